@@ -1,8 +1,15 @@
 package edge
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"sluice/edge/control"
+	"sluice/edge/rules"
 )
 
 // What is over the limit of a rule that tags goes on with a header, and so does all of a mitigated source; the client's own word never does.
@@ -50,6 +57,31 @@ rules:
 		m["sluice_requests_total{rule=soft,verdict=mitigated}"]+m["sluice_requests_total{rule=soft,verdict=limited}"] != 0 ||
 		m["sluice_mitigations_started_total{rule=soft,by=edge,mode=enforce}"]+m["sluice_mitigations_started_total{by=edge,mode=enforce,rule=soft}"] != 1 {
 		t.Errorf("%v", m)
+	}
+}
+
+// Who is blocked by a rule that tags is refused nothing, and operators are told so.
+func TestTagIsToldOfBlocks(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), `
+rules:
+- {name: soft, limit: 1, window: 1h, action: tag}
+- {name: slow, limit: 9, window: 1s, algorithm: token_bucket, action: delay}
+`)
+	e.get("/")
+	e.get("/")
+	for _, rule := range []string{"soft", "slow", control.AllRules} {
+		m, err := e.Block(rule, "192.0.2.7", time.Hour, "", control.Operator{}, time.Now())
+		if want := map[string]rules.Action{"soft": rules.Tag}[rule]; err != nil || m.Action != cmp.Or(want, rules.Refuse) || (m.Warning != "") != (want == rules.Tag) {
+			t.Errorf("a block under %s: %v, %+v", rule, err, m)
+		}
+	}
+	var got []string
+	for _, m := range e.Mitigations(time.Now()) {
+		got = append(got, fmt.Sprint(m.Rule, " ", m.Source, " ", m.Mode, " ", m.Action))
+	}
+	slices.Sort(got)
+	if want := "[* 192.0.2.7 enforce refuse slow 192.0.2.7 enforce refuse soft 127.0.0.1 enforce tag soft 192.0.2.7 enforce tag]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -24,7 +24,13 @@ func TestWhy(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "access.log")
 	p := start(t, origin(t), "--config", write(t, "edge_id: first\naccess_log: {file: "+file+"}\nsource: {trust: [127.0.0.1]}\n"+
-		"rules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 30m}, {name: s, limit: 1, window: 1h, mode: shadow}]"))
+		"rules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 30m}, {name: s, limit: 1, window: 1h, mode: shadow}, "+
+		"{name: soft, match: {path: /soft}, limit: 1, window: 1h, action: tag}]"))
+	ask("GET", "http://"+p.front+"/soft", "192.0.2.9")
+	ask("GET", "http://"+p.front+"/soft", "192.0.2.9")
+	if _, out, _ := sluice("why", "192.0.2.9", "--admin", p.back); !regexp.MustCompile(`\nrule soft: .*; blocked by edge since [0-9:]{8} until [0-9:]{8} \(tag: nobody is refused\)\n`).MatchString(out) {
+		t.Error(out)
+	}
 	for range 4 {
 		ask("GET", "http://"+p.front, "192.0.2.7")
 	}
@@ -32,6 +38,7 @@ func TestWhy(t *testing.T) {
 	if want := regexp.MustCompile(`(?s)^192\.0\.2\.7
 rule r: 2 of 2 requests, 0 left; blocked by edge since [0-9:]{8} until [0-9:]{8}
 rule s: 1 of 1 requests, 0 left; blocked by edge since [0-9:]{8} until [0-9:]{8} \(shadow: nobody is refused\)
+rule soft: 0 of 1 requests, 1 left
 \(as this edge alone knows: there is no tier, or it has not answered\)
 \S+ \S+  blocked by this edge: 2 requests in 1h, 1 are allowed \(shadow: nobody is refused\), rule s, until [0-9:]{8}
 \S+ \S+  blocked by this edge: 3 requests in 1h, 2 are allowed, rule r, until [0-9:]{8}

@@ -151,6 +151,8 @@ func (c *Plane) effect(r *rules.Rule, source counter.Source, now time.Time) stri
 		return "rule " + r.Config.Name + " has no limit: the block refuses nobody"
 	case r != nil && r.Shadow:
 		return "rule " + r.Config.Name + " is a shadow: the block refuses nobody"
+	case r != nil && r.Tag:
+		return "rule " + r.Config.Name + " only tags requests: the block refuses nobody"
 	}
 	return ""
 }

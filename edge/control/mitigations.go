@@ -26,8 +26,9 @@ type Mitigation struct {
 	Reason  string    `json:"reason,omitempty"`
 	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
 
-	Mode    rules.Mode `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
-	Warning string     `json:"warning,omitempty"` // of a block that was just said: why it can have no effect
+	Mode    rules.Mode   `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
+	Action  rules.Action `json:"action"`            // what becomes of the source's requests: under rules.Tag nobody is refused
+	Warning string       `json:"warning,omitempty"` // of a block that was just said: why it can have no effect
 
 	Policy string `json:"policy,omitempty"` // under which of the rule's limits, where it has several; none: the first
 	Limit  uint32 `json:"limit,omitempty"`  // that the source went over, where that is not the rule's: of its plan, or its own
@@ -78,10 +79,19 @@ type named struct {
 	rule, policy string
 	limit        uint32 // of a variant of the rule; 0: it is none
 	mode         rules.Mode
+	action       rules.Action
+}
+
+// blocksBy is what becomes of requests of a source that is mitigated under a rule. No block lets them wait for their turn.
+func blocksBy(r *rules.Rule) rules.Action {
+	if r.Config.Action == rules.Delay {
+		return rules.Refuse
+	}
+	return r.Config.Action
 }
 
 func namedBy(r *rules.Rule, l *rules.Limit) named {
-	n := named{rule: r.Config.Name, policy: r.PolicyOf(l), mode: r.Config.Mode}
+	n := named{rule: r.Config.Name, policy: r.PolicyOf(l), mode: r.Config.Mode, action: blocksBy(r)}
 	if r.IsVariant() {
 		n.limit = l.Counter.Limit
 	}
@@ -100,14 +110,14 @@ func (c *Plane) names() map[uint32]named {
 		}
 	}
 	for _, scope := range Scopes {
-		names[scope.Counter.ID] = named{rule: scope.Name, mode: rules.Enforce}
+		names[scope.Counter.ID] = named{rule: scope.Name, mode: rules.Enforce, action: rules.Refuse}
 	}
 	return names
 }
 
 // shown is a bit as operators see it.
 func (n named) shown(source counter.Source, bit mitigation.Bit) Mitigation {
-	return Mitigation{Rule: n.rule, Policy: n.policy, Limit: n.limit, Mode: n.mode, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned,
+	return Mitigation{Rule: n.rule, Policy: n.policy, Limit: n.limit, Mode: n.mode, Action: n.action, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned,
 		By: bit.By.String(), Reason: bit.Reason}
 }
 
@@ -119,9 +129,9 @@ func (c *Plane) Block(rule, source string, d time.Duration, reason string, by Op
 		return Mitigation{}, err
 	}
 	m, err := c.put(rule, key, d, reason, by, now)
-	m.Mode, m.Warning = rules.Enforce, c.effect(r, key.Source, now)
+	m.Mode, m.Action, m.Warning = rules.Enforce, rules.Refuse, c.effect(r, key.Source, now)
 	if r != nil {
-		m.Mode = r.Config.Mode
+		m.Mode, m.Action = r.Config.Mode, blocksBy(r)
 	}
 	return m, err
 }

@@ -222,8 +222,11 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 			if b.Reason != "" {
 				text += ": " + b.Reason
 			}
-			if b.Mode == "shadow" {
+			switch {
+			case b.Mode == "shadow":
 				text += " (shadow: nobody is refused)"
+			case b.Action == "tag":
+				text += " (tag: nobody is refused)"
 			}
 		}
 		line("%s", text)

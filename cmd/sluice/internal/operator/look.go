@@ -51,7 +51,7 @@ type Filter struct {
 	Text   string // with this in source, rule or reason
 }
 
-// Blocked prints who is blocked: operators' blocks first, then those that end last.
+// Blocked prints who is blocked, and what becomes of their requests: operators' blocks first, then those that end last.
 func (c *Client) Blocked(f Filter) error {
 	query := url.Values{"n": {strconv.Itoa(blockedMost)}}
 	for name, value := range map[string]string{"rule": f.Rule, "source": f.Source, "mode": f.Mode, "by": f.By, "q": f.Text} {
@@ -70,9 +70,9 @@ func (c *Client) Blocked(f Filter) error {
 		slices.SortFunc(list, func(a, b block) int {
 			return cmp.Or(-cmp.Compare(a.rank(), b.rank()), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
 		})
-		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		for _, m := range list {
-			t.add(m.Source, cmp.Or(m.Policy, m.Rule), m.Mode, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
+			t.add(m.Source, cmp.Or(m.Policy, m.Rule), m.Mode, m.Action, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
 		if err := t.write(c.Out); err != nil || len(list) < blockedMost {
 			return err

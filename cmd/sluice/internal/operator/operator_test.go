@@ -119,13 +119,13 @@ func TestAnswers(t *testing.T) {
 		{"no configuration", edge{}, (*Client).Config,
 			"", "this edge does not have it: EDGE answers GET /v1/config with 404; if that is the operators' listener of an edge, the edge is of another version than this command"},
 		{"blocks", edge{"GET /v1/mitigations?n=1000": `[
-			{"rule":"login","source":"192.0.2.1","mode":"enforce","start":"2026-05-04T14:00:00Z","end":"` + now.Add(90*time.Second).Format(time.RFC3339) + `","by":"edge"},
+			{"rule":"login","source":"192.0.2.1","mode":"enforce","action":"tag","start":"2026-05-04T14:00:00Z","end":"` + now.Add(90*time.Second).Format(time.RFC3339) + `","by":"edge"},
 			{"rule":"login","source":"192.0.2.2","mode":"shadow","end":"` + now.Add(26*time.Hour).Format(time.RFC3339) + `","by":"pop"},
-			{"rule":"*","source":"198.51.100.0/24","mode":"enforce","end":"` + now.Add(59*time.Second).Format(time.RFC3339) + `","by":"admin","reason":"scraper\u001b[2J\n` + strings.Repeat("x", 200) + `"}]`}, blockedAll,
-			"SOURCE           RULE   MODE     BY     UNTIL                 LEFT  REASON\n" +
-				"198.51.100.0/24  *      enforce  admin  2026-05-04 14:00:59    59s  scraper·[2J·" + strings.Repeat("x", 200) + "\n" +
-				"192.0.2.2        login  shadow   pop    2026-05-05 16:00:00    26h\n" +
-				"192.0.2.1        login  enforce  edge   2026-05-04 14:01:30  1m30s\n", ""},
+			{"rule":"*","source":"198.51.100.0/24","mode":"enforce","action":"refuse","end":"` + now.Add(59*time.Second).Format(time.RFC3339) + `","by":"admin","reason":"scraper\u001b[2J\n` + strings.Repeat("x", 200) + `"}]`}, blockedAll,
+			"SOURCE           RULE   MODE     ACTION  BY     UNTIL                 LEFT  REASON\n" +
+				"198.51.100.0/24  *      enforce  refuse  admin  2026-05-04 14:00:59    59s  scraper·[2J·" + strings.Repeat("x", 200) + "\n" +
+				"192.0.2.2        login  shadow           pop    2026-05-05 16:00:00    26h\n" +
+				"192.0.2.1        login  enforce  tag     edge   2026-05-04 14:01:30  1m30s\n", ""},
 		{"as many as are shown", edge{"GET /v1/mitigations?n=1000": "[{}" + strings.Repeat(",{}", 999) + "]"}, func(c *Client) error {
 			out := c.Out
 			c.Out = new(bytes.Buffer)

@@ -17,6 +17,7 @@ const AllRules = "*"
 // A block is a mitigation as the API tells it.
 type block struct {
 	Rule, Source, Mode, By, Reason string
+	Action                         string // "": the edge is of an older version
 	End                            time.Time
 	Edges                          *spread
 	Warning                        string
