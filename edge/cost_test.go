@@ -53,6 +53,31 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// What a request costs is between the origin and the edge, wherever in an answer it stands; only the head of the answer itself is believed.
+func TestCostIsNotToldToClients(t *testing.T) {
+	o := startRecorder(t, func(int, string) string {
+		return "HTTP/1.1 103 Early Hints\r\nX-Cost: 5\r\nLink: </x>\r\nX_Cost: 6\r\n\r\nHTTP/1.1 200 OK\r\nx-cost: 2\r\nX_cost: 2\r\nTransfer-Encoding: chunked\r\nTrailer: X-Cost, X-Sum\r\n\r\n" +
+			"2\r\nok\r\n0\r\nX-Cost: 7\r\nX-Sum: a\r\n\r\n"
+	})
+	e := startEdge(t, o.url(), "rules: [{name: r, limit: 10, window: 1h, cost: {header: x-cost}}]\n")
+	c := e.dial()
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: te, close\r\n\r\n")
+	answer, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"Link: </x>", "X-RateLimit-Remaining: 8", "X-Sum: a"} {
+		if !strings.Contains(string(answer), line+"\r\n") {
+			t.Errorf("no line %s: %q", line, answer)
+		}
+	}
+	for line := range strings.Lines(strings.ReplaceAll(strings.ToLower(string(answer)), "_", "-")) {
+		if strings.HasPrefix(line, "x-cost:") {
+			t.Errorf("the client gets %q", line)
+		}
+	}
+}
+
 // A body that does not say its length counts for what has come of it, also if the origin answers before its end.
 func TestCostOfABodyBehindItsAnswer(t *testing.T) {
 	o := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {

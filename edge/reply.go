@@ -3,6 +3,7 @@ package edge
 import (
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -238,21 +239,14 @@ func choose(head *message.Head, r *rules.Response) (contentType, body string) {
 	return contentType, body
 }
 
-// ours reports which lines of an answer only the edge may say: its verdict, the request's name, and, where a rule has something to tell, limits. An origin's
-// own limits stay where no rule applies, and in interim answers.
-func (x *exchange) ours() func(status int, name []byte) bool {
-	if x.decision.Told != nil {
-		return tellsOurs
+// ours reports which lines of an origin's answer go no further: those that only the edge may say, which are its verdict, the request's name, and,
+// where a rule has something to tell, limits; and what the request costs, which is for the edge. An origin's own limits stay where no rule
+// applies, and in interim answers.
+func (x *exchange) ours(status int, name []byte) bool {
+	if message.EqualFold(name, "sluice-verdict") || message.EqualFold(name, "x-request-id") || x.decision.Told != nil && status >= 200 && tellsLimit(name) {
+		return true
 	}
-	return tellsRequest
-}
-
-func tellsRequest(_ int, name []byte) bool {
-	return message.EqualFold(name, "sluice-verdict") || message.EqualFold(name, "x-request-id")
-}
-
-func tellsOurs(status int, name []byte) bool {
-	return tellsRequest(status, name) || status >= 200 && tellsLimit(name)
+	return slices.ContainsFunc(x.snap.prices, func(price []byte) bool { return message.SameHeader(name, price) })
 }
 
 func tellsLimit(name []byte) bool {

@@ -58,7 +58,7 @@ type asker struct {
 
 func newExchange(s *Server) *exchange {
 	x := &exchange{server: s}
-	x.passage.Warn, x.passage.Counted = s.warn, x.counted
+	x.passage.Warn, x.passage.Counted, x.passage.Ours = s.warn, x.counted, x.ours
 	return x
 }
 
@@ -149,11 +149,7 @@ func (x *exchange) serve() {
 	}
 	status := x.forward()
 	x.Close = x.Close || x.ExpectContinue && !x.BodyRead // nor is that known here
-	if x.settle(status); status != 0 {
-		for _, name := range x.snap.prices {
-			x.passage.Answer().Head.OnlyFrom(false, name)
-		}
-	}
+	x.settle(status)
 	x.limitHeaders()
 	x.verdictHeader()
 }
@@ -191,7 +187,7 @@ func (x *exchange) forward() int {
 		now = time.Now() // it has waited for its turn
 	}
 	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
-		Counts: x.decision.Held, Ours: x.ours(), Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
+		Counts: x.decision.Held, Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.say(no)
 		return 0

@@ -308,6 +308,9 @@ func AppendCookie(buf, value []byte) ([]byte, bool) {
 	return buf, true
 }
 
+// SameHeader reports whether some server takes two names of headers for the same.
+func SameHeader(name, other []byte) bool { return isSpelling(name, other, foldHeader) }
+
 // isSpelling reports whether two names are the same for a server that folds them so.
 func isSpelling(name, want []byte, fold func(byte) byte) bool {
 	if len(name) != len(want) {

@@ -46,7 +46,7 @@ func (p *Passage) readAnswer(b *answerBody) error {
 				p.invite(b.upload)
 			}
 		case !old:
-			p.out.Interim(&a.Answer, p.order.Ours)
+			p.out.Interim(&a.Answer, p.Ours)
 		}
 		_, _ = b.Reader.Discard(len(raw))
 	}

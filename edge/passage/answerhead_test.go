@@ -31,7 +31,7 @@ func FuzzAnswerHead(f *testing.F) {
 			return
 		}
 		a := &p.answer.Answer
-		status, text := a.Status, append(http1.AppendAnswer(nil, a, p.order.Ours), "\r\n"...)
+		status, text := a.Status, append(http1.AppendAnswer(nil, a, p.Ours), "\r\n"...)
 		if a.Length < message.LengthUnknown {
 			t.Fatalf("length %d", a.Length)
 		}
@@ -67,7 +67,7 @@ func FuzzAnswerHead(f *testing.F) {
 func answering(r http1.Request) *Passage {
 	in := &screen.Incoming{Request: r}
 	return &Passage{in: in, out: screen.Outgoing{On: &screen.Screen{Conn: &screen.Client{}, Request: in}},
-		order: Order{Ours: func(int, []byte) bool { return false }}}
+		Ours: func(int, []byte) bool { return false }}
 }
 
 // readAnswerElsewhere lets a client read the very same bytes: where it takes them for an answer, its body is delimited in the

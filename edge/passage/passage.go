@@ -40,6 +40,8 @@ import (
 type Passage struct {
 	Warn    func(message string, args ...any) // is told of failures of origins
 	Counted func(names *message.Names)        // adds the headers by which the request was counted
+	// Ours reports which lines of an answer are not for the origin to say to the client, by its status and their names.
+	Ours func(status int, name []byte) bool
 
 	order     Order
 	on        *screen.Screen
@@ -69,8 +71,6 @@ type Order struct {
 	ID      []byte          // what the origin is told to call the request (X-Request-ID)
 	Counts  bool            // the answer's status counts: the exchange goes on without its client
 	Tags    []message.Field // what the origin is told besides; the request has no such lines
-	// Ours reports which lines of an answer only the edge may say, by its status and their names.
-	Ours func(status int, name []byte) bool
 	// Level is what the origin's load is to it, and Queue how long it may wait for a place there.
 	Level shedding.Level
 	Queue time.Duration

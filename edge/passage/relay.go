@@ -101,7 +101,7 @@ func (p *Passage) Relay(fields []message.Field) (tunnel bool, err error) {
 	if p.trailers && b.Framing == http1.Chunked {
 		expectTrailers(&a.Answer)
 	}
-	open := p.out.Head(&a.Answer, p.order.Ours, fields)
+	open := p.out.Head(&a.Answer, p.Ours, fields)
 	switch {
 	case a.Protocol != nil:
 		p.timed(time.Now())

@@ -75,7 +75,7 @@ func (p *Passage) passTrailers() error {
 	var kept []message.Line
 	at := make(map[string]int) // in kept, by name in small letters
 	for _, l := range trailer.Lines {
-		if !message.MayTrail(&l) || p.answer.Head.Nominated.Has(l.Name) {
+		if !message.MayTrail(&l) || p.answer.Head.Nominated.Has(l.Name) || p.Ours(p.answer.Status, l.Name) {
 			continue
 		}
 		lower := strings.ToLower(string(l.Name))
