@@ -51,8 +51,8 @@ func startSlowOrigin(t *testing.T, status int) *slowOrigin {
 }
 
 // edge serves before the origin, which may take a minute.
-func (o *slowOrigin) edge(t *testing.T, yaml string) *edgeUnderTest {
-	return startEdge(t, "", "origins: [{servers: ['"+o.url+"'], timeout: 1m}]\n"+yaml)
+func (o *slowOrigin) edge(t *testing.T, yaml string, change ...func(*Server)) *edgeUnderTest {
+	return startEdge(t, "", "origins: [{servers: ['"+o.url+"'], timeout: 1m}]\n"+yaml, change...)
 }
 
 // receive waits for a word.
@@ -152,11 +152,8 @@ func TestResetEndsARequestOverTLS(t *testing.T) {
 // against no cap meanwhile, so others are served, of its own source as well. Then the request ends.
 func TestHalfClosedClients(t *testing.T) {
 	o := startSlowOrigin(t, 200)
-	e := o.edge(t, "limits: {connections: 5, connections_per_source: 5}")
-	stream := e.talk() // its answer has begun, and goes on however long it takes
-	_, _ = io.WriteString(stream, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
-	_ = stream.Conn.(*net.TCPConn).CloseWrite()
-	closed := func() (list []*talk) {
+	const caps = "limits: {connections: 5, connections_per_source: 5}"
+	closed := func(e *edgeUnderTest) (list []*talk) {
 		for range 4 {
 			c := e.talk()
 			o.keep(c)
@@ -165,13 +162,17 @@ func TestHalfClosedClients(t *testing.T) {
 		}
 		return list
 	}
-	for _, c := range closed() {
+	for _, c := range closed(o.edge(t, caps, halfClosed(0))) {
 		receive(t, "given up", o.given)
 		if resp, _ := c.hear("GET"); resp.StatusCode != 499 || !resp.Close {
 			t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
 		}
 	}
-	list := closed()
+	e := o.edge(t, caps, halfClosed(time.Hour))
+	stream := e.talk() // its answer has begun, and goes on however long it takes
+	_, _ = io.WriteString(stream, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+	_ = stream.Conn.(*net.TCPConn).CloseWrite()
+	list := closed(e)
 	until(t, "another source is served", func() bool { return e.served(2) })
 	until(t, "the same source is served", func() bool { return e.served(1) })
 	o.release()

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -74,9 +75,25 @@ func TestWhoWaitsCanGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "one waits", func() bool { return e.metrics()["sluice_delaying"] == 1 })
-	c.Close()
+	reset(c)
 	until(t, "none waits", func() bool { return e.metrics()["sluice_delaying"] == 0 && e.metrics()["sluice_aborted_total"] == 1 })
 	if n := len(o.requests()); n != 1 {
 		t.Errorf("the origin got %d requests, want 1", n)
+	}
+}
+
+// A client that has closed one direction still waits for its turn, for a while.
+func TestHalfClosedClientsWaitForTheirTurn(t *testing.T) {
+	for window, patience := range map[string]time.Duration{"1s": time.Hour, "20s": 0} {
+		o := startRecorder(t, hello)
+		e := startEdge(t, o.url(), "rules: [{name: r, limit: 1, window: "+window+", algorithm: leaky_bucket, burst: 1, mitigation_timeout: 0}]", halfClosed(patience))
+		e.get("/")
+		c := e.talk()
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		_ = c.Conn.(*net.TCPConn).CloseWrite()
+		got, _ := io.ReadAll(c.r)
+		if served := strings.HasPrefix(string(got), "HTTP/1.1 200 "); served != (patience > 0) || len(o.requests()) == 2 != served {
+			t.Errorf("waited for %v: %q", patience, got)
+		}
 	}
 }

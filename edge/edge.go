@@ -162,7 +162,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	s.open, err = listen.NewRegistry(&screen.Site{Limits: c.Limits, Begin: s.begin, End: s.end, Fault: s.fault}, listen.Admission{
+	s.open, err = listen.NewRegistry(&screen.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.begin, End: s.end, Fault: s.fault}, listen.Admission{
 		Source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
 		Proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
 		Shed:    s.shed,

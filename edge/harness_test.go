@@ -48,7 +48,7 @@ type caller struct {
 }
 
 // startEdge serves a configuration before an origin. The YAML may leave the origin out.
-func startEdge(t *testing.T, origin, yaml string) *edgeUnderTest {
+func startEdge(t *testing.T, origin, yaml string, change ...func(*Server)) *edgeUnderTest {
 	t.Helper()
 	c := parse(t, yaml)
 	if len(c.Origins) == 0 {
@@ -56,12 +56,19 @@ func startEdge(t *testing.T, origin, yaml string) *edgeUnderTest {
 		must(t, err)
 		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 20 * time.Second}}
 	}
-	return startConfig(t, c)
+	return startConfig(t, c, change...)
 }
 
-func startConfig(t *testing.T, c *config.Config) *edgeUnderTest {
+// halfClosed has an edge wait so long for clients that have closed one direction of their connections.
+func halfClosed(d time.Duration) func(*Server) { return func(s *Server) { s.open.HalfClosed = d } }
+
+func startConfig(t *testing.T, c *config.Config, change ...func(*Server)) *edgeUnderTest {
 	t.Helper()
-	return serveTest(t, newServer(t, c))
+	s := newServer(t, c)
+	for _, f := range change {
+		f(s)
+	}
+	return serveTest(t, s)
 }
 
 func parse(t testing.TB, yaml string) *config.Config {

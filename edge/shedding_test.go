@@ -3,6 +3,7 @@ package edge
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ type holder struct {
 	held    []*talk
 }
 
-func startHolder(t *testing.T, rules string) *holder {
+func startHolder(t *testing.T, rules string, change ...func(*Server)) *holder {
 	h := &holder{arrived: make(chan string), leave: make(chan struct{})}
 	over := make(chan struct{})
 	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +48,7 @@ func startHolder(t *testing.T, rules string) *holder {
 	})
 	t.Cleanup(func() { close(over) }) // a test that fails leaves some held
 	rules = strings.Replace(rules, `"*/pay"`, `"~/pay$"`, 1)
-	h.edgeUnderTest = startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], shedding: {min: 10, max: 10}}]%s", origin, rules))
+	h.edgeUnderTest = startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], shedding: {min: 10, max: 10}}]%s", origin, rules), change...)
 	return h
 }
 
@@ -147,7 +148,7 @@ func TestWaitingForAPlace(t *testing.T) {
 	}
 	first := wait("/wait/1", 1)
 	gone := wait("/wait/gone", 2)
-	gone.Close()
+	reset(gone.Conn)
 	until(t, "who has gone leaves", func() bool { return h.status().Waiting == 1 })
 	last := wait("/wait/2", 2)
 	if resp, _ := h.get("/"); resp.StatusCode != 503 {
@@ -172,6 +173,44 @@ func TestWaitingForAPlace(t *testing.T) {
 	if s := h.status(); s.InFlight != 0 || s.Waiting != 0 || s.Shed[shedding.Default] != 1 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// A client that has closed one direction waits for a place as others do, for a while.
+func TestHalfClosedClientsWaitForAPlace(t *testing.T) {
+	h := startHolder(t, ranks, halfClosed(time.Hour))
+	for range 8 {
+		h.hold("/")
+	}
+	wait := func(path string, want int) *talk {
+		c := h.ask(path)
+		until(t, path+" waits", func() bool { return h.status().Waiting == want })
+		return c
+	}
+	half := wait("/wait/half", 1)
+	_ = half.Conn.(*net.TCPConn).CloseWrite()
+	reset(wait("/wait/gone", 2).Conn) // when that is seen, the other has been looked at as well
+	until(t, "who has gone leaves", func() bool { return h.status().Waiting < 2 })
+	if n := h.status().Waiting; n != 1 {
+		t.Fatalf("%d wait", n)
+	}
+	h.end(1)
+	if got := receive(t, "one that waited is at the origin", h.arrived); got != "/wait/half" {
+		t.Errorf("%s gets the place", got)
+	}
+	h.end(8)
+	for _, c := range append(h.held, half) {
+		if resp, _ := c.hear("GET"); resp.StatusCode != 200 {
+			t.Errorf("%d", resp.StatusCode)
+		}
+	}
+
+	h = startHolder(t, ranks, halfClosed(0))
+	for range 8 {
+		h.hold("/")
+	}
+	half = wait("/wait/half", 1)
+	_ = half.Conn.(*net.TCPConn).CloseWrite()
+	until(t, "it leaves in the end", func() bool { return h.status().Waiting == 0 })
 }
 
 // Who finds no place in his time is shed; there are no more waiters than the limit.

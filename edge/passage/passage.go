@@ -184,8 +184,8 @@ func (p *Passage) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 			if o.Refuses(err) && now.Before(until) {
 				// Mostly it is just being started again.
 				pause = min(max(2*pause, upstream.FirstPause), upstream.LastPause, until.Sub(now))
-				if time.Sleep(pause); !p.client.Gone() {
-					now = time.Now()
+				time.Sleep(pause)
+				if now = time.Now(); !p.client.Gone(now) {
 					o = g.Instead(o, p.order.Source, now)
 					continue
 				}

@@ -66,7 +66,8 @@ func (p *Passage) queue(g *upstream.Group, w *shedding.Waiter, now, due time.Tim
 			return nil
 		case <-timer.C:
 		}
-		at, gone := time.Now(), p.client.Gone()
+		at := time.Now()
+		gone := p.client.Gone(at)
 		switch {
 		case gone || !at.Before(until):
 			if g.Shedding.Abandon(w, gone, at) {

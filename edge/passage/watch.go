@@ -10,14 +10,9 @@ import (
 	"sluice/edge/socket"
 )
 
-const (
-	// watchAfter is how long an origin may take before anybody looks whether the client is still there. Most answers come sooner;
-	// they cost a timer that is set and stopped.
-	watchAfter = 100 * time.Millisecond
-	// halfClosed is how long a client is still waited for that has said it will send no more. That may be all it means (RFC 9112,
-	// 9.6: nc -N, some old clients), but nearly always it has gone: somebody has pressed stop or reload.
-	halfClosed = 5 * time.Second
-)
+// watchAfter is how long an origin may take before anybody looks whether the client is still there. Most answers come sooner;
+// they cost a timer that is set and stopped.
+const watchAfter = 100 * time.Millisecond
 
 // A watch notices that the client of a request has gone while its origin is at work, and ends the exchange: at once if the
 // client has reset the connection, after a while if it has closed it and no answer has begun. (Who is not there any more resets when the
@@ -132,7 +127,7 @@ func (w *watch) look() {
 				w.conn.Site.Leave(w.conn)
 				w.left.Store(true)
 			}
-			closed, due = true, time.Now().Add(halfClosed)
+			closed, due = true, time.Now().Add(w.conn.Site.HalfClosed)
 		}
 	}
 }

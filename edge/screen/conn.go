@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"sluice/counter"
@@ -29,6 +28,9 @@ const (
 type Site struct {
 	Limits Limits
 	Slack  time.Duration // by how much a read deadline may be off
+	// HalfClosed is how long a client is still waited for that has said it will send no more. That may be all it means (RFC 9112,
+	// 9.6: nc -N, some old clients), but nearly always it has gone: somebody has pressed stop or reload.
+	HalfClosed time.Duration
 
 	Begin  func(*Screen) *Incoming      // counts a request as received, and gives its head a place
 	End    func(s *Screen, failed bool) // the request under way is over; its answer could not be written
@@ -78,6 +80,8 @@ type Client struct {
 	writeBy time.Time // the write deadline that is set
 	ReadBy  time.Time // the read deadline that is set, as far as it matters
 	readDue time.Time // the one for the next head
+
+	halfClosed time.Time // when Gone first saw that it sends no more; zero: it has not
 }
 
 // StartBody tells the connection that what it reads from now on is a body, which the client must send at a pace. It may be
@@ -147,14 +151,23 @@ func (c *Client) readBody(p []byte) (int, error) {
 	return n, err
 }
 
-// Gone reports whether the client has ended the connection, or its half of it, and left nothing to read.
-func (c *Client) Gone() bool {
+// Gone reports whether the client has gone while its request waits here: it has reset the connection, or has closed it, and was seen so
+// Site.HalfClosed ago.
+func (c *Client) Gone(now time.Time) bool {
 	s, ok := c.Raw.(*socket.Conn)
 	if !ok {
 		return false
 	}
-	n, err := s.Peek()
-	return n == 0 && err != syscall.EAGAIN
+	switch s.Hangup() {
+	case socket.Closed:
+		if c.halfClosed.IsZero() {
+			c.halfClosed = now
+		}
+		return now.Sub(c.halfClosed) >= c.Site.HalfClosed
+	case socket.Reset:
+		return true
+	}
+	return false
 }
 
 // AbortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.

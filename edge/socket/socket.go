@@ -190,6 +190,14 @@ const (
 	Reset
 )
 
+// Hangup is what it has done by now. It sees an end behind bytes that nobody has read.
+func (s *Conn) Hangup() (now Hangup) {
+	if s.raw.Control(func(fd uintptr) { now = systemHangup(fd) }) != nil {
+		return Reset
+	}
+	return now
+}
+
 // WaitHangup waits until the other side has closed the connection, or, once that is known, until it has reset it. It reads nothing, and
 // sees an end behind bytes that nobody has read.
 func (s *Conn) WaitHangup(closed bool) (now Hangup, err error) {
