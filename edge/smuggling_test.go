@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/edge/http1"
 )
@@ -45,7 +46,7 @@ func TestNothingIsSmuggled(t *testing.T) {
 	o := startRecorder(t, hello)
 	config := parse(t, "rules: [{name: refuse, match: {path: /x}, limit: 1, window: 24h, mitigation_timeout: 24h}]")
 	config.Origins = withoutRules(t, o.url()).Origins
-	e := startConfig(t, config)
+	e := startConfig(t, config, halfClosed(time.Hour)) // however slow the machine is
 	e.get("/x")
 	answers := "sluice_origin_requests_total{code=200,origin=" + o.url() + "}"
 	status := regexp.MustCompile(`HTTP/1\.1 ([2-5]\d\d) `)
