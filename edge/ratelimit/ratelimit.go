@@ -32,12 +32,16 @@ import (
 // What proxies may have open at once: connections, of which Envoy has one for each of its threads, and calls on each. A call takes a
 // goroutine and its request of at most maxRequest bytes, more than Envoy makes of the headers that it takes, and none takes longer than a rule
 // waits for the tier (pop.wait). Its own headers may be maxHeaders bytes, decoded: compressed, a line that has been sent before is one byte, and by
-// default gRPC would keep 16 MiB of them, decoded, for each call that is not ended.
+// default gRPC would keep 16 MiB of them, decoded, for each call that is not ended. gRPC waits for the request of a call as long as its connection
+// lasts. So a connection lasts for maxAge, less or more by a tenth, and lastCalls for what is under way: a proxy that is told to go elsewhere
+// (GOAWAY) connects anew, and loses no call by it.
 const (
 	maxConnections = 1024
 	maxCalls       = 1000
 	maxRequest     = 128 << 10
 	maxHeaders     = 16 << 10
+	maxAge         = 10 * time.Minute
+	lastCalls      = 10 * time.Second
 )
 
 // A Service answers calls. It is safe for concurrent use.
@@ -54,6 +58,7 @@ type Service struct {
 func New(e *edge.Server, secure *tls.Config) *Service {
 	options := []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(maxCalls), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(10 * time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: maxAge, MaxConnectionAgeGrace: lastCalls}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
 	if secure != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	descriptor "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -250,18 +251,12 @@ func TestHeadersOfACall(t *testing.T) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	var head bytes.Buffer
-	encoder := hpack.NewEncoder(&head)
-	for _, f := range []hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"},
-		{Name: ":path", Value: service.RateLimitService_ShouldRateLimit_FullMethodName}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}} {
-		_ = encoder.WriteField(f)
-	}
 	const acceptEncoding = 0x80 | 16 // a line of the static table (RFC 7541, appendix A): one byte, which counts as 60
-	head.Write(bytes.Repeat([]byte{acceptEncoding}, 10_000))
+	head := append(callHead(), bytes.Repeat([]byte{acceptEncoding}, 10_000)...)
 	_, _ = io.WriteString(c, http2.ClientPreface)
 	to := http2.NewFramer(c, c)
 	_ = to.WriteSettings()
-	_ = to.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true})
+	_ = to.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head, EndHeaders: true})
 	for {
 		switch f, err := to.ReadFrame(); {
 		case err != nil:
@@ -271,6 +266,88 @@ func TestHeadersOfACall(t *testing.T) {
 		}
 		// A call that is taken would wait for its message for good.
 	}
+}
+
+// callHead is the headers of a call, encoded.
+func callHead() []byte {
+	var head bytes.Buffer
+	encoder := hpack.NewEncoder(&head)
+	for _, f := range []hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"},
+		{Name: ":path", Value: service.RateLimitService_ShouldRateLimit_FullMethodName}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}} {
+		_ = encoder.WriteField(f)
+	}
+	return head.Bytes()
+}
+
+// oneConn is a listener to which one client has come.
+type oneConn struct {
+	conn   chan net.Conn
+	closed chan struct{}
+	close  sync.Once
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *oneConn) Close() error {
+	l.close.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Calls whose request never comes end with their connection, which has been told to go: each would hold a goroutine for good.
+func TestCallsWithoutARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(newEdge(t, web), nil)
+		near, far := net.Pipe()
+		ln := &oneConn{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
+		ln.conn <- far
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ln) }()
+		began, told, over := time.Now(), time.Duration(0), make(chan struct{})
+		go func() {
+			defer close(over)
+			for from := http2.NewFramer(near, near); ; {
+				f, err := from.ReadFrame()
+				if err != nil {
+					return
+				}
+				switch f := f.(type) {
+				case *http2.PingFrame:
+					if !f.IsAck() {
+						_ = from.WritePing(true, f.Data)
+					}
+				case *http2.GoAwayFrame:
+					told = time.Since(began)
+				}
+			}
+		}()
+		_, _ = io.WriteString(near, http2.ClientPreface)
+		to := http2.NewFramer(near, near)
+		_ = to.WriteSettings()
+		for id := uint32(1); id < 20; id += 2 {
+			_ = to.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: callHead(), EndHeaders: true})
+		}
+		select {
+		case <-over:
+		case <-time.After(24 * time.Hour):
+			near.Close()
+		}
+		if took := time.Since(began); told == 0 || took < told+lastCalls || took > maxAge*11/10+lastCalls {
+			t.Errorf("told to go after %v, and cut after %v", told, took)
+		}
+		s.Drain(context.Background()) // returns, because no call is left
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // metric is the value of a counter or gauge that has this label.
