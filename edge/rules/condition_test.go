@@ -202,15 +202,24 @@ func TestManyRulesSeeAsEachAlone(t *testing.T) {
 	}
 	all = append(all, ruleOf("credentials", 5, func(c *Config) { c.Match.Headers = map[string]string{"authorization": "basic *"} }),
 		ruleOf("who", 5, func(c *Config) { c.Key = []string{"header:authorization", "query:a"} }))
-	alone := make([]*bench, len(all))
-	for i := range all {
-		alone[i] = newBench(t, all[i])
+	setOf := func(list ...Config) *Set {
+		set, err := New(list, Defaults{}, newTally)
+		must(t, err)
+		return set
 	}
-	client, source := netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")
-	ask := func(b *bench, q *message.Request) bool {
-		b.d.Reset()
-		b.d.Match(b.rules, b.host, b.path, q.Target, b.method, 0)
-		return b.d.AddRules(key.Secret{}, q, client, source)
+	var alone []*Set
+	for _, c := range all {
+		alone = append(alone, setOf(c))
+	}
+	var d Decision
+	ask := func(set *Set, q *message.Request) (about []string, ok bool) {
+		d.Reset()
+		d.Match(set, nil, []byte("/"), q.Target, []byte("GET"), 0)
+		ok = d.AddRules(key.Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1"))
+		for i, result := range d.Results {
+			about = append(about, fmt.Sprint(d.Rules[i].Config.Name, " ", result.Source))
+		}
+		return about, ok
 	}
 	together, refused := 0, 0
 	for range 100 {
@@ -224,24 +233,19 @@ func TestManyRulesSeeAsEachAlone(t *testing.T) {
 		for _, i := range some {
 			list = append(list, all[i])
 		}
-		many := newBench(t, list...)
+		many := setOf(list...)
 		for range 40 {
 			q := &message.Request{Target: []byte("/?" + text()), Head: *headOf(t, "Cookie: "+text(), "Cookie: "+text(), "Authorization: Basic "+strings.Repeat("YTpi", r.IntN(40)))}
 			var want []string
 			wantOK := true
 			for _, i := range some {
-				if wantOK = ask(alone[i], q); !wantOK {
+				var about []string
+				if about, wantOK = ask(alone[i], q); !wantOK {
 					break
 				}
-				for _, result := range alone[i].d.Results {
-					want = append(want, fmt.Sprint(all[i].Name, " ", result.Source))
-				}
+				want = append(want, about...)
 			}
-			ok := ask(many, q)
-			var got []string
-			for j, result := range many.d.Results {
-				got = append(got, fmt.Sprint(many.d.Rules[j].Config.Name, " ", result.Source))
-			}
+			got, ok := ask(many, q)
 			switch {
 			case ok != wantOK || ok && !slices.Equal(got, want):
 				t.Fatalf("%s %v: %q %t, want %q %t", q.Target, q.Head.Lines, got, ok, want, wantOK)
