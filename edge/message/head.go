@@ -259,26 +259,33 @@ func (h *Head) Cookie(name []byte) (value []byte, once, ok bool) {
 			continue
 		}
 		for rest := h.Lines[i].Value; len(rest) > 0; {
-			if rest[0] == ';' { // a head has room for thousands
-				rest = rest[1:]
+			var key, v []byte
+			if key, v, rest = cutCookie(rest); v == nil || !isSpelling(key, name, foldCookie) {
 				continue
 			}
-			var pair []byte
-			if pair, rest, _ = bytes.Cut(rest, []byte{';'}); len(pair) <= len(name) {
-				continue
-			}
-			key, v, ok := bytes.Cut(TrimSpace(pair), []byte{'='})
-			if !ok || !isSpelling(TrimSpace(key), name, foldCookie) {
-				continue
-			}
-			if v = TrimSpace(v); value != nil && !bytes.Equal(value, v) {
+			if value != nil && !bytes.Equal(value, v) {
 				return nil, false, false
 			}
-			once = value == nil && bytes.Equal(TrimSpace(key), name)
+			once = value == nil && bytes.Equal(key, name)
 			value = v
 		}
 	}
 	return value, once, true
+}
+
+// cutCookie takes the first cookie off a line of them. Its value is nil if there is no equals sign.
+func cutCookie(line []byte) (name, value, rest []byte) {
+	switch end := bytes.IndexByte(line, ';'); {
+	case end == 0: // a head has room for thousands
+		return nil, nil, line[1:]
+	case end > 0:
+		line, rest = line[:end], line[end+1:]
+	}
+	i := bytes.IndexByte(line, '=')
+	if i < 0 {
+		return nil, nil, rest
+	}
+	return TrimSpace(line[:i]), TrimSpace(line[i+1:]), rest
 }
 
 // AppendCookie appends the value of a cookie as it is after whatever servers do to one: some take quotes around it away, some decode
@@ -292,6 +299,9 @@ func AppendCookie(buf, value []byte) ([]byte, bool) {
 	for i := 0; i < len(value); i++ {
 		c := value[i]
 		switch {
+		case '-' <= c && c <= 'z' && c != '\\': // nearly all are
+			buf = append(buf, c)
+			continue
 		case c == '"' || c == '\\' || c == ',' || c == '\t' || c >= 0x7f:
 			return buf, false
 		case c == '%':

@@ -115,37 +115,33 @@ func newCondition(kind key.Kind, name, pattern string, not bool) (condition, err
 
 // hold reports whether the rule is about a request, and false for ok if what it asks of is there several times with different values, or in
 // a form that origins may not read alike.
-func (c *conditions) hold(r *message.Request, client netip.Addr, buf []byte) (hold bool, _ []byte, ok bool) {
+func (c *conditions) hold(v *key.View, client netip.Addr, buf []byte) (hold bool, _ []byte, ok bool) {
 	if c.sources != nil && !address.IsIn(c.sources, client) || address.IsIn(c.notSources, client) {
 		return false, buf, true
 	}
 	for i := range c.values {
-		if hold, buf, ok = c.values[i].holds(r, buf); !hold || !ok {
+		if hold, buf, ok = c.values[i].holds(v, buf); !hold || !ok {
 			return false, buf, ok
 		}
 	}
 	return true, buf, true
 }
 
-func (c *condition) holds(r *message.Request, buf []byte) (bool, []byte, bool) {
-	value, once, ok := c.Find(r, message.Ampersands)
-	if !ok {
-		return false, buf, false
-	}
-	is, buf, ok := c.is(value, once, buf)
-	if !ok || is != c.not || c.Kind != key.Query || bytes.IndexByte(message.Query(r.Target), ';') < 0 {
+func (c *condition) holds(v *key.View, buf []byte) (bool, []byte, bool) {
+	is, buf, ok := c.is(v, message.Ampersands, buf)
+	if !ok || is != c.not || c.Kind != key.Query || !v.HasSemicolon() {
 		return is != c.not, buf, ok
 	}
-	if value, once, ok = c.Find(r, message.Semicolons); !ok {
-		return false, buf, false
-	}
-	is, buf, ok = c.is(value, once, buf)
+	is, buf, ok = c.is(v, message.Semicolons, buf)
 	return is != c.not, buf, ok
 }
 
-// is reports whether a value is what the condition asks for.
-func (c *condition) is(value []byte, once bool, buf []byte) (bool, []byte, bool) {
+// is reports whether a request has what the condition asks for.
+func (c *condition) is(v *key.View, at message.Split, buf []byte) (bool, []byte, bool) {
+	value, once, ok := v.Find(&c.Part, at)
 	switch {
+	case !ok:
+		return false, buf, false
 	case value == nil || c.not && !once:
 		return false, buf, true
 	case c.not:
@@ -156,8 +152,7 @@ func (c *condition) is(value []byte, once bool, buf []byte) (bool, []byte, bool)
 	case c.prefix && c.want == "":
 		return true, buf, true
 	}
-	buf, ok := c.Form(buf[:0], value)
-	if !ok {
+	if buf, ok = v.AppendForm(buf[:0], &c.Part, at, value); !ok {
 		return false, buf, false
 	}
 	if value = buf; c.prefix && len(value) >= len(c.want) {

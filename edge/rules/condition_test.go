@@ -1,7 +1,10 @@
 package rules
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -171,6 +174,127 @@ func BenchmarkConditions(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A rule is about the same requests, and counts them for the same, whatever other rules look at them.
+func TestManyRulesSeeAsEachAlone(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	names := []string{"a", "A", "b", "a_b", "a.b"}
+	pieces := []string{"a", "A", "b", "_", ".", "[", "+", "%61", "=1", "=1", "=2", "=" + strings.Repeat("%31", 30), "&", "&", ";", ";", "&a=1", "&b=1"}
+	text := func() string {
+		var b strings.Builder
+		for range r.IntN(10) {
+			b.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		return b.String()
+	}
+	var all []Config
+	for i, name := range names {
+		for j, pattern := range []string{"*", "1*", strings.Repeat("1", 30)} {
+			one := map[string]string{name: pattern}
+			for k, m := range []Match{{Query: one}, {Cookies: one}, {Not: &Match{Query: one}}, {Not: &Match{Cookies: one}}} {
+				all = append(all, ruleOf(fmt.Sprint("match ", i, j, k), 5, func(c *Config) { c.Match = m }))
+			}
+		}
+		all = append(all, ruleOf(fmt.Sprint("parameter ", i), 5, func(c *Config) { c.Key = []string{"query:" + name} }),
+			ruleOf(fmt.Sprint("parameter and cookie ", i), 5, func(c *Config) { c.Key = []string{"query:" + name, "cookie:" + name} }))
+	}
+	all = append(all, ruleOf("credentials", 5, func(c *Config) { c.Match.Headers = map[string]string{"authorization": "basic *"} }),
+		ruleOf("who", 5, func(c *Config) { c.Key = []string{"header:authorization", "query:a"} }))
+	setOf := func(list ...Config) *Set {
+		set, err := New(list, Defaults{}, newTally)
+		must(t, err)
+		return set
+	}
+	var alone []*Set
+	for _, c := range all {
+		alone = append(alone, setOf(c))
+	}
+	var d Decision
+	ask := func(set *Set, q *message.Request) (about []string, ok bool) {
+		d.Reset()
+		d.Match(set, nil, []byte("/"), q.Target, []byte("GET"), 0)
+		ok = d.AddRules(key.Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1"))
+		for i, result := range d.Results {
+			about = append(about, fmt.Sprint(d.Rules[i].Config.Name, " ", result.Source))
+		}
+		return about, ok
+	}
+	together, refused := 0, 0
+	for range 100 {
+		var some []int
+		for range 12 {
+			some = append(some, r.IntN(len(all)))
+		}
+		slices.Sort(some)
+		some = slices.Compact(some)
+		var list []Config
+		for _, i := range some {
+			list = append(list, all[i])
+		}
+		many := setOf(list...)
+		for range 40 {
+			q := &message.Request{Target: []byte("/?" + text()), Head: *headOf(t, "Cookie: "+text(), "Cookie: "+text(), "Authorization: Basic "+strings.Repeat("YTpi", r.IntN(40)))}
+			var want []string
+			wantOK := true
+			for _, i := range some {
+				var about []string
+				if about, wantOK = ask(alone[i], q); !wantOK {
+					break
+				}
+				want = append(want, about...)
+			}
+			got, ok := ask(many, q)
+			switch {
+			case ok != wantOK || ok && !slices.Equal(got, want):
+				t.Fatalf("%s %v: %q %t, want %q %t", q.Target, q.Head.Lines, got, ok, want, wantOK)
+			case !ok:
+				refused++
+			default:
+				together += len(got)
+			}
+		}
+	}
+	if together < 2000 || refused < 200 {
+		t.Errorf("only %d, and %d were refused", together, refused)
+	}
+}
+
+// BenchmarkLongest is what 30 KB cost that a client has chosen, under one rule and under fifty: many parameters, one long one, cookies, credentials.
+func BenchmarkLongest(b *testing.B) {
+	long := func(text string) string { return strings.Repeat(text, 30_000/len(text)) }
+	one := func(name string, i int) map[string]string { return map[string]string{fmt.Sprint(name, i): "*"} }
+	for _, test := range []struct {
+		name, query string
+		lines       []string
+		change      func(c *Config, i int)
+	}{
+		{"parameters", long("pagf01=&"), nil, func(c *Config, i int) { c.Match.Query = one("page", i) }},
+		{"ampersands", long("&"), nil, func(c *Config, i int) { c.Match.Query = one("page", i) }},
+		{"semicolons", long("page1=1;"), nil, func(c *Config, i int) { c.Match.Query = one("page", i) }},
+		{"query keys", long("pagf01=&"), nil, func(c *Config, i int) { c.Key = []string{fmt.Sprint("query:page", i)} }},
+		{"value", "page=" + long("%61"), nil, func(c *Config, i int) { c.Match.Query = map[string]string{"page": fmt.Sprint("a", i, "*")} }},
+		{"cookies", "", []string{"Cookie: " + long("sie=1;")}, func(c *Config, i int) { c.Match.Cookies = one("sid", i) }},
+		{"credentials", "", []string{"Authorization: Basic " + long("YTpi")}, func(c *Config, i int) { c.Match.Headers = map[string]string{"authorization": "Basic *"} }},
+	} {
+		for _, n := range []int{1, 50} {
+			b.Run(fmt.Sprintf("%s/rules=%d", test.name, n), func(b *testing.B) {
+				var list []Config
+				for i := range n {
+					list = append(list, ruleOf(fmt.Sprint(i), 5, func(c *Config) { test.change(c, i) }))
+				}
+				r := newBench(b, list...)
+				q := &message.Request{Target: []byte("/?" + test.query), Head: *headOf(b, test.lines...)}
+				client, source := netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")
+				b.ReportAllocs()
+				for b.Loop() {
+					r.d.Reset()
+					r.d.Match(r.rules, r.host, r.path, q.Target, r.method, 0)
+					r.d.AddRules(key.Secret{}, q, client, source)
+				}
+			})
+		}
 	}
 }
 

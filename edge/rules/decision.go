@@ -19,11 +19,12 @@ import (
 // A Decision is a limiter's, with the edge's own of every rule.
 type Decision struct {
 	limiter.Decision
-	Rules  []*Rule       // in the order of Results, of which a rule has one for each of its limits that counts the client
-	Claims *token.Claims // what the request's token says; nil: it has none that is believed
-	asked  []*Rule       // those that look at values of the request, whatever came of it
-	keys   []keyed
-	buf    []byte
+	Rules   []*Rule       // in the order of Results, of which a rule has one for each of its limits that counts the client
+	Claims  *token.Claims // what the request's token says; nil: it has none that is believed
+	asked   []*Rule       // those that look at values of the request, whatever came of it
+	request key.View      // what rules have looked at
+	keys    []keyed
+	buf     []byte
 
 	Level shedding.Level // the highest that a rule says
 	Queue time.Duration  // the longest
@@ -43,6 +44,7 @@ type keyed struct {
 func (d *Decision) Reset() {
 	d.Decision.Reset()
 	d.Claims = nil
+	d.request.Reset()
 	clear(d.Rules)
 	clear(d.asked)
 	clear(d.keys)
@@ -77,12 +79,13 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 // cookies or parameters leave out, and those that are not about whom they would count (share), are left out. It reports false if an
 // origin could read one of those otherwise than the edge.
 func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.Addr, source counter.Source) bool {
+	d.request.Request = q
 	about := d.Rules[:0]
 	for _, r := range d.Rules {
 		if r.when != nil {
 			var hold, ok bool
 			d.asked = append(d.asked, r)
-			if hold, d.buf, ok = r.when.hold(q, client, d.buf); !ok {
+			if hold, d.buf, ok = r.when.hold(&d.request, client, d.buf); !ok {
 				return false
 			}
 			if !hold {
@@ -91,7 +94,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 		}
 		if r.plans != nil {
 			d.asked = append(d.asked, r)
-			who, ok := d.account(r.plans, secret, q, source)
+			who, ok := d.account(r.plans, secret, source)
 			if !ok {
 				return false
 			}
@@ -105,7 +108,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 			if i < 0 {
 				i = len(d.keys)
 				var ok bool
-				if s, d.buf, ok = secret.Digest(r.Parts, q, d.Claims, source, d.buf); !ok {
+				if s, d.buf, ok = secret.Digest(r.Parts, &d.request, d.Claims, source, d.buf); !ok {
 					return false
 				}
 				d.keys = append(d.keys, keyed{key: r.key, source: s})

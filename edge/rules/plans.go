@@ -12,7 +12,6 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
-	"sluice/edge/message"
 	"sluice/edge/plans"
 	"sluice/edge/rules/key"
 )
@@ -345,11 +344,11 @@ func (k ClientKey) CountsBy(r *Rule) bool {
 }
 
 // account finds what is known of the client of a request, by what a rule knows it. It reports false if there is no telling who that is.
-func (d *Decision) account(v *planned, secret key.Secret, q *message.Request, source counter.Source) (client *plans.Client, ok bool) {
+func (d *Decision) account(v *planned, secret key.Secret, source counter.Source) (client *plans.Client, ok bool) {
 	i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == v.name })
 	if i < 0 {
 		i = len(d.keys)
-		if source, d.buf, ok = secret.Digest(v.key, q, nil, source, d.buf); !ok {
+		if source, d.buf, ok = secret.Digest(v.key, &d.request, nil, source, d.buf); !ok {
 			return nil, false
 		}
 		d.keys = append(d.keys, keyed{key: v.name, source: source})

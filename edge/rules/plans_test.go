@@ -246,7 +246,7 @@ func TestVariantsStay(t *testing.T) {
 // A client is the same by what it sends, by what operators call it, and by both keys that a store may have.
 func TestClientKey(t *testing.T) {
 	k := clientKey(t)
-	sent, _, ok := testSecret.Digest([]key.Part{{Kind: key.Header, Name: []byte("x-key")}}, &message.Request{Head: *headOf(t, "X-Key: k-1")}, nil, ip("192.0.2.1"), nil)
+	sent, _, ok := testSecret.Digest([]key.Part{{Kind: key.Header, Name: []byte("x-key")}}, &key.View{Request: &message.Request{Head: *headOf(t, "X-Key: k-1")}}, nil, ip("192.0.2.1"), nil)
 	client, form, known := k.Of("k-1")
 	if !ok || !known || client != sent || form != "k-1" {
 		t.Errorf("sent %v, said %v %q", sent, client, form)

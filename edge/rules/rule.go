@@ -126,6 +126,21 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	return r, nil
 }
 
+// addNames adds the names by which the rule asks for something of a request.
+func (r *Rule) addNames(names *key.Names) {
+	for i := range r.Parts {
+		names.Add(&r.Parts[i])
+	}
+	if r.plans != nil {
+		names.Add(&r.plans.key[0])
+	}
+	if r.when != nil {
+		for i := range r.when.values {
+			names.Add(&r.when.values[i].Part)
+		}
+	}
+}
+
 // newCandidate makes the candidate of one of a rule's limits, r. Its mitigations are named by all that it says, so one that is changed begins
 // afresh.
 func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candidate, error) {

@@ -9,6 +9,7 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/edge/rules/descriptors"
+	"sluice/edge/rules/key"
 )
 
 // A Set finds the rules that a request falls under. It looks hosts and paths up instead of trying every rule, so that
@@ -20,7 +21,8 @@ type Set struct {
 	hosts map[string]*paths
 	wild  map[string]*paths // by what follows the *, with its dot
 	any   *paths
-	nots  bool // a rule leaves hosts, paths or methods out
+	nots  bool      // a rule leaves hosts, paths or methods out
+	asked key.Names // by all of Rules
 
 	descriptors descriptors.Tree[Rule] // rules about them, which are in none of the others
 }
@@ -53,6 +55,7 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		if not := r.Config.Match.Not; not != nil && (len(not.Hosts) > 0 || not.Path != "" || len(not.Methods) > 0) {
 			s.nots = true
 		}
+		r.addNames(&s.asked)
 		for i := range r.Limits {
 			l := &r.Limits[i]
 			counters = append(counters, l.Counter)

@@ -23,6 +23,9 @@ type Part struct {
 	Kind  Kind
 	Name  []byte // of the header, cookie, parameter or claim
 	Depth int    // of a path: how many segments; 0: all
+
+	names *Names // those to which it was added, for which a View looks at the same time
+	place int    // among them
 }
 
 // A Kind says what of a request a Part is.
@@ -116,7 +119,7 @@ func NewSecret(b [16]byte) Secret {
 //
 // It reports false for one that is there several times with different values, of which origins take one or another, or in a form
 // that they may not read alike: so a path whose readings differ in what the key has of it.
-func (k Secret) Digest(parts []Part, q *message.Request, claims *token.Claims, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
+func (k Secret) Digest(parts []Part, v *View, claims *token.Claims, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
 		from := len(buf)
@@ -127,7 +130,7 @@ func (k Secret) Digest(parts []Part, q *message.Request, claims *token.Claims, s
 			said := claims.Of(p.Name)
 			buf, there, ok = append(buf, said...), said != nil, true
 		} else {
-			buf, there, ok = p.append(buf, q)
+			buf, there, ok = p.append(buf, v)
 		}
 		if !ok {
 			return counter.Source{}, buf, false
@@ -171,28 +174,28 @@ func (k Secret) IsWithin(percent uint64, rule string, source counter.Source) boo
 }
 
 // append appends what a request has of a part, in one form for all that origins take for the same, and reports whether it has it.
-func (p *Part) append(buf []byte, q *message.Request) (_ []byte, there, ok bool) {
+func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 	switch p.Kind {
 	case Source:
 		return buf, false, true
 	case Global:
 		return buf, true, true
 	case Host:
-		return append(buf, q.Host...), len(q.Host) > 0, true
+		return append(buf, v.Request.Host...), len(v.Request.Host) > 0, true
 	case Path:
-		buf, ok = p.appendPath(buf, q)
+		buf, ok = p.appendPath(buf, v.Request)
 		return buf, true, ok
 	}
-	value, _, ok := p.Find(q, message.Ampersands)
-	if ok && p.Kind == Query && bytes.IndexByte(message.Query(q.Target), ';') >= 0 {
+	value, _, ok := v.Find(p, message.Ampersands)
+	if ok && p.Kind == Query && v.HasSemicolon() {
 		var other []byte
-		other, _, ok = p.Find(q, message.Semicolons)
+		other, _, ok = v.Find(p, message.Semicolons)
 		ok = ok && (value == nil) == (other == nil) && bytes.Equal(value, other)
 	}
 	if !ok || value == nil {
 		return buf, false, ok
 	}
-	buf, ok = p.Form(buf, value)
+	buf, ok = v.AppendForm(buf, p, message.Ampersands, value)
 	return buf, true, ok
 }
 
@@ -228,21 +231,6 @@ func (p *Part) segments(path []byte) []byte {
 		}
 	}
 	return path
-}
-
-// Find is the one value that a request has; nil: none. It reports false if there are several.
-func (p *Part) Find(q *message.Request, at message.Split) (value []byte, once, ok bool) {
-	switch p.Kind {
-	case Cookie:
-		return q.Head.Cookie(p.Name)
-	case Query:
-		query := message.Query(q.Target)
-		if message.IsOddQuery(query) {
-			return nil, false, false
-		}
-		return message.Parameter(query, p.Name, at)
-	}
-	return q.Head.Header(p.Name)
 }
 
 // Form appends a value in one form for all that origins take for the same. It reports false for one that they may not read alike.

@@ -30,11 +30,15 @@ func TestDigest(t *testing.T) {
 			}
 			p = append(p, part)
 		}
+		names := new(Names)
+		for i := range p {
+			names.Add(&p[i])
+		}
 		return p
 	}
 	a, b := ip("192.0.2.1"), ip("192.0.2.2")
 	of := func(secretByte byte, source counter.Source, p []Part, lines ...string) counter.Source {
-		s, _, ok := NewSecret([16]byte{secretByte}).Digest(p, &message.Request{Head: *headOf(t, lines...)}, nil, source, nil)
+		s, _, ok := NewSecret([16]byte{secretByte}).Digest(p, &View{Request: &message.Request{Head: *headOf(t, lines...)}}, nil, source, nil)
 		if !ok {
 			t.Fatalf("%q: no digest", lines)
 		}
