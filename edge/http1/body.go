@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strconv"
 	"sync"
 
 	"sluice/edge/message"
@@ -203,6 +204,14 @@ func WriterTo(c io.Writer) *bufio.Writer {
 	w := writers.Get().(*bufio.Writer)
 	w.Reset(c)
 	return w
+}
+
+// WriteChunk writes a part of a body as a chunk (RFC 9112, 7.1).
+func WriteChunk(w *bufio.Writer, part []byte) error {
+	_, _ = w.Write(append(strconv.AppendInt(w.AvailableBuffer(), int64(len(part)), 16), "\r\n"...)) // a failure shows in the last write
+	_, _ = w.Write(part)
+	_, err := w.WriteString("\r\n")
+	return err
 }
 
 // ReleaseWriter gives one back; what is in it is lost.

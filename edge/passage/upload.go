@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,20 +155,10 @@ func (u *upload) write(p []byte) error {
 		}
 	}
 	if u.length == message.LengthChunked {
-		var size [18]byte
-		if _, err := u.w.Write(append(strconv.AppendInt(size[:0], int64(len(p)), 16), '\r', '\n')); err != nil {
-			return err
-		}
+		return http1.WriteChunk(u.w, p)
 	}
-	if _, err := u.w.Write(p); err != nil {
-		return err
-	}
-	if u.length == message.LengthChunked {
-		if _, err := u.w.WriteString("\r\n"); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := u.w.Write(p)
+	return err
 }
 
 func (u *upload) flush() error {
@@ -185,12 +174,8 @@ func (u *upload) finish(trailer *message.Head) error {
 		return err
 	}
 	if u.length == message.LengthChunked {
-		if _, err := u.w.WriteString("0\r\n"); err != nil {
-			return err
-		}
-		if err := writeTrailers(u.w, trailer, u.announced); err != nil {
-			return err
-		}
+		_, _ = u.w.WriteString("0\r\n")
+		writeTrailers(u.w, trailer, u.announced)
 	}
 	return u.w.Flush()
 }

@@ -2,7 +2,6 @@ package screen
 
 import (
 	"bufio"
-	"strconv"
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
@@ -90,11 +89,7 @@ func (o *Outgoing) Body(part []byte) error {
 		_, err := o.stream.Write(part)
 		return err
 	}
-	o.buf = append(strconv.AppendInt(o.buf[:0], int64(len(part)), 16), "\r\n"...)
-	_, _ = o.stream.Write(o.buf)
-	_, err := o.stream.Write(part)
-	_, _ = o.stream.WriteString("\r\n")
-	return err
+	return http1.WriteChunk(o.stream, part)
 }
 
 // Trailers ends a body of unknown length, with the lines that come after it.
