@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -274,16 +275,13 @@ func (o *Origin) Retire() {
 func (o *Origin) Sweep(now time.Time) {
 	o.mu.Lock()
 	var old []*Link
-	kept := o.Idle[:0]
-	for _, l := range o.Idle {
-		if now.IsZero() || now.After(l.Until) {
+	o.Idle = slices.DeleteFunc(o.Idle, func(l *Link) bool {
+		ends := now.IsZero() || now.After(l.Until)
+		if ends {
 			old = append(old, l)
-		} else {
-			kept = append(kept, l)
 		}
-	}
-	clear(o.Idle[len(kept):])
-	o.Idle = kept
+		return ends
+	})
 	o.mu.Unlock()
 	for _, l := range old {
 		l.Close()
