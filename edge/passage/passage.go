@@ -312,7 +312,7 @@ func (p *Passage) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 	if !l.Reused { // connecting took its time
 		now = time.Now()
 	}
-	if err := l.Begin(now, b.within(now)); err != nil {
+	if err := l.SetDeadline(now.Add(b.within(now))); err != nil {
 		return err
 	}
 	head := requestHeads.Get().(*[]byte)
