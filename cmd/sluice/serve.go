@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"sluice/cmd/sluice/internal/clients"
+	"sluice/cmd/sluice/internal/every"
 	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
@@ -247,7 +248,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	var edges, others sync.WaitGroup
 	reported := make(chan error, 1)
 	go func() { reported <- shared.Sync(background) }()
-	others.Go(func() { each(background, time.Second, server.Sweep) })
+	others.Go(func() { every.Period(background, time.Second, server.Sweep) })
 	others.Go(func() { server.Watch(background) })
 	if keeper != nil {
 		others.Go(func() { keeper.Run(background) })
@@ -296,7 +297,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		})
 	}
 	for _, f := range reload.files {
-		others.Go(func() { each(background, refreshEvery, f.look) })
+		others.Go(func() { every.Period(background, refreshEvery, f.look) })
 	}
 	if older != nil {
 		go older.Serve(server) // ends with the older process, and so does this:
@@ -386,20 +387,6 @@ func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next
 				return nil
 			}
 			next.Log.Error("no new process has taken over: this one goes on", "error", err)
-		}
-	}
-}
-
-// each calls f so often, until ctx is done.
-func each(ctx context.Context, period time.Duration, f func(now time.Time)) {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			f(now)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/cmd/sluice/internal/every"
 	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
@@ -319,19 +320,13 @@ func EdgeStatus(e presence.Edge) control.EdgeStatus {
 // Alone reports whether there is no tier.
 func (s *Shared) Alone() bool { return s.Tier.Up == nil }
 
-// tidy keeps the tables of an edge without a tier tidy.
+// tidy keeps the table of an edge without a tier tidy.
 func (s *Shared) tidy(ctx context.Context) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			if step := s.Table.Stepped(now); step != 0 {
-				s.Table.Adjust(step, false, now)
-			}
-			s.Table.Sweep(now, true)
+	every.Period(ctx, 100*time.Millisecond, func(now time.Time) {
+		if step := s.Table.Stepped(now); step != 0 {
+			s.Table.Adjust(step, false, now)
 		}
-	}
+		s.Table.Sweep(now, true)
+	})
+	return nil
 }
