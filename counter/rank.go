@@ -340,7 +340,7 @@ func (s *shard) sweepRounds(now int64) {
 // counts, until Commit or Cancel says so for good.
 func (t *Table) Rank(a *Ask, now time.Time) Rank {
 	l := t.open(a.Rule, &a.Source)
-	defer func() { l.s.unlock(t) }()
+	defer l.s.unlock(t)
 	k := a.Ticket
 	b := k.round
 	if k.round = nil; b == nil {
@@ -379,7 +379,7 @@ func (t *Table) Rank(a *Ask, now time.Time) Rank {
 // counted them, they count: to take back what is not there would be worse.
 func (t *Table) unrank(a *Ask, counts bool) {
 	l := t.open(a.Rule, &a.Source)
-	defer func() { l.s.unlock(t) }()
+	defer l.s.unlock(t)
 	if q := l.s.ranks[Key{a.Source, a.Rule.ID}]; q != nil && a.Ticket.held {
 		q.held -= min(q.held, a.Hits)
 		l.s.drop(Key{a.Source, a.Rule.ID}, q)
