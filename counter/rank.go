@@ -188,7 +188,7 @@ func (s *shard) ranking(r *algorithm.Rule, source Source, now int64) bool {
 	if now-q.sent.began < mostRound {
 		return true
 	}
-	q.sent.close()
+	close(q.sent.reply)
 	q.sent = nil
 	return false
 }
@@ -257,19 +257,11 @@ func (s *shard) giveUp(key Key) {
 	switch q := s.ranks[key]; {
 	case q == nil:
 	case q.sent != nil:
-		q.sent.close()
+		close(q.sent.reply)
 		q.sent = nil
 		s.drop(key, q)
 	case q.next != nil:
 		q.next.hits = 0 // some of them are not there
-	}
-}
-
-func (b *round) close() {
-	select {
-	case <-b.reply:
-	default:
-		close(b.reply)
 	}
 }
 
@@ -315,7 +307,7 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at algorithm.Positio
 			s.takeBack(t, c, groups, g+1, b.group-1, r.Lanes().Last(b.older, rest))
 		}
 	}
-	b.close()
+	close(b.reply)
 	q.sent = nil
 	s.drop(key, q)
 	if k != nil && k.Urgent && s.unconfirmed.HasPending(k) {
@@ -328,7 +320,7 @@ func (s *shard) sweepRounds(now int64) {
 	for key, q := range s.ranks {
 		for _, b := range []**round{&q.sent, &q.next} {
 			if *b != nil && now-(*b).began >= mostRound {
-				(*b).close()
+				close((*b).reply)
 				*b = nil
 			}
 		}

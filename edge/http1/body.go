@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"strconv"
 	"sync"
 
@@ -194,6 +195,12 @@ func Unexpected(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// TimedOut reports whether somebody was waited for too long.
+func TimedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // writers hold what is written to origins and clients, each for as long as a request or a body is being written.

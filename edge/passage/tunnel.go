@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 	"sluice/edge/socket"
 	"sluice/edge/upstream"
@@ -106,7 +107,7 @@ func (t *pipe) copy(dst, src net.Conn, from io.Reader) {
 				break
 			}
 		}
-		if err != nil && (!timedOut(err) || t.half.Load() || time.Since(time.Unix(0, t.last.Load())) >= t.idle) { // else the other direction was busy
+		if err != nil && (!http1.TimedOut(err) || t.half.Load() || time.Since(time.Unix(0, t.last.Load())) >= t.idle) { // else the other direction was busy
 			break
 		}
 	}

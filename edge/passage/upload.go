@@ -53,7 +53,7 @@ func (p *Passage) await(due time.Time) error {
 	if p.in.Length == message.LengthChunked || p.in.Length > heldBody {
 		return p.client.Fill(1)
 	}
-	defer p.on.EndBody()
+	defer p.client.EndBody()
 	p.in.BodyRead = true
 	p.held = heldBodies.Get().(*[]byte)
 	*p.held = (*p.held)[:0]
@@ -254,6 +254,7 @@ func (u *upload) over() bool {
 // end is called when the answer is over. An upload that is still under way then is cut off: the origin has said what it
 // had to say. It reports whether the whole body was sent.
 func (u *upload) end() bool {
+	defer u.client.EndBody()
 	if !u.over() && u.taken.Load() {
 		// Nothing is left to read of the client, which can go on; that the last of it is sent is a matter of a moment, or never
 		// comes to pass.
@@ -283,7 +284,7 @@ func bodyRefusal(err error) *message.Refusal {
 		return Mistake
 	case errors.Is(err, errBodyTooLarge):
 		return TooLarge
-	case timedOut(err):
+	case http1.TimedOut(err):
 		return message.Refuse(http.StatusRequestTimeout, "body_timeout", "The body came too slowly.")
 	}
 	return message.Refuse(http.StatusBadRequest, "body_incomplete", "The body is malformed or incomplete.")

@@ -68,13 +68,13 @@ func (o *Outgoing) Head(a *message.Answer, ours func(status int, name []byte) bo
 func (o *Outgoing) Stream() {
 	o.On.Phase = Relayed
 	o.stream = http1.WriterTo(o.On.Conn)
-	o.On.Conn.StartAnswer()
+	o.On.Conn.startAnswer()
 	_, _ = o.stream.Write(o.buf) // a failure shows in the next write, and at last in Flush
 }
 
 // Done ends a stream. What has not been flushed is lost.
 func (o *Outgoing) Done() {
-	o.On.Conn.EndAnswer()
+	o.On.Conn.endAnswer()
 	http1.ReleaseWriter(o.stream)
 	o.stream = nil
 }

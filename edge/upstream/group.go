@@ -49,14 +49,12 @@ func (g *Group) Pick(source counter.Source, now time.Time, not *Origin) *Origin 
 func (g *Group) choose(source counter.Source, now time.Time, not *Origin, any bool) *Origin {
 	n := uint32(len(g.Servers))
 	first := g.next.Add(1)
-	tried := uint64(0) // a bit for each of the first 64
 	for range n {
 		var best *Origin
-		at, weight := uint32(0), uint64(0)
+		weight := uint64(0)
 		for i := range n {
-			at2 := (first + i) % n // a tie goes round
-			o := g.Servers[at2]
-			if o == not || tried&(1<<(at2%64)) != 0 || !any && !o.Healthy(now) {
+			o := g.Servers[(first+i)%n] // a tie goes round
+			if o == not || g.Most > 0 && o.Active.Load() >= g.Most || !any && !o.Healthy(now) {
 				continue
 			}
 			var w uint64
@@ -67,7 +65,7 @@ func (g *Group) choose(source counter.Source, now time.Time, not *Origin, any bo
 				w = affinity(o.Name, source)
 			}
 			if best == nil || w > weight {
-				best, at, weight = o, at2, w
+				best, weight = o, w
 			}
 			if g.balance == RoundRobin {
 				break
@@ -76,10 +74,9 @@ func (g *Group) choose(source counter.Source, now time.Time, not *Origin, any bo
 		if best == nil {
 			return nil
 		}
-		if o := g.take(best); o != nil {
+		if o := g.take(best); o != nil { // else others have been quicker
 			return o
 		}
-		tried |= 1 << (at % 64)
 	}
 	return nil
 }

@@ -292,18 +292,18 @@ func (s *Shard) tag(i int, tag uint8) {
 	*word = *word&^(0xff<<shift) | uint64(tag)<<shift
 }
 
-// A Stake says how much would be lost with the record of an index: 0 if nothing. One of Spared or more is not pushed out while there is
+// A Stake says how much would be lost with the record of an index: 0 if nothing. One of spared or more is not pushed out while there is
 // a lesser one in its page.
 type Stake func(i int) float64
 
-// Spared is half of what there is to lose.
-const Spared = 0.5
+// spared is half of what there is to lose.
+const spared = 0.5
 
 // victim chooses who leaves the full page of slot: the record with the least stake of those in its word of tags, which have begun to be
-// fetched, or of the page if none of those is below Spared.
+// fetched, or of the page if none of those is below spared.
 func (s *Shard) victim(slot, start int, of Stake) int {
 	best, least := s.least(slot&^(ways-1), ways, start, of)
-	if least >= Spared {
+	if least >= spared {
 		if b, l := s.least(slot&^(slots-1), s.tagWords*ways, start, of); l < least {
 			best = b
 		}
