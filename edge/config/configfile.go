@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -217,11 +218,4 @@ func (r *reader) limits(n ast.Node, l *screen.Limits) {
 	})
 }
 
-func plainName(s string) bool {
-	for _, c := range []byte(s) {
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_') {
-			return false
-		}
-	}
-	return len(s) >= 1 && len(s) <= 64
-}
+var plainName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`).MatchString

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 func (r *reader) response(n ast.Node, p *rules.Response) {
 	r.mapping(n, "response", fields{
 		"status":       integer(r, "response.status", 300, 599, &p.Status),
-		"content_type": r.headerValue("response.content_type", &p.ContentType),
+		"content_type": r.checked("response.content_type", checkHeaderValue, &p.ContentType),
 		"body":         r.str("response.body", &p.Body),
 		"location": r.text("response.location", func(n ast.Node, text string) {
 			if text == "none" {
@@ -31,7 +32,7 @@ func (r *reader) response(n ast.Node, p *rules.Response) {
 			r.list(n, "response.bodies", func(n ast.Node) {
 				var b rules.Body
 				r.mapping(n, "response.bodies", fields{
-					"content_type": r.headerValue("response.bodies.content_type", &b.ContentType),
+					"content_type": r.checked("response.bodies.content_type", checkHeaderValue, &b.ContentType),
 					"body":         r.str("response.bodies.body", &b.Body),
 				})
 				switch {
@@ -89,16 +90,11 @@ func pathOf(location string) string {
 	return string(canonical)
 }
 
-func (r *reader) headerValue(what string, to *string) func(ast.Node) {
-	return r.text(what, func(n ast.Node, text string) {
-		for _, b := range []byte(text) {
-			if b < 0x20 || b == 0x7f {
-				r.fail(n, "%s: %q has bytes that no header may have", what, text)
-				return
-			}
-		}
-		*to = text
-	})
+func checkHeaderValue(text string) error {
+	if strings.ContainsFunc(text, func(c rune) bool { return c < 0x20 || c == 0x7f }) {
+		return fmt.Errorf("%q has bytes that no header may have", text)
+	}
+	return nil
 }
 
 // tag reads what origins are told of requests that are over a limit.
