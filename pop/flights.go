@@ -152,7 +152,7 @@ func (m *Machine) Quiet(r *wire.Result, now time.Time) bool {
 
 // maxFlying is how many commands may be under way to a node before further reports wait for answers: so many that a round trip of
 // a millisecond carries two million a second, and so few that their bytes stay in a processor's cache. A pipeline takes eight times as many.
-const maxFlying = 1 << 11
+const maxFlying = 2048
 
 // maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that lose it wait for the next
 // report.

@@ -59,12 +59,10 @@ type claim struct {
 	within   func(printed float64, stands number) bool
 }
 
-// An exemption has the reason why figures need no command. Without one they are to be covered later: then it says how many there are, so that
-// another is noticed.
+// An exemption has the reason why figures need no command.
 type exemption struct {
 	Words, Table, Section, Block string // one of them
 	Why                          string
-	Later                        int
 }
 
 // patterns is one regular expression or a list of them.
@@ -236,7 +234,6 @@ type verdict struct {
 const (
 	agrees  = "agrees"
 	differs = "DIFFERS"
-	unrun   = "not run yet"
 )
 
 // judge holds each figure of the claim against the output.
@@ -248,8 +245,6 @@ func (c *claim) judge(doc *document, out *output) (verdicts []verdict) {
 	for _, p := range parts {
 		v := verdict{claim: c, document: doc.name, line: doc.line(p.at), what: p.what, command: c.Command, when: out.when, stands: p.text}
 		switch {
-		case out.none:
-			v.state = unrun
 		case c.Block != "":
 			v.stands, v.printed, v.state = "a block", "the same", agrees
 			if line := missing(p.text, out.text); line != "" {

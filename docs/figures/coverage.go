@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -63,15 +64,8 @@ func (d *document) figures() (list []span) {
 	return list
 }
 
-// An owed entry is a place whose figures are to be covered later.
-type owed struct {
-	document, place string
-	figures         int
-}
-
-// uncovered names each figure that neither a claim nor an exemption has, and each exemption that does not fit; and the places that are to be
-// covered.
-func (b *book) uncovered() (later []owed, err error) {
+// uncovered names each figure that neither a claim nor an exemption has, and each exemption that does not fit.
+func (b *book) uncovered() (err error) {
 	for _, name := range sorted(b.texts) {
 		d := b.texts[name]
 		var covered []span
@@ -91,50 +85,26 @@ func (b *book) uncovered() (later []owed, err error) {
 				}
 			}
 		}
-		places := make([]span, len(b.Exempt[name]))
-		for i, e := range b.Exempt[name] {
+		for _, e := range b.Exempt[name] {
 			place, bad := e.place(d)
-			if bad == nil && (e.Why == "") == (e.Later == 0) {
-				bad = errors.New("want why it needs no command, or how many figures are to be covered later")
+			if bad == nil && e.Why == "" {
+				bad = errors.New("want why it needs no command")
 			}
 			if bad != nil {
 				err = errors.Join(err, fmt.Errorf("claims.yaml, %s: exempt %q: %w", name, short(e.title()), bad))
 			}
-			places[i] = place
-			if e.Later == 0 {
-				covered = append(covered, place)
-			}
+			covered = append(covered, place)
 		}
-		open := make([]int, len(places))
-	figures:
 		for _, f := range d.figures() {
-			for _, c := range covered {
-				if c.at < f.end && f.at < c.end {
-					continue figures
-				}
-			}
-			for i, e := range b.Exempt[name] {
-				if e.Later > 0 && places[i].at <= f.at && f.end <= places[i].end {
-					open[i]++
-					continue figures
-				}
-			}
-			err = errors.Join(err, fmt.Errorf("%s:%d: %q has no claim", name, d.line(f.at), short(d.text[f.at:f.end])))
-		}
-		for i, e := range b.Exempt[name] {
-			if e.Later > 0 {
-				later = append(later, owed{name, e.title(), open[i]})
-			}
-			if e.Later != open[i] && e.Later > 0 {
-				err = errors.Join(err, fmt.Errorf("%s: under %q stand %d figures without a claim, where %d were to be covered later: claim what is new, or change the number",
-					name, short(e.title()), open[i], e.Later))
+			if !slices.ContainsFunc(covered, func(c span) bool { return c.at < f.end && f.at < c.end }) {
+				err = errors.Join(err, fmt.Errorf("%s:%d: %q has no claim", name, d.line(f.at), short(d.text[f.at:f.end])))
 			}
 		}
 	}
 	if err != nil {
 		err = fmt.Errorf("%w\nSay in %s/claims.yaml which command prints a figure, or why none does", err, folder)
 	}
-	return later, err
+	return err
 }
 
 // keys are the cells by which the rows of a claimed table are known.

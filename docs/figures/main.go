@@ -72,11 +72,7 @@ func check(ctx context.Context, root string, w io.Writer, long bool, only string
 	if only != "" {
 		return ok, failed
 	}
-	later, err := book.uncovered()
-	for _, o := range later {
-		fmt.Fprintf(w, "to be covered: %s, %s: %d figures\n", o.document, short(o.place), o.figures)
-	}
-	return ok, errors.Join(failed, err)
+	return ok, errors.Join(failed, book.uncovered())
 }
 
 // write prints the table: a line for each figure, and one for all of a table that agree. What differs is said again below it.
@@ -86,7 +82,7 @@ func write(w io.Writer, verdicts []verdict, all bool) bool {
 	count := make(map[string]int)
 	for i := 0; i < len(verdicts); {
 		v, n := &verdicts[i], 1
-		if !all && (v.claim.Table != "" || v.state == unrun) && v.state != differs {
+		if !all && v.claim.Table != "" && v.state == agrees {
 			for i+n < len(verdicts) && verdicts[i+n].claim == v.claim && verdicts[i+n].state == v.state {
 				n++
 			}
@@ -96,9 +92,6 @@ func write(w io.Writer, verdicts []verdict, all bool) bool {
 		printed, stands := v.printed, v.stands
 		if n > 1 {
 			printed, stands = fmt.Sprintf("%d figures", n), "the same"
-			if v.state == unrun {
-				printed, stands = "", fmt.Sprintf("%d figures", n)
-			}
 		}
 		fmt.Fprintf(t, "%s:%d %s\t%s, %s\t%s\t%s\t%s\n", v.document, v.line, short(v.what), v.command, v.when, printed, stands, v.state)
 	}
@@ -108,7 +101,7 @@ func write(w io.Writer, verdicts []verdict, all bool) bool {
 			fmt.Fprintf(w, "\n%s:%d: %q has %s, but %s prints %s (%s)", v.document, v.line, short(v.what), v.stands, v.command, v.printed, v.when)
 		}
 	}
-	fmt.Fprintf(w, "\n%d figures agree with their command, %d differ, %d have a command that has not been run yet\n", count[agrees], count[differs], count[unrun])
+	fmt.Fprintf(w, "\n%d figures agree with their command, %d differ\n", count[agrees], count[differs])
 	return count[differs] == 0
 }
 

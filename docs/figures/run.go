@@ -19,7 +19,6 @@ import (
 type command struct {
 	Name, Run string
 	Long      string // how long it takes, by hand; none: seconds, and it runs each time
-	Stored    string // "none yet": a long one that has not been run since it is here
 
 	root string
 }
@@ -27,13 +26,9 @@ type command struct {
 // An output is what a command printed, and when.
 type output struct {
 	text, when string
-	none       bool
 }
 
-const (
-	noneYet = "none yet"
-	fold    = "----\n"
-)
+const fold = "----\n"
 
 func (c *command) file() string { return filepath.Join(c.root, folder, "runs", c.Name+".txt") }
 
@@ -49,8 +44,6 @@ func (c *command) output(ctx context.Context, long bool) (*output, error) {
 		return nil, err
 	case long && !(err == nil && c.fresh(string(stored))):
 		return c.store(ctx)
-	case err != nil && c.Stored == noneYet:
-		return &output{none: true, when: noneYet}, nil
 	case err != nil:
 		return nil, fmt.Errorf("%s: no output is stored; run it: make figures LONG=1 FLAGS=\"--only %s\" (%s)", c.Name, c.Name, c.Long)
 	}
@@ -70,8 +63,6 @@ func (c *command) read(stored string) (*output, error) {
 		return nil, fmt.Errorf("%s: want a head with command, code, date, took and machine, and a line %q", c.file(), strings.TrimSpace(fold))
 	case fields["command"] != c.Run:
 		return nil, fmt.Errorf("%s is of another command, %q: run it again: make figures LONG=1 FLAGS=\"--only %s\"", c.file(), fields["command"], c.Name)
-	case c.Stored != "":
-		return nil, fmt.Errorf("claims.yaml: %s: an output is stored by now: take \"stored: %s\" away", c.Name, c.Stored)
 	}
 	return &output{text: text, when: fields["date"]}, nil
 }

@@ -64,10 +64,10 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	edge := s.EdgeProcesses[0]
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "beside\tended\tafter\tedge's memory\trequests\tfailed\tp50\tmax\tother edge's p50\tmax\tworst while\tp99\tother edge's p99")
-	row := func(name, ended, after string, memory int64, probes []*probeClient, worst slowPhase) {
+	fmt.Fprintln(table, "beside\tended\tafter\tedge's memory\tfor each\trequests\tfailed\tp50\tmax\tother edge's p50\tmax\tworst while\tp99\tother edge's p99")
+	row := func(name, ended, after string, memory int64, each string, probes []*probeClient, worst slowPhase) {
 		r := probes[0]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d MB\t%d\t%d", name, ended, after, memory>>20, len(r.answers)+r.failed, r.failed)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d MB\t%s\t%d\t%d", name, ended, after, memory>>20, each, len(r.answers)+r.failed, r.failed)
 		for _, r := range probes {
 			fmt.Fprintf(table, "\t%v\t%v", quantile(0.5, r.answers).Round(time.Microsecond), quantile(1, r.answers).Round(time.Microsecond))
 		}
@@ -87,14 +87,15 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	}
 	nothing := worstPhase(slowPhases(alone[0].answers, alone[1].answers, scale.HeaderTimeout/3))
 	nothing.name = ""
-	row("nobody", "", "", process.Memory(edge.PID()), alone, nothing)
+	before := process.Memory(edge.PID())
+	row("nobody", "", "", before, "", alone, nothing)
 	if alone[0].failed > 0 {
 		broken("of a regular client alone %d requests failed: %s", alone[0].failed, alone[0].why)
 	}
 
 	many := replay.AddrWalk{Network: 127}
 	one := func() netip.Addr { return netip.AddrFrom4([4]byte{127, 9, 9, 9}) }
-	attacks := make([]slowAttack, 0, 7)
+	attacks := make([]slowAttack, 0, 2*len(slowKinds())+1)
 	for _, from := range []func() netip.Addr{many.Next, one} {
 		for _, k := range slowKinds() {
 			attacks = append(attacks, slowAttack{kind: k, most: scale.Connections, source: from})
@@ -117,6 +118,11 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 		for late < 2 && inTime < late+1 {
 			a := a
 			s.Log("and beside %s", name)
+			// A new edge for each attack, which has no memory from the one before.
+			err := edge.Restart(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("loadgen: check slow: %w", err)
+			}
 			probes, memory, err := beside(ctx, s, &a, limit)
 			if err != nil {
 				return nil, fmt.Errorf("loadgen: check slow: %s: %w", name, err)
@@ -124,7 +130,8 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 			r, other := probes[0], probes[1]
 			phases := slowPhases(r.answers, other.answers, a.ramp)
 			worst, t := worstPhase(phases), a.tally()
-			row(name, t.String(), fmt.Sprintf("%.1f to %.1f s", t.first.Seconds(), t.last.Seconds()), memory, probes, worst)
+			kept := a.most - t.by[slowRefused]
+			row(name, t.String(), fmt.Sprintf("%.1f to %.1f s", t.first.Seconds(), t.last.Seconds()), memory, fmt.Sprintf("%d KB", (memory-before)/int64(max(kept, 1))>>10), probes, worst)
 			if calm := slices.MaxFunc(phases, func(a, b slowPhase) int { return cmp.Compare(a.without, b.without) }).without; scale.Timed && (calm > tooBusy || other.failed > 0) {
 				if busy++; busy == 3 {
 					return nil, fmt.Errorf("loadgen: check slow: %s: disturbed: this machine is too busy to tell: at an edge without them the p99 is %v, and %d requests failed", name, calm, other.failed)
@@ -132,7 +139,6 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 				continue
 			}
 
-			kept := a.most - t.by[slowRefused]
 			switch {
 			case capped && (kept > scale.PerSource || kept < scale.PerSource/2):
 				broken("%s: %d of them were kept, want at most %d", name, kept, scale.PerSource)

@@ -21,9 +21,11 @@ type slowKind struct {
 	held  func(headerTimeout, idleTimeout time.Duration) time.Duration
 }
 
-// slowKinds are slow heads (Slowloris), slow bodies (R.U.D.Y.), and answers that are read slowly.
+// slowKinds are connections that are kept without being used, slow heads (Slowloris), slow bodies (R.U.D.Y.), and answers that are read slowly.
 func slowKinds() []slowKind {
 	return []slowKind{
+		{name: "idle ones", begin: "GET / HTTP/1.1\r\nHost: slow\r\n\r\n", ends: slowCut,
+			held: func(_, idle time.Duration) time.Duration { return idle }},
 		{name: "slow heads", begin: "GET / HTTP/1.1\r\nHost: slow\r\nX: ", drip: "x", ends: slow408,
 			held: func(header, _ time.Duration) time.Duration { return header }},
 		{name: "slow bodies", begin: "POST / HTTP/1.1\r\nHost: slow\r\nTransfer-Encoding: chunked\r\n\r\n", drip: "1\r\nx\r\n", ends: slow408,
@@ -161,7 +163,7 @@ func (a *slowAttack) end(c *slowConn, now time.Duration) {
 	c.lasted = now - c.opened
 	a.gone++
 	switch {
-	case a.kind.reads && len(c.got) > 0:
+	case a.kind.ends == slowCut && len(c.got) > 0:
 		c.outcome = slowCut
 	case bytes.HasPrefix(c.got, []byte("HTTP/1.1 408 ")):
 		c.outcome = slow408

@@ -3,7 +3,10 @@ package memcached_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -139,8 +142,34 @@ func BenchmarkNewSources(b *testing.B) {
 	b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/source")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sources/s")
 	b.ReportMetric(float64(tier.Stats().Steps), "steps")
+	b.ReportMetric(bytesAnItem(b, nodes[0]), "tier-B/item")
 	cancel()
 	wg.Wait()
+}
+
+// bytesAnItem is what an item takes of a node's memory: the chunk that it stands in.
+func bytesAnItem(b *testing.B, node string) float64 {
+	b.Helper()
+	conn, err := net.Dial("tcp", node)
+	must(b, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("stats slabs\r\nquit\r\n"))
+	must(b, err)
+	answer, err := io.ReadAll(conn)
+	must(b, err)
+	chunk, chunks, bytes := 0, 0, 0
+	for line := range strings.Lines(string(answer)) { // of each class STAT 2:chunk_size 120, and then STAT 2:used_chunks 19
+		_, stat, _ := strings.Cut(line, ":")
+		name, value, _ := strings.Cut(strings.TrimSpace(stat), " ")
+		switch n, _ := strconv.Atoi(value); name {
+		case "chunk_size":
+			chunk = n
+		case "used_chunks":
+			chunks += n
+			bytes += n * chunk
+		}
+	}
+	return float64(bytes) / float64(chunks)
 }
 
 // BenchmarkLoneHit is how long a hit takes to the tier and its total back, when nothing else is going on.
