@@ -192,7 +192,7 @@ func (s *shard) ranking(r *algorithm.Rule, source Source, now int64) bool {
 	if now-q.sent.began < mostRound {
 		return true
 	}
-	q.sent.close()
+	close(q.sent.reply)
 	q.sent = nil
 	return false
 }
@@ -272,19 +272,11 @@ func (s *shard) giveUp(key Key) {
 	switch q := s.ranks[key]; {
 	case q == nil:
 	case q.sent != nil:
-		q.sent.close()
+		close(q.sent.reply)
 		q.sent = nil
 		s.drop(key, q)
 	case q.next != nil:
 		q.next.hits = 0 // some of them are not there
-	}
-}
-
-func (b *round) close() {
-	select {
-	case <-b.reply:
-	default:
-		close(b.reply)
 	}
 }
 
@@ -334,7 +326,7 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at algorithm.Positio
 			s.takeBack(t, c, groups, g+1, b.group-1, r.Lanes().Last(b.older, rest))
 		}
 	}
-	b.close()
+	close(b.reply)
 	q.sent = nil
 	s.drop(key, q)
 	if k != nil && k.Urgent && s.unconfirmed.HasPending(k) {
@@ -347,7 +339,7 @@ func (s *shard) sweepRounds(now int64) {
 	for key, q := range s.ranks {
 		for _, b := range []**round{&q.sent, &q.next} {
 			if *b != nil && now-(*b).began >= mostRound {
-				(*b).close()
+				close((*b).reply)
 				*b = nil
 			}
 		}
@@ -359,7 +351,7 @@ func (s *shard) sweepRounds(now int64) {
 // counts, until Commit or Cancel says so for good.
 func (t *Table) Rank(a *Ask, now time.Time) Rank {
 	l := t.open(a.Rule, &a.Source)
-	defer func() { l.s.unlock(t) }()
+	defer l.s.unlock(t)
 	k := a.Ticket
 	b := k.round
 	if b == nil {
@@ -399,7 +391,7 @@ func (t *Table) Rank(a *Ask, now time.Time) Rank {
 // while that is still to come. If nobody knows whether the tier has counted them, they count: to take back what is not there would be worse.
 func (t *Table) unrank(a *Ask, counts bool) {
 	l := t.open(a.Rule, &a.Source)
-	defer func() { l.s.unlock(t) }()
+	defer l.s.unlock(t)
 	q, b := l.s.ranks[Key{a.Source, a.Rule.ID}], a.Ticket.round
 	if q != nil && a.Ticket.held {
 		q.held -= min(q.held, a.Hits)

@@ -56,12 +56,8 @@ func (t *Table) nextDirty() (shard int, ok bool) {
 // times a second. It drops what has left the window. With all, nothing waits any longer.
 func (t *Table) Sweep(now time.Time, all bool) {
 	ns := t.ns(now)
-	for i := 0; i < len(t.shards); i++ {
+	for i := range t.shards {
 		s := &t.shards[i]
-		if i%64 == 0 && s.activeShards.Load() == 0 { // mostly they are few
-			i += 63
-			continue
-		}
 		if s.activeShards.Load()&s.bit == 0 {
 			continue
 		}

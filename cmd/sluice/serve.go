@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"sluice/cmd/sluice/internal/clients"
+	"sluice/cmd/sluice/internal/every"
 	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
@@ -132,41 +132,12 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		return err
 	}
 	defer ours.Close(true)
-	front, err := ours.Listen("listen", c.Listen)
-	if err != nil {
+	var at listeners
+	if err := at.open(ours, c); err != nil {
 		return err
 	}
-	var secure net.Listener
-	if certificates != nil {
-		if secure, err = ours.Listen("listen_tls", c.ListenTLS); err != nil {
-			return err
-		}
-	}
-	back, err := ours.Listen("admin", c.Admin)
-	if err != nil {
-		return err
-	}
-	if err := c.CheckAdmin(back.Addr().String()); err != nil {
-		return err // a name, or a socket that was given, leads further than it said
-	}
-	var asks net.Listener // of proxies that ask over gRPC
-	if c.RateLimitService.Listen != "" {
-		if asks, err = ours.Listen("rate_limit_service", c.RateLimitService.Listen); err != nil {
-			return err
-		}
-		if err := c.RateLimitService.CheckAddress(asks.Addr().String()); err != nil {
-			return err
-		}
-	}
-	var between net.Listener
-	if across != nil {
-		if between, err = ours.Listen("peers_listen", c.PoP.PeersListen); err != nil {
-			return err
-		}
-	}
-	ours.Close(false)
 	reload := &reloader{flags: f, server: server, machine: shared.Machine, log: log, events: happened, store: shared.Rules, name: tier.EdgeName(c), base: c, peers: shared.TurnPeers,
-		about: presence.About{Address: reachable(front.Addr()), Version: version(), Started: time.Now()}}
+		about: presence.About{Address: reachable(at.front.Addr()), Version: version(), Started: time.Now()}}
 	for _, certificates := range []*listen.Certificates{certificates, callsCertificates} {
 		if certificates != nil {
 			reload.files = append(reload.files, &files{happened: happened, kind: events.Certificate, refresh: certificates.Refresh,
@@ -227,7 +198,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	operators := &http.Server{
 		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
-			Address: back.Addr().String(), Token: token, MetricsToken: c.MetricsToken, Plans: keeper}),
+			Address: at.back.Addr().String(), Token: token, MetricsToken: c.MetricsToken, Plans: keeper}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      2 * time.Minute, // a million mitigations are a long answer
@@ -247,7 +218,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	var edges, others sync.WaitGroup
 	reported := make(chan error, 1)
 	go func() { reported <- shared.Sync(background) }()
-	others.Go(func() { each(background, time.Second, server.Sweep) })
+	others.Go(func() { every.Period(background, time.Second, server.Sweep) })
 	others.Go(func() { server.Watch(background) })
 	if keeper != nil {
 		others.Go(func() { keeper.Run(background) })
@@ -258,45 +229,32 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		writeAccessLog(background, access, log)
 	}()
 	others.Go(func() { reload.watch(background) })
-	others.Go(func() {
-		if err := operators.Serve(back); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			failed <- fmt.Errorf("admin listener: %w", err)
-		}
-	})
+	accept := func(by *sync.WaitGroup, what string, serve func(net.Listener) error, at net.Listener) {
+		by.Go(func() {
+			if err := serve(at); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				failed <- fmt.Errorf("%s: %w", what, err)
+			}
+		})
+	}
+	accept(&others, "admin listener", operators.Serve, at.back)
 	listening := new(http.Server) // for peers
 	if across != nil {
 		listening = across.Server(log)
 		listening.ConnState = (&admin.Connections{Most: spareDescriptors / 4}).State
-		edges.Go(func() {
-			if err := listening.Serve(between); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-				failed <- fmt.Errorf("peers listener: %w", err)
-			}
-		})
+		accept(&edges, "peers listener", listening.Serve, at.peers)
 	}
-	edges.Go(func() {
-		if err := server.Serve(front); err != nil {
-			failed <- fmt.Errorf("listener: %w", err)
-		}
-	})
-	if secure != nil {
-		edges.Go(func() {
-			if err := server.ServeTLS(secure, certificates); err != nil {
-				failed <- fmt.Errorf("TLS listener: %w", err)
-			}
-		})
+	accept(&edges, "listener", server.Serve, at.front)
+	if at.secure != nil {
+		accept(&edges, "TLS listener", func(ln net.Listener) error { return server.ServeTLS(ln, certificates) }, at.secure)
 	}
 	var calls func(context.Context)
-	if asks != nil {
+	if at.calls != nil {
 		s := ratelimit.New(server, callsTLS)
 		calls = s.Drain
-		edges.Go(func() {
-			if err := s.Serve(asks); err != nil {
-				failed <- fmt.Errorf("rate limit service: %w", err)
-			}
-		})
+		accept(&edges, "rate limit service", s.Serve, at.calls)
 	}
 	for _, f := range reload.files {
-		others.Go(func() { each(background, refreshEvery, f.look) })
+		others.Go(func() { every.Period(background, refreshEvery, f.look) })
 	}
 	if older != nil {
 		go older.Serve(server) // ends with the older process, and so does this:
@@ -304,7 +262,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	upgrade.Notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
 	happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
-	log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", front.Addr().String(), "admin", back.Addr().String(),
+	log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", at.front.Addr().String(), "admin", at.back.Addr().String(),
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 
 	next := &upgrade.Handover{Program: program, Args: os.Args[1:], Sockets: ours, Server: server, Log: log}
@@ -325,7 +283,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	defer next.Close()
 	err = wait(stop, failed, usr2, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
-	end := &upgrade.Shutdown{Events: happened, Server: server, Operators: operators, Back: back, Notice: f.notice, Grace: f.grace, Log: log, Calls: calls}
+	end := &upgrade.Shutdown{Events: happened, Server: server, Operators: operators, Back: at.back, Notice: f.notice, Grace: f.grace, Log: log, Calls: calls}
 	listening.Close() // a peer tells another edge, or the process that takes over
 	if next.Done() {
 		end.HandOver(next, stop)
@@ -355,19 +313,6 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	return err
 }
 
-// reachable is where an edge listens, with the host's name in place of all of its addresses.
-func reachable(a net.Addr) string {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok || !tcp.IP.IsUnspecified() {
-		return a.String()
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return a.String()
-	}
-	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
-}
-
 // errLogged is an error of which the log tells.
 var errLogged = errors.New("the log tells")
 
@@ -388,34 +333,6 @@ func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next
 			next.Log.Error("no new process has taken over: this one goes on", "error", err)
 		}
 	}
-}
-
-// each calls f so often, until ctx is done.
-func each(ctx context.Context, period time.Duration, f func(now time.Time)) {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			f(now)
-		}
-	}
-}
-
-// spareDescriptors are for what is not a client and its origin: nodes, operators, files.
-const spareDescriptors = 64
-
-// fitDescriptors keeps the cap on connections below what the process may open, and returns what was asked for: a client
-// needs one descriptor and its request to the origin another. Without any left, nobody could connect, operators included.
-func fitDescriptors(c *config.Config) (wanted int) {
-	wanted = c.Limits.Connections
-	var limit syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
-		c.Limits.Connections = min(wanted, max(1, (int(min(limit.Cur, 1<<30))-spareDescriptors)/2))
-	}
-	return wanted
 }
 
 // findOrigins looks every origin up, and tries to reach it. A name that does not resolve is a mistake; a server that does

@@ -37,25 +37,17 @@ func (r *reader) etcd(n ast.Node, e *Etcd) {
 		"cert_file":     r.orNone("etcd.cert_file", &e.CertFile),
 		"key_file":      r.orNone("etcd.key_file", &e.KeyFile),
 	})
-	at := func(names ...string) ast.Node {
-		for _, name := range names {
-			if seen[name] != nil {
-				return seen[name]
-			}
-		}
-		return n
-	}
 	if (e.Username == "") != (e.PasswordFile == "") {
-		r.fail(at("username", "password_file"), "etcd: username and password_file belong together: give both")
+		r.fail(cmp.Or(seen["username"], seen["password_file"], n), "etcd: username and password_file belong together: give both")
 	}
 	if (e.CertFile == "") != (e.KeyFile == "") {
-		r.fail(at("cert_file", "key_file"), "etcd: cert_file and key_file belong together: give both")
+		r.fail(cmp.Or(seen["cert_file"], seen["key_file"], n), "etcd: cert_file and key_file belong together: give both")
 	}
 	switch given := cmp.Or(e.Username, e.CAFile, e.CertFile); {
 	case len(e.Endpoints) == 0 && given != "" && seen["endpoints"] == nil:
 		r.fail(n, "etcd: no endpoints: name the nodes, such as https://10.0.0.1:2379")
 	case len(e.Endpoints) > 0 && strings.HasPrefix(e.Endpoints[0], "http:") && cmp.Or(e.CAFile, e.CertFile) != "":
-		r.fail(at("ca_file", "cert_file"), "etcd: %s has no TLS: write the endpoints with https, or remove ca_file and cert_file", e.Endpoints[0])
+		r.fail(cmp.Or(seen["ca_file"], seen["cert_file"], n), "etcd: %s has no TLS: write the endpoints with https, or remove ca_file and cert_file", e.Endpoints[0])
 	}
 }
 
@@ -68,12 +60,7 @@ func parseEndpoint(text string) (*url.URL, error) {
 }
 
 func printable(s string) bool {
-	for _, b := range []byte(s) {
-		if b <= 0x20 || b >= 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(c rune) bool { return c <= 0x20 || c >= 0x7f })
 }
 
 // weakness says what others than its edges can do to etcd, as far as the configuration shows; "": nothing.

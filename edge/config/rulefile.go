@@ -1,19 +1,22 @@
 package config
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
+	"sluice/counter/algorithm"
+	"sluice/edge/limiter"
+	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 )
 
 // ErrNoRule says that no rule in force has the name that was given.
@@ -43,59 +46,339 @@ func ParseRule(name string, text []byte) (rules.Config, error) {
 	return c.Rules[0], nil
 }
 
-// Fields is a rule in JSON, as ParseRule reads it: its name, and what is not the default.
-func Fields(r rules.Config) map[string]any {
-	all, standard := plain(r), plain(rules.Default(r.Name, 0))
-	set := differing(all, standard)
-	set["name"] = r.Name
-	if r.Estimate != nil {
-		set["estimate"] = r.Estimate.String()
-	}
-	return set
-}
-
-// RuleJSON is Fields as text, the same for the same rule.
-func RuleJSON(r rules.Config) string { return text(Fields(r)) }
-
-// Hash stands for rules, in whatever order: the same for the same, and a number that a float64 holds.
-func Hash(list []rules.Config) uint64 {
-	lines := make([]string, len(list))
-	for i, r := range list {
-		lines[i] = RuleJSON(r)
-	}
-	slices.Sort(lines)
-	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
-	return binary.BigEndian.Uint64(sum[:8]) >> 16
-}
-
-// plain is a value as JSON shows it.
-func plain(v any) (fields map[string]any) {
-	d := json.NewDecoder(strings.NewReader(text(v)))
-	d.UseNumber()
-	_ = d.Decode(&fields) // it is what text wrote
-	return fields
-}
-
-func text(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // a rule always can be
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// differing are the fields that differ from the standard, and of objects those within.
-func differing(all, standard map[string]any) map[string]any {
-	set := make(map[string]any)
-	for name, v := range all {
-		if inner, object := v.(map[string]any); object {
-			its, _ := standard[name].(map[string]any)
-			if d := differing(inner, its); len(d) > 0 {
-				set[name] = d
+func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
+	rule := rules.Default("", 0)
+	rule.Key = nil
+	var window, timeout = time.Duration(rule.Window), time.Duration(rule.MitigationTimeout)
+	seen := r.mapping(n, "rule", fields{
+		"name": r.text("rule name", func(n ast.Node, text string) {
+			switch other := names[text]; {
+			case !plainName(text):
+				r.fail(n, "rule name: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+			case strings.Trim(text, ".") == "":
+				r.fail(n, "rule name: %q is a step in a path, so the API could not name the rule: choose another", text)
+			case other != nil:
+				line, _ := place(other)
+				r.fail(n, "rule name: %s is the name of the rule at line %d already: choose another", text, line)
+			default:
+				names[text] = n
+				rule.Name = text
 			}
-		} else if !reflect.DeepEqual(v, standard[name]) {
-			set[name] = v
+		}),
+		"match":  func(n ast.Node) { r.match(n, &rule.Match) },
+		"key":    r.key(&rule.Key),
+		"limit":  integer(r, "limit", 1, algorithm.MaxLimit, &rule.Limit),
+		"window": r.duration("window", algorithm.MinWindow, algorithm.MaxWindow, false, &window),
+		"sub_windows": func(n ast.Node) {
+			integer(r, "sub_windows", 1, 12, &rule.SubWindows)(n)
+			if !slices.Contains([]int{1, 2, 4, 8, 12}, rule.SubWindows) {
+				r.fail(n, "sub_windows: %d is not possible: want 1, 2, 4, 8 or 12", rule.SubWindows)
+			}
+		},
+		"estimate":           r.estimate("estimate", &rule.Estimate),
+		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true, &timeout),
+		"escalate": func(n ast.Node) {
+			r.list(n, "escalate", func(n ast.Node) {
+				var t time.Duration
+				r.duration("escalate", time.Second, 24*time.Hour, false, &t)(n)
+				if len(rule.Escalate) == maxEscalate {
+					r.fail(n, "escalate: more than %d timeouts: leave out some", maxEscalate)
+				}
+				rule.Escalate = append(rule.Escalate, rules.Duration(t))
+			})
+		},
+		"escalate_within":  r.duration("escalate_within", time.Second, 24*time.Hour, false, (*time.Duration)(&rule.EscalateWithin)),
+		"mode":             oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
+		"first_sight":      oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
+		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
+		"count":            func(n ast.Node) { r.count(n, &rule.Count) },
+		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect, rules.Tag, rules.Delay),
+		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
+		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
+		"share":            integer(r, "share", 1, 100, &rule.Share),
+		"plans":            r.planLimits(&rule.Plans),
+		"windows":          r.windows(&rule.Windows),
+		"prefixes":         r.ruleWidths(&rule.Prefixes),
+		"cost":             func(n ast.Node) { r.cost(n, &rule.Cost) },
+		"tag":              func(n ast.Node) { r.tag(n, &rule.Tag) },
+		"algorithm":        oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...),
+		"burst":            integer(r, "burst", 0, algorithm.MaxLimit, &rule.Burst),
+		"check":            oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
+		"priority":         oneOf(r, "priority", &rule.Priority, rules.DefaultPriority, rules.Critical, rules.Sheddable),
+		"queue":            r.duration("queue", time.Millisecond, maxQueue, true, (*time.Duration)(&rule.Queue)),
+		"concurrency":      integer(r, "concurrency", 0, rules.MaxConcurrency, &rule.Concurrency),
+	})
+	if seen == nil {
+		return
+	}
+	if seen["name"] == nil {
+		r.fail(n, "rule: no name: every rule needs a name and a limit")
+	}
+	if seen["limit"] == nil && !rule.MayLackLimit() {
+		r.fail(n, "rule: no limit: every rule needs a name and a limit, or a concurrency, a priority or a queue in its place")
+	}
+	if rule.Key == nil {
+		rule.Key = []string{"source"}
+	}
+	rule.Window, rule.MitigationTimeout = rules.Duration(window), rules.Duration(timeout)
+	r.answer(n, seen, &rule)
+	r.tags(n, seen, &rule)
+	if at := seen["cost"]; at != nil && rule.Cost.Units > rule.Limit && rule.Limit > 0 {
+		r.fail(at, "cost: %d is more than the limit of %d: no request would ever pass", rule.Cost.Units, rule.Limit)
+	}
+	if rule.Match.Descriptors != nil {
+		r.described(n, seen, &rule, c.Rules)
+	}
+	if at := seen["escalate"]; at != nil {
+		r.escalate(at, &rule)
+	}
+	if rule.Limit > 0 { // else that is what is wrong
+		if err := rule.CheckWindows(); err != nil {
+			r.fail(seen["windows"], "%v", err)
+		} else if err := rule.CheckPrefixes(); err != nil {
+			r.fail(seen["prefixes"], "%v", err)
+		}
+		if field, err := rule.CheckAlgorithm(); err != nil {
+			r.fail(cmp.Or(seen[field], n), "%s: %v", field, err)
 		}
 	}
-	return set
+	if at := seen["first_sight"]; rule.Check == limiter.Sync && rule.FirstSight == limiter.Wait {
+		r.fail(at, "first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
+	}
+	if field, err := rule.CheckConcurrency(); err != nil {
+		r.fail(cmp.Or(seen[field], seen["concurrency"], n), "%s: %v", field, err)
+	}
+	if seen["limit"] == nil && rule.MayLackLimit() {
+		r.limitless(n, seen, rule)
+	}
+	c.Rules = append(c.Rules, rule)
+	r.planned = append(r.planned, cmp.Or(seen["plans"], seen["match"], n))
+}
+
+// maxQueue is how long a request may wait for a place at an origin: clients and what stands before them give up after a few seconds.
+const maxQueue = 10 * time.Second
+
+// limitless says what is wrong with a rule that has no limit: what says how to count, and what becomes of who is over.
+func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Config) {
+	known := []string{"name", "match", "key", "mode", "share", "priority", "queue"}
+	if rule.Concurrency > 0 {
+		known = append(known, "concurrency", "action", "response", "on_store_failure")
+	} else if rule.Mode == rules.Shadow {
+		r.fail(seen["mode"], "mode: a shadow refuses nobody, so its priority and its queue say nothing, and it has no limit: say enforce or off")
+	}
+	if rule.Estimate != nil && *rule.Estimate == algorithm.Nearest {
+		known = append(known, "estimate") // as a rule in force is shown
+	}
+	set := Fields(rule)
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if at := seen[name]; at != nil && !slices.Contains(known, name) {
+			r.fail(at, "%s: the rule has no limit, so this says nothing: give it a limit, or remove %s", name, name)
+		}
+	}
+}
+
+// windows reads the limits that a rule has in other windows.
+func (r *reader) windows(to *[]rules.Window) func(ast.Node) {
+	return func(n ast.Node) {
+		r.list(n, "windows", func(n ast.Node) {
+			var w rules.Window
+			seen := r.mapping(n, "windows", fields{
+				"limit":  integer(r, "windows.limit", 1, algorithm.MaxLimit, &w.Limit),
+				"window": r.duration("windows.window", algorithm.MinWindow, algorithm.MaxWindow, false, (*time.Duration)(&w.Window)),
+			})
+			switch {
+			case seen == nil:
+			case seen["limit"] == nil || seen["window"] == nil:
+				r.fail(n, "windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
+			case w.Limit > 0 && w.Window > 0: // else that was said
+				*to = append(*to, w)
+			}
+		})
+	}
+}
+
+// ruleWidths reads the prefixes in which a rule counts addresses: numbers, or numbers with a limit of their own.
+func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
+	return func(n ast.Node) {
+		r.list(n, "prefixes", func(n ast.Node) {
+			var p rules.Prefix
+			width := integer(r, "prefixes", 8, 128, &p.Prefix)
+			switch r.resolve(n).(type) {
+			case *ast.MappingNode, *ast.MappingValueNode:
+				seen := r.mapping(n, "prefixes", fields{
+					"prefix": width,
+					"limit":  integer(r, "prefixes.limit", 1, algorithm.MaxLimit, &p.Limit),
+				})
+				if seen == nil || seen["prefix"] == nil || seen["limit"] == nil {
+					r.fail(n, "prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
+					return
+				}
+			default:
+				width(n)
+			}
+			if p.Prefix > 0 { // else that was said
+				*to = append(*to, p)
+			}
+		})
+	}
+}
+
+// maxEscalate is how many timeouts a rule may have for who comes back.
+const maxEscalate = 16
+
+// escalate says what is wrong with the timeouts for who comes back.
+func (r *reader) escalate(n ast.Node, rule *rules.Config) {
+	before := rule.MitigationTimeout
+	if before == 0 && len(rule.Escalate) > 0 {
+		r.fail(n, "escalate: a rule with mitigation_timeout: 0 blocks nobody, so no block can be longer: give it a mitigation_timeout")
+		return
+	}
+	for _, t := range rule.Escalate {
+		if t <= before {
+			r.fail(n, "escalate: %v is not longer than %v before it (mitigation_timeout goes first): want times that ascend", t, before)
+			return
+		}
+		before = t
+	}
+}
+
+func (r *reader) match(n ast.Node, m *rules.Match) {
+	f := r.matchFields("match", m)
+	f["not"] = func(n ast.Node) {
+		m.Not = new(rules.Match)
+		if r.mapping(n, "match.not", r.matchFields("match.not", m.Not)); m.Not.Path == "*" || m.Not.Path == "/*" || slices.Contains(m.Not.Hosts, "*") {
+			r.fail(n, "match.not: it leaves everything out, so the rule is about nothing: say mode: off")
+		} else if strings.HasPrefix(m.Not.Path, "~") {
+			r.fail(n, "match.not: path: %q is a regular expression: want /exact or /prefix/*", m.Not.Path[1:])
+		} else if m.Not.Everything() {
+			m.Not = nil // it says nothing
+		}
+	}
+	f["descriptors"] = func(n ast.Node) { r.descriptors(n, m) }
+	r.mapping(n, "match", f)
+}
+
+func (r *reader) matchFields(what string, m *rules.Match) fields {
+	return fields{
+		"hosts": listOf(r, what+".hosts", message.ParseHostPattern, &m.Hosts),
+		"path": r.text(what+".path", func(n ast.Node, text string) {
+			if err := m.SetPath(text); err != nil {
+				r.fail(n, "%s.path: %v", what, err)
+			}
+		}),
+		"methods": r.texts(what+".methods", func(n ast.Node, text string) {
+			if !message.IsToken([]byte(text)) || strings.ToUpper(text) != text {
+				r.fail(n, "%s.methods: %q is not a method: want a name in capitals, such as POST", what, text)
+				return
+			}
+			m.Methods = append(m.Methods, text)
+		}),
+		"sources": listOf(r, what+".sources", parsePrefix, &m.Sources),
+		"headers": r.values(what+".headers", &m.Headers, strings.ToLower, rules.CheckHeader),
+		"query":   r.values(what+".query", &m.Query, strings.Clone, rules.CheckQuery),
+		"cookies": r.values(what+".cookies", &m.Cookies, strings.Clone, rules.CheckCookie),
+		"plans":   r.planNames(what+".plans", &m.Plans),
+	}
+}
+
+// values reads patterns of values by name, in the form that names have.
+func (r *reader) values(what string, to *map[string]string, form func(string) string, check func(name, pattern string) error) func(ast.Node) {
+	return r.pairs(what, func(at, n ast.Node, text string) {
+		name := form(scalar(at))
+		if _, twice := (*to)[name]; twice {
+			r.fail(at, "%s: %s is there twice: remove one", what, name)
+		} else if err := check(name, text); err != nil {
+			r.fail(n, "%s: %v", what, err)
+		} else {
+			if *to == nil {
+				*to = make(map[string]string)
+			}
+			(*to)[name] = text
+		}
+	})
+}
+
+// key reads one part of a key or a list of them.
+func (r *reader) key(to *[]string) func(ast.Node) {
+	one := func(n ast.Node, text string) {
+		if _, err := key.Parse(text); err != nil {
+			r.fail(n, "key: %v", err)
+			return
+		}
+		if slices.Contains(*to, text) {
+			r.fail(n, "key: %s is there twice: remove one", text)
+			return
+		}
+		if strings.HasPrefix(text, "jwt:") && r.claim == nil {
+			r.claim = n
+		}
+		*to = append(*to, text)
+	}
+	return func(n ast.Node) {
+		if s, ok := r.resolve(n).(*ast.SequenceNode); ok {
+			if len(s.Values) == 0 {
+				r.fail(n, "key: an empty list counts nobody: want "+key.Forms)
+			}
+			r.texts("key", one)(n)
+			return
+		}
+		r.text("key", one)(n)
+	}
+}
+
+func (r *reader) count(n ast.Node, c *rules.Count) {
+	r.mapping(n, "count", fields{
+		"statuses": func(n ast.Node) {
+			r.list(n, "count.statuses", func(n ast.Node) {
+				c.Statuses = append(c.Statuses, 0)
+				integer(r, "count.statuses", 200, 599, &c.Statuses[len(c.Statuses)-1])(n)
+			})
+		},
+		"refused": r.boolean("count.refused", &c.Refused),
+	})
+	if c.Refused && len(c.Statuses) > 0 {
+		r.fail(n, "count: statuses and refused together: a refused request has no status of the origin; keep one")
+	}
+}
+
+func (r *reader) candidate(n ast.Node, c *rules.Candidate) {
+	r.mapping(n, "candidate", fields{
+		"limit":    integer(r, "candidate.limit", 1, algorithm.MaxLimit, &c.Limit),
+		"estimate": r.estimate("candidate.estimate", &c.Estimate),
+		"mitigation_timeout": func(n ast.Node) {
+			c.MitigationTimeout = new(rules.Duration)
+			r.duration("candidate.mitigation_timeout", time.Millisecond, 24*time.Hour, true, (*time.Duration)(c.MitigationTimeout))(n)
+		},
+	})
+}
+
+func (r *reader) estimate(what string, to **algorithm.Estimate) func(ast.Node) {
+	return r.text(what, func(n ast.Node, text string) {
+		e, err := algorithm.ParseEstimate(text)
+		if err != nil {
+			r.fail(n, "%s: %q is not possible: want nearest or lower", what, text)
+		}
+		*to = &e
+	})
+}
+
+// cost reads how much of a limit a request uses: a number, or what it is of.
+func (r *reader) cost(n ast.Node, c *rules.Cost) {
+	if _, mapping := r.resolve(n).(ast.MapNode); !mapping {
+		integer(r, "cost", 1, algorithm.MaxCost, &c.Units)(n)
+		return
+	}
+	seen := r.mapping(n, "cost", fields{
+		"bytes": r.size("cost.bytes", 1, 1<<40, false, &c.Bytes),
+		"header": r.text("cost.header", func(n ast.Node, text string) {
+			if !message.IsToken([]byte(text)) || message.KindOf([]byte(text)) != message.Other {
+				r.fail(n, "cost.header: %q cannot say what a request costs: want a header of the origin's own, such as X-Request-Cost, which clients do not get to see", text)
+				return
+			}
+			c.Header = text
+		}),
+	})
+	if seen != nil && (seen["bytes"] == nil) == (seen["header"] == nil) {
+		r.fail(n, "cost: want a number, or one of {bytes: 10KiB} and {header: NAME}")
+	}
 }

@@ -1,8 +1,17 @@
 package config
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
 	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
+
+	"sluice/edge/rules"
 )
 
 // Shown is a configuration for operators, with the names of the file: what is in force but for the rules.
@@ -65,4 +74,61 @@ func Shown(c *Config) map[string]any {
 		"jwt": map[string]any{"keys_file": orNone(c.JWT.KeysFile), "algorithms": list(c.JWT.Algorithms), "issuer": orNone(c.JWT.Issuer), "audience": orNone(c.JWT.Audience),
 			"header": orNone(c.JWT.Header), "cookie": orNone(c.JWT.Cookie), "leeway": span(c.JWT.Leeway)},
 	}
+}
+
+// Fields is a rule in JSON, as ParseRule reads it: its name, and what is not the default.
+func Fields(r rules.Config) map[string]any {
+	all, standard := plain(r), plain(rules.Default(r.Name, 0))
+	set := differing(all, standard)
+	set["name"] = r.Name
+	if r.Estimate != nil {
+		set["estimate"] = r.Estimate.String()
+	}
+	return set
+}
+
+// RuleJSON is Fields as text, the same for the same rule.
+func RuleJSON(r rules.Config) string { return text(Fields(r)) }
+
+// Hash stands for rules, in whatever order: the same for the same, and a number that a float64 holds.
+func Hash(list []rules.Config) uint64 {
+	lines := make([]string, len(list))
+	for i, r := range list {
+		lines[i] = RuleJSON(r)
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return binary.BigEndian.Uint64(sum[:8]) >> 16
+}
+
+// plain is a value as JSON shows it.
+func plain(v any) (fields map[string]any) {
+	d := json.NewDecoder(strings.NewReader(text(v)))
+	d.UseNumber()
+	_ = d.Decode(&fields) // it is what text wrote
+	return fields
+}
+
+func text(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // a rule always can be
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// differing are the fields that differ from the standard, and of objects those within.
+func differing(all, standard map[string]any) map[string]any {
+	set := make(map[string]any)
+	for name, v := range all {
+		if inner, object := v.(map[string]any); object {
+			its, _ := standard[name].(map[string]any)
+			if d := differing(inner, its); len(d) > 0 {
+				set[name] = d
+			}
+		} else if !reflect.DeepEqual(v, standard[name]) {
+			set[name] = v
+		}
+	}
+	return set
 }

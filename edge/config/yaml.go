@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -149,11 +150,7 @@ func (r *reader) pairs(what string, each func(name, n ast.Node, text string)) fu
 }
 
 func names(f fields) string {
-	list := make([]string, 0, len(f))
-	for name := range f {
-		list = append(list, name)
-	}
-	slices.Sort(list)
+	list := slices.Sorted(maps.Keys(f))
 	if len(list) == 1 {
 		return list[0]
 	}

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -53,9 +52,8 @@ func (a *Answer) readLines(br *bufio.Reader) (raw []byte, old bool, err error) {
 	searched := 0
 	for n := 1; ; n = br.Buffered() + 1 {
 		if _, err := br.Peek(n); err != nil {
-			var timeout net.Error
 			switch {
-			case errors.As(err, &timeout) && timeout.Timeout():
+			case TimedOut(err):
 				return nil, false, err
 			case n == 1:
 				return nil, false, io.EOF // however it ended

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
+	"strconv"
 	"sync"
 
 	"sluice/edge/message"
@@ -195,6 +197,12 @@ func Unexpected(err error) error {
 	return err
 }
 
+// TimedOut reports whether somebody was waited for too long.
+func TimedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
 // writers hold what is written to origins and clients, each for as long as a request or a body is being written.
 var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 8<<10) }}
 
@@ -203,6 +211,14 @@ func WriterTo(c io.Writer) *bufio.Writer {
 	w := writers.Get().(*bufio.Writer)
 	w.Reset(c)
 	return w
+}
+
+// WriteChunk writes a part of a body as a chunk (RFC 9112, 7.1).
+func WriteChunk(w *bufio.Writer, part []byte) error {
+	_, _ = w.Write(append(strconv.AppendInt(w.AvailableBuffer(), int64(len(part)), 16), "\r\n"...)) // a failure shows in the last write
+	_, _ = w.Write(part)
+	_, err := w.WriteString("\r\n")
+	return err
 }
 
 // ReleaseWriter gives one back; what is in it is lost.

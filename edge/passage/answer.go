@@ -22,7 +22,7 @@ func (p *Passage) readAnswer(b *answerBody) error {
 	a := p.answer
 	for n := range http1.MaxInterim {
 		raw, old, err := a.Read(b.Reader)
-		if p.in.ExpectContinue && timedOut(err) && !b.upload.expired() {
+		if p.in.ExpectContinue && http1.TimedOut(err) && !b.upload.expired() {
 			p.invite(b.upload)
 			continue
 		}

@@ -20,7 +20,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -226,7 +225,6 @@ func (p *Passage) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 func (p *Passage) abandoned(b *answerBody) {
 	if b.upload != nil {
 		b.upload.end()
-		p.on.EndBody()
 	}
 	p.in.Close = true
 }
@@ -240,7 +238,6 @@ func (p *Passage) failed(o *upstream.Origin, b *answerBody, err error) *message.
 		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
 		late := !failed && !u.taken.Load() && !p.in.ExpectContinue && !b.due.IsZero() && !time.Now().Before(b.due)
 		u.end()
-		p.on.EndBody()
 		p.on.Last()
 		if (failed || late) && u.byClient {
 			return bodyRefusal(u.err)
@@ -249,7 +246,7 @@ func (p *Passage) failed(o *upstream.Origin, b *answerBody, err error) *message.
 	if p.blames(b, err) {
 		o.Failing(time.Now())
 	}
-	if timedOut(err) {
+	if http1.TimedOut(err) {
 		p.Warn("origin too slow", "origin", o.Name, "error", err)
 		return message.Refuse(http.StatusGatewayTimeout, "origin_timeout", "The server behind this one did not answer in time.")
 	}
@@ -267,7 +264,7 @@ func (p *Passage) blames(b *answerBody, err error) bool {
 	switch {
 	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount, err == http1.ErrFraming, err == http1.ErrInterim:
 		return false // it answered, perhaps with too much of what the client had said
-	case timedOut(err):
+	case http1.TimedOut(err):
 		// The client may have used up the time for the whole with its body.
 		return b.due.IsZero() || p.in.Length == 0 || time.Now().Before(b.due)
 	case err == http1.ErrAnswer, err == errUpgrade:
@@ -294,11 +291,6 @@ func isCommon(method []byte) bool {
 	return isIdempotent(method) || string(method) == http.MethodPost || string(method) == http.MethodPatch
 }
 
-func timedOut(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
-}
-
 // errUnsent means that nothing of a request could be written to a connection that had been used before.
 var errUnsent = errors.New("edge: the origin has closed a kept connection")
 
@@ -312,7 +304,7 @@ func (p *Passage) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 	if !l.Reused { // connecting took its time
 		now = time.Now()
 	}
-	if err := l.Begin(now, b.within(now)); err != nil {
+	if err := l.SetDeadline(now.Add(b.within(now))); err != nil {
 		return err
 	}
 	head := requestHeads.Get().(*[]byte)

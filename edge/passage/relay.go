@@ -171,7 +171,6 @@ func (p *Passage) over() time.Time {
 	}
 	if b.upload != nil {
 		b.reuse = b.upload.end() && b.reuse
-		p.on.EndBody()
 	}
 	ended := b.giveBack()
 	p.leave()

@@ -37,8 +37,8 @@ func (p *Passage) announce(b []byte) []byte {
 	return b
 }
 
-// writeTrailers writes those trailers of a request that were announced and have come.
-func writeTrailers(w *bufio.Writer, trailer *message.Head, announced message.Names) error {
+// writeTrailers writes those trailers of a request that were announced and have come. A failure shows in Flush.
+func writeTrailers(w *bufio.Writer, trailer *message.Head, announced message.Names) {
 	for i := range trailer.Lines {
 		l := &trailer.Lines[i]
 		if name, found := announced.Get(l.Name); found {
@@ -48,8 +48,7 @@ func writeTrailers(w *bufio.Writer, trailer *message.Head, announced message.Nam
 			_, _ = w.WriteString("\r\n")
 		}
 	}
-	_, err := w.WriteString("\r\n")
-	return err
+	_, _ = w.WriteString("\r\n")
 }
 
 // expectTrailers makes an answer say which trailers may follow.

@@ -2,13 +2,14 @@ package passage
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 	"sluice/edge/socket"
 	"sluice/edge/upstream"
@@ -37,24 +38,13 @@ func (p *Passage) switched() bool {
 	found := false
 	for i := range p.answer.Head.Lines {
 		if l := &p.answer.Head.Lines[i]; l.Kind == message.HopByHop && message.EqualFold(l.Name, "upgrade") {
-			if found || !message.EqualFold(l.Value, lowered(p.upgrade)) {
+			if found || !message.EqualFold(l.Value, strings.ToLower(string(p.upgrade))) {
 				return false
 			}
 			found = true
 		}
 	}
 	return found && p.upgrade != nil
-}
-
-func lowered(b []byte) string {
-	out := make([]byte, len(b))
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		out[i] = c
-	}
-	return string(out)
 }
 
 // Tunnel joins both connections, after the answer that says so, and blocks until that is over. Neither is ever used for a request again.
@@ -99,14 +89,12 @@ func join(client net.Conn, sent io.Reader, origin *upstream.Link, idle time.Dura
 }
 
 // copy moves what from holds, which is src and perhaps something read from it before.
-func (t *pipe) copy(dst, src net.Conn, from interface{ Read([]byte) (int, error) }) {
+func (t *pipe) copy(dst, src net.Conn, from io.Reader) {
 	buf := make([]byte, 16<<10)
 	for {
 		last := time.Unix(0, t.last.Load())
-		if !t.half.Load() {
-			if src.SetReadDeadline(last.Add(t.idle)) != nil {
-				break
-			}
+		if !t.half.Load() && src.SetReadDeadline(last.Add(t.idle)) != nil {
+			break
 		}
 		n, err := from.Read(buf)
 		if n > 0 {
@@ -119,14 +107,9 @@ func (t *pipe) copy(dst, src net.Conn, from interface{ Read([]byte) (int, error)
 				break
 			}
 		}
-		var timeout net.Error
-		switch {
-		case err == nil:
-			continue
-		case errors.As(err, &timeout) && timeout.Timeout() && !t.half.Load() && time.Since(time.Unix(0, t.last.Load())) < t.idle:
-			continue // the other direction was busy
+		if err != nil && (!http1.TimedOut(err) || t.half.Load() || time.Since(time.Unix(0, t.last.Load())) >= t.idle) { // else the other direction was busy
+			break
 		}
-		break
 	}
 	// The end of one direction is passed on; the other may have something left to say, but not for ever.
 	t.half.Store(true)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,7 +53,7 @@ func (p *Passage) await(due time.Time) error {
 	if p.in.Length == message.LengthChunked || p.in.Length > heldBody {
 		return p.client.Fill(1)
 	}
-	defer p.on.EndBody()
+	defer p.client.EndBody()
 	p.in.BodyRead = true
 	p.held = heldBodies.Get().(*[]byte)
 	*p.held = (*p.held)[:0]
@@ -156,20 +155,10 @@ func (u *upload) write(p []byte) error {
 		}
 	}
 	if u.length == message.LengthChunked {
-		var size [18]byte
-		if _, err := u.w.Write(append(strconv.AppendInt(size[:0], int64(len(p)), 16), '\r', '\n')); err != nil {
-			return err
-		}
+		return http1.WriteChunk(u.w, p)
 	}
-	if _, err := u.w.Write(p); err != nil {
-		return err
-	}
-	if u.length == message.LengthChunked {
-		if _, err := u.w.WriteString("\r\n"); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := u.w.Write(p)
+	return err
 }
 
 func (u *upload) flush() error {
@@ -185,12 +174,8 @@ func (u *upload) finish(trailer *message.Head) error {
 		return err
 	}
 	if u.length == message.LengthChunked {
-		if _, err := u.w.WriteString("0\r\n"); err != nil {
-			return err
-		}
-		if err := writeTrailers(u.w, trailer, u.announced); err != nil {
-			return err
-		}
+		_, _ = u.w.WriteString("0\r\n")
+		writeTrailers(u.w, trailer, u.announced)
 	}
 	return u.w.Flush()
 }
@@ -269,6 +254,7 @@ func (u *upload) over() bool {
 // end is called when the answer is over. An upload that is still under way then is cut off: the origin has said what it
 // had to say. It reports whether the whole body was sent.
 func (u *upload) end() bool {
+	defer u.client.EndBody()
 	if !u.over() && u.taken.Load() {
 		// Nothing is left to read of the client, which can go on; that the last of it is sent is a matter of a moment, or never
 		// comes to pass.
@@ -298,7 +284,7 @@ func bodyRefusal(err error) *message.Refusal {
 		return Mistake
 	case errors.Is(err, errBodyTooLarge):
 		return TooLarge
-	case timedOut(err):
+	case http1.TimedOut(err):
 		return message.Refuse(http.StatusRequestTimeout, "body_timeout", "The body came too slowly.")
 	}
 	return message.Refuse(http.StatusBadRequest, "body_incomplete", "The body is malformed or incomplete.")

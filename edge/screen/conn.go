@@ -68,7 +68,7 @@ type Client struct {
 	piped   uint8         // heads that came together with the request before them
 	OverCap bool          // it is one too many
 
-	Body    bool // a body is being read: the end of the connection is not the end of the body
+	body    bool // a body is being read: the end of the connection is not the end of the body
 	aborted atomic.Bool
 	sending pace      // of that body
 	bodyDue time.Time // for all of it; zero: as long as the pace allows
@@ -87,20 +87,23 @@ type Client struct {
 // StartBody tells the connection that what it reads from now on is a body, which the client must send at a pace. It may be
 // late by grace at first, and by most once it has sent enough.
 func (c *Client) StartBody(grace, most time.Duration) {
-	c.Body = true
+	c.body = true
 	c.sending = pace{rate: c.Site.Limits.BodyRate, most: max(grace, most), left: grace}
 }
 
-// StartAnswer tells the connection that what it writes from now on is an answer that is streamed, which the client must take
+// EndBody says that what is read from now on is no body any more.
+func (c *Client) EndBody() { c.body, c.bodyDue = false, time.Time{} }
+
+// startAnswer tells the connection that what it writes from now on is an answer that is streamed, which the client must take
 // at a pace, until endAnswer.
-func (c *Client) StartAnswer() {
+func (c *Client) startAnswer() {
 	c.Paced, c.taking = true, pace{rate: c.Site.Limits.AnswerRate, most: c.Site.Limits.IdleTimeout, left: c.Site.Limits.IdleTimeout}
 }
 
 // UnsafeConn is the connection that c reads and writes: TLS, or the socket.
 func (c *Client) UnsafeConn() net.Conn { return c.Conn }
 
-func (c *Client) EndAnswer() { c.Paced = false }
+func (c *Client) endAnswer() { c.Paced = false }
 
 // fill waits until n bytes of a body are there.
 func (c *Client) Fill(n int) error {
@@ -110,7 +113,7 @@ func (c *Client) Fill(n int) error {
 
 // Read reads a part of a head, within readDue, or, after startBody, of a body.
 func (c *Client) Read(p []byte) (int, error) {
-	if c.Body {
+	if c.body {
 		return c.readBody(p)
 	}
 	if d := c.readDue.Sub(c.ReadBy); d > c.Site.Slack || d < -c.Site.Slack {

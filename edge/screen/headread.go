@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"runtime"
 	"time"
@@ -15,9 +14,9 @@ import (
 )
 
 const (
-	// HeadBuffer is what is read at once of a client that sends heads, and BodyBuffer of one that sends a body, in bytes.
-	HeadBuffer = 4 << 10
-	BodyBuffer = 32 << 10
+	// headBuffer is what is read at once of a client that sends heads, and bodyBuffer of one that sends a body, in bytes.
+	headBuffer = 4 << 10
+	bodyBuffer = 32 << 10
 )
 
 // crowded is what a connection above the cap is told.
@@ -69,7 +68,7 @@ func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 		}
 		searched = max(0, len(have)-3)
 		if len(have) == c.Reader.Size() {
-			c.Grow(most)
+			c.grow(most)
 		}
 		if c.heading && !timed {
 			now := time.Now()
@@ -83,40 +82,27 @@ func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 	}
 }
 
-// Grow makes the buffer larger. What is in it stays.
-func (c *Client) Grow(size int) {
+// grow makes the buffer larger. What is in it stays.
+func (c *Client) grow(size int) {
 	if have, _ := c.Reader.Peek(c.Reader.Buffered()); size > c.Reader.Size() {
 		c.Reader = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(have)), c), size)
 		_, _ = c.Reader.Peek(len(have))
 	}
 }
 
-// headless is the answer to what is no request.
-func headless(err error) *message.Refusal {
-	var timeout net.Error
+// headless is the answer to what is no request, and whether what has come of it could have become a head: its client was slow, or has gone.
+func (c *Client) headless(err error) (refused *message.Refusal, broken bool) {
 	switch {
 	case err == errTLS:
-		return message.Refuse(http.StatusBadRequest, "tls", "This port speaks plain HTTP, not TLS.")
+		return message.Refuse(http.StatusBadRequest, "tls", "This port speaks plain HTTP, not TLS."), false
 	case err == errTargetTooLong:
-		return message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
+		return message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts."), false
 	case err == errHeadTooLong:
-		return message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts.")
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
-	}
-	return http1.BadRequest
-}
-
-// couldBe reports whether what has come before an error could have become a head: its client was slow, or has gone.
-func (c *Client) couldBe(err error) bool {
-	var timeout net.Error
-	switch {
-	case err == errTLS, err == errTargetTooLong, err == errHeadTooLong:
-		return false
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return true
+		return message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts."), false
+	case http1.TimedOut(err):
+		return message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly."), true
 	}
 	have, _ := c.Reader.Peek(c.Reader.Buffered())
 	line, _, whole := bytes.Cut(have, []byte("\r\n"))
-	return !whole && bytes.IndexByte(line, '\n') < 0 || new(http1.Request).Begins(line)
+	return http1.BadRequest, !whole && bytes.IndexByte(line, '\n') < 0 || new(http1.Request).Begins(line)
 }

@@ -15,16 +15,13 @@ const skipLimit = 64 << 10
 // due, if that is not zero. The head is not in the buffer any more.
 func (s *Screen) StartBody(grace, most time.Duration, due time.Time) {
 	c, r := s.Conn, s.Request
-	if r.Length == message.LengthChunked || r.Length > HeadBuffer {
-		c.Grow(BodyBuffer)
+	if r.Length == message.LengthChunked || r.Length > headBuffer {
+		c.grow(bodyBuffer)
 	}
 	r.Body.Reader = c.Reader
 	c.StartBody(grace, most)
 	c.bodyDue = due
 }
-
-// EndBody says that what is read from now on is no body any more.
-func (s *Screen) EndBody() { s.Conn.Body, s.Conn.bodyDue = false, time.Time{} }
 
 // SkipBody reads the body of a request that does not go on, so that the connection can stay open; one that is long or slow
 // costs the connection instead.
@@ -33,7 +30,7 @@ func (s *Screen) SkipBody() {
 	if r.BodyRead = true; r.Length <= skipLimit && !r.Close {
 		s.StartBody(LingerTime, LingerTime, time.Time{})
 		c.WriteAt = time.Time{} // it takes its time
-		defer s.EndBody()
+		defer c.EndBody()
 		for r.Body.Got+r.Body.Around <= skipLimit {
 			part, err := r.Body.Next()
 			if err == io.EOF {

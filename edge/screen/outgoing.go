@@ -2,7 +2,6 @@ package screen
 
 import (
 	"bufio"
-	"strconv"
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
@@ -69,13 +68,13 @@ func (o *Outgoing) Head(a *message.Answer, ours func(status int, name []byte) bo
 func (o *Outgoing) Stream() {
 	o.On.Phase = Relayed
 	o.stream = http1.WriterTo(o.On.Conn)
-	o.On.Conn.StartAnswer()
+	o.On.Conn.startAnswer()
 	_, _ = o.stream.Write(o.buf) // a failure shows in the next write, and at last in Flush
 }
 
 // Done ends a stream. What has not been flushed is lost.
 func (o *Outgoing) Done() {
-	o.On.Conn.EndAnswer()
+	o.On.Conn.endAnswer()
 	http1.ReleaseWriter(o.stream)
 	o.stream = nil
 }
@@ -90,11 +89,7 @@ func (o *Outgoing) Body(part []byte) error {
 		_, err := o.stream.Write(part)
 		return err
 	}
-	o.buf = append(strconv.AppendInt(o.buf[:0], int64(len(part)), 16), "\r\n"...)
-	_, _ = o.stream.Write(o.buf)
-	_, err := o.stream.Write(part)
-	_, _ = o.stream.WriteString("\r\n")
-	return err
+	return http1.WriteChunk(o.stream, part)
 }
 
 // Trailers ends a body of unknown length, with the lines that come after it.

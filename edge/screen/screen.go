@@ -105,7 +105,7 @@ func Of(ctx *fasthttp.RequestCtx) *Screen {
 }
 
 // clientReaders hold what clients send, each for as long as a connection is open.
-var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, HeadBuffer) }}
+var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, headBuffer) }}
 
 // Read gives fasthttp the head of the next request, which it waits for, or, where it is shown already, the rest of it.
 func (s *Screen) Read(p []byte) (n int, err error) {
@@ -157,7 +157,7 @@ func (s *Screen) next() bool {
 func (s *Screen) read(raw []byte, err error) []byte {
 	r, c, most := s.Request, s.Conn, s.Conn.Site.Limits.HeaderLines
 	if err != nil {
-		r.Refused, r.Broken = headless(err), c.couldBe(err)
+		r.Refused, r.Broken = c.headless(err)
 	} else if r.Refused = r.Parse(raw, most); r.Refused == nil && r.Length != 0 {
 		r.text = append(r.text[:0], raw[:r.Size]...) // the body takes the head's place in the buffer
 		r.Refused = r.Parse(r.text, most)

@@ -20,7 +20,7 @@ func (c *Client) readOn(p []byte, due time.Time, err error) (int, error) {
 	// Twice: this connection's deadline may be set by retire and, at the same time, by Read.
 	for n := 0; n < 2 && errors.Is(err, os.ErrDeadlineExceeded) && !c.aborted.Load(); n++ {
 		going := c.Going.Load()
-		if !c.Body && (going == GoNow || !c.heading && !c.Waiting()) {
+		if !c.body && (going == GoNow || !c.heading && !c.Waiting()) {
 			c.heading = false
 			c.Linger.Store(going == 0) // one that makes room has been idle for long, and lingering takes room
 			return 0, io.EOF

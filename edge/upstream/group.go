@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,14 +49,12 @@ func (g *Group) Pick(source counter.Source, now time.Time, not *Origin) *Origin 
 func (g *Group) choose(source counter.Source, now time.Time, not *Origin, any bool) *Origin {
 	n := uint32(len(g.Servers))
 	first := g.next.Add(1)
-	tried := uint64(0) // a bit for each of the first 64
 	for range n {
 		var best *Origin
-		at, weight := uint32(0), uint64(0)
+		weight := uint64(0)
 		for i := range n {
-			at2 := (first + i) % n // a tie goes round
-			o := g.Servers[at2]
-			if o == not || tried&(1<<(at2%64)) != 0 || !any && !o.Healthy(now) {
+			o := g.Servers[(first+i)%n] // a tie goes round
+			if o == not || g.Most > 0 && o.Active.Load() >= g.Most || !any && !o.Healthy(now) {
 				continue
 			}
 			var w uint64
@@ -65,7 +65,7 @@ func (g *Group) choose(source counter.Source, now time.Time, not *Origin, any bo
 				w = affinity(o.Name, source)
 			}
 			if best == nil || w > weight {
-				best, at, weight = o, at2, w
+				best, weight = o, w
 			}
 			if g.balance == RoundRobin {
 				break
@@ -74,10 +74,9 @@ func (g *Group) choose(source counter.Source, now time.Time, not *Origin, any bo
 		if best == nil {
 			return nil
 		}
-		if o := g.take(best); o != nil {
+		if o := g.take(best); o != nil { // else others have been quicker
 			return o
 		}
-		tried |= 1 << (at % 64)
 	}
 	return nil
 }
@@ -163,9 +162,8 @@ func affinity(server string, source counter.Source) uint64 {
 
 // Origins finds the group for a host.
 type Origins struct {
-	All    []*Origin // each server once
-	byHost map[string]*Group
-	wild   map[string]*Group
+	All    []*Origin         // each server once
+	byHost map[string]*Group // those of all hosts below a domain by the dot and the domain
 	Any    *Group
 	Groups []*Group // as configured
 }
@@ -186,14 +184,13 @@ func New(c []Config, before *Origins) (*Origins, error) {
 			secure["https://"+u.Host] = t
 		}
 	}
-	s := &Origins{byHost: make(map[string]*Group), wild: make(map[string]*Group)}
+	s := &Origins{byHost: make(map[string]*Group)}
 	servers := make(map[string]*Origin)
 	if before != nil {
 		for _, o := range before.All {
 			servers[o.Name] = o
 		}
 	}
-	used := make(map[string]bool)
 	for _, config := range c {
 		g := &Group{balance: config.Balance, Timeout: config.Timeout, Connect: config.ConnectTimeout, Total: config.TotalTimeout,
 			Most: int64(config.MaxRequests), Share: int64(config.MaxRequestsPerSource), Upgrades: config.Upgrades,
@@ -232,20 +229,16 @@ func New(c []Config, before *Origins) (*Origins, error) {
 				p = &probe{config.Health.Active, config.Health.Interval}
 			}
 			o.probe.Store(p)
-			if !used[o.Name] {
-				used[o.Name] = true
+			if !slices.Contains(s.All, o) {
 				s.All = append(s.All, o)
 			}
 			g.Servers = append(g.Servers, o)
 		}
 		for _, h := range config.Hosts {
-			switch {
-			case h == "*":
+			if h == "*" {
 				s.Any = g
-			case h[0] == '*':
-				s.wild[h[1:]] = g
-			default:
-				s.byHost[h] = g
+			} else {
+				s.byHost[strings.TrimPrefix(h, "*")] = g
 			}
 		}
 	}
@@ -254,28 +247,21 @@ func New(c []Config, before *Origins) (*Origins, error) {
 
 // named returns the group that a configuration gives for a host or pattern; nil if there is none.
 func (s *Origins) named(pattern string) *Group {
-	switch {
-	case pattern == "*":
+	if pattern == "*" {
 		return s.Any
-	case pattern[0] == '*':
-		return s.wild[pattern[1:]]
 	}
-	return s.byHost[pattern]
+	return s.byHost[strings.TrimPrefix(pattern, "*")]
 }
 
 // Of returns the group for a canonical host: the host's own, that of the longest suffix, that of all; nil if there is none.
 func (s *Origins) Of(host []byte) *Group {
-	if len(s.byHost) > 0 {
-		if g := s.byHost[string(host)]; g != nil {
-			return g
-		}
+	if g := s.byHost[string(host)]; g != nil {
+		return g
 	}
-	if len(s.wild) > 0 {
-		for i, c := range host {
-			if c == '.' {
-				if g := s.wild[string(host[i:])]; g != nil {
-					return g
-				}
+	for i, c := range host {
+		if c == '.' {
+			if g := s.byHost[string(host[i:])]; g != nil {
+				return g
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -140,5 +141,20 @@ func TestShareOfPlaces(t *testing.T) {
 		if len(g.Places.BySource) != 0 {
 			t.Errorf("%+v: %v are still there", test, g.Places.BySource)
 		}
+	}
+}
+
+// However many servers there are, the one with room is found.
+func TestPickAmongMany(t *testing.T) {
+	names := make([]string, 130)
+	for i := range names {
+		names[i] = fmt.Sprint("s", i)
+	}
+	g := groupOf(RoundRobin, 1, names...)
+	for _, o := range g.Servers[:129] {
+		o.Active.Store(1)
+	}
+	if o := g.Pick(counter.Source{}, time.Unix(1_000_000, 0), nil); o != g.Servers[129] {
+		t.Errorf("%v was picked", o)
 	}
 }

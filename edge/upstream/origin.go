@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -80,35 +81,6 @@ type Link struct {
 	Until  time.Time    // when an idle link is too old
 	socket *socket.Conn // what Conn is made of; nil: it is no connection of the kernel's
 	wire   *records     // between the socket and TLS; nil: there is none
-
-	setAt   time.Time     // when begin set a deadline,
-	setFor  time.Duration // how far ahead,
-	touched atomic.Bool   // and whether another has been set since
-}
-
-// Begin gives an exchange its deadline. Moving deadlines costs, so one that a request set just now will do for the next.
-func (l *Link) Begin(now time.Time, timeout time.Duration) error {
-	if since := now.Sub(l.setAt); timeout == l.setFor && since >= 0 && since < min(timeout/64, time.Second) && !l.touched.Load() {
-		return nil
-	}
-	l.setAt, l.setFor = now, timeout
-	l.touched.Store(false)
-	return l.Conn.SetDeadline(now.Add(timeout))
-}
-
-func (l *Link) SetDeadline(t time.Time) error {
-	l.touched.Store(true)
-	return l.Conn.SetDeadline(t)
-}
-
-func (l *Link) SetReadDeadline(t time.Time) error {
-	l.touched.Store(true)
-	return l.Conn.SetReadDeadline(t)
-}
-
-func (l *Link) SetWriteDeadline(t time.Time) error {
-	l.touched.Store(true)
-	return l.Conn.SetWriteDeadline(t)
 }
 
 func NewOrigin(u *url.URL) *Origin {
@@ -274,16 +246,13 @@ func (o *Origin) Retire() {
 func (o *Origin) Sweep(now time.Time) {
 	o.mu.Lock()
 	var old []*Link
-	kept := o.Idle[:0]
-	for _, l := range o.Idle {
-		if now.IsZero() || now.After(l.Until) {
+	o.Idle = slices.DeleteFunc(o.Idle, func(l *Link) bool {
+		ends := now.IsZero() || now.After(l.Until)
+		if ends {
 			old = append(old, l)
-		} else {
-			kept = append(kept, l)
 		}
-	}
-	clear(o.Idle[len(kept):])
-	o.Idle = kept
+		return ends
+	})
 	o.mu.Unlock()
 	for _, l := range old {
 		l.Close()

@@ -174,18 +174,12 @@ func (t *Table) Prefetch(shard int, hash uint64, class uint32) {
 }
 
 // Find finds a record by its key and the hash of its ID. The index is good until the record is removed, pushed out or moved.
-//
-// Nothing depends on a record before its tag is known to match: a processor that guesses that the record is at home reads the tags and
-// the record at once, and would wait for a wrong record in vain.
 func (s *Shard) Find(hash uint64, id *[16]byte, class uint32, kind uint8) (int, bool) {
 	number := s.pageOf(hash)
 	home, tag := s.home(hash, class)
 	page, w := s.memory(number), home/ways
 	tags := s.tagsOf(page)
-	if i := page<<slotBits | home; uint8(tags[w]>>(uint(home%ways)*8)) == tag && s.Head(i).is(id, class, kind) {
-		return i, true
-	}
-	for m := match(tags[w], tag); m != 0; m &= m - 1 { // most others stand in the same word, and need no call
+	for m := match(tags[w], tag); m != 0; m &= m - 1 { // most stand there, and need no call
 		if i := page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3; s.Head(i).is(id, class, kind) {
 			return i, true
 		}
@@ -298,18 +292,18 @@ func (s *Shard) tag(i int, tag uint8) {
 	*word = *word&^(0xff<<shift) | uint64(tag)<<shift
 }
 
-// A Stake says how much would be lost with the record of an index: 0 if nothing. One of Spared or more is not pushed out while there is
+// A Stake says how much would be lost with the record of an index: 0 if nothing. One of spared or more is not pushed out while there is
 // a lesser one in its page.
 type Stake func(i int) float64
 
-// Spared is half of what there is to lose.
-const Spared = 0.5
+// spared is half of what there is to lose.
+const spared = 0.5
 
 // victim chooses who leaves the full page of slot: the record with the least stake of those in its word of tags, which have begun to be
-// fetched, or of the page if none of those is below Spared.
+// fetched, or of the page if none of those is below spared.
 func (s *Shard) victim(slot, start int, of Stake) int {
 	best, least := s.least(slot&^(ways-1), ways, start, of)
-	if least >= Spared {
+	if least >= spared {
 		if b, l := s.least(slot&^(slots-1), s.tagWords*ways, start, of); l < least {
 			best = b
 		}

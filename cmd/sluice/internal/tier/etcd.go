@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -63,16 +62,10 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 			}
 			return spread
 		},
+		Save: s.save,
 	}
-	s.saveRules()
+	s.beside = append(s.beside, s.Etcd.Follow)
 	return nil
-}
-
-// follow keeps up with etcd until ctx is done.
-func (s *Shared) follow(ctx context.Context, keepers *sync.WaitGroup) {
-	if s.Etcd != nil {
-		keepers.Go(func() { s.Etcd.Follow(ctx) })
-	}
 }
 
 // warnOfRulesLeft tells of changes of rules that the PoP's list had before there was an etcd: they are not in force any more.
@@ -119,16 +112,9 @@ func EtcdMetrics(e *rulelist.Etcd) prometheus.Collector {
 func (m *etcdMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
 
 func (m *etcdMetrics) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v int) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
-	}
 	puts, wrong := m.etcd.Counts()
-	up := 0
-	if m.etcd.Up() {
-		up = 1
-	}
-	gauge(m.up, up)
-	gauge(m.wrong, wrong)
+	ch <- prometheus.MustNewConstMetric(m.up, prometheus.GaugeValue, number(m.etcd.Up()))
+	ch <- prometheus.MustNewConstMetric(m.wrong, prometheus.GaugeValue, float64(wrong))
 	for result, n := range map[string]uint64{"done": puts.Done, "conflict": puts.Conflict, "failed": puts.Failed} {
 		ch <- prometheus.MustNewConstMetric(m.puts, prometheus.CounterValue, float64(n), result)
 	}

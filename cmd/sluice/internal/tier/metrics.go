@@ -61,11 +61,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 		histogram(m.seconds, n.Trips, n.Node)
-		up := 0.0
-		if health[i] {
-			up = 1
-		}
-		gauge(m.up, up, n.Node)
+		gauge(m.up, number(health[i]), n.Node)
 		count(m.dials, n.Dials, n.Node)
 		count(m.dropped, n.Closed, n.Node, "closed")
 		count(m.dropped, n.Silent, n.Node, "silent")
@@ -76,15 +72,15 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	histogram(m.propagation, s.Propagation)
 	count(m.forged, s.Forged)
 	count(m.logLost, s.LogLost)
-	full := 0.0
-	if s.Full {
-		full = 1
-	}
-	gauge(m.full, full)
+	gauge(m.full, number(s.Full))
 	gauge(m.words, float64(s.Words))
-	alone := 1.0
-	if m.machine.Up() {
-		alone = 0
+	gauge(m.alone, number(!m.machine.Up()))
+}
+
+// number is a fact as Prometheus has it: 1 if it is one.
+func number(is bool) float64 {
+	if is {
+		return 1
 	}
-	gauge(m.alone, alone)
+	return 0
 }

@@ -16,6 +16,6 @@ type RuleStore struct {
 	Describe func(control.EdgeStatus)                                              // says to others what this edge is; nil: the machine does
 	InForce  func(version uint64, refused []words.Mark)
 	Await    func(words.Mark) *control.Spread // until all edges have it, or for as long as an operator waits, and nil if nobody can tell; nil: there are no others
-	Save     func() error                     // to the disk
+	Save     func() error                     // to the disk, before an operator is told of a change; nil: there is none
 	Warnings []string                         // for operators, with each change
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/cmd/sluice/internal/every"
 	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
@@ -52,31 +53,33 @@ type Shared struct {
 	Rules   *RuleStore
 	Local   *rulelist.List // nil: changes of rules are in the PoP's list
 	Etcd    *rulelist.Etcd // nil: they are in no etcd
-	// Sync works until ctx is done, then reports what is left and returns when all that it started has ended.
-	Sync func(ctx context.Context) error
 	// InFlight is the requests in flight on this edge, which it counts together with the PoP.
 	InFlight *inflight.Table
 
-	states []*stateFile // none without state_dir
 	peers  *peers.Peers // nil: none
+	log    *slog.Logger
+	save   func() error                    // puts the list that was opened last on the disk; nil: there is no state_dir
+	sync   func(ctx context.Context) error // see Sync
+	beside []func(ctx context.Context)     // what works beside it
+}
+
+// Sync works until ctx is done, then reports what is left and returns when all that it started has ended.
+func (s *Shared) Sync(ctx context.Context) error {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	for _, work := range s.beside {
+		beside.Go(func() { work(ctx) })
+	}
+	return s.sync(ctx)
 }
 
 // Share makes what an edge of a configuration counts in. Others are the PoPs that are its peers; nil: there are none. Nothing has been started
 // yet, and no node asked.
 func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log, others *peers.Peers) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
-		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(0, nil), InFlight: inflight.New(inflight.Options{})}
-		if err := s.keepRulesApart(c, key, rand.Uint64(), happened); err != nil {
-			return nil, err
-		}
-		s.Sync = func(ctx context.Context) error {
-			var keepers sync.WaitGroup
-			defer keepers.Wait()
-			s.keep(ctx, &keepers, log)
-			s.follow(ctx, &keepers)
-			return s.tidy(ctx)
-		}
-		return s, nil
+		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(0, nil), InFlight: inflight.New(inflight.Options{}), log: log}
+		s.sync = s.tidy
+		return s, s.keepRulesApart(c, key, rand.Uint64(), happened)
 	}
 	var tier *memcached.Tier
 	wake := func() { tier.Wake() }
@@ -85,11 +88,13 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		Bits:  mitigation.New(0, wake),
 
 		InFlight: inflight.New(inflight.Options{Tier: true, Wake: wake}),
+		log:      log,
 	}
 	id, apart := rand.Uint64(), rulesApart(c)
 	var decided func(across.Block)
 	if others != nil {
 		decided = others.Tell
+		s.beside = append(s.beside, others.Send)
 	}
 	machine, err := pop.NewMachine(pop.Config{
 		Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
@@ -119,17 +124,8 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	tier.Caught = func(v any, stack []byte) {
 		log.Error("a panic in the tier's goroutines was caught", "panic", v, "stack", string(stack))
 	}
-	s.Sync = func(ctx context.Context) error {
-		var keepers sync.WaitGroup
-		defer keepers.Wait()
-		keepers.Go(func() { watch(ctx, machine, happened) })
-		if others != nil {
-			keepers.Go(func() { others.Send(ctx) })
-		}
-		s.keep(ctx, &keepers, log)
-		s.follow(ctx, &keepers)
-		return tier.Sync(ctx)
-	}
+	s.sync = tier.Sync
+	s.beside = append(s.beside, func(ctx context.Context) { watch(ctx, machine, happened) })
 	if apart {
 		if err := s.keepRulesApart(c, key, id, happened); err != nil {
 			return nil, err
@@ -147,8 +143,9 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 				tier.Wake()
 				return awaitSpread(spreadLook, func() control.Spread { return spread(machine, mark) })
 			},
+			Save: s.save,
 		}
-		s.keepRules()
+		s.warnWithoutDisk()
 	}
 	s.Metrics = newMetrics(tier, machine)
 	s.Tier = edge.Tier{
@@ -225,17 +222,12 @@ func (s *Shared) openState(c *config.Config, name string, list Kept) error {
 		return nil
 	}
 	f, err := openState(c.StateDir, name, list)
-	if err == nil {
-		s.states = append(s.states, f)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// keep writes lists as they change, until ctx is done.
-func (s *Shared) keep(ctx context.Context, keepers *sync.WaitGroup, log *slog.Logger) {
-	for _, f := range s.states {
-		keepers.Go(func() { f.keep(ctx, log) })
-	}
+	s.save = f.save
+	s.beside = append(s.beside, func(ctx context.Context) { f.keep(ctx, s.log) })
+	return nil
 }
 
 // rulesApart reports whether changes of rules are in another list than the PoP's, where everybody could make them who guesses its secret.
@@ -253,25 +245,16 @@ func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, 
 		return err
 	}
 	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, InForce: func(uint64, []words.Mark) {},
-		Add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) { return s.Local.Add(w, now) }}
-	s.keepRules()
+		Add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) { return s.Local.Add(w, now) }, Save: s.save}
+	s.warnWithoutDisk()
 	return nil
 }
 
-// keepRules is saveRules, and warns where there is no disk.
-func (s *Shared) keepRules() {
-	if !s.saveRules() {
+// warnWithoutDisk warns of changes of rules that nobody keeps.
+func (s *Shared) warnWithoutDisk() {
+	if s.Rules.Save == nil {
 		s.Rules.Warnings = append(s.Rules.Warnings, "in memory only: without state_dir changes of rules are lost when all edges that have them end")
 	}
-}
-
-// saveRules has changes of rules on the disk, if there is one, before an operator is told of them.
-func (s *Shared) saveRules() bool {
-	if len(s.states) == 0 {
-		return false
-	}
-	s.Rules.Save = s.states[len(s.states)-1].save
-	return true
 }
 
 const (
@@ -319,19 +302,13 @@ func EdgeStatus(e presence.Edge) control.EdgeStatus {
 // Alone reports whether there is no tier.
 func (s *Shared) Alone() bool { return s.Tier.Up == nil }
 
-// tidy keeps the tables of an edge without a tier tidy.
+// tidy keeps the table of an edge without a tier tidy.
 func (s *Shared) tidy(ctx context.Context) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			if step := s.Table.Stepped(now); step != 0 {
-				s.Table.Adjust(step, false, now)
-			}
-			s.Table.Sweep(now, true)
+	every.Period(ctx, 100*time.Millisecond, func(now time.Time) {
+		if step := s.Table.Stepped(now); step != 0 {
+			s.Table.Adjust(step, false, now)
 		}
-	}
+		s.Table.Sweep(now, true)
+	})
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"sluice/cmd/sluice/internal/every"
 	"sluice/counter"
 	"sluice/edge/events"
 	"sluice/pop"
@@ -19,19 +20,13 @@ const watchEvery = 100 * time.Millisecond
 
 // watch tells operators which nodes go and come, and when this edge counts alone, until ctx is done.
 func watch(ctx context.Context, m *pop.Machine, happened *events.Log) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for w := (watcher{up: make(map[string]bool)}); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			for _, e := range w.look(m.Members(), m.Up(), m.Stats().Full) {
-				e.Time = now
-				happened.Add(e)
-			}
+	w := watcher{up: make(map[string]bool)}
+	every.Period(ctx, watchEvery, func(now time.Time) {
+		for _, e := range w.look(m.Members(), m.Up(), m.Stats().Full) {
+			e.Time = now
+			happened.Add(e)
 		}
-	}
+	})
 }
 
 // A watcher knows how the tier stood when it looked last.

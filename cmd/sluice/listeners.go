@@ -1,0 +1,70 @@
+package main
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+
+	"sluice/cmd/sluice/internal/upgrade"
+	"sluice/edge/config"
+)
+
+// listeners are where an edge is asked. Those that a configuration does not name are nil.
+type listeners struct {
+	front, secure net.Listener // requests; those over TLS
+	back          net.Listener // operators
+	calls         net.Listener // proxies that ask over gRPC
+	peers         net.Listener // edges of other PoPs
+}
+
+// open listens everywhere, or takes the sockets that were given, and closes those that were given and not wanted.
+func (l *listeners) open(ours *upgrade.Sockets, c *config.Config) (err error) {
+	for _, at := range [...]struct {
+		name, address string
+		to            *net.Listener
+	}{
+		{"listen", c.Listen, &l.front}, {"listen_tls", c.ListenTLS, &l.secure}, {"admin", c.Admin, &l.back},
+		{"rate_limit_service", c.RateLimitService.Listen, &l.calls}, {"peers_listen", c.PoP.PeersListen, &l.peers},
+	} {
+		if at.address == "" {
+			continue
+		}
+		if *at.to, err = ours.Listen(at.name, at.address); err != nil {
+			return err
+		}
+	}
+	ours.Close(false)
+	// A name, or a socket that was given, may lead further than it said.
+	if err := c.CheckAdmin(l.back.Addr().String()); err != nil || l.calls == nil {
+		return err
+	}
+	return c.RateLimitService.CheckAddress(l.calls.Addr().String())
+}
+
+// reachable is where an edge listens, with the host's name in place of all of its addresses.
+func reachable(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return a.String()
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return a.String()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
+}
+
+// spareDescriptors are for what is not a client and its origin: nodes, operators, files.
+const spareDescriptors = 64
+
+// fitDescriptors keeps the cap on connections below what the process may open, and returns what was asked for: a client
+// needs one descriptor and its request to the origin another. Without any left, nobody could connect, operators included.
+func fitDescriptors(c *config.Config) (wanted int) {
+	wanted = c.Limits.Connections
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+		c.Limits.Connections = min(wanted, max(1, (int(min(limit.Cur, 1<<30))-spareDescriptors)/2))
+	}
+	return wanted
+}
