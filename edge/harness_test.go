@@ -276,12 +276,15 @@ func (o *recorder) keep(request string) int {
 	return len(o.got) - 1
 }
 
-func (o *recorder) requests() []string {
+func (o *recorder) requests() []string { return o.requestsFrom(0) }
+
+// requestsFrom leaves so many of the first ones out.
+func (o *recorder) requestsFrom(n int) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	list := make([]string, len(o.got))
-	for i, request := range o.got {
-		list[i] = unnamed(request)
+	list := make([]string, 0, len(o.got)-n)
+	for _, request := range o.got[n:] {
+		list = append(list, unnamed(request))
 	}
 	return list
 }

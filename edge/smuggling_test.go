@@ -70,7 +70,7 @@ func TestNothingIsSmuggled(t *testing.T) {
 		if n := len(status.FindAll(all, -1)); float64(n) != m["sluice_received_total"]-received {
 			t.Fatalf("%q: %v requests were counted, %d answered: %q", s.String(), m["sluice_received_total"]-received, n, all)
 		}
-		got := o.requests()[seen:]
+		got := o.requestsFrom(seen)
 		want := requestsIn(s.String())
 		whole := 0
 		for _, request := range got {
