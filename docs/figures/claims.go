@@ -120,21 +120,20 @@ func load(root string) (*book, error) {
 			}
 		}
 	}
-	if wrong != nil {
-		return nil, wrong
-	}
 	for name := range b.Exempt {
 		if b.texts[name] == nil {
-			return nil, fmt.Errorf("claims.yaml: there is no document %s", name)
+			wrong = errors.Join(wrong, fmt.Errorf("claims.yaml: there is no document %s", name))
 		}
 	}
 	for i, c := range b.Commands {
 		if c.Name == "" || c.Run == "" || slices.ContainsFunc(b.Commands[:i], func(k command) bool { return k.Name == c.Name }) {
-			return nil, fmt.Errorf("claims.yaml: command %q: want a name of its own, and what is run", c.Name)
+			wrong = errors.Join(wrong, fmt.Errorf("claims.yaml: command %q: want a name of its own, and what is run", c.Name))
+		} else if len(b.claimsOf(c.Name)) == 0 {
+			wrong = errors.Join(wrong, fmt.Errorf("claims.yaml: no claim has the command %q", c.Name))
 		}
-		if len(b.claimsOf(c.Name)) == 0 {
-			return nil, fmt.Errorf("claims.yaml: no claim has the command %q", c.Name)
-		}
+	}
+	if wrong != nil {
+		return nil, wrong
 	}
 	return b, nil
 }
@@ -264,15 +263,11 @@ func (c *claim) judge(doc *document, out *output) (verdicts []verdict) {
 	return verdicts
 }
 
-// same compares one by one. Where the document has one figure for several, each of them must be that; where it has "3 to 5" for one, that must be between.
+// same compares one by one. Where the document has one figure for several, each of them must be that.
 func (c *claim) same(found []float64, text string) bool {
 	stand := numbers(text)
 	if c.within == nil {
 		return len(found) > 0 && len(stand) == 1 && slices.Min(found) <= stand[0].value && stand[0].value <= slices.Max(found)
-	}
-	if len(found) == 1 && len(stand) == 2 && strings.Contains(text, " to ") {
-		return c.within(max(found[0], stand[0].value), stand[0]) && c.within(min(found[0], stand[1].value), stand[1]) ||
-			stand[0].value <= found[0] && found[0] <= stand[1].value
 	}
 	if len(stand) == 1 {
 		for len(stand) < len(found) {

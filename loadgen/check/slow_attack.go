@@ -21,7 +21,7 @@ type slowKind struct {
 	held  func(headerTimeout, idleTimeout time.Duration) time.Duration
 }
 
-// slowKinds are connections that are kept without being used, slow heads (Slowloris), slow bodies (R.U.D.Y.), and answers that are read slowly.
+// slowKinds, those that take the least memory first, are connections that are kept without being used, slow heads (Slowloris), slow bodies (R.U.D.Y.), and answers that are read slowly.
 func slowKinds() []slowKind {
 	return []slowKind{
 		{name: "idle ones", begin: "GET / HTTP/1.1\r\nHost: slow\r\n\r\n", ends: slowCut,
@@ -97,12 +97,13 @@ func (a *slowAttack) run(ctx context.Context, length time.Duration) error {
 			}
 		}
 		for len(a.conns) < a.most && time.Duration(len(a.conns))*a.ramp/time.Duration(a.most) <= now {
-			fd, err := socket.Dial(a.source(), a.to)
+			dial := socket.Dial
+			if a.kind.reads {
+				dial = socket.DialSmall
+			}
+			fd, err := dial(a.source(), a.to)
 			if err != nil {
 				return err
-			}
-			if a.kind.reads {
-				socket.SmallWindow(fd)
 			}
 			a.conns = append(a.conns, slowConn{fd: fd, opened: now, outcome: slowOpen})
 			a.move(&a.conns[len(a.conns)-1], now)

@@ -22,12 +22,16 @@ type wordsOperator struct {
 	edges  []*wordsEdge
 }
 
-// prepare blocks the sources of words, all at once.
+// prepare blocks the sources of words, on each edge one after the other: its listener for operators has few connections.
 func (o *wordsOperator) prepare(ctx context.Context, words []*word) error {
 	errs := make([]error, len(words))
 	var all sync.WaitGroup
-	for i, w := range words {
-		all.Go(func() { errs[i] = o.put(ctx, o.edges[i%len(o.edges)], &word{kind: blockWords, about: w.about}) })
+	for first, e := range o.edges {
+		all.Go(func() {
+			for i := first; i < len(words); i += len(o.edges) {
+				errs[i] = o.put(ctx, e, &word{kind: blockWords, about: words[i].about})
+			}
+		})
 	}
 	all.Wait()
 	return errors.Join(errs...)

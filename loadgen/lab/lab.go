@@ -319,11 +319,6 @@ func (s *Site) do(ctx context.Context, f Fault) error {
 	case Cont:
 		return m.Signal(syscall.SIGCONT)
 	}
-	return m.Restart(ctx)
-}
-
-// Restart ends a process, if it runs, starts it anew, and returns when it is ready.
-func (m *Member) Restart(ctx context.Context) error {
 	if exited, running := m.Running(); running {
 		if err := m.Signal(syscall.SIGKILL); err != nil {
 			return err
