@@ -72,6 +72,14 @@ func (h *holder) end(n int) {
 	}
 }
 
+// wait asks for what waits for a place, as so many then do.
+func (h *holder) wait(t *testing.T, path string, want int) *talk {
+	t.Helper()
+	c := h.ask(path)
+	until(t, path+" waits", func() bool { return h.status().Waiting == want })
+	return c
+}
+
 func (h *holder) status() shedding.Status { return h.snap.Load().origins.Any.Shedding.Status() }
 
 // Who is turned away first follows from the rules, and he is told in the form of all answers; everything is counted, and told to operators.
@@ -141,16 +149,11 @@ func TestWaitingForAPlace(t *testing.T) {
 	for range 8 {
 		h.hold("/")
 	}
-	wait := func(path string, want int) *talk {
-		c := h.ask(path)
-		until(t, path+" waits", func() bool { return h.status().Waiting == want })
-		return c
-	}
-	first := wait("/wait/1", 1)
-	gone := wait("/wait/gone", 2)
+	first := h.wait(t, "/wait/1", 1)
+	gone := h.wait(t, "/wait/gone", 2)
 	reset(gone.Conn)
 	until(t, "who has gone leaves", func() bool { return h.status().Waiting == 1 })
-	last := wait("/wait/2", 2)
+	last := h.wait(t, "/wait/2", 2)
 	if resp, _ := h.get("/"); resp.StatusCode != 503 {
 		t.Errorf("who may not wait: %d", resp.StatusCode)
 	}
@@ -181,14 +184,9 @@ func TestHalfClosedClientsWaitForAPlace(t *testing.T) {
 	for range 8 {
 		h.hold("/")
 	}
-	wait := func(path string, want int) *talk {
-		c := h.ask(path)
-		until(t, path+" waits", func() bool { return h.status().Waiting == want })
-		return c
-	}
-	half := wait("/wait/half", 1)
+	half := h.wait(t, "/wait/half", 1)
 	_ = half.Conn.(*net.TCPConn).CloseWrite()
-	reset(wait("/wait/gone", 2).Conn) // when that is seen, the other has been looked at as well
+	reset(h.wait(t, "/wait/gone", 2).Conn) // when that is seen, the other has been looked at as well
 	until(t, "who has gone leaves", func() bool { return h.status().Waiting < 2 })
 	if n := h.status().Waiting; n != 1 {
 		t.Fatalf("%d wait", n)
@@ -208,7 +206,7 @@ func TestHalfClosedClientsWaitForAPlace(t *testing.T) {
 	for range 8 {
 		h.hold("/")
 	}
-	half = wait("/wait/half", 1)
+	half = h.wait(t, "/wait/half", 1)
 	_ = half.Conn.(*net.TCPConn).CloseWrite()
 	until(t, "it leaves in the end", func() bool { return h.status().Waiting == 0 })
 }
