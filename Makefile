@@ -7,13 +7,15 @@ BENCHTIME ?= 1s
 LOGS ?=
 LONG ?=
 FLAGS ?=
+SEED ?= 1
+SPELLINGS ?= 7000
 
 export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test traps needs race fuzz bench lint accuracy accuracy-short bench-peers bench-rls figures release
+.PHONY: build demo test traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls figures release
 
-build: # bin/sluice and bin/sluice-loadgen
+build: # bin/sluice, bin/sluice-loadgen and bin/sluice-trial
 	$(GO) build -o bin/ ./cmd/...
 
 demo: build # a PoP, an origin and an attack, on this machine
@@ -26,7 +28,7 @@ test: export RAPID_SEED ?= 1
 test race: export GORACE ?= atexit_sleep_ms=10
 test: needs # every test with the race detector, then those without it that it changes; NO_INSTALL=1 installs nothing and fails if something is missing
 	$(GO) test -race -shuffle=on -timeout 30m ./...
-	$(GO) test -shuffle=on ./edge/socket ./pop ./pop/sim ./pop/worst
+	$(GO) test -shuffle=on ./edge/socket ./pop ./pop/sim ./cmd/sluice-trial/internal/worst
 	$(GO) test -shuffle=on -run '^Test(Guards|Published)$$' ./cmd/sluice-loadgen/internal/simulate
 
 traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?
@@ -34,6 +36,11 @@ traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall in
 
 needs:
 	@.ci/needs
+
+spellings: # ask the parsers of other servers how they read SPELLINGS spellings, by SEED, of what rules look at; FLAGS=-record keeps what they say for make test
+	@.ci/needs node npm ruby python3-django python3-werkzeug ruby-rack
+	mkdir -p bin/parsers && cp edge/rules/testdata/parsers/package*.json bin/parsers && npm ci --silent --no-audit --no-fund --prefix bin/parsers
+	$(GO) test -count=1 -timeout 1h -v -run '^TestSpellings$$' ./edge/rules -parsers $(CURDIR)/bin/parsers -seed $(SEED) -spellings $(SPELLINGS) $(FLAGS)
 
 race: needs # the tests again, with other interleavings and inputs
 	$(GO) test -race -shuffle=on -timeout 60m -count=1 -cpu=1,2,4 ./...
@@ -49,24 +56,25 @@ lint: # format, vet, staticcheck, and who imports whom; the linter is pinned in 
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod golangci-lint run ./...
 
-accuracy: build # everything by which accuracy is judged, on the access logs in LOGS and on made traffic: an hour and a half
+accuracy: build # everything by which accuracy is judged, on the access logs in LOGS and on made traffic: two hours
 	@test -n "$(LOGS)" || { echo 'accuracy: say where the access logs are: make accuracy LOGS=DIR' >&2; exit 1; }
 	bin/sluice-loadgen accuracy --logs "$(LOGS)"
 
-accuracy-short: build # the same on small made traffic: seconds
+accuracy-short: build # the same on small made traffic, and some of it over 1 to 64 edges: a minute or two
 	bin/sluice-loadgen accuracy --short
+	bin/sluice-loadgen accuracy --short --sizes --seeds 1
 
 bench-peers: build # cost per request beside nginx and HAProxy; FLAGS=--short for one quick round, FLAGS="--json FILE"
 	@.ci/needs nginx haproxy memcached
-	bin/sluice-loadgen bench-peers $(FLAGS)
+	bin/sluice-trial bench-peers $(FLAGS)
 
 bench-rls: build # cost per call of Envoy's rate limit service beside envoyproxy/ratelimit, which peers.mod pins; FLAGS=--short for one quick round
 	@.ci/needs memcached
 	$(GO) build -modfile=peers.mod -o bin/ratelimit github.com/envoyproxy/ratelimit/src/service_cmd
-	bin/sluice-loadgen bench-rls $(FLAGS)
+	bin/sluice-trial bench-rls $(FLAGS)
 
 release: # archives and a Debian package of the commit that is checked out, in dist/, built twice and compared; needs Go and git
 	$(GO) run .ci/release.go $(FLAGS)
 
-figures: build # each figure in the documents beside what its command prints (docs/figures/claims.yaml); LONG=1 LOGS=DIR runs the long ones as well
+figures: build # write the tables of the documents from their runs (docs/figures); LONG=1 LOGS=DIR runs the long ones anew; FLAGS=--check fails where something would change
 	$(GO) run ./docs/figures $(if $(LONG),--long) $(FLAGS)

@@ -22,6 +22,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -262,7 +263,7 @@ func archive(folder, bin, name string, when time.Time) ([]byte, error) {
 		}
 		b.file(program, 0o755, content)
 	}
-	for _, what := range []string{"CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "deploy", "docs"} {
+	for _, what := range []string{"CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "deploy", "docs", "examples"} {
 		err := filepath.WalkDir(filepath.Join(folder, what), func(file string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
@@ -292,20 +293,55 @@ func mode(content []byte) int64 {
 
 // placed says where in the system a Debian package puts what.
 var placed = map[string]string{
-	"deploy/systemd/sluice.service":          "lib/systemd/system/sluice.service",
-	"deploy/systemd/sluice.socket":           "lib/systemd/system/sluice.socket",
-	"deploy/debian/sluice.yaml":              "etc/sluice/sluice.yaml",
-	"deploy/debian/lintian-overrides":        "usr/share/lintian/overrides/sluice",
-	"deploy/README.md":                       "usr/share/doc/sluice/README.md",
-	"SECURITY.md":                            "usr/share/doc/sluice/SECURITY.md",
-	"docs/runbook.md":                        "usr/share/doc/sluice/runbook.md",
-	"deploy/sluice.yaml":                     "usr/share/doc/sluice/examples/sluice.yaml",
-	"deploy/prometheus/prometheus.yml":       "usr/share/doc/sluice/examples/prometheus.yml",
-	"deploy/prometheus/sluice.rules.yml":     "usr/share/doc/sluice/examples/sluice.rules.yml",
-	"deploy/grafana/sluice.json":             "usr/share/doc/sluice/examples/grafana.json",
-	"deploy/anycast/bird.conf":               "usr/share/doc/sluice/examples/anycast/bird.conf",
-	"deploy/anycast/sluice-announce.service": "usr/share/doc/sluice/examples/anycast/sluice-announce.service",
-	"deploy/anycast/announce.sh":             "usr/lib/sluice/announce.sh",
+	"deploy/systemd/sluice.service":   "lib/systemd/system/sluice.service",
+	"deploy/systemd/sluice.socket":    "lib/systemd/system/sluice.socket",
+	"deploy/debian/sluice.yaml":       "etc/sluice/sluice.yaml",
+	"deploy/debian/logrotate":         "etc/logrotate.d/sluice",
+	"deploy/debian/lintian-overrides": "usr/share/lintian/overrides/sluice",
+	"deploy/anycast/announce.sh":      "usr/lib/sluice/announce.sh",
+}
+
+// read is what there is to read and to start from. It keeps its paths below usr/share/doc/sluice, so that links hold.
+var read = []string{"README.md", "CHANGELOG.md", "SECURITY.md", "docs", "examples", "deploy"}
+
+// unread is what of that is for making the documents or the package.
+var unread = regexp.MustCompile(`^docs/figures/|^deploy/debian/|\.sh$`)
+
+// shells is where each has completions looked for.
+var shells = map[string]string{
+	"bash": "usr/share/bash-completion/completions/sluice",
+	"zsh":  "usr/share/zsh/vendor-completions/_sluice",
+	"fish": "usr/share/fish/vendor_completions.d/sluice.fish",
+}
+
+// documents adds to the files of a package what there is to read, and what shells read.
+func documents(folder string, files map[string][]byte) error {
+	for _, what := range read {
+		if err := filepath.WalkDir(filepath.Join(folder, what), func(file string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			below, err := filepath.Rel(folder, file)
+			if below = filepath.ToSlash(below); err != nil || unread.MatchString(below) {
+				return err
+			}
+			files["usr/share/doc/sluice/"+below], err = os.ReadFile(file)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	for shell, to := range shells {
+		cmd := exec.Command(goCommand(), "run", "-trimpath", "-ldflags=-s -w", "./cmd/sluice", "completion", shell)
+		cmd.Dir = folder
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOAMD64=v1", "GOARM64=v8.0")
+		text, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("completion %s: %w", shell, err)
+		}
+		files[to] = text
+	}
+	return nil
 }
 
 // debian makes a Debian package: an ar archive of a version, what dpkg should know and do, and the files.
@@ -317,6 +353,9 @@ func debian(folder, bin, arch, version, maintainer string, when time.Time) ([]by
 			return nil, err
 		}
 		files[to] = content
+	}
+	if err := documents(folder, files); err != nil {
+		return nil, err
 	}
 	for _, program := range []string{"sluice", "sluice-loadgen"} {
 		content, err := os.ReadFile(filepath.Join(bin, program))
@@ -363,7 +402,7 @@ Description: HTTP edge that stops abusive sources before they reach an origin
  sluice is one edge. sluice-loadgen replays logs and attacks, and tells how
  right the decisions are.
 `, version, arch, maintainer, size)))
-	control.file("conffiles", 0o644, []byte("/etc/sluice/sluice.yaml\n"))
+	control.file("conffiles", 0o644, []byte("/etc/logrotate.d/sluice\n/etc/sluice/sluice.yaml\n"))
 	control.file("md5sums", 0o644, []byte(sums))
 	for _, script := range []string{"postinst", "prerm", "postrm"} {
 		content, err := os.ReadFile(filepath.Join(folder, "deploy/debian", script))

@@ -31,7 +31,7 @@ func TestAll(t *testing.T) {
 	now = now.Add(90 * time.Second) // some of them have left the window
 	given := 0
 	for c := range old.All([]*algorithm.Rule{narrow, wide}, now) {
-		young.Learn(c.Counter, c.Newest, c.Groups, 0, now)
+		young.Reports().Learn(c.Counter, c.Newest, c.Groups, 0, now)
 		given++
 	}
 	for i := range sources {

@@ -2,6 +2,7 @@ package counter
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -41,8 +42,8 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 				}
 			case 5, 6:
 				table.Sweep(now, rng.IntN(4) == 0)
-				for _, c := range table.Dirty(nil, 1+rng.IntN(20)) {
-					rep, _ := table.Take(c, now)
+				for _, c := range table.Reports().Dirty(nil, 1+rng.IntN(20)) {
+					rep, _ := table.Reports().Take(c, now)
 					for _, p := range rep.Parts[:rep.N] {
 						flying = append(flying, flight{c, p})
 						group := fmt.Sprint(c.Source, p.Group)
@@ -61,14 +62,14 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 					before := table.Stats()
 					switch rng.IntN(6) {
 					case 0:
-						table.Lost(f.c, f.p, now)
+						table.Reports().Lost(f.c, f.p, now)
 					case 1:
 						handed[fmt.Sprint(f.c.Source, f.p.Group)] -= f.p.Hits
-						table.Returned(f.c, f.p, now)
+						table.Reports().Returned(f.c, f.p, now)
 					case 2:
-						table.Full(f.c, f.p, now)
+						table.Reports().Full(f.c, f.p, now)
 					default:
-						table.Counted(f.c, f.p, f.p.Known, now)
+						table.Reports().Counted(f.c, f.p, f.p.Known, now)
 						after := table.Stats()
 						confirmed += before.Unreported - after.Unreported - (lost(after) - lost(before))
 					}
@@ -76,7 +77,7 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 			case 9:
 				if rng.IntN(8) == 0 {
 					for _, f := range flying { // as the PoP does
-						table.Lost(f.c, f.p, now)
+						table.Reports().Lost(f.c, f.p, now)
 					}
 					flying, stepped = nil, true
 					table.Adjust([]time.Duration{time.Hour, -time.Hour, 5 * time.Second, -5 * time.Second}[rng.IntN(4)], rng.IntN(2) == 0, now)
@@ -105,8 +106,8 @@ func TestAddStoresNoPendingHits(t *testing.T) {
 			ask := [1]Ask{{Rule: r, Source: e.c.Source, Hits: min(limit/100, 1<<25)}}
 			e.table.Reserve(ask[:], at)
 			e.table.Sweep(at, true)
-			for _, c := range e.table.Dirty(nil, 1) {
-				rep, _ := e.table.Take(c, at)
+			for _, c := range e.table.Reports().Dirty(nil, 1) {
+				rep, _ := e.table.Reports().Take(c, at)
 				if i%3 == 0 { // further hits while it flies
 					e.table.Reserve(ask[:], at)
 				}
@@ -115,7 +116,7 @@ func TestAddStoresNoPendingHits(t *testing.T) {
 					if p.Known != reported[p.Group] {
 						t.Fatalf("limit %d: %x would be stored, want the %x that were reported", limit, p.Known, reported[p.Group])
 					}
-					e.table.Counted(c, p, p.Known, at)
+					e.table.Reports().Counted(c, p, p.Known, at)
 				}
 			}
 			at = at.Add(700 * time.Millisecond)
@@ -144,8 +145,8 @@ func TestSaturatedLanes(t *testing.T) {
 			for i, e := range edges { // all at once, none knowing of the others' in this round
 				e.table.Sweep(at, true)
 				parts[i] = Part{}
-				for _, c := range e.table.Dirty(nil, 1) {
-					rep, _ := e.table.Take(c, at)
+				for _, c := range e.table.Reports().Dirty(nil, 1) {
+					rep, _ := e.table.Reports().Take(c, at)
 					parts[i] = rep.Parts[0]
 				}
 			}
@@ -156,7 +157,7 @@ func TestSaturatedLanes(t *testing.T) {
 					if r.Lanes().Clamp(tier) != tier {
 						t.Fatalf("limit %d: the tier has %x: a lane is beyond what it holds", limit, tier)
 					}
-					e.table.Counted(e.c, p, tier, at)
+					e.table.Reports().Counted(e.c, p, tier, at)
 				}
 			}
 		}
@@ -200,10 +201,10 @@ func TestStrangersPushOutNobodyWhoMatters(t *testing.T) {
 			}
 			if tier && i%50 == 0 {
 				table.Sweep(at, false)
-				for _, c := range table.Dirty(nil, 1<<20) {
-					rep, _ := table.Take(c, at)
+				for _, c := range table.Reports().Dirty(nil, 1<<20) {
+					rep, _ := table.Reports().Take(c, at)
 					for _, p := range rep.Parts[:rep.N] {
-						table.Counted(c, p, p.Known, at)
+						table.Reports().Counted(c, p, p.Known, at)
 					}
 				}
 			}
@@ -255,14 +256,14 @@ func TestReservationsFindRoom(t *testing.T) {
 	}
 }
 
-// TestGoingToAndFroIsAnnouncedOnce: a source whose estimate goes up and down over the border of its last third, or of its limit, has itself
-// announced once, not with each crossing.
+// TestGoingToAndFroIsAnnouncedOnce: a source whose estimate goes up and down over the border of a stage has itself announced once, not with
+// each crossing.
 func TestGoingToAndFroIsAnnouncedOnce(t *testing.T) {
-	f := func(name string, low, high float64, near, full int) {
+	f := func(name string, low, high float64, want map[algorithm.Stage]int) {
 		t.Helper()
 		r := rule(t, 60, time.Minute, 12, algorithm.Nearest)
 		e := newReporter(t, r, make(map[uint32]uint64))
-		at, nears, fulls, crossings, was := epoch, 0, 0, 0, false
+		got, at, crossings, was := make(map[algorithm.Stage]int), epoch, 0, algorithm.Far
 		for at.Before(epoch.Add(40 * time.Minute)) {
 			rate := low
 			if at.Sub(epoch)/(90*time.Second)%2 == 0 {
@@ -271,31 +272,34 @@ func TestGoingToAndFroIsAnnouncedOnce(t *testing.T) {
 			at = at.Add(time.Duration(float64(time.Minute) / (60 * rate)))
 			e.hit(at)
 			v, _ := e.table.Peek(r, e.c.Source, at)
-			if is := r.Near(v.Estimate); is != was {
+			if is := r.Stage(v.Estimate); is != was {
 				was, crossings = is, crossings+1
 			}
 			e.table.Sweep(at, true)
-			for _, c := range e.table.Dirty(nil, 1) {
-				rep, _ := e.table.Take(c, at)
+			for _, c := range e.table.Reports().Dirty(nil, 1) {
+				rep, _ := e.table.Reports().Take(c, at)
 				for _, p := range rep.Parts[:rep.N] {
 					e.tier[p.Group] += p.Hits
-					s := e.table.Counted(c, p, e.tier[p.Group], at)
-					if s.Near {
-						nears++
-					}
-					if s.Full {
-						fulls++
+					if s := e.table.Reports().Counted(c, p, e.tier[p.Group], at); s.Stage != algorithm.Far {
+						got[s.Stage]++
 					}
 				}
 			}
 		}
-		if nears != near || fulls != full {
-			t.Errorf("%s: announced near %d times and full %d times, want %d and %d; %d crossings of two thirds", name, nears, fulls, near, full, crossings)
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: announced %v, want %v; %d crossings of stages", name, got, want, crossings)
 		}
 	}
-	f("over the border of its last third", 0.55, 0.75, 1, 0)
-	f("over the border of its limit", 0.8, 1.3, 1, 1)
-	f("far down and up again", 0.1, 0.9, 14, 0) // each time, but no more
+	once := func(stages ...algorithm.Stage) map[algorithm.Stage]int {
+		all := make(map[algorithm.Stage]int)
+		for _, s := range stages {
+			all[s] = 1
+		}
+		return all
+	}
+	f("over the border of half its limit", 0.4, 0.6, once(algorithm.Eighth, algorithm.Quarter, algorithm.Half))
+	f("over the border of its limit", 0.8, 1.3, once(algorithm.Eighth, algorithm.Quarter, algorithm.Half, algorithm.Full))
+	f("far down and up again", 0.1, 0.9, map[algorithm.Stage]int{algorithm.Eighth: 1, algorithm.Quarter: 14, algorithm.Half: 14}) // each time, but no more
 }
 
 // TestAdjustKeepsAges: when the wall clock steps, what was counted leaves the window when it would have, to half a sub-window, and what
@@ -328,11 +332,11 @@ func TestAdjustKeepsAges(t *testing.T) {
 				var told uint64
 				table.Sweep(at, true)
 				for range 100 {
-					for _, c := range table.Dirty(nil, 1) {
-						rep, _ := table.Take(c, at)
+					for _, c := range table.Reports().Dirty(nil, 1) {
+						rep, _ := table.Reports().Take(c, at)
 						for _, p := range rep.Parts[:rep.N] {
 							told += r.Lanes().Sum(p.Hits)
-							table.Counted(c, p, p.Known, at)
+							table.Reports().Counted(c, p, p.Known, at)
 						}
 					}
 					table.Sweep(at, true)

@@ -234,7 +234,7 @@ func BenchmarkAlgorithm(b *testing.B) {
 	for _, r := range []*algorithm.Rule{
 		made(algorithm.NewRule("sliding", 100, time.Minute, 12, algorithm.Nearest)), made(algorithm.NewFixed("fixed", 100, time.Minute)),
 		made(algorithm.NewBucket("bucket", 100, time.Minute, 12, 100, 0)), made(algorithm.NewBucket("queue", 100, time.Minute, 12, 1, 99)),
-		made(algorithm.NewExact("exact", 100, time.Minute, 12)),
+		made(algorithm.NewExact("exact", 100, time.Minute, 12)), made(algorithm.NewExact("thousand", 1000, time.Minute, 12)),
 	} {
 		b.Run(r.Name, func(b *testing.B) {
 			table, list := fill(false, 10_000, 20_000, []*algorithm.Rule{r})
@@ -244,6 +244,64 @@ func BenchmarkAlgorithm(b *testing.B) {
 			for i := range b.N {
 				asks[0] = Ask{Rule: r, Source: list[i%len(list)], Hits: 1}
 				table.Reserve(asks, now.Add(time.Duration(i)*50*time.Microsecond))
+			}
+		})
+	}
+}
+
+// BenchmarkNewSourcesOfSentLimits is a request of a source that nobody has seen, under a limit that came with it, where so many rules have
+// counters.
+func BenchmarkNewSourcesOfSentLimits(b *testing.B) {
+	for _, rules := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprint("rules=", rules), func(b *testing.B) {
+			table := New(Options{Counters: 100_000})
+			r := manyRules(b, table, rules)
+			b.ReportAllocs()
+			n := uint32(0)
+			for b.Loop() {
+				n++
+				table.Reserve([]Ask{{Rule: r[0].With(1+n%1000, r[0].Estimate), Source: address(n), Hits: 1}}, epoch)
+			}
+		})
+	}
+}
+
+// manyRules are rules that have counters in a table.
+func manyRules(t testing.TB, table *Table, n int) (list []*algorithm.Rule) {
+	for i := range n {
+		r, err := algorithm.NewRule(fmt.Sprint("rule", i), 100, time.Minute, 12, algorithm.Nearest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, r)
+	}
+	algorithm.Renumber(list)
+	for i, r := range list {
+		table.Reserve([]Ask{{Rule: r, Source: address(uint32(i)), Hits: 1}}, epoch)
+	}
+	return list
+}
+
+// BenchmarkFullLog is a refusal of a source whose log is full, under algorithm: exact, a part of the window after the last that was admitted.
+func BenchmarkFullLog(b *testing.B) {
+	for _, limit := range []uint32{100, 1000} {
+		b.Run(fmt.Sprint("limit=", limit), func(b *testing.B) {
+			r, err := algorithm.NewExact("exact", limit, time.Minute, 12)
+			if err != nil {
+				b.Fatal(err)
+			}
+			table, asks := New(Options{Counters: 1000}), make([]Ask, 1)
+			at := func(hit uint32) time.Time { return epoch.Add(time.Minute * time.Duration(hit) / time.Duration(limit)) }
+			for i := range limit {
+				asks[0] = Ask{Rule: r, Source: address(1), Hits: 1}
+				table.Reserve(asks, at(i))
+			}
+			now := at(limit + limit/24).Add(-time.Minute / 24) // the whole window is there
+			b.ReportAllocs()
+			defer cpu(b)()
+			for range b.N {
+				asks[0] = Ask{Rule: r, Source: address(1), Hits: 1}
+				table.Reserve(asks, now)
 			}
 		})
 	}

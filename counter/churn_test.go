@@ -45,11 +45,11 @@ func (c *churn) second(strangers int, rng *rand.Rand) {
 	c.table.Forget(c.rules[0], address(c.next-1))
 	c.now = c.now.Add(time.Second)
 	c.table.Sweep(c.now, false)
-	c.dirty = c.table.Dirty(c.dirty[:0], math.MaxInt32)
+	c.dirty = c.table.Reports().Dirty(c.dirty[:0], math.MaxInt32)
 	for _, d := range c.dirty {
-		rep, _ := c.table.Take(d, c.now)
+		rep, _ := c.table.Reports().Take(d, c.now)
 		for _, p := range rep.Parts[:rep.N] {
-			c.table.Counted(d, p, p.Known, c.now)
+			c.table.Reports().Counted(d, p, p.Known, c.now)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (s *shard) shiftBy(st *store, i int, r *algorithm.Rule, ns, step int64) {
 	h.base = base
 	h.turn(0, r.Groups())
 	if h.unconfirmed != 0 {
-		s.stats.LostExpired += s.unconfirmed.Shift(s.unconfirmed.At(h.unconfirmed), by, base)
+		s.stats.LostExpired += s.unconfirmed.Shift(s.unconfirmed.At(h.unconfirmed), by)
 	}
 	if h.state&hasHistogram != 0 {
 		h.state &^= hasHistogram
@@ -108,7 +108,7 @@ func (s *shard) unlearn(st *store, i int, r *algorithm.Rule) {
 }
 
 // Groups gives the first and last group, modulo 2^32, that the tier may hold of a source with the given phase at now.
-func (t *Table) Groups(r *algorithm.Rule, now time.Time, phase uint16) (oldest, newest uint32) {
+func (t Reports) Groups(r *algorithm.Rule, now time.Time, phase uint16) (oldest, newest uint32) {
 	p := r.Position(t.ns(now)+t.offset.Load(), phase)
 	return p.Group - uint32(r.Groups()-1), p.Group
 }

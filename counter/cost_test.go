@@ -45,11 +45,11 @@ func TestCommitAs(t *testing.T) {
 	if n := table.Stats().Unreported; n != 900_000 {
 		t.Errorf("%d hits are to be reported", n)
 	}
-	c := table.Dirty(nil, 1)
+	c := table.Reports().Dirty(nil, 1)
 	if len(c) != 1 {
 		t.Fatal("nothing to report")
 	}
-	rep, _ := table.Take(c[0], epoch)
+	rep, _ := table.Reports().Take(c[0], epoch)
 	if rep.N != 1 || rep.Parts[0].Sum(r) != 900_000 {
 		t.Errorf("the report is %+v", rep)
 	}

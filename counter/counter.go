@@ -29,7 +29,7 @@ const MaxEdges = lanes.MaxEdges
 // Options configures a Table.
 type Options struct {
 	// Counters is how many counters the table holds, fixed at the start; 0 means 1,000,000. A counter takes 72 bytes,
-	// slack included; one in 64 may have half a kilobyte more, and one in six 50 bytes while hits wait for the tier, or twice that while it is
+	// slack included; one in 64 may have half a kilobyte more, or, under algorithm: exact, four bytes for each of a limit above 104; and one in six 50 bytes while hits wait for the tier, or twice that while it is
 	// down. Memory is touched only as the table fills. Rules of more than 16,000 hits have wider counters of their own, a
 	// sixteenth as many. A full table drops who matters least.
 	Counters int

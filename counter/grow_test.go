@@ -60,11 +60,11 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				if v, _ := table.Peek(r, address(i), epoch); v.Estimate != float64(hits) {
 					t.Fatalf("source %d: %v hits after its reservation was cancelled, want %d", i, v.Estimate, hits)
 				}
-				rep, ok := table.Take(Counter{Rule: r, Source: address(i)}, epoch)
+				rep, ok := table.Reports().Take(Counter{Rule: r, Source: address(i)}, epoch)
 				if !ok || rep.N != 1 || r.Lanes().Sum(rep.Parts[0].Hits) != min(uint64(hits), r.Lanes().ReportMax()/MaxEdges) {
 					t.Fatalf("source %d: report %+v after the table grew, want %d hits", i, rep, hits)
 				}
-				table.Counted(Counter{Rule: r, Source: address(i)}, rep.Parts[0], rep.Parts[0].Hits, epoch)
+				table.Reports().Counted(Counter{Rule: r, Source: address(i)}, rep.Parts[0], rep.Parts[0].Hits, epoch)
 			}
 			if missing != evicted {
 				t.Errorf("%d sources are missing, and %d were evicted", missing, evicted)
@@ -77,7 +77,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				t.Errorf("%d sources are counted finely, want %d", fine, want)
 			}
 			// What is on its way found its counter again: nothing is left, and no counter believes otherwise.
-			table.Dirty(nil, n)
+			table.Reports().Dirty(nil, n)
 			for i := range table.shards {
 				s := &table.shards[i]
 				if s.unconfirmed.InUse() != 0 {
@@ -92,7 +92,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				if _, there := table.Peek(r, address(i), epoch); !there {
 					continue
 				}
-				if rep, ok := table.Take(Counter{Rule: r, Source: address(i)}, epoch); !ok || r.Lanes().Sum(rep.Parts[0].Hits) != 1 {
+				if rep, ok := table.Reports().Take(Counter{Rule: r, Source: address(i)}, epoch); !ok || r.Lanes().Sum(rep.Parts[0].Hits) != 1 {
 					t.Fatalf("source %d: report %+v of a single hit", i, rep)
 				}
 			}

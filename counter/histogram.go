@@ -14,24 +14,33 @@ const (
 	histogramNeeds = 8  // from this part of its limit on it takes the place of a colder one
 )
 
-// note adds hits to the bins of a counter that has, or now gets, a histogram.
-func (s *shard) note(r *algorithm.Rule, st *store, i int, p algorithm.Position, hits uint32, estimate float64) {
+// note adds hits to the bins of a counter that has, or now gets, a histogram, and reports whether it has one.
+func (s *shard) note(r *algorithm.Rule, st *store, i int, p algorithm.Position, hits uint32, estimate float64) bool {
 	hist := s.own(st, i).Get()
 	if hist == nil {
 		needs := estimate*histogramNeeds >= float64(r.Limit)
 		from := max(float64(r.Limit)/histogramFrom, 1)
 		// Who does not need one asks once, on passing that point: there are many of those.
 		if !needs && (estimate <= from || estimate-float64(hits) > from) || r.SubWindows == 1 {
-			return
+			return false
 		}
 		if hist = s.addHistogram(r, st, i, p, needs); hist == nil {
-			return
+			return false
 		}
 	}
 	n := r.Number(p)
 	s.histograms.Enter(hist, n)
 	hist.Last = n
-	s.histograms.Add(hist, n, min(int(p.Gone*histogram.Size), histogram.Size-1), hits)
+	s.histograms.Add(hist, n, histogram.Bin(p.Gone), hits)
+	return true
+}
+
+// unnote takes hits out of the bin that they were noted in, of a counter that still has a histogram. Whom this table has told of them by then, has
+// them until their sub-window leaves the window.
+func (s *shard) unnote(st *store, i int, n uint32, bin int, hits uint32) {
+	if hist := s.own(st, i).Get(); hist != nil {
+		s.histograms.TakeBack(hist, n, bin, hits)
+	}
 }
 
 // own is what the table knows of when the hits of a counter came that it counted itself, or was told of.
@@ -44,12 +53,15 @@ func (s *shard) own(st *store, i int) histogram.Own {
 
 // log adds hits to the log of a counter.
 func (s *shard) log(r *algorithm.Rule, st *store, i int, p algorithm.Position, hits uint32, estimate float64) {
-	ring := s.own(st, i).Get()
-	if ring == nil {
-		if ring = s.addHistogram(r, st, i, p, estimate*histogramNeeds >= float64(r.Limit)); ring == nil {
+	ring := s.own(st, i).Ring()
+	if ring.Histogram == nil {
+		hist := s.addHistogram(r, st, i, p, estimate*histogramNeeds >= float64(r.Limit))
+		if hist == nil {
 			return
 		}
-		ring.Clear()
+		ring = s.histograms.BeginRing(hist, r.LogSize())
+	} else if ring.Cap() < r.LogSize() { // the limit was raised
+		ring = s.histograms.GrowRing(ring, r.LogSize())
 	}
 	r.Log(ring, p, hits)
 }

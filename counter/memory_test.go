@@ -28,13 +28,13 @@ func use(table *Table, r *algorithm.Rule, sources, visits int, hits uint32, answ
 			table.Sweep(now, false)
 		}
 		for {
-			if dirty = table.Dirty(dirty[:0], 4096); len(dirty) == 0 {
+			if dirty = table.Reports().Dirty(dirty[:0], 4096); len(dirty) == 0 {
 				break
 			}
 			for _, c := range dirty {
-				rep, _ := table.Take(c, now)
+				rep, _ := table.Reports().Take(c, now)
 				for _, p := range rep.Parts[:rep.N] {
-					table.Counted(c, p, p.Known, now)
+					table.Reports().Counted(c, p, p.Known, now)
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter/algorithm"
+	"sluice/counter/internal/histogram"
 	"sluice/counter/internal/lanes"
 	"sluice/counter/internal/unconfirmed"
 )
@@ -76,6 +77,9 @@ type Ticket struct {
 	group   uint32 // where the hits are counted
 	lane    uint8
 	counted bool // they are, and Commit or Cancel is to come
+	noted   bool // they are in a bin of the counter's histogram:
+	number  uint32
+	bin     uint8
 	held    bool // they are among ranks.held
 	within  bool
 }
@@ -101,7 +105,7 @@ type backs struct {
 
 // TakeBacks appends to buf what is to be taken back from the tier, and forgets it. What is lost on its way counts as long as its
 // sub-window.
-func (t *Table) TakeBacks(buf []Back) []Back {
+func (t Reports) TakeBacks(buf []Back) []Back {
 	t.backs.mu.Lock()
 	defer t.backs.mu.Unlock()
 	buf = append(buf, t.backs.list...)
@@ -371,7 +375,9 @@ func (t *Table) Rank(a *Ask, now time.Time) Rank {
 	if b.room >= a.Hits {
 		b.room -= a.Hits
 		k.within = true
-		l.s.note(a.Rule, l.store, l.i, l.at, a.Hits, estimate)
+		if k.noted = l.s.note(a.Rule, l.store, l.i, l.at, a.Hits, estimate); k.noted {
+			k.number, k.bin = a.Rule.Number(l.at), uint8(histogram.Bin(l.at.Gone))
+		}
 		return Within
 	}
 	if g := int(int32(l.store.head(l.i).base - b.group)); b.waiting == 0 && b.room > 0 && !b.keeps && g >= 0 && g < a.Rule.Groups() { // of less room than any ask has hits
@@ -399,6 +405,9 @@ func (t *Table) unrank(a *Ask, counts bool) {
 	}
 	if counts || !l.there {
 		return
+	}
+	if k := a.Ticket; k.noted {
+		l.s.unnote(l.store, l.i, k.number, int(k.bin), a.Hits)
 	}
 	h, groups := l.store.record(l.i)
 	r, g := a.Rule, int(int32(h.base-a.Ticket.group))

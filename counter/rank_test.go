@@ -38,8 +38,8 @@ func (w *rankedTier) ask(e *rankedEdge) bool {
 
 // report has the edge queue what it has to report, as pop does.
 func (w *rankedTier) report(e *rankedEdge) {
-	for _, c := range e.Dirty(nil, 1) {
-		rep, ok := e.Take(c, w.clock(e))
+	for _, c := range e.Reports().Dirty(nil, 1) {
+		rep, ok := e.Reports().Take(c, w.clock(e))
 		if !ok {
 			continue
 		}
@@ -53,7 +53,7 @@ func (w *rankedTier) report(e *rankedEdge) {
 			}
 			incr := func() {
 				w.groups[p.Group] += p.Hits
-				e.Counted(c, p, w.groups[p.Group], w.clock(e))
+				e.Reports().Counted(c, p, w.groups[p.Group], w.clock(e))
 			}
 			switch {
 			case p.There:
@@ -63,7 +63,7 @@ func (w *rankedTier) report(e *rankedEdge) {
 			default:
 				e.commands = append(e.commands, func() {
 					if add(p.Known) {
-						e.Counted(c, p, p.Known, w.clock(e))
+						e.Reports().Counted(c, p, p.Known, w.clock(e))
 					} else {
 						e.commands = append(e.commands, incr)
 					}
@@ -78,11 +78,11 @@ func (w *rankedTier) report(e *rankedEdge) {
 						break
 					}
 				}
-				e.Learn(c, rep.Newest-1, groups, 0, w.clock(e))
+				e.Reports().Learn(c, rep.Newest-1, groups, 0, w.clock(e))
 			})
 		}
 	}
-	for _, b := range e.TakeBacks(nil) {
+	for _, b := range e.Reports().TakeBacks(nil) {
 		e.commands = append(e.commands, func() { w.groups[b.Group] -= b.Hits })
 	}
 }
@@ -232,7 +232,7 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 				e.commands = e.commands[1:]
 				c()
 			default:
-				backs := e.TakeBacks(nil)
+				backs := e.Reports().TakeBacks(nil)
 				for _, b := range backs {
 					e.commands = append(e.commands, func() {
 						w.groups[b.Group] -= b.Hits
@@ -365,26 +365,26 @@ func TestWaitedInVain(t *testing.T) {
 		var rep Report
 		there := uint64(0)
 		answer := func() {
-			c.Counted(who, rep.Parts[0], there, now)
+			c.Reports().Counted(who, rep.Parts[0], there, now)
 			if rep.Past {
-				c.Learn(who, rep.Newest-1, make([]uint64, rep.Newest-rep.Oldest), 0, now)
+				c.Reports().Learn(who, rep.Newest-1, make([]uint64, rep.Newest-rep.Oldest), 0, now)
 			}
 		}
 		a := ask()
 		for _, step := range test.steps {
 			switch step {
 			case 's':
-				who = c.Dirty(nil, 1)[0]
-				rep, _ = c.Take(who, now)
+				who = c.Reports().Dirty(nil, 1)[0]
+				rep, _ = c.Reports().Take(who, now)
 				there = rep.Parts[0].Hits
 			case 'r':
 				answer()
 			case 'n':
 				there = 0
-				c.Returned(who, rep.Parts[0], now)
+				c.Reports().Returned(who, rep.Parts[0], now)
 			case 'x':
 				there = 0
-				c.Lost(who, rep.Parts[0], now)
+				c.Reports().Lost(who, rep.Parts[0], now)
 			case 'w':
 				if rank := c.Rank(a, now); rank != Unranked {
 					t.Errorf("%s: rank %d", test.name, rank)
@@ -394,7 +394,7 @@ func TestWaitedInVain(t *testing.T) {
 			}
 		}
 		backs := uint64(0)
-		for _, b := range c.TakeBacks(nil) {
+		for _, b := range c.Reports().TakeBacks(nil) {
 			backs += rule.Lanes().Sum(b.Hits)
 		}
 		v, _ := c.Peek(rule, address(1), now)
@@ -444,5 +444,53 @@ func TestWaitedInVainTakesNoRoom(t *testing.T) {
 	answer()
 	if n := w.settle(e); n != 1 {
 		t.Errorf("%d of two more are within a limit of two", n)
+	}
+}
+
+// TestTakenBackIsInNoHistogram: of requests whose answers say that they do not count, nothing stays: neither in the lanes nor in the bins that
+// say when hits came, which others are told.
+func TestTakenBackIsInNoHistogram(t *testing.T) {
+	w := &rankedTier{groups: make(map[uint32]uint64), now: time.Unix(1_700_000_010, 0)}
+	r := rule(t, 40, time.Minute, 12, algorithm.Nearest)
+	r.Sync = true
+	e := &rankedEdge{Table: New(Options{Counters: 100, Tier: true}), rule: r}
+	w.edges = []*rankedEdge{e}
+	var held []*Ask
+	for range 12 {
+		asks := []Ask{{Rule: r, Source: address(1), Hits: 1, Hold: true, Ticket: new(Ticket)}}
+		if !e.Reserve(asks, w.now) {
+			t.Fatal("refused within the limit")
+		}
+		held = append(held, &asks[0])
+		for w.busy() {
+			c := e.commands[0]
+			e.commands = e.commands[1:]
+			c()
+		}
+		if got := e.Rank(held[len(held)-1], w.now); got != Within {
+			t.Fatalf("rank %v", got)
+		}
+		w.now = w.now.Add(300 * time.Millisecond)
+	}
+	bins := func() (hits int) {
+		e.at(Counter{Rule: r, Source: address(1)}, func(s *shard, st *store, i int) {
+			for n := r.Number(s.advance(st, i, r, e.ns(w.now))); n > 0 && hits < 100; n-- {
+				if b := s.histograms.Bins(s.own(st, i).Get(), n); b.Known() {
+					hits += int(b.Sum(0))
+				} else {
+					break
+				}
+			}
+		})
+		return hits
+	}
+	if bins() == 0 {
+		t.Fatal("the counter has no histogram")
+	}
+	for _, a := range held {
+		e.Cancel(a)
+	}
+	if v, _ := e.Peek(r, address(1), w.now); v.Estimate != 0 || bins() != 0 {
+		t.Errorf("estimate %v, and %d hits in bins", v.Estimate, bins())
 	}
 }

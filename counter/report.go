@@ -11,7 +11,7 @@ import (
 )
 
 // Dirty appends to buf counters that have hits to report, n at most, and returns it. Each is given out once until it is taken.
-func (t *Table) Dirty(buf []Counter, n int) []Counter {
+func (t Reports) Dirty(buf []Counter, n int) []Counter {
 	for n > 0 {
 		i, ok := t.nextDirty()
 		if !ok {
@@ -52,8 +52,8 @@ func (t *Table) nextDirty() (shard int, ok bool) {
 	return 0, false
 }
 
-// Sweep puts on the dirty list what can no longer wait: hits of a group that has ended, and hits that came back. Call it some ten
-// times a second. It drops what has left the window. With all, nothing waits any longer.
+// Sweep puts on the dirty list what can no longer wait: hits of a counter of which the tier has not been heard for a second, or a
+// sub-window if that is shorter, and hits that came back. Call it some ten times a second. It drops what has left the window. With all, nothing waits any longer.
 func (t *Table) Sweep(now time.Time, all bool) {
 	ns := t.ns(now)
 	for i := range t.shards {
@@ -67,14 +67,10 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			if k.Urgent = k.Urgent || all && k.Rule != nil; !k.Idle {
 				continue
 			}
-			if !k.Urgent && k.OnlyNewest() && uint16(s.position(k.Rule, ns, k.Phase).Group) == k.Base {
-				continue // it waits for its group to end, and its counter need not be looked at
-			}
 			st := s.store(k.Rule)
-			at := s.advance(st, int(k.Slot), k.Rule, ns)
-			first := st.head(int(k.Slot)).lastReply&follows == 0
-			ended := s.unconfirmed.HasOlderPending(k) && (first || at.Lane > 0 || at.Gone > followsAfter)
-			if !s.unconfirmed.HasInFlight(k) && (k.Urgent || ended) && k.Hits > 0 {
+			s.advance(st, int(k.Slot), k.Rule, ns)
+			k.Urgent = k.Urgent || !t.known(st.head(int(k.Slot)), k.Rule, ns)
+			if k.Urgent && k.Hits > 0 && !s.unconfirmed.HasInFlight(k) {
 				s.queue(w)
 			}
 			s.releaseEmpty(w)
@@ -91,10 +87,6 @@ func (t *Table) Sweep(now time.Time, all bool) {
 		s.unlock(t)
 	}
 }
-
-// followsAfter is the part of a sub-window for which hits of a group that has ended wait once more where another edge usually is the
-// first to report: so it stays the first, its add succeeds, and everybody else's incr does.
-const followsAfter = 0.25
 
 // Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
 // it is closed already. first says that nobody else waits for this counter yet, so that the tier is to be asked.
@@ -149,7 +141,7 @@ type Report struct {
 
 // Take hands out what a counter has to report; until every part is answered by Counted, Returned or Lost, further hits
 // wait. It reports whether there is anything.
-func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
+func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, c.Rule, t.ns(now))
 		h, groups := st.head(i), st.groups(i)
@@ -162,9 +154,8 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		if s.unconfirmed.HasInFlight(k) || r.Sync && s.ranking(r, c.Source, t.ns(now)) {
 			return
 		}
-		newest := k.Urgent // else only what is left of groups that have ended goes, and hits of the newest wait for its end
 		for g := range r.Groups() {
-			if s.unconfirmed.In(k, g).Pending == 0 || g == 0 && !newest {
+			if s.unconfirmed.In(k, g).Pending == 0 {
 				continue
 			}
 			hits, saturated := s.unconfirmed.Send(k, g, groups[g])
@@ -176,7 +167,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 				Group: h.base - uint32(g), Hits: hits,
 				// What is left pending is reported later: stored now, it would be counted twice.
 				Known: r.Lanes().AtMost(r.Lanes().Minus(groups[g], s.unconfirmed.In(k, g).Pending), r.Lanes().ReportMax()),
-				There: h.lastReply&follows != 0 && !r.Sync || h.answered(g),
+				There: h.answered(g),
 			}
 			rep.N++
 		}
@@ -184,7 +175,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		if ok {
 			rep.Oldest, rep.Newest = h.base-uint32(r.Groups()-1), h.base
 			if r.Sync {
-				s.send(t, k, c, &rep, h, groups, at, t.ns(now))
+				s.send(t.Table, k, c, &rep, h, groups, at, t.ns(now))
 			} else if past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now)); past {
 				if rep.Past = true; newest {
 					rep.Newest++
@@ -198,15 +189,12 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 }
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
-func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
+func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
 	past, total := false, told(c.Rule, total)
 	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		h, groups := s.store(c.Rule).record(int(k.Slot))
 		if past = h.state&readPast == 0 && !c.Rule.Sync && readsAfter(c.Rule, h, groups, p, total); past {
 			h.state |= readPast
-		}
-		if !h.answered(g) {
-			h.first(c.Rule, p, total)
 		}
 	}, total, true)
 	standing.Past = past
@@ -215,7 +203,7 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again, but for those that were cancelled
 // meanwhile.
-func (t *Table) Returned(c Counter, p Part, now time.Time) {
+func (t Reports) Returned(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		cancelled := s.cancelled(c, p)
 		groups := s.store(c.Rule).groups(int(k.Slot))
@@ -227,7 +215,7 @@ func (t *Table) Returned(c Counter, p Part, now time.Time) {
 
 // Lost gives a part up of which nobody can tell whether it reached the tier. Its hits still count here; they are not
 // reported again, because counting them twice would be worse than not at all.
-func (t *Table) Lost(c Counter, p Part, now time.Time) {
+func (t Reports) Lost(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		s.stats.LostUnknown += c.Rule.Lanes().Sum(p.Hits)
 	}, 0, false)
@@ -235,20 +223,20 @@ func (t *Table) Lost(c Counter, p Part, now time.Time) {
 
 // Full gives a part up for which the tier has no memory: to say it again would not help. Its hits still count here, and a tier that
 // has memory for this group later is told of them, because the next report stores all that is known.
-func (t *Table) Full(c Counter, p Part, now time.Time) {
+func (t Reports) Full(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		s.stats.LostFull += c.Rule.Lanes().Sum(p.Hits)
 	}, 0, false)
 }
 
 // Read takes in the tier's number for a group of which this table has nothing under way.
-func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
+func (t Reports) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
 	return t.answered(c, group, 0, now, nil, told(c.Rule, total), true)
 }
 
 // Snapshot is what of a counter has been reported, by anybody: its groups of lanes, the newest first, and which that is. Hits that are
 // still to be reported are not in it: another table may store it, and they would be counted twice.
-func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint64) {
+func (t Reports) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint64) {
 	t.at(c, func(s *shard, st *store, i int) {
 		s.advance(st, i, c.Rule, t.ns(now))
 		h := st.head(i)
@@ -267,7 +255,7 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 
 // Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. Whatever is under way
 // must have been sent after the read. The source need not be in the table.
-func (t *Table) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Standing {
+func (t Reports) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Standing {
 	return t.learn(c, newest, groups, reported, false, now)
 }
 
@@ -277,7 +265,7 @@ const Emptied = 1 << 63
 
 // Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
 // it, the other has done.
-func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
+func (t Reports) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
 	return t.learn(c, newest, groups, 0, true, now).Over
 }
 

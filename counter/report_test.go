@@ -30,8 +30,8 @@ func (r *reporter) hit(at time.Time) {
 // report answers what there is to report, after a Sweep, and says how many commands that took and how many hits it brought.
 func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
 	r.table.Sweep(at, all)
-	for _, c := range r.table.Dirty(nil, 1) {
-		rep, _ := r.table.Take(c, at)
+	for _, c := range r.table.Reports().Dirty(nil, 1) {
+		rep, _ := r.table.Reports().Take(c, at)
 		for _, p := range rep.Parts[:rep.N] {
 			if _, there := r.tier[p.Group]; there == p.There {
 				commands++ // incr of what is there, or add of what is not
@@ -40,45 +40,55 @@ func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
 			}
 			r.tier[p.Group] += p.Hits
 			hits += c.Rule.Lanes().Sum(p.Hits)
-			r.standing = r.table.Counted(c, p, r.tier[p.Group], at)
+			r.standing = r.table.Reports().Counted(c, p, r.tier[p.Group], at)
 		}
 	}
 	return commands, hits
 }
 
-// TestGroupsAreReportedOnce: far from its limit a source costs each edge one command for each group, and what an edge has not
-// reported at its end goes then, all of it.
-func TestGroupsAreReportedOnce(t *testing.T) {
-	r := rule(t, 1000, time.Minute, 12, algorithm.Nearest)
-	tier := make(map[uint32]uint64)
-	edges := []*reporter{newReporter(t, r, tier), newReporter(t, r, tier), newReporter(t, r, tier)}
-	begin := time.Unix(1_700_000_000/20*20, 0) // of a group of four sub-windows of 5 s
-	commands, sent, got := 0, uint64(0), uint64(0)
-	for tick := range 10 * 60 * 10 { // ten minutes
-		at := begin.Add(time.Duration(tick) * 100 * time.Millisecond)
-		for i, e := range edges {
-			e.table.SetEdges(len(edges))
-			if (tick+i)%4 == 0 {
-				e.hit(at)
-				sent++
+// TestHitsWaitForASecond: far from its limit a source costs each edge one command a second, besides one for each group that begins, and no
+// hit waits for longer than that and a Sweep. Under a rule with shorter sub-windows it is a sub-window.
+func TestHitsWaitForASecond(t *testing.T) {
+	const tick = 100 * time.Millisecond
+	f := func(window, wait time.Duration) {
+		t.Helper()
+		r := rule(t, 10_000, window, 12, algorithm.Nearest)
+		tier := make(map[uint32]uint64)
+		edges := []*reporter{newReporter(t, r, tier), newReporter(t, r, tier), newReporter(t, r, tier)}
+		begin := time.Unix(1_700_000_000/20*20, 0)
+		const length = 2 * time.Minute
+		waiting := make([][]time.Time, len(edges)) // since when hits do
+		commands, longest := 0, time.Duration(0)
+		for at := begin; at.Sub(begin) < length; at = at.Add(tick) {
+			for i, e := range edges {
+				e.table.SetEdges(len(edges))
+				if (int(at.Sub(begin)/tick)+i)%2 == 0 {
+					e.hit(at)
+					waiting[i] = append(waiting[i], at)
+				}
+				n, hits := e.report(at, false)
+				commands += n
+				for _, since := range waiting[i][:hits] {
+					longest = max(longest, at.Sub(since))
+				}
+				waiting[i] = waiting[i][hits:]
 			}
-			n, hits := e.report(at, false)
-			commands, got = commands+n, got+hits
+		}
+		if most := int(length/wait+length/r.Group()+2) * len(edges); commands > most {
+			t.Errorf("window %v: %d commands in %v, want at most %d", window, commands, length, most)
+		}
+		// What the tier has answered is known to a 64 ms, and Sweep is called once a tick.
+		if longest > wait+recency+tick {
+			t.Errorf("window %v: a hit waits for %v, want %v", window, longest, wait)
+		}
+		for i, e := range edges {
+			if s := e.table.Stats(); s.Unreported != uint64(len(waiting[i])) || lost(s) != 0 {
+				t.Errorf("window %v: %+v, while %d hits wait", window, s, len(waiting[i]))
+			}
 		}
 	}
-	if groups := 30; commands > groups*len(edges)+2*len(edges) {
-		t.Errorf("%d commands for %d groups of %d edges", commands, groups, len(edges))
-	}
-	for _, e := range edges { // at the end all goes, that of an older group and that of the newest
-		at := begin.Add(10 * time.Minute)
-		e.hit(at)
-		sent++
-		_, hits := e.report(at, true)
-		got += hits
-	}
-	if got != sent {
-		t.Errorf("%d hits reported of %d", got, sent)
-	}
+	f(time.Minute, time.Second)
+	f(6*time.Second, 500*time.Millisecond)
 }
 
 // TestGivenOutOnce: however many hits come, a counter that waits to be taken waits once.
@@ -89,12 +99,12 @@ func TestGivenOutOnce(t *testing.T) {
 	for range 50 {
 		e.hit(at)
 		e.table.Sweep(at, false)
-		given += len(e.table.Dirty(nil, 1))
+		given += len(e.table.Reports().Dirty(nil, 1))
 	}
 	if given != 1 {
 		t.Errorf("given out %d times before it was taken, want once", given)
 	}
-	if rep, ok := e.table.Take(e.c, at); !ok || e.c.Rule.Lanes().Sum(rep.Parts[0].Hits) != 50 {
+	if rep, ok := e.table.Reports().Take(e.c, at); !ok || e.c.Rule.Lanes().Sum(rep.Parts[0].Hits) != 50 {
 		t.Errorf("took %+v, want 50 hits", rep)
 	}
 }
@@ -111,15 +121,15 @@ func TestBusyCountersAreRead(t *testing.T) {
 		for end := at.Add(20 * time.Minute); at.Before(end); at = at.Add(every) {
 			e.hit(at)
 			e.table.Sweep(at, true)
-			for _, c := range e.table.Dirty(nil, 1) {
-				rep, _ := e.table.Take(c, at)
-				newest, _ := e.table.Snapshot(c, at)
+			for _, c := range e.table.Reports().Dirty(nil, 1) {
+				rep, _ := e.table.Reports().Take(c, at)
+				newest, _ := e.table.Reports().Snapshot(c, at)
 				if rep.Past && rep.Newest == newest+1 {
 					reads++
 				}
 				for _, p := range rep.Parts[:rep.N] {
 					e.tier[p.Group] += p.Hits
-					e.table.Counted(c, p, e.tier[p.Group], at)
+					e.table.Reports().Counted(c, p, e.tier[p.Group], at)
 				}
 			}
 		}
@@ -142,15 +152,15 @@ func TestLargeReportsCountOnce(t *testing.T) {
 	r.table.Reserve(ask[:], at)
 	for range hits {
 		r.table.Sweep(at, true)
-		for _, c := range r.table.Dirty(nil, 1) {
-			rep, _ := r.table.Take(c, at)
+		for _, c := range r.table.Reports().Dirty(nil, 1) {
+			rep, _ := r.table.Reports().Take(c, at)
 			for _, p := range rep.Parts[:rep.N] {
 				if _, there := r.tier[p.Group]; there {
 					r.tier[p.Group] += p.Hits
 				} else {
 					r.tier[p.Group] = p.Known
 				}
-				r.table.Counted(c, p, r.tier[p.Group], at)
+				r.table.Reports().Counted(c, p, r.tier[p.Group], at)
 			}
 		}
 	}
@@ -166,9 +176,9 @@ func TestLargeReportsCountOnce(t *testing.T) {
 // TestReadOfWhatOnlyOthersCounted: a table that has counted nothing itself takes in what the tier has of a counter that it has heard of.
 func TestReadOfWhatOnlyOthersCounted(t *testing.T) {
 	r := newReporter(t, rule(t, 100, time.Minute, 12, algorithm.Nearest), nil)
-	_, newest := r.table.Groups(r.c.Rule, epoch, 0)
-	r.table.Announced(r.c, newest, []uint64{3}, epoch)
-	r.table.Read(r.c, newest, 5, epoch)
+	_, newest := r.table.Reports().Groups(r.c.Rule, epoch, 0)
+	r.table.Reports().Announced(r.c, newest, []uint64{3}, epoch)
+	r.table.Reports().Read(r.c, newest, 5, epoch)
 	if v, _ := r.table.Peek(r.c.Rule, r.c.Source, epoch); v.Estimate != 5 {
 		t.Errorf("estimate %v, want 5", v.Estimate)
 	}
@@ -183,17 +193,17 @@ func TestAnswerAfterEviction(t *testing.T) {
 		ask := [1]Ask{{Rule: r, Source: e.c.Source, Hits: hits}}
 		e.table.Reserve(ask[:], epoch)
 		e.table.Sweep(epoch, true)
-		rep, _ := e.table.Take(e.c, epoch)
+		rep, _ := e.table.Reports().Take(e.c, epoch)
 		return rep.Parts[0]
 	}
 	first := take(7)
 	e.table.Forget(r, e.c.Source) // as a full table does
 	second := take(4)
-	e.table.Lost(e.c, first, epoch)
+	e.table.Reports().Lost(e.c, first, epoch)
 	if s := e.table.Stats(); s.Unreported != 4 || lost(s) != 7 {
 		t.Errorf("after the answer to the first report: %d unreported, %d lost, want 4 and 7", s.Unreported, lost(s))
 	}
-	e.table.Counted(e.c, second, 4, epoch)
+	e.table.Reports().Counted(e.c, second, 4, epoch)
 	if s := e.table.Stats(); s.Unreported != 0 || lost(s) != 7 {
 		t.Errorf("after the answer to the second: %d unreported, %d lost, want 0 and 7", s.Unreported, lost(s))
 	}
@@ -215,21 +225,21 @@ func TestUnknownCountersAreReadAfterTheirReport(t *testing.T) {
 			e.hit(at)
 		}
 		e.table.Sweep(at, true)
-		e.table.Dirty(nil, 1)
-		rep, ok := e.table.Take(e.c, at)
+		e.table.Reports().Dirty(nil, 1)
+		rep, ok := e.table.Reports().Take(e.c, at)
 		if !ok || rep.N != 1 || rep.Past {
 			t.Fatalf("limit %d: took %+v, want one part, nothing read with it", limit, rep)
 		}
 		p := rep.Parts[0]
-		if got := e.table.Counted(e.c, p, p.Hits*uint64(1+others/hits), at).Past; got != want {
+		if got := e.table.Reports().Counted(e.c, p, p.Hits*uint64(1+others/hits), at).Past; got != want {
 			t.Errorf("limit %d, met before: %v, %d hits after %d of others: read %v, want %v", limit, met, hits, others, got, want)
 		}
 	}
 	f(100, false, 0, 1, true)   // it is the first in its group, and the source may be mitigated
 	f(100, false, 10, 1, false) // another was: far from the limit even if the older groups hold two thirds of it
 	f(100, false, 24, 1, true)
-	f(100, false, 65, 1, true)
-	f(100, false, 66, 1, false) // near: that is announced
+	f(100, false, 48, 1, true)
+	f(100, false, 49, 1, false) // near: that is announced
 	f(100, false, 300, 1, false)
 	f(3, false, 1, 1, true) // of so small a limit nothing is announced before it is full
 	f(3, false, 2, 1, false)
@@ -260,17 +270,17 @@ func TestHitsOfSeveralGroupsAreReportedOnce(t *testing.T) {
 			t.Helper()
 			c, at := hit(source, hits...)
 			want := make(map[uint32]uint64)
-			oldest, newest := table.Groups(r, at, 0)
+			oldest, newest := table.Reports().Groups(r, at, 0)
 			for g := oldest; g != newest+1; g++ {
 				if i := len(hits) - 1 - int(newest-g); i >= 0 && hits[i] > 0 {
 					want[g] = uint64(hits[i])
 				}
 			}
-			rep, _ := table.Take(c, at)
+			rep, _ := table.Reports().Take(c, at)
 			got := make(map[uint32]uint64)
 			for _, p := range rep.Parts[:rep.N] {
 				got[p.Group] += r.Lanes().Sum(p.Hits)
-				table.Counted(c, p, p.Known, at)
+				table.Reports().Counted(c, p, p.Known, at)
 			}
 			if !maps.Equal(got, want) {
 				t.Errorf("limit %d, hits %v: reported %v by group, want %v", limit, hits, got, want)

@@ -259,7 +259,7 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 		}
 	} else {
 		a.Remaining = r.Remaining(estimate)
-		h.rearm(r, a.Remaining)
+		h.rearm(r, estimate)
 		a.Delay = r.Delay(estimate)
 	}
 	if a.Ticket != nil {

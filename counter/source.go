@@ -32,7 +32,7 @@ func SourceOf(addr netip.Addr, v4, v6 int) Source {
 	if !addr.IsValid() {
 		return Source{}
 	}
-	addr = addr.Unmap().WithZone("")
+	addr = Plain(addr)
 	bits, code := v6, codeIPv6
 	if addr.Is4() {
 		bits, code = v4, codeIPv4
@@ -49,6 +49,20 @@ func SourceOf(addr netip.Addr, v4, v6 int) Source {
 		s.id = a.As16()
 	}
 	return s
+}
+
+// nat64 is the prefix under which translators show IPv4 clients to servers of IPv6 (RFC 6052, 2.1).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// Plain is an address without its zone, and one of IPv4 that is written in IPv6, mapped (::ffff:0:0/96) or translated (64:ff9b::/96), as that: all
+// of IPv4 would be one source of IPv6 otherwise.
+func Plain(addr netip.Addr) netip.Addr {
+	if addr.Is6() {
+		if b := addr.As16(); [4]byte(b[:4]) == [4]byte{0, 0x64, 0xff, 0x9b} && nat64.Contains(addr.WithZone("")) {
+			return netip.AddrFrom4([4]byte(b[12:]))
+		}
+	}
+	return addr.Unmap().WithZone("")
 }
 
 // SourceOfDigest is the source named by a digest. The digest must come from a hash keyed with a secret, or clients could
@@ -116,7 +130,7 @@ func ParseSource(text string) (Source, error) {
 		return SourceOfDigest([16]byte(b)), nil
 	}
 	if p, err := netip.ParsePrefix(text); err == nil {
-		if p.Addr().Is4In6() { // its bits are not those of the IPv4 prefix
+		if Plain(p.Addr()).Is4() && p.Addr().Is6() { // its bits are not those of the IPv4 prefix
 			return Source{}, fmt.Errorf("counter: parse source %q: it is IPv4 in IPv6: write the IPv4 prefix", text)
 		}
 		return SourceOf(p.Addr(), min(p.Bits(), 32), p.Bits()), nil

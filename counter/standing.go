@@ -8,8 +8,9 @@ import (
 
 // What a counter and its tier know of each other is in a few flags, all of which live here. A counter is
 //
-//	far     estimate < 2/3 limit: hits may wait, as long as all edges together could hide less than a third of what is left
-//	near    estimate >= 2/3 limit: hits are reported at once
+//	far     estimate < 1/2 limit: hits may wait for a second, or a sub-window if that is shorter, while all edges together hide
+//	        less than a third of the limit
+//	near    estimate >= 1/2 limit: hits are reported at once
 //	full    nothing is left: the next hit is refused
 //	over    the PoP has counted more than the limit: a mitigation starts
 //
@@ -18,29 +19,29 @@ import (
 //	flag           set                                             cleared                           what for
 //	repliedNow     the tier gave a number for the newest group     a group begins (-> repliedLast)   incr, not add
 //	repliedLast    repliedNow was set when the last group ended    a group begins                    incr, not add
-//	follows        another edge was the first in a group           this one was, or might have been  first guess: incr, not add
 //	readPast       older groups were asked for                     a group begins                    read them once a group
-//	announcedNear  announced, or heard of it                       two thirds of the limit are left, announce once
-//	                                                               or a window of silence
-//	announcedFull  announced, or heard of it                       a third of the limit is left,     announce once
-//	                                                               or a window of silence
+//	announced      a stage (algorithm.Stage) was announced, or     the estimate is half of that      announce once
+//	               heard of                                        stage, or a window of silence
 //	hasHistogram   it has a histogram of its hits                  another needs it more             finer than a sub-window
 //	warm           a seventh of the limit is used                  less is                           who leaves a full table
-//	urgent         hits may not wait                               they are taken                    report now
+//	urgent         hits may not wait, or have waited for long      they are taken                    report now
 //	queued         urgent, and nothing is under way                taken by Dirty                    report now
 //
 // An announcement tells all edges, through the mitigation log, how a counter stands (pop): they report what they hold back, and even one
-// that has never seen the source knows when to refuse it. Between setting and clearing lies a third of the limit, so a source cannot have
-// itself announced again and again by going to and fro over a border.
+// that has never seen the source knows about how far it is, and when to refuse it. Between setting and clearing lies half of what makes the stage,
+// so a source cannot have itself announced again and again by going to and fro over a border.
 
 // Standing is what a counter says after an answer of the tier.
 type Standing struct {
 	Over bool // the PoP has counted more than the limit
-	// Near and Full say that the counter has come so near its limit, or to it, and that this table has not heard others say so.
-	Near, Full bool
-	// Crossed says of these three that it was a report of this table that brought the counter there: the tier counts one hit after the
+	// Stage is one that the counter has come to, and of which this table has not heard that others have announced it; Far: there is none.
+	Stage algorithm.Stage
+	// Crossed says of these two that it was a report of this table that brought the counter there: the tier counts one hit after the
 	// other, so that is nobody else's.
 	Crossed bool
+	// Filled says of Over that it was a report of this table that left nothing of the limit, and that nobody has announced that: a total may jump
+	// over the limit, where hits come in numbers.
+	Filled bool
 	// WantTimes says that others should be asked when their hits came in the sub-window that the window's beginning cuts, and in the
 	// next (Times): the counter is so near its limit that it matters.
 	WantTimes bool
@@ -62,22 +63,19 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at algorithm.Posi
 		told = s.before(h, estimate, 0)
 	}
 	h.lastReply = h.lastReply&^instants | instant(now)
-	h.rearm(r, left)
-	// Under a rule with Sync everybody asks, and need not be told.
+	h.rearm(r, estimate)
+	stage := r.Stage(told)
 	if h.state &^= warm; !standing.Over && !announcement {
-		standing.Full = !r.Sync && r.Remaining(told) == 0 && h.state&announcedFull == 0
-		standing.Near = !standing.Full && !r.Sync && r.HoldsBack() && r.Near(told) && h.state&announcedNear == 0
+		if !r.Sync && stage > h.announced() { // under a rule with Sync everybody asks, and need not be told
+			standing.Stage = stage
+		}
 		if most, lacks := s.lacks(r, st, i, at, left); lacks {
 			standing.WantTimes, standing.CrossedTimes = true, r.Remaining(s.before(h, estimate, reported)) > most
 		}
 	}
 	standing.Crossed = s.crossed(r, h, standing, estimate, reported)
-	if r.Near(told) {
-		h.state |= announcedNear
-	}
-	if r.Remaining(told) == 0 {
-		h.state |= announcedFull
-	}
+	standing.Filled = standing.Over && !r.Sync && !announcement && stage > h.announced() && stage == algorithm.Full && r.Stage(s.before(h, estimate, reported)) < stage
+	h.announce(max(stage, h.announced()))
 	h.state |= warmth(r, estimate)
 	if w := h.unconfirmed; w != 0 {
 		k := s.unconfirmed.At(w)
@@ -95,17 +93,14 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at algorithm.Posi
 	return standing
 }
 
-// crossed reports whether so many hits, just confirmed, have brought a counter near its limit, to it or over it.
+// crossed reports whether so many hits, just confirmed, have brought a counter near its limit or over it.
 func (s *shard) crossed(r *algorithm.Rule, h *head, standing Standing, estimate float64, hits uint64) bool {
 	before := s.before(h, estimate, hits)
 	estimate = s.before(h, estimate, 0)
-	switch {
-	case standing.Over:
+	if standing.Over {
 		return r.Over(estimate) && !r.Over(before)
-	case standing.Full:
-		return r.Remaining(estimate) == 0 && r.Remaining(before) > 0
 	}
-	return standing.Near && r.Near(estimate) && !r.Near(before)
+	return standing.Stage != algorithm.Far && r.Stage(estimate) >= standing.Stage && r.Stage(before) < standing.Stage
 }
 
 // before is an estimate without so many hits that were just confirmed, and without those that have not been.
@@ -116,37 +111,36 @@ func (s *shard) before(h *head, estimate float64, confirmed uint64) float64 {
 	return max(estimate-float64(confirmed), 0)
 }
 
-// rearm lets a counter be announced again that has gone well below where it was.
-func (h *head) rearm(r *algorithm.Rule, left uint32) {
-	if 3*uint64(left) > uint64(r.Limit) {
-		h.state &^= announcedFull
-	}
-	if 3*uint64(left) > 2*uint64(r.Limit) {
-		h.state &^= announcedNear
+// announced is the stage that was announced, or heard of.
+func (h *head) announced() algorithm.Stage {
+	return algorithm.Stage(h.state & announced / announcedUnit)
+}
+
+func (h *head) announce(s algorithm.Stage) { h.state = h.state&^announced | uint8(s)*announcedUnit }
+
+// rearm lets stages be announced again of a counter that has gone well below them.
+func (h *head) rearm(r *algorithm.Rule, estimate float64) {
+	if h.state&announced != 0 {
+		h.announce(min(h.announced(), r.Stage(2*estimate)))
 	}
 }
 
-// urgent says whether so many unreported hits must be reported at once. They may wait while they could not matter: if every
-// edge kept as many to itself, less than a third of the limit would be hidden, less and less of it as the source is known to
-// come nearer, and of a burst no more than a third of what is left of the limit. So the tier has two thirds of a limit when a
-// source has used it up, and from there on nothing waits. What an edge knows nothing of, it asks about.
+// urgent says whether so many unreported hits must be reported at once. They may wait while the source is far from its limit, the tier has
+// answered about it lately, and all edges together hide less than a third of what is left of the limit even if each kept as many to
+// itself. So the tier has two thirds of a limit when a source has used it up. What an edge has not heard of for a second it asks
+// about with the first hit; Sweep sees to it that further ones wait no longer than that.
 func (t *Table) urgent(r *algorithm.Rule, h *head, hits uint32, estimate float64, now int64) bool {
-	if r.Sync || !h.met() || r.Near(estimate) || t.stale(h, now) {
+	if r.Sync || r.Near(estimate) || t.stale(h, now) || !t.known(h, r, now) {
 		return true
 	}
 	hidden := float64(hits) * float64(t.edges.Load())
-	if h.silence(now) > burst {
-		estimate /= 2
-	}
 	return 3*hidden >= float64(r.Limit)-estimate
 }
 
-// readsPast says whether older groups are to be read with a report, and the newest as well.
-//
-// They matter to who may be near its limit. An edge that has reported to them knows about half of what the others counted in them, and
-// for who is far enough from the limit even so, that will do. One that knows of no hit in the group before may have missed nearly two
-// thirds of a limit, of which nobody tells, and looks before it has counted another third; one that knows of none at all waits for the
-// answer, which says how far the others are (readsAfter).
+// readsPast says whether older groups are to be read with a report, and the newest as well. An answer tells of the newest alone; what
+// other edges counted in older ones since this edge last reported to them it does not know. That matters to a source that is busy
+// enough for a read in each group to be a small part of what it costs, and to a bucket, whose level the last group has. Of a counter
+// of which nothing is known the answer decides (readsAfter).
 //
 // memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are long, whoever has
 // used a quarter of its limit is read, the newest group as well, about once a minute.
@@ -154,16 +148,18 @@ func (t *Table) readsPast(r *algorithm.Rule, h *head, groups []uint64, estimate 
 	if !h.met() {
 		return false, false
 	}
-	limit := float64(r.Limit)
-	near := estimate*float64(t.edges.Load()+1) >= 2*limit || groups[1] == 0 && 4*estimate >= limit
-	near = near && !onlyNewest(r, groups) || r.Carries() && groups[1] == 0 // who saw the last group knows how full the bucket was
-	past = h.state&readPast == 0 && (near || t.stale(h, now))
-	newest = r.Group() > refresh && 4*estimate >= limit && h.refreshes(now)
+	quarter := 4*estimate >= float64(r.Limit)
+	matters := estimate >= busy || groups[1] == 0 && r.Carries() // an edge that saw the last group knows how full the bucket was
+	past = h.state&readPast == 0 && (matters || t.stale(h, now))
+	newest = r.Group() > refresh && quarter && h.refreshes(now)
 	if past = past || newest; past {
 		h.state |= readPast
 	}
 	return past, newest
 }
+
+// busy is how many hits in the window make a read in each group a small part of what a source costs.
+const busy = 4
 
 // readsAfter says whether older groups are to be read after the tier has answered, with total, about the newest, by who knows nothing of
 // them. Who has never met the source and is the first in a group always looks, because nobody else may have: it might be mitigated.
@@ -197,7 +193,6 @@ const (
 	recency     = 64 * time.Millisecond
 	instants    = 1<<14 - 1
 	repliedLast = 1 << 14 // in head.lastReply
-	follows     = 1 << 15 // in head.lastReply
 )
 
 func instant(now int64) uint16 { return max(uint16(now/int64(recency))&instants, 1) }
@@ -205,7 +200,7 @@ func instant(now int64) uint16 { return max(uint16(now/int64(recency))&instants,
 // turn notes that n groups have begun, of those that a window touches. After a window of silence a counter is as good as new.
 func (h *head) turn(n, groups int) {
 	if n >= groups-1 {
-		h.state &^= announcedNear | announcedFull
+		h.state &^= announced
 	}
 	h.lastReply &^= repliedLast
 	if n == 1 && h.state&repliedNow != 0 {
@@ -218,19 +213,6 @@ func (h *head) turn(n, groups int) {
 func (h *head) answered(g int) bool {
 	return g == 0 && h.state&repliedNow != 0 || g == 1 && h.lastReply&repliedLast != 0
 }
-
-// first notes whether this edge was the first to report to a group, of which the tier now has total. Where many report at the same
-// instant, most of them come after an add, and if all took that for a sign, all would incr at the next such instant, before anybody has
-// added. So of those that have added in vain some do not follow: who finds a multiple of four.
-func (h *head) first(r *algorithm.Rule, p Part, total uint64) {
-	h.lastReply &^= follows
-	if total != p.Known && (p.There || r.Lanes().Sum(total)%4 != 0) {
-		h.lastReply |= follows
-	}
-}
-
-// burst is within how long after an answer of the tier further hits are taken for those of a burst.
-const burst = 6 * recency
 
 // refresh is how often a busy counter of long groups is read: 1,024 units of recency.
 const refresh = recency << refreshBits
@@ -260,7 +242,7 @@ func (t *Table) known(h *head, r *algorithm.Rule, now int64) bool {
 
 // Missed says that the mitigation log could not be read whole: whoever last had an answer of the tier before now is read anew with the
 // next report, bit and all.
-func (t *Table) Missed(now time.Time) { t.missed.Store(t.ns(now)) }
+func (t Reports) Missed(now time.Time) { t.missed.Store(t.ns(now)) }
 
 // stale reports whether a counter was last read before something was missed.
 func (t *Table) stale(h *head, now int64) bool {

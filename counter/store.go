@@ -16,7 +16,7 @@ type head struct {
 	rule        uint32
 	code        uint8
 	state       uint8  // flags
-	lastReply   uint16 // when the tier last answered about this counter, 0: never, and two flags; see standing.go
+	lastReply   uint16 // when the tier last answered about this counter, 0: never, and a flag; see standing.go
 	phase       uint16
 	unconfirmed uint16 // index of its entry in the shard, or 0
 	base        uint32 // the group of the first lanes
@@ -28,8 +28,8 @@ const (
 	hasHistogram
 	repliedNow
 	readPast
-	announcedNear
-	announcedFull
+	announcedUnit // announced is two bits
+	announced     = 7 * announcedUnit
 )
 
 // headOf is a record's head as a counter's.

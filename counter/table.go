@@ -1,7 +1,6 @@
 package counter
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -25,14 +24,20 @@ type Table struct {
 	narrow       *records.Table
 	wide         *records.Table
 	edges        atomic.Uint32
-	rules        atomic.Pointer[map[uint32]*algorithm.Rule] // by ID, those that have counters, for who meets a counter without its rule
-	knows        sync.Mutex                                 // for who adds one
+	rules        sync.Map // *algorithm.Rule by its ID: those that have counters, for who meets a counter without its rule
 	backs        backs
 	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
 	dirtyShards  shardSet // see shard
 	activeShards shardSet
 	turn         atomic.Uint32 // the shard that Dirty looks at next
 }
+
+// Reports are a Table as the tier's side has it (pop): which counters have hits to report, and what answers and other edges say of them.
+// Requests need nothing of it.
+type Reports struct{ *Table }
+
+// Reports is the table as the tier's side has it.
+func (t *Table) Reports() Reports { return Reports{t} }
 
 const (
 	maxShards = 1024 // so many that two processors seldom want one lock
@@ -109,7 +114,6 @@ func New(o Options) *Table {
 		s.unconfirmed = unconfirmed.NewSet(o.Counters / n)
 	}
 	t.edges.Store(1)
-	t.rules.Store(&map[uint32]*algorithm.Rule{})
 	return t
 }
 
@@ -132,20 +136,29 @@ func (t *Table) prefetch(r *algorithm.Rule, hash uint64) {
 	}
 }
 
-// know notes a rule, perhaps in place of one that counts the same, with another limit.
+// know notes a rule, perhaps in place of one that counts the same, with another limit: limits that come with requests are a new one each time.
 func (t *Table) know(r *algorithm.Rule) {
-	if t.rule(r.ID) == r {
-		return
+	if t.rule(r.ID) != r {
+		t.rules.Store(r.ID, r)
 	}
-	t.knows.Lock()
-	defer t.knows.Unlock()
-	rules := maps.Clone(*t.rules.Load())
-	rules[r.ID] = r
-	t.rules.Store(&rules)
 }
 
 // rule is the one with an ID that has counters, or nil.
-func (t *Table) rule(id uint32) *algorithm.Rule { return (*t.rules.Load())[id] }
+func (t *Table) rule(id uint32) *algorithm.Rule {
+	r, _ := t.rules.Load(id)
+	known, _ := r.(*algorithm.Rule)
+	return known
+}
+
+// Keep forgets the rules that are not in force any more, so that there are never more than were in force together. Their counters are worth
+// nothing, and make room for others. kept says by their IDs which are.
+func (t *Table) Keep(kept func(rule uint32) bool) {
+	for id := range t.rules.Range {
+		if !kept(id.(uint32)) {
+			t.rules.Delete(id)
+		}
+	}
+}
 
 func (s *shard) store(r *algorithm.Rule) *store {
 	if r.Wide() {

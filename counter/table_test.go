@@ -265,33 +265,34 @@ func TestAnnouncedEachTime(t *testing.T) {
 		now := epoch.Add(time.Duration(round) * 5 * time.Minute)
 		e.hit(now)
 		e.report(now, true)
-		_, newest := e.table.Groups(r, now, 0)
-		f := func(total uint64, near, full bool) {
+		_, newest := e.table.Reports().Groups(r, now, 0)
+		f := func(total uint64, want algorithm.Stage) {
 			t.Helper()
-			if s := e.table.Learn(e.c, newest, []uint64{total}, 0, now); s.Near != near || s.Full != full {
-				t.Errorf("round %d: the tier has %d: near %v, full %v, want %v, %v", round, total, s.Near, s.Full, near, full)
+			if s := e.table.Reports().Learn(e.c, newest, []uint64{total}, 0, now); s.Stage != want {
+				t.Errorf("round %d: the tier has %d: stage %d, want %d", round, total, s.Stage, want)
 			}
 		}
-		f(39, false, false)
-		f(49, true, false)
-		f(52, false, false)
+		f(7, algorithm.Far)
+		f(14, algorithm.Eighth)
+		f(49, algorithm.Half)
+		f(52, algorithm.Far)
 		e.hit(now)
-		f(59, false, false) // with a hit that others cannot be told of yet
+		f(59, algorithm.Far) // with a hit that others cannot be told of yet
 		e.report(now, true)
-		if !e.standing.Full {
+		if e.standing.Stage != algorithm.Full {
 			t.Errorf("round %d: the limit is reached, and others are not told", round)
 		}
-		f(60, false, false)
+		f(60, algorithm.Far)
 		now = now.Add(r.Window + r.SubWindow()) // the hits of the first sub-window have left
-		for range 39 {
+		for range 7 {
 			e.hit(now)
 		}
 		e.report(now, true)
-		if e.standing.Near {
-			t.Errorf("round %d: 39 of 60 are near", round)
+		if e.standing.Stage != algorithm.Far {
+			t.Errorf("round %d: 7 of 60 are at stage %d", round, e.standing.Stage)
 		}
-		_, newest = e.table.Groups(r, now, 0)
-		f(5, true, false) // in another sub-window than the 39
+		_, newest = e.table.Reports().Groups(r, now, 0)
+		f(4, algorithm.Eighth) // in another sub-window than the 7
 	}
 }
 
@@ -327,4 +328,27 @@ func FuzzTable(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRulesAreForgotten: limits that come with requests are one rule, however many they are, and rules that are not in force any more are
+// forgotten. Their counters make room for those of others.
+func TestRulesAreForgotten(t *testing.T) {
+	table := New(Options{Counters: 1000})
+	known := func() (n int) {
+		for range table.rules.Range {
+			n++
+		}
+		return n
+	}
+	rules := manyRules(t, table, 50)
+	for n := range uint32(1000) {
+		table.Reserve([]Ask{{Rule: rules[0].With(1+n, rules[0].Estimate), Source: address(1000 + n), Hits: 1}}, epoch)
+	}
+	if n := known(); n != len(rules) {
+		t.Errorf("%d rules are known, want %d", n, len(rules))
+	}
+	table.Keep(func(id uint32) bool { return id == rules[0].ID })
+	if n := known(); n != 1 || table.rule(rules[0].ID) == nil {
+		t.Errorf("%d rules are known, want the one that is in force", n)
+	}
 }

@@ -58,7 +58,7 @@ func (s *shard) lacks(r *algorithm.Rule, st *store, i int, at algorithm.Position
 
 // ExportTimes appends to buf when the hits came that this table counted in the window, because another asked or this one is about to. It
 // does so once in a window; after that it only lets the others' be added to its own, as if it had told.
-func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
+func (t Reports) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
 		at, hist := s.advance(st, i, c.Rule, t.ns(now)), s.own(st, i).Get()
 		if hist == nil || !c.Rule.Sliding() {
@@ -87,22 +87,17 @@ func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 }
 
 // MergeTimes takes in what another table exported. Nothing may be taken in twice.
-func (t *Table) MergeTimes(c Counter, told Times, now time.Time) {
+func (t Reports) MergeTimes(c Counter, told Times, now time.Time) {
 	t.at(c, func(s *shard, st *store, i int) {
 		at, n := s.advance(st, i, c.Rule, t.ns(now)), told.SubWindow
 		if n-c.Rule.Cut(at) > uint32(c.Rule.SubWindows) || !c.Rule.Sliding() {
 			return // not within the window, or of no use
 		}
-		hist := s.own(st, i).Get()
+		hist := s.enter(c.Rule, st, i, at, n)
 		if hist == nil {
-			if hist = s.addHistogram(c.Rule, st, i, at, true); hist == nil {
-				return
-			}
+			return
 		}
 		lane := uint16(1) << (n % histogram.SubWindows)
-		if s.histograms.Enter(hist, n) {
-			hist.Exported |= lane
-		}
 		if hist.Exported&lane == 0 {
 			return // own hits that are still to be told must not be mixed with others'
 		}
@@ -110,4 +105,37 @@ func (t *Table) MergeTimes(c Counter, told Times, now time.Time) {
 			s.histograms.Add(hist, n, bin, uint32(hits))
 		}
 	})
+}
+
+// Blocked takes in that the source of a counter is blocked from start to end. What was counted in the sub-window in which that began came before, if the block
+// lasts longer than it: so when the block ends, no table takes it for spread over all of it.
+func (t *Table) Blocked(c Counter, start, end, now time.Time) {
+	t.at(c, func(s *shard, st *store, i int) {
+		if !c.Rule.Sliding() {
+			return
+		}
+		at := s.advance(st, i, c.Rule, t.ns(now))
+		began := s.position(c.Rule, t.ns(start), st.head(i).phase)
+		n := c.Rule.Number(began)
+		if n-c.Rule.Cut(at) > uint32(c.Rule.SubWindows) || end.Sub(start) < c.Rule.SubWindow() {
+			return
+		}
+		if hist := s.enter(c.Rule, st, i, at, n); hist != nil {
+			hist.Close(n, histogram.Bin(began.Gone))
+		}
+	})
+}
+
+// enter has a sub-window in the histogram of a counter, which gets one if there is room; nil: there is none.
+func (s *shard) enter(r *algorithm.Rule, st *store, i int, at algorithm.Position, n uint32) *histogram.Histogram {
+	hist := s.own(st, i).Get()
+	if hist == nil {
+		if hist = s.addHistogram(r, st, i, at, true); hist == nil {
+			return nil
+		}
+	}
+	if s.histograms.Enter(hist, n) {
+		hist.Exported |= 1 << (n % histogram.SubWindows) // nothing of its own to tell
+	}
+	return hist
 }

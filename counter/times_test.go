@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func TestTimesOfOthersHits(t *testing.T) {
 		for copied := range a.All([]*algorithm.Rule{c.Rule}, begin.Add(50*time.Second)) {
 			newest, groups = copied.Newest, copied.Groups
 		}
-		b.Learn(c, newest, groups, 0, begin.Add(50*time.Second))
+		b.Reports().Learn(c, newest, groups, 0, begin.Add(50*time.Second))
 		estimate := func(want float64) {
 			t.Helper()
 			if v, _ := b.Peek(c.Rule, c.Source, now); v.Estimate < want-0.01 || v.Estimate > want+0.01 {
@@ -39,19 +40,19 @@ func TestTimesOfOthersHits(t *testing.T) {
 			}
 		}
 		estimate(before)
-		if !b.Read(c, newest, 0, now).WantTimes {
+		if !b.Reports().Read(c, newest, 0, now).WantTimes {
 			t.Errorf("%v, hits at %v: no question of when they came", e, at)
 		}
-		if b.Read(c, newest, 0, now).WantTimes {
+		if b.Reports().Read(c, newest, 0, now).WantTimes {
 			t.Errorf("%v, hits at %v: asked twice", e, at)
 		}
-		told := a.ExportTimes(c, now, nil)
-		if len(told) != 1 || len(a.ExportTimes(c, now, nil)) != 0 {
+		told := a.Reports().ExportTimes(c, now, nil)
+		if len(told) != 1 || len(a.Reports().ExportTimes(c, now, nil)) != 0 {
 			t.Fatalf("%v, hits at %v: told %v, want one sub-window, once", e, at, told)
 		}
-		b.MergeTimes(c, told[0], now)
+		b.Reports().MergeTimes(c, told[0], now)
 		estimate(after)
-		for _, own := range b.ExportTimes(c, now, nil) {
+		for _, own := range b.Reports().ExportTimes(c, now, nil) {
 			if own.SubWindow == told[0].SubWindow {
 				t.Errorf("what was heard is told as one's own: %v", own)
 			}
@@ -74,12 +75,46 @@ func TestTimesAreNotMixed(t *testing.T) {
 	}
 	now := begin.Add(time.Minute + time.Second)
 	cut := c.Rule.Cut(c.Rule.Position(now.UnixNano(), 0))
-	table.MergeTimes(c, Times{cut, [histogram.Size]uint16{20: 7}}, now)
-	table.MergeTimes(c, Times{cut + 3, [histogram.Size]uint16{20: 7}}, now)
-	if told := table.ExportTimes(c, now, nil); len(told) != 1 || told[0].Hits != [histogram.Size]uint16{0: 2} {
+	table.Reports().MergeTimes(c, Times{cut, [histogram.Size]uint16{20: 7}}, now)
+	table.Reports().MergeTimes(c, Times{cut + 3, [histogram.Size]uint16{20: 7}}, now)
+	if told := table.Reports().ExportTimes(c, now, nil); len(told) != 1 || told[0].Hits != [histogram.Size]uint16{0: 2} {
 		t.Errorf("told %v, want the two hits that it noted", told)
 	}
-	if told := table.ExportTimes(c, now, nil); len(told) != 0 {
+	if told := table.Reports().ExportTimes(c, now, nil); len(told) != 0 {
 		t.Errorf("told %v of a sub-window without hits", told)
+	}
+}
+
+// TestBlockedTakesNoMoreHits: of a sub-window in which a source was blocked, to its end at least, others' hits came before the block.
+func TestBlockedTakesNoMoreHits(t *testing.T) {
+	begin := time.Unix(1_700_000_000/60*60, 0)
+	for _, test := range []struct {
+		start, lasts time.Duration // of the block
+		at           time.Duration // in the sub-window that the window's beginning cuts
+		want         float64
+	}{
+		{0, 0, 2500 * time.Millisecond, 32}, // none: half of 64 are taken to be left
+		{2500 * time.Millisecond, time.Minute, 2500 * time.Millisecond, 64. / 17},
+		{2500 * time.Millisecond, time.Minute, 2700 * time.Millisecond, 0},
+		{2500 * time.Millisecond, time.Minute, 1250 * time.Millisecond, 64 * 9. / 17},
+		{2500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 32}, // others may have come afterwards
+		{4999 * time.Millisecond, time.Minute, 2500 * time.Millisecond, 32},
+		{0, time.Minute, 160 * time.Millisecond, 0},
+	} {
+		c := Counter{Rule: rule(t, 1000, time.Minute, 12, algorithm.Nearest), Source: address(1)}
+		a, b := New(Options{Counters: 100, Tier: true}), New(Options{Counters: 100, Tier: true})
+		a.Reserve([]Ask{{Rule: c.Rule, Source: c.Source, Hits: 64}}, begin)
+		for copied := range a.All([]*algorithm.Rule{c.Rule}, begin) {
+			b.Reports().Learn(c, copied.Newest, copied.Groups, 0, begin)
+		}
+		if start := begin.Add(test.start); test.lasts > 0 {
+			b.Blocked(c, start, start.Add(test.lasts), start)
+		}
+		if v, _ := b.Peek(c.Rule, c.Source, begin.Add(time.Minute+test.at)); math.Abs(v.Estimate-test.want) > 0.01 {
+			t.Errorf("blocked after %v for %v: after a minute and %v the estimate is %.2f, want %.2f", test.start, test.lasts, test.at, v.Estimate, test.want)
+		}
+		if len(b.Reports().ExportTimes(c, begin.Add(time.Minute), nil)) > 0 {
+			t.Error("others' hits are told as one's own")
+		}
 	}
 }

@@ -11,7 +11,7 @@ func (s *shard) unconfirmedOf(r *algorithm.Rule, st *store, i int, reserve bool)
 	if h.unconfirmed != 0 {
 		return h.unconfirmed
 	}
-	h.unconfirmed = s.unconfirmed.Begin(r, i, h.phase, h.base, reserve)
+	h.unconfirmed = s.unconfirmed.Begin(r, i, reserve)
 	if h.unconfirmed != 0 && s.activeShards.Load()&s.bit == 0 { // else nobody writes to what all shards share
 		s.activeShards.Or(s.bit)
 	}

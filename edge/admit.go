@@ -4,12 +4,15 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
+	"sluice/counter"
 	"sluice/edge/address"
 	"sluice/edge/audit"
 	"sluice/edge/message"
 	"sluice/edge/passage"
+	"sluice/edge/rules/key"
 	"sluice/edge/token"
 	"sluice/mitigation"
 )
@@ -39,11 +42,11 @@ func (x *exchange) admit() bool {
 		x.allowed = true
 	default:
 		x.match()
-		switch ok := x.judge(); {
-		case !ok:
+		switch no := x.judge(); {
+		case no != nil:
 			x.decision.Reset()
 			if !x.charged() {
-				x.say(badKey)
+				x.say(no)
 			}
 			return false
 		case x.decision.Refused():
@@ -80,11 +83,9 @@ func (x *exchange) admit() bool {
 
 var refusedByList = message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted.")
 
-var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header, cookie or parameter by which requests or clients are told apart is there several times, or malformed.")
-
 // identify finds out who asks, and notes that he does. Where a PROXY header names nobody it is the peer, and nothing else is believed.
 func (x *exchange) identify() {
-	if x.client = x.conn.Peer; !x.conn.Unnamed {
+	if x.client = counter.Plain(x.conn.Peer); !x.conn.Unnamed {
 		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.Peer, &x.Head, x.chain)
 	}
 	x.source = x.snap.sources.Of(x.client)
@@ -120,7 +121,7 @@ func (x *exchange) malformed(r *message.Refusal) {
 // charged counts a request that is refused for its form in every rule about all requests that counts by source, so that who sends nothing else
 // is limited as well. It reports whether one of them refuses it; that is its answer then.
 func (x *exchange) charged() bool {
-	x.decision.Rules = append(x.decision.Rules, x.snap.everything...)
+	x.decision.Rules = append(x.decision.Rules, x.snap.rules.Everything...)
 	if x.judge(); !x.decision.Refused() {
 		return false
 	}
@@ -134,9 +135,12 @@ func (x *exchange) turnAway(r *message.Refusal) {
 	x.say(r)
 }
 
-// match finds the rules that the request falls under.
+// match finds the rules that the request falls under; of who is blocked whatever it asks for, those by which it is.
 func (x *exchange) match() {
 	d := &x.decision
+	if d.MatchBlocked(x.snap.rules, &x.server.limiter, x.server.secret, x.client, x.source, x.covering, x.now) {
+		return
+	}
 	d.Match(x.snap.rules, x.Host, x.Path, x.Target, x.Method, x.Readings)
 	if len(x.Host) == 0 {
 		if g := x.snap.origins.Of(nil); g != nil {
@@ -147,27 +151,31 @@ func (x *exchange) match() {
 	}
 }
 
-// judge decides under them. It reports false if there is no telling whom one of them counts.
-func (x *exchange) judge() bool {
+// judge decides under them. If there is no telling whom one of them counts, or whether it is about the request, it returns the answer to that.
+func (x *exchange) judge() *message.Refusal {
 	d := &x.decision
 	if len(d.Rules) == 0 {
-		return true
+		return nil
 	}
 	d.Plans = x.snap.plans
 	if v := x.snap.tokens; v != nil && d.AsksClaims() && !x.believe(v) {
-		return false
+		part := key.Part{Kind: key.Header, Name: []byte(strings.ToLower(v.Header()))}
+		if len(part.Name) == 0 {
+			part = key.Part{Kind: key.Cookie, Name: []byte(v.Cookie())}
+		}
+		return part.Refusal()
 	}
-	if !d.AddRules(x.server.secret, &x.Incoming.Request.Request, x.client, x.source) {
-		return false
+	if no := d.AddRules(x.server.secret, &x.Incoming.Request.Request, x.client, x.source); no != nil {
+		return no
 	}
 	d.Covering = x.covering
-	if audit := x.server.audit; audit.Watches(&d.Decision) && !(x.snap.waits && x.server.limiter.Ask != nil) {
+	if audit := x.server.audit; audit.Watches(&d.Decision) {
 		x.audited(audit)
 	} else {
 		x.decide()
 	}
 	x.note()
-	return true
+	return nil
 }
 
 // note counts what was decided, and tells operators of it.
@@ -188,12 +196,12 @@ func (x *exchange) note() {
 func (x *exchange) believe(v *token.Verifier) bool {
 	d := &x.decision
 	for _, r := range d.Rules {
-		if r.IsSure(x.server.secret, x.source) && x.server.limiter.Blocks(&r.Rule, x.source, x.covering, x.now) {
+		if r.IsSure(x.server.secret, x.source) && r.Blocks(&x.server.limiter, x.client, x.source, x.covering, x.now) {
 			return true
 		}
 	}
-	text, ok := v.Find(&x.Incoming.Request.Request)
-	if ok {
+	text, buf, ok := v.Find(x.buf, &x.Incoming.Request.Request)
+	if x.buf = buf; ok {
 		d.Claims = v.Verify(text, x.now)
 	}
 	return ok
@@ -214,6 +222,12 @@ func (x *exchange) decide() {
 
 // audited decides about a watched source.
 func (x *exchange) audited(a *audit.Audit) {
+	if x.snap.waits && x.server.limiter.Ask != nil { // others must not wait for it
+		a.Miss()
+		x.decide()
+		a.Miss()
+		return
+	}
 	a.Lock()
 	defer a.Unlock()
 	x.decide()
@@ -238,7 +252,7 @@ func (s *Server) wait(heard []<-chan struct{}) {
 // by source. It costs a source that goes on knocking the least possible, and its client an answer that says why.
 func (s *Server) shed(peer netip.Addr) bool {
 	snap := s.snap.Load()
-	if len(snap.sheds) == 0 || address.IsIn(snap.sources.Trust, peer) || address.IsIn(snap.allow, peer) {
+	if peer = counter.Plain(peer); len(snap.sheds) == 0 || address.IsIn(snap.sources.Trust, peer) || address.IsIn(snap.allow, peer) {
 		return false
 	}
 	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(address.Single(peer), nil), time.Now()
@@ -246,12 +260,9 @@ func (s *Server) shed(peer netip.Addr) bool {
 		return false
 	}
 	for _, r := range snap.sheds {
-		for i := range r.Limits {
-			l := &r.Limits[i]
-			if src, counts := l.Of(source, peer); counts && !s.limiter.Bits.UntilOf(mitigation.Key{Rule: l.Counter.ID, Source: src}, covering, now).IsZero() {
-				s.open.Stats.Shed.Add(1)
-				return true
-			}
+		if r.Blocks(&s.limiter, peer, source, covering, now) {
+			s.open.Stats.Shed.Add(1)
+			return true
 		}
 	}
 	return false

@@ -39,7 +39,7 @@ func TestBlocksAreEvents(t *testing.T) {
 	}
 	now, r := time.Now(), e.snap.Load().rules.ByName("r")
 	source, _ := counter.ParseSource("192.0.2.1")
-	e.limiter.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: source}, mitigation.Bit{Start: now, End: now.Add(time.Hour), By: mitigation.ByPoP}, now)
+	e.limiter.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: source}, mitigation.Bit{Start: now, End: now.Add(time.Hour), By: mitigation.ByPoP, Terms: r.Terms()}, now)
 	if b := e.Events().Since(2); len(b) != 1 || b[0].Text != "blocked by the PoP" || b[0].Source != "192.0.2.1" || b[0].Rule != "r" {
 		t.Errorf("%+v", b)
 	}

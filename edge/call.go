@@ -116,7 +116,6 @@ func (c *Call) decideAbout(domain string, list []descriptors.Descriptor) {
 		return
 	}
 	x.limited()
-	x.reply.add("Cache-Control", noStore)
 }
 
 // Refused reports whether the request is to be refused.

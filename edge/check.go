@@ -59,12 +59,12 @@ func (x *exchange) ask(c config.CheckPath) error {
 	return x.canonical()
 }
 
-// canonical is the path of the target that is asked about.
+// canonical is the path of the target that is asked about, within the bounds of one that is forwarded.
 func (x *exchange) canonical() error {
 	if _, _, ok := http1.Authority(x.Target); !ok || len(x.Target) == 0 {
 		return errAsked
 	}
-	if x.Path, x.Readings = message.AppendPath(nil, x.Target); x.Readings&message.TooMany != 0 || len(message.RawPath(x.Target)) > message.MaxPath {
+	if x.SetPath() != nil {
 		return errAsked
 	}
 	return nil

@@ -1,9 +1,12 @@
 package edge
 
 import (
+	"bufio"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -72,6 +75,45 @@ func TestAnswerAfterASlowRefusedBody(t *testing.T) {
 			t.Errorf("%q; %d slow readers", got, s.open.SlowReaders.Load())
 		}
 	})
+}
+
+// The body of a refused request is read so that its connection can stay open, up to 64 KiB. One that says it is longer is not waited for,
+// and one that turns out to be, in bytes or in what is around them, is left at that: the answer comes at once, and the connection ends.
+func TestRefusedBodyIsReadUpToABound(t *testing.T) {
+	const fixed, chunked = "Content-Length: %d\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"
+	chunks := func(n, size int) string {
+		return chunked + strings.Repeat(fmt.Sprintf("%x\r\n%s\r\n", size, strings.Repeat("x", size)), n) + "0\r\n\r\n"
+	}
+	for _, test := range []struct {
+		name, sends string
+		stays       bool
+	}{
+		{"fits", fmt.Sprintf(fixed, 64<<10) + strings.Repeat("x", 64<<10), true},
+		{"longer, and not sent", fmt.Sprintf(fixed, 64<<10+1), false},
+		{"chunks that fit", chunks(60, 1000), true},
+		{"chunks that go on", chunks(70, 1000), false},
+		{"small chunks that fit", chunks(10_000, 1), true},
+		{"small chunks that go on", chunks(12_000, 1), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memoryServer(t, nil, "deny: ['0.0.0.0/0', '::/0']")
+				serveAlone(s, unchanged, func(client net.Conn) {
+					var sending sync.WaitGroup
+					defer sending.Wait()
+					defer client.Close()
+					sent := time.Now()
+					sending.Go(func() { _, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\n"+test.sends) })
+					answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+					if err != nil {
+						t.Error(err)
+					} else if answer.StatusCode != 403 || answer.Close == test.stays || time.Since(sent) != 0 {
+						t.Errorf("%s after %v, close %t", answer.Status, time.Since(sent), answer.Close)
+					}
+				})
+			})
+		})
+	}
 }
 
 // A client that does not take its answer is cut when its time is up, over TLS as well.

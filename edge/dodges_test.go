@@ -77,6 +77,23 @@ func TestLimitsCannotBeDodged(t *testing.T) {
 		{"spaces and case of Basic", credentials, oneOf("Authorization: Basic YTpi", "Authorization: basic  YTpi", "Authorization: BASIC\tYTpi"), 429},
 		{"other bytes in Basic", credentials, spaces("Authorization: Basic YT", "pi"), 400},
 		{"a tail of Basic", credentials, oneOf("Authorization: Basic YTpiYh==", "Authorization: Basic YTpiYg", "Authorization: Basic YTpi!Yg=="), 400},
+		{"white space of Latin-1 behind a token", credentials, func(n int) string {
+			return "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer X" + strings.Repeat("\xa0", n+1) + "\r\n\r\n"
+		}, 400},
+		{"and behind a key", key, func(n int) string {
+			return "GET / HTTP/1.1\r\nHost: a\r\nX-Api-Key: X" + strings.Repeat("\xa0", n+1) + "\r\n\r\n"
+		}, 400},
+		{"a second word", credentials, get("Authorization: Bearer X xNNN"), 400},
+		{"any scheme", credentials, get("Authorization: sNNN X"), 429},
+		{"parameters beside a token", credentials, get(`Authorization: Token token="X", nonce="NNN"`), 429},
+		{"parameters that tell nobody", credentials, get(`Authorization: Digest a="X", nonce="NNN"`), 429},
+		{"spare bits of a signature", credentials, func(n int) string {
+			return "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer eyJ.eyJ.c" + string("ABCDEFGHIJKLMNOP"[n%16]) + "\r\n\r\n"
+		}, 429},
+		{"a condition, with white space of Latin-1", "match: {headers: {x-api-key: X}}", get("X-Api-Key: X\xa0"), 400},
+		{"white space at the end of a parameter", "key: query:key", func(n int) string {
+			return "GET /?key=X" + strings.Repeat([]string{"+", "%20", "%C2%A0", "%0a"}[n%4], n) + " HTTP/1.1\r\nHost: a\r\n\r\n"
+		}, 429},
 		{"Host as a key", "key: header:host", func(n int) string {
 			return fmt.Sprintf("GET / HTTP/1.1\r\nHost: a:%d\r\n\r\n", 1+n)
 		}, 429},
@@ -88,6 +105,20 @@ func TestLimitsCannotBeDodged(t *testing.T) {
 		{"a cookie several times", cookie, get("Cookie: sid=good; sid=NNN"), 400},
 		{"a cookie in several lines", cookie, get("Cookie: sid=good\r\nCookie: sid=NNN"), 400},
 		{"a cookie that Connection names", cookie, get("Connection: Cookie\r\nCookie: sid=NNN"), 429},
+
+		{"white space of Latin-1 before a cookie", cookie, get("Cookie: \xa0sid=good; sid=NNN"), 400},
+		{"commas between cookies", cookie, get("Cookie: $Version=1;x=y,sid=good; sid=NNN"), 400},
+		{"spaces between cookies", cookie, get("Cookie: sid=NNN; x=y sid=good"), 400},
+		{"JSON in a cookie", cookie, func(n int) string {
+			return "GET / HTTP/1.1\r\nHost: a\r\nCookie: sid=j:" + strings.Repeat("%20", n) + "%22good%22\r\n\r\n"
+		}, 400},
+		{"brackets around a parameter", "match: {query: {q: login}}", target("/?[q]=login&NNN"), 429},
+		{"encoded brackets", "match: {query: {q: login}}", target("/?%5Bq%5D=login&NNN"), 429},
+		{"a bracket behind a parameter", "key: query:key", func(n int) string {
+			return "GET /?" + strings.Repeat("[", n) + "key" + strings.Repeat("]", n) + "=X HTTP/1.1\r\nHost: a\r\n\r\n"
+		}, 429},
+		{"a query after a semicolon", "match: {path: /c, query: {q: login}}", target("/c;q=login&NNN"), 429},
+		{"a path that ends at a semicolon", "match: {path: /login}", target("/login;NNN/x"), 429},
 
 		{"encoded slashes", "match: {path: /api/*}", target("/api/search%2f..%2f..%2fzNNN"), 400},
 		{"encoded slashes, and not the dots", "match: {path: /api/*}", target("/zNNN%2fx/../../api/x"), 400},
@@ -140,6 +171,45 @@ func TestLimitsCannotBeDodged(t *testing.T) {
 				t.Errorf("the origin got %d requests, such as %q", len(got), got[0])
 			}
 		})
+	}
+}
+
+// Who is refused for how something is written that a rule looks at is told what it was; what no rule in force looks at is passed on as it is.
+func TestRefusalsNameTheirPart(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), `
+plans: {key: "header:x-plan", default: free}
+rules:
+  - {name: a, limit: 1000, match: {path: /a}, key: header:authorization}
+  - {name: b, limit: 1000, match: {path: /b}, key: "header:x-api.key"}
+  - {name: c, limit: 1000, match: {path: /c}, key: cookie:sid}
+  - {name: d, limit: 1000, match: {path: /d, query: {q: login}}}
+  - {name: e, limit: 1000, match: {path: "/e*"}, key: path}
+  - {name: f, limit: 1000, match: {path: /f}, key: header:x-plan, plans: {pro: {limit: 2000}}}
+`)
+	for _, test := range []struct{ target, line, code, says string }{
+		{"/a", "Authorization: Bearer a b", "bad_authorization", "The header authorization is"},
+		{"/b", "X-Api.Key: \xa0", "bad_x_api_key", "The header x-api.key is"},
+		{"/c", "Cookie: sid=a,b", "bad_cookie", "The cookie sid is"},
+		{"/d?q=%ff", "X: y", "bad_query", "The parameter q is"},
+		{"/e%2fx", "X: y", "bad_path", "The path is"},
+		{"/f", "X-Plan: \xff", "bad_x_plan", "The header x-plan is"},
+		{"/z?q=%ff", "Authorization: Bearer a b", "", ""},
+		{"/z", "Cookie: sid=a,b, sid=\xa0", "", ""},
+	} {
+		resp, body := e.talk().say("GET " + test.target + " HTTP/1.1\r\nHost: a\r\n" + test.line + "\r\n\r\n")
+		if test.code == "" {
+			if resp.StatusCode != 200 {
+				t.Errorf("%s with %q: %d %s", test.target, test.line, resp.StatusCode, body)
+			}
+			continue
+		}
+		if resp.StatusCode != 400 || !strings.Contains(body, `"code":"`+test.code+`"`) || !strings.Contains(body, test.says) {
+			t.Errorf("%s with %q: %d %s, want %s", test.target, test.line, resp.StatusCode, body, test.code)
+		}
+	}
+	if got := o.requests(); len(got) != 2 || !strings.Contains(got[1], "sid=a,b, sid=\xa0") {
+		t.Errorf("the origin got %q", got)
 	}
 }
 
@@ -223,5 +293,33 @@ func TestConnectionNamesAreBounded(t *testing.T) {
 		if resp, _ := e.get("/", "Connection: "+strings.Repeat("a,", names-1)+"a"); resp.StatusCode != want {
 			t.Errorf("%d names: %d, want %d", names, resp.StatusCode, want)
 		}
+	}
+}
+
+// A path that is longer than regular expressions may see is no way around a rule with one: where that is about the request in all else, it is refused,
+// and counts as what is refused for its form does.
+func TestLongPathsDodgeNoRegexp(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), "rules: [{name: export, match: {path: '~/export$', methods: [POST]}, limit: 1, window: 1h}, {name: all, limit: 4, window: 1h}]")
+	long, c := "/"+strings.Repeat("x", 1100)+"/export", e.talk()
+	for i, test := range []struct {
+		method, path string
+		status       int
+		code         string
+	}{{"GET", long, 200, ""}, {"POST", "/export", 200, ""}, {"POST", "/export", 429, "rate_limited"}} {
+		if resp, body := c.say(test.method + " " + test.path + " HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"); resp.StatusCode != test.status || !strings.Contains(body, test.code) {
+			t.Errorf("request %d: %s %q, want %d", i, resp.Status, body, test.status)
+		}
+	}
+	for i, want := range []string{"target_too_long", "target_too_long", "rate_limited"} {
+		if resp, body := c.say("POST " + long + " HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"); !strings.Contains(body, want) || resp.StatusCode != map[bool]int{true: 414, false: 429}[want == "target_too_long"] {
+			t.Errorf("long request %d: %s %q, want %s", i, resp.Status, body, want)
+		}
+	}
+	if n := len(o.requests()); n != 2 {
+		t.Errorf("the origin got %d requests, want 2", n)
+	}
+	if m := e.rest(); m["sluice_requests_total{rule=all,verdict=pass}"] < 4 {
+		t.Errorf("%v", m)
 	}
 }

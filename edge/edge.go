@@ -35,6 +35,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/counter/exact"
 	"sluice/counter/inflight"
 	"sluice/edge/accesslog"
 	"sluice/edge/address"
@@ -64,6 +65,8 @@ type Options struct {
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
 	// InFlight is where requests under way are counted; nil: in a table of the edge's own.
 	InFlight *inflight.Table
+	// Exact is the requests that the tier keeps, each by itself; nil: there is none.
+	Exact *exact.Table
 	// Warn, if not nil, is told of failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
 }
@@ -108,7 +111,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		limiter:  limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up, Ask: o.Tier.Ask, InFlight: o.InFlight},
+		limiter:  limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up, Alone: o.Tier.Alone, Ask: o.Tier.Ask, InFlight: o.InFlight, Exact: o.Exact},
 		tier:     o.Tier,
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
@@ -149,10 +152,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.pool.New = func() any { return newExchange(s) }
 	if s.audit != nil {
-		s.audit.Detected = func(d time.Duration) { s.stats.detection.Observe(int64(d)) }
-		if o.Tier.EdgeCount != nil {
-			s.audit.Alone = func() bool { return o.Tier.EdgeCount() <= 1 }
-		}
+		s.audit.Blocks = o.Bits.Get
 	}
 	if s.events != nil {
 		o.Bits.Observe = s.learned
@@ -204,13 +204,9 @@ func (s *Server) Watch(ctx context.Context) {
 // Events is what has happened lately; nil if nobody asked for it.
 func (s *Server) Events() *events.Log { return s.events }
 
-// Audit is what watches some sources; nil if nobody does.
-func (s *Server) Audit() *audit.Audit { return s.audit }
-
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {
 	s.limiter.Bits.Sweep(now)
-	s.audit.Sweep(now)
 	s.open.Memory.Sweep(now)
 	s.warnUnbelieved(now)
 	switch at := s.faded.Load(); {

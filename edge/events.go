@@ -31,7 +31,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 		return
 	}
 	for r, l := range snap.rules.EachLimit() {
-		tried := l.Candidate != nil && l.Candidate.Bits.ID == k.Rule
+		tried := l.Candidate != nil && l.Candidate.Bits.Counter.ID == k.Rule
 		if tried || l.Counter.ID == k.Rule {
 			limit, note := l.Counter.Limit, shadows(&r.Rule)
 			if tried {
@@ -54,7 +54,7 @@ func (x *exchange) blocks() {
 		c := &d.Candidates[i]
 		if c.Verdict == limiter.Limited && !c.Until.IsZero() {
 			r := &d.Results[c.Index]
-			x.blocked(r, r.Rule.Candidate.Bits, c.Estimate, isTried)
+			x.blocked(r, r.Rule.Candidate.Bits.Counter, c.Estimate, isTried)
 		}
 	}
 	if d.Verdict != limiter.Limited && d.Verdict != limiter.Shadowed && d.Verdict != limiter.Tagged {
@@ -83,7 +83,7 @@ func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Rule, estimate f
 // lifted tells operators of a block that ended because its rule did, or allows more.
 func (s *Server) lifted(rule string, source counter.Source, now time.Time) {
 	if s.events.Wants(events.Lift, now) {
-		s.events.Add(events.Event{Time: now, Kind: events.Lift, Text: "lifted: the rule is gone, or allows more", Rule: rule, Source: source.String()})
+		s.events.Add(events.Event{Time: now, Kind: events.Lift, Text: "lifted: the rule is gone, counts otherwise, or allows more", Rule: rule, Source: source.String()})
 	}
 }
 

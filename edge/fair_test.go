@@ -34,9 +34,10 @@ func TestPipeliningTakesTurns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	s := newServer(t, parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, mitigation_timeout: 1h}]"))
 	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-	key := mitigation.Key{Rule: s.snap.Load().rules.Rules[0].Counter.ID, Source: s.snap.Load().sources.Of(netip.MustParseAddr("10.0.0.1"))}
+	r := s.snap.Load().rules.Rules[0]
+	key := mitigation.Key{Rule: r.Counter.ID, Source: s.snap.Load().sources.Of(netip.MustParseAddr("10.0.0.1"))}
 	now := time.Now()
-	s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: now.Add(time.Hour)}, now)
+	s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: now.Add(time.Hour), Terms: r.Terms()}, now)
 	var served sync.WaitGroup
 	serve := func(client *burst) {
 		served.Go(func() { s.serveConn((&listen.Listener{Registry: s.open}).Admit(client)) })

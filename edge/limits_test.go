@@ -15,7 +15,7 @@ import (
 // blocks are the mitigations in force: rule, the name of its limit where that is another, and source.
 func (e *edgeUnderTest) blocked() string {
 	var list []string
-	for _, m := range e.Mitigations(time.Now()) {
+	for m := range e.InForce(time.Now()) {
 		list = append(list, strings.Join(strings.Fields(m.Rule+" "+m.Policy+" "+m.Source), " "))
 	}
 	slices.Sort(list)
@@ -90,7 +90,7 @@ func TestSeveralLimitsAreTold(t *testing.T) {
 	// The next process on this edge's place takes blocks for what they are, and leaves out those of limits that are gone.
 	for yaml, want := range map[string]string{severalLimits: both, strings.Replace(severalLimits, ", {prefix: 24, limit: 6}", "", 1): "r r/20m 192.0.2.1"} {
 		next := startTold(t, yaml)
-		for _, m := range e.Mitigations(time.Now()) {
+		for m := range e.InForce(time.Now()) {
 			next.Adopt(m, time.Now())
 		}
 		if got := next.blocked(); got != want {

@@ -100,7 +100,7 @@ rules:
 	if list := next.Mitigations(time.Now()); len(list) != 1 || list[0].Rule != "r" || list[0].Source != "192.0.2.0/24" || list[0].By != "admin" {
 		t.Errorf("%+v", list)
 	}
-	next.Adopt(control.Mitigation{Rule: control.Deny, Source: "192.0.2.1", By: "edge", End: time.Now().Add(time.Hour)}, time.Now())
+	next.Adopt(control.Handed{Mitigation: control.Mitigation{Rule: control.Deny, Source: "192.0.2.1", By: "edge", End: time.Now().Add(time.Hour)}}, time.Now())
 	if list := next.Listed(control.Deny, time.Now()); len(list) != 1 {
 		t.Errorf("a verdict that denies was taken over: %+v", list)
 	}
@@ -131,6 +131,43 @@ func TestAllowedIsNotShed(t *testing.T) {
 	if resp, _ := e.get("/"); resp.StatusCode != 200 {
 		t.Errorf("allowed: %d", resp.StatusCode)
 	}
+}
+
+// What refuses a source after a lift is named: another rule's block, and how many blocks lie within a prefix; and what a block means where
+// that is not what was written.
+func TestWhatALiftLeaves(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), `
+source: {trust: [127.0.0.1]}
+rules:
+  - {name: a, limit: 1}
+  - {name: b, limit: 1}
+`)
+	block := func(rule, source, warns string) {
+		t.Helper()
+		m, err := e.Block(rule, source, time.Hour, "", control.Operator{}, time.Now())
+		if err != nil || (m.Warning == "") != (warns == "") || !strings.Contains(m.Warning, warns) {
+			t.Errorf("%s: %+v, %v", source, m, err)
+		}
+	}
+	lift := func(rule, source, warns string) {
+		t.Helper()
+		l, err := e.Lift(rule, source, control.Operator{}, time.Now())
+		if err != nil || l.Warning != warns {
+			t.Errorf("%s: %+v, %v", source, l, err)
+		}
+	}
+	block("a", "192.0.2.7", "")
+	block("b", "192.0.2.7", "")
+	lift("a", "192.0.2.7", "a block of 192.0.2.7 under b still refuses it")
+	lift("a", "192.0.2.8", "")
+	lift("b", "192.0.2.7", "")
+	block("a", "192.0.2.7", "")
+	lift(control.AllRules, "192.0.2.0/24", "1 block within it stays (sluice blocked --source 192.0.2.0/24 shows it)")
+	block("b", "192.0.2.9", "")
+	lift("b", "192.0.2.0/24", "2 blocks within it stay (sluice blocked --source 192.0.2.0/24 shows them)")
+	lift("b", "192.0.3.0/24", "")
+	block("a", "203.0.113.0/8", "this blocks all of 203.0.0.0/8")
+	block("a", "127.0.0.1", "this is a trusted proxy")
 }
 
 // A lift under all rules ends whatever refuses its source, the edge's own verdicts as well; and what still refuses it is named.

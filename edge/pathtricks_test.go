@@ -52,7 +52,7 @@ rules:
 
 		"/login/":      {other, same},
 		"/LOGIN":       {other, same},
-		"/login;x=1/y": {other, same},
+		"/login;x=1/y": {same, same}, // find-my-way takes what follows for the query
 		"/login.php":   {other, other},
 		"/loginx":      {other, other},
 		"/log%69n%20":  {other, other},

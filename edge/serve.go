@@ -148,6 +148,7 @@ func (x *exchange) serve() {
 		return
 	}
 	status := x.forward()
+	x.server.limiter.Arrived(&x.decision.Decision)
 	x.Close = x.Close || x.ExpectContinue && !x.BodyRead // nor is that known here
 	x.settle(status)
 	x.limitHeaders()
@@ -320,7 +321,7 @@ func (x *exchange) log() {
 			e.Policy = r.ConcurrencyPolicy()
 		} else if cause.Ask != nil {
 			e.Estimate = cause.Ask.Estimate
-		} else if v, known := x.server.limiter.Counters.Peek(cause.Rule.Counter, cause.Source, x.now); known { // a blocked source's counter is not asked
+		} else if v, known := x.server.limiter.Peek(cause.Rule, cause.Source, x.now); known { // a blocked source's counter is not asked
 			e.Estimate = v.Estimate
 		}
 	default:

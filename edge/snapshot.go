@@ -34,8 +34,7 @@ type snapshot struct {
 	check         config.CheckPath
 	verdictHeader bool
 	waits         bool                                     // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
-	everything    []*rules.Rule                            // about all requests, by source
-	sheds         []*rules.Rule                            // those of them whose mitigations end connections
+	sheds         []*rules.Rule                            // those about all requests whose mitigations end connections
 	plans         *plans.Snapshot                          // who is on which plan; nil: nobody
 	refusals      map[*rules.Text]*fasthttp.ResponseHeader // but for variants of rules
 	tokens        *token.Verifier                          // nil: no rule asks for a claim
@@ -51,7 +50,7 @@ func (s *Server) view() control.View {
 
 // Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins from
 // now on. Other fields take effect when the process starts. If c cannot be put in force, what was stays, and the error
-// says why. Counters of rules whose counting did not change go on; so do mitigations, unless their rule is gone or looser.
+// says why. Counters of rules whose counting did not change go on; so do mitigations, unless their rule is gone, counts otherwise, or allows more.
 func (s *Server) Apply(c *config.Config) error {
 	s.apply.Lock()
 	defer s.apply.Unlock()
@@ -92,7 +91,7 @@ func (s *Server) Apply(c *config.Config) error {
 		return err
 	}
 	for _, r := range set.Rules {
-		if s.limiter.Wait == nil && s.tier.Ask != nil && (r.Counter.Sync || r.InFlight != nil) {
+		if s.limiter.Wait == nil && s.tier.Ask != nil && (r.Counter.Sync || r.Exact != nil || r.InFlight != nil) {
 			s.stats.reloads[0].Add(1)
 			return fmt.Errorf("rule %s waits for the tier, and pop.wait is 0 until this edge starts again: restart it", r.Config.Name)
 		}
@@ -109,15 +108,14 @@ func (s *Server) Apply(c *config.Config) error {
 		return err
 	}
 	for _, r := range set.Rules {
-		now.waits = now.waits || r.FirstSight == limiter.Wait || r.Counter.Sync || r.InFlight != nil
+		now.waits = now.waits || r.FirstSight == limiter.Wait || r.Counter.Sync || r.Exact != nil || r.InFlight != nil
 		if name := r.Config.Cost.Header; name != "" {
 			now.prices = append(now.prices, []byte(name))
 		}
-		if r.Parts == nil && r.Config.Match.Everything() {
-			now.everything = append(now.everything, r)
-			if c.Shed && !r.Shadow && !r.Tag && r.Config.Share == 100 {
-				now.sheds = append(now.sheds, r)
-			}
+	}
+	for _, r := range set.Everything {
+		if c.Shed && !r.Shadow && !r.Tag && r.Config.Share == 100 {
+			now.sheds = append(now.sheds, r)
 		}
 	}
 	for _, r := range set.Rules {
@@ -134,20 +132,13 @@ func (s *Server) Apply(c *config.Config) error {
 			}
 		}
 	}
-	s.tellTier(set, now.sources) // first: the tier may be asked about them as soon as they are in force
+	void := s.putTerms(set)      // first: no verdict under a rule that was in force starts after those that are void have been dropped
+	s.tellTier(set, now.sources) // the tier may be asked about them as soon as they are in force
 	if before != nil {
-		s.carryOver(before.rules, set)
+		s.carryOver(before.rules, set, void)
 	}
 	s.snap.Store(now)
 	s.stats.keep(set.All)
-	known := make(map[uint32]bool)
-	for _, l := range set.EachLimit() {
-		known[l.Counter.ID] = true
-		if l.Candidate != nil {
-			known[l.Candidate.Bits.ID] = true
-		}
-	}
-	s.limiter.Bits.Forget(func(id uint32) bool { return id >= algorithm.Reserved || known[id] })
 	s.stats.reloads[1].Add(1)
 	s.stats.applied.Store(time.Now().UnixNano())
 	if had != nil {
@@ -156,29 +147,51 @@ func (s *Server) Apply(c *config.Config) error {
 	return nil
 }
 
+// putTerms drops what does not go with the rules in force from now on, with their variants, and returns which mitigations were void.
+func (s *Server) putTerms(set *rules.Set) map[mitigation.Key]mitigation.Bit {
+	terms, inForce := make(map[uint32]mitigation.Terms), make(map[uint32]bool)
+	for _, l := range set.EachLimit() {
+		terms[l.Counter.ID] = l.Terms()
+		if l.Candidate != nil {
+			terms[l.Candidate.Bits.Counter.ID] = l.Candidate.Bits.Terms()
+		}
+	}
+	for id := range terms {
+		inForce[id] = true
+	}
+	for _, r := range set.Rules {
+		for _, asked := range r.Asked {
+			inForce[asked.ID] = true
+		}
+	}
+	s.limiter.Bits.Forget(func(id uint32) bool { return id >= algorithm.Reserved || inForce[id] })
+	s.limiter.Counters.Keep(func(id uint32) bool { return inForce[id] })
+	return s.limiter.Bits.SetTerms(terms)
+}
+
 // tellTier tells which rules, with their variants, are in force from now on.
 func (s *Server) tellTier(set *rules.Set, sources *address.Sources) {
 	if s.tier.Rules == nil {
 		return
 	}
-	var tier []TierRule
+	var tier []mitigation.Rule
 	for _, r := range set.Rules {
 		for _, asked := range r.Asked {
-			tier = append(tier, TierRule{Counter: asked, Name: r.Config.Name, Candidate: true})
+			tier = append(tier, mitigation.Rule{Counter: asked, Name: r.Config.Name, Tried: true})
 		}
 	}
 	for r, l := range set.EachLimit() {
-		v4, v6 := 0, 0
+		known := l.Rule.Rule
 		if len(r.Asked) == 0 { // else proxies send addresses, and prefixes of any length
-			v4, v6 = l.Widths(sources.V4, sources.V6)
+			known.V4, known.V6 = l.Widths(sources.V4, sources.V6)
 		}
-		tier = append(tier, TierRule{Counter: l.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Further: l.Rule != &r.Rule, Of: r.Of, V4: v4, V6: v6})
-		if tried := l.Candidate; tried != nil {
-			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
+		tier = append(tier, known)
+		if l.Candidate != nil {
+			tier = append(tier, l.Candidate.Bits)
 		}
 	}
 	for _, scope := range control.Scopes {
-		tier = append(tier, TierRule{Counter: scope.Counter, Name: scope.Name})
+		tier = append(tier, mitigation.Rule{Counter: scope.Counter, Name: scope.Name})
 	}
 	s.tier.Rules(tier)
 }
@@ -196,6 +209,7 @@ func (s *Server) SetPlans(now *plans.Snapshot) {
 		return
 	}
 	if changed {
+		s.putTerms(next.rules)
 		s.tellTier(next.rules, next.sources)
 	}
 	s.snap.Store(&next)
@@ -221,59 +235,49 @@ func verifier(c *config.Config, set *rules.Set, before *snapshot) (*token.Verifi
 	return v, err
 }
 
-// carryOver moves the mitigations of rules that are counted otherwise now, and lifts those of rules that are gone or
-// admit more: of each limit by itself, which is known by its policy. What an operator has blocked stays blocked as long as there is a rule of that name.
-func (s *Server) carryOver(before, now *rules.Set) {
+// carryOver tells of the mitigations that are void under other rules, and lifts those that Terms do not tell of. What an operator has blocked
+// stays blocked as long as there is a rule of that name: of each limit by itself, which is known by its policy.
+func (s *Server) carryOver(before, now *rules.Set, void map[mitigation.Key]mitigation.Bit) {
 	bits, at := s.limiter.Bits, time.Now()
 	type heir struct {
-		rule     *algorithm.Rule // nil: there is none
-		loosened bool
-		name     string // of the old one
+		name string          // of the old rule
+		rule *algorithm.Rule // nil: there is none
+		less bool            // it is about fewer sources
 	}
 	to := make(map[uint32]heir)
 	for old, was := range before.EachLimit() {
-		var l *rules.Limit
+		h := heir{name: old.Config.Name}
 		r := now.ByName(old.Config.Name)
 		if r != nil && old.IsVariant() {
 			r = r.Variants()[old.Config.Limit]
 		}
 		if r != nil {
-			l = r.Limit(was.Policy)
-		}
-		switch {
-		case l == nil:
-			to[was.Counter.ID] = heir{name: old.Config.Name}
-		case r.Loosened(l, old, was) || l.Counter.ID != was.Counter.ID:
-			to[was.Counter.ID] = heir{l.Counter, r.Loosened(l, old, was), old.Config.Name}
-		}
-	}
-	if len(to) == 0 {
-		return
-	}
-	type move struct {
-		key mitigation.Key
-		bit mitigation.Bit
-	}
-	var moves []move
-	for key, bit := range bits.Remembered(at) {
-		if _, concerned := to[key.Rule]; concerned {
-			moves = append(moves, move{key, bit})
-		}
-	}
-	for _, m := range moves {
-		now, said := to[m.key.Rule], m.bit.By == mitigation.ByAdmin
-		if now.rule != nil && now.rule.ID == m.key.Rule && said {
-			continue
-		}
-		bits.Lift(m.key, at)
-		if at.Before(m.bit.End) && (now.rule == nil || now.loosened && !said) {
-			s.lifted(now.name, m.key.Source, at)
-		}
-		if now.rule != nil && (said || !now.loosened) {
-			if !said && m.bit.By != mitigation.ByPeer {
-				m.bit.By = mitigation.ByPoP // no news: every edge reads the same file
+			if l := r.Limit(was.Policy); l != nil {
+				h.rule, h.less = l.Counter, r.Config.Share < old.Config.Share
 			}
-			bits.Start(mitigation.Key{Rule: now.rule.ID, Source: m.key.Source}, m.bit, at)
+		}
+		to[was.Counter.ID] = h
+	}
+	for key, bit := range void {
+		if h, known := to[key.Rule]; known && at.Before(bit.End) {
+			s.lifted(h.name, key.Source, at)
+		}
+	}
+	moves := make(map[mitigation.Key]mitigation.Bit)
+	for key, bit := range bits.Remembered(at) {
+		said := bit.By == mitigation.ByAdmin
+		if h, known := to[key.Rule]; known && (said && (h.rule == nil || h.rule.ID != key.Rule) || !said && h.less) {
+			moves[key] = bit
+		}
+	}
+	for key, bit := range moves {
+		h, said := to[key.Rule], bit.By == mitigation.ByAdmin
+		bits.Lift(key, at)
+		switch {
+		case said && h.rule != nil:
+			bits.Start(mitigation.Key{Rule: h.rule.ID, Source: key.Source}, bit, at)
+		case at.Before(bit.End):
+			s.lifted(h.name, key.Source, at)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func TestReload(t *testing.T) {
 		{"reordered, and others edited", "rules: [{name: new, match: {path: /y}, limit: 1}, {name: r, limit: 2, window: 1m, mitigation_timeout: 10m}]", [2]int{429, 429}},
 		{"tighter", "rules: [{name: r, limit: 1, window: 1m, mitigation_timeout: 10m}]", [2]int{429, 429}},
 		{"a longer timeout", "rules: [{name: r, limit: 2, window: 1m, mitigation_timeout: 20m}]", [2]int{429, 429}},
-		{"a longer window keeps bits and not counts", "rules: [{name: r, limit: 2, window: 2m, mitigation_timeout: 10m}]", [2]int{200, 429}},
+		{"a longer window begins afresh", "rules: [{name: r, limit: 2, window: 2m, mitigation_timeout: 10m}]", [2]int{200, 200}},
 		{"loosened lifts and keeps counts", "rules: [{name: r, limit: 3, window: 1m, mitigation_timeout: 10m}]", [2]int{200, 200}},
 		{"a shorter timeout lifts", "rules: [{name: r, limit: 2, window: 1m, mitigation_timeout: 1m}]", [2]int{429, 429}},
 		{"gone", "rules: [{name: other, match: {path: /x}, limit: 1}]", [2]int{200, 200}},
@@ -182,7 +182,7 @@ func TestAdopt(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 2, mitigation_timeout: 1m}]")
 	now := time.Now()
 	for by, want := range map[string]string{"admin": "admin", "edge": "pop", "pop": "pop"} {
-		e.Adopt(control.Mitigation{Rule: "r", Source: "192.0.2.1", Start: now, End: now.Add(10 * time.Hour), By: by, Reason: "because"}, now)
+		e.Adopt(control.Handed{Mitigation: control.Mitigation{Rule: "r", Source: "192.0.2.1", Start: now, End: now.Add(10 * time.Hour), By: by, Reason: "because"}}, now)
 		list := e.Mitigations(now)
 		if len(list) != 1 || list[0].By != want || list[0].Reason != "because" || (list[0].End.Sub(now) > 2*time.Minute) != (by == "admin") {
 			t.Errorf("by %s: %+v", by, list)

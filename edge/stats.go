@@ -43,12 +43,11 @@ type stats struct {
 	tunnels atomic.Int64
 	reloads [2]atomic.Uint64 // failed, done
 
-	denied    atomic.Uint64 // by the list
-	calls     [callCodes]atomic.Uint64
-	applied   atomic.Int64 // when the configuration in force came into force, Unix nanoseconds
-	seconds   *histogram.Histogram
-	detection *histogram.Histogram
-	deciding  prometheus.Histogram
+	denied   atomic.Uint64 // by the list
+	calls    [callCodes]atomic.Uint64
+	applied  atomic.Int64 // when the configuration in force came into force, Unix nanoseconds
+	seconds  *histogram.Histogram
+	deciding prometheus.Histogram
 
 	mu      sync.Mutex
 	tallies map[string]*rules.Tally
@@ -63,7 +62,7 @@ const sampling = 64
 func newStats() *stats {
 	return &stats{
 		tallies: make(map[string]*rules.Tally),
-		seconds: histogram.Latency(), detection: histogram.Latency(),
+		seconds: histogram.Latency(),
 		deciding: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_decision_seconds",
 			Help:    "Time that a decision took, without waiting for the tier; one in 64 is measured.",
@@ -118,10 +117,7 @@ func (s *Server) Collector() prometheus.Collector { return collector{s} }
 // Describe sends nothing: which metrics there are depends on the rules (an unchecked collector).
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
-const auditHelp = "Decisions about watched sources that the exact log contradicts. allowed: over the limit by this edge's hits alone, so with other edges " +
-	"there may be more; limited: judged as sluice_audit_gap is."
-
-const requestsHelp = "Requests under a rule, by what it said; denied: by the list deny, which is no rule; open: not asked, because no node answered."
+const requestsHelp = "Requests under a rule, by what it said; denied: by the list deny, which is no rule; open: not asked, because no node answered. Requests of who is blocked under a rule about all requests count in such rules alone."
 
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	s := c.server
@@ -236,13 +232,13 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		if l.Rule != &r.Rule {
 			firsts[l.Counter.ID] = r.Counter.ID
 			if tried := l.Candidate; tried != nil {
-				firsts[tried.Bits.ID] = r.Candidate.Bits.ID
+				firsts[tried.Bits.Counter.ID] = r.Candidate.Bits.Counter.ID
 			}
 			continue
 		}
 		names[r.Counter.ID], modes[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, string(r.Config.Mode), 0
 		if tried := r.Candidate; tried != nil {
-			names[tried.Bits.ID], modes[tried.Bits.ID], active[tried.Bits.ID] = r.Config.Name, string(rules.Tried), 0
+			names[tried.Bits.Counter.ID], modes[tried.Bits.Counter.ID], active[tried.Bits.Counter.ID] = r.Config.Name, string(rules.Tried), 0
 			for _, v := range []limiter.Verdict{limiter.Passed, limiter.Limited, limiter.Mitigated} {
 				count(r.Tally.Candidate[v].Load(), "sluice_candidate_requests_total", "Requests under a rule, by what its candidate would have said.",
 					"rule", r.Config.Name, "verdict", v.String())
@@ -254,6 +250,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	names[mitigation.AllRules], modes[mitigation.AllRules], active[mitigation.AllRules] = control.AllRules, string(rules.Enforce), 0
 	lists := map[uint32]int{mitigation.Allowed: 0, mitigation.Denied: 0}
 	count(s.stats.denied.Load(), "sluice_requests_total", requestsHelp, "rule", "", "verdict", "denied")
+	if s.limiter.Exact != nil {
+		kept := s.limiter.Exact.Stats()
+		gauge(float64(kept.Sources), "sluice_exact_sources", "Sources under rules with check: sync and algorithm: exact or token_bucket of which this edge knows what the tier keeps.")
+		count(kept.Doubted, "sluice_exact_doubts_total", "Requests that such a rule refused in doubt, because a node had lost what it kept, or has just begun.")
+		count(kept.Conflict, "sluice_exact_conflicts_total", "Exchanges about such rules in which another edge was faster, and which were made again.")
+	}
 	inFlight, _ := s.limiter.InFlight.Held()
 	for _, r := range snap.rules.All {
 		if r.InFlight != nil {
@@ -314,18 +316,6 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for reason, n := range map[string]uint64{"unknown": t.LostUnknown, "full": t.LostFull, "expired": t.LostExpired, "backlog": t.LostBacklog,
 		"saturated": t.LostSaturated, "evicted": t.LostEvicted} {
 		count(n, "sluice_hits_lost_total", "Hits that the tier will never be told of.", "reason", reason)
-	}
-	if s.audit != nil {
-		found := s.audit.Stats()
-		gauge(float64(found.Logs), "sluice_audit_logs", "Exact logs under way, each of a source under a rule.")
-		count(found.Judged, "sluice_audit_decisions_total", "Decisions about watched sources whose estimate was held against the exact log.")
-		gauge(found.Gap, "sluice_audit_gap", "Mean of |estimate - exact| / exact over the latest of these decisions. "+
-			"The log has this edge's hits alone, so nothing is judged while, or a window after, other edges share the tier.")
-		count(found.Allowed, "sluice_audit_wrong_total", auditHelp, "kind", "allowed")
-		count(found.Limited, "sluice_audit_wrong_total", auditHelp, "kind", "limited")
-		count(found.Unlogged, "sluice_audit_skipped_total", "Decisions about watched sources for which there was no room for a log.")
-		spread(s.stats.detection, "sluice_detection_seconds",
-			"From the request that brought a watched source over a limit, by this edge's hits alone, to its first refusal here.")
 	}
 	s.stats.deciding.Collect(out)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/audit"
+	"sluice/edge/audit/exactlog"
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
@@ -38,7 +41,7 @@ func TestMetricsDoNotGrowWithSources(t *testing.T) {
 	const sources = 100_000
 	s := newServer(t, parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, window: 1h}]"), func(o *Options) {
 		o.Table, o.Bits = counter.New(counter.Options{Counters: 2 * sources}), mitigation.New(2*sources, nil)
-		o.Events, o.Audit = events.New(100, nil), audit.New(1)
+		o.Events, o.Audit = events.New(100, nil), audit.New(1, nil, time.Now())
 	})
 	_, before := scrape(t, s)
 	var d limiter.Decision
@@ -66,32 +69,29 @@ func TestMetricsDoNotGrowWithSources(t *testing.T) {
 	}
 }
 
-// The edge audits what it decides: every request of a watched source is judged, but those that a block refuses.
+// The edge notes what it decides: every decision about a watched source, the first refusal under a block, and what operators lift.
 func TestEdgeIsAudited(t *testing.T) {
 	c := parse(t, "rules: [{name: r, limit: 2, window: 1h}]")
 	c.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
-	edges := 1
-	e := serveTest(t, newServer(t, c, func(o *Options) { o.Audit, o.Tier.EdgeCount = audit.New(1), func() int { return edges } }))
+	notes := audit.New(1, nil, time.Now())
+	e := serveTest(t, newServer(t, c, func(o *Options) { o.Audit = notes }))
 	k := e.talk()
 	for range 5 {
 		k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
-	m := e.rest()
-	if m["sluice_audit_decisions_total"] != 3 || m["sluice_audit_gap"] != 0 || m["sluice_audit_wrong_total{kind=limited}"] != 0 || m["sluice_audit_logs"] != 1 {
-		t.Errorf("%v", m)
-	}
-	if _, n, sum := e.stats.detection.Snapshot(); n != 1 || sum != 0 {
-		t.Errorf("%d detections, %v s", n, sum)
-	}
-	// After a lift both the counter and its log are empty; with another edge nothing is judged.
 	if _, err := e.Lift("r", "127.0.0.1", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	edges = 2
-	k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if m := e.rest(); m["sluice_audit_decisions_total"] != 4 || m["sluice_audit_gap"] != 0 {
-		t.Errorf("%v", m)
+	e.rest()
+	var got []exactlog.Kind
+	for _, g := range notes.Take(0, time.Now()).Groups {
+		for _, n := range g.Entries {
+			got = append(got, n.Kind)
+		}
+	}
+	if want := []exactlog.Kind{exactlog.Counted, exactlog.Counted, exactlog.Refused, exactlog.Blocked, exactlog.Lifted, exactlog.Counted}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
@@ -109,4 +109,38 @@ func TestLatencies(t *testing.T) {
 	if requests != 3 || asked != 2 || waited <= 0 || took < waited || took > 60 {
 		t.Errorf("%d requests in %v s, %d of the origin in %v s", requests, took, asked, waited)
 	}
+}
+
+// What is decided while a rule waits for the tier is not noted, and the batch says so: no judge takes the log for complete.
+func TestAuditWhileARuleWaits(t *testing.T) {
+	plain := parse(t, "rules: [{name: r, limit: 3, window: 1h, mitigation_timeout: 0s}]")
+	waits := parse(t, "rules: [{name: r, limit: 3, window: 1h, mitigation_timeout: 0s}, {name: login, match: {path: /login}, limit: 100, first_sight: wait}]")
+	plain.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
+	waits.Origins = plain.Origins
+	began := time.Now()
+	notes := audit.New(1, nil, began)
+	e := serveTest(t, newServer(t, plain, func(o *Options) {
+		o.Audit = notes
+		o.Tier = Tier{Up: func(counter.Source) bool { return true }, Ask: func(*algorithm.Rule, counter.Source) {}, Rules: func([]mitigation.Rule) {}, EdgeCount: func() int { return 1 }}
+	}))
+	k := e.talk()
+	ask := func(n int) *exactlog.Batch {
+		for range n {
+			k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		}
+		return notes.Take(exactlog.NumberOf(began), time.Now())
+	}
+	if err := e.Apply(waits); err != nil {
+		t.Fatal(err)
+	}
+	if b := ask(3); !b.Gap || len(b.Groups) != 0 {
+		t.Errorf("%+v", b)
+	}
+	if err := e.Apply(plain); err != nil {
+		t.Fatal(err)
+	}
+	if b := ask(4); b.Gap || len(b.Groups) != 1 {
+		t.Errorf("%+v", b)
+	}
+	e.rest()
 }

@@ -64,14 +64,14 @@ func TestCandidateForOperators(t *testing.T) {
 
 	// The next process on this edge's place takes it for what it is.
 	next := startTold(t, yaml)
-	for _, m := range e.Mitigations(time.Now()) {
+	for m := range e.InForce(time.Now()) {
 		next.Adopt(m, time.Now())
 	}
 	if got := fmt.Sprint(seen(next)); got != both {
 		t.Errorf("adopted: %v", got)
 	}
 	without := startTold(t, strings.Replace(yaml, ", candidate: {limit: 2, mitigation_timeout: 30m}", "", 1))
-	for _, m := range e.Mitigations(time.Now()) {
+	for m := range e.InForce(time.Now()) {
 		without.Adopt(m, time.Now())
 	}
 	if got := fmt.Sprint(seen(without)); got != "[r 192.0.2.1 enforce]" {
@@ -94,7 +94,7 @@ func TestCandidateReload(t *testing.T) {
 		t.Helper()
 		must(t, e.apply(yaml))
 		var got []rules.Mode
-		for _, m := range e.Mitigations(time.Now()) {
+		for m := range e.InForce(time.Now()) {
 			got = append(got, m.Mode)
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {

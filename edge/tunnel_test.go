@@ -119,3 +119,26 @@ func TestUpgradesNotPassedOn(t *testing.T) {
 		}
 	}
 }
+
+// Who asks to switch and is answered otherwise has asked an ordinary question: its connection to the origin serves the next request. Else a
+// header would be enough to have a connection made for each of them, and hundreds kept.
+func TestUpgradesTurnedDown(t *testing.T) {
+	for _, answer := range []string{hello(0, ""), "HTTP/1.1 426 Upgrade Required\r\nUpgrade: HTTP/2.0\r\nContent-Length: 0\r\n\r\n"} {
+		o := startRecorder(t, func(int, string) string { return answer })
+		e := startEdge(t, o.url(), "")
+		c := e.talk()
+		for i := range 600 {
+			request := upgradeGet
+			if i%2 == 1 {
+				request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+			}
+			if resp, _ := c.say(request); resp.StatusCode >= 500 {
+				t.Fatalf("request %d: %s", i, resp.Status)
+			}
+			e.rest() // a connection is given back after the client has the last byte
+		}
+		if n := o.connections(); n != 1 {
+			t.Errorf("%.12s: %d connections to the origin for 600 requests, one after the other, want 1", answer, n)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -126,8 +127,8 @@ func versionName(version uint16) string {
 }
 
 // What an origin sends beyond its answer is nobody's answer, also where TLS has it in records of its own: read already and not
-// yet looked at, not read yet, or not whole yet. Where the answer announces what must not come, the next client need not wait
-// until it has.
+// yet looked at, not read yet, or not whole yet. Where the answer announces what must not come, the connection rests, so
+// the next client need not wait until it has.
 func TestUnaskedAnswers(t *testing.T) {
 	const rounds = 20
 	for _, version := range []uint16{0, tls.VersionTLS13} {
@@ -246,6 +247,40 @@ func TestKeptConnections(t *testing.T) {
 		if n := connections(); n != 1 {
 			t.Errorf("%s: %d connections for 21 requests, one after the other", versionName(version), n)
 		}
+	}
+}
+
+// A connection whose answer announces a body that it must not have, as nearly every answer to HEAD does, is kept: none ends, and the client's own
+// stays open.
+func TestAnnouncedBodies(t *testing.T) {
+	const requests = 50
+	for _, test := range []struct{ name, request, answer string }{
+		{"HEAD", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", okHead + "Content-Length: 44\r\n\r\n"},
+		{"HEAD and chunks", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", okHead + "Transfer-Encoding: chunked\r\n\r\n"},
+		{"HEAD with a body of its own", "HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", okHead + "Content-Length: 44\r\n\r\n"},
+		{"304", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 44\r\n\r\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var ended atomic.Int64
+			yaml, connections := startSpeaker(t, 0, func(s *speaker) {
+				for s.request() != nil {
+					s.write(test.answer)
+				}
+				ended.Add(1)
+			})
+			e := startEdge(t, "", yaml)
+			c := e.talk() // one connection of the client's for all of them
+			for i := range requests {
+				if resp, _ := c.say(test.request); resp.StatusCode >= 400 || resp.Close {
+					t.Fatalf("request %d: %s, the connection ends: %t", i, resp.Status, resp.Close)
+				}
+			}
+			e.rest()
+			o := e.snap.Load().origins.All[0]
+			if n := connections(); len(o.Idle) != n || ended.Load() > 0 {
+				t.Errorf("of %d connections %d are kept, and %d have ended", n, len(o.Idle), ended.Load())
+			}
+		})
 	}
 }
 

@@ -15,9 +15,9 @@
 //	scrape    what running servers tell of themselves                   nothing
 //	replay    a trace sent to running edges; a closed loop              judge, trace, socket, process
 //	lab       PoPs of real processes, and what goes wrong in them       replay, judge, trace, process, origin, scrape, page
-//	check     promises held against running sites                       lab, replay, judge, trace, process, origin, scrape, socket
-//	restart   that restarts of edges are not noticed                    check, judge, process, scrape
-//	bench     what a request costs, here and at others                  replay, judge, trace, process, origin, scrape
+//	trial/check    promises held against running sites                  lab, replay, judge, trace, process, origin, scrape, socket
+//	trial/restart  that restarts of edges are not noticed               trial/check, judge, process, scrape
+//	trial/bench    what a request costs, here and at others             replay, judge, trace, process, origin, scrape
 //
 // The life of a decision: trace.Read or workload.Generate makes a trace.Trace. replay.Replay sends it to edges that run
 // (lab.Site.Run starts them first and does faults to them), or judge.Simulate hands it to a judge.Limiter in virtual time.

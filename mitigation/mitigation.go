@@ -49,6 +49,8 @@ type Bit struct {
 
 	// Memory is how long the bit is remembered after its end, so that who comes back can be mitigated for longer (Repeat).
 	Memory time.Duration
+
+	Terms Terms // that a verdict was reached under; of ByAdmin none
 }
 
 // worth orders bits by what is lost with them in a full table.
@@ -74,6 +76,7 @@ const maxNews = 1 << 16
 
 // Table holds bits. It is safe for concurrent use.
 type Table struct {
+	terms atomic.Pointer[map[uint32]Terms] // of the rules in force, by their IDs; nil: nobody has said
 	// Observe, if not nil, is called with every bit that comes into force. Set it before the table is used; it must not block or
 	// call back.
 	Observe func(Key, Bit)
@@ -180,7 +183,8 @@ func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 
 // Start mitigates k until b.End and reports whether that was news: it was not in force, or ends later now, or an operator
 // says otherwise. A verdict never shortens a mitigation, and changes none that is ByAdmin; one of this edge that fell before the
-// last Lift of k is void, as is a peer's, and so is what is worth less than all that a full table could drop for it. Bits ByEdge that are news wait in News.
+// last Lift of k is void, as is a peer's, one under terms that hold no more (SetTerms), and what is worth less than all that a full table could drop for it. Bits
+// ByEdge that are news wait in News.
 func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
 		t.remember(k, b, now)
@@ -190,7 +194,7 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	s.mu.Lock()
 	old := s.find(h, k)
 	was := old != nil && now.Before(old.bit.End)
-	if (b.By == ByEdge || b.By == ByPeer) && t.lifted.n.Load() > 0 && t.lifted.voids(k, b.Start) || was && !b.replaces(old.bit) {
+	if t.void(k, &b) || (b.By == ByEdge || b.By == ByPeer) && t.lifted.n.Load() > 0 && t.lifted.voids(k, b.Start) || was && !b.replaces(old.bit) {
 		s.mu.Unlock()
 		return false
 	}
@@ -236,17 +240,10 @@ func (t *Table) Impose(k Key, b Bit, now time.Time) bool {
 func (t *Table) LiftPeers() {
 	for i := range t.shards {
 		s := &t.shards[i]
-		var said []Key
-		for e := range s.all() {
-			if e.bit.By == ByPeer {
-				said = append(said, e.key)
-			}
-		}
 		s.mu.Lock()
-		for _, k := range said {
-			_, h := t.place(k)
-			if e := s.find(h, k); e != nil && e.bit.By == ByPeer {
-				t.drop(s, h, k)
+		for e := range s.all() {
+			if _, h := t.place(e.key); e.bit.By == ByPeer {
+				s.drop(h, e.key)
 			}
 		}
 		s.mu.Unlock()
@@ -298,7 +295,7 @@ func (t *Table) Lift(k Key, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.lifted.note(k, now)
-	return t.drop(s, h, k)
+	return s.drop(h, k)
 }
 
 // Void is Lift for verdicts of this edge alone: a mitigation that somebody else started stays.
@@ -308,16 +305,8 @@ func (t *Table) Void(k Key, now time.Time) {
 	defer s.mu.Unlock()
 	t.lifted.note(k, now)
 	if e := s.find(h, k); e != nil && e.bit.By == ByEdge && !e.bit.Start.After(now) {
-		t.drop(s, h, k)
+		s.drop(h, k)
 	}
-}
-
-// drop removes the bit of k and reports whether there was one. The shard is locked.
-func (t *Table) drop(s *shard, h uint64, k Key) bool {
-	before := s.live
-	ok := s.drop(h, k)
-	t.counted(s, before)
-	return ok
 }
 
 func (l *lifted) note(k Key, now time.Time) {
@@ -334,8 +323,7 @@ func (l *lifted) note(k Key, now time.Time) {
 func (l *lifted) voids(k Key, verdict time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, ok := l.at[k]
-	return ok && !verdict.After(at)
+	return !verdict.After(l.at[k])
 }
 
 func (l *lifted) sweep(now time.Time) {

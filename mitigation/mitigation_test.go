@@ -79,6 +79,34 @@ func TestProlongedBitKeepsItsStart(t *testing.T) {
 	}
 }
 
+// TestStartAfterAnEnd: a bit that has ended is not prolonged, whoever started it, and an operator's word begins when it is said.
+func TestStartAfterAnEnd(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		before, after Bit
+		begins        time.Duration
+		started       uint64
+	}{
+		{"a verdict prolonged", bit(0, 10*time.Second, ByEdge), bit(5*time.Second, time.Minute, ByEdge), 0, 1},
+		{"a verdict after one", bit(0, 5*time.Second, ByEdge), bit(5*time.Second, time.Minute, ByEdge), 5 * time.Second, 2},
+		{"a verdict after an operator's word", bit(0, 5*time.Second, ByAdmin), bit(5*time.Second, time.Minute, ByEdge), 5 * time.Second, 1},
+		{"an operator's word in place of a verdict", bit(0, 10*time.Second, ByEdge), bit(5*time.Second, time.Minute, ByAdmin), 5 * time.Second, 1},
+	} {
+		table := New(10, nil)
+		test.before.Memory, test.after.Memory = time.Hour, time.Hour
+		table.Start(key(1), test.before, start)
+		now := start.Add(5 * time.Second)
+		news := table.Start(key(1), test.after, now)
+		b, _ := table.Get(key(1), now)
+		if began := start.Add(test.begins); !news || !b.Start.Equal(began) || !b.Learned.Equal(began) || !b.End.Equal(start.Add(time.Minute)) {
+			t.Errorf("%s: news %v, begun %v, learned %v, until %v", test.name, news, b.Start.Sub(start), b.Learned.Sub(start), b.End.Sub(start))
+		}
+		if n := table.Started()[Started{1, test.after.By}]; n != test.started {
+			t.Errorf("%s: %d started, want %d", test.name, n, test.started)
+		}
+	}
+}
+
 // TestNews: the PoP hears of this edge's verdicts here, not of what it told itself, and of operators in another way.
 func TestNews(t *testing.T) {
 	woken := 0
@@ -115,8 +143,22 @@ func TestLift(t *testing.T) {
 	if table.Start(key(1), bit(0, time.Minute, ByEdge), start) {
 		t.Error("a verdict from before the lift started a mitigation")
 	}
+	if table.Impose(key(1), bit(0, time.Minute, ByPeer), start) {
+		t.Error("what another PoP said before the lift started a mitigation")
+	}
+	if !table.Start(key(1), bit(0, time.Minute, ByPoP), start) || !table.Lift(key(1), start) {
+		t.Error("what the PoP says, which knows of the lift, is void")
+	}
 	if !table.Start(key(1), bit(1, time.Minute, ByEdge), start) {
 		t.Error("a lifted source cannot be blocked again")
+	}
+	table.Void(key(2), start)
+	if table.Start(key(2), bit(0, time.Minute, ByEdge), start) || table.Start(key(1), bit(0, 2*time.Minute, ByEdge), start) {
+		t.Error("a verdict from before a lift, or before it was void, started a mitigation")
+	}
+	table.Sweep(start.Add(30 * time.Second))
+	if table.Start(key(1), bit(0, 2*time.Minute, ByEdge), start) {
+		t.Error("a lift was forgotten too soon")
 	}
 	table.Void(key(1), start)
 	if table.Until(key(1), start).IsZero() {
@@ -152,11 +194,111 @@ func TestOperatorsWord(t *testing.T) {
 	f("a verdict", bit(0, time.Hour, ByEdge), true, time.Hour, ByEdge)
 	f("a shorter block", bit(0, time.Minute, ByAdmin), true, time.Minute, ByAdmin)
 	f("the same once more", bit(0, time.Minute, ByAdmin), false, time.Minute, ByAdmin)
+	why := bit(0, time.Minute, ByAdmin)
+	why.Reason = "a mistake"
+	f("the same for another reason", why, true, time.Minute, ByAdmin)
 	f("a longer verdict", bit(0, time.Hour, ByPoP), false, time.Minute, ByAdmin)
 	f("a longer block", bit(0, 2*time.Minute, ByAdmin), true, 2*time.Minute, ByAdmin)
 	f("a shorter one", bit(0, time.Second, ByAdmin), true, time.Second, ByAdmin)
 	if n := table.Started()[Started{1, ByAdmin}]; n != 1 {
 		t.Errorf("%d started by operators, want 1, which they changed", n)
+	}
+}
+
+// TestNewsIsBounded: while nobody takes the news, no more of it waits than there is room for. The bits are in force all the same.
+func TestNewsIsBounded(t *testing.T) {
+	table := New(0, func() {})
+	for n := range uint32(maxNews + 100) {
+		table.Start(key(n), bit(0, time.Minute, ByEdge), start)
+	}
+	if n := len(table.News(nil)); n != maxNews {
+		t.Errorf("%d news wait, want %d", n, maxNews)
+	}
+	if table.Until(key(maxNews+99), start).IsZero() {
+		t.Error("a bit of which no news waits is not in force")
+	}
+}
+
+// TestFullTableKeepsTheWorthier: in a table without room a bit takes the place of one that is worth as much or less, and of no other.
+func TestFullTableKeepsTheWorthier(t *testing.T) {
+	shadow := bit(0, time.Hour, ByEdge)
+	shadow.Shadow = true
+	kinds := []struct {
+		name  string
+		worth int
+		bit   Bit
+	}{{"shadow", 0, shadow}, {"verdict", 1, bit(0, time.Hour, ByEdge)}, {"PoP", 1, bit(0, time.Hour, ByPoP)}, {"peer", 1, bit(0, time.Hour, ByPeer)}, {"operator", 2, bit(0, time.Hour, ByAdmin)}}
+	for _, there := range kinds {
+		for _, comes := range kinds {
+			table := New(64, nil) // one to a shard
+			a, b := twoOfAShard(table)
+			table.Start(a, there.bit, start)
+			news, want := table.Start(b, comes.bit, start), comes.worth >= there.worth
+			if news != want || table.Until(a, start).IsZero() != want || table.Until(b, start).IsZero() == want || table.Evicted() != map[bool]uint64{true: 1}[want] {
+				t.Errorf("%s after %s: news %v, %d evicted, want %v", comes.name, there.name, news, table.Evicted(), want)
+			}
+			if table.Lift(b, start) != want {
+				t.Errorf("%s after %s: lifted %v, want %v", comes.name, there.name, !want, want)
+			}
+		}
+	}
+}
+
+// An operator's word takes the place of a verdict with the same end.
+func TestOperatorsWordOverAVerdict(t *testing.T) {
+	table := New(10, nil)
+	table.Start(key(1), bit(0, time.Hour, ByEdge), start)
+	if news := table.Start(key(1), bit(0, time.Hour, ByAdmin), start); !news || table.UntilSaid(key(1), start).IsZero() {
+		t.Errorf("news %v, and operators have said nothing", news)
+	}
+}
+
+// What another PoP says is news for this one, and can be lifted as a whole; what anybody else says stays.
+func TestPeers(t *testing.T) {
+	table, observed := New(0, func() {}), 0
+	table.Observe = func(Key, Bit) { observed++ }
+	for n, by := range []By{ByEdge, ByPoP, ByAdmin} {
+		table.Start(key(uint32(n)), bit(0, time.Minute, by), start)
+	}
+	table.News(nil)
+	for n := range uint32(200) {
+		if !table.Impose(key(100+n), bit(0, time.Minute, ByEdge), start) || table.Impose(key(100+n), bit(0, time.Minute, ByEdge), start) {
+			t.Error("what another PoP says is no news, or is again")
+		}
+	}
+	if table.Impose(key(2), bit(0, time.Hour, ByEdge), start) {
+		t.Error("what another PoP says is in place of an operator's word")
+	}
+	for _, n := range table.News(nil) {
+		if observed--; n.Bit.By != ByPeer {
+			t.Errorf("news of %s", n.Bit.By)
+		}
+	}
+	if observed != 3 {
+		t.Errorf("%d were observed besides, want 3", observed)
+	}
+	table.LiftPeers()
+	n := 0
+	for _, b := range table.All(start) {
+		if n++; b.By == ByPeer {
+			t.Error("not lifted")
+		}
+	}
+	if n != 3 || !table.Lift(key(0), start) {
+		t.Errorf("%d are left, want 3", n)
+	}
+}
+
+// TestForget: what is counted of rules that are gone is forgotten.
+func TestForget(t *testing.T) {
+	table := New(0, nil)
+	for rule := range uint32(4) {
+		table.Start(Key{Rule: rule, Source: key(1).Source}, bit(0, time.Minute, ByEdge), start)
+	}
+	table.Forget(func(rule uint32) bool { return rule%2 == 0 })
+	got := table.Started()
+	if len(got) != 2 || got[Started{0, ByEdge}] != 1 || got[Started{2, ByEdge}] != 1 {
+		t.Errorf("left: %v", got)
 	}
 }
 
@@ -254,6 +396,29 @@ func TestSweep(t *testing.T) {
 	}
 	if n := table.Started()[Started{1, ByEdge}]; n != 50 {
 		t.Errorf("%d started, want 50: sweeping does not undo", n)
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	for capacity, want := range map[int]int{0: 1_000_000, 1: 64, 6400: 6400} {
+		if got := New(capacity, nil).Capacity(); got != want {
+			t.Errorf("room for %d, want %d", got, want)
+		}
+	}
+}
+
+// Entries are laid out anew when a quarter of their slots is left, and not again before as many have come.
+func TestSlotsAreLaidOutSeldom(t *testing.T) {
+	table := New(0, nil)
+	s, laidOut, before := &table.shards[0], 0, (*[]slot)(nil)
+	for n := range uint32(1000) {
+		s.put(uint64(n)|1<<63, &entry{key(n), bit(0, time.Hour, ByPoP)})
+		if now := s.slots.Load(); now != before {
+			before, laidOut = now, laidOut+1
+		}
+	}
+	if laidOut > 8 {
+		t.Errorf("laid out %d times for 1000 entries", laidOut)
 	}
 }
 

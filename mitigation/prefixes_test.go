@@ -25,6 +25,30 @@ func TestVerdictsOnPrefixes(t *testing.T) {
 	}
 }
 
+// Of one prefix operators may have said several things: it is known until the last of them ends, whichever came first.
+func TestPrefixIsKnownUntilTheLastEnd(t *testing.T) {
+	one := netip.MustParseAddr("192.0.2.1")
+	wide := counter.SourceOf(one, 24, 64)
+	for _, ends := range [][]time.Duration{{time.Hour, time.Minute}, {time.Minute, time.Hour}} {
+		table := New(0, nil)
+		for rule, end := range ends {
+			table.Start(Key{Rule: uint32(rule), Source: wide}, bit(0, end, ByAdmin), start)
+		}
+		for _, now := range []time.Duration{0, 2 * time.Minute, 2 * time.Hour} {
+			table.Sweep(start.Add(now))
+			covering := table.Covering(netip.PrefixFrom(one, 32), nil)
+			for rule, end := range ends {
+				if until := table.UntilOf(Key{Rule: uint32(rule), Source: counter.SourceOf(one, 32, 64)}, covering, start.Add(now)); until.IsZero() != (now >= end) {
+					t.Errorf("%v, after %v: rule %d until %v", ends, now, rule, until)
+				}
+			}
+			if known := len(covering) > 0; known != (now < time.Hour) || known != (table.prefixes.tree.Load() != nil) {
+				t.Errorf("%v, after %v: known %v", ends, now, known)
+			}
+		}
+	}
+}
+
 // What operators say of a prefix holds for all in it, from the widest to the narrowest, each until its own end; a lift ends it, and what
 // has ended is forgotten.
 func TestPrefixes(t *testing.T) {

@@ -82,6 +82,9 @@ func (t *Table) remember(k Key, b Bit, now time.Time) {
 	s, h := t.place(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if t.void(k, &b) {
+		return
+	}
 	if old := s.find(h, k); old == nil && s.n < s.max || old != nil && old.bit.End.Before(b.End) {
 		b.Learned = now
 		t.put(s, h, &entry{k, b}, now)

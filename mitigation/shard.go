@@ -125,7 +125,6 @@ func (s *shard) drop(hash uint64, k Key) bool {
 func (s *shard) leave(at *slot) {
 	at.entry.Store(gone)
 	s.n--
-	s.live = s.live && s.n > 0
 }
 
 // makeRoom drops what has ended or, if nothing has, of a few the one of the least worth that ends first, unless b is worth less. It
@@ -134,7 +133,7 @@ func (s *shard) makeRoom(b *Bit, now time.Time) (ok, inForce bool) {
 	slots := *s.slots.Load()
 	var first *slot
 	var least *Bit
-	for seen := 0; seen < 16 && seen < s.n; {
+	for seen := 0; seen < 16; { // of fewer some are seen again, which does no harm
 		s.hand++
 		at := &slots[s.hand&(len(slots)-1)]
 		e := at.entry.Load()
@@ -160,6 +159,7 @@ func (s *shard) makeRoom(b *Bit, now time.Time) (ok, inForce bool) {
 // sweep drops what has ended and is not remembered. The shard is locked.
 func (s *shard) sweep(now time.Time) {
 	if s.n == 0 {
+		s.live = false
 		return
 	}
 	slots := *s.slots.Load()

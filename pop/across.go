@@ -22,11 +22,11 @@ func (m *Machine) tellPeers(f flight, now time.Time) {
 }
 
 // Impose puts a block into force that the PoP from has told of at a time on its clock, and tells all edges of this PoP: one add, and a line of the
-// log. It is no longer than the longest that the rule here has, and none where the rule allows more or counts by other prefixes. It may be called from anywhere.
+// log. It is no longer, from its start, than the longest that the rule here has, and none where the rule allows more or counts by other prefixes. It may be called from anywhere.
 func (m *Machine) Impose(from string, b across.Block, told, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range m.rules.Load().byName[b.Rule] {
-		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow && !r.Candidate && (rule == nil || r.Counter.Window == b.Window) {
+		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow && !r.Tried && (rule == nil || r.Counter.Window == b.Window) {
 			rule = r // of a rule's several windows the one that was passed
 		}
 	}
@@ -38,8 +38,9 @@ func (m *Machine) Impose(from string, b across.Block, told, now time.Time) acros
 	case rule.Counter.Limit > b.Limit || float64(rule.Counter.Limit)*float64(b.Window) > float64(b.Limit)*float64(rule.Counter.Window):
 		return across.Looser
 	}
-	// Spans, because the clocks of PoPs are not one clock.
-	start, end := now.Add(-max(told.Sub(b.Start), 0)), now.Add(min(b.End.Sub(told), rule.Repeat.Longest(rule.Timeout)))
+	// Spans, because the clocks of PoPs are not one clock. The longest counts from the start, also where it is told late: learn, on the other edges, cuts there.
+	since := max(told.Sub(b.Start), 0)
+	start, end := now.Add(-since), now.Add(min(b.End.Sub(told), rule.Repeat.Longest(rule.Timeout)-since))
 	bit := rule.bit(start, end)
 	bit.Reason = "PoP " + from
 	if !m.bits.Impose(mitigation.Key{Rule: rule.Counter.ID, Source: b.Source}, bit, now) {
@@ -50,7 +51,7 @@ func (m *Machine) Impose(from string, b across.Block, told, now time.Time) acros
 
 // counts reports whether a source is of a width that the rule counts by. No request would ask for a block of another width, but for one that an
 // operator has said something of; so a peer that has that could block far more than one source.
-func (r *Rule) counts(s counter.Source) bool {
+func (r *knownRule) counts(s counter.Source) bool {
 	p, _ := s.Prefix()
 	width := r.V6
 	if p.Addr().Is4() {

@@ -80,9 +80,12 @@ func TestImpose(t *testing.T) {
 	r.V4, r.V6 = 32, 64
 	throttle, shadow, tried, narrow := r, r, r, r
 	narrow.V6 = -1
-	throttle.Timeout, shadow.Shadow, tried.Candidate = 0, true, true
+	throttle.Timeout, shadow.Shadow, tried.Tried = 0, true, true
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	e, now := w.Edges[0], began
+	short := newRule(t, 10, time.Second, 30*time.Second, algorithm.Nearest)
+	anything := mitigation.Terms{Timeout: time.Hour, Longest: time.Hour}
+	e.Bits.SetTerms(map[uint32]mitigation.Terms{r.Counter.ID: anything, short.Counter.ID: anything}) // only the machine's rules change
 	n := uint32(0)
 	for _, test := range []struct {
 		what   string
@@ -93,7 +96,8 @@ func TestImpose(t *testing.T) {
 	}{
 		{"as here", r, func(*across.Block) {}, across.Imposed, 10 * time.Second},
 		{"a looser limit there", r, func(b *across.Block) { b.Limit = 1000 }, across.Imposed, 10 * time.Second},
-		{"longer than anything here", r, func(b *across.Block) { b.End = b.End.Add(time.Hour) }, across.Imposed, time.Minute},
+		{"longer than anything here", r, func(b *across.Block) { b.End = b.End.Add(time.Hour) }, across.Imposed, 40 * time.Second},
+		{"longer, and told too late", r, func(b *across.Block) { b.Start, b.End = b.Start.Add(-40*time.Second), b.End.Add(time.Hour) }, across.Known, 0},
 		{"a clock that is an hour ahead", r, func(b *across.Block) { b.Start, b.End = b.Start.Add(time.Hour), b.End.Add(time.Hour) }, across.Imposed, time.Minute},
 		{"it is over", r, func(b *across.Block) { b.End = b.Start }, across.Known, 0},
 		{"another rule", r, func(b *across.Block) { b.Rule = "search" }, across.NoRule, 0},
@@ -126,7 +130,6 @@ func TestImpose(t *testing.T) {
 		t.Errorf("once more: %v", got)
 	}
 	// Of several windows of a rule, whose counters have one name, it is for the one that the source went over.
-	short := newRule(t, 10, time.Second, 30*time.Second, algorithm.Nearest)
 	short.Name, short.Further = "login", true
 	for i, rules := range [][]pop.Rule{{r, short}, {short, r}} {
 		e.Machine.SetRules(rules)
@@ -139,6 +142,28 @@ func TestImpose(t *testing.T) {
 	e.Bits.Lift(mitigation.Key{Rule: r.Counter.ID, Source: address(1)}, now)
 	if got := e.Impose("fra1", b, now.Add(time.Second)); got != across.Known || by(w, e, r, address(1)) != "" {
 		t.Errorf("from before a lift: %v", got)
+	}
+}
+
+// A block that is longer there ends on all edges here at one instant, however late it was told.
+func TestToldLate(t *testing.T) {
+	r := newRule(t, 5, 10*time.Second, 30*time.Second, algorithm.Nearest)
+	for _, late := range []time.Duration{0, 5 * time.Second, 20 * time.Second} {
+		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+		w.Run(began.Add(time.Second))
+		start := w.Now().Add(-late)
+		w.Edges[0].Impose("x", across.Block{Rule: r.Counter.Name, Counts: r.Counter.Name, Source: address(1), Start: start, End: start.Add(10 * time.Minute), Limit: 5, Window: 10 * time.Second}, w.Now())
+		for _, test := range []struct {
+			at   time.Duration
+			want string
+		}{{29 * time.Second, "peer"}, {30 * time.Second, ""}} {
+			w.Run(start.Add(test.at))
+			for i, e := range w.Edges {
+				if got := by(w, e, r, address(1)); got != test.want {
+					t.Errorf("told %v late, after %v: edge %d has it by %q, want %q", late, test.at, i, got, test.want)
+				}
+			}
+		}
 	}
 }
 

@@ -4,10 +4,9 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop/record"
-	"sluice/pop/secret"
-	"sluice/pop/wire"
 )
 
 // actOn acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
@@ -15,19 +14,18 @@ import (
 // also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
 // through several edges at once, and none of them saw it.
 //
-// Whose report brought a counter to where it is says so at once; who finds it there asks whether anybody has, and
-// leaves a block and a question to others for a while.
+// Whose report brought a counter to where it is says so at once; an edge that finds it there leaves that to others for a while.
 func (m *Machine) actOn(c counter.Counter, standing counter.Standing, now time.Time) {
+	rule := m.rules.Load().byID[c.Rule.ID]
 	switch {
-	case standing.Over:
+	case standing.Over && rule != nil && rule.Timeout > 0:
 		m.block(c, standing.Crossed, now)
-	case standing.Crossed:
-		m.announce(c, now)
-		m.leaveReread(c, now)
-	case standing.Full:
-		m.claim(c, secret.Full, now)
-	case standing.Near:
-		m.claim(c, secret.Near, now)
+	case standing.Filled:
+		m.announce(c, algorithm.Full, now)
+	case standing.Crossed && !standing.Over:
+		m.announce(c, standing.Stage, now)
+	case standing.Stage >= algorithm.Half:
+		m.leave(task{what: announceStage, stage: standing.Stage, counter: c}, now)
 	}
 	switch {
 	case standing.CrossedTimes:
@@ -43,11 +41,9 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 	if rule == nil || rule.Timeout == 0 {
 		return
 	}
+	c.Rule = rule.Counter // what was reported may have been counted under another limit than is in force now
 	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
 	if !m.bits.Until(key, now).IsZero() {
-		if crossed { // it was found over the limit by what others said, before the answer came that this edge has made it so
-			m.hasten(announceBlock, c, now)
-		}
 		return
 	}
 	v, _ := m.counters.Peek(c.Rule, c.Source, now)
@@ -56,6 +52,7 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 		return
 	}
 	if bit := rule.bit(now, end); m.bits.Start(key, bit, now) {
+		m.counters.Blocked(c, now, end, now)
 		if crossed {
 			m.setBit(key, bit, now)
 		} else {
@@ -64,36 +61,23 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 	}
 }
 
-// claim asks the tier whether anybody else has found by chance that the counter is near its limit. Edges that do so at the same time all
-// ask, and one of them is the first.
-func (m *Machine) claim(c counter.Counter, what secret.Claim, now time.Time) {
-	node := m.place(c.Source)
-	if node < 0 {
-		return
-	}
-	_, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-	m.send(wire.Command{Node: node, Op: wire.Add, Report: true, Key: m.secret.ClaimKey(c, what, m.epoch(c.Rule, c.Source), newest), Value: []byte{'1'}, Expire: seconds(c.Rule.Lifetime())},
-		flight{what: aClaim, counter: c})
+// setAside reports whether the announcement that a counter has come to a stage is paid for (perRequest).
+func setAside(c counter.Counter, stage algorithm.Stage) bool {
+	return stage == algorithm.Full && c.Rule.HoldsBack()
 }
 
-// claimAnswered announces a counter that nobody has announced. By now older groups have been read, too, by whoever knew of none where it
-// mattered (counter.Standing.Past).
-func (m *Machine) claimAnswered(f flight, r *wire.Result, now time.Time) {
-	if r.Status == wire.Done {
-		m.announce(f.counter, now)
-		m.leaveReread(f.counter, now)
+// announce tells all edges how a counter stands that has come to a stage.
+func (m *Machine) announce(c counter.Counter, stage algorithm.Stage, now time.Time) {
+	paid := setAside(c, stage)
+	if paid || m.affords(c.Rule, itemCost) {
+		m.appendLogOf(c.Source, m.standing(record.Standing, c, now), paid)
 	}
-}
-
-// announce tells all edges how a counter stands.
-func (m *Machine) announce(c counter.Counter, now time.Time) {
-	m.appendLogOf(c.Source, m.standing(record.Standing, c, now))
 }
 
 // appendLogOf adds a record to the log of a source's node, or of both its nodes while the list changes.
-func (m *Machine) appendLogOf(s counter.Source, r record.Record) {
+func (m *Machine) appendLogOf(s counter.Source, r record.Record, paid bool) {
 	for _, node := range m.places(s) {
-		m.appendLog(node, r)
+		m.appendLog(node, r, paid)
 	}
 }
 
@@ -120,17 +104,23 @@ const maxTaken = 1 << 15
 
 // askTimes asks the others when their hits came.
 func (m *Machine) askTimes(c counter.Counter, now time.Time) {
+	if !m.affords(c.Rule, itemCost) {
+		return
+	}
 	r := m.standing(record.AskTimes, c, now)
 	r.Times = m.counters.ExportTimes(c, now, nil)
-	m.appendLogOf(c.Source, r)
+	m.appendLogOf(c.Source, r, false)
 }
 
 // exportTimes answers a question.
 func (m *Machine) exportTimes(c counter.Counter, now time.Time) {
+	if !m.affords(c.Rule, itemCost) {
+		return
+	}
 	if times := m.counters.ExportTimes(c, now, nil); len(times) > 0 {
 		r := m.standing(record.Times, c, now)
 		r.Times = times
-		m.appendLogOf(c.Source, r)
+		m.appendLogOf(c.Source, r, false)
 	}
 }
 

@@ -12,19 +12,22 @@ import (
 
 // setBit tells the tier of a mitigation that this edge has started: its own key first, so that it is there for whoever looks, then the
 // log. Several edges may find a source over its limit at once; who is the first at the key writes to the log.
+//
+// It says under which limit the verdict fell, not which is in force by now. A verdict that waited here while its rule was loosened is void.
 func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 	rule := m.rules.Load().byID[key.Rule]
-	if rule == nil {
+	if rule == nil || rule.Terms().Void(b.Terms) {
 		return
 	}
 	c := counter.Counter{Rule: rule.Counter, Source: key.Source}
 	wall := m.wall(now)
 	r := &record.Record{
 		Kind: record.Block, Rule: rule.digest, Source: c.Source, Epoch: m.epoch(c.Rule, c.Source),
-		Start: wall.Add(b.Start.Sub(now)), End: wall.Add(b.End.Sub(now)), Limit: c.Rule.Limit, By: b.By,
+		Start: wall.Add(b.Start.Sub(now)), End: wall.Add(b.End.Sub(now)), Limit: b.Terms.Limit, By: b.By,
 	}
-	if rule.Candidate { // nobody looks for it at first sight
-		m.appendLogOf(c.Source, *r)
+	// Nobody looks for a candidate's at first sight. Where the budget is used up, an edge that does finds that the counter is over its limit.
+	if rule.Tried || !m.affords(rule.Counter, 1) {
+		m.appendLogOf(c.Source, *r, true)
 		return
 	}
 	for _, node := range m.places(c.Source) {
@@ -48,7 +51,7 @@ func (m *Machine) bitAnswered(f flight, r *wire.Result, now time.Time) {
 		f.what = aBitRead
 		m.send(wire.Command{Node: r.Node, Op: wire.Get, Report: true, Key: r.Key}, f)
 	default: // stored, or unknown: the log is worth a try in any case
-		m.appendLog(r.Node, *f.record)
+		m.appendLog(r.Node, *f.record, true)
 		m.tellPeers(f, now)
 	}
 }
@@ -86,6 +89,7 @@ func (m *Machine) prolong(f flight, rule *knownRule, before record.Record, now t
 	r.End = end
 	wall := m.wall(now)
 	bit := rule.bit(now.Add(r.Start.Sub(wall)), now.Add(end.Sub(wall)))
+	bit.Terms.Limit = r.Limit
 	m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 
@@ -112,16 +116,19 @@ func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
 		m.exportTimes(c, now) // before others' times are added to its own
 	}
 	m.mergeTimes(c, r, now)
-	if r.Kind != record.Block || rule.Counter.Limit > r.Limit {
-		return false // who was blocked under a lower limit may be within this one
+	if r.Kind != record.Block || rule.Timeout == 0 || rule.Counter.Limit > r.Limit {
+		return false // who was blocked under a lower limit may be within this one, and a rule that throttles blocks nobody
 	}
 	longest := max(rule.Repeat.Longest(rule.Timeout), rule.Counter.Window+rule.Counter.SubWindow()) + skew
-	end := min(r.End.Sub(wall), longest)
+	start := r.Start.Sub(wall)
+	end := min(r.End.Sub(wall), min(start, 0)+longest) // as long as the rule says by now: it may have been longer
 	// now carries the monotonic clock, and ends are held against that.
-	bit := rule.bit(now.Add(r.Start.Sub(wall)), now.Add(end))
+	bit := rule.bit(now.Add(start), now.Add(end))
+	bit.Terms.Limit = r.Limit
 	if r.By == mitigation.ByPeer {
 		bit.By = r.By
 	}
+	m.counters.Blocked(c, bit.Start, bit.End, now)
 	return m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 

@@ -175,3 +175,68 @@ func TestRulesNeedASecret(t *testing.T) {
 		t.Error("said to a PoP whose secret anybody can guess")
 	}
 }
+
+// TestTwoOperatorsAtOnce: two edges are told of a rule at the same moment. Within a second both know of both changes, and that all edges have them; and neither
+// says that all edges have its own before it knows of the other's.
+func TestTwoOperatorsAtOnce(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
+	for seed := range uint64(histories(60)) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+		laid := make([]int, len(w.Edges)) // changes that an edge knew of when it last put them in force
+		run := func(d time.Duration, each func()) {
+			for end := w.Now().Add(d); w.Now().Before(end); {
+				pass(w, pop.Tick)
+				for i, e := range w.Edges {
+					if list, version, _ := e.Machine.Operators.Changes(); len(list) != laid[i] {
+						laid[i] = len(list)
+						e.Machine.Operators.InForce(version, nil)
+					}
+				}
+				each()
+			}
+		}
+		run(3*time.Second+time.Duration(rng.IntN(1000))*time.Millisecond, func() {})
+		apart := time.Duration(rng.IntN(151)) * time.Millisecond
+		if seed < 5 {
+			apart = 0
+		}
+		said, at := make([]words.Mark, 2), make([]time.Time, 2)
+		saw := make([]bool, 2) // what was said first, before this was
+		done := make([]time.Duration, 2)
+		for i := range said {
+			list, _, _ := w.Edges[i].Machine.Operators.Changes()
+			saw[i], at[i] = len(list) > 0, w.Now()
+			said[i] = change(t, w, w.Edges[i], "login", fmt.Sprint("edge", i))
+			wait := apart
+			if i == 1 {
+				wait = 2 * time.Second
+			}
+			run(wait, func() {
+				for i := range said {
+					if said[i] == (words.Mark{}) || done[i] > 0 {
+						continue
+					}
+					marks := []words.Mark{said[i]}
+					list, _, _ := w.Edges[i].Machine.Operators.Changes()
+					for _, c := range list {
+						if c.Mark().Compare(said[i]) > 0 {
+							marks = append(marks, c.Mark())
+						}
+					}
+					if s := w.Edges[i].Machine.Operators.Spread(marks...); s.Have == s.Known && !s.Newer {
+						done[i] = w.Now().Sub(at[i])
+						if len(list) != 2 && i == 0 && said[1] != (words.Mark{}) && !saw[1] && said[1].Compare(said[0]) > 0 {
+							t.Errorf("seed %d, %s apart: all edges have a change, and another that was said at the same moment is not known", seed, apart)
+						}
+					}
+				}
+			})
+		}
+		for i, took := range done {
+			if took == 0 || took > time.Second {
+				t.Errorf("seed %d, %s apart: edge %d knew after %s what stands", seed, apart, i, took)
+			}
+		}
+	}
+}

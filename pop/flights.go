@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/exact"
 	"sluice/counter/inflight"
 	"sluice/pop/record"
 	"sluice/pop/wire"
@@ -18,6 +19,7 @@ type flight struct {
 	tries   uint8
 	slot    uint8
 	takes   bool // aPresence: a slot, which was free
+	paid    bool // reports have set its cost aside (perRequest), or it is none of theirs
 	node    int32
 	counter counter.Counter
 	part    counter.Part
@@ -28,7 +30,9 @@ type flight struct {
 	batch   []byte // of the log
 
 	inFlight *inflight.Exchange // anInFlight: the exchange, and which of its parts
-	of       int
+	of       int                // and aWords: the line of the secret
+
+	exact *exact.Exchange // anExactRead, anExactWrite
 }
 
 type purpose uint8
@@ -41,8 +45,6 @@ const (
 	aWaitedRead // a read that a request waits for
 	aBit
 	aBitRead
-	aClaim    // to announce a counter
-	aNearRead // a read after an announcement
 	aStaleRead
 	aNumber // of an item of the log
 	aBatch  // an item
@@ -52,16 +54,20 @@ const (
 	aPresence
 	aSlotsRead
 	aWords     // of the operators' list
+	aMarksRead // who is there under another secret
+	aMark      // whose answer nobody heeds
 	anEmptyAdd // before an incr; nobody heeds its answer
 	aTakeBack  // nor this one's
 	anInFlight
+	anExactRead
+	anExactWrite
 )
 
 func (m *Machine) send(c wire.Command, f flight) {
 	f.node = int32(c.Node)
 	m.nodes[c.Node].flying++
-	if c.Report {
-		m.earn(-1)
+	if c.Report && !f.paid {
+		m.spend()
 	}
 	if n := len(m.free); n > 0 {
 		c.Tag, m.free = m.free[n-1], m.free[:n-1]
@@ -73,9 +79,9 @@ func (m *Machine) send(c wire.Command, f flight) {
 	m.out = append(m.out, c)
 }
 
-// sendWords sends a command of the operators' list.
-func (m *Machine) sendWords(c wire.Command) {
-	f := flight{what: aWords}
+// sendWords sends a command of a node's copy of the operators' list.
+func (m *Machine) sendWords(c wire.Command, line int) {
+	f := flight{what: aWords, of: line}
 	if c.Op == wire.Delete {
 		f.what = aDelete
 	}
@@ -88,7 +94,7 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 	m.free = append(m.free, r.Tag)
 	n := &m.nodes[f.node]
 	n.flying--
-	if m.ending && r.Report && r.Op != wire.Get && r.Status == wire.Done { // its node is not given up, however late its probes are: what is on its way to it would be lost
+	if m.ending && r.Report && !r.Op.Reads() && r.Status == wire.Done { // its node is not given up, however late its probes are: what is on its way to it would be lost
 		m.confirmed, n.answered = true, now
 	}
 	switch f.what {
@@ -96,14 +102,12 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 		m.reported(f, r, now)
 	case anEcho:
 		m.echoed(f, r, now)
-	case aRead, aWaitedRead, aNearRead, aStaleRead:
+	case aRead, aWaitedRead, aStaleRead:
 		m.readsDone(f, r, now)
 	case aBit:
 		m.bitAnswered(f, r, now)
 	case aBitRead:
 		m.bitRead(f, r, now)
-	case aClaim:
-		m.claimAnswered(f, r, now)
 	case aNumber:
 		m.numberAnswered(f, r, now)
 	case aBatch:
@@ -117,11 +121,17 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 	case aSlotsRead:
 		m.slotsRead(r, now)
 	case aWords:
-		if c, follows := m.Operators.Answered(&n.words, r, now); follows {
-			m.sendWords(c)
+		if c, follows := m.Operators.Answered(&n.words[f.of], r, now); follows {
+			m.sendWords(c, f.of)
 		}
+	case aMarksRead:
+		m.marksRead(r, now)
 	case anInFlight:
 		m.inFlightSaid(f, r)
+	case anExactRead:
+		m.exactRead(f, r, now)
+	case anExactWrite:
+		m.exactWritten(f, r)
 	}
 }
 
@@ -143,7 +153,7 @@ func (m *Machine) Quiet(r *wire.Result, now time.Time) bool {
 	case aLogRead:
 		return n.log.Settled() && !slices.ContainsFunc(r.Values, func(item []byte) bool { return item != nil })
 	case aWords:
-		return n.words.Looking() && r.Values[0] == nil && m.Operators.Len() == 0
+		return n.words[f.of].Looking() && r.Values[0] == nil && m.Operators.Len() == 0
 	case aPresence:
 		return !f.takes
 	}
@@ -177,7 +187,8 @@ func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
 		}
 		standing := m.counters.Counted(c, p, total, now)
 		m.actOn(c, standing, now)
-		if standing.Past && !m.ending { // else nobody is there to use what a read would bring
+		// At the end nobody is there to use what a read would bring.
+		if standing.Past && !m.ending && (r.Op == wire.Incr || m.affords(c.Rule, 0)) {
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
 			name := m.secret.CounterName(c, f.epoch)
 			m.read(r.Node, aRead, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))

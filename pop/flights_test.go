@@ -122,7 +122,7 @@ func TestFullNode(t *testing.T) {
 	hit()
 	table.Sweep(now, true)
 	run(100)
-	_, groups := table.Snapshot(counter.Counter{Rule: r.Counter, Source: address(1)}, now)
+	_, groups := table.Reports().Snapshot(counter.Counter{Rule: r.Counter, Source: address(1)}, now)
 	values := node.Do(now, wire.Command{Op: wire.Get, Key: strings.Join(pop.CounterKeys(shared, r, address(1), now), " ")}).Values
 	if last := values[len(values)-1]; last == nil || strings.TrimLeft(string(last), "0") != strconv.FormatUint(groups[0], 10) {
 		t.Errorf("the node has %q, want what is known: %d", last, groups[0])

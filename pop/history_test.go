@@ -14,6 +14,7 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
+	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
@@ -91,7 +92,7 @@ func newHistory(t testing.TB, seed uint64, s shape) *history {
 	}
 	r, err := algorithm.NewRule("test", limit, window, pick(rng, 1, 2, 4, 8, 12), s.estimate)
 	must(t, err)
-	h.rule = limiter.Rule{Counter: r}
+	h.rule = limiter.Rule{Rule: mitigation.Rule{Counter: r}}
 	if s.timeouts && rng.IntN(2) == 0 {
 		h.rule.Timeout = min(window, time.Hour)
 	}
@@ -114,10 +115,6 @@ func (h *history) String() string {
 	r := h.rule.Counter
 	return fmt.Sprintf("seed %d: limit %d in %v, %d sub-windows, %v, timeout %v, %d edges, %d nodes, round trip %v, skew %v, %d hits at once; %s",
 		h.seed, r.Limit, r.Window, r.SubWindows, r.Estimate, h.rule.Timeout, len(h.w.Edges), h.nodes, h.rtt, h.skew, h.chunk, strings.Join(h.what, ", "))
-}
-
-func (h *history) popRule() pop.Rule {
-	return pop.Rule{Counter: h.rule.Counter, Timeout: h.rule.Timeout}
 }
 
 // carry carries out what a node is sent, and looks at the lanes of every counter that it has then.
@@ -372,7 +369,7 @@ func (l *exactHits) most(within time.Duration, beginning bool) (peak uint64) {
 }
 
 // TestHistoriesNoWindowExceedsTheBound holds Rule.Bound against rules and PoPs of all shapes, while nodes run. With -v it says as well how
-// often a plainer bound is passed, that knows of delay and not of the sub-window that a window's beginning cuts (docs/accuracy.md).
+// often a plainer bound is passed, that knows of delay and not of the sub-window that a window's beginning cuts (docs/bound.md).
 func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -398,7 +395,7 @@ func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 		}
 		heard := sent.most(pop.Hearing(h.rtt, edges)+h.skew, true)
 		cut := sent.most(r.SubWindow()+h.skew, true)
-		bound := h.popRule().Bound(edges, uint32(heard), uint32(cut))
+		bound := pop.Bound(h.rule.Rule, edges, uint32(heard), uint32(cut))
 		got := admitted.most(r.Window, false)
 		if got > bound {
 			t.Errorf("%d admitted in a window, the bound is %d\n%v", got, bound, h)
@@ -411,7 +408,7 @@ func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 			if edges == 1 {
 				alone++
 			}
-			if got > h.popRule().Bound(edges, uint32(soon), uint32(cut)) {
+			if got > pop.Bound(h.rule.Rule, edges, uint32(soon), uint32(cut)) {
 				withCut++
 			}
 		}
@@ -457,7 +454,7 @@ func TestHistoriesHitsReachTheTier(t *testing.T) {
 		}
 		var have uint64
 		for _, number := range h.numbers {
-			have += pop.Sum(h.popRule(), number)
+			have += pop.Sum(h.rule.Rule, number)
 		}
 		if have+lost != admitted {
 			t.Fatalf("%d hits admitted, the nodes have %d, and %d were lost\n%v", admitted, have, lost, h)
@@ -473,7 +470,7 @@ func TestSteadySourcesAreServed(t *testing.T) {
 		t.Helper()
 		r := newRule(t, limit, window, window, algorithm.Lower)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: nodes, RTT: time.Millisecond, Counters: 100}, r)
-		h := &history{t: t, w: w, rng: rand.New(rand.NewPCG(1, 2)), rule: limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}, ahead: make([]time.Duration, edges)}
+		h := &history{t: t, w: w, rng: rand.New(rand.NewPCG(1, 2)), rule: limiter.Rule{Rule: r}, ahead: make([]time.Duration, edges)}
 		refused, n := uint32(0), 0
 		death, back := began.Add(2*window+window/7), began.Add(2*window+window/2)
 		for end := began.Add(5 * window); w.Now().Before(end); n++ {

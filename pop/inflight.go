@@ -32,15 +32,13 @@ func (m *Machine) tellInFlight(now time.Time) {
 			var room [secret.CounterKeySize]byte
 			key := m.arena.Write(name.Append(room[:0], p.Epoch))
 			if p.Create {
-				m.earn(1) // the budget of the log is for what counters say
-				m.send(wire.Command{Node: x.Node, Op: wire.Add, Report: true, Key: key, Value: m.arena.Number(0), Expire: inflight.Lifetime}, flight{what: anEmptyAdd})
+				m.send(wire.Command{Node: x.Node, Op: wire.Add, Report: true, Key: key, Value: m.arena.Number(0), Expire: inflight.Lifetime}, flight{what: anEmptyAdd, paid: true})
 			}
 			c := wire.Command{Node: x.Node, Op: wire.Incr, Report: true, Key: key, Delta: uint64(p.Delta)}
 			if p.Delta < 0 {
 				c.Op, c.Delta = wire.Decr, uint64(-p.Delta)
 			}
-			m.earn(1)
-			m.send(c, flight{what: anInFlight, inFlight: x, of: i})
+			m.send(c, flight{what: anInFlight, inFlight: x, of: i, paid: true})
 		}
 	}
 	clear(m.exchanges)

@@ -28,90 +28,61 @@ const _ = uint(wire.MaxKeys - log.MaxNumbers) // a Get has a key for each number
 // logWriter gathers records for a node. One batch is under way at a time, and all edges together write one item in perItem at most.
 type logWriter struct {
 	records  []byte // each behind its length, 2 bytes
+	paid     bool   // reports have set the cost of one of them aside (perRequest)
 	underWay bool
 	last     time.Time
 	rests    time.Time // until then nothing is written: the node did not take the last batch
 }
 
-// appendLog adds a record to the log of a node.
-func (m *Machine) appendLog(node int, r record.Record) {
+// appendLog adds a record to the log of a node. Paid says that reports have set its cost aside.
+func (m *Machine) appendLog(node int, r record.Record, paid bool) {
 	w := &m.nodes[node].writer
 	if len(w.records) >= 32*logItem { // the node is too slow for it: others find the source at first sight
 		m.stats.logLost.Add(1)
 		return
 	}
 	w.records = record.Append(w.records, r.Seal(m.secret))
+	w.paid = w.paid || paid
 	m.stats.logRecords.Add(1)
 }
 
-// writeLogs asks for numbers for what has gathered. Nodes take turns, because they share the credit.
+// writeLogs asks for numbers for what has gathered.
 func (m *Machine) writeLogs(now time.Time) {
-	m.earn(now.Sub(m.earned).Seconds() / m.perCommand().Seconds())
-	m.earned = now
-	first := m.writes
-	for k := range m.nodes {
-		i := (first + k) % len(m.nodes)
+	for i := range m.nodes {
 		w := &m.nodes[i].writer
 		if len(w.records) == 0 || w.underWay || m.writesIn(w, now) > 0 {
 			continue
 		}
-		m.writes = i + 1
 		rest := w.records
 		for len(rest) > 0 && len(w.records)-len(rest) < logItem {
 			_, rest = record.Cut(rest)
 		}
 		batch := slices.Clone(w.records[:len(w.records)-len(rest)])
 		w.records = append(w.records[:0], rest...)
+		paid := w.paid
+		w.paid = paid && len(rest) > 0
 		w.underWay, w.last = true, now
-		m.send(wire.Command{Node: i, Op: wire.Incr, Report: true, Key: m.headKey, Delta: 1}, flight{what: aNumber, batch: batch})
+		m.send(wire.Command{Node: i, Op: wire.Incr, Report: true, Key: m.headKey, Delta: 1}, flight{what: aNumber, batch: batch, paid: paid})
 	}
 }
 
 // writesIn is how long a writer is to wait.
 func (m *Machine) writesIn(w *logWriter, now time.Time) time.Duration {
-	return max(m.logPause()-now.Sub(w.last), w.rests.Sub(now), m.creditIn())
+	return max(m.logPause()-now.Sub(w.last), w.rests.Sub(now))
 }
 
 func (m *Machine) logPause() time.Duration {
 	return time.Duration(max(m.peers.Highest(), 1)) * perItem
 }
 
-// What requests make an edge ask of the tier has a budget of three commands each (pop/worst), and the log is written by what reports and
-// reads leave of it: a report earns perReport commands, every command but the polling ones costs one, and records wait, and so share an
-// item, until there is enough for that. Mostly there is: one report carries many hits, and few lead to a record. Who makes it scarce
-// delays what other edges would hear; they find it with their own reports, and a block at first sight.
-const (
-	perReport  = 2.6
-	itemCost   = 2                      // a number and an item
-	mostCredit = 192                    // of all edges together; debts are no larger, else the log would long be late after a flood
-	perCommand = 100 * time.Millisecond // time earns as well, so that what waits is written in the end: all edges together this often
-)
-
-func (m *Machine) perCommand() time.Duration {
-	return time.Duration(max(m.peers.Highest(), 1)) * perCommand
-}
-
-// creditIn is how long it takes at most until there is enough for an item.
-func (m *Machine) creditIn() time.Duration {
-	if m.ending {
-		return 0
-	}
-	return time.Duration(max(itemCost-m.credit, 0) * float64(m.perCommand()))
-}
-
-func (m *Machine) earn(commands float64) {
-	most := float64(mostCredit / max(m.peers.Highest(), 1))
-	m.credit = min(max(m.credit+commands, -most), most)
-}
-
 // numberAnswered stores a batch under the number that it got. A log that is not there begins at the clock.
 func (m *Machine) numberAnswered(f flight, r *wire.Result, now time.Time) {
 	switch {
 	case r.Status == wire.Done && r.Op == wire.Incr && m.plausible(r.Number, now):
-		m.storeBatch(r.Node, r.Number, f.batch)
+		m.storeBatch(r.Node, r.Number, f)
 		return
 	case r.Status == wire.Done && r.Op == wire.Add:
-		m.storeBatch(r.Node, f.number, f.batch)
+		m.storeBatch(r.Node, f.number, f)
 		return
 	case r.Status == wire.NotThere && f.tries < maxTries:
 		f.tries++
@@ -126,7 +97,7 @@ func (m *Machine) numberAnswered(f flight, r *wire.Result, now time.Time) {
 		m.stats.forged.Add(1)
 		m.send(wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: r.Key}, flight{what: aDelete})
 	}
-	m.batchReturned(r, f.batch, now)
+	m.batchReturned(r, f, now)
 }
 
 // plausible reports whether a number can be that of a log's item. One below log.Behind is none: incr goes on from 0 when an intruder's
@@ -135,14 +106,14 @@ func (m *Machine) plausible(number uint64, now time.Time) bool {
 	return number >= log.Behind && number < uint64(m.wall(now).Add(headAhead).UnixMicro())
 }
 
-func (m *Machine) storeBatch(node int, number uint64, batch []byte) {
-	m.send(wire.Command{Node: node, Op: wire.Set, Report: true, Key: m.secret.LogItemKey(number), Value: batch, Expire: seconds(logKept)},
-		flight{what: aBatch, batch: batch})
+func (m *Machine) storeBatch(node int, number uint64, f flight) {
+	m.send(wire.Command{Node: node, Op: wire.Set, Report: true, Key: m.secret.LogItemKey(number), Value: f.batch, Expire: seconds(logKept)},
+		flight{what: aBatch, batch: f.batch, paid: f.paid})
 }
 
 func (m *Machine) batchAnswered(f flight, r *wire.Result, now time.Time) {
 	if r.Status != wire.Done {
-		m.batchReturned(r, f.batch, now)
+		m.batchReturned(r, f, now)
 		return
 	}
 	m.nodes[r.Node].writer.underWay = false
@@ -151,8 +122,8 @@ func (m *Machine) batchAnswered(f flight, r *wire.Result, now time.Time) {
 // batchReturned writes a batch again, under another number: what a record says may be said twice. It does so after a while, because a
 // node that does not take it now is not likely to at once. Records for a node that is down are lost, and their sources found at first
 // sight.
-func (m *Machine) batchReturned(r *wire.Result, batch []byte, now time.Time) {
-	n := &m.nodes[r.Node]
+func (m *Machine) batchReturned(r *wire.Result, f flight, now time.Time) {
+	n, batch := &m.nodes[r.Node], f.batch
 	n.writer.underWay = false
 	switch {
 	case errors.Is(r.Err, wire.ErrFull):
@@ -162,6 +133,7 @@ func (m *Machine) batchReturned(r *wire.Result, batch []byte, now time.Time) {
 	}
 	if n.up && len(n.writer.records)+len(batch) < 32*logItem {
 		n.writer.records = append(n.writer.records, batch...)
+		n.writer.paid = n.writer.paid || f.paid
 		return
 	}
 	m.stats.logLost.Add(uint64(record.Count(batch)))

@@ -21,7 +21,7 @@ func Seal(s secret.Secret, r Rule, source counter.Source, start, end time.Time) 
 
 // CounterKeys are the keys of a source's groups.
 func CounterKeys(s secret.Secret, r Rule, source counter.Source, now time.Time) (keys []string) {
-	oldest, newest := counter.New(counter.Options{Counters: 1}).Groups(r.Counter, now, s.Phase(source))
+	oldest, newest := counter.New(counter.Options{Counters: 1}).Reports().Groups(r.Counter, now, s.Phase(source))
 	name := s.CounterName(counter.Counter{Rule: r.Counter, Source: source}, 0)
 	for g := oldest; g != newest+1; g++ {
 		keys = append(keys, name.Key(g))

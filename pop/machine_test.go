@@ -37,14 +37,14 @@ func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e algori
 func newWorld(t testing.TB, c sim.Config, r pop.Rule) *sim.World {
 	t.Helper()
 	c.Secret = secret.Of([]byte("test"))
-	w, err := sim.New(c, []limiter.Rule{{Counter: r.Counter, Timeout: r.Timeout}}, began)
+	w, err := sim.New(c, []limiter.Rule{{Rule: r}}, began)
 	must(t, err)
 	return w
 }
 
 // ask sends one request to an edge, and reports whether it is admitted.
 func ask(e *sim.Edge, r pop.Rule, s counter.Source) bool {
-	return !e.Request(&limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}, s).Refused()
+	return !e.Request(&limiter.Rule{Rule: r}, s).Refused()
 }
 
 func mitigated(w *sim.World, e *sim.Edge, r pop.Rule, s counter.Source) bool {

@@ -44,7 +44,9 @@ type node struct {
 	asked     []uint64 // of the log, last: numbers,
 	askedKeys string   // and the keys of their items
 	writer    logWriter
-	words     operators.Node
+	words     []operators.Node // a copy of the list under each secret
+	marks     time.Time        // when to read them again
+	mark      string           // the key of this edge's own; "": it has none
 }
 
 // place chooses the node of a source among those that are up by rendezvous hashing (Thaler and Ravishankar, 1998): every
@@ -87,8 +89,8 @@ func (m *Machine) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(mix(m.id^m.random)%uint64(d/4))
 }
 
-func newNode(name, spelled string, now time.Time) node {
-	return node{name: name, spelled: spelled, role: current, hash: xxhash.Sum64String(name), up: true, answered: now, good: now}
+func (m *Machine) newNode(name, spelled string, now time.Time) node {
+	return node{name: name, spelled: spelled, role: current, hash: xxhash.Sum64String(name), up: true, answered: now, good: now, words: m.Operators.Nodes()}
 }
 
 // probe asks a node for the last number of its log if it is time to.
@@ -119,9 +121,9 @@ func (m *Machine) pollEvery(n *node, now time.Time) time.Duration {
 
 // StepIn is how soon the machine wants to be stepped when nothing happens.
 func (m *Machine) StepIn(now time.Time) time.Duration {
-	least := m.inFlightIn(logQuiet)
+	least := m.exactIn(m.inFlightIn(logQuiet))
 	if m.tasks.Len() > 0 {
-		least = min(least, max(m.tasks.Next().Sub(now), m.creditIn(), 0))
+		least = min(least, max(m.tasks.Next().Sub(now), 0))
 	}
 	for i := range m.nodes {
 		n := &m.nodes[i]
@@ -202,6 +204,25 @@ func (m *Machine) Up() bool {
 		}
 	}
 	return false
+}
+
+// Alone says how many edges shared the tier, as last known, and since when no node is left, as Step noticed; the zero time: one is. It may be
+// called from anywhere.
+func (m *Machine) Alone() (edges int, since time.Time) {
+	at := m.alone.Load()
+	if at == nil || m.Up() {
+		return 0, since
+	}
+	return max(m.config.Edges, int(m.stats.edges.Load()), 1), *at
+}
+
+// noteAlone notes when this edge begins to count alone, and when it does no more.
+func (m *Machine) noteAlone(now time.Time) {
+	if alone := !m.Up(); alone != (m.alone.Load() != nil) {
+		if m.alone.Store(nil); alone {
+			m.alone.Store(&now)
+		}
+	}
 }
 
 // queue is counters that wait, first in, first out.

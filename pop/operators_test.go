@@ -454,8 +454,8 @@ func TestCandidate(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Hour, algorithm.Nearest)
 	bits, err := algorithm.NewRule("test candidate", 20, time.Minute, 12, algorithm.Nearest)
 	must(t, err)
-	tried := pop.Rule{Counter: bits, Timeout: 10 * time.Minute}
-	rule := limiter.Rule{Counter: r.Counter, Timeout: r.Timeout, Candidate: &limiter.Candidate{Counter: r.Counter.With(20, algorithm.Nearest), Bits: bits, Timeout: tried.Timeout}}
+	tried := pop.Rule{Name: r.Counter.Name, Counter: bits, Timeout: 10 * time.Minute, Tried: true}
+	rule := limiter.Rule{Rule: r, Candidate: &limiter.Candidate{Counter: r.Counter.With(20, algorithm.Nearest), Bits: tried}}
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
 	must(t, err)
 	s := address(1)
@@ -488,9 +488,9 @@ func TestVariants(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Hour, algorithm.Nearest)
 	own, err := algorithm.NewRule("test limit 10", 10, time.Minute, 12, algorithm.Nearest)
 	must(t, err)
-	rule := limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}
-	variant := limiter.Rule{Counter: own, Timeout: r.Timeout, Of: r.Counter.ID}
-	lesser := pop.Rule{Counter: own, Timeout: r.Timeout}
+	rule := limiter.Rule{Rule: r}
+	lesser := pop.Rule{Name: r.Counter.Name, Counter: own, Timeout: r.Timeout, Of: r.Counter.ID}
+	variant := limiter.Rule{Rule: lesser}
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule, variant}, began)
 	must(t, err)
 	s := address(1)

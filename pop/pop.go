@@ -13,7 +13,7 @@
 //
 // What it works with is in rooms that know nothing of it: wire (what a node is asked, and answers), secret (keys and MACs), record
 // (what edges tell each other), log (reading a node's log), words (the operators' list), operators (that list on an edge, and in force),
-// presence (who shares the tier), later (what is left for a while), across (what PoPs tell each other), nodename.
+// presence (who shares the tier), marks (who uses it under another secret), later (what is left for a while), across (what PoPs tell each other), nodename.
 package pop
 
 import (
@@ -24,6 +24,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/exact"
 	"sluice/counter/inflight"
 	"sluice/mitigation"
 	"sluice/pop/across"
@@ -37,8 +38,9 @@ import (
 	"sluice/pop/words"
 )
 
-// Config is what a Machine works with. All fields but Edges, Rules, Heard and Decided are required.
+// Config is what a Machine works with. All fields but PoP, Edges, Rules, Heard and Decided are required.
 type Config struct {
+	PoP      string   // its name, under which its edges leave marks on the nodes; "": they do not
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
 	Secret   secret.Secret
 	ID       uint64 // of this edge, random
@@ -54,28 +56,12 @@ type Config struct {
 	Decided func(across.Block)
 	// InFlight is the requests in flight on this edge, which the others are told of; nil: they are not.
 	InFlight *inflight.Table
+	// Exact is the requests of this edge under rules that are kept in the tier, each by itself; nil: there are none.
+	Exact *exact.Table
 }
 
 // Rule is what the PoP must know of a rule.
-type Rule struct {
-	Name    string // as operators know it; "": Counter.Name
-	Counter *algorithm.Rule
-	Timeout time.Duration // of a mitigation; 0: the rule throttles and has no bits
-	Repeat  mitigation.Repeat
-	Shadow  bool // nobody is refused for its mitigations
-	// Candidate says that its mitigations are those of what is tried beside the rule of that name: operators lift them along with the
-	// rule's, and block under the rule alone.
-	Candidate bool
-	// Of, of a variant of a rule by another limit, is the ID of the rule's own counters: a lift under Name ends mitigations of all variants, and a
-	// block is under the rule's own, where decisions look for it. 0: this is none. A variant costs no command, and memory for its name.
-	Of uint32
-	// Further says that it is another limit of the rule of that name than its first: operators lift it along with the first, and block under
-	// the first alone.
-	Further bool
-	// V4 and V6 are the lengths of the prefixes that it counts by, which another PoP's blocks must have; -1: it counts no addresses of that
-	// family. 0: any.
-	V4, V6 int
-}
+type Rule = mitigation.Rule
 
 type knownRule struct {
 	Rule
@@ -84,7 +70,7 @@ type knownRule struct {
 
 // bit is a mitigation under the rule that the PoP starts.
 func (r *knownRule) bit(start, end time.Time) mitigation.Bit {
-	return mitigation.Bit{Start: start, End: end, By: mitigation.ByPoP, Shadow: r.Shadow || r.Candidate, Memory: r.Repeat.Memory()}
+	return mitigation.Bit{Start: start, End: end, By: mitigation.ByPoP, Shadow: r.Shadow || r.Tried, Memory: r.Repeat.Memory(), Terms: r.Terms()}
 }
 
 type ruleSet struct {
@@ -101,7 +87,7 @@ type Machine struct {
 	config   Config
 	secret   secret.Secret
 	id       uint64
-	counters *counter.Table
+	counters counter.Reports
 	bits     *mitigation.Table
 	rules    atomic.Pointer[ruleSet]
 	health   atomic.Pointer[[]bool]
@@ -111,6 +97,7 @@ type Machine struct {
 	nodes    []node
 	moving   time.Time // when the transition to another list of nodes ends; zero: there is none
 	peers    peers
+	marks    board
 	headKey  string // of the numbers of a node's log
 	times    map[takenFrom]record.Taken
 
@@ -133,15 +120,16 @@ type Machine struct {
 	awake     time.Time // since when steps have come in time
 	swept     time.Time
 	cleaned   time.Time
-	credit    float64 // commands; see perReport
-	earned    time.Time
-	writes    int // the node that may write its log first
+	budget    float64 // commands; see perRequest
 	stats     machineStats
 
-	peersOff atomic.Bool // blocks of other PoPs are neither told nor learned
+	alone    atomic.Pointer[time.Time] // since when no node is left; nil: one is
+	peersOff atomic.Bool               // blocks of other PoPs are neither told nor learned
 
 	exchanges []*inflight.Exchange // of a Step
 	placed    *[]bool              // the health of nodes at the last; nil: all is to be said anew
+
+	exact exactKeeper
 }
 
 // NewMachine makes a Machine that holds all nodes up until they prove otherwise.
@@ -157,18 +145,19 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 		return nil, fmt.Errorf("pop: %w", err)
 	}
 	m := &Machine{
-		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
+		config: c, secret: c.Secret, id: c.ID, counters: c.Counters.Reports(), bits: c.Bits,
 		peers: peers{Slots: presence.New(c.Secret, c.ID)}, headKey: c.Secret.LogHeadKey(),
-		times: make(map[takenFrom]record.Taken), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
+		times: make(map[takenFrom]record.Taken), stepped: now, awake: now, swept: now, cleaned: now, budget: mostSaved,
 	}
 	m.Operators = operators.New(operators.Config{Secret: c.Secret, ID: c.ID, Name: c.Name, Changes: c.Rules, Counters: c.Counters, Bits: c.Bits,
 		Heard: c.Heard, Jitter: m.jitter}, now)
 	for i, name := range names {
-		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
+		m.nodes = append(m.nodes, m.newNode(name, c.Nodes[i], now))
 	}
 	if c.Edges > 0 {
 		m.counters.SetEdges(c.Edges)
 	}
+	m.newBoard(now)
 	m.SetRules(nil)
 	m.publish()
 	return m, nil
@@ -187,8 +176,7 @@ func (m *Machine) SetRules(rules []Rule) {
 		set.byID[r.Counter.ID] = k
 		set.byDigest[k.digest] = k
 		set.byName[r.Name] = append(set.byName[r.Name], k)
-		named[r.Name] = append(named[r.Name], operators.Rule{Counter: r.Counter, Of: r.Of, Blocked: !r.Candidate && !r.Further && r.Of == 0,
-			Voids: max(r.Counter.Lifetime(), r.Repeat.Longest(r.Timeout)+r.Repeat.Memory())})
+		named[r.Name] = append(named[r.Name], &k.Rule)
 	}
 	m.Operators.SetRules(named) // first: who finds a rule here has its words as well
 	m.rules.Store(set)
@@ -224,6 +212,7 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
+	m.noteAlone(now)
 	m.sendReads(aRead)
 	if m.Operators.Apply(now) {
 		m.peers.next, m.peers.news = now, true
@@ -232,6 +221,7 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	m.sweep(now)
 	m.readForRequests(now)
 	m.tellInFlight(now)
+	m.exchangeExact(now)
 	m.report(now)
 	m.announceBlocks(now)
 	m.resume(now)
@@ -244,6 +234,8 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 func (m *Machine) Flush(now time.Time) []wire.Command {
 	m.out = m.out[:0]
 	m.ending, m.swept = true, now
+	m.takeMarks()
+	m.depart(now)
 	m.counters.Sweep(now, true)
 	m.report(now)
 	m.announceBlocks(now)
@@ -261,9 +253,12 @@ func (m *Machine) poll(now time.Time) {
 		}
 		m.probe(i, now)
 		if n.up {
-			if c, due := m.Operators.Look(&n.words, i, now); due {
-				m.sendWords(c)
+			for line := range n.words {
+				if c, due := m.Operators.Look(&n.words[line], i, now); due {
+					m.sendWords(c, line)
+				}
 			}
+			m.readMarks(i, now)
 		}
 		m.readLog(i, now)
 	}
@@ -287,6 +282,7 @@ func (m *Machine) sweep(now time.Time) {
 		m.cleaned = now
 		m.bits.Sweep(now)
 		m.Operators.Sweep(now)
+		m.noteSecrets(now)
 		maps.DeleteFunc(m.times, func(_ takenFrom, taken record.Taken) bool { return now.After(taken.Until) })
 	}
 }
@@ -304,9 +300,6 @@ func (m *Machine) announceBlocks(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
 		if !m.Operators.Settling(n.Key) && !m.bits.Until(n.Key, now).IsZero() {
-			if rule := m.rules.Load().byID[n.Key.Rule]; rule != nil && !rule.Candidate {
-				m.earn(perReport) // for the request that was refused; one that a candidate would have refused is reported
-			}
 			m.setBit(n.Key, n.Bit, now)
 		}
 	}
@@ -340,7 +333,7 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 			f.what = aDelete // whose answer nobody heeds
 		case anEcho:
 			f.what = aDelete
-		case aRead, aWaitedRead, aNearRead:
+		case aRead, aWaitedRead:
 			f.what = aStaleRead
 		}
 	}

@@ -25,7 +25,7 @@ type peers struct {
 // keepSlot says that this edge is there and asks who else is. All edges do so on the same node.
 func (m *Machine) keepSlot(now time.Time) {
 	p := &m.peers
-	if now.Before(p.next) {
+	if m.ending || now.Before(p.next) {
 		return
 	}
 	p.next, p.idle = now.Add(presenceEvery), false
@@ -48,7 +48,7 @@ func (m *Machine) keepSlot(now time.Time) {
 // there when it next reports something. Presence belongs to Step's goroutine.
 func (m *Machine) Presence(now time.Time) (c wire.Command, overdue bool) {
 	p := &m.peers
-	if p.Key() == "" || now.Sub(p.told) < presenceEvery+stepLate {
+	if m.ending || p.Key() == "" || now.Sub(p.told) < presenceEvery+stepLate {
 		return c, false
 	}
 	node := m.placeFixed()
@@ -64,7 +64,16 @@ func (m *Machine) sendPresence(node int, op wire.Op, key string, f flight, now t
 }
 
 func (m *Machine) presence(node int, op wire.Op, key string, now time.Time) wire.Command {
-	return wire.Command{Node: node, Op: op, Key: key, Value: m.peers.Say(now, m.Operators.Self()), Expire: seconds(presence.Kept)}
+	self := m.Operators.Self()
+	self.Ends = m.ending
+	return wire.Command{Node: node, Op: op, Key: key, Value: m.peers.Say(now, self), Expire: seconds(presence.Kept)}
+}
+
+// depart says in this edge's slot that it ends, so that nobody waits for it.
+func (m *Machine) depart(now time.Time) {
+	if node := m.placeFixed(); node >= 0 && m.peers.Key() != "" {
+		m.sendPresence(node, wire.Set, m.peers.Key(), flight{what: aPresence}, now)
+	}
 }
 
 // placeFixed is the node that everybody agrees on for what belongs to no source.
@@ -80,7 +89,7 @@ func (m *Machine) placeFixed() int {
 
 // slotsRead counts the edges and takes a free slot if this one has none, or lost it to another.
 func (m *Machine) slotsRead(r *wire.Result, now time.Time) {
-	if r.Status != wire.Done {
+	if r.Status != wire.Done || m.ending {
 		return
 	}
 	p := &m.peers

@@ -1,9 +1,11 @@
 package pop_test
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
+	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/pop"
 	"sluice/pop/secret"
@@ -129,5 +131,35 @@ func TestSlotsTakenByStrangers(t *testing.T) {
 func TestTooManyEdges(t *testing.T) {
 	if _, err := pop.NewMachine(pop.Config{Nodes: []string{"node:11211"}, Edges: 65}, began); err == nil {
 		t.Error("65 edges were accepted")
+	}
+}
+
+// An edge that ends says so: the others do not count it any more, nor wait for it. One that is killed counts until its presence is over.
+func TestEdgeThatEnds(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
+	for _, ends := range []bool{true, false} {
+		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Learn: true}, r)
+		busy := func(d time.Duration) {
+			for range d / (100 * time.Millisecond) {
+				ask(w.Edges[1], r, counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, 1}), 32, 64))
+				ask(w.Edges[2], r, counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, 2}), 32, 64))
+				pass(w, 100*time.Millisecond)
+			}
+		}
+		known := func() int { return len(w.Edges[1].Machine.Operators.Edges()) }
+		busy(2 * time.Second)
+		if known() != 3 || w.Edges[1].Machine.Stats().Edges != 3 {
+			t.Fatalf("%d edges are known in the beginning", known())
+		}
+		w.Stop(0, ends)
+		busy(1200 * time.Millisecond)
+		want := map[bool]int{true: 2, false: 3}[ends]
+		if got := w.Edges[1].Machine.Stats().Edges; known() != want || got != want {
+			t.Errorf("it says that it ends: %v: %d edges are known and %d share, want %d", ends, known(), got, want)
+		}
+		busy(4 * time.Second)
+		if known() != 2 {
+			t.Errorf("it says that it ends: %v: after five seconds %d edges are known", ends, known())
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package pop
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -56,16 +55,6 @@ func (m *Machine) read(node int, what purpose, c counter.Counter, epoch uint64, 
 		}
 	}
 	l.list = append(l.list, read{c, epoch, oldest, newest, reported})
-}
-
-// readWhole reads all groups of a counter.
-func (m *Machine) readWhole(what purpose, c counter.Counter, now time.Time) {
-	if node := m.place(c.Source); node >= 0 {
-		oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-		epoch := m.epoch(c.Rule, c.Source)
-		name := m.secret.CounterName(c, epoch)
-		m.read(node, what, c, epoch, &name, oldest, newest, 0)
-	}
 }
 
 // sendReads sends what reads there are.
@@ -129,18 +118,7 @@ func (m *Machine) readDone(l read, what purpose, values [][]byte, now time.Time)
 	if !found && what == aRead {
 		return // a source's first request: there are many of those
 	}
-	past := func() (groups []uint64) {
-		if what == aNearRead {
-			_, groups = m.counters.Snapshot(c, now)
-			groups = groups[min(len(groups), 1):]
-		}
-		return groups
-	}
-	before := past()
 	m.actOn(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], l.reported, now), now)
-	if !slices.Equal(before, past()) {
-		m.announce(c, now) // others have reported to groups that have ended
-	}
 }
 
 // asks are the counters that requests wait for.
@@ -168,7 +146,12 @@ func (m *Machine) readForRequests(now time.Time) {
 	m.asks.list = m.asks.list[:0]
 	m.asks.mu.Unlock()
 	for _, c := range m.dirty {
-		m.readWhole(aWaitedRead, c, now)
+		if node := m.place(c.Source); node >= 0 {
+			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
+			epoch := m.epoch(c.Rule, c.Source)
+			name := m.secret.CounterName(c, epoch)
+			m.read(node, aWaitedRead, c, epoch, &name, oldest, newest, 0)
+		}
 	}
 	m.sendReads(aWaitedRead)
 }

@@ -66,7 +66,7 @@ func TestReadsShareAGet(t *testing.T) {
 // TestReadBetweenAddAndIncr: an edge that adds in vain, and reads the counter before its incr is answered, counts its own hit beside
 // what it has read.
 func TestReadBetweenAddAndIncr(t *testing.T) {
-	r := newRule(t, 1000, time.Hour, time.Minute, algorithm.Nearest)
+	r := newRule(t, 10_000, time.Hour, time.Minute, algorithm.Nearest)
 	for _, hits := range []int{1, 7, 100} {
 		w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: 10 * time.Millisecond}, r)
 		for range 300 {

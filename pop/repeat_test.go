@@ -18,8 +18,8 @@ import (
 func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 	for _, burst := range []bool{false, true} {
 		rule := newRule(t, 5, 10*time.Second, 40*time.Second, algorithm.Nearest)
-		r := limiter.Rule{Counter: rule.Counter, Timeout: rule.Timeout,
-			Repeat: mitigation.Repeat{Timeouts: []time.Duration{2 * time.Minute, 10 * time.Minute}, Within: 5 * time.Minute}}
+		rule.Repeat = mitigation.Repeat{Timeouts: []time.Duration{2 * time.Minute, 10 * time.Minute}, Within: 5 * time.Minute}
+		r := limiter.Rule{Rule: rule}
 		w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{r}, began)
 		must(t, err)
 		s := address(9)

@@ -88,7 +88,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 	if !ok {
 		return
 	}
-	m.earn(perReport)
+	m.earn(c.Rule)
 	if m.peers.idle {
 		m.peers.next = now
 		m.keepSlot(now)
@@ -111,7 +111,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		}
 		m.sendPart(node, op, key, c, p, epoch, 0)
 	}
-	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
+	if rep.Past && !m.ending && m.budget >= 1 { // else nobody is there to use what a read would bring, or reports take all
 		m.read(node, aRead, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
-	"sluice/pop"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
@@ -25,8 +24,7 @@ func TestRollingChange(t *testing.T) {
 		edges, timeout := 2+rng.IntN(7), pick(rng, 0, window/3, window, 3*window)
 		var rules [2]limiter.Rule
 		for i := range rules {
-			r := newRule(t, limits[i], window, timeout, algorithm.Lower)
-			rules[i] = limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}
+			rules[i] = limiter.Rule{Rule: newRule(t, limits[i], window, timeout, algorithm.Lower)}
 		}
 		w, err := sim.New(sim.Config{
 			Edges: edges, Nodes: 1 + rng.IntN(3), RTT: time.Duration(1+rng.IntN(10)) * time.Millisecond, Counters: 100, Secret: secret.Of([]byte("test")),
@@ -34,13 +32,11 @@ func TestRollingChange(t *testing.T) {
 		must(t, err)
 		of := make([]limiter.Rule, edges)
 		change := func(edge int, r limiter.Rule, tries bool) {
-			list := []pop.Rule{{Counter: r.Counter, Timeout: r.Timeout}}
 			if tries {
-				r = tryingOne(t, list[0], window)
-				list = append(list, pop.Rule{Name: r.Counter.Name, Counter: r.Candidate.Bits, Timeout: window, Candidate: true})
+				r = tryingOne(t, r.Rule, window)
 			}
 			of[edge] = r
-			w.Edges[edge].Machine.SetRules(list)
+			w.Edges[edge].SetRules([]limiter.Rule{r})
 		}
 		for i := range of {
 			change(i, rules[i%2], i == 0)

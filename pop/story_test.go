@@ -39,6 +39,7 @@ import (
 //	kill, restart, hang, resume, full, space node=0     full: a node that has no memory left
 //	stop edge=1 [flush], start edge=1, pause edge=0 for=5s, clock edge=1 by=-1h
 //	write node=0 key=head|item|bit|counter source=a value=…|foreign|cut|own     an intruder's
+//	    of=b                    a record of another source, copied
 //	counters                    how many hits of each source the edges and the nodes know of
 //	log                         the records of the mitigation log since the world began, by kind
 //	judge                       an exact log of requests, held against what the edges said
@@ -98,7 +99,7 @@ func newStory(t *testing.T, d *datadriven.TestData) *story {
 	window := duration(t, d, "window", time.Minute)
 	r, err := algorithm.NewRule("story", uint32(argument(t, d, "limit", 10)), window, argument(t, d, "sub", 12), estimate)
 	must(t, err)
-	s.rule = limiter.Rule{Counter: r, Timeout: duration(t, d, "timeout", window)}
+	s.rule = limiter.Rule{Rule: mitigation.Rule{Counter: r, Timeout: duration(t, d, "timeout", window)}}
 	if status := argument(t, d, "statuses", 0); status != 0 {
 		s.rule.Statuses = []int{status}
 	}
@@ -147,10 +148,10 @@ func (s *story) carry(c wire.Command, node *poptest.Node, now time.Time) wire.Re
 	note := func(what string, n int) { s.nodes[c.Node][what] += n }
 	switch kind := c.Key[0]; {
 	case kind == 'c' && c.Op == wire.Incr && r.Status == wire.Done:
-		note("hits by incr", int(pop.Sum(s.popRule(), c.Delta)))
+		note("hits by incr", int(pop.Sum(s.rule.Rule, c.Delta)))
 	case kind == 'c' && c.Op == wire.Add && r.Status == wire.Done:
 		n, _ := strconv.ParseUint(string(c.Value), 10, 64)
-		note("hits by add", int(pop.Sum(s.popRule(), n)))
+		note("hits by add", int(pop.Sum(s.rule.Rule, n)))
 	case kind == 'c' && c.Op == wire.Delete:
 		note("counters deleted", 1)
 	case kind == 'b' && c.Op != wire.Get && r.Status == wire.Done:
@@ -167,8 +168,6 @@ func (s *story) carry(c wire.Command, node *poptest.Node, now time.Time) wire.Re
 	}
 	return r
 }
-
-func (s *story) popRule() pop.Rule { return pop.Rule{Counter: s.rule.Counter, Timeout: s.rule.Timeout} }
 
 func (s *story) source(name string) counter.Source {
 	source := address(uint32(name[0]))
@@ -341,9 +340,9 @@ func (s *story) request(edge int, source counter.Source) limiter.Verdict {
 // write plays an intruder who can write to a node.
 func (s *story) write(t *testing.T, d *datadriven.TestData, node int) {
 	now, source := s.w.Now(), s.source(text(d, "source", "a"))
-	value := []byte(text(d, "value", "garbage"))
+	value, of := []byte(text(d, "value", "garbage")), s.source(text(d, "of", text(d, "source", "a")))
 	seal := func(secret secret.Secret) []byte {
-		return pop.Seal(secret, s.popRule(), source, now, now.Add(time.Hour))
+		return pop.Seal(secret, s.rule.Rule, of, now, now.Add(time.Hour))
 	}
 	switch string(value) {
 	case "foreign":
@@ -362,9 +361,9 @@ func (s *story) write(t *testing.T, d *datadriven.TestData, node int) {
 	case "head":
 		set(s.secret.LogHeadKey(), value)
 	case "bit":
-		set(s.secret.BitKey(counter.Counter{Rule: s.popRule().Counter, Source: source}, 0), value)
+		set(s.secret.BitKey(counter.Counter{Rule: s.rule.Counter, Source: source}, 0), value)
 	case "counter":
-		for _, key := range pop.CounterKeys(s.secret, s.popRule(), source, now) {
+		for _, key := range pop.CounterKeys(s.secret, s.rule.Rule, source, now) {
 			set(key, value)
 		}
 	case "item":
@@ -399,11 +398,11 @@ func (s *story) counters() {
 		}
 		for i, n := range s.w.Nodes {
 			sum, there := uint64(0), false
-			for _, key := range pop.CounterKeys(s.secret, s.popRule(), s.source(name), s.w.Edges[0].Counters.Wall(s.w.Now())) {
+			for _, key := range pop.CounterKeys(s.secret, s.rule.Rule, s.source(name), s.w.Edges[0].Counters.Wall(s.w.Now())) {
 				r := n.Do(s.w.Now(), wire.Command{Op: wire.Get, Key: key})
 				if r.Status == wire.Done && r.Values[0] != nil {
 					v, _ := strconv.ParseUint(strings.TrimRight(string(r.Values[0]), " "), 10, 64)
-					sum, there = sum+pop.Sum(s.popRule(), v), true
+					sum, there = sum+pop.Sum(s.rule.Rule, v), true
 				}
 			}
 			if there {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop/later"
 	"sluice/pop/record"
@@ -11,12 +12,12 @@ import (
 
 // What is best done a little later is left for a while, longer than the log takes. What one edge finds about a source, all find that the
 // source has just met, and one of them is enough to tell the others: so who is not the one leaves that, each for another while, and is
-// done with it when the log says so. And who has announced a counter reads it again when the others have had time to report what they
-// held back. While there is no credit for the log (perReport), it takes longer.
+// done with it when the log says so.
 type tasks = later.List[taskKey, task]
 
 type task struct {
 	what    taskKind
+	stage   algorithm.Stage // announceStage
 	counter counter.Counter
 	bit     mitigation.Bit // announceBlock
 }
@@ -25,8 +26,8 @@ type taskKind uint8
 
 const (
 	announceBlock taskKind = iota
+	announceStage
 	askTimes
-	reread
 )
 
 type taskKey struct {
@@ -34,9 +35,12 @@ type taskKey struct {
 	key  mitigation.Key
 }
 
+// By taskAfter an edge has mostly read what another wrote to the log, and by taskAfter and taskSpread every edge has had its turn: a block is
+// then on its way.
 const (
-	taskAfter = 50 * time.Millisecond
-	taskTurn  = 4 * time.Millisecond // between two edges
+	taskAfter  = 12 * time.Millisecond
+	taskSpread = 16 * time.Millisecond
+	stageLater = 3 // so many times as late: who has brought the counter there tells it, but for a fault
 )
 
 func (t *task) key() taskKey {
@@ -45,44 +49,26 @@ func (t *task) key() taskKey {
 
 // over reports whether there is nothing left to do.
 func (m *Machine) over(t *task, now time.Time) bool {
-	switch t.what {
-	case announceBlock:
-		return !t.bit.End.After(now)
-	case reread:
-		return !m.bits.Until(t.key().key, now).IsZero()
-	}
-	return false
+	blocked := !m.bits.Until(t.key().key, now).IsZero() // else it has ended, or was lifted, or its rule was loosened
+	return t.what == announceBlock && !blocked || t.what == announceStage && blocked
 }
 
 // leave leaves a task to be done when no other edge has.
 func (m *Machine) leave(t task, now time.Time) {
 	edges := uint64(max(m.config.Edges, m.peers.Highest(), 1))
 	turn := mix(m.id^m.secret.Place(t.counter.Source)) % edges
-	if !m.tasks.Has(t.key()) && !m.tasks.Leave(t.key(), t, now.Add(taskAfter+time.Duration(turn)*taskTurn)) {
+	wait := taskAfter + taskSpread*time.Duration(turn)/time.Duration(edges)
+	if t.what == announceStage {
+		wait *= stageLater
+	}
+	if !m.tasks.Has(t.key()) && !m.tasks.Leave(t.key(), t, now.Add(wait)) {
 		m.do(t, now)
 	}
 }
 
-// leaveReread leaves it to read a counter that this edge has announced. Edges that hear of it report what they have held back, of groups
-// that have ended, too; those totals nobody would know who has read them before.
-func (m *Machine) leaveReread(c counter.Counter, now time.Time) {
-	if c.Rule.HoldsBack() {
-		t := task{what: reread, counter: c}
-		m.tasks.Leave(t.key(), t, now.Add(taskAfter))
-	}
-}
-
-// hasten has a task that was left, if any, done in this Step: it turns out to be this edge's.
-func (m *Machine) hasten(what taskKind, c counter.Counter, now time.Time) {
-	m.tasks.Hasten(taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}}, now)
-}
-
 // resume does the tasks that are due.
 func (m *Machine) resume(now time.Time) {
-	waits := func(t *task) bool { return m.creditIn() > 0 && !m.over(t, now) }
-	if m.tasks.Resume(now, waits, func(t task) { m.do(t, now) }) {
-		m.sendReads(aNearRead)
-	}
+	m.tasks.Resume(now, func(t task) { m.do(t, now) })
 }
 
 func (m *Machine) do(t task, now time.Time) {
@@ -90,17 +76,15 @@ func (m *Machine) do(t task, now time.Time) {
 	case m.over(&t, now):
 	case t.what == announceBlock:
 		m.setBit(t.key().key, t.bit, now)
+	case t.what == announceStage:
+		m.announce(t.counter, t.stage, now)
 	case t.what == askTimes:
 		m.askTimes(t.counter, now)
-	case t.what == reread:
-		m.readWhole(aNearRead, t.counter, now)
 	}
 }
 
 // done drops a task that another edge has done.
-func (m *Machine) done(what taskKind, c counter.Counter) {
-	m.tasks.Drop(taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}})
-}
+func (m *Machine) done(t task) { m.tasks.Drop(t.key()) }
 
 // Waiting reports whether the machine has left something for later, so that it is to be stepped though nothing happens.
 func (m *Machine) Waiting() bool {
@@ -109,7 +93,7 @@ func (m *Machine) Waiting() bool {
 			return true
 		}
 	}
-	return m.tasks.Len() > 0 || m.config.InFlight != nil && m.config.InFlight.Waiting()
+	return m.tasks.Len() > 0 || m.config.InFlight != nil && m.config.InFlight.Waiting() || m.config.Exact != nil && m.config.Exact.Waiting()
 }
 
 // learnStanding takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
@@ -119,14 +103,15 @@ func (m *Machine) learnStanding(c counter.Counter, r *record.Record, now time.Ti
 		if !r.End.After(m.wall(now)) {
 			return // memcached is slow to forget
 		}
-		m.done(announceBlock, c)
-		m.done(askTimes, c)
+		m.done(task{what: announceBlock, counter: c})
+		m.done(task{what: askTimes, counter: c})
 	case record.Standing, record.AskTimes:
 		if m.counters.Announced(c, r.Newest, r.Groups, now) {
 			m.block(c, false, now)
 		}
 		if r.Kind == record.AskTimes {
-			m.done(askTimes, c)
+			m.done(task{what: askTimes, counter: c})
 		}
+		m.done(task{what: announceStage, counter: c})
 	}
 }

@@ -69,7 +69,7 @@ func (m *Machine) beginTransition(want *wantedNodes, now time.Time) {
 	for i, name := range want.names {
 		at := slices.IndexFunc(m.nodes, func(n node) bool { return n.name == name })
 		if at < 0 {
-			m.nodes = append(m.nodes, newNode(name, want.spelled[i], now))
+			m.nodes = append(m.nodes, m.newNode(name, want.spelled[i], now))
 			at = len(m.nodes) - 1
 			m.nodes[at].role = 0
 		}

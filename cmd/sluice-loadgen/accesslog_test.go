@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"sluice/cmd/internal/labtest"
 	"sluice/loadgen/process"
 )
 
@@ -18,8 +19,7 @@ import (
 // refused, and 10 of another.
 func logged(t *testing.T, format, sampled string) (file string) {
 	t.Helper()
-	dir, err := binaries()
-	must(t, err)
+	dir := labtest.Binaries(t)
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer origin.Close()
 	file = filepath.Join(t.TempDir(), "access.log")
@@ -47,7 +47,7 @@ func logged(t *testing.T, format, sampled string) (file string) {
 		}
 		return err
 	}
-	eventually(t, "the edge is ready", func() bool { return get("http://"+back+"/readyz", "") == nil })
+	labtest.Eventually(t, "the edge is ready", func() bool { return get("http://"+back+"/readyz", "") == nil })
 	for i := range 60 {
 		source := "192.0.2.1"
 		if i%6 == 5 {
@@ -101,8 +101,7 @@ func TestWhatIfReadsASampledLog(t *testing.T) {
 // And it can be replayed to a running edge.
 func TestReplayOfOurAccessLog(t *testing.T) {
 	file := logged(t, "combined", "")
-	dir, err := binaries()
-	must(t, err)
+	dir := labtest.Binaries(t)
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer origin.Close()
 	front, back := freeAddress(t), freeAddress(t)
@@ -113,7 +112,7 @@ func TestReplayOfOurAccessLog(t *testing.T) {
 		_ = edge.Process.Kill()
 		_ = edge.Wait()
 	}()
-	eventually(t, "the edge is ready", func() bool {
+	labtest.Eventually(t, "the edge is ready", func() bool {
 		answer, err := http.Get("http://" + back + "/readyz")
 		if err == nil {
 			answer.Body.Close()

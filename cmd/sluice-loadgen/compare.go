@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
-	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/cmd/internal/cli"
+	"sluice/cmd/internal/virtual"
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
@@ -179,7 +179,8 @@ func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *cli.PoP
 					panic(err) // it could be made a moment ago
 				}
 				return s.Limiter(), func() design.Cost {
-					return design.Cost{Commands: s.Commands(), Bytes: groupBytes(rule)*uint64(len(t.Sources)) + counterBytes*s.Counters()}
+					commands, _ := s.Cost()
+					return design.Cost{Commands: commands, Bytes: groupBytes(rule)*uint64(len(t.Sources)) + counterBytes*s.Counters()}
 				}
 			},
 		})

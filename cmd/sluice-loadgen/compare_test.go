@@ -17,7 +17,7 @@ func runJSON(t *testing.T, line string, to any) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "report.json")
 	var stderr bytes.Buffer
-	if code := run(t.Context(), append(strings.Fields(line), "--json", name), &stderr); code != 0 {
+	if code := program.Run(t.Context(), append(strings.Fields(line), "--json", name), &stderr); code != 0 {
 		t.Fatalf("%s: exit code %d: %s", line, code, stderr.String())
 	}
 	b, err := os.ReadFile(name)

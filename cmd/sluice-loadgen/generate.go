@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/internal/cli"
 	"sluice/loadgen/trace"
 )
 

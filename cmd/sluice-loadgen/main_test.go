@@ -1,28 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"strings"
 	"testing"
+
+	"sluice/cmd/internal/labtest"
 )
 
 func TestCommandLines(t *testing.T) {
-	f := func(line string, code int, want ...string) {
-		t.Helper()
-		var stderr bytes.Buffer
-		got := run(t.Context(), strings.Fields(line), &stderr)
-		if got != code {
-			t.Errorf("%q: exit code %d, want %d; it says %q", line, got, code, stderr.String())
-		}
-		for _, w := range want {
-			if !strings.Contains(stderr.String(), w) {
-				t.Errorf("%q: it says %q, want something with %q", line, stderr.String(), w)
-			}
-		}
-		if code != 0 && strings.HasPrefix(stderr.String(), "sluice-loadgen") && strings.Count(stderr.String(), "\n") != 1 {
-			t.Errorf("%q: it says %q, want one line", line, stderr.String())
-		}
-	}
+	f := labtest.CommandLine(t, &program)
 	f("", 2, "Usage", "replay", "lab", "origin")
 	f("help", 0, "Usage")
 	f("explode", 2, `"explode"`, "help")
@@ -55,11 +40,6 @@ func TestCommandLines(t *testing.T) {
 	f("what-if --workload steady --top 0", 2, "--top 0")
 	f("what-if --workload steady --config /no/such/file.yaml", 1, "/no/such/file.yaml", "no such file")
 
-	f("worst --rounds 0", 2, "--rounds 0")
-	f("worst --edges 65", 2, "--edges 65", "1 to 64")
-	f("worst --window 10ms", 2, "--window 10ms", "1s")
-	f("worst --sources old", 2, "old", "known, fresh or any")
-
 	f("origin --listen", 2, "--listen", "--help")
 	f("origin --status 99", 2, "--status 99", "200 to 599")
 	f("origin --size -1", 2, "--size -1")
@@ -79,11 +59,6 @@ func TestCommandLines(t *testing.T) {
 	f("replay --pop 127.0.0.1:1 --workload steady --limit 1,2", 2, "one each")
 	f("replay --pop 127.0.0.1:1 --workload steady --rate 50 --duration 100ms", 1, "no answer from 127.0.0.1:1", "connection refused")
 
-	f("pace --rate 0", 2, "--rate 0")
-	f("pace --rate 50000 --time 1h", 2, "180000000 requests")
-	f("pace --sources 0", 2, "--sources 0")
-	f("pace --source pigeon", 2, "pigeon", "loopback, xff or proxy")
-
 	f("lab --edges 0 --workload steady", 2, "--edges 0")
 	f("lab --pops 0 --workload steady", 2, "--pops 0")
 	f("lab --memcached -1 --workload steady", 2, "--memcached -1")
@@ -92,9 +67,6 @@ func TestCommandLines(t *testing.T) {
 	f("lab --workload steady --window 10ms", 2, "window 10ms")
 	f("lab --workload steady --estimate perhaps", 2, "perhaps")
 	f("lab --workload steady --fault explode", 2, "explode", "20s kill memcached/0")
-	f("lab --check everything", 2, "everything", "want quiet, shared, ")
-	f("lab --check soak --times 0 --sluice true", 2, "--times 0", "at least 3")
-	f("lab --check soak --trace x.log --sluice true", 2, "--trace")
 	f("lab --sluice /no/such/sluice --workload steady", 1, "/no/such/sluice", "make build")
 	f("lab", 2, "--trace FILE")
 	f("lab --pops 2 --workload steady --flap nonsense", 2, "--flap", "nonsense")
@@ -104,18 +76,7 @@ func TestCommandLines(t *testing.T) {
 	f("simulate --workload steady --edges 40 --pops 2", 2, "--pops 2", "at most 64")
 }
 
-func TestHelpOfEach(t *testing.T) {
-	for _, c := range commands() {
-		var stderr bytes.Buffer
-		if code := run(t.Context(), []string{c.name, "--help"}, &stderr); code != 0 {
-			t.Errorf("%s --help: exit code %d: %s", c.name, code, stderr.String())
-		}
-		var helped bytes.Buffer
-		if code := run(t.Context(), []string{"help", c.name}, &helped); code != 0 || helped.String() == help() {
-			t.Errorf("help %s: exit code %d, and what help alone says: %s", c.name, code, helped.String())
-		}
-	}
-}
+func TestHelpOfEach(t *testing.T) { labtest.HelpOfEach(t, &program) }
 
 // must ends a test that cannot go on.
 func must(tb testing.TB, err error) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -13,7 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/internal/cli"
+	"sluice/cmd/internal/live"
 	"sluice/counter"
 	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
@@ -27,7 +27,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	pops := flags.StringArray("pop", nil, "`HOST:PORT,...` of the edges of a PoP, started with --verdict-header; repeatable, a PoP each")
 	secretFile := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
 		"none: the edge counts alone")
-	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), addSend(flags), cli.AddOutput(flags)
+	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
 	if err := cli.Parse(flags, args); err != nil {
 		return err
@@ -35,7 +35,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if err := rule.OnlySliding("replay"); err != nil {
 		return err
 	}
-	if err := send.check(); err != nil {
+	if err := send.Check(); err != nil {
 		return err
 	}
 	mode, rules, err := rule.Rules()
@@ -45,46 +45,46 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if len(rules) != 1 {
 		return cli.Usagef("--limit and --estimate: one each, those of the running edges")
 	}
-	l := &live{command: "replay", mode: mode, rule: rules[0], send: send}
+	l := &live.Run{Command: "replay", Mode: mode, Rule: rules[0], Send: send}
 	if *secretFile != "" {
 		b, err := os.ReadFile(*secretFile)
 		if err != nil {
 			return err
 		}
-		l.phase = secret.Of(bytes.TrimSpace(b)).Phase
+		l.Phase = secret.Of(bytes.TrimSpace(b)).Phase
 	}
-	r := replay.Replay{Carrier: send.carrier, PerConnection: send.perConnection, Seed: traffic.Seed}
+	r := replay.Replay{Carrier: send.Carrier, PerConnection: send.PerConnection, Seed: traffic.Seed}
 	if r.PoPs, err = resolve(*pops); err != nil {
 		return err
 	}
 	all := 0
 	for _, edges := range r.PoPs {
-		l.edges = append(l.edges, len(edges))
+		l.Edges = append(l.Edges, len(edges))
 		all += len(edges)
 	}
 	if all > counter.MaxEdges {
 		return cli.Usagef("--pop: %d edges; want at most %d in all", all, counter.MaxEdges)
 	}
-	if l.trace, err = send.trace(traffic, l.rule, slices.Max(l.edges)); err != nil {
+	if l.Trace, err = send.Load(traffic, l.Rule, slices.Max(l.Edges)); err != nil {
 		return err
 	}
-	if l.affinity, err = anycast.New(len(l.edges), nil); err != nil {
+	if l.Affinity, err = anycast.New(len(l.Edges), nil); err != nil {
 		return err
 	}
-	r.Affinity = l.affinity.PoP
-	m := newMeter("replay", len(l.trace.Requests))
-	r.Progress = m.show
-	out, err := r.Run(ctx, l.trace)
-	m.done()
+	r.Affinity = l.Affinity.PoP
+	m := live.NewMeter("replay", len(l.Trace.Requests))
+	r.Progress = m.Show
+	out, err := r.Run(ctx, l.Trace)
+	m.Done()
 	if err != nil {
 		return err
 	}
 	if out.Answered == 0 {
 		return fmt.Errorf("no answer from %s: %s; is an edge listening there?", strings.Join(*pops, ","), out.Trouble())
 	}
-	report := l.judge(out, nil)
+	report := l.Judge(out, nil)
 	d := report.Run.Details
-	d.Line = fmt.Sprintf("%s of %s answered, %s", page.Thousands(uint64(out.Answered)), page.Plural(out.Sent, "request"), clientErrors(out))
+	d.Line = fmt.Sprintf("%s of %s answered, %s", page.Thousands(uint64(out.Answered)), page.Plural(out.Sent, "request"), live.ClientErrors(out))
 	d.Lines = append(d.Lines, fmt.Sprintf("client: %.0f requests a second, for %.1f µs of processor time each",
 		float64(out.Sent)/out.LastSent.Seconds(), float64(out.CPU.Microseconds())/float64(out.Sent)))
 	if err := output.Write(os.Stdout, report); err != nil {
@@ -117,13 +117,4 @@ func resolve(pops []string) (out [][]netip.AddrPort, err error) {
 		out = append(out, edges)
 	}
 	return out, nil
-}
-
-// counts writes how many there are of each status.
-func counts(statuses map[int]int) string {
-	var out []string
-	for _, status := range slices.Sorted(maps.Keys(statuses)) {
-		out = append(out, fmt.Sprintf("%d: %d", status, statuses[status]))
-	}
-	return strings.Join(out, ", ")
 }

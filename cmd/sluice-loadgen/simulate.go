@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/internal/cli"
 	"sluice/cmd/sluice-loadgen/internal/simulate"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"

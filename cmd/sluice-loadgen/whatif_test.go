@@ -154,7 +154,7 @@ rules:
 		}
 	}
 	var b bytes.Buffer
-	if code := run(t.Context(), strings.Fields("what-if --plan gold --config "+config+" --trace "+someLog(t)), &b); code != 2 || !strings.Contains(b.String(), "knows that plan") {
+	if code := program.Run(t.Context(), strings.Fields("what-if --plan gold --config "+config+" --trace "+someLog(t)), &b); code != 2 || !strings.Contains(b.String(), "knows that plan") {
 		t.Errorf("%d %s", code, b.String())
 	}
 }
@@ -319,7 +319,7 @@ func TestWhatIfQuestions(t *testing.T) {
 	f := func(flags string, code int, want string) {
 		t.Helper()
 		var stderr bytes.Buffer
-		if got := run(t.Context(), strings.Fields("what-if "+flags+" --trace "+log), &stderr); got != code || !strings.Contains(stderr.String(), want) {
+		if got := program.Run(t.Context(), strings.Fields("what-if "+flags+" --trace "+log), &stderr); got != code || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: exit code %d, want %d: %s", flags, got, code, stderr.String())
 		}
 	}
@@ -353,7 +353,7 @@ func TestWhatIfFilesThatMakeNoSense(t *testing.T) {
 		t.Helper()
 		var stderr bytes.Buffer
 		line := "what-if --workload steady --config " + writeConfig(t, text) + " " + flags
-		if got := run(t.Context(), strings.Fields(line), &stderr); got != code {
+		if got := program.Run(t.Context(), strings.Fields(line), &stderr); got != code {
 			t.Errorf("%q: exit code %d, want %d", text, got, code)
 		}
 		for _, w := range want {

@@ -56,7 +56,11 @@ func writeAccessLog(ctx context.Context, l *accesslog.Log, log *slog.Logger) {
 		select {
 		case <-tick.C:
 			if l != nil && l.Lost() > lost {
-				log.Warn("lines of the access log were lost: it is written too slowly, or not at all", "lost", l.Lost()-lost, "file", l.File())
+				if err := l.Failed(); err != nil {
+					log.Warn("lines of the access log were lost: it cannot be written", "lost", l.Lost()-lost, "file", l.File(), "error", err)
+				} else {
+					log.Warn("lines of the access log were lost: they come faster than it is written", "lost", l.Lost()-lost, "file", l.File())
+				}
 				lost = l.Lost()
 			}
 		case <-usr1:

@@ -12,12 +12,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"sluice/cmd/internal/labtest"
 )
 
 // startWriting is start, with places for standard output and error.
 func startWriting(t *testing.T, stdout, stderr *os.File, yaml string) *process {
 	t.Helper()
-	p := &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}
+	p := &process{t: t, front: freePort(t), back: freePort(t), log: new(labtest.Buffer)}
 	p.cmd = exec.Command(os.Args[0], "--config", write(t, yaml), "--listen", p.front, "--admin", p.back, "--origin", origin(t), "--limit", "1000000")
 	if p.cmd.Stdout, p.cmd.Stderr = stdout, stderr; stderr == nil {
 		p.cmd.Stderr = p.log
@@ -65,6 +67,12 @@ func (p *process) losesLines() {
 	})
 }
 
+// events is what operators are told of what has happened.
+func (p *process) events() string {
+	_, body := p.admin("GET", "/v1/events")
+	return body
+}
+
 // A pipe that nobody reads, one whose reader has gone, a full disk: requests are answered, lost lines are counted, the process
 // ends well.
 func TestAccessLogThatCannotBeWritten(t *testing.T) {
@@ -94,6 +102,10 @@ func TestAccessLogThatCannotBeWritten(t *testing.T) {
 	p = startWriting(t, nil, nil, "access_log: {file: /dev/full}")
 	p.serves(10)
 	p.losesLines()
+	p.until("saying why", func() bool { return strings.Contains(p.events(), "write /dev/full: no space left on device") })
+	if _, body := p.admin("GET", "/v1/status"); !strings.Contains(body, `"access_log": {`) || !strings.Contains(body, "write /dev/full: no space left on device") {
+		t.Errorf("the status does not say that the access log cannot be written: %s", body)
+	}
 	p.stop(syscall.SIGTERM)
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"sluice/cmd/sluice/internal/command"
 	"sluice/cmd/sluice/internal/settings"
@@ -57,7 +58,7 @@ func check(file string, stdout, stderr io.Writer) int {
 	case len(c.Rules) == 0: // defaultRule
 		fmt.Fprintf(stdout, "%s: good, but it gives no rules: serving blocks sources over 100 in 1m (--limit, --window), unless there is a rule, such as one with mode: shadow\n", file)
 	default:
-		fmt.Fprintf(stdout, "%s: good: %d rules, %d origins\n", file, len(c.Rules), len(c.Origins))
+		fmt.Fprintf(stdout, "%s: good: %s\n", file, inForce(c))
 	}
 	for i := range c.Rules {
 		if families := c.Rules[i].Families(); families != "" {
@@ -79,16 +80,27 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			doubtful = append(doubtful, text)
 		}
 	}
+	awaits := func(err error) {
+		if text := notYet(err); text != "" {
+			doubt(text)
+			return
+		}
+		try(err)
+	}
 	key, err := settings.ReadSecret(c)
-	try(err)
-	if err == nil && c.StateDir != "" {
-		try(tryState(c, key))
+	awaits(err)
+	switch {
+	case c.StateDir == "":
+	case err != nil: // no key to read by what is kept there
+		awaits(tryFolder(c.StateDir))
+	default:
+		awaits(tryState(c, key))
 	}
 	doubt(settings.GuessableSecret(c))
 	_, err = settings.ReadPeersKeys(c.PoP.PeersSecretFile)
-	try(err)
+	awaits(err)
 	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
-	try(err)
+	awaits(err)
 	if len(c.Etcd.Endpoints) > 0 {
 		_, err = etcd.New(etcd.Config(c.Etcd), "", "")
 		try(err)
@@ -96,25 +108,31 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	_, err = edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
 	try(err)
 	if c.ListenTLS != "" {
-		_, err = listen.LoadCertificates(c.TLS)
-		try(err)
+		certificates, err := listen.LoadCertificates(c.TLS)
+		if try(err); err == nil {
+			doubtful = append(doubtful, expired("tls", certificates, time.Now())...)
+		}
 	}
 	if path, is := strings.CutPrefix(c.Plans.Store, "sqlite:"); is {
 		if err := tryWrite(path); err != nil {
-			try(fmt.Errorf("plans.store: %w: give the path of a file that can be written", err))
+			awaits(fmt.Errorf("plans.store: %w: give the path of a file that can be written", err))
 		}
 	}
-	_, _, err = rateLimitTLS(c.RateLimitService)
-	try(err)
+	_, certificates, err := rateLimitTLS(c.RateLimitService)
+	if try(err); err == nil {
+		doubtful = append(doubtful, expired("rate_limit_service", certificates, time.Now())...)
+	}
 	if file := c.AccessLog.File; file != "" && file != "-" {
 		if err := tryWrite(file); err != nil {
-			try(fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err))
+			awaits(fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err))
 		}
 	}
 	for _, l := range [...][2]string{{"listen", c.Listen}, {"listen_tls", c.ListenTLS}, {"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen}, {"rate_limit_service", c.RateLimitService.Listen}} {
 		switch err := tryListen(l[0], l[1]); {
 		case errors.Is(err, syscall.EADDRINUSE):
 			doubt(l[0] + " " + l[1] + ": the port is in use: by an edge that this file is for, or a start will fail")
+		case errors.Is(err, syscall.EACCES):
+			doubt(upgrade.ListenError(l[0], l[1], err).Error() + ", or start it as a unit that may (AmbientCapabilities=CAP_NET_BIND_SERVICE)")
 		default:
 			try(err)
 		}
@@ -134,26 +152,51 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	return wrong, doubtful
 }
 
+// credentialsDir is where systemd puts the files of a unit's LoadCredential= while it runs, in a folder of the unit's.
+const credentialsDir = "/run/credentials/"
+
+// notYet says of an error that it may be none once a unit starts, because systemd makes what is missing then: credentials, and folders (StateDirectory=,
+// LogsDirectory=). "": it is one.
+func notYet(err error) string {
+	var of *fs.PathError
+	if !errors.As(err, &of) || !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	in, there := os.Stat(filepath.Dir(of.Path))
+	switch {
+	case strings.HasPrefix(of.Path, credentialsDir) && there != nil:
+		return err.Error() + "; not checked, because systemd puts it there when the unit starts (LoadCredential=)"
+	case of.Op == writing && there == nil && in.IsDir():
+		return err.Error() + "; a start needs it: systemd makes it for a unit (StateDirectory=, LogsDirectory=), and nobody else does"
+	}
+	return ""
+}
+
 // tryState reports what a start would find in a state_dir.
 func tryState(c *config.Config, key secret.Secret) error {
 	if err := tier.CheckState(c, key); err != nil {
 		return err
 	}
-	if err := access(c.StateDir, mayWrite|maySearch); err != nil {
+	return tryFolder(c.StateDir)
+}
+
+func tryFolder(stateDir string) error {
+	if err := access(stateDir, mayWrite|maySearch); err != nil {
 		return fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return nil
 }
 
-// What access(2) can be asked.
+// What access(2) can be asked, and what an error of it says.
 const (
+	writing   = "write"
 	maySearch = 1
 	mayWrite  = 2
 )
 
 func access(path string, how uint32) error {
 	if err := syscall.Access(path, how); err != nil {
-		return &fs.PathError{Op: "write", Path: path, Err: err}
+		return &fs.PathError{Op: writing, Path: path, Err: err}
 	}
 	return nil
 }
@@ -169,7 +212,8 @@ func tryWrite(file string) error {
 	return access(filepath.Dir(file), mayWrite|maySearch)
 }
 
-// tryListen reports why one cannot listen at an address, by binding a socket to it on which nobody listens.
+// tryListen reports why one cannot listen at an address, by binding a socket to it on which nobody listens. That a port is in use, or not for this user, is
+// an error of the system's.
 func tryListen(what, address string) error {
 	if address == "" {
 		return nil
@@ -184,7 +228,7 @@ func tryListen(what, address string) error {
 		return nil
 	}
 	err := bind(address)
-	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+	if err != nil && !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
 		return upgrade.ListenError(what, address, err)
 	}
 	return err

@@ -42,6 +42,12 @@ func TestCheck(t *testing.T) {
 	const secret, others = "a secret of an edge\n", "peers_listen: '127.0.0.2:0', peers: [{name: ams1, edges: ['127.0.0.1:1']}], peers_secret_file: "
 	half, many, two := put("half", secret+"\nshort\n", 0o600), put("many", strings.Repeat(secret, 5), 0o600), put("two", secret+"another secret of it", 0o600)
 	cert, key := newAuthority(t).issue(t, "sluice")
+	left := func(left time.Duration) string { // one that is valid for so long
+		a := newAuthority(t)
+		a.left = left
+		cert, key := a.issue(t, "sluice")
+		return "listen_tls: '127.0.0.1:0'\ntls: {certificate: " + cert + ", key: " + key + "}"
+	}
 	put("foreign/words", "not a list", 0o600)
 	put("rules/rules", "not a list", 0o600)
 	put("stranger/etcd%2Fs%2F", "not a list", 0o600)
@@ -54,7 +60,11 @@ func TestCheck(t *testing.T) {
 	}{
 		{"good", "", nil, nil},
 		{"secret that is not there", tier + dir + "/none}", []string{"pop.secret_file: open " + dir + "/none: no such file"}, nil},
-		{"short secret", tier + short + "}", []string{"pop.secret_file: " + short + " has less than 16 bytes"}, nil},
+		{"short secret", tier + short + "}", []string{"pop.secret_file: " + short + ": line 1 has less than 16 bytes"}, nil},
+		{"short second line of the secret", tier + half + "}", []string{"pop.secret_file: " + half + ": line 3 has less than 16 bytes"}, nil},
+		{"too many lines of the secret", tier + many + "}", []string{"pop.secret_file: " + many + " has 5 secrets, one on each line: at most 2"}, nil},
+		{"two lines of the secret", tier + two + "}", nil, nil},
+		{"the secret of a new package", tier + empty + "}", []string{"pop.secret_file: " + empty + " is empty"}, nil},
 		{"short secret of peers", tier + good + ", " + others + half + "}", []string{"pop.peers_secret_file: " + half + ": line 3 has less than 16 bytes"}, nil},
 		{"empty secret of peers", tier + good + ", " + others + empty + "}", []string{"pop.peers_secret_file: " + empty + " is empty"}, nil},
 		{"too many secrets of peers", tier + good + ", " + others + many + "}", []string{"pop.peers_secret_file: " + many + " has 5 secrets"}, nil},
@@ -66,9 +76,14 @@ func TestCheck(t *testing.T) {
 		{"token for everybody", "admin_token_file: " + shown, nil, []string{"admin_token_file: everybody on this machine can read " + shown}},
 		{"secret for everybody", tier + shown + "}", nil, []string{"pop.secret_file: everybody on this machine can read " + shown}},
 		{"certificate that is none", "listen_tls: '127.0.0.1:0'\ntls: {certificate: " + pem + ", key: " + pem + "}", []string{"edge: certificate " + pem}, nil},
+		{"certificate that has expired", left(-time.Hour), nil, []string{"tls: the certificate in "}},
+		{"certificate that soon expires", left(13*24*time.Hour - time.Minute), nil, []string{"tls: the certificate in "}},
+		{"certificate that expires later", left(15 * 24 * time.Hour), nil, nil},
 		{"certificates that are not there", "listen_tls: '127.0.0.1:0'\ntls: {folder: " + dir + "/none}", []string{"edge: certificates"}, nil},
 		{"an origin's CA that is none", "origins: [{servers: ['https://127.0.0.1'], tls: {ca_file: " + pem + "}}]", []string{"edge: origin https://127.0.0.1: tls: " + pem}, nil},
-		{"state in no folder", tier + good + "}\nstate_dir: " + dir + "/none", []string{"state_dir: write " + dir + "/none: no such file"}, nil},
+		{"state in a folder to be", tier + good + "}\nstate_dir: " + dir + "/none", nil, []string{"state_dir: write " + dir + "/none: no such file"}},
+		{"state in no folder", tier + good + "}\nstate_dir: " + dir + "/none/more", []string{"state_dir: write " + dir + "/none/more: no such file"}, nil},
+		{"credentials to be", tier + "/run/credentials/none.service/pop.secret}\nadmin_token_file: /run/credentials/none.service/admin.token", nil, []string{"pop.secret_file: open /run/credentials/none.service/pop.secret", "admin_token_file: open /run/credentials/none.service/admin.token"}},
 		{"state of somebody else", tier + good + "}\nstate_dir: " + dir + "/foreign", []string{"state_dir: " + dir + "/foreign/words: "}, nil},
 		{"rules of somebody else, without a tier", "state_dir: " + dir + "/rules", []string{"state_dir: " + dir + "/rules/rules: "}, []string{"state_dir: an edge that counts alone"}},
 		{"rules of somebody else, without a secret", "pop: {memcached: ['127.0.0.1:1']}\nstate_dir: " + dir + "/rules", []string{"state_dir: " + dir + "/rules/rules: "}, nil},
@@ -79,7 +94,8 @@ func TestCheck(t *testing.T) {
 		{"etcd's password for everybody", tier + good + "}\nstate_dir: " + dir + "\n" + store + "username: a, password_file: " + shown + "}", nil, []string{"etcd.password_file: everybody on this machine can read " + shown}},
 		{"etcd's CA that is none", tier + good + "}\nstate_dir: " + dir + "\n" + store + "ca_file: " + pem + "}", []string{"etcd.ca_file: " + pem + " has no certificate"}, nil},
 		{"etcd in plain text", tier + good + "}\nstate_dir: " + dir + "\netcd: {endpoints: ['http://10.0.0.1:2379']}", nil, []string{"etcd: http://10.0.0.1:2379 is plain text without a password"}},
-		{"log in no folder", "access_log: {file: " + dir + "/none/log}", []string{"access_log.file: write " + dir + "/none: no such file"}, nil},
+		{"log in a folder to be", "access_log: {file: " + dir + "/none/log}", nil, []string{"access_log.file: write " + dir + "/none: no such file"}},
+		{"log in no folder", "access_log: {file: " + dir + "/none/more/log}", []string{"access_log.file: write " + dir + "/none/more: no such file"}, nil},
 		{"log that is a folder", "access_log: {file: " + dir + "}", []string{"access_log.file: write " + dir + ": is a directory"}, nil},
 		{"log to be", "access_log: {file: " + dir + "/log}", nil, nil},
 		{"another's address", "listen: '203.0.113.99:1'", []string{"listen 203.0.113.99:1: one cannot listen there"}, nil},
@@ -189,7 +205,7 @@ func TestCheckTellsFamilies(t *testing.T) {
 		"[64, 24, 48, 32, {prefix: 16, limit: 900}]": "rule r counts by IPv4 /32 /24 /16 and IPv6 /64 /48\n",
 		"[33]": "rule r counts by IPv6 /33\n",
 		"[24]": "rule r counts by IPv4 /24\n",
-		"[]":   "good: 1 rules, 1 origins\n",
+		"[]":   "good: 1 rule, 1 origin\n",
 	} {
 		file := filepath.Join(t.TempDir(), "sluice.yaml")
 		if err := os.WriteFile(file, []byte("listen: ':0'\nadmin: '127.0.0.1:0'\norigins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 1, prefixes: "+prefixes+"}]\n"), 0o600); err != nil {
@@ -207,7 +223,7 @@ func TestCheckWithoutRules(t *testing.T) {
 	for rules, want := range map[string]string{
 		"":          "good, but it gives no rules: serving blocks sources over 100 in 1m",
 		"rules: []": "good, but it gives no rules: serving blocks sources over 100 in 1m",
-		"rules: [{name: r, limit: 1, mode: off}]": "good: 1 rules, 1 origins",
+		"rules: [{name: r, limit: 1, mode: off}]": "good: 1 rule, 1 origin",
 	} {
 		file := filepath.Join(t.TempDir(), "sluice.yaml")
 		if err := os.WriteFile(file, []byte("listen: ':0'\nadmin: '127.0.0.1:0'\norigins: [{servers: ['http://127.0.0.1:1']}]\n"+rules+"\n"), 0o600); err != nil {

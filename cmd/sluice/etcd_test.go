@@ -131,7 +131,7 @@ func TestRulesOverEtcd(t *testing.T) {
 	s := startSite(t, "fra", "ams")
 	for n := range 8 {
 		a := s.set(n%4, 100+n, "X-Operator", "ada")
-		if a.status != 200 || a.Limit != 100+n || a.Origin != "etcd" || a.Version == 0 || len(a.Warnings) != 0 || a.Edges == nil || a.Edges.Known != 4 || a.Edges.Have != 4 {
+		if a.status != 200 || a.Limit != 100+n || a.Origin != "etcd" || a.Version == 0 || len(a.Warnings) != 0 || a.Edges == nil || a.Edges.Known != 4 || a.Edges.Have != 4 || a.Edges.PoPs != 2 {
 			t.Fatalf("%+v %+v", a, a.Edges)
 		}
 		s.must(100 + n)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +15,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"sluice/cmd/internal/labtest"
 )
 
 // A lineage is sluice and the processes that take over from it. They log into one file.
@@ -26,7 +27,7 @@ type lineage struct {
 
 func startLineage(t *testing.T, origin string, env []string, args ...string) *lineage {
 	t.Helper()
-	l := &lineage{process: &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}, file: filepath.Join(t.TempDir(), "log")}
+	l := &lineage{process: &process{t: t, front: freePort(t), back: freePort(t), log: new(labtest.Buffer)}, file: filepath.Join(t.TempDir(), "log")}
 	out, err := os.Create(l.file)
 	must(t, err)
 	defer out.Close()
@@ -349,7 +350,7 @@ func TestSocketActivation(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$SLUICE_TEST_BINARY" --admin `+back+" --origin "+origin(t))
 	cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=web")
 	cmd.ExtraFiles = []*os.File{f}
-	log := new(bytes.Buffer)
+	log := new(labtest.Buffer)
 	cmd.Stderr = log
 	must(t, cmd.Start())
 	p := &process{t: t, cmd: cmd, front: ln.Addr().String(), back: back, log: log}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/cmd/internal/labtest"
 	programs "sluice/loadgen/process"
 )
 
@@ -115,14 +116,14 @@ func TestBadInput(t *testing.T) {
 type process struct {
 	t           *testing.T
 	cmd         *exec.Cmd
-	log         *bytes.Buffer
+	log         *labtest.Buffer
 	front, back string
 }
 
 // start runs sluice before an origin, on ports of its own, and returns once it is ready.
 func start(t *testing.T, origin string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}
+	p := &process{t: t, front: freePort(t), back: freePort(t), log: new(labtest.Buffer)}
 	if origin != "" { // else the configuration has one
 		args = append([]string{"--origin", origin}, args...)
 	}

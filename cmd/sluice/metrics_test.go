@@ -55,7 +55,7 @@ func families(text string) (list []*family) {
 const metricsIntro = `# Metrics
 
 What ` + "`GET /metrics`" + ` of an edge shows, beside the ` + "`go_*` and `process_*`" + ` of every Go program. A metric with labels appears with its first value; those whose
-names begin with ` + "`sluice_tier_`" + `, and a few others of a PoP, are there with a tier only, ` + "`sluice_peer_*`" + ` with peers, ` + "`sluice_etcd_*`" + ` with an etcd, and ` + "`sluice_plans_*`" + ` with a store of plans. No address, path or host is a label, so the size of a scrape does not depend
+names begin with ` + "`sluice_tier_`" + `, and a few others of a PoP, are there with a tier only, ` + "`sluice_peer_*`" + ` with peers, ` + "`sluice_etcd_*`" + ` with an etcd, ` + "`sluice_certificate_*`" + ` with a listener for TLS, and ` + "`sluice_plans_*`" + ` with a store of plans. No address, path or host is a label, so the size of a scrape does not depend
 on who comes: about 25 lines for a rule and for an origin.
 
 This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMetrics -rewrite`" + `.
@@ -67,7 +67,8 @@ This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMet
 // The page on metrics is what a running edge with a tier, peers, an etcd and a store of plans shows, and a scrape is what Prometheus wants of one.
 func TestMetrics(t *testing.T) {
 	secret := write(t, popKey)
-	p := start(t, "", "--memcached", startMemcached(t), "--config", write(t, "pop: {peers: [{name: ams1, edges: [\""+freePort(t)+"\"]}], peers_secret_file: "+secret+", peers_listen: \""+freePort(t)+"\"}\n"+
+	cert, key := newAuthority(t).issue(t, "sluice")
+	p := start(t, "", "--memcached", startMemcached(t), "--config", write(t, "listen_tls: \"127.0.0.1:0\"\ntls: {certificate: "+cert+", key: "+key+"}\npop: {peers: [{name: ams1, edges: [\""+freePort(t)+"\"]}], peers_secret_file: "+secret+", peers_listen: \""+freePort(t)+"\"}\n"+
 		"etcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\nplans: {key: \"header:X-API-Key\", store: \"sqlite:"+filepath.Join(t.TempDir(), "plans.db")+"\"}\n"+
 		"origins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}, {name: slow, concurrency: 1000}]"))
 	var text string

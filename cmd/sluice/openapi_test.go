@@ -195,6 +195,8 @@ func TestOpenAPI(t *testing.T) {
 		{"PUT", "/v1/quotas/%C3%A4", `{"plan":"pro"}`, 400},
 		{"GET", "/v1/quotas/k-4711", "", 200},
 		{"GET", "/v1/quotas/%20", "", 400},
+		{"GET", "/v1/quotas/k-4711/history", "", 200},
+		{"GET", "/v1/quotas/%20/history", "", 400},
 		{"GET", "/v1/usage/k%2F4711", "", 200},
 		{"GET", "/v1/usage/%20", "", 400},
 		{"PUT", "/v1/rules/planned", `{"limit":9,"key":["header:X-API-Key"],"plans":{"pro":{"limit":90},"free":9},"match":{"plans":["pro"],"not":{"plans":["free"]}}}`, 200},
@@ -204,6 +206,8 @@ func TestOpenAPI(t *testing.T) {
 		{"DELETE", "/v1/quotas/k-4711?rule=api", "", 200},
 		{"DELETE", "/v1/quotas/k-4711", "", 200},
 		{"DELETE", "/v1/quotas/%20", "", 400},
+		{"GET", "/v1/quotas/k%2F4711/history", "", 200},
+		{"GET", "/v1/quotas/k-4711/history", "", 200},
 		{"GET", "/v1/events", "", 200},
 		{"GET", "/v1/events?since=3", "", 200},
 		{"GET", "/v1/events?since=2026-05-04T14:05:00Z", "", 200},
@@ -254,7 +258,7 @@ func TestOpenAPI(t *testing.T) {
 	alone := start(t, site)
 	alone.get()
 	for _, other := range []*process{p, second, alone} {
-		for _, path := range []string{"/v1/rules", "/v1/mitigations", "/v1/events", "/v1/nodes", "/v1/origins", "/v1/pop", "/v1/config", "/v1/dashboard", "/v1/sources/192.0.2.1", "/v1/top", "/v1/allow"} {
+		for _, path := range []string{"/v1/rules", "/v1/mitigations", "/v1/events", "/v1/nodes", "/v1/origins", "/v1/pop", "/v1/status", "/v1/config", "/v1/dashboard", "/v1/sources/192.0.2.1", "/v1/top", "/v1/allow"} {
 			i.ask(other, "GET", path, "", 200)
 		}
 	}
@@ -267,6 +271,7 @@ func TestOpenAPI(t *testing.T) {
 	i.ask(alone, "GET", "/v1/quotas/k", "", 409)
 	i.ask(alone, "PUT", "/v1/quotas/k", `{"plan":"pro"}`, 409)
 	i.ask(alone, "DELETE", "/v1/quotas/k", "", 409)
+	i.ask(alone, "GET", "/v1/quotas/k/history", "", 409)
 	i.ask(alone, "GET", "/v1/usage/k", "", 409)
 
 	// Without the token, and for another host, whatever is asked.
@@ -303,6 +308,7 @@ func TestOpenAPI(t *testing.T) {
 		"GET /metrics 503":                   "five at a time",
 		"PUT /v1/quotas/{key} 503":           "a store that stops: TestPlans",
 		"DELETE /v1/quotas/{key} 503":        "a store that stops",
+		"GET /v1/quotas/{key}/history 503":   "a store that stops: TestPlans",
 	}
 	for template, item := range i.doc.Paths.Map() {
 		for method, operation := range item.Operations() {

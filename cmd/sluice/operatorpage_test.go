@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // A step is one command of the page, and what the page shows below it.
@@ -24,47 +27,120 @@ type step struct {
 // looks are commands that only look: what they show may come a moment later.
 var looks = regexp.MustCompile(`^(sluice (status|top|blocked|rules|config|events) [^;]*|grep .*|curl -s http[^;]*)$`)
 
-// What the page on an operator's tasks shows is what happens: its files are written, its commands are run one after the other
-// in a shell, and their output is compared. Its addresses are exchanged for others of this machine.
-func TestOperatorPage(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operator.md")
-	must(t, err)
+// operating are the pages on an operator's tasks, as they go on from each other, and how many commands each has: a page that loses some fails.
+var operating = []struct {
+	page     string
+	commands int
+}{
+	{"start", 26}, {"rules", 24}, {"rule-kinds", 1}, {"blocks", 26}, {"trouble", 25}, {"changing", 35}, {"looking", 10}, {"plans", 14},
+}
+
+// What the pages on an operator's tasks show is what happens: their files are written, their commands are run one after the other
+// in a shell, and their output is compared. Their addresses are exchanged for others of this machine.
+func TestOperatorPages(t *testing.T) {
 	for _, program := range []string{"memcached", "curl", "bash"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("this test needs %s on the PATH: install it (apt-get install %s)", program, program)
 		}
 	}
+	// The origin says what that of sluice-loadgen says, which the pages name: nothing may rest on the words of another.
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "01") }))
+	t.Cleanup(s.Close)
+	there := strings.TrimPrefix(s.URL, "http://")
 	// All of 127.0.0.0/8 is this machine, so an address by chance, and ports that neither the system gives away nor others prefer, are ours.
-	there := strings.TrimPrefix(origin(t), "http://")
 	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
-	page := regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllStringFunc(string(text), func(address string) string {
-		if address == "127.0.0.1:3000" {
-			return there
-		}
-		_, text, _ := strings.Cut(address, ":")
-		port, _ := strconv.Atoi(text)
-		return fmt.Sprintf("%s:%d", host, port+10000)
-	})
 	dir := t.TempDir()
 	bin := installed(t, dir)
-	sh := startShell(t, "docs/operator.md", dir, "PATH="+bin+":"+os.Getenv("PATH"))
-	commands, tasks := 0, strings.Count(page, "\n## ")
-	for _, block := range blocks(page) {
-		switch block.kind {
-		case "yaml":
-			name, _, _ := strings.Cut(strings.TrimPrefix(block.text, "# "), "\n")
-			must(t, os.WriteFile(filepath.Join(dir, name), []byte(block.text), 0o600))
-		case "console":
-			for _, s := range steps(block) {
-				commands++
-				sh.step(s)
+	sh := startShell(t, "", dir, "PATH="+bin+":"+os.Getenv("PATH"))
+	for _, p := range operating {
+		sh.page = "docs/operating/" + p.page + ".md"
+		text, err := os.ReadFile("../../" + sh.page)
+		must(t, err)
+		page := regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllStringFunc(string(text), func(address string) string {
+			if address == "127.0.0.1:3000" {
+				return there
 			}
-		default:
-			t.Errorf("docs/operator.md:%d: a block of %q: want yaml or console", block.line, block.kind)
+			_, text, _ := strings.Cut(address, ":")
+			port, _ := strconv.Atoi(text)
+			return fmt.Sprintf("%s:%d", host, port+10000)
+		})
+		commands := 0
+		for _, block := range blocks(page) {
+			switch block.kind {
+			case "yaml":
+				name, _, _ := strings.Cut(strings.TrimPrefix(block.text, "# "), "\n")
+				must(t, os.WriteFile(filepath.Join(dir, name), []byte(block.text), 0o600))
+			case "console":
+				for _, s := range steps(block) {
+					commands++
+					sh.step(s)
+				}
+			default:
+				t.Errorf("%s:%d: a block of %q: want yaml or console", sh.page, block.line, block.kind)
+			}
+		}
+		if commands != p.commands {
+			t.Errorf("%s has %d commands, want %d: change the list with the page", sh.page, commands, p.commands)
 		}
 	}
-	if commands < 50 || tasks < 11 {
-		t.Errorf("the page has %d commands in %d tasks", commands, tasks)
+}
+
+// Whoever looks for a page on an operator's task finds it from docs/operator.md, and is not met by a wall: a page has at most 12 kB,
+// and lines of at most 100 columns outside of code and tables.
+func TestOperatorPagesAreFound(t *testing.T) {
+	index, err := os.ReadFile("../../docs/operator.md")
+	must(t, err)
+	files, err := filepath.Glob("../../docs/operating/*")
+	must(t, err)
+	if len(files) != len(operating) {
+		t.Errorf("docs/operating has %d files, and %d are run", len(files), len(operating))
+	}
+	for _, p := range operating {
+		if want := "](operating/" + p.page + ".md)"; !strings.Contains(string(index), want) {
+			t.Errorf("docs/operator.md has no link %s", want)
+		}
+	}
+	for _, file := range append(files, "../../docs/operator.md") {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		if len(text) > 12_000 {
+			t.Errorf("%s has %d bytes: split it", file, len(text))
+		}
+		code, n := false, 0
+		for line := range strings.Lines(string(text)) {
+			n++
+			if strings.HasPrefix(line, "```") {
+				code = !code
+			}
+			if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 100 && !code && !strings.HasPrefix(line, "|") {
+				t.Errorf("%s:%d: %d columns", file, n, width)
+			}
+		}
+	}
+}
+
+// A link from a document to a file leads there.
+func TestLinksInDocuments(t *testing.T) {
+	links := 0
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/operating/*.md", "../../deploy/*.md"} {
+		files, err := filepath.Glob(pattern)
+		must(t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			must(t, err)
+			for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(string(text), -1) {
+				if strings.Contains(m[1], ":") {
+					continue
+				}
+				links++
+				if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+					t.Errorf("%s: %v", file, err)
+				}
+			}
+		}
+	}
+	if links < 50 {
+		t.Errorf("%d links are found in the documents", links)
 	}
 }
 
@@ -120,7 +196,7 @@ func TestReadme(t *testing.T) {
 		t.Fatalf("README has %d commands of a first edge", commands)
 	}
 	sh.run("kill $EDGE; wait $EDGE")
-	sh.step(step{command: "bin/sluice check sluice.yaml 2>&1 | grep -v warning:", want: "sluice.yaml: good: 3 rules, 1 origins\n"})
+	sh.step(step{command: "bin/sluice check sluice.yaml 2>&1 | grep -v warning:", want: "sluice.yaml: good: 3 rules, 1 origin\n"})
 	sh.run("bin/sluice --config sluice.yaml" + fmt.Sprintf(front, host) + fmt.Sprintf("; bin/sluice status --wait 50s --admin %s:18081 > /dev/null", host))
 	sh.step(step{command: "curl -s http://" + host + ":18080/", want: "hello\n"})
 }
@@ -242,7 +318,7 @@ func (sh *shell) step(s step) {
 		}
 		if !looks.MatchString(s.command) || time.Now().After(deadline) {
 			logs := ""
-			for _, name := range []string{"edge.log", "edge1.log", "edge2.log"} {
+			for _, name := range []string{"edge.log", "edge1.log", "edge2.log", "edge3.log", "edge4.log"} {
 				if text, err := os.ReadFile(filepath.Join(sh.dir, name)); err == nil {
 					logs += name + ":\n" + string(text)
 				}

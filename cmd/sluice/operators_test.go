@@ -206,7 +206,7 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"rules history none" + with, 1, "sluice rules: no such rule: none (sluice rules lists them)\n"},
 		{"rules rollback none" + with, 1, "sluice rules: no such rule: none (sluice rules lists them)\n"},
 		{"rules rollback default" + with, 1, "sluice rules: rule default: there is no earlier version to go back to\n"},
-		{"rules rollback default 7" + with, 1, "sluice rules: no such rule: default has no version 7 that is kept: see its history (sluice rules lists them)\n"},
+		{"rules rollback default 7" + with, 1, "sluice rules: rule default: no version 7 is kept (sluice rules history default lists them)\n"},
 		{"rules rollback default first" + with, 2, `sluice rules: version "first": want the number of one (sluice rules history default lists them), or 0, which is what the file says (sluice help rules tells more)` + "\n"},
 		{"why 192.0.2.7 --config " + file, 0, ""},
 		{"why 192.0.2.7" + at, 1, "sluice: " + back + " wants a token: give the file that holds it with --token-file FILE\n"},

@@ -95,6 +95,18 @@ func TestPlans(t *testing.T) {
 	if a := one.api("PUT", "/v1/quotas/a", `{"plan":"pro"}`); a.status != 200 || !strings.Contains(a.text, `"plan": "pro"`) || !strings.Contains(a.text, `"state": "in force"`) {
 		t.Fatalf("%d %s", a.status, a.text)
 	}
+	for path, said := range map[string]string{ // here by whom, and at the other edge where that was
+		"/v1/quotas/a":         `"state": "in force",\s*"updated_at": "20[^"]*",\s*"updated_by": "127\.0\.0\.1:`,
+		"/v1/quotas/a/history": `"does": "set",\s*"rule": "",\s*"plan": "pro",\s*"from": "127\.0\.0\.1:\d+",\s*"edge": "`,
+	} {
+		p := one
+		if strings.HasSuffix(path, "history") {
+			p = two
+		}
+		if a := p.api("GET", path, ""); a.status != 200 || !regexp.MustCompile(said).MatchString(a.text) {
+			t.Errorf("%s: %d %s", path, a.status, a.text)
+		}
+	}
 	want(one, "a", "/", pro)
 	two.until("told of the plan", func() bool { return strings.HasPrefix(two.as("a", "/paid"), "200") })
 	want(two, "b", "/", free) // another client is as before
@@ -146,6 +158,11 @@ func TestPlans(t *testing.T) {
 	if strings.Contains(list, `"c"`) || len(digest) != 32 {
 		t.Fatalf("the events have no digest, or a key: %s", list)
 	}
+	for _, what := range []string{`"field": "plan",`, `"from": "free",`, `"to": "pro"`, `"field": "quotas.api",`, `"to": "limit 50 from 20`} {
+		if !strings.Contains(list, what) {
+			t.Errorf("the events do not tell %s: %s", what, list)
+		}
+	}
 	digest = "%23" + digest // of c, the latest
 	if a := two.api("PUT", "/v1/mitigations/api/"+digest, `{"for":"10m"}`); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.text)
@@ -171,6 +188,12 @@ func TestPlans(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.text)
 	}
 	want(one, "a", "/", pro)
+	if a := one.api("GET", "/v1/quotas/a", ""); a.status != 200 || !strings.Contains(a.text, `"plan": "pro"`) {
+		t.Errorf("%d %s", a.status, a.text)
+	}
+	if a := one.api("GET", "/v1/quotas/a/history", ""); a.status != 503 {
+		t.Errorf("%d %s", a.status, a.text)
+	}
 	if status, _ := one.admin("GET", "/readyz"); status != 200 {
 		t.Error("not ready for a store that nobody waits for")
 	}
@@ -230,11 +253,17 @@ func TestQuotaCommands(t *testing.T) {
 			t.Errorf("%s: %d %s\n%s, want %s", c.args, code, stderr, got, c.want)
 		}
 	}
+	code, stdout, stderr := sluice("quota", "history", key, "--admin", p.back)
+	lines := regexp.MustCompile(`(?m)^NOW \S+ \S+ `).ReplaceAllString(now.ReplaceAllString(squeezed(stdout), "NOW"), "") // which operator, at which edge
+	if want := "WHEN WHO AT EDGE WHAT RULE PLAN LIMIT FROM UNTIL\ndeleted all - - - - -\ndeleted api - - - -\nset api - 9 2100-01-02T03:04:05Z -\nset all pro - - -\n"; code != 0 || !strings.HasPrefix(lines, want) {
+		t.Errorf("%d %s%s", code, stderr, lines)
+	}
 	for args, want := range map[string]string{
 		"quota set k":                          "nothing is to be set",
 		"quota set k --limit 4":                "--limit is under one rule",
 		"quota set k --plan pro --from monday": `--from "monday": want a time`,
 		"quota get k --plan pro":               "takes none of",
+		"quota history k --rule api":           "only delete takes --rule",
 		"quota put k":                          `no form "put"`,
 	} {
 		if code, _, stderr := sluice(append(strings.Fields(args), "--admin", p.back)...); code != 2 || !strings.Contains(stderr, want) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -250,6 +251,7 @@ type authority struct {
 	file string
 	dir  string
 	last int64
+	left time.Duration // that what it issues is valid; 0: a year
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -279,7 +281,7 @@ func (a *authority) issue(t *testing.T, name string, addresses ...net.IP) (cert,
 		t.Fatal(err)
 	}
 	a.last++
-	template := &x509.Certificate{SerialNumber: big.NewInt(a.last), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: addresses, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(a.last), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: addresses, NotAfter: time.Now().Add(cmp.Or(a.left, 365*24*time.Hour))}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &own.PublicKey, a.key)
 	if err != nil {
 		t.Fatal(err)

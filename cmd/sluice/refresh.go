@@ -2,10 +2,14 @@ package main
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"sluice/cmd/sluice/internal/settings"
+	"sluice/edge/config"
 	"sluice/edge/events"
+	"sluice/pop/secret"
 )
 
 // refreshEvery is how often files are looked at that change while the configuration stays: certificates and secrets.
@@ -17,6 +21,7 @@ type files struct {
 	happened     *events.Log
 	kind         events.Kind
 	again, wrong string // what is said of a change, and of an error
+	later        bool   // a change takes effect only when the process is replaced, of which the log warns
 
 	mu   sync.Mutex
 	said string // of what is wrong
@@ -28,6 +33,9 @@ func (f *files) look(now time.Time) {
 	defer f.mu.Unlock()
 	changed, err := f.refresh()
 	e := events.Event{Time: now, Kind: f.kind, Text: f.again}
+	if f.later {
+		e.Level = slog.LevelWarn
+	}
 	if err != nil {
 		e.Level, e.Text = slog.LevelError, f.wrong+": "+err.Error()
 	}
@@ -37,4 +45,27 @@ func (f *files) look(now time.Time) {
 	if f.said = ""; err != nil {
 		f.said = e.Text
 	}
+}
+
+// secretFile is that of the PoP's secret, which is read at the start alone, because every name and place in the tier follows from it.
+func secretFile(c *config.Config, inUse secret.Secret, happened *events.Log) *files {
+	const (
+		changes = "pop.secret_file has changed: this process goes on with what it had until it is replaced in place (SIGUSR2) or restarted"
+		back    = "pop.secret_file has what this process goes on with again: it need not be replaced"
+	)
+	last := inUse.Digests()
+	f := &files{happened: happened, kind: events.Tier, later: true,
+		wrong: "pop.secret_file is wrong: this process goes on with what it had, and another would not start"}
+	f.refresh = func() (changed bool, err error) {
+		key, err := settings.ReadSecret(c)
+		if err != nil {
+			return false, err
+		}
+		changed, last = !slices.Equal(key.Digests(), last), key.Digests()
+		if f.again = changes; slices.Equal(last, inUse.Digests()) {
+			f.again = back
+		}
+		return changed, nil
+	}
+	return f
 }

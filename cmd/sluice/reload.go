@@ -14,12 +14,15 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/cmd/sluice/internal/operator"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/rules"
 	"sluice/pop"
 	"sluice/pop/presence"
 	"sluice/pop/words"
@@ -45,6 +48,7 @@ type reloader struct {
 	about presence.About
 
 	overlay atomic.Pointer[changes.Overlay]
+	failed  atomic.Pointer[control.FailedReload] // the latest reload; nil: it did not
 }
 
 // now reads the configuration and puts it in force. If anything is wrong with it, what was in force stays.
@@ -61,27 +65,58 @@ func (r *reloader) now() error {
 	} else {
 		before := r.server.Config()
 		fitDescriptors(c)
-		was := r.base
+		was, waited := r.base, r.waiting()
 		if err = r.lay(c); err == nil {
 			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Text: "configuration read again",
-				Old: inForce(before), New: inForce(r.server.Config())})
+				Old: inForce(before), New: inForce(r.server.Config()), Changed: changedFields(before, r.server.Config())})
 			warnings(c, r.log)
 			r.hidden(was, c, r.log)
 			r.moveNodes(before, c)
 			r.peers(c)
-			r.tellLater(before, c)
+			r.tellLater(waited)
 		}
 	}
+	r.failed.Store(nil)
 	if err != nil {
+		r.failed.Store(&control.FailedReload{At: time.Now(), Error: settings.Sentence(err)})
 		r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelError,
 			Text: "the configuration is wrong: the old one stays in force: " + settings.Sentence(err)})
 	}
 	return err
 }
 
+// changedFields are the settings that are others than before, those of rules as rules.NAME.FIELD.
+func changedFields(before, now *config.Config) (list []events.Field) {
+	for _, d := range config.Differing(before, now) {
+		list = append(list, events.Field{Field: d.Field, From: fmt.Sprint(d.Runs), To: fmt.Sprint(d.File)})
+	}
+	rule := func(c *config.Config, name string) string {
+		if i := slices.IndexFunc(c.Rules, func(r rules.Config) bool { return r.Name == name }); i >= 0 {
+			return config.RuleJSON(c.Rules[i])
+		}
+		return ""
+	}
+	var names []string
+	for _, r := range slices.Concat(before.Rules, now.Rules) {
+		names = append(names, r.Name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		old, is := rule(before, name), rule(now, name)
+		if old == "" || is == "" {
+			list = append(list, events.Field{Field: "rules." + name, From: old, To: is})
+		}
+		for _, f := range changes.Fields(old, is) {
+			f.Field = "rules." + name + "." + f.Field
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
 // inForce is a configuration in a few words.
 func inForce(c *config.Config) string {
-	return fmt.Sprintf("%d rules, %d origins", len(c.Rules), len(c.Origins))
+	return operator.Counted(len(c.Rules), "rule") + ", " + operator.Counted(len(c.Origins), "origin")
 }
 
 // warnings logs what is possible but probably not meant.
@@ -104,25 +139,24 @@ func (r *reloader) moveNodes(before, now *config.Config) {
 		"nodes", now.PoP.Memcached, "transition", pop.Transition.String())
 }
 
-// tellLater names what changed but takes effect only at the next start.
-func (r *reloader) tellLater(before, now *config.Config) {
-	tiers := [2]config.PoP{before.PoP, now.PoP}
-	tiers[0].PeersOff = now.PoP.PeersOff // that is in force
-	if r.machine != nil && len(now.PoP.Memcached) > 0 {
-		tiers[0].Memcached, tiers[1].Memcached = nil, nil // moveNodes has seen to it
-	}
-	for name, pair := range map[string][2]any{
-		"listen": {before.Listen, now.Listen}, "listen_tls": {before.ListenTLS, now.ListenTLS}, "tls": {before.TLS, now.TLS}, "admin": {before.Admin, now.Admin}, "pop": {tiers[0], tiers[1]}, "etcd": {before.Etcd, now.Etcd},
-		"table": {before.Counters, now.Counters}, "access_log": {before.AccessLog, now.AccessLog}, "limits": {before.Limits, now.Limits},
-		"admin_hosts": {before.AdminHosts, now.AdminHosts}, "admin_token_file": {before.AdminTokenFile, now.AdminTokenFile},
-		"admin_insecure": {before.AdminInsecure, now.AdminInsecure}, "metrics_token": {before.MetricsToken, now.MetricsToken},
-		"edge_id": {before.EdgeID, now.EdgeID}, "state_dir": {before.StateDir, now.StateDir}, "plans": {[]any{before.Plans.Store, before.Plans.Refresh}, []any{now.Plans.Store, now.Plans.Refresh}},
-		"rate_limit_service": {before.RateLimitService, now.RateLimitService},
-	} {
-		if !reflect.DeepEqual(pair[0], pair[1]) {
-			r.log.Warn(name + " has changed: that takes effect at the next start")
+// tellLater names what the file has come to say that takes effect only at the next start.
+func (r *reloader) tellLater(before []config.Wait) {
+	for _, w := range r.waiting() {
+		if !slices.ContainsFunc(before, func(b config.Wait) bool { return reflect.DeepEqual(b, w) }) {
+			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelWarn,
+				Text: w.Field + " has changed: that takes effect at the next start", Old: fmt.Sprint(w.Runs), New: fmt.Sprint(w.File)})
 		}
 	}
+}
+
+// waiting is what the file says and is not so before the next start. r.mu is locked.
+func (r *reloader) waiting() []config.Wait { return config.Waiting(r.server.Config(), r.base) }
+
+// Waiting is waiting for operators.
+func (r *reloader) Waiting() []config.Wait {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting()
 }
 
 // watch reloads on SIGHUP and on changes of the file, and puts in force what operators change at other edges, until ctx is done. It looks at

@@ -26,7 +26,7 @@ func (r *reloader) lay(base *config.Config) error {
 	list := make([]changes.Change, len(entries))
 	for i := range entries {
 		e := &entries[i]
-		list[i] = changes.Read(e.Rule, e.Mark().Generation, e.Start, e.Text)
+		list[i] = changes.Read(e.Rule, e.Mark().Generation, e.Mark().Edge, e.Start, e.Text)
 	}
 	from := changes.File
 	if r.flags.config == "" {
@@ -34,9 +34,9 @@ func (r *reloader) lay(base *config.Config) error {
 	}
 	o := changes.Lay(base, from, list, r.store.Origin)
 	if base != r.base || !slices.EqualFunc(o.Rules, r.server.Config().Rules, func(a, b rules.Config) bool { return config.RuleJSON(a) == config.RuleJSON(b) }) {
-		c := *base
+		c := config.Running(r.server.Config(), base)
 		c.Rules = o.Rules
-		if err := r.server.Apply(&c); err != nil {
+		if err := r.server.Apply(c); err != nil {
 			return err
 		}
 	}
@@ -77,6 +77,7 @@ func (r *reloader) tell(entries []words.Entry, list []changes.Change, why map[wo
 			if at := slices.IndexFunc(past, func(p changes.Past) bool { return p.Version == c.Version }); at >= 0 {
 				e.Old, e.New = string(past[at].Old), string(past[at].New)
 			}
+			e.Changed = changes.Fields(e.Old, e.New)
 			e.Kind, e.Text = events.Rule, changes.Done(e.Old, e.New, c.To != nil)+", at another edge"
 			r.log.Info("rule changed at another edge", "rule", c.Name, "version", c.Version, "at", c.Edge)
 		default:
@@ -106,7 +107,7 @@ func (r *reloader) describe(entries []words.Entry) {
 	}
 	if r.store.Describe != nil {
 		s := tier.EdgeStatus(presence.Edge{Name: r.name, About: r.about})
-		s.PoP = r.base.PoP.Name
+		s.PoP = r.server.Config().PoP.Name
 		r.store.Describe(s)
 	}
 }
@@ -145,21 +146,42 @@ func (r *reloader) caughtUp() error {
 	return err
 }
 
-// edit changes a rule as an operator asks, here and on all edges, and returns where it is in force.
+// editTries is how often a change of some fields is made anew, over what somebody else has changed of the rule at the same moment.
+const editTries = 5
+
+// edit changes a rule as an operator asks, here and on all edges, and returns where it is in force, and what of it is not because somebody else has set it at
+// the same moment.
 func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 	done, mark, err := r.say(e)
+	for tries := 1; errors.Is(err, changes.ErrMoved) && e.Action == changes.Patch && tries < editTries; tries++ {
+		done, mark, err = r.say(e)
+	}
 	if err != nil || mark == (words.Mark{}) {
 		return done, err
 	}
 	done.Warnings = slices.Clone(r.store.Warnings)
+	made := func() (m tier.Made) {
+		_ = r.catchUp() // it logs
+		done.Now = r.overlay.Load()
+		m, done.Overtaken = madeOf(done.Now, e.Name, mark)
+		return m
+	}
+	made()
 	if r.store.Await != nil {
-		if done.Edges = r.store.Await(mark); done.Edges == nil {
+		s := r.store.Await(made)
+		if done.Edges = s.Spread; s.Spread == nil {
 			done.Warnings = append(done.Warnings, "the change is made, but on which edges it is in force could not be asked")
 		}
+		if s.Newer {
+			done.Warnings = append(done.Warnings, "another edge has said something newer, which is not known here yet: see the history of the rule for what stands")
+		}
 	}
-	_ = r.catchUp() // it logs
-	if past, _ := r.overlay.Load().History(e.Name); len(past) > 0 && (past[0].Version > mark.Generation || past[0].Version == mark.Generation && past[0].Edge != r.name) {
-		done.Warnings = append(done.Warnings, fmt.Sprintf("the rule was changed at %s meanwhile, and that stands: see its history", past[0].Edge))
+	done.New = ruleText(done.Now.Rule(e.Name))
+	done.Warnings = append(done.Warnings, done.Now.Replaced(e.Name, mark.Generation, mark.Edge)...)
+	for i := range done.Overtaken {
+		text := done.Overtaken[i].String()
+		done.Warnings = append(done.Warnings, text)
+		r.log.Warn("what an operator said of a rule here does not stand", "rule", e.Name, "who", e.Who, "why", text)
 	}
 	if r.store.Save != nil {
 		if err := r.store.Save(); err != nil {
@@ -167,6 +189,17 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 		}
 	}
 	return done, nil
+}
+
+// madeOf is a change that was said here and those that are newer of the same rule, as an overlay has them, and what of it does not stand.
+func madeOf(o *changes.Overlay, rule string, mark words.Mark) (m tier.Made, lost []changes.Overtaken) {
+	m = tier.Made{Rule: rule, Marks: []words.Mark{mark}}
+	for _, c := range o.Newer(rule, mark.Generation, mark.Edge) {
+		m.Marks = append(m.Marks, words.Mark{Edge: c.Maker, Generation: c.Version})
+	}
+	lost = o.Overtaken(rule, mark.Generation, mark.Edge)
+	m.Overtaken = len(lost) > 0
+	return m, lost
 }
 
 // say has an edit in force on this edge, and on its way to the others. It has no mark if the rule is so already.

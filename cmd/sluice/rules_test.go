@@ -371,11 +371,14 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 		List:    func() ([]words.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
 		Add:     func(w words.Word, _ uint64, _ time.Time) (words.Mark, error) { return add(1, w), nil },
 		InForce: func(uint64, []words.Mark) {},
-		Await: func(words.Mark) *control.Spread {
+		Await: func(made func() tier.Made) tier.Standing {
 			if elsewhere != "" {
 				add(2, words.Word{Rule: "r", Kind: words.Change, Start: time.Now(), Text: elsewhere})
 			}
-			return &control.Spread{Known: 2, Have: 2}
+			if m := made(); m.Overtaken != (elsewhere != "") || m.Overtaken && len(m.Marks) != 2 {
+				t.Errorf("%+v", m)
+			}
+			return tier.Standing{Spread: &control.Spread{Known: 2, Have: 2}}
 		},
 	}}
 	must(t, r.catchUp())
@@ -392,7 +395,7 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 		must(t, r.catchUp())
 		elsewhere, test.edit.Name, test.edit.IfMatch = test.elsewhere, "r", r.overlay.Load().ETag("r")
 		done, err := r.edit(test.edit)
-		if err != nil || done.Edges.Have != 2 || (len(done.Warnings) > 0) != test.warned {
+		if err != nil || done.Edges.Have != 2 || (len(done.Warnings) > 0) != test.warned || (len(done.Overtaken) > 0) != test.warned {
 			t.Errorf("%s: %+v, %v", test.elsewhere, done, err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"sluice/cmd/sluice/internal/auditor"
 	"sluice/cmd/sluice/internal/clients"
 	"sluice/cmd/sluice/internal/every"
 	"sluice/cmd/sluice/internal/peers"
@@ -33,6 +34,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/listen"
 	"sluice/edge/ratelimit"
+	"sluice/edge/rules"
 	"sluice/pop/presence"
 )
 
@@ -99,18 +101,34 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if keeper != nil {
 		defer keeper.Store.Close()
 	}
+	notes := audit.New(c.AuditOneIn, nil, time.Now())
+	if !shared.Alone() {
+		notes = audit.New(c.AuditOneIn, key.Watch, time.Now())
+	}
 	server, err := edge.New(edge.Options{
-		Access: access, Events: happened, Name: tier.EdgeName(c), Audit: audit.New(0),
-		Config: c, Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: key.Bytes(), Warn: log.Warn, InFlight: shared.InFlight,
+		Access: access, Events: happened, Name: tier.EdgeName(c), Audit: notes,
+		Config: c, Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: key.Bytes(), Warn: log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
 	})
 	if err != nil {
 		return err
 	}
 	if keeper != nil {
-		keeper.Publish = server.SetPlans
+		keeper.Edge, keeper.Publish = tier.EdgeName(c), server.SetPlans
 		if err := keeper.Load(context.Background()); err != nil {
 			return err
 		}
+	}
+	auditing := &auditor.Auditor{Notes: notes, Rules: func() (names []string) {
+		for _, r := range server.Config().Rules {
+			if r.Mode != rules.Off {
+				names = append(names, r.Name)
+			}
+		}
+		return names
+	}}
+	if m := shared.Machine; m != nil {
+		auditing.ID = m.Operators.Edges()[0].ID
+		auditing.Tier = &auditor.Tier{Secret: key, Do: shared.Do, Nodes: m.Nodes, Up: m.Health, Edges: m.Operators.Edges}
 	}
 	warnings(c, log)
 	var certificates *listen.Certificates
@@ -122,6 +140,11 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	callsTLS, callsCertificates, err := rateLimitTLS(c.RateLimitService)
 	if err != nil {
 		return err
+	}
+	for name, c := range map[string]*listen.Certificates{"tls": certificates, "rate_limit_service": callsCertificates} {
+		for _, w := range expired(name, c, time.Now()) {
+			log.Warn(w)
+		}
 	}
 	program, err := os.Executable() // now: later its place may have been taken by a new one
 	if err != nil {
@@ -150,13 +173,16 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 			return err == nil && across.SetKeys(keys), err
 		}, again: "pop.peers_secret_file read again: its first line signs, and each line is believed", wrong: "the secret of peers is wrong: the old one stays in use"})
 	}
+	if shared.Machine != nil && c.PoP.SecretFile != "" {
+		reload.files = append(reload.files, secretFile(c, key, happened))
+	}
 	reload.last = reload.content()
 	if err := reload.catchUp(); err != nil {
 		return err
 	}
 	older := upgrade.NewParent()
 	if older != nil {
-		server.Audit().Inherits(time.Now().Add(f.grace))
+		auditing.Inherits(time.Now().Add(f.grace))
 		take := func(into tier.Kept) func([]byte) error {
 			return func(list []byte) error { // its mitigations are under rules as operators have changed them
 				return cmp.Or(into.Restore(list, time.Now()), reload.catchUp())
@@ -176,11 +202,12 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		} else {
 			older.NoCounters()
 		}
+		shared.Taught()
 		shared.TurnPeers(c) // what other PoPs had blocked is among what the older process told
 	}
 
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(server.Collector(), buildInfo(), collectors.NewGoCollector(),
+	metrics.MustRegister(server.Collector(), auditing, certificateMetrics{"listen_tls": certificates, "rate_limit_service": callsCertificates}, buildInfo(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if shared.Metrics != nil {
 		metrics.MustRegister(shared.Metrics)
@@ -196,16 +223,17 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		metrics.MustRegister(tier.EtcdMetrics(shared.Etcd))
 		etcdStatus = shared.Etcd.Status
 	}
+	connections := &admin.Connections{Most: spareDescriptors / 2}
 	operators := &http.Server{
-		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
-			Address: at.back.Addr().String(), Token: token, MetricsToken: c.MetricsToken, Plans: keeper}),
+		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, State: func() control.State { return state(server, shared, reload, across, keeper, access) }, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
+			Address: at.back.Addr().String(), Token: token, MetricsToken: c.MetricsToken, Plans: keeper, Vouch: connections.Vouch}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      2 * time.Minute, // a million mitigations are a long answer
 		IdleTimeout:       time.Minute,
-		ConnState:         (&admin.Connections{Most: spareDescriptors / 2}).State,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	connections.Guard(operators)
 
 	if wanted > c.Limits.Connections {
 		log.Warn("this process may open fewer files than limits.connections needs: raise ulimit -n",
@@ -220,6 +248,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	go func() { reported <- shared.Sync(background) }()
 	others.Go(func() { every.Period(background, time.Second, server.Sweep) })
 	others.Go(func() { server.Watch(background) })
+	others.Go(func() { auditing.Run(background) })
 	if keeper != nil {
 		others.Go(func() { keeper.Run(background) })
 	}
@@ -240,7 +269,9 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	listening := new(http.Server) // for peers
 	if across != nil {
 		listening = across.Server(log)
-		listening.ConnState = (&admin.Connections{Most: spareDescriptors / 4}).State
+		fromPeers := &admin.Connections{Most: spareDescriptors / 4}
+		fromPeers.Guard(listening)
+		across.Vouch = fromPeers.Vouch
 		accept(&edges, "peers listener", listening.Serve, at.peers)
 	}
 	accept(&edges, "listener", server.Serve, at.front)
@@ -291,6 +322,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		end.Stop(err == nil)
 	}
 	edges.Wait()
+	auditing.Leave(background)
 	cancel()
 	if unsent := <-reported; unsent != nil {
 		log.Error("the tier lacks what this edge has counted last", "error", unsent)

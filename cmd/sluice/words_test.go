@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,6 +93,42 @@ func TestStateDir(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "state_dir") || !strings.Contains(string(out), words) {
 			t.Errorf("%s: %v, %s", what, err, out)
 		}
+	}
+}
+
+// While the disk of state_dir is full, what operators say is in force, and log, events and status name the file and the reason. Once there is room it is kept.
+func TestStateDirOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("a disk that is full needs the right to mount one: %v", err)
+	}
+	t.Cleanup(func() { must(t, syscall.Unmount(dir, 0)) })
+	p := start(t, origin(t), "--config", write(t, "state_dir: "+dir), "--memcached", startMemcached(t))
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	if status, m := p.say("PUT", "default/192.0.2.1", `{"for":"1h"}`); status != 200 || p.blockedBy("192.0.2.1") != "admin" {
+		t.Errorf("%d %+v", status, m)
+	}
+	full := regexp.MustCompile(regexp.QuoteMeta(dir) + `/\.words\.\d+: no space left on device`)
+	p.until("telling it in the log", func() bool {
+		return full.MatchString(p.log.String()) && strings.Contains(p.log.String(), "file="+dir+"/words")
+	})
+	p.until("telling it among the events", func() bool { return full.MatchString(p.events()) })
+	code, stdout, stderr := sluice("status", "--admin", p.back)
+	if !strings.Contains(squeezed(stdout), "disk "+dir+"/words cannot be written") || !full.MatchString(stdout) {
+		t.Errorf("%d %s%s", code, stdout, stderr)
+	}
+	if a := p.api("GET", "/v1/status", ""); !strings.Contains(a.text, `"file": "`+dir+`/words"`) {
+		t.Error(a.text)
+	}
+	must(t, os.Remove(filler))
+	p.until("keeping it again", func() bool { return !strings.Contains(p.api("GET", "/v1/status", "").text, "unkept") })
+	p.until("saying so", func() bool { return strings.Contains(p.log.String(), "what operators said is kept again") })
+	p.stop(syscall.SIGTERM)
+	if text, err := os.ReadFile(filepath.Join(dir, "words")); err != nil || len(text) == 0 {
+		t.Errorf("kept %d bytes, %v", len(text), err)
 	}
 }
 

@@ -1,10 +1,13 @@
 package algorithm
 
 import (
+	"fmt"
 	"math"
 	"time"
 
 	"sluice/counter/internal/lanes"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // A bucket fills by a hit each and drains at a steady rate; what would make it overflow is refused. It is the continuous-state leaky
@@ -82,7 +85,8 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 	if r.Wide() {
 		r.touched = lanes.MaxGroups - 1
 	}
-	r.identity += time.Duration(perHit).String()
+	r.identity += fmt.Sprintf(" %v %d %d", perHit, burst, queue) // a level says how full it is of so many, and how soon that drains
+	r.ID = uint32(xxhash.Sum64String(r.identity))
 	return r, nil
 }
 

@@ -102,8 +102,8 @@ func TestBucketOfOthersHits(t *testing.T) {
 			if ask := []counter.Ask{{Rule: r, Source: c.Source, Hits: hits}}; counts.Reserve(ask, now) {
 				truth.count(int64(now.Sub(epoch)), hits)
 			}
-			newest, groups := counts.Snapshot(c, now)
-			learns.Announced(c, newest, groups, now)
+			newest, groups := counts.Reports().Snapshot(c, now)
+			learns.Reports().Announced(c, newest, groups, now)
 		}
 	})
 }
@@ -158,18 +158,18 @@ func TestBucketsOfSeveralTables(t *testing.T) {
 				}
 			case 2: // it reports
 				table.Sweep(now, true)
-				rep, _ := table.Take(c, now)
+				rep, _ := table.Reports().Take(c, now)
 				for _, p := range rep.Parts[:rep.N] {
 					if _, there := tier[p.Group]; there {
 						tier[p.Group] += p.Hits
 					} else {
 						tier[p.Group] = p.Known
 					}
-					table.Counted(c, p, tier[p.Group], now)
+					table.Reports().Counted(c, p, tier[p.Group], now)
 				}
 			case 3: // it is told
-				newest, groups := tables[rapid.IntRange(0, 2).Draw(t, "from")].Snapshot(c, now)
-				table.Announced(c, newest, groups, now)
+				newest, groups := tables[rapid.IntRange(0, 2).Draw(t, "from")].Reports().Snapshot(c, now)
+				table.Reports().Announced(c, newest, groups, now)
 			}
 		}
 	})

@@ -51,7 +51,8 @@ func (r *Rule) estimate(v view, gone float64) float64 {
 		return full + min(after, others)
 	}
 	after = min(after+float64(v.own.At(bin))*(float64(bin+1)-gone*histogram.Size), others)
-	return full + after + max(0, others-float64(v.own.Sum(0)))*(1-gone)
+	left := max(0, 1-gone*histogram.Size/float64(v.own.Within))
+	return full + after + max(0, others-float64(v.own.Sum(0)))*left
 }
 
 // Used is an estimate as a whole number, which may be compared with the limit.

@@ -7,18 +7,18 @@ import (
 )
 
 // MaxExact is the largest limit of a rule whose hits are kept each by itself.
-const MaxExact = 100
+const MaxExact = 1000
 
 // NewExact checks and completes a rule that goes by the instants of hits: a log of each source for small limits. The bounds are those of
 // NewRule, and the limit is MaxExact at most.
 //
-// The log is a ring in the place of a histogram, so it costs no memory of its own, and there is one for a 64th of a table's counters: who has
-// used most of its limit has one first. It has this table's own hits to a 2^24th of a sub-window. Others' are known by their lanes, and leave
+// The log is a ring in the place of a histogram, and there is one for a 64th of a table's counters: who has used most of its limit has one first. Up to
+// a limit of 100 it costs no memory of its own, beyond that four bytes for each of the limit. It has this table's own hits to a 2^24th of a sub-window. Others' are known by their lanes, and leave
 // with the first instant of their sub-window that does. So the estimate is never above the exact count and refuses nobody at or under the limit;
 // one table alone is exact, and of several each takes up to as many hits too few as the others have admitted in the one sub-window that
 // the window's beginning cuts, and those it has not heard of. A source without a log is counted as by Lower.
 //
-// A decision looks at no more than its ring, 104 stamps.
+// A decision looks at no more than its ring: 104 stamps, or as many as the limit.
 func NewExact(name string, limit uint32, window time.Duration, subWindows int) (*Rule, error) {
 	if limit > MaxExact {
 		return nil, outOfRange("limit", limit, 1, MaxExact)
@@ -36,17 +36,27 @@ func NewExact(name string, limit uint32, window time.Duration, subWindows int) (
 func (r *Rule) inLog(groups []uint64, own histogram.Own, at Position) float64 {
 	v := r.view(groups, at.Lane)
 	if v.oldest > 0 {
-		var room [histogram.Stamps]uint32
-		v.full += min(uint64(len(r.leaving(own, at, 0, room[:0]))), v.oldest)
+		if ring := r.log(own, at); ring.Histogram != nil {
+			v.full += min(uint64(ring.Count(r.Cut(at), histogram.Stamp(0, at.Gone))), v.oldest)
+		}
 	}
 	return float64(int64(v.full))
+}
+
+// log is the ring of a counter that has one in which there is something of the window.
+func (r *Rule) log(own histogram.Own, p Position) histogram.Ring {
+	ring := own.Ring()
+	if ring.Histogram == nil || r.Number(p)-ring.Last > uint32(r.SubWindows) {
+		return histogram.Ring{}
+	}
+	return ring
 }
 
 // leaving is when own hits come, in 2^24ths of it, of the sub-window that is cut by the beginning of the window ahead sub-windows after p: those
 // within the window.
 func (r *Rule) leaving(own histogram.Own, p Position, ahead int, buf []uint32) []uint32 {
-	ring := own.Get()
-	if ring == nil || r.Number(p)-ring.Last > uint32(r.SubWindows) {
+	ring := r.log(own, p)
+	if ring.Histogram == nil {
 		return nil
 	}
 	if ahead > 0 {
@@ -55,10 +65,13 @@ func (r *Rule) leaving(own histogram.Own, p Position, ahead int, buf []uint32) [
 	return ring.Within(r.Cut(p), histogram.Stamp(0, p.Gone), buf)
 }
 
+// LogSize is how many hits the log of a counter is to have room for.
+func (r *Rule) LogSize() int { return int(r.Limit) }
+
 // Log adds hits to the log of a counter.
-func (r *Rule) Log(ring *histogram.Histogram, p Position, hits uint32) {
+func (r *Rule) Log(ring histogram.Ring, p Position, hits uint32) {
 	n := r.Number(p)
-	for range min(hits, histogram.Stamps) {
+	for range min(int(hits), ring.Cap()) {
 		ring.Push(n, histogram.Stamp(n, p.Gone), r.SubWindows)
 	}
 }
@@ -71,7 +84,7 @@ func (r *Rule) logRetry(groups []uint64, own histogram.Own, p Position, n float6
 		if int(v.full) > room {
 			continue
 		}
-		var stamps [histogram.Stamps]uint32
+		var stamps [MaxExact]uint32
 		leaving := r.leaving(own, p, ahead, stamps[:0])
 		at := 0.0
 		if ahead == 0 {

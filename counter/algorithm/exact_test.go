@@ -14,7 +14,7 @@ import (
 // admitted and not before.
 func TestExactIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit := rapid.Uint32Range(1, algorithm.MaxExact).Draw(t, "limit")
+		limit := rapid.OneOf(rapid.Uint32Range(1, 110), rapid.Uint32Range(1, algorithm.MaxExact)).Draw(t, "limit")
 		window := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 24 * time.Hour}).Draw(t, "window")
 		r, err := algorithm.NewExact("exact", limit, window, rapid.SampledFrom([]int{1, 4, 12}).Draw(t, "sub_windows"))
 		if err != nil {
@@ -31,8 +31,12 @@ func TestExactIsExact(t *testing.T) {
 			}
 			return n
 		}
-		for range rapid.IntRange(1, 400).Draw(t, "requests") {
-			most := rapid.SampledFrom([]float64{0, 1 / float64(limit), 0.3, 1.2, 30}).Draw(t, "most")
+		fill := rapid.IntRange(0, int(limit)).Draw(t, "fill") // comes evenly within a window first
+		for i := range fill + rapid.IntRange(1, 400).Draw(t, "requests") {
+			most := 1 / float64(limit)
+			if i >= fill {
+				most = rapid.SampledFrom([]float64{0, 1 / float64(limit), 0.3, 1.2, 30}).Draw(t, "most")
+			}
 			now = now.Add(time.Duration(rapid.Float64Range(0, most).Draw(t, "gap") * float64(window)))
 			ask := []counter.Ask{{Rule: r, Source: address(1), Hits: 1}}
 			ok, want := table.Reserve(ask, now), count(now)+1
@@ -52,6 +56,34 @@ func TestExactIsExact(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A limit that is raised has room for all that has come, and forgets nothing of it.
+func TestExactLimitRaised(t *testing.T) {
+	table, now := counter.New(counter.Options{Counters: 100}), epoch
+	admitted := 0
+	for _, limit := range []uint32{50, 100, 700, 1000} {
+		r, err := algorithm.NewExact("exact", limit, time.Minute, 12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range limit {
+			now = now.Add(10 * time.Millisecond)
+			if table.Reserve([]counter.Ask{{Rule: r, Source: address(1), Hits: 1}}, now) {
+				admitted++
+			}
+		}
+		if v, _ := table.Peek(r, address(1), now); admitted != int(limit) || v.Estimate != float64(limit) {
+			t.Errorf("%d admitted, and %v are known, of %d", admitted, v.Estimate, limit)
+		}
+	}
+	r, err := algorithm.NewExact("exact", 1000, time.Minute, 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, _ := table.Peek(r, address(1), epoch.Add(time.Minute+5*time.Second)); v.Estimate != 550 {
+		t.Errorf("%v are left, want 550", v.Estimate)
+	}
 }
 
 // Two requests that are counted in another order than their clocks were read, around the beginning of a sub-window, lose nothing of the log.
@@ -84,8 +116,8 @@ func TestExactOfOthersHits(t *testing.T) {
 	c, start := counter.Counter{Rule: r, Source: address(1)}, time.Unix(1_700_000_400, 0)
 	at := func(d time.Duration) time.Time { return start.Add(d) }
 	counts.Reserve([]counter.Ask{{Rule: r, Source: c.Source, Hits: 2}}, at(900*time.Millisecond))
-	newest, groups := counts.Snapshot(c, at(900*time.Millisecond))
-	learns.Announced(c, newest, groups, at(900*time.Millisecond))
+	newest, groups := counts.Reports().Snapshot(c, at(900*time.Millisecond))
+	learns.Reports().Announced(c, newest, groups, at(900*time.Millisecond))
 	learns.Reserve([]counter.Ask{{Rule: r, Source: c.Source, Hits: 1}}, at(950*time.Millisecond))
 	for _, step := range []struct {
 		at   time.Duration

@@ -49,8 +49,8 @@ func ParseEstimate(s string) (Estimate, error) {
 }
 
 // Rule says how hits are counted and how many are allowed. It is immutable once made, and what it counts is known by
-// Name and the shape of its counters, not by the pointer: two rules that agree in Name, Window, SubWindows and lane width
-// share their counters.
+// Identity, not by the pointer: two rules that agree in Name, Window, SubWindows, lane width and algorithm, and of buckets in size and drain, share
+// their counters.
 type Rule struct {
 	Name       string // names the counters: the rule's name, its key and its variant, in any unambiguous form
 	Limit      uint32 // hits allowed in a window
@@ -108,7 +108,7 @@ func (r *Rule) complete(most uint32) {
 	}
 	r.phases = r.sub << r.lanes >> 16
 	r.touched = (r.SubWindows+r.lanes.Count()-1)>>r.lanes + 1
-	r.identity = fmt.Sprintf("%s/%d/%d", r.Name, r.sub, r.lanes.Width())
+	r.identity = fmt.Sprintf("%s/%d/%d/%d", r.Name, r.Window, r.SubWindows, r.lanes.Width())
 	if r.algorithm != sliding { // its numbers would be read in another way
 		r.identity += "/" + r.algorithm.String()
 	}
@@ -160,11 +160,39 @@ func (r *Rule) SubWindow() time.Duration { return time.Duration(r.sub) }
 // Group is the length of a group of sub-windows.
 func (r *Rule) Group() time.Duration { return time.Duration(r.sub << r.lanes) }
 
-// nearFrom is the least limit that has a near: below it nothing ever waits, and full is soon enough.
-const nearFrom = 12
+// A Stage says how much of its limit a counter has used. All edges are told when it comes to the next, but to Far.
+type Stage uint8
+
+const (
+	Far    Stage = iota
+	Eighth       // of the limit
+	Quarter
+	Half
+	Full // nothing of it is left
+)
+
+// stagesFrom is the least limit that has stages between far and full: below it nothing ever waits, and full is soon enough.
+const stagesFrom = 12
 
 // HoldsBack reports whether hits may wait under this rule.
-func (r *Rule) HoldsBack() bool { return r.Limit >= nearFrom }
+func (r *Rule) HoldsBack() bool { return r.Limit >= stagesFrom }
 
-// Near reports whether an estimate is in the last third of the limit.
-func (r *Rule) Near(estimate float64) bool { return 3*estimate >= 2*float64(r.Limit) }
+// Stage is that of an estimate.
+func (r *Rule) Stage(estimate float64) Stage {
+	switch {
+	case r.Remaining(estimate) == 0:
+		return Full
+	case !r.HoldsBack():
+		return Far
+	case r.Near(estimate):
+		return Half
+	case 4*estimate >= float64(r.Limit):
+		return Quarter
+	case 8*estimate >= float64(r.Limit):
+		return Eighth
+	}
+	return Far
+}
+
+// Near reports whether an estimate makes half of the limit: from there on hits are reported at once.
+func (r *Rule) Near(estimate float64) bool { return 2*estimate >= float64(r.Limit) }

@@ -51,6 +51,12 @@ func TestAlone(t *testing.T) {
 	if by, keys := table.Held(); by["two"] != 3 || by["other"] != 1 || keys != 3 {
 		t.Errorf("%v of %d keys", by, keys)
 	}
+	if table.Leave(&held[2]); fmt.Sprint(table.Held()) != "map[other:1 two:2] 2" { // b, of which nothing is left, between two that stay
+		t.Error(table.Held())
+	}
+	if table.Leave(&held[1]); fmt.Sprint(table.Held()) != "map[other:1 two:1] 2" {
+		t.Error(table.Held())
+	}
 	for i := range held {
 		table.Leave(&held[i])
 	}
@@ -476,6 +482,126 @@ func TestSilence(t *testing.T) {
 	}
 	if by, keys := e.Held(); keys != 0 {
 		t.Errorf("left: %v", by)
+	}
+}
+
+// answered carries out what is due, at a node that has so many of others. Meanwhile something happens.
+func answered(t *Table, wall time.Time, others uint64, meanwhile func()) {
+	due := t.Due(make([]*Exchange, 0, 8), wall, false, func(counter.Source) int { return 0 })
+	meanwhile()
+	for _, x := range due {
+		for i := range x.Parts {
+			by, _ := t.Held()
+			t.Answered(x, i, Counted, others+uint64(by[x.Rule]))
+		}
+	}
+}
+
+// Who was just refused by the tier is refused for a while without asking it, and twice as long each time, up to a bound, until one is admitted.
+// Who does not ask goes by this edge's own count.
+func TestRefusedForAWhile(t *testing.T) {
+	table, r, now := New(Options{Tier: true}), &Rule{"r", 2}, start.Add(500*time.Millisecond)
+	ask := func(others uint64) Answer {
+		t.Helper()
+		p, entered := table.Enter(r, a, true, now)
+		if !entered {
+			t.Fatalf("refused after %v without asking", now.Sub(start))
+		}
+		for range 2 { // the second time nothing is due
+			answered(table, now, others, func() {})
+		}
+		got := table.Confirm(&p, now)
+		if again := table.Confirm(&p, now); again != Silent {
+			t.Errorf("confirmed twice: %v", again)
+		}
+		if got == Beyond {
+			if table.Leave(&p); len(table.dirty) == 0 { // it has none
+				t.Error("the tier is not told that the place is given back")
+			}
+		}
+		return got
+	}
+	for i, want := range []time.Duration{25, 50, 100, 100, 0, 25, 50} {
+		want *= time.Millisecond
+		if want == 0 {
+			if got := ask(1); got != Within {
+				t.Errorf("step %d: %v, want a place", i, got)
+			}
+			continue
+		}
+		if got := ask(2); got != Beyond {
+			t.Errorf("step %d: %v, want none", i, got)
+		}
+		if _, entered := table.Enter(r, a, true, now.Add(want-1)); entered {
+			t.Errorf("step %d: the tier is asked again before %v", i, want)
+		}
+		now = now.Add(want)
+	}
+	now = now.Add(-1)
+	p, entered := table.Enter(r, a, false, now)
+	if !entered {
+		t.Error("who does not ask is refused for what the tier has said")
+	}
+	table.Leave(&p)
+	if _, entered := table.Enter(r, a, true, now); !entered {
+		t.Error("a place has come free here, and the tier is not asked")
+	}
+}
+
+// Who went on without an answer holds a place, also against those who wait for the same answer.
+func TestWhoWentOnHoldsAPlace(t *testing.T) {
+	for limit, want := range map[int32]Answer{2: Beyond, 3: Within} {
+		table, r := New(Options{Tier: true}), &Rule{"r", limit}
+		first, _ := table.Enter(r, a, true, start)
+		second, _ := table.Enter(r, a, true, start)
+		answered(table, start.Add(500*time.Millisecond), 1, func() {
+			if got := table.Confirm(&first, start); got != Silent {
+				t.Errorf("before there is an answer: %v", got)
+			}
+		})
+		if got := table.Confirm(&second, start); got != want {
+			t.Errorf("of %d, one is another edge's and one went on: %v, want %v", limit, got, want)
+		}
+	}
+}
+
+// Of who has left before the tier was asked it hears nothing.
+func TestLeavesUnasked(t *testing.T) {
+	for name, leave := range map[string]func(*Table, *Place){
+		"before an answer": (*Table).Leave,
+		"having gone on without": func(t *Table, p *Place) {
+			t.Confirm(p, start)
+			t.Leave(p)
+		},
+	} {
+		table := New(Options{Tier: true})
+		p, _ := table.Enter(&Rule{"r", 2}, a, true, start)
+		reply := p.Reply
+		leave(table, &p)
+		if due := table.Due(make([]*Exchange, 0, 8), start.Add(500*time.Millisecond), false, func(counter.Source) int { return 0 }); len(due) > 0 {
+			t.Errorf("%s: %d exchanges, of %+v", name, len(due), due[0].Parts)
+		}
+		select {
+		case <-reply:
+		default:
+			t.Errorf("%s: its reply stays open", name)
+		}
+	}
+}
+
+// What has changed is looked at once, whoever changed it, and only where there is somebody to tell.
+func TestWakes(t *testing.T) {
+	for _, tier := range []bool{false, true} {
+		woken, want := 0, map[bool]int{true: 1}[tier]
+		table, r := New(Options{Tier: tier, Wake: func() { woken++ }}), &Rule{"r", 100}
+		for range 10 {
+			p, _ := table.Enter(r, a, false, start)
+			table.Enter(r, a, false, start)
+			table.Leave(&p)
+		}
+		if woken != want || len(table.dirty) != want {
+			t.Errorf("with a tier %v: woken %d times, %d to look at; want %d", tier, woken, len(table.dirty), want)
+		}
 	}
 }
 

@@ -9,221 +9,85 @@ import (
 	"strings"
 )
 
-// A document is a page of Markdown.
-type document struct {
-	name, text string
-}
+var (
+	places = regexp.MustCompile(`(?s)(<!-- figures ([\w-]+) -->\n)(.*?)(<!-- end -->)`)
+	inline = regexp.MustCompile(`(?s)(<!-- =([\w-]+) -->)(.*?)(<!-- = -->)`)
+	marks  = regexp.MustCompile(`<!-- (?:figures |=|end )`)
+)
 
-// A part of a document is what one claim says: a figure, a cell, or a block.
-type part struct {
-	at, end int
-	text    string
-	what    string   // for whoever reads the verdict
-	find    patterns // with the row's words in them
-	group   int      // of one expression for several figures; 0: all
-}
-
-type span struct{ at, end int }
-
-func (d *document) line(at int) int { return 1 + strings.Count(d.text[:at], "\n") }
-
-// locate finds words, broken into lines in whatever way. They must be there once.
-func (d *document) locate(words string) (span, error) {
-	escaped := strings.Fields(words)
-	for i, w := range escaped {
-		escaped[i] = regexp.QuoteMeta(w)
-	}
-	found := regexp.MustCompile(strings.Join(escaped, `\s+`)).FindAllStringIndex(d.text, -1)
-	if len(found) != 1 {
-		return span{}, fmt.Errorf("these words stand there %d times, want once", len(found))
-	}
-	return span{found[0][0], found[0][1]}, nil
-}
-
-var braced = regexp.MustCompile(`\{([^{}]*)\}`)
-
-// parts are the figures of a claim, where they stand.
-func (c *claim) parts(d *document) ([]part, error) {
-	switch {
-	case c.Words != "" && c.Table == "" && c.Block == "":
-		return c.inWords(d)
-	case c.Table != "" && c.Words == "" && c.Block == "":
-		return c.inTable(d)
-	case c.Block != "" && c.Words == "" && c.Table == "":
-		s, err := d.block(c.Block)
-		return []part{{at: s.at, end: s.end, text: d.text[s.at:s.end], what: c.Block}}, err
-	}
-	return nil, errors.New("want one of words, table and block")
-}
-
-func (c *claim) inWords(d *document) (parts []part, err error) {
-	plain := braced.ReplaceAllString(c.Words, "$1")
-	s, err := d.locate(plain)
-	if err != nil {
-		return nil, err
-	}
-	marks := braced.FindAllStringSubmatchIndex(c.Words, -1)
-	if n := len(c.Find); len(marks) == 0 || n != 1 && n != len(marks) {
-		return nil, fmt.Errorf("%d figures in braces, and %d expressions to find them", len(marks), n)
-	}
-	for i, m := range marks {
-		// What is before the figure is as long in the document but for spaces.
-		before := strings.Fields(braced.ReplaceAllString(c.Words[:m[0]], "$1") + "\x00")
-		for n, w := range before {
-			before[n] = regexp.QuoteMeta(strings.TrimSuffix(w, "\x00"))
-		}
-		lead := regexp.MustCompile(`^` + strings.Join(before, `\s+`)).FindStringIndex(d.text[s.at:])
-		at := s.at + lead[1]
-		figure := c.Words[m[2]:m[3]]
-		p := part{at: at, end: at + len(figure), text: figure, what: plain, find: c.Find}
-		switch {
-		case len(c.Find) > 1:
-			p.find = c.Find[i : i+1]
-		case len(marks) > 1:
-			p.group = i + 1
-		}
-		parts = append(parts, p)
-	}
-	return parts, nil
-}
-
-// A row of a table: its cells, and where they are.
-type row struct {
-	cells []string
-	at    []int
-}
-
-// table is the rows below a head.
-func (d *document) table(head string) (rows []row, err error) {
-	at := strings.Index("\n"+d.text, "\n"+head+"\n")
-	if at < 0 || strings.Count("\n"+d.text, "\n"+head+"\n") > 1 {
-		return nil, errors.New("want one table with this head")
-	}
-	for line := range strings.Lines(d.text[at:]) {
-		if !strings.HasPrefix(line, "|") {
-			break
-		}
-		rows = append(rows, split(line, at))
-		at += len(line)
-	}
-	if len(rows) < 3 {
-		return nil, errors.New("the table has no rows")
-	}
-	return rows[2:], nil
-}
-
-func split(line string, at int) (r row) {
-	from := 1
-	for i := 1; i < len(line); i++ {
-		if line[i] == '|' {
-			cell := line[from:i]
-			lead := len(cell) - len(strings.TrimLeft(cell, " "))
-			r.cells, r.at = append(r.cells, strings.TrimSpace(cell)), append(r.at, at+from+lead)
-			from = i + 1
-		}
-	}
-	return r
-}
-
-var placeholder = regexp.MustCompile(`\$(\d)`)
-
-func (c *claim) inTable(d *document) (parts []part, err error) {
-	rows, err := d.table(c.Table)
-	if err != nil {
-		return nil, err
-	}
-	if len(c.Columns) == 0 {
-		return nil, errors.New("no columns")
-	}
-	used := make(map[string]bool) // names
-	above := make(map[int]string)
-	for _, r := range rows {
-		for i, cell := range r.cells {
-			if cell != "" {
-				above[i+1] = cell
+// write is the document with what belongs in its places.
+func (b *book) write(name, text string) (string, error) {
+	var wrong error
+	fill := func(place *regexp.Regexp, of func(string) (string, error)) {
+		text = place.ReplaceAllStringFunc(text, func(s string) string {
+			m := place.FindStringSubmatch(s)
+			b.used[m[2]] = true
+			filled, err := of(m[2])
+			wrong = errors.Join(wrong, err)
+			if err != nil {
+				return s
 			}
+			return m[1] + filled + m[4]
+		})
+	}
+	fill(places, b.markdown)
+	fill(inline, b.inline)
+	left := inline.ReplaceAllString(places.ReplaceAllString(text, ""), "")
+	if at := marks.FindStringIndex(left); at != nil {
+		wrong = errors.Join(wrong, fmt.Errorf("a place has no end, or no beginning: %.60q", left[at[0]:]))
+	}
+	if wrong != nil {
+		wrong = fmt.Errorf("%s: %w", name, wrong)
+	}
+	return text, wrong
+}
+
+// difference is the first line in which two texts differ, or 0.
+func difference(a, b string) int {
+	if a == b {
+		return 0
+	}
+	was, is := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(was), len(is)) {
+		if was[i] != is[i] {
+			return i + 1
 		}
-	columns:
-		for _, column := range sorted(c.Columns) {
-			if column > len(r.cells) {
-				return nil, fmt.Errorf("no column %d", column)
+	}
+	return min(len(was), len(is))
+}
+
+// A figure in a sentence is a number with a unit, also on the next line, a share or a multiple; in a table, a cell that is a number as well.
+var (
+	measured = regexp.MustCompile(`\d[\d,]*(?:\.\d+)?(?:\s?%|\s?(?:ns|µs|ms|[kKMGT]B|[KMG]bit/s)\b|/s\b|\s(?:cores?|requests/s|(?:bytes|commands)\s(?:a|of|per|each|for))\b)` +
+		`|\d\.\d+\s(?:times|s|seconds)\b|(?:^|\s)1/\d\d+`)
+	cell = regexp.MustCompile(`\|\s*(?:\d[\d,.]*(?:e[+-]?\d+)?(?:\s?[-–/]\s?\d[\d,.]*)*)\s*(?:\|)`)
+	code = regexp.MustCompile("(?s)```.*?```|`[^`\n]+(?:\n[^`\n]+)?`|<!--.*?-->|\\]\\([^)]*\\)")
+)
+
+// prose names the figures that stand outside of the places.
+func prose(name, text string) (err error) {
+	blank := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if r == '\n' || r == '|' {
+				return r
 			}
-			cell := r.cells[column-1]
-			if !hasDigit(cell) {
+			return '_'
+		}, s)
+	}
+	for _, e := range []*regexp.Regexp{places, inline, code} {
+		text = e.ReplaceAllStringFunc(text, blank)
+	}
+	for i, e := range []*regexp.Regexp{measured, cell} {
+		for _, at := range e.FindAllStringIndex(text, -1) {
+			line, _, _ := strings.Cut(text[strings.LastIndexByte(text[:at[0]], '\n')+1:], "\n")
+			if i == 1 && !strings.HasPrefix(line, "|") {
 				continue
 			}
-			p := part{at: r.at[column-1], end: r.at[column-1] + len(cell), text: cell, what: strings.Join(r.cells, " | ")}
-			for _, pattern := range c.Columns[column] {
-				skip := false
-				pattern = placeholder.ReplaceAllStringFunc(pattern, func(s string) string {
-					key := above[int(s[1]-'0')]
-					name, there := c.Names[key]
-					used[key] = true
-					if !there {
-						name = regexp.QuoteMeta(strings.ReplaceAll(strings.Trim(key, "`"), ",", ""))
-					}
-					skip = skip || there && name == ""
-					return name
-				})
-				if skip {
-					continue columns
-				}
-				p.find = append(p.find, pattern)
-			}
-			parts = append(parts, p)
+			err = errors.Join(err, fmt.Errorf("%s:%d: %q is a figure outside of the places that make figures writes; a setting, a limit or a constant is `code`",
+				name, 1+strings.Count(text[:at[0]], "\n"), strings.TrimSpace(text[at[0]:at[1]])))
 		}
 	}
-	for key := range c.Names {
-		if !used[key] {
-			return nil, fmt.Errorf("names: no row has %q", key)
-		}
-	}
-	return parts, nil
+	return err
 }
 
-func hasDigit(s string) bool { return strings.ContainsAny(s, "0123456789") }
-
-// block is what stands between fences without a language, by a line of it.
-func (d *document) block(line string) (span, error) {
-	for _, b := range d.blocks() {
-		for l := range strings.Lines(d.text[b.at:b.end]) {
-			if strings.TrimSpace(l) == strings.TrimSpace(line) {
-				return b, nil
-			}
-		}
-	}
-	return span{}, errors.New("no block has this line")
-}
-
-// fences are all blocks, with their language.
-var fences = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```")
-
-func (d *document) blocks() (list []span) {
-	for _, m := range fences.FindAllStringSubmatchIndex(d.text, -1) {
-		if m[2] == m[3] {
-			list = append(list, span{m[4], m[5]})
-		}
-	}
-	return list
-}
-
-var headings = regexp.MustCompile(`(?m)^(#+) .*$`)
-
-// section is what stands under a heading, and under those below it.
-func (d *document) section(heading string) (span, error) {
-	depth, from := 0, 0
-	for _, m := range headings.FindAllStringSubmatchIndex(d.text, -1) {
-		switch level := m[3] - m[2]; {
-		case depth > 0 && level <= depth:
-			return span{from, m[0]}, nil
-		case depth == 0 && d.text[m[0]:m[1]] == heading:
-			depth, from = level, m[0]
-		}
-	}
-	if depth == 0 {
-		return span{}, errors.New("there is no such heading")
-	}
-	return span{from, len(d.text)}, nil
-}
-
-func sorted[K int | string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,114 +1,94 @@
-// Command figures holds what the documents say against what the commands beside it print.
+// Command figures writes what is measured into the documents. figures.yaml says which runs there are, and which tables and values are
+// made of what they print; documents have a place for each, between two comments that nobody sees once the page is rendered:
 //
-// claims.yaml has a claim for each figure: the words it stands in, the command that prints it, where in its output, and by how much the two may
-// differ. A claim whose words are no longer in the document fails, so a figure cannot be changed without its claim; and a figure that no claim and no
-// exemption has fails, so none can be added without one (coverage.go). Quick commands run each time. Of long ones the last output is kept in runs, with its date,
-// machine and revision of the code, and the documents are held against that; --long runs them again, one after the other. Who breaks that off and
-// starts anew goes on where it was: what was stored of the same code and command is not run twice.
+//	<!-- figures NAME -->            <!-- =NAME -->1.5<!-- = -->
+//	the table, and what it is from
+//	<!-- end -->
 //
-//	make figures                         # quick commands, stored outputs of the long ones
-//	make figures LONG=1 LOGS=DIR         # all of them, a few hours
-//	make figures LONG=1 FLAGS="--only worst"
+// A quick run is in virtual time: it prints the same everywhere, and is run each time. What a long one printed last is in runs, with its
+// command, commit, date, machine and seeds, and --long runs it anew. A table says so if more than 20 commits have changed since what its run
+// measures, or if its command is another now.
+//
+// Outside of those places documents have no measured figures (document.go). A setting, a limit or a constant is written as code.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 )
 
 func main() {
-	long := pflag.Bool("long", false, "run long commands as well, and store what they print")
-	only := pflag.String("only", "", "`NAME` of a command: this one alone")
-	all := pflag.Bool("all", false, "print each cell of a table, in place of a line for all that agree")
+	check := pflag.Bool("check", false, "write nothing, and fail if a document is not as it would be written")
+	stored := pflag.Bool("stored", false, "run nothing, not what is quick either: write what is stored")
+	long := pflag.Bool("long", false, "run what takes long as well")
+	only := pflag.StringSlice("only", nil, "run these `NAMES` alone, whether they are quick or long")
 	pflag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ok, err := check(ctx, ".", os.Stdout, *long, *only, *all)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "figures:", err)
-	}
-	if err != nil || !ok {
+	if err := figures(ctx, ".", *check, *stored, *long, *only); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		stop()
 		os.Exit(1)
 	}
 }
 
-// check prints a line for each claim, and then what differs. It reports whether nothing does.
-func check(ctx context.Context, root string, w io.Writer, long bool, only string, all bool) (bool, error) {
-	book, err := load(root)
+// figures runs what is to be run, and writes the documents below root.
+func figures(ctx context.Context, root string, check, stored, long bool, only []string) error {
+	b, err := load(root)
 	if err != nil {
-		return false, err
+		return err
 	}
-	var verdicts []verdict
-	var failed error
-	for i := range book.Commands {
-		c := &book.Commands[i]
-		if only != "" && c.Name != only {
-			continue
+	if !stored {
+		if err := b.run(ctx, check, long, only); err != nil {
+			return err
 		}
-		out, err := c.output(ctx, long)
-		if ctx.Err() != nil {
-			return false, ctx.Err()
-		}
+	}
+	return b.documents(check)
+}
+
+// documents writes those that may have figures, or says where they are not as they would be written.
+func (b *book) documents(check bool) (wrong error) {
+	for _, pattern := range []string{"README.md", "deploy/README.md", "docs/*.md", "docs/operating/*.md"} {
+		names, err := fs.Glob(os.DirFS(b.root), pattern)
 		if err != nil {
-			failed = errors.Join(failed, err)
-			continue
+			return err
 		}
-		for _, claim := range book.claimsOf(c.Name) {
-			verdicts = append(verdicts, claim.judge(book.texts[claim.document], out)...)
+		for _, name := range names {
+			wrong = errors.Join(wrong, b.document(name, check))
 		}
 	}
-	if len(verdicts) == 0 && failed == nil {
-		return false, fmt.Errorf("no claim has a command called %q", only)
-	}
-	ok := write(w, verdicts, all)
-	if only != "" {
-		return ok, failed
-	}
-	return ok, errors.Join(failed, book.uncovered())
+	return errors.Join(wrong, b.unused())
 }
 
-// write prints the table: a line for each figure, and one for all of a table that agree. What differs is said again below it.
-func write(w io.Writer, verdicts []verdict, all bool) bool {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "claim\tcommand\tprinted\tdocument\tverdict")
-	count := make(map[string]int)
-	for i := 0; i < len(verdicts); {
-		v, n := &verdicts[i], 1
-		if !all && v.claim.Table != "" && v.state == agrees {
-			for i+n < len(verdicts) && verdicts[i+n].claim == v.claim && verdicts[i+n].state == v.state {
-				n++
-			}
-		}
-		count[v.state] += n
-		i += n
-		printed, stands := v.printed, v.stands
-		if n > 1 {
-			printed, stands = fmt.Sprintf("%d figures", n), "the same"
-		}
-		fmt.Fprintf(t, "%s:%d %s\t%s, %s\t%s\t%s\t%s\n", v.document, v.line, short(v.what), v.command, v.when, printed, stands, v.state)
+func (b *book) document(name string, check bool) error {
+	text, err := os.ReadFile(filepath.Join(b.root, name))
+	if err != nil {
+		return err
 	}
-	t.Flush()
-	for _, v := range verdicts {
-		if v.state == differs {
-			fmt.Fprintf(w, "\n%s:%d: %q has %s, but %s prints %s (%s)", v.document, v.line, short(v.what), v.stands, v.command, v.printed, v.when)
-		}
+	was := string(text)
+	is, err := b.write(name, was)
+	if err = errors.Join(err, prose(name, was)); err != nil {
+		return err
 	}
-	fmt.Fprintf(w, "\n%d figures agree with their command, %d differ\n", count[agrees], count[differs])
-	return count[differs] == 0
-}
-
-func short(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > 72 {
-		return string(r[:71]) + "…"
+	if !b.history || b.lost && check { // nobody can say how old a run is
+		was, is = strings.ReplaceAll(was, older, ""), strings.ReplaceAll(is, older, "")
 	}
-	return s
+	line := difference(was, is)
+	switch {
+	case line == 0:
+		return nil
+	case check:
+		return fmt.Errorf("%s:%d: is not what its run printed; make figures writes it anew", name, line)
+	case !b.history:
+		return errors.New("figures: the commits are needed to say how old a run is: clone the whole repository, with git")
+	}
+	return os.WriteFile(filepath.Join(b.root, name), []byte(is), 0o644)
 }

@@ -51,6 +51,7 @@ type Log struct {
 	spare   sync.Pool
 	refused atomic.Uint64
 	lost    atomic.Uint64
+	failed  atomic.Pointer[error] // why lines were lost last that were being written; nil: the last were not
 }
 
 // Open opens the log. open is called again for every Reopen.
@@ -78,6 +79,28 @@ func (l *Log) File() string { return l.config.File }
 // Lost is how many lines could not be written.
 func (l *Log) Lost() uint64 { return l.lost.Load() }
 
+// Failed is why the lines that were to be written last could not be; nil: they were, and if any are lost, they came faster than that.
+func (l *Log) Failed() error {
+	if err := l.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// write writes a batch, and counts what that loses.
+func (l *Log) write(w *batch) {
+	if len(w.text) == 0 {
+		return
+	}
+	lost, err := w.flush()
+	l.lost.Add(lost)
+	if err == nil {
+		l.failed.Store(nil)
+	} else {
+		l.failed.Store(&err)
+	}
+}
+
 // accessBatch is how many bytes are written at once while more lines wait.
 const accessBatch = 64 << 10
 
@@ -90,21 +113,21 @@ func (l *Log) Run(ctx context.Context, failed func(error)) {
 		l.queued.Add(-int64(cap(*line)))
 		l.giveBack(line)
 		if len(w.text) >= accessBatch {
-			l.lost.Add(w.flush())
+			l.write(&w)
 		}
 	}
 	queued := func() { // by now
 		for range len(l.lines) {
 			add(<-l.lines)
 		}
-		l.lost.Add(w.flush())
+		l.write(&w)
 	}
 	for {
 		select {
 		case line := <-l.lines:
 			add(line)
 			if len(l.lines) == 0 {
-				l.lost.Add(w.flush())
+				l.write(&w)
 			}
 		case <-l.reopen:
 			queued()
@@ -130,22 +153,22 @@ type batch struct {
 	torn bool // the file ends in the middle of a line
 }
 
-// flush writes the lines, and returns how many were lost. One of which only the beginning could be written is, and ends there, so
+// flush writes the lines, and returns how many were lost, and why. One of which only the beginning could be written is, and ends there, so
 // that it spoils no other.
-func (w *batch) flush() (lost uint64) {
+func (w *batch) flush() (lost uint64, err error) {
 	if w.torn && len(w.text) > 0 {
-		if _, err := w.out.Write([]byte{'\n'}); err == nil {
+		if _, err = w.out.Write([]byte{'\n'}); err == nil {
 			w.torn = false
 		}
 	}
 	n := 0
 	if !w.torn && len(w.text) > 0 {
-		n, _ = w.out.Write(w.text)
+		n, err = w.out.Write(w.text)
 		w.torn = n > 0 && w.text[n-1] != '\n'
 	}
 	lost = uint64(bytes.Count(w.text[n:], []byte{'\n'}))
 	w.text = w.text[:0]
-	return lost
+	return lost, err
 }
 
 // An Entry is what is written of a request and its answer. Nothing of it is kept.

@@ -35,7 +35,10 @@ func TestAccessLogOnAFullDisk(t *testing.T) {
 		for i, room := range rooms {
 			out.room = room
 			w.text = append(w.text, fmt.Sprintf("line %da\nline %db\n", i, i)...)
-			got += w.flush()
+			lost, err := w.flush()
+			if got += lost; lost > 0 != (err != nil) {
+				t.Errorf("%v: %d lost, and why: %v", rooms, lost, err)
+			}
 		}
 		if out.String() != want || got != lost {
 			t.Errorf("%v: %q, %d lost, want %q, %d", rooms, out, got, want, lost)

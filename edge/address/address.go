@@ -11,6 +11,7 @@ import (
 
 	"github.com/gaissmai/bart"
 
+	"sluice/counter"
 	"sluice/edge/message"
 )
 
@@ -56,11 +57,11 @@ func NewPrefixes(list []netip.Prefix) *bart.Lite {
 	return t
 }
 
-// IsIn reports whether an address is in a list.
-func IsIn(t *bart.Lite, addr netip.Addr) bool { return t != nil && t.Lookup(addr) }
+// IsIn reports whether an address, as a plain one, is in a list.
+func IsIn(t *bart.Lite, addr netip.Addr) bool { return t != nil && t.Lookup(counter.Plain(addr)) }
 
 // Single is the prefix of one address.
 func Single(addr netip.Addr) netip.Prefix {
-	addr = addr.Unmap().WithZone("")
+	addr = counter.Plain(addr)
 	return netip.PrefixFrom(addr, addr.BitLen())
 }

@@ -71,8 +71,13 @@ func (s *Sources) Proxied(peer netip.Addr) bool { return s.proxy && IsIn(s.Trust
 // address.
 //
 // It appends to hops the addresses believed, the nearest first, the client's last; with the peer they are the chain that
-// the origin is told.
+// the origin is told. The client is a plain address (counter.Plain).
 func (s *Sources) Identify(peer netip.Addr, h *message.Head, hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
+	client, chain, trusted = s.identify(peer, h, hops)
+	return counter.Plain(client), chain, trusted
+}
+
+func (s *Sources) identify(peer netip.Addr, h *message.Head, hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
 	peer = peer.Unmap()
 	if !IsIn(s.Trust, peer) {
 		return peer, hops, false

@@ -45,6 +45,8 @@ type Options struct {
 	Edit    func(changes.Edit) (Edited, error)
 	Self    func() control.EdgeStatus // this edge, where it counts alone
 	Etcd    func() control.EtcdStatus // nil: changes of rules do not travel over etcd
+	State   func() control.State      // what is not as it should be; nil: nobody knows
+	Waiting func() []config.Wait      // what the file says and waits for a restart; nil: nobody knows
 	Reload  func() error              // reads the configuration again; its error goes to the operator
 	Hosts   []string                  // names under which this listener may be addressed, beside localhost and its own addresses
 	Address string                    // where it listens
@@ -52,6 +54,8 @@ type Options struct {
 	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
 	MetricsToken bool
 	Plans        *plans.Keeper // keeps what operators say of clients; nil: there is no store
+	// Vouch is told of requests that have the token; nil: nobody wants to know. Without a token there is nobody to vouch for.
+	Vouch func(*http.Request)
 }
 
 // maxBody bounds what the API reads: many times what a rule may have to travel. What is nested or wrong in a thousand places takes long.
@@ -102,12 +106,14 @@ func (a api) private() map[string]http.HandlerFunc {
 		"GET /v1/rules/{name}/history":              a.history,
 		"GET /v1/config":                            a.config,
 		"GET /v1/pop":                               a.pop,
+		"GET /v1/status":                            a.state,
 		"GET /v1/top":                               a.top,
 		"GET /v1/events":                            a.events,
 		"GET /v1/dashboard":                         a.summary,
 		"GET /v1/quotas/{key}":                      a.quotas,
 		"PUT /v1/quotas/{key}":                      a.quota,
 		"DELETE /v1/quotas/{key}":                   a.unquota,
+		"GET /v1/quotas/{key}/history":              a.quotaHistory,
 		"GET /v1/usage/{key}":                       a.usage,
 	}
 }
@@ -188,6 +194,9 @@ func (a api) authorized(next http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			fail(w, http.StatusUnauthorized, "this API wants a token: Authorization: Bearer TOKEN")
 			return
+		}
+		if a.Vouch != nil {
+			a.Vouch(r)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -355,7 +364,7 @@ func (a api) source(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
-	reply(w, a.Edge.Look(ctx, addr.Unmap().WithZone("")))
+	reply(w, a.Edge.Look(ctx, counter.Plain(addr)))
 }
 
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
@@ -397,7 +406,7 @@ func failed(w http.ResponseWriter, err error) {
 		status = http.StatusConflict
 	case errors.Is(err, changes.ErrMatch):
 		status = http.StatusPreconditionFailed
-	case errors.Is(err, changes.ErrAway), errors.Is(err, plans.ErrAway):
+	case errors.Is(err, changes.ErrAway), errors.Is(err, plans.ErrAway), errors.Is(err, plans.ErrSilent):
 		status = http.StatusServiceUnavailable
 	}
 	fail(w, status, err.Error())

@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -152,6 +153,15 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// A lift of nobody says so.
+func TestLiftOfNobody(t *testing.T) {
+	h, _ := newAPI(t, nil)
+	do(h, "DELETE", "/v1/mitigations/login/192.0.2.1", "")
+	if text := do(h, "GET", "/v1/events", "").Body.String(); !strings.Contains(text, `"lifted: nothing was in force here"`) {
+		t.Error(text)
+	}
+}
+
 // What operators do is told afterwards: what, who and from where; what was refused is not.
 func TestOperatorsEvents(t *testing.T) {
 	h, s := newAPI(t, nil)
@@ -232,8 +242,8 @@ func TestSourceAsksTheTier(t *testing.T) {
 	s, err := edge.New(edge.Options{Config: c, Table: table, Bits: mitigation.New(1024, nil), Tier: edge.Tier{
 		Ask: func(r *algorithm.Rule, source counter.Source) {
 			if now := time.Now(); answers {
-				oldest, newest := table.Groups(r, now, 0)
-				table.Learn(counter.Counter{Rule: r, Source: source}, newest, append([]uint64{4}, make([]uint64, newest-oldest)...), 0, now)
+				oldest, newest := table.Reports().Groups(r, now, 0)
+				table.Reports().Learn(counter.Counter{Rule: r, Source: source}, newest, append([]uint64{4}, make([]uint64, newest-oldest)...), 0, now)
 			}
 		}}})
 	if err != nil {
@@ -522,5 +532,29 @@ func TestManyMitigations(t *testing.T) {
 	}
 	if list, _ := ask("?mode=shadow"); len(list) != 0 {
 		t.Errorf("%+v", list)
+	}
+}
+
+// A block of an IPv6 address says how much of what sources are told apart by it blocks.
+func TestBlockOfAnAddressSaysHowWide(t *testing.T) {
+	for prefix, want := range map[int][2]string{
+		64:  {`"warning": "sources are told apart by /64: this blocks all of 2001:db9::/64"`, `"warning": "sources are told apart by /64: this blocks the one address, and whoever has it may take another of 2001:db9::/64: block that"`},
+		56:  {`this blocks all of 2001:db9::/56"`, `may take another of 2001:db9::/56: block that"`},
+		128: {`"by": "admin"`, `"by": "admin"`},
+	} {
+		c, err := config.Parse("test.yaml", fmt.Appendf(nil, "origins: [{servers: ['http://127.0.0.1:1']}]\nsource: {ipv6_prefix: %d}\nrules: [{name: r, limit: 5}]", prefix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, _ := newAPIOf(t, c, edge.Tier{}, nil)
+		for i, rule := range []string{"r", "*"} {
+			body := do(h, "PUT", "/v1/mitigations/"+rule+"/2001:db9::1", `{"for":"10m"}`).Body.String()
+			if !strings.Contains(body, want[i]) || prefix == 128 && strings.Contains(body, "warning") {
+				t.Errorf("/%d, rule %s: %s, want %s", prefix, rule, body, want[i])
+			}
+		}
+		if body := do(h, "PUT", "/v1/mitigations/*/192.0.2.1", `{"for":"10m"}`).Body.String(); strings.Contains(body, "warning") {
+			t.Errorf("IPv4: %s", body)
+		}
 	}
 }

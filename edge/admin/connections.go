@@ -2,45 +2,113 @@ package admin
 
 import (
 	"container/list"
+	"context"
 	"net"
 	"net/http"
 	"sync"
 )
 
-// Connections bounds how many connections of operators are open, because each takes a descriptor that requests need, and nobody needs a
-// token to connect. For one more than Most, the one goes of which nothing was heard for longest: who floods the listener cuts himself off,
-// and probes and operators still get in. State is for http.Server.ConnState. Most must be set.
+// Connections bounds how many connections of operators, or of peers, are open, because each takes a descriptor that requests need, and nobody
+// needs a token to connect. Of more than Most one goes, of those that matter least the one of which nothing was heard for longest (standing). So who
+// floods the listener cuts himself off: probes and operators still get in, and nobody who is being answered is pushed out by connections that ask
+// for nothing, or, once he has shown who he is, by any. If all have, it is the new one that goes. Most must be set.
 type Connections struct {
 	Most int
 
 	mu    sync.Mutex
-	order list.List // of net.Conn, that which changed its state last at the back
-	at    map[net.Conn]*list.Element
+	order [standings]list.List // of *connection, that which changed its state last at the back
+	at    map[net.Conn]*connection
 }
 
-// State takes note of a connection.
-func (c *Connections) State(nc net.Conn, state http.ConnState) {
+// A standing is what a connection's request is, from those that go first.
+type standing uint8
+
+const (
+	silent  standing = iota // there is none, or not all of it
+	asking                  // it is being answered
+	vouched                 // so, and whose it is is known: he has the token, or the key of peers
+	standings
+)
+
+type connection struct {
+	net.Conn
+	standing standing
+	element  *list.Element
+}
+
+// connectionKey is that of a request's net.Conn in its context.
+type connectionKey struct{}
+
+// Guard has c know the connections of a server, and what its handler does. Call it before s serves.
+func (c *Connections) Guard(s *http.Server) {
+	next := s.Handler
+	s.ConnState = c.state
+	s.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
+		return context.WithValue(ctx, connectionKey{}, nc)
+	}
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == 0 { // else some of it may never come
+			c.raise(r, asking)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Vouch says that a request comes from whom the listener is for. Its connection stays until it is answered.
+func (c *Connections) Vouch(r *http.Request) { c.raise(r, vouched) }
+
+func (c *Connections) raise(r *http.Request, to standing) {
+	nc, _ := r.Context().Value(connectionKey{}).(net.Conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.at[nc]; known != nil {
+		c.move(known, to)
+	}
+}
+
+// state takes note of a connection's state.
+func (c *Connections) state(nc net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at == nil {
-		c.at = make(map[net.Conn]*list.Element)
+		c.at = make(map[net.Conn]*connection)
 	}
-	switch e := c.at[nc]; {
+	switch known := c.at[nc]; {
 	case state == http.StateNew:
-		if c.order.Len() >= c.Most {
-			c.drop(c.order.Front()).Close()
+		if len(c.at) >= c.Most && !c.makeRoom() {
+			nc.Close()
+			return
 		}
-		c.at[nc] = c.order.PushBack(nc)
-	case e == nil: // it has had to go
+		known = &connection{Conn: nc}
+		known.element = c.order[silent].PushBack(known)
+		c.at[nc] = known
+	case known == nil: // it has had to go
 	case state == http.StateClosed, state == http.StateHijacked:
-		c.drop(e)
-	default:
-		c.order.MoveToBack(e)
+		c.drop(known)
+	default: // its request begins, or is over
+		c.move(known, silent)
 	}
 }
 
-func (c *Connections) drop(e *list.Element) net.Conn {
-	nc := c.order.Remove(e).(net.Conn)
-	delete(c.at, nc)
-	return nc
+// makeRoom closes a connection, and reports whether there was one that may have to go.
+func (c *Connections) makeRoom() bool {
+	for s := range vouched {
+		if e := c.order[s].Front(); e != nil {
+			goes := e.Value.(*connection)
+			c.drop(goes)
+			goes.Close()
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Connections) move(known *connection, to standing) {
+	c.order[known.standing].Remove(known.element)
+	known.standing, known.element = to, c.order[to].PushBack(known)
+}
+
+func (c *Connections) drop(known *connection) {
+	c.order[known.standing].Remove(known.element)
+	delete(c.at, known.Conn)
 }

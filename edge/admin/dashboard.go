@@ -11,6 +11,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/top"
@@ -48,7 +49,10 @@ type summary struct {
 	Version     string                 `json:"version,omitempty"`
 	Started     float64                `json:"started,omitempty"` // Unix seconds
 	Unready     string                 `json:"unready,omitempty"`
-	Alone       bool                   `json:"alone,omitempty"` // it should share a tier, and counts alone
+	Alone       bool                   `json:"alone,omitempty"`   // it should share a tier, and counts alone
+	Apart       string                 `json:"apart,omitempty"`   // which edges count under another secret
+	Waiting     []config.Wait          `json:"waiting,omitempty"` // settings of the file that wait for a restart
+	Failed      *control.FailedReload  `json:"failed_reload,omitempty"`
 	Received    float64                `json:"received"`
 	Connections float64                `json:"connections"`
 	Denied      float64                `json:"denied,omitempty"`  // by the list deny, which is no rule
@@ -110,11 +114,17 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	}
 	now, c := time.Now(), a.Edge.Config()
 	s := summary{
-		Time: now, PoP: c.PoP.Name, Edge: c.EdgeID, Unready: a.Edge.Unready(), Answers: make(map[string]float64),
+		Time: now, PoP: c.PoP.Name, Edge: c.EdgeID, Unready: a.Edge.Unready(), Waiting: a.waiting(), Answers: make(map[string]float64),
 		Rules: []ruleLoad{}, Origins: []*originLoad{}, Nodes: []nodeLoad{},
 		Requests: a.Edge.TopRequests(topShown), Refused: a.Edge.TopRefused(topShown), Events: a.Edge.Events().Since(since),
 	}
+	if a.State != nil {
+		s.Failed = a.State().Failed
+	}
 	s.Events = s.Events[:min(len(s.Events), eventsShown)]
+	if secret := a.Edge.Secret(); secret != nil && !secret.Held { // else it is why the edge is not ready
+		s.Apart = secret.Warning
+	}
 	var match func(*control.Mitigation) bool
 	if f := (control.Filter{Text: strings.TrimSpace(r.FormValue("q"))}); f.Text != "" {
 		match = f.Matches

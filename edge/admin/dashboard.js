@@ -66,8 +66,10 @@ function span(seconds) {
   return s >= 60 ? two(Math.floor(s / 60), "min", s % 60, "s") : s + " s";
 }
 
-const clock = t => new Date(t).toLocaleTimeString("en", {hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit"});
-const when = t => new Date(t).toDateString() === new Date().toDateString() ? clock(t) : new Date(t).toLocaleString("en-GB", {hourCycle: "h23"});
+// Times are UTC, as in logs and at the command line: 14:05:00Z, with the date where it is another day.
+const utc = t => new Date(t).toISOString().slice(0, 19);
+const clock = t => utc(t).slice(11) + "Z";
+const when = t => utc(t).slice(0, 10) === utc(Date.now()).slice(0, 10) ? clock(t) : utc(t).replace("T", " ") + "Z";
 const ruleName = rule => rule === "*" ? "all rules" : rule;
 const until = t => `${span((new Date(t) - Date.now()) / 1000)}, till ${when(t)}`;
 const seconds = s => s === null ? "–" : s < 0 ? "long" : s < 0.001 ? Math.round(s * 1e6) + " µs" : s < 1 ? number(s * 1e3) + " ms" : s.toFixed(1) + " s";
@@ -402,7 +404,9 @@ function show() {
     now.seconds && ["Answered in, p99", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
   const down = (now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`);
   const warnings = events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept).map(e => e.text);
-  const wrong = [now.unready, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`), ...new Set(warnings)].filter(x => x);
+  const wrong = [now.unready, now.apart, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`),
+    now.failed_reload && "the last reload failed, and what was in force still is: " + now.failed_reload.error,
+    now.waiting?.length && "waits for a restart: " + now.waiting.map(w => w.field).join(", "), ...new Set(warnings)].filter(x => x);
   $("warning").hidden = !wrong.length;
   put($("warning"), wrong.join(" · "));
   draw();

@@ -3,12 +3,15 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/plans"
 )
 
 // store reports whether there is a store of plans. If not, the answer says so.
@@ -31,7 +34,36 @@ func (a api) quotas(w http.ResponseWriter, r *http.Request) {
 		failed(w, err)
 		return
 	}
+	if a.Plans != nil && a.Plans.Status().Up {
+		ctx, cancel := context.WithTimeout(r.Context(), updatedTime)
+		defer cancel()
+		if list, err := a.Plans.History(ctx, all.Keys); err == nil { // if not, what is in force is told without it
+			all.Updated(list)
+		}
+	}
 	reply(w, all)
+}
+
+// updatedTime is how long the store may take to say who set the quotas that are in force.
+const updatedTime = time.Second
+
+func (a api) quotaHistory(w http.ResponseWriter, r *http.Request) {
+	if !a.store(w) {
+		return
+	}
+	all, err := a.Edge.Quotas(client(r))
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	list, err := a.Plans.History(r.Context(), all.Keys)
+	answer(w, control.QuotaChanges(list), err)
+}
+
+// author is who asks, as the store keeps him.
+func author(r *http.Request) plans.Author {
+	by := operator(r)
+	return plans.Author{Who: by.Who, From: by.From}
 }
 
 func (a api) quota(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +73,7 @@ func (a api) quota(w http.ResponseWriter, r *http.Request) {
 	var q control.Quota
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&q); err != nil || q.State != "" {
+	if err := decoder.Decode(&q); err != nil || q.State != "" || q.UpdatedAt != nil || q.UpdatedBy != "" {
 		fail(w, http.StatusBadRequest, `the body is not what it should be: want {"rule":"api","limit":500,"plan":"pro","effective_at":"2026-05-04T14:05:00Z","expires_at":"..."}, of which rule, times and one of limit and plan may be left out`)
 		return
 	}
@@ -52,7 +84,7 @@ func (a api) quota(w http.ResponseWriter, r *http.Request) {
 	}
 	kept, err := a.Edge.CheckQuota(client(r), q, time.Now())
 	if err == nil {
-		err = a.Plans.Put(r.Context(), before.Keys, kept)
+		err = a.Plans.Put(r.Context(), before.Keys, kept, author(r))
 	}
 	if err != nil {
 		failed(w, err)
@@ -77,7 +109,7 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Query().Get("rule")
 		rule = &name
 	}
-	n, err := a.Plans.Delete(r.Context(), before.Keys, rule)
+	n, err := a.Plans.Delete(r.Context(), before.Keys, rule, author(r))
 	if err != nil {
 		failed(w, err)
 		return
@@ -97,8 +129,27 @@ func (a api) said(r *http.Request, before control.Quotas, text, rule string) {
 	if before.By != "" {
 		text += ", known by " + before.By
 	}
-	old := fmt.Sprintf("plan %s, %d quotas", before.Plan, len(before.Quotas))
-	a.did(r, events.Event{Text: text, Rule: rule, Source: before.Source.String(), Old: old})
+	e := events.Event{Text: text, Rule: rule, Source: before.Source.String(), Old: before.String()}
+	if now, err := a.Edge.Quotas(client(r)); err == nil { // what was said is in force here
+		e.New, e.Changed = now.String(), quotaFields(before, now)
+	}
+	a.did(r, e)
+}
+
+// quotaFields are what has changed of a client: its plan, and what is said under each rule.
+func quotaFields(before, now control.Quotas) (list []events.Field) {
+	if before.Plan != now.Plan {
+		list = append(list, events.Field{Field: "plan", From: before.Plan, To: now.Plan})
+	}
+	was, is := before.ByRule(), now.ByRule()
+	names := slices.Concat(slices.Collect(maps.Keys(was)), slices.Collect(maps.Keys(is)))
+	slices.Sort(names)
+	for _, rule := range slices.Compact(names) {
+		if was[rule] != is[rule] {
+			list = append(list, events.Field{Field: strings.TrimSuffix("quotas."+rule, "."), From: was[rule], To: is[rule]})
+		}
+	}
+	return list
 }
 
 func (a api) usage(w http.ResponseWriter, r *http.Request) {

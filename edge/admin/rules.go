@@ -19,8 +19,11 @@ import (
 // Edited is what became of an edit.
 type Edited struct {
 	Old, New string          // the rule as JSON; "": there was none, is none
-	Edges    *control.Spread // where it is in force; nil: on this edge only
+	Edges    *control.Spread // which edges say that this version is in force there; nil: there is this edge only
 	Warnings []string        // what an operator should know of it
+	// Overtaken is what the operator has set and somebody else as well, at another edge at the same moment, whose value stands.
+	Overtaken []changes.Overtaken
+	Now       *changes.Overlay // what Edges is about; nil: what is in force
 }
 
 // ruleJSON shows a rule with the name of its estimate.
@@ -114,7 +117,7 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 			return
 		}
 		if done.Old != done.New {
-			a.did(r, events.Event{Text: changes.Done(done.Old, done.New, action == changes.Rollback), Rule: e.Name, Old: done.Old, New: done.New})
+			a.did(r, events.Event{Text: changes.Done(done.Old, done.New, action == changes.Rollback), Rule: e.Name, Old: done.Old, New: done.New, Changed: changes.Fields(done.Old, done.New)})
 		}
 		a.edited(w, e.Name, done)
 	}
@@ -122,16 +125,20 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 
 func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 	type outcome struct {
-		Deleted  bool            `json:"deleted,omitempty"`
-		Version  uint64          `json:"version"`
-		Origin   changes.Origin  `json:"origin,omitempty"`
-		Edges    *control.Spread `json:"edges,omitempty"`
-		Warnings []string        `json:"warnings,omitempty"`
+		Deleted   bool                `json:"deleted,omitempty"`
+		Version   uint64              `json:"version"`
+		Origin    changes.Origin      `json:"origin,omitempty"`
+		Edges     *control.Spread     `json:"edges,omitempty"`
+		Overtaken []changes.Overtaken `json:"overtaken,omitempty"`
+		Warnings  []string            `json:"warnings,omitempty"`
 	}
-	overlay := a.overlay()
+	overlay := done.Now
+	if overlay == nil {
+		overlay = a.overlay()
+	}
 	standing := overlay.Standing(name)
-	o := outcome{Version: standing.Version, Origin: standing.Origin, Edges: done.Edges, Warnings: done.Warnings}
-	rule := a.find(name)
+	o := outcome{Version: standing.Version, Origin: standing.Origin, Edges: done.Edges, Overtaken: done.Overtaken, Warnings: done.Warnings}
+	rule := overlay.Rule(name)
 	if rule == nil {
 		o.Deleted = true
 		reply(w, o)
@@ -139,9 +146,17 @@ func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 	}
 	w.Header().Set("ETag", overlay.ETag(name))
 	reply(w, struct {
-		*ruleJSON
+		ruleJSON
 		outcome
-	}{rule, o})
+	}{a.shown(*rule), o})
+}
+
+// shown is a rule of an overlay as those in force are shown.
+func (a api) shown(r rules.Config) ruleJSON {
+	if r.Estimate == nil {
+		r.Estimate = &a.Edge.Config().Estimate
+	}
+	return ruleJSON{r, r.Estimate.String()}
 }
 
 func (a api) history(w http.ResponseWriter, r *http.Request) {
@@ -149,7 +164,7 @@ func (a api) history(w http.ResponseWriter, r *http.Request) {
 	answer(w, list, err)
 }
 
-// config shows what is in force, and where each rule comes from.
+// config shows what runs, where each rule comes from, and what the file says and waits for a restart.
 func (a api) config(w http.ResponseWriter, _ *http.Request) {
 	type shown struct {
 		ruleJSON
@@ -164,16 +179,34 @@ func (a api) config(w http.ResponseWriter, _ *http.Request) {
 	all := config.Shown(a.Edge.Config())
 	all["rules"] = list
 	all["config_hash"], _ = a.Edge.RulesHash()
+	all["waiting"] = a.waiting()
 	reply(w, all)
+}
+
+// waiting is what the file says and is not so before the next start.
+func (a api) waiting() []config.Wait {
+	if a.Waiting == nil {
+		return []config.Wait{}
+	}
+	return a.Waiting()
+}
+
+func (a api) state(w http.ResponseWriter, _ *http.Request) {
+	if a.State == nil {
+		fail(w, http.StatusNotImplemented, "how the edge is is not known here")
+		return
+	}
+	reply(w, a.State())
 }
 
 func (a api) pop(w http.ResponseWriter, _ *http.Request) {
 	all := struct {
-		Name  string               `json:"name"`
-		Edges []control.EdgeStatus `json:"edges"`
-		Nodes []control.NodeStatus `json:"nodes"`
-		Etcd  *control.EtcdStatus  `json:"etcd,omitempty"`
-	}{Name: a.Edge.Config().PoP.Name, Edges: a.Edge.Edges(), Nodes: a.Edge.Nodes()}
+		Name   string                `json:"name"`
+		Edges  []control.EdgeStatus  `json:"edges"`
+		Nodes  []control.NodeStatus  `json:"nodes"`
+		Secret *control.SecretStatus `json:"secret,omitempty"`
+		Etcd   *control.EtcdStatus   `json:"etcd,omitempty"`
+	}{Name: a.Edge.Config().PoP.Name, Edges: a.Edge.Edges(), Nodes: a.Edge.Nodes(), Secret: a.Edge.Secret()}
 	if a.Etcd != nil {
 		status := a.Etcd()
 		all.Etcd = &status

@@ -1,90 +1,73 @@
-// Package audit keeps an exact log of a few sources beside their counters, and says how far the edge's decisions are from it, all the time.
+// Package audit notes what an edge decides about a few sources, all the time, for an exact log (exactlog) to judge.
 //
-// One source in N is watched, chosen by a keyed hash, so that nobody knows which. For each rule that it is under, the instants of the
-// hits that the rule counted are kept for a window. At a decision
+// One source in N is watched, chosen by a keyed hash, so that nobody knows which; the hash is the PoP's, so that all its edges watch the
+// same. For each rule that it is under, the instant of each decision is noted, and whether it was counted. Every Interval what was noted is
+// a batch; where a PoP's batches meet they are judged.
 //
-//	exact = hits in (now - window, now], this request included
-//	gap   = |estimate - exact| / exact
-//
-// and it is wrong if it says over the limit and exact does not ("limited"), or the other way round ("allowed").
-//
-// The log has this edge's hits alone. So gap and "limited" are judged only while nobody else counts, and has not for a window; while
-// others do, a source may have asked them, and all that is certain is that exact is no less than what is here: "allowed" is judged
-// always, and is then a lower bound. A log has all hits from its source's first one on, or a window after it began.
-//
-// Not judged are rules that count otherwise than in a sliding window, rules that count by the answer's status or count refused requests, rules with a limit above 4,096, and decisions that
-// wait for the tier: what they count, and when, is not known at the decision.
+// Not noted are rules that count otherwise than in a sliding window, rules that count by the answer's status or count refused requests, rules
+// with a limit above 4,096, and decisions that wait for the tier: what they count, and when, is not known at the decision. A batch tells of an
+// interval that had such a one (Gap). Of refusals under a block, which ask no counter, the first is noted.
 package audit
 
 import (
-	"math"
+	"hash/fnv"
+	"strings"
 	"sync"
 	"time"
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/edge/audit/exactlog"
 	"sluice/edge/limiter"
+	"sluice/mitigation"
 )
 
 const (
-	// Share is how many sources there are to one that is watched, unless an Audit is told otherwise.
-	Share = 1024
-	// maxLogs bounds the logs, maxLimit the limits of rules that are judged, and maxHits all hits that are kept: 8 MiB of them.
-	maxLogs  = 1024
+	// maxLimit bounds the limits of rules that are noted.
 	maxLimit = 4096
-	maxHits  = 1 << 20
-	// recent is how many decisions the mean gap is about, more or less.
-	recent = 4096
+	// roomForHits is how many entries of a batch refusals leave to what is counted, without which a log is of no use.
+	roomForHits = exactlog.MaxEntries / 4
+	maxBlocks   = exactlog.MaxGroups
 )
 
 // An Audit watches some sources. It is safe for concurrent use. A nil Audit watches nobody.
 type Audit struct {
-	// Alone reports whether nobody else counts the sources that this edge counts. nil: nobody ever does. Set it before use.
-	Alone func() bool
-	// Detected, if not nil, is called with the time from a source's crossing its limit to the refusal, both as they are known here. It
-	// must not call the Audit. Set it before use.
-	Detected func(time.Duration)
+	// Blocks tells of the mitigation that is in force. Set it before use; nil: blocks are not noted.
+	Blocks func(mitigation.Key, time.Time) (mitigation.Bit, bool)
 
-	hasher counter.Hasher
-	share  uint64
+	hash  func(counter.Source) uint64
+	share uint64
 
-	mu       sync.Mutex // held over a watched source's decision: its log must have its hits in the order in which they were counted
-	logs     map[counter.Key]*log
-	hits     int
-	shared   time.Time // when others were last seen to count
-	judged   uint64
-	mean     float64
-	allowed  uint64
-	limited  uint64
-	unlogged uint64
-}
-
-// A log is the hits of a source that a rule counted.
-type log struct {
-	window  time.Duration
+	mu      sync.Mutex // held over a watched source's decision: its entries must be in the order in which they were counted
 	began   time.Time
-	whole   time.Time       // from then on it has all hits of a window
-	last    time.Time       // when it was last asked for
-	hits    []time.Duration // since it began, the oldest first
-	crossed time.Time       // since when more than the limit are in the window; zero: they are not
+	groups  map[groupKey]*exactlog.Group
+	entries int
+	gap     bool
+	rules   map[*algorithm.Rule]exactlog.Rule
+	blocks  map[mitigation.Key]time.Time // the ends of those under which sources were refused here
+	dropped uint64
 }
 
-// New makes an Audit of one source in share; 0 is Share.
-func New(share int) *Audit {
-	if share <= 0 {
-		share = Share
-	}
-	return &Audit{hasher: counter.NewHasher(0), share: uint64(share), logs: make(map[counter.Key]*log)}
+type groupKey struct {
+	counter.Key
+	limit uint32
 }
 
-// Inherits says that counters have, or get until then, hits of another process that had this edge's place.
-func (a *Audit) Inherits(until time.Time) {
-	if a == nil {
-		return
+// New makes an Audit of one source in share, which notes everything from now on. hash is keyed, and the same on all edges of a PoP; nil is
+// this process's own.
+func New(share int, hash func(counter.Source) uint64, now time.Time) *Audit {
+	if hash == nil {
+		own := counter.NewHasher(0)
+		hash = func(s counter.Source) uint64 { return own.Of(&s) }
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.shared = until
+	return &Audit{hash: hash, share: uint64(max(share, 1)), began: now, groups: make(map[groupKey]*exactlog.Group),
+		rules: make(map[*algorithm.Rule]exactlog.Rule), blocks: make(map[mitigation.Key]time.Time)}
+}
+
+// watches returns what stands for a source, if it is watched.
+func (a *Audit) watches(s counter.Source) (id uint64, ok bool) {
+	id = a.hash(s)
+	return id, id%a.share == 0
 }
 
 // Watches reports whether a source that is counted in a decision is watched. Then Lock must be called before Limiter.Decide, Note after it,
@@ -94,8 +77,10 @@ func (a *Audit) Watches(d *limiter.Decision) bool {
 		return false
 	}
 	for i := range d.Results {
-		if s := &d.Results[i].Source; (i == 0 || *s != d.Results[i-1].Source) && a.hasher.Of(s)%a.share == 0 {
-			return true
+		if i == 0 || d.Results[i].Source != d.Results[i-1].Source {
+			if _, ok := a.watches(d.Results[i].Source); ok {
+				return true
+			}
 		}
 	}
 	return false
@@ -107,156 +92,138 @@ func (a *Audit) Lock() { a.mu.Lock() }
 // Unlock lets them in again.
 func (a *Audit) Unlock() { a.mu.Unlock() }
 
-// Note judges a decision about watched sources, and logs what it counted. It is called with a locked.
+// Miss says that a decision about watched sources is not noted. It is called before the decision and after it, as an interval may end meanwhile.
+func (a *Audit) Miss() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gap = true
+}
+
+// OneIn is of how many sources one is watched.
+func (a *Audit) OneIn() uint64 { return a.share }
+
+// Note notes a decision about watched sources. It is called with a locked.
 func (a *Audit) Note(d *limiter.Decision, now time.Time) {
-	alone := a.alone(now)
 	for i := range d.Results {
 		r := &d.Results[i]
 		c := r.Rule.Counter
-		if r.Ask == nil || r.Ask.Hold || r.Rule.Refused || r.Rule.Costs || !c.Sliding() || c.Limit > maxLimit || a.hasher.Of(&r.Source)%a.share != 0 {
-			continue // who is blocked is not counted, nor judged
-		}
-		l := a.log(c, r, now)
-		if l == nil {
-			a.unlogged++
+		if r.Rule.Refused || r.Rule.Costs || r.Rule.Uncounted || len(r.Rule.Statuses) > 0 || !c.Sliding() || c.Limit > maxLimit {
 			continue
 		}
-		a.forget(l, now.Add(-c.Window))
-		exact := len(l.hits) + 1
-		over := exact > int(c.Limit)
-		if over && !r.Ask.Over { // certain, however much of the log is missing
-			a.allowed++
+		id, ok := a.watches(r.Source)
+		if !ok {
+			continue
 		}
-		if alone && !now.Before(l.whole) && now.Sub(a.shared) > c.Window+c.SubWindow() {
-			a.judge(math.Abs(r.Ask.Estimate-float64(exact)) / float64(exact))
-			if r.Ask.Over && !over {
-				a.limited++
+		e := exactlog.Entry{At: now.UnixMicro()}
+		switch ask := r.Ask; {
+		case ask == nil:
+			if e.Kind, e.Start = exactlog.Blocked, a.block(r, now); e.Start == 0 {
+				continue
 			}
-		}
-		a.detect(l, over, r.Ask.Over, now)
-		switch {
-		case r.Ask.Over, d.Verdict == limiter.Limited: // what one rule refuses, no rule counts
-		case a.hits >= maxHits:
-			a.drop(counter.Key{Source: r.Source, Rule: c.ID})
+		case ask.Hold || ask.Over && ask.Rule != c: // over a part of the limit, while there is no tier
+			continue
+		case ask.Over:
+			e.Kind, e.Estimate = exactlog.Refused, ask.Estimate
+		case d.Verdict == limiter.Limited: // what one rule refuses, no rule counts
+			e.Kind, e.Estimate = exactlog.Passed, ask.Estimate
 		default:
-			l.hits = append(l.hits, now.Sub(l.began))
-			a.hits++
+			e.Kind, e.Estimate = exactlog.Counted, ask.Estimate
 		}
+		a.note(c, r.Source, id, e)
 	}
 }
 
-// alone reports whether this edge alone counts, and remembers when others did.
-func (a *Audit) alone(now time.Time) bool {
-	if a.Alone == nil || a.Alone() {
-		return true
+// block is when the verdict fell under which a source is refused here for the first time; 0: it is not, or there was no verdict.
+func (a *Audit) block(r *limiter.RuleResult, now time.Time) int64 {
+	key := mitigation.Key{Source: r.Source, Rule: r.Rule.Counter.ID}
+	if a.Blocks == nil || r.Until.IsZero() || a.blocks[key].Equal(r.Until) || len(a.blocks) >= maxBlocks {
+		return 0
 	}
-	if now.After(a.shared) {
-		a.shared = now
+	a.blocks[key] = r.Until
+	bit, is := a.Blocks(key, now)
+	if !is || !bit.End.Equal(r.Until) || bit.By != mitigation.ByEdge && bit.By != mitigation.ByPoP {
+		return 0
 	}
-	return false
+	return bit.Start.UnixMicro()
 }
 
-// judge takes in how far an estimate is from the truth.
-func (a *Audit) judge(gap float64) {
-	a.judged++
-	a.mean += (gap - a.mean) / float64(min(a.judged, recent))
-}
-
-// detect follows a source over its limit.
-func (a *Audit) detect(l *log, over, refused bool, now time.Time) {
-	switch {
-	case !over:
-		l.crossed = time.Time{}
+func (a *Audit) note(c *algorithm.Rule, source counter.Source, id uint64, e exactlog.Entry) {
+	if e.Kind != exactlog.Counted && a.entries >= exactlog.MaxEntries-roomForHits {
+		a.dropped++
 		return
-	case l.crossed.IsZero():
-		l.crossed = now
 	}
-	if refused {
-		if a.Detected != nil {
-			a.Detected(now.Sub(l.crossed))
+	key := groupKey{counter.Key{Source: source, Rule: c.ID}, c.Limit}
+	g := a.groups[key]
+	if g == nil {
+		if len(a.groups) >= exactlog.MaxGroups {
+			a.gap = a.gap || e.Kind == exactlog.Counted
+			a.dropped++
+			return
 		}
-		l.crossed = time.Time{}
+		g = &exactlog.Group{Rule: a.rule(c), Source: id}
+		a.groups[key] = g
 	}
+	if a.entries >= exactlog.MaxEntries {
+		g.Gap = true
+		a.dropped++
+		return
+	}
+	if n := len(g.Entries); n > 0 {
+		e.At = max(e.At, g.Entries[n-1].At) // they are in the order in which they were counted
+	}
+	g.Entries = append(g.Entries, e)
+	a.entries++
 }
 
-// log finds or begins the log of a source under a rule; nil: there is no room.
-func (a *Audit) log(c *algorithm.Rule, r *limiter.RuleResult, now time.Time) *log {
-	key := counter.Key{Source: r.Source, Rule: c.ID}
-	l := a.logs[key]
-	if l == nil {
-		if len(a.logs) >= maxLogs || a.hits >= maxHits {
-			return nil
+// rule is what a batch says of a rule.
+func (a *Audit) rule(c *algorithm.Rule) exactlog.Rule {
+	r, known := a.rules[c]
+	if !known {
+		h := fnv.New64a()
+		h.Write([]byte(c.Identity()))
+		name, _, _ := strings.Cut(c.Name, " ") // the rest is its key and its variant
+		r = exactlog.Rule{Counter: h.Sum64(), Name: name, Limit: c.Limit, Window: c.Window, Sub: c.SubWindow()}
+		if len(a.rules) >= exactlog.MaxGroups {
+			clear(a.rules) // most are of rules that are not in force any more
 		}
-		l = &log{window: c.Window, began: now, whole: now}
-		if r.Ask.Estimate > 1 { // somebody has been here before
-			l.whole = now.Add(c.Window + c.SubWindow())
-		}
-		a.logs[key] = l
+		a.rules[c] = r
 	}
-	l.last = now
-	return l
+	return r
 }
 
-// forget drops the hits up to an instant.
-func (a *Audit) forget(l *log, until time.Time) {
-	n := 0
-	for n < len(l.hits) && l.hits[n] <= until.Sub(l.began) {
-		n++
-	}
-	if n > 0 {
-		l.hits = l.hits[:copy(l.hits, l.hits[n:])]
-		a.hits -= n
-	}
-}
-
-// Forget drops the log of a source under a rule, whose counter was forgotten.
-func (a *Audit) Forget(key counter.Key) {
+// Forget notes that the counter of a source under a rule is forgotten.
+func (a *Audit) Forget(c *algorithm.Rule, source counter.Source, now time.Time) {
 	if a == nil {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.drop(key)
-}
-
-func (a *Audit) drop(key counter.Key) {
-	if l := a.logs[key]; l != nil {
-		a.hits -= len(l.hits)
-		delete(a.logs, key)
+	if id, ok := a.watches(source); ok {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.note(c, source, id, exactlog.Entry{At: now.UnixMicro(), Kind: exactlog.Lifted})
 	}
 }
 
-// Sweep drops logs of sources that have not come for a window. Call it about once a second.
-func (a *Audit) Sweep(now time.Time) {
-	if a == nil {
-		return
-	}
+// Take is what was noted since the last Take, as the batch of an interval. Whose edge it is, is for the caller to say.
+func (a *Audit) Take(number int64, now time.Time) *exactlog.Batch {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for key, l := range a.logs {
-		if now.Sub(l.last) > l.window {
-			a.drop(key)
+	b := &exactlog.Batch{OneIn: a.share, Number: number, Began: a.began.UnixMicro(), Gap: a.gap}
+	for _, g := range a.groups {
+		b.Groups = append(b.Groups, *g)
+	}
+	clear(a.groups)
+	a.entries, a.gap = 0, false
+	for key, end := range a.blocks {
+		if end.Before(now) {
+			delete(a.blocks, key)
 		}
 	}
-	a.alone(now)
+	return b
 }
 
-// Stats is what an Audit has found.
-type Stats struct {
-	Logs     int     // sources and rules that are watched now
-	Judged   uint64  // decisions whose gap is known
-	Gap      float64 // mean of the last few thousand of them
-	Allowed  uint64  // decisions that admitted what was over the limit
-	Limited  uint64  // decisions that refused what was not
-	Unlogged uint64  // decisions about watched sources for which there was no room
-}
-
-// Stats may be called from anywhere; a nil Audit has found nothing.
-func (a *Audit) Stats() Stats {
-	if a == nil {
-		return Stats{}
-	}
+// Dropped is how many notes there was no room for.
+func (a *Audit) Dropped() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return Stats{Logs: len(a.logs), Judged: a.judged, Gap: a.mean, Allowed: a.allowed, Limited: a.limited, Unlogged: a.unlogged}
+	return a.dropped
 }

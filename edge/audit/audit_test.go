@@ -1,15 +1,13 @@
 package audit
 
 import (
-	"math"
-	"math/rand/v2"
 	"net/netip"
-	"reflect"
 	"testing"
 	"time"
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/edge/audit/exactlog"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 )
@@ -18,24 +16,23 @@ var epoch = time.Unix(1_700_000_000, 0)
 
 func second(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 
-// A bench is a limiter with one rule, and an audit that watches everybody.
+// A bench is a limiter with one rule, and an audit that watches one source in some.
 type bench struct {
 	*limiter.Limiter
 	*Audit
-	rule     *limiter.Rule
-	d        limiter.Decision
-	detected []time.Duration
+	rule *limiter.Rule
+	d    limiter.Decision
 }
 
-func newBench(t *testing.T, limit uint32, subWindows int, e algorithm.Estimate, tier bool) *bench {
+func newBench(t *testing.T, limit uint32, share int) *bench {
 	t.Helper()
-	c, err := algorithm.NewRule("r", limit, 10*time.Second, subWindows, e)
+	c, err := algorithm.NewRule("r source enforce", limit, 10*time.Second, 8, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{rule: &limiter.Rule{Counter: c}, Audit: New(1),
-		Limiter: &limiter.Limiter{Counters: counter.New(counter.Options{Counters: 10_000, Tier: tier}), Bits: mitigation.New(1000, nil)}}
-	b.Detected = func(d time.Duration) { b.detected = append(b.detected, d) }
+	b := &bench{rule: &limiter.Rule{Rule: mitigation.Rule{Counter: c}}, Audit: New(share, nil, epoch),
+		Limiter: &limiter.Limiter{Counters: counter.New(counter.Options{Counters: 10_000}), Bits: mitigation.New(1000, nil)}}
+	b.Audit.Blocks = b.Bits.Get
 	return b
 }
 
@@ -43,7 +40,7 @@ func source(n int) counter.Source {
 	return counter.SourceOf(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32, 64)
 }
 
-func (b *bench) decide(s counter.Source, now time.Time) *limiter.Decision {
+func (b *bench) decide(s counter.Source, now time.Time) {
 	b.d.Reset()
 	b.d.Add(b.rule, s)
 	if b.Watches(&b.d) {
@@ -52,162 +49,133 @@ func (b *bench) decide(s counter.Source, now time.Time) *limiter.Decision {
 		defer b.Note(&b.d, now)
 	}
 	b.Decide(&b.d, now)
-	return &b.d
 }
 
-// What the audit says is what an obvious twin says, who keeps everything and judges in the end.
-func TestAgreesWithTheObvious(t *testing.T) {
-	for _, estimate := range []algorithm.Estimate{algorithm.Nearest, algorithm.Lower, algorithm.Unrounded} {
-		b, random := newBench(t, 5, 2, estimate, false), rand.New(rand.NewPCG(1, 2))
-		hits := make(map[counter.Source][]time.Time)
-		var judged, allowed, limited uint64
-		sum, at := 0.0, 0.0
-		for range recent {
-			at += random.ExpFloat64() / 4
-			s, now := source(random.IntN(10)), second(at)
-			exact := 1
-			for _, h := range hits[s] {
-				if now.Sub(h) < 10*time.Second {
-					exact++
-				}
-			}
-			d := b.decide(s, now)
-			ask := d.Results[0].Ask
-			judged++
-			sum += math.Abs(ask.Estimate-float64(exact)) / float64(exact)
-			switch {
-			case !ask.Over && exact > 5:
-				allowed++
-			case ask.Over && exact <= 5:
-				limited++
-			}
-			if !ask.Over {
-				hits[s] = append(hits[s], now)
-			}
-		}
-		got := b.Stats()
-		if got.Judged != judged || got.Allowed != allowed || got.Limited != limited || math.Abs(got.Gap-sum/float64(judged)) > 1e-9 || got.Logs != 10 {
-			t.Errorf("%v: %+v, want %d, %d, %d and %v", estimate, got, judged, allowed, limited, sum/float64(judged))
-		}
-		if estimate == algorithm.Lower && (allowed == 0 || limited != 0) || estimate == algorithm.Unrounded && limited == 0 {
-			t.Errorf("%v: %d allowed and %d limited wrongly show little", estimate, allowed, limited)
+func kinds(b *exactlog.Batch) (all []exactlog.Kind) {
+	for _, g := range b.Groups {
+		for _, e := range g.Entries {
+			all = append(all, e.Kind)
 		}
 	}
+	return all
 }
 
-// From the crossing, as the log has it, to the first refusal.
-func TestDetection(t *testing.T) {
-	b := newBench(t, 3, 1, algorithm.Lower, false) // the last window is not seen: the crossing is missed at first
-	begin := 10 - math.Mod(float64(epoch.Unix()), 10)
-	for _, at := range []float64{9, 9.1, 9.2, 10, 10.1, 10.5, 10.75} {
-		b.decide(source(1), second(begin-10+at))
+func same(a []exactlog.Kind, b ...exactlog.Kind) bool {
+	if len(a) != len(b) {
+		return false
 	}
-	if len(b.detected) != 1 || b.detected[0] != 750*time.Millisecond || b.Stats().Allowed != 3 {
-		t.Errorf("detected %v, %+v", b.detected, b.Stats())
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
 	}
+	return true
 }
 
-// What other edges count cannot be judged by this edge's log, and for a window after they are gone; that more than the limit was admitted
-// here can.
-func TestOthersCount(t *testing.T) {
-	b := newBench(t, 5, 12, algorithm.Nearest, true)
-	alone := false
-	b.Alone = func() bool { return alone }
-	elsewhere := func(s counter.Source, n uint64, at time.Time) {
-		oldest, newest := b.Counters.Groups(b.rule.Counter, at, 0)
-		b.Counters.Learn(counter.Counter{Rule: b.rule.Counter, Source: s}, newest, append([]uint64{n}, make([]uint64, newest-oldest)...), 0, at)
+// Decisions are noted in their order, with the rule and the estimate.
+func TestNotes(t *testing.T) {
+	b := newBench(t, 2, 1)
+	for i := range 4 {
+		b.decide(source(1), second(float64(i)))
 	}
-	b.decide(source(1), epoch)
-	elsewhere(source(1), 20, epoch)
-	if d := b.decide(source(1), second(0.1)); !d.Results[0].Ask.Over {
-		t.Fatal("the hits of others are not there")
+	b.decide(source(1), second(2.5)) // its clock was read earlier, and it was counted later
+	got := b.Take(5, second(4))
+	if !same(kinds(got), exactlog.Counted, exactlog.Counted, exactlog.Refused, exactlog.Refused, exactlog.Refused) {
+		t.Fatalf("%+v", got)
 	}
-	if got := b.Stats(); got.Judged != 0 || got.Limited != 0 {
-		t.Errorf("while others count: %+v", got)
+	g := got.Groups[0]
+	if g.Rule.Name != "r" || g.Rule.Limit != 2 || g.Rule.Window != 10*time.Second || g.Entries[1].At != second(1).UnixMicro() || g.Entries[1].Estimate != 2 || g.Entries[4].At != g.Entries[3].At {
+		t.Errorf("%+v", g)
 	}
-	alone = true
-	b.decide(source(1), second(10.5))
-	if got := b.Stats(); got.Judged != 0 {
-		t.Errorf("within a window: %+v", got)
-	}
-	b.decide(source(1), second(11))
-	if got := b.Stats(); got.Judged != 1 || got.Limited != 0 {
-		t.Errorf("after it: %+v", got)
-	}
-}
-
-// What a counter had before its log began is not judged for a window, nor what was forgotten.
-func TestWholeLogs(t *testing.T) {
-	b := newBench(t, 5, 12, algorithm.Nearest, false)
-	for range 3 {
-		b.d.Reset()
-		b.d.Add(b.rule, source(1))
-		b.Decide(&b.d, epoch) // as another process did
-	}
-	b.decide(source(1), second(1))
-	b.decide(source(1), second(2))
-	if got := b.Stats(); got.Judged != 0 {
+	if got.Number != 5 || got.Began != epoch.UnixMicro() {
 		t.Errorf("%+v", got)
 	}
-	b.decide(source(1), second(12.5))
-	if got := b.Stats(); got.Judged != 1 || got.Gap != 0 {
-		t.Errorf("%+v", got)
-	}
-	b.Counters.Forget(b.rule.Counter, source(1))
-	b.Audit.Forget(counter.Key{Source: source(1), Rule: b.rule.Counter.ID})
-	if b.decide(source(1), second(13)); b.Stats().Gap != 0 || b.Stats().Judged != 2 {
-		t.Errorf("after a lift: %+v", b.Stats())
+	if again := b.Take(6, second(4)); len(again.Groups) != 0 {
+		t.Errorf("noted twice: %+v", again)
 	}
 }
 
-// Few are watched, and however many are, there is a bound; who has not come for a window makes room.
-func TestBounds(t *testing.T) {
-	b := newBench(t, 5, 12, algorithm.Nearest, false)
-	for i := range 3000 {
-		b.decide(source(i), epoch)
+// Of refusals under a block the first on an edge is noted, unless operators block.
+func TestNotesBlocksOnce(t *testing.T) {
+	b := newBench(t, 2, 1)
+	key := mitigation.Key{Rule: b.rule.Counter.ID, Source: source(1)}
+	b.Bits.Start(key, mitigation.Bit{Start: second(0), End: second(60), By: mitigation.ByPoP, Terms: b.rule.Terms()}, second(0))
+	for i := range 10 {
+		b.decide(source(1), second(float64(i)))
 	}
-	if got := b.Stats(); got.Logs != maxLogs || got.Unlogged != 3000-maxLogs {
+	got := b.Take(0, second(10))
+	if !same(kinds(got), exactlog.Blocked) || got.Groups[0].Entries[0].Start != second(0).UnixMicro() {
 		t.Errorf("%+v", got)
 	}
-	b.Sweep(second(10.1))
-	b.decide(source(1), second(10.1))
-	if got := b.Stats(); got.Logs != 1 || b.hits != 1 {
-		t.Errorf("%+v, %d hits", got, b.hits)
+	b.decide(source(1), second(11)) // in another interval
+	b.Bits.Start(mitigation.Key{Rule: key.Rule, Source: source(2)}, mitigation.Bit{Start: second(0), End: second(60), By: mitigation.ByAdmin}, second(0))
+	b.decide(source(2), second(12))
+	if got := b.Take(1, second(13)); len(got.Groups) != 0 {
+		t.Errorf("%+v", got)
 	}
-	few, n := New(0), 0
-	for i := range 1 << 17 {
-		b.d.Reset()
-		b.d.Add(b.rule, source(i))
-		if few.Watches(&b.d) {
-			n++
-		}
-	}
-	if n < 64 || n > 256 { // 128 are expected: less than one in 10^9 are outside
-		t.Errorf("%d of %d are watched", n, 1<<17)
+}
+
+// A lift is noted.
+func TestNotesLifts(t *testing.T) {
+	b := newBench(t, 2, 1)
+	b.Forget(b.rule.Counter, source(1), second(1))
+	if got := b.Take(0, second(2)); !same(kinds(got), exactlog.Lifted) {
+		t.Errorf("%+v", got)
 	}
 	var nobody *Audit
-	nobody.Sweep(epoch)
-	nobody.Forget(counter.Key{})
-	nobody.Inherits(epoch)
-	if nobody.Watches(&b.d) || nobody.Stats() != (Stats{}) {
-		t.Error("a nil audit watches")
+	nobody.Forget(b.rule.Counter, source(1), second(1))
+}
+
+// What cannot be judged is not noted.
+func TestNotesNoOtherRules(t *testing.T) {
+	for what, change := range map[string]func(*limiter.Rule){
+		"refusals count":       func(r *limiter.Rule) { r.Refused = true },
+		"requests cost":        func(r *limiter.Rule) { r.Costs = true },
+		"the status decides":   func(r *limiter.Rule) { r.Statuses = []int{401} },
+		"the limit is too big": func(r *limiter.Rule) { r.Counter.Limit = maxLimit + 1 },
+	} {
+		b := newBench(t, 2, 1)
+		change(b.rule)
+		b.decide(source(1), second(0))
+		if got := b.Take(0, second(1)); len(got.Groups) != 0 {
+			t.Errorf("%s: %+v", what, got)
+		}
 	}
 }
 
-// Whether somebody is watched costs nothing but time.
-func TestWatchesAllocatesNothing(t *testing.T) {
-	b := newBench(t, 5, 12, algorithm.Nearest, false)
-	b.Audit = New(0)
-	b.d.Reset()
-	b.d.Add(b.rule, source(1))
-	if n := testing.AllocsPerRun(100, func() { b.Watches(&b.d) }); n > 0 {
-		t.Errorf("%v allocations", n)
+// One source in so many is watched, by the hash; whoever has the same one watches the same.
+func TestWatchesSome(t *testing.T) {
+	b := newBench(t, 2, 16)
+	b.hash = func(s counter.Source) uint64 { p, _ := s.Prefix(); a := p.Addr().As4(); return uint64(a[3]) }
+	for n := range 64 {
+		b.decide(source(n), second(0))
+	}
+	if got := b.Take(0, second(1)); len(got.Groups) != 4 {
+		t.Errorf("%d of 64 are watched", len(got.Groups))
 	}
 }
 
-// A hit takes eight bytes, so that all of them take 8 MiB.
-func TestHitSize(t *testing.T) {
-	if n := reflect.TypeOf(log{}.hits).Elem().Size(); n != 8 {
-		t.Errorf("%d bytes", n)
+// However much a source does, a batch has a bound; refusals leave room for what counts, and what has no room is told of.
+func TestNotesAreBounded(t *testing.T) {
+	b := newBench(t, 2, 1)
+	for range 2 * exactlog.MaxEntries {
+		b.decide(source(1), second(0))
+	}
+	for n := range exactlog.MaxGroups + 10 {
+		b.decide(source(n+2), second(0))
+	}
+	got := b.Take(0, second(1))
+	if n := len(kinds(got)); n > exactlog.MaxEntries-roomForHits+exactlog.MaxGroups || len(got.Groups) != exactlog.MaxGroups || !got.Gap || b.Dropped() == 0 {
+		t.Errorf("%d entries, %d groups, gap %v, %d dropped", n, len(got.Groups), got.Gap, b.Dropped())
+	}
+	if next := b.Take(1, second(2)); next.Gap || len(next.Groups) != 0 {
+		t.Errorf("%+v", next)
+	}
+	b = newBench(t, maxLimit, 1)
+	for n := range 3 * maxLimit {
+		b.decide(source(n%3), second(0))
+	}
+	if got := b.Take(0, second(1)); got.Gap || !got.Groups[0].Gap && !got.Groups[1].Gap && !got.Groups[2].Gap {
+		t.Error("nobody tells of hits for which there was no room")
 	}
 }

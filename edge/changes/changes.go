@@ -2,7 +2,7 @@
 //
 // A Change says that a rule is this (whole, so that edges whose files differ end the same), that there is none of its name, or that
 // the file's holds again. Of each rule the latest changes are kept, and the newest that this edge understands stands in the place of
-// what the file says. A version is the number of a change, the same on every edge; 0 is what the file says. So a rule's past is the
+// what the file says, together with the fields of others that were made at the same moment (merge.go). A version is the number of a change, the same on every edge; 0 is what the file says. So a rule's past is the
 // list of its changes, and to go back is to say an old one again.
 //
 // Overlay does all of it on values. Where changes are kept, how they reach other edges, and how rules are put in force is others' to say.
@@ -32,10 +32,13 @@ const (
 type Change struct {
 	Name    string    `json:"-"` // of the rule
 	Version uint64    `json:"-"`
+	Maker   uint64    `json:"-"` // the edge's number: of one version the change of the higher stands
 	At      time.Time `json:"-"`
 
 	Does  Does            `json:"does"`
 	Rule  json.RawMessage `json:"rule,omitempty"` // of a Set
+	Sets  []string        `json:"sets,omitempty"` // of a Set the fields that were meant, as JSON Pointers; none: the whole rule
+	Seen  []string        `json:"seen,omitempty"` // the latest changes of the rule that it was made over
 	After uint64          `json:"after"`          // the version that was in force
 	Who   string          `json:"who,omitempty"`  // as the operator calls himself
 	From  string          `json:"from,omitempty"` // where he came from
@@ -52,14 +55,14 @@ func (c *Change) Text() string {
 }
 
 // Read is a change that Text wrote, perhaps at an edge that knows more.
-func Read(name string, version uint64, at time.Time, text string) Change {
+func Read(name string, version, maker uint64, at time.Time, text string) Change {
 	c := Change{}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		c = Change{wrong: err}
 	} else if c.Does != Set && c.Does != Remove && c.Does != Restore {
 		c.wrong = fmt.Errorf("it does what this edge does not know: %q", c.Does)
 	}
-	c.Name, c.Version, c.At = name, version, at
+	c.Name, c.Version, c.Maker, c.At = name, version, maker, at
 	return c
 }
 
@@ -124,15 +127,14 @@ func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay
 		if done[c.Name] {
 			continue
 		}
-		rule, err := c.read(on)
-		if err != nil {
+		if _, err := c.read(on); err != nil {
 			o.Refused = append(o.Refused, Refused{i, c, err})
 			continue
 		}
 		done[c.Name] = true
 		switch c.Does {
 		case Set:
-			put[c.Name] = &rule
+			put[c.Name] = o.together(list[i:])
 			o.standing[c.Name] = Standing{changed, c.Version}
 			if !slices.ContainsFunc(file, func(r rules.Config) bool { return r.Name == c.Name }) {
 				added = append(added, c.Name)
@@ -155,6 +157,27 @@ func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay
 		o.Rules = append(o.Rules, *put[name])
 	}
 	return o
+}
+
+// together is the rule that the first of some changes, which is a Set that this edge understands, makes with those that follow, by rule and the newest first.
+func (o *Overlay) together(list []Change) *rules.Config {
+	c := list[0]
+	of := slices.IndexFunc(list, func(d Change) bool { return d.Name != c.Name })
+	if of >= 0 {
+		list = list[:of]
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(d Change) bool { return d.wrong != nil })
+	try := func(list []Change) (*rules.Config, error) {
+		both := c
+		both.Rule = merged(list)
+		rule, err := both.read(o.on)
+		return &rule, err
+	}
+	rule, err := try(list)
+	if err != nil { // the fields do not fit together
+		rule, _ = try(fitting(list, func(some []Change) bool { _, err := try(some); return err == nil }))
+	}
+	return rule
 }
 
 // Rule is the rule of a name as it is in force, or nil.
@@ -188,9 +211,10 @@ type Past struct {
 	Who     string          `json:"who,omitempty"`
 	From    string          `json:"from,omitempty"`
 	Edge    string          `json:"edge,omitempty"`
-	Old     json.RawMessage `json:"old"`          // what it replaced; null: no rule, or one that is not kept any more
-	New     json.RawMessage `json:"new"`          // null: no rule
-	To      *uint64         `json:"to,omitempty"` // of a rollback: the version that it went back to
+	Old     json.RawMessage `json:"old"`             // what it replaced; null: no rule, or one that is not kept any more
+	New     json.RawMessage `json:"new"`             // null: no rule
+	After   uint64          `json:"after,omitempty"` // the version that it replaced, which may not be kept any more; 0: what the file says
+	To      *uint64         `json:"to,omitempty"`    // of a rollback: the version that it went back to
 	InForce bool            `json:"in_force"`
 	Refused string          `json:"refused,omitempty"` // why it cannot be in force on this edge
 }
@@ -198,8 +222,8 @@ type Past struct {
 // History is what was said of a rule, the newest first, and last what the file says of it. The error is config.ErrNoRule.
 func (o *Overlay) History(name string) ([]Past, error) {
 	list := []Past{}
-	for _, c := range o.changes[name] {
-		p := Past{Version: c.Version, At: &c.At, Does: c.Does, Who: c.Who, From: c.From, Edge: c.Edge, Old: o.said(name, c.After), New: o.said(name, c.Version), To: c.To}
+	for i, c := range o.changes[name] {
+		p := Past{Version: c.Version, At: &c.At, Does: c.Does, Who: c.Who, From: c.From, Edge: c.Edge, Old: o.before(name, i), New: o.said(name, i), After: c.After, To: c.To}
 		for _, r := range o.Refused {
 			if r.Change.Name == name && r.Change.Version == c.Version {
 				p.Refused = r.Err.Error()
@@ -207,7 +231,7 @@ func (o *Overlay) History(name string) ([]Past, error) {
 		}
 		list = append(list, p)
 	}
-	if text := o.said(name, 0); text != nil {
+	if text := o.ofFile(name); text != nil {
 		list = append(list, Past{Does: Restore, New: text})
 	}
 	if len(list) == 0 {
@@ -235,15 +259,37 @@ func Done(old, now string, rollback bool) string {
 	return "changed a rule"
 }
 
-// said is what a version says; nil: no rule, or it is not kept any more.
-func (o *Overlay) said(name string, version uint64) json.RawMessage {
-	i := slices.IndexFunc(o.changes[name], func(c Change) bool { return c.Version == version })
-	switch {
-	case version != 0 && i >= 0 && o.changes[name][i].Does == Set:
-		return o.changes[name][i].Rule
-	case version != 0 && (i < 0 || o.changes[name][i].Does != Restore):
+// said is what the rule was with the ith of its changes, the newest first; nil: there was none.
+func (o *Overlay) said(name string, i int) json.RawMessage {
+	list := o.changes[name][i:]
+	switch c := &list[0]; {
+	case c.Does == Restore:
+		return o.ofFile(name)
+	case c.Does != Set:
 		return nil
+	default:
+		if _, err := c.read(o.on); err != nil { // then it was never in force here
+			return c.Rule
+		}
+		return json.RawMessage(config.RuleJSON(*o.together(list)))
 	}
+}
+
+// before is what the ith change replaced; nil: no rule, or it is not kept any more.
+func (o *Overlay) before(name string, i int) json.RawMessage {
+	for j := i + 1; j < len(o.changes[name]); j++ {
+		if _, err := o.changes[name][j].read(o.on); err == nil {
+			return o.said(name, j)
+		}
+	}
+	if o.changes[name][i].After == 0 {
+		return o.ofFile(name)
+	}
+	return nil
+}
+
+// ofFile is what the file says of a rule; nil: there is none.
+func (o *Overlay) ofFile(name string) json.RawMessage {
 	if r := byName(o.file, name); r != nil {
 		return json.RawMessage(config.RuleJSON(*r))
 	}

@@ -46,7 +46,7 @@ func (d *desk) edit(e Edit) error {
 	c, needed, err := d.overlay().Change(e)
 	if err == nil && needed {
 		d.version++
-		d.said = append([]Change{Read(c.Name, d.version, time.Unix(int64(d.version), 0), c.Text())}, d.said...)
+		d.said = append([]Change{Read(c.Name, d.version, 1, time.Unix(int64(d.version), 0), c.Text())}, d.said...)
 	}
 	return err
 }
@@ -66,7 +66,7 @@ func TestEditUnderWhatIsNotUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.version++
-	d.said = append([]Change{Read("login", d.version, time.Unix(9, 0), `{"does":"set","rule":{"name":"login","limit":8,"colour":"red"}}`)}, d.said...)
+	d.said = append([]Change{Read("login", d.version, 1, time.Unix(9, 0), `{"does":"set","rule":{"name":"login","limit":8,"colour":"red"}}`)}, d.said...)
 	for _, e := range []Edit{{Action: Patch, Body: []byte(`{"limit":9}`)}, {Action: Put, Body: []byte(`{"limit":9,"match":{"path":"/login","methods":["POST"]},"mitigation_timeout":"10m"}`)}} {
 		e.Name = "login"
 		if err := d.edit(e); !errors.Is(err, ErrDrops) || !strings.Contains(err.Error(), "version 2") || !strings.Contains(err.Error(), "colour") {
@@ -84,7 +84,7 @@ func TestEditUnderWhatIsNotUnderstood(t *testing.T) {
 		t.Errorf("back: %v", err)
 	}
 	d = newDesk(t)
-	d.said = []Change{Read("login", 1, time.Unix(9, 0), `{"does":"unknown"}`)}
+	d.said = []Change{Read("login", 1, 1, time.Unix(9, 0), `{"does":"unknown"}`)}
 	if _, needed, err := d.overlay().Change(Edit{Name: "login", Action: Rollback}); err != nil || !needed {
 		t.Errorf("back to the file, where it is not understood: %v, %v", needed, err)
 	}
@@ -184,9 +184,9 @@ func TestHistory(t *testing.T) {
 	}
 	text, _ := json.Marshal(list)
 	six := strings.Replace(was, ":5", ":6", 1)
-	want := `[{"version":4,"at":"T4","does":"set","old":{"limit":8,"name":"login"},"new":` + six + `,"to":1,"in_force":true},` +
-		`{"version":3,"at":"T3","does":"set","old":null,"new":{"limit":8,"name":"login"},"in_force":false},` +
-		`{"version":2,"at":"T2","does":"removed","old":` + six + `,"new":null,"in_force":false},` +
+	want := `[{"version":4,"at":"T4","does":"set","old":{"limit":8,"name":"login"},"new":` + six + `,"after":3,"to":1,"in_force":true},` +
+		`{"version":3,"at":"T3","does":"set","old":null,"new":{"limit":8,"name":"login"},"after":2,"in_force":false},` +
+		`{"version":2,"at":"T2","does":"removed","old":` + six + `,"new":null,"after":1,"in_force":false},` +
 		`{"version":1,"at":"T1","does":"set","who":"ada","from":"192.0.2.1:5","old":` + was + `,"new":` + six + `,"in_force":false},` +
 		`{"version":0,"does":"file","old":null,"new":` + was + `,"in_force":false}]`
 	for n, version := range []string{"T1", "T2", "T3", "T4"} {
@@ -227,7 +227,7 @@ func TestChangesOfAnotherVersion(t *testing.T) {
 	for _, text := range []string{`{"does":"set","rule":{"name":"login","limit":5,"quota":1}}`, `{"does":"turn"}`, `{"does":"set"}`, "\x01", `{"does":"set","rule":{"name":"other","limit":5}}`} {
 		d := newDesk(t)
 		was := d.rule("login")
-		newer := Read("login", 9, time.Unix(9, 0), text)
+		newer := Read("login", 9, 1, time.Unix(9, 0), text)
 		d.said = []Change{newer}
 		if o := d.overlay(); d.rule("login") != was || len(o.Refused) != 1 || o.Refused[0].Index != 0 || o.Standing("login").Origin != File {
 			t.Errorf("%q over the file: %s, %+v", text, d.rule("login"), o.Refused)

@@ -50,12 +50,12 @@ func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 		return c, false, fmt.Errorf("%w: version %d of the rule says what this edge does not understand (%v): change it at an edge that does, roll it back, or replace it with PUT and ?replace=true",
 			ErrDrops, newer.Change.Version, newer.Err)
 	}
-	c = Change{Name: e.Name, Does: Set, After: o.standing[e.Name].Version, Who: e.Who, From: e.From}
+	c = Change{Name: e.Name, Does: Set, After: o.standing[e.Name].Version, Seen: heads(o.changes[e.Name]), Who: e.Who, From: e.From}
 	switch e.Action {
 	case Put:
 		c.Rule, err = o.put(e, old)
 	case Patch:
-		c.Rule, err = patched(*old, e.Body)
+		c.Rule, c.Sets, err = patched(*old, e.Body)
 	case Delete:
 		c.Does = Remove
 	case Rollback:
@@ -71,6 +71,9 @@ func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 			return c, false, err
 		}
 		c.Rule = json.RawMessage(config.RuleJSON(rule))
+		if old != nil && c.Sets == nil && !e.Replace {
+			c.Sets = differing(config.Fields(*old), config.Fields(rule))
+		}
 		if old != nil && c.After != 0 && newer == nil && config.RuleJSON(*old) == string(c.Rule) {
 			return c, false, nil
 		}
@@ -138,14 +141,14 @@ func dropped(set, given map[string]any, under string) (lost []string) {
 	return lost
 }
 
-// patched merges a patch into a rule: fields that it does not name stay, null stands for the default.
-func patched(old rules.Config, patch []byte) (json.RawMessage, error) {
+// patched merges a patch into a rule, and returns which fields it names: others stay, null stands for the default.
+func patched(old rules.Config, patch []byte) (rule json.RawMessage, sets []string, err error) {
 	change, err := object(patch)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	text, err := json.Marshal(merge(config.Fields(old), change))
-	return text, err
+	rule, err = json.Marshal(merge(config.Fields(old), change))
+	return rule, paths(change, ""), err
 }
 
 // merge is MergePatch of RFC 7396.
@@ -186,10 +189,12 @@ func (o *Overlay) rollback(c *Change, to uint64) error {
 		c.Does = Restore
 		return nil
 	}
-	i := slices.IndexFunc(o.changes[c.Name], func(c Change) bool { return c.Version == to })
+	i := slices.IndexFunc(o.changes[c.Name], func(c Change) bool { return c.Version == to }) // of two of one version, what both make
 	if i < 0 {
 		return fmt.Errorf("%w: %s has no version %d that is kept: see its history", config.ErrNoRule, c.Name, to)
 	}
-	c.Does, c.Rule = o.changes[c.Name][i].Does, o.changes[c.Name][i].Rule
+	if c.Does = o.changes[c.Name][i].Does; c.Does == Set {
+		c.Rule = o.said(c.Name, i)
+	}
 	return o.changes[c.Name][i].wrong
 }

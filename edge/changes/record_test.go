@@ -30,10 +30,10 @@ func TestRecords(t *testing.T) {
 	if diff := cmp.Diff(list[1:], got[1:]); err != nil || diff != "" {
 		t.Errorf("by hand: %v: %s", err, diff)
 	}
-	if c := Read("a", got[2].Version, got[2].At, got[2].Text); c.Who != "<ada>" || c.wrong != nil {
+	if c := Read("a", got[2].Version, 1, got[2].At, got[2].Text); c.Who != "<ada>" || c.wrong != nil {
 		t.Errorf("%+v", c)
 	}
-	if got, err := DecodeRecords(EncodeRecords([]Record{{Version: 1, Edge: 1, At: at, Text: "{"}})); err != nil || Read("a", 1, at, got[0].Text).wrong == nil {
+	if got, err := DecodeRecords(EncodeRecords([]Record{{Version: 1, Edge: 1, At: at, Text: "{"}})); err != nil || Read("a", 1, 1, at, got[0].Text).wrong == nil {
 		t.Errorf("%v %v: what nobody understands is to stay so", got, err)
 	}
 

@@ -40,6 +40,7 @@ type Config struct {
 	PoP            PoP
 	Etcd           Etcd
 	Counters       int // how many counters the table holds
+	AuditOneIn     int // of so many sources one is audited
 	Source         address.Config
 	Deny, Allow    []netip.Prefix
 	Limits         screen.Limits
@@ -91,11 +92,11 @@ type Etcd struct {
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
-		Listen:    ":8080",
-		Admin:     "127.0.0.1:8081",
-		PoP:       PoP{Name: "local", Wait: 5 * time.Millisecond},
-		Etcd:      Etcd{Prefix: "/sluice/"},
-		Counters:  1_000_000,
+		Listen:   ":8080",
+		Admin:    "127.0.0.1:8081",
+		PoP:      PoP{Name: "local", Wait: 5 * time.Millisecond},
+		Etcd:     Etcd{Prefix: "/sluice/"},
+		Counters: 1_000_000, AuditOneIn: 1024,
 		Plans:     rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
 		AccessLog: accesslog.Config{Format: "json", Refused: 1},
 		Source:    address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},

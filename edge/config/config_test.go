@@ -29,7 +29,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, check_path, deny, edge_id, etcd, jwt, limits, listen, listen_tls, metrics_token, origins, plans, pop, rate_limit_service, rules, shed, source, state_dir, table, tls or verdict_header")
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, audit_one_in, check_path, deny, edge_id, etcd, jwt, limits, listen, listen_tls, metrics_token, origins, plans, pop, rate_limit_service, rules, shed, source, state_dir, table, tls or verdict_header")
 	f("edge_id: a b", `f.yaml:1:10: edge_id: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
 	f("pop: {edges: 65}", "f.yaml:1:14: pop.edges: 65 is out of range: want 0 to 64")
 	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
@@ -99,6 +99,10 @@ func TestConfigErrors(t *testing.T) {
 	f(rule+"  match: {headers: {x-a: [a]}}\n", `f.yaml:4:26: match.headers: x-a: want a value, not a list`)
 	f(rule+"  match: {headers: [x-a]}\n", `f.yaml:4:20: match.headers: want fields (name: value), not a list`)
 	f(rule+"  match: {headers: {accept: \"*/*\"}}\n", `f.yaml:4:29: match.headers: "*/*" has a * before its end: want an exact value, a prefix that ends in *, or * for any`)
+	f(rule+"  match: {headers: {x-a: café}}\n", `f.yaml:4:26: match.headers: "café" is not what clients send, or what servers read alike: want visible ASCII`)
+	f(rule+"  match: {headers: {authorization: Bearer a b}}\n", `f.yaml:4:36: match.headers: "Bearer a b" is malformed: want credentials as they are sent, SCHEME TOKEN`)
+	f(rule+"  key: \"cookie:a%20b\"\n", `f.yaml:4:8: key: "cookie:a%20b" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global`)
+	f("deny: [\"64:ff9b::/96\"]\n", `f.yaml:1:8: deny: 64:ff9b::/96 is IPv4 in IPv6: write the IPv4 prefix`)
 	f(rule+"  match: {query: {q: a+b}}\n", `f.yaml:4:22: match.query: "a+b" has what clients can write in several ways: want visible ASCII without any of %+&#;`)
 	f(rule+"  match: {cookies: {a b: c}}\n", `f.yaml:4:26: match.cookies: "a b" is not a name`)
 	f(rule+"  match: {not: {path: \"/*\"}}\n", `f.yaml:4:16: match.not: it leaves everything out, so the rule is about nothing: say mode: off`)
@@ -207,7 +211,7 @@ func TestConfigErrors(t *testing.T) {
 	f(plans+"plans: {free: 1}}]", "f.yaml:2:29: rule a has limits by plan but does not count by header:X-Key, so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}")
 	f(plans+"key: \"header:x-key\", plans: {free: 1}, candidate: {limit: 2}}]", "f.yaml:2:50: rule a has a candidate and limits by plan: a candidate has one limit for all; remove one of them, or try the limits of a plan in a rule of its own with match: {plans: […]} and mode: shadow")
 	f(plans+"key: \"header:x-key\", plans: {free: 1}, windows: [{limit: 2, window: 1h}]}]", "f.yaml:2:50: rule a has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}")
-	f(plans+"key: \"header:x-key\", plans: {free: 1}, algorithm: token_bucket}]", "f.yaml:2:50: rule a has algorithm: token_bucket and limits by plan: want sliding or fixed, or a rule for each plan with match: {plans: […]}")
+	f(plans+"key: \"header:x-key\", plans: {free: 1}, algorithm: exact}]", "f.yaml:2:50: rule a has algorithm: exact and limits by plan: want another algorithm, or a rule for each plan with match: {plans: […]}")
 	f("plans: {key: \"header:X-Key\"}\nrules: [{name: a, limit: 5, key: \"header:x-key\", plans: {free: 3, pro: 9}, cost: 4}]", "f.yaml:2:50: rule a has a plan with a limit of 3, and each request costs 4: none would ever pass")
 	f(plans+"key: \"header:x-key\", plans: {free: 0}}]", "f.yaml:2:64: plans: free: 0 is out of range: want 1 to 1000000000")
 	f(plans+"key: \"header:x-key\", plans: {free: {}}}]", "f.yaml:2:64: plans: free: no limit: want a number, or {limit: 1000}")

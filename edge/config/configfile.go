@@ -75,11 +75,12 @@ func (r *reader) config(n ast.Node, c *Config) {
 				"counters": integer(r, "table.counters", 1024, 1<<30, &c.Counters),
 			})
 		},
-		"source":  func(n ast.Node) { r.source(n, &c.Source) },
-		"deny":    listOf(r, "deny", parsePrefix, &c.Deny),
-		"allow":   listOf(r, "allow", parsePrefix, &c.Allow),
-		"limits":  func(n ast.Node) { r.limits(n, &c.Limits) },
-		"origins": func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
+		"audit_one_in": integer(r, "audit_one_in", 1, 1<<30, &c.AuditOneIn),
+		"source":       func(n ast.Node) { r.source(n, &c.Source) },
+		"deny":         listOf(r, "deny", parsePrefix, &c.Deny),
+		"allow":        listOf(r, "allow", parsePrefix, &c.Allow),
+		"limits":       func(n ast.Node) { r.limits(n, &c.Limits) },
+		"origins":      func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
 		"access_log": func(n ast.Node) {
 			r.mapping(n, "access_log", fields{
 				"file":    r.orNone("access_log.file", &c.AccessLog.File),

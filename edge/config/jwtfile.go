@@ -50,7 +50,7 @@ func (r *reader) jwt(n ast.Node, c *token.Config) {
 		r.fail(n, "jwt: header and cookie together: the token is in one place: keep one")
 	case c.Header != "" && (!message.IsToken([]byte(c.Header)) || message.KindOf([]byte(c.Header)) != message.Other):
 		r.fail(seen["header"], "jwt.header: %q cannot hold a token: want Authorization, or a header of your own", c.Header)
-	case c.Cookie != "" && !message.IsToken([]byte(c.Cookie)):
+	case c.Cookie != "" && !message.IsName([]byte(c.Cookie)):
 		r.fail(seen["cookie"], "jwt.cookie: %q is not the name of a cookie", c.Cookie)
 	}
 	if c.Header == "authorization" {

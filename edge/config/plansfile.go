@@ -161,8 +161,8 @@ func (c *Config) planFault(r *rules.Config) string {
 		return "rule " + r.Name + " has limits by plan but does not count by " + strings.Join(append([]string{c.Plans.Key}, c.Plans.Also...), " or ") + ", so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
 	case len(r.Plans) > 0 && len(r.Windows) > 0:
 		return "rule " + r.Name + " has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}"
-	case len(r.Plans) > 0 && r.Algorithm != rules.Sliding && r.Algorithm != rules.Fixed:
-		return fmt.Sprintf("rule %s has algorithm: %s and limits by plan: want sliding or fixed, or a rule for each plan with match: {plans: […]}", r.Name, r.Algorithm)
+	case len(r.Plans) > 0 && r.Algorithm == rules.Exact:
+		return "rule " + r.Name + " has algorithm: exact and limits by plan: want another algorithm, or a rule for each plan with match: {plans: […]}"
 	case leastOf(r.Plans) < r.Cost.Units:
 		return fmt.Sprintf("rule %s has a plan with a limit of %d, and each request costs %d: none would ever pass", r.Name, leastOf(r.Plans), r.Cost.Units)
 	case len(r.Plans) > 0 && r.Candidate.Is():

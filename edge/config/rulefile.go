@@ -90,7 +90,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"escalate_within":  r.duration("escalate_within", time.Second, 24*time.Hour, false, (*time.Duration)(&rule.EscalateWithin)),
 		"mode":             oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
 		"first_sight":      oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
-		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
+		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Share, limiter.Open, limiter.Closed),
 		"count":            func(n ast.Node) { r.count(n, &rule.Count) },
 		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect, rules.Tag, rules.Delay),
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },

@@ -50,14 +50,14 @@ func Shown(c *Config) map[string]any {
 	prefixes := func(l []netip.Prefix) []netip.Prefix { return append([]netip.Prefix{}, l...) }
 	return map[string]any{
 		"listen": c.Listen, "listen_tls": orNone(c.ListenTLS), "admin": c.Admin, "admin_hosts": list(c.AdminHosts),
-		"admin_token_file": orNone(c.AdminTokenFile), "edge_id": orNone(c.EdgeID), "state_dir": orNone(c.StateDir),
+		"admin_token_file": orNone(c.AdminTokenFile), "admin_insecure": c.AdminInsecure, "metrics_token": c.MetricsToken, "edge_id": orNone(c.EdgeID), "state_dir": orNone(c.StateDir),
 		"tls": map[string]any{"certificate": orNone(c.TLS.Certificate), "key": orNone(c.TLS.Key), "folder": orNone(c.TLS.Folder)},
 		"pop": map[string]any{"name": c.PoP.Name, "memcached": list(c.PoP.Memcached), "secret_file": orNone(c.PoP.SecretFile),
 			"edges": c.PoP.Edges, "wait": span(c.PoP.Wait),
 			"peers": peers, "peers_listen": orNone(c.PoP.PeersListen), "peers_secret_file": orNone(c.PoP.PeersSecretFile), "peers_mode": mode},
 		"etcd": map[string]any{"endpoints": list(c.Etcd.Endpoints), "prefix": c.Etcd.Prefix, "username": orNone(c.Etcd.Username), "password_file": orNone(c.Etcd.PasswordFile),
 			"ca_file": orNone(c.Etcd.CAFile), "cert_file": orNone(c.Etcd.CertFile), "key_file": orNone(c.Etcd.KeyFile)},
-		"table": map[string]any{"counters": c.Counters},
+		"table": map[string]any{"counters": c.Counters}, "audit_one_in": c.AuditOneIn,
 		"source": map[string]any{"ipv4_prefix": c.Source.IPv4Prefix, "ipv6_prefix": c.Source.IPv6Prefix, "trust": prefixes(c.Source.Trust),
 			"header": c.Source.Header, "proxy_protocol": c.Source.ProxyProtocol},
 		"deny": prefixes(c.Deny), "allow": prefixes(c.Allow),

@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
+	"sluice/counter"
 	"sluice/edge/rules"
 )
 
@@ -303,7 +304,7 @@ func listOf[T any](r *reader, what string, parse func(string) (T, error), to *[]
 // parsePrefix reads a prefix or an address, mapped addresses as IPv4.
 func parsePrefix(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil {
-		addr = addr.Unmap().WithZone("")
+		addr = counter.Plain(addr)
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(text)
@@ -312,7 +313,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 		return p, fmt.Errorf("%q is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address", text)
 	case p.Masked() != p:
 		return p, fmt.Errorf("%s has bits beyond its prefix: write %s", text, p.Masked())
-	case p.Addr().Is4In6():
+	case p.Addr().Is6() && counter.Plain(p.Addr()).Is4() && p.Bits() >= 96:
 		return p, fmt.Errorf("%s is IPv4 in IPv6: write the IPv4 prefix", text)
 	}
 	return p, nil

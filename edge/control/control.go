@@ -71,6 +71,8 @@ type PoP struct {
 	Nodes func() []NodeStatus
 	// Edges describes the PoP for the API, this edge first.
 	Edges func() []EdgeStatus
+	// Secret describes under which secret this edge counts, and who counts apart.
+	Secret func() SecretStatus
 }
 
 // ErrFull says that the PoP's list of what operators said has no room for more: some of it must end first.
@@ -86,6 +88,8 @@ type Word struct {
 	Start, End time.Time
 	Reason     string
 	Operator
+
+	idle bool // a lift of what was not in force on this edge
 }
 
 // Operator is who says something, as he calls himself, and the address that he came from; of what was said at another edge also which.
@@ -110,6 +114,9 @@ func (w *Word) Event(now time.Time) events.Event {
 	default:
 		e.Text = "lifted"
 	}
+	if w.idle {
+		e.Text += ": nothing was in force here"
+	}
 	return e
 }
 
@@ -120,9 +127,13 @@ func blockText(b *mitigation.Bit) string {
 
 // Spread is how far a word has come.
 type Spread struct {
-	Known   int      `json:"known"`   // edges of the PoP, this one included
-	Have    int      `json:"have"`    // of them, those where it is in force
-	Missing []string `json:"missing"` // the others, by name
+	Known   int      `json:"known"`          // edges of the PoP, this one included
+	Have    int      `json:"have"`           // of them, those where it is in force
+	Missing []string `json:"missing"`        // the others, by name
+	PoPs    int      `json:"pops,omitempty"` // to how many the edges belong, where rules travel to those of several
+	// Edges that are not among those known: so many as pop.edges says there are, and those that count under another secret.
+	Expected int `json:"expected,omitempty"` // pop.edges, where fewer are known
+	Apart    int `json:"apart,omitempty"`
 }
 
 // EdgeStatus describes an edge of the PoP, as it does itself.
@@ -137,6 +148,24 @@ type EdgeStatus struct {
 	ConfigHash uint64    `json:"config_hash"` // as sluice_config_hash there
 	Since      time.Time `json:"since"`       // its rules are these
 	Refused    int       `json:"refused"`     // changes that cannot be in force there
+}
+
+// SecretStatus is under which secret an edge counts, and which edges of its PoP's name count under another, as marks on the nodes say. Whoever
+// reaches a node can write marks.
+type SecretStatus struct {
+	Digests []string    `json:"digests"` // of the lines of pop.secret_file, which tell nothing of it; the edge counts under the first
+	Apart   []ApartEdge `json:"apart"`
+	Held    bool        `json:"held"`              // the edge is not ready, because it seems to be the only one with its secret
+	Warning string      `json:"warning,omitempty"` // what is wrong, and what to do
+}
+
+// ApartEdge is an edge that counts under another secret.
+type ApartEdge struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Address  string `json:"address"`
+	Digest   string `json:"digest"`
+	Rotating bool   `json:"rotating"` // it has a line of pop.secret_file in common with this one
 }
 
 // EtcdStatus describes the etcd over which edges of several PoPs have the same rules.
@@ -180,6 +209,15 @@ func (c *Plane) Edges() []EdgeStatus {
 		return nil
 	}
 	return c.pop.Edges()
+}
+
+// Secret describes under which secret this edge counts, and who counts apart; nil: it counts alone.
+func (c *Plane) Secret() *SecretStatus {
+	if c.pop.Secret == nil {
+		return nil
+	}
+	s := c.pop.Secret()
+	return &s
 }
 
 // Reason is an operator's reason as it follows what he did; nothing where he gave none.

@@ -9,6 +9,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/mitigation"
@@ -106,7 +107,7 @@ func (c *Plane) Unlist(list, prefix string, by Operator, now time.Time) (Lifted,
 	if err != nil {
 		return Lifted{}, err
 	}
-	l, err := c.lift(list, key, nil, by, now)
+	l, err := c.lift(list, key, nil, by, now, false)
 	if p, _ := key.Source.Prefix(); err == nil && c.holds(key.Rule, p, time.Now()) {
 		what := map[string]string{Allow: "allowed", Deny: "denied"}[list]
 		l.Warning = "it is " + what + " all the same: by the configuration, or as part of a wider prefix on this list"
@@ -145,6 +146,8 @@ func (c *Plane) effect(r *rules.Rule, source counter.Source, now time.Time) stri
 	switch {
 	case ok && c.holds(mitigation.Allowed, p, now):
 		return "this source is allowed, which goes before: the block refuses nobody"
+	case ok && p.IsSingleIP() && address.IsIn(c.view().Sources.Trust, p.Addr()):
+		return "this is a trusted proxy (source.trust): what it passes on counts for the clients that it names, and only its own requests are refused"
 	case r != nil && exact && !r.IsAbout(c.secret, source):
 		return fmt.Sprintf("rule %s is about %d %% of sources, and not about this one: the block refuses nobody", r.Config.Name, r.Config.Share)
 	case r != nil && r.Config.Limit == 0 && r.InFlight == nil:
@@ -183,7 +186,7 @@ func (f *Filter) Matches(m *Mitigation) bool {
 	}
 	if addr, err := netip.ParseAddr(f.Text); err == nil {
 		if src, err := counter.ParseSource(m.Source); err == nil {
-			if p, ok := src.Prefix(); ok && p.Contains(addr.Unmap()) {
+			if p, ok := src.Prefix(); ok && p.Contains(counter.Plain(addr)) {
 				return true
 			}
 		}

@@ -68,7 +68,7 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	l.Allowed = !l.Denied && (address.IsIn(in.Allow, addr) || c.limiter.Bits.Says(mitigation.Allowed, covering, now))
 	for i := range under {
 		u := &under[i]
-		v, known := c.limiter.Counters.Peek(u.limit.Counter, u.source, now)
+		v, known := c.limiter.Peek(u.limit.Rule, u.source, now)
 		st := Standing{Rule: u.rule.Config.Name, Policy: u.rule.PolicyOf(u.limit), Source: u.source.String(), Mode: u.rule.Config.Mode,
 			Limit: u.limit.Counter.Limit, Remaining: u.limit.Counter.Limit, OutsideShare: !u.rule.IsAbout(c.secret, source), Places: c.places(u)}
 		if u.rule.Uncounted {
@@ -112,6 +112,10 @@ func (c *Plane) askTier(ctx context.Context, under []where, source counter.Sourc
 		if u.rule.Uncounted {
 			continue
 		}
+		if u.limit.Exact != nil {
+			replies = append(replies, c.limiter.Exact.Look(u.limit.Exact, u.source))
+			continue
+		}
 		reply, first := c.limiter.Counters.Await(u.limit.Counter, u.source)
 		if first {
 			c.limiter.Ask(u.limit.Counter, u.source)
@@ -149,7 +153,7 @@ func (c *Plane) Nearest(n int, now time.Time) map[string]Standing {
 					continue
 				}
 			}
-			v, known := c.limiter.Counters.Peek(l.Counter, src, now)
+			v, known := c.limiter.Peek(l.Rule, src, now)
 			most, there := nearest[r.Config.Name]
 			if used := v.Estimate / float64(l.Counter.Limit); !known || v.Estimate == 0 || there && used <= most.Estimate/float64(most.Limit) ||
 				!c.limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).IsZero() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -28,10 +29,17 @@ type Mitigation struct {
 
 	Mode    rules.Mode   `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
 	Action  rules.Action `json:"action"`            // what becomes of the source's requests: under rules.Tag nobody is refused
-	Warning string       `json:"warning,omitempty"` // of a block that was just said: why it can have no effect
+	Warning string       `json:"warning,omitempty"` // of a block that was just said: why it can have no effect, or how wide it is
 
 	Policy string `json:"policy,omitempty"` // under which of the rule's limits, where it has several; none: the first
 	Limit  uint32 `json:"limit,omitempty"`  // that the source went over, where that is not the rule's: of its plan, or its own
+}
+
+// Handed is a bit as one process hands it to another. What its verdict was reached under decides whether the other takes it.
+type Handed struct {
+	Mitigation
+	Counts string           `json:"counts,omitempty"` // algorithm.Rule.Identity; "": an older version does not say
+	Terms  mitigation.Terms `json:"terms"`
 }
 
 // Lifted is what became of a lift.
@@ -39,7 +47,7 @@ type Lifted struct {
 	Lifted bool    `json:"lifted"`          // there was a mitigation here
 	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
 
-	Warning string `json:"warning,omitempty"` // of a lift under AllRules: what still refuses the source; of a prefix off a list: that it is on it all the same
+	Warning string `json:"warning,omitempty"` // what still refuses the source, or how many within the prefix; of a prefix off a list: that it is on it all the same
 }
 
 // ErrOff says that a rule is off.
@@ -54,7 +62,7 @@ func (c *Plane) Mitigations(now time.Time) []Mitigation {
 func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 	return func(yield func(Mitigation) bool) {
 		for m := range c.InForce(now) {
-			if m.End.After(now) && m.Rule != Allow && m.Rule != Deny && !yield(m) {
+			if m.End.After(now) && m.Rule != Allow && m.Rule != Deny && !yield(m.Mitigation) {
 				return
 			}
 		}
@@ -63,11 +71,11 @@ func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 
 // InForce is Mitigations with what operators Allow and Deny, and with those that have ended and are remembered, as another process on this
 // edge's place may Adopt them.
-func (c *Plane) InForce(now time.Time) iter.Seq[Mitigation] {
+func (c *Plane) InForce(now time.Time) iter.Seq[Handed] {
 	names := c.names()
-	return func(yield func(Mitigation) bool) {
+	return func(yield func(Handed) bool) {
 		for key, bit := range c.limiter.Bits.Remembered(now) {
-			if named, known := names[key.Rule]; known && !yield(named.shown(key.Source, bit)) {
+			if named, known := names[key.Rule]; known && !yield(Handed{named.shown(key.Source, bit), named.counts, bit.Terms}) {
 				return
 			}
 		}
@@ -80,6 +88,7 @@ type named struct {
 	limit        uint32 // of a variant of the rule; 0: it is none
 	mode         rules.Mode
 	action       rules.Action
+	counts       string // algorithm.Rule.Identity
 }
 
 // blocksBy is what becomes of requests of a source that is mitigated under a rule. No block lets them wait for their turn.
@@ -91,7 +100,7 @@ func blocksBy(r *rules.Rule) rules.Action {
 }
 
 func namedBy(r *rules.Rule, l *rules.Limit) named {
-	n := named{rule: r.Config.Name, policy: r.PolicyOf(l), mode: r.Config.Mode, action: blocksBy(r)}
+	n := named{rule: r.Config.Name, policy: r.PolicyOf(l), mode: r.Config.Mode, action: blocksBy(r), counts: l.Counter.Identity()}
 	if r.IsVariant() {
 		n.limit = l.Counter.Limit
 	}
@@ -105,8 +114,8 @@ func (c *Plane) names() map[uint32]named {
 		n := namedBy(r, l)
 		names[l.Counter.ID] = n
 		if tried := l.Candidate; tried != nil {
-			n.mode = rules.Tried
-			names[tried.Bits.ID] = n
+			n.mode, n.counts = rules.Tried, tried.Bits.Counter.Identity()
+			names[tried.Bits.Counter.ID] = n
 		}
 	}
 	for _, scope := range Scopes {
@@ -133,7 +142,33 @@ func (c *Plane) Block(rule, source string, d time.Duration, reason string, by Op
 	if r != nil {
 		m.Mode, m.Action = r.Config.Mode, blocksBy(r)
 	}
+	if m.Warning == "" {
+		m.Warning = c.width(source, key.Source)
+	}
 	return m, err
+}
+
+// width says how much is blocked where that is not what was written: an address that is told apart by its prefix only, a prefix
+// with bits behind its length. "": it is what was written.
+func (c *Plane) width(said string, blocked counter.Source) string {
+	addr, err := netip.ParseAddr(said)
+	if p, is := blocked.Prefix(); err != nil && is {
+		if wrote, err := netip.ParsePrefix(said); err == nil && wrote != wrote.Masked() {
+			return fmt.Sprintf("%s is written with bits behind its length: this blocks all of %s", said, p)
+		}
+	}
+	if err != nil {
+		return ""
+	}
+	counted, _ := c.view().Sources.Of(addr).Prefix()
+	switch is, _ := blocked.Prefix(); {
+	case counted.IsSingleIP():
+		return ""
+	case is.IsSingleIP():
+		return fmt.Sprintf("sources are told apart by /%d: this blocks the one address, and whoever has it may take another of %s: block that", counted.Bits(), counted)
+	default:
+		return fmt.Sprintf("sources are told apart by /%d: this blocks all of %s", is.Bits(), is)
+	}
 }
 
 // put has an operator's word in force for a while.
@@ -172,9 +207,9 @@ func (c *Plane) say(w Word, key mitigation.Key, alone func()) (*Spread, error) {
 	return &spread, nil
 }
 
-// Adopt takes over a mitigation that another process on this edge's place knows of. One of a rule that there is not, or longer
-// than the rule allows, is cut or left out.
-func (c *Plane) Adopt(m Mitigation, now time.Time) {
+// Adopt takes over a mitigation that another process on this edge's place knows of. One of a rule that there is not, that counts otherwise or
+// allows more, is left out, and one that is longer than the rule allows is cut.
+func (c *Plane) Adopt(m Handed, now time.Time) {
 	r, key, err := c.keyOf(m.Rule, m.Source)
 	if m.Rule == Allow || m.Rule == Deny {
 		key, err = scopeKey(m.Rule, m.Source)
@@ -197,6 +232,15 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 	}
 	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Shadow: m.Mode == rules.Shadow || m.Mode == rules.Tried, Reason: m.Reason}
 	most := mitigation.MaxBlock
+	verdict := func(r *mitigation.Rule) bool {
+		// A bit may end later than the timeout: when the source would be admitted again.
+		most = r.Repeat.Longest(r.Timeout) + under.Counter.Window
+		key.Rule, bit.Memory, bit.Terms = r.Counter.ID, r.Repeat.Memory(), m.Terms
+		if m.Counts == "" {
+			bit.Terms = r.Terms()
+		}
+		return m.Counts == "" || m.Counts == r.Counter.Identity()
+	}
 	switch {
 	case m.By == mitigation.ByAdmin.String():
 		bit.By = mitigation.ByAdmin
@@ -205,13 +249,13 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 	case m.Mode == rules.Tried && under.Candidate == nil:
 		return // it is tried no more
 	case m.Mode == rules.Tried:
-		key.Rule = under.Candidate.Bits.ID
-		most = under.Candidate.Repeat.Longest(under.Candidate.Timeout) + under.Counter.Window
-		bit.Memory = under.Candidate.Repeat.Memory()
+		if !verdict(&under.Candidate.Bits) {
+			return
+		}
 	default:
-		// A bit may end later than the timeout: when the source would be admitted again.
-		most = r.Repeat.Longest(r.Timeout) + under.Counter.Window
-		bit.Memory = r.Repeat.Memory()
+		if !verdict(&under.Rule.Rule) {
+			return
+		}
 	}
 	if m.By == mitigation.ByPeer.String() {
 		bit.By = mitigation.ByPeer
@@ -231,13 +275,73 @@ func (c *Plane) Lift(rule, source string, by Operator, now time.Time) (Lifted, e
 
 // liftUnder is Lift under one rule, or of what was said of AllRules.
 func (c *Plane) liftUnder(rule, source string, by Operator, now time.Time) (Lifted, error) {
+	all, err := c.liftFrom(rule, source, by, now, false)
+	if src, bad := parseSource(source); bad == nil {
+		all.Warning = c.remains(src, time.Now())
+	}
+	return all, err
+}
+
+// remains says what refuses a source, or sources within a prefix, after a lift; "": nothing.
+func (c *Plane) remains(src counter.Source, now time.Time) string {
+	prefix, is := src.Prefix()
+	if is && c.holds(mitigation.Denied, prefix, now) {
+		return "this source is denied, which goes before: it is refused all the same"
+	}
+	var enforced []where
+	for _, r := range c.view().Rules.Rules {
+		limits := r.AllLimits()
+		for i := range limits {
+			l := where{rule: r, limit: &limits[i], source: src}
+			if r.Shadow || r.Tag {
+				continue
+			}
+			if is && r.Parts == nil {
+				var counts bool
+				if l.source, counts = l.limit.Of(src, prefix.Addr()); !counts {
+					continue
+				}
+			}
+			enforced = append(enforced, l)
+		}
+	}
+	if m := c.over(c.limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
+		return "a block of " + m.Source + " under " + m.Rule + " still refuses it"
+	}
+	if !is || prefix.IsSingleIP() {
+		return ""
+	}
+	within := 0
+	for m := range c.EachMitigation(now) {
+		p, is := parsePrefix(m.Source)
+		if is && m.Mode == rules.Enforce && m.Action != rules.Tag && prefix.Overlaps(p) {
+			within++
+		}
+	}
+	switch within {
+	case 0:
+		return ""
+	case 1:
+		return "1 block within it stays (sluice blocked --source " + prefix.String() + " shows it)"
+	}
+	return fmt.Sprintf("%d blocks within it stay (sluice blocked --source %s shows them)", within, prefix)
+}
+
+func parsePrefix(text string) (netip.Prefix, bool) {
+	src, _ := counter.ParseSource(text)
+	return src.Prefix()
+}
+
+// liftFrom ends what is under one rule, or what was said of AllRules, and no more. among says that other lifts of the source are said with it: then
+// nobody is told that there was nothing to lift.
+func (c *Plane) liftFrom(rule, source string, by Operator, now time.Time, among bool) (Lifted, error) {
 	r, key, err := c.keyOf(rule, source)
 	if err != nil {
 		return Lifted{}, err
 	}
-	all, err := c.lift(rule, key, r, by, now)
+	all, err := c.lift(rule, key, r, by, now, among)
 	for _, wider := range c.wider(r, key.Source, now) {
-		l, failed := c.lift(rule, mitigation.Key{Rule: key.Rule, Source: wider}, r, by, now)
+		l, failed := c.lift(rule, mitigation.Key{Rule: key.Rule, Source: wider}, r, by, now, true)
 		all.add(l)
 		err = errors.Join(err, failed)
 	}
@@ -286,47 +390,29 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 		})
 	}
 	var names []string
-	var enforced []where
 	for _, r := range c.view().Rules.Rules {
 		if _, key, err := c.keyOf(r.Config.Name, source); err == nil && (known(r, key.Source) || len(c.wider(r, key.Source, now)) > 0) {
 			names = append(names, r.Config.Name)
 		}
-		limits := r.AllLimits()
-		for i := range limits {
-			if l := (where{rule: r, limit: &limits[i], source: src}); !r.Shadow {
-				if p, is := src.Prefix(); is && r.Parts == nil {
-					var counts bool
-					if l.source, counts = l.limit.Of(src, p.Addr()); !counts {
-						continue
-					}
-				}
-				enforced = append(enforced, l)
-			}
-		}
 	}
-	prefix, is := src.Prefix()
-	if is {
+	if _, is := src.Prefix(); is {
 		names = append(names, AllRules)
 	}
 	lifts, errs := make([]Lifted, len(names)), make([]error, len(names))
 	var said sync.WaitGroup // at once: each waits for all edges
 	for i, name := range names {
-		said.Go(func() { lifts[i], errs[i] = c.liftUnder(name, source, by, now) })
+		said.Go(func() { lifts[i], errs[i] = c.liftFrom(name, source, by, now, len(names) > 1) })
 	}
 	said.Wait()
 	for _, l := range lifts {
 		all.add(l)
 	}
-	if now = time.Now(); is && c.holds(mitigation.Denied, prefix, now) {
-		all.Warning = "this source is denied, which goes before: it is refused all the same"
-	} else if m := c.over(c.limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
-		all.Warning = "a block of " + m.Source + " under " + m.Rule + " still refuses it"
-	}
+	all.Warning = c.remains(src, time.Now())
 	return all, errors.Join(errs...)
 }
 
 // lift ends an operator's word, or the mitigations under all limits of a rule. r is nil for a scope.
-func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time) (lifted Lifted, err error) {
+func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time, among bool) (lifted Lifted, err error) {
 	under := []rules.Limit{}
 	if r != nil {
 		under = r.AllLimits()
@@ -335,13 +421,13 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 	for _, l := range under {
 		of := mitigation.Key{Rule: l.Counter.ID, Source: key.Source}
 		lifted.Lifted = lifted.Lifted || !c.limiter.Bits.Until(of, now).IsZero()
-		defer c.audit.Forget(of)
+		defer func() { c.audit.Forget(l.Counter, key.Source, time.Now()) }()
 	}
-	lifted.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now, Operator: by}, key, func() {
+	lifted.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now, Operator: by, idle: !lifted.Lifted && !among}, key, func() {
 		for _, l := range under {
 			c.limiter.Counters.Forget(l.Counter, key.Source)
 			if l.Candidate != nil {
-				c.limiter.Bits.Lift(mitigation.Key{Rule: l.Candidate.Bits.ID, Source: key.Source}, time.Now())
+				c.limiter.Bits.Lift(mitigation.Key{Rule: l.Candidate.Bits.Counter.ID, Source: key.Source}, time.Now())
 			}
 		}
 		if r != nil {

@@ -1,10 +1,12 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/counter"
@@ -104,7 +106,7 @@ func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
 	for i := range under {
 		r := under[i].rule
 		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now, Places: c.places(&under[i])}
-		if v, there := c.limiter.Counters.Peek(r.Counter, n.source, now); there {
+		if v, there := c.limiter.Peek(&r.Rule, n.source, now); there {
 			one.Used, one.Remaining = v.Estimate, v.Remaining
 			if v.Estimate > 0 {
 				one.Reset = now.Add(r.Counter.Reset(now))
@@ -134,6 +136,8 @@ type Quota struct {
 	EffectiveAt *time.Time  `json:"effective_at,omitempty"` // nil: it is in force
 	ExpiresAt   *time.Time  `json:"expires_at,omitempty"`   // nil: it has no end
 	State       plans.State `json:"state,omitempty"`
+	UpdatedAt   *time.Time  `json:"updated_at,omitempty"` // nil: the store does not say
+	UpdatedBy   string      `json:"updated_by,omitempty"`
 }
 
 // Quotas are all that operators say of a client.
@@ -145,6 +149,35 @@ type Quotas struct {
 
 	Source counter.Source `json:"-"` // as rules count it
 	Keys   []string       `json:"-"` // as the store has it
+	kept   []plans.Quota  // each of Quotas as the store has it
+}
+
+// String is the quotas in a few words.
+func (q *Quotas) String() string { return fmt.Sprintf("plan %s, %d quotas", q.Plan, len(q.Quotas)) }
+
+// ByRule is what is said under each rule, in a few words; that under all rules by "".
+func (q *Quotas) ByRule() map[string]string {
+	all := make(map[string]string)
+	for _, one := range q.Quotas {
+		var parts []string
+		if one.Plan != "" {
+			parts = append(parts, "plan "+one.Plan)
+		}
+		if one.Limit != 0 {
+			parts = append(parts, fmt.Sprintf("limit %d", one.Limit))
+		}
+		if one.EffectiveAt != nil {
+			parts = append(parts, "from "+one.EffectiveAt.Format(time.RFC3339))
+		}
+		if one.ExpiresAt != nil {
+			parts = append(parts, "until "+one.ExpiresAt.Format(time.RFC3339))
+		}
+		if all[one.Rule] != "" {
+			all[one.Rule] += "; "
+		}
+		all[one.Rule] += strings.Join(parts, " ")
+	}
+	return all
 }
 
 // Quotas tells what operators say of a client, as it is in force on this edge.
@@ -155,21 +188,62 @@ func (c *Plane) Quotas(who Client) (Quotas, error) {
 		return Quotas{}, err
 	}
 	now := time.Now().UnixMilli()
-	all := Quotas{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Quotas: []Quota{}, Source: n.source}
+	all := Quotas{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Quotas: []Quota{}, Source: n.source, kept: n.known.Quotas()}
 	all.Keys, _ = n.key.Keys(who.Key)
 	for i, q := range n.known.Quotas() {
-		one := Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, State: n.known.State(i, now)}
-		if q.Start != 0 {
-			t := time.UnixMilli(q.Start).UTC()
-			one.EffectiveAt = &t
-		}
-		if q.End != 0 {
-			t := time.UnixMilli(q.End).UTC()
-			one.ExpiresAt = &t
-		}
+		one := Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, EffectiveAt: instant(q.Start), ExpiresAt: instant(q.End), State: n.known.State(i, now)}
 		all.Quotas = append(all.Quotas, one)
 	}
 	return all, nil
+}
+
+// A QuotaChange is one of the history of a client.
+type QuotaChange struct {
+	At          time.Time  `json:"at"`
+	Does        plans.Does `json:"does"`
+	Rule        *string    `json:"rule,omitempty"` // nil: all were deleted, whatever the rule; "": what is said under all of them
+	Plan        string     `json:"plan,omitempty"`
+	Limit       uint32     `json:"limit,omitempty"`
+	EffectiveAt *time.Time `json:"effective_at,omitempty"`
+	ExpiresAt   *time.Time `json:"expires_at,omitempty"`
+	Who         string     `json:"who,omitempty"`  // as the operator called himself
+	From        string     `json:"from,omitempty"` // the address that he came from
+	Edge        string     `json:"edge,omitempty"` // the edge that he spoke to
+}
+
+// QuotaChanges is a history as operators read it.
+func QuotaChanges(entries []plans.Entry) []QuotaChange {
+	list := []QuotaChange{}
+	for _, e := range entries {
+		c := QuotaChange{At: time.UnixMilli(e.At).UTC(), Does: e.Does, Who: e.By.Who, From: e.By.From, Edge: e.By.Edge}
+		c.Plan, c.Limit, c.EffectiveAt, c.ExpiresAt = e.Quota.Plan, e.Quota.Limit, instant(e.Quota.Start), instant(e.Quota.End)
+		if e.Does != plans.DeleteAll {
+			c.Rule = &e.Quota.Rule
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// Updated says of each quota when it was set and by whom, as far as a history tells.
+func (q *Quotas) Updated(entries []plans.Entry) {
+	for i := range q.Quotas {
+		for _, e := range entries {
+			if e.Current && e.Does == plans.Set && q.kept[i] == e.Quota {
+				at := time.UnixMilli(e.At).UTC()
+				q.Quotas[i].UpdatedAt, q.Quotas[i].UpdatedBy = &at, cmp.Or(e.By.Who, e.By.From)
+			}
+		}
+	}
+}
+
+// instant is a time of a store; nil: there is none.
+func instant(milli int64) *time.Time {
+	if milli == 0 {
+		return nil
+	}
+	t := time.UnixMilli(milli).UTC()
+	return &t
 }
 
 // CheckQuota says what is wrong with what an operator says of a client, and what the store is to keep.

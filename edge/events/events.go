@@ -25,6 +25,7 @@ const (
 	Rule        Kind = "rule"        // a rule changed on this edge, because another edge of the PoP said so
 	Node        Kind = "node"        // a node of the tier went or came
 	Tier        Kind = "tier"        // the edge counts alone, or with the PoP again
+	Edge        Kind = "edge"        // another edge of the PoP went or came
 	Etcd        Kind = "etcd"        // etcd went or came, or has what cannot be read
 	Peer        Kind = "peer"        // another PoP cannot be told of blocks, or can be again
 	Reload      Kind = "reload"      // the configuration was read again, or could not be
@@ -36,7 +37,7 @@ const (
 
 // Kinds lists every kind, in the order of their declaration.
 func Kinds() []Kind {
-	return []Kind{Block, Lift, Operator, Rule, Node, Tier, Etcd, Peer, Reload, Certificate, Origin, Warning, Process}
+	return []Kind{Block, Lift, Operator, Rule, Node, Tier, Edge, Etcd, Peer, Reload, Certificate, Origin, Warning, Process}
 }
 
 // Rate is how many events of a sampled kind are kept in a second.
@@ -60,6 +61,14 @@ type Event struct {
 	Until    time.Time  `json:"until,omitzero"`     // and when it ends
 	Skipped  uint64     `json:"skipped,omitempty"`  // events of this kind before it that were not kept
 	Policy   string     `json:"policy,omitempty"`   // of a block: which of the rule's limits, where it has several; none: the first
+	Changed  []Field    `json:"changed,omitempty"`  // of a change: which fields
+}
+
+// Field is one that has changed.
+type Field struct {
+	Field string `json:"field"` // by its name in the file, as match.path
+	From  string `json:"from"`  // "": there was none, or the default
+	To    string `json:"to"`    // "": there is none, or the default
 }
 
 // sampled says which kinds clients can cause.

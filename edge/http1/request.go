@@ -75,9 +75,14 @@ func (r *Request) Parse(raw []byte, most int) *message.Refusal {
 		}
 		r.RawHost = host
 	}
+	return r.SetPath()
+}
+
+// SetPath reads the path of the target, and refuses one that is too long, or that origins read in too many ways.
+func (r *Request) SetPath() *message.Refusal {
 	path := message.RawPath(r.Target)
 	if len(path) > message.MaxPath {
-		return message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The path is longer than this server accepts.")
+		return message.TooLong
 	}
 	r.Path, r.Readings = message.AppendPath(r.pathBuf, r.Target)
 	if cap(r.Path) > cap(r.pathBuf) && !message.IsCanonical(path) {

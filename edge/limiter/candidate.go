@@ -12,9 +12,7 @@ import (
 // blocked it sees more than it would have admitted: it tells who would have been refused, and no less often than that.
 type Candidate struct {
 	Counter *algorithm.Rule // the counters of its rule, by its own limit and estimate (algorithm.Rule.With)
-	Bits    *algorithm.Rule // what its mitigations go by; nothing is counted under it
-	Timeout time.Duration   // 0: it throttles
-	Repeat  mitigation.Repeat
+	Bits    mitigation.Rule // what its mitigations go by; nothing is counted under it
 }
 
 // CandidateResult is what a rule's candidate says.
@@ -30,7 +28,7 @@ func (l *Limiter) candidatesMitigated(d *Decision, now time.Time) {
 	for i := range d.Candidates {
 		c := &d.Candidates[i]
 		r := &d.Results[c.Index]
-		if until := l.Bits.Until(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, now); !until.IsZero() {
+		if until := l.Bits.Until(mitigation.Key{Rule: r.Rule.Candidate.Bits.Counter.ID, Source: r.Source}, now); !until.IsZero() {
 			c.Verdict, c.Until = Mitigated, until
 		}
 	}
@@ -52,7 +50,8 @@ func (l *Limiter) askCandidates(d *Decision, now time.Time) {
 			continue
 		}
 		c.Verdict, c.Estimate = Limited, v.Estimate+float64(r.hits())
-		c.Until = l.mitigate(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, v, r.Rule.Candidate.Timeout, r.Rule.Candidate.Repeat, true, now)
+		tried := r.Rule.Candidate
+		c.Until = l.mitigate(mitigation.Key{Rule: tried.Bits.Counter.ID, Source: r.Source}, v, tried.Bits.Timeout, tried.Bits.Repeat, mitigation.Bit{Shadow: true, Terms: tried.Bits.Terms()}, now)
 	}
 }
 

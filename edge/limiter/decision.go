@@ -5,6 +5,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/exact"
 	"sluice/counter/inflight"
 	"sluice/mitigation"
 )
@@ -51,6 +52,11 @@ type Decision struct {
 	inFlight bool // a rule counts requests in flight
 	places   []inflight.Place
 	placed   []int // of places, the index of the result
+
+	exact   bool // a rule keeps its requests in the tier
+	kept    []exact.Ticket
+	keptBy  []int         // of kept, the index of the result
+	answers []counter.Ask // of kept, what results say
 }
 
 // MaxDelay is the longest that a request waits for its turn. Rules whose queue would make it longer are to be refused.
@@ -74,6 +80,7 @@ type RuleResult struct {
 
 	Counter *algorithm.Rule // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
 
+	kept    bool // its request is kept in the tier, and its counter not asked
 	Crowded bool // it is refused for want of a place in flight, not for its counter
 }
 
@@ -98,7 +105,7 @@ func (r *RuleResult) key() mitigation.Key {
 }
 
 // open reports whether the rule's counter is still to be asked.
-func (r *RuleResult) open() bool { return r.Verdict == Passed && !r.Skipped }
+func (r *RuleResult) open() bool { return r.Verdict == Passed && !r.Skipped && !r.kept }
 
 // Reset makes d ready for the next request. Rules of the last one do not live on in it. Only what was used is written: a Decision is large.
 func (d *Decision) Reset() {
@@ -109,6 +116,9 @@ func (d *Decision) Reset() {
 	d.Results, d.Candidates, d.Covering = d.Results[:0], d.Candidates[:0], nil
 	d.asks, d.replies, d.tickets = d.asks[:0], d.replies[:0], d.tickets[:0]
 	d.places, d.placed, d.inFlight = d.places[:0], d.placed[:0], false
+	clear(d.kept)
+	clear(d.answers)
+	d.kept, d.keptBy, d.answers, d.exact = d.kept[:0], d.keptBy[:0], d.answers[:0], false
 	d.Verdict, d.Told, d.Cause, d.Held, d.Delay = Passed, nil, nil, false, 0
 }
 
@@ -119,6 +129,7 @@ func (d *Decision) Add(r *Rule, source counter.Source) {
 		d.Candidates = append(d.Candidates, CandidateResult{Index: n})
 	}
 	d.inFlight = d.inFlight || r.InFlight != nil
+	d.exact = d.exact || r.Exact != nil
 	if n == cap(d.Results) {
 		d.Results = append(d.Results, RuleResult{})
 	}

@@ -3,10 +3,12 @@
 // It is the only place where that is decided; edges, the rehearsal of a log, simulations and tests all call it. It knows
 // nothing of HTTP, has no sockets and reads no clock. A decision takes, in this order:
 //
-//	bits         a source that is mitigated under an enforcing rule is refused, and no counter is asked
+//	bits         a source that is mitigated under an enforcing rule is refused, and no counter is asked. Callers may look first whether
+//	             rules that are about all its requests do (Blocks), and find out which others there are only if none does
 //	failClosed   while nobody in the tier answers for the source, each rule does what its posture says
 //	await        a rule with first_sight: wait lets the tier say what it knows; then bits are looked at again
 //	enter        rules with a concurrency give the request a place, over the PoP (places.go); without one no counter is asked
+//	keep         rules with check: sync and algorithm: exact have the tier keep the request (exact.go); if one refuses, no counter is asked
 //	ask          all counters together: if one refuses, none counts the request; where one is over, a mitigation starts
 //	rank         a rule with check: sync lets the tier say whether the request is within the limit (rank.go)
 //	combine      the strictest rule wins; what candidates say (candidate.go) changes nothing
@@ -20,6 +22,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/exact"
 	"sluice/counter/inflight"
 	"sluice/mitigation"
 )
@@ -40,6 +43,8 @@ type Limiter struct {
 
 	// Up reports whether somebody in the tier answers for a source. nil: always.
 	Up func(counter.Source) bool
+	// Alone says how many edges shared the tier, as last known, and since when nobody in it answers; the zero time: somebody does. nil: always.
+	Alone func() (edges int, since time.Time)
 	// Ask asks the tier about a counter that a request waits for. It must not block. nil: nobody can be asked.
 	Ask func(*algorithm.Rule, counter.Source)
 	// Wait returns when all channels are closed, or when the request has waited long enough. It must not keep the slice. nil:
@@ -47,6 +52,7 @@ type Limiter struct {
 	Wait func(replies []<-chan struct{})
 
 	InFlight *inflight.Table // requests that are under way; nil: they are not counted
+	Exact    *exact.Table    // requests that are kept in the tier, each by itself; nil: there is no tier
 }
 
 // Decide decides about one request under the rules that were added to d.
@@ -56,7 +62,12 @@ func (l *Limiter) Decide(d *Decision, now time.Time) {
 	}
 	l.candidatesMitigated(d, now)
 	if !l.mitigated(d, now) && !l.failClosed(d) && !(l.await(d, now) && l.mitigated(d, now)) {
-		l.ask(d, d.inFlight && l.enter(d, now), now)
+		refused := d.inFlight && l.enter(d, now)
+		if d.exact && l.Exact != nil {
+			l.askAndKeep(d, refused, now)
+		} else {
+			l.ask(d, refused, now)
+		}
 	}
 	if d.combine(); d.inFlight && d.Refused() {
 		l.Leave(d)
@@ -134,7 +145,7 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 		if r.Rule.FirstSight != Wait || !r.open() || l.Up != nil && !l.Up(r.Source) {
 			continue
 		}
-		if v, there := l.Counters.Peek(r.CountedBy(), r.Source, now); there && v.Known {
+		if v, _ := l.Counters.Peek(r.CountedBy(), r.Source, now); v.Known {
 			continue
 		}
 		reply, first := l.Counters.Await(r.CountedBy(), r.Source) // before asking, or the reply could come before anybody waits for it
@@ -150,25 +161,25 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 	return true
 }
 
-// ask asks all counters together, and starts mitigations where one is over its limit. Of a request that is refused for want of a place they
-// count what is an attempt.
-func (l *Limiter) ask(d *Decision, crowded bool, now time.Time) {
+// ask asks all counters together, and starts mitigations where one is over its limit. Of a request that is refused already they count
+// what is an attempt.
+func (l *Limiter) ask(d *Decision, refused bool, now time.Time) {
 	d.asks = slices.Grow(d.asks, len(d.Results)) // first, because results point into it
 	shadows, ranked := false, false
 	for i := range d.Results {
 		r := &d.Results[i]
-		if !r.open() || r.Rule.Uncounted || crowded && !r.Rule.Refused {
+		if !r.open() || r.Rule.Uncounted || refused && !r.Rule.Refused {
 			continue
 		}
 		d.asks = d.asks[:len(d.asks)+1] // cleared by Reset
 		a := &d.asks[len(d.asks)-1]
-		a.Rule, a.Source, a.Hits = r.CountedBy(), r.Source, r.hits()
-		a.Hold = (len(r.Rule.Statuses) > 0 || r.Due) && !crowded
+		a.Rule, a.Source, a.Hits = l.part(r, now), r.Source, r.hits()
+		a.Hold = (len(r.Rule.Statuses) > 0 || r.Due) && !refused
 		a.Shadow, a.Always = !r.Rule.refuses(), r.Rule.Refused
 		r.Ask = a
 		d.Held = d.Held || a.Hold
 		shadows = shadows || a.Shadow
-		ranked = ranked || r.Rule.Counter.Sync && l.ranked(r)
+		ranked = ranked || l.ranked(r)
 	}
 	if len(d.asks) == 0 {
 		return
@@ -206,22 +217,29 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 		r.Wait = max(r.Wait, openRetry)
 	}
 	r.Verdict = r.Rule.spared(r.Verdict)
-	if end := l.mitigate(r.key(), r.Ask.Verdict, r.Rule.Timeout, r.Rule.Repeat, r.Rule.Shadow, now); !end.IsZero() {
-		r.Until, r.Wait = end, end.Sub(now)
+	if r.Ask.Rule != r.CountedBy() { // over its part of the limit, and nobody knows what the others have admitted: no reason to block a source
+		edges, _ := l.Alone() // 0 if the tier has just come back
+		v, _ := l.Counters.PeekFor(partOf(r.CountedBy(), max(edges, 1), r.CountedBy().Window), r.Source, r.hits(), now)
+		r.Wait = max(r.Wait, v.RetryAfter) // the part is least then
+		return
+	}
+	bit := mitigation.Bit{Shadow: r.Rule.Shadow, Terms: r.Rule.Terms()}
+	if end := l.mitigate(r.key(), r.Ask.Verdict, r.Rule.Timeout, r.Rule.Repeat, bit, now); !end.IsZero() {
+		r.Until, r.Wait = end, max(r.Wait, end.Sub(now))
+		l.Counters.Blocked(counter.Counter{Rule: r.CountedBy(), Source: r.Source}, now, end, now)
 	}
 }
 
 // mitigate starts a mitigation, longer for who comes back, and says when it ends; the zero Time: none starts. Of requests that are over
-// at once one finds the memory, and the others what it has started.
-func (l *Limiter) mitigate(k mitigation.Key, v counter.Verdict, timeout time.Duration, repeat mitigation.Repeat, shadow bool, now time.Time) time.Time {
+// at once one finds the memory, and the others what it has started. bit is what does not follow from the rest.
+func (l *Limiter) mitigate(k mitigation.Key, v counter.Verdict, timeout time.Duration, repeat mitigation.Repeat, bit mitigation.Bit, now time.Time) time.Time {
 	end := mitigation.End(v, l.Bits.Timeout(k, timeout, repeat, now), now)
 	if end.IsZero() {
 		return end
 	}
-	if !l.Bits.Start(k, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge, Shadow: shadow, Memory: repeat.Memory()}, now) {
-		if until := l.Bits.Until(k, now); until.After(end) {
-			return until
-		}
+	bit.Start, bit.End, bit.By, bit.Memory = now, end, mitigation.ByEdge, repeat.Memory()
+	if !l.Bits.Start(k, bit, now) {
+		return l.Bits.Until(k, now) // what somebody else has started meanwhile; nothing after a lift or under other rules, or in a table full of what is worth more
 	}
 	return end
 }
@@ -233,9 +251,10 @@ func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 		return
 	}
 	d.Held = false
+	l.settleKept(d, status)
 	for i := range d.Results {
 		switch r := &d.Results[i]; { // an ask that is not held is left alone
-		case r.Ask == nil:
+		case r.Ask == nil || r.kept:
 		case r.Rule.Counts(status):
 			if more := r.hits() - r.Ask.Hits; r.Due && more > 0 {
 				r.Ask.Estimate += float64(more)

@@ -10,6 +10,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/inflight"
 	"sluice/mitigation"
 )
 
@@ -30,7 +31,7 @@ func newRule(t testing.TB, name string, limit uint32, change ...func(*Rule)) *Ru
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Rule{Counter: c, Timeout: 20 * time.Second}
+	r := &Rule{Rule: mitigation.Rule{Counter: c, Timeout: 20 * time.Second}}
 	for _, c := range change {
 		c(r)
 	}
@@ -176,7 +177,7 @@ func TestRetryIsAdmitted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &Rule{Counter: c, Timeout: timeout, Refused: refused}
+		return &Rule{Rule: mitigation.Rule{Counter: c, Timeout: timeout}, Refused: refused}
 	}
 	for _, refused := range []bool{false, true} {
 		for _, limit := range []uint32{1, 2, 3, 7, 20} {
@@ -327,6 +328,220 @@ func TestRefusedHoldsNoPlace(t *testing.T) {
 	}
 }
 
+// Of a request that is refused before any counter is asked, none counts anything, whichever rule refuses; and where a shadow or a tag has
+// something against it, the others count it all the same.
+func TestRefusedUnasked(t *testing.T) {
+	block := func(b *bench, r *Rule) {
+		b.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
+	}
+	for _, test := range []struct {
+		name    string
+		first   *Rule
+		blocked bool // before
+		learns  bool // that it is while it waits
+		up      bool
+		verdict Verdict
+		counted float64 // by another rule
+		asked   int     // questions for the other rule, which waits as well
+	}{
+		{"blocked", newRule(t, "first", 9), true, false, true, Mitigated, 0, 0},
+		{"blocked in a shadow", newRule(t, "first", 9, shadow), true, false, true, Shadowed, 1, 1},
+		{"blocked in a shadow that waits", newRule(t, "first", 9, shadow, waits), true, false, true, Shadowed, 1, 1},
+		{"blocked where it is tagged", newRule(t, "first", 9, tags), true, false, true, Tagged, 1, 1},
+		{"blocked, as the tier says", newRule(t, "first", 9, waits), false, true, true, Mitigated, 0, 2},
+		{"blocked in a shadow, as the tier says", newRule(t, "first", 9, waits, shadow), false, true, true, Shadowed, 1, 2},
+		{"not blocked", newRule(t, "first", 9, waits), false, false, true, Passed, 1, 2},
+		{"closed", newRule(t, "first", 9, posture(Closed)), false, false, false, FailedClosed, 0, 0},
+		{"closed, with a tier", newRule(t, "first", 9, posture(Closed)), false, false, true, Passed, 1, 1},
+		{"closed in a shadow", newRule(t, "first", 9, posture(Closed), shadow), false, false, false, Shadowed, 1, 0},
+		{"closed in a shadow that blocks", newRule(t, "first", 9, posture(Closed), shadow), true, false, false, Shadowed, 1, 0},
+		{"open", newRule(t, "first", 9, posture(Open)), false, false, false, Passed, 1, 0},
+	} {
+		for _, order := range []string{"first", "last"} {
+			other := newRule(t, "other", 9, waits)
+			bench := newBench(test.first, other)
+			if order == "last" {
+				slices.Reverse(bench.rules)
+			}
+			tier := bench.withTier(func() {
+				if test.learns {
+					block(bench, test.first)
+				}
+			})
+			bench.Up = func(counter.Source) bool { return test.up }
+			if test.blocked {
+				block(bench, test.first)
+			}
+			d := bench.decide(a, epoch)
+			v, _ := bench.Counters.Peek(other.Counter, a, epoch)
+			refused := test.verdict == Mitigated || test.verdict == FailedClosed
+			if d.Verdict != test.verdict || d.Refused() != refused || v.Estimate != test.counted || tier.asked != test.asked {
+				t.Errorf("%s, %s: %v, %v counted, %d questions; want %v, %v, %d", test.name, order, d.Verdict, v.Estimate, tier.asked, test.verdict, test.counted, test.asked)
+			}
+			for i := range d.Results {
+				r := &d.Results[i]
+				if skipped := !test.up && (r.Rule.OnStoreFailure == Open || r.Rule.OnStoreFailure == Closed && !test.blocked); r.Skipped != skipped {
+					t.Errorf("%s, %s: skipped %v", test.name, r.Rule.Counter.Name, r.Skipped)
+				}
+			}
+		}
+	}
+}
+
+// A block refuses, whatever else is in force beside it.
+func TestBlockedTwice(t *testing.T) {
+	for _, rules := range [][]*Rule{{newRule(t, "first", 9), newRule(t, "second", 9, shadow)}, {newRule(t, "first", 9, tags), newRule(t, "second", 9)}} {
+		other := newRule(t, "other", 9)
+		bench := newBench(append(rules, other)...)
+		for _, r := range rules {
+			bench.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
+		}
+		if d := bench.decide(a, epoch); d.Verdict != Mitigated || d.Results[2].Ask != nil {
+			t.Errorf("%v, and the other rule was asked: %v", d.Verdict, d.Results[2].Ask != nil)
+		}
+	}
+}
+
+// What operators say under a rule holds under its variants, and what they say of all that a source is in; the latest end is told.
+func TestOperatorsAndVariants(t *testing.T) {
+	wider := counter.SourceOf(netip.MustParseAddr("192.0.2.0"), 24, 64)
+	base, variant := newRule(t, "base", 9), newRule(t, "variant", 9)
+	variant.Of = base.Counter.ID
+	type said struct {
+		rule   *Rule
+		source counter.Source
+		by     mitigation.By
+		until  float64
+	}
+	for _, test := range []struct {
+		name  string
+		said  []said
+		until float64 // 0: it passes
+	}{
+		{"nothing", nil, 0},
+		{"under the rule", []said{{base, a, mitigation.ByAdmin, 5}}, 5},
+		{"a verdict under the rule is of another limit", []said{{base, a, mitigation.ByPoP, 5}}, 0},
+		{"of all around", []said{{base, wider, mitigation.ByAdmin, 5}}, 5},
+		{"a verdict under the variant, which ends later", []said{{base, a, mitigation.ByAdmin, 5}, {base, wider, mitigation.ByAdmin, 6}, {variant, a, mitigation.ByEdge, 7}}, 7},
+		{"of all around, which ends later", []said{{base, a, mitigation.ByAdmin, 5}, {variant, a, mitigation.ByEdge, 6}, {base, wider, mitigation.ByAdmin, 7}}, 7},
+		{"of the source, which ends later", []said{{base, wider, mitigation.ByAdmin, 5}, {variant, a, mitigation.ByEdge, 6}, {base, a, mitigation.ByAdmin, 7}}, 7},
+	} {
+		b := newBench(variant)
+		for _, s := range test.said {
+			b.Bits.Start(mitigation.Key{Rule: s.rule.Counter.ID, Source: s.source}, mitigation.Bit{Start: epoch, End: second(s.until), By: s.by}, epoch)
+		}
+		begin(&b.d, a, variant)
+		b.d.Covering = b.Bits.Covering(netip.MustParsePrefix("192.0.2.1/32"), nil)
+		b.Decide(&b.d, epoch)
+		switch d := &b.d; {
+		case test.until == 0 && d.Verdict != Passed, test.until > 0 && (d.Verdict != Mitigated || !d.Told.Until.Equal(second(test.until))):
+			t.Errorf("%s: %v, %+v; want until %v", test.name, d.Verdict, d.Told, test.until)
+		}
+	}
+}
+
+// A throttle tells the time until there is room, also if that is short: only for requests that are still under way nobody knows it.
+func TestThrottleTellsShortWaits(t *testing.T) {
+	bench := newBench(newRule(t, "r", 2, throttle))
+	bench.decide(a, epoch)
+	bench.decide(a, epoch)
+	at := epoch
+	for range 20 {
+		d := bench.decide(a, at)
+		if !d.Refused() {
+			t.Fatalf("admitted after %v, without having been told of less than a second", at.Sub(epoch))
+		}
+		if d.Told.Wait < time.Second {
+			if again := bench.decide(a, at.Add(d.Told.Wait)); again.Refused() {
+				t.Errorf("told to wait %v, and refused then", d.Told.Wait)
+			}
+			return
+		}
+		at = at.Add(700 * time.Millisecond)
+	}
+	t.Error("never told of less than a second")
+}
+
+// TestCombine: one verdict of all rules, and which of them the client is told of.
+func TestCombine(t *testing.T) {
+	type says struct {
+		name    string
+		verdict Verdict
+		wait    time.Duration
+		left    uint32
+		delay   time.Duration
+		change  func(*Rule)
+	}
+	pass := func(name string, left uint32, delay time.Duration) says {
+		return says{name, Passed, 0, left, delay, func(*Rule) {}}
+	}
+	no := func(name string, v Verdict, wait time.Duration) says {
+		return says{name, v, wait, 0, 0, func(*Rule) {}}
+	}
+	spares := func(change func(*Rule), s says) says { s.change = change; return s }
+	for _, test := range []struct {
+		name        string
+		say         []says
+		verdict     Verdict
+		told, cause string
+		wait, delay time.Duration
+	}{
+		{"the least left", []says{pass("a", 3, 0), pass("b", 2, 0), pass("c", 2, 0)}, Passed, "b", "b", 0, 0},
+		{"the longest delay", []says{pass("a", 1, 1), pass("b", 2, 3), pass("c", 3, 2)}, Passed, "a", "a", 0, 3},
+		{"no delay longer than the longest", []says{pass("a", 1, time.Hour)}, Passed, "a", "a", 0, MaxDelay},
+		{"nor one by a shadow", []says{pass("a", 1, 1), spares(shadow, pass("b", 0, 5))}, Passed, "a", "a", 0, 1},
+		{"a shadow alone", []says{spares(shadow, pass("a", 1, 0))}, Passed, "", "a", 0, 0},
+		{"the longest shadow", []says{pass("a", 1, 2), no("b", Shadowed, 1), no("c", Shadowed, 3), no("d", Shadowed, 2), no("e", Shadowed, 3)}, Shadowed, "a", "c", 3, 2},
+		{"the longest tag, before a shadow", []says{no("a", Shadowed, 9), no("b", Tagged, 1), no("c", Tagged, 3), no("d", Tagged, 3), pass("e", 1, 0)}, Tagged, "e", "c", 3, 0},
+		{"the longest refusal, before all", []says{pass("a", 1, 5), no("b", Shadowed, 9), no("c", Tagged, 9), no("d", Limited, 1), no("e", Mitigated, 3), no("f", FailedClosed, 3)}, Mitigated, "e", "e", 3, 0},
+		{"until all admit a retry", []says{spares(attempts, no("a", Passed, 7)), no("b", Limited, 1), no("c", Limited, 3)}, Limited, "c", "c", 7, 0},
+	} {
+		var d Decision
+		for _, s := range test.say {
+			d.Add(newRule(t, s.name, 9, s.change), a)
+		}
+		for i, s := range test.say {
+			r := &d.Results[i]
+			r.Verdict, r.Wait, r.Ask = s.verdict, s.wait, &counter.Ask{Verdict: counter.Verdict{Remaining: s.left, Delay: s.delay}}
+		}
+		d.combine()
+		name := func(r *RuleResult) string {
+			if r == nil {
+				return ""
+			}
+			return r.Rule.Counter.Name
+		}
+		if d.Verdict != test.verdict || name(d.Told) != test.told || name(d.Cause) != test.cause || d.Cause.Wait != test.wait || d.Delay != test.delay {
+			t.Errorf("%s: %v, told %s, cause %s, wait %v, delay %v; want %+v", test.name, d.Verdict, name(d.Told), name(d.Cause), d.Cause.Wait, d.Delay, test)
+		}
+	}
+}
+
+// A request that costs more than a candidate's limit would have been refused by it, though it is its source's first.
+func TestCandidateOfOneCostlyRequest(t *testing.T) {
+	for cost, want := range map[uint32]Verdict{3: Passed, 4: Limited} {
+		r := newRule(t, "r", 100, costs, candidate(3))
+		b := newBench(r)
+		begin(&b.d, a, r)
+		b.d.Results[0].Hits = cost
+		b.Decide(&b.d, epoch)
+		if c := b.d.Candidates[0]; b.d.Verdict != Passed || c.Verdict != want || c.Until.IsZero() != (want == Passed) {
+			t.Errorf("a cost of %d: %v, the candidate %v until %v", cost, b.d.Verdict, c.Verdict, c.Until)
+		}
+	}
+}
+
+// TestBlocks: a block is one that refuses, while it is in force.
+func TestBlocks(t *testing.T) {
+	bench := newBench(newRule(t, "r", 1))
+	bench.decide(a, epoch)
+	if r := bench.rules[0]; bench.Blocks(r, a, nil, epoch) {
+		t.Error("a source within its limit is blocked")
+	} else if bench.decide(a, epoch); !bench.Blocks(r, a, nil, epoch) || bench.Blocks(r, b, nil, epoch) || bench.Blocks(r, a, nil, second(20)) {
+		t.Error("a source over its limit is not blocked, or another is, or it is at the end")
+	}
+}
+
 // tier is a tier that a test plays: it is asked, and answers when a request waits.
 type tier struct {
 	asked  int
@@ -355,8 +570,8 @@ func TestFirstSightWaits(t *testing.T) {
 	tier := bench.withTier(nil)
 	bench.Wait = func(channels []<-chan struct{}) {
 		replies = slices.Clone(channels)
-		oldest, newest := bench.Counters.Groups(r.Counter, epoch, 0)
-		bench.Counters.Learn(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{5}, make([]uint64, newest-oldest)...), 0, epoch)
+		oldest, newest := bench.Counters.Reports().Groups(r.Counter, epoch, 0)
+		bench.Counters.Reports().Learn(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{5}, make([]uint64, newest-oldest)...), 0, epoch)
 	}
 	if d := bench.decide(a, epoch); d.Verdict != Limited || tier.asked != 1 || len(replies) != 1 {
 		t.Fatalf("verdict %v after %d questions and waiting for %d counters, want limited after 1", d.Verdict, tier.asked, len(replies))
@@ -379,6 +594,44 @@ func TestFirstSightAsksTogether(t *testing.T) {
 	bench.Up = func(counter.Source) bool { return false }
 	if d := bench.decide(b, epoch); d.Verdict != Passed || tier.asked != 3 {
 		t.Errorf("without a tier: verdict %v, %d questions", d.Verdict, tier.asked-3)
+	}
+}
+
+// TestFirstSightIsOnce: of a source that the tier has told of, requests are decided without it.
+func TestFirstSightIsOnce(t *testing.T) {
+	r := newRule(t, "r", 5, waits)
+	bench := newBench(r)
+	tier := bench.withTier(func() {
+		oldest, newest := bench.Counters.Reports().Groups(r.Counter, epoch, 0)
+		bench.Counters.Reports().Learn(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{2}, make([]uint64, newest-oldest)...), 0, epoch)
+	})
+	for i, want := range []Verdict{Passed, Passed, Passed, Limited} {
+		if d := bench.decide(a, epoch); d.Verdict != want {
+			t.Errorf("request %d: %v, want %v", i, d.Verdict, want)
+		}
+	}
+	if tier.asked != 1 || tier.waited != 1 {
+		t.Errorf("%d questions, %d waited; want one for the first request", tier.asked, tier.waited)
+	}
+}
+
+// TestFirstSightWithoutAnswer: as long as the tier has not told of a source, each of its requests waits; where there is none to ask, none does.
+func TestFirstSightWithoutAnswer(t *testing.T) {
+	bench := newBench(newRule(t, "r", 5, waits))
+	tier := bench.withTier(nil)
+	for n := range 3 {
+		if d := bench.decide(a, epoch); d.Verdict != Passed || tier.waited != n+1 {
+			t.Errorf("request %d: %v, %d waited", n, d.Verdict, tier.waited)
+		}
+	}
+	bench.Wait = nil
+	if d := bench.decide(b, epoch); d.Verdict != Passed || tier.asked != 1 {
+		t.Errorf("%v, %d questions though nobody waits", d.Verdict, tier.asked)
+	}
+	alone := newBench(newRule(t, "r", 5, waits))
+	alone.Wait = func([]<-chan struct{}) { t.Error("waits for nobody") }
+	if d := alone.decide(a, epoch); d.Verdict != Passed {
+		t.Error(d.Verdict)
 	}
 }
 
@@ -437,6 +690,29 @@ func TestReset(t *testing.T) {
 			t.Errorf("rule %s lives on", r.Rule.Counter.Name)
 		}
 	}
+	// What is used again without being written whole is clear.
+	ranks := newRanks(3, newRule(t, "sync", 3, syncs), newRule(t, "slow", 9, concurrency(5)))
+	ranks.InFlight = inflight.New(inflight.Options{})
+	d := ranks.decide(a, epoch)
+	d.Reset()
+	for _, ask := range d.asks[:cap(d.asks)] {
+		if ask != (counter.Ask{}) {
+			t.Errorf("%+v lives on", ask)
+		}
+	}
+	for _, ticket := range d.tickets[:cap(d.tickets)] {
+		if ticket != (counter.Ticket{}) {
+			t.Errorf("%+v lives on", ticket)
+		}
+	}
+	for _, reply := range d.replies[:cap(d.replies)] {
+		if reply != nil {
+			t.Error("a reply lives on")
+		}
+	}
+	if len(d.asks)+len(d.tickets)+len(d.replies)+len(d.places)+len(d.placed) > 0 || d.inFlight {
+		t.Error("something is left")
+	}
 }
 
 // Deciding allocates nothing for a source that is known, admitted, refused or mitigated.
@@ -471,7 +747,7 @@ func candidate(limit uint32, change ...func(*Candidate)) func(*Rule) {
 		if err != nil {
 			panic(err)
 		}
-		r.Candidate = &Candidate{Counter: r.Counter.With(limit, algorithm.Nearest), Bits: bits, Timeout: 5 * time.Second}
+		r.Candidate = &Candidate{Counter: r.Counter.With(limit, algorithm.Nearest), Bits: mitigation.Rule{Counter: bits, Timeout: 5 * time.Second}}
 		for _, c := range change {
 			c(r.Candidate)
 		}
@@ -486,7 +762,7 @@ func TestCandidate(t *testing.T) {
 		candidate Verdict
 		would     bool // nobody refuses, and the candidate would
 	}
-	throttles := func(c *Candidate) { c.Timeout = 0 }
+	throttles := func(c *Candidate) { c.Bits.Timeout = 0 }
 	lower := func(c *Candidate) { c.Counter = c.Counter.With(c.Counter.Limit, algorithm.Lower) }
 	for name, story := range map[string]struct {
 		rules []*Rule

@@ -16,7 +16,7 @@ import (
 // crowdedRetry is what a client is told to wait that finds no place: nobody knows when one comes free.
 const crowdedRetry = time.Second
 
-// enter takes places for a request, and reports whether a rule refuses it for want of one. Then it has none.
+// enter takes places for a request, and reports whether a rule refuses it for want of one. Those that others gave it Decide gives back.
 func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 	if l.InFlight == nil {
 		return false
@@ -30,7 +30,7 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 			continue
 		}
 		asks := waits && (l.Up == nil || l.Up(r.Source))
-		p, entered := l.InFlight.Enter(r.Rule.InFlight, r.Source, asks, now)
+		p, entered := l.InFlight.Enter(l.partInFlight(r.Rule), r.Source, asks, now)
 		if !entered {
 			refused = r.crowd() || refused
 			continue
@@ -46,9 +46,6 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 			refused = !l.confirm(&d.Results[d.placed[i]], &d.places[i], now) || refused
 		}
 	}
-	if refused {
-		l.Leave(d)
-	}
 	return refused
 }
 
@@ -57,7 +54,7 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 func (l *Limiter) willRefuse(d *Decision, now time.Time) bool {
 	for i := range d.Results {
 		r := &d.Results[i]
-		if !r.open() || r.Rule.Uncounted || !r.Rule.refuses() || r.Rule.Counter.Sync {
+		if !r.open() || r.Rule.Uncounted || !r.Rule.refuses() || r.Rule.Counter.Sync || r.Rule.Exact != nil && l.Exact != nil {
 			continue
 		}
 		if v, _ := l.Counters.PeekFor(r.CountedBy(), r.Source, r.hits(), now); v.Over {
@@ -91,8 +88,9 @@ func (l *Limiter) confirm(r *RuleResult, p *inflight.Place, now time.Time) bool 
 	return true // by this edge's own count
 }
 
-// Leave gives back the places of a request. It may be called more than once.
+// Leave says that a request has ended, and gives back its places. It may be called more than once.
 func (l *Limiter) Leave(d *Decision) {
+	l.Arrived(d)
 	for i := range d.places {
 		l.InFlight.Leave(&d.places[i])
 	}

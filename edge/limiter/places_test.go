@@ -129,6 +129,70 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
+// One rule that refuses for want of a place is enough, whatever others say before and after it: nobody else counts the request then, nor is the
+// tier asked for what this edge can tell.
+func TestOneHasNoPlace(t *testing.T) {
+	full := func(name string, change ...func(*Rule)) *Rule {
+		return newRule(t, name, 1, append(change, concurrency(2), uncounted)...)
+	}
+	wide := func() *Rule { return newRule(t, "wide", 1, concurrency(9), uncounted) }
+	for _, test := range []struct {
+		name   string
+		others uint64 // in the tier
+		rules  []*Rule
+		waits  int
+	}{
+		{"and a shadow after it", 0, []*Rule{full("full"), full("shadow", shadow)}, 2},
+		{"and a shadow before it", 0, []*Rule{full("shadow", shadow), full("full")}, 2},
+		{"and one after it that has room", 0, []*Rule{full("full"), wide()}, 2},
+		{"and one before it that has room", 0, []*Rule{wide(), full("full")}, 2},
+		{"as the tier says", 1, []*Rule{newRule(t, "full", 1, concurrency(3), uncounted), wide()}, 3},
+		{"as the tier says, after one that has room", 1, []*Rule{wide(), newRule(t, "full", 1, concurrency(3), uncounted)}, 3},
+	} {
+		limit := newRule(t, "limit", 9)
+		c := newCrowd(true, test.others, append(test.rules, limit)...)
+		for i := range 3 {
+			if d := c.decide(); d.Refused() != (i == 2) || len(d.places) != map[bool]int{false: 2}[d.Refused()] {
+				t.Errorf("%s, request %d: %v, %d places", test.name, i, d.Verdict, len(d.places))
+			}
+		}
+		if v, _ := c.Counters.Peek(limit.Counter, a, second(0)); v.Estimate != 2 || c.waits != test.waits {
+			t.Errorf("%s: %v counted, %d waited; want 2, %d", test.name, v.Estimate, c.waits, test.waits)
+		}
+	}
+}
+
+// Who is in flight is asked of a tier that answers for the source, and of no other.
+func TestConcurrencyAsksWhoIsUp(t *testing.T) {
+	for up, want := range map[bool]Verdict{true: Limited, false: Passed} {
+		c := newCrowd(true, 2, newRule(t, "slow", 1, concurrency(2), uncounted))
+		c.Up = func(counter.Source) bool { return up }
+		if d := c.decide(); d.Verdict != want || (c.waits == 1) != up {
+			t.Errorf("up %v: %v after %d waits", up, d.Verdict, c.waits)
+		}
+	}
+}
+
+// Who finds no place is counted where attempts count. There will be no answer by whose status it might be settled.
+func TestNoPlaceIsNotHeld(t *testing.T) {
+	login := newRule(t, "login", 9, attempts, statuses(401))
+	c := newCrowd(false, 0, newRule(t, "slow", 1_000_000, concurrency(2), uncounted), login)
+	for range 3 {
+		c.decide()
+	}
+	for i, d := range c.made {
+		if want := i < 2; d.Held != want || d.Results[1].Ask.Hold != want {
+			t.Errorf("request %d: %v, held %v, its hit %v; want %v", i, d.Verdict, d.Held, d.Results[1].Ask.Hold, want)
+		}
+		c.Settle(d, 200, second(0))
+	}
+	for at, want := range map[float64]float64{0: 1, 30: 0} {
+		if v, _ := c.Counters.Peek(login.Counter, a, second(at)); v.Estimate != want {
+			t.Errorf("at %v s %v count, want %v", at, v.Estimate, want)
+		}
+	}
+}
+
 // However many rules wait for the tier, a request does so once.
 func TestConcurrencyIsAskedOnce(t *testing.T) {
 	c := newCrowd(true, 0, newRule(t, "one", 1, concurrency(5), uncounted), newRule(t, "two", 1, concurrency(5), uncounted))

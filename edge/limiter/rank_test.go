@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -29,21 +30,21 @@ func newRanks(total uint32, rules ...*Rule) *ranks {
 
 // answer carries out what is to be reported, as a node does.
 func (r *ranks) answer(now time.Time) {
-	for _, c := range r.Counters.Dirty(nil, 100) {
-		rep, ok := r.Counters.Take(c, now)
+	for _, c := range r.Counters.Reports().Dirty(nil, 100) {
+		rep, ok := r.Counters.Reports().Take(c, now)
 		if !ok || r.silent {
 			continue
 		}
 		for _, p := range rep.Parts[:rep.N] {
-			r.Counters.Counted(c, p, p.Hits*uint64(1+r.total), now) // one hit: in the same lane
+			r.Counters.Reports().Counted(c, p, p.Hits*uint64(1+r.total), now) // one hit: in the same lane
 		}
 		if rep.Past {
-			r.Counters.Learn(c, rep.Newest-1, make([]uint64, rep.Newest-rep.Oldest), 0, now)
+			r.Counters.Reports().Learn(c, rep.Newest-1, make([]uint64, rep.Newest-rep.Oldest), 0, now)
 		}
 	}
 }
 
-func (r *ranks) backs() (n int) { return len(r.Counters.TakeBacks(nil)) }
+func (r *ranks) backs() (n int) { return len(r.Counters.Reports().TakeBacks(nil)) }
 
 // What a rank says of one rule decides about all: nothing counts in any that is refused.
 func TestRank(t *testing.T) {
@@ -65,6 +66,7 @@ func TestRank(t *testing.T) {
 		{"beyond", 3, false, []*Rule{login(3, throttle)}, Limited, false, 100, 1, false},
 		{"beyond, and blocked", 3, false, []*Rule{login(3, func(r *Rule) { r.Timeout = time.Second })}, Limited, false, 100, 1, true},
 		{"a block outlives what is beyond", 3, false, []*Rule{login(3)}, Limited, false, 100, 0, true},
+		{"by status, nothing that is beyond is kept", 3, false, []*Rule{login(3, statuses(401))}, Limited, false, 100, 1, true},
 		{"attempts count", 3, false, []*Rule{login(3, throttle, attempts)}, Limited, false, 100, 0, false},
 		{"a shadow refuses nobody", 3, false, []*Rule{login(3, throttle, shadow)}, Shadowed, false, 99, 1, false},
 		{"what another refuses is taken back", 2, false, []*Rule{login(3, throttle), newRule(t, "other", 2, throttle, syncs)}, Limited, false, 100, 2, false},
@@ -83,6 +85,12 @@ func TestRank(t *testing.T) {
 			backs != test.backs || until.IsZero() == test.blocked {
 			t.Errorf("%s: %v, skipped %v, %d left beside, %d taken back, blocked until %v; want %+v", test.name, d.Verdict, d.Results[0].Skipped, v.Remaining, backs, until, test)
 		}
+		if d.Verdict == FailedClosed && d.Told.Wait != closedRetry {
+			t.Errorf("%s: told to wait %v", test.name, d.Told.Wait)
+		}
+		if v, _ := b.Counters.Peek(other.Counter, a, second(60)); v.Estimate != 0 {
+			t.Errorf("%s: a minute later %v hits are held beside", test.name, v.Estimate)
+		}
 	}
 }
 
@@ -92,10 +100,12 @@ func TestTooLateCountsNobody(t *testing.T) {
 	b := newRanks(0, r)
 	var late []func()
 	b.Wait = func([]<-chan struct{}) {
-		for _, c := range b.Counters.Dirty(nil, 100) {
-			if rep, ok := b.Counters.Take(c, second(0)); ok {
-				late = append(late, func() { b.Counters.Counted(c, rep.Parts[0], rep.Parts[0].Hits, second(0)) })
-				late = append(late, func() { b.Counters.Learn(c, rep.Newest-1, make([]uint64, rep.Newest-rep.Oldest), 0, second(0)) })
+		for _, c := range b.Counters.Reports().Dirty(nil, 100) {
+			if rep, ok := b.Counters.Reports().Take(c, second(0)); ok {
+				late = append(late, func() { b.Counters.Reports().Counted(c, rep.Parts[0], rep.Parts[0].Hits, second(0)) })
+				late = append(late, func() {
+					b.Counters.Reports().Learn(c, rep.Newest-1, make([]uint64, rep.Newest-rep.Oldest), 0, second(0))
+				})
 			}
 		}
 	}
@@ -163,8 +173,13 @@ func TestRankedHitsSettle(t *testing.T) {
 // A source that is blocked in the PoP, of which this edge has not heard, is refused with the answer. A block that begins beside a request
 // that the limit has room for does not concern it.
 func TestRankBringsABlock(t *testing.T) {
-	for ago, want := range map[time.Duration]Verdict{time.Minute: Mitigated, 0: Passed} {
-		r := newRule(t, "login", 3, syncs)
+	for _, test := range []struct {
+		ago    time.Duration
+		change func(*Rule)
+		want   Verdict
+	}{{time.Minute, syncs, Mitigated}, {0, syncs, Passed}, {time.Minute, shadow, Shadowed}, {0, shadow, Passed}} {
+		ago, want := test.ago, test.want
+		r := newRule(t, "login", 3, syncs, test.change)
 		b := newRanks(0, r)
 		b.Wait = func([]<-chan struct{}) {
 			b.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: second(0).Add(-ago), End: second(100), By: mitigation.ByPoP}, second(0))
@@ -172,6 +187,60 @@ func TestRankBringsABlock(t *testing.T) {
 		}
 		if d := b.decide(a, second(0)); d.Verdict != want {
 			t.Errorf("blocked %v ago: %v, want %v", ago, d.Verdict, want)
+		}
+	}
+}
+
+// A request that goes over its limit while the tier is asked, and of whose source somebody else says something meanwhile, is told what is in
+// force then; and to wait until its rule has room again, if that is later.
+func TestRefusedIsToldWhatIsInForce(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		by          mitigation.By
+		says        time.Duration // 0: that the source is lifted
+		until, wait time.Duration // 0: there is no mitigation; it waits for room
+	}{
+		{"a longer block", mitigation.ByPoP, 100 * time.Second, 100 * time.Second, 100 * time.Second},
+		{"a shorter one, which it prolongs", mitigation.ByPoP, time.Second, 20 * time.Second, 20 * time.Second},
+		{"an operator's, which is shorter", mitigation.ByAdmin, 15 * time.Second, 15 * time.Second, 15 * time.Second},
+		{"an operator's, which ends before there is room", mitigation.ByAdmin, time.Second, time.Second, 0},
+		{"a lift", mitigation.ByAdmin, 0, 0, 0},
+	} {
+		r := newRule(t, "login", 3, syncs)
+		b := newRanks(3, r)
+		key := mitigation.Key{Rule: r.Counter.ID, Source: a}
+		b.Wait = func([]<-chan struct{}) {
+			if test.says == 0 {
+				b.Bits.Lift(key, second(0))
+			} else {
+				b.Bits.Start(key, mitigation.Bit{Start: second(0), End: second(0).Add(test.says), By: test.by}, second(0))
+			}
+			b.answer(second(0))
+		}
+		d := b.decide(a, second(0))
+		until := time.Time{}
+		if test.until > 0 {
+			until = second(0).Add(test.until)
+		}
+		wait := cmp.Or(test.wait, d.Results[0].Ask.RetryAfter)
+		if d.Verdict != Limited || !d.Told.Until.Equal(until) || d.Told.Wait != wait || wait <= time.Second {
+			t.Errorf("%s: %v, told to wait %v, blocked until %v; want %v and %v", test.name, d.Verdict, d.Told.Wait, d.Told.Until, wait, until)
+		}
+		if got := b.Bits.Until(key, second(0)); !got.Equal(until) {
+			t.Errorf("%s: in force until %v, want %v", test.name, got, until)
+		}
+	}
+}
+
+// A rank is asked of a tier that answers for the source, and of no other.
+func TestRankAsksWhoIsUp(t *testing.T) {
+	for up, want := range map[bool]Verdict{true: Limited, false: Passed} {
+		b := newRanks(3, newRule(t, "login", 3, throttle, syncs))
+		waits, answer := 0, b.Wait
+		b.Wait = func(replies []<-chan struct{}) { waits++; answer(replies) }
+		b.Up = func(counter.Source) bool { return up }
+		if d := b.decide(a, second(0)); d.Verdict != want || (waits == 1) != up {
+			t.Errorf("up %v: %v after %d waits", up, d.Verdict, waits)
 		}
 	}
 }

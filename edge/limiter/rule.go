@@ -2,18 +2,14 @@ package limiter
 
 import (
 	"slices"
-	"time"
 
-	"sluice/counter/algorithm"
 	"sluice/counter/inflight"
 	"sluice/mitigation"
 )
 
 // Rule is a limit: all that a decision needs of it. It must not change while decisions may use it.
 type Rule struct {
-	Counter *algorithm.Rule // how hits are counted and how many are allowed; required
-	Timeout time.Duration   // how long a source that went over is mitigated; 0: the rule only throttles
-	Shadow  bool            // it counts and decides, and refuses nobody
+	mitigation.Rule
 
 	Candidate *Candidate // tried beside this; nil: none
 
@@ -25,11 +21,6 @@ type Rule struct {
 	OnStoreFailure Posture    // "": Local
 	FirstSight     FirstSight // "": Go
 
-	Repeat mitigation.Repeat // how long who comes back is mitigated
-
-	// Of is the ID of the counters of the rule that this is a variant of: what operators say of a source under that holds here as well. 0:
-	// this is no variant.
-	Of    uint32
 	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
 	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
 
@@ -61,6 +52,7 @@ type Posture string
 
 const (
 	Local  Posture = "local"  // on what this edge has counted
+	Share  Posture = "share"  // likewise, by this edge's part of the limit: Limiter.Alone
 	Open   Posture = "open"   // admit
 	Closed Posture = "closed" // refuse
 )

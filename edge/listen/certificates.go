@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // TLSConfig says where the certificates are: one pair of files in PEM, a folder of them, or both. In a folder NAME.crt or
@@ -24,14 +25,50 @@ type TLSConfig struct {
 // Certificates are what the edge shows to clients that speak TLS: the one for the name that the client asks for (SNI),
 // else the first: that of the single pair, or of the folder's first file; and by what it knows clients. It is safe for concurrent use.
 type Certificates struct {
-	files TLSConfig
-	set   atomic.Pointer[certificateSet]
+	files  TLSConfig
+	set    atomic.Pointer[certificateSet]
+	failed atomic.Uint64
 }
+
+// Expiry is when a certificate is no longer valid, or the first of its chain.
+type Expiry struct {
+	File string
+	At   time.Time
+}
+
+// Says is a warning of a certificate that has expired, or will within Soon; "": there is nothing to warn of.
+func (e Expiry) Says(now time.Time) string {
+	on := e.At.UTC().Format("2006-01-02 15:04Z")
+	switch left := e.At.Sub(now); {
+	case left <= 0:
+		return fmt.Sprintf("the certificate in %s has expired, on %s: clients refuse it; put a new one there", e.File, on)
+	case left < Soon:
+		in := "less than a day"
+		if days := int(left.Hours() / 24); days == 1 {
+			in = "1 day"
+		} else if days > 1 {
+			in = fmt.Sprintf("%d days", days)
+		}
+		return fmt.Sprintf("the certificate in %s expires on %s, in %s: put a new one there", e.File, on, in)
+	}
+	return ""
+}
+
+// Soon is how long before its end a certificate is worth a warning. Whoever renews by ACME does so a month before.
+const Soon = 14 * 24 * time.Hour
+
+// Expiries tells of all certificates that are shown, in the order of the files.
+func (c *Certificates) Expiries() []Expiry { return c.set.Load().expiries }
+
+// Failures is how often files could not be read again, or were wrong.
+func (c *Certificates) Failures() uint64 { return c.failed.Load() }
 
 type certificateSet struct {
 	digest [sha256.Size]byte // of all files
 	first  *tls.Certificate
 	names  map[string]*tls.Certificate // in lower case; "*.example.com" as well
+
+	expiries []Expiry
 
 	clients *x509.CertPool // nil: clients need no certificate
 }
@@ -47,7 +84,12 @@ func LoadCertificates(c TLSConfig) (*Certificates, error) {
 
 // Refresh reads the files again if any of them has changed, for handshakes from now on, and reports whether it has. After an
 // error the old certificates stay.
-func (c *Certificates) Refresh() (bool, error) {
+func (c *Certificates) Refresh() (changed bool, err error) {
+	defer func() {
+		if err != nil {
+			c.failed.Add(1)
+		}
+	}()
 	pairs, err := c.files.pairs()
 	if err != nil {
 		return false, err
@@ -79,6 +121,13 @@ func (c *Certificates) Refresh() (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("edge: certificate %s: %w", pair[0], err)
 		}
+		e := Expiry{pair[0], cert.Leaf.NotAfter}
+		for _, der := range cert.Certificate[1:] {
+			if above, err := x509.ParseCertificate(der); err == nil && above.NotAfter.Before(e.At) {
+				e.At = above.NotAfter
+			}
+		}
+		set.expiries = append(set.expiries, e)
 		if set.first == nil {
 			set.first = &cert
 		}

@@ -252,72 +252,6 @@ func (h *Head) First(name string) []byte {
 	return nil
 }
 
-// Cookie is Header for the cookie of this name, whose letters have a case.
-func (h *Head) Cookie(name []byte) (value []byte, once, ok bool) {
-	for i := range h.Lines {
-		if h.Lines[i].Kind != Cookie || h.Lines[i].Drop {
-			continue
-		}
-		for rest := h.Lines[i].Value; len(rest) > 0; {
-			var key, v []byte
-			if key, v, rest = cutCookie(rest); v == nil || !isSpelling(key, name, foldCookie) {
-				continue
-			}
-			if value != nil && !bytes.Equal(value, v) {
-				return nil, false, false
-			}
-			once = value == nil && bytes.Equal(key, name)
-			value = v
-		}
-	}
-	return value, once, true
-}
-
-// cutCookie takes the first cookie off a line of them. Its value is nil if there is no equals sign.
-func cutCookie(line []byte) (name, value, rest []byte) {
-	switch end := bytes.IndexByte(line, ';'); {
-	case end == 0: // a head has room for thousands
-		return nil, nil, line[1:]
-	case end > 0:
-		line, rest = line[:end], line[end+1:]
-	}
-	i := bytes.IndexByte(line, '=')
-	if i < 0 {
-		return nil, nil, rest
-	}
-	return TrimSpace(line[:i]), TrimSpace(line[i+1:]), rest
-}
-
-// AppendCookie appends the value of a cookie as it is after whatever servers do to one: some take quotes around it away, some decode
-// %61, some take a plus for a space. What they read further apart, browsers do not send of their own accord: other quotes,
-// backslashes (Python takes "\141" for a), commas (which once were separators), other white space and letters beyond ASCII (RFC 6265, 4.1.1): it
-// reports false for these.
-func AppendCookie(buf, value []byte) ([]byte, bool) {
-	if n := len(value); n > 1 && value[0] == '"' && value[n-1] == '"' {
-		value = value[1 : n-1]
-	}
-	for i := 0; i < len(value); i++ {
-		c := value[i]
-		switch {
-		case '-' <= c && c <= 'z' && c != '\\': // nearly all are
-			buf = append(buf, c)
-			continue
-		case c == '"' || c == '\\' || c == ',' || c == '\t' || c >= 0x7f:
-			return buf, false
-		case c == '%':
-			if b, ok := Escaped(value[i:]); ok {
-				c = b
-				i += 2
-			}
-		}
-		if c == '+' {
-			c = ' '
-		}
-		buf = append(buf, c)
-	}
-	return buf, true
-}
-
 // SameHeader reports whether some server takes two names of headers for the same.
 func SameHeader(name, other []byte) bool { return isSpelling(name, other, foldHeader) }
 
@@ -341,18 +275,6 @@ func foldHeader(c byte) byte {
 		return c | 0x20
 	case c == '_':
 		return '-'
-	}
-	return c
-}
-
-// foldCookie folds as the laxest of common servers do: ASP.NET Core takes small letters and capitals for the same, PHP a dot, a space
-// and an opening bracket for an underscore.
-func foldCookie(c byte) byte {
-	switch {
-	case 'A' <= c && c <= 'Z':
-		return c | 0x20
-	case c == '.', c == ' ', c == '[':
-		return '_'
 	}
 	return c
 }

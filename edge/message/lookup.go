@@ -2,8 +2,13 @@ package message
 
 import "bytes"
 
-// A Lookup finds what a request has by any of many names in one pass over its query or its cookies. A client chooses how long these are, so
-// what they cost must not be multiplied by the number of names.
+// A Lookup finds what a request has by any of many names in one pass over its query, its cookies or its header lines. A client chooses how long
+// these are, so what they cost must not be multiplied by the number of names. One is for either headers (AddHeader) or the others (Add).
+//
+// Names of parameters and cookies are read as the laxest of common servers take them, of which each alone takes the same name in any number of spellings. They are decoded. White space and
+// brackets before a name are left out (Rack takes [[q for q, qs [q]), a null byte ends it (PHP), and so do brackets (a[] is an array a;
+// Rack takes a]] for a). Letters have no case (ASP.NET), and dots, spaces and an opening bracket are underscores (PHP). So a[b has two
+// names: a and a_b.
 //
 // Add all names before the first pass. From then on it is safe for concurrent use.
 type Lookup struct {
@@ -12,12 +17,29 @@ type Lookup struct {
 	first   [256]bool // what a folded name begins with: most names in a request end there
 }
 
-// Add returns the place of a name, counted from 0. Names that some server takes for the same have one place. A name is not encoded, and
-// does not begin with a space.
+// Found is what a request has by a name.
+type Found struct {
+	Place       int
+	Name, Value []byte // as they came
+	Odd         bool   // only some servers see it
+}
+
+// IsName reports whether parameters and cookies can be looked up by a name: a token (RFC 9110, 5.6.2) that decoding leaves as it is.
+func IsName(name []byte) bool { return IsToken(name) && !bytes.ContainsAny(name, "%+&#") }
+
+// Add returns the place of a name, counted from 0. Names that some server takes for the same have one place. IsName
+// holds for it.
 func (l *Lookup) Add(name []byte) int {
+	return l.add(name, foldName)
+}
+
+// AddHeader is Add for the name of a header.
+func (l *Lookup) AddHeader(name []byte) int { return l.add(name, foldHeader) }
+
+func (l *Lookup) add(name []byte, fold func(byte) byte) int {
 	folded := make([]byte, len(name))
 	for i, c := range name {
-		folded[i] = foldCookie(c)
+		folded[i] = fold(c)
 	}
 	place, known := l.places[string(folded)]
 	if !known {
@@ -34,11 +56,8 @@ func (l *Lookup) Add(name []byte) int {
 // Len is how many places there are.
 func (l *Lookup) Len() int { return len(l.places) }
 
-// Parameters calls found for each parameter of a query that has one of the names, with its name and its value as they came. Names are
-// read as the laxest of common servers take them (foldCookie; PHP also leaves out spaces before one, ends it at a null byte, and has a[]
-// for an array a). So a[b has two names: a and a_b.
-func (l *Lookup) Parameters(query []byte, at Split, found func(place int, name, value []byte)) {
-	var room [128]byte
+// Parameters calls found for each parameter of a query that has one of the names.
+func (l *Lookup) Parameters(query []byte, at Split, found func(Found)) {
 	for len(query) > 0 {
 		if c := query[0]; c == '&' || c == ';' && at == Semicolons { // there is room for thousands
 			query = query[1:]
@@ -50,75 +69,175 @@ func (l *Lookup) Parameters(query []byte, at Split, found func(place int, name, 
 		} else {
 			pair, query = query, nil
 		}
-		i, folded, isName := 0, room[:0], true
-		for ; isName && i < len(pair) && pair[i] != '='; i++ {
-			c := pair[i]
-			switch c {
-			case '+':
-				c = ' '
-			case '%':
-				if b, ok := Escaped(pair[i:]); ok {
-					c = b
-					i += 2
-				}
-			}
-			switch {
-			case c == ' ' && len(folded) == 0:
-				continue
-			case c == 0 || c == '[':
-				if place, ok := l.places[string(folded)]; ok {
-					name, value := cutParameter(pair, i)
-					found(place, name, value)
-				}
-			}
-			c = foldCookie(c)
-			isName = c != 0 && len(folded) < l.longest && (len(folded) > 0 || l.first[c])
-			folded = append(folded, c)
-		}
-		if !isName {
+		if !l.mayBegin(pair) {
 			continue
 		}
-		if place, ok := l.places[string(folded)]; ok {
-			name, value := cutParameter(pair, i)
-			found(place, name, value)
-		}
+		l.names(pair, func(place, end int) {
+			f := Found{Place: place, Name: pair, Value: pair[len(pair):]}
+			if i := bytes.IndexByte(pair[end:], '='); i >= 0 {
+				f.Name, f.Value = pair[:end+i], pair[end+i+1:]
+			}
+			found(f)
+		})
 	}
 }
 
 func indexSplit(query []byte, at Split) int {
-	if at == Ampersands {
-		return bytes.IndexByte(query, '&')
+	if at == Semicolons {
+		return bytes.IndexAny(query, "&;")
 	}
-	return bytes.IndexAny(query, string(at))
+	return bytes.IndexByte(query, '&')
 }
 
-// cutParameter cuts a parameter at its equals sign, which is not before from.
-func cutParameter(pair []byte, from int) (name, value []byte) {
-	if i := bytes.IndexByte(pair[from:], '='); i >= 0 {
-		return pair[:from+i], pair[from+i+1:]
+// mayBegin reports whether a name may be one of l, by its first byte.
+func (l *Lookup) mayBegin(name []byte) bool {
+	if len(name) == 0 {
+		return false
 	}
-	return pair, pair[len(pair):]
+	switch c := name[0]; c {
+	case '%', '+', ' ', '[', ']':
+		return true
+	default:
+		return l.first[foldName(c)]
+	}
 }
 
-// Cookies calls found for each cookie that has one of the names, with its name and its value as they came.
-func (l *Lookup) Cookies(h *Head, found func(place int, name, value []byte)) {
+// names calls found for each of the names that text has up to its first equals sign, with where it ends.
+func (l *Lookup) names(text []byte, found func(place, end int)) {
 	var room [128]byte
+	folded := room[:0]
+	for i := 0; ; i++ {
+		if i == len(text) || text[i] == '=' {
+			if place, ok := l.places[string(folded)]; ok {
+				found(place, i)
+			}
+			return
+		}
+		c := text[i]
+		at := i
+		switch c {
+		case '+':
+			c = ' '
+		case '%':
+			if b, ok := Escaped(text[i:]); ok {
+				c = b
+				i += 2
+			}
+		}
+		switch c {
+		case ' ', '[', ']', 0:
+			if len(folded) == 0 && c != 0 {
+				continue
+			}
+			if c != ' ' {
+				if place, ok := l.places[string(folded)]; ok {
+					found(place, at)
+				}
+			}
+		}
+		c = foldName(c)
+		if c == 0 || c == ']' || len(folded) == l.longest || len(folded) == 0 && !l.first[c] {
+			return
+		}
+		folded = append(folded, c)
+	}
+}
+
+// Cookies calls found for each cookie that has one of the names. A name that stands before an equals sign where only some servers begin a cookie is
+// Odd: after a comma (RFC 2965), white space (Python's SimpleCookie), a quote, or bytes that are white space to who decodes them (U+00A0).
+func (l *Lookup) Cookies(h *Head, found func(Found)) {
 	for i := range h.Lines {
 		if h.Lines[i].Kind != Cookie || h.Lines[i].Drop {
 			continue
 		}
-		for rest := h.Lines[i].Value; len(rest) > 0; {
-			var name, value []byte
-			if name, value, rest = cutCookie(rest); len(name) == 0 || len(name) > l.longest || !l.first[foldCookie(name[0])] {
+		line := h.Lines[i].Value
+		strange := !isVisible(line) || bytes.IndexByte(line, ',') >= 0 || bytes.IndexByte(line, '"') >= 0
+		for len(line) > 0 {
+			var pair []byte
+			switch end := bytes.IndexByte(line, ';'); {
+			case end == 0: // a head has room for thousands
+				line = line[1:]
+				continue
+			case end > 0:
+				pair, line = line[:end], line[end+1:]
+			default:
+				pair, line = line, nil
+			}
+			name, value, ok := bytes.Cut(TrimSpace(pair), []byte{'='})
+			if !ok {
 				continue
 			}
-			folded := room[:0]
-			for _, c := range name {
-				folded = append(folded, foldCookie(c))
+			name, value = TrimSpace(name), TrimSpace(value)
+			if l.mayBegin(name) {
+				l.names(name, func(place, end int) { found(Found{Place: place, Name: name, Value: value}) })
 			}
-			if place, ok := l.places[string(folded)]; ok {
-				found(place, name, value)
+			if strange || bytes.IndexByte(pair[1:], ' ') >= 0 {
+				l.odd(name, value, found)
 			}
 		}
 	}
+}
+
+// odd calls found for the names of cookies that only some servers see in one.
+func (l *Lookup) odd(name, value []byte, found func(Found)) {
+	hit := func(place, _ int) { found(Found{Place: place, Name: name, Value: value, Odd: true}) }
+	if word := lastWord(name); len(word) < len(name) {
+		l.names(word, hit)
+	}
+	for rest := value; ; {
+		i := bytes.IndexByte(rest, '=')
+		if i < 0 {
+			return
+		}
+		if word := lastWord(rest[:i]); len(word) < i {
+			l.names(word, hit)
+		}
+		rest = rest[i+1:]
+	}
+}
+
+// lastWord is what some servers may take for a name before an equals sign.
+func lastWord(text []byte) []byte {
+	for len(text) > 0 && isBreak(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	for i := len(text); i > 0; i-- {
+		if isBreak(text[i-1]) {
+			return text[i:]
+		}
+	}
+	return text
+}
+
+// isBreak reports whether some server ends a word of a Cookie line at a byte.
+func isBreak(c byte) bool { return c <= ' ' || c >= 0x7f || c == ',' || c == '"' }
+
+// Headers calls found for each header line with one of the names that the origin gets as it came, as Head.Header has it.
+func (l *Lookup) Headers(h *Head, found func(Found)) {
+	var room [128]byte
+	for i := range h.Lines {
+		line := &h.Lines[i]
+		if line.Drop || line.Kind == ForwardedFor || len(line.Name) > l.longest || !l.first[foldHeader(line.Name[0])] {
+			continue
+		}
+		folded := room[:0]
+		for _, c := range line.Name {
+			folded = append(folded, foldHeader(c))
+		}
+		if place, ok := l.places[string(folded)]; ok {
+			found(Found{Place: place, Name: line.Name, Value: line.Value})
+		}
+	}
+}
+
+// foldName folds as the laxest of common servers do: ASP.NET Core takes small letters and capitals for the same, PHP a dot, a space
+// and an opening bracket for an underscore.
+func foldName(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c | 0x20
+	case c == '.', c == ' ', c == '[':
+		return '_'
+	}
+	return c
 }

@@ -1,4 +1,4 @@
-// Package message is what requests and answers say, whatever protocol carried them: header lines, each classified once, hosts and paths
+// Package message is what requests and answers say, whatever protocol carried them: header lines, each classified once, hosts, paths and values
 // in the one form that rules compare, who may say what in a header and in a trailer, and how a request is refused.
 //
 // It reads bytes and does no I/O. What it points to belongs to whoever read it, and ends with the request.

@@ -3,17 +3,21 @@ package message
 import (
 	"bytes"
 	"math/bits"
+	"net/http"
 )
 
 const (
 	// maxOddSegments bounds the segments of a path that are empty, . or .. once it is decoded.
 	maxOddSegments = 64
-	// MaxPath bounds a path as it comes, in bytes: regular expressions of rules take 50 to 100 ns for each. Every server takes
-	// targets of 8000 (RFC 9112, 3).
+	// MaxPath bounds a path as it comes, in bytes. Every server takes targets of 8000 (RFC 9112, 3). Of what is shown to regular expressions there
+	// is less (rules.MaxSearched).
 	MaxPath = 8 << 10
 	// MaxOddPath bounds one that origins read in several ways: every reading is matched.
 	MaxOddPath = 1 << 10
 )
+
+// TooLong is the answer to a path that is longer than MaxPath, or than can be matched.
+var TooLong = Refuse(http.StatusRequestURITooLong, "target_too_long", "The path is longer than this server accepts.")
 
 // AppendPath appends the form of a request target's path that rules are matched against:
 //
@@ -49,6 +53,7 @@ const (
 	SlashKept                     // an encoded slash or a backslash is a letter like others (GitLab's group%2fproject)
 	ParamsCut                     // a segment ends at its semicolon (servlets: /api/..;/x, /api;x/y)
 	HostCut                       // //host/x is /x, as of a relative reference (new URL in JavaScript)
+	QueryCut                      // the path ends at its first semicolon, and what follows is the query (find-my-way: /api;/x)
 
 	// TooMany is no reading: origins disagree on what the path is in more ways than are worth trying. Real clients send no such path: one
 	// with a .. that is, or goes back over, what only some take for a segment; with a control byte, of which a null byte ends the path for
@@ -97,11 +102,32 @@ func IsCanonical(path []byte) bool {
 	return true
 }
 
+// Several is how many readings there are, beside the canonical one, if these are.
+func (r Reading) Several() int {
+	n := 1 << bits.OnesCount8(uint8(r&^TooMany))
+	if r&semicolons == semicolons {
+		n -= n / 4
+	}
+	return n - 1
+}
+
+// Has reports whether one of a path's readings is as.
+func (r Reading) Has(as Reading) bool { return as&^r == 0 && as&semicolons != semicolons }
+
+// semicolons are what servers do at one, of which each does one thing.
+const semicolons = ParamsCut | QueryCut
+
 // Canonicalize appends the path in one reading, where 0 is the canonical one. With that it tells which others there are.
 func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
 	found := Reading(0)
+	if i := bytes.IndexByte(path, ';'); i >= 0 {
+		found = QueryCut
+		if as&QueryCut != 0 {
+			path = path[:i]
+		}
+	}
 	if len(path) > 1 && path[0] == '/' && (path[1] == '/' || path[1] == '\\') {
-		found = HostCut
+		found |= HostCut
 		if as&HostCut != 0 {
 			path = bytes.TrimLeft(path, `/\`)
 			if i := bytes.IndexAny(path, `/\`); i >= 0 {

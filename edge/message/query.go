@@ -8,13 +8,39 @@ func Query(target []byte) []byte {
 	return query
 }
 
-// A Split says at which bytes servers split a query into parameters.
-type Split string
+// A Split is a way in which servers take the query off a target, and apart into parameters.
+type Split uint8
 
 const (
-	Ampersands Split = "&"
-	Semicolons Split = "&;" // as HTML 4 advised; older Python, Perl and Java do
+	Ampersands     Split = iota // what follows the first question mark, at ampersands
+	Semicolons                  // at semicolons as well, as HTML 4 advised; older Python, Perl and Java do
+	AfterSemicolon              // what follows the first semicolon of the path, at ampersands (find-my-way, and so Fastify)
+
+	Splits // how many there are
 )
+
+// Query is what is split of a target.
+func (at Split) Query(target []byte) []byte {
+	if at == AfterSemicolon {
+		path, _, _ := bytes.Cut(target, []byte{'?'})
+		if i := bytes.IndexByte(path, ';'); i >= 0 {
+			return target[i+1:]
+		}
+		return nil
+	}
+	return Query(target)
+}
+
+// Differs reports whether a target has other parameters for a split than for Ampersands.
+func (at Split) Differs(target []byte) bool {
+	switch at {
+	case Semicolons:
+		return bytes.IndexByte(Query(target), ';') >= 0
+	case AfterSemicolon:
+		return len(at.Query(target)) > 0
+	}
+	return false
+}
 
 // Escaped returns the byte that text begins with as %61.
 func Escaped(text []byte) (byte, bool) {

@@ -152,7 +152,7 @@ func (p *Passage) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 		return busy
 	}
 	p.upgrade = p.wantsUpgrade(g)
-	fresh, moved := p.upgrade != nil, false
+	fresh, moved := false, false
 	pause, until := time.Duration(0), time.Time{} // between rounds of connecting
 	for {
 		l, err := o.Acquire(now, fresh, g.Connect)

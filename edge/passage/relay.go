@@ -19,6 +19,7 @@ type answerBody struct {
 	out     *screen.Outgoing // to the client, while the body is streamed
 	upload  *upload          // may still be under way
 	reuse   bool             // the origin keeps the connection
+	rests   bool             // which may have a body to come that the answer must not have
 	keep    time.Duration
 	timeout time.Duration
 	due     time.Time // of the whole answer; zero: it may take any time
@@ -56,6 +57,7 @@ func (b *answerBody) giveBack() time.Time {
 	b.link.Origin.Active.Add(-1)
 	now := time.Now()
 	clean := b.reuse && b.Framing != http1.UntilClose && b.Finished() && b.Reader.Buffered() == 0
+	clean = (!b.rests || b.link.RestFrom(now)) && clean
 	if b.link.Rest(); clean {
 		b.link.Origin.Release(b.link, now, b.keep)
 	} else {
@@ -78,9 +80,7 @@ func (p *Passage) answered(o *upstream.Origin, b *answerBody) {
 		b.reuse, p.in.Close = false, true
 	case message.Bodyless(p.in.IsHead, a.Status):
 		b.Framing, b.Left = http1.Fixed, 0
-		if a.Length > 0 || a.Length == message.LengthChunked {
-			b.reuse = false // some origins send the body that they announce all the same, perhaps not before the next request
-		}
+		b.rests = a.Length > 0 || a.Length == message.LengthChunked
 		a.Length = max(0, a.Length)
 	case a.Length >= 0:
 		b.Framing, b.Left = http1.Fixed, a.Length

@@ -22,6 +22,9 @@ const halfOpen = 10 * time.Second
 //
 // What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
 // the protocols that a configuration accepts.
+//
+// A request that asks is sent like others, on a kept connection if there is one: most who write this header are never answered with a 101, and
+// whoever is not gives the connection back. Only one that has switched is nobody's any more.
 func (p *Passage) wantsUpgrade(g *upstream.Group) []byte {
 	if len(g.Upgrades) == 0 {
 		return nil

@@ -39,11 +39,39 @@ type Store interface {
 	// Put keeps a quota of a client under the first of the keys, in place of one under any of them that begins with it. One that has begun by
 	// now and has no end takes the place of all that have. One with an end does so only to those that end by then, and to what says the same:
 	// what else has begun is in force again afterwards.
-	Put(ctx context.Context, keys []string, q Quota, now time.Time) error
+	Put(ctx context.Context, keys []string, q Quota, by Author, now time.Time) error
 	// Delete takes the quotas of a client away, under one rule or, where rule is nil, all of them, and returns how many those are.
-	Delete(ctx context.Context, keys []string, rule *string) (int, error)
+	Delete(ctx context.Context, keys []string, rule *string, by Author, now time.Time) (int, error)
+	// History is who changed what of a client, the newest first: the last changes, and those that made what stands now.
+	History(ctx context.Context, keys []string) ([]Entry, error)
 	Close() error
 }
+
+// An Author is who changes something, as far as it is known.
+type Author struct {
+	Who  string // as the operator calls himself
+	From string // the address that he came from
+	Edge string // the edge that he spoke to
+}
+
+// An Entry is a change that an operator made.
+type Entry struct {
+	Change  int64 // its number
+	At      int64 // Unix milliseconds
+	Does    Does
+	Quota   Quota // of DeleteUnder the rule alone; of DeleteAll nothing
+	By      Author
+	Current bool // the quota stands as this change made it
+}
+
+// Does is what a change did.
+type Does string
+
+const (
+	Set         Does = "set"
+	DeleteUnder Does = "deleted"     // all under Quota.Rule
+	DeleteAll   Does = "deleted all" // whatever the rule
+)
 
 // A Keeper has what a store says in memory, and reads what changes. Its fields are set before Load.
 type Keeper struct {
@@ -51,6 +79,8 @@ type Keeper struct {
 	Refresh time.Duration
 	// Source is the client that a store's key stands for. It reports false for what is no key.
 	Source func(key string) (counter.Source, bool)
+	// Edge is what operators call this edge.
+	Edge string
 	// Publish is told of every Snapshot that is in force from now on, one at a time.
 	Publish func(*Snapshot)
 	// Copy is a file that has what was read last, for a start while the store is away; "": there is none. It holds no keys but digests, which
@@ -67,6 +97,7 @@ type Keeper struct {
 	mark    Mark
 	saved   Mark
 	down    bool
+	unkept  error // why the copy was not written last
 	read    time.Time
 }
 
@@ -77,7 +108,7 @@ const (
 	saveTime = time.Minute // between two copies
 )
 
-var errSlow = errors.New("it takes too long")
+var errSlow = errors.New("no answer in time")
 
 // Load reads all that there is. While the store is away, an edge starts with its copy; without one that is the error, because clients who pay
 // for more would be held to the limits of those who do not.
@@ -203,9 +234,6 @@ func (k *Keeper) update(ctx context.Context) error {
 		}
 	})
 	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		return err
 	}
 	k.mu.Lock()
@@ -254,21 +282,37 @@ var ErrKey = errors.New("plans: that is no key: want 1 to 256 visible characters
 
 // Put keeps a quota of a client, and has it in force here at once. Of its keys the first is the one that it is kept under, and the others are
 // those that it may have been kept under before.
-func (k *Keeper) Put(ctx context.Context, keys []string, q Quota) error {
-	return k.change(ctx, func(ctx context.Context) error { return k.Store.Put(ctx, keys, q, time.Now()) })
+func (k *Keeper) Put(ctx context.Context, keys []string, q Quota, by Author) error {
+	by.Edge = k.Edge
+	return k.change(ctx, func(ctx context.Context) error { return k.Store.Put(ctx, keys, q, by, time.Now()) })
 }
 
 // Delete takes quotas of a client away, under one rule or all of them (nil), and returns how many.
-func (k *Keeper) Delete(ctx context.Context, keys []string, rule *string) (n int, err error) {
+func (k *Keeper) Delete(ctx context.Context, keys []string, rule *string, by Author) (n int, err error) {
+	by.Edge = k.Edge
 	err = k.change(ctx, func(ctx context.Context) (err error) {
-		n, err = k.Store.Delete(ctx, keys, rule)
+		n, err = k.Store.Delete(ctx, keys, rule, by, time.Now())
 		return err
 	})
 	return n, err
 }
 
+// History is who changed what of a client, the newest first. It asks the store.
+func (k *Keeper) History(ctx context.Context, keys []string) ([]Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	list, err := k.Store.History(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrSilent, err)
+	}
+	return list, nil
+}
+
+// ErrSilent says that the store cannot be asked.
+var ErrSilent = errors.New("plans: the store cannot be read")
+
 // ErrAway says that the store does not take a change.
-var ErrAway = errors.New("plans: the store does not answer: nothing is changed")
+var ErrAway = errors.New("plans: the store does not take it, and nothing is changed")
 
 func (k *Keeper) change(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
@@ -285,13 +329,14 @@ type Status struct {
 	Up      bool
 	Read    time.Time // when it was read last
 	Clients int
+	Unkept  error // why the copy cannot be written; nil: it can, or there is none
 }
 
 // Status may be called from anywhere.
 func (k *Keeper) Status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Status{Up: !k.down, Read: k.read, Clients: k.snap.Clients()}
+	return Status{Up: !k.down, Read: k.read, Clients: k.snap.Clients(), Unkept: k.unkept}
 }
 
 // A copy is a line that says of what it is one, and a line for each quota.
@@ -348,7 +393,11 @@ func (k *Keeper) save() {
 	if k.Copy == "" || mark == k.saved {
 		return
 	}
-	if err := k.write(snap, mark); err != nil {
+	err := k.write(snap, mark)
+	k.mu.Lock()
+	k.unkept = err
+	k.mu.Unlock()
+	if err != nil {
 		k.Warn("the copy of the plans cannot be written", "file", k.Copy, "error", err)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +54,7 @@ func (s *shelf) Changes(ctx context.Context, since Mark, begin func(bool), each 
 	return Mark{"shelf", int64(len(s.said))}, nil
 }
 
-func (s *shelf) Put(_ context.Context, keys []string, q Quota, _ time.Time) error {
+func (s *shelf) Put(_ context.Context, keys []string, q Quota, _ Author, _ time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away {
@@ -63,8 +64,11 @@ func (s *shelf) Put(_ context.Context, keys []string, q Quota, _ time.Time) erro
 	return nil
 }
 
-func (s *shelf) Delete(_ context.Context, keys []string, rule *string) (int, error) { return 0, nil }
-func (s *shelf) Close() error                                                       { return nil }
+func (s *shelf) Delete(context.Context, []string, *string, Author, time.Time) (int, error) {
+	return 0, nil
+}
+func (s *shelf) History(context.Context, []string) ([]Entry, error) { return nil, nil }
+func (s *shelf) Close() error                                       { return nil }
 
 // pass returns after some time, or when ctx is done.
 func pass(ctx context.Context, d time.Duration) error {
@@ -138,7 +142,7 @@ func TestKeeper(t *testing.T) {
 		synctest.Wait()
 		wants(1, "pro", 0)
 		begins := time.Now().Add(1234 * time.Millisecond)
-		if err := k.Put(t.Context(), []string{"k2"}, Quota{Rule: "api", Limit: 9, Start: begins.UnixMilli(), End: begins.UnixMilli() + 1000}); err != nil {
+		if err := k.Put(t.Context(), []string{"k2"}, Quota{Rule: "api", Limit: 9, Start: begins.UnixMilli(), End: begins.UnixMilli() + 1000}, Author{}); err != nil {
 			t.Fatal(err)
 		}
 		wants(2, "", 0)
@@ -163,7 +167,7 @@ func TestKeeper(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		wants(1, "pro", 0)
-		if err := k.Put(t.Context(), []string{"k1"}, Quota{Plan: "free"}); !errors.Is(err, ErrAway) {
+		if err := k.Put(t.Context(), []string{"k1"}, Quota{Plan: "free"}, Author{}); !errors.Is(err, ErrAway) {
 			t.Errorf("%v, want ErrAway", err)
 		}
 		if k.Status().Up || len(*warned) != 1 {
@@ -267,6 +271,26 @@ func TestOddQuotas(t *testing.T) {
 		synctest.Wait()
 		wants(0, 2)
 	})
+}
+
+// A copy that cannot be written is told of until it can be.
+func TestCopyThatCannotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "none", "plans")
+	k, _, warned := keeper(&shelf{said: []Change{{Key: "k1", Quota: Quota{Plan: "pro"}}}}, file)
+	if err := k.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.save()
+	if err := k.Status().Unkept; !errors.Is(err, fs.ErrNotExist) || len(*warned) != 1 {
+		t.Errorf("%v, warned of %q", err, *warned)
+	}
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	k.save()
+	if err := k.Status().Unkept; err != nil {
+		t.Error(err)
+	}
 }
 
 // An edge that starts while the store is away has what its copy says, and without one does not start.

@@ -111,6 +111,14 @@ func (p *peer) ask(q *service.RateLimitRequest) *service.RateLimitResponse {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	seen := make(map[string]bool)
+	for _, h := range a.ResponseHeadersToAdd {
+		if name := strings.ToLower(h.Key); seen[name] {
+			p.t.Errorf("%s is there twice: %v", h.Key, a.ResponseHeadersToAdd)
+		} else {
+			seen[name] = true
+		}
+	}
 	return a
 }
 

@@ -53,7 +53,7 @@ type Request struct {
 type Outcome struct {
 	Denied, Allowed bool // by the lists; then no rule was asked
 	Refused         bool // by a rule
-	Malformed       bool // an edge answers 400, because origins may read it in several ways; then no rule was asked
+	Malformed       bool // an edge answers 400 or 414, because origins may read it in several ways, or it is too long for a rule; then no rule was asked
 	Rule            int  // the one that the client would have been told of, as an index of Config.Rules; -1: none
 	Cases           []RuleOutcome
 }
@@ -107,7 +107,7 @@ func (r *Rehearsal) Limits() (list []rules.Limit) {
 func (r *Rehearsal) Judge(q Request, now time.Time) *Outcome {
 	said := &r.said
 	*said = Outcome{Rule: -1, Cases: said.Cases[:0]}
-	addr := q.Addr.Unmap().WithZone("")
+	addr := counter.Plain(q.Addr)
 	switch {
 	case address.IsIn(r.deny, addr):
 		said.Denied = true
@@ -124,7 +124,10 @@ func (r *Rehearsal) Judge(q Request, now time.Time) *Outcome {
 	}
 	d := &r.decision
 	d.Reset()
-	d.Match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^message.TooMany)
+	source := r.sources.Of(addr)
+	if !d.MatchBlocked(r.rules, &r.limiter, key.Secret{}, addr, source, nil, now) {
+		d.Match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^message.TooMany)
+	}
 	r.request.Target, r.request.Host, r.request.Path, r.request.Readings = r.target, r.host, path, readings&^message.TooMany
 	r.request.Head.Reset()
 	if q.Agent != "" {
@@ -132,7 +135,7 @@ func (r *Rehearsal) Judge(q Request, now time.Time) *Outcome {
 			panic(err) // there is room for one
 		}
 	}
-	if !d.AddRules(key.Secret{}, &r.request, addr, r.sources.Of(addr)) {
+	if d.AddRules(key.Secret{}, &r.request, addr, source) != nil {
 		d.Reset()
 		said.Malformed = true
 		return said

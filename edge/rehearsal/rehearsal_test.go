@@ -158,3 +158,18 @@ func TestRehearsalOfSeveralLimits(t *testing.T) {
 		t.Errorf("%s of rule %d, want %s", got, r.said.Rule, want)
 	}
 }
+
+// Who is blocked under a rule about everything is judged as an edge does: other rules are not asked.
+func TestBlockedWhateverIsAsked(t *testing.T) {
+	_, r := rehearsalOf(t, `
+rules:
+- {name: all, limit: 1, window: 1m}
+- {name: login, match: {path: "~/login$"}, limit: 10, window: 1m}
+`)
+	for i, want := range []int{2, 2, 1} { // admitted, over the limit, blocked
+		said := r.Judge(Request{Addr: netip.MustParseAddr("192.0.2.1"), Method: "GET", Host: "a", Target: "/login", Status: 200}, epoch.Add(time.Duration(i)*time.Second))
+		if said.Refused != (i > 0) || len(said.Cases) != want {
+			t.Errorf("request %d: refused: %t, by %d rules, want %d", i, said.Refused, len(said.Cases), want)
+		}
+	}
+}

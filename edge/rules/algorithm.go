@@ -24,17 +24,27 @@ var Algorithms = []Algorithm{Sliding, Fixed, TokenBucket, LeakyBucket, Exact}
 
 // NewCounter makes the counter of a rule that CheckAlgorithm has nothing against: one line for each algorithm.
 func (c *Config) NewCounter(name string, estimate algorithm.Estimate) (*algorithm.Rule, error) {
+	return c.newCounter(name, c.Limit, estimate)
+}
+
+// newCounter is NewCounter by another limit: that of a plan, or a client's own.
+func (c *Config) newCounter(name string, limit uint32, estimate algorithm.Estimate) (*algorithm.Rule, error) {
 	window := time.Duration(c.Window)
 	switch c.Algorithm {
 	case Fixed:
-		return algorithm.NewFixed(name, c.Limit, window)
+		return algorithm.NewFixed(name, limit, window)
 	case TokenBucket, LeakyBucket:
-		burst, queue := c.bucket()
-		return algorithm.NewBucket(name, c.Limit, window, c.SubWindows, burst, queue)
+		burst, queue := c.bucketAt(limit)
+		return algorithm.NewBucket(name, limit, window, c.SubWindows, burst, queue)
 	case Exact:
-		return algorithm.NewExact(name, c.Limit, window, c.SubWindows)
+		return algorithm.NewExact(name, limit, window, c.SubWindows)
 	}
-	return algorithm.NewCostlyRule(name, c.Limit, window, c.SubWindows, estimate, c.most())
+	return algorithm.NewCostlyRule(name, limit, window, c.SubWindows, estimate, c.most())
+}
+
+// keeps reports whether the tier keeps each request under the rule by itself.
+func (c *Config) keeps() bool {
+	return c.Check == limiter.Sync && (c.Algorithm == Exact || c.Algorithm == TokenBucket)
 }
 
 // most is how many hits are counted at once. Who asks about a descriptor says how many, and more than the limit are refused.
@@ -60,6 +70,21 @@ func (c *Config) bucket() (burst, queue uint32) {
 	return burst, queue
 }
 
+// bucketAt is bucket by another limit, with which it grows and shrinks: it is full after as long as before, and who is last in the queue waits as
+// long. Rounded down, but one request may always come.
+func (c *Config) bucketAt(limit uint32) (burst, queue uint32) {
+	at := func(n uint32) uint32 {
+		return uint32(min(uint64(n)*uint64(limit)/uint64(c.Limit), algorithm.MaxLimit/2)) // both together are at most MaxLimit
+	}
+	if burst, queue = c.bucket(); limit == c.Limit {
+		return burst, queue
+	}
+	if c.Algorithm == TokenBucket {
+		burst = max(at(burst), 1)
+	}
+	return burst, at(queue)
+}
+
 // CheckAlgorithm says which field does not go with the rule's algorithm, and what is wrong with it.
 func (c *Config) CheckAlgorithm() (field string, err error) {
 	is := c.Algorithm == TokenBucket || c.Algorithm == LeakyBucket
@@ -75,9 +100,19 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 		no("check", "sync asks the tier for the rank of one request, not of what it costs: remove cost, or take check: async")
 	case c.Check == limiter.Sync && c.Action == Tag:
 		no("check", "sync makes each request wait for the tier, and action: tag refuses nobody: take check: async")
+	case c.Check == limiter.Sync && c.OnStoreFailure == limiter.Share:
+		no("on_store_failure", "share admits by what this edge knows, and check: sync promises more than that: want closed, local or open")
+	case c.OnStoreFailure == limiter.Share && is:
+		no("on_store_failure", "share divides a limit in a window, and a bucket would drain on every edge as fast as before: want local, open or closed")
+	case c.Check == limiter.Sync && c.Algorithm != Sliding && !c.keeps():
+		no("check", "sync has the tier rank or keep each request, and under algorithm: %s it can do neither: take sliding, exact or token_bucket, or check: async", c.Algorithm)
+	case c.keeps() && c.Count.Refused:
+		no("count", "check: sync with algorithm: %s keeps what is admitted, and a request that is refused is none: remove refused, or take algorithm: sliding", c.Algorithm)
+	case c.keeps() && c.Action == Delay:
+		no("action", "check: sync admits a request or refuses it, and nobody waits for a turn: want refuse, close or redirect, or check: async")
+	case c.keeps() && c.Algorithm == TokenBucket && time.Duration(c.Window) < time.Duration(c.Limit)*time.Millisecond:
+		no("limit", "check: sync goes by milliseconds, and a request would drain in less than one: want at most %d in %v, or check: async", time.Duration(c.Window)/time.Millisecond, c.Window)
 	case c.Algorithm == Sliding:
-	case c.Check == limiter.Sync:
-		no("check", "sync ranks requests in sliding windows: remove the algorithm, or take check: async")
 	case c.Cost.Is():
 		no("cost", "only algorithm: sliding counts what requests cost: remove it, or the algorithm")
 	case len(c.Windows) > 0 && c.Algorithm != Fixed:
@@ -89,7 +124,7 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 	case c.Algorithm == Fixed && c.SubWindows != Default("", 0).SubWindows:
 		no("sub_windows", "algorithm: fixed has none: remove it")
 	case c.Algorithm == Exact && c.Limit > algorithm.MaxExact:
-		no("limit", "algorithm: exact keeps the time of each request, and of at most %d: take that, or sliding, which decides nearly as well", algorithm.MaxExact)
+		no("limit", "algorithm: exact keeps the time of each request, of at most %d: want 1 to that, or sliding, which decides nearly as well", algorithm.MaxExact)
 	case c.Algorithm != Fixed && c.Candidate.Is():
 		no("candidate", "it would read the rule's counters by another limit, and those of algorithm: %s are of one limit: remove it, or try the change in a rule in shadow", c.Algorithm)
 	case c.Algorithm == Fixed && c.Candidate.Estimate != nil:

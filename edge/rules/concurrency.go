@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"sluice/counter/inflight"
 	"sluice/edge/limiter"
@@ -59,7 +58,7 @@ func (r *Rule) ConcurrencyPolicy() string {
 	return r.Config.Name + "/concurrency"
 }
 
-// addConcurrency gives a rule its places, known by its name and key like its counters.
+// addConcurrency gives a rule its places, known like its counters by which requests it is about; in flight is each of them, whatever counts.
 func (r *Rule) addConcurrency() error {
 	c := &r.Config
 	if field, err := c.CheckConcurrency(); err != nil {
@@ -69,7 +68,9 @@ func (r *Rule) addConcurrency() error {
 		return nil
 	}
 	r.Uncounted = c.Limit == 0
-	r.InFlight = &inflight.Rule{Name: fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), c.Mode), Limit: int32(c.Concurrency)}
+	each := *c
+	each.Count, each.Cost = Count{}, Cost{Units: 1}
+	r.InFlight = &inflight.Rule{Name: each.countsBy(), Limit: int32(c.Concurrency)}
 	name := c.Name
 	if policy := r.ConcurrencyPolicy(); policy != "" {
 		name = policy

@@ -28,7 +28,8 @@ type conditions struct {
 // A condition is about the value of a header, cookie or parameter of the query.
 type condition struct {
 	key.Part
-	want   string // in small letters and in the form of a key, or, under not, as it is
+	want   string // in small letters and in its form, or, under not, as it is
+	token  string // of credentials: the one that is asked for; "": only a scheme is
 	prefix bool   // the value begins with it
 	not    bool
 }
@@ -94,9 +95,12 @@ func newCondition(kind key.Kind, name, pattern string, not bool) (condition, err
 	case key.Cookie:
 		odd = `%+",;\`
 	}
-	canonical, ok := c.Form(nil, []byte(want))
+	canonical, token, ok := c.Form(nil, []byte(want))
+	if prefix && c.IsCredentials() { // what is to be the beginning of some may be none
+		canonical, token, ok = beginningOf(want)
+	}
 	switch {
-	case !message.IsToken(c.Name) || kind == key.Query && strings.ContainsAny(name, odd):
+	case kind == key.Header && !message.IsToken(c.Name) || kind != key.Header && !message.IsName(c.Name):
 		return c, fmt.Errorf("%q is not a name", name)
 	case strings.Contains(want, "*"):
 		return c, fmt.Errorf("%q has a * before its end: want an exact value, a prefix that ends in *, or * for any", pattern)
@@ -104,36 +108,61 @@ func newCondition(kind key.Kind, name, pattern string, not bool) (condition, err
 		return c, fmt.Errorf("%q is never the value of a header", pattern)
 	case kind != key.Header && strings.ContainsFunc(want, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(odd, r) }):
 		return c, fmt.Errorf("%q has what clients can write in several ways: want visible ASCII without any of %s", pattern, odd)
+	case !ok && c.IsCredentials():
+		return c, fmt.Errorf("%q is malformed: want credentials as they are sent, SCHEME TOKEN", pattern)
 	case !ok:
-		return c, fmt.Errorf("%q is malformed: want credentials as they are sent", pattern)
+		return c, fmt.Errorf("%q is not what clients send, or what servers read alike: want visible ASCII", pattern)
 	}
 	if !not {
 		c.want = strings.ToLower(string(canonical))
+		if c.IsCredentials() && token != message.Nobody {
+			c.token = c.want[token:]
+		}
 	}
 	return c, nil
 }
 
-// hold reports whether the rule is about a request, and false for ok if what it asks of is there several times with different values, or in
-// a form that origins may not read alike.
-func (c *conditions) hold(v *key.View, client netip.Addr, buf []byte) (hold bool, _ []byte, ok bool) {
-	if c.sources != nil && !address.IsIn(c.sources, client) || address.IsIn(c.notSources, client) {
-		return false, buf, true
+// beginningOf is what credentials begin with, in the form that they have.
+func beginningOf(want string) (canonical []byte, token int, ok bool) {
+	scheme, rest, several := strings.Cut(strings.ReplaceAll(want, "\t", " "), " ")
+	if !several {
+		canonical, ok = message.AppendValue(nil, []byte(scheme))
+		return canonical, 0, ok
 	}
-	for i := range c.values {
-		if hold, buf, ok = c.values[i].holds(v, buf); !hold || !ok {
-			return false, buf, ok
-		}
-	}
-	return true, buf, true
+	canonical, ok = message.AppendValue(nil, []byte(strings.TrimLeft(rest, " ")))
+	return append([]byte(scheme+" "), canonical...), len(scheme) + 1, ok
 }
 
-func (c *condition) holds(v *key.View, buf []byte) (bool, []byte, bool) {
-	is, buf, ok := c.is(v, message.Ampersands, buf)
-	if !ok || is != c.not || c.Kind != key.Query || !v.HasSemicolon() {
-		return is != c.not, buf, ok
+// hold reports whether the rule is about a request, and returns the part that is there several times with different values, or in
+// a form that origins may not read alike; nil: there is none.
+func (c *conditions) hold(v *key.View, client netip.Addr, buf []byte) (hold bool, _ []byte, bad *key.Part) {
+	if c.sources != nil && !address.IsIn(c.sources, client) || address.IsIn(c.notSources, client) {
+		return false, buf, nil
 	}
-	is, buf, ok = c.is(v, message.Semicolons, buf)
-	return is != c.not, buf, ok
+	for i := range c.values {
+		var ok bool
+		if hold, buf, ok = c.values[i].holds(v, buf); !ok {
+			return false, buf, &c.values[i].Part
+		}
+		if !hold {
+			return false, buf, nil
+		}
+	}
+	return true, buf, nil
+}
+
+// holds asks for each way of splitting a query until one says yes: under not, that the value is not there.
+func (c *condition) holds(v *key.View, buf []byte) (hold bool, _ []byte, ok bool) {
+	for at := range message.Splits {
+		if at != message.Ampersands && (c.Kind != key.Query || !v.Differs(at)) {
+			continue
+		}
+		var is bool
+		if is, buf, ok = c.is(v, at, buf); !ok || is != c.not {
+			return is != c.not, buf, ok
+		}
+	}
+	return false, buf, true
 }
 
 // is reports whether a request has what the condition asks for.
@@ -152,13 +181,23 @@ func (c *condition) is(v *key.View, at message.Split, buf []byte) (bool, []byte,
 	case c.prefix && c.want == "":
 		return true, buf, true
 	}
-	if buf, ok = v.AppendForm(buf[:0], &c.Part, at, value); !ok {
+	form, token, buf, ok := v.Form(buf, &c.Part, at, value)
+	if !ok {
 		return false, buf, false
 	}
-	if value = buf; c.prefix && len(value) >= len(c.want) {
-		value = value[:len(c.want)]
+	is := c.begins(form, c.want)
+	if !is && c.token != "" && token != message.Nobody {
+		is = c.begins(form[token:], c.token)
 	}
-	return message.EqualFold(value, c.want), buf, true
+	return is, buf, true
+}
+
+// begins reports whether a value is what is wanted, or begins with it.
+func (c *condition) begins(value []byte, want string) bool {
+	if c.prefix && len(value) >= len(want) {
+		value = value[:len(want)]
+	}
+	return message.EqualFold(value, want)
 }
 
 // excludes reports whether the rule is not about requests of this host, path or method.

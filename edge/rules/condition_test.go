@@ -110,7 +110,7 @@ func TestConditions(t *testing.T) {
 		q := &message.Request{Target: target, Head: *headOf(t, lines[1:]...)}
 		b.d.Match(b.rules, b.host, path, target, b.method, readings)
 		got := "no"
-		if ok := b.d.AddRules(key.Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")); !ok {
+		if no := b.d.AddRules(key.Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")); no != nil {
 			got = "400"
 		} else if len(b.d.Results) > 0 {
 			got = "yes"
@@ -169,7 +169,7 @@ func BenchmarkConditions(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				r.d.Reset()
-				if r.d.Match(r.rules, r.host, r.path, q.Target, r.method, 0); !r.d.AddRules(key.Secret{}, q, client, source) || len(r.d.Rules) != 1 {
+				if r.d.Match(r.rules, r.host, r.path, q.Target, r.method, 0); r.d.AddRules(key.Secret{}, q, client, source) != nil || len(r.d.Rules) != 1 {
 					b.Fatal(r.d.Rules)
 				}
 			}
@@ -215,7 +215,7 @@ func TestManyRulesSeeAsEachAlone(t *testing.T) {
 	ask := func(set *Set, q *message.Request) (about []string, ok bool) {
 		d.Reset()
 		d.Match(set, nil, []byte("/"), q.Target, []byte("GET"), 0)
-		ok = d.AddRules(key.Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1"))
+		ok = d.AddRules(key.Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")) == nil
 		for i, result := range d.Results {
 			about = append(about, fmt.Sprint(d.Rules[i].Config.Name, " ", result.Source))
 		}
@@ -261,7 +261,7 @@ func TestManyRulesSeeAsEachAlone(t *testing.T) {
 	}
 }
 
-// BenchmarkLongest is what 30 KB cost that a client has chosen, under one rule and under fifty: many parameters, one long one, cookies, credentials.
+// BenchmarkLongest is what 30 KB, and as many header lines as there may be, cost that a client has chosen, under one rule, fifty and a thousand: many parameters, one long one, cookies, credentials.
 func BenchmarkLongest(b *testing.B) {
 	long := func(text string) string { return strings.Repeat(text, 30_000/len(text)) }
 	one := func(name string, i int) map[string]string { return map[string]string{fmt.Sprint(name, i): "*"} }
@@ -276,9 +276,10 @@ func BenchmarkLongest(b *testing.B) {
 		{"query keys", long("pagf01=&"), nil, func(c *Config, i int) { c.Key = []string{fmt.Sprint("query:page", i)} }},
 		{"value", "page=" + long("%61"), nil, func(c *Config, i int) { c.Match.Query = map[string]string{"page": fmt.Sprint("a", i, "*")} }},
 		{"cookies", "", []string{"Cookie: " + long("sie=1;")}, func(c *Config, i int) { c.Match.Cookies = one("sid", i) }},
+		{"headers", "", slices.Repeat([]string{"X-Condition-X: some value"}, 125), func(c *Config, i int) { c.Match.Headers = one("x-condition-", i) }},
 		{"credentials", "", []string{"Authorization: Basic " + long("YTpi")}, func(c *Config, i int) { c.Match.Headers = map[string]string{"authorization": "Basic *"} }},
 	} {
-		for _, n := range []int{1, 50} {
+		for _, n := range []int{1, 50, 1000} {
 			b.Run(fmt.Sprintf("%s/rules=%d", test.name, n), func(b *testing.B) {
 				var list []Config
 				for i := range n {
@@ -309,7 +310,7 @@ func BenchmarkKey(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				r.d.Reset()
-				if r.d.Match(r.rules, r.host, q.Path, q.Target, r.method, 0); !r.d.AddRules(key.Secret{}, q, client, source) {
+				if r.d.Match(r.rules, r.host, q.Path, q.Target, r.method, 0); r.d.AddRules(key.Secret{}, q, client, source) != nil {
 					b.Fatal("no key")
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,6 +79,23 @@ type Match struct {
 
 	// Descriptors are asked about by other proxies; a rule about them is about no request of HTTP. nil: it is about requests.
 	Descriptors *descriptors.Pattern `json:"descriptors,omitempty"`
+}
+
+// plainly is m in the one spelling of what it says: with its lists in one order, and without what matches everything.
+func (m Match) plainly() Match {
+	if slices.Contains(m.Hosts, "*") {
+		m.Hosts = nil
+	}
+	if m.Path == "*" || m.Path == "/*" {
+		m.Path = ""
+	}
+	m.Hosts, m.Methods, m.Plans = slices.Sorted(slices.Values(m.Hosts)), slices.Sorted(slices.Values(m.Methods)), slices.Sorted(slices.Values(m.Plans))
+	m.Sources = slices.SortedFunc(slices.Values(m.Sources), netip.Prefix.Compare)
+	if m.Not != nil {
+		not := m.Not.plainly()
+		m.Not = &not
+	}
+	return m
 }
 
 // Mode says what a rule's verdict does.

@@ -14,17 +14,20 @@ import (
 	"sluice/edge/plans"
 	"sluice/edge/rules/key"
 	"sluice/edge/token"
+	"sluice/mitigation"
 )
 
 // A Decision is a limiter's, with the edge's own of every rule.
 type Decision struct {
 	limiter.Decision
-	Rules   []*Rule       // in the order of Results, of which a rule has one for each of its limits that counts the client
-	Claims  *token.Claims // what the request's token says; nil: it has none that is believed
-	asked   []*Rule       // those that look at values of the request, whatever came of it
-	request key.View      // what rules have looked at
-	keys    []keyed
-	buf     []byte
+	Rules    []*Rule       // in the order of Results, of which a rule has one for each of its limits that counts the client
+	Claims   *token.Claims // what the request's token says; nil: it has none that is believed
+	limits   []*Limit      // of Results
+	asked    []*Rule       // those that look at values of the request, whatever came of it
+	request  key.View      // what rules have looked at
+	keys     []keyed
+	buf      []byte
+	searched int // bytes that regular expressions have to see; more than MaxSearched: they do not
 
 	Level shedding.Level // the highest that a rule says
 	Queue time.Duration  // the longest
@@ -46,20 +49,53 @@ func (d *Decision) Reset() {
 	d.Claims = nil
 	d.request.Reset()
 	clear(d.Rules)
+	clear(d.limits)
 	clear(d.asked)
 	clear(d.keys)
-	d.Rules, d.asked, d.keys = d.Rules[:0], d.asked[:0], d.keys[:0]
-	d.Level, d.Queue = 0, 0
+	d.Rules, d.limits, d.asked, d.keys = d.Rules[:0], d.limits[:0], d.asked[:0], d.keys[:0]
+	d.Level, d.Queue, d.searched = 0, 0, 0
 }
 
-// Match adds the rules about a request, each once: those that match any reading of its path.
+// MatchBlocked adds the rules about everything, and no others, if one of them blocks the source whatever it asks for, and reports whether it does.
+// The limiter refuses the request by that then, so which other rules it is under is not found out: that may cost much, and whoever is blocked is
+// the one to make it do so. In those other rules the request counts as nothing at all, not even as one that they let pass.
+//
+// If the block is lifted in this very moment, the request is under these rules alone.
+func (d *Decision) MatchBlocked(s *Set, l *limiter.Limiter, secret key.Secret, client netip.Addr, source counter.Source, covering []counter.Source, now time.Time) bool {
+	if len(s.Everything) == len(s.Rules) {
+		return false // there are no others
+	}
+	for _, r := range s.Everything {
+		if r.IsSure(secret, source) && r.Blocks(l, client, source, covering, now) {
+			d.Rules = append(d.Rules, s.Everything...)
+			return true
+		}
+	}
+	return false
+}
+
+// Blocks reports whether one of the limits of a rule that counts by source refuses all requests of a source now, because of a mitigation.
+func (r *Rule) Blocks(l *limiter.Limiter, client netip.Addr, source counter.Source, covering []counter.Source, now time.Time) bool {
+	for i := range r.Limits {
+		at := &r.Limits[i]
+		if s, counts := at.Of(source, client); counts && l.Blocks(at.Rule, s, covering, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// Match adds the rules about a request, each once: those that match any reading of its path. Of a request that says no
+// host it is called for each that the origin may take it for.
 func (d *Decision) Match(s *Set, host, path, target, method []byte, readings message.Reading) {
 	n := len(d.Rules)
-	d.Rules = s.match(d.Rules, host, path, method)
+	d.searched += len(message.RawPath(target)) * (1 + readings.Several())
+	long := d.searched > MaxSearched
+	d.Rules = s.match(d.Rules, host, path, method, long)
 	for as := message.Reading(1); as <= readings; as++ {
-		if as&^readings == 0 {
+		if readings.Has(as) {
 			d.buf, _ = message.Canonicalize(d.buf[:0], message.RawPath(target), as)
-			d.Rules = s.match(d.Rules, host, d.buf, method)
+			d.Rules = s.match(d.Rules, host, d.buf, method, long)
 		}
 	}
 	if n == 0 && readings == 0 {
@@ -76,17 +112,18 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 }
 
 // AddRules puts d.rules to the limiter: each counts the client's source, or what its key makes of the request. Those that its headers,
-// cookies or parameters leave out, and those that are not about whom they would count (share), are left out. It reports false if an
-// origin could read one of those otherwise than the edge.
-func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.Addr, source counter.Source) bool {
+// cookies or parameters leave out, and those that are not about whom they would count (share), are left out. If an
+// origin could read one of those otherwise than the edge, or the path is too long for a rule, it returns the answer to that.
+func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.Addr, source counter.Source) *message.Refusal {
 	d.request.Request = q
 	about := d.Rules[:0]
 	for _, r := range d.Rules {
 		if r.when != nil {
-			var hold, ok bool
+			var hold bool
+			var bad *key.Part
 			d.asked = append(d.asked, r)
-			if hold, d.buf, ok = r.when.hold(&d.request, client, d.buf); !ok {
-				return false
+			if hold, d.buf, bad = r.when.hold(&d.request, client, d.buf); bad != nil {
+				return bad.Refusal()
 			}
 			if !hold {
 				continue
@@ -94,9 +131,9 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 		}
 		if r.plans != nil {
 			d.asked = append(d.asked, r)
-			who, ok := d.account(r.plans, secret, source)
-			if !ok {
-				return false
+			who, bad := d.account(r.plans, secret, source)
+			if bad != nil {
+				return bad.Refusal()
 			}
 			if r = r.plans.choose(r, who); r == nil {
 				continue
@@ -107,9 +144,9 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 			i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == r.key })
 			if i < 0 {
 				i = len(d.keys)
-				var ok bool
-				if s, d.buf, ok = secret.Digest(r.Parts, &d.request, d.Claims, source, d.buf); !ok {
-					return false
+				var bad *key.Part
+				if s, d.buf, bad = secret.Digest(r.Parts, &d.request, d.Claims, source, d.buf); bad != nil {
+					return bad.Refusal()
 				}
 				d.keys = append(d.keys, keyed{key: r.key, source: s})
 			}
@@ -117,6 +154,9 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 		}
 		if !r.IsAbout(secret, s) {
 			continue
+		}
+		if d.searched > MaxSearched && r.Config.Match.regexp != nil {
+			return message.TooLong
 		}
 		d.Level, d.Queue = max(d.Level, r.level), max(d.Queue, r.queue)
 		if r.Config.Limit == 0 && r.InFlight == nil {
@@ -128,7 +168,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 		if r.several {
 			d.addLimits(r, s, client)
 		} else {
-			d.Add(&r.Rule, s)
+			d.add(&r.Limits[0], s)
 		}
 		if r.Costs {
 			for i := range d.Results[n:] {
@@ -138,7 +178,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 	}
 	clear(d.Rules[len(about):])
 	d.Rules = about
-	return true
+	return nil
 }
 
 // addLimits puts a rule's limits to the limiter.
@@ -146,9 +186,15 @@ func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr) 
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		if s, counts := l.Of(source, client); counts {
-			d.Add(l.Rule, s)
+			d.add(l, s)
 		}
 	}
+}
+
+// add puts a limit to the limiter.
+func (d *Decision) add(l *Limit, source counter.Source) {
+	d.Add(l.Rule, source)
+	d.limits = append(d.limits, l)
 }
 
 // price says what the request costs under a limit of a rule. A body that does not say its length, and what the origin's answer
@@ -247,27 +293,15 @@ func (d *Decision) AsksClaims() bool {
 }
 
 // RuleOf is the rule of a result.
-func (d *Decision) RuleOf(result *limiter.RuleResult) *Rule {
-	if len(d.Rules) == len(d.Results) { // then each has one: none has none
-		return d.Rules[result.Index]
-	}
-	for _, r := range d.Rules {
-		if r.limitOf(result.Rule) != nil {
-			return r
-		}
-	}
-	return nil
-}
+func (d *Decision) RuleOf(result *limiter.RuleResult) *Rule { return d.limits[result.Index].of }
 
 // LimitOf is the limit of a result.
-func (d *Decision) LimitOf(result *limiter.RuleResult) *Limit {
-	return d.RuleOf(result).limitOf(result.Rule)
-}
+func (d *Decision) LimitOf(result *limiter.RuleResult) *Limit { return d.limits[result.Index] }
 
 // TextOf is what an answer says of the limit of a result; of one that came with the request it is made anew.
 func (d *Decision) TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
 	if result.Counter != nil {
-		came := []Limit{{Rule: &limiter.Rule{Counter: result.Counter}, Policy: d.RuleOf(result).Config.Name}}
+		came := []Limit{{Rule: &limiter.Rule{Rule: mitigation.Rule{Counter: result.Counter}}, Policy: d.RuleOf(result).Config.Name}}
 		text := newText(&came[0], policy(came, true))
 		return &text
 	}
@@ -284,7 +318,7 @@ func (d *Decision) TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
 // resultsOf are the results of the rule whose first one is from.
 func (d *Decision) resultsOf(r *Rule, from int) []limiter.RuleResult {
 	to := from + 1
-	for r.several && to < len(d.Results) && r.limitOf(d.Results[to].Rule) != nil {
+	for r.several && to < len(d.Results) && d.limits[to].of == r {
 		to++
 	}
 	return d.Results[from:to]
@@ -324,7 +358,7 @@ func (d *Decision) Tally() {
 	for i := 0; i < len(d.Candidates); i++ {
 		r := d.RuleOf(&d.Results[d.Candidates[i].Index])
 		verdict := d.Candidates[i].Verdict
-		for i+1 < len(d.Candidates) && r.several && r.limitOf(d.Results[d.Candidates[i+1].Index].Rule) != nil {
+		for i+1 < len(d.Candidates) && r.several && d.limits[d.Candidates[i+1].Index].of == r {
 			i++
 			verdict = max(verdict, d.Candidates[i].Verdict)
 		}

@@ -56,7 +56,7 @@ func newTally(string) *Tally { return new(Tally) }
 // decide asks all rules about a source.
 func (b *bench) decide(source counter.Source, at time.Time) {
 	b.d.Reset()
-	b.d.Rules = b.rules.match(b.d.Rules, b.host, b.path, b.method)
+	b.d.Rules = b.rules.match(b.d.Rules, b.host, b.path, b.method, false)
 	b.d.AddRules(key.Secret{}, &b.request, netip.Addr{}, source)
 	b.limiter.Decide(&b.d.Decision, at)
 	b.d.Tally()
@@ -84,12 +84,12 @@ func TestRuleForLimiter(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
-	f(Default("r", 3), false, limiter.Rule{Timeout: time.Minute, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
-	f(Default("r", 3), true, limiter.Rule{Timeout: time.Minute, Shadow: true, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
+	f(Default("r", 3), false, limiter.Rule{Rule: mitigation.Rule{Timeout: time.Minute}, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
+	f(Default("r", 3), true, limiter.Rule{Rule: mitigation.Rule{Timeout: time.Minute, Shadow: true}, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
 	f(ruleOf("r", 3, func(r *Config) {
 		r.Mode, r.MitigationTimeout, r.FirstSight, r.OnStoreFailure = Shadow, 0, limiter.Wait, limiter.Closed
 		r.Count = Count{Statuses: []int{401}, Refused: true}
-	}), false, limiter.Rule{Shadow: true, FirstSight: limiter.Wait, OnStoreFailure: limiter.Closed, Statuses: []int{401}, Refused: true})
+	}), false, limiter.Rule{Rule: mitigation.Rule{Shadow: true}, FirstSight: limiter.Wait, OnStoreFailure: limiter.Closed, Statuses: []int{401}, Refused: true})
 }
 
 func TestTalliesCountEachRequestInEachRule(t *testing.T) {
@@ -158,17 +158,17 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 			r.Match.Headers, r.Match.Cookies, r.Match.Query = map[string]string{"authorization": "Basic YTpi"}, map[string]string{"sid": "*"}, map[string]string{"a": "1"}
 			r.Match.Not = &Match{Path: "/x", Query: map[string]string{"a": "2"}}
 		}))
-	target := []byte("//h/api;x/a%2fb?a=%31;b=2")
+	target := []byte("//h/api;x/ab?a=%31;b=2")
 	q := &message.Request{Target: target, Head: *headOf(t, "Host: A.example:80", "Authorization: Basic  YTpi", `Cookie: a=b; SID="%61+b"`)}
 	buf, at := make([]byte, 0, 64), epoch
 	decide := func() {
 		b.d.Reset()
 		path, readings := message.AppendPath(buf, target)
-		if readings != message.HostCut|message.ParamsCut|message.SlashKept {
+		if readings != message.HostCut|message.ParamsCut|message.QueryCut {
 			t.Fatalf("%s has the readings %04b", target, readings)
 		}
 		b.d.Match(b.rules, b.host, path, target, b.method, readings)
-		if !b.d.AddRules(key.Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")) || len(b.d.Rules) != 3 {
+		if b.d.AddRules(key.Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")) != nil || len(b.d.Rules) != 3 {
 			t.Fatalf("%d rules", len(b.d.Rules))
 		}
 		b.limiter.Decide(&b.d.Decision, at)
@@ -270,10 +270,10 @@ func TestCandidateCounts(t *testing.T) {
 		}
 	}
 	r := b.rules.ByName("r").Candidate
-	if c := b.rules.ByName("r").Counter; r.Counter.ID != c.ID || r.Counter.Identity() != c.Identity() || r.Bits.ID == c.ID {
+	if c := b.rules.ByName("r").Counter; r.Counter.ID != c.ID || r.Counter.Identity() != c.Identity() || r.Bits.Counter.ID == c.ID {
 		t.Errorf("%+v", r)
 	}
-	if s := b.rules.ByName("s").Candidate; s.Counter.Estimate != algorithm.Lower || s.Counter.Limit != 4 || s.Timeout != 20*time.Second || s.Bits.ID == r.Bits.ID {
+	if s := b.rules.ByName("s").Candidate; s.Counter.Estimate != algorithm.Lower || s.Counter.Limit != 4 || s.Bits.Timeout != 20*time.Second || s.Bits.Counter.ID == r.Bits.Counter.ID {
 		t.Errorf("%+v", s)
 	}
 }

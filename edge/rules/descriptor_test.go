@@ -38,7 +38,7 @@ func describedSet(t testing.TB, list ...string) (*Set, error) {
 func TestDescriptorsOfNoRequest(t *testing.T) {
 	s, err := describedSet(t, "d user")
 	must(t, err)
-	if got := s.matching(nil, []byte("a"), []byte("/"), []byte("GET")); len(got) != 0 {
+	if got := s.matching(nil, []byte("a"), []byte("/"), []byte("GET"), false); len(got) != 0 {
 		t.Errorf("a request of HTTP is under %v", got[0].Config.Name)
 	}
 }
@@ -64,7 +64,7 @@ func TestOneReportForACall(t *testing.T) {
 	if l.Decide(&d.Decision, now); d.Refused() {
 		t.Fatal("it is refused")
 	}
-	report, _ := table.Take(counter.Counter{Rule: d.Results[0].CountedBy(), Source: d.Results[0].Source}, now)
+	report, _ := table.Reports().Take(counter.Counter{Rule: d.Results[0].CountedBy(), Source: d.Results[0].Source}, now)
 	if report.N != 1 || report.Parts[0].Hits != 9000 && report.Parts[0].Hits>>32 != 9000 {
 		t.Errorf("%d parts, the first of %#x", report.N, report.Parts[0].Hits)
 	}

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/bits"
@@ -11,6 +13,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/exact"
 	"sluice/edge/limiter"
 )
 
@@ -188,6 +191,7 @@ const (
 // A Limit is one of a rule's limits: a window, and the width in which addresses are counted together.
 type Limit struct {
 	*limiter.Rule
+	of     *Rule
 	Policy string  // what clients and operators know it by: "login", "login/1s", "login/24", "login/24/1s"
 	Texts  [2]Text // for clients of IPv4 and of IPv6
 
@@ -265,6 +269,34 @@ func (c *Config) specs() (list []spec) {
 	return list
 }
 
+// countsBy names all that makes a rule's numbers mean what they mean, beside the shape of its counters, which algorithm.Rule.Identity has: its
+// name, its key, which requests it is about and which of them it counts at what cost, and whether it enforces, because a shadow counts what it
+// would have admitted. A rule that is changed in any of that begins afresh, and so do its mitigations: a number of requests is no number of
+// failed logins. In all else it goes on counting.
+//
+// What most rules do not say is in it by a digest, so that names are short. The width of prefixes is part of a source.
+func (c *Config) countsBy() string {
+	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), c.Mode)
+	said := struct {
+		Match Match
+		Count Count
+		Cost  Cost
+	}{c.Match.plainly(), c.Count, c.Cost}
+	said.Count.Statuses = slices.Sorted(slices.Values(c.Count.Statuses))
+	text, err := json.Marshal(said)
+	if err != nil {
+		panic(err) // these have no values that JSON has not
+	}
+	if string(text) != everyRequest {
+		sum := sha256.Sum256(text)
+		name += " " + hex.EncodeToString(sum[:8])
+	}
+	return name
+}
+
+// everyRequest is what a rule counts that says nothing else.
+const everyRequest = `{"Match":{},"Count":{},"Cost":1}`
+
 // addLimits gives a rule its limits. Counters of the first are those that the rule has without the others; others are named by their width,
 // because numbers of one width mean nothing in another.
 func (r *Rule) addLimits(estimate algorithm.Estimate) error {
@@ -288,15 +320,13 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 	}
 	candidates := tried.specs()
 	r.several = len(list) > 1 || len(c.Prefixes) > 0
-	common := r.Rule
+	common, counts := r.Rule, c.countsBy()
 	for i, s := range list {
 		to := &r.Rule
-		name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), c.Mode)
-		if c.Cost.Is() {
-			name += " cost " + c.Cost.String()
-		}
+		name := counts
 		if i > 0 {
 			other := common
+			other.Further = true
 			to = &other
 			if s.v4 == none || s.v6 == none {
 				name += fmt.Sprintf(" /%d", max(s.v4, s.v6))
@@ -308,13 +338,17 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 		if to.Counter, err = own.NewCounter(name, estimate); err != nil {
 			return err
 		}
-		to.Counter.Sync = c.Check == limiter.Sync
+		if c.keeps() {
+			to.Exact = exact.NewRule(to.Counter, c.OnStoreFailure == limiter.Closed, len(c.Count.Statuses) > 0)
+		} else {
+			to.Counter.Sync = c.Check == limiter.Sync
+		}
 		if c.Candidate.Is() {
 			if to.Candidate, err = newCandidate(c, to, candidates[i].limit); err != nil {
 				return fmt.Errorf("candidate: %w", err)
 			}
 		}
-		r.Limits = append(r.Limits, Limit{Rule: to, Policy: c.Name + s.suffix, v4: s.v4, v6: s.v6})
+		r.Limits = append(r.Limits, Limit{Rule: to, of: r, Policy: c.Name + s.suffix, v4: s.v4, v6: s.v6})
 	}
 	v4, v6 := policy(r.Limits, true), policy(r.Limits, false)
 	for i := range r.Limits {
@@ -331,16 +365,6 @@ func (r *Rule) Limit(policy string) *Limit {
 		return nil
 	}
 	return &r.Limits[i]
-}
-
-// limitOf returns which of the rule's limits is lr; nil: none is.
-func (r *Rule) limitOf(lr *limiter.Rule) *Limit {
-	for i := range r.Limits {
-		if r.Limits[i].Rule == lr {
-			return &r.Limits[i]
-		}
-	}
-	return nil
 }
 
 // PolicyOf names a limit where the rule's name does not; "" otherwise.

@@ -12,6 +12,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/edge/message"
 	"sluice/edge/plans"
 	"sluice/edge/rules/key"
 )
@@ -138,11 +139,14 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	v := *r
 	v.Config.Limit, v.of, v.Of = limit, r, r.Counter.ID
 	var err error
-	if v.Counter, err = v.Config.NewCounter(fmt.Sprintf("%s limit %d", r.Counter.Name, limit), r.Counter.Estimate); err != nil {
+	if v.Counter, err = r.Config.newCounter(fmt.Sprintf("%s limit %d", r.Counter.Name, limit), limit, r.Counter.Estimate); err != nil {
 		return nil, err
 	}
 	v.Counter.Sync = r.Counter.Sync
-	v.Limits = []Limit{{Rule: &v.Rule, Policy: r.Limits[0].Policy}}
+	if r.Exact != nil {
+		v.Exact = r.Exact.By(v.Counter)
+	}
+	v.Limits = []Limit{{Rule: &v.Rule, of: &v, Policy: r.Limits[0].Policy}}
 	text := newText(&v.Limits[0], policy(v.Limits, true))
 	v.Limits[0].Texts = [2]Text{text, text} // it counts a key, of clients of both families
 	return &v, nil
@@ -157,7 +161,7 @@ func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 		for i := range r.Limits {
 			kept = append(kept, r.Limits[i].Counter)
 			if c := r.Limits[i].Candidate; c != nil {
-				kept = append(kept, c.Counter, c.Bits)
+				kept = append(kept, c.Counter, c.Bits.Counter)
 			}
 		}
 		if r.plans == nil || len(r.plans.limits) == 0 {
@@ -292,10 +296,11 @@ func (k ClientKey) Of(value string) (client counter.Source, form string, ok bool
 	if value == "" || len(value) > maxClient || strings.Trim(value, " ") != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return client, "", false
 	}
-	b, ok := k.part.Form(nil, []byte(value))
-	if !ok {
+	b, token, ok := k.part.Form(nil, []byte(value))
+	if !ok || token == message.Nobody {
 		return client, "", false
 	}
+	b = b[token:]
 	return k.secret.DigestOf(k.part.Kind, b), string(b), true
 }
 
@@ -343,13 +348,13 @@ func (k ClientKey) CountsBy(r *Rule) bool {
 	return len(r.Parts) == 1 && r.Parts[0].Kind == k.part.Kind && bytes.Equal(r.Parts[0].Name, k.part.Name)
 }
 
-// account finds what is known of the client of a request, by what a rule knows it. It reports false if there is no telling who that is.
-func (d *Decision) account(v *planned, secret key.Secret, source counter.Source) (client *plans.Client, ok bool) {
+// account finds what is known of the client of a request, by what a rule knows it. It returns the part of the request that is in the way of that; nil: none is.
+func (d *Decision) account(v *planned, secret key.Secret, source counter.Source) (client *plans.Client, bad *key.Part) {
 	i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == v.name })
 	if i < 0 {
 		i = len(d.keys)
-		if source, d.buf, ok = secret.Digest(v.key, &d.request, nil, source, d.buf); !ok {
-			return nil, false
+		if source, d.buf, bad = secret.Digest(v.key, &d.request, nil, source, d.buf); bad != nil {
+			return nil, bad
 		}
 		d.keys = append(d.keys, keyed{key: v.name, source: source})
 	}
@@ -357,7 +362,7 @@ func (d *Decision) account(v *planned, secret key.Secret, source counter.Source)
 	if !k.found {
 		k.client, k.found = d.Plans.Of(known(secret, v.apart, k.source)), true
 	}
-	return k.client, true
+	return k.client, nil
 }
 
 // KnowsBy is the part by which the rule knows clients; "": it does not ask.

@@ -76,7 +76,7 @@ func under(t testing.TB, s *Set, who *plans.Snapshot, lines ...string) map[strin
 	q := &message.Request{Target: []byte("/"), Path: []byte("/"), Head: *headOf(t, lines...)}
 	d.Match(s, nil, []byte("/"), []byte("/"), []byte("GET"), 0)
 	addr := netip.MustParseAddr("192.0.2.1")
-	if !d.AddRules(testSecret, q, addr, counter.SourceOf(addr, 32, 64)) {
+	if d.AddRules(testSecret, q, addr, counter.SourceOf(addr, 32, 64)) != nil {
 		return nil
 	}
 	limits := make(map[string]uint32)
@@ -156,7 +156,7 @@ func TestVariantsAreTheirRule(t *testing.T) {
 		q := &message.Request{Target: []byte("/"), Path: []byte("/"), Head: *headOf(t, "X-Key: p"), Length: 35}
 		d.Match(set, nil, []byte("/"), []byte("/"), []byte("POST"), 0)
 		addr := netip.MustParseAddr("192.0.2.1")
-		if !d.AddRules(testSecret, q, addr, counter.SourceOf(addr, 32, 64)) || len(d.Results) != 2 {
+		if d.AddRules(testSecret, q, addr, counter.SourceOf(addr, 32, 64)) != nil || len(d.Results) != 2 {
 			t.Fatalf("%s: %d results", name, len(d.Results))
 		}
 		if d.Results[0].Rule == &base.Rule {
@@ -243,12 +243,34 @@ func TestVariantsStay(t *testing.T) {
 	}
 }
 
+// A client that is given another limit keeps what the tier has of its requests: begun anew it would have both limits in one window, or
+// nobody would know what it has used. A bucket of another rate has other numbers.
+func TestVariantsKeepInstants(t *testing.T) {
+	for algorithm, same := range map[Algorithm]bool{Exact: true, TokenBucket: false} {
+		c := api()
+		c.Check, c.Algorithm, c.OnStoreFailure = limiter.Sync, algorithm, limiter.Closed
+		set := plannedSet(t, c)
+		r := set.ByName("api")
+		if _, err := set.Vary(book(t, map[string]plans.Quota{"k": {Rule: "api", Limit: 50}})); err != nil {
+			t.Fatal(err)
+		}
+		for _, limit := range []uint32{50, 100} {
+			v := r.Variants()[limit].Exact
+			if v == nil || v.Limit != int(limit) || !v.Closed || v.Window != r.Exact.Window || (v.ID == r.Exact.ID) != same {
+				t.Errorf("%s, limit %d: %+v beside %+v", algorithm, limit, v, r.Exact)
+			}
+		}
+	}
+}
+
 // A client is the same by what it sends, by what operators call it, and by both keys that a store may have.
 func TestClientKey(t *testing.T) {
 	k := clientKey(t)
-	sent, _, ok := testSecret.Digest([]key.Part{{Kind: key.Header, Name: []byte("x-key")}}, &key.View{Request: &message.Request{Head: *headOf(t, "X-Key: k-1")}}, nil, ip("192.0.2.1"), nil)
+	parts := []key.Part{{Kind: key.Header, Name: []byte("x-key")}}
+	new(key.Names).Add(&parts[0])
+	sent, _, bad := testSecret.Digest(parts, &key.View{Request: &message.Request{Head: *headOf(t, "X-Key: k-1")}}, nil, ip("192.0.2.1"), nil)
 	client, form, known := k.Of("k-1")
-	if !ok || !known || client != sent || form != "k-1" {
+	if bad != nil || !known || client != sent || form != "k-1" {
 		t.Errorf("sent %v, said %v %q", sent, client, form)
 	}
 	for _, hidden := range []bool{false, true} {
@@ -381,7 +403,7 @@ func deciding(b testing.TB, set *Set, who *plans.Snapshot, line string) func() {
 	return func() {
 		d.Reset()
 		d.Match(set, nil, q.Path, q.Target, []byte("GET"), 0)
-		if !d.AddRules(testSecret, q, addr, source) {
+		if d.AddRules(testSecret, q, addr, source) != nil {
 			b.Fatal("no telling who it is")
 		}
 		l.Decide(&d.Decision, now)
@@ -462,6 +484,99 @@ func BenchmarkMillionClients(b *testing.B) {
 		said.Say(sources(5), plans.Quota{Plan: "gold"}, false)
 		if said.Snapshot(epoch).Clients() < clients {
 			b.Error("a change lost clients")
+		}
+	}
+}
+
+// TestBucketsByPlan: under a bucket a client's limit is how fast its bucket drains, and the burst grows with it: it is full after as long as any
+// other's, and who is last in the queue waits as long.
+func TestBucketsByPlan(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, test := range []struct {
+		about string
+		edit  func(*Config)
+		size  map[uint32]uint32 // by limit, how many are admitted at once
+		queue map[uint32]uint32 // how many of them wait
+	}{
+		{"the limit at once", func(c *Config) { c.Algorithm = TokenBucket }, map[uint32]uint32{60: 60, 600: 600, 6: 6, 1: 1}, nil},
+		{"a burst", func(c *Config) { c.Algorithm, c.Burst = TokenBucket, 10 }, map[uint32]uint32{60: 10, 600: 100, 6: 1, 1: 1, 90: 15, 65: 10}, nil},
+		{"delayed", func(c *Config) { c.Algorithm, c.Burst, c.Action = TokenBucket, 10, Delay }, map[uint32]uint32{60: 20, 600: 200, 6: 2, 1: 1}, map[uint32]uint32{60: 10, 600: 100, 6: 1}},
+		{"one after the other", func(c *Config) { c.Algorithm = LeakyBucket }, map[uint32]uint32{60: 1, 600: 1, 6: 1}, nil},
+		{"a queue", func(c *Config) { c.Algorithm, c.Burst = LeakyBucket, 10 }, map[uint32]uint32{60: 11, 600: 101, 6: 2, 1: 1}, map[uint32]uint32{60: 10, 600: 100, 6: 1}},
+	} {
+		c := Default("api", 60)
+		c.Key, c.Plans = []string{"header:x-key"}, map[string]PlanLimit{"free": {60}}
+		test.edit(&c)
+		said := make(map[string]plans.Quota)
+		for limit := range test.size {
+			said[fmt.Sprint("client", limit)] = plans.Quota{Rule: "api", Limit: limit}
+		}
+		s := plannedSet(t, c)
+		if _, err := s.Vary(book(t, said)); err != nil {
+			t.Fatal(err)
+		}
+		r := s.ByName("api")
+		table := counter.New(counter.Options{Counters: 100})
+		for limit, size := range test.size {
+			v := r
+			if limit != 60 {
+				v = r.Variants()[limit]
+			}
+			source := counter.Source{}
+			admit := func(at time.Duration) (admitted, waits uint32) {
+				for range size + 10 {
+					ask := []counter.Ask{{Rule: v.Counter, Source: source, Hits: 1}}
+					if table.Reserve(ask, now.Add(at)) {
+						admitted++
+						if ask[0].Delay > 0 {
+							waits++
+						}
+						if most := longestWait(&c); ask[0].Delay > most {
+							t.Errorf("%s, %d: one waits %v", test.about, limit, ask[0].Delay)
+						}
+					}
+				}
+				return admitted, waits
+			}
+			if admitted, waits := admit(0); admitted != size || waits != test.queue[limit] {
+				t.Errorf("%s, %d: %d were admitted at once and %d of them waited, want %d and %d", test.about, limit, admitted, waits, size, test.queue[limit])
+			}
+			interval := time.Minute / time.Duration(limit)
+			if admitted, _ := admit(interval + time.Millisecond); admitted != 1 {
+				t.Errorf("%s, %d: %d were admitted after %v, want 1", test.about, limit, admitted, interval)
+			}
+		}
+	}
+}
+
+// longestWait is the longest that a request waits in the queue of a bucket.
+func longestWait(c *Config) time.Duration {
+	_, queue := c.bucket()
+	return time.Duration(float64(c.Window)/float64(c.Limit)*float64(queue)) + time.Second/100
+}
+
+// TestAnyLimitOfABucket: whatever a client's limit is, its bucket can be made: one that could not would keep those of all others out.
+func TestAnyLimitOfABucket(t *testing.T) {
+	for _, a := range []Algorithm{TokenBucket, LeakyBucket} {
+		for _, action := range []Action{Refuse, Delay} {
+			for _, limit := range []uint32{1, 7, 1000, algorithm.MaxLimit / 2} {
+				for _, burst := range []uint32{0, 1, 3, 1000, algorithm.MaxLimit / 2} {
+					for _, window := range []time.Duration{time.Second, time.Minute, 24 * time.Hour} {
+						c := Default("api", limit)
+						c.Key, c.Plans, c.Algorithm, c.Action, c.Burst, c.Window = []string{"header:x-key"}, map[string]PlanLimit{"free": {limit}}, a, action, burst, Duration(window)
+						if _, err := c.CheckAlgorithm(); err != nil {
+							continue
+						}
+						said := make(map[string]plans.Quota)
+						for _, l := range []uint32{1, 2, 3, 999, 123_456_789, algorithm.MaxLimit} {
+							said[fmt.Sprint("client", l)] = plans.Quota{Rule: "api", Limit: l}
+						}
+						if _, err := plannedSet(t, c).Vary(book(t, said)); err != nil {
+							t.Errorf("%s, %s, limit %d, burst %d, %v: %v", a, action, limit, burst, window, err)
+						}
+					}
+				}
+			}
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/rules/key"
+	"sluice/mitigation"
 )
 
 // A Rule is one RuleConfig made ready for the request path. It is immutable but for its tallies, which are shared with the
@@ -53,7 +54,7 @@ type Rule struct {
 // its key, and whether it enforces, because a shadow counts what it would have admitted.
 func newRule(c Config, defaults Defaults) (*Rule, error) {
 	r := &Rule{Config: c, Rule: limiter.Rule{
-		Timeout: time.Duration(c.MitigationTimeout), Shadow: c.Mode == Shadow || defaults.Shadow,
+		Rule:     mitigation.Rule{Name: c.Name, Timeout: time.Duration(c.MitigationTimeout), Shadow: c.Mode == Shadow || defaults.Shadow},
 		Statuses: c.Count.Statuses, Refused: c.Count.Refused,
 		OnStoreFailure: c.OnStoreFailure, FirstSight: c.FirstSight,
 		Tag: c.Action == Tag, Costs: c.Cost.Is(),
@@ -159,7 +160,7 @@ func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candi
 	if err != nil {
 		return nil, err
 	}
-	return &limiter.Candidate{Counter: r.Counter.With(limit, estimate), Bits: bits, Timeout: timeout, Repeat: r.Repeat}, nil
+	return &limiter.Candidate{Counter: r.Counter.With(limit, estimate), Bits: mitigation.Rule{Name: config.Name, Counter: bits, Timeout: timeout, Repeat: r.Repeat, Tried: true}}, nil
 }
 
 // IsAbout reports whether a source, as the rule counts it, is among those that the rule is about (share). All edges with the PoP's secret
@@ -195,20 +196,6 @@ func (s *Set) Tags() (names [][]byte) {
 	return names
 }
 
-// Loosened reports whether r, in the limit l, admits something that before did not in its limit was, so that who was blocked under was may
-// not be blocked under l.
-func (r *Rule) Loosened(l *Limit, before *Rule, was *Limit) bool {
-	now, then := l.Counter, was.Counter
-	return r.Shadow != before.Shadow || r.Rule.Tag && !before.Rule.Tag ||
-		r.Config.Cost.Bytes != before.Config.Cost.Bytes || r.Config.Cost.Header != before.Config.Cost.Header || r.Config.Cost.Units < before.Config.Cost.Units ||
-		now.Limit > then.Limit ||
-		float64(now.Limit)/float64(now.Window) > float64(then.Limit)/float64(then.Window) ||
-		r.Timeout < before.Timeout ||
-		r.Repeat.Longest(r.Timeout) < before.Repeat.Longest(before.Timeout) ||
-		r.Config.Algorithm != before.Config.Algorithm || r.Config.Burst != before.Config.Burst || r.Config.Action == Delay && before.Config.Action != Delay ||
-		r.Config.Share < before.Config.Share
-}
-
 // SetPath reads a path pattern: exact, a prefix that ends in *, or a regular expression after ~.
 func (m *Match) SetPath(text string) error {
 	m.Path, m.regexp = text, nil
@@ -242,7 +229,7 @@ func (m *Match) Everything() bool {
 func (m *Match) About(path string) bool {
 	var p paths
 	p.add(&Rule{Config: Config{Match: Match{Path: m.Path, regexp: m.regexp}}})
-	return len(p.match(nil, []byte(path), nil)) > 0
+	return len(p.match(nil, []byte(path), nil, false)) > 0
 }
 
 // method reports whether the rule is about requests with this method. What is about GET is about HEAD, which origins answer as they

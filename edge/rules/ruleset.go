@@ -12,11 +12,20 @@ import (
 	"sluice/edge/rules/key"
 )
 
+// MaxSearched bounds what regular expressions of rules see of one request, in bytes: its path in all its readings, and for all its hosts, together. They are tried one by
+// one, and each may take 100 ns for a byte; so a request costs 0.1 ms at most for each that is about its host and method
+// (BenchmarkRegexps). Whether a rule is about a longer path is not found out, and nobody may dodge it so: the request is refused
+// (message.TooLong) if all else that the rule asks for is there.
+const MaxSearched = 1 << 10
+
 // A Set finds the rules that a request falls under. It looks hosts and paths up instead of trying every rule, so that
-// ten thousand rules cost little more than ten; only regular expressions are tried one by one.
+// ten thousand rules cost little more than ten; only regular expressions are tried one by one, on MaxSearched bytes.
 type Set struct {
 	Rules []*Rule // all that are not off, in the order of the file
 	All   []*Rule // those that are off as well, for display
+	// Everything are those of Rules that are about all requests, and count by source.
+	Everything []*Rule
+
 	names map[string]*Rule
 	hosts map[string]*paths
 	wild  map[string]*paths // by what follows the *, with its dot
@@ -52,6 +61,9 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 			continue
 		}
 		s.Rules, s.names[config.Name] = append(s.Rules, r), r
+		if r.Parts == nil && r.Config.Match.Everything() {
+			s.Everything = append(s.Everything, r)
+		}
 		if not := r.Config.Match.Not; not != nil && (len(not.Hosts) > 0 || not.Path != "" || len(not.Methods) > 0) {
 			s.nots = true
 		}
@@ -60,7 +72,7 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 			l := &r.Limits[i]
 			counters = append(counters, l.Counter)
 			if c := l.Candidate; c != nil {
-				counters = append(counters, c.Counter, c.Bits)
+				counters = append(counters, c.Counter, c.Bits.Counter)
 			}
 		}
 		counters = append(counters, r.Asked...)
@@ -126,13 +138,14 @@ func (p *paths) add(r *Rule) {
 	}
 }
 
-// match appends to found the rules about a request, each once, as far as host, path and method tell. Host and path are canonical.
-func (s *Set) match(found []*Rule, host, path, method []byte) []*Rule {
+// match appends to found the rules about a request, each once, as far as host, path and method tell. Host and path are canonical. A path that is
+// long is taken for one that every regular expression finds.
+func (s *Set) match(found []*Rule, host, path, method []byte, long bool) []*Rule {
 	if !s.nots {
-		return s.matching(found, host, path, method)
+		return s.matching(found, host, path, method, long)
 	}
 	n := len(found)
-	found = s.matching(found, host, path, method)
+	found = s.matching(found, host, path, method, long)
 	kept := found[:n]
 	for _, r := range found[n:] {
 		if !r.Config.Match.excludes(host, path, method) {
@@ -142,11 +155,11 @@ func (s *Set) match(found []*Rule, host, path, method []byte) []*Rule {
 	return kept
 }
 
-func (s *Set) matching(found []*Rule, host, path, method []byte) []*Rule {
-	found = s.any.match(found, path, method)
+func (s *Set) matching(found []*Rule, host, path, method []byte, long bool) []*Rule {
+	found = s.any.match(found, path, method, long)
 	if len(s.hosts) > 0 {
 		if p := s.hosts[string(host)]; p != nil {
-			found = p.match(found, path, method)
+			found = p.match(found, path, method, long)
 		}
 	}
 	if len(s.wild) > 0 {
@@ -156,7 +169,7 @@ func (s *Set) matching(found []*Rule, host, path, method []byte) []*Rule {
 				break
 			}
 			if p := s.wild[string(rest[i:])]; p != nil {
-				found = p.match(found, path, method)
+				found = p.match(found, path, method, long)
 			}
 			rest = rest[i+1:]
 		}
@@ -164,7 +177,7 @@ func (s *Set) matching(found []*Rule, host, path, method []byte) []*Rule {
 	return found
 }
 
-func (p *paths) match(found []*Rule, path, method []byte) []*Rule {
+func (p *paths) match(found []*Rule, path, method []byte, long bool) []*Rule {
 	found = take(found, p.any, method)
 	if len(p.exact) > 0 {
 		found = take(found, p.exact[string(path)], method)
@@ -184,7 +197,7 @@ func (p *paths) match(found []*Rule, path, method []byte) []*Rule {
 		}
 	}
 	for _, r := range p.regexps {
-		if r.Config.Match.regexp.Match(path) {
+		if r.Config.Match.method(method) && (long || r.Config.Match.regexp.Match(path)) {
 			found = takeOne(found, r, method)
 		}
 	}

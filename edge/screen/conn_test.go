@@ -7,20 +7,36 @@ import (
 	"os"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sluice/edge/socket"
 )
 
-// A body that is given up because the time for all of it is over was late, whatever its reader was about.
+// A body that is given up because the time for all of it is over was late at once, whatever its reader was about: it may have been in a
+// read, or just before one, for which it sets a deadline of its own.
 func TestAbortedBodyIsLate(t *testing.T) {
-	near, _ := net.Pipe()
-	c := &Client{Conn: near, Raw: near, Site: &Site{}}
-	c.StartBody(time.Second, time.Second)
-	c.AbortBody()
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error(err)
+	f := func(what string, abort func(*Client)) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer far.Close()
+			c := &Client{Conn: near, Raw: near, Site: &Site{}}
+			c.StartBody(time.Hour, time.Hour)
+			began := time.Now()
+			abort(c)
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 0 {
+				t.Errorf("%s: %v after %v", what, err, time.Since(began))
+			}
+		})
 	}
+	f("before a read", (*Client).AbortBody)
+	f("in a read", func(c *Client) {
+		go func() {
+			synctest.Wait()
+			c.AbortBody()
+		}()
+	})
 }
 
 func TestReadOfARetiredConnection(t *testing.T) {

@@ -69,8 +69,9 @@ type Verifier struct {
 	config     Config
 	algorithms []jose.SignatureAlgorithm
 	keys       []key
-	text       []byte   // of the file
-	claims     []string // that are kept, sorted
+	text       []byte         // of the file
+	claims     []string       // that are kept, sorted
+	cookie     message.Lookup // its name
 	good, bad  *table
 	verified   atomic.Uint64
 }
@@ -92,6 +93,9 @@ func Load(c Config, claims []string, before *Verifier) (*Verifier, error) {
 	for _, a := range c.Algorithms {
 		v.algorithms = append(v.algorithms, jose.SignatureAlgorithm(a))
 	}
+	if c.Cookie != "" {
+		v.cookie.Add([]byte(c.Cookie))
+	}
 	if before != nil {
 		v.verified.Store(before.Verified()) // a count never falls
 	}
@@ -108,49 +112,35 @@ func (c *Config) equals(o *Config) bool {
 		a.Header == b.Header && a.Cookie == b.Cookie && a.Leeway == b.Leeway
 }
 
-// Find is the token of a request; nil: it has none. It reports false if there are several, or one in a form that origins may not read alike.
+// Find is the token of a request, for which there is room in buf; nil: it has none. It reports false if there are several, or one in a form that origins may not
+// read alike.
 //
 // Who has a token that is believed must not be able to write it so that the origin takes it and the edge does not. So it is found wherever origins
-// look: after Bearer, another scheme or none, in quotes, in a cookie as servers decode it. That is no laxer, because it has to be signed all the same.
-func (v *Verifier) Find(q *message.Request) (text []byte, ok bool) {
+// look: after Bearer, another scheme or none, as a parameter of that name, in a cookie as servers decode it. That is no laxer, because it has to be signed all the same.
+func (v *Verifier) Find(buf []byte, q *message.Request) (text, _ []byte, ok bool) {
+	buf = buf[:0]
 	if v.config.Cookie == "" {
 		text, _, ok = q.Head.Header([]byte(v.Header()))
-		return last(text, ok)
-	}
-	if text, _, ok = q.Head.Cookie([]byte(v.config.Cookie)); ok && wordAt(text) > 0 {
-		text, ok = message.AppendCookie(nil, text)
-	}
-	return last(text, ok)
-}
-
-// last is the last word of a value. A token before it is refused: what follows one may be another, or belong to its signature, of which some
-// decoders (Python's) pass over what is not of their alphabet, and end at an equals sign.
-func last(value []byte, ok bool) ([]byte, bool) {
-	if !ok {
-		return nil, false
-	}
-	value = bytes.TrimRight(value, "= \t\"")
-	text := value[wordAt(value):]
-	for rest := value[:len(value)-len(text)]; len(rest) > 0; {
-		word := rest[wordAt(rest):]
-		if bytes.Count(word, []byte{'.'}) > 1 && (bytes.HasPrefix(word, []byte("ey")) || bytes.HasPrefix(word, []byte("ew"))) { // { and " or white space in Base64
-			return nil, false
-		}
-		rest = rest[:max(0, len(rest)-len(word)-1)]
-	}
-	return text, true
-}
-
-// wordAt is where the last word begins: what tokens are written with, which is Base64 for URLs and dots between (RFC 7515, 3.1).
-func wordAt(value []byte) int {
-	for i := len(value); i > 0; i-- {
-		switch c := value[i-1]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.':
-		default:
-			return i
+	} else {
+		ok = true
+		v.cookie.Cookies(&q.Head, func(f message.Found) {
+			ok = ok && !f.Odd && (text == nil || bytes.Equal(text, f.Value))
+			text = f.Value
+		})
+		if ok && text != nil {
+			buf, ok = message.AppendCookie(buf, text)
+			text = buf
 		}
 	}
-	return 0
+	if !ok || text == nil {
+		return nil, buf, ok
+	}
+	from := len(buf)
+	buf, at, ok := message.AppendCredentials(buf, text)
+	if !ok || at == message.Nobody {
+		return nil, buf, ok
+	}
+	return buf[from+at:], buf, true
 }
 
 // Header is the name of the header that has the token; "": it is in a cookie.
@@ -160,6 +150,9 @@ func (v *Verifier) Header() string {
 	}
 	return v.config.Header
 }
+
+// Cookie is the name of the cookie that has the token; "": it is in a header.
+func (v *Verifier) Cookie() string { return v.config.Cookie }
 
 // Verify is what a token claims; nil if it is not believed at now. A token that it knows allocates nothing.
 func (v *Verifier) Verify(text []byte, now time.Time) *Claims {

@@ -33,6 +33,9 @@ const (
 	LastPause   = 100 * time.Millisecond
 	// MaxHead bounds the head of an answer: it must fit the read buffer.
 	MaxHead = 32 << 10
+	// restTime is how long a connection rests that may have more to come than it should (Link.RestFrom). Who sends the body of an answer to HEAD
+	// does so right after the head; and at 10,000 such answers a second those that rest still leave room for others among maxIdle.
+	restTime = 50 * time.Millisecond
 )
 
 // An Origin is one server that requests are passed on to, with the connections to it.
@@ -52,6 +55,7 @@ type Origin struct {
 	Failures  atomic.Int32 // in a row
 	ejected   atomic.Int64 // until when, Unix nanoseconds; 0: it is not
 	Down      atomic.Bool  // its checks fail
+	surplus   atomic.Bool  // it has sent a body that an answer must not have (Link.RestFrom)
 	probe     atomic.Pointer[probe]
 	probing   atomic.Bool
 	reading   atomic.Bool // its files for TLS
@@ -77,10 +81,13 @@ type Link struct {
 	secure *originTLS    // what it was made under
 	Reader *bufio.Reader // nil: nobody waits for an answer
 	Reused bool
-	Early  bool         // something had come on a new connection before it was asked: the true answer may follow it
-	Until  time.Time    // when an idle link is too old
-	socket *socket.Conn // what Conn is made of; nil: it is no connection of the kernel's
-	wire   *records     // between the socket and TLS; nil: there is none
+	Early  bool      // something had come on a new connection before it was asked: the true answer may follow it
+	from   time.Time // when an idle link has rested; zero: it need not
+	Until  time.Time // when it is too old
+	// unasked says that something could be read when nothing had been asked.
+	unasked bool
+	socket  *socket.Conn // what Conn is made of; nil: it is no connection of the kernel's
+	wire    *records     // between the socket and TLS; nil: there is none
 }
 
 func NewOrigin(u *url.URL) *Origin {
@@ -102,22 +109,27 @@ func NewOrigin(u *url.URL) *Origin {
 	return o
 }
 
-// Acquire returns a connection: an idle one, the most recently used first, or a new one.
+// Acquire returns a connection: an idle one that has rested, the most recently used first, or a new one.
 func (o *Origin) Acquire(now time.Time, fresh bool, within time.Duration) (*Link, error) {
 	for !fresh {
 		o.mu.Lock()
-		n := len(o.Idle)
-		if n == 0 {
+		i := len(o.Idle) - 1
+		for i >= 0 && now.Before(o.Idle[i].from) {
+			i--
+		}
+		if i < 0 {
 			o.mu.Unlock()
 			break
 		}
-		l := o.Idle[n-1]
-		o.Idle[n-1] = nil
-		o.Idle = o.Idle[:n-1]
+		l := o.Idle[i]
+		o.Idle = slices.Delete(o.Idle, i, i+1)
 		o.mu.Unlock()
 		if now.Before(l.Until) && l.secure == o.secure.Load() && l.quiet() {
-			l.Reused = true
+			l.Reused, l.from = true, time.Time{}
 			return l, nil
+		}
+		if l.unasked && !l.from.IsZero() {
+			o.surplus.Store(true)
 		}
 		l.Close()
 		l.Rest()
@@ -168,13 +180,15 @@ func (l *Link) quiet() bool {
 	case l.socket == nil:
 		return true
 	case l.wire == nil:
-		_, err := l.socket.Peek()
+		n, err := l.socket.Peek()
+		l.unasked = n > 0
 		return err == syscall.EAGAIN
 	}
 	l.Listen()
 	l.wire.now = true
 	_, err := l.Reader.Peek(1)
 	l.wire.now = false
+	l.unasked = err == nil
 	if err != os.ErrDeadlineExceeded || l.wire.got > 0 {
 		return false
 	}
@@ -218,6 +232,17 @@ func (l *Link) Rest() {
 		originReaders.Put(l.Reader)
 		l.Reader = nil
 	}
+}
+
+// RestFrom has a connection rest before the next request: its answer announced a body that it must not have (HEAD, 204, 304), and some origins
+// send that all the same. The next client must not get it for an answer. What has come when it has rested ends the connection (quiet), and of
+// an origin that has once done so no such connection is used again: the next body may come later. RestFrom reports whether it may rest.
+func (l *Link) RestFrom(now time.Time) bool {
+	if l.Reader != nil && l.Reader.Buffered() > 0 {
+		l.Origin.surplus.Store(true)
+	}
+	l.from = now.Add(restTime)
+	return !l.Origin.surplus.Load()
 }
 
 // Release keeps a connection for the next request.

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	day   = "2006-01-02 15:04:05"
-	clock = "15:04:05.000"
+	day   = "2006-01-02 15:04:05Z"
+	clock = "15:04:05.000Z"
 )
 
 // Text writes the story for people. Times are UTC, as in the log.
 func (s *Story) Text(w io.Writer) error {
 	b := new(strings.Builder)
 	if s.From.Year() > 1 { // else neither the question nor a request says when
-		fmt.Fprintf(b, "%s, from %s to %s UTC\n", name(s), s.From.Format(day), s.To.Format(day))
+		fmt.Fprintf(b, "%s, from %s to %s\n", name(s), s.From.Format(day), s.To.Format(day))
 	} else {
 		fmt.Fprintf(b, "%s\n", name(s))
 	}
@@ -34,7 +34,7 @@ func (s *Story) Text(w io.Writer) error {
 		b.WriteString("none of them at that time\n")
 	}
 	for _, m := range s.Minutes {
-		fmt.Fprintf(b, "  %s  %s", m.At.Format("15:04"), requests(m.Requests))
+		fmt.Fprintf(b, "  %s  %s", m.At.Format("15:04Z"), requests(m.Requests))
 		if m.Refused > 0 {
 			fmt.Fprintf(b, ", %d refused", m.Refused)
 		}

@@ -62,17 +62,17 @@ func text(t *testing.T, s *Story) string {
 func TestStory(t *testing.T) {
 	source := netip.MustParsePrefix("192.0.2.7/32")
 	at, _ := time.Parse("15:04", "14:05")
-	want := `192.0.2.7, from 2026-05-04 13:55:00 to 2026-05-04 14:15:00 UTC
+	want := `192.0.2.7, from 2026-05-04 13:55:00Z to 2026-05-04 14:15:00Z
 1 of 10 lines are no access log in JSON (access_log.format: json)
-first seen 2026-05-04 13:50:00, last 2026-05-04 14:07:00: 17 requests, 13 refused
-  14:05  13 requests, 11 refused
-  14:06  2 requests, 2 refused
-  14:07  1 request
-14:05:04.500 blocked by rule login, until 14:06:04.500
+first seen 2026-05-04 13:50:00Z, last 2026-05-04 14:07:00Z: 17 requests, 13 refused
+  14:05Z  13 requests, 11 refused
+  14:06Z  2 requests, 2 refused
+  14:07Z  1 request
+14:05:04.500Z blocked by rule login, until 14:06:04.500Z
   with request id-14:05:04.500 at edge a: 3 requests in 1m0s, 2 are allowed
-  12 requests refused under it, the last at 14:06:01.000
-  then: admitted again at 14:07:00.000
-refused by the list deny: 1 request, from 14:06:30.000 to 14:06:30.000
+  12 requests refused under it, the last at 14:06:01.000Z
+  then: admitted again at 14:07:00.000Z
+refused by the list deny: 1 request, from 14:06:30.000Z to 14:06:30.000Z
 `
 	for _, q := range []Question{{Source: source, At: at, Clock: true}, {Source: source, At: time.Date(2026, 5, 4, 14, 5, 0, 0, time.UTC)}} {
 		for _, logs := range [][]string{{first, second}, {second, first}} {
@@ -83,7 +83,7 @@ refused by the list deny: 1 request, from 14:06:30.000 to 14:06:30.000
 	}
 	// Without a time it is about the latest refusal; with the other edge's log alone nobody knows how the block began.
 	s := tell(t, Question{Source: source, Around: time.Minute}, second)
-	if got := text(t, s); !strings.Contains(got, "from 2026-05-04 14:05:30 to 2026-05-04 14:07:30 UTC") || !strings.Contains(got, "  began elsewhere: ") ||
+	if got := text(t, s); !strings.Contains(got, "from 2026-05-04 14:05:30Z to 2026-05-04 14:07:30Z") || !strings.Contains(got, "  began elsewhere: ") ||
 		!strings.Contains(got, "no request that was admitted") {
 		t.Errorf("%s", got)
 	}
@@ -98,13 +98,13 @@ func TestOtherStories(t *testing.T) {
 		entry("10:00:01.000", "a", "2001:db8::2", `,"rule":"s","verdict":"shadow","estimate":3.00,"limit":3,"window":10,"until":"2026-05-04T10:00:20Z"`) +
 		entry("10:00:02.000", "a", "2001:db8::1", `,"rule":"t","verdict":"limited","estimate":9.00,"limit":8,"window":10`) +
 		entry("10:00:03.000", "a", "2001:db8::1", `,"rule":"c","verdict":"closed"`)
-	want := `2001:db8::/64, from 2026-05-04 09:50:03 to 2026-05-04 10:10:03 UTC
-first seen 2026-05-04 10:00:00, last 2026-05-04 10:00:03: 4 requests, 2 refused
-  10:00  4 requests, 2 refused
-10:00:00.000 would have been blocked by rule s, until 10:00:20.000
+	want := `2001:db8::/64, from 2026-05-04 09:50:03Z to 2026-05-04 10:10:03Z
+first seen 2026-05-04 10:00:00Z, last 2026-05-04 10:00:03Z: 4 requests, 2 refused
+  10:00Z  4 requests, 2 refused
+10:00:00.000Z would have been blocked by rule s, until 10:00:20.000Z
   with request id-10:00:00.000 at edge a: 4 requests in 10s, 3 are allowed
-over the limit of rule t, which throttles and does not block: 1 request, from 10:00:02.000 to 10:00:02.000
-refused by rule c, because no node of the tier answered: 1 request, from 10:00:03.000 to 10:00:03.000
+over the limit of rule t, which throttles and does not block: 1 request, from 10:00:02.000Z to 10:00:02.000Z
+refused by rule c, because no node of the tier answered: 1 request, from 10:00:03.000Z to 10:00:03.000Z
 `
 	if d := cmp.Diff(want, text(t, tell(t, Question{Source: netip.MustParsePrefix("2001:db8::/64")}, log))); d != "" {
 		t.Error(d)

@@ -186,6 +186,12 @@ func TestDeployedJudgeStories(t *testing.T) {
 		func(f *Figures) string {
 			return is("every", f.TimeToBlock.EveryEdge.N, 0, "partly", f.TimeToBlock.Partly, 1, "wrong", f.Wrong, 0)
 		})
+	f("the other edge hears when the window is over in which the limit was crossed", Options{Limit: 2, Timeout: 5 * time.Second, Edges: 2},
+		[]step{{0, 0, Admitted, 0}, {10, 1, Admitted, 0}, {20, 0, Limited, 5020}, {1100, 1, Admitted, 0}, {1300, 1, Mitigated, 5020}},
+		[]InForce{{Source: 0, Edge: 0, Start: 20 * ms, At: 20 * ms}, {Source: 0, Edge: 1, Start: 20 * ms, At: 1200 * ms}},
+		func(f *Figures) string {
+			return is("first", f.TimeToBlock.FirstEdge.Max, 0, "every", f.TimeToBlock.EveryEdge, Quantiles{1, 1.18, 1.18, 1.18}, "partly", f.TimeToBlock.Partly, 0)
+		})
 	pops := Options{Limit: 2, Timeout: time.Second, Edges: 4, Reach: func(_ int32, at time.Duration) uint64 {
 		if at < 500*ms {
 			return 0b0011

@@ -59,9 +59,10 @@ type Figures struct {
 	Bound       uint32 `json:"bound,omitempty"`        // what the design allows of that source in any window
 	BeyondBound int    `json:"beyond_bound"`           // sources of which more was admitted than it allows: must be 0
 
-	TierOpsPer1000    *float64   `json:"tier_ops_per_1000,omitempty"`  // tier commands per 1000 requests
-	TierOpsMitigated  *uint64    `json:"tier_ops_mitigated,omitempty"` // commands while only mitigated sources sent
-	SendError         *Quantiles `json:"send_error,omitempty"`         // how late the load generator sent
+	TierOpsPer1000    *float64   `json:"tier_ops_per_1000,omitempty"`   // tier commands per 1000 requests
+	TierBytesPer1000  float64    `json:"tier_bytes_per_1000,omitempty"` // bytes of keys and values in them and their answers, reading of the log apart; in virtual time
+	TierOpsMitigated  *uint64    `json:"tier_ops_mitigated,omitempty"`  // commands while only mitigated sources sent
+	SendError         *Quantiles `json:"send_error,omitempty"`          // how late the load generator sent
 	DecisionsASecond  float64    `json:"decisions_per_second,omitempty"`
 	BytesPerSource    float64    `json:"bytes_per_source,omitempty"`
 	AddedRoundTrips   *float64   `json:"added_round_trips,omitempty"` // latency that a decision waits for

@@ -48,6 +48,9 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	line("listen: %q", m.Addr)
 	line("admin: %q", m.Admin)
 	line("verdict_header: true")
+	if s.AuditOneIn > 0 {
+		line("audit_one_in: %d", s.AuditOneIn)
+	}
 	line("pop:")
 	line("  name: lab%d", pop)
 	if len(tier) > 0 {
@@ -55,6 +58,9 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 		for _, n := range tier {
 			line("    - %q", n)
 		}
+	}
+	if s.Wait > 0 {
+		line("  wait: %v", s.Wait)
 	}
 	if secret != "" {
 		line("  secret_file: %q", secret)

@@ -39,7 +39,10 @@ type Lab struct {
 	Descriptors int            // how many files an edge may open; 0: as many as this process
 	Before      netip.AddrPort // the origin of the edges, if it is not to be the lab's own
 	OriginSays  string         // more of it, as in a configuration file: "timeout: 5s, max_requests: 10"
+	Wait        time.Duration  // pop.wait of the edges; 0: their default
 	MoreRules   []string       // beside Rule, as in a configuration file: "{name: login, limit: 5}"
+
+	AuditOneIn int // of so many sources edges audit one; 0: their default
 
 	Peers bool // PoPs tell each other whom they block
 
@@ -300,8 +303,8 @@ func (s *Site) Check(faults []Fault) error {
 	return nil
 }
 
-// do does a fault. A restart returns when the process is ready again.
-func (s *Site) do(ctx context.Context, f Fault) error {
+// Do does a fault. A restart returns when the process is ready again.
+func (s *Site) Do(ctx context.Context, f Fault) error {
 	m, err := s.target(f)
 	if err != nil {
 		return err
@@ -319,6 +322,11 @@ func (s *Site) do(ctx context.Context, f Fault) error {
 	case Cont:
 		return m.Signal(syscall.SIGCONT)
 	}
+	return m.Restart(ctx)
+}
+
+// Restart kills a process if it runs, starts it again, and returns when it is ready.
+func (m *Member) Restart(ctx context.Context) error {
 	if exited, running := m.Running(); running {
 		if err := m.Signal(syscall.SIGKILL); err != nil {
 			return err

@@ -172,7 +172,7 @@ func (s *Site) injectFaults(ctx context.Context, faults []Fault) []string {
 		began := time.Now()
 		s.Log("fault: %s", f)
 		all.Go(func() {
-			err := s.do(ctx, f)
+			err := s.Do(ctx, f)
 			line := f.String()
 			switch took := time.Since(began); {
 			case err != nil:

@@ -128,6 +128,12 @@ func rows() []row {
 			}
 			return page.Significant(*f.TierOpsPer1000)
 		}},
+		{"  bytes in them, per request", func(f *judge.Figures) string {
+			if f.TierBytesPer1000 == 0 {
+				return ""
+			}
+			return page.Significant(f.TierBytesPer1000 / 1000)
+		}},
 		{"tier commands while all are mitigated", func(f *judge.Figures) string {
 			if f.TierOpsMitigated == nil {
 				return ""

@@ -276,3 +276,32 @@ func BenchmarkTake500(b *testing.B) {
 		}
 	}
 }
+
+// A ticket is good for one PoP, under any key that is believed, and for as long as the clocks of a message may be apart.
+func TestTicket(t *testing.T) {
+	old, other := KeyOf([]byte("one secret")), KeyOf([]byte("another"))
+	now := time.Unix(1_700_000_000, 0)
+	ticket := old.Ticket("ams1", now)
+	for _, test := range []struct {
+		name, to, ticket string
+		keys             []Key
+		at               time.Duration
+		good             bool
+	}{
+		{"its time", "ams1", ticket, []Key{old}, 0, true},
+		{"the second key", "ams1", ticket, []Key{other, old}, 0, true},
+		{"late", "ams1", ticket, []Key{old}, Window, true},
+		{"too late", "ams1", ticket, []Key{old}, Window + time.Second, false},
+		{"too early", "ams1", ticket, []Key{old}, -Window - time.Second, false},
+		{"another PoP", "fra1", ticket, []Key{old}, 0, false},
+		{"another key", "ams1", ticket, []Key{other}, 0, false},
+		{"another time", "ams1", "1700000001" + ticket[10:], []Key{old}, 0, false},
+		{"none", "ams1", "", []Key{old}, 0, false},
+		{"no digits", "ams1", "1700000000.", []Key{old}, 0, false},
+		{"a signature", "ams1", "1700000000." + hex.EncodeToString(old.mac([]byte("1700000000"))), []Key{old}, 0, false},
+	} {
+		if IsTicket(test.keys, test.to, test.ticket, now.Add(test.at)) != test.good {
+			t.Errorf("%s: good is not %t", test.name, test.good)
+		}
+	}
+}

@@ -54,14 +54,6 @@ func (l *List[K, T]) Leave(key K, thing T, due time.Time) bool {
 	return true
 }
 
-// Hasten has what was left under a key, if anything, due now.
-func (l *List[K, T]) Hasten(key K, now time.Time) {
-	if e, there := l.left[key]; there {
-		e.due, l.next = now, now
-		l.left[key] = e
-	}
-}
-
 // Drop drops what was left under a key.
 func (l *List[K, T]) Drop(key K) {
 	if len(l.list) > 0 {
@@ -69,8 +61,8 @@ func (l *List[K, T]) Drop(key K) {
 	}
 }
 
-// Resume does what is due and does not have to wait, and reports whether it was time to look.
-func (l *List[K, T]) Resume(now time.Time, waits func(*T) bool, do func(T)) bool {
+// Resume does what is due, and reports whether it was time to look.
+func (l *List[K, T]) Resume(now time.Time, do func(T)) bool {
 	if len(l.list) == 0 || now.Before(l.next) {
 		return false
 	}
@@ -81,7 +73,7 @@ func (l *List[K, T]) Resume(now time.Time, waits func(*T) bool, do func(T)) bool
 		e, open := l.left[key]
 		switch {
 		case !open:
-		case now.Before(e.due), waits(&e.thing):
+		case now.Before(e.due):
 			l.list = append(l.list, key)
 			if e.due.Before(l.next) {
 				l.next = e.due

@@ -34,14 +34,9 @@ func TestAgainstMap(t *testing.T) {
 			case 1:
 				delete(want, key)
 				list.Drop(key)
-			case 2:
-				if e, there := want[key]; there {
-					want[key] = plain{e.thing, now}
-				}
-				list.Hasten(key, now)
 			}
 			var done []int
-			if !list.Resume(now, func(*int) bool { return false }, func(thing int) { done = append(done, thing) }) {
+			if !list.Resume(now, func(thing int) { done = append(done, thing) }) {
 				continue
 			}
 			var all []int
@@ -59,7 +54,7 @@ func TestAgainstMap(t *testing.T) {
 		// Everything is done in the end, and nothing stays.
 		for range 10 {
 			now = now.Add(50 * time.Millisecond)
-			list.Resume(now, func(*int) bool { return false }, func(int) {})
+			list.Resume(now, func(int) {})
 		}
 		if list.Len() != 0 || len(list.left) != 0 {
 			t.Fatalf("seed %d: %d are left", seed, list.Len())

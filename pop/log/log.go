@@ -53,7 +53,7 @@ func (r *Reader) Head(number uint64) (missed bool) {
 	r.head, r.empty = number, false
 	switch {
 	case begun:
-		r.next, r.missing = number/Behind*Behind, r.missing[:0]
+		r.next, r.missing, r.old = number/Behind*Behind, r.missing[:0], 0
 	case r.next == 0, number > r.next+Behind: // what is still there of the latest is worth reading
 		r.next, r.missing, r.old = number/Behind*Behind, r.missing[:0], number
 		return true
@@ -75,7 +75,7 @@ func (r *Reader) Next(now time.Time, every time.Duration) []uint64 {
 		return nil
 	}
 	r.asked = r.asked[:0]
-	for _, m := range r.missing[:min(len(r.missing), maxMissing)] {
+	for _, m := range r.missing {
 		r.asked = append(r.asked, m.number)
 	}
 	wide := max(r.width, width)

@@ -35,7 +35,7 @@ type answers struct {
 // the answer is complete; if not, it wants to be called again with what follows those bytes. After an error the
 // connection is of no use any more.
 func (a *answers) read(in []byte, r *wire.Result) (used int, complete bool, err error) {
-	if r.Op == wire.Get {
+	if r.Op.Reads() {
 		return a.readValues(in, r)
 	}
 	line, used, err := cutLine(in)
@@ -58,6 +58,15 @@ func (a *answers) read(in []byte, r *wire.Result) (used int, complete bool, err 
 			r.Status = wire.Done
 			return used, true, nil
 		case "NOT_FOUND":
+			r.Status = wire.NotThere
+			return used, true, nil
+		}
+	case wire.Cas:
+		switch string(line) {
+		case "STORED":
+			r.Status = wire.Done
+			return used, true, nil
+		case "EXISTS", "NOT_FOUND":
 			r.Status = wire.NotThere
 			return used, true, nil
 		}
@@ -115,8 +124,8 @@ func (a *answers) readValues(in []byte, r *wire.Result) (used int, complete bool
 				return used + n, true, nil
 			}
 		}
-		key, size, ok := parseValueLine(line)
-		if !ok {
+		key, size, version, ok := parseValueLine(line)
+		if !ok || r.Op == wire.Gets && version == 0 {
 			return used, false, wrongAnswer(wire.Get, line)
 		}
 		if a.values == nil {
@@ -135,7 +144,7 @@ func (a *answers) readValues(in []byte, r *wire.Result) (used int, complete bool
 			return used, false, wrongAnswer(wire.Get, line)
 		}
 		a.values[i] = append(make([]byte, 0, size), body[:size]...)
-		a.next = i + 1
+		a.next, r.Number = i+1, version
 		used += n + size + 2
 	}
 }
@@ -189,28 +198,28 @@ func parseNumber(b []byte) (n uint64, ok bool) {
 	return n, true
 }
 
-// parseValueLine reads "VALUE key flags bytes [unique]" and refuses what no item can be.
-func parseValueLine(line []byte) (key []byte, size int, ok bool) {
+// parseValueLine reads "VALUE key flags bytes [unique]" and refuses what no item can be. A version of 0 is none.
+func parseValueLine(line []byte) (key []byte, size int, version uint64, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte("VALUE "))
 	if !ok {
-		return nil, 0, false
+		return nil, 0, 0, false
 	}
 	key, rest, _ = bytes.Cut(rest, []byte(" "))
 	flags, rest, _ := bytes.Cut(rest, []byte(" "))
 	length, unique, more := bytes.Cut(rest, []byte(" "))
 	if _, ok := digits(flags); !ok {
-		return nil, 0, false
+		return nil, 0, 0, false
 	}
 	if more {
-		if _, ok := digits(unique); !ok {
-			return nil, 0, false
+		if version, ok = digits(unique); !ok {
+			return nil, 0, 0, false
 		}
 	}
 	n, ok := digits(length)
 	if !ok || n > maxValue || !legalKey(string(key)) {
-		return nil, 0, false
+		return nil, 0, 0, false
 	}
-	return key, int(n), true
+	return key, int(n), version, true
 }
 
 // digits is parseNumber for places where no space may follow.

@@ -82,7 +82,7 @@ func (c *client) do(cmd wire.Command) (r wire.Result) {
 	switch {
 	case err == nil:
 		c.dialer.answered()
-	case errors.Is(err, memcache.ErrCacheMiss), errors.Is(err, memcache.ErrNotStored):
+	case errors.Is(err, memcache.ErrCacheMiss), errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCASConflict):
 		c.dialer.answered()
 		r.Status = wire.NotThere
 	case errors.Is(err, memcache.ErrMalformedKey):
@@ -125,6 +125,10 @@ func (c *client) call(r *wire.Result) (err error) {
 		return c.mc.Set(item(&r.Command))
 	case wire.Delete:
 		return c.mc.Delete(r.Key)
+	case wire.Cas:
+		it := item(&r.Command)
+		it.CasID = r.Delta
+		return c.mc.CompareAndSwap(it)
 	}
 	// A panic in GetMulti would be in a goroutine of its own, out of our reach. The guard keeps from it what could cause one.
 	keys := r.Keys()
@@ -135,7 +139,7 @@ func (c *client) call(r *wire.Result) (err error) {
 	values, found := make([][]byte, len(keys)), 0
 	for i, k := range keys {
 		if it := items[k]; it != nil {
-			values[i] = it.Value
+			values[i], r.Number = it.Value, it.CasID
 			found++
 		}
 	}

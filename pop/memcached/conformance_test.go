@@ -60,6 +60,25 @@ var conformance = []struct {
 	{command: wire.Command{Op: wire.Delete, Key: "short"}, status: wire.Done},
 	{command: wire.Command{Op: wire.Delete, Key: "short"}, status: wire.NotThere},
 	{command: incr("short"), status: wire.NotThere},
+	// A value that nobody has stored since it was read may be replaced; who has missed a change, by whatever command, may not.
+	{command: gets("cas"), values: []string{"-"}},
+	{command: cas("cas", "1", 1), status: wire.NotThere},
+	{command: add("cas", "1"), status: wire.Done},
+	{command: gets("cas"), values: []string{"1"}},
+	{command: cas("cas", "a\r\nb", read), status: wire.Done},
+	{command: get("cas"), values: []string{"a\r\nb"}},
+	{command: cas("cas", "late", read), status: wire.NotThere},
+	{command: gets("cas"), values: []string{"a\r\nb"}},
+	{command: set("cas", "2"), status: wire.Done},
+	{command: cas("cas", "late", read), status: wire.NotThere},
+	{command: gets("cas"), values: []string{"2"}},
+	{command: incr("cas"), number: 3},
+	{command: cas("cas", "late", read), status: wire.NotThere},
+	{command: gets("cas"), values: []string{"3"}},
+	{command: wire.Command{Op: wire.Delete, Key: "cas"}, status: wire.Done},
+	{command: add("cas", "3"), status: wire.Done},
+	{command: cas("cas", "late", read), status: wire.NotThere},
+	{command: get("cas"), values: []string{"3"}},
 	// The longest key there may be.
 	{command: add(strings.Repeat("k", 250), "1"), status: wire.Done},
 	{command: incr(strings.Repeat("k", 250)), number: 2},
@@ -70,11 +89,27 @@ var conformance = []struct {
 	{command: get("gone"), values: []string{"-"}},
 }
 
+// read stands for the version that the script read last.
+const read = 1 << 62
+
+func gets(key string) wire.Command { return wire.Command{Op: wire.Gets, Key: key, Report: true} }
+
+func cas(key, value string, version uint64) wire.Command {
+	return wire.Command{Op: wire.Cas, Key: key, Value: []byte(value), Delta: version, Report: true}
+}
+
 // conform runs the script.
 func conform(t *testing.T, node do) {
 	t.Helper()
+	version := uint64(0)
 	for i, c := range conformance {
+		if c.command.Op == wire.Cas && c.command.Delta == read {
+			c.command.Delta = version
+		}
 		r := node(c.command)
+		if r.Op == wire.Gets {
+			version = r.Number
+		}
 		name := fmt.Sprintf("line %d: %s %.40s", i, c.command.Op, c.command.Key)
 		switch {
 		case r.Status != c.status:
@@ -83,9 +118,9 @@ func conform(t *testing.T, node do) {
 			t.Errorf("%s: %v, want that it is no number", name, r.Err)
 		case r.Op == wire.Incr && r.Number != c.number:
 			t.Errorf("%s: %d, want %d", name, r.Number, c.number)
-		case r.Op == wire.Get && len(r.Values) != len(c.values):
+		case r.Op.Reads() && len(r.Values) != len(c.values):
 			t.Errorf("%s: %d values, want %d", name, len(r.Values), len(c.values))
-		case r.Op == wire.Get:
+		case r.Op.Reads():
 			for j, v := range r.Values {
 				got := string(v)
 				if v == nil {

@@ -53,7 +53,7 @@ func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial memc
 // startLargeEdge starts an edge with a table of so many counters, of which a quarter may have something to report at once.
 func startLargeEdge(t *testing.T, counters int, id uint64, rule pop.Rule, nodes []string, dial memcached.Dial) *edge {
 	t.Helper()
-	e := &edge{rule: limiter.Rule{Counter: rule.Counter, Timeout: rule.Timeout}}
+	e := &edge{rule: limiter.Rule{Rule: rule}}
 	wake := func() { e.tier.Wake() }
 	shared := secret.Of([]byte("test"))
 	e.Counters = counter.New(counter.Options{Counters: counters, Tier: true, Phase: shared.Phase, Wake: wake})

@@ -86,7 +86,7 @@ func (g *guard) scan(b []byte) error {
 			continue
 		}
 		if bytes.HasPrefix(line, []byte("VALUE ")) {
-			_, size, ok := parseValueLine(line)
+			_, size, _, ok := parseValueLine(line)
 			if !ok {
 				return wrongAnswer(wire.Get, line)
 			}

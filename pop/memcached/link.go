@@ -33,7 +33,8 @@ type link struct {
 
 type job struct {
 	wire.Command
-	at time.Time
+	at    time.Time
+	reply chan<- wire.Result // with room for it; nil: the machine has asked
 }
 
 func newLink(d *dialer, deliver func([]wire.Result), caught func(any)) *link {
@@ -46,9 +47,9 @@ func newLink(d *dialer, deliver func([]wire.Result), caught func(any)) *link {
 }
 
 // send takes a command that is not part of a report and reports whether there was room for it.
-func (l *link) send(c wire.Command) bool {
+func (l *link) send(c wire.Command, reply chan<- wire.Result) bool {
 	select {
-	case l.queues[c.Way] <- job{c, time.Now()}:
+	case l.queues[c.Way] <- job{c, time.Now(), reply}:
 		l.waiting.Add(1)
 		return true
 	default:
@@ -100,6 +101,10 @@ func (l *link) serve(ctx context.Context, q chan job) {
 			}
 		}
 		l.waiting.Add(-1)
+		if j.reply != nil {
+			j.reply <- r
+			continue
+		}
 		l.deliver([]wire.Result{r})
 	}
 }

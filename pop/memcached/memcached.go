@@ -162,6 +162,26 @@ func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("memcached: the last report is incomplete: %d hits did not reach the tier", e.Hits)
 }
 
+// Do carries out a command that is not the machine's, while Sync runs, and waits for its result; it counts as the machine's do.
+func (t *Tier) Do(ctx context.Context, c wire.Command) wire.Result {
+	r := wire.Result{Command: c, Status: wire.Unsent, Err: errQueue}
+	links, reply := t.links.Load(), make(chan wire.Result, 1)
+	switch {
+	case links == nil || c.Node >= len(*links):
+		return r
+	case check(&c) != nil:
+		r.Err = check(&c)
+	case (*links)[c.Node].send(c, reply):
+		select {
+		case r = <-reply:
+		case <-ctx.Done():
+			r.Status, r.Err = wire.Unknown, ctx.Err()
+		}
+	}
+	t.count([]wire.Result{r})
+	return r
+}
+
 // loop owns the machine. It returns how many hits of the last report did not reach the tier.
 //
 // A lone hit goes out at once, and its answer comes in at once. Under load, steps are stepEvery apart, and what gathered meanwhile
@@ -209,7 +229,7 @@ func (t *Tier) loop(ctx context.Context, connect func(nodes []string) []*link) u
 		got := t.inbox.take(spare)
 		t.count(got)
 		for i := range got {
-			if r := &got[i]; r.Op != wire.Get {
+			if r := &got[i]; !r.Op.Reads() {
 				writes--
 				if r.Report && r.Status == wire.Done {
 					progress = now
@@ -275,7 +295,7 @@ func (t *Tier) send(links []*link, cmds []wire.Command) (writes int) {
 		case err != nil:
 			t.refuse(cmds[:1], err)
 		case !c.Report:
-			if !l.send(*c) {
+			if !l.send(*c, nil) {
 				t.refuse(cmds[:1], errQueue)
 			}
 		default:
@@ -285,7 +305,7 @@ func (t *Tier) send(links []*link, cmds []wire.Command) (writes int) {
 			t.refuse(l.pipe.send(cmds[:n]), errBacklog)
 		}
 		for i := range cmds[:n] {
-			if cmds[i].Op != wire.Get {
+			if !cmds[i].Op.Reads() {
 				writes++
 			}
 		}

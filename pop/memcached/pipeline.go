@@ -155,11 +155,15 @@ func appendCommand(b []byte, c *wire.Command) []byte {
 	case wire.Incr, wire.Decr:
 		b = append(b, ' ')
 		b = strconv.AppendUint(b, c.Delta, 10)
-	case wire.Add, wire.Set:
+	case wire.Add, wire.Set, wire.Cas:
 		b = append(b, " 0 "...)
 		b = strconv.AppendInt(b, int64(c.Expire), 10)
 		b = append(b, ' ')
 		b = strconv.AppendInt(b, int64(len(c.Value)), 10)
+		if c.Op == wire.Cas {
+			b = append(b, ' ')
+			b = strconv.AppendUint(b, c.Delta, 10)
+		}
 		b = append(b, "\r\n"...)
 		b = append(b, c.Value...)
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // Operations counts commands by what was asked and what became of it.
-type Operations [wire.Decr + 1][wire.Unknown + 1]uint64
+type Operations [wire.Ops][wire.Unknown + 1]uint64
 
 // NodeStats is what a Tier has seen of a node since it started. Counts only grow.
 type NodeStats struct {

@@ -60,3 +60,47 @@ func TestOperatorsHaveTheirOwnWay(t *testing.T) {
 		}
 	})
 }
+
+// TestDo: what is asked beside the machine is answered to who asks, and counted as the machine's is; before Sync nobody can be asked.
+func TestDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, names := newPipes(1)
+		defer nodes.close()
+		tier, err := memcached.NewScriptedTier(func(_ time.Time, e pop.Event) []wire.Command {
+			for i := range e.Results {
+				t.Errorf("the machine gets %+v", e.Results[i])
+			}
+			return nil
+		}, func(time.Time) []wire.Command { return nil }, func() (hits, lost uint64) { return 0, 0 }, names)
+		must(t, err)
+		tier.Dial = nodes.dial
+		ctx, stop := context.WithCancel(context.Background())
+		set := wire.Command{Op: wire.Set, Way: wire.List, Key: "k", Value: []byte("x"), Expire: 10}
+		if r := tier.Do(ctx, set); r.Status != wire.Unsent {
+			t.Errorf("before Sync: %+v", r)
+		}
+		result := make(chan error, 1)
+		go func() { result <- tier.Sync(ctx) }()
+		time.Sleep(time.Second)
+		if r := tier.Do(ctx, set); r.Status != wire.Done {
+			t.Errorf("%+v", r)
+		}
+		if r := tier.Do(ctx, wire.Command{Op: wire.Get, Way: wire.List, Key: "k none"}); r.Status != wire.Done || string(r.Values[0]) != "x" || r.Values[1] != nil {
+			t.Errorf("%+v", r)
+		}
+		if r := tier.Do(ctx, wire.Command{Op: wire.Get, Way: wire.List, Key: "a\r\nb"}); r.Status != wire.Unsent || r.Err == nil {
+			t.Errorf("%+v", r)
+		}
+		if r := tier.Do(ctx, wire.Command{Op: wire.Get, Node: 1, Key: "k"}); r.Status != wire.Unsent {
+			t.Errorf("no such node: %+v", r)
+		}
+		if n := tier.Stats().Nodes[0].Operations; n[wire.Set][wire.Done] != 1 || n[wire.Get][wire.Done] != 1 || n[wire.Get][wire.Unsent] != 1 {
+			t.Errorf("%v", n)
+		}
+		stop()
+		<-result
+		if r := tier.Do(ctx, set); r.Status == wire.Done {
+			t.Errorf("after Sync: %+v", r)
+		}
+	})
+}

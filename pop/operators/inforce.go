@@ -120,8 +120,8 @@ func (l *List) apply(name words.Name, now time.Time) {
 		l.lifts[name] = lift
 	}
 	for _, rule := range (*l.under)[name.Rule] {
-		if !rule.Blocked {
-			continue
+		if rule.Tried || rule.Further || rule.Of != 0 {
+			continue // a block is under the rule's own first limit
 		}
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 		bit, there := l.config.Bits.Get(key, now)

@@ -15,17 +15,20 @@ import (
 //	                               its own; and whoever finds that head and list do not belong together writes both
 //	a node came back empty         it has no head, and gets the list from whoever asks first
 //	a list is lost, or was forged  its head is deleted by whoever finds out; then the node is as good as empty
+// While the secret takes the place of another, a node has a copy under each, and an edge that has both keeps both: so what is said at an edge
+// that has only the old one, or only the new one, reaches all.
 //
 // Commands of the list go to their node one at a time, by a connection of their own.
 
 const (
 	headEvery  = 500 * time.Millisecond
-	headHasty  = 50 * time.Millisecond // while the node lacks something
+	headHasty  = 50 * time.Millisecond // while the node lacks something, or an operator waits to hear what stands
 	listExpire = 30 * 24 * 3600        // seconds, as long as memcached takes for a span of time
 )
 
-// Node is what an edge knows of a node's copy of the list. The zero Node knows nothing.
+// Node is what an edge knows of a node's copy of the list, under one secret. The zero Node knows nothing, and is for the secret in use.
 type Node struct {
+	line   int // of the secret
 	doing  doing
 	looked time.Time    // when its head was asked for last
 	next   time.Time    // when to look again
@@ -50,6 +53,15 @@ const (
 // Looking reports whether the command under way to a node's copy asks which list it has.
 func (w *Node) Looking() bool { return w.doing == readingHead }
 
+// Nodes are for the copies of a node: one under each secret.
+func (l *List) Nodes() []Node {
+	list := make([]Node, len(l.sealed))
+	for i := range list {
+		list[i].line = i
+	}
+	return list
+}
+
 // Look is the command that asks which list a node has, its ith, if it is time to.
 func (l *List) Look(w *Node, i int, now time.Time) (c wire.Command, due bool) {
 	if w.doing != nothing {
@@ -61,9 +73,13 @@ func (l *List) Look(w *Node, i int, now time.Time) (c wire.Command, due bool) {
 	if now.Before(w.next) && !hasty {
 		return c, false
 	}
-	w.next, w.looked = now.Add(l.config.Jitter(headEvery)), now
+	every := headEvery
+	if l.Awaited(now) {
+		every = headHasty
+	}
+	w.next, w.looked = now.Add(l.config.Jitter(every)), now
 	w.doing = readingHead
-	return wire.Command{Node: i, Op: wire.Get, Way: wire.List, Key: l.headKey}, true
+	return wire.Command{Node: i, Op: wire.Get, Way: wire.List, Key: l.sealed[w.line].headKey}, true
 }
 
 // Answered takes in the answer to a command of a node's copy, and returns the command that follows, if one does. Nobody need heed the answer
@@ -83,7 +99,7 @@ func (l *List) Answered(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 		return l.listRead(w, r, now)
 	case was == writingList:
 		w.doing = writingHead
-		return wire.Command{Node: r.Node, Op: wire.Set, Way: wire.List, Key: l.headKey, Value: words.SealHead(l.config.Secret, w.writes), Expire: listExpire}, true
+		return wire.Command{Node: r.Node, Op: wire.Set, Way: wire.List, Key: l.sealed[w.line].headKey, Value: words.SealHead(l.sealed[w.line].secret, w.writes), Expire: listExpire}, true
 	}
 	w.merged, w.has = w.writes, w.wrote
 	return c, false
@@ -93,12 +109,12 @@ func (l *List) Answered(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 func (l *List) headRead(w *Node, r *wire.Result, now time.Time) (c wire.Command, follows bool) {
 	l.mu.Lock()
 	version, entries := l.version, l.list.Len()
-	_, ours := l.encode(now)
+	_, ours := l.encode(w.line, now)
 	l.mu.Unlock()
 	var id words.Digest
 	ok := false
 	if v := r.Values[0]; v != nil {
-		if id, ok = words.OpenHead(l.config.Secret, v); !ok {
+		if id, ok = words.OpenHead(l.sealed[w.line].secret, v); !ok {
 			l.forged.Add(1)
 		}
 	}
@@ -108,7 +124,7 @@ func (l *List) headRead(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 		return l.writeList(w, r.Node, now), true
 	case id != ours && id != w.merged:
 		w.head, w.doing = id, readingList
-		return wire.Command{Node: r.Node, Op: wire.Get, Way: wire.List, Key: l.listKey}, true
+		return wire.Command{Node: r.Node, Op: wire.Get, Way: wire.List, Key: l.sealed[w.line].listKey}, true
 	case id == ours:
 		w.has, w.merged = version, id
 	case w.has != version:
@@ -124,14 +140,14 @@ func (l *List) listRead(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 	ok := r.Values[0] != nil
 	if ok {
 		var err error
-		if entries, id, err = words.Decode(l.config.Secret, r.Values[0]); err != nil {
+		if entries, id, err = words.Decode(l.sealed[w.line].secret, r.Values[0]); err != nil {
 			l.forged.Add(1)
 			ok = false
 		}
 	}
 	if !ok {
 		w.next = now.Add(l.config.Jitter(headHasty))
-		return wire.Command{Node: r.Node, Op: wire.Delete, Way: wire.List, Key: l.headKey}, true
+		return wire.Command{Node: r.Node, Op: wire.Delete, Way: wire.List, Key: l.sealed[w.line].headKey}, true
 	}
 	l.mu.Lock()
 	names, lacks := l.list.Merge(l.travelling(entries), now)
@@ -151,11 +167,11 @@ func (l *List) listRead(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 // writeList gives a node our list; the head follows.
 func (l *List) writeList(w *Node, node int, now time.Time) wire.Command {
 	l.mu.Lock()
-	text, id := l.encode(now)
+	text, id := l.encode(w.line, now)
 	w.writes, w.wrote = id, l.version
 	l.mu.Unlock()
 	w.doing = writingList
-	return wire.Command{Node: node, Op: wire.Set, Way: wire.List, Key: l.listKey, Value: text, Expire: listExpire}
+	return wire.Command{Node: node, Op: wire.Set, Way: wire.List, Key: l.sealed[w.line].listKey, Value: text, Expire: listExpire}
 }
 
 // Forged is how many values were read that were no list or head under the PoP's secret.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
@@ -33,33 +32,22 @@ type Config struct {
 	Jitter func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
 }
 
-// Rule is what a word must know of a rule.
-type Rule struct {
-	Counter *algorithm.Rule
-	Of      uint32        // of a variant, the ID of the rule's own counters, whose epochs it has; 0: this is none
-	Blocked bool          // a block under the name is under this rule; a lift is of all rules of the name
-	Voids   time.Duration // how long anything can live that a lift voids
-}
-
 // Rules are the rules in force, by the name that operators know them by.
-type Rules map[string][]Rule
+type Rules map[string][]*mitigation.Rule
 
 // List is this edge's copy of what operators have said, and what of it is in force. Apply, Void, Sweep, AnyEpoch, Epoch, Settling, Look and Answered
 // belong to one goroutine; all else may be called from anywhere.
 type List struct {
-	config           Config
-	listKey, headKey string
-	rules            atomic.Pointer[Rules]
-	forged           atomic.Uint64
+	config Config
+	rules  atomic.Pointer[Rules]
+	forged atomic.Uint64
 
 	mu      sync.Mutex // guards what follows
 	list    words.List
 	fresh   []words.Name // changed, and not yet in force
 	version uint64       // of the list: grows with every change
 	changed chan struct{}
-	text    []byte // the list encoded, as of version encoded
-	id      words.Digest
-	encoded uint64
+	sealed  []sealed          // under the secret, and under the one before
 	latest  time.Time         // when this edge last had something to say
 	began   time.Time         // when this edge did
 	applied []words.Mark      // of what is in force
@@ -74,10 +62,23 @@ type List struct {
 	settling map[mitigation.Key]time.Time // when their counts were forgotten
 }
 
+// sealed is the list as it travels under one secret.
+type sealed struct {
+	secret           secret.Secret
+	listKey, headKey string
+	text             []byte // as of version encoded
+	id               words.Digest
+	encoded          uint64
+}
+
 // New makes an empty List under no rules.
 func New(c Config, now time.Time) *List {
 	l := &List{config: c, began: now, heard: make(map[uint64]uint64)}
-	l.listKey, l.headKey = c.Secret.WordsKeys()
+	for _, line := range c.Secret.Lines() {
+		s := sealed{secret: line}
+		s.listKey, s.headKey = line.WordsKeys()
+		l.sealed = append(l.sealed, s)
+	}
 	l.SetRules(nil)
 	return l
 }
@@ -93,7 +94,7 @@ func (l *List) Say(w words.Word, now time.Time) (words.Mark, error) {
 	}
 	voids := mitigation.MaxTimeout
 	for _, rule := range (*l.rules.Load())[w.Rule] {
-		voids = max(voids, rule.Voids)
+		voids = max(voids, rule.Counter.Lifetime(), rule.Repeat.Longest(rule.Timeout)+rule.Repeat.Memory())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,27 +122,37 @@ func (l *List) change(names ...words.Name) {
 	}
 }
 
-// Spread is how far a word has come.
+// Spread is how far words have come.
 type Spread struct {
 	Known   int      // edges of the PoP, this one included
-	Have    int      // of them, those where it is in force
+	Have    int      // of them, those where all of the words are in force
 	Missing []string // the others, by name
+	Newer   bool     // an edge has something newer than the first of the words, which is not in force here: what stands is not known
 }
 
-// Spread says which edges have a word that was said here.
-func (l *List) Spread(mark words.Mark) (s Spread) {
+// Spread says which edges have words, as they have said themselves. Whoever has a word knows of it when it says the next; so once all edges have one,
+// and nothing is newer, nobody will say anything at the same moment.
+func (l *List) Spread(marks ...words.Mark) (s Spread) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range append([]presence.Edge{l.self()}, l.others...) {
+	self := l.self()
+	for _, e := range append([]presence.Edge{self}, l.others...) {
 		s.Known++
-		has := slices.ContainsFunc(e.Marks, func(k words.Mark) bool { return k.Edge == mark.Edge && k.Generation >= mark.Generation })
-		if has && !slices.Contains(e.Refused, mark) {
-			s.Have++
-		} else {
+		if slices.ContainsFunc(marks, func(m words.Mark) bool { return !has(e.Marks, m) || slices.Contains(e.Refused, m) }) {
 			s.Missing = append(s.Missing, e.Name)
+		} else {
+			s.Have++
+		}
+		for _, m := range e.Marks {
+			s.Newer = s.Newer || m.Compare(marks[0]) > 0 && !has(self.Marks, m)
 		}
 	}
 	return s
+}
+
+// has reports whether a word is among those that marks stand for.
+func has(marks []words.Mark, m words.Mark) bool {
+	return slices.ContainsFunc(marks, func(k words.Mark) bool { return k.Edge == m.Edge && k.Generation >= m.Generation })
 }
 
 // Words returns the list in the form in which it is kept, and a channel that is closed when it changes.
@@ -151,7 +162,7 @@ func (l *List) Words(now time.Time) (list []byte, changed <-chan struct{}) {
 	if l.changed == nil {
 		l.changed = make(chan struct{})
 	}
-	text, _ := l.encode(now)
+	text, _ := l.encode(0, now)
 	return text, l.changed
 }
 
@@ -181,14 +192,15 @@ func (l *List) Restore(list []byte, now time.Time) error {
 	return nil
 }
 
-// encode returns the list as it travels. What has merely ended since it was last encoded stays in it, so that edges whose clocks
-// differ do not take turns in telling each other. mu is locked.
-func (l *List) encode(now time.Time) ([]byte, words.Digest) {
-	if l.text == nil || l.encoded != l.version {
-		l.text, l.encoded = l.list.Encode(l.config.Secret, now), l.version
-		copy(l.id[:], l.text[len(l.text)-secret.MACSize:])
+// encode returns the list as it travels under one of the secrets. What has merely ended since it was last encoded stays in it, so that edges
+// whose clocks differ do not take turns in telling each other. mu is locked.
+func (l *List) encode(line int, now time.Time) ([]byte, words.Digest) {
+	s := &l.sealed[line]
+	if s.text == nil || s.encoded != l.version {
+		s.text, s.encoded = l.list.Encode(s.secret, now), l.version
+		copy(s.id[:], s.text[len(s.text)-secret.MACSize:])
 	}
-	return l.text, l.id
+	return s.text, s.id
 }
 
 // name is what operators call this edge.

@@ -55,7 +55,7 @@ func newEdge(t testing.TB, id uint64) *edge {
 	e := &edge{rule: rule, bits: mitigation.New(1000, nil)}
 	e.List = operators.New(operators.Config{Secret: secret.Of([]byte("test")), ID: id, Bits: e.bits,
 		Counters: counter.New(counter.Options{Counters: 1000, Tier: true}), Jitter: func(d time.Duration) time.Duration { return d }}, began)
-	e.SetRules(operators.Rules{"login": {{Counter: rule, Blocked: true, Voids: rule.Lifetime()}}})
+	e.SetRules(operators.Rules{"login": {{Counter: rule}}})
 	return e
 }
 

@@ -32,14 +32,15 @@ const maxItem = 1 << 20
 type Node struct {
 	capacity int
 
-	mu    sync.Mutex
-	items map[string]*item
-	lru   item // the ring of those that are there: behind it the last used, before it the next to go
-	there int
-	evict uint64
-	state state
-	wake  chan struct{} // closed when a hung node goes on
-	net   network
+	mu       sync.Mutex
+	items    map[string]*item
+	lru      item // the ring of those that are there: behind it the last used, before it the next to go
+	there    int
+	evict    uint64
+	versions uint64
+	state    state
+	wake     chan struct{} // closed when a hung node goes on
+	net      network
 
 	spare [][]byte // see values
 	often long     // a Get of many keys that came twice in a row
@@ -63,6 +64,7 @@ const (
 type item struct {
 	key        string
 	value      []byte
+	version    uint64
 	lent       bool  // value is in a Result, so that it must not change
 	expire     int64 // Unix seconds from which on it is gone; 0: never
 	next, prev *item // nil: it is not there
@@ -80,6 +82,7 @@ func (n *Node) empty() {
 	n.items = make(map[string]*item)
 	n.lru.next, n.lru.prev, n.there = &n.lru, &n.lru, 0
 	n.often, n.last = long{}, ""
+	n.versions = 0
 }
 
 // Do carries out a command at now. Node and Report of the command are of no concern to it. Values in a Result are
@@ -104,6 +107,18 @@ func (n *Node) do(now time.Time, c wire.Command) wire.Result {
 	}
 	it := n.find(now, c.Key)
 	switch c.Op {
+	case wire.Gets:
+		if r.Values = n.get(now, c.Key); it != nil {
+			r.Number = it.version
+		}
+	case wire.Cas:
+		if it == nil || it.version != c.Delta {
+			if r.Status = wire.NotThere; it != nil {
+				r.Number = it.version // it is another
+			}
+			return r
+		}
+		n.store(now, c)
 	case wire.Incr, wire.Decr:
 		if it == nil {
 			r.Status = wire.NotThere
@@ -118,6 +133,7 @@ func (n *Node) do(now time.Time, c wire.Command) wire.Result {
 			r.Number = v - min(v, c.Delta)
 		}
 		it.setNumber(r.Number)
+		it.version = n.version()
 	case wire.Add:
 		if it != nil {
 			n.use(it)
@@ -213,6 +229,12 @@ func (n *Node) fresh(now time.Time, it *item) *item {
 	return it
 }
 
+// version is what an item is that has just been stored: of a node no two are alike until it restarts, when they begin anew.
+func (n *Node) version() uint64 {
+	n.versions++
+	return n.versions
+}
+
 // use makes an item the last to go.
 func (n *Node) use(it *item) {
 	if it.next != nil {
@@ -232,7 +254,7 @@ func (n *Node) store(now time.Time, c wire.Command) {
 		n.there++
 	}
 	n.use(it)
-	it.value, it.expire = append(it.room(), c.Value...), 0
+	it.value, it.expire, it.version = append(it.room(), c.Value...), 0, n.version()
 	switch {
 	case c.Expire > 30*24*3600: // seconds since 1970, not from now
 		it.expire = int64(c.Expire)

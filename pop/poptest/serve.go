@@ -182,7 +182,7 @@ func (n *Node) exchange(r *bufio.Reader) (line string, answer []byte, err error)
 	line = strings.TrimRight(string(raw), "\r\n")
 	c, unique, ok := parse(line)
 	switch {
-	case ok && (c.Op == wire.Add || c.Op == wire.Set):
+	case ok && (c.Op == wire.Add || c.Op == wire.Set || c.Op == wire.Cas):
 		body := make([]byte, len(c.Value)+2)
 		if _, err := io.ReadFull(r, body); err != nil {
 			return "", nil, err
@@ -238,7 +238,10 @@ func parse(line string) (c wire.Command, unique, ok bool) {
 	c.Key = f[1]
 	switch f[0] {
 	case "get", "gets":
-		c.Op, c.Key = wire.Get, strings.Join(f[1:], " ")
+		if c.Op = wire.Get; f[0] == "gets" && len(f) == 2 {
+			c.Op = wire.Gets
+		}
+		c.Key = strings.Join(f[1:], " ")
 		return c, f[0] == "gets", true
 	case "incr", "decr":
 		if len(f) != 3 {
@@ -256,6 +259,16 @@ func parse(line string) (c wire.Command, unique, ok bool) {
 		c.Op = wire.Add
 	case "set":
 		c.Op = wire.Set
+	case "cas":
+		c.Op = wire.Cas
+		if len(f) != 6 {
+			return c, false, false
+		}
+		version, err := strconv.ParseUint(f[5], 10, 64)
+		if err != nil {
+			return c, false, false
+		}
+		c.Delta, f = version, f[:5]
 	default:
 		return c, false, false
 	}
@@ -276,7 +289,7 @@ func appendAnswer(b []byte, r wire.Result, unique bool) []byte {
 		return append(b, "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"...)
 	}
 	switch r.Op {
-	case wire.Get:
+	case wire.Get, wire.Gets:
 		keys := r.Keys()
 		for i, v := range r.Values {
 			if v == nil {
@@ -284,7 +297,7 @@ func appendAnswer(b []byte, r wire.Result, unique bool) []byte {
 			}
 			b = fmt.Appendf(b, "VALUE %s 0 %d", keys[i], len(v))
 			if unique {
-				b = append(b, " 1"...)
+				b = fmt.Appendf(b, " %d", max(r.Number, 1)) // of many keys nobody uses it
 			}
 			b = append(b, "\r\n"...)
 			b = append(b, v...)
@@ -298,6 +311,13 @@ func appendAnswer(b []byte, r wire.Result, unique bool) []byte {
 	case wire.Delete:
 		if r.Status == wire.Done {
 			return append(b, "DELETED\r\n"...)
+		}
+	case wire.Cas:
+		if r.Status == wire.Done {
+			return append(b, "STORED\r\n"...)
+		}
+		if r.Number != 0 {
+			return append(b, "EXISTS\r\n"...)
 		}
 	default:
 		if r.Status == wire.Done {

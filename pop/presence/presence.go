@@ -20,7 +20,7 @@ const (
 	slots   = counter.MaxEdges
 	hold    = 10 * time.Second // a number once seen is believed so long: a lost node must not halve it
 	maxName = 64
-	maxSize = 8 + 8 + 3*(1+maxName) + 4*8 + 2*1 + 16*(words.MaxMarks+MaxRefused) + secret.MACSize
+	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(words.MaxMarks+MaxRefused) + secret.MACSize
 )
 
 // Edge is what an edge says of itself.
@@ -30,6 +30,7 @@ type Edge struct {
 	Name     string
 	Marks    []words.Mark // of the operators' list that it has put into force
 	Refused  []words.Mark // of these what it could not: changes of rules that it does not understand, MaxRefused at most
+	Ends     bool         // it has stopped deciding, and says so with its last presence
 	About
 }
 
@@ -50,6 +51,9 @@ type peer struct {
 	slot  int       // where it last said something new: its own
 	heard time.Time // and when
 }
+
+// alive reports whether the edge counts as there.
+func (e *peer) alive(now time.Time) bool { return !e.Ends && now.Sub(e.heard) < Kept }
 
 // Slots is what an edge knows of the slots.
 type Slots struct {
@@ -98,7 +102,9 @@ func (p *Slots) Highest() int { return p.highest }
 // Others calls f with each other edge.
 func (p *Slots) Others(f func(Edge)) {
 	for _, e := range p.peers {
-		f(e.Edge)
+		if !e.Ends {
+			f(e.Edge)
+		}
 	}
 }
 
@@ -111,7 +117,7 @@ func (p *Slots) Say(now time.Time, e Edge) []byte {
 		size += len(texts[i])
 	}
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, size), p.id)
-	b = binary.BigEndian.AppendUint64(b, p.sequence)
+	b = append(binary.BigEndian.AppendUint64(b, p.sequence), flag(e.Ends))
 	for _, text := range texts {
 		b = append(append(b, byte(len(text))), text...)
 	}
@@ -126,6 +132,13 @@ func (p *Slots) Say(now time.Time, e Edge) []byte {
 	return p.secret.Seal(secret.Presence, b)
 }
 
+func flag(is bool) byte {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 func (p *Slots) open(b []byte) (e Edge, ok bool) {
 	if len(b) > maxSize {
 		return e, false
@@ -134,7 +147,7 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 	if !ok {
 		return e, false
 	}
-	e.ID, e.sequence = in.Number(8), in.Number(8)
+	e.ID, e.sequence, e.Ends = in.Number(8), in.Number(8), in.Number(1) == 1
 	for _, text := range []*string{&e.Name, &e.Address, &e.Version} {
 		*text = string(in.Next(int(in.Number(1))))
 	}
@@ -171,6 +184,9 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 		known := p.peers[e.ID]
 		switch {
 		case known != nil && e.sequence > known.sequence:
+			if e.Ends && !known.Ends {
+				p.highest-- // it is not lost: its share falls to the others at once
+			}
 			known.Edge, known.slot, known.heard = e, i, now
 		case known == nil && recent:
 			known = &peer{e, i, now}
@@ -180,19 +196,23 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 	}
 	p.free = p.free[:0]
 	for i, e := range p.said { // once all are read: what somebody has kept may stand before what is new
-		if taken := ours && i == p.slot || e != nil && e.slot == i && now.Sub(e.heard) < Kept; !taken {
+		if taken := ours && i == p.slot || e != nil && e.slot == i && e.alive(now); !taken {
 			p.free = append(p.free, i)
 		}
 	}
 	if !ours && p.slot >= 0 && p.filled[p.slot] {
 		p.slot = -1 // taken by another; an empty one is filled again
 	}
+	edges := 1
 	for id, e := range p.peers {
-		if now.Sub(e.heard) >= Kept {
+		switch {
+		case e.alive(now):
+			edges++
+		case !e.Ends || now.Sub(e.heard) > 3*Kept: // who has ended is remembered for longer than what was kept of it counts as recent
 			delete(p.peers, id)
 		}
 	}
-	if edges := len(p.peers) + 1; edges >= p.highest || now.Sub(p.highTime) > hold {
+	if edges >= p.highest || now.Sub(p.highTime) > hold {
 		p.highest, p.highTime = edges, now
 	}
 	return forged

@@ -28,6 +28,9 @@ func (r *Reader) Next(n int) []byte {
 	return piece
 }
 
+// Rest is all that has not been read yet.
+func (r *Reader) Rest() []byte { return r.Next(len(r.rest)) }
+
 // Number is that of the next size bytes.
 func (r *Reader) Number(size int) (n uint64) {
 	for _, b := range r.Next(size) {

@@ -8,12 +8,14 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/dchest/siphash"
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/exact"
 )
 
 // Secret is a PoP's. Each of its uses has a key of its own, so that nothing that an outsider chooses is ever hashed under the key of a
@@ -24,7 +26,12 @@ type Secret struct {
 	words    key // MACs of the operators' list
 	presence key // MACs of what edges say of themselves
 	clients  key // digests of what clients send
+	digest   [8]byte
+	older    *Secret // that it takes the place of; nil: there is none
 }
+
+// MaxLines is how many secrets an edge can have: while one takes the place of another, both.
+const MaxLines = 2
 
 // key is one of SipHash.
 type key struct{ k0, k1 uint64 }
@@ -36,11 +43,43 @@ func Of(b []byte) Secret {
 		h := sha256.Sum256(append([]byte("sluice pop "+use+"\x00"), b...))
 		return key{binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])}
 	}
-	return Secret{derive("names"), derive("records"), derive("words"), derive("presence"), derive("clients")}
+	public := sha256.Sum256(append([]byte("sluice pop digest\x00"), b...))
+	return Secret{names: derive("names"), records: derive("records"), words: derive("words"), presence: derive("presence"), clients: derive("clients"),
+		digest: [8]byte(public[:8])}
 }
 
-// Bytes is the key for digests of what clients send.
+// After is the secret, taking the place of an older one. Everything is named and sealed under the new one; only what operators said is read
+// under both (Lines, OpenAny), and what clients send has the digests that it had, so that blocks and quotas of keys hold.
+func (s Secret) After(older Secret) Secret {
+	s.older = &older
+	return s
+}
+
+// Lines are the secret and the one that it takes the place of, each by itself.
+func (s Secret) Lines() []Secret {
+	older := s.older
+	s.older = nil
+	if older == nil {
+		return []Secret{s}
+	}
+	return append([]Secret{s}, older.Lines()...)
+}
+
+// Digests name the secrets of Lines to everybody, so that edges can tell whether they have the same. Nobody learns a secret from it: it
+// is 64 bits of a SHA-256 that is used for nothing else, secrets are random files, of which there are far too many to try, and who tries a
+// few can do so with any name in the tier as well. One that follows from a PoP's name can be told from its digest, as from all else.
+func (s Secret) Digests() (list []string) {
+	for _, line := range s.Lines() {
+		list = append(list, hex.EncodeToString(line.digest[:]))
+	}
+	return list
+}
+
+// Bytes is the key for digests of what clients send: the oldest secret's.
 func (s Secret) Bytes() (b [16]byte) {
+	if s.older != nil {
+		return s.older.Bytes()
+	}
 	binary.LittleEndian.PutUint64(b[:8], s.clients.k0)
 	binary.LittleEndian.PutUint64(b[8:], s.clients.k1)
 	return b
@@ -57,6 +96,8 @@ const (
 	Words               // the operators' list
 	Head                // which list a node has
 	Presence            // what an edge says of itself
+	Exact               // a bucket of instants
+	Audit               // what an edge noted of watched sources
 )
 
 // key of a use, and what is hashed with it so that no two uses share MACs.
@@ -68,6 +109,10 @@ func (s *Secret) key(u Use) (k key, letter byte) {
 		return s.words, 'h'
 	case Presence:
 		return s.presence, 'e'
+	case Exact:
+		return s.records, 'x'
+	case Audit:
+		return s.presence, 'u'
 	}
 	return s.records, 'm'
 }
@@ -97,6 +142,32 @@ func (s Secret) Open(u Use, b []byte) (in Reader, ok bool) {
 	return Reader{rest: body}, subtle.ConstantTimeCompare(mac[:], b[len(body):]) == 1
 }
 
+// SealAt is Seal for what stands under one key, and is authentic nowhere else.
+func (s Secret) SealAt(u Use, key string, b []byte) []byte {
+	mac := s.mac(u, append([]byte(key+"\x00"), b...))
+	return append(b, mac[:]...)
+}
+
+// OpenAt reads what SealAt made for a key.
+func (s Secret) OpenAt(u Use, key string, b []byte) (in Reader, ok bool) {
+	if len(b) < MACSize {
+		return in, false
+	}
+	body := b[: len(b)-MACSize : len(b)-MACSize]
+	mac := s.mac(u, append([]byte(key+"\x00"), body...))
+	return Reader{rest: body}, subtle.ConstantTimeCompare(mac[:], b[len(body):]) == 1
+}
+
+// OpenAny is Open for what may have been sealed before the secret took the place of another.
+func (s Secret) OpenAny(u Use, b []byte) (in Reader, ok bool) {
+	for _, line := range s.Lines() {
+		if in, ok = line.Open(u, b); ok {
+			break
+		}
+	}
+	return in, ok
+}
+
 // What a hash is for is hashed with it, so that no two uses share values.
 const (
 	forPlace   = 'n'
@@ -105,12 +176,12 @@ const (
 	forBit     = 'b'
 	forLog     = 'l'
 	forHead    = 'h'
-	forNear    = 'a'
-	forFull    = 'f'
 	forEdge    = 'e'
 	forRule    = 'r'
 	forWords   = 'w'
 	forFlight  = 'i'
+	forExact   = 'x'
+	forAudit   = 'u'
 )
 
 func (s Secret) hashSource(use byte, source counter.Source) uint64 {
@@ -121,6 +192,14 @@ func (s Secret) hashSource(use byte, source counter.Source) uint64 {
 
 // Place is a source's hash for the choice of its node.
 func (s Secret) Place(source counter.Source) uint64 { return s.hashSource(forPlace, source) }
+
+// Watch is a source's hash for the choice of whom edges audit, and stands for it there.
+func (s Secret) Watch(source counter.Source) uint64 { return s.hashSource(forAudit, source) }
+
+// Bucket is which of a rule's buckets of instants has a source's.
+func (s Secret) Bucket(source counter.Source) uint32 {
+	return uint32(s.hashSource(forExact, source) % exact.Buckets)
+}
 
 // Phase is how late a source's windows begin: see counter.Options.
 func (s Secret) Phase(source counter.Source) uint16 {
@@ -142,19 +221,18 @@ func (s Secret) InFlightName(rule string, source counter.Source) (name CounterNa
 	return name
 }
 
-// Claim is what an edge asks to be the first to say of a counter.
-type Claim byte
+// ExactName is what the keys of a rule's buckets begin with, and of whose instants those are. Groups are buckets.
+func (s Secret) ExactName(id string) (name CounterName) {
+	var b [192]byte
+	s.append128(append(name[:0], forExact), append(append(b[:0], forExact), id...))
+	return name
+}
 
-const (
-	Near Claim = forNear // that it is near its limit
-	Full Claim = forFull // that nothing of it is left
-)
-
-// ClaimKey names who is the first to announce a counter in a group: 29 characters.
-func (s Secret) ClaimKey(c counter.Counter, what Claim, epoch uint64, group uint32) string {
-	var name CounterName
-	s.appendDigest(name[:0], byte(what), c, epoch)
-	return name.Key(group)
+// ExactTag is by what a source is known in a bucket since an operator has lifted it.
+func (s Secret) ExactTag(id string, source counter.Source, epoch uint64) uint64 {
+	var b [192]byte
+	named := binary.BigEndian.AppendUint64(source.AppendBinary(append(b[:0], forExact)), epoch)
+	return siphash.Hash(s.names.k0, s.names.k1, append(named, id...))
 }
 
 const CounterKeySize = len(CounterName{}) + 6
@@ -220,6 +298,13 @@ func NamesLogItem(key string) bool { return key[0] == forLog }
 // SlotKey names a slot in which an edge says that it is there.
 func (s Secret) SlotKey(slot int) string {
 	return string(s.append128([]byte{forEdge}, fmt.Appendf(nil, "%c%d", forEdge, slot)))
+}
+
+// AuditKey names what an edge noted of watched sources in an interval: 23 characters.
+func (s Secret) AuditKey(edge uint64, interval int64) string {
+	var b [17]byte
+	named := binary.BigEndian.AppendUint64(append(b[:0], forAudit), edge)
+	return string(s.append128([]byte{forAudit}, binary.BigEndian.AppendUint64(named, uint64(interval))))
 }
 
 // RuleDigest names a rule's counters in the mitigation log.

@@ -2,7 +2,10 @@ package secret
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
+
+	"sluice/counter"
 )
 
 // TestSecretsAreApart: no two uses share a key, and what a client sends is not hashed under that of a MAC.
@@ -18,5 +21,40 @@ func TestSecretsAreApart(t *testing.T) {
 	b := s.Bytes()
 	if got := (key{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}); got != s.clients {
 		t.Error("Bytes is another key than that for clients")
+	}
+}
+
+// A secret that takes the place of another has the names of the new one alone, reads what was sealed under both, and leaves clients' digests.
+func TestAfter(t *testing.T) {
+	older, newer := Of([]byte("the old one")), Of([]byte("the new one"))
+	both := newer.After(older)
+	if both.SlotKey(1) != newer.SlotKey(1) || both.LogHeadKey() != newer.LogHeadKey() || both.Place(counter.Source{}) != newer.Place(counter.Source{}) {
+		t.Error("other names or places than the new one has")
+	}
+	if both.Bytes() != older.Bytes() {
+		t.Error("what clients send has other digests than before")
+	}
+	sealed, now := older.Seal(Words, []byte("said")), both.Seal(Words, []byte("said"))
+	for _, test := range []struct {
+		what string
+		open func(Use, []byte) (Reader, bool)
+		text []byte
+		ok   bool
+	}{
+		{"the old one's, by what reads one", both.Open, sealed, false},
+		{"the old one's", both.OpenAny, sealed, true},
+		{"the new one's", both.OpenAny, now, true},
+		{"its own, at an edge that has the new one alone", newer.Open, now, true},
+		{"a stranger's", both.OpenAny, Of([]byte("a stranger")).Seal(Words, []byte("said")), false},
+	} {
+		if _, ok := test.open(Words, test.text); ok != test.ok {
+			t.Errorf("%s: %v", test.what, ok)
+		}
+	}
+	if got, want := both.Digests(), []string{newer.Digests()[0], older.Digests()[0]}; !slices.Equal(got, want) || got[0] == got[1] || len(got[0]) != 16 {
+		t.Errorf("digests %v, want %v", got, want)
+	}
+	if lines := both.Lines(); len(lines) != 2 || lines[0] != newer || lines[1] != older {
+		t.Errorf("lines %v", lines)
 	}
 }

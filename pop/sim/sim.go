@@ -10,6 +10,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/exact"
 	"sluice/counter/inflight"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
@@ -40,8 +41,9 @@ type World struct {
 
 	presence time.Time // when edges that are not stepped last said that they are there
 
-	rules    []pop.Rule
+	rules    []limiter.Rule
 	inFlight bool // one of them counts requests in flight
+	exact    bool // one of them keeps its requests in the tier
 	config   Config
 	names    []string    // of the nodes
 	held     [][]held    // by node: what it was sent while it hung, in the order of arrival
@@ -58,8 +60,10 @@ type Config struct {
 	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
 	Wait         time.Duration                // of a request at first sight, at most; 0: it does not
 	Secret       secret.Secret
-	Learn        bool     // edges are not told how many there are; above the most that there can be they never are
-	List         []string // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
+	Secrets      func(edge int) secret.Secret // of each edge, where they differ; nil: all have Secret
+	PoP          string                       // its name, under which edges leave marks; "": they do not
+	Learn        bool                         // edges are not told how many there are; above the most that there can be they never are
+	List         []string                     // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
 	// Carry, if not nil, carries out what a node is sent: to see it, or to answer in the node's place.
 	Carry func(c wire.Command, node *poptest.Node, now time.Time) wire.Result
 
@@ -75,6 +79,7 @@ type Edge struct {
 	Bits     *mitigation.Table
 	Machine  *pop.Machine
 	InFlight *inflight.Table // nil: no rule counts them
+	Exact    *exact.Table    // nil: no rule keeps its requests in the tier
 
 	limiter  limiter.Limiter
 	decision limiter.Decision // of Request
@@ -106,16 +111,10 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 		rtt: c.RTT, now: start, lively: start, config: c,
 		held: make([][]held, c.Nodes), died: make([]time.Time, c.Nodes),
 	}
+	w.rules = rules
 	for _, r := range rules {
-		known := pop.Rule{Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Of: r.Of}
-		if i := slices.IndexFunc(rules, func(o limiter.Rule) bool { return r.Of != 0 && o.Counter.ID == r.Of }); i >= 0 {
-			known.Name = rules[i].Counter.Name
-		}
-		w.rules = append(w.rules, known)
 		w.inFlight = w.inFlight || r.InFlight != nil
-		if tried := r.Candidate; tried != nil {
-			w.rules = append(w.rules, pop.Rule{Name: r.Counter.Name, Counter: tried.Bits, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
-		}
+		w.exact = w.exact || r.Exact != nil
 	}
 	for i := range c.Nodes {
 		w.Nodes = append(w.Nodes, poptest.New(c.Capacity))
@@ -139,13 +138,20 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 // begin gives an edge new tables and a new machine, as a process has them that has just started.
 func (e *Edge) begin() error {
 	c := &e.world.config
+	key := c.Secret
+	if c.Secrets != nil {
+		key = c.Secrets(e.index)
+	}
 	wake := func() { e.awake = true }
 	id := uint64(e.life*c.Edges + e.index + 1)
-	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Seed: id, Wake: wake})
+	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: key.Phase, Seed: id, Wake: wake})
 	e.Bits = mitigation.New(c.Counters, wake)
 	e.Bits.Seed(id)
 	if e.InFlight = nil; e.world.inFlight {
 		e.InFlight = inflight.New(inflight.Options{Tier: true, Wake: wake})
+	}
+	if e.Exact = nil; e.world.exact {
+		e.Exact = exact.New(exact.Options{Wake: wake, Bucket: key.Bucket})
 	}
 	list := c.List
 	if list == nil {
@@ -156,21 +162,22 @@ func (e *Edge) begin() error {
 		known = 0
 	}
 	m, err := pop.NewMachine(pop.Config{
-		Nodes: list, Secret: c.Secret, ID: id, Name: fmt.Sprintf("edge%d", e.index),
-		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided, InFlight: e.InFlight,
+		PoP: c.PoP, Nodes: list, Secret: key, ID: id, Name: fmt.Sprintf("edge%d", e.index),
+		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided, InFlight: e.InFlight, Exact: e.Exact,
 	}, e.clock())
 	if err != nil {
 		return err
 	}
-	m.SetRules(e.world.rules)
+	e.Machine = m
+	e.SetRules(e.world.rules)
 	if e.stepped != 0 {
 		m.ClockStepped(e.stepped, e.clock())
 	}
-	e.Machine, e.nodes, e.life, e.awake, e.gone = m, nil, e.life+1, false, false
+	e.nodes, e.life, e.awake, e.gone = nil, e.life+1, false, false
 	e.paused, e.late = time.Time{}, nil
 	e.limiter = limiter.Limiter{
-		Counters: e.Counters, Bits: e.Bits, InFlight: e.InFlight,
-		Up: func(counter.Source) bool { return m.Up() },
+		Counters: e.Counters, Bits: e.Bits, InFlight: e.InFlight, Exact: e.Exact,
+		Up: func(counter.Source) bool { return m.Up() }, Alone: m.Alone,
 		Ask: func(r *algorithm.Rule, s counter.Source) {
 			m.Ask(counter.Counter{Rule: r, Source: s})
 			wake()
@@ -181,6 +188,21 @@ func (e *Edge) begin() error {
 	}
 	e.decision.Reset()
 	return nil
+}
+
+// SetRules puts other rules in force on the edge, as an edge does that reads them again. What begins anew after Start has them, too.
+func (e *Edge) SetRules(rules []limiter.Rule) {
+	terms := make(map[uint32]mitigation.Terms)
+	var known []pop.Rule
+	for _, r := range rules {
+		known, terms[r.Counter.ID] = append(known, r.Rule), r.Terms()
+		if tried := r.Candidate; tried != nil {
+			known, terms[tried.Bits.Counter.ID] = append(known, tried.Bits), tried.Bits.Terms()
+		}
+	}
+	e.world.rules = rules
+	e.Bits.SetTerms(terms)
+	e.Machine.SetRules(known)
 }
 
 // clock is the time as the edge sees it.
@@ -220,10 +242,11 @@ func (e *Edge) Settle(d *limiter.Decision, status int) {
 }
 
 // Request is Decide for a request under one rule. The decision is the edge's own: it is valid until the next Request, which gives
-// it up if it is Held.
+// it up if it is Held, and ends it.
 func (e *Edge) Request(r *limiter.Rule, source counter.Source) *limiter.Decision {
 	d := &e.decision
 	e.limiter.Settle(d, 0, e.clock())
+	e.limiter.Leave(d)
 	d.Reset()
 	d.Add(r, source)
 	e.Decide(d)

@@ -12,6 +12,7 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
+	"sluice/mitigation"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
@@ -29,7 +30,7 @@ func newRule(t *testing.T, name string, limit uint32) limiter.Rule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return limiter.Rule{Counter: r, Timeout: time.Minute}
+	return limiter.Rule{Rule: mitigation.Rule{Counter: r, Timeout: time.Minute}}
 }
 
 // newWorld is two edges and a node, a millisecond apart.

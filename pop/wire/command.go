@@ -18,18 +18,26 @@ const (
 	Delete           // remove Key
 	Get              // read what is at some keys
 	Decr             // take Delta from the number at Key, which stops at 0
+	Gets             // read what is at one key, and which version it is
+	Cas              // store Value at Key if Delta is still its version
+	Ops              // how many there are
 )
 
-func (o Op) String() string { return [...]string{"incr", "add", "set", "delete", "get", "decr"}[o] }
+func (o Op) String() string {
+	return [...]string{"incr", "add", "set", "delete", "get", "decr", "gets", "cas"}[o]
+}
+
+// Reads reports whether an Op changes nothing.
+func (o Op) Reads() bool { return o == Get || o == Gets }
 
 // Command is one thing to ask of one node.
 type Command struct {
 	Key    string // 1 to 250 bytes of printable ASCII; Get: up to MaxKeys of them with single spaces between them
-	Value  []byte // Add, Set
-	Delta  uint64 // Incr, Decr
+	Value  []byte // Add, Set, Cas
+	Delta  uint64 // Incr, Decr; Cas: the version that a Gets has read
 	Tag    uint64 // comes back in the Result
 	Node   int    // index into the machine's nodes
-	Expire int32  // Add, Set: seconds until memcached forgets, 1 to 30 days
+	Expire int32  // Add, Set, Cas: seconds until memcached forgets, up to 30 days; 0: never
 	Op     Op
 	Way    Way
 	Report bool // caused by a request, so there may be many: goes over the node's pipeline, else through gomemcache
@@ -56,7 +64,7 @@ type Status uint8
 
 const (
 	Done     Status = iota // stored, incremented, deleted, or read
-	NotThere               // Incr, Decr, Delete: no such key. Add: there is one already
+	NotThere               // Incr, Decr, Delete: no such key. Add: there is one already. Cas: none, or of another version
 	Unsent                 // certainly not carried out: no connection, node down, or the node said so
 	Unknown                // sent, and no usable answer: it may have been carried out or not
 )
@@ -75,7 +83,7 @@ var (
 type Result struct {
 	Command
 	Status Status
-	Number uint64   // Incr, Decr: the new number
-	Values [][]byte // Get: one for each key, nil where there is none
+	Number uint64   // Incr, Decr: the new number; Gets: the version of the value
+	Values [][]byte // Get, Gets: one for each key, nil where there is none
 	Err    error    // for Unsent and Unknown: what happened
 }

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -43,7 +44,7 @@ type Kind uint8
 const (
 	Block  Kind = iota + 1
 	Lift        // ends the mitigation and forgets the counts
-	Change      // of a rule; what it says means nothing here
+	Change      // of a rule; what it says means nothing here, but for which of those before it are in force beside it
 )
 
 // Bounds of the list.
@@ -117,10 +118,8 @@ func (e *Entry) name() Name {
 	return Name{Rule: e.Rule, Source: e.Source}
 }
 
-// older orders by age: generation, then edge.
-func older(a, b *Entry) int {
-	return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.edge, b.edge))
-}
+// older orders by age.
+func older(a, b *Entry) int { return a.Mark().Compare(b.Mark()) }
 
 // newer reports whether the word of e stands against that of o. Of two ends of one word, which clocks may cause, the earlier does.
 func (e *Entry) newer(o *Entry) bool {
@@ -210,11 +209,11 @@ func (l *List) Add(word Word, edge uint64, voids time.Duration, now time.Time) (
 	}
 	if full() {
 		l.purge(now)
-		for _, o := range l.byWorth() {
-			if !full() || l.worth(o) > 0 {
-				break
+		list, replaced := l.byWorth()
+		for _, o := range list[:replaced] {
+			if full() {
+				l.drop(o)
 			}
-			l.drop(o)
 		}
 		if full() {
 			return Mark{}, ErrFull
@@ -261,17 +260,17 @@ func (l *List) put(e Entry) (changed bool) {
 // something that this one has. Ends are bounded, because clocks may be wrong. Beyond the bounds of a list, the oldest words are dropped, by all edges the same.
 func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) {
 	there := make(map[Name]*Entry, len(other))
-	newest := make(map[string]*Entry)
+	over := make(map[string]*Entry) // of the changes of a rule that are over, the newest
 	for i := range other {
 		e := &other[i]
 		there[e.name()] = e
-		if n := newest[e.Rule]; e.Kind == Change && (n == nil || older(n, e) < 0) {
-			newest[e.Rule] = e
+		if o := over[e.Rule]; e.Kind == Change && e.Over(now) && (o == nil || older(o, e) < 0) {
+			over[e.Rule] = e
 		}
 	}
 	latest := now.Add(longest + ClockSkew)
 	for _, e := range other {
-		if e.Over(now) || e.Kind == Change && newest[e.Rule].Over(now) { // what it had replaced does not come back
+		if o := over[e.Rule]; e.Over(now) || e.Kind == Change && o != nil && older(&e, o) < 0 { // what it had replaced does not come back
 			continue
 		}
 		if e.End.After(latest) {
@@ -286,7 +285,8 @@ func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) 
 	}
 	if len(l.entries) > MaxEntries || l.bytes > maxBytes {
 		l.purge(now)
-		for _, e := range l.byWorth() {
+		list, _ := l.byWorth()
+		for _, e := range list {
 			if len(l.entries) <= MaxEntries && l.bytes <= maxBytes {
 				break
 			}
@@ -313,9 +313,9 @@ const (
 	longest = max(LongestAway, longestKept)
 )
 
-// lapsed reports whether an entry is one of a rule whose newest change is over: then all of them are.
+// lapsed reports whether an entry is a change that one has replaced that is over: it does not come back.
 func (l *List) lapsed(e *Entry, now time.Time) bool {
-	return e.Kind == Change && l.changes[e.Rule][0].Over(now)
+	return e.Kind == Change && slices.ContainsFunc(l.changes[e.Rule], func(o *Entry) bool { return o.Over(now) && older(e, o) < 0 })
 }
 
 // purge drops what says nothing any more.
@@ -344,21 +344,43 @@ func (l *List) drop(e *Entry) {
 }
 
 // byWorth is the entries in the order in which they are dropped if there are too many, as when two edges that were apart have each
-// filled their list: changes of rules that others have replaced, words on sources, and the rules last; the oldest first.
-func (l *List) byWorth() []*Entry {
-	return slices.SortedFunc(maps.Values(l.entries), func(a, b *Entry) int {
-		return cmp.Or(cmp.Compare(l.worth(a), l.worth(b)), older(a, b))
+// filled their list: changes of rules that others have replaced, so many, words on sources, and the rules last; the oldest first.
+func (l *List) byWorth() (list []*Entry, replaced int) {
+	worth := make(map[*Entry]int, len(l.entries))
+	for _, e := range l.entries {
+		if e.Kind != Change {
+			worth[e] = 1
+		}
+	}
+	for _, changes := range l.changes {
+		for _, e := range standing(changes) {
+			worth[e] = 2
+		}
+	}
+	list = slices.SortedFunc(maps.Values(l.entries), func(a, b *Entry) int {
+		return cmp.Or(cmp.Compare(worth[a], worth[b]), older(a, b))
 	})
+	return list, len(list) - len(worth)
 }
 
-func (l *List) worth(e *Entry) int {
-	switch {
-	case e.Kind != Change:
-		return 1
-	case l.changes[e.Rule][0].Mark() == e.Mark():
-		return 2
+// standing are of the changes of a rule, the newest first, those to the oldest that the newest was not made over: that is in force beside it, but for what those
+// between have set anew. Nothing is that is older than one that means the whole rule.
+func standing(changes []*Entry) []*Entry {
+	seen, oldest := make(map[string]bool), 0
+	for i, e := range changes {
+		before := seen[fmt.Sprintf("%d-%016x", e.generation, e.edge)]
+		if !before {
+			oldest = i
+		}
+		var says struct{ Sets, Seen []string }
+		if err := json.Unmarshal([]byte(e.Text), &says); err != nil || len(says.Sets) == 0 {
+			break
+		}
+		for _, id := range says.Seen {
+			seen[id] = seen[id] || before || i == 0
+		}
 	}
-	return 0
+	return changes[:oldest+1]
 }
 
 // Marks says how far somebody who has this list knows what each edge has said: the highest generation of each, the latest first
@@ -378,7 +400,13 @@ func (l *List) Marks() []Mark {
 	return list[:min(len(list), MaxMarks)]
 }
 
+// Mark tells a word from all others.
 type Mark struct{ Edge, Generation uint64 }
+
+// Compare orders by age, the older first: by generation, then by edge.
+func (m Mark) Compare(o Mark) int {
+	return cmp.Or(cmp.Compare(m.Generation, o.Generation), cmp.Compare(m.Edge, o.Edge))
+}
 
 const MaxMarks = 16
 
@@ -434,12 +462,12 @@ func (e *Entry) append(b []byte) []byte {
 	return append(append(b, byte(len(e.From))), e.From...)
 }
 
-// Decode reads what encode wrote: all, or nothing and an error.
+// Decode reads what encode wrote, under the PoP's secret or the one before: all, or nothing and an error.
 func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 	if len(b) > maxEncoded {
 		return nil, id, ErrList
 	}
-	in, ok := s.Open(secret.Words, b)
+	in, ok := s.OpenAny(secret.Words, b)
 	form := string(in.Next(len(magic)))
 	if !ok || form != magic && form != magicBefore {
 		return nil, id, ErrList

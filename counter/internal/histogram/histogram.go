@@ -26,10 +26,12 @@ type Histogram struct {
 	slot       int32 // the counter's, in its store; 0: nobody's
 	next       int32 // of the same chain, and one more than the index in the list; 0: no more
 	Rule       uint32
-	Last       uint32             // sub-window of the newest hit
-	Asked      uint32             // sub-window in which somebody last asked when hits came
-	ExportedAt uint32             // sub-window in which others were last told
-	Exported   uint16             // a bit for each lane: others have been told of its bins, and theirs may be added
+	Last       uint32 // sub-window of the newest hit
+	Asked      uint32 // sub-window in which somebody last asked when hits came
+	ExportedAt uint32 // sub-window in which others were last told
+	closed     uint32 // sub-window of which no hit came after its bin closedAt
+	Exported   uint16 // a bit for each lane: others have been told of its bins, and theirs may be added
+	closedAt   uint8
 	wide       bool               // which store
 	subWindows [SubWindows]uint32 // the number of each lane's
 	low        binBytes
@@ -41,12 +43,14 @@ type binBytes [SubWindows][Size]uint8
 // Bins are those of a sub-window; their zero value is that of one of which nothing is known.
 type Bins struct {
 	low, high *[Size]uint8 // high is nil where all of it is 0
+	Within    int          // of hits of which it is not known when they came: in so many bins, from the first
 }
 
 // Set is the histograms of a shard, found by their counters' slots, which begin at 1.
 type Set struct {
 	list   slab.Of[Histogram]
 	high   []*[slab.Block]binBytes // of a block of the list, once a bin of one of them has more than 255 hits
+	long   [][]uint32              // rings of more than Stamps, by the index in the list
 	most   int
 	hand   int     // where Next goes on
 	chains []int32 // by the counter's slot: one more than the index of the first, or 0
@@ -69,6 +73,10 @@ func (s *Set) Bytes() int {
 		if block != nil {
 			n += int(unsafe.Sizeof(*block))
 		}
+	}
+	n += 24 * cap(s.long)
+	for _, ring := range s.long {
+		n += 4 * cap(ring)
 	}
 	return n
 }
@@ -153,6 +161,7 @@ func (h *Histogram) Owner() (slot int, wide bool) { return int(h.slot), h.wide }
 func (s *Set) Begin(index int, rule, now uint32) *Histogram {
 	h := s.list.At(index)
 	h.index, h.Rule, h.Last, h.Asked, h.ExportedAt, h.Exported = int32(index), rule, now, now-SubWindows, now-SubWindows, 0
+	h.closed = now - SubWindows
 	for j := range h.subWindows { // no lane is that of a sub-window to come
 		h.subWindows[j] = now - SubWindows
 	}
@@ -182,7 +191,10 @@ func (s *Set) Enter(h *Histogram, n uint32) (begins bool) {
 // Bins is those of a sub-window.
 func (s *Set) Bins(h *Histogram, n uint32) (b Bins) {
 	if lane := n % SubWindows; h.subWindows[lane] == n {
-		b.low = &h.low[lane]
+		b.low, b.Within = &h.low[lane], Size
+		if h.closed == n {
+			b.Within = int(h.closedAt) + 1
+		}
 		if high := s.highOf(h); high != nil {
 			b.high = &high[lane]
 		}
@@ -200,12 +212,31 @@ func (s *Set) highOf(h *Histogram) *binBytes {
 
 // Add adds hits to a bin of a sub-window that is in the histogram. A bin stops at its maximum.
 func (s *Set) Add(h *Histogram, n uint32, bin int, hits uint32) {
-	lane, high := n%SubWindows, s.highOf(h)
+	s.set(h, n, bin, min(s.at(h, n, bin)+hits, 1<<16-1))
+}
+
+// TakeBack takes hits out of a bin, if its sub-window is still there.
+func (s *Set) TakeBack(h *Histogram, n uint32, bin int, hits uint32) {
+	if h.subWindows[n%SubWindows] == n {
+		have := s.at(h, n, bin)
+		s.set(h, n, bin, have-min(hits, have))
+	}
+}
+
+// Bin is the bin of an instant at which so much of its sub-window is gone.
+func Bin(gone float64) int { return min(int(gone*Size), Size-1) }
+
+func (s *Set) at(h *Histogram, n uint32, bin int) uint32 {
+	lane := n % SubWindows
 	have := uint32(h.low[lane][bin])
-	if high != nil {
+	if high := s.highOf(h); high != nil {
 		have |= uint32(high[lane][bin]) << 8
 	}
-	have = min(have+hits, 1<<16-1)
+	return have
+}
+
+func (s *Set) set(h *Histogram, n uint32, bin int, have uint32) {
+	lane, high := n%SubWindows, s.highOf(h)
 	if high == nil && have > 1<<8-1 {
 		block := int(h.index / slab.Block)
 		for len(s.high) <= block {
@@ -219,6 +250,9 @@ func (s *Set) Add(h *Histogram, n uint32, bin int, hits uint32) {
 		high[lane][bin] = uint8(have >> 8)
 	}
 }
+
+// Close takes in that no hit of a sub-window came after a bin.
+func (h *Histogram) Close(n uint32, bin int) { h.closed, h.closedAt = n, uint8(bin) }
 
 // Known reports whether anything is known of the sub-window.
 func (b Bins) Known() bool { return b.low != nil }

@@ -22,11 +22,9 @@ type Entry struct {
 	held   uint32
 	Hits   uint32 // pending and in flight, all lanes
 	older  uint16 // 0: no group but the newest is in use; else where the others are, in Set.narrow or Set.wide
-	Phase  uint16 // the counter's,
-	Base   uint16 // and the end of its base: until that changes nothing of an entry without older groups has ended
 	Idle   bool   // in use, not queued, and not given out to be reported
 	Queued bool   // waits to be given out
-	Urgent bool   // to be reported at once; else it may wait until its group ends
+	Urgent bool   // to be reported at once
 	newest Group
 }
 
@@ -70,7 +68,7 @@ func (s *Set) At(w uint16) *Entry { return s.entries.At(int(w)) }
 
 // Begin makes an entry. For hits there are so many at most, and then it is 0; for a reservation there always is one: there are no more of
 // those than requests under way.
-func (s *Set) Begin(r *algorithm.Rule, slot int, phase uint16, base uint32, reserve bool) (w uint16) {
+func (s *Set) Begin(r *algorithm.Rule, slot int, reserve bool) (w uint16) {
 	switch {
 	case s.entries.Free() > 0:
 	case s.entries.Len() <= int(s.most) || reserve && s.entries.Len() < most:
@@ -79,8 +77,7 @@ func (s *Set) Begin(r *algorithm.Rule, slot int, phase uint16, base uint32, rese
 	}
 	w = s.entries.Take() // zero, as it was made or released
 	k := s.At(w)
-	k.Rule, k.Slot = r, int32(slot)
-	k.Phase, k.Base, k.Idle = phase, uint16(base), true
+	k.Rule, k.Slot, k.Idle = r, int32(slot), true
 	return w
 }
 
@@ -110,9 +107,6 @@ func (s *Set) Leave(w uint16) *Entry {
 
 // IsEmpty reports whether nothing is left in an entry.
 func (k *Entry) IsEmpty() bool { return k.Hits == 0 && k.held == 0 }
-
-// OnlyNewest reports whether no group of an entry but the newest has been in use.
-func (k *Entry) OnlyNewest() bool { return k.older == 0 }
 
 // older is the groups of an entry but the newest, those that follow it first; none if they are not in use.
 func (s *Set) older(k *Entry) []Group {
@@ -178,11 +172,9 @@ func (s *Set) HasInFlight(k *Entry) bool {
 	return some != 0
 }
 
-// HasPending reports whether any hits are pending, and HasOlderPending whether any of groups but the newest are.
-func (s *Set) HasPending(k *Entry) bool { return k.newest.Pending != 0 || s.HasOlderPending(k) }
-
-func (s *Set) HasOlderPending(k *Entry) bool {
-	var some uint64
+// HasPending reports whether any hits are pending.
+func (s *Set) HasPending(k *Entry) bool {
+	some := k.newest.Pending
 	for _, u := range s.older(k) {
 		some |= u.Pending
 	}
@@ -283,12 +275,11 @@ func (s *Set) Age(k *Entry, n int) (pending, inFlight uint64) {
 	return pending, inFlight
 }
 
-// Shift moves pending hits by so many lanes, to groups of which base is the newest. It returns how many are lost. Nothing may be in flight.
-func (s *Set) Shift(k *Entry, by int64, base uint32) (lost uint64) {
+// Shift moves pending hits by so many lanes. It returns how many are lost. Nothing may be in flight.
+func (s *Set) Shift(k *Entry, by int64) (lost uint64) {
 	s.needOlder(k)
 	lost = k.Rule.Lanes().Shift(k.Rule.Groups(), by, func(g int) *uint64 { return &s.group(k, g).Pending })
 	s.drop(k, lost)
-	k.Base = uint16(base)
 	return lost
 }
 

@@ -24,7 +24,7 @@ func TestBalance(t *testing.T) {
 		var in, out uint64
 		live, queued := make(map[uint16]bool), make(map[uint16]bool)
 		for step := range 3000 {
-			w := s.Begin(r, 1, 0, 0, rng.IntN(2) == 0)
+			w := s.Begin(r, 1, rng.IntN(2) == 0)
 			if all := slices.Sorted(maps.Keys(live)); len(all) > 20 || w == 0 || len(all) > 0 && rng.IntN(2) == 0 {
 				if w != 0 {
 					out += s.Release(w)
@@ -60,7 +60,7 @@ func TestBalance(t *testing.T) {
 				out += pending + inFlight
 			case 6:
 				if !s.HasInFlight(k) {
-					out += s.Shift(k, int64(rng.IntN(40)-20), 1)
+					out += s.Shift(k, int64(rng.IntN(40)-20))
 				}
 			case 7:
 				k.Queued, queued[w] = true, true

@@ -7,6 +7,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -17,6 +18,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -36,6 +38,32 @@ const tombstones = 10_000
 type Store struct {
 	db       *sql.DB
 	postgres bool
+	where    string // for errors: no password is in it
+	migrated atomic.Bool
+}
+
+// Where names a store for operators, without what is secret.
+func Where(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "sqlite" {
+		return text
+	}
+	host := u.Host
+	if host == "" {
+		host = cmp.Or(u.Query().Get("host"), "localhost") // as PostgreSQL's clients read it
+	}
+	return "postgres " + host + u.Path
+}
+
+// fails says of an error which store it is, and why an exchange with it was broken off.
+func (s *Store) fails(ctx context.Context, err *error) {
+	if *err == nil {
+		return
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(*err, cause) {
+		*err = fmt.Errorf("%w (%w)", cause, *err)
+	}
+	*err = fmt.Errorf("%s: %w", s.where, *err)
 }
 
 // Check reports what is wrong with the name of a store.
@@ -68,7 +96,7 @@ func Open(text string) (*Store, error) {
 	}
 	db.SetMaxOpenConns(2) // the reader, and an operator
 	db.SetConnMaxLifetime(10 * time.Minute)
-	return &Store{db, driver == "pgx"}, nil
+	return &Store{db: db, postgres: driver == "pgx", where: Where(text)}, nil
 }
 
 // Close closes it.
@@ -80,6 +108,9 @@ var schema = []string{
 	`CREATE TABLE IF NOT EXISTS sluice_quotas (client TEXT NOT NULL, rule TEXT NOT NULL, effective_at BIGINT NOT NULL, expires_at BIGINT NOT NULL,
 		plan TEXT NOT NULL, hits BIGINT NOT NULL, change BIGINT NOT NULL, removed BIGINT NOT NULL, PRIMARY KEY (client, rule, effective_at))`,
 	`CREATE INDEX IF NOT EXISTS sluice_quotas_change ON sluice_quotas (change)`,
+	`CREATE TABLE IF NOT EXISTS sluice_quota_history (change BIGINT PRIMARY KEY, client TEXT NOT NULL, at BIGINT NOT NULL, does TEXT NOT NULL, rule TEXT NOT NULL,
+		plan TEXT NOT NULL, hits BIGINT NOT NULL, effective_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, who TEXT NOT NULL, origin TEXT NOT NULL, edge TEXT NOT NULL)`,
+	`CREATE INDEX IF NOT EXISTS sluice_quota_history_client ON sluice_quota_history (client, change)`,
 }
 
 // head reads the one row of a store.
@@ -122,9 +153,10 @@ func (s *Store) within(ctx context.Context, do func(*sql.Tx) error) error {
 }
 
 // Changes is plans.Store's.
-func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bool), each func(plans.Change)) (plans.Mark, error) {
+func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bool), each func(plans.Change)) (_ plans.Mark, err error) {
+	defer s.fails(ctx, &err)
 	mark, oldest, err := s.head(ctx)
-	if err != nil && s.missing(ctx) {
+	if err != nil && s.missing(ctx, "sluice_plans") {
 		if err = s.create(ctx); err == nil {
 			mark, oldest, err = s.head(ctx)
 		}
@@ -183,14 +215,14 @@ func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bo
 	return mark, nil
 }
 
-// missing reports whether the store answers, and has no tables.
-func (s *Store) missing(ctx context.Context) bool {
-	statement := `SELECT count(*) FROM sqlite_master WHERE name = 'sluice_plans'`
+// missing reports whether the store answers, and has no such table.
+func (s *Store) missing(ctx context.Context, table string) bool {
+	statement := `SELECT count(*) FROM sqlite_master WHERE name = $1`
 	if s.postgres {
-		statement = `SELECT count(*) FROM pg_class WHERE relname = 'sluice_plans' AND pg_table_is_visible(oid)`
+		statement = `SELECT count(*) FROM pg_class WHERE relname = $1 AND pg_table_is_visible(oid)`
 	}
 	var n int
-	return s.db.QueryRowContext(ctx, statement).Scan(&n) == nil && n == 0
+	return s.db.QueryRowContext(ctx, statement, table).Scan(&n) == nil && n == 0
 }
 
 // next takes the number of a change.
@@ -232,7 +264,11 @@ func keyOf(text string) string {
 }
 
 // Put is plans.Store's. Of keys there are one or two. Those that are over go as well, so that what is lent again and again takes no more room.
-func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, now time.Time) error {
+func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, by plans.Author, now time.Time) (err error) {
+	defer s.fails(ctx, &err)
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
 	return s.within(ctx, func(tx *sql.Tx) error {
 		n, err := s.next(ctx, tx)
 		if err != nil {
@@ -253,32 +289,40 @@ func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, now time.
 			n, key, other, q.Rule, q.Start, at, begun, end, q.Plan, int64(q.Limit)); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO sluice_quotas (client, rule, effective_at, expires_at, plan, hits, change, removed) VALUES ($1, $2, $3, $4, $5, $6, $7, 0)
+		if _, err = tx.ExecContext(ctx, `INSERT INTO sluice_quotas (client, rule, effective_at, expires_at, plan, hits, change, removed) VALUES ($1, $2, $3, $4, $5, $6, $7, 0)
 			ON CONFLICT (client, rule, effective_at) DO UPDATE SET expires_at = excluded.expires_at, plan = excluded.plan, hits = excluded.hits, change = excluded.change, removed = 0`,
-			key, q.Rule, q.Start, q.End, q.Plan, int64(q.Limit), n)
-		return err
+			key, q.Rule, q.Start, q.End, q.Plan, int64(q.Limit), n); err != nil {
+			return err
+		}
+		return s.remember(ctx, tx, key, other, plans.Entry{Change: n, At: at, Does: plans.Set, Quota: q, By: by})
 	})
 }
 
 // Delete is plans.Store's.
-func (s *Store) Delete(ctx context.Context, keys []string, rule *string) (deleted int, err error) {
+func (s *Store) Delete(ctx context.Context, keys []string, rule *string, by plans.Author, now time.Time) (deleted int, err error) {
+	defer s.fails(ctx, &err)
+	if err := s.migrate(ctx); err != nil {
+		return 0, err
+	}
 	err = s.within(ctx, func(tx *sql.Tx) error {
 		n, err := s.next(ctx, tx)
 		if err != nil {
 			return err
 		}
 		key, other := s.keysOf(keys)
-		name, every := "", 1
+		e, every := plans.Entry{Change: n, At: now.UnixMilli(), Does: plans.DeleteAll, By: by}, 1
 		if rule != nil {
-			name, every = s.text(*rule), 0
+			e.Does, e.Quota.Rule, every = plans.DeleteUnder, *rule, 0
 		}
-		result, err := tx.ExecContext(ctx, `UPDATE sluice_quotas SET removed = 1, change = $1 WHERE client IN ($2, $3) AND removed = 0 AND (rule = $4 OR $5 = 1)`, n, key, other, name, every)
+		result, err := tx.ExecContext(ctx, `UPDATE sluice_quotas SET removed = 1, change = $1 WHERE client IN ($2, $3) AND removed = 0 AND (rule = $4 OR $5 = 1)`, n, key, other, s.text(e.Quota.Rule), every)
 		if err != nil {
 			return err
 		}
 		some, err := result.RowsAffected()
-		deleted = int(some)
-		return err
+		if deleted = int(some); err != nil || deleted == 0 {
+			return err
+		}
+		return s.remember(ctx, tx, key, other, e)
 	})
 	return deleted, err
 }

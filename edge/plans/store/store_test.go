@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,7 +76,7 @@ func TestChanges(t *testing.T) {
 		first.wants()
 		put := func(s *Store, q plans.Quota, keys ...string) {
 			t.Helper()
-			if err := s.Put(ctx, keys, q, now); err != nil {
+			if err := s.Put(ctx, keys, q, plans.Author{}, now); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -88,13 +91,13 @@ func TestChanges(t *testing.T) {
 		first.wants(`gone =a "" "pro" 0 0-0`, `#b "" "free" 0 0-0`)
 		(&reader{t: t, s: two}).wants("all", `=a "api" "" 900 2000000-0`, `=a "api" "" 600 900000-0`, `#b "" "free" 0 0-0`)
 		api := "api"
-		if n, err := two.Delete(ctx, []string{"#b", "=a"}, &api); n != 2 || err != nil {
+		if n, err := two.Delete(ctx, []string{"#b", "=a"}, &api, plans.Author{}, time.Now()); n != 2 || err != nil {
 			t.Errorf("%d are deleted, %v; want 2", n, err)
 		}
-		if n, err := two.Delete(ctx, []string{"#b", "=a"}, nil); n != 1 || err != nil {
+		if n, err := two.Delete(ctx, []string{"#b", "=a"}, nil, plans.Author{}, time.Now()); n != 1 || err != nil {
 			t.Errorf("%d are deleted, %v; want 1", n, err)
 		}
-		if n, err := two.Delete(ctx, []string{"#b", "=a"}, nil); n != 0 || err != nil {
+		if n, err := two.Delete(ctx, []string{"#b", "=a"}, nil, plans.Author{}, time.Now()); n != 0 || err != nil {
 			t.Errorf("%d are deleted, %v; want none", n, err)
 		}
 		if got := first.read(); len(got) != 3 {
@@ -109,7 +112,7 @@ func TestLent(t *testing.T) {
 		s, r := open(t, name), (*reader)(nil)
 		said := func(at int64, q plans.Quota) {
 			t.Helper()
-			if err := s.Put(context.Background(), []string{"=a"}, q, time.UnixMilli(at)); err != nil {
+			if err := s.Put(context.Background(), []string{"=a"}, q, plans.Author{}, time.UnixMilli(at)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -147,24 +150,24 @@ func TestOddRows(t *testing.T) {
 		r.wants("all")
 		for _, key := range []string{"=\xff\x00a", "=ü ", "=~x"} {
 			for _, plan := range []string{"free", "pro"} {
-				if err := s.Put(ctx, []string{key, "#d"}, plans.Quota{Plan: plan}, time.Now()); err != nil {
+				if err := s.Put(ctx, []string{key, "#d"}, plans.Quota{Plan: plan}, plans.Author{}, time.Now()); err != nil {
 					t.Fatalf("%q: %v", key, err)
 				}
 			}
 			r.wants(key + ` "" "pro" 0 0-0`)
-			if n, err := s.Delete(ctx, []string{"#d", key}, nil); n != 1 || err != nil {
+			if n, err := s.Delete(ctx, []string{"#d", key}, nil, plans.Author{}, time.Now()); n != 1 || err != nil {
 				t.Errorf("%q: %d are deleted, %v; want 1", key, n, err)
 			}
 			r.wants("gone " + key + ` "" "pro" 0 0-0`)
 		}
 		for _, rule := range []string{"\x00", "\xff", "'; DROP TABLE sluice_quotas; --"} {
-			if n, err := s.Delete(ctx, []string{"=a"}, &rule); n != 0 || err != nil {
+			if n, err := s.Delete(ctx, []string{"=a"}, &rule, plans.Author{}, time.Now()); n != 0 || err != nil {
 				t.Errorf("%q: %d are deleted, %v; want none", rule, n, err)
 			}
 		}
 		r.wants()
 		for key, hits := range map[string]string{"=a": "-1", "=b": "5000000000"} {
-			if err := s.Put(ctx, []string{key}, plans.Quota{Rule: "api", Limit: 7}, time.Now()); err != nil {
+			if err := s.Put(ctx, []string{key}, plans.Quota{Rule: "api", Limit: 7}, plans.Author{}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.db.Exec(`UPDATE sluice_quotas SET hits = ` + hits + ` WHERE client = '` + key + `'`); err != nil {
@@ -181,7 +184,7 @@ func TestTextForANumber(t *testing.T) {
 	r := &reader{t: t, s: s}
 	r.wants("all")
 	for i, column := range []string{"", "effective_at", "expires_at", "hits", "client"} {
-		if err := s.Put(context.Background(), []string{fmt.Sprint("=", i)}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+		if err := s.Put(context.Background(), []string{fmt.Sprint("=", i)}, plans.Quota{Plan: "pro"}, plans.Author{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if column == "" {
@@ -205,7 +208,7 @@ func TestChangesAtOnce(t *testing.T) {
 			s := open(t, name)
 			go func() {
 				for i := range changes {
-					if err := s.Put(context.Background(), []string{fmt.Sprintf("=%d-%d", w, i)}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+					if err := s.Put(context.Background(), []string{fmt.Sprintf("=%d-%d", w, i)}, plans.Quota{Plan: "pro"}, plans.Author{}, time.Now()); err != nil {
 						failed <- err
 						return
 					}
@@ -243,7 +246,7 @@ func TestLongAway(t *testing.T) {
 	if _, err := s.db.Exec(`UPDATE sluice_plans SET change = ?`, 2*tombstones-1); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put(ctx, []string{"=a"}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+	if err := s.Put(ctx, []string{"=a"}, plans.Quota{Plan: "pro"}, plans.Author{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	away.wants("all", `=a "" "pro" 0 0-0`)
@@ -256,7 +259,7 @@ func TestForgottenMeanwhile(t *testing.T) {
 	s, ctx := open(t, "sqlite:"+filepath.Join(t.TempDir(), "p.db")), context.Background()
 	put := func(key string) {
 		t.Helper()
-		if err := s.Put(ctx, []string{key}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+		if err := s.Put(ctx, []string{key}, plans.Quota{Plan: "pro"}, plans.Author{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -264,7 +267,7 @@ func TestForgottenMeanwhile(t *testing.T) {
 	late.wants("all")
 	put("=a")
 	late.wants(`=a "" "pro" 0 0-0`)
-	if _, err := s.Delete(ctx, []string{"=a"}, nil); err != nil {
+	if _, err := s.Delete(ctx, []string{"=a"}, nil, plans.Author{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.db.Exec(`UPDATE sluice_plans SET change = ?`, tombstones+tombstones/10-1); err != nil {
@@ -300,7 +303,7 @@ func TestStoreComesBack(t *testing.T) {
 		t.Error("a store that is stopped answers")
 	}
 	server.Run()
-	if err := s.Put(ctx, []string{"=a"}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+	if err := s.Put(ctx, []string{"=a"}, plans.Quota{Plan: "pro"}, plans.Author{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	away.wants(`=a "" "pro" 0 0-0`)
@@ -314,5 +317,40 @@ func TestCheck(t *testing.T) {
 		if err := Check(name); (err == nil) != good {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A store that is away is named, with the reason, and without its password.
+func TestAwaySaysWhichAndWhy(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	slow := errors.New("no answer in time")
+	for address, why := range map[string]string{gone.Addr().String(): "connection refused", silent.Addr().String(): "no answer in time"} {
+		s := open(t, "postgres://user:hidden@"+address+"/quotas?sslmode=disable")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		if address == silent.Addr().String() {
+			go func() {
+				if c, err := silent.Accept(); err == nil {
+					defer c.Close()
+					cancel(slow)
+				}
+			}()
+		}
+		_, err := s.Changes(ctx, plans.Mark{}, func(bool) {}, func(plans.Change) {})
+		if err == nil || !strings.HasPrefix(err.Error(), "postgres "+address+"/quotas: ") || !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("want %s and %s: %v", address, why, err)
+		}
+		cancel(nil)
+	}
+	if got := Where("postgres://u:p@/db?host=/run/pg"); got != "postgres /run/pg/db" {
+		t.Error(got)
 	}
 }

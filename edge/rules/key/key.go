@@ -4,9 +4,9 @@ package key
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +46,10 @@ const (
 	apart   = 0xfe // begins what is hashed of a part's name and a source, and no key
 )
 
+func (k Kind) String() string {
+	return [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query", Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor"}[k]
+}
+
 // Forms are what a part of a key can be.
 const Forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global"
 
@@ -65,11 +69,11 @@ func Parse(text string) (Part, error) {
 		if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 16 && strconv.Itoa(n) == name {
 			return Part{Kind: Path, Depth: n}, nil
 		}
-	case named && kind == "query" && message.IsToken([]byte(name)) && !strings.ContainsAny(name, "%+&#"):
+	case named && kind == "query" && message.IsName([]byte(name)):
 		return Part{Kind: Query, Name: []byte(name)}, nil
 	case named && kind == "header" && message.IsToken([]byte(name)):
 		return Part{Kind: Header, Name: []byte(strings.ToLower(name))}, nil
-	case named && kind == "cookie" && message.IsToken([]byte(name)):
+	case named && kind == "cookie" && message.IsName([]byte(name)):
 		return Part{Kind: Cookie, Name: []byte(name)}, nil
 	case named && kind == "jwt" && isClaim(name):
 		return Part{Kind: Claim, Name: []byte(name)}, nil
@@ -79,7 +83,7 @@ func Parse(text string) (Part, error) {
 
 // String is the part as Parse reads it, each in one form.
 func (p Part) String() string {
-	kind := [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query", Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor"}[p.Kind]
+	kind := p.Kind.String()
 	switch {
 	case p.Depth > 0:
 		return kind + ":" + strconv.Itoa(p.Depth)
@@ -117,11 +121,12 @@ func NewSecret(b [16]byte) Secret {
 // the origin, and a claim that nobody believed has made, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send. One that
 // is there and empty is a value like others.
 //
-// It reports false for one that is there several times with different values, of which origins take one or another, or in a form
-// that they may not read alike: so a path whose readings differ in what the key has of it.
-func (k Secret) Digest(parts []Part, v *View, claims *token.Claims, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
+// It returns the part that is there several times with different values, of which origins take one or another, or in a form
+// that they may not read alike: so a path whose readings differ in what the key has of it. nil: there is none.
+func (k Secret) Digest(parts []Part, v *View, claims *token.Claims, source counter.Source, buf []byte) (counter.Source, []byte, *Part) {
 	buf = buf[:0]
-	for _, p := range parts {
+	for i := range parts {
+		p := &parts[i]
 		from := len(buf)
 		buf = append(buf, byte(p.Kind), 0, 0, 0, 0)
 		value := len(buf)
@@ -133,7 +138,7 @@ func (k Secret) Digest(parts []Part, v *View, claims *token.Claims, source count
 			buf, there, ok = p.append(buf, v)
 		}
 		if !ok {
-			return counter.Source{}, buf, false
+			return counter.Source{}, buf, p
 		}
 		if there {
 			binary.LittleEndian.PutUint32(buf[from+1:], uint32(len(buf)-value))
@@ -142,7 +147,7 @@ func (k Secret) Digest(parts []Part, v *View, claims *token.Claims, source count
 		buf = append(buf[:from], byte(Source))
 		buf = source.AppendBinary(buf)
 	}
-	return k.Sum(buf), buf, true
+	return k.Sum(buf), buf, nil
 }
 
 // Sum is the digest of all that a key has of a request.
@@ -175,6 +180,7 @@ func (k Secret) IsWithin(percent uint64, rule string, source counter.Source) boo
 
 // append appends what a request has of a part, in one form for all that origins take for the same, and reports whether it has it.
 func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
+	before := len(buf)
 	switch p.Kind {
 	case Source:
 		return buf, false, true
@@ -186,17 +192,34 @@ func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 		buf, ok = p.appendPath(buf, v.Request)
 		return buf, true, ok
 	}
-	value, _, ok := v.Find(p, message.Ampersands)
-	if ok && p.Kind == Query && v.HasSemicolon() {
-		var other []byte
-		other, _, ok = v.Find(p, message.Semicolons)
-		ok = ok && (value == nil) == (other == nil) && bytes.Equal(value, other)
+	for at := range message.Splits {
+		if at != message.Ampersands && (p.Kind != Query || !v.Differs(at)) {
+			continue
+		}
+		value, _, ok := v.Find(p, at)
+		if !ok {
+			return buf, false, false
+		}
+		if value == nil {
+			continue
+		}
+		from := len(buf)
+		var token int
+		if buf, token, ok = v.AppendForm(buf, p, at, value); !ok {
+			return buf, false, false
+		}
+		switch {
+		case token == message.Nobody:
+			buf = buf[:from]
+		case !there:
+			buf, there = append(buf[:from], buf[from+token:]...), true
+		case !bytes.Equal(buf[before:from], buf[from:]): // servers do not agree on it
+			return buf, false, false
+		default:
+			buf = buf[:from]
+		}
 	}
-	if !ok || value == nil {
-		return buf, false, ok
-	}
-	buf, ok = v.AppendForm(buf, p, message.Ampersands, value)
-	return buf, true, ok
+	return buf, there, true
 }
 
 // appendPath appends the first segments of the path, and reports whether they are the same in every reading.
@@ -205,7 +228,7 @@ func (p *Part) appendPath(buf []byte, q *message.Request) ([]byte, bool) {
 	buf = append(buf, p.segments(q.Path)...)
 	group := buf[from:]
 	for as := message.Reading(1); as <= q.Readings; as++ {
-		if as&^q.Readings != 0 {
+		if !q.Readings.Has(as) {
 			continue
 		}
 		end := len(buf)
@@ -233,66 +256,42 @@ func (p *Part) segments(path []byte) []byte {
 	return path
 }
 
-// Form appends a value in one form for all that origins take for the same. It reports false for one that they may not read alike.
-func (p *Part) Form(buf, value []byte) ([]byte, bool) {
+// Form appends a value in one form for all that origins take for the same; token is where in it begins what tells clients apart, or
+// message.Nobody. It reports false for one that they may not read alike.
+func (p *Part) Form(buf, value []byte) (_ []byte, token int, ok bool) {
+	switch {
+	case p.Kind == Cookie:
+		buf, ok = message.AppendCookie(buf, value)
+	case p.Kind == Query:
+		buf, ok = message.AppendParameter(buf, value)
+	case p.IsCredentials():
+		return message.AppendCredentials(buf, value)
+	case string(p.Name) == "host":
+		buf, ok = message.AppendHost(buf, value)
+	default:
+		buf, ok = message.AppendValue(buf, value)
+	}
+	return buf, 0, ok
+}
+
+// IsCredentials reports whether p is the header Authorization.
+func (p *Part) IsCredentials() bool { return p.Kind == Header && string(p.Name) == "authorization" }
+
+// Refusal is the answer to a request that has a part in a way that origins may not read alike.
+func (p *Part) Refusal() *message.Refusal {
+	code, what := p.Kind.String(), "The "+p.Kind.String()+" "+string(p.Name)
 	switch p.Kind {
-	case Cookie:
-		return message.AppendCookie(buf, value)
+	case Header:
+		code = strings.Map(func(r rune) rune {
+			if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+				return r
+			}
+			return '_'
+		}, string(p.Name))
 	case Query:
-		return appendParameter(buf, value)
+		what = "The parameter " + string(p.Name)
+	case Path:
+		what = "The path"
 	}
-	switch string(p.Name) {
-	case "authorization":
-		return appendCredentials(buf, value)
-	case "host":
-		return message.AppendHost(buf, value)
-	}
-	return append(buf, value...), true
-}
-
-var strictBase64 = base64.StdEncoding.Strict()
-
-// appendCredentials appends a value of Authorization (RFC 9110, 11.4): the scheme, which has no case, one space, and the rest. Basic
-// credentials are what they encode (RFC 7617), because many servers pass over what is no base64. One word alone is no scheme
-// but a key of the site's own.
-func appendCredentials(buf, value []byte) ([]byte, bool) {
-	i := bytes.IndexAny(value, " \t")
-	if i < 0 {
-		return append(buf, value...), true
-	}
-	from := len(buf)
-	for _, c := range value[:i] {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		buf = append(buf, c)
-	}
-	basic := string(buf[from:]) == "basic"
-	buf, value = append(buf, ' '), message.TrimSpace(value[i:])
-	if !basic {
-		return append(buf, value...), true
-	}
-	n := len(buf)
-	buf = slices.Grow(buf, base64.StdEncoding.DecodedLen(len(value)))
-	m, err := strictBase64.Decode(buf[n:cap(buf)], value)
-	return buf[:n+m], err == nil
-}
-
-// appendParameter appends the value of a parameter, decoded. A null byte ends it for some.
-func appendParameter(buf, value []byte) ([]byte, bool) {
-	for i := 0; i < len(value); i++ {
-		c := value[i]
-		if b, ok := message.Escaped(value[i:]); ok {
-			c = b
-			i += 2
-		}
-		switch c {
-		case 0:
-			return buf, false
-		case '+':
-			c = ' '
-		}
-		buf = append(buf, c)
-	}
-	return buf, true
+	return message.Refuse(http.StatusBadRequest, "bad_"+code, what+" is there several times, or in a form that servers read differently.")
 }

@@ -6,15 +6,17 @@ import (
 	"sluice/edge/message"
 )
 
-// Names are the names of the parameters and cookies that the rules of a set ask for. Add them all before the first request; from then on it
+// Names are the names of the headers, parameters and cookies that the rules of a set ask for. Add them all before the first request; from then on it
 // is safe for concurrent use. The zero Names has none.
 type Names struct {
-	parameters, cookies message.Lookup
+	headers, parameters, cookies message.Lookup
 }
 
 // Add makes p a part that a View can find.
 func (n *Names) Add(p *Part) {
 	switch p.names = n; p.Kind {
+	case Header:
+		p.place = n.headers.AddHeader(p.Name)
 	case Query:
 		p.place = n.parameters.Add(p.Name)
 	case Cookie:
@@ -22,22 +24,22 @@ func (n *Names) Add(p *Part) {
 	}
 }
 
-// A View is a request as the rules of one set see it. Its query and its cookies are read once however many rules ask, and a value that is long
+// A View is a request as the rules of one set see it. Its header, its query and its cookies are read once however many rules ask, and a value that is long
 // to bring into its form is brought into it once. So the work is bounded by the length of the request. Reset it before the next one.
 //
-// It keeps 12 bytes for each of the names, and room for as many values as a request had.
+// It keeps 12 bytes at most for each of the names, and room for as many values as a request had.
 type View struct {
 	Request *message.Request
 
-	names         *Names    // for which there is room
-	parameters    [2]values // split at ampersands, and at semicolons too
-	cookies       values
-	authorization entry  // of which only the form is kept
-	buf           []byte // of forms
+	names      *Names // for which there is room
+	headers    values
+	parameters [message.Splits]values
+	cookies    values
+	buf        []byte // of forms
 
-	queried   bool // a parameter was asked for
-	odd       bool // the query has what only some servers decode
-	semicolon bool
+	queried bool                 // a parameter was asked for
+	odd     bool                 // the query has what only some servers decode
+	differs [message.Splits]bool // from the first
 }
 
 // values are those that a request has of the names of a Lookup.
@@ -51,9 +53,10 @@ type values struct {
 type entry struct {
 	place        int
 	name, value  []byte // as they came
-	more, differ bool   // it is there several times, with one value and with others
+	more, differ bool   // it is there several times, with one value and with others; or only some servers see it
 	formed, ok   bool   // form is there, and what Form reported
 	form         []byte
+	token        int
 }
 
 // short is the length of values that are brought into their form as often as rules ask.
@@ -63,15 +66,16 @@ const short = 64
 func (v *View) Reset() {
 	v.Request = nil
 	if v.queried {
-		v.parameters[0].reset()
-		v.parameters[1].reset()
+		for at := range v.parameters {
+			v.parameters[at].reset()
+		}
 		v.queried = false
 	}
 	if v.cookies.read {
 		v.cookies.reset()
 	}
-	if v.authorization.formed {
-		v.authorization = entry{}
+	if v.headers.read {
+		v.headers.reset()
 	}
 	v.buf = v.buf[:0]
 }
@@ -84,14 +88,14 @@ func (v *values) reset() {
 	v.read, v.entries = false, v.entries[:0]
 }
 
-func (v *values) add(place int, name, value []byte) {
-	i := v.at[place]
+func (v *values) add(f message.Found) {
+	i := v.at[f.Place]
 	if i == 0 {
-		v.entries = append(v.entries, entry{place: place, name: name, value: value})
-		v.at[place] = int32(len(v.entries))
+		v.entries = append(v.entries, entry{place: f.Place, name: f.Name, value: f.Value, differ: f.Odd})
+		v.at[f.Place] = int32(len(v.entries))
 		return
 	}
-	if e := &v.entries[i-1]; bytes.Equal(e.value, value) {
+	if e := &v.entries[i-1]; !f.Odd && bytes.Equal(e.value, f.Value) {
 		e.more = true
 	} else {
 		e.differ = true
@@ -101,20 +105,21 @@ func (v *values) add(place int, name, value []byte) {
 // Find is the one value that the request has of a header, cookie or parameter; nil: none. It reports false if there are several. Once
 // reports that there is one, of this very name.
 func (v *View) Find(p *Part, at message.Split) (value []byte, once, ok bool) {
-	if p.Kind == Header {
-		return v.Request.Head.Header(p.Name)
-	}
 	if v.names != p.names {
 		v.make(p.names)
 	}
-	if p.Kind == Query && v.isOdd() {
-		return nil, false, false
+	if p.Kind == Query {
+		if v.look(); v.odd {
+			return nil, false, false
+		}
 	}
 	switch e := v.entry(p, at); {
 	case e == nil:
 		return nil, false, true
 	case e.differ:
 		return nil, false, false
+	case p.Kind == Header: // whose names have no case
+		return e.value, !e.more && bytes.EqualFold(e.name, p.Name), true
 	default:
 		return e.value, !e.more && bytes.Equal(e.name, p.Name), true
 	}
@@ -123,42 +128,46 @@ func (v *View) Find(p *Part, at message.Split) (value []byte, once, ok bool) {
 // make makes room for what is asked by other names: the rules have changed.
 func (v *View) make(names *Names) {
 	v.names = names
-	v.parameters[0].at = make([]int32, names.parameters.Len())
-	v.parameters[1].at = make([]int32, names.parameters.Len())
+	v.headers.at = make([]int32, names.headers.Len())
+	for at := range v.parameters {
+		v.parameters[at].at = make([]int32, names.parameters.Len())
+	}
 	v.cookies.at = make([]int32, names.cookies.Len())
 }
 
-// isOdd reports whether servers decode the query in several ways.
-func (v *View) isOdd() bool {
-	if !v.queried {
-		query := message.Query(v.Request.Target)
-		v.queried, v.odd, v.semicolon = true, message.IsOddQuery(query), bytes.IndexByte(query, ';') >= 0
+// look looks at the query as a whole.
+func (v *View) look() {
+	if v.queried {
+		return
 	}
-	return v.odd
+	v.queried, v.odd = true, message.IsOddQuery(message.Query(v.Request.Target))
+	for at := range message.Splits {
+		v.differs[at] = at.Differs(v.Request.Target)
+	}
 }
 
-// HasSemicolon reports whether there is one in the query, of which Find has found a parameter.
-func (v *View) HasSemicolon() bool { return v.semicolon }
+// Differs reports whether servers that split a query so have other parameters than those that split it at ampersands.
+func (v *View) Differs(at message.Split) bool {
+	v.look()
+	return v.differs[at]
+}
 
-// entry is what the request has of a part; nil: nothing, or it is not kept.
+// entry is what the request has of a part; nil: nothing.
 func (v *View) entry(p *Part, at message.Split) *entry {
 	var from *values
-	switch {
-	case p.Kind == Cookie:
+	switch p.Kind {
+	case Cookie:
 		if from = &v.cookies; !from.read {
 			v.names.cookies.Cookies(&v.Request.Head, from.add)
 		}
-	case p.Kind == Query:
-		if from = &v.parameters[0]; at == message.Semicolons {
-			from = &v.parameters[1]
+	case Header:
+		if from = &v.headers; !from.read {
+			v.names.headers.Headers(&v.Request.Head, from.add)
 		}
-		if !from.read {
-			v.names.parameters.Parameters(message.Query(v.Request.Target), at, from.add)
-		}
-	case string(p.Name) == "authorization":
-		return &v.authorization
 	default:
-		return nil
+		if from = &v.parameters[at]; !from.read {
+			v.names.parameters.Parameters(at.Query(v.Request.Target), at, from.add)
+		}
 	}
 	from.read = true
 	if i := from.at[p.place]; i > 0 {
@@ -167,19 +176,26 @@ func (v *View) entry(p *Part, at message.Split) *entry {
 	return nil
 }
 
-// AppendForm appends Form of a value that Find has found.
-func (v *View) AppendForm(buf []byte, p *Part, at message.Split, value []byte) ([]byte, bool) {
+// Form is Form of a value that Find has found. It is valid until buf is used again, which is returned for that.
+func (v *View) Form(buf []byte, p *Part, at message.Split, value []byte) (form []byte, token int, _ []byte, ok bool) {
+	if len(value) <= short {
+		buf, token, ok = p.Form(buf[:0], value)
+		return buf, token, buf, ok
+	}
+	e := v.entry(p, at)
+	if !e.formed {
+		from := len(v.buf)
+		v.buf, e.token, e.ok = p.Form(v.buf, value)
+		e.form, e.formed = v.buf[from:], true
+	}
+	return e.form, e.token, buf, e.ok
+}
+
+// AppendForm appends it.
+func (v *View) AppendForm(buf []byte, p *Part, at message.Split, value []byte) (_ []byte, token int, ok bool) {
 	if len(value) <= short {
 		return p.Form(buf, value)
 	}
-	e := v.entry(p, at)
-	if e == nil { // a header, whose form is a copy
-		return p.Form(buf, value)
-	}
-	if !e.formed {
-		from := len(v.buf)
-		v.buf, e.ok = p.Form(v.buf, value)
-		e.form, e.formed = v.buf[from:], true
-	}
-	return append(buf, e.form...), e.ok
+	form, token, _, ok := v.Form(nil, p, at, value)
+	return append(buf, form...), token, ok
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,9 +20,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/internal/cli"
+	"sluice/cmd/internal/virtual"
 	"sluice/cmd/sluice-loadgen/internal/simulate"
-	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
 	"sluice/loadgen/report"
@@ -53,9 +54,10 @@ func Command(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("accuracy", pflag.ContinueOnError)
 	logs := flags.String("logs", "", "`DIR` with access logs (.log, .jsonl, .csv, or .gz of one); none: made traffic alone")
 	short := flags.Bool("short", false, "small workloads alone, and the published stream at a hundredth: seconds, not minutes")
+	sizes := flags.Bool("sizes", false, "judge every workload over 1, 8, 24, 48 and 64 edges, and nothing else")
 	published := flags.Bool("published", true, "judge the streams of the published size as well; without them it takes half the time")
 	seed := flags.Uint64("seed", 1, "of workloads, and of where in its second a one-second stamp lies")
-	seeds := flags.Int("seeds", 4, "so many seeds of where in its second a one-second stamp lies, from --seed on, for the estimate nearest;\nfigures are given as min-max over them")
+	seeds := flags.Int("seeds", 4, "so many seeds from --seed on, of where in its second a one-second stamp lies and of made traffic;\nfigures are given as min-max over them")
 	file := flags.String("json", "", "write all reports to this `FILE` as JSON, too")
 	if err := cli.Parse(flags, args); err != nil {
 		return err
@@ -74,7 +76,11 @@ func Command(ctx context.Context, args []string) error {
 		return err
 	}
 	began := time.Now()
-	reports, err := s.run(ctx, os.Stdout)
+	run := s.run
+	if *sizes {
+		run = s.runSizes
+	}
+	reports, err := run(ctx, os.Stdout)
 	if err != nil {
 		return err
 	}
@@ -131,7 +137,7 @@ func (s *suite) load(file string) (*oneLog, error) {
 	log.title = fmt.Sprintf("%s: %s requests of %s sources, SHA-256 %s… (uncompressed)", t.Name,
 		page.Thousands(uint64(len(t.Requests))), page.Thousands(uint64(len(t.Sources))), digest[:12])
 	if n := len(log.traces); n > 1 {
-		log.title += fmt.Sprintf("\n  nearest: seeds %d to %d of where in its second a stamp lies, as min-max, multiples of sums; lower: seed %d", s.seed, s.seed+uint64(n)-1, s.seed)
+		log.title += fmt.Sprintf("\n  seeds %d to %d of where in its second a stamp lies, as min-max, multiples of sums", s.seed, s.seed+uint64(n)-1)
 	}
 	return log, nil
 }
@@ -153,6 +159,7 @@ type oneRun struct {
 	limit    uint
 	estimate string
 	edges    int
+	nodes    int // 0: one for every two edges
 }
 
 // setups are what each log is judged in: the mode, and the number of edges.
@@ -194,7 +201,7 @@ func (s *suite) run(ctx context.Context, w io.Writer) (all []*report.Report, err
 	if err != nil {
 		return nil, err
 	}
-	printAttacks(w, "adversaries, deployed mode, 8 edges, 4 nodes, 1 ms", attacks)
+	printAttacks(w, fmt.Sprintf("adversaries, deployed mode, 8 edges, 4 nodes, 1 ms, seeds %d to %d as min-max", s.seed, s.seed+uint64(s.seeds)-1), attacks, s.seeds)
 	all = append(all, attacks...)
 	if !s.published {
 		return all, nil
@@ -209,16 +216,12 @@ func (s *suite) judgeLog(ctx context.Context, log *oneLog) (rows []*tableRow, re
 	for _, setup := range setups() {
 		for _, estimate := range []string{"nearest", "lower"} {
 			for _, limit := range s.limits {
-				traces := log.traces
-				if estimate != "nearest" {
-					traces = traces[:1]
-				}
-				for _, t := range traces {
+				for _, t := range log.traces {
 					setup.trace, setup.digest = func() (*trace.Trace, error) { return t, nil }, log.digest
 					setup.limit, setup.estimate = limit, estimate
 					runs = append(runs, setup)
 				}
-				rows = append(rows, &tableRow{setup: setup.setup(), estimate: estimate, limit: fmt.Sprint(limit), seeds: make([]tableLine, len(traces))})
+				rows = append(rows, &tableRow{setup: setup.setup(), estimate: estimate, limit: fmt.Sprint(limit), seeds: make([]tableLine, len(log.traces))})
 			}
 		}
 	}
@@ -239,14 +242,16 @@ func (s *suite) judgeAttacks(ctx context.Context) ([]*report.Report, error) {
 	var runs []oneRun
 	for _, estimate := range []string{"nearest", "lower"} {
 		for _, name := range s.adversaries {
-			o := workload.Options{Seed: s.seed, Limit: uint32(s.limit), Window: s.window, Duration: s.duration}
-			if s.scale > 1 && name == "below" {
-				o.Rate = 1000
+			for seed := range s.seeds {
+				o := workload.Options{Seed: s.seed + uint64(seed), Limit: uint32(s.limit), Window: s.window, Duration: s.duration}
+				if s.scale > 1 && name == "below" {
+					o.Rate = 1000
+				}
+				runs = append(runs, oneRun{
+					trace: func() (*trace.Trace, error) { return workload.Generate(name, o) },
+					mode:  judge.Deployed, limit: s.limit, estimate: estimate, edges: 8,
+				})
 			}
-			runs = append(runs, oneRun{
-				trace: func() (*trace.Trace, error) { return workload.Generate(name, o) },
-				mode:  judge.Deployed, limit: s.limit, estimate: estimate, edges: 8,
-			})
 		}
 	}
 	return s.runAll(ctx, "adversaries", runs)
@@ -309,7 +314,7 @@ func (s *suite) one(ctx context.Context, r oneRun) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := &cli.PoP{Size: virtual.Size{Edges: r.edges, RTT: time.Millisecond}, PerConnection: 20, Quiet: true}
+	size := &cli.PoP{Size: virtual.Size{Edges: r.edges, Nodes: r.nodes, RTT: time.Millisecond}, PerConnection: 20, Quiet: true}
 	if err := size.Check(); err != nil {
 		return nil, err
 	}
@@ -336,19 +341,64 @@ func promises(reports []*report.Report) (err error) {
 
 func name(r *report.Report) string { return r.Run.Trace + r.Run.Workload }
 
-// printAttacks writes a line for each attack.
-func printAttacks(w io.Writer, title string, reports []*report.Report) {
+// overRuns is the least and the most of a figure over runs that differ in the seed alone, or the one that there is.
+func overRuns(rows []*report.Report, format string, of func(*report.Report) float64) string {
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, r := range rows {
+		least, most = min(least, of(r)), max(most, of(r))
+	}
+	from, to := fmt.Sprintf(format, least), fmt.Sprintf(format, most)
+	if from == to {
+		return from
+	}
+	return from + "-" + to
+}
+
+// floorOf is how many wrong decisions the floor makes: none on one edge, which knows at once.
+func floorOf(r *report.Report) float64 {
+	if r.Floor == nil {
+		return 0
+	}
+	return float64(r.Floor.Wrong)
+}
+
+// printAttacks writes a line for each attack, of runs that differ in the seed alone.
+func printAttacks(w io.Writer, title string, reports []*report.Report, seeds int) {
 	fmt.Fprintf(w, "%s\n", title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "  estimate\tattack\tlimit\tworst window\tallowed\tbeyond\twrong\tfloor\tof it\ttwo counters\tblocks\tgood refused\tsharing an abuser's source\tfirst edge p99\tevery edge p99\t")
+	fmt.Fprintln(t, "  estimate\tattack\tlimit\tworst window\tallowed\tbeyond\twrong\tfloor\t% wrong answers\ttwo counters\t% wrong answers of theirs\tblocks\tover, never refused\tgood refused\tsharing an abuser's source"+
+		"\tfirst edge p99 ms\tevery edge p99 ms\tby the exact log p99 ms\t")
 	var easier []string
-	for _, r := range reports {
-		f := &r.Figures
+	for ; len(reports) > 0; reports = reports[seeds:] {
+		rows, r := reports[:seeds], reports[0]
 		if r.Floor.Wrong > r.Baseline.Wrong && !slices.Contains(easier, name(r)) {
 			easier = append(easier, name(r))
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%.1f ms\t%.1f ms\t\n", r.Run.Estimate, name(r), r.Run.Limit, f.WorstWindow, f.Bound, f.BeyondBound,
-			f.Wrong, r.Floor.Wrong, report.Times(f.Wrong, r.Floor.Wrong), r.Baseline.Wrong, f.Blocks, f.RefusedGood, f.Collateral, 1000*f.TimeToBlock.FirstEdge.P99, 1000*f.TimeToBlock.EveryEdge.P99)
+		count := func(of func(*judge.Figures) float64) string {
+			return overRuns(rows, "%.0f", func(r *report.Report) float64 { return of(&r.Figures) })
+		}
+		ms := func(of func(*judge.Figures) float64) string {
+			return overRuns(rows, "%.1f", func(r *report.Report) float64 { return 1000 * of(&r.Figures) })
+		}
+		cells := []string{
+			r.Run.Estimate, name(r), fmt.Sprint(r.Run.Limit),
+			count(func(f *judge.Figures) float64 { return float64(f.WorstWindow) }),
+			count(func(f *judge.Figures) float64 { return float64(f.Bound) }),
+			count(func(f *judge.Figures) float64 { return float64(f.BeyondBound) }),
+			count(func(f *judge.Figures) float64 { return float64(f.Wrong) }),
+			overRuns(rows, "%.0f", floorOf),
+			overRuns(rows, "%.2g", func(r *report.Report) float64 { return 100 * r.Figures.WrongAnswersRatio }),
+			overRuns(rows, "%.0f", func(r *report.Report) float64 { return float64(r.Baseline.Wrong) }),
+			overRuns(rows, "%.2g", func(r *report.Report) float64 { return 100 * r.Baseline.WrongAnswersRatio }),
+			count(func(f *judge.Figures) float64 { return float64(f.Blocks) }),
+			count(func(f *judge.Figures) float64 { return float64(f.FalseNegativeSources) }),
+			count(func(f *judge.Figures) float64 { return float64(f.RefusedGood) }),
+			count(func(f *judge.Figures) float64 { return float64(f.Collateral) }),
+			ms(func(f *judge.Figures) float64 { return f.TimeToBlock.FirstEdge.P99 }),
+			ms(func(f *judge.Figures) float64 { return f.TimeToBlock.EveryEdge.P99 }),
+			ms(func(f *judge.Figures) float64 { return f.TimeToBlockExact.EveryEdge.P99 }),
+		}
+		fmt.Fprintf(t, "  %s\t\n", strings.Join(cells, "\t"))
 	}
 	t.Flush()
 	if len(easier) > 0 {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/internal/cli"
 	"sluice/cmd/sluice-loadgen/internal/simulate"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
@@ -89,16 +89,12 @@ func TestAccuracyOfALog(t *testing.T) {
 		}
 	}
 	for key, got := range seeds {
-		want := "5"
-		if strings.HasSuffix(key, "nearest") {
-			want = "5678"
-		}
-		if got != want {
-			t.Errorf("%s: seeds %s, want %s", key, got, want)
+		if got != "5678" {
+			t.Errorf("%s: seeds %s, want 5678", key, got)
 		}
 	}
-	if len(seeds) != 6 || floors != 5 {
-		t.Errorf("%d setups with %d floors, want 6 with 5", len(seeds), floors)
+	if len(seeds) != 6 || floors != 8 {
+		t.Errorf("%d setups with %d floors, want 6 with 8", len(seeds), floors)
 	}
 	spread := false
 	for _, row := range rows {

@@ -20,8 +20,11 @@ type tableRow struct {
 type tableLine struct {
 	requests, decisions, wrong, limited, followed, blocks uint64
 
-	theirs, floor                        uint64 // wrong decisions
-	floored                              bool   // there is a floor
+	theirs, floor                        uint64  // wrong decisions
+	theirAnswers                         uint64  // wrong decisions of two counters, and the refusals that followed
+	everyEdge, byExact                   float64 // seconds until blocks were in force everywhere, p99, by either clock
+	commands                             float64 // that the tier had
+	floored                              bool    // there is a floor
 	gap, theirGap                        float64
 	falsePositives, falseNegatives, over int
 	excess                               uint32
@@ -35,6 +38,13 @@ func (l *tableLine) add(r *report.Report) {
 		theirs: r.Baseline.Wrong, gap: f.MeanGap, theirGap: r.Baseline.MeanGap,
 		falsePositives: f.FalsePositiveSources, falseNegatives: f.FalseNegativeSources, over: f.BeyondBound,
 		excess: f.WorstExcess, margin: f.FalseNegativeMargin,
+	}
+	one.theirAnswers = r.Baseline.Wrong + r.Baseline.WronglyMitigated
+	if f.TimeToBlock != nil && f.TimeToBlockExact != nil {
+		one.everyEdge, one.byExact = f.TimeToBlock.EveryEdge.P99, f.TimeToBlockExact.EveryEdge.P99
+	}
+	if f.TierOpsPer1000 != nil {
+		one.commands = *f.TierOpsPer1000 / 1000 * float64(f.Requests)
 	}
 	if r.Floor != nil {
 		one.floor, one.floored = r.Floor.Wrong, true
@@ -50,6 +60,9 @@ func (l *tableLine) merge(o *tableLine) {
 	l.followed += o.followed
 	l.blocks += o.blocks
 	l.theirs += o.theirs
+	l.theirAnswers += o.theirAnswers
+	l.everyEdge, l.byExact = max(l.everyEdge, o.everyEdge), max(l.byExact, o.byExact)
+	l.commands += o.commands
 	l.floor += o.floor
 	l.floored = l.floored || o.floored
 	l.gap, l.theirGap = max(l.gap, o.gap), max(l.theirGap, o.theirGap)
@@ -98,7 +111,8 @@ func printRows(w io.Writer, title string, rows []*tableRow) {
 	fmt.Fprintln(w, title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "  mode\testimate\tlimit\twrong\tlimited\t% of requests\t% of decisions\t% wrong answers\tblocks\tper block\tfloor\tof it\ttwo counters\tof the floor\tof ours"+
-		"\t% gap\ttheirs\tnever over, refused\tover, never refused\tworst window\tbeyond bound\t")
+		"\t% gap\ttheirs\tnever over, refused\tover, never refused\tworst window\tbeyond bound"+
+		"\t% wrong answers of theirs\tevery edge p99 ms\tby the exact log p99 ms\tcommands a request\t")
 	whole := func(v float64) string { return fmt.Sprint(int64(v)) }
 	ratio := func(a, b uint64) float64 {
 		if b == 0 {
@@ -154,7 +168,17 @@ func printRows(w io.Writer, title string, rows []*tableRow) {
 		cells = append(cells, r.overSeeds(func(l *tableLine) float64 { return 100 * l.gap }, page.Significant),
 			r.overSeeds(func(l *tableLine) float64 { return 100 * l.theirGap }, page.Significant),
 			count(func(l *tableLine) uint64 { return uint64(l.falsePositives) }), missed,
-			"+"+count(func(l *tableLine) uint64 { return uint64(l.excess) }), count(func(l *tableLine) uint64 { return uint64(l.over) }))
+			"+"+count(func(l *tableLine) uint64 { return uint64(l.excess) }), count(func(l *tableLine) uint64 { return uint64(l.over) }),
+			share(func(l *tableLine) uint64 { return l.theirAnswers }, requests, 100))
+		if first.blocks > 0 {
+			ms := func(of func(*tableLine) float64) string {
+				return r.overSeeds(func(l *tableLine) float64 { return 1000 * of(l) }, page.Significant)
+			}
+			cells = append(cells, ms(func(l *tableLine) float64 { return l.everyEdge }), ms(func(l *tableLine) float64 { return l.byExact }))
+		} else {
+			cells = append(cells, "-", "-")
+		}
+		cells = append(cells, r.overSeeds(func(l *tableLine) float64 { return l.commands / float64(max(l.requests, 1)) }, page.Significant))
 		for _, c := range cells {
 			fmt.Fprintf(t, "  %s\t", c)
 		}

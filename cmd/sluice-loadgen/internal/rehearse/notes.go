@@ -112,7 +112,7 @@ func sheddingNotes(c *config.Config, limitless []rules.Config) (notes []string) 
 	const why = "a log does not tell how fast an origin would have answered"
 	for i := range c.Origins {
 		if c.Origins[i].Shedding != nil {
-			notes = append(notes, why+", so that nobody is shed or waits here: sluice-loadgen lab --check shedding shows what shedding does")
+			notes = append(notes, why+", so that nobody is shed or waits here: sluice-trial lab --check shedding shows what shedding does")
 			break
 		}
 	}

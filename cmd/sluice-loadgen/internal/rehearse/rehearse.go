@@ -17,8 +17,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
-	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/cmd/internal/cli"
+	"sluice/cmd/internal/virtual"
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/config"

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
-	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/cmd/internal/cli"
+	"sluice/cmd/internal/virtual"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
 )

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
-	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/cmd/internal/cli"
+	"sluice/cmd/internal/virtual"
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/loadgen/judge"

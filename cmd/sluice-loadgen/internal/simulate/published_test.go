@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/internal/cli"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/workload"
 )

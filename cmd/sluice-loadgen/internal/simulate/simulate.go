@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"sluice/cmd/sluice-loadgen/internal/cli"
-	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/cmd/internal/cli"
+	"sluice/cmd/internal/virtual"
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
@@ -80,7 +80,9 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, si
 				return nil, err
 			}
 			f.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
-			f.SetTierOps(site.Commands())
+			commands, bytes := site.Cost()
+			f.SetTierOps(commands)
+			f.TierBytesPer1000 = 1000 * judge.Ratio(float64(bytes), f.Requests)
 			if rule.Counter.Sync {
 				r.Run.Notes = []string{fmt.Sprintf("check: sync: each request waits for the tier before the next is sent, so none are parallel; the latest was sent %v after its time", site.Late())}
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/user"
 	"slices"
 	"strconv"
@@ -271,10 +272,20 @@ func (l *listener) client() (*operator.Client, error) {
 	if config.CheckAddress(c.Address) != nil {
 		return nil, usageError{fmt.Errorf("--admin: %q is not the address of an operators' listener: want HOST:PORT or unix:/PATH", c.Address)}
 	}
-	if u, err := user.Current(); err == nil {
-		c.Who = u.Username
-	}
+	c.Who = who(os.Getenv("SUDO_USER"))
 	var err error
 	c.Token, err = settings.ReadToken(what, tokenFile)
 	return c, err
+}
+
+// who is the operator: under sudo the caller, and not root.
+func who(caller string) string {
+	u, err := user.Current()
+	switch {
+	case caller != "" && (err != nil || u.Uid == "0"):
+		return caller
+	case err != nil:
+		return ""
+	}
+	return u.Username
 }

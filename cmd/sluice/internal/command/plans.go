@@ -21,7 +21,7 @@ func planCommands() []Command {
 	from := set.String("from", "", "not before this `TIME`, such as 2026-05-04T14:05:00Z")
 	until := set.String("until", "", "lent until this `TIME`; then what is in force now is so again")
 	return []Command{
-		operatorCommand(set, "set|get|delete KEY", "the plan and limits of a client, by the key that it sends", func(c *operator.Client, args []string) error {
+		operatorCommand(set, "set|get|history|delete KEY", "the plan and limits of a client, by the key that it sends", func(c *operator.Client, args []string) error {
 			does, key := args[0], operator.Key{Text: args[1], By: *by}
 			var err error
 			if q.EffectiveAt, err = instant("from", *from); err != nil {
@@ -40,16 +40,18 @@ func planCommands() []Command {
 				return usageError{errors.New("--limit is under one rule: give --rule NAME")}
 			case does == "set":
 				return c.SetQuota(key, q)
-			case said || does == "get" && set.Changed("rule"):
+			case said || does != "delete" && set.Changed("rule"):
 				return usageError{fmt.Errorf("quota %s takes none of --plan, --limit, --from and --until, and only delete takes --rule", does)}
 			case does == "get":
 				return c.Quotas(key)
+			case does == "history":
+				return c.QuotaHistory(key)
 			case does == "delete" && set.Changed("rule"):
 				return c.DeleteQuotas(key, &q.Rule)
 			case does == "delete":
 				return c.DeleteQuotas(key, nil)
 			}
-			return usageError{fmt.Errorf("no form %q: want quota set KEY, quota get KEY or quota delete KEY", does)}
+			return usageError{fmt.Errorf("no form %q: want quota set KEY, quota get KEY, quota history KEY or quota delete KEY", does)}
 		}),
 		operatorCommand(used, "KEY", "what a client has used of its limits, by the key that it sends", func(c *operator.Client, args []string) error {
 			if args[0] == "" {

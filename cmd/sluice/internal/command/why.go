@@ -18,6 +18,7 @@ import (
 
 	"sluice/cmd/sluice/internal/completion"
 	"sluice/cmd/sluice/internal/operator"
+	"sluice/counter"
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/why"
@@ -65,7 +66,7 @@ func parseWhy(args []string) (*whyArgs, error) {
 	if prefix, err := netip.ParsePrefix(source); err == nil {
 		a.question.Source, a.address = prefix.Masked(), prefix.Addr()
 	} else if a.address, err = netip.ParseAddr(source); err == nil {
-		a.address = a.address.Unmap().WithZone("")
+		a.address = counter.Plain(a.address)
 		a.question.Source = netip.PrefixFrom(a.address, a.address.BitLen())
 	} else {
 		return a, fmt.Errorf("source %q: want an address or a prefix", source)
@@ -81,7 +82,7 @@ func parseWhy(args []string) (*whyArgs, error) {
 	}
 	for _, form := range []string{"15:04", time.TimeOnly, time.RFC3339} {
 		if t, err := time.Parse(form, a.at); err == nil {
-			a.question.At, a.question.Clock = t, form != time.RFC3339
+			a.question.At, a.question.Clock = t.UTC(), form != time.RFC3339
 			return a, nil
 		}
 	}
@@ -157,6 +158,7 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 	var told struct {
 		Source control.Looked `json:"source"`
 		Events []events.Event `json:"events"`
+		Edge   control.State  `json:"edge"`
 	}
 	client, err := a.edge.client()
 	if err != nil {
@@ -168,13 +170,17 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 	if err := client.Get("/v1/events", &told.Events); err != nil {
 		return err
 	}
+	_ = client.Get("/v1/status", &told.Edge) // an older edge has none
 	told.Events = slices.DeleteFunc(told.Events, func(e events.Event) bool { return !a.about(e.Source) })
 	slices.Reverse(told.Events)
 	if a.json {
 		return printJSON(w, told)
 	}
-	return tell(w, &told.Source, told.Events)
+	return tell(w, &told.Source, told.Events, &told.Edge)
 }
+
+// clock is a time of day for people, with its zone.
+const clock = "15:04:05Z"
 
 // about reports whether an event's source is the one that is asked about: it, its prefix, or one within the prefix.
 func (a *whyArgs) about(source string) bool {
@@ -186,7 +192,7 @@ func (a *whyArgs) about(source string) bool {
 }
 
 // tell writes for people what an edge knows. Times are UTC. Reasons and names are written by others: each line is made printable.
-func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
+func tell(w io.Writer, l *control.Looked, happened []events.Event, edge *control.State) error {
 	var lines []string
 	line := func(format string, args ...any) {
 		lines = append(lines, operator.Printable(fmt.Sprintf(format, args...))+"\n")
@@ -218,7 +224,7 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 			if b.Source != r.Source {
 				text += " as " + b.Source
 			}
-			text += fmt.Sprintf(" since %s until %s", b.Start.UTC().Format(time.TimeOnly), b.End.UTC().Format(time.TimeOnly))
+			text += fmt.Sprintf(" since %s until %s", b.Start.UTC().Format(clock), b.End.UTC().Format(clock))
 			if b.Reason != "" {
 				text += ": " + b.Reason
 			}
@@ -233,17 +239,20 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 	}
 	if !l.Asked && len(l.Rules) > 0 {
 		line("(as this edge alone knows: there is no tier, or it has not answered)")
+		if edge.LearningUntil != nil {
+			line("(it has started lately, and may not know until %s whom others had blocked before)", operator.Clock(*edge.LearningUntil))
+		}
 	}
 	if len(happened) == 0 {
 		line("no event about it is among the latest of this edge")
 	}
 	for _, e := range happened {
-		text := e.Time.UTC().Format(time.DateTime) + "  " + e.Text
+		text := operator.Clock(e.Time) + "  " + e.Text
 		if e.Rule != "" {
 			text += ", rule " + cmp.Or(e.Policy, e.Rule)
 		}
 		if !e.Until.IsZero() {
-			text += ", until " + e.Until.UTC().Format(time.TimeOnly)
+			text += ", until " + e.Until.UTC().Format(clock)
 		}
 		if e.Who != "" || e.From != "" {
 			text += ", by " + strings.TrimSpace(e.Who+" from "+e.From)

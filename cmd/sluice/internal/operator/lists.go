@@ -40,7 +40,7 @@ type listed struct {
 func (c *Client) Put(l List, prefix string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
 	return show(c, http.MethodPut, l.path(prefix), body, func(m listed) error {
-		return c.said(fmt.Sprintf("%s is %s until %s (%s)", m.Prefix, l.done(), clock(m.End), span(d)), m.Edges, m.Warning)
+		return c.said(fmt.Sprintf("%s is %s until %s (%s)", m.Prefix, l.done(), Clock(m.End), span(d)), m.Edges, m.Warning)
 	})
 }
 
@@ -65,7 +65,7 @@ func (c *Client) Listed(l List) error {
 		slices.SortFunc(list, func(a, b listed) int { return a.End.Compare(b.End) })
 		t := table{columns: []column{{"SOURCE", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		for _, m := range list {
-			t.add(m.Prefix, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
+			t.add(m.Prefix, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
 		return t.write(c.Out)
 	})

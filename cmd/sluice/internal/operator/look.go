@@ -72,7 +72,7 @@ func (c *Client) Blocked(f Filter) error {
 		})
 		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		for _, m := range list {
-			t.add(m.Source, cmp.Or(m.Policy, m.Rule), m.Mode, m.Action, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
+			t.add(m.Source, cmp.Or(m.Policy, m.Rule), m.Mode, m.Action, m.By, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
 		if err := t.write(c.Out); err != nil || len(list) < blockedMost {
 			return err
@@ -270,15 +270,50 @@ func cost(c any) string {
 	return ""
 }
 
-// Config prints the configuration in force, as YAML, and where each rule is from.
+// wait is a setting that the file says otherwise than it runs.
+type wait struct {
+	Field string
+	File  json.RawMessage
+}
+
+// Config prints what runs, as YAML, and where each rule is from. What the file says and waits for a restart is a comment beside it.
 func (c *Client) Config() error {
 	return show(c, http.MethodGet, "/v1/config", nil, func(answer json.RawMessage) error {
+		var all map[string]json.RawMessage
+		var waiting []wait
+		if json.Unmarshal(answer, &all) == nil && all["waiting"] != nil {
+			if err := c.decode(all["waiting"], &waiting); err != nil {
+				return err
+			}
+			delete(all, "waiting")
+			answer, _ = json.Marshal(all) // it was read from JSON
+		}
 		text, err := yaml.JSONToYAML(answer)
 		if err != nil {
 			return c.decode(answer, new(any))
 		}
-		return c.raw(text)
+		return c.raw([]byte(marked(string(text), waiting)))
 	})
+}
+
+// marked is YAML with what waits beside what runs.
+func marked(text string, waiting []wait) string {
+	var out strings.Builder
+	under := "" // the setting that the lines are of
+	for line := range strings.Lines(text) {
+		name, _, isKey := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		depth := len(name) - len(strings.TrimLeft(name, " "))
+		if isKey && depth == 0 {
+			under = name
+		}
+		for _, w := range waiting {
+			if isKey && (depth == 0 && w.Field == name || depth == 2 && w.Field == under+"."+name[depth:]) {
+				line = strings.TrimSuffix(line, "\n") + "  # the file says " + Printable(plain(w.File)) + ": after a restart\n"
+			}
+		}
+		out.WriteString(line)
+	}
+	return out.String()
 }
 
 // Events prints what has happened lately, the latest last. Since is the number of an event, a time (RFC 3339), a duration before
@@ -296,6 +331,7 @@ func (c *Client) Events(since string) error {
 		Kind, Text, Rule, Source, Who, From string
 		Skipped                             uint64
 		Policy                              string
+		Changed                             []struct{ Field, From, To string }
 	}
 	return show(c, http.MethodGet, path, nil, func(list []event) error {
 		if len(list) == 0 {
@@ -307,7 +343,14 @@ func (c *Client) Events(since string) error {
 			if e.Skipped > 0 {
 				e.Text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
 			}
-			t.add(clock(e.Time), e.Kind, cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), e.Text)
+			var changed []string
+			for _, f := range e.Changed {
+				changed = append(changed, fmt.Sprintf("%s %s → %s", f.Field, cmp.Or(f.From, "default"), cmp.Or(f.To, "default")))
+			}
+			if len(changed) > 0 {
+				e.Text += ": " + strings.Join(changed, ", ")
+			}
+			t.add(Clock(e.Time), e.Kind, cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), e.Text)
 		}
 		return t.write(c.Out)
 	})

@@ -2,7 +2,9 @@ package operator
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,7 +20,7 @@ import (
 	"sluice/edge/rules"
 )
 
-var now = time.Date(2026, 5, 4, 14, 0, 0, 0, time.Local)
+var now = time.Date(2026, 5, 4, 14, 0, 0, 0, time.UTC)
 
 // An edge answers each request, written "METHOD path?query body", with what stands behind it; all else it does not have.
 type edge map[string]string
@@ -63,13 +65,20 @@ func blockedAll(c *Client) error { return c.Blocked(Filter{}) }
 // A rule is changed as it was when it was looked at: its tag goes along, and who comes second is told so.
 func TestRuleThatSomebodyElseChanges(t *testing.T) {
 	const tag = `"1-000000000001"`
-	current := tag
+	current, now, looks := tag, `{"name":"login","limit":5}`, 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch got := r.Header.Get("If-Match"); {
+		case strings.HasSuffix(r.URL.Path, "/history"):
+			_, _ = io.WriteString(w, `[{"version":2,"who":"bob","edge":"web2","in_force":true}]`)
 		case r.Method == http.MethodGet && got == "":
-			w.Header().Set("ETag", tag)
-			_, _ = io.WriteString(w, `{"name":"login","limit":5}`)
+			if looks++; looks == 1 {
+				w.Header().Set("ETag", tag)
+				_, _ = io.WriteString(w, `{"name":"login","limit":5}`)
+				return
+			}
+			w.Header().Set("ETag", current)
+			_, _ = io.WriteString(w, now)
 		case got == current:
 			_, _ = io.WriteString(w, `{"name":"login","limit":7,"version":2,"origin":"pop","edges":{"known":3,"have":2,"missing":["web3"]},"warnings":["a","b"]}`)
 		default:
@@ -81,11 +90,18 @@ func TestRuleThatSomebodyElseChanges(t *testing.T) {
 	var out bytes.Buffer
 	c := &Client{Address: s.Listener.Addr().String(), Out: &out}
 	set := func() error { return c.SetRule("login", map[string]any{"limit": 7}) }
-	if err := set(); err != nil || out.String() != "rule login is changed\n  limit 5 → 7\nin force on 2 of the 3 edges of the PoP, and not yet on web3: there as soon as it is back\nbut: a\nbut: b\n" {
+	if err := set(); err != nil || out.String() != "rule login is changed\n  limit 5 → 7\nin force on 2 of the 3 edges of the PoP, and not yet on web3: there as soon as it can be reached\nbut: a\nbut: b\n" {
 		t.Errorf("%v %s", err, &out)
 	}
-	current = "another"
-	if err := set(); err == nil || !strings.HasPrefix(err.Error(), "somebody else has changed rule login meanwhile") {
+	// Somebody else has changed another field: then it is said again, over that.
+	current, now = `"2-000000000002"`, `{"name":"login","limit":5,"window":"2m"}`
+	looks = 0
+	if err := set(); err != nil || looks != 2 {
+		t.Errorf("%v after %d looks", err, looks)
+	}
+	// The same field: then nothing is changed, and it is told whose value stands.
+	now, looks = `{"name":"login","limit":9}`, 0
+	if err := set(); err == nil || !strings.Contains(err.Error(), "limit 5 → 9, by bob at web2; look at it") {
 		t.Errorf("%v", err)
 	}
 }
@@ -104,11 +120,13 @@ func TestAnswers(t *testing.T) {
 		fails  string
 	}{
 		{"a prefix under all rules", edge{"PUT /v1/mitigations/%2A/198.51.100.0/24" + body: inForce + `,"edges":{"known":3,"have":3,"missing":[]}}`}, block("198.51.100.0/24", "*"),
-			"198.51.100.0/24 is blocked under every rule until 2026-05-04 14:10:00 (10m)\nin force on all 3 edges of the PoP\n", ""},
+			"198.51.100.0/24 is blocked under every rule until 2026-05-04 14:10:00Z (10m)\nin force on all 3 edges of the PoP\n", ""},
 		{"an edge is missing", edge{"PUT /v1/mitigations/%2A/198.51.100.0/24" + body: inForce + `,"edges":{"known":3,"have":2,"missing":["web2"]}}`}, block("198.51.100.0/24", "*"),
-			"198.51.100.0/24 is blocked under every rule until 2026-05-04 14:10:00 (10m)\nin force on 2 of the 3 edges of the PoP, and not yet on web2: there as soon as it is back\n", ""},
+			"198.51.100.0/24 is blocked under every rule until 2026-05-04 14:10:00Z (10m)\nin force on 2 of the 3 edges of the PoP, and not yet on web2: there as soon as it can be reached\n", ""},
+		{"edges of several PoPs", edge{"PUT /v1/mitigations/%2A/198.51.100.0/24" + body: inForce + `,"edges":{"known":2,"have":2,"missing":[],"pops":2}}`}, block("198.51.100.0/24", "*"),
+			"198.51.100.0/24 is blocked under every rule until 2026-05-04 14:10:00Z (10m)\nin force on all 2 edges of 2 PoPs\n", ""},
 		{"a warning", edge{"PUT /v1/mitigations/%2A/198.51.100.0/24" + body: inForce + `,"edges":{"known":1,"have":1},"warning":"it is on the list of the allowed\u001b[2J"}`}, block("198.51.100.0/24", "*"),
-			"198.51.100.0/24 is blocked under every rule until 2026-05-04 14:10:00 (10m)\nin force on the only edge of the PoP\nbut: it is on the list of the allowed·[2J\n", ""},
+			"198.51.100.0/24 is blocked under every rule until 2026-05-04 14:10:00Z (10m)\nin force on the only edge of the PoP\nbut: it is on the list of the allowed·[2J\n", ""},
 		{"no word for all rules", edge{"PUT /v1/mitigations/%2A/192.0.2.7" + body: `{"error":{"message":"edge: no such rule: *"}` + "\n}"}, block("192.0.2.7", "*"),
 			"", "this edge does not have it: blocks under all rules at once; name one with --rule NAME (sluice rules lists them)"},
 		{"a key", edge{"DELETE /v1/mitigations/a%2Fb/%230123456789abcdef0123456789abcdef": `{"lifted":true,"edges":{"known":2,"have":2}}`},
@@ -116,16 +134,19 @@ func TestAnswers(t *testing.T) {
 			"#0123456789abcdef0123456789abcdef is lifted under rule a/b; it starts afresh\nin force on all 2 edges of the PoP\n", ""},
 		{"configuration", edge{"GET /v1/config": `{"rules":[{"name":"login","limit":5,"from":"file"}],"listen":":8080"}`}, (*Client).Config,
 			"rules:\n- name: login\n  limit: 5\n  from: file\nlisten: :8080\n", ""},
+		{"what waits for a restart", edge{"GET /v1/config": `{"admin":":1","limits":{"idle_timeout":"1m0s","memory":1},"listen":":8080","pop":{"memcached":["a:1"]},
+			"waiting":[{"field":"listen","runs":":8080","file":":9090"},{"field":"limits.idle_timeout","runs":"1m0s","file":"2m0s"},{"field":"pop.memcached","runs":["a:1"],"file":[]}]}`}, (*Client).Config,
+			"admin: :1\nlimits:\n  idle_timeout: 1m0s  # the file says 2m0s: after a restart\n  memory: 1\nlisten: :8080  # the file says :9090: after a restart\npop:\n  memcached:  # the file says []: after a restart\n  - a:1\n", ""},
 		{"no configuration", edge{}, (*Client).Config,
 			"", "this edge does not have it: EDGE answers GET /v1/config with 404; if that is the operators' listener of an edge, the edge is of another version than this command"},
 		{"blocks", edge{"GET /v1/mitigations?n=1000": `[
 			{"rule":"login","source":"192.0.2.1","mode":"enforce","action":"tag","start":"2026-05-04T14:00:00Z","end":"` + now.Add(90*time.Second).Format(time.RFC3339) + `","by":"edge"},
 			{"rule":"login","source":"192.0.2.2","mode":"shadow","end":"` + now.Add(26*time.Hour).Format(time.RFC3339) + `","by":"pop"},
 			{"rule":"*","source":"198.51.100.0/24","mode":"enforce","action":"refuse","end":"` + now.Add(59*time.Second).Format(time.RFC3339) + `","by":"admin","reason":"scraper\u001b[2J\n` + strings.Repeat("x", 200) + `"}]`}, blockedAll,
-			"SOURCE           RULE   MODE     ACTION  BY     UNTIL                 LEFT  REASON\n" +
-				"198.51.100.0/24  *      enforce  refuse  admin  2026-05-04 14:00:59    59s  scraper·[2J·" + strings.Repeat("x", 200) + "\n" +
-				"192.0.2.2        login  shadow           pop    2026-05-05 16:00:00    26h\n" +
-				"192.0.2.1        login  enforce  tag     edge   2026-05-04 14:01:30  1m30s\n", ""},
+			"SOURCE           RULE   MODE     ACTION  BY     UNTIL                  LEFT  REASON\n" +
+				"198.51.100.0/24  *      enforce  refuse  admin  2026-05-04 14:00:59Z    59s  scraper·[2J·" + strings.Repeat("x", 200) + "\n" +
+				"192.0.2.2        login  shadow           pop    2026-05-05 16:00:00Z    26h\n" +
+				"192.0.2.1        login  enforce  tag     edge   2026-05-04 14:01:30Z  1m30s\n", ""},
 		{"as many as are shown", edge{"GET /v1/mitigations?n=1000": "[{}" + strings.Repeat(",{}", 999) + "]"}, func(c *Client) error {
 			out := c.Out
 			c.Out = new(bytes.Buffer)
@@ -142,25 +163,30 @@ func TestAnswers(t *testing.T) {
 			{"number":8,"time":"` + now.Format(time.RFC3339) + `","kind":"block","text":"blocked by this edge: 9 requests in 1m, 8 are allowed (candidate: nobody is refused)","rule":"login","source":"192.0.2.1","skipped":1234},
 			{"number":7,"time":"` + now.Add(-time.Second).Format(time.RFC3339) + `","kind":"operator","text":"lifted","who":"ada","from":"127.0.0.1:1"}]`},
 			func(c *Client) error { return c.Events("1m") },
-			"TIME                 KIND      RULE   SOURCE     WHO  WHAT\n" +
-				"2026-05-04 13:59:59  operator                    ada  lifted\n" +
-				"2026-05-04 14:00:00  block     login  192.0.2.1       blocked by this edge: 9 requests in 1m, 8 are allowed (candidate: nobody is refused) (and 1,234 more before it)\n", ""},
+			"TIME                  KIND      RULE   SOURCE     WHO  WHAT\n" +
+				"2026-05-04 13:59:59Z  operator                    ada  lifted\n" +
+				"2026-05-04 14:00:00Z  block     login  192.0.2.1       blocked by this edge: 9 requests in 1m, 8 are allowed (candidate: nobody is refused) (and 1,234 more before it)\n", ""},
 		{"status over etcd", edge{"GET /readyz": "ready", "GET /v1/pop": `{"name":"fra1","etcd":{"up":true,"wrong":{"login":"no"},"edges":[{"pop":"fra1","config_hash":1},{"pop":"ams1","config_hash":1},{"pop":"ams1","config_hash":2}]}}`}, (*Client).Status,
 			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n" +
 				"etcd      up, 3 edges of 2 PoPs, 1 of them with other rules than this one; what it has of rule login cannot be read\n", ""},
 		{"status with etcd away", edge{"GET /readyz": "ready", "GET /v1/pop": `{"name":"fra1","etcd":{"up":false,"since":"` + now.Format(time.RFC3339) + `","error":"it hangs","edges":[{"pop":"fra1","config_hash":1}]}}`}, (*Client).Status,
 			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n" +
-				"etcd      away since 2026-05-04 14:00:00, rules stay as they are and cannot be changed: it hangs\n", ""},
+				"etcd      away since 2026-05-04 14:00:00Z, rules stay as they are and cannot be changed: it hangs\n", ""},
 		{"status", edge{"GET /readyz": "ready", "GET /v1/rules": `[{"name":"a","mode":"enforce"},{"name":"b","mode":"off"},{"name":"c","mode":"enforce"}]`,
 			"GET /v1/pop": `{"name":"fra1","edges":[{"id":"5","name":"web2","refused":2},{"id":"web1","address":"10.0.0.1:8080","version":"1.0","generation":7,"config_hash":12345678901234567890,"since":"` + now.Format(time.RFC3339) + `"}],
 				"nodes":[{"address":"10.0.0.9:11211","up":true,"joining":true},{"address":"10.0.0.8:11211","up":false}]}`,
 			"GET /metrics": "# HELP sluice_received_total x\nsluice_received_total 12345\nsluice_received_total_other 9\nsluice_answers_total{code=\"429\",from=\"limit\"} 5\nsluice_answers_total{code=\"503\",from=\"limit\"} 1\n" +
 				"sluice_answers_total{code=\"200\",from=\"origin\"} 7\nsluice_shed_total{hosts=\"*\",priority=\"sheddable\"} 3\nsluice_build_info{commit=\"abc\",version=\"1.2\"} 1\nprocess_start_time_seconds " + "1.777e+09\n"}, (*Client).Status,
 			"edge      EDGE, ready\nversion   1.2\nup        " + span(now.Sub(time.Unix(1777000000, 0))) + "\nrules     2 enforce, 1 off\nrequests  12,345 received, 6 refused by a limit, 3 shed to spare an origin, 0 to origins\nblocked   0 now\npop       fra1, 2 edges\n\n" +
-				"EDGE  ADDRESS        VERSION  GENERATION                CONFIG  SINCE                REFUSED\n" +
-				"web2                                                                                       2\n" +
-				"web1  10.0.0.1:8080  1.0               7  12345678901234567890  2026-05-04 14:00:00\n\n" +
+				"EDGE  ADDRESS        VERSION  GENERATION                CONFIG  SINCE                 REFUSED\n" +
+				"web2                                                                                        2\n" +
+				"web1  10.0.0.1:8080  1.0               7  12345678901234567890  2026-05-04 14:00:00Z\n\n" +
 				"NODE            STATE\n10.0.0.9:11211  up, joining\n10.0.0.8:11211  down\n", ""},
+		{"certificates", edge{"GET /readyz": "ready", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`, "GET /metrics": fmt.Sprintf("sluice_certificate_expiry_timestamp_seconds{listener=\"listen_tls\"} %d\n"+
+			"sluice_certificate_expiry_timestamp_seconds{listener=\"rate_limit_service\"} %d\nsluice_certificate_read_failures_total{listener=\"listen_tls\"} 3\n", now.Add(-time.Hour).Unix(), now.Add(77*time.Hour).Unix())}, (*Client).Status,
+			"edge      EDGE, ready\ncert      listen_tls: EXPIRED on " + now.Add(-time.Hour).UTC().Format(time.RFC3339) + "; 3 looks at its files since the start found them wrong or away\n" +
+				"cert      rate_limit_service: EXPIRES SOON, in 3 days, on " + now.Add(77*time.Hour).UTC().Format(time.RFC3339) +
+				"\nrules     none: nobody is limited\nrequests  0 received, 0 refused by a limit, 0 to origins\nblocked   0 now\npop       none: this edge counts alone\n", ""},
 		{"draining", edge{"GET /readyz": "draining\n", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`, "GET /metrics": ""}, (*Client).Status,
 			"edge      EDGE, draining\nrules     none: nobody is limited\nrequests  0 received, 0 refused by a limit, 0 to origins\nblocked   0 now\npop       none: this edge counts alone\n", "the edge is not ready: draining"},
 		{"no metrics", edge{"GET /readyz": "ready", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`}, (*Client).Status,
@@ -282,6 +308,17 @@ func TestRulesShowEveryField(t *testing.T) {
 			if _, not := unshown[name]; !not && !shown[name] && name != "" && name != "-" {
 				t.Errorf("sluice rules does not show %s", name)
 			}
+		}
+	}
+}
+
+// The oldest version that is kept has no old rule beside it, and was not added for that.
+func TestHistoryEnds(t *testing.T) {
+	rule := map[string]json.RawMessage{"name": json.RawMessage(`"login"`)}
+	list := []version{{Version: 9, New: rule, After: 8}, {Version: 8, After: 7}, {Version: 7, New: rule, After: 6}, {Version: 5, New: rule}}
+	for i, want := range []string{"added", "removed", "what it replaced is not kept any more", "added"} {
+		if got := list[i].what(list); got != want {
+			t.Errorf("version %d: %q, want %q", list[i].Version, got, want)
 		}
 	}
 }

@@ -32,12 +32,12 @@ type quotas struct {
 // Key is a client: what it sends, and where, if that is not plans.key.
 type Key struct{ Text, By string }
 
-// path is where the API tells of a client, with more parameters.
-func (k Key) path(of string, query url.Values) string {
+// path is where the API tells something of a client, with more parameters.
+func (k Key) path(of, what string, query url.Values) string {
 	if k.By != "" {
 		query.Set("by", k.By)
 	}
-	path := "/v1/" + of + "/" + url.PathEscape(k.Text)
+	path := "/v1/" + of + "/" + url.PathEscape(k.Text) + what
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
@@ -46,12 +46,12 @@ func (k Key) path(of string, query url.Values) string {
 
 // SetQuota says which plan or limit a client has.
 func (c *Client) SetQuota(key Key, q Quota) error {
-	return show(c, http.MethodPut, key.path("quotas", url.Values{}), q, c.showQuotas)
+	return show(c, http.MethodPut, key.path("quotas", "", url.Values{}), q, c.showQuotas)
 }
 
 // Quotas prints what is said of a client.
 func (c *Client) Quotas(key Key) error {
-	return show(c, http.MethodGet, key.path("quotas", url.Values{}), nil, c.showQuotas)
+	return show(c, http.MethodGet, key.path("quotas", "", url.Values{}), nil, c.showQuotas)
 }
 
 func (c *Client) showQuotas(all quotas) error {
@@ -59,20 +59,53 @@ func (c *Client) showQuotas(all quotas) error {
 		return err
 	}
 	t := table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"LIMIT", right}, {"FROM", whole}, {"UNTIL", whole}, {"STATE", text}}}
-	at := func(t time.Time, none string) string {
-		if t.IsZero() {
-			return none
-		}
-		return t.UTC().Format(time.RFC3339)
-	}
 	for _, q := range all.Quotas {
-		limit := "-"
-		if q.Limit > 0 {
-			limit = number(q.Limit)
-		}
-		t.add(cmp.Or(q.Rule, "all"), cmp.Or(q.Plan, "-"), limit, at(q.EffectiveAt, "-"), at(q.ExpiresAt, "-"), q.State)
+		t.add(cmp.Or(q.Rule, "all"), cmp.Or(q.Plan, "-"), limit(q.Limit), at(q.EffectiveAt), at(q.ExpiresAt), q.State)
 	}
 	return t.write(c.Out)
+}
+
+// QuotaHistory prints who changed what of a client, the latest first; from which address JSON tells.
+func (c *Client) QuotaHistory(key Key) error {
+	type change struct {
+		At                    time.Time
+		Does                  string
+		Rule                  *string
+		Plan, Who, From, Edge string
+		Limit                 uint64
+		EffectiveAt           time.Time `json:"effective_at"`
+		ExpiresAt             time.Time `json:"expires_at"`
+	}
+	return show(c, http.MethodGet, key.path("quotas", "/history", url.Values{}), nil, func(list []change) error {
+		if len(list) == 0 {
+			_, err := io.WriteString(c.Out, "the store has no change of it\n")
+			return err
+		}
+		t := table{columns: []column{{"WHEN", whole}, {"WHO", cut}, {"AT EDGE", cut}, {"WHAT", cut}, {"RULE", cut}, {"PLAN", cut}, {"LIMIT", right}, {"FROM", whole}, {"UNTIL", text}}}
+		for _, e := range list {
+			rule := "-"
+			if e.Rule != nil {
+				rule = cmp.Or(*e.Rule, "all")
+			}
+			t.add(e.At.UTC().Format(time.RFC3339), cmp.Or(e.Who, e.From), e.Edge, e.Does, rule, cmp.Or(e.Plan, "-"), limit(e.Limit), at(e.EffectiveAt), at(e.ExpiresAt))
+		}
+		return t.write(c.Out)
+	})
+}
+
+// limit and at are what there is of a quota.
+func limit(n uint64) string {
+	if n == 0 {
+		return "-"
+	}
+	return number(n)
+}
+
+func at(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
 }
 
 // DeleteQuotas takes away what is said of a client, under one rule or, where rule is nil, at all.
@@ -81,7 +114,7 @@ func (c *Client) DeleteQuotas(key Key, rule *string) error {
 	if rule != nil {
 		query.Set("rule", *rule)
 	}
-	return show(c, http.MethodDelete, key.path("quotas", query), nil, func(n struct{ Deleted int }) error {
+	return show(c, http.MethodDelete, key.path("quotas", "", query), nil, func(n struct{ Deleted int }) error {
 		what := fmt.Sprintf("%d quotas of %s are deleted", n.Deleted, key.Text)
 		switch n.Deleted {
 		case 0:
@@ -107,7 +140,7 @@ func (c *Client) Usage(key Key) error {
 			Places           *struct{ Held, Limit uint64 }
 		}
 	}
-	return show(c, http.MethodGet, key.path("usage", url.Values{}), nil, func(u usage) error {
+	return show(c, http.MethodGet, key.path("usage", "", url.Values{}), nil, func(u usage) error {
 		if _, err := io.WriteString(c.Out, Printable(u.Key+" is on plan "+u.Plan)+"\n"); err != nil {
 			return err
 		}
@@ -119,10 +152,10 @@ func (c *Client) Usage(key Key) error {
 		for _, r := range u.Rules {
 			blocked := ""
 			if r.Until != nil {
-				blocked = "until " + clock(*r.Until)
+				blocked = "until " + Clock(*r.Until)
 			}
 			if r.Limit > 0 {
-				t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(r.Limit), number(r.Remaining), clock(r.Reset), blocked)
+				t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(r.Limit), number(r.Remaining), Clock(r.Reset), blocked)
 			}
 			if p := r.Places; p != nil {
 				t.add(r.Rule+" in flight", r.Plan, number(p.Held), number(p.Limit), number(p.Limit-min(p.Held, p.Limit)), "-", blocked)

@@ -19,9 +19,10 @@ import (
 
 // An edited rule is what became of an edit, beside the rule itself.
 type edited struct {
-	Deleted  bool
-	Edges    *spread
-	Warnings []string
+	Deleted   bool
+	Edges     *spread
+	Overtaken []struct{ Field string } // what was set and does not stand; the warnings say so
+	Warnings  []string
 }
 
 // fields are those of a rule, by their names in the file: match.path, limit.
@@ -93,9 +94,59 @@ func CheckFields(list []string) (patch map[string]any, err error) {
 	return patch, nil
 }
 
-// SetRule changes some fields of a rule, unless somebody else has changed it meanwhile.
+// setTries is how often a change is made anew, over what somebody else has changed of other fields.
+const setTries = 5
+
+// SetRule changes some fields of a rule, unless somebody else has changed one of them since it was looked at.
 func (c *Client) SetRule(name string, patch map[string]any) error {
-	return c.edit(name, http.MethodPatch, "", patch, "")
+	var before map[string]json.RawMessage
+	for tries := 1; ; tries++ {
+		var old map[string]json.RawMessage
+		if err := c.Get("/v1/rules/"+url.PathEscape(name), &old); err != nil {
+			return noRule(name, err)
+		}
+		if before != nil {
+			if moved := differing(named(before, patch), named(old, patch)); len(moved) > 0 || tries > setTries {
+				return fmt.Errorf("somebody else has changed rule %s meanwhile, and nothing is changed by this: %s%s; look at it with sluice rules history %s, and say it again",
+					name, strings.Join(moved, ", "), c.whose(name), name)
+			}
+		}
+		err := c.editOf(old, name, http.MethodPatch, "", patch, "")
+		if !isRefusal(err, http.StatusPreconditionFailed) {
+			return noRule(name, err)
+		}
+		before = old
+	}
+}
+
+// named is those fields of a rule that a patch names.
+func named(rule map[string]json.RawMessage, patch map[string]any) map[string]json.RawMessage {
+	some := make(map[string]json.RawMessage)
+	for name, v := range patch {
+		its := rule[name]
+		if within, object := v.(map[string]any); object {
+			var inner map[string]json.RawMessage
+			_ = json.Unmarshal(its, &inner) // what is none has none of the fields
+			its, _ = json.Marshal(named(inner, within))
+		}
+		if its != nil {
+			some[name] = its
+		}
+	}
+	return some
+}
+
+// whose says who made what is in force of a rule, as far as the edge tells.
+func (c *Client) whose(rule string) string {
+	var past []version
+	if c.Get(historyPath(rule), &past) == nil {
+		for _, v := range past {
+			if v.InForce && v.Version > 0 {
+				return fmt.Sprintf(", by %s at %s", cmp.Or(v.Who, v.From), v.Edge)
+			}
+		}
+	}
+	return ""
 }
 
 // Rollback takes a rule back to a version of its history, or, to "", to the one before that in force.
@@ -110,15 +161,18 @@ func (c *Client) Rollback(name, to string) error {
 			return fmt.Errorf("rule %s: %w", name, err)
 		}
 	}
-	version, err := strconv.ParseUint(to, 10, 64)
+	wanted, err := strconv.ParseUint(to, 10, 64)
 	if err != nil {
 		return fmt.Errorf("version %q: want the number of one (sluice rules history %s lists them)", to, name)
 	}
-	what := fmt.Sprintf("back at version %d", version)
-	if version == 0 {
+	if wanted != 0 && !slices.ContainsFunc(past, func(v version) bool { return v.Version == wanted }) {
+		return fmt.Errorf("rule %s: no version %d is kept (sluice rules history %[1]s lists them)", name, wanted)
+	}
+	what := fmt.Sprintf("back at version %d", wanted)
+	if wanted == 0 {
 		what = "back at what the file says"
 	}
-	return c.edit(name, http.MethodPost, "/rollback", map[string]uint64{"to": version}, what)
+	return c.edit(name, http.MethodPost, "/rollback", map[string]uint64{"to": wanted}, what)
 }
 
 // before is the version before the one in force.
@@ -137,16 +191,24 @@ func before(past []version) (string, error) {
 
 // edit has a rule changed, unless it is another than when it was looked at, and tells what is different then.
 func (c *Client) edit(name, method, route string, body any, what string) error {
-	path := "/v1/rules/" + url.PathEscape(name)
 	var old map[string]json.RawMessage
-	switch err := c.Get(path, &old); {
-	case err == nil:
-		c.match, c.tag = c.tag, ""
-		defer func() { c.match = "" }()
-	case route == "" || !isRefusal(err, http.StatusNotFound): // what was removed can be rolled back
+	if err := c.Get("/v1/rules/"+url.PathEscape(name), &old); err != nil && !isRefusal(err, http.StatusNotFound) { // what was removed can be rolled back
 		return noRule(name, err)
 	}
-	err := show(c, method, path+route, body, func(answer json.RawMessage) error {
+	err := c.editOf(old, name, method, route, body, what)
+	if isRefusal(err, http.StatusPreconditionFailed) {
+		return fmt.Errorf("somebody else has changed rule %s meanwhile%s: look at it with sluice rules history %s, and say it again", name, c.whose(name), name)
+	}
+	return noRule(name, err)
+}
+
+// editOf is edit of a rule that was just looked at; nil: there is none.
+func (c *Client) editOf(old map[string]json.RawMessage, name, method, route string, body any, what string) error {
+	if old != nil {
+		c.match, c.tag = c.tag, ""
+		defer func() { c.match = "" }()
+	}
+	return show(c, method, "/v1/rules/"+url.PathEscape(name)+route, body, func(answer json.RawMessage) error {
 		var done edited
 		if err := c.decode(answer, &done); err != nil {
 			return err
@@ -155,10 +217,13 @@ func (c *Client) edit(name, method, route string, body any, what string) error {
 		if err := c.decode(answer, &now); err != nil {
 			return err
 		}
-		for _, f := range []string{"deleted", "version", "origin", "edges", "warnings"} {
+		for _, f := range []string{"deleted", "version", "origin", "edges", "overtaken", "warnings"} {
 			delete(now, f)
 		}
 		lines := []string{"rule " + name + " is " + cmp.Or(what, "changed")}
+		if len(done.Overtaken) > 0 {
+			lines[0] += ", but not all as you said"
+		}
 		switch changed := differing(old, now); {
 		case done.Deleted:
 			lines[0] += ": there is none of that name"
@@ -186,10 +251,6 @@ func (c *Client) edit(name, method, route string, body any, what string) error {
 		}
 		return nil
 	})
-	if isRefusal(err, http.StatusPreconditionFailed) {
-		return fmt.Errorf("somebody else has changed rule %s meanwhile: look at it with sluice rules history %s, and say it again", name, name)
-	}
-	return noRule(name, err)
 }
 
 // isRefusal reports whether an edge has refused with a status.
@@ -207,6 +268,7 @@ type version struct {
 	From     string
 	Edge     string
 	Old, New map[string]json.RawMessage
+	After    uint64 // the version that it replaced; 0: what the file says
 	To       *uint64
 	InForce  bool `json:"in_force"`
 	Refused  string
@@ -226,14 +288,14 @@ func (c *Client) History(name string) error {
 			case v.Refused != "":
 				state = "refused"
 			}
-			t.add(strconv.FormatUint(v.Version, 10), clock(v.At), state, cmp.Or(v.Who, v.From), v.Edge, v.what())
+			t.add(strconv.FormatUint(v.Version, 10), Clock(v.At), state, cmp.Or(v.Who, v.From), v.Edge, v.what(list))
 		}
 		return t.write(c.Out)
 	}))
 }
 
-// what says what a version did.
-func (v *version) what() string {
+// what says what a version of the list did.
+func (v *version) what(list []version) string {
 	what := strings.Join(differing(v.Old, v.New), ", ")
 	switch {
 	case v.Refused != "":
@@ -242,6 +304,8 @@ func (v *version) what() string {
 		return "what the file says"
 	case v.New == nil:
 		what = "removed"
+	case v.Old == nil && v.After != 0 && !slices.ContainsFunc(list, func(o version) bool { return o.Version == v.After }):
+		what = "what it replaced is not kept any more"
 	case v.Old == nil:
 		what = "added"
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -35,25 +36,67 @@ type lifted struct {
 type spread struct {
 	Known, Have int
 	Missing     []string
+	PoPs        int // to how many the edges belong; 0: one
+	Expected    int // by pop.edges, where fewer are known
+	Apart       int // edges that count under another secret
 }
 
 func (s *spread) String() string {
-	switch {
-	case s == nil:
+	if s == nil {
 		return "on this edge, which counts alone"
-	case s.Have >= s.Known && s.Known == 1:
-		return "on the only edge of the PoP"
-	case s.Have >= s.Known:
-		return fmt.Sprintf("on all %d edges of the PoP", s.Known)
 	}
-	return fmt.Sprintf("on %d of the %d edges of the PoP, and not yet on %s: there as soon as it is back", s.Have, s.Known, strings.Join(s.Missing, ", "))
+	text := s.known()
+	if s.Expected > s.Known {
+		text += fmt.Sprintf("; pop.edges says that there are %d, and no more are known here", s.Expected)
+	}
+	if s.Apart == 1 {
+		text += "; 1 edge counts under another secret and is not among them"
+	} else if s.Apart > 1 {
+		text += fmt.Sprintf("; %d edges count under another secret and are not among them", s.Apart)
+	}
+	return text
+}
+
+// known says how many of the edges that are known have it.
+func (s *spread) known() string {
+	switch others := s.Expected > s.Known || s.Apart > 0; {
+	case s.Have >= s.Known && s.Known == 1 && others:
+		return "on this edge"
+	case s.Have >= s.Known && others:
+		return fmt.Sprintf("on the %d edges %s that are known here", s.Known, s.where())
+	case s.Have >= s.Known && s.Known == 1:
+		return "on the only edge " + s.where()
+	case s.Have >= s.Known:
+		return fmt.Sprintf("on all %d edges %s", s.Known, s.where())
+	}
+	they := "it"
+	if len(s.Missing) > 1 {
+		they = "they"
+	}
+	return fmt.Sprintf("on %d of the %d edges %s, and not yet on %s: there as soon as %s can be reached", s.Have, s.Known, s.where(), strings.Join(s.Missing, ", "), they)
+}
+
+// where is what the edges are of.
+func (s *spread) where() string {
+	if s.PoPs > 1 {
+		return fmt.Sprintf("of %d PoPs", s.PoPs)
+	}
+	return "of the PoP"
+}
+
+// Counted is a number of things, whose name takes an s for several.
+func Counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Block refuses a source, or all sources of a prefix, for a while, under a rule or under AllRules.
 func (c *Client) Block(source, rule string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
 	return noRule(rule, show(c, http.MethodPut, mitigation(rule, source), body, func(m block) error {
-		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), under(rule), clock(m.End), span(d))
+		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), under(rule), Clock(m.End), span(d))
 		return c.said(what, m.Edges, m.Warning)
 	}))
 }
@@ -61,11 +104,15 @@ func (c *Client) Block(source, rule string, d time.Duration, reason string) erro
 // Unblock ends what is in force against a source, and has its counts forgotten.
 func (c *Client) Unblock(source, rule string) error {
 	return noRule(rule, show(c, http.MethodDelete, mitigation(rule, source), nil, func(m lifted) error {
-		what := "was not blocked here"
+		what := "was not blocked here " + strings.Replace(under(rule), "every", "any", 1)
 		if m.Lifted {
-			what = "is lifted"
+			what = "is lifted " + under(rule)
 		}
-		return c.said(fmt.Sprintf("%s %s %s; it starts afresh", source, what, under(rule)), m.Edges, m.Warning)
+		shown := source
+		if p, err := netip.ParsePrefix(source); err == nil {
+			shown = p.Masked().String() // what the edge takes it for
+		}
+		return c.said(fmt.Sprintf("%s %s; it starts afresh", shown, what), m.Edges, m.Warning)
 	}))
 }
 

@@ -71,7 +71,7 @@ func (c *Client) Status() error {
 	answers := map[string]json.RawMessage{}
 	answers["/readyz"], _ = json.Marshal(word)
 	// The routes that there are; of GET /v1/pop and GET /v1/nodes an edge may have one.
-	for _, path := range []string{"/v1/rules", "/v1/pop", "/v1/nodes"} {
+	for _, path := range []string{"/v1/rules", "/v1/pop", "/v1/nodes", "/v1/status"} {
 		answer, err := c.ask(http.MethodGet, path, nil)
 		if err != nil && !errors.Is(err, errAbsent) {
 			return err
@@ -112,8 +112,12 @@ type pop struct {
 		Since                      time.Time
 		Refused                    int // changes of rules that cannot be in force there
 	}
-	Nodes []node
-	Etcd  *shared
+	Nodes  []node
+	Secret *struct {
+		Digests []string
+		Warning string
+	}
+	Etcd *shared
 }
 
 // shared is the etcd over which edges of several PoPs have the same rules.
@@ -132,7 +136,7 @@ type shared struct {
 func (s *shared) line() string {
 	text := "up"
 	if !s.Up {
-		text = fmt.Sprintf("away since %s, rules stay as they are and cannot be changed: %s", clock(s.Since), s.Error)
+		text = fmt.Sprintf("away since %s, rules stay as they are and cannot be changed: %s", Clock(s.Since), s.Error)
 	}
 	pops, others := make(map[string]bool), 0
 	for _, e := range s.Edges { // this one first
@@ -142,7 +146,7 @@ func (s *shared) line() string {
 		}
 	}
 	if s.Up {
-		text += fmt.Sprintf(", %d edges of %d PoPs", len(s.Edges), len(pops))
+		text += ", " + Counted(len(s.Edges), "edge") + " of " + Counted(len(pops), "PoP")
 	}
 	if s.Up && others > 0 {
 		text += fmt.Sprintf(", %d of them with other rules than this one", others)
@@ -151,6 +155,64 @@ func (s *shared) line() string {
 		text += fmt.Sprintf("; what it has of rule %s cannot be read", rule)
 	}
 	return text
+}
+
+// state is what is not as it should be.
+type state struct {
+	Alone         string
+	LearningUntil time.Time `json:"learning_until"`
+	Failed        *struct {
+		At    time.Time
+		Error string
+	} `json:"failed_reload"`
+	Waiting int
+	Unkept  []struct{ File, Error string }
+	Access  *struct {
+		File, Error string
+		Lost        uint64
+	} `json:"access_log"`
+	Peers []struct {
+		Name string
+		Up   bool
+	}
+}
+
+// config says what of the configuration is not in force.
+func (s *state) config(line func(name, format string, args ...any)) {
+	if s.Failed != nil {
+		line("config", "the reload at %s failed, what was in force before still is: %s", Clock(s.Failed.At), s.Failed.Error)
+	}
+	if s.Waiting > 0 {
+		line("config", "settings of the file that wait for a restart: %d (sluice config shows them)", s.Waiting)
+	}
+	for _, u := range s.Unkept {
+		line("disk", "%s cannot be written, and a restart would lose what is new in it: %s", u.File, u.Error)
+	}
+	if l := s.Access; l != nil {
+		line("disk", "the access log %s cannot be written: %s; %d of its lines are lost", l.File, l.Error, l.Lost)
+	}
+}
+
+// pop says what this edge lacks of the others.
+func (s *state) pop(line func(name, format string, args ...any)) {
+	if s.Alone != "" {
+		line("pop", "this edge counts alone: %s", s.Alone)
+	}
+	if !s.LearningUntil.IsZero() {
+		line("pop", "until %s this edge may not know of everybody whom others had blocked before it started: it asks at his first request", Clock(s.LearningUntil))
+	}
+	var away []string
+	for _, peer := range s.Peers {
+		if !peer.Up {
+			away = append(away, peer.Name)
+		}
+	}
+	switch {
+	case len(away) > 0:
+		line("peers", "%d of %d away, which take no blocks from here: %s", len(away), len(s.Peers), strings.Join(away, ", "))
+	case len(s.Peers) > 0:
+		line("peers", "%d, all up", len(s.Peers))
+	}
 }
 
 func (c *Client) statusText(word string, answers map[string]json.RawMessage) error {
@@ -171,6 +233,12 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 			return err
 		}
 	}
+	var s state
+	if answer := answers["/v1/status"]; answer != nil {
+		if err := c.decode(answer, &s); err != nil {
+			return err
+		}
+	}
 	status, _, text, err := c.send(http.MethodGet, "/metrics", nil)
 	if err != nil {
 		return err
@@ -188,7 +256,14 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 	if start := m.sum("process_start_time_seconds"); start > 0 {
 		line("up", "%s", span(c.Now.Sub(time.Unix(int64(start), 0))))
 	}
+	for _, listener := range []string{"listen_tls", "rate_limit_service"} {
+		label := fmt.Sprintf("listener=%q", listener)
+		if at := m.sum("sluice_certificate_expiry_timestamp_seconds", label); at != 0 {
+			line("cert", "%s: %s", listener, certificate(time.Unix(int64(at), 0), m.sum("sluice_certificate_read_failures_total", label), c.Now))
+		}
+	}
 	line("rules", "%s", ruleModes(rules))
+	s.config(line)
 	if status != http.StatusOK {
 		line("requests", "%s does not tell: %d to GET /metrics", c.Address, status)
 	} else {
@@ -203,7 +278,11 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 	if len(p.Nodes) == 0 {
 		line("pop", "none: this edge counts alone")
 	} else if len(p.Edges) > 0 {
-		line("pop", "%s, %d edges", p.Name, len(p.Edges))
+		line("pop", "%s, %s", p.Name, Counted(len(p.Edges), "edge"))
+		s.pop(line)
+	}
+	if p.Secret != nil && len(p.Secret.Digests) > 0 {
+		line("secret", "%s", secretLine(p.Secret.Digests, p.Secret.Warning))
 	}
 	if p.Etcd != nil {
 		line("etcd", "%s", p.Etcd.line())
@@ -217,7 +296,7 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		if e.Refused > 0 {
 			refused = strconv.Itoa(e.Refused)
 		}
-		edges.add(cmp.Or(e.Name, e.ID), e.Address, e.Version, plain(e.Generation), plain(e.Hash), clock(e.Since), refused)
+		edges.add(cmp.Or(e.Name, e.ID), e.Address, e.Version, plain(e.Generation), plain(e.Hash), Clock(e.Since), refused)
 	}
 	nodes := table{columns: []column{{"NODE", cut}, {"STATE", whole}}}
 	for _, n := range p.Nodes {
@@ -245,6 +324,18 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		}
 	}
 	return nil
+}
+
+// secretLine says under which secret an edge counts, and what is wrong with that.
+func secretLine(digests []string, warning string) string {
+	text := "digest " + digests[0]
+	if len(digests) > 1 {
+		text += ", in place of " + strings.Join(digests[1:], ", ")
+	}
+	if warning != "" {
+		text += "; " + warning
+	}
+	return text
 }
 
 // ruleModes says how many rules there are of each mode.
@@ -307,4 +398,32 @@ func (m metrics) label(name, label string) (value string) {
 		}
 	})
 	return value
+}
+
+// inDays is how long a certificate is still valid, as a word and a number.
+func inDays(n int) string {
+	switch n {
+	case 0:
+		return "less than a day"
+	case 1:
+		return "1 day"
+	}
+	return fmt.Sprintf("%d days", n)
+}
+
+// certificate says how long one is still valid.
+func certificate(until time.Time, failures float64, now time.Time) string {
+	text := "valid until " + until.UTC().Format(time.RFC3339)
+	switch days := int(until.Sub(now).Hours() / 24); {
+	case !until.After(now):
+		text = "EXPIRED on " + until.UTC().Format(time.RFC3339)
+	case days < 14:
+		text = fmt.Sprintf("EXPIRES SOON, in %s, on %s", inDays(days), until.UTC().Format(time.RFC3339))
+	default:
+		text += fmt.Sprintf(", %d days", days)
+	}
+	if failures > 0 {
+		text += fmt.Sprintf("; %s looks at its files since the start found them wrong or away", number(uint64(failures)))
+	}
+	return text
 }

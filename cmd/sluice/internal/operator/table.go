@@ -119,12 +119,12 @@ func Printable(s string) string {
 	}, s)
 }
 
-// clock writes a time for people, in their zone.
-func clock(t time.Time) string {
+// Clock writes a time for people, with its zone, which is that of logs and of the API: people of several zones read one page.
+func Clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.Local().Format(time.DateTime)
+	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
 // span writes a duration to the second, to the minute from an hour on.

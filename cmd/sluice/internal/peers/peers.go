@@ -28,6 +28,7 @@ import (
 const (
 	path      = "/v1/blocks"
 	signature = "Sluice-Signature"
+	ticket    = "Sluice-Ticket"
 
 	gather   = 100 * time.Millisecond // that blocks wait for others to go with them
 	patience = 2 * time.Second        // for an edge's answer
@@ -42,6 +43,8 @@ const (
 type Peers struct {
 	// Impose puts a block into force that a PoP has told of at a time on its clock.
 	Impose func(from string, b across.Block, told, now time.Time) across.Outcome
+	// Vouch is told of requests of who has a key, before their bodies are read.
+	Vouch func(*http.Request)
 
 	name     string
 	keys     atomic.Pointer[[]across.Key]
@@ -52,8 +55,8 @@ type Peers struct {
 	readers  readers
 }
 
-// readers are the messages that are being read, the oldest first. For one more than readersAtOnce that one has to go: a peer sends a message
-// at once, so it is a stranger's, who could keep the peers out otherwise.
+// readers are the messages without a ticket that are being read, the oldest first. For one more than readersAtOnce that one has to go: a peer of an
+// older version sends a message at once, so it is a stranger's, who could keep the peers out otherwise.
 type readers struct {
 	mu   sync.Mutex
 	list []*http.ResponseController
@@ -76,6 +79,10 @@ func (rs *readers) read(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 			rs.list = slices.Delete(rs.list, i, i+1)
 		}
 	}()
+	return readAll(w, r)
+}
+
+func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return io.ReadAll(http.MaxBytesReader(w, r.Body, across.MaxBytes))
 }
 
@@ -93,7 +100,7 @@ type peer struct {
 
 // New makes them from a configuration that names some. There is at least one key.
 func New(c *config.PoP, keys []across.Key, happened *events.Log) *Peers {
-	p := &Peers{name: c.Name, happened: happened}
+	p := &Peers{name: c.Name, happened: happened, Vouch: func(*http.Request) {}}
 	p.keys.Store(&keys)
 	var names []string
 	for _, other := range c.Peers {
@@ -112,6 +119,15 @@ func (p *Peers) SetKeys(keys []across.Key) bool {
 
 // Turn switches all of it on or off, while it runs.
 func (p *Peers) Turn(on bool) { p.off.Store(!on) }
+
+// Up calls f with each peer, and whether an edge of it has taken the latest message; with none while nothing is told.
+func (p *Peers) Up(f func(name string, up bool)) {
+	for _, other := range p.list {
+		if !p.off.Load() {
+			f(other.name, !other.away.Load())
+		}
+	}
+}
 
 // Tell has all peers told of a block. It does not wait.
 func (p *Peers) Tell(b across.Block) {
@@ -219,13 +235,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 func (p *Peers) post(ctx context.Context, client *http.Client, edge string, m *across.Message) error {
-	body, mac := (*p.keys.Load())[0].Seal(m)
+	key := (*p.keys.Load())[0]
+	body, mac := key.Seal(m)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+edge+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(signature, mac)
+	req.Header.Set(ticket, key.Ticket(m.To, m.At))
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
@@ -240,7 +258,7 @@ func (p *Peers) post(ctx context.Context, client *http.Client, edge string, m *a
 	return nil
 }
 
-// Server is for the listener of peers. What is not signed costs a connection, the reading of a body, and one hash.
+// Server is for the listener of peers. What is not signed costs a connection, the reading of a body, and two hashes for each key.
 func (p *Peers) Server(log *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+path, p.take)
@@ -254,7 +272,12 @@ func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusForbidden, refusal("pop.peers_mode is off here"))
 		return
 	}
-	body, err := p.readers.read(w, r)
+	read := p.readers.read
+	if across.IsTicket(*p.keys.Load(), p.name, r.Header.Get(ticket), time.Now()) {
+		p.Vouch(r)
+		read = readAll
+	}
+	body, err := read(w, r)
 	if err != nil {
 		answer(w, http.StatusRequestEntityTooLarge, refusal(fmt.Sprintf("a message has at most %d bytes, and comes at once", across.MaxBytes)))
 		return

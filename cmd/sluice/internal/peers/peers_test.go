@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -370,4 +371,32 @@ func TestSlowStrangersMakeRoom(t *testing.T) {
 	if text, _ := io.ReadAll(slow[0]); !strings.HasPrefix(string(text), "HTTP/1.1 413 ") {
 		t.Errorf("who was the first is told %q", text)
 	}
+}
+
+// A peer's message that is under way stays while strangers come, however many, and whose it is is known before its body.
+func TestStrangersPushOutNoMessage(t *testing.T) {
+	address, told := listen(t)
+	begin := func(head string, length int) (net.Conn, *bufio.Reader) {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_, _ = fmt.Fprintf(c, "POST /v1/blocks HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", head, length)
+		r := bufio.NewReader(c)
+		if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != 100 { // it is read now
+			t.Fatal(resp, err)
+		}
+		return c, r
+	}
+	body, mac := key.Seal(&across.Message{From: "fra1", To: "ams1", Edge: "e", At: time.Now(), Blocks: []across.Block{block("192.0.2.1")}})
+	peer, said := begin(signature+": "+mac+"\r\n"+ticket+": "+key.Ticket("ams1", time.Now())+"\r\n", len(body))
+	for range 3 * readersAtOnce {
+		begin("", 100)
+	}
+	_, _ = peer.Write(body)
+	if resp, err := http.ReadResponse(said, nil); err != nil || resp.StatusCode != 200 {
+		t.Fatal(resp, err)
+	}
+	receive(t, told)
 }

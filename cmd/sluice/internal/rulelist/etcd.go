@@ -267,8 +267,8 @@ func (e *Etcd) announce() {
 
 func markText(m words.Mark) string { return fmt.Sprintf("%d-%016x", m.Generation, m.Edge) }
 
-// Spread is how far a change has come that this edge has made. The error is that etcd does not tell.
-func (e *Etcd) Spread(mark words.Mark) (control.Spread, error) {
+// Spread is how far changes of a rule have come, of which one is this edge's own. The error is that etcd does not tell.
+func (e *Etcd) Spread(rule string, marks []words.Mark) (control.Spread, error) {
 	others, err := e.others()
 	if err != nil {
 		return control.Spread{}, err
@@ -276,14 +276,17 @@ func (e *Etcd) Spread(mark words.Mark) (control.Spread, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := control.Spread{Missing: []string{}}
+	pops := make(map[string]bool)
 	for _, says := range append([]edgeSays{e.self}, others...) {
 		s.Known++
-		if says.Revision >= e.own && !slices.Contains(says.Refuses, markText(mark)) {
+		pops[says.PoP] = true
+		if says.Revision >= e.revisions[rule] && !slices.ContainsFunc(marks, func(m words.Mark) bool { return slices.Contains(says.Refuses, markText(m)) }) {
 			s.Have++
 		} else {
 			s.Missing = append(s.Missing, says.PoP+"/"+says.Name)
 		}
 	}
+	s.PoPs = len(pops)
 	return s, nil
 }
 

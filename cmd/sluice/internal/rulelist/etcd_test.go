@@ -201,11 +201,11 @@ func TestAddOverAnother(t *testing.T) {
 	_, bVersion, _ := b.Changes()
 	b.InForce(bVersion, []words.Mark{list[0].Mark()})
 	until(t, "refused by one", func() bool {
-		s, err := a.Spread(list[0].Mark())
+		s, err := a.Spread("r", []words.Mark{list[0].Mark()})
 		return err == nil && s.Known == 2 && s.Have == 1 && len(s.Missing) == 1
 	})
 	until(t, "everywhere", func() bool {
-		s, err := a.Spread(mark)
+		s, err := a.Spread("r", []words.Mark{mark})
 		return err == nil && s.Have == 2
 	})
 	if _, wrong := b.Counts(); wrong != 1 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 
 	"sluice/edge/config"
@@ -48,19 +49,47 @@ func Sentence(err error) string {
 	return fmt.Sprintf("%s (and %d more: sluice check FILE shows all)", first, 1+strings.Count(rest, "\n"))
 }
 
-// ReadSecret reads what the edges of a PoP share, or makes it from the PoP's name.
+// ReadSecret reads what the edges of a PoP share, or makes it from the PoP's name. A second line is the secret that the first takes the
+// place of.
 func ReadSecret(c *config.Config) (secret.Secret, error) {
 	if c.PoP.SecretFile == "" {
 		return secret.Of([]byte(c.PoP.Name)), nil
 	}
-	text, err := os.ReadFile(c.PoP.SecretFile)
+	lines, err := readSecrets("pop.secret_file", c.PoP.SecretFile, secret.MaxLines)
 	if err != nil {
-		return secret.Secret{}, fmt.Errorf("pop.secret_file: %w: give a readable file of at least 16 bytes", err)
+		return secret.Secret{}, err
 	}
-	if len(strings.TrimSpace(string(text))) < 16 {
-		return secret.Secret{}, fmt.Errorf("pop.secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.SecretFile)
+	key := secret.Of([]byte(lines[len(lines)-1]))
+	for _, line := range slices.Backward(lines[:len(lines)-1]) {
+		key = secret.Of([]byte(line)).After(key)
 	}
-	return secret.Of([]byte(strings.TrimSpace(string(text)))), nil
+	return key, nil
+}
+
+// readSecrets reads the file of a setting: a secret on each line, at least one.
+func readSecrets(setting, file string, most int) (secrets []string, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: give a readable file with a secret of at least 16 bytes", setting, err)
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		switch line = strings.TrimSpace(line); {
+		case line == "":
+		case len(line) < 16:
+			return nil, fmt.Errorf("%s: %s: line %d has less than 16 bytes: each line is a secret; head -c 32 /dev/urandom | base64 makes a good one", setting, file, n)
+		default:
+			secrets = append(secrets, line)
+		}
+	}
+	switch {
+	case len(secrets) == 0:
+		return nil, fmt.Errorf("%s: %s is empty: head -c 32 /dev/urandom | base64 makes a secret", setting, file)
+	case len(secrets) > most:
+		return nil, fmt.Errorf("%s: %s has %d secrets, one on each line: at most %d; remove the old ones", setting, file, len(secrets), most)
+	}
+	return secrets, nil
 }
 
 // mostPeersKeys bounds what a message that nobody has signed costs: a hash for each.
@@ -71,28 +100,11 @@ func ReadPeersKeys(file string) (keys []across.Key, err error) {
 	if file == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("pop.peers_secret_file: %w: give a readable file with a secret of at least 16 bytes", err)
+	secrets, err := readSecrets("pop.peers_secret_file", file, mostPeersKeys)
+	for _, line := range secrets {
+		keys = append(keys, across.KeyOf([]byte(line)))
 	}
-	n := 0
-	for line := range strings.Lines(string(text)) {
-		n++
-		switch secret := strings.TrimSpace(line); {
-		case secret == "":
-		case len(secret) < 16:
-			return nil, fmt.Errorf("pop.peers_secret_file: %s: line %d has less than 16 bytes: each line is a secret; head -c 32 /dev/urandom | base64 makes a good one", file, n)
-		default:
-			keys = append(keys, across.KeyOf([]byte(secret)))
-		}
-	}
-	switch {
-	case len(keys) == 0:
-		return nil, fmt.Errorf("pop.peers_secret_file: %s is empty: head -c 32 /dev/urandom | base64 makes a secret", file)
-	case len(keys) > mostPeersKeys:
-		return nil, fmt.Errorf("pop.peers_secret_file: %s has %d secrets, one on each line: at most %d; remove the old ones", file, len(keys), mostPeersKeys)
-	}
-	return keys, nil
+	return keys, err
 }
 
 // GuessableSecret warns of a tier that others may reach, under a secret that they can guess; "": there is none.

@@ -14,7 +14,6 @@ import (
 	"sluice/edge/changes"
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
-	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/pop/secret"
 	"sluice/pop/words"
@@ -49,18 +48,14 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 				s.Machine.Operators.InForce(0, refused) // of its own it has none
 			}
 		},
-		Await: func(mark words.Mark) *control.Spread {
-			var err error
-			spread := awaitSpread(etcdLook, func() (spread control.Spread) {
-				if spread, err = s.Etcd.Spread(mark); err != nil {
-					spread.Known = 1 // at least: it is asked again
+		Await: func(made func() Made) Standing {
+			return await(etcdLook, func() (now Standing, overtaken bool) {
+				m := made()
+				if spread, err := s.Etcd.Spread(m.Rule, m.Marks); err == nil { // else it is asked again
+					now.Spread = &spread
 				}
-				return spread
+				return now, m.Overtaken
 			})
-			if err != nil {
-				return nil
-			}
-			return spread
 		},
 		Save: s.save,
 	}

@@ -14,7 +14,7 @@ type metrics struct {
 	tier    *memcached.Tier
 	machine *pop.Machine
 
-	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost, full, words, alone *prometheus.Desc
+	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost, full, words, alone, apart *prometheus.Desc
 }
 
 func newMetrics(tier *memcached.Tier, machine *pop.Machine) *metrics {
@@ -34,6 +34,7 @@ func newMetrics(tier *memcached.Tier, machine *pop.Machine) *metrics {
 		logLost:     desc("tier_log_lost_total", "Records that could not be written to the mitigation log; other edges learn of the bits at first sight."),
 		full:        desc("pop_full", "Whether the PoP has as many edges as can share a tier, so that this one counts alone."),
 		alone:       desc("tier_alone", "Whether this edge has a tier and counts alone all the same: no node answers, or the PoP is full."),
+		apart:       desc("tier_edges_apart", "Living edges of this PoP's name that count under another pop.secret_file, as marks on the nodes say: strangers, and those that have a line of it in common (rotation).", "why"),
 		words:       desc("operators_words", "What the PoP's list of operators' words holds: blocks, lifts, changes of rules; it has room for 10,000."),
 	}
 }
@@ -75,6 +76,16 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.full, number(s.Full))
 	gauge(m.words, float64(s.Words))
 	gauge(m.alone, number(!m.machine.Up()))
+	strangers, rotating := 0, 0
+	for _, e := range m.machine.Secrets().Apart {
+		if e.Rotating {
+			rotating++
+		} else {
+			strangers++
+		}
+	}
+	gauge(m.apart, float64(strangers), "stranger")
+	gauge(m.apart, float64(rotating), "rotation")
 }
 
 // number is a fact as Prometheus has it: 1 if it is one.

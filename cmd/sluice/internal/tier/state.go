@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"sluice/edge/config"
@@ -22,6 +24,8 @@ import (
 type stateFile struct {
 	path string
 	list Kept
+
+	unkept atomic.Pointer[string] // why it cannot be written; nil: it can
 
 	mu    sync.Mutex
 	saved []byte
@@ -45,7 +49,11 @@ func openState(dir, name string, list Kept) (*stateFile, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if err := f.save(); err != nil && !read {
+	switch err := f.save(); {
+	case err == nil || read:
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return nil, fmt.Errorf("state_dir: %w: make room on that disk", err)
+	default:
 		return nil, fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return f, nil
@@ -106,18 +114,21 @@ func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
 		err := f.save()
 		switch {
 		case err != nil:
+			why := err.Error()
+			f.unkept.Store(&why)
 			if !failed {
-				log.Error("what operators said cannot be kept", "error", err)
+				log.Error("what operators said cannot be kept in state_dir", "file", f.path, "error", err)
 			}
 			again = time.After(saveAgain)
 		case failed:
+			f.unkept.Store(nil)
 			log.Info("what operators said is kept again")
 		}
 		failed = err != nil
 		select {
 		case <-ctx.Done():
 			if err := f.save(); err != nil {
-				log.Error("what operators said last could not be kept", "error", err)
+				log.Error("what operators said last could not be kept in state_dir", "file", f.path, "error", err)
 			}
 			return
 		case <-changed:

@@ -18,6 +18,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,7 @@ import (
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/exact"
 	"sluice/counter/inflight"
 	"sluice/edge"
 	"sluice/edge/changes"
@@ -39,6 +41,7 @@ import (
 	"sluice/pop/memcached"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 	"sluice/pop/words"
 )
 
@@ -50,17 +53,25 @@ type Shared struct {
 	Tier    edge.Tier
 	Metrics prometheus.Collector // nil: none beside the edge's own
 	Machine *pop.Machine         // nil: it counts alone
-	Rules   *RuleStore
-	Local   *rulelist.List // nil: changes of rules are in the PoP's list
-	Etcd    *rulelist.Etcd // nil: they are in no etcd
+	// Do asks a node of the tier something beside the machine, and waits for the answer. nil: there is no tier.
+	Do    func(context.Context, wire.Command) wire.Result
+	Rules *RuleStore
+	Local *rulelist.List // nil: changes of rules are in the PoP's list
+	Etcd  *rulelist.Etcd // nil: they are in no etcd
 	// InFlight is the requests in flight on this edge, which it counts together with the PoP.
 	InFlight *inflight.Table
+	// Exact is the requests that the tier keeps, each by itself; nil: this edge counts alone.
+	Exact *exact.Table
+
+	began atomic.Pointer[time.Time] // nil: what others had blocked by then is known, from an older process
+	voids atomic.Int64              // the longest that a limit's block lives under the rules in force
 
 	peers  *peers.Peers // nil: none
 	log    *slog.Logger
 	save   func() error                    // puts the list that was opened last on the disk; nil: there is no state_dir
 	sync   func(ctx context.Context) error // see Sync
 	beside []func(ctx context.Context)     // what works beside it
+	files  []*stateFile                    // those in state_dir
 }
 
 // Sync works until ctx is done, then reports what is left and returns when all that it started has ended.
@@ -88,6 +99,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		Bits:  mitigation.New(0, wake),
 
 		InFlight: inflight.New(inflight.Options{Tier: true, Wake: wake}),
+		Exact:    exact.New(exact.Options{Wake: wake, Bucket: key.Bucket}),
 		log:      log,
 	}
 	id, apart := rand.Uint64(), rulesApart(c)
@@ -97,17 +109,19 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		s.beside = append(s.beside, others.Send)
 	}
 	machine, err := pop.NewMachine(pop.Config{
-		Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
+		PoP: c.PoP.Name, Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
 		Heard: func(w words.Word) {
 			said := control.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: control.Operator{Who: w.Who, From: w.From}}
 			happened.Add(said.Event(time.Now()))
 		},
-		Decided: decided, InFlight: s.InFlight,
+		Decided: decided, InFlight: s.InFlight, Exact: s.Exact,
 	}, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	s.Machine = machine
+	began := time.Now()
+	s.began.Store(&began)
 	if s.peers = others; others != nil {
 		others.Impose = machine.Impose
 	}
@@ -124,8 +138,8 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	tier.Caught = func(v any, stack []byte) {
 		log.Error("a panic in the tier's goroutines was caught", "panic", v, "stack", string(stack))
 	}
-	s.sync = tier.Sync
-	s.beside = append(s.beside, func(ctx context.Context) { watch(ctx, machine, happened) })
+	s.sync, s.Do = tier.Sync, tier.Do
+	s.beside = append(s.beside, func(ctx context.Context) { watch(ctx, machine, c.PoP.Name, happened) })
 	if apart {
 		if err := s.keepRulesApart(c, key, id, happened); err != nil {
 			return nil, err
@@ -139,9 +153,13 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			Add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) {
 				return machine.Operators.Say(w, now)
 			},
-			Await: func(mark words.Mark) *control.Spread {
+			Await: func(made func() Made) Standing {
 				tier.Wake()
-				return awaitSpread(spreadLook, func() control.Spread { return spread(machine, mark) })
+				return await(spreadLook, func() (Standing, bool) {
+					m := made()
+					s, newer := spread(machine, c.PoP.Edges, m.Marks...)
+					return Standing{&s, newer}, m.Overtaken
+				})
 			},
 			Save: s.save,
 		}
@@ -149,21 +167,24 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	s.Metrics = newMetrics(tier, machine)
 	s.Tier = edge.Tier{
-		Up: func(counter.Source) bool { return machine.Up() },
+		Up: func(counter.Source) bool { return machine.Up() }, Alone: machine.Alone,
 		Ask: func(rule *algorithm.Rule, source counter.Source) {
 			machine.Ask(counter.Counter{Rule: rule, Source: source})
 			tier.Wake()
 		},
-		Rules: func(rules []edge.TierRule) {
-			known := make([]pop.Rule, len(rules))
-			for i, r := range rules {
-				known[i] = pop.Rule{Name: r.Name, Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Candidate: r.Candidate, Further: r.Further, Of: r.Of, V4: r.V4, V6: r.V6}
+		Rules: func(rules []mitigation.Rule) {
+			s.voids.Store(0)
+			for _, r := range rules {
+				s.voids.Store(max(s.voids.Load(), int64(r.Repeat.Longest(r.Timeout))))
 			}
-			machine.SetRules(known)
+			machine.SetRules(rules)
 		},
 		Unready: func() string {
 			if machine.Stats().Full {
 				return fullPoP
+			}
+			if s := secretStatus(c.PoP.Name, machine.Secrets()); s.Held {
+				return s.Warning
 			}
 			return ""
 		},
@@ -182,7 +203,10 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 					return control.Spread{}, err
 				}
 				tier.Wake()
-				return *awaitSpread(spreadLook, func() control.Spread { return spread(machine, mark) }), nil
+				return *await(spreadLook, func() (Standing, bool) {
+					s, _ := spread(machine, c.PoP.Edges, mark)
+					return Standing{Spread: &s}, false
+				}).Spread, nil
 			},
 			Nodes: func() []control.NodeStatus {
 				var nodes []control.NodeStatus
@@ -199,9 +223,36 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 				slices.SortFunc(edges[1:], func(a, b control.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 				return edges
 			},
+			Secret: func() control.SecretStatus { return secretStatus(c.PoP.Name, machine.Secrets()) },
 		},
 	}
 	return s, nil
+}
+
+// LearningUntil is until when others may have blocked somebody before this edge began of whom it has not heard: it hears of each at his first request. The zero
+// time: there are no others, or it has been told.
+func (s *Shared) LearningUntil() (until time.Time) {
+	if began := s.began.Load(); began != nil {
+		until = began.Add(time.Duration(s.voids.Load()))
+	}
+	return until
+}
+
+// Taught says that an older process of this edge has told it whom the PoP has blocked.
+func (s *Shared) Taught() { s.began.Store(nil) }
+
+// WhyAlone is why this edge counts alone; "": it does not.
+func (s *Shared) WhyAlone() string {
+	if s.Machine == nil {
+		return "there is no tier"
+	}
+	if _, since := s.Machine.Alone(); !since.IsZero() {
+		return "no node answers since " + since.UTC().Format("2006-01-02 15:04:05Z")
+	}
+	if s.Machine.Stats().Full {
+		return fullPoP
+	}
+	return ""
 }
 
 // TurnPeers has other PoPs told and believed, or not, as a configuration says. An edge without peers believes nothing that the others of its
@@ -225,9 +276,19 @@ func (s *Shared) openState(c *config.Config, name string, list Kept) error {
 	if err != nil {
 		return err
 	}
-	s.save = f.save
+	s.save, s.files = f.save, append(s.files, f)
 	s.beside = append(s.beside, func(ctx context.Context) { f.keep(ctx, s.log) })
 	return nil
+}
+
+// Unkept are the files of state_dir that cannot be written.
+func (s *Shared) Unkept() (list []control.Unkept) {
+	for _, f := range s.files {
+		if why := f.unkept.Load(); why != nil {
+			list = append(list, control.Unkept{File: f.path, Error: *why})
+		}
+	}
+	return list
 }
 
 // rulesApart reports whether changes of rules are in another list than the PoP's, where everybody could make them who guesses its secret.
@@ -258,24 +319,32 @@ func (s *Shared) warnWithoutDisk() {
 }
 
 const (
-	spreadWait = 2 * time.Second // how long an operator waits for all edges to have what was said
+	spreadWait = 2 * time.Second        // how long an operator waits for all edges to have what was said
+	hearsWait  = 800 * time.Millisecond // where he knows by then that somebody else's word stands
 	spreadLook = 10 * time.Millisecond
 )
 
-// awaitSpread waits until all edges have a word, or for as long as an operator does.
-func awaitSpread(every time.Duration, look func() control.Spread) *control.Spread {
+// await waits until all edges have what was said, or for as long as an operator does.
+func await(every time.Duration, look func() (s Standing, overtaken bool)) Standing {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for end := time.Now().Add(spreadWait); ; <-tick.C {
-		if s := look(); s.Have == s.Known || !time.Now().Before(end) {
-			return &s
+	for began := time.Now(); ; <-tick.C {
+		s, overtaken := look()
+		waited := time.Since(began)
+		if s.Spread != nil && s.Spread.Have == s.Spread.Known && !s.Newer || waited >= spreadWait || overtaken && waited >= hearsWait {
+			return s
 		}
 	}
 }
 
-func spread(m *pop.Machine, mark words.Mark) control.Spread {
-	s := m.Operators.Spread(mark)
-	return control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
+// spread is how far words have come, in a PoP of so many edges; 0: nobody has said of how many.
+func spread(m *pop.Machine, edges int, marks ...words.Mark) (all control.Spread, newer bool) {
+	s := m.Operators.Spread(marks...)
+	all = control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...), Apart: len(m.Secrets().Apart)}
+	if edges > s.Known {
+		all.Expected = edges
+	}
+	return all, s.Newer
 }
 
 // EdgeName is what operators call this edge.

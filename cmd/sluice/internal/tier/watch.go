@@ -18,11 +18,17 @@ var fullPoP = fmt.Sprintf("the PoP has %d edges already: this one counts alone u
 // watchEvery is how often the tier is looked at for operators. A node that was away for less may be missed.
 const watchEvery = 100 * time.Millisecond
 
-// watch tells operators which nodes go and come, and when this edge counts alone, until ctx is done.
-func watch(ctx context.Context, m *pop.Machine, happened *events.Log) {
-	w := watcher{up: make(map[string]bool)}
+// watch tells operators which nodes and edges go and come, when this edge counts alone, and who counts under another secret, until ctx is done.
+func watch(ctx context.Context, m *pop.Machine, name string, happened *events.Log) {
+	w, edges, secrets := watcher{up: make(map[string]bool)}, edgeWatcher{}, secretWatcher{}
 	every.Period(ctx, watchEvery, func(now time.Time) {
-		for _, e := range w.look(m.Members(), m.Up(), m.Stats().Full) {
+		list := w.look(m.Members(), m.Up(), m.Stats().Full)
+		list = append(list, edges.look(m.Operators.Edges(), now)...)
+		status := secretStatus(name, m.Secrets())
+		if e, news := secrets.look(status.Warning, now); news {
+			list = append(list, e)
+		}
+		for _, e := range list {
 			e.Time = now
 			happened.Add(e)
 		}

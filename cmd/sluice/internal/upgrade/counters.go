@@ -121,7 +121,7 @@ func readCounters(r *bufio.Reader, table *counter.Table, rules []*algorithm.Rule
 		return 0, in.err
 	}
 	for _, k := range records {
-		table.Learn(k.Counter, k.newest, lanes[k.first:k.first+k.groups], 0, now)
+		table.Reports().Learn(k.Counter, k.newest, lanes[k.first:k.first+k.groups], 0, now)
 	}
 	return len(records), nil
 }

@@ -112,7 +112,7 @@ func (h *Parent) Take(server *edge.Server) error {
 		case m.Rules != nil && h.Rules != nil:
 			_ = h.Rules(m.Rules)
 		case m.Words == nil && m.Rules == nil:
-			server.Adopt(m.Mitigation, time.Now())
+			server.Adopt(m.Handed, time.Now())
 		}
 	}
 }

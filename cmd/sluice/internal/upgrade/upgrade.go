@@ -234,7 +234,7 @@ func (h *Handover) tell(out *os.File) error {
 
 // handed is a line of what is handed over: a mitigation, or what operators said.
 type handed struct {
-	control.Mitigation
+	control.Handed
 	Words []byte `json:"words,omitempty"`
 	Rules []byte `json:"rules,omitempty"` // as they changed them
 }

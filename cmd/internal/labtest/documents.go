@@ -1,0 +1,50 @@
+package labtest
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sluice/cmd/internal/cli"
+)
+
+// Documents fails the test where a command of a program in a document has a flag that is no more: whoever tries it is told that there is none.
+// Nothing runs: behind the flags of a document stands one that nobody has, and that must be the first to be refused. It returns how many commands
+// it has found; bare says that they may stand in backticks without the program's name.
+func Documents(t *testing.T, p *cli.Program, bare bool) (seen int) {
+	t.Helper()
+	var names []string
+	for _, c := range p.Commands {
+		names = append(names, c.Name)
+	}
+	before := p.Name + " "
+	if bare {
+		before = "(?:" + before + "|`)"
+	}
+	command := regexp.MustCompile(before + "(" + strings.Join(names, "|") + ")(( --?[a-z-]+(=?[^-`|&\\n][^`|&\\n]*)?)*)[`&|\\n]")
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/operating/*.md", "../../docs/figures/*.yaml", "../../deploy/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range command.FindAllStringSubmatch(string(text), -1) {
+				seen++
+				var stderr bytes.Buffer
+				args := append([]string{m[1]}, strings.Fields(strings.ReplaceAll(m[2], `"`, ""))...)
+				code := p.Run(t.Context(), append(args, "--nobody-has-this"), &stderr)
+				if code != 2 || !strings.Contains(stderr.String(), "unknown flag: --nobody-has-this") {
+					t.Errorf("%s: %s %s: exit code %d: %s", file, p.Name, strings.Join(args, " "), code, stderr.String())
+				}
+			}
+		}
+	}
+	return seen
+}

@@ -1,0 +1,162 @@
+// Package labtest runs labs for tests: it builds the programs once, starts one, and sees that nothing of it is left.
+package labtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A build is where the edge and the load generator are, once a test has wanted them.
+type build struct {
+	once sync.Once
+	args []string
+	dir  string
+	err  error
+}
+
+var plain, raced = &build{}, &build{args: []string{"-race"}}
+
+// Binaries is the folder with the programs, which have the race detector if the test has it.
+func Binaries(tb testing.TB) string {
+	if raceEnabled {
+		return raced.in(tb)
+	}
+	return plain.in(tb)
+}
+
+// Plain is the folder with the programs without it.
+func Plain(tb testing.TB) string { return plain.in(tb) }
+
+func (b *build) in(tb testing.TB) string {
+	tb.Helper()
+	b.once.Do(func() {
+		if b.dir, b.err = os.MkdirTemp("", "sluice-lab-test-"); b.err != nil {
+			return
+		}
+		args := append([]string{"build", "-o", b.dir}, b.args...)
+		out, err := exec.Command("go", append(args, "sluice/cmd/sluice", "sluice/cmd/sluice-loadgen", "sluice/cmd/sluice-trial")...).CombinedOutput()
+		if err != nil {
+			b.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	if b.err != nil {
+		tb.Fatal(b.err)
+	}
+	return b.dir
+}
+
+// Main is a TestMain that removes what was built.
+func Main(m *testing.M) {
+	// With the race detector a process sleeps for a second before it ends, unless told otherwise.
+	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
+	code := m.Run()
+	for _, b := range []*build{plain, raced} {
+		if b.dir != "" {
+			os.RemoveAll(b.dir)
+		}
+	}
+	os.Exit(code)
+}
+
+// Process is a running `lab` of a program. Whatever it starts inherits a mark in its environment.
+type Process struct {
+	*exec.Cmd
+	mark     string
+	Out, Err *Buffer
+}
+
+// Start starts a lab of a program in a folder.
+func Start(t *testing.T, dir, program string, args ...string) *Process {
+	t.Helper()
+	if _, err := exec.LookPath("memcached"); err != nil {
+		t.Fatal("this test needs a memcached on the PATH: install it (apt-get install memcached)")
+	}
+	p := &Process{
+		Cmd:  exec.Command(filepath.Join(dir, program), append([]string{"lab"}, args...)...),
+		mark: fmt.Sprintf("SLUICE_LAB_TEST=%d-%s", os.Getpid(), t.Name()),
+		Out:  new(Buffer), Err: new(Buffer),
+	}
+	p.Env = append(os.Environ(), p.mark, "TMPDIR="+t.TempDir())
+	p.Stdout, p.Stderr = p.Out, p.Err
+	p.WaitDelay = time.Minute
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, pid := range p.Alive(t) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		p.Wait()
+	})
+	return p
+}
+
+// Alive is the processes that carry the mark.
+func (p *Process) Alive(t *testing.T) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		environ, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err == nil && bytes.Contains(environ, []byte(p.mark+"\x00")) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// Eventually asks until the answer is yes, or gives up after a minute.
+func Eventually(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !yes() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not within a minute: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// LeavesNothing fails the test if a process of the lab is left.
+func (p *Process) LeavesNothing(t *testing.T) {
+	t.Helper()
+	Eventually(t, "all that the lab started is gone", func() bool { return len(p.Alive(t)) == 0 })
+}
+
+// Buffer may be read while a process writes to it.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *Buffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *Buffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

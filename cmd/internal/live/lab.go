@@ -1,0 +1,84 @@
+package live
+
+import (
+	"os"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"sluice/cmd/internal/cli"
+	"sluice/counter"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/lab"
+	"sluice/loadgen/replay"
+	"sluice/pop"
+	"sluice/pop/anycast"
+)
+
+// Lab says what a lab consists of.
+type Lab struct {
+	PoPs, Edges, Nodes int
+	Twemproxy          bool
+	Sluice             string
+	Posture            string
+	Flaps              []string
+	Routes             []anycast.Route // what Flaps say
+	Peers              bool
+}
+
+// AddLab adds the flags of Lab.
+func AddLab(flags *pflag.FlagSet) *Lab {
+	f := new(Lab)
+	flags.IntVar(&f.PoPs, "pops", 1, "points of presence; sources belong to one by their routed prefix")
+	flags.IntVar(&f.Edges, "edges", 3, "edges of each")
+	flags.IntVar(&f.Nodes, "memcached", 2, "memcached nodes of each; 0: every edge counts alone")
+	flags.BoolVar(&f.Twemproxy, "twemproxy", false, "put a nutcracker between the edges and the nodes")
+	flags.StringVar(&f.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
+	flags.StringVar(&f.Posture, "on-store-failure", "local", "of the rule: local, share, open or closed")
+	flags.StringArrayVar(&f.Flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
+	flags.BoolVar(&f.Peers, "peers", false, "PoPs tell each other whom they block (pop.peers)")
+	return f
+}
+
+// LabSecret keys the PoPs of a lab, so that windows begin and sources are placed the same in every run.
+const LabSecret = "a secret that everybody knows, for labs alone"
+
+// Complete checks what was given, and finds what was not.
+func (f *Lab) Complete() error {
+	switch {
+	case f.PoPs < 1 || f.PoPs > 64:
+		return cli.Usagef("--pops %d: want 1 to 64", f.PoPs)
+	case f.Edges < 1 || f.Edges > counter.MaxEdges:
+		return cli.Usagef("--edges %d: want 1 to %d", f.Edges, counter.MaxEdges)
+	case f.PoPs*f.Edges > counter.MaxEdges:
+		return cli.Usagef("--pops %d, --edges %d: at most %d edges in all", f.PoPs, f.Edges, counter.MaxEdges)
+	case f.Peers && (f.PoPs < 2 || f.PoPs > 16 || f.Nodes == 0):
+		return cli.Usagef("--peers: PoPs tell each other whom they block: give --pops 2 to 16, and --memcached")
+	case f.Nodes < 0 || f.Nodes > 64:
+		return cli.Usagef("--memcached %d: want 0 to 64", f.Nodes)
+	case !slices.Contains([]string{"local", "share", "open", "closed"}, f.Posture):
+		return cli.Usagef("--on-store-failure %s: want local, share, open or closed", f.Posture)
+	}
+	var err error
+	if f.Routes, err = cli.ParseFlaps(f.Flaps, f.PoPs); err != nil {
+		return err
+	}
+	return cli.Beside(&f.Sluice, "sluice")
+}
+
+// Site is the site for a rule.
+func (f *Lab) Site(rule pop.Rule, mode judge.Mode, carrier replay.Carrier) (lab.Lab, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return lab.Lab{}, err
+	}
+	return lab.Lab{
+		PoPs: f.PoPs, Edges: f.Edges, Memcached: f.Nodes, Twemproxy: f.Twemproxy,
+		Sluice: f.Sluice, Origin: []string{self, "origin"}, Secret: LabSecret, Carrier: carrier,
+		Rule: lab.Rule{
+			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
+			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(), OnStoreFailure: f.Posture, Mode: mode,
+		},
+		Log: cli.Logf, Peers: f.Peers,
+	}, nil
+}

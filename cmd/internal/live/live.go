@@ -1,0 +1,192 @@
+// Package live is what is said of runs against real edges on a command line: how a trace is sent, which points of presence are started, and how the
+// answers are judged.
+package live
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/cmd/internal/cli"
+	"sluice/cmd/internal/virtual"
+	"sluice/counter"
+	"sluice/loadgen/design"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
+	"sluice/loadgen/replay"
+	"sluice/loadgen/report"
+	"sluice/loadgen/trace"
+	"sluice/pop"
+	"sluice/pop/anycast"
+)
+
+// Send says how a trace is sent to edges that are really there.
+type Send struct {
+	Speed         float64
+	PerConnection int
+	Source        string // as it was given
+	Carrier       replay.Carrier
+}
+
+// AddSend adds the flags of Send.
+func AddSend(flags *pflag.FlagSet) *Send {
+	f := new(Send)
+	flags.Float64Var(&f.Speed, "speed", 1, "send so many times as fast; the limit and its window are the edge's all the same:\n"+
+		"at --speed 60 a window of 1s stands for a minute of the trace, and figures are in the time of the run")
+	flags.IntVar(&f.PerConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
+	flags.StringVar(&f.Source, "source", "loopback", "how a source's address is carried: loopback (a peer of its own in 127.0.0.0/8), xff or proxy")
+	return f
+}
+
+// Check reports what of it cannot be.
+func (f *Send) Check() (err error) {
+	if !(f.Speed > 0) {
+		return cli.Usagef("--speed %v: must be positive", f.Speed)
+	}
+	if f.PerConnection < 1 {
+		return cli.Usagef("--per-connection %d: want at least 1", f.PerConnection)
+	}
+	if f.Carrier, err = replay.ParseCarrier(f.Source); err != nil {
+		return cli.Usagef("--%v", err)
+	}
+	return nil
+}
+
+// Load reads or makes the trace, in the time of the run. What a workload plays against is the edge's rule as the trace
+// sees it: a window longer by the speed.
+func (f *Send) Load(traffic *cli.Trace, rule pop.Rule, edges int) (*trace.Trace, error) {
+	t, err := traffic.Load(rule.Counter.Limit, time.Duration(float64(rule.Counter.Window)*f.Speed), edges)
+	if err != nil {
+		return nil, err
+	}
+	return t.Speed(f.Speed), nil
+}
+
+// Run is a run against real edges, and all that is needed to judge it.
+type Run struct {
+	Command string
+	Mode    judge.Mode
+	Rule    pop.Rule
+	Phase   func(counter.Source) uint16 // when windows of sources begin; nil: all on the clock's
+	Send    *Send
+	Trace   *trace.Trace // in the time of the run
+	Edges   []int        // of each PoP; at most 64 in all
+	Nodes   int          // of each PoP
+
+	RoundTrip time.Duration // from an edge to a node and back; 0: not known, and then there is no floor
+
+	Affinity *anycast.Affinity
+}
+
+// Judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge.
+func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce) *report.Report {
+	o := judge.Options{
+		Limit: l.Rule.Counter.Limit, Window: l.Rule.Counter.Window, Timeout: l.Rule.Timeout, Slack: replay.ClockSlack,
+		Reach: virtual.Reach(l.Trace, l.Affinity, l.Edges),
+		Ideal: func() func(int32, time.Duration, bool) bool {
+			return virtual.NewIdeal(virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.Trace), l.Phase), l.Rule).Over
+		},
+	}
+	for _, n := range l.Edges {
+		o.Edges += n
+	}
+	base, worst := judge.Baseline(l.Trace, l.Mode, o)
+	o.Watch = worst
+	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.Mode, o, out.Decisions, inForce)}
+	if l.RoundTrip > 0 && o.Edges > 1 && l.Mode == judge.Deployed {
+		floor := design.FloorOf(design.Options{
+			Mode: l.Mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Edges: o.Edges, RoundTrip: l.RoundTrip,
+		}, o, out.Decisions)
+		found.Floor = &floor
+	}
+	late := out.Late()
+	found.Figures.SendError = &late
+	found.SetNames(l.Trace)
+	r := &found.Run
+	r.RoundTrip = report.Seconds(l.RoundTrip)
+	r.Describe(l.Trace)
+	r.Duration = report.Seconds(float64(l.Trace.Duration()) * l.Send.Speed)
+	r.Command, r.Mode = l.Command, l.Mode.String()
+	r.Limit, r.Window, r.MitigationTimeout = o.Limit, report.Seconds(o.Window), report.Seconds(o.Timeout)
+	r.SubWindows, r.Estimate = l.Rule.Counter.SubWindows, l.Rule.Counter.Estimate.String()
+	r.PoPs, r.Edges, r.Nodes = len(l.Edges), slices.Max(l.Edges), l.Nodes
+	r.PerConnection, r.Speed, r.Carrier = l.Send.PerConnection, l.Send.Speed, l.Send.Carrier.String()
+	r.Took = report.Seconds(out.Took)
+	r.Notes = append(r.Notes, out.Judged()...)
+	r.Details = &page.Details{Lines: clientLines(out), Open: out.ClientErrors() > 0}
+	found.Disturb()
+	return found
+}
+
+// clientLines is what the load generator saw on the wire.
+func clientLines(out *replay.Outcome) []string {
+	at := func(q float64) time.Duration {
+		return time.Duration(out.Latency.ValueAtPercentile(q)).Round(time.Microsecond)
+	}
+	notes := []string{
+		fmt.Sprintf("client: %d sent, %d answered over %d connections in %v; answers by status: %s", out.Sent, out.Answered,
+			out.Connections, out.Took.Round(100*time.Millisecond), counts(out.Statuses)),
+		fmt.Sprintf("client: answered within %v / %v / %v (p50 / p99 / max)", at(50), at(99), at(100)),
+	}
+	if out.Retried+out.Rerouted > 0 {
+		notes = append(notes, fmt.Sprintf("client: %d requests sent again after their connection died unanswered, %d connections refused and made to another edge",
+			out.Retried, out.Rerouted))
+	}
+	if out.ClientErrors() > 0 {
+		notes = append(notes, "client: "+out.Trouble())
+	}
+	return notes
+}
+
+// ClientErrors says how many there were.
+func ClientErrors(out *replay.Outcome) string {
+	if n := out.ClientErrors(); n > 0 {
+		return page.Plural(n, "client error")
+	}
+	return "no client errors"
+}
+
+// Meter shows how far a replay is: a bar on a terminal, else a line every few seconds.
+type Meter struct {
+	bar  *cli.Bar // nil: standard error is no terminal
+	said time.Duration
+}
+
+// NewMeter is one of so many requests.
+func NewMeter(what string, total int) *Meter {
+	return &Meter{bar: cli.Progress(total, what)}
+}
+
+// Show shows how far it is by now.
+func (m *Meter) Show(p replay.Progress) {
+	if m.bar != nil {
+		m.bar.Describe(fmt.Sprintf("%v of %v, %d refused, %d failed", p.Elapsed.Round(time.Second), p.Total.Round(time.Second), p.Refused, p.Failed))
+		m.bar.Set(p.Sent)
+		return
+	}
+	if p.Elapsed-m.said < 5*time.Second {
+		return
+	}
+	m.said = p.Elapsed
+	fmt.Fprintf(os.Stderr, "%v of %v: %d of %d sent, %d answered, %d refused, %d failed\n", p.Elapsed.Round(time.Second),
+		p.Total.Round(time.Second), p.Sent, p.Requests, p.Answered, p.Refused, p.Failed)
+}
+
+// Done ends it.
+func (m *Meter) Done() {
+	m.bar.Finish()
+}
+
+// counts writes how many there are of each status.
+func counts(statuses map[int]int) string {
+	var out []string
+	for _, status := range slices.Sorted(maps.Keys(statuses)) {
+		out = append(out, fmt.Sprintf("%d: %d", status, statuses[status]))
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,19 @@
+// Sluice-trial tries the product itself: whether edges keep what is promised of them while they are restarted, attacked and told what to do, what
+// a request costs beside other servers, and what a source can make the tier do at worst.
+package main
+
+import (
+	"sluice/cmd/internal/cli"
+	"sluice/cmd/internal/live"
+)
+
+var program = cli.Program{Name: "sluice-trial", Commands: []cli.Command{
+	{Name: "lab", Does: "starts points of presence on this machine and checks a promise (--check)", Run: cmdLab},
+	{Name: "bench-peers", Does: "what a request costs here, and at nginx and HAProxy", Run: cmdBenchPeers},
+	{Name: "bench-rls", Does: "what a call of Envoy's rate limit service costs here, and at envoyproxy/ratelimit", Run: cmdBenchRLS},
+	{Name: "pace", Does: "how many requests a second the load generator sends on one core, and how late", Run: cmdPace},
+	{Name: "worst", Does: "searches for what a source can make the tier do at worst, in virtual time", Run: cmdWorst},
+	{Name: "origin", Does: "the HTTP origin behind the edges of a trial", Run: live.Origin},
+}}
+
+func main() { program.Main() }

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"testing"
+
+	"sluice/cmd/internal/labtest"
+)
+
+func TestCommandLines(t *testing.T) {
+	f := labtest.CommandLine(t, &program)
+	f("", 2, "Usage", "lab", "worst", "bench-peers")
+	f("help", 0, "Usage")
+	f("explode", 2, `"explode"`, "help")
+
+	f("lab", 2, "--check", "sluice-loadgen lab")
+	f("worst --rounds 0", 2, "--rounds 0")
+	f("worst --edges 65", 2, "--edges 65", "1 to 64")
+	f("worst --window 10ms", 2, "--window 10ms", "1s")
+	f("worst --sources old", 2, "old", "known, fresh or any")
+	f("pace --rate 0", 2, "--rate 0")
+	f("pace --rate 50000 --time 1h", 2, "180000000 requests")
+	f("pace --sources 0", 2, "--sources 0")
+	f("pace --source pigeon", 2, "pigeon", "loopback, xff or proxy")
+	f("lab --check everything", 2, "everything", "want quiet, shared, ")
+	f("lab --check soak --times 0 --sluice true", 2, "--times 0", "at least 3")
+	f("lab --check soak --trace x.log --sluice true", 2, "--trace")
+}
+
+func TestHelpOfEach(t *testing.T) { labtest.HelpOfEach(t, &program) }
+
+// must ends a test that cannot go on.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}

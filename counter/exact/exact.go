@@ -1,0 +1,426 @@
+// Package exact keeps the instants of admitted requests in the tier, so that over all edges of a PoP no source ever has more of them than its
+// limit in any window. It is for limits where one too many matters; what the counters of package counter say of a source is an estimate, and late.
+//
+// The sources of a rule share Buckets values in the tier, by a keyed hash. A value has the instants of its sources that still matter, and since
+// when it is complete. A request waits until its edge has read the value and replaced it by one with the instant of the request, which
+// memcached does only if nobody else has replaced it meanwhile (gets, cas): else the edge reads again.
+//
+//	admitted   if fewer than limit instants of its source are younger than window + Margin
+//
+// Whatever loses instants loses a whole value: a node that restarts, evicts or is flushed, or another node because the list of nodes has changed. Values
+// never end by themselves, so one that is not there is lost, and is made anew as complete from now on. For a window and Margin from then on a
+// Closed rule admits nobody by it. Edges make all values before they are needed, and see to it that they are used (pop/exact.go).
+// Under any rule each edge puts back the instants that it knows of, and under one that is not Closed goes on.
+//
+// Nobody knows whether the tier has carried out a cas that it has not answered: the request is not admitted by it, and may count. A request
+// that nobody waits for any more is taken back with the next exchange.
+//
+// Margin is what clocks may differ by, and what may pass between a decision and the arrival at an origin. A request that is under way for
+// longer than restamp counts from then on from the latest instant at which it was (Table.Done), so a client that sends its body slowly
+// cannot bring two windows' requests to an origin at once.
+//
+// A token bucket has one instant for a source, that at which it is full again (GCRA's theoretical arrival time), and no Margin: edges
+// whose clocks differ let through as much more as drains in the difference.
+//
+// There is no I/O, no goroutine and no clock in here.
+package exact
+
+import (
+	"sync"
+	"time"
+
+	"sluice/counter"
+	"sluice/counter/algorithm"
+)
+
+const (
+	// Buckets is how many values the sources of a rule share. More of them are smaller and cost more to keep.
+	Buckets = 1024
+	// Margin is for how much longer than the window an instant counts.
+	Margin = 2 * time.Second
+
+	restamp = time.Second // see Table.Done; beside it Margin has room for clocks that differ by as much
+
+	// again is how long a source is refused without asking the tier that the tier has said is full, at most; less where
+	// answers may take back what counts. A flood costs the tier one read in that time, for each source and edge.
+	again     = time.Second
+	againHeld = 64 * time.Millisecond
+
+	maxTries   = 64      // of one exchange, in which other edges have been faster
+	maxEntries = 1 << 16 // sources that are remembered,
+	maxKept    = 1 << 22 // and instants of theirs, 8 bytes each
+)
+
+// Rule is a limit that is kept in the tier.
+type Rule struct {
+	Counter *algorithm.Rule // of which it is
+
+	ID     string // names the values: rules of one ID share them, and have one Window
+	Limit  int
+	Window int64 // how long a value that was lost leaves doubt, and, without Interval, how long an instant counts, µs; Margin included
+	Closed bool  // in doubt it admits nobody
+	Holds  bool  // requests may turn out not to count
+
+	Interval int64 // of a token bucket: how long a hit takes to drain, µs, rounded up; 0: it is none
+}
+
+// NewRule makes a Rule of one that algorithm.NewExact or, without a queue, algorithm.NewBucket has made.
+func NewRule(r *algorithm.Rule, closed, holds bool) *Rule {
+	rule := &Rule{Counter: r, ID: r.Identity() + "/" + r.Window.String(), Limit: int(r.Limit), Window: (r.Window + Margin).Microseconds(), Closed: closed, Holds: holds}
+	if per := r.Interval(); per > 0 {
+		rule.ID, rule.Interval = r.Identity(), int64(per/1000)+1
+	}
+	return rule
+}
+
+// By is r by another limit, that of a counter which is like its own but for that. Instants are the same under any limit, so a source that is
+// given another keeps them; those of a token bucket are not.
+func (r *Rule) By(c *algorithm.Rule) *Rule {
+	by := NewRule(c, r.Closed, r.Holds)
+	if by.Interval == 0 {
+		by.ID = r.ID
+	}
+	return by
+}
+
+// Key is whose instants are kept.
+type Key struct {
+	Rule   string // Rule.ID
+	Source counter.Source
+}
+
+// Answer is what became of a request.
+type Answer uint8
+
+const (
+	Silent Answer = iota // the tier has not answered
+	Within
+	Beyond
+	Doubt // nobody knows whether it is within the limit
+)
+
+// Options are those of a Table.
+type Options struct {
+	// Wake is called when something is due. It must not block, nor call the Table. nil: nobody wants to know.
+	Wake func()
+	// Bucket says in which bucket a source is, by a keyed hash.
+	Bucket func(counter.Source) uint32
+}
+
+// Table is the requests of one edge under such rules. It is safe for concurrent use; what the machine calls (exchange.go) belongs to one
+// goroutine. All times are those of the wall clock.
+type Table struct {
+	options Options
+
+	mu      sync.Mutex
+	entries map[Key]*entry
+	list    []*entry
+	kept    int // instants in all entries
+	hand    int
+	buckets map[bucketKey]*bucket
+	dirty   []*bucket
+	open    []*stamp // of requests that are under way, in the order of their admission
+	asked   Stats
+}
+
+// Stats is what a Table has seen.
+type Stats struct {
+	Doubted  uint64 // requests that were refused in doubt
+	Conflict uint64 // exchanges in which another edge was faster
+	Sources  int    // that are remembered
+}
+
+// entry is what this edge knows of a source.
+type entry struct {
+	key   Key
+	tag   uint64  // by which the tier knows it: another after an operator has lifted the source
+	known []int64 // its instants in the tier, as this edge has read or written them last
+	own   []int64 // those of requests that this edge has admitted
+	until int64   // when there is room again, as of then
+	again int64   // until then the tier is not asked
+	since int64   // of the value that known is from; 0: it is from none
+}
+
+// stamp is an instant of a request that is under way.
+type stamp struct {
+	rule  *Rule
+	entry *entry
+	at    int64
+	done  bool
+	moves bool // it is in a move that is under way,
+	back  bool // after which it is taken back
+}
+
+// ask is a request that waits for the tier.
+type ask struct {
+	rule   *Rule
+	entry  *entry
+	reply  chan struct{}
+	answer Answer
+	ended  bool  // reply is closed
+	gone   bool  // nobody waits any more
+	look   bool  // it only wants to know
+	at     int64 // its instant in the value that is being written
+	until  int64 // Beyond, Doubt: when to come back
+	stamp  *stamp
+}
+
+// Ticket is a request's way through a Table. The zero Ticket is none.
+type Ticket struct {
+	Reply <-chan struct{} // closed when Confirm has an answer; nil: it has one already
+	counter.Verdict
+
+	ask    *ask
+	stamp  *stamp // of an admitted one
+	answer Answer
+}
+
+// New makes a Table.
+func New(o Options) *Table {
+	if o.Wake == nil {
+		o.Wake = func() {}
+	}
+	return &Table{options: o, entries: make(map[Key]*entry), buckets: make(map[bucketKey]*bucket)}
+}
+
+// Enter asks the tier about a request, unless what it has said of late is enough to refuse it. Asks is false where the tier is not there.
+func (t *Table) Enter(r *Rule, source counter.Source, asks bool, wall time.Time) (k Ticket) {
+	now := wall.UnixMicro()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entry(Key{r.ID, source})
+	switch {
+	case !asks:
+		return Ticket{ask: &ask{rule: r, entry: e, ended: true}}
+	case now < e.again && now < e.until:
+		k.answer = Beyond
+		k.refused(r, e, e.until, now)
+		return k
+	}
+	a := t.put(r, e)
+	return Ticket{Reply: a.reply, ask: a}
+}
+
+// put has the tier asked.
+func (t *Table) put(r *Rule, e *entry) *ask {
+	a := &ask{rule: r, entry: e, reply: make(chan struct{})}
+	b := t.bucket(bucketKey{r.ID, t.options.Bucket(e.key.Source)})
+	b.asks = append(b.asks, a)
+	t.mark(b)
+	return a
+}
+
+// refused fills in the verdict on one that is over its limit.
+func (k *Ticket) refused(r *Rule, e *entry, until, now int64) {
+	k.Verdict = counter.Verdict{Over: true, Committed: r.settled(e.known, now), Known: true, Estimate: float64(r.used(e.known, now) + 1), RetryAfter: micros(max(until-now, 0))}
+}
+
+// admitted fills in the verdict on one that is within it, and counted.
+func (k *Ticket) admitted(r *Rule, e *entry, now int64) {
+	n := r.used(e.known, now)
+	k.Verdict = counter.Verdict{Known: e.since != 0, Estimate: float64(n), Remaining: uint32(max(r.Limit-n, 0))}
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// Confirm says what the tier has said. What is Silent is to be decided Locally, or to be Cancelled.
+func (t *Table) Confirm(k *Ticket, wall time.Time) Answer {
+	if k.ask == nil {
+		return k.answer
+	}
+	now := wall.UnixMicro()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := k.ask
+	if !a.ended {
+		return Silent
+	}
+	switch k.answer = a.answer; k.answer {
+	case Within:
+		k.stamp = a.stamp
+		k.admitted(a.rule, a.entry, now)
+	case Beyond:
+		k.refused(a.rule, a.entry, a.until, now)
+	case Doubt:
+		t.asked.Doubted++
+		k.Verdict = counter.Verdict{RetryAfter: micros(max(a.until-now, 0))}
+	case Silent:
+		return Silent
+	}
+	k.ask = nil
+	return k.answer
+}
+
+// Locally decides about a request on what this edge knows, and reports whether it admits it. The tier is told of it once it is there.
+func (t *Table) Locally(k *Ticket, wall time.Time) bool {
+	now := wall.UnixMicro()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := k.ask
+	a.gone, k.ask = true, nil
+	r, e := a.rule, a.entry
+	at, until := r.next(e.known, now)
+	if until != 0 {
+		k.answer = Beyond
+		k.refused(r, e, until, now)
+		return false
+	}
+	t.keep(e, r.with(r.live(e.known, now), at), r.with(r.live(e.own, now), at))
+	k.answer, k.stamp = Within, t.begin(r, e, at)
+	k.admitted(r, e, now)
+	if !a.ended { // else the tier is not there
+		t.put(r, e).look = true
+	}
+	return true
+}
+
+// Cancel takes a request back that does not count. It may be called for any Ticket, and more than once.
+func (t *Table) Cancel(k *Ticket) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a := k.ask; a != nil {
+		a.gone, k.ask = true, nil
+		if a.stamp == nil {
+			return
+		}
+		k.stamp = a.stamp // the answer has come since
+	}
+	if s := k.stamp; s != nil {
+		k.stamp = nil
+		if s.back = s.moves; !s.moves {
+			t.takeBack(s.rule, s.entry, s.at)
+		}
+		t.end(s)
+	}
+}
+
+// takeBack takes an instant out of what is known here and in the tier.
+func (t *Table) takeBack(r *Rule, e *entry, at int64) {
+	t.keep(e, r.without(e.known, at), r.without(e.own, at))
+	e.again = 0
+	b := t.bucket(bucketKey{r.ID, t.options.Bucket(e.key.Source)})
+	b.moves = append(b.moves, move{entry: e, rule: r, from: at})
+	t.mark(b)
+}
+
+// begin notes that a request is under way.
+func (t *Table) begin(r *Rule, e *entry, at int64) *stamp {
+	s := &stamp{rule: r, entry: e, at: at}
+	if r.Interval == 0 {
+		t.open = append(t.open, s)
+	}
+	return s
+}
+
+func (t *Table) end(s *stamp) { s.done = true }
+
+// Done says that an admitted request is not under way any more: its answer, if there is one, has begun. Until then its instant is moved on,
+// a second behind the clock.
+func (t *Table) Done(k *Ticket) {
+	if k.stamp == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end(k.stamp)
+}
+
+// Look asks the tier how a source stands. Its Reply is closed when Peek knows, or nobody does.
+func (t *Table) Look(r *Rule, source counter.Source) (reply <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.put(r, t.entry(Key{r.ID, source}))
+	a.look = true
+	return a.reply
+}
+
+// Peek says how a source stands as far as this edge knows, and whether it knows anything.
+func (t *Table) Peek(r *Rule, source counter.Source, wall time.Time) (v counter.Verdict, there bool) {
+	now := wall.UnixMicro()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entries[Key{r.ID, source}]
+	if e == nil {
+		return v, false
+	}
+	var k Ticket
+	k.admitted(r, e, now)
+	if _, until := r.next(e.known, now); until != 0 {
+		k.Over, k.Committed, k.RetryAfter = true, true, micros(until-now)
+	}
+	return k.Verdict, true
+}
+
+// Stats may be called from anywhere.
+func (t *Table) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.asked
+	s.Sources = len(t.list)
+	return s
+}
+
+// entry is that of a source; of too many one is forgotten that is none too busy.
+func (t *Table) entry(key Key) *entry {
+	e := t.entries[key]
+	if e == nil {
+		for len(t.list) >= maxEntries || t.kept > maxKept && len(t.list) > 0 {
+			t.hand = (t.hand + 1) % len(t.list)
+			t.forget(t.hand)
+		}
+		e = &entry{key: key}
+		t.entries[key] = e
+		t.list = append(t.list, e)
+	}
+	return e
+}
+
+// forget drops an entry. The tier has what it knew, but for what was admitted in its absence.
+func (t *Table) forget(i int) {
+	e, last := t.list[i], len(t.list)-1
+	delete(t.entries, e.key)
+	t.kept -= len(e.known) + len(e.own)
+	e.known, e.own = nil, nil
+	t.list[i], t.list[last] = t.list[last], nil
+	t.list = t.list[:last]
+}
+
+// keep notes instants.
+func (t *Table) keep(e *entry, known, own []int64) {
+	if t.entries[e.key] == e {
+		t.kept += len(known) + len(own) - len(e.known) - len(e.own)
+	}
+	e.known, e.own = known, own
+}
+
+// Sweep forgets sources of which nothing matters any more. Call it about once a second.
+func (t *Table) Sweep(wall time.Time) {
+	now := wall.UnixMicro()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n := min(len(t.list), 1024); n > 0 && len(t.list) > 0; n-- {
+		t.hand = (t.hand + 1) % len(t.list)
+		if e := t.list[t.hand]; now >= e.again && over(e.known, now) && over(e.own, now) {
+			t.forget(t.hand)
+		}
+	}
+}
+
+// over reports whether instants are all older than any window.
+func over(at []int64, now int64) bool {
+	return len(at) == 0 || at[len(at)-1]+(algorithm.MaxWindow+Margin).Microseconds() <= now
+}
+
+// Waiting reports whether something is under way, so that Due is to be called though nothing happens.
+func (t *Table) Waiting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.dirty) > 0 || len(t.open) > 0
+}
+
+// Behind reports whether something is due at once.
+func (t *Table) Behind() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.dirty) > 0
+}

@@ -1,0 +1,148 @@
+package limiter
+
+import (
+	"slices"
+	"time"
+
+	"sluice/counter"
+	"sluice/counter/exact"
+)
+
+// Under check: sync with algorithm: exact or token_bucket the tier keeps each request by itself (package exact), and a request waits until it
+// does, as long as Limiter.Wait lets it, once for all its rules. If the tier has not answered by then the rule's posture decides; local is
+// what this edge knows. In doubt, because the tier has lost what it kept, a rule that is closed refuses until that matters no more; others
+// go on with what is left. No counter is asked under such a rule.
+//
+// A request that another rule refuses, or whose answer does not count, is taken back. Who is refused is refused without a question to the tier
+// for as long as nothing can have changed, a second at most.
+
+// askAndKeep asks counters, and has the tier keep the request: first, because counters are told only what is admitted, unless they refuse it as
+// far as this edge knows. Refused says that the request is refused already.
+func (l *Limiter) askAndKeep(d *Decision, refused bool, now time.Time) {
+	keeps := !refused
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Rule.Exact != nil && r.open() {
+			if r.kept = true; keeps {
+				d.keptBy = append(d.keptBy, i)
+			}
+		}
+	}
+	if len(d.keptBy) > 0 && !l.willRefuse(d, now) {
+		refused, keeps = l.keep(d, now), false
+	}
+	l.ask(d, refused, now)
+	if keeps && !d.isRefused() { // a moment has passed since
+		l.keep(d, now)
+	}
+	if d.isRefused() {
+		l.drop(d)
+	}
+	l.sayKept(d, now)
+}
+
+// isRefused reports whether a rule has refused the request so far.
+func (d *Decision) isRefused() bool {
+	return slices.ContainsFunc(d.Results, func(r RuleResult) bool { return r.Verdict != Passed && r.Rule.refuses() })
+}
+
+// keep has the tier keep a request, and reports whether a rule refuses it.
+func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
+	wall := l.Counters.Wall(now)
+	d.kept = slices.Grow(d.kept, len(d.Results))
+	d.answers = slices.Grow(d.answers, len(d.Results)) // results point into it
+	d.replies = d.replies[:0]
+	for _, i := range d.keptBy {
+		r := &d.Results[i]
+		k := l.Exact.Enter(r.Rule.Exact, r.Source, l.Wait != nil && (l.Up == nil || l.Up(r.Source)), wall)
+		if k.Reply != nil {
+			d.replies = append(d.replies, k.Reply)
+		} else if l.Exact.Confirm(&k, wall) == exact.Beyond {
+			refused = refused || r.Rule.refuses()
+		}
+		d.kept = append(d.kept, k)
+	}
+	if len(d.replies) > 0 && !refused {
+		l.Wait(d.replies)
+		wall = l.Counters.Wall(now)
+	}
+	for i := range d.kept {
+		refused = !l.keeps(&d.Results[d.keptBy[i]], &d.kept[i], refused, wall) || refused
+	}
+	return refused
+}
+
+// keeps reports whether a rule has nothing against a request, by what the tier says of it, or else by its posture. If refused, another has.
+func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.Time) bool {
+	switch l.Exact.Confirm(k, wall) {
+	case exact.Within:
+		return true
+	case exact.Beyond:
+		r.Verdict = r.Rule.spared(Limited)
+		return !r.Rule.refuses()
+	case exact.Doubt:
+		r.Skipped, r.Verdict = true, r.Rule.spared(FailedClosed)
+		if r.Rule.refuses() {
+			r.Wait = k.RetryAfter
+		}
+		return !r.Rule.refuses()
+	}
+	if refused { // it is dropped
+		return true
+	}
+	if admits, skips := r.unanswered(); skips {
+		l.Exact.Cancel(k)
+		return admits || !r.Rule.refuses()
+	}
+	if l.Exact.Locally(k, wall) {
+		return true
+	}
+	r.Verdict = r.Rule.spared(Limited)
+	return !r.Rule.refuses()
+}
+
+// sayKept gives results what is to be said of them, when counters have been asked.
+func (l *Limiter) sayKept(d *Decision, now time.Time) {
+	for i := range d.kept {
+		r, k := &d.Results[d.keptBy[i]], &d.kept[i]
+		if r.Skipped {
+			continue
+		}
+		d.answers = append(d.answers, counter.Ask{Rule: r.Rule.Counter, Source: r.Source, Hits: 1, Verdict: k.Verdict})
+		r.Ask = &d.answers[len(d.answers)-1]
+		if r.Ask.Over {
+			l.over(r, now)
+		}
+		d.Held = d.Held || len(r.Rule.Statuses) > 0 && r.Verdict == Passed
+	}
+}
+
+// settleKept takes back what does not count by the answer's status.
+func (l *Limiter) settleKept(d *Decision, status int) {
+	for i := range d.kept {
+		if !d.Results[d.keptBy[i]].Rule.Counts(status) {
+			l.Exact.Cancel(&d.kept[i])
+		}
+	}
+}
+
+// drop takes back what the tier keeps of a request that is refused.
+func (l *Limiter) drop(d *Decision) {
+	for i := range d.kept {
+		l.Exact.Cancel(&d.kept[i])
+	}
+}
+
+// Arrived says that an admitted request has been at its origin, or will never be there. It may be called more than once.
+func (l *Limiter) Arrived(d *Decision) {
+	for i := range d.kept {
+		l.Exact.Done(&d.kept[i])
+	}
+}
+
+// Peek says how a source stands under a rule as far as this edge knows, and whether it knows anything.
+func (l *Limiter) Peek(r *Rule, source counter.Source, now time.Time) (v counter.Verdict, there bool) {
+	if r.Exact != nil && l.Exact != nil {
+		return l.Exact.Peek(r.Exact, source, l.Counters.Wall(now))
+	}
+	return l.Counters.Peek(r.Counter, source, now)
+}

@@ -1,0 +1,39 @@
+package pop
+
+import "sluice/counter/algorithm"
+
+// Requests may make the PoP ask three commands of the tier each, on average (package worst searches for a source that makes it more).
+// Reports come first, and two things that the log tells: that a source is blocked, and that nothing is left of its limit. These never wait.
+// They follow from many hits, which all edges may have reported, while one of them tells the others; so each report sets its share of them
+// aside. What is left pays for what makes edges agree sooner or later: a bit at its own key, announcements of counters on their way to the
+// limit, when hits came, and what a report reads of older groups. Where nothing is left an edge leaves that out.
+const (
+	perRequest = 2.5 // so much below 3 that what edges have saved is paid for as well, in a thousand requests
+	itemCost   = 2   // a number of the log, and an item
+	blockCost  = itemCost
+	mostSaved  = 480 // commands, of all edges together
+)
+
+// saved is how much this edge saves at most.
+func (m *Machine) saved() float64 { return mostSaved / float64(max(m.peers.Highest(), 1)) }
+
+// earn takes in that hits are reported under a rule.
+func (m *Machine) earn(r *algorithm.Rule) {
+	each := perRequest - blockCost/float64(r.Limit+1)
+	if r.HoldsBack() {
+		each -= 2 * itemCost / float64(r.Limit) // it is said again once half of the limit was free
+	}
+	m.budget = min(m.budget+each, m.saved())
+}
+
+// spend takes in that a command is sent.
+func (m *Machine) spend() { m.budget = max(m.budget-1, -mostSaved) }
+
+// affords reports whether so many commands may be sent that are not set aside for. Under a limit of a few hits, reports and a block take nearly all
+// that requests may cost, so little of what was saved goes there.
+func (m *Machine) affords(r *algorithm.Rule, commands float64) bool {
+	if !r.HoldsBack() {
+		commands = max(commands, 0.9*m.saved())
+	}
+	return m.budget >= commands
+}

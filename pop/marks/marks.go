@@ -1,0 +1,199 @@
+// Package marks tells an edge who uses its nodes under another secret. Every name in the tier is keyed with the PoP's secret, so edges
+// with different secrets do not see each other: each group counts alone, and a source gets its limit once in each. So beside all that is
+// keyed each edge leaves a mark on each node, under a name that follows from the PoP's name alone: who it is, when it wrote, and a digest
+// of each line of its secret (secret.Digest, which tells nothing of it). PoPs of other names do not read each other's marks.
+//
+// Whoever reaches a node can write marks, so nothing is counted, believed or blocked by them. They warn; and Trial holds back, from the
+// start of its process on, an edge that seems to be the odd one out. Nothing here does I/O or reads a clock.
+//
+//	node   64 slots; an edge reads all of them every two seconds or a little sooner, then fills its own: four commands in three seconds,
+//	       per edge and node, at most, whatever requests do
+//	alive  who wrote something newer than what was read before, in the last eight seconds: what is merely kept is nobody's mark
+package marks
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/counter"
+	"sluice/pop/secret"
+)
+
+const (
+	// Every is how often an edge reads the marks of a node, and leaves its own.
+	Every = 2 * time.Second
+	// Kept is how long a mark stays on a node, and its edge counts as alive.
+	Kept = 4 * Every
+
+	slots   = counter.MaxEdges
+	maxText = 64
+	maxSize = 1024
+)
+
+// Mark is what an edge says of itself to everybody.
+type Mark struct {
+	ID      uint64   `json:"id"`
+	Written int64    `json:"written"` // milliseconds; grows
+	Digests []string `json:"secrets"` // of the lines of its secret: it counts under the first
+	Name    string   `json:"name"`
+	Address string   `json:"address"`
+}
+
+// Edge is one that is alive and counts apart from this one.
+type Edge struct {
+	Mark
+	// Rotating says that they have a line of their secrets in common: what operators say reaches both.
+	Rotating bool
+}
+
+// seen is what was read of an edge.
+type seen struct {
+	Mark
+	began      int64     // Written, as first read
+	read, grew time.Time // last, by our clock: when there was a mark, and when it was a new one
+}
+
+// Board is what an edge knows of the marks on all nodes. It belongs to one goroutine.
+type Board struct {
+	Keys string // of all slots of a node, for a Get
+
+	keys    []string
+	id      uint64
+	digests []string
+	said    Mark  // this edge's, last
+	began   int64 // Mark.Written of its first
+	edges   map[uint64]*seen
+}
+
+// New is for the edge with an ID, of the PoP of that name.
+func New(pop string, s secret.Secret, id uint64) *Board {
+	h := sha256.Sum256([]byte("sluice marks\x00" + pop))
+	b := &Board{id: id, digests: s.Digests(), edges: make(map[uint64]*seen)}
+	for i := range slots {
+		b.keys = append(b.keys, fmt.Sprintf("m%s%02x", base64.RawURLEncoding.EncodeToString(h[:16]), i))
+	}
+	b.Keys = strings.Join(b.keys, " ")
+	return b
+}
+
+// Read takes in the slots of a node, and returns the key of the one to fill: that of this edge's own mark, if it has one, else one that no
+// living edge has. wall is now by the wall clock.
+func (b *Board) Read(values [][]byte, now, wall time.Time) (key string) {
+	b.forget(now)
+	first := int(b.id % slots) // edges that start together look for room at different places
+	own, free := -1, -1
+	for n := range values {
+		i := (first + n) % slots
+		switch m, ok := open(values[i]); {
+		case ok && m.ID == b.id:
+			own = i
+		case ok && b.take(m, now, wall):
+		case free < 0:
+			free = i
+		}
+	}
+	switch {
+	case own >= 0:
+		return b.keys[own]
+	case free >= 0:
+		return b.keys[free]
+	}
+	return b.keys[first] // they are all taken, more than can share a tier
+}
+
+// take takes in a mark, and reports whether its edge is alive.
+func (b *Board) take(m Mark, now, wall time.Time) bool {
+	e := b.edges[m.ID]
+	switch {
+	case e == nil:
+		e = &seen{Mark: m, began: m.Written}
+		b.edges[m.ID] = e
+		if m.Written >= wall.Add(-Kept).UnixMilli() { // else it is old, or its clock is wrong: it is alive once it writes another
+			e.grew = now
+		}
+	case m.Written > e.Written:
+		e.Mark, e.grew = m, now
+	}
+	e.read = now
+	return e.alive(now)
+}
+
+func (e *seen) alive(now time.Time) bool { return !e.grew.IsZero() && now.Sub(e.grew) <= Kept }
+
+// forget drops whose marks are on no node any more: so there are never more than a few for each slot.
+func (b *Board) forget(now time.Time) {
+	for id, e := range b.edges {
+		if now.Sub(e.read) > Kept {
+			delete(b.edges, id)
+		}
+	}
+}
+
+// Say is this edge's mark.
+func (b *Board) Say(wall time.Time, name, address string) []byte {
+	b.said = Mark{b.id, max(b.said.Written+1, wall.UnixMilli()), b.digests, printable(name), printable(address)}
+	b.began = cmp.Or(b.began, b.said.Written)
+	text, _ := json.Marshal(b.said) // it has nothing that JSON lacks
+	return text
+}
+
+func open(text []byte) (m Mark, ok bool) {
+	if text == nil || len(text) > maxSize || json.Unmarshal(text, &m) != nil || len(m.Digests) == 0 || len(m.Digests) > secret.MaxLines {
+		return m, false
+	}
+	for i, d := range m.Digests {
+		m.Digests[i] = printable(d)
+	}
+	m.Name, m.Address = printable(m.Name), printable(m.Address)
+	return m, true
+}
+
+// printable is what operators may be shown of what anybody can write.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text[:min(len(text), maxText)])
+}
+
+// place is where an edge says it runs. An edge whose process has been replaced has two marks there, of which the older grows no more.
+type place struct{ name, address string }
+
+func (m *Mark) place() place { return place{m.Name, m.Address} }
+
+// Apart are the living edges that count under another secret than this one: strangers first, then by digest, name and address. What an edge
+// said before its process was replaced is not told, so that a secret that was put right is no longer complained of.
+func (b *Board) Apart(now time.Time) (list []Edge) {
+	replaced := map[place]int64{b.said.place(): b.began}
+	for _, e := range b.edges {
+		if e.alive(now) {
+			replaced[e.place()] = max(replaced[e.place()], e.began)
+		}
+	}
+	for _, e := range b.edges {
+		if !e.alive(now) || e.Digests[0] == b.digests[0] || e.Written < replaced[e.place()] {
+			continue
+		}
+		common := slices.ContainsFunc(e.Digests, func(d string) bool { return slices.Contains(b.digests, d) })
+		list = append(list, Edge{e.Mark, common})
+	}
+	slices.SortFunc(list, func(a, b Edge) int {
+		if a.Rotating != b.Rotating {
+			if a.Rotating {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(cmp.Compare(a.Digests[0], b.Digests[0]), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address), cmp.Compare(b.Written, a.Written))
+	})
+	// While a process is being replaced both are there, and are one edge.
+	return slices.CompactFunc(list, func(a, b Edge) bool { return a.Digests[0] == b.Digests[0] && a.place() == b.place() })
+}
