@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/gaissmai/bart"
-	"github.com/valyala/fasthttp"
 
 	"sluice/counter/algorithm"
 	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/limiter"
+	"sluice/edge/message"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/token"
@@ -33,13 +33,13 @@ type snapshot struct {
 	origins       *upstream.Origins
 	check         config.CheckPath
 	verdictHeader bool
-	waits         bool                                     // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
-	sheds         []*rules.Rule                            // those about all requests whose mitigations end connections
-	plans         *plans.Snapshot                          // who is on which plan; nil: nobody
-	refusals      map[*rules.Text]*fasthttp.ResponseHeader // but for variants of rules
-	tokens        *token.Verifier                          // nil: no rule asks for a claim
-	tags          [][]byte                                 // names of headers that tell origins what is over a limit: clients say none of them
-	prices        [][]byte                                 // and of those in which origins say what a request costs: no client sees them
+	waits         bool                            // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
+	sheds         []*rules.Rule                   // those about all requests whose mitigations end connections
+	plans         *plans.Snapshot                 // who is on which plan; nil: nobody
+	refusals      map[*rules.Text]*message.Common // but for variants of rules
+	tokens        *token.Verifier                 // nil: no rule asks for a claim
+	tags          [][]byte                        // names of headers that tell origins what is over a limit: clients say none of them
+	prices        [][]byte                        // and of those in which origins say what a request costs: no client sees them
 }
 
 // view is the part of it that operators see.
@@ -71,7 +71,7 @@ func (s *Server) Apply(c *config.Config) error {
 	now := &snapshot{
 		generation: 1, config: c, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
 		sources: address.NewSources(c.Source), deny: address.NewPrefixes(c.Deny), allow: address.NewPrefixes(c.Allow),
-		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Text]*fasthttp.ResponseHeader, 2*len(set.Rules)),
+		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Text]*message.Common, 2*len(set.Rules)),
 	}
 	now.tags = set.Tags()
 	now.sources.Invalid = &s.stats.invalidSources
