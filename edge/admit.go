@@ -56,7 +56,7 @@ func (x *exchange) admit() bool {
 			}
 			x.refuse()
 			x.reply.At = x.now
-			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.RuleOf(x.decision.Told)) {
+			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, rules.RuleOf(x.decision.Told)) {
 				x.front.Close()
 			}
 			return false
@@ -130,7 +130,7 @@ func (x *exchange) charged() bool {
 
 // refuse answers a request that rules refused, and ends its connection where the rule says so.
 func (x *exchange) refuse() {
-	if x.decision.RuleOf(x.decision.Told).Config.Action == rules.Close && !x.trusted {
+	if rules.RuleOf(x.decision.Told).Config.Action == rules.Close && !x.trusted {
 		x.front.Close()
 	}
 	x.limited()

@@ -132,7 +132,7 @@ func (c *Call) Standing(i int) Standing {
 	}
 	d := &c.x.decision
 	r := &d.Results[c.results[i]]
-	rule := d.RuleOf(r)
+	rule := rules.RuleOf(r)
 	by := r.CountedBy()
 	st := Standing{Rule: rule, Limit: by.Limit, Window: by.Window, Reset: by.Reset(c.x.now)}
 	switch {

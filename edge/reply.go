@@ -77,7 +77,7 @@ func (x *exchange) limitHeaders() {
 	if told == nil {
 		return
 	}
-	text, remaining := x.decision.TextOf(told, x.client), uint64(0)
+	text, remaining := rules.TextOf(told, x.client), uint64(0)
 	wait := told.Wait
 	if !x.decision.Refused() {
 		remaining, wait = uint64(told.Ask.Remaining), told.CountedBy().Reset(x.now)
@@ -126,9 +126,9 @@ func (x *exchange) verdictHeader() {
 	}
 	b = strconv.AppendInt(b, until, 10)
 	b = append(b, ";rule="...)
-	l := x.decision.LimitOf(cause)
-	b = append(b, x.decision.RuleOf(cause).Limits[0].Texts[0].Quoted...) // its name
-	if x.decision.RuleOf(cause).PolicyOf(l) != "" {
+	l := rules.LimitOf(cause)
+	b = append(b, l.Parent.Limits[0].Texts[0].Quoted...) // its name
+	if l.OwnPolicy() != "" {
 		b = append(b, ";policy="...)
 		b = append(b, l.Texts[0].Quoted...)
 	}
@@ -139,7 +139,7 @@ func (x *exchange) verdictHeader() {
 // limited answers a request that rules refused.
 func (x *exchange) limited() {
 	told := x.decision.Told
-	r, wait := x.decision.RuleOf(told), rules.Seconds(told.Wait)
+	r, wait := rules.RuleOf(told), rules.Seconds(told.Wait)
 	own := &r.Config.Response
 	if own.Jitter > 0 {
 		wait += rand.Int64N((wait*int64(own.Jitter)+99)/100 + 1)
@@ -175,7 +175,7 @@ func (x *exchange) limited() {
 		x.buf = append(b, "}}\n"...)
 		x.begins(status, "application/json", x.buf)
 	}
-	x.reply.from, x.reply.Common = fromLimit, x.snap.refusals[x.decision.TextOf(told, x.client)]
+	x.reply.from, x.reply.Common = fromLimit, x.snap.refusals[rules.TextOf(told, x.client)]
 	if x.reply.Common == nil { // a variant of a rule
 		x.reply.add("Cache-Control", noStore)
 	}

@@ -288,9 +288,10 @@ func (x *exchange) log() {
 	case x.barred:
 		e.Verdict = "denied"
 	case d.Cause != nil:
-		cause, r := d.Cause, d.RuleOf(d.Cause)
+		cause, l := d.Cause, rules.LimitOf(d.Cause)
+		r := l.Parent
 		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), cause.Rule.Counter.Limit, cause.Rule.Counter.Window, cause.Until
-		e.Policy = r.PolicyOf(d.LimitOf(cause))
+		e.Policy = l.OwnPolicy()
 		if cause.Crowded {
 			e.Limit, e.Window, e.Estimate = uint32(r.Config.Concurrency), 0, float64(r.Config.Concurrency)
 			e.Policy = r.ConcurrencyPolicy()

@@ -100,7 +100,7 @@ func blocksBy(r *rules.Rule) rules.Action {
 }
 
 func namedBy(r *rules.Rule, l *rules.Limit) named {
-	n := named{rule: r.Config.Name, policy: r.PolicyOf(l), mode: r.Config.Mode, action: blocksBy(r), counts: l.Counter.Identity()}
+	n := named{rule: r.Config.Name, policy: l.OwnPolicy(), mode: r.Config.Mode, action: blocksBy(r), counts: l.Counter.Identity()}
 	if r.IsVariant() {
 		n.limit = l.Counter.Limit
 	}
