@@ -23,7 +23,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sluice/cmd/sluice/internal/every"
 	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
@@ -373,7 +372,7 @@ func (s *Shared) Alone() bool { return s.Tier.Up == nil }
 
 // tidy keeps the table of an edge without a tier tidy.
 func (s *Shared) tidy(ctx context.Context) error {
-	every.Period(ctx, 100*time.Millisecond, func(now time.Time) {
+	Every(ctx, 100*time.Millisecond, func(now time.Time) {
 		if step := s.Table.Stepped(now); step != 0 {
 			s.Table.Adjust(step, false, now)
 		}
