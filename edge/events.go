@@ -24,7 +24,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 		by = "another PoP"
 	}
 	if b.By != mitigation.ByPoP && b.By != mitigation.ByPeer || !s.events.Wants(events.Block, b.Learned) {
-		return // blocks tells of verdicts: it knows the estimate; Word.Event of what operators said
+		return // blocks tells of verdicts: it knows the estimate; control.Event of what operators said
 	}
 	snap := s.snap.Load()
 	if snap == nil {
