@@ -340,7 +340,9 @@ func (c *conn) request(st *Stream) error {
 	r.Version = version
 	c.mu.Lock()
 	if st.announced = -1; h.counted && r.Refused == nil {
-		st.announced = r.Length
+		if st.announced = r.Length; r.Length == 0 && !h.ends {
+			r.Length = message.LengthChunked // that there is none remains to be seen
+		}
 	}
 	st.ended = h.ends
 	c.mu.Unlock()
