@@ -205,7 +205,7 @@ func (x *exchange) finish() (hijacked bool) {
 		x.log()
 	}
 	if r.from != fromOrigin {
-		x.failed = x.front.Respond(&r.Reply) != nil
+		x.failed = x.front.Respond(x.answered()) != nil
 		return false
 	}
 	tunnel, err := x.passage.Relay(r.Fields)

@@ -94,7 +94,9 @@ func (p *Passage) Pass(on Exchange, order Order) *message.Refusal {
 	if g.Total > 0 {
 		due = now.Add(g.Total)
 	}
-	if p.in.Length != 0 && !p.in.ExpectContinue {
+	if p.in.Length != 0 && !p.in.ExpectContinue && p.talks(g) {
+		p.on.StartBody(0, due)
+	} else if p.in.Length != 0 && !p.in.ExpectContinue {
 		if err := p.await(due); err != nil {
 			p.on.Last()
 			return bodyRefusal(err)
@@ -116,6 +118,11 @@ func (p *Passage) Pass(on Exchange, order Order) *message.Refusal {
 		return p.passShedding(g, now, due)
 	}
 	return p.pass(g, now, due)
+}
+
+// talks reports whether client and server may speak by turns, in whatever order: a call of gRPC. Neither may be waited for before the other.
+func (p *Passage) talks(g *upstream.Group) bool {
+	return g.HTTP2 && p.in.Length == message.LengthChunked && p.in.IsGRPC()
 }
 
 // Answer is the head of the origin's answer, until it is relayed.
