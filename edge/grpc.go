@@ -20,9 +20,9 @@ const (
 )
 
 // answered is the reply as the client gets it. A call of gRPC is answered in its terms: 200, with the status in the head, which is all there is
-// (Trailers-Only). Metrics and logs have the status that other clients get.
+// (Trailers-Only). Metrics and logs have the status that other clients get, and so has a proxy that asks about a call.
 func (x *exchange) answered() *message.Reply {
-	if !x.IsGRPC() {
+	if x.checks || !x.IsGRPC() {
 		return &x.reply.Reply
 	}
 	r := x.reply.Reply
