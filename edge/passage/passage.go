@@ -223,7 +223,7 @@ func (p *Passage) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 			l.Rest() // the upload is over
 			return clientGone
 		}
-		if l.Reused && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(p.in.Method)) {
+		if l.Kept() && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(p.in.Method)) {
 			l.Rest()
 			fresh = true
 			continue
@@ -311,7 +311,7 @@ func (p *Passage) blames(b *answerBody, err error) bool {
 		return b.due.IsZero() || p.in.Length == 0 || time.Now().Before(b.due)
 	case err == http1.ErrAnswer, err == errUpgrade:
 		return true
-	case b.link.Reused && err == io.EOF:
+	case b.link.Kept() && err == io.EOF:
 		return false // it was idle for too long
 	case u != nil && (!u.taken.Load() || u.failed.Load()):
 		return false // who has enough of a body, or of waiting for it, may close without an answer

@@ -245,6 +245,13 @@ func (l *Link) quiet() bool {
 	return true
 }
 
+// Kept reports whether a connection that ends without an answer may have ended because nobody had used it for too long. Of a stream that is so only
+// if the whole connection has.
+func (l *Link) Kept() bool {
+	stream, ok := l.Conn.(*h2origin.Stream)
+	return l.Reused && (!ok || stream.Ended())
+}
+
 // Look is called just before a request is written: whoever answers already has not been asked. A kept connection has been looked at
 // when it was taken.
 func (l *Link) Look() { l.Early = !l.Reused && !l.quiet() }

@@ -35,12 +35,12 @@ func appendLines(b []byte, name string, values []string) []byte {
 }
 
 // relay writes an answer down. Its connection is used for nothing else.
-func (s *stream) relay(a *http.Response) {
+func (x *exchange) relay(a *http.Response) {
 	head := appendHead(make([]byte, 0, 1<<10), a.StatusCode, a.Header)
 	head = append(head, "Connection: close\r\n"...)
 	chunked := false
 	switch announced := a.Header["Content-Length"]; {
-	case message.Bodyless(s.head.IsHead, a.StatusCode):
+	case message.Bodyless(x.head.IsHead, a.StatusCode):
 		if len(announced) == 1 && a.StatusCode != http.StatusNoContent {
 			head = appendLines(head, "Content-Length", announced)
 		}
@@ -54,16 +54,16 @@ func (s *stream) relay(a *http.Response) {
 		}
 	}
 	head = append(head, "\r\n"...)
-	w := http1.WriterTo(s.far)
+	w := http1.WriterTo(x.far)
 	defer http1.ReleaseWriter(w)
-	if _, err := s.far.Write(head); err != nil {
+	if _, err := x.far.Write(head); err != nil {
 		return
 	}
-	s.body(a, w, chunked)
+	x.body(a, w, chunked)
 }
 
 // body writes what comes as it comes.
-func (s *stream) body(a *http.Response, w *bufio.Writer, chunked bool) {
+func (x *exchange) body(a *http.Response, w *bufio.Writer, chunked bool) {
 	part := make([]byte, 16<<10)
 	for {
 		n, err := a.Body.Read(part)

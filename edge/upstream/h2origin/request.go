@@ -25,24 +25,27 @@ const requestLines = 1024
 
 var (
 	errRequest  = errors.New("edge: h2origin: what was written is no request")
-	errAborted  = errors.New("edge: h2origin: the request was given up")
 	errInterims = errors.New("edge: h2origin: too many interim answers")
 )
 
-// A link is the near end of a pipe: a request is written to it, and its answer read. At the far end is a stream.
-type link struct {
+// A Stream takes a request and gives its answer: the near end of a pipe. It is what is written and read of HTTP/1.1, and closed in the end.
+type Stream struct {
 	net.Conn
-	cancel context.CancelCauseFunc
+	conn   *conn
+	cancel context.CancelFunc
 }
 
 // Close gives the request up, unless it is over.
-func (l *link) Close() error {
-	l.cancel(errAborted)
-	return l.Conn.Close()
+func (s *Stream) Close() error {
+	s.cancel()
+	return s.Conn.Close()
 }
 
-// A stream is a request and its answer at the far end.
-type stream struct {
+// Ended reports whether the connection with the server is over, and not only this stream.
+func (s *Stream) Ended() bool { return s.conn.h2.Err() != nil }
+
+// An exchange is a request and its answer at the far end.
+type exchange struct {
 	conn    *conn
 	far     net.Conn
 	reader  *bufio.Reader
@@ -58,53 +61,53 @@ type stream struct {
 }
 
 // start waits for a request in another goroutine, and does what it says.
-func start(c *conn) *link {
+func start(c *conn) *Stream {
 	near, far := net.Pipe()
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		s := &stream{conn: c, far: far, reader: bufio.NewReaderSize(far, 8<<10)}
-		defer cancel(nil)
+		x := &exchange{conn: c, far: far, reader: bufio.NewReaderSize(far, 8<<10)}
+		defer cancel()
 		defer far.Close() // what has been written of an answer ends here, wherever that is
-		s.run(ctx)
+		x.run(ctx)
 	}()
-	return &link{near, cancel}
+	return &Stream{near, c, cancel}
 }
 
-func (s *stream) run(ctx context.Context) {
-	if err := s.read(); err != nil {
-		s.conn.h2.Release()
-		s.conn.leave(time.Now(), true)
+func (x *exchange) run(ctx context.Context) {
+	if err := x.read(); err != nil {
+		x.conn.h2.Release()
+		x.conn.leave(time.Now(), true)
 		return
 	}
 	began := time.Now()
-	defer func() { s.conn.leave(began, s.answered) }()
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: s.interim})
-	answer, err := s.conn.h2.RoundTrip(s.request.WithContext(ctx))
-	s.mu.Lock()
-	s.ended, s.answered = true, s.answered || err == nil
-	if s.interims != nil {
-		close(s.interims)
+	defer func() { x.conn.leave(began, x.answered) }()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: x.interim})
+	answer, err := x.conn.h2.RoundTrip(x.request.WithContext(ctx))
+	x.mu.Lock()
+	x.ended, x.answered = true, x.answered || err == nil
+	if x.interims != nil {
+		close(x.interims)
 	}
-	s.mu.Unlock()
-	s.written.Wait()
+	x.mu.Unlock()
+	x.written.Wait()
 	if err != nil {
 		return
 	}
 	defer answer.Body.Close()
-	s.relay(answer)
+	x.relay(answer)
 }
 
 // read reads the head of a request, and makes it one of HTTP/2: without what is said of a connection, which HTTP/2 has another way of saying.
-func (s *stream) read() error {
-	raw, err := s.whole()
+func (x *exchange) read() error {
+	raw, err := x.whole()
 	if err != nil {
 		return err
 	}
-	h := &s.head
+	h := &x.head
 	if h.Parse(raw, requestLines) != nil {
 		return errRequest
 	}
-	r := &http.Request{Method: string(h.Method), URL: s.target(), Host: string(h.RawHost), Header: make(http.Header, len(h.Head.Lines)),
+	r := &http.Request{Method: string(h.Method), URL: x.target(), Host: string(h.RawHost), Header: make(http.Header, len(h.Head.Lines)),
 		Proto: "HTTP/2.0", ProtoMajor: 2, ContentLength: h.Length}
 	r.Header["User-Agent"] = []string{""} // else net/http would name itself
 	for i := range h.Head.Lines {
@@ -130,23 +133,23 @@ func (s *stream) read() error {
 			}
 			r.Trailer[http.CanonicalHeaderKey(string(name))] = nil
 		}
-		r.Body = &body{Body: http1.NewBody(s.reader, (*filler)(s.reader), h.Length), far: s.far, trailer: r.Trailer}
+		r.Body = &body{Body: http1.NewBody(x.reader, (*filler)(x.reader), h.Length), far: x.far, trailer: r.Trailer}
 	}
-	s.request = r
-	_, _ = s.reader.Discard(len(raw)) // the body follows
+	x.request = r
+	_, _ = x.reader.Discard(len(raw)) // the body follows
 	return nil
 }
 
 // whole waits for a head, which comes in one piece or in several.
-func (s *stream) whole() ([]byte, error) {
-	for n := 1; ; n = s.reader.Buffered() + 1 {
-		if n > s.reader.Size() {
-			s.reader = bufio.NewReaderSize(s.reader, 4*s.reader.Size()) // it takes along what is there
+func (x *exchange) whole() ([]byte, error) {
+	for n := 1; ; n = x.reader.Buffered() + 1 {
+		if n > x.reader.Size() {
+			x.reader = bufio.NewReaderSize(x.reader, 4*x.reader.Size()) // it takes along what is there
 		}
-		if _, err := s.reader.Peek(n); err != nil {
+		if _, err := x.reader.Peek(n); err != nil {
 			return nil, err
 		}
-		have, _ := s.reader.Peek(s.reader.Buffered())
+		have, _ := x.reader.Peek(x.reader.Buffered())
 		if i := bytes.Index(have, []byte("\r\n\r\n")); i >= 0 {
 			return have[:i+len("\r\n\r\n")], nil
 		}
@@ -154,9 +157,9 @@ func (s *stream) whole() ([]byte, error) {
 }
 
 // target is what is asked for, byte for byte.
-func (s *stream) target() *url.URL {
-	u := &url.URL{Scheme: "http", Host: string(s.head.RawHost), Opaque: string(s.head.Target)}
-	if s.conn.pool.Secure {
+func (x *exchange) target() *url.URL {
+	u := &url.URL{Scheme: "http", Host: string(x.head.RawHost), Opaque: string(x.head.Target)}
+	if x.conn.pool.Secure {
 		u.Scheme = "https"
 	}
 	if strings.HasPrefix(u.Opaque, "//") { // else it would be taken for a host
@@ -173,7 +176,7 @@ func (f *filler) Fill(n int) error {
 	return err
 }
 
-// A body is a request's. It is read by the one who sends it.
+// A body is a request'x. It is read by the one who sends it.
 type body struct {
 	http1.Body
 	far     net.Conn
@@ -201,24 +204,24 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error { return b.far.SetReadDeadline(socket.LongAgo) }
 
 // interim passes an interim answer on. It is called by the one who reads the connection, whom nobody may hold up.
-func (s *stream) interim(status int, header textproto.MIMEHeader) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
+func (x *exchange) interim(status int, header textproto.MIMEHeader) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ended {
 		return nil
 	}
-	s.answered = true
-	if s.count++; s.count > http1.MaxInterim {
+	x.answered = true
+	if x.count++; x.count > http1.MaxInterim {
 		return errInterims
 	}
-	if s.interims == nil {
-		s.interims = make(chan []byte, http1.MaxInterim)
-		s.written.Go(func() {
-			for text := range s.interims {
-				_, _ = s.far.Write(text) // a failure shows when the answer is written
+	if x.interims == nil {
+		x.interims = make(chan []byte, http1.MaxInterim)
+		x.written.Go(func() {
+			for text := range x.interims {
+				_, _ = x.far.Write(text) // a failure shows when the answer is written
 			}
 		})
 	}
-	s.interims <- append(appendHead(nil, status, http.Header(header)), "\r\n"...)
+	x.interims <- append(appendHead(nil, status, http.Header(header)), "\r\n"...)
 	return nil
 }
