@@ -74,6 +74,9 @@ func (x *exchange) body(a *http.Response, w *bufio.Writer, chunked bool) {
 				_, _ = w.Write(part[:n])
 			}
 		}
+		if code := x.cancelled(err); code != "" && chunked {
+			a.Trailer, err = http.Header{"Grpc-Status": {code}}, io.EOF
+		}
 		if err == io.EOF && chunked {
 			_, _ = w.WriteString("0\r\n")
 			for _, name := range slices.Sorted(maps.Keys(a.Trailer)) {

@@ -188,6 +188,13 @@ func TestAnswers(t *testing.T) {
 			_ = r.WriteData(id, true, []byte("abc"))
 		}, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na"},
 		{"a reset", func(r *raw, id uint32) { _ = r.WriteRSTStream(id, frames.ErrCodeRefusedStream) }, ""},
+		{"a call that the server cancels", func(r *raw, id uint32) { _ = r.WriteRSTStream(id, frames.ErrCodeCancel) },
+			"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nConnection: close\r\nContent-Length: 0\r\nGrpc-Status: 4\r\n\r\n"},
+		{"a call that it cancels when it has answered", func(r *raw, id uint32) {
+			r.head(id, false, ":status", "200")
+			_ = r.WriteData(id, false, []byte("abc"))
+			_ = r.WriteRSTStream(id, frames.ErrCodeCancel)
+		}, "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nGrpc-Status: 4\r\n\r\n"},
 		{"a line break in a value", func(r *raw, id uint32) { r.head(id, true, ":status", "200", "a", "b\r\nc: d") }, ""},
 		{"a head that frames otherwise", func(r *raw, id uint32) {
 			r.head(id, true, ":status", "200", "transfer-encoding", "chunked", "keep-alive", "1")
@@ -217,7 +224,11 @@ func TestAnswers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				c, answer := w.ask(get)
+				text := get
+				if strings.Contains(test.name, "call") {
+					text = "GET / HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nGrpc-Timeout: 1S\r\n\r\n"
+				}
+				c, answer := w.ask(text)
 				r := <-w.made
 				id := r.request()
 				go func() {

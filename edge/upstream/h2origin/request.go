@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	frames "golang.org/x/net/http2"
+
 	"sluice/edge/http1"
 	"sluice/edge/message"
 	"sluice/edge/socket"
@@ -91,6 +93,10 @@ func (x *exchange) run(ctx context.Context) {
 	x.mu.Unlock()
 	x.written.Wait()
 	if err != nil {
+		if code := x.cancelled(err); code != "" {
+			x.answered = true
+			_, _ = io.WriteString(x.far, "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nConnection: close\r\nContent-Length: 0\r\nGrpc-Status: "+code+"\r\n\r\n")
+		}
 		return
 	}
 	defer answer.Body.Close()
@@ -166,6 +172,20 @@ func (x *exchange) target() *url.URL {
 		u.Opaque = u.Scheme + "://" + u.Host + u.Opaque
 	}
 	return u
+}
+
+// cancelled is the status that a call of gRPC ends with whose server has cancelled its stream, and "" if that is not what happened. Servers do so
+// when the call's time is up, which is for its client to say: to it that is an answer, and nothing is wrong with the server.
+func (x *exchange) cancelled(err error) string {
+	var reset frames.StreamError
+	kind := x.request.Header.Get("Content-Type")
+	switch {
+	case !errors.As(err, &reset) || reset.Code != frames.ErrCodeCancel || kind != "application/grpc" && !strings.HasPrefix(kind, "application/grpc+"):
+		return ""
+	case x.request.Header.Get("Grpc-Timeout") != "":
+		return "4" // DEADLINE_EXCEEDED
+	}
+	return "1" // CANCELLED
 }
 
 // filler waits for more of a body.
