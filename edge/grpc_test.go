@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -225,6 +226,41 @@ func TestGRPCStreams(t *testing.T) {
 	e.rest()
 }
 
+// Many calls at once, more than a connection to the server takes: each gets its own answer.
+func TestGRPCMany(t *testing.T) {
+	_, e, c := grpcThrough(t, "http2: {max_streams: 150}")
+	ctx := within(t)
+	var all sync.WaitGroup
+	for i := range 150 {
+		all.Go(func() {
+			both, err := c.FullDuplexCall(ctx)
+			if err == nil {
+				_, err = both.Recv()
+			}
+			for n := 0; n < 5 && err == nil; n++ {
+				text := strings.Repeat(fmt.Sprint(i, " "), 1000*n+1)
+				if err = both.Send(&calls.StreamingOutputCallRequest{Payload: payload(text)}); err == nil {
+					var m *calls.StreamingOutputCallResponse
+					if m, err = both.Recv(); err == nil && said(m) != text {
+						t.Errorf("%d: another answer", i)
+					}
+				}
+			}
+			if err == nil {
+				err = both.CloseSend()
+			}
+			if err == nil {
+				_, err = both.Recv()
+			}
+			if err != io.EOF {
+				t.Errorf("%d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	e.rest()
+}
+
 // A client that pauses in its body is waited for while the answer goes on.
 func TestGRPCPauses(t *testing.T) {
 	_, e, c := grpcThrough(t, "limits: {header_timeout: 100ms, idle_timeout: 100ms}")
@@ -298,6 +334,9 @@ func TestGRPCCancel(t *testing.T) {
 		t.Errorf("the server of a stream heard %v", err)
 	}
 	e.rest()
+	if n := e.snap.Load().origins.All[0].Failures.Load(); n != 0 {
+		t.Errorf("%d failures of a server whose clients had no time", n)
+	}
 }
 
 // A call that a rule refuses is told so in its own terms, with the limit in its head.

@@ -389,6 +389,30 @@ func TestPool(t *testing.T) {
 		first.close()
 		second.close()
 	})
+	synctest.Test(t, func(t *testing.T) { // renewed: what is under way ends where it is
+		w := newWorld(t)
+		c, answer := w.ask(get)
+		first := <-w.made
+		id := first.request()
+		go drain(first)
+		w.Renew()
+		other, _ := w.ask(get)
+		second := <-w.made
+		go drain(second)
+		first.head(id, true, ":status", "204")
+		if got := all(answer); !strings.HasPrefix(got, "HTTP/1.1 204 ") {
+			t.Errorf("%q", got)
+		}
+		c.Close()
+		other.Close()
+		synctest.Wait()
+		if len(w.conns) != 1 {
+			t.Errorf("%d connections", len(w.conns))
+		}
+		w.Retire()
+		first.close()
+		second.close()
+	})
 	synctest.Test(t, func(t *testing.T) { // GOAWAY: what is under way ends there, and the next begins elsewhere
 		w := newWorld(t)
 		c, answer := w.ask(get)
