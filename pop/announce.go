@@ -76,7 +76,7 @@ func (m *Machine) announce(c counter.Counter, stage algorithm.Stage, now time.Ti
 
 // appendLogOf adds a record to the log of a source's node, or of both its nodes while the list changes.
 func (m *Machine) appendLogOf(s counter.Source, r record.Record, paid bool) {
-	for _, node := range m.places(s) {
+	for _, node := range m.Nodes.Places(s) {
 		m.appendLog(node, r, paid)
 	}
 }

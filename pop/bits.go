@@ -30,7 +30,7 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 		m.appendLogOf(c.Source, *r, true)
 		return
 	}
-	for _, node := range m.places(c.Source) {
+	for _, node := range m.Nodes.Places(c.Source) {
 		m.send(m.bitCommand(node, wire.Add, *r, c, now), flight{what: aBit, counter: c, record: r})
 	}
 }

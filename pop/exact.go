@@ -13,7 +13,7 @@ import (
 // that see it down at different times would each count in a place of their own. So while it is down they answer nobody, and rules go by
 // their postures. Edges with different lists count in different places; a bucket that has just come to another node knows nothing, and rules that
 // are closed admit nobody by it for a window. So edges must get a new list within a window of each other; a list that changes while edges run
-// (transition.go) is in force for buckets when the transition ends.
+// (package placement) is in force for buckets when the transition ends.
 
 const (
 	exactBehind = time.Millisecond // between two Steps that ask what is left of one
@@ -48,7 +48,7 @@ func (m *Machine) exchangeExact(now time.Time) {
 	}
 	m.keepExact(now)
 	k.exchanges = t.Due(k.exchanges[:0], m.wall(now), func(r *exact.Rule, bucket uint32) int {
-		if n := m.exactNode(bucket); n >= 0 && m.nodes[n].up {
+		if n := m.Nodes.Bucket(bucket); n >= 0 && m.Nodes.IsUp(n) {
 			return n
 		}
 		return -1
@@ -67,23 +67,6 @@ func (m *Machine) exchangeExact(now time.Time) {
 func (m *Machine) sendExact(c wire.Command, f flight) {
 	c.Report, f.paid = true, true
 	m.send(c, f)
-}
-
-// exactNode is the node of a bucket, up or down; -1: this edge counts alone.
-func (m *Machine) exactNode(bucket uint32) (node int) {
-	node = -1
-	if m.peers.Full() {
-		return node
-	}
-	h, most := mix(uint64(bucket)), uint64(0)
-	for i := range m.nodes {
-		if n := &m.nodes[i]; n.role&current != 0 {
-			if score := mix(h ^ n.hash); node < 0 || score > most {
-				node, most = i, score
-			}
-		}
-	}
-	return node
 }
 
 func (m *Machine) exactKey(r *exact.Rule, bucket uint32) string {
@@ -143,7 +126,7 @@ func (m *Machine) exactIn(least time.Duration) time.Duration {
 // keepExact adds the next of all buckets.
 func (m *Machine) keepExact(now time.Time) {
 	k := &m.exact
-	if rules, health := m.rules.Load(), m.health.Load(); rules != k.rules || health != k.health {
+	if rules, health := m.rules.Load(), m.Nodes.Known(); rules != k.rules || health != k.health {
 		if k.rules != rules {
 			k.names = make(map[string]secret.CounterName)
 			for _, r := range rules.byID {
@@ -163,8 +146,8 @@ func (m *Machine) keepExact(now time.Time) {
 		if k.next++; k.next == exact.Buckets {
 			k.next, k.every = 0, keepEvery*time.Duration(max(m.peers.Highest(), 1))
 		}
-		node := m.exactNode(bucket)
-		if node < 0 || !m.nodes[node].up {
+		node := m.Nodes.Bucket(bucket)
+		if node < 0 || !m.Nodes.IsUp(node) {
 			continue
 		}
 		for _, name := range k.names {

@@ -95,7 +95,8 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 	n := &m.nodes[f.node]
 	n.flying--
 	if m.ending && r.Report && !r.Op.Reads() && r.Status == wire.Done { // its node is not given up, however late its probes are: what is on its way to it would be lost
-		m.confirmed, n.answered = true, now
+		m.confirmed = true
+		m.Nodes.Carried(int(f.node), now)
 	}
 	switch f.what {
 	case aReport:
@@ -145,7 +146,7 @@ func (m *Machine) Quiet(r *wire.Result, now time.Time) bool {
 	}
 	switch f := &m.flights[r.Tag]; f.what {
 	case aProbe:
-		if !n.up || n.good.IsZero() || now.Sub(n.probed) >= probeEvery { // the next follows at once, or it is late
+		if !m.Nodes.Steady(r.Node, now) {
 			return false
 		}
 		head, ok := wire.ParseNumber(r.Values[0])

@@ -23,8 +23,8 @@ func (m *Machine) tellInFlight(now time.Time) {
 	if m.exchanges == nil {
 		m.exchanges = make([]*inflight.Exchange, 0, exchangesAtOnce)
 	}
-	health := m.health.Load()
-	m.exchanges = t.Due(m.exchanges[:0], m.wall(now), health != m.placed, m.place)
+	health := m.Nodes.Known()
+	m.exchanges = t.Due(m.exchanges[:0], m.wall(now), health != m.placed, m.Nodes.Place)
 	m.placed = health
 	for _, x := range m.exchanges {
 		name := m.secret.InFlightName(x.Rule, x.Source)

@@ -131,7 +131,7 @@ func (m *Machine) batchReturned(r *wire.Result, f flight, now time.Time) {
 	case r.Status == wire.Unsent && !errors.Is(r.Err, wire.ErrNotNumber):
 		n.writer.rests = now.Add(logAgain)
 	}
-	if n.up && len(n.writer.records)+len(batch) < 32*logItem {
+	if m.Nodes.IsUp(r.Node) && len(n.writer.records)+len(batch) < 32*logItem {
 		n.writer.records = append(n.writer.records, batch...)
 		n.writer.paid = n.writer.paid || f.paid
 		return
@@ -157,7 +157,7 @@ func (m *Machine) logHeadRead(n *node, value []byte, now time.Time) {
 // readLog asks for the next numbers of a node's log if it is time to.
 func (m *Machine) readLog(i int, now time.Time) {
 	n := &m.nodes[i]
-	if !n.up {
+	if !m.Nodes.IsUp(i) {
 		return
 	}
 	numbers := n.log.Next(now, m.pollEvery(n, now))

@@ -56,7 +56,7 @@ func (m *Machine) marksRead(r *wire.Result, now time.Time) {
 // takeMarks takes this edge's marks off the nodes, because it ends.
 func (m *Machine) takeMarks() {
 	for i := range m.nodes {
-		if n := &m.nodes[i]; n.up && n.mark != "" {
+		if n := &m.nodes[i]; m.Nodes.IsUp(i) && n.mark != "" {
 			m.send(wire.Command{Node: i, Op: wire.Delete, Key: n.mark}, flight{what: aDelete})
 			n.mark = ""
 		}

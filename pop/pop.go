@@ -13,7 +13,8 @@
 //
 // What it works with is in rooms that know nothing of it: wire (what a node is asked, and answers), secret (keys and MACs), record
 // (what edges tell each other), log (reading a node's log), words (the operators' list), operators (that list on an edge, and in force),
-// presence (who shares the tier), marks (who uses it under another secret), later (what is left for a while), across (what PoPs tell each other), nodename.
+// presence (who shares the tier), marks (who uses it under another secret), later (what is left for a while), across (what PoPs tell each other), placement
+// (which node has a source, and which had it before).
 package pop
 
 import (
@@ -29,8 +30,8 @@ import (
 	"sluice/mitigation"
 	"sluice/pop/across"
 	"sluice/pop/histogram"
-	"sluice/pop/nodename"
 	"sluice/pop/operators"
+	"sluice/pop/placement"
 	"sluice/pop/presence"
 	"sluice/pop/record"
 	"sluice/pop/secret"
@@ -82,7 +83,8 @@ type ruleSet struct {
 // Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Ask, Health, Up and Stats may be called
 // from anywhere.
 type Machine struct {
-	Operators *operators.List // what operators have said; what of it belongs to one goroutine is Step's
+	Operators *operators.List  // what operators have said; what of it belongs to one goroutine is Step's
+	Nodes     *placement.Nodes // which of them has a source, and which are up
 
 	config   Config
 	secret   secret.Secret
@@ -90,12 +92,7 @@ type Machine struct {
 	counters counter.Reports
 	bits     *mitigation.Table
 	rules    atomic.Pointer[ruleSet]
-	health   atomic.Pointer[[]bool]
-	members  atomic.Pointer[[]Member]
-	names    atomic.Pointer[[]string]
-	wanted   atomic.Pointer[wantedNodes]
 	nodes    []node
-	moving   time.Time // when the transition to another list of nodes ends; zero: there is none
 	peers    peers
 	marks    board
 	headKey  string // of the numbers of a node's log
@@ -113,18 +110,14 @@ type Machine struct {
 	random    uint64
 	tasks     tasks
 	unplaced  queue // to be reported when a node is up
-	moved     bool  // a node died or came back since the last report
 	ending    bool  // Flush was called
 	confirmed bool  // and hits have been confirmed since the last sweep
-	stepped   time.Time
-	awake     time.Time // since when steps have come in time
 	swept     time.Time
 	cleaned   time.Time
 	budget    float64 // commands; see perRequest
 	stats     machineStats
 
-	alone    atomic.Pointer[time.Time] // since when no node is left; nil: one is
-	peersOff atomic.Bool               // blocks of other PoPs are neither told nor learned
+	peersOff atomic.Bool // blocks of other PoPs are neither told nor learned
 
 	exchanges []*inflight.Exchange // of a Step
 	placed    *[]bool              // the health of nodes at the last; nil: all is to be said anew
@@ -134,32 +127,26 @@ type Machine struct {
 
 // NewMachine makes a Machine that holds all nodes up until they prove otherwise.
 func NewMachine(c Config, now time.Time) (*Machine, error) {
-	switch {
-	case len(c.Nodes) == 0:
-		return nil, fmt.Errorf("pop: no memcached node")
-	case c.Edges > counter.MaxEdges:
+	if c.Edges > counter.MaxEdges {
 		return nil, fmt.Errorf("pop: %d edges: at most %d share a tier", c.Edges, counter.MaxEdges)
 	}
-	names, err := nodename.All(c.Nodes)
+	nodes, err := placement.New(c.Nodes, c.Secret, now)
 	if err != nil {
-		return nil, fmt.Errorf("pop: %w", err)
+		return nil, err
 	}
 	m := &Machine{
-		config: c, secret: c.Secret, id: c.ID, counters: c.Counters.Reports(), bits: c.Bits,
+		Nodes: nodes, config: c, secret: c.Secret, id: c.ID, counters: c.Counters.Reports(), bits: c.Bits,
 		peers: peers{Slots: presence.New(c.Secret, c.ID)}, headKey: c.Secret.LogHeadKey(),
-		times: make(map[takenFrom]record.Taken), stepped: now, awake: now, swept: now, cleaned: now, budget: mostSaved,
+		times: make(map[takenFrom]record.Taken), swept: now, cleaned: now, budget: mostSaved,
 	}
 	m.Operators = operators.New(operators.Config{Secret: c.Secret, ID: c.ID, Name: c.Name, Changes: c.Rules, Counters: c.Counters, Bits: c.Bits,
 		Heard: c.Heard, Jitter: m.jitter}, now)
-	for i, name := range names {
-		m.nodes = append(m.nodes, m.newNode(name, c.Nodes[i], now))
-	}
+	m.addNodes()
 	if c.Edges > 0 {
 		m.counters.SetEdges(c.Edges)
 	}
 	m.newBoard(now)
 	m.SetRules(nil)
-	m.publish()
 	return m, nil
 }
 
@@ -194,7 +181,6 @@ const Tick = 20 * time.Millisecond
 const (
 	sweepEvery = 100 * time.Millisecond
 	cleanEvery = time.Second
-	stepLate   = 100 * time.Millisecond // between two steps: who was not stepped for longer was held up, and nodes are not to blame
 )
 
 // Step takes in an event and returns what to send; the slice is valid until the next call. Every command must be answered by
@@ -204,15 +190,14 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	if step := m.counters.Stepped(now); step != 0 {
 		m.ClockStepped(step, now)
 	}
-	if now.Sub(m.stepped) > stepLate {
-		m.awake = now
+	for _, left := range m.Nodes.Advance(now) {
+		m.giveUp(left, now)
 	}
-	m.stepped = now
-	m.moveNodes(now)
+	m.addNodes()
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
-	m.noteAlone(now)
+	m.Nodes.NoteAlone(now)
 	m.sendReads(aRead)
 	if m.Operators.Apply(now) {
 		m.peers.next, m.peers.news = now, true
@@ -248,11 +233,11 @@ func (m *Machine) Flush(now time.Time) []wire.Command {
 func (m *Machine) poll(now time.Time) {
 	for i := range m.nodes {
 		n := &m.nodes[i]
-		if n.role == 0 {
+		if !m.Nodes.InUse(i) {
 			continue
 		}
 		m.probe(i, now)
-		if n.up {
+		if m.Nodes.IsUp(i) {
 			for line := range n.words {
 				if c, due := m.Operators.Look(&n.words[line], i, now); due {
 					m.sendWords(c, line)
@@ -274,7 +259,7 @@ func (m *Machine) sweep(now time.Time) {
 	}
 	if now.Sub(m.swept) >= every {
 		m.swept, m.confirmed = now, false
-		if m.Up() {
+		if m.Nodes.Up() {
 			m.counters.Sweep(now, m.ending)
 		}
 	}
@@ -337,7 +322,7 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 			f.what = aStaleRead
 		}
 	}
-	m.counters.Adjust(by, m.Up(), now)
+	m.counters.Adjust(by, m.Nodes.Up(), now)
 	m.placed = nil // edges say what is in flight in other numbers now, one after the other
 }
 
@@ -348,7 +333,6 @@ type machineStats struct {
 	logRecords  atomic.Uint64
 	logLost     atomic.Uint64
 	edges       atomic.Int64
-	full        atomic.Bool
 }
 
 // MachineStats is what a Machine has seen since it was made.
@@ -365,7 +349,7 @@ type MachineStats struct {
 // Stats may be called from anywhere.
 func (m *Machine) Stats() MachineStats {
 	return MachineStats{
-		Full: m.stats.full.Load(), Words: m.Operators.Len(),
+		Full: m.Nodes.Full(), Words: m.Operators.Len(),
 		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load() + m.Operators.Forged(), LogRecords: m.stats.logRecords.Load(), LogLost: m.stats.logLost.Load(),
 		Edges: int(max(m.stats.edges.Load(), 1)),
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/placement"
 	"sluice/pop/presence"
 	"sluice/pop/wire"
 )
@@ -32,7 +33,7 @@ func (m *Machine) keepSlot(now time.Time) {
 	if p.Key() == "" && !p.Full() || m.Operators.Awaited(now) {
 		p.next = now.Add(presenceHasty)
 	}
-	node := m.placeFixed()
+	node := m.Nodes.Fixed()
 	if node < 0 {
 		return
 	}
@@ -48,10 +49,10 @@ func (m *Machine) keepSlot(now time.Time) {
 // there when it next reports something. Presence belongs to Step's goroutine.
 func (m *Machine) Presence(now time.Time) (c wire.Command, overdue bool) {
 	p := &m.peers
-	if m.ending || p.Key() == "" || now.Sub(p.told) < presenceEvery+stepLate {
+	if m.ending || p.Key() == "" || now.Sub(p.told) < presenceEvery+placement.StepLate {
 		return c, false
 	}
-	node := m.placeFixed()
+	node := m.Nodes.Fixed()
 	if node < 0 {
 		return c, false
 	}
@@ -71,20 +72,9 @@ func (m *Machine) presence(node int, op wire.Op, key string, now time.Time) wire
 
 // depart says in this edge's slot that it ends, so that nobody waits for it.
 func (m *Machine) depart(now time.Time) {
-	if node := m.placeFixed(); node >= 0 && m.peers.Key() != "" {
+	if node := m.Nodes.Fixed(); node >= 0 && m.peers.Key() != "" {
 		m.sendPresence(node, wire.Set, m.peers.Key(), flight{what: aPresence}, now)
 	}
-}
-
-// placeFixed is the node that everybody agrees on for what belongs to no source.
-func (m *Machine) placeFixed() int {
-	best := -1
-	for i := range m.nodes {
-		if n := &m.nodes[i]; n.up && n.role&current != 0 && (best < 0 || n.hash > m.nodes[best].hash) {
-			best = i
-		}
-	}
-	return best
 }
 
 // slotsRead counts the edges and takes a free slot if this one has none, or lost it to another.
@@ -95,7 +85,7 @@ func (m *Machine) slotsRead(r *wire.Result, now time.Time) {
 	p := &m.peers
 	m.stats.forged.Add(uint64(p.Read(r.Values, now, m.wall(now))))
 	m.random++
-	slot, key, empty, ok := p.Choose(mix(m.id^m.random), now)
+	slot, key, empty, ok := p.Choose(placement.Mix(m.id^m.random), now)
 	if ok {
 		op := wire.Add
 		if !empty {
@@ -103,7 +93,7 @@ func (m *Machine) slotsRead(r *wire.Result, now time.Time) {
 		}
 		m.sendPresence(r.Node, op, key, flight{what: aPresence, slot: uint8(slot), takes: true}, now)
 	}
-	m.noteFull()
+	m.Nodes.SetFull(p.Full())
 	m.stats.edges.Store(int64(min(p.Highest(), counter.MaxEdges)))
 	if m.config.Edges == 0 {
 		m.counters.SetEdges(p.Highest())
@@ -121,13 +111,6 @@ func (m *Machine) slotAnswered(f flight, r *wire.Result, now time.Time) {
 	default:
 		p.Take(int(f.slot))
 		p.told = now
-		m.noteFull()
-	}
-}
-
-// noteFull begins or ends counting alone.
-func (m *Machine) noteFull() {
-	if full := m.peers.Full(); m.stats.full.Swap(full) != full {
-		m.moved = true // what waits has another place now
+		m.Nodes.SetFull(p.Full())
 	}
 }

@@ -146,7 +146,7 @@ func (m *Machine) readForRequests(now time.Time) {
 	m.asks.list = m.asks.list[:0]
 	m.asks.mu.Unlock()
 	for _, c := range m.dirty {
-		if node := m.place(c.Source); node >= 0 {
+		if node := m.Nodes.Place(c.Source); node >= 0 {
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
 			epoch := m.epoch(c.Rule, c.Source)
 			name := m.secret.CounterName(c, epoch)

@@ -11,8 +11,7 @@ import (
 // report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
 func (m *Machine) report(now time.Time) {
 	m.takeBack()
-	if m.moved { // a node died or came back, and what waits may have another place
-		m.moved = false
+	if m.Nodes.Moved() { // a node died or came back, and what waits may have another place
 		m.dirty = m.dirty[:0]
 		for i := range m.nodes {
 			m.dirty = m.nodes[i].waiting.drain(m.dirty)
@@ -24,7 +23,7 @@ func (m *Machine) report(now time.Time) {
 		for i := range m.nodes {
 			room = max(room, m.reportWaiting(i, now))
 		}
-		if !m.Up() {
+		if !m.Nodes.Up() {
 			room = maxFlying
 		}
 		if m.dirty = m.counters.Dirty(m.dirty[:0], room); len(m.dirty) == 0 {
@@ -44,7 +43,7 @@ func (m *Machine) takeBack() {
 		name := m.secret.CounterName(b.Counter, m.epoch(b.Rule, b.Source))
 		var room [secret.CounterKeySize]byte
 		key := m.arena.Write(name.Append(room[:0], b.Group))
-		for _, node := range m.places(b.Source) {
+		for _, node := range m.Nodes.Places(b.Source) {
 			m.send(wire.Command{Node: node, Op: wire.Decr, Report: true, Key: key, Delta: b.Hits}, flight{what: aTakeBack})
 		}
 	}
@@ -54,7 +53,7 @@ func (m *Machine) takeBack() {
 // direct lets counters wait for their nodes.
 func (m *Machine) direct(list []counter.Counter) {
 	for _, c := range list {
-		if node := m.place(c.Source); node >= 0 {
+		if node := m.Nodes.Place(c.Source); node >= 0 {
 			m.nodes[node].waiting.push(c)
 		} else {
 			m.unplaced.push(c) // it counts here, and is reported when a node is back
@@ -64,14 +63,14 @@ func (m *Machine) direct(list []counter.Counter) {
 
 // reportWaiting reports what waits for a node, and says how much more there is room for.
 func (m *Machine) reportWaiting(node int, now time.Time) int {
-	n := &m.nodes[node]
+	n, up := &m.nodes[node], m.Nodes.IsUp(node)
 	if n.full = n.full && n.flying > maxFlying/2; n.full { // large bursts cost less than small ones
 		return 0
 	}
 	for n.flying < maxFlying {
 		c, ok := n.waiting.pop()
 		switch {
-		case !ok && n.up:
+		case !ok && up:
 			return maxFlying - n.flying
 		case !ok:
 			return 0
@@ -131,4 +130,30 @@ func (m *Machine) partCommand(node int, op wire.Op, key string, c counter.Counte
 		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
 	}
 	return cmd
+}
+
+// echo adds hits that have been reported to the number at the new place of their source as well, while the list of nodes changes: when it
+// is certain that they will not be reported again, and only those, because other edges add theirs themselves.
+func (m *Machine) echo(f flight, r *wire.Result) {
+	if second := m.Nodes.Second(f.counter.Source, r.Node); second >= 0 {
+		f.part.Known = f.part.Hits
+		m.sendEcho(second, wire.Incr, r.Key, f, 0)
+	}
+}
+
+func (m *Machine) sendEcho(node int, op wire.Op, key string, f flight, tries uint8) {
+	m.send(m.partCommand(node, op, key, f.counter, f.part), flight{what: anEcho, counter: f.counter, part: f.part, epoch: f.epoch, tries: tries})
+}
+
+// echoed learns what the new place has.
+func (m *Machine) echoed(f flight, r *wire.Result, now time.Time) {
+	switch {
+	case f.epoch < m.epoch(f.counter.Rule, f.counter.Source): // from before an operator lifted the source
+	case r.Status == wire.Done && r.Op == wire.Incr:
+		m.actOn(f.counter, m.counters.Read(f.counter, f.part.Group, r.Number, now), now)
+	case r.Status == wire.NotThere && f.tries < maxTries && r.Op == wire.Incr:
+		m.sendEcho(r.Node, wire.Add, r.Key, f, f.tries+1)
+	case r.Status == wire.NotThere && f.tries < maxTries:
+		m.sendEcho(r.Node, wire.Incr, r.Key, f, f.tries+1)
+	}
 }

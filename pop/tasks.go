@@ -7,6 +7,7 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop/later"
+	"sluice/pop/placement"
 	"sluice/pop/record"
 )
 
@@ -56,7 +57,7 @@ func (m *Machine) over(t *task, now time.Time) bool {
 // leave leaves a task to be done when no other edge has.
 func (m *Machine) leave(t task, now time.Time) {
 	edges := uint64(max(m.config.Edges, m.peers.Highest(), 1))
-	turn := mix(m.id^m.secret.Place(t.counter.Source)) % edges
+	turn := placement.Mix(m.id^m.secret.Place(t.counter.Source)) % edges
 	wait := taskAfter + taskSpread*time.Duration(turn)/time.Duration(edges)
 	if t.what == announceStage {
 		wait *= stageLater

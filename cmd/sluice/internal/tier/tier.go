@@ -167,7 +167,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	s.Metrics = newMetrics(tier, machine)
 	s.Tier = edge.Tier{
-		Up: func(counter.Source) bool { return machine.Up() }, Alone: machine.Alone,
+		Up: func(counter.Source) bool { return machine.Nodes.Up() }, Alone: machine.Alone,
 		Ask: func(rule *algorithm.Rule, source counter.Source) {
 			machine.Ask(counter.Counter{Rule: rule, Source: source})
 			tier.Wake()
@@ -180,7 +180,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			machine.SetRules(rules)
 		},
 		Unready: func() string {
-			if machine.Stats().Full {
+			if machine.Nodes.Full() {
 				return fullPoP
 			}
 			if s := secretStatus(c.PoP.Name, machine.Secrets()); s.Held {
@@ -210,7 +210,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			},
 			Nodes: func() []control.NodeStatus {
 				var nodes []control.NodeStatus
-				for _, m := range machine.Members() {
+				for _, m := range machine.Nodes.Members() {
 					nodes = append(nodes, control.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
 				}
 				return nodes
@@ -249,7 +249,7 @@ func (s *Shared) WhyAlone() string {
 	if _, since := s.Machine.Alone(); !since.IsZero() {
 		return "no node answers since " + since.UTC().Format("2006-01-02 15:04:05Z")
 	}
-	if s.Machine.Stats().Full {
+	if s.Machine.Nodes.Full() {
 		return fullPoP
 	}
 	return ""
