@@ -25,7 +25,7 @@ func TestEpochCostsNothing(t *testing.T) {
 	m.SetRules([]Rule{{Name: "login", Counter: rule, Timeout: time.Minute}})
 	source := counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, 1}), 32, 64)
 	if n := testing.AllocsPerRun(100, func() {
-		if m.epoch(rule, source) != 0 {
+		if m.Operators.Epoch(rule, source) != 0 {
 			t.Error("an epoch of nothing")
 		}
 	}); n != 0 {

@@ -179,7 +179,7 @@ func (e *Edge) begin() error {
 		Counters: e.Counters, Bits: e.Bits, InFlight: e.InFlight, Exact: e.Exact,
 		Up: func(counter.Source) bool { return m.Nodes.Up() }, Alone: m.Alone,
 		Ask: func(r *algorithm.Rule, s counter.Source) {
-			m.Ask(counter.Counter{Rule: r, Source: s})
+			m.Exchanges.Ask(counter.Counter{Rule: r, Source: s})
 			wake()
 		},
 	}
@@ -210,7 +210,7 @@ func (e *Edge) clock() time.Time { return e.world.now.Add(e.skew) }
 
 // Impose has an edge take what another PoP told it of at a time on its clock.
 func (e *Edge) Impose(from string, b across.Block, told time.Time) across.Outcome {
-	o := e.Machine.Impose(from, b, told, e.clock())
+	o := e.Machine.Announcer.Impose(from, b, told, e.clock())
 	e.attend()
 	return o
 }

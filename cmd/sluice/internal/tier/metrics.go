@@ -77,7 +77,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.words, float64(s.Words))
 	gauge(m.alone, number(!m.machine.Nodes.Up()))
 	strangers, rotating := 0, 0
-	for _, e := range m.machine.Secrets().Apart {
+	for _, e := range m.machine.Marks.Secrets().Apart {
 		if e.Rotating {
 			rotating++
 		} else {

@@ -123,7 +123,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	began := time.Now()
 	s.began.Store(&began)
 	if s.peers = others; others != nil {
-		others.Impose = machine.Impose
+		others.Impose = machine.Announcer.Impose
 	}
 	s.TurnPeers(c)
 	if len(c.Etcd.Endpoints) > 0 {
@@ -169,7 +169,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	s.Tier = edge.Tier{
 		Up: func(counter.Source) bool { return machine.Nodes.Up() }, Alone: machine.Alone,
 		Ask: func(rule *algorithm.Rule, source counter.Source) {
-			machine.Ask(counter.Counter{Rule: rule, Source: source})
+			machine.Exchanges.Ask(counter.Counter{Rule: rule, Source: source})
 			tier.Wake()
 		},
 		Rules: func(rules []mitigation.Rule) {
@@ -183,7 +183,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			if machine.Nodes.Full() {
 				return fullPoP
 			}
-			if s := secretStatus(c.PoP.Name, machine.Secrets()); s.Held {
+			if s := secretStatus(c.PoP.Name, machine.Marks.Secrets()); s.Held {
 				return s.Warning
 			}
 			return ""
@@ -223,7 +223,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 				slices.SortFunc(edges[1:], func(a, b control.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 				return edges
 			},
-			Secret: func() control.SecretStatus { return secretStatus(c.PoP.Name, machine.Secrets()) },
+			Secret: func() control.SecretStatus { return secretStatus(c.PoP.Name, machine.Marks.Secrets()) },
 		},
 	}
 	return s, nil
@@ -263,7 +263,7 @@ func (s *Shared) TurnPeers(c *config.Config) {
 		s.peers.Turn(on)
 	}
 	if s.Machine != nil {
-		s.Machine.Peers(on)
+		s.Machine.Announcer.Peers(on)
 	}
 }
 
@@ -340,7 +340,7 @@ func await(every time.Duration, look func() (s Standing, overtaken bool)) Standi
 // spread is how far words have come, in a PoP of so many edges; 0: nobody has said of how many.
 func spread(m *pop.Machine, edges int, marks ...words.Mark) (all control.Spread, newer bool) {
 	s := m.Operators.Spread(marks...)
-	all = control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...), Apart: len(m.Secrets().Apart)}
+	all = control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...), Apart: len(m.Marks.Secrets().Apart)}
 	if edges > s.Known {
 		all.Expected = edges
 	}
