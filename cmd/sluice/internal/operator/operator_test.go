@@ -176,20 +176,21 @@ func TestAnswers(t *testing.T) {
 		{"nobody", edge{"GET /v1/mitigations?n=1000": `[]`}, blockedAll, "nobody is blocked\n", ""},
 		{"nobody that is known yet", edge{"GET /v1/mitigations?n=1000": `[]`, "GET /v1/status": `{"learning_until":"` + now.Format(time.RFC3339) + `"}`}, blockedAll,
 			"nobody is blocked\nas far as this edge knows: until 2026-05-04 14:00:00Z there may be others, whom its neighbours had blocked before it started\n", ""},
-		{"learning, and alone", edge{"GET /readyz": "ready", "GET /v1/pop": `{"name":"fra1","edges":[{"id":"5"}],"nodes":[{"address":"10.0.0.9:11211"}]}`, "GET /metrics": "",
-			"GET /v1/status": `{"alone":"no node answers","learning_until":"` + now.Format(time.RFC3339) + `"}`},
+		{"learning, alone, and with a peer away", edge{"GET /readyz": "ready", "GET /v1/pop": `{"name":"fra1","edges":[{"id":"5"}],"nodes":[{"address":"10.0.0.9:11211"}]}`, "GET /metrics": "",
+			"GET /v1/status": `{"alone":"no node answers","learning_until":"` + now.Format(time.RFC3339) + `","peers":[{"name":"ams1","up":true},{"name":"lon1","up":false}]}`},
 			func(c *Client) error {
 				out := c.Out
 				c.Out = new(bytes.Buffer)
 				err := c.Status()
 				for line := range strings.Lines(c.Out.(*bytes.Buffer).String()) {
-					if strings.HasPrefix(line, "pop ") {
+					if strings.HasPrefix(line, "p") {
 						_, _ = io.WriteString(out, line)
 					}
 				}
 				return err
 			}, "pop       fra1, 1 edge\npop       this edge counts alone: no node answers\n" +
-				"pop       until 2026-05-04 14:00:00Z this edge may not know of everybody whom others had blocked before it started: nobody can be asked now\n", ""},
+				"pop       until 2026-05-04 14:00:00Z this edge may not know of everybody whom others had blocked before it started: nobody can be asked now\n" +
+				"peers     1 of 2 away, which take no blocks from here: lon1\n", ""},
 		{"top", edge{"GET /v1/top?by=shadow&n=2": `[{"source":"192.0.2.1","count":1234567,"error":0},{"source":"2001:db8::/64","count":1200,"error":34}]`},
 			func(c *Client) error { return c.Top("shadow", 2) },
 			"SOURCE            SHADOW  AT LEAST\n192.0.2.1      1,234,567\n2001:db8::/64      1,200     1,166\n", ""},
