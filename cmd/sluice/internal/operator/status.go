@@ -199,7 +199,11 @@ func (s *state) pop(line func(name, format string, args ...any)) {
 		line("pop", "this edge counts alone: %s", s.Alone)
 	}
 	if !s.LearningUntil.IsZero() {
-		line("pop", "until %s this edge may not know of everybody whom others had blocked before it started: it asks at his first request", Clock(s.LearningUntil))
+		asks := "it asks at his first request"
+		if s.Alone != "" {
+			asks = "nobody can be asked now"
+		}
+		line("pop", "until %s this edge may not know of everybody whom others had blocked before it started: %s", Clock(s.LearningUntil), asks)
 	}
 	var away []string
 	for _, peer := range s.Peers {
