@@ -134,6 +134,34 @@ func TestThrottleLearnsNoBlock(t *testing.T) {
 	}
 }
 
+// TestVerdictKeepsItsLimit: a verdict that the tier is told of when its rule has a lower limit already, and no verdict of that, stands when the
+// limit is put back, also where it was learned.
+func TestVerdictKeepsItsLimit(t *testing.T) {
+	t.Parallel()
+	rules := make(map[uint32][]limiter.Rule)
+	for _, l := range []uint32{1, 3} {
+		rules[l] = []limiter.Rule{{Rule: newRule(t, l, 10*time.Second, time.Hour, algorithm.Nearest)}}
+	}
+	w, err := sim.New(sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, rules[3], began)
+	must(t, err)
+	set := func(limit uint32) {
+		for _, e := range w.Edges {
+			e.SetRules(rules[limit])
+		}
+	}
+	for range 5 {
+		w.Edges[0].Request(&rules[3][0], address(1))
+	}
+	set(1) // before the machine has seen the verdict
+	w.Run(w.Now().Add(time.Second))
+	set(3)
+	for i, e := range w.Edges {
+		if e.Bits.Until(mitigationKey(rules[3][0].Counter, 1), w.Now()).IsZero() {
+			t.Errorf("edge %d does not block who went over the limit that is in force again", i)
+		}
+	}
+}
+
 // TestShorterTimeout: a block that began under a longer timeout ends when the rule says by now, also where it is learned of the tier later.
 func TestShorterTimeout(t *testing.T) {
 	t.Parallel()
