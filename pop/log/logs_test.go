@@ -152,7 +152,7 @@ func TestEdgesTakeTurns(t *testing.T) {
 	node := poptest.New(0)
 	write(t, l, node, began)
 	for range 1000 {
-		l.Append(0, aRecord(2), false)
+		l.Append(0, aRecord(2), true)
 	}
 	if in := l.In(began); in != 40*PerItem {
 		t.Errorf("the next is written in %v", in)
@@ -160,8 +160,15 @@ func TestEdgesTakeTurns(t *testing.T) {
 	if write(t, l, node, began.Add(40*PerItem-1)) != 0 || write(t, l, node, began.Add(40*PerItem)) != 2 || !l.Waiting() {
 		t.Error("no turn was taken, or more than an item holds")
 	}
+	waiting := len(l.nodes[0].writer.records)
+	for range 401 {
+		l.Append(0, aRecord(3), true)
+	}
+	if l.Append(0, aRecord(3), false); len(l.nodes[0].writer.records) != waiting+401*(len(aRecord(3).Seal(l.secret))+2) {
+		t.Error("what nobody has paid for is not left out behind an item that waits")
+	}
 	for range 40_000 {
-		l.Append(0, aRecord(3), false)
+		l.Append(0, aRecord(3), true)
 	}
 	if _, lost, _ := l.Stats(); lost == 0 {
 		t.Error("more has gathered than a slow node can take")

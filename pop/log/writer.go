@@ -44,9 +44,13 @@ type Batch struct {
 }
 
 // Append adds a record to what gathers for a node's log. Paid says that its cost has been set aside. Where the node is too slow to take it, it
-// is lost, and others find the source at first sight.
+// is lost, and others find the source at first sight. What is not paid is left out where an item waits already: a block that comes next would wait
+// behind it.
 func (l *Logs) Append(i int, r *record.Record, paid bool) {
 	w := &l.nodes[i].writer
+	if !paid && len(w.records) >= itemSize {
+		return
+	}
 	if len(w.records) >= gathered {
 		l.lost.Add(1)
 		return
