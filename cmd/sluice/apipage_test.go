@@ -36,10 +36,10 @@ type parameter struct {
 
 const apiIntro = `# The operators' API
 
-Everything that an operator can see and do is served as JSON at the address that ` + "`admin`" + ` names. The
-dashboard and the commands of ` + "`sluice`" + ` use the same routes. Each edge describes them in OpenAPI 3.1,
-with the fields of every body and answer: ` + "`GET /v1/openapi.json`" + `. [The guide](guide.md) explains what
-an answer means and who may ask.
+Everything that an operator can see and do is served as JSON at the address that ` + "`admin`" + ` names.
+The dashboard and the commands of ` + "`sluice`" + ` use the same routes. Each edge describes them in
+OpenAPI 3.1, with the fields of every body and answer: ` + "`GET /v1/openapi.json`" + `.
+[The guide](guide.md) explains what an answer means and who may ask.
 
 ` + "```sh" + `
 curl -s localhost:8081/v1/status

@@ -73,7 +73,8 @@ func (b *book) document(name, was string, check bool) error {
 		return err
 	}
 	if !b.history || b.lost && check { // nobody can say how old a run is
-		was, is = strings.ReplaceAll(was, older, ""), strings.ReplaceAll(is, older, "")
+		plain := strings.NewReplacer(older, "", aged, "")
+		was, is = plain.Replace(was), plain.Replace(is)
 	}
 	line := difference(was, is)
 	switch {
