@@ -19,7 +19,7 @@ import (
 
 // Every path that the pages on the architecture name exists.
 func TestArchitecture(t *testing.T) {
-	for name, least := range map[string]int{"architecture": 60, "where": 60} {
+	for name, least := range map[string]int{"architecture": 60, "life": 30, "where": 60} {
 		text, err := os.ReadFile("../../docs/design/" + name + ".md")
 		must(t, err)
 		named := regexp.MustCompile("`([a-z]+(?:/[A-Za-z_-]+)*(?:/[A-Za-z_-]+\\.[a-z]+|/[A-Za-z_-]+))`").FindAllSubmatch(text, -1)

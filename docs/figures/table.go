@@ -26,8 +26,8 @@ type table struct {
 	// Columns are "name", "name = column", or of records "name = /expression with a group/". One that stored runs may lack ends in "?".
 	Columns []string
 	Figures []fact // in place of all that: values of several runs, a row each
-	Keys    int // so many columns say what a row is about, at least one; rows of which all these are the same are one, from the least to the most
-	Digits  int // that count, of figures that nobody measured twice; 0: all
+	Keys    int    // so many columns say what a row is about, at least one; rows of which all these are the same are one, from the least to the most
+	Digits  int    // that count, of figures that nobody measured twice; 0: all
 }
 
 // A value is what an expression finds in what a run printed, from the least to the most.
