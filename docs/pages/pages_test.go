@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -187,5 +188,32 @@ func TestSentences(t *testing.T) {
 	got := sentences("# A head\nOne [two](three.md) `four five`. Six\nseven: eight.\n\n- nine\n- ten eleven\n\n| a | b |\n```\ncode. code\n```\n")
 	if want := []string{"One two x", "Six seven: eight.", "nine", "ten eleven"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+// What code, configurations and scripts say of a document or an example names one that is there.
+func TestNamedPaths(t *testing.T) {
+	named := regexp.MustCompile(`(?:^|[\s("/])((?:docs|deploy|examples)/[\w/-]+(?:\.[\w-]+)*)`)
+	seen := 0
+	err := filepath.WalkDir("../..", func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".git") || d.Name() == "bin" || d.Name() == "runs" || d.Name() == "node_modules"):
+			return filepath.SkipDir
+		case d.IsDir() || !slices.Contains([]string{".go", ".yaml", ".yml", ".sh", ".service", ".awk"}, filepath.Ext(file)):
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			seen++
+			if _, err := os.Stat(filepath.Join("../..", m[1])); err != nil && !strings.HasSuffix(m[1], "-") {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+		return err
+	})
+	if err != nil || seen < 100 {
+		t.Errorf("%d paths are found: %v", seen, err)
 	}
 }
