@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -73,6 +74,8 @@ var fieldChanges = map[string][]fieldChange{
 	"Response.ContentType":        {{to: func(c *rules.Config) { c.Response.ContentType = "text/plain" }}},
 	"Response.Body":               {{to: func(c *rules.Config) { c.Response.Body = "no" }}},
 	"Response.Bodies":             {{to: func(c *rules.Config) { c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "no"}} }}},
+	"Response.Bodies.ContentType": {{from: bodies, to: func(c *rules.Config) { c.Response.Bodies = []rules.Body{{ContentType: "text/css", Body: "no"}} }}},
+	"Response.Bodies.Body":        {{from: bodies, to: func(c *rules.Config) { c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "go away"}} }}},
 	"Response.Jitter":             {{to: func(c *rules.Config) { c.Response.Jitter = 10 }}},
 	"Response.Location": {
 		{to: func(c *rules.Config) {
@@ -80,6 +83,7 @@ var fieldChanges = map[string][]fieldChange{
 		}},
 	},
 	"Plans":       {{from: func(c *rules.Config) { c.Key = []string{"header:x-api-key"} }, to: func(c *rules.Config) { c.Plans = map[string]rules.PlanLimit{"pro": {Limit: 70}} }}},
+	"Plans.Limit": {{from: pro, to: func(c *rules.Config) { c.Plans = map[string]rules.PlanLimit{"pro": {Limit: 71}} }}}, // of a plan that nobody is on here
 	"Windows":     {{to: func(c *rules.Config) { c.Windows = []rules.Window{{Limit: 40, Window: rules.Duration(time.Hour)}} }}},
 	"Prefixes":    {{to: func(c *rules.Config) { c.Prefixes = []rules.Prefix{{Prefix: 32}, {Prefix: 24, Limit: 1000}} }}},
 	"Cost.Units":  {{to: func(c *rules.Config) { c.Cost.Units = 2 }, afresh: true}},
@@ -102,19 +106,27 @@ var aPattern = &descriptors.Pattern{Domain: "d", Entries: []descriptors.Entry{{K
 
 func aBucket(c *rules.Config) { c.Algorithm, c.Burst = rules.TokenBucket, 4 }
 
+func bodies(c *rules.Config) {
+	c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "no"}}
+}
+
+func pro(c *rules.Config) {
+	c.Key, c.Plans = []string{"header:x-api-key"}, map[string]rules.PlanLimit{"pro": {Limit: 70}}
+}
+
 func tags(c *rules.Config) { c.Action = rules.Tag }
 
 // TestFieldsOfARuleChanged: each field of a rule, changed under traffic and back: either the rule goes on counting, and who was blocked stays
 // blocked unless more is allowed, or it begins afresh, and nobody is blocked for numbers that meant something else.
 func TestFieldsOfARuleChanged(t *testing.T) {
 	fields := fieldsOf(reflect.TypeFor[rules.Config](), "")
-	for field := range fieldChanges {
+	for _, field := range slices.Concat(slices.Collect(maps.Keys(fieldChanges)), slices.Collect(maps.Keys(furtherChanges))) {
 		if !slices.Contains(fields, field) {
 			t.Errorf("%s is no field of a rule", field)
 		}
 	}
 	for _, field := range fields {
-		if fieldChanges[field] == nil {
+		if fieldChanges[field] == nil && furtherChanges[field] == nil {
 			t.Errorf("%s: say in fieldChanges what becomes of counts and blocks when it is changed", field)
 		}
 		for _, change := range fieldChanges[field] {
@@ -123,13 +135,15 @@ func TestFieldsOfARuleChanged(t *testing.T) {
 	}
 }
 
-// fieldsOf are the exported fields of a struct, and of structs within.
+// fieldsOf are the exported fields of a struct, and of structs within, of which it may have several.
 func fieldsOf(of reflect.Type, under string) (all []string) {
 	for i := range of.NumField() {
 		switch f := of.Field(i); {
 		case !f.IsExported():
 		case f.Type.Kind() == reflect.Struct:
 			all = append(all, fieldsOf(f.Type, under+f.Name+".")...)
+		case (f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Map) && f.Type.Elem().Kind() == reflect.Struct:
+			all = append(append(all, under+f.Name), fieldsOf(f.Type.Elem(), under+f.Name+".")...)
 		default:
 			all = append(all, under+f.Name)
 		}
