@@ -17,8 +17,9 @@ import (
 	"sluice/docs/pages"
 )
 
-// Every path that the pages on the architecture name exists.
+// Every path that the pages on the architecture name exists, and what they name in a file is there.
 func TestArchitecture(t *testing.T) {
+	inFile := 0
 	for name, least := range map[string]int{"architecture": 60, "life": 30, "where": 60} {
 		text, err := os.ReadFile("../../docs/design/" + name + ".md")
 		must(t, err)
@@ -31,6 +32,15 @@ func TestArchitecture(t *testing.T) {
 				t.Errorf("%s: %v", m[1], err)
 			}
 		}
+		for _, m := range regexp.MustCompile("`(?:\\w+\\.)?(\\w+)`,?\\s+(?:in|of)\\s+`([a-z/]+\\.(?:go|js))`").FindAllSubmatch(text, -1) {
+			inFile++
+			if code, err := os.ReadFile("../../" + string(m[2])); err != nil || !bytes.Contains(code, m[1]) {
+				t.Errorf("%s: %s has no %s (%v)", name, m[2], m[1], err)
+			}
+		}
+	}
+	if inFile < 8 {
+		t.Errorf("%d names in files are found", inFile)
 	}
 }
 

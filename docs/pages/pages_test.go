@@ -173,6 +173,26 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// A page on rules says what it is for, shows a configuration, and tells its limits.
+func TestRulePages(t *testing.T) {
+	seen := 0
+	for name, text := range all(t) {
+		if path.Dir(name) != "docs/rules" || path.Base(name) == "README.md" {
+			continue
+		}
+		seen++
+		if !strings.Contains(text, "```yaml") {
+			t.Errorf("%s shows no configuration", name)
+		}
+		if !regexp.MustCompile(`(?m)^##+ (Limits|When something fails|What it costs)`).MatchString(text) {
+			t.Errorf("%s tells no limits", name)
+		}
+	}
+	if seen < 15 {
+		t.Errorf("%d pages on rules", seen)
+	}
+}
+
 // README has at most 150 lines and 1,500 words.
 func TestReadmeIsShort(t *testing.T) {
 	text := all(t)["README.md"]
