@@ -152,7 +152,7 @@ func (h *history) hit(edge int, hits uint32) (admitted uint32) {
 		admitted++
 	}
 	if h.rng.IntN(4) == 0 { // somebody looks, while the report may be under way
-		e.Machine.Ask(counter.Counter{Rule: h.rule.Counter, Source: address(1)})
+		e.Machine.Exchanges.Ask(counter.Counter{Rule: h.rule.Counter, Source: address(1)})
 	}
 	return admitted
 }

@@ -1,17 +1,9 @@
-// Package log reads the mitigation log of a node: a row of numbered items, each written once. A writer gets the next number by incr, and
-// stores its item under it; a Reader asks for the next few numbers again and again. So nothing is read twice, and what one edge
-// writes holds up nobody else's. Numbers begin at the wall clock's microseconds, of which there are always more than items: those of a
-// node that comes back empty go on upwards. The first is a multiple of Behind, so that who sees a log that was not there before knows
-// where it began.
-//
-// A number may be missing for a while, or for good: between incr and set lies a round trip, and its writer may end in between. It holds up
-// nothing, is asked for again for two seconds, and then given up.
 package log
 
 import "time"
 
 const (
-	Behind     = 4096 // numbers; a reader that is further behind does not read them all
+	Behind     = 4096 // numbers; a Reader that is further behind does not read them all
 	MaxNumbers = 100  // that are asked for at once
 
 	patience   = 2 * time.Second // for a number that is missing

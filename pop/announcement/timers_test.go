@@ -1,4 +1,4 @@
-package later
+package announcement
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func TestAgainstMap(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		var list List[string, int]
+		var list timers[string, int]
 		want, now := make(map[string]plain), start
 		for n := range 300 {
 			now = now.Add(time.Duration(rng.IntN(10)) * time.Millisecond)
@@ -30,13 +30,13 @@ func TestAgainstMap(t *testing.T) {
 					e.thing = n
 				}
 				want[key] = plain{e.thing, due}
-				list.Leave(key, n, due)
+				list.leave(key, n, due)
 			case 1:
 				delete(want, key)
-				list.Drop(key)
+				list.drop(key)
 			}
 			var done []int
-			if !list.Resume(now, func(thing int) { done = append(done, thing) }) {
+			if !list.resume(now, func(thing int) { done = append(done, thing) }) {
 				continue
 			}
 			var all []int
@@ -54,10 +54,10 @@ func TestAgainstMap(t *testing.T) {
 		// Everything is done in the end, and nothing stays.
 		for range 10 {
 			now = now.Add(50 * time.Millisecond)
-			list.Resume(now, func(int) {})
+			list.resume(now, func(int) {})
 		}
-		if list.Len() != 0 || len(list.left) != 0 {
-			t.Fatalf("seed %d: %d are left", seed, list.Len())
+		if list.len() != 0 || len(list.left) != 0 {
+			t.Fatalf("seed %d: %d are left", seed, list.len())
 		}
 	}
 }

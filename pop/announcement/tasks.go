@@ -1,4 +1,4 @@
-package pop
+package announcement
 
 import (
 	"time"
@@ -6,14 +6,14 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/mitigation"
-	"sluice/pop/later"
+	"sluice/pop/placement"
 	"sluice/pop/record"
 )
 
 // What is best done a little later is left for a while, longer than the log takes. What one edge finds about a source, all find that the
 // source has just met, and one of them is enough to tell the others: so who is not the one leaves that, each for another while, and is
 // done with it when the log says so.
-type tasks = later.List[taskKey, task]
+type tasks = timers[taskKey, task]
 
 type task struct {
 	what    taskKind
@@ -48,70 +48,71 @@ func (t *task) key() taskKey {
 }
 
 // over reports whether there is nothing left to do.
-func (m *Machine) over(t *task, now time.Time) bool {
-	blocked := !m.bits.Until(t.key().key, now).IsZero() // else it has ended, or was lifted, or its rule was loosened
+func (a *Announcer) over(t *task, now time.Time) bool {
+	blocked := !a.config.Bits.Until(t.key().key, now).IsZero() // else it has ended, or was lifted, or its rule was loosened
 	return t.what == announceBlock && !blocked || t.what == announceStage && blocked
 }
 
 // leave leaves a task to be done when no other edge has.
-func (m *Machine) leave(t task, now time.Time) {
-	edges := uint64(max(m.config.Edges, m.peers.Highest(), 1))
-	turn := mix(m.id^m.secret.Place(t.counter.Source)) % edges
+func (a *Announcer) leave(t task, now time.Time) {
+	edges := uint64(max(a.config.Edges, a.Budget.edges, 1))
+	turn := placement.Mix(a.config.ID^a.config.Secret.Place(t.counter.Source)) % edges
 	wait := taskAfter + taskSpread*time.Duration(turn)/time.Duration(edges)
 	if t.what == announceStage {
 		wait *= stageLater
 	}
-	if !m.tasks.Has(t.key()) && !m.tasks.Leave(t.key(), t, now.Add(wait)) {
-		m.do(t, now)
+	if !a.tasks.has(t.key()) && !a.tasks.leave(t.key(), t, now.Add(wait)) {
+		a.do(t, now)
 	}
 }
 
-// resume does the tasks that are due.
-func (m *Machine) resume(now time.Time) {
-	m.tasks.Resume(now, func(t task) { m.do(t, now) })
+// Resume does the tasks that are due.
+func (a *Announcer) Resume(now time.Time) {
+	a.tasks.resume(now, func(t task) { a.do(t, now) })
 }
 
-func (m *Machine) do(t task, now time.Time) {
+func (a *Announcer) do(t task, now time.Time) {
 	switch {
-	case m.over(&t, now):
+	case a.over(&t, now):
 	case t.what == announceBlock:
-		m.setBit(t.key().key, t.bit, now)
+		a.setBit(t.key().key, t.bit, now)
 	case t.what == announceStage:
-		m.announce(t.counter, t.stage, now)
+		a.announce(t.counter, t.stage, now)
 	case t.what == askTimes:
-		m.askTimes(t.counter, now)
+		a.askTimes(t.counter, now)
 	}
 }
 
 // done drops a task that another edge has done.
-func (m *Machine) done(t task) { m.tasks.Drop(t.key()) }
+func (a *Announcer) done(t task) { a.tasks.drop(t.key()) }
 
-// Waiting reports whether the machine has left something for later, so that it is to be stepped though nothing happens.
-func (m *Machine) Waiting() bool {
-	for i := range m.nodes {
-		if len(m.nodes[i].writer.records) > 0 {
-			return true
-		}
+// Waiting reports whether something was left for later.
+func (a *Announcer) Waiting() bool { return a.tasks.len() > 0 }
+
+// In is how soon what was left is due, and at least as soon as given.
+func (a *Announcer) In(least time.Duration, now time.Time) time.Duration {
+	if a.tasks.len() > 0 {
+		least = min(least, max(a.tasks.next().Sub(now), 0))
 	}
-	return m.tasks.Len() > 0 || m.config.InFlight != nil && m.config.InFlight.Waiting() || m.config.Exact != nil && m.config.Exact.Waiting()
+	return least
 }
 
-// learnStanding takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
-func (m *Machine) learnStanding(c counter.Counter, r *record.Record, now time.Time) {
+// learnState takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
+func (a *Announcer) learnState(c counter.Counter, r *record.Record, now time.Time) {
 	switch r.Kind {
 	case record.Block:
-		if !r.End.After(m.wall(now)) {
+		if !r.End.After(a.wall(now)) {
 			return // memcached is slow to forget
 		}
-		m.done(task{what: announceBlock, counter: c})
-		m.done(task{what: askTimes, counter: c})
+		a.done(task{what: announceBlock, counter: c})
+		a.done(task{what: askTimes, counter: c})
 	case record.Standing, record.AskTimes:
-		if m.counters.Announced(c, r.Newest, r.Groups, now) {
-			m.block(c, false, now)
+		if a.config.Counters.Announced(c, r.Newest, r.Groups, now) {
+			a.block(c, false, now)
 		}
 		if r.Kind == record.AskTimes {
-			m.done(task{what: askTimes, counter: c})
+			a.done(task{what: askTimes, counter: c})
 		}
-		m.done(task{what: announceStage, counter: c})
+		a.done(task{what: announceStage, counter: c})
 	}
 }

@@ -1,4 +1,4 @@
-package pop
+package announcement
 
 import "sluice/counter/algorithm"
 
@@ -15,26 +15,35 @@ const (
 	mostSaved  = 480 // commands, of all edges together
 )
 
-// saved is how much this edge saves at most.
-func (m *Machine) saved() float64 { return mostSaved / float64(max(m.peers.Highest(), 1)) }
+// A Budget is how many commands this edge may send that requests have not paid for yet.
+type Budget struct {
+	left  float64
+	edges int // that share the tier
+}
 
-// earn takes in that hits are reported under a rule.
-func (m *Machine) earn(r *algorithm.Rule) {
+// saved is how much this edge saves at most.
+func (b *Budget) saved() float64 { return mostSaved / float64(max(b.edges, 1)) }
+
+// Earn takes in that hits are reported under a rule.
+func (b *Budget) Earn(r *algorithm.Rule) {
 	each := perRequest - blockCost/float64(r.Limit+1)
 	if r.HoldsBack() {
 		each -= 2 * itemCost / float64(r.Limit) // it is said again once half of the limit was free
 	}
-	m.budget = min(m.budget+each, m.saved())
+	b.left = min(b.left+each, b.saved())
 }
 
-// spend takes in that a command is sent.
-func (m *Machine) spend() { m.budget = max(m.budget-1, -mostSaved) }
+// Spend takes in that a command is sent.
+func (b *Budget) Spend() { b.left = max(b.left-1, -mostSaved) }
 
-// affords reports whether so many commands may be sent that are not set aside for. Under a limit of a few hits, reports and a block take nearly all
+// Affords reports whether so many commands may be sent that are not set aside for. Under a limit of a few hits, reports and a block take nearly all
 // that requests may cost, so little of what was saved goes there.
-func (m *Machine) affords(r *algorithm.Rule, commands float64) bool {
+func (b *Budget) Affords(r *algorithm.Rule, commands float64) bool {
 	if !r.HoldsBack() {
-		commands = max(commands, 0.9*m.saved())
+		commands = max(commands, 0.9*b.saved())
 	}
-	return m.budget >= commands
+	return b.left >= commands
 }
+
+// Left reports whether a command may be sent.
+func (b *Budget) Left() bool { return b.left >= 1 }

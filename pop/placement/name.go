@@ -1,5 +1,4 @@
-// Package nodename gives a memcached node one name, however it is spelled, because edges place sources by it.
-package nodename
+package placement
 
 import (
 	"errors"
@@ -81,8 +80,8 @@ func isHostName(host string) bool {
 	return err != nil && len(host) <= 253
 }
 
-// All gives the canonical names of a list, in its order, if each is the name of a node and none is there twice.
-func All(names []string) ([]string, error) {
+// Names gives the canonical names of a list, in its order, if each is the name of a node and none is there twice.
+func Names(names []string) ([]string, error) {
 	canonical := make([]string, 0, len(names))
 	spelled := make(map[string]string, len(names))
 	for _, name := range names {

@@ -1,19 +1,19 @@
-package nodename_test
+package placement_test
 
 import (
 	"strings"
 	"testing"
 
-	"sluice/pop/nodename"
+	"sluice/pop/placement"
 )
 
 func TestCanonical(t *testing.T) {
 	f := func(name, want string) {
 		t.Helper()
-		if got, err := nodename.Canonical(name); got != want || err != nil {
+		if got, err := placement.Canonical(name); got != want || err != nil {
 			t.Errorf("%q: %q (%v), want %q", name, got, err, want)
 		}
-		if again, err := nodename.Canonical(want); again != want || err != nil {
+		if again, err := placement.Canonical(want); again != want || err != nil {
 			t.Errorf("%q is canonical, and becomes %q (%v)", want, again, err)
 		}
 	}
@@ -30,7 +30,7 @@ func TestCanonical(t *testing.T) {
 
 	bad := func(name, says string) {
 		t.Helper()
-		if got, err := nodename.Canonical(name); err == nil || !strings.Contains(err.Error(), says) {
+		if got, err := placement.Canonical(name); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %q, %v, want %q", name, got, err, says)
 		}
 	}
@@ -62,11 +62,11 @@ func FuzzCanonical(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		c, err := nodename.Canonical(name)
+		c, err := placement.Canonical(name)
 		if err != nil {
 			return
 		}
-		if again, err := nodename.Canonical(c); again != c || err != nil {
+		if again, err := placement.Canonical(c); again != c || err != nil {
 			t.Errorf("%q becomes %q, and that %q (%v)", name, c, again, err)
 		}
 	})
