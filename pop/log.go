@@ -34,9 +34,13 @@ type logWriter struct {
 	rests    time.Time // until then nothing is written: the node did not take the last batch
 }
 
-// appendLog adds a record to the log of a node. Paid says that reports have set its cost aside.
+// appendLog adds a record to the log of a node. Paid says that reports have set its cost aside. What is not paid is left out where an item
+// waits already: a block that comes next would wait behind it.
 func (m *Machine) appendLog(node int, r record.Record, paid bool) {
 	w := &m.nodes[node].writer
+	if !paid && len(w.records) >= logItem {
+		return
+	}
 	if len(w.records) >= 32*logItem { // the node is too slow for it: others find the source at first sight
 		m.stats.logLost.Add(1)
 		return

@@ -402,6 +402,32 @@ func TestListSurvivesNodes(t *testing.T) {
 	}
 }
 
+// TestSilentEdges: an edge that went without a word is not forgotten at once: where it is cut off, it goes on by what it had.
+func TestSilentEdges(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
+	w := newWorld(t, sim.Config{Edges: 4, Nodes: 2, RTT: time.Millisecond, Counters: 1000}, r)
+	silent := func(what string, known int, want ...string) {
+		t.Helper()
+		if s := w.Edges[0].Machine.Operators.Spread(say(t, w, w.Edges[0], words.Block, address(1), time.Hour)); s.Known != known || !slices.Equal(s.Silent, want) {
+			t.Errorf("%s: %d edges are known, and silent are %v, want %d and %v", what, s.Known, s.Silent, known, want)
+		}
+	}
+	pass(w, 5*time.Second)
+	silent("all there", 4)
+	w.Stop(1, true)
+	pass(w, 10*time.Second)
+	silent("one has said that it ends", 3)
+	w.Cut(2)
+	w.Stop(3, false)
+	pass(w, 10*time.Second)
+	silent("one is cut off, and one killed", 1, "edge2", "edge3")
+	w.Mend(2)
+	pass(w, 10*time.Second)
+	silent("one is back", 2, "edge3")
+	passBy(w, 10*time.Minute, 20*pop.Tick)
+	silent("ten minutes later", 2)
+}
+
 // TestSpread: whoever says something can tell which edges have it.
 func TestSpread(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)

@@ -108,7 +108,7 @@ func (m *Machine) slotsRead(r *wire.Result, now time.Time) {
 	if m.config.Edges == 0 {
 		m.counters.SetEdges(p.Highest())
 	}
-	m.Operators.SetOthers(&p.Slots)
+	m.Operators.SetOthers(&p.Slots, now)
 }
 
 // slotAnswered keeps a slot that was free.

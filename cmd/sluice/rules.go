@@ -73,10 +73,7 @@ func (r *reloader) tell(entries []words.Entry, list []changes.Change, why map[wo
 			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays", why[mark])
 			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", settings.Sentence(why[mark]))
 		case newest || c.At.After(r.about.Started): // older ones were in force for a moment, if at all
-			past, _ := now.History(c.Name)
-			if at := slices.IndexFunc(past, func(p changes.Past) bool { return p.Version == c.Version }); at >= 0 {
-				e.Old, e.New = string(past[at].Old), string(past[at].New)
-			}
+			e.Old, e.New = now.Made(c)
 			e.Changed = changes.Fields(e.Old, e.New)
 			e.Kind, e.Text = events.Rule, changes.Done(e.Old, e.New, c.To != nil)+", at another edge"
 			r.log.Info("rule changed at another edge", "rule", c.Name, "version", c.Version, "at", c.Edge)
@@ -176,8 +173,7 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 			done.Warnings = append(done.Warnings, "another edge has said something newer, which is not known here yet: see the history of the rule for what stands")
 		}
 	}
-	done.New = ruleText(done.Now.Rule(e.Name))
-	done.Warnings = append(done.Warnings, done.Now.Replaced(e.Name, mark.Generation, mark.Edge)...)
+	done.Warnings = append(done.Warnings, done.Now.Replaced(e.Name, mark.Generation, mark.Edge, done.Overtaken)...)
 	for i := range done.Overtaken {
 		text := done.Overtaken[i].String()
 		done.Warnings = append(done.Warnings, text)
@@ -213,8 +209,6 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err 
 	if err != nil {
 		return done, mark, err
 	}
-	done.Old = ruleText(r.overlay.Load().Rule(e.Name))
-	done.New = done.Old
 	if !needed {
 		return done, mark, nil
 	}
@@ -234,11 +228,16 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err 
 	case err != nil:
 		return done, mark, err
 	}
-	r.known[mark] = true // the API tells of it
+	old := ruleText(r.overlay.Load().Rule(e.Name))
+	r.known[mark] = true // it is told of below
 	if err := r.lay(r.base); err != nil {
 		return done, mark, err
 	}
-	done.New = ruleText(r.overlay.Load().Rule(e.Name))
+	// Told now, and not when its operator has his answer: until then others may have changed the rule again, which is not his doing.
+	if rule := ruleText(r.overlay.Load().Rule(e.Name)); rule != old {
+		r.server.Events().Add(events.Event{Time: now, Kind: events.Operator, Text: changes.Done(old, rule, e.Action == changes.Rollback), Rule: e.Name,
+			Who: e.Who, From: e.From, Old: old, New: rule, Changed: changes.Fields(old, rule)})
+	}
 	r.log.Info("rule changed by an operator", "rule", c.Name, "does", string(c.Does), "who", c.Who, "from", c.From)
 	return done, mark, nil
 }

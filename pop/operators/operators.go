@@ -7,6 +7,7 @@ package operators
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,7 @@ type List struct {
 	applied []words.Mark      // of what is in force
 	heard   map[uint64]uint64 // of each other edge, the generation of its latest word on a source that Config.Heard was told of
 	others  []presence.Edge
+	silent  map[string]time.Time // by name, edges that went without saying that they end, and when
 	changes ruleChanges
 	under   *Rules // that lifts and blocks were last applied to; nil: none were yet
 
@@ -73,7 +75,7 @@ type sealed struct {
 
 // New makes an empty List under no rules.
 func New(c Config, now time.Time) *List {
-	l := &List{config: c, began: now, heard: make(map[uint64]uint64)}
+	l := &List{config: c, began: now, heard: make(map[uint64]uint64), silent: make(map[string]time.Time)}
 	for _, line := range c.Secret.Lines() {
 		s := sealed{secret: line}
 		s.listKey, s.headKey = line.WordsKeys()
@@ -125,7 +127,8 @@ func (l *List) change(names ...words.Name) {
 // Spread is how far words have come.
 type Spread struct {
 	mitigation.Spread
-	Newer bool // an edge has something newer than the first of the words, which is not in force here: what stands is not known
+	Silent []string // not among those known: they went lately without saying that they end, and may go on by what they had
+	Newer  bool     // an edge has something newer than the first of the words, which is not in force here: what stands is not known
 }
 
 // Spread says which edges have words, as they have said themselves. Whoever has a word knows of it when it says the next; so once all edges have one,
@@ -145,6 +148,7 @@ func (l *List) Spread(marks ...words.Mark) (s Spread) {
 			s.Newer = s.Newer || m.Compare(marks[0]) > 0 && !has(self.Marks, m)
 		}
 	}
+	s.Silent = slices.Sorted(maps.Keys(l.silent))
 	return s
 }
 
@@ -254,17 +258,27 @@ func (l *List) Edges() []presence.Edge {
 	return append([]presence.Edge{l.self()}, l.others...)
 }
 
+// silentFor is how long an edge is remembered that went without saying that it ends: it has ended at once, hangs, or is cut off from the tier.
+const silentFor = 10 * time.Minute
+
 // SetOthers takes in who else shares the tier.
-func (l *List) SetOthers(slots *presence.Slots) {
+func (l *List) SetOthers(slots *presence.Slots, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, e := range l.others {
+		if !slots.Ended(e.ID) {
+			l.silent[e.Name] = now // unless it is still there
+		}
+	}
 	l.others = l.others[:0]
 	slots.Others(func(e presence.Edge) {
 		if e.Name == "" {
 			e.Name = hexID(e.ID)
 		}
 		l.others = append(l.others, e)
+		delete(l.silent, e.Name)
 	})
+	maps.DeleteFunc(l.silent, func(name string, since time.Time) bool { return now.Sub(since) >= silentFor || name == l.name() })
 }
 
 // wait is how long operators wait for the others to have a word.

@@ -108,6 +108,12 @@ func (p *Slots) Others(f func(Edge)) {
 	}
 }
 
+// Ended reports whether an edge has said lately that it ends.
+func (p *Slots) Ended(id uint64) bool {
+	e := p.peers[id]
+	return e != nil && e.Ends
+}
+
 // Say is what to fill the slot with.
 func (p *Slots) Say(now time.Time, e Edge) []byte {
 	p.sequence = max(p.sequence+1, uint64(max(now.UnixMilli(), 0)))

@@ -334,7 +334,7 @@ func await(every time.Duration, look func() (s Standing, overtaken bool)) Standi
 // spread is how far words have come, in a PoP of so many edges; 0: nobody has said of how many.
 func spread(m *pop.Machine, edges int, marks ...words.Mark) (all control.Spread, newer bool) {
 	s := m.Operators.Spread(marks...)
-	all = control.Spread{Spread: s.Spread, Apart: len(m.Secrets().Apart)}
+	all = control.Spread{Spread: s.Spread, Apart: len(m.Secrets().Apart), Silent: s.Silent}
 	all.Missing = append([]string{}, s.Missing...) // none are [] in JSON
 	if edges > s.Known {
 		all.Expected = edges
