@@ -25,7 +25,7 @@ func Hearing(roundTrip time.Duration, edges int) time.Duration {
 //
 // Bound leaves out what edges do not see because it stands in older groups: an answer tells of the newest, and an edge reads
 // the others only where what it knows comes near enough to the limit (counter.Table.Take, counter.Standing.Past). A source whose requests are laid out
-// for that may be admitted more, at most a limit (docs/bound.md).
+// for that may be admitted more, at most a limit (docs/design/bound.md).
 //
 // What the formula leaves out is hits in the sub-window that the window's beginning cuts. They are at most what the source
 // sends in that time. They are no more than N if blocks last a window, because a source of which more was counted is blocked

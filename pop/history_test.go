@@ -369,7 +369,7 @@ func (l *exactHits) most(within time.Duration, beginning bool) (peak uint64) {
 }
 
 // TestHistoriesNoWindowExceedsTheBound holds Rule.Bound against rules and PoPs of all shapes, while nodes run. With -v it says as well how
-// often a plainer bound is passed, that knows of delay and not of the sub-window that a window's beginning cuts (docs/bound.md).
+// often a plainer bound is passed, that knows of delay and not of the sub-window that a window's beginning cuts (docs/design/bound.md).
 func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 	t.Parallel()
 	const n = 50

@@ -150,7 +150,7 @@ func TestPackageHasWhatItNames(t *testing.T) {
 			return err
 		}))
 	}
-	for _, want := range []string{"/etc/logrotate.d/sluice", "/usr/share/doc/sluice/docs/runbook.md", "/usr/share/doc/sluice/examples/exactly-once.yaml", "/usr/share/doc/sluice/deploy/prometheus/sluice.rules.yml"} {
+	for _, want := range []string{"/etc/logrotate.d/sluice", "/usr/share/doc/sluice/docs/alerts/README.md", "/usr/share/doc/sluice/examples/exactly-once.yaml", "/usr/share/doc/sluice/deploy/prometheus/sluice.rules.yml"} {
 		if !slices.Contains(made, want) {
 			t.Errorf("%s is not in the package", want)
 		}

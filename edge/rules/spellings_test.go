@@ -83,7 +83,7 @@ var searched = []field{
 		noise:    []string{"q=REAL", "&q=FAKE", "&q=REAL", ";q=REAL", "&a=b", "a=b&", "?", "]=", "[]"},
 		wordings: []string{"GET /c?[q]=REAL HTTP/1.1\r\n", "GET /c?%5Bq%5D=REAL HTTP/1.1\r\n", "GET /c;q=REAL HTTP/1.1\r\n", "GET /c?q]=REAL HTTP/1.1\r\n", "GET /c;q=REAL?q=FAKE HTTP/1.1\r\n"}},
 	{name: "a path", reads: "path", real: []string{"/login"}, plain: "GET REAL HTTP/1.1\r\n",
-		match:    func(string) Match { return Match{Path: "~(?i)^/login/?$"} }, // as deploy/README.md has it for origins like these
+		match:    func(string) Match { return Match{Path: "~(?i)^/login/?$"} }, // as docs/rules/matching.md has it for origins like these
 		noise:    []string{"/", ";", ";/", ";x=NNN", "/..", "/.", "..", "?", "/x/..", "%2f", "//"},
 		wordings: []string{"GET REAL;/x HTTP/1.1\r\n", "GET REAL;NNN/x HTTP/1.1\r\n", "GET http://aREAL HTTP/1.1\r\n", "GET //xREAL HTTP/1.1\r\n"}},
 }
