@@ -1,9 +1,9 @@
 // Package edge is the HTTP side of Sluice: a reverse proxy that asks, for every request, whether its source may make it.
 //
-// It is a fasthttp.Server. fasthttp owns the workers, the loop over a connection's requests, keep-alive and the handler; the edge's own
-// answers are made in ctx.Response. Before it stands the screen (package screen): fasthttp is shown one checked head after the other and
-// never reads a byte of a body, so where a request ends is not for it to decide. Answers of origins are relayed past it, with the spelling
-// and order that they came in, and what it would write then is dropped.
+// A request comes by a Front (front.go), which is its client's end in whatever protocol the client speaks. That of HTTP/1.1 is a fasthttp.Server
+// behind a screen (package screen). fasthttp owns the workers, the loop over a connection's requests, keep-alive, and writes the edge's own
+// answers; it is shown one checked head after the other and never reads a byte of a body, so where a request ends is not for it to decide.
+// Answers of origins are relayed past it, with the spelling and order that they came in, and what it would write then is dropped.
 //
 // The life of a request, top to bottom (handle, in serve.go):
 //
@@ -25,7 +25,6 @@ package edge
 import (
 	"context"
 	"crypto/tls"
-	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -45,6 +44,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
+	"sluice/edge/passage"
 	"sluice/edge/rules/key"
 	"sluice/edge/screen"
 	"sluice/edge/top"
@@ -80,6 +80,7 @@ type Server struct {
 	tier      Tier
 	budget    time.Duration // of a wait for the tier
 	limits    screen.Limits
+	bounds    passage.Bounds
 	secret    key.Secret
 	names     requestNames
 	stats     *stats
@@ -97,7 +98,8 @@ type Server struct {
 	note      func(*accesslog.Entry) // writes a request down; nil: nobody does
 	faded     atomic.Int64
 	apply     sync.Mutex // one Apply at a time
-	pool      sync.Pool  // of *exchange
+	exchanges sync.Pool  // of *exchange
+	screened  sync.Pool  // of *screened
 
 	unbelieved address.Unbelieved
 
@@ -141,16 +143,9 @@ func New(o Options) (*Server, error) {
 	if s.warn == nil {
 		s.warn = func(string, ...any) {}
 	}
-	s.http = &fasthttp.Server{
-		Handler: s.handle, ErrorHandler: s.refuse, Logger: silent{},
-		ReadBufferSize:     c.Limits.HeaderBytes + c.Limits.HeaderLines + len(screen.StandIn), // it must hold the longest head that a screen shows
-		Concurrency:        math.MaxInt32,                                                     // how many connections there may be is for the listeners to say
-		MaxRequestBodySize: math.MaxInt,
-		ReduceMemoryUsage:  true, // an idle connection keeps nothing
-
-		NoDefaultServerHeader: true, NoDefaultContentType: true,
-	}
-	s.pool.New = func() any { return newExchange(s) }
+	s.bounds = passage.Bounds{BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout}
+	s.exchanges.New = func() any { return newExchange(s) }
+	s.screened.New = func() any { return newScreened(s) }
 	if s.audit != nil {
 		s.audit.Blocks = o.Bits.Get
 	}
@@ -162,7 +157,9 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	s.open, err = listen.NewRegistry(&screen.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.begin, End: s.end, Fault: s.fault}, listen.Admission{
+	site := &screen.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginScreened, Handle: handleScreened, End: endScreened, Fault: s.fault}
+	s.http = site.Server()
+	s.open, err = listen.NewRegistry(site, listen.Admission{
 		Source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
 		Proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
 		Shed:    s.shed,
@@ -224,8 +221,3 @@ func (s *Server) Sweep(now time.Time) {
 	}
 	s.tellShedding(origins.Groups, now)
 }
-
-// silent is fasthttp's log: what it would say there, of connections that end, is counted by the edge.
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}

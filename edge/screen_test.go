@@ -85,8 +85,8 @@ func TestNothingIsShownAhead(t *testing.T) {
 		if n, err := on.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); n != 0 || err != screen.ErrAhead {
 			t.Errorf("an answer before the handler: %d, %v", n, err)
 		}
-		on.Phase = screen.Relayed
 		client := on.Conn.Raw.(*sender)
+		on.Exchange.Abort() // as after a relay
 		if n, err := on.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); n != 19 || err != nil || client.got.Len() > 0 {
 			t.Errorf("an answer after a relay: %d, %v, %q sent", n, err, client.got.Bytes())
 		}
@@ -116,13 +116,13 @@ func FuzzShownHead(f *testing.F) {
 		on := screenWith(s, string(request))
 		defer on.Close()
 		head, err := io.ReadAll(on)
-		if err == nil || on.Request == nil || on.Request.Refused != nil {
+		if err == nil || on.Exchange == nil || on.Exchange.In.Refused != nil {
 			return
 		}
 		if err != screen.ErrAhead {
 			t.Fatalf("%q: %v", request, err)
 		}
-		x, br := on.Request, bufio.NewReaderSize(bytes.NewReader(head), 64<<10)
+		x, br := &on.Exchange.In, bufio.NewReaderSize(bytes.NewReader(head), 64<<10)
 		var r fasthttp.Request
 		if r.Header.Read(br) != nil {
 			return // it comes to the handler of errors

@@ -142,9 +142,9 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	g.Servers = append(g.Servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
 		on := screen.New((&listen.Listener{Registry: s.open}).Admit(&sender{})).(*screen.Screen)
-		on.Request = s.begin(on)
-		x := on.Exchange.(*exchange)
-		if r := x.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
+		e := s.beginScreened(on)
+		x := &e.Owner.(*screened).exchange
+		if r := e.In.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
 			t.Fatal(r)
 		}
 		x.now = x.now.Add(-time.Hour) // so long it took to connect

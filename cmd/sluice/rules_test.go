@@ -378,7 +378,7 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 			if m := made(); m.Overtaken != (elsewhere != "") || m.Overtaken && len(m.Marks) != 2 {
 				t.Errorf("%+v", m)
 			}
-			return tier.Standing{Spread: &control.Spread{Known: 2, Have: 2}}
+			return tier.Standing{Spread: &control.Spread{Spread: mitigation.Spread{Known: 2, Have: 2}}}
 		},
 	}}
 	must(t, r.catchUp())

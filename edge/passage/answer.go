@@ -46,7 +46,7 @@ func (p *Passage) readAnswer(b *answerBody) error {
 				p.invite(b.upload)
 			}
 		case !old:
-			p.out.Interim(&a.Answer, p.Ours)
+			p.on.Interim(&a.Answer, p.Ours)
 		}
 		_, _ = b.Reader.Discard(len(raw))
 	}
@@ -57,7 +57,7 @@ func (p *Passage) readAnswer(b *answerBody) error {
 func (p *Passage) invite(u *upload) {
 	p.in.ExpectContinue = false
 	if !u.taken.Load() {
-		p.out.Invite()
+		p.on.Invite()
 	}
 	u.proceed()
 }

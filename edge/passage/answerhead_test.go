@@ -25,7 +25,7 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		p := answering(http1.Request{HTTP10: true})
+		p := answering(http1.RequestHead{HTTP10: true})
 		b := &answerBody{Body: http1.Body{Reader: bufio.NewReaderSize(bytes.NewReader(answer), upstream.MaxHead)}, keep: time.Minute}
 		if p.readAnswer(b) != nil {
 			return
@@ -64,10 +64,9 @@ func FuzzAnswerHead(f *testing.F) {
 }
 
 // answering is a passage that waits for the answer to a request.
-func answering(r http1.Request) *Passage {
-	in := &screen.Incoming{Request: r}
-	return &Passage{in: in, out: screen.Outgoing{On: &screen.Screen{Conn: &screen.Client{}, Request: in}},
-		Ours: func(int, []byte) bool { return false }}
+func answering(r http1.RequestHead) *Passage {
+	e := &screen.Exchange{In: r}
+	return &Passage{on: e, in: e.Request(), Ours: func(int, []byte) bool { return false }}
 }
 
 // readAnswerElsewhere lets a client read the very same bytes: where it takes them for an answer, its body is delimited in the
@@ -101,7 +100,7 @@ func TestConnectionOfAnswers(t *testing.T) {
 		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nConnection: close\r\n": false,
 		"HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\n":               false,
 	} {
-		p := answering(http1.Request{})
+		p := answering(http1.RequestHead{})
 		b := &answerBody{Body: http1.Body{Reader: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
 		if err := p.readAnswer(b); err != nil || b.reuse != want {
 			t.Errorf("%q: reuse %t, %v", head, b.reuse, err)

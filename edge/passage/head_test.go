@@ -33,10 +33,10 @@ func FuzzRequestHead(f *testing.F) {
 	}
 	o := &upstream.Origin{Host: "origin.example"}
 	f.Fuzz(func(t *testing.T, request []byte) {
-		c := &screen.Client{Peer: netip.MustParseAddr("192.0.2.1"), Conn: sender{rest: bytes.NewReader(request)}, Site: &screen.Site{}}
+		c := &screen.Client{Conn: sender{rest: bytes.NewReader(request)}, Site: &screen.Site{}}
 		c.Reader = bufio.NewReaderSize(c, 32<<10)
-		x := &screen.Incoming{}
-		p := &Passage{client: c, in: x, Counted: func(*message.Names) {}}
+		x := &http1.RequestHead{}
+		p := &Passage{in: &x.Request, order: Order{Peer: netip.MustParseAddr("192.0.2.1")}, Counted: func(*message.Names) {}}
 		raw, err := c.NextHead(0, 32<<10)
 		if err != nil || x.Parse(raw, message.MaxLines) != nil {
 			return
@@ -97,7 +97,7 @@ func (sender) SetReadDeadline(time.Time) error { return nil }
 
 // readElsewhere lets another server read the very same bytes: where it takes them for a request, it is the same one, and what
 // follows the head begins at the same byte.
-func readElsewhere(t *testing.T, request []byte, x *screen.Incoming, left int) {
+func readElsewhere(t *testing.T, request []byte, x *http1.RequestHead, left int) {
 	t.Helper()
 	br := bufio.NewReaderSize(bytes.NewReader(request), 32<<10)
 	req, err := http.ReadRequest(br)

@@ -24,11 +24,9 @@ func (p *Passage) appendHead(b []byte, o *upstream.Origin) []byte {
 	b = append(b, "\r\n"...)
 
 	proto, via, host := false, false, false
-	p.trailers = false
 	for i := range p.in.Head.Lines {
 		l := &p.in.Head.Lines[i]
 		if l.Drop {
-			p.trailers = p.trailers || p.in.TakesTrailers(l)
 			continue
 		}
 		switch l.Kind {
@@ -51,10 +49,10 @@ func (p *Passage) appendHead(b []byte, o *upstream.Origin) []byte {
 		b = p.order.Chain[i].AppendTo(b)
 		b = append(b, ", "...)
 	}
-	b = p.client.Peer.AppendTo(b)
+	b = p.order.Peer.AppendTo(b)
 	if !proto {
 		b = append(b, "\r\nX-Forwarded-Proto: http"...)
-		if p.client.Secure {
+		if p.order.Secure {
 			b = append(b, 's')
 		}
 	}
@@ -78,7 +76,7 @@ func (p *Passage) appendHead(b []byte, o *upstream.Origin) []byte {
 	if p.upgrade != nil {
 		b = append(b, "\r\nConnection: Upgrade\r\nUpgrade: "...)
 		b = append(b, p.upgrade...)
-	} else if p.trailers {
+	} else if p.in.TakesTrailers {
 		b = append(b, "\r\nConnection: TE\r\nTE: trailers"...)
 	}
 	if p.in.ExpectContinue {

@@ -73,7 +73,9 @@ func TestSlowReadersOfStreams(t *testing.T) {
 			})
 
 			const size = 1 << 20
-			p := &Passage{out: screen.Outgoing{On: &screen.Screen{Conn: c, Request: &screen.Incoming{}}}}
+			e := new(screen.Exchange)
+			e.Reset(&screen.Screen{Conn: c})
+			p := &Passage{on: e}
 			b := &p.body
 			*b = answerBody{link: &upstream.Link{Conn: near}, timeout: time.Hour}
 			b.Body = http1.Body{Reader: bufio.NewReaderSize(near, 8<<10), Wait: b, Framing: http1.Fixed, Left: size}

@@ -1,7 +1,7 @@
 // Package passage is a request's way to an origin, and the answer's way back.
 //
 // It is given a request that may go on, and a group of servers; it knows no rule, and how a client speaks is not its matter: that is for
-// the client's end of the exchange (screen.Incoming is what came, screen.Outgoing what goes). To origins it speaks HTTP/1.1. Step by step:
+// the client's end (Exchange: what came, the client, what goes). To origins it speaks HTTP/1.1. Step by step:
 //
 //	hold     a small body is read first, so that a client that sends slowly holds nothing of the origin's (upload.go)
 //	place    where a group sheds load, the request gets a place, may wait for one, or is refused (place.go)
@@ -30,34 +30,39 @@ import (
 	"sluice/edge/http1"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
-	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
 // A Passage is one request's way to an origin and back: Pass, then Relay, and Tunnel where that says so, or Cut; at last Release. Then it may
 // be used again. It belongs to the goroutine that serves the client's connection.
 type Passage struct {
+	Bounds  *Bounds
 	Warn    func(message string, args ...any) // is told of failures of origins
+	Fault   func(any)                         // somebody has panicked, elsewhere than in the goroutine that serves the request
 	Counted func(names *message.Names)        // adds the headers by which the request was counted
 	// Ours reports which lines of an answer are not for the origin to say to the client, by its status and their names.
 	Ours func(status int, name []byte) bool
 
 	order     Order
-	on        *screen.Screen
-	client    *screen.Client
-	in        *screen.Incoming // what came
-	out       screen.Outgoing  // what goes
+	on        Exchange
+	in        *message.Request // what came on it
 	body      answerBody       // the answer's, and the link that it comes by
 	open      *answerBody      // is it, until it is over
-	watch     watch            // of the client, meanwhile
+	gone      bool             // the client has, and the exchange with the origin was ended; good after Unwatch
 	answer    *http1.Answer    // until it is relayed
 	sent      time.Time        // when the server that answered was given the request
 	place     *shedding.Place  // that of a request with a long body at a group that sheds load
 	places    *upstream.Places // one of them is this request's; nil: none is
 	upgrade   []byte           // the protocol that the origin is asked to switch to; nil: none
-	trailers  bool             // the client takes those of the answer
 	announced message.Names    // trailers of the request that may go on
 	held      *[]byte          // the request's body, read before it is sent on; nil: it is not held
+	left      func()           // clientLeft
+}
+
+// Bounds are what all passages have in common.
+type Bounds struct {
+	BodyBytes  int           // of a request's body; 0: unlimited
+	TunnelTime time.Duration // after which a tunnel ends in which nothing moves
 }
 
 // An Order is what a passage is told about a request besides what came.
@@ -66,6 +71,8 @@ type Order struct {
 	Now     time.Time       // the request's
 	Source  counter.Source  // who takes a place at the origin,
 	Free    bool            // or takes none
+	Peer    netip.Addr      // whom the connection comes from,
+	Secure  bool            // which is over TLS
 	Chain   []netip.Addr    // the addresses believed before the peer's, the nearest first
 	ID      []byte          // what the origin is told to call the request (X-Request-ID)
 	Counts  bool            // the answer's status counts: the exchange goes on without its client
@@ -77,8 +84,8 @@ type Order struct {
 
 // Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes the client's, and Pass returns
 // nil; else what the client is to be told instead.
-func (p *Passage) Pass(on *screen.Screen, order Order) *message.Refusal {
-	p.on, p.client, p.in, p.out.On, p.order = on, on.Conn, on.Request, on, order
+func (p *Passage) Pass(on Exchange, order Order) *message.Refusal {
+	p.on, p.in, p.order = on, on.Request(), order
 	g := order.Origins.Of(p.in.Host)
 	if g == nil {
 		return message.Refuse(http.StatusMisdirectedRequest, "no_origin", "This server does not answer for that host.")
@@ -137,7 +144,7 @@ func (p *Passage) Release() {
 		heldBodies.Put(p.held)
 		p.held = nil
 	}
-	p.on, p.client, p.in, p.out.On, p.open, p.order = nil, nil, nil, nil, nil, Order{}
+	p.on, p.in, p.open, p.order = nil, nil, nil, Order{}
 }
 
 // pass sends the request to one of the group's servers, and gets the answer by due.
@@ -184,7 +191,7 @@ func (p *Passage) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 				// Mostly it is just being started again.
 				pause = min(max(2*pause, upstream.FirstPause), upstream.LastPause, until.Sub(now))
 				time.Sleep(pause)
-				if now = time.Now(); !p.client.Gone(now) {
+				if now = time.Now(); !p.on.Gone(now) {
 					o = g.Instead(o, p.order.Source, now)
 					continue
 				}
@@ -201,7 +208,7 @@ func (p *Passage) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 			return nil
 		}
 		p.open = nil
-		gone := p.watch.stop()
+		gone := p.unwatch()
 		l.Close()
 		if gone {
 			o.Active.Add(-1)
@@ -221,12 +228,40 @@ func (p *Passage) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 	}
 }
 
+// clientLeft is called by the one who watches the client.
+func (p *Passage) clientLeft() {
+	if !p.order.Counts {
+		p.gone = true
+		p.body.link.Close()
+	}
+}
+
+// watch begins to watch the client of an exchange whose origin has been asked.
+func (p *Passage) watch(b *answerBody) {
+	if p.left == nil {
+		p.left = p.clientLeft
+	}
+	var ready chan struct{}
+	if b.upload != nil {
+		ready = b.upload.done
+	}
+	p.gone = false
+	p.on.Watch(ready, p.left)
+}
+
+// unwatch ends that, and reports whether the exchange with the origin was ended because the client has gone.
+func (p *Passage) unwatch() (gone bool) {
+	p.on.Unwatch()
+	gone, p.gone = p.gone, false
+	return gone
+}
+
 // abandoned ends a request whose client has gone. If it has closed one direction only, it hears that this took too long.
 func (p *Passage) abandoned(b *answerBody) {
 	if b.upload != nil {
 		b.upload.end()
 	}
-	p.in.Close = true
+	p.on.Last()
 }
 
 // clientGone has the status that nginx gives it, for logs and metrics.
@@ -314,7 +349,7 @@ func (p *Passage) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 		if p.held != nil {
 			*head = append(*head, *p.held...)
 		}
-		p.watch.start(p.client, b, p.order.Counts)
+		p.watch(b)
 		var sent int
 		sent, err = l.Ask(*head)
 		requestHeads.Put(head)
@@ -329,16 +364,16 @@ func (p *Passage) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 		if failed != nil && sent == 0 && l.Reused {
 			return errUnsent
 		}
-		limits, wait := &p.client.Site.Limits, b.due
+		wait := b.due
 		if p.in.ExpectContinue { // what the origin says to the head decides whether the client sends its body
-			p.on.StartBody(limits.HeaderTimeout+inviteTime, limits.IdleTimeout, time.Time{})
+			p.on.StartBody(inviteTime, time.Time{})
 			if wait = time.Now().Add(inviteTime); !b.due.IsZero() && b.due.Before(wait) {
 				wait = b.due
 			}
 		}
-		u := &upload{body: &p.in.Body, length: p.in.Length, link: l, w: http1.WriterTo(l.Conn), client: p.client, limit: int64(limits.BodyBytes),
+		u := &upload{on: p.on, length: p.in.Length, link: l, w: http1.WriterTo(l.Conn), fault: p.Fault, limit: int64(p.Bounds.BodyBytes),
 			within: b.within, due: b.due, announced: p.announced, place: p.place}
-		p.in.BodyRead, p.in.Body.Wait = true, u
+		p.on.TakeBody(u.pause, u.resume)
 		b.upload = u
 		if !p.in.ExpectContinue && p.in.Length != message.LengthChunked && p.in.Length <= inlineBody {
 			if u.run(); u.byClient {
@@ -349,7 +384,7 @@ func (p *Passage) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 			u.start(wait)
 		}
 		l.Listen()
-		p.watch.start(p.client, b, p.order.Counts)
+		p.watch(b)
 	}
 	if err != nil {
 		// The origin may have answered and closed before it read everything: what it said still counts.

@@ -67,7 +67,7 @@ func (p *Passage) queue(g *upstream.Group, w *shedding.Waiter, now, due time.Tim
 		case <-timer.C:
 		}
 		at := time.Now()
-		gone := p.client.Gone(at)
+		gone := p.on.Gone(at)
 		switch {
 		case gone || !at.Before(until):
 			if g.Shedding.Abandon(w, gone, at) {
@@ -77,7 +77,7 @@ func (p *Passage) queue(g *upstream.Group, w *shedding.Waiter, now, due time.Tim
 				g.Shedding.Leave(shedding.Untold, at, at)
 			}
 			if gone {
-				p.in.Close = true
+				p.on.Last()
 				return clientGone
 			}
 			return overloaded

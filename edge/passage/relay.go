@@ -7,7 +7,6 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
-	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
@@ -16,10 +15,10 @@ import (
 type answerBody struct {
 	http1.Body
 	link    *upstream.Link
-	out     *screen.Outgoing // to the client, while the body is streamed
-	upload  *upload          // may still be under way
-	reuse   bool             // the origin keeps the connection
-	rests   bool             // which may have a body to come that the answer must not have
+	out     Answer  // to the client, while the body is streamed
+	upload  *upload // may still be under way
+	reuse   bool    // the origin keeps the connection
+	rests   bool    // which may have a body to come that the answer must not have
 	keep    time.Duration
 	timeout time.Duration
 	due     time.Time // of the whole answer; zero: it may take any time
@@ -69,7 +68,7 @@ func (b *answerBody) giveBack() time.Time {
 // answered makes ready to relay an origin's answer.
 func (p *Passage) answered(o *upstream.Origin, b *answerBody) {
 	a := p.answer
-	p.watch.begun()
+	p.on.Answering()
 	o.Answers[a.Status%message.Codes].Add(1)
 	if b.upload != nil && !b.upload.taken.Load() {
 		p.on.Last() // an answer before the end of the request: the rest of it will not be read
@@ -77,7 +76,7 @@ func (p *Passage) answered(o *upstream.Origin, b *answerBody) {
 	switch {
 	case a.Status == http.StatusSwitchingProtocols:
 		a.Protocol = p.upgrade
-		b.reuse, p.in.Close = false, true
+		b.reuse = false
 	case message.Bodyless(p.in.IsHead, a.Status):
 		b.Framing, b.Left = http1.Fixed, 0
 		b.rests = a.Length > 0 || a.Length == message.LengthChunked
@@ -98,30 +97,29 @@ func (p *Passage) answered(o *upstream.Origin, b *answerBody) {
 // the end of the client's connection: it has been promised more than it gets.
 func (p *Passage) Relay(fields []message.Field) (tunnel bool, err error) {
 	a, b := p.answer, &p.body
-	if p.trailers && b.Framing == http1.Chunked {
+	if p.in.TakesTrailers && b.Framing == http1.Chunked {
 		expectTrailers(&a.Answer)
 	}
-	open := p.out.Head(&a.Answer, p.Ours, fields)
+	open := p.on.Begin(&a.Answer, p.Ours, fields)
 	switch {
 	case a.Protocol != nil:
 		p.timed(time.Now())
-		if err = p.out.Flush(); err == nil {
+		if err = p.on.End(time.Time{}); err == nil {
 			return true, nil
 		}
 		p.over()
 	case b.Framing == http1.Fixed && b.Left <= int64(b.Reader.Buffered()):
 		part, _ := b.Reader.Peek(int(b.Left))
-		_ = p.out.Body(part)
+		_ = p.on.Send(part)
 		b.Discard(len(part))
 		now := p.over() // no clock is asked a second time: the answer has just come
-		p.client.WriteAt = now
 		p.timed(now)
-		err = p.out.Flush()
+		err = p.on.End(now)
 	default:
 		p.timed(time.Now())
 		if err = p.stream(open); err != nil {
 			b.reuse = false
-			p.out.Abort()
+			p.on.Abort()
 		}
 		p.over()
 	}
@@ -133,12 +131,10 @@ func (p *Passage) timed(now time.Time) { p.body.link.Origin.Seconds.Observe(int6
 
 // stream sends the answer in parts, as they come.
 func (p *Passage) stream(open bool) error {
-	b := &p.body
-	p.out.Stream()
-	defer p.out.Done()
-	b.out = &p.out
+	p.on.Stream()
+	p.body.out = p.on
 	err := p.copy(open)
-	if failed := p.out.Flush(); err == nil {
+	if failed := p.on.End(time.Time{}); err == nil {
 		err = failed
 	}
 	return err
@@ -155,7 +151,7 @@ func (p *Passage) copy(open bool) error {
 		case err != nil:
 			return err
 		}
-		if err := p.out.Body(part); err != nil {
+		if err := p.on.Send(part); err != nil {
 			return err
 		}
 		b.Discard(len(part))
@@ -166,7 +162,7 @@ func (p *Passage) copy(open bool) error {
 func (p *Passage) over() time.Time {
 	b := p.open
 	p.open = nil
-	if p.watch.stop() {
+	if p.unwatch() {
 		b.reuse = false
 	}
 	if b.upload != nil {

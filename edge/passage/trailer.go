@@ -68,7 +68,7 @@ func (p *Passage) passTrailers() error {
 	if err := p.body.ReadTrailer(&trailer); err != nil {
 		return http1.ErrChunk
 	}
-	if !p.trailers {
+	if !p.in.TakesTrailers {
 		trailer.Lines = nil
 	}
 	var kept []message.Line
@@ -85,5 +85,5 @@ func (p *Passage) passTrailers() error {
 		l.Value = slices.Clip(l.Value) // it may grow, and not over the line behind it
 		at[lower], kept = len(kept), append(kept, l)
 	}
-	return p.out.Trailers(kept)
+	return p.on.Trailers(kept)
 }

@@ -1,7 +1,6 @@
 package passage
 
 import (
-	"bytes"
 	"io"
 	"net"
 	"slices"
@@ -29,7 +28,7 @@ func (p *Passage) wantsUpgrade(g *upstream.Group) []byte {
 	if len(g.Upgrades) == 0 {
 		return nil
 	}
-	protocol := p.in.Upgrade()
+	protocol := p.in.Upgrade
 	if slices.ContainsFunc(g.Upgrades, func(may string) bool { return message.EqualFold(protocol, may) }) {
 		return protocol
 	}
@@ -50,19 +49,17 @@ func (p *Passage) switched() bool {
 	return found && p.upgrade != nil
 }
 
-// Tunnel joins both connections, after the answer that says so, and blocks until that is over. Neither is ever used for a request again.
-func (p *Passage) Tunnel() {
-	c := p.client
-	p.watch.stop()
-	_ = c.Conn.SetDeadline(time.Time{})
-	early, _ := c.Reader.Peek(c.Reader.Buffered()) // sent before the answer
+// Tunnel joins the client's connection and the origin's, after the answer that says so, and blocks until that is over. Neither is ever used for a request again.
+func (p *Passage) Tunnel(client net.Conn) {
+	p.unwatch()
+	_ = client.SetDeadline(time.Time{})
 	defer p.over()
 	defer func() {
 		if fault := recover(); fault != nil {
-			c.Site.Fault(fault)
+			p.Fault(fault)
 		}
 	}()
-	join(c.Conn, io.MultiReader(bytes.NewReader(early), c.Conn), p.open.link, c.Site.Limits.TunnelTimeout)
+	join(client, p.open.link, p.Bounds.TunnelTime)
 }
 
 // A pipe copies between two connections until both directions have ended or nothing has moved in either for a while.
@@ -72,8 +69,8 @@ type pipe struct {
 	half atomic.Bool  // one direction has ended
 }
 
-// join blocks until the tunnel is over. sent is what the client sends; the origin's end may have been read ahead of.
-func join(client net.Conn, sent io.Reader, origin *upstream.Link, idle time.Duration) {
+// join blocks until the tunnel is over. The origin's end may have been read ahead of.
+func join(client net.Conn, origin *upstream.Link, idle time.Duration) {
 	t := &pipe{idle: idle}
 	t.last.Store(time.Now().UnixNano())
 	done := make(chan struct{})
@@ -84,7 +81,7 @@ func join(client net.Conn, sent io.Reader, origin *upstream.Link, idle time.Dura
 				origin.Close()
 			}
 		}()
-		t.copy(origin, client, sent)
+		t.copy(origin, client, client)
 	}()
 	_ = origin.SetDeadline(time.Time{})
 	t.copy(client, origin, origin.Reader)

@@ -13,7 +13,6 @@ import (
 	"sluice/edge/http1"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
-	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
@@ -48,17 +47,16 @@ var heldBodies = sync.Pool{New: func() any { return new([]byte) }}
 // for what was announced. A longer one is not, but it has begun when await returns: none of it is worth a server's place, or a
 // link that may end meanwhile.
 func (p *Passage) await(due time.Time) error {
-	limits, body := &p.client.Site.Limits, &p.in.Body
-	p.on.StartBody(limits.HeaderTimeout, limits.IdleTimeout, due)
+	p.on.StartBody(0, due)
 	if p.in.Length == message.LengthChunked || p.in.Length > heldBody {
-		return p.client.Fill(1)
+		return p.on.AwaitBody()
 	}
-	defer p.client.EndBody()
-	p.in.BodyRead = true
+	defer p.on.EndBody()
+	p.on.TakeBody(nil, nil)
 	p.held = heldBodies.Get().(*[]byte)
 	*p.held = (*p.held)[:0]
 	for {
-		part, err := body.Next()
+		part, err := p.on.Next()
 		if err == io.EOF {
 			return nil
 		}
@@ -66,17 +64,17 @@ func (p *Passage) await(due time.Time) error {
 			return err
 		}
 		*p.held = append(*p.held, part...)
-		body.Discard(len(part))
+		p.on.Discard(len(part))
 	}
 }
 
 // An upload sends a request's body to the origin.
 type upload struct {
-	body      *http1.Body // of the client
-	length    int64       // of it, as announced
+	on        Exchange // whose request it is
+	length    int64    // of it, as announced
 	link      *upstream.Link
 	w         *bufio.Writer // to the link; given back at the end of run
-	client    *screen.Client
+	fault     func(any)
 	limit     int64                             // bytes; 0: none
 	within    func(now time.Time) time.Duration // how long the origin may take to take something
 	due       time.Time                         // of the whole answer; zero: any time
@@ -98,7 +96,7 @@ type upload struct {
 func (u *upload) run() {
 	defer http1.ReleaseWriter(u.w)
 	for {
-		part, err := u.body.Next()
+		part, err := u.on.Next()
 		if err == io.EOF {
 			break
 		}
@@ -106,21 +104,21 @@ func (u *upload) run() {
 			u.fail(err, !u.stuck)
 			return
 		}
-		if u.limit > 0 && u.body.Got+int64(len(part)) > u.limit {
+		if u.limit > 0 && u.on.Got()+int64(len(part)) > u.limit {
 			u.fail(errBodyTooLarge, true)
 			return
 		}
-		if u.body.Got+int64(len(part)) == u.length {
+		if u.on.Got()+int64(len(part)) == u.length {
 			u.taken.Store(true) // before the last of it is sent: the answer may come before that call returns
 		}
-		u.body.Discard(len(part)) // before it is sent, which may fail: what is taken is not the client's next request. It stays valid
+		u.on.Discard(len(part)) // before it is sent, which may fail: what is taken is not the client's next request. It stays valid
 		if err := u.write(part); err != nil {
 			u.fail(err, false)
 			return
 		}
 	}
 	var trailer message.Head
-	if err := u.body.ReadTrailer(&trailer); err != nil || slices.ContainsFunc(trailer.Lines, func(l message.Line) bool { return message.Forged(&l) }) {
+	if err := u.on.ReadTrailer(&trailer); err != nil || slices.ContainsFunc(trailer.Lines, func(l message.Line) bool { return message.Forged(&l) }) {
 		u.fail(errTrailer, true)
 		return
 	}
@@ -130,11 +128,8 @@ func (u *upload) run() {
 	}
 }
 
-// Fill waits until n bytes of the body are there. A body of its own goroutine does not keep back what it has.
-func (u *upload) Fill(n int) error {
-	if u.body.Reader.Buffered() >= n {
-		return nil
-	}
+// pause is called before the client is waited for: a body of its own goroutine does not keep back what it has.
+func (u *upload) pause() error {
 	if u.started && u.w.Buffered() > 0 {
 		if err := u.flush(); err != nil {
 			u.stuck = true
@@ -143,9 +138,14 @@ func (u *upload) Fill(n int) error {
 	}
 	if u.place != nil {
 		u.place.Lend()
-		defer u.place.Return()
 	}
-	return u.client.Fill(n)
+	return nil
+}
+
+func (u *upload) resume() {
+	if u.place != nil {
+		u.place.Return()
+	}
 }
 
 func (u *upload) write(p []byte) error {
@@ -212,7 +212,7 @@ func (u *upload) start(wait time.Time) {
 		}()
 		defer func() {
 			if p := recover(); p != nil {
-				u.client.Site.Fault(p)
+				u.fault(p)
 				u.fail(errFault, true)
 			}
 		}()
@@ -254,7 +254,7 @@ func (u *upload) over() bool {
 // end is called when the answer is over. An upload that is still under way then is cut off: the origin has said what it
 // had to say. It reports whether the whole body was sent.
 func (u *upload) end() bool {
-	defer u.client.EndBody()
+	defer u.on.EndBody()
 	if !u.over() && u.taken.Load() {
 		// Nothing is left to read of the client, which can go on; that the last of it is sent is a matter of a moment, or never
 		// comes to pass.
@@ -269,9 +269,8 @@ func (u *upload) end() bool {
 	}
 	if !u.over() {
 		u.link.Close()
-		u.client.AbortBody()
+		u.on.AbortBody()
 		<-u.done
-		u.client.Linger.Store(true)
 		return false
 	}
 	return u.err == nil

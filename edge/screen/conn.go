@@ -32,12 +32,13 @@ type Site struct {
 	// 9.6: nc -N, some old clients), but nearly always it has gone: somebody has pressed stop or reload.
 	HalfClosed time.Duration
 
-	Begin  func(*Screen) *Incoming      // counts a request as received, and gives its head a place
-	End    func(s *Screen, failed bool) // the request under way is over; its answer could not be written
-	Fault  func(any)                    // somebody has panicked
-	Leave  func(*Client)                // a connection is on its way out: it does not count any more
-	Return func(*Client)                // it is not, and counts again
-	Forget func(*Client)                // it is closed
+	Begin  func(*Screen) *Exchange        // counts a request as received, and gives it a place
+	Handle func(*Exchange)                // the request is there: it is to be answered. It recovers from its own faults
+	End    func(e *Exchange, failed bool) // the request under way is over; its answer could not be written
+	Fault  func(any)                      // somebody has panicked
+	Leave  func(*Client)                  // a connection is on its way out: it does not count any more
+	Return func(*Client)                  // it is not, and counts again
+	Forget func(*Client)                  // it is closed
 
 	Retired     atomic.Int64  // connections accepted until then are to end when idle, Unix nanoseconds
 	SlowReaders atomic.Uint64 // answers cut because their clients did not take them
@@ -105,7 +106,7 @@ func (c *Client) UnsafeConn() net.Conn { return c.Conn }
 
 func (c *Client) endAnswer() { c.Paced = false }
 
-// fill waits until n bytes of a body are there.
+// Fill waits until n bytes of a body are there.
 func (c *Client) Fill(n int) error {
 	_, err := c.Reader.Peek(n)
 	return err

@@ -104,5 +104,5 @@ func (c *Client) headless(err error) (refused *message.Refusal, broken bool) {
 	}
 	have, _ := c.Reader.Peek(c.Reader.Buffered())
 	line, _, whole := bytes.Cut(have, []byte("\r\n"))
-	return http1.BadRequest, !whole && bytes.IndexByte(line, '\n') < 0 || new(http1.Request).Begins(line)
+	return http1.BadRequest, !whole && bytes.IndexByte(line, '\n') < 0 || new(http1.RequestHead).Begins(line)
 }

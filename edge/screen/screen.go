@@ -2,8 +2,9 @@
 // checks one head after the other, and shows fasthttp that head and nothing else, so that where a request ends is never for fasthttp to
 // decide. A Client is the connection itself: its deadlines, the pace at which bodies and answers must move, how it is closed.
 //
-// An exchange has two ends here. Incoming is what came: the request, and its body. Outgoing is what goes: an origin's answer, relayed
-// past fasthttp. Whoever stands between the two says what, and not how HTTP/1.1 has it.
+// An Exchange is one request and its answer at the client's end, for who serves it (edge.Front) and who passes it on (passage.Exchange): they
+// say what goes, and not how HTTP/1.1 has it. An origin's answer is relayed past fasthttp (outgoing.go), one of the edge's own is fasthttp's
+// to write (serve.go).
 //
 // Only here, and in tunnels, are bytes written to a client.
 package screen
@@ -16,8 +17,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/valyala/fasthttp"
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
@@ -34,28 +33,10 @@ import (
 type Screen struct {
 	Conn *Client
 
-	Request  *Incoming // the one under way; nil: none
-	Exchange any       // whose it is: what belongs to it for who serves
+	Exchange *Exchange // the one under way; nil: none
 	head     []byte    // what fasthttp has not read yet of the head it is shown
-	Phase    phase
+	phase    phase
 	failed   bool // fasthttp's answer could not be written
-}
-
-// An Incoming is a request as a screen has read it.
-type Incoming struct {
-	http1.Request
-	Body     http1.Body       // its body
-	BodyRead bool             // somebody reads it, or nobody will
-	Refused  *message.Refusal // why it is no request
-	Broken   bool             // no whole head came: it was slow, or its client is gone, which is not its form
-	text     []byte           // the head, where a body comes after it
-	shown    []byte           // the head without what fasthttp is not shown
-}
-
-// Reset makes r ready for the next request.
-func (r *Incoming) Reset() {
-	r.Request.Reset()
-	r.Body, r.BodyRead, r.Refused, r.Broken = http1.Body{}, false, nil, false
 }
 
 // A phase is how far the request under way has come.
@@ -64,8 +45,8 @@ type phase uint8
 const (
 	idle    phase = iota // there is none
 	shown                // its head is shown; the handler has not begun
-	Handled              // the handler has it; what fasthttp writes is its answer
-	Relayed              // the handler has begun to write the answer itself; what fasthttp writes is dropped
+	handled              // the handler has it; what fasthttp writes is its answer
+	relayed              // the handler has begun to write the answer itself; what fasthttp writes is dropped
 )
 
 // A tlsScreen tells fasthttp that the client speaks TLS.
@@ -93,17 +74,6 @@ var errPanic = errors.New("edge: a fault")
 // ErrAhead is what fasthttp is told when it reads beyond the head that it is shown: a fault, of which nothing may come.
 var ErrAhead = errors.New("edge: fasthttp reads beyond a head")
 
-// Of is the screen of a request.
-func Of(ctx *fasthttp.RequestCtx) *Screen {
-	switch c := ctx.Conn().(type) {
-	case *Screen:
-		return c
-	case *tlsScreen:
-		return &c.Screen
-	}
-	panic("edge: a connection without a screen")
-}
-
 // clientReaders hold what clients send, each for as long as a connection is open.
 var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, headBuffer) }}
 
@@ -111,7 +81,7 @@ var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 
 func (s *Screen) Read(p []byte) (n int, err error) {
 	defer s.recover(&err)
 	if len(s.head) == 0 {
-		if s.Phase == shown {
+		if s.phase == shown {
 			return 0, ErrAhead
 		}
 		s.conclude()
@@ -148,29 +118,31 @@ func (s *Screen) next() bool {
 		return false // nobody asked for anything
 	}
 	c.Idle.Store(0)
-	s.Request = c.Site.Begin(s)
-	s.head, s.Phase = s.read(raw, err), shown
+	c.WriteAt = time.Time{}
+	s.Exchange = c.Site.Begin(s)
+	s.head, s.phase = s.read(raw, err), shown
 	return true
 }
 
 // read reads a head, or why there is none, and returns what fasthttp is shown of it.
 func (s *Screen) read(raw []byte, err error) []byte {
-	r, c, most := s.Request, s.Conn, s.Conn.Site.Limits.HeaderLines
+	e, c, most := s.Exchange, s.Conn, s.Conn.Site.Limits.HeaderLines
+	r := &e.In
 	if err != nil {
 		r.Refused, r.Broken = c.headless(err)
 	} else if r.Refused = r.Parse(raw, most); r.Refused == nil && r.Length != 0 {
-		r.text = append(r.text[:0], raw[:r.Size]...) // the body takes the head's place in the buffer
-		r.Refused = r.Parse(r.text, most)
-		r.Body = http1.NewBody(c.Reader, c, r.Length)
+		e.text = append(e.text[:0], raw[:r.Size]...) // the body takes the head's place in the buffer
+		r.Refused = r.Parse(e.text, most)
+		e.body = http1.NewBody(c.Reader, e, r.Length)
 	}
 	if r.Refused != nil {
-		return append(r.text[:0], StandIn...)
+		return append(e.text[:0], StandIn...)
 	}
 	_, _ = c.Reader.Discard(r.Size)
 	if !r.Framing {
 		return raw[:r.Size]
 	}
-	b := append(r.shown[:0], r.Method...)
+	b := append(e.shown[:0], r.Method...)
 	b = append(append(b, ' '), r.Target...)
 	b = append(append(append(b, ' '), r.Version...), "\r\n"...)
 	for i := range r.Head.Lines {
@@ -180,17 +152,17 @@ func (s *Screen) read(raw []byte, err error) []byte {
 			b = l.Append(b)
 		}
 	}
-	r.shown = append(b, "\r\n"...)
-	return r.shown
+	e.shown = append(b, "\r\n"...)
+	return e.shown
 }
 
 // Write writes fasthttp's answer, which there is only after a handler that has relayed none.
 func (s *Screen) Write(p []byte) (n int, err error) {
 	defer s.recover(&err)
-	switch s.Phase {
-	case Relayed:
+	switch s.phase {
+	case relayed:
 		return len(p), nil
-	case Handled:
+	case handled:
 		n, err = s.Conn.Write(p)
 		s.failed = s.failed || err != nil
 		return n, err
@@ -200,15 +172,11 @@ func (s *Screen) Write(p []byte) (n int, err error) {
 
 // conclude ends the request under way: its answer is written.
 func (s *Screen) conclude() {
-	if s.Request != nil {
-		s.Conn.Site.End(s, s.failed)
+	if s.Exchange != nil {
+		s.Conn.Site.End(s.Exchange, s.failed)
 	}
-	s.Detach()
-	s.head, s.Phase, s.failed = nil, idle, false
+	s.Exchange, s.head, s.phase, s.failed = nil, nil, idle, false
 }
-
-// Detach says that somebody else ends the request under way.
-func (s *Screen) Detach() { s.Request, s.Exchange = nil, nil }
 
 // Close is called once fasthttp is done with the connection.
 func (s *Screen) Close() (err error) {

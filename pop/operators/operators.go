@@ -142,11 +142,9 @@ func (l *List) change(names ...words.Name) {
 
 // Spread is how far words have come.
 type Spread struct {
-	Known   int      // edges of the PoP, this one included
-	Have    int      // of them, those where all of the words are in force
-	Missing []string // the others, by name
-	Silent  []string // not among those known: they went lately without saying that they end, and may go on by what they had
-	Newer   bool     // an edge has something newer than the first of the words, which is not in force here: what stands is not known
+	mitigation.Spread
+	Silent []string // not among those known: they went lately without saying that they end, and may go on by what they had
+	Newer  bool     // an edge has something newer than the first of the words, which is not in force here: what stands is not known
 }
 
 // Spread says which edges have words, as they have said themselves. Whoever has a word knows of it when it says the next; so once all edges have one,

@@ -24,27 +24,17 @@ import (
 	"sluice/pop/secret"
 )
 
-// Word is what an operator says of a source under a rule, or of the rule itself. Words never share a queue with what attackers cause:
-// they are a list of their own.
-type Word struct {
-	Rule   string         // as configured, so that it means the same when the rule is edited
-	Source counter.Source // of a Block or a Lift
-	Kind   Kind
-	Start  time.Time
-	End    time.Time // of a Block, and of a Change that says nothing for ever; a Lift has none
-	Reason string    // of a Block: at most MaxReason bytes
-	Text   string    // of a Change: what it says, at most MaxText bytes
-	// Of a Block or a Lift who said it and where from, for other operators: at most MaxWho and MaxFrom bytes. A Change says so itself.
-	Who, From string
-}
+// Word is what an operator says. Words never share a queue with what attackers cause: they are a list of their own. Reason has at most
+// MaxReason bytes, Text MaxText, Who MaxWho and From MaxFrom.
+type Word = mitigation.Order
 
 // Kind is what a Word does.
-type Kind uint8
+type Kind = mitigation.OrderKind
 
 const (
-	Block  Kind = iota + 1
-	Lift        // ends the mitigation and forgets the counts
-	Change      // of a rule; what it says means nothing here, but for which of those before it are in force beside it
+	Block  = mitigation.OrderBlock
+	Lift   = mitigation.OrderLift
+	Change = mitigation.OrderChange
 )
 
 // Bounds of the list.
@@ -97,7 +87,7 @@ type Entry struct {
 
 // Said is the entry of a change of a rule that others keep as well: they know its mark.
 func Said(change Word, mark Mark) (Entry, error) {
-	if change.Kind != Change || !change.possible() {
+	if change.Kind != Change || !possible(&change) {
 		return Entry{}, fmt.Errorf("%w: rule %q", ErrWord, change.Rule)
 	}
 	return Entry{Word: change, generation: mark.Generation, edge: mark.Edge, kept: change.End}, nil
@@ -175,7 +165,7 @@ func (l *List) Changes() (all []Entry) {
 }
 
 // possible reports whether an operator can have said a word.
-func (w *Word) possible() bool {
+func possible(w *Word) bool {
 	if w.Rule == "" || len(w.Rule) > maxRuleName || len(w.Reason) > MaxReason || len(w.Text) > MaxText || len(w.Who) > MaxWho || len(w.From) > MaxFrom {
 		return false
 	}
@@ -193,7 +183,7 @@ func (l *List) Add(word Word, edge uint64, voids time.Duration, now time.Time) (
 		return Mark{}, fmt.Errorf("%w: %d bytes, and there may be %d", ErrLong, len(word.Text), MaxText)
 	}
 	word.Reason, word.Who, word.From = cut(word.Reason, MaxReason), cut(word.Who, MaxWho), cut(word.From, MaxFrom)
-	if !word.possible() {
+	if !possible(&word) {
 		return Mark{}, fmt.Errorf("%w: rule %q, source %s", ErrWord, word.Rule, word.Source)
 	}
 	e := Entry{Word: word, generation: max(l.highest+1, uint64(max(now.UnixMilli(), 0))), edge: edge, kept: word.End}
@@ -496,7 +486,7 @@ func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 			e.Who = string(in.Next(int(in.Number(1))))
 			e.From = string(in.Next(int(in.Number(1))))
 		}
-		if in.Bad() || !e.possible() {
+		if in.Bad() || !possible(&e.Word) {
 			return nil, id, fmt.Errorf("%w: entry %d", ErrList, len(list))
 		}
 		list = append(list, e)

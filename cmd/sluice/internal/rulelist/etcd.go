@@ -275,7 +275,8 @@ func (e *Etcd) Spread(rule string, marks []words.Mark) (control.Spread, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := control.Spread{Missing: []string{}}
+	var s control.Spread
+	s.Missing = []string{}
 	pops := make(map[string]bool)
 	for _, says := range append([]edgeSays{e.self}, others...) {
 		s.Known++

@@ -23,7 +23,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sluice/cmd/sluice/internal/every"
 	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
@@ -111,8 +110,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	machine, err := pop.NewMachine(pop.Config{
 		PoP: c.PoP.Name, Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
 		Heard: func(w words.Word) {
-			said := control.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: control.Operator{Who: w.Who, From: w.From}}
-			happened.Add(said.Event(time.Now()))
+			happened.Add(control.Event(&w, false, time.Now()))
 		},
 		Decided: decided, InFlight: s.InFlight, Exact: s.Exact,
 	}, time.Now())
@@ -190,13 +188,9 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		},
 		EdgeCount: func() int { return machine.Stats().Edges },
 		PoP: control.PoP{
-			Say: func(w control.Word) (control.Spread, error) {
-				word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason,
-					Who: w.Who, From: w.From + " at " + EdgeName(c)}
-				if w.End.IsZero() {
-					word.Kind = words.Lift
-				}
-				mark, err := machine.Operators.Say(word, time.Now())
+			Say: func(o mitigation.Order) (control.Spread, error) {
+				o.From += " at " + EdgeName(c)
+				mark, err := machine.Operators.Say(o, time.Now())
 				if errors.Is(err, words.ErrFull) {
 					return control.Spread{}, control.ErrFull
 				} else if err != nil {
@@ -340,7 +334,8 @@ func await(every time.Duration, look func() (s Standing, overtaken bool)) Standi
 // spread is how far words have come, in a PoP of so many edges; 0: nobody has said of how many.
 func spread(m *pop.Machine, edges int, marks ...words.Mark) (all control.Spread, newer bool) {
 	s := m.Operators.Spread(marks...)
-	all = control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...), Apart: len(m.Marks.Secrets().Apart), Silent: s.Silent}
+	all = control.Spread{Spread: s.Spread, Apart: len(m.Marks.Secrets().Apart), Silent: s.Silent}
+	all.Missing = append([]string{}, s.Missing...) // none are [] in JSON
 	if edges > s.Known {
 		all.Expected = edges
 	}
@@ -373,7 +368,7 @@ func (s *Shared) Alone() bool { return s.Tier.Up == nil }
 
 // tidy keeps the table of an edge without a tier tidy.
 func (s *Shared) tidy(ctx context.Context) error {
-	every.Period(ctx, 100*time.Millisecond, func(now time.Time) {
+	Every(ctx, 100*time.Millisecond, func(now time.Time) {
 		if step := s.Table.Stepped(now); step != 0 {
 			s.Table.Adjust(step, false, now)
 		}

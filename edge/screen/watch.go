@@ -1,4 +1,4 @@
-package passage
+package screen
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/edge/screen"
 	"sluice/edge/socket"
 )
 
@@ -14,19 +13,18 @@ import (
 // they cost a timer that is set and stopped.
 const watchAfter = 100 * time.Millisecond
 
-// A watch notices that the client of a request has gone while its origin is at work, and ends the exchange: at once if the
-// client has reset the connection, after a while if it has closed it and no answer has begun. (Who is not there any more resets when the
-// answer comes.) A client that has closed does not count against the caps meanwhile. It reads nothing: what the client sends is
-// its next request. Below TLS it sees what happens to the socket.
+// A watch notices that the client of a request has gone while its origin is at work: at once if the client has reset the connection, after a
+// while if it has closed it and no answer has begun. (Who is not there any more resets when the answer comes.) A client that has closed does
+// not count against the caps meanwhile. It reads nothing: what the client sends is its next request. Below TLS it sees what happens to the
+// socket.
 //
 // It belongs to the goroutine that serves the connection, which must stop it before it reads from the client again.
 type watch struct {
 	timer     *time.Timer
 	on        bool
-	conn      *screen.Client
-	body      *answerBody
-	keep      bool        // the answer's status counts: the exchange goes on without its client
-	gone      bool        // and the exchange was ended; good after stop
+	conn      *Client
+	ready     <-chan struct{}
+	gone      func()
 	answering atomic.Bool // the answer has begun
 	left      atomic.Bool // the connection does not count any more
 	waiting   atomic.Bool // look waits at the socket, and nobody else reads it
@@ -35,12 +33,28 @@ type watch struct {
 	ended     chan struct{} // look has
 }
 
-// start begins to watch the client of an exchange whose origin has been asked.
-func (w *watch) start(c *screen.Client, b *answerBody, keep bool) {
+// Watch has gone called, once at most, if the client goes before Unwatch. Nobody looks before ready is closed, if it is not nil: until then
+// who reads the body sees the client go.
+func (e *Exchange) Watch(ready <-chan struct{}, gone func()) { e.watch.start(e.on.Conn, ready, gone) }
+
+// Answering says that the answer has begun. It goes on for a client that has closed one direction, which then counts again: else one
+// source could have any number of answers under way.
+func (e *Exchange) Answering() {
+	w := &e.watch
+	w.answering.Store(true)
+	if w.on && w.left.Load() {
+		w.conn.Site.Return(w.conn)
+	}
+}
+
+// Unwatch ends what Watch began, if anything. When it returns, gone has been called, or will not be.
+func (e *Exchange) Unwatch() { e.watch.stop() }
+
+func (w *watch) start(c *Client, ready <-chan struct{}, gone func()) {
 	if _, ok := c.Raw.(*socket.Conn); !ok {
 		return
 	}
-	w.on, w.conn, w.body, w.keep, w.gone = true, c, b, keep, false
+	w.on, w.conn, w.ready, w.gone = true, c, ready, gone
 	w.answering.Store(false)
 	w.left.Store(false)
 	w.waiting.Store(false)
@@ -53,19 +67,9 @@ func (w *watch) start(c *screen.Client, b *answerBody, keep bool) {
 	}
 }
 
-// begun says that the answer has begun. It goes on for a client that has closed one direction, which then counts again: else one
-// source could have any number of answers under way.
-func (w *watch) begun() {
-	w.answering.Store(true)
-	if w.left.Load() {
-		w.conn.Site.Return(w.conn)
-	}
-}
-
-// stop ends the watch, and reports whether the client has gone.
-func (w *watch) stop() (gone bool) {
+func (w *watch) stop() {
 	if !w.on {
-		return false
+		return
 	}
 	w.on = false
 	if !w.timer.Stop() {
@@ -83,8 +87,7 @@ func (w *watch) stop() (gone bool) {
 			w.conn.ReadBy = time.Time{} // the next Read sets its own
 		}
 	}
-	gone, w.conn, w.body = w.gone, nil, nil
-	return gone
+	w.conn, w.ready, w.gone = nil, nil, nil
 }
 
 func (w *watch) look() {
@@ -94,9 +97,9 @@ func (w *watch) look() {
 			w.conn.Site.Fault(p)
 		}
 	}()
-	if u := w.body.upload; u != nil && u.started {
+	if w.ready != nil {
 		select {
-		case <-u.done: // until then who reads the body sees the client go
+		case <-w.ready:
 		case <-w.wake:
 			return
 		}
@@ -115,10 +118,7 @@ func (w *watch) look() {
 			return
 		case now == socket.Reset, err != nil && !errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */, late && !w.answering.Load():
 			w.conn.Site.Leave(w.conn)
-			if !w.keep {
-				w.gone = true
-				w.body.link.Close()
-			}
+			w.gone()
 			return
 		case late:
 			due = time.Time{}

@@ -1,4 +1,4 @@
-package passage
+package screen
 
 import (
 	"net"
@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"sluice/edge/screen"
 	"sluice/edge/socket"
 )
 
@@ -29,11 +28,11 @@ func TestWatchLeavesNoDeadline(t *testing.T) {
 	}
 	raw, due := socket.New(accepted), time.Now().Add(time.Hour)
 	defer raw.Close()
-	c := &screen.Client{Conn: raw, Raw: raw, Site: &screen.Site{HalfClosed: time.Hour}}
+	c := &Client{Conn: raw, Raw: raw, Site: &Site{HalfClosed: time.Hour}}
 	var w watch
 	for _, waits := range []bool{false, true, false} {
 		c.ReadBy = due
-		w.start(c, new(answerBody), false)
+		w.start(c, nil, func() { t.Error("the client has gone") })
 		if waits {
 			w.timer.Reset(0)
 			for end := time.Now().Add(time.Minute); !w.waiting.Load(); runtime.Gosched() {
@@ -44,9 +43,7 @@ func TestWatchLeavesNoDeadline(t *testing.T) {
 		} else {
 			w.timer.Reset(time.Hour)
 		}
-		if w.stop() {
-			t.Error("the client has gone")
-		}
+		w.stop()
 		if c.ReadBy.IsZero() != waits {
 			t.Errorf("having waited %v: the deadline is taken for %v", waits, c.ReadBy)
 		}
