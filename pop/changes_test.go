@@ -19,7 +19,7 @@ import (
 // change has an operator change a rule at an edge.
 func change(t testing.TB, w *sim.World, e *sim.Edge, rule, text string) operatorlog.Mark {
 	t.Helper()
-	mark, err := e.Say(operatorlog.Word{Rule: rule, Kind: operatorlog.Change, Start: w.Now(), Text: text})
+	mark, err := e.Say(operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: w.Now(), Text: text})
 	must(t, err)
 	return mark
 }
@@ -171,7 +171,7 @@ func TestRulesNeedASecret(t *testing.T) {
 	if changes, _, _ := m.Operators.Changes(); len(changes) != 0 || m.Stats().Words != 1 {
 		t.Errorf("%+v, %d words", changes, m.Stats().Words)
 	}
-	if _, err := m.Operators.Say(operatorlog.Word{Rule: "login", Kind: operatorlog.Change, Text: "x"}, w.Now()); err == nil {
+	if _, err := m.Operators.Say(operatorlog.Order{Rule: "login", Kind: operatorlog.Change, Text: "x"}, w.Now()); err == nil {
 		t.Error("said to a PoP whose secret anybody can guess")
 	}
 }

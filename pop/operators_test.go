@@ -23,7 +23,7 @@ import (
 // say has an operator say something at an edge.
 func say(t testing.TB, w *sim.World, e *sim.Edge, kind operatorlog.Kind, source counter.Source, d time.Duration) operatorlog.Mark {
 	t.Helper()
-	word := operatorlog.Word{Rule: "test", Source: source, Kind: kind, Start: w.Now(), Reason: "because"}
+	word := operatorlog.Order{Rule: "test", Source: source, Kind: kind, Start: w.Now(), Reason: "because"}
 	if kind == operatorlog.Block {
 		word.End = w.Now().Add(d)
 	}

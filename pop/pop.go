@@ -78,7 +78,7 @@ type Config struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 	// Heard is told what operators say of sources at other edges, as it comes into force here. It must not block, or call the Machine.
-	Heard func(operatorlog.Word)
+	Heard func(operatorlog.Order)
 	// Decided is told each block that this edge announces to the PoP as the first, for PoPs that are its peers; nil: there are none. It must
 	// not block, or call the Machine.
 	Decided func(across.Block)

@@ -326,7 +326,7 @@ func TestRulesOverEtcdAfterAnUpgrade(t *testing.T) {
 func TestRulesLeftInThePoP(t *testing.T) {
 	file := writePoP(t, 1)[0]
 	var list operatorlog.List
-	if _, err := list.Add(operatorlog.Word{Rule: "login", Kind: operatorlog.Change, Start: time.Now(), Text: `{"does":"set","rule":{"limit":50}}`}, 7, 0, time.Now()); err != nil {
+	if _, err := list.Add(operatorlog.Order{Rule: "login", Kind: operatorlog.Change, Start: time.Now(), Text: `{"does":"set","rule":{"limit":50}}`}, 7, 0, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	state := filepath.Join(filepath.Dir(file), "state0", "words")

@@ -214,7 +214,7 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark operatorlog.Mark
 	}
 	now := time.Now()
 	c.Edge = r.name
-	w := operatorlog.Word{Rule: c.Name, Kind: operatorlog.Change, Start: now, Text: c.Text()}
+	w := operatorlog.Order{Rule: c.Name, Kind: operatorlog.Change, Start: now, Text: c.Text()}
 	if c.Does == changes.Restore {
 		w.End = now.Add(operatorlog.LongestAway) // then nothing is left of what it took the place of
 	}

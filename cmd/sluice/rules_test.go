@@ -308,7 +308,7 @@ func TestRuleOfAnotherVersion(t *testing.T) {
 	var list operatorlog.List
 	now := time.Now()
 	for _, text := range []string{`{"does":"set","rule":{"limit":50}}`, `{"does":"set","rule":{"limit":60,"colour":"red"}}`} {
-		if _, err := list.Add(operatorlog.Word{Rule: "login", Kind: operatorlog.Change, Start: now, Text: text}, 7, 0, now); err != nil {
+		if _, err := list.Add(operatorlog.Order{Rule: "login", Kind: operatorlog.Change, Start: now, Text: text}, 7, 0, now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -360,7 +360,7 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 	must(t, err)
 	var list operatorlog.List
 	version, elsewhere := uint64(1), ""
-	add := func(edge uint64, w operatorlog.Word) operatorlog.Mark {
+	add := func(edge uint64, w operatorlog.Order) operatorlog.Mark {
 		mark, err := list.Add(w, edge, 0, time.Now())
 		must(t, err)
 		version++
@@ -369,11 +369,11 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 	r := &reloader{flags: &flags{}, server: server, log: slog.New(slog.DiscardHandler), events: events.New(10, nil), name: "here", base: c, store: &tier.RuleStore{
 		Origin:  changes.PoP,
 		List:    func() ([]operatorlog.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
-		Add:     func(w operatorlog.Word, _ uint64, _ time.Time) (operatorlog.Mark, error) { return add(1, w), nil },
+		Add:     func(w operatorlog.Order, _ uint64, _ time.Time) (operatorlog.Mark, error) { return add(1, w), nil },
 		InForce: func(uint64, []operatorlog.Mark) {},
 		Await: func(made func() tier.Made) tier.Standing {
 			if elsewhere != "" {
-				add(2, operatorlog.Word{Rule: "r", Kind: operatorlog.Change, Start: time.Now(), Text: elsewhere})
+				add(2, operatorlog.Order{Rule: "r", Kind: operatorlog.Change, Start: time.Now(), Text: elsewhere})
 			}
 			if m := made(); m.Overtaken != (elsewhere != "") || m.Overtaken && len(m.Marks) != 2 {
 				t.Errorf("%+v", m)

@@ -41,7 +41,7 @@ func (e *lister) say(ed Edit, now time.Time) bool {
 	if err != nil || !needed {
 		return false
 	}
-	w := operatorlog.Word{Rule: c.Name, Kind: operatorlog.Change, Start: now, Text: c.Text()}
+	w := operatorlog.Order{Rule: c.Name, Kind: operatorlog.Change, Start: now, Text: c.Text()}
 	if c.Does == Restore {
 		w.End = now.Add(operatorlog.LongestAway)
 	}
@@ -103,7 +103,7 @@ func TestFullListTakesNoFieldBack(t *testing.T) {
 		want, err := a.rule("login"), error(nil)
 		for i := uint16(0); err == nil; i++ {
 			source := counter.SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32, 64)
-			_, err = a.list.Add(operatorlog.Word{Rule: "login", Source: source, Kind: operatorlog.Block, Start: now, End: now.Add(time.Hour)}, 1, time.Hour, now)
+			_, err = a.list.Add(operatorlog.Order{Rule: "login", Source: source, Kind: operatorlog.Block, Start: now, End: now.Add(time.Hour)}, 1, time.Hour, now)
 		}
 		a.take()
 		if got := a.rule("login"); !errors.Is(err, operatorlog.ErrFull) || got != want || len(a.said) != test.want {

@@ -13,8 +13,8 @@ import (
 	"sluice/pop/secret"
 )
 
-func changing(rule, text string) Word {
-	return Word{Rule: rule, Kind: Change, Start: began, Text: text}
+func changing(rule, text string) Order {
+	return Order{Rule: rule, Kind: Change, Start: began, Text: text}
 }
 
 // newest is what stands for each rule.
@@ -158,12 +158,12 @@ func TestFullOfChanges(t *testing.T) {
 	if got := len(newest(&w)); got != rules {
 		t.Errorf("%d of %d rules are left", got, rules)
 	}
-	for _, word := range []Word{
+	for _, word := range []Order{
 		changing("", "x"), changing("login", strings.Repeat("x", MaxText+1)), {Rule: "login", Kind: Change, Source: sourceOf(1)},
 		{Rule: "login", Kind: Block, Source: sourceOf(1), Text: "x"}, {Rule: "login", Kind: Change, Reason: "x"},
 	} {
 		var empty List
-		if _, err := empty.Add(word, 1, 0, now); !errors.Is(err, ErrWord) && !errors.Is(err, ErrLong) {
+		if _, err := empty.Add(word, 1, 0, now); !errors.Is(err, ErrOrder) && !errors.Is(err, ErrLong) {
 			t.Errorf("%.40v: %v", word, err)
 		}
 	}

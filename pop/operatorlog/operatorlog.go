@@ -24,11 +24,11 @@ import (
 	"sluice/pop/secret"
 )
 
-// Word is what an operator says. Words never share a queue with what attackers cause: they are a list of their own. Reason has at most
+// Order is what an operator says. Words never share a queue with what attackers cause: they are a list of their own. Reason has at most
 // MaxReason bytes, Text MaxText, Who MaxWho and From MaxFrom.
-type Word = mitigation.Order
+type Order = mitigation.Order
 
-// Kind is what a Word does.
+// Kind is what a Order does.
 type Kind = mitigation.OrderKind
 
 const (
@@ -58,8 +58,8 @@ var ErrFull = errors.New("words: the list of what operators said is full")
 // ErrLong says that a change of a rule takes more than MaxText bytes.
 var ErrLong = errors.New("words: the change is too long")
 
-// ErrWord says that nobody can mean this: there is no such source, or no such name of a rule.
-var ErrWord = errors.New("words: not a word of an operator")
+// ErrOrder says that nobody can mean this: there is no such source, or no such name of a rule.
+var ErrOrder = errors.New("words: not a word of an operator")
 
 // ErrList says that something is no list of operators' words, or not under the PoP's secret.
 var ErrList = errors.New("words: not an authentic list of operators' words")
@@ -73,7 +73,7 @@ type Name struct {
 
 // Entry is the word that counts for a name.
 type Entry struct {
-	Word
+	Order
 	generation uint64 // one more than the highest its edge had seen, and not less than the clock's milliseconds
 	edge       uint64
 
@@ -86,11 +86,11 @@ type Entry struct {
 }
 
 // Said is the entry of a change of a rule that others keep as well: they know its mark.
-func Said(change Word, mark Mark) (Entry, error) {
+func Said(change Order, mark Mark) (Entry, error) {
 	if change.Kind != Change || !possible(&change) {
-		return Entry{}, fmt.Errorf("%w: rule %q", ErrWord, change.Rule)
+		return Entry{}, fmt.Errorf("%w: rule %q", ErrOrder, change.Rule)
 	}
-	return Entry{Word: change, generation: mark.Generation, edge: mark.Edge, kept: change.End}, nil
+	return Entry{Order: change, generation: mark.Generation, edge: mark.Edge, kept: change.End}, nil
 }
 
 // Over reports whether the entry says nothing any more. Most changes of rules hold for ever.
@@ -165,7 +165,7 @@ func (l *List) Changes() (all []Entry) {
 }
 
 // possible reports whether an operator can have said a word.
-func possible(w *Word) bool {
+func possible(w *Order) bool {
 	if w.Rule == "" || len(w.Rule) > maxRuleName || len(w.Reason) > MaxReason || len(w.Text) > MaxText || len(w.Who) > MaxWho || len(w.From) > MaxFrom {
 		return false
 	}
@@ -178,15 +178,15 @@ func possible(w *Word) bool {
 
 // Add says a word that is newer than all that this edge knows of. voids is how long anything that a lift voids can live. To a list that
 // is full the changes of rules that others have replaced make room, the oldest first.
-func (l *List) Add(word Word, edge uint64, voids time.Duration, now time.Time) (Mark, error) {
+func (l *List) Add(word Order, edge uint64, voids time.Duration, now time.Time) (Mark, error) {
 	if len(word.Text) > MaxText {
 		return Mark{}, fmt.Errorf("%w: %d bytes, and there may be %d", ErrLong, len(word.Text), MaxText)
 	}
 	word.Reason, word.Who, word.From = cut(word.Reason, MaxReason), cut(word.Who, MaxWho), cut(word.From, MaxFrom)
 	if !possible(&word) {
-		return Mark{}, fmt.Errorf("%w: rule %q, source %s", ErrWord, word.Rule, word.Source)
+		return Mark{}, fmt.Errorf("%w: rule %q, source %s", ErrOrder, word.Rule, word.Source)
 	}
-	e := Entry{Word: word, generation: max(l.highest+1, uint64(max(now.UnixMilli(), 0))), edge: edge, kept: word.End}
+	e := Entry{Order: word, generation: max(l.highest+1, uint64(max(now.UnixMilli(), 0))), edge: edge, kept: word.End}
 	if word.Kind == Lift {
 		e.Epoch, e.kept, e.End = e.generation, now.Add(voids), time.Time{}
 	}
@@ -486,7 +486,7 @@ func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 			e.Who = string(in.Next(int(in.Number(1))))
 			e.From = string(in.Next(int(in.Number(1))))
 		}
-		if in.Bad() || !possible(&e.Word) {
+		if in.Bad() || !possible(&e.Order) {
 			return nil, id, fmt.Errorf("%w: entry %d", ErrList, len(list))
 		}
 		list = append(list, e)

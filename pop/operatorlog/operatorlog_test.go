@@ -22,12 +22,12 @@ func sourceOf(n int) counter.Source {
 	return counter.SourceOf(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(n)))), 32, 64)
 }
 
-func blocking(n int, end time.Duration) Word {
-	return Word{Rule: "login", Source: sourceOf(n), Kind: Block, Start: began, End: began.Add(end), Reason: "because"}
+func blocking(n int, end time.Duration) Order {
+	return Order{Rule: "login", Source: sourceOf(n), Kind: Block, Start: began, End: began.Add(end), Reason: "because"}
 }
 
-func lifting(n int) Word {
-	return Word{Rule: "login", Source: sourceOf(n), Kind: Lift, Start: began}
+func lifting(n int) Order {
+	return Order{Rule: "login", Source: sourceOf(n), Kind: Lift, Start: began}
 }
 
 // of is the entries of a list, as they travel.
@@ -253,11 +253,11 @@ func FuzzWords(f *testing.F) {
 // TestBadWord: what would make the list unreadable does not get into it.
 func TestBadWord(t *testing.T) {
 	var w List
-	for _, word := range []Word{
+	for _, word := range []Order{
 		{Source: sourceOf(1), Kind: Block}, {Rule: strings.Repeat("x", 65), Source: sourceOf(1), Kind: Block},
 		{Rule: "login", Kind: Block}, {Rule: "login", Source: sourceOf(1)}, {Rule: "login", Source: sourceOf(1), Kind: Lift + 1},
 	} {
-		if _, err := w.Add(word, 1, time.Hour, began); !errors.Is(err, ErrWord) {
+		if _, err := w.Add(word, 1, time.Hour, began); !errors.Is(err, ErrOrder) {
 			t.Errorf("%+v: %v", word, err)
 		}
 	}
@@ -276,7 +276,7 @@ func TestWhoSaidIt(t *testing.T) {
 	word.Who, word.From = "ada", "192.0.2.1:5 at web1"
 	long := lifting(2)
 	long.Who, long.From = strings.Repeat("é", MaxWho), strings.Repeat("x", 1000)
-	for _, word := range []Word{word, long} {
+	for _, word := range []Order{word, long} {
 		if _, err := w.Add(word, 1, time.Hour, began); err != nil {
 			t.Fatal(err)
 		}

@@ -92,7 +92,7 @@ func (l *List) hear() {
 	})
 	for _, e := range slices.CompactFunc(news, func(a, b *operatorlog.Entry) bool { return a.Mark() == b.Mark() }) {
 		l.heard[e.Mark().Edge] = e.Mark().Generation
-		l.config.Heard(e.Word)
+		l.config.Heard(e.Order)
 	}
 }
 

@@ -29,7 +29,7 @@ type Config struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 	// Heard is told what operators say of sources at other edges, as it comes into force here; nil: nobody is. It must not block, or call the List.
-	Heard  func(operatorlog.Word)
+	Heard  func(operatorlog.Order)
 	Jitter func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
 }
 
@@ -106,9 +106,9 @@ func (l *List) SetRules(rules Rules) {
 
 // Say puts an operator's word into the list; the next Apply puts it in force here, and it goes on its way to all edges. Spread says
 // of them which have it. The error is operatorlog.ErrFull, ErrWord or ErrLong.
-func (l *List) Say(w operatorlog.Word, now time.Time) (operatorlog.Mark, error) {
+func (l *List) Say(w operatorlog.Order, now time.Time) (operatorlog.Mark, error) {
 	if w.Kind == operatorlog.Change && !l.config.Changes {
-		return operatorlog.Mark{}, fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed", operatorlog.ErrWord)
+		return operatorlog.Mark{}, fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed", operatorlog.ErrOrder)
 	}
 	voids := mitigation.MaxTimeout
 	for _, rule := range l.rules.Load().Rules[w.Rule] {

@@ -21,8 +21,8 @@ func someone(n byte) counter.Source {
 	return counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, n}), 32, 64)
 }
 
-func saying(kind operatorlog.Kind, n byte) operatorlog.Word {
-	w := operatorlog.Word{Rule: "login", Source: someone(n), Kind: kind, Start: began, Reason: "because"}
+func saying(kind operatorlog.Kind, n byte) operatorlog.Order {
+	w := operatorlog.Order{Rule: "login", Source: someone(n), Kind: kind, Start: began, Reason: "because"}
 	if kind == operatorlog.Block {
 		w.End = began.Add(time.Hour)
 	}
@@ -62,7 +62,7 @@ func newEdge(t testing.TB, id uint64) *edge {
 // TestRestoredListIsInForce at once, and lifts in it do not lift what was handed over with it.
 func TestRestoredListIsInForce(t *testing.T) {
 	first := newEdge(t, 1)
-	for n, word := range []operatorlog.Word{saying(operatorlog.Block, 1), saying(operatorlog.Lift, 2)} {
+	for n, word := range []operatorlog.Order{saying(operatorlog.Block, 1), saying(operatorlog.Lift, 2)} {
 		if _, err := first.Say(word, began); err != nil {
 			t.Fatal(n, err)
 		}

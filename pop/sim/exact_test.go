@@ -208,7 +208,7 @@ func TestExactLift(t *testing.T) {
 	p := newPayments(t, 3, 3, 1, r, 0)
 	p.after(time.Second)
 	p.run(time.Second, 10*time.Millisecond, nil)
-	if _, err := p.Edges[0].Say(operatorlog.Word{Rule: "pay", Source: a, Kind: operatorlog.Lift, Start: p.Now()}); err != nil {
+	if _, err := p.Edges[0].Say(operatorlog.Order{Rule: "pay", Source: a, Kind: operatorlog.Lift, Start: p.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	p.after(2 * time.Second)

@@ -537,7 +537,7 @@ func (w *World) push(b *batch) {
 }
 
 // Say has an operator say something at the edge.
-func (e *Edge) Say(word operatorlog.Word) (operatorlog.Mark, error) {
+func (e *Edge) Say(word operatorlog.Order) (operatorlog.Mark, error) {
 	e.world.restless = e.world.now.Add(unrest)
 	e.awake = true
 	mark, err := e.Machine.Operators.Say(word, e.clock())

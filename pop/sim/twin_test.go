@@ -157,7 +157,7 @@ func fault(t *testing.T, w *World, rng *rand.Rand, sources []counter.Source) str
 		}
 		return did("edge %d cut %v", edge, w.Edges[edge].cut)
 	}
-	word := operatorlog.Word{Rule: "twin", Source: sources[rng.IntN(len(sources))], Kind: operatorlog.Lift, Start: w.now}
+	word := operatorlog.Order{Rule: "twin", Source: sources[rng.IntN(len(sources))], Kind: operatorlog.Lift, Start: w.now}
 	if rng.IntN(2) == 0 {
 		word.Kind, word.End = operatorlog.Block, w.now.Add(time.Minute)
 	}

@@ -200,7 +200,7 @@ func (e *Etcd) restore(ctx context.Context, rule string) error {
 
 // Add says a change to all edges: in etcd, over what was there at the version that it was made of. The error is changes.ErrMoved if there
 // is something else by now, and changes.ErrAway if etcd does not answer.
-func (e *Etcd) Add(w operatorlog.Word, version uint64, now time.Time) (mark operatorlog.Mark, err error) {
+func (e *Etcd) Add(w operatorlog.Order, version uint64, now time.Time) (mark operatorlog.Mark, err error) {
 	e.mu.Lock()
 	if e.version != version {
 		e.mu.Unlock()
@@ -339,7 +339,7 @@ func decode(rule string, text []byte) (list []operatorlog.Entry, err error) {
 		return nil, err
 	}
 	for _, r := range records {
-		e, err := operatorlog.Said(operatorlog.Word{Rule: rule, Kind: operatorlog.Change, Start: r.At, End: r.Until, Text: r.Text}, operatorlog.Mark{Edge: r.Edge, Generation: r.Version})
+		e, err := operatorlog.Said(operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: r.At, End: r.Until, Text: r.Text}, operatorlog.Mark{Edge: r.Edge, Generation: r.Version})
 		if err != nil {
 			return nil, err
 		}

@@ -23,8 +23,8 @@ import (
 
 var start = time.Now()
 
-func word(rule string, n int) operatorlog.Word {
-	return operatorlog.Word{Rule: rule, Kind: operatorlog.Change, Start: start, Text: fmt.Sprintf(`{"does":"set","rule":{"limit":%d},"after":0}`, n)}
+func word(rule string, n int) operatorlog.Order {
+	return operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: start, Text: fmt.Sprintf(`{"does":"set","rule":{"limit":%d},"after":0}`, n)}
 }
 
 // An edge keeps a list in etcd, once it follows.

@@ -26,7 +26,7 @@ type List struct {
 func New(key secret.Secret, id uint64) *List { return &List{secret: key, id: id} }
 
 // Add says a change.
-func (l *List) Add(w operatorlog.Word, now time.Time) (operatorlog.Mark, error) {
+func (l *List) Add(w operatorlog.Order, now time.Time) (operatorlog.Mark, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mark, err := l.list.Add(w, l.id, 0, now)

@@ -18,7 +18,7 @@ func TestStateOnAFullDisk(t *testing.T) {
 	dir, key := t.TempDir(), secret.Of([]byte("a secret of some length"))
 	name := strings.Repeat("x", 255) // that of a draft beside it is too long, so it cannot be written
 	said := rulelist.New(key, 1)
-	if _, err := said.Add(operatorlog.Word{Rule: "login", Kind: operatorlog.Change, Start: time.Now(), Text: `{"does":"removed"}`}, time.Now()); err != nil {
+	if _, err := said.Add(operatorlog.Order{Rule: "login", Kind: operatorlog.Change, Start: time.Now(), Text: `{"does":"removed"}`}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := openState(dir, name, said); err == nil || !strings.Contains(err.Error(), "state_dir") {

@@ -109,7 +109,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	machine, err := pop.NewMachine(pop.Config{
 		PoP: c.PoP.Name, Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
-		Heard: func(w operatorlog.Word) {
+		Heard: func(w operatorlog.Order) {
 			happened.Add(control.Event(&w, false, time.Now()))
 		},
 		Decided: decided, InFlight: s.InFlight, Exact: s.Exact,
@@ -148,7 +148,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	} else {
 		s.Rules = &RuleStore{
 			Origin: changes.PoP, List: machine.Operators.Changes, InForce: machine.Operators.InForce,
-			Add: func(w operatorlog.Word, _ uint64, now time.Time) (operatorlog.Mark, error) {
+			Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
 				return machine.Operators.Say(w, now)
 			},
 			Await: func(made func() Made) Standing {
@@ -300,7 +300,7 @@ func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, 
 		return err
 	}
 	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, InForce: func(uint64, []operatorlog.Mark) {},
-		Add: func(w operatorlog.Word, _ uint64, now time.Time) (operatorlog.Mark, error) {
+		Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
 			return s.Local.Add(w, now)
 		}, Save: s.save}
 	s.warnWithoutDisk()
