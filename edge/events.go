@@ -10,10 +10,10 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/front"
 	"sluice/edge/http2"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
-	"sluice/edge/front"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )

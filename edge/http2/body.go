@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
-	"sluice/edge/message"
 	"sluice/edge/front"
+	"sluice/edge/message"
 )
 
 // The body of a request waits in its stream until it is read, and the client sends more only then.

@@ -11,9 +11,9 @@ import (
 
 	frames "golang.org/x/net/http2"
 
+	"sluice/edge/front"
 	"sluice/edge/http1"
 	"sluice/edge/message"
-	"sluice/edge/front"
 )
 
 // A said connection is one whose client has said all it will say, and hears nothing.

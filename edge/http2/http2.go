@@ -18,8 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/edge/metric"
 	"sluice/edge/front"
+	"sluice/edge/metric"
 )
 
 const (

@@ -18,8 +18,8 @@ import (
 	frames "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"sluice/edge/message"
 	"sluice/edge/front"
+	"sluice/edge/message"
 )
 
 // A talk is a connection to a site of its own, in memory.
