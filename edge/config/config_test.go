@@ -457,7 +457,7 @@ func TestGuards(t *testing.T) {
 		"pop: {peers_listen: ':8082'}": "no PoP may tell anything",
 		"pop: {peers_mode: off}":       "there are no peers",
 		"http2: {cleartext: true}":     "nobody is trusted",
-		"{http2: {cleartext: true, enabled: false}, source: {trust: [10.0.0.1]}}":          "turn one of them",
+		"{http2: {cleartext: true, enabled: false}, source: {trust: [10.0.0.1]}}":          "turn enabled on",
 		"{http2: {cleartext: true}, source: {trust: [10.0.0.1]}}":                          "",
 		"source: {trust: [10.0.0.0/8, '::/0']}":                                            trust,
 		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":                      "",
