@@ -114,7 +114,7 @@ func (d *daemon) joinTier() (err error) {
 		}
 		d.across = peers.New(&c.PoP, keys, d.happened)
 	}
-	d.shared, err = tier.Share(c, d.key, d.log, d.happened, d.across)
+	d.shared, err = tier.Join(c, d.key, d.log, d.happened, d.across)
 	return err
 }
 
@@ -157,7 +157,7 @@ func (d *daemon) makeEdge() (err error) {
 	}}
 	if m := shared.Machine; m != nil {
 		d.auditing.ID = m.Operators.Edges()[0].ID
-		d.auditing.Tier = &auditor.Tier{Secret: d.key, Do: shared.Do, Nodes: m.Nodes, Up: m.Health, Edges: m.Operators.Edges}
+		d.auditing.Tier = &auditor.Tier{Secret: d.key, Do: shared.Do, Nodes: m.Nodes.Names, Up: m.Nodes.Health, Edges: m.Operators.Edges}
 	}
 	warnings(c, d.log)
 	return nil

@@ -18,7 +18,6 @@ import (
 
 // Edited is what became of an edit.
 type Edited struct {
-	Old, New string          // the rule as JSON; "": there was none, is none
 	Edges    *control.Spread // which edges say that this version is in force there; nil: there is this edge only
 	Warnings []string        // what an operator should know of it
 	// Overtaken is what the operator has set and somebody else as well, at another edge at the same moment, whose value stands.
@@ -116,9 +115,6 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 			failed(w, err)
 			return
 		}
-		if done.Old != done.New {
-			a.did(r, events.Event{Text: changes.Done(done.Old, done.New, action == changes.Rollback), Rule: e.Name, Old: done.Old, New: done.New, Changed: changes.Fields(done.Old, done.New)})
-		}
 		a.edited(w, e.Name, done)
 	}
 }
@@ -136,7 +132,7 @@ func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 	if overlay == nil {
 		overlay = a.overlay()
 	}
-	standing := overlay.Standing(name)
+	standing := overlay.InForce(name)
 	o := outcome{Version: standing.Version, Origin: standing.Origin, Edges: done.Edges, Overtaken: done.Overtaken, Warnings: done.Warnings}
 	rule := overlay.Rule(name)
 	if rule == nil {
@@ -173,7 +169,7 @@ func (a api) config(w http.ResponseWriter, _ *http.Request) {
 	}
 	overlay, list := a.overlay(), []shown{}
 	for _, r := range edgeRules(a.Edge) {
-		s := overlay.Standing(r.Name)
+		s := overlay.InForce(r.Name)
 		list = append(list, shown{r, s.Origin, s.Version})
 	}
 	all := config.Shown(a.Edge.Config())
