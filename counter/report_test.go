@@ -29,7 +29,7 @@ func (r *reporter) hit(at time.Time) {
 
 // report answers what there is to report, after a Sweep, and says how many commands that took and how many hits it brought.
 func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
-	r.table.Sweep(at, all)
+	r.table.Reports().Sweep(at, all)
 	for _, c := range r.table.Reports().Dirty(nil, 1) {
 		rep, _ := r.table.Reports().Take(c, at)
 		for _, p := range rep.Parts[:rep.N] {
@@ -98,7 +98,7 @@ func TestGivenOutOnce(t *testing.T) {
 	given := 0
 	for range 50 {
 		e.hit(at)
-		e.table.Sweep(at, false)
+		e.table.Reports().Sweep(at, false)
 		given += len(e.table.Reports().Dirty(nil, 1))
 	}
 	if given != 1 {
@@ -120,7 +120,7 @@ func TestBusyCountersAreRead(t *testing.T) {
 		}
 		for end := at.Add(20 * time.Minute); at.Before(end); at = at.Add(every) {
 			e.hit(at)
-			e.table.Sweep(at, true)
+			e.table.Reports().Sweep(at, true)
 			for _, c := range e.table.Reports().Dirty(nil, 1) {
 				rep, _ := e.table.Reports().Take(c, at)
 				newest, _ := e.table.Reports().Snapshot(c, at)
@@ -151,7 +151,7 @@ func TestLargeReportsCountOnce(t *testing.T) {
 	ask := [1]Ask{{Rule: r.c.Rule, Source: r.c.Source, Hits: hits}}
 	r.table.Reserve(ask[:], at)
 	for range hits {
-		r.table.Sweep(at, true)
+		r.table.Reports().Sweep(at, true)
 		for _, c := range r.table.Reports().Dirty(nil, 1) {
 			rep, _ := r.table.Reports().Take(c, at)
 			for _, p := range rep.Parts[:rep.N] {
@@ -192,7 +192,7 @@ func TestAnswerAfterEviction(t *testing.T) {
 	take := func(hits uint32) Part {
 		ask := [1]Ask{{Rule: r, Source: e.c.Source, Hits: hits}}
 		e.table.Reserve(ask[:], epoch)
-		e.table.Sweep(epoch, true)
+		e.table.Reports().Sweep(epoch, true)
 		rep, _ := e.table.Reports().Take(e.c, epoch)
 		return rep.Parts[0]
 	}
@@ -224,7 +224,7 @@ func TestUnknownCountersAreReadAfterTheirReport(t *testing.T) {
 		for range hits {
 			e.hit(at)
 		}
-		e.table.Sweep(at, true)
+		e.table.Reports().Sweep(at, true)
 		e.table.Reports().Dirty(nil, 1)
 		rep, ok := e.table.Reports().Take(e.c, at)
 		if !ok || rep.N != 1 || rep.Past {
