@@ -5,6 +5,7 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/counter/internal/histogram"
+	"sluice/counter/internal/round"
 )
 
 // A request under a rule with Sync waits for its rank: how many hits the window has, its own last, at the instant when the tier counted
@@ -25,13 +26,15 @@ import (
 // all within three seconds of its beginning and end, once a minute, and in all where answers take back what they do not count and groups before have
 // hits; and a decr where requests are refused, unless a block outlives them, or were cancelled under way.
 
-// Rank is what the tier says of a hit.
-type Rank uint8
+// Answer is what the tier says of a request that waits for it: here, in flight (counter/inflight), or where it keeps each by itself
+// (counter/exact).
+type Answer = round.Answer
 
 const (
-	Unranked Rank = iota // it has not answered; the hit counts
-	Within               // it is within the limit, and counts
-	Beyond               // it is not, and does not count
+	Silent = round.Silent // it has not answered; by its rank the request counts
+	Within = round.Within // it is within the limit, and counts
+	Beyond = round.Beyond // it is not, and does not count
+	Doubt  = round.Doubt  // nobody knows; only exact says so
 )
 
 // Ticket is an ask's place in a round. The zero Ticket is ready, and may be used again.
@@ -40,7 +43,7 @@ type Ticket struct {
 	Over  bool            // as far as this table knew, the limit was used up
 	Keep  bool            // set before Reserve: hits beyond the limit need not be taken back, because a block outlives them
 
-	round   *round
+	round   *ranked
 	group   uint32 // where the hits are counted
 	lane    uint8
 	counted bool // they are, and Commit or Cancel is to come
@@ -68,10 +71,10 @@ func (s *shard) join(a *Ask, l *lookup, now int64) {
 		s.ranks[key] = q
 	}
 	if q.next == nil {
-		q.next = &round{reply: make(chan struct{}), began: now, keeps: a.Always || k.Keep}
+		q.next = &ranked{Round: round.New(), began: now, keeps: a.Always || k.Keep}
 	}
-	q.next.waiting += a.Hits
-	k.round, k.Reply = q.next, q.next.reply
+	q.next.Waiting += a.Hits
+	k.round, k.Reply = q.next, q.next.Reply
 	if a.Hold {
 		k.held, q.next.holds = true, true
 		q.held += a.Hits
@@ -92,17 +95,17 @@ func (s *shard) places(r *algorithm.Rule, source Source) float64 {
 
 // Rank says what the tier has said of the hits of an ask with a Reply, and completes its verdict. What is Beyond never counted; the rest
 // counts, until Commit or Cancel says so for good.
-func (t *Table) Rank(a *Ask, now time.Time) Rank {
+func (t *Table) Rank(a *Ask, now time.Time) Answer {
 	l := t.open(a.Rule, &a.Source)
 	defer l.s.unlock(&t.core)
 	k := a.Ticket
 	b := k.round
 	if b == nil {
-		return Unranked
+		return Silent
 	}
-	b.waiting -= a.Hits
-	if !b.ranked {
-		return Unranked
+	answer := b.Take(a.Hits)
+	if answer == Silent {
+		return Silent
 	}
 	k.round = nil
 	if !l.there { // pushed out since
@@ -111,17 +114,16 @@ func (t *Table) Rank(a *Ask, now time.Time) Rank {
 	l.at = l.s.advance(l.store, l.i, a.Rule, t.ns(now))
 	estimate := l.s.estimate(a.Rule, l.store, l.i, l.at)
 	a.Known, a.Estimate, a.Remaining = true, estimate, a.Rule.Remaining(estimate)
-	if b.room >= a.Hits {
-		b.room -= a.Hits
+	if answer == Within {
 		k.within = true
 		if k.noted = l.s.note(a.Rule, l.store, l.i, l.at, a.Hits, estimate); k.noted {
 			k.number, k.bin = a.Rule.Number(l.at), uint8(histogram.Bin(l.at.Gone))
 		}
 		return Within
 	}
-	if g := int(int32(l.store.head(l.i).base - b.group)); b.waiting == 0 && b.room > 0 && !b.keeps && g >= 0 && g < a.Rule.Groups() { // of less room than any ask has hits
-		l.s.takeBack(&t.core, Counter{Rule: a.Rule, Source: a.Source}, l.store.groups(l.i), g, b.group, a.Rule.Lanes().Last(b.hits, uint64(b.room)))
-		b.room = 0
+	if g := int(int32(l.store.head(l.i).base - b.group)); b.Waiting == 0 && b.Room > 0 && !b.keeps && g >= 0 && g < a.Rule.Groups() { // of less room than any ask has hits
+		l.s.takeBack(&t.core, Counter{Rule: a.Rule, Source: a.Source}, l.store.groups(l.i), g, b.group, a.Rule.Lanes().Last(b.hits, uint64(b.Room)))
+		b.Room = 0
 	}
 	k.counted = false
 	a.Over, a.Remaining = true, 0
@@ -159,7 +161,7 @@ func (t *Table) unrank(a *Ask, counts bool) {
 		b.late += a.Hits
 		return
 	}
-	if a.Ticket.within || b != nil && b.ranked {
+	if a.Ticket.within || b != nil && b.Ranked {
 		l.s.takeBack(&t.core, Counter{Rule: r, Source: a.Source}, groups, g, a.Ticket.group, hits)
 		return
 	}
@@ -169,7 +171,7 @@ func (t *Table) unrank(a *Ask, counts bool) {
 	k := l.s.unconfirmed.At(h.unconfirmed)
 	others := uint64(0)
 	if q != nil && q.next != nil {
-		others = uint64(q.next.waiting)
+		others = uint64(q.next.Waiting)
 	}
 	if l.s.unconfirmed.TakeBack(k, g, lane, a.Hits, others) {
 		groups[g] = r.Lanes().Minus(groups[g], hits)

@@ -6,22 +6,22 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/counter/internal/lanes"
+	"sluice/counter/internal/round"
 	"sluice/counter/internal/unconfirmed"
 )
 
 // ranks are the rounds of a counter: the hits that are being reported, and those that go with the next report.
 type ranks struct {
-	sent, next *round
+	sent, next *ranked
 	held       uint32 // hits that answers of the origin may still take back
 }
 
-// round is hits that are ranked together.
-type round struct {
-	reply   chan struct{} // closed when they are, or when nobody will
-	waiting uint32        // hits whose requests still wait
-	keeps   bool          // what is beyond counts as well
-	holds   bool          // what is within is held until its answer
-	began   int64         // on the table's clock
+// ranked is a round of hits, and what is known of the counter that they are ranked in.
+type ranked struct {
+	round.Round
+	keeps bool  // what is beyond counts as well
+	holds bool  // what is within is held until its answer
+	began int64 // on the table's clock
 
 	group   uint32 // of the newest hits,
 	hits    uint64 // which are these lanes, of several reports if one may not say them all
@@ -31,11 +31,9 @@ type round struct {
 	ahead   uint64 // hits in the group after it
 	counted bool   // total is known
 	read    bool   // the other groups are
-	ranked  bool
 	settled bool   // nobody writes to groups but the newest
 	older   uint64 // hits in the group before
 	several bool   // the hits are in several groups, and those in the newest were counted first
-	room    uint32 // hits that are within the limit, and whose requests have not heard of it
 	late    uint32 // hits that were cancelled before the answer came, which takes them back
 }
 
@@ -124,7 +122,7 @@ func (s *shard) ranking(r *algorithm.Rule, source Source, now int64) bool {
 	if now-q.sent.began < mostRound {
 		return true
 	}
-	close(q.sent.reply)
+	q.sent.End()
 	q.sent = nil
 	return false
 }
@@ -206,7 +204,7 @@ func (s *shard) giveUp(c Counter) {
 	switch q := s.ranksOf(c.Rule, c.Source); {
 	case q == nil:
 	case q.sent != nil:
-		close(q.sent.reply)
+		q.sent.End()
 		q.sent = nil
 		s.drop(Key{c.Source, c.Rule.ID}, q)
 	case q.next != nil:
@@ -241,10 +239,8 @@ func (s *shard) rank(t *core, c Counter, st *store, i int, at algorithm.Position
 	if there {
 		asked[g] = r.Lanes().Minus(b.total, b.back)
 	}
-	before := r.Used(r.Read(asked, s.own(st, i), at) + float64(b.ahead) - float64(b.waiting) - float64(b.late))
-	b.room = uint32(min(max(int64(r.Limit)-before, 0), int64(b.waiting)))
-	beyond := b.waiting - b.room
-	b.ranked = true
+	before := r.Used(r.Read(asked, s.own(st, i), at) + float64(b.ahead) - float64(b.Waiting) - float64(b.late))
+	beyond := b.Rank(int64(r.Limit) - before)
 	if b.holds {
 		q.held -= min(q.held, beyond)
 	}
@@ -259,7 +255,7 @@ func (s *shard) rank(t *core, c Counter, st *store, i int, at algorithm.Position
 			s.takeBack(t, c, groups, g+1, b.group-1, r.Lanes().Last(b.older, rest))
 		}
 	}
-	close(b.reply)
+	b.End()
 	q.sent = nil
 	s.drop(Key{c.Source, r.ID}, q)
 	if k != nil && k.Urgent && s.unconfirmed.HasPending(k) {
@@ -270,9 +266,9 @@ func (s *shard) rank(t *core, c Counter, st *store, i int, at algorithm.Position
 // sweepRounds gives up rounds that nobody can still wait for.
 func (s *shard) sweepRounds(now int64) {
 	for key, q := range s.ranks {
-		for _, b := range []**round{&q.sent, &q.next} {
+		for _, b := range []**ranked{&q.sent, &q.next} {
 			if *b != nil && now-(*b).began >= mostRound {
-				close((*b).reply)
+				(*b).End()
 				*b = nil
 			}
 		}
