@@ -153,10 +153,9 @@ func (s *shard) merge(st *store, i int, r *algorithm.Rule, g int, total uint64, 
 
 // readsAfter says whether older groups are to be read after the tier has answered, with total, about the newest, by who knows nothing of
 // them. Who has never met the source and is the first in a group always looks, because nobody else may have: it might be mitigated.
-// Else the answer says whether it matters. Once the newest group alone makes a limit, the older will have left the window before anybody
-// is admitted again; once it makes two thirds, all edges are told how the counter stands.
+// Under a limit that has no stages, of which nothing is announced before it is full, everybody else looks as well, once in a group. Once the newest
+// group alone makes a limit, the older will have left the window before anybody is admitted again.
 func readsAfter(r *algorithm.Rule, h *head, groups []uint64, p Part, total uint64) bool {
-	n := r.Lanes().Sum(r.Lanes().Clamp(total))
 	switch {
 	case r.Sync: // its rounds read what they need
 		return false
@@ -164,10 +163,8 @@ func readsAfter(r *algorithm.Rule, h *head, groups []uint64, p Part, total uint6
 		return true
 	case h.met() && !onlyNewest(r, groups) || r.Carries():
 		return false // it was decided with the report, or the answer has told
-	case !r.HoldsBack():
-		return n < uint64(r.Limit)
 	}
-	return 4*n >= uint64(r.Limit) && !r.Near(float64(n))
+	return !r.HoldsBack() && r.Lanes().Sum(r.Lanes().Clamp(total)) < uint64(r.Limit)
 }
 
 // onlyNewest reports whether nothing is known of groups but the newest.
