@@ -19,7 +19,7 @@
 //	leave    what was in flight is not any more, whatever came of it (release, in serve.go)
 //
 // Nothing in it waits for the tier, but rules with a concurrency, first_sight: wait or check: sync. Rules, lists and origins are one immutable
-// snapshot (snapshot.go), swapped whole: a request is judged by exactly one version. docs/architecture.md has the map of its rooms.
+// snapshot (snapshot.go), swapped whole: a request is judged by exactly one version. docs/design/architecture.md has the map of its rooms.
 package edge
 
 import (

@@ -128,7 +128,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}}
 	if m := shared.Machine; m != nil {
 		auditing.ID = m.Operators.Edges()[0].ID
-		auditing.Tier = &auditor.Tier{Secret: key, Do: shared.Do, Nodes: m.Nodes, Up: m.Health, Edges: m.Operators.Edges}
+		auditing.Tier = &auditor.Tier{Secret: key, Do: shared.Do, Nodes: m.Nodes.Names, Up: m.Nodes.Health, Edges: m.Operators.Edges}
 	}
 	warnings(c, log)
 	var certificates *listen.Certificates

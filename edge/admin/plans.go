@@ -89,6 +89,7 @@ func (a api) quota(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, `the body is not what it should be: want {"rule":"api","limit":500,"plan":"pro","effective_at":"2026-05-04T14:05:00Z","expires_at":"..."}, of which rule, times and one of limit and plan may be left out`)
 		return
 	}
+	q = q.UTC()
 	before, err := a.standing(r)
 	if err != nil {
 		failed(w, err)

@@ -246,6 +246,17 @@ func instant(milli int64) *time.Time {
 	return &t
 }
 
+// UTC is the quota with its times in the zone that all others are told in: an operator may write them in any.
+func (q Quota) UTC() Quota {
+	for _, t := range []**time.Time{&q.EffectiveAt, &q.ExpiresAt} {
+		if *t != nil {
+			utc := (*t).UTC()
+			*t = &utc
+		}
+	}
+	return q
+}
+
 // CheckQuota says what is wrong with what an operator says of a client, and what the store is to keep.
 func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, error) {
 	in := c.view()

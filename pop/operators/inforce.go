@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop/words"
 )
@@ -16,12 +18,18 @@ type lift struct {
 	said  bool // by a word of the list, which says how long it is kept
 }
 
-// AnyEpoch reports whether there is any.
-func (l *List) AnyEpoch() bool { return len(l.epochs) > 0 }
-
 // Epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0 if there is none. What was
-// counted or started before it is void.
-func (l *List) Epoch(key mitigation.Key) uint64 { return l.epochs[key] }
+// counted or started before it is void. All variants of a rule have the epoch of their rule.
+func (l *List) Epoch(rule *algorithm.Rule, source counter.Source) uint64 {
+	if len(l.epochs) == 0 {
+		return 0
+	}
+	id := rule.ID
+	if of, variant := l.rules.Load().of[id]; variant {
+		id = of
+	}
+	return l.epochs[mitigation.Key{Rule: id, Source: source}]
+}
 
 // Settling reports whether a source was lifted since the last Apply, or in it: a mitigation of a verdict that fell before is no news.
 func (l *List) Settling(key mitigation.Key) bool {
@@ -47,7 +55,7 @@ func (l *List) Apply(now time.Time) (news bool) {
 	if rules := l.rules.Load(); rules != l.under {
 		l.changes.unsaid = true
 		l.under = rules
-		l.renameLifts(*rules)
+		l.renameLifts(rules.Rules)
 		for name := range l.list.All() {
 			l.apply(name, now)
 		}
@@ -119,7 +127,7 @@ func (l *List) apply(name words.Name, now time.Time) {
 		lift.said = true
 		l.lifts[name] = lift
 	}
-	for _, rule := range (*l.under)[name.Rule] {
+	for _, rule := range l.under.Rules[name.Rule] {
 		if rule.Tried || rule.Further || rule.Of != 0 {
 			continue // a block is under the rule's own first limit
 		}
@@ -148,7 +156,7 @@ func (l *List) Void(name words.Name, epoch uint64, now time.Time) {
 		l.settling = make(map[mitigation.Key]time.Time)
 	}
 	l.lifts[name] = lift{epoch: epoch, since: now}
-	for _, rule := range (*l.rules.Load())[name.Rule] {
+	for _, rule := range l.rules.Load().Rules[name.Rule] {
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 		if l.epochs == nil {
 			l.epochs = make(map[mitigation.Key]uint64)
@@ -180,6 +188,6 @@ func (l *List) Sweep(now time.Time) {
 		}
 	}
 	if some {
-		l.renameLifts(*l.rules.Load())
+		l.renameLifts(l.rules.Load().Rules)
 	}
 }

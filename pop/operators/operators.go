@@ -36,11 +36,17 @@ type Config struct {
 // Rules are the rules in force, by the name that operators know them by.
 type Rules map[string][]*mitigation.Rule
 
-// List is this edge's copy of what operators have said, and what of it is in force. Apply, Void, Sweep, AnyEpoch, Epoch, Settling, Look and Answered
+// ruleSet is Rules, and which rule a variant is of, by their numbers.
+type ruleSet struct {
+	Rules
+	of map[uint32]uint32
+}
+
+// List is this edge's copy of what operators have said, and what of it is in force. Apply, Void, Sweep, Epoch, Settling, Look and Answered
 // belong to one goroutine; all else may be called from anywhere.
 type List struct {
 	config Config
-	rules  atomic.Pointer[Rules]
+	rules  atomic.Pointer[ruleSet]
 	forged atomic.Uint64
 
 	mu      sync.Mutex // guards what follows
@@ -56,7 +62,7 @@ type List struct {
 	others  []presence.Edge
 	silent  map[string]time.Time // by name, edges that went without saying that they end, and when
 	changes ruleChanges
-	under   *Rules // that lifts and blocks were last applied to; nil: none were yet
+	under   *ruleSet // that lifts and blocks were last applied to; nil: none were yet
 
 	// One goroutine's, but for Restore before anything was applied.
 	lifts    map[words.Name]lift
@@ -86,7 +92,17 @@ func New(c Config, now time.Time) *List {
 }
 
 // SetRules replaces the rules in force; the next Apply puts all words in force for them.
-func (l *List) SetRules(rules Rules) { l.rules.Store(&rules) }
+func (l *List) SetRules(rules Rules) {
+	set := &ruleSet{rules, make(map[uint32]uint32)}
+	for _, list := range rules {
+		for _, r := range list {
+			if r.Of != 0 {
+				set.of[r.Counter.ID] = r.Of
+			}
+		}
+	}
+	l.rules.Store(set)
+}
 
 // Say puts an operator's word into the list; the next Apply puts it in force here, and it goes on its way to all edges. Spread says
 // of them which have it. The error is words.ErrFull, ErrWord or ErrLong.
@@ -95,7 +111,7 @@ func (l *List) Say(w words.Word, now time.Time) (words.Mark, error) {
 		return words.Mark{}, fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed", words.ErrWord)
 	}
 	voids := mitigation.MaxTimeout
-	for _, rule := range (*l.rules.Load())[w.Rule] {
+	for _, rule := range l.rules.Load().Rules[w.Rule] {
 		voids = max(voids, rule.Counter.Lifetime(), rule.Repeat.Longest(rule.Timeout)+rule.Repeat.Memory())
 	}
 	l.mu.Lock()

@@ -79,7 +79,7 @@ func TestRestoredListIsInForce(t *testing.T) {
 	}
 	after := next.key(2) // mitigated after it was lifted
 	next.bits.Start(after, mitigation.Bit{Start: began, End: began.Add(time.Hour), By: mitigation.ByPoP}, began)
-	if next.Apply(began); !next.AnyEpoch() || next.Epoch(next.key(2)) == 0 {
+	if next.Apply(began); next.Epoch(next.rule, someone(2)) == 0 {
 		t.Error("no epoch")
 	}
 	if next.bits.Until(after, began).IsZero() {
@@ -189,5 +189,37 @@ func TestListTravels(t *testing.T) {
 	node.down = false
 	if now = now.Add(50 * time.Millisecond); !node.look(a, &ofA, now) { // headHasty
 		t.Error("no look soon after a command failed")
+	}
+}
+
+// TestEpochCostsNothing while nobody was lifted.
+func TestEpochCostsNothing(t *testing.T) {
+	e := newEdge(t, 1)
+	if n := testing.AllocsPerRun(100, func() {
+		if e.Epoch(e.rule, someone(1)) != 0 {
+			t.Error("an epoch of nothing")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestVariantsHaveTheEpochOfTheirRule.
+func TestVariantsHaveTheEpochOfTheirRule(t *testing.T) {
+	e := newEdge(t, 1)
+	variant, err := algorithm.NewRule("login of a plan", 50, time.Minute, 12, algorithm.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.SetRules(operators.Rules{"login": {{Counter: e.rule, Timeout: time.Minute}, {Counter: variant, Timeout: time.Minute, Of: e.rule.ID}}})
+	if _, err := e.Say(saying(words.Lift, 1), began); err != nil {
+		t.Fatal(err)
+	}
+	e.Apply(began)
+	if of, its := e.Epoch(e.rule, someone(1)), e.Epoch(variant, someone(1)); of == 0 || its != of {
+		t.Errorf("the rule's is %d, its variant's %d", of, its)
+	}
+	if other := e.Epoch(variant, someone(2)); other != 0 {
+		t.Errorf("a source that nobody lifted has %d", other)
 	}
 }

@@ -1,6 +1,7 @@
 // Package presence says which edges share a tier. There are as many slots in it as edges can share counters; each edge keeps one filled,
 // for as long as it lives, with what it says of itself. An edge that finds none free counts alone until there is one, and disturbs
-// nobody. Nothing here does I/O or reads a clock.
+// nobody. All edges meet at one node (placement.Nodes.Fixed), where each fills its slot and reads all of them about once a second: Keep says
+// what to send, Slots.Answered and Slots.Taken what the answers mean. Nothing here does I/O or reads a clock.
 package presence
 
 import (
@@ -73,6 +74,11 @@ type Slots struct {
 	room     time.Time // since when there has been a free slot, while full
 	highest  int
 	highTime time.Time
+
+	next    time.Time // when the slots are read again
+	spoke   time.Time // when our slot was last filled
+	changed bool      // what this edge says of itself has, since
+	idle    bool      // by Overdue, and until it reports something this edge need not know who is there
 }
 
 // New is for the edge with an ID.

@@ -103,7 +103,7 @@ func live(t *testing.T, seed uint64, apart bool) (seen []string, steps int) {
 	w.after(10 * time.Second)
 	for _, e := range w.Edges {
 		s := e.Machine.Stats()
-		note("edge %d: %+v, %d edges, %d records, %d lost, up %v", e.index, e.Counters.Stats(), s.Edges, s.LogRecords, s.LogLost, e.Machine.Health())
+		note("edge %d: %+v, %d edges, %d records, %d lost, up %v", e.index, e.Counters.Stats(), s.Edges, s.LogRecords, s.LogLost, e.Machine.Nodes.Health())
 	}
 	note("%+v", w.Cost)
 	return seen, w.steps

@@ -219,8 +219,8 @@ func TestAnswers(t *testing.T) {
 				"NODE            STATE\n10.0.0.9:11211  up, joining\n10.0.0.8:11211  down\n", ""},
 		{"certificates", edge{"GET /readyz": "ready", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`, "GET /metrics": fmt.Sprintf("sluice_certificate_expiry_timestamp_seconds{listener=\"listen_tls\"} %d\n"+
 			"sluice_certificate_expiry_timestamp_seconds{listener=\"rate_limit_service\"} %d\nsluice_certificate_read_failures_total{listener=\"listen_tls\"} 3\n", now.Add(-time.Hour).Unix(), now.Add(77*time.Hour).Unix())}, (*Client).Status,
-			"edge      EDGE, ready\ncert      listen_tls: EXPIRED on " + now.Add(-time.Hour).UTC().Format(time.RFC3339) + "; 3 looks at its files since the start found them wrong or away\n" +
-				"cert      rate_limit_service: EXPIRES SOON, in 3 days, on " + now.Add(77*time.Hour).UTC().Format(time.RFC3339) +
+			"edge      EDGE, ready\ncert      listen_tls: EXPIRED on " + Clock(now.Add(-time.Hour)) + "; 3 looks at the listener's files since the start found them wrong or away\n" +
+				"cert      rate_limit_service: EXPIRES SOON, in 3 days, on " + Clock(now.Add(77*time.Hour)) +
 				"\nrules     none: nobody is limited\nrequests  0 received, 0 refused by a limit, 0 to origins\nblocked   0 now\npop       none: this edge counts alone\n", ""},
 		{"draining", edge{"GET /readyz": "draining\n", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`, "GET /metrics": ""}, (*Client).Status,
 			"edge      EDGE, draining\nrules     none: nobody is limited\nrequests  0 received, 0 refused by a limit, 0 to origins\nblocked   0 now\npop       none: this edge counts alone\n", "the edge is not ready: draining"},

@@ -123,7 +123,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	began := time.Now()
 	s.began.Store(&began)
 	if s.peers = others; others != nil {
-		others.Impose = machine.Impose
+		others.Impose = machine.Announcer.Impose
 	}
 	s.TurnPeers(c)
 	if len(c.Etcd.Endpoints) > 0 {
@@ -167,9 +167,9 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	s.Metrics = newMetrics(tier, machine)
 	s.Tier = edge.Tier{
-		Up: func(counter.Source) bool { return machine.Up() }, Alone: machine.Alone,
+		Up: func(counter.Source) bool { return machine.Nodes.Up() }, Alone: machine.Alone,
 		Ask: func(rule *algorithm.Rule, source counter.Source) {
-			machine.Ask(counter.Counter{Rule: rule, Source: source})
+			machine.Exchanges.Ask(counter.Counter{Rule: rule, Source: source})
 			tier.Wake()
 		},
 		Rules: func(rules []mitigation.Rule) {
@@ -180,10 +180,10 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			machine.SetRules(rules)
 		},
 		Unready: func() string {
-			if machine.Stats().Full {
+			if machine.Nodes.Full() {
 				return fullPoP
 			}
-			if s := secretStatus(c.PoP.Name, machine.Secrets()); s.Held {
+			if s := secretStatus(c.PoP.Name, machine.Marks.Secrets()); s.Held {
 				return s.Warning
 			}
 			return ""
@@ -210,7 +210,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			},
 			Nodes: func() []control.NodeStatus {
 				var nodes []control.NodeStatus
-				for _, m := range machine.Members() {
+				for _, m := range machine.Nodes.Members() {
 					nodes = append(nodes, control.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
 				}
 				return nodes
@@ -223,7 +223,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 				slices.SortFunc(edges[1:], func(a, b control.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 				return edges
 			},
-			Secret: func() control.SecretStatus { return secretStatus(c.PoP.Name, machine.Secrets()) },
+			Secret: func() control.SecretStatus { return secretStatus(c.PoP.Name, machine.Marks.Secrets()) },
 		},
 	}
 	return s, nil
@@ -249,7 +249,7 @@ func (s *Shared) WhyAlone() string {
 	if _, since := s.Machine.Alone(); !since.IsZero() {
 		return "no node answers since " + since.UTC().Format("2006-01-02 15:04:05Z")
 	}
-	if s.Machine.Stats().Full {
+	if s.Machine.Nodes.Full() {
 		return fullPoP
 	}
 	return ""
@@ -263,7 +263,7 @@ func (s *Shared) TurnPeers(c *config.Config) {
 		s.peers.Turn(on)
 	}
 	if s.Machine != nil {
-		s.Machine.Peers(on)
+		s.Machine.Announcer.Peers(on)
 	}
 }
 
@@ -340,7 +340,7 @@ func await(every time.Duration, look func() (s Standing, overtaken bool)) Standi
 // spread is how far words have come, in a PoP of so many edges; 0: nobody has said of how many.
 func spread(m *pop.Machine, edges int, marks ...words.Mark) (all control.Spread, newer bool) {
 	s := m.Operators.Spread(marks...)
-	all = control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...), Apart: len(m.Secrets().Apart), Silent: s.Silent}
+	all = control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...), Apart: len(m.Marks.Secrets().Apart), Silent: s.Silent}
 	if edges > s.Known {
 		all.Expected = edges
 	}
