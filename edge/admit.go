@@ -11,7 +11,8 @@ import (
 	"sluice/edge/address"
 	"sluice/edge/audit"
 	"sluice/edge/message"
-	"sluice/edge/passage"
+	"sluice/edge/proxy"
+	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/token"
 	"sluice/mitigation"
@@ -21,7 +22,7 @@ import (
 func (x *exchange) admit() bool {
 	x.identify()
 	if x.snap.sources.Distrust(&x.Head, x.trusted) {
-		x.server.unbelieved.Hit(x.conn.Peer)
+		x.server.unbelieved.Hit(x.peer)
 	}
 	for _, name := range x.snap.tags {
 		x.Head.OnlyFrom(false, name)
@@ -50,24 +51,22 @@ func (x *exchange) admit() bool {
 			}
 			return false
 		case x.decision.Refused():
-			x.conn.WriteAt = x.now
 			if until := x.decision.Told.Until; !x.trusted && !until.IsZero() {
-				x.conn.Blocked.Store(until.UnixNano())
+				x.front.Block(until)
 			}
-			x.limited()
-			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.RuleOf(x.decision.Told)) {
-				x.Close = true
+			x.refuse()
+			x.reply.At = x.now
+			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, rules.RuleOf(x.decision.Told)) {
+				x.front.Close()
 			}
 			return false
 		}
 	}
-	if x.conn.Blocked.Load() != 0 {
-		x.conn.Blocked.Store(0)
-	}
+	x.front.Block(time.Time{})
 	if x.decision.Delay > 0 && !x.waitTurn() {
 		x.count(true) // whatever is said, nobody hears it
 		x.say(clientGone)
-		x.Close = true
+		x.front.Close()
 		return false
 	}
 	if check {
@@ -75,7 +74,7 @@ func (x *exchange) admit() bool {
 		return false
 	}
 	if limit := x.server.limits.BodyBytes; limit > 0 && x.Length > int64(limit) {
-		x.say(passage.TooLarge)
+		x.say(proxy.TooLarge)
 		return false
 	}
 	return true
@@ -85,8 +84,8 @@ var refusedByList = message.Refuse(http.StatusForbidden, "denied", "Requests fro
 
 // identify finds out who asks, and notes that he does. Where a PROXY header names nobody it is the peer, and nothing else is believed.
 func (x *exchange) identify() {
-	if x.client = counter.Plain(x.conn.Peer); !x.conn.Unnamed {
-		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.Peer, &x.Head, x.chain)
+	if x.client = counter.Plain(x.peer); x.named {
+		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.peer, &x.Head, x.chain)
 	}
 	x.source = x.snap.sources.Of(x.client)
 	x.covering = x.server.limiter.Bits.Covering(address.Single(x.client), x.covering[:0])
@@ -108,10 +107,10 @@ func (x *exchange) isAllowed() bool {
 //
 // What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
 func (x *exchange) malformed(r *message.Refusal) {
-	if x.Size > 0 || !address.IsIn(x.snap.sources.Trust, x.conn.Peer) {
+	if x.Size > 0 || !address.IsIn(x.snap.sources.Trust, x.peer) {
 		x.identify()
 		if !x.denied() && !x.isAllowed() && x.charged() {
-			x.Close, x.BodyRead = true, true // which will not be
+			x.front.Drop()
 			return
 		}
 	}
@@ -125,13 +124,21 @@ func (x *exchange) charged() bool {
 	if x.judge(); !x.decision.Refused() {
 		return false
 	}
-	x.limited()
+	x.refuse()
 	return true
+}
+
+// refuse answers a request that rules refused, and ends its connection where the rule says so.
+func (x *exchange) refuse() {
+	if rules.RuleOf(x.decision.Told).Config.Action == rules.Close && !x.trusted {
+		x.front.Close()
+	}
+	x.limited()
 }
 
 // turnAway answers with a refusal that ends the connection.
 func (x *exchange) turnAway(r *message.Refusal) {
-	x.screened.Last()
+	x.front.Last()
 	x.say(r)
 }
 
@@ -165,7 +172,7 @@ func (x *exchange) judge() *message.Refusal {
 		}
 		return part.Refusal()
 	}
-	if no := d.AddRules(x.server.secret, &x.Incoming.Request.Request, x.client, x.source); no != nil {
+	if no := d.AddRules(x.server.secret, x.Request, x.client, x.source); no != nil {
 		return no
 	}
 	d.Covering = x.covering
@@ -200,7 +207,7 @@ func (x *exchange) believe(v *token.Verifier) bool {
 			return true
 		}
 	}
-	text, buf, ok := v.Find(x.buf, &x.Incoming.Request.Request)
+	text, buf, ok := v.Find(x.buf, x.Request)
 	if x.buf = buf; ok {
 		d.Claims = v.Verify(text, x.now)
 	}

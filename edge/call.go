@@ -45,7 +45,11 @@ func (c callCode) String() string { return [...]string{"ok", "over_limit", "inva
 var errFault = errors.New("edge: judge: a fault in the edge")
 
 // NewCall makes a Call.
-func (s *Server) NewCall() *Call { return &Call{x: newExchange(s)} }
+func (s *Server) NewCall() *Call {
+	x := newExchange(s)
+	x.Request = new(message.Request)
+	return &Call{x: x}
+}
 
 // Invalid counts a call that was no request.
 func (s *Server) Invalid() { s.stats.calls[callInvalid].Add(1) }
@@ -128,7 +132,7 @@ func (c *Call) Standing(i int) Standing {
 	}
 	d := &c.x.decision
 	r := &d.Results[c.results[i]]
-	rule := d.RuleOf(r)
+	rule := rules.RuleOf(r)
 	by := r.CountedBy()
 	st := Standing{Rule: rule, Limit: by.Limit, Window: by.Window, Reset: by.Reset(c.x.now)}
 	switch {
@@ -149,13 +153,13 @@ func (c *Call) Standing(i int) Standing {
 }
 
 // Fields is what an answer says in its header, and Body what one does that refuses; none of them outlives End.
-func (c *Call) Fields() []message.Field { return c.x.reply.fields }
+func (c *Call) Fields() []message.Field { return c.x.reply.Fields }
 func (c *Call) Body() (contentType string, body []byte) {
-	return c.x.reply.contentType, c.x.reply.body
+	return c.x.reply.ContentType, c.x.reply.Body
 }
 
 // End forgets the request.
 func (c *Call) End() {
 	c.x.decision.Reset()
-	c.x.snap, c.x.reply = nil, reply{fields: c.x.reply.fields[:0]}
+	c.x.snap, c.x.reply = nil, reply{Reply: message.Reply{Fields: c.x.reply.Fields[:0]}}
 }

@@ -39,12 +39,8 @@ func (x *exchange) ask(c config.CheckPath) error {
 	if err != nil {
 		return err
 	}
-	if host != nil {
-		canonical, ok := message.AppendHost(x.HostBuf[:0], host)
-		if !ok {
-			return errAsked
-		}
-		x.HostBuf, x.Host, x.RawHost = canonical, canonical, host
+	if host != nil && !x.SetHost(host) {
+		return errAsked
 	}
 	if method != nil {
 		if !message.IsMethod(method) {

@@ -26,7 +26,7 @@ func (x *exchange) waitTurn() bool {
 	defer timer.Stop()
 	for {
 		<-timer.C
-		if x.conn.Gone(time.Now()) {
+		if x.front.Gone(time.Now()) {
 			return false
 		}
 		if left -= lookEvery; left <= 0 {

@@ -1,20 +1,20 @@
 // Package edge is the HTTP side of Sluice: a reverse proxy that asks, for every request, whether its source may make it.
 //
-// It is a fasthttp.Server. fasthttp owns the workers, the loop over a connection's requests, keep-alive and the handler; the edge's own
-// answers are made in ctx.Response. Before it stands the screen (package screen): fasthttp is shown one checked head after the other and
-// never reads a byte of a body, so where a request ends is not for it to decide. Answers of origins are relayed past it, with the spelling
-// and order that they came in, and what it would write then is dropped.
+// A request comes by a Front (front.go), which is its client's end in whatever protocol the client speaks. That of HTTP/1.1 is a fasthttp.Server
+// behind a guarded connection (package front). fasthttp owns the workers, the loop over a connection's requests, keep-alive, and writes the edge's own
+// answers; it is shown one checked head after the other and never reads a byte of a body, so where a request ends is not for it to decide.
+// Answers of origins are relayed past it, with the spelling and order that they came in, and what it would write then is dropped.
 //
 // The life of a request, top to bottom (handle, in serve.go):
 //
-//	head     is read once; what two servers could read differently is refused (screen, http1), and counts all the same, as far as
+//	head     is read once; what two servers could read differently is refused (front, http1), and counts all the same, as far as
 //	         its source is known (malformed, in admit.go)
 //	source   who: the peer's address, or what a trusted proxy reports, read from right to left (address)
 //	lists    deny refuses, allow passes without counting
 //	rules    which rules are about this host, method and any reading that origins have of this path (rules, message)
 //	decide   mitigated until? else reserve in all counters at once (limiter); a mitigation starts where one is over
 //	answer   refused: 429 at once, and the connection stays open (reply.go)
-//	         admitted: on to the origin and back, streaming both ways (passage)
+//	         admitted: on to the origin and back, streaming both ways (proxy)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
 //	leave    what was in flight is not any more, whatever came of it (release, in serve.go)
 //
@@ -25,7 +25,6 @@ package edge
 import (
 	"context"
 	"crypto/tls"
-	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -43,10 +42,11 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/front"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
+	"sluice/edge/proxy"
 	"sluice/edge/rules/key"
-	"sluice/edge/screen"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
@@ -79,7 +79,8 @@ type Server struct {
 	limiter   limiter.Limiter
 	tier      Tier
 	budget    time.Duration // of a wait for the tier
-	limits    screen.Limits
+	limits    front.Limits
+	bounds    proxy.Bounds
 	secret    key.Secret
 	names     requestNames
 	stats     *stats
@@ -97,7 +98,8 @@ type Server struct {
 	note      func(*accesslog.Entry) // writes a request down; nil: nobody does
 	faded     atomic.Int64
 	apply     sync.Mutex // one Apply at a time
-	pool      sync.Pool  // of *exchange
+	exchanges sync.Pool  // of *exchange
+	http1     sync.Pool  // of *http1Exchange
 
 	unbelieved address.Unbelieved
 
@@ -141,16 +143,9 @@ func New(o Options) (*Server, error) {
 	if s.warn == nil {
 		s.warn = func(string, ...any) {}
 	}
-	s.http = &fasthttp.Server{
-		Handler: s.handle, ErrorHandler: s.refuse, Logger: silent{},
-		ReadBufferSize:     c.Limits.HeaderBytes + c.Limits.HeaderLines + len(screen.StandIn), // it must hold the longest head that a screen shows
-		Concurrency:        math.MaxInt32,                                                     // how many connections there may be is for the listeners to say
-		MaxRequestBodySize: math.MaxInt,
-		ReduceMemoryUsage:  true, // an idle connection keeps nothing
-
-		NoDefaultServerHeader: true, NoDefaultContentType: true,
-	}
-	s.pool.New = func() any { return newExchange(s) }
+	s.bounds = proxy.Bounds{BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout}
+	s.exchanges.New = func() any { return newExchange(s) }
+	s.http1.New = func() any { return newHTTP1Exchange(s) }
 	if s.audit != nil {
 		s.audit.Blocks = o.Bits.Get
 	}
@@ -162,7 +157,9 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	s.open, err = listen.NewRegistry(&screen.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.begin, End: s.end, Fault: s.fault}, listen.Admission{
+	site := &front.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
+	s.http = site.Server()
+	s.open, err = listen.NewRegistry(site, listen.Admission{
 		Source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
 		Proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
 		Shed:    s.shed,
@@ -224,8 +221,3 @@ func (s *Server) Sweep(now time.Time) {
 	}
 	s.tellShedding(origins.Groups, now)
 }
-
-// silent is fasthttp's log: what it would say there, of connections that end, is counted by the edge.
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}

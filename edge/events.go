@@ -24,7 +24,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 		by = "another PoP"
 	}
 	if b.By != mitigation.ByPoP && b.By != mitigation.ByPeer || !s.events.Wants(events.Block, b.Learned) {
-		return // blocks tells of verdicts: it knows the estimate; Word.Event of what operators said
+		return // blocks tells of verdicts: it knows the estimate; control.Event of what operators said
 	}
 	snap := s.snap.Load()
 	if snap == nil {
@@ -38,7 +38,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 				limit, note = l.Candidate.Counter.Limit, isTried
 			}
 			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by " + by + control.Reason(b.Reason) + note,
-				Rule: r.Config.Name, Policy: r.PolicyOf(l), Source: k.Source.String(), Limit: limit, Until: b.End})
+				Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: k.Source.String(), Limit: limit, Until: b.End})
 		}
 	}
 }
@@ -70,14 +70,14 @@ func (x *exchange) blocks() {
 
 // blocked tells operators of a block under a rule, or its candidate, if this request has started it. by is what the block goes by.
 func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Rule, estimate float64, note string) {
-	s, rule := x.server, x.decision.RuleOf(r)
+	s, limit := x.server, rules.LimitOf(r)
 	bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: by.ID, Source: r.Source}, x.now)
 	if !in || bit.By != mitigation.ByEdge || !bit.Start.Equal(x.now) || !s.events.Wants(events.Block, x.now) {
 		return
 	}
 	s.events.Add(events.Event{Time: x.now, Kind: events.Block, Text: fmt.Sprintf("blocked by this edge: %.4g requests in %v, %d are allowed%s",
 		estimate, rules.Duration(by.Window), by.Limit, note),
-		Rule: rule.Config.Name, Policy: rule.PolicyOf(x.decision.LimitOf(r)), Source: r.Source.String(), Estimate: estimate, Limit: by.Limit, Until: bit.End})
+		Rule: limit.Parent.Config.Name, Policy: limit.OwnPolicy(), Source: r.Source.String(), Estimate: estimate, Limit: by.Limit, Until: bit.End})
 }
 
 // lifted tells operators of a block that ended because its rule did, or allows more.

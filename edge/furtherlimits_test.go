@@ -29,7 +29,7 @@ var furtherChanges = map[string][]furtherChange{
 type furtherChange struct {
 	policy        string // of the limit that is looked at
 	to            func(*rules.Config)
-	afresh, lifts bool // as of a fieldChange
+	afresh, lifts bool // as of a rulestest.Change
 }
 
 // TestFurtherLimitsChanged: a field of a rule with several limits, changed and changed back: a limit of it that means the same goes on counting, and its

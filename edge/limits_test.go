@@ -202,7 +202,7 @@ func TestShedOfAPrefix(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "shed: connection\nrules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 1h, prefixes: [32, {prefix: 24, limit: 3}]}]")
 	r := e.snap.Load().rules.Rules[0]
 	for i := range 4 {
-		d := &e.pool.New().(*exchange).decision
+		d := &e.exchanges.New().(*exchange).decision
 		d.Rules = append(d.Rules, r)
 		a := netip.AddrFrom4([4]byte{127, 0, 0, byte(10 + i)})
 		d.AddRules(e.secret, nil, a, counter.SourceOf(a, 32, 64))

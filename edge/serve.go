@@ -1,21 +1,16 @@
 package edge
 
 import (
-	"bytes"
 	"net"
 	"net/netip"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"sluice/counter"
 	"sluice/edge/accesslog"
-	"sluice/edge/http1"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
-	"sluice/edge/passage"
+	"sluice/edge/proxy"
 	"sluice/edge/rules"
-	"sluice/edge/screen"
 )
 
 // An exchange is the life of one request and its answer. It is used again for the next, of whichever connection.
@@ -24,18 +19,20 @@ type exchange struct {
 	snap   *snapshot
 	now    time.Time // the one instant at which the request is judged
 
-	screened        *screen.Screen
-	conn            *screen.Client
-	ctx             *fasthttp.RequestCtx // while its handler runs
-	screen.Incoming                      // the request as it came
+	front            Front // the client's end of it
+	*message.Request       // the request as it came
+	peer             netip.Addr
+	named            bool           // the peer is: see Front
+	whole            *http1Exchange // that this is a part of; nil: of nothing
+	failed           bool           // an answer of the edge's own could not be sent
 
-	asker                    // who asks
-	decision rules.Decision  // what the rules say
-	passage  passage.Passage // to the origin and back
-	reply    reply           // what the client gets
-	done     bool            // it is counted, as answered or aborted
-	status   int             // of the origin's answer, while something waits to be counted; 0: none yet
-	tags     []message.Field // what the origin is told of the request
+	asker                      // who asks
+	decision   rules.Decision  // what the rules say
+	forwarding proxy.Forward   // to the origin and back
+	reply      reply           // what the client gets
+	done       bool            // it is counted, as answered or aborted
+	status     int             // of the origin's answer, while something waits to be counted; 0: none yet
+	tags       []message.Field // what the origin is told of the request
 
 	buf, values []byte // what the reply points to
 
@@ -56,63 +53,58 @@ type asker struct {
 	covering []counter.Source // wider ones of which operators have said something
 }
 
-func newExchange(s *Server) *exchange {
-	x := &exchange{server: s}
-	x.passage.Warn, x.passage.Counted, x.passage.Ours = s.warn, x.counted, x.ours
+func newExchange(s *Server) *exchange { return new(exchange).of(s) }
+
+// of makes an exchange one of a server's, once.
+func (x *exchange) of(s *Server) *exchange {
+	x.server = s
+	x.forwarding.Bounds, x.forwarding.Warn, x.forwarding.Fault, x.forwarding.Counted, x.forwarding.Ours = &s.bounds, s.warn, s.fault, x.counted, x.ours
 	return x
 }
 
 // begin counts a request as received and takes what its life needs.
-func (s *Server) begin(on *screen.Screen) *screen.Incoming {
-	number := s.stats.received.Add(1)
-	x, c := s.pool.Get().(*exchange), on.Conn
-	x.screened, x.snap, x.conn, x.now = on, s.snap.Load(), c, time.Now()
-	x.number, x.id = number, nil
-	x.Incoming.Reset()
+func (x *exchange) begin(f Front) {
+	s := x.server
+	x.number, x.id = s.stats.received.Add(1), nil
+	x.front, x.snap, x.now = f, s.snap.Load(), time.Now()
+	x.Request = f.Request()
+	x.peer, x.named = f.Peer()
 	x.asker = asker{chain: x.chain[:0], covering: x.covering[:0]}
 	x.values = x.values[:0]
-	x.done, x.status = false, 0
-	c.WriteAt = time.Time{}
-	on.Exchange = x
-	return &x.Incoming
+	x.done, x.failed, x.status = false, false, 0
 }
 
-// end is the end of a request whose answer fasthttp has written.
-func (s *Server) end(on *screen.Screen, failed bool) {
-	x := on.Exchange.(*exchange)
+// end is the end of a request whose answer is written, or could not be.
+func (x *exchange) end(failed bool) {
 	x.count(failed)
-	s.release(x)
+	x.release()
 }
 
-func (s *Server) release(x *exchange) {
+func (x *exchange) release() {
+	s := x.server
 	if d := &x.decision; d.Held { // a body took longer than its answer, or what is held never was
-		d.PriceBody(x.Body.Got)
+		d.PriceBody(x.front.Got())
 		s.limiter.Settle(&d.Decision, x.status, time.Now())
 	}
 	s.limiter.Leave(&x.decision.Decision)
 	x.decision.Reset()
-	x.passage.Release()
-	x.snap, x.conn, x.screened, x.Body.Reader = nil, nil, nil, nil
-	s.pool.Put(x)
+	x.forwarding.Release()
+	x.snap, x.front, x.Request = nil, nil, nil
+	if x.whole != nil {
+		x.whole.end.Release()
+		s.http1.Put(x.whole)
+		return
+	}
+	s.exchanges.Put(x)
 }
 
-// handle is fasthttp's handler: the life of a request, from its checked head to its answer.
-func (s *Server) handle(ctx *fasthttp.RequestCtx) {
-	on := screen.Of(ctx)
-	x := on.Exchange.(*exchange)
-	x.ctx, on.Phase = ctx, screen.Handled
+// handle is the life of a request, from its checked head to its answer. It reports whether somebody else ends it.
+func (x *exchange) handle() (hijacked bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.panicked(x, p)
+			x.panicked(p)
 		}
-		if x.Close {
-			ctx.SetConnectionClose()
-		}
-		x.ctx = nil
 	}()
-	if x.Refused == nil && !x.agrees(ctx) {
-		x.Refused = http1.BadRequest
-	}
 	switch {
 	case x.Refused == nil:
 		x.serve()
@@ -121,35 +113,17 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	default:
 		x.malformed(x.Refused)
 	}
-	x.finish()
-}
-
-// refuse is fasthttp's handler of heads that it does not take although the screen has shown them.
-func (s *Server) refuse(ctx *fasthttp.RequestCtx, _ error) {
-	screen.Of(ctx).Request.Refused = http1.BadRequest
-	s.handle(ctx)
-}
-
-// agrees reports whether fasthttp has read the head as the screen has.
-func (x *exchange) agrees(ctx *fasthttp.RequestCtx) bool {
-	h := &ctx.Request.Header
-	x.Close = x.Close || h.ConnectionClose()
-	return bytes.Equal(h.Method(), x.Method) && bytes.Equal(h.RequestURI(), x.Target) && bytes.Equal(h.Host(), x.HostLine)
+	return x.finish()
 }
 
 // serve is the life of a request up to its answer.
 func (x *exchange) serve() {
-	if x.Length != 0 {
-		x.ctx.Request.SetBodyStream(&x.Body, int(x.Length))
-	}
 	if !x.admit() {
 		x.server.limiter.Leave(&x.decision.Decision)
-		x.Close = x.Close || x.ExpectContinue // it may have begun to send its body, or not
 		return
 	}
 	status := x.forward()
 	x.server.limiter.Arrived(&x.decision.Decision)
-	x.Close = x.Close || x.ExpectContinue && !x.BodyRead // nor is that known here
 	x.settle(status)
 	x.limitHeaders()
 	x.verdictHeader()
@@ -169,13 +143,13 @@ func (x *exchange) settle(status int) {
 		return
 	}
 	if x.status = status; status != 0 {
-		d.PriceAnswer(&x.passage.Answer().Head)
+		d.PriceAnswer(&x.forwarding.Answer().Head)
 	}
 	if d.AwaitsBody() {
-		if !x.passage.BodyDone() {
+		if !x.forwarding.BodyDone() {
 			return
 		}
-		d.PriceBody(x.Body.Got)
+		d.PriceBody(x.front.Got())
 	}
 	x.server.limiter.Settle(&d.Decision, status, time.Now())
 }
@@ -187,14 +161,14 @@ func (x *exchange) forward() int {
 	if x.decision.Delay > 0 {
 		now = time.Now() // it has waited for its turn
 	}
-	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
+	if no := x.forwarding.Pass(x.front, proxy.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Peer: x.peer, Secure: x.front.Secure(), Chain: x.chain, ID: x.requestID(),
 		Counts: x.decision.Held, Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.say(no)
 		return 0
 	}
-	a := x.passage.Answer()
-	x.reply = reply{status: a.Status, fields: x.reply.fields[:0], length: a.Length}
+	a := x.forwarding.Answer()
+	x.reply = reply{Reply: message.Reply{Status: a.Status, Fields: x.reply.Fields[:0]}, length: a.Length}
 	if !a.Dated() {
 		x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
 	}
@@ -210,37 +184,37 @@ func (x *exchange) level() shedding.Level {
 }
 
 // finish is the end of every request: its body must not be taken for the next request, and its answer is sent, or handed to
-// fasthttp, which sends it.
-func (x *exchange) finish() {
-	s, c, r := x.server, x.conn, &x.reply
-	if !x.BodyRead && x.Length != 0 {
-		x.screened.SkipBody()
+// who sends it. It reports whether the exchange lives on in a tunnel, which ends it.
+func (x *exchange) finish() (hijacked bool) {
+	s, r := x.server, &x.reply
+	if x.front.SkipBody() {
+		r.At = time.Time{}
 	}
-	if s.draining.Load() || c.Going.Load() != 0 {
-		x.Close = true
-		c.Linger.Store(true)
+	if s.draining.Load() || x.front.Going() {
+		x.front.Last()
 	}
 	r.add("X-Request-ID", x.requestID())
 	if s.note != nil {
 		x.log()
 	}
 	if r.from != fromOrigin {
-		x.respond()
-		return
+		x.failed = x.front.Respond(&r.Reply) != nil
+		return false
 	}
-	tunnel, err := x.passage.Relay(r.fields)
-	x.count(err != nil)
-	if x.Close = x.Close || err != nil; !tunnel {
-		return
+	tunnel, err := x.forwarding.Relay(r.Fields)
+	if x.count(err != nil); err != nil {
+		x.front.Close()
 	}
-	x.screened.Detach() // it lives on in the tunnel
-	x.ctx.HijackSetNoResponse(true)
-	x.ctx.Hijack(func(net.Conn) {
-		defer s.release(x)
+	if !tunnel {
+		return false
+	}
+	x.front.Hijack(func(client net.Conn) {
+		defer x.release()
 		s.stats.tunnels.Add(1)
 		defer s.stats.tunnels.Add(-1)
-		x.passage.Tunnel()
+		x.forwarding.Tunnel(client)
 	})
+	return true
 }
 
 // count counts the request as answered or aborted, once.
@@ -251,8 +225,8 @@ func (x *exchange) count(failed bool) {
 	case failed:
 		x.server.stats.aborted.Add(1)
 	default:
-		x.server.stats.answered(x.reply.status, x.reply.from)
-		x.server.stats.seconds.Observe(int64(x.conn.Wrote().Sub(x.now)))
+		x.server.stats.answered(x.reply.Status, x.reply.from)
+		x.server.stats.seconds.Observe(int64(x.front.Wrote().Sub(x.now)))
 	}
 	x.done = true
 }
@@ -269,26 +243,27 @@ func (x *exchange) counted(names *message.Names) {
 }
 
 // panicked keeps a fault within its request. What it used is not used again.
-func (s *Server) panicked(x *exchange, p any) {
+func (x *exchange) panicked(p any) {
+	s := x.server
 	s.fault(p)
 	defer func() {
 		if p := recover(); p != nil { // once more, in what the client was to be told
 			s.fault(p)
 			x.count(true)
-			x.Close, x.screened.Phase = true, screen.Relayed // it is told nothing: not what fasthttp would say of its own
+			x.front.Abort() // it is told nothing
 		}
 	}()
 	s.limiter.Settle(&x.decision.Decision, 0, time.Now())
-	x.passage.Cut()
-	x.Close = true
+	x.forwarding.Cut()
+	x.front.Close()
 	switch {
 	case x.done:
-	case x.screened.Phase == screen.Relayed:
+	case x.front.Begun():
 		x.count(true)
 	default:
-		x.BodyRead = true
-		x.conn.Linger.Store(true)
-		x.say(passage.Mistake)
+		x.front.Drop()
+		x.front.Last()
+		x.say(proxy.Mistake)
 		x.finish()
 	}
 }
@@ -300,12 +275,12 @@ func (s *Server) fault(p any) {
 
 // log writes the request down.
 func (x *exchange) log() {
-	e := accesslog.Entry{Client: x.client, At: x.now, Head: &x.Request.Request, Version: x.Version,
-		Status: x.reply.status, Length: x.reply.length, From: x.reply.from.String(), Limited: x.reply.from == fromLimit}
+	e := accesslog.Entry{Client: x.client, At: x.now, Head: x.Request, Version: x.Version,
+		Status: x.reply.Status, Length: x.reply.length, From: x.reply.from.String(), Limited: x.reply.from == fromLimit}
 	if !e.Client.IsValid() {
-		e.Client = x.conn.Peer // it was refused before its client was known
+		e.Client = x.peer // it was refused before its client was known
 	}
-	if message.Bodyless(x.IsHead, x.reply.status) {
+	if message.Bodyless(x.IsHead, x.reply.Status) {
 		e.Length = 0
 	}
 	e.ID, e.Edge = x.requestID(), x.server.name
@@ -313,9 +288,10 @@ func (x *exchange) log() {
 	case x.barred:
 		e.Verdict = "denied"
 	case d.Cause != nil:
-		cause, r := d.Cause, d.RuleOf(d.Cause)
+		cause, l := d.Cause, rules.LimitOf(d.Cause)
+		r := l.Parent
 		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), cause.Rule.Counter.Limit, cause.Rule.Counter.Window, cause.Until
-		e.Policy = r.PolicyOf(d.LimitOf(cause))
+		e.Policy = l.OwnPolicy()
 		if cause.Crowded {
 			e.Limit, e.Window, e.Estimate = uint32(r.Config.Concurrency), 0, float64(r.Config.Concurrency)
 			e.Policy = r.ConcurrencyPolicy()

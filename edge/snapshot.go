@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/gaissmai/bart"
-	"github.com/valyala/fasthttp"
 
 	"sluice/counter/algorithm"
 	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/limiter"
+	"sluice/edge/message"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/token"
@@ -33,13 +33,13 @@ type snapshot struct {
 	origins       *upstream.Origins
 	check         config.CheckPath
 	verdictHeader bool
-	waits         bool                                     // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
-	sheds         []*rules.Rule                            // those about all requests whose mitigations end connections
-	plans         *plans.Snapshot                          // who is on which plan; nil: nobody
-	refusals      map[*rules.Text]*fasthttp.ResponseHeader // but for variants of rules
-	tokens        *token.Verifier                          // nil: no rule asks for a claim
-	tags          [][]byte                                 // names of headers that tell origins what is over a limit: clients say none of them
-	prices        [][]byte                                 // and of those in which origins say what a request costs: no client sees them
+	waits         bool                            // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
+	sheds         []*rules.Rule                   // those about all requests whose mitigations end connections
+	plans         *plans.Snapshot                 // who is on which plan; nil: nobody
+	refusals      map[*rules.Text]*message.Common // but for variants of rules
+	tokens        *token.Verifier                 // nil: no rule asks for a claim
+	tags          [][]byte                        // names of headers that tell origins what is over a limit: clients say none of them
+	prices        [][]byte                        // and of those in which origins say what a request costs: no client sees them
 }
 
 // view is the part of it that operators see.
@@ -54,61 +54,56 @@ func (s *Server) view() control.View {
 func (s *Server) Apply(c *config.Config) error {
 	s.apply.Lock()
 	defer s.apply.Unlock()
-	before := s.snap.Load()
-	if err := c.Check(); err != nil {
-		s.stats.reloads[0].Add(1)
+	next, err := s.newSnapshot(c, s.snap.Load())
+	if err != nil {
+		s.Failed()
 		return err
 	}
+	s.putInForce(next)
+	s.stats.reloads[1].Add(1)
+	return nil
+}
+
+// newSnapshot is what c says, where before was in force; nil: nothing was.
+func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
 	if before != nil && (c.Plans.Key != before.config.Plans.Key || !slices.Equal(c.Plans.Also, before.config.Plans.Also) || c.Plans.SecretKeys != before.config.Plans.SecretKeys) {
-		s.stats.reloads[0].Add(1)
-		return errors.New("plans.key, plans.also and plans.secret_keys cannot change while the edge runs, because everybody's plan goes by them: restart it")
+		return nil, errors.New("plans.key, plans.also and plans.secret_keys cannot change while the edge runs, because everybody's plan goes by them: restart it")
 	}
 	set, err := rules.New(c.Rules, c.RuleDefaults(), s.stats.tally)
 	if err != nil {
-		s.stats.reloads[0].Add(1)
-		return err
+		return nil, err
 	}
 	now := &snapshot{
 		generation: 1, config: c, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
 		sources: address.NewSources(c.Source), deny: address.NewPrefixes(c.Deny), allow: address.NewPrefixes(c.Allow),
-		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Text]*fasthttp.ResponseHeader, 2*len(set.Rules)),
+		verdictHeader: c.VerdictHeader, refusals: refusals(set), tags: set.Tags(),
 	}
-	now.tags = set.Tags()
 	now.sources.Invalid = &s.stats.invalidSources
-	if before != nil {
-		now.plans = before.plans
-	}
-	if _, err = set.Vary(now.plans); err != nil {
-		s.stats.reloads[0].Add(1)
-		return err
-	}
-	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
-		s.stats.reloads[0].Add(1)
-		return err
-	}
-	if now.tokens, err = verifier(c, set, before); err != nil {
-		s.stats.reloads[0].Add(1)
-		return err
-	}
-	for _, r := range set.Rules {
-		if s.limiter.Wait == nil && s.tier.Ask != nil && (r.Counter.Sync || r.Exact != nil || r.InFlight != nil) {
-			s.stats.reloads[0].Add(1)
-			return fmt.Errorf("rule %s waits for the tier, and pop.wait is 0 until this edge starts again: restart it", r.Config.Name)
-		}
-	}
 	var had *upstream.Origins
 	if before != nil {
-		now.generation, had = before.generation+1, before.origins
+		now.generation, now.plans, had = before.generation+1, before.plans, before.origins
 		if now.hash == before.hash {
 			now.since = before.since
 		}
 	}
-	if now.origins, err = upstream.New(c.Origins, had); err != nil {
-		s.stats.reloads[0].Add(1)
-		return err
+	if _, err = set.Vary(now.plans); err != nil {
+		return nil, err
+	}
+	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
+		return nil, err
+	}
+	if now.tokens, err = verifier(c, set, before); err != nil {
+		return nil, err
 	}
 	for _, r := range set.Rules {
-		now.waits = now.waits || r.FirstSight == limiter.Wait || r.Counter.Sync || r.Exact != nil || r.InFlight != nil
+		waits := r.Counter.Sync || r.Exact != nil || r.InFlight != nil
+		if waits && s.limiter.Wait == nil && s.tier.Ask != nil {
+			return nil, fmt.Errorf("rule %s waits for the tier, and pop.wait is 0 until this edge starts again: restart it", r.Config.Name)
+		}
+		now.waits = now.waits || waits || r.FirstSight == limiter.Wait
 		if name := r.Config.Cost.Header; name != "" {
 			now.prices = append(now.prices, []byte(name))
 		}
@@ -118,33 +113,47 @@ func (s *Server) Apply(c *config.Config) error {
 			now.sheds = append(now.sheds, r)
 		}
 	}
+	if now.origins, err = upstream.New(c.Origins, had); err != nil {
+		return nil, err
+	}
+	return now, nil
+}
+
+// refusals are what all refusals under each limit say, but for variants, and but for rules about descriptors: there the proxy that asks is told
+// field by field.
+func refusals(set *rules.Set) map[*rules.Text]*message.Common {
+	said := make(map[*rules.Text]*message.Common, 2*len(set.Rules))
 	for _, r := range set.Rules {
 		if r.Config.Match.Descriptors != nil {
-			continue // the proxy that asks is told field by field
+			continue
 		}
 		if r.Crowded != nil {
-			now.refusals[r.Crowded] = refusalHeader(r.Crowded)
+			said[r.Crowded] = refusalHeader(r.Crowded)
 		}
 		for i := range r.Limits {
 			for family := range r.Limits[i].Texts {
 				t := &r.Limits[i].Texts[family]
-				now.refusals[t] = refusalHeader(t)
+				said[t] = refusalHeader(t)
 			}
 		}
 	}
-	void := s.putTerms(set)      // first: no verdict under a rule that was in force starts after those that are void have been dropped
-	s.tellTier(set, now.sources) // the tier may be asked about them as soon as they are in force
+	return said
+}
+
+// putInForce has every request from now on judged by a snapshot.
+func (s *Server) putInForce(now *snapshot) {
+	before := s.snap.Load()
+	void := s.putTerms(now.rules)      // first: no verdict under a rule that was in force starts after those that are void have been dropped
+	s.tellTier(now.rules, now.sources) // the tier may be asked about them as soon as they are in force
 	if before != nil {
-		s.carryOver(before.rules, set, void)
+		s.carryOver(before.rules, now.rules, void)
 	}
 	s.snap.Store(now)
-	s.stats.keep(set.All)
-	s.stats.reloads[1].Add(1)
+	s.stats.keep(now.rules.All)
 	s.stats.applied.Store(time.Now().UnixNano())
-	if had != nil {
-		closeUnused(had, now.origins)
+	if before != nil {
+		closeUnused(before.origins, now.origins)
 	}
-	return nil
 }
 
 // putTerms drops what does not go with the rules in force from now on, with their variants, and returns which mitigations were void.

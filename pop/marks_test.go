@@ -10,11 +10,11 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/pop/marks"
+	"sluice/pop/operatorlog"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 var (
@@ -129,7 +129,7 @@ func TestWordsWhileTheSecretChanges(t *testing.T) {
 		t.Helper()
 		for _, e := range w.Edges {
 			s := address(uint32(100 + len(blocked)))
-			say(t, w, e, words.Block, s, time.Hour)
+			say(t, w, e, operatorlog.Block, s, time.Hour)
 			blocked = append(blocked, s)
 		}
 		pass(w, 2*time.Second)

@@ -58,12 +58,12 @@ import (
 	"sluice/pop/histogram"
 	"sluice/pop/log"
 	"sluice/pop/marks"
+	"sluice/pop/operatorlog"
 	"sluice/pop/operators"
 	"sluice/pop/placement"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // Config is what a Machine works with. All fields but PoP, Edges, Rules, Heard and Decided are required.
@@ -78,7 +78,7 @@ type Config struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 	// Heard is told what operators say of sources at other edges, as it comes into force here. It must not block, or call the Machine.
-	Heard func(words.Word)
+	Heard func(operatorlog.Order)
 	// Decided is told each block that this edge announces to the PoP as the first, for PoPs that are its peers; nil: there are none. It must
 	// not block, or call the Machine.
 	Decided func(across.Block)

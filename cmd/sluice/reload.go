@@ -24,9 +24,9 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/rules"
 	"sluice/pop"
+	"sluice/pop/operatorlog"
 	"sluice/pop/placement"
 	"sluice/pop/presence"
-	"sluice/pop/words"
 )
 
 // A reloader reads the configuration again when it is told to, by SIGHUP, by the API, or by a change of the file.
@@ -45,7 +45,7 @@ type reloader struct {
 	last  string         // what the files said when they were read last
 	base  *config.Config // what file and flags say: what operators changed of the rules is laid over it
 	laid  uint64         // this version of the store's
-	known map[words.Mark]bool
+	known map[operatorlog.Mark]bool
 	about presence.About
 
 	overlay atomic.Pointer[changes.Overlay]

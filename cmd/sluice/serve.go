@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,35 +10,17 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-
-	"sluice/cmd/sluice/internal/auditor"
-	"sluice/cmd/sluice/internal/clients"
-	"sluice/cmd/sluice/internal/every"
-	"sluice/cmd/sluice/internal/peers"
-	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
-	"sluice/edge"
 	"sluice/edge/admin"
-	"sluice/edge/audit"
 	"sluice/edge/config"
-	"sluice/edge/control"
 	"sluice/edge/events"
-	"sluice/edge/listen"
 	"sluice/edge/ratelimit"
-	"sluice/edge/rules"
-	"sluice/pop/presence"
 )
-
-// eventsKept is how many of the latest events an edge remembers.
-const eventsKept = 2000
 
 // serve runs an edge until it is told to stop. Everything that can fail because of bad input comes before anything is
 // started; what is started is stopped in the opposite order:
@@ -51,298 +32,132 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	lines := newLogWriter(stderr, func(lost uint64) { direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost) })
 	defer lines.close()
 	log := newLog(lines, f.logLevel, f.logFormat)
-	happened := newEvents(log)
+	d := &daemon{config: c, flags: f, log: log, happened: newEvents(log), replace: make(chan os.Signal, 1)}
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the logs may go; that is no reason to end
 	// A signal that comes before somebody listens for it must not end the process.
 	early := make(chan os.Signal, 1)
 	signal.Notify(early, syscall.SIGHUP, syscall.SIGUSR1)
 	defer signal.Stop(early)
-	usr2 := make(chan os.Signal, 1)
-	signal.Notify(usr2, syscall.SIGUSR2)
-	defer signal.Stop(usr2)
-	key, err := settings.ReadSecret(c)
-	if err != nil {
-		return err
-	}
-	if w := settings.GuessableSecret(c); w != "" {
-		log.Warn(w, "pop", c.PoP.Name)
-	}
-	token, err := settings.ReadToken("admin_token_file", c.AdminTokenFile)
-	if err != nil {
-		return err
-	}
-	if err := findOrigins(c, log); err != nil {
-		return err
-	}
-	wanted := fitDescriptors(c)
-	if c.Limits.Memory > 0 {
-		debug.SetMemoryLimit(int64(c.Limits.Memory))
-	}
-	var across *peers.Peers
-	if len(c.PoP.Peers) > 0 {
-		keys, err := settings.ReadPeersKeys(c.PoP.PeersSecretFile)
-		if err != nil {
-			return err
-		}
-		across = peers.New(&c.PoP, keys, happened)
-	}
-	shared, err := tier.Share(c, key, log, happened, across)
-	if err != nil {
-		return err
-	}
-	access, err := openAccessLog(c.AccessLog)
-	if err != nil {
-		return err
-	}
-	keeper, err := clients.Keep(c, key.Bytes(), log.Warn)
-	if err != nil {
-		return err
-	}
-	if keeper != nil {
-		defer keeper.Store.Close()
-	}
-	notes := audit.New(c.AuditOneIn, nil, time.Now())
-	if !shared.Alone() {
-		notes = audit.New(c.AuditOneIn, key.Watch, time.Now())
-	}
-	server, err := edge.New(edge.Options{
-		Access: access, Events: happened, Name: tier.EdgeName(c), Audit: notes,
-		Config: c, Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: key.Bytes(), Warn: log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
-	})
-	if err != nil {
-		return err
-	}
-	if keeper != nil {
-		keeper.Edge, keeper.Publish = tier.EdgeName(c), server.SetPlans
-		if err := keeper.Load(context.Background()); err != nil {
+	signal.Notify(d.replace, syscall.SIGUSR2)
+	defer signal.Stop(d.replace)
+	defer d.close()
+	for _, part := range []func() error{d.readSecrets, d.fit, d.joinTier, d.makeEdge, d.loadCertificates, d.openListeners, d.makeReloader, d.takeOver} {
+		if err := part(); err != nil {
 			return err
 		}
 	}
-	auditing := &auditor.Auditor{Notes: notes, Rules: func() (names []string) {
-		for _, r := range server.Config().Rules {
-			if r.Mode != rules.Off {
-				names = append(names, r.Name)
-			}
-		}
-		return names
-	}}
-	if m := shared.Machine; m != nil {
-		auditing.ID = m.Operators.Edges()[0].ID
-		auditing.Tier = &auditor.Tier{Secret: key, Do: shared.Do, Nodes: m.Nodes.Names, Up: m.Nodes.Health, Edges: m.Operators.Edges}
-	}
-	warnings(c, log)
-	var certificates *listen.Certificates
-	if c.ListenTLS != "" {
-		if certificates, err = listen.LoadCertificates(c.TLS); err != nil {
-			return err
-		}
-	}
-	callsTLS, callsCertificates, err := rateLimitTLS(c.RateLimitService)
-	if err != nil {
-		return err
-	}
-	for name, c := range map[string]*listen.Certificates{"tls": certificates, "rate_limit_service": callsCertificates} {
-		for _, w := range expired(name, c, time.Now()) {
-			log.Warn(w)
-		}
-	}
-	program, err := os.Executable() // now: later its place may have been taken by a new one
-	if err != nil {
-		return err
-	}
-	ours, err := upgrade.GivenSockets()
-	if err != nil {
-		return err
-	}
-	defer ours.Close(true)
-	var at listeners
-	if err := at.open(ours, c); err != nil {
-		return err
-	}
-	reload := &reloader{flags: f, server: server, machine: shared.Machine, log: log, events: happened, store: shared.Rules, name: tier.EdgeName(c), base: c, peers: shared.TurnPeers,
-		about: presence.About{Address: reachable(at.front.Addr()), Version: version(), Started: time.Now()}}
-	for _, certificates := range []*listen.Certificates{certificates, callsCertificates} {
-		if certificates != nil {
-			reload.files = append(reload.files, &files{happened: happened, kind: events.Certificate, refresh: certificates.Refresh,
-				again: "certificates read again", wrong: "the certificates are wrong: the old ones stay in use"})
-		}
-	}
-	if across != nil {
-		reload.files = append(reload.files, &files{happened: happened, kind: events.Peer, refresh: func() (bool, error) {
-			keys, err := settings.ReadPeersKeys(c.PoP.PeersSecretFile)
-			return err == nil && across.SetKeys(keys), err
-		}, again: "pop.peers_secret_file read again: its first line signs, and each line is believed", wrong: "the secret of peers is wrong: the old one stays in use"})
-	}
-	if shared.Machine != nil && c.PoP.SecretFile != "" {
-		reload.files = append(reload.files, secretFile(c, key, happened))
-	}
-	reload.last = reload.content()
-	if err := reload.catchUp(); err != nil {
-		return err
-	}
-	older := upgrade.NewParent()
-	if older != nil {
-		auditing.Inherits(time.Now().Add(f.grace))
-		take := func(into tier.Kept) func([]byte) error {
-			return func(list []byte) error { // its mitigations are under rules as operators have changed them
-				return cmp.Or(into.Restore(list, time.Now()), reload.catchUp())
-			}
-		}
-		if shared.Machine != nil {
-			older.Words = take(shared.Machine.Operators)
-		}
-		if shared.Local != nil {
-			older.Rules = take(shared.Local)
-		}
-		if err := older.Take(server); err != nil {
-			return fmt.Errorf("the older process did not tell its mitigations: %w", err)
-		}
-		if shared.Alone() {
-			older.TakeCounters("counters", shared.Table, server, log)
-		} else {
-			older.NoCounters()
-		}
-		shared.Taught()
-		shared.TurnPeers(c) // what other PoPs had blocked is among what the older process told
-	}
+	d.serveOperators()
+	return d.run()
+}
 
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(server.Collector(), auditing, certificateMetrics{"listen_tls": certificates, "rate_limit_service": callsCertificates}, buildInfo(), collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if shared.Metrics != nil {
-		metrics.MustRegister(shared.Metrics)
-	}
-	if keeper != nil {
-		metrics.MustRegister(clients.Metrics(keeper))
-	}
-	if across != nil {
-		metrics.MustRegister(across)
-	}
-	var etcdStatus func() control.EtcdStatus
-	if shared.Etcd != nil {
-		metrics.MustRegister(tier.EtcdMetrics(shared.Etcd))
-		etcdStatus = shared.Etcd.Status
-	}
-	connections := &admin.Connections{Most: spareDescriptors / 2}
-	operators := &http.Server{
-		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, State: func() control.State { return state(server, shared, reload, across, keeper, access) }, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
-			Address: at.back.Addr().String(), Token: token, MetricsToken: c.MetricsToken, Plans: keeper, Vouch: connections.Vouch}),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      2 * time.Minute, // a million mitigations are a long answer
-		IdleTimeout:       time.Minute,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	connections.Guard(operators)
-
-	if wanted > c.Limits.Connections {
-		log.Warn("this process may open fewer files than limits.connections needs: raise ulimit -n",
-			"connections", c.Limits.Connections, "wanted", wanted)
-	}
+// run starts what was made, waits until the process is to end, and stops it.
+func (d *daemon) run() error {
 	stop, unhook := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer unhook()
 	background, cancel := context.WithCancel(context.Background())
-	failed := make(chan error, 5)
-	var edges, others sync.WaitGroup
+	defer cancel()
+	d.failed = make(chan error, 5)
 	reported := make(chan error, 1)
-	go func() { reported <- shared.Sync(background) }()
-	others.Go(func() { every.Period(background, time.Second, server.Sweep) })
-	others.Go(func() { server.Watch(background) })
-	others.Go(func() { auditing.Run(background) })
-	if keeper != nil {
-		others.Go(func() { keeper.Run(background) })
+	go func() { reported <- d.shared.Sync(background) }()
+	d.others.Go(func() { tier.Every(background, time.Second, d.server.Sweep) })
+	d.others.Go(func() { d.server.Watch(background) })
+	d.others.Go(func() { d.auditing.Run(background) })
+	if d.keeper != nil {
+		d.others.Go(func() { d.keeper.Run(background) })
 	}
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		writeAccessLog(background, access, log)
+		writeAccessLog(background, d.access, d.log)
 	}()
-	others.Go(func() { reload.watch(background) })
-	accept := func(by *sync.WaitGroup, what string, serve func(net.Listener) error, at net.Listener) {
-		by.Go(func() {
-			if err := serve(at); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-				failed <- fmt.Errorf("%s: %w", what, err)
-			}
-		})
+	d.others.Go(func() { d.reload.watch(background) })
+	for _, f := range d.reload.files {
+		d.others.Go(func() { tier.Every(background, refreshEvery, f.look) })
 	}
-	accept(&others, "admin listener", operators.Serve, at.back)
-	listening := new(http.Server) // for peers
-	if across != nil {
-		listening = across.Server(log)
-		fromPeers := &admin.Connections{Most: spareDescriptors / 4}
-		fromPeers.Guard(listening)
-		across.Vouch = fromPeers.Vouch
-		accept(&edges, "peers listener", listening.Serve, at.peers)
+	listening, calls := d.accept()
+	if d.older != nil {
+		go d.older.Serve(d.server) // ends with the older process, and so does this:
+		go d.older.TakeLast(d.shared.Table, d.server, d.log)
 	}
-	accept(&edges, "listener", server.Serve, at.front)
-	if at.secure != nil {
-		accept(&edges, "TLS listener", func(ln net.Listener) error { return server.ServeTLS(ln, certificates) }, at.secure)
-	}
-	var calls func(context.Context)
-	if at.calls != nil {
-		s := ratelimit.New(server, callsTLS)
-		calls = s.Drain
-		accept(&edges, "rate limit service", s.Serve, at.calls)
-	}
-	for _, f := range reload.files {
-		others.Go(func() { every.Period(background, refreshEvery, f.look) })
-	}
-	if older != nil {
-		go older.Serve(server) // ends with the older process, and so does this:
-		go older.TakeLast(shared.Table, server, log)
-	}
-	upgrade.Notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
-	happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
-	log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", at.front.Addr().String(), "admin", at.back.Addr().String(),
-		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
+	d.tellStarted()
 
-	next := &upgrade.Handover{Program: program, Args: os.Args[1:], Sockets: ours, Server: server, Log: log}
-	if shared.Alone() {
-		next.Table = shared.Table
-	} else {
-		next.Words = func() []byte {
-			list, _ := shared.Machine.Operators.Words(time.Now())
-			return list
-		}
-	}
-	if shared.Local != nil {
-		next.Rules = func() []byte {
-			list, _ := shared.Local.Words(time.Now())
-			return list
-		}
-	}
+	next := d.handover()
 	defer next.Close()
-	err = wait(stop, failed, usr2, next)
+	err := wait(stop, d.failed, d.replace, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
-	end := &upgrade.Shutdown{Events: happened, Server: server, Operators: operators, Back: at.back, Notice: f.notice, Grace: f.grace, Log: log, Calls: calls}
+	end := &upgrade.Shutdown{Events: d.happened, Server: d.server, Operators: d.operators, Back: d.at.back, Notice: d.flags.notice, Grace: d.flags.grace, Log: d.log, Calls: calls}
 	listening.Close() // a peer tells another edge, or the process that takes over
 	if next.Done() {
 		end.HandOver(next, stop)
 	} else {
 		end.Stop(err == nil)
 	}
-	edges.Wait()
-	auditing.Leave(background)
+	d.edges.Wait()
+	d.auditing.Leave(background)
 	cancel()
 	if unsent := <-reported; unsent != nil {
-		log.Error("the tier lacks what this edge has counted last", "error", unsent)
+		d.log.Error("the tier lacks what this edge has counted last", "error", unsent)
 		if err == nil && !next.Done() { // with a process in its place, the edge goes on
 			err = errLogged
 		}
 	}
 	last, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
-	if operators.Shutdown(last) != nil {
-		operators.Close()
+	if d.operators.Shutdown(last) != nil {
+		d.operators.Close()
 	}
-	others.Wait()
+	d.others.Wait()
 	select {
 	case <-written:
 	case <-last.Done(): // whoever reads the log has stopped reading
-		log.Warn("the access log could not be written to its end")
+		d.log.Warn("the access log could not be written to its end")
 	}
-	log.Info("stopped")
+	d.log.Info("stopped")
 	return err
+}
+
+// accept begins to serve: operators first, requests after them. It returns what listens to peers, and how the rate limit service is drained;
+// nil: there is none.
+func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) {
+	on := func(by *sync.WaitGroup, what string, serve func(net.Listener) error, at net.Listener) {
+		by.Go(func() {
+			if err := serve(at); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				d.failed <- fmt.Errorf("%s: %w", what, err)
+			}
+		})
+	}
+	on(&d.others, "admin listener", d.operators.Serve, d.at.back)
+	listening = new(http.Server)
+	if d.across != nil {
+		listening = d.across.Server(d.log)
+		fromPeers := &admin.Connections{Most: spareDescriptors / 4}
+		fromPeers.Guard(listening)
+		d.across.Vouch = fromPeers.Vouch
+		on(&d.edges, "peers listener", listening.Serve, d.at.peers)
+	}
+	on(&d.edges, "listener", d.server.Serve, d.at.front)
+	if d.at.secure != nil {
+		on(&d.edges, "TLS listener", func(ln net.Listener) error { return d.server.ServeTLS(ln, d.certificates) }, d.at.secure)
+	}
+	if d.at.calls != nil {
+		s := ratelimit.New(d.server, d.callsTLS)
+		calls = s.Drain
+		on(&d.edges, "rate limit service", s.Serve, d.at.calls)
+	}
+	return listening, calls
+}
+
+// tellStarted says that the process serves.
+func (d *daemon) tellStarted() {
+	c := d.config
+	if d.wanted > c.Limits.Connections {
+		d.log.Warn("this process may open fewer files than limits.connections needs: raise ulimit -n",
+			"connections", c.Limits.Connections, "wanted", d.wanted)
+	}
+	upgrade.Notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
+	d.happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
+	d.log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", d.at.front.Addr().String(), "admin", d.at.back.Addr().String(),
+		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 }
 
 // errLogged is an error of which the log tells.

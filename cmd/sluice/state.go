@@ -3,16 +3,12 @@ package main
 import (
 	"time"
 
-	"sluice/cmd/sluice/internal/peers"
-	"sluice/cmd/sluice/internal/tier"
-	"sluice/edge"
-	"sluice/edge/accesslog"
 	"sluice/edge/control"
-	"sluice/edge/plans"
 )
 
-// state is what operators should know of an edge.
-func state(server *edge.Server, shared *tier.Shared, r *reloader, others *peers.Peers, keeper *plans.Keeper, access *accesslog.Log) control.State {
+// state is what operators should know of the edge.
+func (d *daemon) state() control.State {
+	server, shared, r, others, keeper, access := d.server, d.shared, d.reload, d.across, d.keeper, d.access
 	now := time.Now()
 	s := control.State{Ready: "ready", Alone: shared.WhyAlone(), Waiting: len(r.Waiting()), Failed: r.failed.Load(), Peers: []control.PeerStatus{}, Unkept: shared.Unkept()}
 	if why := server.Unready(); why != "" {

@@ -354,15 +354,15 @@ func TestWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said []control.Word
+	var said []mitigation.Order
 	full, unready := false, ""
 	h, s := newAPIOf(t, c, edge.Tier{
-		PoP: control.PoP{Say: func(w control.Word) (control.Spread, error) {
+		PoP: control.PoP{Say: func(w mitigation.Order) (control.Spread, error) {
 			if full {
 				return control.Spread{}, control.ErrFull
 			}
 			said = append(said, w)
-			return control.Spread{Known: 3, Have: 3 - len(said) + 1, Missing: []string{"web2"}[:len(said)-1]}, nil
+			return control.Spread{Spread: mitigation.Spread{Known: 3, Have: 3 - len(said) + 1, Missing: []string{"web2"}[:len(said)-1]}}, nil
 		}},
 		Unready: func() string { return unready },
 	}, nil)

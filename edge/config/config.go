@@ -15,11 +15,11 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/edge/accesslog"
 	"sluice/edge/address"
+	"sluice/edge/front"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/message"
 	"sluice/edge/rules"
-	"sluice/edge/screen"
 	"sluice/edge/token"
 	"sluice/edge/upstream"
 )
@@ -43,7 +43,7 @@ type Config struct {
 	AuditOneIn     int // of so many sources one is audited
 	Source         address.Config
 	Deny, Allow    []netip.Prefix
-	Limits         screen.Limits
+	Limits         front.Limits
 	Origins        []upstream.Config
 	Rules          []rules.Config
 	AccessLog      accesslog.Config
@@ -101,7 +101,7 @@ func Default() *Config {
 		AccessLog: accesslog.Config{Format: "json", Refused: 1},
 		Source:    address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		JWT:       token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second},
-		Limits: screen.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
+		Limits: front.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gaissmai/bart"
 
-	"sluice/counter"
 	"sluice/edge/address"
 	"sluice/edge/audit"
 	"sluice/edge/events"
@@ -66,7 +65,7 @@ type View struct {
 type PoP struct {
 	// Say puts what an operator said in force on all edges of the PoP, this one included. It waits for that, or for a while, and says
 	// how far it has come. The error is ErrFull.
-	Say func(w Word) (Spread, error)
+	Say func(mitigation.Order) (Spread, error)
 	// Nodes describes the tier for the API.
 	Nodes func() []NodeStatus
 	// Edges describes the PoP for the API, this edge first.
@@ -81,40 +80,30 @@ var ErrFull = errors.New("edge: the list of what operators said is full: wait un
 // ErrLong says that a rule is too long for that list.
 var ErrLong = errors.New("edge: the rule is too long to be changed here: put it into the file")
 
-// Word is what an operator said of a source under a rule: a block or, without End, a lift.
-type Word struct {
-	Rule       string
-	Source     counter.Source
-	Start, End time.Time
-	Reason     string
-	Operator
-
-	idle bool // a lift of what was not in force on this edge
-}
-
 // Operator is who says something, as he calls himself, and the address that he came from; of what was said at another edge also which.
 type Operator struct{ Who, From string }
 
-// Event is the word as operators are told of it, at the edge where it was said and at all others.
-func (w *Word) Event(now time.Time) events.Event {
-	e := events.Event{Time: now, Kind: events.Operator, Rule: w.Rule, Source: w.Source.String(), Who: w.Who, From: w.From, Until: w.End}
+// Event is an operator's block or lift as operators are told of it, at the edge where it was said and at all others. idle says that nothing was in
+// force here that it could lift.
+func Event(o *mitigation.Order, idle bool, now time.Time) events.Event {
+	e := events.Event{Time: now, Kind: events.Operator, Rule: o.Rule, Source: o.Source.String(), Who: o.Who, From: o.From, Until: o.End}
 	done := "blocked"
-	switch w.Rule {
+	switch o.Rule {
 	case Allow:
 		e.Rule, done = "", "allowed"
 	case Deny:
 		e.Rule, done = "", "denied"
 	}
 	switch {
-	case !w.End.IsZero():
-		e.Text = done + " for " + w.End.Sub(w.Start).String() + Reason(w.Reason)
-		e.New = blockText(&mitigation.Bit{End: w.End, By: mitigation.ByAdmin, Reason: w.Reason})
+	case o.Kind == mitigation.OrderBlock:
+		e.Text = done + " for " + o.End.Sub(o.Start).String() + Reason(o.Reason)
+		e.New = blockText(&mitigation.Bit{End: o.End, By: mitigation.ByAdmin, Reason: o.Reason})
 	case e.Rule == "":
 		e.Text = done + " no more"
 	default:
 		e.Text = "lifted"
 	}
-	if w.idle {
+	if idle {
 		e.Text += ": nothing was in force here"
 	}
 	return e
@@ -125,12 +114,10 @@ func blockText(b *mitigation.Bit) string {
 	return "until " + b.End.UTC().Format(time.RFC3339) + " by " + b.By.String() + Reason(b.Reason)
 }
 
-// Spread is how far a word has come.
+// Spread is how far an order has come.
 type Spread struct {
-	Known   int      `json:"known"`          // edges of the PoP, this one included
-	Have    int      `json:"have"`           // of them, those where it is in force
-	Missing []string `json:"missing"`        // the others, by name
-	PoPs    int      `json:"pops,omitempty"` // to how many the edges belong, where rules travel to those of several
+	mitigation.Spread
+	PoPs int `json:"pops,omitempty"` // to how many the edges belong, where rules travel to those of several
 	// Edges that are not among those known: so many as pop.edges says there are, and those that count under another secret.
 	Expected int `json:"expected,omitempty"` // pop.edges, where fewer are known
 	Apart    int `json:"apart,omitempty"`

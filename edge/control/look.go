@@ -69,7 +69,7 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	for i := range under {
 		u := &under[i]
 		v, known := c.limiter.Peek(u.limit.Rule, u.source, now)
-		st := Standing{Rule: u.rule.Config.Name, Policy: u.rule.PolicyOf(u.limit), Source: u.source.String(), Mode: u.rule.Config.Mode,
+		st := Standing{Rule: u.rule.Config.Name, Policy: u.limit.OwnPolicy(), Source: u.source.String(), Mode: u.rule.Config.Mode,
 			Limit: u.limit.Counter.Limit, Remaining: u.limit.Counter.Limit, OutsideShare: !u.rule.IsAbout(c.secret, source), Places: c.places(u)}
 		if u.rule.Uncounted {
 			st.Limit, st.Remaining = 0, 0
@@ -159,7 +159,7 @@ func (c *Plane) Nearest(n int, now time.Time) map[string]Standing {
 				!c.limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).IsZero() {
 				continue
 			}
-			nearest[r.Config.Name] = Standing{Rule: r.Config.Name, Policy: r.PolicyOf(l), Source: src.String(), Mode: r.Config.Mode,
+			nearest[r.Config.Name] = Standing{Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: src.String(), Mode: r.Config.Mode,
 				Estimate: v.Estimate, Limit: l.Counter.Limit, Remaining: v.Remaining}
 		}
 	}

@@ -100,7 +100,7 @@ func blocksBy(r *rules.Rule) rules.Action {
 }
 
 func namedBy(r *rules.Rule, l *rules.Limit) named {
-	n := named{rule: r.Config.Name, policy: r.PolicyOf(l), mode: r.Config.Mode, action: blocksBy(r), counts: l.Counter.Identity()}
+	n := named{rule: r.Config.Name, policy: l.OwnPolicy(), mode: r.Config.Mode, action: blocksBy(r), counts: l.Counter.Identity()}
 	if r.IsVariant() {
 		n.limit = l.Counter.Limit
 	}
@@ -181,17 +181,17 @@ func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason str
 	}
 	m = Mitigation{Rule: rule, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
 		By: mitigation.ByAdmin.String(), Reason: reason}
-	m.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now, End: m.End, Reason: reason, Operator: by}, key, func() {
+	m.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source, Kind: mitigation.OrderBlock, Start: now, End: m.End, Reason: reason, Who: by.Who, From: by.From}, false, key, func() {
 		c.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
 	})
 	return m, err
 }
 
-// say has the PoP put a word in force, here as well, and waits for that: what several operators say of one source at once comes
-// in the same order everywhere. On an edge that counts alone it does so itself, as alone says. Then it is told.
-func (c *Plane) say(w Word, key mitigation.Key, alone func()) (*Spread, error) {
-	event := w.Event(w.Start)
-	if bit, in := c.limiter.Bits.Get(key, w.Start); in {
+// say has the PoP put an operator's order in force, here as well, and waits for that: what several operators say of one source at once comes
+// in the same order everywhere. On an edge that counts alone it does so itself, as alone says. Then other operators are told.
+func (c *Plane) say(o mitigation.Order, idle bool, key mitigation.Key, alone func()) (*Spread, error) {
+	event := Event(&o, idle, o.Start)
+	if bit, in := c.limiter.Bits.Get(key, o.Start); in {
 		event.Old = blockText(&bit)
 	}
 	if c.pop.Say == nil {
@@ -199,7 +199,7 @@ func (c *Plane) say(w Word, key mitigation.Key, alone func()) (*Spread, error) {
 		c.events.Add(event)
 		return nil, nil
 	}
-	spread, err := c.pop.Say(w)
+	spread, err := c.pop.Say(o)
 	if err != nil {
 		return nil, err
 	}
@@ -426,7 +426,7 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 		lifted.Lifted = lifted.Lifted || !c.limiter.Bits.Until(of, now).IsZero()
 		defer func() { c.audit.Forget(l.Counter, key.Source, time.Now()) }()
 	}
-	lifted.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now, Operator: by, idle: !lifted.Lifted && !among}, key, func() {
+	lifted.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source, Kind: mitigation.OrderLift, Start: now, Who: by.Who, From: by.From}, !lifted.Lifted && !among, key, func() {
 		for _, l := range under {
 			c.limiter.Counters.Forget(l.Counter, key.Source)
 			if l.Candidate != nil {

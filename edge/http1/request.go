@@ -14,30 +14,25 @@ import (
 
 const version11 = "HTTP/1.1"
 
-// A Request is what the head of one says. What it points to is the head.
-type Request struct {
+// A RequestHead is the head of a request as HTTP/1.1 has it. What it points to is that head.
+type RequestHead struct {
 	message.Request
-	Version  []byte
 	HostLine []byte // of the head; an absolute target outdoes it
-	IsHead   bool   // the method is HEAD as it came, whatever rules see: the answer has no body
 	HTTP10   bool   // HTTP/1.0
 	Close    bool   // the connection ends with the answer
 	Framing  bool   // there are lines that frame the body, or Expect
-	Size     int    // of the whole head, in bytes; 0: it is not known where it ends
-
-	HostBuf, pathBuf []byte
 }
 
 // Reset makes r ready for the next head.
-func (r *Request) Reset() {
-	head := r.Head
-	head.Reset()
-	*r = Request{Request: message.Request{Head: head}, HostBuf: r.HostBuf, pathBuf: r.pathBuf}
+func (r *RequestHead) Reset() {
+	said := r.Request
+	said.Reset()
+	*r = RequestHead{Request: said}
 }
 
 // Parse reads the head of a request and refuses what is not plain: anything that this edge and the origin could read
 // differently, and what has more than so many lines. raw begins with the head, up to and with its empty line.
-func (r *Request) Parse(raw []byte, most int) *message.Refusal {
+func (r *RequestHead) Parse(raw []byte, most int) *message.Refusal {
 	line, lines, _ := bytes.Cut(raw, []byte("\r\n"))
 	if no := r.requestLine(line); no != nil {
 		return no
@@ -60,12 +55,11 @@ func (r *Request) Parse(raw []byte, most int) *message.Refusal {
 	switch {
 	case !ok || bytes.IndexByte(r.Target, '#') >= 0,
 		r.Target[0] == '*' && (len(r.Target) > 1 || string(r.Method) != http.MethodOptions):
-		return badTarget
+		return message.BadTarget
 	case len(r.RawHost) > 0:
-		if r.HostBuf, ok = message.AppendHost(r.HostBuf[:0], r.RawHost); !ok {
+		if !r.SetHost(r.RawHost) {
 			return badHost
 		}
-		r.Host = r.HostBuf
 	case !r.HTTP10:
 		return badHost
 	}
@@ -75,29 +69,31 @@ func (r *Request) Parse(raw []byte, most int) *message.Refusal {
 		}
 		r.RawHost = host
 	}
+	r.Upgrade = r.upgrade()
 	return r.SetPath()
 }
 
-// SetPath reads the path of the target, and refuses one that is too long, or that origins read in too many ways.
-func (r *Request) SetPath() *message.Refusal {
-	path := message.RawPath(r.Target)
-	if len(path) > message.MaxPath {
-		return message.TooLong
+// upgrade is the protocol that a request asks to switch to. A request with a body, or one that asks for anything else, is an ordinary
+// request: the wish ends at this hop (RFC 9110, 7.8).
+func (r *RequestHead) upgrade() (protocol []byte) {
+	if r.HTTP10 || string(r.Method) != http.MethodGet || r.Length != 0 || !r.Head.Asks {
+		return nil
 	}
-	r.Path, r.Readings = message.AppendPath(r.pathBuf, r.Target)
-	if cap(r.Path) > cap(r.pathBuf) && !message.IsCanonical(path) {
-		r.pathBuf = r.Path
+	for i := range r.Head.Lines {
+		if l := &r.Head.Lines[i]; l.Kind == message.HopByHop && message.EqualFold(l.Name, "upgrade") {
+			if protocol != nil {
+				return nil
+			}
+			protocol = l.Value
+		}
 	}
-	if r.Readings&message.TooMany != 0 || r.Readings != 0 && len(path) > message.MaxOddPath {
-		return badTarget
-	}
-	return nil
+	return protocol
 }
 
 // isAuthority reports whether the authority of an absolute target is the one that Host names (RFC 9112, 3.2.2): the same host
 // and the same port, where the one that is not written is the scheme's.
-func (r *Request) isAuthority(authority []byte) bool {
-	host, ok := message.AppendHost(r.HostBuf[len(r.HostBuf):], authority)
+func (r *RequestHead) isAuthority(authority []byte) bool {
+	host, ok := message.AppendHost(r.Host[len(r.Host):], authority)
 	usual := []byte("80")
 	if r.Target[len("http")]|0x20 == 's' {
 		usual = []byte("443")
@@ -116,14 +112,13 @@ func portOf(host, usual []byte) []byte {
 
 var (
 	BadRequest = message.Refuse(http.StatusBadRequest, "bad_request", "The request is malformed.")
-	badTarget  = message.Refuse(http.StatusBadRequest, "bad_target", "The request target is malformed.")
 	badHost    = message.Refuse(http.StatusBadRequest, "bad_host", "The Host header is malformed.")
 	badVersion = message.Refuse(http.StatusHTTPVersionNotSupported, "bad_version", "This server speaks HTTP/1.1.")
 	badMethod  = message.Refuse(http.StatusMethodNotAllowed, "bad_method", "This server does not do that.").With("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
 )
 
 // requestLine reads method, target and version (RFC 9112, 3): three words with one space between each.
-func (r *Request) requestLine(line []byte) *message.Refusal {
+func (r *RequestHead) requestLine(line []byte) *message.Refusal {
 	method, rest, _ := bytes.Cut(line, []byte{' '})
 	target, version, _ := bytes.Cut(rest, []byte{' '})
 	switch {
@@ -145,13 +140,13 @@ func (r *Request) requestLine(line []byte) *message.Refusal {
 		return message.Refuse(http.StatusBadRequest, "bad_method", "The method is malformed: methods are in capitals.")
 	}
 	if len(target) == 0 || !message.IsText(target) || bytes.IndexByte(target, '\t') >= 0 {
-		return badTarget
+		return message.BadTarget
 	}
 	return nil
 }
 
 // Begins reports whether a request could begin with a line.
-func (r *Request) Begins(line []byte) bool { return r.requestLine(line) == nil }
+func (r *RequestHead) Begins(line []byte) bool { return r.requestLine(line) == nil }
 
 // isVersion reports whether a word names a version of HTTP, this one's or another.
 func isVersion(word []byte) bool {
@@ -161,7 +156,7 @@ func isVersion(word []byte) bool {
 }
 
 // framed finds the host, how the body is delimited (RFC 9112, 6), and what the client expects before it sends one.
-func (r *Request) framed() *message.Refusal {
+func (r *RequestHead) framed() *message.Refusal {
 	hosts, lengths, codings := 0, 0, 0
 	for i := range r.Head.Lines {
 		switch l := &r.Head.Lines[i]; l.Kind {
@@ -179,6 +174,8 @@ func (r *Request) framed() *message.Refusal {
 			if codings++; r.HTTP10 || codings > 1 || !message.EqualFold(l.Value, "chunked") {
 				return message.Refuse(http.StatusNotImplemented, "bad_encoding", "The only transfer encoding here is chunked.")
 			}
+		case message.HopByHop:
+			r.TakesTrailers = r.TakesTrailers || !r.HTTP10 && message.TakesTrailers(l)
 		case message.Expect:
 			r.Framing = true
 			if !message.EqualFold(l.Value, "100-continue") {

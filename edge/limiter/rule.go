@@ -11,6 +11,9 @@ import (
 type Rule struct {
 	mitigation.Rule
 
+	// Owner is whatever the rule belongs to, for who reads results: each carries its rule.
+	Owner any
+
 	Candidate *Candidate // tried beside this; nil: none
 
 	// Statuses of answers that count; until its answer is there, a request holds a place. nil: every admitted request counts.

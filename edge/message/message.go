@@ -6,19 +6,6 @@ package message
 
 import "net/http"
 
-// Request is what a request says, whatever protocol it came in.
-type Request struct {
-	Method         []byte  // as rules see it
-	Target         []byte  // as it came
-	RawHost        []byte  // as it came, and as the origin gets it
-	Host           []byte  // in canonical form; none: a client of HTTP/1.0 need not say
-	Path           []byte  // of the target, in canonical form
-	Readings       Reading // the others that the target's path has
-	Head           Head
-	Length         int64 // of the body, in bytes, or LengthChunked
-	ExpectContinue bool  // the client waits to be invited to send its body, and has not been
-}
-
 // Answer is what an answer says, whatever protocol it came in.
 type Answer struct {
 	Status   int

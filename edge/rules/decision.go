@@ -22,7 +22,6 @@ type Decision struct {
 	limiter.Decision
 	Rules    []*Rule       // in the order of Results, of which a rule has one for each of its limits that counts the client
 	Claims   *token.Claims // what the request's token says; nil: it has none that is believed
-	limits   []*Limit      // of Results
 	asked    []*Rule       // those that look at values of the request, whatever came of it
 	request  key.View      // what rules have looked at
 	keys     []keyed
@@ -49,10 +48,9 @@ func (d *Decision) Reset() {
 	d.Claims = nil
 	d.request.Reset()
 	clear(d.Rules)
-	clear(d.limits)
 	clear(d.asked)
 	clear(d.keys)
-	d.Rules, d.limits, d.asked, d.keys = d.Rules[:0], d.limits[:0], d.asked[:0], d.keys[:0]
+	d.Rules, d.asked, d.keys = d.Rules[:0], d.asked[:0], d.keys[:0]
 	d.Level, d.Queue, d.searched = 0, 0, 0
 }
 
@@ -168,7 +166,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 		if r.several {
 			d.addLimits(r, s, client)
 		} else {
-			d.add(&r.Limits[0], s)
+			d.Add(&r.Rule, s)
 		}
 		if r.Costs {
 			for i := range d.Results[n:] {
@@ -186,15 +184,9 @@ func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr) 
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		if s, counts := l.Of(source, client); counts {
-			d.add(l, s)
+			d.Add(l.Rule, s)
 		}
 	}
-}
-
-// add puts a limit to the limiter.
-func (d *Decision) add(l *Limit, source counter.Source) {
-	d.Add(l.Rule, source)
-	d.limits = append(d.limits, l)
 }
 
 // price says what the request costs under a limit of a rule. A body that does not say its length, and what the origin's answer
@@ -219,7 +211,7 @@ func units(length int64, bytes int) uint32 {
 // AwaitsBody reports whether a rule waits to hear how long the request's body was.
 func (d *Decision) AwaitsBody() bool {
 	for i := range d.Results {
-		if r := &d.Results[i]; r.Due && d.RuleOf(r).Config.Cost.Bytes > 0 {
+		if r := &d.Results[i]; r.Due && RuleOf(r).Config.Cost.Bytes > 0 {
 			return true
 		}
 	}
@@ -234,7 +226,7 @@ func (d *Decision) PriceBody(length int64) {
 		if !r.Due {
 			continue
 		}
-		if c := &d.RuleOf(r).Config.Cost; c.Bytes > 0 {
+		if c := &RuleOf(r).Config.Cost; c.Bytes > 0 {
 			r.Hits = units(length, c.Bytes)
 		}
 	}
@@ -246,7 +238,7 @@ func (d *Decision) PriceAnswer(answer *message.Head) {
 		if !r.Due {
 			continue
 		}
-		if c := &d.RuleOf(r).Config.Cost; c.Header != "" {
+		if c := &RuleOf(r).Config.Cost; c.Header != "" {
 			r.Hits = priced(answer, c.Header)
 		}
 	}
@@ -280,7 +272,7 @@ func (d *Decision) Tags(to []message.Field) []message.Field {
 		if d.Results[i].Verdict != limiter.Tagged {
 			continue
 		}
-		if r := d.RuleOf(&d.Results[i]); !slices.ContainsFunc(to, func(f message.Field) bool { return strings.EqualFold(f.Name, r.tag.Name) }) {
+		if r := RuleOf(&d.Results[i]); !slices.ContainsFunc(to, func(f message.Field) bool { return strings.EqualFold(f.Name, r.tag.Name) }) {
 			to = append(to, r.tag)
 		}
 	}
@@ -292,23 +284,17 @@ func (d *Decision) AsksClaims() bool {
 	return slices.ContainsFunc(d.Rules, func(r *Rule) bool { return r.claims })
 }
 
-// RuleOf is the rule of a result.
-func (d *Decision) RuleOf(result *limiter.RuleResult) *Rule { return d.limits[result.Index].of }
-
-// LimitOf is the limit of a result.
-func (d *Decision) LimitOf(result *limiter.RuleResult) *Limit { return d.limits[result.Index] }
-
 // TextOf is what an answer says of the limit of a result; of one that came with the request it is made anew.
-func (d *Decision) TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
+func TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
 	if result.Counter != nil {
-		came := []Limit{{Rule: &limiter.Rule{Rule: mitigation.Rule{Counter: result.Counter}}, Policy: d.RuleOf(result).Config.Name}}
+		came := []Limit{{Rule: &limiter.Rule{Rule: mitigation.Rule{Counter: result.Counter}}, Policy: RuleOf(result).Config.Name}}
 		text := newText(&came[0], policy(came, true))
 		return &text
 	}
 	if result.Crowded {
-		return d.RuleOf(result).Crowded
+		return RuleOf(result).Crowded
 	}
-	l := d.LimitOf(result)
+	l := LimitOf(result)
 	if client.Unmap().Is4() {
 		return &l.Texts[0]
 	}
@@ -318,7 +304,7 @@ func (d *Decision) TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
 // resultsOf are the results of the rule whose first one is from.
 func (d *Decision) resultsOf(r *Rule, from int) []limiter.RuleResult {
 	to := from + 1
-	for r.several && to < len(d.Results) && d.limits[to].of == r {
+	for r.several && to < len(d.Results) && RuleOf(&d.Results[to]) == r {
 		to++
 	}
 	return d.Results[from:to]
@@ -356,9 +342,9 @@ func (d *Decision) Tally() {
 		r.Tally.Verdicts[result.Verdict].Add(1)
 	}
 	for i := 0; i < len(d.Candidates); i++ {
-		r := d.RuleOf(&d.Results[d.Candidates[i].Index])
+		r := RuleOf(&d.Results[d.Candidates[i].Index])
 		verdict := d.Candidates[i].Verdict
-		for i+1 < len(d.Candidates) && r.several && d.limits[d.Candidates[i+1].Index].of == r {
+		for i+1 < len(d.Candidates) && r.several && RuleOf(&d.Results[d.Candidates[i+1].Index]) == r {
 			i++
 			verdict = max(verdict, d.Candidates[i].Verdict)
 		}
@@ -391,7 +377,7 @@ func (d *Decision) Sample() {
 func (d *Decision) Opened() *Rule {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Skipped && r.Verdict == limiter.Passed {
-			return d.RuleOf(r)
+			return RuleOf(r)
 		}
 	}
 	return nil

@@ -69,7 +69,7 @@ func (d *Decision) AddDescriptor(secret key.Secret, set *Set, s *address.Sources
 	}
 	hits := min(q.Hits, most)
 	for i := range d.Results {
-		if d.limits[i].of == r && d.Results[i].Source == source {
+		if RuleOf(&d.Results[i]) == r && d.Results[i].Source == source {
 			result := &d.Results[i]
 			result.Hits = min(result.Hits+hits, most)
 			result.Asks = result.Hits == 0
@@ -80,7 +80,7 @@ func (d *Decision) AddDescriptor(secret key.Secret, set *Set, s *address.Sources
 		return -1
 	}
 	d.Rules = append(d.Rules, r)
-	d.add(&r.Limits[0], source)
+	d.Add(&r.Rule, source)
 	result := &d.Results[len(d.Results)-1]
 	result.Hits, result.Asks = hits, hits == 0
 	if q.Limit != 0 {

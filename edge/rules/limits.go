@@ -191,7 +191,7 @@ const (
 // A Limit is one of a rule's limits: a window, and the width in which addresses are counted together.
 type Limit struct {
 	*limiter.Rule
-	of     *Rule
+	Parent *Rule   // the rule that has it
 	Policy string  // what clients and operators know it by: "login", "login/1s", "login/24", "login/24/1s"
 	Texts  [2]Text // for clients of IPv4 and of IPv6
 
@@ -354,8 +354,9 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 				return fmt.Errorf("candidate: %w", err)
 			}
 		}
-		r.Limits = append(r.Limits, Limit{Rule: to, of: r, Policy: c.Name + s.suffix, v4: s.v4, v6: s.v6})
+		r.Limits = append(r.Limits, Limit{Rule: to, Parent: r, Policy: c.Name + s.suffix, v4: s.v4, v6: s.v6})
 	}
+	r.ownLimits()
 	v4, v6 := policy(r.Limits, true), policy(r.Limits, false)
 	for i := range r.Limits {
 		l := &r.Limits[i]
@@ -373,9 +374,21 @@ func (r *Rule) Limit(policy string) *Limit {
 	return &r.Limits[i]
 }
 
-// PolicyOf names a limit where the rule's name does not; "" otherwise.
-func (r *Rule) PolicyOf(l *Limit) string {
-	if l.Policy == r.Config.Name {
+// ownLimits makes the rule's limits known to results.
+func (r *Rule) ownLimits() {
+	for i := range r.Limits {
+		r.Limits[i].Owner = &r.Limits[i]
+	}
+}
+
+// LimitOf is the limit that a result is of, and RuleOf the rule that has it.
+func LimitOf(r *limiter.RuleResult) *Limit { return r.Rule.Owner.(*Limit) }
+
+func RuleOf(r *limiter.RuleResult) *Rule { return LimitOf(r).Parent }
+
+// OwnPolicy names the limit where its rule's name does not; "" otherwise.
+func (l *Limit) OwnPolicy() string {
+	if l.Policy == l.Parent.Config.Name {
 		return ""
 	}
 	return l.Policy

@@ -146,7 +146,8 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	if r.Exact != nil {
 		v.Exact = r.Exact.By(v.Counter)
 	}
-	v.Limits = []Limit{{Rule: &v.Rule, of: &v, Policy: r.Limits[0].Policy}}
+	v.Limits = []Limit{{Rule: &v.Rule, Parent: &v, Policy: r.Limits[0].Policy}}
+	v.ownLimits()
 	text := newText(&v.Limits[0], policy(v.Limits, true))
 	v.Limits[0].Texts = [2]Text{text, text} // it counts a key, of clients of both families
 	return &v, nil

@@ -82,7 +82,7 @@ func under(t testing.TB, s *Set, who *plans.Snapshot, lines ...string) map[strin
 	limits := make(map[string]uint32)
 	for i, r := range d.Rules {
 		limits[r.Config.Name] = d.Results[i].Rule.Counter.Limit
-		if text := d.TextOf(&d.Results[i], addr); string(text.Limit) != strconv.Itoa(int(r.Config.Limit)) || r.Config.Limit != r.Counter.Limit || d.RuleOf(&d.Results[i]) != r {
+		if text := TextOf(&d.Results[i], addr); string(text.Limit) != strconv.Itoa(int(r.Config.Limit)) || r.Config.Limit != r.Counter.Limit || RuleOf(&d.Results[i]) != r {
 			t.Errorf("rule %s says %s, and counts to %d", r.Config.Name, text.Limit, r.Counter.Limit)
 		}
 	}
@@ -166,8 +166,8 @@ func TestVariantsAreTheirRule(t *testing.T) {
 		if want := map[string]uint32{"units": 4, "bytes": 4}[name]; is.Hits != want || is.Due != (name == "header") {
 			t.Errorf("%s: %d hits, due %v", name, is.Hits, is.Due)
 		}
-		v, l := d.RuleOf(is), d.LimitOf(is)
-		if !v.IsVariant() || l == nil || l.Counter != is.Rule.Counter || l.Counter.Limit != 100 || v.PolicyOf(l) != "" || string(d.TextOf(is, addr).Policy) != `"api";q=100;w=60` {
+		v, l := RuleOf(is), LimitOf(is)
+		if !v.IsVariant() || l == nil || l.Counter != is.Rule.Counter || l.Counter.Limit != 100 || l.OwnPolicy() != "" || string(TextOf(is, addr).Policy) != `"api";q=100;w=60` {
 			t.Errorf("%s: %+v of %+v", name, l, v)
 		}
 		if is.Rule.Counter.Sync != (name == "sync") || is.Rule.Tag != (name == "tag") || is.Rule.Shadow != (name == "shadow") || is.Rule.Counter.Algorithm() != base.Counter.Algorithm() {

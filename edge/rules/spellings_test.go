@@ -190,7 +190,7 @@ func newSearcher(t *testing.T) *searcher {
 
 // whom is whom a request counts for under the rule by a field, and whether the rule about it holds; false: it is refused.
 func (s *searcher) whom(name, raw string) (who string, ok bool) {
-	var q http1.Request
+	var q http1.RequestHead
 	if q.Parse([]byte(raw), message.MaxLines) != nil {
 		return "", false
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/histogram"
 	"sluice/edge/limiter/shedding"
+	"sluice/edge/metric"
 )
 
 // A Group is the servers that answer for a host.
@@ -26,9 +26,9 @@ type Group struct {
 	Upgrades []string      // protocols that requests may switch to, in lower case
 	next     atomic.Uint32
 
-	Hosts    []string             // that it answers for, as configured
-	Shedding *shedding.Limiter    // whether a request may go on, as the servers answer; nil: it may
-	Waited   *histogram.Histogram // for a place by Shedding, with one in the end or without; nil with it
+	Hosts    []string          // that it answers for, as configured
+	Shedding *shedding.Limiter // whether a request may go on, as the servers answer; nil: it may
+	Waited   *metric.Histogram // for a place by Shedding, with one in the end or without; nil with it
 }
 
 // Pick chooses the server for a request, one of those that are healthy and have room, and counts the request among those
@@ -197,7 +197,7 @@ func New(c []Config, before *Origins) (*Origins, error) {
 			Places: &Places{BySource: make(map[counter.Source]int64)}, Hosts: config.Hosts}
 		s.Groups = append(s.Groups, g)
 		if config.Shedding != nil {
-			g.Shedding, g.Waited = shedding.New(*config.Shedding), histogram.Latency()
+			g.Shedding, g.Waited = shedding.New(*config.Shedding), metric.Latency()
 		}
 		if before != nil && len(config.Hosts) > 0 {
 			if was := before.named(config.Hosts[0]); was != nil {

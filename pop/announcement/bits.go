@@ -6,9 +6,9 @@ import (
 	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop/log"
+	"sluice/pop/operatorlog"
 	"sluice/pop/record"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // Bit is a mitigation on its way to its own key.
@@ -117,7 +117,7 @@ func (a *Announcer) Learn(r record.Record, now time.Time) (started bool) {
 	case r.Epoch > epoch && wall.Sub(r.Start) >= log.Kept:
 		return false // recorded long ago, and the lift is forgotten
 	case r.Epoch > epoch: // its edge knows of a lift that is on its way to this one
-		a.config.Operators.Void(words.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
+		a.config.Operators.Void(operatorlog.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
 	}
 	a.learnState(c, &r, now)
 	if r.Kind == record.AskTimes && r.Edge != a.config.ID {

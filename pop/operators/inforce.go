@@ -8,7 +8,7 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/mitigation"
-	"sluice/pop/words"
+	"sluice/pop/operatorlog"
 )
 
 // lift is an epoch that is in force.
@@ -79,20 +79,20 @@ func (l *List) hear() {
 	if l.config.Heard == nil {
 		return
 	}
-	var news []*words.Entry
+	var news []*operatorlog.Entry
 	for _, name := range l.fresh {
 		e := l.list.At(name)
-		if e == nil || e.Kind == words.Change || e.Mark().Edge == l.config.ID || e.Mark().Generation <= l.heard[e.Mark().Edge] || e.Start.Before(l.began) {
+		if e == nil || e.Kind == operatorlog.Change || e.Mark().Edge == l.config.ID || e.Mark().Generation <= l.heard[e.Mark().Edge] || e.Start.Before(l.began) {
 			continue
 		}
 		news = append(news, e)
 	}
-	slices.SortFunc(news, func(a, b *words.Entry) int {
+	slices.SortFunc(news, func(a, b *operatorlog.Entry) int {
 		return cmp.Or(cmp.Compare(a.Mark().Generation, b.Mark().Generation), cmp.Compare(a.Mark().Edge, b.Mark().Edge))
 	})
-	for _, e := range slices.CompactFunc(news, func(a, b *words.Entry) bool { return a.Mark() == b.Mark() }) {
+	for _, e := range slices.CompactFunc(news, func(a, b *operatorlog.Entry) bool { return a.Mark() == b.Mark() }) {
 		l.heard[e.Mark().Edge] = e.Mark().Generation
-		l.config.Heard(e.Word)
+		l.config.Heard(e.Order)
 	}
 }
 
@@ -115,9 +115,9 @@ func (l *List) renameLifts(rules Rules) {
 }
 
 // apply puts the word of a name in force.
-func (l *List) apply(name words.Name, now time.Time) {
+func (l *List) apply(name operatorlog.Name, now time.Time) {
 	e := l.list.At(name)
-	if e == nil || e.Kind == words.Change {
+	if e == nil || e.Kind == operatorlog.Change {
 		return
 	}
 	if e.Epoch > l.lifts[name].epoch {
@@ -134,7 +134,7 @@ func (l *List) apply(name words.Name, now time.Time) {
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 		bit, there := l.config.Bits.Get(key, now)
 		switch {
-		case e.Kind == words.Block && now.Before(e.End):
+		case e.Kind == operatorlog.Block && now.Before(e.End):
 			// now carries the monotonic clock, and ends are held against that.
 			end := now.Add(min(e.End.Sub(now), mitigation.MaxBlock))
 			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) || bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
@@ -148,9 +148,9 @@ func (l *List) apply(name words.Name, now time.Time) {
 
 // Void begins an epoch: what was counted or started before is not in force any more. Apply does so by itself; another edge may know of a lift
 // before its word is here.
-func (l *List) Void(name words.Name, epoch uint64, now time.Time) {
+func (l *List) Void(name operatorlog.Name, epoch uint64, now time.Time) {
 	if l.lifts == nil {
-		l.lifts = make(map[words.Name]lift)
+		l.lifts = make(map[operatorlog.Name]lift)
 	}
 	if l.settling == nil {
 		l.settling = make(map[mitigation.Key]time.Time)

@@ -9,10 +9,10 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/mitigation"
+	"sluice/pop/operatorlog"
 	"sluice/pop/operators"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 var began = time.Unix(1_700_000_000, 0)
@@ -21,9 +21,9 @@ func someone(n byte) counter.Source {
 	return counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, n}), 32, 64)
 }
 
-func saying(kind words.Kind, n byte) words.Word {
-	w := words.Word{Rule: "login", Source: someone(n), Kind: kind, Start: began, Reason: "because"}
-	if kind == words.Block {
+func saying(kind operatorlog.Kind, n byte) operatorlog.Order {
+	w := operatorlog.Order{Rule: "login", Source: someone(n), Kind: kind, Start: began, Reason: "because"}
+	if kind == operatorlog.Block {
 		w.End = began.Add(time.Hour)
 	}
 	return w
@@ -62,7 +62,7 @@ func newEdge(t testing.TB, id uint64) *edge {
 // TestRestoredListIsInForce at once, and lifts in it do not lift what was handed over with it.
 func TestRestoredListIsInForce(t *testing.T) {
 	first := newEdge(t, 1)
-	for n, word := range []words.Word{saying(words.Block, 1), saying(words.Lift, 2)} {
+	for n, word := range []operatorlog.Order{saying(operatorlog.Block, 1), saying(operatorlog.Lift, 2)} {
 		if _, err := first.Say(word, began); err != nil {
 			t.Fatal(n, err)
 		}
@@ -88,10 +88,10 @@ func TestRestoredListIsInForce(t *testing.T) {
 	if !next.blocked(1, began) {
 		t.Error("a block is not in force")
 	}
-	if err := next.Restore(kept[:len(kept)-1], began); !errors.Is(err, words.ErrList) {
+	if err := next.Restore(kept[:len(kept)-1], began); !errors.Is(err, operatorlog.ErrList) {
 		t.Errorf("a list that is cut: %v", err)
 	}
-	if _, err := first.Say(saying(words.Block, 3), began); err != nil {
+	if _, err := first.Say(saying(operatorlog.Block, 3), began); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -144,7 +144,7 @@ func TestListTravels(t *testing.T) {
 		t.Error("looked again at once")
 	}
 	now = now.Add(time.Millisecond)
-	if _, err := a.Say(saying(words.Block, 1), now); err != nil {
+	if _, err := a.Say(saying(operatorlog.Block, 1), now); err != nil {
 		t.Fatal(err)
 	}
 	if !node.look(a, &ofA, now) || len(node.values) != 2 {
@@ -212,7 +212,7 @@ func TestVariantsHaveTheEpochOfTheirRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.SetRules(operators.Rules{"login": {{Counter: e.rule, Timeout: time.Minute}, {Counter: variant, Timeout: time.Minute, Of: e.rule.ID}}})
-	if _, err := e.Say(saying(words.Lift, 1), began); err != nil {
+	if _, err := e.Say(saying(operatorlog.Lift, 1), began); err != nil {
 		t.Fatal(err)
 	}
 	e.Apply(began)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // Kept is how long a slot stays filled.
@@ -21,7 +21,7 @@ const (
 	slots   = counter.MaxEdges
 	hold    = 10 * time.Second // a number once seen is believed so long: a lost node must not halve it
 	maxName = 64
-	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(words.MaxMarks+MaxRefused) + secret.MACSize
+	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(operatorlog.MaxMarks+MaxRefused) + secret.MACSize
 )
 
 // Edge is what an edge says of itself.
@@ -29,9 +29,9 @@ type Edge struct {
 	ID       uint64
 	sequence uint64 // each presence has a higher one
 	Name     string
-	Marks    []words.Mark // of the operators' list that it has put into force
-	Refused  []words.Mark // of these what it could not: changes of rules that it does not understand, MaxRefused at most
-	Ends     bool         // it has stopped deciding, and says so with its last presence
+	Marks    []operatorlog.Mark // of the operators' list that it has put into force
+	Refused  []operatorlog.Mark // of these what it could not: changes of rules that it does not understand, MaxRefused at most
+	Ends     bool               // it has stopped deciding, and says so with its last presence
 	About
 }
 
@@ -135,7 +135,7 @@ func (p *Slots) Say(now time.Time, e Edge) []byte {
 	}
 	b = secret.AppendTime(secret.AppendTime(b, e.Started), e.Since)
 	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.Hash), e.Generation)
-	for _, marks := range [][]words.Mark{e.Marks, e.Refused} {
+	for _, marks := range [][]operatorlog.Mark{e.Marks, e.Refused} {
 		b = append(b, byte(len(marks)))
 		for _, k := range marks {
 			b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge), k.Generation)
@@ -165,9 +165,9 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 	}
 	e.Started, e.Since = in.Time(), in.Time()
 	e.Hash, e.Generation = in.Number(8), in.Number(8)
-	for _, marks := range []*[]words.Mark{&e.Marks, &e.Refused} {
+	for _, marks := range []*[]operatorlog.Mark{&e.Marks, &e.Refused} {
 		for range in.Number(1) {
-			*marks = append(*marks, words.Mark{Edge: in.Number(8), Generation: in.Number(8)})
+			*marks = append(*marks, operatorlog.Mark{Edge: in.Number(8), Generation: in.Number(8)})
 		}
 	}
 	return e, in.Whole()

@@ -16,11 +16,11 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/across"
+	"sluice/pop/operatorlog"
 	"sluice/pop/placement"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // World is a PoP. It is for one goroutine.
@@ -537,7 +537,7 @@ func (w *World) push(b *batch) {
 }
 
 // Say has an operator say something at the edge.
-func (e *Edge) Say(word words.Word) (words.Mark, error) {
+func (e *Edge) Say(word operatorlog.Order) (operatorlog.Mark, error) {
 	e.world.restless = e.world.now.Add(unrest)
 	e.awake = true
 	mark, err := e.Machine.Operators.Say(word, e.clock())

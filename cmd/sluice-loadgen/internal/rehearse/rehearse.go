@@ -19,10 +19,10 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/virtual"
+	"sluice/cmd/sluice-loadgen/internal/rehearsal"
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/config"
-	"sluice/edge/rehearsal"
 	"sluice/edge/rules"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"

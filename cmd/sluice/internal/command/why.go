@@ -18,10 +18,10 @@ import (
 
 	"sluice/cmd/sluice/internal/completion"
 	"sluice/cmd/sluice/internal/operator"
+	"sluice/cmd/sluice/internal/why"
 	"sluice/counter"
 	"sluice/edge/control"
 	"sluice/edge/events"
-	"sluice/edge/why"
 )
 
 const whyUsage = `Usage: sluice why SOURCE [--at TIME] [LOG…]

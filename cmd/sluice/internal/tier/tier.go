@@ -23,7 +23,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sluice/cmd/sluice/internal/every"
 	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
@@ -39,10 +38,10 @@ import (
 	"sluice/pop"
 	"sluice/pop/across"
 	"sluice/pop/memcached"
+	"sluice/pop/operatorlog"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // Shared is what this edge counts in, and what shares it with the PoP. Everything that differs between an edge that counts
@@ -110,9 +109,8 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	machine, err := pop.NewMachine(pop.Config{
 		PoP: c.PoP.Name, Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
-		Heard: func(w words.Word) {
-			said := control.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: control.Operator{Who: w.Who, From: w.From}}
-			happened.Add(said.Event(time.Now()))
+		Heard: func(w operatorlog.Order) {
+			happened.Add(control.Event(&w, false, time.Now()))
 		},
 		Decided: decided, InFlight: s.InFlight, Exact: s.Exact,
 	}, time.Now())
@@ -150,7 +148,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	} else {
 		s.Rules = &RuleStore{
 			Origin: changes.PoP, List: machine.Operators.Changes, InForce: machine.Operators.InForce,
-			Add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) {
+			Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
 				return machine.Operators.Say(w, now)
 			},
 			Await: func(made func() Made) Standing {
@@ -190,14 +188,10 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		},
 		EdgeCount: func() int { return machine.Stats().Edges },
 		PoP: control.PoP{
-			Say: func(w control.Word) (control.Spread, error) {
-				word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason,
-					Who: w.Who, From: w.From + " at " + EdgeName(c)}
-				if w.End.IsZero() {
-					word.Kind = words.Lift
-				}
-				mark, err := machine.Operators.Say(word, time.Now())
-				if errors.Is(err, words.ErrFull) {
+			Say: func(o mitigation.Order) (control.Spread, error) {
+				o.From += " at " + EdgeName(c)
+				mark, err := machine.Operators.Say(o, time.Now())
+				if errors.Is(err, operatorlog.ErrFull) {
 					return control.Spread{}, control.ErrFull
 				} else if err != nil {
 					return control.Spread{}, err
@@ -305,8 +299,10 @@ func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, 
 	if err := s.openState(c, apartName(c), s.Local); err != nil {
 		return err
 	}
-	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, InForce: func(uint64, []words.Mark) {},
-		Add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) { return s.Local.Add(w, now) }, Save: s.save}
+	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, InForce: func(uint64, []operatorlog.Mark) {},
+		Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
+			return s.Local.Add(w, now)
+		}, Save: s.save}
 	s.warnWithoutDisk()
 	return nil
 }
@@ -338,9 +334,10 @@ func await(every time.Duration, look func() (s Standing, overtaken bool)) Standi
 }
 
 // spread is how far words have come, in a PoP of so many edges; 0: nobody has said of how many.
-func spread(m *pop.Machine, edges int, marks ...words.Mark) (all control.Spread, newer bool) {
+func spread(m *pop.Machine, edges int, marks ...operatorlog.Mark) (all control.Spread, newer bool) {
 	s := m.Operators.Spread(marks...)
-	all = control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...), Apart: len(m.Marks.Secrets().Apart), Silent: s.Silent}
+	all = control.Spread{Spread: s.Spread, Apart: len(m.Marks.Secrets().Apart), Silent: s.Silent}
+	all.Missing = append([]string{}, s.Missing...) // none are [] in JSON
 	if edges > s.Known {
 		all.Expected = edges
 	}
@@ -373,7 +370,7 @@ func (s *Shared) Alone() bool { return s.Tier.Up == nil }
 
 // tidy keeps the table of an edge without a tier tidy.
 func (s *Shared) tidy(ctx context.Context) error {
-	every.Period(ctx, 100*time.Millisecond, func(now time.Time) {
+	Every(ctx, 100*time.Millisecond, func(now time.Time) {
 		if step := s.Table.Stepped(now); step != 0 {
 			s.Table.Adjust(step, false, now)
 		}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"sluice/cmd/sluice/internal/every"
 	"sluice/counter"
 	"sluice/edge/events"
 	"sluice/pop"
@@ -22,7 +21,7 @@ const watchEvery = 100 * time.Millisecond
 // watch tells operators which nodes and edges go and come, when this edge counts alone, and who counts under another secret, until ctx is done.
 func watch(ctx context.Context, m *pop.Machine, name string, happened *events.Log) {
 	w, edges, secrets := watcher{up: make(map[string]bool)}, edgeWatcher{}, secretWatcher{}
-	every.Period(ctx, watchEvery, func(now time.Time) {
+	Every(ctx, watchEvery, func(now time.Time) {
 		list := w.look(m.Nodes.Members(), m.Nodes.Up(), m.Nodes.Full())
 		list = append(list, edges.look(m.Operators.Edges(), now)...)
 		status := secretStatus(name, m.Marks.Secrets())

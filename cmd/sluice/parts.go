@@ -1,0 +1,309 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"sluice/cmd/sluice/internal/auditor"
+	"sluice/cmd/sluice/internal/peers"
+	"sluice/cmd/sluice/internal/settings"
+	"sluice/cmd/sluice/internal/tier"
+	"sluice/cmd/sluice/internal/upgrade"
+	"sluice/edge"
+	"sluice/edge/accesslog"
+	"sluice/edge/admin"
+	"sluice/edge/audit"
+	"sluice/edge/config"
+	"sluice/edge/control"
+	"sluice/edge/events"
+	"sluice/edge/listen"
+	"sluice/edge/plans"
+	"sluice/edge/rules"
+	"sluice/pop/presence"
+	"sluice/pop/secret"
+)
+
+// eventsKept is how many of the latest events an edge remembers.
+const eventsKept = 2000
+
+// A daemon is an edge with all that belongs to it. serve makes its parts one after the other, each by the method that says so; whatever can fail
+// because of bad input fails there, and nothing runs yet.
+type daemon struct {
+	config   *config.Config
+	flags    *flags
+	log      *slog.Logger
+	happened *events.Log
+	replace  chan os.Signal // a new process is to take over
+	closers  []func()
+
+	key    secret.Secret // readSecrets
+	token  string
+	wanted int          // fit: connections
+	across *peers.Peers // joinTier; nil: no other PoP is told of blocks
+	shared *tier.Shared
+
+	access   *accesslog.Log // makeEdge; nil: none
+	keeper   *plans.Keeper  // nil: nobody is on a plan
+	server   *edge.Server
+	auditing *auditor.Auditor
+
+	certificates, callsCertificates *listen.Certificates // loadCertificates; nil: no TLS
+	callsTLS                        *tls.Config
+
+	program string // openListeners
+	ours    *upgrade.Sockets
+	at      listeners
+
+	reload    *reloader       // makeReloader
+	older     *upgrade.Parent // takeOver; nil: nobody was here before
+	operators *http.Server    // serveOperators
+
+	failed        chan error     // run
+	edges, others sync.WaitGroup // what serves requests and peers, and what does not
+}
+
+// close lets go of what has been opened, the last first.
+func (d *daemon) close() {
+	for i := len(d.closers) - 1; i >= 0; i-- {
+		d.closers[i]()
+	}
+}
+
+// readSecrets reads what nobody else may know, and tries the origins.
+func (d *daemon) readSecrets() (err error) {
+	c := d.config
+	if d.key, err = settings.ReadSecret(c); err != nil {
+		return err
+	}
+	if w := settings.GuessableSecret(c); w != "" {
+		d.log.Warn(w, "pop", c.PoP.Name)
+	}
+	if d.token, err = settings.ReadToken("admin_token_file", c.AdminTokenFile); err != nil {
+		return err
+	}
+	return findOrigins(c, d.log)
+}
+
+// fit keeps the process within what the system gives it.
+func (d *daemon) fit() error {
+	d.wanted = fitDescriptors(d.config)
+	if d.config.Limits.Memory > 0 {
+		debug.SetMemoryLimit(int64(d.config.Limits.Memory))
+	}
+	return nil
+}
+
+// joinTier makes the edge one of a PoP, and the PoP one of several.
+func (d *daemon) joinTier() (err error) {
+	c := d.config
+	if len(c.PoP.Peers) > 0 {
+		keys, err := settings.ReadPeersKeys(c.PoP.PeersSecretFile)
+		if err != nil {
+			return err
+		}
+		d.across = peers.New(&c.PoP, keys, d.happened)
+	}
+	d.shared, err = tier.Share(c, d.key, d.log, d.happened, d.across)
+	return err
+}
+
+// makeEdge makes the edge itself, with the plans of its clients, its access log and its audit.
+func (d *daemon) makeEdge() (err error) {
+	c, shared := d.config, d.shared
+	if d.access, err = openAccessLog(c.AccessLog); err != nil {
+		return err
+	}
+	if d.keeper, err = keepPlans(c, d.key.Bytes(), d.log.Warn); err != nil {
+		return err
+	}
+	if d.keeper != nil {
+		d.closers = append(d.closers, func() { d.keeper.Store.Close() })
+	}
+	notes := audit.New(c.AuditOneIn, nil, time.Now())
+	if !shared.Alone() {
+		notes = audit.New(c.AuditOneIn, d.key.Watch, time.Now())
+	}
+	d.server, err = edge.New(edge.Options{
+		Access: d.access, Events: d.happened, Name: tier.EdgeName(c), Audit: notes,
+		Config: c, Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
+	})
+	if err != nil {
+		return err
+	}
+	if d.keeper != nil {
+		d.keeper.Edge, d.keeper.Publish = tier.EdgeName(c), d.server.SetPlans
+		if err := d.keeper.Load(context.Background()); err != nil {
+			return err
+		}
+	}
+	d.auditing = &auditor.Auditor{Notes: notes, Rules: func() (names []string) {
+		for _, r := range d.server.Config().Rules {
+			if r.Mode != rules.Off {
+				names = append(names, r.Name)
+			}
+		}
+		return names
+	}}
+	if m := shared.Machine; m != nil {
+		d.auditing.ID = m.Operators.Edges()[0].ID
+		d.auditing.Tier = &auditor.Tier{Secret: d.key, Do: shared.Do, Nodes: m.Nodes.Names, Up: m.Nodes.Health, Edges: m.Operators.Edges}
+	}
+	warnings(c, d.log)
+	return nil
+}
+
+// loadCertificates reads what is shown to clients, and to proxies that ask over gRPC.
+func (d *daemon) loadCertificates() (err error) {
+	if d.config.ListenTLS != "" {
+		if d.certificates, err = listen.LoadCertificates(d.config.TLS); err != nil {
+			return err
+		}
+	}
+	if d.callsTLS, d.callsCertificates, err = rateLimitTLS(d.config.RateLimitService); err != nil {
+		return err
+	}
+	for name, c := range map[string]*listen.Certificates{"tls": d.certificates, "rate_limit_service": d.callsCertificates} {
+		for _, w := range expired(name, c, time.Now()) {
+			d.log.Warn(w)
+		}
+	}
+	return nil
+}
+
+// openListeners listens, or takes the sockets of the process before this one. Nobody is served yet.
+func (d *daemon) openListeners() (err error) {
+	if d.program, err = os.Executable(); err != nil { // now: later its place may have been taken by a new one
+		return err
+	}
+	if d.ours, err = upgrade.GivenSockets(); err != nil {
+		return err
+	}
+	d.closers = append(d.closers, func() { d.ours.Close(true) })
+	return d.at.open(d.ours, d.config)
+}
+
+// makeReloader makes what reads files again, and lays what operators have changed over the configuration.
+func (d *daemon) makeReloader() error {
+	c, happened := d.config, d.happened
+	d.reload = &reloader{flags: d.flags, server: d.server, machine: d.shared.Machine, log: d.log, events: happened, store: d.shared.Rules, name: tier.EdgeName(c), base: c,
+		peers: d.shared.TurnPeers, about: presence.About{Address: reachable(d.at.front.Addr()), Version: version(), Started: time.Now()}}
+	for _, certificates := range []*listen.Certificates{d.certificates, d.callsCertificates} {
+		if certificates != nil {
+			d.reload.files = append(d.reload.files, &files{happened: happened, kind: events.Certificate, refresh: certificates.Refresh,
+				again: "certificates read again", wrong: "the certificates are wrong: the old ones stay in use"})
+		}
+	}
+	if d.across != nil {
+		d.reload.files = append(d.reload.files, &files{happened: happened, kind: events.Peer, refresh: func() (bool, error) {
+			keys, err := settings.ReadPeersKeys(c.PoP.PeersSecretFile)
+			return err == nil && d.across.SetKeys(keys), err
+		}, again: "pop.peers_secret_file read again: its first line signs, and each line is believed", wrong: "the secret of peers is wrong: the old one stays in use"})
+	}
+	if d.shared.Machine != nil && c.PoP.SecretFile != "" {
+		d.reload.files = append(d.reload.files, secretFile(c, d.key, happened))
+	}
+	d.reload.last = d.reload.content()
+	return d.reload.catchUp()
+}
+
+// takeOver takes what the process before this one knows, if there is one: it goes on until this one serves.
+func (d *daemon) takeOver() error {
+	if d.older = upgrade.NewParent(); d.older == nil {
+		return nil
+	}
+	d.auditing.Inherits(time.Now().Add(d.flags.grace))
+	take := func(into tier.Kept) func([]byte) error {
+		return func(list []byte) error { // its mitigations are under rules as operators have changed them
+			return cmp.Or(into.Restore(list, time.Now()), d.reload.catchUp())
+		}
+	}
+	if d.shared.Machine != nil {
+		d.older.Words = take(d.shared.Machine.Operators)
+	}
+	if d.shared.Local != nil {
+		d.older.Rules = take(d.shared.Local)
+	}
+	if err := d.older.Take(d.server); err != nil {
+		return fmt.Errorf("the older process did not tell its mitigations: %w", err)
+	}
+	if d.shared.Alone() {
+		d.older.TakeCounters("counters", d.shared.Table, d.server, d.log)
+	} else {
+		d.older.NoCounters()
+	}
+	d.shared.Taught()
+	d.shared.TurnPeers(d.config) // what other PoPs had blocked is among what the older process told
+	return nil
+}
+
+// handover is how the process after this one takes what this one knows.
+func (d *daemon) handover() *upgrade.Handover {
+	next := &upgrade.Handover{Program: d.program, Args: os.Args[1:], Sockets: d.ours, Server: d.server, Log: d.log}
+	if d.shared.Alone() {
+		next.Table = d.shared.Table
+	} else {
+		next.Words = func() []byte {
+			list, _ := d.shared.Machine.Operators.Words(time.Now())
+			return list
+		}
+	}
+	if d.shared.Local != nil {
+		next.Rules = func() []byte {
+			list, _ := d.shared.Local.Words(time.Now())
+			return list
+		}
+	}
+	return next
+}
+
+// metrics are those of all parts.
+func (d *daemon) metrics() *prometheus.Registry {
+	all := prometheus.NewRegistry()
+	all.MustRegister(d.server.Collector(), d.auditing, certificateMetrics{"listen_tls": d.certificates, "rate_limit_service": d.callsCertificates}, buildInfo(),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if d.shared.Metrics != nil {
+		all.MustRegister(d.shared.Metrics)
+	}
+	if d.keeper != nil {
+		all.MustRegister(plansMetrics{d.keeper})
+	}
+	if d.across != nil {
+		all.MustRegister(d.across)
+	}
+	if d.shared.Etcd != nil {
+		all.MustRegister(tier.EtcdMetrics(d.shared.Etcd))
+	}
+	return all
+}
+
+// serveOperators makes what answers operators.
+func (d *daemon) serveOperators() {
+	c, reload := d.config, d.reload
+	var etcdStatus func() control.EtcdStatus
+	if d.shared.Etcd != nil {
+		etcdStatus = d.shared.Etcd.Status
+	}
+	connections := &admin.Connections{Most: spareDescriptors / 2}
+	d.operators = &http.Server{
+		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.metrics(), State: d.state, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load,
+			Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
+			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken, Plans: d.keeper, Vouch: connections.Vouch}),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      2 * time.Minute, // a million mitigations are a long answer
+		IdleTimeout:       time.Minute,
+		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+	}
+	connections.Guard(d.operators)
+}

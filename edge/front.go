@@ -1,0 +1,72 @@
+package edge
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	"sluice/edge/front"
+	"sluice/edge/message"
+	"sluice/edge/proxy"
+)
+
+// A Front is the client's end of one request, in whatever protocol the client speaks: what is passed on to an origin and back goes over
+// proxy.Exchange, the rest is what the edge asks for itself. front.Exchange is that of HTTP/1.1; Handle takes any.
+type Front interface {
+	proxy.Exchange
+	// Peer is whom the connection comes from; not named: a PROXY header says that this is nobody's to know. Secure is over TLS.
+	Peer() (peer netip.Addr, named bool)
+	Secure() bool
+	// Going reports whether the connection is to end so that others have room.
+	Going() bool
+	// Block says until when whoever sends on the connection is refused; the zero time: he is not.
+	Block(until time.Time)
+	// Close says that the connection ends with the answer, and Drop that nothing more is read of the request either.
+	Close()
+	Drop()
+	// SkipBody is called before an answer, and gets a body out of the way that nobody has taken. It reports whether that took time.
+	SkipBody() (waited bool)
+	// Respond sends an answer of the edge's own, or sees to that, and Begun reports whether an answer has begun to go.
+	Respond(*message.Reply) error
+	Begun() bool
+	// Wrote is when the client was last written to.
+	Wrote() time.Time
+	// Hijack has run called with the connection after an answer that switches protocols, now or when the request is handled.
+	Hijack(run func(net.Conn))
+}
+
+// Handle is the life of a request that f has brought: it is counted as received, judged, passed on or answered, logged, and counted once its
+// answer is over. After it f is not asked anything more, but for what Hijack was told to run.
+func (s *Server) Handle(f Front) {
+	x := s.exchanges.Get().(*exchange)
+	x.begin(f)
+	if !x.handle() {
+		x.end(x.failed)
+	}
+}
+
+// An http1Exchange is an exchange with its front, a connection of HTTP/1.1.
+type http1Exchange struct {
+	exchange
+	end front.Exchange
+}
+
+func newHTTP1Exchange(s *Server) *http1Exchange {
+	w := new(http1Exchange)
+	w.exchange.of(s)
+	w.whole, w.end.Owner = w, w
+	return w
+}
+
+// beginHTTP1, handleHTTP1 and endHTTP1 are Handle in three steps, as fasthttp has them: it writes an answer of the edge's own after its
+// handler has returned.
+func (s *Server) beginHTTP1(on *front.Guarded) *front.Exchange {
+	w := s.http1.Get().(*http1Exchange)
+	w.end.Reset(on)
+	w.begin(&w.end)
+	return &w.end
+}
+
+func handleHTTP1(e *front.Exchange) { e.Owner.(*http1Exchange).handle() }
+
+func endHTTP1(e *front.Exchange, failed bool) { e.Owner.(*http1Exchange).exchange.end(failed) }

@@ -1,0 +1,173 @@
+package edge
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/edge/accesslog"
+	"sluice/edge/edgetest"
+	"sluice/edge/front"
+	"sluice/edge/message"
+)
+
+var _, _ Front = (*front.Exchange)(nil), (*edgetest.Exchange)(nil)
+
+// handleAll has requests handled, one after the other, by an edge without a socket before an origin.
+func handleAll(t *testing.T, yaml string, origin http.HandlerFunc, list ...*edgetest.Exchange) *Server {
+	t.Helper()
+	behind := httptest.NewServer(origin)
+	t.Cleanup(behind.Close)
+	s := newServer(t, parse(t, "origins: [{servers: ['"+behind.URL+"'], upgrades: [echo]}]\n"+yaml))
+	for _, e := range list {
+		s.Handle(e)
+	}
+	return s
+}
+
+// A request that comes by another protocol is judged, told of its limit, passed on and counted as any other, and one that is over is refused.
+func TestRequestWithoutASocket(t *testing.T) {
+	var asked, logged []string
+	first, over := edgetest.New("GET", "/x?y=1", "X-Mine: 1"), edgetest.New("GET", "/x")
+	first.TLS = true
+	s := handleAll(t, "rules: [{name: r, limit: 1, window: 1h, mitigation_timeout: 1h}]", func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.RequestURI+" "+r.Host+" "+r.Header.Get("X-Mine")+" "+r.Header.Get("X-Forwarded-For")+" "+
+			r.Header.Get("X-Forwarded-Proto")+" "+r.Header.Get("Via"))
+		w.Header().Set("Sluice-Verdict", "forged")
+		_, _ = io.WriteString(w, "hello")
+	})
+	s.note = func(e *accesslog.Entry) { logged = append(logged, e.Rule+" "+e.Verdict+" "+string(e.Version)) }
+	s.Handle(first)
+	s.Handle(over)
+	if first.Status != 200 || first.Own || !first.Whole || first.Text != "hello" || first.Line("X-RateLimit-Remaining") != "0" || first.Line("Sluice-Verdict") != "" {
+		t.Errorf("admitted: %+v", first)
+	}
+	if over.Status != 429 || !over.Own || !over.Whole || !strings.Contains(over.Text, `"rate_limited"`) || over.Line("X-RateLimit-Limit") != "1" ||
+		over.Line("Retry-After") == "" || over.Closed || time.Until(over.Until) < 59*time.Minute {
+		t.Errorf("refused: %+v", over)
+	}
+	if want := "GET /x?y=1 a 1 192.0.2.1 https test sluice"; len(asked) != 1 || asked[0] != want {
+		t.Errorf("the origin was asked %q, want %q", asked, want)
+	}
+	if len(logged) != 2 || logged[0] != "r pass HTTP/test" || logged[1] != "r limited HTTP/test" {
+		t.Errorf("%q", logged)
+	}
+	if n, answered, own := s.stats.received.Load(), s.stats.answers[fromOrigin][200].Load(), s.stats.answers[fromLimit][429].Load(); n != 2 || answered != 1 || own != 1 {
+		t.Errorf("%d received, %d and %d answered", n, answered, own)
+	}
+}
+
+// What is no request is charged to its source, and ends the connection.
+func TestMalformedWithoutASocket(t *testing.T) {
+	var list []*edgetest.Exchange
+	for range 2 {
+		e := edgetest.New("GET", "/%zz")
+		e.In.Refused = message.BadTarget
+		list = append(list, e)
+	}
+	handleAll(t, "rules: [{name: r, limit: 1, window: 1h}]", nil, list...)
+	for i, want := range []int{400, 429} {
+		if e := list[i]; e.Status != want || !e.Closed {
+			t.Errorf("%d: %+v", i, e)
+		}
+	}
+}
+
+// A body goes on as it comes, with the trailers that were announced, and the answer's comes back with its own. Interim answers go before it.
+func TestBodyWithoutASocket(t *testing.T) {
+	e := edgetest.New("POST", "/", "Trailer: X-Sum").Body()
+	e.In.TakesTrailers = true
+	e.Say("one ")
+	s := handleAll(t, "", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</a>")
+		w.WriteHeader(http.StatusEarlyHints)
+		first := make([]byte, 4)
+		_, _ = io.ReadFull(r.Body, first) // the second part is sent when the first is here
+		e.Say("two")
+		e.Done("X-Sum: 7", "X-Other: 8")
+		rest, _ := io.ReadAll(r.Body)
+		w.Header().Set("Trailer", "X-Back")
+		_, _ = io.WriteString(w, string(first)+string(rest)+" "+r.Trailer.Get("X-Sum")+r.Trailer.Get("X-Other"))
+		w.(http.Flusher).Flush()
+		w.Header().Set("X-Back", "9")
+	}, e)
+	if e.Status != 200 || e.Text != "one two 7" || !e.Whole || e.Broken || e.Closed || len(e.After) != 1 || e.After[0] != "X-Back: 9" || len(e.Before) != 1 || e.Before[0] != 103 {
+		t.Errorf("%+v", e)
+	}
+	if got := e.Got(); got != 7 || s.stats.answers[fromOrigin][200].Load() != 1 {
+		t.Errorf("%d bytes of the body, %d answers", got, s.stats.answers[fromOrigin][200].Load())
+	}
+}
+
+// A client that waits to be invited is, once the origin wants the body.
+func TestInvitedWithoutASocket(t *testing.T) {
+	e := edgetest.New("POST", "/").Body()
+	e.In.ExpectContinue = true
+	invited := false
+	e.Invited = func() {
+		invited = true
+		e.Say("x")
+		e.Done()
+	}
+	handleAll(t, "", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }, e)
+	if !invited || e.Status != 200 || e.Text != "x" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A client that goes ends the exchange with its origin, before the answer and in its midst, and is counted as aborted.
+func TestClientGoneWithoutASocket(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		e, ended := edgetest.New("GET", "/"), make(chan struct{})
+		s := handleAll(t, "", func(w http.ResponseWriter, r *http.Request) {
+			if begun {
+				_, _ = io.WriteString(w, "a part")
+				w.(http.Flusher).Flush()
+			}
+			e.Leave()
+			if begun {
+				_, _ = io.WriteString(w, "another")
+				w.(http.Flusher).Flush()
+			}
+			<-r.Context().Done()
+			close(ended)
+		}, e)
+		if e.Whole || e.Broken != (e.Status != 0) || s.stats.aborted.Load() != 1 {
+			t.Errorf("begun %t: %+v, %d aborted", begun, e, s.stats.aborted.Load())
+		}
+		<-ended
+	}
+}
+
+// An answer that switches protocols joins the client's connection and the origin's.
+func TestTunnelWithoutASocket(t *testing.T) {
+	near, far := net.Pipe()
+	e := edgetest.New("GET", "/")
+	e.In.Upgrade, e.Conn = []byte("echo"), near
+	said := make(chan string, 1)
+	go func() {
+		_, _ = io.WriteString(far, "hello\n")
+		line, _ := bufio.NewReader(far).ReadString('\n')
+		said <- line
+		_ = far.Close()
+	}()
+	s := handleAll(t, "", func(w http.ResponseWriter, r *http.Request) {
+		c, both, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+r.Header.Get("Upgrade")+"\r\n\r\n")
+		line, _ := both.ReadString('\n')
+		_, _ = io.WriteString(c, line)
+	}, e)
+	if got := <-said; got != "hello\n" || e.Status != 101 || s.stats.answers[fromOrigin][101].Load() != 1 || s.stats.tunnels.Load() != 0 {
+		t.Errorf("%q, %+v", got, e)
+	}
+}

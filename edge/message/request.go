@@ -1,0 +1,60 @@
+package message
+
+import "net/http"
+
+// Request is what a request says, whatever protocol it came in. What it points to belongs to whoever has read it.
+type Request struct {
+	Method         []byte  // as rules see it
+	Target         []byte  // as it came
+	Version        []byte  // of the protocol, as it names itself: HTTP/1.1
+	RawHost        []byte  // as it came, and as the origin gets it
+	Host           []byte  // in canonical form; none: a client of HTTP/1.0 need not say
+	Path           []byte  // of the target, in canonical form
+	Readings       Reading // the others that the target's path has
+	Head           Head
+	Size           int      // of the whole head, in bytes; 0: it is not known where it ends
+	Length         int64    // of the body, in bytes, or LengthChunked
+	IsHead         bool     // the method is HEAD as it came, whatever rules see: the answer has no body
+	ExpectContinue bool     // the client waits to be invited to send its body, and has not been
+	TakesTrailers  bool     // the client takes those of the answer
+	Upgrade        []byte   // the protocol that it asks to switch to; nil: none
+	Refused        *Refusal // why it is no request; nil: it is one
+	Broken         bool     // no whole head came: it was slow, or its client is gone, which is not its form
+
+	hostBuf, pathBuf []byte
+}
+
+// BadTarget is the answer to a request whose target is none.
+var BadTarget = Refuse(http.StatusBadRequest, "bad_target", "The request target is malformed.")
+
+// Reset makes r ready for the next request.
+func (r *Request) Reset() {
+	head := r.Head
+	head.Reset()
+	*r = Request{Head: head, hostBuf: r.hostBuf, pathBuf: r.pathBuf}
+}
+
+// SetHost reads the host that is asked for, and reports false if it is none.
+func (r *Request) SetHost(raw []byte) bool {
+	host, ok := AppendHost(r.hostBuf[:0], raw)
+	if ok {
+		r.hostBuf, r.Host, r.RawHost = host, host, raw
+	}
+	return ok
+}
+
+// SetPath reads the path of the target, and refuses one that is too long, or that origins read in too many ways.
+func (r *Request) SetPath() *Refusal {
+	path := RawPath(r.Target)
+	if len(path) > MaxPath {
+		return TooLong
+	}
+	r.Path, r.Readings = AppendPath(r.pathBuf, r.Target)
+	if cap(r.Path) > cap(r.pathBuf) && !IsCanonical(path) {
+		r.pathBuf = r.Path
+	}
+	if r.Readings&TooMany != 0 || r.Readings != 0 && len(path) > MaxOddPath {
+		return BadTarget
+	}
+	return nil
+}

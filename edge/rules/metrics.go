@@ -1,0 +1,44 @@
+package rules
+
+import (
+	"sluice/edge/limiter"
+	"sluice/edge/metric"
+)
+
+// RequestsMetric is the metric of what rules said. What a list denies is a value of it as well.
+const (
+	RequestsMetric = "sluice_requests_total"
+	RequestsHelp   = "Requests under a rule, by what it said; denied: by the list deny, which is no rule; open: not asked, because no node answered. Requests of who is blocked under a rule about all requests count in such rules alone."
+)
+
+// Collect gives what every rule of the set has said, and what its candidate would have.
+func (s *Set) Collect(to metric.Sink) {
+	for _, r := range s.Rules {
+		if r.Candidate == nil {
+			continue
+		}
+		for _, v := range []limiter.Verdict{limiter.Passed, limiter.Limited, limiter.Mitigated} {
+			to.Count(r.Tally.Candidate[v].Load(), "sluice_candidate_requests_total", "Requests under a rule, by what its candidate would have said.",
+				"rule", r.Config.Name, "verdict", v.String())
+		}
+		to.Count(r.Tally.CandidateAlone.Load(), "sluice_candidate_alone_total", "Requests that a rule's candidate would have refused, and that nothing in force refused.",
+			"rule", r.Config.Name)
+	}
+	for _, r := range s.All {
+		for v := range limiter.Verdicts {
+			to.Count(r.Tally.Verdicts[v].Load(), RequestsMetric, RequestsHelp,
+				"rule", r.Config.Name, "verdict", v.String())
+		}
+		to.Count(r.Tally.Open.Load(), RequestsMetric, RequestsHelp, "rule", r.Config.Name, "verdict", "open")
+		if r.Config.Mode != Off {
+			to.Spread(r.Tally.Used, "sluice_rule_utilization", "Share of its limit that a source has used, the request included, where a rule's counter was asked; one decision in 64.",
+				"rule", r.Config.Name)
+		}
+		if p := r.OnStoreFailure; p == limiter.Open || p == limiter.Closed {
+			to.Count(r.Tally.Open.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
+				"rule", r.Config.Name, "posture", string(limiter.Open))
+			to.Count(r.Tally.Closed.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
+				"rule", r.Config.Name, "posture", string(limiter.Closed))
+		}
+	}
+}

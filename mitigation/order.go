@@ -1,0 +1,36 @@
+package mitigation
+
+import (
+	"time"
+
+	"sluice/counter"
+)
+
+// Order is what an operator says of a source under a rule, or of the rule itself, as edges and the PoP know it alike.
+type Order struct {
+	Rule   string         // as configured, so that it means the same when the rule is edited
+	Source counter.Source // of a block or a lift
+	Kind   OrderKind
+	Start  time.Time
+	End    time.Time // of a block, and of a change that says nothing for ever; a lift has none
+	Reason string    // of a block
+	Text   string    // of a change: what it says
+	// Of a block or a lift who said it and where from, for other operators. A change says so itself.
+	Who, From string
+}
+
+// OrderKind is what an Order does.
+type OrderKind uint8
+
+const (
+	OrderBlock  OrderKind = iota + 1
+	OrderLift             // ends the mitigation and forgets the counts
+	OrderChange           // of a rule; what it says means nothing to the PoP, but for which of those before it are in force beside it
+)
+
+// Spread is how far orders have come.
+type Spread struct {
+	Known   int      `json:"known"`   // edges of the PoP, this one included
+	Have    int      `json:"have"`    // of them, those where they are in force
+	Missing []string `json:"missing"` // the others, by name
+}
