@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -63,7 +65,10 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	if err := s.Check(faults); err != nil {
 		return nil, err
 	}
-	r.PoPs, r.Carrier = s.Targets, s.Carrier
+	r.PoPs, r.Carrier, r.HTTP2 = s.Targets, s.Carrier, s.HTTP2
+	if s.HTTP2 {
+		r.TLS = s.client()
+	}
 	for _, m := range s.members() {
 		m.harmed = false // what an earlier run did to it is in both readings
 	}
@@ -134,6 +139,9 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 		}
 		b.origin = origin.Minus(originBefore)
 	}
+	if err := s.learn(out.Outcome, trace); err != nil {
+		return out, err
+	}
 	out.Balance = b.balance()
 	out.TierOps = b.edges.By("sluice_tier_operations_total", "op")
 	if n := b.edges.Sum("sluice_tier_operation_seconds_count"); n > 0 {
@@ -146,6 +154,23 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 // watchPeriod is how often edges are asked for their mitigations: several times in the life of the shortest.
 func watchPeriod(timeout time.Duration) time.Duration {
 	return max(50*time.Millisecond, min(timeout/5, 200*time.Millisecond))
+}
+
+// learn has the edges' access logs tell what became of requests that were reset. The edges are at rest.
+func (s *Site) learn(out *replay.Outcome, t *trace.Trace) error {
+	var logs []io.Reader
+	for _, e := range s.EdgeProcesses {
+		if e.access == "" {
+			continue
+		}
+		f, err := os.Open(e.access)
+		if err != nil {
+			return fmt.Errorf("loadgen: read the access log of %s: %w", e.Name, err)
+		}
+		defer f.Close()
+		logs = append(logs, f)
+	}
+	return out.Learn(t, logs...)
 }
 
 func anySpread(t *trace.Trace) bool {
