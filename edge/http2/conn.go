@@ -31,6 +31,8 @@ type conn struct {
 	out     []byte // frames to be written
 	spare   []byte
 	writing bool      // somebody writes
+	flying  int       // bytes that are being written,
+	written int64     // and that have been
 	drained sync.Cond // something has been written
 	broken  error     // nothing more can be written
 	shrunk  bool
