@@ -3,13 +3,11 @@ package edge
 import (
 	"bytes"
 	"crypto/tls"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	frames "golang.org/x/net/http2"
 )
@@ -74,9 +72,49 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-var _ = fmt.Sprint
-var _ net.Conn
-var _ = time.Now
+// Streams are requests: so many as a rule allows are admitted, on how many connections and over which protocol they come, also those that
+// their client resets at once; and then it is blocked.
+func TestHTTP2Counts(t *testing.T) {
+	for _, resets := range []bool{false, true} {
+		var got atomic.Int64
+		origin := netOrigin(t, func(http.ResponseWriter, *http.Request) { got.Add(1) })
+		e := startEdge(t, origin, "rules: [{name: r, limit: 20, window: 1h, mitigation_timeout: 1h}]")
+		addr := e.serveTLS(certificatesIn(t, t.TempDir()))
+		f, g := dialFrames(t, addr), dialFrames(t, addr)
+		for i := range uint32(15) {
+			f.get(2*i + 1)
+			if resets {
+				must(t, f.WriteRSTStream(2*i+1, frames.ErrCodeCancel))
+			}
+		}
+		must(t, f.WritePing(false, [8]byte{}))
+		for f.acks == 0 && f.read() {
+		}
+		passed := 15
+		for i := range uint32(10) {
+			g.get(2*i + 1)
+			switch a := g.answer(2*i + 1); {
+			case a.status == "200":
+				passed++
+			case a.status != "429" || a.fields["retry-after"] == "" || !strings.Contains(string(a.body), "rate_limited"):
+				t.Errorf("%v %v %q", a, a.fields, a.body)
+			}
+		}
+		if passed != 20 {
+			t.Errorf("resets %v: %d were admitted", resets, passed)
+		}
+		if answer := e.raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); !strings.HasPrefix(answer, "HTTP/1.1 429") {
+			t.Errorf("over HTTP/1.1: %q", answer)
+		}
+		until(t, "all are over", func() bool { return e.http2.Stats.Streams.Load() == 0 })
+		if n := got.Load(); !resets && n != 20 || n > 20 {
+			t.Errorf("the origin got %d", n)
+		}
+		f.c.Close()
+		g.c.Close()
+		e.rest()
+	}
+}
 
 // lastRequest is what the origin got last.
 func (o *recorder) lastRequest() string {

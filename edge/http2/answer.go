@@ -195,11 +195,8 @@ func (st *Stream) Respond(r *message.Reply) error {
 	if st.wrote = r.At; r.At.IsZero() {
 		st.wrote = time.Now()
 	}
-	if st.silent {
-		return errSilent
-	}
 	c := st.conn
-	if st.resetWith == frames.ErrCodeRefusedStream {
+	if st.silent {
 		c.mu.Lock()
 		c.reset(st, st.resetWith)
 		c.mu.Unlock()

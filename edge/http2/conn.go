@@ -85,7 +85,7 @@ func (s *Site) Serve(client *screen.Client) {
 
 // end ends the connection: with what is under way.
 func (c *conn) end() {
-	_ = c.flush()
+	c.say()
 	c.site.Leave(c.client)
 	if c.client.Linger.Load() {
 		c.client.LingeringClose()

@@ -48,6 +48,7 @@ const (
 var (
 	malformed    = http1.BadRequest
 	crowded      = message.Refuse(http.StatusServiceUnavailable, "too_many_streams", "Too many requests at once on one connection.")
+	slowHead     = message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
 	targetLong   = message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
 	headTooLarge = message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts.")
 )
@@ -108,7 +109,7 @@ func (c *conn) opened(id uint32) {
 	defer c.mu.Unlock()
 	c.highest, c.asked = id, true
 	if len(c.streams) >= c.site.MaxStreams || c.working >= 2*c.site.MaxStreams {
-		st.in.Refused, st.resetWith = crowded, frames.ErrCodeRefusedStream
+		st.in.Refused, st.silent, st.resetWith = crowded, true, frames.ErrCodeRefusedStream
 	}
 	c.streams[id] = st
 	st.window = c.initial
@@ -340,7 +341,9 @@ func (c *conn) request(st *Stream) error {
 	r.Version = version
 	c.mu.Lock()
 	if st.announced = -1; h.counted && r.Refused == nil {
-		st.announced = r.Length
+		if st.announced = r.Length; r.Length == 0 && !h.ends {
+			r.Length = message.LengthChunked // that there is none remains to be seen
+		}
 	}
 	st.ended = h.ends
 	c.mu.Unlock()

@@ -49,7 +49,10 @@ func (c *conn) stop(err error) {
 		return
 	}
 	if st := c.head.stream; st != nil && !c.head.trailer {
-		st.in.Refused, st.in.Broken, st.silent = malformed, true, true
+		st.in.Refused, st.in.Broken, st.silent, st.resetWith = malformed, true, true, frames.ErrCodeCancel
+		if err == errSlowHead {
+			st.in.Refused = slowHead
+		}
 		c.begin(st)
 	}
 	if err == errSlowHead {

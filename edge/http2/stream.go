@@ -23,7 +23,7 @@ type Stream struct {
 
 	looped    bool           // the loop serves it: nothing may wait
 	held      bool           // its answer waits for the client, and somebody for that
-	silent    bool           // nothing is said
+	silent    bool           // nothing is said, but that it is reset
 	resetWith frames.ErrCode // what ends it, after the answer
 	wrote     time.Time
 

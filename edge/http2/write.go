@@ -106,6 +106,16 @@ func (c *conn) flush() error {
 	return c.broken
 }
 
+// say writes all that there is, and waits for whoever does so.
+func (c *conn) say() {
+	_ = c.flush()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.writing {
+		c.drained.Wait()
+	}
+}
+
 // room waits until there is room for more to be written. It needs c.mu.
 func (c *conn) room() error {
 	for c.broken == nil && len(c.out) > mostUnwritten {
