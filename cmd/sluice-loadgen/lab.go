@@ -31,7 +31,7 @@ func cmdLab(ctx context.Context, args []string) error {
 	injected := flags.StringArray("fault", nil, `what happens when, such as "20s kill memcached/0"; also term, stop, cont, restart, of edge/N,`+"\n"+
 		"memcached/N, twemproxy/N and origin/0; in the time of the run; repeatable")
 	demo := flags.Bool("demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
-	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags), cli.AddOutput(flags)
+	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
 	if err := cli.Parse(flags, args); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +140,7 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 		}
 		b.origin = origin.Minus(originBefore)
 	}
-	if err := s.learn(out.Outcome, trace); err != nil {
+	if err := s.learn(ctx, out.Outcome, trace, edges); err != nil {
 		return out, err
 	}
 	out.Balance = b.balance()
@@ -156,19 +157,29 @@ func watchPeriod(timeout time.Duration) time.Duration {
 	return max(50*time.Millisecond, min(timeout/5, 200*time.Millisecond))
 }
 
-// learn has the edges' access logs tell what became of requests that were reset. The edges are at rest.
-func (s *Site) learn(out *replay.Outcome, t *trace.Trace) error {
+// learn has the edges' access logs tell what became of requests that were reset. The edges are at rest, but they write a moment later.
+func (s *Site) learn(ctx context.Context, out *replay.Outcome, t *trace.Trace, edges scrape.Metrics) error {
 	var logs []io.Reader
-	for _, e := range s.EdgeProcesses {
-		if e.access == "" {
-			continue
+	for range 40 { // 2 s
+		lines := int(edges.Sum("sluice_log_lines_lost_total"))
+		logs = nil
+		for _, e := range s.EdgeProcesses {
+			if e.access == "" {
+				continue
+			}
+			text, err := os.ReadFile(e.access)
+			if err != nil {
+				return fmt.Errorf("loadgen: read the access log of %s: %w", e.Name, err)
+			}
+			lines += bytes.Count(text, []byte("\n"))
+			logs = append(logs, bytes.NewReader(text))
 		}
-		f, err := os.Open(e.access)
-		if err != nil {
-			return fmt.Errorf("loadgen: read the access log of %s: %w", e.Name, err)
+		if len(logs) == 0 || lines >= int(edges.Sum("sluice_received_total")) {
+			break
 		}
-		defer f.Close()
-		logs = append(logs, f)
+		if err := process.Pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
 	}
 	return out.Learn(t, logs...)
 }

@@ -195,7 +195,7 @@ func (c *h2conn) dial() (nc, bare net.Conn, err error) {
 	}
 	if m.TLS != nil && err == nil {
 		config := m.TLS.Clone()
-		config.NextProtos = []string{http2.NextProtoTLS}
+		config.NextProtos = []string{http2.NextProtoTLS, "http/1.1"} // what an edge without HTTP/2 agrees to, so that we can say so
 		t := tls.Client(bare, config)
 		if err = t.HandshakeContext(ctx); err == nil && t.ConnectionState().NegotiatedProtocol != http2.NextProtoTLS {
 			err = errNoHTTP2

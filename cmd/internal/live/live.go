@@ -43,8 +43,13 @@ func AddSend(flags *pflag.FlagSet) *Send {
 		"at --speed 60 a window of 1s stands for a minute of the trace, and figures are in the time of the run")
 	flags.IntVar(&f.PerConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
 	flags.StringVar(&f.Source, "source", "loopback", "how a source's address is carried: loopback (a peer of its own in 127.0.0.0/8), xff or proxy")
-	flags.BoolVar(&f.HTTP2, "http2", false, "speak HTTP/2, each request a stream")
-	flags.IntVar(&f.Streams, "streams", 100, "with --http2: requests of a connection at once; a connection has at least as many in all, whatever --per-connection says")
+	return f
+}
+
+// AddHTTP2 adds the flags of a command that can speak HTTP/2.
+func (f *Send) AddHTTP2(flags *pflag.FlagSet) *Send {
+	flags.BoolVar(&f.HTTP2, "http2", false, "speak HTTP/2: each request is a stream of a connection, and those of rapid-reset are reset")
+	flags.IntVar(&f.Streams, "streams", 100, "of a connection at once, with --http2; it carries as many requests at least, whatever --per-connection says")
 	return f
 }
 
@@ -56,7 +61,7 @@ func (f *Send) Check() (err error) {
 	if f.PerConnection < 1 {
 		return cli.Usagef("--per-connection %d: want at least 1", f.PerConnection)
 	}
-	if f.Streams < 1 {
+	if f.HTTP2 && f.Streams < 1 {
 		return cli.Usagef("--streams %d: want at least 1", f.Streams)
 	}
 	if f.Carrier, err = replay.ParseCarrier(f.Source); err != nil {
