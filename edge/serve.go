@@ -129,6 +129,11 @@ func (x *exchange) serve() {
 		x.server.limiter.Leave(&x.decision.Decision)
 		return
 	}
+	if x.judged && !x.decision.Held && x.front.Gone(x.now) { // its client has changed its mind meanwhile: no origin hears of it
+		x.server.limiter.Leave(&x.decision.Decision)
+		x.say(clientGone)
+		return
+	}
 	status := x.forward()
 	x.server.limiter.Arrived(&x.decision.Decision)
 	x.settle(status)
