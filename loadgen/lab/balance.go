@@ -118,7 +118,9 @@ func (b counts) balance() Balance {
 		return out
 	}
 	if taken {
-		row("requests admitted, received by the origin", float64(admitted), float64(b.origin.Received), true)
+		if !vague {
+			row("requests admitted, received by the origin", float64(admitted), float64(b.origin.Received), true)
+		}
 		return out
 	}
 	row("requests received by the origin, admitted", float64(b.origin.Received), float64(admitted), vague || b.noEdges)
