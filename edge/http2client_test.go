@@ -117,8 +117,8 @@ func (f *framesClient) read() bool {
 	case *frames.GoAwayFrame:
 		f.goAway = &frame.ErrCode
 		f.calm = f.calm || frame.ErrCode == frames.ErrCodeEnhanceYourCalm
-	case *frames.PingFrame, *frames.SettingsFrame:
-		if frame.Header().Flags.Has(frames.FlagPingAck) {
+	case *frames.PingFrame:
+		if frame.IsAck() {
 			f.acks++
 		}
 	}

@@ -147,7 +147,6 @@ func TestHTTP2Drain(t *testing.T) {
 	until(t, "all are under way", func() bool { return under.Load() == 10 })
 	drained := make(chan error, 1)
 	go func() { drained <- s.Drain(context.Background(), 0) }()
-	idle.end()
 	for f.goAway == nil && f.read() {
 	}
 	f.get(21) // it knows, but not yet which is the last
@@ -158,6 +157,7 @@ func TestHTTP2Drain(t *testing.T) {
 			t.Errorf("stream %d: %v", 2*i+1, a)
 		}
 	}
+	idle.end()
 	f.end()
 	if err := <-drained; err != nil || *f.goAway != frames.ErrCodeNo || idle.goAway == nil {
 		t.Errorf("%v, GOAWAY %v", err, f.goAway)
