@@ -121,6 +121,9 @@ func (o *Outcome) resetLines() []string {
 	}
 	lines := []string{fmt.Sprintf("judged: %d requests reset as soon as they were made: %d by the head of their answer, %d by the edges' access logs, %d not known",
 		o.Resets, o.Resets-o.Logged-o.Unknown, o.Logged, o.Unknown)}
+	if o.Unknown > 0 {
+		lines = append(lines, "judged: what is not known was counted all the same, so a refusal after it may look wrong: the edges' access logs tell")
+	}
 	if o.Charged > 0 {
 		lines = append(lines, fmt.Sprintf("judged: %d times an edge charged a source for a connection that it ended, as one request", o.Charged))
 	}
