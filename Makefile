@@ -8,7 +8,7 @@ LOGS ?=
 LONG ?=
 FLAGS ?=
 SEED ?= 1
-SPELLINGS ?= 7000
+SPELLINGS ?= 8000
 
 export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin

@@ -305,7 +305,7 @@ var placed = map[string]string{
 var read = []string{"README.md", "CHANGELOG.md", "SECURITY.md", "docs", "examples", "deploy"}
 
 // unread is what of that is for making the documents or the package.
-var unread = regexp.MustCompile(`^docs/figures/|^deploy/debian/|\.sh$`)
+var unread = regexp.MustCompile(`^docs/(figures|pages)/|^deploy/debian/|\.sh$`)
 
 // shells is where each has completions looked for.
 var shells = map[string]string{

@@ -28,7 +28,7 @@ const (
 	hasHistogram
 	repliedNow
 	readPast
-	announcedUnit // announced is two bits
+	announcedUnit // announced is three bits
 	announced     = 7 * announcedUnit
 )
 

@@ -11,7 +11,7 @@ import (
 	"sluice/edge/address"
 	"sluice/edge/audit"
 	"sluice/edge/message"
-	"sluice/edge/passage"
+	"sluice/edge/proxy"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/token"
@@ -74,7 +74,7 @@ func (x *exchange) admit() bool {
 		return false
 	}
 	if limit := x.server.limits.BodyBytes; limit > 0 && x.Length > int64(limit) {
-		x.say(passage.TooLarge)
+		x.say(proxy.TooLarge)
 		return false
 	}
 	return true

@@ -55,9 +55,10 @@ func (x *exchange) ask(c config.CheckPath) error {
 	return x.canonical()
 }
 
-// canonical is the path of the target that is asked about, within the bounds of one that is forwarded.
+// canonical is the path of the target that is asked about, within the bounds of one that is forwarded: without a fragment, of which some origins
+// take nothing for the path or the query and others all, and without what ends a target.
 func (x *exchange) canonical() error {
-	if _, _, ok := http1.Authority(x.Target); !ok || len(x.Target) == 0 {
+	if _, _, ok := http1.Authority(x.Target); !ok || len(x.Target) == 0 || bytes.ContainsAny(x.Target, "# \t") {
 		return errAsked
 	}
 	if x.SetPath() != nil {

@@ -43,6 +43,8 @@ func TestCheckedRequest(t *testing.T) {
 		{"a long path", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Original-URI: /" + strings.Repeat("x", 8<<10) + "\r\n", true, 400, false},
 		{"a long path that origins read in several ways", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Original-URI: /;" + strings.Repeat("x", 1<<10) + "\r\n", true, 400, false},
 		{"a path of any length that they read alike", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Original-URI: /" + strings.Repeat("x", 1<<10) + "\r\n", true, 200, false},
+		{"a fragment", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Original-URI: /x?a=b#c\r\n", true, 400, false},
+		{"two words", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Original-URI: /x?a=b c\r\n", true, 400, false},
 		{"no method", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Original-Method: A B\r\n", true, 400, false},
 		{"no host", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Host: a, b\r\n", true, 400, false},
 	} {

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"sluice/edge/accesslog"
+	"sluice/edge/front"
 	"sluice/edge/listen"
-	"sluice/edge/screen"
 )
 
 // halves is a connection in memory that can be closed in one direction, as far as anybody asks.
@@ -25,7 +25,7 @@ type halves struct{ net.Conn }
 func (halves) CloseWrite() error { return nil }
 
 // serveAlone serves one client in memory until the server is done with it, and returns how long that was.
-func serveAlone(s *Server, change func(*screen.Client), talk func(net.Conn)) time.Duration {
+func serveAlone(s *Server, change func(*front.Client), talk func(net.Conn)) time.Duration {
 	near, far := net.Pipe()
 	c := (&listen.Listener{Registry: s.open}).Admit(halves{near})
 	change(c)
@@ -38,7 +38,7 @@ func serveAlone(s *Server, change func(*screen.Client), talk func(net.Conn)) tim
 	return took
 }
 
-func unchanged(*screen.Client) {}
+func unchanged(*front.Client) {}
 
 // An empty line after a request is no other: who sends one and then nothing is no slow client, and gets no answer.
 func TestEmptyLineIsNoRequest(t *testing.T) {
@@ -67,7 +67,7 @@ func TestAnswerAfterASlowRefusedBody(t *testing.T) {
 			_, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n")
 			for range 20 {
 				_, _ = client.Write(make([]byte, 500))
-				time.Sleep(screen.LingerTime / 2)
+				time.Sleep(front.LingerTime / 2)
 			}
 			got, _ = io.ReadAll(client)
 		})
@@ -126,7 +126,7 @@ func TestSlowReaderOverTLS(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := memoryServer(t, &hasty{takes: 1000, answer: okHead + "Content-Length: 1000\r\n\r\n" + strings.Repeat("x", 1000)}, "limits: {idle_timeout: 1m}")
-		took := serveAlone(s, func(c *screen.Client) { c.Conn = tls.Server(c.Conn, certificates.Config("http/1.1")) }, func(client net.Conn) {
+		took := serveAlone(s, func(c *front.Client) { c.Conn = tls.Server(c.Conn, certificates.Config("http/1.1")) }, func(client net.Conn) {
 			_, _ = io.WriteString(tls.Client(client, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		})
 		if took.Truncate(time.Second) != time.Minute || s.open.SlowReaders.Load() != 1 || s.stats.aborted.Load() != 1 {
@@ -140,12 +140,12 @@ func TestCrowdedProxyDoesNotLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memoryServer(t, nil, "source: {trust: ['::'], proxy_protocol: true}\nlimits: {header_timeout: 10s}") // a pipe has no address
 		var got []byte
-		took := serveAlone(s, func(c *screen.Client) { c.OverCap = true }, func(client net.Conn) {
+		took := serveAlone(s, func(c *front.Client) { c.OverCap = true }, func(client net.Conn) {
 			got = make([]byte, len(crowded))
 			_, _ = io.ReadFull(client, got)
 			_, _ = io.WriteString(client, "PROXY TCP4 192.0.2.1 192.0.2.200 4000 80\r\n")
 		})
-		if string(got) != crowded || took != screen.LingerTime {
+		if string(got) != crowded || took != front.LingerTime {
 			t.Errorf("%q, closed after %v", got, took)
 		}
 	})

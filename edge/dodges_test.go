@@ -112,6 +112,19 @@ func TestLimitsCannotBeDodged(t *testing.T) {
 		{"JSON in a cookie", cookie, func(n int) string {
 			return "GET / HTTP/1.1\r\nHost: a\r\nCookie: sid=j:" + strings.Repeat("%20", n) + "%22good%22\r\n\r\n"
 		}, 400},
+		{"letters within the signature of a session", "key: cookie:session", func(n int) string {
+			return "GET / HTTP/1.1\r\nHost: a\r\nCookie: session=eyJ1IjoxfQ.aSQ1XQ.c2lnbmF0dXJl" + strings.Repeat("!", 4*n+4) + "\r\n\r\n"
+		}, 400},
+		{"equals signs behind a token in a header", key, func(n int) string {
+			return "GET / HTTP/1.1\r\nHost: a\r\nX-Api-Key: eyJ1IjoxfQ.aSQ1XQ.c2lnbmF0dXJl" + strings.Repeat("=", n) + "\r\n\r\n"
+		}, 429},
+		{"a character set with shifts", "key: query:key", func(n int) string {
+			return "GET /?key=" + strings.Repeat("~{~}", n) + "X HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain; charset=hz\r\n\r\n"
+		}, 400},
+		{"a condition in UTF-7", "match: {query: {q: login}}", func(int) string {
+			return "GET /?q=+AGw-ogin HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain; charset=utf-7\r\n\r\n"
+		}, 400},
+		{"dots in a header's name", "match: {headers: {x-api-key: X}}", get("X.Api.Key: X"), 429},
 		{"brackets around a parameter", "match: {query: {q: login}}", target("/?[q]=login&NNN"), 429},
 		{"encoded brackets", "match: {query: {q: login}}", target("/?%5Bq%5D=login&NNN"), 429},
 		{"a bracket behind a parameter", "key: query:key", func(n int) string {
@@ -216,17 +229,19 @@ rules:
 // What is one header for the rules is one for the origin, and what is none for the rules does not reach it.
 func TestOriginGetsWhatRulesSee(t *testing.T) {
 	const override = "X-Original-URL: /admin\r\nX-Rewrite-URL: /admin\r\nX-HTTP-Method-Override: DELETE\r\nX-HTTP-Method: DELETE\r\nx-method-override: DELETE\r\n" +
-		"X-Original-Method: DELETE\r\nX-Original-Host: b\r\nX-HTTP-Host-Override: b\r\nX_Original_URL: /admin\r\n"
+		"X-Original-Method: DELETE\r\nX-Original-Host: b\r\nX-HTTP-Host-Override: b\r\nX_Original_URL: /admin\r\n" +
+		"SCRIPT_NAME: /admin\r\nPATH_INFO: /admin\r\nX-Script-Name: /admin\r\nX.Original+URL: /admin\r\n"
 	for _, test := range []struct{ name, yaml, request, want, never string }{
 		{"nominated", "", "GET / HTTP/1.1\r\nHost: a\r\nConnection: cookie, x-api-key\r\nCookie: a=b\r\nX-Api-Key: 1\r\nX-Other: 1\r\n\r\n", "X-Other: 1\r\n", "cookie|x-api-key"},
 		{"what must not be nominated", "", "POST / HTTP/1.1\r\nHost: a\r\nConnection: host, content-length\r\nContent-Length: 3\r\n\r\nabc", "Host: a\r\n|Content-Length: 3\r\n", "cookie"},
 		{"a trusted proxy's word", "source: {trust: [127.0.0.1]}", "GET / HTTP/1.1\r\nHost: a\r\nConnection: x-forwarded-for, x-forwarded-proto, x-real-ip, forwarded, via, x-original-url\r\n" +
 			"X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Real-IP: 192.0.2.1\r\nForwarded: for=192.0.2.1\r\nVia: 1.1 p\r\nX-Original-URL: /x\r\n\r\n",
 			"X-Forwarded-For: 192.0.2.1, 127.0.0.1\r\n|X-Forwarded-Proto: https\r\n|X-Real-IP: 192.0.2.1\r\n|Forwarded: for=192.0.2.1\r\n|Via: 1.1 p, 1.1 sluice\r\n|X-Original-URL: /x\r\n", "cookie"},
-		{"another target, method or host", "", "GET / HTTP/1.1\r\nHost: a\r\n" + override + "\r\n", "GET / HTTP/1.1\r\n", "original|rewrite|override|x-http"},
+		{"another target, method or host", "", "GET / HTTP/1.1\r\nHost: a\r\n" + override + "\r\n", "GET / HTTP/1.1\r\n", "original|rewrite|override|x-http|script|path_info"},
 		{"another target, by a trusted proxy", "source: {trust: [127.0.0.1]}", "GET / HTTP/1.1\r\nHost: a\r\n" + override + "\r\n",
-			"X-Original-URL: /admin\r\n|X-HTTP-Method-Override: DELETE\r\n", "x_original"},
-		{"names that are like those", "", "GET / HTTP/1.1\r\nHost: a\r\nX-Origin: 1\r\nX-Rewritten: 1\r\n\r\n", "X-Origin: 1\r\n|X-Rewritten: 1\r\n", "cookie"},
+			"X-Original-URL: /admin\r\n|X-HTTP-Method-Override: DELETE\r\n|SCRIPT_NAME: /admin\r\n", "x_original|x.original"},
+		{"names that are like those", "", "GET / HTTP/1.1\r\nHost: a\r\nX-Origin: 1\r\nX-Rewritten: 1\r\nScript: 1\r\nX.Y: 1\r\n\r\n", "X-Origin: 1\r\n|X-Rewritten: 1\r\n|Script: 1\r\n|X.Y: 1\r\n", "cookie"},
+		{"who asks, in names that lighttpd takes for these", "", "GET / HTTP/1.1\r\nHost: a\r\nX.Forwarded.For: 192.0.2.1\r\nX-Real!IP: 192.0.2.1\r\n\r\n", "X-Forwarded-For: 127.0.0.1\r\n", "192.0.2.1"},
 
 		{"the usual port", "", "GET http://a:80/x HTTP/1.1\r\nHost: a\r\n\r\n", "GET /x HTTP/1.1\r\nHost: a:80\r\n", "cookie"},
 		{"the usual port of the other", "", "GET http://a/x HTTP/1.1\r\nHost: a:80\r\n\r\n", "GET /x HTTP/1.1\r\nHost: a\r\n", "cookie"},

@@ -1,25 +1,25 @@
 // Package edge is the HTTP side of Sluice: a reverse proxy that asks, for every request, whether its source may make it.
 //
 // A request comes by a Front (front.go), which is its client's end in whatever protocol the client speaks. That of HTTP/1.1 is a fasthttp.Server
-// behind a screen (package screen). fasthttp owns the workers, the loop over a connection's requests, keep-alive, and writes the edge's own
+// behind a guarded connection (package front). fasthttp owns the workers, the loop over a connection's requests, keep-alive, and writes the edge's own
 // answers; it is shown one checked head after the other and never reads a byte of a body, so where a request ends is not for it to decide.
 // Answers of origins are relayed past it, with the spelling and order that they came in, and what it would write then is dropped.
 //
 // The life of a request, top to bottom (handle, in serve.go):
 //
-//	head     is read once; what two servers could read differently is refused (screen, http1), and counts all the same, as far as
+//	head     is read once; what two servers could read differently is refused (front, http1), and counts all the same, as far as
 //	         its source is known (malformed, in admit.go)
 //	source   who: the peer's address, or what a trusted proxy reports, read from right to left (address)
 //	lists    deny refuses, allow passes without counting
 //	rules    which rules are about this host, method and any reading that origins have of this path (rules, message)
 //	decide   mitigated until? else reserve in all counters at once (limiter); a mitigation starts where one is over
 //	answer   refused: 429 at once, and the connection stays open (reply.go)
-//	         admitted: on to the origin and back, streaming both ways (passage)
+//	         admitted: on to the origin and back, streaming both ways (proxy)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
 //	leave    what was in flight is not any more, whatever came of it (release, in serve.go)
 //
 // Nothing in it waits for the tier, but rules with a concurrency, first_sight: wait or check: sync. Rules, lists and origins are one immutable
-// snapshot (snapshot.go), swapped whole: a request is judged by exactly one version. docs/architecture.md has the map of its rooms.
+// snapshot (snapshot.go), swapped whole: a request is judged by exactly one version. docs/design/architecture.md has the map of its rooms.
 package edge
 
 import (
@@ -42,12 +42,12 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/front"
 	"sluice/edge/http2"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
-	"sluice/edge/passage"
+	"sluice/edge/proxy"
 	"sluice/edge/rules/key"
-	"sluice/edge/screen"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
@@ -82,8 +82,8 @@ type Server struct {
 	limiter   limiter.Limiter
 	tier      Tier
 	budget    time.Duration // of a wait for the tier
-	limits    screen.Limits
-	bounds    passage.Bounds
+	limits    front.Limits
+	bounds    proxy.Bounds
 	secret    key.Secret
 	names     requestNames
 	stats     *stats
@@ -102,7 +102,7 @@ type Server struct {
 	faded     atomic.Int64
 	apply     sync.Mutex // one Apply at a time
 	exchanges sync.Pool  // of *exchange
-	screened  sync.Pool  // of *screened
+	http1     sync.Pool  // of *http1Exchange
 
 	unbelieved address.Unbelieved
 
@@ -146,9 +146,9 @@ func New(o Options) (*Server, error) {
 	if s.warn == nil {
 		s.warn = func(string, ...any) {}
 	}
-	s.bounds = passage.Bounds{BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout}
+	s.bounds = proxy.Bounds{BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout}
 	s.exchanges.New = func() any { return newExchange(s) }
-	s.screened.New = func() any { return newScreened(s) }
+	s.http1.New = func() any { return newHTTP1Exchange(s) }
 	if s.audit != nil {
 		s.audit.Blocks = o.Bits.Get
 	}
@@ -160,7 +160,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	site := &screen.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginScreened, Handle: handleScreened, End: endScreened, Fault: s.fault}
+	site := &front.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
 	s.http = site.Server()
 	s.speakHTTP2(c, site)
 	s.open, err = listen.NewRegistry(site, listen.Admission{
@@ -197,7 +197,7 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 }
 
 // speakHTTP2 has clients served that speak HTTP/2: those that agree on it over TLS, and, where that is configured, trusted proxies that know it.
-func (s *Server) speakHTTP2(c *config.Config, site *screen.Site) {
+func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 	s.protocols = []string{"http/1.1"}
 	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams, Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Leaving: s.draining.Load, Abused: s.abused}
 	if !c.HTTP2.Enabled {
@@ -205,11 +205,11 @@ func (s *Server) speakHTTP2(c *config.Config, site *screen.Site) {
 	}
 	s.protocols = []string{"h2", "http/1.1"}
 	s.http.NextProto("h2", func(nc net.Conn) error {
-		s.http2.Serve(screen.ClientOf(nc))
+		s.http2.Serve(front.ClientOf(nc))
 		return nil
 	})
 	if c.HTTP2.Cleartext {
-		site.Switch = func(client *screen.Client) bool {
+		site.Switch = func(client *front.Client) bool {
 			if client.Secure || !address.IsIn(s.snap.Load().sources.Trust, client.From()) {
 				return false
 			}

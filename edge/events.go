@@ -10,10 +10,10 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/front"
 	"sluice/edge/http2"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
-	"sluice/edge/screen"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -112,7 +112,7 @@ func (s *Server) originMoved(o *upstream.Origin, why string) {
 }
 
 // abused tells operators of a client whose connection was ended because it went beyond a bound of HTTP/2.
-func (s *Server) abused(c *screen.Client, what http2.Abuse) {
+func (s *Server) abused(c *front.Client, what http2.Abuse) {
 	if now := time.Now(); s.events.Wants(events.Warning, now) {
 		s.events.Add(events.Event{Time: now, Kind: events.Warning, Level: slog.LevelWarn, Source: c.Peer.String(),
 			Text: "a connection of HTTP/2 was ended, because its client went beyond a bound: " + what.String()})

@@ -5,16 +5,16 @@ import (
 	"net/netip"
 	"time"
 
+	"sluice/edge/front"
 	"sluice/edge/http2"
 	"sluice/edge/message"
-	"sluice/edge/passage"
-	"sluice/edge/screen"
+	"sluice/edge/proxy"
 )
 
 // A Front is the client's end of one request, in whatever protocol the client speaks: what is passed on to an origin and back goes over
-// passage.Exchange, the rest is what the edge asks for itself. screen.Exchange is that of HTTP/1.1; Handle takes any.
+// proxy.Exchange, the rest is what the edge asks for itself. front.Exchange is that of HTTP/1.1; Handle takes any.
 type Front interface {
-	passage.Exchange
+	proxy.Exchange
 	// Peer is whom the connection comes from; not named: a PROXY header says that this is nobody's to know. Secure is over TLS.
 	Peer() (peer netip.Addr, named bool)
 	Secure() bool
@@ -86,28 +86,28 @@ func (x *exchange) Run() {
 	}
 }
 
-// A screened exchange is one with its front, a connection of HTTP/1.1.
-type screened struct {
+// An http1Exchange is an exchange with its front, a connection of HTTP/1.1.
+type http1Exchange struct {
 	exchange
-	end screen.Exchange
+	end front.Exchange
 }
 
-func newScreened(s *Server) *screened {
-	w := new(screened)
+func newHTTP1Exchange(s *Server) *http1Exchange {
+	w := new(http1Exchange)
 	w.exchange.of(s)
 	w.whole, w.end.Owner = w, w
 	return w
 }
 
-// beginScreened, handleScreened and endScreened are Handle in three steps, as fasthttp has them: it writes an answer of the edge's own after its
+// beginHTTP1, handleHTTP1 and endHTTP1 are Handle in three steps, as fasthttp has them: it writes an answer of the edge's own after its
 // handler has returned.
-func (s *Server) beginScreened(on *screen.Screen) *screen.Exchange {
-	w := s.screened.Get().(*screened)
+func (s *Server) beginHTTP1(on *front.Guarded) *front.Exchange {
+	w := s.http1.Get().(*http1Exchange)
 	w.end.Reset(on)
 	w.begin(&w.end)
 	return &w.end
 }
 
-func handleScreened(e *screen.Exchange) { e.Owner.(*screened).handle() }
+func handleHTTP1(e *front.Exchange) { e.Owner.(*http1Exchange).handle() }
 
-func endScreened(e *screen.Exchange, failed bool) { e.Owner.(*screened).exchange.end(failed) }
+func endHTTP1(e *front.Exchange, failed bool) { e.Owner.(*http1Exchange).exchange.end(failed) }

@@ -12,11 +12,11 @@ import (
 
 	"sluice/edge/accesslog"
 	"sluice/edge/edgetest"
+	"sluice/edge/front"
 	"sluice/edge/message"
-	"sluice/edge/screen"
 )
 
-var _, _ Front = (*screen.Exchange)(nil), (*edgetest.Exchange)(nil)
+var _, _ Front = (*front.Exchange)(nil), (*edgetest.Exchange)(nil)
 
 // handleAll has requests handled, one after the other, by an edge without a socket before an origin.
 func handleAll(t *testing.T, yaml string, origin http.HandlerFunc, list ...*edgetest.Exchange) *Server {

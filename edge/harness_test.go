@@ -23,7 +23,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/config"
-	"sluice/edge/screen"
+	"sluice/edge/front"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -366,7 +366,7 @@ func (e *edgeUnderTest) rest() map[string]float64 {
 }
 
 // serveConn serves one connection until it is over.
-func (s *Server) serveConn(c *screen.Client) { _ = s.http.ServeConn(screen.New(c)) }
+func (s *Server) serveConn(c *front.Client) { _ = s.http.ServeConn(front.New(c)) }
 
 // listenEach serves every connection to an address of its own, until the test ends.
 func listenEach(t testing.TB, network string, serve func(net.Conn)) (addr string) {

@@ -142,15 +142,19 @@ func TestHTTP2HeadBombs(t *testing.T) {
 	if a := f.answer(5); a.status != "200" || a.fields["x-ratelimit-remaining"] != "97" {
 		t.Errorf("after it: %v %v", a, a.fields)
 	}
+	f.ask(11, true, ":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/"+strings.Repeat("x", 33<<10))
+	if a := f.answer(11); a.status != "414" {
+		t.Errorf("a long path: %v", a)
+	}
 	many := []string{":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/"}
 	for i := range 129 {
 		many = append(many, fmt.Sprint("x", i), "")
 	}
-	f.ask(7, true, many...)
-	if a := f.answer(7); a.status != "431" {
+	f.ask(13, true, many...)
+	if a := f.answer(13); a.status != "431" {
 		t.Errorf("many lines: %v", a)
 	}
-	must(t, f.WriteHeaders(frames.HeadersFrameParam{StreamID: 9, EndStream: true, EndHeaders: true, BlockFragment: []byte{0xff, 0xff, 0xff}}))
+	must(t, f.WriteHeaders(frames.HeadersFrameParam{StreamID: 15, EndStream: true, EndHeaders: true, BlockFragment: []byte{0xff, 0xff, 0xff}}))
 	f.end()
 	if f.goAway == nil || *f.goAway != frames.ErrCodeCompression {
 		t.Errorf("what cannot be read: %v", f.goAway)
@@ -158,6 +162,30 @@ func TestHTTP2HeadBombs(t *testing.T) {
 	if n := len(o.requests()); n != 2 {
 		t.Errorf("the origin got %d requests", n)
 	}
+}
+
+// A client whose windows are open but that reads nothing is cut by the same pace, with all its streams.
+func TestHTTP2ReadsNothing(t *testing.T) {
+	var under atomic.Int64
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		under.Add(1)
+		defer under.Add(-1)
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+				return
+			}
+		}
+	})
+	e := startEdge(t, origin, "limits: {idle_timeout: 1s}")
+	f := dialFrames(t, e.serveTLS(certificatesIn(t, t.TempDir())), frames.Setting{ID: frames.SettingInitialWindowSize, Val: 1<<31 - 1})
+	must(t, f.WriteWindowUpdate(0, 1<<30))
+	for i := range uint32(20) {
+		f.get(2*i + 1)
+	}
+	until(t, "the connection is cut", func() bool { return e.metrics()["sluice_slow_readers_total"] > 0 })
+	until(t, "nothing is under way", func() bool {
+		return under.Load() == 0 && e.http2.Stats.Streams.Load() == 0 && e.http2.Stats.Connections.Load() == 0
+	})
 }
 
 // A client that opens no window holds its streams no longer than one that does not read its answers over HTTP/1.1, and no link of the origin's after

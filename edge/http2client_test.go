@@ -78,7 +78,13 @@ func (f *framesClient) get(id uint32, more ...string) {
 }
 
 func (f *framesClient) head(id uint32, end, whole bool, fields ...string) {
-	_ = f.WriteHeaders(frames.HeadersFrameParam{StreamID: id, EndStream: end, EndHeaders: whole, BlockFragment: f.encode(fields...)})
+	block := f.encode(fields...)
+	n := min(len(block), 16<<10)
+	_ = f.WriteHeaders(frames.HeadersFrameParam{StreamID: id, EndStream: end, EndHeaders: whole && n == len(block), BlockFragment: block[:n]})
+	for block = block[n:]; len(block) > 0; block = block[n:] {
+		n = min(len(block), 16<<10)
+		_ = f.WriteContinuation(id, whole && n == len(block), block[:n])
+	}
 }
 
 func (f *framesClient) encode(fields ...string) []byte {

@@ -7,7 +7,7 @@ import (
 
 // Ways to ask for /login that a rule on /login must see, ways that are another path and so fall under other rules, and ways
 // that are refused. Where an origin takes more for the same page than this (small and capital letters alike, parameters after
-// a semicolon, a slash at the end), its rule must say so: deploy/README.md has the pattern.
+// a semicolon, a slash at the end), its rule must say so: docs/rules/matching.md has the pattern.
 func TestPathTricksAgainstRuleOnLogin(t *testing.T) {
 	const same, other, refused = 429, 200, 400
 	o := startRecorder(t, hello)

@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"time"
 
+	"sluice/edge/front"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
-	"sluice/edge/screen"
 )
 
 // A reply is the answer to a request as its client gets it. Of an origin's, only Status and Fields are here: what the edge says in its header.
@@ -51,7 +51,7 @@ func (x *exchange) begins(status int, contentType string, body []byte) {
 
 // refusalHeader is what all refusals under a limit say.
 func refusalHeader(t *rules.Text) *message.Common {
-	return screen.Common(message.Field{Name: "RateLimit-Policy", Value: t.Policy}, message.Field{Name: "X-RateLimit-Limit", Value: t.Limit},
+	return front.Common(message.Field{Name: "RateLimit-Policy", Value: t.Policy}, message.Field{Name: "X-RateLimit-Limit", Value: t.Limit},
 		message.Field{Name: "X-RateLimit-Remaining", Value: []byte("0")}, message.Field{Name: "Cache-Control", Value: noStore})
 }
 

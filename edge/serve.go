@@ -9,7 +9,7 @@ import (
 	"sluice/edge/accesslog"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
-	"sluice/edge/passage"
+	"sluice/edge/proxy"
 	"sluice/edge/rules"
 )
 
@@ -22,18 +22,18 @@ type exchange struct {
 	front            Front // the client's end of it
 	*message.Request       // the request as it came
 	peer             netip.Addr
-	named            bool      // the peer is: see Front
-	whole            *screened // that this is a part of; nil: of nothing
-	judged           bool      // and admitted
-	failed           bool      // an answer of the edge's own could not be sent
+	named            bool           // the peer is: see Front
+	whole            *http1Exchange // that this is a part of; nil: of nothing
+	judged           bool           // and admitted
+	failed           bool           // an answer of the edge's own could not be sent
 
-	asker                    // who asks
-	decision rules.Decision  // what the rules say
-	passage  passage.Passage // to the origin and back
-	reply    reply           // what the client gets
-	done     bool            // it is counted, as answered or aborted
-	status   int             // of the origin's answer, while something waits to be counted; 0: none yet
-	tags     []message.Field // what the origin is told of the request
+	asker                      // who asks
+	decision   rules.Decision  // what the rules say
+	forwarding proxy.Forward   // to the origin and back
+	reply      reply           // what the client gets
+	done       bool            // it is counted, as answered or aborted
+	status     int             // of the origin's answer, while something waits to be counted; 0: none yet
+	tags       []message.Field // what the origin is told of the request
 
 	buf, values []byte // what the reply points to
 
@@ -59,7 +59,7 @@ func newExchange(s *Server) *exchange { return new(exchange).of(s) }
 // of makes an exchange one of a server's, once.
 func (x *exchange) of(s *Server) *exchange {
 	x.server = s
-	x.passage.Bounds, x.passage.Warn, x.passage.Fault, x.passage.Counted, x.passage.Ours = &s.bounds, s.warn, s.fault, x.counted, x.ours
+	x.forwarding.Bounds, x.forwarding.Warn, x.forwarding.Fault, x.forwarding.Counted, x.forwarding.Ours = &s.bounds, s.warn, s.fault, x.counted, x.ours
 	return x
 }
 
@@ -89,11 +89,11 @@ func (x *exchange) release() {
 	}
 	s.limiter.Leave(&x.decision.Decision)
 	x.decision.Reset()
-	x.passage.Release()
+	x.forwarding.Release()
 	x.snap, x.front, x.Request = nil, nil, nil
 	if x.whole != nil {
 		x.whole.end.Release()
-		s.screened.Put(x.whole)
+		s.http1.Put(x.whole)
 		return
 	}
 	s.exchanges.Put(x)
@@ -155,10 +155,10 @@ func (x *exchange) settle(status int) {
 		return
 	}
 	if x.status = status; status != 0 {
-		d.PriceAnswer(&x.passage.Answer().Head)
+		d.PriceAnswer(&x.forwarding.Answer().Head)
 	}
 	if d.AwaitsBody() {
-		if !x.passage.BodyDone() {
+		if !x.forwarding.BodyDone() {
 			return
 		}
 		d.PriceBody(x.front.Got())
@@ -173,13 +173,13 @@ func (x *exchange) forward() int {
 	if x.decision.Delay > 0 {
 		now = time.Now() // it has waited for its turn
 	}
-	if no := x.passage.Pass(x.front, passage.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Peer: x.peer, Secure: x.front.Secure(), Chain: x.chain, ID: x.requestID(),
+	if no := x.forwarding.Pass(x.front, proxy.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Peer: x.peer, Secure: x.front.Secure(), Chain: x.chain, ID: x.requestID(),
 		Counts: x.decision.Held, Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.say(no)
 		return 0
 	}
-	a := x.passage.Answer()
+	a := x.forwarding.Answer()
 	x.reply = reply{Reply: message.Reply{Status: a.Status, Fields: x.reply.Fields[:0]}, length: a.Length}
 	if !a.Dated() {
 		x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
@@ -213,7 +213,7 @@ func (x *exchange) finish() (hijacked bool) {
 		x.failed = x.front.Respond(&r.Reply) != nil
 		return false
 	}
-	tunnel, err := x.passage.Relay(r.Fields)
+	tunnel, err := x.forwarding.Relay(r.Fields)
 	if x.count(err != nil); err != nil {
 		x.front.Abort()
 	}
@@ -224,7 +224,7 @@ func (x *exchange) finish() (hijacked bool) {
 		defer x.release()
 		s.stats.tunnels.Add(1)
 		defer s.stats.tunnels.Add(-1)
-		x.passage.Tunnel(client)
+		x.forwarding.Tunnel(client)
 	})
 	return true
 }
@@ -266,7 +266,7 @@ func (x *exchange) panicked(p any) {
 		}
 	}()
 	s.limiter.Settle(&x.decision.Decision, 0, time.Now())
-	x.passage.Cut()
+	x.forwarding.Cut()
 	x.front.Close()
 	switch {
 	case x.done:
@@ -275,7 +275,7 @@ func (x *exchange) panicked(p any) {
 	default:
 		x.front.Drop()
 		x.front.Last()
-		x.say(passage.Mistake)
+		x.say(proxy.Mistake)
 		x.finish()
 	}
 }

@@ -28,11 +28,11 @@ type trap struct {
 	answer func(n int, request string) string // of the origin; nil: hello
 	origin func(t *testing.T) string          // in place of answer: the address of an origin of its own
 	// falls takes the steps and says what went wrong; "" is all right.
-	falls func(p *front) string
+	falls func(p *trapped) string
 }
 
-// A front is a proxy under test.
-type front struct {
+// A trapped proxy is under test.
+type trapped struct {
 	caller
 	origin   *recorder
 	patience time.Duration // how long to wait for what the plain proxy never does
@@ -74,7 +74,7 @@ func (test trap) startOrigin(t *testing.T) (*recorder, string) {
 
 // startPlain serves what is in every introduction to fasthttp, streaming both ways. The path /refused stands for whatever a
 // limiter would not let pass, and /panic for a fault.
-func (test trap) startPlain(t *testing.T) *front {
+func (test trap) startPlain(t *testing.T) *trapped {
 	t.Helper()
 	o, addr := test.startOrigin(t)
 	client := &fasthttp.HostClient{Addr: addr, StreamResponseBody: true}
@@ -97,13 +97,13 @@ func (test trap) startPlain(t *testing.T) *front {
 	if test.client != nil {
 		test.client(client)
 	}
-	p := &front{origin: o, caller: caller{t: t}, patience: 300 * time.Millisecond, serve: server.Serve, stop: server.ShutdownWithContext,
+	p := &trapped{origin: o, caller: caller{t: t}, patience: 300 * time.Millisecond, serve: server.Serve, stop: server.ShutdownWithContext,
 		alone: server.ServeConn, logged: log.String}
 	p.listen()
 	return p
 }
 
-func (test trap) startEdge(t *testing.T) *front {
+func (test trap) startEdge(t *testing.T) *trapped {
 	t.Helper()
 	o, addr := test.startOrigin(t)
 	c := parse(t, test.yaml+`
@@ -117,13 +117,13 @@ rules:
 		o.Warn = func(message string, args ...any) { log.Printf("%s %q", message, args) }
 	})
 	s.limiter.Up = func(counter.Source) bool { panic("a bug") }
-	p := &front{origin: o, caller: caller{t: t}, patience: 10 * time.Second, serve: s.Serve, logged: log.String,
+	p := &trapped{origin: o, caller: caller{t: t}, patience: 10 * time.Second, serve: s.Serve, logged: log.String,
 		stop: func(ctx context.Context) error { return s.Drain(ctx, 0) }}
 	p.listen()
 	return p
 }
 
-func (p *front) listen() {
+func (p *trapped) listen() {
 	p.t.Helper()
 	ln := listenHere(p.t)
 	p.caller.addr = ln.Addr().String()
@@ -131,7 +131,7 @@ func (p *front) listen() {
 }
 
 // on serves a listener until the test ends.
-func (p *front) on(ln net.Listener) {
+func (p *trapped) on(ln net.Listener) {
 	done := make(chan error, 1)
 	go func() { done <- p.serve(ln) }()
 	p.t.Cleanup(func() {
@@ -144,7 +144,7 @@ func (p *front) on(ln net.Listener) {
 }
 
 // ends reports whether a connection is closed, or something comes on it, before patience ends.
-func (p *front) ends(c net.Conn) bool {
+func (p *trapped) ends(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(p.patience))
 	_, err := c.Read(make([]byte, 1))
 	var timeout net.Error

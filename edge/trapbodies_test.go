@@ -21,7 +21,7 @@ func TestTrapTruncatedChunkedAnswer(t *testing.T) {
 		answer: func(int, string) string {
 			return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n\x00"
 		},
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			if got := p.raw(lastGet); strings.HasSuffix(got, "\r\n0\r\n\r\n") {
 				return "a part was passed on as the whole: " + got
 			}
@@ -33,7 +33,7 @@ func TestTrapTruncatedChunkedAnswer(t *testing.T) {
 // Nor must the body of a request that its client did not finish.
 func TestTrapTruncatedChunkedRequest(t *testing.T) {
 	trap{
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			c := p.dial()
 			_, _ = io.WriteString(c, postHead+"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
 			_ = c.(*net.TCPConn).CloseWrite()
@@ -52,7 +52,7 @@ func TestTrapTruncatedChunkedRequest(t *testing.T) {
 func TestTrapRewrittenForms(t *testing.T) {
 	const form = "before\r\n--x\r\nContent-Disposition: form-data; name=a\r\nX-Part: 1\r\n\r\nb\r\n--x--\r\nbehind"
 	trap{
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			p.raw(fmt.Sprintf(postHead+"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: %d\r\n\r\n%s", len(form), form))
 			if got := p.origin.requests(); len(got) != 1 || !strings.HasSuffix(got[0], "\r\n\r\n"+form) {
 				return fmt.Sprintf("the origin got %q", got)
@@ -67,7 +67,7 @@ func TestTrapStreamedBodiesHaveNoLimit(t *testing.T) {
 	trap{
 		yaml:   "limits: {body_bytes: 100}",
 		server: func(s *fasthttp.Server) { s.MaxRequestBodySize = 100 },
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			for _, request := range []string{
 				postHead + "Content-Length: 10000\r\n\r\n" + strings.Repeat("x", 10000),
 				postHead + "Transfer-Encoding: chunked\r\n\r\n2710\r\n" + strings.Repeat("x", 10000) + "\r\n0\r\n\r\n",
@@ -84,7 +84,7 @@ func TestTrapStreamedBodiesHaveNoLimit(t *testing.T) {
 // What stands around the bytes of chunks has a bound.
 func TestTrapEndlessChunkExtensions(t *testing.T) {
 	trap{
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			c := p.talk()
 			go func() { // a proxy may stop reading before the end
 				_, _ = io.WriteString(c, postHead+"Transfer-Encoding: chunked\r\n\r\n"+strings.Repeat("1;"+strings.Repeat("x", 4000)+"\r\na\r\n", 200)+"0\r\n\r\n")
@@ -100,7 +100,7 @@ func TestTrapEndlessChunkExtensions(t *testing.T) {
 // A client whose request is refused is not invited to send its body.
 func TestTrapInvitationBeforeVerdict(t *testing.T) {
 	trap{
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			p.get("/refused")
 			got := p.raw("POST /refused HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc")
 			if !strings.HasPrefix(got, "HTTP/1.1 429 ") {
@@ -114,7 +114,7 @@ func TestTrapInvitationBeforeVerdict(t *testing.T) {
 // An answer that comes before the request's body is read arrives: closing a connection with unread bytes resets it.
 func TestTrapEarlyAnswerIsReset(t *testing.T) {
 	trap{
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			p.get("/refused")
 			c := p.dial()
 			_, _ = io.WriteString(c, "POST /refused HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"+strings.Repeat("x", 100_000))
@@ -132,7 +132,7 @@ func TestTrapEarlyAnswerIsReset(t *testing.T) {
 func TestTrapUnreadBodyIsTheNextRequest(t *testing.T) {
 	body := strings.Repeat(smuggled, 1000)
 	trap{
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			p.get("/refused")
 			c := p.dial()
 			_, _ = io.WriteString(c, fmt.Sprintf("POST /refused HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body))

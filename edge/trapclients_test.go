@@ -18,7 +18,7 @@ import (
 
 // Without descriptors an accept fails; when there are some again, clients are served.
 func TestTrapAcceptErrors(t *testing.T) {
-	trap{falls: func(p *front) string {
+	trap{falls: func(p *trapped) string {
 		ln := listenHere(p.t)
 		p.on(&failsOnce{Listener: ln})
 		c, err := net.Dial("tcp", ln.Addr().String())
@@ -47,7 +47,7 @@ func (l *failsOnce) Accept() (net.Conn, error) {
 
 // A fault in a handler is that request's alone.
 func TestTrapPanicEndsTheProcess(t *testing.T) {
-	trap{falls: func(p *front) (what string) {
+	trap{falls: func(p *trapped) (what string) {
 		if p.alone == nil {
 			if resp, _ := p.get("/panic"); resp.StatusCode != 500 {
 				return fmt.Sprint(resp.StatusCode)
@@ -78,7 +78,7 @@ func TestTrapNoTimeouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trap{
 				yaml: "limits: {header_timeout: 100ms, idle_timeout: 100ms}",
-				falls: func(p *front) string {
+				falls: func(p *trapped) string {
 					c := p.dial()
 					_, _ = io.WriteString(c, begun)
 					if !p.ends(c) {
@@ -95,7 +95,7 @@ func TestTrapNoTimeouts(t *testing.T) {
 func TestTrapConnectionsOfOneSource(t *testing.T) {
 	trap{
 		yaml: "limits: {connections_per_source: 3}",
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			for range 3 {
 				p.talk().say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			}
@@ -126,7 +126,7 @@ func TestTrapSlowReaders(t *testing.T) {
 				}
 			})
 		},
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			c := p.dial()
 			_, _ = io.WriteString(c, lastGet)
 			select {
@@ -154,7 +154,7 @@ func TestTrapShutdownWithoutNotice(t *testing.T) {
 				_, _ = io.WriteString(c, hello(0, ""))
 			})
 		},
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			c := p.talk()
 			_, _ = io.WriteString(c, strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 2))
 			<-asked
@@ -188,7 +188,7 @@ func TestTrapSilentProxyHoldsUpAccepts(t *testing.T) {
 	trap{
 		yaml:   "source: {trust: [127.0.0.1], proxy_protocol: true}",
 		server: func(s *fasthttp.Server) { s.MaxConnsPerIP = 100 },
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			must(p.t, err)
 			addr := ln.Addr().String()

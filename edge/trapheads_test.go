@@ -23,7 +23,7 @@ func TestTrapHopByHopHeadersArePassedOn(t *testing.T) {
 		return ""
 	}
 	t.Run("request", func(t *testing.T) {
-		trap{falls: func(p *front) string {
+		trap{falls: func(p *trapped) string {
 			p.talk().say("GET / HTTP/1.1\r\nHost: a\r\n" + hop + "\r\n")
 			return passedOn(strings.Join(p.origin.requests(), "|"))
 		}}.try(t)
@@ -31,12 +31,12 @@ func TestTrapHopByHopHeadersArePassedOn(t *testing.T) {
 	t.Run("answer", func(t *testing.T) {
 		trap{
 			answer: func(int, string) string { return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + hop + "\r\n" },
-			falls:  func(p *front) string { return passedOn(p.raw(lastGet)) },
+			falls:  func(p *trapped) string { return passedOn(p.raw(lastGet)) },
 		}.try(t)
 	})
 	// A client's wish to close is about its own connection.
 	t.Run("connections to the origin", func(t *testing.T) {
-		trap{falls: func(p *front) string {
+		trap{falls: func(p *trapped) string {
 			p.raw(lastGet)
 			p.raw(lastGet)
 			if n := p.origin.connections(); n != 1 {
@@ -50,7 +50,7 @@ func TestTrapHopByHopHeadersArePassedOn(t *testing.T) {
 // The target reaches the origin as it came.
 func TestTrapNormalizedPath(t *testing.T) {
 	const target = "/a/../b//c%2fd%20?e=%2f"
-	trap{falls: func(p *front) string {
+	trap{falls: func(p *trapped) string {
 		p.raw("GET " + target + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 		if got := strings.Join(p.origin.requests(), "|"); !strings.HasPrefix(got, "GET "+target+" HTTP/1.1\r\n") {
 			return "the origin got " + got
@@ -82,7 +82,7 @@ func TestTrapForwardedOddities(t *testing.T) {
 		"more after the last, in lists": {"GET / HTTP/1.1\r\nHost: a\r\nConnection: x, close\r\n\r\n" + smuggled + "G", 200},
 	} {
 		t.Run(name, func(t *testing.T) {
-			trap{falls: func(p *front) string {
+			trap{falls: func(p *trapped) string {
 				c := p.dial()
 				_, _ = io.WriteString(c, test.request)
 				_ = c.(*net.TCPConn).CloseWrite()
@@ -112,7 +112,7 @@ func TestTrapStatusOfRefusals(t *testing.T) {
 			trap{
 				yaml:   "limits: {header_timeout: 200ms}",
 				server: func(s *fasthttp.Server) { s.ReadTimeout = 200 * time.Millisecond },
-				falls: func(p *front) string {
+				falls: func(p *trapped) string {
 					if got := p.raw(test.request); !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", test.status)) {
 						return fmt.Sprintf("%.100q, want %d", got, test.status)
 					}
@@ -127,7 +127,7 @@ func TestTrapStatusOfRefusals(t *testing.T) {
 func TestTrapSmallHeads(t *testing.T) {
 	long := "X-Long: " + strings.Repeat("x", 6000) + "\r\n"
 	t.Run("request", func(t *testing.T) {
-		trap{falls: func(p *front) string {
+		trap{falls: func(p *trapped) string {
 			if got := p.raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + long + "\r\n"); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
 				return fmt.Sprintf("%.100q", got)
 			}
@@ -137,7 +137,7 @@ func TestTrapSmallHeads(t *testing.T) {
 	t.Run("answer", func(t *testing.T) {
 		trap{
 			answer: func(int, string) string { return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + long + "\r\n" },
-			falls: func(p *front) string {
+			falls: func(p *trapped) string {
 				if got := p.raw(lastGet); !strings.Contains(got, long) {
 					return fmt.Sprintf("%.100q", got)
 				}
@@ -152,7 +152,7 @@ func TestTrapAddedHeaders(t *testing.T) {
 	const answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nDate: Tue, 15 Nov 1994 08:12:31 GMT\r\n"
 	trap{
 		answer: func(int, string) string { return answer + "\r\n" },
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			got, want := p.raw(lastGet), answer+"Connection: close\r\n\r\n"
 			if asked := strings.Join(p.origin.requests(), "|"); got != want || strings.Contains(asked, "User-Agent") {
 				return fmt.Sprintf("the origin got %q, the client %q", asked, got)
@@ -164,7 +164,7 @@ func TestTrapAddedHeaders(t *testing.T) {
 
 // A client of HTTP/1.0 need not name a host.
 func TestTrapOldClientsWithoutHost(t *testing.T) {
-	trap{falls: func(p *front) string {
+	trap{falls: func(p *trapped) string {
 		if got := p.raw("GET / HTTP/1.0\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
 			return got
 		}
@@ -174,7 +174,7 @@ func TestTrapOldClientsWithoutHost(t *testing.T) {
 
 // What a client writes into its headers is not for logs.
 func TestTrapHeadersInLogs(t *testing.T) {
-	trap{falls: func(p *front) string {
+	trap{falls: func(p *trapped) string {
 		p.raw("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nX Y\r\n\r\n")
 		p.raw("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: secret\r\nX: \x00\r\n\r\n")
 		if log := p.logged(); strings.Contains(log, "secret") {

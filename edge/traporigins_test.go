@@ -52,7 +52,7 @@ func TestTrapPoisonedConnections(t *testing.T) {
 						close(poisoned)
 					})
 				},
-				falls: func(p *front) string {
+				falls: func(p *trapped) string {
 					p.get("/")
 					close(said)
 					<-poisoned
@@ -82,7 +82,7 @@ func TestTrapRetries(t *testing.T) {
 			trap{
 				answer: func(int, string) string { return test.answer },
 				client: func(c *fasthttp.HostClient) { c.ReadTimeout = 100 * time.Millisecond },
-				falls: func(p *front) string {
+				falls: func(p *trapped) string {
 					p.raw(test.request)
 					if n := len(p.origin.requests()); n > test.most {
 						return fmt.Sprintf("%d requests reached the origin for one", n)
@@ -108,7 +108,7 @@ func TestTrapOriginWithoutDeadline(t *testing.T) {
 				close(ended)
 			})
 		},
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			c := p.dial()
 			_, _ = io.WriteString(c, lastGet)
 			<-asked
@@ -137,7 +137,7 @@ func TestTrapStaleConnections(t *testing.T) {
 				close(closed)
 			})
 		},
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			p.get("/")
 			<-closed
 			if resp, _ := p.talk().say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"); resp.StatusCode != 200 {
@@ -152,7 +152,7 @@ func TestTrapStaleConnections(t *testing.T) {
 func TestTrapOriginsOfIPv6(t *testing.T) {
 	trap{
 		origin: func(t *testing.T) string { return script(t, "tcp6", nil) },
-		falls: func(p *front) string {
+		falls: func(p *trapped) string {
 			if got := p.raw(lastGet); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
 				return got
 			}

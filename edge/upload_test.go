@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sluice/edge/front"
 	"sluice/edge/listen"
 	"sluice/edge/message"
-	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
@@ -141,9 +141,9 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	near.Idle = []*upstream.Link{{Conn: conn, Origin: near, Until: time.Now().Add(time.Hour)}}
 	g.Servers = append(g.Servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
-		on := screen.New((&listen.Listener{Registry: s.open}).Admit(&sender{})).(*screen.Screen)
-		e := s.beginScreened(on)
-		x := &e.Owner.(*screened).exchange
+		on := front.New((&listen.Listener{Registry: s.open}).Admit(&sender{})).(*front.Guarded)
+		e := s.beginHTTP1(on)
+		x := &e.Owner.(*http1Exchange).exchange
 		if r := e.In.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
 			t.Fatal(r)
 		}

@@ -207,7 +207,7 @@ func TestPeersOff(t *testing.T) {
 	a.Run(began.Add(100 * time.Millisecond))
 	b.Run(began.Add(200 * time.Millisecond))
 	for i, e := range b.Edges {
-		e.Machine.Peers(false)
+		e.Machine.Announcer.Peers(false)
 		if got := by(b, e, r, who); got != "" {
 			t.Errorf("edge %d: by %q", i, got)
 		}

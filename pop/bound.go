@@ -1,15 +1,19 @@
 package pop
 
-import "time"
+import (
+	"time"
+
+	"sluice/pop/log"
+)
 
 // Hearing is how long it takes at most, with the given round trip to the nodes, until every one of so many edges knows of a hit of a source
 // that is near its limit. The hit may have to wait for the report that is under way, that one's counter may be new and its add lose a
 // race: three round trips until its answer is there, and one to read older groups of which nothing is known. The edge whose report has brought
 // the counter there asks for a number of the log, which may have to be begun: three. The record goes to the node and the other edges, which
-// read the log every 15 ms: one and a half. Edges take turns to write. Where requests have used up the budget of commands (perRequest),
+// read the log every 15 ms: one and a half. Edges take turns to write. Where requests have used up the budget of commands (announcement.Budget),
 // nothing is announced but blocks.
 func Hearing(roundTrip time.Duration, edges int) time.Duration {
-	return 17*roundTrip/2 + logQuiet + time.Duration(edges)*perItem
+	return 17*roundTrip/2 + log.Quiet + time.Duration(edges)*log.PerItem
 }
 
 // Bound is the most requests of one source that a PoP of so many edges admits in any window, all its edges and nodes running. Heard
@@ -25,7 +29,7 @@ func Hearing(roundTrip time.Duration, edges int) time.Duration {
 //
 // Bound leaves out what edges do not see because it stands in older groups: an answer tells of the newest, and an edge reads
 // the others only where what it knows comes near enough to the limit (counter.Table.Take, counter.Standing.Past). A source whose requests are laid out
-// for that may be admitted more, at most a limit (docs/bound.md).
+// for that may be admitted more, at most a limit (docs/design/bound.md).
 //
 // What the formula leaves out is hits in the sub-window that the window's beginning cuts. They are at most what the source
 // sends in that time. They are no more than N if blocks last a window, because a source of which more was counted is blocked

@@ -9,17 +9,17 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/pop"
+	"sluice/pop/operatorlog"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // change has an operator change a rule at an edge.
-func change(t testing.TB, w *sim.World, e *sim.Edge, rule, text string) words.Mark {
+func change(t testing.TB, w *sim.World, e *sim.Edge, rule, text string) operatorlog.Mark {
 	t.Helper()
-	mark, err := e.Say(words.Word{Rule: rule, Kind: words.Change, Start: w.Now(), Text: text})
+	mark, err := e.Say(operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: w.Now(), Text: text})
 	must(t, err)
 	return mark
 }
@@ -120,7 +120,7 @@ func TestWhoHasAChange(t *testing.T) {
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, r)
 	pass(w, 2*time.Second)
 	mark := change(t, w, w.Edges[0], "login", "x")
-	block := say(t, w, w.Edges[0], words.Block, address(1), time.Hour)
+	block := say(t, w, w.Edges[0], operatorlog.Block, address(1), time.Hour)
 	pass(w, 2*time.Second)
 	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 3 || s.Have != 0 {
 		t.Errorf("in force nowhere: %+v", s)
@@ -128,9 +128,9 @@ func TestWhoHasAChange(t *testing.T) {
 	about := presence.About{Address: "a:1", Version: "v", Started: w.Now(), Since: w.Now(), Hash: 7, Generation: mark.Generation}
 	for i, e := range w.Edges {
 		_, version, _ := e.Machine.Operators.Changes()
-		var refused []words.Mark
+		var refused []operatorlog.Mark
 		if i == 2 {
-			refused = []words.Mark{mark}
+			refused = []operatorlog.Mark{mark}
 		}
 		e.Machine.Operators.Describe(about)
 		e.Machine.Operators.InForce(version, refused)
@@ -161,7 +161,7 @@ func TestRulesNeedASecret(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
 	change(t, w, w.Edges[0], "login", "x")
-	say(t, w, w.Edges[0], words.Block, address(1), time.Hour)
+	say(t, w, w.Edges[0], operatorlog.Block, address(1), time.Hour)
 	pass(w, time.Second)
 	list, _ := secret.Of([]byte("test")).WordsKeys()
 	written := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]
@@ -171,7 +171,7 @@ func TestRulesNeedASecret(t *testing.T) {
 	if changes, _, _ := m.Operators.Changes(); len(changes) != 0 || m.Stats().Words != 1 {
 		t.Errorf("%+v, %d words", changes, m.Stats().Words)
 	}
-	if _, err := m.Operators.Say(words.Word{Rule: "login", Kind: words.Change, Text: "x"}, w.Now()); err == nil {
+	if _, err := m.Operators.Say(operatorlog.Order{Rule: "login", Kind: operatorlog.Change, Text: "x"}, w.Now()); err == nil {
 		t.Error("said to a PoP whose secret anybody can guess")
 	}
 }
@@ -201,7 +201,7 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 		if seed < 5 {
 			apart = 0
 		}
-		said, at := make([]words.Mark, 2), make([]time.Time, 2)
+		said, at := make([]operatorlog.Mark, 2), make([]time.Time, 2)
 		saw := make([]bool, 2) // what was said first, before this was
 		done := make([]time.Duration, 2)
 		for i := range said {
@@ -214,10 +214,10 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 			}
 			run(wait, func() {
 				for i := range said {
-					if said[i] == (words.Mark{}) || done[i] > 0 {
+					if said[i] == (operatorlog.Mark{}) || done[i] > 0 {
 						continue
 					}
-					marks := []words.Mark{said[i]}
+					marks := []operatorlog.Mark{said[i]}
 					list, _, _ := w.Edges[i].Machine.Operators.Changes()
 					for _, c := range list {
 						if c.Mark().Compare(said[i]) > 0 {
@@ -226,7 +226,7 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 					}
 					if s := w.Edges[i].Machine.Operators.Spread(marks...); s.Have == s.Known && !s.Newer {
 						done[i] = w.Now().Sub(at[i])
-						if len(list) != 2 && i == 0 && said[1] != (words.Mark{}) && !saw[1] && said[1].Compare(said[0]) > 0 {
+						if len(list) != 2 && i == 0 && said[1] != (operatorlog.Mark{}) && !saw[1] && said[1].Compare(said[0]) > 0 {
 							t.Errorf("seed %d, %s apart: all edges have a change, and another that was said at the same moment is not known", seed, apart)
 						}
 					}

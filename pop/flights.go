@@ -1,14 +1,12 @@
 package pop
 
 import (
-	"errors"
-	"slices"
 	"time"
 
 	"sluice/counter"
-	"sluice/counter/exact"
-	"sluice/counter/inflight"
-	"sluice/pop/record"
+	"sluice/pop/announcement"
+	"sluice/pop/exchange"
+	"sluice/pop/log"
 	"sluice/pop/wire"
 )
 
@@ -17,121 +15,179 @@ type flight struct {
 	what    purpose
 	late    bool // its node was given up meanwhile, and its hits with it
 	tries   uint8
-	slot    uint8
-	takes   bool // aPresence: a slot, which was free
-	paid    bool // reports have set its cost aside (perRequest), or it is none of theirs
+	paid    bool  // its cost has been set aside (announcement.Budget), or reports do not pay for it
+	of      uint8 // aPresence: the slot, which was free, from 1; aWords: the line of the secret
 	node    int32
-	counter counter.Counter
+	counter counter.Counter // aReport, anEcho
 	part    counter.Part
-	epoch   uint64         // aReport: Machine.epoch when it was sent
-	record  *record.Record // of a bit
-	reads   *reads
-	number  uint64 // of a log that is begun
-	batch   []byte // of the log
-
-	inFlight *inflight.Exchange // anInFlight: the exchange, and which of its parts
-	of       int                // and aWords: the line of the secret
-
-	exact *exact.Exchange // anExactRead, anExactWrite
+	epoch   uint64            // of the counter when it was sent
+	bit     *announcement.Bit // aBit
+	batch   *log.Batch        // aBatch
+	asked   exchange.Asked    // anExchange
 }
 
 type purpose uint8
 
 const (
-	noFlight purpose = iota // no flight
+	unheeded purpose = iota // nobody heeds the answer, or there is no flight
 	aReport
 	anEcho // of a report, at the new place of a source
-	aRead
-	aWaitedRead // a read that a request waits for
+	anExchange
 	aBit
-	aBitRead
-	aStaleRead
-	aNumber // of an item of the log
-	aBatch  // an item
+	aBatch // of the log
 	aLogRead
-	aDelete
 	aProbe
 	aPresence
-	aSlotsRead
-	aWords     // of the operators' list
-	aMarksRead // who is there under another secret
-	aMark      // whose answer nobody heeds
-	anEmptyAdd // before an incr; nobody heeds its answer
-	aTakeBack  // nor this one's
-	anInFlight
-	anExactRead
-	anExactWrite
+	aWords // of the operators' list
+	aMarksRead
 )
+
+// flights are by tag.
+type flights struct {
+	list []flight
+	free []uint64
+}
+
+func (l *flights) begin(f flight) (tag uint64) {
+	if n := len(l.free); n > 0 {
+		tag, l.free = l.free[n-1], l.free[:n-1]
+		l.list[tag] = f
+		return tag
+	}
+	l.list = append(l.list, f)
+	return uint64(len(l.list) - 1)
+}
+
+func (l *flights) end(tag uint64) flight {
+	f := l.list[tag]
+	l.list[tag] = flight{}
+	l.free = append(l.free, tag)
+	return f
+}
 
 func (m *Machine) send(c wire.Command, f flight) {
 	f.node = int32(c.Node)
 	m.nodes[c.Node].flying++
 	if c.Report && !f.paid {
-		m.spend()
+		m.Announcer.Budget.Spend()
 	}
-	if n := len(m.free); n > 0 {
-		c.Tag, m.free = m.free[n-1], m.free[:n-1]
-		m.flights[c.Tag] = f
-	} else {
-		c.Tag = uint64(len(m.flights))
-		m.flights = append(m.flights, f)
-	}
+	c.Tag = m.flights.begin(f)
 	m.out = append(m.out, c)
 }
 
 // sendWords sends a command of a node's copy of the operators' list.
 func (m *Machine) sendWords(c wire.Command, line int) {
-	f := flight{what: aWords, of: line}
+	f := flight{what: aWords, of: uint8(line)}
 	if c.Op == wire.Delete {
-		f.what = aDelete
+		f = flight{}
 	}
 	m.send(c, f)
 }
 
+// sendBatch sends a command of a batch of the log.
+func (m *Machine) sendBatch(c wire.Command, b *log.Batch) {
+	f := flight{what: aBatch, batch: b, paid: b.Paid}
+	if c.Op == wire.Delete {
+		f = flight{}
+	}
+	m.send(c, f)
+}
+
+// answered hands an answer to the room that asked.
 func (m *Machine) answered(r *wire.Result, now time.Time) {
-	f := m.flights[r.Tag]
-	m.flights[r.Tag] = flight{}
-	m.free = append(m.free, r.Tag)
+	f := m.flights.end(r.Tag)
 	n := &m.nodes[f.node]
 	n.flying--
-	if m.ending && r.Report && !r.Op.Reads() && r.Status == wire.Done { // its node is not given up, however late its probes are: what is on its way to it would be lost
-		m.confirmed, n.answered = true, now
+	if m.ending && r.Report && !r.Op.Reads() && r.Status == wire.Done { // its node is not given up: what is on its way to it would be lost
+		m.confirmed = true
+		m.Nodes.Carried(int(f.node), now)
 	}
 	switch f.what {
 	case aReport:
 		m.reported(f, r, now)
 	case anEcho:
 		m.echoed(f, r, now)
-	case aRead, aWaitedRead, aStaleRead:
-		m.readsDone(f, r, now)
+	case anExchange:
+		m.Exchanges.Answered(f.asked, r, now)
 	case aBit:
-		m.bitAnswered(f, r, now)
-	case aBitRead:
-		m.bitRead(f, r, now)
-	case aNumber:
-		m.numberAnswered(f, r, now)
+		m.Announcer.Answered(f.bit, r, now)
 	case aBatch:
-		m.batchAnswered(f, r, now)
+		if c, follows := m.logs.Written(f.batch, r, m.Nodes.IsUp(r.Node), now, m.wall(now)); follows {
+			m.sendBatch(c, f.batch)
+		}
 	case aLogRead:
-		m.logAnswered(r, now)
+		m.logRead(r, now)
 	case aProbe:
-		m.probeAnswered(r, now)
+		m.probed(r, now)
 	case aPresence:
-		m.slotAnswered(f, r, now)
-	case aSlotsRead:
-		m.slotsRead(r, now)
+		m.slotsAnswered(f, r, now)
 	case aWords:
 		if c, follows := m.Operators.Answered(&n.words[f.of], r, now); follows {
-			m.sendWords(c, f.of)
+			m.sendWords(c, int(f.of))
 		}
 	case aMarksRead:
 		m.marksRead(r, now)
-	case anInFlight:
-		m.inFlightSaid(f, r)
-	case anExactRead:
-		m.exactRead(f, r, now)
-	case anExactWrite:
-		m.exactWritten(f, r)
+	}
+}
+
+// logRead learns what the items of a log have.
+func (m *Machine) logRead(r *wire.Result, now time.Time) {
+	records, missed := m.logs.Looked(r, now)
+	m.Announcer.LearnAll(records, now)
+	if missed {
+		m.counters.Missed(now)
+	}
+}
+
+// probed takes in what a probe brought: that its node is well, and how far its log goes.
+func (m *Machine) probed(r *wire.Result, now time.Time) {
+	done := r.Status == wire.Done
+	if m.Nodes.Probed(r.Node, done, now) {
+		m.giveUp(r.Node, now)
+	}
+	if done && m.logs.HeadRead(r.Node, r.Values[0], m.wall(now)) {
+		m.counters.Missed(now)
+	}
+}
+
+// giveUp takes in that a node is lost: what was under way to it is, and its sources move to other nodes with the next report.
+func (m *Machine) giveUp(i int, now time.Time) {
+	for tag := range m.flights.list {
+		f := &m.flights.list[tag]
+		if int(f.node) == i && f.what == aReport && !f.late && f.epoch >= m.Operators.Epoch(f.counter.Rule, f.counter.Source) {
+			m.counters.Lost(f.counter, f.part, now)
+			f.late = true
+		}
+	}
+}
+
+// slotsAnswered takes in who shares the tier, or that this edge has a slot.
+func (m *Machine) slotsAnswered(f flight, r *wire.Result, now time.Time) {
+	done := r.Status == wire.Done
+	switch {
+	case r.Op == wire.Get && done && !m.ending:
+		c, slot, takes, forged := m.presence.Answered(r, m.self(), m.chance(), now, m.wall(now))
+		if takes {
+			m.send(c, flight{what: aPresence, of: uint8(slot + 1)})
+		}
+		m.forged.Add(uint64(forged))
+		m.setEdges(m.presence.Highest())
+		m.Operators.SetOthers(&m.presence, now)
+	case f.of > 0:
+		m.presence.Taken(int(f.of-1), done, now)
+	}
+	m.Nodes.SetFull(m.presence.Full())
+}
+
+// marksRead takes in the marks of a node, and leaves this edge's own.
+func (m *Machine) marksRead(r *wire.Result, now time.Time) {
+	if m.ending {
+		return
+	}
+	self := m.Operators.Self()
+	if c, follows := m.Marks.Looked(r, self.Name, self.Address, now, m.wall(now)); follows {
+		m.send(c, flight{})
+		m.noteSecrets(now)
 	}
 }
 
@@ -143,80 +199,15 @@ func (m *Machine) Quiet(r *wire.Result, now time.Time) bool {
 	if r.Status != wire.Done || n.flying > maxFlying/2 { // else reports wait for each answer
 		return false
 	}
-	switch f := &m.flights[r.Tag]; f.what {
-	case aProbe:
-		if !n.up || n.good.IsZero() || now.Sub(n.probed) >= probeEvery { // the next follows at once, or it is late
-			return false
-		}
-		head, ok := wire.ParseNumber(r.Values[0])
-		return r.Values[0] == nil || ok && m.plausible(head, now) && n.log.Knows(head)
+	switch f := &m.flights.list[r.Tag]; f.what {
+	case aProbe: // else the next follows at once, or it is late
+		return m.Nodes.Steady(r.Node, now) && m.logs.KnowsHead(r.Node, r.Values[0], m.wall(now))
 	case aLogRead:
-		return n.log.Settled() && !slices.ContainsFunc(r.Values, func(item []byte) bool { return item != nil })
+		return m.logs.FindsNothing(r)
 	case aWords:
 		return n.words[f.of].Looking() && r.Values[0] == nil && m.Operators.Len() == 0
 	case aPresence:
-		return !f.takes
+		return r.Op != wire.Get && f.of == 0
 	}
 	return false
-}
-
-// maxFlying is how many commands may be under way to a node before further reports wait for answers: so many that a round trip of
-// a millisecond carries two million a second, and so few that their bytes stay in a processor's cache. A pipeline takes eight times as many.
-const maxFlying = 2048
-
-// maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that lose it wait for the next
-// report.
-const maxTries = 4
-
-func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
-	c, p := f.counter, f.part
-	if f.epoch < m.epoch(c.Rule, c.Source) {
-		return // the source was lifted since, and its counter forgotten with all that was under way
-	}
-	if f.late { // already given up; a total is welcome all the same
-		if r.Status == wire.Done && r.Op == wire.Incr {
-			m.actOn(c, m.counters.Read(c, p.Group, r.Number, now), now)
-		}
-		return
-	}
-	switch r.Status {
-	case wire.Done:
-		total := p.Known
-		if r.Op == wire.Incr {
-			total = r.Number
-		}
-		standing := m.counters.Counted(c, p, total, now)
-		m.actOn(c, standing, now)
-		// At the end nobody is there to use what a read would bring.
-		if standing.Past && !m.ending && (r.Op == wire.Incr || m.affords(c.Rule, 0)) {
-			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-			name := m.secret.CounterName(c, f.epoch)
-			m.read(r.Node, aRead, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))
-		}
-		m.echo(f, r)
-	case wire.NotThere:
-		if f.tries >= maxTries {
-			m.counters.Returned(c, p, now)
-			return
-		}
-		op := wire.Add
-		if r.Op == wire.Add {
-			op = wire.Incr
-		}
-		p.There = false
-		m.sendPart(r.Node, op, r.Key, c, p, f.epoch, f.tries+1)
-	case wire.Unsent:
-		if errors.Is(r.Err, wire.ErrFull) {
-			m.counters.Full(c, p, now)
-			return
-		}
-		if errors.Is(r.Err, wire.ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
-			m.stats.forged.Add(1)
-			m.send(wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: r.Key}, flight{what: aDelete})
-		}
-		m.counters.Returned(c, p, now)
-	case wire.Unknown:
-		m.counters.Lost(c, p, now)
-		m.echo(f, r)
-	}
 }

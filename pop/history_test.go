@@ -152,7 +152,7 @@ func (h *history) hit(edge int, hits uint32) (admitted uint32) {
 		admitted++
 	}
 	if h.rng.IntN(4) == 0 { // somebody looks, while the report may be under way
-		e.Machine.Ask(counter.Counter{Rule: h.rule.Counter, Source: address(1)})
+		e.Machine.Exchanges.Ask(counter.Counter{Rule: h.rule.Counter, Source: address(1)})
 	}
 	return admitted
 }
@@ -369,7 +369,7 @@ func (l *exactHits) most(within time.Duration, beginning bool) (peak uint64) {
 }
 
 // TestHistoriesNoWindowExceedsTheBound holds Rule.Bound against rules and PoPs of all shapes, while nodes run. With -v it says as well how
-// often a plainer bound is passed, that knows of delay and not of the sub-window that a window's beginning cuts (docs/bound.md).
+// often a plainer bound is passed, that knows of delay and not of the sub-window that a window's beginning cuts (docs/design/bound.md).
 func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 	t.Parallel()
 	const n = 50

@@ -76,6 +76,37 @@ func TestManyBlocksReachEveryEdge(t *testing.T) {
 	t.Logf("5,000 blocks a second: known everywhere after %v", longest)
 }
 
+// TestBlocksPassAnnouncements: however many counters come near their limits at once, the block of a source does not wait until all of them have been
+// announced.
+func TestBlocksPassAnnouncements(t *testing.T) {
+	t.Parallel()
+	r := newRule(t, 20, time.Minute, time.Minute, algorithm.Nearest)
+	w := newWorld(t, sim.Config{Edges: 64, Nodes: 1, RTT: time.Millisecond}, r)
+	w.Run(w.Now().Add(time.Second))
+	for _, hits := range []int{1, 11} {
+		for i := range uint32(20_000) {
+			for range hits {
+				ask(w.Edges[0], r, address(i+1))
+			}
+		}
+		if hits == 1 {
+			w.Run(w.Now().Add(300 * time.Millisecond)) // all are known to the tier
+		}
+	}
+	w.Run(w.Now().Add(20 * time.Millisecond)) // most are reported
+	attacker, last := address(0), w.Edges[len(w.Edges)-1]
+	for range 21 {
+		ask(w.Edges[0], r, attacker)
+	}
+	blocked := w.Now()
+	for !mitigated(w, last, r, attacker) && w.Now().Sub(blocked) < time.Second {
+		w.Run(w.Now().Add(time.Millisecond))
+	}
+	if took := w.Now().Sub(blocked); took > 50*time.Millisecond {
+		t.Errorf("another edge knew of a block after %v", took)
+	}
+}
+
 // TestWhoCrossesTells: an edge that brings a source over its limit tells the others at once, or, where it has learned from them in the same moment that the
 // limit is reached, after the time that an edge leaves to others. Either way all know soon.
 func TestWhoCrossesTells(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 const MaxFlying = maxFlying
 
-func Place(m *Machine, s counter.Source) int { return m.place(s) }
+func Place(m *Machine, s counter.Source) int { return m.Nodes.Place(s) }
 
 // For tests from outside that play an intruder who reaches the tier.
 

@@ -223,7 +223,7 @@ func TestLostNode(t *testing.T) {
 	w.Run(began.Add(time.Second))
 	w.Kill(1)
 	died := w.Now()
-	for w.Edges[0].Machine.Health()[1] {
+	for w.Edges[0].Machine.Nodes.Health()[1] {
 		w.Tick(0)
 		w.Run(w.Now().Add(pop.Tick))
 	}
@@ -245,7 +245,7 @@ func TestLostNode(t *testing.T) {
 	}
 	must(t, w.Restart(1))
 	back := w.Now()
-	for !w.Edges[0].Machine.Health()[1] {
+	for !w.Edges[0].Machine.Nodes.Health()[1] {
 		w.Tick(0)
 		w.Run(w.Now().Add(pop.Tick))
 	}
@@ -263,7 +263,7 @@ func TestWholeTierGone(t *testing.T) {
 		w.Tick(1)
 		w.Run(w.Now().Add(pop.Tick))
 	}
-	if w.Edges[0].Machine.Up() {
+	if w.Edges[0].Machine.Nodes.Up() {
 		t.Fatal("a hung node is still up after two seconds")
 	}
 	admitted := 0

@@ -13,18 +13,18 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/operatorlog"
 	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // say has an operator say something at an edge.
-func say(t testing.TB, w *sim.World, e *sim.Edge, kind words.Kind, source counter.Source, d time.Duration) words.Mark {
+func say(t testing.TB, w *sim.World, e *sim.Edge, kind operatorlog.Kind, source counter.Source, d time.Duration) operatorlog.Mark {
 	t.Helper()
-	word := words.Word{Rule: "test", Source: source, Kind: kind, Start: w.Now(), Reason: "because"}
-	if kind == words.Block {
+	word := operatorlog.Order{Rule: "test", Source: source, Kind: kind, Start: w.Now(), Reason: "because"}
+	if kind == operatorlog.Block {
 		word.End = w.Now().Add(d)
 	}
 	mark, err := e.Say(word)
@@ -110,8 +110,8 @@ func TestWordsUnderAttack(t *testing.T) {
 	for i := range 100 {
 		s := address(uint32(1000 + i))
 		blocked = append(blocked, s)
-		say(t, w, w.Edges[rng.IntN(8)], words.Block, s, time.Hour)
-		say(t, w, w.Edges[rng.IntN(8)], words.Lift, lifted[i], 0)
+		say(t, w, w.Edges[rng.IntN(8)], operatorlog.Block, s, time.Hour)
+		say(t, w, w.Edges[rng.IntN(8)], operatorlog.Lift, lifted[i], 0)
 		if i%10 == 9 { // some at once, some one after the other
 			attack(5 * time.Millisecond)
 		}
@@ -135,12 +135,12 @@ func TestEdgeThatWasAway(t *testing.T) {
 	var blocked []counter.Source
 	for i := range 20 {
 		blocked = append(blocked, address(uint32(1000+i)))
-		say(t, w, w.Edges[i%2], words.Block, blocked[i], time.Hour)
-		say(t, w, w.Edges[i%2], words.Lift, lifted[i], 0)
+		say(t, w, w.Edges[i%2], operatorlog.Block, blocked[i], time.Hour)
+		say(t, w, w.Edges[i%2], operatorlog.Lift, lifted[i], 0)
 		pass(w, time.Second)
 	}
 	there := address(5000)
-	say(t, w, w.Edges[2], words.Block, there, time.Hour)
+	say(t, w, w.Edges[2], operatorlog.Block, there, time.Hour)
 	passBy(w, 5*time.Minute, 5*pop.Tick)
 	if byAdmin(w, w.Edges[2], r, blocked[0]) || !mitigated(w, w.Edges[2], r, lifted[0]) || byAdmin(w, w.Edges[0], r, there) {
 		t.Fatal("the edge was not away")
@@ -173,7 +173,7 @@ func TestLiftedStaysLifted(t *testing.T) {
 			t.Fatalf("source %d is not blocked everywhere", n)
 		}
 		hit(time.Duration(rng.IntN(500)) * time.Millisecond)
-		say(t, w, w.Edges[rng.IntN(3)], words.Lift, s, 0)
+		say(t, w, w.Edges[rng.IntN(3)], operatorlog.Lift, s, 0)
 		admitted = 0
 		good := true
 		hit(2 * time.Second)
@@ -207,7 +207,7 @@ func TestLiftMeetsAnswers(t *testing.T) {
 		pass(w, time.Second)
 		ask(w.Edges[0], r, s) // asks the tier, and reports
 		w.Run(w.Now().Add(delay))
-		say(t, w, w.Edges[0], words.Lift, s, 0)
+		say(t, w, w.Edges[0], operatorlog.Lift, s, 0)
 		w.Edges[0].Counters.Forget(r.Counter, s) // as the edge does, of which an operator asks it
 		for range 2 {
 			if !ask(w.Edges[0], r, s) {
@@ -236,7 +236,7 @@ func TestReplayedBit(t *testing.T) {
 	old := pop.Seal(shared, r, s, w.Now(), w.Now().Add(time.Hour))
 	bit := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: shared.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0)}).Values[0]
 	keys := pop.CounterKeys(shared, r, s, w.Now())
-	say(t, w, w.Edges[0], words.Lift, s, 0)
+	say(t, w, w.Edges[0], operatorlog.Lift, s, 0)
 	pass(w, 2*time.Second)
 	for range 3 {
 		for _, value := range [][]byte{old, bit} {
@@ -272,7 +272,7 @@ func TestLooserLimit(t *testing.T) {
 	strict, loose := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest), newRule(t, 50, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, strict)
 	s, blocked := blockAll(t, w, strict, 7, 1)[0], address(8)
-	say(t, w, w.Edges[1], words.Block, blocked, time.Hour)
+	say(t, w, w.Edges[1], operatorlog.Block, blocked, time.Hour)
 	pass(w, 2*time.Second)
 	for i, e := range w.Edges {
 		if i == 2 {
@@ -318,7 +318,7 @@ func TestRulesThatComeBack(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := address(1)
-	say(t, w, w.Edges[0], words.Block, s, time.Hour)
+	say(t, w, w.Edges[0], operatorlog.Block, s, time.Hour)
 	pass(w, 2*time.Second)
 	for _, e := range w.Edges {
 		e.Machine.SetRules(nil)
@@ -341,7 +341,7 @@ func TestListSurvivesNodes(t *testing.T) {
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	blocked := []counter.Source{address(1), address(2)}
 	for i, s := range blocked {
-		say(t, w, w.Edges[i], words.Block, s, time.Hour)
+		say(t, w, w.Edges[i], operatorlog.Block, s, time.Hour)
 	}
 	pass(w, 2*time.Second)
 	list, head := secret.Of([]byte("test")).WordsKeys()
@@ -357,7 +357,7 @@ func TestListSurvivesNodes(t *testing.T) {
 	}
 	older := func() []byte { // an authentic list of another time
 		other := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
-		say(t, other, other.Edges[0], words.Block, address(2), time.Minute)
+		say(t, other, other.Edges[0], operatorlog.Block, address(2), time.Minute)
 		pass(other, time.Second)
 		return other.Nodes[0].Do(other.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]
 	}()
@@ -402,14 +402,40 @@ func TestListSurvivesNodes(t *testing.T) {
 	}
 }
 
+// TestSilentEdges: an edge that went without a word is not forgotten at once: where it is cut off, it goes on by what it had.
+func TestSilentEdges(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
+	w := newWorld(t, sim.Config{Edges: 4, Nodes: 2, RTT: time.Millisecond, Counters: 1000}, r)
+	silent := func(what string, known int, want ...string) {
+		t.Helper()
+		if s := w.Edges[0].Machine.Operators.Spread(say(t, w, w.Edges[0], operatorlog.Block, address(1), time.Hour)); s.Known != known || !slices.Equal(s.Silent, want) {
+			t.Errorf("%s: %d edges are known, and silent are %v, want %d and %v", what, s.Known, s.Silent, known, want)
+		}
+	}
+	pass(w, 5*time.Second)
+	silent("all there", 4)
+	w.Stop(1, true)
+	pass(w, 10*time.Second)
+	silent("one has said that it ends", 3)
+	w.Cut(2)
+	w.Stop(3, false)
+	pass(w, 10*time.Second)
+	silent("one is cut off, and one killed", 1, "edge2", "edge3")
+	w.Mend(2)
+	pass(w, 10*time.Second)
+	silent("one is back", 2, "edge3")
+	passBy(w, 10*time.Minute, 20*pop.Tick)
+	silent("ten minutes later", 2)
+}
+
 // TestSpread: whoever says something can tell which edges have it.
 func TestSpread(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 4, Nodes: 2, RTT: time.Millisecond}, r)
 	pass(w, 3*time.Second)
-	marks := make([]words.Mark, 3) // several at once
+	marks := make([]operatorlog.Mark, 3) // several at once
 	for i := range marks {
-		marks[i] = say(t, w, w.Edges[i], words.Block, address(uint32(i)), time.Hour)
+		marks[i] = say(t, w, w.Edges[i], operatorlog.Block, address(uint32(i)), time.Hour)
 	}
 	if s := w.Edges[0].Machine.Operators.Spread(marks[0]); s.Known != 4 || s.Have != 1 || len(s.Missing) != 3 {
 		t.Errorf("at once: %+v", s)
@@ -421,7 +447,7 @@ func TestSpread(t *testing.T) {
 		}
 	}
 	w.Cut(3)
-	mark := say(t, w, w.Edges[0], words.Lift, address(0), 0)
+	mark := say(t, w, w.Edges[0], operatorlog.Lift, address(0), 0)
 	pass(w, 1900*time.Millisecond)
 	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 4 || s.Have != 3 || !slices.Equal(s.Missing, []string{"edge3"}) {
 		t.Errorf("with an edge that is away: %+v", s)
@@ -437,9 +463,9 @@ func TestShorterBlock(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := address(1)
-	say(t, w, w.Edges[0], words.Block, s, time.Hour)
+	say(t, w, w.Edges[0], operatorlog.Block, s, time.Hour)
 	pass(w, time.Second)
-	say(t, w, w.Edges[1], words.Block, s, 10*time.Second)
+	say(t, w, w.Edges[1], operatorlog.Block, s, 10*time.Second)
 	pass(w, time.Second)
 	for i, e := range w.Edges {
 		if until := e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()); until.Sub(w.Now()) > 10*time.Second || until.IsZero() {
@@ -474,10 +500,10 @@ func TestCandidate(t *testing.T) {
 		}
 	}
 	f("over the candidate's limit", false, true)
-	say(t, w, w.Edges[0], words.Lift, s, 0)
+	say(t, w, w.Edges[0], operatorlog.Lift, s, 0)
 	pass(w, time.Second)
 	f("lifted", false, false)
-	say(t, w, w.Edges[1], words.Block, s, time.Minute)
+	say(t, w, w.Edges[1], operatorlog.Block, s, time.Minute)
 	pass(w, time.Second)
 	f("blocked by an operator", true, false)
 }
@@ -529,7 +555,7 @@ func TestVariants(t *testing.T) {
 	if n := refused(&rule); n != 0 {
 		t.Errorf("%d edges refuse it under another limit", n)
 	}
-	say(t, w, w.Edges[0], words.Lift, s, 0)
+	say(t, w, w.Edges[0], operatorlog.Lift, s, 0)
 	f("lifted", 0, 0)
 	for range 2 {
 		if n := refused(&variant); n != 0 {
@@ -539,9 +565,9 @@ func TestVariants(t *testing.T) {
 	f("below the limit since the lift: what was counted before is forgotten in the tier as well", 0, 0)
 	over()
 	f("over again", 0, 3)
-	say(t, w, w.Edges[0], words.Lift, s, 0)
+	say(t, w, w.Edges[0], operatorlog.Lift, s, 0)
 	f("lifted again", 0, 0)
-	say(t, w, w.Edges[1], words.Block, s, 10*time.Second)
+	say(t, w, w.Edges[1], operatorlog.Block, s, 10*time.Second)
 	f("blocked by an operator", 3, 0)
 	if n, m := refused(&rule), refused(&variant); n != 3 || m != 3 {
 		t.Errorf("%d edges refuse it under the rule, %d under the variant, want all", n, m)
@@ -598,7 +624,7 @@ func TestManyWriters(t *testing.T) {
 	var blocked []counter.Source
 	for n := range uint32(200) {
 		blocked = append(blocked, address(n))
-		say(t, w, w.Edges[rng.IntN(8)], words.Block, address(n), time.Hour)
+		say(t, w, w.Edges[rng.IntN(8)], operatorlog.Block, address(n), time.Hour)
 		if n%8 == 0 {
 			w.Restart(rng.IntN(3))
 		}
@@ -625,7 +651,7 @@ func TestEpochsEndTogether(t *testing.T) {
 	pass(w, 2*time.Second)
 	s := address(7)
 	ask(w.Edges[0], r, s)
-	say(t, w, w.Edges[0], words.Lift, s, 0)
+	say(t, w, w.Edges[0], operatorlog.Lift, s, 0)
 	pass(w, 3*time.Second)
 	passBy(w, 12*time.Hour, 30*time.Second)
 	must(t, w.Start(1))

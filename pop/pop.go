@@ -11,31 +11,59 @@
 // works on the two tables it shares with the request path, and returns what to send. pop/memcached
 // runs a Machine against real nodes; a simulation runs the same Machine in virtual time.
 //
-// What it works with is in rooms that know nothing of it: wire (what a node is asked, and answers), secret (keys and MACs), record
-// (what edges tell each other), log (reading a node's log), words (the operators' list), operators (that list on an edge, and in force),
-// presence (who shares the tier), marks (who uses it under another secret), later (what is left for a while), across (what PoPs tell each other), nodename.
+// # The rooms
+//
+// The Machine itself does three things: it steps, and polls nodes (pop.go, poll.go); it knows what was sent and not yet answered
+// (flights.go); and it reports (report.go). All else is in rooms that know nothing of it. Arrows point down and are imports;
+// those to secret and wire are left out, and so are those that others imply.
+//
+//	                 pop: step, flights, report
+//	          ┌─────────────────┼──────────────────┐
+//	      exchange              │                marks
+//	what requests wait for      │        who is there under another secret
+//	          └──────────── announcement
+//	               what edges tell each other of
+//	               a source, and learn of it
+//	      ┌────────────────┬────┴───────────┬────────────────┐
+//	  operators        placement           log            across
+//	their list, and    which node       the mitigation    what PoPs
+//	what is in force   has a source     log               tell each other
+//	      │                                 │
+//	  presence                           record
+//	who shares the tier                what is in the log
+//	      │
+//	    words
+//	the list itself
+//
+// wire is what a node is asked, and answers; secret is keys and MACs; histogram counts durations. A room is told the time and answers, and
+// returns commands, or sends them by the one function that it was given (announcement, exchange: what they send may follow from an answer
+// deep in them).
+//
+// A command goes out through Machine.send, which gives it a tag and notes the flight. Its answer comes back through Step, and Machine.answered
+// hands it to the room that asked.
 package pop
 
 import (
 	"fmt"
-	"maps"
 	"sync/atomic"
 	"time"
 
 	"sluice/counter"
-	"sluice/counter/algorithm"
 	"sluice/counter/exact"
 	"sluice/counter/inflight"
 	"sluice/mitigation"
 	"sluice/pop/across"
+	"sluice/pop/announcement"
+	"sluice/pop/exchange"
 	"sluice/pop/histogram"
-	"sluice/pop/nodename"
+	"sluice/pop/log"
+	"sluice/pop/marks"
+	"sluice/pop/operatorlog"
 	"sluice/pop/operators"
+	"sluice/pop/placement"
 	"sluice/pop/presence"
-	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // Config is what a Machine works with. All fields but PoP, Edges, Rules, Heard and Decided are required.
@@ -50,7 +78,7 @@ type Config struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 	// Heard is told what operators say of sources at other edges, as it comes into force here. It must not block, or call the Machine.
-	Heard func(words.Word)
+	Heard func(operatorlog.Order)
 	// Decided is told each block that this edge announces to the PoP as the first, for PoPs that are its peers; nil: there are none. It must
 	// not block, or call the Machine.
 	Decided func(across.Block)
@@ -63,123 +91,90 @@ type Config struct {
 // Rule is what the PoP must know of a rule.
 type Rule = mitigation.Rule
 
-type knownRule struct {
-	Rule
-	digest uint64
-}
-
-// bit is a mitigation under the rule that the PoP starts.
-func (r *knownRule) bit(start, end time.Time) mitigation.Bit {
-	return mitigation.Bit{Start: start, End: end, By: mitigation.ByPoP, Shadow: r.Shadow || r.Tried, Memory: r.Repeat.Memory(), Terms: r.Terms()}
-}
-
-type ruleSet struct {
-	byID     map[uint32]*knownRule
-	byDigest map[uint64]*knownRule
-	byName   map[string][]*knownRule
-}
-
-// Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Ask, Health, Up and Stats may be called
-// from anywhere.
+// Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Alone, Unreported and Stats may be called from
+// anywhere. Of its rooms each says what of it may be, and all else is Step's.
 type Machine struct {
-	Operators *operators.List // what operators have said; what of it belongs to one goroutine is Step's
+	Operators *operators.List         // what operators have said
+	Nodes     *placement.Nodes        // which of them has a source, and which are up
+	Announcer *announcement.Announcer // what edges tell each other of sources
+	Exchanges *exchange.Exchanges     // what requests wait for
+	Marks     *marks.Board            // who counts under another secret
 
 	config   Config
-	secret   secret.Secret
-	id       uint64
 	counters counter.Reports
-	bits     *mitigation.Table
-	rules    atomic.Pointer[ruleSet]
-	health   atomic.Pointer[[]bool]
-	members  atomic.Pointer[[]Member]
-	names    atomic.Pointer[[]string]
-	wanted   atomic.Pointer[wantedNodes]
-	nodes    []node
-	moving   time.Time // when the transition to another list of nodes ends; zero: there is none
-	peers    peers
-	marks    board
-	headKey  string // of the numbers of a node's log
-	times    map[takenFrom]record.Taken
+	presence presence.Slots
+	logs     *log.Logs
 
-	asks      asks
-	flights   []flight // by tag
-	free      []uint64
+	nodes     []node
+	unplaced  queue // to be reported when a node is up
+	flights   flights
 	out       []wire.Command
 	arena     wire.Arena // of what is in out
-	spare     []*reads
 	dirty     []counter.Counter
 	backs     []counter.Back
-	news      []mitigation.News
 	random    uint64
-	tasks     tasks
-	unplaced  queue // to be reported when a node is up
-	moved     bool  // a node died or came back since the last report
-	ending    bool  // Flush was called
-	confirmed bool  // and hits have been confirmed since the last sweep
-	stepped   time.Time
-	awake     time.Time // since when steps have come in time
+	ending    bool // Flush was called
+	confirmed bool // and hits have been confirmed since the last sweep
 	swept     time.Time
 	cleaned   time.Time
-	budget    float64 // commands; see perRequest
-	stats     machineStats
-
-	alone    atomic.Pointer[time.Time] // since when no node is left; nil: one is
-	peersOff atomic.Bool               // blocks of other PoPs are neither told nor learned
-
-	exchanges []*inflight.Exchange // of a Step
-	placed    *[]bool              // the health of nodes at the last; nil: all is to be said anew
-
-	exact exactKeeper
+	edges     atomic.Int64  // that share the tier
+	forged    atomic.Uint64 // values that the rooms have not seen
 }
 
 // NewMachine makes a Machine that holds all nodes up until they prove otherwise.
 func NewMachine(c Config, now time.Time) (*Machine, error) {
-	switch {
-	case len(c.Nodes) == 0:
-		return nil, fmt.Errorf("pop: no memcached node")
-	case c.Edges > counter.MaxEdges:
+	if c.Edges > counter.MaxEdges {
 		return nil, fmt.Errorf("pop: %d edges: at most %d share a tier", c.Edges, counter.MaxEdges)
 	}
-	names, err := nodename.All(c.Nodes)
+	nodes, err := placement.New(c.Nodes, c.Secret, now)
 	if err != nil {
-		return nil, fmt.Errorf("pop: %w", err)
+		return nil, err
 	}
 	m := &Machine{
-		config: c, secret: c.Secret, id: c.ID, counters: c.Counters.Reports(), bits: c.Bits,
-		peers: peers{Slots: presence.New(c.Secret, c.ID)}, headKey: c.Secret.LogHeadKey(),
-		times: make(map[takenFrom]record.Taken), stepped: now, awake: now, swept: now, cleaned: now, budget: mostSaved,
+		Nodes: nodes, Marks: marks.New(c.PoP, c.Secret, c.ID, now), config: c, counters: c.Counters.Reports(),
+		presence: presence.New(c.Secret, c.ID), logs: log.New(c.Secret), swept: now, cleaned: now,
 	}
 	m.Operators = operators.New(operators.Config{Secret: c.Secret, ID: c.ID, Name: c.Name, Changes: c.Rules, Counters: c.Counters, Bits: c.Bits,
 		Heard: c.Heard, Jitter: m.jitter}, now)
-	for i, name := range names {
-		m.nodes = append(m.nodes, m.newNode(name, c.Nodes[i], now))
-	}
+	m.Announcer = announcement.New(announcement.Config{
+		Secret: c.Secret, ID: c.ID, Edges: c.Edges, Counters: m.counters, Bits: c.Bits, Operators: m.Operators, Nodes: nodes, Logs: m.logs, Decided: c.Decided,
+		Send: func(c wire.Command, b *announcement.Bit) { m.send(c, flight{what: aBit, bit: b}) },
+	})
+	m.Exchanges = exchange.New(exchange.Config{
+		Secret: c.Secret, Counters: m.counters, InFlight: c.InFlight, Exact: c.Exact, Operators: m.Operators, Nodes: nodes, Announcer: m.Announcer,
+		Send: func(c wire.Command, a exchange.Asked) { m.send(c, flight{what: anExchange, asked: a, paid: !a.Read()}) },
+	})
+	m.addNodes()
 	if c.Edges > 0 {
 		m.counters.SetEdges(c.Edges)
 	}
-	m.newBoard(now)
-	m.SetRules(nil)
-	m.publish()
 	return m, nil
+}
+
+// addNodes makes room for nodes that have been added to the list.
+func (m *Machine) addNodes() {
+	for len(m.nodes) < m.Nodes.Len() {
+		m.nodes = append(m.nodes, node{words: m.Operators.Nodes()})
+	}
+	m.logs.Grow(len(m.nodes))
+	m.Marks.Grow(len(m.nodes))
 }
 
 // SetRules replaces the rules in force. Bits of other rules are not announced and not learned.
 func (m *Machine) SetRules(rules []Rule) {
-	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)), byDigest: make(map[uint64]*knownRule, len(rules)),
-		byName: make(map[string][]*knownRule, len(rules))}
-	named := make(operators.Rules, len(rules))
-	for _, r := range rules {
-		if r.Name == "" {
-			r.Name = r.Counter.Name
-		}
-		k := &knownRule{r, m.secret.RuleDigest(r.Counter)}
-		set.byID[r.Counter.ID] = k
-		set.byDigest[k.digest] = k
-		set.byName[r.Name] = append(set.byName[r.Name], k)
-		named[r.Name] = append(named[r.Name], &k.Rule)
-	}
-	m.Operators.SetRules(named) // first: who finds a rule here has its words as well
-	m.rules.Store(set)
+	m.Announcer.SetRules(rules)
+	m.Exchanges.SetRules(rules)
+}
+
+// jitter is a time a little below d that differs between edges and from time to time.
+func (m *Machine) jitter(d time.Duration) time.Duration {
+	return d*3/4 + time.Duration(m.chance()%uint64(d/4))
+}
+
+// chance is a number that differs between edges and from time to time.
+func (m *Machine) chance() uint64 {
+	m.random++
+	return placement.Mix(m.config.ID ^ m.random)
 }
 
 // Event is what happened since the last Step: answers that came. An empty one says that time passed, or that the tables
@@ -194,7 +189,6 @@ const Tick = 20 * time.Millisecond
 const (
 	sweepEvery = 100 * time.Millisecond
 	cleanEvery = time.Second
-	stepLate   = 100 * time.Millisecond // between two steps: who was not stepped for longer was held up, and nodes are not to blame
 )
 
 // Step takes in an event and returns what to send; the slice is valid until the next call. Every command must be answered by
@@ -204,27 +198,24 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	if step := m.counters.Stepped(now); step != 0 {
 		m.ClockStepped(step, now)
 	}
-	if now.Sub(m.stepped) > stepLate {
-		m.awake = now
+	for _, left := range m.Nodes.Advance(now) {
+		m.giveUp(left, now)
 	}
-	m.stepped = now
-	m.moveNodes(now)
+	m.addNodes()
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
-	m.noteAlone(now)
-	m.sendReads(aRead)
+	m.Nodes.NoteAlone(now)
+	m.Exchanges.SendReads()
 	if m.Operators.Apply(now) {
-		m.peers.next, m.peers.news = now, true
+		m.presence.Changed(now)
 	}
 	m.poll(now)
 	m.sweep(now)
-	m.readForRequests(now)
-	m.tellInFlight(now)
-	m.exchangeExact(now)
+	m.Exchanges.Step(now)
 	m.report(now)
-	m.announceBlocks(now)
-	m.resume(now)
+	m.Announcer.AnnounceBlocks(now)
+	m.Announcer.Resume(now)
 	m.writeLogs(now)
 	return m.out
 }
@@ -234,35 +225,12 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 func (m *Machine) Flush(now time.Time) []wire.Command {
 	m.out = m.out[:0]
 	m.ending, m.swept = true, now
-	m.takeMarks()
 	m.depart(now)
 	m.counters.Sweep(now, true)
 	m.report(now)
-	m.announceBlocks(now)
+	m.Announcer.AnnounceBlocks(now)
 	m.writeLogs(now)
 	return m.out
-}
-
-// poll asks nodes what nobody but they can tell: whether they are well, what is in their log and their copy of the operators' list, and
-// who else is there.
-func (m *Machine) poll(now time.Time) {
-	for i := range m.nodes {
-		n := &m.nodes[i]
-		if n.role == 0 {
-			continue
-		}
-		m.probe(i, now)
-		if n.up {
-			for line := range n.words {
-				if c, due := m.Operators.Look(&n.words[line], i, now); due {
-					m.sendWords(c, line)
-				}
-			}
-			m.readMarks(i, now)
-		}
-		m.readLog(i, now)
-	}
-	m.keepSlot(now)
 }
 
 // sweep finds hits that can wait no longer, and forgets what is over. The last report takes as many rounds as a counter's hits need, so
@@ -274,16 +242,16 @@ func (m *Machine) sweep(now time.Time) {
 	}
 	if now.Sub(m.swept) >= every {
 		m.swept, m.confirmed = now, false
-		if m.Up() {
+		if m.Nodes.Up() {
 			m.counters.Sweep(now, m.ending)
 		}
 	}
 	if now.Sub(m.cleaned) >= cleanEvery {
 		m.cleaned = now
-		m.bits.Sweep(now)
+		m.config.Bits.Sweep(now)
 		m.Operators.Sweep(now)
 		m.noteSecrets(now)
-		maps.DeleteFunc(m.times, func(_ takenFrom, taken record.Taken) bool { return now.After(taken.Until) })
+		m.Announcer.Sweep(now)
 	}
 }
 
@@ -294,27 +262,20 @@ func (m *Machine) Unreported() (hits, lost uint64) {
 	return s.Unreported, s.LostUnknown + s.LostFull + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted
 }
 
-// announceBlocks tells the tier of the mitigations that this edge has started. One that has been lifted since is no news, and neither is one of a
-// source that was lifted in this very Step: its verdict fell before.
-func (m *Machine) announceBlocks(now time.Time) {
-	m.news = m.bits.News(m.news[:0])
-	for _, n := range m.news {
-		if !m.Operators.Settling(n.Key) && !m.bits.Until(n.Key, now).IsZero() {
-			m.setBit(n.Key, n.Bit, now)
-		}
-	}
+// noteSecrets takes in who is there, under this secret and others.
+func (m *Machine) noteSecrets(now time.Time) {
+	m.Marks.Note(m.presence.Met(m.Operators.Self().Name), now)
 }
 
-// epoch is the generation of the last lift of a source under a rule (operators.List.Epoch).
-func (m *Machine) epoch(rule *algorithm.Rule, source counter.Source) uint64 {
-	if !m.Operators.AnyEpoch() {
-		return 0
+// setEdges takes in how many edges share the tier.
+func (m *Machine) setEdges(n int) {
+	m.edges.Store(int64(min(n, counter.MaxEdges)))
+	if m.config.Edges == 0 {
+		m.counters.SetEdges(n)
 	}
-	id := rule.ID
-	if known := m.rules.Load().byID[id]; known != nil && known.Of != 0 {
-		id = known.Of // all variants have the epoch of their rule
-	}
-	return m.Operators.Epoch(mitigation.Key{Rule: id, Source: source})
+	m.logs.SetEdges(n)
+	m.Announcer.SetEdges(n)
+	m.Exchanges.SetEdges(n)
 }
 
 // wall is what the wall clock says: by it edges agree on sub-windows, and on what they tell each other.
@@ -323,32 +284,40 @@ func (m *Machine) wall(now time.Time) time.Time { return m.counters.Wall(now) }
 // ClockStepped takes in that the wall clock has stepped. Step does so by itself where the clock's readings have a monotonic part. What is
 // under way is given up: it is counted under the old time.
 func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
-	for tag := range m.flights {
-		f := &m.flights[tag]
+	for tag := range m.flights.list {
+		f := &m.flights.list[tag]
 		switch f.what {
 		case aReport:
 			if !f.late {
 				m.counters.Lost(f.counter, f.part, now)
 			}
-			f.what = aDelete // whose answer nobody heeds
+			f.what = unheeded
 		case anEcho:
-			f.what = aDelete
-		case aRead, aWaitedRead:
-			f.what = aStaleRead
+			f.what = unheeded
+		case anExchange:
+			f.asked.ClockStepped()
 		}
 	}
-	m.counters.Adjust(by, m.Up(), now)
-	m.placed = nil // edges say what is in flight in other numbers now, one after the other
+	m.counters.Adjust(by, m.Nodes.Up(), now)
+	m.Exchanges.ClockStepped()
 }
 
-// machineStats is what a Machine has seen.
-type machineStats struct {
-	propagation histogram.Histogram
-	forged      atomic.Uint64
-	logRecords  atomic.Uint64
-	logLost     atomic.Uint64
-	edges       atomic.Int64
-	full        atomic.Bool
+// StepIn is how soon the machine wants to be stepped when nothing happens.
+func (m *Machine) StepIn(now time.Time) time.Duration {
+	return m.Announcer.In(m.Exchanges.In(m.logs.In(now)), now)
+}
+
+// Waiting reports whether the machine has left something for later, so that it is to be stepped though nothing happens.
+func (m *Machine) Waiting() bool {
+	return m.logs.Waiting() || m.Announcer.Waiting() || m.Exchanges.Waiting()
+}
+
+// Alone says how many edges shared the tier, as last known, and since when no node is left, as Step noticed; the zero time: one is.
+func (m *Machine) Alone() (edges int, since time.Time) {
+	if since = m.Nodes.Alone(); since.IsZero() {
+		return 0, since
+	}
+	return max(m.config.Edges, int(m.edges.Load()), 1), since
 }
 
 // MachineStats is what a Machine has seen since it was made.
@@ -362,11 +331,12 @@ type MachineStats struct {
 	Words       int                  // of operators that the list holds: blocks, lifts that must be kept, changes of rules
 }
 
-// Stats may be called from anywhere.
+// Stats is what the Machine and its rooms have seen.
 func (m *Machine) Stats() MachineStats {
+	written, lost, forged := m.logs.Stats()
 	return MachineStats{
-		Full: m.stats.full.Load(), Words: m.Operators.Len(),
-		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load() + m.Operators.Forged(), LogRecords: m.stats.logRecords.Load(), LogLost: m.stats.logLost.Load(),
-		Edges: int(max(m.stats.edges.Load(), 1)),
+		Full: m.Nodes.Full(), Words: m.Operators.Len(),
+		Propagation: &m.Announcer.Propagation, Forged: m.forged.Load() + m.Operators.Forged() + m.Exchanges.Forged() + forged, LogRecords: written, LogLost: lost,
+		Edges: int(max(m.edges.Load(), 1)),
 	}
 }

@@ -49,7 +49,7 @@ func TestFullPoP(t *testing.T) {
 		}
 		// It counts alone: its hits are not the PoP's, nor the PoP's its own, and it sends no reports.
 		alone := w.Edges[late[0]]
-		if alone.Machine.Up() {
+		if alone.Machine.Nodes.Up() {
 			t.Error("an edge that counts alone is up")
 		}
 		s, before := address(1), w.Commands

@@ -8,9 +8,9 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
-	"sluice/pop/words"
 )
 
 // Who comes back is blocked for longer on every edge: on one that was away while the block before was in force, too, however soon after the
@@ -45,7 +45,7 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 		pass(w, 2*time.Second)
 		over(2*time.Minute, 2)
 		over(10*time.Minute, 0)
-		say(t, w, w.Edges[1], words.Lift, s, 0)
+		say(t, w, w.Edges[1], operatorlog.Lift, s, 0)
 		pass(w, 2*time.Second)
 		over(40*time.Second, 1)
 		must(t, w.Start(2))

@@ -1,18 +1,35 @@
 package pop
 
 import (
+	"errors"
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/operators"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
 )
 
+// node is what the machine knows of a memcached node, but for its place (package placement) and what other rooms know.
+type node struct {
+	flying  int              // commands under way
+	full    bool             // so many were that no more were sent, and more than half as many are
+	waiting queue            // to be reported when fewer are
+	words   []operators.Node // a copy of the operators' list under each secret
+}
+
+// maxFlying is how many commands may be under way to a node before further reports wait for answers: so many that a round trip of
+// a millisecond carries two million a second, and so few that their bytes stay in a processor's cache. A pipeline takes eight times as many.
+const maxFlying = 2048
+
+// maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that lose it wait for the next
+// report.
+const maxTries = 4
+
 // report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
 func (m *Machine) report(now time.Time) {
 	m.takeBack()
-	if m.moved { // a node died or came back, and what waits may have another place
-		m.moved = false
+	if m.Nodes.Moved() { // a node died or came back, and what waits may have another place
 		m.dirty = m.dirty[:0]
 		for i := range m.nodes {
 			m.dirty = m.nodes[i].waiting.drain(m.dirty)
@@ -24,7 +41,7 @@ func (m *Machine) report(now time.Time) {
 		for i := range m.nodes {
 			room = max(room, m.reportWaiting(i, now))
 		}
-		if !m.Up() {
+		if !m.Nodes.Up() {
 			room = maxFlying
 		}
 		if m.dirty = m.counters.Dirty(m.dirty[:0], room); len(m.dirty) == 0 {
@@ -32,7 +49,7 @@ func (m *Machine) report(now time.Time) {
 		}
 		m.direct(m.dirty)
 	}
-	m.sendReads(aRead)
+	m.Exchanges.SendReads()
 }
 
 // takeBack takes back from the tier what was refused by its rank, or turned out not to count (counter.Table.TakeBacks). A node carries it out
@@ -41,11 +58,11 @@ func (m *Machine) report(now time.Time) {
 func (m *Machine) takeBack() {
 	m.backs = m.counters.TakeBacks(m.backs[:0])
 	for _, b := range m.backs {
-		name := m.secret.CounterName(b.Counter, m.epoch(b.Rule, b.Source))
+		name := m.config.Secret.CounterName(b.Counter, m.Operators.Epoch(b.Rule, b.Source))
 		var room [secret.CounterKeySize]byte
 		key := m.arena.Write(name.Append(room[:0], b.Group))
-		for _, node := range m.places(b.Source) {
-			m.send(wire.Command{Node: node, Op: wire.Decr, Report: true, Key: key, Delta: b.Hits}, flight{what: aTakeBack})
+		for _, node := range m.Nodes.Places(b.Source) {
+			m.send(wire.Command{Node: node, Op: wire.Decr, Report: true, Key: key, Delta: b.Hits}, flight{})
 		}
 	}
 	clear(m.backs)
@@ -54,7 +71,7 @@ func (m *Machine) takeBack() {
 // direct lets counters wait for their nodes.
 func (m *Machine) direct(list []counter.Counter) {
 	for _, c := range list {
-		if node := m.place(c.Source); node >= 0 {
+		if node := m.Nodes.Place(c.Source); node >= 0 {
 			m.nodes[node].waiting.push(c)
 		} else {
 			m.unplaced.push(c) // it counts here, and is reported when a node is back
@@ -64,14 +81,14 @@ func (m *Machine) direct(list []counter.Counter) {
 
 // reportWaiting reports what waits for a node, and says how much more there is room for.
 func (m *Machine) reportWaiting(node int, now time.Time) int {
-	n := &m.nodes[node]
+	n, up := &m.nodes[node], m.Nodes.IsUp(node)
 	if n.full = n.full && n.flying > maxFlying/2; n.full { // large bursts cost less than small ones
 		return 0
 	}
 	for n.flying < maxFlying {
 		c, ok := n.waiting.pop()
 		switch {
-		case !ok && n.up:
+		case !ok && up:
 			return maxFlying - n.flying
 		case !ok:
 			return 0
@@ -83,17 +100,16 @@ func (m *Machine) reportWaiting(node int, now time.Time) int {
 }
 
 func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
-	epoch := m.epoch(c.Rule, c.Source)
+	epoch := m.Operators.Epoch(c.Rule, c.Source)
 	rep, ok := m.counters.Take(c, now)
 	if !ok {
 		return
 	}
-	m.earn(c.Rule)
-	if m.peers.idle {
-		m.peers.next = now
+	m.Announcer.Budget.Earn(c.Rule)
+	if m.presence.Wake(now) {
 		m.keepSlot(now)
 	}
-	name := m.secret.CounterName(c, epoch)
+	name := m.config.Secret.CounterName(c, epoch)
 	reported := uint64(0)
 	for _, p := range rep.Parts[:rep.N] {
 		reported += p.Sum(c.Rule)
@@ -106,13 +122,13 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		if rep.WriteFirst && !p.There {
 			before := p
 			before.Known -= p.Hits
-			m.send(m.partCommand(node, wire.Add, key, c, before), flight{what: anEmptyAdd})
+			m.send(m.partCommand(node, wire.Add, key, c, before), flight{})
 			op = wire.Incr
 		}
 		m.sendPart(node, op, key, c, p, epoch, 0)
 	}
-	if rep.Past && !m.ending && m.budget >= 1 { // else nobody is there to use what a read would bring, or reports take all
-		m.read(node, aRead, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
+	if rep.Past && !m.ending && m.Announcer.Budget.Left() { // else nobody is there to use what a read would bring, or reports take all
+		m.Exchanges.Read(node, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
 	}
 }
 
@@ -128,7 +144,87 @@ func (m *Machine) partCommand(node int, op wire.Op, key string, c counter.Counte
 		cmd.Delta = p.Hits
 	} else {
 		cmd.Value = m.arena.Number(p.Known)
-		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
+		cmd.Expire = wire.Seconds(c.Rule.Lifetime()) + 2
 	}
 	return cmd
+}
+
+// echo adds hits that have been reported to the number at the new place of their source as well, while the list of nodes changes: when it
+// is certain that they will not be reported again, and only those, because other edges add theirs themselves.
+func (m *Machine) echo(f flight, r *wire.Result) {
+	if second := m.Nodes.Second(f.counter.Source, r.Node); second >= 0 {
+		f.part.Known = f.part.Hits
+		m.sendEcho(second, wire.Incr, r.Key, f, 0)
+	}
+}
+
+func (m *Machine) sendEcho(node int, op wire.Op, key string, f flight, tries uint8) {
+	m.send(m.partCommand(node, op, key, f.counter, f.part), flight{what: anEcho, counter: f.counter, part: f.part, epoch: f.epoch, tries: tries})
+}
+
+// echoed learns what the new place has.
+func (m *Machine) echoed(f flight, r *wire.Result, now time.Time) {
+	switch {
+	case f.epoch < m.Operators.Epoch(f.counter.Rule, f.counter.Source): // from before an operator lifted the source
+	case r.Status == wire.Done && r.Op == wire.Incr:
+		m.Announcer.ActOn(f.counter, m.counters.Read(f.counter, f.part.Group, r.Number, now), now)
+	case r.Status == wire.NotThere && f.tries < maxTries && r.Op == wire.Incr:
+		m.sendEcho(r.Node, wire.Add, r.Key, f, f.tries+1)
+	case r.Status == wire.NotThere && f.tries < maxTries:
+		m.sendEcho(r.Node, wire.Incr, r.Key, f, f.tries+1)
+	}
+}
+
+// reported takes in the answer to a report.
+func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
+	c, p := f.counter, f.part
+	if f.epoch < m.Operators.Epoch(c.Rule, c.Source) {
+		return // the source was lifted since, and its counter forgotten with all that was under way
+	}
+	if f.late { // already given up; a total is welcome all the same
+		if r.Status == wire.Done && r.Op == wire.Incr {
+			m.Announcer.ActOn(c, m.counters.Read(c, p.Group, r.Number, now), now)
+		}
+		return
+	}
+	switch r.Status {
+	case wire.Done:
+		total := p.Known
+		if r.Op == wire.Incr {
+			total = r.Number
+		}
+		standing := m.counters.Counted(c, p, total, now)
+		m.Announcer.ActOn(c, standing, now)
+		// At the end nobody is there to use what a read would bring.
+		if standing.Past && !m.ending && (r.Op == wire.Incr || m.Announcer.Budget.Affords(c.Rule, 0)) {
+			oldest, newest := m.counters.Groups(c.Rule, now, m.config.Secret.Phase(c.Source))
+			name := m.config.Secret.CounterName(c, f.epoch)
+			m.Exchanges.Read(r.Node, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))
+		}
+		m.echo(f, r)
+	case wire.NotThere:
+		if f.tries >= maxTries {
+			m.counters.Returned(c, p, now)
+			return
+		}
+		op := wire.Add
+		if r.Op == wire.Add {
+			op = wire.Incr
+		}
+		p.There = false
+		m.sendPart(r.Node, op, r.Key, c, p, f.epoch, f.tries+1)
+	case wire.Unsent:
+		if errors.Is(r.Err, wire.ErrFull) {
+			m.counters.Full(c, p, now)
+			return
+		}
+		if errors.Is(r.Err, wire.ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
+			m.forged.Add(1)
+			m.send(wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: r.Key}, flight{})
+		}
+		m.counters.Returned(c, p, now)
+	case wire.Unknown:
+		m.counters.Lost(c, p, now)
+		m.echo(f, r)
+	}
 }

@@ -40,6 +40,10 @@ func TestRollback(t *testing.T) {
 		change := func(i int) {
 			before := rules[of[i]]
 			of[i] = 1 + limit - of[i]
+			w.Pause(i, w.Now().Add(time.Duration(rng.IntN(3))*time.Millisecond))
+			for range 8 { // whose verdicts the machine has not seen when the rules change
+				w.Edges[i].Request(&before[0], address(rng.Uint32N(sources)))
+			}
 			w.Edges[i].SetRules(rules[of[i]])
 			for range rng.IntN(4) { // under way while the rules change, and judged by those that were
 				w.Edges[i].Request(&before[0], address(rng.Uint32N(sources)))
@@ -131,6 +135,29 @@ func TestThrottleLearnsNoBlock(t *testing.T) {
 	}
 	if got := blocked(); got[0] || got[1] {
 		t.Errorf("learned by a rule that throttles: %v", got)
+	}
+}
+
+// TestVerdictKeepsItsLimit: a verdict of which the tier is told when its edge has a lower limit already is none of that: edges that still have the limit
+// under which it fell learn it.
+func TestVerdictKeepsItsLimit(t *testing.T) {
+	t.Parallel()
+	rules := make(map[uint32][]limiter.Rule)
+	for _, l := range []uint32{1, 3} {
+		rules[l] = []limiter.Rule{{Rule: newRule(t, l, 10*time.Second, time.Hour, algorithm.Nearest)}}
+	}
+	w, err := sim.New(sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, rules[3], began)
+	must(t, err)
+	w.Pause(0, w.Now().Add(time.Millisecond))
+	for range 5 {
+		w.Edges[0].Request(&rules[3][0], address(1))
+	}
+	w.Edges[0].SetRules(rules[1]) // its machine has not seen the verdict yet
+	w.Run(w.Now().Add(time.Second))
+	for i, e := range w.Edges {
+		if e.Bits.Until(mitigationKey(rules[3][0].Counter, 1), w.Now()).IsZero() {
+			t.Errorf("edge %d does not block who went over both limits", i)
+		}
 	}
 }
 

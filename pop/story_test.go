@@ -188,13 +188,13 @@ func (s *story) run(d time.Duration) {
 
 func (s *story) notice() {
 	for i, e := range s.w.Edges {
-		health := fmt.Sprint(e.Machine.Health())
+		health := fmt.Sprint(e.Machine.Nodes.Health())
 		if health == s.health[i] || !s.w.Runs(i) {
 			continue
 		}
 		s.health[i] = health
 		var down []string
-		for node, up := range e.Machine.Health() {
+		for node, up := range e.Machine.Nodes.Health() {
 			if !up {
 				down = append(down, strconv.Itoa(node))
 			}
@@ -238,7 +238,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 		s.w.Stop(edge, d.HasArg("flush"))
 	case "start":
 		must(t, s.w.Start(edge))
-		s.health[edge] = fmt.Sprint(s.w.Edges[edge].Machine.Health())
+		s.health[edge] = fmt.Sprint(s.w.Edges[edge].Machine.Nodes.Health())
 	case "pause":
 		for _, e := range s.some(t, d) {
 			s.w.Pause(e, s.w.Now().Add(duration(t, d, "for", time.Second)))

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -19,17 +18,11 @@ func TestCommandsInDocuments(t *testing.T) {
 	must(t, err)
 	target := regexp.MustCompile("`make ([a-z-]+)|(?m:^make ([a-z-]+))")
 	made := 0
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/operating/*.md", "../../docs/figures/*.yaml", "../../deploy/*.md"} {
-		files, err := filepath.Glob(pattern)
-		must(t, err)
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			must(t, err)
-			for _, m := range target.FindAllStringSubmatch(string(text), -1) {
-				made++
-				if !bytes.Contains(makefile, []byte("\n"+m[1]+m[2]+":")) {
-					t.Errorf("%s: make %s%s: there is no such target", file, m[1], m[2])
-				}
+	for file, text := range labtest.Texts(t) {
+		for _, m := range target.FindAllStringSubmatch(text, -1) {
+			made++
+			if !bytes.Contains(makefile, []byte("\n"+m[1]+m[2]+":")) {
+				t.Errorf("%s: make %s%s: there is no such target", file, m[1], m[2])
 			}
 		}
 	}

@@ -39,8 +39,13 @@ func cmdLab(ctx context.Context, args []string) error {
 	flags.BoolVar(&f.short, "short", false, "with --check slow, bodies, words, rollback, shedding or exact: a small form, of seconds; with shared: asks the other edges after 10s, not 500ms")
 	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate;\n"+
 		"and how many rounds --check soak makes, of a minute or --duration each, a fault in each")
-	traffic, rule, send := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags)
+	run := pflag.NewFlagSet("run", pflag.ContinueOnError) // what a check may have of its own
+	traffic, rule, send := cli.AddTrace(run), cli.AddRule(run), live.AddSend(run)
+	flags.AddFlagSet(run)
 	if err := cli.Parse(flags, args); err != nil {
+		return err
+	}
+	if err := f.unheeded(run); err != nil {
 		return err
 	}
 	if err := rule.OnlySliding("lab"); err != nil {
@@ -63,6 +68,25 @@ func cmdLab(ctx context.Context, args []string) error {
 		return cli.Usagef("--check %s: one --limit and one --estimate", f.check)
 	}
 	return f.runCheck(ctx, rules[0], send, traffic)
+}
+
+// heeded is what of a run's flags a check heeds, for those that bring a rule or traffic of their own.
+var heeded = map[string][]string{
+	"quiet": ruleFlags, "shared": ruleFlags, "upgrades": {"rate"}, "restarts": {"rate"}, "slow": {"seed"}, "bodies": {"seed"}, "descriptors": {"seed"},
+	"words": nil, "rollback": nil, "shedding": nil, "exact": nil,
+}
+
+var ruleFlags = []string{"limit", "window", "sub-windows", "estimate", "mitigation-timeout", "source"}
+
+// unheeded reports a flag that was given and would change nothing.
+func (f *trial) unheeded(run *pflag.FlagSet) (err error) {
+	heeds, some := heeded[f.check]
+	run.VisitAll(func(g *pflag.Flag) {
+		if some && g.Changed && err == nil && !slices.Contains(heeds, g.Name) {
+			err = cli.Usagef("--check %s: --%s would change nothing: leave it out", f.check, g.Name)
+		}
+	})
+	return err
 }
 
 func checkNames() []string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -118,14 +119,24 @@ func TestLabChecksExact(t *testing.T) {
 	}
 }
 
-// The judge dates a request by when it was sent, an edge by when it decided: where requests take long, the two cannot be compared.
+// The judge dates a request by when it was sent, an edge by when it decided: where requests take long, the two cannot be compared, and what one edge
+// judges at which cost is left. Both are compared in virtual time by TestAgreesWithTheJudge of cmd/sluice/internal/auditor.
 func TestLabChecksAudit(t *testing.T) {
+	cost := regexp.MustCompile(`audit: (\d+) of (\d+) commands to the tier`)
 	for range 3 {
 		p := labtest.Start(t, labtest.Plain(t), "sluice-trial", "--check", "audit", "--limit", "12", "--window", "2s", "--mitigation-timeout", "2s", "--duration", "8s")
 		err := p.Wait()
 		p.LeavesNothing(t)
 		said := p.Out.String()
-		if err == nil && strings.Contains(said, "check audit: kept") && strings.Contains(said, "1 edges judge") {
+		spent := cost.FindStringSubmatch(said)
+		if spent == nil || !strings.Contains(said, "3 edges, ") || !strings.Contains(said, "; 1 edges judge, ") {
+			t.Fatalf("%v\n%s%s", err, said, p.Err)
+		}
+		audit, _ := strconv.Atoi(spent[1])
+		if all, _ := strconv.Atoi(spent[2]); audit == 0 || audit > all/100 {
+			t.Errorf("it cost %s", spent[0])
+		}
+		if err == nil && strings.Contains(said, "check audit: kept") {
 			return
 		}
 		if !strings.Contains(said, "disturbed: ") && !strings.Contains(said, " 0 wrong (0 allowed, 0 limited): 0.0000 %\n  audit: ") {
@@ -133,5 +144,4 @@ func TestLabChecksAudit(t *testing.T) {
 		}
 		t.Log(said)
 	}
-	t.Skip("three runs were disturbed on a machine that is too busy, or had no wrong decision: there is nothing to compare")
 }

@@ -22,6 +22,11 @@ func TestCommandLines(t *testing.T) {
 	f("pace --sources 0", 2, "--sources 0")
 	f("pace --source pigeon", 2, "pigeon", "loopback, xff or proxy")
 	f("lab --check everything", 2, "everything", "want quiet, shared, ")
+	f("lab --check words --rate 5", 2, "--check words: --rate would change nothing")
+	f("lab --check exact --limit 7", 2, "--check exact: --limit would change nothing")
+	f("lab --check shared --workload mixed", 2, "--check shared: --workload")
+	f("lab --check slow --seed 2 --speed 3", 2, "--check slow: --speed")
+	f("lab --check upgrades --rate 5 --sluice true", 2, "--rate 5", "100 to 100,000")
 	f("lab --check soak --times 0 --sluice true", 2, "--times 0", "at least 3")
 	f("lab --check soak --trace x.log --sluice true", 2, "--trace")
 }

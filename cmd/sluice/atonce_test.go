@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/edge/events"
 )
 
 // overtaken is what the API says to whose value does not stand.
@@ -96,6 +99,11 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 				if a.status != 200 || b.status != 200 || early(a, lostA, aTook) || early(b, lostB, bTook) {
 					t.Errorf("%d %+v, %d %+v: %s %s", a.status, a.Edges, b.status, b.Edges, a.text, b.text)
 				}
+				for answer, lost := range map[*ruleAnswer]overtaken{&a: lostA, &b: lostB} {
+					if len(lost.Overtaken) > 0 && strings.Contains(answer.text, "this takes its place") {
+						t.Errorf("what does not stand is said to take a place: %s", answer.text)
+					}
+				}
 				mu.Lock()
 				longest = max(longest, aTook, bTook)
 				switch {
@@ -141,6 +149,23 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 	t.Logf("%d pairs of different fields came together; of %d of one field %d were told, and %d were in force before the other was said; the longest answer took %v", merged, told+later, told, later, longest)
 	if longest > 6*time.Second { // none waits longer than two, whoever answers, but for what a busy machine adds
 		t.Errorf("an operator waited for %v", longest)
+	}
+	for i, p := range edges { // nobody is said to have done what the other did
+		var happened []events.Event
+		must(t, json.Unmarshal([]byte(p.api("GET", "/v1/events", "").text), &happened))
+		his := map[string]int{}
+		for _, e := range happened {
+			for _, f := range e.Changed {
+				his[e.Who]++
+				limit, _ := strconv.Atoi(f.To)
+				if f.Field != "limit" && (f.Field != "mitigation_timeout" || e.Who != "ada") || limit >= 2000 && e.Who != "bob" || limit >= 1000 && limit < 2000 && e.Who != "ada" {
+					t.Errorf("edge %d, at %v: %s %s by %q: %s %s → %s", i, e.Time, e.Text, e.Rule, e.Who, f.Field, f.From, f.To)
+				}
+			}
+		}
+		if his["ada"] == 0 || his["bob"] == 0 {
+			t.Errorf("edge %d tells of %v", i, his)
+		}
 	}
 	for _, p := range edges {
 		p.stop(syscall.SIGTERM)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,7 +14,7 @@ import (
 type certificateMetrics map[string]*listen.Certificates // by the field that names the listener; nil: it speaks no TLS
 
 var (
-	certificateExpiry = prometheus.NewDesc("sluice_certificate_expiry_timestamp_seconds", "When the first certificate that a listener shows expires, or one of its chain.", []string{"listener"}, nil)
+	certificateExpiry = prometheus.NewDesc("sluice_certificate_expiry_timestamp_seconds", "When a certificate that a listener shows expires, or the first of its chain; of a folder's, the 32 that expire first.", []string{"listener", "name"}, nil)
 	certificateFailed = prometheus.NewDesc("sluice_certificate_read_failures_total", "Looks at a listener's certificates that found files which are wrong or away; what was read before stays in use.", []string{"listener"}, nil)
 )
 
@@ -24,20 +26,21 @@ func (m certificateMetrics) Collect(out chan<- prometheus.Metric) {
 		if c == nil {
 			continue
 		}
-		out <- prometheus.MustNewConstMetric(certificateExpiry, prometheus.GaugeValue, float64(firstToExpire(c).Unix()), name)
+		for _, e := range firstToExpire(c.Expiries()) {
+			out <- prometheus.MustNewConstMetric(certificateExpiry, prometheus.GaugeValue, float64(e.At.Unix()), name, e.File)
+		}
 		out <- prometheus.MustNewConstMetric(certificateFailed, prometheus.CounterValue, float64(c.Failures()), name)
 	}
 }
 
-func firstToExpire(c *listen.Certificates) time.Time {
-	all := c.Expiries()
-	first := all[0].At
-	for _, e := range all[1:] {
-		if e.At.Before(first) {
-			first = e.At
-		}
-	}
-	return first
+// shownExpiries bounds the series of a listener: a folder may have a certificate for each of thousands of names.
+const shownExpiries = 32
+
+// firstToExpire are those that expire first. One that was forgotten in a folder must not hide that another expires, so it is not the first alone.
+func firstToExpire(all []listen.Expiry) []listen.Expiry {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b listen.Expiry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.File, b.File)) })
+	return all[:min(len(all), shownExpiries)]
 }
 
 // expired warns of certificates that have expired, or soon will.

@@ -126,6 +126,54 @@ func TestPackageMakesNoSecret(t *testing.T) {
 	}
 }
 
+// What the package is made of is there, with documents, examples and what shells complete by, and what its files name of it is in it.
+func TestPackageHasWhatItNames(t *testing.T) {
+	text, err := os.ReadFile("../../.ci/release.go")
+	must(t, err)
+	var made, named []string
+	for _, m := range regexp.MustCompile(`"(deploy/[^"]+)": +"([^"]+)"`).FindAllSubmatch(text, -1) {
+		_, err := os.Stat("../../" + string(m[1]))
+		must(t, err)
+		made = append(made, "/"+string(m[2]))
+	}
+	list := regexp.MustCompile(`(?m)^var read = \[\]string\{(.*)\}$`).FindSubmatch(text)
+	unread := regexp.MustCompile("regexp.MustCompile\\(`([^`]+)`\\)").FindSubmatch(text)
+	if len(made) < 5 || list == nil || unread == nil {
+		t.Fatalf("release.go puts %q in the package, and to read %q but %q", made, list, unread)
+	}
+	left := regexp.MustCompile(string(unread[1]))
+	for _, what := range strings.Split(strings.ReplaceAll(string(list[1]), `"`, ""), ", ") {
+		must(t, filepath.WalkDir("../../"+what, func(file string, d fs.DirEntry, err error) error {
+			if below := strings.TrimPrefix(file, "../../"); err == nil && !d.IsDir() && !left.MatchString(below) {
+				made = append(made, "/usr/share/doc/sluice/"+below)
+			}
+			return err
+		}))
+	}
+	for _, want := range []string{"/etc/logrotate.d/sluice", "/usr/share/doc/sluice/docs/alerts/README.md", "/usr/share/doc/sluice/examples/exactly-once.yaml", "/usr/share/doc/sluice/deploy/prometheus/sluice.rules.yml"} {
+		if !slices.Contains(made, want) {
+			t.Errorf("%s is not in the package", want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if !regexp.MustCompile(`"` + shell + `": +"usr/share/`).Match(text) {
+			t.Errorf("%s has nothing to complete by", shell)
+		}
+	}
+	for _, file := range []string{"systemd/sluice.service", "systemd/sluice.socket", "debian/sluice.yaml", "debian/postinst", "anycast/sluice-announce.service"} {
+		text, err := os.ReadFile("../../deploy/" + file)
+		must(t, err)
+		for _, name := range regexp.MustCompile(`/usr/(share/doc|lib)/sluice/[\w./-]*\w`).FindAll(text, -1) {
+			if named = append(named, string(name)); !slices.Contains(made, string(name)) {
+				t.Errorf("%s names %s, which is not in the package", file, name)
+			}
+		}
+	}
+	if len(named) < 3 {
+		t.Errorf("%q are named", named)
+	}
+}
+
 // The package's configuration, with all that its comments offer, is good before the unit was ever started: as root and as the service's user, who may not
 // listen on port 80 outside of the unit. What systemd makes at the start is told.
 func TestPackageIsGoodBeforeTheFirstStart(t *testing.T) {

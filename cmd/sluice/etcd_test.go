@@ -17,8 +17,8 @@ import (
 
 	"sluice/edge/changes/etcd/etcdtest"
 	"sluice/edge/control"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // etcdClient asks an etcd past all edges, as an operator with its own tools would.
@@ -325,8 +325,8 @@ func TestRulesOverEtcdAfterAnUpgrade(t *testing.T) {
 // With etcd the PoP's list has no say in rules: what it has of them is dropped, and that is told.
 func TestRulesLeftInThePoP(t *testing.T) {
 	file := writePoP(t, 1)[0]
-	var list words.List
-	if _, err := list.Add(words.Word{Rule: "login", Kind: words.Change, Start: time.Now(), Text: `{"does":"set","rule":{"limit":50}}`}, 7, 0, time.Now()); err != nil {
+	var list operatorlog.List
+	if _, err := list.Add(operatorlog.Order{Rule: "login", Kind: operatorlog.Change, Start: time.Now(), Text: `{"does":"set","rule":{"limit":50}}`}, 7, 0, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	state := filepath.Join(filepath.Dir(file), "state0", "words")

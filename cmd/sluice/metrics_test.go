@@ -17,7 +17,7 @@ import (
 	"sluice/edge/changes/etcd/etcdtest"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write docs/metrics.md anew")
+var rewrite = flag.Bool("rewrite", false, "write the pages anew that are made from the code")
 
 // A family is the metrics of one name, as a scrape shows them.
 type family struct {
@@ -52,19 +52,32 @@ func families(text string) (list []*family) {
 	return slices.DeleteFunc(list, func(f *family) bool { return !strings.HasPrefix(f.name, "sluice_") })
 }
 
-const metricsIntro = `# Metrics
+// metricPages says which metrics are on which page, by how their names begin: the first page that has a beginning has the metric.
+var metricPages = []struct {
+	name, intro string
+	begin       *regexp.Regexp
+}{
+	{"pop", `# Metrics of a PoP
 
-What ` + "`GET /metrics`" + ` of an edge shows, beside the ` + "`go_*` and `process_*`" + ` of every Go program. A metric with labels appears with its first value; those whose
-names begin with ` + "`sluice_tier_`" + `, and a few others of a PoP, are there with a tier only, ` + "`sluice_peer_*`" + ` with peers, ` + "`sluice_etcd_*`" + ` with an etcd, ` + "`sluice_certificate_*`" + ` with a listener for TLS, and ` + "`sluice_plans_*`" + ` with a store of plans. No address, path or host is a label, so the size of a scrape does not depend
-on who comes: about 25 lines for a rule and for an origin.
+What ` + "`GET /metrics`" + ` shows of an edge that shares a tier. ` + "`sluice_peer_*`" + ` are there with peers, and
+` + "`sluice_etcd_*`" + ` with an etcd. [README.md](README.md) says which to watch.
+`, regexp.MustCompile(`^sluice_(audit|detection|etcd|exact|hits|operators|peer|pop|propagation|tier|unreported)_`)},
+	{"edge", `# Metrics of an edge
 
+What ` + "`GET /metrics`" + ` of each edge shows, beside the ` + "`go_*` and `process_*`" + ` of every Go program.
+` + "`sluice_certificate_*`" + ` are there with a listener for TLS, and ` + "`sluice_plans_*`" + ` with a store of plans.
+[README.md](README.md) says which to watch.
+`, regexp.MustCompile(`^sluice_`)},
+}
+
+const metricsHead = `
 This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMetrics -rewrite`" + `.
 
-| name | type | labels | |
+| name | type | labels | what it is |
 |---|---|---|---|
 `
 
-// The page on metrics is what a running edge with a tier, peers, an etcd and a store of plans shows, and a scrape is what Prometheus wants of one.
+// The pages on metrics are what a running edge with a tier, peers, an etcd and a store of plans shows; and a scrape is what Prometheus wants of one.
 func TestMetrics(t *testing.T) {
 	secret := write(t, popKey)
 	cert, key := newAuthority(t).issue(t, "sluice")
@@ -86,15 +99,28 @@ func TestMetrics(t *testing.T) {
 	if len(text) > 60_000 {
 		t.Errorf("a scrape of an edge with one rule has %d bytes", len(text))
 	}
-	page := metricsIntro
+	rows := make(map[string]string)
 	for _, f := range families(text) {
-		page += fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.name, f.kind, strings.Join(slices.Sorted(maps.Keys(f.labels)), ", "), strings.ReplaceAll(f.help, "|", `\|`))
+		for _, p := range metricPages {
+			if p.begin.MatchString(f.name) {
+				rows[p.name] += fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.name, f.kind, strings.Join(slices.Sorted(maps.Keys(f.labels)), ", "), strings.ReplaceAll(f.help, "|", `\|`))
+				break
+			}
+		}
 	}
-	const file = "../../docs/metrics.md"
+	for _, p := range metricPages {
+		madePage(t, "metrics/"+p.name, p.intro+metricsHead+rows[p.name], "TestMetrics")
+	}
+}
+
+// madePage holds a page of docs against what it is made of, or writes it.
+func madePage(t *testing.T, name, page, test string) {
+	t.Helper()
+	file := "../../docs/" + name + ".md"
 	if *rewrite {
 		must(t, os.WriteFile(file, []byte(page), 0o644))
 	}
 	if was, err := os.ReadFile(file); err != nil || string(was) != page {
-		t.Errorf("docs/metrics.md is out of date (%v): go test ./cmd/sluice -run TestMetrics -rewrite", err)
+		t.Errorf("%s is out of date (%v): go test ./cmd/sluice -run %s -rewrite", file, err, test)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -19,6 +20,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"sluice/cmd/internal/labtest"
+	"sluice/docs/pages"
 	"sluice/edge/changes/etcd/etcdtest"
 )
 
@@ -316,11 +318,11 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 
-	runbook, err := os.ReadFile("../../docs/runbook.md")
-	must(t, err)
-	told := make(map[string]string) // the first word under each heading: its severity
-	for _, m := range regexp.MustCompile(`(?m)^### (\w+)\n(\w+)\. `).FindAllStringSubmatch(string(runbook), -1) {
-		told[m[1]] = m[2]
+	told, page := make(map[string]string), make(map[string]string) // the first word under each heading, its severity; where it is
+	for name, text := range runbook(t) {
+		for _, m := range regexp.MustCompile(`(?m)^## (\w+)\n(\w+)\. `).FindAllStringSubmatch(text, -1) {
+			told[m[1]], page[m[1]] = m[2], name
+		}
 	}
 	alerts := 0
 	for _, r := range alertRules(t) {
@@ -333,23 +335,34 @@ func TestAlerts(t *testing.T) {
 		}
 		severity := r.Labels["severity"]
 		if severity != "page" && severity != "ticket" && severity != "info" || told[r.Alert] != severity {
-			t.Errorf("%s: severity %q, in docs/runbook.md %q", r.Alert, severity, told[r.Alert])
+			t.Errorf("%s: severity %q, in docs/alerts %q", r.Alert, severity, told[r.Alert])
 		}
-		if want := "https://sluice.example.org/docs/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || r.Annotations["summary"] == "" {
+		if want := "https://sluice.example.org/" + page[r.Alert] + "#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || r.Annotations["summary"] == "" {
 			t.Errorf("%s: annotations %v, want the link %s and a summary", r.Alert, r.Annotations, want)
 		}
 		delete(told, r.Alert)
 	}
 	if alerts < 20 || len(told) > 0 {
-		t.Errorf("%d alerts; docs/runbook.md has headings for none: %v", alerts, told)
+		t.Errorf("%d alerts; docs/alerts has headings for none: %v", alerts, told)
 	}
+}
+
+// runbook is the pages on alerts.
+func runbook(t *testing.T) map[string]string {
+	t.Helper()
+	all, err := pages.All("../..")
+	must(t, err)
+	maps.DeleteFunc(all, func(name, _ string) bool { return !strings.HasPrefix(name, "docs/alerts/") })
+	return all
 }
 
 // Who is woken by an alert finds commands that are there.
 func TestRunbookCommands(t *testing.T) {
-	text, err := os.ReadFile("../../docs/runbook.md")
-	must(t, err)
-	named := regexp.MustCompile("`sluice ([a-z]+)([^`]*)`").FindAllStringSubmatch(string(text), -1)
+	var text string
+	for _, page := range runbook(t) {
+		text += page
+	}
+	named := regexp.MustCompile("`sluice ([a-z]+)([^`]*)`").FindAllStringSubmatch(text, -1)
 	for _, m := range named {
 		if _, there := findCommand(m[1]); !there {
 			t.Errorf("%s: no such command", m[0])

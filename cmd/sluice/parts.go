@@ -157,7 +157,7 @@ func (d *daemon) makeEdge() (err error) {
 	}}
 	if m := shared.Machine; m != nil {
 		d.auditing.ID = m.Operators.Edges()[0].ID
-		d.auditing.Tier = &auditor.Tier{Secret: d.key, Do: shared.Do, Nodes: m.Nodes, Up: m.Health, Edges: m.Operators.Edges}
+		d.auditing.Tier = &auditor.Tier{Secret: d.key, Do: shared.Do, Nodes: m.Nodes.Names, Up: m.Nodes.Health, Edges: m.Operators.Edges}
 	}
 	warnings(c, d.log)
 	return nil

@@ -1,17 +1,20 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"sluice/edge/events"
 	"sluice/edge/plans"
 	"sluice/edge/plans/store/storetest"
 )
@@ -221,6 +224,39 @@ func TestPlans(t *testing.T) {
 }
 
 // A store in a file, with no key in it, and operators' commands.
+// What an event says that a change of quotas has changed is what it has, though another edge has changed more, of which this one has not read yet.
+func TestQuotaEvents(t *testing.T) {
+	file := "sqlite:" + filepath.Join(t.TempDir(), "plans.db")
+	var edges []*process
+	for _, config := range writePlans(t, 2, "store: \""+file+"\"") {
+		text, err := os.ReadFile(config)
+		must(t, err)
+		edges = append(edges, start(t, origin(t), "--config", write(t, strings.Replace(string(text), "refresh: 100ms", "refresh: 5m", 1))))
+	}
+	for _, d := range []struct {
+		edge              int
+		method, body, who string
+		want              []events.Field
+	}{
+		{0, "PUT", `{"plan":"pro"}`, "ada", []events.Field{{Field: "plan", From: "free", To: "pro"}, {Field: "quotas", From: "", To: "plan pro"}}},
+		{1, "PUT", `{"rule":"api","limit":4}`, "bob", []events.Field{{Field: "quotas.api", From: "", To: "limit 4"}}},
+		{0, "DELETE", "", "ada", []events.Field{{Field: "plan", From: "pro", To: "free"}, {Field: "quotas", From: "plan pro", To: ""}, {Field: "quotas.api", From: "limit 4", To: ""}}},
+	} {
+		p := edges[d.edge]
+		if a := p.api(d.method, "/v1/quotas/k-4711", d.body, "X-Operator", d.who); a.status != 200 {
+			t.Fatalf("%s %s: %d %s", d.method, d.body, a.status, a.text)
+		}
+		var happened []events.Event
+		must(t, json.Unmarshal([]byte(p.api("GET", "/v1/events", "").text), &happened))
+		if e := happened[0]; e.Who != d.who || !slices.Equal(e.Changed, d.want) {
+			t.Errorf("%s %s: %s by %s: %+v, want %+v", d.method, d.body, e.Text, e.Who, e.Changed, d.want)
+		}
+	}
+	for _, p := range edges {
+		p.stop(syscall.SIGTERM)
+	}
+}
+
 func TestQuotaCommands(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plans.db")
 	p := start(t, origin(t), "--config", writePlans(t, 1, "store: \"sqlite:"+file+"\", secret_keys: true")[0])

@@ -24,8 +24,9 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/rules"
 	"sluice/pop"
+	"sluice/pop/operatorlog"
+	"sluice/pop/placement"
 	"sluice/pop/presence"
-	"sluice/pop/words"
 )
 
 // A reloader reads the configuration again when it is told to, by SIGHUP, by the API, or by a change of the file.
@@ -44,7 +45,7 @@ type reloader struct {
 	last  string         // what the files said when they were read last
 	base  *config.Config // what file and flags say: what operators changed of the rules is laid over it
 	laid  uint64         // this version of the store's
-	known map[words.Mark]bool
+	known map[operatorlog.Mark]bool
 	about presence.About
 
 	overlay atomic.Pointer[changes.Overlay]
@@ -131,12 +132,12 @@ func (r *reloader) moveNodes(before, now *config.Config) {
 	if r.machine == nil || len(now.PoP.Memcached) == 0 || slices.Equal(before.PoP.Memcached, now.PoP.Memcached) {
 		return
 	}
-	if err := r.machine.SetNodes(now.PoP.Memcached); err != nil {
+	if err := r.machine.Nodes.Set(now.PoP.Memcached); err != nil {
 		r.log.Error("pop.memcached: the old list stays in force", "error", err)
 		return
 	}
 	r.log.Info("the list of memcached nodes has changed: sources that move are counted at both places until the transition ends",
-		"nodes", now.PoP.Memcached, "transition", pop.Transition.String())
+		"nodes", now.PoP.Memcached, "transition", placement.Transition.String())
 }
 
 // tellLater names what the file has come to say that takes effect only at the next start.

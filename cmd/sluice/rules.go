@@ -15,8 +15,8 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
+	"sluice/pop/operatorlog"
 	"sluice/pop/presence"
-	"sluice/pop/words"
 )
 
 // lay puts in force what a file says under what operators have changed of it. If that is not possible, what was in force stays. r.mu is
@@ -41,13 +41,13 @@ func (r *reloader) lay(base *config.Config) error {
 		}
 	}
 	r.base, r.laid = base, version
-	var refused []words.Mark
-	why := make(map[words.Mark]error)
+	var refused []operatorlog.Mark
+	why := make(map[operatorlog.Mark]error)
 	for _, f := range o.Refused {
 		mark := entries[f.Index].Mark()
 		refused, why[mark] = append(refused, mark), f.Err
 	}
-	slices.SortFunc(refused, func(a, b words.Mark) int { return int(int64(b.Generation - a.Generation)) })
+	slices.SortFunc(refused, func(a, b operatorlog.Mark) int { return int(int64(b.Generation - a.Generation)) })
 	r.tell(entries, list, why, o)
 	r.overlay.Store(o)
 	r.describe(entries)
@@ -57,8 +57,8 @@ func (r *reloader) lay(base *config.Config) error {
 
 // tell keeps among the events, and logs, what other edges have changed, and what cannot be in force here. What an older process of this
 // edge had, or its folder, is no news.
-func (r *reloader) tell(entries []words.Entry, list []changes.Change, why map[words.Mark]error, now *changes.Overlay) {
-	known := make(map[words.Mark]bool, len(entries))
+func (r *reloader) tell(entries []operatorlog.Entry, list []changes.Change, why map[operatorlog.Mark]error, now *changes.Overlay) {
+	known := make(map[operatorlog.Mark]bool, len(entries))
 	for i := len(entries) - 1; i >= 0; i-- { // of a rule the newest come first
 		mark, c := entries[i].Mark(), &list[i]
 		known[mark] = true
@@ -73,10 +73,7 @@ func (r *reloader) tell(entries []words.Entry, list []changes.Change, why map[wo
 			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays", why[mark])
 			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", settings.Sentence(why[mark]))
 		case newest || c.At.After(r.about.Started): // older ones were in force for a moment, if at all
-			past, _ := now.History(c.Name)
-			if at := slices.IndexFunc(past, func(p changes.Past) bool { return p.Version == c.Version }); at >= 0 {
-				e.Old, e.New = string(past[at].Old), string(past[at].New)
-			}
+			e.Old, e.New = now.Made(c)
 			e.Changed = changes.Fields(e.Old, e.New)
 			e.Kind, e.Text = events.Rule, changes.Done(e.Old, e.New, c.To != nil)+", at another edge"
 			r.log.Info("rule changed at another edge", "rule", c.Name, "version", c.Version, "at", c.Edge)
@@ -96,7 +93,7 @@ func ruleText(r *rules.Config) string {
 }
 
 // describe says to the others what is in force here.
-func (r *reloader) describe(entries []words.Entry) {
+func (r *reloader) describe(entries []operatorlog.Entry) {
 	r.about.Generation = 0
 	for i := range entries {
 		r.about.Generation = max(r.about.Generation, entries[i].Mark().Generation)
@@ -135,7 +132,7 @@ func (r *reloader) caughtUp() error {
 	err := r.lay(r.base)
 	if err != nil {
 		r.log.Error("what operators changed of the rules cannot be put in force: what was stays", "error", err)
-		var refused []words.Mark
+		var refused []operatorlog.Mark
 		for i := range entries {
 			if mark := entries[i].Mark(); !r.known[mark] {
 				refused = append(refused, mark)
@@ -156,7 +153,7 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 	for tries := 1; errors.Is(err, changes.ErrMoved) && e.Action == changes.Patch && tries < editTries; tries++ {
 		done, mark, err = r.say(e)
 	}
-	if err != nil || mark == (words.Mark{}) {
+	if err != nil || mark == (operatorlog.Mark{}) {
 		return done, err
 	}
 	done.Warnings = slices.Clone(r.store.Warnings)
@@ -176,8 +173,7 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 			done.Warnings = append(done.Warnings, "another edge has said something newer, which is not known here yet: see the history of the rule for what stands")
 		}
 	}
-	done.New = ruleText(done.Now.Rule(e.Name))
-	done.Warnings = append(done.Warnings, done.Now.Replaced(e.Name, mark.Generation, mark.Edge)...)
+	done.Warnings = append(done.Warnings, done.Now.Replaced(e.Name, mark.Generation, mark.Edge, done.Overtaken)...)
 	for i := range done.Overtaken {
 		text := done.Overtaken[i].String()
 		done.Warnings = append(done.Warnings, text)
@@ -192,10 +188,10 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 }
 
 // madeOf is a change that was said here and those that are newer of the same rule, as an overlay has them, and what of it does not stand.
-func madeOf(o *changes.Overlay, rule string, mark words.Mark) (m tier.Made, lost []changes.Overtaken) {
-	m = tier.Made{Rule: rule, Marks: []words.Mark{mark}}
+func madeOf(o *changes.Overlay, rule string, mark operatorlog.Mark) (m tier.Made, lost []changes.Overtaken) {
+	m = tier.Made{Rule: rule, Marks: []operatorlog.Mark{mark}}
 	for _, c := range o.Newer(rule, mark.Generation, mark.Edge) {
-		m.Marks = append(m.Marks, words.Mark{Edge: c.Maker, Generation: c.Version})
+		m.Marks = append(m.Marks, operatorlog.Mark{Edge: c.Maker, Generation: c.Version})
 	}
 	lost = o.Overtaken(rule, mark.Generation, mark.Edge)
 	m.Overtaken = len(lost) > 0
@@ -203,7 +199,7 @@ func madeOf(o *changes.Overlay, rule string, mark words.Mark) (m tier.Made, lost
 }
 
 // say has an edit in force on this edge, and on its way to the others. It has no mark if the rule is so already.
-func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err error) {
+func (r *reloader) say(e changes.Edit) (done admin.Edited, mark operatorlog.Mark, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.caughtUp(); err != nil {
@@ -213,32 +209,35 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err 
 	if err != nil {
 		return done, mark, err
 	}
-	done.Old = ruleText(r.overlay.Load().Rule(e.Name))
-	done.New = done.Old
 	if !needed {
 		return done, mark, nil
 	}
 	now := time.Now()
 	c.Edge = r.name
-	w := words.Word{Rule: c.Name, Kind: words.Change, Start: now, Text: c.Text()}
+	w := operatorlog.Order{Rule: c.Name, Kind: operatorlog.Change, Start: now, Text: c.Text()}
 	if c.Does == changes.Restore {
-		w.End = now.Add(words.LongestAway) // then nothing is left of what it took the place of
+		w.End = now.Add(operatorlog.LongestAway) // then nothing is left of what it took the place of
 	}
 	switch mark, err = r.store.Add(w, r.laid, now); {
 	case errors.Is(err, changes.ErrMoved) && e.IfMatch != "":
 		return done, mark, changes.ErrMatch
-	case errors.Is(err, words.ErrFull):
+	case errors.Is(err, operatorlog.ErrFull):
 		return done, mark, control.ErrFull
-	case errors.Is(err, words.ErrLong):
-		return done, mark, fmt.Errorf("%w: %d bytes, and at most %d travel", control.ErrLong, len(w.Text), words.MaxText)
+	case errors.Is(err, operatorlog.ErrLong):
+		return done, mark, fmt.Errorf("%w: %d bytes, and at most %d travel", control.ErrLong, len(w.Text), operatorlog.MaxText)
 	case err != nil:
 		return done, mark, err
 	}
-	r.known[mark] = true // the API tells of it
+	old := ruleText(r.overlay.Load().Rule(e.Name))
+	r.known[mark] = true // it is told of below
 	if err := r.lay(r.base); err != nil {
 		return done, mark, err
 	}
-	done.New = ruleText(r.overlay.Load().Rule(e.Name))
+	// Told now, and not when its operator has his answer: until then others may have changed the rule again, which is not his doing.
+	if rule := ruleText(r.overlay.Load().Rule(e.Name)); rule != old {
+		r.server.Events().Add(events.Event{Time: now, Kind: events.Operator, Text: changes.Done(old, rule, e.Action == changes.Rollback), Rule: e.Name,
+			Who: e.Who, From: e.From, Old: old, New: rule, Changed: changes.Fields(old, rule)})
+	}
 	r.log.Info("rule changed by an operator", "rule", c.Name, "does", string(c.Does), "who", c.Who, "from", c.From)
 	return done, mark, nil
 }

@@ -22,8 +22,8 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/mitigation"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 const rulesFile = `rules:
@@ -305,10 +305,10 @@ func TestRulesStayWithoutASecret(t *testing.T) {
 // what an operator has changed is not in force either.
 func TestRuleOfAnotherVersion(t *testing.T) {
 	file := writePoP(t, 1)[0]
-	var list words.List
+	var list operatorlog.List
 	now := time.Now()
 	for _, text := range []string{`{"does":"set","rule":{"limit":50}}`, `{"does":"set","rule":{"limit":60,"colour":"red"}}`} {
-		if _, err := list.Add(words.Word{Rule: "login", Kind: words.Change, Start: now, Text: text}, 7, 0, now); err != nil {
+		if _, err := list.Add(operatorlog.Order{Rule: "login", Kind: operatorlog.Change, Start: now, Text: text}, 7, 0, now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -358,9 +358,9 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 	must(t, err)
 	server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(64, nil)})
 	must(t, err)
-	var list words.List
+	var list operatorlog.List
 	version, elsewhere := uint64(1), ""
-	add := func(edge uint64, w words.Word) words.Mark {
+	add := func(edge uint64, w operatorlog.Order) operatorlog.Mark {
 		mark, err := list.Add(w, edge, 0, time.Now())
 		must(t, err)
 		version++
@@ -368,12 +368,12 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 	}
 	r := &reloader{flags: &flags{}, server: server, log: slog.New(slog.DiscardHandler), events: events.New(10, nil), name: "here", base: c, store: &tier.RuleStore{
 		Origin:  changes.PoP,
-		List:    func() ([]words.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
-		Add:     func(w words.Word, _ uint64, _ time.Time) (words.Mark, error) { return add(1, w), nil },
-		InForce: func(uint64, []words.Mark) {},
+		List:    func() ([]operatorlog.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
+		Add:     func(w operatorlog.Order, _ uint64, _ time.Time) (operatorlog.Mark, error) { return add(1, w), nil },
+		InForce: func(uint64, []operatorlog.Mark) {},
 		Await: func(made func() tier.Made) tier.Standing {
 			if elsewhere != "" {
-				add(2, words.Word{Rule: "r", Kind: words.Change, Start: time.Now(), Text: elsewhere})
+				add(2, operatorlog.Order{Rule: "r", Kind: operatorlog.Change, Start: time.Now(), Text: elsewhere})
 			}
 			if m := made(); m.Overtaken != (elsewhere != "") || m.Overtaken && len(m.Marks) != 2 {
 				t.Errorf("%+v", m)

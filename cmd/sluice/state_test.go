@@ -80,8 +80,12 @@ func TestStatusTellsWhatIsMissing(t *testing.T) {
 	if left := time.Until(s.Until); left > time.Hour || left < 50*time.Minute {
 		t.Errorf("until %s", s.Until)
 	}
+	if _, out, _ := sluice("blocked", "--admin", l.back); !strings.HasPrefix(out, "nobody is blocked\nas far as this edge knows: until 20") {
+		t.Errorf("%s", out)
+	}
 	must(t, node.Kill())
 	l.says("\npop this edge counts alone: no node answers since 20")
+	l.says("before it started: nobody can be asked now\n")
 	code, out, _ := sluice("why", "192.0.2.1", "--admin", l.back)
 	if code != 0 || !strings.Contains(out, "it has started lately, and may not know until 20") {
 		t.Errorf("%d %s", code, out)

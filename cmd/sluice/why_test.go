@@ -28,7 +28,7 @@ func TestWhy(t *testing.T) {
 		"{name: soft, match: {path: /soft}, limit: 1, window: 1h, action: tag}]"))
 	ask("GET", "http://"+p.front+"/soft", "192.0.2.9")
 	ask("GET", "http://"+p.front+"/soft", "192.0.2.9")
-	if _, out, _ := sluice("why", "192.0.2.9", "--admin", p.back); !regexp.MustCompile(`\nrule soft: .*; blocked by edge since [0-9:]{8}Z until [0-9:]{8}Z \(tag: nobody is refused\)\n`).MatchString(out) {
+	if _, out, _ := sluice("why", "192.0.2.9", "--admin", p.back); !regexp.MustCompile(`\nrule soft: .*; blocked by edge since [-0-9]{10} [0-9:]{8}Z until [-0-9]{10} [0-9:]{8}Z \(tag: nobody is refused\)\n`).MatchString(out) {
 		t.Error(out)
 	}
 	for range 4 {
@@ -36,12 +36,12 @@ func TestWhy(t *testing.T) {
 	}
 	code, out, errs := sluice("why", "192.0.2.7", "--admin", p.back)
 	if want := regexp.MustCompile(`(?s)^192\.0\.2\.7
-rule r: 2 of 2 requests, 0 left; blocked by edge since [0-9:]{8}Z until [0-9:]{8}Z
-rule s: 1 of 1 requests, 0 left; blocked by edge since [0-9:]{8}Z until [0-9:]{8}Z \(shadow: nobody is refused\)
+rule r: 2 of 2 requests, 0 left; blocked by edge since [-0-9]{10} [0-9:]{8}Z until [-0-9]{10} [0-9:]{8}Z
+rule s: 1 of 1 requests, 0 left; blocked by edge since [-0-9]{10} [0-9:]{8}Z until [-0-9]{10} [0-9:]{8}Z \(shadow: nobody is refused\)
 rule soft: 0 of 1 requests, 1 left
 \(as this edge alone knows: there is no tier, or it has not answered\)
-\S+ \S+  blocked by this edge: 2 requests in 1h, 1 are allowed \(shadow: nobody is refused\), rule s, until [0-9:]{8}Z
-\S+ \S+  blocked by this edge: 3 requests in 1h, 2 are allowed, rule r, until [0-9:]{8}Z
+\S+ \S+  blocked by this edge: 2 requests in 1h, 1 are allowed \(shadow: nobody is refused\), rule s, until [-0-9]{10} [0-9:]{8}Z
+\S+ \S+  blocked by this edge: 3 requests in 1h, 2 are allowed, rule r, until [-0-9]{10} [0-9:]{8}Z
 $`); code != 0 || !want.MatchString(out) {
 		t.Errorf("%d %s%s", code, out, errs)
 	}

@@ -136,8 +136,7 @@ type entry struct {
 	tag   uint64  // by which the tier knows it: another after an operator has lifted the source
 	known []int64 // its instants in the tier, as this edge has read or written them last
 	own   []int64 // those of requests that this edge has admitted
-	until int64   // when there is room again, as of then
-	again int64   // until then the tier is not asked
+	again int64   // until then the tier is not asked about who is over the limit by what is known
 	since int64   // of the value that known is from; 0: it is from none
 }
 
@@ -189,13 +188,15 @@ func (t *Table) Enter(r *Rule, source counter.Source, asks bool, wall time.Time)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entry(Key{r.ID, source})
-	switch {
-	case !asks:
+	if !asks {
 		return Ticket{ask: &ask{rule: r, entry: e, ended: true}}
-	case now < e.again && now < e.until:
-		k.answer = Beyond
-		k.refused(r, e, e.until, now)
-		return k
+	}
+	if now < e.again {
+		if _, until := r.next(e.known, now); until != 0 { // by the limit that is in force now: the tier may have refused by a lower one
+			k.answer = Beyond
+			k.refused(r, e, until, now)
+			return k
+		}
 	}
 	a := t.put(r, e)
 	return Ticket{Reply: a.reply, ask: a}

@@ -257,7 +257,7 @@ func (t *Table) decide(x *Exchange, a *ask, v *value, tag func(*Rule, counter.So
 		a.until = doubt
 		a.end(Doubt)
 	case until != 0:
-		a.until, e.until = until, until
+		a.until = until
 		e.again = now + again.Microseconds()
 		if r.Holds {
 			e.again = now + againHeld.Microseconds()

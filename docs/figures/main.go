@@ -16,13 +16,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"sluice/docs/pages"
 )
 
 func main() {
@@ -56,30 +57,24 @@ func figures(ctx context.Context, root string, check, stored, long bool, only []
 
 // documents writes those that may have figures, or says where they are not as they would be written.
 func (b *book) documents(check bool) (wrong error) {
-	for _, pattern := range []string{"README.md", "deploy/README.md", "docs/*.md", "docs/operating/*.md"} {
-		names, err := fs.Glob(os.DirFS(b.root), pattern)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			wrong = errors.Join(wrong, b.document(name, check))
-		}
+	all, err := pages.All(b.root)
+	if err != nil {
+		return err
+	}
+	for _, name := range sorted(all) {
+		wrong = errors.Join(wrong, b.document(name, all[name], check))
 	}
 	return errors.Join(wrong, b.unused())
 }
 
-func (b *book) document(name string, check bool) error {
-	text, err := os.ReadFile(filepath.Join(b.root, name))
-	if err != nil {
-		return err
-	}
-	was := string(text)
+func (b *book) document(name, was string, check bool) error {
 	is, err := b.write(name, was)
 	if err = errors.Join(err, prose(name, was)); err != nil {
 		return err
 	}
 	if !b.history || b.lost && check { // nobody can say how old a run is
-		was, is = strings.ReplaceAll(was, older, ""), strings.ReplaceAll(is, older, "")
+		plain := strings.NewReplacer(older, "", aged, "")
+		was, is = plain.Replace(was), plain.Replace(is)
 	}
 	line := difference(was, is)
 	switch {

@@ -177,6 +177,9 @@ func (r *run) revision() string {
 
 const older = " **Older than its code**, by more than `20` commits, of a commit that is not here, or of another command than the one that is run now."
 
+// aged says the same in a cell.
+const aged = "; older than its code"
+
 // isOlder reports whether tables of a run have to say that it is not of the code as it is.
 func (r *run) isOlder() bool {
 	if r.Long == "" {

@@ -25,8 +25,9 @@ type table struct {
 
 	// Columns are "name", "name = column", or of records "name = /expression with a group/". One that stored runs may lack ends in "?".
 	Columns []string
-	Keys    int // so many columns say what a row is about, at least one; rows of which all these are the same are one, from the least to the most
-	Digits  int // that count, of figures that nobody measured twice; 0: all
+	Figures []fact // in place of all that: values of several runs, a row each
+	Keys    int    // so many columns say what a row is about, at least one; rows of which all these are the same are one, from the least to the most
+	Digits  int    // that count, of figures that nobody measured twice; 0: all
 }
 
 // A value is what an expression finds in what a run printed, from the least to the most.
@@ -35,12 +36,20 @@ type value struct {
 	Digits    int
 }
 
+// A fact is a row that says one figure: what it is, which value, in which unit, under which conditions, and which page has more.
+type fact struct {
+	What, Value, Unit, When, More string
+}
+
 // A row has what is in a column, if there is something.
 type row func(column string) (cell string, ok bool)
 
 // markdown is the table, with a line on what it is from.
 func (b *book) markdown(name string) (string, error) {
 	t := b.Tables[name]
+	if t != nil && len(t.Figures) > 0 {
+		return b.facts(t)
+	}
 	if t == nil || b.Runs[t.Run] == nil || b.Runs[t.Run].text == "" {
 		return "", fmt.Errorf("table %s: figures.yaml has none of that name, or nothing is stored of its run: go run ./%s --only RUN", name, folder)
 	}
@@ -88,6 +97,24 @@ func (b *book) markdown(name string) (string, error) {
 		s += "| " + strings.Join(row, " | ") + " |\n"
 	}
 	return s + "\n" + r.note() + "\n", nil
+}
+
+// facts is a table of values. Each row says of which run it is, and whether that is older than its code.
+func (b *book) facts(t *table) (string, error) {
+	s := "| what | figure | conditions | measured | more |\n|---|---|---|---|---|\n"
+	for _, f := range t.Figures {
+		figure, err := b.inline(f.Value)
+		if err != nil {
+			return "", err
+		}
+		r := b.Runs[b.Values[f.Value].Run]
+		when := r.commit + ", " + r.date
+		if r.isOlder() {
+			when += aged
+		}
+		s += "| " + strings.Join([]string{f.What, strings.TrimSpace(figure + " " + f.Unit), f.When, when, f.More}, " | ") + " |\n"
+	}
+	return s, nil
 }
 
 // rows are those of the command's own tables.

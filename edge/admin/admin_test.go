@@ -553,6 +553,9 @@ func TestBlockOfAnAddressSaysHowWide(t *testing.T) {
 				t.Errorf("/%d, rule %s: %s, want %s", prefix, rule, body, want[i])
 			}
 		}
+		if body := do(h, "PUT", "/v1/mitigations/*/2001:db9:0:1::/80", `{"for":"10m"}`).Body.String(); strings.Contains(body, fmt.Sprintf("told apart by /%d: this blocks a part of one", prefix)) != (prefix < 80) {
+			t.Errorf("/%d, a part of it: %s", prefix, body)
+		}
 		if body := do(h, "PUT", "/v1/mitigations/*/192.0.2.1", `{"for":"10m"}`).Body.String(); strings.Contains(body, "warning") {
 			t.Errorf("IPv4: %s", body)
 		}

@@ -66,6 +66,18 @@ func author(r *http.Request) plans.Author {
 	return plans.Author{Who: by.Who, From: by.From}
 }
 
+// standing is what the store says of a client before something of it changes here.
+func (a api) standing(r *http.Request) (control.Quotas, error) {
+	all, err := a.Edge.Quotas(client(r))
+	if err != nil {
+		return all, err
+	}
+	if err := a.Plans.Look(r.Context()); err != nil {
+		return all, err
+	}
+	return a.Edge.Quotas(client(r))
+}
+
 func (a api) quota(w http.ResponseWriter, r *http.Request) {
 	if !a.store(w) {
 		return
@@ -77,7 +89,8 @@ func (a api) quota(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, `the body is not what it should be: want {"rule":"api","limit":500,"plan":"pro","effective_at":"2026-05-04T14:05:00Z","expires_at":"..."}, of which rule, times and one of limit and plan may be left out`)
 		return
 	}
-	before, err := a.Edge.Quotas(client(r))
+	q = q.UTC()
+	before, err := a.standing(r)
 	if err != nil {
 		failed(w, err)
 		return
@@ -99,7 +112,7 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 	if !a.store(w) {
 		return
 	}
-	before, err := a.Edge.Quotas(client(r))
+	before, err := a.standing(r)
 	if err != nil {
 		failed(w, err)
 		return

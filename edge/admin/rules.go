@@ -18,7 +18,6 @@ import (
 
 // Edited is what became of an edit.
 type Edited struct {
-	Old, New string          // the rule as JSON; "": there was none, is none
 	Edges    *control.Spread // which edges say that this version is in force there; nil: there is this edge only
 	Warnings []string        // what an operator should know of it
 	// Overtaken is what the operator has set and somebody else as well, at another edge at the same moment, whose value stands.
@@ -115,9 +114,6 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 		if err != nil {
 			failed(w, err)
 			return
-		}
-		if done.Old != done.New {
-			a.did(r, events.Event{Text: changes.Done(done.Old, done.New, action == changes.Rollback), Rule: e.Name, Old: done.Old, New: done.New, Changed: changes.Fields(done.Old, done.New)})
 		}
 		a.edited(w, e.Name, done)
 	}

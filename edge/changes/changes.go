@@ -225,7 +225,7 @@ func (o *Overlay) History(name string) ([]Past, error) {
 	for i, c := range o.changes[name] {
 		p := Past{Version: c.Version, At: &c.At, Does: c.Does, Who: c.Who, From: c.From, Edge: c.Edge, Old: o.before(name, i), New: o.said(name, i), After: c.After, To: c.To}
 		for _, r := range o.Refused {
-			if r.Change.Name == name && r.Change.Version == c.Version {
+			if r.Change.Name == name && r.Change.Version == c.Version && r.Change.Maker == c.Maker {
 				p.Refused = r.Err.Error()
 			}
 		}
@@ -273,6 +273,16 @@ func (o *Overlay) said(name string, i int) json.RawMessage {
 		}
 		return json.RawMessage(config.RuleJSON(*o.together(list)))
 	}
+}
+
+// Made is the rule, as JSON, before and with a change that was laid: what others made of it since is not in it. "" is no rule. Two edges may
+// have made the same version.
+func (o *Overlay) Made(c *Change) (old, now string) {
+	i := slices.IndexFunc(o.changes[c.Name], func(d Change) bool { return d.Version == c.Version && d.Maker == c.Maker })
+	if i < 0 {
+		return "", ""
+	}
+	return string(o.before(c.Name, i)), string(o.said(c.Name, i))
 }
 
 // before is what the ith change replaced; nil: no rule, or it is not kept any more.

@@ -319,8 +319,8 @@ func (o *Overlay) Overtaken(name string, version, maker uint64) (lost []Overtake
 const moment = 2 * time.Second
 
 // Replaced says which fields a change has set anew that somebody else had set at another edge a moment before, who may have had his answer by then,
-// and hears nothing of this.
-func (o *Overlay) Replaced(name string, version, maker uint64) (texts []string) {
+// and hears nothing of this. Of what is lost again nothing is said: it took no place.
+func (o *Overlay) Replaced(name string, version, maker uint64, lost []Overtaken) (texts []string) {
 	list := o.changes[name][len(o.Newer(name, version, maker)):]
 	if len(list) == 0 || list[0].Version != version || list[0].Maker != maker {
 		return nil
@@ -328,6 +328,9 @@ func (o *Overlay) Replaced(name string, version, maker uint64) (texts []string) 
 	c := &list[0]
 	its, _ := object(c.Rule)
 	for _, path := range c.Sets {
+		if slices.ContainsFunc(lost, func(l Overtaken) bool { return l.Field == "" || l.Field == dotted(path) }) {
+			continue
+		}
 		j := slices.IndexFunc(list[1:], func(d Change) bool { return d.covers(path) }) + 1
 		if d := &list[j]; j > 0 && !d.whole() && d.Maker != maker && (d.Who == "" || d.Who != c.Who) && c.At.Sub(d.At).Abs() < moment {
 			theirs, _ := object(d.Rule)

@@ -94,6 +94,13 @@ func TestTwoAtOnce(t *testing.T) {
 			if string(past[0].New) != test.want || test.want != "" && string(past[0].Old) != string(past[1].New) {
 				t.Errorf("%s, then %s: %s after %s", test.first.Body, test.second.Body, past[0].New, past[0].Old)
 			}
+			// And what each has made is his own, also of one millisecond.
+			if before, now := one.overlay().Made(&a); now != string(past[1].New) || before != string(past[1].Old) {
+				t.Errorf("%s, then %s: the first made %s of %s", test.first.Body, test.second.Body, now, before)
+			}
+			if before, now := one.overlay().Made(&b); now != test.want || test.want != "" && before != string(past[1].New) {
+				t.Errorf("%s, then %s: the second made %s of %s", test.first.Body, test.second.Body, now, before)
+			}
 			if test.want == "" {
 				continue
 			}

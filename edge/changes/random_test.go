@@ -13,14 +13,14 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/config"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // A lister is a desk that keeps what was said as an edge does, in a list of words.
 type lister struct {
 	*desk
-	list words.List
+	list operatorlog.List
 	id   uint64
 }
 
@@ -41,9 +41,9 @@ func (e *lister) say(ed Edit, now time.Time) bool {
 	if err != nil || !needed {
 		return false
 	}
-	w := words.Word{Rule: c.Name, Kind: words.Change, Start: now, Text: c.Text()}
+	w := operatorlog.Order{Rule: c.Name, Kind: operatorlog.Change, Start: now, Text: c.Text()}
 	if c.Does == Restore {
-		w.End = now.Add(words.LongestAway)
+		w.End = now.Add(operatorlog.LongestAway)
 	}
 	if _, err := e.list.Add(w, e.id, time.Hour, now); err != nil {
 		e.t.Fatal(err)
@@ -56,7 +56,7 @@ var popSecret = secret.Of([]byte("pop"))
 
 func (e *lister) hears(o *lister, now time.Time) {
 	e.t.Helper()
-	list, _, err := words.Decode(popSecret, o.list.Encode(popSecret, now))
+	list, _, err := operatorlog.Decode(popSecret, o.list.Encode(popSecret, now))
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -103,10 +103,10 @@ func TestFullListTakesNoFieldBack(t *testing.T) {
 		want, err := a.rule("login"), error(nil)
 		for i := uint16(0); err == nil; i++ {
 			source := counter.SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32, 64)
-			_, err = a.list.Add(words.Word{Rule: "login", Source: source, Kind: words.Block, Start: now, End: now.Add(time.Hour)}, 1, time.Hour, now)
+			_, err = a.list.Add(operatorlog.Order{Rule: "login", Source: source, Kind: operatorlog.Block, Start: now, End: now.Add(time.Hour)}, 1, time.Hour, now)
 		}
 		a.take()
-		if got := a.rule("login"); !errors.Is(err, words.ErrFull) || got != want || len(a.said) != test.want {
+		if got := a.rule("login"); !errors.Is(err, operatorlog.ErrFull) || got != want || len(a.said) != test.want {
 			t.Errorf("%s: %v: got %s of %d changes, want %s", test.what, err, got, len(a.said), want)
 		}
 	}
@@ -121,7 +121,7 @@ func TestRolledBackStaysSo(t *testing.T) {
 	e.say(patch(`{"mitigation_timeout":"2m"}`), now.Add(2*time.Hour))
 	want := e.rule("login")
 	late.hears(e, now.Add(2*time.Hour))
-	later := now.Add(words.LongestAway + 3*time.Hour)
+	later := now.Add(operatorlog.LongestAway + 3*time.Hour)
 	e.hears(late, later)
 	late.hears(e, later)
 	if e.rule("login") != want || late.rule("login") != want {
@@ -153,7 +153,7 @@ func TestAnyHistory(t *testing.T) {
 			}
 		}
 		want := edges[0].rule("login")
-		if stands, sure := fold(edges[0].desk); sure && len(edges[0].said) < words.MaxVersions && stands != want {
+		if stands, sure := fold(edges[0].desk); sure && len(edges[0].said) < operatorlog.MaxVersions && stands != want {
 			t.Fatalf("seed %d: got %s, want %s of\n%+v", seed, want, stands, edges[0].said)
 		}
 		for _, e := range edges {
@@ -162,7 +162,7 @@ func TestAnyHistory(t *testing.T) {
 			}
 		}
 		for i, e := range edges {
-			e.hears(edges[(i+1)%3], now.Add(words.LongestAway+time.Hour))
+			e.hears(edges[(i+1)%3], now.Add(operatorlog.LongestAway+time.Hour))
 			if got := e.rule("login"); got != want {
 				t.Fatalf("seed %d: a month later %s, and it was %s, of\n%+v", seed, got, want, e.said)
 			}

@@ -15,11 +15,11 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/edge/accesslog"
 	"sluice/edge/address"
+	"sluice/edge/front"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/message"
 	"sluice/edge/rules"
-	"sluice/edge/screen"
 	"sluice/edge/token"
 	"sluice/edge/upstream"
 )
@@ -43,7 +43,7 @@ type Config struct {
 	AuditOneIn     int // of so many sources one is audited
 	Source         address.Config
 	Deny, Allow    []netip.Prefix
-	Limits         screen.Limits
+	Limits         front.Limits
 	HTTP2          HTTP2
 	Origins        []upstream.Config
 	Rules          []rules.Config
@@ -110,7 +110,7 @@ func Default() *Config {
 		Source:    address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		HTTP2:     HTTP2{Enabled: true, MaxStreams: 128},
 		JWT:       token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second},
-		Limits: screen.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
+		Limits: front.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}
 }
@@ -129,7 +129,7 @@ func (c *Config) Check() error {
 	case (c.TLS.Certificate == "") != (c.TLS.Key == ""):
 		return errors.New("tls: certificate and key belong together: give both")
 	case c.HTTP2.Cleartext && !c.HTTP2.Enabled:
-		return errors.New("http2.cleartext is on but http2.enabled is off: turn one of them")
+		return errors.New("http2.cleartext is on but http2.enabled is off: turn one of them around")
 	case c.HTTP2.Cleartext && len(c.Source.Trust) == 0:
 		return errors.New("http2.cleartext is on but nobody is trusted, and it is for trusted proxies only: name them under source.trust")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:

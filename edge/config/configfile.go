@@ -14,7 +14,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/address"
-	"sluice/edge/screen"
+	"sluice/edge/front"
 	"sluice/edge/socket"
 )
 
@@ -210,7 +210,7 @@ func (r *reader) source(n ast.Node, s *address.Config) {
 	})
 }
 
-func (r *reader) limits(n ast.Node, l *screen.Limits) {
+func (r *reader) limits(n ast.Node, l *front.Limits) {
 	r.mapping(n, "limits", fields{
 		"connections":            integer(r, "limits.connections", 1, 10_000_000, &l.Connections),
 		"connections_per_source": integer(r, "limits.connections_per_source", 1, 10_000_000, &l.PerSource),

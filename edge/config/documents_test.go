@@ -1,31 +1,24 @@
 package config
 
 import (
+	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"sluice/docs/pages"
+	"sluice/edge/upstream"
 )
 
 // documents are those that operators read.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	all := make(map[string]string)
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/operating/*.md", "../../deploy/*.md"} {
-		names, err := filepath.Glob(pattern)
-		if err != nil || len(names) == 0 {
-			t.Fatalf("%s: %v", pattern, err)
-		}
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[strings.TrimPrefix(name, "../../")] = string(text)
-		}
+	all, err := pages.All("../..")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }
@@ -43,16 +36,6 @@ func yamlBlocks(text string) (blocks []string) {
 	return blocks
 }
 
-// manual is the configuration of deploy/README.md that has every field.
-func manual(t *testing.T) string {
-	t.Helper()
-	blocks := yamlBlocks(documents(t)["deploy/README.md"])
-	if len(blocks) == 0 {
-		t.Fatal("deploy/README.md has no configuration")
-	}
-	return blocks[0]
-}
-
 func TestYAMLBlocks(t *testing.T) {
 	got := yamlBlocks("a\n```yaml\nlisten: x\n```\n```sh\nno\n```\n```yaml rules\n- name: a\n  limit: 1\n```\n")
 	if len(got) != 2 || got[0] != "listen: x\n" || got[1] != "rules:\n  - name: a\n    limit: 1\n" {
@@ -66,12 +49,19 @@ func TestDocumentsAreConfigurations(t *testing.T) {
 	for name, text := range documents(t) {
 		for _, block := range yamlBlocks(text) {
 			blocks++
-			if _, err := Parse(name, []byte(block)); err != nil {
+			c, err := Parse(name, []byte(block))
+			if err == nil {
+				if origin, err := upstream.ParseOrigin("http://127.0.0.1:3000"); err == nil && len(c.Origins) == 0 {
+					c.Origins = []upstream.Config{{Servers: []*url.URL{origin}}} // a block of rules leaves it out
+				}
+				err = c.Check()
+			}
+			if err != nil {
 				t.Errorf("%s: %v\n%s", name, err, block)
 			}
 		}
-		if name != "README.md" && name != "deploy/README.md" {
-			continue
+		if !strings.HasPrefix(name, "docs/") && name != "README.md" || strings.HasPrefix(name, "docs/operating/") || name == "docs/install/coming-from.md" {
+			continue // they have what programs print, and fields of others
 		}
 		for _, m := range regexp.MustCompile("`([a-z_]+): ([^`]+)`").FindAllStringSubmatch(text, -1) {
 			fields++
@@ -86,12 +76,12 @@ func TestDocumentsAreConfigurations(t *testing.T) {
 }
 
 // others are fields of other programs.
-var others = map[string]bool{"address": true, "path_prefix": true} // Traefik's, Envoy's
+var others = map[string]bool{"address": true, "path_prefix": true, "authorization": true} // Traefik's, Envoy's, the name of a header
 
 // isField reports whether a field and its value may stand somewhere in a configuration.
 func isField(field string) bool {
 	for _, place := range []string{"%", "pop: {%}", "source: {%}", "limits: {%}", "access_log: {%}", "origins: [{servers: [\"http://a\"], %}]",
-		"rules: [{name: a, %}]", "rules: [{name: a, limit: 1, %}]", "jwt: {keys_file: a}\nrules: [{name: a, limit: 10, %}]", "rules: [{name: a, limit: 1, match: {%}}]", "rules: [{name: a, limit: 1, count: {%}}]", "rules: [{name: a, limit: 1, response: {%}}]",
+		"rules: [{name: a, %}]", "rules: [{name: a, limit: 1, %}]", "jwt: {keys_file: a}\nrules: [{name: a, limit: 10, %}]", "rules: [{name: a, limit: 1, match: {%}}]", "rules: [{name: a, limit: 1, count: {%}}]", "rules: [{name: a, limit: 1, response: {%}}]", "rules: [{name: a, limit: 1, response: {location: \"https://a/\"}, %}]",
 		"rules: [{name: a, algorithm: token_bucket, limit: 10, window: 1s, %}]", "plans: {key: \"header:a\"}\nrules: [{name: a, limit: 1, %}]"} {
 		if _, err := Parse("", []byte(strings.Replace(place, "%", field, 1))); err == nil {
 			return true

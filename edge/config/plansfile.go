@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -161,12 +162,17 @@ func (c *Config) planFault(r *rules.Config) string {
 		return "rule " + r.Name + " has limits by plan but does not count by " + strings.Join(append([]string{c.Plans.Key}, c.Plans.Also...), " or ") + ", so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
 	case len(r.Plans) > 0 && len(r.Windows) > 0:
 		return "rule " + r.Name + " has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}"
-	case len(r.Plans) > 0 && r.Algorithm == rules.Exact:
-		return "rule " + r.Name + " has algorithm: exact and limits by plan: want another algorithm, or a rule for each plan with match: {plans: […]}"
+	case len(r.Plans) > 0 && r.Algorithm == rules.Exact && !r.AsksTier():
+		return "rule " + r.Name + " has algorithm: exact and limits by plan: give it check: sync, or want another algorithm, or a rule for each plan with match: {plans: […]}"
 	case leastOf(r.Plans) < r.Cost.Units:
 		return fmt.Sprintf("rule %s has a plan with a limit of %d, and each request costs %d: none would ever pass", r.Name, leastOf(r.Plans), r.Cost.Units)
 	case len(r.Plans) > 0 && r.Candidate.Is():
 		return "rule " + r.Name + " has a candidate and limits by plan: a candidate has one limit for all; remove one of them, or try the limits of a plan in a rule of its own with match: {plans: […]} and mode: shadow"
+	}
+	for _, plan := range slices.Sorted(maps.Keys(r.Plans)) {
+		if err := r.CheckOwn(r.Plans[plan].Limit); err != nil {
+			return fmt.Sprintf("rule %s has a limit of %d for the plan %s: %v", r.Name, r.Plans[plan].Limit, plan, err)
+		}
 	}
 	return ""
 }

@@ -121,6 +121,8 @@ type Spread struct {
 	// Edges that are not among those known: so many as pop.edges says there are, and those that count under another secret.
 	Expected int `json:"expected,omitempty"` // pop.edges, where fewer are known
 	Apart    int `json:"apart,omitempty"`
+	// Silent are edges that went in the last ten minutes without saying that they end: killed, hung, or cut off from the tier.
+	Silent []string `json:"silent,omitempty"`
 }
 
 // EdgeStatus describes an edge of the PoP, as it does itself.

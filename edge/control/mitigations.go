@@ -149,12 +149,15 @@ func (c *Plane) Block(rule, source string, d time.Duration, reason string, by Op
 }
 
 // width says how much is blocked where that is not what was written: an address that is told apart by its prefix only, a prefix
-// with bits behind its length. "": it is what was written.
+// that is a part of such a one, or has bits behind its length. "": it is what was written.
 func (c *Plane) width(said string, blocked counter.Source) string {
 	addr, err := netip.ParseAddr(said)
 	if p, is := blocked.Prefix(); err != nil && is {
 		if wrote, err := netip.ParsePrefix(said); err == nil && wrote != wrote.Masked() {
 			return fmt.Sprintf("%s is written with bits behind its length: this blocks all of %s", said, p)
+		}
+		if whole, is := c.view().Sources.Of(p.Addr()).Prefix(); is && whole.Bits() < p.Bits() {
+			return fmt.Sprintf("sources are told apart by /%d: this blocks a part of one, and whoever has it may take another address of %s: block that", whole.Bits(), whole)
 		}
 	}
 	if err != nil {

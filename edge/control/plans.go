@@ -246,6 +246,17 @@ func instant(milli int64) *time.Time {
 	return &t
 }
 
+// UTC is the quota with its times in the zone that all others are told in: an operator may write them in any.
+func (q Quota) UTC() Quota {
+	for _, t := range []**time.Time{&q.EffectiveAt, &q.ExpiresAt} {
+		if *t != nil {
+			utc := (*t).UTC()
+			*t = &utc
+		}
+	}
+	return q
+}
+
 // CheckQuota says what is wrong with what an operator says of a client, and what the store is to keep.
 func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, error) {
 	in := c.view()
@@ -278,6 +289,8 @@ func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, err
 		return out, errors.New("edge: a limit is under one rule: say which, as rule")
 	case q.Limit != 0 && q.Limit < r.Config.Cost.Units:
 		return out, fmt.Errorf("edge: limit %d: each request costs %d under rule %s, so none would ever pass", q.Limit, r.Config.Cost.Units, q.Rule)
+	case q.Limit != 0 && r.Config.CheckOwn(q.Limit) != nil:
+		return out, fmt.Errorf("edge: limit %d under rule %s: %w", q.Limit, q.Rule, r.Config.CheckOwn(q.Limit))
 	case q.Plan != "" && !slices.Contains(planNames(&in), q.Plan):
 		return out, fmt.Errorf("edge: no rule knows the plan %q: there is %v", q.Plan, planNames(&in))
 	case q.ExpiresAt != nil && !q.ExpiresAt.After(now):

@@ -1,5 +1,5 @@
 // Package edgetest has a request without a socket: the client's end of an exchange, as an edge (edge.Front) and whoever passes it on
-// (passage.Exchange) ask for it, in no protocol's form. A test says what the client does, has the request handled, and reads what the client got.
+// (proxy.Exchange) ask for it, in no protocol's form. A test says what the client does, has the request handled, and reads what the client got.
 package edgetest
 
 import (

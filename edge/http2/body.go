@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
+	"sluice/edge/front"
 	"sluice/edge/message"
-	"sluice/edge/screen"
 )
 
 // The body of a request waits in its stream until it is read, and the client sends more only then.
@@ -16,7 +16,7 @@ import (
 func (st *Stream) StartBody(more time.Duration, due time.Time) {
 	l := &st.conn.site.Limits
 	grace := l.HeaderTimeout + more
-	st.sending, st.bodyDue = screen.Pace{Rate: l.BodyRate, Most: max(grace, l.IdleTimeout), Left: grace}, due
+	st.sending, st.bodyDue = front.Pace{Rate: l.BodyRate, Most: max(grace, l.IdleTimeout), Left: grace}, due
 }
 
 // AwaitBody waits until the body has begun.

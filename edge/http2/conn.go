@@ -10,13 +10,13 @@ import (
 	frames "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"sluice/edge/screen"
+	"sluice/edge/front"
 )
 
 // A conn is a connection. But for what c.mu guards it belongs to its loop.
 type conn struct {
 	site             *Site
-	client           *screen.Client
+	client           *front.Client
 	in               *bufio.Reader
 	framer           *frames.Framer
 	decoder          *hpack.Decoder
@@ -54,7 +54,7 @@ type conn struct {
 }
 
 // Serve serves a connection until it ends. Where the client's bytes have been read ahead, as of its preface, they are in its Reader.
-func (s *Site) Serve(client *screen.Client) {
+func (s *Site) Serve(client *front.Client) {
 	c := &conn{site: s, client: client, window: 65535, initial: 65535, recv: connWindow, streams: make(map[uint32]*Stream),
 		idle: time.Unix(0, client.Accepted)}
 	c.drained.L, c.worked.L = &c.mu, &c.mu

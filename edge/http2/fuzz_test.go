@@ -11,9 +11,9 @@ import (
 
 	frames "golang.org/x/net/http2"
 
+	"sluice/edge/front"
 	"sluice/edge/http1"
 	"sluice/edge/message"
-	"sluice/edge/screen"
 )
 
 // A said connection is one whose client has said all it will say, and hears nothing.
@@ -30,9 +30,9 @@ func (said) SetWriteDeadline(time.Time) error { return nil }
 
 // serveSaid serves what a client says, and has every request looked at. Those that are admitted are read and answered.
 func serveSaid(t *testing.T, text []byte, look func(*Stream)) {
-	site := &Site{MaxStreams: 8, Site: &screen.Site{
-		Limits: screen.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: time.Minute, IdleTimeout: time.Minute},
-		Leave:  func(*screen.Client) {}, Forget: func(*screen.Client) {}, Fault: func(p any) { t.Errorf("panic: %v", p) },
+	site := &Site{MaxStreams: 8, Site: &front.Site{
+		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: time.Minute, IdleTimeout: time.Minute},
+		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {}, Fault: func(p any) { t.Errorf("panic: %v", p) },
 	}}
 	site.Start = func(st *Stream) Rest {
 		look(st)
@@ -43,7 +43,7 @@ func serveSaid(t *testing.T, text []byte, look func(*Stream)) {
 		return nil
 	}
 	nc := said{Reader: io.MultiReader(strings.NewReader(frames.ClientPreface), bytes.NewReader(text))}
-	client := &screen.Client{Conn: nc, Raw: nc, Site: site.Site, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
+	client := &front.Client{Conn: nc, Raw: nc, Site: site.Site, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
 	site.Serve(client)
 	if n := site.Stats.Streams.Load(); n != 0 {
 		t.Errorf("%d streams are left", n)

@@ -18,8 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/edge/front"
 	"sluice/edge/metric"
-	"sluice/edge/screen"
 )
 
 const (
@@ -36,14 +36,14 @@ const (
 
 // A Site is what all connections of a server have in common.
 type Site struct {
-	*screen.Site
+	*front.Site
 	MaxStreams int // of a connection at once
 	// Start judges a request. It returns what is left to do, in another goroutine; nil: the request is answered.
 	Start func(*Stream) Rest
 	// Leaving reports whether clients are to go elsewhere.
 	Leaving func() bool
 	// Abused is told of a client whose connection was ended because it went beyond a bound.
-	Abused func(*screen.Client, Abuse)
+	Abused func(*front.Client, Abuse)
 
 	Stats Stats
 }

@@ -8,7 +8,7 @@ import (
 
 	frames "golang.org/x/net/http2"
 
-	"sluice/edge/screen"
+	"sluice/edge/front"
 	"sluice/edge/socket"
 )
 
@@ -72,7 +72,7 @@ func (c *conn) look(now time.Time) (due time.Time, err error) {
 	defer c.mu.Unlock()
 	if c.client.Old() && c.leaving == staying {
 		switch going := c.client.Going.Load(); {
-		case going == screen.GoNow, going == screen.GoIdle && c.rests() && !c.client.Waiting():
+		case going == front.GoNow, going == front.GoIdle && c.rests() && !c.client.Waiting():
 			c.finally()
 		default:
 			c.client.Linger.Store(true)

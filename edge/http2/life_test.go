@@ -18,8 +18,8 @@ import (
 	frames "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"sluice/edge/front"
 	"sluice/edge/message"
-	"sluice/edge/screen"
 )
 
 // A talk is a connection to a site of its own, in memory.
@@ -27,7 +27,7 @@ type talk struct {
 	*frames.Framer
 	t      *testing.T
 	site   *Site
-	client *screen.Client
+	client *front.Client
 	nc     net.Conn
 	ended  chan struct{} // Serve has returned
 
@@ -54,9 +54,9 @@ func (a answering) Run() {
 func startTalk(t *testing.T, release <-chan struct{}) *talk {
 	here, there := net.Pipe()
 	k := &talk{t: t, nc: here, ended: make(chan struct{})}
-	k.site = &Site{MaxStreams: 4, Site: &screen.Site{
-		Limits: screen.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500},
-		Leave:  func(*screen.Client) {}, Forget: func(*screen.Client) {},
+	k.site = &Site{MaxStreams: 4, Site: &front.Site{
+		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500},
+		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {},
 		Fault: func(p any) { k.faults = append(k.faults, p) },
 	}}
 	k.site.Start = func(st *Stream) Rest {
@@ -80,7 +80,7 @@ func startTalk(t *testing.T, release <-chan struct{}) *talk {
 		}
 		return nil
 	}
-	k.client = &screen.Client{Conn: there, Raw: there, Site: k.site.Site, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
+	k.client = &front.Client{Conn: there, Raw: there, Site: k.site.Site, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
 	go func() {
 		defer close(k.ended)
 		k.site.Serve(k.client)
@@ -265,7 +265,7 @@ func TestMakesRoom(t *testing.T) {
 		if k.client.Idle.Load() == 0 {
 			t.Error("it is not idle")
 		}
-		k.client.Going.Store(screen.GoIdle)
+		k.client.Going.Store(front.GoIdle)
 		_ = k.client.Raw.SetReadDeadline(time.Unix(1, 0))
 		k.expect("1: 200, GOAWAY 1 NO_ERROR, end after 5s")
 		<-k.ended

@@ -9,9 +9,9 @@ import (
 
 	frames "golang.org/x/net/http2"
 
+	"sluice/edge/front"
 	"sluice/edge/http1"
 	"sluice/edge/message"
-	"sluice/edge/screen"
 )
 
 // A Stream is a request and its answer at the end of a client that speaks HTTP/2: an edge.Front.
@@ -30,13 +30,13 @@ type Stream struct {
 	block     []byte // the head of the answer
 	out       []byte // its body, but of a stream
 	streaming bool
-	left      int64       // of the body, in bytes; less than 0: it ends with Trailers
-	taking    screen.Pace // of the answer
+	left      int64      // of the body, in bytes; less than 0: it ends with Trailers
+	taking    front.Pace // of the answer
 
-	sending screen.Pace // of the body that comes
-	bodyDue time.Time   // for all of it; zero: as long as the pace allows
-	shown   []byte      // what Next shows,
-	spare   []byte      // and what it has shown before
+	sending front.Pace // of the body that comes
+	bodyDue time.Time  // for all of it; zero: as long as the pace allows
+	shown   []byte     // what Next shows,
+	spare   []byte     // and what it has shown before
 	got     int64
 	pause   func() error
 	resume  func()
@@ -100,7 +100,7 @@ func (st *Stream) reuse(c *conn, id uint32) {
 
 func (st *Stream) startTaking() {
 	l := &st.conn.site.Limits
-	st.taking = screen.Pace{Rate: l.AnswerRate, Most: l.IdleTimeout, Left: l.IdleTimeout}
+	st.taking = front.Pace{Rate: l.AnswerRate, Most: l.IdleTimeout, Left: l.IdleTimeout}
 }
 
 // die ends what waits for the client. It needs conn.mu.

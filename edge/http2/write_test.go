@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/edge/screen"
+	"sluice/edge/front"
 )
 
 // A client that has all of its answer may go before whoever made that has asked whether it was written, if somebody else has written it. What goes
@@ -15,8 +15,8 @@ func TestWrittenBeforeTheClientWasGone(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
 	go io.Copy(io.Discard, here)
-	site := &screen.Site{Limits: screen.Limits{IdleTimeout: time.Minute}}
-	c := &conn{client: &screen.Client{Conn: there, Raw: there, Site: site}}
+	site := &front.Site{Limits: front.Limits{IdleTimeout: time.Minute}}
+	c := &conn{client: &front.Client{Conn: there, Raw: there, Site: site}}
 	c.drained.L, c.worked.L = &c.mu, &c.mu
 	put := func() {
 		c.mu.Lock()

@@ -163,6 +163,28 @@ func TestKeptByAnotherLimit(t *testing.T) {
 	}
 }
 
+// Who was refused by a lower limit than the one in force now is within that: it is not refused by what the tier said of the lower one, nor blocked.
+func TestKeptLoosened(t *testing.T) {
+	long := func(r *Rule) { r.Timeout = time.Minute }
+	few, many := newExact(t, "pay", 1), newExact(t, "pay", 5, long)
+	k := newKept(t, few)
+	for i, want := range []Verdict{Passed, Limited} {
+		if d := k.at(float64(i)); d.Verdict != want {
+			t.Errorf("request %d by the lower limit: %v", i, d.Verdict)
+		}
+		k.Leave(&k.d)
+	}
+	k.rules = []*Rule{many}
+	if d := k.at(1.1); d.Verdict != Passed {
+		t.Errorf("by the higher limit: %v until %v", d.Verdict, d.Told.Until)
+	}
+	k.Leave(&k.d)
+	k.rules = []*Rule{few}
+	if d := k.at(1.2); d.Verdict != Limited {
+		t.Errorf("by the lower limit again: %v", d.Verdict)
+	}
+}
+
 // What the answer says does not count is taken back.
 func TestKeptByTheAnswer(t *testing.T) {
 	for status, want := range map[int]int{200: 0, 401: 1} {

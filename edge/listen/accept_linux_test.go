@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/edge/screen"
+	"sluice/edge/front"
 	"sluice/edge/socket"
 )
 
@@ -28,7 +28,7 @@ func testSiege(t *testing.T, at string) {
 	to := fmt.Sprintf("127.0.0.1:%d", ln.Addr().(*net.TCPAddr).Port)
 	knocks := make(map[netip.Addr]int) // by Accept, one after the other
 	good, bad := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")
-	l := &Listener{Listener: ln, Ended: make(chan struct{}), Registry: registryWith(t, screen.Limits{PerSource: 10}, func(peer netip.Addr) bool { knocks[peer]++; return peer == bad })}
+	l := &Listener{Listener: ln, Ended: make(chan struct{}), Registry: registryWith(t, front.Limits{PerSource: 10}, func(peer netip.Addr) bool { knocks[peer]++; return peer == bad })}
 	knock := func(from netip.Addr) net.Conn {
 		t.Helper()
 		d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
@@ -80,7 +80,7 @@ func testSiege(t *testing.T, at string) {
 		if _, err := io.WriteString(client, "a"); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := server.(*screen.Client).Raw.Read(make([]byte, 2)); n != 1 || err != nil {
+		if n, err := server.(*front.Client).Raw.Read(make([]byte, 2)); n != 1 || err != nil {
 			t.Errorf("of a good connection: %d bytes, %v", n, err)
 		}
 	}

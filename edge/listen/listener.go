@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/screen"
+	"sluice/edge/front"
 	"sluice/edge/socket"
 )
 
@@ -41,7 +41,7 @@ type Stats struct {
 
 // A Registry knows which connections are open, so that draining can end them, and caps those of a source.
 type Registry struct {
-	*screen.Site
+	*front.Site
 	Admission
 	Stats     Stats
 	most      int // connections, tunnels among them; 0: any number. See spareConnections
@@ -52,9 +52,9 @@ type Registry struct {
 	Notice atomic.Int64 // that idle connections have, nanoseconds
 
 	Mu     sync.Mutex
-	Conns  map[*screen.Client]struct{} // all that are open
-	away   list.List                   // of *conn: those of them that are leaving and count no more, see room.go
-	counts map[counter.Source]int      // of those that count
+	Conns  map[*front.Client]struct{} // all that are open
+	away   list.List                  // of *conn: those of them that are leaving and count no more, see room.go
+	counts map[counter.Source]int     // of those that count
 }
 
 // An Admission says who may come in.
@@ -69,13 +69,13 @@ type Admission struct {
 const spareConnections = 16
 
 // NewRegistry completes a site with what the registry does for its connections.
-func NewRegistry(s *screen.Site, a Admission) (*Registry, error) {
+func NewRegistry(s *front.Site, a Admission) (*Registry, error) {
 	memory, err := newMemoryCap(s.Limits.Memory)
 	if err != nil {
 		return nil, err
 	}
 	l := &Registry{Site: s, Admission: a, Memory: memory, most: s.Limits.Connections, perSource: s.Limits.PerSource,
-		Conns: make(map[*screen.Client]struct{}), counts: make(map[counter.Source]int)}
+		Conns: make(map[*front.Client]struct{}), counts: make(map[counter.Source]int)}
 	s.Slack = min(s.Limits.HeaderTimeout, s.Limits.IdleTimeout) / 64
 	s.Leave, s.Return, s.Forget = l.leave, l.comeBack, l.forget
 	return l, nil
@@ -92,17 +92,17 @@ type Listener struct {
 	stopping atomic.Bool
 }
 
-// Accept returns a screen, and io.EOF once the listener is closed.
+// Accept returns a guarded connection, and io.EOF once the listener is closed.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.acceptClient()
 	if err != nil {
 		close(l.Ended) // fasthttp does not call again after an error
 		return nil, err
 	}
-	return screen.New(c), nil
+	return front.New(c), nil
 }
 
-func (l *Listener) acceptClient() (*screen.Client, error) {
+func (l *Listener) acceptClient() (*front.Client, error) {
 	pause := acceptPause
 	for {
 		nc, err := l.next()
@@ -129,8 +129,8 @@ func (l *Listener) acceptClient() (*screen.Client, error) {
 }
 
 // Admit counts a connection for its source; nil means that the source is shed or has too many, or the process too little memory.
-func (l *Listener) Admit(nc net.Conn) *screen.Client {
-	peer := screen.PeerOf(nc.RemoteAddr())
+func (l *Listener) Admit(nc net.Conn) *front.Client {
+	peer := front.PeerOf(nc.RemoteAddr())
 	if l.Shed != nil && l.Shed(peer) {
 		l.shedder.shed++
 		return nil
@@ -141,7 +141,7 @@ func (l *Listener) Admit(nc net.Conn) *screen.Client {
 		return nil
 	}
 	nc = socket.New(nc)
-	c := &screen.Client{Conn: nc, Raw: nc, Site: l.Site, Peer: peer, Accepted: time.Now().UnixNano()}
+	c := &front.Client{Conn: nc, Raw: nc, Site: l.Site, Peer: peer, Accepted: time.Now().UnixNano()}
 	if l.Proxied != nil && l.Proxied(c.Peer) {
 		c.Conn = &proxiedConn{Conn: nc, client: c, then: l.Limits.HeaderTimeout, registry: l.Registry}
 	}
@@ -156,7 +156,7 @@ func (l *Listener) Admit(nc net.Conn) *screen.Client {
 
 // recount counts a connection for the source that its peer is, in place of the one it was counted for. It reports whether
 // that has room for it.
-func (l *Registry) recount(c *screen.Client) bool {
+func (l *Registry) recount(c *front.Client) bool {
 	source, capped := l.Source(c.Peer)
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
@@ -173,7 +173,7 @@ func (l *Registry) recount(c *screen.Client) bool {
 }
 
 // discount needs the lock.
-func (l *Registry) discount(c *screen.Client) {
+func (l *Registry) discount(c *front.Client) {
 	if !c.Source.IsValid() {
 		return
 	}
@@ -192,7 +192,7 @@ func (l *Registry) Open() int {
 // CloseAll cuts every connection that is still open.
 func (l *Registry) CloseAll() {
 	l.Mu.Lock()
-	open := make([]*screen.Client, 0, len(l.Conns))
+	open := make([]*front.Client, 0, len(l.Conns))
 	for c := range l.Conns {
 		open = append(open, c)
 	}

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/screen"
+	"sluice/edge/front"
 )
 
 // registryWith is a registry without a server.
-func registryWith(t *testing.T, limits screen.Limits, shed func(netip.Addr) bool) *Registry {
+func registryWith(t *testing.T, limits front.Limits, shed func(netip.Addr) bool) *Registry {
 	t.Helper()
 	source := func(peer netip.Addr) (counter.Source, bool) { return counter.SourceOf(peer, 32, 64), true }
-	l, err := NewRegistry(&screen.Site{Limits: limits}, Admission{Source: source, Shed: shed})
+	l, err := NewRegistry(&front.Site{Limits: limits}, Admission{Source: source, Shed: shed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func registryWith(t *testing.T, limits screen.Limits, shed func(netip.Addr) bool
 func TestAcceptSurvivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := &faultyListener{errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOMEM, errors.New("odd")}}
-		l := &Listener{Listener: faulty, Ended: make(chan struct{}), Registry: registryWith(t, screen.Limits{PerSource: 1}, nil)}
+		l := &Listener{Listener: faulty, Ended: make(chan struct{}), Registry: registryWith(t, front.Limits{PerSource: 1}, nil)}
 		start := time.Now()
 		c, err := l.acceptClient()
 		if err != nil || c == nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
-	"sluice/edge/screen"
+	"sluice/edge/front"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 type proxiedConn struct {
 	net.Conn
 	registry *Registry
-	client   *screen.Client // is told who the client is
+	client   *front.Client // is told who the client is
 	then     time.Duration
 	read     bool
 	err      error

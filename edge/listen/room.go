@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"time"
 
-	"sluice/edge/screen"
+	"sluice/edge/front"
 	"sluice/edge/socket"
 )
 
@@ -30,7 +30,7 @@ const (
 )
 
 // enter takes a connection in, and reports whether there is a place for it. One that only has a spare place is over the cap.
-func (l *Registry) enter(c *screen.Client) bool {
+func (l *Registry) enter(c *front.Client) bool {
 	l.Mu.Lock()
 	full := l.most > 0 && len(l.Conns)-l.away.Len() >= l.most
 	c.OverCap = full && !l.evict(time.Now().UnixNano())
@@ -62,19 +62,19 @@ func (l *Registry) makeRoom(n int) bool {
 
 // evict chooses a connection to go and wakes the one who reads it. It needs the lock.
 func (l *Registry) evict(now int64) bool {
-	var chosen *screen.Client
+	var chosen *front.Client
 	var since int64
 	how, looked := uint32(0), 0
 	for c := range l.Conns {
 		if looked++; looked > sampled {
 			break
 		}
-		idle, may := c.Idle.Load(), uint32(screen.GoIdle)
+		idle, may := c.Idle.Load(), uint32(front.GoIdle)
 		if c.Blocked.Load() > now {
-			may = screen.GoNow
+			may = front.GoNow
 		}
 		switch {
-		case c.Leaving != nil || idle == 0 || may == screen.GoIdle && now-idle < int64(leastIdle):
+		case c.Leaving != nil || idle == 0 || may == front.GoIdle && now-idle < int64(leastIdle):
 		case may > how || may == how && idle < since:
 			chosen, how, since = c, may, idle
 		}
@@ -93,7 +93,7 @@ func (l *Registry) evict(now int64) bool {
 func (l *Registry) cut() bool {
 	looked := 0
 	for e := l.away.Front(); e != nil && looked < sampled; e = e.Next() {
-		c := e.Value.(*screen.Client)
+		c := e.Value.(*front.Client)
 		if looked++; c.Going.Load() != 0 && c.Idle.Load() == 0 && !c.Closed.Load() {
 			continue // a request came just before it had to go
 		}
@@ -105,14 +105,14 @@ func (l *Registry) cut() bool {
 }
 
 // leave says that a connection is on its way out.
-func (l *Registry) leave(c *screen.Client) {
+func (l *Registry) leave(c *front.Client) {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
 	l.uncount(c)
 }
 
 // comeBack says that a connection is not on its way out after all.
-func (l *Registry) comeBack(c *screen.Client) {
+func (l *Registry) comeBack(c *front.Client) {
 	source, capped := l.Source(c.Peer)
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
@@ -127,20 +127,20 @@ func (l *Registry) comeBack(c *screen.Client) {
 }
 
 // uncount needs the lock, as what follows does.
-func (l *Registry) uncount(c *screen.Client) {
+func (l *Registry) uncount(c *front.Client) {
 	if _, open := l.Conns[c]; open && c.Leaving == nil {
 		c.Leaving = l.away.PushBack(c)
 	}
 	l.discount(c)
 }
 
-func (l *Registry) forget(c *screen.Client) {
+func (l *Registry) forget(c *front.Client) {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
 	l.drop(c)
 }
 
-func (l *Registry) drop(c *screen.Client) {
+func (l *Registry) drop(c *front.Client) {
 	delete(l.Conns, c)
 	if c.Leaving != nil {
 		l.away.Remove(c.Leaving)

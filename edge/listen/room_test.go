@@ -5,19 +5,19 @@ import (
 	"net/netip"
 	"testing"
 
-	"sluice/edge/screen"
+	"sluice/edge/front"
 )
 
 // What one new connection costs does not grow with those that are open.
 func TestChoiceLooksAtAFew(t *testing.T) {
-	l := registryWith(t, screen.Limits{}, nil)
+	l := registryWith(t, front.Limits{}, nil)
 	const n = 50 * sampled
 	for range n { // nobody is to go
-		l.Conns[&screen.Client{}] = struct{}{}
+		l.Conns[&front.Client{}] = struct{}{}
 	}
 	found := 0
 	near, _ := net.Pipe()
-	c := &screen.Client{Raw: near, Site: l.Site}
+	c := &front.Client{Raw: near, Site: l.Site}
 	c.Idle.Store(1)
 	l.Conns[c] = struct{}{}
 	for range n {
@@ -34,9 +34,9 @@ func TestChoiceLooksAtAFew(t *testing.T) {
 
 // A connection that was on its way out and has come back counts again, and is not the next one to be cut.
 func TestComingBack(t *testing.T) {
-	l := registryWith(t, screen.Limits{PerSource: 1}, nil)
-	in := func() *screen.Client {
-		c := &screen.Client{Peer: netip.MustParseAddr("192.0.2.1"), Site: l.Site}
+	l := registryWith(t, front.Limits{PerSource: 1}, nil)
+	in := func() *front.Client {
+		c := &front.Client{Peer: netip.MustParseAddr("192.0.2.1"), Site: l.Site}
 		if !l.recount(c) || !l.enter(c) {
 			return nil
 		}

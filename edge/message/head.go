@@ -66,7 +66,7 @@ const (
 	Via
 	RequestID // X-Request-ID: the edge says it anew
 	Override  // tells some servers of another target, method or host than the request's own
-	Lookalike // spelled with underscores as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614)
+	Lookalike // spelled with underscores or other signs as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614)
 )
 
 // Reset makes h empty.
@@ -268,15 +268,16 @@ func isSpelling(name, want []byte, fold func(byte) byte) bool {
 	return true
 }
 
-// foldHeader folds as servers do that make variables of headers (CGI, WSGI), where an underscore is a hyphen.
+// foldHeader folds as servers do that make variables of headers (CGI, WSGI), where an underscore is a hyphen, and for lighttpd whatever is no letter
+// and no digit.
 func foldHeader(c byte) byte {
 	switch {
+	case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
+		return c
 	case 'A' <= c && c <= 'Z':
 		return c | 0x20
-	case c == '_':
-		return '-'
 	}
-	return c
+	return '-'
 }
 
 // KindOf is the kind of a header of that name.
@@ -293,8 +294,9 @@ var kinds = [...][]struct {
 	5:  {{"close", HopByHop}}, // a reserved name (RFC 9112, 9.6)
 	6:  {{"cookie", Cookie}, {"expect", Expect}},
 	7:  {{"upgrade", HopByHop}, {"trailer", HopByHop}},
-	9:  {{"forwarded", Forwarded}, {"x-real-ip", RealIP}},
+	9:  {{"forwarded", Forwarded}, {"x-real-ip", RealIP}, {"path_info", Override}},
 	10: {{"connection", Connection}, {"keep-alive", HopByHop}},
+	11: {{"script_name", Override}},
 	12: {{"x-request-id", RequestID}},
 	14: {{"content-length", ContentLength}},
 	15: {{"x-forwarded-for", ForwardedFor}},
@@ -304,33 +306,61 @@ var kinds = [...][]struct {
 
 func classify(name []byte) Kind {
 	if len(name) < len(kinds) {
-		for _, k := range kinds[len(name)] {
-			if EqualFold(name, k.name) {
+		for i := range kinds[len(name)] {
+			k := &kinds[len(name)][i]
+			if like, exact := isLike(name, k.name); exact {
 				return k.kind
+			} else if like {
+				return Lookalike
 			}
 		}
 	}
-	if len(name) > 12 && EqualFold(name[:12], "x-forwarded-") {
-		return ForwardedOther
+	if len(name) <= 8 || name[0]|0x20 != 'x' || foldHeader(name[1]) != '-' {
+		return Other
 	}
-	if len(name) > 8 && name[0]|0x20 == 'x' && isOverride(name) {
-		return Override
-	}
-	if bytes.IndexByte(name, '_') >= 0 && classify(bytes.ReplaceAll(name, []byte{'_'}, []byte{'-'})) != Other {
-		return Lookalike
+	for i := range families {
+		f := &families[i]
+		if len(name) != len(f.name) && (!f.prefix || len(name) < len(f.name)) {
+			continue
+		}
+		if like, exact := isLike(name[:len(f.name)], f.name); exact {
+			return f.kind
+		} else if like {
+			return Lookalike
+		}
 	}
 	return Other
 }
 
-// isOverride reports whether some server lets a header of that name stand for the request's target (Symfony, Zend, IIS behind
-// ARR), its method (many a framework) or its host, which rules have not seen.
-func isOverride(name []byte) bool {
-	for _, prefix := range [...]string{"x-original-", "x-http-method"} {
-		if len(name) >= len(prefix) && EqualFold(name[:len(prefix)], prefix) {
-			return true
-		}
+// families are more of the kinds: all X-Forwarded-*, and what some server lets stand for the request's target (Symfony, Zend, IIS behind
+// ARR; gunicorn and Flask take SCRIPT_NAME off the path), its method (many a framework) or its host, which rules have not seen.
+var families = [...]struct {
+	name   string
+	prefix bool
+	kind   Kind
+}{
+	{"x-forwarded-", true, ForwardedOther},
+	{"x-original-", true, Override},
+	{"x-http-method", true, Override},
+	{"x-rewrite-url", false, Override},
+	{"x-method-override", false, Override},
+	{"x-http-host-override", false, Override},
+	{"x-script-name", false, Override},
+}
+
+// isLike reports whether some server takes a name for another of the same length, which is in lower case, and whether it is that one.
+func isLike(name []byte, lower string) (like, exact bool) {
+	if len(name) != len(lower) {
+		return false, false
 	}
-	return EqualFold(name, "x-rewrite-url") || EqualFold(name, "x-method-override") || EqualFold(name, "x-http-host-override")
+	exact = true
+	for i, c := range name {
+		if foldHeader(c) != lower[i] && c != lower[i] {
+			return false, false
+		}
+		exact = exact && (c == lower[i] || c|0x20 == lower[i])
+	}
+	return true, exact
 }
 
 // EqualFold compares with a string of the same length that is in lower case.

@@ -1,6 +1,9 @@
 package message
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // Query is what follows the first question mark of a target.
 func Query(target []byte) []byte {
@@ -54,4 +57,47 @@ func Escaped(text []byte) (byte, bool) {
 // IsOddQuery reports whether a query has what only some servers decode: %u0061.
 func IsOddQuery(query []byte) bool {
 	return bytes.IndexByte(query, '%') >= 0 && (bytes.Contains(query, []byte("%u00")) || bytes.Contains(query, []byte("%U00")))
+}
+
+// HasOddCharset reports whether Content-Type says a character set in which ASCII has other spellings (UTF-7, ISO-2022-JP, HZ, and those of Python like
+// unicode_escape), or says it in an odd way. Django and ASP.NET decode the query by it, of whatever method.
+func (h *Head) HasOddCharset() bool {
+	for i := range h.Lines {
+		l := &h.Lines[i]
+		if l.Drop || !isSpelling(l.Name, contentType, foldHeader) {
+			continue
+		}
+		for rest := bytes.ToLower(l.Value); ; {
+			_, after, found := bytes.Cut(rest, []byte("charset"))
+			if !found {
+				break
+			}
+			said, _, _ := bytes.Cut(after, []byte{';'})
+			name, assigned := bytes.CutPrefix(TrimSpace(said), []byte{'='})
+			if name = TrimSpace(name); len(name) > 1 && name[0] == '"' && name[len(name)-1] == '"' {
+				name = name[1 : len(name)-1]
+			}
+			if !assigned || !isPlainCharset(string(name)) {
+				return true
+			}
+			rest = after
+		}
+	}
+	return false
+}
+
+var contentType = []byte("content-type")
+
+// isPlainCharset reports whether every byte of ASCII, and nothing else, is its own character of ASCII in a character set.
+func isPlainCharset(name string) bool {
+	switch name {
+	case "", "utf-8", "utf8", "us-ascii", "ascii":
+		return true
+	}
+	for _, family := range [...]string{"iso-8859-", "windows-125"} {
+		if n, ok := strings.CutPrefix(name, family); ok && len(n) > 0 && len(n) <= 2 {
+			return strings.Trim(n, "0123456789") == ""
+		}
+	}
+	return false
 }

@@ -25,7 +25,20 @@ import (
 // (U+00A0) and trim, or with a tab, which honest clients do not send in one.
 func AppendValue(buf, value []byte) ([]byte, bool) {
 	value = TrimSpace(value)
-	return append(buf, value...), isVisible(value)
+	if !isVisible(value) {
+		return buf, false
+	}
+	return appendSigned(append(buf, value...), len(buf))
+}
+
+// appendSigned brings buf[from:] into the form of a token if it is one that is signed or encrypted (RFC 7515, RFC 7516, Flask's sessions): servers
+// decode its parts, and pass over what is no letter of them.
+func appendSigned(buf []byte, from int) ([]byte, bool) {
+	text := buf[from:]
+	if len(text) < 3 || text[0] != 'e' || text[1] != 'y' || text[2] != 'J' || bytes.Count(text, []byte{'.'}) < 2 { // eyJ is {"
+		return buf, true
+	}
+	return appendToken(buf[:from], text), isBare(text)
 }
 
 // isVisible reports whether text is visible ASCII and spaces, eight bytes at a time.
@@ -69,7 +82,7 @@ func AppendCredentials(buf, value []byte) (_ []byte, token int, ok bool) {
 		return appendToken(buf, value), 0, isVisible(value) && isBare(value)
 	}
 	scheme, rest := value[:i], TrimSpace(value[i:])
-	if !isVisible(scheme) || !isVisible(rest) || isJSON(scheme) && bytes.IndexByte(scheme, '.') > 0 { // a JSON Web Token, ended by a space
+	if !isVisible(scheme) || bytes.IndexByte(rest, '\t') >= 0 || isJSON(scheme) && bytes.IndexByte(scheme, '.') > 0 { // a JSON Web Token, ended by a space
 		return buf, 0, false
 	}
 	for _, c := range scheme {
@@ -97,7 +110,7 @@ func AppendCredentials(buf, value []byte) (_ []byte, token int, ok bool) {
 	case bytes.IndexByte(word, ' ') >= 0 || !isBare(word):
 		return buf, 0, false
 	}
-	return appendToken(buf, rest), token, true
+	return appendToken(buf, rest), token, isVisible(rest)
 }
 
 // isBare reports whether a token has nothing at which some servers would end it, and one that is a JSON Web Token nothing that decoders of
@@ -157,8 +170,9 @@ func tokenOf(list []byte) (token []byte, ok bool) {
 }
 
 // isParameter reports whether a name is one of a parameter of credentials, and not what decoders of base64 read of a token, which end at its first equals
-// sign: letters, as in all of the schemes that are registered.
+// sign: letters, as in all of the schemes that are registered, and the asterisk of RFC 8187 (username* of Digest).
 func isParameter(name []byte) bool {
+	name = bytes.TrimSuffix(name, []byte{'*'})
 	for _, c := range name {
 		if l := c | 0x20; (l < 'a' || l > 'z') && c != '-' && c != '_' {
 			return false
@@ -173,22 +187,41 @@ func escaped(text []byte) bool {
 }
 
 // appendToken appends a token. Decoders of base64 pass over equals signs at its end, and over the bits of the last letter that are of no
-// byte: else one signature could be written in sixteen ways.
+// byte: else one signature could be written in sixteen ways, and each part of what is encrypted (RFC 7516). A short last part is no signature,
+// and may be what tells two tokens apart.
 func appendToken(buf, token []byte) []byte {
+	const shortest = 16 // letters of a signature
 	token = bytes.TrimRight(token, "=")
+	from := len(buf)
 	buf = append(buf, token...)
-	if bytes.Count(token, []byte{'.'}) != 2 {
-		return buf
-	}
-	signature := token[bytes.LastIndexByte(token, '.')+1:]
-	spare := [4]int{2: 4, 3: 2}[len(signature)%4] // bits
-	if spare == 0 {
-		return buf
-	}
-	if last := &buf[len(buf)-1]; bytes.IndexByte(letters, *last) >= 0 {
-		*last = letters[bytes.IndexByte(letters, *last)>>spare<<spare]
+	text := buf[from:]
+	switch bytes.Count(text, []byte{'.'}) {
+	case 2:
+		if signature := text[bytes.LastIndexByte(text, '.')+1:]; isJSON(text) || len(signature) >= shortest {
+			clearSpare(signature)
+		}
+	case 4:
+		for isJSON(buf[from:]) && len(text) > 0 {
+			i := bytes.IndexByte(text, '.')
+			if i < 0 {
+				i = len(text)
+			}
+			clearSpare(text[:i])
+			text = text[min(i+1, len(text)):]
+		}
 	}
 	return buf
+}
+
+// clearSpare clears the bits of the last letter of base64 that are of no byte.
+func clearSpare(text []byte) {
+	spare := [4]int{2: 4, 3: 2}[len(text)%4] // bits
+	if spare == 0 {
+		return
+	}
+	if last := &text[len(text)-1]; bytes.IndexByte(letters, *last) >= 0 {
+		*last = letters[bytes.IndexByte(letters, *last)>>spare<<spare]
+	}
 }
 
 // letters are those of base64 for URLs (RFC 4648, 5), by what they stand for.
@@ -267,7 +300,7 @@ func appendDecoded(buf, value []byte, cookie bool) ([]byte, bool) {
 		}
 		first += size
 	}
-	return append(buf[:from], text[first:]...), true
+	return appendSigned(append(buf[:from], text[first:]...), from)
 }
 
 // isTrimmed reports whether some server takes a character away that stands at an end of a text: Java all up to the space, JavaScript the

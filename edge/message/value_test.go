@@ -34,7 +34,18 @@ func TestValues(t *testing.T) {
 		{"no JSON Web Token", credentials, "Bearer " + jwt + "!|Bearer " + jwt[:45] + "+" + jwt[45:] + "|" + jwt + " x|Bearer " + jwt + "==junk|Bearer " + jwt + "=junk", "!"},
 		{"a second word", credentials, "Bearer t x|Bearer t,|Bearer t, x=1|Bearer t;x=1|Bearer \"t\"|Bearer t\xa0|Bearer\xa0t|Digest a=b c|Digest a=b, c|Token token=\"a\", token=\"b\"|Token token=a;b|Digest a=\"b|Digest a=\"b\" c=d|Bearer =t", "!"},
 		{"parameters", credentials, `Digest username="ann", realm="a \"b\" c", nc=00000001, qop=auth|AWS4-HMAC-SHA256 Credential=AKID/20260101/eu/s3/aws4_request, SignedHeaders=host;x-amz-date,Signature=fe5f` +
-			`|OAuth realm="",oauth_token="x"|HMAC-SHA256 Credential=a&SignedHeaders=b;c&Signature=d==|Hawk id="a", ts="1", mac="b="`, "nobody"},
+			`|OAuth realm="",oauth_token="x"|HMAC-SHA256 Credential=a&SignedHeaders=b;c&Signature=d==|Hawk id="a", ts="1", mac="b="` +
+			"|Digest username*=UTF-8''J%C3%A4s, realm=\"a\"|Digest username=\"J\xc3\xa4s\", realm=\"a\"", "nobody"},
+		{"no parameters", credentials, "Bearer t\xa0, x=1|Bearer x=1,\xa0token=t|Token token=t\xa0|Token token=\"t\xa0\"|Token x=1\ttoken=t", "!"},
+		{"a last part that is no signature", credentials, "Bearer team.app.10", "team.app.10"},
+		{"another", credentials, "Bearer team.app.11", "team.app.11"},
+		{"every part of what is encrypted", credentials, "Bearer eyJh.a0.aXY.Y2k.dGFn|Bearer eyJh.a7.aXZ.Y2k.dGFn|eyJh.aw.aXY.Y2m.dGFn=", "eyJh.aw.aXY.Y2k.dGFn"},
+		{"a signed header", AppendValue, jwt + "|" + jwt + "==|" + jwt[:len(jwt)-1] + "J", jwt},
+		{"no signed header", AppendValue, jwt + "!!!!|" + jwt + "~|" + jwt + " x", "!"},
+		{"a signed cookie", AppendCookie, jwt + "|" + jwt + "%3D|" + jwt[:len(jwt)-1] + "L", jwt},
+		{"no signed cookie", AppendCookie, jwt + "!!!!|" + jwt + "%20%20x", "!"},
+		{"a signed parameter", AppendParameter, jwt + "|+" + jwt + "=+|" + jwt[:len(jwt)-1] + "K", jwt},
+		{"no signed parameter", AppendParameter, jwt + "%21|" + jwt + "*", "!"},
 		{"empty", credentials, "", ""},
 
 		{"a cookie", AppendCookie, `s:3ss.-_~|"s:3ss.-_~"|s%3A3ss.-_~| s:3ss.-_~ |s:3ss.-_~%20|s:3ss.-_~+`, "s:3ss.-_~"},
@@ -91,6 +102,25 @@ func TestNames(t *testing.T) {
 		})
 		if got != want {
 			t.Errorf("%q has the cookies %q, want %q", line, got, want)
+		}
+	}
+}
+
+// A query may be decoded by the character set of Content-Type: only by one that leaves ASCII as it is, said as clients say it.
+func TestCharsets(t *testing.T) {
+	for value, odd := range map[string]bool{
+		"": false, "application/json": false, "text/plain;charset=UTF-8": false, `text/plain; Charset="utf-8"; x=y`: false, "a/b; charset=ISO-8859-15": false, "a/b; charset = windows-1252": false, "a/b; charset=": false,
+		"a/b; charset=utf-7": true, "a/b;charset=unicode_escape": true, "a/b;charset=hz": true, "a/b;charset=iso-2022-jp": true, "a/b;charset=utf-16": true, "a/b; CHARSET=utf-8; charset=cp037": true,
+		"a/b; charset*=''utf-7": true, `a/b; charset="utf-8`: true, "a/b; charset=utf-8, c/d": true, "a/b; charset=iso-8859-": true, "a/b; charset=windows-125x": true, "a/b; charset": true,
+	} {
+		for _, name := range []string{"Content-Type", "content_type"} {
+			h := &Head{}
+			if err := h.Add([]byte(name), []byte(value), 1); err != nil {
+				t.Fatal(err)
+			}
+			if h.HasOddCharset() != odd {
+				t.Errorf("%s: %q is odd: %t, want %t", name, value, !odd, odd)
+			}
 		}
 	}
 }

@@ -314,6 +314,14 @@ var ErrSilent = errors.New("plans: the store cannot be read")
 // ErrAway says that the store does not take a change.
 var ErrAway = errors.New("plans: the store does not take it, and nothing is changed")
 
+// Look reads what has changed in the store by now, so that a change is not told together with what others had changed before it.
+func (k *Keeper) Look(ctx context.Context) error {
+	if err := k.update(ctx); err != nil {
+		return fmt.Errorf("%w: %v", ErrAway, err)
+	}
+	return nil
+}
+
 func (k *Keeper) change(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()

@@ -143,5 +143,16 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 	return field, err
 }
 
+// CheckOwn says why a plan or a client cannot have a limit of its own under the rule, whose algorithm goes no further.
+func (c *Config) CheckOwn(limit uint32) error {
+	switch {
+	case c.Algorithm == Exact && limit > algorithm.MaxExact:
+		return fmt.Errorf("algorithm: exact keeps the time of each request, of at most %d: want 1 to that", algorithm.MaxExact)
+	case c.keeps() && c.Algorithm == TokenBucket && time.Duration(c.Window) < time.Duration(limit)*time.Millisecond:
+		return fmt.Errorf("check: sync goes by milliseconds, and a request would drain in less than one: want at most %d in %v", time.Duration(c.Window)/time.Millisecond, c.Window)
+	}
+	return nil
+}
+
 // rounded is d without what nobody reads.
 func (d Duration) rounded() Duration { return Duration(time.Duration(d).Round(time.Second)) }

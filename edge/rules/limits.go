@@ -276,7 +276,13 @@ func (c *Config) specs() (list []spec) {
 //
 // What most rules do not say is in it by a digest, so that names are short. The width of prefixes is part of a source.
 func (c *Config) countsBy() string {
-	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), c.Mode)
+	key := slices.Clone(c.Key)
+	for i, part := range key {
+		if !strings.HasPrefix(part, "jwt:") { // all other names are the same in either case
+			key[i] = strings.ToLower(part)
+		}
+	}
+	name := fmt.Sprintf("%s %s %s", c.Name, strings.Join(key, ","), c.Mode)
 	said := struct {
 		Match Match
 		Count Count

@@ -218,6 +218,23 @@ func TestLimitsKeepTheirCounters(t *testing.T) {
 	}
 }
 
+// A key in another spelling counts on, unless it is about something else: names of claims differ by their case, all others do not.
+func TestCountsByKey(t *testing.T) {
+	for _, test := range []struct {
+		one, other string
+		same       bool
+	}{
+		{"header:X-Key", "header:x-key", true}, {"query:ID", "query:id", true}, {"cookie:S", "cookie:s", true},
+		{"jwt:sub", "jwt:Sub", false}, {"query:id", "cookie:id", false}, {"query:id", "query:key", false},
+	} {
+		one, other := ruleOf("r", 5), ruleOf("r", 5)
+		one.Key, other.Key = []string{test.one}, []string{test.other}
+		if same := one.countsBy() == other.countsBy(); same != test.same {
+			t.Errorf("%s and %s count in one: %t", test.one, test.other, same)
+		}
+	}
+}
+
 // The limits of many rules have IDs of their own, as rules have: a 32-bit hash would give two of so many the same.
 func TestLimitsHaveIDsOfTheirOwn(t *testing.T) {
 	var list []Config

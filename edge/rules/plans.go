@@ -173,7 +173,9 @@ func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 			wanted[limit] = nil
 		}
 		for _, limit := range now.Limits(r.Config.Name) {
-			wanted[limit] = nil
+			if r.Config.CheckOwn(limit) == nil { // else it was said under another algorithm, and is that of the client's plan
+				wanted[limit] = nil
+			}
 		}
 		delete(wanted, r.Config.Limit)
 		for _, limit := range slices.Sorted(maps.Keys(wanted)) {

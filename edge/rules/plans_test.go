@@ -263,6 +263,25 @@ func TestVariantsKeepInstants(t *testing.T) {
 	}
 }
 
+// A limit of a client's that the rule's algorithm cannot have, because it was said when the rule had another, is that of the client's plan, and in
+// nobody's way.
+func TestLimitBeyondTheAlgorithm(t *testing.T) {
+	who := book(t, map[string]plans.Quota{"k": {Rule: "api", Limit: 5000}, "l": {Rule: "api", Limit: 50}})
+	for algorithm, want := range map[Algorithm]uint32{Exact: 10, Sliding: 5000} {
+		c := api()
+		c.Limit, c.Check, c.Algorithm = 10, limiter.Sync, algorithm
+		set := plannedSet(t, c)
+		if _, err := set.Vary(who); err != nil {
+			t.Fatalf("%s: %v", algorithm, err)
+		}
+		for client, want := range map[string]uint32{"k": want, "l": 50} {
+			if got := under(t, set, who, "X-Key: "+client)["api"]; got != want {
+				t.Errorf("%s: %s has %d, want %d", algorithm, client, got, want)
+			}
+		}
+	}
+}
+
 // A client is the same by what it sends, by what operators call it, and by both keys that a store may have.
 func TestClientKey(t *testing.T) {
 	k := clientKey(t)

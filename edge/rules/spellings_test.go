@@ -61,8 +61,8 @@ var searched = []field{
 			return Match{Headers: map[string]string{"authorization": "Basic " + basic(real)}}
 		},
 		noise: []string{"=", "==", "!", "-", "_", "=NNN", " NNN"}, wordings: []string{"GET / HTTP/1.1\r\nAuthorization: basic   REAL\r\n"}},
-	{name: "a cookie", reads: "session", real: []string{"s:3ss10n.REAL", "s%3ess%2fREAL"}, plain: "GET / HTTP/1.1\r\nCookie: session=REAL\r\n", key: "cookie:session", bare: true,
-		match: func(string) Match { return Match{Cookies: map[string]string{"session": "s*"}} },
+	{name: "a cookie", reads: "session", real: []string{"s:3ss10n.REAL", "s%3ess%2fREAL", "eyJ1IjoxfQ.aSQ1XQ.c2lnbmF0dXJlIG9mIGEgc2Vzc2lvbg"}, plain: "GET / HTTP/1.1\r\nCookie: session=REAL\r\n", key: "cookie:session", bare: true,
+		match: func(real string) Match { return Match{Cookies: map[string]string{"session": real[:1] + "*"}} },
 		noise: []string{"session=REAL", "session=FAKE", "; session=REAL", "; session=FAKE", ", session=REAL", ",session=REAL", " session=REAL", "$Version=1; ", "; $Path=/", "a=b; ", "; c=d", "j:", "j%3a", "%22", `\141`, "s:", "\r\nCookie: "},
 		wordings: []string{"GET / HTTP/1.1\r\nCookie: \xa0session=REAL; session=FAKE\r\n", "GET / HTTP/1.1\r\nCookie: session=FAKE; \xc2\xa0session=REAL\r\n", "GET / HTTP/1.1\r\nCookie: $Version=1;x=y,session=REAL; session=FAKE\r\n",
 			"GET / HTTP/1.1\r\nCookie: a=b; session=\"REAL\"; c=d\r\n", "GET / HTTP/1.1\r\nCookie: session=j:\"REAL\"\r\n", "GET / HTTP/1.1\r\nCookie: session=FAKE; a=b session=REAL\r\n",
@@ -72,12 +72,18 @@ var searched = []field{
 		noise: []string{"key=REAL", "key=FAKE", "&key=FAKE", "&key=REAL", ";key=REAL", "&a=b", "a=b&", "?", "]=", "=", "[0]", "__proto__", "%u006b"},
 		wordings: []string{"GET /a?[key]=REAL HTTP/1.1\r\n", "GET /a?%5Bkey%5D=REAL HTTP/1.1\r\n", "GET /a?key]=REAL HTTP/1.1\r\n", "GET /a;key=REAL HTTP/1.1\r\n", "GET /a?key[]=REAL HTTP/1.1\r\n",
 			"GET /a;key=FAKE?key=REAL HTTP/1.1\r\n", "GET /a?[key]=REAL&key=FAKE HTTP/1.1\r\n", "GET /a?a=b;key=REAL HTTP/1.1\r\n"}},
+	{name: "a character set", reads: "key", real: []string{"kEy0.x"}, plain: "GET /a?key=REAL HTTP/1.1\r\nContent-Type: text/plain; charset=utf-8\r\n", key: "query:key", bare: true,
+		match: func(string) Match { return Match{Query: map[string]string{"key": "k*"}} },
+		noise: []string{"; ", "charset", "charset=", "; charset=utf-7", "; charset=hz", "*", "=", "-7", "utf-8", ";charset=UTF-8", "\r\nContent-Type: ", "latin1"},
+		wordings: []string{"GET /a?key=+AGs-Ey0.x HTTP/1.1\r\nContent-Type: text/plain; charset=utf-7\r\n", "GET /a?+AGs-ey=REAL HTTP/1.1\r\nContent-Type: text/plain; charset=\"utf-7\"\r\n",
+			"GET /a?key=~{~}REAL HTTP/1.1\r\nContent-Type: text/plain;charset=hz\r\n", "GET /a?key=%1b(BREAL HTTP/1.1\r\nContent-Type: text/plain; charset=iso2022_jp\r\n",
+			"GET /a?key=REAL- HTTP/1.1\r\nContent-Type: text/plain; charset=punycode\r\n", "GET /a?key=REAL HTTP/1.1\r\nContent-Type: text/plain; charset=iso-8859-1\r\n"}},
 	{name: "a condition", reads: "q", real: []string{"login"}, plain: "GET /c?q=REAL HTTP/1.1\r\n",
 		match:    func(real string) Match { return Match{Query: map[string]string{"q": real}} },
 		noise:    []string{"q=REAL", "&q=FAKE", "&q=REAL", ";q=REAL", "&a=b", "a=b&", "?", "]=", "[]"},
 		wordings: []string{"GET /c?[q]=REAL HTTP/1.1\r\n", "GET /c?%5Bq%5D=REAL HTTP/1.1\r\n", "GET /c;q=REAL HTTP/1.1\r\n", "GET /c?q]=REAL HTTP/1.1\r\n", "GET /c;q=REAL?q=FAKE HTTP/1.1\r\n"}},
 	{name: "a path", reads: "path", real: []string{"/login"}, plain: "GET REAL HTTP/1.1\r\n",
-		match:    func(string) Match { return Match{Path: "~(?i)^/login/?$"} }, // as deploy/README.md has it for origins like these
+		match:    func(string) Match { return Match{Path: "~(?i)^/login/?$"} }, // as docs/rules/matching.md has it for origins like these
 		noise:    []string{"/", ";", ";/", ";x=NNN", "/..", "/.", "..", "?", "/x/..", "%2f", "//"},
 		wordings: []string{"GET REAL;/x HTTP/1.1\r\n", "GET REAL;NNN/x HTTP/1.1\r\n", "GET http://aREAL HTTP/1.1\r\n", "GET //xREAL HTTP/1.1\r\n"}},
 }
@@ -135,14 +141,14 @@ func (f *field) spell(r *rand.Rand, n int) (request, real string) {
 	if r.IntN(6) == 0 && len(written) > 2 && f.name != "a path" { // something within what is real
 		i := 1 + r.IntN(len(written)-2)
 		switch {
-		case f.bare && f.name != "a cookie":
+		case f.bare && f.name != "a cookie" && f.name != "a character set":
 			written = written[:i] + pieces[r.IntN(len(pieces))] + written[i:]
 		case written[i] != '%' && !strings.Contains(written[max(0, i-2):i], "%"):
 			written = written[:i] + fmt.Sprintf("%%%02X", written[i]) + written[i+1:]
 		}
 	}
-	text = strings.NewReplacer("REAL", written, "NNN", fmt.Sprint(n), "FAKE", fmt.Sprint("fake", n)).Replace(text)
-	return form[:at] + text + form[end:] + "Host: a\r\nConnection: close\r\n\r\n", real
+	text = strings.NewReplacer("REAL", written, "NNN", fmt.Sprint(n), "FAKE", fmt.Sprint("fake", n)).Replace(form[:at] + text + form[end:])
+	return text + "Host: a\r\nConnection: close\r\n\r\n", real
 }
 
 // A searcher judges requests as an edge does whose rules look at the fields.

@@ -20,7 +20,7 @@ func (m Moment) String() string {
 		}
 		return m.Since.Round(time.Millisecond).String()
 	}
-	return m.start.Add(m.Since).UTC().Format(time.DateTime)
+	return m.start.Add(m.Since).UTC().Format("2006-01-02 15:04:05Z")
 }
 
 // MarshalJSON writes the instant, or the seconds since the trace's start.

@@ -76,7 +76,7 @@ func TestWhatIf(t *testing.T) {
 	if diff := cmp.Diff(good, w.Good); diff != "" {
 		t.Error(diff)
 	}
-	if o := w.Rules[0]; o.Over != 2 || o.RefusedSources != 3 || o.First.String() != "2021-03-15 07:00:00" || o.First.Since != 300*time.Millisecond {
+	if o := w.Rules[0]; o.Over != 2 || o.RefusedSources != 3 || o.First.String() != "2021-03-15 07:00:00Z" || o.First.Since != 300*time.Millisecond {
 		t.Errorf("%+v", o)
 	}
 	if s := w.Refused; len(s) != 3 || s[0].Source != "192.0.2.1" || s[0].Most != 10 || s[0].Refused != 27 || s[0].Innocent ||

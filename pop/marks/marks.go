@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"sluice/counter"
@@ -59,9 +60,9 @@ type seen struct {
 	read, grew time.Time // last, by our clock: when there was a mark, and when it was a new one
 }
 
-// Board is what an edge knows of the marks on all nodes. It belongs to one goroutine.
+// Board is what an edge knows of the marks on all nodes. Secrets may be called from anywhere, all else belongs to one goroutine.
 type Board struct {
-	Keys string // of all slots of a node, for a Get
+	Keys string // of all slots of a node, for a Get; "": this edge leaves no marks, and reads none
 
 	keys    []string
 	id      uint64
@@ -69,12 +70,25 @@ type Board struct {
 	said    Mark  // this edge's, last
 	began   int64 // Mark.Written of its first
 	edges   map[uint64]*seen
+	nodes   []node
+	trial   Trial
+	secrets atomic.Pointer[Secrets]
 }
 
-// New is for the edge with an ID, of the PoP of that name.
-func New(pop string, s secret.Secret, id uint64) *Board {
+// node is what is known of the marks on one.
+type node struct {
+	next time.Time // when to read them again
+	own  string    // the key of this edge's; "": it has none
+}
+
+// New is for the edge with an ID, of the PoP of that name, whose process begins now. Without a name it leaves no marks.
+func New(pop string, s secret.Secret, id uint64, now time.Time) *Board {
+	b := &Board{id: id, digests: s.Digests(), edges: make(map[uint64]*seen), trial: Trial{Began: now}}
+	b.secrets.Store(&Secrets{Digests: b.digests})
+	if pop == "" {
+		return b
+	}
 	h := sha256.Sum256([]byte("sluice marks\x00" + pop))
-	b := &Board{id: id, digests: s.Digests(), edges: make(map[uint64]*seen)}
 	for i := range slots {
 		b.keys = append(b.keys, fmt.Sprintf("m%s%02x", base64.RawURLEncoding.EncodeToString(h[:16]), i))
 	}

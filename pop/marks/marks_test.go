@@ -25,7 +25,7 @@ type world struct {
 func newWorld(pop string, keys ...secret.Secret) *world {
 	w := &world{node: make(map[string][]byte), now: began}
 	for i, k := range keys {
-		w.boards = append(w.boards, New(pop, k, uint64(64*i+7))) // all begin at one slot
+		w.boards = append(w.boards, New(pop, k, uint64(64*i+7), began)) // all begin at one slot
 	}
 	return w
 }
@@ -93,7 +93,7 @@ func TestWhoCountsApart(t *testing.T) {
 // Sixty-four edges that all begin at one slot find one each, and keep it.
 func TestSlots(t *testing.T) {
 	w := newWorld("fra1", slices.Repeat([]secret.Secret{key1}, slots-1)...)
-	w.boards = append(w.boards, New("fra1", key2, 1<<40))
+	w.boards = append(w.boards, New("fra1", key2, 1<<40, began))
 	all := make([]int, slots)
 	for i := range all {
 		all[i] = i
@@ -110,7 +110,7 @@ func TestSlots(t *testing.T) {
 // PoPs of other names may share nodes.
 func TestOtherPoPs(t *testing.T) {
 	w := newWorld("fra1", key1, key1)
-	w.boards[1] = New("ams1", key2, 2)
+	w.boards[1] = New("ams1", key2, 2, began)
 	w.run(3, 0, 1)
 	if got := w.apart(0) + w.apart(1); got != "" || len(w.node) != 2 {
 		t.Errorf("%q, %d marks", got, len(w.node))
@@ -129,7 +129,7 @@ func TestWhoHasGone(t *testing.T) {
 	if got := w.apart(0); got != "" {
 		t.Errorf("after that: %q", got)
 	}
-	late := New("fra1", key1, 9)
+	late := New("fra1", key1, 9, began)
 	late.Read(w.values(late), w.now, w.now)
 	if list := late.Apart(w.now); len(list) != 0 {
 		t.Errorf("an edge that starts later sees %v", list)
@@ -151,7 +151,7 @@ func TestReplaced(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	// Its secret is put right: what it said under the wrong one, which is still on the node, is not told any more.
-	right := New("fra1", key1, 300)
+	right := New("fra1", key1, 300, began)
 	w.now = w.now.Add(time.Second)
 	w.node[right.Read(w.values(right), w.now, w.now)] = right.Say(w.now, "edge1", "192.0.2.1:80")
 	w.turn(0)
@@ -176,7 +176,7 @@ func TestReplaced(t *testing.T) {
 
 // An edge whose clock is far behind is seen as soon as it has written twice.
 func TestClocksApart(t *testing.T) {
-	b, other := New("fra1", key1, 1), New("fra1", key2, 2)
+	b, other := New("fra1", key1, 1, began), New("fra1", key2, 2, began)
 	for i, want := range []int{0, 1, 1} {
 		values := make([][]byte, slots)
 		values[5] = other.Say(began.Add(time.Duration(i)*Every-time.Hour), "behind", "")
@@ -190,7 +190,7 @@ func TestClocksApart(t *testing.T) {
 
 // What anybody wrote is shown, if at all, without what a terminal would obey, and costs no more than its slot.
 func TestHostileMarks(t *testing.T) {
-	b := New("fra1", key1, 1)
+	b := New("fra1", key1, 1, began)
 	values := make([][]byte, slots)
 	for i, text := range []string{"", "x", "{}", `{"id":3,"secrets":[]}`, `{"id":3,"secrets":["a","b","c"]}`, `{"id":-1,"secrets":["a"]}`, `{"id":3,"secrets":["a"],"name":"` + strings.Repeat("x", 2*maxSize) + `"}`} {
 		values[i] = []byte(text)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"sluice/pop"
-	"sluice/pop/nodename"
+	"sluice/pop/placement"
 	"sluice/pop/wire"
 )
 
@@ -84,14 +84,14 @@ func (i *inbox) take(empty []wire.Result) []wire.Result {
 
 // NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
 func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
-	return newTier(stepper{m.Step, m.Flush, m.StepIn, m.Unreported, m.Nodes}, nodes)
+	return newTier(stepper{m.Step, m.Flush, m.StepIn, m.Unreported, m.Nodes.Names}, nodes)
 }
 
 func newTier(m stepper, nodes []string) (*Tier, error) {
 	if len(nodes) == 0 {
 		return nil, errors.New("memcached: no node")
 	}
-	if _, err := nodename.All(nodes); err != nil {
+	if _, err := placement.Names(nodes); err != nil {
 		return nil, fmt.Errorf("memcached: %w", err)
 	}
 	return &Tier{

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
-	"sluice/pop/words"
+	"sluice/pop/operatorlog"
 )
 
 // lift is an epoch that is in force.
@@ -16,12 +18,18 @@ type lift struct {
 	said  bool // by a word of the list, which says how long it is kept
 }
 
-// AnyEpoch reports whether there is any.
-func (l *List) AnyEpoch() bool { return len(l.epochs) > 0 }
-
 // Epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0 if there is none. What was
-// counted or started before it is void.
-func (l *List) Epoch(key mitigation.Key) uint64 { return l.epochs[key] }
+// counted or started before it is void. All variants of a rule have the epoch of their rule.
+func (l *List) Epoch(rule *algorithm.Rule, source counter.Source) uint64 {
+	if len(l.epochs) == 0 {
+		return 0
+	}
+	id := rule.ID
+	if of, variant := l.rules.Load().of[id]; variant {
+		id = of
+	}
+	return l.epochs[mitigation.Key{Rule: id, Source: source}]
+}
 
 // Settling reports whether a source was lifted since the last Apply, or in it: a mitigation of a verdict that fell before is no news.
 func (l *List) Settling(key mitigation.Key) bool {
@@ -47,7 +55,7 @@ func (l *List) Apply(now time.Time) (news bool) {
 	if rules := l.rules.Load(); rules != l.under {
 		l.changes.unsaid = true
 		l.under = rules
-		l.renameLifts(*rules)
+		l.renameLifts(rules.Rules)
 		for name := range l.list.All() {
 			l.apply(name, now)
 		}
@@ -71,20 +79,20 @@ func (l *List) hear() {
 	if l.config.Heard == nil {
 		return
 	}
-	var news []*words.Entry
+	var news []*operatorlog.Entry
 	for _, name := range l.fresh {
 		e := l.list.At(name)
-		if e == nil || e.Kind == words.Change || e.Mark().Edge == l.config.ID || e.Mark().Generation <= l.heard[e.Mark().Edge] || e.Start.Before(l.began) {
+		if e == nil || e.Kind == operatorlog.Change || e.Mark().Edge == l.config.ID || e.Mark().Generation <= l.heard[e.Mark().Edge] || e.Start.Before(l.began) {
 			continue
 		}
 		news = append(news, e)
 	}
-	slices.SortFunc(news, func(a, b *words.Entry) int {
+	slices.SortFunc(news, func(a, b *operatorlog.Entry) int {
 		return cmp.Or(cmp.Compare(a.Mark().Generation, b.Mark().Generation), cmp.Compare(a.Mark().Edge, b.Mark().Edge))
 	})
-	for _, e := range slices.CompactFunc(news, func(a, b *words.Entry) bool { return a.Mark() == b.Mark() }) {
+	for _, e := range slices.CompactFunc(news, func(a, b *operatorlog.Entry) bool { return a.Mark() == b.Mark() }) {
 		l.heard[e.Mark().Edge] = e.Mark().Generation
-		l.config.Heard(e.Word)
+		l.config.Heard(e.Order)
 	}
 }
 
@@ -107,9 +115,9 @@ func (l *List) renameLifts(rules Rules) {
 }
 
 // apply puts the word of a name in force.
-func (l *List) apply(name words.Name, now time.Time) {
+func (l *List) apply(name operatorlog.Name, now time.Time) {
 	e := l.list.At(name)
-	if e == nil || e.Kind == words.Change {
+	if e == nil || e.Kind == operatorlog.Change {
 		return
 	}
 	if e.Epoch > l.lifts[name].epoch {
@@ -119,14 +127,14 @@ func (l *List) apply(name words.Name, now time.Time) {
 		lift.said = true
 		l.lifts[name] = lift
 	}
-	for _, rule := range (*l.under)[name.Rule] {
+	for _, rule := range l.under.Rules[name.Rule] {
 		if rule.Tried || rule.Further || rule.Of != 0 {
 			continue // a block is under the rule's own first limit
 		}
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 		bit, there := l.config.Bits.Get(key, now)
 		switch {
-		case e.Kind == words.Block && now.Before(e.End):
+		case e.Kind == operatorlog.Block && now.Before(e.End):
 			// now carries the monotonic clock, and ends are held against that.
 			end := now.Add(min(e.End.Sub(now), mitigation.MaxBlock))
 			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) || bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
@@ -140,15 +148,15 @@ func (l *List) apply(name words.Name, now time.Time) {
 
 // Void begins an epoch: what was counted or started before is not in force any more. Apply does so by itself; another edge may know of a lift
 // before its word is here.
-func (l *List) Void(name words.Name, epoch uint64, now time.Time) {
+func (l *List) Void(name operatorlog.Name, epoch uint64, now time.Time) {
 	if l.lifts == nil {
-		l.lifts = make(map[words.Name]lift)
+		l.lifts = make(map[operatorlog.Name]lift)
 	}
 	if l.settling == nil {
 		l.settling = make(map[mitigation.Key]time.Time)
 	}
 	l.lifts[name] = lift{epoch: epoch, since: now}
-	for _, rule := range (*l.rules.Load())[name.Rule] {
+	for _, rule := range l.rules.Load().Rules[name.Rule] {
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 		if l.epochs == nil {
 			l.epochs = make(map[mitigation.Key]uint64)
@@ -180,6 +188,6 @@ func (l *List) Sweep(now time.Time) {
 		}
 	}
 	if some {
-		l.renameLifts(*l.rules.Load())
+		l.renameLifts(l.rules.Load().Rules)
 	}
 }

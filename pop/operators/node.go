@@ -3,8 +3,8 @@ package operators
 import (
 	"time"
 
+	"sluice/pop/operatorlog"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // How the operators' list travels. Every node has a copy, and a head that says which it is. An edge reads the head of each node twice a
@@ -30,13 +30,13 @@ const (
 type Node struct {
 	line   int // of the secret
 	doing  doing
-	looked time.Time    // when its head was asked for last
-	next   time.Time    // when to look again
-	head   words.Digest // what was read last
-	merged words.Digest // the list that was
-	has    uint64       // the version of ours of which it lacked nothing
-	writes words.Digest // what is being written, which was
-	wrote  uint64       // this version of ours
+	looked time.Time          // when its head was asked for last
+	next   time.Time          // when to look again
+	head   operatorlog.Digest // what was read last
+	merged operatorlog.Digest // the list that was
+	has    uint64             // the version of ours of which it lacked nothing
+	writes operatorlog.Digest // what is being written, which was
+	wrote  uint64             // this version of ours
 }
 
 // doing is the command to a node's copy that is under way.
@@ -99,7 +99,7 @@ func (l *List) Answered(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 		return l.listRead(w, r, now)
 	case was == writingList:
 		w.doing = writingHead
-		return wire.Command{Node: r.Node, Op: wire.Set, Way: wire.List, Key: l.sealed[w.line].headKey, Value: words.SealHead(l.sealed[w.line].secret, w.writes), Expire: listExpire}, true
+		return wire.Command{Node: r.Node, Op: wire.Set, Way: wire.List, Key: l.sealed[w.line].headKey, Value: operatorlog.SealHead(l.sealed[w.line].secret, w.writes), Expire: listExpire}, true
 	}
 	w.merged, w.has = w.writes, w.wrote
 	return c, false
@@ -111,10 +111,10 @@ func (l *List) headRead(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 	version, entries := l.version, l.list.Len()
 	_, ours := l.encode(w.line, now)
 	l.mu.Unlock()
-	var id words.Digest
+	var id operatorlog.Digest
 	ok := false
 	if v := r.Values[0]; v != nil {
-		if id, ok = words.OpenHead(l.sealed[w.line].secret, v); !ok {
+		if id, ok = operatorlog.OpenHead(l.sealed[w.line].secret, v); !ok {
 			l.forged.Add(1)
 		}
 	}
@@ -135,12 +135,12 @@ func (l *List) headRead(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 
 // listRead merges a node's list into ours.
 func (l *List) listRead(w *Node, r *wire.Result, now time.Time) (c wire.Command, follows bool) {
-	var entries []words.Entry
-	var id words.Digest
+	var entries []operatorlog.Entry
+	var id operatorlog.Digest
 	ok := r.Values[0] != nil
 	if ok {
 		var err error
-		if entries, id, err = words.Decode(l.sealed[w.line].secret, r.Values[0]); err != nil {
+		if entries, id, err = operatorlog.Decode(l.sealed[w.line].secret, r.Values[0]); err != nil {
 			l.forged.Add(1)
 			ok = false
 		}

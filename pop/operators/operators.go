@@ -1,4 +1,4 @@
-// Package operators is what operators have said, on one edge of a PoP. It keeps a copy of their list (words.List), and knows which other
+// Package operators is what operators have said, on one edge of a PoP. It keeps a copy of their list (operatorlog.List), and knows which other
 // edges have what was said here (Spread). It puts words in force on the tables that the request path shares (Apply): a block starts a
 // mitigation; a lift ends it, and begins an epoch of its source, under which its keys in the tier are others, and what was counted before
 // is void. And the list travels by the nodes, each of which has a copy (Node). Changes of rules are words as well, but what one means is
@@ -7,6 +7,7 @@ package operators
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,9 +15,9 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/operatorlog"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // Config is what a List works with.
@@ -28,36 +29,43 @@ type Config struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 	// Heard is told what operators say of sources at other edges, as it comes into force here; nil: nobody is. It must not block, or call the List.
-	Heard  func(words.Word)
+	Heard  func(operatorlog.Order)
 	Jitter func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
 }
 
 // Rules are the rules in force, by the name that operators know them by.
 type Rules map[string][]*mitigation.Rule
 
-// List is this edge's copy of what operators have said, and what of it is in force. Apply, Void, Sweep, AnyEpoch, Epoch, Settling, Look and Answered
+// ruleSet is Rules, and which rule a variant is of, by their numbers.
+type ruleSet struct {
+	Rules
+	of map[uint32]uint32
+}
+
+// List is this edge's copy of what operators have said, and what of it is in force. Apply, Void, Sweep, Epoch, Settling, Look and Answered
 // belong to one goroutine; all else may be called from anywhere.
 type List struct {
 	config Config
-	rules  atomic.Pointer[Rules]
+	rules  atomic.Pointer[ruleSet]
 	forged atomic.Uint64
 
 	mu      sync.Mutex // guards what follows
-	list    words.List
-	fresh   []words.Name // changed, and not yet in force
-	version uint64       // of the list: grows with every change
+	list    operatorlog.List
+	fresh   []operatorlog.Name // changed, and not yet in force
+	version uint64             // of the list: grows with every change
 	changed chan struct{}
-	sealed  []sealed          // under the secret, and under the one before
-	latest  time.Time         // when this edge last had something to say
-	began   time.Time         // when this edge did
-	applied []words.Mark      // of what is in force
-	heard   map[uint64]uint64 // of each other edge, the generation of its latest word on a source that Config.Heard was told of
+	sealed  []sealed           // under the secret, and under the one before
+	latest  time.Time          // when this edge last had something to say
+	began   time.Time          // when this edge did
+	applied []operatorlog.Mark // of what is in force
+	heard   map[uint64]uint64  // of each other edge, the generation of its latest word on a source that Config.Heard was told of
 	others  []presence.Edge
+	silent  map[string]time.Time // by name, edges that went without saying that they end, and when
 	changes ruleChanges
-	under   *Rules // that lifts and blocks were last applied to; nil: none were yet
+	under   *ruleSet // that lifts and blocks were last applied to; nil: none were yet
 
 	// One goroutine's, but for Restore before anything was applied.
-	lifts    map[words.Name]lift
+	lifts    map[operatorlog.Name]lift
 	epochs   map[mitigation.Key]uint64    // lifts, for the rules in force
 	settling map[mitigation.Key]time.Time // when their counts were forgotten
 }
@@ -67,13 +75,13 @@ type sealed struct {
 	secret           secret.Secret
 	listKey, headKey string
 	text             []byte // as of version encoded
-	id               words.Digest
+	id               operatorlog.Digest
 	encoded          uint64
 }
 
 // New makes an empty List under no rules.
 func New(c Config, now time.Time) *List {
-	l := &List{config: c, began: now, heard: make(map[uint64]uint64)}
+	l := &List{config: c, began: now, heard: make(map[uint64]uint64), silent: make(map[string]time.Time)}
 	for _, line := range c.Secret.Lines() {
 		s := sealed{secret: line}
 		s.listKey, s.headKey = line.WordsKeys()
@@ -84,27 +92,37 @@ func New(c Config, now time.Time) *List {
 }
 
 // SetRules replaces the rules in force; the next Apply puts all words in force for them.
-func (l *List) SetRules(rules Rules) { l.rules.Store(&rules) }
+func (l *List) SetRules(rules Rules) {
+	set := &ruleSet{rules, make(map[uint32]uint32)}
+	for _, list := range rules {
+		for _, r := range list {
+			if r.Of != 0 {
+				set.of[r.Counter.ID] = r.Of
+			}
+		}
+	}
+	l.rules.Store(set)
+}
 
 // Say puts an operator's word into the list; the next Apply puts it in force here, and it goes on its way to all edges. Spread says
-// of them which have it. The error is words.ErrFull, ErrWord or ErrLong.
-func (l *List) Say(w words.Word, now time.Time) (words.Mark, error) {
-	if w.Kind == words.Change && !l.config.Changes {
-		return words.Mark{}, fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed", words.ErrWord)
+// of them which have it. The error is operatorlog.ErrFull, ErrWord or ErrLong.
+func (l *List) Say(w operatorlog.Order, now time.Time) (operatorlog.Mark, error) {
+	if w.Kind == operatorlog.Change && !l.config.Changes {
+		return operatorlog.Mark{}, fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed", operatorlog.ErrOrder)
 	}
 	voids := mitigation.MaxTimeout
-	for _, rule := range (*l.rules.Load())[w.Rule] {
+	for _, rule := range l.rules.Load().Rules[w.Rule] {
 		voids = max(voids, rule.Counter.Lifetime(), rule.Repeat.Longest(rule.Timeout)+rule.Repeat.Memory())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	mark, err := l.list.Add(w, l.config.ID, voids+2*words.ClockSkew, now)
+	mark, err := l.list.Add(w, l.config.ID, voids+2*operatorlog.ClockSkew, now)
 	if err != nil {
-		return words.Mark{}, err
+		return operatorlog.Mark{}, err
 	}
 	l.latest = now
-	name := words.Name{Rule: w.Rule, Source: w.Source}
-	if w.Kind == words.Change {
+	name := operatorlog.Name{Rule: w.Rule, Source: w.Source}
+	if w.Kind == operatorlog.Change {
 		name.Change = mark
 	}
 	l.change(name)
@@ -112,7 +130,7 @@ func (l *List) Say(w words.Word, now time.Time) (words.Mark, error) {
 }
 
 // change notes that entries have changed. mu is locked.
-func (l *List) change(names ...words.Name) {
+func (l *List) change(names ...operatorlog.Name) {
 	l.fresh = append(l.fresh, names...)
 	l.version++
 	l.changes.note(names)
@@ -125,18 +143,19 @@ func (l *List) change(names ...words.Name) {
 // Spread is how far words have come.
 type Spread struct {
 	mitigation.Spread
-	Newer bool // an edge has something newer than the first of the words, which is not in force here: what stands is not known
+	Silent []string // not among those known: they went lately without saying that they end, and may go on by what they had
+	Newer  bool     // an edge has something newer than the first of the words, which is not in force here: what stands is not known
 }
 
 // Spread says which edges have words, as they have said themselves. Whoever has a word knows of it when it says the next; so once all edges have one,
 // and nothing is newer, nobody will say anything at the same moment.
-func (l *List) Spread(marks ...words.Mark) (s Spread) {
+func (l *List) Spread(marks ...operatorlog.Mark) (s Spread) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	self := l.self()
 	for _, e := range append([]presence.Edge{self}, l.others...) {
 		s.Known++
-		if slices.ContainsFunc(marks, func(m words.Mark) bool { return !has(e.Marks, m) || slices.Contains(e.Refused, m) }) {
+		if slices.ContainsFunc(marks, func(m operatorlog.Mark) bool { return !has(e.Marks, m) || slices.Contains(e.Refused, m) }) {
 			s.Missing = append(s.Missing, e.Name)
 		} else {
 			s.Have++
@@ -145,12 +164,13 @@ func (l *List) Spread(marks ...words.Mark) (s Spread) {
 			s.Newer = s.Newer || m.Compare(marks[0]) > 0 && !has(self.Marks, m)
 		}
 	}
+	s.Silent = slices.Sorted(maps.Keys(l.silent))
 	return s
 }
 
 // has reports whether a word is among those that marks stand for.
-func has(marks []words.Mark, m words.Mark) bool {
-	return slices.ContainsFunc(marks, func(k words.Mark) bool { return k.Edge == m.Edge && k.Generation >= m.Generation })
+func has(marks []operatorlog.Mark, m operatorlog.Mark) bool {
+	return slices.ContainsFunc(marks, func(k operatorlog.Mark) bool { return k.Edge == m.Edge && k.Generation >= m.Generation })
 }
 
 // Words returns the list in the form in which it is kept, and a channel that is closed when it changes.
@@ -165,9 +185,9 @@ func (l *List) Words(now time.Time) (list []byte, changed <-chan struct{}) {
 }
 
 // Restore takes in a list that Words returned. Before the first Apply, lifts in it are taken to be in force: whoever calls it then has
-// nothing from before them. The error is words.ErrList.
+// nothing from before them. The error is operatorlog.ErrList.
 func (l *List) Restore(list []byte, now time.Time) error {
-	entries, _, err := words.Decode(l.config.Secret, list)
+	entries, _, err := operatorlog.Decode(l.config.Secret, list)
 	if err != nil {
 		return err
 	}
@@ -180,7 +200,7 @@ func (l *List) Restore(list []byte, now time.Time) error {
 		return nil
 	}
 	if l.lifts == nil {
-		l.lifts = make(map[words.Name]lift)
+		l.lifts = make(map[operatorlog.Name]lift)
 	}
 	for name, e := range l.list.All() {
 		if e.Epoch != 0 {
@@ -192,7 +212,7 @@ func (l *List) Restore(list []byte, now time.Time) error {
 
 // encode returns the list as it travels under one of the secrets. What has merely ended since it was last encoded stays in it, so that edges
 // whose clocks differ do not take turns in telling each other. mu is locked.
-func (l *List) encode(line int, now time.Time) ([]byte, words.Digest) {
+func (l *List) encode(line int, now time.Time) ([]byte, operatorlog.Digest) {
 	s := &l.sealed[line]
 	if s.text == nil || s.encoded != l.version {
 		s.text, s.encoded = l.list.Encode(s.secret, now), l.version
@@ -214,17 +234,17 @@ func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }
 // ruleChanges is what became of changes of rules here; List.mu guards it. Until they are in force this edge does not count among those that
 // have what was said.
 type ruleChanges struct {
-	version uint64        // grows with each
-	moved   chan struct{} // closed when it does
-	done    uint64        // the version that is in force
-	refused []words.Mark  // that cannot be in force here
+	version uint64             // grows with each
+	moved   chan struct{}      // closed when it does
+	done    uint64             // the version that is in force
+	refused []operatorlog.Mark // that cannot be in force here
 	about   presence.About
 	unsaid  bool // the others do not know yet what is in force here
 }
 
 // Changes returns the changes of rules that operators have said: by rule, the newest first. Their version grows with each of them, and
 // the channel is closed then.
-func (l *List) Changes() (list []words.Entry, version uint64, moved <-chan struct{}) {
+func (l *List) Changes() (list []operatorlog.Entry, version uint64, moved <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.changes.moved == nil {
@@ -234,7 +254,7 @@ func (l *List) Changes() (list []words.Entry, version uint64, moved <-chan struc
 }
 
 // InForce says that what Changes returned is in force, but for what cannot be, the newest of that first.
-func (l *List) InForce(version uint64, refused []words.Mark) {
+func (l *List) InForce(version uint64, refused []operatorlog.Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes.done, l.changes.refused, l.changes.unsaid = version, slices.Clone(refused[:min(len(refused), presence.MaxRefused)]), true
@@ -254,17 +274,27 @@ func (l *List) Edges() []presence.Edge {
 	return append([]presence.Edge{l.self()}, l.others...)
 }
 
+// silentFor is how long an edge is remembered that went without saying that it ends: it has ended at once, hangs, or is cut off from the tier.
+const silentFor = 10 * time.Minute
+
 // SetOthers takes in who else shares the tier.
-func (l *List) SetOthers(slots *presence.Slots) {
+func (l *List) SetOthers(slots *presence.Slots, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, e := range l.others {
+		if !slots.Ended(e.ID) {
+			l.silent[e.Name] = now // unless it is still there
+		}
+	}
 	l.others = l.others[:0]
 	slots.Others(func(e presence.Edge) {
 		if e.Name == "" {
 			e.Name = hexID(e.ID)
 		}
 		l.others = append(l.others, e)
+		delete(l.silent, e.Name)
 	})
+	maps.DeleteFunc(l.silent, func(name string, since time.Time) bool { return now.Sub(since) >= silentFor || name == l.name() })
 }
 
 // wait is how long operators wait for the others to have a word.
@@ -297,8 +327,8 @@ func (l *List) self() presence.Edge {
 }
 
 // note takes notice of changes of rules among the names. mu is locked.
-func (c *ruleChanges) note(names []words.Name) {
-	if !slices.ContainsFunc(names, func(n words.Name) bool { return n.Change != words.Mark{} }) {
+func (c *ruleChanges) note(names []operatorlog.Name) {
+	if !slices.ContainsFunc(names, func(n operatorlog.Name) bool { return n.Change != operatorlog.Mark{} }) {
 		return
 	}
 	c.version++
@@ -309,9 +339,9 @@ func (c *ruleChanges) note(names []words.Name) {
 }
 
 // travelling is what of a list is taken in: no changes of rules where anybody could have made them, because the secret can be guessed.
-func (l *List) travelling(list []words.Entry) []words.Entry {
+func (l *List) travelling(list []operatorlog.Entry) []operatorlog.Entry {
 	if l.config.Changes {
 		return list
 	}
-	return slices.DeleteFunc(list, func(e words.Entry) bool { return e.Kind == words.Change })
+	return slices.DeleteFunc(list, func(e operatorlog.Entry) bool { return e.Kind == operatorlog.Change })
 }

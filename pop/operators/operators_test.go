@@ -9,10 +9,10 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/mitigation"
+	"sluice/pop/operatorlog"
 	"sluice/pop/operators"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 var began = time.Unix(1_700_000_000, 0)
@@ -21,9 +21,9 @@ func someone(n byte) counter.Source {
 	return counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, n}), 32, 64)
 }
 
-func saying(kind words.Kind, n byte) words.Word {
-	w := words.Word{Rule: "login", Source: someone(n), Kind: kind, Start: began, Reason: "because"}
-	if kind == words.Block {
+func saying(kind operatorlog.Kind, n byte) operatorlog.Order {
+	w := operatorlog.Order{Rule: "login", Source: someone(n), Kind: kind, Start: began, Reason: "because"}
+	if kind == operatorlog.Block {
 		w.End = began.Add(time.Hour)
 	}
 	return w
@@ -62,7 +62,7 @@ func newEdge(t testing.TB, id uint64) *edge {
 // TestRestoredListIsInForce at once, and lifts in it do not lift what was handed over with it.
 func TestRestoredListIsInForce(t *testing.T) {
 	first := newEdge(t, 1)
-	for n, word := range []words.Word{saying(words.Block, 1), saying(words.Lift, 2)} {
+	for n, word := range []operatorlog.Order{saying(operatorlog.Block, 1), saying(operatorlog.Lift, 2)} {
 		if _, err := first.Say(word, began); err != nil {
 			t.Fatal(n, err)
 		}
@@ -79,7 +79,7 @@ func TestRestoredListIsInForce(t *testing.T) {
 	}
 	after := next.key(2) // mitigated after it was lifted
 	next.bits.Start(after, mitigation.Bit{Start: began, End: began.Add(time.Hour), By: mitigation.ByPoP}, began)
-	if next.Apply(began); !next.AnyEpoch() || next.Epoch(next.key(2)) == 0 {
+	if next.Apply(began); next.Epoch(next.rule, someone(2)) == 0 {
 		t.Error("no epoch")
 	}
 	if next.bits.Until(after, began).IsZero() {
@@ -88,10 +88,10 @@ func TestRestoredListIsInForce(t *testing.T) {
 	if !next.blocked(1, began) {
 		t.Error("a block is not in force")
 	}
-	if err := next.Restore(kept[:len(kept)-1], began); !errors.Is(err, words.ErrList) {
+	if err := next.Restore(kept[:len(kept)-1], began); !errors.Is(err, operatorlog.ErrList) {
 		t.Errorf("a list that is cut: %v", err)
 	}
-	if _, err := first.Say(saying(words.Block, 3), began); err != nil {
+	if _, err := first.Say(saying(operatorlog.Block, 3), began); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -144,7 +144,7 @@ func TestListTravels(t *testing.T) {
 		t.Error("looked again at once")
 	}
 	now = now.Add(time.Millisecond)
-	if _, err := a.Say(saying(words.Block, 1), now); err != nil {
+	if _, err := a.Say(saying(operatorlog.Block, 1), now); err != nil {
 		t.Fatal(err)
 	}
 	if !node.look(a, &ofA, now) || len(node.values) != 2 {
@@ -189,5 +189,37 @@ func TestListTravels(t *testing.T) {
 	node.down = false
 	if now = now.Add(50 * time.Millisecond); !node.look(a, &ofA, now) { // headHasty
 		t.Error("no look soon after a command failed")
+	}
+}
+
+// TestEpochCostsNothing while nobody was lifted.
+func TestEpochCostsNothing(t *testing.T) {
+	e := newEdge(t, 1)
+	if n := testing.AllocsPerRun(100, func() {
+		if e.Epoch(e.rule, someone(1)) != 0 {
+			t.Error("an epoch of nothing")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestVariantsHaveTheEpochOfTheirRule.
+func TestVariantsHaveTheEpochOfTheirRule(t *testing.T) {
+	e := newEdge(t, 1)
+	variant, err := algorithm.NewRule("login of a plan", 50, time.Minute, 12, algorithm.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.SetRules(operators.Rules{"login": {{Counter: e.rule, Timeout: time.Minute}, {Counter: variant, Timeout: time.Minute, Of: e.rule.ID}}})
+	if _, err := e.Say(saying(operatorlog.Lift, 1), began); err != nil {
+		t.Fatal(err)
+	}
+	e.Apply(began)
+	if of, its := e.Epoch(e.rule, someone(1)), e.Epoch(variant, someone(1)); of == 0 || its != of {
+		t.Errorf("the rule's is %d, its variant's %d", of, its)
+	}
+	if other := e.Epoch(variant, someone(2)); other != 0 {
+		t.Errorf("a source that nobody lifted has %d", other)
 	}
 }

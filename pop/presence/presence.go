@@ -1,6 +1,7 @@
 // Package presence says which edges share a tier. There are as many slots in it as edges can share counters; each edge keeps one filled,
 // for as long as it lives, with what it says of itself. An edge that finds none free counts alone until there is one, and disturbs
-// nobody. Nothing here does I/O or reads a clock.
+// nobody. All edges meet at one node (placement.Nodes.Fixed), where each fills its slot and reads all of them about once a second: Keep says
+// what to send, Slots.Answered and Slots.Taken what the answers mean. Nothing here does I/O or reads a clock.
 package presence
 
 import (
@@ -9,8 +10,8 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // Kept is how long a slot stays filled.
@@ -20,7 +21,7 @@ const (
 	slots   = counter.MaxEdges
 	hold    = 10 * time.Second // a number once seen is believed so long: a lost node must not halve it
 	maxName = 64
-	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(words.MaxMarks+MaxRefused) + secret.MACSize
+	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(operatorlog.MaxMarks+MaxRefused) + secret.MACSize
 )
 
 // Edge is what an edge says of itself.
@@ -28,9 +29,9 @@ type Edge struct {
 	ID       uint64
 	sequence uint64 // each presence has a higher one
 	Name     string
-	Marks    []words.Mark // of the operators' list that it has put into force
-	Refused  []words.Mark // of these what it could not: changes of rules that it does not understand, MaxRefused at most
-	Ends     bool         // it has stopped deciding, and says so with its last presence
+	Marks    []operatorlog.Mark // of the operators' list that it has put into force
+	Refused  []operatorlog.Mark // of these what it could not: changes of rules that it does not understand, MaxRefused at most
+	Ends     bool               // it has stopped deciding, and says so with its last presence
 	About
 }
 
@@ -73,6 +74,11 @@ type Slots struct {
 	room     time.Time // since when there has been a free slot, while full
 	highest  int
 	highTime time.Time
+
+	next    time.Time // when the slots are read again
+	spoke   time.Time // when our slot was last filled
+	changed bool      // what this edge says of itself has, since
+	idle    bool      // by Overdue, and until it reports something this edge need not know who is there
 }
 
 // New is for the edge with an ID.
@@ -108,6 +114,12 @@ func (p *Slots) Others(f func(Edge)) {
 	}
 }
 
+// Ended reports whether an edge has said lately that it ends.
+func (p *Slots) Ended(id uint64) bool {
+	e := p.peers[id]
+	return e != nil && e.Ends
+}
+
 // Say is what to fill the slot with.
 func (p *Slots) Say(now time.Time, e Edge) []byte {
 	p.sequence = max(p.sequence+1, uint64(max(now.UnixMilli(), 0)))
@@ -123,7 +135,7 @@ func (p *Slots) Say(now time.Time, e Edge) []byte {
 	}
 	b = secret.AppendTime(secret.AppendTime(b, e.Started), e.Since)
 	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.Hash), e.Generation)
-	for _, marks := range [][]words.Mark{e.Marks, e.Refused} {
+	for _, marks := range [][]operatorlog.Mark{e.Marks, e.Refused} {
 		b = append(b, byte(len(marks)))
 		for _, k := range marks {
 			b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge), k.Generation)
@@ -153,9 +165,9 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 	}
 	e.Started, e.Since = in.Time(), in.Time()
 	e.Hash, e.Generation = in.Number(8), in.Number(8)
-	for _, marks := range []*[]words.Mark{&e.Marks, &e.Refused} {
+	for _, marks := range []*[]operatorlog.Mark{&e.Marks, &e.Refused} {
 		for range in.Number(1) {
-			*marks = append(*marks, words.Mark{Edge: in.Number(8), Generation: in.Number(8)})
+			*marks = append(*marks, operatorlog.Mark{Edge: in.Number(8), Generation: in.Number(8)})
 		}
 	}
 	return e, in.Whole()

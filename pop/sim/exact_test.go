@@ -11,10 +11,10 @@ import (
 	"sluice/counter/exact"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
+	"sluice/pop/operatorlog"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 func newExact(t *testing.T, limit uint32, window time.Duration, p limiter.Posture) limiter.Rule {
@@ -208,7 +208,7 @@ func TestExactLift(t *testing.T) {
 	p := newPayments(t, 3, 3, 1, r, 0)
 	p.after(time.Second)
 	p.run(time.Second, 10*time.Millisecond, nil)
-	if _, err := p.Edges[0].Say(words.Word{Rule: "pay", Source: a, Kind: words.Lift, Start: p.Now()}); err != nil {
+	if _, err := p.Edges[0].Say(operatorlog.Order{Rule: "pay", Source: a, Kind: operatorlog.Lift, Start: p.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	p.after(2 * time.Second)

@@ -16,11 +16,11 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/across"
-	"sluice/pop/nodename"
+	"sluice/pop/operatorlog"
+	"sluice/pop/placement"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // World is a PoP. It is for one goroutine.
@@ -177,9 +177,9 @@ func (e *Edge) begin() error {
 	e.paused, e.late = time.Time{}, nil
 	e.limiter = limiter.Limiter{
 		Counters: e.Counters, Bits: e.Bits, InFlight: e.InFlight, Exact: e.Exact,
-		Up: func(counter.Source) bool { return m.Up() }, Alone: m.Alone,
+		Up: func(counter.Source) bool { return m.Nodes.Up() }, Alone: m.Alone,
 		Ask: func(r *algorithm.Rule, s counter.Source) {
-			m.Ask(counter.Counter{Rule: r, Source: s})
+			m.Exchanges.Ask(counter.Counter{Rule: r, Source: s})
 			wake()
 		},
 	}
@@ -210,7 +210,7 @@ func (e *Edge) clock() time.Time { return e.world.now.Add(e.skew) }
 
 // Impose has an edge take what another PoP told it of at a time on its clock.
 func (e *Edge) Impose(from string, b across.Block, told time.Time) across.Outcome {
-	o := e.Machine.Impose(from, b, told, e.clock())
+	o := e.Machine.Announcer.Impose(from, b, told, e.clock())
 	e.attend()
 	return o
 }
@@ -499,9 +499,9 @@ func polls(c *wire.Command) bool { return !c.Report }
 
 // node is the world's number of a node that the edge's machine has by another.
 func (e *Edge) node(of int) int {
-	if names := e.Machine.Nodes(); of >= len(e.nodes) {
+	if names := e.Machine.Nodes.Names(); of >= len(e.nodes) {
 		for _, spelled := range names[len(e.nodes):] {
-			name, _ := nodename.Canonical(spelled)
+			name, _ := placement.Canonical(spelled)
 			e.nodes = append(e.nodes, slices.Index(e.world.names, name))
 		}
 	}
@@ -537,7 +537,7 @@ func (w *World) push(b *batch) {
 }
 
 // Say has an operator say something at the edge.
-func (e *Edge) Say(word words.Word) (words.Mark, error) {
+func (e *Edge) Say(word operatorlog.Order) (operatorlog.Mark, error) {
 	e.world.restless = e.world.now.Add(unrest)
 	e.awake = true
 	mark, err := e.Machine.Operators.Say(word, e.clock())

@@ -159,7 +159,7 @@ func TestPostures(t *testing.T) {
 		e := w.Edges[0]
 		w.Hang(0)
 		w.after(3 * time.Second)
-		if e.Machine.Up() {
+		if e.Machine.Nodes.Up() {
 			t.Fatal("a hung node is still up after three seconds")
 		}
 		if got := twice(e, &r, a); got != want {

@@ -9,10 +9,10 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/pop/operatorlog"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // TestTogetherIsTheSameAsApart holds a World against its slow twin, in which every answer has a Step of its own: in random histories with
@@ -103,7 +103,7 @@ func live(t *testing.T, seed uint64, apart bool) (seen []string, steps int) {
 	w.after(10 * time.Second)
 	for _, e := range w.Edges {
 		s := e.Machine.Stats()
-		note("edge %d: %+v, %d edges, %d records, %d lost, up %v", e.index, e.Counters.Stats(), s.Edges, s.LogRecords, s.LogLost, e.Machine.Health())
+		note("edge %d: %+v, %d edges, %d records, %d lost, up %v", e.index, e.Counters.Stats(), s.Edges, s.LogRecords, s.LogLost, e.Machine.Nodes.Health())
 	}
 	note("%+v", w.Cost)
 	return seen, w.steps
@@ -157,9 +157,9 @@ func fault(t *testing.T, w *World, rng *rand.Rand, sources []counter.Source) str
 		}
 		return did("edge %d cut %v", edge, w.Edges[edge].cut)
 	}
-	word := words.Word{Rule: "twin", Source: sources[rng.IntN(len(sources))], Kind: words.Lift, Start: w.now}
+	word := operatorlog.Order{Rule: "twin", Source: sources[rng.IntN(len(sources))], Kind: operatorlog.Lift, Start: w.now}
 	if rng.IntN(2) == 0 {
-		word.Kind, word.End = words.Block, w.now.Add(time.Minute)
+		word.Kind, word.End = operatorlog.Block, w.now.Add(time.Minute)
 	}
 	_, err := w.Edges[edge].Say(word)
 	return did("word %d at edge %d: %v", word.Kind, edge, err)

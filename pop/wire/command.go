@@ -5,6 +5,7 @@ package wire
 import (
 	"errors"
 	"strings"
+	"time"
 )
 
 // Op is what a Command asks of a node. All of them are commands of memcached's classic text protocol, because nothing
@@ -41,6 +42,11 @@ type Command struct {
 	Op     Op
 	Way    Way
 	Report bool // caused by a request, so there may be many: goes over the node's pipeline, else through gomemcache
+}
+
+// Seconds is a span of time as an Expire: at least a second, and as long as memcached takes for a span at most.
+func Seconds(d time.Duration) int32 {
+	return int32(min(max((d+time.Second-1)/time.Second, 1), 30*24*3600))
 }
 
 // Way is the connection of a command that is no Report. What takes long, or what attackers cause, must not hold up the rest.

@@ -84,7 +84,7 @@ func (f *Trace) Load(limit uint32, window time.Duration, edges int) (*trace.Trac
 		if err != nil {
 			return nil, UsageError{err}
 		}
-		f.short(os.Stderr, t)
+		f.differs(os.Stderr, t)
 		traces = append(traces, t)
 	}
 	if len(traces) == 1 {
@@ -93,13 +93,16 @@ func (f *Trace) Load(limit uint32, window time.Duration, edges int) (*trace.Trac
 	return trace.Merge(traces...), nil
 }
 
-// short says so where a workload sends less than --rate asks for.
-func (f *Trace) short(w io.Writer, t *trace.Trace) {
+// differs says so where a workload sends less than --rate asks for, or more.
+func (f *Trace) differs(w io.Writer, t *trace.Trace) {
 	if len(t.Requests) == 0 || f.Rate == 0 {
 		return
 	}
 	sent := float64(len(t.Requests)) / max(t.Requests[len(t.Requests)-1].At, time.Second).Seconds()
-	if sent < 0.9*f.Rate {
+	switch {
+	case sent > 1.1*f.Rate:
+		fmt.Fprintf(w, "--rate %g: %s sends %.3g requests a second on average: part of what it sends follows from the limit or comes in bursts, whatever the rate\n", f.Rate, f.Workload, sent)
+	case sent < 0.9*f.Rate:
 		fmt.Fprintf(w, "--rate %g: %s sends %.3g requests a second on average: its good sources stay within their limit, or it does not send all the time\n", f.Rate, f.Workload, sent)
 	}
 }

@@ -3,12 +3,12 @@ package labtest
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"sluice/cmd/internal/cli"
+	"sluice/docs/pages"
 )
 
 // Documents fails the test where a command of a program in a document has a flag that is no more: whoever tries it is told that there is none.
@@ -25,26 +25,32 @@ func Documents(t *testing.T, p *cli.Program, bare bool) (seen int) {
 		before = "(?:" + before + "|`)"
 	}
 	command := regexp.MustCompile(before + "(" + strings.Join(names, "|") + ")(( --?[a-z-]+(=?[^-`|&\\n][^`|&\\n]*)?)*)[`&|\\n]")
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/operating/*.md", "../../docs/figures/*.yaml", "../../deploy/*.md"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range command.FindAllStringSubmatch(string(text), -1) {
-				seen++
-				var stderr bytes.Buffer
-				args := append([]string{m[1]}, strings.Fields(strings.ReplaceAll(m[2], `"`, ""))...)
-				code := p.Run(t.Context(), append(args, "--nobody-has-this"), &stderr)
-				if code != 2 || !strings.Contains(stderr.String(), "unknown flag: --nobody-has-this") {
-					t.Errorf("%s: %s %s: exit code %d: %s", file, p.Name, strings.Join(args, " "), code, stderr.String())
-				}
+	for file, text := range Texts(t) {
+		for _, m := range command.FindAllStringSubmatch(text, -1) {
+			seen++
+			var stderr bytes.Buffer
+			args := append([]string{m[1]}, strings.Fields(strings.ReplaceAll(m[2], `"`, ""))...)
+			code := p.Run(t.Context(), append(args, "--nobody-has-this"), &stderr)
+			if code != 2 || !strings.Contains(stderr.String(), "unknown flag: --nobody-has-this") {
+				t.Errorf("%s: %s %s: exit code %d: %s", file, p.Name, strings.Join(args, " "), code, stderr.String())
 			}
 		}
 	}
 	return seen
+}
+
+// Texts are the documents, and what says how their figures are made.
+func Texts(t *testing.T) map[string]string {
+	t.Helper()
+	const root, figures = "../..", "docs/figures/figures.yaml"
+	all, err := pages.All(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(root + "/" + figures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[figures] = string(text)
+	return all
 }

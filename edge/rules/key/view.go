@@ -38,7 +38,7 @@ type View struct {
 	buf        []byte // of forms
 
 	queried bool                 // a parameter was asked for
-	odd     bool                 // the query has what only some servers decode
+	odd     bool                 // the query has what only some servers decode, or is in an odd character set
 	differs [message.Splits]bool // from the first
 }
 
@@ -140,7 +140,8 @@ func (v *View) look() {
 	if v.queried {
 		return
 	}
-	v.queried, v.odd = true, message.IsOddQuery(message.Query(v.Request.Target))
+	target := v.Request.Target
+	v.queried, v.odd = true, message.IsOddQuery(message.Query(target)) || bytes.ContainsAny(target, "?;") && v.Request.Head.HasOddCharset()
 	for at := range message.Splits {
 		v.differs[at] = at.Differs(v.Request.Target)
 	}

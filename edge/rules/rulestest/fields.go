@@ -141,6 +141,8 @@ var Changes = map[string][]Change{
 	"Response.ContentType":        {{To: func(c *rules.Config) { c.Response.ContentType = "text/plain" }}},
 	"Response.Body":               {{To: func(c *rules.Config) { c.Response.Body = "no" }}},
 	"Response.Bodies":             {{To: func(c *rules.Config) { c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "no"}} }}},
+	"Response.Bodies.ContentType": {{From: bodies, To: func(c *rules.Config) { c.Response.Bodies = []rules.Body{{ContentType: "text/css", Body: "no"}} }}},
+	"Response.Bodies.Body":        {{From: bodies, To: func(c *rules.Config) { c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "go away"}} }}},
 	"Response.Jitter":             {{To: func(c *rules.Config) { c.Response.Jitter = 10 }}},
 	"Response.Location": {
 		{To: func(c *rules.Config) {
@@ -148,6 +150,7 @@ var Changes = map[string][]Change{
 		}},
 	},
 	"Plans":       {{From: func(c *rules.Config) { c.Key = []string{"header:x-api-key"} }, To: func(c *rules.Config) { c.Plans = map[string]rules.PlanLimit{"pro": {Limit: 70}} }}},
+	"Plans.Limit": {{From: pro, To: func(c *rules.Config) { c.Plans = map[string]rules.PlanLimit{"pro": {Limit: 71}} }}}, // of a plan that nobody is on here
 	"Windows":     {{To: func(c *rules.Config) { c.Windows = []rules.Window{{Limit: 40, Window: rules.Duration(time.Hour)}} }}},
 	"Prefixes":    {{To: func(c *rules.Config) { c.Prefixes = []rules.Prefix{{Prefix: 32}, {Prefix: 24, Limit: 1000}} }}},
 	"Cost.Units":  {{To: func(c *rules.Config) { c.Cost.Units = 2 }, Afresh: true}},
@@ -170,6 +173,14 @@ var aPattern = &descriptors.Pattern{Domain: "d", Entries: []descriptors.Entry{{K
 
 func aBucket(c *rules.Config) { c.Algorithm, c.Burst = rules.TokenBucket, 4 }
 
+func bodies(c *rules.Config) {
+	c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "no"}}
+}
+
+func pro(c *rules.Config) {
+	c.Key, c.Plans = []string{"header:x-api-key"}, map[string]rules.PlanLimit{"pro": {Limit: 70}}
+}
+
 func tags(c *rules.Config) { c.Action = rules.Tag }
 
 // Fields are the exported fields of a struct, and of structs within.
@@ -179,6 +190,22 @@ func Fields(of reflect.Type, under string) (all []string) {
 		case !f.IsExported():
 		case f.Type.Kind() == reflect.Struct:
 			all = append(all, Fields(f.Type, under+f.Name+".")...)
+		default:
+			all = append(all, under+f.Name)
+		}
+	}
+	return all
+}
+
+// Parts are Fields, and those of what a field may have several of.
+func Parts(of reflect.Type, under string) (all []string) {
+	for i := range of.NumField() {
+		switch f := of.Field(i); {
+		case !f.IsExported():
+		case f.Type.Kind() == reflect.Struct:
+			all = append(all, Parts(f.Type, under+f.Name+".")...)
+		case (f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Map) && f.Type.Elem().Kind() == reflect.Struct:
+			all = append(append(all, under+f.Name), Parts(f.Type.Elem(), under+f.Name+".")...)
 		default:
 			all = append(all, under+f.Name)
 		}

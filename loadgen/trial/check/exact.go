@@ -42,6 +42,17 @@ var exactRules = []struct {
 	{"/bucket", 20, 0, 500 * time.Millisecond, "algorithm: token_bucket, limit: 120, window: 1m, burst: 20, on_store_failure: closed"},
 }
 
+// exactFaults are what goes wrong, each so long after the one before. A restart begins with a kill.
+func exactFaults(site *lab.Site) []lab.Fault {
+	node, edge := len(site.NodeProcesses)-1, len(site.EdgeProcesses)-1
+	return []lab.Fault{
+		{Action: lab.Restart, Kind: "memcached", Index: 0},
+		{Action: lab.Restart, Kind: "edge", Index: edge},
+		{Action: lab.Kill, Kind: "memcached", Index: node},
+		{Action: lab.Restart, Kind: "memcached", Index: node},
+	}
+}
+
 const (
 	exactWorkers = 3 // for each edge and rule
 	exactPause   = 15 * time.Millisecond
@@ -49,8 +60,8 @@ const (
 )
 
 // Exact checks that a rule with check: sync and algorithm: exact lets no more than its limit through in any window, over all edges and while
-// nodes restart, by the log of the origin, and while nothing happens as many as that. Before it floods it waits until no node has anything
-// that it may have forgotten.
+// nodes and an edge are killed, by the log of the origin, and while nothing happens as many as that. Before it floods it waits until no node
+// has anything that it may have forgotten.
 func Exact(ctx context.Context, l lab.Lab, scale ExactScale) (*Result, error) {
 	c := &Result{Name: "exact", Kept: true}
 	arrived := &arrivals{at: make(map[string][]time.Time)}
@@ -83,13 +94,14 @@ func Exact(ctx context.Context, l lab.Lab, scale ExactScale) (*Result, error) {
 		return nil, err
 	}
 	before := arrived.most()
-	site.Log("and for %v while nodes restart", scale.After)
+	site.Log("and for %v while nodes and an edge are killed, and start again", scale.After)
 	after, err := f.run(ctx, scale.After, func() error {
-		for i := range site.NodeProcesses {
-			if err := process.Pause(ctx, scale.After/time.Duration(2*len(site.NodeProcesses)+1)); err != nil {
+		faults := exactFaults(site)
+		for _, fault := range faults {
+			if err := process.Pause(ctx, scale.After/time.Duration(len(faults)+1)); err != nil {
 				return err
 			}
-			if err := site.Do(ctx, lab.Fault{Action: lab.Restart, Kind: "memcached", Index: i}); err != nil {
+			if err := site.Do(ctx, fault); err != nil {
 				return err
 			}
 		}
@@ -101,7 +113,7 @@ func Exact(ctx context.Context, l lab.Lab, scale ExactScale) (*Result, error) {
 	most := arrived.most()
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "rule\tat the origin\t429\t503\tno answer\tmost in a window\tuntil the first restart")
+	fmt.Fprintln(table, "rule\tat the origin\t429\t503\tno answer\tmost in a window\tuntil the first fault")
 	for i, r := range exactRules {
 		n := calm[i].plus(after[i])
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", r.says, len(arrived.at[r.path]), n.limited, n.closed, n.other, most[i], before[i])

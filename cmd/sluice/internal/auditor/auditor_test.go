@@ -2,6 +2,8 @@ package auditor
 
 import (
 	"context"
+	"math"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"sluice/edge/audit"
 	"sluice/edge/audit/exactlog"
 	"sluice/edge/limiter"
+	"sluice/loadgen/judge"
 	"sluice/mitigation"
 	"sluice/pop/poptest"
 	"sluice/pop/presence"
@@ -106,13 +109,17 @@ func newSite(t *testing.T, nodes int) *site {
 	return s
 }
 
-func (e *edge) ask(r *limiter.Rule) {
+func (e *edge) ask(r *limiter.Rule) { e.decide(r, client, time.Now()) }
+
+// decide has an edge decide by a clock of its own.
+func (e *edge) decide(r *limiter.Rule, s counter.Source, now time.Time) limiter.Verdict {
 	var d limiter.Decision
-	d.Add(r, client)
+	d.Add(r, s)
 	e.Notes.Lock()
 	defer e.Notes.Unlock()
-	e.limiter.Decide(&d, time.Now())
-	e.Notes.Note(&d, time.Now())
+	e.limiter.Decide(&d, now)
+	e.Notes.Note(&d, now)
+	return d.Verdict
 }
 
 func (e *edge) incomplete() uint64 {
@@ -343,6 +350,49 @@ func TestEdgeThatNotesNothing(t *testing.T) {
 			intervals(3)
 			if f := one.found(); (f.Decisions == 5) != c.complete || (one.incomplete() == 0) != c.complete {
 				t.Errorf("%s: %+v, %d incomplete", c.what, f, one.incomplete())
+			}
+			s.end()
+		})
+	}
+}
+
+// What three edges find of their own decisions is what a judge finds who sees every answer by one clock: the same where their clocks agree, and as
+// far as what they call uncertain where those are apart. Half of the sources go from edge to edge, whose counters
+// know nothing of each other's.
+func TestAgreesWithTheJudge(t *testing.T) {
+	for _, apart := range []time.Duration{0, 2 * time.Millisecond} { // of one edge and the next, so that the first and the last stay within the tolerance
+		synctest.Test(t, func(t *testing.T) {
+			s, rule := newSite(t, 2), newRule(t)
+			var edges []*edge
+			for id := range uint64(3) {
+				edges = append(edges, s.start(id+1))
+				time.Sleep(time.Second)
+			}
+			intervals(5)
+			random, began := rand.New(rand.NewPCG(1, 2)), time.Now()
+			var seen []judge.Decision
+			for time.Since(began) < 10*time.Minute {
+				time.Sleep(time.Duration(random.ExpFloat64() * float64(60*time.Millisecond)))
+				n, at := int32(random.IntN(20)), random.IntN(3)
+				if n < 10 { // stays with its edge, which errs by the formula alone
+					at = int(n) % 3
+				}
+				d := judge.Decision{At: time.Since(began), Source: n, Edge: int16(at), Estimate: math.NaN()}
+				source := counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}), 32, 64)
+				if edges[at].decide(rule, source, time.Now().Add(time.Duration(at)*apart)) == limiter.Limited {
+					d.Verdict = judge.Limited
+				}
+				seen = append(seen, d)
+			}
+			intervals(3)
+			want := judge.Judge(judge.Deployed, judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Edges: len(edges)}, seen, nil)
+			got := edges[0].found()
+			if got.Decisions != uint64(len(seen)) || want.Decisions != got.Decisions || got.Allowed == 0 || got.Limited == 0 {
+				t.Errorf("%v apart: %d decisions, the edges judged %+v and the judge %d", apart, len(seen), got, want.Decisions)
+			}
+			differ := max(got.Allowed, want.WronglyAllowed) - min(got.Allowed, want.WronglyAllowed) + max(got.Limited, want.WronglyLimited) - min(got.Limited, want.WronglyLimited)
+			if differ > got.Uncertain || apart == 0 && differ > 0 || apart > 0 && (got.Uncertain == 0 || got.Uncertain > got.Decisions/100) {
+				t.Errorf("%v apart: the edges %+v, the judge %d allowed and %d limited", apart, got, want.WronglyAllowed, want.WronglyLimited)
 			}
 			s.end()
 		})

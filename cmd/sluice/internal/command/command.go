@@ -43,7 +43,7 @@ var examples = map[string]string{"rules": `Examples:
   sluice rules history login                       what was changed, by whom; each change has a version
   sluice rules rollback login                      to the version before the one in force; a second time takes that back
   sluice rules rollback login 0                    to what the file says
-A rule changed here lies over the file until it is rolled back to 0. deploy/README.md has every field; sluice config shows those in force.
+A rule changed here lies over the file until it is rolled back to 0. docs/configuration/rules.md has every field; sluice config shows those in force.
 
 `}
 

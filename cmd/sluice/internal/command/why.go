@@ -179,9 +179,6 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 	return tell(w, &told.Source, told.Events, &told.Edge)
 }
 
-// clock is a time of day for people, with its zone.
-const clock = "15:04:05Z"
-
 // about reports whether an event's source is the one that is asked about: it, its prefix, or one within the prefix.
 func (a *whyArgs) about(source string) bool {
 	if p, err := netip.ParsePrefix(source); err == nil {
@@ -224,7 +221,7 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event, edge *control
 			if b.Source != r.Source {
 				text += " as " + b.Source
 			}
-			text += fmt.Sprintf(" since %s until %s", b.Start.UTC().Format(clock), b.End.UTC().Format(clock))
+			text += fmt.Sprintf(" since %s until %s", operator.Clock(b.Start), operator.Clock(b.End))
 			if b.Reason != "" {
 				text += ": " + b.Reason
 			}
@@ -252,7 +249,7 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event, edge *control
 			text += ", rule " + cmp.Or(e.Policy, e.Rule)
 		}
 		if !e.Until.IsZero() {
-			text += ", until " + e.Until.UTC().Format(clock)
+			text += ", until " + operator.Clock(e.Until)
 		}
 		if e.Who != "" || e.From != "" {
 			text += ", by " + strings.TrimSpace(e.Who+" from "+e.From)

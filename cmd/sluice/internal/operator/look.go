@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -61,11 +62,9 @@ func (c *Client) Blocked(f Filter) error {
 	}
 	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil, func(list []block) error {
 		if len(list) == 0 && f != (Filter{}) {
-			_, err := fmt.Fprintln(c.Out, "nobody like that is blocked")
-			return err
+			return c.blockedEnd("nobody like that is blocked")
 		} else if len(list) == 0 {
-			_, err := fmt.Fprintln(c.Out, "nobody is blocked")
-			return err
+			return c.blockedEnd("nobody is blocked")
 		}
 		slices.SortFunc(list, func(a, b block) int {
 			return cmp.Or(-cmp.Compare(a.rank(), b.rank()), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
@@ -74,12 +73,29 @@ func (c *Client) Blocked(f Filter) error {
 		for _, m := range list {
 			t.add(m.Source, cmp.Or(m.Policy, m.Rule), m.Mode, m.Action, m.By, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
-		if err := t.write(c.Out); err != nil || len(list) < blockedMost {
+		if err := t.write(c.Out); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(c.Out, "these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them\n", number(uint64(len(list))))
-		return err
+		more := ""
+		if len(list) >= blockedMost {
+			more = fmt.Sprintf("these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them", number(uint64(len(list))))
+		}
+		return c.blockedEnd(more)
 	}))
+}
+
+// blockedEnd ends what is said of who is blocked: with a line, unless it is "", and with what the edge cannot know.
+func (c *Client) blockedEnd(line string) error {
+	var text string
+	if line != "" {
+		text = line + "\n"
+	}
+	var s state
+	if c.Get("/v1/status", &s) == nil && !s.LearningUntil.IsZero() { // an older edge does not tell
+		text += fmt.Sprintf("as far as this edge knows: until %s there may be others, whom its neighbours had blocked before it started\n", Clock(s.LearningUntil))
+	}
+	_, err := io.WriteString(c.Out, text)
+	return err
 }
 
 // rank puts what operators have said before what limits have.

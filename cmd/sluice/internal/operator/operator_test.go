@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -61,6 +62,23 @@ func ask(t *testing.T, e edge, do func(*Client) error) (printed, failed string) 
 }
 
 func blockedAll(c *Client) error { return c.Blocked(Filter{}) }
+
+// Of what is different once a change is made, what it does not name is not said to be its doing; and what does not stand was not so already.
+func TestChangeAmongOthers(t *testing.T) {
+	set := func(c *Client) error { return c.SetRule("login", map[string]any{"mitigation_timeout": "5m"}) }
+	looked := map[string]string{"GET /v1/rules/login": `{"name":"login","limit":5,"mitigation_timeout":"1m"}`}
+	for answer, want := range map[string]string{
+		`{"name":"login","limit":9,"mitigation_timeout":"5m"}`:                                                                      "rule login is changed\n  mitigation_timeout 1m → 5m\nin force on this edge\nsomebody else has changed meanwhile: limit 5 → 9\n",
+		`{"name":"login","limit":5,"mitigation_timeout":"1m"}`:                                                                      "rule login is so already\nin force on this edge\n",
+		`{"name":"login","limit":5,"mitigation_timeout":"1m","overtaken":[{"field":"mitigation_timeout"}],"warnings":["it is 1m"]}`: "rule login is changed, but not all as you said\nin force on this edge\nbut: it is 1m\n",
+	} {
+		e := edge{`PATCH /v1/rules/login {"mitigation_timeout":"5m"}`: answer}
+		maps.Copy(e, looked)
+		if got, failed := ask(t, e, set); got != want || failed != "" {
+			t.Errorf("%s:\n got %q, %s\nwant %q", answer, got, failed, want)
+		}
+	}
+}
 
 // A rule is changed as it was when it was looked at: its tag goes along, and who comes second is told so.
 func TestRuleThatSomebodyElseChanges(t *testing.T) {
@@ -156,6 +174,23 @@ func TestAnswers(t *testing.T) {
 			return err
 		}, " are 1,000; there may be more: sluice status counts them, GET /v1/mitigations lists them\n", ""},
 		{"nobody", edge{"GET /v1/mitigations?n=1000": `[]`}, blockedAll, "nobody is blocked\n", ""},
+		{"nobody that is known yet", edge{"GET /v1/mitigations?n=1000": `[]`, "GET /v1/status": `{"learning_until":"` + now.Format(time.RFC3339) + `"}`}, blockedAll,
+			"nobody is blocked\nas far as this edge knows: until 2026-05-04 14:00:00Z there may be others, whom its neighbours had blocked before it started\n", ""},
+		{"learning, alone, and with a peer away", edge{"GET /readyz": "ready", "GET /v1/pop": `{"name":"fra1","edges":[{"id":"5"}],"nodes":[{"address":"10.0.0.9:11211"}]}`, "GET /metrics": "",
+			"GET /v1/status": `{"alone":"no node answers","learning_until":"` + now.Format(time.RFC3339) + `","peers":[{"name":"ams1","up":true},{"name":"lon1","up":false}]}`},
+			func(c *Client) error {
+				out := c.Out
+				c.Out = new(bytes.Buffer)
+				err := c.Status()
+				for line := range strings.Lines(c.Out.(*bytes.Buffer).String()) {
+					if strings.HasPrefix(line, "p") {
+						_, _ = io.WriteString(out, line)
+					}
+				}
+				return err
+			}, "pop       fra1, 1 edge\npop       this edge counts alone: no node answers\n" +
+				"pop       until 2026-05-04 14:00:00Z this edge may not know of everybody whom others had blocked before it started: nobody can be asked now\n" +
+				"peers     1 of 2 away, which take no blocks from here: lon1\n", ""},
 		{"top", edge{"GET /v1/top?by=shadow&n=2": `[{"source":"192.0.2.1","count":1234567,"error":0},{"source":"2001:db8::/64","count":1200,"error":34}]`},
 			func(c *Client) error { return c.Top("shadow", 2) },
 			"SOURCE            SHADOW  AT LEAST\n192.0.2.1      1,234,567\n2001:db8::/64      1,200     1,166\n", ""},
@@ -184,8 +219,8 @@ func TestAnswers(t *testing.T) {
 				"NODE            STATE\n10.0.0.9:11211  up, joining\n10.0.0.8:11211  down\n", ""},
 		{"certificates", edge{"GET /readyz": "ready", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`, "GET /metrics": fmt.Sprintf("sluice_certificate_expiry_timestamp_seconds{listener=\"listen_tls\"} %d\n"+
 			"sluice_certificate_expiry_timestamp_seconds{listener=\"rate_limit_service\"} %d\nsluice_certificate_read_failures_total{listener=\"listen_tls\"} 3\n", now.Add(-time.Hour).Unix(), now.Add(77*time.Hour).Unix())}, (*Client).Status,
-			"edge      EDGE, ready\ncert      listen_tls: EXPIRED on " + now.Add(-time.Hour).UTC().Format(time.RFC3339) + "; 3 looks at its files since the start found them wrong or away\n" +
-				"cert      rate_limit_service: EXPIRES SOON, in 3 days, on " + now.Add(77*time.Hour).UTC().Format(time.RFC3339) +
+			"edge      EDGE, ready\ncert      listen_tls: EXPIRED on " + Clock(now.Add(-time.Hour)) + "; 3 looks at the listener's files since the start found them wrong or away\n" +
+				"cert      rate_limit_service: EXPIRES SOON, in 3 days, on " + Clock(now.Add(77*time.Hour)) +
 				"\nrules     none: nobody is limited\nrequests  0 received, 0 refused by a limit, 0 to origins\nblocked   0 now\npop       none: this edge counts alone\n", ""},
 		{"draining", edge{"GET /readyz": "draining\n", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`, "GET /metrics": ""}, (*Client).Status,
 			"edge      EDGE, draining\nrules     none: nobody is limited\nrequests  0 received, 0 refused by a limit, 0 to origins\nblocked   0 now\npop       none: this edge counts alone\n", "the edge is not ready: draining"},

@@ -87,7 +87,7 @@ func (c *Client) QuotaHistory(key Key) error {
 			if e.Rule != nil {
 				rule = cmp.Or(*e.Rule, "all")
 			}
-			t.add(e.At.UTC().Format(time.RFC3339), cmp.Or(e.Who, e.From), e.Edge, e.Does, rule, cmp.Or(e.Plan, "-"), limit(e.Limit), at(e.EffectiveAt), at(e.ExpiresAt))
+			t.add(Clock(e.At), cmp.Or(e.Who, e.From), e.Edge, e.Does, rule, cmp.Or(e.Plan, "-"), limit(e.Limit), at(e.EffectiveAt), at(e.ExpiresAt))
 		}
 		return t.write(c.Out)
 	})
@@ -105,7 +105,7 @@ func at(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.UTC().Format(time.RFC3339)
+	return Clock(t)
 }
 
 // DeleteQuotas takes away what is said of a client, under one rule or, where rule is nil, at all.

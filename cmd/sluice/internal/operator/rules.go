@@ -224,12 +224,17 @@ func (c *Client) editOf(old map[string]json.RawMessage, name, method, route stri
 		if len(done.Overtaken) > 0 {
 			lines[0] += ", but not all as you said"
 		}
-		switch changed := differing(old, now); {
+		changed, others := differing(old, now), []string(nil)
+		if patch, is := body.(map[string]any); is { // what it does not name others have changed since
+			changed = differing(named(old, patch), named(now, patch))
+			others = slices.DeleteFunc(differing(old, now), func(f string) bool { return slices.Contains(changed, f) })
+		}
+		switch {
 		case done.Deleted:
 			lines[0] += ": there is none of that name"
 		case old == nil:
 			lines[0] += ": there is one of that name again"
-		case len(changed) == 0:
+		case len(changed) == 0 && len(done.Overtaken) == 0:
 			lines[0] = "rule " + name + " is so already"
 		default:
 			for _, f := range changed {
@@ -240,6 +245,9 @@ func (c *Client) editOf(old map[string]json.RawMessage, name, method, route stri
 			lines = append(lines, "in force on this edge")
 		} else {
 			lines = append(lines, "in force "+done.Edges.String())
+		}
+		if len(others) > 0 {
+			lines = append(lines, "somebody else has changed meanwhile: "+strings.Join(others, ", "))
 		}
 		for _, w := range done.Warnings {
 			lines = append(lines, "but: "+w)

@@ -36,9 +36,10 @@ type lifted struct {
 type spread struct {
 	Known, Have int
 	Missing     []string
-	PoPs        int // to how many the edges belong; 0: one
-	Expected    int // by pop.edges, where fewer are known
-	Apart       int // edges that count under another secret
+	PoPs        int      // to how many the edges belong; 0: one
+	Expected    int      // by pop.edges, where fewer are known
+	Apart       int      // edges that count under another secret
+	Silent      []string // edges that went lately without saying that they end
 }
 
 func (s *spread) String() string {
@@ -54,12 +55,15 @@ func (s *spread) String() string {
 	} else if s.Apart > 1 {
 		text += fmt.Sprintf("; %d edges count under another secret and are not among them", s.Apart)
 	}
+	if len(s.Silent) > 0 {
+		text += fmt.Sprintf("; silent of late, and not among them: %s", strings.Join(s.Silent, ", "))
+	}
 	return text
 }
 
 // known says how many of the edges that are known have it.
 func (s *spread) known() string {
-	switch others := s.Expected > s.Known || s.Apart > 0; {
+	switch others := s.Expected > s.Known || s.Apart+len(s.Silent) > 0; {
 	case s.Have >= s.Known && s.Known == 1 && others:
 		return "on this edge"
 	case s.Have >= s.Known && others:

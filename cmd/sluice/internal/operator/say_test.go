@@ -14,6 +14,8 @@ func TestSpread(t *testing.T) {
 		{&spread{Known: 4, Have: 4, PoPs: 2}, "on all 4 edges of 2 PoPs"},
 		{&spread{Known: 2, Have: 2, Expected: 3}, "on the 2 edges of the PoP that are known here; pop.edges says that there are 3, and no more are known here"},
 		{&spread{Known: 1, Have: 1, Apart: 2}, "on this edge; 2 edges count under another secret and are not among them"},
+		{&spread{Known: 2, Have: 2, Silent: []string{"c", "d"}}, "on the 2 edges of the PoP that are known here; silent of late, and not among them: c, d"},
+		{&spread{Known: 1, Have: 1, Silent: []string{"c"}}, "on this edge; silent of late, and not among them: c"},
 		{&spread{Known: 2, Have: 2, Apart: 1}, "on the 2 edges of the PoP that are known here; 1 edge counts under another secret and is not among them"},
 		{&spread{Known: 3, Have: 2, Missing: []string{"c"}, Apart: 1},
 			"on 2 of the 3 edges of the PoP, and not yet on c: there as soon as it can be reached; 1 edge counts under another secret and is not among them"},

@@ -199,7 +199,11 @@ func (s *state) pop(line func(name, format string, args ...any)) {
 		line("pop", "this edge counts alone: %s", s.Alone)
 	}
 	if !s.LearningUntil.IsZero() {
-		line("pop", "until %s this edge may not know of everybody whom others had blocked before it started: it asks at his first request", Clock(s.LearningUntil))
+		asks := "it asks at his first request"
+		if s.Alone != "" {
+			asks = "nobody can be asked now"
+		}
+		line("pop", "until %s this edge may not know of everybody whom others had blocked before it started: %s", Clock(s.LearningUntil), asks)
 	}
 	var away []string
 	for _, peer := range s.Peers {
@@ -257,9 +261,8 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		line("up", "%s", span(c.Now.Sub(time.Unix(int64(start), 0))))
 	}
 	for _, listener := range []string{"listen_tls", "rate_limit_service"} {
-		label := fmt.Sprintf("listener=%q", listener)
-		if at := m.sum("sluice_certificate_expiry_timestamp_seconds", label); at != 0 {
-			line("cert", "%s: %s", listener, certificate(time.Unix(int64(at), 0), m.sum("sluice_certificate_read_failures_total", label), c.Now))
+		for _, text := range m.certificates(listener, c.Now) {
+			line("cert", "%s", text)
 		}
 	}
 	line("rules", "%s", ruleModes(rules))
@@ -411,19 +414,53 @@ func inDays(n int) string {
 	return fmt.Sprintf("%d days", n)
 }
 
+// certificates says of a listener's which have expired or soon will, or else how long the first is still valid; and whether files were wrong.
+func (m metrics) certificates(listener string, now time.Time) (lines []string) {
+	const shown = 5
+	type expiry struct {
+		file string
+		at   time.Time
+	}
+	var all []expiry
+	label := fmt.Sprintf("listener=%q", listener)
+	m.each("sluice_certificate_expiry_timestamp_seconds", func(has, value string) {
+		at, err := strconv.ParseFloat(value, 64)
+		if err != nil || !strings.Contains(has, label) {
+			return
+		}
+		_, file, _ := strings.Cut(has, `name="`)
+		file, _, _ = strings.Cut(file, `"`)
+		all = append(all, expiry{file, time.Unix(int64(at), 0)})
+	})
+	slices.SortStableFunc(all, func(a, b expiry) int { return a.at.Compare(b.at) })
+	for i, e := range all {
+		soon := e.at.Before(now.Add(certificateSoon))
+		if i > 0 && !soon {
+			break
+		}
+		if i == shown {
+			lines = append(lines, listener+": and more; sluice check FILE tells of each")
+			break
+		}
+		lines = append(lines, listener+": "+strings.TrimSpace(e.file+" "+certificate(e.at, now)))
+	}
+	if failures := m.sum("sluice_certificate_read_failures_total", label); failures > 0 && len(lines) > 0 {
+		lines[0] += fmt.Sprintf("; %s looks at the listener's files since the start found them wrong or away", number(uint64(failures)))
+	}
+	return lines
+}
+
+// certificateSoon is how long before its end a certificate is told of as one that expires soon, as sluice check does.
+const certificateSoon = 14 * 24 * time.Hour
+
 // certificate says how long one is still valid.
-func certificate(until time.Time, failures float64, now time.Time) string {
-	text := "valid until " + until.UTC().Format(time.RFC3339)
-	switch days := int(until.Sub(now).Hours() / 24); {
+func certificate(until, now time.Time) string {
+	days := int(until.Sub(now).Hours() / 24)
+	switch {
 	case !until.After(now):
-		text = "EXPIRED on " + until.UTC().Format(time.RFC3339)
-	case days < 14:
-		text = fmt.Sprintf("EXPIRES SOON, in %s, on %s", inDays(days), until.UTC().Format(time.RFC3339))
-	default:
-		text += fmt.Sprintf(", %d days", days)
+		return "EXPIRED on " + Clock(until)
+	case until.Before(now.Add(certificateSoon)):
+		return fmt.Sprintf("EXPIRES SOON, in %s, on %s", inDays(days), Clock(until))
 	}
-	if failures > 0 {
-		text += fmt.Sprintf("; %s looks at its files since the start found them wrong or away", number(uint64(failures)))
-	}
-	return text
+	return fmt.Sprintf("valid until %s, %d days", Clock(until), days)
 }

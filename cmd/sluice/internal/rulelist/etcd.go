@@ -13,8 +13,8 @@ import (
 	"sluice/edge/changes"
 	"sluice/edge/changes/etcd"
 	"sluice/edge/control"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // Names in etcd, under its prefix: of each rule that was changed its past, and of each edge what it says of itself.
@@ -148,11 +148,11 @@ func (e *Etcd) heardOf(v etcd.Value, now time.Time) (lacks bool) {
 	}
 	e.good(rule)
 	e.merge(entries, now)
-	var both words.List
+	var both operatorlog.List
 	both.Merge(entries, now)
 	both.Merge(e.ofRule(rule), now)
-	return slices.ContainsFunc(ofRule(&both, rule), func(c words.Entry) bool { // by their marks: ends, which clocks may bound otherwise, would be written for ever
-		return !slices.ContainsFunc(entries, func(o words.Entry) bool { return o.Mark() == c.Mark() })
+	return slices.ContainsFunc(ofRule(&both, rule), func(c operatorlog.Entry) bool { // by their marks: ends, which clocks may bound otherwise, would be written for ever
+		return !slices.ContainsFunc(entries, func(o operatorlog.Entry) bool { return o.Mark() == c.Mark() })
 	})
 }
 
@@ -165,9 +165,9 @@ func (e *Etcd) good(rule string) {
 }
 
 // ofRule is what this edge has of a rule. mu is locked.
-func (e *Etcd) ofRule(rule string) []words.Entry { return ofRule(&e.list, rule) }
+func (e *Etcd) ofRule(rule string) []operatorlog.Entry { return ofRule(&e.list, rule) }
 
-func ofRule(l *words.List, rule string) (list []words.Entry) {
+func ofRule(l *operatorlog.List, rule string) (list []operatorlog.Entry) {
 	for _, c := range l.Changes() {
 		if c.Rule == rule {
 			list = append(list, c)
@@ -200,13 +200,13 @@ func (e *Etcd) restore(ctx context.Context, rule string) error {
 
 // Add says a change to all edges: in etcd, over what was there at the version that it was made of. The error is changes.ErrMoved if there
 // is something else by now, and changes.ErrAway if etcd does not answer.
-func (e *Etcd) Add(w words.Word, version uint64, now time.Time) (mark words.Mark, err error) {
+func (e *Etcd) Add(w operatorlog.Order, version uint64, now time.Time) (mark operatorlog.Mark, err error) {
 	e.mu.Lock()
 	if e.version != version {
 		e.mu.Unlock()
 		return mark, changes.ErrMoved
 	}
-	var next words.List // with what etcd has not yet
+	var next operatorlog.List // with what etcd has not yet
 	next.Merge(e.list.Changes(), now)
 	if mark, err = next.Add(w, e.id, 0, now); err != nil {
 		e.mu.Unlock()
@@ -238,7 +238,7 @@ func (e *Etcd) Add(w words.Word, version uint64, now time.Time) (mark words.Mark
 }
 
 // InForce says that a version is in force here, but for what cannot be.
-func (e *Etcd) InForce(version uint64, refused []words.Mark) {
+func (e *Etcd) InForce(version uint64, refused []operatorlog.Mark) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.laid, e.self.Refuses, e.self.Refused = version, nil, len(refused)
@@ -265,10 +265,10 @@ func (e *Etcd) announce() {
 	e.store.Say(text)
 }
 
-func markText(m words.Mark) string { return fmt.Sprintf("%d-%016x", m.Generation, m.Edge) }
+func markText(m operatorlog.Mark) string { return fmt.Sprintf("%d-%016x", m.Generation, m.Edge) }
 
 // Spread is how far changes of a rule have come, of which one is this edge's own. The error is that etcd does not tell.
-func (e *Etcd) Spread(rule string, marks []words.Mark) (control.Spread, error) {
+func (e *Etcd) Spread(rule string, marks []operatorlog.Mark) (control.Spread, error) {
 	others, err := e.others()
 	if err != nil {
 		return control.Spread{}, err
@@ -281,7 +281,7 @@ func (e *Etcd) Spread(rule string, marks []words.Mark) (control.Spread, error) {
 	for _, says := range append([]edgeSays{e.self}, others...) {
 		s.Known++
 		pops[says.PoP] = true
-		if says.Revision >= e.revisions[rule] && !slices.ContainsFunc(marks, func(m words.Mark) bool { return slices.Contains(says.Refuses, markText(m)) }) {
+		if says.Revision >= e.revisions[rule] && !slices.ContainsFunc(marks, func(m operatorlog.Mark) bool { return slices.Contains(says.Refuses, markText(m)) }) {
 			s.Have++
 		} else {
 			s.Missing = append(s.Missing, says.PoP+"/"+says.Name)
@@ -330,7 +330,7 @@ func (e *Etcd) Counts() (puts PutCounts, wrong int) {
 }
 
 // decode reads the past of a rule.
-func decode(rule string, text []byte) (list []words.Entry, err error) {
+func decode(rule string, text []byte) (list []operatorlog.Entry, err error) {
 	if len(text) > maxValue {
 		return nil, fmt.Errorf("it has %d bytes, and may have %d", len(text), maxValue)
 	}
@@ -339,7 +339,7 @@ func decode(rule string, text []byte) (list []words.Entry, err error) {
 		return nil, err
 	}
 	for _, r := range records {
-		e, err := words.Said(words.Word{Rule: rule, Kind: words.Change, Start: r.At, End: r.Until, Text: r.Text}, words.Mark{Edge: r.Edge, Generation: r.Version})
+		e, err := operatorlog.Said(operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: r.At, End: r.Until, Text: r.Text}, operatorlog.Mark{Edge: r.Edge, Generation: r.Version})
 		if err != nil {
 			return nil, err
 		}
@@ -348,7 +348,7 @@ func decode(rule string, text []byte) (list []words.Entry, err error) {
 	return list, nil
 }
 
-func encode(list []words.Entry) []byte {
+func encode(list []operatorlog.Entry) []byte {
 	records := make([]changes.Record, len(list))
 	for i := range list {
 		e := &list[i]

@@ -17,14 +17,14 @@ import (
 	"sluice/edge/changes/etcd"
 	"sluice/edge/changes/etcd/etcdtest"
 	"sluice/edge/control"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 var start = time.Now()
 
-func word(rule string, n int) words.Word {
-	return words.Word{Rule: rule, Kind: words.Change, Start: start, Text: fmt.Sprintf(`{"does":"set","rule":{"limit":%d},"after":0}`, n)}
+func word(rule string, n int) operatorlog.Order {
+	return operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: start, Text: fmt.Sprintf(`{"does":"set","rule":{"limit":%d},"after":0}`, n)}
 }
 
 // An edge keeps a list in etcd, once it follows.
@@ -65,7 +65,7 @@ func until(t *testing.T, what string, ok func() bool) {
 }
 
 // knowsOf is what an edge knows of a rule, while it goes on hearing.
-func (e *Etcd) knowsOf(rule string) []words.Entry {
+func (e *Etcd) knowsOf(rule string) []operatorlog.Entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ofRule(rule)
@@ -116,7 +116,7 @@ func TestPastsComeTogether(t *testing.T) {
 	})
 	list, _, _ := edges[0].Changes()
 	both := edges[0].knowsOf("both")
-	if len(list) != words.MaxVersions+3 || len(both) != words.MaxVersions || both[0].Mark().Edge != 9 {
+	if len(list) != operatorlog.MaxVersions+3 || len(both) != operatorlog.MaxVersions || both[0].Mark().Edge != 9 {
 		t.Errorf("%s", edges[0].has())
 	}
 	for i, want := range []uint64{3, 2, 1, 3, 2, 1, 3, 2, 1} { // of one version the higher edge stands
@@ -146,7 +146,7 @@ func TestPastsComeTogether(t *testing.T) {
 		t.Fatal(answer, err)
 	}
 	entries, err := decode("both", answer.Kvs[0].Value)
-	if mine := edges[0].knowsOf("both"); err != nil || !slices.EqualFunc(mine, entries, func(a, b words.Entry) bool { return a.Mark() == b.Mark() && a.Text == b.Text }) {
+	if mine := edges[0].knowsOf("both"); err != nil || !slices.EqualFunc(mine, entries, func(a, b operatorlog.Entry) bool { return a.Mark() == b.Mark() && a.Text == b.Text }) {
 		t.Errorf("etcd has %s (%v), the edges %s", answer.Kvs[0].Value, err, edges[0].has())
 	}
 	// One put by hand, at most one of each edge to bring its own, and the twelve.
@@ -199,13 +199,13 @@ func TestAddOverAnother(t *testing.T) {
 	list, version, _ := a.Changes()
 	a.InForce(version, nil)
 	_, bVersion, _ := b.Changes()
-	b.InForce(bVersion, []words.Mark{list[0].Mark()})
+	b.InForce(bVersion, []operatorlog.Mark{list[0].Mark()})
 	until(t, "refused by one", func() bool {
-		s, err := a.Spread("r", []words.Mark{list[0].Mark()})
+		s, err := a.Spread("r", []operatorlog.Mark{list[0].Mark()})
 		return err == nil && s.Known == 2 && s.Have == 1 && len(s.Missing) == 1
 	})
 	until(t, "everywhere", func() bool {
-		s, err := a.Spread("r", []words.Mark{mark})
+		s, err := a.Spread("r", []operatorlog.Mark{mark})
 		return err == nil && s.Have == 2
 	})
 	if _, wrong := b.Counts(); wrong != 1 {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // List is a list of changes that does not travel. It may be used from anywhere.
@@ -17,7 +17,7 @@ type List struct {
 	id     uint64
 
 	mu      sync.Mutex
-	list    words.List
+	list    operatorlog.List
 	version uint64
 	moved   chan struct{}
 }
@@ -26,7 +26,7 @@ type List struct {
 func New(key secret.Secret, id uint64) *List { return &List{secret: key, id: id} }
 
 // Add says a change.
-func (l *List) Add(w words.Word, now time.Time) (words.Mark, error) {
+func (l *List) Add(w operatorlog.Order, now time.Time) (operatorlog.Mark, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mark, err := l.list.Add(w, l.id, 0, now)
@@ -54,7 +54,7 @@ func (l *List) next() <-chan struct{} {
 }
 
 // Changes returns the changes by rule, the newest first, their version, and a channel that is closed when there is another.
-func (l *List) Changes() ([]words.Entry, uint64, <-chan struct{}) {
+func (l *List) Changes() ([]operatorlog.Entry, uint64, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.list.Changes(), l.version, l.next()
@@ -69,7 +69,7 @@ func (l *List) Words(now time.Time) ([]byte, <-chan struct{}) {
 
 // Restore takes in what Words returned.
 func (l *List) Restore(list []byte, now time.Time) error {
-	entries, _, err := words.Decode(l.secret, list)
+	entries, _, err := operatorlog.Decode(l.secret, list)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (l *List) Restore(list []byte, now time.Time) error {
 }
 
 // merge takes in changes. mu is locked.
-func (l *List) merge(entries []words.Entry, now time.Time) {
+func (l *List) merge(entries []operatorlog.Entry, now time.Time) {
 	if names, _ := l.list.Merge(entries, now); len(names) > 0 {
 		l.move()
 	}

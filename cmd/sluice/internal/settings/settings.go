@@ -12,7 +12,7 @@ import (
 
 	"sluice/edge/config"
 	"sluice/pop/across"
-	"sluice/pop/nodename"
+	"sluice/pop/placement"
 	"sluice/pop/secret"
 )
 
@@ -36,7 +36,7 @@ func ParseConfig(file string, text []byte) (*config.Config, error) {
 
 // CheckNodes reports what is wrong with a list of memcached nodes.
 func CheckNodes(names []string) error {
-	_, err := nodename.All(names)
+	_, err := placement.Names(names)
 	return err
 }
 
@@ -113,7 +113,7 @@ func GuessableSecret(c *config.Config) string {
 		return ""
 	}
 	for _, node := range c.PoP.Memcached {
-		if name, err := nodename.Canonical(node); err == nil {
+		if name, err := placement.Canonical(node); err == nil {
 			node = name
 		}
 		if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {

@@ -15,8 +15,8 @@ import (
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
 	"sluice/edge/events"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // etcdLook is how often etcd is asked how far a change has come: all edges that share it are in the answer.
@@ -42,7 +42,7 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 	s.Etcd.Load(context.Background())
 	s.Rules = &RuleStore{
 		Origin: changes.Etcd, List: s.Etcd.Changes, Add: s.Etcd.Add, Describe: s.Etcd.Describe,
-		InForce: func(version uint64, refused []words.Mark) {
+		InForce: func(version uint64, refused []operatorlog.Mark) {
 			s.Etcd.InForce(version, refused)
 			if s.Machine != nil {
 				s.Machine.Operators.InForce(0, refused) // of its own it has none
@@ -68,14 +68,14 @@ func warnOfRulesLeft(c *config.Config, key secret.Secret, log *slog.Logger) {
 	if c.StateDir == "" {
 		return
 	}
-	var list []words.Entry
+	var list []operatorlog.Entry
 	_ = readState(filepath.Join(c.StateDir, stateName), func(text []byte) (err error) { // openState tells
-		list, _, err = words.Decode(key, text)
+		list, _, err = operatorlog.Decode(key, text)
 		return err
 	})
 	var rules []string
 	for _, e := range list {
-		if e.Kind == words.Change && !slices.Contains(rules, e.Rule) {
+		if e.Kind == operatorlog.Change && !slices.Contains(rules, e.Rule) {
 			rules = append(rules, e.Rule)
 		}
 	}

@@ -52,7 +52,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		buckets, n, sum := h.Snapshot()
 		ch <- prometheus.MustNewConstHistogram(d, n, sum, buckets, labels...)
 	}
-	health := m.machine.Health()
+	health := m.machine.Nodes.Health()
 	for i, n := range m.tier.Stats().Nodes {
 		for op := range n.Operations {
 			for status, times := range n.Operations[op] {
@@ -75,9 +75,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	count(m.logLost, s.LogLost)
 	gauge(m.full, number(s.Full))
 	gauge(m.words, float64(s.Words))
-	gauge(m.alone, number(!m.machine.Up()))
+	gauge(m.alone, number(!m.machine.Nodes.Up()))
 	strangers, rotating := 0, 0
-	for _, e := range m.machine.Secrets().Apart {
+	for _, e := range m.machine.Marks.Secrets().Apart {
 		if e.Rotating {
 			rotating++
 		} else {

@@ -8,13 +8,12 @@ import (
 
 	"sluice/edge/control"
 	"sluice/edge/events"
-	"sluice/pop"
 	"sluice/pop/marks"
 	"sluice/pop/secret"
 )
 
 // secretStatus says under which secret an edge of a PoP counts, who counts under another, and what to do then.
-func secretStatus(name string, s *pop.Secrets) control.SecretStatus {
+func secretStatus(name string, s *marks.Secrets) control.SecretStatus {
 	status := control.SecretStatus{Digests: s.Digests, Apart: []control.ApartEdge{}, Held: s.Held}
 	var strangers, rotating []marks.Edge
 	for _, e := range s.Apart {

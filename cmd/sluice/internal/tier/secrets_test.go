@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"sluice/pop"
 	"sluice/pop/marks"
 	"sluice/pop/secret"
 )
@@ -21,18 +20,18 @@ func TestSecretStatus(t *testing.T) {
 	}
 	for _, test := range []struct {
 		what string
-		in   pop.Secrets
+		in   marks.Secrets
 		want string // "": no warning; "…": whatever is between
 	}{
-		{"nobody else", pop.Secrets{Digests: []string{"cafe"}}, ""},
-		{"strangers", pop.Secrets{Digests: []string{"cafe"}, Apart: []marks.Edge{edge("beef", "a", false), edge("beef", "b", false), edge(noFile, "c", false), edge("fade", "d", true)}},
+		{"nobody else", marks.Secrets{Digests: []string{"cafe"}}, ""},
+		{"strangers", marks.Secrets{Digests: []string{"cafe"}, Apart: []marks.Edge{edge("beef", "a", false), edge("beef", "b", false), edge(noFile, "c", false), edge("fade", "d", true)}},
 			"edges of PoP fra1 have another secret than this one (digest cafe) and count apart, so a source gets its limit on each side: " +
 				"digest beef: a at 192.0.2.1:80, b at 192.0.2.1:80; without pop.secret_file: c at 192.0.2.1:80: give all the same pop.secret_file, and restart those that had another"},
-		{"no file here", pop.Secrets{Digests: []string{noFile}, Held: true, Apart: []marks.Edge{edge("beef", "a", false), edge("beef", "b", false)}},
+		{"no file here", marks.Secrets{Digests: []string{noFile}, Held: true, Apart: []marks.Edge{edge("beef", "a", false), edge("beef", "b", false)}},
 			"this edge (without pop.secret_file) has met no other of PoP fra1 with its secret, and others share one: digest beef: a at 192.0.2.1:80, b at 192.0.2.1:80: give it their pop.secret_file, and restart it"},
-		{"a change under way", pop.Secrets{Digests: []string{"cafe", "beef"}, Apart: []marks.Edge{edge("beef", "a", true)}},
+		{"a change under way", marks.Secrets{Digests: []string{"cafe", "beef"}, Apart: []marks.Edge{edge("beef", "a", true)}},
 			"edges of PoP fra1 count under another line of pop.secret_file than this one (digest cafe), …: digest beef: a at 192.0.2.1:80: finish the change of the secret on all edges"},
-		{"many", pop.Secrets{Digests: []string{"cafe"}, Apart: many}, "…e at 192.0.2.1:80, and 4 more: give all…"},
+		{"many", marks.Secrets{Digests: []string{"cafe"}, Apart: many}, "…e at 192.0.2.1:80, and 4 more: give all…"},
 	} {
 		got, from := secretStatus("fra1", &test.in), 0
 		ok := (got.Warning == "") == (test.want == "") && got.Held == test.in.Held && len(got.Apart) == len(test.in.Apart)

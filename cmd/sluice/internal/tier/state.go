@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"sluice/edge/config"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // A stateFile keeps what operators said over a restart of the whole PoP: the list as it travels, with its MAC. Each edge has one.
@@ -78,7 +78,7 @@ func CheckState(c *config.Config, key secret.Secret) error {
 			continue
 		}
 		if err := readState(filepath.Join(c.StateDir, name), func(text []byte) error {
-			_, _, err := words.Decode(key, text)
+			_, _, err := operatorlog.Decode(key, text)
 			return err
 		}); err != nil {
 			return err

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"sluice/cmd/sluice/internal/rulelist"
+	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // A list that can be read is enough to start with: that the disk has filled up since is told, and no reason to serve nobody. What was
@@ -18,7 +18,7 @@ func TestStateOnAFullDisk(t *testing.T) {
 	dir, key := t.TempDir(), secret.Of([]byte("a secret of some length"))
 	name := strings.Repeat("x", 255) // that of a draft beside it is too long, so it cannot be written
 	said := rulelist.New(key, 1)
-	if _, err := said.Add(words.Word{Rule: "login", Kind: words.Change, Start: time.Now(), Text: `{"does":"removed"}`}, time.Now()); err != nil {
+	if _, err := said.Add(operatorlog.Order{Rule: "login", Kind: operatorlog.Change, Start: time.Now(), Text: `{"does":"removed"}`}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := openState(dir, name, said); err == nil || !strings.Contains(err.Error(), "state_dir") {

@@ -38,10 +38,10 @@ import (
 	"sluice/pop"
 	"sluice/pop/across"
 	"sluice/pop/memcached"
+	"sluice/pop/operatorlog"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
-	"sluice/pop/words"
 )
 
 // Shared is what this edge counts in, and what shares it with the PoP. Everything that differs between an edge that counts
@@ -109,7 +109,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	machine, err := pop.NewMachine(pop.Config{
 		PoP: c.PoP.Name, Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
-		Heard: func(w words.Word) {
+		Heard: func(w operatorlog.Order) {
 			happened.Add(control.Event(&w, false, time.Now()))
 		},
 		Decided: decided, InFlight: s.InFlight, Exact: s.Exact,
@@ -121,7 +121,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	began := time.Now()
 	s.began.Store(&began)
 	if s.peers = others; others != nil {
-		others.Impose = machine.Impose
+		others.Impose = machine.Announcer.Impose
 	}
 	s.TurnPeers(c)
 	if len(c.Etcd.Endpoints) > 0 {
@@ -148,7 +148,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	} else {
 		s.Rules = &RuleStore{
 			Origin: changes.PoP, List: machine.Operators.Changes, InForce: machine.Operators.InForce,
-			Add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) {
+			Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
 				return machine.Operators.Say(w, now)
 			},
 			Await: func(made func() Made) Standing {
@@ -165,9 +165,9 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	s.Metrics = newMetrics(tier, machine)
 	s.Tier = edge.Tier{
-		Up: func(counter.Source) bool { return machine.Up() }, Alone: machine.Alone,
+		Up: func(counter.Source) bool { return machine.Nodes.Up() }, Alone: machine.Alone,
 		Ask: func(rule *algorithm.Rule, source counter.Source) {
-			machine.Ask(counter.Counter{Rule: rule, Source: source})
+			machine.Exchanges.Ask(counter.Counter{Rule: rule, Source: source})
 			tier.Wake()
 		},
 		Rules: func(rules []mitigation.Rule) {
@@ -178,10 +178,10 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			machine.SetRules(rules)
 		},
 		Unready: func() string {
-			if machine.Stats().Full {
+			if machine.Nodes.Full() {
 				return fullPoP
 			}
-			if s := secretStatus(c.PoP.Name, machine.Secrets()); s.Held {
+			if s := secretStatus(c.PoP.Name, machine.Marks.Secrets()); s.Held {
 				return s.Warning
 			}
 			return ""
@@ -191,7 +191,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			Say: func(o mitigation.Order) (control.Spread, error) {
 				o.From += " at " + EdgeName(c)
 				mark, err := machine.Operators.Say(o, time.Now())
-				if errors.Is(err, words.ErrFull) {
+				if errors.Is(err, operatorlog.ErrFull) {
 					return control.Spread{}, control.ErrFull
 				} else if err != nil {
 					return control.Spread{}, err
@@ -204,7 +204,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			},
 			Nodes: func() []control.NodeStatus {
 				var nodes []control.NodeStatus
-				for _, m := range machine.Members() {
+				for _, m := range machine.Nodes.Members() {
 					nodes = append(nodes, control.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
 				}
 				return nodes
@@ -217,7 +217,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 				slices.SortFunc(edges[1:], func(a, b control.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 				return edges
 			},
-			Secret: func() control.SecretStatus { return secretStatus(c.PoP.Name, machine.Secrets()) },
+			Secret: func() control.SecretStatus { return secretStatus(c.PoP.Name, machine.Marks.Secrets()) },
 		},
 	}
 	return s, nil
@@ -243,7 +243,7 @@ func (s *Shared) WhyAlone() string {
 	if _, since := s.Machine.Alone(); !since.IsZero() {
 		return "no node answers since " + since.UTC().Format("2006-01-02 15:04:05Z")
 	}
-	if s.Machine.Stats().Full {
+	if s.Machine.Nodes.Full() {
 		return fullPoP
 	}
 	return ""
@@ -257,7 +257,7 @@ func (s *Shared) TurnPeers(c *config.Config) {
 		s.peers.Turn(on)
 	}
 	if s.Machine != nil {
-		s.Machine.Peers(on)
+		s.Machine.Announcer.Peers(on)
 	}
 }
 
@@ -299,8 +299,10 @@ func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, 
 	if err := s.openState(c, apartName(c), s.Local); err != nil {
 		return err
 	}
-	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, InForce: func(uint64, []words.Mark) {},
-		Add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) { return s.Local.Add(w, now) }, Save: s.save}
+	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, InForce: func(uint64, []operatorlog.Mark) {},
+		Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
+			return s.Local.Add(w, now)
+		}, Save: s.save}
 	s.warnWithoutDisk()
 	return nil
 }
@@ -332,9 +334,9 @@ func await(every time.Duration, look func() (s Standing, overtaken bool)) Standi
 }
 
 // spread is how far words have come, in a PoP of so many edges; 0: nobody has said of how many.
-func spread(m *pop.Machine, edges int, marks ...words.Mark) (all control.Spread, newer bool) {
+func spread(m *pop.Machine, edges int, marks ...operatorlog.Mark) (all control.Spread, newer bool) {
 	s := m.Operators.Spread(marks...)
-	all = control.Spread{Spread: s.Spread, Apart: len(m.Secrets().Apart)}
+	all = control.Spread{Spread: s.Spread, Apart: len(m.Marks.Secrets().Apart), Silent: s.Silent}
 	all.Missing = append([]string{}, s.Missing...) // none are [] in JSON
 	if edges > s.Known {
 		all.Expected = edges

@@ -9,6 +9,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/events"
 	"sluice/pop"
+	"sluice/pop/placement"
 )
 
 // fullPoP is why an edge that counts alone gets no requests.
@@ -21,9 +22,9 @@ const watchEvery = 100 * time.Millisecond
 func watch(ctx context.Context, m *pop.Machine, name string, happened *events.Log) {
 	w, edges, secrets := watcher{up: make(map[string]bool)}, edgeWatcher{}, secretWatcher{}
 	Every(ctx, watchEvery, func(now time.Time) {
-		list := w.look(m.Members(), m.Up(), m.Stats().Full)
+		list := w.look(m.Nodes.Members(), m.Nodes.Up(), m.Nodes.Full())
 		list = append(list, edges.look(m.Operators.Edges(), now)...)
-		status := secretStatus(name, m.Secrets())
+		status := secretStatus(name, m.Marks.Secrets())
 		if e, news := secrets.look(status.Warning, now); news {
 			list = append(list, e)
 		}
@@ -41,7 +42,7 @@ type watcher struct {
 }
 
 // look returns what has changed.
-func (w *watcher) look(members []pop.Member, up, full bool) (list []events.Event) {
+func (w *watcher) look(members []placement.Member, up, full bool) (list []events.Event) {
 	now := make(map[string]bool, len(members))
 	for _, m := range members {
 		now[m.Name] = m.Up

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
+// Blocks last into the next day and longer, so each time has its date.
 const (
-	day   = "2006-01-02 15:04:05Z"
-	clock = "15:04:05.000Z"
+	toSecond = "2006-01-02 15:04:05Z"
+	toMilli  = "2006-01-02 15:04:05.000Z"
 )
 
 // Text writes the story for people. Times are UTC, as in the log.
 func (s *Story) Text(w io.Writer) error {
 	b := new(strings.Builder)
 	if s.From.Year() > 1 { // else neither the question nor a request says when
-		fmt.Fprintf(b, "%s, from %s to %s\n", name(s), s.From.Format(day), s.To.Format(day))
+		fmt.Fprintf(b, "%s, from %s to %s\n", name(s), s.From.Format(toSecond), s.To.Format(toSecond))
 	} else {
 		fmt.Fprintf(b, "%s\n", name(s))
 	}
@@ -29,12 +30,12 @@ func (s *Story) Text(w io.Writer) error {
 		_, err := io.WriteString(w, b.String())
 		return err
 	}
-	fmt.Fprintf(b, "first seen %s, last %s: %s, %d refused\n", s.First.Format(day), s.Last.Format(day), requests(s.Requests), s.Refused)
+	fmt.Fprintf(b, "first seen %s, last %s: %s, %d refused\n", s.First.Format(toSecond), s.Last.Format(toSecond), requests(s.Requests), s.Refused)
 	if len(s.Minutes) == 0 {
 		b.WriteString("none of them at that time\n")
 	}
 	for _, m := range s.Minutes {
-		fmt.Fprintf(b, "  %s  %s", m.At.Format("15:04Z"), requests(m.Requests))
+		fmt.Fprintf(b, "  %s  %s", m.At.Format("2006-01-02 15:04Z"), requests(m.Requests))
 		if m.Refused > 0 {
 			fmt.Fprintf(b, ", %d refused", m.Refused)
 		}
@@ -50,7 +51,7 @@ func (s *Story) Text(w io.Writer) error {
 		if what == "" {
 			what = "refused by rule " + r.Rule
 		}
-		fmt.Fprintf(b, "%s: %s, from %s to %s\n", what, requests(r.Requests), r.First.Format(clock), r.Last.Format(clock))
+		fmt.Fprintf(b, "%s: %s, from %s to %s\n", what, requests(r.Requests), r.First.Format(toMilli), r.Last.Format(toMilli))
 	}
 	if len(s.Blocks)+len(s.Others) == 0 && len(s.Minutes) > 0 {
 		b.WriteString("nothing was refused at that time\n")
@@ -66,7 +67,7 @@ func (bl *Block) text(b *strings.Builder) {
 	} else if bl.Tagged {
 		verb = "tagged"
 	}
-	fmt.Fprintf(b, "%s %s by rule %s, until %s\n", bl.Began.Format(clock), verb, cmp.Or(bl.Policy, bl.Rule), bl.Until.Format(clock))
+	fmt.Fprintf(b, "%s %s by rule %s, until %s\n", bl.Began.Format(toMilli), verb, cmp.Or(bl.Policy, bl.Rule), bl.Until.Format(toMilli))
 	if bl.Known {
 		fmt.Fprintf(b, "  with request %s", bl.ID)
 		if bl.Edge != "" {
@@ -77,14 +78,14 @@ func (bl *Block) text(b *strings.Builder) {
 		b.WriteString("  began elsewhere: another edge's verdict, or an operator's\n")
 	}
 	if !bl.Shadow && !bl.Tagged {
-		fmt.Fprintf(b, "  %s refused under it, the last at %s\n", requests(bl.Refused), bl.Last.Format(clock))
+		fmt.Fprintf(b, "  %s refused under it, the last at %s\n", requests(bl.Refused), bl.Last.Format(toMilli))
 	}
 	switch {
 	case bl.Shadow, bl.Tagged:
 	case bl.Then.IsZero():
 		b.WriteString("  then: no request that was admitted\n")
 	default:
-		fmt.Fprintf(b, "  then: admitted again at %s\n", bl.Then.Format(clock))
+		fmt.Fprintf(b, "  then: admitted again at %s\n", bl.Then.Format(toMilli))
 	}
 }
 

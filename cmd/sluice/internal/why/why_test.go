@@ -65,14 +65,14 @@ func TestStory(t *testing.T) {
 	want := `192.0.2.7, from 2026-05-04 13:55:00Z to 2026-05-04 14:15:00Z
 1 of 10 lines are no access log in JSON (access_log.format: json)
 first seen 2026-05-04 13:50:00Z, last 2026-05-04 14:07:00Z: 17 requests, 13 refused
-  14:05Z  13 requests, 11 refused
-  14:06Z  2 requests, 2 refused
-  14:07Z  1 request
-14:05:04.500Z blocked by rule login, until 14:06:04.500Z
+  2026-05-04 14:05Z  13 requests, 11 refused
+  2026-05-04 14:06Z  2 requests, 2 refused
+  2026-05-04 14:07Z  1 request
+2026-05-04 14:05:04.500Z blocked by rule login, until 2026-05-04 14:06:04.500Z
   with request id-14:05:04.500 at edge a: 3 requests in 1m0s, 2 are allowed
-  12 requests refused under it, the last at 14:06:01.000Z
-  then: admitted again at 14:07:00.000Z
-refused by the list deny: 1 request, from 14:06:30.000Z to 14:06:30.000Z
+  12 requests refused under it, the last at 2026-05-04 14:06:01.000Z
+  then: admitted again at 2026-05-04 14:07:00.000Z
+refused by the list deny: 1 request, from 2026-05-04 14:06:30.000Z to 2026-05-04 14:06:30.000Z
 `
 	for _, q := range []Question{{Source: source, At: at, Clock: true}, {Source: source, At: time.Date(2026, 5, 4, 14, 5, 0, 0, time.UTC)}} {
 		for _, logs := range [][]string{{first, second}, {second, first}} {
@@ -100,11 +100,11 @@ func TestOtherStories(t *testing.T) {
 		entry("10:00:03.000", "a", "2001:db8::1", `,"rule":"c","verdict":"closed"`)
 	want := `2001:db8::/64, from 2026-05-04 09:50:03Z to 2026-05-04 10:10:03Z
 first seen 2026-05-04 10:00:00Z, last 2026-05-04 10:00:03Z: 4 requests, 2 refused
-  10:00Z  4 requests, 2 refused
-10:00:00.000Z would have been blocked by rule s, until 10:00:20.000Z
+  2026-05-04 10:00Z  4 requests, 2 refused
+2026-05-04 10:00:00.000Z would have been blocked by rule s, until 2026-05-04 10:00:20.000Z
   with request id-10:00:00.000 at edge a: 4 requests in 10s, 3 are allowed
-over the limit of rule t, which throttles and does not block: 1 request, from 10:00:02.000Z to 10:00:02.000Z
-refused by rule c, because no node of the tier answered: 1 request, from 10:00:03.000Z to 10:00:03.000Z
+over the limit of rule t, which throttles and does not block: 1 request, from 2026-05-04 10:00:02.000Z to 2026-05-04 10:00:02.000Z
+refused by rule c, because no node of the tier answered: 1 request, from 2026-05-04 10:00:03.000Z to 2026-05-04 10:00:03.000Z
 `
 	if d := cmp.Diff(want, text(t, tell(t, Question{Source: netip.MustParsePrefix("2001:db8::/64")}, log))); d != "" {
 		t.Error(d)

@@ -1,12 +1,12 @@
 """Says how Python's servers read requests; node.js has the form of the lines. Requests come to the parsers as WSGI has them: text in Latin-1."""
-import base64, binascii, importlib.metadata, json, platform, re, sys
+import base64, binascii, importlib.metadata, io, json, platform, re, sys
 from http.cookies import CookieError, SimpleCookie
 
 import django
 from django.conf import settings
 
 settings.configure()
-from django.http import QueryDict
+from django.core.handlers.wsgi import WSGIRequest
 from django.http.cookie import parse_cookie as django_cookies
 from werkzeug.http import parse_cookie as werkzeug_cookies
 from werkzeug.test import EnvironBuilder
@@ -45,6 +45,25 @@ def tokens(value):
     return found
 
 
+def session(value):
+    """As itsdangerous decodes the signature of Flask's sessions."""
+    if isinstance(value, str) and value.count(".") == 2:
+        head, _, signature = value.rpartition(".")
+        try:
+            signature = base64.urlsafe_b64decode(signature.encode("ascii", "ignore") + b"=" * (-len(signature) % 4))
+            return texts(value, head + "." + base64.urlsafe_b64encode(signature).decode().rstrip("="))
+        except (binascii.Error, ValueError):
+            pass
+    return texts(value)
+
+
+def django_query(environ):
+    try:
+        return WSGIRequest(dict(environ)).GET  # of a copy: it changes what it is given
+    except (LookupError, UnicodeError, ValueError):
+        return WSGIRequest(environ | {"QUERY_STRING": ""}).GET
+
+
 def simple(line):
     try:
         return {k: m.value for k, m in SimpleCookie(line).items()}
@@ -66,15 +85,15 @@ for line in sys.stdin:
         headers[name] = headers[name] + (";" if name == "COOKIE" else ",") + value if name in headers else value
     cookies = headers.get("COOKIE", "")
     common = {"x-api-key": texts(headers.get("X_API_KEY")), "authorization": tokens(headers.get("AUTHORIZATION")), "path": []}
-    q = QueryDict(query)
     try:
         again = cookies.encode("latin-1").decode("utf-8", "replace")  # as Django has it from WSGI
     except UnicodeError:
         again = cookies
-    environ = {"REQUEST_METHOD": "GET", "QUERY_STRING": query, "HTTP_COOKIE": cookies, "wsgi.url_scheme": "http", "SERVER_NAME": "a", "SERVER_PORT": "80", "PATH_INFO": path}
+    environ = {"REQUEST_METHOD": "GET", "QUERY_STRING": query, "HTTP_COOKIE": cookies, "wsgi.url_scheme": "http", "SERVER_NAME": "a", "SERVER_PORT": "80", "PATH_INFO": path, "CONTENT_TYPE": headers.get("CONTENT_TYPE", ""), "wsgi.input": io.BytesIO()}
+    q = django_query(environ)
     w = Request(environ)
     print(json.dumps({
-        "Django": common | {"key": texts(*q.getlist("key")[-1:]), "q": texts(*q.getlist("q")[-1:]), "session": texts(django_cookies(again).get("session"))},
-        "Werkzeug": common | {"key": texts(w.args.get("key")), "q": texts(w.args.get("q")), "session": texts(werkzeug_cookies(environ).get("session"))},
+        "Django": common | {"key": texts(*q.getlist("key")[-1:]), "q": texts(*q.getlist("q")[-1:]), "session": session(django_cookies(again).get("session"))},
+        "Werkzeug": common | {"key": texts(w.args.get("key")), "q": texts(w.args.get("q")), "session": session(werkzeug_cookies(environ).get("session"))},
         "SimpleCookie": {"session": texts(simple(cookies).get("session"))},
     }), flush=True)

@@ -1,0 +1,237 @@
+// Package front stands between clients and fasthttp. A Guarded connection is the one that fasthttp is given: it reads what the client sends,
+// checks one head after the other, and shows fasthttp that head and nothing else, so that where a request ends is never for fasthttp to
+// decide. A Client is the connection itself: its deadlines, the pace at which bodies and answers must move, how it is closed.
+//
+// An Exchange is one request and its answer at the client's end, for who serves it (edge.Front) and who passes it on (proxy.Exchange): they
+// say what goes, and not how HTTP/1.1 has it. An origin's answer is relayed past fasthttp (outgoing.go), one of the edge's own is fasthttp's
+// to write (serve.go).
+//
+// Only here, and in tunnels, are bytes written to a client.
+package front
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"sluice/edge/http1"
+	"sluice/edge/message"
+)
+
+// A Guarded connection is the one that fasthttp is given. It reads what the client sends, finds one head, checks it, and shows exactly
+// that head: without the lines that frame the body and without Expect, and nothing beyond it until the handler has run. So
+// where a request ends is never for fasthttp to decide. What is no request is shown as stand-in, so that it comes to the handler, and
+// is refused there, like any other.
+//
+// What fasthttp writes after the handler is the answer, unless the handler has relayed one itself: then it is dropped.
+//
+// fasthttp recovers from no panic, so everything that it calls here does.
+type Guarded struct {
+	Conn *Client
+
+	Exchange *Exchange // the one under way; nil: none
+	head     []byte    // what fasthttp has not read yet of the head it is shown
+	phase    phase
+	failed   bool // fasthttp's answer could not be written
+}
+
+// A phase is how far the request under way has come.
+type phase uint8
+
+const (
+	idle    phase = iota // there is none
+	shown                // its head is shown; the handler has not begun
+	handled              // the handler has it; what fasthttp writes is its answer
+	relayed              // the handler has begun to write the answer itself; what fasthttp writes is dropped
+)
+
+// A tlsGuarded tells fasthttp that the client speaks TLS.
+type tlsGuarded struct {
+	Guarded
+	tls *tls.Conn
+}
+
+// Handshake shakes hands, within the time that a head may take. fasthttp does not look at the error: the next Read returns it again.
+func (s *tlsGuarded) Handshake() (err error) {
+	defer s.recover(&err)
+	s.Conn.Idle.Store(s.Conn.Accepted) // it may have to make room
+	_ = s.Conn.Conn.SetReadDeadline(time.Unix(0, s.Conn.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout))
+	return s.tls.Handshake()
+}
+
+func (s *tlsGuarded) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
+
+// StandIn is shown in place of what is no request.
+const StandIn = "GET / HTTP/1.1\r\nHost: malformed\r\n\r\n"
+
+// preface begins a connection of a client that knows that HTTP/2 is spoken (RFC 9113, 3.4): what of it is a head.
+const preface = "PRI * HTTP/2.0\r\n\r\n"
+
+// errPanic is what fasthttp is told after a fault.
+var errPanic = errors.New("edge: a fault")
+
+// ErrAhead is what fasthttp is told when it reads beyond the head that it is shown: a fault, of which nothing may come.
+var ErrAhead = errors.New("edge: fasthttp reads beyond a head")
+
+// clientReaders hold what clients send, each for as long as a connection is open.
+var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, headBuffer) }}
+
+// Read gives fasthttp the head of the next request, which it waits for, or, where it is shown already, the rest of it.
+func (s *Guarded) Read(p []byte) (n int, err error) {
+	defer s.recover(&err)
+	if len(s.head) == 0 {
+		if s.phase == shown {
+			return 0, ErrAhead
+		}
+		s.conclude()
+		if !s.next() {
+			return 0, io.EOF
+		}
+	}
+	n = copy(p, s.head)
+	s.head = s.head[n:]
+	return n, nil
+}
+
+// next waits for a request and shows its head.
+func (s *Guarded) next() bool {
+	c := s.Conn
+	switch {
+	case c.OverCap:
+		_ = c.Conn.SetReadDeadline(time.Now().Add(s.Conn.Site.Limits.HeaderTimeout)) // TLS may have to shake hands
+		c.Linger.Store(true)
+		_, _ = c.Write([]byte(crowded))
+		return false
+	case c.Reader == nil:
+		c.Reader = clientReaders.Get().(*bufio.Reader)
+		c.first = c.Reader
+		c.Reader.Reset(c)
+		c.Idle.Store(c.Accepted)
+		c.readDue = time.Unix(0, c.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout)
+	default:
+		c.Idle.Store(c.wrote.UnixNano())
+		c.readDue = c.wrote.Add(s.Conn.Site.Limits.IdleTimeout)
+	}
+	raw, err := c.NextHead(s.Conn.Site.Limits.HeaderTimeout, s.Conn.Site.Limits.HeaderBytes)
+	if err != nil && !c.heading {
+		return false // nobody asked for anything
+	}
+	if err == nil && bytes.HasPrefix(raw, []byte(preface)) && c.Site.Switch != nil && c.Site.Switch(c) {
+		return false
+	}
+	c.Idle.Store(0)
+	c.WriteAt = time.Time{}
+	s.Exchange = c.Site.Begin(s)
+	s.head, s.phase = s.read(raw, err), shown
+	return true
+}
+
+// read reads a head, or why there is none, and returns what fasthttp is shown of it.
+func (s *Guarded) read(raw []byte, err error) []byte {
+	e, c, most := s.Exchange, s.Conn, s.Conn.Site.Limits.HeaderLines
+	r := &e.In
+	if err != nil {
+		r.Refused, r.Broken = c.headless(err)
+	} else if r.Refused = r.Parse(raw, most); r.Refused == nil && r.Length != 0 {
+		e.text = append(e.text[:0], raw[:r.Size]...) // the body takes the head's place in the buffer
+		r.Refused = r.Parse(e.text, most)
+		e.body = http1.NewBody(c.Reader, e, r.Length)
+	}
+	if r.Refused != nil {
+		return append(e.text[:0], StandIn...)
+	}
+	_, _ = c.Reader.Discard(r.Size)
+	if !r.Framing {
+		return raw[:r.Size]
+	}
+	b := append(e.shown[:0], r.Method...)
+	b = append(append(b, ' '), r.Target...)
+	b = append(append(append(b, ' '), r.Version...), "\r\n"...)
+	for i := range r.Head.Lines {
+		switch l := &r.Head.Lines[i]; l.Kind {
+		case message.ContentLength, message.TransferEncoding, message.Expect:
+		default:
+			b = l.Append(b)
+		}
+	}
+	e.shown = append(b, "\r\n"...)
+	return e.shown
+}
+
+// Write writes fasthttp's answer, which there is only after a handler that has relayed none.
+func (s *Guarded) Write(p []byte) (n int, err error) {
+	defer s.recover(&err)
+	switch s.phase {
+	case relayed:
+		return len(p), nil
+	case handled:
+		n, err = s.Conn.Write(p)
+		s.failed = s.failed || err != nil
+		return n, err
+	}
+	return 0, ErrAhead
+}
+
+// conclude ends the request under way: its answer is written.
+func (s *Guarded) conclude() {
+	if s.Exchange != nil {
+		s.Conn.Site.End(s.Exchange, s.failed)
+	}
+	s.Exchange, s.head, s.phase, s.failed = nil, nil, idle, false
+}
+
+// Close is called once fasthttp is done with the connection.
+func (s *Guarded) Close() (err error) {
+	defer s.recover(&err)
+	s.conclude()
+	if s.Conn.first != nil {
+		defer func(first *bufio.Reader) {
+			first.Reset(nil)
+			clientReaders.Put(first)
+		}(s.Conn.first)
+		s.Conn.first = nil
+	}
+	return s.Conn.Close()
+}
+
+func (s *Guarded) recover(err *error) {
+	if p := recover(); p != nil {
+		s.Conn.Site.Fault(p)
+		s.failed = true
+		if *err == nil {
+			*err = errPanic
+		}
+	}
+}
+
+func (s *Guarded) LocalAddr() net.Addr  { return s.Conn.LocalAddr() }
+func (s *Guarded) RemoteAddr() net.Addr { return s.Conn.RemoteAddr() }
+
+// Deadlines are the edge's own.
+func (*Guarded) SetDeadline(time.Time) error      { return nil }
+func (*Guarded) SetReadDeadline(time.Time) error  { return nil }
+func (*Guarded) SetWriteDeadline(time.Time) error { return nil }
+
+// ClientOf is the client's connection behind the one that fasthttp is given.
+func ClientOf(c net.Conn) *Client {
+	switch c := c.(type) {
+	case *Guarded:
+		return c.Conn
+	case *tlsGuarded:
+		return c.Conn
+	}
+	panic("edge: a connection without a screen")
+}
+
+// New makes a connection what fasthttp is given.
+func New(c *Client) net.Conn {
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		return &tlsGuarded{Guarded{Conn: c}, secure}
+	}
+	return &Guarded{Conn: c}
+}

@@ -1,0 +1,18 @@
+package front
+
+import "time"
+
+// Limits bound what clients can take.
+type Limits struct {
+	Connections   int // in all
+	PerSource     int // connections of one source
+	Memory        int // bytes in use near which new connections are turned away; 0: unlimited
+	HeaderBytes   int // request line and headers
+	HeaderLines   int // of a request
+	BodyBytes     int // 0: unlimited
+	BodyRate      int // bytes a second of a request's body that a client must send at least; 0: any number
+	AnswerRate    int // bytes a second of an answer that a client must take at least; 0: any number
+	HeaderTimeout time.Duration
+	IdleTimeout   time.Duration
+	TunnelTimeout time.Duration // after which a tunnel ends in which nothing moves
+}

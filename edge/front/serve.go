@@ -1,0 +1,109 @@
+package front
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/valyala/fasthttp"
+
+	"sluice/edge/http1"
+	"sluice/edge/message"
+)
+
+// Server is the fasthttp server of a site's connections.
+func (s *Site) Server() *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler: s.handle, ErrorHandler: s.refuse, Logger: silent{},
+		ReadBufferSize:     s.Limits.HeaderBytes + s.Limits.HeaderLines + len(StandIn), // it must hold the longest head that a guarded connection shows
+		Concurrency:        math.MaxInt32,                                              // how many connections there may be is for the listeners to say
+		MaxRequestBodySize: math.MaxInt,
+		ReduceMemoryUsage:  true, // an idle connection keeps nothing
+
+		NoDefaultServerHeader: true, NoDefaultContentType: true,
+	}
+}
+
+// silent is fasthttp's log: what it would say there, of connections that end, is counted by the edge.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// of is the front of a request.
+func of(ctx *fasthttp.RequestCtx) *Guarded {
+	switch c := ctx.Conn().(type) {
+	case *Guarded:
+		return c
+	case *tlsGuarded:
+		return &c.Guarded
+	}
+	panic("edge: a connection without a guarded connection")
+}
+
+// handle is fasthttp's handler.
+func (s *Site) handle(ctx *fasthttp.RequestCtx) {
+	on := of(ctx)
+	e := on.Exchange
+	e.ctx, on.phase = ctx, handled
+	defer func() {
+		if p := recover(); p != nil { // who serves it has not: nothing more is said
+			s.Fault(p)
+			on.failed = true
+			e.Abort()
+		}
+		if e.In.Close {
+			ctx.SetConnectionClose()
+		}
+		e.ctx = nil
+	}()
+	if r := &e.In; r.Refused == nil && !e.agrees() {
+		r.Refused = http1.BadRequest
+	} else if r.Refused == nil && r.Length != 0 {
+		ctx.Request.SetBodyStream(&e.body, int(r.Length))
+	}
+	s.Handle(e)
+}
+
+// refuse is fasthttp's handler of heads that it does not take although the front has shown them.
+func (s *Site) refuse(ctx *fasthttp.RequestCtx, _ error) {
+	of(ctx).Exchange.In.Refused = http1.BadRequest
+	s.handle(ctx)
+}
+
+// agrees reports whether fasthttp has read the head as the front has.
+func (e *Exchange) agrees() bool {
+	h, r := &e.ctx.Request.Header, &e.In
+	r.Close = r.Close || h.ConnectionClose()
+	return bytes.Equal(h.Method(), r.Method) && bytes.Equal(h.RequestURI(), r.Target) && bytes.Equal(h.Host(), r.HostLine)
+}
+
+// Respond hands an answer of the edge's own to fasthttp, which writes it when the handler returns: that it could not shows at the end.
+func (e *Exchange) Respond(r *message.Reply) error {
+	e.on.Conn.WriteAt = r.At
+	to := &e.ctx.Response
+	if r.Common != nil {
+		r.Common.Made.(*fasthttp.ResponseHeader).CopyTo(&to.Header)
+	}
+	to.Header.DisableNormalizing() // RateLimit is spelled so
+	to.SetStatusCode(r.Status)
+	if r.ContentType != "" {
+		to.Header.SetContentType(r.ContentType)
+	}
+	for _, f := range r.Fields {
+		to.Header.AddBytesV(f.Name, f.Value)
+	}
+	to.SetBodyRaw(r.Body)
+	to.SkipBody = e.In.IsHead
+	return nil
+}
+
+// Common makes lines that many answers have in common. Taking them as a whole costs fasthttp a third of adding line by line: 3 % of a refused
+// request.
+func Common(fields ...message.Field) *message.Common {
+	h := new(fasthttp.ResponseHeader)
+	h.DisableNormalizing()
+	h.SetNoDefaultContentType(true)
+	for _, f := range fields {
+		h.AddBytesV(f.Name, f.Value)
+	}
+	return &message.Common{Fields: fields, Made: h}
+}

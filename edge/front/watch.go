@@ -1,0 +1,133 @@
+package front
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"sluice/edge/socket"
+)
+
+// watchAfter is how long an origin may take before anybody looks whether the client is still there. Most answers come sooner;
+// they cost a timer that is set and stopped.
+const watchAfter = 100 * time.Millisecond
+
+// A watch notices that the client of a request has gone while its origin is at work: at once if the client has reset the connection, after a
+// while if it has closed it and no answer has begun. (Who is not there any more resets when the answer comes.) A client that has closed does
+// not count against the caps meanwhile. It reads nothing: what the client sends is its next request. Below TLS it sees what happens to the
+// socket.
+//
+// It belongs to the goroutine that serves the connection, which must stop it before it reads from the client again.
+type watch struct {
+	timer     *time.Timer
+	on        bool
+	conn      *Client
+	ready     <-chan struct{}
+	gone      func()
+	answering atomic.Bool // the answer has begun
+	left      atomic.Bool // the connection does not count any more
+	waiting   atomic.Bool // look waits at the socket, and nobody else reads it
+	stopped   atomic.Bool
+	wake      chan struct{}
+	ended     chan struct{} // look has
+}
+
+// Watch has gone called, once at most, if the client goes before Unwatch. Nobody looks before ready is closed, if it is not nil: until then
+// who reads the body sees the client go.
+func (e *Exchange) Watch(ready <-chan struct{}, gone func()) { e.watch.start(e.on.Conn, ready, gone) }
+
+// Answering says that the answer has begun. It goes on for a client that has closed one direction, which then counts again: else one
+// source could have any number of answers under way.
+func (e *Exchange) Answering() {
+	w := &e.watch
+	w.answering.Store(true)
+	if w.on && w.left.Load() {
+		w.conn.Site.Return(w.conn)
+	}
+}
+
+// Unwatch ends what Watch began, if anything. When it returns, gone has been called, or will not be.
+func (e *Exchange) Unwatch() { e.watch.stop() }
+
+func (w *watch) start(c *Client, ready <-chan struct{}, gone func()) {
+	if _, ok := c.Raw.(*socket.Conn); !ok {
+		return
+	}
+	w.on, w.conn, w.ready, w.gone = true, c, ready, gone
+	w.answering.Store(false)
+	w.left.Store(false)
+	w.waiting.Store(false)
+	w.stopped.Store(false)
+	if w.timer == nil {
+		w.wake, w.ended = make(chan struct{}, 1), make(chan struct{})
+		w.timer = time.AfterFunc(watchAfter, w.look)
+	} else {
+		w.timer.Reset(watchAfter)
+	}
+}
+
+func (w *watch) stop() {
+	if !w.on {
+		return
+	}
+	w.on = false
+	if !w.timer.Stop() {
+		w.stopped.Store(true) // before the deadline: look sets its own, and then looks whether this is so
+		w.wake <- struct{}{}
+		if w.waiting.Load() {
+			_ = w.conn.Raw.SetReadDeadline(socket.LongAgo)
+		}
+		<-w.ended
+		select {
+		case <-w.wake:
+		default:
+		}
+		if w.waiting.Load() {
+			w.conn.ReadBy = time.Time{} // the next Read sets its own
+		}
+	}
+	w.conn, w.ready, w.gone = nil, nil, nil
+}
+
+func (w *watch) look() {
+	defer func() { w.ended <- struct{}{} }()
+	defer func() {
+		if p := recover(); p != nil {
+			w.conn.Site.Fault(p)
+		}
+	}()
+	if w.ready != nil {
+		select {
+		case <-w.ready:
+		case <-w.wake:
+			return
+		}
+	}
+	s, closed, due := w.conn.Raw.(*socket.Conn), false, time.Time{}
+	w.waiting.Store(true)
+	for {
+		_ = s.SetReadDeadline(due)
+		if w.stopped.Load() {
+			return
+		}
+		now, err := s.WaitHangup(closed)
+		late := !due.IsZero() && !time.Now().Before(due)
+		switch {
+		case w.stopped.Load():
+			return
+		case now == socket.Reset, err != nil && !errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */, late && !w.answering.Load():
+			w.conn.Site.Leave(w.conn)
+			w.gone()
+			return
+		case late:
+			due = time.Time{}
+		case now == socket.Closed && !closed:
+			if !w.answering.Load() {
+				w.conn.Site.Leave(w.conn)
+				w.left.Store(true)
+			}
+			closed, due = true, time.Now().Add(w.conn.Site.HalfClosed)
+		}
+	}
+}

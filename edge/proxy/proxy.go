@@ -1,0 +1,406 @@
+// Package proxy is a request's way to an origin, and the answer's way back.
+//
+// It is given a request that may go on, and a group of servers; it knows no rule, and how a client speaks is not its matter: that is for
+// the client's end (Exchange: what came, the client, what goes). To origins it speaks HTTP/1.1. Step by step:
+//
+//	hold     a small body is read first, so that a client that sends slowly holds nothing of the origin's (upload.go)
+//	place    where a group sheds load, the request gets a place, may wait for one, or is refused (place.go)
+//	pass     a server is chosen, and a connection to it taken or made; what could not be sent goes to another (proxy.go)
+//	send     the head (originhead.go), and a long body behind it, in a goroutine of its own (upload.go)
+//	watch    while the origin is at work: is the client still there? (watch.go)
+//	answer   interim ones go on at once; the head of the final one is read and kept (answer.go)
+//	relay    head, body and trailers go to the client; what has arrived goes out before more is waited for (relay.go, trailer.go)
+//	tunnel   or both connections are joined (tunnel.go)
+//
+// Between answer and relay its owner says what it has to add. Whatever happens, every link that was taken goes back to its pool or is
+// closed, and every place is given back.
+package proxy
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/http1"
+	"sluice/edge/limiter/shedding"
+	"sluice/edge/message"
+	"sluice/edge/upstream"
+)
+
+// A Forward is one request's way to an origin and back: Pass, then Relay, and Tunnel where that says so, or Cut; at last Release. Then it may
+// be used again. It belongs to the goroutine that serves the client's connection.
+type Forward struct {
+	Bounds  *Bounds
+	Warn    func(message string, args ...any) // is told of failures of origins
+	Fault   func(any)                         // somebody has panicked, elsewhere than in the goroutine that serves the request
+	Counted func(names *message.Names)        // adds the headers by which the request was counted
+	// Ours reports which lines of an answer are not for the origin to say to the client, by its status and their names.
+	Ours func(status int, name []byte) bool
+
+	order     Order
+	on        Exchange
+	in        *message.Request // what came on it
+	body      answerBody       // the answer's, and the link that it comes by
+	open      *answerBody      // is it, until it is over
+	gone      bool             // the client has, and the exchange with the origin was ended; good after Unwatch
+	answer    *http1.Answer    // until it is relayed
+	sent      time.Time        // when the server that answered was given the request
+	place     *shedding.Place  // that of a request with a long body at a group that sheds load
+	places    *upstream.Places // one of them is this request's; nil: none is
+	upgrade   []byte           // the protocol that the origin is asked to switch to; nil: none
+	announced message.Names    // trailers of the request that may go on
+	held      *[]byte          // the request's body, read before it is sent on; nil: it is not held
+	left      func()           // clientLeft
+}
+
+// Bounds are what all passages have in common.
+type Bounds struct {
+	BodyBytes  int           // of a request's body; 0: unlimited
+	TunnelTime time.Duration // after which a tunnel ends in which nothing moves
+}
+
+// An Order is what a Forward is told about a request besides what came.
+type Order struct {
+	Origins *upstream.Origins
+	Now     time.Time       // the request's
+	Source  counter.Source  // who takes a place at the origin,
+	Free    bool            // or takes none
+	Peer    netip.Addr      // whom the connection comes from,
+	Secure  bool            // which is over TLS
+	Chain   []netip.Addr    // the addresses believed before the peer's, the nearest first
+	ID      []byte          // what the origin is told to call the request (X-Request-ID)
+	Counts  bool            // the answer's status counts: the exchange goes on without its client
+	Tags    []message.Field // what the origin is told besides; the request has no such lines
+	// Level is what the origin's load is to it, and Queue how long it may wait for a place there.
+	Level shedding.Level
+	Queue time.Duration
+}
+
+// Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes the client's, and Pass returns
+// nil; else what the client is to be told instead.
+func (p *Forward) Pass(on Exchange, order Order) *message.Refusal {
+	p.on, p.in, p.order = on, on.Request(), order
+	g := order.Origins.Of(p.in.Host)
+	if g == nil {
+		return message.Refuse(http.StatusMisdirectedRequest, "no_origin", "This server does not answer for that host.")
+	}
+	now, due := order.Now, time.Time{}
+	if g.Total > 0 {
+		due = now.Add(g.Total)
+	}
+	if p.in.Length != 0 && !p.in.ExpectContinue {
+		if err := p.await(due); err != nil {
+			p.on.Last()
+			return bodyRefusal(err)
+		}
+		now = time.Now() // the client took its time
+	}
+	if !order.Free && (g.Most > 0 || g.Share > 0) {
+		if !g.Enter(order.Source, now) {
+			return sourceBusy
+		}
+		p.places = g.Places
+		defer func() {
+			if p.open == nil {
+				p.leave()
+			}
+		}()
+	}
+	if g.Shedding != nil {
+		return p.passShedding(g, now, due)
+	}
+	return p.pass(g, now, due)
+}
+
+// Answer is the head of the origin's answer, until it is relayed.
+func (p *Forward) Answer() *http1.Answer { return p.answer }
+
+// BodyDone reports whether the request's body has come as far as it ever will.
+func (p *Forward) BodyDone() bool {
+	return p.open == nil || p.open.upload == nil || p.open.upload.over()
+}
+
+// leave gives back the place that the request has among those of its source.
+func (p *Forward) leave() {
+	if p.places != nil {
+		p.places.Leave(p.order.Source)
+		p.places = nil
+	}
+}
+
+// Release gives back what a Forward holds besides its link and its place.
+func (p *Forward) Release() {
+	if p.answer != nil {
+		answerHeads.Put(p.answer)
+		p.answer = nil
+	}
+	if p.held != nil {
+		heldBodies.Put(p.held)
+		p.held = nil
+	}
+	p.on, p.in, p.open, p.order = nil, nil, nil, Order{}
+}
+
+// pass sends the request to one of the group's servers, and gets the answer by due.
+//
+// An origin sees a request at most twice, and only if all of this holds: the method is idempotent (RFC 9110, 9.2.2), all of the
+// body is held, and the first connection had been used before and ended without a byte of an answer, as it does when an origin
+// closes an idle connection just when the request is sent. A timeout is never a reason: the origin may be at work. A request of which
+// nothing could be written to such a connection has not been seen at all, and goes to a new one whatever it is.
+func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
+	o := g.Pick(p.order.Source, now, nil)
+	if o == nil {
+		return busy
+	}
+	p.upgrade = p.wantsUpgrade(g)
+	fresh, moved := false, false
+	pause, until := time.Duration(0), time.Time{} // between rounds of connecting
+	for {
+		l, err := o.Acquire(now, fresh, g.Connect)
+		if pause == 0 || err == nil {
+			o.Attempts.Add(1)
+		}
+		if err != nil {
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				o.Active.Add(-1)
+				return busy // it is the edge that lacks something, not the origin
+			}
+			now = time.Now() // trying took its time
+			if pause == 0 {
+				o.Failing(now)
+				p.Warn("origin unreachable", "origin", o.Name, "error", err)
+				if until = now.Add(upstream.RestartTime); !due.IsZero() && due.Before(until) {
+					until = due
+				}
+			}
+			// Nothing has been sent: another server may have the request, whatever it is.
+			if !moved {
+				moved = true
+				if other := g.Instead(o, p.order.Source, now); other != o {
+					o = other
+					continue
+				}
+			}
+			if o.Refuses(err) && now.Before(until) {
+				// Mostly it is just being started again.
+				pause = min(max(2*pause, upstream.FirstPause), upstream.LastPause, until.Sub(now))
+				time.Sleep(pause)
+				if now = time.Now(); !p.on.Gone(now) {
+					o = g.Instead(o, p.order.Source, now)
+					continue
+				}
+			}
+			o.Active.Add(-1)
+			return message.Refuse(http.StatusBadGateway, "origin_unreachable", "The server behind this one cannot be reached.")
+		}
+		b := &p.body
+		*b = answerBody{Body: http1.Body{Wait: b}, link: l, timeout: g.Timeout, keep: upstream.KeepIdle, due: due}
+		p.open, p.sent = b, now
+		if err = p.exchangeOn(o, b, now); err == nil {
+			o.Succeeded()
+			p.answered(o, b)
+			return nil
+		}
+		p.open = nil
+		gone := p.unwatch()
+		l.Close()
+		if gone {
+			o.Active.Add(-1)
+			p.abandoned(b)
+			l.Rest() // the upload is over
+			return clientGone
+		}
+		if l.Reused && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(p.in.Method)) {
+			l.Rest()
+			fresh = true
+			continue
+		}
+		o.Active.Add(-1)
+		no := p.failed(o, b, err)
+		l.Rest() // the upload is over
+		return no
+	}
+}
+
+// clientLeft is called by the one who watches the client.
+func (p *Forward) clientLeft() {
+	if !p.order.Counts {
+		p.gone = true
+		p.body.link.Close()
+	}
+}
+
+// watch begins to watch the client of an exchange whose origin has been asked.
+func (p *Forward) watch(b *answerBody) {
+	if p.left == nil {
+		p.left = p.clientLeft
+	}
+	var ready chan struct{}
+	if b.upload != nil {
+		ready = b.upload.done
+	}
+	p.gone = false
+	p.on.Watch(ready, p.left)
+}
+
+// unwatch ends that, and reports whether the exchange with the origin was ended because the client has gone.
+func (p *Forward) unwatch() (gone bool) {
+	p.on.Unwatch()
+	gone, p.gone = p.gone, false
+	return gone
+}
+
+// abandoned ends a request whose client has gone. If it has closed one direction only, it hears that this took too long.
+func (p *Forward) abandoned(b *answerBody) {
+	if b.upload != nil {
+		b.upload.end()
+	}
+	p.on.Last()
+}
+
+// clientGone has the status that nginx gives it, for logs and metrics.
+var clientGone = message.Refuse(499, "client_closed", "The connection was closed before the answer was there.")
+
+// failed answers for an origin that did not, or tells the client that its own body was at fault.
+func (p *Forward) failed(o *upstream.Origin, b *answerBody, err error) *message.Refusal {
+	if u := b.upload; u != nil {
+		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
+		late := !failed && !u.taken.Load() && !p.in.ExpectContinue && !b.due.IsZero() && !time.Now().Before(b.due)
+		u.end()
+		p.on.Last()
+		if (failed || late) && u.byClient {
+			return bodyRefusal(u.err)
+		}
+	}
+	if p.blames(b, err) {
+		o.Failing(time.Now())
+	}
+	if http1.TimedOut(err) {
+		p.Warn("origin too slow", "origin", o.Name, "error", err)
+		return message.Refuse(http.StatusGatewayTimeout, "origin_timeout", "The server behind this one did not answer in time.")
+	}
+	p.Warn("origin failed", "origin", o.Name, "error", err)
+	return message.Refuse(http.StatusBadGateway, "origin_failed", "The server behind this one gave no valid answer.")
+}
+
+// commonHead is how long a head every server takes, in bytes.
+const commonHead = 8 << 10
+
+// blames reports whether a failure speaks against the server. One that a client can bring about does not: else a few requests
+// would take a sound server out of its group.
+func (p *Forward) blames(b *answerBody, err error) bool {
+	u := b.upload
+	switch {
+	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount, err == http1.ErrFraming, err == http1.ErrInterim:
+		return false // it answered, perhaps with too much of what the client had said
+	case http1.TimedOut(err):
+		// The client may have used up the time for the whole with its body.
+		return b.due.IsZero() || p.in.Length == 0 || time.Now().Before(b.due)
+	case err == http1.ErrAnswer, err == errUpgrade:
+		return true
+	case b.link.Reused && err == io.EOF:
+		return false // it was idle for too long
+	case u != nil && (!u.taken.Load() || u.failed.Load()):
+		return false // who has enough of a body, or of waiting for it, may close without an answer
+	}
+	return p.in.Size <= commonHead && isCommon(p.in.Method) // so may who does not like the head
+}
+
+// isIdempotent reports whether a request may be sent again when nobody knows what became of it.
+func isIdempotent(method []byte) bool {
+	switch string(method) {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return false
+}
+
+// isCommon reports whether every server knows the method.
+func isCommon(method []byte) bool {
+	return isIdempotent(method) || string(method) == http.MethodPost || string(method) == http.MethodPatch
+}
+
+// errUnsent means that nothing of a request could be written to a connection that had been used before.
+var errUnsent = errors.New("edge: the origin has closed a kept connection")
+
+// requestHeads hold heads on their way to origins.
+var requestHeads = sync.Pool{New: func() any { return new([]byte) }}
+
+// exchangeOn sends the request on one connection and reads the head of the answer. io.EOF means that the connection ended
+// before any byte of it.
+func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) error {
+	l := b.link
+	if !l.Reused { // connecting took its time
+		now = time.Now()
+	}
+	if err := l.SetDeadline(now.Add(b.within(now))); err != nil {
+		return err
+	}
+	head := requestHeads.Get().(*[]byte)
+	*head = p.appendHead((*head)[:0], o)
+	var err error
+	if p.in.Length == 0 || p.held != nil {
+		if p.held != nil {
+			*head = append(*head, *p.held...)
+		}
+		p.watch(b)
+		var sent int
+		sent, err = l.Ask(*head)
+		requestHeads.Put(head)
+		if err != nil && sent == 0 && l.Reused {
+			return errUnsent
+		}
+	} else {
+		// The body may be long in coming. So the head goes first: what comes on the connection from then on has been asked for.
+		l.Look()
+		sent, failed := l.Conn.Write(*head)
+		requestHeads.Put(head)
+		if failed != nil && sent == 0 && l.Reused {
+			return errUnsent
+		}
+		wait := b.due
+		if p.in.ExpectContinue { // what the origin says to the head decides whether the client sends its body
+			p.on.StartBody(inviteTime, time.Time{})
+			if wait = time.Now().Add(inviteTime); !b.due.IsZero() && b.due.Before(wait) {
+				wait = b.due
+			}
+		}
+		u := &upload{on: p.on, length: p.in.Length, link: l, w: http1.WriterTo(l.Conn), fault: p.Fault, limit: int64(p.Bounds.BodyBytes),
+			within: b.within, due: b.due, announced: p.announced, place: p.place}
+		p.on.TakeBody(u.pause, u.resume)
+		b.upload = u
+		if !p.in.ExpectContinue && p.in.Length != message.LengthChunked && p.in.Length <= inlineBody {
+			if u.run(); u.byClient {
+				return u.err
+			}
+			err = u.err
+		} else {
+			u.start(wait)
+		}
+		l.Listen()
+		p.watch(b)
+	}
+	if err != nil {
+		// The origin may have answered and closed before it read everything: what it said still counts.
+		_ = l.SetReadDeadline(time.Now().Add(time.Second))
+	}
+	b.Reader = l.Reader
+	failed := p.readAnswer(b)
+	b.reuse = b.reuse && !l.Early && err == nil // else the origin waits for the rest of this request, and would take the next one for it
+	if failed != nil && err != nil && b.upload != nil {
+		return err
+	}
+	return failed
+}
+
+// sourceBusy is the answer to a request of a source that has its share of the places taken.
+var sourceBusy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "Too many requests from this address are under way.").With("Retry-After", "1")
+
+// busy is the answer to a request for which no server has room.
+var busy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.").With("Retry-After", "1")

@@ -1,0 +1,120 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"sluice/edge/http1"
+	"sluice/edge/message"
+	"sluice/edge/socket"
+	"sluice/edge/upstream"
+)
+
+// halfOpen is how long a tunnel stays open in one direction after the other has ended.
+const halfOpen = 10 * time.Second
+
+// wantsUpgrade returns the protocol that a request asks to switch to, if the origin's servers may be asked for it.
+//
+// What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
+// the protocols that a configuration accepts.
+//
+// A request that asks is sent like others, on a kept connection if there is one: most who write this header are never answered with a 101, and
+// whoever is not gives the connection back. Only one that has switched is nobody's any more.
+func (p *Forward) wantsUpgrade(g *upstream.Group) []byte {
+	if len(g.Upgrades) == 0 {
+		return nil
+	}
+	protocol := p.in.Upgrade
+	if slices.ContainsFunc(g.Upgrades, func(may string) bool { return message.EqualFold(protocol, may) }) {
+		return protocol
+	}
+	return nil
+}
+
+// switched reports whether the head of a 101 switches to the protocol that was asked for.
+func (p *Forward) switched() bool {
+	found := false
+	for i := range p.answer.Head.Lines {
+		if l := &p.answer.Head.Lines[i]; l.Kind == message.HopByHop && message.EqualFold(l.Name, "upgrade") {
+			if found || !message.EqualFold(l.Value, strings.ToLower(string(p.upgrade))) {
+				return false
+			}
+			found = true
+		}
+	}
+	return found && p.upgrade != nil
+}
+
+// Tunnel joins the client's connection and the origin's, after the answer that says so, and blocks until that is over. Neither is ever used for a request again.
+func (p *Forward) Tunnel(client net.Conn) {
+	p.unwatch()
+	_ = client.SetDeadline(time.Time{})
+	defer p.over()
+	defer func() {
+		if fault := recover(); fault != nil {
+			p.Fault(fault)
+		}
+	}()
+	join(client, p.open.link, p.Bounds.TunnelTime)
+}
+
+// A pipe copies between two connections until both directions have ended or nothing has moved in either for a while.
+type pipe struct {
+	idle time.Duration
+	last atomic.Int64 // when something moved last, Unix nanoseconds
+	half atomic.Bool  // one direction has ended
+}
+
+// join blocks until the tunnel is over. The origin's end may have been read ahead of.
+func join(client net.Conn, origin *upstream.Link, idle time.Duration) {
+	t := &pipe{idle: idle}
+	t.last.Store(time.Now().UnixNano())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if recover() != nil {
+				origin.Close()
+			}
+		}()
+		t.copy(origin, client, client)
+	}()
+	_ = origin.SetDeadline(time.Time{})
+	t.copy(client, origin, origin.Reader)
+	<-done
+}
+
+// copy moves what from holds, which is src and perhaps something read from it before.
+func (t *pipe) copy(dst, src net.Conn, from io.Reader) {
+	buf := make([]byte, 16<<10)
+	for {
+		last := time.Unix(0, t.last.Load())
+		if !t.half.Load() && src.SetReadDeadline(last.Add(t.idle)) != nil {
+			break
+		}
+		n, err := from.Read(buf)
+		if n > 0 {
+			now := time.Now()
+			t.last.Store(now.UnixNano())
+			if dst.SetWriteDeadline(now.Add(t.idle)) != nil {
+				break
+			}
+			if _, err := dst.Write(buf[:n]); err != nil {
+				break
+			}
+		}
+		if err != nil && (!http1.TimedOut(err) || t.half.Load() || time.Since(time.Unix(0, t.last.Load())) >= t.idle) { // else the other direction was busy
+			break
+		}
+	}
+	// The end of one direction is passed on; the other may have something left to say, but not for ever.
+	t.half.Store(true)
+	_ = dst.SetReadDeadline(time.Now().Add(halfOpen))
+	if half, ok := socket.Innermost(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		_ = dst.SetReadDeadline(socket.LongAgo)
+	}
+}

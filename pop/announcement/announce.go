@@ -1,0 +1,147 @@
+package announcement
+
+import (
+	"time"
+
+	"sluice/counter"
+	"sluice/counter/algorithm"
+	"sluice/mitigation"
+	"sluice/pop/record"
+)
+
+// ActOn acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
+// stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. They may
+// also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
+// through several edges at once, and none of them saw it.
+//
+// Whose report brought a counter to where it is says so at once; an edge that finds it there leaves that to others for a while.
+func (a *Announcer) ActOn(c counter.Counter, standing counter.Standing, now time.Time) {
+	rule := a.rules.Load().byID[c.Rule.ID]
+	switch {
+	case standing.Over && rule != nil && rule.Timeout > 0:
+		a.block(c, standing.Crossed, now)
+	case standing.Filled:
+		a.announce(c, algorithm.Full, now)
+	case standing.Crossed && !standing.Over:
+		a.announce(c, standing.Stage, now)
+	case standing.Stage >= algorithm.Half:
+		a.leave(task{what: announceStage, stage: standing.Stage, counter: c}, now)
+	}
+	switch {
+	case standing.CrossedTimes:
+		a.askTimes(c, now)
+	case standing.WantTimes:
+		a.leave(task{what: askTimes, counter: c}, now)
+	}
+}
+
+// block starts a mitigation of a source that the PoP has counted over its limit, and tells the tier if this edge made it so.
+func (a *Announcer) block(c counter.Counter, crossed bool, now time.Time) {
+	rule := a.rules.Load().byID[c.Rule.ID]
+	if rule == nil || rule.Timeout == 0 {
+		return
+	}
+	c.Rule = rule.Counter // what was reported may have been counted under another limit than is in force now
+	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
+	if !a.config.Bits.Until(key, now).IsZero() {
+		return
+	}
+	v, _ := a.config.Counters.Peek(c.Rule, c.Source, now)
+	end := mitigation.End(v, a.config.Bits.Timeout(key, rule.Timeout, rule.Repeat, now), now)
+	if end.IsZero() {
+		return
+	}
+	if bit := rule.bit(now, end); a.config.Bits.Start(key, bit, now) {
+		a.config.Counters.Blocked(c, now, end, now)
+		if crossed {
+			a.setBit(key, bit, now)
+		} else {
+			a.leave(task{what: announceBlock, counter: c, bit: bit}, now)
+		}
+	}
+}
+
+// setAside reports whether the announcement that a counter has come to a stage is paid for (perRequest).
+func setAside(c counter.Counter, stage algorithm.Stage) bool {
+	return stage == algorithm.Full && c.Rule.HoldsBack()
+}
+
+// announce tells all edges how a counter stands that has come to a stage.
+func (a *Announcer) announce(c counter.Counter, stage algorithm.Stage, now time.Time) {
+	paid := setAside(c, stage)
+	if paid || a.Budget.Affords(c.Rule, itemCost) {
+		a.append(c.Source, a.state(record.Standing, c, now), paid)
+	}
+}
+
+// append adds a record to the log of a source's node, or of both its nodes while the list changes.
+func (a *Announcer) append(s counter.Source, r record.Record, paid bool) {
+	for _, node := range a.config.Nodes.Places(s) {
+		a.config.Logs.Append(node, &r, paid)
+	}
+}
+
+// state is a record of how a counter stands.
+func (a *Announcer) state(k record.Kind, c counter.Counter, now time.Time) record.Record {
+	r := record.Record{Kind: k, Rule: a.config.Secret.RuleDigest(c.Rule), Source: c.Source, Epoch: a.config.Operators.Epoch(c.Rule, c.Source), Start: a.wall(now), Edge: a.config.ID}
+	if k != record.Times {
+		r.Newest, r.Groups = a.config.Counters.Snapshot(c, now)
+	}
+	return r
+}
+
+// Near a source's limit it matters when, within a sub-window, others' hits came (counter.Times). An edge that lacks that asks
+// in the mitigation log, and tells its own; all edges answer there, so whichever decides next knows.
+
+// takenFrom is whose times of a counter have been taken in.
+type takenFrom struct {
+	counter mitigation.Key
+	edge    uint64
+}
+
+// maxTaken bounds what is remembered; beyond it times are not taken in, and those hits are thought to be spread evenly.
+const maxTaken = 1 << 15
+
+// askTimes asks the others when their hits came.
+func (a *Announcer) askTimes(c counter.Counter, now time.Time) {
+	if !a.Budget.Affords(c.Rule, itemCost) {
+		return
+	}
+	r := a.state(record.AskTimes, c, now)
+	r.Times = a.config.Counters.ExportTimes(c, now, nil)
+	a.append(c.Source, r, false)
+}
+
+// exportTimes answers a question.
+func (a *Announcer) exportTimes(c counter.Counter, now time.Time) {
+	if !a.Budget.Affords(c.Rule, itemCost) {
+		return
+	}
+	if times := a.config.Counters.ExportTimes(c, now, nil); len(times) > 0 {
+		r := a.state(record.Times, c, now)
+		r.Times = times
+		a.append(c.Source, r, false)
+	}
+}
+
+// mergeTimes takes in what another edge told.
+func (a *Announcer) mergeTimes(c counter.Counter, r record.Record, now time.Time) {
+	if r.Edge == a.config.ID {
+		return
+	}
+	if len(r.Times) == 0 {
+		return
+	}
+	from := takenFrom{mitigation.Key{Rule: c.Rule.ID, Source: c.Source}, r.Edge}
+	taken, there := a.times[from]
+	if !there && len(a.times) >= maxTaken {
+		return
+	}
+	for _, times := range r.Times {
+		if taken.Take(times.SubWindow) {
+			a.config.Counters.MergeTimes(c, times, now)
+		}
+	}
+	taken.Until = now.Add(c.Rule.Lifetime())
+	a.times[from] = taken
+}

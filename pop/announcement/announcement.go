@@ -1,0 +1,136 @@
+// Package announcement is what edges tell each other of a source, and what they make of it: that it is blocked, how a counter of it stands that
+// has come near its limit, and when hits of it came. A report tells an edge the PoP's total; but an edge that has nothing to report would learn
+// nothing, and two edges may let the last requests of a source pass at the same moment. So who finds that a source is near its limit, or
+// over it, says so in the mitigation log of the source's node, which all edges read.
+//
+//	ActOn           what a counter says after an answer: an announcement, a block, a question when hits came, or nothing
+//	AnnounceBlocks  blocks that requests started here: a bit at the source's own key, then a record in the log
+//	Answered        the answer to a bit: several edges may find a source over its limit at once, and who is first at the key writes the log
+//	Learn           what another edge said
+//	Resume          what was left for a while, because another edge is likely to say it (tasks, timers)
+//	Impose          what another PoP has blocked (peers)
+//
+// All of it is paid for from a Budget, so that whatever sources do, a request costs the tier no more than three commands on average.
+// Nothing here does I/O or reads a clock: records go to the logs, and commands of bits to Config.Send.
+package announcement
+
+import (
+	"sync/atomic"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+	"sluice/pop/across"
+	"sluice/pop/histogram"
+	"sluice/pop/log"
+	"sluice/pop/operators"
+	"sluice/pop/placement"
+	"sluice/pop/record"
+	"sluice/pop/secret"
+	"sluice/pop/wire"
+)
+
+// Config is what an Announcer works with.
+type Config struct {
+	Secret    secret.Secret
+	ID        uint64 // of this edge
+	Edges     int    // how many share the tier, if that is known
+	Counters  counter.Reports
+	Bits      *mitigation.Table
+	Operators *operators.List
+	Nodes     *placement.Nodes
+	Logs      *log.Logs
+	Send      func(wire.Command, *Bit) // whose answer goes to Answered, with the Bit
+	Decided   func(across.Block)       // is told what this edge blocks as the first of the PoP; nil: nobody is
+}
+
+// Announcer announces what this edge finds, and learns what others announce. SetRules, Impose and Peers may be called from anywhere, all else belongs to
+// one goroutine.
+type Announcer struct {
+	Budget      Budget
+	Propagation histogram.Histogram // from a verdict on another edge until it was in force on this one
+
+	config   Config
+	rules    atomic.Pointer[ruleSet]
+	peersOff atomic.Bool // blocks of other PoPs are neither sent nor learned
+	tasks    tasks
+	times    map[takenFrom]record.Taken
+	started  []mitigation.News // of one AnnounceBlocks
+}
+
+// New makes an Announcer under no rules.
+func New(c Config) *Announcer {
+	a := &Announcer{config: c, Budget: Budget{left: mostSaved}, times: make(map[takenFrom]record.Taken)}
+	a.SetRules(nil)
+	return a
+}
+
+type knownRule struct {
+	mitigation.Rule
+	digest uint64
+}
+
+// bit is a mitigation under the rule that the PoP starts.
+func (r *knownRule) bit(start, end time.Time) mitigation.Bit {
+	return mitigation.Bit{Start: start, End: end, By: mitigation.ByPoP, Shadow: r.Shadow || r.Tried, Memory: r.Repeat.Memory(), Terms: r.Terms()}
+}
+
+type ruleSet struct {
+	byID     map[uint32]*knownRule
+	byDigest map[uint64]*knownRule
+	byName   map[string][]*knownRule
+}
+
+// SetRules replaces the rules in force, those of the operators' list among them. What is said under other rules is neither announced nor learned.
+func (a *Announcer) SetRules(rules []mitigation.Rule) {
+	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)), byDigest: make(map[uint64]*knownRule, len(rules)),
+		byName: make(map[string][]*knownRule, len(rules))}
+	named := make(operators.Rules, len(rules))
+	for _, r := range rules {
+		if r.Name == "" {
+			r.Name = r.Counter.Name
+		}
+		k := &knownRule{r, a.config.Secret.RuleDigest(r.Counter)}
+		set.byID[r.Counter.ID] = k
+		set.byDigest[k.digest] = k
+		set.byName[r.Name] = append(set.byName[r.Name], k)
+		named[r.Name] = append(named[r.Name], &k.Rule)
+	}
+	a.config.Operators.SetRules(named) // first: who finds a rule here has what operators said of it as well
+	a.rules.Store(set)
+}
+
+// SetEdges says how many edges share the tier.
+func (a *Announcer) SetEdges(n int) { a.Budget.edges = n }
+
+// AnnounceBlocks tells the tier of the mitigations that this edge has started. One that has been lifted since is left out, and so is one of a source
+// that was lifted in this very step: its verdict fell before.
+func (a *Announcer) AnnounceBlocks(now time.Time) {
+	a.started = a.config.Bits.News(a.started[:0])
+	for _, n := range a.started {
+		if !a.config.Operators.Settling(n.Key) && !a.config.Bits.Until(n.Key, now).IsZero() {
+			a.setBit(n.Key, n.Bit, now)
+		}
+	}
+}
+
+// LearnAll takes in the records of a log.
+func (a *Announcer) LearnAll(records []record.Record, now time.Time) {
+	for _, r := range records {
+		if a.Learn(r, now) && r.By != mitigation.ByPeer { // whose verdict fell in another PoP
+			a.Propagation.Observe(a.wall(now).Sub(r.Start))
+		}
+	}
+}
+
+// Sweep forgets whose times are over.
+func (a *Announcer) Sweep(now time.Time) {
+	for from, taken := range a.times {
+		if now.After(taken.Until) {
+			delete(a.times, from)
+		}
+	}
+}
+
+// wall is what the wall clock says: by it edges agree on sub-windows, and on what they tell each other.
+func (a *Announcer) wall(now time.Time) time.Time { return a.config.Counters.Wall(now) }

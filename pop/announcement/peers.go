@@ -1,0 +1,75 @@
+package announcement
+
+import (
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+	"sluice/pop/across"
+	"sluice/pop/record"
+)
+
+// tellPeers has other PoPs told of a block that this edge has announced to its own. Of several edges that find a source over its limit at once
+// one announces it, so it is told once, or twice while the list of nodes changes. What came from a peer goes to no other, so nothing goes round.
+func (a *Announcer) tellPeers(b *Bit) {
+	rule := a.rules.Load().byID[b.counter.Rule.ID]
+	if a.config.Decided == nil || a.peersOff.Load() || b.record.By == mitigation.ByPeer || rule == nil || rule.Shadow || !across.Travels(b.record.Source) {
+		return
+	}
+	r := b.record
+	a.config.Decided(across.Block{Rule: rule.Name, Counts: rule.Counter.Name, Source: r.Source, Start: r.Start, End: r.End,
+		Limit: r.Limit, Window: rule.Counter.Window})
+}
+
+// Impose puts a block into force that the PoP from has told of at a time on its clock, and tells all edges of this PoP: one add, and a line of the
+// log. It is no longer, from its start, than the longest that the rule here has, and none where the rule allows more or counts by other prefixes. It may be called from anywhere.
+func (a *Announcer) Impose(from string, b across.Block, told, now time.Time) across.Outcome {
+	var rule *knownRule
+	for _, r := range a.rules.Load().byName[b.Rule] {
+		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow && !r.Tried && (rule == nil || r.Counter.Window == b.Window) {
+			rule = r // of a rule's several windows the one that was passed
+		}
+	}
+	switch {
+	case rule == nil || a.peersOff.Load():
+		return across.NoRule
+	case !rule.counts(b.Source):
+		return across.OtherWidth
+	case rule.Counter.Limit > b.Limit || float64(rule.Counter.Limit)*float64(b.Window) > float64(b.Limit)*float64(rule.Counter.Window):
+		return across.Looser
+	}
+	// Spans, because the clocks of PoPs are not one clock. The longest counts from the start, also where it is told late: learn, on the other edges, cuts there.
+	since := max(told.Sub(b.Start), 0)
+	start, end := now.Add(-since), now.Add(min(b.End.Sub(told), rule.Repeat.Longest(rule.Timeout)-since))
+	bit := rule.bit(start, end)
+	bit.Reason = "PoP " + from
+	if !a.config.Bits.Impose(mitigation.Key{Rule: rule.Counter.ID, Source: b.Source}, bit, now) {
+		return across.Known
+	}
+	return across.Imposed
+}
+
+// counts reports whether a source is of a width that the rule counts by. No request would ask for a block of another width, but for one that an
+// operator has said something of; so a peer that has that could block far more than one source.
+func (r *knownRule) counts(s counter.Source) bool {
+	p, _ := s.Prefix()
+	width := r.V6
+	if p.Addr().Is4() {
+		width = r.V4
+	}
+	return width == 0 || width == p.Bits()
+}
+
+// Peers says whether blocks of other PoPs count, as they do at first, and others are told of this one's. Where they do not any more, those in
+// force are lifted; what the tier has of them is disregarded.
+func (a *Announcer) Peers(on bool) {
+	a.peersOff.Store(!on)
+	if !on {
+		a.config.Bits.LiftPeers()
+	}
+}
+
+// disregards reports whether a record is another PoP's that counts no more.
+func (a *Announcer) disregards(r *record.Record) bool {
+	return r.By == mitigation.ByPeer && a.peersOff.Load()
+}

@@ -1,0 +1,118 @@
+package announcement
+
+import (
+	"time"
+
+	"sluice/counter"
+	"sluice/counter/algorithm"
+	"sluice/mitigation"
+	"sluice/pop/placement"
+	"sluice/pop/record"
+)
+
+// What is best done a little later is left for a while, longer than the log takes. What one edge finds about a source, all find that the
+// source has just met, and one of them is enough to tell the others: so who is not the one leaves that, each for another while, and is
+// done with it when the log says so.
+type tasks = timers[taskKey, task]
+
+type task struct {
+	what    taskKind
+	stage   algorithm.Stage // announceStage
+	counter counter.Counter
+	bit     mitigation.Bit // announceBlock
+}
+
+type taskKind uint8
+
+const (
+	announceBlock taskKind = iota
+	announceStage
+	askTimes
+)
+
+type taskKey struct {
+	what taskKind
+	key  mitigation.Key
+}
+
+// By taskAfter an edge has mostly read what another wrote to the log, and by taskAfter and taskSpread every edge has had its turn: a block is
+// then on its way.
+const (
+	taskAfter  = 12 * time.Millisecond
+	taskSpread = 16 * time.Millisecond
+	stageLater = 3 // so many times as late: who has brought the counter there tells it, but for a fault
+)
+
+func (t *task) key() taskKey {
+	return taskKey{t.what, mitigation.Key{Rule: t.counter.Rule.ID, Source: t.counter.Source}}
+}
+
+// over reports whether there is nothing left to do.
+func (a *Announcer) over(t *task, now time.Time) bool {
+	blocked := !a.config.Bits.Until(t.key().key, now).IsZero() // else it has ended, or was lifted, or its rule was loosened
+	return t.what == announceBlock && !blocked || t.what == announceStage && blocked
+}
+
+// leave leaves a task to be done when no other edge has.
+func (a *Announcer) leave(t task, now time.Time) {
+	edges := uint64(max(a.config.Edges, a.Budget.edges, 1))
+	turn := placement.Mix(a.config.ID^a.config.Secret.Place(t.counter.Source)) % edges
+	wait := taskAfter + taskSpread*time.Duration(turn)/time.Duration(edges)
+	if t.what == announceStage {
+		wait *= stageLater
+	}
+	if !a.tasks.has(t.key()) && !a.tasks.leave(t.key(), t, now.Add(wait)) {
+		a.do(t, now)
+	}
+}
+
+// Resume does the tasks that are due.
+func (a *Announcer) Resume(now time.Time) {
+	a.tasks.resume(now, func(t task) { a.do(t, now) })
+}
+
+func (a *Announcer) do(t task, now time.Time) {
+	switch {
+	case a.over(&t, now):
+	case t.what == announceBlock:
+		a.setBit(t.key().key, t.bit, now)
+	case t.what == announceStage:
+		a.announce(t.counter, t.stage, now)
+	case t.what == askTimes:
+		a.askTimes(t.counter, now)
+	}
+}
+
+// done drops a task that another edge has done.
+func (a *Announcer) done(t task) { a.tasks.drop(t.key()) }
+
+// Waiting reports whether something was left for later.
+func (a *Announcer) Waiting() bool { return a.tasks.len() > 0 }
+
+// In is how soon what was left is due, and at least as soon as given.
+func (a *Announcer) In(least time.Duration, now time.Time) time.Duration {
+	if a.tasks.len() > 0 {
+		least = min(least, max(a.tasks.next().Sub(now), 0))
+	}
+	return least
+}
+
+// learnState takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
+func (a *Announcer) learnState(c counter.Counter, r *record.Record, now time.Time) {
+	switch r.Kind {
+	case record.Block:
+		if !r.End.After(a.wall(now)) {
+			return // memcached is slow to forget
+		}
+		a.done(task{what: announceBlock, counter: c})
+		a.done(task{what: askTimes, counter: c})
+	case record.Standing, record.AskTimes:
+		if a.config.Counters.Announced(c, r.Newest, r.Groups, now) {
+			a.block(c, false, now)
+		}
+		if r.Kind == record.AskTimes {
+			a.done(task{what: askTimes, counter: c})
+		}
+		a.done(task{what: announceStage, counter: c})
+	}
+}

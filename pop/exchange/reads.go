@@ -1,0 +1,158 @@
+package exchange
+
+import (
+	"time"
+
+	"sluice/counter"
+	"sluice/pop/record"
+	"sluice/pop/secret"
+	"sluice/pop/wire"
+)
+
+// A group read asks what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
+// more than this one of a source that it sees for the first time, or again.
+type groups struct {
+	counter        counter.Counter
+	epoch          uint64 // of the keys
+	oldest, newest uint32
+	reported       uint64 // hits, by the report that it goes with
+}
+
+// reads are sent as one Get, because memcached writes the answer to each by itself, whatever else it has to say.
+type reads struct {
+	list []groups
+	keys []byte // of each the bit's, then the groups' from newest to oldest
+}
+
+const (
+	maxReadKeys = 1900                            // bytes of keys: a line of more than 2048 is an exception to memcached
+	maxReadKey  = 9 * (secret.CounterKeySize + 1) // of one read
+)
+
+// Read adds a read to those that are next sent to a node: of a counter's groups from the oldest to the newest, for a report of so many hits.
+func (x *Exchanges) Read(node int, c counter.Counter, epoch uint64, name *secret.CounterName, oldest, newest uint32, reported uint64) {
+	x.add(node, read, name, groups{c, epoch, oldest, newest, reported})
+}
+
+func (x *Exchanges) add(node int, k kind, name *secret.CounterName, g groups) {
+	for len(x.open) <= node {
+		x.open = append(x.open, nil)
+	}
+	if x.open[node] != nil && len(x.open[node].keys) > maxReadKeys-maxReadKey {
+		x.sendReadsTo(node, k)
+	}
+	if x.open[node] == nil {
+		if last := len(x.spare) - 1; last >= 0 {
+			x.open[node], x.spare = x.spare[last], x.spare[:last]
+		} else {
+			x.open[node] = new(reads)
+		}
+	}
+	l := x.open[node]
+	if len(l.keys) > 0 {
+		l.keys = append(l.keys, ' ')
+	}
+	l.keys = x.config.Secret.AppendBitKey(l.keys, g.counter, g.epoch)
+	for n := g.newest; ; n-- {
+		l.keys = name.Append(append(l.keys, ' '), n)
+		if n == g.oldest {
+			break
+		}
+	}
+	l.list = append(l.list, g)
+}
+
+// SendReads sends what reads there are.
+func (x *Exchanges) SendReads() { x.sendReads(read) }
+
+func (x *Exchanges) sendReads(k kind) {
+	for i := range x.open {
+		if x.open[i] != nil {
+			x.sendReadsTo(i, k)
+		}
+	}
+}
+
+func (x *Exchanges) sendReadsTo(node int, k kind) {
+	l := x.open[node]
+	x.open[node] = nil
+	x.config.Send(wire.Command{Node: node, Op: wire.Get, Report: true, Key: string(l.keys)}, Asked{kind: k, reads: l})
+}
+
+// readsDone takes in what reads have brought.
+func (x *Exchanges) readsDone(a Asked, r *wire.Result, now time.Time) {
+	if r.Status == wire.Done && a.kind != stale {
+		values := r.Values
+		for _, l := range a.reads.list {
+			n := 2 + int(l.newest-l.oldest)
+			x.readDone(l, a.kind, values[:n], now)
+			values = values[n:]
+		}
+	}
+	clear(a.reads.list)
+	a.reads.list, a.reads.keys = a.reads.list[:0], a.reads.keys[:0]
+	x.spare = append(x.spare, a.reads)
+}
+
+// readDone takes in what a read has brought: what is at the bit's key, and the groups'.
+func (x *Exchanges) readDone(l groups, k kind, values [][]byte, now time.Time) {
+	c := l.counter
+	if l.epoch < x.config.Operators.Epoch(c.Rule, c.Source) {
+		return // the source was lifted since
+	}
+	if bit := values[0]; bit != nil {
+		if rec, ok := record.Open(x.config.Secret, bit); !ok {
+			x.forged.Add(1)
+		} else if rec.Source == c.Source && rec.Rule == x.config.Secret.RuleDigest(c.Rule) {
+			x.config.Announcer.Learn(rec, now)
+		}
+	}
+	var totals [8]uint64
+	found := false
+	for i, v := range values[1:] {
+		if v == nil {
+			continue
+		}
+		total, ok := wire.ParseNumber(v)
+		if !ok {
+			x.forged.Add(1)
+		}
+		if totals[i] = total; ok && total == 0 && c.Rule.Sync {
+			totals[i] = counter.Emptied
+		}
+		found = found || ok
+	}
+	if !found && k == read {
+		return // a source's first request: there are many of those
+	}
+	x.config.Announcer.ActOn(c, x.config.Counters.Learn(c, l.newest, totals[:len(values)-1], l.reported, now), now)
+}
+
+const maxAsks = 1 << 14
+
+// Ask asks the tier about a counter that this edge does not know, because a request waits for the answer (counter.Table.Await). The next Step
+// follows it up.
+func (x *Exchanges) Ask(c counter.Counter) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.asks) < maxAsks { // who finds the list full goes on without an answer, as after the longest wait
+		x.asks = append(x.asks, c)
+	}
+}
+
+// readForRequests reads the counters that requests wait for.
+func (x *Exchanges) readForRequests(now time.Time) {
+	x.mu.Lock()
+	x.asking = append(x.asking[:0], x.asks...)
+	x.asks = x.asks[:0]
+	x.mu.Unlock()
+	for _, c := range x.asking {
+		if node := x.config.Nodes.Place(c.Source); node >= 0 {
+			oldest, newest := x.config.Counters.Groups(c.Rule, now, x.config.Secret.Phase(c.Source))
+			epoch := x.config.Operators.Epoch(c.Rule, c.Source)
+			name := x.config.Secret.CounterName(c, epoch)
+			x.add(node, waited, &name, groups{c, epoch, oldest, newest, 0})
+		}
+	}
+	x.sendReads(waited)
+}

@@ -1,0 +1,401 @@
+// Package placement says which node of the tier has a source, and which had it before the list of nodes changed.
+//
+// A source is on one of the nodes that are up, chosen by rendezvous hashing (Thaler and Ravishankar, 1998): every node scores the source, and
+// the highest score wins. So edges that know the same nodes agree without a word, and a lost node moves its own sources only.
+//
+// Nodes has three things of each node: its name (Canonical, because edges place by it), its health, and its role while the list changes:
+//
+//	health      probes, whose answers tell it: Probe and Probed. A node that is silent for 350 ms is down; one that has answered everything
+//	            for a second is up again
+//	transition  Set and Advance: for Transition both lists are known, and a source may have a second place (Second)
+//
+// Nothing here does I/O or reads a clock. Whoever steps it sends the probes, and gives up what is under way to a node that was lost.
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sluice/counter"
+	"sluice/pop/secret"
+)
+
+// The list of nodes can change while edges run, on one edge after the other. While edges with the old list and edges with the new one
+// share sources, those whose place differs must not be counted apart, or each would have its limit twice. So for Transition an edge
+// with the new list goes by the old one, and tells the new place of a source as well: what it reports is added there too, and
+// so are bits and announcements. The larger total counts. After that the new list is all. If every edge gets the new list within Transition,
+// a source loses nothing but, for windows longer than that, what was counted of it before the change.
+// An edge that is started with the new list while others have the old one only (a restart in place of a reload) counts moved sources apart:
+// they may be admitted their limit once more.
+const Transition = 5 * time.Minute
+
+const (
+	probeEvery = 25 * time.Millisecond
+	probeLost  = time.Second            // a probe without an answer for so long is followed by another
+	downAfter  = 350 * time.Millisecond // without an answer, though one was asked for
+	upAfter    = time.Second            // of answers, so that a flapping node stays down
+)
+
+// StepLate is between two Advances: who was not stepped for longer was held up, and nodes are not to blame.
+const StepLate = 100 * time.Millisecond
+
+// role is what a node is to placement.
+type role uint8
+
+const (
+	current role = 1 << iota // sources are placed there
+	joining                  // of the new list, while a transition lasts
+)
+
+type node struct {
+	name     string // canonical
+	spelled  string // as it was configured
+	hash     uint64
+	role     role // 0: it is no longer in use
+	up       bool
+	probing  bool      // a probe is under way
+	probed   time.Time // when the last one was sent
+	answered time.Time // when the last good answer came
+	good     time.Time // since when all answers have been good
+}
+
+// Nodes are those of a tier, as one edge sees them. They are known by their index, which never changes: new ones are added as lists change. Set,
+// Health, Up, Alone, Members and Names may be called from anywhere, all else belongs to one goroutine.
+type Nodes struct {
+	secret  secret.Secret
+	nodes   []node
+	moving  time.Time // when the transition to another list of nodes ends; zero: there is none
+	moved   bool      // since Moved was last asked
+	stepped time.Time
+	awake   time.Time // since when steps have come in time
+
+	wanted  atomic.Pointer[wanted]
+	health  atomic.Pointer[[]bool]
+	names   atomic.Pointer[[]string]
+	members atomic.Pointer[[]Member]
+	full    atomic.Bool
+	alone   atomic.Pointer[time.Time] // since when no node is left; nil: one is
+}
+
+type wanted struct{ names, spelled []string }
+
+// Member is a node of the tier as an edge sees it.
+type Member struct {
+	Name string // as it was configured
+	Up   bool
+	// Joining and Leaving say that it is of the new or the old list only, while a transition lasts.
+	Joining, Leaving bool
+}
+
+// New takes a list of nodes, all of which are up until they prove otherwise. Errors are those of Set.
+func New(list []string, s secret.Secret, now time.Time) (*Nodes, error) {
+	names, err := known(list)
+	if err != nil {
+		return nil, err
+	}
+	n := &Nodes{secret: s, stepped: now, awake: now}
+	for i, name := range names {
+		n.add(name, list[i], current, now)
+	}
+	n.publish()
+	return n, nil
+}
+
+// Set changes the list of nodes; the next Advance begins with it. Errors are those of Names, and that the list is empty.
+func (n *Nodes) Set(list []string) error {
+	names, err := known(list)
+	if err != nil {
+		return err
+	}
+	n.wanted.Store(&wanted{names: names, spelled: slices.Clone(list)})
+	return nil
+}
+
+func known(list []string) ([]string, error) {
+	names, err := Names(list)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("pop: %w", err)
+	case len(names) == 0:
+		return nil, fmt.Errorf("pop: no memcached node")
+	}
+	return names, nil
+}
+
+func (n *Nodes) add(name, spelled string, r role, now time.Time) {
+	n.nodes = append(n.nodes, node{name: name, spelled: spelled, role: r, hash: xxhash.Sum64String(name), up: true, answered: now, good: now})
+}
+
+// Advance begins and ends transitions, and returns the nodes that are no longer in use. It is called with every step of the edge.
+func (n *Nodes) Advance(now time.Time) (left []int) {
+	if now.Sub(n.stepped) > StepLate {
+		n.awake = now
+	}
+	n.stepped = now
+	if want := n.wanted.Swap(nil); want != nil {
+		n.begin(want, now)
+	}
+	if n.moving.IsZero() || now.Before(n.moving) {
+		return nil
+	}
+	n.moving = time.Time{}
+	for i := range n.nodes {
+		if d := &n.nodes[i]; d.role&joining != 0 {
+			d.role = current
+		} else if d.role != 0 {
+			d.role = 0
+			d.up, d.good = false, time.Time{} // what is under way to it comes to nothing here
+			left = append(left, i)
+		}
+	}
+	n.publish()
+	return left
+}
+
+// begin begins a transition.
+func (n *Nodes) begin(want *wanted, now time.Time) {
+	for i := range n.nodes {
+		n.nodes[i].role &^= joining
+	}
+	same := true
+	for i, name := range want.names {
+		at := slices.IndexFunc(n.nodes, func(d node) bool { return d.name == name })
+		if at < 0 {
+			at = len(n.nodes)
+			n.add(name, want.spelled[i], 0, now)
+		}
+		d := &n.nodes[at]
+		if d.role == 0 { // it is back, or new: up until it proves otherwise
+			d.up, d.answered, d.good = true, now, now
+		}
+		d.role |= joining
+	}
+	for i := range n.nodes {
+		same = same && (n.nodes[i].role == 0 || n.nodes[i].role == current|joining)
+	}
+	if n.moving = now.Add(Transition); same {
+		n.moving = now // nothing moves
+	}
+	n.publish()
+}
+
+// Place is the node of a source; -1: none is up, or this edge counts alone.
+func (n *Nodes) Place(s counter.Source) int {
+	i := n.among(s, current)
+	if i < 0 && !n.moving.IsZero() {
+		i = n.among(s, joining)
+	}
+	return i
+}
+
+// among chooses among nodes of a role.
+func (n *Nodes) among(s counter.Source, r role) int {
+	if n.full.Load() {
+		return -1
+	}
+	h := n.secret.Place(s)
+	best, most := -1, uint64(0)
+	for i := range n.nodes {
+		if d := &n.nodes[i]; d.up && d.role&r != 0 {
+			if score := Mix(h ^ d.hash); best < 0 || score > most {
+				best, most = i, score
+			}
+		}
+	}
+	return best
+}
+
+// Second is the new place of a source that has another one still, while a transition lasts; else -1.
+func (n *Nodes) Second(s counter.Source, place int) int {
+	if n.moving.IsZero() {
+		return -1
+	}
+	if i := n.among(s, joining); i != place {
+		return i
+	}
+	return -1
+}
+
+// Places are the node of a source, and its new one while a transition lasts; none if no node is up.
+func (n *Nodes) Places(s counter.Source) []int {
+	first := n.Place(s)
+	if first < 0 {
+		return nil
+	}
+	if second := n.Second(s, first); second >= 0 {
+		return []int{first, second}
+	}
+	return []int{first}
+}
+
+// Fixed is the node that everybody agrees on for what belongs to no source; -1: none is up.
+func (n *Nodes) Fixed() int {
+	best := -1
+	for i := range n.nodes {
+		if d := &n.nodes[i]; d.up && d.role&current != 0 && (best < 0 || d.hash > n.nodes[best].hash) {
+			best = i
+		}
+	}
+	return best
+}
+
+// Bucket is the node of what must never move because a node is down, up or not; -1: this edge counts alone. It changes as a transition ends.
+func (n *Nodes) Bucket(bucket uint32) (node int) {
+	node = -1
+	if n.full.Load() {
+		return node
+	}
+	h, most := Mix(uint64(bucket)), uint64(0)
+	for i := range n.nodes {
+		if d := &n.nodes[i]; d.role&current != 0 {
+			if score := Mix(h ^ d.hash); node < 0 || score > most {
+				node, most = i, score
+			}
+		}
+	}
+	return node
+}
+
+// Mix is the finaliser of SplitMix64: every bit of x moves half the bits of the result.
+func Mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Probe reports whether it is time to ask a node whether it is well; Probed must follow. It may find that the last probe has been without an
+// answer for so long that the node is lost.
+func (n *Nodes) Probe(i int, now time.Time) (due, lost bool) {
+	d := &n.nodes[i]
+	if d.up && d.probing && n.silent(d, now) && now.Sub(d.probed) >= downAfter {
+		n.down(d)
+		lost = true
+	}
+	if d.probing && now.Sub(d.probed) < probeLost || now.Sub(d.probed) < probeEvery {
+		return false, lost
+	}
+	d.probing, d.probed = true, now
+	return true, lost
+}
+
+// silent reports whether a node has not answered for too long, while this edge was awake to take the answer.
+func (n *Nodes) silent(d *node, now time.Time) bool {
+	return now.Sub(d.answered) >= downAfter && now.Sub(n.awake) >= downAfter
+}
+
+// Probed takes in whether a probe was answered, and reports whether the node is lost.
+func (n *Nodes) Probed(i int, ok bool, now time.Time) (lost bool) {
+	d := &n.nodes[i]
+	d.probing = false
+	if !ok {
+		d.good = time.Time{}
+		if lost = d.up && n.silent(d, now); lost {
+			n.down(d)
+		}
+		return lost
+	}
+	d.answered = now
+	if d.good.IsZero() {
+		d.good = now
+	}
+	if !d.up && now.Sub(d.good) >= upAfter {
+		d.up = true
+		n.publish()
+	}
+	return false
+}
+
+// Carried takes in that a node has carried something out: it is not silent, however late its probes are.
+func (n *Nodes) Carried(i int, now time.Time) { n.nodes[i].answered = now }
+
+// Steady reports whether a good answer to a probe that comes at now changes nothing, and no other probe follows at once.
+func (n *Nodes) Steady(i int, now time.Time) bool {
+	d := &n.nodes[i]
+	return d.up && !d.good.IsZero() && now.Sub(d.probed) < probeEvery
+}
+
+func (n *Nodes) down(d *node) {
+	d.up, d.good = false, time.Time{}
+	n.publish()
+}
+
+// SetFull says whether the PoP is full, so that this edge counts alone.
+func (n *Nodes) SetFull(full bool) {
+	if n.full.Swap(full) != full {
+		n.moved = true
+	}
+}
+
+// Full reports whether the PoP has as many edges as can share it without this one. It may be called from anywhere.
+func (n *Nodes) Full() bool { return n.full.Load() }
+
+// publish lets the request path and operators know which nodes there are, and which are up.
+func (n *Nodes) publish() {
+	n.moved = true
+	health, names, members := make([]bool, len(n.nodes)), make([]string, len(n.nodes)), []Member{}
+	for i := range n.nodes {
+		d := &n.nodes[i]
+		health[i], names[i] = d.up && d.role != 0, d.spelled
+		if d.role != 0 {
+			members = append(members, Member{
+				Name: d.spelled, Up: d.up, Joining: d.role&current == 0, Leaving: !n.moving.IsZero() && d.role&joining == 0,
+			})
+		}
+	}
+	n.health.Store(&health)
+	n.names.Store(&names)
+	n.members.Store(&members)
+}
+
+// Moved reports whether sources may have other places than when it was last asked.
+func (n *Nodes) Moved() bool {
+	moved := n.moved
+	n.moved = false
+	return moved
+}
+
+// Len is how many nodes there are, those no longer in use included.
+func (n *Nodes) Len() int { return len(n.nodes) }
+
+// InUse reports whether a node is of a list.
+func (n *Nodes) InUse(i int) bool { return n.nodes[i].role != 0 }
+
+// IsUp reports whether a node is up.
+func (n *Nodes) IsUp(i int) bool { return n.nodes[i].up }
+
+// Known is what Health returns, as one value, which is another whenever anything about the nodes has changed.
+func (n *Nodes) Known() *[]bool { return n.health.Load() }
+
+// Health says which nodes are up, by their index; do not change the result.
+func (n *Nodes) Health() []bool { return *n.health.Load() }
+
+// Up reports whether any node is left to count a source in: a lost node's sources move to the others at once. An edge that counts
+// alone because the PoP is full has none.
+func (n *Nodes) Up() bool { return !n.full.Load() && slices.Contains(n.Health(), true) }
+
+// NoteAlone notes when this edge begins to count alone, and when it does no more.
+func (n *Nodes) NoteAlone(now time.Time) {
+	if alone := !n.Up(); alone != (n.alone.Load() != nil) {
+		if n.alone.Store(nil); alone {
+			n.alone.Store(&now)
+		}
+	}
+}
+
+// Alone says since when no node is left, as NoteAlone noticed; the zero time: one is.
+func (n *Nodes) Alone() (since time.Time) {
+	if at := n.alone.Load(); at != nil && !n.Up() {
+		since = *at
+	}
+	return since
+}
+
+// Members describes the nodes, those in use; do not change the result.
+func (n *Nodes) Members() []Member { return *n.members.Load() }
+
+// Names are all nodes as they were configured, by their index; do not change the result.
+func (n *Nodes) Names() []string { return *n.names.Load() }

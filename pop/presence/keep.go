@@ -1,0 +1,99 @@
+package presence
+
+import (
+	"time"
+
+	"sluice/pop/wire"
+)
+
+const (
+	every = time.Second
+	hasty = 100 * time.Millisecond // while this edge waits for a slot, or for others to have what was said here
+)
+
+// Due reports whether it is time to Keep.
+func (p *Slots) Due(now time.Time) bool { return !now.Before(p.next) }
+
+// Keep says to the node where edges meet that this one is there, and asks who else is. awaited says that somebody waits for the answer. Below
+// 0 there is no node, and nothing to send.
+func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []wire.Command) {
+	p.next, p.idle = now.Add(every), false
+	if p.Key() == "" && !p.full || awaited {
+		p.next = now.Add(hasty)
+	}
+	if node < 0 {
+		return nil
+	}
+	if p.Key() != "" && (now.Sub(p.spoke) >= every/2 || p.changed) {
+		p.spoke, p.changed = now, false
+		list = append(list, p.Fill(node, self, now))
+	}
+	return append(list, wire.Command{Node: node, Op: wire.Get, Key: p.Keys})
+}
+
+// Fill is the command that fills this edge's slot.
+func (p *Slots) Fill(node int, self Edge, now time.Time) wire.Command {
+	return p.fill(node, wire.Set, p.Key(), self, now)
+}
+
+func (p *Slots) fill(node int, op wire.Op, key string, self Edge, now time.Time) wire.Command {
+	return wire.Command{Node: node, Op: op, Key: key, Value: p.Say(now, self), Expire: wire.Seconds(Kept)}
+}
+
+// Overdue reports whether this edge's slot should have been filled some time ago, because nobody has called Keep; then it is to be filled. The
+// slots are read when this edge next reports something (Wake).
+func (p *Slots) Overdue(late time.Duration, now time.Time) bool {
+	if p.Key() == "" || now.Sub(p.spoke) < every+late {
+		return false
+	}
+	p.spoke, p.next, p.idle = now, now.Add(every), true
+	return true
+}
+
+// Wake reports whether the slots have not been read for a while because nothing happened; it makes Keep due.
+func (p *Slots) Wake(now time.Time) bool {
+	if p.idle {
+		p.next = now
+	}
+	return p.idle
+}
+
+// Changed says that what this edge says of itself has changed; it makes Keep due.
+func (p *Slots) Changed(now time.Time) { p.next, p.changed = now, true }
+
+// Answered takes in what is in the slots, and returns the command that takes a free one, if this edge needs one and may have it; Taken is told
+// what became of that. forged is how many hold what no edge of the PoP has written.
+func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now, wall time.Time) (c wire.Command, slot int, takes bool, forged int) {
+	forged = p.Read(r.Values, now, wall)
+	slot, key, empty, takes := p.Choose(random, now)
+	if takes {
+		op := wire.Add
+		if !empty {
+			op = wire.Set // whoever takes it at the same time finds out by the next read
+		}
+		c = p.fill(r.Node, op, key, self, now)
+	}
+	return c, slot, takes, forged
+}
+
+// Taken takes in whether a slot that was free is this edge's now.
+func (p *Slots) Taken(slot int, ok bool, now time.Time) {
+	switch {
+	case p.Key() != "":
+	case !ok:
+		p.next = now
+	default:
+		p.Take(slot)
+		p.spoke = now
+	}
+}
+
+// Met is how many other edges there are, but for one of a name: an edge's own process before it is no company.
+func (p *Slots) Met(but string) (n int) {
+	p.Others(func(e Edge) {
+		if e.Name != but {
+			n++
+		}
+	})
+	return n
+}

@@ -1,0 +1,110 @@
+package presence
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/pop/poptest"
+	"sluice/pop/secret"
+	"sluice/pop/wire"
+)
+
+// keep has an edge do at now what Keep says, and returns the commands that this took.
+func keep(p *Slots, node *poptest.Node, awaited bool, now time.Time) string {
+	var ops []string
+	if !p.Due(now) {
+		return ""
+	}
+	for _, c := range p.Keep(0, Edge{Name: "a"}, awaited, now) {
+		r := node.Do(now, c)
+		ops = append(ops, c.Op.String())
+		if c.Op != wire.Get {
+			continue
+		}
+		if c, slot, takes, _ := p.Answered(&r, Edge{Name: "a"}, 7, now, now); takes {
+			r := node.Do(now, c)
+			ops = append(ops, c.Op.String())
+			p.Taken(slot, r.Status == wire.Done, now)
+		}
+	}
+	return strings.Join(ops, " ")
+}
+
+// TestKeep is what an edge sends as time passes.
+func TestKeep(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	node := poptest.New(0)
+	p := New(secret.Of([]byte("test")), 1)
+	at := func(d time.Duration) time.Time { return began.Add(d) }
+	for _, step := range []struct {
+		at      time.Duration
+		before  func()
+		awaited bool
+		want    string
+	}{
+		{at: 0, want: "get add"},
+		{at: 50 * time.Millisecond, want: ""},
+		{at: 100 * time.Millisecond, want: "get"}, // it was without a slot when it asked, and has told less than half a second ago
+		{at: time.Second, want: ""},
+		{at: 1100 * time.Millisecond, want: "set get"},
+		{at: 1200 * time.Millisecond, before: func() { p.Changed(at(1200 * time.Millisecond)) }, want: "set get"},
+		{at: 2200 * time.Millisecond, awaited: true, want: "set get"},
+		{at: 2300 * time.Millisecond, want: "get"}, // somebody waits: sooner
+		{at: 3300 * time.Millisecond, want: "set get"},
+	} {
+		if step.before != nil {
+			step.before()
+		}
+		if got := keep(&p, node, step.awaited, at(step.at)); got != step.want {
+			t.Errorf("at %v: %q, want %q", step.at, got, step.want)
+		}
+	}
+	if p.Keep(-1, Edge{}, false, at(4*time.Second)) != nil || p.Due(at(4*time.Second)) {
+		t.Error("something is sent to no node, or it is tried again at once")
+	}
+}
+
+// TestOverdue: the slot of an edge that nobody steps is to be filled a while after it was due, and read again once there is something to report.
+func TestOverdue(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	p := New(secret.Of([]byte("test")), 1)
+	if p.Overdue(0, began.Add(time.Hour)) {
+		t.Error("an edge without a slot has nothing to fill")
+	}
+	node := poptest.New(0)
+	keep(&p, node, false, began)
+	if p.Wake(began) {
+		t.Error("it is awake")
+	}
+	const late = 100 * time.Millisecond
+	if p.Overdue(late, began.Add(every+late-1)) || !p.Overdue(late, began.Add(every+late)) || p.Overdue(late, began.Add(every+late+1)) {
+		t.Error("overdue too soon, too late, or twice")
+	}
+	now := began.Add(every + 2*late)
+	if p.Due(now) {
+		t.Error("it reads who is there without need")
+	}
+	if !p.Wake(now) || !p.Due(now) {
+		t.Error("it does not read who is there before it reports")
+	}
+	if keep(&p, node, false, now); p.Wake(now) {
+		t.Error("it has read who is there, and is to again")
+	}
+}
+
+// TestSlotTakenByAnother: an edge that was not the first at a free slot asks again at once.
+func TestSlotTakenByAnother(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	p := New(secret.Of([]byte("test")), 1)
+	p.Keep(0, Edge{}, false, began)
+	if p.Taken(3, false, began); !p.Due(began) || p.Key() != "" {
+		t.Errorf("due %v, key %q", p.Due(began), p.Key())
+	}
+	if p.Taken(4, true, began); p.Key() != p.keys[4] {
+		t.Errorf("key %q", p.Key())
+	}
+	if p.Taken(5, true, began); p.Key() != p.keys[4] {
+		t.Error("it has two")
+	}
+}
