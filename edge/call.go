@@ -20,8 +20,8 @@ type Call struct {
 	results []int // of the descriptors, in Decision.Results; less than 0: no rule is about it
 }
 
-// A Standing is how a descriptor stands under its rule.
-type Standing struct {
+// A DescriptorState is how a descriptor stands under its rule.
+type DescriptorState struct {
 	Refused   bool
 	Rule      *rules.Rule   // nil: no rule is about the descriptor
 	Limit     uint32        // that of the rule, or of the descriptor itself
@@ -125,16 +125,16 @@ func (c *Call) decideAbout(domain string, list []descriptors.Descriptor) {
 // Refused reports whether the request is to be refused.
 func (c *Call) Refused() bool { return c.x.barred || c.x.decision.Refused() }
 
-// Standing is how the i-th descriptor stands. Where another one is over its limit, what would be left counts for this one.
-func (c *Call) Standing(i int) Standing {
+// State is how the i-th descriptor stands. Where another one is over its limit, what would be left counts for this one.
+func (c *Call) State(i int) DescriptorState {
 	if i >= len(c.results) || c.results[i] < 0 {
-		return Standing{Refused: c.x.barred}
+		return DescriptorState{Refused: c.x.barred}
 	}
 	d := &c.x.decision
 	r := &d.Results[c.results[i]]
 	rule := rules.RuleOf(r)
 	by := r.CountedBy()
-	st := Standing{Rule: rule, Limit: by.Limit, Window: by.Window, Reset: by.Reset(c.x.now)}
+	st := DescriptorState{Rule: rule, Limit: by.Limit, Window: by.Window, Reset: by.Reset(c.x.now)}
 	switch {
 	case r.Verdict == limiter.Shadowed:
 	case r.Verdict != limiter.Passed:

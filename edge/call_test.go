@@ -30,7 +30,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 		got := testing.AllocsPerRun(100, func() {
 			must(t, c.Judge("web", list, now))
 			for i := range list {
-				c.Standing(i)
+				c.State(i)
 			}
 			c.End()
 		})

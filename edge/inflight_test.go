@@ -71,13 +71,13 @@ rules:
 	h.inFlight("shadow", 1)
 	for _, test := range []struct {
 		source string
-		want   []control.Standing
+		want   []control.SourceState
 	}{
-		{"127.0.0.1", []control.Standing{
+		{"127.0.0.1", []control.SourceState{
 			{Rule: "slow", Mode: rules.Enforce, Places: &control.Places{Held: 2, Here: 2, Limit: 2}},
 			{Rule: "both", Mode: rules.Enforce, Estimate: 1, Limit: 4, Remaining: 3, Places: &control.Places{Held: 1, Here: 1, Limit: 1}},
 			{Rule: "shadow", Mode: rules.Shadow, Places: &control.Places{Held: 1, Here: 1, Limit: 1}}}},
-		{"192.0.2.1", []control.Standing{
+		{"192.0.2.1", []control.SourceState{
 			{Rule: "slow", Mode: rules.Enforce, Places: &control.Places{Held: 1, Here: 1, Limit: 2}},
 			{Rule: "both", Mode: rules.Enforce, Limit: 4, Remaining: 4, Places: &control.Places{Limit: 1}},
 			{Rule: "shadow", Mode: rules.Shadow, Places: &control.Places{Limit: 1}}}},

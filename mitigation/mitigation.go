@@ -64,15 +64,15 @@ func (b *Bit) worth() int {
 	return 1
 }
 
-// News is a verdict of this edge, or what another PoP told it, that the PoP has yet to be told of. What operators say is no news: it has a way of its own,
+// Unsent is a verdict of this edge, or what another PoP told it, that the PoP has yet to be told of. What operators say changes nothing: it has a way of its own,
 // so that an attack cannot hold it up.
-type News struct {
+type Unsent struct {
 	Key Key
 	Bit Bit
 }
 
-// maxNews bounds the news that wait. More are dropped: other edges then learn of the bits at first sight of their sources.
-const maxNews = 1 << 16
+// maxUnsent bounds the unsent that wait. More are dropped: other edges then learn of the bits at first sight of their sources.
+const maxUnsent = 1 << 16
 
 // Table holds bits. It is safe for concurrent use.
 type Table struct {
@@ -84,9 +84,9 @@ type Table struct {
 	hasher counter.Hasher
 	some   atomic.Int64 // shards in which a bit may be in force: none, most of the time
 	shards [64]shard
-	news   struct {
+	unsent struct {
 		mu   sync.Mutex
-		list []News
+		list []Unsent
 	}
 	wake func()
 
@@ -115,7 +115,7 @@ type Started struct {
 	By   By
 }
 
-// New makes a table for so many bits; 0 means 1,000,000. wake is called when there is news for the PoP and must not block; nil
+// New makes a table for so many bits; 0 means 1,000,000. wake is called when there is something to send to the PoP and must not block; nil
 // means that there is nobody to tell.
 func New(capacity int, wake func()) *Table {
 	if capacity <= 0 {
@@ -181,10 +181,10 @@ func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 	return Bit{}, false
 }
 
-// Start mitigates k until b.End and reports whether that was news: it was not in force, or ends later now, or an operator
+// Start mitigates k until b.End and reports whether that changed anything: it was not in force, or ends later now, or an operator
 // says otherwise. A verdict never shortens a mitigation, and changes none that is ByAdmin; one of this edge that fell before the
 // last Lift of k is void, as is a peer's, one under terms that hold no more (SetTerms), and what is worth less than all that a full table could drop for it. Bits
-// ByEdge that are news wait in News.
+// ByEdge that changed something wait for TakeUnsent.
 func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
 		t.remember(k, b, now)
@@ -221,7 +221,7 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 		t.Observe(k, b)
 	}
 	if b.By == ByEdge {
-		t.tell(News{k, b})
+		t.queue(Unsent{k, b})
 	}
 	return true
 }
@@ -232,7 +232,7 @@ func (t *Table) Impose(k Key, b Bit, now time.Time) bool {
 	if !t.Start(k, b, now) {
 		return false
 	}
-	t.tell(News{k, b})
+	t.queue(Unsent{k, b})
 	return true
 }
 
@@ -276,15 +276,15 @@ func (b *Bit) replaces(old Bit) bool {
 	return old.By != ByAdmin && b.End.After(old.End)
 }
 
-func (t *Table) tell(n News) {
+func (t *Table) queue(n Unsent) {
 	if t.wake == nil {
 		return
 	}
-	t.news.mu.Lock()
-	if len(t.news.list) < maxNews {
-		t.news.list = append(t.news.list, n)
+	t.unsent.mu.Lock()
+	if len(t.unsent.list) < maxUnsent {
+		t.unsent.list = append(t.unsent.list, n)
 	}
-	t.news.mu.Unlock()
+	t.unsent.mu.Unlock()
 	t.wake()
 }
 
@@ -340,13 +340,13 @@ func (l *lifted) sweep(now time.Time) {
 	l.n.Store(int64(len(l.at)))
 }
 
-// News appends to buf what this edge started since the last call, and returns it.
-func (t *Table) News(buf []News) []News {
-	t.news.mu.Lock()
-	defer t.news.mu.Unlock()
-	buf = append(buf, t.news.list...)
-	clear(t.news.list)
-	t.news.list = t.news.list[:0]
+// TakeUnsent appends to buf what this edge started since the last call, and returns it.
+func (t *Table) TakeUnsent(buf []Unsent) []Unsent {
+	t.unsent.mu.Lock()
+	defer t.unsent.mu.Unlock()
+	buf = append(buf, t.unsent.list...)
+	clear(t.unsent.list)
+	t.unsent.list = t.unsent.list[:0]
 	return buf
 }
 

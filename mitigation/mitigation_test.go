@@ -19,7 +19,7 @@ func bit(from, until time.Duration, by By) Bit {
 func TestStartNeverShortens(t *testing.T) {
 	type step struct {
 		at, until time.Duration
-		news      bool
+		changed   bool
 		end       time.Duration // in force afterwards until then; 0: nothing is
 	}
 	f := func(name string, steps ...step) {
@@ -27,8 +27,8 @@ func TestStartNeverShortens(t *testing.T) {
 		table := New(10, nil)
 		for i, s := range steps {
 			now := start.Add(s.at)
-			if news := table.Start(key(1), bit(s.at, s.until, ByEdge), now); news != s.news {
-				t.Errorf("%s, step %d: news = %v, want %v", name, i, news, s.news)
+			if changed := table.Start(key(1), bit(s.at, s.until, ByEdge), now); changed != s.changed {
+				t.Errorf("%s, step %d: changed = %v, want %v", name, i, changed, s.changed)
 			}
 			var end time.Time
 			if s.end != 0 {
@@ -43,7 +43,7 @@ func TestStartNeverShortens(t *testing.T) {
 		step{0, 10 * time.Second, true, 10 * time.Second}, step{time.Second, 5 * time.Second, false, 10 * time.Second})
 	f("one that ends later prolongs",
 		step{0, 10 * time.Second, true, 10 * time.Second}, step{time.Second, 20 * time.Second, true, 20 * time.Second})
-	f("the same end is no news",
+	f("the same end changes nothing",
 		step{0, 10 * time.Second, true, 10 * time.Second}, step{time.Second, 10 * time.Second, false, 10 * time.Second})
 	f("after its end a source can be blocked again",
 		step{0, 10 * time.Second, true, 10 * time.Second}, step{10 * time.Second, 12 * time.Second, true, 12 * time.Second})
@@ -96,10 +96,10 @@ func TestStartAfterAnEnd(t *testing.T) {
 		test.before.Memory, test.after.Memory = time.Hour, time.Hour
 		table.Start(key(1), test.before, start)
 		now := start.Add(5 * time.Second)
-		news := table.Start(key(1), test.after, now)
+		changed := table.Start(key(1), test.after, now)
 		b, _ := table.Get(key(1), now)
-		if began := start.Add(test.begins); !news || !b.Start.Equal(began) || !b.Learned.Equal(began) || !b.End.Equal(start.Add(time.Minute)) {
-			t.Errorf("%s: news %v, begun %v, learned %v, until %v", test.name, news, b.Start.Sub(start), b.Learned.Sub(start), b.End.Sub(start))
+		if began := start.Add(test.begins); !changed || !b.Start.Equal(began) || !b.Learned.Equal(began) || !b.End.Equal(start.Add(time.Minute)) {
+			t.Errorf("%s: changed %v, begun %v, learned %v, until %v", test.name, changed, b.Start.Sub(start), b.Learned.Sub(start), b.End.Sub(start))
 		}
 		if n := table.Started()[Started{1, test.after.By}]; n != test.started {
 			t.Errorf("%s: %d started, want %d", test.name, n, test.started)
@@ -116,18 +116,18 @@ func TestNews(t *testing.T) {
 	table.Start(key(3), bit(0, time.Second, ByAdmin), start)
 	table.Lift(key(2), start)
 	var told []string
-	for _, n := range table.News(nil) {
+	for _, n := range table.TakeUnsent(nil) {
 		told = append(told, fmt.Sprintf("%s %s %v", n.Key.Source, n.Bit.By, n.Bit.End.IsZero()))
 	}
 	want := []string{"0.0.0.1 edge false"}
 	if fmt.Sprint(told) != fmt.Sprint(want) {
-		t.Errorf("news %q, want %q", told, want)
+		t.Errorf("unsent %q, want %q", told, want)
 	}
-	if len(table.News(nil)) != 0 {
-		t.Error("news was given twice")
+	if len(table.TakeUnsent(nil)) != 0 {
+		t.Error("the unsent were given twice")
 	}
 	if woken != len(want) {
-		t.Errorf("woken %d times for %d news", woken, len(want))
+		t.Errorf("woken %d times for %d unsent", woken, len(want))
 	}
 }
 
@@ -182,10 +182,10 @@ func TestLift(t *testing.T) {
 // TestOperatorsWord: it replaces what is in force, and may shorten it; a verdict does not change it.
 func TestOperatorsWord(t *testing.T) {
 	table := New(10, nil)
-	f := func(what string, b Bit, news bool, end time.Duration, by By) {
+	f := func(what string, b Bit, changed bool, end time.Duration, by By) {
 		t.Helper()
-		if got := table.Start(key(1), b, start); got != news {
-			t.Errorf("%s: news = %v", what, got)
+		if got := table.Start(key(1), b, start); got != changed {
+			t.Errorf("%s: changed = %v", what, got)
 		}
 		if is, _ := table.Get(key(1), start); !is.End.Equal(start.Add(end)) || is.By != by {
 			t.Errorf("%s: now until %v by %s", what, is.End.Sub(start), is.By)
@@ -205,17 +205,17 @@ func TestOperatorsWord(t *testing.T) {
 	}
 }
 
-// TestNewsIsBounded: while nobody takes the news, no more of it waits than there is room for. The bits are in force all the same.
-func TestNewsIsBounded(t *testing.T) {
+// TestUnsentIsBounded: while nobody takes the unsent, no more of them wait than there is room for. The bits are in force all the same.
+func TestUnsentIsBounded(t *testing.T) {
 	table := New(0, func() {})
-	for n := range uint32(maxNews + 100) {
+	for n := range uint32(maxUnsent + 100) {
 		table.Start(key(n), bit(0, time.Minute, ByEdge), start)
 	}
-	if n := len(table.News(nil)); n != maxNews {
-		t.Errorf("%d news wait, want %d", n, maxNews)
+	if n := len(table.TakeUnsent(nil)); n != maxUnsent {
+		t.Errorf("%d wait unsent, want %d", n, maxUnsent)
 	}
-	if table.Until(key(maxNews+99), start).IsZero() {
-		t.Error("a bit of which no news waits is not in force")
+	if table.Until(key(maxUnsent+99), start).IsZero() {
+		t.Error("a bit that does not wait to be sent is not in force")
 	}
 }
 
@@ -233,9 +233,9 @@ func TestFullTableKeepsTheWorthier(t *testing.T) {
 			table := New(64, nil) // one to a shard
 			a, b := twoOfAShard(table)
 			table.Start(a, there.bit, start)
-			news, want := table.Start(b, comes.bit, start), comes.worth >= there.worth
-			if news != want || table.Until(a, start).IsZero() != want || table.Until(b, start).IsZero() == want || table.Evicted() != map[bool]uint64{true: 1}[want] {
-				t.Errorf("%s after %s: news %v, %d evicted, want %v", comes.name, there.name, news, table.Evicted(), want)
+			changed, want := table.Start(b, comes.bit, start), comes.worth >= there.worth
+			if changed != want || table.Until(a, start).IsZero() != want || table.Until(b, start).IsZero() == want || table.Evicted() != map[bool]uint64{true: 1}[want] {
+				t.Errorf("%s after %s: changed %v, %d evicted, want %v", comes.name, there.name, changed, table.Evicted(), want)
 			}
 			if table.Lift(b, start) != want {
 				t.Errorf("%s after %s: lifted %v, want %v", comes.name, there.name, !want, want)
@@ -248,30 +248,30 @@ func TestFullTableKeepsTheWorthier(t *testing.T) {
 func TestOperatorsWordOverAVerdict(t *testing.T) {
 	table := New(10, nil)
 	table.Start(key(1), bit(0, time.Hour, ByEdge), start)
-	if news := table.Start(key(1), bit(0, time.Hour, ByAdmin), start); !news || table.UntilSaid(key(1), start).IsZero() {
-		t.Errorf("news %v, and operators have said nothing", news)
+	if changed := table.Start(key(1), bit(0, time.Hour, ByAdmin), start); !changed || table.UntilSaid(key(1), start).IsZero() {
+		t.Errorf("changed %v, and operators have said nothing", changed)
 	}
 }
 
-// What another PoP says is news for this one, and can be lifted as a whole; what anybody else says stays.
+// What another PoP says changes something on this one, and can be lifted as a whole; what anybody else says stays.
 func TestPeers(t *testing.T) {
 	table, observed := New(0, func() {}), 0
 	table.Observe = func(Key, Bit) { observed++ }
 	for n, by := range []By{ByEdge, ByPoP, ByAdmin} {
 		table.Start(key(uint32(n)), bit(0, time.Minute, by), start)
 	}
-	table.News(nil)
+	table.TakeUnsent(nil)
 	for n := range uint32(200) {
 		if !table.Impose(key(100+n), bit(0, time.Minute, ByEdge), start) || table.Impose(key(100+n), bit(0, time.Minute, ByEdge), start) {
-			t.Error("what another PoP says is no news, or is again")
+			t.Error("what another PoP says changes nothing, or is again")
 		}
 	}
 	if table.Impose(key(2), bit(0, time.Hour, ByEdge), start) {
 		t.Error("what another PoP says is in place of an operator's word")
 	}
-	for _, n := range table.News(nil) {
+	for _, n := range table.TakeUnsent(nil) {
 		if observed--; n.Bit.By != ByPeer {
-			t.Errorf("news of %s", n.Bit.By)
+			t.Errorf("unsent, of %s", n.Bit.By)
 		}
 	}
 	if observed != 3 {

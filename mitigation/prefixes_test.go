@@ -63,7 +63,7 @@ func TestPrefixes(t *testing.T) {
 	put := func(rule uint32, text string, until time.Duration, by By) {
 		t.Helper()
 		if !table.Start(Key{Rule: rule, Source: source(text)}, bit(0, until, by), start) {
-			t.Errorf("%s under %d was no news", text, rule)
+			t.Errorf("%s under %d changed nothing", text, rule)
 		}
 	}
 	// at tells of an address: until when it is mitigated under rules 1 and 2, and whether it is allowed and denied.

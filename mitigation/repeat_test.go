@@ -152,7 +152,7 @@ func TestLatestIsRemembered(t *testing.T) {
 		table := New(0, nil)
 		for _, ago := range order {
 			if table.Start(key(1), ended(ago), start) {
-				t.Error("what has ended is news")
+				t.Error("what has ended changes something")
 			}
 		}
 		if b, _ := table.Last(key(1), start); !b.End.Equal(start.Add(-time.Minute)) {

@@ -49,8 +49,8 @@ func TestTerms(t *testing.T) {
 			if started := after.Start(of(1), bit, now); started != stays || after.Until(of(1), now).IsZero() == stays {
 				t.Errorf("%s, by %v: one that comes later starts: %t", test.name, by, started)
 			}
-			if news := after.News(nil); len(news) > 0 && !stays {
-				t.Errorf("%s, by %v: %v is news", test.name, by, news)
+			if unsent := after.TakeUnsent(nil); len(unsent) > 0 && !stays {
+				t.Errorf("%s, by %v: %v is unsent", test.name, by, unsent)
 			}
 			ended := bit
 			ended.Start, ended.End, ended.Memory = now.Add(-time.Hour), now, time.Hour

@@ -77,8 +77,8 @@ type Config struct {
 	Rules    bool   // changes of rules travel: nobody can guess the secret
 	Counters *counter.Table
 	Bits     *mitigation.Table
-	// Heard is told what operators say of sources at other edges, as it comes into force here. It must not block, or call the Machine.
-	Heard func(operatorlog.Order)
+	// Received is told what operators say of sources at other edges, as it comes into force here. It must not block, or call the Machine.
+	Received func(operatorlog.Order)
 	// Decided is told each block that this edge announces to the PoP as the first, for PoPs that are its peers; nil: there are none. It must
 	// not block, or call the Machine.
 	Decided func(across.Block)
@@ -135,7 +135,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 		presence: presence.New(c.Secret, c.ID), logs: log.New(c.Secret), swept: now, cleaned: now,
 	}
 	m.Operators = operators.New(operators.Config{Secret: c.Secret, ID: c.ID, Name: c.Name, Changes: c.Rules, Counters: c.Counters, Bits: c.Bits,
-		Heard: c.Heard, Jitter: m.jitter}, now)
+		Received: c.Received, Jitter: m.jitter}, now)
 	m.Announcer = announcement.New(announcement.Config{
 		Secret: c.Secret, ID: c.ID, Edges: c.Edges, Counters: m.counters, Bits: c.Bits, Operators: m.Operators, Nodes: nodes, Logs: m.logs, Decided: c.Decided,
 		Send: func(c wire.Command, b *announcement.Bit) { m.send(c, flight{what: aBit, bit: b}) },

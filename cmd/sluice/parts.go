@@ -114,7 +114,7 @@ func (d *daemon) joinTier() (err error) {
 		}
 		d.across = peers.New(&c.PoP, keys, d.happened)
 	}
-	d.shared, err = tier.Share(c, d.key, d.log, d.happened, d.across)
+	d.shared, err = tier.Join(c, d.key, d.log, d.happened, d.across)
 	return err
 }
 

@@ -246,7 +246,7 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark operatorlog.Mark
 func (r *reloader) hidden(before, now *config.Config, log *slog.Logger) {
 	for _, rule := range now.Rules {
 		was := slices.IndexFunc(before.Rules, func(b rules.Config) bool { return b.Name == rule.Name })
-		if r.overlay.Load().Standing(rule.Name).Version != 0 && (was < 0 || config.RuleJSON(before.Rules[was]) != config.RuleJSON(rule)) {
+		if r.overlay.Load().InForce(rule.Name).Version != 0 && (was < 0 || config.RuleJSON(before.Rules[was]) != config.RuleJSON(rule)) {
 			log.Warn("the file says something new of a rule, but what an operator changed of it stands: roll it back to version 0 to have the file's", "rule", rule.Name)
 		}
 	}

@@ -371,14 +371,14 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 		List:    func() ([]operatorlog.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
 		Add:     func(w operatorlog.Order, _ uint64, _ time.Time) (operatorlog.Mark, error) { return add(1, w), nil },
 		InForce: func(uint64, []operatorlog.Mark) {},
-		Await: func(made func() tier.Made) tier.Standing {
+		Await: func(made func() tier.Made) tier.Progress {
 			if elsewhere != "" {
 				add(2, operatorlog.Order{Rule: "r", Kind: operatorlog.Change, Start: time.Now(), Text: elsewhere})
 			}
 			if m := made(); m.Overtaken != (elsewhere != "") || m.Overtaken && len(m.Marks) != 2 {
 				t.Errorf("%+v", m)
 			}
-			return tier.Standing{Spread: &control.Spread{Spread: mitigation.Spread{Known: 2, Have: 2}}}
+			return tier.Progress{Spread: &control.Spread{Spread: mitigation.Spread{Known: 2, Have: 2}}}
 		},
 	}}
 	must(t, r.catchUp())

@@ -132,7 +132,7 @@ func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 	if overlay == nil {
 		overlay = a.overlay()
 	}
-	standing := overlay.Standing(name)
+	standing := overlay.InForce(name)
 	o := outcome{Version: standing.Version, Origin: standing.Origin, Edges: done.Edges, Overtaken: done.Overtaken, Warnings: done.Warnings}
 	rule := overlay.Rule(name)
 	if rule == nil {
@@ -169,7 +169,7 @@ func (a api) config(w http.ResponseWriter, _ *http.Request) {
 	}
 	overlay, list := a.overlay(), []shown{}
 	for _, r := range edgeRules(a.Edge) {
-		s := overlay.Standing(r.Name)
+		s := overlay.InForce(r.Name)
 		list = append(list, shown{r, s.Origin, s.Version})
 	}
 	all := config.Shown(a.Edge.Config())

@@ -196,7 +196,7 @@ func TestHistory(t *testing.T) {
 	if string(text) != want {
 		t.Errorf(" got %s\nwant %s", text, want)
 	}
-	if s := d.overlay().Standing("login"); s != (Standing{PoP, 4}) {
+	if s := d.overlay().InForce("login"); s != (InForce{PoP, 4}) {
 		t.Errorf("%+v", s)
 	}
 	// To what the file says, whatever that is by then.
@@ -204,7 +204,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("%v, %s, %s", err, d.rule("login"), d.overlay().ETag("login"))
 	}
 	d.file[0].Limit = 77
-	if s := d.overlay().Standing("login"); s != (Standing{File, 0}) || !strings.Contains(d.rule("login"), "77") || d.overlay().ETag("login") == first {
+	if s := d.overlay().InForce("login"); s != (InForce{File, 0}) || !strings.Contains(d.rule("login"), "77") || d.overlay().ETag("login") == first {
 		t.Errorf("%+v %s", s, d.rule("login"))
 	}
 	// What is so already needs no word.
@@ -229,7 +229,7 @@ func TestChangesOfAnotherVersion(t *testing.T) {
 		was := d.rule("login")
 		newer := Read("login", 9, 1, time.Unix(9, 0), text)
 		d.said = []Change{newer}
-		if o := d.overlay(); d.rule("login") != was || len(o.Refused) != 1 || o.Refused[0].Index != 0 || o.Standing("login").Origin != File {
+		if o := d.overlay(); d.rule("login") != was || len(o.Refused) != 1 || o.Refused[0].Index != 0 || o.InForce("login").Origin != File {
 			t.Errorf("%q over the file: %s, %+v", text, d.rule("login"), o.Refused)
 		}
 		d.said = nil
@@ -239,7 +239,7 @@ func TestChangesOfAnotherVersion(t *testing.T) {
 		good := d.rule("login")
 		d.said = append([]Change{newer}, d.said...)
 		o := d.overlay()
-		if d.rule("login") != good || len(o.Refused) != 1 || o.Standing("login").Version != 1 {
+		if d.rule("login") != good || len(o.Refused) != 1 || o.InForce("login").Version != 1 {
 			t.Errorf("%q over a change: %s, %+v", text, d.rule("login"), o.Refused)
 		}
 		if list, _ := o.History("login"); len(list) != 3 || list[0].Refused == "" || list[0].InForce || !list[1].InForce {

@@ -12,8 +12,8 @@ import (
 	"sluice/mitigation"
 )
 
-// Standing is how a source stands under a rule.
-type Standing struct {
+// SourceState is how a source stands under a rule.
+type SourceState struct {
 	Rule      string      `json:"rule"`
 	Source    string      `json:"source"`
 	Mode      rules.Mode  `json:"mode"`
@@ -52,7 +52,7 @@ type Looked struct {
 	Allowed bool       `json:"allowed"` // by the list allow: never limited
 	Denied  bool       `json:"denied"`  // by the list deny: always refused
 	Asked   bool       `json:"asked"`   // the tier has answered; else this is what this edge alone knows
-	Rules   []Standing `json:"rules"`
+	Rules   []SourceState `json:"rules"`
 }
 
 // Look tells what is known of an address: what lists say of it, and how it stands under every limit of every rule that counts by source. The tier is
@@ -60,7 +60,7 @@ type Looked struct {
 func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	in := c.view()
 	source := in.Sources.Of(addr)
-	l := Looked{Source: source.String(), Rules: []Standing{}}
+	l := Looked{Source: source.String(), Rules: []SourceState{}}
 	under := bySource(in, source, addr)
 	l.Asked = c.askTier(ctx, under, source)
 	now, covering := time.Now(), c.limiter.Bits.Covering(address.Single(addr), nil)
@@ -69,7 +69,7 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	for i := range under {
 		u := &under[i]
 		v, known := c.limiter.Peek(u.limit.Rule, u.source, now)
-		st := Standing{Rule: u.rule.Config.Name, Policy: u.limit.OwnPolicy(), Source: u.source.String(), Mode: u.rule.Config.Mode,
+		st := SourceState{Rule: u.rule.Config.Name, Policy: u.limit.OwnPolicy(), Source: u.source.String(), Mode: u.rule.Config.Mode,
 			Limit: u.limit.Counter.Limit, Remaining: u.limit.Counter.Limit, OutsideShare: !u.rule.IsAbout(c.secret, source), Places: c.places(u)}
 		if u.rule.Uncounted {
 			st.Limit, st.Remaining = 0, 0
@@ -134,14 +134,14 @@ func (c *Plane) askTier(ctx context.Context, under []where, source counter.Sourc
 
 // Nearest returns, for every rule that counts by address, the source that has used most of its limit and is not mitigated, of the n
 // with the most requests of late: how much room a rule leaves to whom it does not refuse.
-func (c *Plane) Nearest(n int, now time.Time) map[string]Standing {
+func (c *Plane) Nearest(n int, now time.Time) map[string]SourceState {
 	var heavy []counter.Source
 	for _, h := range c.requests.Heaviest(n) {
 		if src, err := counter.ParseSource(h.Source); err == nil {
 			heavy = append(heavy, src)
 		}
 	}
-	nearest := make(map[string]Standing)
+	nearest := make(map[string]SourceState)
 	for r, l := range c.view().Rules.EachLimit() {
 		if r.Parts != nil {
 			continue // counted by something that an address does not tell
@@ -159,7 +159,7 @@ func (c *Plane) Nearest(n int, now time.Time) map[string]Standing {
 				!c.limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).IsZero() {
 				continue
 			}
-			nearest[r.Config.Name] = Standing{Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: src.String(), Mode: r.Config.Mode,
+			nearest[r.Config.Name] = SourceState{Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: src.String(), Mode: r.Config.Mode,
 				Estimate: v.Estimate, Limit: l.Counter.Limit, Remaining: v.Remaining}
 		}
 	}

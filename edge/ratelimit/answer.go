@@ -19,7 +19,7 @@ func (c *call) answer() *service.RateLimitResponse {
 		Statuses:    make([]*service.RateLimitResponse_DescriptorStatus, len(c.asked)),
 	}
 	for i := range c.asked {
-		a.Statuses[i] = standing(c.decided.Standing(i))
+		a.Statuses[i] = standing(c.decided.State(i))
 	}
 	fields := c.decided.Fields()
 	contentType, body := c.decided.Body()
@@ -50,7 +50,7 @@ func code(refused bool) service.RateLimitResponse_Code {
 }
 
 // standing is how a descriptor stands. Without a rule it has no limit, and is within it.
-func standing(st edge.Standing) *service.RateLimitResponse_DescriptorStatus {
+func standing(st edge.DescriptorState) *service.RateLimitResponse_DescriptorStatus {
 	s := &service.RateLimitResponse_DescriptorStatus{Code: code(st.Refused)}
 	if st.Rule == nil {
 		return s

@@ -17,7 +17,7 @@ type late struct {
 	roundTrip int64
 	states    judge.PerSource[lateState]
 	now       int64
-	news      []judge.InForce // still to be told, in the order of time
+	unsent    []judge.InForce // still to be told, in the order of time
 	spent     Cost
 	peak      uint64 // hits, of each source its most at once
 }
@@ -149,22 +149,22 @@ func (l *late) tell(source int32, from int, until int64) {
 	start := time.Duration(l.now)
 	for edge := range l.edges {
 		if edge != from {
-			l.news = append(l.news, judge.InForce{
+			l.unsent = append(l.unsent, judge.InForce{
 				Source: source, Edge: int16(edge), Start: start, At: start + time.Duration(l.roundTrip), Until: time.Duration(until),
 			})
 		}
 	}
 }
 
-// inForce is which blocks edges have heard of.
+// inForce is which blocks edges have sent of.
 func (l *late) inForce() []judge.InForce {
 	n := 0
-	for n < len(l.news) && int64(l.news[n].At) <= l.now {
+	for n < len(l.unsent) && int64(l.unsent[n].At) <= l.now {
 		n++
 	}
-	heard := l.news[:n:n]
-	l.news = l.news[n:]
-	return heard
+	sent := l.unsent[:n:n]
+	l.unsent = l.unsent[n:]
+	return sent
 }
 
 // cost is a command for each hit and block that is told, and 8 bytes a hit on each edge.

@@ -70,7 +70,7 @@ func setAside(c counter.Counter, stage algorithm.Stage) bool {
 func (a *Announcer) announce(c counter.Counter, stage algorithm.Stage, now time.Time) {
 	paid := setAside(c, stage)
 	if paid || a.Budget.Affords(c.Rule, itemCost) {
-		a.append(c.Source, a.state(record.Standing, c, now), paid)
+		a.append(c.Source, a.state(record.State, c, now), paid)
 	}
 }
 

@@ -55,7 +55,7 @@ type Announcer struct {
 	peersOff atomic.Bool // blocks of other PoPs are neither sent nor learned
 	tasks    tasks
 	times    map[takenFrom]record.Taken
-	started  []mitigation.News // of one AnnounceBlocks
+	started  []mitigation.Unsent // of one AnnounceBlocks
 }
 
 // New makes an Announcer under no rules.
@@ -106,7 +106,7 @@ func (a *Announcer) SetEdges(n int) { a.Budget.edges = n }
 // AnnounceBlocks tells the tier of the mitigations that this edge has started. One that has been lifted since is left out, and so is one of a source
 // that was lifted in this very step: its verdict fell before.
 func (a *Announcer) AnnounceBlocks(now time.Time) {
-	a.started = a.config.Bits.News(a.started[:0])
+	a.started = a.config.Bits.TakeUnsent(a.started[:0])
 	for _, n := range a.started {
 		if !a.config.Operators.Settling(n.Key) && !a.config.Bits.Until(n.Key, now).IsZero() {
 			a.setBit(n.Key, n.Bit, now)

@@ -106,7 +106,7 @@ func (a *Announcer) learnState(c counter.Counter, r *record.Record, now time.Tim
 		}
 		a.done(task{what: announceBlock, counter: c})
 		a.done(task{what: askTimes, counter: c})
-	case record.Standing, record.AskTimes:
+	case record.State, record.AskTimes:
 		if a.config.Counters.Announced(c, r.Newest, r.Groups, now) {
 			a.block(c, false, now)
 		}

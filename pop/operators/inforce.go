@@ -76,7 +76,7 @@ func (l *List) Apply(now time.Time) (news bool) {
 // hear tells what operators have said of sources at other edges since this one began, each word once, those of an edge in their order. Whoever has
 // a word has all that its edge had said until then, or what took its place. mu is locked.
 func (l *List) hear() {
-	if l.config.Heard == nil {
+	if l.config.Received == nil {
 		return
 	}
 	var news []*operatorlog.Entry
@@ -92,7 +92,7 @@ func (l *List) hear() {
 	})
 	for _, e := range slices.CompactFunc(news, func(a, b *operatorlog.Entry) bool { return a.Mark() == b.Mark() }) {
 		l.heard[e.Mark().Edge] = e.Mark().Generation
-		l.config.Heard(e.Order)
+		l.config.Received(e.Order)
 	}
 }
 

@@ -28,8 +28,8 @@ type Config struct {
 	Changes  bool   // of rules travel: nobody can guess the secret
 	Counters *counter.Table
 	Bits     *mitigation.Table
-	// Heard is told what operators say of sources at other edges, as it comes into force here; nil: nobody is. It must not block, or call the List.
-	Heard  func(operatorlog.Order)
+	// Received is told what operators say of sources at other edges, as it comes into force here; nil: nobody is. It must not block, or call the List.
+	Received  func(operatorlog.Order)
 	Jitter func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
 }
 

@@ -34,7 +34,7 @@ type Kind uint8
 
 const (
 	Block    Kind = iota
-	Standing      // how a counter stands
+	State      // how a counter stands
 	AskTimes      // that, when the writer's hits of the window came, and a request for the others'
 	Times         // the answer
 	kinds
@@ -57,7 +57,7 @@ func (r *Record) Seal(s secret.Secret) []byte {
 		b = secret.AppendTime(b, r.End)
 		b = binary.AppendUvarint(b, uint64(r.Limit))
 		b = append(b, byte(r.By))
-	case Standing:
+	case State:
 		b = r.appendGroups(b)
 	case AskTimes:
 		b = r.appendTimes(r.appendGroups(b))
@@ -108,7 +108,7 @@ func Open(s secret.Secret, b []byte) (r Record, ok bool) {
 	case Block:
 		r.End, r.Limit, r.By = in.Time(), uint32(in.Uvarint()), mitigation.By(in.Number(1))
 		ok = ok && r.By <= mitigation.ByPeer
-	case Standing:
+	case State:
 		r.readGroups(&in)
 	case AskTimes:
 		r.readGroups(&in)

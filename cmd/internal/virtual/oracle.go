@@ -85,7 +85,7 @@ type Oracle struct {
 	start    time.Time
 	now      time.Time
 	sources  []counter.Source
-	news     []judge.InForce
+	blocks   []judge.InForce
 }
 
 // NewOracle returns one for a trace that is judged in a mode.
@@ -137,9 +137,9 @@ func (s *Oracle) Limiter() judge.Limiter {
 		Advance: func(at time.Duration) { s.now = s.start.Add(at) },
 		Decide:  s.decide,
 		InForce: func() []judge.InForce {
-			news := s.news
-			s.news = s.news[:0]
-			return news
+			blocks := s.blocks
+			s.blocks = s.blocks[:0]
+			return blocks
 		},
 	}
 }
@@ -159,7 +159,7 @@ func (s *Oracle) decide(_ int, source int32) judge.Decision {
 	d := decisionOf(s.ask(&s.rule, source), s.start)
 	if d.Verdict == judge.Limited && d.Until > 0 {
 		at := s.now.Sub(s.start)
-		s.news = append(s.news, judge.InForce{Source: source, Start: at, At: at, Until: d.Until})
+		s.blocks = append(s.blocks, judge.InForce{Source: source, Start: at, At: at, Until: d.Until})
 	}
 	return d
 }

@@ -90,7 +90,7 @@ func NewSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size, undistu
 
 // Limiter is the site as package judge wants it.
 func (s *Site) Limiter() judge.Limiter {
-	return judge.Limiter{Advance: s.advance, Decide: s.decide, InForce: s.news}
+	return judge.Limiter{Advance: s.advance, Decide: s.decide, InForce: s.blocks}
 }
 
 // Options completes how the simulation runs.
@@ -224,10 +224,10 @@ func (s *Site) decide(edge int, source int32) judge.Decision {
 	return p.decide(i, source)
 }
 
-func (s *Site) news() (all []judge.InForce) {
+func (s *Site) blocks() (all []judge.InForce) {
 	for _, p := range s.pops {
-		all = append(all, p.news...)
-		p.news = p.news[:0]
+		all = append(all, p.blocks...)
+		p.blocks = p.blocks[:0]
 	}
 	if len(s.pops) > 1 {
 		slices.SortStableFunc(all, func(a, b judge.InForce) int { return cmp.Compare(a.At, b.At) })
@@ -265,7 +265,7 @@ type sitePoP struct {
 	rule    limiter.Rule
 	start   time.Time
 	sources []counter.Source
-	news    []judge.InForce
+	blocks  []judge.InForce
 	first   int // number of its first edge among those of all PoPs
 }
 
@@ -288,7 +288,7 @@ func newSitePoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size, deci
 	v.world = w
 	for i, e := range w.Edges {
 		e.Bits.Observe = func(k mitigation.Key, b mitigation.Bit) {
-			v.news = append(v.news, judge.InForce{
+			v.blocks = append(v.blocks, judge.InForce{
 				Source: sourceIndex(k.Source), Edge: int16(v.first + i), Start: b.Start.Sub(v.start), At: w.Now().Sub(v.start), Until: b.End.Sub(v.start),
 				Total: b.By == mitigation.ByPoP,
 			})

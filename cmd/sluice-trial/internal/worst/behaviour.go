@@ -76,8 +76,8 @@ func (b Behaviour) String() string {
 	return s.String()
 }
 
-// suspects are where the search begins: what looks expensive to who knows the code. What is 0 is drawn.
-var suspects = []Behaviour{
+// startingPoints are where the search begins: what looks expensive to who knows the code. What is 0 is drawn.
+var startingPoints = []Behaviour{
 	// Each source comes to its limit by its first request, and is not seen again.
 	{Limit: 1, Fresh: true, Phases: []Phase{{Requests: 1, AtOnce: 1, Pause: 100 * time.Millisecond}}},
 	// It meets two edges at the same time, and is blocked.
@@ -89,9 +89,9 @@ var suspects = []Behaviour{
 	{Edges: 64, Limit: 60, Window: 10 * time.Second, Phases: []Phase{{Requests: 60, AtOnce: 1, Gap: 160 * time.Millisecond, Ceiling: 97}}},
 }
 
-// suspect is one of them, where it is not at odds with what is to be searched.
-func (o *Options) suspect(i int, rng *rand.Rand) Behaviour {
-	b, s := o.draw(rng), suspects[i]
+// startingPoint is one of them, where it is not at odds with what is to be searched.
+func (o *Options) startingPoint(i int, rng *rand.Rand) Behaviour {
+	b, s := o.draw(rng), startingPoints[i]
 	b.SubWindows, b.Estimate, b.Fresh, b.Phases = 12, algorithm.Nearest, s.Fresh, slices.Clone(s.Phases)
 	if s.Edges != 0 && o.Edges == 0 {
 		b.Edges = s.Edges

@@ -123,11 +123,11 @@ func (o *Options) search(objective Objective, rng *rand.Rand, progress func()) (
 	vain := 0
 	for round := range o.Rounds {
 		progress()
-		begin := round < len(suspects) || vain == patience
+		begin := round < len(startingPoints) || vain == patience
 		var b Behaviour
 		switch {
-		case round < len(suspects):
-			b = o.suspect(round, rng)
+		case round < len(startingPoints):
+			b = o.startingPoint(round, rng)
 		case begin:
 			b = o.draw(rng)
 		default:
@@ -142,7 +142,7 @@ func (o *Options) search(objective Objective, rng *rand.Rand, progress func()) (
 		}
 		switch enough := r.Requests == sketch; {
 		case begin:
-			if best = append(best, r); round >= len(suspects) || round == 0 || objective.share(&r) > objective.share(&at) {
+			if best = append(best, r); round >= len(startingPoints) || round == 0 || objective.share(&r) > objective.share(&at) {
 				at, vain = r, 0
 			}
 		case enough && objective.share(&r) >= objective.share(&at):
@@ -150,7 +150,7 @@ func (o *Options) search(objective Objective, rng *rand.Rand, progress func()) (
 				vain = 0
 			}
 			at = r
-			if len(best) == len(suspects) {
+			if len(best) == len(startingPoints) {
 				best = append(best, r)
 			}
 			best[len(best)-1] = r

@@ -48,8 +48,8 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 				s.Machine.Operators.InForce(0, refused) // of its own it has none
 			}
 		},
-		Await: func(made func() Made) Standing {
-			return await(etcdLook, func() (now Standing, overtaken bool) {
+		Await: func(made func() Made) Progress {
+			return await(etcdLook, func() (now Progress, overtaken bool) {
 				m := made()
 				if spread, err := s.Etcd.Spread(m.Rule, m.Marks); err == nil { // else it is asked again
 					now.Spread = &spread

@@ -17,7 +17,7 @@ type RuleStore struct {
 	InForce  func(version uint64, refused []operatorlog.Mark)
 	// Await waits until all edges say that changes are in force there, and none of them has a newer one that this edge does not know, or for as long as an
 	// operator waits. The spread is nil if nobody can tell. nil: there are no others.
-	Await    func(made func() Made) Standing
+	Await    func(made func() Made) Progress
 	Save     func() error // to the disk, before an operator is told of a change; nil: there is none
 	Warnings []string     // for operators, with each change
 }
@@ -29,8 +29,8 @@ type Made struct {
 	Overtaken bool               // a newer one stands in place of his: he does not wait for long
 }
 
-// Standing is how far changes have come.
-type Standing struct {
+// Progress is how far changes have come.
+type Progress struct {
 	Spread *control.Spread
 	Newer  bool // some edge has a newer change, and this one does not know it
 }

@@ -83,9 +83,9 @@ func (s *Shared) Sync(ctx context.Context) error {
 	return s.sync(ctx)
 }
 
-// Share makes what an edge of a configuration counts in. Others are the PoPs that are its peers; nil: there are none. Nothing has been started
+// Join makes what an edge of a configuration counts in. Others are the PoPs that are its peers; nil: there are none. Nothing has been started
 // yet, and no node asked.
-func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log, others *peers.Peers) (*Shared, error) {
+func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log, others *peers.Peers) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(0, nil), InFlight: inflight.New(inflight.Options{}), log: log}
 		s.sync = s.tidy
@@ -109,7 +109,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	machine, err := pop.NewMachine(pop.Config{
 		PoP: c.PoP.Name, Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
-		Heard: func(w operatorlog.Order) {
+		Received: func(w operatorlog.Order) {
 			happened.Add(control.Event(&w, false, time.Now()))
 		},
 		Decided: decided, InFlight: s.InFlight, Exact: s.Exact,
@@ -151,12 +151,12 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
 				return machine.Operators.Say(w, now)
 			},
-			Await: func(made func() Made) Standing {
+			Await: func(made func() Made) Progress {
 				tier.Wake()
-				return await(spreadLook, func() (Standing, bool) {
+				return await(spreadLook, func() (Progress, bool) {
 					m := made()
 					s, newer := spread(machine, c.PoP.Edges, m.Marks...)
-					return Standing{&s, newer}, m.Overtaken
+					return Progress{&s, newer}, m.Overtaken
 				})
 			},
 			Save: s.save,
@@ -197,9 +197,9 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 					return control.Spread{}, err
 				}
 				tier.Wake()
-				return *await(spreadLook, func() (Standing, bool) {
+				return *await(spreadLook, func() (Progress, bool) {
 					s, _ := spread(machine, c.PoP.Edges, mark)
-					return Standing{Spread: &s}, false
+					return Progress{Spread: &s}, false
 				}).Spread, nil
 			},
 			Nodes: func() []control.NodeStatus {
@@ -321,7 +321,7 @@ const (
 )
 
 // await waits until all edges have what was said, or for as long as an operator does.
-func await(every time.Duration, look func() (s Standing, overtaken bool)) Standing {
+func await(every time.Duration, look func() (s Progress, overtaken bool)) Progress {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for began := time.Now(); ; <-tick.C {
