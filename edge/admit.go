@@ -66,7 +66,7 @@ func (x *exchange) admit() bool {
 	if x.decision.Delay > 0 && !x.waitTurn() {
 		x.count(true) // whatever is said, nobody hears it
 		x.say(clientGone)
-		x.front.Close()
+		x.front.Drop()
 		return false
 	}
 	if check {

@@ -72,7 +72,7 @@ func TestTLS(t *testing.T) {
 		must(t, err)
 		defer nc.Close()
 		_, _ = io.WriteString(nc, before)
-		c := tls.Client(nc, &tls.Config{ServerName: name, InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: most, NextProtos: []string{"h2", "http/1.1"}})
+		c := tls.Client(nc, &tls.Config{ServerName: name, InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: most, NextProtos: []string{"http/1.1"}})
 		if err := c.Handshake(); err != nil {
 			return "refused"
 		}

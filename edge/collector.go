@@ -26,6 +26,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	snap := s.snap.Load()
 	s.stats.collect(to)
 	s.open.Collect(to)
+	s.http2.Collect(to)
 	snap.collect(to)
 	snap.rules.Collect(to)
 	snap.origins.Collect(to, now)

@@ -43,6 +43,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/front"
+	"sluice/edge/http2"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/proxy"
@@ -74,6 +75,8 @@ type Options struct {
 // Server is one edge.
 type Server struct {
 	http      *fasthttp.Server
+	http2     *http2.Site
+	protocols []string // over TLS, those that are liked best first
 	open      *listen.Registry
 	listeners []*listen.Listener // guarded by apply
 	limiter   limiter.Limiter
@@ -159,6 +162,7 @@ func New(o Options) (*Server, error) {
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
 	site := &front.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
 	s.http = site.Server()
+	s.speakHTTP2(c, site)
 	s.open, err = listen.NewRegistry(site, listen.Admission{
 		Source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
 		Proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
@@ -176,7 +180,7 @@ func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
 
 // ServeTLS is Serve for clients that speak TLS.
 func (s *Server) ServeTLS(ln net.Listener, c *listen.Certificates) error {
-	return s.serve(ln, c.Config("http/1.1"))
+	return s.serve(ln, c.Config(s.protocols...))
 }
 
 func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
@@ -190,6 +194,29 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 	s.apply.Unlock()
 	listen.BoundUnsent(ln)
 	return s.http.Serve(l)
+}
+
+// speakHTTP2 has clients served that speak HTTP/2: those that agree on it over TLS, and, where that is configured, trusted proxies that know it.
+func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
+	s.protocols = []string{"http/1.1"}
+	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams, Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Leaving: s.draining.Load, Abused: s.abused}
+	if !c.HTTP2.Enabled {
+		return
+	}
+	s.protocols = []string{"h2", "http/1.1"}
+	s.http.NextProto("h2", func(nc net.Conn) error {
+		s.http2.Serve(front.ClientOf(nc))
+		return nil
+	})
+	if c.HTTP2.Cleartext {
+		site.Switch = func(client *front.Client) bool {
+			if client.Secure || !address.IsIn(s.snap.Load().sources.Trust, client.From()) {
+				return false
+			}
+			s.http2.Serve(client)
+			return true
+		}
+	}
 }
 
 // Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and checks those

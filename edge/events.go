@@ -10,6 +10,8 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/front"
+	"sluice/edge/http2"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
@@ -107,6 +109,14 @@ func (s *Server) originMoved(o *upstream.Origin, why string) {
 		e.Text = "origin " + o.Name + " fails its checks (" + why + "): it gets no requests while others do not"
 	}
 	s.events.Add(e)
+}
+
+// abused tells operators of a client whose connection was ended because it went beyond a bound of HTTP/2.
+func (s *Server) abused(c *front.Client, what http2.Abuse) {
+	if now := time.Now(); s.events.Wants(events.Warning, now) {
+		s.events.Add(events.Event{Time: now, Kind: events.Warning, Level: slog.LevelWarn, Source: c.Peer.String(),
+			Text: "a connection of HTTP/2 was ended, because its client went beyond a bound: " + what.String()})
+	}
 }
 
 // tellShedding tells operators of origins that have begun to shed load, or have not for a while.

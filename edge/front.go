@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/edge/front"
+	"sluice/edge/http2"
 	"sluice/edge/message"
 	"sluice/edge/proxy"
 )
@@ -21,7 +22,8 @@ type Front interface {
 	Going() bool
 	// Block says until when whoever sends on the connection is refused; the zero time: he is not.
 	Block(until time.Time)
-	// Close says that the connection ends with the answer, and Drop that nothing more is read of the request either.
+	// Close says that the connection ends with the answer, and what else is under way on it, in order. Drop says that nothing more is read of the
+	// request; a connection of which it has all ends as well.
 	Close()
 	Drop()
 	// SkipBody is called before an answer, and gets a body out of the way that nobody has taken. It reports whether that took time.
@@ -40,6 +42,45 @@ type Front interface {
 func (s *Server) Handle(f Front) {
 	x := s.exchanges.Get().(*exchange)
 	x.begin(f)
+	x.Run()
+}
+
+// Start is the first half of Handle, for a front that reads requests that come together: up to the verdict and, where that is a refusal, to the end.
+// What it returns is the other half, which may have to wait; nil: there is none. A request whose verdict may have to wait has all of its life there.
+func (s *Server) Start(f Front) http2.Rest {
+	x := s.exchanges.Get().(*exchange)
+	x.begin(f)
+	if x.snap.stalls || !x.settled() {
+		return x
+	}
+	return nil
+}
+
+// settled judges a request, and reports whether that was the end of it.
+func (x *exchange) settled() (ended bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			x.panicked(p)
+			x.end(x.failed)
+			ended = true
+		}
+	}()
+	switch {
+	case x.Refused != nil:
+		x.refuseForm()
+	case x.admit():
+		x.judged = true
+		return false
+	default:
+		x.server.limiter.Leave(&x.decision.Decision)
+	}
+	x.finish()
+	x.end(x.failed)
+	return true
+}
+
+// Run is the other half.
+func (x *exchange) Run() {
 	if !x.handle() {
 		x.end(x.failed)
 	}

@@ -24,6 +24,7 @@ type exchange struct {
 	peer             netip.Addr
 	named            bool           // the peer is: see Front
 	whole            *http1Exchange // that this is a part of; nil: of nothing
+	judged           bool           // and admitted
 	failed           bool           // an answer of the edge's own could not be sent
 
 	asker                      // who asks
@@ -71,7 +72,7 @@ func (x *exchange) begin(f Front) {
 	x.peer, x.named = f.Peer()
 	x.asker = asker{chain: x.chain[:0], covering: x.covering[:0]}
 	x.values = x.values[:0]
-	x.done, x.failed, x.status = false, false, 0
+	x.done, x.judged, x.failed, x.status = false, false, false, 0
 }
 
 // end is the end of a request whose answer is written, or could not be.
@@ -105,21 +106,32 @@ func (x *exchange) handle() (hijacked bool) {
 			x.panicked(p)
 		}
 	}()
-	switch {
-	case x.Refused == nil:
+	if x.Refused == nil {
 		x.serve()
-	case x.Broken:
-		x.turnAway(x.Refused)
-	default:
-		x.malformed(x.Refused)
+	} else {
+		x.refuseForm()
 	}
 	return x.finish()
 }
 
+// refuseForm answers what is no request.
+func (x *exchange) refuseForm() {
+	if x.Broken {
+		x.turnAway(x.Refused)
+	} else {
+		x.malformed(x.Refused)
+	}
+}
+
 // serve is the life of a request up to its answer.
 func (x *exchange) serve() {
-	if !x.admit() {
+	if !x.judged && !x.admit() {
 		x.server.limiter.Leave(&x.decision.Decision)
+		return
+	}
+	if x.judged && !x.decision.Held && x.front.Gone(x.now) { // its client has changed its mind meanwhile: no origin hears of it
+		x.server.limiter.Leave(&x.decision.Decision)
+		x.say(clientGone)
 		return
 	}
 	status := x.forward()
@@ -203,7 +215,7 @@ func (x *exchange) finish() (hijacked bool) {
 	}
 	tunnel, err := x.forwarding.Relay(r.Fields)
 	if x.count(err != nil); err != nil {
-		x.front.Close()
+		x.front.Abort()
 	}
 	if !tunnel {
 		return false

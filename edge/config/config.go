@@ -44,6 +44,7 @@ type Config struct {
 	Source         address.Config
 	Deny, Allow    []netip.Prefix
 	Limits         front.Limits
+	HTTP2          HTTP2
 	Origins        []upstream.Config
 	Rules          []rules.Config
 	AccessLog      accesslog.Config
@@ -56,6 +57,13 @@ type Config struct {
 	JWT            token.Config // which tokens are believed, where rules count by what they claim
 
 	RateLimitService RateLimitService
+}
+
+// HTTP2 says how HTTP/2 is spoken to clients.
+type HTTP2 struct {
+	Enabled    bool // over TLS, with those that want it
+	MaxStreams int  // requests of a connection at once
+	Cleartext  bool // without TLS as well, with trusted proxies that know it
 }
 
 // PoP says which PoP the edge belongs to and how it shares what it counts.
@@ -100,6 +108,7 @@ func Default() *Config {
 		Plans:     rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
 		AccessLog: accesslog.Config{Format: "json", Refused: 1},
 		Source:    address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
+		HTTP2:     HTTP2{Enabled: true, MaxStreams: 128},
 		JWT:       token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second},
 		Limits: front.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
@@ -119,6 +128,10 @@ func (c *Config) Check() error {
 		return errors.New("tls has certificates but nothing listens for TLS: give listen_tls, such as \":8443\"")
 	case (c.TLS.Certificate == "") != (c.TLS.Key == ""):
 		return errors.New("tls: certificate and key belong together: give both")
+	case c.HTTP2.Cleartext && !c.HTTP2.Enabled:
+		return errors.New("http2.cleartext is on but http2.enabled is off: turn one of them around")
+	case c.HTTP2.Cleartext && len(c.Source.Trust) == 0:
+		return errors.New("http2.cleartext is on but nobody is trusted, and it is for trusted proxies only: name them under source.trust")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:
 		return errors.New("source.proxy_protocol is on but nobody is trusted: name the proxies that send the header under source.trust")
 	case len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "":

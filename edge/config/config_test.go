@@ -27,9 +27,10 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, audit_one_in, check_path, deny, edge_id, etcd, jwt, limits, listen, listen_tls, metrics_token, origins, plans, pop, rate_limit_service, rules, shed, source, state_dir, table, tls or verdict_header")
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, audit_one_in, check_path, deny, edge_id, etcd, http2, jwt, limits, listen, listen_tls, metrics_token, origins, plans, pop, rate_limit_service, rules, shed, source, state_dir, table, tls or verdict_header")
 	f("edge_id: a b", `f.yaml:1:10: edge_id: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
 	f("pop: {edges: 65}", "f.yaml:1:14: pop.edges: 65 is out of range: want 0 to 64")
+	f("http2: {max_streams: 0}", "f.yaml:1:22: http2.max_streams: 0 is out of range: want 1 to 1024")
 	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("listen: \":70000\"", `f.yaml:1:9: listen: ":70000" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("listen:\n", "f.yaml:1:9: listen: want a value, not nothing")
@@ -452,9 +453,12 @@ func TestGuards(t *testing.T) {
 		"pop: {memcached: [\"a:1\"], peers_secret_file: /s, peers: [{name: ams1, edges: [\"b:1\"]}]}":                                    "give pop.peers_listen",
 		"pop: {memcached: [\"a:1\"], peers_secret_file: /s, peers_listen: ':8080', peers: [{name: ams1, edges: [\"b:1\"]}]}":             "something else listens already",
 		"pop: {name: ams1, memcached: [\"a:1\"], peers_secret_file: /s, peers_listen: ':8082', peers: [{name: ams1, edges: [\"b:1\"]}]}": "which is this PoP",
-		"pop: {peers_secret_file: /s}":                                                     "there are no peers",
-		"pop: {peers_listen: ':8082'}":                                                     "no PoP may tell anything",
-		"pop: {peers_mode: off}":                                                           "there are no peers",
+		"pop: {peers_secret_file: /s}": "there are no peers",
+		"pop: {peers_listen: ':8082'}": "no PoP may tell anything",
+		"pop: {peers_mode: off}":       "there are no peers",
+		"http2: {cleartext: true}":     "nobody is trusted",
+		"{http2: {cleartext: true, enabled: false}, source: {trust: [10.0.0.1]}}":          "turn one of them",
+		"{http2: {cleartext: true}, source: {trust: [10.0.0.1]}}":                          "",
 		"source: {trust: [10.0.0.0/8, '::/0']}":                                            trust,
 		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":                      "",
 		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}":                 "",

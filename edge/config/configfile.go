@@ -80,7 +80,14 @@ func (r *reader) config(n ast.Node, c *Config) {
 		"deny":         listOf(r, "deny", parsePrefix, &c.Deny),
 		"allow":        listOf(r, "allow", parsePrefix, &c.Allow),
 		"limits":       func(n ast.Node) { r.limits(n, &c.Limits) },
-		"origins":      func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
+		"http2": func(n ast.Node) {
+			r.mapping(n, "http2", fields{
+				"enabled":     r.boolean("http2.enabled", &c.HTTP2.Enabled),
+				"max_streams": integer(r, "http2.max_streams", 1, 1024, &c.HTTP2.MaxStreams),
+				"cleartext":   r.boolean("http2.cleartext", &c.HTTP2.Cleartext),
+			})
+		},
+		"origins": func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
 		"access_log": func(n ast.Node) {
 			r.mapping(n, "access_log", fields{
 				"file":    r.orNone("access_log.file", &c.AccessLog.File),

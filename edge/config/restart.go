@@ -39,6 +39,7 @@ var atStart = map[string]func(c, was *Config){
 	"access_log":         func(c, was *Config) { c.AccessLog = was.AccessLog },
 	"audit_one_in":       func(c, was *Config) { c.AuditOneIn = was.AuditOneIn },
 	"limits":             func(c, was *Config) { c.Limits = was.Limits },
+	"http2":              func(c, was *Config) { c.HTTP2 = was.HTTP2 },
 	"plans":              func(c, was *Config) { c.Plans.Store, c.Plans.Refresh = was.Plans.Store, was.Plans.Refresh },
 	"rate_limit_service": func(c, was *Config) { c.RateLimitService = was.RateLimitService },
 }

@@ -65,6 +65,7 @@ func Shown(c *Config) map[string]any {
 			"header_bytes": c.Limits.HeaderBytes, "header_lines": c.Limits.HeaderLines, "body_bytes": c.Limits.BodyBytes,
 			"body_rate": c.Limits.BodyRate, "answer_rate": c.Limits.AnswerRate, "header_timeout": span(c.Limits.HeaderTimeout),
 			"idle_timeout": span(c.Limits.IdleTimeout), "tunnel_timeout": span(c.Limits.TunnelTimeout)},
+		"http2":      map[string]any{"enabled": c.HTTP2.Enabled, "max_streams": c.HTTP2.MaxStreams, "cleartext": c.HTTP2.Cleartext},
 		"origins":    origins,
 		"access_log": map[string]any{"file": orNone(c.AccessLog.File), "format": c.AccessLog.Format, "refused": c.AccessLog.Refused},
 		"shed":       shed, "check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,

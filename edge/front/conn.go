@@ -36,9 +36,11 @@ type Site struct {
 	Handle func(*Exchange)                // the request is there: it is to be answered. It recovers from its own faults
 	End    func(e *Exchange, failed bool) // the request under way is over; its answer could not be written
 	Fault  func(any)                      // somebody has panicked
-	Leave  func(*Client)                  // a connection is on its way out: it does not count any more
-	Return func(*Client)                  // it is not, and counts again
-	Forget func(*Client)                  // it is closed
+	// Switch serves a client that begins to speak HTTP/2 without TLS, if it may, to its end; else it reports false.
+	Switch func(*Client) bool
+	Leave  func(*Client) // a connection is on its way out: it does not count any more
+	Return func(*Client) // it is not, and counts again
+	Forget func(*Client) // it is closed
 
 	Retired     atomic.Int64  // connections accepted until then are to end when idle, Unix nanoseconds
 	SlowReaders atomic.Uint64 // answers cut because their clients did not take them
@@ -71,11 +73,11 @@ type Client struct {
 
 	body    bool // a body is being read: the end of the connection is not the end of the body
 	aborted atomic.Bool
-	sending pace      // of that body
+	sending Pace      // of that body
 	bodyDue time.Time // for all of it; zero: as long as the pace allows
 
 	Paced   bool      // an answer is being streamed, which holds a connection to the origin
-	taking  pace      // of that answer
+	taking  Pace      // of that answer
 	WriteAt time.Time // an instant just now, for the next write; zero: ask the clock
 	wrote   time.Time // when the last write was: see Wrote
 	writeBy time.Time // the write deadline that is set
@@ -89,16 +91,16 @@ type Client struct {
 // late by grace at first, and by most once it has sent enough.
 func (c *Client) StartBody(grace, most time.Duration) {
 	c.body = true
-	c.sending = pace{rate: c.Site.Limits.BodyRate, most: max(grace, most), left: grace}
+	c.sending = Pace{Rate: c.Site.Limits.BodyRate, Most: max(grace, most), Left: grace}
 }
 
 // EndBody says that what is read from now on is no body any more.
 func (c *Client) EndBody() { c.body, c.bodyDue = false, time.Time{} }
 
-// startAnswer tells the connection that what it writes from now on is an answer that is streamed, which the client must take
+// StartAnswer tells the connection that what it writes from now on is an answer that is streamed, which the client must take
 // at a pace, until endAnswer.
-func (c *Client) startAnswer() {
-	c.Paced, c.taking = true, pace{rate: c.Site.Limits.AnswerRate, most: c.Site.Limits.IdleTimeout, left: c.Site.Limits.IdleTimeout}
+func (c *Client) StartAnswer() {
+	c.Paced, c.taking = true, Pace{Rate: c.Site.Limits.AnswerRate, Most: c.Site.Limits.IdleTimeout, Left: c.Site.Limits.IdleTimeout}
 }
 
 // UnsafeConn is the connection that c reads and writes: TLS, or the socket.
@@ -136,7 +138,7 @@ func (c *Client) Read(p []byte) (int, error) {
 
 func (c *Client) readBody(p []byte) (int, error) {
 	began := time.Now()
-	due := began.Add(c.sending.left)
+	due := began.Add(c.sending.Left)
 	if !c.bodyDue.IsZero() && c.bodyDue.Before(due) {
 		due = c.bodyDue
 	}
@@ -151,7 +153,7 @@ func (c *Client) readBody(p []byte) (int, error) {
 	if err != nil && n == 0 && c.Old() {
 		n, err = c.readOn(p, due, err)
 	}
-	c.sending.waited(time.Since(began), n)
+	c.sending.Waited(time.Since(began), n)
 	return n, err
 }
 
@@ -192,7 +194,7 @@ func (c *Client) Write(p []byte) (int, error) {
 		now = time.Now()
 	}
 	if c.Paced {
-		wait = c.taking.left
+		wait = c.taking.Left
 	}
 	if ahead := c.writeBy.Sub(now); ahead > wait || ahead < wait-min(time.Second, wait/4) {
 		c.writeBy = now.Add(wait)
@@ -203,7 +205,7 @@ func (c *Client) Write(p []byte) (int, error) {
 	c.wrote = now
 	n, err := c.Conn.Write(p)
 	if c.Paced {
-		c.taking.waited(time.Since(now), n)
+		c.taking.Waited(time.Since(now), n)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.Site.SlowReaders.Add(1)
@@ -228,16 +230,30 @@ func (c *Client) Close() error {
 	defer c.Site.Forget(c)
 	if c.Linger.Load() {
 		c.Site.Leave(c)
-		c.lingeringClose()
+		c.LingeringClose()
 	}
 	return c.Conn.Close()
 }
 
-// lingeringClose says that no more will be sent, and reads a little of what the client still sends (RFC 9112, 9.6).
-func (c *Client) lingeringClose() {
+// LingeringClose says that no more will be sent, and reads a little of what the client still sends (RFC 9112, 9.6).
+func (c *Client) LingeringClose() {
 	half, ok := socket.Innermost(c.Conn).(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.Raw.SetReadDeadline(time.Now().Add(LingerTime)) != nil {
 		return
 	}
 	_, _ = io.CopyN(io.Discard, c.Raw, lingerBytes) // unread: a PROXY header, or TLS, would have a time of its own
+}
+
+// From is whom the connection comes from, whatever a PROXY header says.
+func (c *Client) From() netip.Addr { return PeerOf(c.Raw.RemoteAddr()) }
+
+// PeerOf is the other end of a connection.
+func PeerOf(a net.Addr) netip.Addr {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.AddrPort().Addr().Unmap().WithZone("")
+	case *net.UnixAddr:
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}) // whoever it is, it is this machine
+	}
+	return netip.IPv6Unspecified() // an in-memory connection
 }

@@ -11,6 +11,7 @@ package front
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -68,6 +69,9 @@ func (s *tlsGuarded) ConnectionState() tls.ConnectionState { return s.tls.Connec
 // StandIn is shown in place of what is no request.
 const StandIn = "GET / HTTP/1.1\r\nHost: malformed\r\n\r\n"
 
+// preface begins a connection of a client that knows that HTTP/2 is spoken (RFC 9113, 3.4): what of it is a head.
+const preface = "PRI * HTTP/2.0\r\n\r\n"
+
 // errPanic is what fasthttp is told after a fault.
 var errPanic = errors.New("edge: a fault")
 
@@ -116,6 +120,9 @@ func (s *Guarded) next() bool {
 	raw, err := c.NextHead(s.Conn.Site.Limits.HeaderTimeout, s.Conn.Site.Limits.HeaderBytes)
 	if err != nil && !c.heading {
 		return false // nobody asked for anything
+	}
+	if err == nil && bytes.HasPrefix(raw, []byte(preface)) && c.Site.Switch != nil && c.Site.Switch(c) {
+		return false
 	}
 	c.Idle.Store(0)
 	c.WriteAt = time.Time{}
@@ -209,6 +216,17 @@ func (s *Guarded) RemoteAddr() net.Addr { return s.Conn.RemoteAddr() }
 func (*Guarded) SetDeadline(time.Time) error      { return nil }
 func (*Guarded) SetReadDeadline(time.Time) error  { return nil }
 func (*Guarded) SetWriteDeadline(time.Time) error { return nil }
+
+// ClientOf is the client's connection behind the one that fasthttp is given.
+func ClientOf(c net.Conn) *Client {
+	switch c := c.(type) {
+	case *Guarded:
+		return c.Conn
+	case *tlsGuarded:
+		return c.Conn
+	}
+	panic("edge: a connection without a screen")
+}
 
 // New makes a connection what fasthttp is given.
 func New(c *Client) net.Conn {

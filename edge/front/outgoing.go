@@ -61,7 +61,7 @@ func (e *Exchange) Begin(a *message.Answer, ours func(status int, name []byte) b
 func (e *Exchange) Stream() {
 	e.on.phase = relayed
 	e.stream = http1.WriterTo(e.on.Conn)
-	e.on.Conn.startAnswer()
+	e.on.Conn.StartAnswer()
 	_, _ = e.stream.Write(e.out) // a failure shows in the next write, and at last in End
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 func TestPace(t *testing.T) {
-	p := pace{rate: 500, most: time.Minute, left: 10 * time.Second}
+	p := Pace{Rate: 500, Most: time.Minute, Left: 10 * time.Second}
 	for i, step := range []struct {
 		waited time.Duration
 		bytes  int
@@ -25,13 +25,13 @@ func TestPace(t *testing.T) {
 		{59 * time.Second, 250, 1500 * time.Millisecond},
 		{2 * time.Second, 0, -500 * time.Millisecond},
 	} {
-		if p.waited(step.waited, step.bytes); p.left != step.left {
-			t.Errorf("step %d: %v left, want %v", i, p.left, step.left)
+		if p.Waited(step.waited, step.bytes); p.Left != step.left {
+			t.Errorf("step %d: %v left, want %v", i, p.Left, step.left)
 		}
 	}
-	any := pace{most: time.Minute, left: time.Minute}
-	if any.waited(50*time.Second, 1); any.left != time.Minute {
-		t.Errorf("at any rate: %v left", any.left)
+	any := Pace{Most: time.Minute, Left: time.Minute}
+	if any.Waited(50*time.Second, 1); any.Left != time.Minute {
+		t.Errorf("at any rate: %v left", any.Left)
 	}
 }
 

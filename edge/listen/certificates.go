@@ -176,12 +176,12 @@ func (c TLSConfig) pairs() (pairs [][2]string, err error) {
 	return pairs, nil
 }
 
-// Config is for listeners that speak a protocol: each handshake finds what was read last. A session that is resumed is held against the CA of
+// Config is for listeners that speak these protocols, those that are liked best first: each handshake finds what was read last. A session that is resumed is held against the CA of
 // clients as it is then.
-func (c *Certificates) Config(protocol string) *tls.Config {
+func (c *Certificates) Config(protocols ...string) *tls.Config {
 	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{protocol},
+		NextProtos:     protocols,
 		GetCertificate: c.choose,
 	}
 	if c.files.ClientCA != "" {

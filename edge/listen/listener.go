@@ -130,7 +130,7 @@ func (l *Listener) acceptClient() (*front.Client, error) {
 
 // Admit counts a connection for its source; nil means that the source is shed or has too many, or the process too little memory.
 func (l *Listener) Admit(nc net.Conn) *front.Client {
-	peer := peerAddr(nc.RemoteAddr())
+	peer := front.PeerOf(nc.RemoteAddr())
 	if l.Shed != nil && l.Shed(peer) {
 		l.shedder.shed++
 		return nil
@@ -200,16 +200,6 @@ func (l *Registry) CloseAll() {
 	for _, c := range open {
 		c.Raw.Close() // not conn.Close: no lingering now
 	}
-}
-
-func peerAddr(a net.Addr) netip.Addr {
-	switch a := a.(type) {
-	case *net.TCPAddr:
-		return a.AddrPort().Addr().Unmap().WithZone("")
-	case *net.UnixAddr:
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1}) // whoever it is, it is this machine
-	}
-	return netip.IPv6Unspecified() // an in-memory connection
 }
 
 // Stop takes the connections that are waiting to be accepted, and then no more: closing at once would reset them.

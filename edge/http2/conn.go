@@ -1,0 +1,160 @@
+package http2
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"sync"
+	"time"
+
+	frames "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"sluice/edge/front"
+)
+
+// A conn is a connection. But for what c.mu guards it belongs to its loop.
+type conn struct {
+	site             *Site
+	client           *front.Client
+	in               *bufio.Reader
+	framer           *frames.Framer
+	decoder          *hpack.Decoder
+	head             head
+	settled          bool // the client's first SETTINGS have come
+	resets, controls bucket
+	past             past
+	free             *Stream   // one that is over, and nobody else has
+	headBy           time.Time // when the head that has begun must be there; zero: none has
+
+	mu      sync.Mutex
+	out     []byte // frames to be written
+	spare   []byte
+	writing bool      // somebody writes
+	flying  int       // bytes that are being written,
+	written int64     // and that have been
+	drained sync.Cond // something has been written
+	broken  error     // nothing more can be written
+	shrunk  bool
+	window  int64 // what the client takes of all answers, in bytes
+	initial int64 // that of a new stream
+	recv    int   // what the client may send of all bodies,
+	credit  int   // and what it may send again, but has not been told
+	earned  int   // controls
+	streams map[uint32]*Stream
+	highest uint32 // stream
+	working int    // requests in goroutines
+	worked  sync.Cond
+	leaving stage
+	last    uint32    // streams above it are not taken, once leaving is final
+	leaveBy time.Time // while leaving is announced: when it becomes final
+	readBy  time.Time // the read deadline that is set
+	idle    time.Time // since when there is no stream
+	asked   bool      // there has been one
+}
+
+// Serve serves a connection until it ends. Where the client's bytes have been read ahead, as of its preface, they are in its Reader.
+func (s *Site) Serve(client *front.Client) {
+	c := &conn{site: s, client: client, window: 65535, initial: 65535, recv: connWindow, streams: make(map[uint32]*Stream),
+		idle: time.Unix(0, client.Accepted)}
+	c.drained.L, c.worked.L = &c.mu, &c.mu
+	c.resets, c.controls = newBuckets(time.Now())
+	s.Stats.Connections.Add(1)
+	defer s.Stats.Connections.Add(-1)
+	defer c.end()
+	defer func() {
+		if p := recover(); p != nil {
+			s.Fault(p)
+		}
+	}()
+	var from io.Reader = c
+	if client.Reader != nil {
+		early, _ := client.Reader.Peek(client.Reader.Buffered())
+		from = io.MultiReader(bytes.NewReader(early), c)
+	}
+	c.in = bufio.NewReaderSize(from, 4<<10)
+	c.framer = frames.NewFramer(nil, c.in)
+	c.framer.SetReuseFrames()
+	c.framer.SetMaxReadFrameSize(frameSize)
+	c.decoder = hpack.NewDecoder(4096, c.field)
+	c.decoder.SetMaxStringLength(4 * s.Limits.HeaderBytes)
+	client.StartAnswer()
+	client.Idle.Store(client.Accepted)
+	c.loop()
+}
+
+// end ends the connection: with what is under way.
+func (c *conn) end() {
+	c.say()
+	c.site.Leave(c.client)
+	if c.client.Linger.Load() {
+		c.client.LingeringClose()
+	}
+	c.mu.Lock()
+	c.breakOff(errGone)
+	c.mu.Unlock()
+	_ = c.client.Conn.Close()
+	_ = c.client.Raw.Close()
+	c.mu.Lock()
+	for c.working > 0 {
+		c.worked.Wait()
+	}
+	c.mu.Unlock()
+	c.client.Linger.Store(false)
+}
+
+// begin takes a request that has come, and has it judged.
+func (c *conn) begin(st *Stream) {
+	c.site.Stats.Requests.Add(1)
+	st.looped = true
+	rest := c.site.Start(st)
+	st.looped = false
+	if rest != nil {
+		c.run(st, rest)
+		return
+	}
+	c.mu.Lock()
+	held := st.held
+	if !held {
+		c.over(st)
+		c.rested()
+	}
+	c.mu.Unlock()
+	if !held {
+		c.free = st
+	}
+}
+
+// run has the rest of a request done.
+func (c *conn) run(st *Stream, rest Rest) {
+	c.work(st, rest.Run)
+}
+
+// work has something done for a stream, in a goroutine of its own.
+func (c *conn) work(st *Stream, do func()) {
+	c.mu.Lock()
+	c.working++
+	c.mu.Unlock()
+	c.site.Stats.Streams.Add(1)
+	go func() {
+		defer func() {
+			c.site.Stats.Streams.Add(-1)
+			c.mu.Lock()
+			c.over(st)
+			c.working--
+			c.rested()
+			if c.rests() {
+				c.wake()
+			}
+			c.worked.Signal()
+			c.mu.Unlock()
+			_ = c.flush()
+		}()
+		defer func() {
+			if p := recover(); p != nil {
+				c.site.Fault(p)
+			}
+		}()
+		do()
+	}()
+}

@@ -1,0 +1,380 @@
+package http2
+
+import (
+	"net/http"
+	"time"
+
+	frames "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"sluice/edge/http1"
+	"sluice/edge/message"
+)
+
+// A head is the block of fields that is being read: of a request, or after its body.
+type head struct {
+	stream  *Stream // nil: it is read for what it says of the table, and nothing else
+	trailer bool
+	ends    bool // the stream ends with it
+	pieces  int  // CONTINUATION frames
+	wire    int  // bytes that came
+	fault   error
+
+	size      int  // of the fields, as HTTP/1.1 would write them
+	tooLarge  bool // more than limits.header_bytes
+	wrong     bool // it is malformed
+	begun     bool // a field that is no pseudo-header has come
+	counted   bool // the body's length is said
+	method    string
+	scheme    string
+	authority string
+	path      string
+	host      string
+	has       pseudo
+	cookie    []byte
+}
+
+// pseudo says which pseudo-headers have come, and host.
+type pseudo uint8
+
+const (
+	hasMethod pseudo = 1 << iota
+	hasScheme
+	hasAuthority
+	hasPath
+	hasHost
+)
+
+var (
+	malformed    = http1.BadRequest
+	crowded      = message.Refuse(http.StatusServiceUnavailable, "too_many_streams", "Too many requests at once on one connection.")
+	slowHead     = message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
+	targetLong   = message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
+	headTooLarge = message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts.")
+)
+
+// headers begins a head.
+func (c *conn) headers(f *frames.HeadersFrame) error {
+	id := f.StreamID
+	c.head = head{ends: f.StreamEnded(), cookie: c.head.cookie[:0]}
+	h := &c.head
+	if f.HasPriority() && f.Priority.StreamDep == id {
+		h.fault = frames.StreamError{StreamID: id, Code: frames.ErrCodeProtocol}
+	}
+	c.mu.Lock()
+	st, late := c.streams[id], c.leaving == final && id > c.last
+	c.mu.Unlock()
+	switch {
+	case id%2 == 0:
+		return frames.ConnectionError(frames.ErrCodeProtocol)
+	case late: // the client has been told that it is not taken
+		if err := c.control(1); err != nil {
+			return err
+		}
+	case id > c.highest:
+		c.opened(id)
+	case st != nil && !st.ended:
+		h.stream, h.trailer = st, true
+		if !h.ends {
+			h.fault = frames.StreamError{StreamID: id, Code: frames.ErrCodeProtocol}
+		}
+	case st != nil:
+		h.fault = frames.StreamError{StreamID: id, Code: frames.ErrCodeStreamClosed}
+	default:
+		e := c.past.find(id)
+		if e == nil {
+			return frames.ConnectionError(frames.ErrCodeProtocol)
+		}
+		if !e.ours {
+			return frames.ConnectionError(frames.ErrCodeStreamClosed)
+		}
+		if err := c.control(1); err != nil {
+			return err
+		}
+	}
+	c.decoder.SetEmitEnabled(h.stream != nil)
+	return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+}
+
+// opened opens a stream.
+func (c *conn) opened(id uint32) {
+	c.controls.left = min(c.controls.most, c.controls.left+requestControls)
+	st := c.free
+	if c.free = nil; st == nil {
+		st = new(Stream)
+	}
+	st.reuse(c, id)
+	c.head.stream = st
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.highest, c.asked = id, true
+	if len(c.streams) >= c.site.MaxStreams || c.working >= 2*c.site.MaxStreams {
+		st.in.Refused, st.silent, st.resetWith = crowded, true, frames.ErrCodeRefusedStream
+	}
+	c.streams[id] = st
+	st.window = c.initial
+	c.client.Idle.Store(0)
+}
+
+// fragment reads a part of a head.
+func (c *conn) fragment(part []byte, last bool) error {
+	h := &c.head
+	if h.wire += len(part); h.wire > 2*c.site.Limits.HeaderBytes {
+		return calm(Continuations)
+	}
+	if _, err := c.decoder.Write(part); err != nil {
+		return frames.ConnectionError(frames.ErrCodeCompression)
+	}
+	if !last {
+		if c.headBy.IsZero() {
+			c.headBy = time.Now().Add(c.site.Limits.HeaderTimeout)
+		}
+		return nil
+	}
+	if err := c.decoder.Close(); err != nil {
+		return frames.ConnectionError(frames.ErrCodeCompression)
+	}
+	c.headBy = time.Time{}
+	st := h.stream
+	h.stream = nil // it is no longer under way
+	switch {
+	case h.trailer:
+		if h.fault == nil {
+			h.fault = c.trailer(st)
+		}
+		return h.fault
+	case st != nil:
+		return c.request(st)
+	}
+	return h.fault
+}
+
+// field takes one.
+func (c *conn) field(f hpack.HeaderField) {
+	h, limits := &c.head, &c.site.Limits
+	if h.size += len(f.Name) + len(f.Value) + len(": \r\n"); h.size > limits.HeaderBytes {
+		h.tooLarge = true
+		if f.Name == ":path" && len(h.path) == 0 {
+			h.path = f.Value
+		}
+		c.decoder.SetEmitEnabled(false)
+		return
+	}
+	switch {
+	case h.wrong:
+	case h.trailer:
+		h.wrong = f.IsPseudo() || !h.stream.trail(f)
+	case f.IsPseudo():
+		h.wrong = !h.pseudo(f)
+	default:
+		if !h.begun {
+			h.begun = true
+			h.wrong = !h.begin()
+		}
+		h.wrong = h.wrong || !h.line(f)
+	}
+}
+
+// pseudo takes a pseudo-header: each there is of a request, at most once, and before all that is none (RFC 9113, 8.3).
+func (h *head) pseudo(f hpack.HeaderField) bool {
+	var to *string
+	var is pseudo
+	switch f.Name {
+	case ":method":
+		to, is = &h.method, hasMethod
+	case ":scheme":
+		to, is = &h.scheme, hasScheme
+	case ":authority":
+		to, is = &h.authority, hasAuthority
+	case ":path":
+		to, is = &h.path, hasPath
+	}
+	if is == 0 || h.has&is != 0 || h.begun {
+		return false
+	}
+	*to, h.has = f.Value, h.has|is
+	return true
+}
+
+// begin writes the first line of the request.
+func (h *head) begin() bool {
+	connect := h.method == http.MethodConnect // refused for what it is, whatever it lacks
+	if connect && h.path == "" {
+		h.path = "/"
+	} else if h.has&(hasMethod|hasScheme|hasPath) != hasMethod|hasScheme|hasPath || h.scheme != "http" && h.scheme != "https" {
+		return connect
+	}
+	if !isWord(h.method) || !isWord(h.path) || h.path[0] != '/' && h.path != "*" {
+		return false
+	}
+	st := h.stream
+	st.text = append(append(append(st.text, h.method...), ' '), h.path...)
+	st.text = append(st.text, " HTTP/1.1\r\n"...)
+	return true
+}
+
+// isWord reports whether text may stand in the first line of a request as a word of it.
+func isWord(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c <= ' ' || c == 0x7f {
+			return false
+		}
+	}
+	return len(text) > 0
+}
+
+// line writes a field as a line of HTTP/1.1, unless it is Host or Cookie, of which there is one in the end.
+func (h *head) line(f hpack.HeaderField) bool {
+	st := h.stream
+	n := len(st.text)
+	st.text = append(append(st.text, f.Name...), ": "...)
+	name := st.text[n : n+len(f.Name)]
+	st.text = append(append(st.text, f.Value...), "\r\n"...)
+	value := st.text[len(st.text)-2-len(f.Value) : len(st.text)-2]
+	if !isName(name) || !isValue(value) {
+		return false
+	}
+	switch kind := message.KindOf(name); kind {
+	case message.Connection, message.TransferEncoding:
+		return false
+	case message.HopByHop:
+		return string(name) == "trailer" || string(name) == "te" && string(value) == "trailers"
+	case message.Host:
+		st.text = st.text[:n]
+		if h.has&hasHost != 0 {
+			return false
+		}
+		h.host, h.has = f.Value, h.has|hasHost
+	case message.Cookie:
+		if len(h.cookie) > 0 {
+			h.cookie = append(h.cookie, "; "...)
+		}
+		h.cookie = append(h.cookie, value...)
+		st.text = st.text[:n]
+	case message.ContentLength:
+		h.counted = true
+	}
+	return true
+}
+
+// isName reports whether a field may have a name: a token in small letters (RFC 9113, 8.2.1).
+func isName(name []byte) bool {
+	for _, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			return false
+		}
+	}
+	return message.IsToken(name)
+}
+
+// isValue reports whether a field may have a value: without control bytes, and without white space around it.
+func isValue(value []byte) bool {
+	return len(message.TrimSpace(value)) == len(value) && message.IsText(value)
+}
+
+// finish writes what is left of the request's head.
+func (h *head) finish() bool {
+	if h.wrong || !h.begun && !h.begin() {
+		return false
+	}
+	authority := h.authority
+	switch {
+	case h.has&(hasHost|hasAuthority) == hasHost|hasAuthority:
+		if !message.EqualFold([]byte(h.authority), lower(h.host)) {
+			return false
+		}
+	case h.has&hasHost != 0:
+		authority = h.host
+	}
+	st := h.stream
+	if h.has&(hasHost|hasAuthority) != 0 {
+		if !isValue([]byte(authority)) {
+			return false
+		}
+		st.text = append(append(append(st.text, "host: "...), authority...), "\r\n"...)
+	}
+	if len(h.cookie) > 0 {
+		st.text = append(append(append(st.text, "cookie: "...), h.cookie...), "\r\n"...)
+	}
+	if !h.ends && !h.counted {
+		st.text = append(st.text, "transfer-encoding: chunked\r\n"...)
+	}
+	st.text = append(st.text, "\r\n"...)
+	return true
+}
+
+func lower(text string) string {
+	b := []byte(text)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c | 0x20
+		}
+	}
+	return string(b)
+}
+
+var version = []byte("HTTP/2.0")
+
+// request is called when the head of a request is there.
+func (c *conn) request(st *Stream) error {
+	h, r := &c.head, &st.in
+	h.stream = st
+	switch whole := h.fault == nil && !h.tooLarge && h.finish(); {
+	case r.Refused != nil:
+	case h.tooLarge && len(h.path) > c.site.Limits.HeaderBytes:
+		r.Refused = targetLong
+	case h.tooLarge:
+		r.Refused = headTooLarge
+	case !whole:
+		r.Refused, st.resetWith = malformed, frames.ErrCodeProtocol
+	default:
+		most := c.site.Limits.HeaderLines
+		if !h.ends && !h.counted {
+			most++ // HTTP/2 does not say it
+		}
+		r.Refused = r.Parse(st.text, most)
+		if h.ends && r.Length > 0 {
+			r.Refused, st.resetWith = malformed, frames.ErrCodeProtocol
+		}
+	}
+	h.stream = nil
+	r.Version = version
+	c.mu.Lock()
+	if st.announced = -1; h.counted && r.Refused == nil {
+		if st.announced = r.Length; r.Length == 0 && !h.ends {
+			r.Length = message.LengthChunked // that there is none remains to be seen
+		}
+	}
+	st.ended = h.ends
+	c.mu.Unlock()
+	c.begin(st)
+	if st.resetWith != frames.ErrCodeNo {
+		return c.resetting()
+	}
+	return nil
+}
+
+// trail takes a field after the body.
+func (st *Stream) trail(f hpack.HeaderField) bool {
+	n := len(st.tail)
+	st.tail = append(append(st.tail, f.Name...), f.Value...)
+	name, value := st.tail[n:n+len(f.Name):n+len(f.Name)], st.tail[n+len(f.Name):]
+	switch message.KindOf(name) {
+	case message.Connection, message.TransferEncoding, message.HopByHop:
+		return false
+	}
+	st.tailAt = append(st.tailAt, len(name), len(value))
+	return isName(name) && isValue(value)
+}
+
+// trailer ends a body by what came after it.
+func (c *conn) trailer(st *Stream) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head.wrong || c.head.tooLarge || st.announced >= 0 && st.came != st.announced {
+		return frames.StreamError{StreamID: st.id, Code: frames.ErrCodeProtocol}
+	}
+	st.ended = true
+	signal(st.arrived)
+	return nil
+}

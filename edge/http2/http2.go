@@ -1,0 +1,70 @@
+// Package http2 stands between clients and the edge where HTTP/2 is spoken (RFC 9113). A connection is read by one loop, which checks frames and
+// heads as strictly as HTTP/1.1's are, and has each request judged as soon as its head is there: what is refused is answered by the loop, what is
+// admitted, or may have to wait for its verdict, goes on in a goroutine of its own. So a stream that waits holds up no other.
+//
+//	loop     one frame after the other (loop.go), heads (head.go), and what may come on which stream (streams.go)
+//	stream   one request and its answer: the edge's Front (stream.go), the body that comes (body.go), the answer that goes (answer.go)
+//	write    frames on their way, one writer at a time, windows and paces (write.go, window.go)
+//	budget   how often a client may reset, and how much it may say that is no request (budget.go)
+//	life     idle, making room, leaving in order: GOAWAY (life.go)
+//
+// What an HTTP/2 head says is written down as a head of HTTP/1.1, and read by edge/http1: what that refuses does not get through here either.
+//
+// Memory of a connection is bounded: what clients send of bodies by connWindow, heads by limits.header_bytes for each of MaxStreams, and what
+// waits to be written by mostUnwritten and one frame.
+package http2
+
+import (
+	"sync/atomic"
+	"time"
+
+	"sluice/edge/front"
+	"sluice/edge/metric"
+)
+
+const (
+	// streamWindow is how much of a body a client may send ahead of who reads it, in bytes, and connWindow of all bodies together.
+	streamWindow = 64<<10 - 1
+	connWindow   = 256 << 10
+	// frameSize is the longest frame that is read or written, in bytes. No client may refuse it.
+	frameSize = 16 << 10
+	// mostUnwritten is how many bytes may wait to be written before those who bring more wait, too.
+	mostUnwritten = 64 << 10
+	// graceTime is how long a client that is told to go may take to hear of it.
+	graceTime = time.Second
+)
+
+// A Site is what all connections of a server have in common.
+type Site struct {
+	*front.Site
+	MaxStreams int // of a connection at once
+	// Start judges a request. It returns what is left to do, in another goroutine; nil: the request is answered.
+	Start func(*Stream) Rest
+	// Leaving reports whether clients are to go elsewhere.
+	Leaving func() bool
+	// Abused is told of a client whose connection was ended because it went beyond a bound.
+	Abused func(*front.Client, Abuse)
+
+	Stats Stats
+}
+
+// A Rest is what is left to do of a request once it is read.
+type Rest interface{ Run() }
+
+// Stats counts what comes by HTTP/2.
+type Stats struct {
+	Connections atomic.Int64
+	Streams     atomic.Int64 // requests under way
+	Requests    atomic.Uint64
+	Abuses      [abuses]atomic.Uint64
+}
+
+// Collect gives them.
+func (s *Site) Collect(to metric.Sink) {
+	to.Gauge(float64(s.Stats.Connections.Load()), "sluice_http2_connections", "Open connections that speak HTTP/2.")
+	to.Gauge(float64(s.Stats.Streams.Load()), "sluice_http2_streams", "Requests under way that came by HTTP/2.")
+	to.Count(s.Stats.Requests.Load(), "sluice_http2_requests_total", "Requests received by HTTP/2, among all.")
+	for a := range abuses {
+		to.Count(s.Stats.Abuses[a].Load(), "sluice_http2_abuse_total", "Connections of HTTP/2 that were ended because their client went beyond a bound, by what it did.", "kind", a.String())
+	}
+}

@@ -1,0 +1,167 @@
+package http2
+
+import (
+	"errors"
+	"io"
+
+	frames "golang.org/x/net/http2"
+)
+
+// loop reads frames until the connection ends.
+func (c *conn) loop() {
+	c.mu.Lock()
+	c.putSettings(frames.Setting{ID: frames.SettingMaxConcurrentStreams, Val: uint32(c.site.MaxStreams)},
+		frames.Setting{ID: frames.SettingMaxHeaderListSize, Val: uint32(c.site.Limits.HeaderBytes)})
+	if c.client.OverCap {
+		c.putGoAway(0, frames.ErrCodeNo)
+		c.mu.Unlock()
+		c.client.Linger.Store(true)
+		return
+	}
+	c.putWindow(0, connWindow-65535)
+	c.mu.Unlock()
+	var preface [len(frames.ClientPreface)]byte
+	if _, err := io.ReadFull(c.in, preface[:]); err != nil {
+		return // nobody asked for anything
+	}
+	if string(preface[:]) != frames.ClientPreface {
+		c.fail(frames.ConnectionError(frames.ErrCodeProtocol))
+		return
+	}
+	for {
+		if err := c.next(); err != nil {
+			c.stop(err)
+			return
+		}
+	}
+}
+
+// stop ends the connection for a reason. A head that is under way is a request all the same.
+func (c *conn) stop(err error) {
+	var wrong frames.ConnectionError
+	var abuse calm
+	switch {
+	case errors.As(err, &wrong), errors.As(err, &abuse):
+		c.fail(err)
+		return
+	case errors.Is(err, frames.ErrFrameTooLarge):
+		c.fail(frames.ConnectionError(frames.ErrCodeFrameSize))
+		return
+	}
+	if st := c.head.stream; st != nil && !c.head.trailer {
+		st.in.Refused, st.in.Broken, st.silent, st.resetWith = malformed, true, true, frames.ErrCodeCancel
+		if err == errSlowHead {
+			st.in.Refused = slowHead
+		}
+		c.begin(st)
+	}
+	if err == errSlowHead {
+		c.mu.Lock()
+		c.finally()
+		c.mu.Unlock()
+		c.client.Linger.Store(true)
+	}
+}
+
+// next reads a frame, and does what it says.
+func (c *conn) next() error {
+	header, err := c.framer.ReadFrameHeader()
+	if err != nil {
+		return err
+	}
+	if !c.settled && (header.Type != frames.FrameSettings || header.Flags.Has(frames.FlagSettingsAck)) {
+		return frames.ConnectionError(frames.ErrCodeProtocol)
+	}
+	frame, err := c.framer.ReadFrameForHeader(header)
+	if err == nil {
+		err = c.take(frame)
+	} else if header.Type == frames.FrameHeaders || header.Type == frames.FrameData { // what it said of tables and windows is lost
+		if stream, ok := err.(frames.StreamError); ok {
+			err = frames.ConnectionError(stream.Code)
+		}
+	}
+	if wrong, ok := err.(frames.StreamError); ok {
+		return c.wrong(wrong)
+	}
+	return err
+}
+
+func (c *conn) take(frame frames.Frame) error {
+	switch f := frame.(type) {
+	case *frames.HeadersFrame:
+		return c.headers(f)
+	case *frames.ContinuationFrame:
+		if c.head.pieces++; c.head.pieces > mostContinuations {
+			return calm(Continuations)
+		}
+		return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+	case *frames.DataFrame:
+		return c.data(f)
+	case *frames.RSTStreamFrame:
+		return c.resetByClient(f)
+	case *frames.WindowUpdateFrame:
+		return c.widen(f)
+	case *frames.SettingsFrame:
+		return c.settings(f)
+	case *frames.PingFrame:
+		return c.ping(f)
+	case *frames.PriorityFrame:
+		if f.StreamDep == f.StreamID {
+			return frames.StreamError{StreamID: f.StreamID, Code: frames.ErrCodeProtocol}
+		}
+	case *frames.PushPromiseFrame:
+		return frames.ConnectionError(frames.ErrCodeProtocol)
+	}
+	return c.control(1)
+}
+
+func (c *conn) ping(f *frames.PingFrame) error {
+	if err := c.control(1); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !f.IsAck() {
+		c.putPing(frames.FlagPingAck, f.Data)
+	} else if f.Data == farewell && c.leaving == announced {
+		c.finally()
+	}
+	return nil
+}
+
+func (c *conn) settings(f *frames.SettingsFrame) error {
+	if c.settled {
+		if err := c.control(1 + f.NumSettings()/8); err != nil {
+			return err
+		}
+	}
+	c.settled = true
+	if f.IsAck() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := f.ForeachSetting(func(s frames.Setting) error {
+		if err := s.Valid(); err != nil {
+			return err
+		}
+		switch s.ID {
+		case frames.SettingHeaderTableSize:
+			c.shrunk = c.shrunk || s.Val < 4096
+		case frames.SettingInitialWindowSize:
+			by := int64(s.Val) - c.initial
+			c.initial = int64(s.Val)
+			for _, st := range c.streams {
+				if st.window += by; st.window > mostWindow {
+					return frames.ConnectionError(frames.ErrCodeFlowControl)
+				}
+				signal(st.opened)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		c.out = appendFrame(c.out, 0, frames.FrameSettings, frames.FlagSettingsAck, 0)
+	}
+	return err
+}
