@@ -121,7 +121,7 @@ func (p *Forward) Pass(on Exchange, order Order) *message.Refusal {
 }
 
 // talks reports whether client and server may speak by turns, in whatever order: a call of gRPC. Neither may be waited for before the other.
-func (p *Passage) talks(g *upstream.Group) bool {
+func (p *Forward) talks(g *upstream.Group) bool {
 	return g.HTTP2 && p.in.Length == message.LengthChunked && p.in.IsGRPC()
 }
 
