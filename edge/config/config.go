@@ -129,7 +129,7 @@ func (c *Config) Check() error {
 	case (c.TLS.Certificate == "") != (c.TLS.Key == ""):
 		return errors.New("tls: certificate and key belong together: give both")
 	case c.HTTP2.Cleartext && !c.HTTP2.Enabled:
-		return errors.New("http2.cleartext is on but http2.enabled is off: turn one of them around")
+		return errors.New("http2.cleartext is on but http2.enabled is off: turn enabled on, or cleartext off")
 	case c.HTTP2.Cleartext && len(c.Source.Trust) == 0:
 		return errors.New("http2.cleartext is on but nobody is trusted, and it is for trusted proxies only: name them under source.trust")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:

@@ -115,11 +115,13 @@ func TestConfigErrors(t *testing.T) {
 	f(rule+"  share: 0\n", "f.yaml:4:10: share: 0 is out of range: want 1 to 100")
 	f("deny: [1.2.3.4/33]", `f.yaml:1:8: deny: "1.2.3.4/33" is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address`)
 	f("deny: [1.2.3.4/24]", "f.yaml:1:8: deny: 1.2.3.4/24 has bits beyond its prefix: write 1.2.3.0/24")
-	f("origins: [{servers: [\"127.0.0.1:3000\"]}]", `f.yaml:1:22: origins.servers: "127.0.0.1:3000" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT or unix:/PATH`)
+	f("origins: [{servers: [\"127.0.0.1:3000\"]}]", `f.yaml:1:22: origins.servers: "127.0.0.1:3000" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT, h2://HOST:PORT or unix:/PATH`)
+	f("origins: [{servers: [\"h2c://a:1\", \"http://a:2\"]}]", "f.yaml:1:11: origins.servers: some speak HTTP/2 and others HTTP/1.1: write h2c:// or h2:// for all, or for none")
+	f("origins: [{servers: [\"h2c://a:1\"], upgrades: [websocket]}]", "f.yaml:1:11: origins.upgrades: no request to a server of HTTP/2 switches protocols: remove upgrades, or write its URL with http:// or https://")
 	f("origins: [{servers: [\"http://a/b\"]}]", `f.yaml:1:22: origins.servers: origin "http://a/b" has more than scheme, host and port: requests keep their own path; write http://a`)
 	f("origins: [{servers: [\"unix:app.sock\"]}]", `f.yaml:1:22: origins.servers: "unix:app.sock" is not the Unix socket of an origin: want unix:/PATH of at most 100 bytes`)
 	f("origins: [{servers: [\"https://a\"], tls: {cert_file: a}}]", "f.yaml:1:41: origins.tls: cert_file and key_file belong together: give both")
-	f("origins: [{servers: [\"http://a\"], tls: {ca_file: a}}]", "f.yaml:1:40: origins.tls: none of the servers is https://: write them so, or remove tls")
+	f("origins: [{servers: [\"http://a\"], tls: {ca_file: a}}]", "f.yaml:1:40: origins.tls: none of the servers is https:// or h2://: write them so, or remove tls")
 	f("origins: [{servers: [\"https://a\"], tls: {insecure: true}}]", "f.yaml:1:42: origins.tls: unknown field insecure: want ca_file, cert_file, key_file or server_name")
 	f("origins:\n- hosts: [a]\n  servers: [\"https://a\"]\n- hosts: [b]\n  servers: [\"https://a\"]\n  tls: {ca_file: a}\n",
 		"f.yaml:6:8: origins.tls: https://a is above already with another tls: write the same here")
@@ -457,7 +459,7 @@ func TestGuards(t *testing.T) {
 		"pop: {peers_listen: ':8082'}": "no PoP may tell anything",
 		"pop: {peers_mode: off}":       "there are no peers",
 		"http2: {cleartext: true}":     "nobody is trusted",
-		"{http2: {cleartext: true, enabled: false}, source: {trust: [10.0.0.1]}}":          "turn one of them",
+		"{http2: {cleartext: true, enabled: false}, source: {trust: [10.0.0.1]}}":          "turn enabled on",
 		"{http2: {cleartext: true}, source: {trust: [10.0.0.1]}}":                          "",
 		"source: {trust: [10.0.0.0/8, '::/0']}":                                            trust,
 		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":                      "",

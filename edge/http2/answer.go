@@ -111,7 +111,7 @@ func (c *conn) sendNow(st *Stream, part []byte, last bool) {
 // ending ends a stream whose answer is over. If the client still sends, it need not go on.
 func (c *conn) ending(st *Stream) {
 	if code := st.resetWith; code != frames.ErrCodeNo || !st.ended {
-		c.putReset(st.id, code)
+		c.putLateReset(st.id, code)
 	}
 	st.closed = true
 	c.drop(st)

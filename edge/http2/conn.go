@@ -29,6 +29,7 @@ type conn struct {
 
 	mu      sync.Mutex
 	out     []byte // frames to be written
+	late    []byte // those to be written after them, in a write of their own
 	spare   []byte
 	writing bool      // somebody writes
 	flying  int       // bytes that are being written,

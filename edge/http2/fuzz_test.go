@@ -167,3 +167,38 @@ func FuzzHead(f *testing.F) {
 		}), accepted(t))
 	})
 }
+
+// A noting connection keeps what is written to it, write by write.
+type noting struct {
+	said
+	writes *[][]byte
+}
+
+func (n noting) Write(p []byte) (int, error) {
+	*n.writes = append(*n.writes, bytes.Clone(p))
+	return len(p), nil
+}
+
+// A stream that is answered before its body is over is reset in a write of its own: some clients that hear of both at once forget the answer.
+func TestAnswerAndResetApart(t *testing.T) {
+	text := framesOf(func(f *frames.Framer) {
+		_ = f.WriteHeaders(frames.HeadersFrameParam{StreamID: 1, EndHeaders: true, BlockFragment: block(append(plain, "content-length", "5", "expect", "?")...)})
+	})
+	var writes [][]byte
+	serveSaid(t, text, func(st *Stream) { st.conn.client.Conn = noting{st.conn.client.Conn.(said), &writes} })
+	var kinds []string
+	for _, w := range writes {
+		kind := ""
+		for f := frames.NewFramer(nil, bytes.NewReader(w)); ; {
+			frame, err := f.ReadFrame()
+			if err != nil {
+				break
+			}
+			kind += frame.Header().Type.String() + " "
+		}
+		kinds = append(kinds, strings.TrimSpace(kind))
+	}
+	if got := strings.Join(kinds, ", "); !strings.HasSuffix(got, "HEADERS DATA, RST_STREAM") {
+		t.Error(got)
+	}
+}

@@ -23,6 +23,12 @@ func (c *conn) putReset(id uint32, code frames.ErrCode) {
 	c.out = binary.BigEndian.AppendUint32(appendFrame(c.out, 4, frames.FrameRSTStream, 0, id), uint32(code))
 }
 
+// putLateReset is putReset for a stream that has been answered, in a write of its own after the answer: some clients (curl 7.88) that hear of both at
+// once forget the answer.
+func (c *conn) putLateReset(id uint32, code frames.ErrCode) {
+	c.late = binary.BigEndian.AppendUint32(appendFrame(c.late, 4, frames.FrameRSTStream, 0, id), uint32(code))
+}
+
 func (c *conn) putWindow(id uint32, n int) {
 	c.out = binary.BigEndian.AppendUint32(appendFrame(c.out, 4, frames.FrameWindowUpdate, 0, id), uint32(n))
 }
@@ -80,9 +86,12 @@ func (c *conn) putData(id uint32, p []byte, end bool) {
 func (c *conn) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	until := c.written + int64(c.flying+len(c.out))
-	for !c.writing && len(c.out) > 0 && c.broken == nil {
+	until := c.written + int64(c.flying+len(c.out)+len(c.late))
+	for !c.writing && len(c.out)+len(c.late) > 0 && c.broken == nil {
 		c.writing = true
+		if len(c.out) == 0 {
+			c.out, c.late = c.late, nil
+		}
 		b := c.out
 		c.out, c.flying = c.spare[:0], len(b)
 		c.mu.Unlock()
