@@ -24,6 +24,7 @@ type conn struct {
 	settled          bool // the client's first SETTINGS have come
 	resets, controls bucket
 	past             past
+	untaken          uint32    // the highest stream that came after the last that is taken; 0: none has
 	free             *Stream   // one that is over, and nobody else has
 	headBy           time.Time // when the head that has begun must be there; zero: none has
 

@@ -37,7 +37,7 @@ func (p *past) find(id uint32) *ended {
 }
 
 // isIdle reports whether a stream has not been opened, and cannot be but by HEADERS.
-func (c *conn) isIdle(id uint32) bool { return id%2 == 0 || id > c.highest }
+func (c *conn) isIdle(id uint32) bool { return id%2 == 0 || id > max(c.highest, c.untaken) }
 
 // drop forgets a stream of which nothing more is sent. It needs c.mu.
 func (c *conn) drop(st *Stream) {
@@ -137,7 +137,8 @@ func (c *conn) data(f *frames.DataFrame) error {
 		return frames.ConnectionError(frames.ErrCodeProtocol)
 	}
 	size, part := int(f.Length), f.Data()
-	if len(part) == 0 && !f.StreamEnded() {
+	late := f.StreamID > c.highest // its client did not know yet that it is not taken
+	if late || len(part) == 0 && !f.StreamEnded() {
 		if err := c.control(1); err != nil {
 			return err
 		}
@@ -150,6 +151,10 @@ func (c *conn) data(f *frames.DataFrame) error {
 	fault := func(code frames.ErrCode) error {
 		c.refill(nil, size)
 		return frames.StreamError{StreamID: f.StreamID, Code: code}
+	}
+	if late {
+		c.refill(nil, size)
+		return nil
 	}
 	st := c.streams[f.StreamID]
 	if st == nil {
