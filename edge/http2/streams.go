@@ -212,8 +212,10 @@ func (c *conn) refill(st *Stream, n int) {
 
 // unread lets go of what nobody will read of a stream's body. It needs c.mu.
 func (c *conn) unread(st *Stream) {
-	if st.ignores = true; len(st.queue) > 0 {
-		c.refill(nil, len(st.queue))
-		st.queue, st.lost = nil, true
+	st.ignores = true
+	if n := len(st.queue) + st.taken; n > 0 { // or each body that somebody gives up takes something of the connection's window with it
+		c.refill(nil, n)
+		st.lost = st.lost || len(st.queue) > 0
+		st.queue, st.taken = nil, 0
 	}
 }
