@@ -104,7 +104,9 @@ func (st *Stream) send(part []byte, last bool) error {
 func (c *conn) sendNow(st *Stream, part []byte, last bool) {
 	c.window -= int64(len(part))
 	st.window -= int64(len(part))
-	c.earn((len(part) + 1023) >> 10)
+	c.sent += len(part)
+	c.earn(c.sent >> 10)
+	c.sent &= 1<<10 - 1
 	c.putData(st.id, part, last)
 	if last {
 		c.ending(st)

@@ -43,6 +43,7 @@ type conn struct {
 	recv    int   // what the client may send of all bodies,
 	credit  int   // and what it may send again, but has not been told
 	earned  int   // controls
+	sent    int   // bytes of answers that have not earned one
 	streams map[uint32]*Stream
 	highest uint32 // stream
 	working int    // requests in goroutines
