@@ -109,6 +109,9 @@ func (c *conn) end() {
 // begin takes a request that has come, and has it judged.
 func (c *conn) begin(st *Stream) {
 	c.site.Stats.Requests.Add(1)
+	c.mu.Lock()
+	_ = c.room() // a few bytes ask for many answers; a failure shows in Read
+	c.mu.Unlock()
 	st.looped = true
 	rest := c.site.Start(st)
 	st.looped = false
