@@ -72,6 +72,7 @@ func (st *Stream) await() error {
 		}
 		defer st.resume()
 	}
+	st.letGo()
 	if err := st.conn.flush(); err != nil { // it may have to be told that it may go on
 		return io.ErrUnexpectedEOF
 	}
@@ -88,6 +89,15 @@ func (st *Stream) await() error {
 		return os.ErrDeadlineExceeded
 	}
 	return nil
+}
+
+// letGo lets go of memory that a stream does not need while it waits: what bodies take is bounded for a connection, and not for each of its streams.
+func (st *Stream) letGo() {
+	st.conn.mu.Lock()
+	defer st.conn.mu.Unlock()
+	if len(st.queue) == 0 && cap(st.queue)+cap(st.spare) > keptBody {
+		st.queue, st.spare, st.shown = nil, nil, nil
+	}
 }
 
 // talking reports whether the answer has begun.

@@ -43,3 +43,37 @@ func TestBodiesThatAreGivenUp(t *testing.T) {
 		<-k.ended
 	})
 }
+
+// A patient request reads its body when it is told to.
+type patient struct {
+	st   *Stream
+	told <-chan struct{}
+}
+
+func (p patient) Run() { <-p.told; reading{p.st}.Run() }
+
+// A stream that waits for more of its body does not keep the memory of what has come.
+func TestMemoryOfBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, told := startTalk(t, nil), make(chan struct{})
+		var st *Stream
+		k.site.Start = func(s *Stream) Rest { st = s; return patient{s, told} }
+		k.greet()
+		k.get(1, "/", false, true)
+		for range 3 {
+			_ = k.WriteData(1, false, make([]byte, frameSize))
+		}
+		synctest.Wait()
+		close(told)
+		synctest.Wait()
+		st.conn.mu.Lock()
+		if n := cap(st.queue) + cap(st.spare) + cap(st.shown); n > keptBody || st.got != 3*frameSize {
+			t.Errorf("%d bytes are read, and %d kept", st.got, n)
+		}
+		st.conn.mu.Unlock()
+		_ = k.WriteData(1, true, []byte("x"))
+		k.expect("1: 200")
+		k.nc.Close()
+		<-k.ended
+	})
+}
