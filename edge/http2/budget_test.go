@@ -7,6 +7,7 @@ import (
 
 	frames "golang.org/x/net/http2"
 
+	"sluice/edge/front"
 	"sluice/edge/message"
 )
 
@@ -34,4 +35,20 @@ func TestWindowsOfOneByte(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// A wider window of the connection wakes those who wait for it, and not all whose own windows are closed: one frame would cost as much as there are streams.
+func TestWindowWakesWhoWaits(t *testing.T) {
+	c := &conn{streams: make(map[uint32]*Stream), window: 10}
+	c.controls.left = controlBurst
+	c.site = &Site{Site: &front.Site{}}
+	closed, waits := newStream(c, 1), newStream(c, 3)
+	waits.window = 10
+	c.streams[1], c.streams[3] = closed, waits
+	for i, want := range [][2]int{{0, 0}, {0, 1}} {
+		if err := c.widen(&frames.WindowUpdateFrame{Increment: 10}); err != nil || len(closed.opened) != want[0] || len(waits.opened) != want[1] {
+			t.Errorf("%d: %d and %d are woken, %v", i, len(closed.opened), len(waits.opened), err)
+		}
+		c.window = 0
+	}
 }

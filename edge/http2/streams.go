@@ -109,11 +109,14 @@ func (c *conn) widen(f *frames.WindowUpdateFrame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.StreamID == 0 {
+		was := c.window
 		if c.window += int64(f.Increment); c.window > mostWindow {
 			return frames.ConnectionError(frames.ErrCodeFlowControl)
 		}
 		for _, st := range c.streams {
-			signal(st.opened)
+			if was <= 0 && st.window > 0 { // others have waited for nothing here, or wait for more
+				signal(st.opened)
+			}
 		}
 		return nil
 	}
