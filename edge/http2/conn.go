@@ -143,7 +143,7 @@ func (c *conn) work(st *Stream, do func()) {
 			c.working--
 			c.rested()
 			if c.rests() {
-				c.wake()
+				c.doze()
 			}
 			c.worked.Signal()
 			c.mu.Unlock()
