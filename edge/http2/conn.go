@@ -119,7 +119,7 @@ func (c *conn) begin(st *Stream) {
 		c.rested()
 	}
 	c.mu.Unlock()
-	if !held {
+	if !held && cap(st.text)+cap(st.block) <= mostIdle {
 		c.free = st
 	}
 }

@@ -136,6 +136,9 @@ func (c *conn) rested() {
 	c.client.Idle.Store(c.idle.UnixNano())
 	if !c.writing {
 		c.client.StartAnswer() // what it was slow with before is over
+		if len(c.out) == 0 && cap(c.out)+cap(c.spare) > 2*mostIdle {
+			c.out, c.spare = nil, nil
+		}
 	}
 }
 
