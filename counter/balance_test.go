@@ -41,7 +41,7 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 					counted += uint64(hits)
 				}
 			case 5, 6:
-				table.Sweep(now, rng.IntN(4) == 0)
+				table.Reports().Sweep(now, rng.IntN(4) == 0)
 				for _, c := range table.Reports().Dirty(nil, 1+rng.IntN(20)) {
 					rep, _ := table.Reports().Take(c, now)
 					for _, p := range rep.Parts[:rep.N] {
@@ -105,7 +105,7 @@ func TestAddStoresNoPendingHits(t *testing.T) {
 		for i := range 50 {
 			ask := [1]Ask{{Rule: r, Source: e.c.Source, Hits: min(limit/100, 1<<25)}}
 			e.table.Reserve(ask[:], at)
-			e.table.Sweep(at, true)
+			e.table.Reports().Sweep(at, true)
 			for _, c := range e.table.Reports().Dirty(nil, 1) {
 				rep, _ := e.table.Reports().Take(c, at)
 				if i%3 == 0 { // further hits while it flies
@@ -143,7 +143,7 @@ func TestSaturatedLanes(t *testing.T) {
 		for range 200 {
 			var parts [MaxEdges]Part
 			for i, e := range edges { // all at once, none knowing of the others' in this round
-				e.table.Sweep(at, true)
+				e.table.Reports().Sweep(at, true)
 				parts[i] = Part{}
 				for _, c := range e.table.Reports().Dirty(nil, 1) {
 					rep, _ := e.table.Reports().Take(c, at)
@@ -200,7 +200,7 @@ func TestStrangersPushOutNobodyWhoMatters(t *testing.T) {
 				hit(address(hot+i), at)
 			}
 			if tier && i%50 == 0 {
-				table.Sweep(at, false)
+				table.Reports().Sweep(at, false)
 				for _, c := range table.Reports().Dirty(nil, 1<<20) {
 					rep, _ := table.Reports().Take(c, at)
 					for _, p := range rep.Parts[:rep.N] {
@@ -275,7 +275,7 @@ func TestGoingToAndFroIsAnnouncedOnce(t *testing.T) {
 			if is := r.Stage(v.Estimate); is != was {
 				was, crossings = is, crossings+1
 			}
-			e.table.Sweep(at, true)
+			e.table.Reports().Sweep(at, true)
 			for _, c := range e.table.Reports().Dirty(nil, 1) {
 				rep, _ := e.table.Reports().Take(c, at)
 				for _, p := range rep.Parts[:rep.N] {
@@ -330,7 +330,7 @@ func TestAdjustKeepsAges(t *testing.T) {
 					t.Fatalf("limit %d, %d sub-windows, step %v: %d hits to report, and %d before (%+v)", limit, sub, step, s.Unreported, before.Unreported, s)
 				}
 				var told uint64
-				table.Sweep(at, true)
+				table.Reports().Sweep(at, true)
 				for range 100 {
 					for _, c := range table.Reports().Dirty(nil, 1) {
 						rep, _ := table.Reports().Take(c, at)
@@ -339,7 +339,7 @@ func TestAdjustKeepsAges(t *testing.T) {
 							table.Reports().Counted(c, p, p.Known, at)
 						}
 					}
-					table.Sweep(at, true)
+					table.Reports().Sweep(at, true)
 				}
 				if told != before.Unreported {
 					t.Errorf("limit %d, %d sub-windows, step %v: %d hits reported of %d", limit, sub, step, told, before.Unreported)

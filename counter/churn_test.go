@@ -44,7 +44,7 @@ func (c *churn) second(strangers int, rng *rand.Rand) {
 	}
 	c.table.Forget(c.rules[0], address(c.next-1))
 	c.now = c.now.Add(time.Second)
-	c.table.Sweep(c.now, false)
+	c.table.Reports().Sweep(c.now, false)
 	c.dirty = c.table.Reports().Dirty(c.dirty[:0], math.MaxInt32)
 	for _, d := range c.dirty {
 		rep, _ := c.table.Reports().Take(d, c.now)

@@ -15,7 +15,7 @@ import (
 // then a table with a tier keeps only what it has not reported, and reads the rest anew with the source's next request.
 
 // ns is an instant on the table's clock.
-func (t *Table) ns(now time.Time) int64 {
+func (t *core) ns(now time.Time) int64 {
 	if t.options.Began.IsZero() {
 		return now.UnixNano()
 	}
@@ -28,13 +28,13 @@ func (s *shard) position(r *algorithm.Rule, ns int64, phase uint16) algorithm.Po
 }
 
 // Wall is what the wall clock says at now, as far as the table has been told.
-func (t *Table) Wall(now time.Time) time.Time { return time.Unix(0, t.ns(now)+t.offset.Load()) }
+func (t *core) Wall(now time.Time) time.Time { return time.Unix(0, t.ns(now)+t.offset.Load()) }
 
 // stepsFrom is how far the wall clock and the table's drift apart before that is called a step. Edges' clocks may differ by more.
 const stepsFrom = 200 * time.Millisecond
 
 // Stepped is how far the wall clock has stepped since Adjust was last called; 0 if not.
-func (t *Table) Stepped(now time.Time) time.Duration {
+func (t *core) Stepped(now time.Time) time.Duration {
 	if t.options.Began.IsZero() {
 		return 0
 	}
@@ -46,7 +46,7 @@ func (t *Table) Stepped(now time.Time) time.Duration {
 
 // Adjust takes in that the wall clock has stepped. Nothing may be under way to the tier: it is counted under the old time. tier says that
 // it can be read.
-func (t *Table) Adjust(step time.Duration, tier bool, now time.Time) {
+func (t *core) Adjust(step time.Duration, tier bool, now time.Time) {
 	ns := t.ns(now)
 	t.offset.Add(int64(step))
 	for i := range t.shards {

@@ -87,7 +87,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			for i := range uint32(n) {
 				table.Reserve([]Ask{{Rule: r, Source: address(i), Hits: 1}}, epoch)
 			}
-			table.Sweep(epoch, true)
+			table.Reports().Sweep(epoch, true)
 			for i := range uint32(n) {
 				if _, there := table.Peek(r, address(i), epoch); !there {
 					continue

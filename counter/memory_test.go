@@ -25,7 +25,7 @@ func use(table *Table, r *algorithm.Rule, sources, visits int, hits uint32, answ
 			continue
 		}
 		if i/every%(5*visits) == 0 { // 200 times a minute
-			table.Sweep(now, false)
+			table.Reports().Sweep(now, false)
 		}
 		for {
 			if dirty = table.Reports().Dirty(dirty[:0], 4096); len(dirty) == 0 {

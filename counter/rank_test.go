@@ -171,7 +171,7 @@ func (w *rankedTier) settle(e *rankedEdge) (admitted int) {
 			case Within:
 				e.Commit(a, w.clock(e))
 				admitted++
-			case Unranked:
+			case Silent:
 				panic("a report was given up")
 			}
 		default:
@@ -386,7 +386,7 @@ func TestWaitedInVain(t *testing.T) {
 				there = 0
 				c.Reports().Lost(who, rep.Parts[0], now)
 			case 'w':
-				if rank := c.Rank(a, now); rank != Unranked {
+				if rank := c.Rank(a, now); rank != Silent {
 					t.Errorf("%s: rank %d", test.name, rank)
 				}
 			case 'c':

@@ -7,7 +7,6 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/counter/internal/lanes"
-	"sluice/counter/internal/unconfirmed"
 )
 
 // Dirty appends to buf counters that have hits to report, n at most, and returns it. Each is given out once until it is taken.
@@ -35,7 +34,7 @@ func (t Reports) Dirty(buf []Counter, n int) []Counter {
 }
 
 // nextDirty gives the shards in turn in which entries wait to be taken.
-func (t *Table) nextDirty() (shard int, ok bool) {
+func (t Reports) nextDirty() (shard int, ok bool) {
 	from := t.turn.Load()
 	for n := range uint32(len(t.dirtyShards)) + 1 {
 		word := (from/64 + n) % uint32(len(t.dirtyShards))
@@ -54,7 +53,7 @@ func (t *Table) nextDirty() (shard int, ok bool) {
 
 // Sweep puts on the dirty list what can no longer wait: hits of a counter of which the tier has not been heard for a second, or a
 // sub-window if that is shorter, and hits that came back. Call it some ten times a second. It drops what has left the window. With all, nothing waits any longer.
-func (t *Table) Sweep(now time.Time, all bool) {
+func (t Reports) Sweep(now time.Time, all bool) {
 	ns := t.ns(now)
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -84,38 +83,8 @@ func (t *Table) Sweep(now time.Time, all bool) {
 		if s.unconfirmed.InUse() == 0 && len(s.ranks) == 0 {
 			s.activeShards.And(^s.bit)
 		}
-		s.unlock(t)
+		s.unlock(t.core)
 	}
-}
-
-// Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
-// it is closed already. first says that nobody else waits for this counter yet, so that the tier is to be asked.
-func (t *Table) Await(r *algorithm.Rule, source Source) (answered <-chan struct{}, first bool) {
-	s := t.shard(t.hash(&source))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := Key{source, r.ID}
-	ch, ok := s.waiting[key]
-	if !ok {
-		ch = make(chan struct{})
-		if !t.options.Tier {
-			close(ch)
-			return ch, false
-		}
-		if s.waiting == nil {
-			s.waiting = make(map[Key]chan struct{})
-		}
-		s.waiting[key] = ch
-		s.activeShards.Or(s.bit)
-	}
-	return ch, !ok
-}
-
-// Counter names a counter by the rule that counts and the source that is counted.
-type Counter struct {
-	Rule   *algorithm.Rule
-	Source Source
-	place  uint32 // of its unconfirmed entry when Dirty gave it out: its shard, and its index there; 0: not known
 }
 
 // Part is one group of a report. Hits and Known are packed lanes.
@@ -151,7 +120,7 @@ func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		k := s.unconfirmed.At(h.unconfirmed)
 		k.Idle = !k.Queued
 		r := c.Rule
-		if s.unconfirmed.HasInFlight(k) || r.Sync && s.ranking(r, c.Source, t.ns(now)) {
+		if s.unconfirmed.HasInFlight(k) || s.ranking(r, c.Source, t.ns(now)) {
 			return
 		}
 		for g := range r.Groups() {
@@ -174,10 +143,9 @@ func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		ok = rep.N > 0
 		if ok {
 			rep.Oldest, rep.Newest = h.base-uint32(r.Groups()-1), h.base
-			if r.Sync {
-				s.send(t.Table, k, c, &rep, h, groups, at, t.ns(now))
-			} else if past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now)); past {
-				if rep.Past = true; newest {
+			if !s.send(t.core, k, c, &rep, h, groups, at, t.ns(now)) {
+				past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now))
+				if rep.Past = past; newest {
 					rep.Newest++
 				}
 			}
@@ -186,52 +154,6 @@ func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		s.releaseEmpty(h.unconfirmed)
 	})
 	return rep, ok
-}
-
-// Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
-func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
-	past, total := false, told(c.Rule, total)
-	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		h, groups := s.store(c.Rule).record(int(k.Slot))
-		if past = h.state&readPast == 0 && !c.Rule.Sync && readsAfter(c.Rule, h, groups, p, total); past {
-			h.state |= readPast
-		}
-	}, total, true)
-	standing.Past = past
-	return standing
-}
-
-// Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again, but for those that were cancelled
-// meanwhile.
-func (t Reports) Returned(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		cancelled := s.cancelled(c, p)
-		groups := s.store(c.Rule).groups(int(k.Slot))
-		groups[g] = c.Rule.Lanes().Minus(groups[g], cancelled)
-		s.unconfirmed.Return(k, g, c.Rule.Lanes().Minus(p.Hits, cancelled))
-		k.Urgent = true
-	}, 0, false)
-}
-
-// Lost gives a part up of which nobody can tell whether it reached the tier. Its hits still count here; they are not
-// reported again, because counting them twice would be worse than not at all.
-func (t Reports) Lost(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		s.stats.LostUnknown += c.Rule.Lanes().Sum(p.Hits)
-	}, 0, false)
-}
-
-// Full gives a part up for which the tier has no memory: to say it again would not help. Its hits still count here, and a tier that
-// has memory for this group later is told of them, because the next report stores all that is known.
-func (t Reports) Full(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		s.stats.LostFull += c.Rule.Lanes().Sum(p.Hits)
-	}, 0, false)
-}
-
-// Read takes in the tier's number for a group of which this table has nothing under way.
-func (t Reports) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
-	return t.answered(c, group, 0, now, nil, told(c.Rule, total), true)
 }
 
 // Snapshot is what of a counter has been reported, by anybody: its groups of lanes, the newest first, and which that is. Hits that are
@@ -253,141 +175,29 @@ func (t Reports) Snapshot(c Counter, now time.Time) (newest uint32, groups []uin
 	return newest, groups
 }
 
-// Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. Whatever is under way
-// must have been sent after the read. The source need not be in the table.
-func (t Reports) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Standing {
-	return t.learn(c, newest, groups, reported, false, now)
-}
-
-// Emptied stands for the number of a group in Learn that is there and 0, under a rule with Sync: all its hits were taken back. A group of which
-// the tier has none is 0, and what this table knows of it stays.
-const Emptied = 1 << 63
-
-// Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
-// it, the other has done.
-func (t Reports) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
-	return t.learn(c, newest, groups, 0, true, now).Over
-}
-
 // Sum is how many hits a part reports.
 func (p Part) Sum(r *algorithm.Rule) uint64 { return r.Lanes().Sum(p.Hits) }
 
-// learn takes in groups of a counter, which it makes if there is none.
-func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64, announcement bool, now time.Time) Standing {
-	l := t.open(c.Rule, &c.Source)
-	defer l.s.unlock(t)
-	if l.there {
-		l.at = l.s.advance(l.store, l.i, c.Rule, t.ns(now))
-	} else {
-		t.locate(&l, c.Rule, c.Source, t.ns(now), nil)
+// readsPast says whether older groups are to be read with a report, and the newest as well. An answer tells of the newest alone; what
+// other edges counted in older ones since this edge last reported to them it does not know. That matters to a source that is busy
+// enough for a read in each group to be a small part of what it costs, and to a bucket, whose level the last group has. Of a counter
+// of which nothing is known the answer decides (readsAfter).
+//
+// memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are long, whoever has
+// used a quarter of its limit is read, the newest group as well, about once a minute.
+func (t Reports) readsPast(r *algorithm.Rule, h *head, groups []uint64, estimate float64, now int64) (past, newest bool) {
+	if !h.met() {
+		return false, false
 	}
-	base := l.store.head(l.i).base
-	for i, total := range groups {
-		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.Groups() {
-			if c.Rule.Sync && !announcement && total != 0 {
-				l.store.groups(l.i)[g] = 0 // it replaces what was known: hits may have been taken back
-				total = told(c.Rule, total)
-			}
-			l.s.merge(l.store, l.i, c.Rule, g, total, !announcement)
-		}
+	quarter := 4*estimate >= float64(r.Limit)
+	matters := estimate >= busy || groups[1] == 0 && r.Carries() // an edge that saw the last group knows how full the bucket was
+	past = h.state&readPast == 0 && (matters || t.stale(h, now))
+	newest = r.Group() > refresh && quarter && h.refreshes(now)
+	if past = past || newest; past {
+		h.state |= readPast
 	}
-	standing := l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
-	if c.Rule.Sync && !announcement {
-		l.s.readRound(c, l.store.head(l.i), newest, groups)
-		l.s.rank(t, c, l.store, l.i, l.at)
-	}
-	return standing
+	return past, newest
 }
 
-// answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
-func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *unconfirmed.Entry, int), total uint64, learn bool) (standing Standing) {
-	r := c.Rule
-	t.at(c, func(s *shard, st *store, i int) {
-		at := s.advance(st, i, r, t.ns(now))
-		h := st.head(i)
-		if g := int(int32(h.base - group)); g >= 0 && g < r.Groups() {
-			if r.Sync && do != nil && learn {
-				total = s.countedRound(c, group, total)
-			}
-			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
-			if hits != 0 && h.unconfirmed != 0 {
-				k := s.unconfirmed.At(h.unconfirmed)
-				if s.unconfirmed.Answer(k, g, hits) {
-					do(s, k, g)
-				}
-			}
-			if learn {
-				if r.Sync && do != nil {
-					st.groups(i)[g] = 0 // as in learn; Read may be about another node
-				}
-				s.merge(st, i, r, g, total, false)
-			}
-		}
-		if learn {
-			standing = s.replied(t, c, st, i, at, t.ns(now), r.Lanes().Sum(hits), false)
-		}
-		switch {
-		case !r.Sync:
-		case learn:
-			s.rank(t, c, st, i, at)
-		default:
-			s.giveUp(Key{c.Source, r.ID})
-		}
-		if h.unconfirmed != 0 {
-			s.releaseEmpty(h.unconfirmed)
-		}
-	})
-	return standing
-}
-
-// merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted. What is under
-// way may be in the total already, but not in one that was read (inOrder): a node answers in order, so what is unanswered then was sent
-// after the read. Else who loses a race to add would be without its own hits until its incr is answered.
-func (s *shard) merge(st *store, i int, r *algorithm.Rule, g int, total uint64, inOrder bool) {
-	h, groups := st.head(i), st.groups(i)
-	var missing uint64
-	if h.unconfirmed != 0 {
-		u := s.unconfirmed.In(s.unconfirmed.At(h.unconfirmed), g)
-		if missing = u.Pending; inOrder {
-			missing = r.Lanes().Plus(missing, u.InFlight)
-		}
-	}
-	groups[g] = r.Lanes().Most(groups[g], r.Lanes().Plus(r.Lanes().Clamp(total), missing))
-	if g == 0 && total != 0 {
-		h.state |= repliedNow
-	}
-}
-
-// at runs f on the counter c with its shard locked, if the table still has it.
-func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
-	if c.place != 0 { // while it has an unconfirmed entry, nobody need look for it
-		s := &t.shards[int(c.place>>16)%len(t.shards)]
-		s.mu.Lock()
-		if w := uint16(c.place); int(w) < s.unconfirmed.Len() {
-			if k := s.unconfirmed.At(w); k.Rule == c.Rule && s.source(k) == c.Source {
-				f(s, s.store(c.Rule), int(k.Slot))
-				s.unlock(t)
-				return
-			}
-		}
-		s.mu.Unlock()
-	}
-	l := t.open(c.Rule, &c.Source)
-	if l.there {
-		f(l.s, l.store, l.i)
-	}
-	l.s.unlock(t)
-}
-
-// unlock unlocks a shard, and wakes who waits for hits to report.
-func (s *shard) unlock(t *Table) {
-	if s.grows {
-		s.split(t)
-	}
-	wake := s.wakes
-	s.wakes = false
-	s.mu.Unlock()
-	if wake && t.options.Wake != nil {
-		t.options.Wake()
-	}
-}
+// busy is how many hits in the window make a read in each group a small part of what a source costs.
+const busy = 4

@@ -2,12 +2,9 @@ package counter
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"sluice/counter/algorithm"
-	"sluice/counter/internal/lanes"
-	"sluice/counter/internal/records"
 )
 
 // Ask is one rule asked about one source, and what came of it.
@@ -58,7 +55,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		t.evaluate(a, &l, ns, nil)
 		admitted := a.Shadow || !a.Over
 		t.keep(a, &l, admitted, ns)
-		l.s.unlock(t)
+		l.s.unlock(&t.core)
 		return admitted
 	}
 	var room [8]lookup
@@ -94,7 +91,7 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 		a.held = true
 		return
 	}
-	l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
+	l.s.count(&t.core, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
 	if a.Ticket != nil && !a.Over {
 		if admitted {
 			l.s.join(a, l, now)
@@ -138,59 +135,9 @@ func (t *Table) settle(a *Ask, hits uint32, now time.Time) {
 	if hits > 0 {
 		ns := t.ns(now)
 		l.at = l.s.advance(l.store, l.i, a.Rule, ns)
-		l.s.count(t, a.Rule, l.store, l.i, l.at, hits, a.Estimate+float64(hits)-float64(a.Hits), ns)
+		l.s.count(&t.core, a.Rule, l.store, l.i, l.at, hits, a.Estimate+float64(hits)-float64(a.Hits), ns)
 	}
-	l.s.unlock(t)
-}
-
-// Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
-func (t *Table) Peek(r *algorithm.Rule, source Source, now time.Time) (v Verdict, there bool) {
-	return t.PeekFor(r, source, 1, now)
-}
-
-// PeekFor is Peek for so many hits.
-func (t *Table) PeekFor(r *algorithm.Rule, source Source, hits uint32, now time.Time) (v Verdict, there bool) {
-	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}
-	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
-		h := st.head(i)
-		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
-		v, there = Verdict{Estimate: committed + float64(s.unconfirmed.Held(h.unconfirmed)), Known: t.known(h, r, t.ns(now))}, true
-		v.Remaining = r.Remaining(v.Estimate)
-		v.Over, v.Committed = r.Over(v.Estimate+float64(hits)), r.Over(committed+float64(hits)-s.places(r, source))
-		if !v.Over {
-			v.Delay = r.Delay(v.Estimate + float64(hits))
-		}
-		if v.Committed {
-			v.RetryAfter = r.RetryAfter(groups, s.own(st, i), at, float64(hits))
-		}
-	})
-	return v, there
-}
-
-// lookup is where an ask's counter stands while its shard is locked.
-type lookup struct {
-	hash  uint64
-	s     *shard
-	store *store
-	i     int
-	at    algorithm.Position
-	first bool // this lookup locked the shard
-	there bool // i is the counter's
-}
-
-// find looks for a counter.
-func (l *lookup) find(r *algorithm.Rule, source *Source) {
-	l.store = l.s.store(r)
-	l.i, l.there = l.store.find(l.hash, r.ID, source)
-}
-
-// open locks a source's shard, and looks for a counter.
-func (t *Table) open(r *algorithm.Rule, source *Source) (l lookup) {
-	l.hash = t.hash(source)
-	l.s = t.shard(l.hash)
-	l.s.mu.Lock()
-	l.find(r, source)
-	return l
+	l.s.unlock(&t.core)
 }
 
 // lock finds the shards of all asks, begins to fetch their counters, and locks the shards, each once and in the order of their
@@ -234,7 +181,7 @@ func (t *Table) lock(asks []Ask, found []lookup) {
 func (t *Table) unlock(found []lookup) {
 	for i := range found {
 		if found[i].first {
-			found[i].s.unlock(t)
+			found[i].s.unlock(&t.core)
 		}
 	}
 }
@@ -273,96 +220,25 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 	}
 }
 
-// warmth is whether so much used makes a counter warm.
-func warmth(r *algorithm.Rule, estimate float64) uint8 {
-	if 7*estimate >= float64(r.Limit) {
-		return warm
-	}
-	return 0
-}
-
-// stake is how much would be lost with a counter: the share of its limit that is used, more than all if requests have reserved of it, and
-// most if it is in use.
-func (t *Table) stake(l *lookup, now int64, inUse []int) records.Stake {
-	return func(i int) float64 {
-		h := l.store.head(i)
-		switch {
-		case slices.Contains(inUse, i):
-			return math.Inf(1)
-		case h.state&warm == 0 && h.unconfirmed == 0:
-			return 0
-		case l.s.unconfirmed.Held(h.unconfirmed) > 0:
-			return math.MaxFloat64
+// Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
+// it is closed already. first says that nobody else waits for this counter yet, so that the tier is to be asked.
+func (t *Table) Await(r *algorithm.Rule, source Source) (answered <-chan struct{}, first bool) {
+	s := t.shard(t.hash(&source))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := Key{source, r.ID}
+	ch, ok := s.waiting[key]
+	if !ok {
+		ch = make(chan struct{})
+		if !t.options.Tier {
+			close(ch)
+			return ch, false
 		}
-		r := t.rule(h.rule)
-		if r == nil {
-			return 0
+		if s.waiting == nil {
+			s.waiting = make(map[Key]chan struct{})
 		}
-		estimate, _, _ := l.s.peek(r, l.store, i, now, new([lanes.MaxGroups]uint64))
-		return estimate / float64(r.Limit)
+		s.waiting[key] = ch
+		s.activeShards.Or(s.bit)
 	}
-}
-
-// peek is what a counter would say at now, with its groups as they would be then.
-func (s *shard) peek(r *algorithm.Rule, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at algorithm.Position) {
-	h := st.head(i)
-	groups = room[:copy(room[:], st.groups(i))]
-	p := s.position(r, now, h.phase)
-	at, moved := r.Move(h.base, p)
-	r.Age(groups, int32(p.Group-h.base), moved)
-	return r.Read(groups, s.own(st, i), at), groups, at
-}
-
-// estimate is what a counter says at a position.
-func (s *shard) estimate(r *algorithm.Rule, st *store, i int, at algorithm.Position) float64 {
-	return r.Read(st.groups(i), s.own(st, i), at)
-}
-
-// locate makes a counter for a source that has none. It does not take the place of one that is evaluated together with it.
-func (t *Table) locate(l *lookup, r *algorithm.Rule, source Source, now int64, together []lookup) {
-	var room [8]int
-	inUse := room[:0]
-	for i := range together {
-		if o := &together[i]; o.there && o.store == l.store {
-			inUse = append(inUse, o.i)
-		}
-	}
-	phase := uint16(0)
-	if t.options.Phase != nil {
-		phase = t.options.Phase(source)
-	}
-	t.know(r)
-	i, evicted, full := l.store.Insert(l.hash, &source.id, r.ID, source.code, t.stake(l, now, inUse))
-	if full {
-		out := headOf(&evicted)
-		if out.state&hasHistogram != 0 {
-			l.s.histograms.Unlink(i, l.store == &l.s.wide)
-		}
-		l.s.evicted(out)
-	}
-	l.s.grows = l.s.grows || l.store.Crowded()
-	h := l.store.head(i)
-	h.phase = phase
-	l.i, l.there, l.at = i, true, l.s.position(r, now, h.phase)
-	h.base = l.at.Group
-}
-
-// evicted gives up what a counter had on its way that had to go.
-func (s *shard) evicted(h *head) {
-	s.stats.Evicted++
-	if h.unconfirmed != 0 {
-		s.stats.LostEvicted += s.unconfirmed.Release(h.unconfirmed)
-	}
-}
-
-// advance brings a counter, and what of it is on its way, to the group of now.
-func (s *shard) advance(st *store, i int, r *algorithm.Rule, now int64) algorithm.Position {
-	h := st.head(i)
-	at, moved := st.advance(i, r, s.position(r, now, h.phase))
-	if moved > 0 && h.unconfirmed != 0 {
-		pending, inFlight := s.unconfirmed.Age(s.unconfirmed.At(h.unconfirmed), moved)
-		s.stats.LostExpired += pending
-		s.stats.LostUnknown += inFlight
-	}
-	return at
+	return ch, !ok
 }

@@ -53,7 +53,7 @@ type Standing struct {
 
 // replied notes an answer of the tier, to a report of so many hits, or an announcement, and what the counter says after it. Hits that
 // could wait may have become urgent by it.
-func (s *shard) replied(t *Table, c Counter, st *store, i int, at algorithm.Position, now int64, reported uint64, announcement bool) (standing Standing) {
+func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Position, now int64, reported uint64, announcement bool) (standing Standing) {
 	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
 	left := r.Remaining(estimate)
@@ -66,7 +66,7 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at algorithm.Posi
 	h.rearm(r, estimate)
 	stage := r.Stage(told)
 	if h.state &^= warm; !standing.Over && !announcement {
-		if !r.Sync && stage > h.announced() { // under a rule with Sync everybody asks, and need not be told
+		if stage > h.announced() {
 			standing.Stage = stage
 		}
 		if most, lacks := s.lacks(r, st, i, at, left); lacks {
@@ -74,7 +74,7 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at algorithm.Posi
 		}
 	}
 	standing.Crossed = s.crossed(r, h, standing, estimate, reported)
-	standing.Filled = standing.Over && !r.Sync && !announcement && stage > h.announced() && stage == algorithm.Full && r.Stage(s.before(h, estimate, reported)) < stage
+	standing.Filled = standing.Over && !announcement && stage > h.announced() && stage == algorithm.Full && r.Stage(s.before(h, estimate, reported)) < stage
 	h.announce(max(stage, h.announced()))
 	h.state |= warmth(r, estimate)
 	if w := h.unconfirmed; w != 0 {
@@ -129,62 +129,12 @@ func (h *head) rearm(r *algorithm.Rule, estimate float64) {
 // answered about it lately, and all edges together hide less than a third of what is left of the limit even if each kept as many to
 // itself. So the tier has two thirds of a limit when a source has used it up. What an edge has not heard of for a second it asks
 // about with the first hit; Sweep sees to it that further ones wait no longer than that.
-func (t *Table) urgent(r *algorithm.Rule, h *head, hits uint32, estimate float64, now int64) bool {
-	if r.Sync || r.Near(estimate) || t.stale(h, now) || !t.known(h, r, now) {
+func (t *core) urgent(r *algorithm.Rule, h *head, hits uint32, estimate float64, now int64) bool {
+	if r.Near(estimate) || t.stale(h, now) || !t.known(h, r, now) {
 		return true
 	}
 	hidden := float64(hits) * float64(t.edges.Load())
 	return 3*hidden >= float64(r.Limit)-estimate
-}
-
-// readsPast says whether older groups are to be read with a report, and the newest as well. An answer tells of the newest alone; what
-// other edges counted in older ones since this edge last reported to them it does not know. That matters to a source that is busy
-// enough for a read in each group to be a small part of what it costs, and to a bucket, whose level the last group has. Of a counter
-// of which nothing is known the answer decides (readsAfter).
-//
-// memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are long, whoever has
-// used a quarter of its limit is read, the newest group as well, about once a minute.
-func (t *Table) readsPast(r *algorithm.Rule, h *head, groups []uint64, estimate float64, now int64) (past, newest bool) {
-	if !h.met() {
-		return false, false
-	}
-	quarter := 4*estimate >= float64(r.Limit)
-	matters := estimate >= busy || groups[1] == 0 && r.Carries() // an edge that saw the last group knows how full the bucket was
-	past = h.state&readPast == 0 && (matters || t.stale(h, now))
-	newest = r.Group() > refresh && quarter && h.refreshes(now)
-	if past = past || newest; past {
-		h.state |= readPast
-	}
-	return past, newest
-}
-
-// busy is how many hits in the window make a read in each group a small part of what a source costs.
-const busy = 4
-
-// readsAfter says whether older groups are to be read after the tier has answered, with total, about the newest, by who knows nothing of
-// them. Who has never met the source and is the first in a group always looks, because nobody else may have: it might be mitigated.
-// Else the answer says whether it matters. Once the newest group alone makes a limit, the older will have left the window before anybody
-// is admitted again; once it makes two thirds, all edges are told how the counter stands.
-func readsAfter(r *algorithm.Rule, h *head, groups []uint64, p Part, total uint64) bool {
-	n := r.Lanes().Sum(r.Lanes().Clamp(total))
-	switch {
-	case !h.met() && total == p.Known:
-		return true
-	case h.met() && !onlyNewest(r, groups) || r.Carries():
-		return false // it was decided with the report, or the answer has told
-	case !r.HoldsBack():
-		return n < uint64(r.Limit)
-	}
-	return 4*n >= uint64(r.Limit) && !r.Near(float64(n))
-}
-
-// onlyNewest reports whether nothing is known of groups but the newest.
-func onlyNewest(r *algorithm.Rule, groups []uint64) bool {
-	var some uint64
-	for _, g := range groups[1:r.Groups()] {
-		some |= g
-	}
-	return some == 0
 }
 
 // recency is the unit of head.lastReply. 14 bits of it are 17 minutes; a counter unheard of for a multiple of that may pass for
@@ -233,7 +183,7 @@ func (h *head) silence(now int64) time.Duration {
 }
 
 // known reports whether the tier has answered about a counter in the last second, or sub-window if that is shorter.
-func (t *Table) known(h *head, r *algorithm.Rule, now int64) bool {
+func (t *core) known(h *head, r *algorithm.Rule, now int64) bool {
 	if !t.options.Tier {
 		return true
 	}
@@ -245,7 +195,7 @@ func (t *Table) known(h *head, r *algorithm.Rule, now int64) bool {
 func (t Reports) Missed(now time.Time) { t.missed.Store(t.ns(now)) }
 
 // stale reports whether a counter was last read before something was missed.
-func (t *Table) stale(h *head, now int64) bool {
+func (t *core) stale(h *head, now int64) bool {
 	missed := t.missed.Load()
 	return missed != 0 && h.silence(now) > time.Duration(now-missed)
 }

@@ -1,10 +1,6 @@
 package counter
 
 import (
-	"sync"
-	"sync/atomic"
-	"unsafe"
-
 	"sluice/counter/algorithm"
 	"sluice/counter/internal/histogram"
 	"sluice/counter/internal/lanes"
@@ -12,81 +8,16 @@ import (
 	"sluice/counter/internal/unconfirmed"
 )
 
-// Table holds counters. It is safe for concurrent use; a call touches one shard, the source's, unless its rules are asked
-// about several sources.
-type Table struct {
-	options      Options
-	began        int64        // Options.Began on the wall clock, ns
-	offset       atomic.Int64 // the shards'
-	missed       atomic.Int64 // when something of the mitigation log was missed, 0: never
-	hasher       Hasher       // with a seed of this process, so that nobody can aim at one bucket
-	shards       []shard
-	narrow       *records.Table
-	wide         *records.Table
-	edges        atomic.Uint32
-	rules        sync.Map // *algorithm.Rule by its ID: those that have counters, for who meets a counter without its rule
-	backs        backs
-	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
-	dirtyShards  shardSet // see shard
-	activeShards shardSet
-	turn         atomic.Uint32 // the shard that Dirty looks at next
-}
+// Table holds counters, and has what a request asks of them. It is safe for concurrent use; a call touches one shard, the source's, unless its
+// rules are asked about several sources.
+type Table struct{ core }
 
-// Reports are a Table as the tier's side has it (pop): which counters have hits to report, and what answers and other edges say of them.
-// Requests need nothing of it.
-type Reports struct{ *Table }
+// Reports is a Table as the tier's side has it (pop): which counters have hits to report, and what answers and other edges say of them.
+// Requests need nothing of it, and it has nothing that only requests need.
+type Reports struct{ *core }
 
 // Reports is the table as the tier's side has it.
-func (t *Table) Reports() Reports { return Reports{t} }
-
-const (
-	maxShards = 1024 // so many that two processors seldom want one lock
-	perShard  = 2048 // counters at most, while there are fewer shards; with few, chance fills some much more than others
-)
-
-// A shardSet has a bit for each shard.
-type shardSet [maxShards / 64]atomic.Uint64
-
-// A shard is a lock and what it guards. All counters of a source are in one shard.
-type shard struct {
-	guarded
-	_ [64 - unsafe.Sizeof(guarded{})%64]byte // the next shard is on another cache line
-}
-
-type guarded struct {
-	narrow       store
-	wide         store
-	_            [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
-	mu           sync.Mutex
-	offset       int64           // from the table's clock to the wall's, ns: see Adjust
-	grows        bool            // a page should be split
-	wakes        bool            // hits have begun to wait since it was last unlocked
-	unconfirmed  unconfirmed.Set // what is on its way to the tier, or held; first of it what decisions look at
-	dirty        []uint16        // entries that wait to be taken
-	bit          uint64          // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
-	dirtyShards  *atomic.Uint64  // dirty is not empty
-	activeShards *atomic.Uint64  // there may be an entry, or somebody waiting
-	histograms   histogram.Set   // of the sources that are worth it
-	waiting      map[Key]chan struct{}
-	stats        Stats
-	ranks        map[Key]*ranks // of counters that requests wait for
-}
-
-// Stats is what a Table has done and holds.
-type Stats struct {
-	Counters   int    // in the table
-	Capacity   int    // how many there is room for
-	Evicted    uint64 // counters that made room for others
-	Unreported uint64 // hits that the tier has not confirmed
-	// Hits that the tier will never be told of, by reason. This table still counts them.
-	LostUnknown   uint64 // sent, and no answer came
-	LostFull      uint64 // the tier had no memory for them
-	LostExpired   uint64 // their sub-window left the window before they could be sent
-	LostBacklog   uint64 // too many sources had unreported hits
-	LostSaturated uint64 // their lane in the tier is full
-	LostEvicted   uint64 // their counter made room for another
-	Bytes         int    // of memory that the counters take, with all that belongs to them
-}
+func (t *Table) Reports() Reports { return Reports{&t.core} }
 
 // Key names a counter: what a rule, known by its ID, counts of a source.
 type Key struct {
@@ -103,7 +34,7 @@ func New(o Options) *Table {
 	for n < maxShards && o.Counters/n > perShard {
 		n *= 2
 	}
-	t := &Table{options: o, began: o.Began.UnixNano(), hasher: NewHasher(o.Seed), shards: make([]shard, n)}
+	t := &Table{core{options: o, began: o.Began.UnixNano(), hasher: NewHasher(o.Seed), shards: make([]shard, n)}}
 	t.narrow = records.New(n, (o.Counters+n-1)/n, lanes.NarrowGroups)
 	t.wide = records.New(n, (o.Counters/16+n-1)/n, lanes.MaxGroups)
 	for i := range t.shards {
@@ -117,129 +48,11 @@ func New(o Options) *Table {
 	return t
 }
 
-// SetEdges tells how many edges share the counters: the more there are, the sooner a hit must be reported.
-func (t *Table) SetEdges(n int) { t.edges.Store(uint32(min(max(n, 1), MaxEdges))) }
-
-// hash places a source, the same for all rules in its upper half, which chooses the shard.
-func (t *Table) hash(s *Source) uint64 { return t.hasher.Of(s) }
-
-func (t *Table) shard(hash uint64) *shard { return &t.shards[t.place(hash)] }
-
-func (t *Table) place(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
-
 // prefetch fetches what a shard will look at to find a counter.
 func (t *Table) prefetch(r *algorithm.Rule, hash uint64) {
 	if r.Wide() {
 		t.wide.Prefetch(t.place(hash), hash, r.ID)
 	} else {
 		t.narrow.Prefetch(t.place(hash), hash, r.ID)
-	}
-}
-
-// know notes a rule, perhaps in place of one that counts the same, with another limit: limits that come with requests are a new one each time.
-func (t *Table) know(r *algorithm.Rule) {
-	if t.rule(r.ID) != r {
-		t.rules.Store(r.ID, r)
-	}
-}
-
-// rule is the one with an ID that has counters, or nil.
-func (t *Table) rule(id uint32) *algorithm.Rule {
-	r, _ := t.rules.Load(id)
-	known, _ := r.(*algorithm.Rule)
-	return known
-}
-
-// Keep forgets the rules that are not in force any more, so that there are never more than were in force together. Their counters are worth
-// nothing, and make room for others. kept says by their IDs which are.
-func (t *Table) Keep(kept func(rule uint32) bool) {
-	for id := range t.rules.Range {
-		if !kept(id.(uint32)) {
-			t.rules.Delete(id)
-		}
-	}
-}
-
-func (s *shard) store(r *algorithm.Rule) *store {
-	if r.Wide() {
-		return &s.wide
-	}
-	return &s.narrow
-}
-
-// Stats adds up the shards.
-func (t *Table) Stats() (sum Stats) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		sum.Counters += s.narrow.Len() + s.wide.Len()
-		sum.Capacity += s.narrow.Cap()
-		sum.Evicted += s.stats.Evicted
-		sum.Unreported += s.unconfirmed.Hits
-		sum.LostUnknown += s.stats.LostUnknown
-		sum.LostFull += s.stats.LostFull
-		sum.LostExpired += s.stats.LostExpired
-		sum.LostBacklog += s.stats.LostBacklog
-		sum.LostSaturated += s.stats.LostSaturated
-		sum.LostEvicted += s.stats.LostEvicted
-		sum.Bytes += s.narrow.Bytes() + s.wide.Bytes() + s.unconfirmed.Bytes() + s.histograms.Bytes() + 2*cap(s.dirty)
-		s.mu.Unlock()
-	}
-	return sum
-}
-
-// Unreported is how many hits the tier has not confirmed, as Stats says, found sooner.
-func (t *Table) Unreported() (hits uint64) {
-	for i := range t.shards {
-		if s := &t.shards[i]; s.activeShards.Load()&s.bit != 0 {
-			s.mu.Lock()
-			hits += s.unconfirmed.Hits
-			s.mu.Unlock()
-		}
-	}
-	return hits
-}
-
-// Forget drops what is known of a source under a rule: the next hit starts from nothing.
-func (t *Table) Forget(r *algorithm.Rule, source Source) {
-	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
-		if w := st.head(i).unconfirmed; w != 0 {
-			s.stats.LostExpired += s.unconfirmed.Release(w)
-		}
-		if st.head(i).state&hasHistogram != 0 {
-			s.histograms.Unlink(i, st == &s.wide)
-		}
-		st.Remove(i)
-	})
-}
-
-// split gives stores that should grow one more page, to which counters move, and with them what belongs to them.
-func (s *shard) split(t *Table) {
-	s.grows = false
-	for _, st := range [...]*store{&s.narrow, &s.wide} {
-		if !st.Crowded() {
-			continue
-		}
-		var room records.Moves
-		moves := st.Split(func(id [16]byte, kind uint8) uint64 { return t.hash(&Source{id, kind}) }, &room)
-		for k := range moves { // first all histograms leave their places, because those may be others' new ones
-			if m := &moves[k]; headOf(&m.Head).state&hasHistogram != 0 {
-				m.From = s.histograms.Unlink(m.From, st == &s.wide)
-			}
-		}
-		for k := range moves {
-			m := &moves[k]
-			h := headOf(&m.Head)
-			if m.To < 0 {
-				s.evicted(h)
-				continue
-			}
-			if h.unconfirmed != 0 {
-				s.unconfirmed.At(h.unconfirmed).Slot = int32(m.To)
-			}
-			if h.state&hasHistogram != 0 {
-				s.histograms.Link(m.From, m.To, st == &s.wide)
-			}
-		}
 	}
 }

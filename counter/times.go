@@ -109,7 +109,7 @@ func (t Reports) MergeTimes(c Counter, told Times, now time.Time) {
 
 // Blocked takes in that the source of a counter is blocked from start to end. What was counted in the sub-window in which that began came before, if the block
 // lasts longer than it: so when the block ends, no table takes it for spread over all of it.
-func (t *Table) Blocked(c Counter, start, end, now time.Time) {
+func (t *core) Blocked(c Counter, start, end, now time.Time) {
 	t.at(c, func(s *shard, st *store, i int) {
 		if !c.Rule.Sliding() {
 			return

@@ -32,7 +32,7 @@ func (s *shard) source(k *unconfirmed.Entry) Source {
 }
 
 // count adds hits to the counter at i and, with a tier, to what it must be told.
-func (s *shard) count(t *Table, r *algorithm.Rule, st *store, i int, at algorithm.Position, hits uint32, estimate float64, now int64) {
+func (s *shard) count(t *core, r *algorithm.Rule, st *store, i int, at algorithm.Position, hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
 	switch r.Remembers() {
 	case algorithm.Level:

@@ -28,6 +28,7 @@ func (x *exchange) admit() bool {
 		x.Head.OnlyFrom(false, name)
 	}
 	check := x.snap.check.Is(x.Path, x.Target)
+	x.checks = check
 	if check && x.trusted && x.ask(x.snap.check) != nil {
 		x.say(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))
 		return false

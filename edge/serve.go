@@ -50,6 +50,7 @@ type asker struct {
 	trusted bool           // the peer is
 	allowed bool           // the client is never limited
 	barred  bool           // the client is always refused
+	checks  bool           // it asks about a request that is not passed on (check_path)
 
 	covering []counter.Source // wider ones of which operators have said something
 }
@@ -210,7 +211,7 @@ func (x *exchange) finish() (hijacked bool) {
 		x.log()
 	}
 	if r.from != fromOrigin {
-		x.failed = x.front.Respond(&r.Reply) != nil
+		x.failed = x.front.Respond(x.answered()) != nil
 		return false
 	}
 	tunnel, err := x.forwarding.Relay(r.Fields)

@@ -13,7 +13,7 @@
 //	process   programs on this machine: start, end, cost                nothing
 //	origin    the server behind the edges                               nothing
 //	scrape    what running servers tell of themselves                   nothing
-//	replay    a trace sent to running edges; a closed loop              judge, trace, socket, process
+//	replay    a trace sent to running edges, over HTTP/1.1 or 2; a closed loop  judge, trace, socket, process
 //	lab       PoPs of real processes, and what goes wrong in them       replay, judge, trace, process, origin, scrape, page
 //	trial/check    promises held against running sites                  lab, replay, judge, trace, process, origin, scrape, socket
 //	trial/restart  that restarts of edges are not noticed               trial/check, judge, process, scrape

@@ -46,7 +46,7 @@ func TestBacklogIsBounded(t *testing.T) {
 		t.Errorf("%d hits wait, want all %d", got, sources*rounds)
 	}
 	node, commands := poptest.New(0), 0
-	table.Sweep(now, true) // nothing waits for the end of its group
+	table.Reports().Sweep(now, true) // nothing waits for the end of its group
 	for len(flying) > 0 && commands < 10*sources {
 		now = now.Add(time.Millisecond)
 		var results []wire.Result
@@ -120,7 +120,7 @@ func TestFullNode(t *testing.T) {
 	}
 	full = false
 	hit()
-	table.Sweep(now, true)
+	table.Reports().Sweep(now, true)
 	run(100)
 	_, groups := table.Reports().Snapshot(counter.Counter{Rule: r.Counter, Source: address(1)}, now)
 	values := node.Do(now, wire.Command{Op: wire.Get, Key: strings.Join(pop.CounterKeys(shared, r, address(1), now), " ")}).Values

@@ -19,6 +19,7 @@ import (
 	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
+	"sluice/loadgen/trace"
 	"sluice/pop/anycast"
 	"sluice/pop/secret"
 )
@@ -30,7 +31,7 @@ func cmdLab(ctx context.Context, args []string) error {
 	injected := flags.StringArray("fault", nil, `what happens when, such as "20s kill memcached/0"; also term, stop, cont, restart, of edge/N,`+"\n"+
 		"memcached/N, twemproxy/N and origin/0; in the time of the run; repeatable")
 	demo := flags.Bool("demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
-	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags), cli.AddOutput(flags)
+	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
 	if err := cli.Parse(flags, args); err != nil {
 		return err
@@ -95,15 +96,17 @@ func runLab(ctx context.Context, f *live.Lab, l *live.Run, seed uint64, faults [
 	if err != nil {
 		return nil, err
 	}
+	lab.HTTP2 = l.Send.HTTP2
+	lab.Logged = lab.HTTP2 && slices.ContainsFunc(l.Trace.Requests, func(r trace.Request) bool { return r.Reset })
 	site, err := lab.Start(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer site.Stop()
 	m := live.NewMeter("lab", len(l.Trace.Requests))
-	out, err := site.Run(ctx, replay.Replay{
-		Affinity: l.Affinity.PoP, PerConnection: l.Send.PerConnection, Seed: seed, Progress: m.Show,
-	}, l.Trace, faults)
+	r := replay.Replay{Affinity: l.Affinity.PoP, Seed: seed, Progress: m.Show}
+	l.Send.Fill(&r)
+	out, err := site.Run(ctx, r, l.Trace, faults)
 	m.Done()
 	if err != nil {
 		return nil, err

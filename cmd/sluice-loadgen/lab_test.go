@@ -62,6 +62,43 @@ func TestLab(t *testing.T) {
 	}
 }
 
+// Over HTTP/2 the judge sees what it sees over HTTP/1.1: each stream is a request with a verdict, and what is reset is told by the edges' logs. No
+// source has more than the limit on one edge, however many streams it has at once, and whether it takes them back or not. What goes wrong if
+// resets are not counted: all of them are admitted. If the logs are not read: they have no verdict.
+func TestLabOverHTTP2(t *testing.T) {
+	dir := labtest.Binaries(t)
+	for _, workload := range []string{"many-streams", "rapid-reset"} {
+		file := filepath.Join(t.TempDir(), "report.json")
+		p := labtest.Start(t, dir, "sluice-loadgen", "--http2", "--edges", "1", "--memcached", "1", "--workload", workload, "--duration", "3s",
+			"--limit", "10", "--window", "2s", "--mitigation-timeout", "2s", "--details", "--json", file)
+		if err := p.Wait(); err != nil {
+			t.Fatalf("%s: %v\n%s%s", workload, err, p.Out, p.Err)
+		}
+		p.LeavesNothing(t)
+		want := []string{"balance exact", "no client errors", "100 requests per connection of HTTP/2, 100 at once"}
+		if workload == "rapid-reset" {
+			want = append(want, "requests reset as soon as they were made", "0 not known")
+		}
+		for _, w := range want {
+			if !strings.Contains(p.Out.String(), w) {
+				t.Errorf("%s: the table has no %q:\n%s", workload, w, p.Out)
+			}
+		}
+		b, err := os.ReadFile(file)
+		must(t, err)
+		var report struct {
+			Run     struct{ Streams int }
+			Figures judge.Figures
+		}
+		must(t, json.Unmarshal(b, &report))
+		f := report.Figures
+		if report.Run.Streams != 100 || f.Failed > 0 || f.Requests != f.Admitted+f.Refused || f.Blocks < 10 || f.WorstWindow != 10 || f.Wrong > 0 {
+			t.Errorf("%s: of %d requests %d admitted, %d refused, %d without a verdict; %d blocks, %d in the worst window, %d wrong", workload,
+				f.Requests, f.Admitted, f.Refused, f.Failed, f.Blocks, f.WorstWindow, f.Wrong)
+		}
+	}
+}
+
 // Each PoP blocks its own sources, and a block is in force everywhere when the edges of one of them know of it. What goes wrong if PoPs shared
 // their nodes: edges learn of sources that they never meet. If all sources went to the first PoP: the second blocks nobody. If the judge
 // asked for the edges of both: no block is ever in force everywhere.

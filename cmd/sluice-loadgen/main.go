@@ -7,7 +7,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/live"
 	"sluice/cmd/sluice-loadgen/internal/accuracy"
-	"sluice/cmd/sluice-loadgen/internal/rehearse"
+	"sluice/cmd/sluice-loadgen/internal/whatif"
 )
 
 var program = cli.Program{Name: "sluice-loadgen", Commands: []cli.Command{
@@ -18,7 +18,7 @@ var program = cli.Program{Name: "sluice-loadgen", Commands: []cli.Command{
 	{Name: "simulate", Does: "the same limiter in virtual time; it has no origin, so nothing is shed for one", Run: cmdSimulate},
 	{Name: "accuracy", Does: "everything by which accuracy is judged, and one summary", Run: accuracy.Command},
 	{Name: "compare", Does: "every design on one stream", Run: cmdCompare},
-	{Name: "what-if", Does: "what rules would have done to a log", Run: rehearse.Command},
+	{Name: "what-if", Does: "what rules would have done to a log", Run: whatif.Command},
 }}
 
 func main() { program.Main() }

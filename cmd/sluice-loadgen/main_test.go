@@ -57,6 +57,12 @@ func TestCommandLines(t *testing.T) {
 	f("replay --pop 127.0.0.1:1 --workload steady --source pigeon", 2, "pigeon", "loopback, xff or proxy")
 	f("replay --pop 127.0.0.1:1 --workload steady --limit 0", 2, "limit 0")
 	f("replay --pop 127.0.0.1:1 --workload steady --limit 1,2", 2, "one each")
+	f("replay --pop 127.0.0.1:1 --workload steady --http2 --streams 0", 2, "--streams 0")
+	f("replay --pop https://127.0.0.1:1 --workload steady", 2, "--http2")
+	f("replay --pop https://127.0.0.1:1,127.0.0.1:2 --http2 --workload steady", 2, "of all edges, or of none")
+	f("replay --pop 127.0.0.1:1 --ca /no/such/file --http2 --workload steady", 2, "--ca /no/such/file")
+	f("replay --pop https://127.0.0.1:1 --ca /no/such/file --http2 --workload steady", 1, "/no/such/file")
+	f("replay --pop https://127.0.0.1:1 --http2 --workload steady --rate 50 --duration 100ms", 1, "no answer from https://127.0.0.1:1", "connection refused")
 	f("replay --pop 127.0.0.1:1 --workload steady --rate 50 --duration 100ms", 1, "no answer from 127.0.0.1:1", "connection refused")
 
 	f("lab --edges 0 --workload steady", 2, "--edges 0")

@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -17,6 +20,7 @@ import (
 	"sluice/counter"
 	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
+	"sluice/loadgen/trace"
 	"sluice/pop/anycast"
 	"sluice/pop/secret"
 )
@@ -24,10 +28,14 @@ import (
 // cmdReplay sends a trace to edges that run already, and judges what they did by the verdicts in their answers.
 func cmdReplay(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("replay", pflag.ContinueOnError)
-	pops := flags.StringArray("pop", nil, "`HOST:PORT,...` of the edges of a PoP, started with --verdict-header; repeatable, a PoP each")
+	pops := flags.StringArray("pop", nil, "`HOST:PORT,...` of the edges of a PoP, started with --verdict-header; repeatable, a PoP each.\n"+
+		"With --http2, https://HOST:PORT is spoken to over TLS, others in cleartext (http2.cleartext, from a trusted address)")
+	ca := flags.String("ca", "", "`FILE` with the certificates that vouch for https edges, by the name of the first; none: the system's")
+	logs := flags.StringArray("edge-log", nil, "`FILE`, an edge's access log as JSON, which tells what became of requests that were reset; repeatable,\n"+
+		"in the order of --pop")
 	secretFile := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
 		"none: the edge counts alone")
-	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags), cli.AddOutput(flags)
+	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
 	if err := cli.Parse(flags, args); err != nil {
 		return err
@@ -53,7 +61,11 @@ func cmdReplay(ctx context.Context, args []string) error {
 		}
 		l.Phase = secret.Of(bytes.TrimSpace(b)).Phase
 	}
-	r := replay.Replay{Carrier: send.Carrier, PerConnection: send.PerConnection, Seed: traffic.Seed}
+	r := replay.Replay{Seed: traffic.Seed}
+	send.Fill(&r)
+	if r.TLS, err = secure(*pops, send.HTTP2, *ca); err != nil {
+		return err
+	}
 	if r.PoPs, err = resolve(*pops); err != nil {
 		return err
 	}
@@ -82,6 +94,9 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if out.Answered == 0 {
 		return fmt.Errorf("no answer from %s: %s; is an edge listening there?", strings.Join(*pops, ","), out.Trouble())
 	}
+	if err := learn(out, l.Trace, *logs); err != nil {
+		return err
+	}
 	report := l.Judge(out, nil)
 	d := report.Run.Details
 	d.Line = fmt.Sprintf("%s of %s answered, %s", page.Thousands(uint64(out.Answered)), page.Plural(out.Sent, "request"), live.ClientErrors(out))
@@ -96,6 +111,56 @@ func cmdReplay(ctx context.Context, args []string) error {
 	return nil
 }
 
+// learn reads what the edges' logs tell of requests that were reset.
+func learn(out *replay.Outcome, t *trace.Trace, names []string) error {
+	var logs []io.Reader
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		logs = append(logs, f)
+	}
+	return out.Learn(t, logs...)
+}
+
+// scheme begins an edge that is spoken to over TLS.
+const scheme = "https://"
+
+// secure is how the edges of --pop are known; nil: they are spoken to in cleartext.
+func secure(pops []string, http2 bool, ca string) (*tls.Config, error) {
+	all := strings.Split(strings.Join(pops, ","), ",")
+	n := 0
+	for _, edge := range all {
+		if strings.HasPrefix(edge, scheme) {
+			n++
+		}
+	}
+	switch {
+	case n > 0 && !http2:
+		return nil, cli.Usagef("--pop %s: give --http2, HTTP/1.1 goes in cleartext", strings.Join(pops, ","))
+	case n > 0 && n < len(all):
+		return nil, cli.Usagef("--pop %s: https:// of all edges, or of none", strings.Join(pops, ","))
+	case n == 0 && ca != "":
+		return nil, cli.Usagef("--ca %s: no edge of --pop is https://", ca)
+	case n == 0:
+		return nil, nil
+	}
+	host, _, _ := net.SplitHostPort(strings.TrimPrefix(all[0], scheme))
+	c := &tls.Config{ServerName: host, ClientSessionCache: tls.NewLRUClientSessionCache(1 << 12)}
+	if ca != "" {
+		b, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, err
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(b) {
+			return nil, fmt.Errorf("--ca %s: there is no certificate in it", ca)
+		}
+	}
+	return c, nil
+}
+
 // resolve makes addresses of the --pop flags.
 func resolve(pops []string) (out [][]netip.AddrPort, err error) {
 	if len(pops) == 0 {
@@ -104,7 +169,7 @@ func resolve(pops []string) (out [][]netip.AddrPort, err error) {
 	for _, list := range pops {
 		var edges []netip.AddrPort
 		for _, text := range strings.Split(list, ",") {
-			a, err := net.ResolveTCPAddr("tcp4", text)
+			a, err := net.ResolveTCPAddr("tcp4", strings.TrimPrefix(text, scheme))
 			if err != nil || a.Port == 0 {
 				return nil, cli.Usagef("--pop %s: %q is no address of an edge: want HOST:PORT", list, text)
 			}

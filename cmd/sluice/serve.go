@@ -198,7 +198,7 @@ func findOrigins(c *config.Config, log *slog.Logger) error {
 					return fmt.Errorf("origin %s: the name %s cannot be found: check its spelling or the name server", u, u.Hostname())
 				}
 				if u.Port() == "" {
-					address = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+					address = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443", "h2c": "80", "h2": "443"}[u.Scheme])
 				}
 			}
 			nc, err := net.DialTimeout(network, address, time.Second)

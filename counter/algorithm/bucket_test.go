@@ -157,7 +157,7 @@ func TestBucketsOfSeveralTables(t *testing.T) {
 					truth.count(int64(now.Sub(epoch)), 1)
 				}
 			case 2: // it reports
-				table.Sweep(now, true)
+				table.Reports().Sweep(now, true)
 				rep, _ := table.Reports().Take(c, now)
 				for _, p := range rep.Parts[:rep.N] {
 					if _, there := tier[p.Group]; there {

@@ -177,9 +177,11 @@ const stagesFrom = 12
 // HoldsBack reports whether hits may wait under this rule.
 func (r *Rule) HoldsBack() bool { return r.Limit >= stagesFrom }
 
-// Stage is that of an estimate.
+// Stage is that of an estimate. Under a rule with Sync everybody asks, and need not be told.
 func (r *Rule) Stage(estimate float64) Stage {
 	switch {
+	case r.Sync:
+		return Far
 	case r.Remaining(estimate) == 0:
 		return Full
 	case !r.HoldsBack():
@@ -194,5 +196,5 @@ func (r *Rule) Stage(estimate float64) Stage {
 	return Far
 }
 
-// Near reports whether an estimate makes half of the limit: from there on hits are reported at once.
-func (r *Rule) Near(estimate float64) bool { return 2*estimate >= float64(r.Limit) }
+// Near reports whether hits are reported at once: from half of the limit on, and under a rule with Sync always.
+func (r *Rule) Near(estimate float64) bool { return r.Sync || 2*estimate >= float64(r.Limit) }

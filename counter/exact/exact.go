@@ -89,16 +89,6 @@ type Key struct {
 	Source counter.Source
 }
 
-// Answer is what became of a request.
-type Answer uint8
-
-const (
-	Silent Answer = iota // the tier has not answered
-	Within
-	Beyond
-	Doubt // nobody knows whether it is within the limit
-)
-
 // Options are those of a Table.
 type Options struct {
 	// Wake is called when something is due. It must not block, nor call the Table. nil: nobody wants to know.
@@ -155,7 +145,7 @@ type ask struct {
 	rule   *Rule
 	entry  *entry
 	reply  chan struct{}
-	answer Answer
+	answer counter.Answer
 	ended  bool  // reply is closed
 	gone   bool  // nobody waits any more
 	look   bool  // it only wants to know
@@ -171,7 +161,7 @@ type Ticket struct {
 
 	ask    *ask
 	stamp  *stamp // of an admitted one
-	answer Answer
+	answer counter.Answer
 }
 
 // New makes a Table.
@@ -193,7 +183,7 @@ func (t *Table) Enter(r *Rule, source counter.Source, asks bool, wall time.Time)
 	}
 	if now < e.again {
 		if _, until := r.next(e.known, now); until != 0 { // by the limit that is in force now: the tier may have refused by a lower one
-			k.answer = Beyond
+			k.answer = counter.Beyond
 			k.refused(r, e, until, now)
 			return k
 		}
@@ -225,7 +215,7 @@ func (k *Ticket) admitted(r *Rule, e *entry, now int64) {
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // Confirm says what the tier has said. What is Silent is to be decided Locally, or to be Cancelled.
-func (t *Table) Confirm(k *Ticket, wall time.Time) Answer {
+func (t *Table) Confirm(k *Ticket, wall time.Time) counter.Answer {
 	if k.ask == nil {
 		return k.answer
 	}
@@ -234,19 +224,19 @@ func (t *Table) Confirm(k *Ticket, wall time.Time) Answer {
 	defer t.mu.Unlock()
 	a := k.ask
 	if !a.ended {
-		return Silent
+		return counter.Silent
 	}
 	switch k.answer = a.answer; k.answer {
-	case Within:
+	case counter.Within:
 		k.stamp = a.stamp
 		k.admitted(a.rule, a.entry, now)
-	case Beyond:
+	case counter.Beyond:
 		k.refused(a.rule, a.entry, a.until, now)
-	case Doubt:
+	case counter.Doubt:
 		t.asked.Doubted++
 		k.Verdict = counter.Verdict{RetryAfter: micros(max(a.until-now, 0))}
-	case Silent:
-		return Silent
+	case counter.Silent:
+		return counter.Silent
 	}
 	k.ask = nil
 	return k.answer
@@ -262,12 +252,12 @@ func (t *Table) Locally(k *Ticket, wall time.Time) bool {
 	r, e := a.rule, a.entry
 	at, until := r.next(e.known, now)
 	if until != 0 {
-		k.answer = Beyond
+		k.answer = counter.Beyond
 		k.refused(r, e, until, now)
 		return false
 	}
 	t.keep(e, r.with(r.live(e.known, now), at), r.with(r.live(e.own, now), at))
-	k.answer, k.stamp = Within, t.begin(r, e, at)
+	k.answer, k.stamp = counter.Within, t.begin(r, e, at)
 	k.admitted(r, e, now)
 	if !a.ended { // else the tier is not there
 		t.put(r, e).look = true

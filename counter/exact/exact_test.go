@@ -173,17 +173,17 @@ func (e *edge) step(clock time.Time) {
 	e.waits = nil
 	for _, q := range waits {
 		switch answer := e.Confirm(&q.k, clock); {
-		case answer == Silent && w.now.Before(q.until):
+		case answer == counter.Silent && w.now.Before(q.until):
 			e.waits = append(e.waits, q)
-		case answer == Silent && w.local:
+		case answer == counter.Silent && w.local:
 			if e.Locally(&q.k, clock) {
 				e.admitted(q.k)
 			}
-		case answer == Silent:
+		case answer == counter.Silent:
 			e.Cancel(&q.k)
-			w.verdicts[Silent]++
+			w.verdicts[counter.Silent]++
 		default:
-			if w.verdicts[answer]++; answer == Within {
+			if w.verdicts[answer]++; answer == counter.Within {
 				e.admitted(q.k)
 			}
 		}
@@ -312,7 +312,7 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 		if n := w.most(window); n > r.Limit {
 			t.Errorf("seed %d, %d edges, limit %d: %d arrived in a window", seed, len(w.edges), r.Limit, n)
 		}
-		if w.verdicts[Within] == 0 || w.verdicts[Beyond] == 0 {
+		if w.verdicts[counter.Within] == 0 || w.verdicts[counter.Beyond] == 0 {
 			t.Errorf("seed %d: %v", seed, w.verdicts)
 		}
 	}
@@ -359,7 +359,7 @@ func TestUnderWay(t *testing.T) {
 		w := newWorld(t, seed, 3, newRule(t, 5, time.Hour, false), 300*time.Millisecond)
 		w.slow, w.takes = 3*time.Second, 1
 		w.run(20*time.Second, 1, nil)
-		if w.verdicts[Within] < 20 {
+		if w.verdicts[counter.Within] < 20 {
 			t.Errorf("seed %d: %v", seed, w.verdicts)
 		}
 		w.run(5*time.Second, 0, nil)

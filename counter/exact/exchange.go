@@ -118,7 +118,7 @@ func (b *bucket) waiting() {
 // giveUp ends what a bucket waits for without an answer.
 func (t *Table) giveUp(b *bucket) {
 	for _, a := range b.asks {
-		a.end(Silent)
+		a.end(counter.Silent)
 	}
 	t.unmove(b.moves)
 	delete(t.buckets, b.key)
@@ -153,7 +153,7 @@ func (m *move) undo(t *Table) {
 	}
 }
 
-func (a *ask) end(answer Answer) {
+func (a *ask) end(answer counter.Answer) {
 	if !a.ended {
 		a.answer, a.ended = answer, true
 		close(a.reply)
@@ -252,17 +252,17 @@ func (t *Table) decide(x *Exchange, a *ask, v *value, tag func(*Rule, counter.So
 	next, until := r.next(*at, now)
 	switch {
 	case a.look:
-		a.end(Within)
+		a.end(counter.Within)
 	case r.Closed && now < doubt:
 		a.until = doubt
-		a.end(Doubt)
+		a.end(counter.Doubt)
 	case until != 0:
 		a.until = until
 		e.again = now + again.Microseconds()
 		if r.Holds {
 			e.again = now + againHeld.Microseconds()
 		}
-		a.end(Beyond)
+		a.end(counter.Beyond)
 	default:
 		a.at = next
 		*at = r.with(*at, next)
@@ -321,7 +321,7 @@ func (t *Table) Written(x *Exchange, o Outcome) {
 			}
 			t.keep(a.entry, a.entry.known, a.rule.with(a.rule.live(a.entry.own, a.at), a.at))
 			a.stamp = t.begin(a.rule, a.entry, a.at)
-			a.end(Within)
+			a.end(counter.Within)
 		}
 	}
 	t.over(x)
@@ -331,7 +331,7 @@ func (t *Table) Written(x *Exchange, o Outcome) {
 func (t *Table) silence(x *Exchange) {
 	x.bucket.tries = 0
 	for _, a := range x.asks {
-		a.end(Silent)
+		a.end(counter.Silent)
 	}
 	t.unmove(x.moves)
 	t.over(x)

@@ -109,14 +109,16 @@ func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, 
 			return nil // it is looked at again when that is answered
 		}
 		x.entry, e.exchange = nil, nil
-		e.sent.end()
-		e.sent = nil
+		if e.sent != nil {
+			e.sent.End()
+			e.sent = nil
+		}
 	}
 	if node != e.node {
 		e.node, e.said = node, [2]said{}
 	}
-	if e.next != nil && (e.next.waiting == 0 && !e.next.looks || node < 0) {
-		e.next.end()
+	if e.next != nil && (e.next.Waiting == 0 && !e.next.looks || node < 0) {
+		e.next.End()
 		e.next = nil
 	}
 	asked := e.next != nil
@@ -141,7 +143,7 @@ func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, 
 		x.Node, x.open = node, len(x.Parts)
 		if e.exchange = x; asked {
 			e.sent, e.next = e.next, nil
-			x.decides, x.members = decides, e.sent.waiting
+			x.decides, x.members = decides, int32(e.sent.Waiting)
 			if d := t.unsettled.Sub(wall); d > 0 && d <= settling { // more: the clock has stepped back
 				x.decides = undecided
 			}
@@ -162,12 +164,6 @@ func (t *Table) make(e *entry) (x *Exchange) {
 	*x = Exchange{Key: e.key, entry: e}
 	x.Parts = x.room[:0]
 	return x
-}
-
-func (r *round) end() {
-	if r != nil {
-		close(r.reply)
-	}
 }
 
 // Answered takes in what became of a part, and its total.
@@ -225,12 +221,11 @@ func (t *Table) heard(e *entry, x *Exchange) {
 	}
 	switch {
 	case known:
-		b.ranked, b.used = true, uint32(used)
-		used -= int64(x.members)
-		b.room = int32(max(0, min(int64(b.limit)-used-int64(b.kept), int64(b.waiting))))
-	case missing && e.next == nil && (b.waiting > 0 || b.looks): // once more, and it is created
+		b.used = uint32(used)
+		b.Rank(int64(b.limit) - (used - int64(x.members)) - int64(b.kept))
+	case missing && e.next == nil && (b.Waiting > 0 || b.looks): // once more, and it is created
 		e.next = b
 		return
 	}
-	b.end()
+	b.End()
 }

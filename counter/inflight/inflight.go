@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/internal/round"
 )
 
 // Rule says how many requests of a key may be in flight.
@@ -81,8 +82,8 @@ type entry struct {
 	full   time.Time     // until then the tier need not be asked
 	beyond time.Duration // for so long it was said last
 
-	next     *round    // requests that go with the next exchange; nil: none
-	sent     *round    // that went with the one under way
+	next     *asked    // requests that go with the next exchange; nil: none
+	sent     *asked    // that went with the one under way
 	exchange *Exchange // under way; nil: none is
 	failed   bool      // the last came to nothing: it is tried again in the next epoch, or when a request asks
 	node     int       // what follows is about
@@ -97,16 +98,13 @@ type said struct {
 	n       int32 // of the number so many are this edge's
 }
 
-// round is requests that wait for one answer.
-type round struct {
-	reply   chan struct{} // closed when there is one, or none to come
-	limit   int32
-	waiting int32 // requests that have not heard of it
-	kept    int32 // that went on without it, and hold their place still
-	looks   bool  // somebody waits who has no place
-	ranked  bool
-	used    uint32 // so many places all edges had then, with those that waited
-	room    int32  // so many of those that wait are within
+// asked is a round of requests, and what else the tier is asked for with it.
+type asked struct {
+	round.Round
+	limit int32
+	kept  int32  // requests that went on without it, and hold their place still
+	looks bool   // somebody waits who has no place
+	used  uint32 // so many places all edges had then, with those that waited
 }
 
 // Place is a request's place in flight. The zero Place is none.
@@ -114,17 +112,8 @@ type Place struct {
 	Reply <-chan struct{} // closed when Confirm can say what the tier does; nil: it is not asked
 
 	entry *entry
-	round *round // that it waits for, or, without a Reply, has waited for in vain; nil: none
+	round *asked // that it waits for, or, without a Reply, has waited for in vain; nil: none
 }
-
-// Answer is what the tier says of a place.
-type Answer uint8
-
-const (
-	Silent Answer = iota // it has not answered: the place is kept, for Leave to give back
-	Within               // it is within the limit
-	Beyond               // it is not, and given back
-)
 
 // New makes a Table.
 func New(o Options) *Table {
@@ -152,17 +141,17 @@ func (t *Table) Enter(r *Rule, source counter.Source, asks bool, now time.Time) 
 	p.entry = e
 	if asks {
 		b := e.ask(r)
-		b.waiting++
-		p.round, p.Reply = b, b.reply
+		b.Waiting++
+		p.round, p.Reply = b, b.Reply
 	}
 	t.mark(e)
 	return p, true
 }
 
 // ask is the round that goes with the next exchange.
-func (e *entry) ask(r *Rule) *round {
+func (e *entry) ask(r *Rule) *asked {
 	if e.next == nil {
-		e.next = &round{reply: make(chan struct{})}
+		e.next = &asked{Round: round.New()}
 	}
 	e.next.limit = r.Limit
 	return e.next
@@ -177,26 +166,24 @@ func (t *Table) mark(e *entry) {
 	}
 }
 
-// Confirm says what the tier has said of a place. What is Beyond has none any more.
-func (t *Table) Confirm(p *Place, now time.Time) Answer {
+// Confirm says what the tier has said of a place. What it is Silent about is kept, for Leave to give back; what is Beyond has none any more.
+func (t *Table) Confirm(p *Place, now time.Time) counter.Answer {
 	b := p.round
 	if p.Reply == nil {
-		return Silent
+		return counter.Silent
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p.Reply = nil
-	b.waiting--
-	if !b.ranked {
+	switch b.Take(1) {
+	case counter.Silent:
 		b.kept++
-		return Silent
+		return counter.Silent
+	case counter.Within:
+		p.round, p.entry.beyond = nil, 0
+		return counter.Within
 	}
 	p.round = nil
-	if b.room > 0 {
-		b.room--
-		p.entry.beyond = 0
-		return Within
-	}
 	e := p.entry
 	p.entry = nil
 	e.held--
@@ -205,7 +192,7 @@ func (t *Table) Confirm(p *Place, now time.Time) Answer {
 		e.full = now.Add(e.beyond)
 	}
 	t.mark(e)
-	return Beyond
+	return counter.Beyond
 }
 
 // Leave gives a place back. It may be called more than once.
@@ -219,7 +206,7 @@ func (t *Table) Leave(p *Place) {
 	switch b := p.round; {
 	case b == nil:
 	case p.Reply != nil:
-		b.waiting--
+		b.Waiting--
 	default:
 		b.kept--
 	}
@@ -276,7 +263,7 @@ func (t *Table) Held() (by map[string]int, keys int) {
 type Look struct {
 	Reply <-chan struct{} // closed when Of knows, or nobody does; nil: the tier is not asked
 
-	round *round
+	round *asked
 }
 
 // Look asks the tier, if there is one: it takes no place. It costs what a request costs.
@@ -294,7 +281,7 @@ func (t *Table) Look(r *Rule, source counter.Source) Look {
 	b := e.ask(r)
 	b.looks = true
 	t.mark(e)
-	return Look{b.reply, b}
+	return Look{b.Reply, b}
 }
 
 // Of is how many places requests of a source have under a rule: over the PoP, those included that the tier is about to refuse, and here. Where
@@ -305,7 +292,7 @@ func (t *Table) Of(r *Rule, source counter.Source, l Look) (all, here int) {
 	if e := t.entries[Key{r.Name, source}]; e != nil {
 		here = int(e.held)
 	}
-	if l.round != nil && l.round.ranked {
+	if l.round != nil && l.round.Ranked {
 		all = int(l.round.used)
 	}
 	return max(all, here), here

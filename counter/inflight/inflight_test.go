@@ -202,9 +202,9 @@ func (e *edge) work(r *Rule, comes, ends float64) {
 			continue
 		}
 		switch e.Confirm(p, w.now) {
-		case Within:
+		case counter.Within:
 			e.holds = append(e.holds, p)
-		case Silent: // as under on_store_failure: closed
+		case counter.Silent: // as under on_store_failure: closed
 			e.Leave(p)
 		}
 	}
@@ -465,7 +465,7 @@ func TestSilence(t *testing.T) {
 	var places []Place
 	for range 3 {
 		if p, entered := e.Enter(r, a, true, w.now); entered {
-			if answer := e.Confirm(&p, w.now); answer != Silent {
+			if answer := e.Confirm(&p, w.now); answer != counter.Silent {
 				t.Errorf("answer %v", answer)
 			}
 			places = append(places, p)
@@ -501,7 +501,7 @@ func answered(t *Table, wall time.Time, others uint64, meanwhile func()) {
 // Who does not ask goes by this edge's own count.
 func TestRefusedForAWhile(t *testing.T) {
 	table, r, now := New(Options{Tier: true}), &Rule{"r", 2}, start.Add(500*time.Millisecond)
-	ask := func(others uint64) Answer {
+	ask := func(others uint64) counter.Answer {
 		t.Helper()
 		p, entered := table.Enter(r, a, true, now)
 		if !entered {
@@ -511,10 +511,10 @@ func TestRefusedForAWhile(t *testing.T) {
 			answered(table, now, others, func() {})
 		}
 		got := table.Confirm(&p, now)
-		if again := table.Confirm(&p, now); again != Silent {
+		if again := table.Confirm(&p, now); again != counter.Silent {
 			t.Errorf("confirmed twice: %v", again)
 		}
-		if got == Beyond {
+		if got == counter.Beyond {
 			if table.Leave(&p); len(table.dirty) == 0 { // it has none
 				t.Error("the tier is not told that the place is given back")
 			}
@@ -524,12 +524,12 @@ func TestRefusedForAWhile(t *testing.T) {
 	for i, want := range []time.Duration{25, 50, 100, 100, 0, 25, 50} {
 		want *= time.Millisecond
 		if want == 0 {
-			if got := ask(1); got != Within {
+			if got := ask(1); got != counter.Within {
 				t.Errorf("step %d: %v, want a place", i, got)
 			}
 			continue
 		}
-		if got := ask(2); got != Beyond {
+		if got := ask(2); got != counter.Beyond {
 			t.Errorf("step %d: %v, want none", i, got)
 		}
 		if _, entered := table.Enter(r, a, true, now.Add(want-1)); entered {
@@ -550,12 +550,12 @@ func TestRefusedForAWhile(t *testing.T) {
 
 // Who went on without an answer holds a place, also against those who wait for the same answer.
 func TestWhoWentOnHoldsAPlace(t *testing.T) {
-	for limit, want := range map[int32]Answer{2: Beyond, 3: Within} {
+	for limit, want := range map[int32]counter.Answer{2: counter.Beyond, 3: counter.Within} {
 		table, r := New(Options{Tier: true}), &Rule{"r", limit}
 		first, _ := table.Enter(r, a, true, start)
 		second, _ := table.Enter(r, a, true, start)
 		answered(table, start.Add(500*time.Millisecond), 1, func() {
-			if got := table.Confirm(&first, start); got != Silent {
+			if got := table.Confirm(&first, start); got != counter.Silent {
 				t.Errorf("before there is an answer: %v", got)
 			}
 		})
@@ -615,7 +615,7 @@ func TestCommands(t *testing.T) {
 		for range 20 {
 			w.step()
 		}
-		if got := e.Confirm(&p, w.now); got != Within {
+		if got := e.Confirm(&p, w.now); got != counter.Within {
 			t.Fatalf("answer %v", got)
 		}
 		return &p
@@ -693,7 +693,7 @@ func TestUnknown(t *testing.T) {
 		t.Errorf("%d are said in the epoch that failed", d)
 	}
 	asks, _ := table.Enter(r, a, true, now)
-	if d := say(Counted, 7); d != 3 || table.Confirm(&asks, now) != Within {
+	if d := say(Counted, 7); d != 3 || table.Confirm(&asks, now) != counter.Within {
 		t.Errorf("%d are said when one more asks, want 3: all but the one that was counted", d)
 	}
 	table.Leave(&asks)
@@ -766,8 +766,8 @@ func TestSettlesOverAStep(t *testing.T) {
 	table.Due(nil, now, true, node)
 	for _, step := range []struct {
 		at   time.Duration
-		want Answer
-	}{{50 * time.Millisecond, Silent}, {-time.Hour, Within}} {
+		want counter.Answer
+	}{{50 * time.Millisecond, counter.Silent}, {-time.Hour, counter.Within}} {
 		at := now.Add(step.at)
 		p, _ := table.Enter(r, a, true, at)
 		for _, x := range table.Due(make([]*Exchange, 0, 8), at, false, node) {
@@ -789,12 +789,12 @@ func TestGivesUpAndLeaves(t *testing.T) {
 	first, _ := table.Enter(r, a, true, now)
 	second, _ := table.Enter(r, a, true, now)
 	out := table.Due(make([]*Exchange, 0, 8), now, false, func(counter.Source) int { return 0 })
-	if got := table.Confirm(&first, now); got != Silent {
+	if got := table.Confirm(&first, now); got != counter.Silent {
 		t.Fatalf("before there is an answer: %v", got)
 	}
 	table.Leave(&first)
 	table.Answered(out[0], 0, Counted, 3) // another edge has one
-	if got := table.Confirm(&second, now); got != Within {
+	if got := table.Confirm(&second, now); got != counter.Within {
 		t.Errorf("with one place left: %v", got)
 	}
 }

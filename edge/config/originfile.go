@@ -73,8 +73,13 @@ func (r *reader) origin(n ast.Node, c *Config) {
 	if seen["servers"] == nil || len(o.Servers) == 0 && len(r.errs) == 0 {
 		r.fail(n, "origin: no servers: give at least one URL under servers")
 	}
-	if len(o.Servers) > 0 && o.TLS != (upstream.TLS{}) && !slices.ContainsFunc(o.Servers, isHTTPS) {
-		r.fail(at, "origins.tls: none of the servers is https://: write them so, or remove tls")
+	if len(o.Servers) > 0 && o.TLS != (upstream.TLS{}) && !slices.ContainsFunc(o.Servers, upstream.IsSecure) {
+		r.fail(at, "origins.tls: none of the servers is https:// or h2://: write them so, or remove tls")
+	}
+	if two := slices.ContainsFunc(o.Servers, upstream.IsHTTP2); two && slices.ContainsFunc(o.Servers, func(u *url.URL) bool { return !upstream.IsHTTP2(u) }) {
+		r.fail(n, "origins.servers: some speak HTTP/2 and others HTTP/1.1: write h2c:// or h2:// for all, or for none")
+	} else if two && len(o.Upgrades) > 0 {
+		r.fail(n, "origins.upgrades: no request to a server of HTTP/2 switches protocols: remove upgrades, or write its URL with http:// or https://")
 	}
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
@@ -92,7 +97,7 @@ func (r *reader) origin(n ast.Node, c *Config) {
 			}
 		}
 		for _, u := range o.Servers {
-			if isHTTPS(u) && other.TLS != o.TLS && slices.ContainsFunc(other.Servers, func(v *url.URL) bool { return *u == *v }) {
+			if upstream.IsSecure(u) && other.TLS != o.TLS && slices.ContainsFunc(other.Servers, func(v *url.URL) bool { return *u == *v }) {
 				r.fail(at, "origins.tls: %s is above already with another tls: write the same here", u)
 			}
 		}
@@ -118,5 +123,3 @@ func (r *reader) shedding(n ast.Node) *shedding.Config {
 	}
 	return c
 }
-
-func isHTTPS(u *url.URL) bool { return u.Scheme == "https" }

@@ -75,15 +75,25 @@ func (st *Stream) await() error {
 		return io.ErrUnexpectedEOF
 	}
 	began, left := time.Now(), st.sending.Left
+	if st.talking() {
+		left = st.sending.Most
+	}
 	if !st.bodyDue.IsZero() {
 		left = min(left, st.bodyDue.Sub(began))
 	}
 	came := wait(st.arrived, left)
 	st.sending.Waited(time.Since(began), 0)
-	if !came {
+	if !came && (!st.talking() || !st.bodyDue.IsZero() && !time.Now().Before(st.bodyDue)) {
 		return os.ErrDeadlineExceeded
 	}
 	return nil
+}
+
+// talking reports whether the answer has begun.
+func (st *Stream) talking() bool {
+	st.conn.mu.Lock()
+	defer st.conn.mu.Unlock()
+	return st.answering
 }
 
 // Discard goes on behind n bytes that Next showed.

@@ -32,6 +32,8 @@ type conn struct {
 	late    []byte // those to be written after them, in a write of their own
 	spare   []byte
 	writing bool      // somebody writes
+	flying  int       // bytes that are being written,
+	written int64     // and that have been
 	drained sync.Cond // something has been written
 	broken  error     // nothing more can be written
 	shrunk  bool

@@ -62,6 +62,7 @@ type Stream struct {
 	ignores   bool  // nobody reads it
 	lost      bool  // some of it has come to nothing: it is not whole
 	aborted   bool  // who reads it is to stop
+	answering bool  // the answer has begun
 	closed    bool  // the answer is over
 	died      error // the stream was reset, or its connection has ended
 }
@@ -209,8 +210,13 @@ func (st *Stream) Watch(ready <-chan struct{}, gone func()) {
 	}
 }
 
-// Answering says that the answer has begun. Who has gone is gone all the same: a stream has no half that goes on without the other.
-func (*Stream) Answering() {}
+// Answering says that the answer has begun. Who has gone is gone all the same: a stream has no half that goes on without the other. From now on the
+// client may pause in its body for as long as the answer goes on: two who talk pause by turns, and the server's pauses are bounded.
+func (st *Stream) Answering() {
+	st.conn.mu.Lock()
+	defer st.conn.mu.Unlock()
+	st.answering = true
+}
 
 // Unwatch ends what Watch began, if anything. When it returns, gone has been called, or will not be.
 func (st *Stream) Unwatch() {

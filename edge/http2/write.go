@@ -82,28 +82,36 @@ func (c *conn) putData(id uint32, p []byte, end bool) {
 	c.out = append(appendFrame(c.out, len(p), frames.FrameData, flags, id), p...)
 }
 
-// flush writes what there is, unless somebody else is about to. What it returns may be of another write.
+// flush writes what there is, unless somebody else is about to. What it returns may be of another write, but not of one that came after what
+// there is had been written: a client may go as soon as it has its answer.
 func (c *conn) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	until := c.written + int64(c.flying+len(c.out)+len(c.late))
 	for !c.writing && len(c.out)+len(c.late) > 0 && c.broken == nil {
 		c.writing = true
 		if len(c.out) == 0 {
 			c.out, c.late = c.late, nil
 		}
 		b := c.out
-		c.out = c.spare[:0]
+		c.out, c.flying = c.spare[:0], len(b)
 		c.mu.Unlock()
 		_, err := c.client.Write(b)
 		c.mu.Lock()
+		c.flying = 0
 		if c.spare = b[:0]; cap(b) > 2*mostUnwritten {
 			c.spare = nil
 		}
 		c.writing = false
 		if err != nil {
 			c.breakOff(err)
+		} else {
+			c.written += int64(len(b))
 		}
 		c.drained.Broadcast()
+	}
+	if c.written >= until {
+		return nil
 	}
 	return c.broken
 }

@@ -56,7 +56,7 @@ func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
 		k := l.Exact.Enter(r.Rule.Exact, r.Source, l.Wait != nil && (l.Up == nil || l.Up(r.Source)), wall)
 		if k.Reply != nil {
 			d.replies = append(d.replies, k.Reply)
-		} else if l.Exact.Confirm(&k, wall) == exact.Beyond {
+		} else if l.Exact.Confirm(&k, wall) == counter.Beyond {
 			refused = refused || r.Rule.refuses()
 		}
 		d.kept = append(d.kept, k)
@@ -74,12 +74,12 @@ func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
 // keeps reports whether a rule has nothing against a request, by what the tier says of it, or else by its posture. If refused, another has.
 func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.Time) bool {
 	switch l.Exact.Confirm(k, wall) {
-	case exact.Within:
+	case counter.Within:
 		return true
-	case exact.Beyond:
+	case counter.Beyond:
 		r.Verdict = r.Rule.spared(Limited)
 		return !r.Rule.refuses()
-	case exact.Doubt:
+	case counter.Doubt:
 		r.Skipped, r.Verdict = true, r.Rule.spared(FailedClosed)
 		if r.Rule.refuses() {
 			r.Wait = k.RetryAfter

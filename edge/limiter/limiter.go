@@ -1,6 +1,6 @@
 // Package limiter decides whether a request may go on: the rules that it falls under come in, a verdict comes out.
 //
-// It is the only place where that is decided; edges, the rehearsal of a log, simulations and tests all call it. It knows
+// It is the only place where that is decided; edges, the dry run of a log, simulations and tests all call it. It knows
 // nothing of HTTP, has no sockets and reads no clock. A decision takes, in this order:
 //
 //	bits         a source that is mitigated under an enforcing rule is refused, and no counter is asked. Callers may look first whether

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/counter"
 	"sluice/counter/inflight"
 )
 
@@ -76,9 +77,9 @@ func (l *Limiter) confirm(r *RuleResult, p *inflight.Place, now time.Time) bool 
 		return true
 	}
 	switch l.InFlight.Confirm(p, now) {
-	case inflight.Within:
+	case counter.Within:
 		return true
-	case inflight.Beyond:
+	case counter.Beyond:
 		return !r.crowd()
 	}
 	if admits, skips := r.unanswered(); skips && !admits {

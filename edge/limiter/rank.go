@@ -7,11 +7,11 @@ import (
 	"sluice/counter"
 )
 
-// Under a rule with check: sync the tier is asked before each decision, and every request waits for its rank (counter.Rank): of parallel
+// Under a rule with check: sync the tier is asked before each decision, and every request waits for its rank (counter.Table.Rank): of parallel
 // requests over all edges exactly those are admitted that the limit has room for. Other rules of such a request hold a place meanwhile.
 // A request waits as long as Limiter.Wait lets it; if the tier has not answered by then, the rule's posture decides. If that refuses the
 // request, it does not count: what the tier was told is taken back with its answer, however late that is. Only if there is none, so that
-// nobody knows whether the tier has counted it, it does. What one request costs the tier at most is at counter.Rank.
+// nobody knows whether the tier has counted it, it does. What one request costs the tier at most is at counter.Table.Rank.
 //
 // Requests that wait are bounded by the connections of the edge: each holds its own and a timer. Who is blocked does not wait, nor who
 // a rule refuses on what the tier has said within 64 ms; so a flood of one source is two reports under way for each edge.

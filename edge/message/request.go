@@ -58,3 +58,13 @@ func (r *Request) SetPath() *Refusal {
 	}
 	return nil
 }
+
+// IsGRPC reports whether a request is a call of gRPC, which is HTTP/2 by definition. What browsers send for one (gRPC-Web) is not.
+func (r *Request) IsGRPC() bool {
+	if len(r.Version) == 0 || r.Version[len("HTTP/")] != '2' {
+		return false
+	}
+	const grpc = "application/grpc"
+	kind := r.Head.First("content-type")
+	return len(kind) >= len(grpc) && EqualFold(kind[:len(grpc)], grpc) && (len(kind) == len(grpc) || kind[len(grpc)] == '+' || kind[len(grpc)] == ';')
+}

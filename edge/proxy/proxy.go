@@ -94,7 +94,9 @@ func (p *Forward) Pass(on Exchange, order Order) *message.Refusal {
 	if g.Total > 0 {
 		due = now.Add(g.Total)
 	}
-	if p.in.Length != 0 && !p.in.ExpectContinue {
+	if p.in.Length != 0 && !p.in.ExpectContinue && p.talks(g) {
+		p.on.StartBody(0, due)
+	} else if p.in.Length != 0 && !p.in.ExpectContinue {
 		if err := p.await(due); err != nil {
 			p.on.Last()
 			return bodyRefusal(err)
@@ -116,6 +118,11 @@ func (p *Forward) Pass(on Exchange, order Order) *message.Refusal {
 		return p.passShedding(g, now, due)
 	}
 	return p.pass(g, now, due)
+}
+
+// talks reports whether client and server may speak by turns, in whatever order: a call of gRPC. Neither may be waited for before the other.
+func (p *Forward) talks(g *upstream.Group) bool {
+	return g.HTTP2 && p.in.Length == message.LengthChunked && p.in.IsGRPC()
 }
 
 // Answer is the head of the origin's answer, until it is relayed.
@@ -216,7 +223,7 @@ func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 			l.Rest() // the upload is over
 			return clientGone
 		}
-		if l.Reused && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(p.in.Method)) {
+		if l.Kept() && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(p.in.Method)) {
 			l.Rest()
 			fresh = true
 			continue
@@ -304,7 +311,7 @@ func (p *Forward) blames(b *answerBody, err error) bool {
 		return b.due.IsZero() || p.in.Length == 0 || time.Now().Before(b.due)
 	case err == http1.ErrAnswer, err == errUpgrade:
 		return true
-	case b.link.Reused && err == io.EOF:
+	case b.link.Kept() && err == io.EOF:
 		return false // it was idle for too long
 	case u != nil && (!u.taken.Load() || u.failed.Load()):
 		return false // who has enough of a body, or of waiting for it, may close without an answer

@@ -4,17 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"sluice/edge/limiter/shedding"
-	"sluice/edge/socket"
+	"slices"
 	"strings"
 	"time"
+
+	"sluice/edge/limiter/shedding"
+	"sluice/edge/socket"
 )
 
 // Config is a group of servers that answer for some hosts.
 type Config struct {
 	Hosts   []string
-	Servers []*url.URL    // http or https, host and port only; or unix and a path
-	TLS     TLS           // of the https ones
+	Servers []*url.URL    // http, https, h2c or h2, host and port only; or unix and a path
+	TLS     TLS           // of the https and h2 ones
 	Timeout time.Duration // from the request to the head of the answer, and without progress in a body
 	// ConnectTimeout bounds a connect, and a TLS handshake with it; 0 is 5 s. TotalTimeout bounds a request with its whole answer,
 	// but for what is said in a tunnel; 0 is any time, because downloads may take long.
@@ -44,6 +46,10 @@ type HealthConfig struct {
 	Interval time.Duration // between two such checks; two failures in a row take a server out until it succeeds
 }
 
+// IsSecure reports whether a server is spoken to over TLS, and IsHTTP2 whether in HTTP/2: over TLS (h2), or as a server without it is known to (h2c).
+func IsSecure(server *url.URL) bool { return server.Scheme == "https" || server.Scheme == "h2" }
+func IsHTTP2(server *url.URL) bool  { return server.Scheme == "h2c" || server.Scheme == "h2" }
+
 // Balance says how an origin's servers share its requests.
 type Balance uint8
 
@@ -63,8 +69,8 @@ func ParseOrigin(text string) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("\"" + text + "\" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT or unix:/PATH")
+	case err != nil || u.Host == "" || u.Hostname() == "" || !slices.Contains([]string{"http", "https", "h2c", "h2"}, u.Scheme):
+		return nil, errors.New("\"" + text + "\" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT, h2://HOST:PORT or unix:/PATH")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return nil, errors.New("origin \"" + text + "\" has more than scheme, host and port: requests keep their own path; write " +
 			u.Scheme + "://" + u.Host)

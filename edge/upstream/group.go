@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ type Group struct {
 	Connect  time.Duration // for a connect, and a TLS handshake with it
 	Total    time.Duration // for a request and its whole answer; 0: any time
 	Upgrades []string      // protocols that requests may switch to, in lower case
+	HTTP2    bool          // all servers speak it: an answer may begin before its request's body
 	next     atomic.Uint32
 
 	Hosts    []string          // that it answers for, as configured
@@ -174,14 +176,15 @@ func New(c []Config, before *Origins) (*Origins, error) {
 	secure := make(map[string]*originTLS)
 	for _, config := range c {
 		for _, u := range config.Servers {
-			if u.Scheme != "https" {
+			if !IsSecure(u) {
 				continue
 			}
-			t, err := loadTLS(config.TLS, u.Hostname())
+			name := u.Scheme + "://" + u.Host
+			t, err := loadTLS(config.TLS, u.Hostname(), IsHTTP2(u))
 			if err != nil {
-				return nil, fmt.Errorf("edge: origin https://%s: %w", u.Host, err)
+				return nil, fmt.Errorf("edge: origin %s: %w", name, err)
 			}
-			secure["https://"+u.Host] = t
+			secure[name] = t
 		}
 	}
 	s := &Origins{byHost: make(map[string]*Group)}
@@ -194,7 +197,8 @@ func New(c []Config, before *Origins) (*Origins, error) {
 	for _, config := range c {
 		g := &Group{balance: config.Balance, Timeout: config.Timeout, Connect: config.ConnectTimeout, Total: config.TotalTimeout,
 			Most: int64(config.MaxRequests), Share: int64(config.MaxRequestsPerSource), Upgrades: config.Upgrades,
-			Places: &Places{BySource: make(map[counter.Source]int64)}, Hosts: config.Hosts}
+			Places: &Places{BySource: make(map[counter.Source]int64)}, Hosts: config.Hosts,
+			HTTP2: !slices.ContainsFunc(config.Servers, func(u *url.URL) bool { return !IsHTTP2(u) })}
 		s.Groups = append(s.Groups, g)
 		if config.Shedding != nil {
 			g.Shedding, g.Waited = shedding.New(*config.Shedding), metric.Latency()
@@ -211,7 +215,7 @@ func New(c []Config, before *Origins) (*Origins, error) {
 		if g.Connect == 0 {
 			g.Connect = DefaultConnect
 		}
-		if config.Upgrades == nil {
+		if config.Upgrades == nil && !g.HTTP2 {
 			g.Upgrades = []string{"websocket"}
 		}
 		for _, u := range config.Servers {
@@ -223,6 +227,7 @@ func New(c []Config, before *Origins) (*Origins, error) {
 			}
 			if t := secure[o.Name]; t != nil && !o.secure.Load().same(t) {
 				o.secure.Store(t)
+				o.renew()
 			}
 			var p *probe
 			if config.Health.Active != "" {

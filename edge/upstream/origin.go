@@ -20,6 +20,7 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/metric"
 	"sluice/edge/socket"
+	"sluice/edge/upstream/h2origin"
 )
 
 const (
@@ -46,6 +47,7 @@ type Origin struct {
 	Canonical []byte                    // host, as rules see it
 	socket    string                    // the path of a Unix socket; "": it is reached by addr
 	secure    atomic.Pointer[originTLS] // nil: plain
+	h2        *h2origin.Pool            // connections of HTTP/2; nil: it speaks HTTP/1.1
 
 	lookup string // the name, if the server is not known by an address
 	port   string
@@ -98,10 +100,13 @@ func NewOrigin(u *url.URL) *Origin {
 	o.Canonical, _ = message.AppendHost(nil, []byte(u.Host))
 	if o.port = u.Port(); o.port == "" {
 		o.port = "80"
-		if u.Scheme == "https" {
+		if IsSecure(u) {
 			o.port = "443"
 		}
 		o.addr = net.JoinHostPort(u.Hostname(), o.port)
+	}
+	if IsHTTP2(u) {
+		o.h2 = &h2origin.Pool{Dial: o.dialHTTP2, Secure: IsSecure(u)}
 	}
 	if _, err := netip.ParseAddr(u.Hostname()); err != nil {
 		o.lookup = u.Hostname()
@@ -111,6 +116,9 @@ func NewOrigin(u *url.URL) *Origin {
 
 // Acquire returns a connection: an idle one that has rested, the most recently used first, or a new one.
 func (o *Origin) Acquire(now time.Time, fresh bool, within time.Duration) (*Link, error) {
+	if o.h2 != nil {
+		return o.open(fresh, within)
+	}
 	for !fresh {
 		o.mu.Lock()
 		i := len(o.Idle) - 1
@@ -137,8 +145,49 @@ func (o *Origin) Acquire(now time.Time, fresh bool, within time.Duration) (*Link
 	return o.dial(within)
 }
 
+// open begins a stream: a link that is good for one request.
+func (o *Origin) open(fresh bool, within time.Duration) (*Link, error) {
+	nc, reused, err := o.h2.Open(fresh, within)
+	if err != nil {
+		return nil, err
+	}
+	return &Link{Conn: nc, Origin: o, Reused: reused}, nil
+}
+
+var errNoHTTP2 = errors.New("edge: the server does not speak HTTP/2 over TLS (ALPN h2): write its URL with https://")
+
+// dialHTTP2 makes a connection on which HTTP/2 may be spoken.
+func (o *Origin) dialHTTP2(deadline time.Time) (net.Conn, error) {
+	nc, err := o.connect(deadline)
+	secure := o.secure.Load()
+	if err != nil || secure == nil {
+		return nc, err
+	}
+	c := tls.Client(nc, secure.config)
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	if err = c.HandshakeContext(ctx); err == nil && c.ConnectionState().NegotiatedProtocol != "h2" {
+		err = errNoHTTP2
+	}
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// renew has no connection used any more that was made under other files for TLS. Those of HTTP/1.1 are looked at when they are taken.
+func (o *Origin) renew() {
+	if o.h2 != nil {
+		o.h2.Renew()
+	}
+}
+
 // dial makes a new connection, and shakes hands where it is TLS, within the given time.
 func (o *Origin) dial(within time.Duration) (*Link, error) {
+	if o.h2 != nil {
+		return o.open(false, within)
+	}
 	deadline := time.Now().Add(within)
 	nc, err := o.connect(deadline)
 	if err != nil {
@@ -194,6 +243,13 @@ func (l *Link) quiet() bool {
 	}
 	l.Rest()
 	return true
+}
+
+// Kept reports whether a connection that ends without an answer may have ended because nobody had used it for too long. Of a stream that is so only
+// if the whole connection has.
+func (l *Link) Kept() bool {
+	stream, ok := l.Conn.(*h2origin.Stream)
+	return l.Reused && (!ok || stream.Ended())
 }
 
 // Look is called just before a request is written: whoever answers already has not been asked. A kept connection has been looked at
@@ -264,11 +320,20 @@ func (o *Origin) Retire() {
 	o.mu.Lock()
 	o.gone = true
 	o.mu.Unlock()
+	if o.h2 != nil {
+		o.h2.Retire()
+	}
 	o.Sweep(time.Time{})
 }
 
 // Sweep closes connections that have been idle too long. With a zero time it closes all.
 func (o *Origin) Sweep(now time.Time) {
+	if o.h2 != nil {
+		if now.IsZero() {
+			now = time.Now().Add(time.Hour)
+		}
+		o.h2.Sweep(now.Add(-KeepIdle))
+	}
 	o.mu.Lock()
 	var old []*Link
 	o.Idle = slices.DeleteFunc(o.Idle, func(l *Link) bool {

@@ -23,15 +23,19 @@ type TLS struct {
 type originTLS struct {
 	files  TLS
 	host   string
+	http2  bool
 	digest [sha256.Size]byte
 	config *tls.Config
 }
 
 // loadTLS reads the files. Errors name the file.
-func loadTLS(files TLS, host string) (*originTLS, error) {
-	t := &originTLS{files: files, host: host, config: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}}
+func loadTLS(files TLS, host string, http2 bool) (*originTLS, error) {
+	t := &originTLS{files: files, host: host, http2: http2, config: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}}
 	if files.ServerName != "" {
 		t.config.ServerName = files.ServerName
+	}
+	if http2 {
+		t.config.NextProtos = []string{"h2"}
 	}
 	var texts [3][]byte
 	sum := sha256.New()
@@ -72,12 +76,13 @@ func (t *originTLS) same(other *originTLS) bool {
 // what was read before stays.
 func (o *Origin) Refresh(warn func(string, ...any)) {
 	had := o.secure.Load()
-	now, err := loadTLS(had.files, had.host)
+	now, err := loadTLS(had.files, had.host, had.http2)
 	switch {
 	case err != nil:
 		warn("the files for TLS to an origin are wrong: what was read before stays in use", "origin", o.Name, "error", err)
 	case !had.same(now):
 		if o.secure.CompareAndSwap(had, now) { // else a reload has been quicker
+			o.renew()
 			warn("files for TLS to an origin read again", "origin", o.Name)
 		}
 	}

@@ -81,28 +81,46 @@ func (b counts) balance() Balance {
 		}
 	}
 	admitted -= b.out.Troubled
-	vague := b.out.Retried > 0 || len(b.out.Errors) > 0
+	vague := b.out.Retried > 0 || len(b.out.Errors) > 0 || b.out.Unknown > 0
+	taken := b.out.Resets > 0 // back: whether they reached the origin, and were answered, is a matter of moments
+	if taken {
+		out.Notes = append(out.Notes, "a request that is reset may be answered and reach the origin, or not, so what comes from there is at least what was seen of it")
+	}
+	ended := len(b.out.Ended) > 0
+	if ended {
+		out.Notes = append(out.Notes, "edges ended connections for what was done on them, and count that as requests that nobody sent")
+	}
 	for _, name := range b.harmed {
 		out.Notes = append(out.Notes, "what "+name+" counted went with it")
 	}
 	if !b.noEdges {
 		received, answers := b.edges.Sum("sluice_received_total"), b.edges.Sum("sluice_answers_total")
 		row("requests received by edges, answers plus aborted", received, answers+b.edges.Sum("sluice_aborted_total"), false)
-		row("requests received by edges, sent", received, float64(b.out.Sent), vague)
-		row("answers by edges, got", answers, float64(b.out.Answered), vague)
-		row("refusals by edges, got", b.edges.Sum("sluice_answers_total", "code", "429"), float64(b.out.Statuses[429]), vague)
+		if !ended {
+			row("requests received by edges, sent", received, float64(b.out.Sent), vague)
+		}
+		row("answers by edges, got", answers, float64(b.out.Answered), vague || taken)
+		row("refusals by edges, got", b.edges.Sum("sluice_answers_total", "code", "429"), float64(b.out.Statuses[429]), vague || taken)
 		limited := 0.0
 		for _, verdict := range []string{"limited", "mitigated", "closed"} {
 			limited += b.edges.Sum("sluice_requests_total", "verdict", verdict)
 		}
 		row("refusals by the rule, judged as such", limited, float64(refused), vague)
 		passed := b.edges.Sum("sluice_answers_total", "from", "origin")
-		row("answers by edges from the origin, answers of the origin", passed, b.edges.Sum("sluice_origin_requests_total"), vague)
+		if !taken {
+			row("answers by edges from the origin, answers of the origin", passed, b.edges.Sum("sluice_origin_requests_total"), vague)
+		}
 		if !b.noOrig {
-			row("requests received by the origin, answers of the origin", float64(b.origin.Received), b.edges.Sum("sluice_origin_requests_total"), vague)
+			row("requests received by the origin, answers of the origin", float64(b.origin.Received), b.edges.Sum("sluice_origin_requests_total"), vague || taken)
 		}
 	}
 	if b.noOrig {
+		return out
+	}
+	if taken {
+		if !vague {
+			row("requests admitted, received by the origin", float64(admitted), float64(b.origin.Received), true)
+		}
 		return out
 	}
 	row("requests received by the origin, admitted", float64(b.origin.Received), float64(admitted), vague || b.noEdges)

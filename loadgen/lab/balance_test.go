@@ -72,6 +72,33 @@ func TestBalance(t *testing.T) {
 		b.out.Retried = 1
 		b.origin.Received--
 	}, "admitted: 5 IS NOT 6")
+	reset := func(b *counts) { // two of those admitted: one of them reached the origin, which answered nobody
+		b.out.Resets, b.out.Logged = 2, 2
+		b.out.Answered, b.out.Statuses[200], b.origin.Received = 8, 4, 5
+		b.edges["sluice_aborted_total"] = 2
+		b.edges[`sluice_answers_total{code="200",from="origin"}`] = 4
+		b.edges[`sluice_origin_requests_total{code="200"}`] = 4
+	}
+	f("requests were reset", reset)
+	f("of them more reached the origin than were admitted", func(b *counts) {
+		reset(b)
+		b.origin.Received = 7
+	}, "requests admitted, received by the origin: 6 IS NOT 7")
+	f("of them one was not counted", func(b *counts) {
+		reset(b)
+		b.edges["sluice_received_total"]--
+		b.edges["sluice_aborted_total"]--
+	}, "requests received by edges, sent: 9 IS NOT 10")
+	f("of one nobody knows what was decided", func(b *counts) {
+		reset(b)
+		b.out.Logged, b.out.Unknown = 1, 1
+		b.out.Decisions[0].Verdict = judge.Failed
+	})
+	f("an edge ended a connection, and charged its source", func(b *counts) {
+		b.out.Ended = map[string]int{"ENHANCE_YOUR_CALM": 1}
+		b.edges["sluice_received_total"]++
+		b.edges["sluice_aborted_total"]++
+	})
 	f("an edge was killed", func(b *counts) {
 		b.noEdges, b.harmed = true, []string{"edge/1"}
 		b.edges = nil

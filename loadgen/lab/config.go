@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -48,6 +49,13 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	line("listen: %q", m.Addr)
 	line("admin: %q", m.Admin)
 	line("verdict_header: true")
+	if s.HTTP2 {
+		line("listen_tls: %q", m.Secure)
+		line("tls: {certificate: %q, key: %q}", filepath.Join(s.dir, certificateFile), filepath.Join(s.dir, keyFile))
+	}
+	if s.Logged {
+		line("access_log: {file: %q, format: json}", m.access)
+	}
 	if s.AuditOneIn > 0 {
 		line("audit_one_in: %d", s.AuditOneIn)
 	}

@@ -4,6 +4,7 @@ package lab
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -34,6 +35,8 @@ type Lab struct {
 	Secret  string   // of the PoPs: placement and phases of sources follow from it
 	Rule    Rule
 	Carrier replay.Carrier
+	HTTP2   bool // edges are reached by HTTP/2, over TLS with a certificate of their own
+	Logged  bool // edges write access logs, without which nobody knows what became of requests that were reset
 
 	Limits      string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
 	Descriptors int            // how many files an edge may open; 0: as many as this process
@@ -68,6 +71,7 @@ type Site struct {
 	Targets [][]netip.AddrPort // of each PoP, the addresses of its edges
 
 	dir            string
+	roots          *x509.CertPool // what vouches for the edges
 	NodeProcesses  []*Member
 	ProxyProcesses []*Member
 	EdgeProcesses  []*Member
@@ -79,6 +83,8 @@ type Member struct {
 	process.Process
 	Addr   netip.AddrPort
 	Admin  netip.AddrPort // of an edge
+	Secure netip.AddrPort // where it speaks TLS, if it does
+	access string         // its access log, if it writes one
 	Peers  netip.AddrPort // where it listens for other PoPs, if it does
 	ready  func() error
 	harmed bool // a fault was done to it that loses what it counted
@@ -164,6 +170,12 @@ func (s *Site) plan() error {
 	if s.Peers {
 		ports++
 	}
+	if s.HTTP2 {
+		ports++
+		if err := s.certify(); err != nil {
+			return err
+		}
+	}
 	free, err := process.FreeAddresses(s.PoPs*(ports*s.Edges+s.Memcached+2) + 1)
 	if err != nil {
 		return err
@@ -218,6 +230,12 @@ func (s *Site) plan() error {
 			if s.Peers {
 				m.Peers = peers[pop][i]
 			}
+			if s.HTTP2 {
+				m.Secure = next()
+			}
+			if s.Logged {
+				m.access = filepath.Join(s.dir, fmt.Sprintf("edge-%d.log", len(s.EdgeProcesses)))
+			}
 			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.EdgeProcesses)), s.edgeConfig(pop, m, tier, secret, peers))
 			if err != nil {
 				return err
@@ -229,7 +247,11 @@ func (s *Site) plan() error {
 			}
 			m.ready = func() error { return scrape.OK(m.Admin, "/readyz") }
 			s.EdgeProcesses = append(s.EdgeProcesses, m)
-			s.Targets[pop] = append(s.Targets[pop], m.Addr)
+			if s.HTTP2 {
+				s.Targets[pop] = append(s.Targets[pop], m.Secure)
+			} else {
+				s.Targets[pop] = append(s.Targets[pop], m.Addr)
+			}
 		}
 	}
 	return nil

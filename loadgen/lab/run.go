@@ -1,11 +1,14 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -63,7 +66,10 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	if err := s.Check(faults); err != nil {
 		return nil, err
 	}
-	r.PoPs, r.Carrier = s.Targets, s.Carrier
+	r.PoPs, r.Carrier, r.HTTP2 = s.Targets, s.Carrier, s.HTTP2
+	if s.HTTP2 {
+		r.TLS = s.client()
+	}
 	for _, m := range s.members() {
 		m.harmed = false // what an earlier run did to it is in both readings
 	}
@@ -134,6 +140,9 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 		}
 		b.origin = origin.Minus(originBefore)
 	}
+	if err := s.learn(ctx, out.Outcome, trace, edges); err != nil {
+		return out, err
+	}
 	out.Balance = b.balance()
 	out.TierOps = b.edges.By("sluice_tier_operations_total", "op")
 	if n := b.edges.Sum("sluice_tier_operation_seconds_count"); n > 0 {
@@ -146,6 +155,33 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 // watchPeriod is how often edges are asked for their mitigations: several times in the life of the shortest.
 func watchPeriod(timeout time.Duration) time.Duration {
 	return max(50*time.Millisecond, min(timeout/5, 200*time.Millisecond))
+}
+
+// learn has the edges' access logs tell what became of requests that were reset. The edges are at rest, but they write a moment later.
+func (s *Site) learn(ctx context.Context, out *replay.Outcome, t *trace.Trace, edges scrape.Metrics) error {
+	var logs []io.Reader
+	for range 40 { // 2 s
+		lines := int(edges.Sum("sluice_log_lines_lost_total"))
+		logs = nil
+		for _, e := range s.EdgeProcesses {
+			if e.access == "" {
+				continue
+			}
+			text, err := os.ReadFile(e.access)
+			if err != nil {
+				return fmt.Errorf("loadgen: read the access log of %s: %w", e.Name, err)
+			}
+			lines += bytes.Count(text, []byte("\n"))
+			logs = append(logs, bytes.NewReader(text))
+		}
+		if len(logs) == 0 || lines >= int(edges.Sum("sluice_received_total")) {
+			break
+		}
+		if err := process.Pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return out.Learn(t, logs...)
 }
 
 func anySpread(t *trace.Trace) bool {

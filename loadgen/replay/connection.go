@@ -1,13 +1,9 @@
 package replay
 
 import (
-	"errors"
-	"fmt"
-	"math"
 	"net/netip"
 	"time"
 
-	"sluice/loadgen/judge"
 	"sluice/loadgen/socket"
 )
 
@@ -108,12 +104,7 @@ func (s *sender) flush(c *conn) error {
 		return err
 	}
 	c.since = s.now()
-	if !s.again[c.request].written {
-		s.out.Sent++
-		s.out.LastSent = c.since
-		late := c.since - s.due(s.trace.Requests[c.request].At)
-		judge.Record(s.out.SendError, int64(late))
-	}
+	s.wrote(c.request, c.since)
 	return nil
 }
 
@@ -161,20 +152,7 @@ func (s *sender) ready(e socket.Event) {
 func (s *sender) finish(c *conn) {
 	now := s.now()
 	a := &c.answer
-	d, why := a.decision(s.out.Start, c.asked, c.since, now)
-	if why != "" {
-		s.out.Unjudged[fmt.Sprintf("%s: status %d", why, a.status)]++
-	} else if a.verdict.at > 0 {
-		judge.Record(s.out.Decided, int64(d.At-c.asked))
-	}
-	d.Source, d.Edge, d.Role = s.trace.Requests[c.request].Source, c.edge, s.trace.Role(int(c.request))
-	s.out.Decisions = append(s.out.Decisions, d)
-	s.out.Statuses[a.status]++
-	if a.status >= 500 && d.Verdict != judge.Closed {
-		s.out.Troubled++
-	}
-	s.out.Answered++
-	judge.Record(s.out.Latency, int64(now-c.since))
+	s.answered(c.request, c.edge, a, c.asked, c.since, now)
 	s.busy--
 	c.used++
 	if a.close || c.used >= s.PerConnection {
@@ -210,18 +188,13 @@ func (s *sender) broken(c *conn, err error) {
 		s.give(c, err)
 		return
 	}
-	// The connection never stood, so nothing was written. A router that checks health would have sent it elsewhere.
 	request, edge := c.request, int(c.edge)
 	s.busy--
 	s.close(c)
-	s.ejected[edge] = s.now() + time.Second
-	why := s.again[request]
-	if why.rerouted++; why.rerouted >= len(s.PoPs[s.popOf[s.trace.Requests[request].Source]]) {
+	if !s.turned(request, edge) {
 		s.fail(request, edge, err)
 		return
 	}
-	s.again[request] = why
-	s.out.Rerouted++
 	s.dispatch(request, true)
 }
 
@@ -243,32 +216,12 @@ func (s *sender) ended(c *conn) {
 // give gives a connection up, and its request, unless that may be sent once more.
 func (s *sender) give(c *conn, err error) {
 	request, edge := c.request, int(c.edge)
-	repeat := c.used > 0 && !c.answer.started() && !s.again[request].written &&
-		(err == socket.ErrReset || err == errClosedEarly) && idempotent(s.trace.Requests[request].Method)
+	repeat := c.used > 0 && !c.answer.started() && s.repeat(request, err)
 	s.busy--
 	s.close(c)
 	if repeat {
-		s.again[request] = again{written: true}
-		s.out.Retried++
 		s.dispatch(request, true)
 		return
 	}
 	s.fail(request, edge, err)
-}
-
-func (s *sender) fail(request int32, edge int, err error) {
-	known := false
-	for _, sentinel := range []error{socket.ErrRefused, socket.ErrReset, socket.ErrExhausted, errClosedEarly, errCut, errTimeout,
-		errBadAnswer, errExtra, errTooLong} {
-		known = known || errors.Is(err, sentinel)
-	}
-	reason := "connection failed"
-	if known {
-		reason = err.Error()
-	}
-	s.out.Errors[reason]++
-	s.out.Decisions = append(s.out.Decisions, judge.Decision{
-		At: s.now(), Source: s.trace.Requests[request].Source, Edge: int16(edge), Verdict: judge.Failed, Estimate: math.NaN(),
-		Role: s.trace.Role(int(request)),
-	})
 }

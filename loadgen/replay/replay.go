@@ -6,6 +6,7 @@ package replay
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -37,6 +38,10 @@ import (
 // One goroutine on one thread does all the sending, and no descriptor or memory grows with the rate: beyond MaxConns
 // connections, idle ones are closed and then requests wait. What waits, for that or for the processor, is sent late, and
 // SendError says how late.
+//
+// Over HTTP/2 a connection carries up to Streams requests at once, and a source opens another when those are taken. A request that its edge
+// says it has not taken (GOAWAY) is sent once more. One that the trace wants reset (trace.Request.Reset) goes out together with its
+// RST_STREAM; HTTP/1.1 has none, and sends it like any other.
 type Replay struct {
 	PoPs          [][]netip.AddrPort // the edges of each PoP: IPv4
 	Affinity      Affinity           // nil: all go to the first PoP
@@ -48,6 +53,9 @@ type Replay struct {
 	MaxPerSource  int                // open connections of one source at once; 0: 64
 	Idle          time.Duration      // how long an idle connection is kept; 0: 5 s
 	Timeout       time.Duration      // of an answer; 0: 10 s
+	HTTP2         bool               // by prior knowledge, unless TLS is agreed on
+	Streams       int                // requests of a connection at once, over HTTP/2; 0: 100
+	TLS           *tls.Config        // of HTTP/2, which is agreed on by ALPN; nil: cleartext
 	Progress      func(Progress)     // called ten times a second from the sending goroutine: must not block
 }
 
@@ -80,11 +88,20 @@ type Outcome struct {
 	Connections int                     // opened
 	Retried     int                     // requests sent once more after their reused connection died
 	Rerouted    int                     // connections refused by one edge and opened to another
+	Untaken     int                     // requests sent once more because an edge had not taken them
+	Ended       map[string]int          // connections ended by an edge for what the client did, by its GOAWAY's code
+	Resets      int                     // of the sent: reset as soon as they were made
+	Silent      []Silent                // of these: without an answer, and without a decision before Learn
+	Logged      int                     // of these: told by an edge's log
+	Unknown     int                     // of these: told by nobody
+	Charged     int                     // decisions of no request: see Learn
 	LastSent    time.Duration           // when the last request was written
 	CPU         time.Duration           // processor time of this process meanwhile
 	SendError   *hdrhistogram.Histogram // ns from when a request was due to when it was written
 	Latency     *hdrhistogram.Histogram // ns from when a request was written to the end of its answer
 	Decided     *hdrhistogram.Histogram // ns from when a request was about to be written to its decision, where the edge told that
+
+	token string // in the names of this run's resets
 }
 
 // ClientErrors is how many requests a client would call failed: no answer, or one of 500 and above that no rule meant.
@@ -129,7 +146,7 @@ func (o *Outcome) Judged() []string {
 		}
 		lines = append(lines, fmt.Sprintf("judged: not %d answers (%s)", n, strings.Join(why, ", ")))
 	}
-	return lines
+	return append(lines, o.resetLines()...)
 }
 
 // Late is how late requests were sent, in seconds.
@@ -158,19 +175,29 @@ func (r Replay) Run(ctx context.Context, trace *trace.Trace) (*Outcome, error) {
 	defer runtime.UnlockOSThread()
 	socket.FineTimers()
 
-	s := newSender(&r, trace, poller)
-	defer s.closeAll()
 	before := process.OwnCPU()
-	err = s.loop(ctx)
-	s.out.Took, s.out.CPU = s.now(), process.OwnCPU()-before
-	slices.SortStableFunc(s.out.Decisions, func(a, b judge.Decision) int { return cmp.Compare(a.At, b.At) })
-	return s.out, err
+	var out *Outcome
+	if r.HTTP2 {
+		m := newMultiplexer(ctx, &r, trace)
+		err = m.loop(poller)
+		m.closeAll()
+		out = m.out
+	} else {
+		s := newSender(&r, trace, poller)
+		err = s.loop(ctx)
+		s.closeAll()
+		out = s.out
+	}
+	out.Took, out.CPU = time.Since(out.Start), process.OwnCPU()-before
+	slices.SortStableFunc(out.Decisions, func(a, b judge.Decision) int { return cmp.Compare(a.At, b.At) })
+	return out, err
 }
 
 // complete fills in the defaults and refuses what cannot work.
 func (r *Replay) complete() error {
 	r.Speed = cmp.Or(r.Speed, 1)
 	r.PerConnection = cmp.Or(r.PerConnection, 20)
+	r.Streams = cmp.Or(r.Streams, 100)
 	r.MaxConns = cmp.Or(r.MaxConns, 8192)
 	r.MaxPerSource = cmp.Or(r.MaxPerSource, 64)
 	r.Idle = cmp.Or(r.Idle, 5*time.Second)
@@ -183,6 +210,10 @@ func (r *Replay) complete() error {
 		return fmt.Errorf("loadgen: replay at speed %v: want more than 0", r.Speed)
 	case r.PerConnection < 1:
 		return fmt.Errorf("loadgen: replay with %d requests per connection: want at least 1", r.PerConnection)
+	case r.Streams < 1:
+		return fmt.Errorf("loadgen: replay with %d streams of a connection at once: want at least 1", r.Streams)
+	case r.TLS != nil && !r.HTTP2:
+		return errors.New("loadgen: replay over TLS: HTTP/1.1 goes in cleartext; ask for HTTP/2")
 	case len(r.PoPs) == 0:
 		return errors.New("loadgen: replay to no edge: name at least one")
 	}
@@ -234,7 +265,7 @@ func (s *sender) loop(ctx context.Context) error {
 			next++
 		}
 		if now >= nextChore {
-			s.housekeep(now, next)
+			s.housekeep(now)
 			nextChore = now + chore
 			if stopped == nil && ctx.Err() != nil {
 				stopped = ctx.Err()

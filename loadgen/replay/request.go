@@ -20,17 +20,12 @@ func appendRequest(b []byte, q *trace.Request, source netip.Addr) []byte {
 	b = append(b, ' ')
 	b = appendTarget(b, q.Path)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
-	if host := q.Host; validHost(host) {
-		b = append(b, host...)
-	} else {
-		b = append(b, DefaultHost...)
-	}
+	b = append(b, hostOf(q)...)
 	if source.IsValid() {
 		b = append(b, "\r\nX-Forwarded-For: "...)
 		b = source.AppendTo(b)
 	}
-	switch method {
-	case "POST", "PUT", "PATCH":
+	if sendsBody(method) {
 		b = append(b, "\r\nContent-Length: 0"...)
 	}
 	return append(b, "\r\n\r\n"...)
@@ -42,6 +37,16 @@ func knownMethod(m string) string {
 		return m
 	}
 	return "GET"
+}
+
+// sendsBody reports whether a request has a body, if only an empty one.
+func sendsBody(method string) bool { return method == "POST" || method == "PUT" || method == "PATCH" }
+
+func hostOf(q *trace.Request) string {
+	if validHost(q.Host) {
+		return q.Host
+	}
+	return DefaultHost
 }
 
 // idempotent reports whether a request may be sent again when its connection died without an answer (RFC 9110, 9.2.2).

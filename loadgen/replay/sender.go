@@ -1,40 +1,28 @@
 package replay
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"sluice/loadgen/judge"
 	"sluice/loadgen/socket"
 	"sluice/loadgen/trace"
 )
 
-// sender is a replay under way: its connections, and what waits for one. A single goroutine owns it.
+// sender is a replay in HTTP/1.1 under way: its connections, and what waits for one. A single goroutine owns it.
 //
 // Connections live in slots and are told apart by slot and generation, since an event may speak of a connection that
-// another event of the same batch has closed. Each belongs to a pool: a source's, or, where sources share connections, a
-// PoP's.
+// another event of the same batch has closed. Each belongs to a pool.
 type sender struct {
-	*Replay
-	trace   *trace.Trace
+	run
 	poller  *socket.Poller
-	out     *Outcome
-	edges   []netip.AddrPort // of all PoPs in a row
-	first   []int            // a PoP's first edge in edges
-	popOf   []int            // of a source
 	pools   []pool
 	slots   []*conn
 	free    []int32
-	live    int             // connections open
-	busy    int             // requests under way
-	queued  int             // requests waiting for a connection
-	waiting []int32         // of these, those that may go to any new connection
-	again   map[int32]again // requests that needed more than one connection
-	ejected []time.Duration // per edge: until when it is left out
-	oldest  *conn           // idle connections, the longest idle first
+	live    int     // connections open
+	busy    int     // requests under way
+	queued  int     // requests waiting for a connection
+	waiting []int32 // of these, those that may go to any new connection
+	oldest  *conn   // idle connections, the longest idle first
 	newest  *conn
 	scratch [64 << 10]byte
 }
@@ -47,72 +35,23 @@ type pool struct {
 	opened uint32
 }
 
-// again is why a request needed more than one connection.
-type again struct {
-	written  bool // it was written before, and its connection died
-	rerouted int  // how often an edge refused its connection
-}
-
 func newSender(r *Replay, trace *trace.Trace, p *socket.Poller) *sender {
-	s := &sender{
-		Replay: r,
-		trace:  trace,
-		poller: p,
-		again:  make(map[int32]again),
-		popOf:  make([]int, len(trace.Sources)),
-		out: &Outcome{
-			Decisions: make([]judge.Decision, 0, len(trace.Requests)),
-			Addresses: r.Carrier.Addresses(trace),
-			Statuses:  make(map[int]int),
-			Errors:    make(map[string]int),
-			Unjudged:  make(map[string]int),
-			SendError: hdrhistogram.New(100, int64(10*time.Minute), 3),
-			Latency:   hdrhistogram.New(1000, int64(10*time.Minute), 3),
-			Decided:   hdrhistogram.New(1000, int64(10*time.Minute), 3),
-		},
-	}
-	for _, edges := range r.PoPs {
-		s.first = append(s.first, len(s.edges))
-		s.edges = append(s.edges, edges...)
-	}
-	s.ejected = make([]time.Duration, len(s.edges))
-	for i, source := range trace.Sources {
-		s.popOf[i] = min(max(r.Affinity(source.Addr, 0), 0), len(r.PoPs)-1)
-	}
-	s.pools = make([]pool, len(trace.Sources))
+	s := &sender{run: newRun(r, trace), poller: p}
+	s.pools = make([]pool, s.poolsNeeded())
 	if r.Carrier == Forwarded {
-		s.pools = make([]pool, len(r.PoPs))
 		r.MaxPerSource = r.MaxConns
 	}
-	s.out.Start = time.Now()
 	return s
-}
-
-// now is the run time.
-func (s *sender) now() time.Duration { return time.Since(s.out.Start) }
-
-func (s *sender) poolOf(request int32) int32 {
-	source := s.trace.Requests[request].Source
-	if s.Carrier == Forwarded {
-		return int32(s.popOf[source])
-	}
-	return source
-}
-
-// address is where a request comes from as its edge is to see it: the source's, except that one which rotates through a
-// prefix changes it with each request where the carrier can.
-func (s *sender) address(request int32) netip.Addr {
-	source := s.trace.Requests[request].Source
-	if s.Carrier != Loopback && s.trace.Sources[source].Spread > 1 {
-		return s.trace.Addr(int(request))
-	}
-	return s.out.Addresses[source]
 }
 
 // dispatch sends a request on an idle connection of its pool or on a new one, or queues it where the bounds forbid
 // another. A repeat never takes a connection that has been used.
 func (s *sender) dispatch(request int32, repeat bool) {
-	s.route(s.trace.Requests[request].Source)
+	if source := s.trace.Requests[request].Source; s.route(source) {
+		for idle := s.pools[source].idle; len(idle) > 0; idle = s.pools[source].idle {
+			s.close(idle[len(idle)-1])
+		}
+	}
 	id := s.poolOf(request)
 	p := &s.pools[id]
 	switch n := len(p.idle); {
@@ -134,48 +73,18 @@ func (s *sender) dispatch(request int32, repeat bool) {
 	}
 }
 
-// route finds the PoP of a source anew.
-func (s *sender) route(source int32) {
-	if len(s.PoPs) == 1 {
-		return
-	}
-	pop := min(max(s.Affinity(s.trace.Sources[source].Addr, s.now()), 0), len(s.PoPs)-1)
-	if pop == s.popOf[source] {
-		return
-	}
-	s.popOf[source] = pop
-	if s.Carrier != Forwarded { // there a pool is a PoP's
-		for idle := s.pools[source].idle; len(idle) > 0; idle = s.pools[source].idle {
-			s.close(idle[len(idle)-1])
-		}
-	}
-}
-
-// open sends a request on a connection of its own: to the edge that the connection hashes to, or, while that one
-// refuses, to the next of its PoP.
+// open sends a request on a connection of its own.
 func (s *sender) open(id, request int32) {
 	p := &s.pools[id]
-	source := s.trace.Requests[request].Source
-	pop := s.popOf[source]
-	n := len(s.PoPs[pop])
-	choice := s.edgeOf(pop, id, p.opened)
+	nth := p.opened
 	p.opened++
-	for try := range n {
-		edge := s.first[pop] + (choice+try)%n
-		if try < n-1 && s.ejected[edge] > s.now() {
-			continue
-		}
+	s.choose(s.trace.Requests[request].Source, id, nth, func(edge int, last bool) bool {
 		err := s.connect(id, request, edge)
-		if err == nil {
-			return
-		}
-		if err != socket.ErrRefused || try == n-1 {
+		if err != nil && (last || err != socket.ErrRefused) {
 			s.fail(request, edge, err)
-			return
 		}
-		s.ejected[edge] = s.now() + time.Second
-		s.out.Rerouted++
-	}
+		return err == socket.ErrRefused
+	})
 }
 
 func (s *sender) unidle(c *conn) {
@@ -228,7 +137,7 @@ func (s *sender) drain() {
 }
 
 // housekeep closes what is idle or overdue, and tells how far the replay is.
-func (s *sender) housekeep(now time.Duration, next int) {
+func (s *sender) housekeep(now time.Duration) {
 	for s.oldest != nil && now-s.oldest.since > s.Idle {
 		s.close(s.oldest)
 	}
@@ -237,18 +146,7 @@ func (s *sender) housekeep(now time.Duration, next int) {
 			s.give(c, errTimeout)
 		}
 	}
-	if s.Progress == nil {
-		return
-	}
-	p := Progress{Elapsed: now, Requests: len(s.trace.Requests), Sent: s.out.Sent, Answered: s.out.Answered,
-		Refused: s.out.Statuses[429]}
-	if n := len(s.trace.Requests); n > 0 {
-		p.Total = s.due(s.trace.Requests[n-1].At)
-	}
-	for _, n := range s.out.Errors {
-		p.Failed += n
-	}
-	s.Progress(p)
+	s.progress(now)
 }
 
 // dropQueued forgets requests that were due but not sent.

@@ -53,6 +53,7 @@ type Run struct {
 	Nodes         int      `json:"nodes"`
 	RoundTrip     Seconds  `json:"round_trip"`
 	PerConnection int      `json:"per_connection,omitempty"`
+	Streams       int      `json:"streams,omitempty"` // of a connection at once; 0: it was not HTTP/2
 	Skew          Seconds  `json:"skew,omitempty"`
 	Speed         float64  `json:"speed,omitempty"`
 	Carrier       string   `json:"source,omitempty"`

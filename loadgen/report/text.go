@@ -227,7 +227,11 @@ func (r *Run) lines() []string {
 		place = append(place, "round trip "+r.RoundTrip.String())
 	}
 	if r.PerConnection > 0 {
-		place = append(place, page.Plural(r.PerConnection, "request")+" per connection")
+		per := page.Plural(r.PerConnection, "request") + " per connection"
+		if r.Streams > 0 {
+			per += " of HTTP/2, " + strconv.Itoa(r.Streams) + " at once"
+		}
+		place = append(place, per)
 	}
 	if r.Skew > 0 {
 		place = append(place, "clocks up to "+r.Skew.String()+" apart")

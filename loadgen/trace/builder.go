@@ -18,6 +18,7 @@ type record struct {
 	at                         int64  // ns since 1970, or since the trace's start where relative
 	status                     int16
 	role                       Role
+	reset                      bool
 	coarse                     bool // a stamp of one second
 	relative                   bool
 	sample                     int64 // requests that the line stands for; 0: one
@@ -94,7 +95,7 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 		source = g.fold(int32(days), client)
 	}
 	g.trace.Requests = append(g.trace.Requests, Request{
-		At: time.Duration(at), Source: source, Agent: g.agent(r.agent), Status: r.status, Role: r.role,
+		At: time.Duration(at), Source: source, Agent: g.agent(r.agent), Status: r.status, Role: r.role, Reset: r.reset,
 		Method: g.intern(r.method), Host: g.intern(r.host), Path: g.intern(r.path),
 	})
 	return "", nil

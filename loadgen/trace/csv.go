@@ -7,7 +7,7 @@ import (
 )
 
 // csvParser reads rows of comma-separated values, the columns named in the first one: t, source, host, method, path, status,
-// role, in any order and among others. Only t and source must be there. A value does not span lines.
+// role, reset, in any order and among others. Only t and source must be there. A value does not span lines.
 type csvParser struct {
 	column [csvColumns]int // index of the field, -1: not there
 	named  bool
@@ -21,10 +21,11 @@ const (
 	csvPath
 	csvStatus
 	csvRole
+	csvReset
 	csvColumns
 )
 
-var csvNames = [csvColumns]string{"t", "source", "host", "method", "path", "status", "role"}
+var csvNames = [csvColumns]string{"t", "source", "host", "method", "path", "status", "role", "reset"}
 
 func (p *csvParser) parse(line []byte, r *record) string {
 	var fields []string
@@ -58,7 +59,7 @@ func (p *csvParser) parse(line []byte, r *record) string {
 	if n, ok := decimal(get(csvStatus)); ok && n <= 999 {
 		r.status = int16(n)
 	}
-	r.role = parseRole(get(csvRole))
+	r.role, r.reset = parseRole(get(csvRole)), string(get(csvReset)) == "true"
 	return ""
 }
 

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// parseJSON reads one object: {"t":seconds,"source":"…","host":…,"method":…,"path":…,"status":…,"role":…,"sample":…,"user_agent":…}. Only t and
+// parseJSON reads one object: {"t":seconds,"source":"…","host":…,"method":…,"path":…,"status":…,"role":…,"sample":…,"user_agent":…,"reset":…}. Only t and
 // source must be there; fields it does not know are let be.
 func parseJSON(line []byte, r *record) string {
 	if line[0] == '#' {
@@ -21,6 +21,7 @@ func parseJSON(line []byte, r *record) string {
 		Role   string          `json:"role"`
 		Sample json.RawMessage `json:"sample"`
 		Agent  string          `json:"user_agent"`
+		Reset  bool            `json:"reset"`
 	}
 	if json.Unmarshal(line, &v) != nil {
 		return SkippedSyntax
@@ -36,7 +37,7 @@ func parseJSON(line []byte, r *record) string {
 	if n, ok := decimal(v.Sample); ok {
 		r.sample = int64(n)
 	}
-	r.role = parseRole([]byte(v.Role))
+	r.role, r.reset = parseRole([]byte(v.Role)), v.Reset
 	return ""
 }
 

@@ -43,7 +43,7 @@ const (
 )
 
 // Read reads logs into one trace, in the order of time whatever their own order was. A file's format follows from its
-// ending: .jsonl (one object a line: t, source, host, method, path, status, role, user_agent), .csv (the same as columns, named in the
+// ending: .jsonl (one object a line: t, source, host, method, path, status, role, reset, user_agent), .csv (the same as columns, named in the
 // first line), anything else an access log in common, combined or vhost_combined form; and .gz after any of them.
 //
 // A line that names a source and a time is a request, however odd the rest of it. Stamps of whole seconds are spread

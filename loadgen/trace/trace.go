@@ -40,6 +40,7 @@ type Request struct {
 	Agent  int32         // index into Trace.Agents
 	Status int16         // the origin's answer if the log knows it, else 0
 	Role   Role          // of this request, where its source is shared by good and bad; Unknown: the source's
+	Reset  bool          // its client takes it back as soon as it has made it, as HTTP/2 lets it
 	Method string        // empty where the log's request line was odd; see Line
 	Host   string
 	Path   string // with the query

@@ -17,7 +17,7 @@ type Format uint8
 const (
 	JSONL Format = iota // one object a line
 	CSV
-	CLF // combined log format: whole seconds, and no roles
+	CLF // combined log format: whole seconds, no roles and no resets
 )
 
 // Write writes a trace so that Read gives the same requests again, down to the nanosecond except in CLF. A
@@ -69,7 +69,8 @@ func (t *Trace) writeJSON(b *bufio.Writer) error {
 			Method string          `json:"method,omitempty"`
 			Path   string          `json:"path,omitempty"`
 			Status int16           `json:"status,omitempty"`
-		}{json.RawMessage(t.stamp(i)), t.sourceName(i), t.Role(i).String(), r.Host, r.Method, r.Path, r.Status})
+			Reset  bool            `json:"reset,omitempty"`
+		}{json.RawMessage(t.stamp(i)), t.sourceName(i), t.Role(i).String(), r.Host, r.Method, r.Path, r.Status, r.Reset})
 		if err != nil {
 			return err
 		}
@@ -88,7 +89,11 @@ func (t *Trace) writeCSV(b *bufio.Writer) error {
 		if r.Status != 0 {
 			status = strconv.Itoa(int(r.Status))
 		}
-		w.Write([]string{t.stamp(i), t.sourceName(i), r.Host, r.Method, r.Path, status, t.Role(i).String()})
+		reset := ""
+		if r.Reset {
+			reset = "true"
+		}
+		w.Write([]string{t.stamp(i), t.sourceName(i), r.Host, r.Method, r.Path, status, t.Role(i).String(), reset})
 	}
 	w.Flush()
 	return w.Error()

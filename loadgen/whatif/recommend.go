@@ -218,7 +218,7 @@ func join(list []string) string {
 }
 
 // suggest fills in what the busiest windows say.
-func (g *rehearsal) suggest() {
+func (g *dryRun) suggest() {
 	for i := range g.all {
 		if p := &g.all[i]; p.Good {
 			b := &g.Rules[p.rule].Busiest
@@ -245,7 +245,7 @@ func (g *rehearsal) suggest() {
 }
 
 // next finds who is next below a rule's limit.
-func (g *rehearsal) next(rule int) {
+func (g *dryRun) next(rule int) {
 	var list []*RefusedSource
 	for i := range g.all {
 		if p := &g.all[i]; p.rule == rule && p.Innocent && p.Most > 0 {

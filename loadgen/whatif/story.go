@@ -67,7 +67,7 @@ type StoryBlock struct {
 }
 
 // tell takes in one request of the source whose story is told.
-func (g *rehearsal) tell(q *trace.Request, said *Rehearsed) {
+func (g *dryRun) tell(q *trace.Request, said *Outcome) {
 	s, at := g.Story, Moment{q.At, g.start}
 	if s.Requests++; s.Requests == 1 {
 		s.First = at
@@ -139,7 +139,7 @@ func characters(t *trace.Trace, sources map[int32]*Character) {
 }
 
 // characterize has it told what the refused sources that are shown ask for, and the one whose story is told.
-func (g *rehearsal) characterize() {
+func (g *dryRun) characterize() {
 	told := make(map[int32]*Character)
 	if g.o.Characters {
 		for i := range g.Refused[:min(g.top, len(g.Refused))] {

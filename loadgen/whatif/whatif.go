@@ -1,5 +1,5 @@
 // Package whatif tells what rules would have done to the requests of a log: who would have been refused, when, how often, by which
-// rule, how much of it was good traffic, and how that changes with the limit. The rules are handed in as a function (Options.Rehearse).
+// rule, how much of it was good traffic, and how that changes with the limit. The rules are handed in as a function (Options.DryRun).
 package whatif
 
 import (
@@ -156,8 +156,8 @@ func (c *Caught) add(requests, refused uint64) {
 	c.RefusedRatio = judge.Ratio(float64(c.Refused), c.Requests)
 }
 
-// Rehearsed is what became of one request.
-type Rehearsed struct {
+// Outcome is what became of one request.
+type Outcome struct {
 	Denied, Allowed bool // by lists; then no rule was asked
 	Malformed       bool // refused for its form; then no rule was asked, either
 	Refused         bool
@@ -178,9 +178,9 @@ type RuleResult struct {
 // Options is what is asked.
 type Options struct {
 	Rules []Rule
-	// Rehearse has the rules judge request i; it is called for one after the other. The answer is valid until the next call.
-	Rehearse func(i int) Rehearsed
-	Good     []netip.Prefix // addresses to be called good
+	// DryRun has the rules judge request i; it is called for one after the other. The answer is valid until the next call.
+	DryRun func(i int) Outcome
+	Good   []netip.Prefix // addresses to be called good
 	// Answered is which share of a source's requests the origin must have answered with 2xx or 3xx, of those whose answer is known, for the
 	// source to be called good; 0: no share makes one good.
 	Answered float64
@@ -210,7 +210,7 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
 		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit, Window: report.Seconds(r.Window),
 			Timeout: report.Seconds(r.Timeout), Shadow: r.Shadow, Lacks: r.Lacks, Queue: report.Seconds(float64(r.Truth.Queue) * r.Truth.Interval)})
 	}
-	g := rehearsal{Report: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
+	g := dryRun{Report: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
 		sent: make([]sourceTally, len(t.Sources)), delays: make([]*hdrhistogram.Histogram, len(o.Rules))}
 	for i := range g.pairs {
 		g.pairs[i] = make(map[pair]int32)
@@ -268,7 +268,7 @@ type sourceTally struct {
 	called, over      bool
 }
 
-type rehearsal struct {
+type dryRun struct {
 	*Report
 	o       Options
 	t       *trace.Trace
@@ -282,9 +282,9 @@ type rehearsal struct {
 	passed []uint64 // by rule: its requests since they were last refused
 }
 
-func (g *rehearsal) request(i int) {
+func (g *dryRun) request(i int) {
 	q := &g.t.Requests[i]
-	said := g.o.Rehearse(i)
+	said := g.o.DryRun(i)
 	f := &g.Figures
 	f.Requests++
 	step := g.timeline.Index(int64(q.At))
@@ -340,7 +340,7 @@ func (g *rehearsal) request(i int) {
 }
 
 // ruled takes in what one rule said.
-func (g *rehearsal) ruled(q *trace.Request, c *RuleResult, answered bool) {
+func (g *dryRun) ruled(q *trace.Request, c *RuleResult, answered bool) {
 	rule, out := &g.o.Rules[c.Rule], &g.Rules[c.Rule]
 	out.Requests++
 	d := g.demands[c.Rule].Of(c.Counter)
@@ -390,7 +390,7 @@ func (g *rehearsal) ruled(q *trace.Request, c *RuleResult, answered bool) {
 	}
 }
 
-func (g *rehearsal) finish() {
+func (g *dryRun) finish() {
 	for i := range g.all {
 		p := &g.all[i]
 		rule := &g.o.Rules[p.rule]
@@ -444,7 +444,7 @@ func (g *rehearsal) finish() {
 }
 
 // source sums up what became of one source.
-func (g *rehearsal) source(i int) {
+func (g *dryRun) source(i int) {
 	s, f := &g.sent[i], &g.Figures
 	if s.requests == 0 {
 		return

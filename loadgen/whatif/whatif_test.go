@@ -45,20 +45,20 @@ func someTrace() *trace.Trace {
 
 // strictEvery is a rule whose limiter refuses each source's requests from the n-th on, which is no good limiter: what is tested
 // is the report. It blocks for good.
-func strictEvery(t *trace.Trace, n int) func(int) Rehearsed {
+func strictEvery(t *trace.Trace, n int) func(int) Outcome {
 	seen := map[int32]int{}
-	return func(i int) Rehearsed {
+	return func(i int) Outcome {
 		s := t.Requests[i].Source
 		seen[s]++
 		refuses := seen[s] >= n
-		return Rehearsed{Refused: refuses, Results: []RuleResult{{Counter: s, Refuses: refuses, Begins: seen[s] == n, Counts: true}}}
+		return Outcome{Refused: refuses, Results: []RuleResult{{Counter: s, Refuses: refuses, Begins: seen[s] == n, Counts: true}}}
 	}
 }
 
 func TestWhatIf(t *testing.T) {
 	trace := someTrace()
 	rules := []Rule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}}
-	w, err := Run(t.Context(), trace, Options{Rules: rules, Rehearse: strictEvery(trace, 4), Good: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/32")}, Characters: true})
+	w, err := Run(t.Context(), trace, Options{Rules: rules, DryRun: strictEvery(trace, 4), Good: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/32")}, Characters: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestWhatIf(t *testing.T) {
 	for _, limit := range LimitsAround(4, 100) {
 		r := rules[0]
 		r.Limit = limit
-		p, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, Rehearse: strictEvery(trace, int(limit)), Answered: 1})
+		p, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, DryRun: strictEvery(trace, int(limit)), Answered: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestRecommendation(t *testing.T) {
 		"all alike":                 {slices.Repeat([]int{7}, 50), 0, 100, nil, 0, "nobody stands out, and the busiest source made 7."},
 	} {
 		trace := crowd(test.refused, test.most...)
-		w, err := Run(t.Context(), trace, Options{Rules: []Rule{{Name: "default", Limit: test.limit, Window: time.Second}}, Rehearse: strictEvery(trace, 1000), Good: test.good, Answered: test.share})
+		w, err := Run(t.Context(), trace, Options{Rules: []Rule{{Name: "default", Limit: test.limit, Window: time.Second}}, DryRun: strictEvery(trace, 1000), Good: test.good, Answered: test.share})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,9 +213,9 @@ func TestRecommendations(t *testing.T) {
 		for i, l := range limits {
 			rules = append(rules, Rule{Name: string(rune('a' + i)), Limit: l, Window: time.Second})
 		}
-		w, err := Run(t.Context(), trace, Options{Rules: rules, Rehearse: func(i int) Rehearsed {
+		w, err := Run(t.Context(), trace, Options{Rules: rules, DryRun: func(i int) Outcome {
 			s := trace.Requests[i].Source
-			return Rehearsed{Results: []RuleResult{{Rule: 0, Counter: s, Counts: true}, {Rule: 1, Counter: s, Counts: true}}}
+			return Outcome{Results: []RuleResult{{Rule: 0, Counter: s, Counts: true}, {Rule: 1, Counter: s, Counts: true}}}
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -235,8 +235,8 @@ func TestRecommendations(t *testing.T) {
 // Where no limit can be recommended, none is said to be kept.
 func TestNothingToRecommend(t *testing.T) {
 	trace := crowd(0, people(300, 300, 400, 500, 5000)...)
-	every := func(rules int) func(int) Rehearsed {
-		return func(i int) (said Rehearsed) {
+	every := func(rules int) func(int) Outcome {
+		return func(i int) (said Outcome) {
 			for r := range rules {
 				said.Results = append(said.Results, RuleResult{Rule: r, Counter: trace.Requests[i].Source, Counts: true})
 			}
@@ -249,7 +249,7 @@ func TestNothingToRecommend(t *testing.T) {
 	bucket.Name, bucket.Truth = "even", judge.Truth{Interval: 1e9}
 	f := func(want string, rules ...Rule) {
 		t.Helper()
-		w, err := Run(t.Context(), trace, Options{Rules: rules, Rehearse: every(len(rules))})
+		w, err := Run(t.Context(), trace, Options{Rules: rules, DryRun: every(len(rules))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,8 +271,8 @@ func TestDemand(t *testing.T) {
 	f := func(r Rule, most ...uint32) {
 		t.Helper()
 		r.Name, r.Limit, r.Window = "r", 5, time.Second
-		w, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, Rehearse: func(i int) Rehearsed {
-			return Rehearsed{Refused: true, Results: []RuleResult{{Counter: trace.Requests[i].Source, Counts: true, Refuses: true}}}
+		w, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, DryRun: func(i int) Outcome {
+			return Outcome{Refused: true, Results: []RuleResult{{Counter: trace.Requests[i].Source, Counts: true, Refuses: true}}}
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -295,14 +295,14 @@ func TestStory(t *testing.T) {
 	rules := []Rule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}, {Name: "throttle", Limit: 4, Window: time.Second, Shadow: true}}
 	f := func(addr string) (*Report, error) {
 		seen := 0
-		return Run(t.Context(), trace, Options{Rules: rules, Source: netip.MustParseAddr(addr), Rehearse: func(i int) Rehearsed {
+		return Run(t.Context(), trace, Options{Rules: rules, Source: netip.MustParseAddr(addr), DryRun: func(i int) Outcome {
 			s := trace.Requests[i].Source
 			if s != 0 {
-				return Rehearsed{Results: []RuleResult{{Counter: s, Counts: true}}}
+				return Outcome{Results: []RuleResult{{Counter: s, Counts: true}}}
 			}
 			seen++
 			blocked, over := seen > 4 && seen < 10 || seen > 20, seen%4 == 0
-			return Rehearsed{Refused: blocked, Results: []RuleResult{
+			return Outcome{Refused: blocked, Results: []RuleResult{
 				{Rule: 0, Counter: s, Refuses: blocked, Begins: seen == 5 || seen == 21, Counts: true}, {Rule: 1, Counter: s, Refuses: over, Begins: over, Counts: true}}}
 		}})
 	}
@@ -340,15 +340,15 @@ func TestWhatIfRules(t *testing.T) {
 	seen := 0
 	w, err := Run(t.Context(), trace, Options{
 		Rules: []Rule{{Name: "trial", Limit: 1, Window: time.Second, Shadow: true}, {Name: "throttle", Limit: 1, Window: time.Second}},
-		Rehearse: func(i int) Rehearsed {
+		DryRun: func(i int) Outcome {
 			switch trace.Requests[i].Source {
 			case 1:
-				return Rehearsed{Denied: true}
+				return Outcome{Denied: true}
 			case 2:
-				return Rehearsed{Allowed: true}
+				return Outcome{Allowed: true}
 			}
 			seen++
-			return Rehearsed{Refused: seen%10 < 3, Results: []RuleResult{
+			return Outcome{Refused: seen%10 < 3, Results: []RuleResult{
 				{Rule: 0, Refuses: true, Counts: true},
 				{Rule: 1, Refuses: seen%10 < 3, Begins: true, Counts: false},
 			}}
@@ -378,8 +378,8 @@ func TestWhatIfRules(t *testing.T) {
 func TestWhatIfOfNothing(t *testing.T) {
 	trace := &trace.Trace{Name: "calm", Sources: []trace.Source{{Name: "a", Role: trace.Good}}, Requests: []trace.Request{{At: time.Second}}}
 	w, err := Run(t.Context(), trace, Options{
-		Rules:    []Rule{{Name: "default", Limit: 1, Window: time.Second}},
-		Rehearse: func(int) Rehearsed { return Rehearsed{Results: []RuleResult{{Counts: true}}} },
+		Rules:  []Rule{{Name: "default", Limit: 1, Window: time.Second}},
+		DryRun: func(int) Outcome { return Outcome{Results: []RuleResult{{Counts: true}}} },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -142,6 +142,44 @@ func (g *generator) parallel() {
 	}
 }
 
+// streams is how many requests browsers and libraries make at once on a connection of HTTP/2.
+const streams = 100
+
+// manyStreams is volleys, each as large as a connection's streams and larger than the limit, so that an edge has to judge the whole of it before
+// the first has an answer. Of two that follow each other the second is on another connection, and so perhaps at another edge.
+func (g *generator) manyStreams() {
+	window := g.o.Window.Seconds()
+	g.goodSources(50, math.Inf(1), 0, g.seconds())
+	n := max(streams, 2*int(g.o.Limit))
+	if g.o.Rate > 0 {
+		n = max(1, int(g.o.Rate*window*3/20))
+	}
+	for range 10 {
+		s := g.abuser()
+		for t := g.rng.Float64() * window; t < g.seconds(); t += 3 * window {
+			g.volley(s, t, 1e-4, n)
+			g.volley(s, t+window/5, 1e-4, n)
+		}
+	}
+}
+
+// rapidReset is volleys of requests that are taken back, as the floods of 2023 (CVE-2023-44487) were. Between them a source sends on, more
+// slowly, so that it meets the limit from both sides.
+func (g *generator) rapidReset() {
+	window, limit := g.o.Window.Seconds(), g.limitRate()
+	g.goodSources(50, math.Inf(1), 0, g.seconds())
+	each := g.rate(10*10*limit) / 10
+	g.reset = true
+	for range 10 {
+		s := g.abuser()
+		for t := g.rng.Float64() * window; t < g.seconds(); t += 2 * window {
+			g.volley(s, t, 0.01, max(1, int(each*window)))
+			g.even(s, each/5, t+window/2, min(t+window, g.seconds()))
+		}
+	}
+	g.reset = false
+}
+
 func (g *generator) rotate64() {
 	s := g.source(trace.Abuser, netip.MustParseAddr("2001:db8:1:1::"))
 	g.t.Sources[s].Spread = math.MaxUint32

@@ -39,6 +39,8 @@ func List() []Workload {
 		{"below", "thousands of abusers, each below the limit", (*generator).below},
 		{"nat", "200 good users and one abuser behind one address", (*generator).nat},
 		{"flash-crowd", "ten times as many good sources within seconds", (*generator).flashCrowd},
+		{"many-streams", "a page's worth of requests and more at one instant, on one connection where HTTP/2 lets it", (*generator).manyStreams},
+		{"rapid-reset", "requests taken back as soon as they are made, far above the limit (HTTP/2)", (*generator).rapidReset},
 		{"stuffing", "credential stuffing: POST /login from rotating addresses, few tries each", (*generator).stuffing},
 	}
 }
@@ -115,6 +117,7 @@ type generator struct {
 	// Of the requests that are sent from here on.
 	method, path string // empty: GET, and one of some pages
 	role         trace.Role
+	reset        bool
 }
 
 // limitRate is the even rate, per second, that just meets the limit.
@@ -162,7 +165,7 @@ func (g *generator) send(source int32, at float64) {
 		g.full = true
 		return
 	}
-	r := trace.Request{At: t, Source: source, Role: g.role, Method: "GET", Host: "demo.test", Path: g.path}
+	r := trace.Request{At: t, Source: source, Role: g.role, Reset: g.reset, Method: "GET", Host: "demo.test", Path: g.path}
 	if g.method != "" {
 		r.Method = g.method
 	}

@@ -159,7 +159,7 @@ func TestRotation(t *testing.T) {
 
 // TestWriteAndReadAgain writes workloads in every format and reads them again.
 func TestWriteAndReadAgain(t *testing.T) {
-	for _, name := range []string{"mixed", "nat", "rotate-64", "stuffing"} {
+	for _, name := range []string{"mixed", "nat", "rotate-64", "stuffing", "rapid-reset"} {
 		traffic, err := Generate(name, Options{Seed: 3, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -182,7 +182,7 @@ func TestWriteAndReadAgain(t *testing.T) {
 			}
 			for i := range traffic.Requests {
 				a, b := traffic.Requests[i], again.Requests[i]
-				if a.At != b.At || a.Path != b.Path || a.Method != b.Method || traffic.Role(i) != again.Role(i) {
+				if a.At != b.At || a.Path != b.Path || a.Method != b.Method || a.Reset != b.Reset || traffic.Role(i) != again.Role(i) {
 					t.Fatalf("%s%s: request %d is %v, want %v", name, ending, i, b, a)
 				}
 			}

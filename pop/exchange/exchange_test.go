@@ -183,7 +183,7 @@ func TestInFlight(t *testing.T) {
 	default:
 		t.Error("nobody told the request that waits")
 	}
-	if e.config.InFlight.Confirm(&place, now) != inflight.Within {
+	if e.config.InFlight.Confirm(&place, now) != counter.Within {
 		t.Error("it is one of three, and has no place")
 	}
 	e.config.InFlight.Leave(&place)
@@ -205,7 +205,7 @@ func TestExact(t *testing.T) {
 	if got := e.step(now); got != "gets cas" {
 		t.Errorf("asked %q", got)
 	}
-	if e.config.Exact.Confirm(&ticket, now) != exact.Within {
+	if e.config.Exact.Confirm(&ticket, now) != counter.Within {
 		t.Error("it is not admitted")
 	}
 	e.config.Exact.Enter(e.exact, address(1), true, now)

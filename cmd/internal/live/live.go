@@ -3,6 +3,7 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -31,6 +32,8 @@ type Send struct {
 	PerConnection int
 	Source        string // as it was given
 	Carrier       replay.Carrier
+	HTTP2         bool
+	Streams       int // of a connection at once, over HTTP/2
 }
 
 // AddSend adds the flags of Send.
@@ -43,6 +46,13 @@ func AddSend(flags *pflag.FlagSet) *Send {
 	return f
 }
 
+// AddHTTP2 adds the flags of a command that can speak HTTP/2.
+func (f *Send) AddHTTP2(flags *pflag.FlagSet) *Send {
+	flags.BoolVar(&f.HTTP2, "http2", false, "speak HTTP/2: each request is a stream of a connection, and those of rapid-reset are reset")
+	flags.IntVar(&f.Streams, "streams", 100, "of a connection at once, with --http2; it carries as many requests at least, whatever --per-connection says")
+	return f
+}
+
 // Check reports what of it cannot be.
 func (f *Send) Check() (err error) {
 	if !(f.Speed > 0) {
@@ -51,10 +61,21 @@ func (f *Send) Check() (err error) {
 	if f.PerConnection < 1 {
 		return cli.Usagef("--per-connection %d: want at least 1", f.PerConnection)
 	}
+	if f.HTTP2 && f.Streams < 1 {
+		return cli.Usagef("--streams %d: want at least 1", f.Streams)
+	}
 	if f.Carrier, err = replay.ParseCarrier(f.Source); err != nil {
 		return cli.Usagef("--%v", err)
 	}
 	return nil
+}
+
+// Fill enters how it is sent.
+func (f *Send) Fill(r *replay.Replay) {
+	r.Carrier, r.PerConnection = f.Carrier, f.PerConnection
+	if f.HTTP2 {
+		r.HTTP2, r.Streams, r.PerConnection = true, f.Streams, max(f.PerConnection, f.Streams)
+	}
 }
 
 // Load reads or makes the trace, in the time of the run. What a workload plays against is the edge's rule as the trace
@@ -116,6 +137,9 @@ func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce) *report.Report
 	r.SubWindows, r.Estimate = l.Rule.Counter.SubWindows, l.Rule.Counter.Estimate.String()
 	r.PoPs, r.Edges, r.Nodes = len(l.Edges), slices.Max(l.Edges), l.Nodes
 	r.PerConnection, r.Speed, r.Carrier = l.Send.PerConnection, l.Send.Speed, l.Send.Carrier.String()
+	if l.Send.HTTP2 {
+		r.PerConnection, r.Streams = max(r.PerConnection, l.Send.Streams), l.Send.Streams
+	}
 	r.Took = report.Seconds(out.Took)
 	r.Notes = append(r.Notes, out.Judged()...)
 	r.Details = &page.Details{Lines: clientLines(out), Open: out.ClientErrors() > 0}
@@ -136,6 +160,10 @@ func clientLines(out *replay.Outcome) []string {
 	if out.Retried+out.Rerouted > 0 {
 		notes = append(notes, fmt.Sprintf("client: %d requests sent again after their connection died unanswered, %d connections refused and made to another edge",
 			out.Retried, out.Rerouted))
+	}
+	if out.Untaken > 0 || len(out.Ended) > 0 {
+		notes = append(notes, fmt.Sprintf("client: %d requests sent again that an edge had not taken; connections ended by an edge for what was done on them: %s",
+			out.Untaken, orNone(counts(out.Ended))))
 	}
 	if out.ClientErrors() > 0 {
 		notes = append(notes, "client: "+out.Trouble())
@@ -182,11 +210,13 @@ func (m *Meter) Done() {
 	m.bar.Finish()
 }
 
-// counts writes how many there are of each status.
-func counts(statuses map[int]int) string {
+// counts writes how many there are of each.
+func counts[K cmp.Ordered](of map[K]int) string {
 	var out []string
-	for _, status := range slices.Sorted(maps.Keys(statuses)) {
-		out = append(out, fmt.Sprintf("%d: %d", status, statuses[status]))
+	for _, k := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, fmt.Sprintf("%v: %d", k, of[k]))
 	}
 	return strings.Join(out, ", ")
 }
+
+func orNone(s string) string { return cmp.Or(s, "none") }

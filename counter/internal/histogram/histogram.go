@@ -12,7 +12,7 @@ import (
 	"math/bits"
 	"unsafe"
 
-	"sluice/counter/internal/slab"
+	"sluice/counter/internal/records"
 )
 
 const (
@@ -48,9 +48,9 @@ type Bins struct {
 
 // Set is the histograms of a shard, found by their counters' slots, which begin at 1.
 type Set struct {
-	list   slab.Of[Histogram]
-	high   []*[slab.Block]binBytes // of a block of the list, once a bin of one of them has more than 255 hits
-	long   [][]uint32              // rings of more than Stamps, by the index in the list
+	list   records.Slab[Histogram]
+	high   []*[records.Block]binBytes // of a block of the list, once a bin of one of them has more than 255 hits
+	long   [][]uint32                 // rings of more than Stamps, by the index in the list
 	most   int
 	hand   int     // where Next goes on
 	chains []int32 // by the counter's slot: one more than the index of the first, or 0
@@ -58,7 +58,7 @@ type Set struct {
 
 // NewSet makes a Set of so many histograms at most, or a few more.
 func NewSet(most int) Set {
-	most = (max(most, 1) + slab.Block - 1) / slab.Block * slab.Block // no part of a block stays unused
+	most = (max(most, 1) + records.Block - 1) / records.Block * records.Block // no part of a block stays unused
 	return Set{most: most, chains: make([]int32, 1<<(bits.Len(uint(most))-1))}
 }
 
@@ -204,8 +204,8 @@ func (s *Set) Bins(h *Histogram, n uint32) (b Bins) {
 
 // highOf is the high bytes of a histogram, or nil if there are none.
 func (s *Set) highOf(h *Histogram) *binBytes {
-	if block := h.index / slab.Block; int(block) < len(s.high) && s.high[block] != nil {
-		return &s.high[block][h.index%slab.Block]
+	if block := h.index / records.Block; int(block) < len(s.high) && s.high[block] != nil {
+		return &s.high[block][h.index%records.Block]
 	}
 	return nil
 }
@@ -238,11 +238,11 @@ func (s *Set) at(h *Histogram, n uint32, bin int) uint32 {
 func (s *Set) set(h *Histogram, n uint32, bin int, have uint32) {
 	lane, high := n%SubWindows, s.highOf(h)
 	if high == nil && have > 1<<8-1 {
-		block := int(h.index / slab.Block)
+		block := int(h.index / records.Block)
 		for len(s.high) <= block {
 			s.high = append(s.high, nil)
 		}
-		s.high[block] = new([slab.Block]binBytes)
+		s.high[block] = new([records.Block]binBytes)
 		high = s.highOf(h)
 	}
 	h.low[lane][bin] = uint8(have)

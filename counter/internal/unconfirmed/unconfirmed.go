@@ -12,7 +12,7 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/counter/internal/lanes"
-	"sluice/counter/internal/slab"
+	"sluice/counter/internal/records"
 )
 
 // An Entry is that of one counter. Its groups are those of the counter.
@@ -43,9 +43,9 @@ type Set struct {
 	holds   uint32 // hits in open reservations, of all entries
 	most    int32  // entries for hits
 	Hits    uint64 // pending and in flight, of all entries
-	entries slab.Of[Entry]
-	narrow  slab.Of[[lanes.NarrowGroups - 1]Group] // groups but the newest, of entries that have had others
-	wide    slab.Of[[lanes.MaxGroups - 1]Group]
+	entries records.Slab[Entry]
+	narrow  records.Slab[[lanes.NarrowGroups - 1]Group] // groups but the newest, of entries that have had others
+	wide    records.Slab[[lanes.MaxGroups - 1]Group]
 }
 
 // NewSet makes a Set for so many counters.

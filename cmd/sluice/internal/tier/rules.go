@@ -13,7 +13,7 @@ type RuleStore struct {
 	Origin   changes.Origin
 	List     func() (entries []operatorlog.Entry, version uint64, moved <-chan struct{})
 	Add      func(w operatorlog.Order, version uint64, now time.Time) (operatorlog.Mark, error) // version: of the list, as it was when the word was made
-	Describe func(control.EdgeStatus)                                                          // says to others what this edge is; nil: the machine does
+	Describe func(control.EdgeStatus)                                                           // says to others what this edge is; nil: the machine does
 	InForce  func(version uint64, refused []operatorlog.Mark)
 	// Await waits until all edges say that changes are in force there, and none of them has a newer one that this edge does not know, or for as long as an
 	// operator waits. The spread is nil if nobody can tell. nil: there are no others.

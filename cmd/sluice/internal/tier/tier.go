@@ -374,7 +374,7 @@ func (s *Shared) tidy(ctx context.Context) error {
 		if step := s.Table.Stepped(now); step != 0 {
 			s.Table.Adjust(step, false, now)
 		}
-		s.Table.Sweep(now, true)
+		s.Table.Reports().Sweep(now, true)
 	})
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package rehearsal judges requests that are over as an edge would have: the sources, lists, rules and the limiter of one, without HTTP.
-package rehearsal
+// Package dryrun judges requests that are over as an edge would have: the sources, lists, rules and the limiter of one, without HTTP.
+package dryrun
 
 import (
 	"net/netip"
@@ -17,13 +17,13 @@ import (
 	"sluice/mitigation"
 )
 
-// A Rehearsal judges requests that are over, those of an access log, as an edge with this configuration would have: with the
+// A Run judges requests that are over, those of an access log, as an edge with this configuration would have: with the
 // same sources, lists, rules and limiter, at the times that its caller gives. It counts alone. It is for one goroutine.
 //
 // A log has no headers but User-Agent. So a rule that tells clients apart by another one or a cookie counts each source as one that sent none,
 // and one about requests with such is about none of a log. Nobody is on a plan but the default one: no store is read. Of nobody is known how
 // long the body of a request was, or what the origin's answer said: where that is the cost, it is 1.
-type Rehearsal struct {
+type Run struct {
 	sources     *address.Sources
 	deny, allow *bart.Lite
 	rules       *rules.Set
@@ -69,13 +69,13 @@ type RuleOutcome struct {
 	Delay   time.Duration  // it goes on, and waits so long for its turn; a shadow's would be so long
 }
 
-// New makes a Rehearsal that counts in table and blocks in bits. Of c it takes source, deny, allow and rules.
-func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Rehearsal, error) {
+// New makes a Run that counts in table and blocks in bits. Of c it takes source, deny, allow and rules.
+func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, error) {
 	set, err := rules.New(c.Rules, c.RuleDefaults(), func(string) *rules.Tally { return new(rules.Tally) })
 	if err != nil {
 		return nil, err
 	}
-	r := &Rehearsal{
+	r := &Run{
 		sources: address.NewSources(c.Source), deny: address.NewPrefixes(c.Deny), allow: address.NewPrefixes(c.Allow),
 		rules: set, places: make(map[*limiter.Rule]place), limiter: limiter.Limiter{Counters: table, Bits: bits},
 	}
@@ -96,7 +96,7 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Rehea
 }
 
 // Limits are those of all rules, in the order of Config.Rules: of most rules one.
-func (r *Rehearsal) Limits() (list []rules.Limit) {
+func (r *Run) Limits() (list []rules.Limit) {
 	for _, rule := range r.rules.All {
 		list = append(list, rule.Limits...)
 	}
@@ -104,7 +104,7 @@ func (r *Rehearsal) Limits() (list []rules.Limit) {
 }
 
 // Judge judges a request that came at now, which is not before the one judged last. The answer is valid until the next call.
-func (r *Rehearsal) Judge(q Request, now time.Time) *Outcome {
+func (r *Run) Judge(q Request, now time.Time) *Outcome {
 	said := &r.said
 	*said = Outcome{Rule: -1, Cases: said.Cases[:0]}
 	addr := counter.Plain(q.Addr)

@@ -1,6 +1,6 @@
-// Package rehearse is the subcommand what-if: the rules of a configuration, or one of the command line, judge the requests of a log as an
+// Package whatif is the subcommand what-if: the rules of a configuration, or one of the command line, judge the requests of a log as an
 // edge would have, each rule once more at other limits.
-package rehearse
+package whatif
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/virtual"
-	"sluice/cmd/sluice-loadgen/internal/rehearsal"
+	"sluice/cmd/sluice-loadgen/internal/dryrun"
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/config"
@@ -123,7 +123,7 @@ func Command(ctx context.Context, args []string) error {
 	bar, pass := cli.Progress(passes*len(t.Requests), "as it is"), 0
 	defer bar.Finish()
 	run := func(c *config.Config, top int) (*whatif.Report, error) {
-		o, err := rehearse(t, c, logged)
+		o, err := dryRun(t, c, logged)
 		if err != nil {
 			return nil, err
 		}
@@ -332,11 +332,11 @@ func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32
 	return curve, nil
 }
 
-// rehearse has one edge with the configuration judge a trace, as loadgen wants it.
-func rehearse(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, error) {
+// dryRun has one edge with the configuration judge a trace, as loadgen wants it.
+func dryRun(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, error) {
 	var o whatif.Options
 	counters, bits := virtual.Tables(roomFor(t, c), virtual.Secret.Phase)
-	r, err := rehearsal.New(c, counters, bits)
+	r, err := dryrun.New(c, counters, bits)
 	if err != nil {
 		return o, err
 	}
@@ -358,10 +358,10 @@ func rehearse(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options,
 	}
 	var cases []whatif.RuleResult
 	o.Forgotten = func() uint64 { return counters.Stats().Evicted }
-	o.Rehearse = func(i int) whatif.Rehearsed {
+	o.DryRun = func(i int) whatif.Outcome {
 		q := &t.Requests[i]
 		method, target := q.Line()
-		said := r.Judge(rehearsal.Request{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status), Agent: t.Agent(i)}, start.Add(q.At))
+		said := r.Judge(dryrun.Request{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status), Agent: t.Agent(i)}, start.Add(q.At))
 		cases = cases[:0]
 		for _, k := range said.Cases {
 			n, there := numbers[k.Limit][k.Source]
@@ -371,7 +371,7 @@ func rehearse(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options,
 			}
 			cases = append(cases, whatif.RuleResult{Rule: k.Limit, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts, Delay: k.Delay})
 		}
-		return whatif.Rehearsed{Denied: said.Denied, Malformed: said.Malformed, Allowed: said.Allowed, Refused: said.Refused, Results: cases}
+		return whatif.Outcome{Denied: said.Denied, Malformed: said.Malformed, Allowed: said.Allowed, Refused: said.Refused, Results: cases}
 	}
 	return o, nil
 }

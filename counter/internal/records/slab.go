@@ -1,11 +1,10 @@
-// Package slab keeps values of one kind in little more memory than they need, each under an index.
-package slab
+package records
 
 import "unsafe"
 
-// Of keeps values in small blocks, which stay where they are when more are needed, so that it takes hardly more memory than is used. Values
-// that were given back are the next to be taken.
-type Of[T any] struct {
+// Slab keeps values of one kind, each under an index: what belongs to some records only. Its blocks are small and stay where they are when
+// more are needed, so that it takes hardly more memory than is used. Values that were given back are the next to be taken.
+type Slab[T any] struct {
 	blocks []*[Block]T
 	n      int      // how many there are
 	free   []uint16 // of these, those that were given back
@@ -15,10 +14,10 @@ type Of[T any] struct {
 const Block = 8 // blocks of this size have few bytes to spare in the allocator's classes
 
 // At is the value under an index.
-func (sl *Of[T]) At(i int) *T { return &sl.blocks[i/Block][i%Block] }
+func (sl *Slab[T]) At(i int) *T { return &sl.blocks[i/Block][i%Block] }
 
 // Add makes a value.
-func (sl *Of[T]) Add() (i int) {
+func (sl *Slab[T]) Add() (i int) {
 	if sl.n%Block == 0 {
 		sl.blocks = append(sl.blocks, new([Block]T))
 	}
@@ -27,7 +26,7 @@ func (sl *Of[T]) Add() (i int) {
 }
 
 // Take gives out a value that is as it was given back, or else zero. Its index is never 0.
-func (sl *Of[T]) Take() uint16 {
+func (sl *Slab[T]) Take() uint16 {
 	if last := len(sl.free) - 1; last >= 0 {
 		i := sl.free[last]
 		sl.free = sl.free[:last]
@@ -40,18 +39,18 @@ func (sl *Of[T]) Take() uint16 {
 }
 
 // Give takes a value back.
-func (sl *Of[T]) Give(i uint16) { sl.free = append(sl.free, i) }
+func (sl *Slab[T]) Give(i uint16) { sl.free = append(sl.free, i) }
 
 // InUse is how many have been taken and not given back.
-func (sl *Of[T]) InUse() int { return max(sl.n-1, 0) - len(sl.free) }
+func (sl *Slab[T]) InUse() int { return max(sl.n-1, 0) - len(sl.free) }
 
 // Len is how many there are, those that were given back included.
-func (sl *Of[T]) Len() int { return sl.n }
+func (sl *Slab[T]) Len() int { return sl.n }
 
 // Free is how many were given back.
-func (sl *Of[T]) Free() int { return len(sl.free) }
+func (sl *Slab[T]) Free() int { return len(sl.free) }
 
 // Bytes is what they take.
-func (sl *Of[T]) Bytes() int {
+func (sl *Slab[T]) Bytes() int {
 	return len(sl.blocks)*int(unsafe.Sizeof([Block]T{})) + 8*cap(sl.blocks) + 2*cap(sl.free)
 }

@@ -1,4 +1,4 @@
-package rehearsal
+package dryrun
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 // epoch is when the log begins. It has no monotonic reading, so differences are exact.
 var epoch = time.Unix(1_700_000_000, 0)
 
-// rehearsalOf judges by a configuration, with a table of a thousand counters.
-func rehearsalOf(t *testing.T, file string) (*config.Config, *Rehearsal) {
+// dryRunOf judges by a configuration, with a table of a thousand counters.
+func dryRunOf(t *testing.T, file string) (*config.Config, *Run) {
 	t.Helper()
 	c, err := config.Parse("test.yaml", []byte(file))
 	if err != nil {
@@ -30,10 +30,10 @@ func rehearsalOf(t *testing.T, file string) (*config.Config, *Rehearsal) {
 	return c, r
 }
 
-// TestRehearsal asks about requests of a log: at so many seconds, from whom, what, and what was answered; and what comes of it:
+// TestDryRun asks about requests of a log: at so many seconds, from whom, what, and what was answered; and what comes of it:
 // the name of the rule that refuses, or pass, deny or allow; after a slash, the other rules that would refuse.
-func TestRehearsal(t *testing.T) {
-	c, r := rehearsalOf(t, `
+func TestDryRun(t *testing.T) {
+	c, r := dryRunOf(t, `
 source: {ipv4_prefix: 24}
 plans: {key: "header:X-Key"}
 deny: [198.51.100.0/24]
@@ -108,8 +108,8 @@ rules:
 }
 
 // A log may tell how clients call themselves, who waits is told how long, and what origins read in two ways is asked under no rule.
-func TestRehearsalOfWhatElseIsThere(t *testing.T) {
-	c, r := rehearsalOf(t, `
+func TestDryRunOfWhatElseIsThere(t *testing.T) {
+	c, r := dryRunOf(t, `
 rules:
   - {name: curl, match: {headers: {User-Agent: "curl/*"}}, limit: 1, mitigation_timeout: 0}
   - {name: even, match: {query: {id: "*"}}, algorithm: leaky_bucket, burst: 2, limit: 60, mitigation_timeout: 0}
@@ -136,7 +136,7 @@ rules:
 	f("/?id=1&id=2", "", "true false")
 }
 
-func TestRehearsalOfABadRule(t *testing.T) {
+func TestDryRunOfABadRule(t *testing.T) {
 	bad := rules.Default("bad", 0)
 	if _, err := New(&config.Config{Rules: []rules.Config{bad}}, nil, nil); err == nil || !strings.Contains(err.Error(), "limit 0") {
 		t.Errorf("error %v", err)
@@ -144,8 +144,8 @@ func TestRehearsalOfABadRule(t *testing.T) {
 }
 
 // Each limit of a rule is a case by itself, of the source that it counts.
-func TestRehearsalOfSeveralLimits(t *testing.T) {
-	c, r := rehearsalOf(t, `rules: [{name: a, limit: 9}, {name: r, limit: 2, windows: [{limit: 5, window: 1h}], prefixes: [32, 24]}]`)
+func TestDryRunOfSeveralLimits(t *testing.T) {
+	c, r := dryRunOf(t, `rules: [{name: a, limit: 9}, {name: r, limit: 2, windows: [{limit: 5, window: 1h}], prefixes: [32, 24]}]`)
 	var got []string
 	for range 3 {
 		got = got[:0]
@@ -161,7 +161,7 @@ func TestRehearsalOfSeveralLimits(t *testing.T) {
 
 // Who is blocked under a rule about everything is judged as an edge does: other rules are not asked.
 func TestBlockedWhateverIsAsked(t *testing.T) {
-	_, r := rehearsalOf(t, `
+	_, r := dryRunOf(t, `
 rules:
 - {name: all, limit: 1, window: 1m}
 - {name: login, match: {path: "~/login$"}, limit: 10, window: 1m}

@@ -1,0 +1,177 @@
+package counter
+
+import (
+	"time"
+
+	"sluice/counter/algorithm"
+	"sluice/counter/internal/unconfirmed"
+)
+
+// Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
+func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
+	past, total := false, told(c.Rule, total)
+	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
+		h, groups := s.store(c.Rule).record(int(k.Slot))
+		if past = h.state&readPast == 0 && readsAfter(c.Rule, h, groups, p, total); past {
+			h.state |= readPast
+		}
+	}, total, true)
+	standing.Past = past
+	return standing
+}
+
+// Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again, but for those that were cancelled
+// meanwhile.
+func (t Reports) Returned(c Counter, p Part, now time.Time) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
+		cancelled := s.cancelled(c, p)
+		groups := s.store(c.Rule).groups(int(k.Slot))
+		groups[g] = c.Rule.Lanes().Minus(groups[g], cancelled)
+		s.unconfirmed.Return(k, g, c.Rule.Lanes().Minus(p.Hits, cancelled))
+		k.Urgent = true
+	}, 0, false)
+}
+
+// Lost gives a part up of which nobody can tell whether it reached the tier. Its hits still count here; they are not
+// reported again, because counting them twice would be worse than not at all.
+func (t Reports) Lost(c Counter, p Part, now time.Time) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
+		s.stats.LostUnknown += c.Rule.Lanes().Sum(p.Hits)
+	}, 0, false)
+}
+
+// Full gives a part up for which the tier has no memory: to say it again would not help. Its hits still count here, and a tier that
+// has memory for this group later is told of them, because the next report stores all that is known.
+func (t Reports) Full(c Counter, p Part, now time.Time) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
+		s.stats.LostFull += c.Rule.Lanes().Sum(p.Hits)
+	}, 0, false)
+}
+
+// Read takes in the tier's number for a group of which this table has nothing under way.
+func (t Reports) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
+	return t.answered(c, group, 0, now, nil, told(c.Rule, total), true)
+}
+
+// Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. Whatever is under way
+// must have been sent after the read. The source need not be in the table.
+func (t Reports) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Standing {
+	return t.learn(c, newest, groups, reported, false, now)
+}
+
+// Emptied stands for the number of a group in Learn that is there and 0, under a rule with Sync: all its hits were taken back. A group of which
+// the tier has none is 0, and what this table knows of it stays.
+const Emptied = 1 << 63
+
+// Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
+// it, the other has done.
+func (t Reports) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
+	return t.learn(c, newest, groups, 0, true, now).Over
+}
+
+// learn takes in groups of a counter, which it makes if there is none.
+func (t Reports) learn(c Counter, newest uint32, groups []uint64, reported uint64, announcement bool, now time.Time) Standing {
+	l := t.open(c.Rule, &c.Source)
+	defer l.s.unlock(t.core)
+	if l.there {
+		l.at = l.s.advance(l.store, l.i, c.Rule, t.ns(now))
+	} else {
+		t.locate(&l, c.Rule, c.Source, t.ns(now), nil)
+	}
+	base := l.store.head(l.i).base
+	for i, total := range groups {
+		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.Groups() {
+			if !announcement && total != 0 {
+				renew(c.Rule, l.store.groups(l.i), g)
+				total = told(c.Rule, total)
+			}
+			l.s.merge(l.store, l.i, c.Rule, g, total, !announcement)
+		}
+	}
+	standing := l.s.replied(t.core, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
+	if !announcement {
+		l.s.readRound(c, l.store.head(l.i), newest, groups)
+		l.s.rank(t.core, c, l.store, l.i, l.at)
+	}
+	return standing
+}
+
+// answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
+func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *unconfirmed.Entry, int), total uint64, learn bool) (standing Standing) {
+	r := c.Rule
+	t.at(c, func(s *shard, st *store, i int) {
+		at := s.advance(st, i, r, t.ns(now))
+		h := st.head(i)
+		if g := int(int32(h.base - group)); g >= 0 && g < r.Groups() {
+			if do != nil && learn {
+				total = s.countedRound(c, group, total)
+			}
+			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
+			if hits != 0 && h.unconfirmed != 0 {
+				k := s.unconfirmed.At(h.unconfirmed)
+				if s.unconfirmed.Answer(k, g, hits) {
+					do(s, k, g)
+				}
+			}
+			if learn {
+				if do != nil { // Read may be about another node
+					renew(r, st.groups(i), g)
+				}
+				s.merge(st, i, r, g, total, false)
+			}
+		}
+		if learn {
+			standing = s.replied(t.core, c, st, i, at, t.ns(now), r.Lanes().Sum(hits), false)
+			s.rank(t.core, c, st, i, at)
+		} else {
+			s.giveUp(c)
+		}
+		if h.unconfirmed != 0 {
+			s.releaseEmpty(h.unconfirmed)
+		}
+	})
+	return standing
+}
+
+// merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted. What is under
+// way may be in the total already, but not in one that was read (inOrder): a node answers in order, so what is unanswered then was sent
+// after the read. Else who loses a race to add would be without its own hits until its incr is answered.
+func (s *shard) merge(st *store, i int, r *algorithm.Rule, g int, total uint64, inOrder bool) {
+	h, groups := st.head(i), st.groups(i)
+	var missing uint64
+	if h.unconfirmed != 0 {
+		u := s.unconfirmed.In(s.unconfirmed.At(h.unconfirmed), g)
+		if missing = u.Pending; inOrder {
+			missing = r.Lanes().Plus(missing, u.InFlight)
+		}
+	}
+	groups[g] = r.Lanes().Most(groups[g], r.Lanes().Plus(r.Lanes().Clamp(total), missing))
+	if g == 0 && total != 0 {
+		h.state |= repliedNow
+	}
+}
+
+// readsAfter says whether older groups are to be read after the tier has answered, with total, about the newest, by who knows nothing of
+// them. Who has never met the source and is the first in a group always looks, because nobody else may have: it might be mitigated.
+// Under a limit that has no stages, of which nothing is announced before it is full, everybody else looks as well, once in a group. Once the newest
+// group alone makes a limit, the older will have left the window before anybody is admitted again.
+func readsAfter(r *algorithm.Rule, h *head, groups []uint64, p Part, total uint64) bool {
+	switch {
+	case r.Sync: // its rounds read what they need
+		return false
+	case !h.met() && total == p.Known:
+		return true
+	case h.met() && !onlyNewest(r, groups) || r.Carries():
+		return false // it was decided with the report, or the answer has told
+	}
+	return !r.HoldsBack() && r.Lanes().Sum(r.Lanes().Clamp(total)) < uint64(r.Limit)
+}
+
+// onlyNewest reports whether nothing is known of groups but the newest.
+func onlyNewest(r *algorithm.Rule, groups []uint64) bool {
+	var some uint64
+	for _, g := range groups[1:r.Groups()] {
+		some |= g
+	}
+	return some == 0
+}

@@ -1,0 +1,209 @@
+package counter
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"sluice/counter/algorithm"
+	"sluice/counter/internal/lanes"
+	"sluice/counter/internal/records"
+)
+
+// lookup is where an ask's counter stands while its shard is locked.
+type lookup struct {
+	hash  uint64
+	s     *shard
+	store *store
+	i     int
+	at    algorithm.Position
+	first bool // this lookup locked the shard
+	there bool // i is the counter's
+}
+
+// find looks for a counter.
+func (l *lookup) find(r *algorithm.Rule, source *Source) {
+	l.store = l.s.store(r)
+	l.i, l.there = l.store.find(l.hash, r.ID, source)
+}
+
+// open locks a source's shard, and looks for a counter.
+func (t *core) open(r *algorithm.Rule, source *Source) (l lookup) {
+	l.hash = t.hash(source)
+	l.s = t.shard(l.hash)
+	l.s.mu.Lock()
+	l.find(r, source)
+	return l
+}
+
+// at runs f on the counter c with its shard locked, if the table still has it.
+func (t *core) at(c Counter, f func(s *shard, st *store, i int)) {
+	if c.place != 0 { // while it has an unconfirmed entry, nobody need look for it
+		s := &t.shards[int(c.place>>16)%len(t.shards)]
+		s.mu.Lock()
+		if w := uint16(c.place); int(w) < s.unconfirmed.Len() {
+			if k := s.unconfirmed.At(w); k.Rule == c.Rule && s.source(k) == c.Source {
+				f(s, s.store(c.Rule), int(k.Slot))
+				s.unlock(t)
+				return
+			}
+		}
+		s.mu.Unlock()
+	}
+	l := t.open(c.Rule, &c.Source)
+	if l.there {
+		f(l.s, l.store, l.i)
+	}
+	l.s.unlock(t)
+}
+
+// unlock unlocks a shard, and wakes who waits for hits to report.
+func (s *shard) unlock(t *core) {
+	if s.grows {
+		s.split(t)
+	}
+	wake := s.wakes
+	s.wakes = false
+	s.mu.Unlock()
+	if wake && t.options.Wake != nil {
+		t.options.Wake()
+	}
+}
+
+// advance brings a counter, and what of it is on its way, to the group of now.
+func (s *shard) advance(st *store, i int, r *algorithm.Rule, now int64) algorithm.Position {
+	h := st.head(i)
+	at, moved := st.advance(i, r, s.position(r, now, h.phase))
+	if moved > 0 && h.unconfirmed != 0 {
+		pending, inFlight := s.unconfirmed.Age(s.unconfirmed.At(h.unconfirmed), moved)
+		s.stats.LostExpired += pending
+		s.stats.LostUnknown += inFlight
+	}
+	return at
+}
+
+// estimate is what a counter says at a position.
+func (s *shard) estimate(r *algorithm.Rule, st *store, i int, at algorithm.Position) float64 {
+	return r.Read(st.groups(i), s.own(st, i), at)
+}
+
+// peek is what a counter would say at now, with its groups as they would be then.
+func (s *shard) peek(r *algorithm.Rule, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at algorithm.Position) {
+	h := st.head(i)
+	groups = room[:copy(room[:], st.groups(i))]
+	p := s.position(r, now, h.phase)
+	at, moved := r.Move(h.base, p)
+	r.Age(groups, int32(p.Group-h.base), moved)
+	return r.Read(groups, s.own(st, i), at), groups, at
+}
+
+// Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
+func (t *core) Peek(r *algorithm.Rule, source Source, now time.Time) (v Verdict, there bool) {
+	return t.PeekFor(r, source, 1, now)
+}
+
+// PeekFor is Peek for so many hits.
+func (t *core) PeekFor(r *algorithm.Rule, source Source, hits uint32, now time.Time) (v Verdict, there bool) {
+	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}
+	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
+		h := st.head(i)
+		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
+		v, there = Verdict{Estimate: committed + float64(s.unconfirmed.Held(h.unconfirmed)), Known: t.known(h, r, t.ns(now))}, true
+		v.Remaining = r.Remaining(v.Estimate)
+		v.Over, v.Committed = r.Over(v.Estimate+float64(hits)), r.Over(committed+float64(hits)-s.places(r, source))
+		if !v.Over {
+			v.Delay = r.Delay(v.Estimate + float64(hits))
+		}
+		if v.Committed {
+			v.RetryAfter = r.RetryAfter(groups, s.own(st, i), at, float64(hits))
+		}
+	})
+	return v, there
+}
+
+// locate makes a counter for a source that has none. It does not take the place of one that is evaluated together with it.
+func (t *core) locate(l *lookup, r *algorithm.Rule, source Source, now int64, together []lookup) {
+	var room [8]int
+	inUse := room[:0]
+	for i := range together {
+		if o := &together[i]; o.there && o.store == l.store {
+			inUse = append(inUse, o.i)
+		}
+	}
+	phase := uint16(0)
+	if t.options.Phase != nil {
+		phase = t.options.Phase(source)
+	}
+	t.know(r)
+	i, evicted, full := l.store.Insert(l.hash, &source.id, r.ID, source.code, t.stake(l, now, inUse))
+	if full {
+		out := headOf(&evicted)
+		if out.state&hasHistogram != 0 {
+			l.s.histograms.Unlink(i, l.store == &l.s.wide)
+		}
+		l.s.evicted(out)
+	}
+	l.s.grows = l.s.grows || l.store.Crowded()
+	h := l.store.head(i)
+	h.phase = phase
+	l.i, l.there, l.at = i, true, l.s.position(r, now, h.phase)
+	h.base = l.at.Group
+}
+
+// stake is how much would be lost with a counter: the share of its limit that is used, more than all if requests have reserved of it, and
+// most if it is in use.
+func (t *core) stake(l *lookup, now int64, inUse []int) records.Stake {
+	return func(i int) float64 {
+		h := l.store.head(i)
+		switch {
+		case slices.Contains(inUse, i):
+			return math.Inf(1)
+		case h.state&warm == 0 && h.unconfirmed == 0:
+			return 0
+		case l.s.unconfirmed.Held(h.unconfirmed) > 0:
+			return math.MaxFloat64
+		}
+		r := t.rule(h.rule)
+		if r == nil {
+			return 0
+		}
+		estimate, _, _ := l.s.peek(r, l.store, i, now, new([lanes.MaxGroups]uint64))
+		return estimate / float64(r.Limit)
+	}
+}
+
+// warmth is whether so much used makes a counter warm.
+func warmth(r *algorithm.Rule, estimate float64) uint8 {
+	if 7*estimate >= float64(r.Limit) {
+		return warm
+	}
+	return 0
+}
+
+// evicted gives up what a counter had on its way that had to go.
+func (s *shard) evicted(h *head) {
+	s.stats.Evicted++
+	if h.unconfirmed != 0 {
+		s.stats.LostEvicted += s.unconfirmed.Release(h.unconfirmed)
+	}
+}
+
+// Forget drops what is known of a source under a rule: the next hit starts from nothing.
+func (t *core) Forget(r *algorithm.Rule, source Source) {
+	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
+		if w := st.head(i).unconfirmed; w != 0 {
+			s.stats.LostExpired += s.unconfirmed.Release(w)
+		}
+		if st.head(i).state&hasHistogram != 0 {
+			s.histograms.Unlink(i, st == &s.wide)
+		}
+		st.Remove(i)
+	})
+}
+
+// Counter names a counter by the rule that counts and the source that is counted.
+type Counter struct {
+	Rule   *algorithm.Rule
+	Source Source
+	place  uint32 // of its unconfirmed entry when Dirty gave it out: its shard, and its index there; 0: not known
+}
