@@ -47,7 +47,7 @@ func (st *Stream) take() (done bool, err error) {
 	st.conn.mu.Lock()
 	defer st.conn.mu.Unlock()
 	if len(st.shown) == 0 && len(st.queue) > 0 {
-		st.shown, st.queue, st.spare = st.queue, st.spare[:0], st.queue
+		st.shown, st.queue = st.queue, nil // a stream that is open for long keeps no room for what it has not
 		st.taken = len(st.shown)
 		st.sending.Waited(0, st.taken)
 	}
@@ -72,7 +72,6 @@ func (st *Stream) await() error {
 		}
 		defer st.resume()
 	}
-	st.letGo()
 	if err := st.conn.flush(); err != nil { // it may have to be told that it may go on
 		return io.ErrUnexpectedEOF
 	}
@@ -91,15 +90,6 @@ func (st *Stream) await() error {
 	return nil
 }
 
-// letGo lets go of memory that a stream does not need while it waits: what bodies take is bounded for a connection, and not for each of its streams.
-func (st *Stream) letGo() {
-	st.conn.mu.Lock()
-	defer st.conn.mu.Unlock()
-	if len(st.queue) == 0 && cap(st.queue)+cap(st.spare) > keptBody {
-		st.queue, st.spare, st.shown = nil, nil, nil
-	}
-}
-
 // talking reports whether the answer has begun.
 func (st *Stream) talking() bool {
 	st.conn.mu.Lock()
@@ -109,7 +99,9 @@ func (st *Stream) talking() bool {
 
 // Discard goes on behind n bytes that Next showed.
 func (st *Stream) Discard(n int) {
-	st.shown = st.shown[n:]
+	if st.shown = st.shown[n:]; len(st.shown) == 0 {
+		st.shown = nil // nor for what it has had
+	}
 	st.got += int64(n)
 	st.conn.mu.Lock()
 	n = min(n, st.taken) // it may have been let go of meanwhile

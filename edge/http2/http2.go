@@ -26,12 +26,12 @@ const (
 	// streamWindow is how much of a body a client may send ahead of who reads it, in bytes, and connWindow of all bodies together.
 	streamWindow = 64<<10 - 1
 	connWindow   = 256 << 10
-	// keptBody is how much memory, in bytes, a stream keeps while it waits for more of its body.
-	keptBody = 4 << 10
 	// frameSize is the longest frame that is read or written, in bytes. No client may refuse it.
 	frameSize = 16 << 10
 	// mostUnwritten is how many bytes may wait to be written before those who bring more wait, too.
 	mostUnwritten = 64 << 10
+	// mostIdle is how large a buffer may be that an idle connection keeps.
+	mostIdle = 4 << 10
 	// graceTime is how long a client that is told to go may take to hear of it.
 	graceTime = time.Second
 )
