@@ -2,11 +2,13 @@ package edge
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The origin's time begins when it has the request: a client that takes longer than that for its body takes nothing from it.
@@ -75,6 +77,53 @@ func TestTotalTimeoutOfUpload(t *testing.T) {
 	}
 	if n := e.snap.Load().origins.All[0].Failures.Load(); n != 0 {
 		t.Errorf("%d failures of the origin", n)
+	}
+	e.rest()
+}
+
+// The time for a whole request is up for one whose client does not send its body, however long that is.
+func TestTotalTimeoutOfSilentBodies(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, "", "limits: {header_timeout: 40s}\norigins: [{servers: ['"+o.url()+"'], timeout: 30s, total_timeout: 1s}]")
+	for _, framing := range []string{"Content-Length: 10000", "Content-Length: 20000", "Content-Length: 60000", "Content-Length: 100000", "Transfer-Encoding: chunked",
+		"Content-Length: 20000\r\nExpect: 100-continue", "Content-Length: 10\r\nExpect: 100-continue"} {
+		c, began := e.dial(), time.Now()
+		_, _ = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n", framing)
+		all, _ := io.ReadAll(c)
+		line, _, _ := strings.Cut(strings.TrimPrefix(string(all), "HTTP/1.1 100 Continue\r\n\r\n"), "\r\n")
+		took := time.Since(began)
+		t.Logf("%-60q %-30s %v", framing, line, took.Round(10*time.Millisecond))
+		if took > 25*time.Second { // lingering is a second of it
+			t.Errorf("%q: %s after %v", framing, line, took)
+		}
+	}
+}
+
+// total_timeout bounds an answer however busily it comes, and what is cut off does not look whole.
+func TestTotalTimeout(t *testing.T) {
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/silent" {
+			<-r.Context().Done()
+			return
+		}
+		for {
+			if _, err := io.WriteString(w, "part\n"); err != nil {
+				return
+			}
+		}
+	})
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], timeout: 20s, total_timeout: 200ms}]", origin))
+	c := e.talk()
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%v %v", resp, err)
+	}
+	if n, err := io.Copy(io.Discard, resp.Body); err != io.ErrUnexpectedEOF {
+		t.Errorf("after %d bytes: %v", n, err)
+	}
+	if resp, _ := e.get("/silent"); resp.StatusCode != 504 {
+		t.Errorf("an answer that does not begin: %d", resp.StatusCode)
 	}
 	e.rest()
 }

@@ -256,7 +256,7 @@ rules:
 }
 
 // What is in force over a source is told with it, be it said of a prefix or under all rules.
-func TestLookTellsWhatCovers(t *testing.T) {
+func TestLookShowsCoveringPrefixes(t *testing.T) {
 	e := newServer(t, parse(t, "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nrules: [{name: r, limit: 5}]"))
 	now := time.Now()
 	for i, said := range [][2]string{{control.AllRules, "192.0.2.0/24"}, {"r", "192.0.2.0/25"}, {control.AllRules, "192.0.2.7"}, {"r", "192.0.2.7"}} {

@@ -2,9 +2,13 @@ package edge
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,4 +195,40 @@ func TestAdopt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Of a server that a reload took away no connection is kept: one with a request under way is closed after its answer.
+func TestReloadClosesConnectionsOfRemovedServers(t *testing.T) {
+	ln := listenHere(t)
+	arrived, leave := make(chan bool), make(chan bool)
+	var open atomic.Int64
+	old := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- true
+		<-leave
+		_, _ = io.WriteString(w, "hello")
+	}), ConnState: func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}}
+	go func() { _ = old.Serve(ln) }()
+	at := func(origin string) *config.Config {
+		c, err := config.Parse("", []byte("origins: [{servers: ['"+origin+"'], timeout: 9s}]"))
+		must(t, err)
+		return c
+	}
+	e := startConfig(t, at("http://"+ln.Addr().String()))
+	c := e.talk()
+	go func() { _, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") }()
+	<-arrived
+	must(t, e.Apply(at(startRecorder(t, hello).url())))
+	close(leave)
+	c.hear("GET")
+	for range 100 {
+		e.Sweep(time.Now().Add(time.Hour)) // whatever is idle is too old
+	}
+	until(t, "no connection is kept", func() bool { return open.Load() == 0 })
 }
