@@ -54,13 +54,13 @@ func TestOracle(t *testing.T) {
 			source  int32
 			verdict judge.Verdict
 		}{
-			{0, 0, judge.Passed}, {time.Second, 0, judge.Passed}, {2 * time.Second, 0, judge.Limited}, {3 * time.Second, 0, judge.Mitigated},
-			{3 * time.Second, 1, judge.Passed}, {61 * time.Second, 0, judge.Mitigated}, {10 * time.Minute, 0, judge.Passed},
+			{0, 0, judge.Admitted}, {time.Second, 0, judge.Admitted}, {2 * time.Second, 0, judge.Limited}, {3 * time.Second, 0, judge.Mitigated},
+			{3 * time.Second, 1, judge.Admitted}, {61 * time.Second, 0, judge.Mitigated}, {10 * time.Minute, 0, judge.Admitted},
 		} {
 			l.Advance(step.at)
 			want := step.verdict
 			if mode == judge.Estimator {
-				want = judge.Passed
+				want = judge.Admitted
 			}
 			if d := l.Decide(0, step.source); d.Verdict != want {
 				t.Errorf("%v, step %d: %v, want %v", mode, i, d.Verdict, want)
@@ -110,7 +110,7 @@ func TestSiteFaults(t *testing.T) {
 			l.Advance(step.at)
 			var running uint64
 			for edge := range 4 {
-				if l.Decide(edge, 0).Verdict == judge.Passed {
+				if l.Decide(edge, 0).Verdict == judge.Admitted {
 					running |= 1 << edge
 				}
 			}
