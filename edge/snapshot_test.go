@@ -181,22 +181,6 @@ func TestOperatorsBlockSurvivesReload(t *testing.T) {
 	}
 }
 
-// What another process hands over keeps who said it.
-func TestAdopt(t *testing.T) {
-	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 2, mitigation_timeout: 1m}]")
-	now := time.Now()
-	for by, want := range map[string]string{"admin": "admin", "edge": "pop", "pop": "pop"} {
-		e.Adopt(control.Handed{Mitigation: control.Mitigation{Rule: "r", Source: "192.0.2.1", Start: now, End: now.Add(10 * time.Hour), By: by, Reason: "because"}}, now)
-		list := e.Mitigations(now)
-		if len(list) != 1 || list[0].By != want || list[0].Reason != "because" || (list[0].End.Sub(now) > 2*time.Minute) != (by == "admin") {
-			t.Errorf("by %s: %+v", by, list)
-		}
-		if _, err := e.Lift("r", "192.0.2.1", control.Operator{}, now); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // Of a server that a reload took away no connection is kept: one with a request under way is closed after its answer.
 func TestReloadClosesConnectionsOfRemovedServers(t *testing.T) {
 	ln := listenHere(t)
