@@ -113,7 +113,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-func TestOperators(t *testing.T) {
+func TestOperatorsBlockAndLift(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), `
 rules:
   - {name: r, limit: 3, window: 1m, mitigation_timeout: 1m}
