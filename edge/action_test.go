@@ -37,7 +37,7 @@ rules: [{name: r, limit: 1, window: 1m, mitigation_timeout: 1000s, response: {ji
 }
 
 // A client under a limit of fixed windows is told when the next one begins.
-func TestFixedIsTold(t *testing.T) {
+func TestFixedWindowResetHeader(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 9, window: 24h, algorithm: fixed}]")
 	day := func() int {
 		return int(24*time.Hour-time.Duration(time.Now().UnixNano())%(24*time.Hour)) / int(time.Second)

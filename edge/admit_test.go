@@ -7,7 +7,7 @@ import (
 )
 
 // A request waits for the tier until every answer is there, or its budget is used up.
-func TestWaitAtFirstSight(t *testing.T) {
+func TestRequestWaitsForTheTierWithinItsBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{budget: 5 * time.Millisecond}
 		f := func(want time.Duration, answers ...time.Duration) {

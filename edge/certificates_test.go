@@ -138,28 +138,3 @@ func TestUnixSocket(t *testing.T) {
 		t.Errorf("the origin got %q", got)
 	}
 }
-
-// It is known when each certificate expires, and how often files could not be read again; a warning begins two weeks before.
-func TestCertificatesExpire(t *testing.T) {
-	folder := t.TempDir()
-	certificates := certificatesIn(t, folder)
-	all := certificates.Expiries()
-	if len(all) != 1 || all[0].File != filepath.Join(folder, "a.crt") || certificates.Failures() != 0 {
-		t.Fatalf("%+v, %d failures", all, certificates.Failures())
-	}
-	e := all[0]
-	for left, want := range map[time.Duration]string{-time.Second: "has expired", 25 * time.Hour: "in 1 day:", listen.Soon - time.Second: "expires on", listen.Soon: ""} {
-		if says := e.Says(e.At.Add(-left)); want == "" && says != "" || !strings.Contains(says, want) {
-			t.Errorf("%v before: %q", left, says)
-		}
-	}
-	must(t, os.Remove(filepath.Join(folder, "a.key")))
-	for range 2 {
-		if _, err := certificates.Refresh(); err == nil {
-			t.Error("a key that is away is no failure")
-		}
-	}
-	if certificates.Failures() != 2 || len(certificates.Expiries()) != 1 {
-		t.Errorf("%d failures, %+v", certificates.Failures(), certificates.Expiries())
-	}
-}

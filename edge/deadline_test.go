@@ -2,11 +2,13 @@ package edge
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The origin's time begins when it has the request: a client that takes longer than that for its body takes nothing from it.
@@ -75,6 +77,57 @@ func TestTotalTimeoutOfUpload(t *testing.T) {
 	}
 	if n := e.snap.Load().origins.All[0].Failures.Load(); n != 0 {
 		t.Errorf("%d failures of the origin", n)
+	}
+	e.rest()
+}
+
+// The time for a whole request is up for one whose client does not send its body, however long that is.
+func TestTotalTimeoutOfSilentBodies(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, "", "limits: {header_timeout: 40s}\norigins: [{servers: ['"+o.url()+"'], timeout: 30s, total_timeout: 300ms}]")
+	for framing, status := range map[string]string{
+		"Content-Length: 10000": "408", "Content-Length: 20000": "408", "Content-Length: 60000": "408", "Content-Length: 100000": "408", "Transfer-Encoding: chunked": "408",
+		// The origin is asked first whether it wants the body, and says nothing either.
+		"Content-Length: 20000\r\nExpect: 100-continue": "504", "Content-Length: 10\r\nExpect: 100-continue": "504",
+	} {
+		t.Run(framing, func(t *testing.T) {
+			t.Parallel()
+			c, began := e.dial(), time.Now()
+			_, _ = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n", framing)
+			all, _ := io.ReadAll(c)
+			line, _, _ := strings.Cut(strings.TrimPrefix(string(all), "HTTP/1.1 100 Continue\r\n\r\n"), "\r\n")
+			if took := time.Since(began); !strings.HasPrefix(line, "HTTP/1.1 "+status+" ") || took > 25*time.Second { // less than the other timeouts
+				t.Errorf("%s after %v, want %s", line, took, status)
+			}
+		})
+	}
+}
+
+// total_timeout bounds an answer however busily it comes, and what is cut off does not look whole.
+func TestTotalTimeout(t *testing.T) {
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/silent" {
+			<-r.Context().Done()
+			return
+		}
+		for {
+			if _, err := io.WriteString(w, "part\n"); err != nil {
+				return
+			}
+		}
+	})
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], timeout: 20s, total_timeout: 200ms}]", origin))
+	c := e.talk()
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%v %v", resp, err)
+	}
+	if n, err := io.Copy(io.Discard, resp.Body); err != io.ErrUnexpectedEOF {
+		t.Errorf("after %d bytes: %v", n, err)
+	}
+	if resp, _ := e.get("/silent"); resp.StatusCode != 504 {
+		t.Errorf("an answer that does not begin: %d", resp.StatusCode)
 	}
 	e.rest()
 }

@@ -3,7 +3,6 @@ package edge
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -38,27 +37,6 @@ func TestDeadServer(t *testing.T) {
 		t.Errorf("%v attempts at the dead server, want %d", n, ejectAfter)
 	}
 	e.rest()
-}
-
-// A server that has no room answers nobody else's requests late.
-func TestOriginConcurrency(t *testing.T) {
-	arrived, leave := make(chan struct{}), make(chan struct{})
-	slow := netOrigin(t, func(w http.ResponseWriter, r *http.Request) { close(arrived); <-leave })
-	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], max_requests: 1, max_requests_per_source: 2}]", slow))
-	first := e.talk()
-	_, _ = io.WriteString(first, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	<-arrived
-	if resp, body := e.get("/"); resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" || !strings.Contains(body, "origin_busy") {
-		t.Errorf("%d %s", resp.StatusCode, body)
-	}
-	close(leave)
-	if resp, _ := first.hear("GET"); resp.StatusCode != 200 {
-		t.Errorf("the first: %d", resp.StatusCode)
-	}
-	e.rest()
-	if o := e.snap.Load().origins.All[0]; o.Active.Load() != 0 {
-		t.Errorf("%d under way at rest", o.Active.Load())
-	}
 }
 
 // Watch checks the servers that are to be checked, one check of each at a time, and looks names up again.

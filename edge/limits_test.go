@@ -26,7 +26,7 @@ const severalLimits = "verdict_header: true\nsource: {trust: [127.0.0.1]}\nrules
 	"windows: [{limit: 3, window: 20m}], prefixes: [32, {prefix: 24, limit: 6}]}]"
 
 // What clients and operators are told of a rule with several limits: the rule by its name, and which of its limits it was.
-func TestSeveralLimitsAreTold(t *testing.T) {
+func TestSeveralLimitsInHeaders(t *testing.T) {
 	e := startTold(t, severalLimits)
 	f := func(source string, want ...string) {
 		t.Helper()

@@ -133,43 +133,6 @@ func TestAllowedIsNotShed(t *testing.T) {
 	}
 }
 
-// What refuses a source after a lift is named: another rule's block, and how many blocks lie within a prefix; and what a block means where
-// that is not what was written.
-func TestWhatALiftLeaves(t *testing.T) {
-	e := startEdge(t, startRecorder(t, hello).url(), `
-source: {trust: [127.0.0.1]}
-rules:
-  - {name: a, limit: 1}
-  - {name: b, limit: 1}
-`)
-	block := func(rule, source, warns string) {
-		t.Helper()
-		m, err := e.Block(rule, source, time.Hour, "", control.Operator{}, time.Now())
-		if err != nil || (m.Warning == "") != (warns == "") || !strings.Contains(m.Warning, warns) {
-			t.Errorf("%s: %+v, %v", source, m, err)
-		}
-	}
-	lift := func(rule, source, warns string) {
-		t.Helper()
-		l, err := e.Lift(rule, source, control.Operator{}, time.Now())
-		if err != nil || l.Warning != warns {
-			t.Errorf("%s: %+v, %v", source, l, err)
-		}
-	}
-	block("a", "192.0.2.7", "")
-	block("b", "192.0.2.7", "")
-	lift("a", "192.0.2.7", "a block of 192.0.2.7 under b still refuses it")
-	lift("a", "192.0.2.8", "")
-	lift("b", "192.0.2.7", "")
-	block("a", "192.0.2.7", "")
-	lift(control.AllRules, "192.0.2.0/24", "1 block within it stays (sluice blocked --source 192.0.2.0/24 shows it)")
-	block("b", "192.0.2.9", "")
-	lift("b", "192.0.2.0/24", "2 blocks within it stay (sluice blocked --source 192.0.2.0/24 shows them)")
-	lift("b", "192.0.3.0/24", "")
-	block("a", "203.0.113.0/8", "this blocks all of 203.0.0.0/8")
-	block("a", "127.0.0.1", "this is a trusted proxy")
-}
-
 // A lift under all rules ends whatever refuses its source, the edge's own verdicts as well; and what still refuses it is named.
 func TestLiftUnderAllRules(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), `
@@ -252,20 +215,5 @@ rules:
 	}
 	if _, err := e.Lift(control.AllRules, "nobody", control.Operator{}, time.Now()); err == nil {
 		t.Error("nobody was lifted")
-	}
-}
-
-// What is in force over a source is told with it, be it said of a prefix or under all rules.
-func TestLookTellsWhatCovers(t *testing.T) {
-	e := newServer(t, parse(t, "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nrules: [{name: r, limit: 5}]"))
-	now := time.Now()
-	for i, said := range [][2]string{{control.AllRules, "192.0.2.0/24"}, {"r", "192.0.2.0/25"}, {control.AllRules, "192.0.2.7"}, {"r", "192.0.2.7"}} {
-		if _, err := e.Block(said[0], said[1], time.Duration(i+1)*time.Hour, "because", control.Operator{}, now); err != nil {
-			t.Fatal(err)
-		}
-		b := e.Look(t.Context(), netip.MustParseAddr("192.0.2.7")).Rules[0].Block
-		if b == nil || b.Rule != said[0] || b.Source != said[1] || b.Reason != "because" {
-			t.Errorf("%v: %+v", said, b)
-		}
 	}
 }

@@ -191,23 +191,6 @@ func TestOriginDown(t *testing.T) {
 	e.rest()
 }
 
-// A kept connection that the origin closes while nothing is under way fails nobody, whatever is asked.
-func TestKeptConnectionClosedByOrigin(t *testing.T) {
-	for _, request := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "DELETE / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"} {
-		closed := make(chan struct{})
-		o := startRecorder(t, func(n int, _ string) string { return hello(n, "") + "\x00" })
-		o.ended = func() { closed <- struct{}{} }
-		e := startConfig(t, withoutRules(t, o.url()))
-		for i := range 3 {
-			resp, body := e.talk().say(request)
-			<-closed
-			if resp.StatusCode != 200 || body != "hello" || len(o.requests()) != i+1 {
-				t.Errorf("%q: %d %q after %d hits", request, resp.StatusCode, body, len(o.requests()))
-			}
-		}
-	}
-}
-
 // What cannot become an answer is none as soon as that shows: nobody waits for the rest of it, which the origin never sends.
 func TestAnswersThatCannotBecomeOne(t *testing.T) {
 	for name, answer := range map[string]string{

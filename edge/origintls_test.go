@@ -171,35 +171,6 @@ func TestHandshakeDeadline(t *testing.T) {
 	}
 }
 
-// total_timeout bounds an answer however busily it comes, and what is cut off does not look whole.
-func TestTotalTimeout(t *testing.T) {
-	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/silent" {
-			<-r.Context().Done()
-			return
-		}
-		for {
-			if _, err := io.WriteString(w, "part\n"); err != nil {
-				return
-			}
-		}
-	})
-	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], timeout: 20s, total_timeout: 200ms}]", origin))
-	c := e.talk()
-	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	resp, err := http.ReadResponse(c.r, nil)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("%v %v", resp, err)
-	}
-	if n, err := io.Copy(io.Discard, resp.Body); err != io.ErrUnexpectedEOF {
-		t.Errorf("after %d bytes: %v", n, err)
-	}
-	if resp, _ := e.get("/silent"); resp.StatusCode != 504 {
-		t.Errorf("an answer that does not begin: %d", resp.StatusCode)
-	}
-	e.rest()
-}
-
 func TestUnixOrigin(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", path)

@@ -168,33 +168,6 @@ func TestTruncatedAnswerOfOldClients(t *testing.T) {
 	}
 }
 
-// A connection that the origin closes just as the next request comes is the one reason to send a request again, and only
-// if that does no harm.
-func TestRetryOnStaleConnection(t *testing.T) {
-	for _, test := range []struct {
-		method, rest string
-		status, hits int
-	}{
-		{"GET", "\r\n", 200, 3}, {"HEAD", "\r\n", 200, 3}, {"DELETE", "\r\n", 200, 3}, {"PUT", "Content-Length: 3\r\n\r\nabc", 200, 3},
-		{"POST", "\r\n", 502, 2}, {"POST", "Content-Length: 3\r\n\r\nabc", 502, 2}, {"PATCH", "\r\n", 502, 2}, {"BREW", "\r\n", 502, 2},
-		{"PUT", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 502, 2},
-	} {
-		o := startRecorder(t, func(n int, _ string) string {
-			if n == 1 {
-				return "\x00" // read, and closed without a byte
-			}
-			return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-		})
-		e := startConfig(t, withoutRules(t, o.url()))
-		c := e.talk()
-		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		resp, _ := c.say(test.method + " / HTTP/1.1\r\nHost: a\r\n" + test.rest)
-		if hits := len(o.requests()); resp.StatusCode != test.status || hits != test.hits {
-			t.Errorf("%s: %d after %d hits, want %d after %d", test.method, resp.StatusCode, hits, test.status, test.hits)
-		}
-	}
-}
-
 // A client that breaks off in mid-upload: the origin never sees a complete request.
 func TestBrokenUpload(t *testing.T) {
 	for name, request := range map[string]string{

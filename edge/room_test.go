@@ -1,10 +1,14 @@
 package edge
 
 import (
+	"bufio"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"testing"
+	"time"
 )
 
 // fill opens n connections of the caller's own source and makes it mitigated on each: requests within limits, and one more that is
@@ -114,4 +118,47 @@ func TestClosingConnectionsDoNotCount(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 	e.rest()
+}
+
+// At the cap a connection that says nothing makes room for others, on the listener for TLS as on the plain one.
+func TestSilentTLSConnectionsMakeRoom(t *testing.T) {
+	certificates := certificatesIn(t, t.TempDir())
+	o := startRecorder(t, hello)
+	for _, secure := range []bool{false, true} {
+		e := startEdge(t, o.url(), "limits: {connections: 4, header_timeout: 30s}")
+		addr := e.addr
+		if secure {
+			addr = e.serveTLS(certificates)
+		}
+		dial := func() net.Conn {
+			nc, err := net.Dial("tcp", addr)
+			must(t, err)
+			t.Cleanup(func() { nc.Close() })
+			_ = nc.SetDeadline(time.Now().Add(time.Minute))
+			return nc
+		}
+		for range 4 {
+			dial()
+		}
+		silent := 0
+		until(t, "they wait", func() bool {
+			e.open.Mu.Lock()
+			defer e.open.Mu.Unlock()
+			for c := range e.open.Conns {
+				if now := c.Idle.Load(); now != 0 && c.Idle.CompareAndSwap(now, now-int64(time.Minute)) { // and have done so for long
+					silent++
+				}
+			}
+			return silent >= 4
+		})
+		nc := dial()
+		if secure {
+			nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"})
+		}
+		_, _ = io.WriteString(nc, plainGet)
+		resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil || resp.StatusCode != 200 {
+			t.Errorf("TLS %t: %v %v, %v evicted", secure, resp, err, e.metrics()["sluice_connections_evicted_total"])
+		}
+	}
 }

@@ -144,7 +144,7 @@ func TestSheddableRequestsGoFirst(t *testing.T) {
 }
 
 // Who may wait gets the next place, the last to come first; who has gone gets none.
-func TestWaitingForAPlace(t *testing.T) {
+func TestWaitingForASlot(t *testing.T) {
 	h := startHolder(t, ranks)
 	for range 8 {
 		h.hold("/")
@@ -179,7 +179,7 @@ func TestWaitingForAPlace(t *testing.T) {
 }
 
 // A client that has closed one direction waits for a place as others do, for a while.
-func TestHalfClosedClientsWaitForAPlace(t *testing.T) {
+func TestHalfClosedClientsWaitForASlot(t *testing.T) {
 	h := startHolder(t, ranks, halfClosed(time.Hour))
 	for range 8 {
 		h.hold("/")
@@ -232,7 +232,7 @@ func TestWaitingEnds(t *testing.T) {
 }
 
 // However a request ends, it gives its place back; a tunnel and an answer that is read slowly have none.
-func TestSheddingPlacesAreGivenBack(t *testing.T) {
+func TestSheddingReleasesItsSlots(t *testing.T) {
 	o := startRecorder(t, func(n int, request string) string {
 		switch {
 		case strings.Contains(request, "/upgrade"):
@@ -273,7 +273,7 @@ func TestSheddingPlacesAreGivenBack(t *testing.T) {
 }
 
 // While an origin waits for bodies it has nothing to do for them: they hold no place. Once they have come they do, as many as there are.
-func TestSlowBodiesHoldNoPlace(t *testing.T) {
+func TestSlowBodiesTakeNoSlot(t *testing.T) {
 	h := startHolder(t, ranks)
 	const clients, size = 15, 20_000
 	for range clients {
@@ -301,7 +301,7 @@ func TestSlowBodiesHoldNoPlace(t *testing.T) {
 }
 
 // Errors are quick, and a long body comes as fast as its client sends it: neither tells how long an answer takes.
-func TestWhatSaysNothingOfAnOrigin(t *testing.T) {
+func TestSamplesThatSayNothingOfAnOrigin(t *testing.T) {
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], shedding: {}}]", netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/error" {
 			w.WriteHeader(500)

@@ -2,9 +2,13 @@ package edge
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,7 +113,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-func TestOperators(t *testing.T) {
+func TestOperatorsBlockAndLift(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), `
 rules:
   - {name: r, limit: 3, window: 1m, mitigation_timeout: 1m}
@@ -177,18 +181,38 @@ func TestOperatorsBlockSurvivesReload(t *testing.T) {
 	}
 }
 
-// What another process hands over keeps who said it.
-func TestAdopt(t *testing.T) {
-	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 2, mitigation_timeout: 1m}]")
-	now := time.Now()
-	for by, want := range map[string]string{"admin": "admin", "edge": "pop", "pop": "pop"} {
-		e.Adopt(control.Handed{Mitigation: control.Mitigation{Rule: "r", Source: "192.0.2.1", Start: now, End: now.Add(10 * time.Hour), By: by, Reason: "because"}}, now)
-		list := e.Mitigations(now)
-		if len(list) != 1 || list[0].By != want || list[0].Reason != "because" || (list[0].End.Sub(now) > 2*time.Minute) != (by == "admin") {
-			t.Errorf("by %s: %+v", by, list)
+// Of a server that a reload took away no connection is kept: one with a request under way is closed after its answer.
+func TestReloadClosesConnectionsOfRemovedServers(t *testing.T) {
+	ln := listenHere(t)
+	arrived, leave := make(chan bool), make(chan bool)
+	var open atomic.Int64
+	old := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- true
+		<-leave
+		_, _ = io.WriteString(w, "hello")
+	}), ConnState: func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
 		}
-		if _, err := e.Lift("r", "192.0.2.1", control.Operator{}, now); err != nil {
-			t.Fatal(err)
-		}
+	}}
+	go func() { _ = old.Serve(ln) }()
+	at := func(origin string) *config.Config {
+		c, err := config.Parse("", []byte("origins: [{servers: ['"+origin+"'], timeout: 9s}]"))
+		must(t, err)
+		return c
 	}
+	e := startConfig(t, at("http://"+ln.Addr().String()))
+	c := e.talk()
+	go func() { _, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") }()
+	<-arrived
+	must(t, e.Apply(at(startRecorder(t, hello).url())))
+	close(leave)
+	c.hear("GET")
+	for range 100 {
+		e.Sweep(time.Now().Add(time.Hour)) // whatever is idle is too old
+	}
+	until(t, "no connection is kept", func() bool { return open.Load() == 0 })
 }

@@ -98,7 +98,7 @@ func TestTrapEndlessChunkExtensions(t *testing.T) {
 }
 
 // A client whose request is refused is not invited to send its body.
-func TestTrapInvitationBeforeVerdict(t *testing.T) {
+func TestTrapContinueBeforeDecision(t *testing.T) {
 	trap{
 		falls: func(p *trapped) string {
 			p.get("/refused")

@@ -74,7 +74,7 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 					a = edges[2].api("PATCH", path, first, "X-Operator", "ada")
 					aDone, aTook = time.Now(), time.Since(began)
 				})
-				time.Sleep(apart)
+				time.Sleep(apart) // no state to wait for: how far apart the two are is what is tried, of processes that have a real clock
 				bSent = time.Now()
 				b = edges[0].api("PATCH", path, second, "X-Operator", "bob")
 				bTook := time.Since(bSent)

@@ -90,3 +90,33 @@ func TestSourceHeaderOfChoice(t *testing.T) {
 		})
 	}
 }
+
+// Nothing is believed of what is said about clients on a connection whose PROXY header names nobody, in a malformed request neither.
+func TestUnnamedPeersHeadersAreIgnored(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), "source: {trust: [127.0.0.1], proxy_protocol: true}\n"+fmt.Sprintf(oneRule, 2))
+	for range 5 {
+		e.raw("PROXY UNKNOWN\r\nGET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.7\r\nContent-Length: x\r\n\r\n")
+	}
+	if got := e.raw("PROXY TCP4 192.0.2.7 192.0.2.200 4000 80\r\n" + plainGet); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
+		t.Errorf("a source that sent nothing: %.40q", got)
+	}
+}
+
+const unnamedYAML = "source: {trust: [127.0.0.1], proxy_protocol: true}"
+
+// Through a proxy that does not know its clients none of them can be somebody else at each request.
+func TestUnnamedClientsAreOneSource(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), unnamedYAML+"\nrules: [{name: r, limit: 3, window: 1h}]")
+	passed := 0
+	for n := range 30 {
+		resp, _ := e.talk().say(fmt.Sprintf("PROXY UNKNOWN\r\nGET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.%d\r\n\r\n", n))
+		if resp.StatusCode == 200 {
+			passed++
+		}
+	}
+	if passed != 3 {
+		t.Errorf("%d of 30 passed, want 3", passed)
+	}
+}

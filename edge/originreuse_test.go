@@ -129,7 +129,7 @@ func versionName(version uint16) string {
 // What an origin sends beyond its answer is nobody's answer, also where TLS has it in records of its own: read already and not
 // yet looked at, not read yet, or not whole yet. Where the answer announces what must not come, the connection rests, so
 // the next client need not wait until it has.
-func TestUnaskedAnswers(t *testing.T) {
+func TestUnsolicitedAnswersReachNoClient(t *testing.T) {
 	const rounds = 20
 	for _, version := range []uint16{0, tls.VersionTLS13} {
 		for _, test := range []struct {
@@ -219,7 +219,7 @@ func TestUnaskedAnswers(t *testing.T) {
 }
 
 // A connection on which nothing is out of order is used again, whatever TLS itself has to say meanwhile.
-func TestKeptConnections(t *testing.T) {
+func TestOriginConnectionsAreReused(t *testing.T) {
 	for _, version := range []uint16{0, tls.VersionTLS12, tls.VersionTLS13} {
 		yaml, connections := startSpeaker(t, version, func(s *speaker) {
 			for req := s.request(); req != nil; req = s.request() {
@@ -252,7 +252,7 @@ func TestKeptConnections(t *testing.T) {
 
 // A connection whose answer announces a body that it must not have, as nearly every answer to HEAD does, is kept: none ends, and the client's own
 // stays open.
-func TestAnnouncedBodies(t *testing.T) {
+func TestConnectionsAreReusedAfterAnnouncedBodies(t *testing.T) {
 	const requests = 50
 	for _, test := range []struct{ name, request, answer string }{
 		{"HEAD", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", okHead + "Content-Length: 44\r\n\r\n"},
@@ -286,7 +286,7 @@ func TestAnnouncedBodies(t *testing.T) {
 
 // Something that comes on a kept connection while the edge waits for a request's body is no answer to it: nothing of the request has
 // been sent.
-func TestUnaskedWhileABodyIsAwaited(t *testing.T) {
+func TestUnsolicitedAnswerWhileABodyIsAwaited(t *testing.T) {
 	for _, version := range []uint16{0, tls.VersionTLS13} {
 		for name, body := range map[string][2]string{
 			"long":    {"Content-Length: 100000", strings.Repeat("x", 100_000)},

@@ -1,17 +1,11 @@
 package edge
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	"sluice/edge/upstream"
 )
 
 // received waits until so many requests have been.
@@ -22,7 +16,7 @@ func (e *edgeUnderTest) received(n int) {
 
 // Clients that send small bodies slowly hold nothing of the origin's: others are served meanwhile, and they themselves when they have
 // done.
-func TestSlowBodiesHoldNoPlaces(t *testing.T) {
+func TestSlowSmallBodiesTakeNoConnection(t *testing.T) {
 	const most = 4
 	o := startRecorder(t, hello)
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], max_requests: %d}]", o.url(), most))
@@ -54,7 +48,7 @@ func TestSlowBodiesHoldNoPlaces(t *testing.T) {
 }
 
 // A small body that its client does not finish is no matter of the origin's.
-func TestBrokenSmallBody(t *testing.T) {
+func TestUnfinishedSmallBodyNeverReachesTheOrigin(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "limits: {header_timeout: 200ms}")
 	for name, test := range map[string]struct {
@@ -85,7 +79,7 @@ func TestBrokenSmallBody(t *testing.T) {
 }
 
 // What follows a held body on its connection is the next request.
-func TestRequestsBehindHeldBodies(t *testing.T) {
+func TestRequestsBehindSmallBodies(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "")
 	c := e.talk()
@@ -105,79 +99,5 @@ func TestRequestsBehindHeldBodies(t *testing.T) {
 	}
 	if len(o.requests()) != n {
 		t.Errorf("%d requests", len(o.requests()))
-	}
-}
-
-// An origin closes a kept connection while a client still sends its body: the client does not notice.
-func TestLinkClosedDuringSlowBody(t *testing.T) {
-	end, closed := make(chan struct{}), make(chan struct{})
-	e := startEdge(t, "http://"+script(t, "tcp4", func(c net.Conn, r *bufio.Reader) {
-		_, _ = http.ReadRequest(r)
-		_, _ = io.WriteString(c, hello(0, ""))
-		<-end
-		c.Close()
-		close(closed)
-	}), "")
-	e.get("/")
-	c := e.talk()
-	_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc")
-	e.received(2)
-	close(end)
-	<-closed
-	if resp, body := c.say("def"); resp.StatusCode != 200 || body != "hello" {
-		t.Errorf("%d %s", resp.StatusCode, body)
-	}
-}
-
-// On a kept connection that takes nothing of a request the origin has seen nothing of it: whatever it is, it goes to a new one.
-func TestUnsentRequests(t *testing.T) {
-	for _, request := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"} {
-		for _, takes := range []int{0, 10} {
-			o := startRecorder(t, hello)
-			e := startConfig(t, withoutRules(t, o.url()))
-			server := e.snap.Load().origins.All[0]
-			server.Idle = append(server.Idle, &upstream.Link{Conn: &hasty{takes: takes}, Origin: server, Until: time.Now().Add(time.Hour)})
-			want, hits := 200, 1
-			if takes > 0 && request[0] != 'G' {
-				want, hits = 502, 0
-			}
-			if resp, _ := e.talk().say(request); resp.StatusCode != want || len(o.requests()) != hits || server.Failures.Load() != 0 {
-				t.Errorf("%.4s, %d bytes taken: %d, %d hits, %d failures", request, takes, resp.StatusCode, len(o.requests()), server.Failures.Load())
-			}
-			e.rest()
-		}
-	}
-}
-
-// Kept connections that end just when they are used again say nothing about their servers.
-func TestStaleLinksAreNoFailures(t *testing.T) {
-	const links = 8 // to each of two servers
-	var warm sync.WaitGroup
-	warm.Add(2 * links)
-	answer := func(n int, request string) string {
-		if strings.HasPrefix(request, "POST ") {
-			return "\x00"
-		}
-		warm.Done()
-		warm.Wait()
-		return hello(n, "")
-	}
-	a, b := startRecorder(t, answer), startRecorder(t, answer)
-	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q, %q]}]", a.url(), b.url()))
-	var all sync.WaitGroup
-	for range 2 * links {
-		all.Go(func() { e.get("/") })
-	}
-	all.Wait()
-	for range links {
-		if resp, _ := e.talk().say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"); resp.StatusCode != 502 {
-			t.Errorf("%d", resp.StatusCode)
-		}
-	}
-	m := e.rest()
-	for _, o := range []*recorder{a, b} {
-		if m["sluice_origin_up{origin="+o.url()+"}"] != 1 || len(o.requests()) != links+links/2 {
-			t.Errorf("%d requests; up: %v", len(o.requests()), m["sluice_origin_up{origin="+o.url()+"}"])
-		}
 	}
 }

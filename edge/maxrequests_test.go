@@ -10,7 +10,7 @@ import (
 
 // A source that holds its share of the places is told so, and others are served; a reload changes nothing of it. Who is always allowed
 // may have them all.
-func TestOneSourceHoldsNotAll(t *testing.T) {
+func TestOneSourceCannotTakeAllRequestSlots(t *testing.T) {
 	arrived, leave := make(chan struct{}), make(chan struct{})
 	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hold" {
@@ -61,7 +61,7 @@ func TestOneSourceHoldsNotAll(t *testing.T) {
 }
 
 // However a request ends, it gives its source's place back.
-func TestPlacesAreGivenBack(t *testing.T) {
+func TestEveryRequestReleasesItsSlot(t *testing.T) {
 	o := startRecorder(t, func(n int, request string) string {
 		switch {
 		case strings.Contains(request, "/upgrade"):
@@ -98,4 +98,25 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 	e.rest()
+}
+
+// A server that has no room answers nobody else's requests late.
+func TestOriginConcurrency(t *testing.T) {
+	arrived, leave := make(chan struct{}), make(chan struct{})
+	slow := netOrigin(t, func(w http.ResponseWriter, r *http.Request) { close(arrived); <-leave })
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], max_requests: 1, max_requests_per_source: 2}]", slow))
+	first := e.talk()
+	_, _ = io.WriteString(first, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-arrived
+	if resp, body := e.get("/"); resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" || !strings.Contains(body, "origin_busy") {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	close(leave)
+	if resp, _ := first.hear("GET"); resp.StatusCode != 200 {
+		t.Errorf("the first: %d", resp.StatusCode)
+	}
+	e.rest()
+	if o := e.snap.Load().origins.All[0]; o.Active.Load() != 0 {
+		t.Errorf("%d under way at rest", o.Active.Load())
+	}
 }

@@ -107,7 +107,7 @@ func TestCandidateReload(t *testing.T) {
 }
 
 // A rule for a share of sources is as if it were not there for the others.
-func TestShare(t *testing.T) {
+func TestShareOfSources(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "source: {trust: [127.0.0.1]}\nrules: [{name: r, limit: 1, share: 30}]")
 	limited := 0
 	for i := range 100 {

@@ -9,7 +9,7 @@ import (
 // A source that is blocked whatever it asks for is refused before anything costly is found out about its request: which rules it falls under, by
 // regular expressions, headers and keys. Those rules have not been asked then: the request counts under rules about everything alone. What refuses is
 // told as ever, and of several rules about everything the longest wait.
-func TestBlockedWhateverIsAsked(t *testing.T) {
+func TestBlockedBeforeRulesAreMatched(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), `
 rules:

@@ -7,7 +7,7 @@ import (
 )
 
 // A server counts what it sheds with its shedder, and serves others.
-func TestSiegeOfServer(t *testing.T) {
+func TestConnectionShedderServesOthers(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "shed: connection\nrules: [{name: r, limit: 1, window: 1h}]")
 	for range 2 {
 		e.talk().say("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // the second begins the mitigation

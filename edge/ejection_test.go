@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 // What a client can bring about never takes a server out of its group, however often it is repeated; what shows that a server is
 // broken does.
-func TestBlame(t *testing.T) {
+func TestWhichFailuresEjectAServer(t *testing.T) {
 	const get, up = "GET / HTTP/1.1\r\nHost: a\r\n", true
 	long := strings.Repeat("x", 20<<10)
 	answer := func(text string) func(net.Conn, *bufio.Reader) {
@@ -88,7 +89,7 @@ func TestBlame(t *testing.T) {
 }
 
 // Nor do clients that leave while they are answered, or that use up the time of a request themselves.
-func TestBlameOfLeavers(t *testing.T) {
+func TestLeavingClientsEjectNoServer(t *testing.T) {
 	part := strings.Repeat("x", 1<<20)
 	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		for range 64 {
@@ -125,5 +126,29 @@ func TestBlameOfLeavers(t *testing.T) {
 	}
 	if m := e.rest(); m["sluice_origin_up{origin="+silent.url()+"}"] != 1 {
 		t.Errorf("%v", m)
+	}
+}
+
+// Without descriptors no server can be reached: that is not held against any.
+func TestNoFileDescriptorsEjectsNoServer(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "")
+	c := e.talk()
+	c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // it is connected
+	o := e.snap.Load().origins.All[0]
+	o.Sweep(time.Time{}) // and no connection to the origin is kept
+	var was syscall.Rlimit
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: was.Max}))
+	for range 4 {
+		if resp, _ := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("without: %d", resp.StatusCode)
+		}
+	}
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was))
+	if n := o.Failures.Load(); n != 0 {
+		t.Errorf("%d failures of the origin", n)
+	}
+	if resp, _ := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 {
+		t.Errorf("with: %d", resp.StatusCode)
 	}
 }

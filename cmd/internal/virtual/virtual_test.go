@@ -1,0 +1,148 @@
+package virtual
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"sluice/counter/algorithm"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/lab"
+	"sluice/loadgen/trace"
+	"sluice/pop"
+	"sluice/pop/anycast"
+)
+
+// newRule admits limit requests a minute, and blocks for a minute.
+func newRule(t *testing.T, limit uint32) pop.Rule {
+	t.Helper()
+	r, err := algorithm.NewRule("r", limit, time.Minute, 12, algorithm.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pop.Rule{Counter: r, Timeout: time.Minute}
+}
+
+// twoSources is a trace of two sources that have one address, as those of a folded log may.
+func twoSources() *trace.Trace {
+	addr := netip.MustParseAddr("192.0.2.7")
+	return &trace.Trace{Sources: []trace.Source{{Name: "a", Addr: addr}, {Name: "b", Addr: addr}}}
+}
+
+// Each source of a trace is one of the limiter's, and is found again by its number.
+func TestSourceKeys(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, i := range []int32{0, 1, 255, 256, 1 << 16, 1<<31 - 1} {
+		key := SourceKey(i)
+		if got := sourceIndex(key); got != i || seen[key.String()] {
+			t.Errorf("source %d is %s, which is that of %d", i, key, got)
+		}
+		seen[key.String()] = true
+	}
+}
+
+// Within its limit a source passes; the request over it is limited and begins a block; those until its end are mitigated. Another source of the
+// same address has a limit of its own. An estimator refuses nobody.
+func TestOracle(t *testing.T) {
+	for _, mode := range []judge.Mode{judge.Deployed, judge.Estimator} {
+		o := NewOracle(twoSources(), mode, newRule(t, 2))
+		l := o.Limiter()
+		var blocks int
+		for i, step := range []struct {
+			at      time.Duration
+			source  int32
+			verdict judge.Verdict
+		}{
+			{0, 0, judge.Admitted}, {time.Second, 0, judge.Admitted}, {2 * time.Second, 0, judge.Limited}, {3 * time.Second, 0, judge.Mitigated},
+			{3 * time.Second, 1, judge.Admitted}, {61 * time.Second, 0, judge.Mitigated}, {10 * time.Minute, 0, judge.Admitted},
+		} {
+			l.Advance(step.at)
+			want := step.verdict
+			if mode == judge.Estimator {
+				want = judge.Admitted
+			}
+			if d := l.Decide(0, step.source); d.Verdict != want {
+				t.Errorf("%v, step %d: %v, want %v", mode, i, d.Verdict, want)
+			}
+			for _, b := range l.InForce() {
+				if blocks++; b.Source != 0 || b.At != 2*time.Second || b.Until < 62*time.Second {
+					t.Errorf("%v: %+v", mode, b)
+				}
+			}
+		}
+		if want := map[judge.Mode]int{judge.Deployed: 1}[mode]; blocks != want {
+			t.Errorf("%v: %d blocks, want %d", mode, blocks, want)
+		}
+	}
+}
+
+// The formula says when a source crosses its limit by what the judged limiter counted, whatever else it was asked.
+func TestIdeal(t *testing.T) {
+	over := IdealOf(twoSources(), newRule(t, 2))()
+	for i, step := range []struct {
+		counted, over bool
+	}{{true, false}, {false, false}, {false, false}, {true, false}, {false, true}, {true, true}} {
+		if got := over(0, time.Duration(i)*time.Second, step.counted); got != step.over {
+			t.Errorf("request %d: over %t", i, got)
+		}
+	}
+}
+
+// A request that meets an edge that is down fails, and with it restarted others pass. Without what goes wrong all of them run.
+func TestSiteFaults(t *testing.T) {
+	size := &Size{PoPs: 2, Edges: 2, Nodes: 1, RTT: time.Millisecond, Faults: []lab.Fault{
+		{At: 2 * time.Second, Kind: "edge", Index: 3, Action: lab.Restart}, {At: time.Second, Kind: "edge", Index: 3, Action: lab.Term},
+	}}
+	for _, undisturbed := range []bool{false, true} {
+		s, err := NewSite(twoSources(), judge.Deployed, newRule(t, 100), size, undisturbed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := s.Limiter()
+		for _, step := range []struct {
+			at      time.Duration
+			running uint64
+		}{{0, 0b1111}, {1500 * time.Millisecond, 0b0111}, {3 * time.Second, 0b1111}} {
+			if undisturbed {
+				step.running = 0b1111
+			}
+			l.Advance(step.at)
+			var running uint64
+			for edge := range 4 {
+				if l.Decide(edge, 0).Verdict == judge.Admitted {
+					running |= 1 << edge
+				}
+			}
+			if running != step.running || s.running() != step.running {
+				t.Errorf("undisturbed %t, at %v: %04b serve, and %04b are said to run; want %04b", undisturbed, step.at, running, s.running(), step.running)
+			}
+		}
+		if s.Err != nil {
+			t.Error(s.Err)
+		}
+	}
+}
+
+// A source meets the edges of the PoP that its route leads to, numbered through all PoPs.
+func TestReach(t *testing.T) {
+	tr := &trace.Trace{}
+	for i := range 200 {
+		tr.Sources = append(tr.Sources, trace.Source{Name: fmt.Sprint(i), Addr: netip.AddrFrom4([4]byte{192, 0, byte(i), 1})})
+	}
+	affinity, err := anycast.New(2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reach, met := Reach(tr, affinity, []int{3, 2}), make(map[uint64]int)
+	for i, s := range tr.Sources {
+		set := reach(int32(i), 0)
+		met[set]++
+		if want := []uint64{0b00111, 0b11000}[affinity.PoP(s.Addr, 0)]; set != want {
+			t.Errorf("%s meets %05b, want %05b", s.Addr, set, want)
+		}
+	}
+	if len(met) != 2 {
+		t.Errorf("the sources meet %v: want both PoPs", met)
+	}
+}

@@ -1,0 +1,61 @@
+package command
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A command line that makes no sense is answered with what is wrong and the exit code of misuse, and no edge is asked. Help is no misuse.
+func TestCommandLines(t *testing.T) {
+	commands := append(Operators(), Why())
+	for _, test := range []struct {
+		line, says string // a part of what it says
+		code       int
+	}{
+		{"status --help", "sluice status [flags]: how an edge", 0},
+		{"rules --help", "sluice rules rollback login 0", 0},
+		{"why --help", "Usage: sluice why SOURCE", 0},
+		{"status now", `unexpected argument "now"`, ExitUsage},
+		{"status --no-such-flag", "unknown flag", ExitUsage},
+		{"status --admin nowhere", "want HOST:PORT or unix:/PATH", ExitUsage},
+		{"top --by name", "want requests, refused or shadow", ExitUsage},
+		{"top -n 0", "want 1 to 1000", ExitUsage},
+		{"blocked --manual --by edge", "give one of them", ExitUsage},
+		{"blocked --by me", "want edge, pop, admin or peer", ExitUsage},
+		{"blocked --mode off", "want enforce, shadow or candidate", ExitUsage},
+		{"block", "want a SOURCE|CIDR", ExitUsage},
+		{"block 192.0.2.7 192.0.2.8", `unexpected argument "192.0.2.8"`, ExitUsage},
+		{"block 192.0.2.7 --for 0s", "want more than 0", ExitUsage},
+		{"block 192.0.2.7 --rule=", "--rule is empty", ExitUsage},
+		{"allow --reason why", "--reason: whose?", ExitUsage},
+		{"allow nobody", "nobody", ExitUsage},
+		{"deny 192.0.2.7 --remove --for 1m", "leave --for and --reason out", ExitUsage},
+		{"rules show", `no form "show"`, ExitUsage},
+		{"rules set", `"set" is not enough`, ExitUsage},
+		{"rules set login", "nothing is to be set", ExitUsage},
+		{"rules set login limit", "no FIELD=VALUE", ExitUsage},
+		{"rules rollback login first", `version "first"`, ExitUsage},
+		{"rules history login 3", "rules history NAME", ExitUsage},
+		{"why", "why wants a source", ExitUsage},
+		{"why me", `source "me"`, ExitUsage},
+		{"why 192.0.2.7 --at 14:05", "--at wants logs", ExitUsage},
+		{"why 192.0.2.7 --at noon access.log", "want a time such as 14:05", ExitUsage},
+		{"why 192.0.2.7 --around 0s access.log", "--around 0s", ExitUsage},
+		{"why 192.0.2.7 /no/such/access.log", "/no/such/access.log", ExitFailed},
+	} {
+		words := strings.Fields(test.line)
+		i := slices.IndexFunc(commands, func(c Command) bool { return c.Name == words[0] })
+		var out, wrong bytes.Buffer
+		code := commands[i].Run(words[1:], &out, &wrong)
+		says, silent := &wrong, &out
+		if test.code == 0 {
+			says, silent = silent, says
+		}
+		if code != test.code || !strings.Contains(says.String(), test.says) || silent.Len() > 0 {
+			t.Errorf("%s: exit %d, %q and %q; want exit %d, %q", test.line, code, out.String(), wrong.String(), test.code, test.says)
+		}
+		commands = append(Operators(), Why()) // flags keep what they were set to
+	}
+}

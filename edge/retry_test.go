@@ -1,0 +1,170 @@
+package edge
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice/edge/upstream"
+)
+
+// A connection that the origin closes just as the next request comes is the one reason to send a request again, and only
+// if that does no harm.
+func TestRetryOnStaleConnection(t *testing.T) {
+	for _, test := range []struct {
+		method, rest string
+		status, hits int
+	}{
+		{"GET", "\r\n", 200, 3}, {"HEAD", "\r\n", 200, 3}, {"DELETE", "\r\n", 200, 3}, {"PUT", "Content-Length: 3\r\n\r\nabc", 200, 3},
+		{"POST", "\r\n", 502, 2}, {"POST", "Content-Length: 3\r\n\r\nabc", 502, 2}, {"PATCH", "\r\n", 502, 2}, {"BREW", "\r\n", 502, 2},
+		{"PUT", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 502, 2},
+	} {
+		o := startRecorder(t, func(n int, _ string) string {
+			if n == 1 {
+				return "\x00" // read, and closed without a byte
+			}
+			return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+		})
+		e := startConfig(t, withoutRules(t, o.url()))
+		c := e.talk()
+		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		resp, _ := c.say(test.method + " / HTTP/1.1\r\nHost: a\r\n" + test.rest)
+		if hits := len(o.requests()); resp.StatusCode != test.status || hits != test.hits {
+			t.Errorf("%s: %d after %d hits, want %d after %d", test.method, resp.StatusCode, hits, test.status, test.hits)
+		}
+	}
+}
+
+// A kept connection that the origin closes while nothing is under way fails nobody, whatever is asked.
+func TestKeptConnectionClosedByOrigin(t *testing.T) {
+	for _, request := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "DELETE / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"} {
+		closed := make(chan struct{})
+		o := startRecorder(t, func(n int, _ string) string { return hello(n, "") + "\x00" })
+		o.ended = func() { closed <- struct{}{} }
+		e := startConfig(t, withoutRules(t, o.url()))
+		for i := range 3 {
+			resp, body := e.talk().say(request)
+			<-closed
+			if resp.StatusCode != 200 || body != "hello" || len(o.requests()) != i+1 {
+				t.Errorf("%q: %d %q after %d hits", request, resp.StatusCode, body, len(o.requests()))
+			}
+		}
+	}
+}
+
+// On a kept connection that takes nothing of a request the origin has seen nothing of it: whatever it is, it goes to a new one.
+func TestUnsentRequestsAreSentAgain(t *testing.T) {
+	for _, request := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"} {
+		for _, takes := range []int{0, 10} {
+			o := startRecorder(t, hello)
+			e := startConfig(t, withoutRules(t, o.url()))
+			server := e.snap.Load().origins.All[0]
+			server.Idle = append(server.Idle, &upstream.Link{Conn: &hasty{takes: takes}, Origin: server, Until: time.Now().Add(time.Hour)})
+			want, hits := 200, 1
+			if takes > 0 && request[0] != 'G' {
+				want, hits = 502, 0
+			}
+			if resp, _ := e.talk().say(request); resp.StatusCode != want || len(o.requests()) != hits || server.Failures.Load() != 0 {
+				t.Errorf("%.4s, %d bytes taken: %d, %d hits, %d failures", request, takes, resp.StatusCode, len(o.requests()), server.Failures.Load())
+			}
+			e.rest()
+		}
+	}
+}
+
+// Kept connections that end just when they are used again say nothing about their servers.
+func TestStaleConnectionsEjectNoServer(t *testing.T) {
+	const links = 8 // to each of two servers
+	var warm sync.WaitGroup
+	warm.Add(2 * links)
+	answer := func(n int, request string) string {
+		if strings.HasPrefix(request, "POST ") {
+			return "\x00"
+		}
+		warm.Done()
+		warm.Wait()
+		return hello(n, "")
+	}
+	a, b := startRecorder(t, answer), startRecorder(t, answer)
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q, %q]}]", a.url(), b.url()))
+	var all sync.WaitGroup
+	for range 2 * links {
+		all.Go(func() { e.get("/") })
+	}
+	all.Wait()
+	for range links {
+		if resp, _ := e.talk().say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"); resp.StatusCode != 502 {
+			t.Errorf("%d", resp.StatusCode)
+		}
+	}
+	m := e.rest()
+	for _, o := range []*recorder{a, b} {
+		if m["sluice_origin_up{origin="+o.url()+"}"] != 1 || len(o.requests()) != links+links/2 {
+			t.Errorf("%d requests; up: %v", len(o.requests()), m["sluice_origin_up{origin="+o.url()+"}"])
+		}
+	}
+}
+
+// An origin closes a kept connection while a client still sends its body: the client does not notice.
+func TestConnectionClosedDuringSlowBody(t *testing.T) {
+	end, closed := make(chan struct{}), make(chan struct{})
+	e := startEdge(t, "http://"+script(t, "tcp4", func(c net.Conn, r *bufio.Reader) {
+		_, _ = http.ReadRequest(r)
+		_, _ = io.WriteString(c, hello(0, ""))
+		<-end
+		c.Close()
+		close(closed)
+	}), "")
+	e.get("/")
+	c := e.talk()
+	_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc")
+	e.received(2)
+	close(end)
+	<-closed
+	if resp, body := c.say("def"); resp.StatusCode != 200 || body != "hello" {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+// A request of which nothing could be written to a kept connection goes to a new one, though its body is long and came late.
+func TestLateBodyGoesToANewConnection(t *testing.T) {
+	for _, size := range []int{16 << 10, 20 << 10, 100 << 10} {
+		ln := listenHere(t)
+		first := make(chan net.Conn, 10)
+		go func() {
+			_ = http.Serve(noting{ln, first}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				n, _ := io.Copy(io.Discard, r.Body)
+				_, _ = fmt.Fprint(w, n)
+			}))
+		}()
+		e := startEdge(t, "http://"+ln.Addr().String(), "")
+		c := e.talk()
+		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		_, _ = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size)
+		until(t, "the request has come", func() bool { return e.stats.received.Load() == 2 })
+		(<-first).Close() // the origin has waited long enough
+		if resp, body := c.say(strings.Repeat("x", size)); resp.StatusCode != 200 || body != fmt.Sprint(size) {
+			t.Errorf("%d bytes: %d %s", size, resp.StatusCode, body)
+		}
+	}
+}
+
+// noting tells of each connection.
+type noting struct {
+	net.Listener
+	conns chan net.Conn
+}
+
+func (l noting) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.conns <- c
+	}
+	return c, err
+}
