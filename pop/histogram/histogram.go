@@ -1,4 +1,4 @@
-// Package histogram counts how long things took: round trips, and news on their way.
+// Package histogram counts how long things took: round trips, and blocks on their way from edge to edge.
 package histogram
 
 import (
@@ -13,10 +13,11 @@ type Histogram struct {
 	sum     atomic.Int64
 }
 
-// Observe counts d; below 0 counts as 0.
+// Observe counts d. Below 0, as between two clocks, it counts as 0: a sum that falls would pass for one that began anew.
 func (h *Histogram) Observe(d time.Duration) {
-	us := uint64(max(d, 0) / time.Microsecond)
-	h.buckets[min(bits.Len64(us), len(h.buckets)-1)].Add(1)
+	d = max(d, 0)
+	above := uint64(max(d-1, 0) / time.Microsecond) // a duration of exactly a bucket's bound is in it
+	h.buckets[min(bits.Len64(above), len(h.buckets)-1)].Add(1)
 	h.sum.Add(int64(d))
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Each duration counts in the first bucket whose bound is above it, and in all that follow; what is longer than the last bound counts in the
+// Each duration counts in the first bucket whose bound it does not pass, and in all that follow; what is longer than the last bound counts in the
 // last.
 func TestSnapshot(t *testing.T) {
 	for _, test := range []struct {
@@ -14,7 +14,9 @@ func TestSnapshot(t *testing.T) {
 	}{
 		{0, 1e-6},
 		{999 * time.Nanosecond, 1e-6},
-		{time.Microsecond, 2e-6},
+		{time.Microsecond, 1e-6},
+		{time.Microsecond + 1, 2e-6},
+		{-time.Second, 1e-6},
 		{1500 * time.Nanosecond, 2e-6},
 		{3 * time.Microsecond, 4e-6},
 		{time.Millisecond, 1024e-6},
@@ -25,7 +27,7 @@ func TestSnapshot(t *testing.T) {
 		h.Observe(test.d)
 		h.Observe(test.d)
 		buckets, count, sum := h.Snapshot()
-		if count != 2 || sum != 2*test.d.Seconds() || len(buckets) != 32 {
+		if count != 2 || sum != 2*max(test.d, 0).Seconds() || len(buckets) != 32 {
 			t.Errorf("%v twice: %d observations, %v s in all, %d buckets", test.d, count, sum, len(buckets))
 		}
 		for bound, n := range buckets {
