@@ -191,6 +191,7 @@ func TestVersion(t *testing.T) {
 	}{
 		{info("(devel)"), "devel, commit unknown, go1.26.8"},
 		{info("v1.2.3", commit), "v1.2.3, commit 0123456789ab, go1.26.8"},
+		{info("v0.0.0-20261124075039-0123456789ab", commit), "v0.0.0-20261124075039-0123456789ab, go1.26.8"},
 		{info("", commit, changed), "devel, commit 0123456789ab with changes, go1.26.8"},
 	} {
 		if got := versionOf(test.info); got != test.want {
