@@ -55,7 +55,7 @@ func TestBadInput(t *testing.T) {
 		says string
 	}{
 		{"", 1, "sluice: no origin: give one with --origin URL or under origins in the configuration file\n"},
-		{"--origin localhost:3000", 1, `sluice: --origin: "localhost:3000" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT or unix:/PATH` + "\n"},
+		{"--origin localhost:3000", 1, `sluice: --origin: "localhost:3000" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT, h2://HOST:PORT or unix:/PATH` + "\n"},
 		{"--origin http://no-such-host.invalid:1", 1, "sluice: origin http://no-such-host.invalid:1: the name no-such-host.invalid cannot be found: check its spelling or the name server\n"},
 		{"--origin " + origin + " --listen " + taken, 1, "sluice: listen " + taken + ": the port is in use: stop what uses it or choose another with --listen\n"},
 		{"--origin " + origin + " --listen 127.0.0.1:0 --admin " + taken, 1, "sluice: admin " + taken + ": the port is in use: stop what uses it or choose another with --admin\n"},
