@@ -21,7 +21,6 @@ type framesClient struct {
 	c       net.Conn
 	block   bytes.Buffer
 	encoder *hpack.Encoder
-	came    chan any // *answer2, *frames.GoAwayFrame's code, or io.EOF
 	answers map[uint32]*answer2
 	calm    bool // a GOAWAY with ENHANCE_YOUR_CALM came
 	goAway  *frames.ErrCode

@@ -74,10 +74,10 @@ type summary struct {
 
 type ruleLoad struct {
 	ruleJSON
-	Verdicts map[string]float64 `json:"verdicts"`
-	Active   float64            `json:"active"`              // mitigations in force
-	InFlight float64            `json:"in_flight,omitempty"` // of a rule with a concurrency: requests here that hold a place
-	Nearest  *control.SourceState  `json:"nearest,omitempty"`   // of the heaviest sources, the one that has used most of its limit
+	Verdicts map[string]float64   `json:"verdicts"`
+	Active   float64              `json:"active"`              // mitigations in force
+	InFlight float64              `json:"in_flight,omitempty"` // of a rule with a concurrency: requests here that hold a place
+	Nearest  *control.SourceState `json:"nearest,omitempty"`   // of the heaviest sources, the one that has used most of its limit
 }
 
 type originLoad struct {

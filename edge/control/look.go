@@ -48,10 +48,10 @@ func (c *Plane) places(u *where) *Places {
 
 // Looked is what is known of a source.
 type Looked struct {
-	Source  string     `json:"source"`
-	Allowed bool       `json:"allowed"` // by the list allow: never limited
-	Denied  bool       `json:"denied"`  // by the list deny: always refused
-	Asked   bool       `json:"asked"`   // the tier has answered; else this is what this edge alone knows
+	Source  string        `json:"source"`
+	Allowed bool          `json:"allowed"` // by the list allow: never limited
+	Denied  bool          `json:"denied"`  // by the list deny: always refused
+	Asked   bool          `json:"asked"`   // the tier has answered; else this is what this edge alone knows
 	Rules   []SourceState `json:"rules"`
 }
 

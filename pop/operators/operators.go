@@ -29,8 +29,8 @@ type Config struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 	// Received is told what operators say of sources at other edges, as it comes into force here; nil: nobody is. It must not block, or call the List.
-	Received  func(operatorlog.Order)
-	Jitter func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
+	Received func(operatorlog.Order)
+	Jitter   func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
 }
 
 // Rules are the rules in force, by the name that operators know them by.

@@ -34,7 +34,7 @@ type Kind uint8
 
 const (
 	Block    Kind = iota
-	State      // how a counter stands
+	State         // how a counter stands
 	AskTimes      // that, when the writer's hits of the window came, and a request for the others'
 	Times         // the answer
 	kinds
