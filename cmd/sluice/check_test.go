@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/counter"
 	"sluice/edge/config"
 	"sluice/pop"
 	"sluice/pop/secret"
@@ -163,7 +164,7 @@ func TestCheck(t *testing.T) {
 // A list that this PoP's operators made is a good state.
 func TestCheckTakesItsOwnState(t *testing.T) {
 	dir, key := t.TempDir(), secret.Of([]byte("a secret of some length"))
-	m, err := pop.NewMachine(pop.Config{Nodes: []string{"127.0.0.1:1"}, Secret: key, ID: 1}, time.Now())
+	m, err := pop.NewMachine(pop.Config{Nodes: []string{"127.0.0.1:1"}, Secret: key, ID: 1, Counters: counter.New(counter.Options{Counters: 64, Tier: true})}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
