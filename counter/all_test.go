@@ -25,7 +25,7 @@ func TestAll(t *testing.T) {
 	old, young := New(Options{Counters: 40 * sources}), New(Options{Counters: 40 * sources})
 	for i := range sources {
 		for _, r := range []*algorithm.Rule{narrow, wide, other} {
-			old.Reserve([]Ask{{Rule: r, Source: source(i), Hits: uint32(1 + i%50)}}, now.Add(time.Duration(i%60)*time.Second))
+			old.Reserve([]Reservation{{Rule: r, Source: source(i), Hits: uint32(1 + i%50)}}, now.Add(time.Duration(i%60)*time.Second))
 		}
 	}
 	now = now.Add(90 * time.Second) // some of them have left the window

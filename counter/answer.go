@@ -8,7 +8,7 @@ import (
 )
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
-func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
+func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Reply {
 	past, total := false, told(c.Rule, total)
 	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		h, groups := s.store(c.Rule).record(int(k.Slot))
@@ -49,13 +49,13 @@ func (t Reports) Full(c Counter, p Part, now time.Time) {
 }
 
 // Read takes in the tier's number for a group of which this table has nothing under way.
-func (t Reports) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
+func (t Reports) Read(c Counter, group uint32, total uint64, now time.Time) Reply {
 	return t.answered(c, group, 0, now, nil, told(c.Rule, total), true)
 }
 
 // Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. Whatever is under way
 // must have been sent after the read. The source need not be in the table.
-func (t Reports) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Standing {
+func (t Reports) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Reply {
 	return t.learn(c, newest, groups, reported, false, now)
 }
 
@@ -70,7 +70,7 @@ func (t Reports) Announced(c Counter, newest uint32, groups []uint64, now time.T
 }
 
 // learn takes in groups of a counter, which it makes if there is none.
-func (t Reports) learn(c Counter, newest uint32, groups []uint64, reported uint64, announcement bool, now time.Time) Standing {
+func (t Reports) learn(c Counter, newest uint32, groups []uint64, reported uint64, announcement bool, now time.Time) Reply {
 	l := t.open(c.Rule, &c.Source)
 	defer l.s.unlock(t.core)
 	if l.there {
@@ -97,7 +97,7 @@ func (t Reports) learn(c Counter, newest uint32, groups []uint64, reported uint6
 }
 
 // answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
-func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *unconfirmed.Entry, int), total uint64, learn bool) (standing Standing) {
+func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *unconfirmed.Entry, int), total uint64, learn bool) (standing Reply) {
 	r := c.Rule
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, r, t.ns(now))

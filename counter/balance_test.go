@@ -37,7 +37,7 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 			switch rng.IntN(10) {
 			case 0, 1, 2, 3, 4:
 				hits := 1 + rng.Uint32N(max(limit/5, 1))
-				if ask := [1]Ask{{Rule: r, Source: s, Hits: hits}}; table.Reserve(ask[:], now) {
+				if ask := [1]Reservation{{Rule: r, Source: s, Hits: hits}}; table.Reserve(ask[:], now) {
 					counted += uint64(hits)
 				}
 			case 5, 6:
@@ -103,7 +103,7 @@ func TestAddStoresNoPendingHits(t *testing.T) {
 		at := time.Unix(1_700_000_000/20*20, 0)
 		reported := make(map[uint32]uint64)
 		for i := range 50 {
-			ask := [1]Ask{{Rule: r, Source: e.c.Source, Hits: min(limit/100, 1<<25)}}
+			ask := [1]Reservation{{Rule: r, Source: e.c.Source, Hits: min(limit/100, 1<<25)}}
 			e.table.Reserve(ask[:], at)
 			e.table.Reports().Sweep(at, true)
 			for _, c := range e.table.Reports().Dirty(nil, 1) {
@@ -134,7 +134,7 @@ func TestSaturatedLanes(t *testing.T) {
 		for i := range edges {
 			edges[i] = newReporter(t, r, nil)
 			edges[i].table.SetEdges(len(edges))
-			ask := [1]Ask{{Rule: r, Source: edges[i].c.Source, Hits: limit}}
+			ask := [1]Reservation{{Rule: r, Source: edges[i].c.Source, Hits: limit}}
 			if !edges[i].table.Reserve(ask[:], at) {
 				t.Fatal("a limit was refused")
 			}
@@ -185,7 +185,7 @@ func TestStrangersPushOutNobodyWhoMatters(t *testing.T) {
 		table := New(Options{Counters: counters, Tier: tier})
 		r := rule(t, 5, time.Minute, 12, algorithm.Lower)
 		hit := func(s Source, at time.Time) {
-			ask := [1]Ask{{Rule: r, Source: s, Hits: 1}}
+			ask := [1]Reservation{{Rule: r, Source: s, Hits: 1}}
 			table.Reserve(ask[:], at)
 		}
 		at := epoch
@@ -230,7 +230,7 @@ func TestReservationsFindRoom(t *testing.T) {
 	table := New(Options{Counters: counters, Tier: true})
 	r := rule(t, limit, time.Minute, 12, algorithm.Nearest)
 	for i := range uint32(counters) {
-		ask := [1]Ask{{Rule: r, Source: address(i), Hits: 1}}
+		ask := [1]Reservation{{Rule: r, Source: address(i), Hits: 1}}
 		table.Reserve(ask[:], epoch)
 	}
 	if table.Stats().LostBacklog == 0 {
@@ -238,9 +238,9 @@ func TestReservationsFindRoom(t *testing.T) {
 	}
 	for i := range uint32(200) {
 		s := address(counters + i)
-		var asks []*Ask
+		var asks []*Reservation
 		for n := range limit + 2 {
-			ask := []Ask{{Rule: r, Source: s, Hits: 1, Hold: true}}
+			ask := []Reservation{{Rule: r, Source: s, Hits: 1, Hold: true}}
 			if ok := table.Reserve(ask, epoch.Add(time.Second)); ok != (n < limit) {
 				t.Fatalf("reservation %d of source %d with a limit of %d: %v", n+1, i, limit, ok)
 			} else if ok {
@@ -318,7 +318,7 @@ func TestAdjustKeepsAges(t *testing.T) {
 				at := epoch.Add(3 * time.Second)
 				for range 100 {
 					at = at.Add(413 * time.Millisecond)
-					ask := [1]Ask{{Rule: r, Source: address(1), Hits: 3}}
+					ask := [1]Reservation{{Rule: r, Source: address(1), Hits: 3}}
 					if !table.Reserve(ask[:], at) {
 						t.Fatal("refused")
 					}

@@ -30,11 +30,11 @@ func fill(tier bool, sources, capacity int, rules []*algorithm.Rule) (*Table, []
 	phase := func(s Source) uint16 { return uint16(xxhash.Sum64(s.id[:])) }
 	table := New(Options{Counters: capacity, Tier: tier, Phase: phase})
 	list := make([]Source, sources)
-	ask := make([]Ask, len(rules))
+	ask := make([]Reservation, len(rules))
 	for i := range list {
 		list[i] = address(uint32(i))
 		for j, r := range rules {
-			ask[j] = Ask{Rule: r, Source: list[i], Hits: 1}
+			ask[j] = Reservation{Rule: r, Source: list[i], Hits: 1}
 		}
 		table.Reserve(ask, epoch)
 	}
@@ -69,14 +69,14 @@ func BenchmarkReserve(b *testing.B) {
 				rules := benchRules(b, n)
 				table, list := fill(false, size.sources, n*size.sources, rules)
 				sources := size.busy
-				asks := make([]Ask, n)
+				asks := make([]Reservation, n)
 				now := epoch.Add(time.Second)
 				b.ReportAllocs()
 				defer cpu(b)()
 				for i := range b.N {
 					s := list[i%sources]
 					for j := range asks {
-						asks[j] = Ask{Rule: rules[j], Source: s, Hits: 1}
+						asks[j] = Reservation{Rule: rules[j], Source: s, Hits: 1}
 					}
 					table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
 				}
@@ -91,11 +91,11 @@ func BenchmarkReserveTier(b *testing.B) {
 		b.Run(fmt.Sprintf("sources=%d", sources), func(b *testing.B) {
 			rules := benchRules(b, 1)
 			table, list := fill(true, sources, 1_000_000, rules)
-			asks := make([]Ask, 1)
+			asks := make([]Reservation, 1)
 			b.ReportAllocs()
 			defer cpu(b)()
 			for i := range b.N {
-				asks[0] = Ask{Rule: rules[0], Source: list[i%sources], Hits: 1}
+				asks[0] = Reservation{Rule: rules[0], Source: list[i%sources], Hits: 1}
 				table.Reserve(asks, epoch.Add(time.Second))
 			}
 		})
@@ -108,11 +108,11 @@ func BenchmarkFill(b *testing.B) {
 		b.Run(fmt.Sprintf("%d%%", share), func(b *testing.B) {
 			rules := benchRules(b, 1)
 			table, list := fill(false, share*10_000, 1_000_000, rules)
-			asks := make([]Ask, 1)
+			asks := make([]Reservation, 1)
 			now := epoch.Add(time.Second)
 			defer cpu(b)()
 			for i := range b.N {
-				asks[0] = Ask{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
+				asks[0] = Reservation{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
 				table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
 			}
 		})
@@ -155,10 +155,10 @@ func BenchmarkReserveParallel(b *testing.B) {
 					table, list, next := table, list, w*len(list)/len(deciders)
 					now := epoch.Add(time.Second)
 					deciders[w] = func() {
-						asks, i := make([]Ask, 1), next // on this goroutine's stack, where no other processor writes
+						asks, i := make([]Reservation, 1), next // on this goroutine's stack, where no other processor writes
 						for range turn {
 							i++
-							asks[0] = Ask{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
+							asks[0] = Reservation{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
 							table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
 						}
 						next = i
@@ -195,7 +195,7 @@ func BenchmarkReserveParallel(b *testing.B) {
 // BenchmarkReserveRefused is a decision about a source that is over its limit, which also tells when it may come back.
 func BenchmarkReserveRefused(b *testing.B) {
 	table := New(Options{Counters: 10_000})
-	asks := []Ask{{Rule: rule(b, 100, time.Minute, 12, algorithm.Nearest), Source: address(1), Hits: 1}}
+	asks := []Reservation{{Rule: rule(b, 100, time.Minute, 12, algorithm.Nearest), Source: address(1), Hits: 1}}
 	for i := range 150 {
 		table.Reserve(asks, epoch.Add(time.Duration(i)*300*time.Millisecond))
 	}
@@ -212,11 +212,11 @@ func BenchmarkReserveStrangers(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			rules := benchRules(b, 1)
 			table := New(Options{Counters: max(b.N*2/share, 10_000)})
-			asks := make([]Ask, 1)
+			asks := make([]Reservation, 1)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				asks[0] = Ask{Rule: rules[0], Source: address(uint32(i)), Hits: 1}
+				asks[0] = Reservation{Rule: rules[0], Source: address(uint32(i)), Hits: 1}
 				table.Reserve(asks, epoch)
 			}
 		})
@@ -238,11 +238,11 @@ func BenchmarkAlgorithm(b *testing.B) {
 	} {
 		b.Run(r.Name, func(b *testing.B) {
 			table, list := fill(false, 10_000, 20_000, []*algorithm.Rule{r})
-			asks, now := make([]Ask, 1), epoch.Add(time.Second)
+			asks, now := make([]Reservation, 1), epoch.Add(time.Second)
 			b.ReportAllocs()
 			defer cpu(b)()
 			for i := range b.N {
-				asks[0] = Ask{Rule: r, Source: list[i%len(list)], Hits: 1}
+				asks[0] = Reservation{Rule: r, Source: list[i%len(list)], Hits: 1}
 				table.Reserve(asks, now.Add(time.Duration(i)*50*time.Microsecond))
 			}
 		})
@@ -260,7 +260,7 @@ func BenchmarkNewSourcesOfSentLimits(b *testing.B) {
 			n := uint32(0)
 			for b.Loop() {
 				n++
-				table.Reserve([]Ask{{Rule: r[0].With(1+n%1000, r[0].Estimate), Source: address(n), Hits: 1}}, epoch)
+				table.Reserve([]Reservation{{Rule: r[0].With(1+n%1000, r[0].Estimate), Source: address(n), Hits: 1}}, epoch)
 			}
 		})
 	}
@@ -277,7 +277,7 @@ func manyRules(t testing.TB, table *Table, n int) (list []*algorithm.Rule) {
 	}
 	algorithm.Renumber(list)
 	for i, r := range list {
-		table.Reserve([]Ask{{Rule: r, Source: address(uint32(i)), Hits: 1}}, epoch)
+		table.Reserve([]Reservation{{Rule: r, Source: address(uint32(i)), Hits: 1}}, epoch)
 	}
 	return list
 }
@@ -290,17 +290,17 @@ func BenchmarkFullLog(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			table, asks := New(Options{Counters: 1000}), make([]Ask, 1)
+			table, asks := New(Options{Counters: 1000}), make([]Reservation, 1)
 			at := func(hit uint32) time.Time { return epoch.Add(time.Minute * time.Duration(hit) / time.Duration(limit)) }
 			for i := range limit {
-				asks[0] = Ask{Rule: r, Source: address(1), Hits: 1}
+				asks[0] = Reservation{Rule: r, Source: address(1), Hits: 1}
 				table.Reserve(asks, at(i))
 			}
 			now := at(limit + limit/24).Add(-time.Minute / 24) // the whole window is there
 			b.ReportAllocs()
 			defer cpu(b)()
 			for range b.N {
-				asks[0] = Ask{Rule: r, Source: address(1), Hits: 1}
+				asks[0] = Reservation{Rule: r, Source: address(1), Hits: 1}
 				table.Reserve(asks, now)
 			}
 		})

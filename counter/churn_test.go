@@ -19,11 +19,11 @@ type churn struct {
 	now   time.Time
 	next  uint32 // the next stranger
 	dirty []Counter
-	asks  []Ask
+	asks  []Reservation
 }
 
 func newChurn(t testing.TB, counters int) *churn {
-	c := &churn{table: New(Options{Counters: counters, Tier: true}), now: epoch, asks: make([]Ask, 2)}
+	c := &churn{table: New(Options{Counters: counters, Tier: true}), now: epoch, asks: make([]Reservation, 2)}
 	c.rules = []*algorithm.Rule{rule(t, 20, time.Minute, 12, algorithm.Nearest), rule(t, 50_000, time.Minute, 12, algorithm.Nearest)}
 	algorithm.Renumber(c.rules)
 	return c
@@ -31,7 +31,7 @@ func newChurn(t testing.TB, counters int) *churn {
 
 func (c *churn) hit(source uint32) {
 	for i, r := range c.rules {
-		c.asks[i] = Ask{Rule: r, Source: address(source), Hits: 1}
+		c.asks[i] = Reservation{Rule: r, Source: address(source), Hits: 1}
 	}
 	c.table.Reserve(c.asks, c.now)
 }

@@ -33,7 +33,7 @@ func TestCommitAs(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := New(Options{Counters: 100, Tier: true})
-	asks := []Ask{{Rule: r, Source: address(1), Hits: 1, Hold: true}}
+	asks := []Reservation{{Rule: r, Source: address(1), Hits: 1, Hold: true}}
 	if !table.Reserve(asks, epoch) {
 		t.Fatal("refused")
 	}
@@ -56,7 +56,7 @@ func TestCommitAs(t *testing.T) {
 	if v, _ := table.PeekFor(r, address(2), 1001, epoch); v.Over {
 		t.Error("a stranger is over")
 	}
-	one := []Ask{{Rule: r, Source: address(2), Hits: 600}}
+	one := []Reservation{{Rule: r, Source: address(2), Hits: 600}}
 	table.Reserve(one, epoch)
 	for hits, want := range map[uint32]bool{400: false, 401: true} {
 		if v, _ := table.PeekFor(r, address(2), hits, epoch); v.Over != want {
@@ -72,7 +72,7 @@ func TestCostlyBacklog(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := New(Options{Counters: 100, Tier: true})
-	asks := []Ask{{Rule: r, Source: address(1), Hits: algorithm.MaxCost, Always: true}}
+	asks := []Reservation{{Rule: r, Source: address(1), Hits: algorithm.MaxCost, Always: true}}
 	for i := range 6 * 1100 {
 		table.Reserve(asks, epoch.Add(time.Duration(i/1100)*5*time.Second))
 	}

@@ -21,7 +21,7 @@ func Example() {
 	source := counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64)
 	minute := time.Unix(0, 0)
 
-	ask := []counter.Ask{{Rule: rule, Source: source, Hits: 42}}
+	ask := []counter.Reservation{{Rule: rule, Source: source, Hits: 42}}
 	table.Reserve(ask, minute.Add(10*time.Second))
 	ask[0].Hits = 18
 	table.Reserve(ask, minute.Add(75*time.Second))

@@ -23,11 +23,11 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			table := New(Options{Counters: capacity, Tier: true})
 			r := rule(t, limit, time.Minute, 12, algorithm.Nearest)
 			hits := limit / 4 // enough for a histogram, for the first sources
-			held := make([]Ask, n)
+			held := make([]Reservation, n)
 			begin := 0
 			for i := range uint32(n) {
-				held[i] = Ask{Rule: r, Source: address(i), Hits: 1, Hold: true}
-				if !table.Reserve([]Ask{{Rule: r, Source: address(i), Hits: hits}}, epoch) || !table.Reserve(held[i:i+1], epoch) {
+				held[i] = Reservation{Rule: r, Source: address(i), Hits: 1, Hold: true}
+				if !table.Reserve([]Reservation{{Rule: r, Source: address(i), Hits: hits}}, epoch) || !table.Reserve(held[i:i+1], epoch) {
 					t.Fatalf("source %d was refused", i)
 				}
 				if i == n/100 {
@@ -85,7 +85,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				}
 			}
 			for i := range uint32(n) {
-				table.Reserve([]Ask{{Rule: r, Source: address(i), Hits: 1}}, epoch)
+				table.Reserve([]Reservation{{Rule: r, Source: address(i), Hits: 1}}, epoch)
 			}
 			table.Reports().Sweep(epoch, true)
 			for i := range uint32(n) {

@@ -14,11 +14,11 @@ import (
 // use has so many sources visit a table in turn within a minute, and each so often, with so many hits. If the tier answers, what is due is reported some
 // times a second.
 func use(table *Table, r *algorithm.Rule, sources, visits int, hits uint32, answers bool) {
-	asks, dirty := make([]Ask, 1), []Counter(nil)
+	asks, dirty := make([]Reservation, 1), []Counter(nil)
 	between := time.Minute / time.Duration(visits) / time.Duration(sources)
 	for i := range visits * sources {
 		now := epoch.Add(time.Duration(i) * between)
-		asks[0] = Ask{Rule: r, Source: address(uint32(i % sources)), Hits: hits}
+		asks[0] = Reservation{Rule: r, Source: address(uint32(i % sources)), Hits: hits}
 		table.Reserve(asks, now)
 		every := max(sources/1000, 1)
 		if !answers || i%every != 0 {
@@ -127,7 +127,7 @@ func TestManyHitsInOneBin(t *testing.T) {
 	table := New(Options{Counters: 100})
 	begin := time.Unix(1_700_000_000/60*60, 0)
 	hit := func(s Source, hits uint32, at time.Duration) {
-		table.Reserve([]Ask{{Rule: r, Source: s, Hits: hits}}, begin.Add(at))
+		table.Reserve([]Reservation{{Rule: r, Source: s, Hits: hits}}, begin.Add(at))
 	}
 	estimate := func(s Source, at time.Duration, want float64) {
 		t.Helper()

@@ -55,7 +55,7 @@ type Ticket struct {
 }
 
 // join lets the hits of an ask, which have just been counted, wait for their rank. Those of which the tier will not be told have none.
-func (s *shard) join(a *Ask, l *lookup, now int64) {
+func (s *shard) join(a *Reservation, l *lookup, now int64) {
 	h, k := l.store.head(l.i), a.Ticket
 	k.group, k.lane, k.counted = h.base, uint8(l.at.Lane), true
 	if h.unconfirmed == 0 {
@@ -93,9 +93,9 @@ func (s *shard) places(r *algorithm.Rule, source Source) float64 {
 	return 0
 }
 
-// Rank says what the tier has said of the hits of an ask with a Reply, and completes its verdict. What is Beyond never counted; the rest
+// Order says what the tier has said of the hits of an ask with a Reply, and completes its verdict. What is Beyond never counted; the rest
 // counts, until Commit or Cancel says so for good.
-func (t *Table) Rank(a *Ask, now time.Time) Answer {
+func (t *Table) Order(a *Reservation, now time.Time) Answer {
 	l := t.open(a.Rule, &a.Source)
 	defer l.s.unlock(&t.core)
 	k := a.Ticket
@@ -136,7 +136,7 @@ func (t *Table) Rank(a *Ask, now time.Time) Answer {
 
 // unrank ends what an ask holds that is not beyond the limit, and takes its hits back unless they count: at once, or with the tier's answer
 // while that is still to come. If nobody knows whether the tier has counted them, they count: to take back what is not there would be worse.
-func (t *Table) unrank(a *Ask, counts bool) {
+func (t *Table) unrank(a *Reservation, counts bool) {
 	l := t.open(a.Rule, &a.Source)
 	defer l.s.unlock(&t.core)
 	q, b := l.s.ranks[Key{a.Source, a.Rule.ID}], a.Ticket.round

@@ -14,7 +14,7 @@ type rankedEdge struct {
 	ahead    time.Duration // its clock
 	rule     *algorithm.Rule
 	commands []func()
-	asks     []*Ask
+	asks     []*Reservation
 }
 
 // rankedTier is edges with skewed clocks, and the groups that their tier has.
@@ -28,7 +28,7 @@ func (w *rankedTier) clock(e *rankedEdge) time.Time { return w.now.Add(e.ahead) 
 
 // ask has the edge count a request that waits, and reports whether it does.
 func (w *rankedTier) ask(e *rankedEdge) bool {
-	asks := []Ask{{Rule: e.rule, Source: address(1), Hits: 1, Ticket: new(Ticket)}}
+	asks := []Reservation{{Rule: e.rule, Source: address(1), Hits: 1, Ticket: new(Ticket)}}
 	if !e.Reserve(asks, w.clock(e)) {
 		return false
 	}
@@ -126,7 +126,7 @@ func ranksOfParallelRequests(t *testing.T, impatient bool) {
 				w.ask(e)
 				left--
 			case impatient && len(e.asks) > 0 && rng.IntN(3) == 0:
-				e.Rank(e.asks[0], w.clock(e)) // the edge has settled all that are answered
+				e.Order(e.asks[0], w.clock(e)) // the edge has settled all that are answered
 				e.Cancel(e.asks[0])
 				e.asks = e.asks[1:]
 			case len(e.commands) > 0:
@@ -163,11 +163,11 @@ func (w *rankedTier) busy() bool {
 
 // settle ends the requests of an edge that have their rank, and says how many are admitted.
 func (w *rankedTier) settle(e *rankedEdge) (admitted int) {
-	var waiting []*Ask
+	var waiting []*Reservation
 	for _, a := range e.asks {
 		select {
 		case <-a.Ticket.Reply:
-			switch e.Rank(a, w.clock(e)) {
+			switch e.Order(a, w.clock(e)) {
 			case Within:
 				e.Commit(a, w.clock(e))
 				admitted++
@@ -189,7 +189,7 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 	const limit = 6
 	type request struct {
 		e     *rankedEdge
-		a     *Ask
+		a     *Reservation
 		since int // the most that was in use since it asked
 	}
 	refused := 0
@@ -211,7 +211,7 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 			switch w.now = w.now.Add(time.Duration(rng.IntN(10)) * time.Millisecond); {
 			case left > 0 && rng.IntN(3) == 0:
 				left--
-				asks := []Ask{{Rule: rule, Source: address(1), Hits: 1, Hold: true, Ticket: new(Ticket)}}
+				asks := []Reservation{{Rule: rule, Source: address(1), Hits: 1, Hold: true, Ticket: new(Ticket)}}
 				if !e.Reserve(asks, w.now) {
 					break
 				}
@@ -251,7 +251,7 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 				default:
 					continue
 				}
-				switch r.e.Rank(r.a, w.now) {
+				switch r.e.Order(r.a, w.now) {
 				case Within:
 					held = append(held, r)
 				case Beyond:
@@ -354,8 +354,8 @@ func TestWaitedInVain(t *testing.T) {
 		{"nobody knows, meanwhile", "swxc", 1, 0, 0},
 	} {
 		c := New(Options{Counters: 100, Tier: true})
-		ask := func() *Ask {
-			asks := []Ask{{Rule: rule, Source: address(1), Hits: 1, Ticket: new(Ticket)}}
+		ask := func() *Reservation {
+			asks := []Reservation{{Rule: rule, Source: address(1), Hits: 1, Ticket: new(Ticket)}}
 			if !c.Reserve(asks, now) {
 				t.Fatal("refused")
 			}
@@ -386,7 +386,7 @@ func TestWaitedInVain(t *testing.T) {
 				there = 0
 				c.Reports().Lost(who, rep.Parts[0], now)
 			case 'w':
-				if rank := c.Rank(a, now); rank != Silent {
+				if rank := c.Order(a, now); rank != Silent {
 					t.Errorf("%s: rank %d", test.name, rank)
 				}
 			case 'c':
@@ -426,7 +426,7 @@ func TestWaitedInVainTakesNoRoom(t *testing.T) {
 	}
 	w.report(e)
 	for _, a := range e.asks[:3] {
-		e.Rank(a, w.now)
+		e.Order(a, w.now)
 		e.Cancel(a)
 	}
 	e.asks = e.asks[3:]
@@ -455,9 +455,9 @@ func TestTakenBackIsInNoHistogram(t *testing.T) {
 	r.Sync = true
 	e := &rankedEdge{Table: New(Options{Counters: 100, Tier: true}), rule: r}
 	w.edges = []*rankedEdge{e}
-	var held []*Ask
+	var held []*Reservation
 	for range 12 {
-		asks := []Ask{{Rule: r, Source: address(1), Hits: 1, Hold: true, Ticket: new(Ticket)}}
+		asks := []Reservation{{Rule: r, Source: address(1), Hits: 1, Hold: true, Ticket: new(Ticket)}}
 		if !e.Reserve(asks, w.now) {
 			t.Fatal("refused within the limit")
 		}
@@ -467,7 +467,7 @@ func TestTakenBackIsInNoHistogram(t *testing.T) {
 			e.commands = e.commands[1:]
 			c()
 		}
-		if got := e.Rank(held[len(held)-1], w.now); got != Within {
+		if got := e.Order(held[len(held)-1], w.now); got != Within {
 			t.Fatalf("rank %v", got)
 		}
 		w.now = w.now.Add(300 * time.Millisecond)

@@ -100,7 +100,7 @@ type Report struct {
 	Parts [lanes.MaxGroups]Part
 	N     int // how many of Parts are meant
 	// Past says that groups should be read as well: Oldest to Newest-1, modulo 2^32, which are those before the newest, and now and
-	// then the newest, too. Of a counter of which nothing is known, the answer decides: Standing.Past.
+	// then the newest, too. Of a counter of which nothing is known, the answer decides: Reply.Past.
 	Past           bool
 	Oldest, Newest uint32
 	// WriteFirst says that the read is to follow the hits in the tier, also where another edge adds a group at the same time: of a

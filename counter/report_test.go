@@ -15,7 +15,7 @@ type reporter struct {
 	c     Counter
 	tier  map[uint32]uint64
 
-	standing Standing // after the last answer
+	standing Reply // after the last answer
 }
 
 func newReporter(t *testing.T, r *algorithm.Rule, tier map[uint32]uint64) *reporter {
@@ -23,7 +23,7 @@ func newReporter(t *testing.T, r *algorithm.Rule, tier map[uint32]uint64) *repor
 }
 
 func (r *reporter) hit(at time.Time) {
-	ask := [1]Ask{{Rule: r.c.Rule, Source: r.c.Source, Hits: 1}}
+	ask := [1]Reservation{{Rule: r.c.Rule, Source: r.c.Source, Hits: 1}}
 	r.table.Reserve(ask[:], at)
 }
 
@@ -148,7 +148,7 @@ func TestLargeReportsCountOnce(t *testing.T) {
 	const hits = 3000
 	r := newReporter(t, rule(t, 10_000, time.Minute, 12, algorithm.Nearest), make(map[uint32]uint64))
 	at := time.Unix(1_700_000_000, 0)
-	ask := [1]Ask{{Rule: r.c.Rule, Source: r.c.Source, Hits: hits}}
+	ask := [1]Reservation{{Rule: r.c.Rule, Source: r.c.Source, Hits: hits}}
 	r.table.Reserve(ask[:], at)
 	for range hits {
 		r.table.Reports().Sweep(at, true)
@@ -190,7 +190,7 @@ func TestAnswerAfterEviction(t *testing.T) {
 	r := rule(t, 100, time.Minute, 12, algorithm.Nearest)
 	e := newReporter(t, r, nil)
 	take := func(hits uint32) Part {
-		ask := [1]Ask{{Rule: r, Source: e.c.Source, Hits: hits}}
+		ask := [1]Reservation{{Rule: r, Source: e.c.Source, Hits: hits}}
 		e.table.Reserve(ask[:], epoch)
 		e.table.Reports().Sweep(epoch, true)
 		rep, _ := e.table.Reports().Take(e.c, epoch)
@@ -258,7 +258,7 @@ func TestHitsOfSeveralGroupsAreReportedOnce(t *testing.T) {
 			for g, n := range hits {
 				at = begin.Add(time.Duration(g) * r.Group())
 				if n > 0 {
-					table.Reserve([]Ask{{Rule: r, Source: address(source), Hits: n}}, at)
+					table.Reserve([]Reservation{{Rule: r, Source: address(source), Hits: n}}, at)
 				}
 			}
 			return Counter{Rule: r, Source: address(source)}, at

@@ -7,8 +7,8 @@ import (
 	"sluice/counter/algorithm"
 )
 
-// Ask is one rule asked about one source, and what came of it.
-type Ask struct {
+// Reservation is one rule asked about one source, and what came of it.
+type Reservation struct {
 	Rule   *algorithm.Rule
 	Source Source
 	Hits   uint32 // how many; usually 1
@@ -40,7 +40,7 @@ type Verdict struct {
 // count Always. The verdicts are those of one instant: no other Reserve for the same source comes between.
 //
 // asks must not name a counter twice. Reserve does not wait and, for sources in the table, does not allocate.
-func (t *Table) Reserve(asks []Ask, now time.Time) bool {
+func (t *Table) Reserve(asks []Reservation, now time.Time) bool {
 	if len(asks) == 0 {
 		return true
 	}
@@ -83,7 +83,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 }
 
 // keep reserves or counts what has been evaluated.
-func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
+func (t *Table) keep(a *Reservation, l *lookup, admitted bool, now int64) {
 	if !a.Always && (!admitted || a.Over) {
 		return
 	}
@@ -105,17 +105,17 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 
 // Commit counts a held reservation, in the sub-window of now. Anything else it leaves alone: an ask that was not held
 // counted, or did not, in Reserve.
-func (t *Table) Commit(a *Ask, now time.Time) { t.settle(a, a.Hits, now) }
+func (t *Table) Commit(a *Reservation, now time.Time) { t.settle(a, a.Hits, now) }
 
 // CommitAs is Commit of an ask that turned out to be so many hits, 1 to MaxCost. They may take the counter over its limit: the next ask is
 // refused then.
-func (t *Table) CommitAs(a *Ask, hits uint32, now time.Time) { t.settle(a, hits, now) }
+func (t *Table) CommitAs(a *Reservation, hits uint32, now time.Time) { t.settle(a, hits, now) }
 
 // Cancel takes a held reservation back, as if it had never been.
-func (t *Table) Cancel(a *Ask) { t.settle(a, 0, time.Time{}) }
+func (t *Table) Cancel(a *Reservation) { t.settle(a, 0, time.Time{}) }
 
 // settle ends a reservation, and counts so many hits.
-func (t *Table) settle(a *Ask, hits uint32, now time.Time) {
+func (t *Table) settle(a *Reservation, hits uint32, now time.Time) {
 	if k := a.Ticket; k != nil && k.counted {
 		if k.counted = false; hits == 0 || k.held {
 			t.unrank(a, hits > 0)
@@ -142,7 +142,7 @@ func (t *Table) settle(a *Ask, hits uint32, now time.Time) {
 
 // lock finds the shards of all asks, begins to fetch their counters, and locks the shards, each once and in the order of their
 // places, so that two calls cannot wait for each other.
-func (t *Table) lock(asks []Ask, found []lookup) {
+func (t *Table) lock(asks []Reservation, found []lookup) {
 	several := false
 	for i := range asks {
 		l := &found[i]
@@ -188,7 +188,7 @@ func (t *Table) unlock(found []lookup) {
 
 // evaluate makes the counter of a where there is none, and fills in the verdict. together are the lookups of asks that are evaluated
 // together.
-func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
+func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup) {
 	r, old := a.Rule, l.there
 	if old {
 		l.at = l.s.advance(l.store, l.i, r, now)

@@ -39,7 +39,7 @@ func TestReserveSteps(t *testing.T) {
 		t.Helper()
 		table := New(Options{Counters: 100})
 		for i, s := range steps {
-			asks := []Ask{{Rule: r, Source: address(1), Hits: s.hits}}
+			asks := []Reservation{{Rule: r, Source: address(1), Hits: s.hits}}
 			if got := table.Reserve(asks, epoch.Add(s.at)); got != s.want {
 				t.Errorf("%s, step %d at %v: admitted = %v, want %v (%+v)", name, i, s.at, got, s.want, asks[0].Verdict)
 			}
@@ -65,7 +65,7 @@ func TestRulesAreAskedTogether(t *testing.T) {
 	table := New(Options{Counters: 1000})
 	strict, loose := rule(t, 1, time.Minute, 12, algorithm.Nearest), rule(t, 10, time.Hour, 12, algorithm.Nearest)
 	s := address(1)
-	asks := []Ask{{Rule: loose, Source: s, Hits: 1}, {Rule: strict, Source: s, Hits: 1}}
+	asks := []Reservation{{Rule: loose, Source: s, Hits: 1}, {Rule: strict, Source: s, Hits: 1}}
 	if !table.Reserve(asks, epoch) {
 		t.Fatalf("the first hit was refused: %+v", asks)
 	}
@@ -94,8 +94,8 @@ func TestRulesAreAskedTogether(t *testing.T) {
 func TestHoldCommitCancel(t *testing.T) {
 	table := New(Options{Counters: 100})
 	r := rule(t, 2, time.Minute, 12, algorithm.Nearest)
-	hold := func() *Ask {
-		asks := []Ask{{Rule: r, Source: address(1), Hits: 1, Hold: true}}
+	hold := func() *Reservation {
+		asks := []Reservation{{Rule: r, Source: address(1), Hits: 1, Hold: true}}
 		if !table.Reserve(asks, epoch) {
 			return nil
 		}
@@ -156,7 +156,7 @@ func TestAgainstExactLog(t *testing.T) {
 						gap := time.Duration(rng.ExpFloat64() * float64(2*r.Window) / float64(min(limit, 200)))
 						now = now.Add(gap)
 						n := uint32(1 + rng.IntN(int(max(limit/100, 1))))
-						asks := []Ask{{Rule: r, Source: address(1), Hits: n}}
+						asks := []Reservation{{Rule: r, Source: address(1), Hits: n}}
 						admitted := table.Reserve(asks, now)
 						exact := log.count(now) + int(n)
 						if e == algorithm.Lower && !admitted && exact <= int(limit) {
@@ -223,10 +223,10 @@ func TestFullTableKeepsWhoMatters(t *testing.T) {
 	r := rule(t, 10, time.Minute, 12, algorithm.Nearest)
 	hot := address(0)
 	for range 9 {
-		table.Reserve([]Ask{{Rule: r, Source: hot, Hits: 1}}, epoch)
+		table.Reserve([]Reservation{{Rule: r, Source: hot, Hits: 1}}, epoch)
 	}
 	for i := range uint32(100_000) {
-		table.Reserve([]Ask{{Rule: r, Source: address(i + 1), Hits: 1}}, epoch.Add(time.Second))
+		table.Reserve([]Reservation{{Rule: r, Source: address(i + 1), Hits: 1}}, epoch.Add(time.Second))
 	}
 	st := table.Stats()
 	if st.Counters > 1140 || st.Counters < 990 {
@@ -243,12 +243,12 @@ func TestFullTableKeepsWhoMatters(t *testing.T) {
 func TestReserveAllocatesNothing(t *testing.T) {
 	table := New(Options{Counters: 1000})
 	rules := []*algorithm.Rule{rule(t, 1e6, time.Minute, 12, algorithm.Nearest), rule(t, 100, time.Hour, 8, algorithm.Lower), rule(t, 5, time.Second, 1, algorithm.Nearest)}
-	asks := make([]Ask, len(rules))
+	asks := make([]Reservation, len(rules))
 	now := epoch
 	if n := testing.AllocsPerRun(1000, func() {
 		now = now.Add(10 * time.Millisecond)
 		for i, r := range rules {
-			asks[i] = Ask{Rule: r, Source: address(7), Hits: 1}
+			asks[i] = Reservation{Rule: r, Source: address(7), Hits: 1}
 		}
 		table.Reserve(asks, now)
 	}); n != 0 {
@@ -310,7 +310,7 @@ func FuzzTable(f *testing.F) {
 		now, latest := epoch, epoch
 		for _, g := range gaps {
 			now = now.Add(time.Duration(int(g)-64) * 300 * time.Millisecond) // a quarter of the steps go back
-			asks := []Ask{{Rule: r, Source: address(1), Hits: 1}}
+			asks := []Reservation{{Rule: r, Source: address(1), Hits: 1}}
 			admitted := table.Reserve(asks, now)
 			if latest.Sub(now) > r.Window/2 {
 				return // a large step back starts anew
@@ -342,7 +342,7 @@ func TestRulesAreForgotten(t *testing.T) {
 	}
 	rules := manyRules(t, table, 50)
 	for n := range uint32(1000) {
-		table.Reserve([]Ask{{Rule: rules[0].With(1+n, rules[0].Estimate), Source: address(1000 + n), Hits: 1}}, epoch)
+		table.Reserve([]Reservation{{Rule: rules[0].With(1+n, rules[0].Estimate), Source: address(1000 + n), Hits: 1}}, epoch)
 	}
 	if n := known(); n != len(rules) {
 		t.Errorf("%d rules are known, want %d", n, len(rules))

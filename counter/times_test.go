@@ -15,7 +15,7 @@ func TestTimesOfOthersHits(t *testing.T) {
 	begin := time.Unix(1_700_000_000/60*60, 0)
 	hit := func(table *Table, c Counter, n int, at time.Time) {
 		for range n {
-			table.Reserve([]Ask{{Rule: c.Rule, Source: c.Source, Hits: 1}}, at)
+			table.Reserve([]Reservation{{Rule: c.Rule, Source: c.Source, Hits: 1}}, at)
 		}
 	}
 	// Half of the first sub-window of 5 s has left the window. b has 24 hits in it for certain, a had 10 in that sub-window.
@@ -71,7 +71,7 @@ func TestTimesAreNotMixed(t *testing.T) {
 	c := Counter{Rule: rule(t, 30, time.Minute, 12, algorithm.Nearest), Source: address(1)}
 	table := New(Options{Counters: 100, Tier: true})
 	for range 3 {
-		table.Reserve([]Ask{{Rule: c.Rule, Source: c.Source, Hits: 1}}, begin)
+		table.Reserve([]Reservation{{Rule: c.Rule, Source: c.Source, Hits: 1}}, begin)
 	}
 	now := begin.Add(time.Minute + time.Second)
 	cut := c.Rule.Cut(c.Rule.Position(now.UnixNano(), 0))
@@ -103,7 +103,7 @@ func TestBlockedTakesNoMoreHits(t *testing.T) {
 	} {
 		c := Counter{Rule: rule(t, 1000, time.Minute, 12, algorithm.Nearest), Source: address(1)}
 		a, b := New(Options{Counters: 100, Tier: true}), New(Options{Counters: 100, Tier: true})
-		a.Reserve([]Ask{{Rule: c.Rule, Source: c.Source, Hits: 64}}, begin)
+		a.Reserve([]Reservation{{Rule: c.Rule, Source: c.Source, Hits: 64}}, begin)
 		for copied := range a.All([]*algorithm.Rule{c.Rule}, begin) {
 			b.Reports().Learn(c, copied.Newest, copied.Groups, 0, begin)
 		}

@@ -79,7 +79,7 @@ func (s *shard) queue(w uint16) {
 	}
 }
 
-func (s *shard) hold(a *Ask, l *lookup) bool {
+func (s *shard) hold(a *Reservation, l *lookup) bool {
 	if !s.unconfirmed.CanHold(a.Hits) {
 		return false
 	}

@@ -28,7 +28,7 @@ func Hearing(roundTrip time.Duration, edges int) time.Duration {
 // own hits: each of the other E-1 edges at most N, and at most what the source sends.
 //
 // Bound leaves out what edges do not see because it stands in older groups: an answer tells of the newest, and an edge reads
-// the others once it knows of a few hits, or of none (counter.Reports.Take, counter.Standing.Past). A source whose requests are laid out
+// the others once it knows of a few hits, or of none (counter.Reports.Take, counter.Reply.Past). A source whose requests are laid out
 // for that may be admitted more, at most a limit (docs/design/bound.md).
 //
 // What the formula leaves out is hits in the sub-window that the window's beginning cuts. They are at most what the source

@@ -33,7 +33,7 @@ func TestBacklogIsBounded(t *testing.T) {
 	now := began
 	for range rounds {
 		for s := range uint32(sources) {
-			ask := [1]counter.Ask{{Rule: r.Counter, Source: address(s), Hits: 1}}
+			ask := [1]counter.Reservation{{Rule: r.Counter, Source: address(s), Hits: 1}}
 			table.Reserve(ask[:], now)
 		}
 		now = now.Add(10 * time.Millisecond)
@@ -101,7 +101,7 @@ func TestFullNode(t *testing.T) {
 		}
 	}
 	hit := func() {
-		ask := [1]counter.Ask{{Rule: r.Counter, Source: address(1), Hits: 1}}
+		ask := [1]counter.Reservation{{Rule: r.Counter, Source: address(1), Hits: 1}}
 		table.Reserve(ask[:], now)
 	}
 	for range requests {

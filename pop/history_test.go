@@ -142,7 +142,7 @@ func (h *history) carry(c wire.Command, node *poptest.Node, now time.Time) wire.
 func (h *history) hit(edge int, hits uint32) (admitted uint32) {
 	e, now := h.w.Edges[edge], h.w.Now().Add(h.ahead[edge])
 	if hits > 1 {
-		ask := [1]counter.Ask{{Rule: h.rule.Counter, Source: address(1), Hits: hits - 1}}
+		ask := [1]counter.Reservation{{Rule: h.rule.Counter, Source: address(1), Hits: hits - 1}}
 		if !e.Bits.Until(counter.Key{Rule: h.rule.Counter.ID, Source: address(1)}, now).IsZero() || !e.Counters.Reserve(ask[:], now) {
 			return 0
 		}

@@ -28,7 +28,7 @@ func TestReadsShareAGet(t *testing.T) {
 		m.SetRules([]pop.Rule{r})
 		return table, func(now time.Time, hits func(uint32) uint32) {
 			for s := range uint32(sources) {
-				ask := [1]counter.Ask{{Rule: r.Counter, Source: address(s), Hits: hits(s)}}
+				ask := [1]counter.Reservation{{Rule: r.Counter, Source: address(s), Hits: hits(s)}}
 				table.Reserve(ask[:], now)
 			}
 			gets = 0

@@ -54,7 +54,7 @@ func TestBucketIsGCRA(t *testing.T) {
 		for n := range rapid.IntRange(1, 300).Draw(t, "requests") {
 			now = now.Add(gap(t, r, truth))
 			hits := rapid.OneOf(rapid.Just(uint32(1)), rapid.Uint32Range(1, burst)).Draw(t, "hits")
-			ask := []counter.Ask{{Rule: r, Source: address(1), Hits: hits}}
+			ask := []counter.Reservation{{Rule: r, Source: address(1), Hits: hits}}
 			admitted := table.Reserve(ask, now)
 			level := truth.level(int64(now.Sub(epoch)))
 			slack := float64(2*n+3)*fine + 1e-5*(level+1)
@@ -99,7 +99,7 @@ func TestBucketOfOthersHits(t *testing.T) {
 			if rapid.Bool().Draw(t, "full") {
 				hits = max(uint32(math.Floor(float64(burst)-level)), 1)
 			}
-			if ask := []counter.Ask{{Rule: r, Source: c.Source, Hits: hits}}; counts.Reserve(ask, now) {
+			if ask := []counter.Reservation{{Rule: r, Source: c.Source, Hits: hits}}; counts.Reserve(ask, now) {
 				truth.count(int64(now.Sub(epoch)), hits)
 			}
 			newest, groups := counts.Reports().Snapshot(c, now)
@@ -122,7 +122,7 @@ func TestBucketQueue(t *testing.T) {
 		{0, 0}, {0, 100 * time.Millisecond}, {0, 200 * time.Millisecond}, {0, 300 * time.Millisecond}, {0, -100 * time.Millisecond},
 		{50 * time.Millisecond, -50 * time.Millisecond}, {150 * time.Millisecond, 250 * time.Millisecond}, {time.Second, 0}, {1050 * time.Millisecond, 50 * time.Millisecond},
 	} {
-		ask := []counter.Ask{{Rule: r, Source: address(1), Hits: 1}}
+		ask := []counter.Reservation{{Rule: r, Source: address(1), Hits: 1}}
 		got := time.Duration(0)
 		if table.Reserve(ask, epoch.Add(step.at)) {
 			got = ask[0].Delay
@@ -153,7 +153,7 @@ func TestBucketsOfSeveralTables(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0, 1:
-				if table.Reserve([]counter.Ask{{Rule: r, Source: c.Source, Hits: 1}}, now) {
+				if table.Reserve([]counter.Reservation{{Rule: r, Source: c.Source, Hits: 1}}, now) {
 					truth.count(int64(now.Sub(epoch)), 1)
 				}
 			case 2: // it reports

@@ -38,7 +38,7 @@ func TestExactIsExact(t *testing.T) {
 				most = rapid.SampledFrom([]float64{0, 1 / float64(limit), 0.3, 1.2, 30}).Draw(t, "most")
 			}
 			now = now.Add(time.Duration(rapid.Float64Range(0, most).Draw(t, "gap") * float64(window)))
-			ask := []counter.Ask{{Rule: r, Source: address(1), Hits: 1}}
+			ask := []counter.Reservation{{Rule: r, Source: address(1), Hits: 1}}
 			ok, want := table.Reserve(ask, now), count(now)+1
 			if got := uint32(ask[0].Estimate); got > want || got < count(now.Add(tick))+1 {
 				t.Fatalf("%d hits, want %d", got, want)
@@ -69,7 +69,7 @@ func TestExactLimitRaised(t *testing.T) {
 		}
 		for range limit {
 			now = now.Add(10 * time.Millisecond)
-			if table.Reserve([]counter.Ask{{Rule: r, Source: address(1), Hits: 1}}, now) {
+			if table.Reserve([]counter.Reservation{{Rule: r, Source: address(1), Hits: 1}}, now) {
 				admitted++
 			}
 		}
@@ -94,7 +94,7 @@ func TestExactInAnotherOrder(t *testing.T) {
 	}
 	table, begin := counter.New(counter.Options{Counters: 100}), time.Unix(1_700_000_040, 0)
 	ask := func(s float64) bool {
-		return table.Reserve([]counter.Ask{{Rule: r, Source: address(1), Hits: 1}}, begin.Add(time.Duration(s*float64(time.Second))))
+		return table.Reserve([]counter.Reservation{{Rule: r, Source: address(1), Hits: 1}}, begin.Add(time.Duration(s*float64(time.Second))))
 	}
 	for _, s := range []float64{9, 9.001, 9.002, 65.001, 64.999} {
 		if !ask(s) {
@@ -115,10 +115,10 @@ func TestExactOfOthersHits(t *testing.T) {
 	counts, learns := counter.New(counter.Options{Counters: 100}), counter.New(counter.Options{Counters: 100})
 	c, start := counter.Counter{Rule: r, Source: address(1)}, time.Unix(1_700_000_400, 0)
 	at := func(d time.Duration) time.Time { return start.Add(d) }
-	counts.Reserve([]counter.Ask{{Rule: r, Source: c.Source, Hits: 2}}, at(900*time.Millisecond))
+	counts.Reserve([]counter.Reservation{{Rule: r, Source: c.Source, Hits: 2}}, at(900*time.Millisecond))
 	newest, groups := counts.Reports().Snapshot(c, at(900*time.Millisecond))
 	learns.Reports().Announced(c, newest, groups, at(900*time.Millisecond))
-	learns.Reserve([]counter.Ask{{Rule: r, Source: c.Source, Hits: 1}}, at(950*time.Millisecond))
+	learns.Reserve([]counter.Reservation{{Rule: r, Source: c.Source, Hits: 1}}, at(950*time.Millisecond))
 	for _, step := range []struct {
 		at   time.Duration
 		want float64 // used, as both tables say it

@@ -26,7 +26,7 @@ func TestFixedWindow(t *testing.T) {
 			now = now.Add(time.Duration(rapid.Float64Range(0, 0.4).Draw(t, "gap") * float64(window)))
 			n := now.UnixNano() / int64(window)
 			hits := rapid.Uint32Range(1, limit).Draw(t, "hits")
-			ask := []counter.Ask{{Rule: r, Source: address(1), Hits: hits}}
+			ask := []counter.Reservation{{Rule: r, Source: address(1), Hits: hits}}
 			admitted := table.Reserve(ask, now)
 			if want := counted[n]+hits <= limit; admitted != want || ask[0].Estimate != float64(counted[n]+hits) {
 				t.Fatalf("admitted %t, estimate %v, after %d and %d more of %d", admitted, ask[0].Estimate, counted[n], hits, limit)

@@ -158,6 +158,7 @@ func (st *Stream) End(at time.Time) error {
 		if err := st.whole(st.out); err != nil {
 			return err
 		}
+		st.conn.gather()
 	}
 	return st.conn.flush()
 }

@@ -47,7 +47,7 @@ func (st *Stream) take() (done bool, err error) {
 	st.conn.mu.Lock()
 	defer st.conn.mu.Unlock()
 	if len(st.shown) == 0 && len(st.queue) > 0 {
-		st.shown, st.queue, st.spare = st.queue, st.spare[:0], st.queue
+		st.shown, st.queue = st.queue, nil // a stream that is open for long keeps no room for what it has not
 		st.sending.Waited(0, len(st.shown))
 	}
 	switch {

@@ -104,6 +104,13 @@ func (c *conn) end() {
 	c.client.Linger.Store(false)
 }
 
+// locked does something with c.mu. After a fault in it the connection can still be ended.
+func (c *conn) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
 // begin takes a request that has come, and has it judged.
 func (c *conn) begin(st *Stream) {
 	c.site.Stats.Requests.Add(1)
@@ -114,14 +121,14 @@ func (c *conn) begin(st *Stream) {
 		c.run(st, rest)
 		return
 	}
-	c.mu.Lock()
-	held := st.held
-	if !held {
-		c.over(st)
-		c.rested()
-	}
-	c.mu.Unlock()
-	if !held {
+	held := false
+	c.locked(func() {
+		if held = st.held; !held {
+			c.over(st)
+			c.rested()
+		}
+	})
+	if !held && cap(st.text)+cap(st.block) <= mostIdle {
 		c.free = st
 	}
 }
@@ -145,7 +152,7 @@ func (c *conn) work(st *Stream, do func()) {
 			c.working--
 			c.rested()
 			if c.rests() {
-				c.wake()
+				c.doze()
 			}
 			c.worked.Signal()
 			c.mu.Unlock()

@@ -30,6 +30,8 @@ const (
 	frameSize = 16 << 10
 	// mostUnwritten is how many bytes may wait to be written before those who bring more wait, too.
 	mostUnwritten = 64 << 10
+	// mostIdle is how large a buffer may be that an idle connection keeps.
+	mostIdle = 4 << 10
 	// graceTime is how long a client that is told to go may take to hear of it.
 	graceTime = time.Second
 )

@@ -117,8 +117,11 @@ func (c *conn) look(now time.Time) (due time.Time, err error) {
 
 // off reports whether the read deadline has to be set anew. One that comes a little early does no harm. It needs c.mu.
 func (c *conn) off(due time.Time) bool {
+	if due.IsZero() {
+		return !c.readBy.IsZero() && !c.readBy.After(time.Now()) // one that is yet to come is looked at when it does
+	}
 	early := due.Sub(c.readBy)
-	return due.IsZero() != c.readBy.IsZero() || early < 0 || early > c.site.Slack
+	return c.readBy.IsZero() || early < 0 || early > c.site.Slack
 }
 
 // rests reports whether nothing is under way. It needs c.mu, as all that follows does.
@@ -133,6 +136,20 @@ func (c *conn) rested() {
 	c.client.Idle.Store(c.idle.UnixNano())
 	if !c.writing {
 		c.client.StartAnswer() // what it was slow with before is over
+		if len(c.out) == 0 && cap(c.out)+cap(c.spare) > 2*mostIdle {
+			c.out, c.spare = nil, nil
+		}
+	}
+}
+
+// doze has the loop look in time, when nothing is under way any more. It may be reading.
+func (c *conn) doze() {
+	if due := c.idle.Add(c.site.Limits.IdleTimeout); c.leaving == staying && c.off(due) {
+		c.readBy = due
+		_ = c.client.Conn.SetReadDeadline(due)
+	}
+	if c.leaving != staying || c.client.Old() { // now, or before the deadline was set
+		c.wake()
 	}
 }
 

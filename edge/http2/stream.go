@@ -35,8 +35,7 @@ type Stream struct {
 
 	sending front.Pace // of the body that comes
 	bodyDue time.Time  // for all of it; zero: as long as the pace allows
-	shown   []byte     // what Next shows,
-	spare   []byte     // and what it has shown before
+	shown   []byte     // what Next shows
 	got     int64
 	pause   func() error
 	resume  func()

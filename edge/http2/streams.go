@@ -72,13 +72,13 @@ func (c *conn) wrong(e frames.StreamError) error {
 	if c.isIdle(e.StreamID) && e.Code != frames.ErrCodeProtocol {
 		return frames.ConnectionError(e.Code)
 	}
-	c.mu.Lock()
-	if st := c.streams[e.StreamID]; st != nil {
-		c.reset(st, e.Code)
-	} else {
-		c.putReset(e.StreamID, e.Code)
-	}
-	c.mu.Unlock()
+	c.locked(func() {
+		if st := c.streams[e.StreamID]; st != nil {
+			c.reset(st, e.Code)
+		} else {
+			c.putReset(e.StreamID, e.Code)
+		}
+	})
 	return c.resetting()
 }
 
@@ -87,15 +87,15 @@ func (c *conn) resetByClient(f *frames.RSTStreamFrame) error {
 	if c.isIdle(f.StreamID) {
 		return frames.ConnectionError(frames.ErrCodeProtocol)
 	}
-	c.mu.Lock()
-	st := c.streams[f.StreamID]
-	if st != nil {
-		st.closed = true
-		st.die(errReset)
-		c.drop(st)
-	}
-	c.mu.Unlock()
-	if st == nil {
+	open := false
+	c.locked(func() {
+		if st := c.streams[f.StreamID]; st != nil {
+			open, st.closed = true, true
+			st.die(errReset)
+			c.drop(st)
+		}
+	})
+	if !open {
 		return c.control(1)
 	}
 	return c.resetting()

@@ -3,6 +3,7 @@ package http2
 import (
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"time"
 
 	frames "golang.org/x/net/http2"
@@ -113,6 +114,16 @@ func (c *conn) flush() error {
 		return nil
 	}
 	return c.broken
+}
+
+// gather lets other answers come that may be about to, so that they are written together.
+func (c *conn) gather() {
+	c.mu.Lock()
+	several := c.working > 1 && !c.writing
+	c.mu.Unlock()
+	if several {
+		runtime.Gosched()
+	}
 }
 
 // say writes all that there is, and waits for whoever does so.

@@ -41,7 +41,7 @@ type Decision struct {
 	// Covering are wider sources that the client belongs to, and of which operators have said something (mitigation.Table.Covering).
 	Covering []counter.Source
 
-	asks    []counter.Ask
+	asks    []counter.Reservation
 	replies []<-chan struct{}
 
 	// Delay is how long an admitted request waits for its turn, MaxDelay at most: the longest of its rules, which have counted it
@@ -55,8 +55,8 @@ type Decision struct {
 
 	exact   bool // a rule keeps its requests in the tier
 	kept    []exact.Ticket
-	keptBy  []int         // of kept, the index of the result
-	answers []counter.Ask // of kept, what results say
+	keptBy  []int                 // of kept, the index of the result
+	answers []counter.Reservation // of kept, what results say
 }
 
 // MaxDelay is the longest that a request waits for its turn. Rules whose queue would make it longer are to be refused.
@@ -69,10 +69,10 @@ type RuleResult struct {
 	Index  int // of this result in Decision.Results
 
 	Verdict Verdict
-	Wait    time.Duration // until a retry is admitted, if the request is refused
-	Until   time.Time     // end of the mitigation that is in force or starts; zero: there is none
-	Skipped bool          // nobody in the tier answers, and the rule's posture decided
-	Ask     *counter.Ask  // what its counter was asked and said; nil: it was not asked
+	Wait    time.Duration        // until a retry is admitted, if the request is refused
+	Until   time.Time            // end of the mitigation that is in force or starts; zero: there is none
+	Skipped bool                 // nobody in the tier answers, and the rule's posture decided
+	Ask     *counter.Reservation // what its counter was asked and said; nil: it was not asked
 
 	Hits uint32 // what the request costs, for a rule that Costs and for one that was asked about several hits; 0: 1
 	Due  bool   // what it costs is known when it is settled: Hits are held until then, and may be changed

@@ -107,7 +107,7 @@ func (l *Limiter) sayKept(d *Decision, now time.Time) {
 		if r.Skipped {
 			continue
 		}
-		d.answers = append(d.answers, counter.Ask{Rule: r.Rule.Counter, Source: r.Source, Hits: 1, Verdict: k.Verdict})
+		d.answers = append(d.answers, counter.Reservation{Rule: r.Rule.Counter, Source: r.Source, Hits: 1, Verdict: k.Verdict})
 		r.Ask = &d.answers[len(d.answers)-1]
 		if r.Ask.Over {
 			l.over(r, now)

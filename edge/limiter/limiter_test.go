@@ -502,7 +502,7 @@ func TestCombine(t *testing.T) {
 		}
 		for i, s := range test.say {
 			r := &d.Results[i]
-			r.Verdict, r.Wait, r.Ask = s.verdict, s.wait, &counter.Ask{Verdict: counter.Verdict{Remaining: s.left, Delay: s.delay}}
+			r.Verdict, r.Wait, r.Ask = s.verdict, s.wait, &counter.Reservation{Verdict: counter.Verdict{Remaining: s.left, Delay: s.delay}}
 		}
 		d.combine()
 		name := func(r *RuleResult) string {
@@ -696,7 +696,7 @@ func TestReset(t *testing.T) {
 	d := ranks.decide(a, epoch)
 	d.Reset()
 	for _, ask := range d.asks[:cap(d.asks)] {
-		if ask != (counter.Ask{}) {
+		if ask != (counter.Reservation{}) {
 			t.Errorf("%+v lives on", ask)
 		}
 	}

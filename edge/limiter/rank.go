@@ -79,7 +79,7 @@ const older = time.Second
 // within reports whether a rule admits a request, by its rank or else by its posture.
 func (l *Limiter) within(r *RuleResult, now time.Time) bool {
 	known := r.Ask.Known
-	switch l.Counters.Rank(r.Ask, now) {
+	switch l.Counters.Order(r.Ask, now) {
 	case counter.Beyond:
 		return false
 	case counter.Within:

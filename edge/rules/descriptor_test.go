@@ -148,7 +148,7 @@ func TestLimitOfDescriptorByTheRulesAlgorithm(t *testing.T) {
 	d.AddDescriptor(testSecret, s, address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &descriptors.Descriptor{Entries: []descriptors.Entry{{Key: "user", Value: "a"}}, Hits: 1, Limit: 5, Window: time.Minute})
 	for at, want := range map[time.Duration]bool{59 * time.Second: true, time.Minute: false} { // the minute of the clock ends
 		table := counter.New(counter.Options{})
-		ask := []counter.Ask{{Rule: d.Results[0].Counter, Source: d.Results[0].Source, Hits: 5}}
+		ask := []counter.Reservation{{Rule: d.Results[0].Counter, Source: d.Results[0].Source, Hits: 5}}
 		minute := time.Unix(1_700_000_040, 0)
 		_ = table.Reserve(ask, minute.Add(50*time.Second))
 		if v, _ := table.Peek(ask[0].Rule, ask[0].Source, minute.Add(at)); v.Over != want {

@@ -481,11 +481,11 @@ func BenchmarkMillionClients(b *testing.B) {
 		}
 		store := memory(b) - before
 		table := counter.New(counter.Options{Counters: clients})
-		asks := make([]counter.Ask, 1)
+		asks := make([]counter.Reservation, 1)
 		for i := range clients {
 			client := sources(i)
 			r, _, _ := set.ByName("api").For(who.Of(client))
-			asks[0] = counter.Ask{Rule: r.Counter, Source: client, Hits: 1}
+			asks[0] = counter.Reservation{Rule: r.Counter, Source: client, Hits: 1}
 			if !table.Reserve(asks, epoch) {
 				b.Fatal("refused")
 			}
@@ -544,7 +544,7 @@ func TestBucketsByPlan(t *testing.T) {
 			source := counter.Source{}
 			admit := func(at time.Duration) (admitted, waits uint32) {
 				for range size + 10 {
-					ask := []counter.Ask{{Rule: v.Counter, Source: source, Hits: 1}}
+					ask := []counter.Reservation{{Rule: v.Counter, Source: source, Hits: 1}}
 					if table.Reserve(ask, now.Add(at)) {
 						admitted++
 						if ask[0].Delay > 0 {

@@ -15,7 +15,7 @@ import (
 // through several edges at once, and none of them saw it.
 //
 // Whose report brought a counter to where it is says so at once; an edge that finds it there leaves that to others for a while.
-func (a *Announcer) ActOn(c counter.Counter, standing counter.Standing, now time.Time) {
+func (a *Announcer) ActOn(c counter.Counter, standing counter.Reply, now time.Time) {
 	rule := a.rules.Load().byID[c.Rule.ID]
 	switch {
 	case standing.Over && rule != nil && rule.Timeout > 0:

@@ -98,20 +98,20 @@ func (e *edge) logged() string {
 func TestActOn(t *testing.T) {
 	for _, test := range []struct {
 		name     string
-		standing counter.Standing
+		standing counter.Reply
 		poor     bool   // the budget is used up
 		now      string // in the log
 		later    string // and bits, without a word of others
 	}{
-		{"far from its limit", counter.Standing{}, false, "", ""},
-		{"this edge brought it to half", counter.Standing{Stage: algorithm.Half, Crossed: true}, false, "standing", ""},
-		{"another did", counter.Standing{Stage: algorithm.Half}, false, "", "standing"},
-		{"this edge left nothing", counter.Standing{Stage: algorithm.Full, Crossed: true}, false, "standing", ""},
-		{"this edge may ask when hits came", counter.Standing{WantTimes: true, CrossedTimes: true}, false, "ask", ""},
-		{"another is to ask", counter.Standing{WantTimes: true}, false, "", "ask"},
-		{"no budget for half", counter.Standing{Stage: algorithm.Half, Crossed: true}, true, "", ""},
-		{"no budget for a question", counter.Standing{WantTimes: true, CrossedTimes: true}, true, "", ""},
-		{"what is left is paid for", counter.Standing{Stage: algorithm.Full, Crossed: true}, true, "standing", ""},
+		{"far from its limit", counter.Reply{}, false, "", ""},
+		{"this edge brought it to half", counter.Reply{Stage: algorithm.Half, Crossed: true}, false, "standing", ""},
+		{"another did", counter.Reply{Stage: algorithm.Half}, false, "", "standing"},
+		{"this edge left nothing", counter.Reply{Stage: algorithm.Full, Crossed: true}, false, "standing", ""},
+		{"this edge may ask when hits came", counter.Reply{WantTimes: true, CrossedTimes: true}, false, "ask", ""},
+		{"another is to ask", counter.Reply{WantTimes: true}, false, "", "ask"},
+		{"no budget for half", counter.Reply{Stage: algorithm.Half, Crossed: true}, true, "", ""},
+		{"no budget for a question", counter.Reply{WantTimes: true, CrossedTimes: true}, true, "", ""},
+		{"what is left is paid for", counter.Reply{Stage: algorithm.Full, Crossed: true}, true, "standing", ""},
 	} {
 		e := newEdge(t, 100)
 		for test.poor && e.Budget.Affords(e.rule.Counter, 1) {
@@ -138,8 +138,8 @@ func TestActOn(t *testing.T) {
 func TestOthersSaidIt(t *testing.T) {
 	e, other := newEdge(t, 100), newEdge(t, 100)
 	other.config.ID = 2
-	e.ActOn(e.counter(1), counter.Standing{Stage: algorithm.Half}, began)
-	e.ActOn(e.counter(1), counter.Standing{WantTimes: true}, began)
+	e.ActOn(e.counter(1), counter.Reply{Stage: algorithm.Half}, began)
+	e.ActOn(e.counter(1), counter.Reply{WantTimes: true}, began)
 	e.Learn(other.state(record.AskTimes, other.counter(1), began), began)
 	e.Resume(began.Add(time.Second))
 	if got := e.logged(); got != "" {

@@ -130,9 +130,9 @@ func BenchmarkNewSources(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	before := processorTime(b)
-	var ask [1]counter.Ask
+	var ask [1]counter.Reservation
 	for i := range b.N {
-		ask[0] = counter.Ask{Rule: rule, Source: address(uint32(i)), Hits: 1}
+		ask[0] = counter.Reservation{Rule: rule, Source: address(uint32(i)), Hits: 1}
 		counters.Reserve(ask[:], time.Now())
 	}
 	for tick := time.NewTicker(time.Millisecond); counters.Stats().Unreported > 0; {

@@ -102,7 +102,7 @@ func (c *counted) hits(t *testing.T) (sum uint64) {
 
 // hit counts a request of a source at an edge, with so many hits.
 func (e *edge) hit(s counter.Source, hits uint32) {
-	ask := [1]counter.Ask{{Rule: e.rule.Counter, Source: s, Hits: hits}}
+	ask := [1]counter.Reservation{{Rule: e.rule.Counter, Source: s, Hits: hits}}
 	e.Counters.Reserve(ask[:], time.Now())
 }
 

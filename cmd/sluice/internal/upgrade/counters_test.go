@@ -27,7 +27,7 @@ func TestInheritance(t *testing.T) {
 	source := func(i byte) counter.Source { return counter.SourceOf(netip.AddrFrom4([4]byte{10, 0, 0, i}), 32, 64) }
 	old := counter.New(counter.Options{Counters: 1000})
 	for i := range byte(10) {
-		old.Reserve([]counter.Ask{{Rule: gone, Source: source(i), Hits: 1}, {Rule: kept, Source: source(i), Hits: uint32(i) + 1}}, now)
+		old.Reserve([]counter.Reservation{{Rule: gone, Source: source(i), Hits: 1}, {Rule: kept, Source: source(i), Hits: uint32(i) + 1}}, now)
 	}
 	var w bytes.Buffer
 	if n, err := writeCounters(&w, old, []*algorithm.Rule{gone, kept}, now); n != 20 || err != nil {

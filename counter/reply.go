@@ -31,8 +31,8 @@ import (
 // that has never seen the source knows about how far it is, and when to refuse it. Between setting and clearing lies half of what makes the stage,
 // so a source cannot have itself announced again and again by going to and fro over a border.
 
-// Standing is what a counter says after an answer of the tier.
-type Standing struct {
+// Reply is what a counter says after an answer of the tier.
+type Reply struct {
 	Over bool // the PoP has counted more than the limit
 	// Stage is one that the counter has come to, and of which this table has not heard that others have announced it; Far: there is none.
 	Stage algorithm.Stage
@@ -53,7 +53,7 @@ type Standing struct {
 
 // replied notes an answer of the tier, to a report of so many hits, or an announcement, and what the counter says after it. Hits that
 // could wait may have become urgent by it.
-func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Position, now int64, reported uint64, announcement bool) (standing Standing) {
+func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Position, now int64, reported uint64, announcement bool) (standing Reply) {
 	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
 	left := r.Remaining(estimate)
@@ -94,7 +94,7 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 }
 
 // crossed reports whether so many hits, just confirmed, have brought a counter near its limit or over it.
-func (s *shard) crossed(r *algorithm.Rule, h *head, standing Standing, estimate float64, hits uint64) bool {
+func (s *shard) crossed(r *algorithm.Rule, h *head, standing Reply, estimate float64, hits uint64) bool {
 	before := s.before(h, estimate, hits)
 	estimate = s.before(h, estimate, 0)
 	if standing.Over {
