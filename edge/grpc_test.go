@@ -261,6 +261,26 @@ func TestGRPCMany(t *testing.T) {
 	e.rest()
 }
 
+// A client of gRPC sends a PING and opens a window for each message that it hears, to learn how fast the way is: a call of many small ones is no flood.
+func TestGRPCManyMessages(t *testing.T) {
+	_, e, c := grpcThrough(t, "")
+	both, err := c.FullDuplexCall(within(t))
+	must(t, err)
+	_, err = both.Recv()
+	must(t, err)
+	for i := range 2000 {
+		must(t, both.Send(&calls.StreamingOutputCallRequest{Payload: payload("x")}))
+		if _, err := both.Recv(); err != nil {
+			t.Fatalf("after %d messages: %v", i, err)
+		}
+	}
+	must(t, both.CloseSend())
+	_, _ = both.Recv()
+	if m := e.rest(); m["sluice_http2_abuse_total{kind=control}"] != 0 {
+		t.Errorf("%v", m)
+	}
+}
+
 // A client that pauses in its body is waited for while the answer goes on.
 func TestGRPCPauses(t *testing.T) {
 	_, e, c := grpcThrough(t, "limits: {header_timeout: 100ms, idle_timeout: 100ms}")

@@ -92,6 +92,9 @@ func (st *Stream) send(part []byte, last bool) error {
 			return err
 		}
 		c.sendNow(st, part[:n], last && n == len(part))
+		if n == len(part) { // what the client's own windows cut into pieces gives it none
+			c.earn(messageControls)
+		}
 		part = part[n:]
 	}
 	return nil
@@ -101,7 +104,9 @@ func (st *Stream) send(part []byte, last bool) error {
 func (c *conn) sendNow(st *Stream, part []byte, last bool) {
 	c.window -= int64(len(part))
 	st.window -= int64(len(part))
-	c.earned = min(c.earned+(len(part)+1023)>>10, controlBurst)
+	c.sent += len(part)
+	c.earn(c.sent >> 10)
+	c.sent &= 1<<10 - 1
 	c.putData(st.id, part, last)
 	if last {
 		c.ending(st)

@@ -48,7 +48,8 @@ func (st *Stream) take() (done bool, err error) {
 	defer st.conn.mu.Unlock()
 	if len(st.shown) == 0 && len(st.queue) > 0 {
 		st.shown, st.queue = st.queue, nil // a stream that is open for long keeps no room for what it has not
-		st.sending.Waited(0, len(st.shown))
+		st.taken = len(st.shown)
+		st.sending.Waited(0, st.taken)
 	}
 	switch {
 	case st.aborted:
@@ -98,9 +99,13 @@ func (st *Stream) talking() bool {
 
 // Discard goes on behind n bytes that Next showed.
 func (st *Stream) Discard(n int) {
-	st.shown = st.shown[n:]
+	if st.shown = st.shown[n:]; len(st.shown) == 0 {
+		st.shown = nil // nor for what it has had
+	}
 	st.got += int64(n)
 	st.conn.mu.Lock()
+	n = min(n, st.taken) // it may have been let go of meanwhile
+	st.taken -= n
 	st.conn.refill(st, n)
 	told := len(st.conn.out) > 0
 	st.conn.mu.Unlock()

@@ -47,6 +47,8 @@ const (
 	// for each request, and one for each KiB that is sent to the client, which has to open windows for it.
 	controlBurst, controlRate = 1024, 64
 	requestControls           = 8
+	// messageControls come back for each part of an answer: clients of gRPC answer each of their messages with a PING and a WINDOW_UPDATE.
+	messageControls = 2
 	// mostContinuations is in how many more frames than one a head may come.
 	mostContinuations = 32
 	// bodyCost is how many bytes of frames a body may have around each of its own, bodySlack more: as around chunks in HTTP/1.1.
@@ -61,6 +63,9 @@ func newBuckets(now time.Time) (resets, controls bucket) {
 type calm Abuse
 
 func (calm) Error() string { return "edge: http2: the client went beyond a bound" }
+
+// earn gives a client's controls back. It needs c.mu.
+func (c *conn) earn(n int) { c.earned = min(c.earned+n, controlBurst) }
 
 // control counts frames that carry nothing.
 func (c *conn) control(n int) error {

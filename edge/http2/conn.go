@@ -24,6 +24,7 @@ type conn struct {
 	settled          bool // the client's first SETTINGS have come
 	resets, controls bucket
 	past             past
+	untaken          uint32    // the highest stream that came after the last that is taken; 0: none has
 	free             *Stream   // one that is over, and nobody else has
 	headBy           time.Time // when the head that has begun must be there; zero: none has
 
@@ -42,6 +43,7 @@ type conn struct {
 	recv    int   // what the client may send of all bodies,
 	credit  int   // and what it may send again, but has not been told
 	earned  int   // controls
+	sent    int   // bytes of answers that have not earned one
 	streams map[uint32]*Stream
 	highest uint32 // stream
 	working int    // requests in goroutines
@@ -114,6 +116,9 @@ func (c *conn) locked(do func()) {
 // begin takes a request that has come, and has it judged.
 func (c *conn) begin(st *Stream) {
 	c.site.Stats.Requests.Add(1)
+	c.mu.Lock()
+	_ = c.room() // a few bytes ask for many answers; a failure shows in Read
+	c.mu.Unlock()
 	st.looped = true
 	rest := c.site.Start(st)
 	st.looped = false

@@ -61,17 +61,22 @@ func (c *conn) headers(f *frames.HeadersFrame) error {
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		h.fault = frames.StreamError{StreamID: id, Code: frames.ErrCodeProtocol}
 	}
+	if id%2 == 0 {
+		return frames.ConnectionError(frames.ErrCodeProtocol)
+	}
 	c.mu.Lock()
-	st, late := c.streams[id], c.leaving == final && id > c.last
+	st, fresh, late := c.streams[id], id > c.highest, c.leaving == final
+	if fresh && !late {
+		c.highest = id // in the same moment: GOAWAY names all that are taken, or clients ask twice
+	}
 	c.mu.Unlock()
 	switch {
-	case id%2 == 0:
-		return frames.ConnectionError(frames.ErrCodeProtocol)
-	case late: // the client has been told that it is not taken
+	case fresh && late: // the client has been told that it is not taken
+		c.untaken = max(c.untaken, id)
 		if err := c.control(1); err != nil {
 			return err
 		}
-	case id > c.highest:
+	case fresh:
 		c.opened(id)
 	case st != nil && !st.ended:
 		h.stream, h.trailer = st, true
@@ -107,7 +112,7 @@ func (c *conn) opened(id uint32) {
 	c.head.stream = st
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.highest, c.asked = id, true
+	c.asked = true
 	if len(c.streams) >= c.site.MaxStreams || c.working >= 2*c.site.MaxStreams {
 		st.in.Refused, st.silent, st.resetWith = crowded, true, frames.ErrCodeRefusedStream
 	}

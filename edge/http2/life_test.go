@@ -315,3 +315,36 @@ func TestTooManyStreams(t *testing.T) {
 		<-k.ended
 	})
 }
+
+// What follows on a stream that is not taken any more, because its client did not know that yet, does no harm to those that were.
+func TestBodiesOfUntakenStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		k := startTalk(t, release)
+		k.greet()
+		k.get(1, "/slow", true, true)
+		synctest.Wait()
+		k.client.Going.Store(front.GoNow)
+		_ = k.client.Raw.SetReadDeadline(time.Unix(1, 0))
+		k.expect("GOAWAY 1 NO_ERROR")
+		for id := uint32(3); id < 40; id += 2 {
+			k.get(id, "/body", false, true)
+			_ = k.WriteWindowUpdate(id, 1000)
+			_ = k.WriteData(id, false, make([]byte, frameSize))
+			_ = k.WriteData(id, true, make([]byte, frameSize)) // more in all than a connection's window
+		}
+		_ = k.WriteRSTStream(5, frames.ErrCodeCancel)
+		k.expect("")
+		close(release)
+		synctest.Wait()
+		k.mu.Lock()
+		if got := strings.Join(k.heard, ", "); !strings.HasPrefix(got, "1: 200, end after ") {
+			t.Errorf("got %q", got)
+		}
+		if got := strings.Join(k.seen, ", "); got != "GET /slow" {
+			t.Error(got)
+		}
+		k.mu.Unlock()
+		<-k.ended
+	})
+}

@@ -57,6 +57,7 @@ type Stream struct {
 	came      int64 // bytes of it,
 	around    int64 // and of what frames them
 	queue     []byte
+	taken     int   // what Next has shown, and Discard has not heard of
 	ended     bool  // the client has sent all of it
 	ignores   bool  // nobody reads it
 	lost      bool  // some of it has come to nothing: it is not whole

@@ -37,7 +37,7 @@ func (p *past) find(id uint32) *ended {
 }
 
 // isIdle reports whether a stream has not been opened, and cannot be but by HEADERS.
-func (c *conn) isIdle(id uint32) bool { return id%2 == 0 || id > c.highest }
+func (c *conn) isIdle(id uint32) bool { return id%2 == 0 || id > max(c.highest, c.untaken) }
 
 // drop forgets a stream of which nothing more is sent. It needs c.mu.
 func (c *conn) drop(st *Stream) {
@@ -109,11 +109,14 @@ func (c *conn) widen(f *frames.WindowUpdateFrame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.StreamID == 0 {
+		was := c.window
 		if c.window += int64(f.Increment); c.window > mostWindow {
 			return frames.ConnectionError(frames.ErrCodeFlowControl)
 		}
 		for _, st := range c.streams {
-			signal(st.opened)
+			if was <= 0 && st.window > 0 { // others have waited for nothing here, or wait for more
+				signal(st.opened)
+			}
 		}
 		return nil
 	}
@@ -137,7 +140,8 @@ func (c *conn) data(f *frames.DataFrame) error {
 		return frames.ConnectionError(frames.ErrCodeProtocol)
 	}
 	size, part := int(f.Length), f.Data()
-	if len(part) == 0 && !f.StreamEnded() {
+	late := f.StreamID > c.highest // its client did not know yet that it is not taken
+	if late || len(part) == 0 && !f.StreamEnded() {
 		if err := c.control(1); err != nil {
 			return err
 		}
@@ -150,6 +154,10 @@ func (c *conn) data(f *frames.DataFrame) error {
 	fault := func(code frames.ErrCode) error {
 		c.refill(nil, size)
 		return frames.StreamError{StreamID: f.StreamID, Code: code}
+	}
+	if late {
+		c.refill(nil, size)
+		return nil
 	}
 	st := c.streams[f.StreamID]
 	if st == nil {
@@ -207,8 +215,10 @@ func (c *conn) refill(st *Stream, n int) {
 
 // unread lets go of what nobody will read of a stream's body. It needs c.mu.
 func (c *conn) unread(st *Stream) {
-	if st.ignores = true; len(st.queue) > 0 {
-		c.refill(nil, len(st.queue))
-		st.queue, st.lost = nil, true
+	st.ignores = true
+	if n := len(st.queue) + st.taken; n > 0 { // or each body that somebody gives up takes something of the connection's window with it
+		c.refill(nil, n)
+		st.lost = st.lost || len(st.queue) > 0
+		st.queue, st.taken = nil, 0
 	}
 }

@@ -90,13 +90,16 @@ func (c *conn) flush() error {
 	until := c.written + int64(c.flying+len(c.out)+len(c.late))
 	for !c.writing && len(c.out)+len(c.late) > 0 && c.broken == nil {
 		c.writing = true
-		if len(c.out) == 0 {
-			c.out, c.late = c.late, nil
-		}
-		b := c.out
-		c.out, c.flying = c.spare[:0], len(b)
+		b, late := c.out, c.late
+		c.out, c.late, c.flying = c.spare[:0], nil, len(b)+len(late)
 		c.mu.Unlock()
-		_, err := c.client.Write(b)
+		var err error
+		if len(b) > 0 {
+			_, err = c.client.Write(b)
+		}
+		if err == nil && len(late) > 0 { // and not when nobody has more to write, which may never be
+			_, err = c.client.Write(late)
+		}
 		c.mu.Lock()
 		c.flying = 0
 		if c.spare = b[:0]; cap(b) > 2*mostUnwritten {
@@ -106,7 +109,7 @@ func (c *conn) flush() error {
 		if err != nil {
 			c.breakOff(err)
 		} else {
-			c.written += int64(len(b))
+			c.written += int64(len(b) + len(late))
 		}
 		c.drained.Broadcast()
 	}

@@ -38,3 +38,37 @@ func TestWrittenBeforeTheClientWasGone(t *testing.T) {
 		t.Errorf("what was not: %v, want %v", err, errGone)
 	}
 }
+
+// A busy connection always has more to write.
+type busy struct {
+	said
+	write func(p []byte)
+}
+
+func (b busy) Write(p []byte) (int, error) {
+	b.write(p)
+	return len(p), nil
+}
+
+// The reset of a stream that was answered goes right behind the answer, however much others have to say.
+func TestLateResetOnABusyConnection(t *testing.T) {
+	c := &conn{}
+	c.drained.L, c.worked.L = &c.mu, &c.mu
+	writes, at := 0, 0
+	nc := busy{write: func(p []byte) {
+		if writes++; p[3] == 3 {
+			at = writes
+		}
+		if writes < 100 {
+			c.mu.Lock()
+			c.putPing(0, farewell)
+			c.mu.Unlock()
+		}
+	}}
+	c.client = &front.Client{Conn: nc, Raw: nc, Site: &front.Site{Limits: front.Limits{IdleTimeout: time.Minute}}}
+	c.putData(1, []byte("hello"), true)
+	c.putLateReset(1, 0)
+	if err := c.flush(); err != nil || at != 2 {
+		t.Errorf("it was write %d of %d: %v", at, writes, err)
+	}
+}

@@ -117,6 +117,8 @@ func (p *Pool) take(fresh bool, deadline time.Time) (c *conn, reused bool, err e
 		if err = c.h2.Reserve(); err == nil {
 			c.streams, c.used = 1, true
 			p.conns = append(p.conns, c)
+		} else {
+			go c.h2.Close() // nobody else knows of it
 		}
 	}
 	d.err = err

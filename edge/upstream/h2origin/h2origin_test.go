@@ -470,3 +470,36 @@ func TestDialling(t *testing.T) {
 		}
 	})
 }
+
+// A server that takes no streams at all has no connection left open to it for each request.
+func TestServerWithoutRoom(t *testing.T) {
+	near, far := net.Pipe()
+	p := &Pool{}
+	p.Dial = func(time.Time) (net.Conn, error) {
+		p.mu.Lock() // until its SETTINGS have come: nobody takes a place before
+		return near, nil
+	}
+	ended := make(chan error)
+	go func() {
+		preface := make([]byte, len(frames.ClientPreface))
+		_, _ = io.ReadFull(far, preface)
+		f := frames.NewFramer(far, far)
+		go func() {
+			_ = f.WriteSettings(frames.Setting{ID: frames.SettingMaxConcurrentStreams, Val: 0})
+		}()
+		for {
+			frame, err := f.ReadFrame()
+			if err != nil {
+				ended <- err
+				return
+			}
+			if s, ok := frame.(*frames.SettingsFrame); ok && s.IsAck() {
+				p.mu.Unlock()
+			}
+		}
+	}()
+	if _, _, err := p.Open(false, 10*time.Second); err == nil {
+		t.Error("a request was taken")
+	}
+	<-ended
+}
