@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/counter"
 	"sluice/edge/config"
 	"sluice/pop"
 	"sluice/pop/secret"
@@ -163,7 +164,7 @@ func TestCheck(t *testing.T) {
 // A list that this PoP's operators made is a good state.
 func TestCheckTakesItsOwnState(t *testing.T) {
 	dir, key := t.TempDir(), secret.Of([]byte("a secret of some length"))
-	m, err := pop.NewMachine(pop.Config{Nodes: []string{"127.0.0.1:1"}, Secret: key, ID: 1}, time.Now())
+	m, err := pop.NewMachine(pop.Config{Nodes: []string{"127.0.0.1:1"}, Secret: key, ID: 1, Counters: counter.New(counter.Options{Counters: 64, Tier: true})}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,6 +192,7 @@ func TestVersion(t *testing.T) {
 	}{
 		{info("(devel)"), "devel, commit unknown, go1.26.8"},
 		{info("v1.2.3", commit), "v1.2.3, commit 0123456789ab, go1.26.8"},
+		{info("v0.0.0-20261124075039-0123456789ab", commit), "v0.0.0-20261124075039-0123456789ab, go1.26.8"},
 		{info("", commit, changed), "devel, commit 0123456789ab with changes, go1.26.8"},
 	} {
 		if got := versionOf(test.info); got != test.want {

@@ -55,7 +55,7 @@ func newFlags() *flags {
 
 func parseFlags(args []string) (*flags, error) {
 	f := newFlags()
-	if err := f.set.Parse(args); err != nil {
+	if err := command.Parse(f.set, args); err != nil {
 		return f, err
 	}
 	if f.set.NArg() > 0 {

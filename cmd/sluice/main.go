@@ -90,8 +90,11 @@ func versionOf(info *debug.BuildInfo) string {
 			}
 		}
 	}
-	if commit == "" {
+	switch {
+	case commit == "":
 		commit = "unknown"
+	case strings.Contains(text, commit): // between releases Go's version has it; other edges hear the first 64 bytes of this text
+		return text + changed + ", " + info.GoVersion
 	}
 	return text + ", commit " + commit + changed + ", " + info.GoVersion
 }

@@ -55,7 +55,7 @@ func TestBadInput(t *testing.T) {
 		says string
 	}{
 		{"", 1, "sluice: no origin: give one with --origin URL or under origins in the configuration file\n"},
-		{"--origin localhost:3000", 1, `sluice: --origin: "localhost:3000" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT or unix:/PATH` + "\n"},
+		{"--origin localhost:3000", 1, `sluice: --origin: "localhost:3000" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT, h2://HOST:PORT or unix:/PATH` + "\n"},
 		{"--origin http://no-such-host.invalid:1", 1, "sluice: origin http://no-such-host.invalid:1: the name no-such-host.invalid cannot be found: check its spelling or the name server\n"},
 		{"--origin " + origin + " --listen " + taken, 1, "sluice: listen " + taken + ": the port is in use: stop what uses it or choose another with --listen\n"},
 		{"--origin " + origin + " --listen 127.0.0.1:0 --admin " + taken, 1, "sluice: admin " + taken + ": the port is in use: stop what uses it or choose another with --admin\n"},
@@ -81,7 +81,8 @@ func TestBadInput(t *testing.T) {
 		{"--config " + wrong, 1, "sluice: " + wrong + ":1:26: limit: 0 is out of range: want 1 to 1000000000 (and 1 more: sluice check FILE shows all)\n"},
 		{"--config " + rules + " --origin " + origin + " --limit 5", 1, "sluice: --limit: " + rules + " gives rules, so there is no default rule to set: remove the flag or the rules\n"},
 		{"--frobnicate", 2, "sluice: unknown flag: --frobnicate (sluice --help tells more)\n"},
-		{"--limit many", 2, `sluice: invalid argument "many" for "--limit" flag: strconv.ParseInt: parsing "many": invalid syntax (sluice --help tells more)` + "\n"},
+		{"--window 1d", 2, "sluice: --window 1d: want a time with a unit, such as 30s, 10m or 48h (sluice --help tells more)\n"},
+		{"--limit many", 2, `sluice: --limit many: want a number (sluice --help tells more)` + "\n"},
 		{"--log-level loud", 2, `sluice: --log-level "loud": want debug, info, warn or error (sluice --help tells more)` + "\n"},
 		{"--log-format xml", 2, `sluice: --log-format "xml": want text or json (sluice --help tells more)` + "\n"},
 		{"--origin x y", 2, `sluice: unexpected argument "y" (sluice --help tells more)` + "\n"},

@@ -150,7 +150,7 @@ func TestReadme(t *testing.T) {
 			sh.step(s)
 		}
 	}
-	if commands != 3 {
+	if commands != 4 {
 		t.Fatalf("README has %d commands of a first edge", commands)
 	}
 	sh.run("kill $EDGE; wait $EDGE")

@@ -261,14 +261,14 @@ func TestQuotaCommands(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plans.db")
 	p := start(t, origin(t), "--config", writePlans(t, 1, "store: \"sqlite:"+file+"\", secret_keys: true")[0])
 	const key = "k 4711/x?y" // with what a path must escape
-	now := regexp.MustCompile(`20[0-9T:-]+Z`)
+	now := regexp.MustCompile(`20[0-9-]+ [0-9:]+Z`)
 	for _, c := range []struct{ args, want string }{
 		{"quota get KEY", "# is on plan free\n"},
 		{"quota set KEY --plan pro", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\n"},
-		{"quota set KEY --rule api --limit 4 --until 2100-01-02T03:04:05Z", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\napi - 4 NOW 2100-01-02T03:04:05Z in force\n"},
-		{"quota set KEY --plan free --until 2100-01-02T03:04:05Z", "# is on plan free\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - suspended\nall free - NOW 2100-01-02T03:04:05Z in force\n"},
+		{"quota set KEY --rule api --limit 4 --until 2100-01-02T03:04:05Z", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\napi - 4 NOW 2100-01-02 03:04:05Z in force\n"},
+		{"quota set KEY --plan free --until 2100-01-02T03:04:05Z", "# is on plan free\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - suspended\nall free - NOW 2100-01-02 03:04:05Z in force\n"},
 		{"quota set KEY --plan pro", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\napi"},
-		{"quota set KEY --rule api --limit 9 --from 2100-01-02T03:04:05Z", "api - 9 2100-01-02T03:04:05Z - to come\n"},
+		{"quota set KEY --rule api --limit 9 --from 2100-01-02T03:04:05Z", "api - 9 2100-01-02 03:04:05Z - to come\n"},
 		{"usage KEY", "# is on plan pro\nRULE PLAN USED LIMIT LEFT RESET\napi pro 0 4 4 "},
 		{"quota delete KEY --rule api", "2 quotas of KEY are deleted\n"},
 		{"quota delete KEY", "a quota of KEY is deleted\n"},
@@ -291,7 +291,7 @@ func TestQuotaCommands(t *testing.T) {
 	}
 	code, stdout, stderr := sluice("quota", "history", key, "--admin", p.back)
 	lines := regexp.MustCompile(`(?m)^NOW \S+ \S+ `).ReplaceAllString(now.ReplaceAllString(squeezed(stdout), "NOW"), "") // which operator, at which edge
-	if want := "WHEN WHO AT EDGE WHAT RULE PLAN LIMIT FROM UNTIL\ndeleted all - - - - -\ndeleted api - - - -\nset api - 9 2100-01-02T03:04:05Z -\nset all pro - - -\n"; code != 0 || !strings.HasPrefix(lines, want) {
+	if want := "WHEN WHO AT EDGE WHAT RULE PLAN LIMIT FROM UNTIL\ndeleted all - - - - -\ndeleted api - - - -\nset api - 9 2100-01-02 03:04:05Z -\nset all pro - - -\n"; code != 0 || !strings.HasPrefix(lines, want) {
 		t.Errorf("%d %s%s", code, stderr, lines)
 	}
 	for args, want := range map[string]string{

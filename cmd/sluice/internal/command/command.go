@@ -3,6 +3,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -59,4 +60,18 @@ func NewFlagSet(name string) *pflag.FlagSet {
 	s.SortFlags = false
 	s.Usage = func() {}
 	return s
+}
+
+// Parse reads a command line. What pflag says of a value that is none names Go's functions, and not what to write in its place.
+func Parse(s *pflag.FlagSet, args []string) error {
+	err := s.Parse(args)
+	var wrong *pflag.InvalidValueError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	want := map[string]string{"duration": "a time with a unit, such as 30s, 10m or 48h", "int": "a number", "int64": "a number", "uint64": "a number"}[wrong.GetFlag().Value.Type()]
+	if want == "" {
+		return err
+	}
+	return fmt.Errorf("--%s %s: want %s", wrong.GetFlag().Name, wrong.GetValue(), want)
 }

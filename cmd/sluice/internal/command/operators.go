@@ -195,7 +195,7 @@ func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Cl
 
 	c := Command{Command: completion.Command{Name: name, Args: args, Does: does, Flags: set}}
 	c.Run = func(given []string, stdout, stderr io.Writer) int {
-		err := set.Parse(given)
+		err := Parse(set, given)
 		if errors.Is(err, pflag.ErrHelp) {
 			fmt.Fprint(stdout, c.Usage())
 			return 0

@@ -55,7 +55,7 @@ func newWhyArgs() *whyArgs {
 
 func parseWhy(args []string) (*whyArgs, error) {
 	a := newWhyArgs()
-	if err := a.flags.Parse(args); err != nil {
+	if err := Parse(a.flags, args); err != nil {
 		return a, err
 	}
 	if a.flags.NArg() == 0 {
