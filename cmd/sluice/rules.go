@@ -85,13 +85,6 @@ func (r *reloader) tell(entries []operatorlog.Entry, list []changes.Change, why 
 	r.known = known
 }
 
-func ruleText(r *rules.Config) string {
-	if r == nil {
-		return ""
-	}
-	return config.RuleJSON(*r)
-}
-
 // describe says to the others what is in force here.
 func (r *reloader) describe(entries []operatorlog.Entry) {
 	r.about.Generation = 0
@@ -228,13 +221,13 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark operatorlog.Mark
 	case err != nil:
 		return done, mark, err
 	}
-	old := ruleText(r.overlay.Load().Rule(e.Name))
 	r.known[mark] = true // it is told of below
 	if err := r.lay(r.base); err != nil {
 		return done, mark, err
 	}
-	// Told now, and not when its operator has his answer: until then others may have changed the rule again, which is not his doing.
-	if rule := ruleText(r.overlay.Load().Rule(e.Name)); rule != old {
+	// Told now, and not when its operator has his answer: until then others may have changed the rule again. And told by the change itself, not by
+	// the rule before and now: what another edge has said at the same moment came into force together with it, and is not his doing.
+	if old, rule := r.overlay.Load().Made(&changes.Change{Name: c.Name, Version: mark.Generation, Maker: mark.Edge}); rule != old {
 		r.server.Events().Add(events.Event{Time: now, Kind: events.Operator, Text: changes.Done(old, rule, e.Action == changes.Rollback), Rule: e.Name,
 			Who: e.Who, From: e.From, Old: old, New: rule, Changed: changes.Fields(old, rule)})
 	}
