@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -349,6 +350,41 @@ func TestRuleOfAnotherVersion(t *testing.T) {
 		if !strings.Contains(p.log.String(), says) {
 			t.Errorf("it did not say %q: %s", says, p.log)
 		}
+	}
+}
+
+// What another edge has said while an operator's change was on its way into the list comes into force together with it. Its event tells his
+// change alone, and the other's tells the other's.
+func TestEventIsOfOneChange(t *testing.T) {
+	c, err := config.Parse("f", []byte("origins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 5}]"))
+	must(t, err)
+	server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(64, nil), Events: events.New(10, nil)})
+	must(t, err)
+	var list operatorlog.List
+	version := uint64(1)
+	r := &reloader{flags: &flags{}, server: server, log: slog.New(slog.DiscardHandler), name: "here", base: c, store: &tier.RuleStore{
+		Origin: changes.PoP,
+		List:   func() ([]operatorlog.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
+		Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
+			_, err := list.Add(operatorlog.Order{Rule: "r", Kind: operatorlog.Change, Start: now, Text: `{"does":"set","rule":{"name":"r","limit":5,"window":"2m"},"sets":["/window"],"edge":"there","who":"ada"}`}, 2, 0, now)
+			must(t, err)
+			version += 2
+			return list.Add(w, 1, 0, now)
+		},
+		InForce: func(uint64, []operatorlog.Mark) {},
+		Await:   func(made func() tier.Made) tier.Progress { made(); return tier.Progress{} },
+	}}
+	must(t, r.catchUp())
+	_, err = r.edit(changes.Edit{Action: changes.Patch, Name: "r", Body: []byte(`{"limit":6}`), Who: "bob"})
+	must(t, err)
+	told := map[string]string{}
+	for _, e := range server.Events().Since(0) {
+		for _, f := range e.Changed {
+			told[e.Who] += f.Field + " "
+		}
+	}
+	if want := map[string]string{"ada": "window ", "bob": "limit "}; !maps.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }
 
