@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -86,6 +87,16 @@ func (e *edge) ask(s counter.Source) bool {
 
 func (e *edge) blocked(s counter.Source) bool {
 	return !e.Bits.Until(mitigation.Key{Rule: e.rule.Counter.ID, Source: s}, time.Now()).IsZero()
+}
+
+// learns reports whether a source is blocked within a time.
+func (e *edge) learns(s counter.Source, within time.Duration) bool {
+	for end := time.Now().Add(within); !e.blocked(s); runtime.Gosched() {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
 }
 
 func (e *edge) commands() (n uint64) {
@@ -258,8 +269,21 @@ func TestEdgesOverMemcached(t *testing.T) {
 		defer e.stop()
 		edges = append(edges, e)
 	}
-	attacker, admitted := address(1), 0
 	deadline := time.Now().Add(time.Minute)
+	// An edge follows the log from where it finds it, so what was blocked before it looked for the first time it learns at first sight alone. The
+	// third edge is asked nothing: it has to have looked before the attack.
+	for n, learned := uint32(2), 0; learned < 8; n++ {
+		early := address(n)
+		for !edges[0].blocked(early) {
+			edges[0].ask(early)
+		}
+		if edges[2].learns(early, time.Second) {
+			learned++
+		} else if learned = 0; time.Now().After(deadline) {
+			t.Fatal("the third edge has learned of no block for a minute")
+		}
+	}
+	attacker, admitted := address(1), 0
 	for i := 0; !(edges[0].blocked(attacker) && edges[1].blocked(attacker) && edges[2].blocked(attacker)); i++ {
 		if edges[i%2].ask(attacker) {
 			admitted++
