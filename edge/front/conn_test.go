@@ -40,20 +40,7 @@ func TestAbortedBodyIsLate(t *testing.T) {
 }
 
 func TestReadOfARetiredConnection(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	client, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	accepted, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	client, accepted := connected(t)
 	raw := socket.New(accepted)
 	defer raw.Close()
 	l := &Site{}
@@ -85,4 +72,22 @@ func TestReadOfARetiredConnection(t *testing.T) {
 	}
 	f("a request has just arrived", func(*Client) {}, nil)
 	f("in a head", func(c *Client) { c.heading = true }, nil)
+}
+
+// connected is a connection over TCP at both its ends, until the test is over.
+func connected(t *testing.T) (client, accepted net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if client, err = net.Dial("tcp", ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if accepted, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return client, accepted
 }

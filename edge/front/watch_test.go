@@ -1,7 +1,6 @@
 package front
 
 import (
-	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -12,20 +11,7 @@ import (
 // A watch that waits at the client's socket has its own read deadline there, and one that ends leaves one that is over. Who reads from the
 // client next must know, or a client would be cut whose answer took a while.
 func TestWatchLeavesNoDeadline(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	client, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	accepted, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, accepted := connected(t)
 	raw, due := socket.New(accepted), time.Now().Add(time.Hour)
 	defer raw.Close()
 	c := &Client{Conn: raw, Raw: raw, Site: &Site{HalfClosed: time.Hour}}
