@@ -9,7 +9,7 @@ import (
 // A request waits for the tier until every answer is there, or its budget is used up.
 func TestRequestWaitsForTheTierWithinItsBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{budget: 5 * time.Millisecond}
+		s := WithBudget(5 * time.Millisecond)
 		f := func(want time.Duration, answers ...time.Duration) {
 			t.Helper()
 			began, heard := time.Now(), make([]<-chan struct{}, len(answers))
@@ -18,7 +18,7 @@ func TestRequestWaitsForTheTierWithinItsBudget(t *testing.T) {
 				heard[i] = ch
 				time.AfterFunc(after, func() { close(ch) })
 			}
-			if s.wait(heard); time.Since(began) != want {
+			if s.Wait(heard); time.Since(began) != want {
 				t.Errorf("answers after %v: waited %v, want %v", answers, time.Since(began), want)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/edge/control"
 )
 
 // A source that is blocked whatever it asks for is refused before anything costly is found out about its request: which rules it falls under, by
@@ -57,14 +59,8 @@ rules:
 		}
 	}
 	// Once the blocks are lifted all rules are asked again.
-	snap := e.snap.Load()
-	for _, r := range snap.rules.Rules {
-		for key := range e.limiter.Bits.Remembered(time.Now()) {
-			if key.Rule == r.Counter.ID {
-				e.limiter.Bits.Lift(key, time.Now())
-				e.limiter.Counters.Forget(r.Counter, key.Source)
-			}
-		}
+	if _, err := e.Lift(control.AllRules, "127.0.0.1", control.Operator{}, time.Now()); err != nil {
+		t.Fatal(err)
 	}
 	if status, _, body := ask("/export", gold+"X-Api-Key: 2\r\n"); status != 400 {
 		t.Errorf("%d %s, want 400 for two keys", status, body)

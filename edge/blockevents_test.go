@@ -11,17 +11,19 @@ import (
 )
 
 // startTold is an edge whose events are kept.
-func startTold(t *testing.T, yaml string) *edgeUnderTest {
+func startTold(t *testing.T, yaml string, change ...func(*Options)) *edgeUnderTest {
 	t.Helper()
 	c := parse(t, yaml)
 	c.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
-	return serveTest(t, newServer(t, c, func(o *Options) { o.Events = events.New(100, nil) }))
+	change = append(change, func(o *Options) { o.Events = events.New(100, nil) })
+	return serveTest(t, newServer(t, c, change...))
 }
 
 // A block is told once, with the estimate that started it, and so are one that was learned and one that ends with its rule.
 func TestBlocksAreEvents(t *testing.T) {
 	const rules = "rules: [{name: r, limit: 2, window: 1h}, {name: s, limit: 1, window: 1h, mode: shadow}, {name: throttle, limit: 100, mitigation_timeout: 0}]"
-	e := startTold(t, rules)
+	var bits *mitigation.Table
+	e := startTold(t, rules, func(o *Options) { bits = o.Bits })
 	k := e.talk()
 	for range 6 {
 		k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -37,9 +39,13 @@ func TestBlocksAreEvents(t *testing.T) {
 	if b := list[1]; b.Rule != "s" || b.Estimate != 2 || !strings.HasSuffix(b.Text, "(shadow: nobody is refused)") {
 		t.Errorf("%+v", b)
 	}
-	now, r := time.Now(), e.snap.Load().rules.ByName("r")
+	now := time.Now()
 	source, _ := counter.ParseSource("192.0.2.1")
-	e.limiter.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: source}, mitigation.Bit{Start: now, End: now.Add(time.Hour), By: mitigation.ByPoP, Terms: r.Terms()}, now)
+	mine, _ := counter.ParseSource("127.0.0.1")
+	r := e.Counted()[0]
+	block, _ := bits.Get(mitigation.Key{Rule: r.ID, Source: mine}, now)
+	block.Start, block.End, block.By = now, now.Add(time.Hour), mitigation.ByPoP
+	bits.Start(mitigation.Key{Rule: r.ID, Source: source}, block, now)
 	if b := e.Events().Since(2); len(b) != 1 || b[0].Text != "blocked by the PoP" || b[0].Source != "192.0.2.1" || b[0].Rule != "r" {
 		t.Errorf("%+v", b)
 	}

@@ -254,9 +254,9 @@ func TestOriginGetsWhatRulesSee(t *testing.T) {
 		{"an address with a port", "", "GET http://[2001:DB8::1]:80/ HTTP/1.1\r\nHost: [2001:db8::1]\r\n\r\n", "Host: [2001:DB8::1]:80\r\n", "cookie"},
 		{"HTTP/1.0 with its host in the target", "", "GET http://b/ HTTP/1.0\r\n\r\n", "Host: b\r\n|X-Forwarded-Host: b\r\n", "cookie"},
 
-		{"PROXY UNKNOWN", unnamedYAML, "PROXY UNKNOWN\r\nGET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\nX-Real-IP: 192.0.2.1\r\n\r\n",
+		{"PROXY UNKNOWN", "source: {trust: [127.0.0.1], proxy_protocol: true}", "PROXY UNKNOWN\r\nGET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\nX-Real-IP: 192.0.2.1\r\n\r\n",
 			"X-Forwarded-For: 127.0.0.1\r\n", "192.0.2.1|x-real-ip"},
-		{"PROXY LOCAL", unnamedYAML, "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n",
+		{"PROXY LOCAL", "source: {trust: [127.0.0.1], proxy_protocol: true}", "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n",
 			"X-Forwarded-For: 127.0.0.1\r\n", "192.0.2.1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

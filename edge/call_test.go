@@ -64,9 +64,9 @@ func TestRulesAboutDescriptorsAreAboutNothingElse(t *testing.T) {
 func TestFaultInACall(t *testing.T) {
 	s := newServer(t, parse(t, aboutUsers))
 	c := s.NewCall()
-	s.limiter.Bits = nil
-	if err := c.Judge("web", []descriptors.Descriptor{descriptor("user", "a")}, time.Now()); err == nil || s.stats.panics.Load() != 1 {
-		t.Errorf("%v, %d faults", err, s.stats.panics.Load())
+	s.Limiter().Bits = nil
+	if err := c.Judge("web", []descriptors.Descriptor{descriptor("user", "a")}, time.Now()); err == nil || metricsOf(t, s)["sluice_panics_total"] != 1 {
+		t.Errorf("%v, %v faults", err, metricsOf(t, s)["sluice_panics_total"])
 	}
 }
 

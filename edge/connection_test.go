@@ -19,8 +19,7 @@ import (
 func TestPanicStaysWithItsRequest(t *testing.T) {
 	c := parse(t, "rules: [{name: r, limit: 5, on_store_failure: closed}]")
 	c.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
-	e := startConfig(t, c)
-	e.limiter.Up = func(counter.Source) bool { panic("a bug") }
+	e := serveTest(t, newServer(t, c, func(o *Options) { o.Tier.Up = func(counter.Source) bool { panic("a bug") } }))
 	for range 2 {
 		resp, _ := e.get("/")
 		if resp.StatusCode != 500 || !resp.Close {
@@ -216,7 +215,7 @@ func TestDrain(t *testing.T) {
 		defer cancel()
 		drained = e.Drain(ctx, time.Second)
 	})
-	<-e.listeners[0].Ended
+	<-e.LastAccepted()
 	if e.Ready() {
 		t.Error("ready while draining")
 	}

@@ -27,12 +27,12 @@ func (halves) CloseWrite() error { return nil }
 // serveAlone serves one client in memory until the server is done with it, and returns how long that was.
 func serveAlone(s *Server, change func(*front.Client), talk func(net.Conn)) time.Duration {
 	near, far := net.Pipe()
-	c := (&listen.Listener{Registry: s.open}).Admit(halves{near})
+	c := (&listen.Listener{Registry: s.Registry()}).Admit(halves{near})
 	change(c)
 	start := time.Now()
 	var talking sync.WaitGroup
 	talking.Go(func() { talk(far) })
-	s.serveConn(c)
+	s.ServeConn(c)
 	took := time.Since(start)
 	talking.Wait()
 	return took
@@ -49,8 +49,8 @@ func TestEmptyLineIsNoRequest(t *testing.T) {
 			_, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx\r\n")
 			got, _ = io.ReadAll(client)
 		})
-		if n := strings.Count(string(got), "HTTP/1.1 "); n != 1 || s.stats.received.Load() != 1 || took != time.Minute {
-			t.Errorf("%d answers to %d requests after %v: %q", n, s.stats.received.Load(), took, got)
+		if n, received := strings.Count(string(got), "HTTP/1.1 "), metricsOf(t, s)["sluice_received_total"]; n != 1 || received != 1 || took != time.Minute {
+			t.Errorf("%d answers to %v requests after %v: %q", n, received, took, got)
 		}
 	})
 }
@@ -71,8 +71,8 @@ func TestAnswerAfterASlowRefusedBody(t *testing.T) {
 			}
 			got, _ = io.ReadAll(client)
 		})
-		if !strings.HasPrefix(string(got), "HTTP/1.1 429 ") || s.open.SlowReaders.Load() != 0 {
-			t.Errorf("%q; %d slow readers", got, s.open.SlowReaders.Load())
+		if !strings.HasPrefix(string(got), "HTTP/1.1 429 ") || s.Registry().SlowReaders.Load() != 0 {
+			t.Errorf("%q; %d slow readers", got, s.Registry().SlowReaders.Load())
 		}
 	})
 }
@@ -129,8 +129,8 @@ func TestSlowReaderOverTLS(t *testing.T) {
 		took := serveAlone(s, func(c *front.Client) { c.Conn = tls.Server(c.Conn, certificates.Config("http/1.1")) }, func(client net.Conn) {
 			_, _ = io.WriteString(tls.Client(client, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		})
-		if took.Truncate(time.Second) != time.Minute || s.open.SlowReaders.Load() != 1 || s.stats.aborted.Load() != 1 {
-			t.Errorf("after %v: %d slow readers, %d answers aborted", took, s.open.SlowReaders.Load(), s.stats.aborted.Load())
+		if took.Truncate(time.Second) != time.Minute || s.Registry().SlowReaders.Load() != 1 || metricsOf(t, s)["sluice_aborted_total"] != 1 {
+			t.Errorf("after %v: %d slow readers, %v answers aborted", took, s.Registry().SlowReaders.Load(), metricsOf(t, s)["sluice_aborted_total"])
 		}
 	})
 }
@@ -160,24 +160,24 @@ func (faulty) RemoteAddr() net.Addr     { return nil }
 // A fault outside of any request, and one in saying that there was one, are counted, and end nothing but the connection.
 func TestFaultsAroundRequests(t *testing.T) {
 	s := memoryServer(t, nil, "")
-	s.serveConn((&listen.Listener{Registry: s.open}).Admit(&faulty{}))
-	if s.stats.panics.Load() != 1 || s.stats.received.Load() != 0 || s.Connections() != 0 {
-		t.Errorf("%d faults, %d requests, %d connections", s.stats.panics.Load(), s.stats.received.Load(), s.Connections())
+	s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(&faulty{}))
+	if m := metricsOf(t, s); m["sluice_panics_total"] != 1 || m["sluice_received_total"] != 0 || s.Connections() != 0 {
+		t.Errorf("%v, %d connections", m, s.Connections())
 	}
-	s.note = func(*accesslog.Entry) { panic("a bug") }
+	s.Log(func(*accesslog.Entry) { panic("a bug") })
 	told := &sender{sends: "GET /\r\n\r\n", most: 100}
-	s.serveConn((&listen.Listener{Registry: s.open}).Admit(told))
+	s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(told))
 	if told.got.Len() > 0 {
 		t.Errorf("after two faults the client is told %q", told.got.String())
 	}
-	if s.stats.panics.Load() != 3 || s.stats.received.Load() != 1 || s.stats.aborted.Load() != 1 || s.Connections() != 0 {
-		t.Errorf("%d faults, %d of %d requests aborted, %d connections", s.stats.panics.Load(), s.stats.aborted.Load(), s.stats.received.Load(), s.Connections())
+	if m := metricsOf(t, s); m["sluice_panics_total"] != 3 || m["sluice_received_total"] != 1 || m["sluice_aborted_total"] != 1 || s.Connections() != 0 {
+		t.Errorf("%v, %d connections", m, s.Connections())
 	}
 	s = memoryServer(t, &breaking{closed: make(chan struct{})}, "")
 	client := &sender{sends: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100000), most: 1 << 20}
-	s.serveConn((&listen.Listener{Registry: s.open}).Admit(client))
-	if all, _ := client.answers("POST"); len(all) != 1 || all[0] != 500 || s.stats.panics.Load() != 1 {
-		t.Errorf("in the body: %d faults, answers %d", s.stats.panics.Load(), all)
+	s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(client))
+	if all, _ := client.answers("POST"); len(all) != 1 || all[0] != 500 || metricsOf(t, s)["sluice_panics_total"] != 1 {
+		t.Errorf("in the body: %v faults, answers %d", metricsOf(t, s)["sluice_panics_total"], all)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestOriginFailsDuringUpload(t *testing.T) {
 			if resp, body := c.hear("POST"); resp.StatusCode != 502 || !resp.Close {
 				t.Errorf("%d %s", resp.StatusCode, body)
 			}
-			if n := e.snap.Load().origins.All[0].Failures.Load(); n != test.failures {
+			if n := e.Upstreams().All[0].Failures.Load(); n != test.failures {
 				t.Errorf("%d failures of the origin, want %d", n, test.failures)
 			}
 			e.rest()
@@ -75,7 +75,7 @@ func TestTotalTimeoutOfUpload(t *testing.T) {
 			t.Errorf("%d %s", resp.StatusCode, body)
 		}
 	}
-	if n := e.snap.Load().origins.All[0].Failures.Load(); n != 0 {
+	if n := e.Upstreams().All[0].Failures.Load(); n != 0 {
 		t.Errorf("%d failures of the origin", n)
 	}
 	e.rest()

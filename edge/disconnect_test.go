@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -74,10 +75,13 @@ func (o *slowOrigin) keep(c io.Writer) {
 	receive(o.t, "at the origin", o.arrived)
 }
 
+// local is a source on this machine, one of many.
+func local(last byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, last}) }
+
 // from is a connection of another source.
-func (e *caller) from(last byte) *talk {
+func (e *caller) from(source netip.Addr) *talk {
 	e.t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, last)}}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: source.AsSlice()}}
 	c, err := d.Dial("tcp", e.addr)
 	must(e.t, err)
 	e.t.Cleanup(func() { c.Close() })
@@ -86,9 +90,9 @@ func (e *caller) from(last byte) *talk {
 }
 
 // served reports whether another source is served on a new connection.
-func (e *caller) served(last byte) bool {
+func (e *caller) served(source netip.Addr) bool {
 	e.t.Helper()
-	c := e.from(last)
+	c := e.from(source)
 	defer c.Close()
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	resp, err := http.ReadResponse(c.r, nil)
@@ -126,7 +130,7 @@ func TestResetEndsARequest(t *testing.T) {
 	if m := e.rest(); m["sluice_aborted_total"] == 0 {
 		t.Errorf("metrics: %v", m)
 	}
-	if !e.served(2) {
+	if !e.served(local(2)) {
 		t.Error("the origin was taken to be at fault")
 	}
 }
@@ -173,8 +177,8 @@ func TestHalfClosedClients(t *testing.T) {
 	_, _ = io.WriteString(stream, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
 	_ = stream.Conn.(*net.TCPConn).CloseWrite()
 	list := closed(e)
-	until(t, "another source is served", func() bool { return e.served(2) })
-	until(t, "the same source is served", func() bool { return e.served(1) })
+	until(t, "another source is served", func() bool { return e.served(local(2)) })
+	until(t, "the same source is served", func() bool { return e.served(local(1)) })
 	o.release()
 	if _, body := stream.hear("GET"); body != "begun and done" {
 		t.Errorf("streamed: %q", body)

@@ -26,6 +26,18 @@ func (e *edgeUnderTest) drain() (wait func() error) {
 	return func() error { return <-done }
 }
 
+// reading counts the connections on which a request has begun to come.
+func reading(e *edgeUnderTest) (n int) {
+	e.Registry().Mu.Lock()
+	defer e.Registry().Mu.Unlock()
+	for c := range e.Registry().Conns {
+		if !c.Waiting() {
+			n++
+		}
+	}
+	return n
+}
+
 // until asks again until the answer is yes.
 func until(t *testing.T, what string, yes func() bool) {
 	t.Helper()
@@ -99,17 +111,7 @@ func TestDrainOverTLS(t *testing.T) {
 	ask(idle, r)
 	half, r2 := connect()
 	_, _ = io.WriteString(half, "GET / HTTP/1.1\r\n")
-	until(t, "the half of a head has been read", func() bool {
-		e.open.Mu.Lock()
-		defer e.open.Mu.Unlock()
-		n := 0
-		for c := range e.open.Conns {
-			if !c.Waiting() {
-				n++
-			}
-		}
-		return n == 2
-	})
+	until(t, "the half of a head has been read", func() bool { return reading(e) == 2 })
 	drained := e.drain()
 	if b, err := io.ReadAll(r); err != nil || len(b) > 0 { // without close_notify: unexpected EOF
 		t.Errorf("idle: %q, %v", b, err)
@@ -141,7 +143,7 @@ func TestDrainWithPipelinedRequests(t *testing.T) {
 	}
 	<-arrived
 	drained := e.drain()
-	<-e.listeners[0].Ended
+	<-e.LastAccepted()
 	close(leave)
 	if resp, _ := c.hear("GET"); resp.StatusCode != 200 || !resp.Close {
 		t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
@@ -162,19 +164,9 @@ func TestRetireCutsNoRequest(t *testing.T) {
 	head, body := e.talk(), e.talk()
 	_, _ = io.WriteString(head, "GET / HTTP/1.1\r\nHo")
 	_, _ = io.WriteString(body, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
-	until(t, "read", func() bool {
-		e.open.Mu.Lock()
-		defer e.open.Mu.Unlock()
-		n := 0
-		for c := range e.open.Conns {
-			if !c.Waiting() {
-				n++
-			}
-		}
-		return n == 2 && e.stats.received.Load() == 1
-	})
+	until(t, "read", func() bool { return reading(e) == 2 && e.metrics()["sluice_received_total"] == 1 })
 	drained := e.drain()
-	until(t, "retired", func() bool { return e.open.Retired.Load() > 0 })
+	until(t, "retired", func() bool { return e.Registry().Retired.Load() > 0 })
 	_, _ = io.WriteString(head, "st: a\r\n\r\n")
 	_, _ = io.WriteString(body, "world")
 	for _, c := range []*talk{head, body} {

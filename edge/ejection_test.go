@@ -134,7 +134,7 @@ func TestNoFileDescriptorsEjectsNoServer(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "")
 	c := e.talk()
 	c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // it is connected
-	o := e.snap.Load().origins.All[0]
+	o := e.Upstreams().All[0]
 	o.Sweep(time.Time{}) // and no connection to the origin is kept
 	var was syscall.Rlimit
 	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))

@@ -170,7 +170,7 @@ func TestExpectBroken(t *testing.T) {
 	if got := e.raw(expect + threeLong); !strings.HasPrefix(got, goOn+"HTTP/1.1 408 ") {
 		t.Errorf("silent: %q", got)
 	}
-	if m := e.rest(); m["sluice_origin_up{origin="+o.url()+"}"] != 1 || e.snap.Load().origins.All[0].Failures.Load() != 0 {
+	if m := e.rest(); m["sluice_origin_up{origin="+o.url()+"}"] != 1 || e.Upstreams().All[0].Failures.Load() != 0 {
 		t.Errorf("%v", m)
 	}
 	for _, got := range o.requests() {
@@ -212,7 +212,7 @@ func TestExpectOfHungOrigins(t *testing.T) {
 func TestExpectOnStaleLink(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startConfig(t, withoutRules(t, o.url()))
-	server := e.snap.Load().origins.All[0]
+	server := e.Upstreams().All[0]
 	server.Idle = append(server.Idle, &upstream.Link{Conn: &hasty{}, Origin: server, Until: time.Now().Add(time.Hour)})
 	if resp, body := e.talk().say(expect + threeLong + "abc"); resp.StatusCode != 200 || body != "hello" || len(o.requests()) != 1 {
 		t.Errorf("%d %s", resp.StatusCode, body)

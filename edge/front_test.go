@@ -41,7 +41,7 @@ func TestRequestWithoutASocket(t *testing.T) {
 		w.Header().Set("Sluice-Verdict", "forged")
 		_, _ = io.WriteString(w, "hello")
 	})
-	s.note = func(e *accesslog.Entry) { logged = append(logged, e.Rule+" "+e.Verdict+" "+string(e.Version)) }
+	s.Log(func(e *accesslog.Entry) { logged = append(logged, e.Rule+" "+e.Verdict+" "+string(e.Version)) })
 	s.Handle(first)
 	s.Handle(over)
 	if first.Status != 200 || first.Own || !first.Whole || first.Text != "hello" || first.Line("X-RateLimit-Remaining") != "0" || first.Line("Sluice-Verdict") != "" {
@@ -57,8 +57,8 @@ func TestRequestWithoutASocket(t *testing.T) {
 	if len(logged) != 2 || logged[0] != "r pass HTTP/test" || logged[1] != "r limited HTTP/test" {
 		t.Errorf("%q", logged)
 	}
-	if n, answered, own := s.stats.received.Load(), s.stats.answers[fromOrigin][200].Load(), s.stats.answers[fromLimit][429].Load(); n != 2 || answered != 1 || own != 1 {
-		t.Errorf("%d received, %d and %d answered", n, answered, own)
+	if m := metricsOf(t, s); m["sluice_received_total"] != 2 || m["sluice_answers_total{code=200,from=origin}"] != 1 || m["sluice_answers_total{code=429,from=limit}"] != 1 {
+		t.Errorf("%v", m)
 	}
 }
 
@@ -99,8 +99,8 @@ func TestBodyWithoutASocket(t *testing.T) {
 	if e.Status != 200 || e.Text != "one two 7" || !e.Whole || e.Broken || e.Closed || len(e.After) != 1 || e.After[0] != "X-Back: 9" || len(e.Before) != 1 || e.Before[0] != 103 {
 		t.Errorf("%+v", e)
 	}
-	if got := e.Got(); got != 7 || s.stats.answers[fromOrigin][200].Load() != 1 {
-		t.Errorf("%d bytes of the body, %d answers", got, s.stats.answers[fromOrigin][200].Load())
+	if got, m := e.Got(), metricsOf(t, s); got != 7 || m["sluice_answers_total{code=200,from=origin}"] != 1 {
+		t.Errorf("%d bytes of the body, %v", got, m)
 	}
 }
 
@@ -137,8 +137,8 @@ func TestClientGoneWithoutASocket(t *testing.T) {
 			<-r.Context().Done()
 			close(ended)
 		}, e)
-		if e.Whole || e.Broken != (e.Status != 0) || s.stats.aborted.Load() != 1 {
-			t.Errorf("begun %t: %+v, %d aborted", begun, e, s.stats.aborted.Load())
+		if e.Whole || e.Broken != (e.Status != 0) || metricsOf(t, s)["sluice_aborted_total"] != 1 {
+			t.Errorf("begun %t: %+v, %v aborted", begun, e, metricsOf(t, s)["sluice_aborted_total"])
 		}
 		<-ended
 	}
@@ -167,7 +167,7 @@ func TestTunnelWithoutASocket(t *testing.T) {
 		line, _ := both.ReadString('\n')
 		_, _ = io.WriteString(c, line)
 	}, e)
-	if got := <-said; got != "hello\n" || e.Status != 101 || s.stats.answers[fromOrigin][101].Load() != 1 || s.stats.tunnels.Load() != 0 {
-		t.Errorf("%q, %+v", got, e)
+	if got, m := <-said, metricsOf(t, s); got != "hello\n" || e.Status != 101 || m["sluice_answers_total{code=101,from=origin}"] != 1 || m["sluice_tunnels"] != 0 {
+		t.Errorf("%q, %+v, %v", got, e, m)
 	}
 }

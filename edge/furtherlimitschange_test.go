@@ -61,17 +61,17 @@ func (f *furtherChange) test(t *testing.T) {
 		c := *s.Config()
 		c.Rules = []rules.Config{r}
 		must(t, s.Apply(&c))
-		return s.snap.Load().rules.Rules[0]
+		return s.RuleSet().Rules[0]
 	}
 	ask := func(r *rules.Rule, addr string) bool {
 		var d limiter.Decision
 		client := netip.MustParseAddr(addr)
 		for i := range r.Limits {
-			if source, about := r.Limits[i].Of(s.snap.Load().sources.Of(client), client); about {
+			if source, about := r.Limits[i].Of(s.Sources().Of(client), client); about {
 				d.Add(r.Limits[i].Rule, source)
 			}
 		}
-		s.limiter.Decide(&d, now)
+		s.Limiter().Decide(&d, now)
 		return d.Verdict == limiter.Passed
 	}
 	r := apply(before)
@@ -91,14 +91,14 @@ func (f *furtherChange) test(t *testing.T) {
 		}
 		of := func(addr string) counter.Source {
 			client := netip.MustParseAddr(addr)
-			source, _ := l.Of(s.snap.Load().sources.Of(client), client)
+			source, _ := l.Of(s.Sources().Of(client), client)
 			return source
 		}
-		v, _ := s.limiter.Counters.Peek(l.Counter, of("192.0.2.1"), now)
+		v, _ := s.Limiter().Counters.Peek(l.Counter, of("192.0.2.1"), now)
 		if want := map[bool]float64{true: 3}[counts]; v.Estimate != want {
 			t.Errorf("%s: %v of the 3 requests count, want %v", what, v.Estimate, want)
 		}
-		if is := !s.limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: of("198.51.100.1")}, now).IsZero(); is != blocked {
+		if is := !s.Limiter().Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: of("198.51.100.1")}, now).IsZero(); is != blocked {
 			t.Errorf("%s: blocked is %t, want %t", what, is, blocked)
 		}
 		if told, want := len(s.Mitigations(now)), map[bool]int{true: 1}[blocked]; told != want {

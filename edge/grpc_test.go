@@ -354,7 +354,7 @@ func TestGRPCCancel(t *testing.T) {
 		t.Errorf("the server of a stream heard %v", err)
 	}
 	e.rest()
-	if n := e.snap.Load().origins.All[0].Failures.Load(); n != 0 {
+	if n := e.Upstreams().All[0].Failures.Load(); n != 0 {
 		t.Errorf("%d failures of a server whose clients had no time", n)
 	}
 }

@@ -22,9 +22,10 @@ func TestEveryRequestHasAHandler(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "limits: {header_bytes: 4KiB}")
 	var calls, errors atomic.Uint64
-	handler, refuse := e.http.Handler, e.http.ErrorHandler
-	e.http.Handler = func(ctx *fasthttp.RequestCtx) { calls.Add(1); handler(ctx) }
-	e.http.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { errors.Add(1); refuse(ctx, err) }
+	server := e.HTTP()
+	handler, refuse := server.Handler, server.ErrorHandler
+	server.Handler = func(ctx *fasthttp.RequestCtx) { calls.Add(1); handler(ctx) }
+	server.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { errors.Add(1); refuse(ctx, err) }
 	requests := []struct {
 		text    string
 		answers string // "" is one that fasthttp refuses, with 400
@@ -69,7 +70,7 @@ func TestEveryRequestHasAHandler(t *testing.T) {
 
 // guardedWith is a guarded connection over a client that sends this.
 func guardedWith(s *Server, sent string) *front.Guarded {
-	return front.New((&listen.Listener{Registry: s.open}).Admit(&sender{sends: sent, most: 100})).(*front.Guarded)
+	return front.New((&listen.Listener{Registry: s.Registry()}).Admit(&sender{sends: sent, most: 100})).(*front.Guarded)
 }
 
 // Nothing beyond a head is read before the handler has run: not the next request, and nothing of a body.
@@ -91,8 +92,8 @@ func TestNothingIsShownAhead(t *testing.T) {
 			t.Errorf("an answer after a relay: %d, %v, %q sent", n, err, client.got.Bytes())
 		}
 		_ = on.Close()
-		if n := s.stats.received.Load(); n != 1 {
-			t.Errorf("%d requests", n)
+		if n := metricsOf(t, s)["sluice_received_total"]; n != 1 {
+			t.Errorf("%v requests", n)
 		}
 	}
 }
@@ -148,8 +149,8 @@ func (*brittle) Close() error              { panic("a bug") }
 // A fault under fasthttp, which recovers from none, ends the connection and nothing else.
 func TestFaultUnderFasthttp(t *testing.T) {
 	s := memoryServer(t, nil, "deny: ['0.0.0.0/0', '::/0']")
-	s.serveConn((&listen.Listener{Registry: s.open}).Admit(&brittle{sender{sends: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 100}}))
-	if s.stats.panics.Load() != 2 || s.stats.received.Load() != 1 || s.stats.aborted.Load() != 1 || s.Connections() != 0 {
-		t.Errorf("%d faults, %d of %d requests aborted, %d connections", s.stats.panics.Load(), s.stats.aborted.Load(), s.stats.received.Load(), s.Connections())
+	s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(&brittle{sender{sends: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 100}}))
+	if m := metricsOf(t, s); m["sluice_panics_total"] != 2 || m["sluice_received_total"] != 1 || m["sluice_aborted_total"] != 1 || s.Connections() != 0 {
+		t.Errorf("%v, %d connections", m, s.Connections())
 	}
 }

@@ -33,7 +33,7 @@ func BenchmarkHandle(b *testing.B) {
 				s := newServer(b, c, func(o *Options) {
 					o.Table, o.Bits = counter.New(counter.Options{Counters: 1 << 16}), mitigation.New(1<<16, nil)
 				})
-				o := s.snap.Load().origins.All[0]
+				o := s.Upstreams().All[0]
 				clients := make([]*crowd, size.connections)
 				for i := range clients {
 					origin := &repeater{text: append([]byte(benchAnswer), bytes.Repeat([]byte("x"), 1000)...)}
@@ -47,14 +47,14 @@ func BenchmarkHandle(b *testing.B) {
 				var served sync.WaitGroup
 				for _, client := range clients {
 					served.Go(func() {
-						s.serveConn((&listen.Listener{Registry: s.open}).Admit(client))
+						s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(client))
 					})
 				}
 				served.Wait()
 				b.StopTimer()
 				b.ReportMetric(float64(processorTime()-before)/float64(b.N), "cpu-ns/op")
-				if got := s.stats.received.Load(); got != uint64(b.N) {
-					b.Fatalf("%d requests received of %d", got, b.N)
+				if got := metricsOf(b, s)["sluice_received_total"]; got != float64(b.N) {
+					b.Fatalf("%v requests received of %d", got, b.N)
 				}
 			})
 		}

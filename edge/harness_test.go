@@ -23,16 +23,9 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/config"
-	"sluice/edge/front"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
-
-// TestMain has fasthttp start its clock, which goes on for good, outside of any test with a clock of its own.
-func TestMain(m *testing.M) {
-	new(fasthttp.ResponseHeader).Header()
-	os.Exit(m.Run())
-}
 
 // An edgeUnderTest serves on a loopback socket until the test ends.
 type edgeUnderTest struct {
@@ -60,7 +53,7 @@ func startEdge(t *testing.T, origin, yaml string, change ...func(*Server)) *edge
 }
 
 // halfClosed has an edge wait so long for clients that have closed one direction of their connections.
-func halfClosed(d time.Duration) func(*Server) { return func(s *Server) { s.open.HalfClosed = d } }
+func halfClosed(d time.Duration) func(*Server) { return func(s *Server) { s.Registry().HalfClosed = d } }
 
 func startConfig(t *testing.T, c *config.Config, change ...func(*Server)) *edgeUnderTest {
 	t.Helper()
@@ -308,10 +301,15 @@ func netOrigin(t *testing.T, h http.HandlerFunc) string {
 // metrics gathers the edge's metrics as "name{label=value,…}" to value, those that are zero left out.
 func (e *edgeUnderTest) metrics() map[string]float64 {
 	e.t.Helper()
+	return metricsOf(e.t, e.Server)
+}
+
+func metricsOf(t testing.TB, s *Server) map[string]float64 {
+	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(e.Collector())
+	registry.MustRegister(s.Collector())
 	families, err := registry.Gather()
-	must(e.t, err)
+	must(t, err)
 	all := make(map[string]float64)
 	for _, f := range families {
 		for _, m := range f.Metric {
@@ -364,9 +362,6 @@ func (e *edgeUnderTest) rest() map[string]float64 {
 		}
 	}
 }
-
-// serveConn serves one connection until it is over.
-func (s *Server) serveConn(c *front.Client) { _ = s.http.ServeConn(front.New(c)) }
 
 // listenEach serves every connection to an address of its own, until the test ends.
 func listenEach(t testing.TB, network string, serve func(net.Conn)) (addr string) {

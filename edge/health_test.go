@@ -51,9 +51,10 @@ func TestWatch(t *testing.T) {
 		w.WriteHeader(int(status.Load()))
 	})
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(origin, "http://"))
-	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['http://localhost:%s'], health: {active: /ok, interval: 100ms}}]", port))
-	e.events = events.New(10, nil)
-	o := e.snap.Load().origins.All[0]
+	e := serveTest(t, newServer(t, parse(t, fmt.Sprintf("origins: [{servers: ['http://localhost:%s'], health: {active: /ok, interval: 100ms}}]", port)), func(o *Options) {
+		o.Events = events.New(10, nil)
+	}))
+	o := e.Upstreams().All[0]
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); e.Watch(ctx) }()

@@ -106,7 +106,7 @@ func TestHTTP2Counts(t *testing.T) {
 		if answer := e.raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); !strings.HasPrefix(answer, "HTTP/1.1 429") {
 			t.Errorf("over HTTP/1.1: %q", answer)
 		}
-		until(t, "all are over", func() bool { return e.http2.Stats.Streams.Load() == 0 })
+		until(t, "all are over", func() bool { return e.metrics()["sluice_http2_streams"] == 0 })
 		if n := got.Load(); !resets && n != 20 || n > 20 {
 			t.Errorf("the origin got %d", n)
 		}

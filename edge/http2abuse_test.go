@@ -111,7 +111,7 @@ func TestHTTP2Abuse(t *testing.T) {
 			if charged := had - has - 2; err1 != nil || err2 != nil || charged < 1 || !c.requests && charged != 1 {
 				t.Errorf("%s requests were left, and then %s: %d charged", before, after, charged)
 			}
-			until(t, "nothing is under way", func() bool { return e.http2.Stats.Streams.Load() == 0 })
+			until(t, "nothing is under way", func() bool { return e.metrics()["sluice_http2_streams"] == 0 })
 			m := e.metrics()
 			if m["sluice_http2_abuse_total{kind="+c.kind+"}"] != 1 || m["sluice_panics_total"] != 0 || m["sluice_http2_streams"] != 0 {
 				t.Errorf("metrics %v", m)
@@ -184,7 +184,7 @@ func TestHTTP2ReadsNothing(t *testing.T) {
 	}
 	until(t, "the connection is cut", func() bool { return e.metrics()["sluice_slow_readers_total"] > 0 })
 	until(t, "nothing is under way", func() bool {
-		return under.Load() == 0 && e.http2.Stats.Streams.Load() == 0 && e.http2.Stats.Connections.Load() == 0
+		return under.Load() == 0 && e.metrics()["sluice_http2_streams"] == 0 && e.metrics()["sluice_http2_connections"] == 0
 	})
 }
 
@@ -220,7 +220,7 @@ func TestHTTP2ClosedWindows(t *testing.T) {
 			t.Fatalf("stream %d: %v", i, a)
 		}
 	}
-	until(t, "nothing is under way", func() bool { return under.Load() == 0 && e.http2.Stats.Streams.Load() == 0 })
+	until(t, "nothing is under way", func() bool { return under.Load() == 0 && e.metrics()["sluice_http2_streams"] == 0 })
 	if n := e.metrics()["sluice_slow_readers_total"]; n != streams {
 		t.Errorf("%v slow readers", n)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -264,15 +265,7 @@ rules:
 
 // The log has every request once, with its protocol.
 func TestHTTP2Log(t *testing.T) {
-	var mu sync.Mutex
-	var lines []string
-	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 1, window: 1h}]", func(s *Server) {
-		s.note = func(e *accesslog.Entry) {
-			mu.Lock()
-			defer mu.Unlock()
-			lines = append(lines, fmt.Sprintf("%s %s %d", e.Head.Method, e.Version, e.Status))
-		}
-	})
+	e, log, stop := startLogged(t, accesslog.Config{Format: "combined"}, "rules: [{name: r, limit: 1, window: 1h}]")
 	f := dialFrames(t, e.serveTLS(certificatesIn(t, t.TempDir())))
 	f.get(1)
 	f.answer(1)
@@ -281,10 +274,12 @@ func TestHTTP2Log(t *testing.T) {
 	f.ask(5, true, ":method", "get", ":scheme", "https", ":authority", "a", ":path", "/")
 	f.answer(5)
 	f.c.Close()
-	e.rest()
-	mu.Lock()
-	defer mu.Unlock()
-	if got := strings.Join(lines, ", "); got != "GET HTTP/2.0 200, GET HTTP/2.0 429, get HTTP/2.0 429" {
+	stop()
+	var got []string
+	for _, m := range regexp.MustCompile(`"(\S+) \S+ (\S+)" (\d+) `).FindAllStringSubmatch(log.text[0].String(), -1) {
+		got = append(got, strings.Join(m[1:], " "))
+	}
+	if got := strings.Join(got, ", "); got != "GET HTTP/2.0 200, GET HTTP/2.0 429, get HTTP/2.0 429" {
 		t.Error(got)
 	}
 }

@@ -247,7 +247,7 @@ rules:
 			t.Errorf("only %d answers were %d: the test does not test", n, status)
 		}
 	}
-	if _, keys := e.limiter.InFlight.Held(); keys != 0 {
+	if _, keys := e.Limiter().InFlight.Held(); keys != 0 {
 		t.Errorf("%d keys are left", keys)
 	}
 }
@@ -266,13 +266,13 @@ func TestInFlightOfFaultsAndTunnels(t *testing.T) {
 	c.Close()
 	e.inFlight("slow", 0)
 
-	e.limiter.Ask = func(*algorithm.Rule, counter.Source) {}
-	counters := e.limiter.Counters
-	e.limiter.Counters = nil // places are taken, and then there is a fault
+	e.Limiter().Ask = func(*algorithm.Rule, counter.Source) {}
+	counters := e.Limiter().Counters
+	e.Limiter().Counters = nil // places are taken, and then there is a fault
 	if resp, _ := e.get("/"); resp.StatusCode != http.StatusInternalServerError {
 		t.Errorf("a fault: %d", resp.StatusCode)
 	}
-	e.limiter.Counters = counters
+	e.Limiter().Counters = counters
 	e.inFlight("slow", 0)
 }
 

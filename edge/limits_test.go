@@ -2,13 +2,13 @@ package edge
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"sluice/counter"
 	"sluice/edge/control"
 )
 
@@ -200,15 +200,16 @@ func TestReloadOfSeveralLimits(t *testing.T) {
 // Connections of a prefix that is blocked are closed at accept as those of a source are.
 func TestShedOfAPrefix(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "shed: connection\nrules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 1h, prefixes: [32, {prefix: 24, limit: 3}]}]")
-	r := e.snap.Load().rules.Rules[0]
-	for i := range 4 {
-		d := &e.exchanges.New().(*exchange).decision
-		d.Rules = append(d.Rules, r)
-		a := netip.AddrFrom4([4]byte{127, 0, 0, byte(10 + i)})
-		d.AddRules(e.secret, nil, a, counter.SourceOf(a, 32, 64))
-		e.limiter.Decide(&d.Decision, time.Now())
+	for i := range byte(4) {
+		if served := e.served(netip.AddrFrom4([4]byte{127, 0, 0, 10 + i})); served != (i < 3) {
+			t.Errorf("request %d is served: %t", i, served)
+		}
 	}
-	if !e.shed(netip.MustParseAddr("127.0.0.77")) || e.shed(netip.MustParseAddr("127.0.1.77")) {
-		t.Errorf("blocked: %s", e.blocked())
+	for source, want := range map[string]bool{"127.0.0.77": true, "127.0.1.77": false} {
+		c := e.from(netip.MustParseAddr(source))
+		_, _ = io.WriteString(c, plainGet)
+		if got, _ := io.ReadAll(c.r); (len(got) == 0) != want {
+			t.Errorf("blocked: %s; %s got %q", e.blocked(), source, got)
+		}
 	}
 }

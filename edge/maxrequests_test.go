@@ -38,7 +38,7 @@ func TestOneSourceCannotTakeAllRequestSlots(t *testing.T) {
 		if a, b := status("1"), status("2"); a != 503 || b != 200 {
 			t.Errorf("the source that holds three of seven: %d, another: %d", a, b)
 		}
-		must(t, e.Apply(e.snap.Load().config))
+		must(t, e.Apply(e.Config()))
 	}
 	holding = append(holding, hold("9"), hold("9"), hold("9"))
 	if got := status("9"); got != 200 {
@@ -76,7 +76,7 @@ func TestEveryRequestReleasesItsSlot(t *testing.T) {
 		return hello(n, "")
 	})
 	e := startEdge(t, "", fmt.Sprintf("limits: {header_timeout: 200ms}\norigins: [{servers: [%q], max_requests: 2}]", o.url()))
-	g := e.snap.Load().origins.Any
+	g := e.Upstreams().Any
 	for _, request := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET /close HTTP/1.1\r\nHost: a\r\n\r\n", "GET /cut HTTP/1.1\r\nHost: a\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na",
@@ -116,7 +116,7 @@ func TestOriginConcurrency(t *testing.T) {
 		t.Errorf("the first: %d", resp.StatusCode)
 	}
 	e.rest()
-	if o := e.snap.Load().origins.All[0]; o.Active.Load() != 0 {
+	if o := e.Upstreams().All[0]; o.Active.Load() != 0 {
 		t.Errorf("%d under way at rest", o.Active.Load())
 	}
 }

@@ -13,10 +13,10 @@ import (
 func TestMemoryShedsConnections(t *testing.T) {
 	o := startSlowOrigin(t, 200)
 	e := o.edge(t, "limits: {memory: 1GiB}\n"+fmt.Sprintf(oneRule, 1))
-	kept := e.from(9)
+	kept := e.from(local(9))
 	o.keep(kept)
 	set := func(used uint64) {
-		m := e.open.Memory
+		m := e.Registry().Memory
 		m.Mu.Lock()
 		defer m.Mu.Unlock()
 		m.Next, m.Used = time.Time{}, func() uint64 { return used }
@@ -31,10 +31,10 @@ func TestMemoryShedsConnections(t *testing.T) {
 	}
 	set(0)
 	const room = 3 // go for one
-	e.fill(room)
-	until(t, "they are idle", func() bool { return e.idle() == room })
+	fill(e, room)
+	until(t, "they are idle", func() bool { return idle(e) == room })
 	set(1 << 30)
-	if !e.served(2) || e.served(3) {
+	if !e.served(local(2)) || e.served(local(3)) {
 		t.Error("of two newcomers the first has the room of mitigated connections, the second none")
 	}
 	o.release()
@@ -45,7 +45,7 @@ func TestMemoryShedsConnections(t *testing.T) {
 		t.Errorf("metrics: %v", m)
 	}
 	set(0)
-	if !e.served(3) {
+	if !e.served(local(3)) {
 		t.Error("with memory to spare a newcomer is not served")
 	}
 }

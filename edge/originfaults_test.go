@@ -73,7 +73,7 @@ func TestOriginFaults(t *testing.T) {
 			for _, request := range requests {
 				method, rest := request[0], request[1]
 				for _, kept := range []bool{false, true} {
-					e.snap.Load().origins.All[0].Sweep(time.Time{})
+					e.Upstreams().All[0].Sweep(time.Time{})
 					if kept {
 						e.get("/")
 					}
@@ -97,7 +97,7 @@ func TestOriginFaults(t *testing.T) {
 					}
 					if strings.HasSuffix(test.answer, "\x00") || strings.HasSuffix(test.answer, "\x01") {
 						// A HEAD has its answer before the connection ends: the next request may or may not find it ended.
-						e.snap.Load().origins.All[0].Sweep(time.Time{})
+						e.Upstreams().All[0].Sweep(time.Time{})
 					}
 					if resp, body := e.get("/"); resp.StatusCode != 200 || body != "own" {
 						t.Errorf("%s, kept %t: the next client: %d %q", method, kept, resp.StatusCode, body)
@@ -215,7 +215,7 @@ func TestAnswersThatCannotBecomeOne(t *testing.T) {
 			t.Parallel()
 			for cut := range 2 { // in one piece, and with its first byte ahead
 				yaml, connections := startSpeaker(t, 0, func(s *speaker) {
-					for n := 0; s.request() != nil; n++ {
+					for n := 0; s.next() != nil; n++ {
 						if n == 0 {
 							s.write(ownAnswer)
 							continue

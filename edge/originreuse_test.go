@@ -56,8 +56,8 @@ type speaker struct {
 
 func (s *speaker) write(text string) { _, _ = io.WriteString(s, text) }
 
-// request reads one, body and all; nil means that there are no more.
-func (s *speaker) request() *http.Request {
+// next reads a request, body and all; nil means that there are no more.
+func (s *speaker) next() *http.Request {
 	req, err := http.ReadRequest(s.r)
 	if err == nil {
 		_, err = io.Copy(io.Discard, req.Body)
@@ -155,7 +155,7 @@ func TestUnsolicitedAnswersReachNoClient(t *testing.T) {
 					t.Parallel()
 					answered, sent := make(chan struct{}, 1), make(chan struct{}, 1)
 					yaml, _ := startSpeaker(t, version, func(s *speaker) {
-						for req := s.request(); req != nil; req = s.request() {
+						for req := s.next(); req != nil; req = s.next() {
 							if s.wire.uncork(0); req.URL.Path != "/faulty" {
 								s.write(ownAnswer)
 								continue
@@ -222,7 +222,7 @@ func TestUnsolicitedAnswersReachNoClient(t *testing.T) {
 func TestOriginConnectionsAreReused(t *testing.T) {
 	for _, version := range []uint16{0, tls.VersionTLS12, tls.VersionTLS13} {
 		yaml, connections := startSpeaker(t, version, func(s *speaker) {
-			for req := s.request(); req != nil; req = s.request() {
+			for req := s.next(); req != nil; req = s.next() {
 				text := ownAnswer
 				switch req.Method {
 				case http.MethodHead:
@@ -263,7 +263,7 @@ func TestConnectionsAreReusedAfterAnnouncedBodies(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var ended atomic.Int64
 			yaml, connections := startSpeaker(t, 0, func(s *speaker) {
-				for s.request() != nil {
+				for s.next() != nil {
 					s.write(test.answer)
 				}
 				ended.Add(1)
@@ -276,7 +276,7 @@ func TestConnectionsAreReusedAfterAnnouncedBodies(t *testing.T) {
 				}
 			}
 			e.rest()
-			o := e.snap.Load().origins.All[0]
+			o := e.Upstreams().All[0]
 			if n := connections(); len(o.Idle) != n || ended.Load() > 0 {
 				t.Errorf("of %d connections %d are kept, and %d have ended", n, len(o.Idle), ended.Load())
 			}
@@ -295,7 +295,7 @@ func TestUnsolicitedAnswerWhileABodyIsAwaited(t *testing.T) {
 			t.Run(versionName(version)+"/"+name, func(t *testing.T) {
 				say, said := make(chan struct{}), make(chan struct{})
 				yaml, _ := startSpeaker(t, version, func(s *speaker) {
-					for req := s.request(); req != nil; req = s.request() {
+					for req := s.next(); req != nil; req = s.next() {
 						if s.write(ownAnswer); req.URL.Path == "/faulty" {
 							<-say
 							s.write(poison)
@@ -340,8 +340,8 @@ func TestAnswerBeforeTheRequest(t *testing.T) {
 			}
 			s.write("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nfull")
 			s.wire.uncork(0)
-			for late := s.request(); late != nil; {
-				next := s.request()
+			for late := s.next(); late != nil; {
+				next := s.next()
 				s.write(fmt.Sprintf(okHead+"Content-Length: %d\r\n\r\n%s", len(late.URL.Path), late.URL.Path))
 				late = next
 			}

@@ -93,7 +93,7 @@ func TestTLSFilesOfOriginsAreReadAgain(t *testing.T) {
 	put(one + ".crt")
 	s := startTLSOrigin(t, one, "", func(http.ResponseWriter, *http.Request) {})
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], tls: {ca_file: %s, server_name: origin.internal}}]", s.URL, ca))
-	o := e.snap.Load().origins.All[0]
+	o := e.Upstreams().All[0]
 	said := ""
 	read := func() {
 		said = ""
@@ -152,7 +152,7 @@ func TestClosedTLSConnections(t *testing.T) {
 		if resp, body := c.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"); resp.StatusCode != 200 {
 			t.Fatalf("request %d: %d %s", i, resp.StatusCode, body)
 		}
-		if o := e.snap.Load().origins.All[0]; len(o.Idle) != 1 {
+		if o := e.Upstreams().All[0]; len(o.Idle) != 1 {
 			t.Fatalf("%d connections are kept", len(o.Idle))
 		}
 		if i%2 == 1 {
@@ -187,7 +187,7 @@ func TestUnixOrigin(t *testing.T) {
 			t.Errorf("%d %q, want %q", resp.StatusCode, body, want)
 		}
 	}
-	if o := e.snap.Load().origins.All[0]; o.Name != "unix:"+path || len(o.Idle) != 1 {
+	if o := e.Upstreams().All[0]; o.Name != "unix:"+path || len(o.Idle) != 1 {
 		t.Errorf("%s keeps %d connections", o.Name, len(o.Idle))
 	}
 }

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"bytes"
-	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -10,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/control"
 	"sluice/edge/listen"
-	"sluice/mitigation"
 )
 
 // A burst is a client that sends all its requests at once, and notes how many have been answered.
@@ -34,13 +33,12 @@ func TestPipeliningTakesTurns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	s := newServer(t, parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, mitigation_timeout: 1h}]"))
 	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-	r := s.snap.Load().rules.Rules[0]
-	key := mitigation.Key{Rule: r.Counter.ID, Source: s.snap.Load().sources.Of(netip.MustParseAddr("10.0.0.1"))}
-	now := time.Now()
-	s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: now.Add(time.Hour), Terms: r.Terms()}, now)
+	if _, err := s.Block("r", "10.0.0.1", time.Hour, "", control.Operator{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
 	var served sync.WaitGroup
 	serve := func(client *burst) {
-		served.Go(func() { s.serveConn((&listen.Listener{Registry: s.open}).Admit(client)) })
+		served.Go(func() { s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(client)) })
 	}
 	many, before := &burst{crowd: crowd{rest: []byte(strings.Repeat(request, 100))}}, int64(100)
 	var mu sync.Mutex

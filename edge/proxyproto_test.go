@@ -12,10 +12,9 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-const (
-	proxyYAML = "source: {trust: [127.0.0.1], proxy_protocol: true}\nlimits: {header_timeout: 300ms, connections_per_source: 2}"
-	plainGet  = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-)
+const proxyYAML = "source: {trust: [127.0.0.1], proxy_protocol: true}\nlimits: {header_timeout: 300ms, connections_per_source: 2}"
+
+const plainGet = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 func proxyV2(t testing.TB, source string) string {
 	h := proxyproto.HeaderProxyFromAddrs(2, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source)),

@@ -13,7 +13,7 @@ func TestRequestID(t *testing.T) {
 		return "HTTP/1.1 200 OK\r\nX-Request-Id: origin\r\nContent-Length: 2\r\n\r\nok"
 	})
 	own := regexp.MustCompile(`^[0-9a-f]{32}$`)
-	long := strings.Repeat("x", maxRequestID)
+	long := strings.Repeat("x", MaxRequestID)
 	seen := make(map[string]bool)
 	for _, test := range []struct {
 		yaml, header string
@@ -63,9 +63,9 @@ func TestRequestID(t *testing.T) {
 
 // Naming a request allocates nothing.
 func TestRequestNamesAllocateNothing(t *testing.T) {
-	n, buf := newRequestNames(), make([]byte, 0, 32)
+	appendName, buf := RequestNames(), make([]byte, 0, 32)
 	number := uint64(0)
-	if allocs := testing.AllocsPerRun(100, func() { number++; buf = n.append(buf[:0], number) }); allocs > 0 {
+	if allocs := testing.AllocsPerRun(100, func() { number++; buf = appendName(buf[:0], number) }); allocs > 0 {
 		t.Errorf("%v allocations", allocs)
 	}
 	if len(buf) != 32 {

@@ -70,7 +70,7 @@ func TestOriginStaysAway(t *testing.T) {
 			t.Parallel()
 			e := startConfig(t, withoutRules(t, o.url))
 			resp, body := e.get("/")
-			if n := e.snap.Load().origins.All[0].Failures.Load(); resp.StatusCode != 502 || !strings.Contains(body, `"origin_unreachable"`) || n != 1 {
+			if n := e.Upstreams().All[0].Failures.Load(); resp.StatusCode != 502 || !strings.Contains(body, `"origin_unreachable"`) || n != 1 {
 				t.Errorf("%d %s after %d failures", resp.StatusCode, body, n)
 			}
 			if m := e.rest(); m["sluice_origin_attempts_total{origin="+o.url+"}"] != 1 {

@@ -64,7 +64,7 @@ func TestUnsentRequestsAreSentAgain(t *testing.T) {
 		for _, takes := range []int{0, 10} {
 			o := startRecorder(t, hello)
 			e := startConfig(t, withoutRules(t, o.url()))
-			server := e.snap.Load().origins.All[0]
+			server := e.Upstreams().All[0]
 			server.Idle = append(server.Idle, &upstream.Link{Conn: &hasty{takes: takes}, Origin: server, Until: time.Now().Add(time.Hour)})
 			want, hits := 200, 1
 			if takes > 0 && request[0] != 'G' {
@@ -147,7 +147,7 @@ func TestLateBodyGoesToANewConnection(t *testing.T) {
 		c := e.talk()
 		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		_, _ = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size)
-		until(t, "the request has come", func() bool { return e.stats.received.Load() == 2 })
+		until(t, "the request has come", func() bool { return e.metrics()["sluice_received_total"] == 2 })
 		(<-first).Close() // the origin has waited long enough
 		if resp, body := c.say(strings.Repeat("x", size)); resp.StatusCode != 200 || body != fmt.Sprint(size) {
 			t.Errorf("%d bytes: %d %s", size, resp.StatusCode, body)

@@ -13,7 +13,7 @@ import (
 
 // fill opens n connections of the caller's own source and makes it mitigated on each: requests within limits, and one more that is
 // refused.
-func (e *edgeUnderTest) fill(n int) (list []*talk) {
+func fill(e *edgeUnderTest, n int) (list []*talk) {
 	for range n {
 		c := e.talk()
 		for range 2 {
@@ -37,10 +37,10 @@ func open(list []*talk) (n int) {
 }
 
 // idle counts the connections that wait for a request: a client may have its answer a moment before that.
-func (e *edgeUnderTest) idle() (n int) {
-	e.open.Mu.Lock()
-	defer e.open.Mu.Unlock()
-	for c := range e.open.Conns {
+func idle(e *edgeUnderTest) (n int) {
+	e.Registry().Mu.Lock()
+	defer e.Registry().Mu.Unlock()
+	for c := range e.Registry().Conns {
 		if c.Idle.Load() != 0 {
 			n++
 		}
@@ -53,20 +53,20 @@ func (e *edgeUnderTest) idle() (n int) {
 func TestMitigatedMakeRoom(t *testing.T) {
 	o := startSlowOrigin(t, 200)
 	e := o.edge(t, "limits: {connections: 6}\n"+fmt.Sprintf(oneRule, 1))
-	busy := []*talk{e.from(8), e.from(9)}
+	busy := []*talk{e.from(local(8)), e.from(local(9))}
 	for _, c := range busy {
 		o.keep(c)
 	}
-	held := e.fill(4)
-	until(t, "all of them are idle", func() bool { return e.idle() == 4 })
+	held := fill(e, 4)
+	until(t, "all of them are idle", func() bool { return idle(e) == 4 })
 	_, _ = io.WriteString(held[0], "GET / HTTP/1.1\r\nHost:") // no request yet
 	for i := range 3 {
-		if !e.served(byte(2 + i)) {
+		if !e.served(local(byte(2 + i))) {
 			t.Errorf("newcomer %d is not served", i)
 		}
 		until(t, "it has gone", func() bool { return e.Connections() <= 5 })
-		held = append(held, e.fill(1)...) // a mitigated one comes in its place
-		until(t, "all of them are idle", func() bool { return e.idle() == 4 })
+		held = append(held, fill(e, 1)...) // a mitigated one comes in its place
+		until(t, "all of them are idle", func() bool { return idle(e) == 4 })
 	}
 	m := e.metrics()
 	if m["sluice_connections_evicted_total"] != 3 || m["sluice_connections_refused_total{cap=total}"] != 0 {
@@ -91,7 +91,7 @@ func TestLongestIdleMakesRoom(t *testing.T) {
 	for _, c := range []*talk{young, old, young} {
 		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
-	until(t, "a newcomer is served", func() bool { return e.served(2) })
+	until(t, "a newcomer is served", func() bool { return e.served(local(2)) })
 	if n := open([]*talk{old}); n != 0 {
 		t.Error("the one that was idle for longest is open")
 	}
@@ -142,9 +142,9 @@ func TestSilentTLSConnectionsMakeRoom(t *testing.T) {
 		}
 		silent := 0
 		until(t, "they wait", func() bool {
-			e.open.Mu.Lock()
-			defer e.open.Mu.Unlock()
-			for c := range e.open.Conns {
+			e.Registry().Mu.Lock()
+			defer e.Registry().Mu.Unlock()
+			for c := range e.Registry().Conns {
 				if now := c.Idle.Load(); now != 0 && c.Idle.CompareAndSwap(now, now-int64(time.Minute)) { // and have done so for long
 					silent++
 				}

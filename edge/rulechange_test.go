@@ -50,28 +50,28 @@ func testChange(t *testing.T, f rulestest.Change) {
 		c.Rules = []rules.Config{r}
 		must(t, s.Apply(&c))
 	}
-	of := func(addr string) counter.Source { return s.snap.Load().sources.Of(netip.MustParseAddr(addr)) }
+	of := func(addr string) counter.Source { return s.Sources().Of(netip.MustParseAddr(addr)) }
 	active, busy, late := of("192.0.2.1"), of("192.0.2.2"), of("192.0.2.3")
 	now := time.Now()
 	ask := func(source counter.Source) bool {
-		r := s.snap.Load().rules.Rules[0]
+		r := s.RuleSet().Rules[0]
 		var d limiter.Decision
 		d.Add(&r.Rule, source)
-		s.limiter.Decide(&d, now)
+		s.Limiter().Decide(&d, now)
 		return d.Verdict == limiter.Passed
 	}
 	stands := func(what string, counts, busyIs, lateIs bool) {
 		t.Helper()
-		list := s.snap.Load().rules.Rules
+		list := s.RuleSet().Rules
 		if len(list) == 0 { // off
 			list = []*rules.Rule{{Rule: limiter.Rule{Rule: mitigation.Rule{Counter: new(algorithm.Rule)}}}}
 		}
-		v, _ := s.limiter.Counters.Peek(list[0].Counter, active, now)
+		v, _ := s.Limiter().Counters.Peek(list[0].Counter, active, now)
 		if want := map[bool]float64{true: 3}[counts]; v.Estimate < want-0.1 || v.Estimate > want {
 			t.Errorf("%s: %v of the 3 requests count, want %v", what, v.Estimate, want)
 		}
 		blocked := func(source counter.Source) bool {
-			return !s.limiter.Bits.Until(mitigation.Key{Rule: list[0].Counter.ID, Source: source}, now).IsZero()
+			return !s.Limiter().Bits.Until(mitigation.Key{Rule: list[0].Counter.ID, Source: source}, now).IsZero()
 		}
 		if got := [2]bool{blocked(busy), blocked(late)}; got != [2]bool{busyIs, lateIs} {
 			t.Errorf("%s: blocked are %t, want %t", what, got, [2]bool{busyIs, lateIs})

@@ -33,7 +33,7 @@ type holder struct {
 	held    []*talk
 }
 
-func startHolder(t *testing.T, rules string, change ...func(*Server)) *holder {
+func startHolder(t *testing.T, rules string, change ...func(*Options)) *holder {
 	h := &holder{arrived: make(chan string), leave: make(chan struct{})}
 	over := make(chan struct{})
 	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func startHolder(t *testing.T, rules string, change ...func(*Server)) *holder {
 	})
 	t.Cleanup(func() { close(over) }) // a test that fails leaves some held
 	rules = strings.Replace(rules, `"*/pay"`, `"~/pay$"`, 1)
-	h.edgeUnderTest = startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], shedding: {min: 10, max: 10}}]%s", origin, rules), change...)
+	h.edgeUnderTest = serveTest(t, newServer(t, parse(t, fmt.Sprintf("origins: [{servers: [%q], shedding: {min: 10, max: 10}}]%s", origin, rules)), change...))
 	return h
 }
 
@@ -76,17 +76,16 @@ func (h *holder) end(n int) {
 func (h *holder) wait(t *testing.T, path string, want int) *talk {
 	t.Helper()
 	c := h.ask(path)
-	until(t, path+" waits", func() bool { return h.status().Waiting == want })
+	until(t, path+" waits", func() bool { return h.shedding().Waiting == want })
 	return c
 }
 
-func (h *holder) status() shedding.Status { return h.snap.Load().origins.Any.Shedding.Status() }
+func (h *holder) shedding() shedding.Status { return h.Upstreams().Any.Shedding.Status() }
 
 // Who is turned away first follows from the rules, and he is told in the form of all answers; everything is counted, and told to operators.
 func TestSheddableRequestsGoFirst(t *testing.T) {
-	h := startHolder(t, ranks)
 	log := events.New(10, nil)
-	h.events = log
+	h := startHolder(t, ranks, func(o *Options) { o.Events = log })
 	at := time.Now()
 	h.Sweep(at)
 	shed := func(path string, header ...string) {
@@ -133,7 +132,7 @@ func TestSheddableRequestsGoFirst(t *testing.T) {
 		}
 	}
 	h.rest()
-	if s := h.status(); s.InFlight != 0 {
+	if s := h.shedding(); s.InFlight != 0 {
 		t.Errorf("%+v", s)
 	}
 	h.Sweep(at.Add(time.Hour))
@@ -152,7 +151,7 @@ func TestWaitingForASlot(t *testing.T) {
 	first := h.wait(t, "/wait/1", 1)
 	gone := h.wait(t, "/wait/gone", 2)
 	reset(gone.Conn)
-	until(t, "who has gone leaves", func() bool { return h.status().Waiting == 1 })
+	until(t, "who has gone leaves", func() bool { return h.shedding().Waiting == 1 })
 	last := h.wait(t, "/wait/2", 2)
 	if resp, _ := h.get("/"); resp.StatusCode != 503 {
 		t.Errorf("who may not wait: %d", resp.StatusCode)
@@ -170,25 +169,26 @@ func TestWaitingForASlot(t *testing.T) {
 		}
 	}
 	h.rest()
-	if _, n, sum := h.snap.Load().origins.Any.Waited.Snapshot(); n != 3 || sum <= 0 {
+	if _, n, sum := h.Upstreams().Any.Waited.Snapshot(); n != 3 || sum <= 0 {
 		t.Errorf("%d have waited, for %v s", n, sum)
 	}
-	if s := h.status(); s.InFlight != 0 || s.Waiting != 0 || s.Shed[shedding.Default] != 1 {
+	if s := h.shedding(); s.InFlight != 0 || s.Waiting != 0 || s.Shed[shedding.Default] != 1 {
 		t.Errorf("%+v", s)
 	}
 }
 
 // A client that has closed one direction waits for a place as others do, for a while.
 func TestHalfClosedClientsWaitForASlot(t *testing.T) {
-	h := startHolder(t, ranks, halfClosed(time.Hour))
+	h := startHolder(t, ranks)
+	h.Registry().HalfClosed = time.Hour
 	for range 8 {
 		h.hold("/")
 	}
 	half := h.wait(t, "/wait/half", 1)
 	_ = half.Conn.(*net.TCPConn).CloseWrite()
 	reset(h.wait(t, "/wait/gone", 2).Conn) // when that is seen, the other has been looked at as well
-	until(t, "who has gone leaves", func() bool { return h.status().Waiting < 2 })
-	if n := h.status().Waiting; n != 1 {
+	until(t, "who has gone leaves", func() bool { return h.shedding().Waiting < 2 })
+	if n := h.shedding().Waiting; n != 1 {
 		t.Fatalf("%d wait", n)
 	}
 	h.end(1)
@@ -202,13 +202,14 @@ func TestHalfClosedClientsWaitForASlot(t *testing.T) {
 		}
 	}
 
-	h = startHolder(t, ranks, halfClosed(0))
+	h = startHolder(t, ranks)
+	h.Registry().HalfClosed = 0
 	for range 8 {
 		h.hold("/")
 	}
 	half = h.wait(t, "/wait/half", 1)
 	_ = half.Conn.(*net.TCPConn).CloseWrite()
-	until(t, "it leaves in the end", func() bool { return h.status().Waiting == 0 })
+	until(t, "it leaves in the end", func() bool { return h.shedding().Waiting == 0 })
 }
 
 // Who finds no place in his time is shed; there are no more waiters than the limit.
@@ -245,7 +246,7 @@ func TestSheddingReleasesItsSlots(t *testing.T) {
 		return hello(n, "")
 	})
 	e := startEdge(t, "", fmt.Sprintf("limits: {header_timeout: 200ms}\norigins: [{servers: [%q], shedding: {}}]", o.url()))
-	l := e.snap.Load().origins.Any.Shedding
+	l := e.Upstreams().Any.Shedding
 	for request, answered := range map[string]bool{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n": true, "GET /close HTTP/1.1\r\nHost: a\r\n\r\n": true, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n": true,
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc": true, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na": true,
@@ -267,7 +268,7 @@ func TestSheddingReleasesItsSlots(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	// A reload keeps what is known.
-	if err := e.Apply(e.snap.Load().config); err != nil || e.snap.Load().origins.Any.Shedding != l {
+	if err := e.Apply(e.Config()); err != nil || e.Upstreams().Any.Shedding != l {
 		t.Errorf("after a reload it begins anew: %v", err)
 	}
 }
@@ -280,14 +281,14 @@ func TestSlowBodiesTakeNoSlot(t *testing.T) {
 		c := h.talk()
 		_, _ = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\na", size)
 		<-h.arrived
-		until(t, "the origin waits for its body", func() bool { return h.status().InFlight == 0 })
+		until(t, "the origin waits for its body", func() bool { return h.shedding().InFlight == 0 })
 		h.held = append(h.held, c)
 	}
 	h.hold("/low")
 	for _, c := range h.held[:clients] {
 		_, _ = io.WriteString(c, strings.Repeat("b", size-1))
 	}
-	until(t, "all bodies have come", func() bool { return h.status().InFlight == clients+1 })
+	until(t, "all bodies have come", func() bool { return h.shedding().InFlight == clients+1 })
 	if resp, _ := h.talk().say("GET /pay HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 503 {
 		t.Errorf("beside them: %d", resp.StatusCode)
 	}
@@ -297,7 +298,7 @@ func TestSlowBodiesTakeNoSlot(t *testing.T) {
 			t.Errorf("one that was held: %d", resp.StatusCode)
 		}
 	}
-	until(t, "all places are free", func() bool { return h.status().InFlight == 0 })
+	until(t, "all places are free", func() bool { return h.shedding().InFlight == 0 })
 }
 
 // Errors are quick, and a long body comes as fast as its client sends it: neither tells how long an answer takes.
@@ -313,7 +314,7 @@ func TestSamplesThatSayNothingOfAnOrigin(t *testing.T) {
 		for range 60 {
 			c.say(request)
 		}
-		return e.snap.Load().origins.Any.Shedding.Status().Base
+		return e.Upstreams().Any.Shedding.Status().Base
 	}
 	for _, request := range []string{"GET /error HTTP/1.1\r\nHost: a\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n" + strings.Repeat("x", 20_000)} {

@@ -39,32 +39,33 @@ func scrape(t *testing.T, s *Server) (text string, lines int) {
 // However many sources there are, counted, blocked and watched, a scrape has as many lines as before, and stays small.
 func TestMetricsDoNotGrowWithSources(t *testing.T) {
 	const sources = 100_000
+	notes := audit.New(1, nil, time.Now())
 	s := newServer(t, parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, window: 1h}]"), func(o *Options) {
 		o.Table, o.Bits = counter.New(counter.Options{Counters: 2 * sources}), mitigation.New(2*sources, nil)
-		o.Events, o.Audit = events.New(100, nil), audit.New(1, nil, time.Now())
+		o.Events, o.Audit = events.New(100, nil), notes
 	})
 	_, before := scrape(t, s)
 	var d limiter.Decision
-	r, now := &s.snap.Load().rules.Rules[0].Rule, time.Now()
+	r, now := &s.RuleSet().Rules[0].Rule, time.Now()
 	for i := range sources {
 		var a [4]byte
 		binary.BigEndian.PutUint32(a[:], uint32(i))
 		source := counter.SourceOf(netip.AddrFrom4(a), 32, 64)
-		s.requests.Hit(source)
+		s.Asking().Hit(source)
 		for range 2 {
 			d.Reset()
 			d.Add(r, source)
-			s.audit.Lock()
-			s.limiter.Decide(&d, now)
-			s.audit.Note(&d, now)
-			s.audit.Unlock()
+			notes.Lock()
+			s.Limiter().Decide(&d, now)
+			notes.Note(&d, now)
+			notes.Unlock()
 		}
 	}
 	text, after := scrape(t, s)
 	if after != before || len(text) > 50_000 {
 		t.Errorf("%d lines, %d before; %d bytes", after, before, len(text))
 	}
-	if n := s.limiter.Bits.Capacity(); n < sources {
+	if n := s.Limiter().Bits.Capacity(); n < sources {
 		t.Errorf("room for %d mitigations", n)
 	}
 }
@@ -104,8 +105,8 @@ func TestLatencies(t *testing.T) {
 	}
 	k.Close()
 	e.rest()
-	_, requests, took := e.stats.seconds.Snapshot()
-	_, asked, waited := e.snap.Load().origins.All[0].Seconds.Snapshot()
+	_, requests, took := e.Seconds().Snapshot()
+	_, asked, waited := e.Upstreams().All[0].Seconds.Snapshot()
 	if requests != 3 || asked != 2 || waited <= 0 || took < waited || took > 60 {
 		t.Errorf("%d requests in %v s, %d of the origin in %v s", requests, took, asked, waited)
 	}

@@ -115,8 +115,8 @@ rules:
 	var log testLog
 	s := newServer(t, c, func(o *Options) {
 		o.Warn = func(message string, args ...any) { log.Printf("%s %q", message, args) }
+		o.Tier.Up = func(counter.Source) bool { panic("a bug") }
 	})
-	s.limiter.Up = func(counter.Source) bool { panic("a bug") }
 	p := &trapped{origin: o, caller: caller{t: t}, patience: 10 * time.Second, serve: s.Serve, logged: log.String,
 		stop: func(ctx context.Context) error { return s.Drain(ctx, 0) }}
 	p.listen()

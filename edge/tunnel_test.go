@@ -70,7 +70,7 @@ func TestTunnel(t *testing.T) {
 	if m := e.rest(); m["sluice_answers_total{code=101,from=origin}"] != 1 || m["sluice_requests_total{rule=r,verdict=pass}"] != 1 {
 		t.Errorf("metrics: %v", m)
 	}
-	for _, o := range e.snap.Load().origins.All {
+	for _, o := range e.Upstreams().All {
 		if len(o.Idle) > 0 {
 			t.Error("the tunnel's connection is kept for others")
 		}

@@ -79,7 +79,7 @@ func (o *hasty) Write(p []byte) (int, error) {
 func memoryServer(t testing.TB, origin net.Conn, yaml string) *Server {
 	t.Helper()
 	s := newServer(t, parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\n"+yaml))
-	o := s.snap.Load().origins.All[0]
+	o := s.Upstreams().All[0]
 	o.Idle = append(o.Idle, &upstream.Link{Conn: origin, Origin: o, Until: time.Now().Add(time.Hour)})
 	return s
 }
@@ -104,8 +104,8 @@ func TestRestOfABodyIsNoRequest(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := memoryServer(t, &hasty{takes: test.takes, answer: "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n"}, "")
 				client := &sender{sends: test.sends, most: test.most}
-				c := (&listen.Listener{Registry: s.open}).Admit(client)
-				s.serveConn(c)
+				c := (&listen.Listener{Registry: s.Registry()}).Admit(client)
+				s.ServeConn(c)
 				all, last := client.answers("POST")
 				if len(all) != 1 || all[0] != 413 || last.Close == test.whole || c.Linger.Load() == test.whole {
 					t.Errorf("%d answers, the first %d, close %t, lingers %t", len(all), all[0], last.Close, c.Linger.Load())
@@ -122,9 +122,9 @@ func TestHalfTakenRequestEndsTheLink(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memoryServer(t, &hasty{takes: takes, answer: "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n\r\n"}, "")
 			client := &sender{sends: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 1000}
-			s.serveConn((&listen.Listener{Registry: s.open}).Admit(client))
+			s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(client))
 			all, _ := client.answers("GET")
-			if idle := len(s.snap.Load().origins.All[0].Idle); len(all) != 1 || all[0] != 431 || idle != takes/1000 {
+			if idle := len(s.Upstreams().All[0].Idle); len(all) != 1 || all[0] != 431 || idle != takes/1000 {
 				t.Errorf("%d bytes taken: answers %d, %d connections kept", takes, all, idle)
 			}
 		})
@@ -134,27 +134,25 @@ func TestHalfTakenRequestEndsTheLink(t *testing.T) {
 // The time that an origin has to answer does not begin before another was found to be out of reach.
 func TestTimeOfTheNextServer(t *testing.T) {
 	s := memoryServer(t, nil, "")
-	g := s.snap.Load().origins.Of(nil)
+	g := s.Upstreams().Of(nil)
 	far, near := g.Servers[0], upstream.NewOrigin(&url.URL{Scheme: "http", Host: "127.0.0.1:10"})
 	far.Idle = nil
 	conn := &timed{repeater: repeater{text: []byte("HTTP/1.1 204 No Content\r\n\r\n")}}
 	near.Idle = []*upstream.Link{{Conn: conn, Origin: near, Until: time.Now().Add(time.Hour)}}
 	g.Servers = append(g.Servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
-		on := front.New((&listen.Listener{Registry: s.open}).Admit(&sender{})).(*front.Guarded)
-		e := s.beginHTTP1(on)
-		x := &e.Owner.(*http1Exchange).exchange
+		on := front.New((&listen.Listener{Registry: s.Registry()}).Admit(&sender{})).(*front.Guarded)
+		e := s.Begin(on)
 		if r := e.In.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
 			t.Fatal(r)
 		}
-		x.now = x.now.Add(-time.Hour) // so long it took to connect
 		conn.due = time.Time{}
 		before := far.Attempts.Load()
-		status := x.forward()
+		status := e.Forward(time.Hour) // so long it took to connect
 		if far.Attempts.Load() > before && (status != 204 || !conn.due.After(time.Now())) {
 			t.Errorf("%d, %v before it began", status, time.Since(conn.due))
 		}
-		x.finish()
+		e.Finish()
 	}
 	if far.Attempts.Load() == 0 {
 		t.Fatal("the one out of reach was not asked")
@@ -175,7 +173,7 @@ func TestBodyThatNoOriginGets(t *testing.T) {
 	const post = "POST / HTTP/1.1\r\nHost: a\r\n"
 	for _, test := range []struct {
 		name, sends string
-		received    uint64
+		received    float64
 	}{
 		{"small", post + "Content-Length: 35\r\n\r\n" + smuggled, 2},
 		{"long", post + "Content-Length: 35000\r\n\r\n" + strings.Repeat(smuggled, 1000), 2},
@@ -185,12 +183,12 @@ func TestBodyThatNoOriginGets(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := memoryServer(t, nil, "")
-				s.snap.Load().origins.All[0].Idle = nil // and nobody listens there
+				s.Upstreams().All[0].Idle = nil // and nobody listens there
 				client := &sender{sends: test.sends + "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 1000}
-				s.serveConn((&listen.Listener{Registry: s.open}).Admit(client))
+				s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(client))
 				all, _ := client.answers("POST")
-				if n := s.stats.received.Load(); n != test.received || len(all) != int(n) || all[0] != 502 || all[n-1] != 502 {
-					t.Errorf("%d requests received, %d answers, the last %d", n, len(all), all[len(all)-1])
+				if n := metricsOf(t, s)["sluice_received_total"]; n != test.received || len(all) != int(n) || all[0] != 502 || all[len(all)-1] != 502 {
+					t.Errorf("%v requests received, %d answers, the last %d", n, len(all), all[len(all)-1])
 				}
 			})
 		})
