@@ -67,7 +67,8 @@ func (x *exchange) of(s *Server) *exchange {
 // begin counts a request as received and takes what its life needs.
 func (x *exchange) begin(f Front) {
 	s := x.server
-	x.number, x.id = s.stats.received.Add(1), nil
+	s.stats.received.Add(1)
+	x.id = nil
 	x.front, x.snap, x.now = f, s.snap.Load(), time.Now()
 	x.Request = f.Request()
 	x.peer, x.named = f.Peer()
