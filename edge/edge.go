@@ -85,7 +85,6 @@ type Server struct {
 	limits    front.Limits
 	bounds    proxy.Bounds
 	secret    key.Secret
-	names     requestNames
 	stats     *stats
 	warn      func(message string, args ...any)
 	snap      atomic.Pointer[snapshot]
@@ -121,7 +120,6 @@ func New(o Options) (*Server, error) {
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
 		secret:   key.NewSecret(o.Secret),
-		names:    newRequestNames(),
 		stats:    newStats(),
 		access:   o.Access,
 		name:     o.Name,
