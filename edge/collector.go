@@ -12,28 +12,21 @@ import (
 	"sluice/mitigation"
 )
 
-// collector hands the counts to Prometheus: what each room has of its own it collects itself.
-type collector struct{ server *Server }
-
-// Collector returns the edge's metrics.
-func (s *Server) Collector() prometheus.Collector { return collector{s} }
-
-// Describe sends nothing: which metrics there are depends on the rules (an unchecked collector).
-func (collector) Describe(chan<- *prometheus.Desc) {}
-
-func (c collector) Collect(out chan<- prometheus.Metric) {
-	s, to, now := c.server, metric.Sink{To: out}, time.Now()
-	snap := s.snap.Load()
-	s.stats.collect(to)
-	s.open.Collect(to)
-	s.http2.Collect(to)
-	snap.collect(to)
-	snap.rules.Collect(to)
-	snap.origins.Collect(to, now)
-	s.collectLeaves(to)
-	s.collectInFlight(to, snap)
-	s.collectMitigations(to, snap, now)
-	s.collectCounters(to)
+// Collector returns the edge's metrics: what each room has of its own it collects itself. Which there are depends on the rules.
+func (s *Server) Collector() prometheus.Collector {
+	return metric.Collector(func(to metric.Sink) {
+		now, snap := time.Now(), s.snap.Load()
+		s.stats.collect(to)
+		s.open.Collect(to)
+		s.http2.Collect(to)
+		snap.collect(to)
+		snap.rules.Collect(to)
+		snap.origins.Collect(to, now)
+		s.collectLeaves(to)
+		s.collectInFlight(to, snap)
+		s.collectMitigations(to, snap, now)
+		s.collectCounters(to)
+	})
 }
 
 // collect gives which configuration is in force.
@@ -76,60 +69,42 @@ func (s *Server) collectInFlight(to metric.Sink, snap *snapshot) {
 	}
 }
 
-// collectMitigations gives which blocks are in force, under which rules, and who began them.
+// collectMitigations gives which blocks are in force, under which rules, and who began them. Those of a rule's variants and further limits count
+// under the rule.
 func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Time) {
-	names := make(map[uint32]string, len(snap.rules.Rules))
-	modes := make(map[uint32]string, len(snap.rules.Rules))
-	active := make(map[uint32]int, len(snap.rules.Rules))
-	firsts := make(map[uint32]uint32) // by the ID of a rule's variants, further limits and their candidates, that of the first
+	type series struct{ rule, mode string }
+	of := map[uint32]series{mitigation.AllRules: {control.AllRules, string(rules.Enforce)}}
 	for r, l := range snap.rules.EachLimit() {
-		if r.IsVariant() { // it counts under its rule
-			firsts[l.Counter.ID] = r.Of
-			continue
-		}
-		if l.Rule != &r.Rule {
-			firsts[l.Counter.ID] = r.Counter.ID
-			if tried := l.Candidate; tried != nil {
-				firsts[tried.Bits.Counter.ID] = r.Candidate.Bits.Counter.ID
-			}
-			continue
-		}
-		names[r.Counter.ID], modes[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, string(r.Config.Mode), 0
-		if tried := r.Candidate; tried != nil {
-			names[tried.Bits.Counter.ID], modes[tried.Bits.Counter.ID], active[tried.Bits.Counter.ID] = r.Config.Name, string(rules.Tried), 0
+		of[l.Counter.ID] = series{r.Config.Name, string(r.Config.Mode)}
+		if l.Candidate != nil {
+			of[l.Candidate.Bits.Counter.ID] = series{r.Config.Name, string(rules.Tried)}
 		}
 	}
-	names[mitigation.AllRules], modes[mitigation.AllRules], active[mitigation.AllRules] = control.AllRules, string(rules.Enforce), 0
-	lists := map[uint32]int{mitigation.Allowed: 0, mitigation.Denied: 0}
+	active, lists := make(map[series]int), make(map[uint32]int)
 	for key := range s.limiter.Bits.All(now) {
-		id := key.Rule
-		if first, further := firsts[id]; further {
-			id = first
-		}
-		if _, known := names[id]; known {
-			active[id]++
-		} else if _, list := lists[key.Rule]; list {
+		if at, known := of[key.Rule]; known {
+			active[at]++
+		} else {
 			lists[key.Rule]++
 		}
 	}
-	for id, n := range active {
-		to.Gauge(float64(n), "sluice_mitigations_active", "Mitigations in force. Those of shadows and candidates refuse nobody.", "rule", names[id], "mode", modes[id])
+	started := make(map[series]map[mitigation.By]uint64)
+	for _, at := range of {
+		started[at] = make(map[mitigation.By]uint64)
+	}
+	for began, n := range s.limiter.Bits.Started() {
+		if at, known := of[began.Rule]; known {
+			started[at][began.By] += n
+		}
+	}
+	for at, began := range started {
+		to.Gauge(float64(active[at]), "sluice_mitigations_active", "Mitigations in force. Those of shadows and candidates refuse nobody.", "rule", at.rule, "mode", at.mode)
+		for by := mitigation.ByEdge; by <= mitigation.ByPeer; by++ {
+			to.Count(began[by], "sluice_mitigations_started_total", "Mitigations begun, by whom.", "rule", at.rule, "by", by.String(), "mode", at.mode)
+		}
 	}
 	to.Gauge(float64(lists[mitigation.Allowed]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "allow")
 	to.Gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")
-	started := s.limiter.Bits.Started()
-	for id, first := range firsts {
-		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
-			started[mitigation.Started{Rule: first, By: by}] += started[mitigation.Started{Rule: id, By: by}]
-		}
-	}
-	for id, name := range names {
-		for by := mitigation.ByEdge; by <= mitigation.ByPeer; by++ {
-			to.Count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",
-				"rule", name, "by", by.String(), "mode", modes[id])
-		}
-	}
-
 	to.Gauge(float64(s.limiter.Bits.Capacity()), "sluice_mitigations_limit", "Mitigations that the table has room for.")
 	to.Count(s.limiter.Bits.Evicted(), "sluice_mitigations_evicted_total", "Mitigations that made room for others before their end.")
 }

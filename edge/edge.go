@@ -85,7 +85,6 @@ type Server struct {
 	limits    front.Limits
 	bounds    proxy.Bounds
 	secret    key.Secret
-	names     requestNames
 	stats     *stats
 	warn      func(message string, args ...any)
 	snap      atomic.Pointer[snapshot]
@@ -121,7 +120,6 @@ func New(o Options) (*Server, error) {
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
 		secret:   key.NewSecret(o.Secret),
-		names:    newRequestNames(),
 		stats:    newStats(),
 		access:   o.Access,
 		name:     o.Name,
@@ -227,7 +225,7 @@ func (s *Server) Watch(ctx context.Context) {
 
 // Registry has the connections that are open. Upstreams are the origins in force: a reload has others. Both are for tests of those rooms, which have a
 // whole edge around them.
-func (s *Server) Registry() *listen.Registry     { return s.open }
+func (s *Server) Registry() *listen.Registry   { return s.open }
 func (s *Server) Upstreams() *upstream.Origins { return s.snap.Load().origins }
 
 // ServeConn serves one connection that was admitted, until it is over.

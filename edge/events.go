@@ -147,11 +147,7 @@ func (s *Server) warnUnbelieved(now time.Time) {
 	if n == 0 {
 		return
 	}
-	who := "a peer on the Unix socket"
-	if peer.IsValid() {
-		who = peer.String()
-	}
 	// A constant text, because the log tells by it what it has just said; the log's warnings are events.
 	s.warn("a peer is not trusted, but its requests name other clients: if it is a proxy of yours, all its clients are limited as one; name it in source.trust",
-		"peer", who, "requests", n, "of", of)
+		"peer", peer, "requests", n, "of", of)
 }

@@ -47,8 +47,5 @@ func (b *Beginning) Forward(ago time.Duration) int {
 
 func (b *Beginning) Finish() { b.of().finish() }
 
-// RequestNames gives names to requests, one after the other.
-func RequestNames() (appendTo func([]byte, uint64) []byte) {
-	n := newRequestNames()
-	return n.append
-}
+// AppendRequestName gives names to requests.
+func AppendRequestName(b []byte) []byte { return appendRequestName(b) }

@@ -8,17 +8,16 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/mitigation"
-	"sluice/pop"
 	"sluice/pop/across"
 	"sluice/pop/sim"
 )
 
 // twoPoPs are two worlds of one time. What the first decides goes to the edge to of the second after a while, and what the second decides to
 // the first; told counts both.
-func twoPoPs(t *testing.T, home, away pop.Rule) (a, b *sim.World, told *[2]int) {
+func twoPoPs(t *testing.T, home, away mitigation.Rule) (a, b *sim.World, told *[2]int) {
 	told = new([2]int)
 	var worlds [2]*sim.World
-	for i, r := range [2]pop.Rule{home, away} {
+	for i, r := range [2]mitigation.Rule{home, away} {
 		worlds[i] = newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Decided: func(b across.Block) {
 			told[i]++
 			now := worlds[i].Now()
@@ -29,7 +28,7 @@ func twoPoPs(t *testing.T, home, away pop.Rule) (a, b *sim.World, told *[2]int) 
 	return worlds[0], worlds[1], told
 }
 
-func by(w *sim.World, e *sim.Edge, r pop.Rule, s counter.Source) string {
+func by(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) string {
 	bit, in := e.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
 	if !in {
 		return ""
@@ -89,7 +88,7 @@ func TestImpose(t *testing.T) {
 	n := uint32(0)
 	for _, test := range []struct {
 		what   string
-		rule   pop.Rule
+		rule   mitigation.Rule
 		change func(*across.Block)
 		want   across.Outcome
 		lasts  time.Duration
@@ -115,7 +114,7 @@ func TestImpose(t *testing.T) {
 		{"a candidate here", tried, func(*across.Block) {}, across.NoRule, 0},
 	} {
 		n++
-		e.Machine.SetRules([]pop.Rule{test.rule})
+		e.Machine.SetRules([]mitigation.Rule{test.rule})
 		b := across.Block{Rule: "login", Counts: "test", Source: address(n), Start: now.Add(-20 * time.Second), End: now.Add(10 * time.Second), Limit: 100, Window: time.Minute}
 		test.change(&b)
 		got := e.Impose("fra1", b, now)
@@ -124,20 +123,20 @@ func TestImpose(t *testing.T) {
 			t.Errorf("%s: %v, %v, for %v, want %v for %v", test.what, got, bit.By, bit.End.Sub(now), test.want, test.lasts)
 		}
 	}
-	e.Machine.SetRules([]pop.Rule{r})
+	e.Machine.SetRules([]mitigation.Rule{r})
 	b := across.Block{Rule: "login", Counts: "test", Source: address(1), Start: now, End: now.Add(10 * time.Second), Limit: 100, Window: time.Minute}
 	if got := e.Impose("fra1", b, now); got != across.Known {
 		t.Errorf("once more: %v", got)
 	}
 	// Of several windows of a rule, whose counters have one name, it is for the one that the source went over.
 	short.Name, short.Further = "login", true
-	for i, rules := range [][]pop.Rule{{r, short}, {short, r}} {
+	for i, rules := range [][]mitigation.Rule{{r, short}, {short, r}} {
 		e.Machine.SetRules(rules)
 		if got := e.Impose("fra1", across.Block{Rule: "login", Counts: "test", Source: address(uint32(100 + i)), Start: now, End: now.Add(10 * time.Second), Limit: 10, Window: time.Second}, now); got != across.Imposed || by(w, e, short, address(uint32(100+i))) != "peer" {
 			t.Errorf("of two windows: %v", got)
 		}
 	}
-	e.Machine.SetRules([]pop.Rule{r})
+	e.Machine.SetRules([]mitigation.Rule{r})
 	// What was decided before an operator lifted it is void.
 	e.Bits.Lift(mitigation.Key{Rule: r.Counter.ID, Source: address(1)}, now)
 	if got := e.Impose("fra1", b, now.Add(time.Second)); got != across.Known || by(w, e, r, address(1)) != "" {
@@ -173,19 +172,19 @@ func TestNotTold(t *testing.T) {
 	for _, test := range []struct {
 		what   string
 		source counter.Source
-		change func(*pop.Rule)
+		change func(*mitigation.Rule)
 		want   int
 	}{
-		{"an address", address(1), func(*pop.Rule) {}, 1},
-		{"a digest", digest, func(*pop.Rule) {}, 0},
-		{"a shadow", address(1), func(r *pop.Rule) { r.Shadow = true }, 0},
+		{"an address", address(1), func(*mitigation.Rule) {}, 1},
+		{"a digest", digest, func(*mitigation.Rule) {}, 0},
+		{"a shadow", address(1), func(r *mitigation.Rule) { r.Shadow = true }, 0},
 	} {
 		r := newRule(t, 5, time.Minute, 30*time.Second, algorithm.Nearest)
 		told := 0
 		w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond, Decided: func(across.Block) { told++ }}, r)
 		test.change(&r)
 		for _, e := range w.Edges {
-			e.Machine.SetRules([]pop.Rule{r})
+			e.Machine.SetRules([]mitigation.Rule{r})
 		}
 		for range 7 {
 			ask(w.Edges[0], r, test.source)

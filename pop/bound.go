@@ -3,6 +3,7 @@ package pop
 import (
 	"time"
 
+	"sluice/mitigation"
 	"sluice/pop/log"
 )
 
@@ -34,7 +35,7 @@ func Hearing(roundTrip time.Duration, edges int) time.Duration {
 // What the formula leaves out is hits in the sub-window that the window's beginning cuts. They are at most what the source
 // sends in that time. They are no more than N if blocks last a window, because a source of which more was counted is blocked
 // until they are out of the window.
-func Bound(r Rule, edges int, heard, cut uint32) uint64 {
+func Bound(r mitigation.Rule, edges int, heard, cut uint32) uint64 {
 	n := uint64(r.Counter.Limit)
 	base := n + uint64(edges-1)*min(n, uint64(heard))
 	most := base

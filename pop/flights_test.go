@@ -25,7 +25,7 @@ func TestBacklogIsBounded(t *testing.T) {
 	table := counter.New(counter.Options{Counters: 8 * sources, Tier: true, Phase: shared.Phase})
 	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
 	must(t, err)
-	m.SetRules([]pop.Rule{r})
+	m.SetRules([]mitigation.Rule{r})
 	var flying []wire.Command
 	step := func(now time.Time, results []wire.Result) {
 		flying = append(flying, m.Step(now, pop.Event{Results: results})...)
@@ -73,7 +73,7 @@ func TestFullNode(t *testing.T) {
 	table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: shared.Phase})
 	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
 	must(t, err)
-	m.SetRules([]pop.Rule{r})
+	m.SetRules([]mitigation.Rule{r})
 	node, now, full, commands := poptest.New(0), began, true, 0
 	run := func(steps int) {
 		var results []wire.Result

@@ -27,14 +27,14 @@ func address(n uint32) counter.Source {
 	return counter.SourceOf(netip.AddrFrom4(b), 32, 64)
 }
 
-func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e algorithm.Estimate) pop.Rule {
+func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e algorithm.Estimate) mitigation.Rule {
 	t.Helper()
 	r, err := algorithm.NewRule("test", limit, window, 12, e)
 	must(t, err)
-	return pop.Rule{Counter: r, Timeout: timeout}
+	return mitigation.Rule{Counter: r, Timeout: timeout}
 }
 
-func newWorld(t testing.TB, c sim.Config, r pop.Rule) *sim.World {
+func newWorld(t testing.TB, c sim.Config, r mitigation.Rule) *sim.World {
 	t.Helper()
 	c.Secret = secret.Of([]byte("test"))
 	w, err := sim.New(c, []limiter.Rule{{Rule: r}}, began)
@@ -43,11 +43,11 @@ func newWorld(t testing.TB, c sim.Config, r pop.Rule) *sim.World {
 }
 
 // ask sends one request to an edge, and reports whether it is admitted.
-func ask(e *sim.Edge, r pop.Rule, s counter.Source) bool {
+func ask(e *sim.Edge, r mitigation.Rule, s counter.Source) bool {
 	return !e.Request(&limiter.Rule{Rule: r}, s).Refused()
 }
 
-func mitigated(w *sim.World, e *sim.Edge, r pop.Rule, s counter.Source) bool {
+func mitigated(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) bool {
 	return !e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()).IsZero()
 }
 

@@ -46,13 +46,13 @@ func passBy(w *sim.World, d, tick time.Duration) {
 }
 
 // byAdmin reports whether an operator's block is in force.
-func byAdmin(w *sim.World, e *sim.Edge, r pop.Rule, s counter.Source) bool {
+func byAdmin(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) bool {
 	bit, ok := e.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
 	return ok && bit.By == mitigation.ByAdmin && bit.Reason == "because"
 }
 
 // inForce finds edges on which one of the sources from is not blocked by an operator, or one of lifted is mitigated.
-func inForce(w *sim.World, r pop.Rule, blocked, lifted []counter.Source) (wrong []string) {
+func inForce(w *sim.World, r mitigation.Rule, blocked, lifted []counter.Source) (wrong []string) {
 	for i, e := range w.Edges {
 		for _, s := range blocked {
 			if !byAdmin(w, e, r, s) {
@@ -69,7 +69,7 @@ func inForce(w *sim.World, r pop.Rule, blocked, lifted []counter.Source) (wrong 
 }
 
 // blockAll has edge 0 find sources over their limit, and waits until all edges have blocked them.
-func blockAll(t testing.TB, w *sim.World, r pop.Rule, from, n uint32) (list []counter.Source) {
+func blockAll(t testing.TB, w *sim.World, r mitigation.Rule, from, n uint32) (list []counter.Source) {
 	t.Helper()
 	for s := range n {
 		list = append(list, address(from+s))
@@ -278,7 +278,7 @@ func TestLooserLimit(t *testing.T) {
 		if i == 2 {
 			pass(w, time.Second) // it reads its file later
 		}
-		e.Machine.SetRules([]pop.Rule{loose})
+		e.Machine.SetRules([]mitigation.Rule{loose})
 		e.Bits.Lift(mitigation.Key{Rule: strict.Counter.ID, Source: s}, w.Now()) // as an edge does
 	}
 	for range 10 {
@@ -295,7 +295,7 @@ func TestLooserLimit(t *testing.T) {
 	}
 	// An edge that starts now finds the old bit at first sight.
 	must(t, w.Start(0))
-	w.Edges[0].Machine.SetRules([]pop.Rule{loose})
+	w.Edges[0].Machine.SetRules([]mitigation.Rule{loose})
 	ask(w.Edges[0], loose, s)
 	pass(w, time.Second)
 	if wrong := inForce(w, loose, []counter.Source{blocked}, []counter.Source{s}); len(wrong) > 0 {
@@ -327,7 +327,7 @@ func TestRulesThatComeBack(t *testing.T) {
 	pass(w, time.Second)
 	longer := newRule(t, 5, 2*time.Minute, time.Hour, algorithm.Nearest) // counted otherwise
 	for _, e := range w.Edges {
-		e.Machine.SetRules([]pop.Rule{longer})
+		e.Machine.SetRules([]mitigation.Rule{longer})
 	}
 	pass(w, time.Second)
 	if wrong := inForce(w, longer, []counter.Source{s}, nil); len(wrong) > 0 {
@@ -480,7 +480,7 @@ func TestCandidate(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Hour, algorithm.Nearest)
 	bits, err := algorithm.NewRule("test candidate", 20, time.Minute, 12, algorithm.Nearest)
 	must(t, err)
-	tried := pop.Rule{Name: r.Counter.Name, Counter: bits, Timeout: 10 * time.Minute, Tried: true}
+	tried := mitigation.Rule{Name: r.Counter.Name, Counter: bits, Timeout: 10 * time.Minute, Tried: true}
 	rule := limiter.Rule{Rule: r, Candidate: &limiter.Candidate{Counter: r.Counter.With(20, algorithm.Nearest), Bits: tried}}
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
 	must(t, err)
@@ -515,7 +515,7 @@ func TestVariants(t *testing.T) {
 	own, err := algorithm.NewRule("test limit 10", 10, time.Minute, 12, algorithm.Nearest)
 	must(t, err)
 	rule := limiter.Rule{Rule: r}
-	lesser := pop.Rule{Name: r.Counter.Name, Counter: own, Timeout: r.Timeout, Of: r.Counter.ID}
+	lesser := mitigation.Rule{Name: r.Counter.Name, Counter: own, Timeout: r.Timeout, Of: r.Counter.ID}
 	variant := limiter.Rule{Rule: lesser}
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule, variant}, began)
 	must(t, err)

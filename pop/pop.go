@@ -88,9 +88,6 @@ type Config struct {
 	Exact *exact.Table
 }
 
-// Rule is what the PoP must know of a rule.
-type Rule = mitigation.Rule
-
 // Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Alone, Unreported and Stats may be called from
 // anywhere. Of its rooms each says what of it may be, and all else is Step's.
 type Machine struct {
@@ -161,7 +158,7 @@ func (m *Machine) addNodes() {
 }
 
 // SetRules replaces the rules in force. Bits of other rules are not announced and not learned.
-func (m *Machine) SetRules(rules []Rule) {
+func (m *Machine) SetRules(rules []mitigation.Rule) {
 	m.Announcer.SetRules(rules)
 	m.Exchanges.SetRules(rules)
 }

@@ -25,7 +25,7 @@ func TestReadsShareAGet(t *testing.T) {
 		table = counter.New(counter.Options{Counters: 10 * sources, Tier: true, Phase: shared.Phase})
 		m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: id, Counters: table, Bits: mitigation.New(100, nil)}, began)
 		must(t, err)
-		m.SetRules([]pop.Rule{r})
+		m.SetRules([]mitigation.Rule{r})
 		return table, func(now time.Time, hits func(uint32) uint32) {
 			for s := range uint32(sources) {
 				ask := [1]counter.Reservation{{Rule: r.Counter, Source: address(s), Hits: hits(s)}}

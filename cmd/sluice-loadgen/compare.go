@@ -15,7 +15,7 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
-	"sluice/pop"
+	"sluice/mitigation"
 )
 
 // cmdCompare runs every design over one stream and writes one table.
@@ -63,7 +63,7 @@ func cmdCompare(ctx context.Context, args []string) error {
 }
 
 // compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
-func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *cli.PoP, d design.Options) (*report.Report, error) {
+func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitigation.Rule, size *cli.PoP, d design.Options) (*report.Report, error) {
 	began := time.Now()
 	if mode == judge.Estimator { // nobody is blocked, by no edge and not by the PoP
 		rules = slices.Clone(rules)
@@ -139,7 +139,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 }
 
 // ours is how the limiter is called in the table.
-func ours(r pop.Rule, edges int) string {
+func ours(r mitigation.Rule, edges int) string {
 	how := r.Counter.Estimate.String()
 	if !r.Counter.Sliding() {
 		how = r.Counter.Algorithm()
@@ -151,7 +151,7 @@ func ours(r pop.Rule, edges int) string {
 }
 
 // allDesigns is all designs: of each kind, those of others and then ours.
-func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *cli.PoP, d design.Options) ([]design.Design, error) {
+func allDesigns(t *trace.Trace, mode judge.Mode, rules []mitigation.Rule, size *cli.PoP, d design.Options) ([]design.Design, error) {
 	var alone, together []design.Design
 	for _, rule := range rules {
 		alone = append(alone, design.Design{
@@ -199,7 +199,7 @@ func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *cli.PoP
 const counterBytes = 64 + 8 + 8
 
 // groupBytes is what the tier holds of a source at most: as many 64-bit numbers as a window and its oldest sub-window touch.
-func groupBytes(r pop.Rule) uint64 {
+func groupBytes(r mitigation.Rule) uint64 {
 	lanes := 4
 	if r.Counter.Wide() {
 		lanes = 2

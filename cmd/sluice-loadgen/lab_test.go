@@ -19,7 +19,7 @@ import (
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/trace"
-	"sluice/pop"
+	"sluice/mitigation"
 	"sluice/pop/anycast"
 	"sluice/pop/secret"
 )
@@ -106,7 +106,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 	dir := labtest.Binaries(t)
 	rule, err := algorithm.NewRule("default", 20, 10*time.Second, 12, algorithm.Nearest)
 	must(t, err)
-	l := &live.Run{Command: "lab", Mode: judge.Deployed, Rule: pop.Rule{Counter: rule, Timeout: 20 * time.Second}, Send: &live.Send{Speed: 1, PerConnection: 5},
+	l := &live.Run{Command: "lab", Mode: judge.Deployed, Rule: mitigation.Rule{Counter: rule, Timeout: 20 * time.Second}, Send: &live.Send{Speed: 1, PerConnection: 5},
 		Edges: []int{2, 2}, Nodes: 1, Phase: secret.Of([]byte(live.LabSecret)).Phase, Trace: new(trace.Trace)}
 	if l.Affinity, err = anycast.New(2, nil); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"sluice/loadgen/trace"
 	"sluice/loadgen/trial/check"
 	"sluice/loadgen/trial/restart"
-	"sluice/pop"
+	"sluice/mitigation"
 	"sluice/pop/anycast"
 	"sluice/pop/secret"
 )
@@ -94,7 +94,7 @@ func checkNames() []string {
 }
 
 // runCheck starts the lab and checks one promise.
-func (f *trial) runCheck(ctx context.Context, rule pop.Rule, send *live.Send, traffic *cli.Trace) error {
+func (f *trial) runCheck(ctx context.Context, rule mitigation.Rule, send *live.Send, traffic *cli.Trace) error {
 	if !slices.Contains(checkNames(), f.check) {
 		return cli.Usagef("--check %s: want %s", f.check, cli.OneOf(checkNames()))
 	}
@@ -150,7 +150,7 @@ func (f *trial) runCheck(ctx context.Context, rule pop.Rule, send *live.Send, tr
 }
 
 // soak runs rounds of a workload, a minute each unless told otherwise, with a fault in each.
-func (f *trial) soak(ctx context.Context, site *lab.Site, rule pop.Rule, send *live.Send, traffic *cli.Trace) (*check.Result, error) {
+func (f *trial) soak(ctx context.Context, site *lab.Site, rule mitigation.Rule, send *live.Send, traffic *cli.Trace) (*check.Result, error) {
 	if traffic.Duration == 0 {
 		traffic.Duration = time.Minute
 	}
@@ -190,7 +190,7 @@ func (f *trial) checkRestarts(ctx context.Context, rate float64) error {
 
 // checkWords checks operators' words on edges under attack, with a rule of its own. All sources share connections, which leaves the
 // machine to the edges.
-func (f *trial) checkWords(ctx context.Context, rule pop.Rule) error {
+func (f *trial) checkWords(ctx context.Context, rule mitigation.Rule) error {
 	l, err := f.Site(rule, judge.Deployed, replay.Forwarded)
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func (f *trial) checkWords(ctx context.Context, rule pop.Rule) error {
 }
 
 // checkRollback checks that a limit which was lowered and rolled back blocks nobody, with a rule of its own.
-func (f *trial) checkRollback(ctx context.Context, rule pop.Rule) error {
+func (f *trial) checkRollback(ctx context.Context, rule mitigation.Rule) error {
 	l, err := f.Site(rule, judge.Deployed, replay.Forwarded)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (f *trial) checkRollback(ctx context.Context, rule pop.Rule) error {
 }
 
 // checkShedding checks two edges before an origin of the check's own, with rules of its own beside one that nobody reaches.
-func (f *trial) checkShedding(ctx context.Context, rule pop.Rule) error {
+func (f *trial) checkShedding(ctx context.Context, rule mitigation.Rule) error {
 	l, err := f.Site(rule, judge.Deployed, replay.Loopback)
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (f *trial) checkShedding(ctx context.Context, rule pop.Rule) error {
 }
 
 // checkExact checks edges that share nodes, with rules of the check's own beside one that nobody reaches.
-func (f *trial) checkExact(ctx context.Context, rule pop.Rule) error {
+func (f *trial) checkExact(ctx context.Context, rule mitigation.Rule) error {
 	l, err := f.Site(rule, judge.Deployed, replay.Loopback)
 	if err != nil {
 		return err
@@ -233,7 +233,7 @@ func (f *trial) checkExact(ctx context.Context, rule pop.Rule) error {
 
 // checkAudit checks edges that audit every source against the judge of a replay, under a mixed attack unless told otherwise, with a window that
 // is over in the time of a check.
-func (f *trial) checkAudit(ctx context.Context, rule pop.Rule, send *live.Send, traffic *cli.Trace) error {
+func (f *trial) checkAudit(ctx context.Context, rule mitigation.Rule, send *live.Send, traffic *cli.Trace) error {
 	if len(traffic.Files) == 0 && traffic.Workload == "" {
 		traffic.Workload = "mixed"
 	}
@@ -282,7 +282,7 @@ func printCheck(c *check.Result, err error) error {
 }
 
 // checkFront checks what clients can do to an edge by itself, with a rule that nobody reaches.
-func (f *trial) checkFront(ctx context.Context, rule pop.Rule, seed uint64) error {
+func (f *trial) checkFront(ctx context.Context, rule mitigation.Rule, seed uint64) error {
 	l, err := f.Site(rule, judge.Deployed, replay.Loopback)
 	if err != nil {
 		return err

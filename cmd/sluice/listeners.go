@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 
@@ -12,27 +14,31 @@ import (
 
 // listeners are where an edge is asked. Those that a configuration does not name are nil.
 type listeners struct {
-	front, secure net.Listener // requests; those over TLS
-	back          net.Listener // operators
-	calls         net.Listener // proxies that ask over gRPC
-	peers         net.Listener // edges of other PoPs
+	front, secure []net.Listener // requests; those over TLS. Several share the connections of one address
+	back          net.Listener   // operators
+	calls         net.Listener   // proxies that ask over gRPC
+	peers         net.Listener   // edges of other PoPs
 }
 
 // open listens everywhere, or takes the sockets that were given, and closes those that were given and not wanted.
 func (l *listeners) open(ours *upgrade.Sockets, c *config.Config) (err error) {
-	for _, at := range [...]struct {
-		name, address string
-		to            *net.Listener
-	}{
-		{"listen", c.Listen, &l.front}, {"listen_tls", c.ListenTLS, &l.secure}, {"admin", c.Admin, &l.back},
-		{"rate_limit_service", c.RateLimitService.Listen, &l.calls}, {"peers_listen", c.PoP.PeersListen, &l.peers},
-	} {
-		if at.address == "" {
-			continue
+	several := func(name, address string, sockets int) (all []net.Listener) {
+		if err == nil && address != "" {
+			all, err = ours.Listen(name, address, sockets)
 		}
-		if *at.to, err = ours.Listen(at.name, at.address); err != nil {
-			return err
+		return all
+	}
+	one := func(name, address string) net.Listener {
+		if all := several(name, address, 1); all != nil {
+			return all[0]
 		}
+		return nil
+	}
+	sockets := cmp.Or(c.ListenSockets, runtime.GOMAXPROCS(0))
+	l.front, l.secure = several("listen", c.Listen, sockets), several("listen_tls", c.ListenTLS, sockets)
+	l.back, l.calls, l.peers = one("admin", c.Admin), one("rate_limit_service", c.RateLimitService.Listen), one("peers_listen", c.PoP.PeersListen)
+	if err != nil {
+		return err
 	}
 	ours.Close(false)
 	// A name, or a socket that was given, may lead further than it said.

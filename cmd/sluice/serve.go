@@ -56,7 +56,7 @@ func (d *daemon) run() error {
 	defer unhook()
 	background, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	d.failed = make(chan error, 5)
+	d.failed = make(chan error, 3+len(d.at.front)+len(d.at.secure)) // one for each listener
 	reported := make(chan error, 1)
 	go func() { reported <- d.shared.Sync(background) }()
 	d.others.Go(func() { tier.Every(background, time.Second, d.server.Sweep) })
@@ -135,9 +135,11 @@ func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) 
 		d.across.Vouch = fromPeers.Vouch
 		on(&d.edges, "peers listener", listening.Serve, d.at.peers)
 	}
-	on(&d.edges, "listener", d.server.Serve, d.at.front)
-	if d.at.secure != nil {
-		on(&d.edges, "TLS listener", func(ln net.Listener) error { return d.server.ServeTLS(ln, d.certificates) }, d.at.secure)
+	for _, ln := range d.at.front {
+		on(&d.edges, "listener", d.server.Serve, ln)
+	}
+	for _, ln := range d.at.secure {
+		on(&d.edges, "TLS listener", func(ln net.Listener) error { return d.server.ServeTLS(ln, d.certificates) }, ln)
 	}
 	if d.at.calls != nil {
 		s := ratelimit.New(d.server, d.callsTLS)
@@ -156,7 +158,7 @@ func (d *daemon) tellStarted() {
 	}
 	upgrade.Notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
 	d.happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
-	d.log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", d.at.front.Addr().String(), "admin", d.at.back.Addr().String(),
+	d.log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", d.at.front[0].Addr().String(), "admin", d.at.back.Addr().String(),
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 }
 

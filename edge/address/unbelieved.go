@@ -5,26 +5,22 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sluice/counter"
+	"sluice/edge/top"
 )
 
 // Unbelieved watches for a proxy that nobody named: a peer that is not trusted, whose requests name other clients, and which brings a
-// large part of the traffic. Then all its clients are counted as one, and limited as one.
-//
-// Which peers bring most of such requests is kept in a few places (Misra and Gries: "Finding repeated elements", 1982): who brings more
-// than one in nine of them is among these, with a count that is never too large. The zero Unbelieved is ready; it is safe for concurrent use.
+// large part of the traffic. Then all its clients are counted as one, and limited as one. The zero Unbelieved is ready; it is safe for
+// concurrent use.
 type Unbelieved struct {
 	Total atomic.Uint64 // such requests
 
 	mu       sync.Mutex
-	peers    [8]peerCount
+	peers    *top.Top  // who brings such requests; nil: nobody has
 	since    time.Time // the beginning of this count
 	received uint64    // requests until then
 	warned   time.Time
-}
-
-type peerCount struct {
-	addr netip.Addr
-	n    uint64
 }
 
 const (
@@ -38,47 +34,29 @@ func (u *Unbelieved) Hit(peer netip.Addr) {
 	u.Total.Add(1)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	var free *peerCount
-	for i := range u.peers {
-		p := &u.peers[i]
-		if p.n > 0 && p.addr == peer {
-			p.n++
-			return
-		}
-		if p.n == 0 {
-			free = p
-		}
+	if u.peers == nil {
+		u.peers = top.New()
 	}
-	if free != nil {
-		*free = peerCount{peer, 1}
-		return
-	}
-	for i := range u.peers {
-		u.peers[i].n--
-	}
+	u.peers.Hit(counter.SourceOf(peer, 32, 128))
 }
 
 // Look returns the peer that an operator should be warned of at now, how many such requests it has brought, and of how many in all; n is 0 if
 // there is none. received is how many requests there have been.
-func (u *Unbelieved) Look(received uint64, now time.Time) (peer netip.Addr, n, of uint64) {
-	var worst peerCount
+func (u *Unbelieved) Look(received uint64, now time.Time) (peer string, n, of uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.since.IsZero() {
 		u.since = now
 	}
-	if of = received - u.received; now.Sub(u.warned) >= unbelievedWindow {
-		for _, p := range u.peers {
-			if p.n > worst.n && p.n >= unbelievedLeast && p.n >= of/unbelievedPart {
-				worst = p
+	if of = received - u.received; u.peers != nil && now.Sub(u.warned) >= unbelievedWindow {
+		for _, worst := range u.peers.Heaviest(1) {
+			if sure := worst.Count - worst.Error; sure >= unbelievedLeast && sure >= of/unbelievedPart {
+				peer, n, u.warned = worst.Source, sure, now
 			}
 		}
 	}
-	if worst.n > 0 {
-		u.warned = now
+	if n > 0 || now.Sub(u.since) >= unbelievedWindow {
+		u.since, u.received, u.peers = now, received, nil
 	}
-	if worst.n > 0 || now.Sub(u.since) >= unbelievedWindow {
-		u.since, u.received, u.peers = now, received, [8]peerCount{}
-	}
-	return worst.addr, worst.n, of
+	return peer, n, of
 }

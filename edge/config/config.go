@@ -29,6 +29,7 @@ import (
 type Config struct {
 	Listen         string // host:port of the listener for requests, or unix:/path
 	ListenTLS      string // the same for requests over TLS; "": none
+	ListenSockets  int    // at each of the two; 0: as many as the process may use processors
 	TLS            listen.TLSConfig
 	Admin          string // host:port of the listener for metrics, health and API
 	AdminHosts     []string

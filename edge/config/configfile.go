@@ -46,9 +46,10 @@ func (p Parser) Parse(file string, text []byte) (*Config, error) {
 func (r *reader) config(n ast.Node, c *Config) {
 	names := make(map[string]ast.Node)
 	r.mapping(n, "configuration", fields{
-		"listen":     r.address("listen", &c.Listen),
-		"listen_tls": r.addressOrNone("listen_tls", &c.ListenTLS),
-		"admin":      r.address("admin", &c.Admin),
+		"listen":         r.address("listen", &c.Listen),
+		"listen_tls":     r.addressOrNone("listen_tls", &c.ListenTLS),
+		"listen_sockets": integer(r, "listen_sockets", 0, 256, &c.ListenSockets),
+		"admin":          r.address("admin", &c.Admin),
 		"tls": func(n ast.Node) {
 			r.mapping(n, "tls", fields{
 				"certificate": r.orNone("tls.certificate", &c.TLS.Certificate),

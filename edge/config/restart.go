@@ -25,6 +25,7 @@ func Running(before, now *Config) *Config {
 var atStart = map[string]func(c, was *Config){
 	"listen":             func(c, was *Config) { c.Listen = was.Listen },
 	"listen_tls":         func(c, was *Config) { c.ListenTLS = was.ListenTLS },
+	"listen_sockets":     func(c, was *Config) { c.ListenSockets = was.ListenSockets },
 	"tls":                func(c, was *Config) { c.TLS = was.TLS },
 	"admin":              func(c, was *Config) { c.Admin = was.Admin },
 	"admin_hosts":        func(c, was *Config) { c.AdminHosts = was.AdminHosts },

@@ -49,7 +49,7 @@ func Shown(c *Config) map[string]any {
 	list := func(l []string) []string { return append([]string{}, l...) }
 	prefixes := func(l []netip.Prefix) []netip.Prefix { return append([]netip.Prefix{}, l...) }
 	return map[string]any{
-		"listen": c.Listen, "listen_tls": orNone(c.ListenTLS), "admin": c.Admin, "admin_hosts": list(c.AdminHosts),
+		"listen": c.Listen, "listen_tls": orNone(c.ListenTLS), "listen_sockets": c.ListenSockets, "admin": c.Admin, "admin_hosts": list(c.AdminHosts),
 		"admin_token_file": orNone(c.AdminTokenFile), "admin_insecure": c.AdminInsecure, "metrics_token": c.MetricsToken, "edge_id": orNone(c.EdgeID), "state_dir": orNone(c.StateDir),
 		"tls": map[string]any{"certificate": orNone(c.TLS.Certificate), "key": orNone(c.TLS.Key), "folder": orNone(c.TLS.Folder)},
 		"pop": map[string]any{"name": c.PoP.Name, "memcached": list(c.PoP.Memcached), "secret_file": orNone(c.PoP.SecretFile),

@@ -36,21 +36,10 @@ type Options struct {
 }
 
 // Plane is the control plane of one edge. It is safe for concurrent use.
-type Plane struct {
-	limiter                    *limiter.Limiter
-	view                       func() View
-	pop                        PoP
-	secret                     key.Secret
-	audit                      *audit.Audit
-	requests, refusals, spared *top.Top
-	events                     *events.Log
-}
+type Plane struct{ with Options }
 
 // New makes a Plane.
-func New(o Options) *Plane {
-	return &Plane{limiter: o.Limiter, view: o.View, pop: o.PoP, secret: o.Secret, audit: o.Audit,
-		requests: o.Requests, refusals: o.Refusals, spared: o.Spared, events: o.Events}
-}
+func New(o Options) *Plane { return &Plane{o} }
 
 // View is what requests are judged by, of one version.
 type View struct {
@@ -176,36 +165,36 @@ type NodeStatus struct {
 
 // TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten
 // minutes; a thousand sources are counted at most.
-func (c *Plane) TopRequests(n int) []top.Heavy { return c.requests.Heaviest(n) }
+func (c *Plane) TopRequests(n int) []top.Heavy { return c.with.Requests.Heaviest(n) }
 
 // TopRefused is TopRequests for requests that were refused.
-func (c *Plane) TopRefused(n int) []top.Heavy { return c.refusals.Heaviest(n) }
+func (c *Plane) TopRefused(n int) []top.Heavy { return c.with.Refusals.Heaviest(n) }
 
 // TopShadow is TopRequests for requests that were admitted, and that a shadow or a candidate would have refused.
-func (c *Plane) TopShadow(n int) []top.Heavy { return c.spared.Heaviest(n) }
+func (c *Plane) TopShadow(n int) []top.Heavy { return c.with.Spared.Heaviest(n) }
 
 // Nodes describes the tier; none on an edge that counts alone.
 func (c *Plane) Nodes() []NodeStatus {
-	if c.pop.Nodes == nil {
+	if c.with.PoP.Nodes == nil {
 		return nil
 	}
-	return c.pop.Nodes()
+	return c.with.PoP.Nodes()
 }
 
 // Edges describes the PoP, this edge first; nothing on an edge that counts alone.
 func (c *Plane) Edges() []EdgeStatus {
-	if c.pop.Edges == nil {
+	if c.with.PoP.Edges == nil {
 		return nil
 	}
-	return c.pop.Edges()
+	return c.with.PoP.Edges()
 }
 
 // Secret describes under which secret this edge counts, and who counts apart; nil: it counts alone.
 func (c *Plane) Secret() *SecretStatus {
-	if c.pop.Secret == nil {
+	if c.with.PoP.Secret == nil {
 		return nil
 	}
-	s := c.pop.Secret()
+	s := c.with.PoP.Secret()
 	return &s
 }
 

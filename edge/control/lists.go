@@ -78,7 +78,7 @@ type Listed struct {
 func (c *Plane) Listed(list string, now time.Time) []Listed {
 	id, _ := scopeID(list)
 	all := []Listed{}
-	for key, bit := range c.limiter.Bits.All(now) {
+	for key, bit := range c.with.Limiter.Bits.All(now) {
 		if key.Rule == id {
 			all = append(all, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
 		}
@@ -117,12 +117,12 @@ func (c *Plane) Unlist(list, prefix string, by Operator, now time.Time) (Lifted,
 
 // holds reports whether all of a prefix is allowed or denied, by the configuration or by operators.
 func (c *Plane) holds(what uint32, p netip.Prefix, now time.Time) bool {
-	in := c.view()
+	in := c.with.View()
 	fixed := in.Deny
 	if what == mitigation.Allowed {
 		fixed = in.Allow
 	}
-	return fixed != nil && fixed.LookupPrefix(p) || c.limiter.Bits.Says(what, c.limiter.Bits.Covering(p, nil), now)
+	return fixed != nil && fixed.LookupPrefix(p) || c.with.Limiter.Bits.Says(what, c.with.Limiter.Bits.Covering(p, nil), now)
 }
 
 // scopeKey is the key of a prefix under a scope. It is as wide as it is written: scopes do not count.
@@ -142,13 +142,13 @@ func scopeKey(scope, prefix string) (mitigation.Key, error) {
 // effect says why a block can have none; "": it has.
 func (c *Plane) effect(r *rules.Rule, source counter.Source, now time.Time) string {
 	p, ok := source.Prefix()
-	exact := !ok || c.view().Sources.Of(p.Addr()) == source // and no wider prefix
+	exact := !ok || c.with.View().Sources.Of(p.Addr()) == source // and no wider prefix
 	switch {
 	case ok && c.holds(mitigation.Allowed, p, now):
 		return "this source is allowed, which goes before: the block refuses nobody"
-	case ok && p.IsSingleIP() && address.IsIn(c.view().Sources.Trust, p.Addr()):
+	case ok && p.IsSingleIP() && address.IsIn(c.with.View().Sources.Trust, p.Addr()):
 		return "this is a trusted proxy (source.trust): what it passes on counts for the clients that it names, and only its own requests are refused"
-	case r != nil && exact && !r.IsAbout(c.secret, source):
+	case r != nil && exact && !r.IsAbout(c.with.Secret, source):
 		return fmt.Sprintf("rule %s is about %d %% of sources, and not about this one: the block refuses nobody", r.Config.Name, r.Config.Share)
 	case r != nil && r.Config.Limit == 0 && r.InFlight == nil:
 		return "rule " + r.Config.Name + " has no limit: the block refuses nobody"

@@ -42,7 +42,7 @@ func (c *Plane) places(u *where) *Places {
 	if u.rule.InFlight == nil {
 		return nil
 	}
-	all, here := c.limiter.InFlight.Of(u.rule.InFlight, u.source, u.look)
+	all, here := c.with.Limiter.InFlight.Of(u.rule.InFlight, u.source, u.look)
 	return &Places{all, here, int(u.rule.InFlight.Limit)}
 }
 
@@ -58,25 +58,25 @@ type Looked struct {
 // Look tells what is known of an address: what lists say of it, and how it stands under every limit of every rule that counts by source. The tier is
 // asked what it has of it, and waited for until ctx is done; what this edge knows is told all the same.
 func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
-	in := c.view()
+	in := c.with.View()
 	source := in.Sources.Of(addr)
 	l := Looked{Source: source.String(), Rules: []SourceState{}}
 	under := bySource(in, source, addr)
 	l.Asked = c.askTier(ctx, under, source)
-	now, covering := time.Now(), c.limiter.Bits.Covering(address.Single(addr), nil)
-	l.Denied = address.IsIn(in.Deny, addr) || c.limiter.Bits.Says(mitigation.Denied, covering, now)
-	l.Allowed = !l.Denied && (address.IsIn(in.Allow, addr) || c.limiter.Bits.Says(mitigation.Allowed, covering, now))
+	now, covering := time.Now(), c.with.Limiter.Bits.Covering(address.Single(addr), nil)
+	l.Denied = address.IsIn(in.Deny, addr) || c.with.Limiter.Bits.Says(mitigation.Denied, covering, now)
+	l.Allowed = !l.Denied && (address.IsIn(in.Allow, addr) || c.with.Limiter.Bits.Says(mitigation.Allowed, covering, now))
 	for i := range under {
 		u := &under[i]
-		v, known := c.limiter.Peek(u.limit.Rule, u.source, now)
+		v, known := c.with.Limiter.Peek(u.limit.Rule, u.source, now)
 		st := SourceState{Rule: u.rule.Config.Name, Policy: u.limit.OwnPolicy(), Source: u.source.String(), Mode: u.rule.Config.Mode,
-			Limit: u.limit.Counter.Limit, Remaining: u.limit.Counter.Limit, OutsideShare: !u.rule.IsAbout(c.secret, source), Places: c.places(u)}
+			Limit: u.limit.Counter.Limit, Remaining: u.limit.Counter.Limit, OutsideShare: !u.rule.IsAbout(c.with.Secret, source), Places: c.places(u)}
 		if u.rule.Uncounted {
 			st.Limit, st.Remaining = 0, 0
 		} else if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
-		if until := c.limiter.Bits.UntilOf(mitigation.Key{Rule: u.limit.Counter.ID, Source: u.source}, covering, now); !until.IsZero() {
+		if until := c.with.Limiter.Bits.UntilOf(mitigation.Key{Rule: u.limit.Counter.ID, Source: u.source}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
 		st.Block = c.over(covering, now, *u)
@@ -98,14 +98,14 @@ func bySource(in View, source counter.Source, addr netip.Addr) (list []where) {
 // askTier asks the tier what it has under limits of a source, as rules tell sources apart, and reports whether it has answered by the time that ctx
 // is done.
 func (c *Plane) askTier(ctx context.Context, under []where, source counter.Source) bool {
-	if c.limiter.Ask == nil || c.limiter.Up != nil && !c.limiter.Up(source) {
+	if c.with.Limiter.Ask == nil || c.with.Limiter.Up != nil && !c.with.Limiter.Up(source) {
 		return false
 	}
 	var replies []<-chan struct{}
 	for i := range under {
 		u := &under[i]
 		if u.rule.InFlight != nil {
-			if u.look = c.limiter.InFlight.Look(u.rule.InFlight, u.source); u.look.Reply != nil {
+			if u.look = c.with.Limiter.InFlight.Look(u.rule.InFlight, u.source); u.look.Reply != nil {
 				replies = append(replies, u.look.Reply)
 			}
 		}
@@ -113,12 +113,12 @@ func (c *Plane) askTier(ctx context.Context, under []where, source counter.Sourc
 			continue
 		}
 		if u.limit.Exact != nil {
-			replies = append(replies, c.limiter.Exact.Look(u.limit.Exact, u.source))
+			replies = append(replies, c.with.Limiter.Exact.Look(u.limit.Exact, u.source))
 			continue
 		}
-		reply, first := c.limiter.Counters.Await(u.limit.Counter, u.source)
+		reply, first := c.with.Limiter.Counters.Await(u.limit.Counter, u.source)
 		if first {
-			c.limiter.Ask(u.limit.Counter, u.source)
+			c.with.Limiter.Ask(u.limit.Counter, u.source)
 		}
 		replies = append(replies, reply)
 	}
@@ -136,13 +136,13 @@ func (c *Plane) askTier(ctx context.Context, under []where, source counter.Sourc
 // with the most requests of late: how much room a rule leaves to whom it does not refuse.
 func (c *Plane) Nearest(n int, now time.Time) map[string]SourceState {
 	var heavy []counter.Source
-	for _, h := range c.requests.Heaviest(n) {
+	for _, h := range c.with.Requests.Heaviest(n) {
 		if src, err := counter.ParseSource(h.Source); err == nil {
 			heavy = append(heavy, src)
 		}
 	}
 	nearest := make(map[string]SourceState)
-	for r, l := range c.view().Rules.EachLimit() {
+	for r, l := range c.with.View().Rules.EachLimit() {
 		if r.Parts != nil {
 			continue // counted by something that an address does not tell
 		}
@@ -153,10 +153,10 @@ func (c *Plane) Nearest(n int, now time.Time) map[string]SourceState {
 					continue
 				}
 			}
-			v, known := c.limiter.Peek(l.Rule, src, now)
+			v, known := c.with.Limiter.Peek(l.Rule, src, now)
 			most, there := nearest[r.Config.Name]
 			if used := v.Estimate / float64(l.Counter.Limit); !known || v.Estimate == 0 || there && used <= most.Estimate/float64(most.Limit) ||
-				!c.limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).IsZero() {
+				!c.with.Limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).IsZero() {
 				continue
 			}
 			nearest[r.Config.Name] = SourceState{Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: src.String(), Mode: r.Config.Mode,
@@ -178,7 +178,7 @@ type where struct {
 // last; nil if nothing is.
 func (c *Plane) over(covering []counter.Source, now time.Time, under ...where) (last *Mitigation) {
 	look := func(n named, id uint32, source counter.Source) {
-		if bit, in := c.limiter.Bits.Get(mitigation.Key{Rule: id, Source: source}, now); in && (last == nil || bit.End.After(last.End)) {
+		if bit, in := c.with.Limiter.Bits.Get(mitigation.Key{Rule: id, Source: source}, now); in && (last == nil || bit.End.After(last.End)) {
 			m := n.shown(source, bit)
 			last = &m
 		}

@@ -74,7 +74,7 @@ func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 func (c *Plane) InForce(now time.Time) iter.Seq[Handed] {
 	names := c.names()
 	return func(yield func(Handed) bool) {
-		for key, bit := range c.limiter.Bits.Remembered(now) {
+		for key, bit := range c.with.Limiter.Bits.Remembered(now) {
 			if named, known := names[key.Rule]; known && !yield(Handed{named.shown(key.Source, bit), named.counts, bit.Terms}) {
 				return
 			}
@@ -110,7 +110,7 @@ func namedBy(r *rules.Rule, l *rules.Limit) named {
 // names are what bits can be under, by the ID in their keys.
 func (c *Plane) names() map[uint32]named {
 	names := make(map[uint32]named)
-	for r, l := range c.view().Rules.EachLimit() {
+	for r, l := range c.with.View().Rules.EachLimit() {
 		n := namedBy(r, l)
 		names[l.Counter.ID] = n
 		if tried := l.Candidate; tried != nil {
@@ -156,14 +156,14 @@ func (c *Plane) width(said string, blocked counter.Source) string {
 		if wrote, err := netip.ParsePrefix(said); err == nil && wrote != wrote.Masked() {
 			return fmt.Sprintf("%s is written with bits behind its length: this blocks all of %s", said, p)
 		}
-		if whole, is := c.view().Sources.Of(p.Addr()).Prefix(); is && whole.Bits() < p.Bits() {
+		if whole, is := c.with.View().Sources.Of(p.Addr()).Prefix(); is && whole.Bits() < p.Bits() {
 			return fmt.Sprintf("sources are told apart by /%d: this blocks a part of one, and whoever has it may take another address of %s: block that", whole.Bits(), whole)
 		}
 	}
 	if err != nil {
 		return ""
 	}
-	counted, _ := c.view().Sources.Of(addr).Prefix()
+	counted, _ := c.with.View().Sources.Of(addr).Prefix()
 	switch is, _ := blocked.Prefix(); {
 	case counted.IsSingleIP():
 		return ""
@@ -182,7 +182,7 @@ func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason str
 	m = Mitigation{Rule: rule, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
 		By: mitigation.ByAdmin.String(), Reason: reason}
 	m.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source, Kind: mitigation.OrderBlock, Start: now, End: m.End, Reason: reason, Who: by.Who, From: by.From}, false, key, func() {
-		c.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
+		c.with.Limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
 	})
 	return m, err
 }
@@ -191,22 +191,22 @@ func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason str
 // in the same order everywhere. On an edge that counts alone it does so itself, as alone says. Then other operators are told.
 func (c *Plane) say(o mitigation.Order, idle bool, key mitigation.Key, alone func()) (*Spread, error) {
 	event := Event(&o, idle, o.Start)
-	if bit, in := c.limiter.Bits.Get(key, o.Start); in {
+	if bit, in := c.with.Limiter.Bits.Get(key, o.Start); in {
 		event.Old = blockText(&bit)
 	}
-	if c.pop.Say == nil {
+	if c.with.PoP.Say == nil {
 		alone()
-		c.events.Add(event)
+		c.with.Events.Add(event)
 		return nil, nil
 	}
-	spread, err := c.pop.Say(o)
+	spread, err := c.with.PoP.Say(o)
 	if err != nil {
 		return nil, err
 	}
 	if spread.Missing == nil {
 		spread.Missing = []string{}
 	}
-	c.events.Add(event)
+	c.with.Events.Add(event)
 	return &spread, nil
 }
 
@@ -264,7 +264,7 @@ func (c *Plane) Adopt(m Handed, now time.Time) {
 		bit.By = mitigation.ByPeer
 	}
 	bit.End = now.Add(min(most, m.End.Sub(now))) // on the monotonic clock of this process
-	c.limiter.Bits.Start(key, bit, now)
+	c.with.Limiter.Bits.Start(key, bit, now)
 }
 
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
@@ -292,7 +292,7 @@ func (c *Plane) remains(src counter.Source, now time.Time) string {
 		return "this source is denied, which goes before: it is refused all the same"
 	}
 	var enforced []where
-	for _, r := range c.view().Rules.Rules {
+	for _, r := range c.with.View().Rules.Rules {
 		limits := r.AllLimits()
 		for i := range limits {
 			l := where{rule: r, limit: &limits[i], source: src}
@@ -308,7 +308,7 @@ func (c *Plane) remains(src counter.Source, now time.Time) string {
 			enforced = append(enforced, l)
 		}
 	}
-	if m := c.over(c.limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
+	if m := c.over(c.with.Limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
 		return "a block of " + m.Source + " under " + m.Rule + " still refuses it"
 	}
 	if !is || prefix.IsSingleIP() {
@@ -373,7 +373,7 @@ func (c *Plane) wider(r *rules.Rule, source counter.Source, now time.Time) (list
 		if !counts || !is || of.Bits() >= p.Bits() || slices.Contains(list, src) {
 			continue
 		}
-		if bit, in := c.limiter.Bits.Get(mitigation.Key{Rule: l.Counter.ID, Source: src}, now); in && bit.By != mitigation.ByAdmin {
+		if bit, in := c.with.Limiter.Bits.Get(mitigation.Key{Rule: l.Counter.ID, Source: src}, now); in && bit.By != mitigation.ByAdmin {
 			list = append(list, src)
 		}
 	}
@@ -388,12 +388,12 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 	}
 	known := func(r *rules.Rule, src counter.Source) bool {
 		return slices.ContainsFunc(r.AllLimits(), func(l rules.Limit) bool {
-			_, known := c.limiter.Bits.Last(mitigation.Key{Rule: l.Counter.ID, Source: src}, now)
+			_, known := c.with.Limiter.Bits.Last(mitigation.Key{Rule: l.Counter.ID, Source: src}, now)
 			return known
 		})
 	}
 	var names []string
-	for _, r := range c.view().Rules.Rules {
+	for _, r := range c.with.View().Rules.Rules {
 		if _, key, err := c.keyOf(r.Config.Name, source); err == nil && (known(r, key.Source) || len(c.wider(r, key.Source, now)) > 0) {
 			names = append(names, r.Config.Name)
 		}
@@ -420,28 +420,28 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 	if r != nil {
 		under = r.AllLimits()
 	}
-	lifted.Lifted = !c.limiter.Bits.Until(key, now).IsZero()
+	lifted.Lifted = !c.with.Limiter.Bits.Until(key, now).IsZero()
 	for _, l := range under {
 		of := mitigation.Key{Rule: l.Counter.ID, Source: key.Source}
-		lifted.Lifted = lifted.Lifted || !c.limiter.Bits.Until(of, now).IsZero()
-		defer func() { c.audit.Forget(l.Counter, key.Source, time.Now()) }()
+		lifted.Lifted = lifted.Lifted || !c.with.Limiter.Bits.Until(of, now).IsZero()
+		defer func() { c.with.Audit.Forget(l.Counter, key.Source, time.Now()) }()
 	}
 	lifted.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source, Kind: mitigation.OrderLift, Start: now, Who: by.Who, From: by.From}, !lifted.Lifted && !among, key, func() {
 		for _, l := range under {
-			c.limiter.Counters.Forget(l.Counter, key.Source)
+			c.with.Limiter.Counters.Forget(l.Counter, key.Source)
 			if l.Candidate != nil {
-				c.limiter.Bits.Lift(mitigation.Key{Rule: l.Candidate.Bits.Counter.ID, Source: key.Source}, time.Now())
+				c.with.Limiter.Bits.Lift(mitigation.Key{Rule: l.Candidate.Bits.Counter.ID, Source: key.Source}, time.Now())
 			}
 		}
 		if r != nil {
 			for _, asked := range r.Asked {
-				c.limiter.Counters.Forget(asked, key.Source)
+				c.with.Limiter.Counters.Forget(asked, key.Source)
 			}
 		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
-		lifted.Lifted = c.limiter.Bits.Lift(key, time.Now()) || lifted.Lifted
+		lifted.Lifted = c.with.Limiter.Bits.Lift(key, time.Now()) || lifted.Lifted
 		for _, l := range under {
-			lifted.Lifted = c.limiter.Bits.Lift(mitigation.Key{Rule: l.Counter.ID, Source: key.Source}, time.Now()) || lifted.Lifted
+			lifted.Lifted = c.with.Limiter.Bits.Lift(mitigation.Key{Rule: l.Counter.ID, Source: key.Source}, time.Now()) || lifted.Lifted
 		}
 	})
 	return lifted, err
@@ -462,7 +462,7 @@ func (c *Plane) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) 
 		key, err := scopeKey(rule, source)
 		return nil, key, err
 	}
-	in := c.view()
+	in := c.with.View()
 	r := in.Rules.ByName(rule)
 	if r == nil {
 		if slices.ContainsFunc(in.Rules.All, func(r *rules.Rule) bool { return r.Config.Name == rule }) {

@@ -68,7 +68,7 @@ func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 	names := c.names()
 	shown := func(e bitEntry) Mitigation { return names[e.key.Rule].shown(e.key.Source, e.bit) }
 	enforced, shadow := firsts{n: n}, firsts{n: n}
-	for key, bit := range c.limiter.Bits.All(now) {
+	for key, bit := range c.with.Limiter.Bits.All(now) {
 		to, first := &o.Blocked, &enforced
 		switch named, known := names[key.Rule]; {
 		case key.Rule == mitigation.Allowed:

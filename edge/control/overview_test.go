@@ -19,8 +19,8 @@ func TestOverview(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := c.view().Rules.ByName(rule)
-		c.limiter.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: src}, mitigation.Bit{Start: now.Add(-ago), End: now.Add(time.Hour), By: by, Terms: r.Terms()}, now)
+		r := c.with.View().Rules.ByName(rule)
+		c.with.Limiter.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: src}, mitigation.Bit{Start: now.Add(-ago), End: now.Add(time.Hour), By: by, Terms: r.Terms()}, now)
 	}
 	for i := range 9 {
 		start("r", fmt.Sprintf("192.0.2.%d", i), time.Duration(i)*time.Second, mitigation.ByEdge)

@@ -61,7 +61,7 @@ func (c *Plane) client(in *View, who Client) (s subject, err error) {
 	if in.PlansConfig.Key == "" {
 		return s, ErrNoPlans
 	}
-	keys, err := rules.NewClientKeys(in.PlansConfig, c.secret)
+	keys, err := rules.NewClientKeys(in.PlansConfig, c.with.Secret)
 	if err != nil {
 		return s, err
 	}
@@ -85,7 +85,7 @@ func (c *Plane) client(in *View, who Client) (s subject, err error) {
 // Usage tells what a client has used of its limits, under every rule that is about its plan and counts by its key alone. The tier is asked as
 // Look asks it.
 func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
-	in := c.view()
+	in := c.with.View()
 	n, err := c.client(&in, who)
 	if err != nil {
 		return Used{}, err
@@ -106,13 +106,13 @@ func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
 	for i := range under {
 		r := under[i].rule
 		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now, Places: c.places(&under[i])}
-		if v, there := c.limiter.Peek(&r.Rule, n.source, now); there {
+		if v, there := c.with.Limiter.Peek(&r.Rule, n.source, now); there {
 			one.Used, one.Remaining = v.Estimate, v.Remaining
 			if v.Estimate > 0 {
 				one.Reset = now.Add(r.Counter.Reset(now))
 			}
 		}
-		if until := c.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: n.source}, now); !until.IsZero() {
+		if until := c.with.Limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: n.source}, now); !until.IsZero() {
 			one.Until, one.Remaining, one.Reset = &until, 0, until
 		}
 		u.Rules = append(u.Rules, one)
@@ -182,7 +182,7 @@ func (q *Quotas) ByRule() map[string]string {
 
 // Quotas tells what operators say of a client, as it is in force on this edge.
 func (c *Plane) Quotas(who Client) (Quotas, error) {
-	in := c.view()
+	in := c.with.View()
 	n, err := c.client(&in, who)
 	if err != nil {
 		return Quotas{}, err
@@ -259,7 +259,7 @@ func (q Quota) UTC() Quota {
 
 // CheckQuota says what is wrong with what an operator says of a client, and what the store is to keep.
 func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, error) {
-	in := c.view()
+	in := c.with.View()
 	out := plans.Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit}
 	n, err := c.client(&in, who)
 	if err != nil {

@@ -122,7 +122,7 @@ func TestHTTP2Abuse(t *testing.T) {
 	}
 }
 
-// A head that a few bytes make enormous is refused, and its connection goes on; one that cannot be read ends it.
+// A head that is too large is refused, and its connection goes on; one that a few bytes make enormous, or that cannot be read, ends it.
 func TestHTTP2HeadBombs(t *testing.T) {
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	e := edgetest.Start(t, o.URL(), "rules: [{name: r, limit: 100, window: 1h}]")
@@ -132,13 +132,16 @@ func TestHTTP2HeadBombs(t *testing.T) {
 	if a := f.Answer(1); a.status != "200" {
 		t.Fatal(a)
 	}
-	bomb := append(f.encode(":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/"), bytes.Repeat([]byte{0x80 | 62}, 15_000)...)
-	if i := bytes.IndexByte(bomb, 0x41); i >= 0 { // the table holds x-bomb alone
-		t.Fatalf("%x", bomb[:i+2])
+	bomb := func(times int) []byte {
+		b := append(f.encode(":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/"), bytes.Repeat([]byte{0x80 | 62}, times)...)
+		if i := bytes.IndexByte(b, 0x41); i >= 0 { // the table holds x-bomb alone
+			t.Fatalf("%x", b[:i+2])
+		}
+		return b
 	}
-	edgetest.Must(t, f.WriteHeaders(frames.HeadersFrameParam{StreamID: 3, EndStream: true, EndHeaders: true, BlockFragment: bomb}))
+	edgetest.Must(t, f.WriteHeaders(frames.HeadersFrameParam{StreamID: 3, EndStream: true, EndHeaders: true, BlockFragment: bomb(15)}))
 	if a := f.Answer(3); a.status != "431" {
-		t.Errorf("a bomb: %v", a)
+		t.Errorf("a small bomb: %v", a)
 	}
 	f.Get(5)
 	if a := f.Answer(5); a.status != "200" || a.fields["x-ratelimit-remaining"] != "97" {
@@ -161,7 +164,27 @@ func TestHTTP2HeadBombs(t *testing.T) {
 	if f.goAway == nil || *f.goAway != frames.ErrCodeCompression {
 		t.Errorf("what cannot be read: %v", f.goAway)
 	}
-	if n := len(o.Requests()); n != 2 {
+	for _, over := range []bool{false, true} { // on a new stream, and on one that the edge has ended before its client did
+		f = dialFrames(t, addr)
+		f.Get(1, "x-bomb", strings.Repeat("y", 3900))
+		if a := f.Answer(1); a.status != "200" {
+			t.Fatal(a)
+		}
+		if over {
+			f.Ask(3, false, ":method", "GET")
+			if a := f.Answer(3); a.status != "400" {
+				t.Fatal(a)
+			}
+		}
+		edgetest.Must(t, f.WriteHeaders(frames.HeadersFrameParam{StreamID: 3, EndStream: true, BlockFragment: bomb(15_000)}))
+		if f.End(); !f.calm {
+			t.Errorf("a bomb: %v", f.goAway)
+		}
+	}
+	if m := e.Metrics(); m["sluice_http2_abuse_total{kind=continuation}"] != 2 {
+		t.Errorf("metrics %v", m)
+	}
+	if n := len(o.Requests()); n != 4 {
 		t.Errorf("the origin got %d requests", n)
 	}
 }

@@ -20,7 +20,7 @@ type head struct {
 	wire    int  // bytes that came
 	fault   error
 
-	size      int  // of the fields, as HTTP/1.1 would write them
+	size      int  // of the fields, as HTTP/1.1 would write them: a byte on the wire may stand for as much as the table holds
 	tooLarge  bool // more than limits.header_bytes
 	wrong     bool // it is malformed
 	begun     bool // a field that is no pseudo-header has come
@@ -97,7 +97,6 @@ func (c *conn) headers(f *frames.HeadersFrame) error {
 			return err
 		}
 	}
-	c.decoder.SetEmitEnabled(h.stream != nil)
 	return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
 }
 
@@ -127,8 +126,14 @@ func (c *conn) fragment(part []byte, last bool) error {
 	if h.wire += len(part); h.wire > 2*c.site.Limits.HeaderBytes {
 		return calm(Continuations)
 	}
-	if _, err := c.decoder.Write(part); err != nil {
-		return frames.ConnectionError(frames.ErrCodeCompression)
+	for len(part) > 0 {
+		n := min(len(part), decodeStep)
+		if _, err := c.decoder.Write(part[:n]); err != nil {
+			return frames.ConnectionError(frames.ErrCodeCompression)
+		}
+		if part = part[n:]; h.size > 2*c.site.Limits.HeaderBytes {
+			return calm(Continuations)
+		}
 	}
 	if !last {
 		if c.headBy.IsZero() {
@@ -162,11 +167,10 @@ func (c *conn) field(f hpack.HeaderField) {
 		if f.Name == ":path" && len(h.path) == 0 {
 			h.path = f.Value
 		}
-		c.decoder.SetEmitEnabled(false)
 		return
 	}
 	switch {
-	case h.wrong:
+	case h.wrong || h.stream == nil:
 	case h.trailer:
 		h.wrong = f.IsPseudo() || !h.stream.trail(f)
 	case f.IsPseudo():

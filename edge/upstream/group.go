@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"sluice/counter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/metric"
@@ -147,19 +149,10 @@ func (p *Places) Leave(source counter.Source) {
 }
 
 // affinity weighs a server for a source (rendezvous hashing): the source goes to the heaviest that is healthy, so a server
-// that is lost moves only its own. The hash is FNV-1a with the finish of MurmurHash3, alike on all edges.
+// that is lost moves only its own. All edges weigh alike.
 func affinity(server string, source counter.Source) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(server) {
-		h = (h ^ uint64(server[i])) * 1099511628211
-	}
-	var buf [counter.SourceSize]byte
-	for _, c := range source.AppendBinary(buf[:0]) {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
+	var buf [128]byte
+	return xxhash.Sum64(source.AppendBinary(append(buf[:0], server...)))
 }
 
 // Origins finds the group for a host.
@@ -171,8 +164,8 @@ type Origins struct {
 }
 
 // New keeps the servers of before that are still there, with their connections and counts. After an error nothing has
-// changed.
-func New(c []Config, before *Origins) (*Origins, error) {
+// changed. fault, if not nil, is told that somebody has panicked in a goroutine that belongs to no request.
+func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 	secure := make(map[string]*originTLS)
 	for _, config := range c {
 		for _, u := range config.Servers {
@@ -222,7 +215,9 @@ func New(c []Config, before *Origins) (*Origins, error) {
 			fresh := NewOrigin(u)
 			o := servers[fresh.Name]
 			if o == nil {
-				o = fresh
+				if o = fresh; o.h2 != nil {
+					o.h2.Fault = fault
+				}
 				servers[o.Name] = o
 			}
 			if t := secure[o.Name]; t != nil && !o.secure.Load().same(t) {

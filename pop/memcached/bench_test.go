@@ -120,7 +120,7 @@ func BenchmarkNewSources(b *testing.B) {
 	counters := counter.New(counter.Options{Counters: 2 * b.N, Tier: true, Phase: shared.Phase, Wake: wake})
 	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: 1, Counters: counters, Bits: mitigation.New(1000, wake)}, time.Now())
 	must(b, err)
-	m.SetRules([]pop.Rule{{Counter: rule, Timeout: time.Minute}})
+	m.SetRules([]mitigation.Rule{{Counter: rule, Timeout: time.Minute}})
 	if tier, err = memcached.NewTier(m, nodes); err != nil {
 		b.Fatal(err)
 	}

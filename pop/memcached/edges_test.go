@@ -29,11 +29,11 @@ func address(n uint32) counter.Source {
 	return counter.SourceOf(netip.AddrFrom4(b), 32, 64)
 }
 
-func newRule(t testing.TB, limit uint32, window, timeout time.Duration) pop.Rule {
+func newRule(t testing.TB, limit uint32, window, timeout time.Duration) mitigation.Rule {
 	t.Helper()
 	r, err := algorithm.NewRule("test", limit, window, 12, algorithm.Nearest)
 	must(t, err)
-	return pop.Rule{Counter: r, Timeout: timeout}
+	return mitigation.Rule{Counter: r, Timeout: timeout}
 }
 
 // edge is one edge as a process has it: tables, machine, and the tier that runs it.
@@ -46,13 +46,13 @@ type edge struct {
 }
 
 // startEdge starts an edge whose tier reaches its nodes by dial.
-func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial memcached.Dial) *edge {
+func startEdge(t *testing.T, id uint64, rule mitigation.Rule, nodes []string, dial memcached.Dial) *edge {
 	t.Helper()
 	return startLargeEdge(t, 10_000, id, rule, nodes, dial)
 }
 
 // startLargeEdge starts an edge with a table of so many counters, of which a quarter may have something to report at once.
-func startLargeEdge(t *testing.T, counters int, id uint64, rule pop.Rule, nodes []string, dial memcached.Dial) *edge {
+func startLargeEdge(t *testing.T, counters int, id uint64, rule mitigation.Rule, nodes []string, dial memcached.Dial) *edge {
 	t.Helper()
 	e := &edge{rule: limiter.Rule{Rule: rule}}
 	wake := func() { e.tier.Wake() }
@@ -61,7 +61,7 @@ func startLargeEdge(t *testing.T, counters int, id uint64, rule pop.Rule, nodes 
 	e.Bits = mitigation.New(10_000, wake)
 	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: id, Counters: e.Counters, Bits: e.Bits}, time.Now())
 	must(t, err)
-	m.SetRules([]pop.Rule{rule})
+	m.SetRules([]mitigation.Rule{rule})
 	if e.tier, err = memcached.NewTier(m, nodes); err != nil {
 		t.Fatal(err)
 	}

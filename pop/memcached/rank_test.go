@@ -10,12 +10,12 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
-	"sluice/pop"
+	"sluice/mitigation"
 	"sluice/pop/wire"
 )
 
 // startRanking starts edges whose rule asks the tier before each decision; a request waits so long at most.
-func startRanking(t *testing.T, n int, wait time.Duration, rule pop.Rule, names []string, nodes pipes, posture limiter.Posture) (edges []*edge) {
+func startRanking(t *testing.T, n int, wait time.Duration, rule mitigation.Rule, names []string, nodes pipes, posture limiter.Posture) (edges []*edge) {
 	t.Helper()
 	rule.Counter.Sync = true
 	for i := range uint64(n) {

@@ -193,7 +193,7 @@ func (e *Edge) begin() error {
 // SetRules puts other rules in force on the edge, as an edge does that reads them again. What begins anew after Start has them, too.
 func (e *Edge) SetRules(rules []limiter.Rule) {
 	terms := make(map[uint32]mitigation.Terms)
-	var known []pop.Rule
+	var known []mitigation.Rule
 	for _, r := range rules {
 		known, terms[r.Counter.ID] = append(known, r.Rule), r.Terms()
 		if tried := r.Candidate; tried != nil {

@@ -13,7 +13,6 @@ import (
 	"sluice/edge/rules"
 	"sluice/loadgen/judge"
 	"sluice/mitigation"
-	"sluice/pop"
 )
 
 // Rule says what the limiter allows.
@@ -80,7 +79,7 @@ func (f *Rule) counter(limit uint32, e algorithm.Estimate) (*algorithm.Rule, err
 }
 
 // Rules gives the mode, and a rule for each limit and estimate, named alike, so that they would share counters of one shape.
-func (f *Rule) Rules() (mode judge.Mode, all []pop.Rule, err error) {
+func (f *Rule) Rules() (mode judge.Mode, all []mitigation.Rule, err error) {
 	if mode, err = judge.ParseMode(f.Mode); err != nil {
 		return 0, nil, Usagef("--%v", err)
 	}
@@ -102,7 +101,7 @@ func (f *Rule) Rules() (mode judge.Mode, all []pop.Rule, err error) {
 			if err != nil {
 				return 0, nil, Usagef("--%v", err)
 			}
-			all = append(all, pop.Rule{Counter: r, Timeout: f.Timeout})
+			all = append(all, mitigation.Rule{Counter: r, Timeout: f.Timeout})
 		}
 	}
 	return mode, all, nil

@@ -11,7 +11,7 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
-	"sluice/pop"
+	"sluice/mitigation"
 	"sluice/pop/anycast"
 )
 
@@ -67,7 +67,7 @@ func (f *Lab) Complete() error {
 }
 
 // Site is the site for a rule.
-func (f *Lab) Site(rule pop.Rule, mode judge.Mode, carrier replay.Carrier) (lab.Lab, error) {
+func (f *Lab) Site(rule mitigation.Rule, mode judge.Mode, carrier replay.Carrier) (lab.Lab, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return lab.Lab{}, err

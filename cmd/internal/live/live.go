@@ -22,7 +22,7 @@ import (
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
-	"sluice/pop"
+	"sluice/mitigation"
 	"sluice/pop/anycast"
 )
 
@@ -80,7 +80,7 @@ func (f *Send) Fill(r *replay.Replay) {
 
 // Load reads or makes the trace, in the time of the run. What a workload plays against is the edge's rule as the trace
 // sees it: a window longer by the speed.
-func (f *Send) Load(traffic *cli.Trace, rule pop.Rule, edges int) (*trace.Trace, error) {
+func (f *Send) Load(traffic *cli.Trace, rule mitigation.Rule, edges int) (*trace.Trace, error) {
 	t, err := traffic.Load(rule.Counter.Limit, time.Duration(float64(rule.Counter.Window)*f.Speed), edges)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (f *Send) Load(traffic *cli.Trace, rule pop.Rule, edges int) (*trace.Trace,
 type Run struct {
 	Command string
 	Mode    judge.Mode
-	Rule    pop.Rule
+	Rule    mitigation.Rule
 	Phase   func(counter.Source) uint16 // when windows of sources begin; nil: all on the clock's
 	Send    *Send
 	Trace   *trace.Trace // in the time of the run

@@ -12,7 +12,6 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
-	"sluice/pop"
 	"sluice/pop/secret"
 )
 
@@ -51,7 +50,7 @@ func TruthOf(t *trace.Trace, r *algorithm.Rule) judge.Truth {
 }
 
 // RuleOf is a rule as the limiter wants it. An estimator counts every request and refuses none.
-func RuleOf(r pop.Rule, mode judge.Mode) limiter.Rule {
+func RuleOf(r mitigation.Rule, mode judge.Mode) limiter.Rule {
 	if mode == judge.Estimator {
 		return limiter.Rule{Rule: mitigation.Rule{Counter: r.Counter, Shadow: true}, Refused: true}
 	}
@@ -89,7 +88,7 @@ type Oracle struct {
 }
 
 // NewOracle returns one for a trace that is judged in a mode.
-func NewOracle(t *trace.Trace, mode judge.Mode, rule pop.Rule) *Oracle {
+func NewOracle(t *trace.Trace, mode judge.Mode, rule mitigation.Rule) *Oracle {
 	return &Oracle{
 		limiter: Alone(RoomFor(t), Secret.Phase), rule: RuleOf(rule, mode),
 		start: StartOf(t), now: StartOf(t), sources: sourceKeys(t),
@@ -171,14 +170,14 @@ type Ideal struct {
 }
 
 // IdealOf makes the formula of a rule for runs over a trace: judge.Options.Ideal.
-func IdealOf(t *trace.Trace, rule pop.Rule) func() func(int32, time.Duration, bool) bool {
+func IdealOf(t *trace.Trace, rule mitigation.Rule) func() func(int32, time.Duration, bool) bool {
 	return func() func(int32, time.Duration, bool) bool {
 		return NewIdeal(NewOracle(t, judge.Deployed, rule), rule).Over
 	}
 }
 
 // NewIdeal returns the formula of a rule. It keeps s for itself.
-func NewIdeal(s *Oracle, rule pop.Rule) *Ideal {
+func NewIdeal(s *Oracle, rule mitigation.Rule) *Ideal {
 	return &Ideal{s, RuleOf(rule, judge.Estimator), limiter.Rule{Rule: mitigation.Rule{Counter: rule.Counter}, Statuses: []int{200}}}
 }
 

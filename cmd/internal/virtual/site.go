@@ -60,7 +60,7 @@ type told struct {
 const betweenPoPs = 250 * time.Millisecond
 
 // NewSite makes the PoPs of size, without the faults and changes of routes if undisturbed.
-func NewSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size, undisturbed bool) (*Site, error) {
+func NewSite(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, undisturbed bool) (*Site, error) {
 	s := &Site{edges: size.Edges, nodes: size.Nodes, start: StartOf(t), trace: t, peers: size.Peers && size.PoPs > 1}
 	routes := size.Routes
 	if undisturbed {
@@ -248,7 +248,7 @@ func (s *Site) running() (edges uint64) {
 
 // BoundOf is how many requests of a source the design allows in any window, or nil where the run leaves it: a PoP knows nothing of
 // what another has counted, and what a node or an edge lost counts as little.
-func BoundOf(t *trace.Trace, rule pop.Rule, size *Size) func(source int32) uint32 {
+func BoundOf(t *trace.Trace, rule mitigation.Rule, size *Size) func(source int32) uint32 {
 	if len(size.Faults)+len(size.Routes) > 0 {
 		return nil
 	}
@@ -269,7 +269,7 @@ type sitePoP struct {
 	first   int // number of its first edge among those of all PoPs
 }
 
-func newSitePoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size, decided func(across.Block)) (*sitePoP, error) {
+func newSitePoP(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, decided func(across.Block)) (*sitePoP, error) {
 	v := &sitePoP{rule: RuleOf(rule, mode), start: StartOf(t), sources: sourceKeys(t)}
 	wait := time.Duration(0)
 	if rule.Counter.Sync {

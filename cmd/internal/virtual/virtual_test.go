@@ -10,18 +10,18 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/trace"
-	"sluice/pop"
+	"sluice/mitigation"
 	"sluice/pop/anycast"
 )
 
 // newRule admits limit requests a minute, and blocks for a minute.
-func newRule(t *testing.T, limit uint32) pop.Rule {
+func newRule(t *testing.T, limit uint32) mitigation.Rule {
 	t.Helper()
 	r, err := algorithm.NewRule("r", limit, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pop.Rule{Counter: r, Timeout: time.Minute}
+	return mitigation.Rule{Counter: r, Timeout: time.Minute}
 }
 
 // twoSources is a trace of two sources that have one address, as those of a folded log may.

@@ -1,5 +1,5 @@
-// Package bench measures what a request costs: at this edge, at others and at the least that a proxy can do, side by side (Peers); and how
-// many the load generator itself sends, and how late (Pace).
+// Package bench measures what a request costs: at this edge, at others and at the least that a proxy can do, side by side (Peers); what attacks
+// on HTTP/2 cost this edge and others (HTTP2Attacks); and how many requests the load generator itself sends, and how late (Pace).
 package bench
 
 import (

@@ -14,12 +14,12 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 	"sluice/loadgen/workload"
-	"sluice/pop"
+	"sluice/mitigation"
 )
 
 // Published judges every rule, and two plain counters, on one calibrated stream of the published size, one edge, in estimator
 // mode. Sources are independent, so each core takes the next one and needs the memory of one.
-func Published(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*report.Report, error) {
+func Published(ctx context.Context, name string, scale int, seed uint64, rules []mitigation.Rule) ([]*report.Report, error) {
 	first := rules[0].Counter
 	stream, err := workload.NewPublished(name, scale)
 	if err != nil {
@@ -76,7 +76,7 @@ func Published(ctx context.Context, name string, scale int, seed uint64, rules [
 // InOrder is Published with all sources in one table, in the order of time, as an edge has them. The table has as many
 // counters for each source as one of a million has for all sources of the published size. One core does it, and each source
 // takes a few kilobytes, so it suits a tenth of that size.
-func InOrder(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*report.Report, error) {
+func InOrder(ctx context.Context, name string, scale int, seed uint64, rules []mitigation.Rule) ([]*report.Report, error) {
 	first := rules[0].Counter
 	stream, err := workload.NewPublished(name, scale)
 	if err != nil {
@@ -134,7 +134,7 @@ func (b *publishedWorker) inOrder(requests []publishedRequest) {
 }
 
 // reports is what came of it, a report for each rule.
-func (b *publishedWorker) reports(name string, seed uint64, rules []pop.Rule, took time.Duration) []*report.Report {
+func (b *publishedWorker) reports(name string, seed uint64, rules []mitigation.Rule, took time.Duration) []*report.Report {
 	var reports []*report.Report
 	base := b.base.Figures()
 	for i, r := range rules {
@@ -163,7 +163,7 @@ type publishedWorker struct {
 	busy     []time.Duration // of each rule's decisions and their judge
 }
 
-func newPublishedWorker(o judge.Options, rules []pop.Rule) *publishedWorker {
+func newPublishedWorker(o judge.Options, rules []mitigation.Rule) *publishedWorker {
 	b := &publishedWorker{busy: make([]time.Duration, len(rules)), twin: judge.NewTwoCounters(o, virtual.Epoch), base: judge.NewEstimatorJudge(o)}
 	for _, r := range rules {
 		b.rules = append(b.rules, virtual.RuleOf(r, judge.Estimator))

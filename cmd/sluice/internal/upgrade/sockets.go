@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // What a process finds in its environment about listening sockets it has been given, from descriptor 3 on.
@@ -27,14 +30,15 @@ type socket struct {
 
 // Sockets are those that this process was given or has opened, in order.
 type Sockets struct {
-	given map[string]net.Listener
+	given map[string][]net.Listener
 	open  []socket
 }
 
 // GivenSockets takes over what an older process of ours or systemd (sd_listen_fds(3)) has opened. Of systemd's, those named
-// listen, listen_tls, admin, peers_listen and rate_limit_service (FileDescriptorName=) are these; the first without such a name is listen.
+// listen, listen_tls, admin, peers_listen and rate_limit_service (FileDescriptorName=) are these; one without such a name is listen. Only
+// listen and listen_tls may have several.
 func GivenSockets() (*Sockets, error) {
-	s := &Sockets{given: make(map[string]net.Listener)}
+	s := &Sockets{given: make(map[string][]net.Listener)}
 	var names []string
 	if text := os.Getenv(handedSockets); text != "" {
 		names = strings.Split(text, ":")
@@ -54,40 +58,50 @@ func GivenSockets() (*Sockets, error) {
 			return nil, fmt.Errorf("the socket given as descriptor %d cannot be listened on: %w", 3+i, err)
 		}
 		switch name {
-		case "listen", "listen_tls", "admin", "peers_listen", "rate_limit_service":
+		case "listen", "listen_tls":
+		case "admin", "peers_listen", "rate_limit_service":
+			if s.given[name] != nil {
+				ln.Close()
+				return nil, fmt.Errorf("two sockets were given for %s: name them listen, listen_tls, admin, peers_listen or rate_limit_service (FileDescriptorName=)", name)
+			}
 		default:
 			name = "listen"
 		}
-		if s.given[name] != nil {
+		if first := s.given[name]; first != nil && first[0].Addr().String() != ln.Addr().String() {
 			ln.Close()
-			return nil, fmt.Errorf("two sockets were given for %s: name them listen, listen_tls, admin, peers_listen or rate_limit_service (FileDescriptorName=)", name)
+			return nil, fmt.Errorf("the sockets given for %s have two addresses, %s and %s: give those of one address (FileDescriptorName=)", name, first[0].Addr(), ln.Addr())
 		}
-		s.given[name] = ln
+		s.given[name] = append(s.given[name], ln)
 	}
 	return s, nil
 }
 
-// Listen returns the socket that was given under a name, or opens one at the address.
-func (s *Sockets) Listen(name, address string) (net.Listener, error) {
-	ln := s.given[name]
+// Listen returns the sockets that were given under a name, whatever their number: to close one would lose the connections that wait in it.
+// Without any it opens as many as are wanted at the address.
+func (s *Sockets) Listen(name, address string, wanted int) ([]net.Listener, error) {
+	all := s.given[name]
 	delete(s.given, name)
-	if ln == nil {
+	if all == nil {
 		var err error
-		if ln, err = listen(name, address); err != nil {
+		if all, err = listen(name, address, wanted); err != nil {
 			return nil, err
 		}
 	}
-	if u, ok := ln.(*net.UnixListener); ok {
-		u.SetUnlinkOnClose(false) // another process may have it; whoever listens next removes what is left
+	for _, ln := range all {
+		if u, ok := ln.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false) // another process may have it; whoever listens next removes what is left
+		}
+		s.open = append(s.open, socket{name, ln})
 	}
-	s.open = append(s.open, socket{name, ln})
-	return ln, nil
+	return all, nil
 }
 
 // Close closes what was given and not wanted, and, after a failure to start, what is open.
 func (s *Sockets) Close(all bool) {
-	for _, ln := range s.given {
-		ln.Close()
+	for _, all := range s.given {
+		for _, ln := range all {
+			ln.Close()
+		}
 	}
 	if all {
 		for _, o := range s.open {
@@ -96,10 +110,12 @@ func (s *Sockets) Close(all bool) {
 	}
 }
 
-func listen(what, address string) (net.Listener, error) {
+// listen opens a socket at an address, and over TCP as many more as are wanted, between which the kernel shares out the connections
+// (SO_REUSEPORT, socket(7)): each has a queue of its own, and a goroutine that accepts from it.
+func listen(what, address string, wanted int) ([]net.Listener, error) {
 	network := "tcp"
-	path, unix := strings.CutPrefix(address, "unix:")
-	if unix {
+	path, local := strings.CutPrefix(address, "unix:")
+	if local {
 		network = "unix"
 		removeStale(path)
 	} else {
@@ -109,11 +125,42 @@ func listen(what, address string) (net.Listener, error) {
 	// Without keep-alive probes: whatever waits for a client has a deadline, and setting them costs four system calls a connection.
 	config := net.ListenConfig{KeepAlive: -1}
 	config.SetMultipathTCP(false)
-	ln, err := config.Listen(context.Background(), network, path)
+	first, err := config.Listen(context.Background(), network, path)
 	if err != nil {
 		return nil, ListenError(what, address, err)
 	}
-	return ln, nil
+	all := []net.Listener{first}
+	if local || wanted <= 1 || runtime.GOOS != "linux" { // elsewhere the newest socket gets all connections
+		return all, nil
+	}
+	// The first is bound without the option: so a port that another process uses is an error, whether that has set the option or not.
+	raw, err := first.(*net.TCPListener).SyscallConn()
+	if err == nil {
+		err = share(raw)
+	}
+	config.Control = func(_, _ string, raw syscall.RawConn) error { return share(raw) }
+	for err == nil && len(all) < wanted {
+		var more net.Listener
+		if more, err = config.Listen(context.Background(), network, first.Addr().String()); err == nil {
+			all = append(all, more)
+		}
+	}
+	if err != nil {
+		for _, ln := range all {
+			ln.Close()
+		}
+		return nil, ListenError(what, address, err)
+	}
+	return all, nil
+}
+
+// share lets other sockets of this user have the port of one.
+func share(raw syscall.RawConn) error {
+	var err error
+	if e := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }); e != nil {
+		return e
+	}
+	return err
 }
 
 // ListenError says why one cannot listen, and what to do.

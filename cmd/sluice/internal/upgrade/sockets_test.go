@@ -3,23 +3,95 @@ package upgrade
 import (
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
 func TestUnixSocketIsTakenOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	first, err := listen("listen", "unix:"+path)
+	first, err := listen("listen", "unix:"+path, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen("listen", "unix:"+path); err == nil {
+	if len(first) != 1 {
+		t.Errorf("%d Unix sockets, want 1", len(first))
+	}
+	if _, err := listen("listen", "unix:"+path, 1); err == nil {
 		t.Error("a socket in use was taken")
 	}
-	first.(*net.UnixListener).SetUnlinkOnClose(false)
-	first.Close()
-	again, err := listen("listen", "unix:"+path)
+	first[0].(*net.UnixListener).SetUnlinkOnClose(false)
+	first[0].Close()
+	again, err := listen("listen", "unix:"+path, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.Close()
+	again[0].Close()
+}
+
+// Connections are spread over the sockets of one address, each of which gets its part within 20 %.
+func TestSocketsShareConnections(t *testing.T) {
+	const sockets, connections = 4, 8000
+	all, err := listen("listen", "127.0.0.1:0", sockets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != sockets {
+		t.Fatalf("%d sockets, want %d", len(all), sockets)
+	}
+	accepted := make(chan int)
+	for i, ln := range all {
+		defer ln.Close()
+		go func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				c.Close()
+				accepted <- i
+			}
+		}()
+	}
+	var got [sockets]int
+	for range connections {
+		c, err := net.Dial("tcp", all[0].Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		got[<-accepted]++
+	}
+	for i, n := range got {
+		if mean := connections / sockets; n < mean*8/10 || n > mean*12/10 {
+			t.Errorf("socket %d accepted %d of %d connections, want %d within 20 %%", i, n, connections, mean)
+		}
+	}
+}
+
+// A port that another process listens at is an error, although sockets that share a port may be opened by several processes.
+func TestPortInUseIsNotShared(t *testing.T) {
+	all, err := listen("listen", "127.0.0.1:0", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ln := range all {
+		defer ln.Close()
+	}
+	if _, err := listen("listen", all[0].Addr().String(), 2); err == nil || !strings.Contains(err.Error(), "the port is in use") {
+		t.Errorf("a second process on the port: %v", err)
+	}
+}
+
+// Sockets that an older process handed over are listened on as they are, whatever number is wanted.
+func TestGivenSocketsAreKept(t *testing.T) {
+	handed, err := listen("listen", "127.0.0.1:0", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Sockets{given: map[string][]net.Listener{"listen": handed}}
+	defer s.Close(true)
+	got, err := s.Listen("listen", "127.0.0.1:0", 1)
+	if err != nil || len(got) != 3 || len(s.open) != 3 {
+		t.Errorf("%d sockets, %d to hand over (%v), want the 3 that were given", len(got), len(s.open), err)
+	}
 }

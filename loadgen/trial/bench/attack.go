@@ -1,0 +1,304 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"sluice/loadgen/lab"
+	"sluice/loadgen/origin"
+	"sluice/loadgen/process"
+	"sluice/loadgen/scrape"
+)
+
+// HTTP2Attacks measures what attacks on HTTP/2 cost a server and another client of it: each attack on each server before the same origin, a new
+// process each time, round after round. The server has one processor to itself; attacker, client and origin share another.
+type HTTP2Attacks struct {
+	Sluice  string        // the edge's executable
+	Self    string        // the executable of which "origin" is a subcommand
+	Servers []string      // names of AttackServers; none: all
+	Attacks []string      // of AttackNames; none: all
+	Rounds  int           // 0: 5
+	For     time.Duration // of an attack, and a third of it before that without one; 0: 3 s
+	Idle    int           // connections whose memory is measured; 0: 3000
+	Say     func(string)  // progress; nil: nobody
+
+	p        Peers // what configures servers
+	originAt netip.AddrPort
+}
+
+// AttackServers are the servers that can be attacked.
+var AttackServers = []string{"sluice", "nginx", "haproxy"}
+
+// attackLimit is how many requests of a source each server admits in attackWindow.
+const attackLimit, attackWindow = 100, 10 * time.Second
+
+// AttackFigures is what one server showed under one attack: medians over the rounds.
+type AttackFigures struct {
+	Attack  string  `json:"attack"`
+	Server  string  `json:"server"`
+	Asked   float64 `json:"asked_per_second"` // units of the attack
+	Sent    float64 `json:"sent_per_second"`
+	Opened  float64 `json:"connections"`
+	Ended   float64 `json:"connections_ended_by_the_server"`
+	CPU     float64 `json:"cpu"`    // seconds a second that the attack cost: those without it are taken off
+	Memory  float64 `json:"memory"` // bytes at most, above what there were before it
+	P99     float64 `json:"p99"`    // seconds, of the calm client beside it
+	Calm    float64 `json:"p99_calm"`
+	Ratio   float64 `json:"p99_by_calm"`
+	Failed  float64 `json:"failed"`         // requests of the calm client
+	Reached float64 `json:"reached_origin"` // requests of the attacker
+	// What the edge says, and no other server does.
+	Charged float64        `json:"charged,omitempty"` // requests under the rule
+	Blocked bool           `json:"blocked,omitempty"` // the source, or one of them
+	Abuse   map[string]int `json:"abuse,omitempty"`   // connections that it ended, by the reason
+
+	measured []AttackFigures
+	why      string
+}
+
+// Run measures every attack on every server, then what connections that do nothing take of each.
+func (h HTTP2Attacks) Run(ctx context.Context) (figures []AttackFigures, memory []ConnectionMemory, err error) {
+	if runtime.NumCPU() < 2 {
+		return nil, nil, errors.New("loadgen: http2-attacks needs two processors: one for the server, one for who attacks it")
+	}
+	stop, err := h.prepare(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer stop()
+	for _, a := range attacks() {
+		if !slices.Contains(h.Attacks, a.name) {
+			continue
+		}
+		rows := make([]AttackFigures, len(h.Servers))
+		err := h.rounds(func(round, i int) error {
+			f, err := h.measure(ctx, h.Servers[i], a)
+			if err != nil {
+				return err
+			}
+			rows[i].measured = append(rows[i].measured, f)
+			h.Say(fmt.Sprintf("round %d of %d: %s, %s: %.0f of %.0f a second, %.1f ms of processor time and %.1f MB more, p99 %.2f times that without it%s",
+				round+1, h.Rounds, a.name, f.Server, f.Sent, f.Asked, f.CPU*1e3, f.Memory/1e6, f.Ratio, f.why))
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range rows {
+			figures = append(figures, settleAttack(rows[i].measured))
+		}
+	}
+	memory, err = h.memory(ctx)
+	return figures, memory, err
+}
+
+// rounds has each server measured in each round, to and fro.
+func (h *HTTP2Attacks) rounds(measure func(round, server int) error) error {
+	for round := range h.Rounds {
+		for n := range h.Servers {
+			i := n
+			if round%2 == 1 {
+				i = len(h.Servers) - 1 - n
+			}
+			if err := measure(round, i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// prepare starts what all have in common.
+func (h *HTTP2Attacks) prepare(ctx context.Context) (stop func(), err error) {
+	if len(h.Servers) == 0 {
+		h.Servers = AttackServers
+	}
+	if len(h.Attacks) == 0 {
+		h.Attacks = AttackNames()
+	}
+	h.Rounds = cmp.Or(h.Rounds, 5)
+	h.For = cmp.Or(h.For, 3*time.Second)
+	h.Idle = cmp.Or(h.Idle, 3000)
+	if h.Say == nil {
+		h.Say = func(string) {}
+	}
+	h.p = Peers{Sluice: h.Sluice, Self: h.Self}
+	if h.p.dir, err = os.MkdirTemp("", "sluice-attacks-"); err != nil {
+		return nil, fmt.Errorf("loadgen: http2-attacks: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(h.p.dir)
+		}
+	}()
+	if h.p.pem, err = h.p.certificate(); err != nil {
+		return nil, err
+	}
+	if err := process.Pin(1); err != nil {
+		return nil, err
+	}
+	free, err := process.FreeAddresses(1)
+	if err != nil {
+		return nil, err
+	}
+	h.originAt = free[0]
+	h.p.origin = free[0].String()
+	end, err := launch(ctx, &process.Process{Name: "origin", Path: h.Self, Args: []string{"origin", "--listen", h.p.origin, "--size", "1000"}}, h.p.origin)
+	if err != nil {
+		return nil, err
+	}
+	return func() { end(); os.RemoveAll(h.p.dir) }, nil
+}
+
+// start starts a server, which is ready when it answers.
+func (h *HTTP2Attacks) start(ctx context.Context, name string) (*attackedServer, error) {
+	free, err := process.FreeAddresses(2)
+	if err != nil {
+		return nil, err
+	}
+	s := &attackedServer{at: free[0], admin: free[1]}
+	if s.proc, err = h.server(name, s.at, s.admin); err != nil {
+		return nil, err
+	}
+	if s.stop, err = launchAlone(ctx, s.proc, s.at.String()); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// An attackedServer is one that runs.
+type attackedServer struct {
+	proc      *process.Process
+	at, admin netip.AddrPort
+	stop      func()
+}
+
+// measure attacks one server once.
+func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f AttackFigures, err error) {
+	s, err := h.start(ctx, name)
+	if err != nil {
+		return f, err
+	}
+	defer s.stop()
+	calm := newCalmClient(s.at)
+	defer calm.client.CloseIdleConnections()
+	calm.ask(ctx, h.For/10) // which warms everything up
+	r := &attackRun{attack: a, to: s.at}
+	var without, with calmFigures
+	costs, err := s.costs(func() { without = calm.ask(ctx, h.For/3) })
+	if err != nil {
+		return f, err
+	}
+	before, err := h.seen(ctx, name, s)
+	if err != nil {
+		return f, err
+	}
+	peak := watchMemory(s.proc.PID())
+	cost, err := s.costs(func() {
+		done := make(chan struct{})
+		go func() { defer close(done); r.run(ctx, h.For) }()
+		with = calm.ask(ctx, h.For)
+		<-done
+	})
+	memory := peak()
+	if err := errors.Join(err, ctx.Err(), s.proc.Crashed()); err != nil {
+		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: %w: %s", name, a.name, err, s.proc.Said())
+	}
+	if without.Asked == without.Failed || r.opened.Load() == 0 {
+		return f, fmt.Errorf("loadgen: http2-attacks: %s answers nothing: %s %s", name, without.Why, s.proc.Said())
+	}
+	after, err := h.seen(ctx, name, s)
+	if err != nil {
+		return f, err
+	}
+	f = AttackFigures{Attack: a.name, Server: name, Asked: float64(a.rate), Sent: float64(r.sent.Load()) / h.For.Seconds(), Opened: float64(r.opened.Load()),
+		Ended: float64(r.ended.Load()), CPU: cost - costs, Memory: memory, P99: with.P99.Seconds(), Calm: without.P99.Seconds(),
+		Failed: float64(with.Failed), Reached: float64(after.reached - before.reached), Charged: after.charged - before.charged, Blocked: after.blocked}
+	if with.P99 == 0 { // nothing was answered in time
+		f.P99 = calm.client.Timeout.Seconds()
+	}
+	f.Ratio = f.P99 / f.Calm
+	if a.each > 0 {
+		f.Asked = min(f.Asked, float64(a.each*a.conns)/h.For.Seconds())
+	}
+	if with.Failed > 0 {
+		f.why = fmt.Sprintf("; %d failed: %s", with.Failed, with.Why)
+	}
+	for kind, n := range after.abuse {
+		if n -= before.abuse[kind]; n > 0 {
+			if f.Abuse == nil {
+				f.Abuse = make(map[string]int)
+			}
+			f.Abuse[kind] = int(n)
+		}
+	}
+	return f, nil
+}
+
+// costs is how many seconds of processor time a server takes a second, meanwhile.
+func (s *attackedServer) costs(while func()) (float64, error) {
+	begin := time.Now()
+	before, err := process.CPUTime(s.proc.PID())
+	if err != nil {
+		return 0, err
+	}
+	while()
+	after, err := process.CPUTime(s.proc.PID())
+	return (after - before).Seconds() / time.Since(begin).Seconds(), err
+}
+
+// watchMemory watches how much memory a process has, until it is asked by how much it grew at most, in bytes.
+func watchMemory(pid int) (grew func() float64) {
+	before := process.Memory(pid)
+	ctx, stop := context.WithCancel(context.Background())
+	most := make(chan int64)
+	go func() {
+		top := before
+		for process.Pause(ctx, 5*time.Millisecond) == nil {
+			top = max(top, process.Memory(pid))
+		}
+		most <- top
+	}()
+	return func() float64 { stop(); return float64(<-most - before) }
+}
+
+// seen is what origin and edge know of the attacker.
+type seen struct {
+	reached int
+	charged float64
+	blocked bool
+	abuse   map[string]float64
+}
+
+func (h *HTTP2Attacks) seen(ctx context.Context, name string, s *attackedServer) (o seen, err error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	var stats origin.Stats
+	if err := scrape.Get(ctx, client, h.originAt, origin.StatsPath, scrape.JSON(&stats)); err != nil {
+		return o, err
+	}
+	for source, n := range stats.BySource {
+		if source != calmSource.String() {
+			o.reached += n
+		}
+	}
+	if name != "sluice" {
+		return o, nil
+	}
+	m, err := scrape.MetricsOf(ctx, client, s.admin)
+	if err != nil {
+		return o, err
+	}
+	o.charged, o.abuse = m.Sum("sluice_requests_total", "rule", "sources"), m.By("sluice_http2_abuse_total", "kind")
+	var list lab.Mitigations
+	err = scrape.Get(ctx, client, s.admin, "/v1/mitigations", scrape.JSON(&list))
+	o.blocked = len(list) > 0
+	return o, err
+}
