@@ -32,7 +32,7 @@ test: needs # every test with the race detector, then those without it that it c
 	$(GO) test -shuffle=on -run '^Test(Guards|Published)$$' ./cmd/sluice-loadgen/internal/simulate
 
 traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?
-	$(GO) test -run '^TestTrap' ./edge -traps
+	$(GO) test -run '^TestTrap' ./edge/front -traps
 
 needs:
 	@.ci/needs

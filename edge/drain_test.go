@@ -18,6 +18,7 @@ import (
 
 // Answers on a connection that drains say so; a request in flight is finished; Drain then returns.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	arrived, leave := make(chan struct{}), make(chan struct{})
 	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {

@@ -67,6 +67,7 @@ func (e *Caller) Raw(request string) string {
 	return unnamed(all.String())
 }
 
+// Dial is a connection.
 func (e *Caller) Dial() net.Conn {
 	e.T.Helper()
 	c, err := net.Dial("tcp", e.Addr)
@@ -76,6 +77,7 @@ func (e *Caller) Dial() net.Conn {
 	return c
 }
 
+// Talk is a connection to talk on.
 func (e *Caller) Talk() *Talk {
 	c := e.Dial()
 	return &Talk{e.T, c, bufio.NewReader(c)}
@@ -115,6 +117,7 @@ func (c *Talk) Say(request string) (*http.Response, string) {
 	return c.Hear(method)
 }
 
+// Hear reads the answer to a request that was sent, body and all. Interim ones are passed over.
 func (c *Talk) Hear(method string) (*http.Response, string) {
 	c.T.Helper()
 	resp, err := http.ReadResponse(c.R, &http.Request{Method: method})
@@ -144,6 +147,7 @@ func Undated(answer string) string {
 	return before + after
 }
 
+// Lines ends each line of a head.
 func Lines(header []string) string {
 	if len(header) == 0 {
 		return ""
@@ -182,8 +186,10 @@ func Receive(t *testing.T, what string, words <-chan string) string {
 	}
 }
 
+// PlainGet is a request that is the last of its connection.
 const PlainGet = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
+// UpgradeGet asks for a switch of protocols.
 const UpgradeGet = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Key: x\r\n\r\n"
 
 // Smuggled follows every request that is refused: it must be neither answered, nor counted, nor forwarded.

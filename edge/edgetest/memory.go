@@ -52,6 +52,7 @@ func ServeAlone(s *edge.Server, change func(*front.Client), talk func(net.Conn))
 	return took
 }
 
+// Unchanged leaves a client of ServeAlone as it is.
 func Unchanged(*front.Client) {}
 
 // A Repeater is an origin that gives the same answer again and again, and lets others run before.

@@ -23,6 +23,7 @@ type Recorder struct {
 	Ended func() // if not nil, is called after a connection has been closed
 }
 
+// URL is where it listens.
 func (o *Recorder) URL() string { return "http://" + o.Addr }
 
 func (o *Recorder) serve(c net.Conn, answer func(int, string) string) {
@@ -66,6 +67,7 @@ func (o *Recorder) Keep(request string) int {
 	return len(o.Got) - 1
 }
 
+// Requests are those that came, without the names that the edge gave them. One that broke off begins with BROKEN.
 func (o *Recorder) Requests() []string { return o.RequestsFrom(0) }
 
 // RequestsFrom leaves so many of the first ones out.
@@ -79,6 +81,7 @@ func (o *Recorder) RequestsFrom(n int) []string {
 	return list
 }
 
+// Connections is how many there have been.
 func (o *Recorder) Connections() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,6 +133,7 @@ func StartRecorder(t *testing.T, answer func(n int, request string) string) *Rec
 // Hello answers every request alike.
 func Hello(int, string) string { return "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello" }
 
+// OKHead begins an answer.
 const OKHead = "HTTP/1.1 200 OK\r\n"
 
 // NetOrigin is an origin of net/http.

@@ -33,6 +33,7 @@ func (o *SlowOrigin) Keep(c io.Writer) {
 	Receive(o.T, "at the origin", o.Arrived)
 }
 
+// StartSlowOrigin answers with a status.
 func StartSlowOrigin(t *testing.T, status int) *SlowOrigin {
 	o, leave := &SlowOrigin{T: t, Arrived: make(chan string, 100), Given: make(chan string, 100)}, make(chan struct{})
 	o.Release = sync.OnceFunc(func() { close(leave) })
@@ -97,8 +98,10 @@ func (h *Holder) Wait(t *testing.T, path string, want int) *Talk {
 	return c
 }
 
+// Shedding is how the origin stands.
 func (h *Holder) Shedding() shedding.Status { return h.Upstreams().Any.Shedding.Status() }
 
+// StartHolder serves rules before it.
 func StartHolder(t *testing.T, rules string, change ...func(*edge.Options)) *Holder {
 	h := &Holder{Arrived: make(chan string), Go: make(chan struct{})}
 	over := make(chan struct{})

@@ -19,6 +19,7 @@ type Speaker struct {
 	R    *bufio.Reader
 }
 
+// Put writes, whatever comes of it.
 func (s *Speaker) Put(text string) { _, _ = io.WriteString(s, text) }
 
 // Next reads a request, body and all; nil means that there are no more.
@@ -112,6 +113,7 @@ func StartSpeaker(t *testing.T, version uint16, play func(*Speaker)) (yaml strin
 	return yaml, func() int { mu.Lock(); defer mu.Unlock(); return len(conns) }
 }
 
+// VersionName names a version of TLS; 0 is plain.
 func VersionName(version uint16) string {
 	if version == 0 {
 		return "plain"

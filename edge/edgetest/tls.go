@@ -23,6 +23,7 @@ import (
 	"sluice/edge/listen"
 )
 
+// WriteCertificate writes base.crt and base.key, a certificate that vouches for itself.
 func WriteCertificate(t *testing.T, base string, names ...string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

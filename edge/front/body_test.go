@@ -19,6 +19,7 @@ import (
 
 // Slow bodies are cut, whole downloads are not.
 func TestSlowBodyIsCut(t *testing.T) {
+	t.Parallel()
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	e := edgetest.Start(t, o.URL(), "limits: {header_timeout: 200ms}")
 	resp, _ := e.Talk().Say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc")
@@ -46,6 +47,7 @@ func TestBodyLimit(t *testing.T) {
 
 // A refused source is not invited to send its body; an admitted one is, once it is admitted.
 func TestExpectContinue(t *testing.T) {
+	t.Parallel()
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	e := edgetest.Start(t, o.URL(), fmt.Sprintf(edgetest.OneRule, 1))
 	const head = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"

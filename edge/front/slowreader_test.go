@@ -19,6 +19,7 @@ import (
 // A client that does not read its answer is cut, and the origin's connection is not kept; one that reads goes on as long as
 // it likes, however short the timeout.
 func TestSlowReaders(t *testing.T) {
+	t.Parallel()
 	part := strings.Repeat("x", 1<<20)
 	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		for range 64 {

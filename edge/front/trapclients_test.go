@@ -72,6 +72,7 @@ func TestTrapPanicEndsTheProcess(t *testing.T) {
 
 // A connection on which nothing comes is closed: a head that stops, a body that stops, and none of them.
 func TestTrapNoTimeouts(t *testing.T) {
+	t.Parallel()
 	for name, begun := range map[string]string{
 		"half a head": "GET / HTTP/1.1\r\nHost:",
 		"half a body": postHead + "Content-Length: 100\r\n\r\nabc",
@@ -144,6 +145,7 @@ func TestTrapSlowReaders(t *testing.T) {
 // The last answer on a connection before a shutdown says that it is the last: a client that has sent more knows that it must
 // send that again elsewhere.
 func TestTrapShutdownWithoutNotice(t *testing.T) {
+	t.Parallel()
 	var asked, leave chan struct{}
 	trap{
 		origin: func(t *testing.T) string {

@@ -101,6 +101,7 @@ func TestTrapForwardedOddities(t *testing.T) {
 
 // A status says whether to try again, with less, or not at all.
 func TestTrapStatusOfRefusals(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		request string
 		status  int

@@ -13,6 +13,7 @@ import (
 // connection closed, and the origin left alone. nginx and HAProxy each take some of them; there is none that both refuse and
 // this edge takes.
 func TestRefusedRequests(t *testing.T) {
+	t.Parallel()
 	const get, post, chunks = "GET / HTTP/1.1\r\nHost: a\r\n", "POST / HTTP/1.1\r\nHost: a\r\n", "3\r\nabc\r\n0\r\n\r\n"
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	e := edgetest.Start(t, o.URL(), "limits: {header_bytes: 8KiB, header_timeout: 300ms}")
@@ -202,6 +203,7 @@ func TestHeaderBytes(t *testing.T) {
 // Malformed chunks: refused, and the origin never sees the end of such a request. What is around a body's bytes on the wire
 // has a bound.
 func TestRefusedChunks(t *testing.T) {
+	t.Parallel()
 	const head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	e := edgetest.Start(t, o.URL(), "limits: {header_timeout: 2s}")

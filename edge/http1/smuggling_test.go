@@ -22,6 +22,7 @@ import (
 // another, sees the requests that were counted as passed on, and no connection to it ever holds anything else; and they are the
 // first of those that this parser sees in the stream itself.
 func TestNothingIsSmuggled(t *testing.T) {
+	t.Parallel()
 	const streams = 3000
 	var (
 		lines = []string{"GET / HTTP/1.1", "POST / HTTP/1.1", "PUT /x HTTP/1.1", "HEAD / HTTP/1.1", "GET http://a/ HTTP/1.1", "OPTIONS * HTTP/1.1", "POST / HTTP/1.0",

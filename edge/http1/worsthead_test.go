@@ -19,7 +19,7 @@ import (
 
 // How long the search for the costliest head goes on. A longer one:
 //
-//	go test ./edge -run Worst -v -heads 20000 -seed 7
+//	go test ./edge/http1 -run Worst -v -heads 20000 -seed 7
 var (
 	worstHeads = flag.Int("heads", 250, "how many heads to try in search of the costliest")
 	worstSeed  = flag.Uint64("seed", 1, "where the search for the costliest head begins")

@@ -191,6 +191,7 @@ func TestHTTP2HeadBombs(t *testing.T) {
 
 // A client whose windows are open but that reads nothing is cut by the same pace, with all its streams.
 func TestHTTP2ReadsNothing(t *testing.T) {
+	t.Parallel()
 	var under atomic.Int64
 	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		under.Add(1)
@@ -216,6 +217,7 @@ func TestHTTP2ReadsNothing(t *testing.T) {
 // A client that opens no window holds its streams no longer than one that does not read its answers over HTTP/1.1, and no link of the origin's after
 // that; refusals hold none.
 func TestHTTP2ClosedWindows(t *testing.T) {
+	t.Parallel()
 	const streams = 100
 	var under, begun atomic.Int64
 	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {

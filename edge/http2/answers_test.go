@@ -133,6 +133,7 @@ func TestHTTP2Bodies(t *testing.T) {
 
 // An edge that leaves loses no stream that a client has opened before it knew.
 func TestHTTP2Drain(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	var under atomic.Int64
 	origin := edgetest.NetOrigin(t, func(http.ResponseWriter, *http.Request) { under.Add(1); <-release })
@@ -242,6 +243,7 @@ func TestHTTP2Off(t *testing.T) {
 
 // Requests that may have to wait for their verdict hold up no others of their connection.
 func TestHTTP2Waits(t *testing.T) {
+	t.Parallel()
 	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), `
 rules:
   - {name: slow, match: {path: /slow}, algorithm: leaky_bucket, limit: 1, window: 2s, burst: 10}

@@ -20,8 +20,7 @@ func (g givingUp) Run() {
 
 // What nobody takes of a body is given back to its connection's window all the same: the bodies after it come.
 func TestBodiesThatAreGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := startTalk(t, nil)
+	inTalk(t, func(k *talk) {
 		start := k.site.Start
 		k.site.Start = func(st *Stream) Rest {
 			if string(st.Request().Path) == "/large" {
@@ -29,7 +28,6 @@ func TestBodiesThatAreGivenUp(t *testing.T) {
 			}
 			return start(st)
 		}
-		k.greet()
 		for i := range uint32(2 * connWindow / frameSize) {
 			k.get(2*i+1, "/large", false, true)
 			_ = k.WriteData(2*i+1, false, make([]byte, frameSize))
@@ -39,8 +37,6 @@ func TestBodiesThatAreGivenUp(t *testing.T) {
 		k.get(101, "/body", false, true)
 		_ = k.WriteData(101, true, make([]byte, frameSize))
 		k.expect("101: 200")
-		k.nc.Close()
-		<-k.ended
 	})
 }
 
@@ -54,11 +50,10 @@ func (p patient) Run() { <-p.told; reading{p.st}.Run() }
 
 // A stream that waits for more of its body does not keep the memory of what has come.
 func TestMemoryOfBodies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k, told := startTalk(t, nil), make(chan struct{})
+	inTalk(t, func(k *talk) {
+		told := make(chan struct{})
 		var st *Stream
 		k.site.Start = func(s *Stream) Rest { st = s; return patient{s, told} }
-		k.greet()
 		k.get(1, "/", false, true)
 		for range 3 {
 			_ = k.WriteData(1, false, make([]byte, frameSize))
@@ -73,7 +68,5 @@ func TestMemoryOfBodies(t *testing.T) {
 		st.conn.mu.Unlock()
 		_ = k.WriteData(1, true, []byte("x"))
 		k.expect("1: 200")
-		k.nc.Close()
-		<-k.ended
 	})
 }

@@ -86,6 +86,7 @@ func TestWhoWaitsCanGo(t *testing.T) {
 
 // A client that has closed one direction still waits for its turn, for a while.
 func TestHalfClosedClientsWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
 	for window, patience := range map[string]time.Duration{"1s": time.Hour, "20s": 0} {
 		o := edgetest.StartRecorder(t, edgetest.Hello)
 		e := edgetest.Start(t, o.URL(), "rules: [{name: r, limit: 1, window: "+window+", algorithm: leaky_bucket, burst: 1, mitigation_timeout: 0}]", edgetest.HalfClosed(patience))

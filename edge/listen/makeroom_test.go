@@ -88,6 +88,7 @@ func TestMitigatedMakeRoom(t *testing.T) {
 
 // Where nobody is mitigated the one makes room that has waited longest for a request; one that made a request just now does not.
 func TestLongestIdleMakesRoom(t *testing.T) {
+	t.Parallel()
 	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), "limits: {connections: 2}")
 	young, old := e.Talk(), e.Talk()
 	for _, c := range []*edgetest.Talk{young, old, young} {

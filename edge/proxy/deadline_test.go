@@ -15,6 +15,7 @@ import (
 
 // The origin's time begins when it has the request: a client that takes longer than that for its body takes nothing from it.
 func TestSlowUploadIsNoSlowOrigin(t *testing.T) {
+	t.Parallel()
 	o := edgetest.StartRecorder(t, func(_ int, request string) string {
 		if strings.HasPrefix(request, "GET /silent") {
 			return ""
@@ -69,6 +70,7 @@ func TestOriginFailsDuringUpload(t *testing.T) {
 
 // A client that takes all of total_timeout for its body has used it up, not the origin.
 func TestTotalTimeoutOfUpload(t *testing.T) {
+	t.Parallel()
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	e := edgetest.Start(t, "", "origins: [{servers: ['"+o.URL()+"'], timeout: 20s, total_timeout: 200ms}]")
 	for _, request := range []string{"1000000\r\n\r\n" + strings.Repeat("x", 70000), "1000\r\n\r\nx"} {
@@ -107,6 +109,7 @@ func TestTotalTimeoutOfSilentBodies(t *testing.T) {
 
 // total_timeout bounds an answer however busily it comes, and what is cut off does not look whole.
 func TestTotalTimeout(t *testing.T) {
+	t.Parallel()
 	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/silent" {
 			<-r.Context().Done()

@@ -124,6 +124,7 @@ func TestExpectOfSilentOrigins(t *testing.T) {
 
 // Who has no body to send expects nothing, and whom the edge answers itself is not invited.
 func TestExpectInVain(t *testing.T) {
+	t.Parallel()
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	e := edgetest.Start(t, o.URL(), "")
 	c := e.Talk()
@@ -153,6 +154,7 @@ func TestExpectInVain(t *testing.T) {
 // A client that leaves, or never sends what it was invited to, ends the exchange, and nothing of it speaks against the origin. An origin
 // that ends the connection has failed, and the client hears so without having sent anything.
 func TestExpectBroken(t *testing.T) {
+	t.Parallel()
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	e := edgetest.Start(t, o.URL(), "limits: {header_timeout: 200ms}")
 	gone := e.Talk()
@@ -182,6 +184,7 @@ func TestExpectBroken(t *testing.T) {
 
 // The time for the whole of a request ends a wait for the origin's word as well, and then it was not the client who was slow.
 func TestExpectWithinTotalTimeout(t *testing.T) {
+	t.Parallel()
 	ln := edgetest.ListenHere(t) // and nobody accepts
 	e := edgetest.Start(t, "", fmt.Sprintf("origins: [{servers: ['http://%s'], total_timeout: 300ms}]", ln.Addr()))
 	if got := e.Raw(expect + threeLong); !strings.HasPrefix(got, "HTTP/1.1 504 ") {
@@ -192,6 +195,7 @@ func TestExpectWithinTotalTimeout(t *testing.T) {
 
 // A client that does not wait changes nothing of the time that the origin has.
 func TestExpectOfHungOrigins(t *testing.T) {
+	t.Parallel()
 	o := edgetest.StartRecorder(t, func(int, string) string { return "" })
 	e := edgetest.Start(t, "", fmt.Sprintf("origins: [{servers: [%q], timeout: 1500ms}]", o.URL()))
 	if got := e.Raw(expect + threeLong + "abc"); !strings.HasPrefix(got, "HTTP/1.1 504 ") {

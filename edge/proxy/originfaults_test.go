@@ -181,6 +181,7 @@ func TestRefusedAnswers(t *testing.T) {
 
 // An origin that cannot be reached is asked by nobody's request, and says so at once.
 func TestOriginDown(t *testing.T) {
+	t.Parallel()
 	e := edgetest.StartConfig(t, edgetest.WithoutRules(t, "http://127.0.0.1:1"))
 	for _, request := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"} {
 		resp, body := e.Talk().Say(request)

@@ -96,6 +96,7 @@ func TestSlowSmallBodiesTakeNoConnection(t *testing.T) {
 
 // A small body that its client does not finish is no matter of the origin's.
 func TestUnfinishedSmallBodyNeverReachesTheOrigin(t *testing.T) {
+	t.Parallel()
 	o := edgetest.StartRecorder(t, edgetest.Hello)
 	e := edgetest.Start(t, o.URL(), "limits: {header_timeout: 200ms}")
 	for name, test := range map[string]struct {

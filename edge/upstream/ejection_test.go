@@ -91,6 +91,7 @@ func TestWhichFailuresEjectAServer(t *testing.T) {
 
 // Nor do clients that leave while they are answered, or that use up the time of a request themselves.
 func TestLeavingClientsEjectNoServer(t *testing.T) {
+	t.Parallel()
 	part := strings.Repeat("x", 1<<20)
 	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		for range 64 {

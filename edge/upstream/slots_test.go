@@ -64,6 +64,7 @@ func TestOneSourceCannotTakeAllRequestSlots(t *testing.T) {
 
 // However a request ends, it gives its source's place back.
 func TestEveryRequestReleasesItsSlot(t *testing.T) {
+	t.Parallel()
 	o := edgetest.StartRecorder(t, func(n int, request string) string {
 		switch {
 		case strings.Contains(request, "/upgrade"):

@@ -43,6 +43,7 @@ func TestDeadServer(t *testing.T) {
 
 // Watch checks the servers that are to be checked, one check of each at a time, and looks names up again.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	var status atomic.Int32
 	asked := make(chan struct{})
 	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {

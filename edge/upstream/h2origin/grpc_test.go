@@ -52,6 +52,7 @@ func TestGRPCUnary(t *testing.T) {
 
 // Both directions go on at once, and either may begin, pause and end first.
 func TestGRPCStreams(t *testing.T) {
+	t.Parallel()
 	s, e, c := grpcThrough(t, "limits: {header_timeout: 200ms, body_rate: 1000}")
 	ctx := within(t)
 
@@ -164,6 +165,7 @@ func TestGRPCManyMessages(t *testing.T) {
 
 // A client that pauses in its body is waited for while the answer goes on.
 func TestGRPCPauses(t *testing.T) {
+	t.Parallel()
 	_, e, c := grpcThrough(t, "limits: {header_timeout: 100ms, idle_timeout: 100ms}")
 	both, err := c.FullDuplexCall(within(t))
 	edgetest.Must(t, err)
@@ -205,6 +207,7 @@ func TestGRPCFlowControl(t *testing.T) {
 
 // The end of a call's time, and of its client, come to the server.
 func TestGRPCCancel(t *testing.T) {
+	t.Parallel()
 	s, e, c := grpcThrough(t, "")
 	waits := &calls.SimpleRequest{ResponseStatus: &calls.EchoStatus{Code: -1}}
 	ctx, cancel := context.WithTimeout(within(t), 100*time.Millisecond)
@@ -270,6 +273,7 @@ func TestGRPCRefused(t *testing.T) {
 
 // Where nobody answers, a call may be tried again elsewhere.
 func TestGRPCUnavailable(t *testing.T) {
+	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	edgetest.Must(t, err)
 	ln.Close()

@@ -59,7 +59,21 @@ type world struct {
 	*Pool
 	t     *testing.T
 	made  chan *raw
-	fails error // dialling does
+	raws  []*raw // all that were made
+	fails error  // dialling does
+}
+
+// inWorld plays in virtual time, and ends all connections.
+func inWorld(t *testing.T, play func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		play(w)
+		w.Retire()
+		for _, r := range w.raws {
+			r.close()
+		}
+	})
 }
 
 func newWorld(t *testing.T) *world {
@@ -71,6 +85,7 @@ func newWorld(t *testing.T) *world {
 		near, far := net.Pipe()
 		r := &raw{t: t, conn: far, out: make(chan []byte, 1024), in: make(chan []byte, 4096)}
 		r.enc = hpack.NewEncoder(&r.block)
+		w.raws = append(w.raws, r)
 		go func() {
 			for p := range r.out {
 				_, _ = far.Write(p)
@@ -224,8 +239,7 @@ func TestAnswers(t *testing.T) {
 		}, strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 8)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				text := get
 				if strings.Contains(test.name, "call") {
 					text = "GET / HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nGrpc-Timeout: 1S\r\n\r\n"
@@ -242,8 +256,6 @@ func TestAnswers(t *testing.T) {
 					t.Errorf("%q, want %q", got, test.want)
 				}
 				c.Close()
-				w.Retire()
-				r.close()
 			})
 		})
 	}
@@ -251,8 +263,7 @@ func TestAnswers(t *testing.T) {
 
 // What is written as HTTP/1.1 comes as HTTP/2, while the answer is already on its way.
 func TestBothWays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		c, answer := w.ask("POST //a?b HTTP/1.1\r\nHost: A.b:80\r\nConnection: TE\r\nTE: trailers\r\nX-Own: v\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n")
 		r := <-w.made
 		f := r.next().(*frames.MetaHeadersFrame)
@@ -297,16 +308,13 @@ func TestBothWays(t *testing.T) {
 			t.Errorf("%q, %v", rest, resp.Trailer)
 		}
 		c.Close()
-		w.Retire()
-		r.close()
 	})
 }
 
 // A request that is given up is reset, and a part of a body is never the whole.
 func TestGivenUp(t *testing.T) {
 	for _, text := range []string{get, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			c, _ := w.ask(text)
 			r := <-w.made
 			r.request()
@@ -324,8 +332,6 @@ func TestGivenUp(t *testing.T) {
 				}
 				break
 			}
-			w.Retire()
-			r.close()
 		})
 	}
 }
@@ -336,8 +342,7 @@ func TestPool(t *testing.T) {
 		for r.next() != nil {
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		var open []net.Conn
 		for range mostStreams + 1 {
 			c, _ := w.ask(get)
@@ -366,11 +371,8 @@ func TestPool(t *testing.T) {
 		if len(w.conns) != 0 {
 			t.Error("a connection was kept that had rested for long")
 		}
-		first.close()
-		second.close()
 	})
-	synctest.Test(t, func(t *testing.T) { // nobody answers, though something is read
-		w := newWorld(t)
+	inWorld(t, func(w *world) { // nobody answers, though something is read
 		c, answer := w.ask(get)
 		first := <-w.made
 		first.head(first.request(), true, ":status", "200")
@@ -387,12 +389,8 @@ func TestPool(t *testing.T) {
 		go drain(second)
 		c.Close()
 		synctest.Wait()
-		w.Retire()
-		first.close()
-		second.close()
 	})
-	synctest.Test(t, func(t *testing.T) { // renewed: what is under way ends where it is
-		w := newWorld(t)
+	inWorld(t, func(w *world) { // renewed: what is under way ends where it is
 		c, answer := w.ask(get)
 		first := <-w.made
 		id := first.request()
@@ -411,12 +409,8 @@ func TestPool(t *testing.T) {
 		if len(w.conns) != 1 {
 			t.Errorf("%d connections", len(w.conns))
 		}
-		w.Retire()
-		first.close()
-		second.close()
 	})
-	synctest.Test(t, func(t *testing.T) { // GOAWAY: what is under way ends there, and the next begins elsewhere
-		w := newWorld(t)
+	inWorld(t, func(w *world) { // GOAWAY: what is under way ends there, and the next begins elsewhere
 		c, answer := w.ask(get)
 		first := <-w.made
 		id := first.request()
@@ -433,9 +427,6 @@ func TestPool(t *testing.T) {
 		c.Close()
 		other.Close()
 		synctest.Wait()
-		w.Retire()
-		first.close()
-		second.close()
 	})
 }
 
