@@ -1,6 +1,12 @@
+// Package metric is how the rooms of the edge give their metrics: each to a Sink, when Prometheus asks (Collect). What is counted lives in plain
+// atomics beside what counts it, so that the request path looks up no labels.
 package metric
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"sluice/histogram"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // A Sink takes values of metrics, for Prometheus. Labels are names and values by turns.
 type Sink struct{ To chan<- prometheus.Metric }
@@ -14,7 +20,7 @@ func (s Sink) Gauge(v float64, name, help string, labels ...string) {
 	s.send(prometheus.GaugeValue, v, name, help, labels)
 }
 
-func (s Sink) Spread(h *Histogram, name, help string, labels ...string) {
+func (s Sink) Spread(h *histogram.Histogram, name, help string, labels ...string) {
 	desc, values := describe(name, help, labels)
 	buckets, n, sum := h.Snapshot()
 	s.To <- prometheus.MustNewConstHistogram(desc, n, sum, buckets, values...)

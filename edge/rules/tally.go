@@ -2,7 +2,7 @@ package rules
 
 import (
 	"sluice/edge/limiter"
-	"sluice/edge/metric"
+	"sluice/histogram"
 	"sync/atomic"
 )
 
@@ -14,11 +14,11 @@ type Tally struct {
 	// Candidate counts what the rule's candidate said, and CandidateAlone for how many of those requests nothing in force refused them.
 	Candidate      [limiter.Verdicts]atomic.Uint64
 	CandidateAlone atomic.Uint64
-	Used           *metric.Histogram // shares of the limit, at decisions; a sample
+	Used           *histogram.Histogram // shares of the limit, at decisions; a sample
 }
 
 // NewTally makes a Tally.
-func NewTally() *Tally { return &Tally{Used: metric.Share()} }
+func NewTally() *Tally { return &Tally{Used: histogram.Share()} }
 
 func (t *Tally) failed(p limiter.Posture) {
 	if p == limiter.Open {
