@@ -15,7 +15,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 
 .PHONY: build demo test traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls http2-attacks figures release
 
-build: # bin/sluice, bin/sluice-loadgen and bin/sluice-trial
+build: # bin/sluice, bin/sluice-wall, bin/sluice-loadgen and bin/sluice-trial
 	$(GO) build -o bin/ ./cmd/...
 
 demo: build # a PoP, an origin and an attack, on this machine

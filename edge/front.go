@@ -3,12 +3,14 @@ package edge
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"sluice/edge/front"
 	"sluice/edge/http2"
 	"sluice/edge/message"
 	"sluice/edge/proxy"
+	"sluice/edge/rules"
 )
 
 // A Front is the client's end of one request, in whatever protocol the client speaks: what is passed on to an origin and back goes over
@@ -50,13 +52,13 @@ func (s *Server) Handle(f Front) {
 func (s *Server) Start(f Front) http2.Rest {
 	x := s.exchanges.Get().(*exchange)
 	x.begin(f)
-	if x.snap.stalls || !x.settled() {
+	if !x.settled() {
 		return x
 	}
 	return nil
 }
 
-// settled judges a request, and reports whether that was the end of it.
+// settled judges a request whose verdict has not to wait, and reports whether that was the end of it.
 func (x *exchange) settled() (ended bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -66,9 +68,14 @@ func (x *exchange) settled() (ended bool) {
 		}
 	}()
 	switch {
+	case x.Refused != nil && slices.ContainsFunc(x.snap.rules.Everything, (*rules.Rule).Stalls):
+		return false
 	case x.Refused != nil:
 		x.refuseForm()
-	case x.admit():
+	case !x.meet():
+	case x.stalls():
+		return false
+	case x.decide():
 		x.judged = true
 		return false
 	default:

@@ -24,6 +24,7 @@ type exchange struct {
 	peer             netip.Addr
 	named            bool           // the peer is: see Front
 	whole            *http1Exchange // that this is a part of; nil: of nothing
+	met              bool           // who asks for what is known, and under which rules that is
 	judged           bool           // and admitted
 	failed           bool           // an answer of the edge's own could not be sent
 
@@ -74,7 +75,7 @@ func (x *exchange) begin(f Front) {
 	x.peer, x.named = f.Peer()
 	x.asker = asker{chain: x.chain[:0], covering: x.covering[:0]}
 	x.values = x.values[:0]
-	x.done, x.judged, x.failed, x.status = false, false, false, 0
+	x.done, x.met, x.judged, x.failed, x.status = false, false, false, false, 0
 }
 
 // end is the end of a request whose answer is written, or could not be.

@@ -34,7 +34,6 @@ type snapshot struct {
 	check         config.CheckPath
 	verdictHeader bool
 	waits         bool                            // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
-	stalls        bool                            // a verdict may have to wait: for the tier, its turn, or a signature
 	sheds         []*rules.Rule                   // those about all requests whose mitigations end connections
 	plans         *plans.Snapshot                 // who is on which plan; nil: nobody
 	refusals      map[*rules.Text]*message.Common // but for variants of rules
@@ -99,14 +98,12 @@ func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, err
 	if now.tokens, err = verifier(c, set, before); err != nil {
 		return nil, err
 	}
-	now.stalls = now.tokens != nil
 	for _, r := range set.Rules {
-		waits := r.Counter.Sync || r.Exact != nil || r.InFlight != nil
+		waits := r.AsksTier()
 		if waits && s.limiter.Wait == nil && s.tier.Ask != nil {
 			return nil, fmt.Errorf("rule %s waits for the tier, and pop.wait is 0 until this edge starts again: restart it", r.Config.Name)
 		}
 		now.waits = now.waits || waits || r.FirstSight == limiter.Wait
-		now.stalls = now.stalls || now.waits || r.Config.Action == rules.Delay || r.Config.Algorithm == rules.LeakyBucket
 		if name := r.Config.Cost.Header; name != "" {
 			now.prices = append(now.prices, []byte(name))
 		}
@@ -116,7 +113,7 @@ func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, err
 			now.sheds = append(now.sheds, r)
 		}
 	}
-	if now.origins, err = upstream.New(c.Origins, had); err != nil {
+	if now.origins, err = upstream.New(c.Origins, had, s.fault); err != nil {
 		return nil, err
 	}
 	return now, nil

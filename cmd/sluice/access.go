@@ -23,6 +23,9 @@ func openAccessLog(c accesslog.Config) (*accesslog.Log, error) {
 		if c.File == "-" {
 			return standardOutput{os.Stdout}, nil
 		}
+		if info, err := os.Stat(c.File); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+			return os.OpenFile(c.File, os.O_RDWR, 0) // for writing alone, fifo(7) has it wait until somebody reads
+		}
 		return os.OpenFile(c.File, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 	})
 	if err != nil {
@@ -59,7 +62,7 @@ func writeAccessLog(ctx context.Context, l *accesslog.Log, log *slog.Logger) {
 				if err := l.Failed(); err != nil {
 					log.Warn("lines of the access log were lost: it cannot be written", "lost", l.Lost()-lost, "file", l.File(), "error", err)
 				} else {
-					log.Warn("lines of the access log were lost: they come faster than it is written", "lost", l.Lost()-lost, "file", l.File())
+					log.Warn("lines of the access log were lost: they come faster than the file or the reader of the pipe takes them", "lost", l.Lost()-lost, "file", l.File())
 				}
 				lost = l.Lost()
 			}

@@ -147,3 +147,21 @@ func TestAccessLogIsRotated(t *testing.T) {
 		t.Errorf("%d and %d lines: %v, %v", n, m, err1, err2)
 	}
 }
+
+// A named pipe that nobody reads keeps no edge from starting or serving; whoever reads it later finds the lines that fit in it.
+func TestAccessLogIsAPipeWithoutAReader(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	must(t, syscall.Mkfifo(pipe, 0o600))
+	p := startWriting(t, nil, nil, "access_log: {file: "+pipe+", format: combined}\n")
+	p.serves(5)
+	r, err := os.OpenFile(pipe, os.O_RDWR, 0) // so that a test that fails does not wait for a writer
+	must(t, err)
+	defer r.Close()
+	lines := bufio.NewScanner(r)
+	for i := range 5 {
+		if !lines.Scan() || !strings.Contains(lines.Text(), `"GET / HTTP/1.1" 200`) {
+			t.Fatalf("line %d: %q, %v", i, lines.Text(), lines.Err())
+		}
+	}
+	p.stop(syscall.SIGTERM)
+}

@@ -28,6 +28,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/listen"
+	"sluice/edge/metric"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/member"
@@ -270,16 +271,16 @@ func (d *daemon) handover() *upgrade.Handover {
 // metrics are those of all parts.
 func (d *daemon) metrics() *prometheus.Registry {
 	all := prometheus.NewRegistry()
-	all.MustRegister(d.server.Collector(), d.auditing, certificateMetrics{"listen_tls": d.certificates, "rate_limit_service": d.callsCertificates}, buildInfo(),
+	all.MustRegister(d.server.Collector(), metric.Collector(d.auditing.Collect), certificateMetrics(map[string]*listen.Certificates{"listen_tls": d.certificates, "rate_limit_service": d.callsCertificates}), metric.Collector(buildInfo),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if d.shared.Metrics != nil {
 		all.MustRegister(d.shared.Metrics)
 	}
 	if d.keeper != nil {
-		all.MustRegister(plansMetrics{d.keeper})
+		all.MustRegister(plansMetrics(d.keeper))
 	}
 	if d.across != nil {
-		all.MustRegister(d.across)
+		all.MustRegister(metric.Collector(d.across.Collect))
 	}
 	if d.shared.Etcd != nil {
 		all.MustRegister(tier.EtcdMetrics(d.shared.Etcd))

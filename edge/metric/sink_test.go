@@ -2,11 +2,12 @@ package metric
 
 import (
 	"fmt"
-	"sluice/histogram"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/histogram"
 )
 
 // collector gathers what fill gives to a Sink.

@@ -50,6 +50,14 @@ type Rule struct {
 	Crowded *Text // what those are told that find no place in flight; nil: it has no concurrency
 }
 
+// AsksTier reports whether the tier is asked about each request under the rule, before there is a verdict.
+func (r *Rule) AsksTier() bool { return r.Counter.Sync || r.Exact != nil || r.InFlight != nil }
+
+// Stalls reports whether the verdict on a request under the rule may have to wait: for the tier, its turn, or a signature.
+func (r *Rule) Stalls() bool {
+	return r.AsksTier() || r.FirstSight == limiter.Wait || r.Config.Action == Delay || r.Config.Algorithm == LeakyBucket || r.claims
+}
+
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
 // its key, and whether it enforces, because a shadow counts what it would have admitted.
 func newRule(c Config, defaults Defaults) (*Rule, error) {

@@ -1,9 +1,10 @@
 package rules
 
 import (
+	"sync/atomic"
+
 	"sluice/edge/limiter"
 	"sluice/histogram"
-	"sync/atomic"
 )
 
 // A Tally counts what a rule said. It belongs to the rule's name, so it goes on when rules are read again.

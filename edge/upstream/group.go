@@ -164,8 +164,8 @@ type Origins struct {
 }
 
 // New keeps the servers of before that are still there, with their connections and counts. After an error nothing has
-// changed.
-func New(c []Config, before *Origins) (*Origins, error) {
+// changed. fault, if not nil, is told that somebody has panicked in a goroutine that belongs to no request.
+func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 	secure := make(map[string]*originTLS)
 	for _, config := range c {
 		for _, u := range config.Servers {
@@ -215,7 +215,9 @@ func New(c []Config, before *Origins) (*Origins, error) {
 			fresh := NewOrigin(u)
 			o := servers[fresh.Name]
 			if o == nil {
-				o = fresh
+				if o = fresh; o.h2 != nil {
+					o.h2.Fault = fault
+				}
 				servers[o.Name] = o
 			}
 			if t := secure[o.Name]; t != nil && !o.secure.Load().same(t) {

@@ -1,9 +1,10 @@
 package tier
 
 import (
-	"sluice/member"
 	"strings"
 	"testing"
+
+	"sluice/member"
 )
 
 // What an operator hears of the tier: nodes that go and come, and that the edge counts alone, each once.

@@ -1,0 +1,220 @@
+// Package helper answers edges over a Unix socket: it puts into the kernel what they may ask for, and says what is wrong with the rest.
+//
+// Whoever may connect is told by SO_PEERCRED, and not by the permissions of the socket. All connections share one set; an edge that goes
+// leaves its entries behind, which end with their leases.
+package helper
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/cmd/sluice-wall/internal/nft"
+	"sluice/edge/wall/record"
+)
+
+const (
+	// mostConnections is two edges that hand over to others, and as many again.
+	mostConnections = 8
+	// writeTime is how long an edge may take to read an answer.
+	writeTime = 2 * time.Second
+	// sweepTime is the shortest time between two searches of a full set for entries that have ended.
+	sweepTime = 100 * time.Millisecond
+)
+
+// Kernel is where entries are kept: an nft.Table.
+type Kernel struct {
+	Apply  func(adds []nft.Lease, deletes []netip.Prefix) error
+	Flush  func() error
+	Counts func() (list []nft.Count, refused uint64, err error)
+}
+
+// Config says what a Helper does.
+type Config struct {
+	Kernel Kernel
+	Ports  []uint16      // that are guarded
+	User   uint32        // who may ask
+	Max    int           // entries
+	Lease  time.Duration // the longest
+	Log    *slog.Logger
+}
+
+// Helper keeps the entries. It is safe for concurrent use.
+type Helper struct {
+	Config
+
+	mu          sync.Mutex
+	ends        map[netip.Prefix]time.Time // of all entries, and of those that have ended since the last sweep
+	swept       time.Time
+	failed      time.Time // when the kernel's last error was logged
+	connections int
+}
+
+// New makes a helper without entries. The kernel must have none.
+func New(c Config) *Helper { return &Helper{Config: c, ends: make(map[netip.Prefix]time.Time)} }
+
+// Serve answers whoever connects, until ctx is done. It closes ln, and returns when all connections are closed.
+func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	for {
+		c, err := ln.AcceptUnix()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil:
+			h.Log.Warn("a connection was not accepted", "error", err)
+			select {
+			case <-time.After(100 * time.Millisecond): // there are no descriptors: somebody must close one
+			case <-ctx.Done():
+			}
+			continue
+		}
+		all.Go(func() {
+			defer context.AfterFunc(ctx, func() { c.Close() })()
+			defer c.Close()
+			h.welcome(c)
+		})
+	}
+}
+
+// welcome finds out who has connected, and serves whom it may.
+func (h *Helper) welcome(c *net.UnixConn) {
+	user, err := peer(c)
+	if err != nil {
+		h.Log.Warn("a connection does not tell its user", "error", err)
+		return
+	}
+	if user != h.User {
+		no := record.Record{Op: record.Hello, Code: record.WrongUser, A: uint64(user), B: uint64(h.User)}
+		h.Log.Warn("a connection was refused", "error", no.Error())
+		refuse(c, no)
+		return
+	}
+	h.mu.Lock()
+	h.connections++
+	crowded := h.connections > mostConnections
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.connections--
+		h.mu.Unlock()
+	}()
+	if crowded {
+		refuse(c, record.Record{Op: record.Hello, Code: record.Crowded, B: mostConnections})
+		return
+	}
+	h.Log.Info("an edge has connected")
+	s := &session{Helper: h, conn: c, places: make(map[netip.Prefix]int)}
+	if err := s.serve(); err != nil {
+		h.Log.Warn("an edge was disconnected", "error", err)
+		return
+	}
+	h.Log.Info("an edge has gone: what it asked for ends with its lease")
+}
+
+// refuse says no, and hears what was said meanwhile: a socket that is closed before would take the answer with it.
+func refuse(c *net.UnixConn, no record.Record) {
+	_ = c.SetDeadline(time.Now().Add(writeTime))
+	if _, err := c.Write(no.Append(nil)); err != nil || c.CloseWrite() != nil {
+		return
+	}
+	var buf [16 * record.Size]byte
+	for range 64 {
+		if _, err := c.Read(buf[:]); err != nil {
+			return
+		}
+	}
+}
+
+// peer is the user at the other end, as the kernel has it.
+func peer(c *net.UnixConn) (user uint32, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, failed); err != nil {
+		return 0, err
+	}
+	return cred.Uid, nil
+}
+
+// apply puts a batch into the kernel. It returns what there was no room for.
+func (h *Helper) apply(batch []wish, now time.Time) (full []netip.Prefix, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var adds []nft.Lease
+	var deletes []netip.Prefix
+	for _, w := range batch {
+		_, there := h.ends[w.prefix]
+		switch {
+		case w.lease > 0 && !there && len(h.ends) >= h.Max && !h.makeRoom(now):
+			full = append(full, w.prefix)
+		case w.lease > 0:
+			h.ends[w.prefix] = now.Add(w.lease)
+			adds = append(adds, nft.Lease{Prefix: w.prefix, For: w.lease})
+		case there:
+			delete(h.ends, w.prefix)
+			deletes = append(deletes, w.prefix)
+		}
+	}
+	if len(adds)+len(deletes) == 0 {
+		return full, nil
+	}
+	return full, h.logged(h.Kernel.Apply(adds, deletes), now)
+}
+
+// makeRoom forgets what has ended, and reports whether there was any. h.mu is locked.
+func (h *Helper) makeRoom(now time.Time) bool {
+	if now.Sub(h.swept) < sweepTime {
+		return false
+	}
+	h.swept = now
+	for p, end := range h.ends {
+		if !now.Before(end) {
+			delete(h.ends, p)
+		}
+	}
+	return len(h.ends) < h.Max
+}
+
+// flush empties the set.
+func (h *Helper) flush() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.ends)
+	return h.logged(h.Kernel.Flush(), time.Now())
+}
+
+// counts is what the kernel has refused, by entries that are in force.
+func (h *Helper) counts() (list []nft.Count, refused uint64, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list, refused, err = h.Kernel.Counts()
+	list = slices.DeleteFunc(list, func(c nft.Count) bool { return c.Left <= 0 })
+	return list, refused, h.logged(err, time.Now())
+}
+
+// logged logs an error of the kernel, at most once a second. h.mu is locked.
+func (h *Helper) logged(err error, now time.Time) error {
+	if err != nil && now.Sub(h.failed) >= time.Second {
+		h.failed = now
+		h.Log.Error("the kernel refused a change", "error", err)
+	}
+	return err
+}

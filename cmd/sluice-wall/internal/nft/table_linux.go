@@ -1,0 +1,363 @@
+// Package nft keeps sets of prefixes in the kernel, and has it refuse new TCP connections from them: a table of nftables.
+//
+//	table inet sluice {
+//	    counter refused { }
+//	    set ports  { type inet_service; elements = { 8080, 8443 } }
+//	    set ip32   { type ipv4_addr; size 65536; flags timeout; counter }      one for each length of prefix that is asked for
+//	    chain input {
+//	        type filter hook input priority raw; policy accept;
+//	        meta l4proto != tcp accept
+//	        tcp flags & (fin | syn | rst | ack) != syn accept                   connections that are open go on
+//	        tcp dport != @ports accept                                          and other servers have nothing to do with it
+//	        ip saddr @ip32 goto refuse
+//	        ip saddr & 255.255.255.0 @ip24 goto refuse
+//	    }
+//	    chain refuse { counter name refused; reject with tcp reset }
+//	}
+//
+// Sets of one length are hash tables: to look an address up costs the same however many entries there are, and each entry has its timeout
+// and its counter. A set of intervals would need one lookup for all lengths, but a tree is slower with many entries, and refuses
+// prefixes that overlap. The hook is input and not prerouting, so that what the machine only forwards stays alone, and ports are those that
+// the edge listens on, after any translation of addresses.
+package nft
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Name is what the table is called, in the family inet.
+const Name = "sluice"
+
+// elementsAtOnce is how many elements a message of netlink holds: its list is at most 64 KiB long.
+const elementsAtOnce = 512
+
+// socketBuffer is for the largest transaction, of AtOnce changes.
+const socketBuffer = 4 << 20
+
+// AtOnce is how many changes Apply takes.
+const AtOnce = 4096
+
+// Config says what a Table does.
+type Config struct {
+	Ports []uint16 // whose connections it may refuse
+	Drop  bool     // do not answer, in place of a reset
+	Max   int      // entries in all. The kernel counts those that have ended until it collects them, so its sets have room for more
+}
+
+// Lease is a prefix that is refused for a time.
+type Lease struct {
+	Prefix netip.Prefix
+	For    time.Duration
+}
+
+// Count is what the kernel says of a prefix that is in a set.
+type Count struct {
+	Prefix  netip.Prefix
+	Refused uint64        // SYNs since it was added
+	Left    time.Duration // of its lease
+}
+
+// Table is the table in the kernel. It is not safe for concurrent use.
+type Table struct {
+	conn   *nftables.Conn
+	config Config
+	table  *nftables.Table
+	input  *nftables.Chain
+	sets   map[setKey]*nftables.Set
+	renews bool // adding what is there renews it, which Linux does from 6.12 on
+}
+
+// A setKey is a length of prefix of a family.
+type setKey struct {
+	v6   bool
+	bits int
+}
+
+func keyOf(p netip.Prefix) setKey { return setKey{!p.Addr().Is4(), p.Bits()} }
+
+func (k setKey) name() string {
+	if k.v6 {
+		return fmt.Sprintf("ip6_%d", k.bits)
+	}
+	return fmt.Sprintf("ip%d", k.bits)
+}
+
+// Open makes the table anew: what another process has left of it is gone.
+func Open(c Config) (*Table, error) {
+	t := &Table{config: c}
+	if err := t.connect(); err != nil {
+		return nil, err
+	}
+	err := t.make()
+	if err == nil {
+		err = t.probe()
+	}
+	if err != nil {
+		_ = t.conn.CloseLasting()
+		if errors.Is(err, os.ErrPermission) {
+			err = fmt.Errorf("%w: sluice-wall needs CAP_NET_ADMIN in the network namespace of the edge", err)
+		}
+		return nil, fmt.Errorf("nft: make the table inet %s: %w", Name, err)
+	}
+	return t, nil
+}
+
+// connect opens a socket with room for a whole transaction, and for its answers.
+func (t *Table) connect() error {
+	conn, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *netlink.Conn) error {
+		return errors.Join(c.SetWriteBuffer(socketBuffer), c.SetReadBuffer(socketBuffer))
+	}))
+	if err != nil {
+		return fmt.Errorf("nft: open a netlink socket: %w", err)
+	}
+	t.conn = conn
+	return nil
+}
+
+// commit ends a transaction. After an error answers may be left in the socket, which the next transaction would take for its own, so that gets another.
+func (t *Table) commit() error {
+	err := t.conn.Flush()
+	if err != nil {
+		_ = t.conn.CloseLasting()
+		err = errors.Join(err, t.connect())
+	}
+	return err
+}
+
+// make replaces the table by one without entries, in one transaction.
+func (t *Table) make() error {
+	t.table = &nftables.Table{Name: Name, Family: nftables.TableFamilyINet}
+	t.sets = make(map[setKey]*nftables.Set)
+	t.conn.AddTable(t.table) // so that there is one to delete
+	t.conn.DelTable(t.table)
+	t.conn.AddTable(t.table)
+	t.conn.AddObj(&nftables.NamedObj{Table: t.table, Name: "refused", Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}})
+	ports := &nftables.Set{Table: t.table, Name: "ports", KeyType: nftables.TypeInetService}
+	var list []nftables.SetElement
+	for _, p := range t.config.Ports {
+		list = append(list, nftables.SetElement{Key: binary.BigEndian.AppendUint16(nil, p)})
+	}
+	if err := t.conn.AddSet(ports, list); err != nil {
+		return err
+	}
+	accept := nftables.ChainPolicyAccept
+	t.input = t.conn.AddChain(&nftables.Chain{Name: "input", Table: t.table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityRaw, Policy: &accept})
+	refuse := t.conn.AddChain(&nftables.Chain{Name: "refuse", Table: t.table})
+	pass := &expr.Verdict{Kind: expr.VerdictAccept}
+	t.rule(t.input,
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{unix.IPPROTO_TCP}}, pass)
+	t.rule(t.input,
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{0x17}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{0x02}}, pass)
+	t.rule(t.input,
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Lookup{SourceRegister: 1, SetName: ports.Name, SetID: ports.ID, Invert: true}, pass)
+	t.rule(refuse, &expr.Objref{Type: int(nftables.ObjTypeCounter), Name: "refused"})
+	if t.config.Drop {
+		t.rule(refuse, &expr.Verdict{Kind: expr.VerdictDrop})
+	} else {
+		t.rule(refuse, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
+	}
+	return t.commit()
+}
+
+func (t *Table) rule(c *nftables.Chain, parts ...expr.Any) {
+	t.conn.AddRule(&nftables.Rule{Table: t.table, Chain: c, Exprs: parts})
+}
+
+// set returns the set of a length, and makes it if there is none.
+func (t *Table) set(k setKey) (*nftables.Set, error) {
+	if s := t.sets[k]; s != nil {
+		return s, nil
+	}
+	s := &nftables.Set{Table: t.table, Name: k.name(), KeyType: nftables.TypeIPAddr, KeyByteOrder: binaryutil.BigEndian, HasTimeout: true, Counter: true, Size: uint32(2*t.config.Max + AtOnce)}
+	family, offset, length := byte(unix.NFPROTO_IPV4), uint32(12), uint32(4) // of the source in the header
+	if k.v6 {
+		s.KeyType = nftables.TypeIP6Addr
+		family, offset, length = unix.NFPROTO_IPV6, 8, 16
+	}
+	if err := t.conn.AddSet(s, nil); err != nil {
+		return nil, err
+	}
+	parts := []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{family}},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length},
+	}
+	if k.bits < int(length)*8 {
+		parts = append(parts, &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: length, Mask: mask(k.bits, int(length)), Xor: make([]byte, length)})
+	}
+	t.rule(t.input, append(parts, &expr.Lookup{SourceRegister: 1, SetName: s.Name, SetID: s.ID}, &expr.Verdict{Kind: expr.VerdictGoto, Chain: "refuse"})...)
+	if err := t.commit(); err != nil {
+		return nil, err
+	}
+	t.sets[k] = s
+	return s, nil
+}
+
+// mask is the mask of a prefix, of so many bytes.
+func mask(bits, length int) []byte {
+	m := make([]byte, length)
+	for i := range bits {
+		m[i/8] |= 0x80 >> (i % 8)
+	}
+	return m
+}
+
+// probe finds out whether the kernel renews an element that is added again.
+func (t *Table) probe() error {
+	t.renews = false
+	set, err := t.set(setKey{bits: 32})
+	if err != nil {
+		return err
+	}
+	never := netip.MustParsePrefix("0.0.0.0/32") // nobody's address
+	for _, lease := range []time.Duration{time.Minute, time.Hour} {
+		if err := t.conn.SetAddElements(set, []nftables.SetElement{element(never, lease)}); err != nil {
+			return err
+		}
+		if err := t.commit(); err != nil {
+			return err
+		}
+	}
+	list, err := t.conn.GetSetElements(set)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		t.renews = t.renews || e.Expires > 2*time.Minute
+	}
+	return t.Apply(nil, []netip.Prefix{never})
+}
+
+func element(p netip.Prefix, lease time.Duration) nftables.SetElement {
+	return nftables.SetElement{Key: p.Addr().AsSlice(), Timeout: lease}
+}
+
+// Apply refuses prefixes for a time from now on, or so much longer, and others no more, in one transaction. None may be in both lists, and each may be
+// in a set already or not. There may be AtOnce of them. Where the kernel does not renew, a prefix that is renewed is counted from nothing again.
+func (t *Table) Apply(adds []Lease, deletes []netip.Prefix) error {
+	sorted := make(map[setKey]*change)
+	at := func(p netip.Prefix) *change {
+		k := keyOf(p)
+		if sorted[k] == nil {
+			sorted[k] = new(change)
+		}
+		return sorted[k]
+	}
+	for _, l := range adds {
+		at(l.Prefix).adds = append(at(l.Prefix).adds, element(l.Prefix, max(l.For, time.Millisecond)))
+	}
+	for _, p := range deletes {
+		at(p).deletes = append(at(p).deletes, element(p, time.Millisecond))
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(sorted), func(a, b setKey) int { return a.bits - b.bits }) {
+		set, err := t.set(k)
+		if err != nil {
+			return fmt.Errorf("nft: make a set: %w", err)
+		}
+		if err := t.queue(set, sorted[k]); err != nil {
+			return fmt.Errorf("nft: write a change: %w", err)
+		}
+	}
+	if err := t.commit(); err != nil {
+		return fmt.Errorf("nft: change the sets: %w", err)
+	}
+	return nil
+}
+
+// A change is what becomes of one set.
+type change struct{ adds, deletes []nftables.SetElement }
+
+// queue puts a change into the transaction. To delete what is not there, or has just expired, would be an error that undoes all of it; adding
+// first makes sure that it is there.
+func (t *Table) queue(set *nftables.Set, c *change) error {
+	steps := []struct {
+		do   func(*nftables.Set, []nftables.SetElement) error
+		list []nftables.SetElement
+	}{
+		{t.conn.SetAddElements, c.deletes}, {t.conn.SetDeleteElements, c.deletes},
+		{t.conn.SetAddElements, c.adds}, {t.conn.SetDeleteElements, c.adds}, {t.conn.SetAddElements, c.adds},
+	}
+	if t.renews {
+		steps = steps[:3]
+	}
+	for _, step := range steps {
+		for part := range slices.Chunk(step.list, elementsAtOnce) {
+			if err := step.do(set, part); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Flush refuses nobody any more. Sets and what was refused in all stay.
+func (t *Table) Flush() error {
+	for _, s := range t.sets {
+		t.conn.FlushSet(s)
+	}
+	if err := t.commit(); err != nil {
+		return fmt.Errorf("nft: empty the sets: %w", err)
+	}
+	return nil
+}
+
+// Counts returns what is in the sets, and how many SYNs have been refused since Open.
+func (t *Table) Counts() (list []Count, refused uint64, err error) {
+	for k, s := range t.sets {
+		elements, err := t.conn.GetSetElements(s)
+		if err != nil {
+			return nil, 0, fmt.Errorf("nft: read a set: %w", err)
+		}
+		for _, e := range elements {
+			addr, ok := netip.AddrFromSlice(e.Key)
+			if !ok {
+				continue
+			}
+			c := Count{Prefix: netip.PrefixFrom(addr, k.bits), Left: e.Expires}
+			if e.Counter != nil {
+				c.Refused = e.Counter.Packets
+			}
+			list = append(list, c)
+		}
+	}
+	object, err := t.conn.GetObject(&nftables.NamedObj{Table: t.table, Name: "refused", Type: nftables.ObjTypeCounter})
+	if err != nil {
+		return nil, 0, fmt.Errorf("nft: read the counter: %w", err)
+	}
+	if named, ok := object.(*nftables.NamedObj); ok {
+		if c, ok := named.Obj.(*expr.Counter); ok {
+			refused = c.Packets
+		}
+	}
+	return list, refused, nil
+}
+
+// Close takes the table away.
+func (t *Table) Close() error {
+	t.conn.DelTable(t.table)
+	err := t.commit()
+	if closed := t.conn.CloseLasting(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("nft: remove the table inet %s: %w", Name, err)
+	}
+	return nil
+}
