@@ -9,9 +9,9 @@ import (
 	"sluice/edge/address"
 	"sluice/edge/front"
 	"sluice/edge/limiter"
-	"sluice/histogram"
 	"sluice/edge/rules"
 	"sluice/edge/top"
+	"sluice/histogram"
 )
 
 // This is what tests in this folder see of a server beyond what it exports. Tests in other rooms do without.
@@ -23,7 +23,7 @@ func (s *Server) RuleSet() *rules.Set                { return s.snap.Load().rule
 func (s *Server) Sources() *address.Sources          { return s.snap.Load().sources }
 func (s *Server) HTTP() *fasthttp.Server             { return s.http }
 func (s *Server) Asking() *top.Top                   { return s.requests }
-func (s *Server) Seconds() *histogram.Histogram         { return s.stats.seconds }
+func (s *Server) Seconds() *histogram.Histogram      { return s.stats.seconds }
 func (s *Server) DateValue(now time.Time) []byte     { return s.dateValue(now) }
 func (s *Server) Wait(heard []<-chan struct{})       { s.wait(heard) }
 func (s *Server) Log(note func(*accesslog.Entry))    { s.note = note }
