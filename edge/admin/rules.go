@@ -14,6 +14,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
+	"sluice/member"
 )
 
 // Edited is what became of an edit.
@@ -208,7 +209,7 @@ func (a api) pop(w http.ResponseWriter, _ *http.Request) {
 		all.Edges = []control.EdgeStatus{}
 	}
 	if all.Nodes == nil {
-		all.Nodes = []control.NodeStatus{}
+		all.Nodes = []member.Node{}
 	}
 	reply(w, all)
 }
