@@ -27,7 +27,7 @@ type Rule struct {
 	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
 	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
 
-	InFlight  *inflight.Rule // how many requests may be under way at once (places.go); nil: any number
+	InFlight  *inflight.Concurrency // how many requests may be under way at once (places.go); nil: any number
 	Uncounted bool           // its counter counts nobody: there is no limit but InFlight
 }
 

@@ -37,10 +37,10 @@ func partOf(r *algorithm.Rule, edges int, alone time.Duration) *algorithm.Rule {
 }
 
 // partInFlight is a rule's concurrency, or this edge's part of it. Requests of other edges are in nobody's count here, so it is the part at once.
-func (l *Limiter) partInFlight(r *Rule) *inflight.Rule {
+func (l *Limiter) partInFlight(r *Rule) *inflight.Concurrency {
 	if r.OnStoreFailure == Share && l.Alone != nil {
 		if edges, since := l.Alone(); !since.IsZero() && edges > 1 {
-			return &inflight.Rule{Name: r.InFlight.Name, Limit: max(r.InFlight.Limit/int32(edges), 1)}
+			return &inflight.Concurrency{Name: r.InFlight.Name, Limit: max(r.InFlight.Limit/int32(edges), 1)}
 		}
 	}
 	return r.InFlight

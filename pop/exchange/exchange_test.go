@@ -170,7 +170,7 @@ func TestForgedReads(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	e := newEdge(t)
 	now := e.bucketsKept(t)
-	rule := &inflight.Rule{Name: "slow", Limit: 3}
+	rule := &inflight.Concurrency{Name: "slow", Limit: 3}
 	place, _ := e.config.InFlight.Enter(rule, address(1), true, now)
 	if !e.Waiting() {
 		t.Error("nothing waits")
