@@ -28,7 +28,8 @@ import (
 // where a request ends is never for fasthttp to decide. What is no request is shown as stand-in, so that it comes to the handler, and
 // is refused there, like any other.
 //
-// What fasthttp writes after the handler is the answer, unless the handler has relayed one itself: then it is dropped.
+// What fasthttp writes after the handler is the answer, unless the handler has relayed one itself: then it is dropped. Requests of a client
+// that is blocked already are answered here, and not shown.
 //
 // fasthttp recovers from no panic, so everything that it calls here does.
 type Guarded struct {
