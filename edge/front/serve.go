@@ -90,13 +90,15 @@ func (e *Exchange) Respond(r *message.Reply) error {
 		return err
 	}
 	to := &e.ctx.Response
-	if r.Common != nil {
-		r.Common.Made.(*fasthttp.ResponseHeader).CopyTo(&to.Header)
-	}
 	to.Header.DisableNormalizing() // RateLimit is spelled so
 	to.SetStatusCode(r.Status)
 	if r.ContentType != "" {
 		to.Header.SetContentType(r.ContentType)
+	}
+	if r.Common != nil {
+		for _, f := range r.Common.Fields {
+			to.Header.AddBytesV(f.Name, f.Value)
+		}
 	}
 	for _, f := range r.Fields {
 		to.Header.AddBytesV(f.Name, f.Value)
@@ -106,18 +108,12 @@ func (e *Exchange) Respond(r *message.Reply) error {
 	return nil
 }
 
-// Common makes lines that many answers have in common. Taking them as a whole costs fasthttp a third of adding line by line: 3 % of a refused
-// request.
-func Common(fields ...message.Field) *message.Common {
-	h := new(fasthttp.ResponseHeader)
-	h.DisableNormalizing()
-	h.SetNoDefaultContentType(true)
-	var lines []byte
+// Lines are fields of a header as HTTP/1.1 writes them.
+func Lines(fields []message.Field) (b []byte) {
 	for _, f := range fields {
-		h.AddBytesV(f.Name, f.Value)
-		lines = appendField(lines, f)
+		b = appendField(b, f)
 	}
-	return &message.Common{Fields: fields, Lines: lines, Made: h}
+	return b
 }
 
 // appendReply appends an answer of the edge's own, byte for byte as fasthttp writes it.

@@ -16,7 +16,8 @@ import (
 	"sluice/loadgen/process"
 )
 
-// calmSource is the address of a client that nobody limits, and attackSource the first of those that attack.
+// calmSources are addresses that nobody limits, calmSource is that of a client, and attackSource the first of those that attack.
+var calmSources = netip.MustParsePrefix("127.0.0.0/24")
 var calmSource, attackSource = netip.AddrFrom4([4]byte{127, 0, 0, 2}), netip.AddrFrom4([4]byte{127, 0, 1, 1})
 
 const (
