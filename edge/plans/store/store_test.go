@@ -15,10 +15,12 @@ import (
 	"sluice/edge/plans/store/storetest"
 )
 
+func TestMain(m *testing.M) { storetest.Main(m) }
+
 // each runs a test on every kind of store.
 func each(t *testing.T, test func(t *testing.T, name string)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite:"+filepath.Join(t.TempDir(), "a b?.db")) })
-	t.Run("postgres", func(t *testing.T) { test(t, storetest.Start(t).URL) })
+	t.Run("postgres", func(t *testing.T) { test(t, storetest.Database(t)) })
 }
 
 func open(t *testing.T, name string) *Store {
@@ -302,7 +304,9 @@ func TestStoreComesBack(t *testing.T) {
 	if _, err := s.Changes(ctx, away.mark, func(bool) {}, func(plans.Change) {}); err == nil {
 		t.Error("a store that is stopped answers")
 	}
-	server.Run()
+	if err := server.Run(); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Put(ctx, []string{"=a"}, plans.Quota{Plan: "pro"}, plans.Author{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
