@@ -31,7 +31,7 @@ import (
 	"sluice/edge/metric"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
-	"sluice/pop/presence"
+	"sluice/member"
 	"sluice/pop/secret"
 )
 
@@ -198,7 +198,7 @@ func (d *daemon) openListeners() (err error) {
 func (d *daemon) makeReloader() error {
 	c, happened := d.config, d.happened
 	d.reload = &reloader{flags: d.flags, server: d.server, machine: d.shared.Machine, log: d.log, events: happened, store: d.shared.Rules, name: tier.EdgeName(c), base: c,
-		peers: d.shared.TurnPeers, about: presence.About{Address: reachable(d.at.front[0].Addr()), Version: version(), Started: time.Now()}}
+		peers: d.shared.TurnPeers, about: member.About{Address: reachable(d.at.front[0].Addr()), Version: version(), Started: time.Now()}}
 	for _, certificates := range []*listen.Certificates{d.certificates, d.callsCertificates} {
 		if certificates != nil {
 			d.reload.files = append(d.reload.files, &files{happened: happened, kind: events.Certificate, refresh: certificates.Refresh,

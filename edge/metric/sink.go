@@ -1,6 +1,12 @@
+// Package metric is how the rooms of the edge give their metrics: each to a Sink, when Prometheus asks (Collect). What is counted lives in plain
+// atomics beside what counts it, so that the request path looks up no labels.
 package metric
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/histogram"
+)
 
 // A Collector has Prometheus told what a function gives to a Sink. Which metrics those are may depend on the configuration: it describes none.
 type Collector func(Sink)
@@ -29,7 +35,7 @@ func (s Sink) Whether(is bool, name, help string, labels ...string) {
 	s.Gauge(v, name, help, labels...)
 }
 
-func (s Sink) Spread(h *Histogram, name, help string, labels ...string) {
+func (s Sink) Spread(h *histogram.Histogram, name, help string, labels ...string) {
 	desc, values := describe(name, help, labels)
 	buckets, n, sum := h.Snapshot()
 	s.To <- prometheus.MustNewConstHistogram(desc, n, sum, buckets, values...)

@@ -41,6 +41,7 @@ type attackRun struct {
 	sent   atomic.Int64 // units
 	opened atomic.Int64 // connections,
 	ended  atomic.Int64 // and those that the server has ended
+	failed atomic.Value // why one could not be opened
 }
 
 // run attacks until the time is up, and has ended every connection when it returns.
@@ -69,6 +70,7 @@ func (r *attackRun) run(ctx context.Context, length time.Duration) {
 func (r *attackRun) connection(ctx context.Context, from netip.Addr) {
 	conn, err := dialH2(ctx, from, r.to)
 	if err != nil {
+		r.failed.Store(err.Error())
 		return
 	}
 	r.opened.Add(1)
