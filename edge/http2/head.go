@@ -116,7 +116,7 @@ func (c *conn) opened(id uint32) {
 		st.in.Refused, st.silent, st.resetWith = crowded, true, frames.ErrCodeRefusedStream
 	}
 	c.streams[id] = st
-	st.window = c.initial
+	st.window, st.recv = c.initial, c.first
 	c.client.Idle.Store(0)
 }
 

@@ -11,14 +11,15 @@ import (
 func (c *conn) loop() {
 	c.mu.Lock()
 	c.putSettings(frames.Setting{ID: frames.SettingMaxConcurrentStreams, Val: uint32(c.site.MaxStreams)},
-		frames.Setting{ID: frames.SettingMaxHeaderListSize, Val: uint32(c.site.Limits.HeaderBytes)})
+		frames.Setting{ID: frames.SettingMaxHeaderListSize, Val: uint32(c.site.Limits.HeaderBytes)},
+		frames.Setting{ID: frames.SettingInitialWindowSize, Val: firstWindow})
 	if c.client.OverCap {
 		c.putGoAway(0, frames.ErrCodeNo)
 		c.mu.Unlock()
 		c.client.Linger.Store(true)
 		return
 	}
-	c.putWindow(0, connWindow-65535)
+	c.putWindow(0, c.site.window()-usualWindow)
 	c.mu.Unlock()
 	var preface [len(frames.ClientPreface)]byte
 	if _, err := io.ReadFull(c.in, preface[:]); err != nil {
@@ -129,6 +130,14 @@ func (c *conn) ping(f *frames.PingFrame) error {
 	return nil
 }
 
+// acknowledged is called when the client has heard of firstWindow: the windows of its streams have become smaller, perhaps less than nothing.
+func (c *conn) acknowledged() {
+	for _, st := range c.streams {
+		st.recv -= c.first - firstWindow
+	}
+	c.first = firstWindow
+}
+
 func (c *conn) settings(f *frames.SettingsFrame) error {
 	if c.settled {
 		if err := c.control(1 + f.NumSettings()/8); err != nil {
@@ -136,11 +145,12 @@ func (c *conn) settings(f *frames.SettingsFrame) error {
 		}
 	}
 	c.settled = true
-	if f.IsAck() {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if f.IsAck() {
+		c.acknowledged()
+		return nil
+	}
 	err := f.ForeachSetting(func(s frames.Setting) error {
 		if err := s.Valid(); err != nil {
 			return err

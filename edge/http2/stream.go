@@ -52,7 +52,8 @@ type Stream struct {
 	// What follows is guarded by conn.mu.
 	window    int64 // what the client takes of the answer, in bytes
 	recv      int   // what it may send of the body,
-	credit    int   // and what it may send again, but has not been told
+	credit    int   // and what it may send again, but has not been told,
+	most      int   // of all that nobody has read yet
 	announced int64 // the length of the body, as its head says; less than 0: it does not
 	came      int64 // bytes of it,
 	around    int64 // and of what frames them
@@ -95,7 +96,7 @@ func (st *Stream) reuse(c *conn, id uint32) {
 	default:
 	}
 	*st = Stream{in: in, conn: c, id: id, text: st.text[:0], block: st.block[:0], out: st.out[:0], opened: opened, arrived: arrived,
-		recv: streamWindow, announced: -1}
+		most: firstWindow, announced: -1}
 	st.startTaking()
 }
 
