@@ -22,6 +22,7 @@ type conn struct {
 	decoder          *hpack.Decoder
 	head             head
 	settled          bool // the client's first SETTINGS have come
+	tunnels          bool // it may ask for them
 	resets, controls bucket
 	past             past
 	untaken          uint32    // the highest stream that came after the last that is taken; 0: none has

@@ -48,6 +48,8 @@ type Site struct {
 	MaxStreams int // of a connection at once
 	// Start judges a request. It returns what is left to do, in another goroutine; nil: the request is answered.
 	Start func(*Stream) Rest
+	// Tunnels reports whether clients are told that they may ask for WebSockets; nil: they are not.
+	Tunnels func() bool
 	// Leaving reports whether clients are to go elsewhere.
 	Leaving func() bool
 	// Abused is told of a client whose connection was ended because it went beyond a bound.

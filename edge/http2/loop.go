@@ -9,10 +9,15 @@ import (
 
 // loop reads frames until the connection ends.
 func (c *conn) loop() {
+	c.tunnels = c.site.Tunnels != nil && c.site.Tunnels()
 	c.mu.Lock()
-	c.putSettings(frames.Setting{ID: frames.SettingMaxConcurrentStreams, Val: uint32(c.site.MaxStreams)},
-		frames.Setting{ID: frames.SettingMaxHeaderListSize, Val: uint32(c.site.Limits.HeaderBytes)},
-		frames.Setting{ID: frames.SettingInitialWindowSize, Val: firstWindow})
+	settings := []frames.Setting{{ID: frames.SettingMaxConcurrentStreams, Val: uint32(c.site.MaxStreams)},
+		{ID: frames.SettingMaxHeaderListSize, Val: uint32(c.site.Limits.HeaderBytes)},
+		{ID: frames.SettingInitialWindowSize, Val: firstWindow}}
+	if c.tunnels {
+		settings = append(settings, frames.Setting{ID: frames.SettingEnableConnectProtocol, Val: 1})
+	}
+	c.putSettings(settings...)
 	if c.client.OverCap {
 		c.putGoAway(0, frames.ErrCodeNo)
 		c.mu.Unlock()

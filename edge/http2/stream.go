@@ -2,7 +2,6 @@ package http2
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -30,6 +29,7 @@ type Stream struct {
 	block     []byte // the head of the answer
 	out       []byte // its body, but of a stream
 	streaming bool
+	switching bool       // it becomes a tunnel
 	left      int64      // of the body, in bytes; less than 0: it ends with Trailers
 	taking    front.Pace // of the answer
 
@@ -189,9 +189,6 @@ func (st *Stream) Begun() bool { return st.streaming || !st.wrote.IsZero() }
 
 // Wrote is when the client was last written to.
 func (st *Stream) Wrote() time.Time { return st.wrote }
-
-// Hijack is for connections that switch protocols: those of HTTP/2 do not.
-func (*Stream) Hijack(func(net.Conn)) { panic("edge: http2: no stream switches protocols") }
 
 // Gone reports whether the client has gone.
 func (st *Stream) Gone(time.Time) bool {
