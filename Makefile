@@ -13,7 +13,7 @@ SPELLINGS ?= 8000
 export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls http2-attacks figures release
+.PHONY: build demo test traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls http2-attacks h2spec figures release
 
 build: # bin/sluice, bin/sluice-wall, bin/sluice-loadgen and bin/sluice-trial
 	$(GO) build -o bin/ ./cmd/...
@@ -76,6 +76,10 @@ bench-rls: build # cost per call of Envoy's rate limit service beside envoyproxy
 http2-attacks: build # what attacks on HTTP/2 cost beside nginx and HAProxy, and another client; FLAGS=--short for one quick round, FLAGS="--json FILE"
 	@.ci/needs nginx haproxy
 	bin/sluice-trial http2-attacks $(FLAGS)
+
+h2spec: build # every case of h2spec on the edge, which peers.mod pins, and a request after each; FLAGS="--servers nginx,haproxy" for others
+	$(GO) build -modfile=peers.mod -o bin/h2spec github.com/summerwind/h2spec/cmd/h2spec
+	bin/sluice-trial h2spec $(FLAGS)
 
 release: # archives and a Debian package of the commit that is checked out, in dist/, built twice and compared; needs Go and git
 	$(GO) run .ci/release.go $(FLAGS)

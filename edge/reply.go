@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/edge/front"
+	"sluice/edge/http2"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -51,8 +52,10 @@ func (x *exchange) begins(status int, contentType string, body []byte) {
 
 // refusalHeader is what all refusals under a limit say.
 func refusalHeader(t *rules.Text) *message.Common {
-	return front.Common(message.Field{Name: "RateLimit-Policy", Value: t.Policy}, message.Field{Name: "X-RateLimit-Limit", Value: t.Limit},
+	c := front.Common(message.Field{Name: "RateLimit-Policy", Value: t.Policy}, message.Field{Name: "X-RateLimit-Limit", Value: t.Limit},
 		message.Field{Name: "X-RateLimit-Remaining", Value: []byte("0")}, message.Field{Name: "Cache-Control", Value: noStore})
+	c.Block = http2.Block(c.Fields)
+	return c
 }
 
 // A date is a second as Date has it, made once for all answers that are relayed. Own ones get theirs from who writes them.

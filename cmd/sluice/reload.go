@@ -23,10 +23,10 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
+	"sluice/member"
 	"sluice/pop"
 	"sluice/pop/operatorlog"
 	"sluice/pop/placement"
-	"sluice/pop/presence"
 )
 
 // A reloader reads the configuration again when it is told to, by SIGHUP, by the API, or by a change of the file.
@@ -46,7 +46,7 @@ type reloader struct {
 	base  *config.Config // what file and flags say: what operators changed of the rules is laid over it
 	laid  uint64         // this version of the store's
 	known map[operatorlog.Mark]bool
-	about presence.About
+	about member.About
 
 	overlay atomic.Pointer[changes.Overlay]
 	failed  atomic.Pointer[control.FailedReload] // the latest reload; nil: it did not

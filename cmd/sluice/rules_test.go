@@ -22,6 +22,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/member"
 	"sluice/mitigation"
 	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
@@ -205,7 +206,7 @@ func TestRulesOverThePoP(t *testing.T) {
 	// Each edge tells of all of them, and what others have done.
 	var pop struct {
 		Edges []control.EdgeStatus
-		Nodes []control.NodeStatus
+		Nodes []member.Node
 	}
 	if !everywhere(edges, func(p *process) bool {
 		pop.Edges = nil

@@ -213,7 +213,9 @@ func (st *Stream) Respond(r *message.Reply) error {
 		return errSilent
 	}
 	b := appendStatus(st.block[:0], r.Status)
-	if r.Common != nil {
+	if r.Common != nil && r.Common.Block != nil {
+		b = append(b, r.Common.Block...)
+	} else if r.Common != nil {
 		b = appendFields(b, r.Common.Fields)
 	}
 	if r.ContentType != "" {

@@ -53,6 +53,9 @@ func appendLength(b []byte, n int) []byte {
 	return append(b, byte(n))
 }
 
+// Block is fields as they stand in the block of any answer.
+func Block(fields []message.Field) []byte { return appendFields(nil, fields) }
+
 func appendFields(b []byte, fields []message.Field) []byte {
 	for i := range fields {
 		b = appendField(b, fields[i].Name, fields[i].Value)

@@ -133,7 +133,7 @@ func (c *conn) begin(st *Stream) {
 	c.locked(func() {
 		if held = st.held; !held {
 			c.over(st)
-			c.rested()
+			c.rested(st.wrote)
 		}
 	})
 	if !held && cap(st.text)+cap(st.block) <= mostIdle {
@@ -158,7 +158,7 @@ func (c *conn) work(st *Stream, do func()) {
 			c.mu.Lock()
 			c.over(st)
 			c.working--
-			c.rested()
+			c.rested(time.Time{})
 			if c.rests() {
 				c.doze()
 			}

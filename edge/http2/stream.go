@@ -81,8 +81,7 @@ func newStream(c *conn, id uint32) *Stream {
 
 // reuse makes st another stream. Nobody has it any more.
 func (st *Stream) reuse(c *conn, id uint32) {
-	in := st.in
-	in.Reset()
+	st.in.Reset()
 	opened, arrived := st.opened, st.arrived
 	if opened == nil {
 		opened, arrived = make(chan struct{}, 1), make(chan struct{}, 1)
@@ -95,7 +94,7 @@ func (st *Stream) reuse(c *conn, id uint32) {
 	case <-arrived:
 	default:
 	}
-	*st = Stream{in: in, conn: c, id: id, text: st.text[:0], block: st.block[:0], out: st.out[:0], opened: opened, arrived: arrived,
+	*st = Stream{in: st.in, conn: c, id: id, text: st.text[:0], block: st.block[:0], out: st.out[:0], opened: opened, arrived: arrived,
 		most: firstWindow, announced: -1}
 	st.startTaking()
 }

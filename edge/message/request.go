@@ -30,9 +30,8 @@ var BadTarget = Refuse(http.StatusBadRequest, "bad_target", "The request target 
 
 // Reset makes r ready for the next request.
 func (r *Request) Reset() {
-	head := r.Head
-	head.Reset()
-	*r = Request{Head: head, hostBuf: r.hostBuf, pathBuf: r.pathBuf}
+	r.Head.Reset()
+	*r = Request{Head: r.Head, hostBuf: r.hostBuf, pathBuf: r.pathBuf}
 }
 
 // SetHost reads the host that is asked for, and reports false if it is none.

@@ -79,7 +79,7 @@ func TestAgreesWithTheObvious(t *testing.T) {
 		}
 	}
 	got := *j.Rules()["r"]
-	got.Lags = Lags{}
+	got.Lags = nil
 	if got != want || want.Allowed == 0 || want.Limited == 0 || want.Uncertain == 0 || want.Unexplained == 0 || want.Unexplained == want.Allowed+want.Limited {
 		t.Errorf("%+v, want %+v", got, want)
 	}

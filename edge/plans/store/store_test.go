@@ -309,12 +309,12 @@ func TestStoreComesBack(t *testing.T) {
 	away.wants(`=a "" "pro" 0 0-0`)
 }
 
-func TestCheck(t *testing.T) {
+func TestParse(t *testing.T) {
 	for name, good := range map[string]bool{
 		"sqlite:/var/lib/sluice/plans.db": true, "postgres://sluice:secret@db:5432/plans?sslmode=verify-full": true, "postgresql://db/plans": true,
 		"postgres:///plans?host=/run/postgresql": true, "sqlite:plans.db": false, "mysql://db/plans": false, "postgres://db": false, "": false, "/var/lib/plans.db": false,
 	} {
-		if err := Check(name); (err == nil) != good {
+		if _, _, err := parse(name); (err == nil) != good {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

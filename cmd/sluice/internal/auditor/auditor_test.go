@@ -17,6 +17,7 @@ import (
 	"sluice/edge/audit/exactlog"
 	"sluice/edge/limiter"
 	"sluice/loadgen/judge"
+	"sluice/member"
 	"sluice/mitigation"
 	"sluice/pop/poptest"
 	"sluice/pop/presence"
@@ -62,7 +63,7 @@ func newRule(t *testing.T) *limiter.Rule {
 
 func (s *site) start(id uint64) *edge {
 	now := time.Now()
-	e := &edge{Edge: presence.Edge{ID: id, About: presence.About{Started: now}}, limiter: limiter.Limiter{
+	e := &edge{Edge: presence.Edge{ID: id, About: member.About{Started: now}}, limiter: limiter.Limiter{
 		Counters: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(16, nil)}}
 	e.Auditor = &Auditor{Notes: audit.New(1, s.key.Watch, now), ID: id, Tier: &Tier{Secret: s.key,
 		Do: func(_ context.Context, c wire.Command) wire.Result {
