@@ -26,7 +26,6 @@ type conn struct {
 	resets, controls bucket
 	past             past
 	untaken          uint32    // the highest stream that came after the last that is taken; 0: none has
-	free             *Stream   // one that is over, and nobody else has
 	headBy           time.Time // when the head that has begun must be there; zero: none has
 
 	mu      sync.Mutex
@@ -48,8 +47,9 @@ type conn struct {
 	earned  int   // controls
 	sent    int   // bytes of answers that have not earned one
 	streams map[uint32]*Stream
-	highest uint32 // stream
-	working int    // requests in goroutines
+	free    *Stream // one that is over, and nobody else has
+	highest uint32  // stream
+	working int     // requests in goroutines
 	worked  sync.Cond
 	leaving stage
 	last    uint32    // streams above it are not taken, once leaving is final
@@ -134,11 +134,17 @@ func (c *conn) begin(st *Stream) {
 		if held = st.held; !held {
 			c.over(st)
 			c.rested(st.wrote)
+			c.keep(st)
 		}
 	})
-	if !held && cap(st.text)+cap(st.block) <= mostIdle {
-		c.free = st
+}
+
+// keep keeps a stream for the next request, unless somebody may still have it. It needs c.mu.
+func (c *conn) keep(st *Stream) {
+	if !st.bodiless || st.died != nil || st.gone != nil || cap(st.text)+cap(st.block)+cap(st.out) > mostIdle {
+		return
 	}
+	c.free = st
 }
 
 // run has the rest of a request done.
@@ -153,10 +159,14 @@ func (c *conn) work(st *Stream, do func()) {
 	c.mu.Unlock()
 	c.site.Stats.Streams.Add(1)
 	go func() {
+		done := false
 		defer func() {
 			c.site.Stats.Streams.Add(-1)
 			c.mu.Lock()
 			c.over(st)
+			if done {
+				c.keep(st)
+			}
 			c.working--
 			c.rested(time.Time{})
 			if c.rests() {
@@ -172,5 +182,6 @@ func (c *conn) work(st *Stream, do func()) {
 			}
 		}()
 		do()
+		done = true
 	}()
 }

@@ -105,14 +105,14 @@ func (c *conn) headers(f *frames.HeadersFrame) error {
 // opened opens a stream.
 func (c *conn) opened(id uint32) {
 	c.controls.left = min(c.controls.most, c.controls.left+requestControls)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	st := c.free
 	if c.free = nil; st == nil {
 		st = new(Stream)
 	}
 	st.reuse(c, id)
 	c.head.stream = st
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.asked = true
 	if len(c.streams) >= c.site.MaxStreams || c.working >= 2*c.site.MaxStreams {
 		st.in.Refused, st.silent, st.resetWith = crowded, true, frames.ErrCodeRefusedStream
@@ -383,7 +383,7 @@ func (c *conn) request(st *Stream) error {
 			r.Length = message.LengthChunked // that there is none remains to be seen
 		}
 	}
-	st.ended = h.ends
+	st.ended, st.bodiless = h.ends, h.ends
 	c.mu.Unlock()
 	c.begin(st)
 	if st.resetWith != frames.ErrCodeNo {

@@ -60,6 +60,7 @@ type Stream struct {
 	queue     []byte
 	taken     int   // what Next has shown, and Discard has not heard of
 	ended     bool  // the client has sent all of it
+	bodiless  bool  // and there was none
 	ignores   bool  // nobody reads it
 	lost      bool  // some of it has come to nothing: it is not whole
 	aborted   bool  // who reads it is to stop
