@@ -27,6 +27,8 @@ import (
 	"crypto/tls"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,7 +198,7 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 // speakHTTP2 has clients served that speak HTTP/2: those that agree on it over TLS, and, where that is configured, trusted proxies that know it.
 func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 	s.protocols = []string{"http/1.1"}
-	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams, Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Leaving: s.draining.Load, Abused: s.abused}
+	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams, Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Tunnels: s.offersTunnels, Leaving: s.draining.Load, Abused: s.abused}
 	if !c.HTTP2.Enabled {
 		return
 	}
@@ -214,6 +216,13 @@ func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 			return true
 		}
 	}
+}
+
+// offersTunnels reports whether some origin may be asked for WebSockets.
+func (s *Server) offersTunnels() bool {
+	return slices.ContainsFunc(s.snap.Load().origins.Groups, func(g *upstream.Group) bool {
+		return slices.ContainsFunc(g.Upgrades, func(protocol string) bool { return strings.EqualFold(protocol, "websocket") })
+	})
 }
 
 // Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and checks those

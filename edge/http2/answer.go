@@ -40,6 +40,7 @@ func (st *Stream) Begin(a *message.Answer, ours func(status int, name []byte) bo
 		b = appendField(b, "trailer", bytes.Join(a.Trailers, []byte(", ")))
 	}
 	st.block = appendFields(b, fields)
+	st.switching = a.Protocol != nil
 	st.left = max(a.Length, -1)
 	st.leave()
 	return a.Length < 0
@@ -157,6 +158,9 @@ func (st *Stream) Flush() error { return st.conn.flush() }
 func (st *Stream) End(at time.Time) error {
 	if st.wrote = at; at.IsZero() {
 		st.wrote = time.Now()
+	}
+	if st.switching {
+		return st.switches()
 	}
 	if !st.streaming {
 		if err := st.whole(st.out); err != nil {
