@@ -24,7 +24,6 @@ func (s *Server) Sources() *address.Sources          { return s.snap.Load().sour
 func (s *Server) HTTP() *fasthttp.Server             { return s.http }
 func (s *Server) Asking() *top.Top                   { return s.requests }
 func (s *Server) Seconds() *histogram.Histogram      { return s.stats.seconds }
-func (s *Server) DateValue(now time.Time) []byte     { return s.dateValue(now) }
 func (s *Server) Wait(heard []<-chan struct{})       { s.wait(heard) }
 func (s *Server) Log(note func(*accesslog.Entry))    { s.note = note }
 func (s *Server) LastAccepted() <-chan struct{}      { return s.listeners[0].Ended }

@@ -65,7 +65,7 @@ func testChange(t *testing.T, f rulestest.Change) {
 		t.Helper()
 		list := s.RuleSet().Rules
 		if len(list) == 0 { // off
-			list = []*rules.Rule{{Rule: limiter.Rule{Rule: mitigation.Rule{Counter: new(algorithm.Rule)}}}}
+			list = []*rules.Rule{{Rule: limiter.Rule{Rule: mitigation.Rule{Counter: new(algorithm.Spec)}}}}
 		}
 		v, _ := s.Limiter().Counters.Peek(list[0].Counter, active, now)
 		if want := map[bool]float64{true: 3}[counts]; v.Estimate < want-0.1 || v.Estimate > want {

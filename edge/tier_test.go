@@ -82,7 +82,7 @@ asked: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, tried false, furthe
 func TestNoConcurrencyWithoutWait(t *testing.T) {
 	const origin = "origins: [{servers: ['http://127.0.0.1:1']}]\npop: {memcached: ['127.0.0.1:1'], wait: %s}\nrules: [{name: slow, %s}]\n"
 	s := edgetest.NewServer(t, edgetest.Parse(t, fmt.Sprintf(origin, "0", "limit: 5")), func(o *edge.Options) {
-		o.Tier.Ask = func(*algorithm.Rule, counter.Source) {}
+		o.Tier.Ask = func(*algorithm.Spec, counter.Source) {}
 	})
 	for rule, want := range map[string]string{
 		"limit: 6":              "",

@@ -34,8 +34,10 @@ type talk struct {
 	release chan struct{} // closed: requests below /slow are answered
 
 	mu     sync.Mutex
-	heard  []string // what has come, a line each
-	seen   []string // requests that the site has seen
+	heard  []string       // what has come, a line each
+	seen   []string       // requests that the site has seen
+	may    map[uint32]int // what it may send of bodies: of each stream, and, under 0, of all
+	first  int            // of a new stream
 	faults []any
 }
 
@@ -66,7 +68,7 @@ func inTalk(t *testing.T, play func(*talk)) {
 // startTalk begins to serve.
 func startTalk(t *testing.T) *talk {
 	here, there := net.Pipe()
-	k := &talk{t: t, nc: here, ended: make(chan struct{}), release: make(chan struct{})}
+	k := &talk{t: t, nc: here, ended: make(chan struct{}), release: make(chan struct{}), may: map[uint32]int{0: usualWindow}, first: usualWindow}
 	k.site = &Site{MaxStreams: 4, Site: &front.Site{
 		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {},
@@ -124,6 +126,16 @@ func (k *talk) listen() {
 			k.hear("PING %v", f.IsAck())
 		case *frames.RSTStreamFrame:
 			k.hear("%d: RST %v", f.StreamID, f.ErrCode)
+		case *frames.WindowUpdateFrame:
+			k.mu.Lock()
+			k.may[f.StreamID] += int(f.Increment)
+			k.mu.Unlock()
+		case *frames.SettingsFrame:
+			if v, ok := f.Value(frames.SettingInitialWindowSize); ok {
+				k.mu.Lock()
+				k.first = int(v)
+				k.mu.Unlock()
+			}
 		}
 	}
 }
