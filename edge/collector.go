@@ -31,6 +31,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	snap.rules.Collect(to)
 	snap.origins.Collect(to, now)
 	s.collectLeaves(to)
+	s.wall.Collect(to)
 	s.collectInFlight(to, snap)
 	s.collectMitigations(to, snap, now)
 	s.collectCounters(to)
