@@ -19,7 +19,11 @@ import (
 )
 
 // admit takes a request up to its verdict. It reports whether the request goes on to the origin; else the answer is made.
-func (x *exchange) admit() bool {
+func (x *exchange) admit() bool { return (x.met || x.meet()) && x.decide() }
+
+// meet finds out who asks for what, and which rules that is under. It reports whether there is something to decide; else the answer is made.
+func (x *exchange) meet() bool {
+	x.met = true
 	x.identify()
 	if x.snap.sources.Distrust(&x.Head, x.trusted) {
 		x.server.unbelieved.Hit(x.peer)
@@ -27,9 +31,8 @@ func (x *exchange) admit() bool {
 	for _, name := range x.snap.tags {
 		x.Head.OnlyFrom(false, name)
 	}
-	check := x.snap.check.Is(x.Path, x.Target)
-	x.checks = check
-	if check && x.trusted && x.ask(x.snap.check) != nil {
+	x.checks = x.snap.check.Is(x.Path, x.Target)
+	if x.checks && (x.Tunnel || x.trusted && x.ask(x.snap.check) != nil) {
 		x.say(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))
 		return false
 	}
@@ -44,6 +47,18 @@ func (x *exchange) admit() bool {
 		x.allowed = true
 	default:
 		x.match()
+	}
+	return true
+}
+
+// stalls reports whether the verdict may have to wait. That on somebody who is blocked whatever he asks for does not.
+func (x *exchange) stalls() bool {
+	return slices.ContainsFunc(x.decision.Rules, (*rules.Rule).Stalls) && !x.isBlocked()
+}
+
+// decide has the rules decide, where the client is under any. It reports whether the request goes on to the origin; else the answer is made.
+func (x *exchange) decide() bool {
+	if !x.allowed {
 		switch no := x.judge(); {
 		case no != nil:
 			x.decision.Reset()
@@ -70,7 +85,7 @@ func (x *exchange) admit() bool {
 		x.front.Drop()
 		return false
 	}
-	if check {
+	if x.checks {
 		x.grant()
 		return false
 	}
@@ -180,7 +195,7 @@ func (x *exchange) judge() *message.Refusal {
 	if audit := x.server.audit; audit.Watches(&d.Decision) {
 		x.audited(audit)
 	} else {
-		x.decide()
+		x.measured()
 	}
 	x.note()
 	return nil
@@ -202,12 +217,10 @@ func (x *exchange) note() {
 // believe finds out what the request's token claims. That may take a verification, so who is blocked whatever it claims is spared: its rules
 // by claims count it for its source then, if the block is lifted in this very moment. It reports false if there are several tokens.
 func (x *exchange) believe(v *token.Verifier) bool {
-	d := &x.decision
-	for _, r := range d.Rules {
-		if r.IsSure(x.server.secret, x.source) && r.Blocks(&x.server.limiter, x.client, x.source, x.covering, x.now) {
-			return true
-		}
+	if x.isBlocked() {
+		return true
 	}
+	d := &x.decision
 	text, buf, ok := v.Find(x.buf, x.Request)
 	if x.buf = buf; ok {
 		d.Claims = v.Verify(text, x.now)
@@ -215,8 +228,15 @@ func (x *exchange) believe(v *token.Verifier) bool {
 	return ok
 }
 
-// decide has the limiter decide, and measures a sample of that.
-func (x *exchange) decide() {
+// isBlocked reports whether one of the rules blocks the source, whatever it claims.
+func (x *exchange) isBlocked() bool {
+	return slices.ContainsFunc(x.decision.Rules, func(r *rules.Rule) bool {
+		return r.IsSure(x.server.secret, x.source) && r.Blocks(&x.server.limiter, x.client, x.source, x.covering, x.now)
+	})
+}
+
+// measured has the limiter decide, and measures a sample of that.
+func (x *exchange) measured() {
 	d := &x.decision
 	if x.now.Nanosecond()>>4%sampling != 0 || x.snap.waits {
 		x.server.limiter.Decide(&d.Decision, x.now)
@@ -232,13 +252,13 @@ func (x *exchange) decide() {
 func (x *exchange) audited(a *audit.Audit) {
 	if x.snap.waits && x.server.limiter.Ask != nil { // others must not wait for it
 		a.Miss()
-		x.decide()
+		x.measured()
 		a.Miss()
 		return
 	}
 	a.Lock()
 	defer a.Unlock()
-	x.decide()
+	x.measured()
 	a.Note(&x.decision.Decision, x.now)
 }
 

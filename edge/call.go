@@ -112,7 +112,7 @@ func (c *Call) decideAbout(domain string, list []descriptors.Descriptor) {
 		x.source = d.Results[0].Source
 	}
 	d.Covering = x.covering
-	x.decide()
+	x.measured()
 	x.note()
 	if !d.Refused() {
 		x.limitHeaders()

@@ -12,29 +12,22 @@ import (
 	"sluice/mitigation"
 )
 
-// collector hands the counts to Prometheus: what each room has of its own it collects itself.
-type collector struct{ server *Server }
-
-// Collector returns the edge's metrics.
-func (s *Server) Collector() prometheus.Collector { return collector{s} }
-
-// Describe sends nothing: which metrics there are depends on the rules (an unchecked collector).
-func (collector) Describe(chan<- *prometheus.Desc) {}
-
-func (c collector) Collect(out chan<- prometheus.Metric) {
-	s, to, now := c.server, metric.Sink{To: out}, time.Now()
-	snap := s.snap.Load()
-	s.stats.collect(to)
-	s.open.Collect(to)
-	s.http2.Collect(to)
-	snap.collect(to)
-	snap.rules.Collect(to)
-	snap.origins.Collect(to, now)
-	s.collectLeaves(to)
-	s.wall.Collect(to)
-	s.collectInFlight(to, snap)
-	s.collectMitigations(to, snap, now)
-	s.collectCounters(to)
+// Collector returns the edge's metrics: what each room has of its own it collects itself. Which there are depends on the rules.
+func (s *Server) Collector() prometheus.Collector {
+	return metric.Collector(func(to metric.Sink) {
+		now, snap := time.Now(), s.snap.Load()
+		s.stats.collect(to)
+		s.open.Collect(to)
+		s.http2.Collect(to)
+		snap.collect(to)
+		snap.rules.Collect(to)
+		snap.origins.Collect(to, now)
+		s.collectLeaves(to)
+		s.wall.Collect(to)
+		s.collectInFlight(to, snap)
+		s.collectMitigations(to, snap, now)
+		s.collectCounters(to)
+	})
 }
 
 // collect gives which configuration is in force.

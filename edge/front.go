@@ -3,12 +3,14 @@ package edge
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"sluice/edge/front"
 	"sluice/edge/http2"
 	"sluice/edge/message"
 	"sluice/edge/proxy"
+	"sluice/edge/rules"
 )
 
 // A Front is the client's end of one request, in whatever protocol the client speaks: what is passed on to an origin and back goes over
@@ -50,32 +52,36 @@ func (s *Server) Handle(f Front) {
 func (s *Server) Start(f Front) http2.Rest {
 	x := s.exchanges.Get().(*exchange)
 	x.begin(f)
-	if x.snap.stalls || !x.settled() {
+	if !x.settled() {
 		return x
 	}
+	x.end(x.failed)
 	return nil
 }
 
-// settled judges a request, and reports whether that was the end of it.
+// settled judges a request whose verdict has not to wait, and reports whether it is answered. Who calls it ends it then.
 func (x *exchange) settled() (ended bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			x.panicked(p)
-			x.end(x.failed)
 			ended = true
 		}
 	}()
 	switch {
+	case x.Refused != nil && slices.ContainsFunc(x.snap.rules.Everything, (*rules.Rule).Stalls):
+		return false
 	case x.Refused != nil:
 		x.refuseForm()
-	case x.admit():
+	case !x.meet():
+	case x.stalls():
+		return false
+	case x.decide():
 		x.judged = true
 		return false
 	default:
 		x.server.limiter.Leave(&x.decision.Decision)
 	}
 	x.finish()
-	x.end(x.failed)
 	return true
 }
 
@@ -99,14 +105,16 @@ func newHTTP1Exchange(s *Server) *http1Exchange {
 	return w
 }
 
-// beginHTTP1, handleHTTP1 and endHTTP1 are Handle in three steps, as fasthttp has them: it writes an answer of the edge's own after its
-// handler has returned.
+// beginHTTP1, judgeHTTP1, handleHTTP1 and endHTTP1 are Handle in steps, as fasthttp has them: it writes an answer of the edge's own after its
+// handler has returned. Only a client that is blocked is judged before.
 func (s *Server) beginHTTP1(on *front.Guarded) *front.Exchange {
 	w := s.http1.Get().(*http1Exchange)
 	w.end.Reset(on)
 	w.begin(&w.end)
 	return &w.end
 }
+
+func judgeHTTP1(e *front.Exchange) (answered bool) { return e.Owner.(*http1Exchange).settled() }
 
 func handleHTTP1(e *front.Exchange) { e.Owner.(*http1Exchange).handle() }
 

@@ -171,3 +171,24 @@ func TestTunnelWithoutASocket(t *testing.T) {
 		t.Errorf("%q, %+v", got, e)
 	}
 }
+
+// Only a request whose verdict may have to wait leaves the loop that reads its connection: one under a rule that has it wait, and not every request of
+// an edge that has such a rule; nor one of somebody who is blocked whatever he asks for.
+func TestStartWaitsForNobody(t *testing.T) {
+	s := newServer(t, parse(t, `
+origins: [{servers: ["http://127.0.0.1:9"]}]
+rules:
+  - {name: slow, match: {path: /slow}, algorithm: leaky_bucket, limit: 60, window: 1m, burst: 5}
+  - {name: little, match: {path: /little}, limit: 1, window: 1h}
+  - {name: all, limit: 4, window: 1h, mitigation_timeout: 1h}`))
+	for i, c := range []struct {
+		path   string
+		status int // 0: it is not answered at once
+	}{{"/little", 0}, {"/little", 429}, {"/slow", 0}, {"/", 0}, {"/", 0}, {"/", 0}, {"/", 429}, {"/slow", 429}} {
+		e := edgetest.New("GET", c.path)
+		rest := s.Start(e)
+		if e.Status != c.status || (rest == nil) != (c.status != 0) {
+			t.Errorf("request %d, %s: answered %d, and left: %v", i, c.path, e.Status, rest != nil)
+		}
+	}
+}

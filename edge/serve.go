@@ -24,6 +24,7 @@ type exchange struct {
 	peer             netip.Addr
 	named            bool           // the peer is: see Front
 	whole            *http1Exchange // that this is a part of; nil: of nothing
+	met              bool           // who asks for what is known, and under which rules that is
 	judged           bool           // and admitted
 	failed           bool           // an answer of the edge's own could not be sent
 
@@ -74,7 +75,7 @@ func (x *exchange) begin(f Front) {
 	x.peer, x.named = f.Peer()
 	x.asker = asker{chain: x.chain[:0], covering: x.covering[:0]}
 	x.values = x.values[:0]
-	x.done, x.judged, x.failed, x.status = false, false, false, 0
+	x.done, x.met, x.judged, x.failed, x.status = false, false, false, false, 0
 }
 
 // end is the end of a request whose answer is written, or could not be.
@@ -108,9 +109,13 @@ func (x *exchange) handle() (hijacked bool) {
 			x.panicked(p)
 		}
 	}()
-	if x.Refused == nil {
+	switch {
+	case x.Refused == nil:
 		x.serve()
-	} else {
+	case x.judged: // fasthttp does not take it, although the rules do
+		x.server.limiter.Leave(&x.decision.Decision)
+		x.turnAway(x.Refused)
+	default:
 		x.refuseForm()
 	}
 	return x.finish()
@@ -184,7 +189,7 @@ func (x *exchange) forward() int {
 	a := x.forwarding.Answer()
 	x.reply = reply{Reply: message.Reply{Status: a.Status, Fields: x.reply.Fields[:0]}, length: a.Length}
 	if !a.Dated() {
-		x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
+		x.reply.add("Date", message.Date(time.Now())) // when it came (RFC 9110, 6.6.1)
 	}
 	return a.Status
 }

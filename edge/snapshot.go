@@ -35,7 +35,6 @@ type snapshot struct {
 	check         config.CheckPath
 	verdictHeader bool
 	waits         bool                            // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
-	stalls        bool                            // a verdict may have to wait: for the tier, its turn, or a signature
 	sheds         []*rules.Rule                   // those about all requests whose mitigations end connections
 	plans         *plans.Snapshot                 // who is on which plan; nil: nobody
 	refusals      map[*rules.Text]*message.Common // but for variants of rules
@@ -100,14 +99,12 @@ func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, err
 	if now.tokens, err = verifier(c, set, before); err != nil {
 		return nil, err
 	}
-	now.stalls = now.tokens != nil
 	for _, r := range set.Rules {
-		waits := r.Counter.Sync || r.Exact != nil || r.InFlight != nil
+		waits := r.AsksTier()
 		if waits && s.limiter.Wait == nil && s.tier.Ask != nil {
 			return nil, fmt.Errorf("rule %s waits for the tier, and pop.wait is 0 until this edge starts again: restart it", r.Config.Name)
 		}
 		now.waits = now.waits || waits || r.FirstSight == limiter.Wait
-		now.stalls = now.stalls || now.waits || r.Config.Action == rules.Delay || r.Config.Algorithm == rules.LeakyBucket
 		if name := r.Config.Cost.Header; name != "" {
 			now.prices = append(now.prices, []byte(name))
 		}
@@ -117,7 +114,7 @@ func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, err
 			now.sheds = append(now.sheds, r)
 		}
 	}
-	if now.origins, err = upstream.New(c.Origins, had); err != nil {
+	if now.origins, err = upstream.New(c.Origins, had, s.fault); err != nil {
 		return nil, err
 	}
 	return now, nil
@@ -254,7 +251,7 @@ func (s *Server) carryOver(before, now *rules.Set, void map[mitigation.Key]mitig
 	bits, at := s.limiter.Bits, time.Now()
 	type heir struct {
 		name string          // of the old rule
-		rule *algorithm.Rule // nil: there is none
+		rule *algorithm.Spec // nil: there is none
 		less bool            // it is about fewer sources
 	}
 	to := make(map[uint32]heir)
@@ -313,8 +310,8 @@ func (s *Server) Rules() []rules.Config {
 }
 
 // Counted returns what the rules in force count by.
-func (s *Server) Counted() []*algorithm.Rule {
-	var list []*algorithm.Rule
+func (s *Server) Counted() []*algorithm.Spec {
+	var list []*algorithm.Spec
 	for _, l := range s.snap.Load().rules.EachLimit() {
 		list = append(list, l.Counter)
 	}

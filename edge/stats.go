@@ -10,6 +10,7 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/metric"
 	"sluice/edge/rules"
+	"sluice/histogram"
 )
 
 // From says who made an answer.
@@ -40,7 +41,7 @@ type stats struct {
 	denied   atomic.Uint64 // by the list
 	calls    [callCodes]atomic.Uint64
 	applied  atomic.Int64 // when the configuration in force came into force, Unix nanoseconds
-	seconds  *metric.Histogram
+	seconds  *histogram.Histogram
 	deciding prometheus.Histogram
 
 	mu      sync.Mutex
@@ -56,7 +57,7 @@ const sampling = 64
 func newStats() *stats {
 	return &stats{
 		tallies: make(map[string]*rules.Tally),
-		seconds: metric.Latency(),
+		seconds: histogram.Latency(),
 		deciding: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_decision_seconds",
 			Help:    "Time that a decision took, without waiting for the tier; one in 64 is measured.",

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"sluice/counter/algorithm"
+	"sluice/member"
 	"sluice/pop"
 	"sluice/pop/operatorlog"
-	"sluice/pop/presence"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 	"sluice/pop/wire"
@@ -125,7 +125,7 @@ func TestWhoHasAChange(t *testing.T) {
 	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 3 || s.Have != 0 {
 		t.Errorf("in force nowhere: %+v", s)
 	}
-	about := presence.About{Address: "a:1", Version: "v", Started: w.Now(), Since: w.Now(), Hash: 7, Generation: mark.Generation}
+	about := member.About{Address: "a:1", Version: "v", Started: w.Now(), Since: w.Now(), ConfigHash: 7, Generation: mark.Generation}
 	for i, e := range w.Edges {
 		_, version, _ := e.Machine.Operators.Changes()
 		var refused []operatorlog.Mark
@@ -148,7 +148,7 @@ func TestWhoHasAChange(t *testing.T) {
 			t.Errorf("edge %d knows of %+v", i, edges)
 		}
 		for _, other := range edges {
-			if other.Hash != 7 || other.Address != "a:1" || other.Version != "v" || !other.Started.Equal(about.Started) || other.Generation != about.Generation ||
+			if other.ConfigHash != 7 || other.Address != "a:1" || other.Version != "v" || !other.Started.Equal(about.Started) || other.Generation != about.Generation ||
 				len(other.Refused) != map[string]int{"edge2": 1}[other.Name] {
 				t.Errorf("edge %d knows %+v", i, other)
 			}

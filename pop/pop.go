@@ -35,7 +35,7 @@
 //	    words
 //	the list itself
 //
-// wire is what a node is asked, and answers; secret is keys and MACs; histogram counts durations. A room is told the time and answers, and
+// wire is what a node is asked, and answers; secret is keys and MACs. A room is told the time and answers, and
 // returns commands, or sends them by the one function that it was given (announcement, exchange: what they send may follow from an answer
 // deep in them).
 //
@@ -51,11 +51,11 @@ import (
 	"sluice/counter"
 	"sluice/counter/exact"
 	"sluice/counter/inflight"
+	"sluice/histogram"
 	"sluice/mitigation"
 	"sluice/pop/across"
 	"sluice/pop/announcement"
 	"sluice/pop/exchange"
-	"sluice/pop/histogram"
 	"sluice/pop/log"
 	"sluice/pop/marks"
 	"sluice/pop/operatorlog"
@@ -333,7 +333,7 @@ func (m *Machine) Stats() MachineStats {
 	written, lost, forged := m.logs.Stats()
 	return MachineStats{
 		Full: m.Nodes.Full(), Words: m.Operators.Len(),
-		Propagation: &m.Announcer.Propagation, Forged: m.forged.Load() + m.Operators.Forged() + m.Exchanges.Forged() + forged, LogRecords: written, LogLost: lost,
+		Propagation: m.Announcer.Propagation, Forged: m.forged.Load() + m.Operators.Forged() + m.Exchanges.Forged() + forged, LogRecords: written, LogLost: lost,
 		Edges: int(max(m.edges.Load(), 1)),
 	}
 }

@@ -27,7 +27,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	flags.IntSliceVar(&p.Conns, "connections", []int{64, 512}, "of the load")
 	flags.IntSliceVar(&p.Sources, "sources", []int{1, 10_000}, "of the requests; more than one are named in X-Forwarded-For")
 	flags.StringSliceVar(&p.Edges, "edges", bench.PeerNames, "what to measure; memcached: with a tier, whose processor time is included; 444, reject, shed: they close new connections of refused sources in place of an answer")
-	flags.StringSliceVar(&p.Works, "work", bench.PeerWorks, "what they do; new: a connection for each request, over TLS with a full handshake; resumed: the same, with the session of another")
+	flags.StringSliceVar(&p.Works, "work", bench.PeerWorks, "what they do; new: a connection for each request, over TLS with a full handshake; resumed: the same, with the session of another; h2: over HTTP/2, with one request at once on a connection, or 16")
 	flags.BoolVar(&short, "short", false, "one round of one second with 64 connections and one source: whether it works, not how fast")
 	flags.StringVar(&p.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
 	flags.StringVar(&p.Before, "before", "", "`PATH` of another executable of the edge, such as one before a change: measured as \"sluice before\" beside sluice, round after round")

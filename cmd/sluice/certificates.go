@@ -5,31 +5,24 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sluice/edge/listen"
+	"sluice/edge/metric"
 )
 
-// certificateMetrics tell when what listeners show expires.
-type certificateMetrics map[string]*listen.Certificates // by the field that names the listener; nil: it speaks no TLS
-
-var (
-	certificateExpiry = prometheus.NewDesc("sluice_certificate_expiry_timestamp_seconds", "When a certificate that a listener shows expires, or the first of its chain; of a folder's, the 32 that expire first.", []string{"listener", "name"}, nil)
-	certificateFailed = prometheus.NewDesc("sluice_certificate_read_failures_total", "Looks at a listener's certificates that found files which are wrong or away; what was read before stays in use.", []string{"listener"}, nil)
-)
-
-// Describe sends nothing: which listeners there are depends on the configuration.
-func (certificateMetrics) Describe(chan<- *prometheus.Desc) {}
-
-func (m certificateMetrics) Collect(out chan<- prometheus.Metric) {
-	for name, c := range m {
-		if c == nil {
-			continue
+// certificateMetrics tell when what listeners show expires. Listeners are known by the field that names them; of nil, one speaks no TLS.
+func certificateMetrics(of map[string]*listen.Certificates) metric.Collector {
+	return func(to metric.Sink) {
+		for listener, c := range of {
+			if c == nil {
+				continue
+			}
+			for _, e := range firstToExpire(c.Expiries()) {
+				to.Gauge(float64(e.At.Unix()), "sluice_certificate_expiry_timestamp_seconds",
+					"When a certificate that a listener shows expires, or the first of its chain; of a folder's, the 32 that expire first.", "listener", listener, "name", e.File)
+			}
+			to.Count(c.Failures(), "sluice_certificate_read_failures_total",
+				"Looks at a listener's certificates that found files which are wrong or away; what was read before stays in use.", "listener", listener)
 		}
-		for _, e := range firstToExpire(c.Expiries()) {
-			out <- prometheus.MustNewConstMetric(certificateExpiry, prometheus.GaugeValue, float64(e.At.Unix()), name, e.File)
-		}
-		out <- prometheus.MustNewConstMetric(certificateFailed, prometheus.CounterValue, float64(c.Failures()), name)
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"sluice/cmd/sluice/internal/command"
 	"sluice/cmd/sluice/internal/settings"
+	"sluice/edge/metric"
 )
 
 func main() {
@@ -100,16 +100,15 @@ func versionOf(info *debug.BuildInfo) string {
 }
 
 // buildInfo says what this process is.
-func buildInfo() prometheus.Collector {
-	labels := prometheus.Labels{"version": "unknown", "commit": "unknown", "go": runtime.Version()}
+func buildInfo(to metric.Sink) {
+	version, commit := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
-		labels["version"] = strings.Trim(info.Main.Version, "()")
+		version = strings.Trim(info.Main.Version, "()")
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
-				labels["commit"] = s.Value
+				commit = s.Value
 			}
 		}
 	}
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sluice_build_info", Help: "What this process was built from; always 1.",
-		ConstLabels: labels}, func() float64 { return 1 })
+	to.Gauge(1, "sluice_build_info", "What this process was built from; always 1.", "version", version, "commit", commit, "go", runtime.Version())
 }

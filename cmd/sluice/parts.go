@@ -28,9 +28,10 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/listen"
+	"sluice/edge/metric"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
-	"sluice/pop/presence"
+	"sluice/member"
 	"sluice/pop/secret"
 )
 
@@ -197,7 +198,7 @@ func (d *daemon) openListeners() (err error) {
 func (d *daemon) makeReloader() error {
 	c, happened := d.config, d.happened
 	d.reload = &reloader{flags: d.flags, server: d.server, machine: d.shared.Machine, log: d.log, events: happened, store: d.shared.Rules, name: tier.EdgeName(c), base: c,
-		peers: d.shared.TurnPeers, about: presence.About{Address: reachable(d.at.front[0].Addr()), Version: version(), Started: time.Now()}}
+		peers: d.shared.TurnPeers, about: member.About{Address: reachable(d.at.front[0].Addr()), Version: version(), Started: time.Now()}}
 	for _, certificates := range []*listen.Certificates{d.certificates, d.callsCertificates} {
 		if certificates != nil {
 			d.reload.files = append(d.reload.files, &files{happened: happened, kind: events.Certificate, refresh: certificates.Refresh,
@@ -270,16 +271,16 @@ func (d *daemon) handover() *upgrade.Handover {
 // metrics are those of all parts.
 func (d *daemon) metrics() *prometheus.Registry {
 	all := prometheus.NewRegistry()
-	all.MustRegister(d.server.Collector(), d.auditing, certificateMetrics{"listen_tls": d.certificates, "rate_limit_service": d.callsCertificates}, buildInfo(),
+	all.MustRegister(d.server.Collector(), metric.Collector(d.auditing.Collect), certificateMetrics(map[string]*listen.Certificates{"listen_tls": d.certificates, "rate_limit_service": d.callsCertificates}), metric.Collector(buildInfo),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if d.shared.Metrics != nil {
 		all.MustRegister(d.shared.Metrics)
 	}
 	if d.keeper != nil {
-		all.MustRegister(plansMetrics{d.keeper})
+		all.MustRegister(plansMetrics(d.keeper))
 	}
 	if d.across != nil {
-		all.MustRegister(d.across)
+		all.MustRegister(metric.Collector(d.across.Collect))
 	}
 	if d.shared.Etcd != nil {
 		all.MustRegister(tier.EtcdMetrics(d.shared.Etcd))

@@ -3,9 +3,8 @@ package main
 import (
 	"path/filepath"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sluice/edge/config"
+	"sluice/edge/metric"
 	"sluice/edge/plans"
 	"sluice/edge/plans/store"
 	"sluice/edge/rules"
@@ -44,26 +43,11 @@ func keepPlans(c *config.Config, secret [16]byte, warn func(string, ...any)) (*p
 }
 
 // plansMetrics are those of a keeper. No key is a label.
-type plansMetrics struct{ keeper *plans.Keeper }
-
-var (
-	plansUp      = prometheus.NewDesc("sluice_plans_up", "Whether the store of the plans answers; while not, what was read last stays in force.", nil, nil)
-	plansRead    = prometheus.NewDesc("sluice_plans_last_read_timestamp_seconds", "When the store of the plans was looked at last.", nil, nil)
-	plansClients = prometheus.NewDesc("sluice_plans_clients", "Clients of whom the store says a plan or a limit.", nil, nil)
-)
-
-func (m plansMetrics) Describe(out chan<- *prometheus.Desc) {
-	out <- plansUp
-	out <- plansRead
-	out <- plansClients
-}
-
-func (m plansMetrics) Collect(out chan<- prometheus.Metric) {
-	s, is := m.keeper.Status(), 0.0
-	if s.Up {
-		is = 1
+func plansMetrics(k *plans.Keeper) metric.Collector {
+	return func(to metric.Sink) {
+		s := k.Status()
+		to.Whether(s.Up, "sluice_plans_up", "Whether the store of the plans answers; while not, what was read last stays in force.")
+		to.Gauge(float64(s.Read.UnixNano())/1e9, "sluice_plans_last_read_timestamp_seconds", "When the store of the plans was looked at last.")
+		to.Gauge(float64(s.Clients), "sluice_plans_clients", "Clients of whom the store says a plan or a limit.")
 	}
-	out <- prometheus.MustNewConstMetric(plansUp, prometheus.GaugeValue, is)
-	out <- prometheus.MustNewConstMetric(plansRead, prometheus.GaugeValue, float64(s.Read.UnixNano())/1e9)
-	out <- prometheus.MustNewConstMetric(plansClients, prometheus.GaugeValue, float64(s.Clients))
 }

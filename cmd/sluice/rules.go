@@ -91,7 +91,7 @@ func (r *reloader) describe(entries []operatorlog.Entry) {
 	for i := range entries {
 		r.about.Generation = max(r.about.Generation, entries[i].Mark().Generation)
 	}
-	r.about.Hash, r.about.Since = r.server.RulesHash()
+	r.about.ConfigHash, r.about.Since = r.server.RulesHash()
 	if r.machine != nil {
 		r.machine.Operators.Describe(r.about)
 	}

@@ -22,6 +22,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/member"
 	"sluice/mitigation"
 	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
@@ -114,6 +115,7 @@ const popKey = "nobody can guess this"
 
 // Rules that are changed at one edge are so on all, by whichever edge, and stay so when every process of the PoP has ended.
 func TestRulesOverThePoP(t *testing.T) {
+	t.Parallel()
 	files := writePoP(t, 3)
 	startAll := func() (edges []*process) {
 		nodes := startMemcached(t) + "," + startMemcached(t)
@@ -205,7 +207,7 @@ func TestRulesOverThePoP(t *testing.T) {
 	// Each edge tells of all of them, and what others have done.
 	var pop struct {
 		Edges []control.EdgeStatus
-		Nodes []control.NodeStatus
+		Nodes []member.Node
 	}
 	if !everywhere(edges, func(p *process) bool {
 		pop.Edges = nil
@@ -278,6 +280,7 @@ func (p *process) name(of *process, edges []*process) string {
 
 // Without a secret changes of rules stay on their edge, which says so; they outlive the process with a state_dir, and its replacement without.
 func TestRulesStayWithoutASecret(t *testing.T) {
+	t.Parallel()
 	nodes, dir := startMemcached(t), t.TempDir()
 	file := write(t, "state_dir: "+dir+"\n"+rulesFile)
 	kept := start(t, origin(t), "--config", file, "--memcached", nodes)
@@ -305,6 +308,7 @@ func TestRulesStayWithoutASecret(t *testing.T) {
 // A change that this edge does not understand leaves in force what it understood last, and everybody is told. A change of the file under
 // what an operator has changed is not in force either.
 func TestRuleOfAnotherVersion(t *testing.T) {
+	t.Parallel()
 	file := writePoP(t, 1)[0]
 	var list operatorlog.List
 	now := time.Now()

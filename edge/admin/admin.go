@@ -34,6 +34,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
+	"sluice/member"
 )
 
 // Options is what the API is about.
@@ -370,7 +371,7 @@ func (a api) source(w http.ResponseWriter, r *http.Request) {
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
 	nodes := a.Edge.Nodes()
 	if nodes == nil {
-		nodes = []control.NodeStatus{}
+		nodes = []member.Node{}
 	}
 	reply(w, nodes)
 }

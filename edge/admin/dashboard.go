@@ -16,6 +16,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
+	"sluice/member"
 )
 
 // The dashboard is three files that ask the API for everything else. They hold nothing secret, so they are served without a token; the
@@ -89,7 +90,7 @@ type originLoad struct {
 }
 
 type nodeLoad struct {
-	control.NodeStatus
+	member.Node
 	Seconds [][2]float64 `json:"seconds,omitempty"` // of sluice_tier_operation_seconds
 }
 
@@ -145,7 +146,7 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	for _, n := range a.Edge.Nodes() {
-		s.Nodes = append(s.Nodes, nodeLoad{NodeStatus: n})
+		s.Nodes = append(s.Nodes, nodeLoad{Node: n})
 	}
 	for _, f := range families {
 		for _, m := range f.Metric {

@@ -20,6 +20,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/member"
 	"sluice/mitigation"
 )
 
@@ -60,8 +61,8 @@ rules: [{name: login, match: {path: /login}, limit: 5}, {name: trial, limit: 9, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes := []control.NodeStatus{{Address: "10.0.0.1:11211", Up: true}}
-	h, s := newAPIOf(t, c, edge.Tier{PoP: control.PoP{Nodes: func() []control.NodeStatus { return nodes }}}, func(o *Options) {
+	nodes := []member.Node{{Address: "10.0.0.1:11211", Up: true}}
+	h, s := newAPIOf(t, c, edge.Tier{PoP: control.PoP{Nodes: func() []member.Node { return nodes }}}, func(o *Options) {
 		seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sluice_origin_seconds", Buckets: []float64{0.1, 1}}, []string{"origin"})
 		seconds.WithLabelValues("http://127.0.0.1:1").Observe(0.5)
 		seconds.WithLabelValues("http://127.0.0.1:1").Observe(7)

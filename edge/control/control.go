@@ -19,6 +19,7 @@ import (
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/top"
+	"sluice/member"
 	"sluice/mitigation"
 )
 
@@ -56,7 +57,7 @@ type PoP struct {
 	// how far it has come. The error is ErrFull.
 	Say func(mitigation.Order) (Spread, error)
 	// Nodes describes the tier for the API.
-	Nodes func() []NodeStatus
+	Nodes func() []member.Node
 	// Edges describes the PoP for the API, this edge first.
 	Edges func() []EdgeStatus
 	// Secret describes under which secret this edge counts, and who counts apart.
@@ -114,18 +115,22 @@ type Spread struct {
 	Silent []string `json:"silent,omitempty"`
 }
 
+// PoPStatus describes a PoP.
+type PoPStatus struct {
+	Name   string        `json:"name"`
+	Edges  []EdgeStatus  `json:"edges"` // this one first
+	Nodes  []member.Node `json:"nodes"`
+	Secret *SecretStatus `json:"secret,omitempty"` // nil: the edge counts alone
+	Etcd   *EtcdStatus   `json:"etcd,omitempty"`   // nil: changes of rules do not travel over etcd
+}
+
 // EdgeStatus describes an edge of the PoP, as it does itself.
 type EdgeStatus struct {
-	ID         string    `json:"id"`
-	Name       string    `json:"name"`
-	PoP        string    `json:"pop,omitempty"` // where edges of several are told of
-	Address    string    `json:"address"`       // where it listens
-	Version    string    `json:"version"`
-	Started    time.Time `json:"started"`
-	Generation uint64    `json:"generation"`  // the latest change of a rule that it knows of; 0: none
-	ConfigHash uint64    `json:"config_hash"` // as sluice_config_hash there
-	Since      time.Time `json:"since"`       // its rules are these
-	Refused    int       `json:"refused"`     // changes that cannot be in force there
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	PoP  string `json:"pop,omitempty"` // where edges of several are told of
+	member.About
+	Refused int `json:"refused"` // changes that cannot be in force there
 }
 
 // SecretStatus is under which secret an edge counts, and which edges of its PoP's name count under another, as marks on the nodes say. Whoever
@@ -155,14 +160,6 @@ type EtcdStatus struct {
 	Edges []EdgeStatus      `json:"edges"`           // that share it, this one first
 }
 
-// NodeStatus describes a node of the tier.
-type NodeStatus struct {
-	Address string `json:"address"`
-	Up      bool   `json:"up"`
-	Joining bool   `json:"joining,omitempty"` // of the new list only, while a change of the list is under way
-	Leaving bool   `json:"leaving,omitempty"` // of the old list only
-}
-
 // TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten
 // minutes; a thousand sources are counted at most.
 func (c *Plane) TopRequests(n int) []top.Heavy { return c.with.Requests.Heaviest(n) }
@@ -174,7 +171,7 @@ func (c *Plane) TopRefused(n int) []top.Heavy { return c.with.Refusals.Heaviest(
 func (c *Plane) TopShadow(n int) []top.Heavy { return c.with.Spared.Heaviest(n) }
 
 // Nodes describes the tier; none on an edge that counts alone.
-func (c *Plane) Nodes() []NodeStatus {
+func (c *Plane) Nodes() []member.Node {
 	if c.with.PoP.Nodes == nil {
 		return nil
 	}

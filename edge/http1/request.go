@@ -25,9 +25,8 @@ type RequestHead struct {
 
 // Reset makes r ready for the next head.
 func (r *RequestHead) Reset() {
-	said := r.Request
-	said.Reset()
-	*r = RequestHead{Request: said}
+	r.Request.Reset()
+	r.HostLine, r.HTTP10, r.Close, r.Framing = nil, false, false, false
 }
 
 // Parse reads the head of a request and refuses what is not plain: anything that this edge and the origin could read

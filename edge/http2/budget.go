@@ -44,8 +44,9 @@ const (
 	// resets all that is under way of it.
 	resetBurst, resetRate = 256, 32
 	// controlBurst and controlRate bound frames that carry nothing. More of them come back with what gives reason to them: requestControls
-	// for each request, and one for each KiB that is sent to the client, which has to open windows for it.
-	controlBurst, controlRate = 1024, 64
+	// for each request, and one for each KiB that is sent to the client, which has to open windows for it. So many cost as much as the handshake of
+	// the connection that an attacker makes when this one has ended: fewer would cost the edge more than they spare it.
+	controlBurst, controlRate = 4096, 64
 	requestControls           = 8
 	// messageControls come back for each part of an answer: clients of gRPC answer each of their messages with a PING and a WINDOW_UPDATE.
 	messageControls = 2

@@ -22,10 +22,10 @@ type conn struct {
 	decoder          *hpack.Decoder
 	head             head
 	settled          bool // the client's first SETTINGS have come
+	tunnels          bool // it may ask for them
 	resets, controls bucket
 	past             past
 	untaken          uint32    // the highest stream that came after the last that is taken; 0: none has
-	free             *Stream   // one that is over, and nobody else has
 	headBy           time.Time // when the head that has begun must be there; zero: none has
 
 	mu      sync.Mutex
@@ -42,11 +42,14 @@ type conn struct {
 	initial int64 // that of a new stream
 	recv    int   // what the client may send of all bodies,
 	credit  int   // and what it may send again, but has not been told
+	first   int   // of the body of a new stream, as far as it knows
+	wide    int   // what is left of spareWindow
 	earned  int   // controls
 	sent    int   // bytes of answers that have not earned one
 	streams map[uint32]*Stream
-	highest uint32 // stream
-	working int    // requests in goroutines
+	free    *Stream // one that is over, and nobody else has
+	highest uint32  // stream
+	working int     // requests in goroutines
 	worked  sync.Cond
 	leaving stage
 	last    uint32    // streams above it are not taken, once leaving is final
@@ -58,7 +61,7 @@ type conn struct {
 
 // Serve serves a connection until it ends. Where the client's bytes have been read ahead, as of its preface, they are in its Reader.
 func (s *Site) Serve(client *front.Client) {
-	c := &conn{site: s, client: client, window: 65535, initial: 65535, recv: connWindow, streams: make(map[uint32]*Stream),
+	c := &conn{site: s, client: client, window: usualWindow, initial: usualWindow, first: usualWindow, recv: s.window(), wide: spareWindow, streams: make(map[uint32]*Stream),
 		idle: time.Unix(0, client.Accepted)}
 	c.drained.L, c.worked.L = &c.mu, &c.mu
 	c.resets, c.controls = newBuckets(time.Now())
@@ -130,12 +133,18 @@ func (c *conn) begin(st *Stream) {
 	c.locked(func() {
 		if held = st.held; !held {
 			c.over(st)
-			c.rested()
+			c.rested(st.wrote)
+			c.keep(st)
 		}
 	})
-	if !held && cap(st.text)+cap(st.block) <= mostIdle {
-		c.free = st
+}
+
+// keep keeps a stream for the next request, unless somebody may still have it. It needs c.mu.
+func (c *conn) keep(st *Stream) {
+	if !st.bodiless || st.died != nil || st.gone != nil || cap(st.text)+cap(st.block)+cap(st.out) > mostIdle {
+		return
 	}
+	c.free = st
 }
 
 // run has the rest of a request done.
@@ -150,12 +159,16 @@ func (c *conn) work(st *Stream, do func()) {
 	c.mu.Unlock()
 	c.site.Stats.Streams.Add(1)
 	go func() {
+		done := false
 		defer func() {
 			c.site.Stats.Streams.Add(-1)
 			c.mu.Lock()
 			c.over(st)
+			if done {
+				c.keep(st)
+			}
 			c.working--
-			c.rested()
+			c.rested(time.Time{})
 			if c.rests() {
 				c.doze()
 			}
@@ -169,5 +182,6 @@ func (c *conn) work(st *Stream, do func()) {
 			}
 		}()
 		do()
+		done = true
 	}()
 }

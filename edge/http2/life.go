@@ -127,12 +127,14 @@ func (c *conn) off(due time.Time) bool {
 // rests reports whether nothing is under way. It needs c.mu, as all that follows does.
 func (c *conn) rests() bool { return len(c.streams) == 0 && c.working == 0 }
 
-// rested is called when something is over.
-func (c *conn) rested() {
+// rested is called when something is over. at is an instant just now, or zero.
+func (c *conn) rested(at time.Time) {
 	if !c.rests() || c.broken != nil {
 		return
 	}
-	c.idle = time.Now()
+	if c.idle = at; at.IsZero() {
+		c.idle = time.Now()
+	}
 	c.client.Idle.Store(c.idle.UnixNano())
 	if !c.writing {
 		c.client.StartAnswer() // what it was slow with before is over

@@ -18,6 +18,7 @@ type Request struct {
 	ExpectContinue bool     // the client waits to be invited to send its body, and has not been
 	TakesTrailers  bool     // the client takes those of the answer
 	Upgrade        []byte   // the protocol that it asks to switch to; nil: none
+	Tunnel         bool     // it asks for nothing else, and takes any success for one: no answer but that of a server that switches may be one
 	Refused        *Refusal // why it is no request; nil: it is one
 	Broken         bool     // no whole head came: it was slow, or its client is gone, which is not its form
 
@@ -29,9 +30,8 @@ var BadTarget = Refuse(http.StatusBadRequest, "bad_target", "The request target 
 
 // Reset makes r ready for the next request.
 func (r *Request) Reset() {
-	head := r.Head
-	head.Reset()
-	*r = Request{Head: head, hostBuf: r.hostBuf, pathBuf: r.pathBuf}
+	r.Head.Reset()
+	*r = Request{Head: r.Head, hostBuf: r.hostBuf, pathBuf: r.pathBuf}
 }
 
 // SetHost reads the host that is asked for, and reports false if it is none.
@@ -61,7 +61,7 @@ func (r *Request) SetPath() *Refusal {
 
 // IsGRPC reports whether a request is a call of gRPC, which is HTTP/2 by definition. What browsers send for one (gRPC-Web) is not.
 func (r *Request) IsGRPC() bool {
-	if len(r.Version) == 0 || r.Version[len("HTTP/")] != '2' {
+	if r.Tunnel || len(r.Version) == 0 || r.Version[len("HTTP/")] != '2' {
 		return false
 	}
 	const grpc = "application/grpc"

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/histogram"
 )
 
 // collector gathers what fill gives to a Sink.
@@ -50,10 +51,9 @@ func scraped(t *testing.T, fill func(Sink)) string {
 
 // What a Sink is given is scraped as it was given: its kind, its labels by turns, and of a histogram every bound.
 func TestSink(t *testing.T) {
-	took := Latency()
-	took.bounds = took.bounds[:2]
-	for _, d := range []time.Duration{0, time.Millisecond, time.Second} {
-		took.Observe(int64(d))
+	used := histogram.Share()
+	for _, v := range []int64{0, 75, 300} {
+		used.Observe(v)
 	}
 	for _, test := range []struct {
 		fill func(Sink)
@@ -64,7 +64,7 @@ func TestSink(t *testing.T) {
 			s.Gauge(-1.5, "n", "h", "a", "1", "b", "2")
 			s.Gauge(0, "n", "h", "a", "3", "b", "")
 		}, "GAUGE n (h) a=\"1\" b=\"2\" -1.5\nGAUGE n (h) a=\"3\" b=\"\" 0"},
-		{func(s Sink) { s.Spread(took, "n", "h", "a", "1") }, `HISTOGRAM n (h) a="1" 0.0005:1 0.001:2 3 of 1.001`},
+		{func(s Sink) { s.Spread(used, "n", "h", "a", "1") }, `HISTOGRAM n (h) a="1" 0.05:1 0.1:1 0.25:1 0.5:1 0.75:2 0.9:2 1:2 2:2 3 of 3.75`},
 	} {
 		if got := scraped(t, test.fill); got != test.want {
 			t.Errorf("got\n%s\nwant\n%s", got, test.want)

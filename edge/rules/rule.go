@@ -45,9 +45,17 @@ type Rule struct {
 	queue   time.Duration
 
 	address int               // of a rule about descriptors: the entry that holds the source's address; less than 0: none
-	Asked   []*algorithm.Rule // of a rule about descriptors: what counts for limits that proxies send, by their unit
+	Asked   []*algorithm.Spec // of a rule about descriptors: what counts for limits that proxies send, by their unit
 
 	Crowded *Text // what those are told that find no place in flight; nil: it has no concurrency
+}
+
+// AsksTier reports whether the tier is asked about each request under the rule, before there is a verdict.
+func (r *Rule) AsksTier() bool { return r.Counter.Sync || r.Exact != nil || r.InFlight != nil }
+
+// Stalls reports whether the verdict on a request under the rule may have to wait: for the tier, its turn, or a signature.
+func (r *Rule) Stalls() bool {
+	return r.AsksTier() || r.FirstSight == limiter.Wait || r.Config.Action == Delay || r.Config.Algorithm == LeakyBucket || r.claims
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -156,7 +164,7 @@ func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candi
 	if len(config.Escalate) > 0 {
 		name = fmt.Sprint(name, config.Escalate)
 	}
-	bits, err := algorithm.NewRule(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
+	bits, err := algorithm.NewSliding(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
 	if err != nil {
 		return nil, err
 	}

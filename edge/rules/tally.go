@@ -1,9 +1,10 @@
 package rules
 
 import (
-	"sluice/edge/limiter"
-	"sluice/edge/metric"
 	"sync/atomic"
+
+	"sluice/edge/limiter"
+	"sluice/histogram"
 )
 
 // A Tally counts what a rule said. It belongs to the rule's name, so it goes on when rules are read again.
@@ -14,11 +15,11 @@ type Tally struct {
 	// Candidate counts what the rule's candidate said, and CandidateAlone for how many of those requests nothing in force refused them.
 	Candidate      [limiter.Verdicts]atomic.Uint64
 	CandidateAlone atomic.Uint64
-	Used           *metric.Histogram // shares of the limit, at decisions; a sample
+	Used           *histogram.Histogram // shares of the limit, at decisions; a sample
 }
 
 // NewTally makes a Tally.
-func NewTally() *Tally { return &Tally{Used: metric.Share()} }
+func NewTally() *Tally { return &Tally{Used: histogram.Share()} }
 
 func (t *Tally) failed(p limiter.Posture) {
 	if p == limiter.Open {

@@ -13,7 +13,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter/shedding"
-	"sluice/edge/metric"
+	"sluice/histogram"
 )
 
 // A Group is the servers that answer for a host.
@@ -30,9 +30,9 @@ type Group struct {
 	HTTP2    bool          // all servers speak it: an answer may begin before its request's body
 	next     atomic.Uint32
 
-	Hosts    []string          // that it answers for, as configured
-	Shedding *shedding.Limiter // whether a request may go on, as the servers answer; nil: it may
-	Waited   *metric.Histogram // for a place by Shedding, with one in the end or without; nil with it
+	Hosts    []string             // that it answers for, as configured
+	Shedding *shedding.Limiter    // whether a request may go on, as the servers answer; nil: it may
+	Waited   *histogram.Histogram // for a place by Shedding, with one in the end or without; nil with it
 }
 
 // Pick chooses the server for a request, one of those that are healthy and have room, and counts the request among those
@@ -164,8 +164,8 @@ type Origins struct {
 }
 
 // New keeps the servers of before that are still there, with their connections and counts. After an error nothing has
-// changed.
-func New(c []Config, before *Origins) (*Origins, error) {
+// changed. fault, if not nil, is told that somebody has panicked in a goroutine that belongs to no request.
+func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 	secure := make(map[string]*originTLS)
 	for _, config := range c {
 		for _, u := range config.Servers {
@@ -194,7 +194,7 @@ func New(c []Config, before *Origins) (*Origins, error) {
 			HTTP2: !slices.ContainsFunc(config.Servers, func(u *url.URL) bool { return !IsHTTP2(u) })}
 		s.Groups = append(s.Groups, g)
 		if config.Shedding != nil {
-			g.Shedding, g.Waited = shedding.New(*config.Shedding), metric.Latency()
+			g.Shedding, g.Waited = shedding.New(*config.Shedding), histogram.Latency()
 		}
 		if before != nil && len(config.Hosts) > 0 {
 			if was := before.named(config.Hosts[0]); was != nil {
@@ -215,7 +215,9 @@ func New(c []Config, before *Origins) (*Origins, error) {
 			fresh := NewOrigin(u)
 			o := servers[fresh.Name]
 			if o == nil {
-				o = fresh
+				if o = fresh; o.h2 != nil {
+					o.h2.Fault = fault
+				}
 				servers[o.Name] = o
 			}
 			if t := secure[o.Name]; t != nil && !o.secure.Load().same(t) {

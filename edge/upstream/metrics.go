@@ -12,11 +12,7 @@ import (
 // Collect gives how every origin stands, and what those that shed load have shed.
 func (s *Origins) Collect(to metric.Sink, now time.Time) {
 	for _, o := range s.All {
-		up := 0.0
-		if o.Healthy(now) {
-			up = 1
-		}
-		to.Gauge(up, "sluice_origin_up", "Whether an origin is taken to be healthy.", "origin", o.Name)
+		to.Whether(o.Healthy(now), "sluice_origin_up", "Whether an origin is taken to be healthy.", "origin", o.Name)
 		to.Gauge(float64(o.Active.Load()), "sluice_origin_active", "Requests under way at an origin.", "origin", o.Name)
 		to.Spread(o.Seconds, "sluice_origin_seconds", "Time from passing a request on to the head of the origin's answer, connecting included; to the end of an answer that comes at once.",
 			"origin", o.Name)

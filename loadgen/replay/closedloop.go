@@ -23,6 +23,7 @@ type ClosedLoop struct {
 	Fresh   bool          // a connection for each request
 	Shed    bool          // with Fresh: a connection that ends before its answer has been refused, and is answered so
 	TLS     *tls.Config   // nil: plain HTTP; not with Shed
+	Streams int           // requests at once on each connection, over HTTP/2, with TLS and without Fresh; 0: HTTP/1.1
 	Warm    time.Duration // before anything counts
 	For     time.Duration // how long to measure
 	Begun   func()        // called when the warm-up is over; nil: nothing
@@ -145,12 +146,17 @@ func (r *loopRun) open(slot int32) error {
 func (c *ClosedLoop) request(buf []byte, n uint32) []byte {
 	buf = append(buf[:0], "GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n"...)
 	if c.Sources > 1 {
-		n %= uint32(c.Sources)
 		buf = append(buf, "X-Forwarded-For: "...)
-		buf = netip.AddrFrom4([4]byte{198, 18 + byte(n>>16), byte(n >> 8), byte(n)}).AppendTo(buf)
+		buf = c.source(n).AppendTo(buf)
 		buf = append(buf, "\r\n"...)
 	}
 	return append(buf, "\r\n"...)
+}
+
+// source is whose request the n-th is.
+func (c *ClosedLoop) source(n uint32) netip.Addr {
+	n %= uint32(c.Sources)
+	return netip.AddrFrom4([4]byte{198, 18 + byte(n>>16), byte(n >> 8), byte(n)})
 }
 
 func (r *loopRun) send(c *loopConn) error {

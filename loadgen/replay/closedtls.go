@@ -80,6 +80,9 @@ func (r *tlsRun) connection(ctx context.Context, buf []byte) error {
 	if err := c.Handshake(); err != nil {
 		return err
 	}
+	if r.Streams > 0 {
+		return r.streams(ctx, c)
+	}
 	resumed := c.ConnectionState().DidResume
 	var a answer
 	for ctx.Err() == nil {

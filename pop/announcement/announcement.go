@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/histogram"
 	"sluice/mitigation"
 	"sluice/pop/across"
-	"sluice/pop/histogram"
 	"sluice/pop/log"
 	"sluice/pop/operators"
 	"sluice/pop/placement"
@@ -48,7 +48,7 @@ type Config struct {
 // one goroutine.
 type Announcer struct {
 	Budget      Budget
-	Propagation histogram.Histogram // from a verdict on another edge until it was in force on this one
+	Propagation *histogram.Histogram // from a verdict on another edge until it was in force on this one
 
 	config   Config
 	rules    atomic.Pointer[ruleSet]
@@ -60,7 +60,7 @@ type Announcer struct {
 
 // New makes an Announcer under no rules.
 func New(c Config) *Announcer {
-	a := &Announcer{config: c, Budget: Budget{left: mostSaved}, times: make(map[takenFrom]record.Taken)}
+	a := &Announcer{config: c, Budget: Budget{left: mostSaved}, times: make(map[takenFrom]record.Taken), Propagation: histogram.Trips()}
 	a.SetRules(nil)
 	return a
 }
@@ -118,7 +118,7 @@ func (a *Announcer) AnnounceBlocks(now time.Time) {
 func (a *Announcer) LearnAll(records []record.Record, now time.Time) {
 	for _, r := range records {
 		if a.Learn(r, now) && r.By != mitigation.ByPeer { // whose verdict fell in another PoP
-			a.Propagation.Observe(a.wall(now).Sub(r.Start))
+			a.Propagation.Observe(int64(a.wall(now).Sub(r.Start)))
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/pop/histogram"
+	"sluice/histogram"
 	"sluice/pop/wire"
 )
 
@@ -38,7 +38,7 @@ type job struct {
 }
 
 func newLink(d *dialer, deliver func([]wire.Result), caught func(any)) *link {
-	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: new(histogram.Histogram), deliver: deliver, caught: caught}
+	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: histogram.Trips(), deliver: deliver, caught: caught}
 	l.pipe.trips = l.trips
 	for i := range l.queues {
 		l.queues[i] = make(chan job, rareQueue)
@@ -97,7 +97,7 @@ func (l *link) serve(ctx context.Context, q chan job) {
 		if start.Sub(j.at) < rareWait {
 			r = c.do(j.Command)
 			if r.Status == wire.Done || r.Status == wire.NotThere {
-				l.trips.Observe(time.Since(start))
+				l.trips.Observe(int64(time.Since(start)))
 			}
 		}
 		l.waiting.Add(-1)

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/pop/histogram"
+	"sluice/histogram"
 	"sluice/pop/wire"
 )
 
@@ -109,7 +109,7 @@ func newPipeline(d *dialer, deliver func([]wire.Result), caught func(any)) *pipe
 		dialer:  d,
 		deliver: deliver,
 		caught:  caught,
-		trips:   new(histogram.Histogram),
+		trips:   histogram.Trips(),
 		drops:   new(drops),
 		wake:    make(chan struct{}, 1),
 		ring:    make(ring, Backlog/16),
@@ -414,7 +414,7 @@ func (p *pipeline) answered(conn net.Conn, head uint64, results []wire.Result) (
 	}
 	conn.SetReadDeadline(p.due)
 	for len(p.bursts) > 0 && p.bursts[0].end <= head {
-		p.trips.Observe(now.Sub(p.bursts[0].at))
+		p.trips.Observe(int64(now.Sub(p.bursts[0].at)))
 		p.bursts = append(p.bursts[:0], p.bursts[1:]...)
 	}
 	return int(p.sent - p.head)

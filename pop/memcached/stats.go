@@ -1,7 +1,7 @@
 package memcached
 
 import (
-	"sluice/pop/histogram"
+	"sluice/histogram"
 	"sluice/pop/wire"
 )
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/member"
 	"sluice/mitigation"
 	"sluice/pop/operatorlog"
 	"sluice/pop/presence"
@@ -238,7 +239,7 @@ type ruleChanges struct {
 	moved   chan struct{}      // closed when it does
 	done    uint64             // the version that is in force
 	refused []operatorlog.Mark // that cannot be in force here
-	about   presence.About
+	about   member.About
 	unsaid  bool // the others do not know yet what is in force here
 }
 
@@ -261,7 +262,7 @@ func (l *List) InForce(version uint64, refused []operatorlog.Mark) {
 }
 
 // Describe says what the others are told of this edge.
-func (l *List) Describe(a presence.About) {
+func (l *List) Describe(a member.About) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes.about, l.changes.unsaid = a, true

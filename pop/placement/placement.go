@@ -21,6 +21,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sluice/counter"
+	"sluice/member"
 	"sluice/pop/secret"
 )
 
@@ -76,20 +77,12 @@ type Nodes struct {
 	wanted  atomic.Pointer[wanted]
 	health  atomic.Pointer[[]bool]
 	names   atomic.Pointer[[]string]
-	members atomic.Pointer[[]Member]
+	members atomic.Pointer[[]member.Node]
 	full    atomic.Bool
 	alone   atomic.Pointer[time.Time] // since when no node is left; nil: one is
 }
 
 type wanted struct{ names, spelled []string }
-
-// Member is a node of the tier as an edge sees it.
-type Member struct {
-	Name string // as it was configured
-	Up   bool
-	// Joining and Leaving say that it is of the new or the old list only, while a transition lasts.
-	Joining, Leaving bool
-}
 
 // New takes a list of nodes, all of which are up until they prove otherwise. Errors are those of Set.
 func New(list []string, s secret.Secret, now time.Time) (*Nodes, error) {
@@ -336,13 +329,13 @@ func (n *Nodes) Full() bool { return n.full.Load() }
 // publish lets the request path and operators know which nodes there are, and which are up.
 func (n *Nodes) publish() {
 	n.moved = true
-	health, names, members := make([]bool, len(n.nodes)), make([]string, len(n.nodes)), []Member{}
+	health, names, members := make([]bool, len(n.nodes)), make([]string, len(n.nodes)), []member.Node{}
 	for i := range n.nodes {
 		d := &n.nodes[i]
 		health[i], names[i] = d.up && d.role != 0, d.spelled
 		if d.role != 0 {
-			members = append(members, Member{
-				Name: d.spelled, Up: d.up, Joining: d.role&current == 0, Leaving: !n.moving.IsZero() && d.role&joining == 0,
+			members = append(members, member.Node{
+				Address: d.spelled, Up: d.up, Joining: d.role&current == 0, Leaving: !n.moving.IsZero() && d.role&joining == 0,
 			})
 		}
 	}
@@ -395,7 +388,7 @@ func (n *Nodes) Alone() (since time.Time) {
 }
 
 // Members describes the nodes, those in use; do not change the result.
-func (n *Nodes) Members() []Member { return *n.members.Load() }
+func (n *Nodes) Members() []member.Node { return *n.members.Load() }
 
 // Names are all nodes as they were configured, by their index; do not change the result.
 func (n *Nodes) Names() []string { return *n.names.Load() }

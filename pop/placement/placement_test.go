@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/member"
 	"sluice/pop/placement"
 	"sluice/pop/secret"
 )
@@ -141,7 +142,7 @@ func TestTransition(t *testing.T) {
 	if left := n.Advance(began); left != nil || n.Len() != 3 {
 		t.Fatalf("left %v of %d", left, n.Len())
 	}
-	want := []placement.Member{{Name: "node0:11211", Up: true, Leaving: true}, {Name: "node1:11211", Up: true}, {Name: "node2:11211", Up: true, Joining: true}}
+	want := []member.Node{{Address: "node0:11211", Up: true, Leaving: true}, {Address: "node1:11211", Up: true}, {Address: "node2:11211", Up: true, Joining: true}}
 	if got := n.Members(); !slices.Equal(got, want) {
 		t.Errorf("members %+v, want %+v", got, want)
 	}

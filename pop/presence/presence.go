@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/member"
 	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
 )
@@ -32,15 +33,7 @@ type Edge struct {
 	Marks    []operatorlog.Mark // of the operators' list that it has put into force
 	Refused  []operatorlog.Mark // of these what it could not: changes of rules that it does not understand, MaxRefused at most
 	Ends     bool               // it has stopped deciding, and says so with its last presence
-	About
-}
-
-// About is what an edge tells operators of itself.
-type About struct {
-	Address, Version string    // where it listens; what it runs. The first 64 bytes of each
-	Started, Since   time.Time // the process; its configuration, in force
-	Hash             uint64    // of its rules: the same on edges with the same
-	Generation       uint64    // of the latest change of a rule that it knows of; 0: none
+	member.About
 }
 
 // MaxRefused is how many changes an edge says it has refused, the newest.
@@ -134,7 +127,7 @@ func (p *Slots) Say(now time.Time, e Edge) []byte {
 		b = append(append(b, byte(len(text))), text...)
 	}
 	b = secret.AppendTime(secret.AppendTime(b, e.Started), e.Since)
-	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.Hash), e.Generation)
+	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.ConfigHash), e.Generation)
 	for _, marks := range [][]operatorlog.Mark{e.Marks, e.Refused} {
 		b = append(b, byte(len(marks)))
 		for _, k := range marks {
@@ -164,7 +157,7 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 		*text = string(in.Next(int(in.Number(1))))
 	}
 	e.Started, e.Since = in.Time(), in.Time()
-	e.Hash, e.Generation = in.Number(8), in.Number(8)
+	e.ConfigHash, e.Generation = in.Number(8), in.Number(8)
 	for _, marks := range []*[]operatorlog.Mark{&e.Marks, &e.Refused} {
 		for range in.Number(1) {
 			*marks = append(*marks, operatorlog.Mark{Edge: in.Number(8), Generation: in.Number(8)})

@@ -23,6 +23,8 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"sluice/histogram"
 )
 
 // Tolerance is how far apart the clocks of edges may be for what is not uncertain to be right.
@@ -71,8 +73,11 @@ type Figures struct {
 	Unexplained uint64 // of the wrong ones: neither the formula nor clocks that are up to Clocks apart explain them
 	// Lags is, for each time that a source crossed its limit and each edge that refused it then, how long after the crossing it did. That is 0
 	// for an edge that admitted nothing meanwhile.
-	Lags Lags
+	Lags *histogram.Histogram
 }
+
+// NewFigures is what is found where nothing is judged.
+func NewFigures() *Figures { return &Figures{Lags: histogram.Lag()} }
 
 type logKey struct{ rule, source uint64 }
 
@@ -168,7 +173,7 @@ func (j *Judge) figures(rule string) *Figures {
 		if j.rules == nil {
 			j.rules = make(map[string]*Figures)
 		}
-		f = new(Figures)
+		f = NewFigures()
 		j.rules[rule] = f
 	}
 	return f
@@ -344,11 +349,11 @@ func (l *log) refusal(d *item, f *Figures) {
 		return
 	}
 	l.refused = append(l.refused, d.edge)
-	if lag := d.At - l.crossed; slices.Contains(l.passed, d.edge) {
-		f.Lags.add(time.Duration(lag) * time.Microsecond)
-	} else {
-		f.Lags.add(0)
+	lag := time.Duration(0)
+	if slices.Contains(l.passed, d.edge) {
+		lag = time.Duration(d.At-l.crossed) * time.Microsecond
 	}
+	f.Lags.Observe(int64(lag))
 }
 
 // liftTakes is how long it takes until all edges have heard of a lift.

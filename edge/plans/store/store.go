@@ -66,12 +66,6 @@ func (s *Store) fails(ctx context.Context, err *error) {
 	*err = fmt.Errorf("%s: %w", s.where, *err)
 }
 
-// Check reports what is wrong with the name of a store.
-func Check(text string) error {
-	_, _, err := parse(text)
-	return err
-}
-
 // parse finds the driver of a store, and what it wants to hear.
 func parse(text string) (driver, name string, err error) {
 	if path, is := strings.CutPrefix(text, "sqlite:"); is && filepath.IsAbs(path) {

@@ -41,6 +41,8 @@ type Pool struct {
 	// Dial makes a connection, over which HTTP/2 may be spoken at once. Secure says that it is TLS.
 	Dial   func(deadline time.Time) (net.Conn, error)
 	Secure bool
+	// Fault, if not nil, is told that somebody has panicked here. The request that it was about ends without an answer.
+	Fault func(any)
 
 	mu      sync.Mutex
 	conns   []*conn // those that take requests, the first made first
@@ -223,4 +225,12 @@ func (p *Pool) end(which func(*conn) bool) {
 		c.closeOver()
 		return true
 	})
+}
+
+// recovered is told what a panic of a goroutine said, if it said anything, and reports whether it did. No other request must suffer.
+func (p *Pool) recovered(fault any) bool {
+	if fault != nil && p.Fault != nil {
+		p.Fault(fault)
+	}
+	return fault != nil
 }

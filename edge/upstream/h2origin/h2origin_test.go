@@ -15,6 +15,8 @@ import (
 
 	frames "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"sluice/edge/http1"
 )
 
 // A raw server of HTTP/2 has one connection, and says what a test has it say.
@@ -502,4 +504,34 @@ func TestServerWithoutRoom(t *testing.T) {
 		t.Error("a request was taken")
 	}
 	<-ended
+}
+
+// A panic in any of the goroutines ends the request that it was about, and is told; nothing else ends.
+func TestFaultsOfOneRequest(t *testing.T) {
+	told := make(chan any, 3)
+	p := &Pool{Fault: func(fault any) { told <- fault }}
+	c := &conn{pool: p, streams: 1} // without a connection of net/http's, which is a fault
+	near := start(c)
+	if _, err := io.WriteString(near, get); err != nil {
+		t.Fatal(err)
+	}
+	if answer := all(near); answer != "" {
+		t.Errorf("%q", answer)
+	}
+	<-told
+	p.mu.Lock()
+	if c.streams != 0 {
+		t.Errorf("%d streams are left", c.streams)
+	}
+	p.mu.Unlock()
+	over := &exchange{conn: c, interims: make(chan []byte)}
+	close(over.interims)
+	if err := over.interim(103, nil); err != errFault {
+		t.Errorf("interim: %v", err)
+	}
+	<-told
+	if _, err := (&body{pool: p, Body: http1.NewBody(nil, nil, 5)}).Read(make([]byte, 1)); err != errFault {
+		t.Errorf("body: %v", err)
+	}
+	<-told
 }

@@ -28,6 +28,7 @@ const requestLines = 1024
 var (
 	errRequest  = errors.New("edge: h2origin: what was written is no request")
 	errInterims = errors.New("edge: h2origin: too many interim answers")
+	errFault    = errors.New("edge: h2origin: a fault in the edge")
 )
 
 // A Stream takes a request and gives its answer: the near end of a pipe. It is what is written and read of HTTP/1.1, and closed in the end.
@@ -70,6 +71,7 @@ func start(c *conn) *Stream {
 		x := &exchange{conn: c, far: far, reader: bufio.NewReaderSize(far, 8<<10)}
 		defer cancel()
 		defer far.Close() // what has been written of an answer ends here, wherever that is
+		defer func() { c.pool.recovered(recover()) }()
 		x.run(ctx)
 	}()
 	return &Stream{near, c, cancel}
@@ -139,7 +141,7 @@ func (x *exchange) read() error {
 			}
 			r.Trailer[http.CanonicalHeaderKey(string(name))] = nil
 		}
-		r.Body = &body{Body: http1.NewBody(x.reader, (*filler)(x.reader), h.Length), far: x.far, trailer: r.Trailer}
+		r.Body = &body{Body: http1.NewBody(x.reader, (*filler)(x.reader), h.Length), pool: x.conn.pool, far: x.far, trailer: r.Trailer}
 	}
 	x.request = r
 	_, _ = x.reader.Discard(len(raw)) // the body follows
@@ -199,12 +201,18 @@ func (f *filler) Fill(n int) error {
 // A body is a request'x. It is read by the one who sends it.
 type body struct {
 	http1.Body
+	pool    *Pool
 	far     net.Conn
 	trailer http.Header // what is announced, and then what came
 }
 
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.Body.Read(p)
+func (b *body) Read(p []byte) (n int, err error) {
+	defer func() { // it is called in a goroutine of net/http's, which recovers from nothing
+		if b.pool.recovered(recover()) {
+			n, err = 0, errFault
+		}
+	}()
+	n, err = b.Body.Read(p)
 	if err == io.EOF && b.trailer != nil && b.Framing == http1.Chunked {
 		var h message.Head
 		if b.ReadTrailer(&h) != nil {
@@ -224,7 +232,12 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error { return b.far.SetReadDeadline(socket.LongAgo) }
 
 // interim passes an interim answer on. It is called by the one who reads the connection, whom nobody may hold up.
-func (x *exchange) interim(status int, header textproto.MIMEHeader) error {
+func (x *exchange) interim(status int, header textproto.MIMEHeader) (err error) {
+	defer func() {
+		if x.conn.pool.recovered(recover()) {
+			err = errFault
+		}
+	}()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ended {
@@ -237,6 +250,7 @@ func (x *exchange) interim(status int, header textproto.MIMEHeader) error {
 	if x.interims == nil {
 		x.interims = make(chan []byte, http1.MaxInterim)
 		x.written.Go(func() {
+			defer func() { x.conn.pool.recovered(recover()) }()
 			for text := range x.interims {
 				_, _ = x.far.Write(text) // a failure shows when the answer is written
 			}

@@ -213,7 +213,8 @@ func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f At
 		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: %w: %s", name, a.name, err, s.proc.Said())
 	}
 	if without.Asked == without.Failed || r.opened.Load() == 0 {
-		return f, fmt.Errorf("loadgen: http2-attacks: %s answers nothing: %s %s", name, without.Why, s.proc.Said())
+		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: of %d requests without an attack %d failed (%s), and who attacks could connect %d times (%v): %s",
+			name, a.name, without.Asked, without.Failed, without.Why, r.opened.Load(), r.failed.Load(), s.proc.Said())
 	}
 	after, err := h.seen(ctx, name, s)
 	if err != nil {

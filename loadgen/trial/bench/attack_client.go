@@ -16,7 +16,8 @@ import (
 	"sluice/loadgen/process"
 )
 
-// calmSource is the address of a client that nobody limits, and attackSource the first of those that attack.
+// calmSources are addresses that nobody limits, calmSource is that of a client, and attackSource the first of those that attack.
+var calmSources = netip.MustParsePrefix("127.0.0.0/24")
 var calmSource, attackSource = netip.AddrFrom4([4]byte{127, 0, 0, 2}), netip.AddrFrom4([4]byte{127, 0, 1, 1})
 
 const (
@@ -40,6 +41,7 @@ type attackRun struct {
 	sent   atomic.Int64 // units
 	opened atomic.Int64 // connections,
 	ended  atomic.Int64 // and those that the server has ended
+	failed atomic.Value // why one could not be opened
 }
 
 // run attacks until the time is up, and has ended every connection when it returns.
@@ -68,6 +70,7 @@ func (r *attackRun) run(ctx context.Context, length time.Duration) {
 func (r *attackRun) connection(ctx context.Context, from netip.Addr) {
 	conn, err := dialH2(ctx, from, r.to)
 	if err != nil {
+		r.failed.Store(err.Error())
 		return
 	}
 	r.opened.Add(1)

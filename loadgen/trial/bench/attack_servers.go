@@ -31,10 +31,10 @@ func (h *HTTP2Attacks) sluice(at, admin netip.AddrPort) string {
 listen_tls: %[1]s
 tls: {certificate: %[2]s, key: %[2]s}
 admin: %[3]s
-allow: [%[4]s]
+allow: [%[4]v]
 origins: [{servers: ["http://%[5]s"]}]
 rules: [{name: sources, limit: %[6]d, window: %[7]v, mitigation_timeout: 1m}]
-`, at, h.p.pem, admin, calmSource, h.p.origin, attackLimit, attackWindow)
+`, at, h.p.pem, admin, calmSources, h.p.origin, attackLimit, attackWindow)
 }
 
 func (h *HTTP2Attacks) nginx(at, _ netip.AddrPort) string {
@@ -51,7 +51,7 @@ worker_rlimit_nofile 20000;
 events { worker_connections 8192; }
 http {
 %[2]s  access_log off;
-  geo $limited { default 1; %[3]s 0; }
+  geo $limited { default 1; %[3]v 0; }
   map $limited $source { 1 $binary_remote_addr; 0 ""; }
   limit_req_zone $source zone=sources:64m rate=%[4]dr/s;
   limit_req_log_level info;
@@ -76,7 +76,7 @@ http {
     }
   }
 }
-`, h.p.dir, temp.String(), calmSource, attackLimit/int(attackWindow.Seconds()), h.p.origin, at, h.p.pem, attackLimit)
+`, h.p.dir, temp.String(), calmSources, attackLimit/int(attackWindow.Seconds()), h.p.origin, at, h.p.pem, attackLimit)
 }
 
 func (h *HTTP2Attacks) haproxy(at, _ netip.AddrPort) string {
@@ -93,11 +93,11 @@ defaults
 frontend edge
   bind %s backlog 4096 ssl crt %s alpn h2 ssl-min-ver TLSv1.3 ciphersuites TLS_AES_128_GCM_SHA256
   stick-table type ip size 1m expire 60s store http_req_rate(%v)
-  http-request track-sc0 src unless { src %s }
+  http-request track-sc0 src unless { src %v }
   http-request deny deny_status 429 if { sc_http_req_rate(0) gt %d }
   default_backend origin
 backend origin
   option forwardfor
   server origin %s
-`, at, h.p.pem, attackWindow, calmSource, attackLimit, h.p.origin)
+`, at, h.p.pem, attackWindow, calmSources, attackLimit, h.p.origin)
 }

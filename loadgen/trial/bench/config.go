@@ -60,6 +60,9 @@ func (p *Peers) nginx(name, at string, c PeerCase) string {
 	var ssl, sslLines string
 	if c.has("tls") { // a full handshake gives one ticket, as Go's does; HAProxy always gives two
 		ssl = " ssl"
+		if c.has("h2") {
+			ssl += " http2"
+		}
 		sslLines = fmt.Sprintf(`    ssl_certificate %[1]s;
     ssl_certificate_key %[1]s;
     ssl_protocols TLSv1.3;
@@ -118,6 +121,9 @@ func (p *Peers) haproxy(name, at string, c PeerCase) string {
 	var ssl string
 	if c.has("tls") {
 		ssl = " ssl crt " + p.pem + " ssl-min-ver TLSv1.3 ciphersuites TLS_AES_128_GCM_SHA256"
+		if c.has("h2") {
+			ssl += " alpn h2"
+		}
 	}
 	return fmt.Sprintf(`global
   nbthread 1

@@ -42,10 +42,12 @@ type Peers struct {
 }
 
 // PeerNames are the edges that Peers can measure, and PeerWorks what they can do: with "new" or "resumed" over a connection for each
-// request, and with "tls" over TLS, whose handshake is a full one for each new connection, or resumes the session of another.
+// request, with "tls" over TLS, whose handshake is a full one for each new connection, or resumes the session of another, and with "h2" over HTTP/2,
+// with one request at once on a connection, or 16.
 var (
 	PeerNames = []string{"nginx", "haproxy", "fasthttp", "sluice off", "sluice", "sluice memcached", "nginx 444", "haproxy reject", "sluice shed"}
-	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new", "proxy tls resumed"}
+	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new", "proxy tls resumed",
+		"proxy tls h2", "proxy tls h2 16", "refuse tls h2", "refuse tls h2 16"}
 )
 
 // Before is the edge before a change, measured beside what it became.
@@ -60,6 +62,17 @@ type PeerCase struct {
 
 // has reports whether a word is among those of the work.
 func (c PeerCase) has(word string) bool { return slices.Contains(strings.Fields(c.Work), word) }
+
+// streams is how many requests it has at once on a connection of HTTP/2; 0: it is HTTP/1.1.
+func (c PeerCase) streams() int {
+	switch {
+	case c.has("16"):
+		return 16
+	case c.has("h2"):
+		return 1
+	}
+	return 0
+}
 
 // PeerFigures is what one edge showed in one case: medians over the rounds.
 type PeerFigures struct {
@@ -238,6 +251,9 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	}
 	if c.has("tls") {
 		load.TLS = clientTLS(c)
+	}
+	if load.Streams = c.streams(); load.Streams > 0 {
+		load.TLS.NextProtos = []string{"h2"}
 	}
 	out, err := load.Run(ctx)
 	if err = errors.Join(err, cpuErr); err != nil {

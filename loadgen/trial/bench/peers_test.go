@@ -20,6 +20,7 @@ func TestConfigurations(t *testing.T) {
 	for _, c := range []struct{ work, nginx, haproxy, sluice string }{
 		{"refuse", "nginx", "haproxy", "sluice"},
 		{"refuse tls", "nginx", "haproxy", "sluice"},
+		{"refuse tls h2", "nginx", "haproxy", "sluice"},
 		{"refuse new", "nginx 444", "haproxy reject", "sluice shed"},
 	} {
 		work := PeerCase{c.work, 64, 1}

@@ -17,6 +17,7 @@ import (
 	"sluice/edge/audit/exactlog"
 	"sluice/edge/limiter"
 	"sluice/loadgen/judge"
+	"sluice/member"
 	"sluice/mitigation"
 	"sluice/pop/poptest"
 	"sluice/pop/presence"
@@ -53,7 +54,7 @@ type edge struct {
 var client = counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64)
 
 func newRule(t *testing.T) *limiter.Rule {
-	c, err := algorithm.NewRule("r source enforce", 5, 10*time.Second, 8, algorithm.Nearest)
+	c, err := algorithm.NewSliding("r source enforce", 5, 10*time.Second, 8, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func newRule(t *testing.T) *limiter.Rule {
 
 func (s *site) start(id uint64) *edge {
 	now := time.Now()
-	e := &edge{Edge: presence.Edge{ID: id, About: presence.About{Started: now}}, limiter: limiter.Limiter{
+	e := &edge{Edge: presence.Edge{ID: id, About: member.About{Started: now}}, limiter: limiter.Limiter{
 		Counters: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(16, nil)}}
 	e.Auditor = &Auditor{Notes: audit.New(1, s.key.Watch, now), ID: id, Tier: &Tier{Secret: s.key,
 		Do: func(_ context.Context, c wire.Command) wire.Result {
@@ -270,7 +271,7 @@ func TestForgedBatches(t *testing.T) {
 		one := s.start(1)
 		intervals(3)
 		number := exactlog.NumberOf(time.Now())
-		forged := &exactlog.Batch{Edge: 1, Number: number, Groups: []exactlog.Group{{Rule: exactlog.Rule{Name: "r", Limit: 1, Window: time.Second}, Entries: make([]exactlog.Entry, 9)}}}
+		forged := &exactlog.Batch{Edge: 1, Number: number, Groups: []exactlog.Group{{Rule: exactlog.RuleRef{Name: "r", Limit: 1, Window: time.Second}, Entries: make([]exactlog.Entry, 9)}}}
 		for what, item := range map[string][]byte{
 			"no secret":      secret.Of([]byte("another")).Seal(secret.Audit, forged.Append(nil)),
 			"another use":    s.key.Seal(secret.Presence, forged.Append(nil)),

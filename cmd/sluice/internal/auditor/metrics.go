@@ -1,75 +1,42 @@
 package auditor
 
 import (
-	"maps"
-
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sluice/edge/audit/exactlog"
+	"sluice/edge/metric"
 )
-
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("sluice_"+name, help, labels, nil)
-}
 
 const perPoP = " Of the edge that judges for the PoP; it adds up over edges."
 
-var (
-	decisions = desc("audit_decisions_total", "Decisions about watched sources that were held against the exact log of all edges' hits."+perPoP, "rule")
-	wrong     = desc("audit_wrong_total", "Those of them that the exact log contradicts. allowed: over the limit, and admitted; limited: within it, and refused.", "rule", "kind")
-	uncertain = desc("audit_uncertain_total", "Those of them that would be judged otherwise by clocks of edges that are `"+exactlog.Tolerance.String()+
-		"` apart: the share of wrong decisions is known but for their share.", "rule")
-	unexplained = desc("audit_unexplained_total", "Wrong decisions that are a fault: neither what the rule's formula does not know, when the hits of one sub-window came, nor clocks of edges up to `"+
-		exactlog.Clocks.String()+"` apart explain them.", "rule")
-	detection = desc("detection_seconds", "From when a watched source crossed its limit, by the exact log of all edges' hits, to its first refusal on an edge; 0 on one that let nothing more through."+perPoP, "rule")
-	gap       = desc("audit_gap", "Mean of |estimate - exact| / exact over the latest decisions that this edge has judged.")
-	logs      = desc("audit_logs", "Exact logs under way, each of a source under a rule.")
-	skipped   = desc("audit_skipped_total", "Decisions about watched sources that were not judged. incomplete: hits before them may be missing; full: there was no room.", "reason")
-	judging   = desc("audit_judges", "Whether this edge judges what the edges of its PoP decide: the oldest does.")
-	commands  = desc("audit_commands_total", "Commands to the tier for the audit; sluice_tier_operations_total has them as well.")
-)
-
-// Describe sends nothing: whose metrics there are depends on the rules (an unchecked collector).
-func (a *Auditor) Describe(chan<- *prometheus.Desc) {}
-
-// Collect shows what was found of the rules that are in force.
-func (a *Auditor) Collect(out chan<- prometheus.Metric) {
-	count := func(d *prometheus.Desc, v uint64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
-	}
-	gauge := func(d *prometheus.Desc, v float64) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
-	}
-	dropped, names := a.Notes.Dropped(), make(map[string]bool)
-	for _, name := range a.Rules() {
-		names[name] = true
-	}
+// Collect gives what was found of the rules that are in force.
+func (a *Auditor) Collect(to metric.Sink) {
+	dropped := a.Notes.Dropped()
+	names := a.Rules()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found := a.judge.Rules()
-	for name := range maps.Keys(names) {
-		f := found[name]
+	for _, rule := range names {
+		f := found[rule]
 		if f == nil {
-			f = new(exactlog.Figures)
+			f = exactlog.NewFigures()
 		}
-		count(decisions, f.Decisions, name)
-		count(wrong, f.Allowed, name, "allowed")
-		count(wrong, f.Limited, name, "limited")
-		count(uncertain, f.Uncertain, name)
-		count(unexplained, f.Unexplained, name)
-		buckets, n, sum := f.Lags.Snapshot()
-		out <- prometheus.MustNewConstHistogram(detection, n, sum, buckets, name)
+		to.Count(f.Decisions, "sluice_audit_decisions_total", "Decisions about watched sources that were held against the exact log of all edges' hits."+perPoP, "rule", rule)
+		const wrong = "Those of them that the exact log contradicts. allowed: over the limit, and admitted; limited: within it, and refused."
+		to.Count(f.Allowed, "sluice_audit_wrong_total", wrong, "rule", rule, "kind", "allowed")
+		to.Count(f.Limited, "sluice_audit_wrong_total", wrong, "rule", rule, "kind", "limited")
+		to.Count(f.Uncertain, "sluice_audit_uncertain_total", "Those of them that would be judged otherwise by clocks of edges that are `"+exactlog.Tolerance.String()+
+			"` apart: the share of wrong decisions is known but for their share.", "rule", rule)
+		to.Count(f.Unexplained, "sluice_audit_unexplained_total", "Wrong decisions that are a fault: neither what the rule's formula does not know, when the hits of one sub-window came, "+
+			"nor clocks of edges up to `"+exactlog.Clocks.String()+"` apart explain them.", "rule", rule)
+		to.Spread(f.Lags, "sluice_detection_seconds", "From when a watched source crossed its limit, by the exact log of all edges' hits, to its first refusal on an edge; "+
+			"0 on one that let nothing more through."+perPoP, "rule", rule)
 	}
-	gauge(gap, a.judge.Gap())
-	gauge(logs, float64(a.judge.Logs()))
-	count(skipped, a.judge.Skipped.Incomplete, "incomplete")
-	count(skipped, a.judge.Skipped.Full+dropped, "full")
-	judges := 0.0
-	if a.judges || a.Tier == nil {
-		judges = 1
-	}
-	gauge(judging, judges)
+	to.Gauge(a.judge.Gap(), "sluice_audit_gap", "Mean of |estimate - exact| / exact over the latest decisions that this edge has judged.")
+	to.Gauge(float64(a.judge.Logs()), "sluice_audit_logs", "Exact logs under way, each of a source under a rule.")
+	const skipped = "Decisions about watched sources that were not judged. incomplete: hits before them may be missing; full: there was no room."
+	to.Count(a.judge.Skipped.Incomplete, "sluice_audit_skipped_total", skipped, "reason", "incomplete")
+	to.Count(a.judge.Skipped.Full+dropped, "sluice_audit_skipped_total", skipped, "reason", "full")
+	to.Whether(a.judges || a.Tier == nil, "sluice_audit_judges", "Whether this edge judges what the edges of its PoP decide: the oldest does.")
 	if a.Tier != nil {
-		count(commands, a.commands)
+		to.Count(a.commands, "sluice_audit_commands_total", "Commands to the tier for the audit; sluice_tier_operations_total has them as well.")
 	}
 }

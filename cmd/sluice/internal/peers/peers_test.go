@@ -25,6 +25,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/config"
 	"sluice/edge/events"
+	"sluice/edge/metric"
 	"sluice/pop/across"
 )
 
@@ -210,11 +211,11 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// metric is a number that Prometheus is shown; "": it is not shown.
-func metric(t *testing.T, p *Peers, name string) string {
+// shown is a number that Prometheus is shown; "": it is not shown.
+func shown(t *testing.T, p *Peers, name string) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(p)
+	registry.MustRegister(metric.Collector(p.Collect))
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	for line := range strings.Lines(w.Body.String()) {
@@ -230,7 +231,7 @@ func TestCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fra, ams, said, told := virtual(t)
 		heard := func(secret string) string {
-			return metric(t, ams, `sluice_peer_messages_received_total{peer="fra1",secret="`+secret+`"}`)
+			return shown(t, ams, `sluice_peer_messages_received_total{peer="fra1",secret="`+secret+`"}`)
 		}
 		check := func(what, up, first, other string, want ...string) {
 			t.Helper()
@@ -240,7 +241,7 @@ func TestCheck(t *testing.T) {
 			for len(said) > 0 {
 				texts = append(texts, regexp.MustCompile(`[ab]:1 says`).ReplaceAllString((<-said).Text, "EDGE says"))
 			}
-			if v := metric(t, fra, `sluice_peer_up{peer="ams1"}`); v != up || heard("first") != first || heard("other") != other || !slices.Equal(texts, want) {
+			if v := shown(t, fra, `sluice_peer_up{peer="ams1"}`); v != up || heard("first") != first || heard("other") != other || !slices.Equal(texts, want) {
 				t.Errorf("%s: up %q, heard %s and %s, want %q, %s and %s; %q", what, v, heard("first"), heard("other"), up, first, other, texts)
 			}
 		}
@@ -306,7 +307,7 @@ func TestUnreadable(t *testing.T) {
 		fra.Tell(block("192.0.2.1"))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if v := metric(t, ams, `sluice_peer_blocks_received_total{peer="fra1",result="unreadable"}`); v != "2" || len(told) != 1 {
+		if v := shown(t, ams, `sluice_peer_blocks_received_total{peer="fra1",result="unreadable"}`); v != "2" || len(told) != 1 {
 			t.Errorf("%s are unreadable, %d were read", v, len(told))
 		}
 	})

@@ -3,8 +3,8 @@ package tier
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/histogram"
 	"sluice/pop"
-	"sluice/pop/histogram"
 	"sluice/pop/memcached"
 	"sluice/pop/wire"
 )

@@ -166,7 +166,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	s.Metrics = newMetrics(tier, machine)
 	s.Tier = edge.Tier{
 		Up: func(counter.Source) bool { return machine.Nodes.Up() }, Alone: machine.Alone,
-		Ask: func(rule *algorithm.Rule, source counter.Source) {
+		Ask: func(rule *algorithm.Spec, source counter.Source) {
 			machine.Exchanges.Ask(counter.Counter{Rule: rule, Source: source})
 			tier.Wake()
 		},
@@ -202,13 +202,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 					return Progress{Spread: &s}, false
 				}).Spread, nil
 			},
-			Nodes: func() []control.NodeStatus {
-				var nodes []control.NodeStatus
-				for _, m := range machine.Nodes.Members() {
-					nodes = append(nodes, control.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
-				}
-				return nodes
-			},
+			Nodes: machine.Nodes.Members,
 			Edges: func() []control.EdgeStatus {
 				var edges []control.EdgeStatus
 				for _, e := range machine.Operators.Edges() {
@@ -361,8 +355,7 @@ func EdgeName(c *config.Config) string {
 
 // EdgeStatus is an edge as operators see it.
 func EdgeStatus(e presence.Edge) control.EdgeStatus {
-	return control.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, Address: e.Address, Version: e.Version, Started: e.Started,
-		Generation: e.Generation, ConfigHash: e.Hash, Since: e.Since, Refused: len(e.Refused)}
+	return control.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, About: e.About, Refused: len(e.Refused)}
 }
 
 // Alone reports whether there is no tier.

@@ -8,8 +8,8 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/events"
+	"sluice/member"
 	"sluice/pop"
-	"sluice/pop/placement"
 )
 
 // fullPoP is why an edge that counts alone gets no requests.
@@ -42,16 +42,16 @@ type watcher struct {
 }
 
 // look returns what has changed.
-func (w *watcher) look(members []placement.Member, up, full bool) (list []events.Event) {
+func (w *watcher) look(members []member.Node, up, full bool) (list []events.Event) {
 	now := make(map[string]bool, len(members))
 	for _, m := range members {
-		now[m.Name] = m.Up
-		switch was, known := w.up[m.Name]; {
+		now[m.Address] = m.Up
+		switch was, known := w.up[m.Address]; {
 		case !known && m.Up || was == m.Up:
 		case m.Up:
-			list = append(list, events.Event{Kind: events.Node, Text: "node " + m.Name + " is back", Old: "down", New: "up"})
+			list = append(list, events.Event{Kind: events.Node, Text: "node " + m.Address + " is back", Old: "down", New: "up"})
 		default:
-			list = append(list, events.Event{Kind: events.Node, Level: slog.LevelWarn, Text: "node " + m.Name + " is down", Old: "up", New: "down"})
+			list = append(list, events.Event{Kind: events.Node, Level: slog.LevelWarn, Text: "node " + m.Address + " is down", Old: "up", New: "down"})
 		}
 	}
 	w.up = now

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/pop/placement"
+	"sluice/member"
 )
 
 // What an operator hears of the tier: nodes that go and come, and that the edge counts alone, each once.
@@ -23,7 +23,7 @@ func TestTierEvents(t *testing.T) {
 		{true, true, true, false, "this edge counts with the PoP"},
 	} {
 		var got []string
-		for _, e := range w.look([]placement.Member{{Name: "a", Up: step.a}, {Name: "b", Up: step.b}}, step.up, step.full) {
+		for _, e := range w.look([]member.Node{{Address: "a", Up: step.a}, {Address: "b", Up: step.b}}, step.up, step.full) {
 			got = append(got, e.Text)
 		}
 		if text := strings.Join(got, ", "); text != step.want {

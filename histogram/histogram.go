@@ -1,9 +1,6 @@
-// Package metric is what the rooms of the edge say of themselves: histograms of durations and shares by fixed bounds, and a Sink, to which each
-// gives its values. What is counted lives in plain atomics, so that the request path pays no lookup of labels.
-//
-// Histograms are for the request path: an observation is a few comparisons and two additions, where the histogram of the Prometheus client takes
-// ten times as long.
-package metric
+// Package histogram counts how long things took, and how near to a limit sources are, by fixed bounds. An observation is a few comparisons and two
+// additions, so that requests can make it: the histogram of the Prometheus client takes ten times as long.
+package histogram
 
 import (
 	"sync/atomic"
@@ -11,9 +8,9 @@ import (
 )
 
 // maxBounds is how many bounds there may be.
-const maxBounds = 20
+const maxBounds = 32
 
-// A Histogram counts whole numbers of some unit. It is safe for concurrent use.
+// A Histogram counts whole numbers of some unit. It is safe for concurrent use. Latency, Trips and Share make one.
 type Histogram struct {
 	bounds []int64 // upper, inclusive, rising
 	per    float64 // so many of what is observed are one of the metric's unit
@@ -29,12 +26,27 @@ func Latency() *Histogram {
 		1000 * ms, 2500 * ms, 5000 * ms, 10_000 * ms, 30_000 * ms, 60_000 * ms}}
 }
 
+// Trips is a histogram of durations inside a PoP, by powers of two of a microsecond.
+func Trips() *Histogram {
+	h := &Histogram{per: 1e9, bounds: make([]int64, maxBounds)}
+	for i := range h.bounds {
+		h.bounds[i] = int64(time.Microsecond) << i
+	}
+	return h
+}
+
+// Lag is a histogram of how long after its cause something came about, most often a round trip or two, or at once.
+func Lag() *Histogram {
+	const ms = int64(time.Millisecond)
+	return &Histogram{per: 1e9, bounds: []int64{0, ms, 2 * ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, 1000 * ms, 2500 * ms, 10_000 * ms, 60_000 * ms}}
+}
+
 // Share is a histogram of shares of a limit, in hundredths: 100 is all of it.
 func Share() *Histogram {
 	return &Histogram{per: 100, bounds: []int64{5, 10, 25, 50, 75, 90, 100, 200}}
 }
 
-// Observe counts v; less than 0 counts as 0.
+// Observe counts v. Below 0, as a duration between two clocks may be, it counts as 0: a sum that falls would pass for one that began anew.
 func (h *Histogram) Observe(v int64) {
 	v, i := max(v, 0), 0
 	for i < len(h.bounds) && v > h.bounds[i] {
