@@ -212,7 +212,7 @@ func tryWrite(file string) error {
 	return access(filepath.Dir(file), mayWrite|maySearch)
 }
 
-// tryListen reports why one cannot listen at an address, by binding a socket to it on which nobody listens. That a port is in use, or not for this user, is
+// tryListen reports why one cannot listen at an address. That a port is in use, or not for this user, is
 // an error of the system's.
 func tryListen(what, address string) error {
 	if address == "" {
@@ -227,34 +227,14 @@ func tryListen(what, address string) error {
 		}
 		return nil
 	}
-	err := bind(address)
-	if err != nil && !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
+	ln, err := net.Listen("tcp", address)
+	if err == nil {
+		return ln.Close()
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
 		return upgrade.ListenError(what, address, err)
 	}
 	return err
-}
-
-func bind(address string) error {
-	a, err := net.ResolveTCPAddr("tcp", address)
-	if err != nil {
-		return err
-	}
-	family, to := syscall.AF_INET, syscall.Sockaddr(&syscall.SockaddrInet4{Port: a.Port}) // of no host: a port of all addresses
-	switch ip := a.AddrPort().Addr().Unmap(); {
-	case ip.Is4():
-		to = &syscall.SockaddrInet4{Port: a.Port, Addr: ip.As4()}
-	case ip.Is6():
-		family, to = syscall.AF_INET6, &syscall.SockaddrInet6{Port: a.Port, Addr: ip.As16()}
-	}
-	fd, err := syscall.Socket(family, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		return os.NewSyscallError("socket", err)
-	}
-	defer syscall.Close(fd)
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		return os.NewSyscallError("setsockopt", err)
-	}
-	return os.NewSyscallError("bind", syscall.Bind(fd, to))
 }
 
 // isPrivate reports whether an address to listen on is one that clients of the internet do not reach themselves.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -160,8 +159,8 @@ func (r *reloader) Waiting() []config.Wait {
 	return r.waiting()
 }
 
-// watch reloads on SIGHUP and on changes of the file, and puts in force what operators change at other edges, until ctx is done. It looks at
-// the file itself, several times a second: what else is written in its folder neither wakes it nor holds it up, and a file that was
+// watch reloads on SIGHUP and on changes of the file, and puts in force what operators change at other edges, until ctx is done. It reads
+// the file several times a second: what else is written in its folder neither wakes it nor holds it up, and a file that was
 // replaced, or what a symbolic link leads to (as Kubernetes swaps them), is seen like one that was written.
 func (r *reloader) watch(ctx context.Context) {
 	hup := make(chan os.Signal, 1)
@@ -170,7 +169,7 @@ func (r *reloader) watch(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var moved <-chan struct{} // closed when operators have changed something; nil: not looked at yet
-	for w, keys := (fileWatch{}), (fileWatch{}); ; {
+	for w := (contentWatch{}); ; {
 		if moved == nil {
 			_, _, moved = r.store.List()
 			_ = r.catchUp() // it logs
@@ -182,17 +181,8 @@ func (r *reloader) watch(ctx context.Context) {
 			return
 		case <-hup:
 			_ = r.now() // it has been logged
-		case now := <-tick.C:
-			if r.flags.config == "" {
-				continue
-			}
-			info, err := os.Stat(r.flags.config)
-			again := w.look(info, err, now)
-			if file := r.server.Config().JWT.KeysFile; file != "" {
-				info, err = os.Stat(file)
-				again = keys.look(info, err, now) || again
-			}
-			if again && r.changed() {
+		case <-tick.C:
+			if w.look(r.content(), r.read()) {
 				_ = r.now()
 			}
 		}
@@ -205,37 +195,32 @@ const (
 	mostLooks = 3
 )
 
-// A fileWatch tells from one look to the next whether a file should be read again.
-type fileWatch struct {
-	info    fs.FileInfo // nil: there was no file
-	pending int         // looks since it was first seen to change
+// A contentWatch tells from one look to the next whether what files say should be read again.
+type contentWatch struct {
+	seen    string // at the look before
+	pending int    // looks since it was first seen to differ
 }
 
-// look reports whether the file should be read now: it has changed and then been left alone for a look, or has changed for mostLooks.
-// A file younger than the grain of its time (two seconds, on some) may change without showing it.
-func (w *fileWatch) look(info fs.FileInfo, err error, now time.Time) bool {
-	if err != nil {
-		info = nil
-	}
-	before := w.info
-	w.info = info
-	same := info == before || info != nil && before != nil && os.SameFile(info, before) && info.Size() == before.Size() && info.ModTime().Equal(before.ModTime())
+// look reports whether what files say by now should be read: it is not what was read last, and has been left alone for a look, or has changed for
+// mostLooks.
+func (w *contentWatch) look(now, read string) bool {
 	switch {
-	case !same && w.pending < mostLooks:
-		w.pending++
-		return false
-	case w.pending > 0:
+	case now == read:
 		w.pending = 0
-		return true
+		return false
+	case w.pending < mostLooks && (w.pending == 0 || now != w.seen):
+		w.seen, w.pending = now, w.pending+1
+		return false
 	}
-	return info != nil && now.Sub(info.ModTime()) < 2*time.Second
+	w.pending = 0
+	return true
 }
 
-// changed reports whether the file says something else than when it was read: only that matters, not that it was touched.
-func (r *reloader) changed() bool {
+// read is what the files said when they were read last.
+func (r *reloader) read() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.content() != r.last
+	return r.last
 }
 
 // content is what the configuration says, and the file with keys of tokens that it names.

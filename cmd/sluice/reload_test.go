@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,12 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // What is written in the folder of the configuration, an access log perhaps, under an attack, does not hold up a reload: of a file that
 // is written, of one that another takes the place of, and of one that a link leads to, whose folder is swapped.
 func TestReloadBesideALog(t *testing.T) {
+	t.Parallel()
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer origin.Close()
 	dir := t.TempDir()
@@ -74,47 +73,24 @@ func TestReloadBesideALog(t *testing.T) {
 	expect("read after another took its place", 4)
 }
 
-// A file that changes is read once it has been left alone for a look, or at the latest at the fourth. One that does not is not, unless
-// it is so young that it may have changed unseen.
-func TestFileWatch(t *testing.T) {
-	at := func(second float64) time.Time { return time.UnixMilli(1_800_000_000_000 + int64(1000*second)) }
-	dir := t.TempDir()
-	write := func(text string, second float64) fs.FileInfo {
-		file := filepath.Join(dir, "f")
-		must(t, os.WriteFile(file, []byte(text), 0o600))
-		must(t, os.Chtimes(file, at(second), at(second)))
-		info, err := os.Stat(file)
-		must(t, err)
-		return info
-	}
-	old := write("a", -10)
-	w := fileWatch{info: old}
-	for _, step := range []struct {
-		second float64
-		info   fs.FileInfo // nil: there is none
-		want   bool
+// A file that changes is read once it has been left alone for a look, or at the latest at the fourth; and not if it says again what was read.
+func TestContentWatch(t *testing.T) {
+	var w contentWatch
+	read := "a"
+	for i, step := range []struct {
+		now  string
+		want bool
 	}{
-		{0, old, false},
-		{0.2, write("ab", 0.1), false},
-		{0.4, write("abc", 0.3), false},
-		{0.6, write("abcd", 0.5), false},
-		{0.8, write("abcde", 0.7), true}, // it goes on for too long
-		{1, write("abcde", 0.7), true},   // young
-		{2.6, write("abcde", 0.7), true},
-		{2.8, write("abcde", 0.7), false},
-		{3, nil, false},
-		{3.2, nil, true},
-		{3.4, nil, false},
-		{3.6, write("abcde", 0.7), false},
-		{3.8, write("abcde", 0.7), true},
-		{4, write("abcde", 0.7), false},
+		{"a", false}, {"ab", false}, {"ab", true}, // left alone
+		{"ab", false}, {"abc", false}, {"abcd", false}, {"abcde", false}, {"abcdef", true}, // it goes on for too long
+		{"abcdef", false}, {"", false}, {"abcdef", false}, {"", false}, {"", true},
 	} {
-		var err error
-		if step.info == nil {
-			err = fs.ErrNotExist
+		got := w.look(step.now, read)
+		if got != step.want {
+			t.Errorf("step %d, %q: %v", i, step.now, got)
 		}
-		if got := w.look(step.info, err, at(step.second)); got != step.want {
-			t.Errorf("after %v s: %v", step.second, got)
+		if got {
+			read = step.now
 		}
 	}
 }

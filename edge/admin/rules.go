@@ -197,13 +197,7 @@ func (a api) state(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a api) pop(w http.ResponseWriter, _ *http.Request) {
-	all := struct {
-		Name   string                `json:"name"`
-		Edges  []control.EdgeStatus  `json:"edges"`
-		Nodes  []member.Node         `json:"nodes"`
-		Secret *control.SecretStatus `json:"secret,omitempty"`
-		Etcd   *control.EtcdStatus   `json:"etcd,omitempty"`
-	}{Name: a.Edge.Config().PoP.Name, Edges: a.Edge.Edges(), Nodes: a.Edge.Nodes(), Secret: a.Edge.Secret()}
+	all := control.PoPStatus{Name: a.Edge.Config().PoP.Name, Edges: a.Edge.Edges(), Nodes: a.Edge.Nodes(), Secret: a.Edge.Secret()}
 	if a.Etcd != nil {
 		status := a.Etcd()
 		all.Etcd = &status

@@ -115,6 +115,15 @@ type Spread struct {
 	Silent []string `json:"silent,omitempty"`
 }
 
+// PoPStatus describes a PoP.
+type PoPStatus struct {
+	Name   string        `json:"name"`
+	Edges  []EdgeStatus  `json:"edges"` // this one first
+	Nodes  []member.Node `json:"nodes"`
+	Secret *SecretStatus `json:"secret,omitempty"` // nil: the edge counts alone
+	Etcd   *EtcdStatus   `json:"etcd,omitempty"`   // nil: changes of rules do not travel over etcd
+}
+
 // EdgeStatus describes an edge of the PoP, as it does itself.
 type EdgeStatus struct {
 	ID   string `json:"id"`

@@ -18,6 +18,7 @@ import (
 	"sluice/cmd/sluice/internal/operator"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/config"
+	"sluice/edge/control"
 )
 
 // Operators are those that ask a running edge, at its operators' listener.
@@ -43,8 +44,8 @@ func Operators() []Command {
 	blocked.StringVar(&only.By, "by", "", "only those that this edge, another one, an operator, or another PoP began: `edge|pop|admin|peer`")
 	blocked.StringVar(&only.Text, "find", "", "only those with `TEXT` in source, rule or reason")
 	manual := blocked.Bool("manual", false, "only those that an operator began, as --by admin")
-	blockRule := block.String("rule", operator.AllRules, "under the rule `NAME` only; * is every rule")
-	unblockRule := unblock.String("rule", operator.AllRules, "under the rule `NAME` only; * is every rule")
+	blockRule := block.String("rule", control.AllRules, "under the rule `NAME` only; * is every rule")
+	unblockRule := unblock.String("rule", control.AllRules, "under the rule `NAME` only; * is every rule")
 
 	return append([]Command{
 		operatorCommand(status, "", "how an edge and its PoP are; exit 1 if it is not ready", func(c *operator.Client, _ []string) error {

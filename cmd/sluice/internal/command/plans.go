@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"sluice/cmd/sluice/internal/operator"
+	"sluice/edge/control"
 )
 
 // planCommands are those of clients' plans.
 func planCommands() []Command {
 	set, used := NewFlagSet("quota"), NewFlagSet("usage")
-	var q operator.Quota
+	var q control.Quota
 	const byWhat = "KEY is what the client sends as `PART`, one of plans.also, such as header:X-Organisation; without, as plans.key"
 	by, usedBy := set.String("by", "", byWhat), used.String("by", "", byWhat)
 	set.StringVar(&q.Rule, "rule", "", "under the rule `NAME` only; without, under all of them")

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"sluice/edge/control"
 )
 
 // List is one of prefixes that operators keep beside the configuration's: Allow or Deny.
@@ -29,24 +31,17 @@ func (l List) done() string {
 	return "denied"
 }
 
-// A listed prefix as the API tells it.
-type listed struct {
-	Prefix, Reason, Warning string
-	End                     time.Time
-	Edges                   *spread
-}
-
 // Put puts a prefix on a list for a while.
 func (c *Client) Put(l List, prefix string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
-	return show(c, http.MethodPut, l.path(prefix), body, func(m listed) error {
+	return show(c, http.MethodPut, l.path(prefix), body, func(m control.Listed) error {
 		return c.said(fmt.Sprintf("%s is %s until %s (%s)", m.Prefix, l.done(), Clock(m.End), span(d)), m.Edges, m.Warning)
 	})
 }
 
 // Remove takes a prefix off a list.
 func (c *Client) Remove(l List, prefix string) error {
-	return show(c, http.MethodDelete, l.path(prefix), nil, func(m lifted) error {
+	return show(c, http.MethodDelete, l.path(prefix), nil, func(m control.Lifted) error {
 		what := fmt.Sprintf("%s was not %s here by an operator", prefix, l.done())
 		if m.Lifted {
 			what = fmt.Sprintf("%s is %s no more", prefix, l.done())
@@ -57,12 +52,12 @@ func (c *Client) Remove(l List, prefix string) error {
 
 // Listed prints who is on a list by an operator's word, those that end first at the top.
 func (c *Client) Listed(l List) error {
-	return show(c, http.MethodGet, "/v1/"+string(l), nil, func(list []listed) error {
+	return show(c, http.MethodGet, "/v1/"+string(l), nil, func(list []control.Listed) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintf(c.Out, "nobody is %s by an operator (sluice config shows whom the file lists)\n", l.done())
 			return err
 		}
-		slices.SortFunc(list, func(a, b listed) int { return a.End.Compare(b.End) })
+		slices.SortFunc(list, func(a, b control.Listed) int { return a.End.Compare(b.End) })
 		t := table{columns: []column{{"SOURCE", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		for _, m := range list {
 			t.add(m.Prefix, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)

@@ -13,17 +13,17 @@ import (
 	"strings"
 	"time"
 
+	"sluice/edge/control"
+	"sluice/edge/events"
+	"sluice/edge/top"
+
 	"github.com/goccy/go-yaml"
 )
 
 // Top prints the heaviest sources: by is requests, refused or shadow.
 func (c *Client) Top(by string, n int) error {
-	type heavy struct {
-		Source       string
-		Count, Error uint64
-	}
 	query := url.Values{"by": {by}, "n": {strconv.Itoa(n)}}
-	return show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(list []heavy) error {
+	return show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(list []top.Heavy) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintf(c.Out, "no source here of late (by %s)\n", by)
 			return err
@@ -45,7 +45,7 @@ const blockedMost = 1000
 
 // Filter says which blocks are asked for. Empty fields ask for all.
 type Filter struct {
-	Rule   string // of this rule; AllRules: of those under every rule
+	Rule   string // of this rule; control.AllRules: of those under every rule
 	Source string // of this source, or of prefixes that hold it or lie in it
 	Mode   string // enforce, shadow or candidate
 	By     string // edge, pop, admin or peer
@@ -60,18 +60,18 @@ func (c *Client) Blocked(f Filter) error {
 			query.Set(name, value)
 		}
 	}
-	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil, func(list []block) error {
+	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil, func(list []control.Mitigation) error {
 		if len(list) == 0 && f != (Filter{}) {
 			return c.blockedEnd("nobody like that is blocked")
 		} else if len(list) == 0 {
 			return c.blockedEnd("nobody is blocked")
 		}
-		slices.SortFunc(list, func(a, b block) int {
-			return cmp.Or(-cmp.Compare(a.rank(), b.rank()), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
+		slices.SortFunc(list, func(a, b control.Mitigation) int {
+			return cmp.Or(-cmp.Compare(rank(a), rank(b)), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
 		})
 		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		for _, m := range list {
-			t.add(m.Source, cmp.Or(m.Policy, m.Rule), m.Mode, m.Action, m.By, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
+			t.add(m.Source, cmp.Or(m.Policy, m.Rule), string(m.Mode), string(m.Action), m.By, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
 		if err := t.write(c.Out); err != nil {
 			return err
@@ -90,17 +90,17 @@ func (c *Client) blockedEnd(line string) error {
 	if line != "" {
 		text = line + "\n"
 	}
-	var s state
-	if c.Get("/v1/status", &s) == nil && !s.LearningUntil.IsZero() { // an older edge does not tell
-		text += fmt.Sprintf("as far as this edge knows: until %s there may be others, whom its neighbours had blocked before it started\n", Clock(s.LearningUntil))
+	var s control.State
+	if c.Get("/v1/status", &s) == nil && s.LearningUntil != nil { // an older edge does not tell
+		text += fmt.Sprintf("as far as this edge knows: until %s there may be others, whom its neighbours had blocked before it started\n", Clock(*s.LearningUntil))
 	}
 	_, err := io.WriteString(c.Out, text)
 	return err
 }
 
 // rank puts what operators have said before what limits have.
-func (b block) rank() int {
-	if b.By == "admin" {
+func rank(m control.Mitigation) int {
+	if m.By == "admin" {
 		return 1
 	}
 	return 0
@@ -342,14 +342,7 @@ func (c *Client) Events(since string) error {
 	if since != "" {
 		path += "?since=" + url.QueryEscape(since)
 	}
-	type event struct {
-		Time                                time.Time
-		Kind, Text, Rule, Source, Who, From string
-		Skipped                             uint64
-		Policy                              string
-		Changed                             []struct{ Field, From, To string }
-	}
-	return show(c, http.MethodGet, path, nil, func(list []event) error {
+	return show(c, http.MethodGet, path, nil, func(list []events.Event) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintln(c.Out, "nothing has happened")
 			return err
@@ -359,14 +352,10 @@ func (c *Client) Events(since string) error {
 			if e.Skipped > 0 {
 				e.Text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
 			}
-			var changed []string
-			for _, f := range e.Changed {
-				changed = append(changed, fmt.Sprintf("%s %s → %s", f.Field, cmp.Or(f.From, "default"), cmp.Or(f.To, "default")))
+			if len(e.Changed) > 0 {
+				e.Text += ": " + strings.Join(changed(e.Changed), ", ")
 			}
-			if len(changed) > 0 {
-				e.Text += ": " + strings.Join(changed, ", ")
-			}
-			t.add(Clock(e.Time), e.Kind, cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), e.Text)
+			t.add(Clock(e.Time), string(e.Kind), cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), e.Text)
 		}
 		return t.write(c.Out)
 	})

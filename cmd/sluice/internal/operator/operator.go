@@ -1,8 +1,8 @@
 // Package operator asks the operators' listener of one edge, and tells what it answers in sentences and tables of at most 100
 // columns, but for a text at the end of a row, which is whole.
 //
-// It speaks to an edge over HTTP and imports nothing of it: of each answer it decodes only what it shows, so it gets on with
-// edges of other versions. What an edge does not have is an error that says so. Every error is a sentence: what went wrong,
+// It speaks to an edge over HTTP, and reads an answer as the edge's own types have it (edge/control). What it does not know in one it
+// passes over, so it gets on with edges of other versions. What an edge does not have is an error that says so. Every error is a sentence: what went wrong,
 // where, and what to do.
 package operator
 

@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"sluice/edge/changes"
 	"sluice/edge/rules"
 )
 
@@ -214,7 +215,7 @@ func TestAnswers(t *testing.T) {
 				"sluice_answers_total{code=\"200\",from=\"origin\"} 7\nsluice_shed_total{hosts=\"*\",priority=\"sheddable\"} 3\nsluice_build_info{commit=\"abc\",version=\"1.2\"} 1\nprocess_start_time_seconds " + "1.777e+09\n"}, (*Client).Status,
 			"edge      EDGE, ready\nversion   1.2\nup        " + span(now.Sub(time.Unix(1777000000, 0))) + "\nrules     2 enforce, 1 off\nrequests  12,345 received, 6 refused by a limit, 3 shed to spare an origin, 0 to origins\nblocked   0 now\npop       fra1, 2 edges\n\n" +
 				"EDGE  ADDRESS        VERSION  GENERATION                CONFIG  SINCE                 REFUSED\n" +
-				"web2                                                                                        2\n" +
+				"web2                                   0                     0                              2\n" +
 				"web1  10.0.0.1:8080  1.0               7  12345678901234567890  2026-05-04 14:00:00Z\n\n" +
 				"NODE            STATE\n10.0.0.9:11211  up, joining\n10.0.0.8:11211  down\n", ""},
 		{"certificates", edge{"GET /readyz": "ready", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`, "GET /metrics": fmt.Sprintf("sluice_certificate_expiry_timestamp_seconds{listener=\"listen_tls\"} %d\n"+
@@ -349,10 +350,10 @@ func TestRulesShowEveryField(t *testing.T) {
 
 // The oldest version that is kept has no old rule beside it, and was not added for that.
 func TestHistoryEnds(t *testing.T) {
-	rule := map[string]json.RawMessage{"name": json.RawMessage(`"login"`)}
-	list := []version{{Version: 9, New: rule, After: 8}, {Version: 8, After: 7}, {Version: 7, New: rule, After: 6}, {Version: 5, New: rule}}
+	rule := json.RawMessage(`{"name":"login"}`)
+	list := []changes.Past{{Version: 9, New: rule, After: 8}, {Version: 8, After: 7}, {Version: 7, New: rule, After: 6}, {Version: 5, New: rule}}
 	for i, want := range []string{"added", "removed", "what it replaced is not kept any more", "added"} {
-		if got := list[i].what(list); got != want {
+		if got := what(&list[i], list); got != want {
 			t.Errorf("version %d: %q, want %q", list[i].Version, got, want)
 		}
 	}

@@ -7,27 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"sluice/edge/control"
 )
-
-// Quota is what is said of a client. Fields without a value are left out.
-type Quota struct {
-	Rule        string     `json:"rule,omitempty"`
-	Plan        string     `json:"plan,omitempty"`
-	Limit       uint32     `json:"limit,omitempty"`
-	EffectiveAt *time.Time `json:"effective_at,omitempty"`
-	ExpiresAt   *time.Time `json:"expires_at,omitempty"`
-}
-
-// quotas are those of a client as the API tells them.
-type quotas struct {
-	Key, Plan string
-	Quotas    []struct {
-		Rule, Plan, State string
-		Limit             uint64
-		EffectiveAt       time.Time `json:"effective_at"`
-		ExpiresAt         time.Time `json:"expires_at"`
-	}
-}
 
 // Key is a client: what it sends, and where, if that is not plans.key.
 type Key struct{ Text, By string }
@@ -45,7 +27,7 @@ func (k Key) path(of, what string, query url.Values) string {
 }
 
 // SetQuota says which plan or limit a client has.
-func (c *Client) SetQuota(key Key, q Quota) error {
+func (c *Client) SetQuota(key Key, q control.Quota) error {
 	return show(c, http.MethodPut, key.path("quotas", "", url.Values{}), q, c.showQuotas)
 }
 
@@ -54,29 +36,20 @@ func (c *Client) Quotas(key Key) error {
 	return show(c, http.MethodGet, key.path("quotas", "", url.Values{}), nil, c.showQuotas)
 }
 
-func (c *Client) showQuotas(all quotas) error {
+func (c *Client) showQuotas(all control.Quotas) error {
 	if _, err := io.WriteString(c.Out, Printable(all.Key+" is on plan "+all.Plan)+"\n"); err != nil || len(all.Quotas) == 0 {
 		return err
 	}
 	t := table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"LIMIT", right}, {"FROM", whole}, {"UNTIL", whole}, {"STATE", text}}}
 	for _, q := range all.Quotas {
-		t.add(cmp.Or(q.Rule, "all"), cmp.Or(q.Plan, "-"), limit(q.Limit), at(q.EffectiveAt), at(q.ExpiresAt), q.State)
+		t.add(cmp.Or(q.Rule, "all"), cmp.Or(q.Plan, "-"), limit(q.Limit), at(q.EffectiveAt), at(q.ExpiresAt), string(q.State))
 	}
 	return t.write(c.Out)
 }
 
 // QuotaHistory prints who changed what of a client, the latest first; from which address JSON tells.
 func (c *Client) QuotaHistory(key Key) error {
-	type change struct {
-		At                    time.Time
-		Does                  string
-		Rule                  *string
-		Plan, Who, From, Edge string
-		Limit                 uint64
-		EffectiveAt           time.Time `json:"effective_at"`
-		ExpiresAt             time.Time `json:"expires_at"`
-	}
-	return show(c, http.MethodGet, key.path("quotas", "/history", url.Values{}), nil, func(list []change) error {
+	return show(c, http.MethodGet, key.path("quotas", "/history", url.Values{}), nil, func(list []control.QuotaChange) error {
 		if len(list) == 0 {
 			_, err := io.WriteString(c.Out, "the store has no change of it\n")
 			return err
@@ -87,25 +60,25 @@ func (c *Client) QuotaHistory(key Key) error {
 			if e.Rule != nil {
 				rule = cmp.Or(*e.Rule, "all")
 			}
-			t.add(Clock(e.At), cmp.Or(e.Who, e.From), e.Edge, e.Does, rule, cmp.Or(e.Plan, "-"), limit(e.Limit), at(e.EffectiveAt), at(e.ExpiresAt))
+			t.add(Clock(e.At), cmp.Or(e.Who, e.From), e.Edge, string(e.Does), rule, cmp.Or(e.Plan, "-"), limit(e.Limit), at(e.EffectiveAt), at(e.ExpiresAt))
 		}
 		return t.write(c.Out)
 	})
 }
 
 // limit and at are what there is of a quota.
-func limit(n uint64) string {
+func limit(n uint32) string {
 	if n == 0 {
 		return "-"
 	}
-	return number(n)
+	return number(uint64(n))
 }
 
-func at(t time.Time) string {
-	if t.IsZero() {
+func at(t *time.Time) string {
+	if t == nil {
 		return "-"
 	}
-	return Clock(t)
+	return Clock(*t)
 }
 
 // DeleteQuotas takes away what is said of a client, under one rule or, where rule is nil, at all.
@@ -129,18 +102,7 @@ func (c *Client) DeleteQuotas(key Key, rule *string) error {
 
 // Usage prints what a client has used.
 func (c *Client) Usage(key Key) error {
-	type usage struct {
-		Key, Plan string
-		Rules     []struct {
-			Rule, Plan       string
-			Used             float64
-			Limit, Remaining uint64
-			Reset            time.Time
-			Until            *time.Time `json:"mitigated_until"`
-			Places           *struct{ Held, Limit uint64 }
-		}
-	}
-	return show(c, http.MethodGet, key.path("usage", "", url.Values{}), nil, func(u usage) error {
+	return show(c, http.MethodGet, key.path("usage", "", url.Values{}), nil, func(u control.Used) error {
 		if _, err := io.WriteString(c.Out, Printable(u.Key+" is on plan "+u.Plan)+"\n"); err != nil {
 			return err
 		}
@@ -155,10 +117,10 @@ func (c *Client) Usage(key Key) error {
 				blocked = "until " + Clock(*r.Until)
 			}
 			if r.Limit > 0 {
-				t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(r.Limit), number(r.Remaining), Clock(r.Reset), blocked)
+				t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(uint64(r.Limit)), number(uint64(r.Remaining)), Clock(r.Reset), blocked)
 			}
 			if p := r.Places; p != nil {
-				t.add(r.Rule+" in flight", r.Plan, number(p.Held), number(p.Limit), number(p.Limit-min(p.Held, p.Limit)), "-", blocked)
+				t.add(r.Rule+" in flight", r.Plan, number(uint64(p.Held)), number(uint64(p.Limit)), number(uint64(p.Limit-min(p.Held, p.Limit))), "-", blocked)
 			}
 		}
 		return t.write(c.Out)

@@ -1,18 +1,19 @@
 package operator
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"sluice/edge/changes"
+	"sluice/edge/control"
+	"sluice/edge/events"
 
 	"github.com/goccy/go-yaml"
 )
@@ -20,38 +21,22 @@ import (
 // An edited rule is what became of an edit, beside the rule itself.
 type edited struct {
 	Deleted   bool
-	Edges     *spread
+	Edges     *control.Spread
 	Overtaken []struct{ Field string } // what was set and does not stand; the warnings say so
 	Warnings  []string
 }
 
-// fields are those of a rule, by their names in the file: match.path, limit.
-type fields map[string]string
-
-func (f fields) add(under string, values map[string]json.RawMessage) {
-	for name, v := range values {
-		var inner map[string]json.RawMessage
-		if json.Unmarshal(v, &inner) == nil && inner != nil {
-			f.add(under+name+".", inner)
-			continue
-		}
-		var short bytes.Buffer
-		_ = json.Compact(&short, v) // it is what a decoder read
-		f[under+name] = plain(short.Bytes())
-	}
+// differing says which fields of a rule differ, in their order.
+func differing(before, after any) []string {
+	was, _ := json.Marshal(before) // both were read from JSON
+	is, _ := json.Marshal(after)
+	return changed(changes.Fields(string(was), string(is)))
 }
 
-// differing says which fields of a rule differ, in their order.
-func differing(before, after map[string]json.RawMessage) (list []string) {
-	was, is := make(fields), make(fields)
-	was.add("", before)
-	is.add("", after)
-	both := maps.Clone(was)
-	maps.Copy(both, is)
-	for _, name := range slices.Sorted(maps.Keys(both)) {
-		if was[name] != is[name] {
-			list = append(list, fmt.Sprintf("%s %s → %s", name, cmp.Or(was[name], "default"), cmp.Or(is[name], "default")))
-		}
+// changed says of fields what they were and what they are.
+func changed(fields []events.Field) (list []string) {
+	for _, f := range fields {
+		list = append(list, fmt.Sprintf("%s %s → %s", f.Field, cmp.Or(f.From, "default"), cmp.Or(f.To, "default")))
 	}
 	return list
 }
@@ -138,7 +123,7 @@ func named(rule map[string]json.RawMessage, patch map[string]any) map[string]jso
 
 // whose says who made what is in force of a rule, as far as the edge tells.
 func (c *Client) whose(rule string) string {
-	var past []version
+	var past []changes.Past
 	if c.Get(historyPath(rule), &past) == nil {
 		for _, v := range past {
 			if v.InForce && v.Version > 0 {
@@ -151,7 +136,7 @@ func (c *Client) whose(rule string) string {
 
 // Rollback takes a rule back to a version of its history, or, to "", to the one before that in force.
 func (c *Client) Rollback(name, to string) error {
-	var past []version
+	var past []changes.Past
 	if err := c.Get(historyPath(name), &past); err != nil {
 		return noRule(name, err)
 	}
@@ -165,7 +150,7 @@ func (c *Client) Rollback(name, to string) error {
 	if err != nil {
 		return fmt.Errorf("version %q: want the number of one (sluice rules history %s lists them)", to, name)
 	}
-	if wanted != 0 && !slices.ContainsFunc(past, func(v version) bool { return v.Version == wanted }) {
+	if wanted != 0 && !slices.ContainsFunc(past, func(v changes.Past) bool { return v.Version == wanted }) {
 		return fmt.Errorf("rule %s: no version %d is kept (sluice rules history %[1]s lists them)", name, wanted)
 	}
 	what := fmt.Sprintf("back at version %d", wanted)
@@ -176,7 +161,7 @@ func (c *Client) Rollback(name, to string) error {
 }
 
 // before is the version before the one in force.
-func before(past []version) (string, error) {
+func before(past []changes.Past) (string, error) {
 	seen := false
 	for _, v := range past {
 		switch {
@@ -224,27 +209,27 @@ func (c *Client) editOf(old map[string]json.RawMessage, name, method, route stri
 		if len(done.Overtaken) > 0 {
 			lines[0] += ", but not all as you said"
 		}
-		changed, others := differing(old, now), []string(nil)
+		of, others := differing(old, now), []string(nil)
 		if patch, is := body.(map[string]any); is { // what it does not name others have changed since
-			changed = differing(named(old, patch), named(now, patch))
-			others = slices.DeleteFunc(differing(old, now), func(f string) bool { return slices.Contains(changed, f) })
+			of = differing(named(old, patch), named(now, patch))
+			others = slices.DeleteFunc(differing(old, now), func(f string) bool { return slices.Contains(of, f) })
 		}
 		switch {
 		case done.Deleted:
 			lines[0] += ": there is none of that name"
 		case old == nil:
 			lines[0] += ": there is one of that name again"
-		case len(changed) == 0 && len(done.Overtaken) == 0:
+		case len(of) == 0 && len(done.Overtaken) == 0:
 			lines[0] = "rule " + name + " is so already"
 		default:
-			for _, f := range changed {
+			for _, f := range of {
 				lines = append(lines, "  "+f)
 			}
 		}
 		if done.Edges == nil {
 			lines = append(lines, "in force on this edge")
 		} else {
-			lines = append(lines, "in force "+done.Edges.String())
+			lines = append(lines, "in force "+(*spread)(done.Edges).String())
 		}
 		if len(others) > 0 {
 			lines = append(lines, "somebody else has changed meanwhile: "+strings.Join(others, ", "))
@@ -267,26 +252,11 @@ func isRefusal(err error, status int) bool {
 	return errors.As(err, &r) && r.status == status
 }
 
-// A version is one of a rule's history.
-type version struct {
-	Version  uint64
-	At       time.Time
-	Does     string
-	Who      string
-	From     string
-	Edge     string
-	Old, New map[string]json.RawMessage
-	After    uint64 // the version that it replaced; 0: what the file says
-	To       *uint64
-	InForce  bool `json:"in_force"`
-	Refused  string
-}
-
 func historyPath(rule string) string { return "/v1/rules/" + url.PathEscape(rule) + "/history" }
 
 // History prints what was said of a rule, the latest first, by whom and at which edge; from which address JSON tells.
 func (c *Client) History(name string) error {
-	return noRule(name, show(c, http.MethodGet, historyPath(name), nil, func(list []version) error {
+	return noRule(name, show(c, http.MethodGet, historyPath(name), nil, func(list []changes.Past) error {
 		t := table{columns: []column{{"VERSION", right}, {"WHEN", whole}, {"STATE", whole}, {"WHO", cut}, {"AT EDGE", cut}, {"WHAT", text}}}
 		for _, v := range list {
 			state := ""
@@ -296,25 +266,29 @@ func (c *Client) History(name string) error {
 			case v.Refused != "":
 				state = "refused"
 			}
-			t.add(strconv.FormatUint(v.Version, 10), Clock(v.At), state, cmp.Or(v.Who, v.From), v.Edge, v.what(list))
+			at := ""
+			if v.At != nil {
+				at = Clock(*v.At)
+			}
+			t.add(strconv.FormatUint(v.Version, 10), at, state, cmp.Or(v.Who, v.From), v.Edge, what(&v, list))
 		}
 		return t.write(c.Out)
 	}))
 }
 
 // what says what a version of the list did.
-func (v *version) what(list []version) string {
+func what(v *changes.Past, list []changes.Past) string {
 	what := strings.Join(differing(v.Old, v.New), ", ")
 	switch {
 	case v.Refused != "":
 		what = v.Refused
 	case v.Version == 0:
 		return "what the file says"
-	case v.New == nil:
+	case noRuleIn(v.New):
 		what = "removed"
-	case v.Old == nil && v.After != 0 && !slices.ContainsFunc(list, func(o version) bool { return o.Version == v.After }):
+	case noRuleIn(v.Old) && v.After != 0 && !slices.ContainsFunc(list, func(o changes.Past) bool { return o.Version == v.After }):
 		what = "what it replaced is not kept any more"
-	case v.Old == nil:
+	case noRuleIn(v.Old):
 		what = "added"
 	}
 	if v.To != nil {
@@ -322,3 +296,6 @@ func (v *version) what(list []version) string {
 	}
 	return what
 }
+
+// noRuleIn reports whether there was no rule.
+func noRuleIn(text json.RawMessage) bool { return text == nil || string(text) == "null" }

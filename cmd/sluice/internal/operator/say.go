@@ -10,37 +10,12 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"sluice/edge/control"
 )
 
-// AllRules is the name that stands for every rule.
-const AllRules = "*"
-
-// A block is a mitigation as the API tells it.
-type block struct {
-	Rule, Source, Mode, By, Reason string
-	Action                         string // "": the edge is of an older version
-	End                            time.Time
-	Edges                          *spread
-	Warning                        string
-	Policy                         string // which of the rule's limits; "": its first
-}
-
-// lifted is what became of what an operator took back.
-type lifted struct {
-	Lifted  bool
-	Edges   *spread
-	Warning string
-}
-
 // spread is how far what an operator said has come.
-type spread struct {
-	Known, Have int
-	Missing     []string
-	PoPs        int      // to how many the edges belong; 0: one
-	Expected    int      // by pop.edges, where fewer are known
-	Apart       int      // edges that count under another secret
-	Silent      []string // edges that went lately without saying that they end
-}
+type spread control.Spread
 
 func (s *spread) String() string {
 	if s == nil {
@@ -96,10 +71,10 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Block refuses a source, or all sources of a prefix, for a while, under a rule or under AllRules.
+// Block refuses a source, or all sources of a prefix, for a while, under a rule or under control.AllRules.
 func (c *Client) Block(source, rule string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
-	return noRule(rule, show(c, http.MethodPut, mitigation(rule, source), body, func(m block) error {
+	return noRule(rule, show(c, http.MethodPut, mitigationPath(rule, source), body, func(m control.Mitigation) error {
 		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), under(rule), Clock(m.End), span(d))
 		return c.said(what, m.Edges, m.Warning)
 	}))
@@ -107,7 +82,7 @@ func (c *Client) Block(source, rule string, d time.Duration, reason string) erro
 
 // Unblock ends what is in force against a source, and has its counts forgotten.
 func (c *Client) Unblock(source, rule string) error {
-	return noRule(rule, show(c, http.MethodDelete, mitigation(rule, source), nil, func(m lifted) error {
+	return noRule(rule, show(c, http.MethodDelete, mitigationPath(rule, source), nil, func(m control.Lifted) error {
 		what := "was not blocked here " + strings.Replace(under(rule), "every", "any", 1)
 		if m.Lifted {
 			what = "is lifted " + under(rule)
@@ -121,8 +96,8 @@ func (c *Client) Unblock(source, rule string) error {
 }
 
 // said prints what was said, where it is in force, and what an edge has to say to that.
-func (c *Client) said(what string, edges *spread, warning string) error {
-	text := Printable(what) + "\n" + Printable("in force "+edges.String()) + "\n"
+func (c *Client) said(what string, edges *control.Spread, warning string) error {
+	text := Printable(what) + "\n" + Printable("in force "+(*spread)(edges).String()) + "\n"
 	if warning != "" {
 		text += "but: " + Printable(warning) + "\n"
 	}
@@ -131,7 +106,7 @@ func (c *Client) said(what string, edges *spread, warning string) error {
 }
 
 func under(rule string) string {
-	if rule == AllRules {
+	if rule == control.AllRules {
 		return "under every rule"
 	}
 	return "under rule " + rule
@@ -143,7 +118,7 @@ func noRule(rule string, err error) error {
 	switch {
 	case !errors.As(err, &r) || r.status != http.StatusNotFound:
 		return err
-	case rule == AllRules:
+	case rule == control.AllRules:
 		return fmt.Errorf("%w: blocks under all rules at once; name one with --rule NAME (sluice rules lists them)", errAbsent)
 	}
 	return fmt.Errorf("%w (sluice rules lists them)", err)
@@ -158,7 +133,7 @@ func CheckSource(text string) error {
 	return fmt.Errorf("%q is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them", text)
 }
 
-// mitigation is the path of a source under a rule. A prefix keeps its slash.
-func mitigation(rule, source string) string {
+// mitigationPath is the path of a source under a rule. A prefix keeps its slash.
+func mitigationPath(rule, source string) string {
 	return "/v1/mitigations/" + url.PathEscape(rule) + "/" + (&url.URL{Path: source}).EscapedPath()
 }

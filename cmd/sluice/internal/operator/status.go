@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"sluice/edge/control"
 )
 
 // ErrNotReady says that an edge answers, but should get no requests.
@@ -97,43 +99,8 @@ func (c *Client) Status() error {
 	return nil
 }
 
-type node struct {
-	Address          string
-	Up               bool
-	Joining, Leaving bool
-}
-
-type pop struct {
-	Name  string
-	Edges []struct {
-		ID, Name, Address, Version string
-		Generation                 json.RawMessage
-		Hash                       json.RawMessage `json:"config_hash"` // the same where the rules in force are
-		Since                      time.Time
-		Refused                    int // changes of rules that cannot be in force there
-	}
-	Nodes  []node
-	Secret *struct {
-		Digests []string
-		Warning string
-	}
-	Etcd *shared
-}
-
-// shared is the etcd over which edges of several PoPs have the same rules.
-type shared struct {
-	Up    bool
-	Since time.Time
-	Error string
-	Wrong map[string]string // by rule
-	Edges []struct {
-		PoP  string          `json:"pop"`
-		Hash json.RawMessage `json:"config_hash"`
-	}
-}
-
-// line says how it is.
-func (s *shared) line() string {
+// etcdLine says how the etcd is over which edges of several PoPs have the same rules.
+func etcdLine(s *control.EtcdStatus) string {
 	text := "up"
 	if !s.Up {
 		text = fmt.Sprintf("away since %s, rules stay as they are and cannot be changed: %s", Clock(s.Since), s.Error)
@@ -141,7 +108,7 @@ func (s *shared) line() string {
 	pops, others := make(map[string]bool), 0
 	for _, e := range s.Edges { // this one first
 		pops[e.PoP] = true
-		if string(e.Hash) != string(s.Edges[0].Hash) {
+		if e.ConfigHash != s.Edges[0].ConfigHash {
 			others++
 		}
 	}
@@ -157,28 +124,8 @@ func (s *shared) line() string {
 	return text
 }
 
-// state is what is not as it should be.
-type state struct {
-	Alone         string
-	LearningUntil time.Time `json:"learning_until"`
-	Failed        *struct {
-		At    time.Time
-		Error string
-	} `json:"failed_reload"`
-	Waiting int
-	Unkept  []struct{ File, Error string }
-	Access  *struct {
-		File, Error string
-		Lost        uint64
-	} `json:"access_log"`
-	Peers []struct {
-		Name string
-		Up   bool
-	}
-}
-
-// config says what of the configuration is not in force.
-func (s *state) config(line func(name, format string, args ...any)) {
+// configLines say what of the configuration is not in force.
+func configLines(s *control.State, line func(name, format string, args ...any)) {
 	if s.Failed != nil {
 		line("config", "the reload at %s failed, what was in force before still is: %s", Clock(s.Failed.At), s.Failed.Error)
 	}
@@ -188,22 +135,22 @@ func (s *state) config(line func(name, format string, args ...any)) {
 	for _, u := range s.Unkept {
 		line("disk", "%s cannot be written, and a restart would lose what is new in it: %s", u.File, u.Error)
 	}
-	if l := s.Access; l != nil {
+	if l := s.AccessLog; l != nil {
 		line("disk", "the access log %s cannot be written: %s; %d of its lines are lost", l.File, l.Error, l.Lost)
 	}
 }
 
-// pop says what this edge lacks of the others.
-func (s *state) pop(line func(name, format string, args ...any)) {
+// popLines say what this edge lacks of the others.
+func popLines(s *control.State, line func(name, format string, args ...any)) {
 	if s.Alone != "" {
 		line("pop", "this edge counts alone: %s", s.Alone)
 	}
-	if !s.LearningUntil.IsZero() {
+	if s.LearningUntil != nil {
 		asks := "it asks at his first request"
 		if s.Alone != "" {
 			asks = "nobody can be asked now"
 		}
-		line("pop", "until %s this edge may not know of everybody whom others had blocked before it started: %s", Clock(s.LearningUntil), asks)
+		line("pop", "until %s this edge may not know of everybody whom others had blocked before it started: %s", Clock(*s.LearningUntil), asks)
 	}
 	var away []string
 	for _, peer := range s.Peers {
@@ -220,7 +167,7 @@ func (s *state) pop(line func(name, format string, args ...any)) {
 }
 
 func (c *Client) statusText(word string, answers map[string]json.RawMessage) error {
-	var p pop
+	var p control.PoPStatus
 	if answer := answers["/v1/pop"]; answer != nil {
 		if err := c.decode(answer, &p); err != nil {
 			return err
@@ -237,7 +184,7 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 			return err
 		}
 	}
-	var s state
+	var s control.State
 	if answer := answers["/v1/status"]; answer != nil {
 		if err := c.decode(answer, &s); err != nil {
 			return err
@@ -266,7 +213,7 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		}
 	}
 	line("rules", "%s", ruleModes(rules))
-	s.config(line)
+	configLines(&s, line)
 	if status != http.StatusOK {
 		line("requests", "%s does not tell: %d to GET /metrics", c.Address, status)
 	} else {
@@ -282,13 +229,13 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		line("pop", "none: this edge counts alone")
 	} else if len(p.Edges) > 0 {
 		line("pop", "%s, %s", p.Name, Counted(len(p.Edges), "edge"))
-		s.pop(line)
+		popLines(&s, line)
 	}
 	if p.Secret != nil && len(p.Secret.Digests) > 0 {
 		line("secret", "%s", secretLine(p.Secret.Digests, p.Secret.Warning))
 	}
 	if p.Etcd != nil {
-		line("etcd", "%s", p.Etcd.line())
+		line("etcd", "%s", etcdLine(p.Etcd))
 	}
 	if _, err := c.Out.Write(out.Bytes()); err != nil {
 		return err
@@ -299,7 +246,7 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		if e.Refused > 0 {
 			refused = strconv.Itoa(e.Refused)
 		}
-		edges.add(cmp.Or(e.Name, e.ID), e.Address, e.Version, plain(e.Generation), plain(e.Hash), Clock(e.Since), refused)
+		edges.add(cmp.Or(e.Name, e.ID), e.Address, e.Version, strconv.FormatUint(e.Generation, 10), strconv.FormatUint(e.ConfigHash, 10), Clock(e.Since), refused)
 	}
 	nodes := table{columns: []column{{"NODE", cut}, {"STATE", whole}}}
 	for _, n := range p.Nodes {
