@@ -27,6 +27,8 @@ import (
 	"crypto/tls"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,7 +90,6 @@ type Server struct {
 	stats     *stats
 	warn      func(message string, args ...any)
 	snap      atomic.Pointer[snapshot]
-	date      atomic.Pointer[date]
 	draining  atomic.Bool
 	requests  *top.Top // who asks most
 	refusals  *top.Top // who is refused most
@@ -158,7 +159,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	site := &front.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
+	site := &front.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1, Judge: judgeHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
 	s.http = site.Server()
 	s.speakHTTP2(c, site)
 	s.open, err = listen.NewRegistry(site, listen.Admission{
@@ -197,7 +198,7 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 // speakHTTP2 has clients served that speak HTTP/2: those that agree on it over TLS, and, where that is configured, trusted proxies that know it.
 func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 	s.protocols = []string{"http/1.1"}
-	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams, Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Leaving: s.draining.Load, Abused: s.abused}
+	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams, Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Tunnels: s.offersTunnels, Leaving: s.draining.Load, Abused: s.abused}
 	if !c.HTTP2.Enabled {
 		return
 	}
@@ -215,6 +216,13 @@ func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 			return true
 		}
 	}
+}
+
+// offersTunnels reports whether some origin may be asked for WebSockets.
+func (s *Server) offersTunnels() bool {
+	return slices.ContainsFunc(s.snap.Load().origins.Groups, func(g *upstream.Group) bool {
+		return slices.ContainsFunc(g.Upgrades, func(protocol string) bool { return strings.EqualFold(protocol, "websocket") })
+	})
 }
 
 // Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and checks those

@@ -72,7 +72,7 @@ func TestHTTP2Downgrade(t *testing.T) {
 		{name: "an empty method", fields: instead(":method", "")},
 		{name: "CONNECT", fields: instead(":method", "CONNECT")},
 		{name: "CONNECT as it should be", fields: []string{":method", "CONNECT", ":authority", "a:443"}},
-		{name: "extended CONNECT", fields: with(instead(":method", "CONNECT"), ":protocol", "websocket")},
+		{name: "extended CONNECT for anything", fields: with([]string{":protocol", "connect-tcp"}, instead(":method", "CONNECT")...)},
 		{name: "TRACE", fields: instead(":method", "TRACE")},
 		{name: "a space in the path", fields: instead(":path", "/p HTTP/1.1\r\nHost: b\r\n\r\n")},
 		{name: "a version in the path", fields: instead(":path", "/p HTTP/1.1")},

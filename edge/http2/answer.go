@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	frames "golang.org/x/net/http2"
@@ -41,6 +40,7 @@ func (st *Stream) Begin(a *message.Answer, ours func(status int, name []byte) bo
 		b = appendField(b, "trailer", bytes.Join(a.Trailers, []byte(", ")))
 	}
 	st.block = appendFields(b, fields)
+	st.switching = a.Protocol != nil
 	st.left = max(a.Length, -1)
 	st.leave()
 	return a.Length < 0
@@ -159,6 +159,9 @@ func (st *Stream) End(at time.Time) error {
 	if st.wrote = at; at.IsZero() {
 		st.wrote = time.Now()
 	}
+	if st.switching {
+		return st.switches()
+	}
 	if !st.streaming {
 		if err := st.whole(st.out); err != nil {
 			return err
@@ -219,7 +222,7 @@ func (st *Stream) Respond(r *message.Reply) error {
 	}
 	var digits [20]byte
 	b = appendField(b, "content-length", strconv.AppendInt(digits[:0], int64(len(r.Body)), 10))
-	b = appendField(b, "date", dateOf(st.wrote))
+	b = appendField(b, "date", message.Date(st.wrote))
 	st.block = appendFields(b, r.Fields)
 	st.leave()
 	body := r.Body
@@ -255,21 +258,4 @@ func (st *Stream) Respond(r *message.Reply) error {
 		c.mu.Lock()
 	}
 	return nil
-}
-
-// A date is a second as Date has it.
-type date struct {
-	second int64
-	value  []byte
-}
-
-var lastDate atomic.Pointer[date]
-
-func dateOf(now time.Time) []byte {
-	d, second := lastDate.Load(), now.Unix()
-	if d == nil || d.second != second {
-		d = &date{second, now.UTC().AppendFormat(nil, http.TimeFormat)}
-		lastDate.Store(d)
-	}
-	return d.value
 }

@@ -64,12 +64,17 @@ func appendFields(b []byte, fields []message.Field) []byte {
 }
 
 // appendAnswer appends the head of an origin's answer as a client may get it: without what ends at this hop, and without lines whose names are
-// not for the origin to say.
+// not for the origin to say. One that switches protocols is a success in HTTP/2, and says nothing of the edge's own key.
 func appendAnswer(b []byte, a *message.Answer, ours func(status int, name []byte) bool) []byte {
-	b = appendStatus(b, a.Status)
+	status := a.Status
+	if a.Protocol != nil {
+		status = 200
+	}
+	b = appendStatus(b, status)
 	for i := range a.Head.Lines {
 		l := &a.Head.Lines[i]
-		if l.Drop || ours(a.Status, l.Name) || l.Kind == message.ContentLength && (a.Status < 200 || a.Status == 204) {
+		if l.Drop || ours(status, l.Name) || l.Kind == message.ContentLength && (a.Status < 200 || a.Status == 204) ||
+			a.Protocol != nil && message.EqualFold(l.Name, "sec-websocket-accept") {
 			continue
 		}
 		b = appendField(b, l.Name, l.Value)

@@ -22,6 +22,7 @@ type conn struct {
 	decoder          *hpack.Decoder
 	head             head
 	settled          bool // the client's first SETTINGS have come
+	tunnels          bool // it may ask for them
 	resets, controls bucket
 	past             past
 	untaken          uint32    // the highest stream that came after the last that is taken; 0: none has
@@ -41,6 +42,8 @@ type conn struct {
 	initial int64 // that of a new stream
 	recv    int   // what the client may send of all bodies,
 	credit  int   // and what it may send again, but has not been told
+	first   int   // of the body of a new stream, as far as it knows
+	wide    int   // what is left of spareWindow
 	earned  int   // controls
 	sent    int   // bytes of answers that have not earned one
 	streams map[uint32]*Stream
@@ -58,7 +61,7 @@ type conn struct {
 
 // Serve serves a connection until it ends. Where the client's bytes have been read ahead, as of its preface, they are in its Reader.
 func (s *Site) Serve(client *front.Client) {
-	c := &conn{site: s, client: client, window: 65535, initial: 65535, recv: connWindow, streams: make(map[uint32]*Stream),
+	c := &conn{site: s, client: client, window: usualWindow, initial: usualWindow, first: usualWindow, recv: s.window(), wide: spareWindow, streams: make(map[uint32]*Stream),
 		idle: time.Unix(0, client.Accepted)}
 	c.drained.L, c.worked.L = &c.mu, &c.mu
 	c.resets, c.controls = newBuckets(time.Now())

@@ -30,7 +30,7 @@ func (said) SetWriteDeadline(time.Time) error { return nil }
 
 // serveSaid serves what a client says, and has every request looked at. Those that are admitted are read and answered.
 func serveSaid(t *testing.T, text []byte, look func(*Stream)) {
-	site := &Site{MaxStreams: 8, Site: &front.Site{
+	site := &Site{MaxStreams: 8, Tunnels: func() bool { return true }, Site: &front.Site{
 		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: time.Minute, IdleTimeout: time.Minute},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {}, Fault: func(p any) { t.Errorf("panic: %v", p) },
 	}}
@@ -77,11 +77,11 @@ func accepted(t *testing.T) func(*Stream) {
 			t.Errorf("%q: HTTP/1.1 refuses it: %v", text, no)
 			return
 		}
-		if string(r.Method) != string(in.Method) || string(r.Target) != string(in.Target) || string(r.Host) != string(in.Host) || string(r.Path) != string(in.Path) || r.Upgrade != nil ||
-			r.Head.Close || r.Head.Nominated != nil {
+		if string(r.Method) != string(in.Method) || string(r.Target) != string(in.Target) || string(r.Host) != string(in.Host) || string(r.Path) != string(in.Path) || (string(r.Upgrade) == webSocket) != in.Tunnel ||
+			r.Head.Close || r.Head.Nominated != nil && !in.Tunnel {
 			t.Errorf("%q: HTTP/1.1 reads it otherwise", text)
 		}
-		cookies := 0
+		cookies, keys := 0, 0
 		for _, l := range r.Head.Lines {
 			if bytes.ContainsAny(l.Name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ \t:") && string(l.Name) != "Host" || bytes.ContainsAny(l.Value, "\r\n\x00") {
 				t.Errorf("%q has a line %q: %q", text, l.Name, l.Value)
@@ -89,9 +89,15 @@ func accepted(t *testing.T) func(*Stream) {
 			if l.Kind == message.Cookie {
 				cookies++
 			}
+			if in.Tunnel && string(l.Name) == "sec-websocket-key" {
+				keys++
+			}
 		}
 		if cookies > 1 {
 			t.Errorf("%q has several cookie lines", text)
+		}
+		if in.Tunnel && (keys != 1 || string(in.Method) != "GET" || in.Length != 0) {
+			t.Errorf("%q asks for no WebSocket", text)
 		}
 	}
 }
@@ -152,6 +158,8 @@ func FuzzHead(f *testing.F) {
 	add(":method", "GET /x HTTP/1.1\r\nHost: b", ":scheme", "https", ":authority", "a", ":path", "/ HTTP/1.1")
 	add(":method", "OPTIONS", ":scheme", "http", ":path", "*", "host", "[::1]:80", "connection", "close", "X", " y")
 	add(":method", "CONNECT", ":authority", "a:443")
+	add(":method", "CONNECT", ":protocol", "websocket", ":scheme", "https", ":authority", "a", ":path", "/", "sec-websocket-version", "13", "sec-websocket-key", "x")
+	add(":method", "CONNECT", ":protocol", "connect-udp", ":scheme", "https", ":authority", "a", ":path", "/")
 	f.Fuzz(func(t *testing.T, text string, end bool) {
 		fields := strings.Split(text, "\xff")
 		serveSaid(t, framesOf(func(f *frames.Framer) {

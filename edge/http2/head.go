@@ -29,6 +29,7 @@ type head struct {
 	scheme    string
 	authority string
 	path      string
+	protocol  string // of a tunnel that is asked for
 	host      string
 	has       pseudo
 	cookie    []byte
@@ -42,6 +43,7 @@ const (
 	hasScheme
 	hasAuthority
 	hasPath
+	hasProtocol
 	hasHost
 )
 
@@ -80,7 +82,7 @@ func (c *conn) headers(f *frames.HeadersFrame) error {
 		c.opened(id)
 	case st != nil && !st.ended:
 		h.stream, h.trailer = st, true
-		if !h.ends {
+		if !h.ends || st.in.Tunnel {
 			h.fault = frames.StreamError{StreamID: id, Code: frames.ErrCodeProtocol}
 		}
 	case st != nil:
@@ -116,7 +118,7 @@ func (c *conn) opened(id uint32) {
 		st.in.Refused, st.silent, st.resetWith = crowded, true, frames.ErrCodeRefusedStream
 	}
 	c.streams[id] = st
-	st.window = c.initial
+	st.window, st.recv = c.initial, c.first
 	c.client.Idle.Store(0)
 }
 
@@ -197,6 +199,10 @@ func (h *head) pseudo(f hpack.HeaderField) bool {
 		to, is = &h.authority, hasAuthority
 	case ":path":
 		to, is = &h.path, hasPath
+	case ":protocol":
+		if h.stream.conn.tunnels {
+			to, is = &h.protocol, hasProtocol
+		}
 	}
 	if is == 0 || h.has&is != 0 || h.begun {
 		return false
@@ -207,20 +213,29 @@ func (h *head) pseudo(f hpack.HeaderField) bool {
 
 // begin writes the first line of the request.
 func (h *head) begin() bool {
-	connect := h.method == http.MethodConnect // refused for what it is, whatever it lacks
-	if connect && h.path == "" {
+	method, whole := h.method, h.has&(hasMethod|hasScheme|hasPath) == hasMethod|hasScheme|hasPath && (h.scheme == "http" || h.scheme == "https")
+	switch connect := method == http.MethodConnect; {
+	case h.tunnel():
+		if !connect || !whole {
+			return false
+		}
+		method = http.MethodGet
+	case connect && h.path == "": // refused for what it is, whatever it lacks
 		h.path = "/"
-	} else if h.has&(hasMethod|hasScheme|hasPath) != hasMethod|hasScheme|hasPath || h.scheme != "http" && h.scheme != "https" {
+	case !whole:
 		return connect
 	}
-	if !isWord(h.method) || !isWord(h.path) || h.path[0] != '/' && h.path != "*" {
+	if !isWord(method) || !isWord(h.path) || h.path[0] != '/' && h.path != "*" {
 		return false
 	}
 	st := h.stream
-	st.text = append(append(append(st.text, h.method...), ' '), h.path...)
+	st.text = append(append(append(st.text, method...), ' '), h.path...)
 	st.text = append(st.text, " HTTP/1.1\r\n"...)
 	return true
 }
+
+// tunnel reports whether the request is an extended CONNECT.
+func (h *head) tunnel() bool { return h.has&hasProtocol != 0 }
 
 // isWord reports whether text may stand in the first line of a request as a word of it.
 func isWord(text string) bool {
@@ -262,6 +277,11 @@ func (h *head) line(f hpack.HeaderField) bool {
 		st.text = st.text[:n]
 	case message.ContentLength:
 		h.counted = true
+		return !h.tunnel()
+	default:
+		if h.tunnel() && string(name) == "sec-websocket-key" { // there is one, and it is the edge's own
+			st.text = st.text[:n]
+		}
 	}
 	return true
 }
@@ -305,7 +325,10 @@ func (h *head) finish() bool {
 	if len(h.cookie) > 0 {
 		st.text = append(append(append(st.text, "cookie: "...), h.cookie...), "\r\n"...)
 	}
-	if !h.ends && !h.counted {
+	switch {
+	case h.tunnel():
+		st.text = appendUpgrade(st.text)
+	case !h.ends && !h.counted:
 		st.text = append(st.text, "transfer-encoding: chunked\r\n"...)
 	}
 	st.text = append(st.text, "\r\n"...)
@@ -338,10 +361,16 @@ func (c *conn) request(st *Stream) error {
 		r.Refused, st.resetWith = malformed, frames.ErrCodeProtocol
 	default:
 		most := c.site.Limits.HeaderLines
-		if !h.ends && !h.counted {
+		switch {
+		case h.tunnel():
+			most += upgradeLines
+		case !h.ends && !h.counted:
 			most++ // HTTP/2 does not say it
 		}
 		r.Refused = r.Parse(st.text, most)
+		if r.Tunnel = h.tunnel(); r.Refused == nil && r.Tunnel && h.protocol != webSocket {
+			r.Refused = noProtocol
+		}
 		if h.ends && r.Length > 0 {
 			r.Refused, st.resetWith = malformed, frames.ErrCodeProtocol
 		}

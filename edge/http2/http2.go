@@ -10,8 +10,8 @@
 //
 // What an HTTP/2 head says is written down as a head of HTTP/1.1, and read by edge/http1: what that refuses does not get through here either.
 //
-// Memory of a connection is bounded: what clients send of bodies by connWindow, heads by limits.header_bytes for each of MaxStreams, and what
-// waits to be written by mostUnwritten and one frame.
+// Memory of a connection is bounded: what clients send of bodies by Site.window, heads by limits.header_bytes for each of MaxStreams, and what
+// waits to be written by mostUnwritten and one frame. No body can take the part of another.
 package http2
 
 import (
@@ -23,9 +23,15 @@ import (
 )
 
 const (
-	// streamWindow is how much of a body a client may send ahead of who reads it, in bytes, and connWindow of all bodies together.
-	streamWindow = 64<<10 - 1
-	connWindow   = 256 << 10
+	// firstWindow is how much of a body a client may send ahead of who reads it, in bytes, and streamWindow of one that somebody reads. What is
+	// more than firstWindow comes out of spareWindow, which all bodies of a connection share; who finds it spent goes on with firstWindow.
+	firstWindow  = 16 << 10
+	streamWindow = 64 << 10
+	spareWindow  = 4 * (streamWindow - firstWindow)
+	// creditStep is how much a client may send again, of all bodies together, before it is told.
+	creditStep = 64 << 10
+	// usualWindow is both windows of whoever has not heard of others (RFC 9113, 6.9.2).
+	usualWindow = 64<<10 - 1
 	// frameSize is the longest frame that is read or written, in bytes. No client may refuse it.
 	frameSize = 16 << 10
 	// mostUnwritten is how many bytes may wait to be written before those who bring more wait, too.
@@ -42,6 +48,8 @@ type Site struct {
 	MaxStreams int // of a connection at once
 	// Start judges a request. It returns what is left to do, in another goroutine; nil: the request is answered.
 	Start func(*Stream) Rest
+	// Tunnels reports whether clients are told that they may ask for WebSockets; nil: they are not.
+	Tunnels func() bool
 	// Leaving reports whether clients are to go elsewhere.
 	Leaving func() bool
 	// Abused is told of a client whose connection was ended because it went beyond a bound.
@@ -49,6 +57,9 @@ type Site struct {
 
 	Stats Stats
 }
+
+// window is what a client may send of all bodies of a connection, in bytes: so much that the windows of its streams are never more together.
+func (s *Site) window() int { return s.MaxStreams*firstWindow + spareWindow + creditStep }
 
 // A Rest is what is left to do of a request once it is read.
 type Rest interface{ Run() }

@@ -32,8 +32,10 @@ type talk struct {
 	ended  chan struct{} // Serve has returned
 
 	mu     sync.Mutex
-	heard  []string // what has come, a line each
-	seen   []string // requests that the site has seen
+	heard  []string       // what has come, a line each
+	seen   []string       // requests that the site has seen
+	may    map[uint32]int // what it may send of bodies: of each stream, and, under 0, of all
+	first  int            // of a new stream
 	faults []any
 }
 
@@ -53,7 +55,7 @@ func (a answering) Run() {
 // startTalk begins to serve. Requests below /slow wait for release.
 func startTalk(t *testing.T, release <-chan struct{}) *talk {
 	here, there := net.Pipe()
-	k := &talk{t: t, nc: here, ended: make(chan struct{})}
+	k := &talk{t: t, nc: here, ended: make(chan struct{}), may: map[uint32]int{0: usualWindow}, first: usualWindow}
 	k.site = &Site{MaxStreams: 4, Site: &front.Site{
 		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {},
@@ -109,6 +111,16 @@ func (k *talk) listen() {
 			k.hear("PING %v", f.IsAck())
 		case *frames.RSTStreamFrame:
 			k.hear("%d: RST %v", f.StreamID, f.ErrCode)
+		case *frames.WindowUpdateFrame:
+			k.mu.Lock()
+			k.may[f.StreamID] += int(f.Increment)
+			k.mu.Unlock()
+		case *frames.SettingsFrame:
+			if v, ok := f.Value(frames.SettingInitialWindowSize); ok {
+				k.mu.Lock()
+				k.first = int(v)
+				k.mu.Unlock()
+			}
 		}
 	}
 }

@@ -9,16 +9,22 @@ import (
 
 // loop reads frames until the connection ends.
 func (c *conn) loop() {
+	c.tunnels = c.site.Tunnels != nil && c.site.Tunnels()
 	c.mu.Lock()
-	c.putSettings(frames.Setting{ID: frames.SettingMaxConcurrentStreams, Val: uint32(c.site.MaxStreams)},
-		frames.Setting{ID: frames.SettingMaxHeaderListSize, Val: uint32(c.site.Limits.HeaderBytes)})
+	settings := []frames.Setting{{ID: frames.SettingMaxConcurrentStreams, Val: uint32(c.site.MaxStreams)},
+		{ID: frames.SettingMaxHeaderListSize, Val: uint32(c.site.Limits.HeaderBytes)},
+		{ID: frames.SettingInitialWindowSize, Val: firstWindow}}
+	if c.tunnels {
+		settings = append(settings, frames.Setting{ID: frames.SettingEnableConnectProtocol, Val: 1})
+	}
+	c.putSettings(settings...)
 	if c.client.OverCap {
 		c.putGoAway(0, frames.ErrCodeNo)
 		c.mu.Unlock()
 		c.client.Linger.Store(true)
 		return
 	}
-	c.putWindow(0, connWindow-65535)
+	c.putWindow(0, c.site.window()-usualWindow)
 	c.mu.Unlock()
 	var preface [len(frames.ClientPreface)]byte
 	if _, err := io.ReadFull(c.in, preface[:]); err != nil {
@@ -129,6 +135,14 @@ func (c *conn) ping(f *frames.PingFrame) error {
 	return nil
 }
 
+// acknowledged is called when the client has heard of firstWindow: the windows of its streams have become smaller, perhaps less than nothing.
+func (c *conn) acknowledged() {
+	for _, st := range c.streams {
+		st.recv -= c.first - firstWindow
+	}
+	c.first = firstWindow
+}
+
 func (c *conn) settings(f *frames.SettingsFrame) error {
 	if c.settled {
 		if err := c.control(1 + f.NumSettings()/8); err != nil {
@@ -136,11 +150,12 @@ func (c *conn) settings(f *frames.SettingsFrame) error {
 		}
 	}
 	c.settled = true
-	if f.IsAck() {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if f.IsAck() {
+		c.acknowledged()
+		return nil
+	}
 	err := f.ForeachSetting(func(s frames.Setting) error {
 		if err := s.Valid(); err != nil {
 			return err

@@ -2,7 +2,6 @@ package http2
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -30,6 +29,7 @@ type Stream struct {
 	block     []byte // the head of the answer
 	out       []byte // its body, but of a stream
 	streaming bool
+	switching bool       // it becomes a tunnel
 	left      int64      // of the body, in bytes; less than 0: it ends with Trailers
 	taking    front.Pace // of the answer
 
@@ -52,7 +52,8 @@ type Stream struct {
 	// What follows is guarded by conn.mu.
 	window    int64 // what the client takes of the answer, in bytes
 	recv      int   // what it may send of the body,
-	credit    int   // and what it may send again, but has not been told
+	credit    int   // and what it may send again, but has not been told,
+	most      int   // of all that nobody has read yet
 	announced int64 // the length of the body, as its head says; less than 0: it does not
 	came      int64 // bytes of it,
 	around    int64 // and of what frames them
@@ -95,7 +96,7 @@ func (st *Stream) reuse(c *conn, id uint32) {
 	default:
 	}
 	*st = Stream{in: st.in, conn: c, id: id, text: st.text[:0], block: st.block[:0], out: st.out[:0], opened: opened, arrived: arrived,
-		recv: streamWindow, announced: -1}
+		most: firstWindow, announced: -1}
 	st.startTaking()
 }
 
@@ -188,9 +189,6 @@ func (st *Stream) Begun() bool { return st.streaming || !st.wrote.IsZero() }
 
 // Wrote is when the client was last written to.
 func (st *Stream) Wrote() time.Time { return st.wrote }
-
-// Hijack is for connections that switch protocols: those of HTTP/2 do not.
-func (*Stream) Hijack(func(net.Conn)) { panic("edge: http2: no stream switches protocols") }
 
 // Gone reports whether the client has gone.
 func (st *Stream) Gone(time.Time) bool {

@@ -43,9 +43,10 @@ func (c *conn) isIdle(id uint32) bool { return id%2 == 0 || id > max(c.highest, 
 func (c *conn) drop(st *Stream) {
 	if c.streams[st.id] == st {
 		delete(c.streams, st.id)
-		c.past.add(ended{st.id, !st.ended && st.died != errReset, st.recv})
+		c.past.add(ended{st.id, !st.ended && st.died != errReset, max(st.recv, 0)})
 	}
 	c.unread(st)
+	c.narrow(st)
 }
 
 // reset resets a stream, unless it is over. It needs c.mu.
@@ -173,7 +174,7 @@ func (c *conn) data(f *frames.DataFrame) error {
 	if st.ended {
 		return fault(frames.ErrCodeStreamClosed)
 	}
-	if st.recv -= size; st.recv < 0 {
+	if st.recv -= size; st.recv < 0 && size > 0 {
 		return fault(frames.ErrCodeFlowControl)
 	}
 	st.came += int64(len(part))
@@ -198,19 +199,34 @@ func (c *conn) data(f *frames.DataFrame) error {
 
 // refill has the client send so many bytes more, of all bodies and, if it is not nil, of a stream's. It needs c.mu.
 func (c *conn) refill(st *Stream, n int) {
-	if c.credit += n; c.credit >= connWindow/2 {
+	if c.credit += n; c.credit >= creditStep {
 		c.putWindow(0, c.credit)
 		c.recv += c.credit
 		c.credit = 0
 	}
 	if st == nil || st.ended || st.closed {
+		if st != nil && len(st.queue)+st.taken == 0 {
+			c.narrow(st)
+		}
 		return
 	}
-	if st.credit += n; st.credit >= streamWindow/2 {
-		c.putWindow(st.id, st.credit)
-		st.recv += st.credit
-		st.credit = 0
+	if st.credit += n; st.credit < st.most/2 {
+		return
 	}
+	if st.most == firstWindow && c.wide >= streamWindow-firstWindow { // somebody reads it, and it is long
+		st.most = streamWindow
+		c.wide -= streamWindow - firstWindow
+		st.credit += streamWindow - firstWindow
+	}
+	c.putWindow(st.id, st.credit)
+	st.recv += st.credit
+	st.credit = 0
+}
+
+// narrow gives back what a stream has of spareWindow. It needs c.mu.
+func (c *conn) narrow(st *Stream) {
+	c.wide += st.most - firstWindow
+	st.most = firstWindow
 }
 
 // unread lets go of what nobody will read of a stream's body. It needs c.mu.

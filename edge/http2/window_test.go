@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,15 +31,15 @@ func TestBodiesThatAreGivenUp(t *testing.T) {
 			return start(st)
 		}
 		k.greet()
-		for i := range uint32(2 * connWindow / frameSize) {
+		for i := range uint32(2 * k.site.window() / frameSize) {
 			k.get(2*i+1, "/large", false, true)
 			_ = k.WriteData(2*i+1, false, make([]byte, frameSize))
 			synctest.Wait()
 		}
 		k.heard = nil
-		k.get(101, "/body", false, true)
-		_ = k.WriteData(101, true, make([]byte, frameSize))
-		k.expect("101: 200")
+		k.get(1001, "/body", false, true)
+		_ = k.WriteData(1001, true, make([]byte, frameSize))
+		k.expect("1001: 200")
 		k.nc.Close()
 		<-k.ended
 	})
@@ -72,6 +73,109 @@ func TestMemoryOfBodies(t *testing.T) {
 		}
 		st.conn.mu.Unlock()
 		_ = k.WriteData(1, true, []byte("x"))
+		k.expect("1: 200")
+		k.nc.Close()
+		<-k.ended
+	})
+}
+
+// push sends so much of a body as windows allow, and n bytes at most. It returns how much that was.
+func (k *talk) push(id uint32, n int) (sent int) {
+	for sent < n {
+		synctest.Wait()
+		k.mu.Lock()
+		part := min(n-sent, k.first+k.may[id], k.may[0], frameSize)
+		if part > 0 {
+			k.may[id] -= part
+			k.may[0] -= part
+		}
+		k.mu.Unlock()
+		if part <= 0 {
+			break
+		}
+		_ = k.WriteData(id, false, make([]byte, part))
+		sent += part
+	}
+	return sent
+}
+
+// However many bodies of a connection nobody reads, those that are read come: each has a window that no other can take.
+func TestSlowBodiesHoldUpNoOthers(t *testing.T) {
+	for _, read := range []int{0, firstWindow} { // by those that nobody reads any more then
+		synctest.Test(t, func(t *testing.T) {
+			k, told := startTalk(t, nil), make(chan struct{})
+			k.site.MaxStreams = 32
+			start := k.site.Start
+			k.site.Start = func(st *Stream) Rest {
+				if string(st.Request().Path) == "/stuck" {
+					return stuck{st, read, told}
+				}
+				return start(st)
+			}
+			k.greet()
+			_ = k.WriteSettingsAck()
+			held := 0
+			for i := range uint32(30) {
+				k.get(2*i+1, "/stuck", false, true)
+			}
+			for i := range uint32(30) {
+				held += k.push(2*i+1, 1<<20)
+			}
+			if most := k.site.window(); held-30*read > most || held < 30*firstWindow {
+				t.Errorf("%d bytes wait, want at most %d", held-30*read, most)
+			}
+			for _, id := range []uint32{101, 103} {
+				k.get(id, "/body", false, true)
+				if sent := k.push(id, 1<<20); sent != 1<<20 {
+					t.Errorf("after %d bytes of a body there was no window", sent)
+				}
+				_ = k.WriteData(id, true, nil)
+				k.expect(fmt.Sprintf("%d: 200", id))
+			}
+			close(told)
+			k.nc.Close()
+			<-k.ended
+		})
+	}
+}
+
+// A stuck request reads some of its body, and no more before it is told to.
+type stuck struct {
+	st   *Stream
+	read int
+	told <-chan struct{}
+}
+
+func (s stuck) Run() {
+	s.st.StartBody(0, time.Time{})
+	for s.st.Got() < int64(s.read) {
+		part, err := s.st.Next()
+		if err != nil {
+			return
+		}
+		s.st.Discard(min(len(part), s.read-int(s.st.Got())))
+	}
+	<-s.told
+}
+
+// Who has not heard of the windows goes by those that there were before, until then.
+func TestWindowsUntilTheyAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, told := startTalk(t, nil), make(chan struct{})
+		k.site.Start = func(s *Stream) Rest { return patient{s, told} }
+		k.greet()
+		k.get(1, "/", false, true)
+		for range usualWindow / frameSize {
+			_ = k.WriteData(1, false, make([]byte, frameSize))
+		}
+		_ = k.WriteSettingsAck()
+		k.get(3, "/", false, true)
+		_ = k.WriteData(3, false, make([]byte, firstWindow))
+		k.expect("")
+		_ = k.WriteData(3, false, make([]byte, 1)) // it knows
+		k.expect("3: RST FLOW_CONTROL_ERROR")
+		close(told)
+		_ = k.WriteData(1, true, nil)
 		k.expect("1: 200")
 		k.nc.Close()
 		<-k.ended

@@ -18,6 +18,7 @@ type Request struct {
 	ExpectContinue bool     // the client waits to be invited to send its body, and has not been
 	TakesTrailers  bool     // the client takes those of the answer
 	Upgrade        []byte   // the protocol that it asks to switch to; nil: none
+	Tunnel         bool     // it asks for nothing else, and takes any success for one: no answer but that of a server that switches may be one
 	Refused        *Refusal // why it is no request; nil: it is one
 	Broken         bool     // no whole head came: it was slow, or its client is gone, which is not its form
 
@@ -60,7 +61,7 @@ func (r *Request) SetPath() *Refusal {
 
 // IsGRPC reports whether a request is a call of gRPC, which is HTTP/2 by definition. What browsers send for one (gRPC-Web) is not.
 func (r *Request) IsGRPC() bool {
-	if len(r.Version) == 0 || r.Version[len("HTTP/")] != '2' {
+	if r.Tunnel || len(r.Version) == 0 || r.Version[len("HTTP/")] != '2' {
 		return false
 	}
 	const grpc = "application/grpc"

@@ -8,7 +8,10 @@ import (
 	"sluice/edge/http1"
 )
 
-var errUpgrade = errors.New("edge: the origin switched protocols unasked")
+var (
+	errUpgrade     = errors.New("edge: the origin switched protocols unasked, or to another than it was asked for")
+	errNotSwitched = errors.New("edge: the origin did not switch protocols")
+)
 
 // answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
 var answerHeads = sync.Pool{New: func() any { return new(http1.Answer) }}
@@ -35,6 +38,8 @@ func (p *Forward) readAnswer(b *answerBody) error {
 		switch {
 		case a.Status == http.StatusSwitchingProtocols && (old || !p.switched()):
 			return errUpgrade
+		case p.in.Tunnel && a.Status >= 200 && a.Status < 300:
+			return errNotSwitched
 		case a.Status == http.StatusSwitchingProtocols, a.Status >= 200:
 			b.reuse, b.keep, err = a.Frame(old, b.keep)
 			if err == nil {

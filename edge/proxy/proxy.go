@@ -90,6 +90,9 @@ func (p *Forward) Pass(on Exchange, order Order) *message.Refusal {
 	if g == nil {
 		return message.Refuse(http.StatusMisdirectedRequest, "no_origin", "This server does not answer for that host.")
 	}
+	if p.in.Tunnel && p.wantsUpgrade(g) == nil {
+		return noTunnel
+	}
 	now, due := order.Now, time.Time{}
 	if g.Total > 0 {
 		due = now.Add(g.Total)
@@ -276,6 +279,9 @@ var clientGone = message.Refuse(499, "client_closed", "The connection was closed
 
 // failed answers for an origin that did not, or tells the client that its own body was at fault.
 func (p *Forward) failed(o *upstream.Origin, b *answerBody, err error) *message.Refusal {
+	if err == errNotSwitched {
+		return notSwitched
+	}
 	if u := b.upload; u != nil {
 		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
 		late := !failed && !u.taken.Load() && !p.in.ExpectContinue && !b.due.IsZero() && !time.Now().Before(b.due)

@@ -1,11 +1,17 @@
 package proxy
 
 import (
+	"bytes"
+	"crypto/sha1"
+	"encoding/base64"
+	"errors"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"sluice/edge/http1"
@@ -46,8 +52,20 @@ func (p *Forward) switched() bool {
 			found = true
 		}
 	}
-	return found && p.upgrade != nil
+	return found && p.upgrade != nil && (!p.in.Tunnel || p.accepted())
 }
+
+// accepted reports whether the server has understood the key of a WebSocket (RFC 6455, 4.2.2). A client that has sent one looks for itself.
+func (p *Forward) accepted() bool {
+	const guid = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+	sum := sha1.Sum(append(bytes.Clone(p.in.Head.First("sec-websocket-key")), guid...))
+	return string(p.answer.Head.First("sec-websocket-accept")) == base64.StdEncoding.EncodeToString(sum[:])
+}
+
+var (
+	noTunnel    = message.Refuse(http.StatusNotImplemented, "no_tunnel", "There are no tunnels to the server behind this one.")
+	notSwitched = message.Refuse(http.StatusBadGateway, "not_switched", "The server behind this one does not speak that protocol there.")
+)
 
 // Tunnel joins the client's connection and the origin's, after the answer that says so, and blocks until that is over. Neither is ever used for a request again.
 func (p *Forward) Tunnel(client net.Conn) {
@@ -91,19 +109,21 @@ func join(client net.Conn, origin *upstream.Link, idle time.Duration) {
 // copy moves what from holds, which is src and perhaps something read from it before.
 func (t *pipe) copy(dst, src net.Conn, from io.Reader) {
 	buf := make([]byte, 16<<10)
+	var err error
 	for {
+		var n int
 		last := time.Unix(0, t.last.Load())
 		if !t.half.Load() && src.SetReadDeadline(last.Add(t.idle)) != nil {
 			break
 		}
-		n, err := from.Read(buf)
+		n, err = from.Read(buf)
 		if n > 0 {
 			now := time.Now()
 			t.last.Store(now.UnixNano())
 			if dst.SetWriteDeadline(now.Add(t.idle)) != nil {
 				break
 			}
-			if _, err := dst.Write(buf[:n]); err != nil {
+			if _, err = dst.Write(buf[:n]); err != nil {
 				break
 			}
 		}
@@ -111,10 +131,12 @@ func (t *pipe) copy(dst, src net.Conn, from io.Reader) {
 			break
 		}
 	}
-	// The end of one direction is passed on; the other may have something left to say, but not for ever.
+	// The end of one direction is passed on; the other may have something left to say, but not for ever. It has not where nothing has moved in either, or
+	// to somebody who has gone.
+	over := http1.TimedOut(err) && !t.half.Load() || errors.Is(err, syscall.ECONNRESET)
 	t.half.Store(true)
 	_ = dst.SetReadDeadline(time.Now().Add(halfOpen))
-	if half, ok := socket.Innermost(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+	if half, ok := socket.Innermost(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil || over {
 		_ = dst.SetReadDeadline(socket.LongAgo)
 	}
 }
