@@ -41,8 +41,8 @@ type Entry struct {
 	Start    int64   // of Blocked: when the block began, in µs since 1970
 }
 
-// Rule is a rule as a batch tells of it.
-type Rule struct {
+// RuleRef is a rule as a batch tells of it.
+type RuleRef struct {
 	Counter uint64 // stands for its counters: the same on all edges
 	Name    string // for operators
 	Limit   uint32
@@ -52,7 +52,7 @@ type Rule struct {
 
 // Group is what an edge decided about a source under a rule.
 type Group struct {
-	Rule    Rule
+	Rule    RuleRef
 	Source  uint64
 	Gap     bool // there was no room for all that it counted
 	Entries []Entry

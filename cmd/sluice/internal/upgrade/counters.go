@@ -38,10 +38,10 @@ const countersForm = 2
 const inheritTime = 20 * time.Second
 
 // writeCounters writes the counters of rules, and returns how many there are.
-func writeCounters(w io.Writer, table *counter.Table, rules []*algorithm.Rule, now time.Time) (n int, err error) {
+func writeCounters(w io.Writer, table *counter.Table, rules []*algorithm.Spec, now time.Time) (n int, err error) {
 	buffered := bufio.NewWriterSize(w, 64<<10)
 	out := gob.NewEncoder(buffered)
-	head, number := countersHead{Form: countersForm}, make(map[*algorithm.Rule]int, len(rules))
+	head, number := countersHead{Form: countersForm}, make(map[*algorithm.Spec]int, len(rules))
 	for i, r := range rules {
 		number[r], head.Rules = i+1, append(head.Rules, r.Identity())
 	}
@@ -63,7 +63,7 @@ func writeCounters(w io.Writer, table *counter.Table, rules []*algorithm.Rule, n
 // readCounters reads what writeCounters wrote and has the table learn it: all, or nothing and an error. Counters of rules that are
 // no longer there are left out, and so is what is more than most, the table's capacity. Until it is done it takes as much memory again
 // as the counters do.
-func readCounters(r *bufio.Reader, table *counter.Table, rules []*algorithm.Rule, most int, now time.Time) (taken int, err error) {
+func readCounters(r *bufio.Reader, table *counter.Table, rules []*algorithm.Spec, most int, now time.Time) (taken int, err error) {
 	in := gob.NewDecoder(r)
 	var head countersHead
 	if err := in.Decode(&head); err != nil {
@@ -72,7 +72,7 @@ func readCounters(r *bufio.Reader, table *counter.Table, rules []*algorithm.Rule
 	if head.Form != countersForm {
 		return 0, fmt.Errorf("counters come in the form %d, this version reads %d", head.Form, countersForm)
 	}
-	ours := make(map[string]*algorithm.Rule, len(rules))
+	ours := make(map[string]*algorithm.Spec, len(rules))
 	for _, r := range rules {
 		ours[r.Identity()] = r
 	}
