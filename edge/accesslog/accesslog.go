@@ -313,6 +313,11 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 	b = append(b, `,"from":"`...)
 	b = append(b, e.From...)
 	b = append(b, '"')
+	if len(e.Version) > 0 {
+		b = append(b, `,"protocol":"`...)
+		b = appendJSONText(b, e.Version)
+		b = append(b, '"')
+	}
 	if e.Rule != "" {
 		b = append(b, `,"rule":"`...)
 		b = append(b, e.Rule...)
