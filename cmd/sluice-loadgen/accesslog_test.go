@@ -70,6 +70,7 @@ func freeAddress(t *testing.T) string {
 
 // What an edge has written can be asked what another limit had done: the same limit would refuse the same requests.
 func TestWhatIfReadsOurAccessLog(t *testing.T) {
+	t.Parallel()
 	for _, format := range []string{"combined", "json"} {
 		var r asked
 		runJSON(t, "what-if --limit 20 --window 1h --mitigation-timeout 1h --trace "+logged(t, format, ""), &r)
@@ -81,6 +82,7 @@ func TestWhatIfReadsOurAccessLog(t *testing.T) {
 
 // A log with a sample of the refusals says what is missing.
 func TestWhatIfReadsASampledLog(t *testing.T) {
+	t.Parallel()
 	for _, format := range []string{"combined", "json"} {
 		file := logged(t, format, ", refused: 10")
 		var r struct {
@@ -100,6 +102,7 @@ func TestWhatIfReadsASampledLog(t *testing.T) {
 
 // And it can be replayed to a running edge.
 func TestReplayOfOurAccessLog(t *testing.T) {
+	t.Parallel()
 	file := logged(t, "combined", "")
 	dir := labtest.Binaries(t)
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

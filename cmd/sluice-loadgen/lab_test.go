@@ -27,6 +27,7 @@ import (
 func TestMain(m *testing.M) { labtest.Main(m) }
 
 func TestLab(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "report.json")
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-loadgen", "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "4s", "--rate", "150",
 		"--limit", "5", "--window", "2s", "--mitigation-timeout", "2s", "--details", "--json", file)
@@ -66,6 +67,7 @@ func TestLab(t *testing.T) {
 // source has more than the limit on one edge, however many streams it has at once, and whether it takes them back or not. What goes wrong if
 // resets are not counted: all of them are admitted. If the logs are not read: they have no verdict.
 func TestLabOverHTTP2(t *testing.T) {
+	t.Parallel()
 	dir := labtest.Binaries(t)
 	for _, workload := range []string{"many-streams", "rapid-reset"} {
 		file := filepath.Join(t.TempDir(), "report.json")
@@ -103,6 +105,7 @@ func TestLabOverHTTP2(t *testing.T) {
 // their nodes: edges learn of sources that they never meet. If all sources went to the first PoP: the second blocks nobody. If the judge
 // asked for the edges of both: no block is ever in force everywhere.
 func TestLabOfTwoPoPs(t *testing.T) {
+	t.Parallel()
 	dir := labtest.Binaries(t)
 	rule, err := algorithm.NewRule("default", 20, 10*time.Second, 12, algorithm.Nearest)
 	must(t, err)
@@ -161,6 +164,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 }
 
 func TestLabGoesOnWithoutItsTier(t *testing.T) {
+	t.Parallel()
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-loadgen", "--edges", "2", "--memcached", "2", "--workload", "mixed", "--duration", "5s", "--rate", "100",
 		"--limit", "5", "--window", "2s", "--mitigation-timeout", "2s",
 		"--fault", "500ms kill memcached/0", "--fault", "1s stop memcached/1", "--fault", "1500ms restart memcached/0")
@@ -178,17 +182,8 @@ func TestLabGoesOnWithoutItsTier(t *testing.T) {
 	}
 }
 
-// The short form of what the checks do 20 times at 2,000 requests/s.
-// So short a soak cannot tell what grows from what breathes; that the other half of the promise is kept, it can. What goes wrong if no fault is
-// done: the rounds are sound, and name none.
-// What operators say is in force everywhere and stays so under attack. In how much time is not asked here: other tests run as well.
-// A limit that was lowered for a moment and rolled back blocks nobody.
-// The short form of what clients can do to an edge.
-// An origin that suffers keeps its critical clients, before real edges. They have no race detector, with which they would be what suffers; and
-// where the machine has too much else to do for an origin that is well, the check says so, and is made again.
-// No window has more than the limit of a rule that promises it, before an origin that notes when requests arrive.
-// What three edges find out about their own wrong decisions is what the judge of a replay finds, who sees every answer.
 func TestLabLeavesNothingWhenEnded(t *testing.T) {
+	t.Parallel()
 	f := func(sig syscall.Signal, graceful bool) {
 		t.Helper()
 		p := labtest.Start(t, labtest.Binaries(t), "sluice-loadgen", "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "5m")

@@ -13,6 +13,7 @@ import (
 
 // A process of its own, since the command keeps to one processor and to one goroutine at a time.
 func TestPace(t *testing.T) {
+	t.Parallel()
 	dir := labtest.Binaries(t)
 	file := filepath.Join(t.TempDir(), "pace.json")
 	out, err := exec.Command(filepath.Join(dir, "sluice-trial"), "pace", "--rate", "500,2000", "--time", "200ms", "--json", file).CombinedOutput()

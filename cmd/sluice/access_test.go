@@ -76,6 +76,7 @@ func (p *process) events() string {
 // A pipe that nobody reads, one whose reader has gone, a full disk: requests are answered, lost lines are counted, the process
 // ends well.
 func TestAccessLogThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	pipe := func() (r, w *os.File) {
 		r, w, err := os.Pipe()
 		must(t, err)
@@ -111,6 +112,7 @@ func TestAccessLogThatCannotBeWritten(t *testing.T) {
 
 // The process's own log may be read by nobody, too.
 func TestLogThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	r, w, err := os.Pipe()
 	must(t, err)
 	p := startWriting(t, nil, w, "")
@@ -128,6 +130,7 @@ func TestLogThatNobodyReads(t *testing.T) {
 
 // A log that was moved away is opened again on SIGUSR1; no line is in neither.
 func TestAccessLogIsRotated(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "access.log")
 	p := startWriting(t, nil, nil, "access_log: {file: "+file+"}")
 	p.serves(10)

@@ -108,6 +108,7 @@ func post(listen string, body []byte, mac string) (int, string) {
 // A source that one PoP has blocked is refused by the other on its first request there, at every edge; that goes neither back nor on, a PoP
 // that was away hears of it when it is back, operators there have the last word, and one word in the file ends all of it.
 func TestPeers(t *testing.T) {
+	t.Parallel()
 	s := startPeering(t, map[string]int{"fra": 3, "ams": 2}, map[string]int{"fra": 2, "ams": 1})
 	fra, ams := s.edges["fra"], s.edges["ams"]
 	began := time.Now()
@@ -280,6 +281,7 @@ func TestPeers(t *testing.T) {
 
 // The secret changes while blocks travel, at a reload or a moment later; what is wrong in its file is told and changes nothing.
 func TestPeersSecretChanges(t *testing.T) {
+	t.Parallel()
 	s := startPeering(t, map[string]int{"fra": 1, "ams": 1}, map[string]int{"fra": 1, "ams": 1})
 	fra, ams := s.edges["fra"][0], s.edges["ams"][0]
 	key := filepath.Join(filepath.Dir(s.files["fra"][0]), "peers.secret") // of both

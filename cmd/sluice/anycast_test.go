@@ -16,6 +16,7 @@ import (
 
 // BIRD announces the service's prefixes while the edge is ready, not before, and no longer than that: not while it drains, and not once nobody looks any more.
 func TestAnycast(t *testing.T) {
+	t.Parallel()
 	const example = "../../deploy/anycast/bird.conf"
 	if out, err := exec.Command("bird", "-p", "-c", example).CombinedOutput(); err != nil {
 		t.Fatalf("bird -p (apt-get install bird2): %v\n%s", err, out)

@@ -51,6 +51,7 @@ This page is made from ` + "`edge/admin/openapi.yaml`" + `: ` + "`go test ./cmd/
 
 // The page on the API has each route of the document that edges serve.
 func TestAPIPage(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../edge/admin/openapi.yaml")
 	must(t, err)
 	var d apiDocument

@@ -38,6 +38,7 @@ func (p *process) newest(path string) (version uint64) {
 // before the other's was said, who replaces it is told. What is said to be in
 // force on all edges is so when it is said.
 func TestTwoOperatorsAtOnce(t *testing.T) {
+	t.Parallel()
 	const lanes, tries = 4, 12 // of each of both kinds
 	var edges []*process
 	nodes, site := startMemcached(t)+","+startMemcached(t), origin(t)

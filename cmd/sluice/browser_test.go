@@ -85,10 +85,10 @@ func (b *tab) open(url string) {
 	}
 }
 
-// until waits for an expression to be true.
+// until waits for an expression to be true, as long as the browser may live: a page that is answered late asks less often.
 func (b *tab) until(js string) {
 	b.t.Helper()
-	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool]("!!("+js+")", chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
+	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool]("!!("+js+")", chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(0))); err != nil {
 		b.fatal(js, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 // What a start would find, a check finds, all of it, and starts nothing; what will hurt is warned of and is no failure.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	put := func(name, text string, mode os.FileMode) string {
 		t.Helper()

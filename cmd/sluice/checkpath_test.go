@@ -121,6 +121,7 @@ func startCaddy(t *testing.T, edge, origin string) string {
 // nginx and Caddy, each by its configuration in deploy, ask a real edge: who is refused gets what the proxy can pass on, and nobody is judged
 // as somebody else, or for another request.
 func TestProxiesThatAsk(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		start func(t *testing.T, edge, origin string) string
@@ -185,6 +186,7 @@ func TestProxiesThatAsk(t *testing.T) {
 // What Envoy (ext_authz over HTTP, with path_prefix and allowed_headers as in deploy/envoy/check.yaml) and Traefik (ForwardAuth) send, in the form that
 // we know of them, not taken from their connections: the request is judged as the client's own, and a refusal has all that they pass on.
 func TestRequestsOfProxiesThatAsk(t *testing.T) {
+	t.Parallel()
 	const envoy = "%s /check%s HTTP/1.1\r\nhost: a.example\r\ncontent-length: 0\r\nx-forwarded-for: 198.51.100.7,10.0.0.5\r\nuser-agent: curl/8.5.0\r\nx-envoy-internal: true\r\nx-envoy-expected-rq-timeout-ms: 250\r\n\r\n"
 	const traefik = "GET /check HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\nX-Forwarded-For: 198.51.100.7\r\nX-Forwarded-Host: a.example\r\n" +
 		"X-Forwarded-Method: %s\r\nX-Forwarded-Port: 443\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Server: traefik-1\r\nX-Forwarded-Uri: %s\r\nX-Real-Ip: 198.51.100.7\r\nAccept-Encoding: gzip\r\n\r\n"

@@ -23,6 +23,7 @@ var shells = map[string]string{
 }
 
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	for shell, program := range shells {
 		t.Run(shell, func(t *testing.T) {
 			path, err := exec.LookPath(shell)

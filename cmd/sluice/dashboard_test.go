@@ -126,6 +126,7 @@ func (p *process) asOperator(path string, into any) {
 
 // An operator at work, by keyboard alone: who is blocked, block, look, lift, change a rule.
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	edges := startViewed(t)
 	b := browse(t)
 	b.open("http://" + edges[0].back + "/")

@@ -71,6 +71,7 @@ func TestExamplesHaveFlags(t *testing.T) {
 
 // The unit passes systemd's own judgement: below 2.5 of 10, and not a directive that systemd does not know.
 func TestUnitIsHardened(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("there is no systemd-analyze: units are judged where systemd is")
 	}
@@ -177,6 +178,7 @@ func TestPackageHasWhatItNames(t *testing.T) {
 // The package's configuration, with all that its comments offer, is good before the unit was ever started: as root and as the service's user, who may not
 // listen on port 80 outside of the unit. What systemd makes at the start is told.
 func TestPackageIsGoodBeforeTheFirstStart(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "sluice-") // not the test's own, whose parents only its user may enter
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })

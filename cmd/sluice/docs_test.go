@@ -59,6 +59,7 @@ var (
 // pages of docs/operating are run as they stand (TestOperatorPages); here each block must be a script for sh, begin its commands with words that
 // are known, and those of sluice with flags that it has.
 func TestShellBlocks(t *testing.T) {
+	t.Parallel()
 	all, err := pages.All("../..")
 	must(t, err)
 	routes := apiRoutes(t)

@@ -16,6 +16,7 @@ import (
 // The examples are whole files: sluice check has nothing against them, and an edge with each admits the request that it is about, under the
 // rule that it is about. What belongs to another machine (nodes, secret, folders, who is trusted) is that of the test.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	const root = "../../examples"
 	type example struct {
 		request string // the first line, without its version, and headers; or GRPC, a domain, and descriptors

@@ -81,6 +81,7 @@ func (l *lineage) replace() {
 // New processes under load, one after the other, with connections that stay and connections that are new: nobody is refused, reset or
 // served an error.
 func TestRestartsUnderLoad(t *testing.T) {
+	t.Parallel()
 	const restarts = 8
 	l := startLineage(t, origin(t), nil, "--limit", "1000000000")
 	stop := make(chan struct{})
@@ -135,6 +136,7 @@ func TestRestartsUnderLoad(t *testing.T) {
 
 // Whom the old process has blocked the new one refuses; a lift by hand before it has ended is not undone by it.
 func TestMitigationsAreHandedOver(t *testing.T) {
+	t.Parallel()
 	l := startLineage(t, origin(t), nil, "--limit", "1", "--window", "1h", "--mitigation-timeout", "1h")
 	if a, b := l.get(), l.get(); a != 200 || b != 429 {
 		t.Fatalf("%d %d", a, b)
@@ -161,6 +163,7 @@ var edgeBlocks = regexp.MustCompile(`sluice_mitigations_started_total\{by="edge"
 
 // Who comes back, when nothing counts any more, is blocked for longer, also by the process that took over since, and by an edge that has just started beside it.
 func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
+	t.Parallel()
 	node := startMemcached(t)
 	file := write(t, `rules: [{name: r, limit: 1, window: 1s, mitigation_timeout: 2s, escalate: [10s, 20m], escalate_within: 10m, key: header:x-who},
 		{name: other, match: {path: /other}, limit: 1, window: 1h, mitigation_timeout: 1h}]`)
@@ -225,6 +228,7 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 
 // A new process that cannot start changes nothing.
 func TestFailedReplacement(t *testing.T) {
+	t.Parallel()
 	file := write(t, "rules: [{name: a, limit: 7}]")
 	l := startLineage(t, origin(t), nil, "--config", file)
 	must(t, os.WriteFile(file, []byte("rules: [{name: a, limit: 0}]"), 0o600))
@@ -247,6 +251,7 @@ func TestFailedReplacement(t *testing.T) {
 
 // A process that is told to stop while a new one starts to take its place does so at once, and leaves no new one behind.
 func TestStopWhileTheNextOneStarts(t *testing.T) {
+	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret") // whoever reads it waits until somebody writes it
 	must(t, syscall.Mkfifo(secret, 0o600))
 	go func() {
@@ -277,6 +282,7 @@ func TestStopWhileTheNextOneStarts(t *testing.T) {
 
 // A source goes on where it stood: what it has used of its limit it has not again, whichever process it used it with.
 func TestCountersAreHandedOver(t *testing.T) {
+	t.Parallel()
 	l := startLineage(t, origin(t), nil, "--limit", "5", "--window", "1h", "--mitigation-timeout", "0s")
 	f := func(want ...int) {
 		t.Helper()
@@ -303,6 +309,7 @@ func TestCountersAreHandedOver(t *testing.T) {
 
 // What a process was given by the one before it, it does not give to its own children.
 func TestNothingIsInheritedTwice(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{nil, {"--memcached", "127.0.0.1:9"}} {
 		l := startLineage(t, origin(t), nil, args...)
 		inherited := func() map[string]string {
@@ -338,6 +345,7 @@ var openFlags = regexp.MustCompile(`(?m)^flags:\s+([0-7]+)$`)
 
 // Sockets that systemd has opened are served on, whatever the configuration says.
 func TestSocketActivation(t *testing.T) {
+	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer ln.Close()
@@ -345,10 +353,9 @@ func TestSocketActivation(t *testing.T) {
 	must(t, err)
 	defer f.Close()
 	// LISTEN_PID is the process's own: a shell can know it.
-	t.Setenv("SLUICE_TEST_BINARY", os.Args[0])
 	back := freePort(t)
 	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$SLUICE_TEST_BINARY" --admin `+back+" --origin "+origin(t))
-	cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=web")
+	cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1", "SLUICE_TEST_BINARY="+os.Args[0], "LISTEN_FDS=1", "LISTEN_FDNAMES=web")
 	cmd.ExtraFiles = []*os.File{f}
 	log := new(labtest.Buffer)
 	cmd.Stderr = log

@@ -46,6 +46,7 @@ func startSlowOrigin(t *testing.T, takes time.Duration) *slowOrigin {
 // Two hundred clients ask three edges of a PoP for what takes a third of a second, of which twenty may be under way at once: the origin never
 // has more, and soon as many. An edge is killed: the others have its places soon after. In the end nothing is left.
 func TestConcurrencyOverThePoP(t *testing.T) {
+	t.Parallel()
 	node := startMemcached(t)
 	file := write(t, `
 pop: {wait: 1s}

@@ -25,8 +25,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	// With the race detector a process sleeps for a second before it ends, unless told otherwise, and there are hundreds of them here.
-	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
+	labtest.Prepare()
 	os.Exit(m.Run())
 }
 
@@ -39,6 +38,7 @@ func write(t *testing.T, text string) string {
 
 // Bad input gets one sentence that names the thing and the remedy, and nothing is started.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer busy.Close()
@@ -225,6 +225,7 @@ func origin(t *testing.T) string {
 }
 
 func TestServeAndStop(t *testing.T) {
+	t.Parallel()
 	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		p := start(t, origin(t), "--limit", "2", "--log-format", "json")
 		for i, want := range []int{200, 200, 429, 429} {
@@ -245,6 +246,7 @@ func TestServeAndStop(t *testing.T) {
 
 // A rule that another Host gets round is said at the start and at a reload.
 func TestWarnings(t *testing.T) {
+	t.Parallel()
 	file := write(t, "rules: [{name: shop, match: {hosts: [shop.example]}, limit: 1}]")
 	p := start(t, origin(t), "--config", file)
 	must(t, os.WriteFile(file, []byte("rules: [{name: cart, match: {hosts: [cart.example]}, limit: 1}]"), 0o600))
@@ -261,6 +263,7 @@ func TestWarnings(t *testing.T) {
 
 // A request under way is finished within the grace time, and cut after it; either way the edge ends well.
 func TestGrace(t *testing.T) {
+	t.Parallel()
 	f := func(grace string, released bool) {
 		arrived, leave := make(chan struct{}), make(chan struct{})
 		slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -294,6 +297,7 @@ func TestGrace(t *testing.T) {
 }
 
 func TestReloads(t *testing.T) {
+	t.Parallel()
 	file := write(t, "rules: [{name: a, limit: 1}]")
 	p := start(t, origin(t), "--config", file)
 	limit := func() string {
@@ -343,6 +347,7 @@ func TestReloads(t *testing.T) {
 
 // An origin that is not there yet is a warning: requests get 502 until it is.
 func TestOriginMayComeLater(t *testing.T) {
+	t.Parallel()
 	nowhere := freePort(t)
 	p := start(t, "http://"+nowhere)
 	if got := p.get(); got != 502 {
@@ -364,6 +369,7 @@ func TestOriginMayComeLater(t *testing.T) {
 
 // Rules changed over the API are in force at once, and an impossible one changes nothing. The file is never written.
 func TestRulesOverTheAPI(t *testing.T) {
+	t.Parallel()
 	const text = "# mine\nrules:\n  - name: a # first\n    limit: 1\n  - name: b\n    limit: 9\n"
 	file := write(t, text)
 	p := start(t, origin(t), "--config", file)

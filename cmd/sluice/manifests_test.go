@@ -406,6 +406,7 @@ func TestImageHasCertificates(t *testing.T) {
 
 // What finds the pods of the Kubernetes example gives them the job that alerts ask for, and no annotation has another job scrape them as well.
 func TestClusterIsScraped(t *testing.T) {
+	t.Parallel()
 	edge := manifests(t)["Deployment sluice"].Spec.Template
 	app, pop := edge.Metadata.Labels["app"], "cluster"
 	if len(edge.Metadata.Annotations) > 0 || !slices.ContainsFunc(edge.Spec.Containers[0].Ports, func(p struct {

@@ -11,6 +11,7 @@ import (
 // A process that clients fill up with heads of requests that never end turns connections away before its memory is used up,
 // and serves again when they have gone.
 func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
 	p := start(t, origin(t), "--config", write(t, "table: {counters: 1024}\nlimits: {memory: 40MiB, header_timeout: 1m}"))
 	refused := func() bool {
 		_, body := p.admin("GET", "/metrics")

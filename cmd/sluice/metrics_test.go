@@ -79,6 +79,7 @@ This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMet
 
 // The pages on metrics are what a running edge with a tier, peers, an etcd and a store of plans shows; and a scrape is what Prometheus wants of one.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	secret := write(t, popKey)
 	cert, key := newAuthority(t).issue(t, "sluice")
 	p := start(t, "", "--memcached", startMemcached(t), "--config", write(t, "listen_tls: \"127.0.0.1:0\"\ntls: {certificate: "+cert+", key: "+key+"}\npop: {peers: [{name: ams1, edges: [\""+freePort(t)+"\"]}], peers_secret_file: "+secret+", peers_listen: \""+freePort(t)+"\"}\n"+

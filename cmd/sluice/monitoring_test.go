@@ -93,6 +93,7 @@ func alertRules(t *testing.T) (all []alertRule) {
 // Every query of the dashboard returns data from a Prometheus that scrapes a PoP with traffic, and every expression of an alert or a record is one. A metric that
 // has another name, or a label that is no more, is an empty panel, or an alert that never comes.
 func TestDashboardHasData(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	config := filepath.Join(folder, "sluice.yaml")
 	put := func(file, text string) {
@@ -290,6 +291,7 @@ func (m monitor) values(expr string) ([]float64, error) {
 
 // Each alert comes when it should, and not on series close to that; who gets it finds what to do.
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	out, err := exec.Command("promtool", "test", "rules", "../../deploy/prometheus/sluice.rules.test.yml").CombinedOutput()
 	if err != nil {
 		t.Errorf("promtool (of the package prometheus): %v\n%s", err, out)

@@ -31,6 +31,7 @@ func (p *process) news() (list []string) {
 // What operators do at one edge is told at all of them, with who and where from, once, and in its order; an edge that comes later is told
 // nothing of what was before it, and an edge that was there hears what is said at the new one.
 func TestOperatorsNewsOverThePoP(t *testing.T) {
+	t.Parallel()
 	files, nodes, site := writePoP(t, 3), startMemcached(t)+","+startMemcached(t), origin(t)
 	edges := []*process{start(t, site, "--config", files[0], "--memcached", nodes), start(t, site, "--config", files[1], "--memcached", nodes)}
 	meet(edges...)

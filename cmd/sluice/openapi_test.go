@@ -107,6 +107,7 @@ func (i *inspector) ask(p *process, method, path, body string, want int, header 
 
 // Every route of real edges, asked well and ill, answers as the document says: nothing that it does not have, and all of its statuses.
 func TestOpenAPI(t *testing.T) {
+	t.Parallel()
 	files, nodes, site := writePoP(t, 2), startMemcached(t), origin(t)
 	token := write(t, "right")
 	database := filepath.Join(t.TempDir(), "plans.db")

@@ -39,6 +39,7 @@ var operating = []struct {
 // What the pages on an operator's tasks show is what happens: their files are written, their commands are run one after the other
 // in a shell, and their output is compared. Their addresses are exchanged for others of this machine.
 func TestOperatorPages(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"memcached", "curl", "bash"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("this test needs %s on the PATH: install it (apt-get install %s)", program, program)
@@ -114,6 +115,7 @@ func installed(t *testing.T, dir string) (bin string) {
 // What README's first edge answers is what README says: a comment below a command is what it prints. Then README's configuration takes its place,
 // before the same origin.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../README.md")
 	must(t, err)
 	there := strings.TrimPrefix(origin(t), "http://")

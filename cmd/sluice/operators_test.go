@@ -24,6 +24,7 @@ func squeezed(s string) string {
 
 // Every command, against an edge of which a client has asked too much.
 func TestOperatorsCommands(t *testing.T) {
+	t.Parallel()
 	file := write(t, "rules: [{name: site, limit: 2}, {name: login, match: {path: /login, methods: [POST]}, limit: 5, window: 10m, mitigation_timeout: 0, mode: shadow, key: [source, \"header:X-Tenant\"], count: {statuses: [401, 403]}}]")
 	p := start(t, origin(t), "--config", file)
 	for range 5 {
@@ -133,6 +134,7 @@ func inOrder(t *testing.T, list string) string {
 
 // A wrong attempt gets a sentence: what, where, and what to do. Nothing goes to standard output.
 func TestOperatorsMistakes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	put := func(name, text string) string {
 		file := filepath.Join(dir, name)
@@ -254,6 +256,7 @@ func TestHelp(t *testing.T) {
 
 // What is said to one edge of a PoP is told of all, and an edge that drains is not ready.
 func TestOperatorsCommandsOverThePoP(t *testing.T) {
+	t.Parallel()
 	nodes := startMemcached(t)
 	first, second := start(t, origin(t), "--memcached", nodes), start(t, origin(t), "--memcached", nodes)
 	meet(first, second)

@@ -66,6 +66,7 @@ func (p *process) as(key, path string) string {
 // Clients of a PoP of two edges, with real nodes and a real PostgreSQL: each has the limit of its plan on both, and what operators say of it
 // at one edge holds at the other, block and all; and while the store is away everything goes on.
 func TestPlans(t *testing.T) {
+	t.Parallel()
 	db := storetest.Start(t)
 	nodes, site := startMemcached(t), origin(t)
 	files := writePlans(t, 2, "store: \""+db.URL+"\"")
@@ -210,7 +211,7 @@ func TestPlans(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, "plans.store: ") || !strings.Contains(stderr, "start the store first") {
 		t.Errorf("without a copy it starts: %d %s", code, stderr)
 	}
-	db.Run()
+	must(t, db.Run())
 	again.until("back", func() bool { return again.metric("sluice_plans_up") == "1" })
 	if a := again.api("DELETE", "/v1/quotas/a", ""); a.status != 200 || !strings.Contains(a.text, `"deleted": 1`) {
 		t.Errorf("%d %s", a.status, a.text)
@@ -226,6 +227,7 @@ func TestPlans(t *testing.T) {
 // A store in a file, with no key in it, and operators' commands.
 // What an event says that a change of quotas has changed is what it has, though another edge has changed more, of which this one has not read yet.
 func TestQuotaEvents(t *testing.T) {
+	t.Parallel()
 	file := "sqlite:" + filepath.Join(t.TempDir(), "plans.db")
 	var edges []*process
 	for _, config := range writePlans(t, 2, "store: \""+file+"\"") {
@@ -258,6 +260,7 @@ func TestQuotaEvents(t *testing.T) {
 }
 
 func TestQuotaCommands(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "plans.db")
 	p := start(t, origin(t), "--config", writePlans(t, 1, "store: \"sqlite:"+file+"\", secret_keys: true")[0])
 	const key = "k 4711/x?y" // with what a path must escape
@@ -325,6 +328,7 @@ func TestQuotaCommands(t *testing.T) {
 
 // A request counts for its user and for his organisation: each has its own plan, limit and usage, on both edges, and the tighter limit decides.
 func TestOrganisations(t *testing.T) {
+	t.Parallel()
 	file := "sqlite:" + filepath.Join(t.TempDir(), "plans.db")
 	rules := "- {name: organisation, key: \"header:X-Organisation\", limit: 2, plans: {large: 4}, window: 1h, mitigation_timeout: 0}\n"
 	var edges []*process

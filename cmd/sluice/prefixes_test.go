@@ -71,6 +71,7 @@ func (p *process) blocks() map[string]string {
 // Who takes another of the 65,536 /64s of a /48 for each request is blocked with the /48, on every edge, and nobody else is. A lift of the
 // prefix at one edge holds on all, and then only who is still over a limit is blocked again.
 func TestRotationThroughAPrefix(t *testing.T) {
+	t.Parallel()
 	const (
 		limit     = 5
 		ofTheWide = 256 * limit

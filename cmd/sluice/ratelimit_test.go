@@ -90,6 +90,7 @@ rules:
 // Two edges with real memcached count together what proxies ask of either, and who is blocked at one is blocked at the other, by the limit of
 // the rule or by one that the descriptor brings; what an operator says of an address holds as well.
 func TestRateLimitServiceOfTwoEdges(t *testing.T) {
+	t.Parallel()
 	node := startMemcached(t)
 	var edges [2]*process
 	var proxies [2]*proxy
@@ -139,6 +140,7 @@ func TestRateLimitServiceOfTwoEdges(t *testing.T) {
 
 // An edge replaced by a new process (SIGUSR2) fails no call, and keeps who is blocked; one that ends answers what is under way.
 func TestRateLimitServiceSurvivesUpgrades(t *testing.T) {
+	t.Parallel()
 	addr := freePort(t)
 	l := startLineage(t, origin(t), nil, "--config", write(t, "rate_limit_service: {listen: "+addr+"}\n"+describedRules))
 	p := dialService(t, addr, insecure.NewCredentials())
@@ -176,6 +178,7 @@ func TestRateLimitServiceSurvivesUpgrades(t *testing.T) {
 
 // Over TLS only who shows a certificate of the CA may ask: of the one that is in the file now.
 func TestRateLimitServiceOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "sluice", net.IPv4(127, 0, 0, 1))
 	addr := freePort(t)

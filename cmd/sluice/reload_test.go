@@ -14,6 +14,7 @@ import (
 // What is written in the folder of the configuration, an access log perhaps, under an attack, does not hold up a reload: of a file that
 // is written, of one that another takes the place of, and of one that a link leads to, whose folder is swapped.
 func TestReloadBesideALog(t *testing.T) {
+	t.Parallel()
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer origin.Close()
 	dir := t.TempDir()

@@ -115,6 +115,7 @@ const popKey = "nobody can guess this"
 
 // Rules that are changed at one edge are so on all, by whichever edge, and stay so when every process of the PoP has ended.
 func TestRulesOverThePoP(t *testing.T) {
+	t.Parallel()
 	files := writePoP(t, 3)
 	startAll := func() (edges []*process) {
 		nodes := startMemcached(t) + "," + startMemcached(t)
@@ -279,6 +280,7 @@ func (p *process) name(of *process, edges []*process) string {
 
 // Without a secret changes of rules stay on their edge, which says so; they outlive the process with a state_dir, and its replacement without.
 func TestRulesStayWithoutASecret(t *testing.T) {
+	t.Parallel()
 	nodes, dir := startMemcached(t), t.TempDir()
 	file := write(t, "state_dir: "+dir+"\n"+rulesFile)
 	kept := start(t, origin(t), "--config", file, "--memcached", nodes)
@@ -306,6 +308,7 @@ func TestRulesStayWithoutASecret(t *testing.T) {
 // A change that this edge does not understand leaves in force what it understood last, and everybody is told. A change of the file under
 // what an operator has changed is not in force either.
 func TestRuleOfAnotherVersion(t *testing.T) {
+	t.Parallel()
 	file := writePoP(t, 1)[0]
 	var list operatorlog.List
 	now := time.Now()

@@ -27,6 +27,7 @@ func (p *process) says(what string) (status string) {
 
 // What the file says and waits for a restart stands beside what runs, marked, and is counted; a reload that failed is told until one has not.
 func TestConfigShowsWhatRuns(t *testing.T) {
+	t.Parallel()
 	file := write(t, "edge_id: before\nrules: [{name: r, limit: 5}]\n")
 	p := start(t, origin(t), "--config", file)
 	if status := p.says("\nrules 1 enforce\n"); strings.Contains(status, "config") {
@@ -66,6 +67,7 @@ func TestConfigShowsWhatRuns(t *testing.T) {
 // An edge that has just started may not know whom its neighbours have blocked, and says so; one that an older process has told does not. One whose nodes
 // are gone says that it counts alone.
 func TestStatusTellsWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	nodes, node := startNode(t)
 	file := write(t, "rules: [{name: r, limit: 5, mitigation_timeout: 1h}]\n")
 	l := startLineage(t, origin(t), nil, "--config", file, "--memcached", nodes)

@@ -19,6 +19,7 @@ import (
 // the peers' secret: what such a client had sent half of before the flood is answered after it. There are strangers who say nothing, who have
 // sent a part of a head, and who announce a body and do not send it.
 func TestStrangersPushOutNobody(t *testing.T) {
+	t.Parallel()
 	const strangers = 120
 	dir, secret, peers := t.TempDir(), "a token of operators", freePort(t)
 	for name, text := range map[string]string{"token": secret, "peers": peersKey, "pop": popKey} {

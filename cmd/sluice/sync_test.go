@@ -51,6 +51,7 @@ func at(t *testing.T, edges []*process, connections int, source, path string) ma
 // Over eight edges, two hundred requests at once of a source are admitted exactly as often as a rule with check: sync says, whether a
 // refusal blocks or throttles.
 func TestExactlyTheLimitOverEightEdges(t *testing.T) {
+	t.Parallel()
 	node, memcached := startNode(t)
 	file := write(t, `
 pop: {wait: 1s}

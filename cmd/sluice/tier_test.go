@@ -127,6 +127,7 @@ func carry(to, from net.Conn, after time.Duration) {
 
 // What an edge has counted and not yet reported reaches the tier before it ends: the next one knows of it.
 func TestUnreportedHitsReachTheTier(t *testing.T) {
+	t.Parallel()
 	node := startMemcached(t)
 	args := []string{"--memcached", node, "--limit", "100000", "--window", "1h"}
 	p := start(t, origin(t), args...)
@@ -149,6 +150,7 @@ func TestUnreportedHitsReachTheTier(t *testing.T) {
 
 // Where a report takes many rounds over a long way, an edge that ends makes them all.
 func TestLastReportOverALongWay(t *testing.T) {
+	t.Parallel()
 	node := startMemcached(t)
 	flags := []string{"--limit", "10000", "--window", "1h", "--memcached"}
 	p := start(t, origin(t), append(flags, farAway(t, node, 20*time.Millisecond))...)
@@ -178,6 +180,7 @@ func TestLastReportOverALongWay(t *testing.T) {
 
 // What cannot be reported is named, and does not take long.
 func TestLastReportToNobody(t *testing.T) {
+	t.Parallel()
 	p := start(t, origin(t), "--memcached", freePort(t))
 	const hits = 42
 	for range hits {
@@ -199,6 +202,7 @@ func TestLastReportToNobody(t *testing.T) {
 
 // A process that another has taken over from has done what it should, even where the tier is away: the edge goes on.
 func TestLastReportAfterHandover(t *testing.T) {
+	t.Parallel()
 	l := startLineage(t, origin(t), nil, "--memcached", freePort(t))
 	if got := l.get(); got != 200 {
 		t.Fatal(got)

@@ -74,6 +74,7 @@ func (p *process) asked(path string, header ...string) (status int, left string)
 
 // Two edges of a PoP, over a real node, count by the claim of a token, in what requests cost, and tag at one what has been counted at the other.
 func TestTokensCostsAndTagsOverATier(t *testing.T) {
+	t.Parallel()
 	s := newSigner(t)
 	var mu sync.Mutex
 	told := make(map[string]string) // by path, what the origin was told

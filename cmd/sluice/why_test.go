@@ -21,6 +21,7 @@ func sluice(args ...string) (code int, stdout, stderr string) {
 
 // A real edge refuses, and why tells from its log, packed or not, and from the edge itself.
 func TestWhy(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "access.log")
 	p := start(t, origin(t), "--config", write(t, "edge_id: first\naccess_log: {file: "+file+"}\nsource: {trust: [127.0.0.1]}\n"+
@@ -81,6 +82,7 @@ $`); code != 0 || !want.MatchString(out) {
 
 // What others write as reasons reaches no terminal as it is, and makes no line of its own; and a block of a prefix, or under all rules, is told.
 func TestWhyOfAReason(t *testing.T) {
+	t.Parallel()
 	p := start(t, origin(t), "--config", write(t, "rules: [{name: r, limit: 2}]"))
 	reason := "evil\x1b]0;x\a\u009b2J\u202e\nrule r: 0 of 2 requests"
 	if code, out, errs := sluice("block", "192.0.2.0/24", "--reason", reason, "--admin", p.back); code != 0 {

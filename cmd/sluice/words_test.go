@@ -45,6 +45,7 @@ func (p *process) blockedBy(source string) string {
 // What an operator says at one edge is in force on the others when the answer is there, which says so; and it is his, everywhere,
 // and after each process has been replaced.
 func TestOperatorsWordsOverThePoP(t *testing.T) {
+	t.Parallel()
 	nodes, dir := startMemcached(t)+","+startMemcached(t), t.TempDir()
 	file := filepath.Join(dir, "sluice.yaml")
 	must(t, os.WriteFile(file, []byte("edge_id: first\nstate_dir: "+dir+"\n"), 0o600))
@@ -71,6 +72,7 @@ func TestOperatorsWordsOverThePoP(t *testing.T) {
 
 // What operators said outlives the PoP where there is a state_dir, and a file that has been changed is no such thing.
 func TestStateDir(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sluice.yaml")
 	must(t, os.WriteFile(file, []byte("state_dir: "+dir+"\n"), 0o600))
@@ -98,6 +100,7 @@ func TestStateDir(t *testing.T) {
 
 // While the disk of state_dir is full, what operators say is in force, and log, events and status name the file and the reason. Once there is room it is kept.
 func TestStateDirOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("a disk that is full needs the right to mount one: %v", err)
@@ -135,6 +138,7 @@ func TestStateDirOnAFullDisk(t *testing.T) {
 // So it is with what operators say of prefixes and of all rules, for longer than any verdict: on the other edge at once, and in the
 // process that comes after.
 func TestOperatorsPrefixesOverThePoP(t *testing.T) {
+	t.Parallel()
 	nodes := startMemcached(t)
 	l := startLineage(t, origin(t), nil, "--memcached", nodes)
 	second := start(t, origin(t), "--memcached", nodes)
@@ -186,6 +190,7 @@ func TestOperatorsPrefixesOverThePoP(t *testing.T) {
 
 // A lift under all rules ends on every edge what one of them had found, and makes the source start afresh.
 func TestUnblockOverThePoP(t *testing.T) {
+	t.Parallel()
 	nodes, site := startMemcached(t)+","+startMemcached(t), origin(t)
 	file := write(t, "source: {trust: [127.0.0.1]}\nrules: [{name: a, limit: 2, window: 1h, mitigation_timeout: 1h}, {name: b, limit: 3, window: 1h}]")
 	edges := []*process{start(t, site, "--config", file, "--memcached", nodes), start(t, site, "--config", file, "--memcached", nodes)}

@@ -4,6 +4,7 @@ package labtest
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -54,10 +55,19 @@ func (b *build) in(tb testing.TB) string {
 	return b.dir
 }
 
+// Prepare is for the TestMain of a package whose tests start processes. These tests wait for most of their time, so more of the parallel ones
+// run at once than there are processors, unless -parallel says otherwise.
+func Prepare() {
+	// With the race detector a process sleeps for a second before it ends, unless told otherwise, and there are hundreds of them.
+	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+}
+
 // Main is a TestMain that removes what was built.
 func Main(m *testing.M) {
-	// With the race detector a process sleeps for a second before it ends, unless told otherwise.
-	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
+	Prepare()
 	code := m.Run()
 	for _, b := range []*build{plain, raced} {
 		if b.dir != "" {

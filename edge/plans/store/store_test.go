@@ -15,10 +15,12 @@ import (
 	"sluice/edge/plans/store/storetest"
 )
 
+func TestMain(m *testing.M) { storetest.Main(m) }
+
 // each runs a test on every kind of store.
 func each(t *testing.T, test func(t *testing.T, name string)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite:"+filepath.Join(t.TempDir(), "a b?.db")) })
-	t.Run("postgres", func(t *testing.T) { test(t, storetest.Start(t).URL) })
+	t.Run("postgres", func(t *testing.T) { test(t, storetest.Database(t)) })
 }
 
 func open(t *testing.T, name string) *Store {
@@ -203,34 +205,23 @@ func TestChangesAtOnce(t *testing.T) {
 		const writers, changes = 4, 25
 		reading := &reader{t: t, s: open(t, name)}
 		reading.read()
-		failed := make(chan error, writers)
+		put := make(chan error, writers*changes)
 		for w := range writers {
 			s := open(t, name)
 			go func() {
 				for i := range changes {
-					if err := s.Put(context.Background(), []string{fmt.Sprintf("=%d-%d", w, i)}, plans.Quota{Plan: "pro"}, plans.Author{}, time.Now()); err != nil {
-						failed <- err
-						return
-					}
+					put <- s.Put(context.Background(), []string{fmt.Sprintf("=%d-%d", w, i)}, plans.Quota{Plan: "pro"}, plans.Author{}, time.Now())
 				}
-				failed <- nil
 			}()
 		}
 		seen := make(map[string]bool)
-		for done := 0; done < writers; {
-			select {
-			case err := <-failed:
-				if done++; err != nil {
-					t.Error(err)
-				}
-			default:
+		for range writers * changes { // who reads goes along with who writes
+			if err := <-put; err != nil {
+				t.Error(err)
 			}
 			for _, line := range reading.read() {
 				seen[line] = true
 			}
-		}
-		for _, line := range reading.read() {
-			seen[line] = true
 		}
 		if len(seen) != writers*changes {
 			t.Errorf("%d of %d changes were read", len(seen), writers*changes)
@@ -302,7 +293,9 @@ func TestStoreComesBack(t *testing.T) {
 	if _, err := s.Changes(ctx, away.mark, func(bool) {}, func(plans.Change) {}); err == nil {
 		t.Error("a store that is stopped answers")
 	}
-	server.Run()
+	if err := server.Run(); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Put(ctx, []string{"=a"}, plans.Quota{Plan: "pro"}, plans.Author{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
