@@ -11,8 +11,8 @@ import (
 // All ranges over the counters of rules in which something is counted at now, for another table's Learn: their groups are
 // those of Snapshot, the newest first. What is reserved is not among them. Nothing is locked while a
 // counter is looked at; hits that come meanwhile may be in it or not.
-func (t *core) All(rules []*algorithm.Rule, now time.Time) iter.Seq[Copy] {
-	byID := make(map[uint32]*algorithm.Rule, len(rules))
+func (t *core) All(rules []*algorithm.Spec, now time.Time) iter.Seq[Copy] {
+	byID := make(map[uint32]*algorithm.Spec, len(rules))
 	for _, r := range rules {
 		byID[r.ID] = r
 	}
@@ -36,7 +36,7 @@ type Copy struct {
 	Groups []uint64
 }
 
-func (s *shard) copies(rules map[uint32]*algorithm.Rule, now int64, out []Copy) []Copy {
+func (s *shard) copies(rules map[uint32]*algorithm.Spec, now int64, out []Copy) []Copy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range []*store{&s.narrow, &s.wide} {

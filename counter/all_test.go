@@ -13,8 +13,8 @@ import (
 func TestAll(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	source := func(i int) Source { return SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32, 64) }
-	rule := func(name string, limit uint32) *algorithm.Rule {
-		r, err := algorithm.NewRule(name, limit, time.Minute, 12, algorithm.Nearest)
+	rule := func(name string, limit uint32) *algorithm.Spec {
+		r, err := algorithm.NewSliding(name, limit, time.Minute, 12, algorithm.Nearest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,18 +24,18 @@ func TestAll(t *testing.T) {
 	const sources = 3000
 	old, young := New(Options{Counters: 40 * sources}), New(Options{Counters: 40 * sources})
 	for i := range sources {
-		for _, r := range []*algorithm.Rule{narrow, wide, other} {
+		for _, r := range []*algorithm.Spec{narrow, wide, other} {
 			old.Reserve([]Reservation{{Rule: r, Source: source(i), Hits: uint32(1 + i%50)}}, now.Add(time.Duration(i%60)*time.Second))
 		}
 	}
 	now = now.Add(90 * time.Second) // some of them have left the window
 	given := 0
-	for c := range old.All([]*algorithm.Rule{narrow, wide}, now) {
+	for c := range old.All([]*algorithm.Spec{narrow, wide}, now) {
 		young.Reports().Learn(c.Counter, c.Newest, c.Groups, 0, now)
 		given++
 	}
 	for i := range sources {
-		for _, r := range []*algorithm.Rule{narrow, wide} {
+		for _, r := range []*algorithm.Spec{narrow, wide} {
 			want, _ := old.Peek(r, source(i), now)
 			got, there := young.Peek(r, source(i), now)
 			if got != want {

@@ -136,7 +136,7 @@ func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, d
 // merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted. What is under
 // way may be in the total already, but not in one that was read (inOrder): a node answers in order, so what is unanswered then was sent
 // after the read. Else who loses a race to add would be without its own hits until its incr is answered.
-func (s *shard) merge(st *store, i int, r *algorithm.Rule, g int, total uint64, inOrder bool) {
+func (s *shard) merge(st *store, i int, r *algorithm.Spec, g int, total uint64, inOrder bool) {
 	h, groups := st.head(i), st.groups(i)
 	var missing uint64
 	if h.unconfirmed != 0 {
@@ -155,7 +155,7 @@ func (s *shard) merge(st *store, i int, r *algorithm.Rule, g int, total uint64, 
 // them. Who has never met the source and is the first in a group always looks, because nobody else may have: it might be mitigated.
 // Under a limit that has no stages, of which nothing is announced before it is full, everybody else looks as well, once in a group. Once the newest
 // group alone makes a limit, the older will have left the window before anybody is admitted again.
-func readsAfter(r *algorithm.Rule, h *head, groups []uint64, p Part, total uint64) bool {
+func readsAfter(r *algorithm.Spec, h *head, groups []uint64, p Part, total uint64) bool {
 	switch {
 	case r.Sync: // its rounds read what they need
 		return false
@@ -168,7 +168,7 @@ func readsAfter(r *algorithm.Rule, h *head, groups []uint64, p Part, total uint6
 }
 
 // onlyNewest reports whether nothing is known of groups but the newest.
-func onlyNewest(r *algorithm.Rule, groups []uint64) bool {
+func onlyNewest(r *algorithm.Spec, groups []uint64) bool {
 	var some uint64
 	for _, g := range groups[1:r.Groups()] {
 		some |= g

@@ -15,8 +15,8 @@ import (
 )
 
 // benchRules makes n rules that a request falls under together.
-func benchRules(b *testing.B, n int) []*algorithm.Rule {
-	rules := make([]*algorithm.Rule, n)
+func benchRules(b *testing.B, n int) []*algorithm.Spec {
+	rules := make([]*algorithm.Spec, n)
 	for i := range rules {
 		rules[i] = rule(b, uint32(15_000+i), time.Minute, 12, algorithm.Nearest)
 		rules[i].ID = uint32(i)
@@ -25,7 +25,7 @@ func benchRules(b *testing.B, n int) []*algorithm.Rule {
 }
 
 // fill makes a table in which so many sources are known under all rules, and gives the sources in random order.
-func fill(tier bool, sources, capacity int, rules []*algorithm.Rule) (*Table, []Source) {
+func fill(tier bool, sources, capacity int, rules []*algorithm.Spec) (*Table, []Source) {
 	// Sources have phases as in a PoP: how far each is in its group differs from one decision to the next.
 	phase := func(s Source) uint16 { return uint16(xxhash.Sum64(s.id[:])) }
 	table := New(Options{Counters: capacity, Tier: tier, Phase: phase})
@@ -225,19 +225,19 @@ func BenchmarkReserveStrangers(b *testing.B) {
 
 // BenchmarkAlgorithm is BenchmarkReserve of ten thousand sources by each algorithm, so that what one costs stands beside the decision without it.
 func BenchmarkAlgorithm(b *testing.B) {
-	made := func(r *algorithm.Rule, err error) *algorithm.Rule {
+	made := func(r *algorithm.Spec, err error) *algorithm.Spec {
 		if err != nil {
 			b.Fatal(err)
 		}
 		return r
 	}
-	for _, r := range []*algorithm.Rule{
-		made(algorithm.NewRule("sliding", 100, time.Minute, 12, algorithm.Nearest)), made(algorithm.NewFixed("fixed", 100, time.Minute)),
+	for _, r := range []*algorithm.Spec{
+		made(algorithm.NewSliding("sliding", 100, time.Minute, 12, algorithm.Nearest)), made(algorithm.NewFixed("fixed", 100, time.Minute)),
 		made(algorithm.NewBucket("bucket", 100, time.Minute, 12, 100, 0)), made(algorithm.NewBucket("queue", 100, time.Minute, 12, 1, 99)),
 		made(algorithm.NewExact("exact", 100, time.Minute, 12)), made(algorithm.NewExact("thousand", 1000, time.Minute, 12)),
 	} {
 		b.Run(r.Name, func(b *testing.B) {
-			table, list := fill(false, 10_000, 20_000, []*algorithm.Rule{r})
+			table, list := fill(false, 10_000, 20_000, []*algorithm.Spec{r})
 			asks, now := make([]Reservation, 1), epoch.Add(time.Second)
 			b.ReportAllocs()
 			defer cpu(b)()
@@ -267,9 +267,9 @@ func BenchmarkNewSourcesOfSentLimits(b *testing.B) {
 }
 
 // manyRules are rules that have counters in a table.
-func manyRules(t testing.TB, table *Table, n int) (list []*algorithm.Rule) {
+func manyRules(t testing.TB, table *Table, n int) (list []*algorithm.Spec) {
 	for i := range n {
-		r, err := algorithm.NewRule(fmt.Sprint("rule", i), 100, time.Minute, 12, algorithm.Nearest)
+		r, err := algorithm.NewSliding(fmt.Sprint("rule", i), 100, time.Minute, 12, algorithm.Nearest)
 		if err != nil {
 			t.Fatal(err)
 		}

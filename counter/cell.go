@@ -22,13 +22,13 @@ type lookup struct {
 }
 
 // find looks for a counter.
-func (l *lookup) find(r *algorithm.Rule, source *Source) {
+func (l *lookup) find(r *algorithm.Spec, source *Source) {
 	l.store = l.s.store(r)
 	l.i, l.there = l.store.find(l.hash, r.ID, source)
 }
 
 // open locks a source's shard, and looks for a counter.
-func (t *core) open(r *algorithm.Rule, source *Source) (l lookup) {
+func (t *core) open(r *algorithm.Spec, source *Source) (l lookup) {
 	l.hash = t.hash(source)
 	l.s = t.shard(l.hash)
 	l.s.mu.Lock()
@@ -71,7 +71,7 @@ func (s *shard) unlock(t *core) {
 }
 
 // advance brings a counter, and what of it is on its way, to the group of now.
-func (s *shard) advance(st *store, i int, r *algorithm.Rule, now int64) algorithm.Position {
+func (s *shard) advance(st *store, i int, r *algorithm.Spec, now int64) algorithm.Position {
 	h := st.head(i)
 	at, moved := st.advance(i, r, s.position(r, now, h.phase))
 	if moved > 0 && h.unconfirmed != 0 {
@@ -83,12 +83,12 @@ func (s *shard) advance(st *store, i int, r *algorithm.Rule, now int64) algorith
 }
 
 // estimate is what a counter says at a position.
-func (s *shard) estimate(r *algorithm.Rule, st *store, i int, at algorithm.Position) float64 {
+func (s *shard) estimate(r *algorithm.Spec, st *store, i int, at algorithm.Position) float64 {
 	return r.Read(st.groups(i), s.own(st, i), at)
 }
 
 // peek is what a counter would say at now, with its groups as they would be then.
-func (s *shard) peek(r *algorithm.Rule, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at algorithm.Position) {
+func (s *shard) peek(r *algorithm.Spec, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at algorithm.Position) {
 	h := st.head(i)
 	groups = room[:copy(room[:], st.groups(i))]
 	p := s.position(r, now, h.phase)
@@ -98,12 +98,12 @@ func (s *shard) peek(r *algorithm.Rule, st *store, i int, now int64, room *[lane
 }
 
 // Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
-func (t *core) Peek(r *algorithm.Rule, source Source, now time.Time) (v Verdict, there bool) {
+func (t *core) Peek(r *algorithm.Spec, source Source, now time.Time) (v Verdict, there bool) {
 	return t.PeekFor(r, source, 1, now)
 }
 
 // PeekFor is Peek for so many hits.
-func (t *core) PeekFor(r *algorithm.Rule, source Source, hits uint32, now time.Time) (v Verdict, there bool) {
+func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32, now time.Time) (v Verdict, there bool) {
 	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		h := st.head(i)
@@ -122,7 +122,7 @@ func (t *core) PeekFor(r *algorithm.Rule, source Source, hits uint32, now time.T
 }
 
 // locate makes a counter for a source that has none. It does not take the place of one that is evaluated together with it.
-func (t *core) locate(l *lookup, r *algorithm.Rule, source Source, now int64, together []lookup) {
+func (t *core) locate(l *lookup, r *algorithm.Spec, source Source, now int64, together []lookup) {
 	var room [8]int
 	inUse := room[:0]
 	for i := range together {
@@ -173,7 +173,7 @@ func (t *core) stake(l *lookup, now int64, inUse []int) records.Stake {
 }
 
 // warmth is whether so much used makes a counter warm.
-func warmth(r *algorithm.Rule, estimate float64) uint8 {
+func warmth(r *algorithm.Spec, estimate float64) uint8 {
 	if 7*estimate >= float64(r.Limit) {
 		return warm
 	}
@@ -189,7 +189,7 @@ func (s *shard) evicted(h *head) {
 }
 
 // Forget drops what is known of a source under a rule: the next hit starts from nothing.
-func (t *core) Forget(r *algorithm.Rule, source Source) {
+func (t *core) Forget(r *algorithm.Spec, source Source) {
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		if w := st.head(i).unconfirmed; w != 0 {
 			s.stats.LostExpired += s.unconfirmed.Release(w)
@@ -203,7 +203,7 @@ func (t *core) Forget(r *algorithm.Rule, source Source) {
 
 // Counter names a counter by the rule that counts and the source that is counted.
 type Counter struct {
-	Rule   *algorithm.Rule
+	Rule   *algorithm.Spec
 	Source Source
 	place  uint32 // of its unconfirmed entry when Dirty gave it out: its shard, and its index there; 0: not known
 }

@@ -15,7 +15,7 @@ import (
 // before, a tier that answers what is reported, and now and then a rule that forgets somebody.
 type churn struct {
 	table *Table
-	rules []*algorithm.Rule
+	rules []*algorithm.Spec
 	now   time.Time
 	next  uint32 // the next stranger
 	dirty []Counter
@@ -24,7 +24,7 @@ type churn struct {
 
 func newChurn(t testing.TB, counters int) *churn {
 	c := &churn{table: New(Options{Counters: counters, Tier: true}), now: epoch, asks: make([]Reservation, 2)}
-	c.rules = []*algorithm.Rule{rule(t, 20, time.Minute, 12, algorithm.Nearest), rule(t, 50_000, time.Minute, 12, algorithm.Nearest)}
+	c.rules = []*algorithm.Spec{rule(t, 20, time.Minute, 12, algorithm.Nearest), rule(t, 50_000, time.Minute, 12, algorithm.Nearest)}
 	algorithm.Renumber(c.rules)
 	return c
 }

@@ -23,7 +23,7 @@ func (t *core) ns(now time.Time) int64 {
 }
 
 // position is where an instant of the table's clock lies in a source's sub-windows.
-func (s *shard) position(r *algorithm.Rule, ns int64, phase uint16) algorithm.Position {
+func (s *shard) position(r *algorithm.Spec, ns int64, phase uint16) algorithm.Position {
 	return r.Position(ns+s.offset, phase)
 }
 
@@ -68,7 +68,7 @@ func (t *core) Adjust(step time.Duration, tier bool, now time.Time) {
 }
 
 // shiftBy moves the lanes of a counter by a step of the clock. When within its sub-windows hits came is forgotten.
-func (s *shard) shiftBy(st *store, i int, r *algorithm.Rule, ns, step int64) {
+func (s *shard) shiftBy(st *store, i int, r *algorithm.Spec, ns, step int64) {
 	h, groups := st.record(i)
 	from := s.advance(st, i, r, ns)
 	sub := int64(r.SubWindow())
@@ -96,7 +96,7 @@ func (s *shard) shiftBy(st *store, i int, r *algorithm.Rule, ns, step int64) {
 }
 
 // unlearn leaves of a counter what has not been reported, as if it had never been heard of.
-func (s *shard) unlearn(st *store, i int, r *algorithm.Rule) {
+func (s *shard) unlearn(st *store, i int, r *algorithm.Spec) {
 	h, groups := st.record(i)
 	for g := range groups[:r.Groups()] {
 		groups[g] = 0
@@ -108,7 +108,7 @@ func (s *shard) unlearn(st *store, i int, r *algorithm.Rule) {
 }
 
 // Groups gives the first and last group, modulo 2^32, that the tier may hold of a source with the given phase at now.
-func (t Reports) Groups(r *algorithm.Rule, now time.Time, phase uint16) (oldest, newest uint32) {
+func (t Reports) Groups(r *algorithm.Spec, now time.Time, phase uint16) (oldest, newest uint32) {
 	p := r.Position(t.ns(now)+t.offset.Load(), phase)
 	return p.Group - uint32(r.Groups()-1), p.Group
 }

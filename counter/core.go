@@ -23,7 +23,7 @@ type core struct {
 	narrow       *records.Table
 	wide         *records.Table
 	edges        atomic.Uint32
-	rules        sync.Map // *algorithm.Rule by its ID: those that have counters, for who meets a counter without its rule
+	rules        sync.Map // *algorithm.Spec by its ID: those that have counters, for who meets a counter without its rule
 	backs        backs
 	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
 	dirtyShards  shardSet // see shard
@@ -91,16 +91,16 @@ func (t *core) shard(hash uint64) *shard { return &t.shards[t.place(hash)] }
 func (t *core) place(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
 
 // know notes a rule, perhaps in place of one that counts the same, with another limit: limits that come with requests are a new one each time.
-func (t *core) know(r *algorithm.Rule) {
+func (t *core) know(r *algorithm.Spec) {
 	if t.rule(r.ID) != r {
 		t.rules.Store(r.ID, r)
 	}
 }
 
 // rule is the one with an ID that has counters, or nil.
-func (t *core) rule(id uint32) *algorithm.Rule {
+func (t *core) rule(id uint32) *algorithm.Spec {
 	r, _ := t.rules.Load(id)
-	known, _ := r.(*algorithm.Rule)
+	known, _ := r.(*algorithm.Spec)
 	return known
 }
 
@@ -114,7 +114,7 @@ func (t *core) Keep(kept func(rule uint32) bool) {
 	}
 }
 
-func (s *shard) store(r *algorithm.Rule) *store {
+func (s *shard) store(r *algorithm.Spec) *store {
 	if r.Wide() {
 		return &s.wide
 	}

@@ -14,13 +14,13 @@ func TestCostlyLanes(t *testing.T) {
 		limit, most uint32
 		wide        bool
 	}{{16_000, 1, false}, {16_001, 1, true}, {100, 100, false}, {1000, 256, false}, {1000, 257, true}, {15_744, 256, false}, {15_745, 256, true}, {algorithm.MaxLimit, algorithm.MaxCost, true}} {
-		r, err := algorithm.NewCostlyRule("r", s.limit, time.Minute, 12, algorithm.Nearest, s.most)
+		r, err := algorithm.NewCostly("r", s.limit, time.Minute, 12, algorithm.Nearest, s.most)
 		if err != nil || r.Wide() != s.wide {
 			t.Errorf("limit %d, up to %d at once: wide %v, %v", s.limit, s.most, r.Wide(), err)
 		}
 	}
 	for _, most := range []uint32{0, algorithm.MaxCost + 1} {
-		if _, err := algorithm.NewCostlyRule("r", 1, time.Minute, 12, algorithm.Nearest, most); err == nil {
+		if _, err := algorithm.NewCostly("r", 1, time.Minute, 12, algorithm.Nearest, most); err == nil {
 			t.Errorf("up to %d at once: no error", most)
 		}
 	}
@@ -28,7 +28,7 @@ func TestCostlyLanes(t *testing.T) {
 
 // What was held as one and turned out to be many is told the tier as that many, in one report, and all is told in the end.
 func TestCommitAs(t *testing.T) {
-	r, err := algorithm.NewCostlyRule("r", 1000, time.Minute, 12, algorithm.Nearest, algorithm.MaxCost)
+	r, err := algorithm.NewCostly("r", 1000, time.Minute, 12, algorithm.Nearest, algorithm.MaxCost)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestCommitAs(t *testing.T) {
 
 // While the tier is told nothing, what waits for it does not outgrow the number that counts it.
 func TestCostlyBacklog(t *testing.T) {
-	r, err := algorithm.NewCostlyRule("r", 1000, time.Minute, 12, algorithm.Nearest, algorithm.MaxCost)
+	r, err := algorithm.NewCostly("r", 1000, time.Minute, 12, algorithm.Nearest, algorithm.MaxCost)
 	if err != nil {
 		t.Fatal(err)
 	}

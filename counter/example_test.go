@@ -12,7 +12,7 @@ import (
 // The example of Cloudflare's article on rate limiting: 42 requests in the last minute, 18 in this one, of which 15
 // seconds have passed. Two plain counters give 42 * (60-15)/60 + 18 = 49.5.
 func Example() {
-	rule, err := algorithm.NewRule("api", 50, time.Minute, 1, algorithm.Unrounded)
+	rule, err := algorithm.NewSliding("api", 50, time.Minute, 1, algorithm.Unrounded)
 	if err != nil {
 		fmt.Println(err)
 		return

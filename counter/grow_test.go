@@ -101,7 +101,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 }
 
 // pagesInUse is in how many pages of 64 indices counters of a rule's width stand.
-func (t *Table) pagesInUse(r *algorithm.Rule) int {
+func (t *Table) pagesInUse(r *algorithm.Spec) int {
 	pages := make(map[int]bool)
 	for i := range t.shards {
 		for at := range t.shards[i].store(r).All() {

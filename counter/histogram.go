@@ -15,7 +15,7 @@ const (
 )
 
 // note adds hits to the bins of a counter that has, or now gets, a histogram, and reports whether it has one.
-func (s *shard) note(r *algorithm.Rule, st *store, i int, p algorithm.Position, hits uint32, estimate float64) bool {
+func (s *shard) note(r *algorithm.Spec, st *store, i int, p algorithm.Position, hits uint32, estimate float64) bool {
 	hist := s.own(st, i).Get()
 	if hist == nil {
 		needs := estimate*histogramNeeds >= float64(r.Limit)
@@ -52,7 +52,7 @@ func (s *shard) own(st *store, i int) histogram.Own {
 }
 
 // log adds hits to the log of a counter.
-func (s *shard) log(r *algorithm.Rule, st *store, i int, p algorithm.Position, hits uint32, estimate float64) {
+func (s *shard) log(r *algorithm.Spec, st *store, i int, p algorithm.Position, hits uint32, estimate float64) {
 	ring := s.own(st, i).Ring()
 	if ring.Histogram == nil {
 		hist := s.addHistogram(r, st, i, p, estimate*histogramNeeds >= float64(r.Limit))
@@ -67,7 +67,7 @@ func (s *shard) log(r *algorithm.Rule, st *store, i int, p algorithm.Position, h
 }
 
 // addHistogram gives a counter a histogram if there is room, or if it needs one more than another.
-func (s *shard) addHistogram(r *algorithm.Rule, st *store, i int, p algorithm.Position, needs bool) *histogram.Histogram {
+func (s *shard) addHistogram(r *algorithm.Spec, st *store, i int, p algorithm.Position, needs bool) *histogram.Histogram {
 	k, ok := s.histogramRoom(r, p, needs)
 	if !ok {
 		return nil
@@ -79,7 +79,7 @@ func (s *shard) addHistogram(r *algorithm.Rule, st *store, i int, p algorithm.Po
 
 // histogramRoom finds room for a histogram: a free one, or one of which the source has been silent for a window. Who needs it may also take that
 // of a source that is far from its limit, and tries at a few.
-func (s *shard) histogramRoom(r *algorithm.Rule, p algorithm.Position, needs bool) (k int, ok bool) {
+func (s *shard) histogramRoom(r *algorithm.Spec, p algorithm.Position, needs bool) (k int, ok bool) {
 	tries := 1
 	if needs {
 		tries = 4

@@ -13,7 +13,7 @@ import (
 
 // use has so many sources visit a table in turn within a minute, and each so often, with so many hits. If the tier answers, what is due is reported some
 // times a second.
-func use(table *Table, r *algorithm.Rule, sources, visits int, hits uint32, answers bool) {
+func use(table *Table, r *algorithm.Spec, sources, visits int, hits uint32, answers bool) {
 	asks, dirty := make([]Reservation, 1), []Counter(nil)
 	between := time.Minute / time.Duration(visits) / time.Duration(sources)
 	for i := range visits * sources {
@@ -49,7 +49,7 @@ func toUse(counters, edges int, tier bool) *Table {
 }
 
 // room is how many counters of a rule a table for so many has room for.
-func roomOf(r *algorithm.Rule, counters int) int {
+func roomOf(r *algorithm.Spec, counters int) int {
 	if r.Wide() {
 		return counters / 16
 	}

@@ -83,7 +83,7 @@ func (s *shard) join(a *Reservation, l *lookup, now int64) {
 
 // places is how many hits of a counter are held until the answers to their requests, or were cancelled and are under way to the tier: they
 // refuse others, and are nothing to block a source for. Of other edges' nobody knows.
-func (s *shard) places(r *algorithm.Rule, source Source) float64 {
+func (s *shard) places(r *algorithm.Spec, source Source) float64 {
 	if q := s.ranksOf(r, source); q != nil {
 		if q.sent != nil {
 			return float64(q.held + q.sent.late)

@@ -12,7 +12,7 @@ import (
 type rankedEdge struct {
 	*Table
 	ahead    time.Duration // its clock
-	rule     *algorithm.Rule
+	rule     *algorithm.Spec
 	commands []func()
 	asks     []*Reservation
 }
@@ -106,7 +106,7 @@ func ranksOfParallelRequests(t *testing.T, impatient bool) {
 		if w.now = boundary.Add(-time.Duration(rng.IntN(1000)) * time.Millisecond); settled {
 			w.now = boundary.Add(10 * time.Second)
 		}
-		rule, err := algorithm.NewRule("r", limit, time.Minute, 12, algorithm.Nearest)
+		rule, err := algorithm.NewSliding("r", limit, time.Minute, 12, algorithm.Nearest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		w := &rankedTier{groups: make(map[uint32]uint64), now: time.Unix(1_700_000_010, 0)}
-		rule, err := algorithm.NewRule("r", limit, time.Minute, 12, algorithm.Nearest)
+		rule, err := algorithm.NewSliding("r", limit, time.Minute, 12, algorithm.Nearest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +296,7 @@ func (e *rankedEdge) rounds() (n int) {
 
 // More requests at once than one report may say are ranked all the same, and those that are beyond do not count.
 func TestMoreThanAReportIsRanked(t *testing.T) {
-	rule, err := algorithm.NewRule("r", 10, time.Minute, 12, algorithm.Nearest)
+	rule, err := algorithm.NewSliding("r", 10, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func TestMoreThanAReportIsRanked(t *testing.T) {
 // A request that has waited in vain, and is refused, counts nowhere once the tier's answer is there, however the cancellation and the answer
 // fall. Only if nobody can tell whether the tier has counted it, it does.
 func TestWaitedInVain(t *testing.T) {
-	rule, err := algorithm.NewRule("r", 10, time.Minute, 12, algorithm.Nearest)
+	rule, err := algorithm.NewSliding("r", 10, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,7 +406,7 @@ func TestWaitedInVain(t *testing.T) {
 
 // Requests that were cancelled under way are nothing to block a source for, and take no room from those that wait.
 func TestWaitedInVainTakesNoRoom(t *testing.T) {
-	rule, err := algorithm.NewRule("r", 2, time.Minute, 12, algorithm.Nearest)
+	rule, err := algorithm.NewSliding("r", 2, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 }
 
 // crossed reports whether so many hits, just confirmed, have brought a counter near its limit or over it.
-func (s *shard) crossed(r *algorithm.Rule, h *head, standing Reply, estimate float64, hits uint64) bool {
+func (s *shard) crossed(r *algorithm.Spec, h *head, standing Reply, estimate float64, hits uint64) bool {
 	before := s.before(h, estimate, hits)
 	estimate = s.before(h, estimate, 0)
 	if standing.Over {
@@ -119,7 +119,7 @@ func (h *head) announced() algorithm.Stage {
 func (h *head) announce(s algorithm.Stage) { h.state = h.state&^announced | uint8(s)*announcedUnit }
 
 // rearm lets stages be announced again of a counter that has gone well below them.
-func (h *head) rearm(r *algorithm.Rule, estimate float64) {
+func (h *head) rearm(r *algorithm.Spec, estimate float64) {
 	if h.state&announced != 0 {
 		h.announce(min(h.announced(), r.Stage(2*estimate)))
 	}
@@ -129,7 +129,7 @@ func (h *head) rearm(r *algorithm.Rule, estimate float64) {
 // answered about it lately, and all edges together hide less than a third of what is left of the limit even if each kept as many to
 // itself. So the tier has two thirds of a limit when a source has used it up. What an edge has not heard of for a second it asks
 // about with the first hit; Sweep sees to it that further ones wait no longer than that.
-func (t *core) urgent(r *algorithm.Rule, h *head, hits uint32, estimate float64, now int64) bool {
+func (t *core) urgent(r *algorithm.Spec, h *head, hits uint32, estimate float64, now int64) bool {
 	if r.Near(estimate) || t.stale(h, now) || !t.known(h, r, now) {
 		return true
 	}
@@ -183,7 +183,7 @@ func (h *head) silence(now int64) time.Duration {
 }
 
 // known reports whether the tier has answered about a counter in the last second, or sub-window if that is shorter.
-func (t *core) known(h *head, r *algorithm.Rule, now int64) bool {
+func (t *core) known(h *head, r *algorithm.Spec, now int64) bool {
 	if !t.options.Tier {
 		return true
 	}

@@ -176,7 +176,7 @@ func (t Reports) Snapshot(c Counter, now time.Time) (newest uint32, groups []uin
 }
 
 // Sum is how many hits a part reports.
-func (p Part) Sum(r *algorithm.Rule) uint64 { return r.Lanes().Sum(p.Hits) }
+func (p Part) Sum(r *algorithm.Spec) uint64 { return r.Lanes().Sum(p.Hits) }
 
 // readsPast says whether older groups are to be read with a report, and the newest as well. An answer tells of the newest alone; what
 // other edges counted in older ones since this edge last reported to them it does not know. That matters to a source that is busy
@@ -185,7 +185,7 @@ func (p Part) Sum(r *algorithm.Rule) uint64 { return r.Lanes().Sum(p.Hits) }
 //
 // memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are long, whoever has
 // used a quarter of its limit is read, the newest group as well, about once a minute.
-func (t Reports) readsPast(r *algorithm.Rule, h *head, groups []uint64, estimate float64, now int64) (past, newest bool) {
+func (t Reports) readsPast(r *algorithm.Spec, h *head, groups []uint64, estimate float64, now int64) (past, newest bool) {
 	if !h.met() {
 		return false, false
 	}

@@ -18,7 +18,7 @@ type reporter struct {
 	standing Reply // after the last answer
 }
 
-func newReporter(t *testing.T, r *algorithm.Rule, tier map[uint32]uint64) *reporter {
+func newReporter(t *testing.T, r *algorithm.Spec, tier map[uint32]uint64) *reporter {
 	return &reporter{t: t, table: New(Options{Counters: 100, Tier: true}), c: Counter{Rule: r, Source: address(1)}, tier: tier}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // Reservation is one rule asked about one source, and what came of it.
 type Reservation struct {
-	Rule   *algorithm.Rule
+	Rule   *algorithm.Spec
 	Source Source
 	Hits   uint32 // how many; usually 1
 	Hold   bool   // keep the reservation open until Commit or Cancel
@@ -222,7 +222,7 @@ func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup
 
 // Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
 // it is closed already. first says that nobody else waits for this counter yet, so that the tier is to be asked.
-func (t *Table) Await(r *algorithm.Rule, source Source) (answered <-chan struct{}, first bool) {
+func (t *Table) Await(r *algorithm.Spec, source Source) (answered <-chan struct{}, first bool) {
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -67,7 +67,7 @@ func (t Reports) TakeBacks(buf []Back) []Back {
 }
 
 // told is a number of the tier as it is to be read: under a rule with Sync hits may have been taken from it that were not there, or all.
-func told(r *algorithm.Rule, total uint64) uint64 {
+func told(r *algorithm.Spec, total uint64) uint64 {
 	if r.Sync {
 		return r.Lanes().Repay(total)
 	}
@@ -75,14 +75,14 @@ func told(r *algorithm.Rule, total uint64) uint64 {
 }
 
 // renew has what the tier answers replace what was known of a group, under a rule with Sync: hits may have been taken back.
-func renew(r *algorithm.Rule, groups []uint64, g int) {
+func renew(r *algorithm.Spec, groups []uint64, g int) {
 	if r.Sync {
 		groups[g] = 0
 	}
 }
 
 // ranksOf is the rounds of a counter, or nil.
-func (s *shard) ranksOf(r *algorithm.Rule, source Source) *ranks {
+func (s *shard) ranksOf(r *algorithm.Spec, source Source) *ranks {
 	if !r.Sync || len(s.ranks) == 0 {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (s *shard) drop(key Key, q *ranks) {
 }
 
 // ranking reports whether a report is under way for which requests wait. One that has been for too long is given up.
-func (s *shard) ranking(r *algorithm.Rule, source Source, now int64) bool {
+func (s *shard) ranking(r *algorithm.Spec, source Source, now int64) bool {
 	q := s.ranksOf(r, source)
 	if q == nil || q.sent == nil {
 		return false

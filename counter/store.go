@@ -53,7 +53,7 @@ func (st *store) find(hash uint64, rule uint32, s *Source) (int, bool) {
 
 // advance moves a counter to the group that a position is in, dropping groups that are too old, and returns the position
 // to count at and by how many groups the lanes were shifted.
-func (st *store) advance(i int, r *algorithm.Rule, p algorithm.Position) (at algorithm.Position, moved int) {
+func (st *store) advance(i int, r *algorithm.Spec, p algorithm.Position) (at algorithm.Position, moved int) {
 	h, groups := st.record(i)
 	if h.base == p.Group {
 		return p, 0

@@ -49,7 +49,7 @@ func New(o Options) *Table {
 }
 
 // prefetch fetches what a shard will look at to find a counter.
-func (t *Table) prefetch(r *algorithm.Rule, hash uint64) {
+func (t *Table) prefetch(r *algorithm.Spec, hash uint64) {
 	if r.Wide() {
 		t.wide.Prefetch(t.place(hash), hash, r.ID)
 	} else {

@@ -12,9 +12,9 @@ import (
 	"sluice/counter/internal/lanes"
 )
 
-func rule(t testing.TB, limit uint32, window time.Duration, subWindows int, e algorithm.Estimate) *algorithm.Rule {
+func rule(t testing.TB, limit uint32, window time.Duration, subWindows int, e algorithm.Estimate) *algorithm.Spec {
 	t.Helper()
-	r, err := algorithm.NewRule("test", limit, window, subWindows, e)
+	r, err := algorithm.NewSliding("test", limit, window, subWindows, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestReserveSteps(t *testing.T) {
 		hits uint32
 		want bool
 	}
-	f := func(name string, r *algorithm.Rule, steps ...step) {
+	f := func(name string, r *algorithm.Spec, steps ...step) {
 		t.Helper()
 		table := New(Options{Counters: 100})
 		for i, s := range steps {
@@ -242,7 +242,7 @@ func TestFullTableKeepsWhoMatters(t *testing.T) {
 
 func TestReserveAllocatesNothing(t *testing.T) {
 	table := New(Options{Counters: 1000})
-	rules := []*algorithm.Rule{rule(t, 1e6, time.Minute, 12, algorithm.Nearest), rule(t, 100, time.Hour, 8, algorithm.Lower), rule(t, 5, time.Second, 1, algorithm.Nearest)}
+	rules := []*algorithm.Spec{rule(t, 1e6, time.Minute, 12, algorithm.Nearest), rule(t, 100, time.Hour, 8, algorithm.Lower), rule(t, 5, time.Second, 1, algorithm.Nearest)}
 	asks := make([]Reservation, len(rules))
 	now := epoch
 	if n := testing.AllocsPerRun(1000, func() {
@@ -301,7 +301,7 @@ func FuzzTable(f *testing.F) {
 	f.Add(uint8(4), uint16(20), []byte{0, 1, 2, 3, 250, 9})
 	f.Add(uint8(0), uint16(20_000), []byte{200, 200, 1, 1})
 	f.Fuzz(func(t *testing.T, sub uint8, limit uint16, gaps []byte) {
-		r, err := algorithm.NewRule("fuzz", uint32(limit)+1, time.Minute, []int{1, 2, 4, 8, 12}[sub%5], algorithm.Lower)
+		r, err := algorithm.NewSliding("fuzz", uint32(limit)+1, time.Minute, []int{1, 2, 4, 8, 12}[sub%5], algorithm.Lower)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ const nearly = 16
 // lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or in the next, of which
 // this table does not know when they came and has not asked in this window. Then it is to ask now. left is what the counter has left, most
 // how much that may be. Under a limit of a few hits answers would cost more than hits do.
-func (s *shard) lacks(r *algorithm.Rule, st *store, i int, at algorithm.Position, left uint32) (most uint32, lacks bool) {
+func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position, left uint32) (most uint32, lacks bool) {
 	if !r.Sliding() { // nothing would be made of the answers
 		return 0, false
 	}
@@ -127,7 +127,7 @@ func (t *core) Blocked(c Counter, start, end, now time.Time) {
 }
 
 // enter has a sub-window in the histogram of a counter, which gets one if there is room; nil: there is none.
-func (s *shard) enter(r *algorithm.Rule, st *store, i int, at algorithm.Position, n uint32) *histogram.Histogram {
+func (s *shard) enter(r *algorithm.Spec, st *store, i int, at algorithm.Position, n uint32) *histogram.Histogram {
 	hist := s.own(st, i).Get()
 	if hist == nil {
 		if hist = s.addHistogram(r, st, i, at, true); hist == nil {

@@ -29,7 +29,7 @@ func TestTimesOfOthersHits(t *testing.T) {
 		hit(b, c, 24, begin.Add(50*time.Second))
 		var newest uint32
 		var groups []uint64
-		for copied := range a.All([]*algorithm.Rule{c.Rule}, begin.Add(50*time.Second)) {
+		for copied := range a.All([]*algorithm.Spec{c.Rule}, begin.Add(50*time.Second)) {
 			newest, groups = copied.Newest, copied.Groups
 		}
 		b.Reports().Learn(c, newest, groups, 0, begin.Add(50*time.Second))
@@ -104,7 +104,7 @@ func TestBlockedTakesNoMoreHits(t *testing.T) {
 		c := Counter{Rule: rule(t, 1000, time.Minute, 12, algorithm.Nearest), Source: address(1)}
 		a, b := New(Options{Counters: 100, Tier: true}), New(Options{Counters: 100, Tier: true})
 		a.Reserve([]Reservation{{Rule: c.Rule, Source: c.Source, Hits: 64}}, begin)
-		for copied := range a.All([]*algorithm.Rule{c.Rule}, begin) {
+		for copied := range a.All([]*algorithm.Spec{c.Rule}, begin) {
 			b.Reports().Learn(c, copied.Newest, copied.Groups, 0, begin)
 		}
 		if start := begin.Add(test.start); test.lasts > 0 {

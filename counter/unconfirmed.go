@@ -6,7 +6,7 @@ import (
 )
 
 // unconfirmedOf gives the counter at i its entry; 0 if there can be none.
-func (s *shard) unconfirmedOf(r *algorithm.Rule, st *store, i int, reserve bool) uint16 {
+func (s *shard) unconfirmedOf(r *algorithm.Spec, st *store, i int, reserve bool) uint16 {
 	h := st.head(i)
 	if h.unconfirmed != 0 {
 		return h.unconfirmed
@@ -32,7 +32,7 @@ func (s *shard) source(k *unconfirmed.Entry) Source {
 }
 
 // count adds hits to the counter at i and, with a tier, to what it must be told.
-func (s *shard) count(t *core, r *algorithm.Rule, st *store, i int, at algorithm.Position, hits uint32, estimate float64, now int64) {
+func (s *shard) count(t *core, r *algorithm.Spec, st *store, i int, at algorithm.Position, hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
 	switch r.Remembers() {
 	case algorithm.Level:

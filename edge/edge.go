@@ -90,7 +90,6 @@ type Server struct {
 	stats     *stats
 	warn      func(message string, args ...any)
 	snap      atomic.Pointer[snapshot]
-	date      atomic.Pointer[date]
 	draining  atomic.Bool
 	requests  *top.Top // who asks most
 	refusals  *top.Top // who is refused most
@@ -160,7 +159,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	site := &front.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
+	site := &front.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1, Judge: judgeHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
 	s.http = site.Server()
 	s.speakHTTP2(c, site)
 	s.open, err = listen.NewRegistry(site, listen.Admission{

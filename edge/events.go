@@ -71,7 +71,7 @@ func (x *exchange) blocks() {
 }
 
 // blocked tells operators of a block under a rule, or its candidate, if this request has started it. by is what the block goes by.
-func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Rule, estimate float64, note string) {
+func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Spec, estimate float64, note string) {
 	s, limit := x.server, rules.LimitOf(r)
 	bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: by.ID, Source: r.Source}, x.now)
 	if !in || bit.By != mitigation.ByEdge || !bit.Start.Equal(x.now) || !s.events.Wants(events.Block, x.now) {

@@ -55,15 +55,15 @@ func (s *Server) Start(f Front) http2.Rest {
 	if !x.settled() {
 		return x
 	}
+	x.end(x.failed)
 	return nil
 }
 
-// settled judges a request whose verdict has not to wait, and reports whether that was the end of it.
+// settled judges a request whose verdict has not to wait, and reports whether it is answered. Who calls it ends it then.
 func (x *exchange) settled() (ended bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			x.panicked(p)
-			x.end(x.failed)
 			ended = true
 		}
 	}()
@@ -82,7 +82,6 @@ func (x *exchange) settled() (ended bool) {
 		x.server.limiter.Leave(&x.decision.Decision)
 	}
 	x.finish()
-	x.end(x.failed)
 	return true
 }
 
@@ -106,14 +105,16 @@ func newHTTP1Exchange(s *Server) *http1Exchange {
 	return w
 }
 
-// beginHTTP1, handleHTTP1 and endHTTP1 are Handle in three steps, as fasthttp has them: it writes an answer of the edge's own after its
-// handler has returned.
+// beginHTTP1, judgeHTTP1, handleHTTP1 and endHTTP1 are Handle in steps, as fasthttp has them: it writes an answer of the edge's own after its
+// handler has returned. Only a client that is blocked is judged before.
 func (s *Server) beginHTTP1(on *front.Guarded) *front.Exchange {
 	w := s.http1.Get().(*http1Exchange)
 	w.end.Reset(on)
 	w.begin(&w.end)
 	return &w.end
 }
+
+func judgeHTTP1(e *front.Exchange) (answered bool) { return e.Owner.(*http1Exchange).settled() }
 
 func handleHTTP1(e *front.Exchange) { e.Owner.(*http1Exchange).handle() }
 

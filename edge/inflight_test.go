@@ -266,7 +266,7 @@ func TestInFlightOfFaultsAndTunnels(t *testing.T) {
 	c.Close()
 	e.inFlight("slow", 0)
 
-	e.limiter.Ask = func(*algorithm.Rule, counter.Source) {}
+	e.limiter.Ask = func(*algorithm.Spec, counter.Source) {}
 	counters := e.limiter.Counters
 	e.limiter.Counters = nil // places are taken, and then there is a fault
 	if resp, _ := e.get("/"); resp.StatusCode != http.StatusInternalServerError {
@@ -280,7 +280,7 @@ func TestInFlightOfFaultsAndTunnels(t *testing.T) {
 func TestNoConcurrencyWithoutWait(t *testing.T) {
 	const origin = "origins: [{servers: ['http://127.0.0.1:1']}]\npop: {memcached: ['127.0.0.1:1'], wait: %s}\nrules: [{name: slow, %s}]\n"
 	s := newServer(t, parse(t, fmt.Sprintf(origin, "0", "limit: 5")), func(o *Options) {
-		o.Tier.Ask = func(*algorithm.Rule, counter.Source) {}
+		o.Tier.Ask = func(*algorithm.Spec, counter.Source) {}
 	})
 	for rule, want := range map[string]string{
 		"limit: 6":              "",

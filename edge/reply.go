@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"sluice/edge/front"
 	"sluice/edge/http2"
@@ -52,25 +51,9 @@ func (x *exchange) begins(status int, contentType string, body []byte) {
 
 // refusalHeader is what all refusals under a limit say.
 func refusalHeader(t *rules.Text) *message.Common {
-	c := front.Common(message.Field{Name: "RateLimit-Policy", Value: t.Policy}, message.Field{Name: "X-RateLimit-Limit", Value: t.Limit},
-		message.Field{Name: "X-RateLimit-Remaining", Value: []byte("0")}, message.Field{Name: "Cache-Control", Value: noStore})
-	c.Block = http2.Block(c.Fields)
-	return c
-}
-
-// A date is a second as Date has it, made once for all answers that are relayed. Own ones get theirs from who writes them.
-type date struct {
-	second int64
-	value  []byte
-}
-
-func (s *Server) dateValue(now time.Time) []byte {
-	d, second := s.date.Load(), now.Unix()
-	if d == nil || d.second != second {
-		d = &date{second, now.UTC().AppendFormat(nil, http.TimeFormat)}
-		s.date.Store(d)
-	}
-	return d.value
+	fields := []message.Field{{Name: "RateLimit-Policy", Value: t.Policy}, {Name: "X-RateLimit-Limit", Value: t.Limit},
+		{Name: "X-RateLimit-Remaining", Value: []byte("0")}, {Name: "Cache-Control", Value: noStore}}
+	return &message.Common{Fields: fields, Lines: front.Lines(fields), Block: http2.Block(fields)}
 }
 
 // limitHeaders tells the client what the strictest limit has left for it (draft-ietf-httpapi-ratelimit-headers-10). On admission

@@ -64,7 +64,7 @@ func testChange(t *testing.T, f rulestest.Change) {
 		t.Helper()
 		list := s.snap.Load().rules.Rules
 		if len(list) == 0 { // off
-			list = []*rules.Rule{{Rule: limiter.Rule{Rule: mitigation.Rule{Counter: new(algorithm.Rule)}}}}
+			list = []*rules.Rule{{Rule: limiter.Rule{Rule: mitigation.Rule{Counter: new(algorithm.Spec)}}}}
 		}
 		v, _ := s.limiter.Counters.Peek(list[0].Counter, active, now)
 		if want := map[bool]float64{true: 3}[counts]; v.Estimate < want-0.1 || v.Estimate > want {

@@ -109,9 +109,13 @@ func (x *exchange) handle() (hijacked bool) {
 			x.panicked(p)
 		}
 	}()
-	if x.Refused == nil {
+	switch {
+	case x.Refused == nil:
 		x.serve()
-	} else {
+	case x.judged: // fasthttp does not take it, although the rules do
+		x.server.limiter.Leave(&x.decision.Decision)
+		x.turnAway(x.Refused)
+	default:
 		x.refuseForm()
 	}
 	return x.finish()
@@ -185,7 +189,7 @@ func (x *exchange) forward() int {
 	a := x.forwarding.Answer()
 	x.reply = reply{Reply: message.Reply{Status: a.Status, Fields: x.reply.Fields[:0]}, length: a.Length}
 	if !a.Dated() {
-		x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
+		x.reply.add("Date", message.Date(time.Now())) // when it came (RFC 9110, 6.6.1)
 	}
 	return a.Status
 }

@@ -250,7 +250,7 @@ func (s *Server) carryOver(before, now *rules.Set, void map[mitigation.Key]mitig
 	bits, at := s.limiter.Bits, time.Now()
 	type heir struct {
 		name string          // of the old rule
-		rule *algorithm.Rule // nil: there is none
+		rule *algorithm.Spec // nil: there is none
 		less bool            // it is about fewer sources
 	}
 	to := make(map[uint32]heir)
@@ -309,8 +309,8 @@ func (s *Server) Rules() []rules.Config {
 }
 
 // Counted returns what the rules in force count by.
-func (s *Server) Counted() []*algorithm.Rule {
-	var list []*algorithm.Rule
+func (s *Server) Counted() []*algorithm.Spec {
+	var list []*algorithm.Spec
 	for _, l := range s.snap.Load().rules.EachLimit() {
 		list = append(list, l.Counter)
 	}

@@ -121,7 +121,7 @@ func TestAuditWhileARuleWaits(t *testing.T) {
 	notes := audit.New(1, nil, began)
 	e := serveTest(t, newServer(t, plain, func(o *Options) {
 		o.Audit = notes
-		o.Tier = Tier{Up: func(counter.Source) bool { return true }, Ask: func(*algorithm.Rule, counter.Source) {}, Rules: func([]mitigation.Rule) {}, EdgeCount: func() int { return 1 }}
+		o.Tier = Tier{Up: func(counter.Source) bool { return true }, Ask: func(*algorithm.Spec, counter.Source) {}, Rules: func([]mitigation.Rule) {}, EdgeCount: func() int { return 1 }}
 	}))
 	k := e.talk()
 	ask := func(n int) *exactlog.Batch {

@@ -35,7 +35,7 @@ const (
 
 func (b By) String() string { return [...]string{"edge", "pop", "admin", "peer"}[b] }
 
-// Key is who is mitigated under which rule (algorithm.Rule.ID).
+// Key is who is mitigated under which rule (algorithm.Spec.ID).
 type Key = counter.Key
 
 // Bit is one mitigation.

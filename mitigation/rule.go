@@ -9,7 +9,7 @@ import (
 
 // Rule is what is known of a rule wherever its mitigations start: at the limiter, and in the PoP.
 type Rule struct {
-	Counter *algorithm.Rule // how hits are counted and how many are allowed; required
+	Counter *algorithm.Spec // how hits are counted and how many are allowed; required
 	Timeout time.Duration   // how long a source that went over is mitigated; 0: the rule only throttles, and has no bits
 	Shadow  bool            // it counts and decides, and refuses nobody
 	// Tried says that these are the mitigations of what is tried beside the rule of that Name: operators lift them along with the rule's, and
@@ -24,7 +24,7 @@ type Rule struct {
 	Of uint32
 	// Exact is how its requests are kept in the tier, each by itself; nil: they are counted by Counter. An edge without a tier has Counter
 	// count them all the same.
-	Exact  *exact.Rule
+	Exact  *exact.Spec
 	Repeat Repeat // how long who comes back is mitigated
 	Name   string // as operators know it; "": Counter.Name
 	// V4 and V6 are the lengths of the prefixes that it counts by, which another PoP's blocks must have; -1: it counts no addresses of that

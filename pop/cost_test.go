@@ -115,7 +115,7 @@ func TestCandidatesKeepTheBudget(t *testing.T) {
 // tryingOne is a rule with a candidate of one request, which blocks for a while.
 func tryingOne(t *testing.T, r mitigation.Rule, timeout time.Duration) limiter.Rule {
 	t.Helper()
-	bits, err := algorithm.NewRule("test candidate", 1, r.Counter.Window, 12, algorithm.Nearest)
+	bits, err := algorithm.NewSliding("test candidate", 1, r.Counter.Window, 12, algorithm.Nearest)
 	must(t, err)
 	return limiter.Rule{Rule: r, Candidate: &limiter.Candidate{Counter: r.Counter.With(1, algorithm.Nearest), Bits: mitigation.Rule{Name: r.Counter.Name, Counter: bits, Timeout: timeout, Tried: true}}}
 }

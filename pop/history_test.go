@@ -90,7 +90,7 @@ func newHistory(t testing.TB, seed uint64, s shape) *history {
 	if s.skews {
 		h.skew = time.Duration(rng.Float64() * float64(min(2*time.Second, window/10)))
 	}
-	r, err := algorithm.NewRule("test", limit, window, pick(rng, 1, 2, 4, 8, 12), s.estimate)
+	r, err := algorithm.NewSliding("test", limit, window, pick(rng, 1, 2, 4, 8, 12), s.estimate)
 	must(t, err)
 	h.rule = limiter.Rule{Rule: mitigation.Rule{Counter: r}}
 	if s.timeouts && rng.IntN(2) == 0 {

@@ -29,7 +29,7 @@ func address(n uint32) counter.Source {
 
 func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e algorithm.Estimate) mitigation.Rule {
 	t.Helper()
-	r, err := algorithm.NewRule("test", limit, window, 12, e)
+	r, err := algorithm.NewSliding("test", limit, window, 12, e)
 	must(t, err)
 	return mitigation.Rule{Counter: r, Timeout: timeout}
 }

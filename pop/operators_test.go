@@ -478,7 +478,7 @@ func TestShorterBlock(t *testing.T) {
 // and the candidate's, and a block of the rule's alone.
 func TestCandidate(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Hour, algorithm.Nearest)
-	bits, err := algorithm.NewRule("test candidate", 20, time.Minute, 12, algorithm.Nearest)
+	bits, err := algorithm.NewSliding("test candidate", 20, time.Minute, 12, algorithm.Nearest)
 	must(t, err)
 	tried := mitigation.Rule{Name: r.Counter.Name, Counter: bits, Timeout: 10 * time.Minute, Tried: true}
 	rule := limiter.Rule{Rule: r, Candidate: &limiter.Candidate{Counter: r.Counter.With(20, algorithm.Nearest), Bits: tried}}
@@ -512,7 +512,7 @@ func TestCandidate(t *testing.T) {
 // under all of them, in one bit, and a lift ends the mitigations of each.
 func TestVariants(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Hour, algorithm.Nearest)
-	own, err := algorithm.NewRule("test limit 10", 10, time.Minute, 12, algorithm.Nearest)
+	own, err := algorithm.NewSliding("test limit 10", 10, time.Minute, 12, algorithm.Nearest)
 	must(t, err)
 	rule := limiter.Rule{Rule: r}
 	lesser := mitigation.Rule{Name: r.Counter.Name, Counter: own, Timeout: r.Timeout, Of: r.Counter.ID}

@@ -94,7 +94,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-func mitigationKey(r *algorithm.Rule, n uint32) mitigation.Key {
+func mitigationKey(r *algorithm.Spec, n uint32) mitigation.Key {
 	return mitigation.Key{Rule: r.ID, Source: address(n)}
 }
 

@@ -97,7 +97,7 @@ func newStory(t *testing.T, d *datadriven.TestData) *story {
 	estimate, err := algorithm.ParseEstimate(text(d, "estimate", "nearest"))
 	must(t, err)
 	window := duration(t, d, "window", time.Minute)
-	r, err := algorithm.NewRule("story", uint32(argument(t, d, "limit", 10)), window, argument(t, d, "sub", 12), estimate)
+	r, err := algorithm.NewSliding("story", uint32(argument(t, d, "limit", 10)), window, argument(t, d, "sub", 12), estimate)
 	must(t, err)
 	s.rule = limiter.Rule{Rule: mitigation.Rule{Counter: r, Timeout: duration(t, d, "timeout", window)}}
 	if status := argument(t, d, "statuses", 0); status != 0 {

@@ -19,7 +19,7 @@ func TestThrottleByCosts(t *testing.T) {
 		limit, cost uint32
 		edges, most int
 	}{{100, 40, 4, 3}, {100, 70, 8, 2}, {1000, 999, 8, 2}, {100, 101, 4, 1}, {100, 1, 4, 101}} {
-		r, err := algorithm.NewCostlyRule("test", test.limit, time.Minute, 12, algorithm.Nearest, algorithm.MaxCost)
+		r, err := algorithm.NewCostly("test", test.limit, time.Minute, 12, algorithm.Nearest, algorithm.MaxCost)
 		must(t, err)
 		rule := limiter.Rule{Rule: mitigation.Rule{Counter: r}, Costs: true}
 		w, err := sim.New(sim.Config{Edges: test.edges, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)

@@ -107,7 +107,7 @@ func TestLabOverHTTP2(t *testing.T) {
 func TestLabOfTwoPoPs(t *testing.T) {
 	t.Parallel()
 	dir := labtest.Binaries(t)
-	rule, err := algorithm.NewRule("default", 20, 10*time.Second, 12, algorithm.Nearest)
+	rule, err := algorithm.NewSliding("default", 20, 10*time.Second, 12, algorithm.Nearest)
 	must(t, err)
 	l := &live.Run{Command: "lab", Mode: judge.Deployed, Rule: mitigation.Rule{Counter: rule, Timeout: 20 * time.Second}, Send: &live.Send{Speed: 1, PerConnection: 5},
 		Edges: []int{2, 2}, Nodes: 1, Phase: secret.Of([]byte(live.LabSecret)).Phase, Trace: new(trace.Trace)}
@@ -130,7 +130,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 	}
 	site, err := lab.Lab{
 		PoPs: 2, Edges: 2, Memcached: 1, Sluice: filepath.Join(dir, "sluice"), Origin: []string{filepath.Join(dir, "sluice-loadgen"), "origin"}, Secret: live.LabSecret,
-		Rule: lab.Rule{Limit: 20, Window: 10 * time.Second, MitigationTimeout: l.Rule.Timeout, Mode: judge.Deployed},
+		Rule: lab.RuleConfig{Limit: 20, Window: 10 * time.Second, MitigationTimeout: l.Rule.Timeout, Mode: judge.Deployed},
 	}.Start(t.Context())
 	must(t, err)
 	defer site.Stop()

@@ -2,7 +2,7 @@
 // and when that will be fewer. It is arithmetic over a counter's groups of lanes, the newest first, a position in time, and what the table
 // knows of when its own hits came. It knows no table, no source and no tier.
 //
-// A Rule counts by one of four: a sliding window (estimate.go), fixed windows (fixed.go), a bucket (bucket.go), or a log of instants (exact.go).
+// A Spec counts by one of four: a sliding window (estimate.go), fixed windows (fixed.go), a bucket (bucket.go), or a log of instants (exact.go).
 // What lanes are, how they are reported, learned and kept in the tier is the same for all, so none of them costs the tier a command or
 // a byte more than another. Each is a file, and a case in the functions of algorithm.go. They are told apart by a switch and not called
 // through functions, because what a function value is given is allocated.
@@ -27,10 +27,10 @@ const (
 func (a algorithm) String() string { return [...]string{"sliding", "fixed", "bucket", "exact"}[a] }
 
 // Algorithm names how a rule reads its lanes: "sliding", "fixed", "bucket" or "exact".
-func (r *Rule) Algorithm() string { return r.algorithm.String() }
+func (r *Spec) Algorithm() string { return r.algorithm.String() }
 
 // Sliding reports whether a rule counts in a sliding window by its estimate.
-func (r *Rule) Sliding() bool { return r.algorithm == sliding }
+func (r *Spec) Sliding() bool { return r.algorithm == sliding }
 
 // Memory is what a counter has of its own hits beside its lanes.
 type Memory uint8
@@ -43,10 +43,10 @@ const (
 )
 
 // Remembers says what a rule's counters have beside their lanes.
-func (r *Rule) Remembers() Memory { return [...]Memory{Bins, Nothing, Level, Instants}[r.algorithm] }
+func (r *Spec) Remembers() Memory { return [...]Memory{Bins, Nothing, Level, Instants}[r.algorithm] }
 
 // Read is how much of its limit a counter has used at a position, not rounded. groups are all numbers of its record.
-func (r *Rule) Read(groups []uint64, own histogram.Own, at Position) float64 {
+func (r *Spec) Read(groups []uint64, own histogram.Own, at Position) float64 {
 	switch r.algorithm {
 	case fixed:
 		return r.inWindow(groups, at)
@@ -64,7 +64,7 @@ func (r *Rule) Read(groups []uint64, own histogram.Own, at Position) float64 {
 
 // RetryAfter is how long it takes until n more hits of a counter are within the limit if nothing else arrives and what is reserved
 // is given back. More than 0, and at most a window and a group; a window where n alone is over the limit.
-func (r *Rule) RetryAfter(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {
+func (r *Spec) RetryAfter(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {
 	if n > float64(r.Limit) {
 		return r.Window
 	}
@@ -81,7 +81,7 @@ func (r *Rule) RetryAfter(groups []uint64, own histogram.Own, p Position, n floa
 
 // Age makes the groups of a counter older by so many, after its newest group has become another, later by turns: more than the record
 // has, or less than 0 after a step of the clock.
-func (r *Rule) Age(groups []uint64, turns int32, by int) {
+func (r *Spec) Age(groups []uint64, turns int32, by int) {
 	if by == 0 {
 		return
 	}
@@ -94,7 +94,7 @@ func (r *Rule) Age(groups []uint64, turns int32, by int) {
 
 // Step brings the groups of a counter over a step of the clock, from one position to another, by so many sub-windows and pending hits
 // are still to be reported. It returns by how many lanes those move.
-func (r *Rule) Step(groups []uint64, from, to Position, by int64, pending uint64) int64 {
+func (r *Spec) Step(groups []uint64, from, to Position, by int64, pending uint64) int64 {
 	if r.algorithm == tokens {
 		r.step(groups, from, to, pending)
 		return int64(r.Groups()) << r.lanes // all of it goes into the last lane of the newest
@@ -104,4 +104,4 @@ func (r *Rule) Step(groups []uint64, from, to Position, by int64, pending uint64
 }
 
 // Carries reports whether a group begins with what those before it left: who has seen the last group end knows how a counter stands.
-func (r *Rule) Carries() bool { return r.algorithm == tokens }
+func (r *Spec) Carries() bool { return r.algorithm == tokens }

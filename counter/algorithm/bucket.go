@@ -58,8 +58,8 @@ const overfull = 16
 // come before their time: they are admitted, and the verdict says when it is their turn (Delay). A token bucket has no queue; a leaky bucket
 // in front of which so many may wait has a burst of 1. burst + queue is the Limit of the rule, and what drains them its Window, or
 // a second if that is longer. More than a day of it, or more hits than MaxLimit, is refused.
-func NewBucket(name string, limit uint32, window time.Duration, subWindows int, burst, queue uint32) (*Rule, error) {
-	r, err := NewRule(name, limit, window, subWindows, Lower)
+func NewBucket(name string, limit uint32, window time.Duration, subWindows int, burst, queue uint32) (*Spec, error) {
+	r, err := NewSliding(name, limit, window, subWindows, Lower)
 	if err != nil {
 		return nil, err
 	}
@@ -91,27 +91,27 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 }
 
 // Interval is how long a hit takes to drain from a bucket, in nanoseconds; 0 of a rule that is none.
-func (r *Rule) Interval() float64 { return r.bucket.perHit }
+func (r *Spec) Interval() float64 { return r.bucket.perHit }
 
 // Queue is how many of Limit wait for their turn before a bucket; 0: none does.
-func (r *Rule) Queue() uint32 { return uint32(r.bucket.queue) }
+func (r *Spec) Queue() uint32 { return uint32(r.bucket.queue) }
 
 // inBucket is Position: a group has a lane less for sub-windows.
-func (r *Rule) inBucket(ns int64) Position {
+func (r *Spec) inBucket(ns int64) Position {
 	n, each := ns/r.sub, int64(r.lanes.Count()-1)
 	return Position{Group: uint32(n / each), Lane: 1 + int(n%each), Gone: float64(ns-n*r.sub) * r.perSub}
 }
 
 // perGroup is what drains within a group.
-func (r *Rule) perGroup() int64 { return int64(r.lanes.Count()-1) * r.bucket.drain }
+func (r *Spec) perGroup() int64 { return int64(r.lanes.Count()-1) * r.bucket.drain }
 
 // opened is a group that begins with a level.
-func (r *Rule) opened(level int64) uint64 {
+func (r *Spec) opened(level int64) uint64 {
 	return uint64(min(level/r.bucket.step, int64(r.lanes.ReportMax())))
 }
 
 // through is a level after the lanes of a group have come, those before the given one, each of whose hits is there when it begins.
-func (r *Rule) through(level int64, group uint64, before int) int64 {
+func (r *Spec) through(level int64, group uint64, before int) int64 {
 	width := r.lanes.Width()
 	level = max(level, int64(group&(1<<width-1))*r.bucket.step)
 	for range before - 1 {
@@ -122,7 +122,7 @@ func (r *Rule) through(level int64, group uint64, before int) int64 {
 }
 
 // upTo is the level that the lanes say when a lane of the newest group begins.
-func (r *Rule) upTo(groups []uint64, lane int) (level int64) {
+func (r *Spec) upTo(groups []uint64, lane int) (level int64) {
 	for g := r.Groups() - 1; g > 0; g-- {
 		level = r.through(level, groups[g], r.lanes.Count())
 	}
@@ -130,7 +130,7 @@ func (r *Rule) upTo(groups []uint64, lane int) (level int64) {
 }
 
 // filled is the level at a position, in units.
-func (r *Rule) filled(groups []uint64, at Position) int64 {
+func (r *Spec) filled(groups []uint64, at Position) int64 {
 	level := r.upTo(groups, at.Lane)
 	level += int64(r.lanes.Sum(groups[0]>>(uint(at.Lane)*r.lanes.Width()))) << unit // with lanes of edges whose clock is ahead
 	here := r.drainedIn(at)
@@ -142,21 +142,21 @@ func (r *Rule) filled(groups []uint64, at Position) int64 {
 func tail(groups []uint64) *uint64 { return &groups[len(groups)-1] }
 
 // drainedIn is what drains from the beginning of the newest group to a position, rounded up.
-func (r *Rule) drainedIn(at Position) int64 {
+func (r *Spec) drainedIn(at Position) int64 {
 	return int64(at.Lane-1)*r.bucket.drain + int64(math.Ceil(at.Gone*float64(r.bucket.drain)))
 }
 
-func (r *Rule) level(groups []uint64, at Position) float64 {
+func (r *Spec) level(groups []uint64, at Position) float64 {
 	return float64(r.filled(groups, at)) / (1 << unit)
 }
 
 // Pour adds hits to the tail. They are not in the lanes yet.
-func (r *Rule) Pour(groups []uint64, at Position, hits uint32) {
+func (r *Spec) Pour(groups []uint64, at Position, hits uint32) {
 	*tail(groups) = uint64(r.filled(groups, at) + r.drainedIn(at) + int64(hits)<<unit)
 }
 
 // flow opens the group that has become a record's newest, later by turns, by so many groups of the record.
-func (r *Rule) flow(groups []uint64, turns int32, by int) {
+func (r *Spec) flow(groups []uint64, turns int32, by int) {
 	opened := uint64(0)
 	if turns > 0 {
 		drained := int64(min(turns, 64)) * r.perGroup() // which is all, and no number too large
@@ -171,7 +171,7 @@ func (r *Rule) flow(groups []uint64, turns int32, by int) {
 
 // step brings a record over a step of the clock, from one position to another: it begins anew with the level that it had. Of that, pending hits are
 // still to be reported, and stand in the last lane.
-func (r *Rule) step(groups []uint64, from, to Position, pending uint64) {
+func (r *Spec) step(groups []uint64, from, to Position, pending uint64) {
 	level := r.filled(groups, from)
 	clear(groups)
 	*tail(groups) = uint64(level + r.drainedIn(to))
@@ -180,19 +180,19 @@ func (r *Rule) step(groups []uint64, from, to Position, pending uint64) {
 }
 
 // drained is how long it takes until n more hits have room; a window at most, so who has overfilled a bucket may be told to wait once more.
-func (r *Rule) drained(groups []uint64, at Position, n float64) time.Duration {
+func (r *Spec) drained(groups []uint64, at Position, n float64) time.Duration {
 	return min(r.draining(r.level(groups, at)+n-float64(r.Limit)), r.Window)
 }
 
 // Delay is how long hits that are within a level wait for their turn; 0 under a rule before which there is no queue.
-func (r *Rule) Delay(level float64) time.Duration {
+func (r *Spec) Delay(level float64) time.Duration {
 	if r.bucket.queue == 0 {
 		return 0
 	}
 	return r.delay(level)
 }
 
-func (r *Rule) delay(level float64) time.Duration {
+func (r *Spec) delay(level float64) time.Duration {
 	if over := level - float64(r.bucket.free); over > 0 {
 		return r.draining(over)
 	}
@@ -200,6 +200,6 @@ func (r *Rule) delay(level float64) time.Duration {
 }
 
 // draining is how long it takes until so many hits have drained.
-func (r *Rule) draining(hits float64) time.Duration {
+func (r *Spec) draining(hits float64) time.Duration {
 	return time.Duration(max(hits, 0)*(1<<unit)/float64(r.bucket.drain)*float64(r.sub)) + time.Microsecond
 }

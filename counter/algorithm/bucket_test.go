@@ -26,7 +26,7 @@ func (g *gcra) count(at int64, hits uint32) {
 }
 
 // bucketOf draws a bucket, and how long an instant can be in it.
-func bucketOf(t *rapid.T) (r *algorithm.Rule, burst uint32, g gcra) {
+func bucketOf(t *rapid.T) (r *algorithm.Spec, burst uint32, g gcra) {
 	limit := rapid.OneOf(rapid.Uint32Range(1, 200), rapid.Uint32Range(200, 1_000_000)).Draw(t, "limit")
 	window := rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour}).Draw(t, "window")
 	burst = rapid.OneOf(rapid.Uint32Range(1, 10), rapid.Uint32Range(1, 3*limit)).Draw(t, "burst")
@@ -38,7 +38,7 @@ func bucketOf(t *rapid.T) (r *algorithm.Rule, burst uint32, g gcra) {
 }
 
 // gap draws the time until the next request: often one after the other, sometimes long after.
-func gap(t *rapid.T, r *algorithm.Rule, g gcra) time.Duration {
+func gap(t *rapid.T, r *algorithm.Spec, g gcra) time.Duration {
 	most := rapid.SampledFrom([]float64{0, g.interval, 3 * g.interval, float64(r.SubWindow()), float64(r.Window), 20 * float64(r.Window)}).Draw(t, "most")
 	return time.Duration(rapid.Float64Range(0, max(most, 1)).Draw(t, "gap"))
 }

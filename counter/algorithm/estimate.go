@@ -18,7 +18,7 @@ type view struct {
 // view reads groups, the newest first, for a window that ends in the given lane of groups[0]. Lanes after that one are
 // hits of edges whose clock is ahead: they have happened, so they count. A lane beyond the group stands for a time to
 // come, in which nothing has been counted yet.
-func (r *Rule) view(groups []uint64, lane int) (v view) {
+func (r *Spec) view(groups []uint64, lane int) (v view) {
 	first := lane - r.SubWindows + 1 // the first full one; lane 0 of groups[0] is 0, older ones are negative
 	g, i := r.locate(first, len(groups))
 	for _, group := range groups[:g] {
@@ -30,14 +30,14 @@ func (r *Rule) view(groups []uint64, lane int) (v view) {
 }
 
 // Oldest is the hits in the sub-window that is cut by the beginning of a window that ends in the given lane of groups[0].
-func (r *Rule) Oldest(groups []uint64, lane int) uint64 {
+func (r *Spec) Oldest(groups []uint64, lane int) uint64 {
 	g, i := r.locate(lane-r.SubWindows, len(groups))
 	return r.lanes.Lane(groups[g], i)
 }
 
 // estimate is the formula of package counter, but for hits of the cut sub-window of which the table knows when they
 // came. Lower counts only those that certainly came after the cut.
-func (r *Rule) estimate(v view, gone float64) float64 {
+func (r *Spec) estimate(v view, gone float64) float64 {
 	full, others := float64(int64(v.full)), float64(int64(v.oldest)) // they fit, and signed numbers convert faster
 	if !v.own.Known() {
 		if r.Estimate == Lower {
@@ -56,7 +56,7 @@ func (r *Rule) estimate(v view, gone float64) float64 {
 }
 
 // Used is an estimate as a whole number, which may be compared with the limit.
-func (r *Rule) Used(estimate float64) int64 {
+func (r *Spec) Used(estimate float64) int64 {
 	if r.Estimate == Nearest {
 		return int64(estimate + 0.5)
 	}
@@ -64,15 +64,15 @@ func (r *Rule) Used(estimate float64) int64 {
 }
 
 // Over reports whether an estimate says that the limit is passed.
-func (r *Rule) Over(estimate float64) bool { return r.Used(estimate) > int64(r.Limit) }
+func (r *Spec) Over(estimate float64) bool { return r.Used(estimate) > int64(r.Limit) }
 
 // Remaining is how many more hits an estimate leaves.
-func (r *Rule) Remaining(estimate float64) uint32 {
+func (r *Spec) Remaining(estimate float64) uint32 {
 	return uint32(max(0, int64(r.Limit)-r.Used(estimate)))
 }
 
 // slidingRetry is RetryAfter of a sliding window: sub-windows leave it one by one, each evenly over its length.
-func (r *Rule) slidingRetry(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {
+func (r *Spec) slidingRetry(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {
 	room := float64(r.Limit) - n
 	if r.Estimate == Nearest {
 		room += 0.5

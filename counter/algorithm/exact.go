@@ -10,7 +10,7 @@ import (
 const MaxExact = 1000
 
 // NewExact checks and completes a rule that goes by the instants of hits: a log of each source for small limits. The bounds are those of
-// NewRule, and the limit is MaxExact at most.
+// NewSliding, and the limit is MaxExact at most.
 //
 // The log is a ring in the place of a histogram, and there is one for a 64th of a table's counters: who has used most of its limit has one first. Up to
 // a limit of 100 it costs no memory of its own, beyond that four bytes for each of the limit. It has this table's own hits to a 2^24th of a sub-window. Others' are known by their lanes, and leave
@@ -19,11 +19,11 @@ const MaxExact = 1000
 // the window's beginning cuts, and those it has not heard of. A source without a log is counted as by Lower.
 //
 // A decision looks at no more than its ring: 104 stamps, or as many as the limit.
-func NewExact(name string, limit uint32, window time.Duration, subWindows int) (*Rule, error) {
+func NewExact(name string, limit uint32, window time.Duration, subWindows int) (*Spec, error) {
 	if limit > MaxExact {
 		return nil, outOfRange("limit", limit, 1, MaxExact)
 	}
-	r, err := NewRule(name, limit, window, subWindows, Lower)
+	r, err := NewSliding(name, limit, window, subWindows, Lower)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func NewExact(name string, limit uint32, window time.Duration, subWindows int) (
 }
 
 // inLog is the hits in the window that ends at a position.
-func (r *Rule) inLog(groups []uint64, own histogram.Own, at Position) float64 {
+func (r *Spec) inLog(groups []uint64, own histogram.Own, at Position) float64 {
 	v := r.view(groups, at.Lane)
 	if v.oldest > 0 {
 		if ring := r.log(own, at); ring.Histogram != nil {
@@ -44,7 +44,7 @@ func (r *Rule) inLog(groups []uint64, own histogram.Own, at Position) float64 {
 }
 
 // log is the ring of a counter that has one in which there is something of the window.
-func (r *Rule) log(own histogram.Own, p Position) histogram.Ring {
+func (r *Spec) log(own histogram.Own, p Position) histogram.Ring {
 	ring := own.Ring()
 	if ring.Histogram == nil || r.Number(p)-ring.Last > uint32(r.SubWindows) {
 		return histogram.Ring{}
@@ -54,7 +54,7 @@ func (r *Rule) log(own histogram.Own, p Position) histogram.Ring {
 
 // leaving is when own hits come, in 2^24ths of it, of the sub-window that is cut by the beginning of the window ahead sub-windows after p: those
 // within the window.
-func (r *Rule) leaving(own histogram.Own, p Position, ahead int, buf []uint32) []uint32 {
+func (r *Spec) leaving(own histogram.Own, p Position, ahead int, buf []uint32) []uint32 {
 	ring := r.log(own, p)
 	if ring.Histogram == nil {
 		return nil
@@ -66,10 +66,10 @@ func (r *Rule) leaving(own histogram.Own, p Position, ahead int, buf []uint32) [
 }
 
 // LogSize is how many hits the log of a counter is to have room for.
-func (r *Rule) LogSize() int { return int(r.Limit) }
+func (r *Spec) LogSize() int { return int(r.Limit) }
 
 // Log adds hits to the log of a counter.
-func (r *Rule) Log(ring histogram.Ring, p Position, hits uint32) {
+func (r *Spec) Log(ring histogram.Ring, p Position, hits uint32) {
 	n := r.Number(p)
 	for range min(int(hits), ring.Cap()) {
 		ring.Push(n, histogram.Stamp(n, p.Gone), r.SubWindows)
@@ -77,7 +77,7 @@ func (r *Rule) Log(ring histogram.Ring, p Position, hits uint32) {
 }
 
 // logRetry is RetryAfter by the log: hits of others leave the window with their sub-window, own ones one by one.
-func (r *Rule) logRetry(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {
+func (r *Spec) logRetry(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {
 	room := int(r.Limit) - int(n)
 	for ahead := 0; ; ahead++ {
 		v := r.view(groups, p.Lane+ahead)

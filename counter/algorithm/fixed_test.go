@@ -48,7 +48,7 @@ func TestReset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sliding, err := algorithm.NewRule("sliding", 100, 24*time.Hour, 12, algorithm.Nearest)
+	sliding, err := algorithm.NewSliding("sliding", 100, 24*time.Hour, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

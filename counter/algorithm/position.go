@@ -8,7 +8,7 @@ type Position struct {
 }
 
 // Position places an instant, in ns since the epoch.
-func (r *Rule) Position(ns int64, phase uint16) Position {
+func (r *Spec) Position(ns int64, phase uint16) Position {
 	ns -= r.offset(phase)
 	if r.algorithm == tokens {
 		return r.inBucket(ns)
@@ -21,12 +21,12 @@ func (r *Rule) Position(ns int64, phase uint16) Position {
 	}
 }
 
-func (r *Rule) offset(phase uint16) int64 { return r.phases * int64(phase) }
+func (r *Spec) offset(phase uint16) int64 { return r.phases * int64(phase) }
 
 // Move says by how many groups the lanes of a counter whose newest group is base must be shifted for a position, and where
 // to count then. A clock that stepped back by less than a window stays in the newest group that the counter has seen; one
 // that stepped back by more starts the counter anew.
-func (r *Rule) Move(base uint32, p Position) (at Position, by int) {
+func (r *Spec) Move(base uint32, p Position) (at Position, by int) {
 	d := int(int32(p.Group - base))
 	switch n := r.Groups(); {
 	case d == 0:
@@ -41,14 +41,14 @@ func (r *Rule) Move(base uint32, p Position) (at Position, by int) {
 }
 
 // Number is the sub-window of a position, modulo 2^32.
-func (r *Rule) Number(p Position) uint32 { return p.Group<<r.lanes | uint32(p.Lane) }
+func (r *Spec) Number(p Position) uint32 { return p.Group<<r.lanes | uint32(p.Lane) }
 
 // Cut is the number of the sub-window that is cut by the beginning of a window that ends at a position.
-func (r *Rule) Cut(p Position) uint32 { return r.Number(p) - uint32(r.SubWindows) }
+func (r *Spec) Cut(p Position) uint32 { return r.Number(p) - uint32(r.SubWindows) }
 
 // locate turns a lane counted from lane 0 of the newest group into a group and a lane in it, without a branch, because which it
 // is differs from source to source. It counts from the oldest of n groups.
-func (r *Rule) locate(lane, n int) (group, i int) {
+func (r *Spec) locate(lane, n int) (group, i int) {
 	lane += (n - 1) << r.lanes
 	group = max(n-1-lane>>r.lanes, 0)
 	return group, lane - (n-1-group)<<r.lanes

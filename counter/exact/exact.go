@@ -51,9 +51,9 @@ const (
 	maxKept    = 1 << 22 // and instants of theirs, 8 bytes each
 )
 
-// Rule is a limit that is kept in the tier.
-type Rule struct {
-	Counter *algorithm.Rule // of which it is
+// Spec is a limit that is kept in the tier.
+type Spec struct {
+	Counter *algorithm.Spec // of which it is
 
 	ID     string // names the values: rules of one ID share them, and have one Window
 	Limit  int
@@ -64,9 +64,9 @@ type Rule struct {
 	Interval int64 // of a token bucket: how long a hit takes to drain, µs, rounded up; 0: it is none
 }
 
-// NewRule makes a Rule of one that algorithm.NewExact or, without a queue, algorithm.NewBucket has made.
-func NewRule(r *algorithm.Rule, closed, holds bool) *Rule {
-	rule := &Rule{Counter: r, ID: r.Identity() + "/" + r.Window.String(), Limit: int(r.Limit), Window: (r.Window + Margin).Microseconds(), Closed: closed, Holds: holds}
+// NewSpec makes a Spec of one that algorithm.NewExact or, without a queue, algorithm.NewBucket has made.
+func NewSpec(r *algorithm.Spec, closed, holds bool) *Spec {
+	rule := &Spec{Counter: r, ID: r.Identity() + "/" + r.Window.String(), Limit: int(r.Limit), Window: (r.Window + Margin).Microseconds(), Closed: closed, Holds: holds}
 	if per := r.Interval(); per > 0 {
 		rule.ID, rule.Interval = r.Identity(), int64(per/1000)+1
 	}
@@ -75,8 +75,8 @@ func NewRule(r *algorithm.Rule, closed, holds bool) *Rule {
 
 // By is r by another limit, that of a counter which is like its own but for that. Instants are the same under any limit, so a source that is
 // given another keeps them; those of a token bucket are not.
-func (r *Rule) By(c *algorithm.Rule) *Rule {
-	by := NewRule(c, r.Closed, r.Holds)
+func (r *Spec) By(c *algorithm.Spec) *Spec {
+	by := NewSpec(c, r.Closed, r.Holds)
 	if by.Interval == 0 {
 		by.ID = r.ID
 	}
@@ -85,7 +85,7 @@ func (r *Rule) By(c *algorithm.Rule) *Rule {
 
 // Key is whose instants are kept.
 type Key struct {
-	Rule   string // Rule.ID
+	Rule   string // Spec.ID
 	Source counter.Source
 }
 
@@ -132,7 +132,7 @@ type entry struct {
 
 // stamp is an instant of a request that is under way.
 type stamp struct {
-	rule  *Rule
+	rule  *Spec
 	entry *entry
 	at    int64
 	done  bool
@@ -142,7 +142,7 @@ type stamp struct {
 
 // ask is a request that waits for the tier.
 type ask struct {
-	rule   *Rule
+	rule   *Spec
 	entry  *entry
 	reply  chan struct{}
 	answer counter.Answer
@@ -173,7 +173,7 @@ func New(o Options) *Table {
 }
 
 // Enter asks the tier about a request, unless what it has said of late is enough to refuse it. Asks is false where the tier is not there.
-func (t *Table) Enter(r *Rule, source counter.Source, asks bool, wall time.Time) (k Ticket) {
+func (t *Table) Enter(r *Spec, source counter.Source, asks bool, wall time.Time) (k Ticket) {
 	now := wall.UnixMicro()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,7 +193,7 @@ func (t *Table) Enter(r *Rule, source counter.Source, asks bool, wall time.Time)
 }
 
 // put has the tier asked.
-func (t *Table) put(r *Rule, e *entry) *ask {
+func (t *Table) put(r *Spec, e *entry) *ask {
 	a := &ask{rule: r, entry: e, reply: make(chan struct{})}
 	b := t.bucket(bucketKey{r.ID, t.options.Bucket(e.key.Source)})
 	b.asks = append(b.asks, a)
@@ -202,12 +202,12 @@ func (t *Table) put(r *Rule, e *entry) *ask {
 }
 
 // refused fills in the verdict on one that is over its limit.
-func (k *Ticket) refused(r *Rule, e *entry, until, now int64) {
+func (k *Ticket) refused(r *Spec, e *entry, until, now int64) {
 	k.Verdict = counter.Verdict{Over: true, Committed: r.settled(e.known, now), Known: true, Estimate: float64(r.used(e.known, now) + 1), RetryAfter: micros(max(until-now, 0))}
 }
 
 // admitted fills in the verdict on one that is within it, and counted.
-func (k *Ticket) admitted(r *Rule, e *entry, now int64) {
+func (k *Ticket) admitted(r *Spec, e *entry, now int64) {
 	n := r.used(e.known, now)
 	k.Verdict = counter.Verdict{Known: e.since != 0, Estimate: float64(n), Remaining: uint32(max(r.Limit-n, 0))}
 }
@@ -286,7 +286,7 @@ func (t *Table) Cancel(k *Ticket) {
 }
 
 // takeBack takes an instant out of what is known here and in the tier.
-func (t *Table) takeBack(r *Rule, e *entry, at int64) {
+func (t *Table) takeBack(r *Spec, e *entry, at int64) {
 	t.keep(e, r.without(e.known, at), r.without(e.own, at))
 	e.again = 0
 	b := t.bucket(bucketKey{r.ID, t.options.Bucket(e.key.Source)})
@@ -295,7 +295,7 @@ func (t *Table) takeBack(r *Rule, e *entry, at int64) {
 }
 
 // begin notes that a request is under way.
-func (t *Table) begin(r *Rule, e *entry, at int64) *stamp {
+func (t *Table) begin(r *Spec, e *entry, at int64) *stamp {
 	s := &stamp{rule: r, entry: e, at: at}
 	if r.Interval == 0 {
 		t.open = append(t.open, s)
@@ -317,7 +317,7 @@ func (t *Table) Done(k *Ticket) {
 }
 
 // Look asks the tier how a source stands. Its Reply is closed when Peek knows, or nobody does.
-func (t *Table) Look(r *Rule, source counter.Source) (reply <-chan struct{}) {
+func (t *Table) Look(r *Spec, source counter.Source) (reply <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.put(r, t.entry(Key{r.ID, source}))
@@ -326,7 +326,7 @@ func (t *Table) Look(r *Rule, source counter.Source) (reply <-chan struct{}) {
 }
 
 // Peek says how a source stands as far as this edge knows, and whether it knows anything.
-func (t *Table) Peek(r *Rule, source counter.Source, wall time.Time) (v counter.Verdict, there bool) {
+func (t *Table) Peek(r *Spec, source counter.Source, wall time.Time) (v counter.Verdict, there bool) {
 	now := wall.UnixMicro()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,13 +17,13 @@ var (
 	b     = counter.SourceOf(netip.MustParseAddr("192.0.2.2"), 32, 64)
 )
 
-func newRule(t testing.TB, limit uint32, window time.Duration, closed bool) *Rule {
+func newRule(t testing.TB, limit uint32, window time.Duration, closed bool) *Spec {
 	t.Helper()
 	r, err := algorithm.NewExact("pay", limit, window, 12)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewRule(r, closed, false)
+	return NewSpec(r, closed, false)
 }
 
 // world is edges with clocks of their own, a node that keeps values and versions of them, and an origin that notes when requests arrive.
@@ -31,7 +31,7 @@ type world struct {
 	t        *testing.T
 	now      time.Time
 	random   *rand.Rand
-	rule     *Rule
+	rule     *Spec
 	values   map[uint32]stored
 	versions uint64
 	edges    []*edge
@@ -88,7 +88,7 @@ type under struct {
 	at time.Time
 }
 
-func newWorld(t *testing.T, seed uint64, edges int, r *Rule, skew time.Duration) *world {
+func newWorld(t *testing.T, seed uint64, edges int, r *Spec, skew time.Duration) *world {
 	w := &world{t: t, now: start, random: rand.New(rand.NewPCG(seed, 7)), rule: r, values: make(map[uint32]stored), patience: 5 * time.Millisecond}
 	for i := range edges {
 		e := &edge{w: w, Table: newTable()}
@@ -129,7 +129,7 @@ func number(s counter.Source) uint32 {
 	return 2
 }
 
-func tag(r *Rule, s counter.Source) uint64 { return uint64(number(s)) }
+func tag(r *Spec, s counter.Source) uint64 { return uint64(number(s)) }
 
 // step lets a millisecond pass.
 func (w *world) step() {
@@ -143,7 +143,7 @@ func (w *world) step() {
 
 func (e *edge) step(clock time.Time) {
 	w := e.w
-	node := func(*Rule, uint32) int {
+	node := func(*Spec, uint32) int {
 		if w.down {
 			return -1
 		}

@@ -12,7 +12,7 @@ import (
 
 // Exchange is what is asked of a bucket. What is read goes to Read, and, if that wants something written, what became of it to Written.
 type Exchange struct {
-	Rule   *Rule // of that ID
+	Rule   *Spec // of that ID
 	Bucket uint32
 	Node   int
 
@@ -43,7 +43,7 @@ type bucket struct {
 
 // move takes an instant out of the tier, and puts another in its place.
 type move struct {
-	rule  *Rule
+	rule  *Spec
 	entry *entry
 	from  int64
 	to    int64  // 0: none, until it is known
@@ -68,7 +68,7 @@ func (t *Table) mark(b *bucket) {
 }
 
 // rule is one of a bucket's.
-func (b *bucket) rule() *Rule {
+func (b *bucket) rule() *Spec {
 	if len(b.asks) > 0 {
 		return b.asks[0].rule
 	}
@@ -77,7 +77,7 @@ func (b *bucket) rule() *Rule {
 
 // Due appends what is to be asked of the tier, as much of it as buf has room for. Node says on which node a bucket is; less than 0: it is not
 // there, and nobody waits for it.
-func (t *Table) Due(buf []*Exchange, wall time.Time, node func(r *Rule, bucket uint32) int) []*Exchange {
+func (t *Table) Due(buf []*Exchange, wall time.Time, node func(r *Spec, bucket uint32) int) []*Exchange {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.restamp(wall.UnixMicro())
@@ -182,7 +182,7 @@ func (t *Table) restamp(now int64) {
 
 // Read takes in the value of a bucket: answered is false where the tier has not answered, there where it has none, or none that is authentic. It
 // returns the value that is to be stored in its place; nil: none. Tag says by what a source is known in the tier.
-func (t *Table) Read(x *Exchange, body []byte, there, answered bool, tag func(*Rule, counter.Source) uint64, wall time.Time) (write []byte) {
+func (t *Table) Read(x *Exchange, body []byte, there, answered bool, tag func(*Spec, counter.Source) uint64, wall time.Time) (write []byte) {
 	now := wall.UnixMicro()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -232,7 +232,7 @@ func (t *Table) Read(x *Exchange, body []byte, there, answered bool, tag func(*R
 }
 
 // decide decides about a request by a value, into which it puts what is to be stored, if anything, and reports whether it does.
-func (t *Table) decide(x *Exchange, a *ask, v *value, tag func(*Rule, counter.Source) uint64, now int64) (changed bool) {
+func (t *Table) decide(x *Exchange, a *ask, v *value, tag func(*Spec, counter.Source) uint64, now int64) (changed bool) {
 	r, e := a.rule, a.entry
 	id := tag(r, e.key.Source)
 	if e.tag != id {

@@ -6,7 +6,7 @@ import "slices"
 // has come has drained.
 
 // live is those that still count.
-func (r *Rule) live(at []int64, now int64) []int64 {
+func (r *Spec) live(at []int64, now int64) []int64 {
 	if r.Interval > 0 {
 		if len(at) > 0 && at[0] > now {
 			return at
@@ -21,7 +21,7 @@ func (r *Rule) live(at []int64, now int64) []int64 {
 }
 
 // used is how much of the limit instants use.
-func (r *Rule) used(at []int64, now int64) int {
+func (r *Spec) used(at []int64, now int64) int {
 	at = r.live(at, now)
 	if r.Interval > 0 && len(at) > 0 {
 		return int((at[0] - now + r.Interval - 1) / r.Interval)
@@ -30,7 +30,7 @@ func (r *Rule) used(at []int64, now int64) int {
 }
 
 // next is the instant of one request more, or, if that would be over the limit, when it would not be.
-func (r *Rule) next(at []int64, now int64) (next, until int64) {
+func (r *Spec) next(at []int64, now int64) (next, until int64) {
 	at = r.live(at, now)
 	if r.Interval > 0 {
 		tat := now
@@ -50,7 +50,7 @@ func (r *Rule) next(at []int64, now int64) (next, until int64) {
 
 // settled reports whether instants are over the limit without those of requests that are under way and may turn out not to count. Such a request's
 // instant is moved on until its answer is there (restamp), so what is as old as Margin stands. Of a bucket nobody can tell.
-func (r *Rule) settled(at []int64, now int64) bool {
+func (r *Spec) settled(at []int64, now int64) bool {
 	if at = r.live(at, now); !r.Holds {
 		return true
 	}
@@ -58,7 +58,7 @@ func (r *Rule) settled(at []int64, now int64) bool {
 }
 
 // with is instants and one more. What is given is not changed.
-func (r *Rule) with(at []int64, one int64) []int64 {
+func (r *Spec) with(at []int64, one int64) []int64 {
 	if r.Interval > 0 {
 		if len(at) > 0 {
 			one = max(one, at[0])
@@ -70,7 +70,7 @@ func (r *Rule) with(at []int64, one int64) []int64 {
 }
 
 // without is instants without one of that time. Of a bucket a hit is taken out.
-func (r *Rule) without(at []int64, one int64) []int64 {
+func (r *Spec) without(at []int64, one int64) []int64 {
 	if r.Interval > 0 {
 		if len(at) > 0 {
 			return []int64{at[0] - r.Interval}
@@ -84,7 +84,7 @@ func (r *Rule) without(at []int64, one int64) []int64 {
 }
 
 // merge is instants and those of own that are not among them, and whether there are such.
-func (r *Rule) merge(at, own []int64) (all []int64, more bool) {
+func (r *Spec) merge(at, own []int64) (all []int64, more bool) {
 	if r.Interval > 0 {
 		if len(own) > 0 && (len(at) == 0 || own[0] > at[0]) {
 			return own, true

@@ -96,7 +96,7 @@ func (v *value) of(tag uint64) *[]int64 {
 }
 
 // prune drops what does not count any more.
-func (v *value) prune(r *Rule, now int64) {
+func (v *value) prune(r *Spec, now int64) {
 	for i := range v.sources {
 		s := &v.sources[i]
 		s.at = r.live(s.at, now)

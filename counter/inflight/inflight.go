@@ -27,8 +27,8 @@ import (
 	"sluice/counter/internal/round"
 )
 
-// Rule says how many requests of a key may be in flight.
-type Rule struct {
+// Concurrency says how many requests of a key may be in flight.
+type Concurrency struct {
 	Name  string // names the numbers: rules of one name share them, and edges of a PoP know them by it
 	Limit int32
 }
@@ -125,7 +125,7 @@ func New(o Options) *Table {
 
 // Enter takes a place for a request, and reports whether there was one as far as this edge knows. If asks, and a tier is there, the place
 // is to be confirmed once Reply is closed.
-func (t *Table) Enter(r *Rule, source counter.Source, asks bool, now time.Time) (p Place, entered bool) {
+func (t *Table) Enter(r *Concurrency, source counter.Source, asks bool, now time.Time) (p Place, entered bool) {
 	asks = asks && t.tier
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +149,7 @@ func (t *Table) Enter(r *Rule, source counter.Source, asks bool, now time.Time) 
 }
 
 // ask is the round that goes with the next exchange.
-func (e *entry) ask(r *Rule) *asked {
+func (e *entry) ask(r *Concurrency) *asked {
 	if e.next == nil {
 		e.next = &asked{Round: round.New()}
 	}
@@ -267,7 +267,7 @@ type Look struct {
 }
 
 // Look asks the tier, if there is one: it takes no place. It costs what a request costs.
-func (t *Table) Look(r *Rule, source counter.Source) Look {
+func (t *Table) Look(r *Concurrency, source counter.Source) Look {
 	if !t.tier {
 		return Look{}
 	}
@@ -286,7 +286,7 @@ func (t *Table) Look(r *Rule, source counter.Source) Look {
 
 // Of is how many places requests of a source have under a rule: over the PoP, those included that the tier is about to refuse, and here. Where
 // the tier has not said the former to the Look, it is those that are here.
-func (t *Table) Of(r *Rule, source counter.Source, l Look) (all, here int) {
+func (t *Table) Of(r *Concurrency, source counter.Source, l Look) (all, here int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e := t.entries[Key{r.Name, source}]; e != nil {

@@ -19,10 +19,10 @@ var (
 // An edge alone: so many at once, each source and rule by itself, and nothing is left of what has ended.
 func TestAlone(t *testing.T) {
 	table := New(Options{})
-	two, other := &Rule{"two", 2}, &Rule{"other", 1}
+	two, other := &Concurrency{"two", 2}, &Concurrency{"other", 1}
 	var held []Place
 	for _, step := range []struct {
-		rule    *Rule
+		rule    *Concurrency
 		source  counter.Source
 		leave   int // first, of those that have a place; less than 0: nobody
 		entered bool
@@ -188,7 +188,7 @@ func (w *tier) held() (n int) {
 }
 
 // work has edges take in answers, end requests, and get new ones, each with some chance.
-func (e *edge) work(r *Rule, comes, ends float64) {
+func (e *edge) work(r *Concurrency, comes, ends float64) {
 	w := e.tier
 	if e.gone || e.paused {
 		return
@@ -227,7 +227,7 @@ func (e *edge) work(r *Rule, comes, ends float64) {
 
 // An edge learns from the tier how many places a source has on all of them, also one that has none, and takes none by that.
 func TestLook(t *testing.T) {
-	r, w := &Rule{"r", 20}, newTier(t, 3, 1, 1, 300*time.Millisecond)
+	r, w := &Concurrency{"r", 20}, newTier(t, 3, 1, 1, 300*time.Millisecond)
 	var places []Place
 	enter := func(e *edge, n int) {
 		for range n {
@@ -290,7 +290,7 @@ func TestLook(t *testing.T) {
 // of what has ended nothing is left, on edges nor in the tier.
 func TestTogether(t *testing.T) {
 	for seed := range uint64(30) {
-		r := &Rule{"r", int32(1 + seed%20)}
+		r := &Concurrency{"r", int32(1 + seed%20)}
 		w := newTier(t, 1+int(seed%8), 1, seed, time.Duration(seed%3)*150*time.Millisecond)
 		most, full, steps := 0, 0, 4000
 		for range steps {
@@ -334,7 +334,7 @@ func TestTogether(t *testing.T) {
 // What many edges ask in vain at once, far from the tier, does not keep places empty that have come free.
 func TestFloodOfManyEdges(t *testing.T) {
 	for _, limit := range []int32{1, 20} {
-		w, r := newTier(t, 32, 1, 1, 0), &Rule{"r", limit}
+		w, r := newTier(t, 32, 1, 1, 0), &Concurrency{"r", limit}
 		w.far = 4 * time.Millisecond
 		used, steps := 0, 4000
 		for range steps {
@@ -357,7 +357,7 @@ func TestFloodOfManyEdges(t *testing.T) {
 func TestEdgeDies(t *testing.T) {
 	gone := 0
 	for seed := range uint64(20) {
-		r := &Rule{"r", 20}
+		r := &Concurrency{"r", 20}
 		w := newTier(t, 3, 1, seed, 20*time.Millisecond)
 		for range 3000 + seed*50 {
 			for _, e := range w.edges {
@@ -388,7 +388,7 @@ func TestEdgeDies(t *testing.T) {
 
 // An edge that was stopped finds its places given to others. What it holds counts again at once, so nobody is admitted until there is room.
 func TestEdgePauses(t *testing.T) {
-	r := &Rule{"r", 20}
+	r := &Concurrency{"r", 20}
 	w := newTier(t, 8, 1, 3, 20*time.Millisecond)
 	run := func(ms int, comes, ends float64) {
 		for range ms {
@@ -433,7 +433,7 @@ func TestNodeLost(t *testing.T) {
 		},
 		"restarted": func(w *tier) { clear(w.nodes[0]) },
 	} {
-		r := &Rule{"r", 20}
+		r := &Concurrency{"r", 20}
 		w := newTier(t, 8, 2, 1, 20*time.Millisecond)
 		run := func(ms int, ends float64) {
 			for range ms {
@@ -461,7 +461,7 @@ func TestNodeLost(t *testing.T) {
 // A tier that never answers: who gives up waiting keeps the place as far as this edge knows, and gives it back like any other.
 func TestSilence(t *testing.T) {
 	w := newTier(t, 1, 1, 1, 0)
-	e, r := w.edges[0], &Rule{"r", 2}
+	e, r := w.edges[0], &Concurrency{"r", 2}
 	var places []Place
 	for range 3 {
 		if p, entered := e.Enter(r, a, true, w.now); entered {
@@ -500,7 +500,7 @@ func answered(t *Table, wall time.Time, others uint64, meanwhile func()) {
 // Who was just refused by the tier is refused for a while without asking it, and twice as long each time, up to a bound, until one is admitted.
 // Who does not ask goes by this edge's own count.
 func TestRefusedForAWhile(t *testing.T) {
-	table, r, now := New(Options{Tier: true}), &Rule{"r", 2}, start.Add(500*time.Millisecond)
+	table, r, now := New(Options{Tier: true}), &Concurrency{"r", 2}, start.Add(500*time.Millisecond)
 	ask := func(others uint64) counter.Answer {
 		t.Helper()
 		p, entered := table.Enter(r, a, true, now)
@@ -551,7 +551,7 @@ func TestRefusedForAWhile(t *testing.T) {
 // Who went on without an answer holds a place, also against those who wait for the same answer.
 func TestWhoWentOnHoldsAPlace(t *testing.T) {
 	for limit, want := range map[int32]counter.Answer{2: counter.Beyond, 3: counter.Within} {
-		table, r := New(Options{Tier: true}), &Rule{"r", limit}
+		table, r := New(Options{Tier: true}), &Concurrency{"r", limit}
 		first, _ := table.Enter(r, a, true, start)
 		second, _ := table.Enter(r, a, true, start)
 		answered(table, start.Add(500*time.Millisecond), 1, func() {
@@ -575,7 +575,7 @@ func TestLeavesUnasked(t *testing.T) {
 		},
 	} {
 		table := New(Options{Tier: true})
-		p, _ := table.Enter(&Rule{"r", 2}, a, true, start)
+		p, _ := table.Enter(&Concurrency{"r", 2}, a, true, start)
 		reply := p.Reply
 		leave(table, &p)
 		if due := table.Due(make([]*Exchange, 0, 8), start.Add(500*time.Millisecond), false, func(counter.Source) int { return 0 }); len(due) > 0 {
@@ -593,7 +593,7 @@ func TestLeavesUnasked(t *testing.T) {
 func TestWakes(t *testing.T) {
 	for _, tier := range []bool{false, true} {
 		woken, want := 0, map[bool]int{true: 1}[tier]
-		table, r := New(Options{Tier: tier, Wake: func() { woken++ }}), &Rule{"r", 100}
+		table, r := New(Options{Tier: tier, Wake: func() { woken++ }}), &Concurrency{"r", 100}
 		for range 10 {
 			p, _ := table.Enter(r, a, false, start)
 			table.Enter(r, a, false, start)
@@ -609,7 +609,7 @@ func TestWakes(t *testing.T) {
 func TestCommands(t *testing.T) {
 	w := newTier(t, 1, 1, 1, 0)
 	w.now = start.Add(200 * time.Millisecond) // two epochs are kept
-	e, r := w.edges[0], &Rule{"r", 10}
+	e, r := w.edges[0], &Concurrency{"r", 10}
 	enter := func() *Place {
 		p, _ := e.Enter(r, a, true, w.now)
 		for range 20 {
@@ -647,7 +647,7 @@ func TestCommands(t *testing.T) {
 
 // A request on one edge allocates nothing, of a known key or not.
 func TestNoAllocation(t *testing.T) {
-	table, r := New(Options{}), &Rule{"r", 10}
+	table, r := New(Options{}), &Concurrency{"r", 10}
 	if n := testing.AllocsPerRun(100, func() {
 		p, _ := table.Enter(r, a, true, start)
 		table.Leave(&p)
@@ -658,7 +658,7 @@ func TestNoAllocation(t *testing.T) {
 
 func BenchmarkEnterLeave(b *testing.B) {
 	table := New(Options{})
-	r := &Rule{"r", 10}
+	r := &Concurrency{"r", 10}
 	b.ReportAllocs()
 	for range b.N {
 		p, _ := table.Enter(r, a, true, start)
@@ -668,7 +668,7 @@ func BenchmarkEnterLeave(b *testing.B) {
 
 // What may have been carried out, or not, leaves too much in the tier until the epoch ends, and never too little.
 func TestUnknown(t *testing.T) {
-	table, r := New(Options{Tier: true}), &Rule{"r", 10}
+	table, r := New(Options{Tier: true}), &Concurrency{"r", 10}
 	now := start.Add(500 * time.Millisecond) // one epoch is kept
 	node := func(counter.Source) int { return 0 }
 	say := func(o Outcome, total uint64) (delta int32) {
@@ -722,7 +722,7 @@ func TestUnknown(t *testing.T) {
 
 // A node that has no memory for a number is not asked for it without end: once for a request, and once an epoch for what is held.
 func TestNoMemory(t *testing.T) {
-	table, r := New(Options{Tier: true}), &Rule{"r", 10}
+	table, r := New(Options{Tier: true}), &Concurrency{"r", 10}
 	now := start.Add(500 * time.Millisecond) // one epoch is kept
 	said := 0
 	say := func() {
@@ -759,7 +759,7 @@ func TestNoMemory(t *testing.T) {
 
 // A clock that steps back by an hour while nodes settle leaves postures in charge for no longer than they were to be.
 func TestSettlesOverAStep(t *testing.T) {
-	table, r := New(Options{Tier: true}), &Rule{"r", 10}
+	table, r := New(Options{Tier: true}), &Concurrency{"r", 10}
 	node := func(counter.Source) int { return 0 }
 	now := start.Add(500 * time.Millisecond)
 	table.Due(nil, now, false, node)
@@ -784,7 +784,7 @@ func TestSettlesOverAStep(t *testing.T) {
 
 // Who has given up waiting and has left is not counted against who still waits for the same answer.
 func TestGivesUpAndLeaves(t *testing.T) {
-	table, r := New(Options{Tier: true}), &Rule{"r", 2}
+	table, r := New(Options{Tier: true}), &Concurrency{"r", 2}
 	now := start.Add(500 * time.Millisecond)
 	first, _ := table.Enter(r, a, true, now)
 	second, _ := table.Enter(r, a, true, now)

@@ -43,7 +43,7 @@ type Audit struct {
 	groups  map[groupKey]*exactlog.Group
 	entries int
 	gap     bool
-	rules   map[*algorithm.Rule]exactlog.Rule
+	rules   map[*algorithm.Spec]exactlog.RuleRef
 	blocks  map[mitigation.Key]time.Time // the ends of those under which sources were refused here
 	dropped uint64
 }
@@ -61,7 +61,7 @@ func New(share int, hash func(counter.Source) uint64, now time.Time) *Audit {
 		hash = func(s counter.Source) uint64 { return own.Of(&s) }
 	}
 	return &Audit{hash: hash, share: uint64(max(share, 1)), began: now, groups: make(map[groupKey]*exactlog.Group),
-		rules: make(map[*algorithm.Rule]exactlog.Rule), blocks: make(map[mitigation.Key]time.Time)}
+		rules: make(map[*algorithm.Spec]exactlog.RuleRef), blocks: make(map[mitigation.Key]time.Time)}
 }
 
 // watches returns what stands for a source, if it is watched.
@@ -147,7 +147,7 @@ func (a *Audit) block(r *limiter.RuleResult, now time.Time) int64 {
 	return bit.Start.UnixMicro()
 }
 
-func (a *Audit) note(c *algorithm.Rule, source counter.Source, id uint64, e exactlog.Entry) {
+func (a *Audit) note(c *algorithm.Spec, source counter.Source, id uint64, e exactlog.Entry) {
 	if e.Kind != exactlog.Counted && a.entries >= exactlog.MaxEntries-roomForHits {
 		a.dropped++
 		return
@@ -176,13 +176,13 @@ func (a *Audit) note(c *algorithm.Rule, source counter.Source, id uint64, e exac
 }
 
 // rule is what a batch says of a rule.
-func (a *Audit) rule(c *algorithm.Rule) exactlog.Rule {
+func (a *Audit) rule(c *algorithm.Spec) exactlog.RuleRef {
 	r, known := a.rules[c]
 	if !known {
 		h := fnv.New64a()
 		h.Write([]byte(c.Identity()))
 		name, _, _ := strings.Cut(c.Name, " ") // the rest is its key and its variant
-		r = exactlog.Rule{Counter: h.Sum64(), Name: name, Limit: c.Limit, Window: c.Window, Sub: c.SubWindow()}
+		r = exactlog.RuleRef{Counter: h.Sum64(), Name: name, Limit: c.Limit, Window: c.Window, Sub: c.SubWindow()}
 		if len(a.rules) >= exactlog.MaxGroups {
 			clear(a.rules) // most are of rules that are not in force any more
 		}
@@ -192,7 +192,7 @@ func (a *Audit) rule(c *algorithm.Rule) exactlog.Rule {
 }
 
 // Forget notes that the counter of a source under a rule is forgotten.
-func (a *Audit) Forget(c *algorithm.Rule, source counter.Source, now time.Time) {
+func (a *Audit) Forget(c *algorithm.Spec, source counter.Source, now time.Time) {
 	if a == nil {
 		return
 	}

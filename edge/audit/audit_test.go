@@ -26,7 +26,7 @@ type bench struct {
 
 func newBench(t *testing.T, limit uint32, share int) *bench {
 	t.Helper()
-	c, err := algorithm.NewRule("r source enforce", limit, 10*time.Second, 8, algorithm.Nearest)
+	c, err := algorithm.NewSliding("r source enforce", limit, 10*time.Second, 8, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

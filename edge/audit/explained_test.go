@@ -52,7 +52,7 @@ func TestFormulaIsNoFault(t *testing.T) {
 		for _, sub := range []int{1, 2, 12} {
 			for _, timeout := range []time.Duration{0, 20 * time.Second} {
 				t.Run(fmt.Sprint(e, sub, timeout), func(t *testing.T) {
-					c, err := algorithm.NewRule("r", 100, time.Minute, sub, e)
+					c, err := algorithm.NewSliding("r", 100, time.Minute, sub, e)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -69,7 +69,7 @@ func TestFormulaIsNoFault(t *testing.T) {
 
 // Nor are clocks that differ, but those that differ by more than is right are.
 func TestClocksAreNoFault(t *testing.T) {
-	c, err := algorithm.NewRule("r", 100, time.Minute, 12, algorithm.Nearest)
+	c, err := algorithm.NewSliding("r", 100, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,11 +29,11 @@ var Scopes = [...]Scope{scope(AllRules, mitigation.AllRules), scope(Allow, mitig
 // A Scope is what operators may speak of in place of a rule.
 type Scope struct {
 	Name    string
-	Counter *algorithm.Rule
+	Counter *algorithm.Spec
 }
 
 func scope(name string, id uint32) Scope {
-	r, err := algorithm.NewRule(name, 1, algorithm.MinWindow, 1, algorithm.Nearest)
+	r, err := algorithm.NewSliding(name, 1, algorithm.MinWindow, 1, algorithm.Nearest)
 	if err != nil {
 		panic(err)
 	}

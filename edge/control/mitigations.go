@@ -38,7 +38,7 @@ type Mitigation struct {
 // Handed is a bit as one process hands it to another. What its verdict was reached under decides whether the other takes it.
 type Handed struct {
 	Mitigation
-	Counts string           `json:"counts,omitempty"` // algorithm.Rule.Identity; "": an older version does not say
+	Counts string           `json:"counts,omitempty"` // algorithm.Spec.Identity; "": an older version does not say
 	Terms  mitigation.Terms `json:"terms"`
 }
 
@@ -88,7 +88,7 @@ type named struct {
 	limit        uint32 // of a variant of the rule; 0: it is none
 	mode         rules.Mode
 	action       rules.Action
-	counts       string // algorithm.Rule.Identity
+	counts       string // algorithm.Spec.Identity
 }
 
 // blocksBy is what becomes of requests of a source that is mitigated under a rule. No block lets them wait for their turn.

@@ -32,7 +32,9 @@ type Site struct {
 	// 9.6: nc -N, some old clients), but nearly always it has gone: somebody has pressed stop or reload.
 	HalfClosed time.Duration
 
-	Begin  func(*Guarded) *Exchange       // counts a request as received, and gives it a place
+	Begin func(*Guarded) *Exchange // counts a request as received, and gives it a place
+	// Judge takes a request of a client that is blocked, and reports whether it is answered. Else fasthttp is shown it, and Handle goes on with it.
+	Judge  func(*Exchange) (answered bool)
 	Handle func(*Exchange)                // the request is there: it is to be answered. It recovers from its own faults
 	End    func(e *Exchange, failed bool) // the request under way is over; its answer could not be written
 	Fault  func(any)                      // somebody has panicked

@@ -28,7 +28,8 @@ import (
 // where a request ends is never for fasthttp to decide. What is no request is shown as stand-in, so that it comes to the handler, and
 // is refused there, like any other.
 //
-// What fasthttp writes after the handler is the answer, unless the handler has relayed one itself: then it is dropped.
+// What fasthttp writes after the handler is the answer, unless the handler has relayed one itself: then it is dropped. Requests of a client
+// that is blocked already are answered here, and not shown.
 //
 // fasthttp recovers from no panic, so everything that it calls here does.
 type Guarded struct {
@@ -98,37 +99,57 @@ func (s *Guarded) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// next waits for a request and shows its head.
+// next waits for a request and shows its head. A client that goes on asking while it is blocked is answered here, which spares fasthttp its
+// heads and answers: a sixth of a refusal's cost.
 func (s *Guarded) next() bool {
 	c := s.Conn
-	switch {
-	case c.OverCap:
+	if c.OverCap {
 		_ = c.Conn.SetReadDeadline(time.Now().Add(s.Conn.Site.Limits.HeaderTimeout)) // TLS may have to shake hands
 		c.Linger.Store(true)
 		_, _ = c.Write([]byte(crowded))
 		return false
-	case c.Reader == nil:
+	}
+	for {
+		head, ok := s.receive()
+		if !ok {
+			return false
+		}
+		e := s.Exchange
+		if c.Blocked.Load() == 0 || e.In.Refused != nil || !c.Site.Judge(e) {
+			s.head, s.phase = head, shown
+			return true
+		}
+		last := e.In.Close || s.failed
+		if s.conclude(); last {
+			return false
+		}
+	}
+}
+
+// receive waits for a request, and returns what fasthttp is to be shown of it.
+func (s *Guarded) receive() (head []byte, ok bool) {
+	c := s.Conn
+	if c.Reader == nil {
 		c.Reader = clientReaders.Get().(*bufio.Reader)
 		c.first = c.Reader
 		c.Reader.Reset(c)
 		c.Idle.Store(c.Accepted)
 		c.readDue = time.Unix(0, c.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout)
-	default:
+	} else {
 		c.Idle.Store(c.wrote.UnixNano())
 		c.readDue = c.wrote.Add(s.Conn.Site.Limits.IdleTimeout)
 	}
 	raw, err := c.NextHead(s.Conn.Site.Limits.HeaderTimeout, s.Conn.Site.Limits.HeaderBytes)
 	if err != nil && !c.heading {
-		return false // nobody asked for anything
+		return nil, false // nobody asked for anything
 	}
 	if err == nil && bytes.HasPrefix(raw, []byte(preface)) && c.Site.Switch != nil && c.Site.Switch(c) {
-		return false
+		return nil, false
 	}
 	c.Idle.Store(0)
 	c.WriteAt = time.Time{}
 	s.Exchange = c.Site.Begin(s)
-	s.head, s.phase = s.read(raw, err), shown
-	return true
+	return s.read(raw, err), true
 }
 
 // read reads a head, or why there is none, and returns what fasthttp is shown of it.

@@ -41,20 +41,33 @@ func (e *Exchange) Begin(a *message.Answer, ours func(status int, name []byte) b
 		}
 	}
 	for _, f := range fields {
-		b = append(append(append(append(b, f.Name...), ": "...), f.Value...), "\r\n"...)
+		b = appendField(b, f)
 	}
 	r.Close = r.Close || e.ends || a.Protocol != nil
-	switch {
-	case a.Protocol != nil:
+	if a.Protocol != nil {
 		b = append(b, "Connection: Upgrade\r\nUpgrade: "...)
 		b = append(append(b, a.Protocol...), "\r\n"...)
-	case r.Close:
-		b = append(b, "Connection: close\r\n"...)
-	case r.HTTP10:
-		b = append(b, "Connection: keep-alive\r\n"...)
+	} else {
+		b = e.appendConnection(b)
 	}
 	e.out = append(b, "\r\n"...)
 	return e.chunks
+}
+
+// appendConnection appends what becomes of the connection after the answer, where that is not what HTTP/1.1 has by itself.
+func (e *Exchange) appendConnection(b []byte) []byte {
+	switch {
+	case e.In.Close:
+		return append(b, "Connection: close\r\n"...)
+	case e.In.HTTP10:
+		return append(b, "Connection: keep-alive\r\n"...)
+	}
+	return b
+}
+
+func appendField(b []byte, f message.Field) []byte {
+	b = append(append(b, f.Name...), ": "...)
+	return append(append(b, f.Value...), "\r\n"...)
 }
 
 // Stream sends the body in parts, until End.

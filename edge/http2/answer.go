@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	frames "golang.org/x/net/http2"
@@ -223,7 +222,7 @@ func (st *Stream) Respond(r *message.Reply) error {
 	}
 	var digits [20]byte
 	b = appendField(b, "content-length", strconv.AppendInt(digits[:0], int64(len(r.Body)), 10))
-	b = appendField(b, "date", dateOf(st.wrote))
+	b = appendField(b, "date", message.Date(st.wrote))
 	st.block = appendFields(b, r.Fields)
 	st.leave()
 	body := r.Body
@@ -259,21 +258,4 @@ func (st *Stream) Respond(r *message.Reply) error {
 		c.mu.Lock()
 	}
 	return nil
-}
-
-// A date is a second as Date has it.
-type date struct {
-	second int64
-	value  []byte
-}
-
-var lastDate atomic.Pointer[date]
-
-func dateOf(now time.Time) []byte {
-	d, second := lastDate.Load(), now.Unix()
-	if d == nil || d.second != second {
-		d = &date{second, now.UTC().AppendFormat(nil, http.TimeFormat)}
-		lastDate.Store(d)
-	}
-	return d.value
 }

@@ -11,7 +11,7 @@ import (
 // says what it would have done; nobody is refused for it. What its rule admits is what both count, so of a source that it would have
 // blocked it sees more than it would have admitted: it tells who would have been refused, and no less often than that.
 type Candidate struct {
-	Counter *algorithm.Rule // the counters of its rule, by its own limit and estimate (algorithm.Rule.With)
+	Counter *algorithm.Spec // the counters of its rule, by its own limit and estimate (algorithm.Spec.With)
 	Bits    mitigation.Rule // what its mitigations go by; nothing is counted under it
 }
 

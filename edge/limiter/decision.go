@@ -78,14 +78,14 @@ type RuleResult struct {
 	Due  bool   // what it costs is known when it is settled: Hits are held until then, and may be changed
 	Asks bool   // nothing is counted: the counter is asked whether the source is over its limit
 
-	Counter *algorithm.Rule // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
+	Counter *algorithm.Spec // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
 
 	kept    bool // its request is kept in the tier, and its counter not asked
 	Crowded bool // it is refused for want of a place in flight, not for its counter
 }
 
 // CountedBy is what counts the request.
-func (r *RuleResult) CountedBy() *algorithm.Rule {
+func (r *RuleResult) CountedBy() *algorithm.Spec {
 	if r.Counter != nil {
 		return r.Counter
 	}

@@ -30,14 +30,14 @@ func newExact(t *testing.T, name string, limit uint32, change ...func(*Rule)) *R
 	for _, change := range change {
 		change(r)
 	}
-	r.Exact = exact.NewRule(c, r.OnStoreFailure == Closed, len(r.Statuses) > 0)
+	r.Exact = exact.NewSpec(c, r.OnStoreFailure == Closed, len(r.Statuses) > 0)
 	return r
 }
 
 func newKept(t *testing.T, rules ...*Rule) *kept {
 	k := &kept{bench: newBench(rules...), t: t, now: second(-100), values: make(map[uint32][]byte)}
 	k.Exact = exact.New(exact.Options{Bucket: func(counter.Source) uint32 { return 7 }})
-	k.Ask = func(*algorithm.Rule, counter.Source) {}
+	k.Ask = func(*algorithm.Spec, counter.Source) {}
 	k.Wait = func([]<-chan struct{}) { k.answer() }
 	k.values[7] = exact.Fresh(k.now)
 	return k
@@ -45,11 +45,11 @@ func newKept(t *testing.T, rules ...*Rule) *kept {
 
 // answer carries out what is due. All rules share the buckets here, and are told apart by their tags.
 func (k *kept) answer() {
-	tag := func(r *exact.Rule, s counter.Source) uint64 {
+	tag := func(r *exact.Spec, s counter.Source) uint64 {
 		return uint64(len(r.ID))<<8 + uint64(r.ID[0]) + uint64(len(s.String()))<<16
 	}
 	for !k.silent && k.Exact.Behind() {
-		for _, x := range k.Exact.Due(make([]*exact.Exchange, 0, 8), k.now, func(*exact.Rule, uint32) int { return 0 }) {
+		for _, x := range k.Exact.Due(make([]*exact.Exchange, 0, 8), k.now, func(*exact.Spec, uint32) int { return 0 }) {
 			k.asked++
 			value, there := k.values[x.Bucket]
 			if write := k.Exact.Read(x, value, there, true, tag, k.now); write != nil {
@@ -275,7 +275,7 @@ func BenchmarkKept(b *testing.B) {
 		b.Fatal(err)
 	}
 	r := &Rule{Rule: mitigation.Rule{Counter: c}}
-	r.Exact = exact.NewRule(c, false, false)
+	r.Exact = exact.NewSpec(c, false, false)
 	k := newKept(nil, r)
 	for i := range 4 {
 		k.at(float64(i))

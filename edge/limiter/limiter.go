@@ -46,7 +46,7 @@ type Limiter struct {
 	// Alone says how many edges shared the tier, as last known, and since when nobody in it answers; the zero time: somebody does. nil: always.
 	Alone func() (edges int, since time.Time)
 	// Ask asks the tier about a counter that a request waits for. It must not block. nil: nobody can be asked.
-	Ask func(*algorithm.Rule, counter.Source)
+	Ask func(*algorithm.Spec, counter.Source)
 	// Wait returns when all channels are closed, or when the request has waited long enough. It must not keep the slice. nil:
 	// no request waits.
 	Wait func(replies []<-chan struct{})

@@ -27,7 +27,7 @@ var a, b = ip("192.0.2.1"), ip("192.0.2.2")
 // newRule is a rule of so many hits in ten seconds that mitigates for twenty, changed as the test needs it.
 func newRule(t testing.TB, name string, limit uint32, change ...func(*Rule)) *Rule {
 	t.Helper()
-	c, err := algorithm.NewRule(name, limit, 10*time.Second, 12, algorithm.Nearest)
+	c, err := algorithm.NewSliding(name, limit, 10*time.Second, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestDecide(t *testing.T) {
 		{"attempts count where a rule says so", []*Rule{rule("r", 1, throttle, attempts)},
 			[]step{{0, a, Passed, "", 0}, {5, a, Limited, "", -1}, {11.8, a, Limited, "", -1}, {18, a, Limited, "", -1}, {29.5, a, Passed, "", 0}}},
 		{"attempts that count in a shadow are told to nobody", []*Rule{rule("e", 1), rule("s", 2, shadow, attempts, func(r *Rule) {
-			r.Counter, _ = algorithm.NewRule("s", 2, time.Minute, 12, algorithm.Nearest)
+			r.Counter, _ = algorithm.NewSliding("s", 2, time.Minute, 12, algorithm.Nearest)
 		})}, []step{{0, a, Passed, "e", 0}, {1, a, Limited, "e", 20 * time.Second}}},
 	} {
 		t.Run(story.name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestRetryIsAdmitted(t *testing.T) {
 		}
 	}
 	rule := func(name string, limit uint32, window time.Duration, sub int, e algorithm.Estimate, timeout time.Duration, refused bool) *Rule {
-		c, err := algorithm.NewRule(name, limit, window, sub, e)
+		c, err := algorithm.NewSliding(name, limit, window, sub, e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -552,7 +552,7 @@ type tier struct {
 func (b *bench) withTier(answer func()) *tier {
 	t := &tier{answer: answer}
 	b.Counters = counter.New(counter.Options{Counters: 1000, Tier: true})
-	b.Ask = func(*algorithm.Rule, counter.Source) { t.asked++ }
+	b.Ask = func(*algorithm.Spec, counter.Source) { t.asked++ }
 	b.Wait = func(replies []<-chan struct{}) {
 		t.waited += len(replies)
 		if t.answer != nil {
@@ -743,7 +743,7 @@ func TestDecideAllocatesNothing(t *testing.T) {
 // candidate has a rule try another limit, which mitigates for five seconds.
 func candidate(limit uint32, change ...func(*Candidate)) func(*Rule) {
 	return func(r *Rule) {
-		bits, err := algorithm.NewRule(r.Counter.Name+" candidate", limit, r.Counter.Window, 12, algorithm.Nearest)
+		bits, err := algorithm.NewSliding(r.Counter.Name+" candidate", limit, r.Counter.Window, 12, algorithm.Nearest)
 		if err != nil {
 			panic(err)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 func concurrency(n int32) func(*Rule) {
-	return func(r *Rule) { r.InFlight = &inflight.Rule{Name: r.Counter.Name, Limit: n} }
+	return func(r *Rule) { r.InFlight = &inflight.Concurrency{Name: r.Counter.Name, Limit: n} }
 }
 
 func uncounted(r *Rule) { r.Uncounted = true }

@@ -23,7 +23,7 @@ func newRanks(total uint32, rules ...*Rule) *ranks {
 	b := newBench(rules...)
 	b.Counters = counter.New(counter.Options{Counters: 1000, Tier: true})
 	r := &ranks{bench: b, total: total}
-	b.Ask = func(*algorithm.Rule, counter.Source) {}
+	b.Ask = func(*algorithm.Spec, counter.Source) {}
 	b.Wait = func([]<-chan struct{}) { r.answer(second(0)) }
 	return r
 }

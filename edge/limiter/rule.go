@@ -27,8 +27,8 @@ type Rule struct {
 	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
 	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
 
-	InFlight  *inflight.Rule // how many requests may be under way at once (places.go); nil: any number
-	Uncounted bool           // its counter counts nobody: there is no limit but InFlight
+	InFlight  *inflight.Concurrency // how many requests may be under way at once (places.go); nil: any number
+	Uncounted bool                  // its counter counts nobody: there is no limit but InFlight
 }
 
 // refuses reports whether being over its limit refuses a request.
@@ -65,7 +65,7 @@ type Check string
 
 const (
 	Async Check = "async" // behind its back
-	Sync  Check = "sync"  // before each decision, which waits for the answer: algorithm.Rule.Sync
+	Sync  Check = "sync"  // before each decision, which waits for the answer: algorithm.Spec.Sync
 )
 
 // FirstSight says what to do with a request of a source whose count in the PoP is not known yet.

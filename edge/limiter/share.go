@@ -20,7 +20,7 @@ import (
 // keeps to a single edge has that edge's part.
 
 // part is what counts a request: by this edge's part of the limit, where the rule says so and this edge is alone.
-func (l *Limiter) part(r *RuleResult, now time.Time) *algorithm.Rule {
+func (l *Limiter) part(r *RuleResult, now time.Time) *algorithm.Spec {
 	if r.Rule.OnStoreFailure == Share && l.Alone != nil {
 		if edges, since := l.Alone(); !since.IsZero() && edges > 1 {
 			return partOf(r.CountedBy(), edges, now.Sub(since))
@@ -30,17 +30,17 @@ func (l *Limiter) part(r *RuleResult, now time.Time) *algorithm.Rule {
 }
 
 // partOf is a rule by one edge's part of its limit, so long after it began to count alone.
-func partOf(r *algorithm.Rule, edges int, alone time.Duration) *algorithm.Rule {
+func partOf(r *algorithm.Spec, edges int, alone time.Duration) *algorithm.Spec {
 	gone := min(max(float64(alone)/float64(r.Window), 0), 1)
 	part := float64(r.Limit) * (1 - gone*(1-1/float64(edges)))
 	return r.With(uint32(max(math.Floor(part+1e-6), 1)), r.Estimate)
 }
 
 // partInFlight is a rule's concurrency, or this edge's part of it. Requests of other edges are in nobody's count here, so it is the part at once.
-func (l *Limiter) partInFlight(r *Rule) *inflight.Rule {
+func (l *Limiter) partInFlight(r *Rule) *inflight.Concurrency {
 	if r.OnStoreFailure == Share && l.Alone != nil {
 		if edges, since := l.Alone(); !since.IsZero() && edges > 1 {
-			return &inflight.Rule{Name: r.InFlight.Name, Limit: max(r.InFlight.Limit/int32(edges), 1)}
+			return &inflight.Concurrency{Name: r.InFlight.Name, Limit: max(r.InFlight.Limit/int32(edges), 1)}
 		}
 	}
 	return r.InFlight

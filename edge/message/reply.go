@@ -15,6 +15,6 @@ type Reply struct {
 // Common is lines of a header that many answers have in common.
 type Common struct {
 	Fields []Field
-	Made   any    // the same, as one front has made them beforehand,
-	Block  []byte // and as HTTP/2 writes them; who has neither writes Fields
+	Lines  []byte // the same as HTTP/1.1 writes them,
+	Block  []byte // and as HTTP/2 does; who has neither writes Fields
 }

@@ -531,7 +531,7 @@ func held(t *testing.T) (p *peer, asked chan struct{}, release func()) {
 	asked, released := make(chan struct{}, maxCalls), make(chan struct{})
 	p = startPeer(t, "rules: [{name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 1, first_sight: wait}]", func(o *edge.Options) {
 		o.Table = counter.New(counter.Options{Counters: 1 << 14, Tier: true})
-		o.Tier.Ask = func(*algorithm.Rule, counter.Source) {
+		o.Tier.Ask = func(*algorithm.Spec, counter.Source) {
 			asked <- struct{}{}
 			<-released
 		}

@@ -23,12 +23,12 @@ const (
 var Algorithms = []Algorithm{Sliding, Fixed, TokenBucket, LeakyBucket, Exact}
 
 // NewCounter makes the counter of a rule that CheckAlgorithm has nothing against: one line for each algorithm.
-func (c *Config) NewCounter(name string, estimate algorithm.Estimate) (*algorithm.Rule, error) {
+func (c *Config) NewCounter(name string, estimate algorithm.Estimate) (*algorithm.Spec, error) {
 	return c.newCounter(name, c.Limit, estimate)
 }
 
 // newCounter is NewCounter by another limit: that of a plan, or a client's own.
-func (c *Config) newCounter(name string, limit uint32, estimate algorithm.Estimate) (*algorithm.Rule, error) {
+func (c *Config) newCounter(name string, limit uint32, estimate algorithm.Estimate) (*algorithm.Spec, error) {
 	window := time.Duration(c.Window)
 	switch c.Algorithm {
 	case Fixed:
@@ -39,7 +39,7 @@ func (c *Config) newCounter(name string, limit uint32, estimate algorithm.Estima
 	case Exact:
 		return algorithm.NewExact(name, limit, window, c.SubWindows)
 	}
-	return algorithm.NewCostlyRule(name, limit, window, c.SubWindows, estimate, c.most())
+	return algorithm.NewCostly(name, limit, window, c.SubWindows, estimate, c.most())
 }
 
 // keeps reports whether the tier keeps each request under the rule by itself.

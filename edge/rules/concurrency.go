@@ -70,7 +70,7 @@ func (r *Rule) addConcurrency() error {
 	r.Uncounted = c.Limit == 0
 	each := *c
 	each.Count, each.Cost = Count{}, Cost{Units: 1}
-	r.InFlight = &inflight.Rule{Name: each.countsBy(), Limit: int32(c.Concurrency)}
+	r.InFlight = &inflight.Concurrency{Name: each.countsBy(), Limit: int32(c.Concurrency)}
 	name := c.Name
 	if policy := r.ConcurrencyPolicy(); policy != "" {
 		name = policy

@@ -269,7 +269,7 @@ func (c *Config) specs() (list []spec) {
 	return list
 }
 
-// countsBy names all that makes a rule's numbers mean what they mean, beside the shape of its counters, which algorithm.Rule.Identity has: its
+// countsBy names all that makes a rule's numbers mean what they mean, beside the shape of its counters, which algorithm.Spec.Identity has: its
 // name, its key, which requests it is about and which of them it counts at what cost, and whether it enforces, because a shadow counts what it
 // would have admitted. A rule that is changed in any of that begins afresh, and so do its mitigations: a number of requests is no number of
 // failed logins. In all else it goes on counting.
@@ -345,7 +345,7 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 			return err
 		}
 		if c.keeps() {
-			to.Exact = exact.NewRule(to.Counter, c.OnStoreFailure == limiter.Closed, len(c.Count.Statuses) > 0)
+			to.Exact = exact.NewSpec(to.Counter, c.OnStoreFailure == limiter.Closed, len(c.Count.Statuses) > 0)
 		} else {
 			to.Counter.Sync = c.Check == limiter.Sync
 		}

@@ -156,7 +156,7 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 // Vary makes the variants that a snapshot of plans asks for, and lets go those that it does not. It reports whether anything has changed. A
 // variant that stays keeps its ID. It is for one goroutine at a time; requests may go on.
 func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
-	var kept, added []*algorithm.Rule
+	var kept, added []*algorithm.Spec
 	next := make(map[*Rule]map[uint32]*Rule)
 	for _, r := range s.Rules {
 		for i := range r.Limits {

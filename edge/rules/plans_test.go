@@ -210,7 +210,7 @@ func TestVariantsStay(t *testing.T) {
 	if pro == nil || len(r.Variants()) != 1 || !strings.HasSuffix(pro.Counter.Name, " limit 100") || pro.Of != r.Counter.ID || !pro.IsVariant() || pro.Tally != r.Tally {
 		t.Fatalf("%+v", r.Variants())
 	}
-	twin, err := algorithm.NewRule(r.Counter.Name+" limit 200", 200, r.Counter.Window, r.Counter.SubWindows, r.Counter.Estimate)
+	twin, err := algorithm.NewSliding(r.Counter.Name+" limit 200", 200, r.Counter.Window, r.Counter.SubWindows, r.Counter.Estimate)
 	if err != nil {
 		t.Fatal(err)
 	}

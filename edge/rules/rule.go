@@ -45,7 +45,7 @@ type Rule struct {
 	queue   time.Duration
 
 	address int               // of a rule about descriptors: the entry that holds the source's address; less than 0: none
-	Asked   []*algorithm.Rule // of a rule about descriptors: what counts for limits that proxies send, by their unit
+	Asked   []*algorithm.Spec // of a rule about descriptors: what counts for limits that proxies send, by their unit
 
 	Crowded *Text // what those are told that find no place in flight; nil: it has no concurrency
 }
@@ -164,7 +164,7 @@ func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candi
 	if len(config.Escalate) > 0 {
 		name = fmt.Sprint(name, config.Escalate)
 	}
-	bits, err := algorithm.NewRule(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
+	bits, err := algorithm.NewSliding(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
 	if err != nil {
 		return nil, err
 	}

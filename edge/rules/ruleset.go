@@ -49,7 +49,7 @@ type paths struct {
 func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, error) {
 	s := &Set{hosts: make(map[string]*paths), wild: make(map[string]*paths), any: &paths{},
 		names: make(map[string]*Rule, len(list))}
-	var counters []*algorithm.Rule
+	var counters []*algorithm.Spec
 	for _, config := range list {
 		r, err := newRule(config, defaults)
 		if err != nil {

@@ -33,7 +33,7 @@ type Lab struct {
 	Sluice  string   // the edge's executable
 	Origin  []string // command that serves an origin; "--listen ADDRESS" is appended
 	Secret  string   // of the PoPs: placement and phases of sources follow from it
-	Rule    Rule
+	Rule    RuleConfig
 	Carrier replay.Carrier
 	HTTP2   bool // edges are reached by HTTP/2, over TLS with a certificate of their own
 	Logged  bool // edges write access logs, without which nobody knows what became of requests that were reset
@@ -52,8 +52,8 @@ type Lab struct {
 	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
 }
 
-// Rule is the one rule of a lab's edges.
-type Rule struct {
+// RuleConfig is the one rule of a lab's edges.
+type RuleConfig struct {
 	Limit             uint32
 	Window            time.Duration
 	MitigationTimeout time.Duration // 0: throttle

@@ -38,7 +38,7 @@ func TestLabStartFailsClean(t *testing.T) {
 			t.Errorf("%+v: it leaves %v", l, left)
 		}
 	}
-	rule := Rule{Limit: 1, Window: time.Second}
+	rule := RuleConfig{Limit: 1, Window: time.Second}
 	f(t.Context(), Lab{Sluice: filepath.Join(dir, "nothing"), Origin: []string{origin}, Rule: rule}, "make build")
 	f(t.Context(), Lab{Sluice: broken, Rule: rule}, "origin")
 	f(t.Context(), Lab{Sluice: broken, Origin: []string{origin}, Twemproxy: true, Rule: rule}, "twemproxy needs memcached")

@@ -51,8 +51,8 @@ type Figures struct {
 	Allowed        uint64  `json:"allowed"`             // by the list: no rule was asked
 }
 
-// Rule is a rule as far as a judge needs it.
-type Rule struct {
+// JudgedRule is a rule as far as a judge needs it.
+type JudgedRule struct {
 	Name    string
 	About   string // which requests, and how they are counted, for people
 	Limit   uint32
@@ -177,7 +177,7 @@ type RuleResult struct {
 
 // Options is what is asked.
 type Options struct {
-	Rules []Rule
+	Rules []JudgedRule
 	// DryRun has the rules judge request i; it is called for one after the other. The answer is valid until the next call.
 	DryRun func(i int) Outcome
 	Good   []netip.Prefix // addresses to be called good

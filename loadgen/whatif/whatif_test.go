@@ -57,7 +57,7 @@ func strictEvery(t *trace.Trace, n int) func(int) Outcome {
 
 func TestWhatIf(t *testing.T) {
 	trace := someTrace()
-	rules := []Rule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}}
+	rules := []JudgedRule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}}
 	w, err := Run(t.Context(), trace, Options{Rules: rules, DryRun: strictEvery(trace, 4), Good: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/32")}, Characters: true})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestWhatIf(t *testing.T) {
 	for _, limit := range LimitsAround(4, 100) {
 		r := rules[0]
 		r.Limit = limit
-		p, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, DryRun: strictEvery(trace, int(limit)), Answered: 1})
+		p, err := Run(t.Context(), trace, Options{Rules: []JudgedRule{r}, DryRun: strictEvery(trace, int(limit)), Answered: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestRecommendation(t *testing.T) {
 		"all alike":                 {slices.Repeat([]int{7}, 50), 0, 100, nil, 0, "nobody stands out, and the busiest source made 7."},
 	} {
 		trace := crowd(test.refused, test.most...)
-		w, err := Run(t.Context(), trace, Options{Rules: []Rule{{Name: "default", Limit: test.limit, Window: time.Second}}, DryRun: strictEvery(trace, 1000), Good: test.good, Answered: test.share})
+		w, err := Run(t.Context(), trace, Options{Rules: []JudgedRule{{Name: "default", Limit: test.limit, Window: time.Second}}, DryRun: strictEvery(trace, 1000), Good: test.good, Answered: test.share})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,9 +209,9 @@ func TestRecommendations(t *testing.T) {
 	trace := crowd(0, people(300, 300, 400, 500, 5000)...)
 	f := func(limits [3]uint32, want string) {
 		t.Helper()
-		var rules []Rule
+		var rules []JudgedRule
 		for i, l := range limits {
-			rules = append(rules, Rule{Name: string(rune('a' + i)), Limit: l, Window: time.Second})
+			rules = append(rules, JudgedRule{Name: string(rune('a' + i)), Limit: l, Window: time.Second})
 		}
 		w, err := Run(t.Context(), trace, Options{Rules: rules, DryRun: func(i int) Outcome {
 			s := trace.Requests[i].Source
@@ -243,11 +243,11 @@ func TestNothingToRecommend(t *testing.T) {
 			return said
 		}
 	}
-	second := Rule{Limit: 35, Window: time.Second}
+	second := JudgedRule{Limit: 35, Window: time.Second}
 	lacks, bucket := second, second
 	lacks.Name, lacks.Lacks = "who", "jwt:sub"
 	bucket.Name, bucket.Truth = "even", judge.Truth{Interval: 1e9}
-	f := func(want string, rules ...Rule) {
+	f := func(want string, rules ...JudgedRule) {
 		t.Helper()
 		w, err := Run(t.Context(), trace, Options{Rules: rules, DryRun: every(len(rules))})
 		if err != nil {
@@ -268,10 +268,10 @@ func TestNothingToRecommend(t *testing.T) {
 // What sources made at most is in the unit of the limit, and by what is exact of the rule: who is refused was over it.
 func TestDemand(t *testing.T) {
 	trace := someTrace()
-	f := func(r Rule, most ...uint32) {
+	f := func(r JudgedRule, most ...uint32) {
 		t.Helper()
 		r.Name, r.Limit, r.Window = "r", 5, time.Second
-		w, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, DryRun: func(i int) Outcome {
+		w, err := Run(t.Context(), trace, Options{Rules: []JudgedRule{r}, DryRun: func(i int) Outcome {
 			return Outcome{Refused: true, Results: []RuleResult{{Counter: trace.Requests[i].Source, Counts: true, Refuses: true}}}
 		}})
 		if err != nil {
@@ -283,16 +283,16 @@ func TestDemand(t *testing.T) {
 			}
 		}
 	}
-	f(Rule{}, 10, 6, 2)
-	f(Rule{Units: 3}, 30, 18, 6)
-	f(Rule{Truth: judge.Truth{Interval: 200e6}}, 16, 3, 1)           // twice as fast as it drains; somewhat faster; slower
-	f(Rule{Truth: judge.Truth{Fixed: true, Start: 950e6}}, 10, 5, 1) // the first window ends after 50 ms
+	f(JudgedRule{}, 10, 6, 2)
+	f(JudgedRule{Units: 3}, 30, 18, 6)
+	f(JudgedRule{Truth: judge.Truth{Interval: 200e6}}, 16, 3, 1)           // twice as fast as it drains; somewhat faster; slower
+	f(JudgedRule{Truth: judge.Truth{Fixed: true, Start: 950e6}}, 10, 5, 1) // the first window ends after 50 ms
 }
 
 // One source's story, as a text and as data.
 func TestStory(t *testing.T) {
 	trace := someTrace()
-	rules := []Rule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}, {Name: "throttle", Limit: 4, Window: time.Second, Shadow: true}}
+	rules := []JudgedRule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}, {Name: "throttle", Limit: 4, Window: time.Second, Shadow: true}}
 	f := func(addr string) (*Report, error) {
 		seen := 0
 		return Run(t.Context(), trace, Options{Rules: rules, Source: netip.MustParseAddr(addr), DryRun: func(i int) Outcome {
@@ -339,7 +339,7 @@ func TestWhatIfRules(t *testing.T) {
 	trace := someTrace()
 	seen := 0
 	w, err := Run(t.Context(), trace, Options{
-		Rules: []Rule{{Name: "trial", Limit: 1, Window: time.Second, Shadow: true}, {Name: "throttle", Limit: 1, Window: time.Second}},
+		Rules: []JudgedRule{{Name: "trial", Limit: 1, Window: time.Second, Shadow: true}, {Name: "throttle", Limit: 1, Window: time.Second}},
 		DryRun: func(i int) Outcome {
 			switch trace.Requests[i].Source {
 			case 1:
@@ -378,7 +378,7 @@ func TestWhatIfRules(t *testing.T) {
 func TestWhatIfOfNothing(t *testing.T) {
 	trace := &trace.Trace{Name: "calm", Sources: []trace.Source{{Name: "a", Role: trace.Good}}, Requests: []trace.Request{{At: time.Second}}}
 	w, err := Run(t.Context(), trace, Options{
-		Rules:  []Rule{{Name: "default", Limit: 1, Window: time.Second}},
+		Rules:  []JudgedRule{{Name: "default", Limit: 1, Window: time.Second}},
 		DryRun: func(int) Outcome { return Outcome{Results: []RuleResult{{Counts: true}}} },
 	})
 	if err != nil {

@@ -46,7 +46,7 @@ type edge struct {
 
 func newEdge(t *testing.T, limit uint32) *edge {
 	t.Helper()
-	r, err := algorithm.NewRule("login", limit, time.Minute, 12, algorithm.Nearest)
+	r, err := algorithm.NewSliding("login", limit, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

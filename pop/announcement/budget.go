@@ -25,7 +25,7 @@ type Budget struct {
 func (b *Budget) saved() float64 { return mostSaved / float64(max(b.edges, 1)) }
 
 // Earn takes in that hits are reported under a rule.
-func (b *Budget) Earn(r *algorithm.Rule) {
+func (b *Budget) Earn(r *algorithm.Spec) {
 	each := perRequest - blockCost/float64(r.Limit+1)
 	if r.HoldsBack() {
 		each -= 2 * itemCost / float64(r.Limit) // it is said again once half of the limit was free
@@ -38,7 +38,7 @@ func (b *Budget) Spend() { b.left = max(b.left-1, -mostSaved) }
 
 // Affords reports whether so many commands may be sent that are not set aside for. Under a limit of a few hits, reports and a block take nearly all
 // that requests may cost, so little of what was saved goes there.
-func (b *Budget) Affords(r *algorithm.Rule, commands float64) bool {
+func (b *Budget) Affords(r *algorithm.Spec, commands float64) bool {
 	if !r.HoldsBack() {
 		commands = max(commands, 0.9*b.saved())
 	}

@@ -27,7 +27,7 @@ const (
 
 // keeper adds buckets.
 type keeper struct {
-	rules     atomic.Pointer[[]string] // by exact.Rule.ID: those in force,
+	rules     atomic.Pointer[[]string] // by exact.Spec.ID: those in force,
 	under     *[]string                // and those that names are of
 	exchanges []*exact.Exchange        // of a Step
 	known     *[]bool                  // the health of nodes
@@ -49,7 +49,7 @@ func (x *Exchanges) exchangeExact(now time.Time) {
 		k.exchanges = make([]*exact.Exchange, 0, atOnce)
 	}
 	x.keepExact(now)
-	k.exchanges = t.Due(k.exchanges[:0], x.wall(now), func(r *exact.Rule, bucket uint32) int {
+	k.exchanges = t.Due(k.exchanges[:0], x.wall(now), func(r *exact.Spec, bucket uint32) int {
 		if n := x.config.Nodes.Bucket(bucket); n >= 0 && x.config.Nodes.IsUp(n) {
 			return n
 		}
@@ -65,7 +65,7 @@ func (x *Exchanges) exchangeExact(now time.Time) {
 	}
 }
 
-func (x *Exchanges) exactKey(r *exact.Rule, bucket uint32) string {
+func (x *Exchanges) exactKey(r *exact.Spec, bucket uint32) string {
 	name, known := x.kept.names[r.ID]
 	if !known {
 		name = x.config.Secret.ExactName(r.ID)
@@ -102,7 +102,7 @@ func (x *Exchanges) exactRead(e *exact.Exchange, r *wire.Result, now time.Time) 
 	x.config.Send(c, Asked{kind: exactWrite, exact: e})
 }
 
-func (x *Exchanges) exactTag(r *exact.Rule, source counter.Source) uint64 {
+func (x *Exchanges) exactTag(r *exact.Spec, source counter.Source) uint64 {
 	return x.config.Secret.ExactTag(r.ID, source, x.config.Operators.Epoch(r.Counter, source))
 }
 

@@ -35,8 +35,8 @@ type edge struct {
 	*Exchanges
 	counters *counter.Table
 	bits     *mitigation.Table
-	rule     *algorithm.Rule
-	exact    *exact.Rule
+	rule     *algorithm.Spec
+	exact    *exact.Spec
 	node     *poptest.Node
 	sent     []wire.Command
 	asked    []Asked
@@ -46,14 +46,14 @@ func newEdge(t *testing.T) *edge {
 	t.Helper()
 	e := &edge{counters: counter.New(counter.Options{Counters: 100, Tier: true}), bits: mitigation.New(100, nil), node: poptest.New(0)}
 	var err error
-	if e.rule, err = algorithm.NewRule("login", 5, time.Minute, 12, algorithm.Nearest); err != nil {
+	if e.rule, err = algorithm.NewSliding("login", 5, time.Minute, 12, algorithm.Nearest); err != nil {
 		t.Fatal(err)
 	}
 	pay, err := algorithm.NewExact("pay", 5, time.Minute, 12)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.exact = exact.NewRule(pay, false, false)
+	e.exact = exact.NewSpec(pay, false, false)
 	nodes, err := placement.New([]string{"node:11211"}, key, began)
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestForgedReads(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	e := newEdge(t)
 	now := e.bucketsKept(t)
-	rule := &inflight.Rule{Name: "slow", Limit: 3}
+	rule := &inflight.Concurrency{Name: "slow", Limit: 3}
 	place, _ := e.config.InFlight.Enter(rule, address(1), true, now)
 	if !e.Waiting() {
 		t.Error("nothing waits")

@@ -111,7 +111,7 @@ func BenchmarkIncr(b *testing.B) {
 // BenchmarkNewSources is what it takes from a source's first request until the tier knows of it: the table, the machine, the
 // pipeline and a real memcached's answer.
 func BenchmarkNewSources(b *testing.B) {
-	rule, err := algorithm.NewRule("bench", 100, time.Minute, 12, algorithm.Nearest)
+	rule, err := algorithm.NewSliding("bench", 100, time.Minute, 12, algorithm.Nearest)
 	must(b, err)
 	nodes := []string{startMemcached(b, "-m", "1024")}
 	var tier *memcached.Tier

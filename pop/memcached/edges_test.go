@@ -31,7 +31,7 @@ func address(n uint32) counter.Source {
 
 func newRule(t testing.TB, limit uint32, window, timeout time.Duration) mitigation.Rule {
 	t.Helper()
-	r, err := algorithm.NewRule("test", limit, window, 12, algorithm.Nearest)
+	r, err := algorithm.NewSliding("test", limit, window, 12, algorithm.Nearest)
 	must(t, err)
 	return mitigation.Rule{Counter: r, Timeout: timeout}
 }

@@ -20,7 +20,7 @@ type lift struct {
 
 // Epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0 if there is none. What was
 // counted or started before it is void. All variants of a rule have the epoch of their rule.
-func (l *List) Epoch(rule *algorithm.Rule, source counter.Source) uint64 {
+func (l *List) Epoch(rule *algorithm.Spec, source counter.Source) uint64 {
 	if len(l.epochs) == 0 {
 		return 0
 	}

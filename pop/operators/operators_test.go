@@ -32,7 +32,7 @@ func saying(kind operatorlog.Kind, n byte) operatorlog.Order {
 // edge is a List and the table on which it puts words in force.
 type edge struct {
 	*operators.List
-	rule *algorithm.Rule
+	rule *algorithm.Spec
 	bits *mitigation.Table
 }
 
@@ -48,7 +48,7 @@ func (e *edge) blocked(n byte, now time.Time) bool {
 
 func newEdge(t testing.TB, id uint64) *edge {
 	t.Helper()
-	rule, err := algorithm.NewRule("login source enforce", 5, time.Minute, 12, algorithm.Nearest)
+	rule, err := algorithm.NewSliding("login source enforce", 5, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestEpochCostsNothing(t *testing.T) {
 // TestVariantsHaveTheEpochOfTheirRule.
 func TestVariantsHaveTheEpochOfTheirRule(t *testing.T) {
 	e := newEdge(t, 1)
-	variant, err := algorithm.NewRule("login of a plan", 50, time.Minute, 12, algorithm.Nearest)
+	variant, err := algorithm.NewSliding("login of a plan", 50, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

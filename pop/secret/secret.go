@@ -308,7 +308,7 @@ func (s Secret) AuditKey(edge uint64, interval int64) string {
 }
 
 // RuleDigest names a rule's counters in the mitigation log.
-func (s Secret) RuleDigest(r *algorithm.Rule) uint64 {
+func (s Secret) RuleDigest(r *algorithm.Spec) uint64 {
 	return siphash.Hash(s.names.k0, s.names.k1, append([]byte{forRule}, r.Identity()...))
 }
 

@@ -23,7 +23,7 @@ func newExact(t *testing.T, limit uint32, window time.Duration, p limiter.Postur
 	if err != nil {
 		t.Fatal(err)
 	}
-	return limiter.Rule{Rule: mitigation.Rule{Counter: r, Exact: exact.NewRule(r, p == limiter.Closed, false)}, OnStoreFailure: p}
+	return limiter.Rule{Rule: mitigation.Rule{Counter: r, Exact: exact.NewSpec(r, p == limiter.Closed, false)}, OnStoreFailure: p}
 }
 
 // payments is a World under such a rule, what goes wrong in it, and an origin's log.
@@ -251,7 +251,7 @@ func TestBucketInTheTier(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := limiter.Rule{Rule: mitigation.Rule{Counter: c, Exact: exact.NewRule(c, true, false)}, OnStoreFailure: limiter.Closed}
+	r := limiter.Rule{Rule: mitigation.Rule{Counter: c, Exact: exact.NewSpec(c, true, false)}, OnStoreFailure: limiter.Closed}
 	p := newPayments(t, 5, 8, 1, r, 0)
 	p.after(time.Minute)
 	p.run(100*time.Second, 5*time.Millisecond, nil)

@@ -24,7 +24,7 @@ type crowd struct {
 
 func newCrowd(t *testing.T, edges, nodes int, skew time.Duration, posture limiter.Posture) *crowd {
 	r := newRule(t, "slow", 1_000_000)
-	r.InFlight, r.Uncounted, r.OnStoreFailure = &inflight.Rule{Name: "slow", Limit: 20}, true, posture
+	r.InFlight, r.Uncounted, r.OnStoreFailure = &inflight.Concurrency{Name: "slow", Limit: 20}, true, posture
 	w, err := New(Config{Edges: edges, Nodes: nodes, RTT: time.Millisecond, Counters: 1000, Secret: secret.Of([]byte("crowd")), Wait: 20 * time.Millisecond,
 		Skew: func(edge int) time.Duration { return skew * time.Duration(edge) / time.Duration(max(edges-1, 1)) },
 	}, []limiter.Rule{r}, began)

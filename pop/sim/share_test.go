@@ -17,7 +17,7 @@ func TestShareOfALimit(t *testing.T) {
 	t.Parallel()
 	const limit, edges, window = 90, 3, time.Minute
 	for posture, want := range map[limiter.Posture][2]int{limiter.Local: {edges * limit * 9 / 10, edges * limit * 11 / 10}, limiter.Share: {limit * 9 / 10, limit * 11 / 10}} {
-		r, err := algorithm.NewRule("r", limit, window, 12, algorithm.Nearest)
+		r, err := algorithm.NewSliding("r", limit, window, 12, algorithm.Nearest)
 		must(t, err)
 		rule := limiter.Rule{Rule: mitigation.Rule{Counter: r}, OnStoreFailure: posture}
 		w, err := New(Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
@@ -71,7 +71,7 @@ func TestShareOfALimit(t *testing.T) {
 // TestNobodyIsBlockedForAPart: over a part of the limit a source waits, and is not blocked for the timeout, here or by what the PoP is told later.
 func TestNobodyIsBlockedForAPart(t *testing.T) {
 	t.Parallel()
-	r, err := algorithm.NewRule("r", 30, time.Minute, 12, algorithm.Nearest)
+	r, err := algorithm.NewSliding("r", 30, time.Minute, 12, algorithm.Nearest)
 	must(t, err)
 	rule := limiter.Rule{Rule: mitigation.Rule{Counter: r, Timeout: time.Hour}, OnStoreFailure: limiter.Share}
 	w, err := New(Config{Edges: 3, Nodes: 1, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)

@@ -178,7 +178,7 @@ func (e *Edge) begin() error {
 	e.limiter = limiter.Limiter{
 		Counters: e.Counters, Bits: e.Bits, InFlight: e.InFlight, Exact: e.Exact,
 		Up: func(counter.Source) bool { return m.Nodes.Up() }, Alone: m.Alone,
-		Ask: func(r *algorithm.Rule, s counter.Source) {
+		Ask: func(r *algorithm.Spec, s counter.Source) {
 			m.Exchanges.Ask(counter.Counter{Rule: r, Source: s})
 			wake()
 		},

@@ -26,7 +26,7 @@ func ip(s string) counter.Source { return counter.SourceOf(netip.MustParseAddr(s
 
 func newRule(t *testing.T, name string, limit uint32) limiter.Rule {
 	t.Helper()
-	r, err := algorithm.NewRule(name, limit, time.Minute, 12, algorithm.Nearest)
+	r, err := algorithm.NewSliding(name, limit, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package cli is what the subcommands' command lines have in common: which requests they are about (Trace), what the limiter allows
-// (Rule), how large PoPs are (PoP), and where reports go (Output).
+// (RuleFlags), how large PoPs are (PoP), and where reports go (Output).
 package cli
 
 import (

@@ -15,8 +15,8 @@ import (
 	"sluice/mitigation"
 )
 
-// Rule says what the limiter allows.
-type Rule struct {
+// RuleFlags say what the limiter allows.
+type RuleFlags struct {
 	Limits     []uint
 	Window     time.Duration
 	Timeout    time.Duration
@@ -28,8 +28,8 @@ type Rule struct {
 }
 
 // AddRule registers its flags.
-func AddRule(flags *pflag.FlagSet) *Rule {
-	f := new(Rule)
+func AddRule(flags *pflag.FlagSet) *RuleFlags {
+	f := new(RuleFlags)
 	flags.UintSliceVar(&f.Limits, "limit", []uint{100}, "requests allowed in a window; several, as those of plans, for a run each: no run here knows keys or plans")
 	flags.DurationVar(&f.Window, "window", time.Minute, "`LENGTH` of the sliding window; one limit in one window is judged here:\na rule with several windows or prefixes is for what-if --config; no trace says how long\nrequests take, so a concurrency is judged by running edges alone")
 	flags.DurationVar(&f.Timeout, "mitigation-timeout", time.Minute, "how `LONG` a source that went over is refused; 0 throttles")
@@ -47,7 +47,7 @@ func AddAlgorithm(flags *pflag.FlagSet, algorithm *string, burst *uint32) {
 }
 
 // OnlySliding says that a command knows no other algorithm.
-func (f *Rule) OnlySliding(command string) error {
+func (f *RuleFlags) OnlySliding(command string) error {
 	if f.algorithm() != rules.Sliding || f.Burst != 0 {
 		return Usagef("--algorithm %s: %s knows sliding windows only: simulate and compare judge each algorithm by its own truth, and what-if asks a log", f.Algorithm, command)
 	}
@@ -55,12 +55,12 @@ func (f *Rule) OnlySliding(command string) error {
 }
 
 // algorithm is that of the flag, or sliding where there is none.
-func (f *Rule) algorithm() rules.Algorithm {
+func (f *RuleFlags) algorithm() rules.Algorithm {
 	return cmp.Or(rules.Algorithm(f.Algorithm), rules.Sliding)
 }
 
 // counter makes the counter of a rule.
-func (f *Rule) counter(limit uint32, e algorithm.Estimate) (*algorithm.Rule, error) {
+func (f *RuleFlags) counter(limit uint32, e algorithm.Estimate) (*algorithm.Spec, error) {
 	c := rules.Default("default", limit)
 	c.Window, c.SubWindows, c.Algorithm, c.Burst = rules.Duration(f.Window), f.SubWindows, f.algorithm(), f.Burst
 	if c.Algorithm != rules.Sliding {
@@ -79,7 +79,7 @@ func (f *Rule) counter(limit uint32, e algorithm.Estimate) (*algorithm.Rule, err
 }
 
 // Rules gives the mode, and a rule for each limit and estimate, named alike, so that they would share counters of one shape.
-func (f *Rule) Rules() (mode judge.Mode, all []mitigation.Rule, err error) {
+func (f *RuleFlags) Rules() (mode judge.Mode, all []mitigation.Rule, err error) {
 	if mode, err = judge.ParseMode(f.Mode); err != nil {
 		return 0, nil, Usagef("--%v", err)
 	}

@@ -75,7 +75,7 @@ func (f *Lab) Site(rule mitigation.Rule, mode judge.Mode, carrier replay.Carrier
 	return lab.Lab{
 		PoPs: f.PoPs, Edges: f.Edges, Memcached: f.Nodes, Twemproxy: f.Twemproxy,
 		Sluice: f.Sluice, Origin: []string{self, "origin"}, Secret: LabSecret, Carrier: carrier,
-		Rule: lab.Rule{
+		Rule: lab.RuleConfig{
 			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
 			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(), OnStoreFailure: f.Posture, Mode: mode,
 		},

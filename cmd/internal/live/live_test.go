@@ -19,7 +19,7 @@ import (
 
 // TestLiveJudge judges a recorded run over two edges: what counts as disturbed, and the floor for the same requests on the same edges.
 func TestLiveJudge(t *testing.T) {
-	f := &cli.Rule{Limits: []uint{2}, Window: time.Second, Timeout: time.Second, SubWindows: 12, Estimates: []string{"nearest"}, Mode: "deployed"}
+	f := &cli.RuleFlags{Limits: []uint{2}, Window: time.Second, Timeout: time.Second, SubWindows: 12, Estimates: []string{"nearest"}, Mode: "deployed"}
 	mode, rules, err := f.Rules()
 	must(t, err)
 	affinity, err := anycast.New(1, nil)

@@ -45,7 +45,7 @@ func StartOf(t *trace.Trace) time.Time {
 var Secret = secret.Of([]byte("simulation"))
 
 // TruthOf is what is exact of a rule, over a trace.
-func TruthOf(t *trace.Trace, r *algorithm.Rule) judge.Truth {
+func TruthOf(t *trace.Trace, r *algorithm.Spec) judge.Truth {
 	return judge.Truth{Fixed: r.Algorithm() == "fixed", Start: StartOf(t).UnixNano(), Interval: r.Interval(), Queue: r.Queue()}
 }
 

@@ -129,7 +129,7 @@ func (s *Site) Counters() (n uint64) {
 	return n
 }
 
-// Late is how long after its time a request was sent at most: where each waits for the tier (algorithm.Rule.Sync), they go one after the other.
+// Late is how long after its time a request was sent at most: where each waits for the tier (algorithm.Spec.Sync), they go one after the other.
 func (s *Site) Late() time.Duration { return s.late }
 
 // Cost is how many commands the nodes were sent because of requests, and how many bytes those and their answers had.

@@ -17,7 +17,7 @@ import (
 // newRule admits limit requests a minute, and blocks for a minute.
 func newRule(t *testing.T, limit uint32) mitigation.Rule {
 	t.Helper()
-	r, err := algorithm.NewRule("r", limit, time.Minute, 12, algorithm.Nearest)
+	r, err := algorithm.NewSliding("r", limit, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 // An Entry is that of one counter. Its groups are those of the counter.
 type Entry struct {
-	Rule   *algorithm.Rule // nil: released
+	Rule   *algorithm.Spec // nil: released
 	Slot   int32           // the counter's index in its store
 	held   uint32
 	Hits   uint32 // pending and in flight, all lanes
@@ -68,7 +68,7 @@ func (s *Set) At(w uint16) *Entry { return s.entries.At(int(w)) }
 
 // Begin makes an entry. For hits there are so many at most, and then it is 0; for a reservation there always is one: there are no more of
 // those than requests under way.
-func (s *Set) Begin(r *algorithm.Rule, slot int, reserve bool) (w uint16) {
+func (s *Set) Begin(r *algorithm.Spec, slot int, reserve bool) (w uint16) {
 	switch {
 	case s.entries.Free() > 0:
 	case s.entries.Len() <= int(s.most) || reserve && s.entries.Len() < most:
@@ -183,7 +183,7 @@ func (s *Set) HasPending(k *Entry) bool {
 
 // Count adds hits to a lane of the newest group, under a rule, unless there are too many: costly ones, of which the tier has not been told
 // for long.
-func (s *Set) Count(k *Entry, r *algorithm.Rule, lane int, hits uint32) bool {
+func (s *Set) Count(k *Entry, r *algorithm.Spec, lane int, hits uint32) bool {
 	if k.Hits > math.MaxUint32-hits {
 		return false
 	}

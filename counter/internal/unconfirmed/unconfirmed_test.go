@@ -16,7 +16,7 @@ func TestBalance(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		limit := []uint32{100, 1_000_000}[seed%2]
-		r, err := algorithm.NewRule("r", limit, time.Minute, 12, algorithm.Nearest)
+		r, err := algorithm.NewSliding("r", limit, time.Minute, 12, algorithm.Nearest)
 		if err != nil {
 			t.Fatal(err)
 		}

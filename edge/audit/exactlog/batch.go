@@ -42,8 +42,8 @@ type Entry struct {
 	Start    int64   // of Blocked: when the block began, in µs since 1970
 }
 
-// Rule is a rule as a batch tells of it.
-type Rule struct {
+// RuleRef is a rule as a batch tells of it.
+type RuleRef struct {
 	Counter uint64 // stands for its counters: the same on all edges
 	Name    string // for operators
 	Limit   uint32
@@ -53,7 +53,7 @@ type Rule struct {
 
 // Group is what an edge decided about a source under a rule.
 type Group struct {
-	Rule    Rule
+	Rule    RuleRef
 	Source  uint64
 	Gap     bool // there was no room for all that it counted
 	Entries []Entry
@@ -82,7 +82,7 @@ const version = 2
 // Append appends a batch as ReadBatch reads it. Of more than MaxRules rules those beyond are left out, as are entries far from the interval; the
 // batch says that something is missing then.
 func (b *Batch) Append(to []byte) []byte {
-	rules, index := make([]Rule, 0, 16), make(map[Rule]int)
+	rules, index := make([]RuleRef, 0, 16), make(map[RuleRef]int)
 	groups, gap := 0, b.Gap
 	for i := range b.Groups {
 		r := b.Groups[i].Rule
@@ -159,9 +159,9 @@ func ReadBatch(b []byte) (*Batch, error) {
 	if out.Number < 0 || out.Number > math.MaxInt64/interval-4 {
 		return nil, errForm
 	}
-	rules := make([]Rule, r.count(MaxRules))
+	rules := make([]RuleRef, r.count(MaxRules))
 	for i := range rules {
-		rules[i] = Rule{Counter: r.fixed(), Limit: uint32(r.upTo(math.MaxUint32)), Window: r.span(), Sub: r.span()}
+		rules[i] = RuleRef{Counter: r.fixed(), Limit: uint32(r.upTo(math.MaxUint32)), Window: r.span(), Sub: r.span()}
 		rules[i].Name = string(r.next(int(r.byte())))
 	}
 	out.Groups = make([]Group, r.count(MaxGroups))

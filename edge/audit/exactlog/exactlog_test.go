@@ -12,7 +12,7 @@ import (
 // epoch is the start of an interval.
 const epoch = int64(425_000_000) * interval
 
-var rule = Rule{Counter: 7, Name: "r", Limit: 5, Window: 10 * time.Second, Sub: time.Second}
+var rule = RuleRef{Counter: 7, Name: "r", Limit: 5, Window: 10 * time.Second, Sub: time.Second}
 
 func at(s float64) int64 { return epoch + int64(s*1e6) }
 
@@ -201,7 +201,7 @@ func TestBounds(t *testing.T) {
 }
 
 func someBatch() *Batch {
-	other := Rule{Counter: 8, Name: "other", Limit: 4096, Window: time.Hour}
+	other := RuleRef{Counter: 8, Name: "other", Limit: 4096, Window: time.Hour}
 	return &Batch{Edge: 1 << 60, Number: epoch / interval, Began: at(-5), OneIn: 1024, Last: true, Gap: true, Groups: []Group{
 		{Rule: rule, Source: 1 << 50, Gap: true, Entries: []Entry{{At: at(-0.25), Kind: Counted, Estimate: 1.5}, {At: at(1), Kind: Refused, Estimate: 6}}},
 		{Rule: other, Source: 3, Entries: []Entry{{At: at(1), Kind: Blocked, Start: at(-100)}, {At: at(2), Kind: Lifted}, {At: at(4), Kind: Passed, Estimate: 3}}},

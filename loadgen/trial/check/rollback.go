@@ -40,8 +40,8 @@ func RollbackScales(short bool) RollbackScale {
 }
 
 // Rule is the rule of the site that goes with it.
-func (RollbackScale) Rule() lab.Rule {
-	return lab.Rule{Limit: rollbackLimit, Window: time.Minute, MitigationTimeout: time.Hour, Mode: judge.Deployed}
+func (RollbackScale) Rule() lab.RuleConfig {
+	return lab.RuleConfig{Limit: rollbackLimit, Window: time.Minute, MitigationTimeout: time.Hour, Mode: judge.Deployed}
 }
 
 // Rollback checks that a limit which was too low for a moment blocks nobody afterwards. While many sources send a few requests each, an

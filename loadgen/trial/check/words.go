@@ -47,8 +47,8 @@ func WordsScales(short bool) WordsScale {
 }
 
 // Rule is the rule of the site that goes with it: a source that was lifted may send a request to every edge.
-func (WordsScale) Rule(edges int) lab.Rule {
-	return lab.Rule{Limit: uint32(edges), Window: time.Second, MitigationTimeout: 2 * time.Second, Mode: judge.Deployed}
+func (WordsScale) Rule(edges int) lab.RuleConfig {
+	return lab.RuleConfig{Limit: uint32(edges), Window: time.Second, MitigationTimeout: 2 * time.Second, Mode: judge.Deployed}
 }
 
 // Words checks that attackers cannot hold up operators: while always new sources cross their limit, an operator blocks and lifts others,

@@ -259,7 +259,7 @@ func (s *suite) judgeAttacks(ctx context.Context) ([]*report.Report, error) {
 
 // judgePublished judges the calibrated streams of the published size, source by source, and of a tenth of it in the order of time.
 func (s *suite) judgePublished(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
-	f := &cli.Rule{Limits: []uint{100}, Window: time.Minute, SubWindows: 12, Estimates: []string{"nearest", "lower"}, Mode: judge.Estimator.String()}
+	f := &cli.RuleFlags{Limits: []uint{100}, Window: time.Minute, SubWindows: 12, Estimates: []string{"nearest", "lower"}, Mode: judge.Estimator.String()}
 	_, rules, err := f.Rules()
 	if err != nil {
 		return nil, err
@@ -309,7 +309,7 @@ func (s *suite) one(ctx context.Context, r oneRun) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &cli.Rule{Limits: []uint{r.limit}, Window: s.window, Timeout: s.window, SubWindows: 12, Estimates: []string{r.estimate}, Mode: r.mode.String()}
+	f := &cli.RuleFlags{Limits: []uint{r.limit}, Window: s.window, Timeout: s.window, SubWindows: 12, Estimates: []string{r.estimate}, Mode: r.mode.String()}
 	mode, rules, err := f.Rules()
 	if err != nil {
 		return nil, err

@@ -155,7 +155,7 @@ func TestOverSeeds(t *testing.T) {
 
 // TestCalibratedInOrder: the same requests in the order of time, in one table, give two counters the same figures; and what is calibrated says so.
 func TestCalibratedInOrder(t *testing.T) {
-	f := &cli.Rule{Limits: []uint{100}, Window: time.Minute, SubWindows: 12, Estimates: []string{"nearest"}, Mode: "estimator"}
+	f := &cli.RuleFlags{Limits: []uint{100}, Window: time.Minute, SubWindows: 12, Estimates: []string{"nearest"}, Mode: "estimator"}
 	_, rules, err := f.Rules()
 	if err != nil {
 		t.Fatal(err)

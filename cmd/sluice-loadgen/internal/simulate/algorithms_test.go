@@ -36,7 +36,7 @@ func TestAlgorithmsByTheirTruth(t *testing.T) {
 					}
 					all = append(all, w)
 				}
-				f := &cli.Rule{Limits: []uint{limit}, Window: window, Timeout: window, SubWindows: 12, Estimates: []string{"nearest"}, Mode: "deployed",
+				f := &cli.RuleFlags{Limits: []uint{limit}, Window: window, Timeout: window, SubWindows: 12, Estimates: []string{"nearest"}, Mode: "deployed",
 					Algorithm: x.algorithm, Burst: x.burst}
 				m, rules, err := f.Rules()
 				if err != nil {

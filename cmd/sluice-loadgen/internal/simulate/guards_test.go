@@ -98,7 +98,7 @@ func guardedRun(t *testing.T, mode string, edges int, estimate string) figure {
 		}
 		all = append(all, w)
 	}
-	f := &cli.Rule{Limits: []uint{limit}, Window: window, Timeout: window, SubWindows: 12, Estimates: []string{estimate}, Mode: mode}
+	f := &cli.RuleFlags{Limits: []uint{limit}, Window: window, Timeout: window, SubWindows: 12, Estimates: []string{estimate}, Mode: mode}
 	m, rules, err := f.Rules()
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // as good as was published: 0.003 % wrong, a gap of 6 %. What goes wrong if nearest did not round: three sources in place of one are limited at
 // their limit. If own hits were known no finer than to a sub-window: the gap is twenty times as wide.
 func TestPublished(t *testing.T) {
-	f := &cli.Rule{Limits: []uint{100}, Window: time.Minute, SubWindows: 12, Estimates: []string{"nearest", "lower"}, Mode: judge.Estimator.String()}
+	f := &cli.RuleFlags{Limits: []uint{100}, Window: time.Minute, SubWindows: 12, Estimates: []string{"nearest", "lower"}, Mode: judge.Estimator.String()}
 	_, rules, err := f.Rules()
 	if err != nil {
 		t.Fatal(err)

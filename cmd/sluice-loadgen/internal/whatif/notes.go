@@ -81,7 +81,7 @@ func isQuick(r *rules.Config) bool {
 		slices.ContainsFunc(r.Windows, func(w rules.Window) bool { return w.Window < short })
 }
 
-// lacks is what a rule asks for that the log does not have, so that it is not judged as an edge would have: whatif.Rule.
+// lacks is what a rule asks for that the log does not have, so that it is not judged as an edge would have: whatif.JudgedRule.
 func (l *logged) lacks(r *rules.Config) string {
 	var list []string
 	add := func(is bool, what string) {

@@ -251,7 +251,7 @@ func (f *askFlags) load() (*config.Config, error) {
 	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
 		return nil, cli.Usagef("--mitigation-timeout %v: want 0 to %v", f.timeout, mitigation.MaxTimeout)
 	}
-	if _, err := algorithm.NewRule("default", f.limit, f.window, f.subWindows, e); err != nil {
+	if _, err := algorithm.NewSliding("default", f.limit, f.window, f.subWindows, e); err != nil {
 		return nil, cli.Usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows", 1))
 	}
 	r := rules.Default("default", f.limit)
@@ -344,7 +344,7 @@ func dryRun(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, e
 	for _, rule := range c.Rules {
 		for range rule.Limits() {
 			l := limits[len(o.Rules)]
-			o.Rules = append(o.Rules, whatif.Rule{
+			o.Rules = append(o.Rules, whatif.JudgedRule{
 				Name: l.Policy, About: about(rule), Limit: l.Counter.Limit, Window: l.Counter.Window,
 				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow || rule.Action == rules.Tag,
 				Truth: virtual.TruthOf(t, l.Counter), Units: rule.Cost.Units, Lacks: logged.lacks(&rule),

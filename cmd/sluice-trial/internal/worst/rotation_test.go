@@ -22,7 +22,7 @@ func TestRotationThroughAPrefix(t *testing.T) {
 	widths := []int{64, 56, 48}
 	var rules []limiter.Rule
 	for i, name := range []string{"r", "r /56", "r /48"} {
-		c, err := algorithm.NewRule(name, limit<<(4*i), time.Minute, 12, algorithm.Nearest)
+		c, err := algorithm.NewSliding(name, limit<<(4*i), time.Minute, 12, algorithm.Nearest)
 		if err != nil {
 			t.Fatal(err)
 		}

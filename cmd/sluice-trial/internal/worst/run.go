@@ -35,7 +35,7 @@ type Run struct {
 
 // run lets so many requests happen. Where one source does not make enough of them, several do the same, one after the other.
 func (b Behaviour) run(nodes, requests int, seed uint64) (Run, error) {
-	c, err := algorithm.NewRule("worst", b.Limit, b.Window, b.SubWindows, b.Estimate)
+	c, err := algorithm.NewSliding("worst", b.Limit, b.Window, b.SubWindows, b.Estimate)
 	if err != nil {
 		return Run{}, err
 	}

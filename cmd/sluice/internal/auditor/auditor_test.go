@@ -54,7 +54,7 @@ type edge struct {
 var client = counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64)
 
 func newRule(t *testing.T) *limiter.Rule {
-	c, err := algorithm.NewRule("r source enforce", 5, 10*time.Second, 8, algorithm.Nearest)
+	c, err := algorithm.NewSliding("r source enforce", 5, 10*time.Second, 8, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestForgedBatches(t *testing.T) {
 		one := s.start(1)
 		intervals(3)
 		number := exactlog.NumberOf(time.Now())
-		forged := &exactlog.Batch{Edge: 1, Number: number, Groups: []exactlog.Group{{Rule: exactlog.Rule{Name: "r", Limit: 1, Window: time.Second}, Entries: make([]exactlog.Entry, 9)}}}
+		forged := &exactlog.Batch{Edge: 1, Number: number, Groups: []exactlog.Group{{Rule: exactlog.RuleRef{Name: "r", Limit: 1, Window: time.Second}, Entries: make([]exactlog.Entry, 9)}}}
 		for what, item := range map[string][]byte{
 			"no secret":      secret.Of([]byte("another")).Seal(secret.Audit, forged.Append(nil)),
 			"another use":    s.key.Seal(secret.Presence, forged.Append(nil)),

@@ -166,7 +166,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	s.Metrics = newMetrics(tier, machine)
 	s.Tier = edge.Tier{
 		Up: func(counter.Source) bool { return machine.Nodes.Up() }, Alone: machine.Alone,
-		Ask: func(rule *algorithm.Rule, source counter.Source) {
+		Ask: func(rule *algorithm.Spec, source counter.Source) {
 			machine.Exchanges.Ask(counter.Counter{Rule: rule, Source: source})
 			tier.Wake()
 		},

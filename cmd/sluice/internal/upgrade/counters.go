@@ -35,11 +35,11 @@ const inheritTime = 20 * time.Second
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // writeCounters writes the counters of rules, and returns how many there are.
-func writeCounters(w io.Writer, table *counter.Table, rules []*algorithm.Rule, now time.Time) (n int, err error) {
+func writeCounters(w io.Writer, table *counter.Table, rules []*algorithm.Spec, now time.Time) (n int, err error) {
 	sum := crc32.New(castagnoli)
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
 	b := binary.LittleEndian.AppendUint32([]byte(countersMagic), uint32(len(rules)))
-	number := make(map[*algorithm.Rule]uint32, len(rules))
+	number := make(map[*algorithm.Spec]uint32, len(rules))
 	for i, r := range rules {
 		number[r] = uint32(i + 1)
 		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(r.Identity()))), r.Identity()...)
@@ -72,16 +72,16 @@ func writeCounters(w io.Writer, table *counter.Table, rules []*algorithm.Rule, n
 // readCounters reads what writeCounters wrote and has the table learn it: all, or nothing and an error. Counters of rules that are
 // no longer there are left out, and so is what is more than most, the table's capacity. Until it is done it takes as much memory again
 // as the counters do.
-func readCounters(r *bufio.Reader, table *counter.Table, rules []*algorithm.Rule, most int, now time.Time) (taken int, err error) {
+func readCounters(r *bufio.Reader, table *counter.Table, rules []*algorithm.Spec, most int, now time.Time) (taken int, err error) {
 	in := &summed{r: r, sum: crc32.New(castagnoli)}
 	if magic := string(in.next(len(countersMagic))); magic != countersMagic && in.err == nil {
 		return 0, fmt.Errorf("counters come in the form %q, this version reads %q", magic, countersMagic)
 	}
-	ours := make(map[string]*algorithm.Rule, len(rules))
+	ours := make(map[string]*algorithm.Spec, len(rules))
 	for _, r := range rules {
 		ours[r.Identity()] = r
 	}
-	theirs := make([]*algorithm.Rule, in.number(1<<20)) // nil: not a rule of ours
+	theirs := make([]*algorithm.Spec, in.number(1<<20)) // nil: not a rule of ours
 	for i := range theirs {
 		theirs[i] = ours[string(in.next(in.number(1<<16)))]
 	}

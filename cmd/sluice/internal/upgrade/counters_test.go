@@ -12,9 +12,9 @@ import (
 	"sluice/counter/algorithm"
 )
 
-func counted(t *testing.T, name string) *algorithm.Rule {
+func counted(t *testing.T, name string) *algorithm.Spec {
 	t.Helper()
-	r, err := algorithm.NewRule(name, 100, time.Hour, 12, algorithm.Nearest)
+	r, err := algorithm.NewSliding(name, 100, time.Hour, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,12 +30,12 @@ func TestInheritance(t *testing.T) {
 		old.Reserve([]counter.Reservation{{Rule: gone, Source: source(i), Hits: 1}, {Rule: kept, Source: source(i), Hits: uint32(i) + 1}}, now)
 	}
 	var w bytes.Buffer
-	if n, err := writeCounters(&w, old, []*algorithm.Rule{gone, kept}, now); n != 20 || err != nil {
+	if n, err := writeCounters(&w, old, []*algorithm.Spec{gone, kept}, now); n != 20 || err != nil {
 		t.Fatal(n, err)
 	}
 	read := func(text []byte, most int) (*counter.Table, int, error) {
 		young := counter.New(counter.Options{Counters: 1000})
-		n, err := readCounters(bufio.NewReader(bytes.NewReader(text)), young, []*algorithm.Rule{added, kept}, most, now)
+		n, err := readCounters(bufio.NewReader(bytes.NewReader(text)), young, []*algorithm.Spec{added, kept}, most, now)
 		if got := young.Stats().Counters; got != n {
 			t.Errorf("%d counters in the table, %d taken (%v)", got, n, err)
 		}

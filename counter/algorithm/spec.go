@@ -48,10 +48,10 @@ func ParseEstimate(s string) (Estimate, error) {
 	return 0, fmt.Errorf("counter: estimate %q: want nearest or lower", s)
 }
 
-// Rule says how hits are counted and how many are allowed. It is immutable once made, and what it counts is known by
+// Spec says how hits are counted and how many are allowed. It is immutable once made, and what it counts is known by
 // Identity, not by the pointer: two rules that agree in Name, Window, SubWindows, lane width and algorithm, and of buckets in size and drain, share
 // their counters.
-type Rule struct {
+type Spec struct {
 	Name       string // names the counters: the rule's name, its key and its variant, in any unambiguous form
 	Limit      uint32 // hits allowed in a window
 	Window     time.Duration
@@ -75,14 +75,14 @@ type Rule struct {
 	bucket    bucket
 }
 
-// NewRule checks and completes a rule that counts in a sliding window. Errors name the field and its range.
-func NewRule(name string, limit uint32, window time.Duration, subWindows int, e Estimate) (*Rule, error) {
-	return NewCostlyRule(name, limit, window, subWindows, e, 1)
+// NewSliding checks and completes a rule that counts in a sliding window. Errors name the field and its range.
+func NewSliding(name string, limit uint32, window time.Duration, subWindows int, e Estimate) (*Spec, error) {
+	return NewCostly(name, limit, window, subWindows, e, 1)
 }
 
-// NewCostlyRule is NewRule for asks of up to most hits each, 1 to MaxCost. Lanes are wide where the limit and one ask more do not fit into narrow
+// NewCostly is NewSliding for asks of up to most hits each, 1 to MaxCost. Lanes are wide where the limit and one ask more do not fit into narrow
 // ones, and where one ask is more than a report may say of a narrow lane: it would take several round trips to tell.
-func NewCostlyRule(name string, limit uint32, window time.Duration, subWindows int, e Estimate, most uint32) (*Rule, error) {
+func NewCostly(name string, limit uint32, window time.Duration, subWindows int, e Estimate, most uint32) (*Spec, error) {
 	switch {
 	case most < 1 || most > MaxCost:
 		return nil, fmt.Errorf("cost %d: want 1 to %d", most, MaxCost)
@@ -93,13 +93,13 @@ func NewCostlyRule(name string, limit uint32, window time.Duration, subWindows i
 	case !slices.Contains([]int{1, 2, 4, 8, 12}, subWindows):
 		return nil, fmt.Errorf("sub_windows %d: want 1, 2, 4, 8 or 12", subWindows)
 	}
-	r := &Rule{Name: name, Limit: limit, Window: window, SubWindows: subWindows, Estimate: e}
+	r := &Spec{Name: name, Limit: limit, Window: window, SubWindows: subWindows, Estimate: e}
 	r.complete(most)
 	return r, nil
 }
 
 // complete derives what follows from the fields of a rule whose asks are of up to most hits.
-func (r *Rule) complete(most uint32) {
+func (r *Spec) complete(most uint32) {
 	r.sub = int64(r.Window) / int64(r.SubWindows)
 	r.perSub = 1 / float64(r.sub)
 	r.lanes = lanes.Narrow
@@ -116,33 +116,33 @@ func (r *Rule) complete(most uint32) {
 }
 
 // With is r by another limit and estimate: it reads the same counters, whose lanes stay as wide as r's.
-func (r *Rule) With(limit uint32, e Estimate) *Rule {
+func (r *Spec) With(limit uint32, e Estimate) *Spec {
 	other := *r
 	other.Limit, other.Estimate = limit, e
 	return &other
 }
 
 // Wide reports whether the rule's lanes have 32 bits, two to a group, and not 16.
-func (r *Rule) Wide() bool { return r.lanes == lanes.Wide }
+func (r *Spec) Wide() bool { return r.lanes == lanes.Wide }
 
 // Lanes says how lanes share a number of the rule's counters.
-func (r *Rule) Lanes() lanes.Packing { return r.lanes }
+func (r *Spec) Lanes() lanes.Packing { return r.lanes }
 
 // Groups is how many groups the newest sub-window and the SubWindows before it can touch. A record may have more numbers than that.
-func (r *Rule) Groups() int { return r.touched }
+func (r *Spec) Groups() int { return r.touched }
 
 // Identity names the rule's counters in full: numbers counted under one identity mean the same to every edge.
-func (r *Rule) Identity() string { return r.identity }
+func (r *Spec) Identity() string { return r.identity }
 
 // Lifetime is how long the tier needs a group of the rule's counters: while it is counted and while a window sees it.
-func (r *Rule) Lifetime() time.Duration { return r.Window + r.Group() }
+func (r *Spec) Lifetime() time.Duration { return r.Window + r.Group() }
 
 // Reserved is where IDs begin that no rule has after Renumber.
 const Reserved = math.MaxUint32 - 15
 
 // Renumber gives rules that are in force together distinct IDs: a 32-bit hash would now and then give two of ten
 // thousand rules the same one. Rules of one identity keep one ID.
-func Renumber(rules []*Rule) {
+func Renumber(rules []*Spec) {
 	taken := make(map[uint32]string, len(rules))
 	for _, r := range rules {
 		for identity := r.Identity(); ; r.ID++ {
@@ -155,10 +155,10 @@ func Renumber(rules []*Rule) {
 }
 
 // SubWindow is the length of a sub-window.
-func (r *Rule) SubWindow() time.Duration { return time.Duration(r.sub) }
+func (r *Spec) SubWindow() time.Duration { return time.Duration(r.sub) }
 
 // Group is the length of a group of sub-windows.
-func (r *Rule) Group() time.Duration { return time.Duration(r.sub << r.lanes) }
+func (r *Spec) Group() time.Duration { return time.Duration(r.sub << r.lanes) }
 
 // A Stage says how much of its limit a counter has used. All edges are told when it comes to the next, but to Far.
 type Stage uint8
@@ -175,10 +175,10 @@ const (
 const stagesFrom = 12
 
 // HoldsBack reports whether hits may wait under this rule.
-func (r *Rule) HoldsBack() bool { return r.Limit >= stagesFrom }
+func (r *Spec) HoldsBack() bool { return r.Limit >= stagesFrom }
 
 // Stage is that of an estimate. Under a rule with Sync everybody asks, and need not be told.
-func (r *Rule) Stage(estimate float64) Stage {
+func (r *Spec) Stage(estimate float64) Stage {
 	switch {
 	case r.Sync:
 		return Far
@@ -197,4 +197,4 @@ func (r *Rule) Stage(estimate float64) Stage {
 }
 
 // Near reports whether hits are reported at once: from half of the limit on, and under a rule with Sync always.
-func (r *Rule) Near(estimate float64) bool { return r.Sync || 2*estimate >= float64(r.Limit) }
+func (r *Spec) Near(estimate float64) bool { return r.Sync || 2*estimate >= float64(r.Limit) }
