@@ -16,7 +16,7 @@ func TestCommandsInDocuments(t *testing.T) {
 	}
 	makefile, err := os.ReadFile("../../Makefile")
 	must(t, err)
-	target := regexp.MustCompile("`make ([a-z-]+)|(?m:^make ([a-z-]+))")
+	target := regexp.MustCompile("`make ([a-z0-9-]+)|(?m:^make ([a-z0-9-]+))")
 	made := 0
 	for file, text := range labtest.Texts(t) {
 		for _, m := range target.FindAllStringSubmatch(text, -1) {
