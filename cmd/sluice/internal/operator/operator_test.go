@@ -241,7 +241,7 @@ func TestAnswers(t *testing.T) {
 			{"name":"e","mode":"enforce","limit":60,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"descriptors":{"domain":"web","entries":[{"key":"path","value":"/login*"},{"key":"user"}]}}}]`}, (*Client).Rules,
 			"RULE  MODE     LIMIT      THEN BLOCKED   BY        MATCHES\n" +
 				"a     enforce  120 in 1m  no: throttled  source    everything, token_bucket, burst 20, action delay\n" +
-				"b     enforce  5 in 1m    for 10m        source    everything, cost 20, check sync, on store failure closed, who comes back 1h, 24h\n" +
+				"b     enforce  5 in 1m    for 10m        source    everything, cost 20, check sync, on store failure closed, repeat blocks 1h, 24h\n" +
 				"c     enforce  5 in 1m    tagged for 1m  source    everything, action tag, cost 1 for each 10,240 bytes, first sight wait, estimate lower\n" +
 				"d     enforce  60 in 1m   no: throttled  header:k  not plan trial, cost by X-Cost, plans free 60, pro 1,000\n" +
 				"e     enforce  60 in 1m   no: throttled  source    descriptors of web: path=/login* user\n", ""},
