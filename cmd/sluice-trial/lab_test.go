@@ -27,15 +27,20 @@ func TestLabChecks(t *testing.T) {
 // The short form of what the checks do 20 times at 2,000 requests/s.
 func TestLabChecksRestarts(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"upgrades", "restarts"} {
-		t.Run(name, func(t *testing.T) {
+	for _, args := range []string{"upgrades", "restarts", "upgrades --http2", "restarts --http2"} {
+		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", "--check", name, "--times", "2", "--rate", "300")
+			name, _, streams := strings.Cut(args, " ")
+			kind := "pipelined"
+			if streams {
+				kind = "HTTP/2, many at once"
+			}
+			p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", append([]string{"--times", "2", "--rate", "300", "--check"}, strings.Fields(args)...)...)
 			if err := p.Wait(); err != nil {
 				t.Fatalf("%v\n%s%s", err, p.Out, p.Err)
 			}
 			p.LeavesNothing(t)
-			if !strings.Contains(p.Out.String(), "check "+name+": kept") || !strings.Contains(p.Out.String(), "pipelined") {
+			if !strings.Contains(p.Out.String(), "check "+name+": kept") || !strings.Contains(p.Out.String(), kind) {
 				t.Errorf("it says %s", p.Out)
 			}
 		})
