@@ -297,6 +297,11 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 	b = append(b, `,"seconds":`...)
 	b = strconv.AppendFloat(b, time.Since(e.At).Seconds(), 'f', 6, 64)
 	b = appendName(b, "from", e.From)
+	if len(e.Version) > 0 {
+		b = append(b, `,"protocol":"`...)
+		b = appendJSONText(b, e.Version)
+		b = append(b, '"')
+	}
 	b = appendName(b, "rule", e.Rule)
 	b = appendName(b, "policy", e.Policy)
 	b = appendName(b, "verdict", e.Verdict)
