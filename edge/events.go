@@ -77,9 +77,14 @@ func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Spec, estimate f
 	if !in || bit.By != mitigation.ByEdge || !bit.Start.Equal(x.now) || !s.events.Wants(events.Block, x.now) {
 		return
 	}
-	s.events.Add(events.Event{Time: x.now, Kind: events.Block, Text: fmt.Sprintf("blocked by this edge: %.4g requests in %v, %d are allowed%s",
-		estimate, rules.Duration(by.Window), by.Limit, note),
-		Rule: limit.Parent.Config.Name, Policy: limit.OwnPolicy(), Source: r.Source.String(), Estimate: estimate, Limit: by.Limit, Until: bit.End})
+	came := ""
+	if len(x.Version) > 0 && x.Version[len("HTTP/")] == '2' {
+		came = ", the last by HTTP/2"
+	}
+	s.events.Add(events.Event{Time: x.now, Kind: events.Block, Text: fmt.Sprintf("blocked by this edge: %.4g requests in %v%s, %d are allowed%s",
+		estimate, rules.Duration(by.Window), came, by.Limit, note),
+		Rule: limit.Parent.Config.Name, Policy: limit.OwnPolicy(), Source: r.Source.String(), Estimate: estimate, Limit: by.Limit, Until: bit.End,
+		Protocol: string(x.Version)})
 }
 
 // lifted tells operators of a block that ended because its rule did, or allows more.
@@ -114,7 +119,7 @@ func (s *Server) originMoved(o *upstream.Origin, why string) {
 // abused tells operators of a client whose connection was ended because it went beyond a bound of HTTP/2.
 func (s *Server) abused(c *front.Client, what http2.Abuse) {
 	if now := time.Now(); s.events.Wants(events.Warning, now) {
-		s.events.Add(events.Event{Time: now, Kind: events.Warning, Level: slog.LevelWarn, Source: c.Peer.String(),
+		s.events.Add(events.Event{Time: now, Kind: events.Warning, Level: slog.LevelWarn, Source: c.Peer.String(), Protocol: "HTTP/2.0",
 			Text: "a connection of HTTP/2 was ended, because its client went beyond a bound: " + what.String()})
 	}
 }

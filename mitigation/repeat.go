@@ -8,7 +8,7 @@ import (
 // MaxMemory is the longest that a bit is remembered after its end.
 const MaxMemory = 24 * time.Hour
 
-// Repeat says how long who comes back is mitigated: the n-th time in a row for the n-th of Timeouts, and no longer than the last. In a row
+// Repeat says how long a source is mitigated that goes over its limit again: the n-th time in a row for the n-th of Timeouts, and no longer than the last. In a row
 // is what begins less than Within after the end of the one before.
 //
 // Nothing is counted for that. How long the last bit was says which timeout is next: the first that is longer. A bit carries its start and

@@ -25,7 +25,7 @@ type Rule struct {
 	// Exact is how its requests are kept in the tier, each by itself; nil: they are counted by Counter. An edge without a tier has Counter
 	// count them all the same.
 	Exact  *exact.Spec
-	Repeat Repeat // how long who comes back is mitigated
+	Repeat Repeat // how long a source is mitigated that goes over again
 	Name   string // as operators know it; "": Counter.Name
 	// V4 and V6 are the lengths of the prefixes that it counts by, which another PoP's blocks must have; -1: it counts no addresses of that
 	// family. 0: any.

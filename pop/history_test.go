@@ -393,7 +393,7 @@ func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 				}
 			}
 		}
-		heard := sent.most(pop.Hearing(h.rtt, edges)+h.skew, true)
+		heard := sent.most(pop.Propagation(h.rtt, edges)+h.skew, true)
 		cut := sent.most(r.SubWindow()+h.skew, true)
 		bound := pop.Bound(h.rule.Rule, edges, uint32(heard), uint32(cut))
 		got := admitted.most(r.Window, false)

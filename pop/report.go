@@ -193,10 +193,10 @@ func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
 		if r.Op == wire.Incr {
 			total = r.Number
 		}
-		standing := m.counters.Counted(c, p, total, now)
-		m.Announcer.ActOn(c, standing, now)
+		state := m.counters.Counted(c, p, total, now)
+		m.Announcer.ActOn(c, state, now)
 		// At the end nobody is there to use what a read would bring.
-		if standing.Past && !m.ending && (r.Op == wire.Incr || m.Announcer.Budget.Affords(c.Rule, 0)) {
+		if state.Past && !m.ending && (r.Op == wire.Incr || m.Announcer.Budget.Affords(c.Rule, 0)) {
 			oldest, newest := m.counters.Groups(c.Rule, now, m.config.Secret.Phase(c.Source))
 			name := m.config.Secret.CounterName(c, f.epoch)
 			m.Exchanges.Read(r.Node, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))

@@ -29,6 +29,7 @@ type trial struct {
 	check string
 	times int
 	short bool
+	http2 bool
 }
 
 // cmdLab starts a lab and checks one promise.
@@ -39,6 +40,7 @@ func cmdLab(ctx context.Context, args []string) error {
 	flags.BoolVar(&f.short, "short", false, "with --check slow, bodies, words, rollback, shedding or exact: a small form, of seconds; with shared: asks the other edges after 10s, not 500ms")
 	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate;\n"+
 		"and how many rounds --check soak makes, of a minute or --duration each, a fault in each")
+	flags.BoolVar(&f.http2, "http2", false, "with --check upgrades and restarts: clients speak HTTP/2, many requests on a connection")
 	run := pflag.NewFlagSet("run", pflag.ContinueOnError) // what a check may have of its own
 	traffic, rule, send := cli.AddTrace(run), cli.AddRule(run), live.AddSend(run)
 	flags.AddFlagSet(run)
@@ -62,6 +64,8 @@ func cmdLab(ctx context.Context, args []string) error {
 		return err
 	}
 	switch {
+	case f.http2 && f.check != "upgrades" && f.check != "restarts":
+		return cli.Usagef("--http2: it is for --check upgrades and restarts")
 	case f.check == "":
 		return cli.Usagef("--check: say which promise: %s; without one, sluice-loadgen lab replays a trace", cli.OneOf(checkNames()))
 	case len(rules) != 1:
@@ -180,7 +184,7 @@ func (f *trial) checkRestarts(ctx context.Context, rate float64) error {
 	if rate < 100 || rate > 100_000 || f.times < 1 {
 		return cli.Usagef("--check %s: --rate %v, --times %d: want 100 to 100,000 requests a second and at least one restart", f.check, rate, f.times)
 	}
-	r := restart.Check{Sluice: f.Sluice, Times: f.times, Rate: int(rate), Log: cli.Logf}
+	r := restart.Check{Sluice: f.Sluice, Times: f.times, Rate: int(rate), HTTP2: f.http2, Log: cli.Logf}
 	run := r.Upgrades
 	if f.check == "restarts" {
 		run = r.Rolling

@@ -9,6 +9,7 @@ import (
 	"sluice/cmd/internal/labtest"
 )
 
+// Labs that mostly wait run beside each other. Those that send as much as two processors can take run alone, before them.
 func TestMain(m *testing.M) { labtest.Main(m) }
 
 func TestLabChecks(t *testing.T) {
@@ -26,15 +27,20 @@ func TestLabChecks(t *testing.T) {
 // The short form of what the checks do 20 times at 2,000 requests/s.
 func TestLabChecksRestarts(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"upgrades", "restarts"} {
-		t.Run(name, func(t *testing.T) {
+	for _, args := range []string{"upgrades", "restarts", "upgrades --http2", "restarts --http2"} {
+		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", "--check", name, "--times", "2", "--rate", "300")
+			name, _, streams := strings.Cut(args, " ")
+			kind := "pipelined"
+			if streams {
+				kind = "HTTP/2, many at once"
+			}
+			p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", append([]string{"--times", "2", "--rate", "300", "--check"}, strings.Fields(args)...)...)
 			if err := p.Wait(); err != nil {
 				t.Fatalf("%v\n%s%s", err, p.Out, p.Err)
 			}
 			p.LeavesNothing(t)
-			if !strings.Contains(p.Out.String(), "check "+name+": kept") || !strings.Contains(p.Out.String(), "pipelined") {
+			if !strings.Contains(p.Out.String(), "check "+name+": kept") || !strings.Contains(p.Out.String(), kind) {
 				t.Errorf("it says %s", p.Out)
 			}
 		})
@@ -44,7 +50,6 @@ func TestLabChecksRestarts(t *testing.T) {
 // So short a soak cannot tell what grows from what breathes; that the other half of the promise is kept, it can. What goes wrong if no fault is
 // done: the rounds are sound, and name none.
 func TestLabSoak(t *testing.T) {
-	t.Parallel()
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", "--edges", "2", "--memcached", "2", "--limit", "20", "--window", "1s", "--mitigation-timeout", "1s",
 		"--check", "soak", "--times", "3", "--duration", "1s", "--rate", "300")
 	err := p.Wait()
@@ -61,7 +66,6 @@ func TestLabSoak(t *testing.T) {
 
 // What operators say is in force everywhere and stays so under attack. In how much time is not asked here: other tests run as well.
 func TestLabChecksWords(t *testing.T) {
-	t.Parallel()
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", "--check", "words", "--short")
 	err := p.Wait()
 	p.LeavesNothing(t)
@@ -131,7 +135,6 @@ func TestLabChecksShedding(t *testing.T) {
 
 // No window has more than the limit of a rule that promises it, before an origin that notes when requests arrive.
 func TestLabChecksExact(t *testing.T) {
-	t.Parallel()
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", "--check", "exact", "--short")
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.Out, p.Err)

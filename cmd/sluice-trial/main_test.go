@@ -26,6 +26,7 @@ func TestCommandLines(t *testing.T) {
 	f("lab --check exact --limit 7", 2, "--check exact: --limit would change nothing")
 	f("lab --check shared --workload mixed", 2, "--check shared: --workload")
 	f("lab --check slow --seed 2 --speed 3", 2, "--check slow: --speed")
+	f("lab --check quiet --http2 --sluice true", 2, "--check upgrades and restarts")
 	f("lab --check upgrades --rate 5 --sluice true", 2, "--rate 5", "100 to 100,000")
 	f("lab --check soak --times 0 --sluice true", 2, "--times 0", "at least 3")
 	f("lab --check soak --trace x.log --sluice true", 2, "--trace")

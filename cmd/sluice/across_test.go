@@ -239,7 +239,7 @@ func TestPeers(t *testing.T) {
 	}
 	s.attack(fra[1], "198.51.100.10")
 	fra[1].until("failing to tell", func() bool { return fra[1].metric(`sluice_peer_send_failures_total\{peer="ams"\}`) > "1" })
-	fra[1].tells("no edge of PoP ams takes what it is told")
+	fra[1].tells("no edge of PoP ams accepts blocks")
 	for i := range ams {
 		s.start("ams", i)
 	}

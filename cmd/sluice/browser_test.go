@@ -26,7 +26,7 @@ type tab struct {
 }
 
 // browse opens an empty page.
-func browse(t *testing.T) *tab {
+func browse(t *testing.T, options ...chromedp.ExecAllocatorOption) *tab {
 	t.Helper()
 	program := ""
 	for _, name := range []string{"google-chrome", "chromium-browser", "chromium"} {
@@ -39,8 +39,9 @@ func browse(t *testing.T) *tab {
 	}
 	limit, done := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(done)
-	all, stop := chromedp.NewExecAllocator(limit, append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.WindowSize(1280, 900),
-		chromedp.Flag("no-sandbox", os.Getuid() == 0), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute))...)
+	options = append(options, chromedp.ExecPath(program), chromedp.WindowSize(1280, 900),
+		chromedp.Flag("no-sandbox", os.Getuid() == 0), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute))
+	all, stop := chromedp.NewExecAllocator(limit, append(chromedp.DefaultExecAllocatorOptions[:], options...)...)
 	t.Cleanup(stop)
 	ctx, closeTab := chromedp.NewContext(all)
 	t.Cleanup(closeTab)

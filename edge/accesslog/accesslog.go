@@ -276,31 +276,17 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 	b = e.At.UTC().AppendFormat(b, timeFormat)
 	b = append(b, `","t":`...)
 	b = strconv.AppendFloat(b, float64(e.At.UnixMicro())/1e6, 'f', 6, 64)
-	if len(e.ID) > 0 {
-		b = append(b, `,"id":"`...)
-		b = appendJSONText(b, e.ID)
-		b = append(b, '"')
-	}
-	if e.Edge != "" {
-		b = append(b, `,"edge":"`...)
-		b = appendJSONText(b, []byte(e.Edge))
-		b = append(b, '"')
-	}
+	b = appendText(b, "id", e.ID)
+	b = appendText(b, "edge", []byte(e.Edge))
 	b = append(b, `,"source":"`...)
 	b = e.Client.AppendTo(b)
 	b = append(b, '"')
-	for _, field := range [...]struct {
-		name  string
-		value []byte
-	}{{"host", e.Head.RawHost}, {"method", e.Head.Method}, {"path", e.Head.Target}, {"referer", e.Head.Head.First("referer")},
-		{"user_agent", e.Head.Head.First("user-agent")}} {
-		if len(field.value) > 0 && e.Head.Method != nil {
-			b = append(b, `,"`...)
-			b = append(b, field.name...)
-			b = append(b, `":"`...)
-			b = appendJSONText(b, field.value)
-			b = append(b, '"')
-		}
+	if e.Head.Method != nil {
+		b = appendText(b, "host", e.Head.RawHost)
+		b = appendText(b, "method", e.Head.Method)
+		b = appendText(b, "path", e.Head.Target)
+		b = appendText(b, "referer", e.Head.Head.First("referer"))
+		b = appendText(b, "user_agent", e.Head.Head.First("user-agent"))
 	}
 	b = append(b, `,"status":`...)
 	b = strconv.AppendInt(b, int64(e.Status), 10)
@@ -310,24 +296,15 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 	}
 	b = append(b, `,"seconds":`...)
 	b = strconv.AppendFloat(b, time.Since(e.At).Seconds(), 'f', 6, 64)
-	b = append(b, `,"from":"`...)
-	b = append(b, e.From...)
-	b = append(b, '"')
-	if e.Rule != "" {
-		b = append(b, `,"rule":"`...)
-		b = append(b, e.Rule...)
+	b = appendName(b, "from", e.From)
+	if len(e.Version) > 0 {
+		b = append(b, `,"protocol":"`...)
+		b = appendJSONText(b, e.Version)
 		b = append(b, '"')
 	}
-	if e.Policy != "" {
-		b = append(b, `,"policy":"`...)
-		b = append(b, e.Policy...)
-		b = append(b, '"')
-	}
-	if e.Verdict != "" {
-		b = append(b, `,"verdict":"`...)
-		b = append(b, e.Verdict...)
-		b = append(b, '"')
-	}
+	b = appendName(b, "rule", e.Rule)
+	b = appendName(b, "policy", e.Policy)
+	b = appendName(b, "verdict", e.Verdict)
 	if e.Limit > 0 {
 		b = append(b, `,"estimate":`...)
 		b = strconv.AppendFloat(b, e.Estimate, 'f', 2, 64)
@@ -346,6 +323,23 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 		b = strconv.AppendUint(b, sample, 10)
 	}
 	return append(b, "}\n"...)
+}
+
+// appendText appends a field of what a client sent, unless it is empty, and appendName one of a name of ours, in which there is nothing to escape.
+func appendText(b []byte, field string, text []byte) []byte {
+	if len(text) == 0 {
+		return b
+	}
+	b = append(append(append(b, `,"`...), field...), `":"`...)
+	return append(appendJSONText(b, text), '"')
+}
+
+func appendName(b []byte, field, name string) []byte {
+	if name == "" {
+		return b
+	}
+	b = append(append(append(b, `,"`...), field...), `":"`...)
+	return append(append(b, name...), '"')
 }
 
 const hexDigits = "0123456789abcdef"

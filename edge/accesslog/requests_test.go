@@ -48,7 +48,7 @@ func TestAccessLog(t *testing.T) {
 		}
 		lines = append(lines, v)
 	}
-	if len(lines) != 3 || lines[0]["source"] != "192.0.2.1" || lines[0]["path"] != "/a?b=\"\\\ufffd" || lines[0]["status"] != 200.0 ||
+	if len(lines) != 3 || lines[0]["source"] != "192.0.2.1" || lines[0]["path"] != "/a?b=\"\\\ufffd" || lines[0]["status"] != 200.0 || lines[0]["protocol"] != "HTTP/1.1" ||
 		lines[0]["verdict"] != "pass" || lines[1]["rule"] != "r" || lines[1]["from"] != "limit" || lines[1]["verdict"] != "limited" || lines[2]["status"] != 400.0 {
 		t.Errorf("%v", lines)
 	}

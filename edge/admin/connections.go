@@ -9,31 +9,31 @@ import (
 )
 
 // Connections bounds how many connections of operators, or of peers, are open, because each takes a descriptor that requests need, and nobody
-// needs a token to connect. Of more than Most one goes, of those that matter least the one of which nothing was heard for longest (standing). So who
+// needs a token to connect. Of more than Most one goes, of those that matter least the one of which nothing was received for longest (state). So who
 // floods the listener cuts himself off: probes and operators still get in, and nobody who is being answered is pushed out by connections that ask
 // for nothing, or, once he has shown who he is, by any. If all have, it is the new one that goes. Most must be set.
 type Connections struct {
 	Most int
 
 	mu    sync.Mutex
-	order [standings]list.List // of *connection, that which changed its state last at the back
+	order [states]list.List // of *connection, that which changed its state last at the back
 	at    map[net.Conn]*connection
 }
 
-// A standing is what a connection's request is, from those that go first.
-type standing uint8
+// A state is what a connection's request is, from those that go first.
+type state uint8
 
 const (
-	silent  standing = iota // there is none, or not all of it
-	asking                  // it is being answered
-	vouched                 // so, and whose it is is known: he has the token, or the key of peers
-	standings
+	silent  state = iota // there is none, or not all of it
+	asking               // it is being answered
+	vouched              // so, and whose it is is known: he has the token, or the key of peers
+	states
 )
 
 type connection struct {
 	net.Conn
-	standing standing
-	element  *list.Element
+	state   state
+	element *list.Element
 }
 
 // connectionKey is that of a request's net.Conn in its context.
@@ -57,7 +57,7 @@ func (c *Connections) Guard(s *http.Server) {
 // Vouch says that a request comes from whom the listener is for. Its connection stays until it is answered.
 func (c *Connections) Vouch(r *http.Request) { c.raise(r, vouched) }
 
-func (c *Connections) raise(r *http.Request, to standing) {
+func (c *Connections) raise(r *http.Request, to state) {
 	nc, _ := r.Context().Value(connectionKey{}).(net.Conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,12 +103,12 @@ func (c *Connections) makeRoom() bool {
 	return false
 }
 
-func (c *Connections) move(known *connection, to standing) {
-	c.order[known.standing].Remove(known.element)
-	known.standing, known.element = to, c.order[to].PushBack(known)
+func (c *Connections) move(known *connection, to state) {
+	c.order[known.state].Remove(known.element)
+	known.state, known.element = to, c.order[to].PushBack(known)
 }
 
 func (c *Connections) drop(known *connection) {
-	c.order[known.standing].Remove(known.element)
+	c.order[known.state].Remove(known.element)
 	delete(c.at, known.Conn)
 }

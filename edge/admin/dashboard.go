@@ -55,6 +55,7 @@ type summary struct {
 	Waiting     []config.Wait          `json:"waiting,omitempty"` // settings of the file that wait for a restart
 	Failed      *control.FailedReload  `json:"failed_reload,omitempty"`
 	Received    float64                `json:"received"`
+	HTTP2       float64                `json:"http2,omitempty"` // of them
 	Connections float64                `json:"connections"`
 	Denied      float64                `json:"denied,omitempty"`  // by the list deny, which is no rule
 	Edges       float64                `json:"edges,omitempty"`   // that share the tier
@@ -196,6 +197,8 @@ func (s *summary) take(name string, m *dto.Metric) {
 		s.Seconds = buckets(m.GetHistogram())
 	case "sluice_received_total":
 		s.Received = m.GetCounter().GetValue()
+	case "sluice_http2_requests_total":
+		s.HTTP2 = m.GetCounter().GetValue()
 	case "sluice_connections":
 		s.Connections = m.GetGauge().GetValue()
 	case "sluice_answers_total":

@@ -401,6 +401,7 @@ function show() {
   put($("where"), [now.pop && "PoP " + now.pop + (now.edges > 1 ? ` of ${now.edges} edges` : ""), now.edge && "this is edge " + now.edge, version || now.version, now.started && "up " + span(new Date(now.time) / 1000 - now.started)].filter(x => x).join(" · "));
   figures([["Requests a second", number(asked)], ["Refused by a limit", (all > 0 ? Math.round(100 * own / all) : 0) + " %"],
     ["Blocked", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
+    now.http2 && ["By HTTP/2", (asked > 0 ? Math.round(100 * rate(now.http2, first.http2 || 0, s) / asked) : 0) + " %"],
     now.seconds && ["Answered in, p99", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
   const down = (now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`);
   const warnings = events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept).map(e => e.text);

@@ -99,3 +99,25 @@ func TestDocument(t *testing.T) {
 		}
 	}
 }
+
+// Every field of a rule is in the document, by its type where the document says nothing of it, and a patch may name it.
+func TestDocumentHasFieldsOfRules(t *testing.T) {
+	given := `{"components": {"schemas": {"RuleFieldNames": {}, "RuleFields": {"properties": {"name": {"maxLength": 64}, "estimate": {}}}}}}`
+	var doc map[string]any
+	if err := json.Unmarshal(withRuleFields([]byte(given)), &doc); err != nil {
+		t.Fatal(err)
+	}
+	fields := at(doc, "components", "schemas", "RuleFields", "properties")
+	for name, want := range map[string]string{
+		"name": `{"maxLength":64}`, "key": `{"items":{"type":"string"},"type":"array"}`, "queue": `{"$ref":"#/components/schemas/Duration"}`,
+		"concurrency": `{"type":"integer"}`, "mode": `{"type":"string"}`, "match": `{}`, "estimate": `{}`,
+	} {
+		if got, _ := json.Marshal(fields[name]); string(got) != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	names := fmt.Sprint(at(doc, "components", "schemas", "RuleFieldNames")["enum"])
+	if len(strings.Fields(names)) != len(fields) || !strings.Contains(names, "concurrency") {
+		t.Errorf("a patch may name %s", names)
+	}
+}

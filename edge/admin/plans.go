@@ -66,8 +66,8 @@ func author(r *http.Request) plans.Author {
 	return plans.Author{Who: by.Who, From: by.From}
 }
 
-// standing is what the store says of a client before something of it changes here.
-func (a api) standing(r *http.Request) (control.Quotas, error) {
+// stored is what the store says of a client before something of it changes here.
+func (a api) stored(r *http.Request) (control.Quotas, error) {
 	all, err := a.Edge.Quotas(client(r))
 	if err != nil {
 		return all, err
@@ -90,7 +90,7 @@ func (a api) quota(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q = q.UTC()
-	before, err := a.standing(r)
+	before, err := a.stored(r)
 	if err != nil {
 		failed(w, err)
 		return
@@ -112,7 +112,7 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 	if !a.store(w) {
 		return
 	}
-	before, err := a.standing(r)
+	before, err := a.stored(r)
 	if err != nil {
 		failed(w, err)
 		return

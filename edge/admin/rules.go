@@ -133,8 +133,8 @@ func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 	if overlay == nil {
 		overlay = a.overlay()
 	}
-	standing := overlay.InForce(name)
-	o := outcome{Version: standing.Version, Origin: standing.Origin, Edges: done.Edges, Overtaken: done.Overtaken, Warnings: done.Warnings}
+	inForce := overlay.InForce(name)
+	o := outcome{Version: inForce.Version, Origin: inForce.Origin, Edges: done.Edges, Overtaken: done.Overtaken, Warnings: done.Warnings}
 	rule := overlay.Rule(name)
 	if rule == nil {
 		o.Deleted = true

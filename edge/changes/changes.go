@@ -96,10 +96,10 @@ type Overlay struct {
 	Rules   []rules.Config // in force: those of the file in their order, then the others by name
 	Refused []Refused
 
-	on       *config.Config
-	file     []rules.Config
-	changes  map[string][]Change // by rule, the newest first
-	standing map[string]InForce
+	on      *config.Config
+	file    []rules.Config
+	changes map[string][]Change // by rule, the newest first
+	inForce map[string]InForce
 }
 
 // InForce is what stands for a rule.
@@ -118,7 +118,7 @@ type Refused struct {
 // Lay lays changes, by rule and the newest first, over what a file says.
 func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay {
 	file := on.Rules
-	o := &Overlay{on: on, file: file, changes: make(map[string][]Change), standing: make(map[string]InForce)}
+	o := &Overlay{on: on, file: file, changes: make(map[string][]Change), inForce: make(map[string]InForce)}
 	put := make(map[string]*rules.Config) // nil: removed
 	done := make(map[string]bool)
 	var added []string
@@ -135,19 +135,19 @@ func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay
 		switch c.Does {
 		case Set:
 			put[c.Name] = o.together(list[i:])
-			o.standing[c.Name] = InForce{changed, c.Version}
+			o.inForce[c.Name] = InForce{changed, c.Version}
 			if !slices.ContainsFunc(file, func(r rules.Config) bool { return r.Name == c.Name }) {
 				added = append(added, c.Name)
 			}
 		case Remove:
 			put[c.Name] = nil
-			o.standing[c.Name] = InForce{changed, c.Version}
+			o.inForce[c.Name] = InForce{changed, c.Version}
 		}
 	}
 	for _, r := range file {
 		switch changed, there := put[r.Name]; {
 		case !there:
-			o.standing[r.Name] = InForce{Origin: from}
+			o.inForce[r.Name] = InForce{Origin: from}
 			o.Rules = append(o.Rules, r)
 		case changed != nil:
 			o.Rules = append(o.Rules, *changed)
@@ -191,7 +191,7 @@ func byName(list []rules.Config, name string) *rules.Config {
 }
 
 // InForce says what stands for a rule; of one that there never was the zero InForce.
-func (o *Overlay) InForce(name string) InForce { return o.standing[name] }
+func (o *Overlay) InForce(name string) InForce { return o.inForce[name] }
 
 // ETag tells what is in force for a rule from all that was and will be: its version, and of what it says a hash, because a file
 // changes without a version, and two edges may make the same one. "" for no rule.
@@ -200,7 +200,7 @@ func (o *Overlay) ETag(name string) string {
 	if r == nil {
 		return ""
 	}
-	return fmt.Sprintf(`"%d-%012x"`, o.standing[name].Version, config.Hash([]rules.Config{*r}))
+	return fmt.Sprintf(`"%d-%012x"`, o.inForce[name].Version, config.Hash([]rules.Config{*r}))
 }
 
 // Past is what was said of a rule, for operators.

@@ -50,7 +50,7 @@ func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 		return c, false, fmt.Errorf("%w: version %d of the rule says what this edge does not understand (%v): change it at an edge that does, roll it back, or replace it with PUT and ?replace=true",
 			ErrDrops, newer.Change.Version, newer.Err)
 	}
-	c = Change{Name: e.Name, Does: Set, After: o.standing[e.Name].Version, Seen: heads(o.changes[e.Name]), Who: e.Who, From: e.From}
+	c = Change{Name: e.Name, Does: Set, After: o.inForce[e.Name].Version, Seen: heads(o.changes[e.Name]), Who: e.Who, From: e.From}
 	switch e.Action {
 	case Put:
 		c.Rule, err = o.put(e, old)

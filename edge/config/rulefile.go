@@ -223,10 +223,10 @@ func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
 	}
 }
 
-// maxEscalate is how many timeouts a rule may have for who comes back.
+// maxEscalate is how many timeouts a rule may have for repeated blocks.
 const maxEscalate = 16
 
-// escalate says what is wrong with the timeouts for who comes back.
+// escalate says what is wrong with the timeouts for repeated blocks.
 func (r *reader) escalate(n ast.Node, rule *rules.Config) {
 	before := rule.MitigationTimeout
 	if before == 0 && len(rule.Escalate) > 0 {

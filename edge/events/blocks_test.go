@@ -26,7 +26,7 @@ func TestBlocksAreEvents(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	if b := list[0]; b.Kind != events.Block || b.Rule != "r" || b.Source != "127.0.0.1" || b.Estimate != 3 || b.Limit != 2 || b.Until.Sub(b.Time) < time.Minute ||
-		b.Text != "blocked by this edge: 3 requests in 1h, 2 are allowed" {
+		b.Text != "blocked by this edge: 3 requests in 1h, 2 are allowed" || b.Protocol != "HTTP/1.1" {
 		t.Errorf("%+v", b)
 	}
 	if b := list[1]; b.Rule != "s" || b.Estimate != 2 || !strings.HasSuffix(b.Text, "(shadow: nobody is refused)") {
@@ -47,5 +47,18 @@ func TestBlocksAreEvents(t *testing.T) {
 	edgetest.Must(t, e.Apply(looser))
 	if n := e.Events().Count(events.Lift); n != 2 {
 		t.Errorf("%d lifts: %+v", n, e.Events().Since(0))
+	}
+}
+
+// An event says what brought a block on, if that came by HTTP/2.
+func TestBlocksByHTTP2AreEvents(t *testing.T) {
+	e := startTold(t, "rules: [{name: r, limit: 1, window: 1h}]")
+	f := dialFrames(t, e.serveTLS(certificatesIn(t, t.TempDir())))
+	for id := uint32(1); id < 5; id += 2 {
+		f.get(id)
+		f.answer(id)
+	}
+	if list := e.Events().Since(0); len(list) != 1 || list[0].Protocol != "HTTP/2.0" || list[0].Text != "blocked by this edge: 2 requests in 1h, the last by HTTP/2, 1 are allowed" {
+		t.Errorf("%+v", list)
 	}
 }

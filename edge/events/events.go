@@ -61,6 +61,7 @@ type Event struct {
 	Until    time.Time  `json:"until,omitzero"`     // and when it ends
 	Skipped  uint64     `json:"skipped,omitempty"`  // events of this kind before it that were not kept
 	Policy   string     `json:"policy,omitempty"`   // of a block: which of the rule's limits, where it has several; none: the first
+	Protocol string     `json:"protocol,omitempty"` // of a block by this edge: what the request came by that brought it on
 	Changed  []Field    `json:"changed,omitempty"`  // of a change: which fields
 }
 

@@ -33,7 +33,7 @@ func switched(head string) string {
 func startUpgrading(t *testing.T, answer func(head string) string, serve func(c net.Conn, r *bufio.Reader)) (url string, heads chan string) {
 	t.Helper()
 	heads = make(chan string, 64)
-	return "http://" + edgetest.ListenEach(t, "tcp", func(c net.Conn) {
+	return "http://" + edgetest.ListenEach(t, "tcp4", func(c net.Conn) {
 		defer c.Close()
 		r, head := bufio.NewReader(c), ""
 		for !strings.HasSuffix(head, "\r\n\r\n") {

@@ -28,7 +28,7 @@ type Config struct {
 	SubWindows        int                 `json:"sub_windows"`
 	Estimate          *algorithm.Estimate `json:"-"` // nil: Config.Estimate
 	MitigationTimeout Duration            `json:"mitigation_timeout"`
-	Escalate          []Duration          `json:"escalate,omitempty"` // timeouts of who comes back, ascending
+	Escalate          []Duration          `json:"escalate,omitempty"` // timeouts of repeated blocks, ascending
 	EscalateWithin    Duration            `json:"escalate_within"`    // how soon after the end of a block that is
 	Mode              Mode                `json:"mode"`
 	FirstSight        limiter.FirstSight  `json:"first_sight"`

@@ -21,7 +21,8 @@ func (r *tlsRun) streams(ctx context.Context, c *tls.Conn) error {
 	}
 	const wide = 1 << 30
 	var out bytes.Buffer
-	f := http2.NewFramer(&out, bufio.NewReaderSize(c, 16<<10))
+	in := bufio.NewReaderSize(c, 16<<10)
+	f := http2.NewFramer(&out, in)
 	f.SetReuseFrames()
 	out.WriteString(http2.ClientPreface)
 	_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: wide})
@@ -45,7 +46,7 @@ func (r *tlsRun) streams(ctx context.Context, c *tls.Conn) error {
 	eaten := uint32(0)
 	decoder := hpack.NewDecoder(4096, nil)
 	for ctx.Err() == nil {
-		if out.Len() > 0 {
+		if out.Len() > 0 && in.Buffered() == 0 { // what came together is answered by requests that go together
 			if _, err := c.Write(out.Bytes()); err != nil {
 				return err
 			}

@@ -31,7 +31,7 @@ func (l *List) Epoch(rule *algorithm.Spec, source counter.Source) uint64 {
 	return l.epochs[mitigation.Key{Rule: id, Source: source}]
 }
 
-// Settling reports whether a source was lifted since the last Apply, or in it: a mitigation of a verdict that fell before is no news.
+// Settling reports whether a source was lifted since the last Apply, or in it: a mitigation of a verdict that fell before is no fresh.
 func (l *List) Settling(key mitigation.Key) bool {
 	_, lifted := l.settling[key]
 	return lifted
@@ -42,7 +42,7 @@ func (l *List) Settling(key mitigation.Key) bool {
 //
 // A lift races with requests that were judged before it and have not started their mitigation yet. So the counts are forgotten
 // in one Apply, and in a later one the verdicts are voided that fell before its now, which is after that.
-func (l *List) Apply(now time.Time) (news bool) {
+func (l *List) Apply(now time.Time) (changed bool) {
 	for key, since := range l.settling {
 		if now.After(since) {
 			l.config.Bits.Void(key, now)
@@ -51,7 +51,7 @@ func (l *List) Apply(now time.Time) (news bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hear()
+	l.report()
 	if rules := l.rules.Load(); rules != l.under {
 		l.changes.unsaid = true
 		l.under = rules
@@ -73,25 +73,25 @@ func (l *List) Apply(now time.Time) (news bool) {
 	return false
 }
 
-// hear tells what operators have said of sources at other edges since this one began, each word once, those of an edge in their order. Whoever has
-// a word has all that its edge had said until then, or what took its place. mu is locked.
-func (l *List) hear() {
+// report tells what operators have said of sources at other edges since this one began, each entry once, those of an edge in their order. An edge that has
+// an entry has all that the edge of it had said until then, or what took its place. mu is locked.
+func (l *List) report() {
 	if l.config.Received == nil {
 		return
 	}
-	var news []*operatorlog.Entry
+	var fresh []*operatorlog.Entry
 	for _, name := range l.fresh {
 		e := l.list.At(name)
-		if e == nil || e.Kind == operatorlog.Change || e.Mark().Edge == l.config.ID || e.Mark().Generation <= l.heard[e.Mark().Edge] || e.Start.Before(l.began) {
+		if e == nil || e.Kind == operatorlog.Change || e.Mark().Edge == l.config.ID || e.Mark().Generation <= l.reported[e.Mark().Edge] || e.Start.Before(l.began) {
 			continue
 		}
-		news = append(news, e)
+		fresh = append(fresh, e)
 	}
-	slices.SortFunc(news, func(a, b *operatorlog.Entry) int {
+	slices.SortFunc(fresh, func(a, b *operatorlog.Entry) int {
 		return cmp.Or(cmp.Compare(a.Mark().Generation, b.Mark().Generation), cmp.Compare(a.Mark().Edge, b.Mark().Edge))
 	})
-	for _, e := range slices.CompactFunc(news, func(a, b *operatorlog.Entry) bool { return a.Mark() == b.Mark() }) {
-		l.heard[e.Mark().Edge] = e.Mark().Generation
+	for _, e := range slices.CompactFunc(fresh, func(a, b *operatorlog.Entry) bool { return a.Mark() == b.Mark() }) {
+		l.reported[e.Mark().Edge] = e.Mark().Generation
 		l.config.Received(e.Order)
 	}
 }

@@ -50,20 +50,20 @@ type List struct {
 	rules  atomic.Pointer[ruleSet]
 	forged atomic.Uint64
 
-	mu      sync.Mutex // guards what follows
-	list    operatorlog.List
-	fresh   []operatorlog.Name // changed, and not yet in force
-	version uint64             // of the list: grows with every change
-	changed chan struct{}
-	sealed  []sealed           // under the secret, and under the one before
-	latest  time.Time          // when this edge last had something to say
-	began   time.Time          // when this edge did
-	applied []operatorlog.Mark // of what is in force
-	heard   map[uint64]uint64  // of each other edge, the generation of its latest word on a source that Config.Heard was told of
-	others  []presence.Edge
-	silent  map[string]time.Time // by name, edges that went without saying that they end, and when
-	changes ruleChanges
-	under   *ruleSet // that lifts and blocks were last applied to; nil: none were yet
+	mu       sync.Mutex // guards what follows
+	list     operatorlog.List
+	fresh    []operatorlog.Name // changed, and not yet in force
+	version  uint64             // of the list: grows with every change
+	changed  chan struct{}
+	sealed   []sealed           // under the secret, and under the one before
+	latest   time.Time          // when this edge last had something to say
+	began    time.Time          // when this edge did
+	applied  []operatorlog.Mark // of what is in force
+	reported map[uint64]uint64  // of each other edge, the generation of its latest word on a source that Config.Heard was told of
+	others   []presence.Edge
+	silent   map[string]time.Time // by name, edges that went without saying that they end, and when
+	changes  ruleChanges
+	under    *ruleSet // that lifts and blocks were last applied to; nil: none were yet
 
 	// One goroutine's, but for Restore before anything was applied.
 	lifts    map[operatorlog.Name]lift
@@ -82,7 +82,7 @@ type sealed struct {
 
 // New makes an empty List under no rules.
 func New(c Config, now time.Time) *List {
-	l := &List{config: c, began: now, heard: make(map[uint64]uint64), silent: make(map[string]time.Time)}
+	l := &List{config: c, began: now, reported: make(map[uint64]uint64), silent: make(map[string]time.Time)}
 	for _, line := range c.Secret.Lines() {
 		s := sealed{secret: line}
 		s.listKey, s.headKey = line.WordsKeys()

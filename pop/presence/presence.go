@@ -42,12 +42,12 @@ const MaxRefused = 8
 // peer is what this edge has learned of another. What was recorded and is said once more does not count: the sequence number must grow.
 type peer struct {
 	Edge
-	slot  int       // where it last said something new: its own
-	heard time.Time // and when
+	slot     int       // where it last said something new: its own
+	received time.Time // and when
 }
 
 // alive reports whether the edge counts as there.
-func (e *peer) alive(now time.Time) bool { return !e.Ends && now.Sub(e.heard) < Kept }
+func (e *peer) alive(now time.Time) bool { return !e.Ends && now.Sub(e.received) < Kept }
 
 // Slots is what an edge knows of the slots.
 type Slots struct {
@@ -192,7 +192,7 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 			if e.Ends && !known.Ends {
 				p.highest-- // it is not lost: its share falls to the others at once
 			}
-			known.Edge, known.slot, known.heard = e, i, now
+			known.Edge, known.slot, known.received = e, i, now
 		case known == nil && recent:
 			known = &peer{e, i, now}
 			p.peers[e.ID] = known
@@ -213,7 +213,7 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 		switch {
 		case e.alive(now):
 			edges++
-		case !e.Ends || now.Sub(e.heard) > 3*Kept: // who has ended is remembered for longer than what was kept of it counts as recent
+		case !e.Ends || now.Sub(e.received) > 3*Kept: // who has ended is remembered for longer than what was kept of it counts as recent
 			delete(p.peers, id)
 		}
 	}

@@ -208,9 +208,9 @@ func (e *Edge) SetRules(rules []limiter.Rule) {
 // clock is the time as the edge sees it.
 func (e *Edge) clock() time.Time { return e.world.now.Add(e.skew) }
 
-// Impose has an edge take what another PoP told it of at a time on its clock.
-func (e *Edge) Impose(from string, b across.Block, told time.Time) across.Outcome {
-	o := e.Machine.Announcer.Impose(from, b, told, e.clock())
+// Impose gives an edge a block of another PoP, which was sent at a time on the clock there.
+func (e *Edge) Impose(from string, b across.Block, sent time.Time) across.Outcome {
+	o := e.Machine.Announcer.Impose(from, b, sent, e.clock())
 	e.attend()
 	return o
 }
@@ -448,22 +448,22 @@ func (w *World) answer(b *batch) (more bool) {
 	e := w.Edges[b.edge]
 	if e.gone || e.life != b.life || w.now.Before(e.paused) {
 		if !e.gone && e.life == b.life {
-			e.late = append(e.late, b.results[b.told:]...)
+			e.late = append(e.late, b.results[b.taken:]...)
 		}
-		w.landed(b.results[b.told:])
+		w.landed(b.results[b.taken:])
 		return false
 	}
-	from, now := b.told, e.clock()
-	b.told++
+	from, now := b.taken, e.clock()
+	b.taken++
 	if !w.config.apart && e.Machine.Quiet(&b.results[from], now) {
-		for b.told < len(b.results) && e.Machine.Quiet(&b.results[b.told], now) {
-			b.told++
+		for b.taken < len(b.results) && e.Machine.Quiet(&b.results[b.taken], now) {
+			b.taken++
 		}
 	}
-	w.landed(b.results[from:b.told])
-	e.step(pop.Event{Results: b.results[from:b.told]})
+	w.landed(b.results[from:b.taken])
+	e.step(pop.Event{Results: b.results[from:b.taken]})
 	e.attend()
-	return b.told < len(b.results)
+	return b.taken < len(b.results)
 }
 
 // landed notes that commands or answers are no longer under way.
@@ -482,7 +482,7 @@ type batch struct {
 	life    int       // of the edge when it sent them
 	sent    time.Time // when it did
 	answers bool
-	told    int   // so many the edge has been told
+	taken   int   // so many the edge has taken in
 	nodes   []int // of commands: whose they are, of World.Nodes
 	results []wire.Result
 }

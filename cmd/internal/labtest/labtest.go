@@ -56,12 +56,15 @@ func (b *build) in(tb testing.TB) string {
 }
 
 // Prepare is for the TestMain of a package whose tests start processes. These tests wait for most of their time, so more of the parallel ones
-// run at once than there are processors, unless -parallel says otherwise.
+// run at once than there are processors, unless -parallel says otherwise. With the race detector they do not: what they start then needs much more
+// of the processors.
 func Prepare() {
 	// With the race detector a process sleeps for a second before it ends, unless told otherwise, and there are hundreds of them.
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err)
+	if !raceEnabled {
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			panic(err)
+		}
 	}
 }
 

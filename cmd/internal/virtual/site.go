@@ -36,21 +36,21 @@ type Size struct {
 // Site is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
 // those of the first PoP, then those of the second.
 type Site struct {
-	pops     []*sitePoP
-	edges    int // of each PoP
-	nodes    int // of each PoP
-	start    time.Time
-	faults   []lab.Fault // still to come, the next one first
-	affinity *anycast.Affinity
-	trace    *trace.Trace
-	late     time.Duration
-	Err      error // of a fault that could not be done; the run is worth nothing then
-	peers    bool
-	told     []told // blocks on their way between PoPs, the first to arrive first
+	pops      []*sitePoP
+	edges     int // of each PoP
+	nodes     int // of each PoP
+	start     time.Time
+	faults    []lab.Fault // still to come, the next one first
+	affinity  *anycast.Affinity
+	trace     *trace.Trace
+	late      time.Duration
+	Err       error // of a fault that could not be done; the run is worth nothing then
+	peers     bool
+	announced []announced // blocks on their way between PoPs, the first to arrive first
 }
 
-// told is a block that a PoP tells the others of.
-type told struct {
+// announced is a block that a PoP announces to the others.
+type announced struct {
 	at    time.Time // that it arrives
 	from  int
 	block across.Block
@@ -76,7 +76,9 @@ func NewSite(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, 
 	for i := range size.PoPs {
 		var decided func(across.Block)
 		if s.peers {
-			decided = func(b across.Block) { s.told = append(s.told, told{s.pops[i].world.Now().Add(betweenPoPs), i, b}) }
+			decided = func(b across.Block) {
+				s.announced = append(s.announced, announced{s.pops[i].world.Now().Add(betweenPoPs), i, b})
+			}
 		}
 		v, err := newSitePoP(t, mode, rule, size, decided)
 		if err != nil {
@@ -161,8 +163,8 @@ func (s *Site) run(at time.Duration) {
 	}
 	for next := s.pops[0].world.Now(); ; {
 		next = next.Add(betweenPoPs)
-		if len(s.told) > 0 && s.told[0].at.Before(next) {
-			next = s.told[0].at
+		if len(s.announced) > 0 && s.announced[0].at.Before(next) {
+			next = s.announced[0].at
 		}
 		if !s.peers || next.After(until) {
 			next = until
@@ -170,10 +172,10 @@ func (s *Site) run(at time.Duration) {
 		for _, p := range s.pops {
 			p.world.Run(next)
 		}
-		slices.SortStableFunc(s.told, func(a, b told) int { return a.at.Compare(b.at) })
-		for len(s.told) > 0 && !s.told[0].at.After(next) {
-			s.deliver(s.told[0])
-			s.told = s.told[1:]
+		slices.SortStableFunc(s.announced, func(a, b announced) int { return a.at.Compare(b.at) })
+		for len(s.announced) > 0 && !s.announced[0].at.After(next) {
+			s.deliver(s.announced[0])
+			s.announced = s.announced[1:]
 		}
 		if !next.Before(until) {
 			return
@@ -181,8 +183,8 @@ func (s *Site) run(at time.Duration) {
 	}
 }
 
-// deliver has an edge that runs in each other PoP told.
-func (s *Site) deliver(b told) {
+// deliver sends it to an edge that runs in each other PoP.
+func (s *Site) deliver(b announced) {
 	for i, p := range s.pops {
 		for e := range s.edges {
 			if i != b.from && p.world.Runs(e) {
@@ -252,10 +254,10 @@ func BoundOf(t *trace.Trace, rule mitigation.Rule, size *Size) func(source int32
 	if len(size.Faults)+len(size.Routes) > 0 {
 		return nil
 	}
-	heard := t.Peaks(pop.Hearing(size.RTT, size.Edges))
+	peaks := t.Peaks(pop.Propagation(size.RTT, size.Edges))
 	cut := t.Peaks(rule.Counter.Window/time.Duration(rule.Counter.SubWindows) + size.Skew)
 	return func(source int32) uint32 {
-		return uint32(min(pop.Bound(rule, size.Edges, heard[source], cut[source]), math.MaxUint32))
+		return uint32(min(pop.Bound(rule, size.Edges, peaks[source], cut[source]), math.MaxUint32))
 	}
 }
 

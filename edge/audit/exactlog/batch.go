@@ -1,7 +1,8 @@
 package exactlog
 
 import (
-	"encoding/binary"
+	"bytes"
+	"encoding/gob"
 	"errors"
 	"math"
 	"time"
@@ -12,14 +13,12 @@ const Interval = 4 * time.Second
 
 const interval = int64(Interval / time.Microsecond)
 
-// What a batch holds at most, and how long it is then.
+// What a batch holds at most, and how many bytes it has then.
 const (
 	MaxGroups  = 1024
 	MaxEntries = 8192
-	MaxSize    = 64 + MaxGroups*(8+16) + MaxEntries*(1+4+7) + MaxRules*(64+24)
-	MaxRules   = 256
-	maxName    = 64
-	maxBlock   = uint64(366 * 24 * time.Hour / time.Microsecond)
+	MaxSize    = 512 << 10
+	longest    = 48 * time.Hour // a window
 )
 
 // Kind is what became of a request under a rule.
@@ -77,179 +76,37 @@ func NumberOf(t time.Time) int64 { return t.UnixMicro() / interval }
 func (b *Batch) Starts() int64 { return b.Number * interval }
 func (b *Batch) Ends() int64   { return b.Starts() + interval }
 
-const version = 2
-
-// Append appends a batch as ReadBatch reads it. Of more than MaxRules rules those beyond are left out, as are entries far from the interval; the
-// batch says that something is missing then.
+// Append appends a batch as ReadBatch reads it.
 func (b *Batch) Append(to []byte) []byte {
-	rules, index := make([]RuleRef, 0, 16), make(map[RuleRef]int)
-	groups, gap := 0, b.Gap
-	for i := range b.Groups {
-		r := b.Groups[i].Rule
-		if _, known := index[r]; !known {
-			if len(rules) == MaxRules {
-				gap = true
-				continue
-			}
-			index[r] = len(rules)
-			rules = append(rules, r)
-		}
-		groups++
-	}
-	flags := byte(0)
-	if b.Last {
-		flags |= 1
-	}
-	if gap {
-		flags |= 2
-	}
-	to = append(to, version, flags)
-	to = binary.BigEndian.AppendUint64(to, b.Edge)
-	to = binary.BigEndian.AppendUint64(to, uint64(b.Number))
-	to = binary.BigEndian.AppendUint64(to, uint64(b.Began))
-	to = binary.AppendUvarint(binary.AppendUvarint(to, b.OneIn), uint64(len(rules)))
-	for _, r := range rules {
-		to = binary.BigEndian.AppendUint64(to, r.Counter)
-		to = binary.AppendUvarint(binary.AppendUvarint(to, uint64(r.Limit)), uint64(r.Window.Milliseconds()))
-		to = binary.AppendUvarint(to, uint64((r.Sub + time.Millisecond - 1).Milliseconds()))
-		name := r.Name[:min(len(r.Name), maxName)]
-		to = append(append(to, byte(len(name))), name...)
-	}
-	to = binary.AppendUvarint(to, uint64(groups))
-	for i := range b.Groups {
-		g := &b.Groups[i]
-		rule, known := index[g.Rule]
-		if !known {
-			continue
-		}
-		to = binary.BigEndian.AppendUint64(binary.AppendUvarint(to, uint64(rule)), g.Source)
-		n := uint64(len(g.Entries)) << 1
-		if g.Gap {
-			n |= 1
-		}
-		to = binary.AppendUvarint(to, n)
-		for _, e := range g.Entries {
-			// An entry that came late is from before the interval; the clock may have stepped.
-			at := min(max(e.At-b.Starts()+interval, 0), 3*interval)
-			to = append(binary.AppendUvarint(to, uint64(at)), byte(e.Kind))
-			switch {
-			case e.Kind == Blocked:
-				to = binary.AppendUvarint(to, uint64(max(e.At-e.Start, 0)))
-			case e.Kind <= Refused:
-				to = binary.AppendUvarint(to, uint64(math.Round(min(max(e.Estimate, 0), 1<<20)*16)))
-			}
-		}
-	}
-	return to
+	out := bytes.NewBuffer(to)
+	_ = gob.NewEncoder(out).Encode(b) // it always can be
+	return out.Bytes()
 }
 
 var errForm = errors.New("exactlog: this is no batch")
 
-// ReadBatch reads what Append wrote. Whoever reaches the tier can write there, so nothing is taken on trust.
-func ReadBatch(b []byte) (*Batch, error) {
-	if len(b) > MaxSize {
+// ReadBatch reads what Append wrote. That it is an edge's is for the caller to know; what cannot be, because an edge is of another version, is
+// no batch.
+func ReadBatch(text []byte) (*Batch, error) {
+	b, in := new(Batch), bytes.NewReader(text)
+	if len(text) > MaxSize || gob.NewDecoder(in).Decode(b) != nil || in.Len() > 0 {
 		return nil, errForm
 	}
-	r := reader{rest: b}
-	if r.byte() != version {
+	if b.Number < 0 || b.Number > math.MaxInt64/interval-4 || len(b.Groups) > MaxGroups {
 		return nil, errForm
 	}
-	flags := r.byte()
-	out := &Batch{Last: flags&1 != 0, Gap: flags&2 != 0, Edge: r.fixed(), Number: int64(r.fixed()), Began: int64(r.fixed()), OneIn: r.upTo(math.MaxUint64)}
-	if out.Number < 0 || out.Number > math.MaxInt64/interval-4 {
-		return nil, errForm
-	}
-	rules := make([]RuleRef, r.count(MaxRules))
-	for i := range rules {
-		rules[i] = RuleRef{Counter: r.fixed(), Limit: uint32(r.upTo(math.MaxUint32)), Window: r.span(), Sub: r.span()}
-		rules[i].Name = string(r.next(int(r.byte())))
-	}
-	out.Groups = make([]Group, r.count(MaxGroups))
 	entries := 0
-	for i := range out.Groups {
-		rule := r.upTo(MaxRules)
-		if r.bad || rule >= uint64(len(rules)) {
+	for _, g := range b.Groups {
+		if entries += len(g.Entries); entries > MaxEntries || min(g.Rule.Window, g.Rule.Sub) < 0 || max(g.Rule.Window, g.Rule.Sub) > longest {
 			return nil, errForm
 		}
-		g := &out.Groups[i]
-		g.Rule, g.Source = rules[rule], r.fixed()
-		n := r.upTo(2*MaxEntries + 1)
-		if g.Gap, n = n&1 != 0, n>>1; entries+int(n) > MaxEntries {
-			return nil, errForm
-		}
-		entries += int(n)
-		g.Entries = make([]Entry, n)
-		for k := range g.Entries {
-			e := &g.Entries[k]
-			e.At = out.Starts() - interval + int64(r.upTo(uint64(3*interval)))
-			if e.Kind = Kind(r.byte()); e.Kind >= kinds {
+		for i := range g.Entries {
+			e := &g.Entries[i]
+			if e.Kind >= kinds {
 				return nil, errForm
 			}
-			switch {
-			case e.Kind == Blocked:
-				e.Start = e.At - int64(r.upTo(maxBlock))
-			case e.Kind <= Refused:
-				e.Estimate = float64(r.upTo(1<<24)) / 16
-			}
+			e.At = min(max(e.At, b.Starts()-interval), b.Ends()+interval) // one that came late is from before the interval; the clock may have stepped
 		}
 	}
-	if r.bad || len(r.rest) > 0 {
-		return nil, errForm
-	}
-	return out, nil
-}
-
-// reader reads numbers; beyond the end, and where one is too large, it gives 0 and is bad.
-type reader struct {
-	rest []byte
-	bad  bool
-}
-
-func (r *reader) next(n int) []byte {
-	if n > len(r.rest) {
-		r.rest, r.bad = nil, true
-		return nil
-	}
-	piece := r.rest[:n]
-	r.rest = r.rest[n:]
-	return piece
-}
-
-func (r *reader) byte() byte {
-	if b := r.next(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (r *reader) fixed() uint64 {
-	if b := r.next(8); b != nil {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
-}
-
-func (r *reader) upTo(most uint64) uint64 {
-	n, size := binary.Uvarint(r.rest)
-	if size <= 0 || n > most {
-		r.rest, r.bad = nil, true
-		return 0
-	}
-	r.rest = r.rest[size:]
-	return n
-}
-
-// span is a time of so many milliseconds.
-func (r *reader) span() time.Duration {
-	return time.Duration(r.upTo(uint64(48*time.Hour/time.Millisecond))) * time.Millisecond
-}
-
-// count is how many there are of something that takes a byte at least.
-func (r *reader) count(most int) int {
-	n := int(r.upTo(uint64(most)))
-	if n > len(r.rest) {
-		r.bad = true
-		return 0
-	}
-	return n
+	return b, nil
 }

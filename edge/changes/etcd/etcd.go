@@ -272,12 +272,12 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 	defer watcher.Wait()
 	defer stop()
 	from := known + 1
-	heard := make(chan clientv3.WatchResponse)
+	watched := make(chan clientv3.WatchResponse)
 	watcher.Go(func() { // Watch itself may wait for an answer
-		defer close(heard)
+		defer close(watched)
 		for w := range c.Watch(watching, s.config.Prefix+s.followed, clientv3.WithPrefix(), clientv3.WithRev(from)) {
 			select {
-			case heard <- w:
+			case watched <- w:
 			case <-watching.Done():
 				return
 			}
@@ -292,7 +292,7 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case w, more := <-heard:
+		case w, more := <-watched:
 			if !more {
 				return errors.New("etcd: the watch has ended")
 			}

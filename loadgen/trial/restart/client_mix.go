@@ -31,9 +31,10 @@ type clientMix struct {
 // A clientKind is how some of the clients use their connections, and what has become of their requests.
 type clientKind struct {
 	name    string
-	clients int           // connections that are used again; 0: each request has its own
-	each    time.Duration // between the requests of a client, or of all
-	ahead   int           // requests sent at once, without waiting for answers between
+	clients int               // connections that are used again; 0: each request has its own
+	each    time.Duration     // between the requests of a client, or of all
+	ahead   int               // requests sent at once, without waiting for answers between
+	shared  []*http.Transport // connections of HTTP/2, of which each client has one with others; nil: HTTP/1.1
 
 	mu      sync.Mutex // guards what follows
 	made    int
@@ -69,6 +70,33 @@ func newClientMix(rate int, to func() string) *clientMix {
 	return c
 }
 
+// newStreamMix is newClientMix over HTTP/2, without TLS: many requests share a connection, or few do that is mostly idle. A request that the edge has
+// said it has not taken (GOAWAY, REFUSED_STREAM) goes on another connection, as HTTP/2 has it (RFC 9113, 8.7); no other is sent twice.
+func newStreamMix(rate int, to func() string) *clientMix {
+	const clients, seldom = 60, 20
+	rest := max(float64(rate)-seldom/1.3, 1)
+	c := &clientMix{rate: rate, to: to, kinds: []*clientKind{
+		{name: "HTTP/2, many at once", clients: clients, each: time.Duration(clients / rest * float64(time.Second)), ahead: 1, shared: transports(4, to)},
+		{name: "HTTP/2, seldom used", clients: seldom, each: 1300 * time.Millisecond, ahead: 1, shared: transports(seldom, to)},
+	}}
+	for _, h := range c.kinds {
+		h.latency = hdrhistogram.New(1, int64(time.Minute), 2)
+	}
+	return c
+}
+
+// transports make n transports, each with one connection at a time.
+func transports(n int, to func() string) (list []*http.Transport) {
+	for range n {
+		t := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, to())
+		}}
+		t.Protocols.SetUnencryptedHTTP2(true)
+		list = append(list, t)
+	}
+	return list
+}
+
 // run has the clients send until ctx is done, and returns when every answer is there.
 func (c *clientMix) run(ctx context.Context) {
 	var all sync.WaitGroup
@@ -88,6 +116,9 @@ func (c *clientMix) run(ctx context.Context) {
 		for i := range h.clients {
 			all.Go(func() {
 				v := &client{clientMix: c, clientKind: h}
+				if h.shared != nil {
+					v.over = h.shared[i%len(h.shared)]
+				}
 				defer v.leave()
 				for n := range h.beats(ctx, h.each, h.each*time.Duration(i)/time.Duration(h.clients)) {
 					v.send(n*h.clients+i, n+i)
@@ -115,6 +146,7 @@ type client struct {
 	*clientKind
 	conn net.Conn
 	br   *bufio.Reader
+	over *http.Transport // nil: HTTP/1.1
 }
 
 // send makes as many requests as its kind sends ahead: number says which in all, turn which of this client.
@@ -156,6 +188,9 @@ func (v *client) request(number, turn int) *http.Request {
 
 // ask sends requests and reads the answers up to the last or to one that closes the connection.
 func (v *client) ask(requests []*http.Request) (answered int, err error) {
+	if v.over != nil {
+		return v.stream(requests[0])
+	}
 	if v.conn != nil && v.ended() {
 		v.leave()
 	}
@@ -184,12 +219,8 @@ func (v *client) ask(requests []*http.Request) (answered int, err error) {
 		if err != nil {
 			return answered, errors.Join(err, unsent)
 		}
-		body, err := io.ReadAll(answer.Body)
-		if err != nil {
+		if err := right(r, answer); err != nil {
 			return answered, err
-		}
-		if want := mixAnswer(r.URL.Path, r.ContentLength); answer.StatusCode != http.StatusOK || string(body) != want {
-			return answered, fmt.Errorf("%s %s: %d %.100q", r.Method, r.URL.Path, answer.StatusCode, body)
 		}
 		answered++
 		if answer.Close {
@@ -198,6 +229,33 @@ func (v *client) ask(requests []*http.Request) (answered int, err error) {
 		}
 	}
 	return answered, nil
+}
+
+// stream makes a request on a stream of its own.
+func (v *client) stream(r *http.Request) (answered int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	answer, err := v.over.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	if err := right(r, answer); err != nil {
+		return 0, err
+	}
+	return 1, nil
+}
+
+// right reads an answer, and says what is wrong with it.
+func right(r *http.Request, answer *http.Response) error {
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	if want := mixAnswer(r.URL.Path, r.ContentLength); answer.StatusCode != http.StatusOK || string(body) != want {
+		return fmt.Errorf("%s %s: %d %.100q", r.Method, r.URL.Path, answer.StatusCode, body)
+	}
+	return nil
 }
 
 // ended reports whether the edge has closed the connection while it was idle. A client looks before it sends.

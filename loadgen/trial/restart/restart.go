@@ -27,7 +27,8 @@ import (
 type Check struct {
 	Sluice string // the edge's executable
 	Times  int
-	Rate   int // requests a second
+	Rate   int  // requests a second
+	HTTP2  bool // clients speak it
 	Log    func(format string, args ...any)
 }
 
@@ -118,6 +119,9 @@ func (r Check) against(ctx context.Context, c *check.Result, what string, n int,
 	}
 	r.Log("%s, %d requests/s", what, r.Rate)
 	mix := newClientMix(r.Rate, to)
+	if r.HTTP2 {
+		mix = newStreamMix(r.Rate, to)
+	}
 	sending, enough := context.WithCancel(ctx)
 	defer enough()
 	sent := make(chan struct{})
@@ -155,6 +159,8 @@ table: {counters: 10000}
 limits: {connections_per_source: 10000}
 origins: [{servers: ["http://%s"]}]
 rules: [{name: all, limit: 1000000000}]
+http2: {cleartext: true}
+source: {trust: [127.0.0.1]}
 `
 
 // tell adds a table of what became of the clients' requests.

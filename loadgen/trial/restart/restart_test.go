@@ -17,17 +17,19 @@ import (
 
 // The kinds of clients together make the rate that was asked for, and each makes some of it.
 func TestClientMixMakesItsRate(t *testing.T) {
-	for _, rate := range []int{60, 200, 500, 2000} {
-		sum := 0.0
-		for _, h := range newClientMix(rate, nil).kinds {
-			clients := max(h.clients, 1)
-			perSecond := float64(clients*h.ahead) / h.each.Seconds()
-			if sum += perSecond; perSecond < 1 {
-				t.Errorf("%d requests/s: %s makes %v", rate, h.name, perSecond)
+	for _, mix := range []func(int, func() string) *clientMix{newClientMix, newStreamMix} {
+		for _, rate := range []int{60, 200, 500, 2000} {
+			sum := 0.0
+			for _, h := range mix(rate, nil).kinds {
+				clients := max(h.clients, 1)
+				perSecond := float64(clients*h.ahead) / h.each.Seconds()
+				if sum += perSecond; perSecond < 1 {
+					t.Errorf("%d requests/s: %s makes %v", rate, h.name, perSecond)
+				}
 			}
-		}
-		if math.Abs(sum-float64(rate)) > 0.01*float64(rate) {
-			t.Errorf("%d requests/s: the kinds make %v", rate, sum)
+			if math.Abs(sum-float64(rate)) > 0.01*float64(rate) {
+				t.Errorf("%d requests/s: the kinds make %v", rate, sum)
+			}
 		}
 	}
 }
@@ -76,11 +78,20 @@ func TestClientsReadTheirAnswers(t *testing.T) {
 		"an error":  {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := httptest.NewServer(test.serve)
+			s := httptest.NewUnstartedServer(test.serve)
+			s.Config.Protocols = new(http.Protocols)
+			s.Config.Protocols.SetHTTP1(true)
+			s.Config.Protocols.SetUnencryptedHTTP2(true)
+			s.Start()
 			defer s.Close()
-			c := newClientMix(100, func() string { return strings.TrimPrefix(s.URL, "http://") })
-			for _, h := range c.kinds {
+			to := func() string { return strings.TrimPrefix(s.URL, "http://") }
+			c, streams := newClientMix(100, to), newStreamMix(100, to)
+			for _, h := range append(c.kinds, streams.kinds...) {
 				v := &client{clientMix: c, clientKind: h}
+				if h.shared != nil {
+					v.over = h.shared[0]
+					defer v.over.CloseIdleConnections()
+				}
 				for turn := range 4 { // the last of them is a POST
 					v.send(turn, turn)
 				}

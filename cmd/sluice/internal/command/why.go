@@ -155,7 +155,7 @@ func printJSON(w io.Writer, v any) error {
 
 // fromEdge tells what an edge knows now, and what of its latest events is about the source.
 func (a *whyArgs) fromEdge(w io.Writer) error {
-	var told struct {
+	var shown struct {
 		Source control.Looked `json:"source"`
 		Events []events.Event `json:"events"`
 		Edge   control.State  `json:"edge"`
@@ -164,19 +164,19 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := client.Get("/v1/sources/"+url.PathEscape(a.address.String()), &told.Source); err != nil {
+	if err := client.Get("/v1/sources/"+url.PathEscape(a.address.String()), &shown.Source); err != nil {
 		return err
 	}
-	if err := client.Get("/v1/events", &told.Events); err != nil {
+	if err := client.Get("/v1/events", &shown.Events); err != nil {
 		return err
 	}
-	_ = client.Get("/v1/status", &told.Edge) // an older edge has none
-	told.Events = slices.DeleteFunc(told.Events, func(e events.Event) bool { return !a.about(e.Source) })
-	slices.Reverse(told.Events)
+	_ = client.Get("/v1/status", &shown.Edge) // an older edge has none
+	shown.Events = slices.DeleteFunc(shown.Events, func(e events.Event) bool { return !a.about(e.Source) })
+	slices.Reverse(shown.Events)
 	if a.json {
-		return printJSON(w, told)
+		return printJSON(w, shown)
 	}
-	return tell(w, &told.Source, told.Events, &told.Edge)
+	return printWhy(w, &shown.Source, shown.Events, &shown.Edge)
 }
 
 // about reports whether an event's source is the one that is asked about: it, its prefix, or one within the prefix.
@@ -188,8 +188,8 @@ func (a *whyArgs) about(source string) bool {
 	return err == nil && a.question.Source.Contains(addr)
 }
 
-// tell writes for people what an edge knows. Times are UTC. Reasons and names are written by others: each line is made printable.
-func tell(w io.Writer, l *control.Looked, happened []events.Event, edge *control.State) error {
+// printWhy writes for people what an edge knows. Times are UTC. Reasons and names are written by others: each line is made printable.
+func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *control.State) error {
 	var lines []string
 	line := func(format string, args ...any) {
 		lines = append(lines, operator.Printable(fmt.Sprintf(format, args...))+"\n")

@@ -101,7 +101,7 @@ rule s: 0 of 3 requests, 0 left; blocked by edge since 2026-05-04 14:05:00Z unti
 `},
 	} {
 		var out strings.Builder
-		if err := tell(&out, &test.looked, test.happened, &test.edge); err != nil {
+		if err := printWhy(&out, &test.looked, test.happened, &test.edge); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != test.want {

@@ -250,7 +250,7 @@ func (r rule) matches() string {
 		}
 	}
 	if len(r.Escalate) > 0 {
-		matches += ", who comes back " + strings.Join(r.Escalate, ", ")
+		matches += ", repeat blocks " + strings.Join(r.Escalate, ", ")
 	}
 	for i, plan := range slices.Sorted(maps.Keys(r.Plans)) {
 		matches += []string{", plans ", ", "}[min(i, 1)] + plan + " " + number(r.Plans[plan].Limit)

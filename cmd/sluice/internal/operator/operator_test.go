@@ -211,9 +211,9 @@ func TestAnswers(t *testing.T) {
 		{"status", edge{"GET /readyz": "ready", "GET /v1/rules": `[{"name":"a","mode":"enforce"},{"name":"b","mode":"off"},{"name":"c","mode":"enforce"}]`,
 			"GET /v1/pop": `{"name":"fra1","edges":[{"id":"5","name":"web2","refused":2},{"id":"web1","address":"10.0.0.1:8080","version":"1.0","generation":7,"config_hash":12345678901234567890,"since":"` + now.Format(time.RFC3339) + `"}],
 				"nodes":[{"address":"10.0.0.9:11211","up":true,"joining":true},{"address":"10.0.0.8:11211","up":false}]}`,
-			"GET /metrics": "# HELP sluice_received_total x\nsluice_received_total 12345\nsluice_received_total_other 9\nsluice_answers_total{code=\"429\",from=\"limit\"} 5\nsluice_answers_total{code=\"503\",from=\"limit\"} 1\n" +
+			"GET /metrics": "# HELP sluice_received_total x\nsluice_received_total 12345\nsluice_http2_requests_total 45\nsluice_received_total_other 9\nsluice_answers_total{code=\"429\",from=\"limit\"} 5\nsluice_answers_total{code=\"503\",from=\"limit\"} 1\n" +
 				"sluice_answers_total{code=\"200\",from=\"origin\"} 7\nsluice_shed_total{hosts=\"*\",priority=\"sheddable\"} 3\nsluice_build_info{commit=\"abc\",version=\"1.2\"} 1\nprocess_start_time_seconds " + "1.777e+09\n"}, (*Client).Status,
-			"edge      EDGE, ready\nversion   1.2\nup        " + span(now.Sub(time.Unix(1777000000, 0))) + "\nrules     2 enforce, 1 off\nrequests  12,345 received, 6 refused by a limit, 3 shed to spare an origin, 0 to origins\nblocked   0 now\npop       fra1, 2 edges\n\n" +
+			"edge      EDGE, ready\nversion   1.2\nup        " + span(now.Sub(time.Unix(1777000000, 0))) + "\nrules     2 enforce, 1 off\nrequests  12,345 received (45 by HTTP/2), 6 refused by a limit, 3 shed to spare an origin, 0 to origins\nblocked   0 now\npop       fra1, 2 edges\n\n" +
 				"EDGE  ADDRESS        VERSION  GENERATION                CONFIG  SINCE                 REFUSED\n" +
 				"web2                                   0                     0                              2\n" +
 				"web1  10.0.0.1:8080  1.0               7  12345678901234567890  2026-05-04 14:00:00Z\n\n" +
@@ -241,7 +241,7 @@ func TestAnswers(t *testing.T) {
 			{"name":"e","mode":"enforce","limit":60,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"descriptors":{"domain":"web","entries":[{"key":"path","value":"/login*"},{"key":"user"}]}}}]`}, (*Client).Rules,
 			"RULE  MODE     LIMIT      THEN BLOCKED   BY        MATCHES\n" +
 				"a     enforce  120 in 1m  no: throttled  source    everything, token_bucket, burst 20, action delay\n" +
-				"b     enforce  5 in 1m    for 10m        source    everything, cost 20, check sync, on store failure closed, who comes back 1h, 24h\n" +
+				"b     enforce  5 in 1m    for 10m        source    everything, cost 20, check sync, on store failure closed, repeat blocks 1h, 24h\n" +
 				"c     enforce  5 in 1m    tagged for 1m  source    everything, action tag, cost 1 for each 10,240 bytes, first sight wait, estimate lower\n" +
 				"d     enforce  60 in 1m   no: throttled  header:k  not plan trial, cost by X-Cost, plans free 60, pro 1,000\n" +
 				"e     enforce  60 in 1m   no: throttled  source    descriptors of web: path=/login* user\n", ""},

@@ -221,7 +221,11 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		if n := uint64(m.sum("sluice_shed_total")); n > 0 {
 			shed = number(n) + " shed to spare an origin, "
 		}
-		line("requests", "%s received, %s refused by a limit, %s%s to origins", number(uint64(m.sum("sluice_received_total"))),
+		by := ""
+		if n := uint64(m.sum("sluice_http2_requests_total")); n > 0 {
+			by = " (" + number(n) + " by HTTP/2)"
+		}
+		line("requests", "%s received%s, %s refused by a limit, %s%s to origins", number(uint64(m.sum("sluice_received_total"))), by,
 			number(uint64(m.sum("sluice_answers_total", `from="limit"`))), shed, number(uint64(m.sum("sluice_origin_requests_total"))))
 		line("blocked", "%s now", number(uint64(m.sum("sluice_mitigations_active"))))
 	}

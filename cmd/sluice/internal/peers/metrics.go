@@ -5,15 +5,15 @@ import (
 	"sluice/pop/across"
 )
 
-// Collect gives what peers were told, and what came of what they told.
+// Collect gives how many blocks were sent to peers and received from them, and what became of these.
 func (p *Peers) Collect(to metric.Sink) {
 	for _, other := range p.list {
-		const told, toldHelp = "sluice_peer_blocks_sent_total", "Blocks that another PoP was told of by this edge; dropped: its queue was full."
-		to.Count(other.sent.Load(), told, toldHelp, "peer", other.name, "result", "sent")
-		to.Count(other.outbox.Dropped(), told, toldHelp, "peer", other.name, "result", "dropped")
+		const name, help = "sluice_peer_blocks_sent_total", "Blocks that this edge announced to another PoP; dropped: the queue to it was full."
+		to.Count(other.sent.Load(), name, help, "peer", other.name, "result", "sent")
+		to.Count(other.outbox.Dropped(), name, help, "peer", other.name, "result", "dropped")
 		to.Count(other.failed.Load(), "sluice_peer_send_failures_total", "Messages that an edge of another PoP did not take.", "peer", other.name)
 		for i, secret := range [...]string{"first", "other"} {
-			to.Count(other.heard[i].Load(), "sluice_peer_messages_received_total",
+			to.Count(other.received[i].Load(), "sluice_peer_messages_received_total",
 				"Messages of another PoP that were believed; secret: whether it signs with the first line of the peers_secret_file here, or with another.",
 				"peer", other.name, "secret", secret)
 		}
@@ -21,7 +21,7 @@ func (p *Peers) Collect(to metric.Sink) {
 			to.Whether(!other.away.Load(), "sluice_peer_up", "Whether an edge of another PoP has taken the latest message; none while pop.peers_mode is off.", "peer", other.name)
 		}
 		for o := range across.Outcomes {
-			to.Count(other.outcomes[o].Load(), "sluice_peer_blocks_received_total", "Blocks that another PoP told this edge of, by what became of them.",
+			to.Count(other.outcomes[o].Load(), "sluice_peer_blocks_received_total", "Blocks that another PoP announced to this edge, by what became of them.",
 				"peer", other.name, "result", across.Outcome(o).String())
 		}
 	}

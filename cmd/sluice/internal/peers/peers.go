@@ -1,4 +1,4 @@
-// Package peers carries blocks between PoPs that list each other (pop/across says what they are told): a sender for each peer, and a listener.
+// Package peers carries blocks between PoPs that list each other (pop/across says which): a sender for each peer, and a listener.
 //
 // A message is a POST to /v1/blocks of an edge of the peer, plain HTTP/1.1, with its signature in the header Sluice-Signature. It is signed and
 // not encrypted: who is on the way reads addresses, and can change nothing. Where there is nothing to tell, a message without blocks goes every
@@ -41,9 +41,9 @@ const (
 
 // Peers is what one edge has to do with other PoPs.
 type Peers struct {
-	// Impose puts a block into force that a PoP has told of at a time on its clock.
-	Impose func(from string, b across.Block, told, now time.Time) across.Outcome
-	// Vouch is told of requests of who has a key, before their bodies are read.
+	// Impose puts a block of another PoP into force, which was sent at a time on the clock there.
+	Impose func(from string, b across.Block, sent, now time.Time) across.Outcome
+	// Vouch is called with each request that has a key, before its body is read.
 	Vouch func(*http.Request)
 
 	name     string
@@ -94,7 +94,7 @@ type peer struct {
 	sent     atomic.Uint64    // blocks that an edge of it has taken
 	failed   atomic.Uint64    // attempts
 	away     atomic.Bool      // no edge of it has taken the latest
-	heard    [2]atomic.Uint64 // messages, under the first of the keys here and under others
+	received [2]atomic.Uint64 // messages, under the first of the keys here and under others
 	outcomes [across.Outcomes]atomic.Uint64
 }
 
@@ -120,7 +120,7 @@ func (p *Peers) SetKeys(keys []across.Key) bool {
 // Turn switches all of it on or off, while it runs.
 func (p *Peers) Turn(on bool) { p.off.Store(!on) }
 
-// Up calls f with each peer, and whether an edge of it has taken the latest message; with none while nothing is told.
+// Up calls f with each peer, and whether an edge of it has accepted the latest message; with no peer while peers are off.
 func (p *Peers) Up(f func(name string, up bool)) {
 	for _, other := range p.list {
 		if !p.off.Load() {
@@ -129,8 +129,8 @@ func (p *Peers) Up(f func(name string, up bool)) {
 	}
 }
 
-// Tell has all peers told of a block. It does not wait.
-func (p *Peers) Tell(b across.Block) {
+// Announce queues a block for all peers. It does not wait.
+func (p *Peers) Announce(b across.Block) {
 	for _, to := range p.list {
 		to.outbox.Add(b)
 	}
@@ -177,7 +177,7 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 				if err == nil {
 					to.sent.Add(uint64(len(batch)))
 					if to.away.Swap(false) {
-						p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Text: "PoP " + to.name + " is told of blocks again", Old: "away", New: "told"})
+						p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Text: "PoP " + to.name + " receives blocks again", Old: "away", New: "told"})
 					}
 					break
 				}
@@ -192,7 +192,7 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 				}
 				if !to.away.Swap(true) {
 					p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Level: slog.LevelWarn, Old: "told", New: "away",
-						Text: "no edge of PoP " + to.name + " takes what it is told: who is blocked here is not there: " + err.Error()})
+						Text: "no edge of PoP " + to.name + " accepts blocks: sources that are blocked here are not blocked there: " + err.Error()})
 				}
 				if len(batch) == 0 { // the next check tells when it is back
 					break
@@ -290,7 +290,7 @@ func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 	}
 	said := map[string]uint64{across.OverRate.String(): uint64(over)}
 	from := p.peer(m.From)
-	from.heard[min(m.Key, 1)].Add(1)
+	from.received[min(m.Key, 1)].Add(1)
 	from.outcomes[across.OverRate].Add(uint64(over))
 	for _, b := range m.Blocks {
 		o := across.Unreadable

@@ -108,14 +108,14 @@ func TestNextEdge(t *testing.T) {
 	address, told := listen(t)
 	p := send(t, nil, dead(t), strings.TrimPrefix(unwilling.URL, "http://"), address)
 	for _, source := range []string{"192.0.2.1", "192.0.2.2"} {
-		p.Tell(block(source))
+		p.Announce(block(source))
 	}
 	for _, source := range []string{"192.0.2.1", "192.0.2.2"} {
 		if got := receive(t, told); got.from != "fra1" || got.block.Source.String() != source || got.block.Rule != "login" || got.block.Window != time.Minute {
 			t.Errorf("%+v", got)
 		}
 	}
-	p.Tell(block("2001:db8::1")) // to the one that took the others
+	p.Announce(block("2001:db8::1")) // to the one that took the others
 	if got := receive(t, told); got.block.Source.String() != "2001:db8::/64" {
 		t.Errorf("%+v", got)
 	}
@@ -130,8 +130,8 @@ func TestAwayAndBack(t *testing.T) {
 	happened := events.New(10, func(e events.Event) { said <- e })
 	address := dead(t)
 	p := send(t, happened, address)
-	p.Tell(block("192.0.2.1"))
-	if e := <-said; e.Kind != events.Peer || e.Level != slog.LevelWarn || !strings.HasPrefix(e.Text, "no edge of PoP ams1 takes what it is told") {
+	p.Announce(block("192.0.2.1"))
+	if e := <-said; e.Kind != events.Peer || e.Level != slog.LevelWarn || !strings.HasPrefix(e.Text, "no edge of PoP ams1 accepts blocks") {
 		t.Errorf("%+v", e)
 	}
 	l, err := net.Listen("tcp", address)
@@ -148,7 +148,7 @@ func TestAwayAndBack(t *testing.T) {
 	go server.Serve(l)
 	defer server.Close()
 	receive(t, told)
-	if e := <-said; e.Kind != events.Peer || e.Text != "PoP ams1 is told of blocks again" {
+	if e := <-said; e.Kind != events.Peer || e.Text != "PoP ams1 receives blocks again" {
 		t.Errorf("%+v", e)
 	}
 }
@@ -248,11 +248,11 @@ func TestCheck(t *testing.T) {
 		check("at rest", "1", "1", "0")
 		check("at rest", "1", "2", "0")
 		ams.SetKeys([]across.Key{across.KeyOf([]byte("another secret, of others"))})
-		check("another secret", "0", "2", "0", "no edge of PoP ams1 takes what it is told: who is blocked here is not there: "+
+		check("another secret", "0", "2", "0", "no edge of PoP ams1 accepts blocks: sources that are blocked here are not blocked there: "+
 			"EDGE says 403 Forbidden the signature is wrong: the first line of the sender's peers_secret_file is not in the one here")
 		check("another secret still", "0", "2", "0")
 		ams.SetKeys([]across.Key{across.KeyOf([]byte("another secret, of others")), key})
-		check("both secrets", "1", "2", "1", "PoP ams1 is told of blocks again")
+		check("both secrets", "1", "2", "1", "PoP ams1 receives blocks again")
 		fra.Turn(false)
 		check("off", "", "2", "1")
 		if len(told) > 0 {
@@ -260,11 +260,11 @@ func TestCheck(t *testing.T) {
 		}
 		fra.Turn(true)
 		ams.Turn(false)
-		check("off there", "0", "2", "1", "no edge of PoP ams1 takes what it is told: who is blocked here is not there: EDGE says 403 Forbidden pop.peers_mode is off here")
-		fra.Tell(block("192.0.2.1")) // it waits
+		check("off there", "0", "2", "1", "no edge of PoP ams1 accepts blocks: sources that are blocked here are not blocked there: EDGE says 403 Forbidden pop.peers_mode is off here")
+		fra.Announce(block("192.0.2.1")) // it waits
 		time.Sleep(time.Second)
 		ams.Turn(true)
-		check("back", "1", "2", "3", "PoP ams1 is told of blocks again")
+		check("back", "1", "2", "3", "PoP ams1 receives blocks again")
 		if len(told) != 1 {
 			t.Errorf("%d blocks came", len(told))
 		}
@@ -282,7 +282,7 @@ func TestSecretChanges(t *testing.T) {
 				if !p.SetKeys(keys) || p.SetKeys(slices.Clone(keys)) {
 					t.Error("it does not tell what is another key")
 				}
-				fra.Tell(block("192.0.2.1"))
+				fra.Announce(block("192.0.2.1"))
 				n++
 				time.Sleep(time.Second)
 				if synctest.Wait(); len(told) != n {
@@ -302,9 +302,9 @@ func TestUnreadable(t *testing.T) {
 		fra, ams, _, told := virtual(t)
 		digest := block("192.0.2.1")
 		digest.Source = counter.SourceOfDigest([16]byte{1}) // no PoP sends one
-		fra.Tell(digest)
-		fra.Tell(across.Block{End: digest.End}) // reads as nobody
-		fra.Tell(block("192.0.2.1"))
+		fra.Announce(digest)
+		fra.Announce(across.Block{End: digest.End}) // reads as nobody
+		fra.Announce(block("192.0.2.1"))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if v := shown(t, ams, `sluice_peer_blocks_received_total{peer="fra1",result="unreadable"}`); v != "2" || len(told) != 1 {

@@ -37,11 +37,11 @@ type Etcd struct {
 	name  string // of this edge in etcd: its ID
 
 	// List.mu guards these too.
-	revisions map[string]int64  // by rule: of what etcd has of it; a copy of etcd's index for those that this edge has heard of
+	revisions map[string]int64  // by rule: of what etcd has of it; a copy of etcd's index for those that this edge has seen of
 	wrong     map[string]string // by rule: why what etcd has of it cannot be read
 	self      edgeSays
 	laid      uint64 // the version that is in force here
-	heard     int64  // the latest revision of a rule that this edge has
+	seen      int64  // the latest revision of a rule that this edge has
 	own       int64  // the latest revision that it wrote
 	counts    PutCounts
 }
@@ -97,7 +97,7 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 	var lacks []string
 	if all {
 		clear(e.revisions)
-		e.heard, e.self.Revision = 0, 0 // it may be another etcd
+		e.seen, e.self.Revision = 0, 0 // it may be another etcd
 	}
 	for _, v := range values {
 		if e.heardOf(v, now) {
@@ -133,7 +133,7 @@ func (e *Etcd) heardOf(v etcd.Value, now time.Time) (lacks bool) {
 	if v.Text != nil && v.Revision < e.revisions[rule] {
 		return false // the watch tells what a Put has told already
 	}
-	e.revisions[rule], e.heard = v.Revision, max(e.heard, v.Revision)
+	e.revisions[rule], e.seen = v.Revision, max(e.seen, v.Revision)
 	if v.Text == nil {
 		e.good(rule)
 		return len(e.ofRule(rule)) > 0
@@ -188,7 +188,7 @@ func (e *Etcd) restore(ctx context.Context, rule string) error {
 		v, done, err := e.store.Put(ctx, ruleNames+rule, encode(entries), revision)
 		e.mu.Lock()
 		if done {
-			e.revisions[rule], e.heard = v.Revision, max(e.heard, v.Revision)
+			e.revisions[rule], e.seen = v.Revision, max(e.seen, v.Revision)
 		}
 		again := err == nil && !done && e.heardOf(v, time.Now())
 		e.mu.Unlock()
@@ -232,7 +232,7 @@ func (e *Etcd) Add(w operatorlog.Order, version uint64, now time.Time) (mark ope
 	e.counts.Done++
 	e.good(w.Rule)
 	e.revisions[w.Rule] = max(e.revisions[w.Rule], v.Revision)
-	e.heard, e.own = max(e.heard, v.Revision), v.Revision
+	e.seen, e.own = max(e.seen, v.Revision), v.Revision
 	e.merge(entries, now)
 	return mark, nil
 }
@@ -259,7 +259,7 @@ func (e *Etcd) Describe(s control.EdgeStatus) {
 // announce tells others what is in force here, if that is another. mu is locked.
 func (e *Etcd) announce() {
 	if e.laid == e.version {
-		e.self.Revision = e.heard
+		e.self.Revision = e.seen
 	}
 	text, _ := json.Marshal(e.self) // it always can be
 	e.store.Say(text)

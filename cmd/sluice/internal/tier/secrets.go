@@ -85,7 +85,7 @@ type secretWatcher struct {
 }
 
 // look returns what has changed.
-func (w *secretWatcher) look(warning string, now time.Time) (e events.Event, news bool) {
+func (w *secretWatcher) look(warning string, now time.Time) (e events.Event, changed bool) {
 	if warning == w.said || now.Sub(w.at) < secretsAgain {
 		return e, false
 	}

@@ -104,7 +104,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	id, apart := rand.Uint64(), rulesApart(c)
 	var decided func(across.Block)
 	if others != nil {
-		decided = others.Tell
+		decided = others.Announce
 		s.beside = append(s.beside, others.Send)
 	}
 	machine, err := pop.NewMachine(pop.Config{

@@ -25,7 +25,7 @@ func watch(ctx context.Context, m *pop.Machine, name string, happened *events.Lo
 		list := w.look(m.Nodes.Members(), m.Nodes.Up(), m.Nodes.Full())
 		list = append(list, edges.look(m.Operators.Edges(), now)...)
 		status := secretStatus(name, m.Marks.Secrets())
-		if e, news := secrets.look(status.Warning, now); news {
+		if e, changed := secrets.look(status.Warning, now); changed {
 			list = append(list, e)
 		}
 		for _, e := range list {

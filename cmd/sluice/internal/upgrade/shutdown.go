@@ -31,10 +31,10 @@ type Shutdown struct {
 
 // Stop ends an edge that was told to stop. Connections are taken for as long as the open ones need notice anyway: if
 // another process will listen on this socket, clients wait for it the shorter.
-func (d *Shutdown) Stop(told bool) {
+func (d *Shutdown) Stop(notice bool) {
 	d.Server.Leave()
 	Notify("STOPPING=1")
-	if told {
+	if notice {
 		d.Log.Info("leaving", "notice", d.Notice)
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()

@@ -55,7 +55,7 @@ type Handover struct {
 	Rules   func() []byte  // what they changed of the rules of this edge only; nil: that is among the words
 	Log     *slog.Logger
 
-	told time.Time // when mitigations were told last
+	sent time.Time // when mitigations were sent last
 
 	// To the new process, once it is ready. The second is nil if it does not take counters.
 	out, counters *os.File
@@ -88,7 +88,7 @@ func (h *Handover) Start(stop context.Context) (err error) {
 		sayReady.Close()
 		return err
 	}
-	counters, tellCounters, err := os.Pipe()
+	counters, countersOut, err := os.Pipe()
 	if err != nil {
 		sayReady.Close()
 		state.Close()
@@ -99,11 +99,11 @@ func (h *Handover) Start(stop context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			out.Close()
-			tellCounters.Close()
+			countersOut.Close()
 		}
 	}()
 
-	h.told = time.Time{} // a process before this one may have been told, and have failed
+	h.sent = time.Time{} // a process before this one may have got them, and have failed
 	n := 3 + len(names)
 	cmd := exec.Command(h.Program, h.Args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -123,7 +123,7 @@ func (h *Handover) Start(stop context.Context) (err error) {
 		_ = cmd.Process.Kill()
 		<-ended
 		if stop.Err() != nil {
-			return errToldToStop
+			return errStopped
 		}
 		return err
 	}
@@ -132,11 +132,11 @@ func (h *Handover) Start(stop context.Context) (err error) {
 	if err := out.SetWriteDeadline(time.Now().Add(startTime)); err != nil {
 		return failed(err)
 	}
-	if err := h.tell(out); err != nil {
+	if err := h.sendBits(out); err != nil {
 		return failed(fmt.Errorf("it did not take the mitigations: %w", err))
 	}
-	told := make(chan error, 1)
-	go func() { told <- h.tellCounters(tellCounters) }()
+	sent := make(chan error, 1)
+	go func() { sent <- h.sendCounters(countersOut) }()
 	if err := ready.SetReadDeadline(time.Now().Add(startTime)); err != nil {
 		return failed(err)
 	}
@@ -147,15 +147,15 @@ func (h *Handover) Start(stop context.Context) (err error) {
 		return failed(fmt.Errorf("it was not ready after %v: %w", startTime, err))
 	}
 	if !goOn() {
-		return failed(errToldToStop)
+		return failed(errStopped)
 	}
 	h.out = out
-	_ = tellCounters.SetWriteDeadline(time.Now()) // the new process has them, or does not want them
-	if err := <-told; err != nil {
+	_ = countersOut.SetWriteDeadline(time.Now()) // the new process has them, or does not want them
+	if err := <-sent; err != nil {
 		h.Log.Warn("the new process did not take the counters: sources start afresh there", "error", err)
-		tellCounters.Close()
+		countersOut.Close()
 	} else {
-		h.counters = tellCounters
+		h.counters = countersOut
 	}
 	h.Log.Info("handed over", "to", cmd.Process.Pid)
 	return nil
@@ -164,10 +164,10 @@ func (h *Handover) Start(stop context.Context) (err error) {
 // Done reports whether a new process has taken over.
 func (h *Handover) Done() bool { return h.out != nil }
 
-var errToldToStop = errors.New("this process was told to stop")
+var errStopped = errors.New("this process was told to stop")
 
-// tellCounters writes the counters of an edge that counts alone.
-func (h *Handover) tellCounters(out *os.File) error {
+// sendCounters writes the counters of an edge that counts alone.
+func (h *Handover) sendCounters(out *os.File) error {
 	if h.Table == nil {
 		return nil
 	}
@@ -201,13 +201,13 @@ func duplicate(s socket) (*os.File, error) {
 	return os.NewFile(fd, s.name), nil
 }
 
-// tell writes the mitigations in force that have not been told yet, a line each, and an empty line. What has been told is not
-// told again: an operator may have lifted it in the new process.
-func (h *Handover) tell(out *os.File) error {
+// sendBits writes the mitigations in force that have not been sent yet, a line each, and an empty line. What has been sent is not
+// sent again: an operator may have lifted it in the new process.
+func (h *Handover) sendBits(out *os.File) error {
 	w := bufio.NewWriter(out)
 	e := json.NewEncoder(w)
-	before, now := h.told, time.Now()
-	h.told = now
+	before, now := h.sent, time.Now()
+	h.sent = now
 	if h.Words != nil { // first: a mitigation that has begun after a lift must not be lifted by it
 		if err := e.Encode(handed{Words: h.Words()}); err != nil {
 			return err
@@ -239,20 +239,20 @@ type handed struct {
 	Rules []byte `json:"rules,omitempty"` // as they changed them
 }
 
-// sendFinal tells the new process what this one has counted to its end.
+// sendFinal sends the new process what this one has counted to its end.
 func (h *Handover) sendFinal() {
 	h.sendMitigations()
-	if h.counters != nil && h.tellCounters(h.counters) != nil {
+	if h.counters != nil && h.sendCounters(h.counters) != nil {
 		h.Log.Warn("the new process did not take the last counters")
 	}
 }
 
-// sendMitigations tells the new process, if there is one, what has begun since.
+// sendMitigations sends the new process, if there is one, what has begun since.
 func (h *Handover) sendMitigations() {
 	if h.out == nil {
 		return
 	}
-	if h.out.SetWriteDeadline(time.Now().Add(time.Second)) != nil || h.tell(h.out) != nil {
+	if h.out.SetWriteDeadline(time.Now().Add(time.Second)) != nil || h.sendBits(h.out) != nil {
 		h.Log.Warn("the new process did not take the last mitigations")
 	}
 }

@@ -30,7 +30,11 @@ func (s *Story) Text(w io.Writer) error {
 		_, err := io.WriteString(w, b.String())
 		return err
 	}
-	fmt.Fprintf(b, "first seen %s, last %s: %s, %d refused\n", s.First.Format(toSecond), s.Last.Format(toSecond), requests(s.Requests), s.Refused)
+	fmt.Fprintf(b, "first seen %s, last %s: %s, %d refused", s.First.Format(toSecond), s.Last.Format(toSecond), requests(s.Requests), s.Refused)
+	if s.HTTP2 > 0 {
+		fmt.Fprintf(b, ", %d by HTTP/2", s.HTTP2)
+	}
+	b.WriteByte('\n')
 	if len(s.Minutes) == 0 {
 		b.WriteString("none of them at that time\n")
 	}

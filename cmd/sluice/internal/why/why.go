@@ -30,10 +30,11 @@ type Story struct {
 	Source   netip.Prefix `json:"source"`
 	From     time.Time    `json:"from"` // of what is told in detail
 	To       time.Time    `json:"to"`
-	Lines    int          `json:"lines"`         // that were read
-	Bad      int          `json:"bad,omitempty"` // of them, those that are no line of an access log in JSON
-	Requests uint64       `json:"requests"`      // in all of the logs
-	Refused  uint64       `json:"refused"`       // of them, by a rule or a list
+	Lines    int          `json:"lines"`           // that were read
+	Bad      int          `json:"bad,omitempty"`   // of them, those that are no line of an access log in JSON
+	Requests uint64       `json:"requests"`        // in all of the logs
+	Refused  uint64       `json:"refused"`         // of them, by a rule or a list
+	HTTP2    uint64       `json:"http2,omitempty"` // of them, by HTTP/2
 	First    time.Time    `json:"first,omitzero"`
 	Last     time.Time    `json:"last,omitzero"`
 	Minutes  []Minute     `json:"minutes"`
@@ -90,6 +91,7 @@ type line struct {
 	Until    time.Time
 	Sample   uint64
 	Policy   string
+	Protocol string
 }
 
 func (l *line) refused() bool {
@@ -191,6 +193,9 @@ func (s *Story) add(l *line) {
 	}
 	s.Last = l.Time
 	s.Requests += l.Sample
+	if l.Protocol == "HTTP/2.0" {
+		s.HTTP2 += l.Sample
+	}
 	if l.refused() {
 		s.Refused += l.Sample
 	}

@@ -94,12 +94,12 @@ refused by the list deny: 1 request, from 2026-05-04 14:06:30.000Z to 2026-05-04
 
 // Shadows, throttles, prefixes, and who is not there.
 func TestOtherStories(t *testing.T) {
-	log := entry("10:00:00.000", "a", "2001:db8::1", `,"rule":"s","verdict":"shadow","estimate":4.00,"limit":3,"window":10,"until":"2026-05-04T10:00:20Z"`) +
+	log := entry("10:00:00.000", "a", "2001:db8::1", `,"protocol":"HTTP/2.0","rule":"s","verdict":"shadow","estimate":4.00,"limit":3,"window":10,"until":"2026-05-04T10:00:20Z"`) +
 		entry("10:00:01.000", "a", "2001:db8::2", `,"rule":"s","verdict":"shadow","estimate":3.00,"limit":3,"window":10,"until":"2026-05-04T10:00:20Z"`) +
 		entry("10:00:02.000", "a", "2001:db8::1", `,"rule":"t","verdict":"limited","estimate":9.00,"limit":8,"window":10`) +
 		entry("10:00:03.000", "a", "2001:db8::1", `,"rule":"c","verdict":"closed"`)
 	want := `2001:db8::/64, from 2026-05-04 09:50:03Z to 2026-05-04 10:10:03Z
-first seen 2026-05-04 10:00:00Z, last 2026-05-04 10:00:03Z: 4 requests, 2 refused
+first seen 2026-05-04 10:00:00Z, last 2026-05-04 10:00:03Z: 4 requests, 2 refused, 1 by HTTP/2
   2026-05-04 10:00Z  4 requests, 2 refused
 2026-05-04 10:00:00.000Z would have been blocked by rule s, until 2026-05-04 10:00:20.000Z
   with request id-10:00:00.000 at edge a: 4 requests in 10s, 3 are allowed
