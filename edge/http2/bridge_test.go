@@ -1,4 +1,4 @@
-package edge
+package http2_test
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	frames "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"sluice/edge/edgetest"
 	"sluice/edge/listen"
 )
 
@@ -33,7 +34,7 @@ func (x crossed) of(run string) bool {
 // startStrict is an origin that takes one request from each connection, and tells of all that comes.
 func startStrict(tb testing.TB) (url string, got chan crossed) {
 	got = make(chan crossed, 16)
-	return "http://" + listenEach(tb, "tcp4", func(c net.Conn) {
+	return "http://" + edgetest.ListenEach(tb, "tcp4", func(c net.Conn) {
 		defer c.Close()
 		var all bytes.Buffer
 		in := bufio.NewReader(io.TeeReader(c, &all))
@@ -60,7 +61,7 @@ func startStrict(tb testing.TB) (url string, got chan crossed) {
 // else none, or none that is whole, or that one. Fields are those between "\xff" in a text, by turns names and values.
 func FuzzBridge(f *testing.F) {
 	url, got := startStrict(f)
-	s := newServer(f, parse(f, "origins: [{servers: ['"+url+"']}]"))
+	s := edgetest.NewServer(f, edgetest.Parse(f, "http2: {cleartext: true}\nsource: {trust: ['::/128']}\norigins: [{servers: ['"+url+"']}]"))
 	add := func(body string, more ...string) {
 		f.Add(strings.Join(append([]string{":method", "POST", ":scheme", "https", ":authority", "a", ":path", "/p"}, more...), "\xff"), []byte(body), "", body == "")
 	}
@@ -75,28 +76,26 @@ func FuzzBridge(f *testing.F) {
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			c := (&listen.Listener{Registry: s.open}).Admit(there)
-			s.http2.Serve(c)
-			c.Close()
+			s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(there))
 		}()
 		fields := strings.Split(text, "\xff")
 		name := fmt.Sprint("run-", run.Add(1), "-") // tells its requests from those that came late of others
 		fields = append(fields[:len(fields)&^1], "x-run", name)
 		var said bytes.Buffer
 		said.WriteString(frames.ClientPreface)
-		client := &framesClient{t: t, c: here, answers: make(map[uint32]*answer2), Framer: frames.NewFramer(&said, here)}
+		client := &framesClient{T: t, c: here, Answers: make(map[uint32]*answer2), Framer: frames.NewFramer(&said, here)}
 		client.encoder = hpack.NewEncoder(&client.block)
 		client.AllowIllegalWrites = true
-		must(t, client.WriteSettings())
-		if client.ask(1, end, fields...); !end {
+		edgetest.Must(t, client.WriteSettings())
+		if client.Ask(1, end, fields...); !end {
 			_ = client.WriteData(1, trailer == "", body)
 			if last := strings.Split(trailer, "\xff"); trailer != "" {
-				client.ask(1, true, last[:len(last)&^1]...)
+				client.Ask(1, true, last[:len(last)&^1]...)
 			}
 		}
 		client.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 		go func() { _, _ = here.Write(said.Bytes()) }() // and not first: the other end of a pipe has something to say
-		a := client.answer(1)
+		a := client.Answer(1)
 		here.Close()
 		<-served
 		sent := make(map[string]string)
