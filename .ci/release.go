@@ -256,7 +256,7 @@ func (b *bundle) bytes() ([]byte, error) {
 // archive holds the programs, what one needs to run them, and the documents.
 func archive(folder, bin, name string, when time.Time) ([]byte, error) {
 	b := newBundle(name+"/", when)
-	for _, program := range []string{"sluice", "sluice-loadgen"} {
+	for _, program := range []string{"sluice", "sluice-wall", "sluice-loadgen"} {
 		content, err := os.ReadFile(filepath.Join(bin, program))
 		if err != nil {
 			return nil, err
@@ -293,12 +293,13 @@ func mode(content []byte) int64 {
 
 // placed says where in the system a Debian package puts what.
 var placed = map[string]string{
-	"deploy/systemd/sluice.service":   "lib/systemd/system/sluice.service",
-	"deploy/systemd/sluice.socket":    "lib/systemd/system/sluice.socket",
-	"deploy/debian/sluice.yaml":       "etc/sluice/sluice.yaml",
-	"deploy/debian/logrotate":         "etc/logrotate.d/sluice",
-	"deploy/debian/lintian-overrides": "usr/share/lintian/overrides/sluice",
-	"deploy/anycast/announce.sh":      "usr/lib/sluice/announce.sh",
+	"deploy/systemd/sluice.service":      "lib/systemd/system/sluice.service",
+	"deploy/systemd/sluice.socket":       "lib/systemd/system/sluice.socket",
+	"deploy/systemd/sluice-wall.service": "lib/systemd/system/sluice-wall.service",
+	"deploy/debian/sluice.yaml":          "etc/sluice/sluice.yaml",
+	"deploy/debian/logrotate":            "etc/logrotate.d/sluice",
+	"deploy/debian/lintian-overrides":    "usr/share/lintian/overrides/sluice",
+	"deploy/anycast/announce.sh":         "usr/lib/sluice/announce.sh",
 }
 
 // read is what there is to read and to start from. It keeps its paths below usr/share/doc/sluice, so that links hold.
@@ -357,7 +358,7 @@ func debian(folder, bin, arch, version, maintainer string, when time.Time) ([]by
 	if err := documents(folder, files); err != nil {
 		return nil, err
 	}
-	for _, program := range []string{"sluice", "sluice-loadgen"} {
+	for _, program := range []string{"sluice", "sluice-wall", "sluice-loadgen"} {
 		content, err := os.ReadFile(filepath.Join(bin, program))
 		if err != nil {
 			return nil, err
@@ -399,8 +400,8 @@ Description: HTTP edge that stops abusive sources before they reach an origin
  counters that several edges share through memcached. A source over its limit
  is blocked for a time, on every edge, within milliseconds.
  .
- sluice is one edge. sluice-loadgen replays logs and attacks, and tells how
- right the decisions are.
+ sluice is one edge. sluice-wall has the kernel refuse who is blocked.
+ sluice-loadgen replays logs and attacks, and tells how right the decisions are.
 `, version, arch, maintainer, size)))
 	control.file("conffiles", 0o644, []byte("/etc/logrotate.d/sluice\n/etc/sluice/sluice.yaml\n"))
 	control.file("md5sums", 0o644, []byte(sums))

@@ -275,23 +275,23 @@ func (s *Server) wait(heard []<-chan struct{}) {
 	}
 }
 
-// shed reports whether a new connection is to be closed unanswered, because whatever it asks would be refused. That is known
-// (with shed: connection) of a peer that is no trusted proxy, while it is mitigated under a rule about all requests that counts
-// by source. It costs a source that goes on knocking the least possible, and its client an answer that says why.
-func (s *Server) shed(peer netip.Addr) bool {
+// shed reports whether a new connection is to be closed unanswered, because whatever it asks would be refused: it returns the source
+// that is blocked, or none. That is known (with shed: connection or kernel) of a peer that is no trusted proxy, while it is mitigated under a rule about all
+// requests that counts by source. It costs a source that goes on knocking the least possible, and its client an answer that says why.
+func (s *Server) shed(peer netip.Addr) (blocked counter.Source) {
 	snap := s.snap.Load()
 	if peer = counter.Plain(peer); len(snap.sheds) == 0 || address.IsIn(snap.sources.Trust, peer) || address.IsIn(snap.allow, peer) {
-		return false
+		return blocked
 	}
 	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(address.Single(peer), nil), time.Now()
 	if s.limiter.Bits.Says(mitigation.Allowed, covering, now) {
-		return false
+		return blocked
 	}
 	for _, r := range snap.sheds {
-		if r.Blocks(&s.limiter, peer, source, covering, now) {
+		if blocked, is := r.Blocked(&s.limiter, peer, source, covering, now); is {
 			s.open.Stats.Shed.Add(1)
-			return true
+			return blocked
 		}
 	}
-	return false
+	return blocked
 }

@@ -23,6 +23,7 @@ func (s *Server) Collector() prometheus.Collector {
 		snap.rules.Collect(to)
 		snap.origins.Collect(to, now)
 		s.collectLeaves(to)
+		s.wall.Collect(to)
 		s.collectInFlight(to, snap)
 		s.collectMitigations(to, snap, now)
 		s.collectCounters(to)

@@ -52,6 +52,7 @@ import (
 	"sluice/edge/rules/key"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
+	"sluice/edge/wall"
 	"sluice/mitigation"
 )
 
@@ -105,6 +106,7 @@ type Server struct {
 	http1     sync.Pool  // of *http1Exchange
 
 	unbelieved address.Unbelieved
+	wall       *wall.Wall
 
 	*control.Plane // what operators see and say
 }
@@ -154,6 +156,7 @@ func New(o Options) (*Server, error) {
 	if s.events != nil {
 		o.Bits.Observe = s.learned
 	}
+	s.wall = s.newWall()
 	err := s.Apply(c)
 	if err != nil {
 		return nil, err
@@ -165,7 +168,7 @@ func New(o Options) (*Server, error) {
 	s.open, err = listen.NewRegistry(site, listen.Admission{
 		Source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
 		Proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
-		Shed:    s.shed,
+		Shed:    s.shedPeer, ShedNamed: func(client netip.Addr) bool { return s.shed(client).IsValid() },
 	})
 	if err != nil {
 		return nil, err

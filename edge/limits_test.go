@@ -208,7 +208,7 @@ func TestShedOfAPrefix(t *testing.T) {
 		d.AddRules(e.secret, nil, a, counter.SourceOf(a, 32, 64))
 		e.limiter.Decide(&d.Decision, time.Now())
 	}
-	if !e.shed(netip.MustParseAddr("127.0.0.77")) || e.shed(netip.MustParseAddr("127.0.1.77")) {
+	if !e.shedPeer(netip.MustParseAddr("127.0.0.77")) || e.shedPeer(netip.MustParseAddr("127.0.1.77")) {
 		t.Errorf("blocked: %s", e.blocked())
 	}
 }

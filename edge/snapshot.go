@@ -8,6 +8,7 @@ import (
 
 	"github.com/gaissmai/bart"
 
+	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/address"
 	"sluice/edge/config"
@@ -109,7 +110,7 @@ func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, err
 		}
 	}
 	for _, r := range set.Everything {
-		if c.Shed && !r.Shadow && !r.Tag && r.Config.Share == 100 {
+		if c.Shed.Closes() && !r.Shadow && !r.Tag && r.Config.Share == 100 && r.IsSure(s.secret, counter.Source{}) {
 			now.sheds = append(now.sheds, r)
 		}
 	}

@@ -90,7 +90,8 @@ type Table struct {
 	}
 	wake func()
 
-	evicted atomic.Uint64
+	evicted  atomic.Uint64
+	loosened atomic.Uint64 // see Loosened
 
 	startedMu sync.Mutex
 	started   map[Started]uint64
@@ -210,6 +211,7 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	s.mu.Unlock()
 	if b.By == ByAdmin {
 		t.prefixes.note(k.Source, b.End)
+		t.loosened.Add(1)
 	}
 
 	t.startedMu.Lock()
@@ -238,6 +240,7 @@ func (t *Table) Impose(k Key, b Bit, now time.Time) bool {
 
 // LiftPeers ends what other PoPs have said.
 func (t *Table) LiftPeers() {
+	defer t.loosened.Add(1)
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -260,6 +263,7 @@ func (t *Table) put(s *shard, h uint64, e *entry, now time.Time) bool {
 		}
 		if inForce {
 			t.evicted.Add(1)
+			t.loosened.Add(1)
 		}
 	}
 	s.put(h, e)
@@ -294,6 +298,7 @@ func (t *Table) Lift(k Key, now time.Time) bool {
 	s, h := t.place(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer t.loosened.Add(1)
 	t.lifted.note(k, now)
 	return s.drop(h, k)
 }
@@ -303,6 +308,7 @@ func (t *Table) Void(k Key, now time.Time) {
 	s, h := t.place(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer t.loosened.Add(1)
 	t.lifted.note(k, now)
 	if e := s.find(h, k); e != nil && e.bit.By == ByEdge && !e.bit.Start.After(now) {
 		s.drop(h, k)
@@ -387,6 +393,10 @@ func (t *Table) All(now time.Time) iter.Seq2[Key, Bit] {
 		}
 	}
 }
+
+// Loosened is another number whenever a bit may have ended before its end, or an operator has said something, which may allow a source: who
+// keeps a copy of what is in force looks again then.
+func (t *Table) Loosened() uint64 { return t.loosened.Load() }
 
 // Evicted is how many bits were dropped for others before their end.
 func (t *Table) Evicted() uint64 { return t.evicted.Load() }

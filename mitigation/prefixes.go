@@ -88,6 +88,21 @@ func (t *Table) Covering(p netip.Prefix, buf []counter.Source) []counter.Source 
 	return buf
 }
 
+// SaysWithin is Says for the sources that lie in a prefix, the narrower ones and the prefix itself.
+func (t *Table) SaysWithin(what uint32, p netip.Prefix, now time.Time) bool {
+	tree := t.prefixes.tree.Load()
+	if tree == nil || !p.IsValid() {
+		return false
+	}
+	for narrower := range tree.Subnets(p) {
+		s := counter.SourceOf(narrower.Addr(), min(narrower.Bits(), 32), narrower.Bits())
+		if !t.Until(Key{Rule: what, Source: s}, now).IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 // UntilOf is Until for the latest end of what is in force under a rule of the source of k, or by operators under the rule or under all of one
 // that covers it. A verdict, or what another PoP says, is about a source that the rule counts, and not about all that are in it.
 func (t *Table) UntilOf(k Key, covering []counter.Source, now time.Time) time.Time {

@@ -25,6 +25,7 @@ func (t Terms) Void(others Terms) bool {
 // operators say is no verdict, and stays.
 func (t *Table) SetTerms(terms map[uint32]Terms) (void map[Key]Bit) {
 	t.terms.Store(&terms)
+	defer t.loosened.Add(1)
 	void = make(map[Key]Bit)
 	for i := range t.shards {
 		s := &t.shards[i]

@@ -75,18 +75,20 @@ func TestUnitIsHardened(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("there is no systemd-analyze: units are judged where systemd is")
 	}
-	if out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=25", "../../deploy/systemd/sluice.service").CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, name := range []string{"sluice.service", "sluice-wall.service"} {
+		if out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=25", "../../deploy/systemd/"+name).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 	folder := t.TempDir()
-	for _, name := range []string{"sluice.service", "sluice.socket"} {
+	for _, name := range []string{"sluice.service", "sluice.socket", "sluice-wall.service"} {
 		text, err := os.ReadFile("../../deploy/systemd/" + name)
 		must(t, err)
-		text = bytes.ReplaceAll(text, []byte("/usr/bin/sluice"), []byte(os.Args[0])) // verify wants to see the program
+		text = regexp.MustCompile(`/usr/bin/sluice(-wall)?`).ReplaceAll(text, []byte(os.Args[0])) // verify wants to see the program
 		must(t, os.WriteFile(filepath.Join(folder, name), text, 0o600))
 	}
-	out, err := exec.Command("systemd-analyze", "verify", filepath.Join(folder, "sluice.service"), filepath.Join(folder, "sluice.socket")).CombinedOutput()
-	if about := regexp.MustCompile(`(?m)^.*sluice\.(service|socket).*$`).FindAll(out, -1); err != nil || len(about) > 0 {
+	out, err := exec.Command("systemd-analyze", "verify", filepath.Join(folder, "sluice.service"), filepath.Join(folder, "sluice.socket"), filepath.Join(folder, "sluice-wall.service")).CombinedOutput()
+	if about := regexp.MustCompile(`(?m)^.*sluice(-wall)?\.(service|socket).*$`).FindAll(out, -1); err != nil || len(about) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 }
@@ -161,7 +163,7 @@ func TestPackageHasWhatItNames(t *testing.T) {
 			t.Errorf("%s has nothing to complete by", shell)
 		}
 	}
-	for _, file := range []string{"systemd/sluice.service", "systemd/sluice.socket", "debian/sluice.yaml", "debian/postinst", "anycast/sluice-announce.service"} {
+	for _, file := range []string{"systemd/sluice.service", "systemd/sluice.socket", "systemd/sluice-wall.service", "debian/sluice.yaml", "debian/postinst", "anycast/sluice-announce.service"} {
 		text, err := os.ReadFile("../../deploy/" + file)
 		must(t, err)
 		for _, name := range regexp.MustCompile(`/usr/(share/doc|lib)/sluice/[\w./-]*\w`).FindAll(text, -1) {

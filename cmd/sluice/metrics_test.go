@@ -84,7 +84,7 @@ func TestMetrics(t *testing.T) {
 	cert, key := newAuthority(t).issue(t, "sluice")
 	p := start(t, "", "--memcached", startMemcached(t), "--config", write(t, "listen_tls: \"127.0.0.1:0\"\ntls: {certificate: "+cert+", key: "+key+"}\npop: {peers: [{name: ams1, edges: [\""+freePort(t)+"\"]}], peers_secret_file: "+secret+", peers_listen: \""+freePort(t)+"\"}\n"+
 		"etcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\nplans: {key: \"header:X-API-Key\", store: \"sqlite:"+filepath.Join(t.TempDir(), "plans.db")+"\"}\n"+
-		"origins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}, {name: slow, concurrency: 1000}]"))
+		"shed: kernel\nwall: {socket: /nowhere/wall.sock}\norigins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}, {name: slow, concurrency: 1000}]"))
 	var text string
 	p.until("telling of requests and of the tier", func() bool {
 		p.get()

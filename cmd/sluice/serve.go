@@ -61,6 +61,7 @@ func (d *daemon) run() error {
 	go func() { reported <- d.shared.Sync(background) }()
 	d.others.Go(func() { tier.Every(background, time.Second, d.server.Sweep) })
 	d.others.Go(func() { d.server.Watch(background) })
+	d.others.Go(func() { d.server.Guard(background) })
 	d.others.Go(func() { d.auditing.Run(background) })
 	if d.keeper != nil {
 		d.others.Go(func() { d.keeper.Run(background) })

@@ -51,9 +51,10 @@ type Config struct {
 	AccessLog      accesslog.Config
 	Estimate       algorithm.Estimate // of rules that do not say
 	CheckPath      string             // where other proxies ask for verdicts: a path, or one that ends in /*; "": nowhere
-	Shed           bool               // shed: connection; see Server.shed
-	Shadow         bool               // every rule that is not off is a shadow
-	VerdictHeader  bool               // answers carry Sluice-Verdict
+	Shed           Shed               // what becomes of new connections of sources that are blocked; see Server.shed
+	Wall           Wall
+	Shadow         bool // every rule that is not off is a shadow
+	VerdictHeader  bool // answers carry Sluice-Verdict
 	Plans          rules.PlansConfig
 	JWT            token.Config // which tokens are believed, where rules count by what they claim
 
@@ -65,6 +66,23 @@ type HTTP2 struct {
 	Enabled    bool // over TLS, with those that want it
 	MaxStreams int  // requests of a connection at once
 	Cleartext  bool // without TLS as well, with trusted proxies that know it
+}
+
+// Shed says what becomes of new connections of sources that are blocked whatever they ask for.
+type Shed string
+
+const (
+	Answer     Shed = "answer"     // they are served, and each request is refused
+	Connection Shed = "connection" // the edge closes them
+	Kernel     Shed = "kernel"     // sluice-wall has the kernel refuse them, and the edge closes the rest
+)
+
+// Closes reports whether the edge closes such connections.
+func (s Shed) Closes() bool { return s == Connection || s == Kernel }
+
+// Wall says where sluice-wall is asked.
+type Wall struct {
+	Socket string // "": nowhere
 }
 
 // PoP says which PoP the edge belongs to and how it shares what it counts.
@@ -105,7 +123,7 @@ func Default() *Config {
 		Admin:    "127.0.0.1:8081",
 		PoP:      PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Etcd:     Etcd{Prefix: "/sluice/"},
-		Counters: 1_000_000, AuditOneIn: 1024,
+		Counters: 1_000_000, AuditOneIn: 1024, Shed: Answer,
 		Plans:     rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
 		AccessLog: accesslog.Config{Format: "json", Refused: 1},
 		Source:    address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
@@ -147,6 +165,8 @@ func (c *Config) Check() error {
 		return errors.New("pop.wait is 0 but a rule says check: sync, whose requests wait for the tier: give pop.wait a time, such as 5ms")
 	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && c.hasConcurrency():
 		return errors.New("pop.wait is 0 but a rule has a concurrency, whose requests wait for the tier: give pop.wait a time, such as 5ms")
+	case c.Shed == Kernel && c.Wall.Socket == "":
+		return errors.New("shed is kernel but nothing says where sluice-wall is: give wall.socket, such as /run/sluice-wall/wall.sock")
 	case c.CheckPath != "" && c.CheckPath != "none" && c.hasConcurrency():
 		return errors.New("check_path is " + c.CheckPath + " but a rule has a concurrency: who asks for a verdict does not tell when the request ends; remove one of them")
 	}

@@ -96,10 +96,9 @@ func (r *reader) config(n ast.Node, c *Config) {
 				"refused": integer(r, "access_log.refused", 1, 1_000_000, &c.AccessLog.Refused),
 			})
 		},
-		"shed": func(n ast.Node) {
-			shed := "answer"
-			oneOf(r, "shed", &shed, "answer", "connection")(n)
-			c.Shed = shed == "connection"
+		"shed": oneOf(r, "shed", &c.Shed, Answer, Connection, Kernel),
+		"wall": func(n ast.Node) {
+			r.mapping(n, "wall", fields{"socket": r.orNone("wall.socket", &c.Wall.Socket)})
 		},
 		"check_path": r.text("check_path", func(n ast.Node, text string) {
 			if _, err := ParseCheckPath(text); err != nil {

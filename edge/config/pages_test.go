@@ -181,7 +181,7 @@ var pagesOf = []struct {
 }{
 	{"edge", "The edge: listeners, sources, limits, logs", "Where an edge listens, whom it takes a request to come from, and what bounds it.",
 		"listen: \":80\"\nlisten_tls: \":443\"\ntls: {folder: /etc/sluice/certificates}\nsource: {trust: [10.0.0.0/8], header: X-Forwarded-For}\nallow: [192.0.2.0/24]\nlimits: {connections: 50000, memory: 1GiB}\naccess_log: {file: /var/log/sluice/access.log}\n",
-		[]string{"listen", "listen_tls", "listen_sockets", "tls", "admin", "admin_hosts", "admin_token_file", "admin_insecure", "metrics_token", "edge_id", "state_dir", "table", "source", "deny", "allow", "limits", "http2", "access_log", "audit_one_in", "shed", "verdict_header"}},
+		[]string{"listen", "listen_tls", "listen_sockets", "tls", "admin", "admin_hosts", "admin_token_file", "admin_insecure", "metrics_token", "edge_id", "state_dir", "table", "source", "deny", "allow", "limits", "http2", "access_log", "audit_one_in", "shed", "wall", "verdict_header"}},
 	{"pop", "The PoP: nodes, secret, other PoPs", "What an edge shares with others. [A PoP](../install/pop.md) shows how to start one, [several PoPs](../install/several-pops.md) what `peers` and `etcd` do.",
 		"pop:\n  name: fra1\n  memcached: [\"10.0.0.1:11211\", \"10.0.0.2:11211\"]\n  secret_file: /etc/sluice/pop.secret\n",
 		[]string{"pop", "etcd"}},
@@ -279,7 +279,7 @@ func TestConfigurationPages(t *testing.T) {
 func TestKindOf(t *testing.T) {
 	for path, want := range map[string][2]string{
 		"limits.connections": {"integer", "1 to 10000000"}, "pop.wait": {"duration", "0, or 100µs to 1s"}, "limits.memory": {"size", "0, or 16777216 to 1125899906842624 bytes"},
-		"shed": {"choice", "answer, connection"}, "rules.escalate": {"list of durations", "1s to 24h"}, "rules.match.not": {"fields", ""}, "admin_insecure": {"boolean", ""},
+		"shed": {"choice", "answer, connection, kernel"}, "rules.escalate": {"list of durations", "1s to 24h"}, "rules.match.not": {"fields", ""}, "admin_insecure": {"boolean", ""},
 		"rules.match.headers": {"fields by name", ""}, "rules.windows.limit": {"integer", "1 to 1000000000"},
 	} {
 		if kind, of := kindOf(path); kind != want[0] || of != want[1] {

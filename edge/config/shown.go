@@ -35,10 +35,6 @@ func Shown(c *Config) map[string]any {
 		}
 		origins = append(origins, one)
 	}
-	shed := "answer"
-	if c.Shed {
-		shed = "connection"
-	}
 	peers, mode := []any{}, "enforce"
 	for _, p := range c.PoP.Peers {
 		peers = append(peers, map[string]any{"name": p.Name, "edges": p.Edges})
@@ -68,7 +64,7 @@ func Shown(c *Config) map[string]any {
 		"http2":      map[string]any{"enabled": c.HTTP2.Enabled, "max_streams": c.HTTP2.MaxStreams, "cleartext": c.HTTP2.Cleartext},
 		"origins":    origins,
 		"access_log": map[string]any{"file": orNone(c.AccessLog.File), "format": c.AccessLog.Format, "refused": c.AccessLog.Refused},
-		"shed":       shed, "check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
+		"shed":       c.Shed, "wall": map[string]any{"socket": orNone(c.Wall.Socket)}, "check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
 		"plans": map[string]any{"key": orNone(c.Plans.Key), "also": list(c.Plans.Also), "default": c.Plans.Default, "store": orNone(redacted(c.Plans.Store)), "refresh": span(c.Plans.Refresh), "secret_keys": c.Plans.SecretKeys},
 		"rate_limit_service": map[string]any{"listen": orNone(c.RateLimitService.Listen), "cert_file": orNone(c.RateLimitService.CertFile), "key_file": orNone(c.RateLimitService.KeyFile),
 			"client_ca_file": orNone(c.RateLimitService.ClientCAFile), "insecure": c.RateLimitService.Insecure},

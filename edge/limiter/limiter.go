@@ -77,7 +77,15 @@ func (l *Limiter) Decide(d *Decision, now time.Time) {
 // Blocks reports whether a mitigation refuses all requests of a source under a rule. It is for what is costly to find out about a request
 // that is refused anyhow.
 func (l *Limiter) Blocks(r *Rule, source counter.Source, covering []counter.Source, now time.Time) bool {
-	return r.refuses() && !l.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now).IsZero()
+	return !l.BlocksUntil(r, source, covering, now).IsZero()
+}
+
+// BlocksUntil returns until when it does, or the zero Time.
+func (l *Limiter) BlocksUntil(r *Rule, source counter.Source, covering []counter.Source, now time.Time) time.Time {
+	if !r.refuses() {
+		return time.Time{}
+	}
+	return l.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now)
 }
 
 // mitigated looks for bits, and reports whether one of an enforcing rule is in force.

@@ -62,6 +62,8 @@ type Admission struct {
 	Source  func(netip.Addr) (counter.Source, bool) // whose connection a peer's is; false: a trusted proxy's, which has no cap
 	Proxied func(netip.Addr) bool                   // does a peer begin with a PROXY header?
 	Shed    func(netip.Addr) bool                   // is a peer to be turned away?
+	// ShedNamed is Shed for a client that a PROXY header names: it is no peer, so what a system's firewall knows of peers says nothing of it.
+	ShedNamed func(netip.Addr) bool
 }
 
 // spareConnections are accepted above the cap and answered with 503, or make up for those that are leaving (room.go); with those there

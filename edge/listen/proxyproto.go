@@ -66,7 +66,7 @@ func (p *proxiedConn) header() error {
 	}
 	if p.client.Unnamed = local; !local {
 		p.client.Peer = client
-		if l.Shed != nil && l.Shed(client) || !l.recount(p.client) {
+		if l.ShedNamed != nil && l.ShedNamed(client) || !l.recount(p.client) {
 			return io.EOF
 		}
 	}

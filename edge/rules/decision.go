@@ -74,13 +74,35 @@ func (d *Decision) MatchBlocked(s *Set, l *limiter.Limiter, secret key.Secret, c
 
 // Blocks reports whether one of the limits of a rule that counts by source refuses all requests of a source now, because of a mitigation.
 func (r *Rule) Blocks(l *limiter.Limiter, client netip.Addr, source counter.Source, covering []counter.Source, now time.Time) bool {
+	_, blocks := r.Blocked(l, client, source, covering, now)
+	return blocks
+}
+
+// Blocked is Blocks, and tells which source it is that the limit counts.
+func (r *Rule) Blocked(l *limiter.Limiter, client netip.Addr, source counter.Source, covering []counter.Source, now time.Time) (counter.Source, bool) {
 	for i := range r.Limits {
 		at := &r.Limits[i]
 		if s, counts := at.Of(source, client); counts && l.Blocks(at.Rule, s, covering, now) {
-			return true
+			return s, true
 		}
 	}
-	return false
+	return counter.Source{}, false
+}
+
+// BlocksPrefix returns until when a rule that counts by source refuses whatever comes from a prefix, or the zero Time. It is what Blocks says of each
+// address in it: a source that is narrower than the prefix says nothing of the rest. covering are those of the prefix.
+func (r *Rule) BlocksPrefix(l *limiter.Limiter, p netip.Prefix, source counter.Source, covering []counter.Source, now time.Time) (until time.Time) {
+	for i := range r.Limits {
+		at := &r.Limits[i]
+		s, counts := at.Of(source, p.Addr())
+		if all, ok := s.Prefix(); !counts || !ok || all.Bits() > p.Bits() {
+			continue
+		}
+		if end := l.BlocksUntil(at.Rule, s, covering, now); end.After(until) {
+			until = end
+		}
+	}
+	return until
 }
 
 // Match adds the rules about a request, each once: those that match any reading of its path. Of a request that says no

@@ -1,0 +1,67 @@
+package wall
+
+import (
+	"net/netip"
+	"time"
+
+	"sluice/edge/metric"
+)
+
+// Status is how the wall stands, for operators.
+type Status struct {
+	Socket  string    `json:"socket"`
+	Up      bool      `json:"up"`               // the helper answers
+	Since   time.Time `json:"since"`            // it does, or does not
+	Error   string    `json:"error,omitempty"`  // what is wrong
+	Entries int       `json:"entries"`          // prefixes that the kernel refuses
+	Room    int       `json:"room"`             // how many it may
+	Refused uint64    `json:"refused"`          // SYNs, since the edge started
+	Turned  uint64    `json:"no_room,omitzero"` // knocks of blocked sources that found no room
+}
+
+// Entry is a prefix that the kernel refuses.
+type Entry struct {
+	Prefix   netip.Prefix
+	Since    time.Time
+	Attempts uint64 // SYNs that were refused, as of the last report, which is as old as a lease at most
+}
+
+// Status returns how the wall stands. It is the zero Status where none is wanted.
+func (w *Wall) Status() Status {
+	socket := w.Socket()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if socket == "" {
+		return Status{Refused: w.state.refused}
+	}
+	return Status{Socket: socket, Up: w.state.up, Since: w.state.since.UTC(), Error: w.state.err,
+		Entries: len(w.set.entries), Room: w.set.granted, Refused: w.state.refused, Turned: w.set.turned}
+}
+
+// Of returns the entry of a prefix.
+func (w *Wall) Of(p netip.Prefix) (Entry, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.set.entries[p]
+	if e == nil {
+		return Entry{}, false
+	}
+	return Entry{p, e.since, e.attempts}, true
+}
+
+// Collect gives the wall's metrics, where one is wanted.
+func (w *Wall) Collect(to metric.Sink) {
+	s := w.Status()
+	if s.Socket == "" {
+		return
+	}
+	up := 0.0
+	if s.Up {
+		up = 1
+	}
+	to.Gauge(up, "sluice_wall_up", "Whether sluice-wall can be used; 0 means that the edge closes connections of blocked sources itself.")
+	to.Gauge(float64(s.Entries), "sluice_wall_entries", "Prefixes whose new connections the kernel refuses.")
+	to.Gauge(float64(s.Room), "sluice_wall_room", "How many such prefixes there may be.")
+	to.Count(s.Refused, "sluice_wall_refused_total", "New connections (SYNs) that the kernel refused.")
+	to.Count(s.Turned, "sluice_wall_full_total", "Connections of blocked sources for which the kernel's set had no room.")
+}

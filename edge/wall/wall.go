@@ -1,0 +1,361 @@
+// Package wall has the kernel refuse new connections of sources that knock while they are blocked: it tells sluice-wall which.
+//
+// The edge closes the first of them itself, and tells it here (Knock). From then on the kernel refuses the source, and the edge does not hear of it:
+// that costs neither of them a connection. What is in the kernel's set ends by itself, with a lease of seconds, and is renewed while the block holds; so
+// whatever is lost between the edge and the helper, or with one of them, is over within a lease. A block that is lifted is deleted at once.
+//
+//	knock ──▶ wanted set ──▶ Add   ──▶ sluice-wall ──▶ set in the kernel
+//	 blocks that ended ──▶ Delete            │
+//	 lease half over   ──▶ Add               ▼
+//	 what is quiet     ◀── Report: SYNs refused, by entry
+//
+// Nothing is decided here, and nobody waits for it: whether a prefix is blocked, whatever comes from it, Options.Blocked tells. Without the helper the set
+// is empty, and the edge closes such connections itself.
+package wall
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/edge/wall/record"
+)
+
+const (
+	// knocksWaiting is how many knocks may wait to be looked at. Those beyond are lost; whoever is attacked gets more of them.
+	knocksWaiting = 4096
+	// lookTime is how often the blocks are asked whether one of them has ended before its end.
+	lookTime = 100 * time.Millisecond
+	// reconcileTime is the shortest time between two looks at all entries.
+	reconcileTime = 250 * time.Millisecond
+	// answerTime is how long the helper may take.
+	answerTime = 2 * time.Second
+	// retryTime is how long a helper that is gone is left alone.
+	retryTime = time.Second
+	// atOnce is how many records go before an answer is read.
+	atOnce = 1024
+)
+
+// Options is what a Wall works with.
+type Options struct {
+	Socket func() string   // of sluice-wall; "": the kernel is to refuse nobody
+	Ports  func() []uint16 // that the edge listens on; none: not yet
+	// Blocked returns until when whatever comes from a prefix is refused, whoever sends it and whatever it is, or the zero Time.
+	Blocked func(p netip.Prefix, now time.Time) time.Time
+	// Changes is another number whenever Blocked may say an earlier time than before, or none.
+	Changes func() uint64
+	Leaving func() bool // the edge accepts no more connections
+	Warn    func(message string, args ...any)
+	// Dial connects to the helper; nil: over a Unix socket.
+	Dial func(ctx context.Context, socket string) (net.Conn, error)
+}
+
+// Wall is one edge's part of the kernel's set. It is safe for concurrent use.
+type Wall struct {
+	Options
+	knocks chan netip.Prefix
+
+	mu     sync.Mutex
+	set    set
+	state  state
+	buf    []byte
+	warned string // what is wrong, as it was said last; "": nothing
+}
+
+// state is how the helper stands.
+type state struct {
+	up      bool
+	since   time.Time
+	err     string
+	refused uint64 // SYNs in all, over the lives of all helpers
+	counted uint64 // of them, by the helper that is there now
+}
+
+// New makes a wall without entries.
+func New(o Options) *Wall {
+	if o.Dial == nil {
+		o.Dial = func(ctx context.Context, socket string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: answerTime}).DialContext(ctx, "unix", socket)
+		}
+	}
+	w := &Wall{Options: o, knocks: make(chan netip.Prefix, knocksWaiting)}
+	w.set.init(o.Blocked)
+	return w
+}
+
+// Knock tells that somebody has connected from a prefix that is blocked. It never waits.
+func (w *Wall) Knock(p netip.Prefix) {
+	select {
+	case w.knocks <- p:
+	default:
+	}
+}
+
+// Run keeps the kernel's set until ctx is done, or the edge leaves. It connects again when the helper has gone.
+func (w *Wall) Run(ctx context.Context) {
+	for ctx.Err() == nil && !w.Leaving() {
+		pause := lookTime
+		if socket := w.Socket(); socket != "" && len(w.Ports()) > 0 {
+			err := w.session(ctx, socket)
+			w.down(err)
+			if pause = retryTime; err == nil {
+				pause = lookTime
+			}
+		} else {
+			w.down(nil)
+		}
+		sleep(ctx, pause)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// down notes that there is no helper, and why; nil: none is wanted.
+func (w *Wall) down(err error) {
+	w.mu.Lock()
+	if w.state.up || w.state.since.IsZero() {
+		w.set.clear()
+		w.state.since = time.Now()
+	}
+	w.state.up, w.state.counted, w.state.err = false, 0, ""
+	if err != nil {
+		w.state.err = err.Error()
+	}
+	wrong := w.state.err
+	w.mu.Unlock()
+	w.tell(wrong, "sluice-wall cannot be used: connections of blocked sources are closed by the edge instead")
+}
+
+// tell warns of what is wrong, once until something else is.
+func (w *Wall) tell(wrong, message string) {
+	if wrong != "" && wrong != w.warned {
+		w.Warn(message, "error", wrong)
+	}
+	w.warned = wrong
+}
+
+// session keeps the set by one connection. The error is nil if the helper is wanted no more, or by another socket.
+func (w *Wall) session(ctx context.Context, socket string) error {
+	conn, err := w.Dial(ctx, socket)
+	if err != nil {
+		return fmt.Errorf("wall: connect to %s: %w", socket, err)
+	}
+	defer conn.Close()
+	s := &session{Wall: w, conn: conn, in: bufio.NewReaderSize(conn, 256*record.Size)}
+	if err := s.greet(); err != nil {
+		return err
+	}
+	tick := time.NewTicker(lookTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case p := <-w.knocks:
+			err = s.knocked(p, time.Now())
+		case <-tick.C:
+			if w.Leaving() || w.Socket() != socket {
+				return s.leave()
+			}
+			err = s.look(time.Now())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// A session is one connection to the helper.
+type session struct {
+	*Wall
+	conn     net.Conn
+	in       *bufio.Reader
+	ports    []uint16  // that the helper was told of
+	changes  uint64    // when the entries were looked at last
+	looked   time.Time // and that time
+	reported time.Time
+}
+
+// greet finds out what the helper grants, and begins with an empty set: what an edge before this one has left there is over.
+func (s *session) greet() error {
+	now := time.Now()
+	var lease time.Duration
+	var room int
+	err := s.exchange([]record.Record{{Op: record.Hello}, {Op: record.Flush}}, record.Commit, func(r record.Record) {
+		if r.Op == record.Hello {
+			lease, room = time.Duration(r.A)*time.Millisecond, int(min(r.B, 1<<30))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if lease < time.Second || room == 0 {
+		return fmt.Errorf("wall: sluice-wall grants leases of %v for %d entries, which is of no use", lease, room)
+	}
+	s.mu.Lock()
+	s.set.start(lease, room)
+	s.state.up, s.state.since, s.state.err = true, now, ""
+	s.mu.Unlock()
+	s.changes, s.looked, s.reported = s.Changes(), now, now
+	return s.announce()
+}
+
+// announce asks whether the helper guards the ports that the edge listens on. One that it does not is served as without it.
+func (s *session) announce() error {
+	ports := s.Ports()
+	if slices.Equal(ports, s.ports) {
+		return nil
+	}
+	s.ports = ports
+	var ask []record.Record
+	for _, p := range ports {
+		ask = append(ask, record.Record{Op: record.Port, A: uint64(p)})
+	}
+	wrong := ""
+	err := s.exchange(ask, record.Commit, func(r record.Record) {
+		if r.Code != record.OK {
+			wrong = r.Error()
+		}
+	})
+	if err == nil {
+		s.tell(wrong, "sluice-wall guards less than it could")
+	}
+	return err
+}
+
+// knocked takes in a knock, and those that wait behind it.
+func (s *session) knocked(p netip.Prefix, now time.Time) error {
+	s.mu.Lock()
+	s.set.knock(p, now)
+	for range atOnce {
+		select {
+		case p = <-s.knocks:
+			s.set.knock(p, now)
+			continue
+		default:
+		}
+		break
+	}
+	s.mu.Unlock()
+	return s.send(now)
+}
+
+// look does what is due.
+func (s *session) look(now time.Time) error {
+	changes := s.Changes()
+	s.mu.Lock()
+	if changes != s.changes && now.Sub(s.looked) >= reconcileTime {
+		s.changes, s.looked = changes, now
+		s.set.reconcile(now)
+	}
+	s.set.renew(now)
+	due := now.Sub(s.reported) >= s.set.lease
+	s.mu.Unlock()
+	if err := s.send(now); err != nil || !due {
+		return err
+	}
+	s.reported = now
+	if err := s.report(now); err != nil {
+		return err
+	}
+	return s.announce()
+}
+
+// send tells the helper of what is to change.
+func (s *session) send(now time.Time) error {
+	s.mu.Lock()
+	list := s.set.take()
+	s.mu.Unlock()
+	for part := range slices.Chunk(list, atOnce) {
+		err := s.exchange(part, record.Commit, func(r record.Record) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			switch {
+			case r.Op == record.Add && r.Code == record.Full:
+				s.set.full(r.Prefix)
+			case r.Op == record.Add && r.Code != record.OK:
+				s.set.drop(r.Prefix)
+				s.state.err = r.Error()
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report asks what the kernel has refused, and gives up what is quiet, so that there is room for who is not.
+func (s *session) report(now time.Time) error {
+	err := s.exchange(nil, record.Report, func(r record.Record) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if r.Prefix.IsValid() {
+			s.set.counted(r.Prefix, r.A, now)
+			return
+		}
+		if r.A < s.state.counted {
+			s.state.counted = 0 // the helper has begun anew
+		}
+		s.state.refused += r.A - s.state.counted
+		s.state.counted = r.A
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.set.tidy(now)
+	s.mu.Unlock()
+	return s.send(now)
+}
+
+// leave ends what this edge has asked for, because it asks no more.
+func (s *session) leave() error {
+	return s.exchange([]record.Record{{Op: record.Flush}}, record.Commit, func(record.Record) {})
+}
+
+// exchange sends records with one at their end, and hands over the answers up to that one's.
+func (s *session) exchange(list []record.Record, last record.Op, heard func(record.Record)) error {
+	s.buf = s.buf[:0]
+	for _, r := range list {
+		s.buf = r.Append(s.buf)
+	}
+	s.buf = record.Record{Op: last}.Append(s.buf)
+	if err := s.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
+		return err
+	}
+	if _, err := s.conn.Write(s.buf); err != nil {
+		return fmt.Errorf("wall: ask sluice-wall: %w", err)
+	}
+	for {
+		var b [record.Size]byte
+		if _, err := io.ReadFull(s.in, b[:]); err != nil {
+			return fmt.Errorf("wall: hear sluice-wall: %w", err)
+		}
+		r, err := record.Parse(b[:])
+		if err != nil {
+			return err
+		}
+		switch r.Code {
+		case record.WrongUser, record.Crowded, record.Kernel, record.Malformed:
+			return fmt.Errorf("wall: %w", r)
+		}
+		heard(r)
+		if r.Op == last && !r.Prefix.IsValid() {
+			return nil
+		}
+	}
+}
