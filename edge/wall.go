@@ -10,6 +10,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/wall"
 	"sluice/mitigation"
 )
@@ -34,6 +35,15 @@ func (s *Server) newWall() *wall.Wall {
 // Guard keeps the kernel's set of blocked sources until ctx is done, or the edge drains. Without shed: kernel it waits for a configuration that
 // has it. It blocks.
 func (s *Server) Guard(ctx context.Context) { s.wall.Run(ctx) }
+
+// Wall is how the kernel's set of blocked sources is; nil: there is none.
+func (s *Server) Wall() *control.Wall {
+	w := s.wall.Status()
+	if w.Socket == "" {
+		return nil
+	}
+	return &control.Wall{Up: w.Up, Since: w.Since, Error: w.Error, Entries: w.Entries, Room: w.Room, Refused: w.Refused}
+}
 
 // shedPeer is shed for a connection. A peer that is closed is one that the kernel could refuse next time.
 func (s *Server) shedPeer(peer netip.Addr) bool {

@@ -10,7 +10,7 @@ import (
 func (d *daemon) state() control.State {
 	server, shared, r, others, keeper, access := d.server, d.shared, d.reload, d.across, d.keeper, d.access
 	now := time.Now()
-	s := control.State{Ready: "ready", Alone: shared.WhyAlone(), Waiting: len(r.Waiting()), Failed: r.failed.Load(), Peers: []control.PeerStatus{}, Unkept: shared.Unkept()}
+	s := control.State{Ready: "ready", Alone: shared.WhyAlone(), Waiting: len(r.Waiting()), Failed: r.failed.Load(), Peers: []control.PeerStatus{}, Unkept: shared.Unkept(), Wall: server.Wall()}
 	if why := server.Unready(); why != "" {
 		s.Ready = why
 	}

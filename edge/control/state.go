@@ -17,6 +17,18 @@ type State struct {
 	Unkept  []Unkept      `json:"unkept,omitempty"`
 	// AccessLog is that of which the latest lines could not be written. None: they were, or there is no log.
 	AccessLog *LostLines `json:"access_log,omitempty"`
+	// Wall is how the kernel refuses sources that are blocked and go on connecting. None: it is not to.
+	Wall *Wall `json:"wall,omitempty"`
+}
+
+// Wall is how sluice-wall is.
+type Wall struct {
+	Up      bool      `json:"up"`
+	Since   time.Time `json:"since"` // it is so
+	Error   string    `json:"error,omitempty"`
+	Entries int       `json:"entries"` // prefixes that the kernel refuses
+	Room    int       `json:"room"`    // how many there may be
+	Refused uint64    `json:"refused"` // new connections, since the edge has started
 }
 
 // LostLines is an access log that cannot be written.

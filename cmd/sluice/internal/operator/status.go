@@ -229,6 +229,9 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 			number(uint64(m.sum("sluice_answers_total", `from="limit"`))), shed, number(uint64(m.sum("sluice_origin_requests_total"))))
 		line("blocked", "%s now", number(uint64(m.sum("sluice_mitigations_active"))))
 	}
+	if s.Wall != nil {
+		line("wall", "%s", wallLine(s.Wall))
+	}
 	if len(p.Nodes) == 0 {
 		line("pop", "none: this edge counts alone")
 	} else if len(p.Edges) > 0 {
@@ -278,6 +281,14 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		}
 	}
 	return nil
+}
+
+// wallLine says whether the kernel refuses sources that are blocked and go on connecting.
+func wallLine(w *control.Wall) string {
+	if !w.Up {
+		return fmt.Sprintf("away since %s, the edge closes connections of blocked sources itself: %s", Clock(w.Since), cmp.Or(w.Error, "not asked yet"))
+	}
+	return fmt.Sprintf("up, the kernel refuses %s, of at most %d, and has refused %s", Counted(w.Entries, "source"), w.Room, Counted(int(w.Refused), "connection"))
 }
 
 // secretLine says under which secret an edge counts, and what is wrong with that.
