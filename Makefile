@@ -31,7 +31,7 @@ test: needs # the tests with the race detector, then those that it would change 
 	$(GO) test -vet=off -shuffle=on ./edge/socket ./pop ./pop/sim ./cmd/sluice-trial/internal/worst ./cmd/sluice-loadgen/internal/simulate
 
 traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?
-	$(GO) test -run '^TestTrap' ./edge -traps
+	$(GO) test -run '^TestTrap' ./edge/front -traps
 
 needs:
 	@.ci/needs

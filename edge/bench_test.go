@@ -1,27 +1,32 @@
-package edge
+package edge_test
 
 import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/valyala/fasthttp"
-)
 
-const (
-	benchRequest = "GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n\r\n"
-	benchAnswer  = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n\r\n"
+	"sluice/counter"
+	"sluice/edge"
+	"sluice/edge/edgetest"
+	"sluice/edge/listen"
+	"sluice/edge/upstream"
+	"sluice/mitigation"
 )
 
 // BenchmarkRequest is a request on a kept connection through the edge and back, client and origin included, beside the
 // same through a plain fasthttp proxy.
 func BenchmarkRequest(b *testing.B) {
-	origin := listenEach(b, "tcp4", func(c net.Conn) {
-		answer := append([]byte(benchAnswer), bytes.Repeat([]byte("x"), 1000)...)
+	origin := edgetest.ListenEach(b, "tcp4", func(c net.Conn) {
+		answer := append([]byte(edgetest.BenchAnswer), bytes.Repeat([]byte("x"), 1000)...)
 		r := bufio.NewReader(c)
 		for {
 			line, err := r.ReadSlice('\n')
@@ -42,7 +47,7 @@ func BenchmarkRequest(b *testing.B) {
 				ctx.SetStatusCode(502)
 			}
 		}}
-		ln := listenHere(b)
+		ln := edgetest.ListenHere(b)
 		go func() { _ = s.Serve(ln) }()
 		defer func() { _ = s.Shutdown() }()
 		benchClient(b, ln.Addr().String())
@@ -51,8 +56,8 @@ func BenchmarkRequest(b *testing.B) {
 		"no rule": "", "one rule": "rules: [{name: r, limit: 1000000}]", "refused": "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]",
 	} {
 		b.Run(name, func(b *testing.B) {
-			s := newServer(b, parse(b, "origins: [{servers: ['http://"+origin+"']}]\n"+rules))
-			ln := listenHere(b)
+			s := edgetest.NewServer(b, edgetest.Parse(b, "origins: [{servers: ['http://"+origin+"']}]\n"+rules))
+			ln := edgetest.ListenHere(b)
 			go func() { _ = s.Serve(ln) }()
 			defer func() { _ = s.Drain(context.Background(), 0) }()
 			benchClient(b, ln.Addr().String())
@@ -75,7 +80,7 @@ func benchClient(b *testing.B, addr string) {
 		r := bufio.NewReader(c)
 		length := 0
 		for pb.Next() {
-			if _, err := io.WriteString(c, benchRequest); err != nil {
+			if _, err := io.WriteString(c, edgetest.BenchRequest); err != nil {
 				b.Error(err)
 				return
 			}
@@ -95,4 +100,55 @@ func benchClient(b *testing.B, addr string) {
 			_, _ = r.Discard(length)
 		}
 	})
+}
+
+// BenchmarkHandle is what a request costs outside of the kernel: parsing, judging, forwarding and answering, over
+// connections in memory. With many connections as many requests are under way at once, and what each of them keeps is no longer in
+// the processor's nearest cache when it goes on.
+func BenchmarkHandle(b *testing.B) {
+	for _, test := range []struct{ name, yaml, origin string }{
+		{"no rule", "rules: [{name: r, limit: 1000000000, mode: off}]", ""},
+		{"one rule", "rules: [{name: r, limit: 1000000000}]", ""},
+		{"refused", "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]", ""},
+		{"one rule, shedding", "rules: [{name: r, limit: 1000000000, priority: critical, queue: 1s}]", ", shedding: {min: 1000, max: 1000}"},
+	} {
+		for _, size := range []struct{ Connections, Sources int }{{1, 1}, {1, 10_000}, {512, 1}} {
+			b.Run(fmt.Sprintf("%s/connections=%d/sources=%d", test.name, size.Connections, size.Sources), func(b *testing.B) {
+				c := edgetest.Parse(b, "origins: [{servers: ['http://127.0.0.1:9']"+test.origin+"}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml)
+				s := edgetest.NewServer(b, c, func(o *edge.Options) {
+					o.Table, o.Bits = counter.New(counter.Options{Counters: 1 << 16}), mitigation.New(1<<16, nil)
+				})
+				o := s.Upstreams().All[0]
+				clients := make([]*edgetest.Crowd, size.Connections)
+				for i := range clients {
+					origin := &edgetest.Repeater{Text: append([]byte(edgetest.BenchAnswer), bytes.Repeat([]byte("x"), 1000)...)}
+					o.Idle = append(o.Idle, &upstream.Link{Conn: origin, Origin: o, Until: time.Now().Add(time.Hour)})
+					clients[i] = &edgetest.Crowd{Requests: b.N / size.Connections, Sources: size.Sources}
+				}
+				clients[0].Requests += b.N % size.Connections
+				b.ReportAllocs()
+				b.ResetTimer()
+				before := processorTime()
+				var served sync.WaitGroup
+				for _, client := range clients {
+					served.Go(func() {
+						s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(client))
+					})
+				}
+				served.Wait()
+				b.StopTimer()
+				b.ReportMetric(float64(processorTime()-before)/float64(b.N), "cpu-ns/op")
+				if got := edgetest.Metrics(b, s)["sluice_received_total"]; got != float64(b.N) {
+					b.Fatalf("%v requests received of %d", got, b.N)
+				}
+			})
+		}
+	}
+}
+
+// processorTime is what this process has used, in its own mode: other work on the machine disturbs it little.
+func processorTime() int64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano()
 }

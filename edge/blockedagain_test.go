@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"regexp"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"sluice/edge/edgetest"
 )
 
 // instants are what answers say of the time, but for its length.
@@ -31,15 +33,16 @@ func TestBlockedAgain(t *testing.T) {
 		{"the end of the connection", ", action: close", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := startRecorder(t, hello)
-			e := startEdge(t, o.url(), strings.Replace(rules, "%s", test.rule, 1))
+			o := edgetest.StartRecorder(t, edgetest.Hello)
+			e := edgetest.Start(t, o.URL(), strings.Replace(rules, "%s", test.rule, 1))
 			var shown atomic.Int64
-			handler := e.http.Handler
-			e.http.Handler = func(ctx *fasthttp.RequestCtx) { shown.Add(1); handler(ctx) }
-			e.get("/") // the next is one too many
-			e.get("/") // and begins the block
+			server := e.HTTP()
+			handler := server.Handler
+			server.Handler = func(ctx *fasthttp.RequestCtx) { shown.Add(1); handler(ctx) }
+			e.Get("/") // the next is one too many
+			e.Get("/") // and begins the block
 			shown.Store(0)
-			all := unnamed(e.raw(test.request + test.request + test.request + "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+			all := e.Raw(test.request + test.request + test.request + "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			answers := strings.SplitAfter(instants.ReplaceAllString(all, "$1"), "HTTP/1.1 ")[1:]
 			if test.last {
 				if len(answers) != 1 || shown.Load() != 1 {
@@ -53,7 +56,7 @@ func TestBlockedAgain(t *testing.T) {
 			if shown.Load() != 1 {
 				t.Errorf("fasthttp was shown %d requests, want the first of the connection", shown.Load())
 			}
-			if m := e.rest(); m["sluice_received_total"] != 6 || m["sluice_aborted_total"] != 0 {
+			if m := e.Rest(); m["sluice_received_total"] != 6 || m["sluice_aborted_total"] != 0 {
 				t.Errorf("%v received, %v aborted, want 6 and none", m["sluice_received_total"], m["sluice_aborted_total"])
 			}
 		})
@@ -62,25 +65,25 @@ func TestBlockedAgain(t *testing.T) {
 
 // A client whose block is lifted is passed on, on the same connection.
 func TestBlockedNoLonger(t *testing.T) {
-	o := startRecorder(t, hello)
-	e := startEdge(t, o.url(), "rules: [{name: r, limit: 1, window: 1h, mitigation_timeout: 1h}]\n")
-	c := e.talk()
+	o := edgetest.StartRecorder(t, edgetest.Hello)
+	e := edgetest.Start(t, o.URL(), "rules: [{name: r, limit: 1, window: 1h, mitigation_timeout: 1h}]\n")
+	c := e.Talk()
 	ask := func(want int) {
 		t.Helper()
-		if resp, body := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != want {
+		if resp, body := c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != want {
 			t.Errorf("%d %s, want %d", resp.StatusCode, body, want)
 		}
 	}
 	ask(200)
 	ask(429)
 	ask(429)
-	for key := range e.limiter.Bits.Remembered(time.Now()) {
-		e.limiter.Bits.Lift(key, time.Now())
-		e.limiter.Counters.Forget(e.snap.Load().rules.Rules[0].Counter, key.Source)
+	for key := range e.Limiter().Bits.Remembered(time.Now()) {
+		e.Limiter().Bits.Lift(key, time.Now())
+		e.Limiter().Counters.Forget(e.RuleSet().Rules[0].Counter, key.Source)
 	}
 	ask(200)
 	ask(429)
-	if n := len(o.requests()); n != 2 {
+	if n := len(o.Requests()); n != 2 {
 		t.Errorf("%d requests came to the origin, want 2", n)
 	}
 }

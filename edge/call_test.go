@@ -1,10 +1,11 @@
-package edge
+package edge_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
+	"sluice/edge/edgetest"
 	"sluice/edge/rules/descriptors"
 )
 
@@ -21,14 +22,14 @@ func descriptor(key, value string) descriptors.Descriptor {
 
 // A call costs no memory, whether it passes or is refused.
 func TestCallsDoNotAllocate(t *testing.T) {
-	s := newServer(t, parse(t, aboutUsers))
+	s := edgetest.NewServer(t, edgetest.Parse(t, aboutUsers))
 	for name, list := range map[string][]descriptors.Descriptor{
 		"passes":  {descriptor("user", "a"), descriptor("user", "b")},
 		"refused": {descriptor("remote_address", "192.0.2.1"), descriptor("user", "a")},
 	} {
 		c, now := s.NewCall(), time.Now()
 		got := testing.AllocsPerRun(100, func() {
-			must(t, c.Judge("web", list, now))
+			edgetest.Must(t, c.Judge("web", list, now))
 			for i := range list {
 				c.State(i)
 			}
@@ -42,10 +43,10 @@ func TestCallsDoNotAllocate(t *testing.T) {
 
 // What is asked about descriptors is no request of HTTP, and the other way round.
 func TestRulesAboutDescriptorsAreAboutNothingElse(t *testing.T) {
-	o := startRecorder(t, hello)
-	e := startEdge(t, o.url(), aboutUsers+"- {name: http, limit: 1, window: 1h}\n")
+	o := edgetest.StartRecorder(t, edgetest.Hello)
+	e := edgetest.Start(t, o.URL(), aboutUsers+"- {name: http, limit: 1, window: 1h}\n")
 	for i, want := range []int{200, 429} {
-		if resp, _ := e.get("/"); resp.StatusCode != want {
+		if resp, _ := e.Get("/"); resp.StatusCode != want {
 			t.Errorf("request %d: %d, want %d", i, resp.StatusCode, want)
 		}
 	}
@@ -55,24 +56,27 @@ func TestRulesAboutDescriptorsAreAboutNothingElse(t *testing.T) {
 		t.Errorf("the same client by descriptors: %v, refused %t", err, c.Refused())
 	}
 	c.End()
-	if m := e.rest(); m["sluice_requests_total{rule=address,verdict=pass}"] != 1 || m["sluice_requests_total{rule=http,verdict=pass}"] != 1 || m["sluice_received_total"] != 2 {
+	if m := e.Rest(); m["sluice_requests_total{rule=address,verdict=pass}"] != 1 || m["sluice_requests_total{rule=http,verdict=pass}"] != 1 || m["sluice_received_total"] != 2 {
 		t.Errorf("%v", m)
 	}
 }
 
 // A fault is one call's.
 func TestFaultInACall(t *testing.T) {
-	s := newServer(t, parse(t, aboutUsers))
+	s := edgetest.NewServer(t, edgetest.Parse(t, aboutUsers))
 	c := s.NewCall()
-	s.limiter.Bits = nil
-	if err := c.Judge("web", []descriptors.Descriptor{descriptor("user", "a")}, time.Now()); err == nil || s.stats.panics.Load() != 1 {
-		t.Errorf("%v, %d faults", err, s.stats.panics.Load())
+	bits := s.Limiter().Bits
+	s.Limiter().Bits = nil
+	err := c.Judge("web", []descriptors.Descriptor{descriptor("user", "a")}, time.Now())
+	s.Limiter().Bits = bits
+	if n := edgetest.Metrics(t, s)["sluice_panics_total"]; err == nil || n != 1 {
+		t.Errorf("%v, %v faults", err, n)
 	}
 }
 
 // BenchmarkCall is one call about a user, beside a decision without descriptors in BenchmarkHandle; two descriptors; and one with a limit of its own.
 func BenchmarkCall(b *testing.B) {
-	s := newServer(b, parse(b, aboutUsers))
+	s := edgetest.NewServer(b, edgetest.Parse(b, aboutUsers))
 	own := descriptor("user", "a")
 	own.Limit, own.Window = 1_000_000_000, time.Hour
 	for _, list := range [][]descriptors.Descriptor{{descriptor("user", "a")}, {descriptor("user", "a"), descriptor("user", "b")}, {own}, {descriptor("nothing", "a")}} {

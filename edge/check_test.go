@@ -1,10 +1,11 @@
-package edge
+package edge_test
 
 import (
 	"strings"
 	"testing"
 
 	"sluice/edge/accesslog"
+	"sluice/edge/edgetest"
 )
 
 const checkRules = `
@@ -49,21 +50,21 @@ func TestCheckedRequest(t *testing.T) {
 		{"no host", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Host: a, b\r\n", true, 400, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := startRecorder(t, hello)
+			o := edgetest.StartRecorder(t, edgetest.Hello)
 			yaml := "check_path: " + test.path + "\n" + checkRules
 			if test.trust {
 				yaml += "source: {trust: [127.0.0.1]}\n"
 			}
-			e := startEdge(t, o.url(), yaml)
+			e := edgetest.Start(t, o.URL(), yaml)
 			body := ""
 			if strings.Contains(test.request, "Content-Length: 3") {
 				body = "abc"
 			}
-			c := e.talk()
+			c := e.Talk()
 			for range 2 { // the connection stays open
-				resp, text := c.say(test.request + "\r\n" + body)
+				resp, text := c.Say(test.request + "\r\n" + body)
 				want := test.status
-				if m := e.rest(); test.login && m["sluice_requests_total{rule=login,verdict=limited}"] == 1 {
+				if m := e.Rest(); test.login && m["sluice_requests_total{rule=login,verdict=limited}"] == 1 {
 					want = 429
 				}
 				if resp.StatusCode != want || resp.Close || want == 200 && (text != "" || resp.Header.Get("RateLimit") == "" ||
@@ -71,12 +72,12 @@ func TestCheckedRequest(t *testing.T) {
 					t.Fatalf("%d %v %q, want %d", resp.StatusCode, resp.Header, text, want)
 				}
 			}
-			m := e.rest()
+			m := e.Rest()
 			counted := m["sluice_requests_total{rule=login,verdict=pass}"] == 1 && m["sluice_requests_total{rule=login,verdict=limited}"] == 1
 			if counted != test.login {
 				t.Errorf("counted under login: %t; %v", counted, m)
 			}
-			if got := o.requests(); len(got) > 0 {
+			if got := o.Requests(); len(got) > 0 {
 				t.Errorf("the origin got %q", got)
 			}
 		})
@@ -86,10 +87,10 @@ func TestCheckedRequest(t *testing.T) {
 // A check counts for the client that a trusted proxy names, and stands in the access log as the request that it is about;
 // everything else is forwarded as ever, and lists hold.
 func TestChecksOfClients(t *testing.T) {
-	e, f, stop := startLogged(t, accesslog.Config{Format: "json"},
+	e, f, stop := edgetest.StartLogged(t, accesslog.Config{Format: "json"},
 		"check_path: /check\nsource: {trust: [127.0.0.1]}\ndeny: [198.51.100.1]\nallow: [198.51.100.2]\n"+checkRules)
 	ask := func(client string) int {
-		resp, _ := e.get("/check", "X-Original-URI: /login", "X-Original-Method: POST", "X-Forwarded-Host: a.example", "X-Forwarded-For: "+client)
+		resp, _ := e.Get("/check", "X-Original-URI: /login", "X-Original-Method: POST", "X-Forwarded-Host: a.example", "X-Forwarded-For: "+client)
 		return resp.StatusCode
 	}
 	for _, step := range []struct {
@@ -100,22 +101,22 @@ func TestChecksOfClients(t *testing.T) {
 			t.Errorf("%s: %d, want %d", step.client, got, step.want)
 		}
 	}
-	if resp, body := e.get("/checks"); resp.StatusCode != 200 || body != "hello" {
+	if resp, body := e.Get("/checks"); resp.StatusCode != 200 || body != "hello" {
 		t.Errorf("another path: %d %q", resp.StatusCode, body)
 	}
 	stop()
 	first := `"source":"192.0.2.1","host":"a.example","method":"POST","path":"/login","status":200`
-	if text := f.text[0].String(); !strings.Contains(text, first) {
+	if text := f.Text[0].String(); !strings.Contains(text, first) {
 		t.Errorf("no %s in %s", first, text)
 	}
 }
 
 // Rules that count by the origin's answer have none here: they count nothing, and hold nothing either.
 func TestChecksHaveNoStatus(t *testing.T) {
-	o := startRecorder(t, hello)
-	e := startEdge(t, o.url(), "check_path: /check\nrules: [{name: r, limit: 2, window: 1h, count: {statuses: [200]}}]\n")
+	o := edgetest.StartRecorder(t, edgetest.Hello)
+	e := edgetest.Start(t, o.URL(), "check_path: /check\nrules: [{name: r, limit: 2, window: 1h, count: {statuses: [200]}}]\n")
 	for range 5 {
-		if resp, _ := e.get("/check"); resp.StatusCode != 200 {
+		if resp, _ := e.Get("/check"); resp.StatusCode != 200 {
 			t.Fatal(resp.StatusCode)
 		}
 	}
@@ -123,14 +124,14 @@ func TestChecksHaveNoStatus(t *testing.T) {
 
 // An edge may do nothing but answer checks: then it needs no origin.
 func TestChecksWithoutOrigin(t *testing.T) {
-	c := parse(t, "check_path: /check\nrules: [{name: r, limit: 1, window: 1h}]\n")
-	e := startConfig(t, c)
+	c := edgetest.Parse(t, "check_path: /check\nrules: [{name: r, limit: 1, window: 1h}]\n")
+	e := edgetest.StartConfig(t, c)
 	for i, want := range []int{200, 429} {
-		if resp, _ := e.get("/check"); resp.StatusCode != want {
+		if resp, _ := e.Get("/check"); resp.StatusCode != want {
 			t.Errorf("check %d: %d, want %d", i, resp.StatusCode, want)
 		}
 	}
-	if resp, body := startConfig(t, c).get("/"); resp.StatusCode != 421 {
+	if resp, body := edgetest.StartConfig(t, c).Get("/"); resp.StatusCode != 421 {
 		t.Errorf("what is no check: %d %s", resp.StatusCode, body)
 	}
 }
@@ -138,27 +139,27 @@ func TestChecksWithoutOrigin(t *testing.T) {
 // Whether an answer has a body is a matter of the request that it answers, not of the one that is asked about: else what follows on
 // the connection is not where the asker looks for it.
 func TestAnswersToChecksAreFramedByTheAsker(t *testing.T) {
-	e, f, stop := startLogged(t, accesslog.Config{Format: "json"},
+	e, f, stop := edgetest.StartLogged(t, accesslog.Config{Format: "json"},
 		"check_path: /check\nsource: {trust: [127.0.0.1]}\nrules: [{name: r, limit: 1, window: 1h}]\n")
-	e.get("/check")
-	c := e.talk()
+	e.Get("/check")
+	c := e.Talk()
 	for _, test := range []struct{ asks, about string }{{"GET", "HEAD"}, {"HEAD", "GET"}, {"HEAD", "HEAD"}, {"GET", "GET"}} {
 		for _, header := range []string{"X-Forwarded-Method: ", "X-Original-Method: "} {
-			resp, body := c.say(test.asks + " /check HTTP/1.1\r\nHost: a\r\n" + header + test.about + "\r\n\r\n")
+			resp, body := c.Say(test.asks + " /check HTTP/1.1\r\nHost: a\r\n" + header + test.about + "\r\n\r\n")
 			if resp.StatusCode != 429 || resp.ContentLength <= 0 || len(body) > 0 != (test.asks == "GET") {
 				t.Errorf("%s about %s: %d, length %d, %q", test.asks, test.about, resp.StatusCode, resp.ContentLength, body)
 			}
 		}
 	}
-	resp, _ := c.say("HEAD /check HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: nowhere\r\n\r\n")
+	resp, _ := c.Say("HEAD /check HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: nowhere\r\n\r\n")
 	if resp.StatusCode != 400 {
 		t.Errorf("a malformed check: %d", resp.StatusCode)
 	}
-	if resp, body := c.say("GET /check HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 429 || body == "" {
+	if resp, body := c.Say("GET /check HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 429 || body == "" {
 		t.Errorf("the next: %d %q", resp.StatusCode, body)
 	}
 	stop()
-	if n := strings.Count(f.text[0].String(), `"bytes":0,`); n != 6 { // the first, and those to HEAD
-		t.Errorf("%d answers without a body in %s", n, f.text[0].String())
+	if n := strings.Count(f.Text[0].String(), `"bytes":0,`); n != 6 { // the first, and those to HEAD
+		t.Errorf("%d answers without a body in %s", n, f.Text[0].String())
 	}
 }

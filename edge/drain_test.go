@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bufio"
@@ -8,44 +8,80 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"sluice/edge/edgetest"
 )
 
-// drain drains the edge in the background without notice; the function it returns waits for that.
-func (e *edgeUnderTest) drain() (wait func() error) {
-	done := make(chan error, 1)
-	go func() {
+// Answers on a connection that drains say so; a request in flight is finished; Drain then returns.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	arrived, leave := make(chan struct{}), make(chan struct{})
+	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(arrived)
+			<-leave
+		}
+		_, _ = io.WriteString(w, "done")
+	})
+	e := edgetest.Start(t, origin, "")
+	idle, busy := e.Talk(), e.Talk()
+	idle.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	_, _ = io.WriteString(busy, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-arrived
+	var drained error
+	var wait sync.WaitGroup
+	wait.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		done <- e.Drain(ctx, 0)
-	}()
-	return func() error { return <-done }
+		drained = e.Drain(ctx, time.Second)
+	})
+	<-e.LastAccepted()
+	if e.Ready() {
+		t.Error("ready while draining")
+	}
+	if resp, _ := idle.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 || !resp.Close {
+		t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
+	}
+	if _, err := net.Dial("tcp", e.Addr); err == nil {
+		t.Error("a new connection was accepted")
+	}
+	close(leave)
+	if resp, body := busy.Hear("GET"); resp.StatusCode != 200 || body != "done" || !resp.Close {
+		t.Errorf("in flight: %d %q, close %t", resp.StatusCode, body, resp.Close)
+	}
+	wait.Wait()
+	if drained != nil {
+		t.Errorf("drain: %v", drained)
+	}
+	e.Rest()
 }
 
-// until asks again until the answer is yes.
-func until(t *testing.T, what string, yes func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !yes(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
+// reading counts the connections on which a request has begun to come.
+func reading(e *edgetest.Edge) (n int) {
+	e.Registry().Mu.Lock()
+	defer e.Registry().Mu.Unlock()
+	for c := range e.Registry().Conns {
+		if !c.Waiting() {
+			n++
 		}
 	}
+	return n
 }
 
 // Once it is to leave an edge still takes connections and requests; every answer asks the client to go.
 func TestLeave(t *testing.T) {
-	e := startEdge(t, netOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
-	old := e.talk()
-	if resp, _ := old.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.Close {
+	e := edgetest.Start(t, edgetest.NetOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
+	old := e.Talk()
+	if resp, _ := old.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.Close {
 		t.Error("close before it leaves")
 	}
 	e.Leave()
-	for _, c := range []*talk{old, e.talk()} {
-		if resp, _ := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 || !resp.Close {
+	for _, c := range []*edgetest.Talk{old, e.Talk()} {
+		if resp, _ := c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 || !resp.Close {
 			t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
 		}
 	}
@@ -56,13 +92,13 @@ func TestLeave(t *testing.T) {
 
 // An idle connection ends in order: what its client sends too late resets nothing.
 func TestDrainEndsIdleConnectionsInOrder(t *testing.T) {
-	e := startEdge(t, netOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
-	used, fresh := e.talk(), e.talk()
-	used.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	drained := e.drain()
-	for _, c := range []*talk{used, fresh} {
+	e := edgetest.Start(t, edgetest.NetOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
+	used, fresh := e.Talk(), e.Talk()
+	used.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	drained := e.DrainNow()
+	for _, c := range []*edgetest.Talk{used, fresh} {
 		for range 2 { // the second time after a request that the edge has not asked for
-			if b, err := io.ReadAll(c.r); err != nil || len(b) > 0 {
+			if b, err := io.ReadAll(c.R); err != nil || len(b) > 0 {
 				t.Errorf("%q, %v: want the end of the stream", b, err)
 			}
 			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -77,12 +113,12 @@ func TestDrainEndsIdleConnectionsInOrder(t *testing.T) {
 // A TLS client is told that the end is the end (close_notify), and a request that it sends within a connection's notice is
 // answered after all the waking.
 func TestDrainOverTLS(t *testing.T) {
-	certificates := certificatesIn(t, t.TempDir())
-	e := startEdge(t, netOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
-	addr := e.serveTLS(certificates)
+	certificates := edgetest.CertificatesIn(t, t.TempDir())
+	e := edgetest.Start(t, edgetest.NetOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
+	addr := e.OverTLS(certificates)
 	connect := func() (*tls.Conn, *bufio.Reader) {
 		c, err := tls.Dial("tcp", addr, &tls.Config{ServerName: "a.example", InsecureSkipVerify: true})
-		must(t, err)
+		edgetest.Must(t, err)
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		return c, bufio.NewReader(c)
@@ -99,18 +135,8 @@ func TestDrainOverTLS(t *testing.T) {
 	ask(idle, r)
 	half, r2 := connect()
 	_, _ = io.WriteString(half, "GET / HTTP/1.1\r\n")
-	until(t, "the half of a head has been read", func() bool {
-		e.open.Mu.Lock()
-		defer e.open.Mu.Unlock()
-		n := 0
-		for c := range e.open.Conns {
-			if !c.Waiting() {
-				n++
-			}
-		}
-		return n == 2
-	})
-	drained := e.drain()
+	edgetest.Until(t, "the half of a head has been read", func() bool { return reading(e) == 2 })
+	drained := e.DrainNow()
 	if b, err := io.ReadAll(r); err != nil || len(b) > 0 { // without close_notify: unexpected EOF
 		t.Errorf("idle: %q, %v", b, err)
 	}
@@ -130,23 +156,23 @@ func TestDrainOverTLS(t *testing.T) {
 func TestDrainWithPipelinedRequests(t *testing.T) {
 	arrived, leave := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	e := startEdge(t, netOrigin(t, func(_ http.ResponseWriter, r *http.Request) {
+	e := edgetest.Start(t, edgetest.NetOrigin(t, func(_ http.ResponseWriter, r *http.Request) {
 		once.Do(func() { close(arrived) })
 		<-leave
 	}), "")
-	c := e.talk()
+	c := e.Talk()
 	one := "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 10_000) + "\r\n\r\n"
 	if _, err := io.WriteString(c, strings.Repeat(one, 20)); err != nil { // more than the edge reads at once
 		t.Fatal(err)
 	}
 	<-arrived
-	drained := e.drain()
-	<-e.listeners[0].Ended
+	drained := e.DrainNow()
+	<-e.LastAccepted()
 	close(leave)
-	if resp, _ := c.hear("GET"); resp.StatusCode != 200 || !resp.Close {
+	if resp, _ := c.Hear("GET"); resp.StatusCode != 200 || !resp.Close {
 		t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
 	}
-	if b, err := io.ReadAll(c.r); err != nil || len(b) > 0 {
+	if b, err := io.ReadAll(c.R); err != nil || len(b) > 0 {
 		t.Errorf("%d bytes, %v: want the end of the stream", len(b), err)
 	}
 	c.Close()
@@ -158,27 +184,17 @@ func TestDrainWithPipelinedRequests(t *testing.T) {
 // Waking those who read ends neither a request whose head or body is on its way nor one that has arrived in that moment.
 func TestRetireCutsNoRequest(t *testing.T) {
 	var got bytes.Buffer
-	e := startEdge(t, netOrigin(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(&got, r.Body) }), "")
-	head, body := e.talk(), e.talk()
+	e := edgetest.Start(t, edgetest.NetOrigin(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(&got, r.Body) }), "")
+	head, body := e.Talk(), e.Talk()
 	_, _ = io.WriteString(head, "GET / HTTP/1.1\r\nHo")
 	_, _ = io.WriteString(body, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
-	until(t, "read", func() bool {
-		e.open.Mu.Lock()
-		defer e.open.Mu.Unlock()
-		n := 0
-		for c := range e.open.Conns {
-			if !c.Waiting() {
-				n++
-			}
-		}
-		return n == 2 && e.stats.received.Load() == 1
-	})
-	drained := e.drain()
-	until(t, "retired", func() bool { return e.open.Retired.Load() > 0 })
+	edgetest.Until(t, "read", func() bool { return reading(e) == 2 && e.Metrics()["sluice_received_total"] == 1 })
+	drained := e.DrainNow()
+	edgetest.Until(t, "retired", func() bool { return e.Registry().Retired.Load() > 0 })
 	_, _ = io.WriteString(head, "st: a\r\n\r\n")
 	_, _ = io.WriteString(body, "world")
-	for _, c := range []*talk{head, body} {
-		if resp, _ := c.hear("GET"); resp.StatusCode != 200 || !resp.Close {
+	for _, c := range []*edgetest.Talk{head, body} {
+		if resp, _ := c.Hear("GET"); resp.StatusCode != 200 || !resp.Close {
 			t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
 		}
 		c.Close()

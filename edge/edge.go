@@ -234,6 +234,14 @@ func (s *Server) Watch(ctx context.Context) {
 	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn, s.originMoved)
 }
 
+// Registry has the connections that are open. Upstreams are the origins in force: a reload has others. Both are for tests of those rooms, which have a
+// whole edge around them.
+func (s *Server) Registry() *listen.Registry   { return s.open }
+func (s *Server) Upstreams() *upstream.Origins { return s.snap.Load().origins }
+
+// ServeConn serves one connection that was admitted, until it is over.
+func (s *Server) ServeConn(c *front.Client) { _ = s.http.ServeConn(front.New(c)) }
+
 // Events is what has happened lately; nil if nobody asked for it.
 func (s *Server) Events() *events.Log { return s.events }
 

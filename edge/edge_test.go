@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"fmt"
@@ -10,20 +10,16 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"sluice/edge/edgetest"
 )
 
-const oneRule = `
-verdict_header: true
-rules:
-  - {name: r, limit: %d, window: 1m, mitigation_timeout: 1m}
-`
-
 func TestRefusal(t *testing.T) {
-	o := startRecorder(t, hello)
-	e := startEdge(t, o.url(), fmt.Sprintf(oneRule, 2))
-	c := e.talk()
+	o := edgetest.StartRecorder(t, edgetest.Hello)
+	e := edgetest.Start(t, o.URL(), fmt.Sprintf(edgetest.OneRule, 2))
+	c := e.Talk()
 	for i := range 2 {
-		resp, body := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		resp, body := c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		if resp.StatusCode != 200 || body != "hello" {
 			t.Fatalf("request %d: %d %q", i, resp.StatusCode, body)
 		}
@@ -46,7 +42,7 @@ func TestRefusal(t *testing.T) {
 		}
 	}
 	for i := range 3 { // on the same connection, which stays open
-		resp, body := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		resp, body := c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		wait, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 		if resp.StatusCode != 429 || wait < 40 || wait > 65 || resp.Header.Get("Cache-Control") != "no-store" ||
 			resp.Header.Get("Content-Type") != "application/json" || resp.Close {
@@ -65,10 +61,10 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("body %q, want %q", body, want)
 		}
 	}
-	if n := len(o.requests()); n != 2 {
+	if n := len(o.Requests()); n != 2 {
 		t.Errorf("the origin saw %d requests, want 2", n)
 	}
-	m := e.rest()
+	m := e.Rest()
 	for name, want := range map[string]float64{
 		"sluice_received_total": 5, "sluice_answers_total{code=200,from=origin}": 2, "sluice_answers_total{code=429,from=limit}": 3,
 		"sluice_requests_total{rule=r,verdict=pass}": 2, "sluice_requests_total{rule=r,verdict=limited}": 1,
@@ -82,9 +78,9 @@ func TestRefusal(t *testing.T) {
 }
 
 func TestVerdictHeader(t *testing.T) {
-	e := startEdge(t, startRecorder(t, func(int, string) string {
+	e := edgetest.Start(t, edgetest.StartRecorder(t, func(int, string) string {
 		return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSluice-Verdict: pass;at=1;until=0;rule=\"forged\"\r\n\r\n"
-	}).url(), fmt.Sprintf(oneRule, 1))
+	}).URL(), fmt.Sprintf(edgetest.OneRule, 1))
 	parse := func(resp *http.Response) map[string]string {
 		all := resp.Header.Values("Sluice-Verdict")
 		if len(all) != 1 {
@@ -101,7 +97,7 @@ func TestVerdictHeader(t *testing.T) {
 	before := time.Now().UnixNano()
 	var got []map[string]string
 	for range 3 {
-		resp, _ := e.get("/")
+		resp, _ := e.Get("/")
 		got = append(got, parse(resp))
 	}
 	for i, want := range []map[string]string{
@@ -128,12 +124,12 @@ func TestVerdictHeader(t *testing.T) {
 
 // An origin's own limits give way to those of a rule, and stay where there is none; its verdict never comes through.
 func TestOriginsOwnLimits(t *testing.T) {
-	o := startRecorder(t, func(int, string) string {
+	o := edgetest.StartRecorder(t, func(int, string) string {
 		return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSluice-Verdict: forged\r\nX-RateLimit-Limit: 7\r\nratelimit: x\r\nX-RateLimit-Limit: 8\r\n\r\n"
 	})
-	e := startEdge(t, o.url(), "rules: [{name: r, match: {path: /r}, limit: 9}]")
+	e := edgetest.Start(t, o.URL(), "rules: [{name: r, match: {path: /r}, limit: 9}]")
 	for path, want := range map[string]string{"/r": `[9] ["r";r=8;t=60] []`, "/other": "[7 8] [x] []"} {
-		resp, _ := e.get(path)
+		resp, _ := e.Get(path)
 		h := resp.Header
 		if got := fmt.Sprint(h["X-Ratelimit-Limit"], h["Ratelimit"], h["Sluice-Verdict"]); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
@@ -143,37 +139,37 @@ func TestOriginsOwnLimits(t *testing.T) {
 
 // Requests may come before the answers to those before them: answers keep their order.
 func TestPipelining(t *testing.T) {
-	o := startRecorder(t, func(n int, _ string) string { return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d", n) })
-	e := startEdge(t, o.url(), "rules: [{name: r, limit: 3}]")
-	c := e.talk()
+	o := edgetest.StartRecorder(t, func(n int, _ string) string { return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d", n) })
+	e := edgetest.Start(t, o.URL(), "rules: [{name: r, limit: 3}]")
+	c := e.Talk()
 	_, _ = io.WriteString(c, strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 5))
 	for i, want := range []int{200, 200, 200, 429, 429} {
-		resp, body := c.hear("GET")
+		resp, body := c.Hear("GET")
 		if resp.StatusCode != want || want == 200 && body != strconv.Itoa(i) {
 			t.Errorf("answer %d: %d %q", i, resp.StatusCode, body)
 		}
 	}
-	if m := e.rest(); m["sluice_received_total"] != 5 {
+	if m := e.Rest(); m["sluice_received_total"] != 5 {
 		t.Errorf("metrics: %v", m)
 	}
 }
 
 func TestShadowTellsNothing(t *testing.T) {
-	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: s, limit: 1, mode: shadow}]")
+	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), "rules: [{name: s, limit: 1, mode: shadow}]")
 	for range 4 {
-		resp, _ := e.get("/")
+		resp, _ := e.Get("/")
 		if resp.StatusCode != 200 || resp.Header.Get("RateLimit") != "" || resp.Header.Get("X-Ratelimit-Limit") != "" {
 			t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 		}
 	}
-	if m := e.rest(); m["sluice_requests_total{rule=s,verdict=shadow}"] != 3 {
+	if m := e.Rest(); m["sluice_requests_total{rule=s,verdict=shadow}"] != 3 {
 		t.Errorf("%v", m)
 	}
 }
 
 func TestLists(t *testing.T) {
-	o := startRecorder(t, hello)
-	e := startEdge(t, o.url(), `
+	o := edgetest.StartRecorder(t, edgetest.Hello)
+	e := edgetest.Start(t, o.URL(), `
 deny: [198.51.100.0/24, "2001:db8::/32"]
 allow: [192.0.2.0/24, 198.51.100.7]
 source: {trust: [127.0.0.1]}
@@ -187,7 +183,7 @@ rules: [{name: r, limit: 1}]
 		{"192.0.2.1", 200}, {"192.0.2.1", 200}, {"192.0.2.1", 200},
 		{"203.0.113.1", 200}, {"203.0.113.1", 429},
 	} {
-		resp, _ := e.get("/", "X-Forwarded-For: "+test.source)
+		resp, _ := e.Get("/", "X-Forwarded-For: "+test.source)
 		if resp.StatusCode != test.want {
 			t.Errorf("request %d from %s: %d, want %d", i, test.source, resp.StatusCode, test.want)
 		}
@@ -199,8 +195,8 @@ rules: [{name: r, limit: 1}]
 
 // Several rules, keys and matches in one file, each counted apart.
 func TestRulesTogether(t *testing.T) {
-	o := startRecorder(t, hello)
-	e := startEdge(t, o.url(), `
+	o := edgetest.StartRecorder(t, edgetest.Hello)
+	e := edgetest.Start(t, o.URL(), `
 rules:
   - {name: login, match: {path: /login, methods: [POST]}, limit: 1}
   - {name: api, match: {path: "/api/*"}, key: "header:X-Key", limit: 2}
@@ -226,32 +222,17 @@ rules:
 		{"GET http://www.shop.example/ HTTP/1.1\r\nHost: www.shop.example\r\nCookie: sid=2\r\n", 429},
 		{"GET / HTTP/1.1\r\nHost: shop.example\r\nCookie: sid=2\r\n", 200},
 	} {
-		resp, _ := e.talk().say(test.request + "\r\n")
+		resp, _ := e.Talk().Say(test.request + "\r\n")
 		if resp.StatusCode != test.want {
 			t.Errorf("request %d, %q: %d, want %d", i, test.request, resp.StatusCode, test.want)
 		}
 	}
-	e.rest()
-}
-
-func TestCustomResponse(t *testing.T) {
-	e := startEdge(t, startRecorder(t, hello).url(), `
-rules: [{name: r, limit: 1, response: {status: 420, content_type: text/plain, body: "calm down"}}]
-`)
-	e.get("/")
-	resp, body := e.get("/")
-	if resp.StatusCode != 420 || body != "calm down" || resp.Header.Get("Content-Type") != "text/plain" || resp.Header.Get("Retry-After") == "" {
-		t.Errorf("%d %q %v", resp.StatusCode, body, resp.Header)
-	}
-	head, _ := e.talk().say("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if head.StatusCode != 420 || head.ContentLength != 9 {
-		t.Errorf("HEAD: %d, length %d", head.StatusCode, head.ContentLength)
-	}
+	e.Rest()
 }
 
 // Many clients at once, of which some leave: every request is counted exactly once.
 func TestBalance(t *testing.T) {
-	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/big" {
 			_, _ = w.Write(make([]byte, 8<<20))
 			return
@@ -259,23 +240,23 @@ func TestBalance(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(204)
 	})
-	e := startEdge(t, origin, fmt.Sprintf(oneRule, 150))
+	e := edgetest.Start(t, origin, fmt.Sprintf(edgetest.OneRule, 150))
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			c := e.talk()
+			c := e.Talk()
 			defer c.Close()
 			for range 5 {
 				if i%4 == 3 {
 					_, _ = io.WriteString(c, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n")
 					return // without waiting for it
 				}
-				c.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+				c.Say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
 			}
 		})
 	}
 	all.Wait()
-	m := e.rest()
+	m := e.Rest()
 	if m["sluice_received_total"] < 150 || m["sluice_received_total"] > 160 {
 		t.Errorf("received %v", m["sluice_received_total"])
 	}

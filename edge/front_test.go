@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bufio"
@@ -10,20 +10,21 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge"
 	"sluice/edge/accesslog"
 	"sluice/edge/edgetest"
 	"sluice/edge/front"
 	"sluice/edge/message"
 )
 
-var _, _ Front = (*front.Exchange)(nil), (*edgetest.Exchange)(nil)
+var _, _ edge.Front = (*front.Exchange)(nil), (*edgetest.Exchange)(nil)
 
 // handleAll has requests handled, one after the other, by an edge without a socket before an origin.
-func handleAll(t *testing.T, yaml string, origin http.HandlerFunc, list ...*edgetest.Exchange) *Server {
+func handleAll(t *testing.T, yaml string, origin http.HandlerFunc, list ...*edgetest.Exchange) *edge.Server {
 	t.Helper()
 	behind := httptest.NewServer(origin)
 	t.Cleanup(behind.Close)
-	s := newServer(t, parse(t, "origins: [{servers: ['"+behind.URL+"'], upgrades: [echo]}]\n"+yaml))
+	s := edgetest.NewServer(t, edgetest.Parse(t, "origins: [{servers: ['"+behind.URL+"'], upgrades: [echo]}]\n"+yaml))
 	for _, e := range list {
 		s.Handle(e)
 	}
@@ -33,7 +34,7 @@ func handleAll(t *testing.T, yaml string, origin http.HandlerFunc, list ...*edge
 // A request that comes by another protocol is judged, told of its limit, passed on and counted as any other, and one that is over is refused.
 func TestRequestWithoutASocket(t *testing.T) {
 	var asked, logged []string
-	first, over := edgetest.New("GET", "/x?y=1", "X-Mine: 1"), edgetest.New("GET", "/x")
+	first, over := edgetest.NewExchange("GET", "/x?y=1", "X-Mine: 1"), edgetest.NewExchange("GET", "/x")
 	first.TLS = true
 	s := handleAll(t, "rules: [{name: r, limit: 1, window: 1h, mitigation_timeout: 1h}]", func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method+" "+r.RequestURI+" "+r.Host+" "+r.Header.Get("X-Mine")+" "+r.Header.Get("X-Forwarded-For")+" "+
@@ -41,7 +42,7 @@ func TestRequestWithoutASocket(t *testing.T) {
 		w.Header().Set("Sluice-Verdict", "forged")
 		_, _ = io.WriteString(w, "hello")
 	})
-	s.note = func(e *accesslog.Entry) { logged = append(logged, e.Rule+" "+e.Verdict+" "+string(e.Version)) }
+	s.Log(func(e *accesslog.Entry) { logged = append(logged, e.Rule+" "+e.Verdict+" "+string(e.Version)) })
 	s.Handle(first)
 	s.Handle(over)
 	if first.Status != 200 || first.Own || !first.Whole || first.Text != "hello" || first.Line("X-RateLimit-Remaining") != "0" || first.Line("Sluice-Verdict") != "" {
@@ -57,8 +58,8 @@ func TestRequestWithoutASocket(t *testing.T) {
 	if len(logged) != 2 || logged[0] != "r pass HTTP/test" || logged[1] != "r limited HTTP/test" {
 		t.Errorf("%q", logged)
 	}
-	if n, answered, own := s.stats.received.Load(), s.stats.answers[fromOrigin][200].Load(), s.stats.answers[fromLimit][429].Load(); n != 2 || answered != 1 || own != 1 {
-		t.Errorf("%d received, %d and %d answered", n, answered, own)
+	if m := edgetest.Metrics(t, s); m["sluice_received_total"] != 2 || m["sluice_answers_total{code=200,from=origin}"] != 1 || m["sluice_answers_total{code=429,from=limit}"] != 1 {
+		t.Errorf("%v", m)
 	}
 }
 
@@ -66,7 +67,7 @@ func TestRequestWithoutASocket(t *testing.T) {
 func TestMalformedWithoutASocket(t *testing.T) {
 	var list []*edgetest.Exchange
 	for range 2 {
-		e := edgetest.New("GET", "/%zz")
+		e := edgetest.NewExchange("GET", "/%zz")
 		e.In.Refused = message.BadTarget
 		list = append(list, e)
 	}
@@ -80,7 +81,7 @@ func TestMalformedWithoutASocket(t *testing.T) {
 
 // A body goes on as it comes, with the trailers that were announced, and the answer's comes back with its own. Interim answers go before it.
 func TestBodyWithoutASocket(t *testing.T) {
-	e := edgetest.New("POST", "/", "Trailer: X-Sum").Body()
+	e := edgetest.NewExchange("POST", "/", "Trailer: X-Sum").Body()
 	e.In.TakesTrailers = true
 	e.Say("one ")
 	s := handleAll(t, "", func(w http.ResponseWriter, r *http.Request) {
@@ -99,14 +100,14 @@ func TestBodyWithoutASocket(t *testing.T) {
 	if e.Status != 200 || e.Text != "one two 7" || !e.Whole || e.Broken || e.Closed || len(e.After) != 1 || e.After[0] != "X-Back: 9" || len(e.Before) != 1 || e.Before[0] != 103 {
 		t.Errorf("%+v", e)
 	}
-	if got := e.Got(); got != 7 || s.stats.answers[fromOrigin][200].Load() != 1 {
-		t.Errorf("%d bytes of the body, %d answers", got, s.stats.answers[fromOrigin][200].Load())
+	if got, m := e.Got(), edgetest.Metrics(t, s); got != 7 || m["sluice_answers_total{code=200,from=origin}"] != 1 {
+		t.Errorf("%d bytes of the body, %v", got, m)
 	}
 }
 
 // A client that waits to be invited is, once the origin wants the body.
 func TestInvitedWithoutASocket(t *testing.T) {
-	e := edgetest.New("POST", "/").Body()
+	e := edgetest.NewExchange("POST", "/").Body()
 	e.In.ExpectContinue = true
 	invited := false
 	e.Invited = func() {
@@ -123,7 +124,7 @@ func TestInvitedWithoutASocket(t *testing.T) {
 // A client that goes ends the exchange with its origin, before the answer and in its midst, and is counted as aborted.
 func TestClientGoneWithoutASocket(t *testing.T) {
 	for _, begun := range []bool{false, true} {
-		e, ended := edgetest.New("GET", "/"), make(chan struct{})
+		e, ended := edgetest.NewExchange("GET", "/"), make(chan struct{})
 		s := handleAll(t, "", func(w http.ResponseWriter, r *http.Request) {
 			if begun {
 				_, _ = io.WriteString(w, "a part")
@@ -137,8 +138,8 @@ func TestClientGoneWithoutASocket(t *testing.T) {
 			<-r.Context().Done()
 			close(ended)
 		}, e)
-		if e.Whole || e.Broken != (e.Status != 0) || s.stats.aborted.Load() != 1 {
-			t.Errorf("begun %t: %+v, %d aborted", begun, e, s.stats.aborted.Load())
+		if e.Whole || e.Broken != (e.Status != 0) || edgetest.Metrics(t, s)["sluice_aborted_total"] != 1 {
+			t.Errorf("begun %t: %+v, %v aborted", begun, e, edgetest.Metrics(t, s)["sluice_aborted_total"])
 		}
 		<-ended
 	}
@@ -147,7 +148,7 @@ func TestClientGoneWithoutASocket(t *testing.T) {
 // An answer that switches protocols joins the client's connection and the origin's.
 func TestTunnelWithoutASocket(t *testing.T) {
 	near, far := net.Pipe()
-	e := edgetest.New("GET", "/")
+	e := edgetest.NewExchange("GET", "/")
 	e.In.Upgrade, e.Conn = []byte("echo"), near
 	said := make(chan string, 1)
 	go func() {
@@ -167,15 +168,15 @@ func TestTunnelWithoutASocket(t *testing.T) {
 		line, _ := both.ReadString('\n')
 		_, _ = io.WriteString(c, line)
 	}, e)
-	if got := <-said; got != "hello\n" || e.Status != 101 || s.stats.answers[fromOrigin][101].Load() != 1 || s.stats.tunnels.Load() != 0 {
-		t.Errorf("%q, %+v", got, e)
+	if got, m := <-said, edgetest.Metrics(t, s); got != "hello\n" || e.Status != 101 || m["sluice_answers_total{code=101,from=origin}"] != 1 || m["sluice_tunnels"] != 0 {
+		t.Errorf("%q, %+v, %v", got, e, m)
 	}
 }
 
 // Only a request whose verdict may have to wait leaves the loop that reads its connection: one under a rule that has it wait, and not every request of
 // an edge that has such a rule; nor one of somebody who is blocked whatever he asks for.
 func TestStartWaitsForNobody(t *testing.T) {
-	s := newServer(t, parse(t, `
+	s := edgetest.NewServer(t, edgetest.Parse(t, `
 origins: [{servers: ["http://127.0.0.1:9"]}]
 rules:
   - {name: slow, match: {path: /slow}, algorithm: leaky_bucket, limit: 60, window: 1m, burst: 5}
@@ -185,7 +186,7 @@ rules:
 		path   string
 		status int // 0: it is not answered at once
 	}{{"/little", 0}, {"/little", 429}, {"/slow", 0}, {"/", 0}, {"/", 0}, {"/", 0}, {"/", 429}, {"/slow", 429}} {
-		e := edgetest.New("GET", c.path)
+		e := edgetest.NewExchange("GET", c.path)
 		rest := s.Start(e)
 		if e.Status != c.status || (rest == nil) != (c.status != 0) {
 			t.Errorf("request %d, %s: answered %d, and left: %v", i, c.path, e.Status, rest != nil)

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"fmt"
@@ -17,26 +17,13 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/control"
+	"sluice/edge/edgetest"
 	"sluice/edge/rules"
 )
 
-// inFlight waits until so many requests hold a place under a rule.
-func (e *edgeUnderTest) inFlight(rule string, want int) {
-	e.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; {
-		n := e.metrics()["sluice_in_flight{rule="+rule+"}"]
-		if n == float64(want) {
-			return
-		}
-		if time.Now().After(deadline) {
-			e.t.Fatalf("%v in flight under %s, want %d", n, rule, want)
-		}
-	}
-}
-
 // So many at once, and no block for who is refused. What is over the limit as well is told that.
 func TestConcurrency(t *testing.T) {
-	h := startHolder(t, `
+	h := edgetest.StartHolder(t, `
 source: {trust: [127.0.0.1]}
 rules:
 - {name: slow, match: {path: /slow}, concurrency: 2}
@@ -45,7 +32,7 @@ rules:
 `)
 	refused := func(path, status, policy, limit, body string) {
 		t.Helper()
-		resp, text := h.get(path)
+		resp, text := h.Get(path)
 		for name, want := range map[string]string{"RateLimit-Policy": policy, "RateLimit": limit, "Retry-After": "1", "Cache-Control": "no-store", "X-RateLimit-Remaining": "0"} {
 			if got := resp.Header.Values(name); len(got) != 1 || got[0] != want {
 				t.Errorf("%s: %s: %q, want %q", path, name, got, want)
@@ -55,20 +42,20 @@ rules:
 			t.Errorf("%s: %s, close %v, %s", path, resp.Status, resp.Close, text)
 		}
 	}
-	h.hold("/slow")
-	h.hold("/slow")
+	h.Hold("/slow")
+	h.Hold("/slow")
 	slow := `{"error":{"code":"rate_limited","rule":"slow","message":"Too many requests. Try again in 1 second.","retry_after":1}}` + "\n"
 	for range 3 {
 		refused("/slow", "429", `"slow";q=2;qu="concurrent-requests"`, `"slow";r=0;t=1`, slow)
 	}
-	h.hold("/slow", "X-Forwarded-For: 192.0.2.1")
-	h.hold("/both")
+	h.Hold("/slow", "X-Forwarded-For: 192.0.2.1")
+	h.Hold("/both")
 	refused("/both", "503", `"both";q=4;w=3600, "both/concurrency";q=1;qu="concurrent-requests"`, `"both/concurrency";r=0;t=1`, "busy")
-	h.hold("/shadow")
-	h.hold("/shadow")
-	h.inFlight("slow", 3)
-	h.inFlight("both", 1)
-	h.inFlight("shadow", 1)
+	h.Hold("/shadow")
+	h.Hold("/shadow")
+	h.AwaitInFlight("slow", 3)
+	h.AwaitInFlight("both", 1)
+	h.AwaitInFlight("shadow", 1)
 	for _, test := range []struct {
 		source string
 		want   []control.SourceState
@@ -89,19 +76,19 @@ rules:
 			t.Error(diff)
 		}
 	}
-	h.end(6)
+	h.End(6)
 	for _, rule := range []string{"slow", "both", "shadow"} {
-		h.inFlight(rule, 0)
+		h.AwaitInFlight(rule, 0)
 	}
-	h.hold("/slow")
-	h.hold("/slow")
-	h.end(2)
-	for _, c := range h.held {
-		if resp, _ := c.hear("GET"); resp.StatusCode != 200 || strings.Contains(resp.Header.Get("RateLimit"), "slow") {
+	h.Hold("/slow")
+	h.Hold("/slow")
+	h.End(2)
+	for _, c := range h.Held {
+		if resp, _ := c.Hear("GET"); resp.StatusCode != 200 || strings.Contains(resp.Header.Get("RateLimit"), "slow") {
 			t.Errorf("%d %v", resp.StatusCode, resp.Header)
 		}
 	}
-	m := h.rest()
+	m := h.Rest()
 	for name, want := range map[string]float64{"sluice_requests_total{rule=slow,verdict=pass}": 5, "sluice_requests_total{rule=slow,verdict=limited}": 3,
 		"sluice_requests_total{rule=both,verdict=limited}": 1, "sluice_requests_total{rule=shadow,verdict=shadow}": 1, "sluice_mitigations_started_total{by=edge,mode=enforce,rule=slow}": 0} {
 		if got := m[name]; got != want {
@@ -127,7 +114,7 @@ func TestNothingStaysInFlight(t *testing.T) {
 			conns.Store(nc, true)
 			go func() {
 				defer nc.Close()
-				c := &talk{Conn: nc}
+				c := &edgetest.Talk{Conn: nc}
 				buf := make([]byte, 4096)
 				for {
 					n, err := c.Read(buf)
@@ -167,7 +154,7 @@ rules:
 - {name: refuses, match: {path: /refused}, limit: 1, window: 1h, mitigation_timeout: 0}
 `
 	yaml := fmt.Sprintf("origins: [{servers: ['http://%s'], timeout: 5s, shedding: {min: 8, max: 8}}]", ln.Addr())
-	e := startEdge(t, "", yaml+fmt.Sprintf(shared, 30))
+	e := edgetest.Start(t, "", yaml+fmt.Sprintf(shared, 30))
 	var left atomic.Int64
 	left.Store(3000)
 	statuses := make([]atomic.Int64, 600)
@@ -175,14 +162,14 @@ rules:
 	for worker := range 12 {
 		all.Go(func() {
 			for i := worker; left.Add(-1) >= 0; i++ {
-				nc, err := net.Dial("tcp", e.addr)
+				nc, err := net.Dial("tcp", e.Addr)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
 				head := func(path string, more ...string) string {
-					return "GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + lines(more) + "\r\n"
+					return "GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + edgetest.Lines(more) + "\r\n"
 				}
 				read := func() {
 					answer, _ := io.ReadAll(nc)
@@ -212,7 +199,7 @@ rules:
 					say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
 					_ = nc.(*net.TCPConn).SetLinger(0)
 				case 8:
-					say(strings.Replace(upgradeGet, "/chat", "/tunnel", 1) + "hello")
+					say(strings.Replace(edgetest.UpgradeGet, "/chat", "/tunnel", 1) + "hello")
 					_, _ = io.ReadAtLeast(nc, make([]byte, 200), 20)
 				case 9:
 					say(head("/refused"))
@@ -229,7 +216,7 @@ rules:
 				}
 				nc.Close()
 				if i%50 == 0 {
-					c := parse(t, yaml+fmt.Sprintf(shared, 20+i%20))
+					c := edgetest.Parse(t, yaml+fmt.Sprintf(shared, 20+i%20))
 					if err := e.Apply(c); err != nil {
 						t.Error(err)
 					}
@@ -239,57 +226,39 @@ rules:
 	}
 	all.Wait()
 	conns.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true }) // and tunnels whose clients are gone
-	e.rest()
-	e.inFlight("slow", 0)
-	e.inFlight("by-path", 0)
+	e.Rest()
+	e.AwaitInFlight("slow", 0)
+	e.AwaitInFlight("by-path", 0)
 	for status, least := range map[int]int64{200: 20, 429: 20, 502: 10, 503: 1} {
 		if n := statuses[status].Load(); n < least {
 			t.Errorf("only %d answers were %d: the test does not test", n, status)
 		}
 	}
-	if _, keys := e.limiter.InFlight.Held(); keys != 0 {
+	if _, keys := e.Limiter().InFlight.Held(); keys != 0 {
 		t.Errorf("%d keys are left", keys)
 	}
 }
 
 // A fault in the edge gives places back, wherever it is; a tunnel holds its own until it ends.
 func TestInFlightOfFaultsAndTunnels(t *testing.T) {
-	url, heads := startEcho(t, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
-	e := startEdge(t, url, "rules: [{name: slow, concurrency: 1}, {name: r, limit: 1000, first_sight: wait}]")
-	c := e.talk()
-	_, _ = io.WriteString(c, upgradeGet)
+	url, heads := edgetest.StartEcho(t, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+	e := edgetest.Start(t, url, "rules: [{name: slow, concurrency: 1}, {name: r, limit: 1000, first_sight: wait}]")
+	c := e.Talk()
+	_, _ = io.WriteString(c, edgetest.UpgradeGet)
 	<-heads
-	if resp, _ := e.get("/"); resp.StatusCode != http.StatusTooManyRequests {
+	if resp, _ := e.Get("/"); resp.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("beside a tunnel: %d", resp.StatusCode)
 	}
-	e.inFlight("slow", 1)
+	e.AwaitInFlight("slow", 1)
 	c.Close()
-	e.inFlight("slow", 0)
+	e.AwaitInFlight("slow", 0)
 
-	e.limiter.Ask = func(*algorithm.Spec, counter.Source) {}
-	counters := e.limiter.Counters
-	e.limiter.Counters = nil // places are taken, and then there is a fault
-	if resp, _ := e.get("/"); resp.StatusCode != http.StatusInternalServerError {
+	e.Limiter().Ask = func(*algorithm.Spec, counter.Source) {}
+	counters := e.Limiter().Counters
+	e.Limiter().Counters = nil // places are taken, and then there is a fault
+	if resp, _ := e.Get("/"); resp.StatusCode != http.StatusInternalServerError {
 		t.Errorf("a fault: %d", resp.StatusCode)
 	}
-	e.limiter.Counters = counters
-	e.inFlight("slow", 0)
-}
-
-// How long requests wait for the tier is for the next start, so a rule that has them wait is not put in force by an edge that lets none wait.
-func TestNoConcurrencyWithoutWait(t *testing.T) {
-	const origin = "origins: [{servers: ['http://127.0.0.1:1']}]\npop: {memcached: ['127.0.0.1:1'], wait: %s}\nrules: [{name: slow, %s}]\n"
-	s := newServer(t, parse(t, fmt.Sprintf(origin, "0", "limit: 5")), func(o *Options) {
-		o.Tier.Ask = func(*algorithm.Spec, counter.Source) {}
-	})
-	for rule, want := range map[string]string{
-		"limit: 6":              "",
-		"concurrency: 5":        "rule slow waits for the tier, and pop.wait is 0 until this edge starts again: restart it",
-		"limit: 5, check: sync": "rule slow waits for the tier, and pop.wait is 0 until this edge starts again: restart it",
-	} {
-		err := s.Apply(parse(t, fmt.Sprintf(origin, "5ms", rule)))
-		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && got != want {
-			t.Errorf("%s: %v, want %q", rule, err, want)
-		}
-	}
+	e.Limiter().Counters = counters
+	e.AwaitInFlight("slow", 0)
 }

@@ -1,19 +1,22 @@
-package edge
+package edge_test
 
 import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"sluice/edge"
+	"sluice/edge/edgetest"
 )
 
 // Answer and origin have the same name for a request. A trusted peer's is kept; others' end at the edge, and so does an origin's.
 func TestRequestID(t *testing.T) {
 	names := regexp.MustCompile(`(?m)^X-Request-ID: (.*)\r$`)
-	origin := startRecorder(t, func(int, string) string {
+	origin := edgetest.StartRecorder(t, func(int, string) string {
 		return "HTTP/1.1 200 OK\r\nX-Request-Id: origin\r\nContent-Length: 2\r\n\r\nok"
 	})
 	own := regexp.MustCompile(`^[0-9a-f]{32}$`)
-	long := strings.Repeat("x", maxRequestID)
+	long := strings.Repeat("x", edge.MaxRequestID)
 	seen := make(map[string]bool)
 	for _, test := range []struct {
 		yaml, header string
@@ -32,10 +35,10 @@ func TestRequestID(t *testing.T) {
 		{"deny: [127.0.0.0/8]", "A: b", ""},
 		{"rules: [{name: r, limit: 1, window: 1h}]", "A: b", ""},
 	} {
-		e := startEdge(t, origin.url(), test.yaml)
-		before := len(origin.got)
+		e := edgetest.Start(t, origin.URL(), test.yaml)
+		before := len(origin.Got)
 		for range 2 {
-			resp, _ := e.get("/", test.header)
+			resp, _ := e.Get("/", test.header)
 			got := resp.Header["X-Request-Id"]
 			if len(got) != 1 || test.want != "" && got[0] != test.want || test.want == "" && !own.MatchString(got[0]) {
 				t.Errorf("%s, %q: answer %q", test.yaml, test.header, got)
@@ -45,7 +48,7 @@ func TestRequestID(t *testing.T) {
 				t.Errorf("%s, %q: %s twice", test.yaml, test.header, got[0])
 			}
 			seen[got[0]] = true
-			if all := origin.got; resp.StatusCode == 200 {
+			if all := origin.Got; resp.StatusCode == 200 {
 				told := names.FindAllStringSubmatch(all[len(all)-1], -1)
 				if len(told) != 1 || told[0][1] != got[0] || strings.Contains(strings.ToLower(all[len(all)-1]), "x_request_id") {
 					t.Errorf("%s, %q: the origin got\n%s", test.yaml, test.header, all[len(all)-1])
@@ -55,8 +58,8 @@ func TestRequestID(t *testing.T) {
 			}
 		}
 	}
-	e := startEdge(t, origin.url(), "")
-	if resp, _ := e.talk().say("GET / oops\r\nHost: a\r\n\r\n"); !own.MatchString(resp.Header.Get("X-Request-ID")) {
+	e := edgetest.Start(t, origin.URL(), "")
+	if resp, _ := e.Talk().Say("GET / oops\r\nHost: a\r\n\r\n"); !own.MatchString(resp.Header.Get("X-Request-ID")) {
 		t.Errorf("a malformed request is answered %v", resp.Header)
 	}
 }
@@ -64,7 +67,7 @@ func TestRequestID(t *testing.T) {
 // Naming a request allocates nothing.
 func TestRequestNamesAllocateNothing(t *testing.T) {
 	buf := make([]byte, 0, 32)
-	if allocs := testing.AllocsPerRun(100, func() { buf = appendRequestName(buf[:0]) }); allocs > 0 {
+	if allocs := testing.AllocsPerRun(100, func() { buf = edge.AppendRequestName(buf[:0]) }); allocs > 0 {
 		t.Errorf("%v allocations", allocs)
 	}
 	if len(buf) != 32 {

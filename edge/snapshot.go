@@ -332,5 +332,5 @@ func (s *Server) Failed() { s.stats.reloads[0].Add(1) }
 
 // Origins are the groups of servers, as configured, and how they stand.
 func (s *Server) Origins(now time.Time) []upstream.GroupStatus {
-	return s.snap.Load().origins.Status(now)
+	return s.Upstreams().Status(now)
 }

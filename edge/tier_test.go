@@ -1,17 +1,45 @@
-package edge
+package edge_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"sluice/counter"
+	"sluice/counter/algorithm"
+	"sluice/edge"
+	"sluice/edge/edgetest"
 	"sluice/mitigation"
 )
+
+// A request waits for the tier until every answer is there, or its budget is used up.
+func TestRequestWaitsForTheTierWithinItsBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := edge.WithBudget(5 * time.Millisecond)
+		f := func(want time.Duration, answers ...time.Duration) {
+			t.Helper()
+			began, heard := time.Now(), make([]<-chan struct{}, len(answers))
+			for i, after := range answers {
+				ch := make(chan struct{})
+				heard[i] = ch
+				time.AfterFunc(after, func() { close(ch) })
+			}
+			if s.Wait(heard); time.Since(began) != want {
+				t.Errorf("answers after %v: waited %v, want %v", answers, time.Since(began), want)
+			}
+		}
+		f(2*time.Millisecond, 2*time.Millisecond)
+		f(3*time.Millisecond, 3*time.Millisecond, time.Millisecond)
+		f(5*time.Millisecond, time.Millisecond, time.Hour)
+	})
+}
 
 // The tier is told of every limit of every rule all that it asks of one, of candidates and of what counts by limits that proxies send.
 func TestTierIsToldOfRules(t *testing.T) {
 	var told []string
-	newServer(t, parse(t, `origins: [{servers: ['http://127.0.0.1:9']}]
+	edgetest.NewServer(t, edgetest.Parse(t, `origins: [{servers: ['http://127.0.0.1:9']}]
 plans: {key: header:x-api-key, default: free, store: 'sqlite:`+t.TempDir()+`/plans.db'}
 source: {ipv4_prefix: 28, ipv6_prefix: 56}
 rules:
@@ -20,7 +48,7 @@ rules:
   - {name: again, limit: 4, mitigation_timeout: 20s, escalate: [1m, 1h], candidate: {limit: 2, mitigation_timeout: 5s}}
   - {name: paid, limit: 4, key: header:x-api-key, plans: {pro: 70}, escalate: [2h]}
   - {name: kept, limit: 4, check: sync, algorithm: exact}
-  - {name: asked, limit: 4, match: {descriptors: {domain: d, entries: [{key: user}]}}}`), func(o *Options) {
+  - {name: asked, limit: 4, match: {descriptors: {domain: d, entries: [{key: user}]}}}`), func(o *edge.Options) {
 		o.Tier.Rules = func(rules []mitigation.Rule) {
 			for _, r := range rules {
 				told = append(told, fmt.Sprintf("%s: %d in %v, timeout %v, again %v, shadow %t, tried %t, further %t, variant %t, /%d and /%d, exact %t", r.Name, r.Counter.Limit,
@@ -47,5 +75,23 @@ asked: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, tried false, furthe
 +allow: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
 +deny: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false`; got != want {
 		t.Errorf("the tier was told\n%s\nwant\n%s", got, want)
+	}
+}
+
+// How long requests wait for the tier is for the next start, so a rule that has them wait is not put in force by an edge that lets none wait.
+func TestNoConcurrencyWithoutWait(t *testing.T) {
+	const origin = "origins: [{servers: ['http://127.0.0.1:1']}]\npop: {memcached: ['127.0.0.1:1'], wait: %s}\nrules: [{name: slow, %s}]\n"
+	s := edgetest.NewServer(t, edgetest.Parse(t, fmt.Sprintf(origin, "0", "limit: 5")), func(o *edge.Options) {
+		o.Tier.Ask = func(*algorithm.Spec, counter.Source) {}
+	})
+	for rule, want := range map[string]string{
+		"limit: 6":              "",
+		"concurrency: 5":        "rule slow waits for the tier, and pop.wait is 0 until this edge starts again: restart it",
+		"limit: 5, check: sync": "rule slow waits for the tier, and pop.wait is 0 until this edge starts again: restart it",
+	} {
+		err := s.Apply(edgetest.Parse(t, fmt.Sprintf(origin, "5ms", rule)))
+		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && got != want {
+			t.Errorf("%s: %v, want %q", rule, err, want)
+		}
 	}
 }

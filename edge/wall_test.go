@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/counter"
+	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/edgetest"
 	"sluice/mitigation"
@@ -17,7 +18,7 @@ import (
 
 // A wallWorld is an edge with random rules, lists and blocks about a few addresses.
 type wallWorld struct {
-	*Server
+	*edge.Server
 	yaml  string
 	said  []string
 	peers []netip.Addr
@@ -70,7 +71,7 @@ func drawWallYAML(t *rapid.T) string {
 
 // say does something that changes who is blocked.
 func (w *wallWorld) say(t *rapid.T, now time.Time) {
-	limits := w.snap.Load().rules.EachLimit()
+	limits := w.RuleSet().EachLimit()
 	var keys []uint32
 	for _, l := range limits {
 		keys = append(keys, l.Counter.ID)
@@ -100,9 +101,9 @@ func (w *wallWorld) say(t *rapid.T, now time.Time) {
 	}
 	key := mitigation.Key{Rule: rule, Source: source}
 	if what == "lift" {
-		w.limiter.Bits.Lift(key, now)
+		w.Limiter().Bits.Lift(key, now)
 	} else {
-		w.limiter.Bits.Start(key, bit, now)
+		w.Limiter().Bits.Start(key, bit, now)
 	}
 	w.said = append(w.said, fmt.Sprintf("%s %d %v", what, rule, source))
 }
@@ -122,7 +123,7 @@ func TestNeverInTheSet(t *testing.T) {
 func tryWall(t *rapid.T, walled *int) {
 	w := &wallWorld{yaml: drawWallYAML(t)}
 	c := parseWall(t, w.yaml)
-	server, err := New(c)
+	server, err := edge.New(c)
 	if err != nil {
 		t.Fatal(err, w.yaml)
 	}
@@ -138,7 +139,7 @@ func tryWall(t *rapid.T, walled *int) {
 		}
 	}
 	for _, peer := range wallAddresses() {
-		blocked, plain := w.shed(peer), counter.Plain(peer)
+		blocked, plain := w.Shed(peer), counter.Plain(peer)
 		p, ok := blocked.Prefix()
 		if !ok {
 			continue
@@ -146,7 +147,7 @@ func tryWall(t *rapid.T, walled *int) {
 		if !w.refused(plain, "/") {
 			t.Fatalf("%v is closed at accept, and %s would be admitted\n%s\n%q", peer, "/", w.yaml, w.said)
 		}
-		until := w.blockedPrefix(p, now)
+		until := w.BlockedPrefix(p, now)
 		if until.IsZero() {
 			continue
 		}
@@ -164,17 +165,17 @@ func tryWall(t *rapid.T, walled *int) {
 	}
 }
 
-func parseWall(t *rapid.T, yaml string) Options {
+func parseWall(t *rapid.T, yaml string) edge.Options {
 	c, err := config.Parse("test.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err, yaml)
 	}
-	return Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 12}), Bits: mitigation.New(1<<12, nil)}
+	return edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 12}), Bits: mitigation.New(1<<12, nil)}
 }
 
 // refused reports whether a request is, of whoever connects himself.
 func (w *wallWorld) refused(peer netip.Addr, path string) bool {
-	e := edgetest.New("GET", path)
+	e := edgetest.NewExchange("GET", path)
 	e.From = peer
 	w.Handle(e)
 	return e.Status == 429 || e.Status == 403

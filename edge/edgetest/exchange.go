@@ -1,5 +1,10 @@
-// Package edgetest has a request without a socket: the client's end of an exchange, as an edge (edge.Front) and whoever passes it on
-// (proxy.Exchange) ask for it, in no protocol's form. A test says what the client does, has the request handled, and reads what the client got.
+// Package edgetest is what tests of the edge's rooms are made with.
+//
+// An Edge is a whole one that serves on a loopback socket until the test ends, before an origin: a Recorder, which keeps what it gets
+// byte for byte, one that holds requests (SlowOrigin, Holder), one that speaks as a test has it (Speaker), or any of net/http. A Caller
+// and a Talk ask it. MemoryServer and ServeAlone do without sockets, in virtual time. An Exchange is one request in no protocol: the
+// client's end of an exchange, as an edge (edge.Front) and whoever passes it on (proxy.Exchange) ask for it. A test says what the client
+// does, has the request handled, and reads what the client got.
 package edgetest
 
 import (
@@ -51,8 +56,8 @@ type Exchange struct {
 	watchers sync.WaitGroup
 }
 
-// New is a request without a body, of 192.0.2.1 for host a. Each of lines is one of its head, as "Name: value".
-func New(method, target string, lines ...string) *Exchange {
+// NewExchange is a request without a body, of 192.0.2.1 for host a. Each of lines is one of its head, as "Name: value".
+func NewExchange(method, target string, lines ...string) *Exchange {
 	e := &Exchange{
 		From: netip.MustParseAddr("192.0.2.1"),
 		In:   message.Request{Method: []byte(method), Target: []byte(target), Version: []byte("HTTP/test"), IsHead: method == "HEAD", Size: len(target)},

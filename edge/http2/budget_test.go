@@ -13,13 +13,11 @@ import (
 
 // A client that takes an answer byte by byte sends more of WINDOW_UPDATE than it gets of the answer, and goes beyond its budget.
 func TestWindowsOfOneByte(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := startTalk(t, nil)
+	inTalk(t, func(k *talk) {
 		k.site.Start = func(st *Stream) Rest {
 			_ = st.Respond(&message.Reply{Status: 200, Body: make([]byte, 8<<10)})
 			return nil
 		}
-		k.greet()
 		_ = k.WriteSettings(frames.Setting{ID: frames.SettingInitialWindowSize, Val: 0})
 		k.get(1, "/", true, true)
 		for range 3 * controlBurst / 2 {

@@ -36,8 +36,7 @@ func TestStreamsAreKept(t *testing.T) {
 		{"reset", func(st *Stream) { st.Abort() }, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := startTalk(t, nil)
+			inTalk(t, func(k *talk) {
 				var had []*Stream
 				k.site.Start = func(st *Stream) Rest {
 					if had = append(had, st); len(had) > 1 {
@@ -45,7 +44,6 @@ func TestStreamsAreKept(t *testing.T) {
 					}
 					return served{st, c.do}
 				}
-				k.greet()
 				k.get(1, "/", c.bodiless, true)
 				synctest.Wait()
 				k.get(3, "/", true, true)
@@ -53,8 +51,6 @@ func TestStreamsAreKept(t *testing.T) {
 				if len(had) != 2 || (had[0] == had[1]) != c.kept {
 					t.Errorf("of %d streams, the second is that of the first: %t", len(had), had[0] == had[len(had)-1])
 				}
-				k.nc.Close()
-				<-k.ended
 			})
 		})
 	}

@@ -31,6 +31,8 @@ type talk struct {
 	nc     net.Conn
 	ended  chan struct{} // Serve has returned
 
+	release chan struct{} // closed: requests below /slow are answered
+
 	mu     sync.Mutex
 	heard  []string       // what has come, a line each
 	seen   []string       // requests that the site has seen
@@ -52,10 +54,21 @@ func (a answering) Run() {
 	_ = a.st.Respond(&message.Reply{Status: 200, Body: []byte("hello")})
 }
 
-// startTalk begins to serve. Requests below /slow wait for release.
-func startTalk(t *testing.T, release <-chan struct{}) *talk {
+// inTalk plays a connection whose client has said what a client says first, in virtual time, until its end.
+func inTalk(t *testing.T, play func(*talk)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		k := startTalk(t)
+		play(k)
+		k.nc.Close()
+		<-k.ended
+	})
+}
+
+// startTalk begins to serve.
+func startTalk(t *testing.T) *talk {
 	here, there := net.Pipe()
-	k := &talk{t: t, nc: here, ended: make(chan struct{}), may: map[uint32]int{0: usualWindow}, first: usualWindow}
+	k := &talk{t: t, nc: here, ended: make(chan struct{}), release: make(chan struct{}), may: map[uint32]int{0: usualWindow}, first: usualWindow}
 	k.site = &Site{MaxStreams: 4, Site: &front.Site{
 		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {},
@@ -76,7 +89,7 @@ func startTalk(t *testing.T, release <-chan struct{}) *talk {
 		case string(in.Path) == "/body":
 			return reading{st}
 		case strings.HasPrefix(string(in.Path), "/slow"):
-			return answering{st, release}
+			return answering{st, k.release}
 		default:
 			return answering{st, nil}
 		}
@@ -91,6 +104,8 @@ func startTalk(t *testing.T, release <-chan struct{}) *talk {
 	k.Framer = frames.NewFramer(here, here)
 	k.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	go k.listen()
+	_, _ = io.WriteString(k.nc, frames.ClientPreface)
+	_ = k.WriteSettings()
 	return k
 }
 
@@ -129,11 +144,6 @@ func (k *talk) hear(format string, args ...any) {
 	k.mu.Lock()
 	k.heard = append(k.heard, fmt.Sprintf(format, args...))
 	k.mu.Unlock()
-}
-
-func (k *talk) greet() {
-	_, _ = io.WriteString(k.nc, frames.ClientPreface)
-	_ = k.WriteSettings()
 }
 
 func (k *talk) get(id uint32, path string, end, whole bool) {
@@ -186,17 +196,13 @@ func (r reading) Run() {
 
 // Who asks for nothing is told to go after header_timeout; after a request after idle_timeout, and PINGs do not put that off.
 func TestIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := startTalk(t, nil)
-		k.greet()
+	inTalk(t, func(k *talk) {
 		time.Sleep(9 * time.Second)
 		k.expect("")
 		time.Sleep(2 * time.Second)
 		k.expect("GOAWAY 0 NO_ERROR, end after 10s")
-		<-k.ended
-
-		k = startTalk(t, nil)
-		k.greet()
+	})
+	inTalk(t, func(k *talk) {
 		time.Sleep(5 * time.Second)
 		k.get(1, "/", true, true)
 		time.Sleep(50 * time.Second)
@@ -204,22 +210,18 @@ func TestIdle(t *testing.T) {
 		k.expect("1: 200, PING true")
 		time.Sleep(11 * time.Second)
 		k.expect("GOAWAY 1 NO_ERROR, end after 1m5s")
-		<-k.ended
 	})
 }
 
 // The head of a request must be there in time, and is a request if it is not; one that is under way has all the time that its origin takes.
 func TestSlowHeads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		k := startTalk(t, release)
-		k.greet()
+	inTalk(t, func(k *talk) {
 		k.get(1, "/slow", true, true)
 		time.Sleep(time.Hour)
 		k.get(3, "/", true, false)
 		time.Sleep(9 * time.Second)
 		k.expect("")
-		close(release)
+		close(k.release)
 		time.Sleep(2 * time.Second)
 		k.expect("1: 200, 3: RST CANCEL, GOAWAY 3 NO_ERROR, end after 1h0m10s")
 		<-k.ended
@@ -232,10 +234,7 @@ func TestSlowHeads(t *testing.T) {
 // A connection that is to end says so, serves what is asked until its client has heard of that, and nothing after; it ends when all is over.
 func TestRetire(t *testing.T) {
 	for _, hears := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			release := make(chan struct{})
-			k := startTalk(t, release)
-			k.greet()
+		inTalk(t, func(k *talk) {
 			k.get(1, "/slow", true, true)
 			synctest.Wait()
 			k.site.Retired.Store(time.Now().UnixNano())
@@ -252,7 +251,7 @@ func TestRetire(t *testing.T) {
 			k.get(5, "/", true, true)
 			time.Sleep(time.Hour)
 			k.expect("")
-			close(release)
+			close(k.release)
 			synctest.Wait()
 			k.mu.Lock()
 			defer k.mu.Unlock()
@@ -269,9 +268,7 @@ func TestRetire(t *testing.T) {
 
 // One that makes room ends at once if nothing is under way.
 func TestMakesRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := startTalk(t, nil)
-		k.greet()
+	inTalk(t, func(k *talk) {
 		k.get(1, "/", true, true)
 		time.Sleep(5 * time.Second)
 		if k.client.Idle.Load() == 0 {
@@ -280,15 +277,12 @@ func TestMakesRoom(t *testing.T) {
 		k.client.Going.Store(front.GoIdle)
 		_ = k.client.Raw.SetReadDeadline(time.Unix(1, 0))
 		k.expect("1: 200, GOAWAY 1 NO_ERROR, end after 5s")
-		<-k.ended
 	})
 }
 
 // A body must come at a pace, on each stream.
 func TestSlowBody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := startTalk(t, nil)
-		k.greet()
+	inTalk(t, func(k *talk) {
 		k.get(1, "/body", false, true)
 		k.get(3, "/body", false, true)
 		for range 12 { // 500 bytes a second and a half are too few
@@ -301,39 +295,29 @@ func TestSlowBody(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		k.expect("3: 408, 3: RST NO_ERROR")
-		k.nc.Close()
-		<-k.ended
 	})
 }
 
 // More streams than are allowed are refused, and count.
 func TestTooManyStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		k := startTalk(t, release)
-		k.greet()
+	inTalk(t, func(k *talk) {
 		for i := range uint32(5) {
 			k.get(2*i+1, "/slow", true, true)
 		}
 		k.expect("9: RST REFUSED_STREAM")
-		close(release)
+		close(k.release)
 		synctest.Wait()
 		slices.Sort(k.heard)
 		k.expect("1: 200, 3: 200, 5: 200, 7: 200")
 		if len(k.seen) != 5 {
 			t.Error(k.seen)
 		}
-		k.nc.Close()
-		<-k.ended
 	})
 }
 
 // What follows on a stream that is not taken any more, because its client did not know that yet, does no harm to those that were.
 func TestBodiesOfUntakenStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		k := startTalk(t, release)
-		k.greet()
+	inTalk(t, func(k *talk) {
 		k.get(1, "/slow", true, true)
 		synctest.Wait()
 		k.client.Going.Store(front.GoNow)
@@ -347,7 +331,7 @@ func TestBodiesOfUntakenStreams(t *testing.T) {
 		}
 		_ = k.WriteRSTStream(5, frames.ErrCodeCancel)
 		k.expect("")
-		close(release)
+		close(k.release)
 		synctest.Wait()
 		k.mu.Lock()
 		if got := strings.Join(k.heard, ", "); !strings.HasPrefix(got, "1: 200, end after ") {
@@ -357,6 +341,5 @@ func TestBodiesOfUntakenStreams(t *testing.T) {
 			t.Error(got)
 		}
 		k.mu.Unlock()
-		<-k.ended
 	})
 }

@@ -21,8 +21,7 @@ func (g givingUp) Run() {
 
 // What nobody takes of a body is given back to its connection's window all the same: the bodies after it come.
 func TestBodiesThatAreGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := startTalk(t, nil)
+	inTalk(t, func(k *talk) {
 		start := k.site.Start
 		k.site.Start = func(st *Stream) Rest {
 			if string(st.Request().Path) == "/large" {
@@ -30,7 +29,6 @@ func TestBodiesThatAreGivenUp(t *testing.T) {
 			}
 			return start(st)
 		}
-		k.greet()
 		for i := range uint32(2 * k.site.window() / frameSize) {
 			k.get(2*i+1, "/large", false, true)
 			_ = k.WriteData(2*i+1, false, make([]byte, frameSize))
@@ -40,8 +38,6 @@ func TestBodiesThatAreGivenUp(t *testing.T) {
 		k.get(1001, "/body", false, true)
 		_ = k.WriteData(1001, true, make([]byte, frameSize))
 		k.expect("1001: 200")
-		k.nc.Close()
-		<-k.ended
 	})
 }
 
@@ -55,11 +51,10 @@ func (p patient) Run() { <-p.told; reading{p.st}.Run() }
 
 // A stream that waits for more of its body does not keep the memory of what has come.
 func TestMemoryOfBodies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k, told := startTalk(t, nil), make(chan struct{})
+	inTalk(t, func(k *talk) {
+		told := make(chan struct{})
 		var st *Stream
 		k.site.Start = func(s *Stream) Rest { st = s; return patient{s, told} }
-		k.greet()
 		k.get(1, "/", false, true)
 		for range 3 {
 			_ = k.WriteData(1, false, make([]byte, frameSize))
@@ -74,8 +69,6 @@ func TestMemoryOfBodies(t *testing.T) {
 		st.conn.mu.Unlock()
 		_ = k.WriteData(1, true, []byte("x"))
 		k.expect("1: 200")
-		k.nc.Close()
-		<-k.ended
 	})
 }
 
@@ -102,8 +95,8 @@ func (k *talk) push(id uint32, n int) (sent int) {
 // However many bodies of a connection nobody reads, those that are read come: each has a window that no other can take.
 func TestSlowBodiesHoldUpNoOthers(t *testing.T) {
 	for _, read := range []int{0, firstWindow} { // by those that nobody reads any more then
-		synctest.Test(t, func(t *testing.T) {
-			k, told := startTalk(t, nil), make(chan struct{})
+		inTalk(t, func(k *talk) {
+			told := make(chan struct{})
 			k.site.MaxStreams = 32
 			start := k.site.Start
 			k.site.Start = func(st *Stream) Rest {
@@ -112,7 +105,6 @@ func TestSlowBodiesHoldUpNoOthers(t *testing.T) {
 				}
 				return start(st)
 			}
-			k.greet()
 			_ = k.WriteSettingsAck()
 			held := 0
 			for i := range uint32(30) {
@@ -133,8 +125,6 @@ func TestSlowBodiesHoldUpNoOthers(t *testing.T) {
 				k.expect(fmt.Sprintf("%d: 200", id))
 			}
 			close(told)
-			k.nc.Close()
-			<-k.ended
 		})
 	}
 }
@@ -160,10 +150,9 @@ func (s stuck) Run() {
 
 // Who has not heard of the windows goes by those that there were before, until then.
 func TestWindowsUntilTheyAreKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k, told := startTalk(t, nil), make(chan struct{})
+	inTalk(t, func(k *talk) {
+		told := make(chan struct{})
 		k.site.Start = func(s *Stream) Rest { return patient{s, told} }
-		k.greet()
 		k.get(1, "/", false, true)
 		for range usualWindow / frameSize {
 			_ = k.WriteData(1, false, make([]byte, frameSize))
@@ -177,7 +166,5 @@ func TestWindowsUntilTheyAreKnown(t *testing.T) {
 		close(told)
 		_ = k.WriteData(1, true, nil)
 		k.expect("1: 200")
-		k.nc.Close()
-		<-k.ended
 	})
 }

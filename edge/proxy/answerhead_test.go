@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,9 +24,8 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		p := answering(http1.RequestHead{HTTP10: true})
-		b := &answerBody{Body: http1.Body{Reader: bufio.NewReaderSize(bytes.NewReader(answer), upstream.MaxHead)}, keep: time.Minute}
-		if p.readAnswer(b) != nil {
+		p, b, err := readAnswer(http1.RequestHead{HTTP10: true}, answer)
+		if err != nil {
 			return
 		}
 		a := &p.answer.Answer
@@ -50,12 +48,7 @@ func FuzzAnswerHead(f *testing.F) {
 			}
 		}
 		readAnswerElsewhere(t, answer, a, b.Reader.Buffered())
-		var again message.Head
-		_, lines, _ := bytes.Cut(text, []byte("\r\n"))
-		if _, err := http1.ScanHead(&again, lines, message.MaxLines); err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
-		for _, l := range again.Lines {
+		for _, l := range linesOf(t, text) {
 			if l.Kind == message.Connection || l.Kind == message.HopByHop || l.Kind == message.TransferEncoding || l.Kind == message.ContentLength && status == 204 {
 				t.Fatalf("%s was handed on", l.Name)
 			}
@@ -63,10 +56,12 @@ func FuzzAnswerHead(f *testing.F) {
 	})
 }
 
-// answering is a Forward that waits for the answer to a request.
-func answering(r http1.RequestHead) *Forward {
+// readAnswer has a Forward read the answer to a request.
+func readAnswer(r http1.RequestHead, answer []byte) (*Forward, *answerBody, error) {
 	e := &front.Exchange{In: r}
-	return &Forward{on: e, in: e.Request(), Ours: func(int, []byte) bool { return false }}
+	p := &Forward{on: e, in: e.Request(), Ours: func(int, []byte) bool { return false }}
+	b := &answerBody{Body: http1.Body{Reader: bufio.NewReaderSize(bytes.NewReader(answer), upstream.MaxHead)}, keep: time.Minute}
+	return p, b, p.readAnswer(b)
 }
 
 // readAnswerElsewhere lets a client read the very same bytes: where it takes them for an answer, its body is delimited in the
@@ -100,9 +95,7 @@ func TestConnectionOfAnswers(t *testing.T) {
 		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nConnection: close\r\n": false,
 		"HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\n":               false,
 	} {
-		p := answering(http1.RequestHead{})
-		b := &answerBody{Body: http1.Body{Reader: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
-		if err := p.readAnswer(b); err != nil || b.reuse != want {
+		if _, b, err := readAnswer(http1.RequestHead{}, []byte(head+"Content-Length: 0\r\n\r\n")); err != nil || b.reuse != want {
 			t.Errorf("%q: reuse %t, %v", head, b.reuse, err)
 		}
 	}

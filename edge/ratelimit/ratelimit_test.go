@@ -566,6 +566,7 @@ func TestThousandCalls(t *testing.T) {
 
 // A service that drains answers what it has, and says that it is not there for more.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	p, asked, release := held(t)
 	health := grpc_health_v1.NewHealthClient(p.conn)
 	is := func() grpc_health_v1.HealthCheckResponse_ServingStatus {

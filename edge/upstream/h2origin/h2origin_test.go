@@ -1,158 +1,18 @@
 package h2origin
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	frames "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"sluice/edge/http1"
 )
-
-// A raw server of HTTP/2 has one connection, and says what a test has it say.
-type raw struct {
-	*frames.Framer
-	t     *testing.T
-	conn  net.Conn
-	out   chan []byte // what it writes: it waits for no reader
-	in    chan []byte // what comes: nobody waits for it to read
-	left  []byte      // of that
-	block bytes.Buffer
-	enc   *hpack.Encoder
-}
-
-func (r *raw) Write(p []byte) (int, error) {
-	r.out <- bytes.Clone(p)
-	return len(p), nil
-}
-
-func (r *raw) Read(p []byte) (int, error) {
-	for len(r.left) == 0 {
-		part, ok := <-r.in
-		if !ok {
-			return 0, io.EOF
-		}
-		r.left = part
-	}
-	n := copy(p, r.left)
-	r.left = r.left[n:]
-	return n, nil
-}
-
-func (r *raw) close() {
-	r.conn.Close()
-	close(r.out)
-}
-
-// A world is a pool, and the connections that it makes.
-type world struct {
-	*Pool
-	t     *testing.T
-	made  chan *raw
-	fails error // dialling does
-}
-
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, made: make(chan *raw, 16)}
-	w.Pool = &Pool{Dial: func(time.Time) (net.Conn, error) {
-		if w.fails != nil {
-			return nil, w.fails
-		}
-		near, far := net.Pipe()
-		r := &raw{t: t, conn: far, out: make(chan []byte, 1024), in: make(chan []byte, 4096)}
-		r.enc = hpack.NewEncoder(&r.block)
-		go func() {
-			for p := range r.out {
-				_, _ = far.Write(p)
-			}
-		}()
-		go func() {
-			defer close(r.in)
-			for {
-				part := make([]byte, 1024)
-				n, err := far.Read(part)
-				if err != nil {
-					return
-				}
-				r.in <- part[:n]
-			}
-		}()
-		go func() {
-			preface := make([]byte, len(frames.ClientPreface))
-			_, _ = io.ReadFull(r, preface)
-			r.Framer = frames.NewFramer(r, r)
-			r.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-			_ = r.WriteSettings()
-			w.made <- r
-		}()
-		return near, nil
-	}}
-	return w
-}
-
-// ask begins a request.
-func (w *world) ask(text string) (net.Conn, *bufio.Reader) {
-	w.t.Helper()
-	c, _, err := w.Open(false, time.Second)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := io.WriteString(c, text); err != nil {
-		w.t.Fatal(err)
-	}
-	return c, bufio.NewReader(c)
-}
-
-// next is the next frame that is about a request.
-func (r *raw) next() frames.Frame {
-	for {
-		f, err := r.ReadFrame()
-		if err != nil {
-			return nil
-		}
-		switch f.(type) {
-		case *frames.SettingsFrame, *frames.PingFrame, *frames.WindowUpdateFrame:
-		default:
-			return f
-		}
-	}
-}
-
-// request waits for a head, and returns its stream.
-func (r *raw) request() uint32 {
-	r.t.Helper()
-	f, ok := r.next().(*frames.MetaHeadersFrame)
-	if !ok {
-		r.t.Fatal("no request came")
-	}
-	return f.StreamID
-}
-
-func (r *raw) head(id uint32, end bool, fields ...string) {
-	r.block.Reset()
-	for i := 0; i < len(fields); i += 2 {
-		_ = r.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
-	}
-	_ = r.WriteHeaders(frames.HeadersFrameParam{StreamID: id, BlockFragment: r.block.Bytes(), EndHeaders: true, EndStream: end})
-}
-
-const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-
-// all is what comes until the end.
-func all(r io.Reader) string {
-	text, _ := io.ReadAll(r)
-	return string(text)
-}
 
 // What a server says is written as HTTP/1.1, and what breaks off has no end.
 func TestAnswers(t *testing.T) {
@@ -224,8 +84,7 @@ func TestAnswers(t *testing.T) {
 		}, strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 8)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(w *world) {
 				text := get
 				if strings.Contains(test.name, "call") {
 					text = "GET / HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nGrpc-Timeout: 1S\r\n\r\n"
@@ -242,8 +101,6 @@ func TestAnswers(t *testing.T) {
 					t.Errorf("%q, want %q", got, test.want)
 				}
 				c.Close()
-				w.Retire()
-				r.close()
 			})
 		})
 	}
@@ -251,8 +108,7 @@ func TestAnswers(t *testing.T) {
 
 // What is written as HTTP/1.1 comes as HTTP/2, while the answer is already on its way.
 func TestBothWays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(w *world) {
 		c, answer := w.ask("POST //a?b HTTP/1.1\r\nHost: A.b:80\r\nConnection: TE\r\nTE: trailers\r\nX-Own: v\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n")
 		r := <-w.made
 		f := r.next().(*frames.MetaHeadersFrame)
@@ -297,16 +153,13 @@ func TestBothWays(t *testing.T) {
 			t.Errorf("%q, %v", rest, resp.Trailer)
 		}
 		c.Close()
-		w.Retire()
-		r.close()
 	})
 }
 
 // A request that is given up is reset, and a part of a body is never the whole.
 func TestGivenUp(t *testing.T) {
 	for _, text := range []string{get, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(w *world) {
 			c, _ := w.ask(text)
 			r := <-w.made
 			r.request()
@@ -324,186 +177,8 @@ func TestGivenUp(t *testing.T) {
 				}
 				break
 			}
-			w.Retire()
-			r.close()
 		})
 	}
-}
-
-// Requests share a connection up to a bound, and one where nobody is any more gets no further request; nor does one that the server leaves.
-func TestPool(t *testing.T) {
-	drain := func(r *raw) {
-		for r.next() != nil {
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		var open []net.Conn
-		for range mostStreams + 1 {
-			c, _ := w.ask(get)
-			open = append(open, c)
-		}
-		first, second := <-w.made, <-w.made
-		go drain(first)
-		go drain(second)
-		synctest.Wait()
-		if a, b := w.conns[0].streams, w.conns[1].streams; a != mostStreams || b != 1 {
-			t.Errorf("%d and %d streams", a, b)
-		}
-		for _, c := range open {
-			c.Close()
-		}
-		synctest.Wait()
-		if len(w.conns) != 2 || w.conns[0].streams != 0 {
-			t.Errorf("%d connections, %d streams", len(w.conns), w.conns[0].streams)
-		}
-		w.Sweep(time.Now())
-		if len(w.conns) != 2 {
-			t.Error("a connection was closed that had just been used")
-		}
-		w.Sweep(time.Now().Add(time.Second))
-		synctest.Wait()
-		if len(w.conns) != 0 {
-			t.Error("a connection was kept that had rested for long")
-		}
-		first.close()
-		second.close()
-	})
-	synctest.Test(t, func(t *testing.T) { // nobody answers, though something is read
-		w := newWorld(t)
-		c, answer := w.ask(get)
-		first := <-w.made
-		first.head(first.request(), true, ":status", "200")
-		all(answer)
-		c.Close()
-		time.Sleep(time.Second)
-		c, _ = w.ask(get)
-		go drain(first)
-		time.Sleep(deafTime + time.Second)
-		c.Close()
-		synctest.Wait()
-		c, _ = w.ask(get)
-		second := <-w.made // else this would wait for ever
-		go drain(second)
-		c.Close()
-		synctest.Wait()
-		w.Retire()
-		first.close()
-		second.close()
-	})
-	synctest.Test(t, func(t *testing.T) { // renewed: what is under way ends where it is
-		w := newWorld(t)
-		c, answer := w.ask(get)
-		first := <-w.made
-		id := first.request()
-		go drain(first)
-		w.Renew()
-		other, _ := w.ask(get)
-		second := <-w.made
-		go drain(second)
-		first.head(id, true, ":status", "204")
-		if got := all(answer); !strings.HasPrefix(got, "HTTP/1.1 204 ") {
-			t.Errorf("%q", got)
-		}
-		c.Close()
-		other.Close()
-		synctest.Wait()
-		if len(w.conns) != 1 {
-			t.Errorf("%d connections", len(w.conns))
-		}
-		w.Retire()
-		first.close()
-		second.close()
-	})
-	synctest.Test(t, func(t *testing.T) { // GOAWAY: what is under way ends there, and the next begins elsewhere
-		w := newWorld(t)
-		c, answer := w.ask(get)
-		first := <-w.made
-		id := first.request()
-		go drain(first)
-		_ = first.WriteGoAway(id, frames.ErrCodeNo, nil)
-		synctest.Wait()
-		other, _ := w.ask(get)
-		second := <-w.made
-		go drain(second)
-		first.head(id, true, ":status", "204")
-		if got := all(answer); !strings.HasPrefix(got, "HTTP/1.1 204 ") {
-			t.Errorf("%q", got)
-		}
-		c.Close()
-		other.Close()
-		synctest.Wait()
-		w.Retire()
-		first.close()
-		second.close()
-	})
-}
-
-// Who waits for a connection that another makes fails as that one does.
-func TestDialling(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broken := errors.New("nobody listens")
-		calls, fail := 0, make(chan struct{})
-		p := &Pool{Dial: func(time.Time) (net.Conn, error) {
-			calls++
-			<-fail
-			return nil, broken
-		}}
-		errs := make(chan error, 3)
-		for range 3 {
-			go func() {
-				_, _, err := p.Open(false, time.Minute)
-				errs <- err
-			}()
-		}
-		synctest.Wait()
-		_, _, err := p.Open(false, time.Second)
-		if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() {
-			t.Errorf("after a second: %v", err)
-		}
-		close(fail)
-		for range 3 {
-			if err := <-errs; err != broken {
-				t.Errorf("%v", err)
-			}
-		}
-		if calls != 1 {
-			t.Errorf("%d calls", calls)
-		}
-	})
-}
-
-// A server that takes no streams at all has no connection left open to it for each request.
-func TestServerWithoutRoom(t *testing.T) {
-	near, far := net.Pipe()
-	p := &Pool{}
-	p.Dial = func(time.Time) (net.Conn, error) {
-		p.mu.Lock() // until its SETTINGS have come: nobody takes a place before
-		return near, nil
-	}
-	ended := make(chan error)
-	go func() {
-		preface := make([]byte, len(frames.ClientPreface))
-		_, _ = io.ReadFull(far, preface)
-		f := frames.NewFramer(far, far)
-		go func() {
-			_ = f.WriteSettings(frames.Setting{ID: frames.SettingMaxConcurrentStreams, Val: 0})
-		}()
-		for {
-			frame, err := f.ReadFrame()
-			if err != nil {
-				ended <- err
-				return
-			}
-			if s, ok := frame.(*frames.SettingsFrame); ok && s.IsAck() {
-				p.mu.Unlock()
-			}
-		}
-	}()
-	if _, _, err := p.Open(false, 10*time.Second); err == nil {
-		t.Error("a request was taken")
-	}
-	<-ended
 }
 
 // A panic in any of the goroutines ends the request that it was about, and is told; nothing else ends.

@@ -1,0 +1,61 @@
+package front_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/edge/edgetest"
+	"sluice/edge/front"
+	"sluice/edge/listen"
+)
+
+// A client that does not read its answer is cut, and the origin's connection is not kept; one that reads goes on as long as
+// it likes, however short the timeout.
+func TestSlowReaders(t *testing.T) {
+	t.Parallel()
+	part := strings.Repeat("x", 1<<20)
+	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		for range 64 {
+			if _, err := io.WriteString(w, part); err != nil {
+				return
+			}
+		}
+	})
+	e := edgetest.Start(t, origin, "limits: {idle_timeout: 3s}")
+	idle := e.Dial()
+	_, _ = io.WriteString(idle, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	for e.Metrics()["sluice_aborted_total"] == 0 { // until the test's own time is up
+		if resp, body := e.Talk().Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 || len(body) != 64<<20 {
+			t.Fatalf("%d, %d bytes", resp.StatusCode, len(body))
+		}
+	}
+	if m := e.Rest(); m["sluice_aborted_total"] != 1 {
+		t.Errorf("metrics: %v", m)
+	}
+}
+
+// A client that does not take its answer is cut when its time is up, over TLS as well.
+func TestSlowReaderOverTLS(t *testing.T) {
+	folder := t.TempDir()
+	edgetest.WriteCertificate(t, filepath.Join(folder, "a"), "a.example")
+	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := edgetest.MemoryServer(t, &edgetest.Hasty{Takes: 1000, Answer: edgetest.OKHead + "Content-Length: 1000\r\n\r\n" + strings.Repeat("x", 1000)}, "limits: {idle_timeout: 1m}")
+		took := edgetest.ServeAlone(s, func(c *front.Client) { c.Conn = tls.Server(c.Conn, certificates.Config("http/1.1")) }, func(client net.Conn) {
+			_, _ = io.WriteString(tls.Client(client, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		})
+		if took.Truncate(time.Second) != time.Minute || s.Registry().SlowReaders.Load() != 1 || edgetest.Metrics(t, s)["sluice_aborted_total"] != 1 {
+			t.Errorf("after %v: %d slow readers, %v answers aborted", took, s.Registry().SlowReaders.Load(), edgetest.Metrics(t, s)["sluice_aborted_total"])
+		}
+	})
+}
