@@ -20,7 +20,7 @@ import (
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
-	"sluice/pop/anycast"
+	"sluice/loadgen/anycast"
 	"sluice/pop/secret"
 )
 

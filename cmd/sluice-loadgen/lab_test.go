@@ -20,7 +20,7 @@ import (
 	"sluice/loadgen/replay"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
-	"sluice/pop/anycast"
+	"sluice/loadgen/anycast"
 	"sluice/pop/secret"
 )
 

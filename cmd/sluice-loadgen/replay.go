@@ -21,7 +21,7 @@ import (
 	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/trace"
-	"sluice/pop/anycast"
+	"sluice/loadgen/anycast"
 	"sluice/pop/secret"
 )
 

@@ -19,7 +19,7 @@ import (
 	"sluice/loadgen/trial/check"
 	"sluice/loadgen/trial/restart"
 	"sluice/mitigation"
-	"sluice/pop/anycast"
+	"sluice/loadgen/anycast"
 	"sluice/pop/secret"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sluice/cmd/internal/virtual"
 	"sluice/counter"
 	"sluice/loadgen/lab"
-	"sluice/pop/anycast"
+	"sluice/loadgen/anycast"
 )
 
 // PoP says how large the PoPs are, and what happens to them.

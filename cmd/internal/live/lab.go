@@ -12,7 +12,7 @@ import (
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/mitigation"
-	"sluice/pop/anycast"
+	"sluice/loadgen/anycast"
 )
 
 // Lab says what a lab consists of.

@@ -23,7 +23,7 @@ import (
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
-	"sluice/pop/anycast"
+	"sluice/loadgen/anycast"
 )
 
 // Send says how a trace is sent to edges that are really there.

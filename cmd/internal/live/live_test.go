@@ -14,7 +14,7 @@ import (
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
-	"sluice/pop/anycast"
+	"sluice/loadgen/anycast"
 )
 
 // TestLiveJudge judges a recorded run over two edges: what counts as disturbed, and the floor for the same requests on the same edges.

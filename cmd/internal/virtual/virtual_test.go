@@ -11,7 +11,7 @@ import (
 	"sluice/loadgen/lab"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
-	"sluice/pop/anycast"
+	"sluice/loadgen/anycast"
 )
 
 // newRule admits limit requests a minute, and blocks for a minute.
