@@ -7,13 +7,13 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/counter/buckets"
 	"sluice/edge/accesslog"
 	"sluice/edge/address"
 	"sluice/edge/front"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
 	"sluice/edge/top"
-	"sluice/histogram"
 )
 
 // This is what tests in this folder see of a server beyond what it exports. Tests in other rooms do without.
@@ -25,7 +25,7 @@ func (s *Server) RuleSet() *rules.Set                 { return s.snap.Load().rul
 func (s *Server) Sources() *address.Sources           { return s.snap.Load().sources }
 func (s *Server) HTTP() *fasthttp.Server              { return s.http }
 func (s *Server) Asking() *top.Top                    { return s.requests }
-func (s *Server) Seconds() *histogram.Histogram       { return s.stats.seconds }
+func (s *Server) Seconds() *buckets.Histogram         { return s.stats.seconds }
 func (s *Server) Wait(heard []<-chan struct{})        { s.wait(heard) }
 func (s *Server) Log(note func(*accesslog.Entry))     { s.note = note }
 func (s *Server) LastAccepted() <-chan struct{}       { return s.listeners[0].Ended }

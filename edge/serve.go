@@ -38,7 +38,6 @@ type exchange struct {
 
 	buf, values []byte // what the reply points to
 
-	number uint64 // of the request, at this edge
 	id     []byte // its name, in idText; nil: it has none yet
 	idText [maxRequestID]byte
 }

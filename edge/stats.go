@@ -7,10 +7,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/counter/buckets"
 	"sluice/edge/message"
 	"sluice/edge/metric"
 	"sluice/edge/rules"
-	"sluice/histogram"
 )
 
 // From says who made an answer.
@@ -41,7 +41,7 @@ type stats struct {
 	denied   atomic.Uint64 // by the list
 	calls    [callCodes]atomic.Uint64
 	applied  atomic.Int64 // when the configuration in force came into force, Unix nanoseconds
-	seconds  *histogram.Histogram
+	seconds  *buckets.Histogram
 	deciding prometheus.Histogram
 
 	mu      sync.Mutex
@@ -57,7 +57,7 @@ const sampling = 64
 func newStats() *stats {
 	return &stats{
 		tallies: make(map[string]*rules.Tally),
-		seconds: histogram.Latency(),
+		seconds: buckets.Latency(),
 		deciding: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_decision_seconds",
 			Help:    "Time that a decision took, without waiting for the tier; one in 64 is measured.",

@@ -19,9 +19,8 @@ import (
 // A wallWorld is an edge with random rules, lists and blocks about a few addresses.
 type wallWorld struct {
 	*edge.Server
-	yaml  string
-	said  []string
-	peers []netip.Addr
+	yaml string
+	said []string
 }
 
 // wallAddresses are those that can be drawn: neighbours in prefixes of both families.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"sluice/counter/algorithm"
-	"sluice/member"
+	"sluice/counter/member"
 	"sluice/pop"
 	"sluice/pop/operatorlog"
 	"sluice/pop/secret"

@@ -49,9 +49,9 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/buckets"
 	"sluice/counter/exact"
 	"sluice/counter/inflight"
-	"sluice/histogram"
 	"sluice/mitigation"
 	"sluice/pop/across"
 	"sluice/pop/announcement"
@@ -319,13 +319,13 @@ func (m *Machine) Alone() (edges int, since time.Time) {
 
 // MachineStats is what a Machine has seen since it was made.
 type MachineStats struct {
-	Propagation *histogram.Histogram // from a verdict on another edge until it was in force on this one
-	Forged      uint64               // values in the tier that were not of the form, or not authentic
-	LogRecords  uint64               // that this edge wrote to the mitigation log
-	LogLost     uint64               // that it could not write
-	Edges       int                  // that share the tier
-	Full        bool                 // the PoP has as many edges as can share it, and this one counts alone until one leaves
-	Words       int                  // of operators that the list holds: blocks, lifts that must be kept, changes of rules
+	Propagation *buckets.Histogram // from a verdict on another edge until it was in force on this one
+	Forged      uint64             // values in the tier that were not of the form, or not authentic
+	LogRecords  uint64             // that this edge wrote to the mitigation log
+	LogLost     uint64             // that it could not write
+	Edges       int                // that share the tier
+	Full        bool               // the PoP has as many edges as can share it, and this one counts alone until one leaves
+	Words       int                // of operators that the list holds: blocks, lifts that must be kept, changes of rules
 }
 
 // Stats is what the Machine and its rooms have seen.

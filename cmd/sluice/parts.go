@@ -20,6 +20,7 @@ import (
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
+	"sluice/counter/member"
 	"sluice/edge"
 	"sluice/edge/accesslog"
 	"sluice/edge/admin"
@@ -31,7 +32,6 @@ import (
 	"sluice/edge/metric"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
-	"sluice/member"
 	"sluice/pop/secret"
 )
 

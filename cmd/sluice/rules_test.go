@@ -17,12 +17,12 @@ import (
 
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/counter"
+	"sluice/counter/member"
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
-	"sluice/member"
 	"sluice/mitigation"
 	"sluice/pop/operatorlog"
 	"sluice/pop/secret"

@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"sluice/counter"
+	"sluice/counter/member"
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
@@ -34,7 +35,6 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
-	"sluice/member"
 )
 
 // Options is what the API is about.

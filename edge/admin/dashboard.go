@@ -11,12 +11,12 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"sluice/counter/member"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
-	"sluice/member"
 )
 
 // The dashboard is three files that ask the API for everything else. They hold nothing secret, so they are served without a token; the

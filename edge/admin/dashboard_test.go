@@ -16,11 +16,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"sluice/counter"
+	"sluice/counter/member"
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
-	"sluice/member"
 	"sluice/mitigation"
 )
 

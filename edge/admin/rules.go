@@ -8,13 +8,13 @@ import (
 	"net/http"
 	"time"
 
+	"sluice/counter/member"
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
-	"sluice/member"
 )
 
 // Edited is what became of an edit.

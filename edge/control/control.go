@@ -11,6 +11,7 @@ import (
 
 	"github.com/gaissmai/bart"
 
+	"sluice/counter/member"
 	"sluice/edge/address"
 	"sluice/edge/audit"
 	"sluice/edge/events"
@@ -19,7 +20,6 @@ import (
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/top"
-	"sluice/member"
 	"sluice/mitigation"
 )
 

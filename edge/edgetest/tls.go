@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	frames "golang.org/x/net/http2"
-
 	"sluice/edge/listen"
 )
 
@@ -68,9 +66,10 @@ func StartTLSOrigin(t *testing.T, base, asks string, h http.HandlerFunc) *httpte
 }
 
 // OverHTTP2 is a client that speaks HTTP/2 over TLS, with one connection for all its requests.
-func OverHTTP2(t *testing.T) *frames.Transport {
+func OverHTTP2(t *testing.T) *http.Transport {
 	t.Helper()
-	tr := &frames.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}, DisableCompression: true}
+	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true, Protocols: new(http.Protocols)}
+	tr.Protocols.SetHTTP2(true)
 	t.Cleanup(tr.CloseIdleConnections)
 	return tr
 }

@@ -57,8 +57,14 @@ func (a answering) Run() {
 // inTalk plays a connection whose client has said what a client says first, in virtual time, until its end.
 func inTalk(t *testing.T, play func(*talk)) {
 	t.Helper()
+	inTalkOf(t, 4, play)
+}
+
+// inTalkOf is inTalk with so many streams at once.
+func inTalkOf(t *testing.T, streams int, play func(*talk)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		k := startTalk(t)
+		k := startTalk(t, streams)
 		play(k)
 		k.nc.Close()
 		<-k.ended
@@ -66,10 +72,10 @@ func inTalk(t *testing.T, play func(*talk)) {
 }
 
 // startTalk begins to serve.
-func startTalk(t *testing.T) *talk {
+func startTalk(t *testing.T, streams int) *talk {
 	here, there := net.Pipe()
 	k := &talk{t: t, nc: here, ended: make(chan struct{}), release: make(chan struct{}), may: map[uint32]int{0: usualWindow}, first: usualWindow}
-	k.site = &Site{MaxStreams: 4, Site: &front.Site{
+	k.site = &Site{MaxStreams: streams, Site: &front.Site{
 		Limits: front.Limits{HeaderBytes: 4 << 10, HeaderLines: 20, HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {},
 		Fault: func(p any) { k.faults = append(k.faults, p) },

@@ -95,9 +95,8 @@ func (k *talk) push(id uint32, n int) (sent int) {
 // However many bodies of a connection nobody reads, those that are read come: each has a window that no other can take.
 func TestSlowBodiesHoldUpNoOthers(t *testing.T) {
 	for _, read := range []int{0, firstWindow} { // by those that nobody reads any more then
-		inTalk(t, func(k *talk) {
+		inTalkOf(t, 32, func(k *talk) {
 			told := make(chan struct{})
-			k.site.MaxStreams = 32
 			start := k.site.Start
 			k.site.Start = func(st *Stream) Rest {
 				if string(st.Request().Path) == "/stuck" {

@@ -5,7 +5,7 @@ package metric
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sluice/histogram"
+	"sluice/counter/buckets"
 )
 
 // A Collector has Prometheus told what a function gives to a Sink. Which metrics those are may depend on the configuration: it describes none.
@@ -35,7 +35,7 @@ func (s Sink) Whether(is bool, name, help string, labels ...string) {
 	s.Gauge(v, name, help, labels...)
 }
 
-func (s Sink) Spread(h *histogram.Histogram, name, help string, labels ...string) {
+func (s Sink) Spread(h *buckets.Histogram, name, help string, labels ...string) {
 	desc, values := describe(name, help, labels)
 	buckets, n, sum := h.Snapshot()
 	s.To <- prometheus.MustNewConstHistogram(desc, n, sum, buckets, values...)

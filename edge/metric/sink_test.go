@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sluice/histogram"
+	"sluice/counter/buckets"
 )
 
 // collector gathers what fill gives to a Sink.
@@ -51,7 +51,7 @@ func scraped(t *testing.T, fill func(Sink)) string {
 
 // What a Sink is given is scraped as it was given: its kind, its labels by turns, and of a histogram every bound.
 func TestSink(t *testing.T) {
-	used := histogram.Share()
+	used := buckets.Share()
 	for _, v := range []int64{0, 75, 300} {
 		used.Observe(v)
 	}

@@ -3,8 +3,8 @@ package rules
 import (
 	"sync/atomic"
 
+	"sluice/counter/buckets"
 	"sluice/edge/limiter"
-	"sluice/histogram"
 )
 
 // A Tally counts what a rule said. It belongs to the rule's name, so it goes on when rules are read again.
@@ -15,11 +15,11 @@ type Tally struct {
 	// Candidate counts what the rule's candidate said, and CandidateAlone for how many of those requests nothing in force refused them.
 	Candidate      [limiter.Verdicts]atomic.Uint64
 	CandidateAlone atomic.Uint64
-	Used           *histogram.Histogram // shares of the limit, at decisions; a sample
+	Used           *buckets.Histogram // shares of the limit, at decisions; a sample
 }
 
 // NewTally makes a Tally.
-func NewTally() *Tally { return &Tally{Used: histogram.Share()} }
+func NewTally() *Tally { return &Tally{Used: buckets.Share()} }
 
 func (t *Tally) failed(p limiter.Posture) {
 	if p == limiter.Open {

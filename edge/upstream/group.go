@@ -12,8 +12,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sluice/counter"
+	"sluice/counter/buckets"
 	"sluice/edge/limiter/shedding"
-	"sluice/histogram"
 )
 
 // A Group is the servers that answer for a host.
@@ -30,9 +30,9 @@ type Group struct {
 	HTTP2    bool          // all servers speak it: an answer may begin before its request's body
 	next     atomic.Uint32
 
-	Hosts    []string             // that it answers for, as configured
-	Shedding *shedding.Limiter    // whether a request may go on, as the servers answer; nil: it may
-	Waited   *histogram.Histogram // for a place by Shedding, with one in the end or without; nil with it
+	Hosts    []string           // that it answers for, as configured
+	Shedding *shedding.Limiter  // whether a request may go on, as the servers answer; nil: it may
+	Waited   *buckets.Histogram // for a place by Shedding, with one in the end or without; nil with it
 }
 
 // Pick chooses the server for a request, one of those that are healthy and have room, and counts the request among those
@@ -194,7 +194,7 @@ func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 			HTTP2: !slices.ContainsFunc(config.Servers, func(u *url.URL) bool { return !IsHTTP2(u) })}
 		s.Groups = append(s.Groups, g)
 		if config.Shedding != nil {
-			g.Shedding, g.Waited = shedding.New(*config.Shedding), histogram.Latency()
+			g.Shedding, g.Waited = shedding.New(*config.Shedding), buckets.Latency()
 		}
 		if before != nil && len(config.Hosts) > 0 {
 			if was := before.named(config.Hosts[0]); was != nil {

@@ -17,10 +17,10 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/counter/buckets"
 	"sluice/edge/message"
 	"sluice/edge/socket"
 	"sluice/edge/upstream/h2origin"
-	"sluice/histogram"
 )
 
 const (
@@ -67,7 +67,7 @@ type Origin struct {
 	probesFailed int // in a row; belongs to the check under way
 
 	Attempts atomic.Uint64
-	Seconds  *histogram.Histogram // until the head of an answer
+	Seconds  *buckets.Histogram // until the head of an answer
 	Answers  [message.Codes]atomic.Uint64
 	Active   atomic.Int64
 
@@ -94,9 +94,9 @@ type Link struct {
 
 func NewOrigin(u *url.URL) *Origin {
 	if u.Scheme == "unix" {
-		return &Origin{Seconds: histogram.Latency(), Name: "unix:" + u.Path, Host: "localhost", Canonical: []byte("localhost"), socket: u.Path}
+		return &Origin{Seconds: buckets.Latency(), Name: "unix:" + u.Path, Host: "localhost", Canonical: []byte("localhost"), socket: u.Path}
 	}
-	o := &Origin{Seconds: histogram.Latency(), Name: u.Scheme + "://" + u.Host, Host: u.Host, addr: u.Host}
+	o := &Origin{Seconds: buckets.Latency(), Name: u.Scheme + "://" + u.Host, Host: u.Host, addr: u.Host}
 	o.Canonical, _ = message.AppendHost(nil, []byte(u.Host))
 	if o.port = u.Port(); o.port == "" {
 		o.port = "80"

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/histogram"
+	"sluice/counter/buckets"
 	"sluice/mitigation"
 	"sluice/pop/across"
 	"sluice/pop/log"
@@ -48,7 +48,7 @@ type Config struct {
 // one goroutine.
 type Announcer struct {
 	Budget      Budget
-	Propagation *histogram.Histogram // from a verdict on another edge until it was in force on this one
+	Propagation *buckets.Histogram // from a verdict on another edge until it was in force on this one
 
 	config   Config
 	rules    atomic.Pointer[ruleSet]
@@ -60,7 +60,7 @@ type Announcer struct {
 
 // New makes an Announcer under no rules.
 func New(c Config) *Announcer {
-	a := &Announcer{config: c, Budget: Budget{left: mostSaved}, times: make(map[takenFrom]record.Taken), Propagation: histogram.Trips()}
+	a := &Announcer{config: c, Budget: Budget{left: mostSaved}, times: make(map[takenFrom]record.Taken), Propagation: buckets.Trips()}
 	a.SetRules(nil)
 	return a
 }

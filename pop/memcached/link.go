@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/histogram"
+	"sluice/counter/buckets"
 	"sluice/pop/wire"
 )
 
@@ -25,7 +25,7 @@ type link struct {
 	dialer  *dialer
 	pipe    *pipeline
 	queues  [rareConns]chan job
-	trips   *histogram.Histogram
+	trips   *buckets.Histogram
 	waiting atomic.Int64 // commands that wait for one of those
 	deliver func([]wire.Result)
 	caught  func(any) // a panic
@@ -38,7 +38,7 @@ type job struct {
 }
 
 func newLink(d *dialer, deliver func([]wire.Result), caught func(any)) *link {
-	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: histogram.Trips(), deliver: deliver, caught: caught}
+	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: buckets.Trips(), deliver: deliver, caught: caught}
 	l.pipe.trips = l.trips
 	for i := range l.queues {
 		l.queues[i] = make(chan job, rareQueue)

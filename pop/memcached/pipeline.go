@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/histogram"
+	"sluice/counter/buckets"
 	"sluice/pop/wire"
 )
 
@@ -45,10 +45,10 @@ var (
 // are Unknown and all others Unsent.
 type pipeline struct {
 	dialer  *dialer
-	deliver func([]wire.Result)  // called by one goroutine at a time; the slice is valid until it returns
-	caught  func(any)            // is told of a panic
-	wake    chan struct{}        // something is queued
-	trips   *histogram.Histogram // one observation for each burst: from its write to its last answer
+	deliver func([]wire.Result) // called by one goroutine at a time; the slice is valid until it returns
+	caught  func(any)           // is told of a panic
+	wake    chan struct{}       // something is queued
+	trips   *buckets.Histogram  // one observation for each burst: from its write to its last answer
 	drops   *drops
 
 	mu sync.Mutex
@@ -109,7 +109,7 @@ func newPipeline(d *dialer, deliver func([]wire.Result), caught func(any)) *pipe
 		dialer:  d,
 		deliver: deliver,
 		caught:  caught,
-		trips:   histogram.Trips(),
+		trips:   buckets.Trips(),
 		drops:   new(drops),
 		wake:    make(chan struct{}, 1),
 		ring:    make(ring, Backlog/16),

@@ -1,7 +1,7 @@
 package memcached
 
 import (
-	"sluice/histogram"
+	"sluice/counter/buckets"
 	"sluice/pop/wire"
 )
 
@@ -10,10 +10,10 @@ type Operations [wire.Ops][wire.Unknown + 1]uint64
 
 // NodeStats is what a Tier has seen of a node since it started. Counts only grow.
 type NodeStats struct {
-	Node       string               // as configured
-	Operations Operations           // one for each command
-	Trips      *histogram.Histogram // round trips: of a burst of reports, or of any other command
-	Dials      uint64               // attempts to connect
+	Node       string             // as configured
+	Operations Operations         // one for each command
+	Trips      *buckets.Histogram // round trips: of a burst of reports, or of any other command
+	Dials      uint64             // attempts to connect
 	// Connections of the pipeline lost, by what ended them: the other side or the network, a second of silence, an answer that made no sense.
 	Closed, Silent, Wrong uint64
 	Waiting               int // commands on their way at this moment

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/member"
+	"sluice/counter/member"
 	"sluice/mitigation"
 	"sluice/pop/operatorlog"
 	"sluice/pop/presence"

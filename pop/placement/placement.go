@@ -21,7 +21,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sluice/counter"
-	"sluice/member"
+	"sluice/counter/member"
 	"sluice/pop/secret"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/member"
+	"sluice/counter/member"
 	"sluice/pop/placement"
 	"sluice/pop/secret"
 )

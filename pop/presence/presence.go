@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/member"
+	"sluice/counter/member"
 	"sluice/pop/operatorlog"
 	"sluice/pop/secret"
 )

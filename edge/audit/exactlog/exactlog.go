@@ -24,7 +24,7 @@ import (
 	"sort"
 	"time"
 
-	"sluice/histogram"
+	"sluice/counter/buckets"
 )
 
 // Tolerance is how far apart the clocks of edges may be for what is not uncertain to be right.
@@ -73,11 +73,11 @@ type Figures struct {
 	Unexplained uint64 // of the wrong ones: neither the formula nor clocks that are up to Clocks apart explain them
 	// Lags is, for each time that a source crossed its limit and each edge that refused it then, how long after the crossing it did. That is 0
 	// for an edge that admitted nothing meanwhile.
-	Lags *histogram.Histogram
+	Lags *buckets.Histogram
 }
 
 // NewFigures is what is found where nothing is judged.
-func NewFigures() *Figures { return &Figures{Lags: histogram.Lag()} }
+func NewFigures() *Figures { return &Figures{Lags: buckets.Lag()} }
 
 type logKey struct{ rule, source uint64 }
 

@@ -13,11 +13,11 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/member"
 	"sluice/edge/audit"
 	"sluice/edge/audit/exactlog"
 	"sluice/edge/limiter"
 	"sluice/loadgen/judge"
-	"sluice/member"
 	"sluice/mitigation"
 	"sluice/pop/poptest"
 	"sluice/pop/presence"

@@ -3,7 +3,7 @@ package tier
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sluice/histogram"
+	"sluice/counter/buckets"
 	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/wire"
@@ -48,7 +48,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	histogram := func(d *prometheus.Desc, h *histogram.Histogram, labels ...string) {
+	histogram := func(d *prometheus.Desc, h *buckets.Histogram, labels ...string) {
 		buckets, n, sum := h.Snapshot()
 		ch <- prometheus.MustNewConstHistogram(d, n, sum, buckets, labels...)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/member"
 	"sluice/edge/events"
-	"sluice/member"
 	"sluice/pop"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/member"
+	"sluice/counter/member"
 )
 
 // What an operator hears of the tier: nodes that go and come, and that the edge counts alone, each once.

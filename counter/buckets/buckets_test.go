@@ -1,4 +1,4 @@
-package histogram
+package buckets
 
 import (
 	"math"

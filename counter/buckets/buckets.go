@@ -1,6 +1,6 @@
-// Package histogram counts how long things took, and how near to a limit sources are, by fixed bounds. An observation is a few comparisons and two
-// additions, so that requests can make it: the histogram of the Prometheus client takes ten times as long.
-package histogram
+// Package buckets has the histograms of metrics: how long things took, and how near to a limit sources are, by fixed bounds. An observation
+// is a few comparisons and two additions, so that requests can make it: the histogram of the Prometheus client takes ten times as long.
+package buckets
 
 import (
 	"sync/atomic"
