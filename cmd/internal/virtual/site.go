@@ -12,12 +12,12 @@ import (
 	"sluice/counter"
 	"sluice/edge/config"
 	"sluice/edge/limiter"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
 	"sluice/pop/across"
-	"sluice/loadgen/anycast"
 	"sluice/pop/sim"
 )
 
