@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/counter/algorithm"
-	"sluice/pop"
 	"sluice/pop/sim"
 )
 
@@ -78,7 +77,7 @@ func TestNoWindowExceedsTheBound(t *testing.T) {
 				admitted = append(admitted, at)
 			}
 		}
-		bound := pop.Bound(r, edges, most(times, pop.Propagation(rtt, edges), true), most(times, r.Counter.Window/12, true))
+		bound := sim.Bound(r, edges, most(times, sim.Propagation(rtt, edges), true), most(times, r.Counter.Window/12, true))
 		if got := most(admitted, r.Counter.Window, false); uint64(got) > bound {
 			rt.Errorf("%d admitted in a window, the bound is %d", got, bound)
 		}
@@ -122,7 +121,7 @@ func TestWhatOlderGroupsHide(t *testing.T) {
 			w.Run(begin.Add(stretch))
 		}
 		got := uint64(most(admitted, r.Counter.Window, false))
-		bound := pop.Bound(r, edges, most(sent, pop.Propagation(time.Millisecond, edges), true), most(sent, r.Counter.Window/12, true))
+		bound := sim.Bound(r, edges, most(sent, sim.Propagation(time.Millisecond, edges), true), most(sent, r.Counter.Window/12, true))
 		if got < limit || got > bound {
 			t.Errorf("%d edges: %d admitted, want %d to %d", edges, got, limit, bound)
 		}

@@ -393,9 +393,9 @@ func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 				}
 			}
 		}
-		heard := sent.most(pop.Propagation(h.rtt, edges)+h.skew, true)
+		heard := sent.most(sim.Propagation(h.rtt, edges)+h.skew, true)
 		cut := sent.most(r.SubWindow()+h.skew, true)
-		bound := pop.Bound(h.rule.Rule, edges, uint32(heard), uint32(cut))
+		bound := sim.Bound(h.rule.Rule, edges, uint32(heard), uint32(cut))
 		got := admitted.most(r.Window, false)
 		if got > bound {
 			t.Errorf("%d admitted in a window, the bound is %d\n%v", got, bound, h)
@@ -408,7 +408,7 @@ func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 			if edges == 1 {
 				alone++
 			}
-			if got > pop.Bound(h.rule.Rule, edges, uint32(soon), uint32(cut)) {
+			if got > sim.Bound(h.rule.Rule, edges, uint32(soon), uint32(cut)) {
 				withCut++
 			}
 		}

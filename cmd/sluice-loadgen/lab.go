@@ -15,12 +15,12 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/live"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
-	"sluice/pop/anycast"
 	"sluice/pop/secret"
 )
 

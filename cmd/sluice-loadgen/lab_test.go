@@ -15,12 +15,12 @@ import (
 	"sluice/cmd/internal/labtest"
 	"sluice/cmd/internal/live"
 	"sluice/counter/algorithm"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
-	"sluice/pop/anycast"
 	"sluice/pop/secret"
 )
 

@@ -18,10 +18,10 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/live"
 	"sluice/counter"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/trace"
-	"sluice/pop/anycast"
 	"sluice/pop/secret"
 )
 

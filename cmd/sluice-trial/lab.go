@@ -12,6 +12,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/live"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
@@ -19,7 +20,6 @@ import (
 	"sluice/loadgen/trial/check"
 	"sluice/loadgen/trial/restart"
 	"sluice/mitigation"
-	"sluice/pop/anycast"
 	"sluice/pop/secret"
 )
 

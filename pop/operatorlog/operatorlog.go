@@ -403,11 +403,8 @@ const MaxMarks = 16
 // Digest stands for the contents of a list: its MAC.
 type Digest [secret.MACSize]byte
 
-// The form before this one had nobody's name in it: an edge may have such a list in its state_dir.
-const (
-	magic       = "sluice words 2\n"
-	magicBefore = "sluice words 1\n"
-)
+// magic is what a list begins with.
+const magic = "sluice words 2\n"
 
 // Encode returns the list in the form in which it travels, the same for the same words: magic, number of entries, entries by rule and
 // source, and a MAC under the PoP's secret. What is over is dropped first.
@@ -458,8 +455,7 @@ func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 		return nil, id, ErrList
 	}
 	in, ok := s.OpenAny(secret.Words, b)
-	form := string(in.Next(len(magic)))
-	if !ok || form != magic && form != magicBefore {
+	if !ok || string(in.Next(len(magic))) != magic {
 		return nil, id, ErrList
 	}
 	copy(id[:], b[len(b)-secret.MACSize:])
@@ -482,10 +478,8 @@ func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 		} else {
 			e.Reason = text
 		}
-		if form == magic {
-			e.Who = string(in.Next(int(in.Number(1))))
-			e.From = string(in.Next(int(in.Number(1))))
-		}
+		e.Who = string(in.Next(int(in.Number(1))))
+		e.From = string(in.Next(int(in.Number(1))))
 		if in.Bad() || !possible(&e.Order) {
 			return nil, id, fmt.Errorf("%w: entry %d", ErrList, len(list))
 		}

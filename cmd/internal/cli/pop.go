@@ -7,8 +7,8 @@ import (
 
 	"sluice/cmd/internal/virtual"
 	"sluice/counter"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/lab"
-	"sluice/pop/anycast"
 )
 
 // PoP says how large the PoPs are, and what happens to them.

@@ -8,11 +8,11 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/counter"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/mitigation"
-	"sluice/pop/anycast"
 )
 
 // Lab says what a lab consists of.

@@ -16,6 +16,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/virtual"
 	"sluice/counter"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
@@ -23,7 +24,6 @@ import (
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
-	"sluice/pop/anycast"
 )
 
 // Send says how a trace is sent to edges that are really there.

@@ -10,11 +10,11 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"sluice/cmd/internal/cli"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
-	"sluice/pop/anycast"
 )
 
 // TestLiveJudge judges a recorded run over two edges: what counts as disturbed, and the floor for the same requests on the same edges.

@@ -12,13 +12,12 @@ import (
 	"sluice/counter"
 	"sluice/edge/config"
 	"sluice/edge/limiter"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
-	"sluice/pop"
 	"sluice/pop/across"
-	"sluice/pop/anycast"
 	"sluice/pop/sim"
 )
 
@@ -254,10 +253,10 @@ func BoundOf(t *trace.Trace, rule mitigation.Rule, size *Size) func(source int32
 	if len(size.Faults)+len(size.Routes) > 0 {
 		return nil
 	}
-	peaks := t.Peaks(pop.Propagation(size.RTT, size.Edges))
+	peaks := t.Peaks(sim.Propagation(size.RTT, size.Edges))
 	cut := t.Peaks(rule.Counter.Window/time.Duration(rule.Counter.SubWindows) + size.Skew)
 	return func(source int32) uint32 {
-		return uint32(min(pop.Bound(rule, size.Edges, peaks[source], cut[source]), math.MaxUint32))
+		return uint32(min(sim.Bound(rule, size.Edges, peaks[source], cut[source]), math.MaxUint32))
 	}
 }
 

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"sluice/counter/algorithm"
+	"sluice/loadgen/anycast"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
-	"sluice/pop/anycast"
 )
 
 // newRule admits limit requests a minute, and blocks for a minute.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/pop/anycast"
+	"sluice/loadgen/anycast"
 )
 
 func TestRoutes(t *testing.T) {

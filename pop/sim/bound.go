@@ -1,4 +1,4 @@
-package pop
+package sim
 
 import (
 	"time"
