@@ -137,6 +137,7 @@ func New(o Options) (*Server, error) {
 	s.Plane = control.New(control.Options{
 		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret, Audit: o.Audit,
 		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Events: o.Events,
+		Kernel: s.inKernel,
 	})
 	if o.Access != nil {
 		s.note = o.Access.Note

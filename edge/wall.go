@@ -45,6 +45,15 @@ func (s *Server) Wall() *control.Wall {
 	return &control.Wall{Up: w.Up, Since: w.Since, Error: w.Error, Entries: w.Entries, Room: w.Room, Refused: w.Refused}
 }
 
+// inKernel tells how the kernel refuses a prefix; nil: it does not.
+func (s *Server) inKernel(p netip.Prefix) *control.Kernel {
+	e, in := s.wall.Of(p)
+	if !in {
+		return nil
+	}
+	return &control.Kernel{Since: e.Since.UTC(), Attempts: e.Attempts}
+}
+
 // shedPeer is shed for a connection. A peer that is closed is one that the kernel could refuse next time.
 func (s *Server) shedPeer(peer netip.Addr) bool {
 	blocked := s.shed(peer)

@@ -36,6 +36,9 @@ var operating = []struct {
 	{"start", 26}, {"rules", 24}, {"rule-kinds", 1}, {"blocks", 26}, {"trouble", 25}, {"changing", 35}, {"looking", 10}, {"plans", 14},
 }
 
+// unrun are the pages there that need more than a shell: TestWallIsLifted does what wall says, in a network of its own.
+var unrun = []string{"wall"}
+
 // What the pages on an operator's tasks show is what happens: their files are written, their commands are run one after the other
 // in a shell, and their output is compared. Their addresses are exchanged for others of this machine.
 func TestOperatorPages(t *testing.T) {
@@ -87,17 +90,21 @@ func TestOperatorPages(t *testing.T) {
 	}
 }
 
-// Whoever looks for a page on an operator's task finds it from docs/operating/README.md, and each page there is run.
+// Whoever looks for a page on an operator's task finds it from docs/operating/README.md, and each page there is run, but for unrun.
 func TestOperatorPagesAreFound(t *testing.T) {
 	index, err := os.ReadFile("../../docs/operating/README.md")
 	must(t, err)
 	files, err := filepath.Glob("../../docs/operating/*")
 	must(t, err)
-	if len(files) != len(operating)+1 {
-		t.Errorf("docs/operating has %d files, and %d are run", len(files), len(operating))
-	}
+	names := unrun
 	for _, p := range operating {
-		if want := "](" + p.page + ".md)"; !strings.Contains(string(index), want) {
+		names = append(names, p.page)
+	}
+	if len(files) != len(names)+1 {
+		t.Errorf("docs/operating has %d files, want README and the %d that are known", len(files), len(names))
+	}
+	for _, name := range names {
+		if want := "](" + name + ".md)"; !strings.Contains(string(index), want) {
 			t.Errorf("docs/operating/README.md has no link %s", want)
 		}
 	}

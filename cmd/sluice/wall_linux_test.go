@@ -232,7 +232,21 @@ func TestWallIsLifted(t *testing.T) {
 	w.serve()
 	w.want("198.18.1.3", "200", "both have started anew")
 
+	page := browse(t)
+	page.open("http://" + w.edge.back + "/")
+	figures := func(text string) string {
+		return `document.querySelector("#figures").textContent.includes("` + text + `")`
+	}
+	page.until(figures("In the kernel's set0 of 65,536"))
 	w.cross("198.18.1.4")
+	page.until(figures("In the kernel's set1 of 65,536"))
+	page.until(figures("SYNs refused a second"))
+	if code, out, errs := sluice("blocked", "--admin", w.edge.back); code != 0 || !strings.Contains(squeezed(out), "\n198.18.1.4 all enforce refuse kernel edge ") {
+		t.Errorf("blocked: %s%s", out, errs)
+	}
+	if code, out, errs := sluice("why", "198.18.1.4", "--admin", w.edge.back); code != 0 || !strings.Contains(out, "; refused by the kernel since ") || !strings.Contains(out, " attempts\n") {
+		t.Errorf("why: %s%s", out, errs)
+	}
 	must(t, w.helper.Process.Signal(syscall.SIGTERM))
 	if err := w.helper.Wait(); err != nil {
 		t.Errorf("SIGTERM: %v; it said:\n%s", err, w.log)
@@ -245,6 +259,8 @@ func TestWallIsLifted(t *testing.T) {
 		t.Errorf("the helper has stopped, and there are %d tables (%v)", len(tables), err)
 	}
 	w.until("sluice_wall_up 0", func() bool { return w.ask("198.18.1.4") == closed && w.isUp("0") }) // the edge hears of it when it has something to say
+	page.until(figures("In the kernel's setnone: away"))
+	page.until(`document.querySelector("#warning").textContent.includes("sluice-wall cannot be used: wall: ")`)
 	w.edge.stop(syscall.SIGTERM)
 }
 

@@ -64,6 +64,7 @@ type summary struct {
 	Rules       []ruleLoad             `json:"rules"`
 	Origins     []*originLoad          `json:"origins"`
 	Shedding    []upstream.GroupStatus `json:"shedding,omitempty"` // the origins that shed load
+	Wall        *control.Wall          `json:"wall,omitempty"`
 	Nodes       []nodeLoad             `json:"nodes"`
 	Blocked     control.Extract        `json:"blocked"`
 	Shadow      control.Extract        `json:"shadow"`
@@ -116,7 +117,7 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	}
 	now, c := time.Now(), a.Edge.Config()
 	s := summary{
-		Time: now, PoP: c.PoP.Name, Edge: c.EdgeID, Unready: a.Edge.Unready(), Waiting: a.waiting(), Answers: make(map[string]float64),
+		Time: now, PoP: c.PoP.Name, Edge: c.EdgeID, Unready: a.Edge.Unready(), Waiting: a.waiting(), Wall: a.Edge.Wall(), Answers: make(map[string]float64),
 		Rules: []ruleLoad{}, Origins: []*originLoad{}, Nodes: []nodeLoad{},
 		Requests: a.Edge.TopRequests(topShown), Refused: a.Edge.TopRefused(topShown), Events: a.Edge.Events().Since(since),
 	}

@@ -402,10 +402,13 @@ function show() {
   figures([["Requests a second", number(asked)], ["Refused by a limit", (all > 0 ? Math.round(100 * own / all) : 0) + " %"],
     ["Blocked", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
     now.http2 && ["By HTTP/2", (asked > 0 ? Math.round(100 * rate(now.http2, first.http2 || 0, s) / asked) : 0) + " %"],
+    now.wall && ["In the kernel's set", now.wall.up ? `${number(now.wall.entries)} of ${number(now.wall.room)}` : "none: away", now.wall.up ? "" : "bad"],
+    now.wall && ["SYNs refused a second", number(rate(now.wall.refused, first.wall?.refused, s))],
     now.seconds && ["Answered in, p99", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
   const down = (now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`);
   const warnings = events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept).map(e => e.text);
   const wrong = [now.unready, now.apart, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`),
+    now.wall?.error && "sluice-wall cannot be used: " + now.wall.error,
     now.failed_reload && "the last reload failed, and what was in force still is: " + now.failed_reload.error,
     now.waiting?.length && "waits for a restart: " + now.waiting.map(w => w.field).join(", "), ...new Set(warnings)].filter(x => x);
   $("warning").hidden = !wrong.length;

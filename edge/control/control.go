@@ -7,6 +7,7 @@ package control
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -34,6 +35,8 @@ type Options struct {
 	Refusals *top.Top     // who is refused most
 	Spared   *top.Top     // whom shadows and candidates would refuse most
 	Events   *events.Log  // is told what operators say; nil: nobody asks
+	// Kernel tells how the kernel refuses new connections from a prefix; nil: it does not, or, in place of the function, never does.
+	Kernel func(netip.Prefix) *Kernel
 }
 
 // Plane is the control plane of one edge. It is safe for concurrent use.

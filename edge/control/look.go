@@ -79,7 +79,9 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 		if until := c.with.Limiter.Bits.UntilOf(mitigation.Key{Rule: u.limit.Counter.ID, Source: u.source}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
-		st.Block = c.over(covering, now, *u)
+		if st.Block = c.over(covering, now, *u); st.Block != nil {
+			c.inKernel(st.Block, u.source) // of a wider block it refuses those that knock, one by one
+		}
 		l.Rules = append(l.Rules, st)
 	}
 	return l

@@ -33,6 +33,21 @@ type Mitigation struct {
 
 	Policy string `json:"policy,omitempty"` // under which of the rule's limits, where it has several; none: the first
 	Limit  uint32 `json:"limit,omitempty"`  // that the source went over, where that is not the rule's: of its plan, or its own
+
+	Kernel *Kernel `json:"kernel,omitempty"` // nil: no connection of the source is refused in the kernel
+}
+
+// Kernel is how the kernel refuses new connections of a source.
+type Kernel struct {
+	Since    time.Time `json:"since"`
+	Attempts uint64    `json:"attempts"` // that it refused, as of the last report of sluice-wall, which is as old as a lease at most
+}
+
+// inKernel adds to a mitigation whether the kernel refuses the source, which it does to nobody who is refused nothing.
+func (c *Plane) inKernel(m *Mitigation, source counter.Source) {
+	if p, is := source.Prefix(); is && c.with.Kernel != nil && m.Mode == rules.Enforce && m.Action != rules.Tag {
+		m.Kernel = c.with.Kernel(p)
+	}
 }
 
 // Handed is a bit as one process hands it to another. What its verdict was reached under decides whether the other takes it.
@@ -62,7 +77,13 @@ func (c *Plane) Mitigations(now time.Time) []Mitigation {
 func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 	return func(yield func(Mitigation) bool) {
 		for m := range c.InForce(now) {
-			if m.End.After(now) && m.Rule != Allow && m.Rule != Deny && !yield(m.Mitigation) {
+			if !m.End.After(now) || m.Rule == Allow || m.Rule == Deny {
+				continue
+			}
+			if src, err := counter.ParseSource(m.Source); err == nil {
+				c.inKernel(&m.Mitigation, src)
+			}
+			if !yield(m.Mitigation) {
 				return
 			}
 		}

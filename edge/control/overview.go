@@ -96,7 +96,9 @@ func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 		first.cut()
 		to.List = []Mitigation{}
 		for _, e := range first.kept {
-			to.List = append(to.List, shown(e))
+			m := shown(e)
+			c.inKernel(&m, e.key.Source)
+			to.List = append(to.List, m)
 		}
 	}
 	return o

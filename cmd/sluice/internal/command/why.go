@@ -231,6 +231,9 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 			case b.Action == "tag":
 				text += " (tag: nobody is refused)"
 			}
+			if k := b.Kernel; k != nil {
+				text += fmt.Sprintf("; refused by the kernel since %s, %s", operator.Clock(k.Since), operator.Counted(int(k.Attempts), "attempt"))
+			}
 		}
 		line("%s", text)
 	}

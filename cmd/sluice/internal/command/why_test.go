@@ -88,13 +88,14 @@ rule inflight: 3 of 4 in flight, 1 of them here; not about this source, by its s
 no event about it is among the latest of this edge
 `},
 		{control.Looked{Source: "192.0.2.7", Asked: true, Rules: []control.SourceState{
-			{Rule: "r", Source: "192.0.2.7", Limit: 3, Block: &control.Mitigation{Rule: "*", Source: "192.0.2.0/24", Start: at, End: until, By: "admin", Reason: "a\x1b[31m"}},
+			{Rule: "r", Source: "192.0.2.7", Limit: 3, Block: &control.Mitigation{Rule: "*", Source: "192.0.2.0/24", Start: at, End: until, By: "admin", Reason: "a\x1b[31m",
+				Kernel: &control.Kernel{Since: at, Attempts: 1234}}},
 			{Rule: "s", Source: "192.0.2.7", Limit: 3, Block: &control.Mitigation{Rule: "s", Source: "192.0.2.7", Start: at, End: until, By: "edge", Mode: "shadow"}},
 		}}, []events.Event{
 			{Time: at, Text: "blocked by this edge", Rule: "r", Until: until, Skipped: 2},
 			{Time: until, Text: "lifted", Who: "ada", From: "192.0.2.1"},
 		}, control.State{}, `192.0.2.7
-rule r: 0 of 3 requests, 0 left; blocked by admin under * as 192.0.2.0/24 since 2026-05-04 14:05:00Z until 2026-05-04 15:05:00Z: a·[31m
+rule r: 0 of 3 requests, 0 left; blocked by admin under * as 192.0.2.0/24 since 2026-05-04 14:05:00Z until 2026-05-04 15:05:00Z: a·[31m; refused by the kernel since 2026-05-04 14:05:00Z, 1234 attempts
 rule s: 0 of 3 requests, 0 left; blocked by edge since 2026-05-04 14:05:00Z until 2026-05-04 15:05:00Z (shadow: nobody is refused)
 2026-05-04 14:05:00Z  blocked by this edge, rule r, until 2026-05-04 15:05:00Z (2 such events before it are not kept)
 2026-05-04 15:05:00Z  lifted, by ada from 192.0.2.1

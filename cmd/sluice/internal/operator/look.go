@@ -15,6 +15,7 @@ import (
 
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/rules"
 	"sluice/edge/top"
 
 	"github.com/goccy/go-yaml"
@@ -69,9 +70,13 @@ func (c *Client) Blocked(f Filter) error {
 		slices.SortFunc(list, func(a, b control.Mitigation) int {
 			return cmp.Or(-cmp.Compare(rank(a), rank(b)), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
 		})
-		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"WHERE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
+		where := func(control.Mitigation) string { return "" }
+		if slices.ContainsFunc(list, func(m control.Mitigation) bool { return m.Kernel != nil }) {
+			where = refusedIn
+		}
 		for _, m := range list {
-			t.add(m.Source, cmp.Or(m.Policy, m.Rule), string(m.Mode), string(m.Action), m.By, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
+			t.add(m.Source, cmp.Or(m.Policy, m.Rule), string(m.Mode), string(m.Action), where(m), m.By, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
 		if err := t.write(c.Out); err != nil {
 			return err
@@ -82,6 +87,17 @@ func (c *Client) Blocked(f Filter) error {
 		}
 		return c.blockedEnd(more)
 	}))
+}
+
+// refusedIn says where connections of a source end; "": nowhere.
+func refusedIn(m control.Mitigation) string {
+	switch {
+	case m.Kernel != nil:
+		return "kernel"
+	case m.Mode == rules.Enforce && m.Action != rules.Tag:
+		return "edge"
+	}
+	return ""
 }
 
 // blockedEnd ends what is said of who is blocked: with a line, unless it is "", and with what the edge cannot know.

@@ -166,6 +166,16 @@ func TestAnswers(t *testing.T) {
 				"198.51.100.0/24  *      enforce  refuse  admin  2026-05-04 14:00:59Z    59s  scraper·[2J·" + strings.Repeat("x", 200) + "\n" +
 				"192.0.2.2        login  shadow           pop    2026-05-05 16:00:00Z    26h\n" +
 				"192.0.2.1        login  enforce  tag     edge   2026-05-04 14:01:30Z  1m30s\n", ""},
+		{"blocks, one of them in the kernel", edge{"GET /v1/mitigations?n=1000": `[
+			{"rule":"all","source":"192.0.2.1","mode":"enforce","action":"refuse","end":"` + now.Add(90*time.Second).Format(time.RFC3339) + `","by":"edge","kernel":{"since":"2026-05-04T14:00:00Z","attempts":7}},
+			{"rule":"all","source":"192.0.2.2","mode":"enforce","action":"refuse","end":"` + now.Add(80*time.Second).Format(time.RFC3339) + `","by":"edge"},
+			{"rule":"all","source":"192.0.2.3","mode":"enforce","action":"tag","end":"` + now.Add(70*time.Second).Format(time.RFC3339) + `","by":"edge"},
+			{"rule":"try","source":"192.0.2.1","mode":"shadow","action":"refuse","end":"` + now.Add(60*time.Second).Format(time.RFC3339) + `","by":"edge"}]`}, blockedAll,
+			"SOURCE     RULE  MODE     ACTION  WHERE   BY    UNTIL                  LEFT\n" +
+				"192.0.2.1  all   enforce  refuse  kernel  edge  2026-05-04 14:01:30Z  1m30s\n" +
+				"192.0.2.2  all   enforce  refuse  edge    edge  2026-05-04 14:01:20Z  1m20s\n" +
+				"192.0.2.3  all   enforce  tag             edge  2026-05-04 14:01:10Z  1m10s\n" +
+				"192.0.2.1  try   shadow   refuse          edge  2026-05-04 14:01:00Z     1m\n", ""},
 		{"as many as are shown", edge{"GET /v1/mitigations?n=1000": "[{}" + strings.Repeat(",{}", 999) + "]"}, func(c *Client) error {
 			out := c.Out
 			c.Out = new(bytes.Buffer)
