@@ -136,7 +136,7 @@ func TestConfigErrors(t *testing.T) {
 	f("pop: {peers: [{name: a, edges: [a:1]}]}", `f.yaml:1:33: pop.peers.edges: want HOST:PORT, within braces in quotes: "10.2.0.21:8082"`)
 	f("pop: {peers_mode: shadow}", `f.yaml:1:19: pop.peers_mode: "shadow" is not possible: want enforce or off`)
 	f("origins:\n- hosts: [a]\n", "f.yaml:2:3: origin: no servers: give at least one URL under servers")
-	f("shed: all", `f.yaml:1:7: shed: "all" is not possible: want answer or connection`)
+	f("shed: all", `f.yaml:1:7: shed: "all" is not possible: want answer or connection or kernel`)
 	f("check_path: check", `f.yaml:1:13: check_path: "check" is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none`)
 	f("check_path: /*", `f.yaml:1:13: check_path: "/*" is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none`)
 	f("check_path: /check*", `f.yaml:1:13: check_path: "/check*" is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none`)
