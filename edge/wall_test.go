@@ -3,6 +3,7 @@ package edge_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,28 +138,48 @@ func tryWall(t *rapid.T, walled *int) {
 			w.said = append(w.said, "then other rules")
 		}
 	}
+	in := w.Config()
+	trusts := func(p netip.Prefix) bool { return slices.ContainsFunc(in.Source.Trust, p.Overlaps) }
 	for _, peer := range wallAddresses() {
-		blocked, plain := w.Shed(peer), counter.Plain(peer)
-		p, ok := blocked.Prefix()
-		if !ok {
-			continue
+		plain := counter.Plain(peer)
+		widths := []int{32, 30, 28}
+		if plain.Is6() {
+			widths = []int{128, 64, 40}
 		}
-		if !w.refused(plain, "/") {
-			t.Fatalf("%v is closed at accept, and %s would be admitted\n%s\n%q", peer, "/", w.yaml, w.said)
+		prefixes := []netip.Prefix{}
+		for _, n := range widths { // entries are asked for again, also when their peer is closed no more
+			p, _ := plain.Prefix(n)
+			prefixes = append(prefixes, p)
 		}
-		until := w.BlockedPrefix(p, now)
-		if until.IsZero() {
-			continue
-		}
-		*walled++
-		for _, other := range wallAddresses() {
-			if is := other.Unmap(); !p.Contains(is) {
-				continue
+		if p, ok := w.Shed(peer).Prefix(); ok {
+			if !w.refused(plain, "/") || trusts(netip.PrefixFrom(plain, plain.BitLen())) {
+				t.Fatalf("%v is closed at accept, and %s would be admitted, or clients that it names\n%s\n%q", peer, "/", w.yaml, w.said)
 			}
-			for _, path := range []string{"/", "/login", "/a"} {
-				if !w.refused(other, path) || until.Sub(now) > time.Hour {
-					t.Fatalf("%v is in the set for %v because of %v, and %v would be admitted to %s\n%s\n%q", p, until.Sub(now), peer, other, path, w.yaml, w.said)
-				}
+			prefixes = append(prefixes, p)
+		}
+		for _, p := range prefixes {
+			w.tryPrefix(t, p, in.Shed == config.Kernel && !trusts(p) && !p.Overlaps(netip.MustParsePrefix("64:ff9b::/96")), now, walled)
+		}
+	}
+}
+
+// tryPrefix fails if a prefix may be refused by the kernel, and is not eligible for that, or has an address of which something would be admitted.
+func (w *wallWorld) tryPrefix(t *rapid.T, p netip.Prefix, eligible bool, now time.Time, walled *int) {
+	until := w.BlockedPrefix(p, now)
+	if until.IsZero() {
+		return
+	}
+	if !eligible {
+		t.Fatalf("%v is in the set\n%s\n%q", p, w.yaml, w.said)
+	}
+	*walled++
+	for _, other := range wallAddresses() {
+		if is := other.Unmap(); !p.Contains(is) {
+			continue
+		}
+		for _, path := range []string{"/", "/login", "/a"} {
+			if !w.refused(other, path) || until.Sub(now) > time.Hour {
+				t.Fatalf("%v is in the set for %v and %v would be admitted to %s\n%s\n%q", p, until.Sub(now), other, path, w.yaml, w.said)
 			}
 		}
 	}

@@ -15,7 +15,6 @@ import (
 
 	"sluice/edge/control"
 	"sluice/edge/events"
-	"sluice/edge/rules"
 	"sluice/edge/top"
 
 	"github.com/goccy/go-yaml"
@@ -94,7 +93,7 @@ func refusedIn(m control.Mitigation) string {
 	switch {
 	case m.Kernel != nil:
 		return "kernel"
-	case m.Mode == rules.Enforce && m.Action != rules.Tag:
+	case m.Mode == "enforce" && m.Action != "tag":
 		return "edge"
 	}
 	return ""
