@@ -25,14 +25,14 @@ func attacksHere(t *testing.T, args ...string) (f bench.AttacksJSON) {
 	return f
 }
 
-// Every attack is made, the client beside it is served, and the edge charges the source. How much of an attack there is in so short a time depends
-// on the machine: which bounds it meets then is for TestHTTP2Abuse of edge.
+// Every attack is made, the client beside it is served, and the edge charges a source that resets its requests. How much of an attack there is in
+// so short a time depends on the machine: which bounds it meets then is for TestHTTP2Abuse of edge.
 func TestHTTP2Attacks(t *testing.T) {
 	f := attacksHere(t, "--servers", "sluice")
 	var names []string
 	for _, a := range f.Attacks {
 		names = append(names, a.Attack)
-		if a.Sent == 0 || a.Charged == 0 && a.Abuse == nil || a.Failed > 0 || a.P99 == 0 || a.Calm == 0 || a.CPU == 0 {
+		if a.Sent == 0 || a.Failed > 0 || a.P99 == 0 || a.Calm == 0 || a.Attack == "rapid reset" && a.Charged == 0 {
 			t.Errorf("%+v", a)
 		}
 	}

@@ -11,6 +11,7 @@ var program = cli.Program{Name: "sluice-trial", Commands: []cli.Command{
 	{Name: "lab", Does: "starts points of presence on this machine and checks a promise (--check)", Run: cmdLab},
 	{Name: "bench-peers", Does: "what a request costs here, and at nginx and HAProxy", Run: cmdBenchPeers},
 	{Name: "http2-attacks", Does: "what attacks on HTTP/2 cost here, and at nginx and HAProxy", Run: cmdHTTP2Attacks},
+	{Name: "flood", Does: "what new connections of blocked sources cost here, in the kernel, and at nginx and HAProxy", Run: cmdFlood},
 	{Name: "bench-rls", Does: "what a call of Envoy's rate limit service costs here, and at envoyproxy/ratelimit", Run: cmdBenchRLS},
 	{Name: "h2spec", Does: "whether the edge passes h2spec, and answers others after each case", Run: cmdH2Spec},
 	{Name: "pace", Does: "how many requests a second the load generator sends on one core, and how late", Run: cmdPace},

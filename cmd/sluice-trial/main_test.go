@@ -17,6 +17,8 @@ func TestCommandLines(t *testing.T) {
 	f("worst --edges 65", 2, "--edges 65", "1 to 64")
 	f("worst --window 10ms", 2, "--window 10ms", "1s")
 	f("worst --sources old", 2, "old", "known, fresh or any")
+	f("flood --ways pigeon", 2, "pigeon", "kernel")
+	f("flood --sources 70000", 2, "65536")
 	f("pace --rate 0", 2, "--rate 0")
 	f("pace --rate 50000 --time 1h", 2, "180000000 requests")
 	f("pace --sources 0", 2, "--sources 0")

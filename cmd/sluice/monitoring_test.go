@@ -104,6 +104,8 @@ func TestDashboardHasData(t *testing.T) {
 	put(config, fmt.Sprintf(`
 listen_tls: "127.0.0.2:0"
 tls: {certificate: %s, key: %s}
+shed: kernel
+wall: {socket: %s}
 pop: {name: test, memcached: ["%s"], peers: [{name: away, edges: ["127.0.0.1:1"]}], peers_listen: "127.0.0.1:0", peers_secret_file: %s}
 source: {trust: [127.0.0.1/32]}
 access_log: {file: %s}
@@ -114,7 +116,7 @@ origins:
 rules:
   - {name: default, limit: 5, window: 10s}
   - {name: trial, limit: 2, window: 10s, mode: shadow}
-`, cert, key, startMemcached(t), write(t, "a secret of these peers"), filepath.Join(folder, "access.log"), etcdtest.Start(t).Endpoint, origin(t)))
+`, cert, key, filepath.Join(folder, "wall.sock"), startMemcached(t), write(t, "a secret of these peers"), filepath.Join(folder, "access.log"), etcdtest.Start(t).Endpoint, origin(t)))
 	edges := []*process{startFile(t, config), startFile(t, config)}
 
 	// The shipped configuration, but for who is scraped and how often.

@@ -27,7 +27,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, audit_one_in, check_path, deny, edge_id, etcd, http2, jwt, limits, listen, listen_sockets, listen_tls, metrics_token, origins, plans, pop, rate_limit_service, rules, shed, source, state_dir, table, tls or verdict_header")
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, audit_one_in, check_path, deny, edge_id, etcd, http2, jwt, limits, listen, listen_sockets, listen_tls, metrics_token, origins, plans, pop, rate_limit_service, rules, shed, source, state_dir, table, tls, verdict_header or wall")
 	f("edge_id: a b", `f.yaml:1:10: edge_id: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
 	f("pop: {edges: 65}", "f.yaml:1:14: pop.edges: 65 is out of range: want 0 to 64")
 	f("http2: {max_streams: 0}", "f.yaml:1:22: http2.max_streams: 0 is out of range: want 1 to 1024")
@@ -136,7 +136,7 @@ func TestConfigErrors(t *testing.T) {
 	f("pop: {peers: [{name: a, edges: [a:1]}]}", `f.yaml:1:33: pop.peers.edges: want HOST:PORT, within braces in quotes: "10.2.0.21:8082"`)
 	f("pop: {peers_mode: shadow}", `f.yaml:1:19: pop.peers_mode: "shadow" is not possible: want enforce or off`)
 	f("origins:\n- hosts: [a]\n", "f.yaml:2:3: origin: no servers: give at least one URL under servers")
-	f("shed: all", `f.yaml:1:7: shed: "all" is not possible: want answer or connection`)
+	f("shed: all", `f.yaml:1:7: shed: "all" is not possible: want answer or connection or kernel`)
 	f("check_path: check", `f.yaml:1:13: check_path: "check" is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none`)
 	f("check_path: /*", `f.yaml:1:13: check_path: "/*" is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none`)
 	f("check_path: /check*", `f.yaml:1:13: check_path: "/check*" is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none`)

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,8 +112,12 @@ func StartRecorder(t *testing.T, answer func(n int, request string) string) *Rec
 	all.Go(func() {
 		for {
 			c, err := ln.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil { // a test has taken the process its descriptors, for a while
+				runtime.Gosched()
+				continue
 			}
 			o.mu.Lock()
 			o.Conns++
@@ -169,8 +175,12 @@ func StartEcho(t *testing.T, answer string) (url string, heads chan string) {
 	go func() {
 		for {
 			c, err := ln.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil { // a test has taken the process its descriptors, for a while
+				runtime.Gosched()
+				continue
 			}
 			go func() {
 				defer c.Close()
@@ -200,8 +210,12 @@ func ListenEach(t testing.TB, network string, serve func(net.Conn)) (addr string
 	go func() {
 		for {
 			c, err := ln.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil { // a test has taken the process its descriptors, for a while
+				runtime.Gosched()
+				continue
 			}
 			go func() {
 				defer c.Close()

@@ -44,7 +44,7 @@ func (b *build) in(tb testing.TB) string {
 			return
 		}
 		args := append([]string{"build", "-o", b.dir}, b.args...)
-		out, err := exec.Command("go", append(args, "sluice/cmd/sluice", "sluice/cmd/sluice-loadgen", "sluice/cmd/sluice-trial")...).CombinedOutput()
+		out, err := exec.Command("go", append(args, "sluice/cmd/sluice", "sluice/cmd/sluice-wall", "sluice/cmd/sluice-loadgen", "sluice/cmd/sluice-trial")...).CombinedOutput()
 		if err != nil {
 			b.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}
