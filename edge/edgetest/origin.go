@@ -110,15 +110,7 @@ func StartRecorder(t *testing.T, answer func(n int, request string) string) *Rec
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() { cancel(); ln.Close(); all.Wait() })
 	all.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil { // a test has taken the process its descriptors, for a while
-				runtime.Gosched()
-				continue
-			}
+		acceptEach(ln, func(c net.Conn) {
 			o.mu.Lock()
 			o.Conns++
 			o.mu.Unlock()
@@ -131,7 +123,7 @@ func StartRecorder(t *testing.T, answer func(n int, request string) string) *Rec
 					o.Ended()
 				}
 			})
-		}
+		})
 	})
 	return o
 }
@@ -170,35 +162,20 @@ func Script(t *testing.T, network string, first func(c net.Conn, r *bufio.Reader
 // StartEcho is an origin that answers the head of every request with answer and then sends back what it gets.
 func StartEcho(t *testing.T, answer string) (url string, heads chan string) {
 	t.Helper()
-	ln := ListenHere(t)
 	heads = make(chan string, 16)
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if errors.Is(err, net.ErrClosed) {
+	return "http://" + ListenEach(t, "tcp4", func(c net.Conn) {
+		r, head := bufio.NewReader(c), ""
+		for !strings.HasSuffix(head, "\r\n\r\n") {
+			line, err := r.ReadString('\n')
+			if err != nil {
 				return
 			}
-			if err != nil { // a test has taken the process its descriptors, for a while
-				runtime.Gosched()
-				continue
-			}
-			go func() {
-				defer c.Close()
-				r, head := bufio.NewReader(c), ""
-				for !strings.HasSuffix(head, "\r\n\r\n") {
-					line, err := r.ReadString('\n')
-					if err != nil {
-						return
-					}
-					head += line
-				}
-				heads <- head
-				_, _ = io.WriteString(c, answer)
-				_, _ = io.Copy(c, r)
-			}()
+			head += line
 		}
-	}()
-	return "http://" + ln.Addr().String(), heads
+		heads <- head
+		_, _ = io.WriteString(c, answer)
+		_, _ = io.Copy(c, r)
+	}), heads
 }
 
 // ListenEach serves every connection to an address of its own, until the test ends.
@@ -207,23 +184,28 @@ func ListenEach(t testing.TB, network string, serve func(net.Conn)) (addr string
 	ln, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"}[network])
 	Must(t, err)
 	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil { // a test has taken the process its descriptors, for a while
-				runtime.Gosched()
-				continue
-			}
-			go func() {
-				defer c.Close()
-				serve(c)
-			}()
-		}
-	}()
+	go acceptEach(ln, func(c net.Conn) {
+		go func() {
+			defer c.Close()
+			serve(c)
+		}()
+	})
 	return ln.Addr().String()
+}
+
+// acceptEach takes every connection until the listener is closed.
+func acceptEach(ln net.Listener, take func(net.Conn)) {
+	for {
+		c, err := ln.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // a test has taken the process its descriptors, for a while
+			runtime.Gosched()
+		default:
+			take(c)
+		}
+	}
 }
 
 // ListenHere listens on a free port until the test ends.
