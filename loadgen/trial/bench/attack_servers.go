@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"sluice/loadgen/process"
 )
@@ -38,10 +37,6 @@ rules: [{name: sources, limit: %[6]d, window: %[7]v, mitigation_timeout: 1m}]
 }
 
 func (h *HTTP2Attacks) nginx(at, _ netip.AddrPort) string {
-	var temp strings.Builder
-	for _, t := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		fmt.Fprintf(&temp, "  %s_temp_path %s/%s;\n", t, h.p.dir, t)
-	}
 	return fmt.Sprintf(`daemon off;
 master_process off;
 worker_processes 1;
@@ -76,7 +71,7 @@ http {
     }
   }
 }
-`, h.p.dir, temp.String(), calmSources, attackLimit/int(attackWindow.Seconds()), h.p.origin, at, h.p.pem, attackLimit)
+`, h.p.dir, process.NginxFolders(h.p.dir), calmSources, attackLimit/int(attackWindow.Seconds()), h.p.origin, at, h.p.pem, attackLimit)
 }
 
 func (h *HTTP2Attacks) haproxy(at, _ netip.AddrPort) string {

@@ -70,10 +70,6 @@ func (p *Peers) nginx(name, at string, c PeerCase) string {
     ssl_conf_command NumTickets 1;
 `, p.pem)
 	}
-	var temp strings.Builder
-	for _, t := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		fmt.Fprintf(&temp, "  %s_temp_path %s/%s;\n", t, p.dir, t)
-	}
 	return fmt.Sprintf(`daemon off;
 master_process off;
 worker_processes 1;
@@ -104,7 +100,7 @@ http {
     }
   }
 }
-`, p.dir, temp.String(), key, rate, p.origin, at, burst, ssl, sslLines, status)
+`, p.dir, process.NginxFolders(p.dir), key, rate, p.origin, at, burst, ssl, sslLines, status)
 }
 
 func (p *Peers) haproxy(name, at string, c PeerCase) string {

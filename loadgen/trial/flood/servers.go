@@ -88,10 +88,6 @@ rules: [{name: sources, limit: %d, window: 1h, mitigation_timeout: 1h}]
 }
 
 func (f *Floods) nginx(at netip.AddrPort) string {
-	var temp strings.Builder
-	for _, t := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		fmt.Fprintf(&temp, "  %s_temp_path %s/%s;\n", t, f.dir, t)
-	}
 	return fmt.Sprintf(`daemon off;
 master_process off;
 worker_processes 1;
@@ -112,7 +108,7 @@ http {
     }
   }
 }
-`, f.dir, temp.String(), f.origin, at)
+`, f.dir, process.NginxFolders(f.dir), f.origin, at)
 }
 
 func (f *Floods) haproxy(at netip.AddrPort) string {
