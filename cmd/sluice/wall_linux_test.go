@@ -33,7 +33,7 @@ type walled struct {
 // walledIn makes the files, and starts nothing.
 func walledIn(t *testing.T) *walled {
 	dir := t.TempDir()
-	w := &walled{t: t, program: filepath.Join(dir, "sluice-wall"), socket: filepath.Join(dir, "wall.sock"), log: new(labtest.Buffer)}
+	w := &walled{t: t, program: filepath.Join(dir, "sluice-wall"), socket: filepath.Join(dir, "wall.sock")}
 	if out, err := exec.Command("go", "build", "-o", w.program, "sluice/cmd/sluice-wall").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -42,11 +42,12 @@ func walledIn(t *testing.T) *walled {
 	return w
 }
 
-// guard starts the helper, and returns once it may be asked.
+// guard starts the helper, and returns once its table is made.
 func (w *walled) guard(lease string) {
 	w.t.Helper()
 	w.helper = exec.Command(w.program, "--socket", w.socket, "--ports", "18080", "--user", strconv.Itoa(os.Getuid()), "--lease", lease)
-	w.helper.Stderr = w.log
+	log := new(labtest.Buffer)
+	w.helper.Stderr, w.log = log, log
 	must(w.t, w.helper.Start())
 	helper := w.helper
 	w.t.Cleanup(func() {
@@ -55,13 +56,7 @@ func (w *walled) guard(lease string) {
 			_ = helper.Wait()
 		}
 	})
-	w.until("a helper that listens", func() bool {
-		c, err := net.Dial("unix", w.socket)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
+	w.until("a helper that guards", func() bool { return strings.Contains(log.String(), "msg=guarding ") })
 }
 
 // serve starts the edge, and returns once it uses the helper.
