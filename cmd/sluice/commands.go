@@ -17,7 +17,7 @@ func commands() []command.Command {
 		{Command: completion.Command{Name: "check", Args: "FILE", Does: "validate a configuration"}, Run: cmdCheck},
 	}, command.Operators(), []command.Command{
 		command.Why(),
-		{Command: completion.Command{Name: "help", Args: "[COMMAND]", Does: "tell how a command is used"}, Run: cmdHelp},
+		{Command: completion.Command{Name: "help", Args: "[COMMAND]", Does: "show how a command is used"}, Run: cmdHelp},
 		{Command: completion.Command{Name: "completion", Args: strings.Join(completion.Shells(), "|"), Does: "print the script by which a shell completes sluice"}, Run: cmdCompletion},
 		{Command: completion.Command{Name: "version", Does: "print version and commit"}, Run: cmdVersion},
 	})

@@ -48,7 +48,7 @@ func TestRulesThatNobodyAsksAbout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(strings.Join(c.Warnings(), "\n"), "no proxy can ask about them here"); got != want {
+		if got := strings.Contains(strings.Join(c.Warnings(), "\n"), "no proxy can send any here"); got != want {
 			t.Errorf("%s warns: %t", text, got)
 		}
 	}

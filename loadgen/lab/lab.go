@@ -47,7 +47,7 @@ type Lab struct {
 
 	AuditOneIn int // of so many sources edges audit one; 0: their default
 
-	Peers bool // PoPs tell each other whom they block
+	Peers bool // PoPs send each other their blocks
 
 	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
 }

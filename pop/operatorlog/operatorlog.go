@@ -1,9 +1,10 @@
-// Package words is the list of what operators say: blocks and lifts of sources, and changes of rules. Every node of the tier and every
-// edge has a copy, and says things of its own. Two copies are merged entry by entry: the higher generation stands, of one generation
-// the higher edge; what was ever lifted is merged apart from that, so that a block that knows nothing of a lift does not undo it. Of a
-// rule the latest MaxVersions changes are kept, each an entry, and the newest stands. So merging is a join: in whatever order, and
-// however often, copies come together, the result is the same. The list is small, and travels whole, sealed under the PoP's secret.
-// Nothing here does I/O or reads a clock.
+// Package words is the list of what operators say: blocks and lifts of sources, and changes of rules. Every node of the
+// tier and every edge has a copy, and edges add entries. Two copies are merged entry by entry: the higher generation
+// stands, of one generation the higher edge; what was ever lifted is merged apart from that, so that a block that was
+// given without knowledge of a lift does not undo it. Of a rule the latest MaxVersions changes are kept, each an entry,
+// and the newest stands. So merging is a join: in whatever order, and however often, copies come together, the result
+// is the same. The list is small, and travels whole, sealed under the PoP's secret. Nothing here does I/O or reads a
+// clock.
 package operatorlog
 
 import (
@@ -24,8 +25,8 @@ import (
 	"sluice/pop/secret"
 )
 
-// Order is what an operator says. OperatorList never share a queue with what attackers cause: they are a list of their own. Reason has at most
-// MaxReason bytes, Text MaxText, Who MaxWho and From MaxFrom.
+// Order is an operator's order. OperatorList never share a queue with what attackers cause: they are a list of their
+// own. Reason has at most MaxReason bytes, Text MaxText, Who MaxWho and From MaxFrom.
 type Order = mitigation.Order
 
 // Kind is what a Order does.
@@ -52,16 +53,16 @@ const (
 	maxRuleName = 64
 )
 
-// ErrFull says that the operators' list has no room for another word: some of it must end first.
+// ErrFull says that the operators' list has no room for another entry: some must end first.
 var ErrFull = errors.New("words: the list of what operators said is full")
 
 // ErrLong says that a change of a rule takes more than MaxText bytes.
 var ErrLong = errors.New("words: the change is too long")
 
-// ErrOrder says that nobody can mean this: there is no such source, or no such name of a rule.
+// ErrOrder says that an order cannot be meant: there is no such source, or no such name of a rule.
 var ErrOrder = errors.New("words: not a word of an operator")
 
-// ErrList says that something is no list of operators' words, or not under the PoP's secret.
+// ErrList says that something is no list of operators' entries, or not under the PoP's secret.
 var ErrList = errors.New("words: not an authentic list of operators' words")
 
 // Name is what a word is about: there is one for each. Of the changes of a rule each has its own.
@@ -77,11 +78,11 @@ type Entry struct {
 	generation uint64 // one more than the highest its edge had seen, and not less than the clock's milliseconds
 	edge       uint64
 
-	// Epoch is the generation of the last lift. What was counted or started in an earlier one is void: keys in the tier are
-	// derived with it, so that nobody reads the old numbers, and nothing need be deleted.
+	// Epoch is the generation of the last lift. What was counted or started in an earlier one is void: keys in the tier
+	// are derived with it, so that the old numbers are not read, and nothing need be deleted.
 	Epoch uint64
-	// kept is how long the entry must be: for as long as anything could live that it voids, or any word whose place it took,
-	// because an edge that was away comes back with that.
+	// kept is how long the entry must be: for as long as anything could live that it voids, or any entry that it
+	// replaced, because an edge that was away comes back with that.
 	kept time.Time
 }
 
@@ -93,12 +94,12 @@ func ChangeEntry(change Order, mark Mark) (Entry, error) {
 	return Entry{Order: change, generation: mark.Generation, edge: mark.Edge, kept: change.End}, nil
 }
 
-// Over reports whether the entry says nothing any more. Most changes of rules hold for ever.
+// Over reports whether the entry has no effect any more. Most changes of rules hold for ever.
 func (e *Entry) Over(now time.Time) bool {
 	return !now.Before(e.kept) && (e.Kind != Change || !e.kept.IsZero())
 }
 
-// Mark tells the word from all others.
+// Mark identifies the entry.
 func (e *Entry) Mark() Mark { return Mark{e.edge, e.generation} }
 
 func (e *Entry) name() Name {
@@ -176,8 +177,8 @@ func possible(w *Order) bool {
 	return good && w.Kind >= Block && w.Kind <= Lift && w.Text == ""
 }
 
-// Add says a word that is newer than all that this edge knows of. voids is how long anything that a lift voids can live. To a list that
-// is full the changes of rules that others have replaced make room, the oldest first.
+// Add makes an entry that is newer than all that this edge has. voids is how long anything that a lift voids can live.
+// To a list that is full the changes of rules that others have replaced make room, the oldest first.
 func (l *List) Add(order Order, edge uint64, voids time.Duration, now time.Time) (Mark, error) {
 	if len(order.Text) > MaxText {
 		return Mark{}, fmt.Errorf("%w: %d bytes, and there may be %d", ErrLong, len(order.Text), MaxText)
@@ -308,7 +309,7 @@ func (l *List) lapsed(e *Entry, now time.Time) bool {
 	return e.Kind == Change && slices.ContainsFunc(l.changes[e.Rule], func(o *Entry) bool { return o.Over(now) && older(e, o) < 0 })
 }
 
-// purge drops what says nothing any more.
+// purge drops entries without effect.
 func (l *List) purge(now time.Time) {
 	var over []*Entry
 	for _, e := range l.entries {
@@ -373,8 +374,9 @@ func inForce(changes []*Entry) []*Entry {
 	return changes[:oldest+1]
 }
 
-// Marks says how far somebody who has this list knows what each edge has said: the highest generation of each, the latest first
-// and maxMarks of them. Lists travel whole; so whoever has a word has all that its edge had said, and had heard, until then.
+// Marks says how far an edge that has this list has each edge's entries: the highest generation of each, the latest
+// first and maxMarks of them. Lists travel whole; so an edge that has an entry has all that its edge had written, and
+// had received, until then.
 func (l *List) Marks() []Mark {
 	highest := make(map[uint64]uint64)
 	for _, e := range l.entries {
@@ -390,7 +392,7 @@ func (l *List) Marks() []Mark {
 	return list[:min(len(list), MaxMarks)]
 }
 
-// Mark tells a word from all others.
+// Mark identifies an entry.
 type Mark struct{ Edge, Generation uint64 }
 
 // Compare orders by age, the older first: by generation, then by edge.
@@ -491,7 +493,7 @@ func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 	return list, id, nil
 }
 
-// A head is what a node says of its list: which it is. It is read twice a second, the list when it is another.
+// A head is the version of a node's list. It is read twice a second, the list when it is another.
 func SealHead(s secret.Secret, id Digest) []byte { return s.Seal(secret.Head, id[:]) }
 
 func OpenHead(s secret.Secret, b []byte) (id Digest, ok bool) {

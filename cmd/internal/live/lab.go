@@ -36,7 +36,7 @@ func AddLab(flags *pflag.FlagSet) *Lab {
 	flags.StringVar(&f.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
 	flags.StringVar(&f.Posture, "on-store-failure", "local", "of the rule: local, share, open or closed")
 	flags.StringArrayVar(&f.Flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
-	flags.BoolVar(&f.Peers, "peers", false, "PoPs tell each other whom they block (pop.peers)")
+	flags.BoolVar(&f.Peers, "peers", false, "PoPs send each other their blocks (pop.peers)")
 	return f
 }
 
@@ -53,7 +53,7 @@ func (f *Lab) Complete() error {
 	case f.PoPs*f.Edges > counter.MaxEdges:
 		return cli.Usagef("--pops %d, --edges %d: at most %d edges in all", f.PoPs, f.Edges, counter.MaxEdges)
 	case f.Peers && (f.PoPs < 2 || f.PoPs > 16 || f.Nodes == 0):
-		return cli.Usagef("--peers: PoPs tell each other whom they block: give --pops 2 to 16, and --memcached")
+		return cli.Usagef("--peers: PoPs send each other their blocks: give --pops 2 to 16, and --memcached")
 	case f.Nodes < 0 || f.Nodes > 64:
 		return cli.Usagef("--memcached %d: want 0 to 64", f.Nodes)
 	case !slices.Contains([]string{"local", "share", "open", "closed"}, f.Posture):

@@ -29,7 +29,7 @@ type Size struct {
 	Skew         time.Duration // how far the clocks of the edges are apart at most
 	Faults       []lab.Fault
 	Routes       []anycast.Route // changes of them
-	Peers        bool            // PoPs tell each other whom they block
+	Peers        bool            // PoPs send each other their blocks
 }
 
 // Site is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
