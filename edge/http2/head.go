@@ -92,7 +92,7 @@ func (c *conn) headers(f *frames.HeadersFrame) error {
 		if e == nil {
 			return frames.ConnectionError(frames.ErrCodeProtocol)
 		}
-		if !e.ours {
+		if e.left < 0 {
 			return frames.ConnectionError(frames.ErrCodeStreamClosed)
 		}
 		if err := c.control(1); err != nil {

@@ -156,27 +156,38 @@ func (c *conn) settings(f *frames.SettingsFrame) error {
 		c.acknowledged()
 		return nil
 	}
+	last, largest := c.initial, c.initial
 	err := f.ForeachSetting(func(s frames.Setting) error {
-		if err := s.Valid(); err != nil {
-			return err
-		}
 		switch s.ID {
 		case frames.SettingHeaderTableSize:
 			c.shrunk = c.shrunk || s.Val < 4096
 		case frames.SettingInitialWindowSize:
-			by := int64(s.Val) - c.initial
-			c.initial = int64(s.Val)
-			for _, st := range c.streams {
-				if st.window += by; st.window > mostWindow {
-					return frames.ConnectionError(frames.ErrCodeFlowControl)
-				}
-				signal(st.opened)
-			}
+			last = int64(s.Val)
+			largest = max(largest, last)
 		}
-		return nil
+		return s.Valid()
 	})
+	if err == nil {
+		err = c.resize(last, largest)
+	}
 	if err == nil {
 		c.out = appendFrame(c.out, 0, frames.FrameSettings, frames.FlagSettingsAck, 0)
 	}
 	return err
+}
+
+// resize makes the window of a new stream another one, and those of all streams with it, once for each frame however often that says so. It needs c.mu.
+func (c *conn) resize(window, largest int64) error {
+	was := c.initial
+	if c.initial = window; largest == was && window == was {
+		return nil
+	}
+	for _, st := range c.streams {
+		if st.window+largest-was > mostWindow {
+			return frames.ConnectionError(frames.ErrCodeFlowControl)
+		}
+		st.window += window - was
+		signal(st.opened)
+	}
+	return nil
 }

@@ -83,12 +83,17 @@ func (c *conn) putData(id uint32, p []byte, end bool) {
 }
 
 // flush writes what there is, unless somebody else is about to. What it returns may be of another write, but not of one that came after what
-// there is had been written: a client may go as soon as it has its answer.
+// there is had been written: a client may go as soon as it has its answer. Who has written much that others have put there since is relieved, or it
+// would write for as long as they go on.
 func (c *conn) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	until := c.written + int64(c.flying+len(c.out)+len(c.late))
 	for !c.writing && len(c.out)+len(c.late) > 0 && c.broken == nil {
+		if c.written > until+mostUnwritten {
+			go c.flush()
+			return nil
+		}
 		c.writing = true
 		b, late := c.out, c.late
 		c.out, c.late, c.flying = c.spare[:0], nil, len(b)+len(late)
