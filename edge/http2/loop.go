@@ -27,8 +27,11 @@ func (c *conn) loop() {
 	c.putWindow(0, c.site.window()-usualWindow)
 	c.mu.Unlock()
 	var preface [len(frames.ClientPreface)]byte
-	if _, err := io.ReadFull(c.in, preface[:]); err != nil {
+	if c.ready() != nil {
 		return // nobody asked for anything
+	}
+	if _, err := io.ReadFull(c.reader, preface[:]); err != nil {
+		return
 	}
 	if string(preface[:]) != frames.ClientPreface {
 		c.fail(frames.ConnectionError(frames.ErrCodeProtocol))
@@ -54,7 +57,8 @@ func (c *conn) stop(err error) {
 		c.fail(frames.ConnectionError(frames.ErrCodeFrameSize))
 		return
 	}
-	if st := c.head.stream; st != nil && !c.head.trailer {
+	if h := c.head; h != nil && h.stream != nil && !h.trailer {
+		st := h.stream
 		st.in.Refused, st.in.Broken, st.silent, st.resetWith = malformed, true, true, frames.ErrCodeCancel
 		if err == errSlowHead {
 			st.in.Refused = slowHead
@@ -71,14 +75,17 @@ func (c *conn) stop(err error) {
 
 // next reads a frame, and does what it says.
 func (c *conn) next() error {
-	header, err := c.framer.ReadFrameHeader()
+	if err := c.ready(); err != nil {
+		return err
+	}
+	header, err := c.reader.framer.ReadFrameHeader()
 	if err != nil {
 		return err
 	}
 	if !c.settled && (header.Type != frames.FrameSettings || header.Flags.Has(frames.FlagSettingsAck)) {
 		return frames.ConnectionError(frames.ErrCodeProtocol)
 	}
-	frame, err := c.framer.ReadFrameForHeader(header)
+	frame, err := c.reader.framer.ReadFrameForHeader(header)
 	if err == nil {
 		err = c.take(frame)
 	} else if header.Type == frames.FrameHeaders || header.Type == frames.FrameData { // what it said of tables and windows is lost

@@ -20,6 +20,23 @@ func appendFrame(b []byte, length int, kind frames.FrameType, flags frames.Flags
 	return binary.BigEndian.AppendUint32(b, id)
 }
 
+// borrowBuffers sees to it that there is something to write with.
+func (c *conn) borrowBuffers() {
+	if c.lent == nil {
+		c.lent = lenders.Get().(*buffers)
+		c.out, c.spare = append(c.lent.out, c.out...), c.lent.spare
+	}
+}
+
+// giveBack gives it back, where nothing is to be written.
+func (c *conn) giveBack() {
+	if c.lent != nil && len(c.out)+len(c.late) == 0 {
+		c.lent.out, c.lent.spare = c.out[:0], c.spare[:0]
+		lenders.Put(c.lent)
+		c.lent, c.out, c.spare = nil, nil, nil
+	}
+}
+
 func (c *conn) putReset(id uint32, code frames.ErrCode) {
 	c.out = binary.BigEndian.AppendUint32(appendFrame(c.out, 4, frames.FrameRSTStream, 0, id), uint32(code))
 }
