@@ -23,7 +23,10 @@ func TestMemoryOfIdleConnections(t *testing.T) {
 		Limits: front.Limits{HeaderBytes: 32 << 10, HeaderLines: 20, HeaderTimeout: time.Minute, IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500},
 		Leave:  func(*front.Client) {}, Forget: func(*front.Client) {}, Fault: func(p any) { t.Errorf("panic: %v", p) },
 	}}
-	site.Start = func(st *Stream) Rest { _ = st.Respond(&message.Reply{Status: 429, Body: make([]byte, 8<<10)}); return nil }
+	site.Start = func(st *Stream) Rest {
+		_ = st.Respond(&message.Reply{Status: 429, Body: make([]byte, 8<<10)})
+		return nil
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
