@@ -373,7 +373,7 @@ func TestPlansWarnings(t *testing.T) {
 }
 
 // Places that all clients share want a rule by which no source holds them all.
-func TestSharedPlacesWarning(t *testing.T) {
+func TestSharedSlotsWarning(t *testing.T) {
 	const shared, want = "{name: r, match: {path: /r}, concurrency: 40, key: ", "rule r has 40 slots for all clients together"
 	for text, warns := range map[string]bool{
 		shared + "global}":                                                   true,

@@ -41,7 +41,7 @@ pop: {name: a, memcached: ["127.0.0.1:1"], secret_file: s, peers_listen: "127.0.
 }
 
 // Nobody asks about descriptors where nobody can: that is said.
-func TestRulesThatNobodyAsksAbout(t *testing.T) {
+func TestRulesThatNoProxyCalls(t *testing.T) {
 	const rules = "rules: [{name: a, limit: 1, match: {descriptors: {domain: d, entries: [{key: k}]}}}]\n"
 	for text, want := range map[string]bool{rules: true, rules + "rate_limit_service: {listen: \"127.0.0.1:1\"}\n": false, strings.Replace(rules, "limit: 1", "limit: 1, mode: off", 1): false} {
 		c, err := Parse("f.yaml", []byte(text))
