@@ -61,7 +61,7 @@ func cmdHelp(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// cmdCompletion prints a shell's script, or tells that script what to offer: completion -- WORD...
+// cmdCompletion prints a shell's script, or what that script offers: completion -- WORD...
 func cmdCompletion(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 1 && args[0] == "--" {
 		list := []completion.Command{{Flags: newFlags().set}}

@@ -22,7 +22,7 @@ type Design struct {
 	// Uncounted says that it has no estimate of the requests in a window, so that there is no gap to measure and nothing to
 	// judge in estimator mode.
 	Uncounted bool
-	// Start makes the limiter anew, for one run, and a function that tells what that run cost.
+	// Start makes the limiter anew, for one run, and a function that returns what that run cost.
 	Start func() (judge.Limiter, func() Cost)
 }
 
@@ -113,8 +113,8 @@ func (o *Options) complete() rule {
 
 // algorithm counts requests of sources in one place. Times are nanoseconds since the run's start, and never go back.
 type algorithm interface {
-	// weigh tells how many requests the source has sent in the last window, this one included and as the algorithm sees
-	// it (NaN: it does not see that), and whether that is too many.
+	// weigh returns how many requests the source has sent in the last window, this one included and as the algorithm
+	// sees it (NaN: it does not see that), and whether that is too many.
 	weigh(source int32, at int64) (estimate float64, over bool)
 	// count takes in the request that was weighed.
 	count(source int32, at int64)

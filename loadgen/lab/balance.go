@@ -60,7 +60,7 @@ type counts struct {
 	harmed  []string // processes whose counts went with them
 	noEdges bool     // among them an edge
 	noOrig  bool     // among them the origin
-	shared  bool     // sources cannot be told apart by one address each
+	shared  bool     // sources cannot have one address each
 }
 
 // balance draws the balance. A client that repeats requests, or gets no answer to some, cannot know how many of those the

@@ -286,7 +286,7 @@ func (s *Site) Stop() {
 	}
 }
 
-// Crashed names a process that ended without being told to.
+// Crashed names a process that ended without being asked to.
 func (s *Site) Crashed() error {
 	for _, m := range s.members() {
 		if err := m.Crashed(); err != nil {

@@ -56,7 +56,7 @@ type verdict struct {
 	found    bool
 	shadow   bool // a rule in shadow mode would have refused
 	is       judge.Verdict
-	at       int64 // Unix nanoseconds; 0 if not told
+	at       int64 // Unix nanoseconds; 0 if it has none
 	until    int64 // Unix nanoseconds; 0 if nothing ends
 	estimate float64
 }
@@ -192,7 +192,7 @@ func (a *answer) headerDone() {
 	}
 }
 
-// field reads a header line. Only a few names matter here; the length of the name tells most others apart at once.
+// field reads a header line. Only a few names matter here; the length of the name rules most others out at once.
 func (a *answer) field(line []byte) error {
 	i := bytes.IndexByte(line, ':')
 	if i <= 0 {
@@ -312,8 +312,8 @@ const (
 	otherTime   = "decided before it was sent, or after it was answered"
 )
 
-// ClockSlack is how badly the time of a decision is known: edges tell it themselves, by a clock that may run a little apart from that of
-// the load generator, and another thread may have run between a clock's reading and the verdict.
+// ClockSlack is how badly the time of a decision is known: edges report it themselves, by a clock that may run a little
+// apart from that of the load generator, and another thread may have run between a clock's reading and the verdict.
 const ClockSlack = time.Millisecond
 
 // decision is what the answer says that the limiter decided about a request, which was written between asked and sent; or, as judge.Failed,

@@ -85,7 +85,7 @@ func ParseFaults(texts []string) (faults []lab.Fault, err error) {
 	return faults, nil
 }
 
-// supports tells whether a fault can happen in virtual time.
+// supports reports whether a fault can happen in virtual time.
 func (f *PoP) supports(fault lab.Fault) error {
 	there := map[string]int{"edge": f.PoPs * f.Edges, "memcached": f.PoPs * f.Nodes}
 	n, known := there[fault.Kind]

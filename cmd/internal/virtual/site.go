@@ -302,8 +302,8 @@ func (v *sitePoP) decide(edge int, source int32) judge.Decision {
 	return decisionOf(v.world.Edges[edge].Request(&v.rule, v.sources[source]), v.start)
 }
 
-// Reach tells which edges the sources of a trace meet at a time, as a set of bits: those of their PoP. Edges is how many each PoP has;
-// they are numbered through, those of the first PoP first.
+// Reach returns which edges the sources of a trace meet at a time, as a set of bits: those of their PoP. Edges is how
+// many each PoP has; they are numbered through, those of the first PoP first.
 func Reach(t *trace.Trace, affinity *anycast.Affinity, edges []int) func(source int32, at time.Duration) uint64 {
 	sets, first := make([]uint64, len(edges)), 0
 	for i, n := range edges {

@@ -1,8 +1,9 @@
 // Package histogram keeps when a source's hits came, in bins of a 32nd of a sub-window.
 //
-// An estimate errs only in the sub-window that the window's beginning cuts, where it takes the hits to be spread evenly. Of its own hits a
-// table can know better, at no cost to the tier: those it counted after the cut are counted, those before are not, and only what other
-// edges counted is spread, until they tell. With one edge that is nearly an exact log.
+// An estimate errs only in the sub-window that the window's beginning cuts, where it takes the hits to be spread
+// evenly. Of its own hits a table can know better, at no cost to the tier: those it counted after the cut are counted,
+// those before are not, and only what other edges counted is spread, until they send theirs. With one edge that is
+// nearly an exact log.
 //
 // A Set holds the histograms of a shard's counters, each found by the counter's slot. Who is worth one is for the table to say.
 package histogram

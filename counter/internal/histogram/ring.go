@@ -3,7 +3,7 @@ package histogram
 import "encoding/binary"
 
 // The bytes of a histogram can hold the last hits one by one instead of bins: a ring of stamps. A stamp is the lowest 8
-// bits of the number of its sub-window, and a 2^24th of it. They are told apart while the oldest is less than 256
+// bits of the number of its sub-window, and a 2^24th of it. They are unambiguous while the oldest is less than 256
 // sub-windows old: Push drops those that are older than a window, and readers check Last first. A ring of more stamps
 // than the bytes have room for is elsewhere.
 

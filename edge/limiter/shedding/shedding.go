@@ -105,7 +105,7 @@ type Limiter struct {
 
 	shed     [Levels]uint64
 	lastShed time.Time
-	shedding bool // as operators have been told
+	shedding bool // as reported to operators
 	reported uint64
 }
 
