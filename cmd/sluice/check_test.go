@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 		{"behind a proxy on this machine", "listen: '127.0.0.1:0'", nil, []string{"no proxy is trusted"}},
 		{"which is named", "listen: '127.0.0.1:0'\nsource: {trust: [127.0.0.1]}", nil, nil},
 		{"a tier elsewhere without a secret", "pop: {memcached: ['10.0.0.1:11211']}", nil, []string{"the PoP's secret follows from its name"}},
-		{"everybody trusted", "source: {trust: ['::/0'], trust_everybody: true}", nil, []string{"source.trust names everybody"}},
+		{"everybody trusted", "source: {trust: ['::/0'], trust_everybody: true}", nil, []string{"source.trust has every address"}},
 		{"paths that clients make up", "rules: [{name: k, limit: 1, key: [source, 'path:2'], match: {path: '/a/*'}}]", nil, []string{"rule k counts by path:2"}},
 		{"hosts that clients make up", "rules: [{name: k, limit: 1, key: host}]", nil, []string{"rule k counts by host"}},
 		{"what clients cannot make up", "rules: [{name: k, limit: 1, key: [source, path], match: {path: /a}}, {name: g, limit: 1, key: global}]", nil, nil},
