@@ -28,7 +28,7 @@ type exchange struct {
 	judged           bool           // and admitted
 	failed           bool           // an answer of the edge's own could not be sent
 
-	sender                     // whose request it is
+	sender                     // the exchange that it belongs to
 	decision   rules.Decision  // what the rules say
 	forwarding proxy.Forward   // to the origin and back
 	reply      reply           // what the client gets
