@@ -33,7 +33,7 @@ func TestAlgorithms(t *testing.T) {
 		"limit: 5, burst: 3":                                                   "burst: only algorithm: token_bucket and leaky_bucket have one",
 		"limit: 5, algorithm: fixed, sub_windows: 4":                           "sub_windows: algorithm: fixed has none",
 		"limit: 5, algorithm: exact, estimate: lower":                          "estimate: only algorithm: sliding has one",
-		"limit: 5, action: delay":                                              "action: only a bucket knows when it is a request's turn",
+		"limit: 5, action: delay":                                              "action: only a bucket has a queue with turns",
 		"limit: 5, algorithm: leaky_bucket, burst: 1, action: delay":           "action: leaky_bucket delays by itself",
 		"limit: 60, algorithm: leaky_bucket, burst: 31":                        "burst: the last of 31 that wait would wait 31s: want at most 30s, so at most 30",
 		"limit: 60, algorithm: token_bucket, burst: 31, action: delay":         "burst: the last of 31 that wait would wait 31s",

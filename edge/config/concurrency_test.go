@@ -42,19 +42,19 @@ func TestConcurrency(t *testing.T) {
 		"concurrency: 5, tag: {header: X-A}":       "tag: ",
 		"concurrency: 5, burst: 4":                 "burst: the rule has no limit, so this has no effect",
 
-		"concurrency: 5, action: tag":                                                "action: a request waits for its place in flight, and action: tag refuses nobody",
-		"concurrency: 5, limit: 9, action: tag":                                      "action: a request waits for its place in flight, and action: tag refuses nobody",
-		"concurrency: 5, limit: 9, algorithm: token_bucket, burst: 3, action: delay": "concurrency: a request holds its place while it waits for its turn",
-		"concurrency: 5, limit: 9, algorithm: leaky_bucket":                          "concurrency: a request holds its place while it waits for its turn",
-		"concurrency: 5, limit: 9, check: sync":                                      "check: concurrency asks the tier before each decision already",
-		"concurrency: 5, check: sync":                                                "check: concurrency asks the tier before each decision already",
+		"concurrency: 5, action: tag":                                                "action: a request waits for its slot, and action: tag refuses no request",
+		"concurrency: 5, limit: 9, action: tag":                                      "action: a request waits for its slot, and action: tag refuses no request",
+		"concurrency: 5, limit: 9, algorithm: token_bucket, burst: 3, action: delay": "concurrency: a request holds its slot while it waits for its turn",
+		"concurrency: 5, limit: 9, algorithm: leaky_bucket":                          "concurrency: a request holds its slot while it waits for its turn",
+		"concurrency: 5, limit: 9, check: sync":                                      "check: concurrency reads the tier before each decision already",
+		"concurrency: 5, check: sync":                                                "check: concurrency reads the tier before each decision already",
 		"concurrency: 5, limit: 9, windows: [{limit: 3, window: 1s}]":                "windows: requests in flight have no window",
 		"concurrency: 5, windows: [{limit: 3, window: 1s}]":                          "windows: requests in flight have no window",
 		"concurrency: 5, limit: 9, prefixes: [24]":                                   "prefixes: concurrency counts by the rule's key alone",
-		"concurrency: 5, limit: 9, cost: 2":                                          "cost: a request holds one place whatever it costs",
+		"concurrency: 5, limit: 9, cost: 2":                                          "cost: a request holds one slot whatever it costs",
 		"concurrency: 5, limit: 9, candidate: {limit: 8}":                            "candidate: it tries a limit, and no concurrency",
-		"concurrency: 5, limit: 9, count: {refused: true}":                           "count: what finds no place is counted under other rules, not under this",
-		"concurrency: 5, match: {descriptors: [{key: a}]}":                           "concurrency: no proxy tells when a request ends that it has asked about: remove it",
+		"concurrency: 5, limit: 9, count: {refused: true}":                           "count: a request that finds no slot is counted under other rules, not under this",
+		"concurrency: 5, match: {descriptors: [{key: a}]}":                           "concurrency: no proxy reports when a request ends: remove it",
 	} {
 		c, err := Parse("f.yaml", []byte("rules: [{name: r, "+rule+"}]\n"))
 		got := ""

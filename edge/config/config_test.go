@@ -205,7 +205,7 @@ func TestConfigErrors(t *testing.T) {
 	f(r1+"match: {path: /x/*}, action: redirect, response: {location: /busy, status: 301}}]", "f.yaml:1:68: response.status: 301 is no redirection for a while: want 302, 303 or 307")
 	for _, bad := range []string{"//evil.example/", "/\\\\evil", "ftp://a/", "busy", "https://", "https://u:p@a/", "/a b"} {
 		f(r1+`match: {path: /x/*}, action: redirect, response: {location: "`+bad+`"}}]`, fmt.Sprintf(
-			"f.yaml:1:89: response.location: %q is no place to send clients to: want https://HOST/PATH, or a path that begins with one slash", strings.ReplaceAll(bad, `\\`, `\`)))
+			"f.yaml:1:89: response.location: %q is no location to send clients to: want https://HOST/PATH, or a path that begins with one slash", strings.ReplaceAll(bad, `\\`, `\`)))
 	}
 	f(r1+"plans: {free: 1}}]", "f.yaml:1:29: rule r needs plans, but nothing says by what key a client is known: add plans: {key: header:X-API-Key, default: free} beside rules")
 	const plans = "plans: {key: \"header:X-Key\"}\nrules: [{name: a, limit: 1, "
@@ -224,10 +224,10 @@ func TestConfigErrors(t *testing.T) {
 	f("plans: {also: [\"header:a\"]}", "f.yaml:1:8: plans: also but no key: say by what most clients are known, such as key: header:X-API-Key")
 	f("plans: {key: \"header:a\", also: [\"header:A\"]}", "f.yaml:1:8: plans: also has the key itself, header:a: remove it there")
 	f("plans: {key: \"header:a\", also: [\"header:b\", \"header:B\"]}", "f.yaml:1:45: plans.also: header:B is there twice: remove one")
-	f("plans: {key: \"header:a\", also: [host]}", `f.yaml:1:33: plans.also: "host" does not tell a client: want what it sends, such as header:X-API-Key`)
+	f("plans: {key: \"header:a\", also: [host]}", `f.yaml:1:33: plans.also: "host" does not identify a client: want what it sends, such as header:X-API-Key`)
 	f("plans: {key: \"header:a\", also: [\"header:b\"]}\nrules: [{name: a, limit: 1, plans: {free: 1}}]", "f.yaml:2:29: rule a has limits by plan but does not count by header:a or header:b, so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}")
-	f("plans: {key: source}", `f.yaml:1:14: plans.key: "source" does not tell a client: want what it sends, such as header:X-API-Key`)
-	f("plans: {key: \"jwt:sub\"}", `f.yaml:1:14: plans.key: "jwt:sub": a token's claim tells no plan: want what a client sends itself, such as header:X-API-Key`)
+	f("plans: {key: source}", `f.yaml:1:14: plans.key: "source" does not identify a client: want what it sends, such as header:X-API-Key`)
+	f("plans: {key: \"jwt:sub\"}", `f.yaml:1:14: plans.key: "jwt:sub": a plan cannot follow from a token's claim: want what a client sends itself, such as header:X-API-Key`)
 	f("plans: {store: \"sqlite:/x\"}", "f.yaml:1:8: plans: a store but no key: say by what clients are known, such as key: header:X-API-Key")
 	f("plans: {key: \"header:a\", store: \"mysql://x/y\"}", "f.yaml:1:33: plans.store: that is no store: want sqlite:/ABSOLUTE/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
 	f("plans: {refresh: 1ms}", "f.yaml:1:18: plans.refresh: 1ms is out of range: want 100ms to 1h")
