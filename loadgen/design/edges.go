@@ -70,7 +70,7 @@ func coordinations(r rule, o Options) []Design {
 				return start(newPeriodic(r, counter(r.limit), o.Edges, int64(o.RoundTrip), int64(o.SyncEvery)))
 			}},
 	}
-	return append(list, owned(o, func() *place { return &place{rule: r, counts: counter(r.limit)} })...)
+	return append(list, owned(o, func() *decider { return &decider{rule: r, counts: counter(r.limit)} })...)
 }
 
 // alone is edges of which none knows of any other. Each takes what it sees for a share of what there is.

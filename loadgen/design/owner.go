@@ -17,10 +17,10 @@ import (
 // largest. So when an edge is lost its sources are spread over the others, and no other source moves. Counters are in memory alone: the new owner
 // begins with nothing. Until the others have noticed the loss, requests of its sources have no answer, and pass.
 type owners struct {
-	places   []*place
+	deciders []*decider
 	half     int64 // of the round trip between two edges
 	loseAt   int64 // when the busiest owner is lost; 0: never
-	fresh    func() *place
+	fresh    func() *decider
 	lost     int // which that was; -1: none so far
 	running  uint64
 	load     []uint64 // requests that each decided about
@@ -43,10 +43,10 @@ type Owners struct {
 // noticed is how long edges go on asking an owner that is lost: some checks of its health.
 const noticed = int64(time.Second)
 
-func newOwners(fresh func() *place, edges int, roundTrip, loseAt int64) *owners {
+func newOwners(fresh func() *decider, edges int, roundTrip, loseAt int64) *owners {
 	o := &owners{half: roundTrip / 2, loseAt: loseAt, fresh: fresh, lost: -1, running: 1<<edges - 1, load: make([]uint64, edges)}
 	for range edges {
-		o.places = append(o.places, fresh())
+		o.deciders = append(o.deciders, fresh())
 	}
 	return o
 }
@@ -69,7 +69,7 @@ func (o *owners) of(source int32, at int64) int {
 
 // pass loses the busiest owner once its time has come.
 func (o *owners) pass(at int64) {
-	if o.loseAt == 0 || o.lost >= 0 || at < o.loseAt || len(o.places) == 1 {
+	if o.loseAt == 0 || o.lost >= 0 || at < o.loseAt || len(o.deciders) == 1 {
 		return
 	}
 	o.lost = 0
@@ -79,7 +79,7 @@ func (o *owners) pass(at int64) {
 		}
 	}
 	o.running &^= 1 << o.lost
-	p := o.places[o.lost]
+	p := o.deciders[o.lost]
 	counts := p.counts.(*subWindows)
 	for source, seen := range p.seen {
 		if !seen {
@@ -93,14 +93,14 @@ func (o *owners) pass(at int64) {
 			o.gone.LostBlocks++
 		}
 	}
-	o.places[o.lost] = o.fresh()
+	o.deciders[o.lost] = o.fresh()
 }
 
 func (o *owners) decide(edge int, source int32, at int64) judge.Decision {
 	owner := o.of(source, at)
 	if owner == edge {
 		o.load[owner]++
-		return o.places[owner].decide(source, at)
+		return o.deciders[owner].decide(source, at)
 	}
 	o.messages++
 	o.waited++
@@ -109,7 +109,7 @@ func (o *owners) decide(edge int, source int32, at int64) judge.Decision {
 		return judge.Decision{Estimate: 1}
 	}
 	o.load[owner]++
-	d := o.places[owner].decide(source, at+o.half)
+	d := o.deciders[owner].decide(source, at+o.half)
 	if d.Until > 0 {
 		d.Until -= time.Duration(o.half) // as seen by requests that leave the edge
 	}
@@ -124,14 +124,14 @@ func (o *owners) cost() Cost {
 		most, all = max(most, n), all+n
 	}
 	o.gone.Hottest = judge.Ratio(float64(most), all)
-	for _, p := range o.places {
+	for _, p := range o.deciders {
 		c.Bytes += p.bytes()
 	}
 	return c
 }
 
 // owned are the designs in which sources have owners: one that is undisturbed, and, where Options.LoseAt says when, one that loses an owner.
-func owned(o Options, fresh func() *place) []Design {
+func owned(o Options, fresh func() *decider) []Design {
 	one := func(name, about string, loseAt time.Duration) Design {
 		var made *owners // of the run under way
 		d := Design{Name: name, Kind: Coordination, About: about, Start: func() (judge.Limiter, func() Cost) {

@@ -34,8 +34,8 @@ func TestOwnersDecideAsOnePlace(t *testing.T) {
 // When an edge is lost its sources move, and no others; and nobody goes on asking it once that is known.
 func TestOwnersMoveWithTheLostOne(t *testing.T) {
 	r := rule{mode: judge.Deployed, limit: 4, window: int64(time.Second)}
-	o := newOwners(func() *place {
-		return &place{rule: r, counts: &subWindows{rule: r, k: 12, weighed: true, rounded: true}}
+	o := newOwners(func() *decider {
+		return &decider{rule: r, counts: &subWindows{rule: r, k: 12, weighed: true, rounded: true}}
 	}, 4, 0, int64(10*time.Second))
 	before, owns := make([]int, 400), make([]int, 4)
 	for s := range before {

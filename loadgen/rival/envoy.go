@@ -55,7 +55,7 @@ func (s *starter) envoy() error {
 	var nodes []string
 	for i := range s.Memcached {
 		at := s.next()
-		p := &process.Process{Name: fmt.Sprint("memcached/", i), Path: memcached, Nobody: true,
+		p := &process.Process{Name: fmt.Sprint("memcached/", i), Path: memcached, AsNobody: true,
 			Args: []string{"-l", at.Addr().String(), "-p", fmt.Sprint(at.Port()), "-U", "0", "-m", "64"}}
 		if err := s.launch(p, func() error { return scrape.MemcachedAnswers(at) }); err != nil {
 			return err
