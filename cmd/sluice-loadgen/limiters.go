@@ -153,6 +153,7 @@ func (l *limiters) measure(ctx context.Context, name string, f *live.Lab, of *li
 	for _, c := range costs {
 		v.Costs = append(v.Costs, report.Cost(c))
 		v.CPU += c.CPU
+		v.AtRest += c.AtRest
 	}
 	disturbed := report.Report{Figures: v.Figures, Run: report.Run{Window: report.Seconds(c.Window)}}
 	disturbed.Disturb()
