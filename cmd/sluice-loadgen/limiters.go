@@ -190,6 +190,7 @@ func (l *limiters) sluice(ctx context.Context, _ string, f *live.Lab, of *live.R
 	edges, tier := rival.Part{Name: sluice}, rival.Part{Name: "memcached"}
 	if said, err := exec.CommandContext(ctx, site.Sluice, "version").Output(); err == nil {
 		edges.Version, _, _ = strings.Cut(strings.TrimSpace(strings.TrimPrefix(string(said), "sluice")), ", go")
+		edges.Version = strings.TrimSuffix(edges.Version, ", commit unknown")
 	}
 	if path, err := exec.LookPath("memcached"); err == nil {
 		if tier.Version, err = process.Version(ctx, path, "-V"); err != nil {
