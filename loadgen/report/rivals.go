@@ -49,11 +49,12 @@ func (r *Report) rivals() page.Table {
 		t.Terms = append(t.Terms, [2]string{v.Limiter, v.about()})
 	}
 	t.Notes = []string{
-		"wrong: requests let pass above the limit (let pass over) and refused at or under it (refused under; of a block, only its start), by an exact log of",
-		"what the limiter counts, over all its instances. most in a window: the most of one source that was let pass in any.",
-		"first edge, every edge: from the request that is over by that log to the first refusal, and until each instance has refused the source.",
-		"µs of CPU: processor time a request of all the limiter's processes, on a machine that also sent the load. at rest: what they take",
-		"in a second without a request, which is in the other figure, too. sent late: by the load, which disturbs a run where it is above a fiftieth of the window.",
+		"wrong: requests let pass above the limit (let pass over) and refused at or under it (refused under; of a block, only its start)",
+		"  by an exact log of what the limiter counts, over all its instances; most in a window: of one source, let pass in any",
+		"first edge, every edge: from the request that is over by that log to the first refusal, and until each instance has refused the source",
+		"µs of CPU: processor time a request of all the limiter's processes, on a machine that also sent the load",
+		"at rest: what they take in a second without a request, which is in the other figure, too",
+		"sent late: by the load, which disturbs a run where it is above a fiftieth of the window",
 	}
 	return t
 }
