@@ -113,10 +113,15 @@ func newEvents(log *slog.Logger) *events.Log {
 	})
 	calm.said.warned = func(r slog.Record) {
 		text := r.Message
+		before := " (" // a message often ends in a command, which what follows is no part of
 		r.Attrs(func(a slog.Attr) bool {
-			text += " " + a.String()
+			text += before + a.String()
+			before = ", "
 			return len(text) < maxWarning
 		})
+		if before == ", " {
+			text += ")"
+		}
 		l.Add(events.Event{Time: r.Time, Kind: events.Warning, Level: r.Level, Text: text[:min(len(text), maxWarning)]})
 	}
 	return l

@@ -71,7 +71,7 @@ func TestStatusTellsWhatIsMissing(t *testing.T) {
 	nodes, node := startNode(t)
 	file := write(t, "rules: [{name: r, limit: 5, mitigation_timeout: 1h}]\n")
 	l := startLineage(t, origin(t), nil, "--config", file, "--memcached", nodes)
-	status := l.says("this edge may not know of everybody whom others had blocked before it started")
+	status := l.says("this edge may not know of every block from before it started")
 	if strings.Contains(status, "counts alone") {
 		t.Errorf("%s", status)
 	}

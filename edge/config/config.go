@@ -215,7 +215,7 @@ func isLocal(address string) bool {
 func (c *Config) Warnings() []string {
 	all := c.unasked()
 	if c.StateDir != "" && len(c.PoP.Memcached) == 0 {
-		all = append(all, "state_dir: an edge that counts alone keeps there what operators change of its rules; blocks end with the process")
+		all = append(all, "state_dir: without pop.memcached only rules that operators changed are kept there: a restart forgets all blocks")
 	}
 	for _, r := range c.Rules {
 		if r.Mode == rules.Off || len(r.Match.Hosts) == 0 || slices.Contains(r.Match.Hosts, "*") {

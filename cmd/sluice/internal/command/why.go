@@ -244,7 +244,7 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 		if b := r.Block; b != nil {
 			text += "; blocked by " + b.By
 			if b.Rule != r.Rule {
-				text += " under " + b.Rule
+				text += " " + operator.Under(b.Rule)
 			}
 			if b.Source != r.Source {
 				text += " as " + b.Source
@@ -266,7 +266,7 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 		line("%s", text)
 	}
 	if !l.Asked && len(l.Rules) > 0 {
-		line("(as this edge alone knows: there is no tier, or it has not answered)")
+		line("(as this edge alone knows: it has no memcached nodes, or they have not answered)")
 		if edge.LearningUntil != nil {
 			line("(it has started lately, and may not know until %s whom others had blocked before)", operator.Clock(*edge.LearningUntil))
 		}

@@ -41,7 +41,7 @@ func (c *Client) BlockKey(key *control.Key, rule string, d time.Duration, reason
 
 // blocked tells of a block that was just said.
 func (c *Client) blocked(m control.Mitigation) error {
-	return c.said(fmt.Sprintf("%s is blocked %s until %s (%s)", m.Source, under(m.Rule, m.Rules...), Clock(m.End), span(m.End.Sub(m.Start))), m.Edges, m.Warning)
+	return c.said(fmt.Sprintf("%s is blocked %s until %s (%s)", m.Source, Under(m.Rule, m.Rules...), Clock(m.End), span(m.End.Sub(m.Start))), m.Edges, m.Warning)
 }
 
 // UnblockKey ends what is in force against who is named by a key, and has its counts forgotten.
@@ -55,7 +55,7 @@ func (c *Client) UnblockKey(key *control.Key, rule string) error {
 		if m.Lifted {
 			what = "is lifted "
 		}
-		return c.said(m.Source+" "+what+under(rule, m.Rules...)+"; it starts afresh", m.Edges, m.Warning)
+		return c.said(m.Source+" "+what+Under(rule, m.Rules...)+"; it starts afresh", m.Edges, m.Warning)
 	})
 }
 

@@ -75,7 +75,7 @@ func Counted(n int, what string) string {
 func (c *Client) Block(source, rule string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
 	err := show(c, http.MethodPut, mitigationPath(rule, source), body, func(m control.Mitigation) error {
-		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), under(rule, m.Rules...), Clock(m.End), span(d))
+		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), Under(rule, m.Rules...), Clock(m.End), span(d))
 		return c.said(what, m.Edges, m.Warning)
 	})
 	if rule == control.AllRules && strings.HasPrefix(source, "#") {
@@ -87,9 +87,9 @@ func (c *Client) Block(source, rule string, d time.Duration, reason string) erro
 // Unblock ends what is in force against a source, and has its counts forgotten.
 func (c *Client) Unblock(source, rule string) error {
 	return noRule(rule, show(c, http.MethodDelete, mitigationPath(rule, source), nil, func(m control.Lifted) error {
-		what := "was not blocked here " + strings.Replace(under(rule), "every", "any", 1)
+		what := "was not blocked here " + strings.Replace(Under(rule), "every", "any", 1)
 		if m.Lifted {
-			what = "is lifted " + under(rule)
+			what = "is lifted " + Under(rule)
 		}
 		shown := source
 		if p, err := netip.ParsePrefix(source); err == nil {
@@ -109,8 +109,8 @@ func (c *Client) said(what string, edges *control.Spread, warning string) error 
 	return err
 }
 
-// under is under which rule something is said; rules are those that it was, where it was said of a key.
-func under(rule string, rules ...string) string {
+// Under is under which rule something is said; rules are those that it was, where it was said of a key.
+func Under(rule string, rules ...string) string {
 	switch {
 	case len(rules) == 1:
 		return "under rule " + rules[0]
