@@ -169,7 +169,7 @@ func TestCheckTakesItsOwnState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, _ := m.Operators.Words(time.Now())
+	list, _ := m.Operators.Encoded(time.Now())
 	c := &config.Config{StateDir: dir, PoP: config.PoP{Memcached: []string{"127.0.0.1:1"}}}
 	if err := os.WriteFile(filepath.Join(dir, "words"), list, 0o600); err != nil {
 		t.Fatal(err)

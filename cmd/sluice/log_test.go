@@ -41,7 +41,7 @@ func TestLogStaysCalm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := newLog(&out, "info", "text")
-		for i := range 2 * maxSaid {
+		for i := range 2 * maxRecent {
 			log.Warn("wrong", "n", i)
 			log.Warn(fmt.Sprint("wrong at line ", i))
 			time.Sleep(time.Second)

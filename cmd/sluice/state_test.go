@@ -53,7 +53,7 @@ func TestConfigShowsWhatRuns(t *testing.T) {
 	if len(got.Waiting) != 2 || got.Waiting[0] != (config.Wait{Field: "edge_id", Runs: "before", File: "after"}) {
 		t.Errorf("%+v", got.Waiting)
 	}
-	p.tells(`"field": "rules.r.limit",`) // from 5 to 6
+	p.eventTexts(`"field": "rules.r.limit",`) // from 5 to 6
 	put("rules: [{name: r, limit: many}]\n")
 	p.says("\nconfig the reload at 20")
 	if status := p.says("what was in force before still is: "); !strings.Contains(status, "limit") {

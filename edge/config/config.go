@@ -213,7 +213,7 @@ func isLocal(address string) bool {
 // Warnings tells what is possible but probably not meant, a sentence each: the weaknesses, and a rule about some hosts, whose origin answers
 // for any host. A client writes Host as it likes, so it can ask there without the rule.
 func (c *Config) Warnings() []string {
-	all := c.unasked()
+	all := c.unreferenced()
 	if c.StateDir != "" && len(c.PoP.Memcached) == 0 {
 		all = append(all, "state_dir: without pop.memcached only rules that operators changed are kept there: a restart forgets all blocks")
 	}

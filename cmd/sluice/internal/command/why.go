@@ -151,7 +151,7 @@ func (a *whyArgs) fromLogs(w io.Writer) error {
 		}
 		readers = append(readers, r)
 	}
-	story, err := why.Tell(a.question, readers...)
+	story, err := why.Explain(a.question, readers...)
 	if err != nil {
 		return err
 	}
