@@ -67,7 +67,7 @@ func ParseValue(p Part, text string, sources func(netip.Addr) counter.Source) (v
 	default:
 		var token int
 		v.form, token, ok = p.Form(nil, []byte(text))
-		if ok && token == message.Nobody {
+		if ok && token == message.NoClient {
 			return v, fmt.Errorf("the value of %s tells nobody: such credentials are made anew for each request", p)
 		}
 		if ok {
