@@ -16,6 +16,7 @@
 //	answer    answers of HTTP/1.1, and what an edge says in them        judge
 //	replay    a trace sent to running edges, over HTTP/1.1 or 2         answer, judge, trace, socket, process
 //	lab       PoPs of real processes, and what goes wrong in them       replay, judge, trace, process, origin, scrape, page
+//	rival     the same trace at nginx, HAProxy and envoyproxy/ratelimit, which rival/ratelimitproxy asks  replay, judge, trace, process, origin, scrape
 //	trial/check    promises held against running sites                  lab, replay, judge, trace, process, origin, scrape, socket
 //	trial/restart  that restarts of edges are not noticed               trial/check, judge, process, scrape
 //	trial/closedloop  as many requests as an edge answers               answer, judge, process, socket

@@ -354,3 +354,16 @@ func (a *Answer) Decision(epoch time.Time, asked, sent, answered time.Duration) 
 	}
 	return d, ""
 }
+
+// ByStatus is what the status alone says, of an edge that tells no more before an origin that refuses nothing itself.
+func (a *Answer) ByStatus(sent, answered time.Duration) (d judge.Decision, why string) {
+	d = judge.Decision{At: sent + (answered-sent)/2, Estimate: math.NaN()}
+	switch {
+	case a.Status == 429:
+		d.Verdict, d.Over = judge.Limited, true
+	case a.Status >= 500:
+		d.Verdict = judge.Failed
+		return d, noVerdict
+	}
+	return d, ""
+}

@@ -148,6 +148,9 @@ func (s *run) answered(request int32, edge int16, a *answer.Answer, asked, since
 // judged books what an answer says of the decision.
 func (s *run) judged(request int32, edge int16, a *answer.Answer, asked, since, now time.Duration) judge.Decision {
 	d, why := a.Decision(s.out.Start, asked, since, now)
+	if s.ByStatus {
+		d, why = a.ByStatus(since, now)
+	}
 	if why != "" {
 		s.out.Unjudged[fmt.Sprintf("%s: status %d", why, a.Status)]++
 	} else if a.Verdict.At > 0 {
