@@ -14,6 +14,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/live"
+	"sluice/loadgen/answer"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/page"
@@ -109,7 +110,7 @@ func (l *limiters) run(ctx context.Context, f *live.Lab, of *live.Run, seed uint
 		line = strings.Join(errors, ", ")
 	}
 	r.Run.Details = &page.Details{Line: line}
-	r.Run.Notes = append(r.Run.Notes, fmt.Sprintf("judged: Sluice by its edges' own times, others by the middle between sending and answer; slack %v", replay.ClockSlack),
+	r.Run.Notes = append(r.Run.Notes, fmt.Sprintf("judged: Sluice by its edges' own times, others by the middle between sending and answer; slack %v", answer.ClockSlack),
 		"only Sluice blocks for a time; others refuse what they find over")
 	return r, nil
 }

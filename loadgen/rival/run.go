@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"sluice/loadgen/answer"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
@@ -73,7 +74,7 @@ func used(parts []Part) ([]time.Duration, error) {
 // over once it refuses it.
 func Judge(out *replay.Outcome, limit uint32, window, timeout time.Duration, instances int, refused bool) judge.Figures {
 	f := judge.Judge(judge.Deployed, judge.Options{
-		Limit: limit, Window: window, Timeout: timeout, Edges: instances, Slack: replay.ClockSlack, Refused: refused,
+		Limit: limit, Window: window, Timeout: timeout, Edges: instances, Slack: answer.ClockSlack, Refused: refused,
 	}, out.Decisions, nil)
 	late := out.Late()
 	f.SendError = &late
