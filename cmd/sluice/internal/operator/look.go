@@ -173,6 +173,7 @@ type rule struct {
 		MitigationTimeout string `json:"mitigation_timeout"`
 	}
 	Share   int
+	ShowKey uint64 `json:"show_key"`
 	Windows []struct {
 		Limit  uint64
 		Window string
@@ -293,6 +294,7 @@ func (r rule) matches() string {
 	for _, of := range []struct{ what, is, usually string }{
 		{"", r.Algorithm, "sliding"}, {"burst ", number(r.Burst), "0"}, {"action ", r.Action, "refuse"}, {"cost ", cost(r.Cost), "1"}, {"check ", r.Check, "async"},
 		{"first sight ", r.FirstSight, "go"}, {"on store failure ", r.OnStoreFailure, "local"}, {"estimate ", r.Estimate, "nearest"},
+		{"shows of a key ", number(r.ShowKey), "0"},
 	} {
 		if of.is != "" && of.is != of.usually {
 			matches += ", " + of.what + of.is
