@@ -2,7 +2,6 @@ package http2
 
 import (
 	"bufio"
-	"os"
 	"sync"
 	"time"
 
@@ -203,17 +202,7 @@ func (c *conn) work(st *Stream, do func()) {
 				c.site.Fault(p)
 			}
 		}()
-		growStack()
 		do()
 		done = true
 	}()
-}
-
-// growStack gives a new goroutine at once the 8 KB of stack that passing a request on takes. Else it gets them in two steps, at depths where there is much
-// to be copied: about 3 % of a request (bench-peers --work 'proxy tls h2,proxy tls h2 16' --before, an edge without it).
-//
-//go:noinline
-func growStack() byte {
-	var room [4 << 10]byte
-	return room[len(os.Args)&1] // what the compiler cannot know
 }
