@@ -154,6 +154,7 @@ func (l *limiters) measure(ctx context.Context, name string, f *live.Lab, of *li
 	for _, c := range costs {
 		v.Costs = append(v.Costs, report.Cost(c))
 		v.CPU += c.CPU
+		v.AtRest += c.AtRest
 	}
 	disturbed := report.Report{Figures: v.Figures, Run: report.Run{Window: report.Seconds(c.Window)}}
 	disturbed.Disturb()
@@ -190,6 +191,7 @@ func (l *limiters) sluice(ctx context.Context, _ string, f *live.Lab, of *live.R
 	edges, tier := rival.Part{Name: sluice}, rival.Part{Name: "memcached"}
 	if said, err := exec.CommandContext(ctx, site.Sluice, "version").Output(); err == nil {
 		edges.Version, _, _ = strings.Cut(strings.TrimSpace(strings.TrimPrefix(string(said), "sluice")), ", go")
+		edges.Version = strings.TrimSuffix(edges.Version, ", commit unknown")
 	}
 	if path, err := exec.LookPath("memcached"); err == nil {
 		if tier.Version, err = process.Version(ctx, path, "-V"); err != nil {
