@@ -51,6 +51,7 @@ import (
 	"sluice/edge/listen"
 	"sluice/edge/proxy"
 	"sluice/edge/rules/key"
+	"sluice/edge/seen"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
 	"sluice/edge/wall"
@@ -96,6 +97,7 @@ type Server struct {
 	requests  *top.Top // sources with the most requests
 	refusals  *top.Top // sources that are refused most
 	spared    *top.Top // sources that shadows and candidates would refuse most
+	keys      *seen.Keys
 	access    *accesslog.Log
 	name      string
 	audit     *audit.Audit
@@ -129,7 +131,7 @@ func New(o Options) (*Server, error) {
 		name:     o.Name,
 		audit:    o.Audit,
 		events:   o.Events,
-		requests: top.New(), refusals: top.New(), spared: top.New(),
+		requests: top.New(), refusals: top.New(), spared: top.New(), keys: seen.New(),
 		warn: o.Warn,
 	}
 	if s.limiter.InFlight == nil {
@@ -137,7 +139,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.Plane = control.New(control.Options{
 		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret, Audit: o.Audit,
-		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Events: o.Events,
+		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Keys: s.keys, Events: o.Events,
 		Kernel: s.inKernel,
 	})
 	if o.Access != nil {
@@ -264,6 +266,7 @@ func (s *Server) Sweep(now time.Time) {
 		s.requests.Fade()
 		s.refusals.Fade()
 		s.spared.Fade()
+		s.keys.Fade()
 	}
 	origins := s.snap.Load().origins
 	for _, o := range origins.All {

@@ -62,7 +62,7 @@ type Slots struct {
 	held     bool // a slot was ours once
 	sequence uint64
 	peers    map[uint64]*peer
-	read     []*peer   // the edges the edges the edges the edges whose presence is in the slots, as last read
+	read     []*peer   // the edges the edges the edges the edges the edges whose presence is in the slots, as last read
 	free     []int     // as last read
 	filled   []bool    // all of them: with something
 	room     time.Time // since when there has been a free slot, while full
