@@ -3,7 +3,7 @@
 //
 // A key is known by its digest and by what it is of (header:X-Api-Key); of the key itself there are the first characters alone, where a
 // rule says so (key.Start). The heaviest are found as sluice/edge/top finds sources: 1,024 for each kind, in small sets, each with a lock of its
-// own. Of addresses 4,096 pairs of one and a key are kept, in sets by the address; the pair that was not seen for longest goes first. So who
+// own. Of addresses 4,096 pairs of one and a key are kept, in sets by the address; the pair that was not seen for longest goes first, once that is a second ago. So who
 // sends many keys pushes out those of a few other addresses, and no more. Together that is 0.8 MB, whatever clients do.
 package seen
 
@@ -22,6 +22,8 @@ const (
 	ways     = 8
 	topSets  = 128
 	pairSets = 512
+	// churn is how old a pair must be to make room for another: while more addresses come than there is room for, most cost a look and no more.
+	churn = time.Second
 )
 
 // A Kind is by what keys are the heaviest.
@@ -88,6 +90,10 @@ func (k *Keys) Request(of *key.Counted, address counter.Source, now time.Time) {
 		if set.last[i] < set.last[oldest] {
 			oldest = i
 		}
+	}
+	if at-set.last[oldest] < int64(churn) {
+		set.mu.Unlock()
+		return
 	}
 	set.tags[oldest], set.last[oldest], set.addresses[oldest], set.keys[oldest] = tag, at, address, *of
 	set.mu.Unlock()
