@@ -20,6 +20,7 @@ import (
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
+	"sluice/cmd/sluice/internal/viewer"
 	"sluice/counter/member"
 	"sluice/edge"
 	"sluice/edge/accesslog"
@@ -32,6 +33,7 @@ import (
 	"sluice/edge/metric"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
+	"sluice/edge/view"
 	"sluice/pop/secret"
 )
 
@@ -58,6 +60,8 @@ type daemon struct {
 	keeper   *plans.Keeper  // nil: nobody is on a plan
 	server   *edge.Server
 	auditing *auditor.Auditor
+	viewing  *viewer.Viewer
+	numbers  *prometheus.Registry
 
 	certificates, callsCertificates *listen.Certificates // loadCertificates; nil: no TLS
 	callsTLS                        *tls.Config
@@ -160,8 +164,29 @@ func (d *daemon) makeEdge() (err error) {
 		d.auditing.ID = m.Operators.Edges()[0].ID
 		d.auditing.Tier = &auditor.Tier{Secret: d.key, Do: shared.Do, Nodes: m.Nodes.Names, Up: m.Nodes.Health, Edges: m.Operators.Edges}
 	}
+	d.makeViewer()
 	warnings(c, d.log)
 	return nil
+}
+
+// makeViewer makes what shows this edge to the others of its PoP, and them here.
+func (d *daemon) makeViewer() {
+	v := viewer.New()
+	v.Name = tier.EdgeName(d.config)
+	v.Own = func(asked []string, now time.Time) *view.Part {
+		families, _ := d.numbers.Gather() // an error leaves out what is wrong
+		p := view.Of(d.server, view.NewLoad(families), now)
+		for _, q := range asked {
+			p.Answer(q, view.Answer(d.server, q))
+		}
+		return p
+	}
+	if m := d.shared.Machine; m != nil {
+		v.ID = m.Operators.Edges()[0].ID
+		v.Tier = &viewer.Tier{Secret: d.key, Do: d.shared.Do, Edges: m.Operators.Edges, Silent: m.Operators.Silent}
+		d.shared.Viewed = v.Notice
+	}
+	d.viewing = v
 }
 
 // loadCertificates reads what is shown to clients, and to proxies that ask over gRPC.
@@ -268,8 +293,8 @@ func (d *daemon) handover() *upgrade.Handover {
 	return next
 }
 
-// metrics are those of all parts.
-func (d *daemon) metrics() *prometheus.Registry {
+// makeMetrics makes those of all parts.
+func (d *daemon) makeMetrics() error {
 	all := prometheus.NewRegistry()
 	all.MustRegister(d.server.Collector(), metric.Collector(d.auditing.Collect), certificateMetrics(map[string]*listen.Certificates{"listen_tls": d.certificates, "rate_limit_service": d.callsCertificates}), metric.Collector(buildInfo),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -285,7 +310,8 @@ func (d *daemon) metrics() *prometheus.Registry {
 	if d.shared.Etcd != nil {
 		all.MustRegister(tier.EtcdMetrics(d.shared.Etcd))
 	}
-	return all
+	d.numbers = all
+	return nil
 }
 
 // serveOperators makes what answers operators.
@@ -297,7 +323,7 @@ func (d *daemon) serveOperators() {
 	}
 	connections := &admin.Connections{Most: spareDescriptors / 2}
 	d.operators = &http.Server{
-		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.metrics(), State: d.state, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load,
+		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, State: d.state, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load,
 			Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
 			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken, Plans: d.keeper, Vouch: connections.Vouch}),
 		ReadHeaderTimeout: 10 * time.Second,

@@ -8,6 +8,7 @@ package admin
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -19,6 +20,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +37,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
+	"sluice/edge/view"
 )
 
 // Options is what the API is about.
@@ -49,9 +52,11 @@ type Options struct {
 	State   func() control.State      // what is not as it should be; nil: nobody knows
 	Waiting func() []config.Wait      // what the file says and waits for a restart; nil: nobody knows
 	Reload  func() error              // reads the configuration again; its error goes to the operator
-	Hosts   []string                  // names under which this listener may be addressed, beside localhost and its own addresses
-	Address string                    // where it listens
-	Token   string                    // "": none wanted
+	// View is the whole PoP, with what its edges say to a question (view.AskSource); nil: nobody can be asked.
+	View    func(ctx context.Context, question string) *view.PoP
+	Hosts   []string // names under which this listener may be addressed, beside localhost and its own addresses
+	Address string   // where it listens
+	Token   string   // "": none wanted
 	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
 	MetricsToken bool
 	Plans        *plans.Keeper // keeps what operators say of clients; nil: there is no store
@@ -225,8 +230,17 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	switch r.URL.Query().Get("by") {
-	case "requests", "":
+	by := cmp.Or(r.URL.Query().Get("by"), "requests")
+	all, ok := a.ofPoP(w, r)
+	if !ok {
+		return
+	}
+	if all && slices.Contains([]string{"requests", "refused", "shadow"}, by) {
+		a.topOfPoP(w, r, by, n)
+		return
+	}
+	switch by {
+	case "requests":
 		reply(w, a.Edge.TopRequests(n))
 	case "refused":
 		reply(w, a.Edge.TopRefused(n))
@@ -242,6 +256,12 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	since := r.URL.Query().Get("since")
 	if since == "" {
 		since = "0"
+	}
+	if all, ok := a.ofPoP(w, r); !ok {
+		return
+	} else if all {
+		a.eventsOfPoP(w, r, since)
+		return
 	}
 	if n, err := strconv.ParseUint(since, 10, 64); err == nil {
 		reply(w, a.Edge.Events().Since(n))
@@ -276,8 +296,11 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	n, ok := most(w, r, 0)
+	all, possible := a.ofPoP(w, r)
 	switch {
-	case !ok:
+	case !ok || !possible:
+	case all:
+		a.mitigationsOfPoP(w, r, f, cmp.Or(n, topMost))
 	case n > 0:
 		o := a.Edge.Overview(n, f.Matches, time.Now())
 		list := append(o.Blocked.List, o.Shadow.List...)
@@ -365,7 +388,16 @@ func (a api) source(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
-	reply(w, a.Edge.Look(ctx, counter.Plain(addr)))
+	all, ok := a.ofPoP(w, r)
+	if !ok {
+		return
+	}
+	looked := a.Edge.Look(ctx, counter.Plain(addr))
+	if all {
+		a.sourceOfPoP(w, r, counter.Plain(addr), looked)
+		return
+	}
+	reply(w, looked)
 }
 
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {

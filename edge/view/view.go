@@ -1,0 +1,121 @@
+// Package view is the PoP as any of its edges shows it: each shows a bounded part of what it knows, and whoever is asked adds the parts of all.
+//
+//	every edge   Of ---> Part.Pack ---+   (cmd/sluice/internal/viewer carries them, while somebody looks)
+//	the asked    Unpack <-------------+
+//	             Top, Blocked, Events, Sum <--- PoP, with the age of each part and who is missing
+//
+// Nothing decides by any of it. A part of another edge is what somebody has written into the tier: its texts are shown as texts, its
+// size is bounded, and where the PoP's secret can be guessed, it can be forged; then it misleads who looks, and nothing else.
+//
+// Merged counts have an error that is told. Each edge's list of heavy sources is bounded, so of a source that it does not list it says only that
+// it had at most Rest there. A merged count is the most that it can be, the sum of its counts and, where it is not listed, of the Rests; its error
+// is how much of that is not sure (Agarwal et al., "Mergeable summaries", 2012). Edges halve their counts each ten minutes, each at its own time.
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge"
+)
+
+// Seen is a part as the asked edge has it, or an edge that shows none.
+type Seen struct {
+	Edge
+	Part *Part `json:"-"` // nil: it is missing
+}
+
+// Edge says of an edge of the PoP how old its part is, or why it is missing.
+type Edge struct {
+	ID      string  `json:"id"`
+	Name    string  `json:"name"`
+	Age     float64 `json:"age_seconds"`       // of the part that is shown, or, of an edge that is missing, of the last one; 0: there was none
+	Missing string  `json:"missing,omitempty"` // "": it is shown
+}
+
+// PoP is all parts, this edge's first.
+type PoP struct {
+	Parts []Seen
+}
+
+// Edges says of each edge how old its part is.
+func (p *PoP) Edges() []Edge {
+	list := make([]Edge, len(p.Parts))
+	for i, s := range p.Parts {
+		list[i] = s.Edge
+	}
+	return list
+}
+
+// shown calls f with each part that there is.
+func (p *PoP) shown(f func(*Part)) {
+	for _, s := range p.Parts {
+		if s.Part != nil {
+			f(s.Part)
+		}
+	}
+}
+
+// Load is what all edges do together.
+func (p *PoP) Load() Load {
+	var loads []Load
+	p.shown(func(part *Part) { loads = append(loads, part.Load) })
+	return Sum(loads...)
+}
+
+// nearestOf is of how many of the heaviest sources the nearest to its limit is told.
+const nearestOf = 50
+
+// Of is the part of an edge whose load is known.
+func Of(s *edge.Server, load Load, now time.Time) *Part {
+	o := s.Overview(BlocksListed, nil, now)
+	p := &Part{At: now, Unready: s.Unready(), Load: load, Tops: s.Tops(TopListed), Blocked: o.Blocked, Shadow: o.Shadow, Events: s.Events().Since(0)}
+	p.Events = p.Events[:min(len(p.Events), EventsListed)]
+	for rule, n := range s.Nearest(nearestOf, now) {
+		p.Load.Rule(rule).Nearest = &n
+	}
+	return p
+}
+
+// aboutSource begins a question about a source.
+const aboutSource = "source "
+
+// AskSource is the question what an edge knows of an address.
+func AskSource(addr netip.Addr) string { return aboutSource + addr.String() }
+
+// Answer is what an edge says to a question; nil: it does not understand it.
+func Answer(s *edge.Server, question string) json.RawMessage {
+	if text, is := strings.CutPrefix(question, aboutSource); is {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil
+		}
+		here, done := context.WithCancel(context.Background())
+		done() // the tier is asked by the edge that was asked
+		answer, _ := json.Marshal(s.Look(here, counter.Plain(addr)))
+		return answer
+	}
+	return nil
+}
+
+// Answered is what an edge has said to a question.
+type Answered[T any] struct {
+	Edge string `json:"edge"`
+	Said T      `json:"said"`
+}
+
+// Answers are what all edges say to a question.
+func Answers[T any](p *PoP, question string) []Answered[T] {
+	list := []Answered[T]{}
+	p.shown(func(part *Part) {
+		a := Answered[T]{Edge: part.Name}
+		if text := part.Answers[question]; text != nil && string(text) != "null" && json.Unmarshal(text, &a.Said) == nil {
+			list = append(list, a)
+		}
+	})
+	return list
+}
