@@ -28,11 +28,15 @@ func Operators() []Command {
 	}
 	status := NewFlagSet("status")
 	wait := status.Duration("wait", 0, "wait `TIME` at most until the edge is ready")
+	const ofPoP = "of all edges of the PoP together, with how old what each shows is, and which are missing"
+	statusOfPoP := status.Bool("pop", false, "what each edge of the PoP does, and all together")
 	top := NewFlagSet("top")
+	topOfPoP := top.Bool("pop", false, ofPoP)
 	by := top.String("by", "requests", "heaviest by `requests|refused|shadow`")
 	count := top.IntP("number", "n", 20, "how many to show, 1 to 1000")
 	events := NewFlagSet("events")
 	since := events.String("since", "", "only what came after the `EVENT` of a number, a time such as 2026-05-04T14:05:00Z, or a while ago such as 10m")
+	eventsOfPoP := events.Bool("pop", false, ofPoP)
 	block, unblock := NewFlagSet("block"), NewFlagSet("unblock")
 	length := block.Duration("for", 10*time.Minute, "for how long: a `TIME` such as 10m or 24h")
 	reason := block.String("reason", "", "why, for other operators: `TEXT`")
@@ -43,6 +47,7 @@ func Operators() []Command {
 	blocked.StringVar(&only.Mode, "mode", "", "only by rules that refuse, or by those in shadow, or by candidates: `enforce|shadow|candidate`")
 	blocked.StringVar(&only.By, "by", "", "only those that this edge, another one, an operator, or another PoP began: `edge|pop|admin|peer`")
 	blocked.StringVar(&only.Text, "find", "", "only those with `TEXT` in source, rule or reason")
+	blocked.BoolVar(&only.PoP, "pop", false, ofPoP)
 	manual := blocked.Bool("manual", false, "only those that an operator began, as --by admin")
 	blockRule := block.String("rule", control.AllRules, "under the rule `NAME` only; * is every rule")
 	unblockRule := unblock.String("rule", control.AllRules, "under the rule `NAME` only; * is every rule")
@@ -54,6 +59,9 @@ func Operators() []Command {
 					return err
 				}
 			}
+			if *statusOfPoP {
+				return c.StatusOfPoP()
+			}
 			return c.Status()
 		}),
 		operatorCommand(top, "", "the heaviest sources", func(c *operator.Client, _ []string) error {
@@ -62,6 +70,9 @@ func Operators() []Command {
 			}
 			if *count < 1 || *count > 1000 {
 				return usageError{fmt.Errorf("--number %d: want 1 to 1000", *count)}
+			}
+			if *topOfPoP {
+				return c.TopOfPoP(*by, *count)
 			}
 			return c.Top(*by, *count)
 		}),
@@ -104,7 +115,12 @@ func Operators() []Command {
 		}),
 		listCommand(operator.Allow, "never limit a source for a while, on every edge of the PoP; without one, whom operators allow"),
 		listCommand(operator.Deny, "always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
-		operatorCommand(events, "", "what has happened lately, the latest last", func(c *operator.Client, _ []string) error { return c.Events(*since) }),
+		operatorCommand(events, "", "what has happened lately, the latest last", func(c *operator.Client, _ []string) error {
+			if *eventsOfPoP {
+				return c.EventsOfPoP(*since)
+			}
+			return c.Events(*since)
+		}),
 	}, planCommands()...)
 }
 

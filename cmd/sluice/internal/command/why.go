@@ -22,6 +22,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/view"
 )
 
 const whyUsage = `Usage: sluice why SOURCE [--at TIME] [LOG…]
@@ -40,6 +41,7 @@ type whyArgs struct {
 	address  netip.Addr // of the question; without logs it must be one
 	logs     []string
 	edge     listener
+	pop      bool
 	json     bool
 	flags    *pflag.FlagSet
 }
@@ -49,6 +51,7 @@ func newWhyArgs() *whyArgs {
 	a.flags.StringVar(&a.at, "at", "", "around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
 	a.flags.DurationVar(&a.question.Around, "around", 10*time.Minute, "so long before and after")
 	a.edge.addFlags(a.flags)
+	a.flags.BoolVar(&a.pop, "pop", false, "of an edge: what all edges of the PoP know")
 	a.flags.BoolVar(&a.json, "json", false, "print JSON")
 	return a
 }
@@ -73,6 +76,9 @@ func parseWhy(args []string) (*whyArgs, error) {
 	}
 	if a.question.Around <= 0 {
 		return a, fmt.Errorf("--around %v: want more than 0", a.question.Around)
+	}
+	if a.pop && len(a.logs) > 0 {
+		return a, errors.New("--pop and logs: give one of them")
 	}
 	if a.at == "" {
 		return a, nil
@@ -164,6 +170,9 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if a.pop {
+		return a.fromPoP(w, client)
+	}
 	if err := client.Get("/v1/sources/"+url.PathEscape(a.address.String()), &shown.Source); err != nil {
 		return err
 	}
@@ -177,6 +186,47 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 		return printJSON(w, shown)
 	}
 	return printWhy(w, &shown.Source, shown.Events, &shown.Edge)
+}
+
+// fromPoP tells what all edges know now.
+func (a *whyArgs) fromPoP(w io.Writer, client *operator.Client) error {
+	var shown struct {
+		Edges  []view.Edge                     `json:"edges"`
+		Source control.Looked                  `json:"source"`
+		Each   []view.Answered[control.Looked] `json:"each"`
+		Events []view.Event                    `json:"events"`
+	}
+	if err := client.Get("/v1/sources/"+url.PathEscape(a.address.String())+"?scope=pop", &shown); err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(w, shown)
+	}
+	var happened []events.Event
+	for _, e := range slices.Backward(shown.Events) {
+		e.Text += " (" + strings.Join(e.Edges, ", ") + ")"
+		happened = append(happened, e.Event)
+	}
+	if err := printWhy(w, &shown.Source, happened, &control.State{}); err != nil {
+		return err
+	}
+	for _, edge := range shown.Each {
+		var parts []string
+		for _, r := range edge.Said.Rules {
+			text := fmt.Sprintf("%s %.4g of %d", cmp.Or(r.Policy, r.Rule), r.Estimate, r.Limit)
+			if r.Limit == 0 {
+				text = cmp.Or(r.Policy, r.Rule)
+			}
+			if r.Block != nil {
+				text += ", blocked by " + r.Block.By + " until " + operator.Clock(r.Block.End)
+			}
+			parts = append(parts, text)
+		}
+		if _, err := io.WriteString(w, operator.Printable("edge "+edge.Edge+" by itself: "+cmp.Or(strings.Join(parts, "; "), "no rule counts it"))+"\n"); err != nil {
+			return err
+		}
+	}
+	return operator.Shown(w, shown.Edges)
 }
 
 // about reports whether an event's source is the one that is asked about: it, its prefix, or one within the prefix.

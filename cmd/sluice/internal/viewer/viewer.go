@@ -5,8 +5,8 @@
 //	the asked    reads the parts of all that are there (edge/view adds them)
 //
 // While nobody looks that costs no command, because the notice is one more key of a read that is made anyway. While somebody does, it costs
-// each edge one set a second, of view.MaxSize at most, and the asked edge, for however many operators, a set in renewed and two gets a
-// second for each eight edges. An edge that takes long to make its part makes it less often, so that it spends a twentieth of its
+// each edge one set a second, of view.MaxSize at most, and the asked edge, for however many operators, a read and a write of the notice
+// in renewed and, each time that somebody asks, a get for each eight edges, twice a second at most. An edge that takes long to make its part makes it less often, so that it spends a twentieth of its
 // time at most. Items live for seconds. No request causes any of it.
 package viewer
 
@@ -269,26 +269,40 @@ func (v *Viewer) want(question string, now time.Time) (end time.Time) {
 	return end
 }
 
-// tell tells all edges that somebody looks here, unless they know.
+// tell tells all edges that somebody looks here, unless they know. Others may look at the same moment, so the notice is written over what was read.
 func (v *Viewer) tell(ctx context.Context, now time.Time) {
 	v.mu.Lock()
-	overwritten := now.Sub(v.wrote) > 2*shownEvery && !slices.ContainsFunc(v.notice.Lookers, func(l looker) bool { return l.Edge == v.ID })
-	if !v.told || now.Sub(v.wrote) < renewed && !overwritten {
-		v.mu.Unlock()
+	node, due := v.node, v.told && now.Sub(v.wrote) >= renewed
+	ours := looker{Edge: v.ID, At: now, Asked: v.ours(now)}
+	if due {
+		v.wrote = now
+	}
+	v.mu.Unlock()
+	if !due {
 		return
 	}
-	v.wrote = now
-	n := notice{Lookers: []looker{{Edge: v.ID, At: now, Asked: v.ours(now)}}}
-	for _, l := range v.notice.Lookers {
-		if l.Edge != v.ID && now.Sub(l.At) <= looks && len(n.Lookers) < maxEdges {
-			n.Lookers = append(n.Lookers, l)
+	key := v.Tier.Secret.ViewKey()
+	for range maxEdges {
+		had := v.do(ctx, wire.Command{Node: node, Op: wire.Gets, Key: key, Way: wire.Small})
+		if had.Status != wire.Done {
+			return
+		}
+		n := notice{Lookers: []looker{ours}}
+		other, _ := v.open(had.Values[0], now)
+		for _, l := range other.Lookers {
+			if l.Edge != v.ID && now.Sub(l.At) <= looks && len(n.Lookers) < maxEdges {
+				n.Lookers = append(n.Lookers, l)
+			}
+		}
+		text, _ := json.Marshal(n) // it is made of texts and numbers
+		put := wire.Command{Node: node, Op: wire.Add, Key: key, Value: v.Tier.Secret.SealAt(secret.View, key, text), Expire: wire.Seconds(looks), Way: wire.Small}
+		if had.Values[0] != nil {
+			put.Op, put.Delta = wire.Cas, had.Number
+		}
+		if v.do(ctx, put).Status != wire.NotThere {
+			return
 		}
 	}
-	node := v.node
-	v.mu.Unlock()
-	text, _ := json.Marshal(n) // it is made of texts and numbers
-	key := v.Tier.Secret.ViewKey()
-	v.do(ctx, wire.Command{Node: node, Op: wire.Set, Key: key, Value: v.Tier.Secret.SealAt(secret.View, key, text), Expire: wire.Seconds(looks), Way: wire.Small})
 }
 
 // fetch reads the parts of all other edges that are there, unless that was done a moment ago.
