@@ -175,9 +175,9 @@ func (d *daemon) makeViewer() {
 	v.Name = tier.EdgeName(d.config)
 	v.Own = func(asked []string, now time.Time) *view.Part {
 		families, _ := d.numbers.Gather() // an error leaves out what is wrong
-		p := view.Of(d.server, view.NewLoad(families), now)
+		p := d.server.Part(view.NewLoad(families), now)
 		for _, q := range asked {
-			p.Answer(q, view.Answer(d.server, q))
+			p.Answer(q, d.server.Answer(q))
 		}
 		return p
 	}

@@ -1,6 +1,6 @@
 // Package view is the PoP as any of its edges shows it: each shows a bounded part of what it knows, and whoever is asked adds the parts of all.
 //
-//	every edge   Of ---> Part.Pack ---+   (cmd/sluice/internal/viewer carries them, while somebody looks)
+//	every edge   Part.Pack -----------+   (cmd/sluice/internal/viewer carries them, while somebody looks)
 //	the asked    Unpack <-------------+
 //	             Top, Blocked, Events, Sum <--- PoP, with the age of each part and who is missing
 //
@@ -13,14 +13,9 @@
 package view
 
 import (
-	"context"
 	"encoding/json"
 	"net/netip"
 	"strings"
-	"time"
-
-	"sluice/counter"
-	"sluice/edge"
 )
 
 // Seen is a part as the asked edge has it, or an edge that shows none.
@@ -67,39 +62,20 @@ func (p *PoP) Load() Load {
 	return Sum(loads...)
 }
 
-// nearestOf is of how many of the heaviest sources the nearest to its limit is told.
-const nearestOf = 50
-
-// Of is the part of an edge whose load is known.
-func Of(s *edge.Server, load Load, now time.Time) *Part {
-	o := s.Overview(BlocksListed, nil, now)
-	p := &Part{At: now, Unready: s.Unready(), Load: load, Tops: s.Tops(TopListed), Blocked: o.Blocked, Shadow: o.Shadow, Events: s.Events().Since(0)}
-	p.Events = p.Events[:min(len(p.Events), EventsListed)]
-	for rule, n := range s.Nearest(nearestOf, now) {
-		p.Load.Rule(rule).Nearest = &n
-	}
-	return p
-}
-
 // aboutSource begins a question about a source.
 const aboutSource = "source "
 
 // AskSource is the question what an edge knows of an address.
 func AskSource(addr netip.Addr) string { return aboutSource + addr.String() }
 
-// Answer is what an edge says to a question; nil: it does not understand it.
-func Answer(s *edge.Server, question string) json.RawMessage {
-	if text, is := strings.CutPrefix(question, aboutSource); is {
-		addr, err := netip.ParseAddr(text)
-		if err != nil {
-			return nil
-		}
-		here, done := context.WithCancel(context.Background())
-		done() // the tier is asked by the edge that was asked
-		answer, _ := json.Marshal(s.Look(here, counter.Plain(addr)))
-		return answer
+// AboutSource is the address that a question is about, if it is such a question.
+func AboutSource(question string) (addr netip.Addr, is bool) {
+	text, is := strings.CutPrefix(question, aboutSource)
+	if !is {
+		return addr, false
 	}
-	return nil
+	addr, err := netip.ParseAddr(text)
+	return addr, err == nil
 }
 
 // Answered is what an edge has said to a question.
