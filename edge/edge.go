@@ -118,7 +118,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		limiter:  limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up, Alone: o.Tier.Alone, Ask: o.Tier.Ask, InFlight: o.InFlight, Exact: o.Exact},
+		limiter:  limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up, Alone: o.Tier.Alone, Fetch: o.Tier.Fetch, InFlight: o.InFlight, Exact: o.Exact},
 		tier:     o.Tier,
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
@@ -264,5 +264,5 @@ func (s *Server) Sweep(now time.Time) {
 	for _, o := range origins.All {
 		o.Sweep(now)
 	}
-	s.tellShedding(origins.Groups, now)
+	s.recordShedding(origins.Groups, now)
 }

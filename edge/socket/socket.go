@@ -34,10 +34,10 @@ const MaxPath = 100
 // LongAgo as a deadline wakes who reads.
 var LongAgo = time.Unix(1, 0)
 
-// heard is how many reads in a row, none of which had to wait, have one among them that the scheduler hears of. It wakes the monitor
+// pollEvery is how many reads in a row, none of which had to wait, have one among them that the scheduler hears of. It wakes the monitor
 // thread, which sees to it that others run and the poller has its turn; else that would sleep on while the process is busy. Whoever
 // waits lets others run anyhow, and the monitor awake takes a tenth of the processor.
-const heard = 64
+const pollEvery = 64
 
 // A transfer is a read or a write under way.
 type transfer struct {
@@ -80,7 +80,7 @@ func (s *Conn) Read(p []byte) (int, error) {
 
 func (s *Conn) read(fd uintptr) (done bool) {
 	t := &s.in
-	if s.reads++; s.reads%heard != 0 {
+	if s.reads++; s.reads%pollEvery != 0 {
 		t.n, t.err = systemRead(fd, t.p)
 	} else if t.n, t.err = syscall.Read(int(fd), t.p); t.err == syscall.EINTR {
 		return s.read(fd)
