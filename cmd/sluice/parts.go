@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -29,6 +31,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/history"
 	"sluice/edge/listen"
 	"sluice/edge/metric"
 	"sluice/edge/plans"
@@ -61,6 +64,7 @@ type daemon struct {
 	server   *edge.Server
 	auditing *auditor.Auditor
 	viewing  *viewer.Viewer
+	past     *history.Keeper
 	numbers  *prometheus.Registry
 
 	certificates, callsCertificates *listen.Certificates // loadCertificates; nil: no TLS
@@ -173,11 +177,20 @@ func (d *daemon) makeEdge() (err error) {
 func (d *daemon) makeViewer() {
 	v := viewer.New()
 	v.Name = tier.EdgeName(d.config)
+	d.past = &history.Keeper{Log: d.log, Look: d.counted}
+	if d.config.StateDir != "" {
+		d.past.Dir = filepath.Join(d.config.StateDir, "history")
+	}
+	d.past.Open(time.Now())
 	v.Own = func(asked []string, now time.Time) *view.Part {
 		families, _ := d.numbers.Gather() // an error leaves out what is wrong
 		p := d.server.Part(view.NewLoad(families), now)
 		for _, q := range asked {
-			p.Answer(q, d.server.Answer(q))
+			said := d.server.Answer(q)
+			if hours, is := view.AboutHistory(q); is {
+				said, _ = json.Marshal(d.past.Last(hours, 5, now)) // numbers and texts
+			}
+			p.Answer(q, said)
 		}
 		return p
 	}
@@ -187,6 +200,17 @@ func (d *daemon) makeViewer() {
 		d.shared.Viewed = v.Notice
 	}
 	d.viewing = v
+}
+
+// counted is what the edge has counted since it began, for its history.
+func (d *daemon) counted() history.Snapshot {
+	families, _ := d.numbers.Gather() // an error leaves out what is wrong
+	l := view.NewLoad(families)
+	s := history.Snapshot{Received: uint64(l.Received), Refused: uint64(l.Answers["limit"]), Rules: make(map[string]history.Counts), Tops: d.server.Tops(view.TopListed)}
+	for name, r := range l.Rules {
+		s.Rules[name] = history.Counts{Passed: uint64(r.Verdicts["pass"]), Refused: uint64(r.Refused()), Shadow: uint64(r.Verdicts["shadow"]), Blocks: uint64(r.Blocks)}
+	}
+	return s
 }
 
 // loadCertificates reads what is shown to clients, and to proxies that ask over gRPC.
@@ -323,7 +347,7 @@ func (d *daemon) serveOperators() {
 	}
 	connections := &admin.Connections{Most: spareDescriptors / 2}
 	d.operators = &http.Server{
-		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, State: d.state, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load,
+		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, History: d.past.Last, State: d.state, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load,
 			Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
 			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken, Plans: d.keeper, Vouch: connections.Vouch}),
 		ReadHeaderTimeout: 10 * time.Second,

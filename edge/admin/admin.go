@@ -35,6 +35,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/history"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/view"
@@ -53,7 +54,9 @@ type Options struct {
 	Waiting func() []config.Wait      // what the file says and waits for a restart; nil: nobody knows
 	Reload  func() error              // reads the configuration again; its error goes to the operator
 	// View is the whole PoP, with what its edges say to a question (view.AskSource); nil: nobody can be asked.
-	View    func(ctx context.Context, question string) *view.PoP
+	View func(ctx context.Context, question string) *view.PoP
+	// History is what this edge did in the last hours, with so many sources of each list; nil: nobody knows.
+	History func(hours, sources int, now time.Time) history.History
 	Hosts   []string // names under which this listener may be addressed, beside localhost and its own addresses
 	Address string   // where it listens
 	Token   string   // "": none wanted
@@ -115,6 +118,7 @@ func (a api) private() map[string]http.HandlerFunc {
 		"GET /v1/status":                            a.state,
 		"GET /v1/top":                               a.top,
 		"GET /v1/events":                            a.events,
+		"GET /v1/history":                           a.lastHours,
 		"GET /v1/dashboard":                         a.summary,
 		"GET /v1/quotas/{key}":                      a.quotas,
 		"PUT /v1/quotas/{key}":                      a.quota,

@@ -15,6 +15,7 @@ package view
 import (
 	"encoding/json"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -76,6 +77,22 @@ func AboutSource(question string) (addr netip.Addr, is bool) {
 	}
 	addr, err := netip.ParseAddr(text)
 	return addr, err == nil
+}
+
+// aboutHistory begins a question about the last hours.
+const aboutHistory = "history "
+
+// AskHistory is the question what an edge did in the last hours.
+func AskHistory(hours int) string { return aboutHistory + strconv.Itoa(hours) }
+
+// AboutHistory is how many hours a question is about, if it is such a question.
+func AboutHistory(question string) (hours int, is bool) {
+	text, is := strings.CutPrefix(question, aboutHistory)
+	if !is {
+		return 0, false
+	}
+	hours, err := strconv.Atoi(text)
+	return hours, err == nil && hours > 0
 }
 
 // Answered is what an edge has said to a question.
