@@ -108,5 +108,7 @@ func TestWholePoP(t *testing.T) {
 		t.Error(out)
 	}
 	must(t, edges[2].cmd.Process.Signal(syscall.SIGCONT))
-	asked.until("seeing it again", func() bool { return !strings.Contains(missing(whole[view.Heavy](asked, "/v1/top?scope=pop").Edges), "edge2") })
+	asked.until("seeing it again", func() bool {
+		return !strings.Contains(missing(whole[view.Heavy](asked, "/v1/top?scope=pop").Edges), "edge2")
+	})
 }
