@@ -208,7 +208,11 @@ func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 	}
 	s.protocols = []string{"h2", "http/1.1"}
 	s.http.NextProto("h2", func(nc net.Conn) error {
-		s.http2.Serve(front.ClientOf(nc))
+		client := front.TakeOver(nc)
+		go func() { // of its own: fasthttp's has the stack that a handshake takes, for as long as the connection is open
+			defer client.Close()
+			s.http2.Serve(client)
+		}()
 		return nil
 	})
 	if c.HTTP2.Cleartext {

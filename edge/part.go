@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"time"
 
 	"sluice/counter"
@@ -25,10 +26,17 @@ func (s *Server) Part(load view.Load, now time.Time) *view.Part {
 
 // Answer is what the edge says to a question that is asked of each edge; nil: it does not understand it.
 func (s *Server) Answer(question string) (said json.RawMessage) {
-	if addr, is := view.AboutSource(question); is {
-		here, done := context.WithCancel(context.Background())
-		done() // the tier is asked by the edge that was asked
+	text, is := view.AboutSource(question)
+	source, err := counter.ParseSource(text)
+	if !is || err != nil {
+		return nil
+	}
+	here, done := context.WithCancel(context.Background())
+	done() // the tier is asked by the edge that was asked
+	if addr, err := netip.ParseAddr(text); err == nil {
 		said, _ = json.Marshal(s.Look(here, counter.Plain(addr)))
+	} else if _, is := source.Prefix(); !is {
+		said, _ = json.Marshal(s.LookDigest(here, source))
 	}
 	return said
 }

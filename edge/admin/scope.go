@@ -101,15 +101,15 @@ func (a api) statesOfPoP(w http.ResponseWriter, r *http.Request) {
 }
 
 // sourceOfPoP shows how a source stands by the tier, and what each edge knows of it by itself.
-func (a api) sourceOfPoP(w http.ResponseWriter, r *http.Request, addr netip.Addr, looked control.Looked) {
-	question := view.AskSource(addr)
+func (a api) sourceOfPoP(w http.ResponseWriter, r *http.Request, source string, looked control.Looked) {
+	question := view.AskSource(source)
 	p := a.look(r, question)
 	reply(w, struct {
 		Edges  []view.Edge                     `json:"edges"`
 		Source control.Looked                  `json:"source"`
 		Each   []view.Answered[control.Looked] `json:"each"` // edge by edge, without the tier
 		Events []view.Event                    `json:"events"`
-	}{p.Edges(), looked, view.Answers[control.Looked](p, question), slices.DeleteFunc(p.Happened(time.Time{}), func(e view.Event) bool { return !about(e.Source, addr) })})
+	}{p.Edges(), looked, view.Answers[control.Looked](p, question), slices.DeleteFunc(p.Happened(time.Time{}), func(e view.Event) bool { return !about(e.Source, source) })})
 }
 
 // lastHours answers GET /v1/history?hours=: what was done in them, hour by hour, the latest first.
@@ -168,11 +168,9 @@ func (a api) overPoP(r *http.Request, s *summary, match func(*control.Mitigation
 	return p.Load()
 }
 
-// about reports whether an event's source is an address, or a prefix that it is in.
-func about(source string, addr netip.Addr) bool {
-	if p, err := netip.ParsePrefix(source); err == nil {
-		return p.Contains(addr)
-	}
-	own, err := netip.ParseAddr(source)
-	return err == nil && own == addr
+// about reports whether an event's source is the one that is named, or a prefix that it is in.
+func about(source, named string) bool {
+	addr, err := netip.ParseAddr(named)
+	p, wide := netip.ParsePrefix(source)
+	return source == named || err == nil && wide == nil && p.Contains(addr)
 }

@@ -14,7 +14,6 @@ package view
 
 import (
 	"encoding/json"
-	"net/netip"
 	"strconv"
 	"strings"
 )
@@ -66,17 +65,12 @@ func (p *PoP) Load() Load {
 // aboutSource begins a question about a source.
 const aboutSource = "source "
 
-// AskSource is the question what an edge knows of an address.
-func AskSource(addr netip.Addr) string { return aboutSource + addr.String() }
+// AskSource is the question what an edge knows of an address, or of who has a digest.
+func AskSource(source string) string { return aboutSource + source }
 
-// AboutSource is the address that a question is about, if it is such a question.
-func AboutSource(question string) (addr netip.Addr, is bool) {
-	text, is := strings.CutPrefix(question, aboutSource)
-	if !is {
-		return addr, false
-	}
-	addr, err := netip.ParseAddr(text)
-	return addr, err == nil
+// AboutSource is the source that a question is about, if it is such a question.
+func AboutSource(question string) (source string, is bool) {
+	return strings.CutPrefix(question, aboutSource)
 }
 
 // aboutHistory begins a question about the last hours.
