@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +37,7 @@ import (
 	"sluice/edge/history"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
+	"sluice/edge/seen"
 	"sluice/edge/view"
 )
 
@@ -237,24 +237,32 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	by := cmp.Or(r.URL.Query().Get("by"), "requests")
+	q := r.URL.Query()
 	all, ok := a.ofPoP(w, r)
 	if !ok {
 		return
 	}
-	if all && slices.Contains([]string{"requests", "refused", "shadow"}, by) {
-		a.topOfPoP(w, r, by, n)
-		return
-	}
-	switch by {
-	case "requests":
-		reply(w, a.Edge.TopRequests(n))
-	case "refused":
+	by, known := map[string]seen.Kind{"": seen.Requests, "requests": seen.Requests, "refused": seen.Refused, "shadow": seen.Spared}[q.Get("by")]
+	switch kind := q.Get("kind"); {
+	case !known:
+		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
+	case all && kind == "key":
+		fail(w, http.StatusBadRequest, "scope=pop is about addresses: keys are listed edge by edge")
+	case kind == "key":
+		list, err := a.Edge.TopKeys(by, n, q.Get("rule"))
+		answer(w, list, err)
+	case kind != "" && kind != "address":
+		fail(w, http.StatusBadRequest, "kind is not possible: want address or key")
+	case q.Get("rule") != "":
+		fail(w, http.StatusBadRequest, "rule is about keys: want kind=key with it")
+	case all:
+		a.topOfPoP(w, r, cmp.Or(q.Get("by"), "requests"), n)
+	case by == seen.Refused:
 		reply(w, a.Edge.TopRefused(n))
-	case "shadow":
+	case by == seen.Spared:
 		reply(w, a.Edge.TopShadow(n))
 	default:
-		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
+		reply(w, a.Edge.TopRequests(n))
 	}
 }
 

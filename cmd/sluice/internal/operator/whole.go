@@ -24,8 +24,8 @@ type ofPoP[T any] struct {
 	List  []T
 }
 
-// Shown says which edges are shown, how old what they show is, and which are missing: a line, and one more for each of those.
-func Shown(w io.Writer, edges []view.Edge) error {
+// EdgesShown says which edges are shown, how old what they show is, and which are missing: a line, and one more for each of those.
+func EdgesShown(w io.Writer, edges []view.Edge) error {
 	var there, lines []string
 	for _, e := range edges {
 		name := Printable(cmp.Or(e.Name, e.ID))
@@ -70,7 +70,7 @@ func (c *Client) TopOfPoP(by string, n int) error {
 		} else if err := t.write(c.Out); err != nil {
 			return err
 		}
-		return Shown(c.Out, all.Edges)
+		return EdgesShown(c.Out, all.Edges)
 	})
 }
 
@@ -87,7 +87,7 @@ func (c *Client) blockedOfPoP(f Filter, query url.Values) error {
 		} else if err := t.write(c.Out); err != nil {
 			return err
 		}
-		return Shown(c.Out, all.Edges)
+		return EdgesShown(c.Out, all.Edges)
 	}))
 }
 
@@ -107,7 +107,7 @@ func (c *Client) EventsOfPoP(since string) error {
 		} else if err := t.write(c.Out); err != nil {
 			return err
 		}
-		return Shown(c.Out, all.Edges)
+		return EdgesShown(c.Out, all.Edges)
 	})
 }
 
@@ -183,6 +183,6 @@ func (c *Client) Hours(n int, pop bool) error {
 		if all.Edges == nil {
 			return nil
 		}
-		return Shown(c.Out, all.Edges)
+		return EdgesShown(c.Out, all.Edges)
 	})
 }
