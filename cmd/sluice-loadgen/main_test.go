@@ -75,6 +75,13 @@ func TestCommandLines(t *testing.T) {
 	f("lab --workload steady --fault explode", 2, "explode", "20s kill memcached/0")
 	f("lab --sluice /no/such/sluice --workload steady", 1, "/no/such/sluice", "make build")
 	f("lab", 2, "--trace FILE")
+	f("lab --wall --workload flood --pops 2", 2, "--wall, --pops 2", "one PoP")
+	f("lab --wall --workload flood --edges 9", 2, "--wall, --edges 9", "at most 8")
+	f("lab --wall --workload flood --source xff", 2, "--wall, --source xff", "peers alone")
+	f("lab --wall --workload flood --source proxy", 2, "--wall, --source proxy", "peers alone")
+	f("lab --wall --workload flood --http2", 2, "--wall, --http2", "new ones alone")
+	f("lab --wall --workload flood --mode estimator", 2, "--wall, --mode estimator", "nobody is blocked")
+	f("lab --wall --workload flood --mitigation-timeout 0", 2, "--wall, --mitigation-timeout 0", "throttled")
 	f("lab --pops 2 --workload steady --flap nonsense", 2, "--flap", "nonsense")
 
 	f("simulate --workload steady --edges 2 --fault explode", 2, "explode")

@@ -48,16 +48,7 @@ func cmdFlood(ctx context.Context, args []string) error {
 		}
 	}
 	if !namespace.Inside() {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		cmd := namespace.Command(self, os.Args[1:]...)
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("flood: in a network namespace: %w (this needs root, or a kernel that gives others a user namespace)", err)
-		}
-		return nil
+		return namespace.Again(ctx)
 	}
 	if err := namespace.Up(); err != nil {
 		return err

@@ -17,7 +17,6 @@ import (
 	"github.com/google/nftables"
 
 	"sluice/cmd/internal/labtest"
-	"sluice/cmd/internal/namespace"
 )
 
 // A walled is an edge that listens on port 18080, its helper, and the kernel's table, in a network of their own.
@@ -188,7 +187,7 @@ func (w *walled) want(from, what, why string) {
 // that nothing ends by itself.
 func TestWallIsLifted(t *testing.T) {
 	t.Parallel()
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	w := walledIn(t)
@@ -262,7 +261,7 @@ func TestWallIsLifted(t *testing.T) {
 // TestWallIsKilled: whoever is killed, the helper, the edge or both, a source that was refused is admitted within a lease.
 func TestWallIsKilled(t *testing.T) {
 	t.Parallel()
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	const lease = 2 * time.Second

@@ -18,6 +18,7 @@ import (
 //     those that follow from a wrong start are counted apart (wrongly_mitigated), so that one wrong decision about a busy
 //     source counts as one.
 //   - The log may be another exact truth: Options.Truth.
+//   - A connection that an edge closes because of a block, or the kernel refuses, is a refusal under that block.
 //   - A refusal after a block's proper end is wrong. The proper end is the later of the timeout's and the moment when
 //     the exact log would admit another request.
 //
@@ -156,7 +157,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	if d.Role == trace.Abuser {
 		s.hasAbuser = true
 	}
-	if d.Verdict != Mitigated && d.Verdict != Closed {
+	if d.Verdict == Admitted || d.Verdict == Limited {
 		s.most = max(s.most, exact)
 		s.exceeded = s.exceeded || over
 		if !math.IsNaN(d.Estimate) {
@@ -191,16 +192,19 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		if !over && now >= s.rightUntil {
 			finding = foundWrong
 		}
+	case d.Verdict == Shed, d.Verdict == Walled:
+		t.mitigated++
+		finding = j.underBlock(s, int64(d.Since), now, 0, over)
 	case d.Verdict == Mitigated && j.timeout > 0:
 		t.mitigated++
-		finding = j.underBlock(s, now, int64(d.Until), over)
+		finding = j.underBlock(s, now, now, int64(d.Until), over)
 	default:
 		if d.Verdict == Mitigated {
 			t.mitigated++ // of a throttled source: judged by itself
 		}
 		finding = j.starts(s, now, int64(d.Until), over)
 	}
-	if d.Verdict == Mitigated && j.timeout > 0 && finding != foundWrong {
+	if (d.Verdict == Shed || d.Verdict == Walled || d.Verdict == Mitigated && j.timeout > 0) && finding != foundWrong {
 		t.underBlock++
 	}
 	switch finding {
@@ -212,7 +216,15 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		s.wrong++
 		t.wronglyMitigated++
 	}
-	if d.Verdict == Closed {
+	switch d.Verdict {
+	case Closed:
+		return
+	case Shed: // which says no end
+		t.shed++
+		return
+	case Walled:
+		t.walled++
+		j.walled(s, now)
 		return
 	}
 	until := int64(d.Until)
@@ -274,15 +286,15 @@ func (j *DeployedJudge) starts(s *deployedState, now, until int64, over bool) fi
 	return foundWrong
 }
 
-// underBlock judges a refusal without a look at a counter.
-func (j *DeployedJudge) underBlock(s *deployedState, now, until int64, over bool) finding {
+// underBlock judges a refusal without a look at a counter, which was at some time from since to now.
+func (j *DeployedJudge) underBlock(s *deployedState, since, now, until int64, over bool) finding {
 	switch {
-	case s.rightUntil != never && now < s.rightUntil+int64(j.o.Slack):
+	case s.rightUntil != never && since < s.rightUntil+int64(j.o.Slack):
 		return foundRight
-	case now < s.wrongUntil && s.uncounted:
+	case since < s.wrongUntil && s.uncounted:
 		s.uncounted = false
 		return foundWrong
-	case now < s.wrongUntil:
+	case since < s.wrongUntil:
 		return foundFollows
 	}
 	// Nobody has told of the block's start. So no refused request started it, but the PoP's total, and that was over the limit or

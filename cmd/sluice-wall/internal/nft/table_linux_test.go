@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sluice/cmd/internal/namespace"
+	"sluice/cmd/internal/labtest"
 )
 
 // listen accepts whatever comes, at a port of all addresses.
@@ -74,7 +74,7 @@ func apply(t *testing.T, table *Table, lease time.Duration, adds []string, delet
 
 // TestRefuses: new connections from what is in the set, to the ports that were named; nothing else.
 func TestRefuses(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	guarded, other := listen(t), listen(t)
@@ -134,7 +134,7 @@ func TestRefuses(t *testing.T) {
 
 // TestDrops: a source that is dropped hears nothing.
 func TestDrops(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	port := listen(t)
@@ -157,7 +157,7 @@ func isTimeout(err error) bool {
 
 // TestLeases: an entry lives as long as its lease, from when it was renewed last, whether or not the kernel renews by itself.
 func TestLeases(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	port := listen(t)
@@ -199,7 +199,7 @@ func TestLeases(t *testing.T) {
 
 // TestAnew: a table that was left by a process that died is replaced, and the one that stops leaves none.
 func TestAnew(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	port := listen(t)
@@ -231,7 +231,7 @@ func TestAnew(t *testing.T) {
 
 // TestMany: a transaction of as many as there may be, and a set that holds them all.
 func TestMany(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	table := open(t, Config{Ports: []uint16{1}, Max: 65536})
@@ -257,7 +257,7 @@ func TestMany(t *testing.T) {
 
 // TestWithoutTheRight: who may not change the tables is told what he needs.
 func TestWithoutTheRight(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	runtime.LockOSThread() // and never unlock it: the thread has lost its capabilities
