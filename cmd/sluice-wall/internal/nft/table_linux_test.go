@@ -62,7 +62,7 @@ func apply(t *testing.T, table *Table, lease time.Duration, adds []string, delet
 	var leases []Lease
 	var gone []netip.Prefix
 	for _, p := range adds {
-		leases = append(leases, Lease{netip.MustParsePrefix(p), lease})
+		leases = append(leases, Lease{Prefix: netip.MustParsePrefix(p), For: lease})
 	}
 	for _, p := range deletes {
 		gone = append(gone, netip.MustParsePrefix(p))
@@ -179,6 +179,15 @@ func TestLeases(t *testing.T) {
 		if is := left(); is < 50*time.Minute {
 			t.Errorf("renews %t: %v left after a renewal", renews, is)
 		}
+		// The same lease again is one from now on: the kernel would keep the end that there is.
+		apply(t, table, time.Minute, []string{"198.18.7.7/32"})
+		const used = 59*time.Second + 900*time.Millisecond
+		for left() > used {
+		}
+		apply(t, table, time.Minute, []string{"198.18.7.7/32"})
+		if is := left(); is <= used {
+			t.Errorf("renews %t: %v left after the same lease again", renews, is)
+		}
 		apply(t, table, 200*time.Millisecond, []string{"198.18.7.7/32"})
 		if is := left(); is > 200*time.Millisecond {
 			t.Errorf("renews %t: %v left after a shorter one", renews, is)
@@ -238,7 +247,7 @@ func TestMany(t *testing.T) {
 	addr, n := netip.MustParseAddr("198.18.0.0"), 0
 	var adds []Lease
 	for range 65536 {
-		adds = append(adds, Lease{netip.PrefixFrom(addr, 32), time.Minute})
+		adds = append(adds, Lease{Prefix: netip.PrefixFrom(addr, 32), For: time.Minute})
 		addr = addr.Next()
 	}
 	for _, renews := range []bool{table.renews, false} {
