@@ -9,15 +9,15 @@ import (
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
 func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Reply {
-	past, total := false, told(c.Rule, total)
-	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
+	past, total := false, readTotal(c.Rule, total)
+	reply := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		h, groups := s.store(c.Rule).record(int(k.Slot))
 		if past = h.state&readPast == 0 && readsAfter(c.Rule, h, groups, p, total); past {
 			h.state |= readPast
 		}
 	}, total, true)
-	standing.Past = past
-	return standing
+	reply.Past = past
+	return reply
 }
 
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again, but for those that were cancelled
@@ -50,7 +50,7 @@ func (t Reports) Full(c Counter, p Part, now time.Time) {
 
 // Read takes in the tier's number for a group of which this table has nothing under way.
 func (t Reports) Read(c Counter, group uint32, total uint64, now time.Time) Reply {
-	return t.answered(c, group, 0, now, nil, told(c.Rule, total), true)
+	return t.answered(c, group, 0, now, nil, readTotal(c.Rule, total), true)
 }
 
 // Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. Whatever is under way
@@ -83,21 +83,21 @@ func (t Reports) learn(c Counter, newest uint32, groups []uint64, reported uint6
 		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.Groups() {
 			if !announcement && total != 0 {
 				renew(c.Rule, l.store.groups(l.i), g)
-				total = told(c.Rule, total)
+				total = readTotal(c.Rule, total)
 			}
 			l.s.merge(l.store, l.i, c.Rule, g, total, !announcement)
 		}
 	}
-	standing := l.s.replied(t.core, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
+	reply := l.s.replied(t.core, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
 	if !announcement {
 		l.s.readRound(c, l.store.head(l.i), newest, groups)
 		l.s.rank(t.core, c, l.store, l.i, l.at)
 	}
-	return standing
+	return reply
 }
 
 // answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
-func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *unconfirmed.Entry, int), total uint64, learn bool) (standing Reply) {
+func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *unconfirmed.Entry, int), total uint64, learn bool) (reply Reply) {
 	r := c.Rule
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, r, t.ns(now))
@@ -121,7 +121,7 @@ func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, d
 			}
 		}
 		if learn {
-			standing = s.replied(t.core, c, st, i, at, t.ns(now), r.Lanes().Sum(hits), false)
+			reply = s.replied(t.core, c, st, i, at, t.ns(now), r.Lanes().Sum(hits), false)
 			s.rank(t.core, c, st, i, at)
 		} else {
 			s.giveUp(c)
@@ -130,7 +130,7 @@ func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, d
 			s.releaseEmpty(h.unconfirmed)
 		}
 	})
-	return standing
+	return reply
 }
 
 // merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted. What is under

@@ -139,7 +139,7 @@ func TestSaturatedLanes(t *testing.T) {
 				t.Fatal("a limit was refused")
 			}
 		}
-		var tier, told uint64
+		var tier, reported uint64
 		for range 200 {
 			var parts [MaxEdges]Part
 			for i, e := range edges { // all at once, none knowing of the others' in this round
@@ -153,7 +153,7 @@ func TestSaturatedLanes(t *testing.T) {
 			for i, e := range edges {
 				if p := parts[i]; p.Hits != 0 {
 					tier += p.Hits // one of them adds what it knows, which is no more
-					told += r.Lanes().Sum(p.Hits)
+					reported += r.Lanes().Sum(p.Hits)
 					if r.Lanes().Clamp(tier) != tier {
 						t.Fatalf("limit %d: the tier has %x: a lane is beyond what it holds", limit, tier)
 					}
@@ -161,8 +161,8 @@ func TestSaturatedLanes(t *testing.T) {
 				}
 			}
 		}
-		if r.Lanes().Sum(tier) != told {
-			t.Errorf("limit %d: %d hits were told, the tier has %d: %x", limit, told, r.Lanes().Sum(tier), tier)
+		if r.Lanes().Sum(tier) != reported {
+			t.Errorf("limit %d: %d hits were told, the tier has %d: %x", limit, reported, r.Lanes().Sum(tier), tier)
 		}
 		var losses uint64
 		for _, e := range edges {
@@ -172,8 +172,8 @@ func TestSaturatedLanes(t *testing.T) {
 				t.Errorf("limit %d: %+v, %+v", limit, v, s)
 			}
 		}
-		if told+losses != uint64(limit)*MaxEdges {
-			t.Errorf("limit %d: %d told and %d lost, want %d together", limit, told, losses, uint64(limit)*MaxEdges)
+		if reported+losses != uint64(limit)*MaxEdges {
+			t.Errorf("limit %d: %d told and %d lost, want %d together", limit, reported, losses, uint64(limit)*MaxEdges)
 		}
 	}
 }
@@ -238,16 +238,16 @@ func TestReservationsFindRoom(t *testing.T) {
 	}
 	for i := range uint32(200) {
 		s := address(counters + i)
-		var asks []*Reservation
+		var reservations []*Reservation
 		for n := range limit + 2 {
 			ask := []Reservation{{Rule: r, Source: s, Hits: 1, Hold: true}}
 			if ok := table.Reserve(ask, epoch.Add(time.Second)); ok != (n < limit) {
 				t.Fatalf("reservation %d of source %d with a limit of %d: %v", n+1, i, limit, ok)
 			} else if ok {
-				asks = append(asks, &ask[0])
+				reservations = append(reservations, &ask[0])
 			}
 		}
-		for _, a := range asks {
+		for _, a := range reservations {
 			table.Cancel(a)
 		}
 		if v, _ := table.Peek(r, s, epoch.Add(time.Second)); v.Estimate != 0 {
@@ -329,20 +329,20 @@ func TestAdjustKeepsAges(t *testing.T) {
 				if s := table.Stats(); s.Unreported != before.Unreported || s.LostExpired != before.LostExpired {
 					t.Fatalf("limit %d, %d sub-windows, step %v: %d hits to report, and %d before (%+v)", limit, sub, step, s.Unreported, before.Unreported, s)
 				}
-				var told uint64
+				var reported uint64
 				table.Reports().Sweep(at, true)
 				for range 100 {
 					for _, c := range table.Reports().Dirty(nil, 1) {
 						rep, _ := table.Reports().Take(c, at)
 						for _, p := range rep.Parts[:rep.N] {
-							told += r.Lanes().Sum(p.Hits)
+							reported += r.Lanes().Sum(p.Hits)
 							table.Reports().Counted(c, p, p.Known, at)
 						}
 					}
 					table.Reports().Sweep(at, true)
 				}
-				if told != before.Unreported {
-					t.Errorf("limit %d, %d sub-windows, step %v: %d hits reported of %d", limit, sub, step, told, before.Unreported)
+				if reported != before.Unreported {
+					t.Errorf("limit %d, %d sub-windows, step %v: %d hits reported of %d", limit, sub, step, reported, before.Unreported)
 				}
 				half := r.SubWindow()/2 + time.Millisecond
 				for end := at.Add(2 * r.Window); at.Before(end); at = at.Add(701 * time.Millisecond) {

@@ -69,16 +69,16 @@ func BenchmarkReserve(b *testing.B) {
 				rules := benchRules(b, n)
 				table, list := fill(false, size.sources, n*size.sources, rules)
 				sources := size.busy
-				asks := make([]Reservation, n)
+				reservations := make([]Reservation, n)
 				now := epoch.Add(time.Second)
 				b.ReportAllocs()
 				defer cpu(b)()
 				for i := range b.N {
 					s := list[i%sources]
-					for j := range asks {
-						asks[j] = Reservation{Rule: rules[j], Source: s, Hits: 1}
+					for j := range reservations {
+						reservations[j] = Reservation{Rule: rules[j], Source: s, Hits: 1}
 					}
-					table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
+					table.Reserve(reservations, now.Add(time.Duration(i)*time.Microsecond))
 				}
 			})
 		}
@@ -91,12 +91,12 @@ func BenchmarkReserveTier(b *testing.B) {
 		b.Run(fmt.Sprintf("sources=%d", sources), func(b *testing.B) {
 			rules := benchRules(b, 1)
 			table, list := fill(true, sources, 1_000_000, rules)
-			asks := make([]Reservation, 1)
+			reservations := make([]Reservation, 1)
 			b.ReportAllocs()
 			defer cpu(b)()
 			for i := range b.N {
-				asks[0] = Reservation{Rule: rules[0], Source: list[i%sources], Hits: 1}
-				table.Reserve(asks, epoch.Add(time.Second))
+				reservations[0] = Reservation{Rule: rules[0], Source: list[i%sources], Hits: 1}
+				table.Reserve(reservations, epoch.Add(time.Second))
 			}
 		})
 	}
@@ -108,12 +108,12 @@ func BenchmarkFill(b *testing.B) {
 		b.Run(fmt.Sprintf("%d%%", share), func(b *testing.B) {
 			rules := benchRules(b, 1)
 			table, list := fill(false, share*10_000, 1_000_000, rules)
-			asks := make([]Reservation, 1)
+			reservations := make([]Reservation, 1)
 			now := epoch.Add(time.Second)
 			defer cpu(b)()
 			for i := range b.N {
-				asks[0] = Reservation{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
-				table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
+				reservations[0] = Reservation{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
+				table.Reserve(reservations, now.Add(time.Duration(i)*time.Microsecond))
 			}
 		})
 	}
@@ -155,11 +155,11 @@ func BenchmarkReserveParallel(b *testing.B) {
 					table, list, next := table, list, w*len(list)/len(deciders)
 					now := epoch.Add(time.Second)
 					deciders[w] = func() {
-						asks, i := make([]Reservation, 1), next // on this goroutine's stack, where no other processor writes
+						reservations, i := make([]Reservation, 1), next // on this goroutine's stack, where no other processor writes
 						for range turn {
 							i++
-							asks[0] = Reservation{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
-							table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
+							reservations[0] = Reservation{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
+							table.Reserve(reservations, now.Add(time.Duration(i)*time.Microsecond))
 						}
 						next = i
 					}
@@ -195,13 +195,13 @@ func BenchmarkReserveParallel(b *testing.B) {
 // BenchmarkReserveRefused is a decision about a source that is over its limit, which also tells when it may come back.
 func BenchmarkReserveRefused(b *testing.B) {
 	table := New(Options{Counters: 10_000})
-	asks := []Reservation{{Rule: rule(b, 100, time.Minute, 12, algorithm.Nearest), Source: address(1), Hits: 1}}
+	reservations := []Reservation{{Rule: rule(b, 100, time.Minute, 12, algorithm.Nearest), Source: address(1), Hits: 1}}
 	for i := range 150 {
-		table.Reserve(asks, epoch.Add(time.Duration(i)*300*time.Millisecond))
+		table.Reserve(reservations, epoch.Add(time.Duration(i)*300*time.Millisecond))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		table.Reserve(asks, epoch.Add(45*time.Second))
+		table.Reserve(reservations, epoch.Add(45*time.Second))
 	}
 }
 
@@ -212,12 +212,12 @@ func BenchmarkReserveStrangers(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			rules := benchRules(b, 1)
 			table := New(Options{Counters: max(b.N*2/share, 10_000)})
-			asks := make([]Reservation, 1)
+			reservations := make([]Reservation, 1)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				asks[0] = Reservation{Rule: rules[0], Source: address(uint32(i)), Hits: 1}
-				table.Reserve(asks, epoch)
+				reservations[0] = Reservation{Rule: rules[0], Source: address(uint32(i)), Hits: 1}
+				table.Reserve(reservations, epoch)
 			}
 		})
 	}
@@ -238,12 +238,12 @@ func BenchmarkAlgorithm(b *testing.B) {
 	} {
 		b.Run(r.Name, func(b *testing.B) {
 			table, list := fill(false, 10_000, 20_000, []*algorithm.Spec{r})
-			asks, now := make([]Reservation, 1), epoch.Add(time.Second)
+			reservations, now := make([]Reservation, 1), epoch.Add(time.Second)
 			b.ReportAllocs()
 			defer cpu(b)()
 			for i := range b.N {
-				asks[0] = Reservation{Rule: r, Source: list[i%len(list)], Hits: 1}
-				table.Reserve(asks, now.Add(time.Duration(i)*50*time.Microsecond))
+				reservations[0] = Reservation{Rule: r, Source: list[i%len(list)], Hits: 1}
+				table.Reserve(reservations, now.Add(time.Duration(i)*50*time.Microsecond))
 			}
 		})
 	}
@@ -290,18 +290,18 @@ func BenchmarkFullLog(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			table, asks := New(Options{Counters: 1000}), make([]Reservation, 1)
+			table, reservations := New(Options{Counters: 1000}), make([]Reservation, 1)
 			at := func(hit uint32) time.Time { return epoch.Add(time.Minute * time.Duration(hit) / time.Duration(limit)) }
 			for i := range limit {
-				asks[0] = Reservation{Rule: r, Source: address(1), Hits: 1}
-				table.Reserve(asks, at(i))
+				reservations[0] = Reservation{Rule: r, Source: address(1), Hits: 1}
+				table.Reserve(reservations, at(i))
 			}
 			now := at(limit + limit/24).Add(-time.Minute / 24) // the whole window is there
 			b.ReportAllocs()
 			defer cpu(b)()
 			for range b.N {
-				asks[0] = Reservation{Rule: r, Source: address(1), Hits: 1}
-				table.Reserve(asks, now)
+				reservations[0] = Reservation{Rule: r, Source: address(1), Hits: 1}
+				table.Reserve(reservations, now)
 			}
 		})
 	}

@@ -38,10 +38,10 @@ func (t *core) open(r *algorithm.Spec, source *Source) (l lookup) {
 
 // at runs f on the counter c with its shard locked, if the table still has it.
 func (t *core) at(c Counter, f func(s *shard, st *store, i int)) {
-	if c.place != 0 { // while it has an unconfirmed entry, nobody need look for it
-		s := &t.shards[int(c.place>>16)%len(t.shards)]
+	if c.position != 0 { // while it has an unconfirmed entry, nobody need look for it
+		s := &t.shards[int(c.position>>16)%len(t.shards)]
 		s.mu.Lock()
-		if w := uint16(c.place); int(w) < s.unconfirmed.Len() {
+		if w := uint16(c.position); int(w) < s.unconfirmed.Len() {
 			if k := s.unconfirmed.At(w); k.Rule == c.Rule && s.source(k) == c.Source {
 				f(s, s.store(c.Rule), int(k.Slot))
 				s.unlock(t)
@@ -110,7 +110,7 @@ func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32, now time.T
 		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
 		v, there = Verdict{Estimate: committed + float64(s.unconfirmed.Held(h.unconfirmed)), Known: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.Remaining(v.Estimate)
-		v.Over, v.Committed = r.Over(v.Estimate+float64(hits)), r.Over(committed+float64(hits)-s.places(r, source))
+		v.Over, v.Committed = r.Over(v.Estimate+float64(hits)), r.Over(committed+float64(hits)-s.slots(r, source))
 		if !v.Over {
 			v.Delay = r.Delay(v.Estimate + float64(hits))
 		}
@@ -203,7 +203,7 @@ func (t *core) Forget(r *algorithm.Spec, source Source) {
 
 // Counter names a counter by the rule that counts and the source that is counted.
 type Counter struct {
-	Rule   *algorithm.Spec
-	Source Source
-	place  uint32 // of its unconfirmed entry when Dirty gave it out: its shard, and its index there; 0: not known
+	Rule     *algorithm.Spec
+	Source   Source
+	position uint32 // of its unconfirmed entry when Dirty gave it out: its shard, and its index there; 0: not known
 }

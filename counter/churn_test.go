@@ -14,16 +14,16 @@ import (
 // churn is traffic of which most sources come once: each second of virtual time so many of them, as many hits of sources that came
 // before, a tier that answers what is reported, and now and then a rule that forgets somebody.
 type churn struct {
-	table *Table
-	rules []*algorithm.Spec
-	now   time.Time
-	next  uint32 // the next stranger
-	dirty []Counter
-	asks  []Reservation
+	table        *Table
+	rules        []*algorithm.Spec
+	now          time.Time
+	next         uint32 // the next stranger
+	dirty        []Counter
+	reservations []Reservation
 }
 
 func newChurn(t testing.TB, counters int) *churn {
-	c := &churn{table: New(Options{Counters: counters, Tier: true}), now: epoch, asks: make([]Reservation, 2)}
+	c := &churn{table: New(Options{Counters: counters, Tier: true}), now: epoch, reservations: make([]Reservation, 2)}
 	c.rules = []*algorithm.Spec{rule(t, 20, time.Minute, 12, algorithm.Nearest), rule(t, 50_000, time.Minute, 12, algorithm.Nearest)}
 	algorithm.Renumber(c.rules)
 	return c
@@ -31,9 +31,9 @@ func newChurn(t testing.TB, counters int) *churn {
 
 func (c *churn) hit(source uint32) {
 	for i, r := range c.rules {
-		c.asks[i] = Reservation{Rule: r, Source: address(source), Hits: 1}
+		c.reservations[i] = Reservation{Rule: r, Source: address(source), Hits: 1}
 	}
-	c.table.Reserve(c.asks, c.now)
+	c.table.Reserve(c.reservations, c.now)
 }
 
 func (c *churn) second(strangers int, rng *rand.Rand) {

@@ -86,9 +86,9 @@ func (t *core) SetEdges(n int) { t.edges.Store(uint32(min(max(n, 1), MaxEdges)))
 // hash places a source, the same for all rules in its upper half, which chooses the shard.
 func (t *core) hash(s *Source) uint64 { return t.hasher.Of(s) }
 
-func (t *core) shard(hash uint64) *shard { return &t.shards[t.place(hash)] }
+func (t *core) shard(hash uint64) *shard { return &t.shards[t.shardIndex(hash)] }
 
-func (t *core) place(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
+func (t *core) shardIndex(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
 
 // know notes a rule, perhaps in place of one that counts the same, with another limit: limits that come with requests are a new one each time.
 func (t *core) know(r *algorithm.Spec) {

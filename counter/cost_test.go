@@ -33,12 +33,12 @@ func TestCommitAs(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := New(Options{Counters: 100, Tier: true})
-	asks := []Reservation{{Rule: r, Source: address(1), Hits: 1, Hold: true}}
-	if !table.Reserve(asks, epoch) {
+	reservations := []Reservation{{Rule: r, Source: address(1), Hits: 1, Hold: true}}
+	if !table.Reserve(reservations, epoch) {
 		t.Fatal("refused")
 	}
-	table.CommitAs(&asks[0], 900_000, epoch)
-	table.CommitAs(&asks[0], 900_000, epoch) // only the first counts
+	table.CommitAs(&reservations[0], 900_000, epoch)
+	table.CommitAs(&reservations[0], 900_000, epoch) // only the first counts
 	if v, _ := table.Peek(r, address(1), epoch); v.Estimate != 900_000 || !v.Over || !v.Committed {
 		t.Errorf("it says %+v", v)
 	}
@@ -72,15 +72,15 @@ func TestCostlyBacklog(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := New(Options{Counters: 100, Tier: true})
-	asks := []Reservation{{Rule: r, Source: address(1), Hits: algorithm.MaxCost, Always: true}}
+	reservations := []Reservation{{Rule: r, Source: address(1), Hits: algorithm.MaxCost, Always: true}}
 	for i := range 6 * 1100 {
-		table.Reserve(asks, epoch.Add(time.Duration(i/1100)*5*time.Second))
+		table.Reserve(reservations, epoch.Add(time.Duration(i/1100)*5*time.Second))
 	}
 	if s := table.Stats(); s.Unreported > math.MaxUint32 || s.LostBacklog == 0 {
 		t.Errorf("%+v", s)
 	}
 	at := epoch.Add(2 * time.Minute)
-	table.Reserve(asks, at)
+	table.Reserve(reservations, at)
 	if n := table.Stats().Unreported; n != algorithm.MaxCost {
 		t.Errorf("a window later %d hits wait, want those of one ask", n)
 	}

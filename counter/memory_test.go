@@ -14,12 +14,12 @@ import (
 // use has so many sources visit a table in turn within a minute, and each so often, with so many hits. If the tier answers, what is due is reported some
 // times a second.
 func use(table *Table, r *algorithm.Spec, sources, visits int, hits uint32, answers bool) {
-	asks, dirty := make([]Reservation, 1), []Counter(nil)
+	reservations, dirty := make([]Reservation, 1), []Counter(nil)
 	between := time.Minute / time.Duration(visits) / time.Duration(sources)
 	for i := range visits * sources {
 		now := epoch.Add(time.Duration(i) * between)
-		asks[0] = Reservation{Rule: r, Source: address(uint32(i % sources)), Hits: hits}
-		table.Reserve(asks, now)
+		reservations[0] = Reservation{Rule: r, Source: address(uint32(i % sources)), Hits: hits}
+		table.Reserve(reservations, now)
 		every := max(sources/1000, 1)
 		if !answers || i%every != 0 {
 			continue

@@ -81,9 +81,9 @@ func (s *shard) join(a *Reservation, l *lookup, now int64) {
 	}
 }
 
-// places is how many hits of a counter are held until the answers to their requests, or were cancelled and are under way to the tier: they
+// slots is how many hits of a counter are held until the answers to their requests, or were cancelled and are under way to the tier: they
 // refuse others, and are nothing to block a source for. Of other edges' nobody knows.
-func (s *shard) places(r *algorithm.Spec, source Source) float64 {
+func (s *shard) slots(r *algorithm.Spec, source Source) float64 {
 	if q := s.ranksOf(r, source); q != nil {
 		if q.sent != nil {
 			return float64(q.held + q.sent.late)
@@ -128,7 +128,7 @@ func (t *Table) Order(a *Reservation, now time.Time) Answer {
 	k.counted = false
 	a.Over, a.Remaining = true, 0
 	a.Estimate += float64(a.Hits)
-	if a.Committed = a.Rule.Over(a.Estimate - l.s.places(a.Rule, a.Source)); a.Committed {
+	if a.Committed = a.Rule.Over(a.Estimate - l.s.slots(a.Rule, a.Source)); a.Committed {
 		a.RetryAfter = a.Rule.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
 	}
 	return Beyond

@@ -11,10 +11,10 @@ import (
 // rankedEdge is an edge whose commands wait to be carried out, one after the other.
 type rankedEdge struct {
 	*Table
-	ahead    time.Duration // its clock
-	rule     *algorithm.Spec
-	commands []func()
-	asks     []*Reservation
+	ahead        time.Duration // its clock
+	rule         *algorithm.Spec
+	commands     []func()
+	reservations []*Reservation
 }
 
 // rankedTier is edges with skewed clocks, and the groups that their tier has.
@@ -28,11 +28,11 @@ func (w *rankedTier) clock(e *rankedEdge) time.Time { return w.now.Add(e.ahead) 
 
 // ask has the edge count a request that waits, and reports whether it does.
 func (w *rankedTier) ask(e *rankedEdge) bool {
-	asks := []Reservation{{Rule: e.rule, Source: address(1), Hits: 1, Ticket: new(Ticket)}}
-	if !e.Reserve(asks, w.clock(e)) {
+	reservations := []Reservation{{Rule: e.rule, Source: address(1), Hits: 1, Ticket: new(Ticket)}}
+	if !e.Reserve(reservations, w.clock(e)) {
 		return false
 	}
-	e.asks = append(e.asks, &asks[0])
+	e.reservations = append(e.reservations, &reservations[0])
 	return true
 }
 
@@ -125,10 +125,10 @@ func ranksOfParallelRequests(t *testing.T, impatient bool) {
 			case left > 0 && rng.IntN(3) == 0:
 				w.ask(e)
 				left--
-			case impatient && len(e.asks) > 0 && rng.IntN(3) == 0:
-				e.Order(e.asks[0], w.clock(e)) // the edge has settled all that are answered
-				e.Cancel(e.asks[0])
-				e.asks = e.asks[1:]
+			case impatient && len(e.reservations) > 0 && rng.IntN(3) == 0:
+				e.Order(e.reservations[0], w.clock(e)) // the edge has settled all that are answered
+				e.Cancel(e.reservations[0])
+				e.reservations = e.reservations[1:]
 			case len(e.commands) > 0:
 				c := e.commands[0]
 				e.commands = e.commands[1:]
@@ -150,7 +150,7 @@ func ranksOfParallelRequests(t *testing.T, impatient bool) {
 
 func (w *rankedTier) busy() bool {
 	for _, e := range w.edges {
-		if len(e.commands)+len(e.asks) > 0 {
+		if len(e.commands)+len(e.reservations) > 0 {
 			return true
 		}
 		w.report(e)
@@ -164,7 +164,7 @@ func (w *rankedTier) busy() bool {
 // settle ends the requests of an edge that have their rank, and says how many are admitted.
 func (w *rankedTier) settle(e *rankedEdge) (admitted int) {
 	var waiting []*Reservation
-	for _, a := range e.asks {
+	for _, a := range e.reservations {
 		select {
 		case <-a.Ticket.Reply:
 			switch e.Order(a, w.clock(e)) {
@@ -178,7 +178,7 @@ func (w *rankedTier) settle(e *rankedEdge) (admitted int) {
 			waiting = append(waiting, a)
 		}
 	}
-	e.asks = waiting
+	e.reservations = waiting
 	return admitted
 }
 
@@ -211,12 +211,12 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 			switch w.now = w.now.Add(time.Duration(rng.IntN(10)) * time.Millisecond); {
 			case left > 0 && rng.IntN(3) == 0:
 				left--
-				asks := []Reservation{{Rule: rule, Source: address(1), Hits: 1, Hold: true, Ticket: new(Ticket)}}
-				if !e.Reserve(asks, w.now) {
+				reservations := []Reservation{{Rule: rule, Source: address(1), Hits: 1, Hold: true, Ticket: new(Ticket)}}
+				if !e.Reserve(reservations, w.now) {
 					break
 				}
 				used++
-				waiting = append(waiting, &request{e, &asks[0], 0})
+				waiting = append(waiting, &request{e, &reservations[0], 0})
 			case len(held) > 0 && rng.IntN(3) == 0:
 				i := rng.IntN(len(held))
 				r := held[i]
@@ -308,7 +308,7 @@ func TestMoreThanAReportIsRanked(t *testing.T) {
 		w.ask(e)
 	}
 	admitted := 0
-	for len(e.asks) > 0 {
+	for len(e.reservations) > 0 {
 		w.report(e)
 		for len(e.commands) > 0 {
 			c := e.commands[0]
@@ -355,11 +355,11 @@ func TestWaitedInVain(t *testing.T) {
 	} {
 		c := New(Options{Counters: 100, Tier: true})
 		ask := func() *Reservation {
-			asks := []Reservation{{Rule: rule, Source: address(1), Hits: 1, Ticket: new(Ticket)}}
-			if !c.Reserve(asks, now) {
+			reservations := []Reservation{{Rule: rule, Source: address(1), Hits: 1, Ticket: new(Ticket)}}
+			if !c.Reserve(reservations, now) {
 				t.Fatal("refused")
 			}
-			return &asks[0]
+			return &reservations[0]
 		}
 		var who Counter
 		var rep Report
@@ -425,11 +425,11 @@ func TestWaitedInVainTakesNoRoom(t *testing.T) {
 		w.ask(e)
 	}
 	w.report(e)
-	for _, a := range e.asks[:3] {
+	for _, a := range e.reservations[:3] {
 		e.Order(a, w.now)
 		e.Cancel(a)
 	}
-	e.asks = e.asks[3:]
+	e.reservations = e.reservations[3:]
 	if v, _ := e.Peek(rule, address(1), w.now); !v.Over || v.Committed {
 		t.Errorf("%+v with one that waits and three that were cancelled", v)
 	}
@@ -457,11 +457,11 @@ func TestTakenBackIsInNoHistogram(t *testing.T) {
 	w.edges = []*rankedEdge{e}
 	var held []*Reservation
 	for range 12 {
-		asks := []Reservation{{Rule: r, Source: address(1), Hits: 1, Hold: true, Ticket: new(Ticket)}}
-		if !e.Reserve(asks, w.now) {
+		reservations := []Reservation{{Rule: r, Source: address(1), Hits: 1, Hold: true, Ticket: new(Ticket)}}
+		if !e.Reserve(reservations, w.now) {
 			t.Fatal("refused within the limit")
 		}
-		held = append(held, &asks[0])
+		held = append(held, &reservations[0])
 		for w.busy() {
 			c := e.commands[0]
 			e.commands = e.commands[1:]

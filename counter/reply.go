@@ -53,28 +53,28 @@ type Reply struct {
 
 // replied notes an answer of the tier, to a report of so many hits, or an announcement, and what the counter says after it. Hits that
 // could wait may have become urgent by it.
-func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Position, now int64, reported uint64, announcement bool) (standing Reply) {
+func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Position, now int64, reported uint64, announcement bool) (reply Reply) {
 	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
 	left := r.Remaining(estimate)
-	standing.Over = r.Over(estimate)
-	told := estimate // what others can be told of: all that the tier has confirmed
+	reply.Over = r.Over(estimate)
+	confirmed := estimate // what others can be told of: all that the tier has confirmed
 	if !announcement {
-		told = s.before(h, estimate, 0)
+		confirmed = s.before(h, estimate, 0)
 	}
 	h.lastReply = h.lastReply&^instants | instant(now)
 	h.rearm(r, estimate)
-	stage := r.Stage(told)
-	if h.state &^= warm; !standing.Over && !announcement {
+	stage := r.Stage(confirmed)
+	if h.state &^= warm; !reply.Over && !announcement {
 		if stage > h.announced() {
-			standing.Stage = stage
+			reply.Stage = stage
 		}
 		if most, lacks := s.lacks(r, st, i, at, left); lacks {
-			standing.WantTimes, standing.CrossedTimes = true, r.Remaining(s.before(h, estimate, reported)) > most
+			reply.WantTimes, reply.CrossedTimes = true, r.Remaining(s.before(h, estimate, reported)) > most
 		}
 	}
-	standing.Crossed = s.crossed(r, h, standing, estimate, reported)
-	standing.Filled = standing.Over && !announcement && stage > h.announced() && stage == algorithm.Full && r.Stage(s.before(h, estimate, reported)) < stage
+	reply.Crossed = s.crossed(r, h, reply, estimate, reported)
+	reply.Filled = reply.Over && !announcement && stage > h.announced() && stage == algorithm.Full && r.Stage(s.before(h, estimate, reported)) < stage
 	h.announce(max(stage, h.announced()))
 	h.state |= warmth(r, estimate)
 	if w := h.unconfirmed; w != 0 {
@@ -90,17 +90,17 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 		delete(s.waiting, key)
 		close(ch)
 	}
-	return standing
+	return reply
 }
 
 // crossed reports whether so many hits, just confirmed, have brought a counter near its limit or over it.
-func (s *shard) crossed(r *algorithm.Spec, h *head, standing Reply, estimate float64, hits uint64) bool {
+func (s *shard) crossed(r *algorithm.Spec, h *head, reply Reply, estimate float64, hits uint64) bool {
 	before := s.before(h, estimate, hits)
 	estimate = s.before(h, estimate, 0)
-	if standing.Over {
+	if reply.Over {
 		return r.Over(estimate) && !r.Over(before)
 	}
-	return standing.Stage != algorithm.Far && r.Stage(estimate) >= standing.Stage && r.Stage(before) < standing.Stage
+	return reply.Stage != algorithm.Far && r.Stage(estimate) >= reply.Stage && r.Stage(before) < reply.Stage
 }
 
 // before is an estimate without so many hits that were just confirmed, and without those that have not been.

@@ -15,7 +15,7 @@ type reporter struct {
 	c     Counter
 	tier  map[uint32]uint64
 
-	standing Reply // after the last answer
+	reply Reply // after the last answer
 }
 
 func newReporter(t *testing.T, r *algorithm.Spec, tier map[uint32]uint64) *reporter {
@@ -40,7 +40,7 @@ func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
 			}
 			r.tier[p.Group] += p.Hits
 			hits += c.Rule.Lanes().Sum(p.Hits)
-			r.standing = r.table.Reports().Counted(c, p, r.tier[p.Group], at)
+			r.reply = r.table.Reports().Counted(c, p, r.tier[p.Group], at)
 		}
 	}
 	return commands, hits

@@ -39,14 +39,14 @@ type Verdict struct {
 // Commit or Cancel; a shadow that is over does not count them. If one rule refuses, no rule counts them, but those that
 // count Always. The verdicts are those of one instant: no other Reserve for the same source comes between.
 //
-// asks must not name a counter twice. Reserve does not wait and, for sources in the table, does not allocate.
-func (t *Table) Reserve(asks []Reservation, now time.Time) bool {
-	if len(asks) == 0 {
+// reservations must not name a counter twice. Reserve does not wait and, for sources in the table, does not allocate.
+func (t *Table) Reserve(reservations []Reservation, now time.Time) bool {
+	if len(reservations) == 0 {
 		return true
 	}
 	ns := t.ns(now)
-	if len(asks) == 1 {
-		a := &asks[0]
+	if len(reservations) == 1 {
+		a := &reservations[0]
 		l := lookup{hash: t.hash(&a.Source)}
 		l.s = t.shard(l.hash)
 		t.prefetch(a.Rule, l.hash)
@@ -60,23 +60,23 @@ func (t *Table) Reserve(asks []Reservation, now time.Time) bool {
 	}
 	var room [8]lookup
 	found := room[:]
-	if len(asks) > len(room) {
-		found = make([]lookup, len(asks))
+	if len(reservations) > len(room) {
+		found = make([]lookup, len(reservations))
 	}
-	found = found[:len(asks)]
-	t.lock(asks, found)
+	found = found[:len(reservations)]
+	t.lock(reservations, found)
 	// First all are looked for, then all are evaluated: memory-level parallelism makes several misses cost little more than one.
-	for i := range asks {
-		found[i].find(asks[i].Rule, &asks[i].Source)
+	for i := range reservations {
+		found[i].find(reservations[i].Rule, &reservations[i].Source)
 	}
 	admitted := true
-	for i := range asks {
-		a := &asks[i]
+	for i := range reservations {
+		a := &reservations[i]
 		t.evaluate(a, &found[i], ns, found)
 		admitted = admitted && (a.Shadow || !a.Over)
 	}
-	for i := range asks {
-		t.keep(&asks[i], &found[i], admitted, ns)
+	for i := range reservations {
+		t.keep(&reservations[i], &found[i], admitted, ns)
 	}
 	t.unlock(found)
 	return admitted
@@ -142,18 +142,18 @@ func (t *Table) settle(a *Reservation, hits uint32, now time.Time) {
 
 // lock finds the shards of all asks, begins to fetch their counters, and locks the shards, each once and in the order of their
 // places, so that two calls cannot wait for each other.
-func (t *Table) lock(asks []Reservation, found []lookup) {
+func (t *Table) lock(reservations []Reservation, found []lookup) {
 	several := false
-	for i := range asks {
+	for i := range reservations {
 		l := &found[i]
-		if i > 0 && asks[i].Source == asks[i-1].Source {
+		if i > 0 && reservations[i].Source == reservations[i-1].Source {
 			l.hash, l.s = found[i-1].hash, found[i-1].s
 		} else {
-			l.hash = t.hash(&asks[i].Source)
+			l.hash = t.hash(&reservations[i].Source)
 			l.s = t.shard(l.hash)
 			several = i > 0
 		}
-		t.prefetch(asks[i].Rule, l.hash)
+		t.prefetch(reservations[i].Rule, l.hash)
 	}
 	if !several {
 		found[0].s.mu.Lock()
@@ -163,7 +163,7 @@ func (t *Table) lock(asks []Reservation, found []lookup) {
 	for last := -1; ; {
 		next, at := math.MaxInt, -1
 		for i := range found {
-			n := t.place(found[i].hash)
+			n := t.shardIndex(found[i].hash)
 			if n > last && n < next {
 				next, at = n, i
 			}
@@ -201,7 +201,7 @@ func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup
 	a.Verdict = Verdict{Estimate: estimate, Over: r.Over(estimate), Known: t.known(h, r, now)}
 	a.held = false
 	if a.Over {
-		if a.Committed = r.Over(committed - l.s.places(r, a.Source)); a.Committed {
+		if a.Committed = r.Over(committed - l.s.slots(r, a.Source)); a.Committed {
 			a.RetryAfter = r.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
 		}
 	} else {

@@ -66,8 +66,8 @@ func (t Reports) TakeBacks(buf []Back) []Back {
 	return buf
 }
 
-// told is a number of the tier as it is to be read: under a rule with Sync hits may have been taken from it that were not there, or all.
-func told(r *algorithm.Spec, total uint64) uint64 {
+// readTotal is a number of the tier as it is to be read: under a rule with Sync hits may have been taken from it that were not there, or all.
+func readTotal(r *algorithm.Spec, total uint64) uint64 {
 	if r.Sync {
 		return r.Lanes().Repay(total)
 	}
@@ -178,10 +178,10 @@ func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
 	}
 	b := q.sent
 	if i := newest - b.group; b.several && int(i) < len(groups) {
-		b.total = max(b.total, told(c.Rule, groups[i])) // others may have counted between its groups: they come first
+		b.total = max(b.total, readTotal(c.Rule, groups[i])) // others may have counted between its groups: they come first
 	}
 	if b.read = true; h.base != newest {
-		b.ahead = c.Rule.Lanes().Sum(told(c.Rule, groups[0]))
+		b.ahead = c.Rule.Lanes().Sum(readTotal(c.Rule, groups[0]))
 		if b.settled {
 			h.state |= readPast
 		}
@@ -228,18 +228,18 @@ func (s *shard) rank(t *core, c Counter, st *store, i int, at algorithm.Position
 		return
 	}
 	var room [lanes.MaxGroups]uint64 // the groups without what has come since
-	asked := room[:copy(room[:], groups[:r.Groups()])]
-	for g := range asked {
+	counted := room[:copy(room[:], groups[:r.Groups()])]
+	for g := range counted {
 		if k != nil {
-			asked[g] = r.Lanes().Minus(asked[g], s.unconfirmed.In(k, g).Pending)
+			counted[g] = r.Lanes().Minus(counted[g], s.unconfirmed.In(k, g).Pending)
 		}
 	}
 	g := int(int32(h.base - b.group))
-	there := g >= 0 && g < len(asked)
+	there := g >= 0 && g < len(counted)
 	if there {
-		asked[g] = r.Lanes().Minus(b.total, b.back)
+		counted[g] = r.Lanes().Minus(b.total, b.back)
 	}
-	before := r.Used(r.Read(asked, s.own(st, i), at) + float64(b.ahead) - float64(b.Waiting) - float64(b.late))
+	before := r.Used(r.Read(counted, s.own(st, i), at) + float64(b.ahead) - float64(b.Waiting) - float64(b.late))
 	beyond := b.Rank(int64(r.Limit) - before)
 	if b.holds {
 		q.held -= min(q.held, beyond)
@@ -251,7 +251,7 @@ func (s *shard) rank(t *core, c Counter, st *store, i int, at algorithm.Position
 	if back > 0 && there {
 		hits := r.Lanes().Last(b.hits, uint64(back))
 		s.takeBack(t, c, groups, g, b.group, hits)
-		if rest := uint64(back) - r.Lanes().Sum(hits); rest > 0 && b.older != 0 && g+1 < len(asked) {
+		if rest := uint64(back) - r.Lanes().Sum(hits); rest > 0 && b.older != 0 && g+1 < len(counted) {
 			s.takeBack(t, c, groups, g+1, b.group-1, r.Lanes().Last(b.older, rest))
 		}
 	}

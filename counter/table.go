@@ -51,8 +51,8 @@ func New(o Options) *Table {
 // prefetch fetches what a shard will look at to find a counter.
 func (t *Table) prefetch(r *algorithm.Spec, hash uint64) {
 	if r.Wide() {
-		t.wide.Prefetch(t.place(hash), hash, r.ID)
+		t.wide.Prefetch(t.shardIndex(hash), hash, r.ID)
 	} else {
-		t.narrow.Prefetch(t.place(hash), hash, r.ID)
+		t.narrow.Prefetch(t.shardIndex(hash), hash, r.ID)
 	}
 }

@@ -39,9 +39,9 @@ func TestReserveSteps(t *testing.T) {
 		t.Helper()
 		table := New(Options{Counters: 100})
 		for i, s := range steps {
-			asks := []Reservation{{Rule: r, Source: address(1), Hits: s.hits}}
-			if got := table.Reserve(asks, epoch.Add(s.at)); got != s.want {
-				t.Errorf("%s, step %d at %v: admitted = %v, want %v (%+v)", name, i, s.at, got, s.want, asks[0].Verdict)
+			reservations := []Reservation{{Rule: r, Source: address(1), Hits: s.hits}}
+			if got := table.Reserve(reservations, epoch.Add(s.at)); got != s.want {
+				t.Errorf("%s, step %d at %v: admitted = %v, want %v (%+v)", name, i, s.at, got, s.want, reservations[0].Verdict)
 			}
 		}
 	}
@@ -65,27 +65,27 @@ func TestRulesAreAskedTogether(t *testing.T) {
 	table := New(Options{Counters: 1000})
 	strict, loose := rule(t, 1, time.Minute, 12, algorithm.Nearest), rule(t, 10, time.Hour, 12, algorithm.Nearest)
 	s := address(1)
-	asks := []Reservation{{Rule: loose, Source: s, Hits: 1}, {Rule: strict, Source: s, Hits: 1}}
-	if !table.Reserve(asks, epoch) {
-		t.Fatalf("the first hit was refused: %+v", asks)
+	reservations := []Reservation{{Rule: loose, Source: s, Hits: 1}, {Rule: strict, Source: s, Hits: 1}}
+	if !table.Reserve(reservations, epoch) {
+		t.Fatalf("the first hit was refused: %+v", reservations)
 	}
 	for range 20 {
-		if table.Reserve(asks, epoch.Add(time.Second)) {
+		if table.Reserve(reservations, epoch.Add(time.Second)) {
 			t.Fatal("a hit beyond the strict rule's limit was admitted")
 		}
 	}
 	if v, _ := table.Peek(loose, s, epoch.Add(time.Second)); v.Remaining != 9 {
 		t.Errorf("the loose rule has %d left, want 9: refused hits must not count in any rule", v.Remaining)
 	}
-	asks[1].Shadow = true
-	if !table.Reserve(asks, epoch.Add(time.Second)) || !asks[1].Over {
+	reservations[1].Shadow = true
+	if !table.Reserve(reservations, epoch.Add(time.Second)) || !reservations[1].Over {
 		t.Error("a shadow rule must be over and refuse nobody")
 	}
 	if v, _ := table.Peek(strict, s, epoch.Add(time.Second)); v.Estimate != 1 {
 		t.Errorf("the shadow rule counts %v, want 1: what it would have refused must not count", v.Estimate)
 	}
-	asks[1].Shadow, asks[1].Always = false, true
-	table.Reserve(asks, epoch.Add(time.Second))
+	reservations[1].Shadow, reservations[1].Always = false, true
+	table.Reserve(reservations, epoch.Add(time.Second))
 	if v, _ := table.Peek(strict, s, epoch.Add(time.Second)); v.Estimate != 2 {
 		t.Errorf("a rule that counts attempts counts %v, want 2", v.Estimate)
 	}
@@ -95,11 +95,11 @@ func TestHoldCommitCancel(t *testing.T) {
 	table := New(Options{Counters: 100})
 	r := rule(t, 2, time.Minute, 12, algorithm.Nearest)
 	hold := func() *Reservation {
-		asks := []Reservation{{Rule: r, Source: address(1), Hits: 1, Hold: true}}
-		if !table.Reserve(asks, epoch) {
+		reservations := []Reservation{{Rule: r, Source: address(1), Hits: 1, Hold: true}}
+		if !table.Reserve(reservations, epoch) {
 			return nil
 		}
-		return &asks[0]
+		return &reservations[0]
 	}
 	a, b := hold(), hold()
 	if a == nil || b == nil || hold() != nil {
@@ -156,8 +156,8 @@ func TestAgainstExactLog(t *testing.T) {
 						gap := time.Duration(rng.ExpFloat64() * float64(2*r.Window) / float64(min(limit, 200)))
 						now = now.Add(gap)
 						n := uint32(1 + rng.IntN(int(max(limit/100, 1))))
-						asks := []Reservation{{Rule: r, Source: address(1), Hits: n}}
-						admitted := table.Reserve(asks, now)
+						reservations := []Reservation{{Rule: r, Source: address(1), Hits: n}}
+						admitted := table.Reserve(reservations, now)
 						exact := log.count(now) + int(n)
 						if e == algorithm.Lower && !admitted && exact <= int(limit) {
 							t.Fatalf("lower refused at %d hits of %d", exact, limit)
@@ -166,13 +166,13 @@ func TestAgainstExactLog(t *testing.T) {
 							log.hits = append(log.hits, hits{now, int(n)})
 						} else {
 							// Who waits as long as told is served, and not much sooner than needed.
-							later := now.Add(asks[0].RetryAfter)
+							later := now.Add(reservations[0].RetryAfter)
 							if v, _ := table.Peek(r, address(1), later); n == 1 && v.Over {
-								t.Fatalf("still over after waiting %v", asks[0].RetryAfter)
+								t.Fatalf("still over after waiting %v", reservations[0].RetryAfter)
 							}
-							early := now.Add(asks[0].RetryAfter - r.Window/1000)
+							early := now.Add(reservations[0].RetryAfter - r.Window/1000)
 							if v, _ := table.Peek(r, address(1), early); n == 1 && early.After(now) && !v.Over {
-								t.Fatalf("told to wait %v, but was free before", asks[0].RetryAfter)
+								t.Fatalf("told to wait %v, but was free before", reservations[0].RetryAfter)
 							}
 						}
 						// The estimate can be wrong by the hits of one sub-window at most.
@@ -243,14 +243,14 @@ func TestFullTableKeepsWhoMatters(t *testing.T) {
 func TestReserveAllocatesNothing(t *testing.T) {
 	table := New(Options{Counters: 1000})
 	rules := []*algorithm.Spec{rule(t, 1e6, time.Minute, 12, algorithm.Nearest), rule(t, 100, time.Hour, 8, algorithm.Lower), rule(t, 5, time.Second, 1, algorithm.Nearest)}
-	asks := make([]Reservation, len(rules))
+	reservations := make([]Reservation, len(rules))
 	now := epoch
 	if n := testing.AllocsPerRun(1000, func() {
 		now = now.Add(10 * time.Millisecond)
 		for i, r := range rules {
-			asks[i] = Reservation{Rule: r, Source: address(7), Hits: 1}
+			reservations[i] = Reservation{Rule: r, Source: address(7), Hits: 1}
 		}
-		table.Reserve(asks, now)
+		table.Reserve(reservations, now)
 	}); n != 0 {
 		t.Errorf("a decision for a known source allocates %v times", n)
 	}
@@ -279,7 +279,7 @@ func TestAnnouncedEachTime(t *testing.T) {
 		e.hit(now)
 		f(59, algorithm.Far) // with a hit that others cannot be told of yet
 		e.report(now, true)
-		if e.standing.Stage != algorithm.Full {
+		if e.reply.Stage != algorithm.Full {
 			t.Errorf("round %d: the limit is reached, and others are not told", round)
 		}
 		f(60, algorithm.Far)
@@ -288,8 +288,8 @@ func TestAnnouncedEachTime(t *testing.T) {
 			e.hit(now)
 		}
 		e.report(now, true)
-		if e.standing.Stage != algorithm.Far {
-			t.Errorf("round %d: 7 of 60 are at stage %d", round, e.standing.Stage)
+		if e.reply.Stage != algorithm.Far {
+			t.Errorf("round %d: 7 of 60 are at stage %d", round, e.reply.Stage)
 		}
 		_, newest = e.table.Reports().Groups(r, now, 0)
 		f(4, algorithm.Eighth) // in another sub-window than the 7
@@ -310,8 +310,8 @@ func FuzzTable(f *testing.F) {
 		now, latest := epoch, epoch
 		for _, g := range gaps {
 			now = now.Add(time.Duration(int(g)-64) * 300 * time.Millisecond) // a quarter of the steps go back
-			asks := []Reservation{{Rule: r, Source: address(1), Hits: 1}}
-			admitted := table.Reserve(asks, now)
+			reservations := []Reservation{{Rule: r, Source: address(1), Hits: 1}}
+			admitted := table.Reserve(reservations, now)
 			if latest.Sub(now) > r.Window/2 {
 				return // a large step back starts anew
 			}
@@ -323,8 +323,8 @@ func FuzzTable(f *testing.F) {
 			}
 			if admitted {
 				log.hits = append(log.hits, hits{latest, 1}) // a step back does not make it older than it was
-			} else if asks[0].RetryAfter <= 0 || asks[0].RetryAfter > 2*r.Window+r.Window/3 {
-				t.Fatalf("retry after %v", asks[0].RetryAfter)
+			} else if reservations[0].RetryAfter <= 0 || reservations[0].RetryAfter > 2*r.Window+r.Window/3 {
+				t.Fatalf("retry after %v", reservations[0].RetryAfter)
 			}
 		}
 	})

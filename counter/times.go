@@ -39,7 +39,7 @@ func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position
 		return most, false
 	}
 	hist := s.own(st, i).Get()
-	if hist == nil || r.Number(at)-hist.Asked < uint32(r.SubWindows) {
+	if hist == nil || r.Number(at)-hist.LastRead < uint32(r.SubWindows) {
 		return most, false
 	}
 	cut := r.Cut(at)
@@ -49,7 +49,7 @@ func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position
 			known = b.Sum(0)
 		}
 		if known < r.Oldest(groups, at.Lane+ahead) {
-			hist.Asked = r.Number(at)
+			hist.LastRead = r.Number(at)
 			return most, true
 		}
 	}
@@ -65,17 +65,17 @@ func (t Reports) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 			return
 		}
 		newest := c.Rule.Number(at)
-		hist.Asked = newest
+		hist.LastRead = newest
 		quiet := newest-hist.ExportedAt < uint32(c.Rule.SubWindows)
 		for n := c.Rule.Cut(at); n != newest+1; n++ {
 			if b := s.histograms.Bins(hist, n); b.Known() && hist.Exported>>(n%histogram.SubWindows)&1 == 0 {
 				hist.Exported |= 1 << (n % histogram.SubWindows)
 				if !quiet && b.Sum(0) > 0 {
-					told := Times{SubWindow: n}
-					for bin := range told.Hits {
-						told.Hits[bin] = b.At(bin)
+					times := Times{SubWindow: n}
+					for bin := range times.Hits {
+						times.Hits[bin] = b.At(bin)
 					}
-					buf = append(buf, told)
+					buf = append(buf, times)
 				}
 			}
 		}
@@ -87,9 +87,9 @@ func (t Reports) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 }
 
 // MergeTimes takes in what another table exported. Nothing may be taken in twice.
-func (t Reports) MergeTimes(c Counter, told Times, now time.Time) {
+func (t Reports) MergeTimes(c Counter, received Times, now time.Time) {
 	t.at(c, func(s *shard, st *store, i int) {
-		at, n := s.advance(st, i, c.Rule, t.ns(now)), told.SubWindow
+		at, n := s.advance(st, i, c.Rule, t.ns(now)), received.SubWindow
 		if n-c.Rule.Cut(at) > uint32(c.Rule.SubWindows) || !c.Rule.Sliding() {
 			return // not within the window, or of no use
 		}
@@ -101,7 +101,7 @@ func (t Reports) MergeTimes(c Counter, told Times, now time.Time) {
 		if hist.Exported&lane == 0 {
 			return // own hits that are still to be told must not be mixed with others'
 		}
-		for bin, hits := range told.Hits {
+		for bin, hits := range received.Hits {
 			s.histograms.Add(hist, n, bin, uint32(hits))
 		}
 	})

@@ -46,14 +46,14 @@ func TestTimesOfOthersHits(t *testing.T) {
 		if b.Reports().Read(c, newest, 0, now).WantTimes {
 			t.Errorf("%v, hits at %v: asked twice", e, at)
 		}
-		told := a.Reports().ExportTimes(c, now, nil)
-		if len(told) != 1 || len(a.Reports().ExportTimes(c, now, nil)) != 0 {
-			t.Fatalf("%v, hits at %v: told %v, want one sub-window, once", e, at, told)
+		exported := a.Reports().ExportTimes(c, now, nil)
+		if len(exported) != 1 || len(a.Reports().ExportTimes(c, now, nil)) != 0 {
+			t.Fatalf("%v, hits at %v: told %v, want one sub-window, once", e, at, exported)
 		}
-		b.Reports().MergeTimes(c, told[0], now)
+		b.Reports().MergeTimes(c, exported[0], now)
 		estimate(after)
 		for _, own := range b.Reports().ExportTimes(c, now, nil) {
-			if own.SubWindow == told[0].SubWindow {
+			if own.SubWindow == exported[0].SubWindow {
 				t.Errorf("what was heard is told as one's own: %v", own)
 			}
 		}
@@ -77,11 +77,11 @@ func TestTimesAreNotMixed(t *testing.T) {
 	cut := c.Rule.Cut(c.Rule.Position(now.UnixNano(), 0))
 	table.Reports().MergeTimes(c, Times{cut, [histogram.Size]uint16{20: 7}}, now)
 	table.Reports().MergeTimes(c, Times{cut + 3, [histogram.Size]uint16{20: 7}}, now)
-	if told := table.Reports().ExportTimes(c, now, nil); len(told) != 1 || told[0].Hits != [histogram.Size]uint16{0: 2} {
-		t.Errorf("told %v, want the two hits that it noted", told)
+	if exported := table.Reports().ExportTimes(c, now, nil); len(exported) != 1 || exported[0].Hits != [histogram.Size]uint16{0: 2} {
+		t.Errorf("told %v, want the two hits that it noted", exported)
 	}
-	if told := table.Reports().ExportTimes(c, now, nil); len(told) != 0 {
-		t.Errorf("told %v of a sub-window without hits", told)
+	if exported := table.Reports().ExportTimes(c, now, nil); len(exported) != 0 {
+		t.Errorf("told %v of a sub-window without hits", exported)
 	}
 }
 

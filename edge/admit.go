@@ -32,8 +32,8 @@ func (x *exchange) meet() bool {
 		x.Head.OnlyFrom(false, name)
 	}
 	x.checks = x.snap.check.Is(x.Path, x.Target)
-	if x.checks && (x.Tunnel || x.trusted && x.ask(x.snap.check) != nil) {
-		x.say(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))
+	if x.checks && (x.Tunnel || x.trusted && x.readCheck(x.snap.check) != nil) {
+		x.respond(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))
 		return false
 	}
 	switch {
@@ -41,7 +41,7 @@ func (x *exchange) meet() bool {
 		x.server.refusals.Hit(x.source)
 		x.server.stats.denied.Add(1)
 		x.barred = true
-		x.say(refusedByList)
+		x.respond(refusedByList)
 		return false
 	case x.isAllowed():
 		x.allowed = true
@@ -63,16 +63,16 @@ func (x *exchange) decide() bool {
 		case no != nil:
 			x.decision.Reset()
 			if !x.charged() {
-				x.say(no)
+				x.respond(no)
 			}
 			return false
 		case x.decision.Refused():
-			if until := x.decision.Told.Until; !x.trusted && !until.IsZero() {
+			if until := x.decision.Reported.Until; !x.trusted && !until.IsZero() {
 				x.front.Block(until)
 			}
 			x.refuse()
 			x.reply.At = x.now
-			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, rules.RuleOf(x.decision.Told)) {
+			if len(x.snap.sheds) > 0 && !x.decision.Reported.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, rules.RuleOf(x.decision.Reported)) {
 				x.front.Close()
 			}
 			return false
@@ -81,7 +81,7 @@ func (x *exchange) decide() bool {
 	x.front.Block(time.Time{})
 	if x.decision.Delay > 0 && !x.waitTurn() {
 		x.count(true) // whatever is said, nobody hears it
-		x.say(clientGone)
+		x.respond(clientGone)
 		x.front.Drop()
 		return false
 	}
@@ -90,7 +90,7 @@ func (x *exchange) decide() bool {
 		return false
 	}
 	if limit := x.server.limits.BodyBytes; limit > 0 && x.Length > int64(limit) {
-		x.say(proxy.TooLarge)
+		x.respond(proxy.TooLarge)
 		return false
 	}
 	return true
@@ -110,11 +110,11 @@ func (x *exchange) identify() {
 
 // denied and isAllowed look the client up in the lists of the configuration and of operators.
 func (x *exchange) denied() bool {
-	return address.IsIn(x.snap.deny, x.client) || x.server.limiter.Bits.Says(mitigation.Denied, x.covering, x.now)
+	return address.IsIn(x.snap.deny, x.client) || x.server.limiter.Bits.Ordered(mitigation.Denied, x.covering, x.now)
 }
 
 func (x *exchange) isAllowed() bool {
-	return address.IsIn(x.snap.allow, x.client) || x.server.limiter.Bits.Says(mitigation.Allowed, x.covering, x.now)
+	return address.IsIn(x.snap.allow, x.client) || x.server.limiter.Bits.Ordered(mitigation.Allowed, x.covering, x.now)
 }
 
 // malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it for. Host
@@ -146,7 +146,7 @@ func (x *exchange) charged() bool {
 
 // refuse answers a request that rules refused, and ends its connection where the rule says so.
 func (x *exchange) refuse() {
-	if rules.RuleOf(x.decision.Told).Config.Action == rules.Close && !x.trusted {
+	if rules.RuleOf(x.decision.Reported).Config.Action == rules.Close && !x.trusted {
 		x.front.Close()
 	}
 	x.limited()
@@ -155,7 +155,7 @@ func (x *exchange) refuse() {
 // turnAway answers with a refusal that ends the connection.
 func (x *exchange) turnAway(r *message.Refusal) {
 	x.front.Last()
-	x.say(r)
+	x.respond(r)
 }
 
 // match finds the rules that the request falls under; of who is blocked whatever it asks for, those by which it is.
@@ -250,7 +250,7 @@ func (x *exchange) measured() {
 
 // audited decides about a watched source.
 func (x *exchange) audited(a *audit.Audit) {
-	if x.snap.waits && x.server.limiter.Ask != nil { // others must not wait for it
+	if x.snap.waits && x.server.limiter.Fetch != nil { // others must not wait for it
 		a.Miss()
 		x.measured()
 		a.Miss()
@@ -263,10 +263,10 @@ func (x *exchange) audited(a *audit.Audit) {
 }
 
 // wait returns when all channels are closed, at most after the budget of a wait for the tier.
-func (s *Server) wait(heard []<-chan struct{}) {
+func (s *Server) wait(replies []<-chan struct{}) {
 	timer := time.NewTimer(s.budget)
 	defer timer.Stop()
-	for _, h := range heard {
+	for _, h := range replies {
 		select {
 		case <-h:
 		case <-timer.C:
@@ -284,7 +284,7 @@ func (s *Server) shed(peer netip.Addr) (blocked counter.Source) {
 		return blocked
 	}
 	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(address.Single(peer), nil), time.Now()
-	if s.limiter.Bits.Says(mitigation.Allowed, covering, now) {
+	if s.limiter.Bits.Ordered(mitigation.Allowed, covering, now) {
 		return blocked
 	}
 	for _, r := range snap.sheds {

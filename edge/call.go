@@ -65,7 +65,7 @@ func (c *Call) Judge(domain string, list []descriptors.Descriptor, now time.Time
 		}
 	}()
 	x.snap, x.now = s.snap.Load(), now
-	x.asker = asker{covering: x.covering[:0]}
+	x.sender = sender{covering: x.covering[:0]}
 	x.values, c.results = x.values[:0], c.results[:0]
 	for i := range list {
 		if x.client = list[i].Address(); x.client.IsValid() {
@@ -78,7 +78,7 @@ func (c *Call) Judge(domain string, list []descriptors.Descriptor, now time.Time
 	case x.client.IsValid() && x.denied():
 		s.stats.denied.Add(1)
 		x.barred = true
-		x.say(refusedByList)
+		x.respond(refusedByList)
 	case x.client.IsValid() && x.isAllowed():
 		x.allowed = true
 	default:
@@ -139,15 +139,15 @@ func (c *Call) State(i int) DescriptorState {
 	case r.Verdict == limiter.Shadowed:
 	case r.Verdict != limiter.Passed:
 		st.Refused, st.Reset = true, r.Wait
-	case r.Ask == nil:
+	case r.Reservation == nil:
 		st.Remaining = st.Limit
 		if v, known := c.x.server.limiter.Counters.Peek(by, r.Source, c.x.now); known {
 			st.Remaining = v.Remaining
 		}
 	case d.Refused() && !rule.Refused:
-		st.Remaining = min(st.Limit, r.Ask.Remaining+r.Ask.Hits)
+		st.Remaining = min(st.Limit, r.Reservation.Remaining+r.Reservation.Hits)
 	default:
-		st.Remaining = r.Ask.Remaining
+		st.Remaining = r.Reservation.Remaining
 	}
 	return st
 }

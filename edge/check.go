@@ -10,41 +10,41 @@ import (
 	"sluice/edge/message"
 )
 
-var errAsked = errors.New("edge: the request that a proxy asks about is malformed, or told in two ways")
+var errCheck = errors.New("edge: the request that a proxy asks about is malformed, or told in two ways")
 
 // Headers in which proxies say what the request was that they ask about.
 var (
-	askedTargets = [...]string{"x-original-uri", "x-forwarded-uri"}
-	askedMethods = [...]string{"x-original-method", "x-forwarded-method"}
-	askedHosts   = [...]string{"x-forwarded-host"}
+	checkTargets = [...]string{"x-original-uri", "x-forwarded-uri"}
+	checkMethods = [...]string{"x-original-method", "x-forwarded-method"}
+	checkHosts   = [...]string{"x-forwarded-host"}
 )
 
-// ask puts the request that a trusted proxy asks about in place of the one that asks, for rules and the log. What it does
+// readCheck puts the request that a trusted proxy asks about in place of the one that asks, for rules and the log. What it does
 // not say is taken from the request that asks. Below a prefix the target follows, and nothing else is read: such a proxy
 // sends method and host as they were.
-func (x *exchange) ask(c config.CheckPath) error {
+func (x *exchange) readCheck(c config.CheckPath) error {
 	if c.Below != "" {
 		x.Target = x.Target[len(c.Below)-1:]
 		return x.canonical()
 	}
-	target, err := x.asked(askedTargets[:])
+	target, err := x.checked(checkTargets[:])
 	if err != nil {
 		return err
 	}
-	method, err := x.asked(askedMethods[:])
+	method, err := x.checked(checkMethods[:])
 	if err != nil {
 		return err
 	}
-	host, err := x.asked(askedHosts[:])
+	host, err := x.checked(checkHosts[:])
 	if err != nil {
 		return err
 	}
 	if host != nil && !x.SetHost(host) {
-		return errAsked
+		return errCheck
 	}
 	if method != nil {
 		if !message.IsMethod(method) {
-			return errAsked
+			return errCheck
 		}
 		x.Method = method
 	}
@@ -59,17 +59,17 @@ func (x *exchange) ask(c config.CheckPath) error {
 // take nothing for the path or the query and others all, and without what ends a target.
 func (x *exchange) canonical() error {
 	if _, _, ok := http1.Authority(x.Target); !ok || len(x.Target) == 0 || bytes.ContainsAny(x.Target, "# \t") {
-		return errAsked
+		return errCheck
 	}
 	if x.SetPath() != nil {
-		return errAsked
+		return errCheck
 	}
 	return nil
 }
 
-// asked is the one value of some headers; nil if none is there. A proxy sets one of them and passes the others on as its
+// checked is the one value of some headers; nil if none is there. A proxy sets one of them and passes the others on as its
 // client wrote them, so two that differ may be an attempt to be judged as somebody else's request.
-func (x *exchange) asked(names []string) (value []byte, err error) {
+func (x *exchange) checked(names []string) (value []byte, err error) {
 	for i := range x.Head.Lines {
 		l := &x.Head.Lines[i]
 		for _, name := range names {
@@ -77,7 +77,7 @@ func (x *exchange) asked(names []string) (value []byte, err error) {
 				continue
 			}
 			if len(l.Value) == 0 || value != nil && !bytes.Equal(value, l.Value) {
-				return nil, errAsked
+				return nil, errCheck
 			}
 			value = l.Value
 		}

@@ -118,7 +118,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		limiter:  limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up, Alone: o.Tier.Alone, Ask: o.Tier.Ask, InFlight: o.InFlight, Exact: o.Exact},
+		limiter:  limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up, Alone: o.Tier.Alone, Fetch: o.Tier.Fetch, InFlight: o.InFlight, Exact: o.Exact},
 		tier:     o.Tier,
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
@@ -208,7 +208,11 @@ func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 	}
 	s.protocols = []string{"h2", "http/1.1"}
 	s.http.NextProto("h2", func(nc net.Conn) error {
-		s.http2.Serve(front.ClientOf(nc))
+		client := front.TakeOver(nc)
+		go func() { // of its own: fasthttp's has the stack that a handshake takes, for as long as the connection is open
+			defer client.Close()
+			s.http2.Serve(client)
+		}()
 		return nil
 	})
 	if c.HTTP2.Cleartext {
@@ -264,5 +268,5 @@ func (s *Server) Sweep(now time.Time) {
 	for _, o := range origins.All {
 		o.Sweep(now)
 	}
-	s.tellShedding(origins.Groups, now)
+	s.recordShedding(origins.Groups, now)
 }

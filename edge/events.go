@@ -64,8 +64,8 @@ func (x *exchange) blocks() {
 	}
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Ask != nil && !r.Until.IsZero() {
-			x.blocked(r, r.Rule.Counter, r.Ask.Estimate, shadows(r.Rule))
+		if r.Reservation != nil && !r.Until.IsZero() {
+			x.blocked(r, r.Rule.Counter, r.Reservation.Estimate, shadows(r.Rule))
 		}
 	}
 }
@@ -124,8 +124,8 @@ func (s *Server) abused(c *front.Client, what http2.Abuse) {
 	}
 }
 
-// tellShedding tells operators of origins that have begun to shed load, or have not for a while.
-func (s *Server) tellShedding(groups []*upstream.Group, now time.Time) {
+// recordShedding tells operators of origins that have begun to shed load, or have not for a while.
+func (s *Server) recordShedding(groups []*upstream.Group, now time.Time) {
 	for _, g := range groups {
 		if g.Shedding == nil {
 			continue

@@ -26,7 +26,7 @@ func (s *Server) Sources() *address.Sources           { return s.snap.Load().sou
 func (s *Server) HTTP() *fasthttp.Server              { return s.http }
 func (s *Server) Asking() *top.Top                    { return s.requests }
 func (s *Server) Seconds() *buckets.Histogram         { return s.stats.seconds }
-func (s *Server) Wait(heard []<-chan struct{})        { s.wait(heard) }
+func (s *Server) Wait(replies []<-chan struct{})      { s.wait(replies) }
 func (s *Server) Log(note func(*accesslog.Entry))     { s.note = note }
 func (s *Server) LastAccepted() <-chan struct{}       { return s.listeners[0].Ended }
 func (s *Server) Shed(peer netip.Addr) counter.Source { return s.shed(peer) }

@@ -253,7 +253,7 @@ func TestInFlightOfFaultsAndTunnels(t *testing.T) {
 	c.Close()
 	e.AwaitInFlight("slow", 0)
 
-	e.Limiter().Ask = func(*algorithm.Spec, counter.Source) {}
+	e.Limiter().Fetch = func(*algorithm.Spec, counter.Source) {}
 	counters := e.Limiter().Counters
 	e.Limiter().Counters = nil // places are taken, and then there is a fault
 	if resp, _ := e.Get("/"); resp.StatusCode != http.StatusInternalServerError {

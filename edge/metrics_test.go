@@ -124,7 +124,7 @@ func TestAuditWhileARuleWaits(t *testing.T) {
 	notes := audit.New(1, nil, began)
 	e := edgetest.Serve(t, edgetest.NewServer(t, plain, func(o *edge.Options) {
 		o.Audit = notes
-		o.Tier = edge.Tier{Up: func(counter.Source) bool { return true }, Ask: func(*algorithm.Spec, counter.Source) {}, Rules: func([]mitigation.Rule) {}, EdgeCount: func() int { return 1 }}
+		o.Tier = edge.Tier{Up: func(counter.Source) bool { return true }, Fetch: func(*algorithm.Spec, counter.Source) {}, Rules: func([]mitigation.Rule) {}, EdgeCount: func() int { return 1 }}
 	}))
 	k := e.Talk()
 	ask := func(n int) *exactlog.Batch {

@@ -101,7 +101,7 @@ func TestReloadUnderLoad(t *testing.T) {
 func TestReloadOfSeveralLimits(t *testing.T) {
 	f := func(yaml, want string) {
 		t.Helper()
-		e := edgetest.StartTold(t, edgetest.SeveralLimits)
+		e := edgetest.StartWithEvents(t, edgetest.SeveralLimits)
 		for _, source := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"} {
 			e.Get("/", "X-Forwarded-For: "+source)
 		}

@@ -24,8 +24,8 @@ func (r *reply) add(name string, value []byte) {
 	r.Fields = append(r.Fields, message.Field{Name: name, Value: value})
 }
 
-// say answers with a refusal.
-func (x *exchange) say(r *message.Refusal) {
+// respond answers with a refusal.
+func (x *exchange) respond(r *message.Refusal) {
 	b := append(x.buf[:0], `{"error":{"code":"`...)
 	b = append(b, r.Code...)
 	b = append(b, `","message":"`...)
@@ -59,14 +59,14 @@ func refusalHeader(t *rules.Text) *message.Common {
 // limitHeaders tells the client what the strictest limit has left for it (draft-ietf-httpapi-ratelimit-headers-10). On admission
 // what is left may be relied on again after t: a window, or what is left of a fixed one. On refusal it is the time to wait.
 func (x *exchange) limitHeaders() {
-	told := x.decision.Told
-	if told == nil {
+	reported := x.decision.Reported
+	if reported == nil {
 		return
 	}
-	text, remaining := rules.TextOf(told, x.client), uint64(0)
-	wait := told.Wait
+	text, remaining := rules.TextOf(reported, x.client), uint64(0)
+	wait := reported.Wait
 	if !x.decision.Refused() {
-		remaining, wait = uint64(told.Ask.Remaining), told.CountedBy().Reset(x.now)
+		remaining, wait = uint64(reported.Reservation.Remaining), reported.CountedBy().Reset(x.now)
 	}
 	t := rules.Seconds(wait)
 	reset := x.now.Unix() + t
@@ -101,9 +101,9 @@ func (x *exchange) verdictHeader() {
 	b := append(x.values, x.decision.Verdict.String()...)
 	b = append(b, ";at="...)
 	b = strconv.AppendInt(b, x.now.UnixNano(), 10)
-	if cause.Ask != nil {
+	if cause.Reservation != nil {
 		b = append(b, ";e="...)
-		b = strconv.AppendFloat(b, cause.Ask.Estimate, 'g', -1, 64)
+		b = strconv.AppendFloat(b, cause.Reservation.Estimate, 'g', -1, 64)
 	}
 	b = append(b, ";until="...)
 	until := int64(0)
@@ -124,8 +124,8 @@ func (x *exchange) verdictHeader() {
 
 // limited answers a request that rules refused.
 func (x *exchange) limited() {
-	told := x.decision.Told
-	r, wait := rules.RuleOf(told), rules.Seconds(told.Wait)
+	reported := x.decision.Reported
+	r, wait := rules.RuleOf(reported), rules.Seconds(reported.Wait)
 	own := &r.Config.Response
 	if own.Jitter > 0 {
 		wait += rand.Int64N((wait*int64(own.Jitter)+99)/100 + 1)
@@ -161,7 +161,7 @@ func (x *exchange) limited() {
 		x.buf = append(b, "}}\n"...)
 		x.begins(status, "application/json", x.buf)
 	}
-	x.reply.from, x.reply.Common = fromLimit, x.snap.refusals[rules.TextOf(told, x.client)]
+	x.reply.from, x.reply.Common = fromLimit, x.snap.refusals[rules.TextOf(reported, x.client)]
 	if x.reply.Common == nil { // a variant of a rule
 		x.reply.add("Cache-Control", noStore)
 	}
@@ -196,13 +196,13 @@ func choose(head *message.Head, r *rules.Response) (contentType, body string) {
 // where a rule has something to tell, limits; and what the request costs, which is for the edge. An origin's own limits stay where no rule
 // applies, and in interim answers.
 func (x *exchange) ours(status int, name []byte) bool {
-	if message.EqualFold(name, "sluice-verdict") || message.EqualFold(name, "x-request-id") || x.decision.Told != nil && status >= 200 && tellsLimit(name) {
+	if message.EqualFold(name, "sluice-verdict") || message.EqualFold(name, "x-request-id") || x.decision.Reported != nil && status >= 200 && isLimitHeader(name) {
 		return true
 	}
 	return slices.ContainsFunc(x.snap.prices, func(price []byte) bool { return message.SameHeader(name, price) })
 }
 
-func tellsLimit(name []byte) bool {
+func isLimitHeader(name []byte) bool {
 	switch len(name) {
 	case len("ratelimit"):
 		return message.EqualFold(name, "ratelimit")

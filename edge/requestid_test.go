@@ -49,8 +49,8 @@ func TestRequestID(t *testing.T) {
 			}
 			seen[got[0]] = true
 			if all := origin.Got; resp.StatusCode == 200 {
-				told := names.FindAllStringSubmatch(all[len(all)-1], -1)
-				if len(told) != 1 || told[0][1] != got[0] || strings.Contains(strings.ToLower(all[len(all)-1]), "x_request_id") {
+				sent := names.FindAllStringSubmatch(all[len(all)-1], -1)
+				if len(sent) != 1 || sent[0][1] != got[0] || strings.Contains(strings.ToLower(all[len(all)-1]), "x_request_id") {
 					t.Errorf("%s, %q: the origin got\n%s", test.yaml, test.header, all[len(all)-1])
 				}
 			} else if len(all) > before+1 {

@@ -77,14 +77,14 @@ func testChange(t *testing.T, f rulestest.Change) {
 		if got := [2]bool{blocked(busy), blocked(late)}; got != [2]bool{busyIs, lateIs} {
 			t.Errorf("%s: blocked are %t, want %t", what, got, [2]bool{busyIs, lateIs})
 		}
-		told := 0
+		reported := 0
 		for _, m := range s.Mitigations(now) {
 			if m.Mode != rules.Tried {
-				told++
+				reported++
 			}
 		}
-		if want := map[bool]int{true: 1}[busyIs] + map[bool]int{true: 1}[lateIs]; told != want {
-			t.Errorf("%s: %d blocks are told of, want %d", what, told, want)
+		if want := map[bool]int{true: 1}[busyIs] + map[bool]int{true: 1}[lateIs]; reported != want {
+			t.Errorf("%s: %d blocks are told of, want %d", what, reported, want)
 		}
 	}
 	apply(before)
@@ -203,8 +203,8 @@ func (f *furtherChange) test(t *testing.T) {
 		if is := !s.Limiter().Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: of("198.51.100.1")}, now).IsZero(); is != blocked {
 			t.Errorf("%s: blocked is %t, want %t", what, is, blocked)
 		}
-		if told, want := len(s.Mitigations(now)), map[bool]int{true: 1}[blocked]; told != want {
-			t.Errorf("%s: %d blocks are told of, want %d", what, told, want)
+		if reported, want := len(s.Mitigations(now)), map[bool]int{true: 1}[blocked]; reported != want {
+			t.Errorf("%s: %d blocks are told of, want %d", what, reported, want)
 		}
 	}
 	stands("before", r, true, true)

@@ -28,7 +28,7 @@ type exchange struct {
 	judged           bool           // and admitted
 	failed           bool           // an answer of the edge's own could not be sent
 
-	asker                      // who asks
+	sender                     // who asks
 	decision   rules.Decision  // what the rules say
 	forwarding proxy.Forward   // to the origin and back
 	reply      reply           // what the client gets
@@ -43,7 +43,7 @@ type exchange struct {
 }
 
 // An asker is who a request comes from.
-type asker struct {
+type sender struct {
 	client  netip.Addr
 	source  counter.Source // the client's
 	chain   []netip.Addr   // addresses believed, the nearest first
@@ -72,7 +72,7 @@ func (x *exchange) begin(f Front) {
 	x.front, x.snap, x.now = f, s.snap.Load(), time.Now()
 	x.Request = f.Request()
 	x.peer, x.named = f.Peer()
-	x.asker = asker{chain: x.chain[:0], covering: x.covering[:0]}
+	x.sender = sender{chain: x.chain[:0], covering: x.covering[:0]}
 	x.values = x.values[:0]
 	x.done, x.met, x.judged, x.failed, x.status = false, false, false, false, 0
 }
@@ -137,7 +137,7 @@ func (x *exchange) serve() {
 	}
 	if x.judged && !x.decision.Held && x.front.Gone(x.now) { // its client has changed its mind meanwhile: no origin hears of it
 		x.server.limiter.Leave(&x.decision.Decision)
-		x.say(clientGone)
+		x.respond(clientGone)
 		return
 	}
 	status := x.forward()
@@ -182,7 +182,7 @@ func (x *exchange) forward() int {
 	if no := x.forwarding.Pass(x.front, proxy.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Peer: x.peer, Secure: x.front.Secure(), Chain: x.chain, ID: x.requestID(),
 		Counts: x.decision.Held, Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
 		x.server.limiter.Leave(&x.decision.Decision)
-		x.say(no)
+		x.respond(no)
 		return 0
 	}
 	a := x.forwarding.Answer()
@@ -281,7 +281,7 @@ func (x *exchange) panicked(p any) {
 	default:
 		x.front.Drop()
 		x.front.Last()
-		x.say(proxy.Mistake)
+		x.respond(proxy.Mistake)
 		x.finish()
 	}
 }
@@ -313,8 +313,8 @@ func (x *exchange) log() {
 		if cause.Crowded {
 			e.Limit, e.Window, e.Estimate = uint32(r.Config.Concurrency), 0, float64(r.Config.Concurrency)
 			e.Policy = r.ConcurrencyPolicy()
-		} else if cause.Ask != nil {
-			e.Estimate = cause.Ask.Estimate
+		} else if cause.Reservation != nil {
+			e.Estimate = cause.Reservation.Estimate
 		} else if v, known := x.server.limiter.Peek(cause.Rule, cause.Source, x.now); known { // a blocked source's counter is not asked
 			e.Estimate = v.Estimate
 		}

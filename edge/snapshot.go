@@ -101,7 +101,7 @@ func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, err
 	}
 	for _, r := range set.Rules {
 		waits := r.AsksTier()
-		if waits && s.limiter.Wait == nil && s.tier.Ask != nil {
+		if waits && s.limiter.Wait == nil && s.tier.Fetch != nil {
 			return nil, fmt.Errorf("rule %s waits for the tier, and pop.wait is 0 until this edge starts again: restart it", r.Config.Name)
 		}
 		now.waits = now.waits || waits || r.FirstSight == limiter.Wait
@@ -144,8 +144,8 @@ func refusals(set *rules.Set) map[*rules.Text]*message.Common {
 // putInForce has every request from now on judged by a snapshot.
 func (s *Server) putInForce(now *snapshot) {
 	before := s.snap.Load()
-	void := s.putTerms(now.rules)      // first: no verdict under a rule that was in force starts after those that are void have been dropped
-	s.tellTier(now.rules, now.sources) // the tier may be asked about them as soon as they are in force
+	void := s.putTerms(now.rules)           // first: no verdict under a rule that was in force starts after those that are void have been dropped
+	s.registerRules(now.rules, now.sources) // the tier may be asked about them as soon as they are in force
 	if before != nil {
 		s.carryOver(before.rules, now.rules, void)
 	}
@@ -179,8 +179,8 @@ func (s *Server) putTerms(set *rules.Set) map[mitigation.Key]mitigation.Bit {
 	return s.limiter.Bits.SetTerms(terms)
 }
 
-// tellTier tells which rules, with their variants, are in force from now on.
-func (s *Server) tellTier(set *rules.Set, sources *address.Sources) {
+// registerRules tells which rules, with their variants, are in force from now on.
+func (s *Server) registerRules(set *rules.Set, sources *address.Sources) {
 	if s.tier.Rules == nil {
 		return
 	}
@@ -220,7 +220,7 @@ func (s *Server) SetPlans(now *plans.Snapshot) {
 	}
 	if changed {
 		s.putTerms(next.rules)
-		s.tellTier(next.rules, next.sources)
+		s.registerRules(next.rules, next.sources)
 	}
 	s.snap.Store(&next)
 }

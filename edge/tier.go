@@ -18,8 +18,8 @@ type Tier struct {
 	Up func(source counter.Source) bool
 	// Alone says how many edges shared the tier, as last known, and since when nobody in it answers; the zero time: somebody does.
 	Alone func() (edges int, since time.Time)
-	// Ask asks the tier for what it has of a source, because a request waits for it (counter.Table.Await).
-	Ask func(rule *algorithm.Spec, source counter.Source)
+	// Fetch asks the tier for what it has of a source, because a request waits for it (counter.Table.Await).
+	Fetch func(rule *algorithm.Spec, source counter.Source)
 	// Rules tells which rules are in force from now on.
 	Rules func(rules []mitigation.Rule)
 	// Unready says why the edge should get no requests; "": it may.

@@ -20,13 +20,13 @@ func TestRequestWaitsForTheTierWithinItsBudget(t *testing.T) {
 		s := edge.WithBudget(5 * time.Millisecond)
 		f := func(want time.Duration, answers ...time.Duration) {
 			t.Helper()
-			began, heard := time.Now(), make([]<-chan struct{}, len(answers))
+			began, replies := time.Now(), make([]<-chan struct{}, len(answers))
 			for i, after := range answers {
 				ch := make(chan struct{})
-				heard[i] = ch
+				replies[i] = ch
 				time.AfterFunc(after, func() { close(ch) })
 			}
-			if s.Wait(heard); time.Since(began) != want {
+			if s.Wait(replies); time.Since(began) != want {
 				t.Errorf("answers after %v: waited %v, want %v", answers, time.Since(began), want)
 			}
 		}
@@ -38,7 +38,7 @@ func TestRequestWaitsForTheTierWithinItsBudget(t *testing.T) {
 
 // The tier is told of every limit of every rule all that it asks of one, of candidates and of what counts by limits that proxies send.
 func TestTierIsToldOfRules(t *testing.T) {
-	var told []string
+	var registered []string
 	edgetest.NewServer(t, edgetest.Parse(t, `origins: [{servers: ['http://127.0.0.1:9']}]
 plans: {key: header:x-api-key, default: free, store: 'sqlite:`+t.TempDir()+`/plans.db'}
 source: {ipv4_prefix: 28, ipv6_prefix: 56}
@@ -51,12 +51,12 @@ rules:
   - {name: asked, limit: 4, match: {descriptors: {domain: d, entries: [{key: user}]}}}`), func(o *edge.Options) {
 		o.Tier.Rules = func(rules []mitigation.Rule) {
 			for _, r := range rules {
-				told = append(told, fmt.Sprintf("%s: %d in %v, timeout %v, again %v, shadow %t, tried %t, further %t, variant %t, /%d and /%d, exact %t", r.Name, r.Counter.Limit,
+				registered = append(registered, fmt.Sprintf("%s: %d in %v, timeout %v, again %v, shadow %t, tried %t, further %t, variant %t, /%d and /%d, exact %t", r.Name, r.Counter.Limit,
 					r.Counter.Window, r.Timeout, r.Repeat, r.Shadow, r.Tried, r.Further, r.Of != 0, r.V4, r.V6, r.Exact != nil))
 			}
 		}
 	})
-	if got, want := strings.Join(told, "\n"), `asked: 1000000000 in 1s, timeout 0s, again {[] 0s}, shadow false, tried true, further false, variant false, /0 and /0, exact false
+	if got, want := strings.Join(registered, "\n"), `asked: 1000000000 in 1s, timeout 0s, again {[] 0s}, shadow false, tried true, further false, variant false, /0 and /0, exact false
 asked: 1000000000 in 1m0s, timeout 0s, again {[] 0s}, shadow false, tried true, further false, variant false, /0 and /0, exact false
 asked: 1000000000 in 1h0m0s, timeout 0s, again {[] 0s}, shadow false, tried true, further false, variant false, /0 and /0, exact false
 asked: 1000000000 in 24h0m0s, timeout 0s, again {[] 0s}, shadow false, tried true, further false, variant false, /0 and /0, exact false
@@ -82,7 +82,7 @@ asked: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, tried false, furthe
 func TestNoConcurrencyWithoutWait(t *testing.T) {
 	const origin = "origins: [{servers: ['http://127.0.0.1:1']}]\npop: {memcached: ['127.0.0.1:1'], wait: %s}\nrules: [{name: slow, %s}]\n"
 	s := edgetest.NewServer(t, edgetest.Parse(t, fmt.Sprintf(origin, "0", "limit: 5")), func(o *edge.Options) {
-		o.Tier.Ask = func(*algorithm.Spec, counter.Source) {}
+		o.Tier.Fetch = func(*algorithm.Spec, counter.Source) {}
 	})
 	for rule, want := range map[string]string{
 		"limit: 6":              "",

@@ -75,7 +75,7 @@ func (s *Server) blockedPrefix(p netip.Prefix, now time.Time) (until time.Time) 
 		return time.Time{}
 	}
 	covering := bits.Covering(p, nil)
-	if bits.Says(mitigation.Allowed, covering, now) || bits.SaysWithin(mitigation.Allowed, p, now) {
+	if bits.Ordered(mitigation.Allowed, covering, now) || bits.OrderedWithin(mitigation.Allowed, p, now) {
 		return time.Time{}
 	}
 	source := snap.sources.Of(p.Addr())

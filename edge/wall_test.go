@@ -69,7 +69,7 @@ func drawWallYAML(t *rapid.T) string {
 	return b.String()
 }
 
-// say does something that changes who is blocked.
+// respond does something that changes who is blocked.
 func (w *wallWorld) say(t *rapid.T, now time.Time) {
 	limits := w.RuleSet().EachLimit()
 	var keys []uint32

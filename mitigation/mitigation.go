@@ -152,8 +152,8 @@ func (t *Table) Capacity() int {
 	return n
 }
 
-// place gives the shard of a key and the key's hash.
-func (t *Table) place(k Key) (*shard, uint64) {
+// shardOf gives the shard of a key and the key's hash.
+func (t *Table) shardOf(k Key) (*shard, uint64) {
 	h := (t.hasher.Of(&k.Source) ^ uint64(k.Rule)) * 0x9e3779b97f4a7c15
 	return &t.shards[h>>58], h>>20 | 1<<63
 }
@@ -166,7 +166,7 @@ func (t *Table) Until(k Key, now time.Time) time.Time {
 	if t.some.Load() == 0 {
 		return time.Time{}
 	}
-	s, h := t.place(k)
+	s, h := t.shardOf(k)
 	if e := s.find(h, k); e != nil && now.Before(e.bit.End) {
 		return e.bit.End
 	}
@@ -175,7 +175,7 @@ func (t *Table) Until(k Key, now time.Time) time.Time {
 
 // Get returns the bit of k if it is in force at now.
 func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
-	s, h := t.place(k)
+	s, h := t.shardOf(k)
 	if e := s.find(h, k); e != nil && now.Before(e.bit.End) {
 		return e.bit, true
 	}
@@ -191,7 +191,7 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 		t.remember(k, b, now)
 		return false
 	}
-	s, h := t.place(k)
+	s, h := t.shardOf(k)
 	s.mu.Lock()
 	old := s.find(h, k)
 	was := old != nil && now.Before(old.bit.End)
@@ -245,7 +245,7 @@ func (t *Table) LiftPeers() {
 		s := &t.shards[i]
 		s.mu.Lock()
 		for e := range s.all() {
-			if _, h := t.place(e.key); e.bit.By == ByPeer {
+			if _, h := t.shardOf(e.key); e.bit.By == ByPeer {
 				s.drop(h, e.key)
 			}
 		}
@@ -295,7 +295,7 @@ func (t *Table) queue(n Unsent) {
 // Lift ends the mitigation of k and reports whether there was one. Verdicts of this edge that fell until now are void: a request
 // may have been judged by counts that are forgotten, and not have started its mitigation yet. So forget the counts first.
 func (t *Table) Lift(k Key, now time.Time) bool {
-	s, h := t.place(k)
+	s, h := t.shardOf(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer t.loosened.Add(1)
@@ -305,7 +305,7 @@ func (t *Table) Lift(k Key, now time.Time) bool {
 
 // Void is Lift for verdicts of this edge alone: a mitigation that somebody else started stays.
 func (t *Table) Void(k Key, now time.Time) {
-	s, h := t.place(k)
+	s, h := t.shardOf(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer t.loosened.Add(1)

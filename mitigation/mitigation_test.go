@@ -115,13 +115,13 @@ func TestNews(t *testing.T) {
 	table.Start(key(2), bit(0, time.Second, ByPoP), start)
 	table.Start(key(3), bit(0, time.Second, ByAdmin), start)
 	table.Lift(key(2), start)
-	var told []string
+	var reported []string
 	for _, n := range table.TakeUnsent(nil) {
-		told = append(told, fmt.Sprintf("%s %s %v", n.Key.Source, n.Bit.By, n.Bit.End.IsZero()))
+		reported = append(reported, fmt.Sprintf("%s %s %v", n.Key.Source, n.Bit.By, n.Bit.End.IsZero()))
 	}
 	want := []string{"0.0.0.1 edge false"}
-	if fmt.Sprint(told) != fmt.Sprint(want) {
-		t.Errorf("unsent %q, want %q", told, want)
+	if fmt.Sprint(reported) != fmt.Sprint(want) {
+		t.Errorf("unsent %q, want %q", reported, want)
 	}
 	if len(table.TakeUnsent(nil)) != 0 {
 		t.Error("the unsent were given twice")
@@ -248,7 +248,7 @@ func TestFullTableKeepsTheWorthier(t *testing.T) {
 func TestOperatorsWordOverAVerdict(t *testing.T) {
 	table := New(10, nil)
 	table.Start(key(1), bit(0, time.Hour, ByEdge), start)
-	if changed := table.Start(key(1), bit(0, time.Hour, ByAdmin), start); !changed || table.UntilSaid(key(1), start).IsZero() {
+	if changed := table.Start(key(1), bit(0, time.Hour, ByAdmin), start); !changed || table.UntilOrdered(key(1), start).IsZero() {
 		t.Errorf("changed %v, and operators have said nothing", changed)
 	}
 }

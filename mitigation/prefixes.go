@@ -88,8 +88,8 @@ func (t *Table) Covering(p netip.Prefix, buf []counter.Source) []counter.Source 
 	return buf
 }
 
-// SaysWithin is Says for the sources that lie in a prefix, the narrower ones and the prefix itself.
-func (t *Table) SaysWithin(what uint32, p netip.Prefix, now time.Time) bool {
+// OrderedWithin is Ordered for the sources that lie in a prefix, the narrower ones and the prefix itself.
+func (t *Table) OrderedWithin(what uint32, p netip.Prefix, now time.Time) bool {
 	tree := t.prefixes.tree.Load()
 	if tree == nil || !p.IsValid() {
 		return false
@@ -109,7 +109,7 @@ func (t *Table) UntilOf(k Key, covering []counter.Source, now time.Time) time.Ti
 	until := t.Until(k, now)
 	for _, s := range covering {
 		for _, rule := range [...]uint32{k.Rule, AllRules} {
-			if end := t.UntilSaid(Key{Rule: rule, Source: s}, now); end.After(until) {
+			if end := t.UntilOrdered(Key{Rule: rule, Source: s}, now); end.After(until) {
 				until = end
 			}
 		}
@@ -117,16 +117,16 @@ func (t *Table) UntilOf(k Key, covering []counter.Source, now time.Time) time.Ti
 	return until
 }
 
-// UntilSaid is Until for what operators say alone.
-func (t *Table) UntilSaid(k Key, now time.Time) time.Time {
+// UntilOrdered is Until for what operators say alone.
+func (t *Table) UntilOrdered(k Key, now time.Time) time.Time {
 	if bit, in := t.Get(k, now); in && bit.By == ByAdmin {
 		return bit.End
 	}
 	return time.Time{}
 }
 
-// Says reports whether operators allow or deny one of the sources.
-func (t *Table) Says(what uint32, covering []counter.Source, now time.Time) bool {
+// Ordered reports whether operators allow or deny one of the sources.
+func (t *Table) Ordered(what uint32, covering []counter.Source, now time.Time) bool {
 	for _, s := range covering {
 		if !t.Until(Key{Rule: what, Source: s}, now).IsZero() {
 			return true

@@ -76,10 +76,10 @@ func TestPrefixes(t *testing.T) {
 				says = append(says, fmt.Sprintf("%d:%v", rule, until.Sub(start)))
 			}
 		}
-		if table.Says(Allowed, covering, now) {
+		if table.Ordered(Allowed, covering, now) {
 			says = append(says, "allowed")
 		}
-		if table.Says(Denied, covering, now) {
+		if table.Ordered(Denied, covering, now) {
 			says = append(says, "denied")
 		}
 		return strings.Join(says, " ")
@@ -125,7 +125,7 @@ func TestCoveringAllocatesNothing(t *testing.T) {
 	var buf [4]counter.Source
 	look := func() {
 		covering := table.Covering(addr, buf[:0])
-		if table.Says(Denied, covering, start) {
+		if table.Ordered(Denied, covering, start) {
 			t.Error("denied")
 		}
 	}

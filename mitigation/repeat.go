@@ -64,7 +64,7 @@ func (t *Table) Timeout(k Key, timeout time.Duration, r Repeat, now time.Time) t
 
 // Last returns the bit of k if it is in force at now, or remembered.
 func (t *Table) Last(k Key, now time.Time) (Bit, bool) {
-	s, h := t.place(k)
+	s, h := t.shardOf(k)
 	if e := s.find(h, k); e != nil && now.Before(e.bit.forgotten()) {
 		return e.bit, true
 	}
@@ -79,7 +79,7 @@ func (t *Table) remember(k Key, b Bit, now time.Time) {
 	if !now.Before(b.forgotten()) {
 		return
 	}
-	s, h := t.place(k)
+	s, h := t.shardOf(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.void(k, &b) {

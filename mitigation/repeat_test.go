@@ -181,9 +181,9 @@ func TestRememberedMakesRoom(t *testing.T) {
 
 // twoOfAShard are two keys that stand in one shard.
 func twoOfAShard(t *Table) (Key, Key) {
-	first, _ := t.place(key(0))
+	first, _ := t.shardOf(key(0))
 	for i := uint32(1); ; i++ {
-		if s, _ := t.place(key(i)); s == first {
+		if s, _ := t.shardOf(key(i)); s == first {
 			return key(0), key(i)
 		}
 	}

@@ -31,7 +31,7 @@ func (t *Table) SetTerms(terms map[uint32]Terms) (void map[Key]Bit) {
 		s := &t.shards[i]
 		s.mu.Lock() // who has looked at the terms before has put its bit there by now
 		for e := range s.all() {
-			if _, h := t.place(e.key); t.void(e.key, &e.bit) {
+			if _, h := t.shardOf(e.key); t.void(e.key, &e.bit) {
 				void[e.key] = e.bit
 				s.drop(h, e.key)
 			}

@@ -39,7 +39,7 @@ func TestTerms(t *testing.T) {
 			before.Start(of(1), bit, now)
 			before.Start(of(2), Bit{Start: now, End: end, By: ByAdmin}, now)
 			void := before.SetTerms(test.rules)
-			if _, told := void[of(1)]; told == stays || len(void) > 1 {
+			if _, reported := void[of(1)]; reported == stays || len(void) > 1 {
 				t.Errorf("%s, by %v: void are %v", test.name, by, void)
 			}
 			if before.Until(of(1), now).IsZero() == stays || before.Until(of(2), now).IsZero() {

@@ -14,18 +14,18 @@ import (
 
 // twoPoPs are two worlds of one time. What the first decides goes to the edge to of the second after a while, and what the second decides to
 // the first; told counts both.
-func twoPoPs(t *testing.T, home, away mitigation.Rule) (a, b *sim.World, told *[2]int) {
-	told = new([2]int)
+func twoPoPs(t *testing.T, home, away mitigation.Rule) (a, b *sim.World, received *[2]int) {
+	received = new([2]int)
 	var worlds [2]*sim.World
 	for i, r := range [2]mitigation.Rule{home, away} {
 		worlds[i] = newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Decided: func(b across.Block) {
-			told[i]++
+			received[i]++
 			now := worlds[i].Now()
 			worlds[1-i].Run(now)
-			worlds[1-i].Edges[told[i]%3].Impose("other", b, now)
+			worlds[1-i].Edges[received[i]%3].Impose("other", b, now)
 		}}, r)
 	}
-	return worlds[0], worlds[1], told
+	return worlds[0], worlds[1], received
 }
 
 func by(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) string {
@@ -39,7 +39,7 @@ func by(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) string {
 // A block is told of once, is in force on every edge of the other PoP, and comes neither back nor twice.
 func TestBlockReachesAnotherPoP(t *testing.T) {
 	r := newRule(t, 5, time.Minute, 30*time.Second, algorithm.Nearest)
-	a, b, told := twoPoPs(t, r, r)
+	a, b, received := twoPoPs(t, r, r)
 	who, good := address(1), address(2)
 	for i := range 12 { // every edge has its own verdict
 		ask(a.Edges[i%3], r, who)
@@ -57,8 +57,8 @@ func TestBlockReachesAnotherPoP(t *testing.T) {
 	}
 	a.Run(began.Add(10 * time.Second))
 	b.Run(began.Add(10 * time.Second))
-	if *told != [2]int{1, 0} {
-		t.Errorf("%d blocks were told of, and %d on the way back", told[0], told[1])
+	if *received != [2]int{1, 0} {
+		t.Errorf("%d blocks were told of, and %d on the way back", received[0], received[1])
 	}
 	if got := by(a, a.Edges[0], r, who); got != "edge" && got != "pop" {
 		t.Errorf("at home by %q", got)
@@ -180,8 +180,8 @@ func TestNotTold(t *testing.T) {
 		{"a shadow", address(1), func(r *mitigation.Rule) { r.Shadow = true }, 0},
 	} {
 		r := newRule(t, 5, time.Minute, 30*time.Second, algorithm.Nearest)
-		told := 0
-		w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond, Decided: func(across.Block) { told++ }}, r)
+		received := 0
+		w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond, Decided: func(across.Block) { received++ }}, r)
 		test.change(&r)
 		for _, e := range w.Edges {
 			e.Machine.SetRules([]mitigation.Rule{r})
@@ -189,8 +189,8 @@ func TestNotTold(t *testing.T) {
 		for range 7 {
 			ask(w.Edges[0], r, test.source)
 		}
-		if w.Run(began.Add(time.Second)); told != test.want {
-			t.Errorf("%s: told of %d", test.what, told)
+		if w.Run(began.Add(time.Second)); received != test.want {
+			t.Errorf("%s: told of %d", test.what, received)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestNotTold(t *testing.T) {
 // Switched off, what other PoPs said is over, on each edge as it hears of it, though the tier still has it; verdicts of the PoP itself go on.
 func TestPeersOff(t *testing.T) {
 	r := newRule(t, 5, time.Minute, 30*time.Second, algorithm.Nearest)
-	a, b, told := twoPoPs(t, r, r)
+	a, b, received := twoPoPs(t, r, r)
 	who := address(1)
 	for range 7 {
 		ask(a.Edges[0], r, who)
@@ -227,7 +227,7 @@ func TestPeersOff(t *testing.T) {
 			t.Errorf("edge %d does not learn of the PoP's own: %q", i, got)
 		}
 	}
-	if told[1] != 0 {
+	if received[1] != 0 {
 		t.Error("off, and told of")
 	}
 }

@@ -19,7 +19,7 @@ import (
 // change has an operator change a rule at an edge.
 func change(t testing.TB, w *sim.World, e *sim.Edge, rule, text string) operatorlog.Mark {
 	t.Helper()
-	mark, err := e.Say(operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: w.Now(), Text: text})
+	mark, err := e.Order(operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: w.Now(), Text: text})
 	must(t, err)
 	return mark
 }
@@ -163,15 +163,15 @@ func TestRulesNeedASecret(t *testing.T) {
 	change(t, w, w.Edges[0], "login", "x")
 	say(t, w, w.Edges[0], operatorlog.Block, address(1), time.Hour)
 	pass(w, time.Second)
-	list, _ := secret.Of([]byte("test")).WordsKeys()
+	list, _ := secret.Of([]byte("test")).OperatorListKeys()
 	written := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]
 	m, err := pop.NewMachine(pop.Config{Nodes: []string{"a:1"}, Secret: secret.Of([]byte("test")), ID: 9, Counters: w.Edges[0].Counters, Bits: w.Edges[0].Bits}, w.Now())
 	must(t, err)
 	must(t, m.Operators.Restore(written, w.Now()))
-	if changes, _, _ := m.Operators.Changes(); len(changes) != 0 || m.Stats().Words != 1 {
-		t.Errorf("%+v, %d words", changes, m.Stats().Words)
+	if changes, _, _ := m.Operators.Changes(); len(changes) != 0 || m.Stats().OperatorEntries != 1 {
+		t.Errorf("%+v, %d words", changes, m.Stats().OperatorEntries)
 	}
-	if _, err := m.Operators.Say(operatorlog.Order{Rule: "login", Kind: operatorlog.Change, Text: "x"}, w.Now()); err == nil {
+	if _, err := m.Operators.Add(operatorlog.Order{Rule: "login", Kind: operatorlog.Change, Text: "x"}, w.Now()); err == nil {
 		t.Error("said to a PoP whose secret anybody can guess")
 	}
 }

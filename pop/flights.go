@@ -16,14 +16,14 @@ type flight struct {
 	late    bool // its node was given up meanwhile, and its hits with it
 	tries   uint8
 	paid    bool  // its cost has been set aside (announcement.Budget), or reports do not pay for it
-	of      uint8 // aPresence: the slot, which was free, from 1; aWords: the line of the secret
+	of      uint8 // aPresence: the slot, which was free, from 1; anOperatorList: the line of the secret
 	node    int32
 	counter counter.Counter // aReport, anEcho
 	part    counter.Part
 	epoch   uint64            // of the counter when it was sent
 	bit     *announcement.Bit // aBit
 	batch   *log.Batch        // aBatch
-	asked   exchange.Asked    // anExchange
+	request exchange.Request  // anExchange
 }
 
 type purpose uint8
@@ -38,7 +38,7 @@ const (
 	aLogRead
 	aProbe
 	aPresence
-	aWords // of the operators' list
+	anOperatorList // of the operators' list
 	aMarksRead
 )
 
@@ -75,9 +75,9 @@ func (m *Machine) send(c wire.Command, f flight) {
 	m.out = append(m.out, c)
 }
 
-// sendWords sends a command of a node's copy of the operators' list.
-func (m *Machine) sendWords(c wire.Command, line int) {
-	f := flight{what: aWords, of: uint8(line)}
+// sendOperatorList sends a command of a node's copy of the operators' list.
+func (m *Machine) sendOperatorList(c wire.Command, line int) {
+	f := flight{what: anOperatorList, of: uint8(line)}
 	if c.Op == wire.Delete {
 		f = flight{}
 	}
@@ -108,7 +108,7 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 	case anEcho:
 		m.echoed(f, r, now)
 	case anExchange:
-		m.Exchanges.Answered(f.asked, r, now)
+		m.Exchanges.Answered(f.request, r, now)
 	case aBit:
 		m.Announcer.Answered(f.bit, r, now)
 	case aBatch:
@@ -121,9 +121,9 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 		m.probed(r, now)
 	case aPresence:
 		m.slotsAnswered(f, r, now)
-	case aWords:
-		if c, follows := m.Operators.Answered(&n.words[f.of], r, now); follows {
-			m.sendWords(c, int(f.of))
+	case anOperatorList:
+		if c, follows := m.Operators.Answered(&n.operatorList[f.of], r, now); follows {
+			m.sendOperatorList(c, int(f.of))
 		}
 	case aMarksRead:
 		m.marksRead(r, now)
@@ -201,11 +201,11 @@ func (m *Machine) Quiet(r *wire.Result, now time.Time) bool {
 	}
 	switch f := &m.flights.list[r.Tag]; f.what {
 	case aProbe: // else the next follows at once, or it is late
-		return m.Nodes.Steady(r.Node, now) && m.logs.KnowsHead(r.Node, r.Values[0], m.wall(now))
+		return m.Nodes.Steady(r.Node, now) && m.logs.HeadIsCurrent(r.Node, r.Values[0], m.wall(now))
 	case aLogRead:
 		return m.logs.FindsNothing(r)
-	case aWords:
-		return n.words[f.of].Looking() && r.Values[0] == nil && m.Operators.Len() == 0
+	case anOperatorList:
+		return n.operatorList[f.of].Looking() && r.Values[0] == nil && m.Operators.Len() == 0
 	case aPresence:
 		return r.Op != wire.Get && f.of == 0
 	}

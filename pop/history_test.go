@@ -152,7 +152,7 @@ func (h *history) hit(edge int, hits uint32) (admitted uint32) {
 		admitted++
 	}
 	if h.rng.IntN(4) == 0 { // somebody looks, while the report may be under way
-		e.Machine.Exchanges.Ask(counter.Counter{Rule: h.rule.Counter, Source: address(1)})
+		e.Machine.Exchanges.Fetch(counter.Counter{Rule: h.rule.Counter, Source: address(1)})
 	}
 	return admitted
 }
@@ -393,9 +393,9 @@ func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 				}
 			}
 		}
-		heard := sent.most(sim.Propagation(h.rtt, edges)+h.skew, true)
+		received := sent.most(sim.Propagation(h.rtt, edges)+h.skew, true)
 		cut := sent.most(r.SubWindow()+h.skew, true)
-		bound := sim.Bound(h.rule.Rule, edges, uint32(heard), uint32(cut))
+		bound := sim.Bound(h.rule.Rule, edges, uint32(received), uint32(cut))
 		got := admitted.most(r.Window, false)
 		if got > bound {
 			t.Errorf("%d admitted in a window, the bound is %d\n%v", got, bound, h)

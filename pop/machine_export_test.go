@@ -11,7 +11,7 @@ import (
 
 const MaxFlying = maxFlying
 
-func Place(m *Machine, s counter.Source) int { return m.Nodes.Place(s) }
+func Place(m *Machine, s counter.Source) int { return m.Nodes.NodeOf(s) }
 
 // For tests from outside that play an intruder who reaches the tier.
 

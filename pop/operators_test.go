@@ -27,7 +27,7 @@ func say(t testing.TB, w *sim.World, e *sim.Edge, kind operatorlog.Kind, source 
 	if kind == operatorlog.Block {
 		word.End = w.Now().Add(d)
 	}
-	mark, err := e.Say(word)
+	mark, err := e.Order(word)
 	must(t, err)
 	return mark
 }
@@ -344,7 +344,7 @@ func TestListSurvivesNodes(t *testing.T) {
 		say(t, w, w.Edges[i], operatorlog.Block, s, time.Hour)
 	}
 	pass(w, 2*time.Second)
-	list, head := secret.Of([]byte("test")).WordsKeys()
+	list, head := secret.Of([]byte("test")).OperatorListKeys()
 	get := func(key string) []byte {
 		return w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: key}).Values[0]
 	}
@@ -634,7 +634,7 @@ func TestManyWriters(t *testing.T) {
 	if wrong := inForce(w, r, blocked, nil); len(wrong) > 0 {
 		t.Errorf("%d wrong, such as %s", len(wrong), wrong[0])
 	}
-	list, _ := secret.Of([]byte("test")).WordsKeys()
+	list, _ := secret.Of([]byte("test")).OperatorListKeys()
 	first := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]
 	for i, n := range w.Nodes {
 		if got := n.Do(w.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]; !bytes.Equal(got, first) || got == nil {

@@ -57,9 +57,9 @@ func (m *Machine) probe(i int, now time.Time) {
 }
 
 func (m *Machine) pollNode(i int, now time.Time) {
-	for line := range m.nodes[i].words {
-		if c, due := m.Operators.Look(&m.nodes[i].words[line], i, now); due {
-			m.sendWords(c, line)
+	for line := range m.nodes[i].operatorList {
+		if c, due := m.Operators.Look(&m.nodes[i].operatorList[line], i, now); due {
+			m.sendOperatorList(c, line)
 		}
 	}
 	if !m.ending {

@@ -139,7 +139,9 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	})
 	m.Exchanges = exchange.New(exchange.Config{
 		Secret: c.Secret, Counters: m.counters, InFlight: c.InFlight, Exact: c.Exact, Operators: m.Operators, Nodes: nodes, Announcer: m.Announcer,
-		Send: func(c wire.Command, a exchange.Asked) { m.send(c, flight{what: anExchange, asked: a, paid: !a.Read()}) },
+		Send: func(c wire.Command, a exchange.Request) {
+			m.send(c, flight{what: anExchange, request: a, paid: !a.Read()})
+		},
 	})
 	m.addNodes()
 	if c.Edges > 0 {
@@ -151,7 +153,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 // addNodes makes room for nodes that have been added to the list.
 func (m *Machine) addNodes() {
 	for len(m.nodes) < m.Nodes.Len() {
-		m.nodes = append(m.nodes, node{words: m.Operators.Nodes()})
+		m.nodes = append(m.nodes, node{operatorList: m.Operators.Nodes()})
 	}
 	m.logs.Grow(len(m.nodes))
 	m.Marks.Grow(len(m.nodes))
@@ -292,7 +294,7 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 		case anEcho:
 			f.what = unheeded
 		case anExchange:
-			f.asked.ClockStepped()
+			f.request.ClockStepped()
 		}
 	}
 	m.counters.Adjust(by, m.Nodes.Up(), now)
@@ -319,20 +321,20 @@ func (m *Machine) Alone() (edges int, since time.Time) {
 
 // MachineStats is what a Machine has seen since it was made.
 type MachineStats struct {
-	Propagation *buckets.Histogram // from a verdict on another edge until it was in force on this one
-	Forged      uint64             // values in the tier that were not of the form, or not authentic
-	LogRecords  uint64             // that this edge wrote to the mitigation log
-	LogLost     uint64             // that it could not write
-	Edges       int                // that share the tier
-	Full        bool               // the PoP has as many edges as can share it, and this one counts alone until one leaves
-	Words       int                // of operators that the list holds: blocks, lifts that must be kept, changes of rules
+	Propagation     *buckets.Histogram // from a verdict on another edge until it was in force on this one
+	Forged          uint64             // values in the tier that were not of the form, or not authentic
+	LogRecords      uint64             // that this edge wrote to the mitigation log
+	LogLost         uint64             // that it could not write
+	Edges           int                // that share the tier
+	Full            bool               // the PoP has as many edges as can share it, and this one counts alone until one leaves
+	OperatorEntries int                // of operators that the list holds: blocks, lifts that must be kept, changes of rules
 }
 
 // Stats is what the Machine and its rooms have seen.
 func (m *Machine) Stats() MachineStats {
 	written, lost, forged := m.logs.Stats()
 	return MachineStats{
-		Full: m.Nodes.Full(), Words: m.Operators.Len(),
+		Full: m.Nodes.Full(), OperatorEntries: m.Operators.Len(),
 		Propagation: m.Announcer.Propagation, Forged: m.forged.Load() + m.Operators.Forged() + m.Exchanges.Forged() + forged, LogRecords: written, LogLost: lost,
 		Edges: int(max(m.edges.Load(), 1)),
 	}

@@ -79,7 +79,7 @@ func TestReadBetweenAddAndIncr(t *testing.T) {
 		for range hits {
 			ask(e, r, address(1))
 		}
-		e.Machine.Exchanges.Ask(counter.Counter{Rule: r.Counter, Source: address(1)})
+		e.Machine.Exchanges.Fetch(counter.Counter{Rule: r.Counter, Source: address(1)})
 		for range 1000 {
 			passBy(w, 100*time.Microsecond, 100*time.Microsecond)
 			v, _ := e.Counters.Peek(r.Counter, address(1), w.Now())

@@ -12,10 +12,10 @@ import (
 
 // node is what the machine knows of a memcached node, but for its place (package placement) and what other rooms know.
 type node struct {
-	flying  int              // commands under way
-	full    bool             // so many were that no more were sent, and more than half as many are
-	waiting queue            // to be reported when fewer are
-	words   []operators.Node // a copy of the operators' list under each secret
+	flying       int              // commands under way
+	full         bool             // so many were that no more were sent, and more than half as many are
+	waiting      queue            // to be reported when fewer are
+	operatorList []operators.Node // a copy of the operators' list under each secret
 }
 
 // maxFlying is how many commands may be under way to a node before further reports wait for answers: so many that a round trip of
@@ -61,7 +61,7 @@ func (m *Machine) takeBack() {
 		name := m.config.Secret.CounterName(b.Counter, m.Operators.Epoch(b.Rule, b.Source))
 		var room [secret.CounterKeySize]byte
 		key := m.arena.Write(name.Append(room[:0], b.Group))
-		for _, node := range m.Nodes.Places(b.Source) {
+		for _, node := range m.Nodes.NodesOf(b.Source) {
 			m.send(wire.Command{Node: node, Op: wire.Decr, Report: true, Key: key, Delta: b.Hits}, flight{})
 		}
 	}
@@ -71,7 +71,7 @@ func (m *Machine) takeBack() {
 // direct lets counters wait for their nodes.
 func (m *Machine) direct(list []counter.Counter) {
 	for _, c := range list {
-		if node := m.Nodes.Place(c.Source); node >= 0 {
+		if node := m.Nodes.NodeOf(c.Source); node >= 0 {
 			m.nodes[node].waiting.push(c)
 		} else {
 			m.unplaced.push(c) // it counts here, and is reported when a node is back

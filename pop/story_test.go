@@ -263,8 +263,8 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 		t.Fatalf("%s: no such command", d.Cmd)
 	}
 	if !d.HasArg("quiet") {
-		s.tellNodes()
-		s.tellEvents()
+		s.writeNodes()
+		s.writeEvents()
 	}
 	s.events = s.events[:0]
 	for _, n := range s.nodes {
@@ -418,12 +418,12 @@ func (s *story) counters() {
 	}
 }
 
-// tellNodes tells what nodes were asked for.
-func (s *story) tellNodes() {
-	for i, asked := range s.nodes {
+// writeNodes tells what nodes were asked for.
+func (s *story) writeNodes() {
+	for i, request := range s.nodes {
 		var parts []string
-		for _, what := range slices.Sorted(maps.Keys(asked)) {
-			parts = append(parts, fmt.Sprintf("%s %d", what, asked[what]))
+		for _, what := range slices.Sorted(maps.Keys(request)) {
+			parts = append(parts, fmt.Sprintf("%s %d", what, request[what]))
 		}
 		if parts != nil {
 			fmt.Fprintf(&s.out, "node %d  %s\n", i, strings.Join(parts, ", "))
@@ -431,8 +431,8 @@ func (s *story) tellNodes() {
 	}
 }
 
-// tellEvents tells what edges have noticed; what several did says from when to when.
-func (s *story) tellEvents() {
+// writeEvents tells what edges have noticed; what several did says from when to when.
+func (s *story) writeEvents() {
 	type together struct {
 		first, last time.Time
 		edges       []int

@@ -88,21 +88,21 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 		}
 		head, err := strconv.ParseUint(strings.TrimSpace(string(get(shared.LogHeadKey()))), 10, 64)
 		must(t, err)
-		var told []byte
+		var received []byte
 		for number := head - 20; number <= head; number++ {
 			item := get(shared.LogItemKey(number))
 			for sealed, rest := record.Cut(item); sealed != nil; sealed, rest = record.Cut(rest) {
 				if r, ok := record.Open(shared, sealed); ok && len(r.Times) > 0 {
-					told = record.Append(told, sealed)
+					received = record.Append(received, sealed)
 				}
 			}
 		}
-		if len(told) == 0 {
+		if len(received) == 0 {
 			t.Fatal("nobody told when hits came, and the test shows nothing")
 		}
 		if again {
 			node.Do(w.Now(), wire.Command{Op: wire.Incr, Key: shared.LogHeadKey(), Delta: 1})
-			node.Do(w.Now(), wire.Command{Op: wire.Set, Key: shared.LogItemKey(head + 1), Value: told, Expire: 100})
+			node.Do(w.Now(), wire.Command{Op: wire.Set, Key: shared.LogItemKey(head + 1), Value: received, Expire: 100})
 		}
 		for range 50 {
 			for i := range w.Edges {

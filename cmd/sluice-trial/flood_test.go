@@ -15,6 +15,7 @@ import (
 // Each way is tried with the real programs and the real kernel: nobody who is blocked is served, the kernel refuses connections where it is to,
 // and nowhere else, and the client beside the flood is served.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	dir, file := labtest.Binaries(t), filepath.Join(t.TempDir(), "flood.json")
 	if out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "sluice-trial"), "flood", "--short", "--json", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

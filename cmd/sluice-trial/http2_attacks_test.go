@@ -28,6 +28,7 @@ func attacksHere(t *testing.T, args ...string) (f bench.AttacksJSON) {
 // Every attack is made, the client beside it is served, and the edge charges a source that resets its requests. How much of an attack there is in
 // so short a time depends on the machine: which bounds it meets then is for TestHTTP2Abuse of edge.
 func TestHTTP2Attacks(t *testing.T) {
+	t.Parallel()
 	f := attacksHere(t, "--servers", "sluice")
 	var names []string
 	for _, a := range f.Attacks {
@@ -43,6 +44,7 @@ func TestHTTP2Attacks(t *testing.T) {
 
 // The others are configured so that they start, speak HTTP/2, and admit the calm client.
 func TestHTTP2AttacksOnOthers(t *testing.T) {
+	t.Parallel()
 	for _, a := range attacksHere(t, "--servers", "nginx,haproxy", "--attacks", "PING").Attacks {
 		if a.Sent == 0 || a.Failed > 0 || a.Charged > 0 {
 			t.Errorf("%+v", a)

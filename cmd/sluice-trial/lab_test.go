@@ -9,7 +9,7 @@ import (
 	"sluice/cmd/internal/labtest"
 )
 
-// Labs that mostly wait run beside each other. Those that send as much as two processors can take run alone, before them.
+// Labs mostly wait, and say what is so however late they are, so they run beside each other.
 func TestMain(m *testing.M) { labtest.Main(m) }
 
 func TestLabChecks(t *testing.T) {
@@ -50,6 +50,7 @@ func TestLabChecksRestarts(t *testing.T) {
 // So short a soak cannot tell what grows from what breathes; that the other half of the promise is kept, it can. What goes wrong if no fault is
 // done: the rounds are sound, and name none.
 func TestLabSoak(t *testing.T) {
+	t.Parallel()
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", "--edges", "2", "--memcached", "2", "--limit", "20", "--window", "1s", "--mitigation-timeout", "1s",
 		"--check", "soak", "--times", "3", "--duration", "1s", "--rate", "300")
 	err := p.Wait()
@@ -66,6 +67,7 @@ func TestLabSoak(t *testing.T) {
 
 // What operators say is in force everywhere and stays so under attack. In how much time is not asked here: other tests run as well.
 func TestLabChecksWords(t *testing.T) {
+	t.Parallel()
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", "--check", "words", "--short")
 	err := p.Wait()
 	p.LeavesNothing(t)
@@ -135,6 +137,7 @@ func TestLabChecksShedding(t *testing.T) {
 
 // No window has more than the limit of a rule that promises it, before an origin that notes when requests arrive.
 func TestLabChecksExact(t *testing.T) {
+	t.Parallel()
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", "--check", "exact", "--short")
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.Out, p.Err)
@@ -151,7 +154,7 @@ func TestLabChecksExact(t *testing.T) {
 func TestLabChecksAudit(t *testing.T) {
 	t.Parallel()
 	cost := regexp.MustCompile(`audit: (\d+) of (\d+) commands to the tier`)
-	for range 3 {
+	for range 2 {
 		p := labtest.Start(t, labtest.Plain(t), "sluice-trial", "--check", "audit", "--limit", "12", "--window", "2s", "--mitigation-timeout", "2s", "--duration", "8s")
 		err := p.Wait()
 		p.LeavesNothing(t)

@@ -88,8 +88,8 @@ func (s *peering) blocked(pop, source, by string) bool {
 	return everywhere(s.edges[pop], func(p *process) bool { return p.blockedBy(source) == by })
 }
 
-// told sends an edge a message past all edges of the peer.
-func (p *process) told(to, secret string, at time.Time, list ...across.Block) (body []byte, mac string) {
+// reported sends an edge a message past all edges of the peer.
+func (p *process) sendBlocks(to, secret string, at time.Time, list ...across.Block) (body []byte, mac string) {
 	return across.KeyOf([]byte(secret)).Seal(&across.Message{From: "fra", To: to, Edge: "by hand", At: at, Blocks: list})
 }
 
@@ -193,7 +193,7 @@ func TestPeers(t *testing.T) {
 		{"a good one", "ams", peersKey, 5, block("192.0.2.2", "all", 5), 200, `"imposed":1`},
 		{"which comes again", "ams", peersKey, 5, block("192.0.2.2", "all", 5), 403, "older than another"},
 	} {
-		body, mac := ams[0].told(test.to, test.secret, now.Add(test.at), test.block)
+		body, mac := ams[0].sendBlocks(test.to, test.secret, now.Add(test.at), test.block)
 		if status, text := post(listen, body, mac); status != test.status || !strings.Contains(text, test.says) {
 			t.Errorf("%s: %d %s", test.what, status, text)
 		}
@@ -214,7 +214,7 @@ func TestPeers(t *testing.T) {
 	}
 	now = time.Now()
 	for i, source := range []string{"203.0.113.0/24", "192.0.2.200"} {
-		body, mac := ams[0].told("ams", peersKey, now.Add(time.Duration(i)), block(source, "all", 5))
+		body, mac := ams[0].sendBlocks("ams", peersKey, now.Add(time.Duration(i)), block(source, "all", 5))
 		if status, text := post(listen, body, mac); status != 200 {
 			t.Errorf("%d %s", status, text)
 		}
@@ -239,7 +239,7 @@ func TestPeers(t *testing.T) {
 	}
 	s.attack(fra[1], "198.51.100.10")
 	fra[1].until("failing to tell", func() bool { return fra[1].metric(`sluice_peer_send_failures_total\{peer="ams"\}`) > "1" })
-	fra[1].tells("no edge of PoP ams accepts blocks")
+	fra[1].eventTexts("no edge of PoP ams accepts blocks")
 	for i := range ams {
 		s.start("ams", i)
 	}
@@ -265,7 +265,7 @@ func TestPeers(t *testing.T) {
 			t.Errorf("off, and %d", got)
 		}
 	}
-	mbody, mac := ams[0].told("ams", peersKey, time.Now().Add(time.Second), block("192.0.2.9", "all", 5))
+	mbody, mac := ams[0].sendBlocks("ams", peersKey, time.Now().Add(time.Second), block("192.0.2.9", "all", 5))
 	if status, text := post(listen, mbody, mac); status != 403 || !strings.Contains(text, "peers_mode is off") {
 		t.Errorf("%d %s", status, text)
 	}
@@ -286,13 +286,13 @@ func TestPeersSecretChanges(t *testing.T) {
 	fra, ams := s.edges["fra"][0], s.edges["ams"][0]
 	key := filepath.Join(filepath.Dir(s.files["fra"][0]), "peers.secret") // of both
 	const after = "the secret of this year"
-	for i, step := range []struct{ text, tells string }{
+	for i, step := range []struct{ text, want string }{
 		{"short", "the secret of peers is wrong: the old one stays in use: pop.peers_secret_file: " + key + ": line 1 has less than 16 bytes"},
 		{peersKey + "\n" + after + "\n", "pop.peers_secret_file read again"},
 		{after + "\n" + peersKey + "\n", "pop.peers_secret_file read again"},
 		{after + "\n", "pop.peers_secret_file read again"},
 	} {
-		said := func(p *process) int { return strings.Count(p.api("GET", "/v1/events", "").text, step.tells) }
+		said := func(p *process) int { return strings.Count(p.api("GET", "/v1/events", "").text, step.want) }
 		before := []int{said(fra), said(ams)}
 		if err := os.WriteFile(key, []byte(step.text), 0o600); err != nil {
 			t.Fatal(err)
@@ -313,7 +313,7 @@ func TestPeersSecretChanges(t *testing.T) {
 		secret string
 		status int
 	}{{peersKey, 403}, {after, 200}} {
-		body, mac := ams.told("ams", test.secret, time.Now())
+		body, mac := ams.sendBlocks("ams", test.secret, time.Now())
 		if status, text := post(s.listen["ams"][0], body, mac); status != test.status {
 			t.Errorf("under %q: %d %s", test.secret, status, text)
 		}

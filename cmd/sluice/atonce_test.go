@@ -47,7 +47,7 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 	}
 	meet(edges...)
 	var mu sync.Mutex
-	var told, merged, later int
+	var reported, merged, later int
 	var longest time.Duration
 	var all sync.WaitGroup
 	for lane := range lanes {
@@ -127,7 +127,7 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 					if len(lostB.Overtaken) != 1 || lostB.Overtaken[0].Who != "ada" || lostB.Overtaken[0].Edge != "edge2" || len(b.Warnings) == 0 {
 						t.Errorf("%s stands, and %s %v later was told nothing of it: %s", first, second, apart, b.text)
 					}
-					told++
+					reported++
 				case rule.Limit == 2000+n && len(lostA.Overtaken) == 0: // on all edges before the other was said, who is told what he replaces
 					if text := strings.Join(b.Warnings, " "); !aDone.Before(bSent) && !strings.Contains(text, fmt.Sprintf("limit was set to %d by ada at edge2", 1000+n)) {
 						t.Errorf("%s stands, and neither it nor %s %v before was told of the other: %s\n%s", second, first, apart, a.text, b.text)
@@ -138,7 +138,7 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 						lost.Who != "bob" || lost.Edge != "edge0" || a.Limit != 2000+n || len(a.Warnings) == 0 {
 						t.Errorf("%s stands, and %s %v before was told something else: %s", second, first, apart, a.text)
 					}
-					told++
+					reported++
 				default:
 					t.Errorf("neither %s nor %s stands: %s", first, second, rule.text)
 				}
@@ -147,7 +147,7 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d pairs of different fields came together; of %d of one field %d were told, and %d were in force before the other was said; the longest answer took %v", merged, told+later, told, later, longest)
+	t.Logf("%d pairs of different fields came together; of %d of one field %d were told, and %d were in force before the other was said; the longest answer took %v", merged, reported+later, reported, later, longest)
 	if longest > 6*time.Second { // none waits longer than two, whoever answers, but for what a busy machine adds
 		t.Errorf("an operator waited for %v", longest)
 	}

@@ -42,7 +42,7 @@ func expired(name string, c *listen.Certificates, now time.Time) (warnings []str
 		return nil
 	}
 	for _, e := range c.Expiries() {
-		if w := e.Says(now); w != "" {
+		if w := e.Description(now); w != "" {
 			warnings = append(warnings, name+": "+w)
 		}
 	}

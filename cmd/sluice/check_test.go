@@ -87,12 +87,12 @@ func TestCheck(t *testing.T) {
 		{"state in no folder", tier + good + "}\nstate_dir: " + dir + "/none/more", []string{"state_dir: write " + dir + "/none/more: no such file"}, nil},
 		{"credentials to be", tier + "/run/credentials/none.service/pop.secret}\nadmin_token_file: /run/credentials/none.service/admin.token", nil, []string{"pop.secret_file: open /run/credentials/none.service/pop.secret", "admin_token_file: open /run/credentials/none.service/admin.token"}},
 		{"state of somebody else", tier + good + "}\nstate_dir: " + dir + "/foreign", []string{"state_dir: " + dir + "/foreign/words: "}, nil},
-		{"rules of somebody else, without a tier", "state_dir: " + dir + "/rules", []string{"state_dir: " + dir + "/rules/rules: "}, []string{"state_dir: an edge that counts alone"}},
+		{"rules of somebody else, without a tier", "state_dir: " + dir + "/rules", []string{"state_dir: " + dir + "/rules/rules: "}, []string{"state_dir: without pop.memcached"}},
 		{"rules of somebody else, without a secret", "pop: {memcached: ['127.0.0.1:1']}\nstate_dir: " + dir + "/rules", []string{"state_dir: " + dir + "/rules/rules: "}, nil},
 		{"rules that are not read", tier + good + "}\nstate_dir: " + dir + "/rules", nil, nil},
 		{"state to be", tier + good + "}\nstate_dir: " + dir, nil, nil},
 		{"state of somebody else over etcd", tier + good + "}\nstate_dir: " + dir + "/stranger\n" + store + "}", []string{"state_dir: " + dir + "/stranger/etcd%2Fs%2F: "}, nil},
-		{"etcd's password that is not there", "state_dir: " + dir + "\n" + store + "username: a, password_file: " + dir + "/none}", []string{"etcd.password_file: open " + dir + "/none"}, []string{"state_dir: an edge"}},
+		{"etcd's password that is not there", "state_dir: " + dir + "\n" + store + "username: a, password_file: " + dir + "/none}", []string{"etcd.password_file: open " + dir + "/none"}, []string{"state_dir: without"}},
 		{"etcd's password for everybody", tier + good + "}\nstate_dir: " + dir + "\n" + store + "username: a, password_file: " + shown + "}", nil, []string{"etcd.password_file: everybody on this machine can read " + shown}},
 		{"etcd's CA that is none", tier + good + "}\nstate_dir: " + dir + "\n" + store + "ca_file: " + pem + "}", []string{"etcd.ca_file: " + pem + " has no certificate"}, nil},
 		{"etcd in plain text", tier + good + "}\nstate_dir: " + dir + "\netcd: {endpoints: ['http://10.0.0.1:2379']}", nil, []string{"etcd: http://10.0.0.1:2379 is plain text without a password"}},
@@ -169,7 +169,7 @@ func TestCheckTakesItsOwnState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, _ := m.Operators.Words(time.Now())
+	list, _ := m.Operators.Encoded(time.Now())
 	c := &config.Config{StateDir: dir, PoP: config.PoP{Memcached: []string{"127.0.0.1:1"}}}
 	if err := os.WriteFile(filepath.Join(dir, "words"), list, 0o600); err != nil {
 		t.Fatal(err)

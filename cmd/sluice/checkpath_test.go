@@ -123,11 +123,11 @@ func startCaddy(t *testing.T, edge, origin string) string {
 func TestProxiesThatAsk(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name  string
-		start func(t *testing.T, edge, origin string) string
-		body  string // of a refusal
-		tells bool   // an admitted client what is left
-		alone int    // the status while no edge answers
+		name    string
+		start   func(t *testing.T, edge, origin string) string
+		body    string // of a refusal
+		reports bool   // an admitted client what is left
+		alone   int    // the status while no edge answers
 	}{
 		{"nginx", startNginx, "429 Too Many Requests", true, 200},
 		{"caddy", startCaddy, `{"error":{"code":"rate_limited","rule":"login"`, false, 502},
@@ -147,7 +147,7 @@ func TestProxiesThatAsk(t *testing.T) {
 			one, other := visit(t, proxy, "127.0.0.2"), visit(t, proxy, "127.0.0.3")
 
 			resp, body := one.ask("POST", "/login?next=/")
-			if resp.StatusCode != 200 || body != "hello" || test.tells != (resp.Header.Get("RateLimit") == `"login";r=0;t=3600`) {
+			if resp.StatusCode != 200 || body != "hello" || test.reports != (resp.Header.Get("RateLimit") == `"login";r=0;t=3600`) {
 				t.Errorf("the first: %d %q %v", resp.StatusCode, body, resp.Header)
 			}
 			for _, trick := range []string{"X-Original-URI: /", "X-Forwarded-Uri: /", "X-Forwarded-Method: GET", "X-Original-Method: GET", "X-Forwarded-For: 192.0.2.1", "X-Forwarded-Host: b.example"} {

@@ -61,15 +61,20 @@ func cmdHelp(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// cmdCompletion prints a shell's script, or tells that script what to offer: completion -- WORD...
 func cmdCompletion(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 1 && args[0] == "--" {
+		list := []completion.Command{{Flags: newFlags().set}}
+		for _, c := range commands() {
+			list = append(list, c.Command)
+		}
+		completion.Offer(stdout, list, args[1:])
+		return 0
+	}
 	if len(args) != 1 {
 		return command.Misuse(stderr, fmt.Errorf("completion wants one of %s", strings.Join(completion.Shells(), ", ")))
 	}
-	list := []completion.Command{{Flags: newFlags().set}}
-	for _, c := range commands() {
-		list = append(list, c.Command)
-	}
-	if err := completion.Write(stdout, args[0], "sluice", list); err != nil {
+	if err := completion.Write(stdout, args[0], "sluice"); err != nil {
 		return command.Misuse(stderr, fmt.Errorf("completion: %w", err))
 	}
 	return 0

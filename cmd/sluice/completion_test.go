@@ -24,6 +24,8 @@ var shells = map[string]string{
 
 func TestCompletion(t *testing.T) {
 	t.Parallel()
+	bin := t.TempDir() // with the program, whom the scripts ask
+	must(t, os.Symlink(os.Args[0], filepath.Join(bin, "sluice")))
 	for shell, program := range shells {
 		t.Run(shell, func(t *testing.T) {
 			path, err := exec.LookPath(shell)
@@ -48,6 +50,9 @@ func TestCompletion(t *testing.T) {
 				{"sluice --log-format ", "text json", "script status"},
 				{"sluice top --", "--by --number --admin --config --token-file --json", "--reason"},
 				{"sluice top --by ", "requests refused shadow", "script --by"},
+				{"sluice top --json --by ref", "refused", "requests --by"},
+				{"sluice top --json ", "", "requests script --by status"},
+				{"sluice nonsense ", "", "script status"},
 				{"sluice block --", "--for --reason --rule", "--by"},
 				{"sluice block ", "", "status script"},
 				{"sluice block --for ", "", "status script"},
@@ -63,7 +68,7 @@ func TestCompletion(t *testing.T) {
 				bare := map[string]string{"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]
 				cmd := exec.Command(path, bare, "-c", program)
 				cmd.Dir = dir
-				cmd.Env = append(os.Environ(), "SCRIPT="+script, "LINE="+test.line, "HOME="+dir)
+				cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1", "PATH="+bin+":"+os.Getenv("PATH"), "SCRIPT="+script, "LINE="+test.line, "HOME="+dir)
 				cmd.Stderr = new(bytes.Buffer)
 				out, err := cmd.Output()
 				if err != nil || cmd.Stderr.(*bytes.Buffer).Len() > 0 {

@@ -214,7 +214,7 @@ func TestRulesOverEtcd(t *testing.T) {
 		t.Errorf("%s", s.edges[0].api("GET", "/v1/pop", "").text)
 	}
 	for _, what := range []string{`"kind": "rule"`, `"who": "ada"`, " at fra0"} {
-		s.edges[3].tells(what)
+		s.edges[3].eventTexts(what)
 	}
 	// An edge that has nothing of its own yet has it all from the start: nothing is news to it.
 	state := strings.TrimSuffix(s.files[3], ".yaml")
@@ -255,7 +255,7 @@ func TestEtcdAway(t *testing.T) {
 	if a := s.set(2, 60); a.status != 503 || !strings.Contains(a.Error.Message, "etcd does not answer") {
 		t.Errorf("%d %s", a.status, a.text)
 	}
-	s.edges[1].tells("etcd does not answer: rules stay as they are")
+	s.edges[1].eventTexts("etcd does not answer: rules stay as they are")
 	if a := s.edges[1].pop(); a.Etcd == nil || a.Etcd.Up || a.Etcd.Error == "" {
 		t.Errorf("%+v", a.Etcd)
 	}
@@ -395,7 +395,7 @@ func TestWrongValuesInEtcd(t *testing.T) {
 	if a := s.edges[1].pop(); a.Etcd == nil || a.Etcd.Wrong["login"] == "" {
 		t.Errorf("%+v", a.Etcd)
 	}
-	s.edges[1].tells("what etcd has of a rule cannot be read: what was stays")
+	s.edges[1].eventTexts("what etcd has of a rule cannot be read: what was stays")
 	if get() != "{" {
 		t.Errorf("what somebody has put there was replaced by %s", get())
 	}
@@ -407,7 +407,7 @@ func TestWrongValuesInEtcd(t *testing.T) {
 	put(newer)
 	wrong("1")
 	s.must(50)
-	s.edges[0].tells("unknown field colour")
+	s.edges[0].eventTexts("unknown field colour")
 	if a := s.edges[0].api("GET", "/v1/rules/login/history", ""); !strings.Contains(a.text, `"refused": "`) {
 		t.Errorf("%s", a.text)
 	}

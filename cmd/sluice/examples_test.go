@@ -121,9 +121,9 @@ func TestExamples(t *testing.T) {
 }
 
 // see holds what a client and operators were told against what an example says.
-func see(t *testing.T, p *process, told http.Header, rule, shows string) {
+func see(t *testing.T, p *process, received http.Header, rule, shows string) {
 	t.Helper()
-	policy, _, _ := strings.Cut(told.Get("RateLimit-Policy"), ";")
+	policy, _, _ := strings.Cut(received.Get("RateLimit-Policy"), ";")
 	if strings.Trim(policy, `"`) != rule {
 		t.Errorf("under %s, want %q", policy, rule)
 	}

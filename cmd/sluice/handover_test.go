@@ -295,14 +295,14 @@ func TestCountersAreHandedOver(t *testing.T) {
 	f(200, 200)
 	l.replace()
 	f(200) // on the connection that the old process has
-	told := func(times int) {
+	reported := func(times int) {
 		l.until("told the last counters", func() bool { return strings.Count(l.text(), `msg="last counters taken over" counters=1`) == times })
 	}
-	told(1)
+	reported(1)
 	f(200)
 	http.DefaultClient.CloseIdleConnections()
 	l.replace()
-	told(2) // until then the old process may take a connection, too
+	reported(2) // until then the old process may take a connection, too
 	f(200, 429)
 	l.signal(syscall.SIGTERM)
 }

@@ -53,17 +53,17 @@ func streams(t *testing.T, addr, source, path string, n int, resets bool) map[in
 	must(t, say.WritePing(false, [8]byte{1}))
 	_, err = io.WriteString(c, said.String())
 	must(t, err)
-	hear := frames.NewFramer(nil, c)
-	hear.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	framer := frames.NewFramer(nil, c)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	by := make(map[int]int)
-	for heard, acked := 0, false; !acked || !resets && heard < n; {
-		f, err := hear.ReadFrame()
+	for received, acked := 0, false; !acked || !resets && received < n; {
+		f, err := framer.ReadFrame()
 		must(t, err)
 		switch f := f.(type) {
 		case *frames.MetaHeadersFrame:
 			status, _ := strconv.Atoi(f.PseudoValue("status"))
 			by[status]++
-			heard++
+			received++
 		case *frames.PingFrame:
 			acked = f.IsAck()
 		}

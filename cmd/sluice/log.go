@@ -23,7 +23,7 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 	if format == "json" {
 		h = slog.NewJSONHandler(w, options)
 	}
-	return slog.New(&calmHandler{Handler: h, said: &said{last: make(map[string]utterance)}})
+	return slog.New(&calmHandler{Handler: h, recent: &recent{last: make(map[string]utterance)}})
 }
 
 // logQueue is how many lines of the log may wait to be written.
@@ -32,15 +32,15 @@ const logQueue = 256
 // A logWriter writes in the background: whoever logs must not wait for whoever reads the log. Lines that find the queue full
 // are lost, and counted.
 type logWriter struct {
-	to    io.Writer
-	tell  func(lost uint64) // that lines were lost; called when there is room again
-	lines chan []byte
-	lost  atomic.Uint64
-	ended chan struct{}
+	to     io.Writer
+	report func(lost uint64) // that lines were lost; called when there is room again
+	lines  chan []byte
+	lost   atomic.Uint64
+	ended  chan struct{}
 }
 
-func newLogWriter(to io.Writer, tell func(lost uint64)) *logWriter {
-	w := &logWriter{to: to, tell: tell, lines: make(chan []byte, logQueue), ended: make(chan struct{})}
+func newLogWriter(to io.Writer, report func(lost uint64)) *logWriter {
+	w := &logWriter{to: to, report: report, lines: make(chan []byte, logQueue), ended: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -54,7 +54,7 @@ func (w *logWriter) run() {
 		if _, err := w.to.Write(line); err != nil {
 			w.lost.Add(1)
 		} else if n := w.lost.Swap(0); n > 0 {
-			w.tell(n)
+			w.report(n)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (w *logWriter) close() {
 }
 
 // newEvents makes the list of what has happened at this edge. Every event is a line of the log, past what the log drops because it has
-// said it within the last second: two operators' actions in a second are two. The log's warnings are events.
+// logged it within the last second: two operators' actions in a second are two. The log's warnings are events.
 func newEvents(log *slog.Logger) *events.Log {
 	calm := log.Handler().(*calmHandler)
 	direct := slog.New(calm.Handler)
@@ -111,12 +111,17 @@ func newEvents(log *slog.Logger) *events.Log {
 		}
 		direct.LogAttrs(context.Background(), e.Level, e.Text, attrs...)
 	})
-	calm.said.warned = func(r slog.Record) {
+	calm.recent.warned = func(r slog.Record) {
 		text := r.Message
+		before := " (" // a message often ends in a command, which what follows is no part of
 		r.Attrs(func(a slog.Attr) bool {
-			text += " " + a.String()
+			text += before + a.String()
+			before = ", "
 			return len(text) < maxWarning
 		})
+		if before == ", " {
+			text += ")"
+		}
 		l.Add(events.Event{Time: r.Time, Kind: events.Warning, Level: r.Level, Text: text[:min(len(text), maxWarning)]})
 	}
 	return l
@@ -128,10 +133,10 @@ const maxWarning = 1024
 // A calmHandler drops what it has said within the last second, and says later how often.
 type calmHandler struct {
 	slog.Handler
-	said *said
+	recent *recent
 }
 
-type said struct {
+type recent struct {
 	warned func(slog.Record) // is told of warnings that are said; nil: nobody is. Set before the log is used.
 
 	mu   sync.Mutex
@@ -143,38 +148,38 @@ type utterance struct {
 	dropped int
 }
 
-// maxSaid bounds the memory of what has been said. Few messages are not constants of the program; what is a second old makes room.
-const maxSaid = 1024
+// maxRecent bounds the memory of what has been said. Few messages are not constants of the program; what is a second old makes room.
+const maxRecent = 1024
 
 func (h *calmHandler) Handle(ctx context.Context, r slog.Record) error {
-	h.said.mu.Lock()
-	u := h.said.last[r.Message]
+	h.recent.mu.Lock()
+	u := h.recent.last[r.Message]
 	if !u.at.IsZero() && r.Time.Sub(u.at) < time.Second {
 		u.dropped++
-		h.said.last[r.Message] = u
-		h.said.mu.Unlock()
+		h.recent.last[r.Message] = u
+		h.recent.mu.Unlock()
 		return nil
 	}
-	if len(h.said.last) >= maxSaid {
-		maps.DeleteFunc(h.said.last, func(_ string, u utterance) bool { return r.Time.Sub(u.at) >= time.Second })
+	if len(h.recent.last) >= maxRecent {
+		maps.DeleteFunc(h.recent.last, func(_ string, u utterance) bool { return r.Time.Sub(u.at) >= time.Second })
 	}
-	if len(h.said.last) < maxSaid {
-		h.said.last[r.Message] = utterance{at: r.Time}
+	if len(h.recent.last) < maxRecent {
+		h.recent.last[r.Message] = utterance{at: r.Time}
 	}
-	h.said.mu.Unlock()
+	h.recent.mu.Unlock()
 	if u.dropped > 0 {
 		r.AddAttrs(slog.Int("repeated", u.dropped))
 	}
-	if r.Level >= slog.LevelWarn && h.said.warned != nil {
-		h.said.warned(r)
+	if r.Level >= slog.LevelWarn && h.recent.warned != nil {
+		h.recent.warned(r)
 	}
 	return h.Handler.Handle(ctx, r)
 }
 
 func (h *calmHandler) WithAttrs(a []slog.Attr) slog.Handler {
-	return &calmHandler{Handler: h.Handler.WithAttrs(a), said: h.said}
+	return &calmHandler{Handler: h.Handler.WithAttrs(a), recent: h.recent}
 }
 
 func (h *calmHandler) WithGroup(name string) slog.Handler {
-	return &calmHandler{Handler: h.Handler.WithGroup(name), said: h.said}
+	return &calmHandler{Handler: h.Handler.WithGroup(name), recent: h.recent}
 }

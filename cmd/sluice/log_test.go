@@ -41,7 +41,7 @@ func TestLogStaysCalm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := newLog(&out, "info", "text")
-		for i := range 2 * maxSaid {
+		for i := range 2 * maxRecent {
 			log.Warn("wrong", "n", i)
 			log.Warn(fmt.Sprint("wrong at line ", i))
 			time.Sleep(time.Second)
@@ -73,7 +73,7 @@ func TestEventsAreLines(t *testing.T) {
 		if !strings.Contains(out.String(), `kind=operator source=192.0.2.1 who=ada old="until then"`) {
 			t.Errorf("%s", out.String())
 		}
-		if list := happened.Since(0); len(list) != 4 || happened.Count(events.Warning) != 1 || list[2].Text != "origin unreachable origin=a" ||
+		if list := happened.Since(0); len(list) != 4 || happened.Count(events.Warning) != 1 || list[2].Text != "origin unreachable (origin=a)" ||
 			list[2].Level != slog.LevelError {
 			t.Errorf("%+v", list)
 		}

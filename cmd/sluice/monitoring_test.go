@@ -322,10 +322,10 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 
-	told, page := make(map[string]string), make(map[string]string) // the first word under each heading, its severity; where it is
+	reported, page := make(map[string]string), make(map[string]string) // the first word under each heading, its severity; where it is
 	for name, text := range runbook(t) {
 		for _, m := range regexp.MustCompile(`(?m)^## (\w+)\n(\w+)\. `).FindAllStringSubmatch(text, -1) {
-			told[m[1]], page[m[1]] = m[2], name
+			reported[m[1]], page[m[1]] = m[2], name
 		}
 	}
 	alerts := 0
@@ -338,16 +338,16 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("%s: has a case in which it comes: %v, and one in which it does not: %v", r.Alert, fires[r.Alert], quiet[r.Alert])
 		}
 		severity := r.Labels["severity"]
-		if severity != "page" && severity != "ticket" && severity != "info" || told[r.Alert] != severity {
-			t.Errorf("%s: severity %q, in docs/alerts %q", r.Alert, severity, told[r.Alert])
+		if severity != "page" && severity != "ticket" && severity != "info" || reported[r.Alert] != severity {
+			t.Errorf("%s: severity %q, in docs/alerts %q", r.Alert, severity, reported[r.Alert])
 		}
 		if want := "https://sluice.example.org/" + page[r.Alert] + "#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || r.Annotations["summary"] == "" {
 			t.Errorf("%s: annotations %v, want the link %s and a summary", r.Alert, r.Annotations, want)
 		}
-		delete(told, r.Alert)
+		delete(reported, r.Alert)
 	}
-	if alerts < 20 || len(told) > 0 {
-		t.Errorf("%d alerts; docs/alerts has headings for none: %v", alerts, told)
+	if alerts < 20 || len(reported) > 0 {
+		t.Errorf("%d alerts; docs/alerts has headings for none: %v", alerts, reported)
 	}
 }
 

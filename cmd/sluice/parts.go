@@ -230,7 +230,7 @@ func (d *daemon) takeOver() error {
 		}
 	}
 	if d.shared.Machine != nil {
-		d.older.Words = take(d.shared.Machine.Operators)
+		d.older.OperatorLog = take(d.shared.Machine.Operators)
 	}
 	if d.shared.Local != nil {
 		d.older.Rules = take(d.shared.Local)
@@ -254,14 +254,14 @@ func (d *daemon) handover() *upgrade.Handover {
 	if d.shared.Alone() {
 		next.Table = d.shared.Table
 	} else {
-		next.Words = func() []byte {
-			list, _ := d.shared.Machine.Operators.Words(time.Now())
+		next.OperatorLog = func() []byte {
+			list, _ := d.shared.Machine.Operators.Encoded(time.Now())
 			return list
 		}
 	}
 	if d.shared.Local != nil {
 		next.Rules = func() []byte {
-			list, _ := d.shared.Local.Words(time.Now())
+			list, _ := d.shared.Local.Encoded(time.Now())
 			return list
 		}
 	}

@@ -201,7 +201,7 @@ func TestPlans(t *testing.T) {
 	if status, _ := one.admin("GET", "/readyz"); status != 200 {
 		t.Error("not ready for a store that nobody waits for")
 	}
-	one.tells("the store of the plans does not answer")
+	one.eventTexts("the store of the plans does not answer")
 	one.stop(syscall.SIGTERM) // which writes the copy
 	again := start(t, site, "--config", files[0], "--memcached", nodes)
 	if got := again.as("a", "/"); got != pro {

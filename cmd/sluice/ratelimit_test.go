@@ -223,7 +223,7 @@ func TestRateLimitServiceOverTLS(t *testing.T) {
 	if !asks("own") || asks("theirs") {
 		t.Error("at first")
 	}
-	change := func(text []byte, tells string) {
+	change := func(text []byte, want string) {
 		t.Helper()
 		if err := os.WriteFile(ca.file, text, 0o600); err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestRateLimitServiceOverTLS(t *testing.T) {
 		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		p.tells(tells)
+		p.eventTexts(want)
 	}
 	text, err := os.ReadFile(other.file)
 	if err != nil {

@@ -21,10 +21,10 @@ type files struct {
 	happened     *events.Log
 	kind         events.Kind
 	again, wrong string // what is said of a change, and of an error
-	later        bool   // a change takes effect only when the process is replaced, of which the log warns
+	atRestart    bool   // a change takes effect only when the process is replaced, of which the log warns
 
-	mu   sync.Mutex
-	said string // of what is wrong
+	mu     sync.Mutex
+	logged string // of what is wrong
 }
 
 // look reads the files. What is wrong until somebody mends it is said once.
@@ -33,17 +33,17 @@ func (f *files) look(now time.Time) {
 	defer f.mu.Unlock()
 	changed, err := f.refresh()
 	e := events.Event{Time: now, Kind: f.kind, Text: f.again}
-	if f.later {
+	if f.atRestart {
 		e.Level = slog.LevelWarn
 	}
 	if err != nil {
 		e.Level, e.Text = slog.LevelError, f.wrong+": "+err.Error()
 	}
-	if (changed || err != nil) && e.Text != f.said {
+	if (changed || err != nil) && e.Text != f.logged {
 		f.happened.Add(e)
 	}
-	if f.said = ""; err != nil {
-		f.said = e.Text
+	if f.logged = ""; err != nil {
+		f.logged = e.Text
 	}
 }
 
@@ -54,7 +54,7 @@ func secretFile(c *config.Config, inUse secret.Secret, happened *events.Log) *fi
 		back    = "pop.secret_file has what this process goes on with again: it need not be replaced"
 	)
 	last := inUse.Digests()
-	f := &files{happened: happened, kind: events.Tier, later: true,
+	f := &files{happened: happened, kind: events.Tier, atRestart: true,
 		wrong: "pop.secret_file is wrong: this process goes on with what it had, and another would not start"}
 	f.refresh = func() (changed bool, err error) {
 		key, err := settings.ReadSecret(c)

@@ -73,7 +73,7 @@ func (r *reloader) now() error {
 			r.hidden(was, c, r.log)
 			r.moveNodes(before, c)
 			r.peers(c)
-			r.tellLater(waited)
+			r.warnOfRestart(waited)
 		}
 	}
 	r.failed.Store(nil)
@@ -139,8 +139,8 @@ func (r *reloader) moveNodes(before, now *config.Config) {
 		"nodes", now.PoP.Memcached, "transition", placement.Transition.String())
 }
 
-// tellLater names what the file has come to say that takes effect only at the next start.
-func (r *reloader) tellLater(before []config.Wait) {
+// warnOfRestart names what the file has come to say that takes effect only at the next start.
+func (r *reloader) warnOfRestart(before []config.Wait) {
 	for _, w := range r.waiting() {
 		if !slices.ContainsFunc(before, func(b config.Wait) bool { return reflect.DeepEqual(b, w) }) {
 			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelWarn,

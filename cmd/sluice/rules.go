@@ -48,16 +48,16 @@ func (r *reloader) lay(base *config.Config) error {
 		refused, why[mark] = append(refused, mark), f.Err
 	}
 	slices.SortFunc(refused, func(a, b operatorlog.Mark) int { return int(int64(b.Generation - a.Generation)) })
-	r.tell(entries, list, why, o)
+	r.recordChanges(entries, list, why, o)
 	r.overlay.Store(o)
 	r.describe(entries)
 	r.store.InForce(version, refused)
 	return nil
 }
 
-// tell keeps among the events, and logs, what other edges have changed, and what cannot be in force here. What an older process of this
+// recordChanges keeps among the events, and logs, what other edges have changed, and what cannot be in force here. What an older process of this
 // edge had, or its folder, is no news.
-func (r *reloader) tell(entries []operatorlog.Entry, list []changes.Change, why map[operatorlog.Mark]error, now *changes.Overlay) {
+func (r *reloader) recordChanges(entries []operatorlog.Entry, list []changes.Change, why map[operatorlog.Mark]error, now *changes.Overlay) {
 	known := make(map[operatorlog.Mark]bool, len(entries))
 	for i := len(entries) - 1; i >= 0; i-- { // of a rule the newest come first
 		mark, c := entries[i].Mark(), &list[i]
@@ -142,9 +142,9 @@ const editTries = 5
 // edit changes a rule as an operator asks, here and on all edges, and returns where it is in force, and what of it is not because somebody else has set it at
 // the same moment.
 func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
-	done, mark, err := r.say(e)
+	done, mark, err := r.apply(e)
 	for tries := 1; errors.Is(err, changes.ErrMoved) && e.Action == changes.Patch && tries < editTries; tries++ {
-		done, mark, err = r.say(e)
+		done, mark, err = r.apply(e)
 	}
 	if err != nil || mark == (operatorlog.Mark{}) {
 		return done, err
@@ -191,8 +191,8 @@ func madeOf(o *changes.Overlay, rule string, mark operatorlog.Mark) (m tier.Made
 	return m, lost
 }
 
-// say has an edit in force on this edge, and on its way to the others. It has no mark if the rule is so already.
-func (r *reloader) say(e changes.Edit) (done admin.Edited, mark operatorlog.Mark, err error) {
+// apply has an edit in force on this edge, and on its way to the others. It has no mark if the rule is so already.
+func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Mark, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.caughtUp(); err != nil {

@@ -57,8 +57,8 @@ func (p *process) api(method, path, body string, header ...string) (a ruleAnswer
 	return a
 }
 
-// tells returns when the edge's events tell something.
-func (p *process) tells(what string) {
+// eventTexts returns when the edge's events tell something.
+func (p *process) eventTexts(what string) {
 	p.t.Helper()
 	p.until("telling of "+what, func() bool { return strings.Contains(p.api("GET", "/v1/events", "").text, what) })
 }
@@ -221,7 +221,7 @@ func TestRulesOverThePoP(t *testing.T) {
 		t.Errorf("%s: %+v", hash, pop)
 	}
 	for _, what := range []string{`"kind": "rule"`, `"who": "ada"`, " at edge0"} {
-		edges[1].tells(what)
+		edges[1].eventTexts(what)
 	}
 	if a := edges[0].api("GET", "/v1/config", ""); !strings.Contains(a.text, `"origin": "pop"`) || !strings.Contains(a.text, `"edge_id": "edge0"`) {
 		t.Errorf("%s", a.text)
@@ -381,14 +381,14 @@ func TestEventIsOfOneChange(t *testing.T) {
 	must(t, r.catchUp())
 	_, err = r.edit(changes.Edit{Action: changes.Patch, Name: "r", Body: []byte(`{"limit":6}`), Who: "bob"})
 	must(t, err)
-	told := map[string]string{}
+	reported := map[string]string{}
 	for _, e := range server.Events().Since(0) {
 		for _, f := range e.Changed {
-			told[e.Who] += f.Field + " "
+			reported[e.Who] += f.Field + " "
 		}
 	}
-	if want := map[string]string{"ada": "window ", "bob": "limit "}; !maps.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+	if want := map[string]string{"ada": "window ", "bob": "limit "}; !maps.Equal(reported, want) {
+		t.Errorf("told %q, want %q", reported, want)
 	}
 }
 

@@ -272,7 +272,7 @@ func TestSecretRotates(t *testing.T) {
 		state := filepath.Join(s.dir, fmt.Sprint("state", i), "words")
 		s.edges[i].until("sealing its state anew", func() bool {
 			text, err := os.ReadFile(state)
-			_, ok := secret.Of([]byte(otherKey)).Open(secret.Words, text)
+			_, ok := secret.Of([]byte(otherKey)).Open(secret.OperatorList, text)
 			return err == nil && ok
 		})
 	}

@@ -80,7 +80,7 @@ func (d *daemon) run() error {
 		go d.older.Serve(d.server) // ends with the older process, and so does this:
 		go d.older.TakeLast(d.shared.Table, d.server, d.log)
 	}
-	d.tellStarted()
+	d.logStarted()
 
 	next := d.handover()
 	defer next.Close()
@@ -150,8 +150,8 @@ func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) 
 	return listening, calls
 }
 
-// tellStarted says that the process serves.
-func (d *daemon) tellStarted() {
+// logStarted says that the process serves.
+func (d *daemon) logStarted() {
 	c := d.config
 	if d.wanted > c.Limits.Connections {
 		d.log.Warn("this process may open fewer files than limits.connections needs: raise ulimit -n",

@@ -53,7 +53,7 @@ func TestConfigShowsWhatRuns(t *testing.T) {
 	if len(got.Waiting) != 2 || got.Waiting[0] != (config.Wait{Field: "edge_id", Runs: "before", File: "after"}) {
 		t.Errorf("%+v", got.Waiting)
 	}
-	p.tells(`"field": "rules.r.limit",`) // from 5 to 6
+	p.eventTexts(`"field": "rules.r.limit",`) // from 5 to 6
 	put("rules: [{name: r, limit: many}]\n")
 	p.says("\nconfig the reload at 20")
 	if status := p.says("what was in force before still is: "); !strings.Contains(status, "limit") {
@@ -71,7 +71,7 @@ func TestStatusTellsWhatIsMissing(t *testing.T) {
 	nodes, node := startNode(t)
 	file := write(t, "rules: [{name: r, limit: 5, mitigation_timeout: 1h}]\n")
 	l := startLineage(t, origin(t), nil, "--config", file, "--memcached", nodes)
-	status := l.says("this edge may not know of everybody whom others had blocked before it started")
+	status := l.says("this edge may not know of every block from before it started")
 	if strings.Contains(status, "counts alone") {
 		t.Errorf("%s", status)
 	}

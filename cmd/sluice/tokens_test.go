@@ -77,11 +77,11 @@ func TestTokensCostsAndTagsOverATier(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t)
 	var mu sync.Mutex
-	told := make(map[string]string) // by path, what the origin was told
+	received := make(map[string]string) // by path, what the origin was told
 	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		told[r.URL.Path] = r.Header.Get("X-Over")
+		received[r.URL.Path] = r.Header.Get("X-Over")
 		w.Header().Set("X-Request-Cost", r.URL.Query().Get("cost"))
 	}))
 	t.Cleanup(o.Close)
@@ -114,8 +114,8 @@ rules:
 			t.Errorf("%s: %d", path, status)
 		}
 		mu.Lock()
-		if told[path] != want {
-			t.Errorf("%s: the origin was told %q, want %q", path, told[path], want)
+		if received[path] != want {
+			t.Errorf("%s: the origin was told %q, want %q", path, received[path], want)
 		}
 		mu.Unlock()
 	}
@@ -128,7 +128,7 @@ rules:
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		return told[path] == "yes"
+		return received[path] == "yes"
 	})
 	for _, p := range []*process{a, b} {
 		_, body := p.admin("GET", "/metrics")

@@ -40,7 +40,7 @@ func TestWhy(t *testing.T) {
 rule r: 2 of 2 requests, 0 left; blocked by edge since [-0-9]{10} [0-9:]{8}Z until [-0-9]{10} [0-9:]{8}Z
 rule s: 1 of 1 requests, 0 left; blocked by edge since [-0-9]{10} [0-9:]{8}Z until [-0-9]{10} [0-9:]{8}Z \(shadow: nobody is refused\)
 rule soft: 0 of 1 requests, 1 left
-\(as this edge alone knows: there is no tier, or it has not answered\)
+\(as this edge alone knows: it has no memcached nodes, or they have not answered\)
 \S+ \S+  blocked by this edge: 2 requests in 1h, 1 are allowed \(shadow: nobody is refused\), rule s, until [-0-9]{10} [0-9:]{8}Z
 \S+ \S+  blocked by this edge: 3 requests in 1h, 2 are allowed, rule r, until [-0-9]{10} [0-9:]{8}Z
 $`); code != 0 || !want.MatchString(out) {
@@ -93,7 +93,7 @@ func TestWhyOfAReason(t *testing.T) {
 		if code != 0 || strings.ContainsAny(out, "\x1b\a\u009b\u202e") || strings.Contains(out, "\nrule r: 0 of 2 requests\n") {
 			t.Errorf("%s: %d %q %s", command, code, out, errs)
 		}
-		if command == "why 192.0.2.7" && !strings.Contains(out, "; blocked by admin under * as 192.0.2.0/24 since ") {
+		if command == "why 192.0.2.7" && !strings.Contains(out, "; blocked by admin under every rule as 192.0.2.0/24 since ") {
 			t.Errorf("%s", out)
 		}
 	}

@@ -110,7 +110,7 @@ type Table struct {
 	buckets map[bucketKey]*bucket
 	dirty   []*bucket
 	open    []*stamp // of requests that are under way, in the order of their admission
-	asked   Stats
+	stats   Stats
 }
 
 // Stats is what a Table has seen.
@@ -140,8 +140,8 @@ type stamp struct {
 	back  bool // after which it is taken back
 }
 
-// ask is a request that waits for the tier.
-type ask struct {
+// pending is a request that waits for the tier.
+type pending struct {
 	rule   *Spec
 	entry  *entry
 	reply  chan struct{}
@@ -159,9 +159,9 @@ type Ticket struct {
 	Reply <-chan struct{} // closed when Confirm has an answer; nil: it has one already
 	counter.Verdict
 
-	ask    *ask
-	stamp  *stamp // of an admitted one
-	answer counter.Answer
+	pending *pending
+	stamp   *stamp // of an admitted one
+	answer  counter.Answer
 }
 
 // New makes a Table.
@@ -173,13 +173,13 @@ func New(o Options) *Table {
 }
 
 // Enter asks the tier about a request, unless what it has said of late is enough to refuse it. Asks is false where the tier is not there.
-func (t *Table) Enter(r *Spec, source counter.Source, asks bool, wall time.Time) (k Ticket) {
+func (t *Table) Enter(r *Spec, source counter.Source, confirm bool, wall time.Time) (k Ticket) {
 	now := wall.UnixMicro()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entry(Key{r.ID, source})
-	if !asks {
-		return Ticket{ask: &ask{rule: r, entry: e, ended: true}}
+	if !confirm {
+		return Ticket{pending: &pending{rule: r, entry: e, ended: true}}
 	}
 	if now < e.again {
 		if _, until := r.next(e.known, now); until != 0 { // by the limit that is in force now: the tier may have refused by a lower one
@@ -189,14 +189,14 @@ func (t *Table) Enter(r *Spec, source counter.Source, asks bool, wall time.Time)
 		}
 	}
 	a := t.put(r, e)
-	return Ticket{Reply: a.reply, ask: a}
+	return Ticket{Reply: a.reply, pending: a}
 }
 
 // put has the tier asked.
-func (t *Table) put(r *Spec, e *entry) *ask {
-	a := &ask{rule: r, entry: e, reply: make(chan struct{})}
+func (t *Table) put(r *Spec, e *entry) *pending {
+	a := &pending{rule: r, entry: e, reply: make(chan struct{})}
 	b := t.bucket(bucketKey{r.ID, t.options.Bucket(e.key.Source)})
-	b.asks = append(b.asks, a)
+	b.waiters = append(b.waiters, a)
 	t.mark(b)
 	return a
 }
@@ -216,13 +216,13 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 
 // Confirm says what the tier has said. What is Silent is to be decided Locally, or to be Cancelled.
 func (t *Table) Confirm(k *Ticket, wall time.Time) counter.Answer {
-	if k.ask == nil {
+	if k.pending == nil {
 		return k.answer
 	}
 	now := wall.UnixMicro()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := k.ask
+	a := k.pending
 	if !a.ended {
 		return counter.Silent
 	}
@@ -233,12 +233,12 @@ func (t *Table) Confirm(k *Ticket, wall time.Time) counter.Answer {
 	case counter.Beyond:
 		k.refused(a.rule, a.entry, a.until, now)
 	case counter.Doubt:
-		t.asked.Doubted++
+		t.stats.Doubted++
 		k.Verdict = counter.Verdict{RetryAfter: micros(max(a.until-now, 0))}
 	case counter.Silent:
 		return counter.Silent
 	}
-	k.ask = nil
+	k.pending = nil
 	return k.answer
 }
 
@@ -247,8 +247,8 @@ func (t *Table) Locally(k *Ticket, wall time.Time) bool {
 	now := wall.UnixMicro()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := k.ask
-	a.gone, k.ask = true, nil
+	a := k.pending
+	a.gone, k.pending = true, nil
 	r, e := a.rule, a.entry
 	at, until := r.next(e.known, now)
 	if until != 0 {
@@ -269,8 +269,8 @@ func (t *Table) Locally(k *Ticket, wall time.Time) bool {
 func (t *Table) Cancel(k *Ticket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if a := k.ask; a != nil {
-		a.gone, k.ask = true, nil
+	if a := k.pending; a != nil {
+		a.gone, k.pending = true, nil
 		if a.stamp == nil {
 			return
 		}
@@ -346,7 +346,7 @@ func (t *Table) Peek(r *Spec, source counter.Source, wall time.Time) (v counter.
 func (t *Table) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.asked
+	s := t.stats
 	s.Sources = len(t.list)
 	return s
 }

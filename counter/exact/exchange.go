@@ -16,10 +16,10 @@ type Exchange struct {
 	Bucket uint32
 	Node   int
 
-	bucket *bucket
-	sent   int64  // µs
-	asks   []*ask // what is being written is about them,
-	moves  []move // and these
+	bucket  *bucket
+	sent    int64      // µs
+	waiters []*pending // what is being written is about them,
+	moves   []move     // and these
 }
 
 // mostAge is how long after it was asked for a value may be replaced: a node that restarts numbers versions anew, and a value that was read
@@ -34,7 +34,7 @@ type bucketKey struct {
 // bucket is what is to be asked of one.
 type bucket struct {
 	key      bucketKey
-	asks     []*ask
+	waiters  []*pending
 	moves    []move
 	exchange *Exchange // under way; nil: none is
 	dirty    bool
@@ -69,8 +69,8 @@ func (t *Table) mark(b *bucket) {
 
 // rule is one of a bucket's.
 func (b *bucket) rule() *Spec {
-	if len(b.asks) > 0 {
-		return b.asks[0].rule
+	if len(b.waiters) > 0 {
+		return b.waiters[0].rule
 	}
 	return b.moves[0].rule
 }
@@ -86,7 +86,7 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, node func(r *Spec, bucket u
 		b := t.dirty[n]
 		b.dirty = false
 		b.waiting()
-		if len(b.asks)+len(b.moves) == 0 {
+		if len(b.waiters)+len(b.moves) == 0 {
 			delete(t.buckets, b.key)
 			continue
 		}
@@ -105,19 +105,19 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, node func(r *Spec, bucket u
 
 // waiting drops asks for which nobody waits.
 func (b *bucket) waiting() {
-	asks := b.asks[:0]
-	for _, a := range b.asks {
+	waiters := b.waiters[:0]
+	for _, a := range b.waiters {
 		if !a.gone {
-			asks = append(asks, a)
+			waiters = append(waiters, a)
 		}
 	}
-	clear(b.asks[len(asks):])
-	b.asks = asks
+	clear(b.waiters[len(waiters):])
+	b.waiters = waiters
 }
 
 // giveUp ends what a bucket waits for without an answer.
 func (t *Table) giveUp(b *bucket) {
-	for _, a := range b.asks {
+	for _, a := range b.waiters {
 		a.end(counter.Silent)
 	}
 	t.unmove(b.moves)
@@ -153,7 +153,7 @@ func (m *move) undo(t *Table) {
 	}
 }
 
-func (a *ask) end(answer counter.Answer) {
+func (a *pending) end(answer counter.Answer) {
 	if !a.ended {
 		a.answer, a.ended = answer, true
 		close(a.reply)
@@ -203,7 +203,7 @@ func (t *Table) Read(x *Exchange, body []byte, there, answered bool, tag func(*S
 	}
 	v.prune(x.Rule, now)
 	b.waiting()
-	x.asks, x.moves = x.asks[:0], b.moves
+	x.waiters, x.moves = x.waiters[:0], b.moves
 	b.moves = nil
 	for i := range x.moves {
 		m := &x.moves[i]
@@ -215,11 +215,11 @@ func (t *Table) Read(x *Exchange, body []byte, there, answered bool, tag func(*S
 		}
 		changed = true
 	}
-	for _, a := range b.asks {
+	for _, a := range b.waiters {
 		changed = t.decide(x, a, &v, tag, now) || changed
 	}
-	clear(b.asks)
-	b.asks = b.asks[:0]
+	clear(b.waiters)
+	b.waiters = b.waiters[:0]
 	if !changed {
 		t.over(x)
 		return nil
@@ -232,7 +232,7 @@ func (t *Table) Read(x *Exchange, body []byte, there, answered bool, tag func(*S
 }
 
 // decide decides about a request by a value, into which it puts what is to be stored, if anything, and reports whether it does.
-func (t *Table) decide(x *Exchange, a *ask, v *value, tag func(*Spec, counter.Source) uint64, now int64) (changed bool) {
+func (t *Table) decide(x *Exchange, a *pending, v *value, tag func(*Spec, counter.Source) uint64, now int64) (changed bool) {
 	r, e := a.rule, a.entry
 	id := tag(r, e.key.Source)
 	if e.tag != id {
@@ -266,7 +266,7 @@ func (t *Table) decide(x *Exchange, a *ask, v *value, tag func(*Spec, counter.So
 	default:
 		a.at = next
 		*at = r.with(*at, next)
-		x.asks, changed = append(x.asks, a), true
+		x.waiters, changed = append(x.waiters, a), true
 	}
 	t.keep(e, *at, e.own)
 	e.since = v.since
@@ -290,14 +290,14 @@ func (t *Table) Written(x *Exchange, o Outcome) {
 	b := x.bucket
 	switch o {
 	case Conflict:
-		t.asked.Conflict++
+		t.stats.Conflict++
 		if b.tries++; b.tries < maxTries {
-			b.asks = append(x.asks, b.asks...) // in their order
+			b.waiters = append(x.waiters, b.waiters...) // in their order
 			for i := range x.moves {
 				x.moves[i].undo(t)
 			}
 			b.moves = append(x.moves, b.moves...)
-			x.asks, x.moves = nil, nil
+			x.waiters, x.moves = nil, nil
 			break
 		}
 		fallthrough
@@ -314,7 +314,7 @@ func (t *Table) Written(x *Exchange, o Outcome) {
 				}
 			}
 		}
-		for _, a := range x.asks {
+		for _, a := range x.waiters {
 			if a.gone {
 				b.moves = append(b.moves, move{rule: a.rule, entry: a.entry, from: a.at})
 				continue
@@ -330,7 +330,7 @@ func (t *Table) Written(x *Exchange, o Outcome) {
 // silence ends an exchange that came to nothing.
 func (t *Table) silence(x *Exchange) {
 	x.bucket.tries = 0
-	for _, a := range x.asks {
+	for _, a := range x.waiters {
 		a.end(counter.Silent)
 	}
 	t.unmove(x.moves)
@@ -341,7 +341,7 @@ func (t *Table) silence(x *Exchange) {
 func (t *Table) over(x *Exchange) {
 	b := x.bucket
 	b.exchange = nil
-	if len(b.asks)+len(b.moves) > 0 {
+	if len(b.waiters)+len(b.moves) > 0 {
 		t.mark(b)
 	} else {
 		delete(t.buckets, b.key)

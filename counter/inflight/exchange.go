@@ -49,9 +49,9 @@ const (
 	Unknown                // nobody knows
 )
 
-// Due appends what is to be said to the tier, at most so much of it that buf has room for: more is due as long as Behind says so. Place
+// Due appends what is to be said to the tier, at most so much of it that buf has room for: more is due as long as Behind says so. Slot
 // says on which node a source is, less than 0 on none. Moved says that it may be another than at the last call, or that wall has stepped.
-func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(counter.Source) int) []*Exchange {
+func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, nodeOf func(counter.Source) int) []*Exchange {
 	first, decides, last := epochs(wall)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,8 +61,8 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(coun
 	if moved || first != t.first || last != t.last {
 		t.first, t.last, t.pass = first, last, len(t.list)
 	}
-	say := func(e *entry, passes bool) {
-		if x := t.exchange(e, passes, decides, wall, place); x != nil {
+	send := func(e *entry, passes bool) {
+		if x := t.exchange(e, passes, decides, wall, nodeOf); x != nil {
 			buf = append(buf, x)
 		}
 	}
@@ -70,7 +70,7 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(coun
 	for ; n < len(t.dirty) && len(buf) < cap(buf); n++ {
 		e := t.dirty[n]
 		if e.dirty = false; !e.out {
-			say(e, false)
+			send(e, false)
 		}
 	}
 	t.dirty = append(t.dirty[:0], t.dirty[n:]...)
@@ -81,7 +81,7 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(coun
 		t.pass-- // downwards: what takes the place of one that is removed has been looked at
 		e := t.list[t.pass]
 		e.failed = false
-		say(e, true)
+		send(e, true)
 	}
 	return buf
 }
@@ -102,8 +102,8 @@ func (t *Table) Behind() bool {
 
 // exchange is what is to be said of an entry; nil: nothing, or not yet. An entry of which nothing is left to say is removed by the next pass
 // over all, half a second later, or, where there are many, at once: a client that comes back costs two commands less.
-func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, place func(counter.Source) int) *Exchange {
-	node := place(e.key.Source)
+func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, nodeOf func(counter.Source) int) *Exchange {
+	node := nodeOf(e.key.Source)
 	if x := e.exchange; x != nil {
 		if node == x.Node {
 			return nil // it is looked at again when that is answered
@@ -115,33 +115,33 @@ func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, 
 		}
 	}
 	if node != e.node {
-		e.node, e.said = node, [2]said{}
+		e.node, e.stored = node, [2]stored{}
 	}
 	if e.next != nil && (e.next.Waiting == 0 && !e.next.looks || node < 0) {
 		e.next.End()
 		e.next = nil
 	}
-	asked := e.next != nil
+	waited := e.next != nil
 	var x *Exchange
-	if node >= 0 && (asked || !e.failed) {
+	if node >= 0 && (waited || !e.failed) {
 		for k := t.first; k <= t.last; k++ {
-			s := &e.said[k&1]
+			s := &e.stored[k&1]
 			if s.epoch != k {
-				*s = said{epoch: k}
+				*s = stored{epoch: k}
 			}
-			if s.n == e.held && !(asked && k == decides) {
+			if s.n == e.held && !(waited && k == decides) {
 				continue
 			}
 			if x == nil {
 				x = t.make(e)
 			}
-			x.Parts = append(x.Parts, Part{Epoch: k, Delta: e.held - s.n, Create: !s.there && (asked || s.missing)})
+			x.Parts = append(x.Parts, Part{Epoch: k, Delta: e.held - s.n, Create: !s.there && (waited || s.missing)})
 		}
 	}
 	switch {
 	case x != nil:
 		x.Node, x.open = node, len(x.Parts)
-		if e.exchange = x; asked {
+		if e.exchange = x; waited {
 			e.sent, e.next = e.next, nil
 			x.decides, x.members = decides, int32(e.sent.Waiting)
 			if d := t.unsettled.Sub(wall); d > 0 && d <= settling { // more: the clock has stepped back
@@ -177,19 +177,19 @@ func (t *Table) Answered(x *Exchange, part int, o Outcome, total uint64) {
 	}
 	if e := x.entry; e != nil {
 		e.exchange = nil
-		t.heard(e, x)
+		t.learn(e, x)
 		t.mark(e)
 	}
 	x.entry = nil
 	t.spare = append(t.spare, x)
 }
 
-// heard takes in an exchange.
-func (t *Table) heard(e *entry, x *Exchange) {
+// learn takes in an exchange.
+func (t *Table) learn(e *entry, x *Exchange) {
 	missing, used, known := false, int64(0), false
 	for i := range x.Parts {
 		p := &x.Parts[i]
-		s := &e.said[p.Epoch&1]
+		s := &e.stored[p.Epoch&1]
 		if s.epoch != p.Epoch {
 			continue
 		}
@@ -201,7 +201,7 @@ func (t *Table) heard(e *entry, x *Exchange) {
 				used, known = max(used, int64(p.total)), known || p.Epoch == x.decides
 			}
 		case Missing:
-			*s = said{epoch: p.Epoch, missing: true}
+			*s = stored{epoch: p.Epoch, missing: true}
 			if p.Create { // its node has no memory for it
 				e.failed = true
 			} else {

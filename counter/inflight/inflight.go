@@ -82,24 +82,24 @@ type entry struct {
 	full   time.Time     // until then the tier need not be asked
 	beyond time.Duration // for so long it was said last
 
-	next     *asked    // requests that go with the next exchange; nil: none
-	sent     *asked    // that went with the one under way
-	exchange *Exchange // under way; nil: none is
-	failed   bool      // the last came to nothing: it is tried again in the next epoch, or when a request asks
-	node     int       // what follows is about
-	said     [2]said   // by epoch & 1
+	next     *confirmation // requests that go with the next exchange; nil: none
+	sent     *confirmation // that went with the one under way
+	exchange *Exchange     // under way; nil: none is
+	failed   bool          // the last came to nothing: it is tried again in the next epoch, or when a request asks
+	node     int           // what follows is about
+	stored   [2]stored     // by epoch & 1
 }
 
-// said is what a node has of this edge.
-type said struct {
+// stored is what a node has of this edge.
+type stored struct {
 	epoch   uint32
 	there   bool  // the number was there when this edge asked last,
 	missing bool  // or it was not
 	n       int32 // of the number so many are this edge's
 }
 
-// asked is a round of requests, and what else the tier is asked for with it.
-type asked struct {
+// confirmation is a round of requests, and what else the tier is asked for with it.
+type confirmation struct {
 	round.Round
 	limit int32
 	kept  int32  // requests that went on without it, and hold their place still
@@ -107,12 +107,12 @@ type asked struct {
 	used  uint32 // so many places all edges had then, with those that waited
 }
 
-// Place is a request's place in flight. The zero Place is none.
-type Place struct {
+// Slot is a request's place in flight. The zero Slot is none.
+type Slot struct {
 	Reply <-chan struct{} // closed when Confirm can say what the tier does; nil: it is not asked
 
 	entry *entry
-	round *asked // that it waits for, or, without a Reply, has waited for in vain; nil: none
+	round *confirmation // that it waits for, or, without a Reply, has waited for in vain; nil: none
 }
 
 // New makes a Table.
@@ -125,8 +125,8 @@ func New(o Options) *Table {
 
 // Enter takes a place for a request, and reports whether there was one as far as this edge knows. If asks, and a tier is there, the place
 // is to be confirmed once Reply is closed.
-func (t *Table) Enter(r *Concurrency, source counter.Source, asks bool, now time.Time) (p Place, entered bool) {
-	asks = asks && t.tier
+func (t *Table) Enter(r *Concurrency, source counter.Source, confirm bool, now time.Time) (p Slot, entered bool) {
+	confirm = confirm && t.tier
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := Key{r.Name, source}
@@ -134,12 +134,12 @@ func (t *Table) Enter(r *Concurrency, source counter.Source, asks bool, now time
 	switch {
 	case e == nil:
 		e = t.add(key)
-	case e.held >= r.Limit || asks && now.Before(e.full):
-		return Place{}, false
+	case e.held >= r.Limit || confirm && now.Before(e.full):
+		return Slot{}, false
 	}
 	e.held++
 	p.entry = e
-	if asks {
+	if confirm {
 		b := e.ask(r)
 		b.Waiting++
 		p.round, p.Reply = b, b.Reply
@@ -149,9 +149,9 @@ func (t *Table) Enter(r *Concurrency, source counter.Source, asks bool, now time
 }
 
 // ask is the round that goes with the next exchange.
-func (e *entry) ask(r *Concurrency) *asked {
+func (e *entry) ask(r *Concurrency) *confirmation {
 	if e.next == nil {
-		e.next = &asked{Round: round.New()}
+		e.next = &confirmation{Round: round.New()}
 	}
 	e.next.limit = r.Limit
 	return e.next
@@ -167,7 +167,7 @@ func (t *Table) mark(e *entry) {
 }
 
 // Confirm says what the tier has said of a place. What it is Silent about is kept, for Leave to give back; what is Beyond has none any more.
-func (t *Table) Confirm(p *Place, now time.Time) counter.Answer {
+func (t *Table) Confirm(p *Slot, now time.Time) counter.Answer {
 	b := p.round
 	if p.Reply == nil {
 		return counter.Silent
@@ -196,7 +196,7 @@ func (t *Table) Confirm(p *Place, now time.Time) counter.Answer {
 }
 
 // Leave gives a place back. It may be called more than once.
-func (t *Table) Leave(p *Place) {
+func (t *Table) Leave(p *Slot) {
 	e := p.entry
 	if e == nil {
 		return
@@ -210,7 +210,7 @@ func (t *Table) Leave(p *Place) {
 	default:
 		b.kept--
 	}
-	*p = Place{}
+	*p = Slot{}
 	e.held--
 	e.full = time.Time{}
 	if t.mark(e); !t.tier && e.held == 0 {
@@ -263,7 +263,7 @@ func (t *Table) Held() (by map[string]int, keys int) {
 type Look struct {
 	Reply <-chan struct{} // closed when Of knows, or nobody does; nil: the tier is not asked
 
-	round *asked
+	round *confirmation
 }
 
 // Look asks the tier, if there is one: it takes no place. It costs what a request costs.

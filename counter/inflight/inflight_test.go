@@ -20,7 +20,7 @@ var (
 func TestAlone(t *testing.T) {
 	table := New(Options{})
 	two, other := &Concurrency{"two", 2}, &Concurrency{"other", 1}
-	var held []Place
+	var held []Slot
 	for _, step := range []struct {
 		rule    *Concurrency
 		source  counter.Source
@@ -85,8 +85,8 @@ type edge struct {
 	gone    bool
 	paused  bool
 	arrives []answer
-	waits   []*Place // for the tier
-	holds   []*Place
+	waits   []*Slot // for the tier
+	holds   []*Slot
 	moves   time.Time // when it finds out that a node is lost
 }
 
@@ -114,8 +114,8 @@ func newTier(t *testing.T, edges, nodes int, seed uint64, skew time.Duration) *t
 	return w
 }
 
-// place is the first node, or the second once the edge has found out that the first is lost.
-func (e *edge) place(counter.Source) int {
+// nodeOf is the first node, or the second once the edge has found out that the first is lost.
+func (e *edge) nodeOf(counter.Source) int {
 	if e.moves.IsZero() || e.tier.now.Before(e.moves) {
 		return 0
 	}
@@ -130,7 +130,7 @@ func (w *tier) step() {
 		if e.gone || e.paused {
 			continue
 		}
-		for _, x := range e.Due(make([]*Exchange, 0, 8), w.now.Add(e.skew), w.now.Equal(e.moves), e.place) {
+		for _, x := range e.Due(make([]*Exchange, 0, 8), w.now.Add(e.skew), w.now.Equal(e.moves), e.nodeOf) {
 			e.arrives = append(e.arrives, answer{at: w.now.Add(w.far + time.Duration(1+w.random.IntN(3))*time.Millisecond), x: x})
 		}
 	}
@@ -228,7 +228,7 @@ func (e *edge) work(r *Concurrency, comes, ends float64) {
 // An edge learns from the tier how many places a source has on all of them, also one that has none, and takes none by that.
 func TestLook(t *testing.T) {
 	r, w := &Concurrency{"r", 20}, newTier(t, 3, 1, 1, 300*time.Millisecond)
-	var places []Place
+	var places []Slot
 	enter := func(e *edge, n int) {
 		for range n {
 			p, entered := e.Enter(r, a, false, w.now)
@@ -462,7 +462,7 @@ func TestNodeLost(t *testing.T) {
 func TestSilence(t *testing.T) {
 	w := newTier(t, 1, 1, 1, 0)
 	e, r := w.edges[0], &Concurrency{"r", 2}
-	var places []Place
+	var places []Slot
 	for range 3 {
 		if p, entered := e.Enter(r, a, true, w.now); entered {
 			if answer := e.Confirm(&p, w.now); answer != counter.Silent {
@@ -567,9 +567,9 @@ func TestWhoWentOnHoldsAPlace(t *testing.T) {
 
 // Of who has left before the tier was asked it hears nothing.
 func TestLeavesUnasked(t *testing.T) {
-	for name, leave := range map[string]func(*Table, *Place){
+	for name, leave := range map[string]func(*Table, *Slot){
 		"before an answer": (*Table).Leave,
-		"having gone on without": func(t *Table, p *Place) {
+		"having gone on without": func(t *Table, p *Slot) {
 			t.Confirm(p, start)
 			t.Leave(p)
 		},
@@ -610,7 +610,7 @@ func TestCommands(t *testing.T) {
 	w := newTier(t, 1, 1, 1, 0)
 	w.now = start.Add(200 * time.Millisecond) // two epochs are kept
 	e, r := w.edges[0], &Concurrency{"r", 10}
-	enter := func() *Place {
+	enter := func() *Slot {
 		p, _ := e.Enter(r, a, true, w.now)
 		for range 20 {
 			w.step()
@@ -631,7 +631,7 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s: %d commands, want %d to %d", what, n, least, most)
 		}
 	}
-	var first *Place
+	var first *Slot
 	count("the first of a key", 4, 4, func() { first = enter() })
 	count("another, from its beginning to its end", 4, 4, func() { e.Leave(enter()) })
 	count("ten seconds of a key", 10, 30, func() {
@@ -671,51 +671,51 @@ func TestUnknown(t *testing.T) {
 	table, r := New(Options{Tier: true}), &Concurrency{"r", 10}
 	now := start.Add(500 * time.Millisecond) // one epoch is kept
 	node := func(counter.Source) int { return 0 }
-	say := func(o Outcome, total uint64) (delta int32) {
+	send := func(o Outcome, total uint64) (delta int32) {
 		for _, x := range table.Due(make([]*Exchange, 0, 8), now, false, node) {
 			delta = x.Parts[0].Delta
 			table.Answered(x, 0, o, total)
 		}
 		return delta
 	}
-	var places [4]Place
+	var places [4]Slot
 	for i := range places {
 		places[i], _ = table.Enter(r, a, i != 1, now)
 		if i == 0 {
-			say(Counted, 1)
+			send(Counted, 1)
 		}
 	}
-	if d := say(Unknown, 0); d != 3 {
+	if d := send(Unknown, 0); d != 3 {
 		t.Errorf("%d are said, want 3", d)
 	}
 	table.Leave(&places[3])
-	if d := say(Counted, 1); d != 0 {
+	if d := send(Counted, 1); d != 0 {
 		t.Errorf("%d are said in the epoch that failed", d)
 	}
-	asks, _ := table.Enter(r, a, true, now)
-	if d := say(Counted, 7); d != 3 || table.Confirm(&asks, now) != counter.Within {
+	confirm, _ := table.Enter(r, a, true, now)
+	if d := send(Counted, 7); d != 3 || table.Confirm(&confirm, now) != counter.Within {
 		t.Errorf("%d are said when one more asks, want 3: all but the one that was counted", d)
 	}
-	table.Leave(&asks)
+	table.Leave(&confirm)
 	for i := range places {
 		table.Leave(&places[i])
 	}
 	now = now.Add(time.Second)
-	if say(Counted, 0); len(table.list) != 0 {
+	if send(Counted, 0); len(table.list) != 0 {
 		t.Error("an entry is left")
 	}
 	p, _ := table.Enter(r, a, false, now)
-	say(Counted, 1)
+	send(Counted, 1)
 	table.Leave(&p)
 	q, _ := table.Enter(r, a, false, now)
-	if d := say(Counted, 1); d != 0 {
+	if d := send(Counted, 1); d != 0 {
 		t.Errorf("%d are said of one that came for one that went", d)
 	}
 	table.Leave(&q)
-	if d := say(Unknown, 0); d != -1 {
+	if d := send(Unknown, 0); d != -1 {
 		t.Errorf("%d are said, want -1", d)
 	}
-	if d := say(Counted, 0); d != 0 {
+	if d := send(Counted, 0); d != 0 {
 		t.Errorf("what may have been taken is taken again: %d", d)
 	}
 }
@@ -724,11 +724,11 @@ func TestUnknown(t *testing.T) {
 func TestNoMemory(t *testing.T) {
 	table, r := New(Options{Tier: true}), &Concurrency{"r", 10}
 	now := start.Add(500 * time.Millisecond) // one epoch is kept
-	said := 0
-	say := func() {
+	stored := 0
+	send := func() {
 		for range 100 {
 			for _, x := range table.Due(make([]*Exchange, 0, 8), now, false, func(counter.Source) int { return 0 }) {
-				said++
+				stored++
 				for i := range x.Parts {
 					table.Answered(x, i, Missing, 0)
 				}
@@ -736,22 +736,22 @@ func TestNoMemory(t *testing.T) {
 		}
 	}
 	p, _ := table.Enter(r, a, true, now)
-	if say(); said != 1 {
-		t.Errorf("a request: %d exchanges, want 1", said)
+	if send(); stored != 1 {
+		t.Errorf("a request: %d exchanges, want 1", stored)
 	}
 	select {
 	case <-p.Reply:
 	default:
 		t.Error("a request waits for what never comes")
 	}
-	said, now = 0, now.Add(time.Second)
-	if say(); said > 2 {
-		t.Errorf("what is held: %d exchanges in an epoch, want 2", said)
+	stored, now = 0, now.Add(time.Second)
+	if send(); stored > 2 {
+		t.Errorf("what is held: %d exchanges in an epoch, want 2", stored)
 	}
 	table.Leave(&p)
-	if say(); table.Waiting() {
+	if send(); table.Waiting() {
 		now = now.Add(time.Second)
-		if say(); table.Waiting() {
+		if send(); table.Waiting() {
 			t.Error("an entry is left")
 		}
 	}

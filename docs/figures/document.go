@@ -10,17 +10,17 @@ import (
 )
 
 var (
-	places = regexp.MustCompile(`(?s)(<!-- figures ([\w-]+) -->\n)(.*?)(<!-- end -->)`)
-	inline = regexp.MustCompile(`(?s)(<!-- =([\w-]+) -->)(.*?)(<!-- = -->)`)
-	marks  = regexp.MustCompile(`<!-- (?:figures |=|end )`)
+	markers = regexp.MustCompile(`(?s)(<!-- figures ([\w-]+) -->\n)(.*?)(<!-- end -->)`)
+	inline  = regexp.MustCompile(`(?s)(<!-- =([\w-]+) -->)(.*?)(<!-- = -->)`)
+	marks   = regexp.MustCompile(`<!-- (?:figures |=|end )`)
 )
 
 // write is the document with what belongs in its places.
 func (b *book) write(name, text string) (string, error) {
 	var wrong error
-	fill := func(place *regexp.Regexp, of func(string) (string, error)) {
-		text = place.ReplaceAllStringFunc(text, func(s string) string {
-			m := place.FindStringSubmatch(s)
+	fill := func(marker *regexp.Regexp, of func(string) (string, error)) {
+		text = marker.ReplaceAllStringFunc(text, func(s string) string {
+			m := marker.FindStringSubmatch(s)
 			b.used[m[2]] = true
 			filled, err := of(m[2])
 			wrong = errors.Join(wrong, err)
@@ -30,9 +30,9 @@ func (b *book) write(name, text string) (string, error) {
 			return m[1] + filled + m[4]
 		})
 	}
-	fill(places, b.markdown)
+	fill(markers, b.markdown)
 	fill(inline, b.inline)
-	left := inline.ReplaceAllString(places.ReplaceAllString(text, ""), "")
+	left := inline.ReplaceAllString(markers.ReplaceAllString(text, ""), "")
 	if at := marks.FindStringIndex(left); at != nil {
 		wrong = errors.Join(wrong, fmt.Errorf("a place has no end, or no beginning: %.60q", left[at[0]:]))
 	}
@@ -74,7 +74,7 @@ func prose(name, text string) (err error) {
 			return '_'
 		}, s)
 	}
-	for _, e := range []*regexp.Regexp{places, inline, code} {
+	for _, e := range []*regexp.Regexp{markers, inline, code} {
 		text = e.ReplaceAllStringFunc(text, blank)
 	}
 	for i, e := range []*regexp.Regexp{measured, cell} {

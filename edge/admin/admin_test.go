@@ -240,7 +240,7 @@ func TestSourceAsksTheTier(t *testing.T) {
 	table := counter.New(counter.Options{Counters: 4096, Tier: true})
 	answers := true
 	s, err := edge.New(edge.Options{Config: c, Table: table, Bits: mitigation.New(1024, nil), Tier: edge.Tier{
-		Ask: func(r *algorithm.Spec, source counter.Source) {
+		Fetch: func(r *algorithm.Spec, source counter.Source) {
 			if now := time.Now(); answers {
 				oldest, newest := table.Reports().Groups(r, now, 0)
 				table.Reports().Learn(counter.Counter{Rule: r, Source: source}, newest, append([]uint64{4}, make([]uint64, newest-oldest)...), 0, now)

@@ -115,7 +115,7 @@ func (a *Audit) Note(d *limiter.Decision, now time.Time) {
 			continue
 		}
 		e := exactlog.Entry{At: now.UnixMicro()}
-		switch ask := r.Ask; {
+		switch ask := r.Reservation; {
 		case ask == nil:
 			if e.Kind, e.Start = exactlog.Blocked, a.block(r, now); e.Start == 0 {
 				continue

@@ -26,12 +26,12 @@ func (d *desk) say(maker, at uint64, e Edit) Change {
 	}
 	c.Edge = fmt.Sprint("edge", maker)
 	said := Read(c.Name, version, maker, time.Unix(int64(at), 0), c.Text())
-	d.hear(said)
+	d.receive(said)
 	return said
 }
 
-// hear takes in changes that were said elsewhere, in whatever order.
-func (d *desk) hear(list ...Change) {
+// receive takes in changes that were said elsewhere, in whatever order.
+func (d *desk) receive(list ...Change) {
 	for _, c := range list {
 		if !slices.ContainsFunc(d.said, func(o Change) bool { return o.id() == c.id() && o.Name == c.Name }) {
 			d.said = append(d.said, c)
@@ -72,19 +72,19 @@ func TestTwoAtOnce(t *testing.T) {
 			one, two := newDesk(t), newDesk(t)
 			a := one.say(1, 1000, test.first)
 			b := two.say(2, 1000+apart, test.second)
-			one.hear(b)
-			two.hear(a)
+			one.receive(b)
+			two.receive(a)
 			if got := one.rule("login"); got != test.want || two.rule("login") != got {
 				t.Errorf("%s, then %s:\n got %s and %s\nwant %s", test.first.Body, test.second.Body, got, two.rule("login"), test.want)
 			}
-			told := ""
+			reported := ""
 			for _, l := range one.overlay().Overtaken("login", a.Version, a.Maker) {
-				if told += l.String() + "\n"; l.Edge != "edge2" || l.Version != b.Version {
+				if reported += l.String() + "\n"; l.Edge != "edge2" || l.Version != b.Version {
 					t.Errorf("%+v", l)
 				}
 			}
-			if (told == "") != (test.lost == "") || !strings.Contains(told, test.lost) {
-				t.Errorf("%s, then %s: the first is told %q, want %q", test.first.Body, test.second.Body, told, test.lost)
+			if (reported == "") != (test.lost == "") || !strings.Contains(reported, test.lost) {
+				t.Errorf("%s, then %s: the first is told %q, want %q", test.first.Body, test.second.Body, reported, test.lost)
 			}
 			if lost := two.overlay().Overtaken("login", b.Version, b.Maker); len(lost) > 0 {
 				t.Errorf("%s, then %s: the second is told %v", test.first.Body, test.second.Body, lost)
@@ -135,11 +135,11 @@ func TestFieldsComeTogether(t *testing.T) {
 		for n := range uint64(9) {
 			say(rng.IntN(3), 1000+n*uint64(rng.IntN(2)))
 			if from, to := rng.IntN(3), rng.IntN(3); rng.IntN(2) == 0 {
-				desks[to].hear(desks[from].said...)
+				desks[to].receive(desks[from].said...)
 			}
 		}
 		for _, d := range desks {
-			d.hear(all...)
+			d.receive(all...)
 		}
 		for i := len(desks[0].said) - 1; i >= 0; i-- {
 			c := &desks[0].said[i]
@@ -168,7 +168,7 @@ func TestFieldsComeTogether(t *testing.T) {
 		last := desks[0].say(1, 5000, patch(`{"first_sight":"wait"}`))
 		for _, d := range desks {
 			d.said = nil
-			d.hear(last)
+			d.receive(last)
 		}
 		check("the rest forgotten")
 	}

@@ -54,7 +54,7 @@ func (e *lister) say(ed Edit, now time.Time) bool {
 
 var popSecret = secret.Of([]byte("pop"))
 
-func (e *lister) hears(o *lister, now time.Time) {
+func (e *lister) receives(o *lister, now time.Time) {
 	e.t.Helper()
 	list, _, err := operatorlog.Decode(popSecret, o.list.Encode(popSecret, now))
 	if err != nil {
@@ -72,7 +72,7 @@ func TestNewestStandsWithinAnObject(t *testing.T) {
 	one.say(1, 1002, patch(`{"match":{"path":"/in"}}`))
 	put := two.say(2, 1003, patch(`{"match":{"methods":["PUT"]}}`))
 	one.say(1, 1004, patch(`{"match":{"methods":["GET"]}}`))
-	one.hear(limit, put)
+	one.receive(limit, put)
 	if got, want := one.rule("login"), `{"limit":20,"match":{"methods":["GET"],"path":"/in"},"mitigation_timeout":"10m","name":"login"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -92,14 +92,14 @@ func TestFullListTakesNoFieldBack(t *testing.T) {
 		now := time.Unix(1_700_000_000, 0)
 		a, b := newLister(t, 1), newLister(t, 2)
 		a.say(patch(`{"limit":9}`), now)
-		b.hears(a, now)
+		b.receives(a, now)
 		for _, body := range test.ours {
 			a.say(patch(body), now)
 		}
 		for i, body := range test.theirs {
 			b.say(patch(body), now.Add(time.Duration(i+1)*time.Second))
 		}
-		a.hears(b, now)
+		a.receives(b, now)
 		want, err := a.rule("login"), error(nil)
 		for i := uint16(0); err == nil; i++ {
 			source := counter.SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32, 64)
@@ -120,10 +120,10 @@ func TestRolledBackStaysSo(t *testing.T) {
 	e.say(Edit{Action: Rollback}, now.Add(time.Hour))
 	e.say(patch(`{"mitigation_timeout":"2m"}`), now.Add(2*time.Hour))
 	want := e.rule("login")
-	late.hears(e, now.Add(2*time.Hour))
+	late.receives(e, now.Add(2*time.Hour))
 	later := now.Add(operatorlog.LongestAway + 3*time.Hour)
-	e.hears(late, later)
-	late.hears(e, later)
+	e.receives(late, later)
+	late.receives(e, later)
 	if e.rule("login") != want || late.rule("login") != want {
 		t.Errorf("it was %s, and is %s and %s", want, e.rule("login"), late.rule("login"))
 	}
@@ -141,15 +141,15 @@ func TestAnyHistory(t *testing.T) {
 			e.say(anyEdit(rng, e, seed%3 > 0), clock)
 			for range rng.IntN(3) {
 				if a, b := edges[rng.IntN(3)], edges[rng.IntN(3)]; a != b {
-					a.hears(b, clock)
+					a.receives(b, clock)
 				}
 			}
 			now = now.Add(time.Duration(rng.IntN(2)*rng.IntN(3000)) * time.Millisecond)
 		}
 		for range 2 {
 			for i, e := range edges {
-				e.hears(edges[(i+1)%3], now)
-				e.hears(edges[(i+2)%3], now)
+				e.receives(edges[(i+1)%3], now)
+				e.receives(edges[(i+2)%3], now)
 			}
 		}
 		want := edges[0].rule("login")
@@ -162,7 +162,7 @@ func TestAnyHistory(t *testing.T) {
 			}
 		}
 		for i, e := range edges {
-			e.hears(edges[(i+1)%3], now.Add(operatorlog.LongestAway+time.Hour))
+			e.receives(edges[(i+1)%3], now.Add(operatorlog.LongestAway+time.Hour))
 			if got := e.rule("login"); got != want {
 				t.Fatalf("seed %d: a month later %s, and it was %s, of\n%+v", seed, got, want, e.said)
 			}
@@ -189,9 +189,9 @@ func TestWhatDoesNotFitIsLeftOut(t *testing.T) {
 				said = append(said, newDesk(t).say(uint64(i+1), 1000+uint64(i), ed))
 			}
 			for _, i := range order {
-				e.hear(said[i])
+				e.receive(said[i])
 			}
-			all.hear(said...)
+			all.receive(said...)
 			if got := e.rule("login"); !strings.HasPrefix(got, test.want) || all.rule("login") != got {
 				t.Errorf("%s, %s, %s: got %s, want %s", test.said[0].Body, test.said[1].Body, test.said[2].Body, got, test.want)
 			}

@@ -213,9 +213,9 @@ func isLocal(address string) bool {
 // Warnings tells what is possible but probably not meant, a sentence each: the weaknesses, and a rule about some hosts, whose origin answers
 // for any host. A client writes Host as it likes, so it can ask there without the rule.
 func (c *Config) Warnings() []string {
-	all := c.unasked()
+	all := c.unreferenced()
 	if c.StateDir != "" && len(c.PoP.Memcached) == 0 {
-		all = append(all, "state_dir: an edge that counts alone keeps there what operators change of its rules; blocks end with the process")
+		all = append(all, "state_dir: without pop.memcached only rules that operators changed are kept there: a restart forgets all blocks")
 	}
 	for _, r := range c.Rules {
 		if r.Mode == rules.Off || len(r.Match.Hosts) == 0 || slices.Contains(r.Match.Hosts, "*") {

@@ -229,7 +229,7 @@ func TestConfigErrors(t *testing.T) {
 	f("plans: {key: source}", `f.yaml:1:14: plans.key: "source" does not tell a client: want what it sends, such as header:X-API-Key`)
 	f("plans: {key: \"jwt:sub\"}", `f.yaml:1:14: plans.key: "jwt:sub": a token's claim tells no plan: want what a client sends itself, such as header:X-API-Key`)
 	f("plans: {store: \"sqlite:/x\"}", "f.yaml:1:8: plans: a store but no key: say by what clients are known, such as key: header:X-API-Key")
-	f("plans: {key: \"header:a\", store: \"mysql://x/y\"}", "f.yaml:1:33: plans.store: that is no store: want sqlite:/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
+	f("plans: {key: \"header:a\", store: \"mysql://x/y\"}", "f.yaml:1:33: plans.store: that is no store: want sqlite:/ABSOLUTE/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
 	f("plans: {refresh: 1ms}", "f.yaml:1:18: plans.refresh: 1ms is out of range: want 100ms to 1h")
 	f("rules: *x", "f.yaml:1:8: alias *x: there is no anchor &x above it")
 	f("table: {counters: 1}\nlisten: x\n", "f.yaml:1:19: table.counters: 1 is out of range: want 1024 to 1073741824\n"+

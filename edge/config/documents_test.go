@@ -80,10 +80,10 @@ var others = map[string]bool{"address": true, "path_prefix": true, "authorizatio
 
 // isField reports whether a field and its value may stand somewhere in a configuration.
 func isField(field string) bool {
-	for _, place := range []string{"%", "pop: {%}", "source: {%}", "limits: {%}", "access_log: {%}", "origins: [{servers: [\"http://a\"], %}]",
+	for _, position := range []string{"%", "pop: {%}", "source: {%}", "limits: {%}", "access_log: {%}", "origins: [{servers: [\"http://a\"], %}]",
 		"rules: [{name: a, %}]", "rules: [{name: a, limit: 1, %}]", "jwt: {keys_file: a}\nrules: [{name: a, limit: 10, %}]", "rules: [{name: a, limit: 1, match: {%}}]", "rules: [{name: a, limit: 1, count: {%}}]", "rules: [{name: a, limit: 1, response: {%}}]", "rules: [{name: a, limit: 1, response: {location: \"https://a/\"}, %}]",
 		"rules: [{name: a, algorithm: token_bucket, limit: 10, window: 1s, %}]", "plans: {key: \"header:a\"}\nrules: [{name: a, limit: 1, %}]"} {
-		if _, err := Parse("", []byte(strings.Replace(place, "%", field, 1))); err == nil {
+		if _, err := Parse("", []byte(strings.Replace(position, "%", field, 1))); err == nil {
 			return true
 		}
 	}

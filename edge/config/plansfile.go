@@ -52,7 +52,7 @@ func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
 				return
 			}
 			if !isStore(text) {
-				r.fail(n, "plans.store: that is no store: want sqlite:/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
+				r.fail(n, "plans.store: that is no store: want sqlite:/ABSOLUTE/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
 			}
 			p.Store = text
 		}),

@@ -62,8 +62,8 @@ func (s *RateLimitService) CheckAddress(address string) error {
 		"give cert_file, key_file and client_ca_file, listen on 127.0.0.1, or say insecure: true")
 }
 
-// unasked tells which rules nobody can ask about.
-func (c *Config) unasked() (all []string) {
+// unreferenced tells which rules nobody can ask about.
+func (c *Config) unreferenced() (all []string) {
 	for i := range c.Rules {
 		if r := &c.Rules[i]; r.Match.Descriptors != nil && r.Mode != rules.Off && c.RateLimitService.Listen == "" {
 			all = append(all, "rule "+r.Name+" is about descriptors, and no proxy can ask about them here: give rate_limit_service.listen")

@@ -58,7 +58,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 			case strings.Trim(text, ".") == "":
 				r.fail(n, "rule name: %q is a step in a path, so the API could not name the rule: choose another", text)
 			case other != nil:
-				line, _ := place(other)
+				line, _ := position(other)
 				r.fail(n, "rule name: %s is the name of the rule at line %d already: choose another", text, line)
 			default:
 				names[text] = n

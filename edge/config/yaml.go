@@ -60,19 +60,19 @@ func (r *reader) parse(text []byte) ast.Node {
 }
 
 func (r *reader) fail(n ast.Node, format string, args ...any) {
-	line, column := place(n)
+	line, column := position(n)
 	r.errs = append(r.errs, fmt.Errorf("%s:%d:%d: %s", r.file, line, column, fmt.Sprintf(format, args...)))
 }
 
-// place is where a node begins. A mapping's own token is its first colon, so its first key stands for it.
-func place(n ast.Node) (line, column int) {
+// position is where a node begins. A mapping's own token is its first colon, so its first key stands for it.
+func position(n ast.Node) (line, column int) {
 	switch m := n.(type) {
 	case *ast.MappingNode:
 		if len(m.Values) > 0 && !m.IsFlowStyle {
-			return place(m.Values[0].Key)
+			return position(m.Values[0].Key)
 		}
 	case *ast.MappingValueNode:
-		return place(m.Key)
+		return position(m.Key)
 	}
 	if t := n.GetToken(); t != nil && t.Position != nil {
 		return t.Position.Line, t.Position.Column

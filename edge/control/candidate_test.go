@@ -15,7 +15,7 @@ import (
 // What operators see of a candidate: counts, who, and what happened. Its clients see nothing.
 func TestCandidateForOperators(t *testing.T) {
 	const yaml = "source: {trust: [127.0.0.1]}\nrules: [{name: r, limit: 4, window: 1h, candidate: {limit: 2, mitigation_timeout: 30m}}]"
-	e := edgetest.StartTold(t, yaml)
+	e := edgetest.StartWithEvents(t, yaml)
 	from := func(source string) int {
 		resp, _ := e.Get("/", "X-Forwarded-For: "+source)
 		if resp.StatusCode == 200 && resp.Header.Get("X-Ratelimit-Limit") != "4" {
@@ -63,14 +63,14 @@ func TestCandidateForOperators(t *testing.T) {
 	}
 
 	// The next process on this edge's place takes it for what it is.
-	next := edgetest.StartTold(t, yaml)
+	next := edgetest.StartWithEvents(t, yaml)
 	for m := range e.InForce(time.Now()) {
 		next.Adopt(m, time.Now())
 	}
 	if got := fmt.Sprint(seen(next)); got != both {
 		t.Errorf("adopted: %v", got)
 	}
-	without := edgetest.StartTold(t, strings.Replace(yaml, ", candidate: {limit: 2, mitigation_timeout: 30m}", "", 1))
+	without := edgetest.StartWithEvents(t, strings.Replace(yaml, ", candidate: {limit: 2, mitigation_timeout: 30m}", "", 1))
 	for m := range e.InForce(time.Now()) {
 		without.Adopt(m, time.Now())
 	}

@@ -122,7 +122,7 @@ func (c *Plane) holds(what uint32, p netip.Prefix, now time.Time) bool {
 	if what == mitigation.Allowed {
 		fixed = in.Allow
 	}
-	return fixed != nil && fixed.LookupPrefix(p) || c.with.Limiter.Bits.Says(what, c.with.Limiter.Bits.Covering(p, nil), now)
+	return fixed != nil && fixed.LookupPrefix(p) || c.with.Limiter.Bits.Ordered(what, c.with.Limiter.Bits.Covering(p, nil), now)
 }
 
 // scopeKey is the key of a prefix under a scope. It is as wide as it is written: scopes do not count.

@@ -64,8 +64,8 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	under := bySource(in, source, addr)
 	l.Asked = c.askTier(ctx, under, source)
 	now, covering := time.Now(), c.with.Limiter.Bits.Covering(address.Single(addr), nil)
-	l.Denied = address.IsIn(in.Deny, addr) || c.with.Limiter.Bits.Says(mitigation.Denied, covering, now)
-	l.Allowed = !l.Denied && (address.IsIn(in.Allow, addr) || c.with.Limiter.Bits.Says(mitigation.Allowed, covering, now))
+	l.Denied = address.IsIn(in.Deny, addr) || c.with.Limiter.Bits.Ordered(mitigation.Denied, covering, now)
+	l.Allowed = !l.Denied && (address.IsIn(in.Allow, addr) || c.with.Limiter.Bits.Ordered(mitigation.Allowed, covering, now))
 	for i := range under {
 		u := &under[i]
 		v, known := c.with.Limiter.Peek(u.limit.Rule, u.source, now)
@@ -100,7 +100,7 @@ func bySource(in View, source counter.Source, addr netip.Addr) (list []where) {
 // askTier asks the tier what it has under limits of a source, as rules tell sources apart, and reports whether it has answered by the time that ctx
 // is done.
 func (c *Plane) askTier(ctx context.Context, under []where, source counter.Source) bool {
-	if c.with.Limiter.Ask == nil || c.with.Limiter.Up != nil && !c.with.Limiter.Up(source) {
+	if c.with.Limiter.Fetch == nil || c.with.Limiter.Up != nil && !c.with.Limiter.Up(source) {
 		return false
 	}
 	var replies []<-chan struct{}
@@ -120,7 +120,7 @@ func (c *Plane) askTier(ctx context.Context, under []where, source counter.Sourc
 		}
 		reply, first := c.with.Limiter.Counters.Await(u.limit.Counter, u.source)
 		if first {
-			c.with.Limiter.Ask(u.limit.Counter, u.source)
+			c.with.Limiter.Fetch(u.limit.Counter, u.source)
 		}
 		replies = append(replies, reply)
 	}

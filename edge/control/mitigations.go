@@ -330,7 +330,11 @@ func (c *Plane) remains(src counter.Source, now time.Time) string {
 		}
 	}
 	if m := c.over(c.with.Limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
-		return "a block of " + m.Source + " under " + m.Rule + " still refuses it"
+		rule := m.Rule
+		if rule == AllRules {
+			rule = "every rule"
+		}
+		return "a block of " + m.Source + " under " + rule + " still refuses it"
 	}
 	if !is || prefix.IsSingleIP() {
 		return ""

@@ -272,7 +272,7 @@ func TestOperatorsBlockSurvivesReload(t *testing.T) {
 
 // A lift under a rule lifts all of its limits: who is lifted starts afresh, and is not refused for a wider prefix that edges have blocked.
 func TestLiftOfSeveralLimits(t *testing.T) {
-	e := edgetest.StartTold(t, edgetest.SeveralLimits)
+	e := edgetest.StartWithEvents(t, edgetest.SeveralLimits)
 	from := func(source string) int {
 		resp, _ := e.Get("/", "X-Forwarded-For: "+source)
 		return resp.StatusCode

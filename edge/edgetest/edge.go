@@ -144,8 +144,8 @@ func StartConfig(t *testing.T, c *config.Config, change ...func(*edge.Server)) *
 	return Serve(t, s)
 }
 
-// StartTold is an edge whose events are kept.
-func StartTold(t *testing.T, yaml string, change ...func(*edge.Options)) *Edge {
+// StartWithEvents is an edge whose events are kept.
+func StartWithEvents(t *testing.T, yaml string, change ...func(*edge.Options)) *Edge {
 	t.Helper()
 	c := Parse(t, yaml)
 	c.Origins = WithoutRules(t, StartRecorder(t, Hello).URL()).Origins

@@ -77,7 +77,7 @@ func (k Kind) sampled() bool { return k == Block || k == Lift || k == Warning }
 
 // A Log keeps the latest events. It is safe for concurrent use. A nil Log keeps nothing.
 type Log struct {
-	tell func(Event)
+	notify func(Event)
 
 	mu     sync.Mutex
 	rings  [2]ring // of kinds that are sampled, and of the others
@@ -116,8 +116,8 @@ type count struct {
 
 // New makes a Log of the latest size events of kinds that clients cause, and as many others. If tell is not nil it is called with each event that is kept, in order; it must not block or
 // call the Log.
-func New(size int, tell func(Event)) *Log {
-	l := &Log{tell: tell, rings: [2]ring{{events: make([]Event, size)}, {events: make([]Event, size)}}, counts: make(map[Kind]*count)}
+func New(size int, notify func(Event)) *Log {
+	l := &Log{notify: notify, rings: [2]ring{{events: make([]Event, size)}, {events: make([]Event, size)}}, counts: make(map[Kind]*count)}
 	for _, k := range Kinds() {
 		l.counts[k] = new(count)
 	}
@@ -149,8 +149,8 @@ func (l *Log) Add(e Event) {
 	l.last++
 	e.Number = l.last
 	to.add(e)
-	if l.tell != nil {
-		l.tell(e)
+	if l.notify != nil {
+		l.notify(e)
 	}
 }
 

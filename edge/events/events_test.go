@@ -7,8 +7,8 @@ import (
 
 func TestRing(t *testing.T) {
 	at := time.Unix(1000, 0)
-	var told []uint64
-	l := New(3, func(e Event) { told = append(told, e.Number) })
+	var notified []uint64
+	l := New(3, func(e Event) { notified = append(notified, e.Number) })
 	if got := l.Since(0); len(got) != 0 {
 		t.Errorf("an empty log has %v", got)
 	}
@@ -32,8 +32,8 @@ func TestRing(t *testing.T) {
 	if got := numbers(l.After(at.Add(3 * time.Second))); !equal(got, []uint64{5}) {
 		t.Errorf("after the fourth: %v", got)
 	}
-	if !equal(told, []uint64{1, 2, 3, 4, 5}) {
-		t.Errorf("told %v", told)
+	if !equal(notified, []uint64{1, 2, 3, 4, 5}) {
+		t.Errorf("told %v", notified)
 	}
 }
 

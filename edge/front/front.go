@@ -39,6 +39,7 @@ type Guarded struct {
 	head     []byte    // what fasthttp has not read yet of the head it is shown
 	phase    phase
 	failed   bool // fasthttp's answer could not be written
+	taken    bool // somebody else serves the connection, and closes it
 }
 
 // A phase is how far the request under way has come.
@@ -210,6 +211,9 @@ func (s *Guarded) conclude() {
 func (s *Guarded) Close() (err error) {
 	defer s.recover(&err)
 	s.conclude()
+	if s.taken {
+		return nil
+	}
 	if s.Conn.first != nil {
 		defer func(first *bufio.Reader) {
 			first.Reset(nil)
@@ -238,15 +242,12 @@ func (*Guarded) SetDeadline(time.Time) error      { return nil }
 func (*Guarded) SetReadDeadline(time.Time) error  { return nil }
 func (*Guarded) SetWriteDeadline(time.Time) error { return nil }
 
-// ClientOf is the client's connection behind the one that fasthttp is given.
-func ClientOf(c net.Conn) *Client {
-	switch c := c.(type) {
-	case *Guarded:
-		return c.Conn
-	case *tlsGuarded:
-		return c.Conn
-	}
-	panic("edge: a connection without a screen")
+// TakeOver returns the client's connection behind one over TLS that fasthttp is given, and is done with when its handler returns. Who takes it over serves
+// and closes it.
+func TakeOver(c net.Conn) *Client {
+	s := c.(*tlsGuarded)
+	s.taken = true
+	return s.Conn
 }
 
 // New makes a connection what fasthttp is given.

@@ -14,7 +14,7 @@ import (
 
 // A gene is a part of a head, or of what comes behind it.
 type gene struct {
-	place   whence
+	from    whence
 	name    string // of the line
 	element string // # in it is a number, another one each time
 	glue    string
@@ -26,7 +26,7 @@ type gene struct {
 func (g gene) append(b []byte, most int) []byte {
 	for range max(1, g.lines) {
 		before := len(b)
-		if g.place == inLines || g.place == inTrailer {
+		if g.from == inLines || g.from == inTrailer {
 			b = append(appendNumbered(b, g.name, len(b)), ": "...)
 		}
 		for i := range g.count {
@@ -38,7 +38,7 @@ func (g gene) append(b []byte, most int) []byte {
 				break
 			}
 		}
-		if g.place == inLines || g.place == inTrailer {
+		if g.from == inLines || g.from == inTrailer {
 			b = append(b, "\r\n"...)
 		}
 		if len(b) > most {
@@ -77,20 +77,20 @@ func newGene(r *rand.Rand) gene {
 	g := gene{name: pick(r, geneNames), element: pick(r, geneElements), glue: pick(r, geneGlue), lines: 1, count: 1 << r.IntN(15)}
 	switch r.IntN(10) {
 	case 0:
-		g.place, g.element, g.glue = inTarget, pick(r, geneSegments), pick(r, []string{"/", "/", "/", "\\", "%2f", ""})
+		g.from, g.element, g.glue = inTarget, pick(r, geneSegments), pick(r, []string{"/", "/", "/", "\\", "%2f", ""})
 	case 1:
-		g.place, g.element, g.glue = inHost, pick(r, geneLabels), "."
+		g.from, g.element, g.glue = inHost, pick(r, geneLabels), "."
 	case 2:
-		g.place, g.element, g.glue = inChunks, pick(r, geneChunks), ""
+		g.from, g.element, g.glue = inChunks, pick(r, geneChunks), ""
 	case 3:
-		g.place = inTrailer
+		g.from = inTrailer
 		fallthrough
 	case 4, 5:
 		g.lines = 1 << r.IntN(8)
 		g.count = 1 << r.IntN(5)
 	case 6:
 		if r.IntN(4) == 0 {
-			g.place = inProxy
+			g.from = inProxy
 		}
 	}
 	return g
@@ -117,9 +117,9 @@ func mutate(r *rand.Rand, genes []gene) []gene {
 			genes[i].count = min(32<<10, genes[i].count*2)
 		case n == 5:
 			genes[i].count = max(1, genes[i].count/2)
-		case n == 6 && genes[i].place == inLines:
+		case n == 6 && genes[i].from == inLines:
 			genes[i].element = pick(r, geneElements)
-		case n == 7 && genes[i].place == inLines:
+		case n == 7 && genes[i].from == inLines:
 			genes[i].glue = pick(r, geneGlue)
 		default:
 			j := r.IntN(len(genes))
@@ -140,7 +140,7 @@ func appendNumbered(b []byte, text string, n int) []byte {
 // proxyHeader is what a proxy says before the head, with as much behind the addresses as a gene wants; nil: nothing.
 func proxyHeader(genes []gene) []byte {
 	for _, g := range genes {
-		if g.place == inProxy {
+		if g.from == inProxy {
 			h := proxyproto.HeaderProxyFromAddrs(byte(1+g.count%2), net.TCPAddrFromAddrPort(netip.MustParseAddrPort("198.51.100.1:1")),
 				net.TCPAddrFromAddrPort(netip.MustParseAddrPort("198.51.100.2:2")))
 			if h.Version == 2 {
@@ -158,7 +158,7 @@ func express(genes []gene, answer bool) []byte {
 	var b []byte
 	all := func(p whence, spare int) (some bool) {
 		for _, g := range genes {
-			if g.place == p {
+			if g.from == p {
 				b, some = g.append(b, worstSize-spare), true
 			}
 		}
@@ -174,7 +174,7 @@ func express(genes []gene, answer bool) []byte {
 		b = append(b, "\r\n"...)
 	}
 	all(inLines, 64)
-	behind := slices.ContainsFunc(genes, func(g gene) bool { return g.place == inChunks || g.place == inTrailer })
+	behind := slices.ContainsFunc(genes, func(g gene) bool { return g.from == inChunks || g.from == inTrailer })
 	if !behind {
 		return append(b, "Content-Length: 0\r\n\r\n"...)
 	}

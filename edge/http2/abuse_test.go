@@ -16,7 +16,7 @@ import (
 
 // What abuses HTTP/2 ends its connection and is charged to its source; others are served meanwhile, and nothing stays.
 func TestHTTP2Abuse(t *testing.T) {
-	const most = 20_000 // frames of a flood
+	const most = 12_000 // frames of a flood: so many that are small are read over while the connection lingers, or a reset may take the farewell with it
 	var reached atomic.Int64
 	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		reached.Add(1)

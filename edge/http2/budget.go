@@ -52,8 +52,8 @@ const (
 	messageControls = 2
 	// mostContinuations is in how many more frames than one a head may come.
 	mostContinuations = 32
-	// decodeStep is how many bytes of a head are decoded before its size is looked at.
-	decodeStep = 2 << 10
+	// decodeStep is how many bytes of a head are decoded before its size is looked at. The decoder keeps room for what of a field goes on in the next.
+	decodeStep = 4 << 10
 	// bodyCost is how many bytes of frames a body may have around each of its own, bodySlack more: as around chunks in HTTP/1.1.
 	bodyCost, bodySlack = 16, 128 << 10
 )

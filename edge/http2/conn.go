@@ -2,8 +2,6 @@ package http2
 
 import (
 	"bufio"
-	"bytes"
-	"io"
 	"sync"
 	"time"
 
@@ -17,12 +15,15 @@ import (
 type conn struct {
 	site             *Site
 	client           *front.Client
-	in               *bufio.Reader
-	framer           *frames.Framer
+	early            []byte      // what has been read ahead
+	reader           *reader     // nil: nothing has come that has not been read
+	try              func() bool // came
+	looking          bool        // it is called
+	failed           error       // what it met
 	decoder          *hpack.Decoder
-	head             head
-	settled          bool // the client's first SETTINGS have come
-	tunnels          bool // it may ask for them
+	head             *head // the reader's
+	settled          bool  // the client's first SETTINGS have come
+	tunnels          bool  // it may ask for them
 	resets, controls bucket
 	past             past
 	untaken          uint32    // the highest stream that came after the last that is taken; 0: none has
@@ -32,6 +33,7 @@ type conn struct {
 	out     []byte // frames to be written
 	late    []byte // those to be written after them, in a write of their own
 	spare   []byte
+	lent    *buffers  // of which out and spare are; nil: while there is no stream
 	writing bool      // somebody writes
 	flying  int       // bytes that are being written,
 	written int64     // and that have been
@@ -47,9 +49,8 @@ type conn struct {
 	earned  int   // controls
 	sent    int   // bytes of answers that have not earned one
 	streams map[uint32]*Stream
-	free    *Stream // one that is over, and nobody else has
-	highest uint32  // stream
-	working int     // requests in goroutines
+	highest uint32 // stream
+	working int    // requests in goroutines
 	worked  sync.Cond
 	leaving stage
 	last    uint32    // streams above it are not taken, once leaving is final
@@ -58,6 +59,26 @@ type conn struct {
 	idle    time.Time // since when there is no stream
 	asked   bool      // there has been one
 }
+
+// A reader is what frames are read with, by whichever connection has something to read.
+type reader struct {
+	*bufio.Reader
+	framer *frames.Framer
+	head   head
+}
+
+var readers = sync.Pool{New: func() any {
+	r := &reader{Reader: bufio.NewReaderSize(nil, 4<<10)}
+	r.framer = frames.NewFramer(nil, r)
+	r.framer.SetReuseFrames()
+	r.framer.SetMaxReadFrameSize(frameSize)
+	return r
+}}
+
+// buffers are what a connection writes with while it has streams.
+type buffers struct{ out, spare []byte }
+
+var lenders = sync.Pool{New: func() any { return new(buffers) }}
 
 // Serve serves a connection until it ends. Where the client's bytes have been read ahead, as of its preface, they are in its Reader.
 func (s *Site) Serve(client *front.Client) {
@@ -73,15 +94,10 @@ func (s *Site) Serve(client *front.Client) {
 			s.Fault(p)
 		}
 	}()
-	var from io.Reader = c
 	if client.Reader != nil {
-		early, _ := client.Reader.Peek(client.Reader.Buffered())
-		from = io.MultiReader(bytes.NewReader(early), c)
+		c.early, _ = client.Reader.Peek(client.Reader.Buffered())
 	}
-	c.in = bufio.NewReaderSize(from, 4<<10)
-	c.framer = frames.NewFramer(nil, c.in)
-	c.framer.SetReuseFrames()
-	c.framer.SetMaxReadFrameSize(frameSize)
+	c.try = c.came
 	c.decoder = hpack.NewDecoder(4096, c.field)
 	c.decoder.SetMaxStringLength(4 * s.Limits.HeaderBytes)
 	client.StartAnswer()
@@ -139,12 +155,17 @@ func (c *conn) begin(st *Stream) {
 	})
 }
 
-// keep keeps a stream for the next request, unless somebody may still have it. It needs c.mu.
+// keep keeps a stream for another request, unless somebody may still have it. It needs c.mu.
 func (c *conn) keep(st *Stream) {
-	if !st.bodiless || st.died != nil || st.gone != nil || cap(st.text)+cap(st.block)+cap(st.out) > mostIdle {
-		return
+	if st.spare() {
+		st.conn = nil
+		c.site.streams.Put(st)
 	}
-	c.free = st
+}
+
+// spare reports whether nobody has a stream any more that is over, and its memory is worth to be kept.
+func (st *Stream) spare() bool {
+	return st.bodiless && st.died == nil && st.gone == nil && cap(st.text)+cap(st.block)+cap(st.out) <= mostKept
 }
 
 // run has the rest of a request done.

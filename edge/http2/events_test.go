@@ -8,7 +8,7 @@ import (
 
 // An event says what brought a block on, if that came by HTTP/2.
 func TestBlocksByHTTP2AreEvents(t *testing.T) {
-	e := edgetest.StartTold(t, "rules: [{name: r, limit: 1, window: 1h}]")
+	e := edgetest.StartWithEvents(t, "rules: [{name: r, limit: 1, window: 1h}]")
 	f := dialFrames(t, e.OverTLS(edgetest.CertificatesIn(t, t.TempDir())))
 	for id := uint32(1); id < 5; id += 2 {
 		f.Get(id)

@@ -58,8 +58,8 @@ var (
 // headers begins a head.
 func (c *conn) headers(f *frames.HeadersFrame) error {
 	id := f.StreamID
-	c.head = head{ends: f.StreamEnded(), cookie: c.head.cookie[:0]}
-	h := &c.head
+	h := c.head
+	*h = head{ends: f.StreamEnded(), cookie: h.cookie[:0]}
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		h.fault = frames.StreamError{StreamID: id, Code: frames.ErrCodeProtocol}
 	}
@@ -92,7 +92,7 @@ func (c *conn) headers(f *frames.HeadersFrame) error {
 		if e == nil {
 			return frames.ConnectionError(frames.ErrCodeProtocol)
 		}
-		if !e.ours {
+		if e.left < 0 {
 			return frames.ConnectionError(frames.ErrCodeStreamClosed)
 		}
 		if err := c.control(1); err != nil {
@@ -107,8 +107,9 @@ func (c *conn) opened(id uint32) {
 	c.controls.left = min(c.controls.most, c.controls.left+requestControls)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	st := c.free
-	if c.free = nil; st == nil {
+	c.borrowBuffers()
+	st, _ := c.site.streams.Get().(*Stream)
+	if st == nil {
 		st = new(Stream)
 	}
 	st.reuse(c, id)
@@ -124,7 +125,7 @@ func (c *conn) opened(id uint32) {
 
 // fragment reads a part of a head.
 func (c *conn) fragment(part []byte, last bool) error {
-	h := &c.head
+	h := c.head
 	if h.wire += len(part); h.wire > 2*c.site.Limits.HeaderBytes {
 		return calm(Continuations)
 	}
@@ -163,7 +164,7 @@ func (c *conn) fragment(part []byte, last bool) error {
 
 // field takes one.
 func (c *conn) field(f hpack.HeaderField) {
-	h, limits := &c.head, &c.site.Limits
+	h, limits := c.head, &c.site.Limits
 	if h.size += len(f.Name) + len(f.Value) + len(": \r\n"); h.size > limits.HeaderBytes {
 		h.tooLarge = true
 		if f.Name == ":path" && len(h.path) == 0 {
@@ -349,7 +350,7 @@ var version = []byte("HTTP/2.0")
 
 // request is called when the head of a request is there.
 func (c *conn) request(st *Stream) error {
-	h, r := &c.head, &st.in
+	h, r := c.head, &st.in
 	h.stream = st
 	switch whole := h.fault == nil && !h.tooLarge && h.finish(); {
 	case r.Refused != nil:
@@ -385,8 +386,9 @@ func (c *conn) request(st *Stream) error {
 	}
 	st.ended, st.bodiless = h.ends, h.ends
 	c.mu.Unlock()
-	c.begin(st)
-	if st.resetWith != frames.ErrCodeNo {
+	resets := st.resetWith != frames.ErrCodeNo
+	c.begin(st) // it may be another request's then
+	if resets {
 		return c.resetting()
 	}
 	return nil

@@ -15,6 +15,7 @@
 package http2
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,8 +37,8 @@ const (
 	frameSize = 16 << 10
 	// mostUnwritten is how many bytes may wait to be written before those who bring more wait, too.
 	mostUnwritten = 64 << 10
-	// mostIdle is how large a buffer may be that an idle connection keeps.
-	mostIdle = 4 << 10
+	// mostKept is how large the buffers of a stream may be that is kept for another request, in bytes.
+	mostKept = 8 << 10
 	// graceTime is how long a client that is told to go may take to hear of it.
 	graceTime = time.Second
 )
@@ -55,7 +56,8 @@ type Site struct {
 	// Abused is told of a client whose connection was ended because it went beyond a bound.
 	Abused func(*front.Client, Abuse)
 
-	Stats Stats
+	Stats   Stats
+	streams sync.Pool // of those that are over, and nobody has any more
 }
 
 // window is what a client may send of all bodies of a connection, in bytes: so much that the windows of its streams are never more together.

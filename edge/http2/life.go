@@ -27,15 +27,99 @@ var farewell = [8]byte{'f', 'a', 'r', 'e', 'w', 'e', 'l', 'l'}
 
 var errSlowHead = errors.New("edge: http2: the head of a request came too slowly")
 
-// Read reads what the client sends. Before it waits, all that is to be said is said. It returns an error where the connection is to end.
+// Read reads what the client sends: what is there, while ready looks, and else what comes of a frame or a head that has begun.
 func (c *conn) Read(p []byte) (int, error) {
+	if len(c.early) > 0 {
+		n := copy(p, c.early)
+		c.early = c.early[n:]
+		return n, nil
+	}
+	for !c.looking {
+		if err := c.prepare(); err != nil {
+			return 0, err
+		}
+		n, err := c.client.Conn.Read(p)
+		if n > 0 || err == nil {
+			return n, nil
+		}
+		if !c.timedOut(err) {
+			return 0, io.EOF
+		}
+	}
+	return c.client.Conn.Read(p)
+}
+
+// ready returns when the next frame has begun to come, or the connection is to end. Connections wait here, most of them nearly all the time: with no
+// buffer, and next to no stack.
+func (c *conn) ready() error {
+	if c.reader != nil && (c.reader.Buffered() > 0 || !c.headBy.IsZero()) {
+		return nil
+	}
+	raw, ok := c.client.Raw.(*socket.Conn)
+	if !ok {
+		c.borrow()
+		return nil
+	}
+	for {
+		if err := c.prepare(); err != nil {
+			return err
+		}
+		if err := raw.Await(c.try); err == nil {
+			return c.failed
+		} else if !c.timedOut(err) {
+			return io.EOF
+		}
+	}
+}
+
+// came reads what is there, and reports false if nothing is.
+func (c *conn) came() (done bool) {
+	c.borrow()
+	c.looking = true
+	_, err := c.reader.Peek(1)
+	c.looking = false
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.reader.Reset(nil)
+		readers.Put(c.reader)
+		c.reader, c.head = nil, nil
+		return false
+	}
+	if c.failed = nil; err != nil {
+		c.failed = io.EOF
+	}
+	return true
+}
+
+// borrow sees to it that there is a reader.
+func (c *conn) borrow() {
+	if c.reader == nil {
+		c.reader = readers.Get().(*reader)
+		c.head = &c.reader.head
+		c.reader.Reset(c)
+	}
+}
+
+// timedOut reports whether a read has failed because its time is up: then it is to be tried again, if it may.
+func (c *conn) timedOut(err error) bool {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	c.mu.Lock()
+	c.readBy = time.Unix(1, 0)
+	c.mu.Unlock()
+	return true
+}
+
+// prepare does what is to be done before the client is waited for: what is due, and all that is to be said is said. It returns an error where the
+// connection is to end.
+func (c *conn) prepare() error {
 	for {
 		due, err := c.look(time.Now())
 		if failed := c.flush(); err == nil {
 			err = failed
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
 		c.mu.Lock()
 		again := c.client.Old() && c.leaving == staying || c.rests() && c.leaving == final // since look
@@ -47,22 +131,9 @@ func (c *conn) Read(p []byte) (int, error) {
 			}
 		}
 		c.mu.Unlock()
-		if err != nil {
-			return 0, err
+		if err != nil || !again {
+			return err
 		}
-		if again {
-			continue
-		}
-		n, err := c.client.Conn.Read(p)
-		if n > 0 || err == nil {
-			return n, nil
-		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return 0, io.EOF
-		}
-		c.mu.Lock()
-		c.readBy = time.Unix(1, 0)
-		c.mu.Unlock()
 	}
 }
 
@@ -138,9 +209,7 @@ func (c *conn) rested(at time.Time) {
 	c.client.Idle.Store(c.idle.UnixNano())
 	if !c.writing {
 		c.client.StartAnswer() // what it was slow with before is over
-		if len(c.out) == 0 && cap(c.out)+cap(c.spare) > 2*mostIdle {
-			c.out, c.spare = nil, nil
-		}
+		c.giveBack()
 	}
 }
 

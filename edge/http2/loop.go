@@ -27,8 +27,11 @@ func (c *conn) loop() {
 	c.putWindow(0, c.site.window()-usualWindow)
 	c.mu.Unlock()
 	var preface [len(frames.ClientPreface)]byte
-	if _, err := io.ReadFull(c.in, preface[:]); err != nil {
+	if c.ready() != nil {
 		return // nobody asked for anything
+	}
+	if _, err := io.ReadFull(c.reader, preface[:]); err != nil {
+		return
 	}
 	if string(preface[:]) != frames.ClientPreface {
 		c.fail(frames.ConnectionError(frames.ErrCodeProtocol))
@@ -54,7 +57,8 @@ func (c *conn) stop(err error) {
 		c.fail(frames.ConnectionError(frames.ErrCodeFrameSize))
 		return
 	}
-	if st := c.head.stream; st != nil && !c.head.trailer {
+	if h := c.head; h != nil && h.stream != nil && !h.trailer {
+		st := h.stream
 		st.in.Refused, st.in.Broken, st.silent, st.resetWith = malformed, true, true, frames.ErrCodeCancel
 		if err == errSlowHead {
 			st.in.Refused = slowHead
@@ -71,14 +75,17 @@ func (c *conn) stop(err error) {
 
 // next reads a frame, and does what it says.
 func (c *conn) next() error {
-	header, err := c.framer.ReadFrameHeader()
+	if err := c.ready(); err != nil {
+		return err
+	}
+	header, err := c.reader.framer.ReadFrameHeader()
 	if err != nil {
 		return err
 	}
 	if !c.settled && (header.Type != frames.FrameSettings || header.Flags.Has(frames.FlagSettingsAck)) {
 		return frames.ConnectionError(frames.ErrCodeProtocol)
 	}
-	frame, err := c.framer.ReadFrameForHeader(header)
+	frame, err := c.reader.framer.ReadFrameForHeader(header)
 	if err == nil {
 		err = c.take(frame)
 	} else if header.Type == frames.FrameHeaders || header.Type == frames.FrameData { // what it said of tables and windows is lost
@@ -156,27 +163,38 @@ func (c *conn) settings(f *frames.SettingsFrame) error {
 		c.acknowledged()
 		return nil
 	}
+	last, largest := c.initial, c.initial
 	err := f.ForeachSetting(func(s frames.Setting) error {
-		if err := s.Valid(); err != nil {
-			return err
-		}
 		switch s.ID {
 		case frames.SettingHeaderTableSize:
 			c.shrunk = c.shrunk || s.Val < 4096
 		case frames.SettingInitialWindowSize:
-			by := int64(s.Val) - c.initial
-			c.initial = int64(s.Val)
-			for _, st := range c.streams {
-				if st.window += by; st.window > mostWindow {
-					return frames.ConnectionError(frames.ErrCodeFlowControl)
-				}
-				signal(st.opened)
-			}
+			last = int64(s.Val)
+			largest = max(largest, last)
 		}
-		return nil
+		return s.Valid()
 	})
+	if err == nil {
+		err = c.resize(last, largest)
+	}
 	if err == nil {
 		c.out = appendFrame(c.out, 0, frames.FrameSettings, frames.FlagSettingsAck, 0)
 	}
 	return err
+}
+
+// resize makes the window of a new stream another one, and those of all streams with it, once for each frame however often that says so. It needs c.mu.
+func (c *conn) resize(window, largest int64) error {
+	was := c.initial
+	if c.initial = window; largest == was && window == was {
+		return nil
+	}
+	for _, st := range c.streams {
+		if st.window+largest-was > mostWindow {
+			return frames.ConnectionError(frames.ErrCodeFlowControl)
+		}
+		st.window += window - was
+		signal(st.opened)
+	}
+	return nil
 }

@@ -9,20 +9,24 @@ import (
 // mostWindow is the largest that a window may be, in bytes (RFC 9113, 6.9.1).
 const mostWindow = 1<<31 - 1
 
-// past remembers the streams of a connection that have ended last.
+// past remembers the streams of a connection that have ended last: twice as many as there may be at once, so that none is forgotten before its client,
+// which may go on with all of them and begin as many, has heard of its end.
 type past struct {
 	at   int
-	list [64]ended
+	list []ended
 }
 
 // An ended stream is one that is over. What is still on its way from the client when the edge ends one is not the client's fault.
 type ended struct {
 	id   uint32
-	ours bool // the edge ended it before the client did
-	left int  // what the client may have sent of its body
+	left int32 // what the client may have sent of its body; less than 0: it had ended the stream itself
 }
 
-func (p *past) add(e ended) {
+func (p *past) add(e ended, most int) {
+	if len(p.list) < most {
+		p.list = append(p.list, e)
+		return
+	}
 	p.list[p.at] = e
 	p.at = (p.at + 1) % len(p.list)
 }
@@ -43,7 +47,11 @@ func (c *conn) isIdle(id uint32) bool { return id%2 == 0 || id > max(c.highest, 
 func (c *conn) drop(st *Stream) {
 	if c.streams[st.id] == st {
 		delete(c.streams, st.id)
-		c.past.add(ended{st.id, !st.ended && st.died != errReset, max(st.recv, 0)})
+		left := -1
+		if !st.ended && st.died != errReset {
+			left = max(st.recv, 0)
+		}
+		c.past.add(ended{st.id, int32(left)}, 2*c.site.MaxStreams)
 	}
 	c.unread(st)
 	c.narrow(st)
@@ -162,10 +170,11 @@ func (c *conn) data(f *frames.DataFrame) error {
 	}
 	st := c.streams[f.StreamID]
 	if st == nil {
-		if e := c.past.find(f.StreamID); e != nil && e.ours {
-			if e.left -= size; e.left < 0 {
+		if e := c.past.find(f.StreamID); e != nil && e.left >= 0 {
+			if int32(size) > e.left {
 				return frames.ConnectionError(frames.ErrCodeFlowControl)
 			}
+			e.left -= int32(size)
 			c.refill(nil, size)
 			return nil
 		}

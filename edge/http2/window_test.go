@@ -1,10 +1,14 @@
 package http2
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	frames "golang.org/x/net/http2"
 
 	"sluice/edge/message"
 )
@@ -166,4 +170,77 @@ func TestWindowsUntilTheyAreKnown(t *testing.T) {
 		_ = k.WriteData(1, true, nil)
 		k.expect("1: 200")
 	})
+}
+
+// Bodies that are refused may all be under way when their client hears of it: nothing that it has sent by then is its fault.
+func TestManyBodiesAreRefused(t *testing.T) {
+	inTalkOf(t, 128, func(k *talk) {
+		k.site.Start = func(st *Stream) Rest { _ = st.Respond(&message.Reply{Status: 429}); return nil }
+		for i := range uint32(128) {
+			k.get(2*i+1, "/", false, true)
+		}
+		for i := range uint32(128) {
+			for range 3 {
+				_ = k.WriteData(2*i+1, false, make([]byte, 4<<10))
+			}
+			_ = k.WriteHeaders(frames.HeadersFrameParam{StreamID: 2*i + 1, EndStream: true, EndHeaders: true, BlockFragment: block("x-sum", "1")})
+		}
+		synctest.Wait()
+		k.mu.Lock()
+		answered, resets := 0, 0
+		for _, h := range k.heard {
+			switch {
+			case strings.HasSuffix(h, ": 429"):
+				answered++
+			case strings.HasSuffix(h, ": RST NO_ERROR"):
+				resets++
+			default:
+				t.Error(h)
+			}
+		}
+		k.mu.Unlock()
+		if answered != 128 || resets != 128 {
+			t.Errorf("%d were answered, and %d told that they need not go on", answered, resets)
+		}
+	})
+}
+
+// A frame that says again and again how large new windows are costs what one of its length may, however many streams are open: windows are moved once.
+// A window that grew too large in between is an error all the same.
+func TestSettingsAreTakenOnce(t *testing.T) {
+	cost := func(open uint32) time.Duration {
+		c := &conn{settled: true, initial: usualWindow, streams: make(map[uint32]*Stream)}
+		for id := range open {
+			c.streams[id] = &Stream{opened: make(chan struct{}, 1), window: usualWindow}
+		}
+		var list []frames.Setting
+		for i := range 2700 {
+			list = append(list, frames.Setting{ID: frames.SettingInitialWindowSize, Val: uint32(usualWindow + i%2)})
+		}
+		text := framesOf(func(f *frames.Framer) { _ = f.WriteSettings(list...) })[9:] // behind an empty one
+		least := time.Hour
+		for range 20 {
+			f, err := frames.NewFramer(nil, bytes.NewReader(text)).ReadFrame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.controls.left, c.out = controlBurst, c.out[:0]
+			start := time.Now()
+			if err := c.settings(f.(*frames.SettingsFrame)); err != nil {
+				t.Fatal(err)
+			}
+			least = min(least, time.Since(start))
+		}
+		if st := c.streams[0]; c.initial != usualWindow+1 || st.window != c.initial {
+			t.Errorf("a new window is %d, and one of a stream %d", c.initial, st.window)
+		}
+		return least
+	}
+	if one, many := cost(1), cost(100); many > 20*one {
+		t.Errorf("%v with 100 streams, and %v with one", many, one)
+	}
+	c := &conn{initial: usualWindow, streams: map[uint32]*Stream{1: {opened: make(chan struct{}, 1), window: usualWindow + 1}}}
+	if err := c.resize(usualWindow, mostWindow); err != frames.ConnectionError(frames.ErrCodeFlowControl) {
+		t.Error(err)
+	}
 }

@@ -20,6 +20,23 @@ func appendFrame(b []byte, length int, kind frames.FrameType, flags frames.Flags
 	return binary.BigEndian.AppendUint32(b, id)
 }
 
+// borrowBuffers sees to it that there is something to write with.
+func (c *conn) borrowBuffers() {
+	if c.lent == nil {
+		c.lent = lenders.Get().(*buffers)
+		c.out, c.spare = append(c.lent.out, c.out...), c.lent.spare
+	}
+}
+
+// giveBack gives it back, where nothing is to be written.
+func (c *conn) giveBack() {
+	if c.lent != nil && len(c.out)+len(c.late) == 0 {
+		c.lent.out, c.lent.spare = c.out[:0], c.spare[:0]
+		lenders.Put(c.lent)
+		c.lent, c.out, c.spare = nil, nil, nil
+	}
+}
+
 func (c *conn) putReset(id uint32, code frames.ErrCode) {
 	c.out = binary.BigEndian.AppendUint32(appendFrame(c.out, 4, frames.FrameRSTStream, 0, id), uint32(code))
 }
@@ -83,12 +100,17 @@ func (c *conn) putData(id uint32, p []byte, end bool) {
 }
 
 // flush writes what there is, unless somebody else is about to. What it returns may be of another write, but not of one that came after what
-// there is had been written: a client may go as soon as it has its answer.
+// there is had been written: a client may go as soon as it has its answer. Who has written much that others have put there since is relieved, or it
+// would write for as long as they go on.
 func (c *conn) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	until := c.written + int64(c.flying+len(c.out)+len(c.late))
 	for !c.writing && len(c.out)+len(c.late) > 0 && c.broken == nil {
+		if c.written > until+mostUnwritten {
+			go c.flush()
+			return nil
+		}
 		c.writing = true
 		b, late := c.out, c.late
 		c.out, c.late, c.flying = c.spare[:0], nil, len(b)+len(late)

@@ -3,7 +3,9 @@ package http2
 import (
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sluice/edge/front"
@@ -71,4 +73,31 @@ func TestLateResetOnABusyConnection(t *testing.T) {
 	if err := c.flush(); err != nil || at != 2 {
 		t.Errorf("it was write %d of %d: %v", at, writes, err)
 	}
+}
+
+// Whoever writes what others have put as well is relieved of that: a request that is over must not count as under way for as long as others on its
+// connection are answered, and the loop must go on reading what the client says of them.
+func TestWritersAreRelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &conn{}
+		c.drained.L, c.worked.L = &c.mu, &c.mu
+		const most = 1000
+		var writes atomic.Int64
+		nc := busy{write: func([]byte) {
+			if writes.Add(1) < most {
+				c.mu.Lock()
+				c.putData(3, make([]byte, frameSize), false)
+				c.mu.Unlock()
+			}
+		}}
+		c.client = &front.Client{Conn: nc, Raw: nc, Site: &front.Site{Limits: front.Limits{IdleTimeout: time.Minute}}}
+		c.putData(1, []byte("hello"), true)
+		if err := c.flush(); err != nil || writes.Load() > 10 {
+			t.Errorf("%d writes, %v", writes.Load(), err)
+		}
+		synctest.Wait()
+		if n := writes.Load(); n != most {
+			t.Errorf("%d of %d writes in the end", n, most)
+		}
+	})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Candidate is another limit, estimate or timeout for a rule, tried beside those in force. It is asked wherever its rule's counter is, and
-// says what it would have done; nobody is refused for it. What its rule admits is what both count, so of a source that it would have
+// expected what it would have done; nobody is refused for it. What its rule admits is what both count, so of a source that it would have
 // blocked it sees more than it would have admitted: it tells who would have been refused, and no less often than that.
 type Candidate struct {
 	Counter *algorithm.Spec // the counters of its rule, by its own limit and estimate (algorithm.Spec.With)
@@ -34,19 +34,19 @@ func (l *Limiter) candidatesMitigated(d *Decision, now time.Time) {
 	}
 }
 
-// askCandidates asks the counters of rules that are about to be asked, before this request counts there.
-func (l *Limiter) askCandidates(d *Decision, now time.Time) {
+// reserveCandidates asks the counters of rules that are about to be asked, before this request counts there.
+func (l *Limiter) reserveCandidates(d *Decision, now time.Time) {
 	for i := range d.Candidates {
 		c := &d.Candidates[i]
 		r := &d.Results[c.Index]
-		if c.Verdict != Passed || r.Ask == nil || r.Counter != nil { // a limit that came with the request is in place of any
+		if c.Verdict != Passed || r.Reservation == nil || r.Counter != nil { // a limit that came with the request is in place of any
 			continue
 		}
 		v, there := l.Counters.PeekFor(r.Rule.Candidate.Counter, r.Source, r.hits(), now)
 		if !there && r.hits() > r.Rule.Candidate.Counter.Limit { // the first request of a source may cost more than the limit
 			v.Over, v.Committed = true, true
 		}
-		if !v.Over || r.Asks {
+		if !v.Over || r.Probe {
 			continue
 		}
 		c.Verdict, c.Estimate = Limited, v.Estimate+float64(r.hits())

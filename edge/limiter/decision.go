@@ -31,27 +31,27 @@ func (v Verdict) String() string {
 // Limiter.Settle if it is Held. It is used again for the next, so that deciding allocates nothing: nothing of it may be
 // kept, and it must not be copied. The zero value is ready. It is for one goroutine.
 type Decision struct {
-	Verdict Verdict     // of all rules together
-	Told    *RuleResult // what the client is told: the longest wait, or the least left; nil: nothing
-	Cause   *RuleResult // what the verdict comes from: a shadow's perhaps; nil: no rule was asked
-	Held    bool        // a rule waits for Settle: it counts by the answer's status, or does not know yet what the request costs
+	Verdict  Verdict     // of all rules together
+	Reported *RuleResult // what the client is told: the longest wait, or the least left; nil: nothing
+	Cause    *RuleResult // what the verdict comes from: a shadow's perhaps; nil: no rule was asked
+	Held     bool        // a rule waits for Settle: it counts by the answer's status, or does not know yet what the request costs
 
 	Results    []RuleResult      // in the order of Add
 	Candidates []CandidateResult // of those whose rule has one
 	// Covering are wider sources that the client belongs to, and of which operators have said something (mitigation.Table.Covering).
 	Covering []counter.Source
 
-	asks    []counter.Reservation
-	replies []<-chan struct{}
+	reservations []counter.Reservation
+	replies      []<-chan struct{}
 
 	// Delay is how long an admitted request waits for its turn, MaxDelay at most: the longest of its rules, which have counted it
 	// already, so that the next has its turn after it.
 	Delay   time.Duration
 	tickets []counter.Ticket
 
-	inFlight bool // a rule counts requests in flight
-	places   []inflight.Place
-	placed   []int // of places, the index of the result
+	inFlight    bool // a rule counts requests in flight
+	slots       []inflight.Slot
+	slotResults []int // of places, the index of the result
 
 	exact   bool // a rule keeps its requests in the tier
 	kept    []exact.Ticket
@@ -68,15 +68,15 @@ type RuleResult struct {
 	Source counter.Source
 	Index  int // of this result in Decision.Results
 
-	Verdict Verdict
-	Wait    time.Duration        // until a retry is admitted, if the request is refused
-	Until   time.Time            // end of the mitigation that is in force or starts; zero: there is none
-	Skipped bool                 // nobody in the tier answers, and the rule's posture decided
-	Ask     *counter.Reservation // what its counter was asked and said; nil: it was not asked
+	Verdict     Verdict
+	Wait        time.Duration        // until a retry is admitted, if the request is refused
+	Until       time.Time            // end of the mitigation that is in force or starts; zero: there is none
+	Skipped     bool                 // nobody in the tier answers, and the rule's posture decided
+	Reservation *counter.Reservation // what its counter was asked and said; nil: it was not asked
 
-	Hits uint32 // what the request costs, for a rule that Costs and for one that was asked about several hits; 0: 1
-	Due  bool   // what it costs is known when it is settled: Hits are held until then, and may be changed
-	Asks bool   // nothing is counted: the counter is asked whether the source is over its limit
+	Hits  uint32 // what the request costs, for a rule that Costs and for one that was asked about several hits; 0: 1
+	Due   bool   // what it costs is known when it is settled: Hits are held until then, and may be changed
+	Probe bool   // nothing is counted: the counter is asked whether the source is over its limit
 
 	Counter *algorithm.Spec // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
 
@@ -94,7 +94,7 @@ func (r *RuleResult) CountedBy() *algorithm.Spec {
 
 // hits is what the request costs.
 func (r *RuleResult) hits() uint32 {
-	if r.Asks {
+	if r.Probe {
 		return 0
 	}
 	return max(1, r.Hits)
@@ -110,16 +110,16 @@ func (r *RuleResult) open() bool { return r.Verdict == Passed && !r.Skipped && !
 // Reset makes d ready for the next request. Rules of the last one do not live on in it. Only what was used is written: a Decision is large.
 func (d *Decision) Reset() {
 	clear(d.Results)
-	clear(d.asks)
+	clear(d.reservations)
 	clear(d.replies)
 	clear(d.tickets)
 	d.Results, d.Candidates, d.Covering = d.Results[:0], d.Candidates[:0], nil
-	d.asks, d.replies, d.tickets = d.asks[:0], d.replies[:0], d.tickets[:0]
-	d.places, d.placed, d.inFlight = d.places[:0], d.placed[:0], false
+	d.reservations, d.replies, d.tickets = d.reservations[:0], d.replies[:0], d.tickets[:0]
+	d.slots, d.slotResults, d.inFlight = d.slots[:0], d.slotResults[:0], false
 	clear(d.kept)
 	clear(d.answers)
 	d.kept, d.keptBy, d.answers, d.exact = d.kept[:0], d.keptBy[:0], d.answers[:0], false
-	d.Verdict, d.Told, d.Cause, d.Held, d.Delay = Passed, nil, nil, false, 0
+	d.Verdict, d.Reported, d.Cause, d.Held, d.Delay = Passed, nil, nil, false, 0
 }
 
 // Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.
@@ -153,15 +153,15 @@ func (d *Decision) combine() {
 		switch r.Verdict {
 		case Passed:
 			wait = max(wait, r.Wait)
-			if r.Ask == nil {
+			if r.Reservation == nil {
 				break
 			}
-			if r.Ask.Delay > d.Delay && !r.Rule.Shadow {
-				d.Delay = min(r.Ask.Delay, MaxDelay)
+			if r.Reservation.Delay > d.Delay && !r.Rule.Shadow {
+				d.Delay = min(r.Reservation.Delay, MaxDelay)
 			}
 			if !r.Rule.refuses() {
 				other = r
-			} else if least == nil || r.Ask.Remaining < least.Ask.Remaining {
+			} else if least == nil || r.Reservation.Remaining < least.Reservation.Remaining {
 				least = r
 			}
 		case Shadowed:
@@ -181,14 +181,14 @@ func (d *Decision) combine() {
 	}
 	switch {
 	case refusal != nil:
-		d.Verdict, d.Told, d.Cause, d.Held, d.Delay = refusal.Verdict, refusal, refusal, false, 0
+		d.Verdict, d.Reported, d.Cause, d.Held, d.Delay = refusal.Verdict, refusal, refusal, false, 0
 		refusal.Wait = wait
 	case tagged != nil:
-		d.Verdict, d.Told, d.Cause = Tagged, least, tagged
+		d.Verdict, d.Reported, d.Cause = Tagged, least, tagged
 	case shadow != nil:
-		d.Verdict, d.Told, d.Cause = Shadowed, least, shadow
+		d.Verdict, d.Reported, d.Cause = Shadowed, least, shadow
 	case least != nil:
-		d.Told, d.Cause = least, least
+		d.Reported, d.Cause = least, least
 	default:
 		d.Cause = other
 	}

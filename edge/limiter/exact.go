@@ -16,9 +16,9 @@ import (
 // A request that another rule refuses, or whose answer does not count, is taken back. Who is refused is refused without a question to the tier
 // for as long as nothing can have changed, a second at most.
 
-// askAndKeep asks counters, and has the tier keep the request: first, because counters are told only what is admitted, unless they refuse it as
+// reserveAndKeep asks counters, and has the tier keep the request: first, because counters are told only what is admitted, unless they refuse it as
 // far as this edge knows. Refused says that the request is refused already.
-func (l *Limiter) askAndKeep(d *Decision, refused bool, now time.Time) {
+func (l *Limiter) reserveAndKeep(d *Decision, refused bool, now time.Time) {
 	keeps := !refused
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Rule.Exact != nil && r.open() {
@@ -30,14 +30,14 @@ func (l *Limiter) askAndKeep(d *Decision, refused bool, now time.Time) {
 	if len(d.keptBy) > 0 && !l.willRefuse(d, now) {
 		refused, keeps = l.keep(d, now), false
 	}
-	l.ask(d, refused, now)
+	l.reserve(d, refused, now)
 	if keeps && !d.isRefused() { // a moment has passed since
 		l.keep(d, now)
 	}
 	if d.isRefused() {
 		l.drop(d)
 	}
-	l.sayKept(d, now)
+	l.reportKept(d, now)
 }
 
 // isRefused reports whether a rule has refused the request so far.
@@ -100,16 +100,16 @@ func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.
 	return !r.Rule.refuses()
 }
 
-// sayKept gives results what is to be said of them, when counters have been asked.
-func (l *Limiter) sayKept(d *Decision, now time.Time) {
+// reportKept gives results what is to be said of them, when counters have been asked.
+func (l *Limiter) reportKept(d *Decision, now time.Time) {
 	for i := range d.kept {
 		r, k := &d.Results[d.keptBy[i]], &d.kept[i]
 		if r.Skipped {
 			continue
 		}
 		d.answers = append(d.answers, counter.Reservation{Rule: r.Rule.Counter, Source: r.Source, Hits: 1, Verdict: k.Verdict})
-		r.Ask = &d.answers[len(d.answers)-1]
-		if r.Ask.Over {
+		r.Reservation = &d.answers[len(d.answers)-1]
+		if r.Reservation.Over {
 			l.over(r, now)
 		}
 		d.Held = d.Held || len(r.Rule.Statuses) > 0 && r.Verdict == Passed

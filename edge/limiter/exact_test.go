@@ -37,7 +37,7 @@ func newExact(t *testing.T, name string, limit uint32, change ...func(*Rule)) *R
 func newKept(t *testing.T, rules ...*Rule) *kept {
 	k := &kept{bench: newBench(rules...), t: t, now: second(-100), values: make(map[uint32][]byte)}
 	k.Exact = exact.New(exact.Options{Bucket: func(counter.Source) uint32 { return 7 }})
-	k.Ask = func(*algorithm.Spec, counter.Source) {}
+	k.Fetch = func(*algorithm.Spec, counter.Source) {}
 	k.Wait = func([]<-chan struct{}) { k.answer() }
 	k.values[7] = exact.Fresh(k.now)
 	return k
@@ -83,11 +83,11 @@ func TestKept(t *testing.T) {
 	k := newKept(t, r)
 	for i, want := range []Verdict{Passed, Passed, Passed, Limited, Limited} {
 		d := k.at(float64(i))
-		if d.Verdict != want || d.Told == nil || d.Told.Ask == nil || want == Passed && d.Told.Ask.Remaining != uint32(2-i) {
-			t.Fatalf("request %d: %v, %+v", i, d.Verdict, d.Told)
+		if d.Verdict != want || d.Reported == nil || d.Reported.Reservation == nil || want == Passed && d.Reported.Reservation.Remaining != uint32(2-i) {
+			t.Fatalf("request %d: %v, %+v", i, d.Verdict, d.Reported)
 		}
-		if want == Limited && d.Told.Wait != 12*time.Second-time.Duration(i)*time.Second {
-			t.Errorf("request %d is to wait for %v", i, d.Told.Wait)
+		if want == Limited && d.Reported.Wait != 12*time.Second-time.Duration(i)*time.Second {
+			t.Errorf("request %d is to wait for %v", i, d.Reported.Wait)
 		}
 		k.Leave(d)
 	}
@@ -107,8 +107,8 @@ func TestKept(t *testing.T) {
 func TestKeptMitigates(t *testing.T) {
 	k := newKept(t, newExact(t, "pay", 1, func(r *Rule) { r.Timeout = time.Minute }))
 	k.Leave(k.at(0))
-	if d := k.at(1); d.Verdict != Limited || d.Told.Until != second(61) {
-		t.Errorf("%v until %v", d.Verdict, d.Told.Until)
+	if d := k.at(1); d.Verdict != Limited || d.Reported.Until != second(61) {
+		t.Errorf("%v until %v", d.Verdict, d.Reported.Until)
 	}
 	asked := k.asked
 	if d := k.at(30); d.Verdict != Mitigated || k.asked != asked {
@@ -124,15 +124,15 @@ func TestKeptBesideOthers(t *testing.T) {
 	for i := range 3 {
 		k.at(float64(i))
 	}
-	if k.d.Verdict != Limited || k.d.Told.Rule != page || k.asked != 2 {
-		t.Errorf("%v by %s, having asked %d times", k.d.Verdict, k.d.Told.Rule.Counter.Name, k.asked)
+	if k.d.Verdict != Limited || k.d.Reported.Rule != page || k.asked != 2 {
+		t.Errorf("%v by %s, having asked %d times", k.d.Verdict, k.d.Reported.Rule.Counter.Name, k.asked)
 	}
 	k.has(one, 2)
 	k = newKept(t, one, two, newRule(t, "wide", 100))
 	k.at(0)
 	k.at(1)
-	if k.d.Verdict != Limited || k.d.Told.Rule != two {
-		t.Errorf("%v by %s", k.d.Verdict, k.d.Told.Rule.Counter.Name)
+	if k.d.Verdict != Limited || k.d.Reported.Rule != two {
+		t.Errorf("%v by %s", k.d.Verdict, k.d.Reported.Rule.Counter.Name)
 	}
 	k.has(one, 1)
 	k.has(two, 1)
@@ -176,7 +176,7 @@ func TestKeptLoosened(t *testing.T) {
 	}
 	k.rules = []*Rule{many}
 	if d := k.at(1.1); d.Verdict != Passed {
-		t.Errorf("by the higher limit: %v until %v", d.Verdict, d.Told.Until)
+		t.Errorf("by the higher limit: %v until %v", d.Verdict, d.Reported.Until)
 	}
 	k.Leave(&k.d)
 	k.rules = []*Rule{few}
@@ -211,8 +211,8 @@ func TestKeptUnderWayBlocksNobody(t *testing.T) {
 			begin(&open[i], a, r)
 			k.Decide(&open[i], k.now)
 		}
-		if d := &open[5]; d.Verdict != Limited || !d.Told.Until.IsZero() {
-			t.Errorf("the sixth: %v until %v", d.Verdict, d.Told.Until)
+		if d := &open[5]; d.Verdict != Limited || !d.Reported.Until.IsZero() {
+			t.Errorf("the sixth: %v until %v", d.Verdict, d.Reported.Until)
 		}
 		for i := range open[:5] {
 			k.Settle(&open[i], status, k.now)
@@ -228,7 +228,7 @@ func TestKeptUnderWayBlocksNobody(t *testing.T) {
 				test.want, test.blocks = Passed, false
 			}
 			d := k.at(test.at)
-			if d.Verdict != test.want || d.Told != nil && test.blocks == d.Told.Until.IsZero() {
+			if d.Verdict != test.want || d.Reported != nil && test.blocks == d.Reported.Until.IsZero() {
 				t.Errorf("after %d: %v at %v s", status, d.Verdict, test.at)
 			}
 			k.Settle(d, status, k.now)
@@ -252,8 +252,8 @@ func TestKeptInDoubt(t *testing.T) {
 		k := newKept(t, r)
 		clear(k.values)
 		d := k.at(0)
-		if d.Verdict != test.lost || d.Verdict == FailedClosed && d.Told.Wait != 12*time.Second {
-			t.Errorf("%v: %v when all was lost, to wait for %v", test.posture, d.Verdict, d.Told.Wait)
+		if d.Verdict != test.lost || d.Verdict == FailedClosed && d.Reported.Wait != 12*time.Second {
+			t.Errorf("%v: %v when all was lost, to wait for %v", test.posture, d.Verdict, d.Reported.Wait)
 		}
 		k.Leave(d)
 		if d := k.at(12.1); d.Verdict != Passed {

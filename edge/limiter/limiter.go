@@ -45,8 +45,8 @@ type Limiter struct {
 	Up func(counter.Source) bool
 	// Alone says how many edges shared the tier, as last known, and since when nobody in it answers; the zero time: somebody does. nil: always.
 	Alone func() (edges int, since time.Time)
-	// Ask asks the tier about a counter that a request waits for. It must not block. nil: nobody can be asked.
-	Ask func(*algorithm.Spec, counter.Source)
+	// Fetch asks the tier about a counter that a request waits for. It must not block. nil: nobody can be asked.
+	Fetch func(*algorithm.Spec, counter.Source)
 	// Wait returns when all channels are closed, or when the request has waited long enough. It must not keep the slice. nil:
 	// no request waits.
 	Wait func(replies []<-chan struct{})
@@ -64,9 +64,9 @@ func (l *Limiter) Decide(d *Decision, now time.Time) {
 	if !l.mitigated(d, now) && !l.failClosed(d) && !(l.await(d, now) && l.mitigated(d, now)) {
 		refused := d.inFlight && l.enter(d, now)
 		if d.exact && l.Exact != nil {
-			l.askAndKeep(d, refused, now)
+			l.reserveAndKeep(d, refused, now)
 		} else {
-			l.ask(d, refused, now)
+			l.reserve(d, refused, now)
 		}
 	}
 	if d.combine(); d.inFlight && d.Refused() {
@@ -108,11 +108,11 @@ func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 
 // said is until, or later where operators block the source under the rule whose variant this is. Verdicts under that are of another limit.
 func (l *Limiter) said(r *RuleResult, covering []counter.Source, now, until time.Time) time.Time {
-	if end := l.Bits.UntilSaid(mitigation.Key{Rule: r.Rule.Of, Source: r.Source}, now); end.After(until) {
+	if end := l.Bits.UntilOrdered(mitigation.Key{Rule: r.Rule.Of, Source: r.Source}, now); end.After(until) {
 		until = end
 	}
 	for _, wider := range covering {
-		if end := l.Bits.UntilSaid(mitigation.Key{Rule: r.Rule.Of, Source: wider}, now); end.After(until) {
+		if end := l.Bits.UntilOrdered(mitigation.Key{Rule: r.Rule.Of, Source: wider}, now); end.After(until) {
 			until = end
 		}
 	}
@@ -145,7 +145,7 @@ func (l *Limiter) failClosed(d *Decision) (refused bool) {
 // await gives the tier time to say what it knows of sources that this edge does not know, where a rule asks for that. It
 // reports whether the request has waited.
 func (l *Limiter) await(d *Decision, now time.Time) bool {
-	if l.Ask == nil || l.Wait == nil {
+	if l.Fetch == nil || l.Wait == nil {
 		return false
 	}
 	for i := range d.Results {
@@ -158,7 +158,7 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 		}
 		reply, first := l.Counters.Await(r.CountedBy(), r.Source) // before asking, or the reply could come before anybody waits for it
 		if first {
-			l.Ask(r.CountedBy(), r.Source)
+			l.Fetch(r.CountedBy(), r.Source)
 		}
 		d.replies = append(d.replies, reply)
 	}
@@ -169,34 +169,34 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 	return true
 }
 
-// ask asks all counters together, and starts mitigations where one is over its limit. Of a request that is refused already they count
+// reserve asks all counters together, and starts mitigations where one is over its limit. Of a request that is refused already they count
 // what is an attempt.
-func (l *Limiter) ask(d *Decision, refused bool, now time.Time) {
-	d.asks = slices.Grow(d.asks, len(d.Results)) // first, because results point into it
+func (l *Limiter) reserve(d *Decision, refused bool, now time.Time) {
+	d.reservations = slices.Grow(d.reservations, len(d.Results)) // first, because results point into it
 	shadows, ranked := false, false
 	for i := range d.Results {
 		r := &d.Results[i]
 		if !r.open() || r.Rule.Uncounted || refused && !r.Rule.Refused {
 			continue
 		}
-		d.asks = d.asks[:len(d.asks)+1] // cleared by Reset
-		a := &d.asks[len(d.asks)-1]
+		d.reservations = d.reservations[:len(d.reservations)+1] // cleared by Reset
+		a := &d.reservations[len(d.reservations)-1]
 		a.Rule, a.Source, a.Hits = l.part(r, now), r.Source, r.hits()
 		a.Hold = (len(r.Rule.Statuses) > 0 || r.Due) && !refused
 		a.Shadow, a.Always = !r.Rule.refuses(), r.Rule.Refused
-		r.Ask = a
+		r.Reservation = a
 		d.Held = d.Held || a.Hold
 		shadows = shadows || a.Shadow
 		ranked = ranked || l.ranked(r)
 	}
-	if len(d.asks) == 0 {
+	if len(d.reservations) == 0 {
 		return
 	}
-	l.askCandidates(d, now)
+	l.reserveCandidates(d, now)
 	if ranked {
 		l.take(d)
 	}
-	admitted := l.Counters.Reserve(d.asks, now)
+	admitted := l.Counters.Reserve(d.reservations, now)
 	if ranked && admitted {
 		admitted = l.rank(d, now)
 	}
@@ -205,12 +205,12 @@ func (l *Limiter) ask(d *Decision, refused bool, now time.Time) {
 	}
 	for i := range d.Results {
 		switch r := &d.Results[i]; {
-		case r.Ask == nil:
-		case r.Ask.Over:
+		case r.Reservation == nil:
+		case r.Reservation.Over:
 			l.over(r, now)
 		case !admitted && r.Rule.Refused:
 			// Another rule refuses, and this one counts that all the same. The client waits until this one admits a retry, too.
-			l.Counters.Commit(r.Ask, now)
+			l.Counters.Commit(r.Reservation, now)
 			if v, _ := l.Counters.PeekFor(r.CountedBy(), r.Source, r.hits(), now); v.Over && !r.Rule.Shadow {
 				r.Wait = v.RetryAfter
 			}
@@ -220,19 +220,19 @@ func (l *Limiter) ask(d *Decision, refused bool, now time.Time) {
 
 // over is what becomes of a request that is over a rule's limit.
 func (l *Limiter) over(r *RuleResult, now time.Time) {
-	r.Verdict, r.Wait = Limited, r.Ask.RetryAfter
-	if !r.Ask.Committed {
+	r.Verdict, r.Wait = Limited, r.Reservation.RetryAfter
+	if !r.Reservation.Committed {
 		r.Wait = max(r.Wait, openRetry)
 	}
 	r.Verdict = r.Rule.spared(r.Verdict)
-	if r.Ask.Rule != r.CountedBy() { // over its part of the limit, and nobody knows what the others have admitted: no reason to block a source
+	if r.Reservation.Rule != r.CountedBy() { // over its part of the limit, and nobody knows what the others have admitted: no reason to block a source
 		edges, _ := l.Alone() // 0 if the tier has just come back
 		v, _ := l.Counters.PeekFor(partOf(r.CountedBy(), max(edges, 1), r.CountedBy().Window), r.Source, r.hits(), now)
 		r.Wait = max(r.Wait, v.RetryAfter) // the part is least then
 		return
 	}
 	bit := mitigation.Bit{Shadow: r.Rule.Shadow, Terms: r.Rule.Terms()}
-	if end := l.mitigate(r.key(), r.Ask.Verdict, r.Rule.Timeout, r.Rule.Repeat, bit, now); !end.IsZero() {
+	if end := l.mitigate(r.key(), r.Reservation.Verdict, r.Rule.Timeout, r.Rule.Repeat, bit, now); !end.IsZero() {
 		r.Until, r.Wait = end, max(r.Wait, end.Sub(now))
 		l.Counters.Blocked(counter.Counter{Rule: r.CountedBy(), Source: r.Source}, now, end, now)
 	}
@@ -262,15 +262,15 @@ func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 	l.settleKept(d, status)
 	for i := range d.Results {
 		switch r := &d.Results[i]; { // an ask that is not held is left alone
-		case r.Ask == nil || r.kept:
+		case r.Reservation == nil || r.kept:
 		case r.Rule.Counts(status):
-			if more := r.hits() - r.Ask.Hits; r.Due && more > 0 {
-				r.Ask.Estimate += float64(more)
-				r.Ask.Remaining -= min(r.Ask.Remaining, more)
+			if more := r.hits() - r.Reservation.Hits; r.Due && more > 0 {
+				r.Reservation.Estimate += float64(more)
+				r.Reservation.Remaining -= min(r.Reservation.Remaining, more)
 			}
-			l.Counters.CommitAs(r.Ask, r.hits(), now)
+			l.Counters.CommitAs(r.Reservation, r.hits(), now)
 		default:
-			l.Counters.Cancel(r.Ask)
+			l.Counters.Cancel(r.Reservation)
 		}
 	}
 }

@@ -127,13 +127,13 @@ func TestDecide(t *testing.T) {
 				if d.Verdict != s.verdict {
 					t.Fatalf("step %d at %vs: verdict %v, want %v", i, s.at, d.Verdict, s.verdict)
 				}
-				if s.rule != "" && (d.Told == nil || d.Told.Rule.Counter.Name != s.rule) {
-					t.Fatalf("step %d: told of %v, want %s", i, d.Told, s.rule)
+				if s.rule != "" && (d.Reported == nil || d.Reported.Rule.Counter.Name != s.rule) {
+					t.Fatalf("step %d: told of %v, want %s", i, d.Reported, s.rule)
 				}
-				if s.rule != "" && s.wait >= 0 && d.Told.Wait != s.wait {
-					t.Fatalf("step %d: wait %v, want %v", i, d.Told.Wait, s.wait)
+				if s.rule != "" && s.wait >= 0 && d.Reported.Wait != s.wait {
+					t.Fatalf("step %d: wait %v, want %v", i, d.Reported.Wait, s.wait)
 				}
-				if s.wait < 0 && d.Refused() && d.Told.Wait <= 0 {
+				if s.wait < 0 && d.Refused() && d.Reported.Wait <= 0 {
 					t.Fatalf("step %d: refused without a wait", i)
 				}
 			}
@@ -159,12 +159,12 @@ func TestRetryIsAdmitted(t *testing.T) {
 			if !d.Refused() {
 				continue
 			}
-			wait := d.Told.Wait
+			wait := d.Reported.Wait
 			at = at.Add(wait)
 			if d := bench.decide(a, at); d.Refused() {
-				r := d.Told.Rule
+				r := d.Reported.Rule
 				t.Fatalf("limit %d in %v, %d sub-windows, %v, timeout %v: refused after %v as told, now for %v", r.Counter.Limit, r.Counter.Window,
-					r.Counter.SubWindows, r.Counter.Estimate, r.Timeout, wait, d.Told.Wait)
+					r.Counter.SubWindows, r.Counter.Estimate, r.Timeout, wait, d.Reported.Wait)
 			}
 			retries++
 		}
@@ -235,8 +235,8 @@ func TestPostures(t *testing.T) {
 func TestShadowFailsClosed(t *testing.T) {
 	bench := newBench(newRule(t, "r", 1, shadow, posture(Closed)))
 	bench.Up = func(counter.Source) bool { return false }
-	if d := bench.decide(a, epoch); d.Verdict != Shadowed || d.Refused() || d.Told != nil {
-		t.Errorf("verdict %v, told %v", d.Verdict, d.Told)
+	if d := bench.decide(a, epoch); d.Verdict != Shadowed || d.Refused() || d.Reported != nil {
+		t.Errorf("verdict %v, told %v", d.Verdict, d.Reported)
 	}
 }
 
@@ -284,11 +284,11 @@ func TestParallelLogins(t *testing.T) {
 				t.Fatalf("try %d of 6: %v", i+1, tries[i].Verdict)
 			}
 		}
-		told := tries[5].Told
-		if tries[5].Verdict != Limited || told.Wait < time.Second || !told.Until.IsZero() {
-			t.Errorf("the sixth: %v, told to wait %v, blocked until %v", tries[5].Verdict, told.Wait, told.Until)
+		reported := tries[5].Reported
+		if tries[5].Verdict != Limited || reported.Wait < time.Second || !reported.Until.IsZero() {
+			t.Errorf("the sixth: %v, told to wait %v, blocked until %v", tries[5].Verdict, reported.Wait, reported.Until)
 		}
-		if until := l.Bits.Until(told.key(), epoch); !until.IsZero() {
+		if until := l.Bits.Until(reported.key(), epoch); !until.IsZero() {
 			t.Errorf("blocked until %v though nothing has counted", until)
 		}
 		for i := range tries[:5] {
@@ -308,8 +308,8 @@ func TestFailedLogins(t *testing.T) {
 	for range 5 {
 		bench.Settle(bench.decide(a, epoch), 401, epoch)
 	}
-	if d := bench.decide(a, second(1)); d.Verdict != Limited || !d.Told.Until.Equal(second(21)) {
-		t.Errorf("the sixth: %v, blocked until %v", d.Verdict, d.Told.Until)
+	if d := bench.decide(a, second(1)); d.Verdict != Limited || !d.Reported.Until.Equal(second(21)) {
+		t.Errorf("the sixth: %v, blocked until %v", d.Verdict, d.Reported.Until)
 	}
 }
 
@@ -396,8 +396,8 @@ func TestBlockedTwice(t *testing.T) {
 		for _, r := range rules {
 			bench.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
 		}
-		if d := bench.decide(a, epoch); d.Verdict != Mitigated || d.Results[2].Ask != nil {
-			t.Errorf("%v, and the other rule was asked: %v", d.Verdict, d.Results[2].Ask != nil)
+		if d := bench.decide(a, epoch); d.Verdict != Mitigated || d.Results[2].Reservation != nil {
+			t.Errorf("%v, and the other rule was asked: %v", d.Verdict, d.Results[2].Reservation != nil)
 		}
 	}
 }
@@ -434,8 +434,8 @@ func TestOperatorsAndVariants(t *testing.T) {
 		b.d.Covering = b.Bits.Covering(netip.MustParsePrefix("192.0.2.1/32"), nil)
 		b.Decide(&b.d, epoch)
 		switch d := &b.d; {
-		case test.until == 0 && d.Verdict != Passed, test.until > 0 && (d.Verdict != Mitigated || !d.Told.Until.Equal(second(test.until))):
-			t.Errorf("%s: %v, %+v; want until %v", test.name, d.Verdict, d.Told, test.until)
+		case test.until == 0 && d.Verdict != Passed, test.until > 0 && (d.Verdict != Mitigated || !d.Reported.Until.Equal(second(test.until))):
+			t.Errorf("%s: %v, %+v; want until %v", test.name, d.Verdict, d.Reported, test.until)
 		}
 	}
 }
@@ -451,9 +451,9 @@ func TestThrottleTellsShortWaits(t *testing.T) {
 		if !d.Refused() {
 			t.Fatalf("admitted after %v, without having been told of less than a second", at.Sub(epoch))
 		}
-		if d.Told.Wait < time.Second {
-			if again := bench.decide(a, at.Add(d.Told.Wait)); again.Refused() {
-				t.Errorf("told to wait %v, and refused then", d.Told.Wait)
+		if d.Reported.Wait < time.Second {
+			if again := bench.decide(a, at.Add(d.Reported.Wait)); again.Refused() {
+				t.Errorf("told to wait %v, and refused then", d.Reported.Wait)
 			}
 			return
 		}
@@ -464,7 +464,7 @@ func TestThrottleTellsShortWaits(t *testing.T) {
 
 // TestCombine: one verdict of all rules, and which of them the client is told of.
 func TestCombine(t *testing.T) {
-	type says struct {
+	type expected struct {
 		name    string
 		verdict Verdict
 		wait    time.Duration
@@ -472,29 +472,29 @@ func TestCombine(t *testing.T) {
 		delay   time.Duration
 		change  func(*Rule)
 	}
-	pass := func(name string, left uint32, delay time.Duration) says {
-		return says{name, Passed, 0, left, delay, func(*Rule) {}}
+	pass := func(name string, left uint32, delay time.Duration) expected {
+		return expected{name, Passed, 0, left, delay, func(*Rule) {}}
 	}
-	no := func(name string, v Verdict, wait time.Duration) says {
-		return says{name, v, wait, 0, 0, func(*Rule) {}}
+	no := func(name string, v Verdict, wait time.Duration) expected {
+		return expected{name, v, wait, 0, 0, func(*Rule) {}}
 	}
-	spares := func(change func(*Rule), s says) says { s.change = change; return s }
+	spares := func(change func(*Rule), s expected) expected { s.change = change; return s }
 	for _, test := range []struct {
-		name        string
-		say         []says
-		verdict     Verdict
-		told, cause string
-		wait, delay time.Duration
+		name            string
+		say             []expected
+		verdict         Verdict
+		reported, cause string
+		wait, delay     time.Duration
 	}{
-		{"the least left", []says{pass("a", 3, 0), pass("b", 2, 0), pass("c", 2, 0)}, Passed, "b", "b", 0, 0},
-		{"the longest delay", []says{pass("a", 1, 1), pass("b", 2, 3), pass("c", 3, 2)}, Passed, "a", "a", 0, 3},
-		{"no delay longer than the longest", []says{pass("a", 1, time.Hour)}, Passed, "a", "a", 0, MaxDelay},
-		{"nor one by a shadow", []says{pass("a", 1, 1), spares(shadow, pass("b", 0, 5))}, Passed, "a", "a", 0, 1},
-		{"a shadow alone", []says{spares(shadow, pass("a", 1, 0))}, Passed, "", "a", 0, 0},
-		{"the longest shadow", []says{pass("a", 1, 2), no("b", Shadowed, 1), no("c", Shadowed, 3), no("d", Shadowed, 2), no("e", Shadowed, 3)}, Shadowed, "a", "c", 3, 2},
-		{"the longest tag, before a shadow", []says{no("a", Shadowed, 9), no("b", Tagged, 1), no("c", Tagged, 3), no("d", Tagged, 3), pass("e", 1, 0)}, Tagged, "e", "c", 3, 0},
-		{"the longest refusal, before all", []says{pass("a", 1, 5), no("b", Shadowed, 9), no("c", Tagged, 9), no("d", Limited, 1), no("e", Mitigated, 3), no("f", FailedClosed, 3)}, Mitigated, "e", "e", 3, 0},
-		{"until all admit a retry", []says{spares(attempts, no("a", Passed, 7)), no("b", Limited, 1), no("c", Limited, 3)}, Limited, "c", "c", 7, 0},
+		{"the least left", []expected{pass("a", 3, 0), pass("b", 2, 0), pass("c", 2, 0)}, Passed, "b", "b", 0, 0},
+		{"the longest delay", []expected{pass("a", 1, 1), pass("b", 2, 3), pass("c", 3, 2)}, Passed, "a", "a", 0, 3},
+		{"no delay longer than the longest", []expected{pass("a", 1, time.Hour)}, Passed, "a", "a", 0, MaxDelay},
+		{"nor one by a shadow", []expected{pass("a", 1, 1), spares(shadow, pass("b", 0, 5))}, Passed, "a", "a", 0, 1},
+		{"a shadow alone", []expected{spares(shadow, pass("a", 1, 0))}, Passed, "", "a", 0, 0},
+		{"the longest shadow", []expected{pass("a", 1, 2), no("b", Shadowed, 1), no("c", Shadowed, 3), no("d", Shadowed, 2), no("e", Shadowed, 3)}, Shadowed, "a", "c", 3, 2},
+		{"the longest tag, before a shadow", []expected{no("a", Shadowed, 9), no("b", Tagged, 1), no("c", Tagged, 3), no("d", Tagged, 3), pass("e", 1, 0)}, Tagged, "e", "c", 3, 0},
+		{"the longest refusal, before all", []expected{pass("a", 1, 5), no("b", Shadowed, 9), no("c", Tagged, 9), no("d", Limited, 1), no("e", Mitigated, 3), no("f", FailedClosed, 3)}, Mitigated, "e", "e", 3, 0},
+		{"until all admit a retry", []expected{spares(attempts, no("a", Passed, 7)), no("b", Limited, 1), no("c", Limited, 3)}, Limited, "c", "c", 7, 0},
 	} {
 		var d Decision
 		for _, s := range test.say {
@@ -502,7 +502,7 @@ func TestCombine(t *testing.T) {
 		}
 		for i, s := range test.say {
 			r := &d.Results[i]
-			r.Verdict, r.Wait, r.Ask = s.verdict, s.wait, &counter.Reservation{Verdict: counter.Verdict{Remaining: s.left, Delay: s.delay}}
+			r.Verdict, r.Wait, r.Reservation = s.verdict, s.wait, &counter.Reservation{Verdict: counter.Verdict{Remaining: s.left, Delay: s.delay}}
 		}
 		d.combine()
 		name := func(r *RuleResult) string {
@@ -511,8 +511,8 @@ func TestCombine(t *testing.T) {
 			}
 			return r.Rule.Counter.Name
 		}
-		if d.Verdict != test.verdict || name(d.Told) != test.told || name(d.Cause) != test.cause || d.Cause.Wait != test.wait || d.Delay != test.delay {
-			t.Errorf("%s: %v, told %s, cause %s, wait %v, delay %v; want %+v", test.name, d.Verdict, name(d.Told), name(d.Cause), d.Cause.Wait, d.Delay, test)
+		if d.Verdict != test.verdict || name(d.Reported) != test.reported || name(d.Cause) != test.cause || d.Cause.Wait != test.wait || d.Delay != test.delay {
+			t.Errorf("%s: %v, told %s, cause %s, wait %v, delay %v; want %+v", test.name, d.Verdict, name(d.Reported), name(d.Cause), d.Cause.Wait, d.Delay, test)
 		}
 	}
 }
@@ -552,7 +552,7 @@ type tier struct {
 func (b *bench) withTier(answer func()) *tier {
 	t := &tier{answer: answer}
 	b.Counters = counter.New(counter.Options{Counters: 1000, Tier: true})
-	b.Ask = func(*algorithm.Spec, counter.Source) { t.asked++ }
+	b.Fetch = func(*algorithm.Spec, counter.Source) { t.asked++ }
 	b.Wait = func(replies []<-chan struct{}) {
 		t.waited += len(replies)
 		if t.answer != nil {
@@ -648,8 +648,8 @@ func TestFirstSightLearnsOfABlock(t *testing.T) {
 			want = Shadowed
 		}
 		d := bench.decide(a, epoch)
-		if d.Verdict != want || d.Cause.Wait != 9*time.Second || d.Cause.Ask != nil {
-			t.Errorf("verdict %v for %v, counter asked: %v; want %v for 9s", d.Verdict, d.Cause.Wait, d.Cause.Ask != nil, want)
+		if d.Verdict != want || d.Cause.Wait != 9*time.Second || d.Cause.Reservation != nil {
+			t.Errorf("verdict %v for %v, counter asked: %v; want %v for 9s", d.Verdict, d.Cause.Wait, d.Cause.Reservation != nil, want)
 		}
 		if n := bench.Counters.Stats().Counters; n != 0 {
 			t.Errorf("%d counters were made", n)
@@ -682,7 +682,7 @@ func TestReset(t *testing.T) {
 	bench.decide(a, epoch)
 	bench.decide(a, epoch)
 	bench.d.Reset()
-	if d := &bench.d; d.Refused() || d.Told != nil || d.Cause != nil || len(d.Results) != 0 {
+	if d := &bench.d; d.Refused() || d.Reported != nil || d.Cause != nil || len(d.Results) != 0 {
 		t.Errorf("after Reset: %+v", d)
 	}
 	for _, r := range bench.d.Results[:cap(bench.d.Results)] {
@@ -695,7 +695,7 @@ func TestReset(t *testing.T) {
 	ranks.InFlight = inflight.New(inflight.Options{})
 	d := ranks.decide(a, epoch)
 	d.Reset()
-	for _, ask := range d.asks[:cap(d.asks)] {
+	for _, ask := range d.reservations[:cap(d.reservations)] {
 		if ask != (counter.Reservation{}) {
 			t.Errorf("%+v lives on", ask)
 		}
@@ -710,7 +710,7 @@ func TestReset(t *testing.T) {
 			t.Error("a reply lives on")
 		}
 	}
-	if len(d.asks)+len(d.tickets)+len(d.replies)+len(d.places)+len(d.placed) > 0 || d.inFlight {
+	if len(d.reservations)+len(d.tickets)+len(d.replies)+len(d.slots)+len(d.slotResults) > 0 || d.inFlight {
 		t.Error("something is left")
 	}
 }
@@ -813,7 +813,7 @@ func TestCandidateChangesNothing(t *testing.T) {
 			source = b
 		}
 		got, want := with.decide(source, at), without.decide(source, at)
-		if got.Verdict != want.Verdict || (got.Told == nil) != (want.Told == nil) || got.Told != nil && (got.Told.Wait != want.Told.Wait || got.Told.Index != want.Told.Index) {
+		if got.Verdict != want.Verdict || (got.Reported == nil) != (want.Reported == nil) || got.Reported != nil && (got.Reported.Wait != want.Reported.Wait || got.Reported.Index != want.Reported.Index) {
 			t.Fatalf("request %d: %v, want %v", i, got.Verdict, want.Verdict)
 		}
 	}
@@ -861,11 +861,11 @@ func TestVariant(t *testing.T) {
 	key := mitigation.Key{Rule: r.Counter.ID, Source: a}
 	x.Bits.Start(key, mitigation.Bit{Start: epoch, End: second(20), By: mitigation.ByEdge}, epoch)
 	if d := x.decide(a, second(1)); d.Refused() {
-		t.Errorf("refused for what it did under another limit: %+v", d.Told)
+		t.Errorf("refused for what it did under another limit: %+v", d.Reported)
 	}
 	x.Bits.Start(key, mitigation.Bit{Start: epoch, End: second(30), By: mitigation.ByAdmin}, second(1))
-	if d := x.decide(a, second(2)); d.Verdict != Mitigated || !d.Told.Until.Equal(second(30)) {
-		t.Errorf("%v until %v, want what the operator said", d.Verdict, d.Told.Until)
+	if d := x.decide(a, second(2)); d.Verdict != Mitigated || !d.Reported.Until.Equal(second(30)) {
+		t.Errorf("%v until %v, want what the operator said", d.Verdict, d.Reported.Until)
 	}
 	if d := x.decide(b, second(2)); d.Refused() {
 		t.Error("another source is refused")
@@ -874,7 +874,7 @@ func TestVariant(t *testing.T) {
 	x.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: wider}, mitigation.Bit{Start: epoch, End: second(40), By: mitigation.ByAdmin}, second(3))
 	begin(&x.d, b, v)
 	x.d.Covering = []counter.Source{wider}
-	if x.Decide(&x.d, second(4)); x.d.Verdict != Mitigated || !x.d.Told.Until.Equal(second(40)) {
+	if x.Decide(&x.d, second(4)); x.d.Verdict != Mitigated || !x.d.Reported.Until.Equal(second(40)) {
 		t.Errorf("%v, want the block of its prefix", x.d.Verdict)
 	}
 	if d := x.decide(a, second(31)); d.Refused() {

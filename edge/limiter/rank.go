@@ -18,7 +18,7 @@ import (
 
 // ranked reports whether a rule's counter is asked in the tier.
 func (l *Limiter) ranked(r *RuleResult) bool {
-	return r.Rule.Counter.Sync && l.Ask != nil && l.Wait != nil && (l.Up == nil || l.Up(r.Source))
+	return r.Rule.Counter.Sync && l.Fetch != nil && l.Wait != nil && (l.Up == nil || l.Up(r.Source))
 }
 
 // take gives the asks that are ranked their tickets, and has all others hold a place.
@@ -27,13 +27,13 @@ func (l *Limiter) take(d *Decision) {
 	for i := range d.Results {
 		r := &d.Results[i]
 		switch {
-		case r.Ask == nil:
+		case r.Reservation == nil:
 		case l.ranked(r):
 			blocks := len(r.Rule.Statuses) == 0 && r.Rule.Timeout >= r.Rule.Counter.Window+r.Rule.Counter.SubWindow()
 			d.tickets = append(d.tickets, counter.Ticket{Keep: blocks})
-			r.Ask.Ticket = &d.tickets[len(d.tickets)-1]
+			r.Reservation.Ticket = &d.tickets[len(d.tickets)-1]
 		default:
-			r.Ask.Hold = true
+			r.Reservation.Hold = true
 		}
 	}
 }
@@ -52,19 +52,19 @@ func (l *Limiter) rank(d *Decision, now time.Time) (admitted bool) {
 	admitted = true
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Ask != nil && r.Ask.Ticket != nil && !r.Ask.Over && !l.within(r, now) && !r.Rule.Shadow {
+		if r.Reservation != nil && r.Reservation.Ticket != nil && !r.Reservation.Over && !l.within(r, now) && !r.Rule.Shadow {
 			admitted = false
 		}
 	}
 	for i := range d.Results {
 		switch r := &d.Results[i]; {
-		case r.Ask == nil || r.Ask.Over:
+		case r.Reservation == nil || r.Reservation.Over:
 		case !r.refuses() && (admitted || r.Rule.Refused):
 			if len(r.Rule.Statuses) == 0 && !r.Due {
-				l.Counters.Commit(r.Ask, now)
+				l.Counters.Commit(r.Reservation, now)
 			}
 		default:
-			l.Counters.Cancel(r.Ask)
+			l.Counters.Cancel(r.Reservation)
 		}
 	}
 	return admitted
@@ -78,8 +78,8 @@ const older = time.Second
 
 // within reports whether a rule admits a request, by its rank or else by its posture.
 func (l *Limiter) within(r *RuleResult, now time.Time) bool {
-	known := r.Ask.Known
-	switch l.Counters.Order(r.Ask, now) {
+	known := r.Reservation.Known
+	switch l.Counters.Order(r.Reservation, now) {
 	case counter.Beyond:
 		return false
 	case counter.Within:
@@ -96,12 +96,12 @@ func (l *Limiter) within(r *RuleResult, now time.Time) bool {
 	if admits, skips := r.unanswered(); skips {
 		return admits
 	}
-	if r.Ask.Ticket.Over {
-		if r.Ask.Over = true; !r.Rule.Refused {
-			l.Counters.Cancel(r.Ask)
+	if r.Reservation.Ticket.Over {
+		if r.Reservation.Over = true; !r.Rule.Refused {
+			l.Counters.Cancel(r.Reservation)
 		}
 	}
-	return !r.Ask.Over
+	return !r.Reservation.Over
 }
 
 // unanswered applies a rule's posture where the tier has not answered in time. If it skips, that is all that is to be decided.

@@ -23,7 +23,7 @@ func newRanks(total uint32, rules ...*Rule) *ranks {
 	b := newBench(rules...)
 	b.Counters = counter.New(counter.Options{Counters: 1000, Tier: true})
 	r := &ranks{bench: b, total: total}
-	b.Ask = func(*algorithm.Spec, counter.Source) {}
+	b.Fetch = func(*algorithm.Spec, counter.Source) {}
 	b.Wait = func([]<-chan struct{}) { r.answer(second(0)) }
 	return r
 }
@@ -85,8 +85,8 @@ func TestRank(t *testing.T) {
 			backs != test.backs || until.IsZero() == test.blocked {
 			t.Errorf("%s: %v, skipped %v, %d left beside, %d taken back, blocked until %v; want %+v", test.name, d.Verdict, d.Results[0].Skipped, v.Remaining, backs, until, test)
 		}
-		if d.Verdict == FailedClosed && d.Told.Wait != closedRetry {
-			t.Errorf("%s: told to wait %v", test.name, d.Told.Wait)
+		if d.Verdict == FailedClosed && d.Reported.Wait != closedRetry {
+			t.Errorf("%s: told to wait %v", test.name, d.Reported.Wait)
 		}
 		if v, _ := b.Counters.Peek(other.Counter, a, second(60)); v.Estimate != 0 {
 			t.Errorf("%s: a minute later %v hits are held beside", test.name, v.Estimate)
@@ -222,9 +222,9 @@ func TestRefusedIsToldWhatIsInForce(t *testing.T) {
 		if test.until > 0 {
 			until = second(0).Add(test.until)
 		}
-		wait := cmp.Or(test.wait, d.Results[0].Ask.RetryAfter)
-		if d.Verdict != Limited || !d.Told.Until.Equal(until) || d.Told.Wait != wait || wait <= time.Second {
-			t.Errorf("%s: %v, told to wait %v, blocked until %v; want %v and %v", test.name, d.Verdict, d.Told.Wait, d.Told.Until, wait, until)
+		wait := cmp.Or(test.wait, d.Results[0].Reservation.RetryAfter)
+		if d.Verdict != Limited || !d.Reported.Until.Equal(until) || d.Reported.Wait != wait || wait <= time.Second {
+			t.Errorf("%s: %v, told to wait %v, blocked until %v; want %v and %v", test.name, d.Verdict, d.Reported.Wait, d.Reported.Until, wait, until)
 		}
 		if got := b.Bits.Until(key, second(0)); !got.Equal(until) {
 			t.Errorf("%s: in force until %v, want %v", test.name, got, until)

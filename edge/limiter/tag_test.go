@@ -14,10 +14,10 @@ func TestTagged(t *testing.T) {
 	l := newBench(soft, hard)
 	for n, want := range []Verdict{Passed, Passed, Tagged, Tagged, Tagged, Limited, Mitigated} {
 		d := l.decide(a, second(0))
-		if d.Verdict != want || d.Refused() != (want == Limited || want == Mitigated) || d.Told == nil || d.Told.Rule != hard {
-			t.Fatalf("request %d: %v, told %+v, want %v", n, d.Verdict, d.Told, want)
+		if d.Verdict != want || d.Refused() != (want == Limited || want == Mitigated) || d.Reported == nil || d.Reported.Rule != hard {
+			t.Fatalf("request %d: %v, told %+v, want %v", n, d.Verdict, d.Reported, want)
 		}
-		if r := &d.Results[0]; want != Passed && want != Mitigated && (r.Verdict != Tagged || r.Until != second(20) || (r.Ask == nil) != (n > 2)) {
+		if r := &d.Results[0]; want != Passed && want != Mitigated && (r.Verdict != Tagged || r.Until != second(20) || (r.Reservation == nil) != (n > 2)) {
 			t.Errorf("request %d: the rule says %v until %v", n, r.Verdict, r.Until)
 		}
 	}
@@ -35,8 +35,8 @@ func TestTagged(t *testing.T) {
 	}
 	alone := newBench(newRule(t, "alone", 1, tags))
 	for n := range 2 {
-		if d := alone.decide(a, second(0)); d.Told != nil || d.Cause == nil {
-			t.Errorf("request %d alone: the client is told %+v", n, d.Told)
+		if d := alone.decide(a, second(0)); d.Reported != nil || d.Cause == nil {
+			t.Errorf("request %d alone: the client is told %+v", n, d.Reported)
 		}
 	}
 }
@@ -57,10 +57,10 @@ func TestCosts(t *testing.T) {
 			t.Errorf("%s: %v are counted, want %v", what, v.Estimate, want)
 		}
 	}
-	if d := ask(7, false); d.Verdict != Passed || d.Held || d.Results[0].Ask.Remaining != 3 {
-		t.Errorf("7 of 10: %v, %+v", d.Verdict, d.Results[0].Ask)
+	if d := ask(7, false); d.Verdict != Passed || d.Held || d.Results[0].Reservation.Remaining != 3 {
+		t.Errorf("7 of 10: %v, %+v", d.Verdict, d.Results[0].Reservation)
 	}
-	if d := ask(4, false); d.Verdict != Limited || d.Told.Wait <= 0 {
+	if d := ask(4, false); d.Verdict != Limited || d.Reported.Wait <= 0 {
 		t.Errorf("4 more: %v", d.Verdict)
 	}
 	counted("what was refused costs nothing", 7)
@@ -72,7 +72,7 @@ func TestCosts(t *testing.T) {
 	d.Results[0].Hits = 30
 	l.Settle(d, 200, second(0))
 	counted("when it is settled", 37)
-	if a := d.Results[0].Ask; a.Remaining != 0 || a.Estimate != 37 || d.Held {
+	if a := d.Results[0].Reservation; a.Remaining != 0 || a.Estimate != 37 || d.Held {
 		t.Errorf("settled: %+v, held %v", a, d.Held)
 	}
 	l.Settle(d, 200, second(0))

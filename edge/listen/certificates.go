@@ -36,8 +36,8 @@ type Expiry struct {
 	At   time.Time
 }
 
-// Says is a warning of a certificate that has expired, or will within Soon; "": there is nothing to warn of.
-func (e Expiry) Says(now time.Time) string {
+// Description is a warning of a certificate that has expired, or will within Soon; "": there is nothing to warn of.
+func (e Expiry) Description(now time.Time) string {
 	on := e.At.UTC().Format("2006-01-02 15:04Z")
 	switch left := e.At.Sub(now); {
 	case left <= 0:

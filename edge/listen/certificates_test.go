@@ -20,7 +20,7 @@ func TestExpirySays(t *testing.T) {
 		50 * time.Hour:     ", in 2 days: put",
 		Soon + time.Second: "",
 	} {
-		if got := (Expiry{File: "a.crt", At: now.Add(left)}).Says(now); !strings.Contains(got, want) || want == "" && got != "" {
+		if got := (Expiry{File: "a.crt", At: now.Add(left)}).Description(now); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%v: %q, want %q", left, got, want)
 		}
 	}
@@ -57,7 +57,7 @@ func TestCertificatesExpire(t *testing.T) {
 	}
 	e := all[0]
 	for left, want := range map[time.Duration]string{-time.Second: "has expired", 25 * time.Hour: "in 1 day:", Soon - time.Second: "expires on", Soon: ""} {
-		if says := e.Says(e.At.Add(-left)); want == "" && says != "" || !strings.Contains(says, want) {
+		if says := e.Description(e.At.Add(-left)); want == "" && says != "" || !strings.Contains(says, want) {
 			t.Errorf("%v before: %q", left, says)
 		}
 	}

@@ -14,7 +14,7 @@ type date struct {
 
 var lastDate atomic.Pointer[date]
 
-// Date is an instant as Date has it (RFC 9110, 5.6.7). Nobody may write to it.
+// Date is an instant as Date has it (RFC 9110, 5.6.7). NoClient may write to it.
 func Date(at time.Time) []byte {
 	d, second := lastDate.Load(), at.Unix()
 	if d == nil || d.second != second {

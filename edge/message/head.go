@@ -23,10 +23,10 @@ var (
 // A Head is the header lines of a request or an answer as they came, each classified once. What is passed on is written from
 // these lines, so it keeps their order and spelling, and what no rule of HTTP takes out arrives unchanged.
 type Head struct {
-	Lines []Line
-	Close bool // Connection says so, in whatever case and company
-	Keep  bool // Connection says keep-alive
-	Asks  bool // Connection says upgrade
+	Lines    []Line
+	Close    bool // Connection says so, in whatever case and company
+	Keep     bool // Connection says keep-alive
+	Upgrades bool // Connection says upgrade
 
 	nominates bool  // there is a Connection
 	Nominated Names // what it names beside; nil: nothing
@@ -118,7 +118,7 @@ func (h *Head) dropNominated() {
 			case EqualFold(name, "keep-alive"):
 				h.Keep = true
 			case EqualFold(name, "upgrade"):
-				h.Asks = true
+				h.Upgrades = true
 			default:
 				h.Nominated.Add(name)
 			}

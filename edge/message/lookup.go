@@ -12,14 +12,14 @@ import "bytes"
 //
 // Add all names before the first pass. From then on it is safe for concurrent use.
 type Lookup struct {
-	places  map[string]int // by folded name
-	longest int
-	first   [256]bool // what a folded name begins with: most names in a request end there
+	positions map[string]int // by folded name
+	longest   int
+	first     [256]bool // what a folded name begins with: most names in a request end there
 }
 
 // Found is what a request has by a name.
 type Found struct {
-	Place       int
+	Position    int
 	Name, Value []byte // as they came
 	Odd         bool   // only some servers see it
 }
@@ -41,20 +41,20 @@ func (l *Lookup) add(name []byte, fold func(byte) byte) int {
 	for i, c := range name {
 		folded[i] = fold(c)
 	}
-	place, known := l.places[string(folded)]
+	position, known := l.positions[string(folded)]
 	if !known {
-		if l.places == nil {
-			l.places = make(map[string]int)
+		if l.positions == nil {
+			l.positions = make(map[string]int)
 		}
-		place = len(l.places)
-		l.places[string(folded)] = place
+		position = len(l.positions)
+		l.positions[string(folded)] = position
 		l.longest, l.first[folded[0]] = max(l.longest, len(folded)), true
 	}
-	return place
+	return position
 }
 
 // Len is how many places there are.
-func (l *Lookup) Len() int { return len(l.places) }
+func (l *Lookup) Len() int { return len(l.positions) }
 
 // Parameters calls found for each parameter of a query that has one of the names.
 func (l *Lookup) Parameters(query []byte, at Split, found func(Found)) {
@@ -72,8 +72,8 @@ func (l *Lookup) Parameters(query []byte, at Split, found func(Found)) {
 		if !l.mayBegin(pair) {
 			continue
 		}
-		l.names(pair, func(place, end int) {
-			f := Found{Place: place, Name: pair, Value: pair[len(pair):]}
+		l.names(pair, func(position, end int) {
+			f := Found{Position: position, Name: pair, Value: pair[len(pair):]}
 			if i := bytes.IndexByte(pair[end:], '='); i >= 0 {
 				f.Name, f.Value = pair[:end+i], pair[end+i+1:]
 			}
@@ -103,13 +103,13 @@ func (l *Lookup) mayBegin(name []byte) bool {
 }
 
 // names calls found for each of the names that text has up to its first equals sign, with where it ends.
-func (l *Lookup) names(text []byte, found func(place, end int)) {
+func (l *Lookup) names(text []byte, found func(position, end int)) {
 	var room [128]byte
 	folded := room[:0]
 	for i := 0; ; i++ {
 		if i == len(text) || text[i] == '=' {
-			if place, ok := l.places[string(folded)]; ok {
-				found(place, i)
+			if position, ok := l.positions[string(folded)]; ok {
+				found(position, i)
 			}
 			return
 		}
@@ -130,8 +130,8 @@ func (l *Lookup) names(text []byte, found func(place, end int)) {
 				continue
 			}
 			if c != ' ' {
-				if place, ok := l.places[string(folded)]; ok {
-					found(place, at)
+				if position, ok := l.positions[string(folded)]; ok {
+					found(position, at)
 				}
 			}
 		}
@@ -169,7 +169,7 @@ func (l *Lookup) Cookies(h *Head, found func(Found)) {
 			}
 			name, value = TrimSpace(name), TrimSpace(value)
 			if l.mayBegin(name) {
-				l.names(name, func(place, end int) { found(Found{Place: place, Name: name, Value: value}) })
+				l.names(name, func(position, end int) { found(Found{Position: position, Name: name, Value: value}) })
 			}
 			if strange || bytes.IndexByte(pair[1:], ' ') >= 0 {
 				l.odd(name, value, found)
@@ -180,8 +180,8 @@ func (l *Lookup) Cookies(h *Head, found func(Found)) {
 
 // odd calls found for the names of cookies that only some servers see in one.
 func (l *Lookup) odd(name, value []byte, found func(Found)) {
-	hit := func(place, _ int) { found(Found{Place: place, Name: name, Value: value, Odd: true}) }
-	if word := lastWord(name); len(word) < len(name) {
+	hit := func(position, _ int) { found(Found{Position: position, Name: name, Value: value, Odd: true}) }
+	if word := lastToken(name); len(word) < len(name) {
 		l.names(word, hit)
 	}
 	for rest := value; ; {
@@ -189,15 +189,15 @@ func (l *Lookup) odd(name, value []byte, found func(Found)) {
 		if i < 0 {
 			return
 		}
-		if word := lastWord(rest[:i]); len(word) < i {
+		if word := lastToken(rest[:i]); len(word) < i {
 			l.names(word, hit)
 		}
 		rest = rest[i+1:]
 	}
 }
 
-// lastWord is what some servers may take for a name before an equals sign.
-func lastWord(text []byte) []byte {
+// lastToken is what some servers may take for a name before an equals sign.
+func lastToken(text []byte) []byte {
 	for len(text) > 0 && isBreak(text[len(text)-1]) {
 		text = text[:len(text)-1]
 	}
@@ -224,8 +224,8 @@ func (l *Lookup) Headers(h *Head, found func(Found)) {
 		for _, c := range line.Name {
 			folded = append(folded, foldHeader(c))
 		}
-		if place, ok := l.places[string(folded)]; ok {
-			found(Found{Place: place, Name: line.Name, Value: line.Value})
+		if position, ok := l.positions[string(folded)]; ok {
+			found(Found{Position: position, Name: line.Name, Value: line.Value})
 		}
 	}
 }

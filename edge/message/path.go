@@ -43,7 +43,7 @@ func AppendPath(buf, target []byte) ([]byte, Reading) {
 	return Canonicalize(buf[:0], path, 0)
 }
 
-// A Reading is how origins take a path that others take otherwise; they go together in any way. Nobody can tell which origin is behind
+// A Reading is how origins take a path that others take otherwise; they go together in any way. NoClient can tell which origin is behind
 // the edge, so a rule is about a request if it is about any reading of its path: else /api/x%2f..%2f..%2fzzz would be /zzz for the rules
 // and a page below /api/ for the origin.
 type Reading uint8

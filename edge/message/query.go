@@ -72,8 +72,8 @@ func (h *Head) HasOddCharset() bool {
 			if !found {
 				break
 			}
-			said, _, _ := bytes.Cut(after, []byte{';'})
-			name, assigned := bytes.CutPrefix(TrimSpace(said), []byte{'='})
+			sent, _, _ := bytes.Cut(after, []byte{';'})
+			name, assigned := bytes.CutPrefix(TrimSpace(sent), []byte{'='})
 			if name = TrimSpace(name); len(name) > 1 && name[0] == '"' && name[len(name)-1] == '"' {
 				name = name[1 : len(name)-1]
 			}

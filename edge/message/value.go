@@ -60,8 +60,8 @@ func isVisible(s []byte) bool {
 	return true
 }
 
-// Nobody says that credentials tell no client from another.
-const Nobody = -1
+// NoClient says that credentials tell no client from another.
+const NoClient = -1
 
 var strictBase64 = base64.StdEncoding.Strict()
 
@@ -70,7 +70,7 @@ var strictBase64 = base64.StdEncoding.Strict()
 // clients apart. Equals signs at its end are left out, because those who decode it pass over them, and of a signature (RFC 7515) the bits
 // that no byte needs. One word is the token.
 //
-// Schemes with parameters (Digest, AWS4-HMAC-SHA256, OAuth) sign each request anew, so what they say tells Nobody, but for a
+// Schemes with parameters (Digest, AWS4-HMAC-SHA256, OAuth) sign each request anew, so what they say tells NoClient, but for a
 // parameter of the name token (RFC 9577, Rails), which is the token.
 //
 // It reports false for a second word, as in "Bearer TOKEN x", which some servers pass over; for a token with quotes, commas, semicolons or
@@ -102,11 +102,11 @@ func AppendCredentials(buf, value []byte) (_ []byte, token int, ok bool) {
 			return buf, 0, false
 		}
 	case bytes.IndexByte(word, '=') >= 0:
-		said, ok := tokenOf(rest)
-		if !ok || said == nil {
-			return append(buf, rest...), Nobody, ok
+		sent, ok := tokenOf(rest)
+		if !ok || sent == nil {
+			return append(buf, rest...), NoClient, ok
 		}
-		rest = said
+		rest = sent
 	case bytes.IndexByte(word, ' ') >= 0 || !isBare(word):
 		return buf, 0, false
 	}

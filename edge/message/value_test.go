@@ -9,7 +9,7 @@ import (
 func TestValues(t *testing.T) {
 	credentials := func(buf, value []byte) ([]byte, bool) {
 		form, token, ok := AppendCredentials(buf, value)
-		if ok && token == Nobody {
+		if ok && token == NoClient {
 			return []byte("nobody"), true
 		}
 		return form[len(buf)+token:], ok
@@ -78,7 +78,7 @@ func TestNames(t *testing.T) {
 		"keys=1": "", "ke=1": "", "x[key]=1": "", "x=key": "", "k ey=1": "", "_key=1": "",
 	} {
 		got := ""
-		l.Parameters([]byte(text), Ampersands, func(f Found) { got += string(rune('0' + f.Place)) })
+		l.Parameters([]byte(text), Ampersands, func(f Found) { got += string(rune('0' + f.Position)) })
 		if got != want {
 			t.Errorf("%q has the parameters %q, want %q", text, got, want)
 		}
@@ -97,7 +97,7 @@ func TestNames(t *testing.T) {
 			if f.Odd {
 				got += "!"
 			} else {
-				got += string(rune('0' + f.Place))
+				got += string(rune('0' + f.Position))
 			}
 		})
 		if got != want {

@@ -43,7 +43,7 @@ func (q *Quota) in(at int64) bool { return q.Start <= at && (q.End == 0 || at < 
 // State says how the i-th of the quotas of a client is at a time.
 func (c *Client) State(i int, at int64) State {
 	q := &c.quotas[i]
-	later := func(at int64) bool { // than q one began that is in force
+	after := func(at int64) bool { // than q one began that is in force
 		return slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool { return o.Rule == q.Rule && o.in(at) })
 	}
 	switch {
@@ -51,9 +51,9 @@ func (c *Client) State(i int, at int64) State {
 		return Over
 	case q.Start > at:
 		return ToCome
-	case !later(at):
+	case !after(at):
 		return InForce
-	case slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool { return o.Rule == q.Rule && o.End > at && q.in(o.End) && !later(o.End) }):
+	case slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool { return o.Rule == q.Rule && o.End > at && q.in(o.End) && !after(o.End) }):
 		return Suspended
 	}
 	return Replaced

@@ -43,20 +43,20 @@ type Forward struct {
 	// Ours reports which lines of an answer are not for the origin to say to the client, by its status and their names.
 	Ours func(status int, name []byte) bool
 
-	order     Order
-	on        Exchange
-	in        *message.Request // what came on it
-	body      answerBody       // the answer's, and the link that it comes by
-	open      *answerBody      // is it, until it is over
-	gone      bool             // the client has, and the exchange with the origin was ended; good after Unwatch
-	answer    *http1.Answer    // until it is relayed
-	sent      time.Time        // when the server that answered was given the request
-	place     *shedding.Place  // that of a request with a long body at a group that sheds load
-	places    *upstream.Places // one of them is this request's; nil: none is
-	upgrade   []byte           // the protocol that the origin is asked to switch to; nil: none
-	announced message.Names    // trailers of the request that may go on
-	held      *[]byte          // the request's body, read before it is sent on; nil: it is not held
-	left      func()           // clientLeft
+	order       Order
+	on          Exchange
+	in          *message.Request      // what came on it
+	body        answerBody            // the answer's, and the link that it comes by
+	open        *answerBody           // is it, until it is over
+	gone        bool                  // the client has, and the exchange with the origin was ended; good after Unwatch
+	answer      *http1.Answer         // until it is relayed
+	sent        time.Time             // when the server that answered was given the request
+	slot        *shedding.Slot        // that of a request with a long body at a group that sheds load
+	sourceSlots *upstream.SourceSlots // one of them is this request's; nil: none is
+	upgrade     []byte                // the protocol that the origin is asked to switch to; nil: none
+	announced   message.Names         // trailers of the request that may go on
+	held        *[]byte               // the request's body, read before it is sent on; nil: it is not held
+	left        func()                // clientLeft
 }
 
 // Bounds are what all passages have in common.
@@ -110,7 +110,7 @@ func (p *Forward) Pass(on Exchange, order Order) *message.Refusal {
 		if !g.Enter(order.Source, now) {
 			return sourceBusy
 		}
-		p.places = g.Places
+		p.sourceSlots = g.SourceSlots
 		defer func() {
 			if p.open == nil {
 				p.leave()
@@ -138,9 +138,9 @@ func (p *Forward) BodyDone() bool {
 
 // leave gives back the place that the request has among those of its source.
 func (p *Forward) leave() {
-	if p.places != nil {
-		p.places.Leave(p.order.Source)
-		p.places = nil
+	if p.sourceSlots != nil {
+		p.sourceSlots.Leave(p.order.Source)
+		p.sourceSlots = nil
 	}
 }
 
@@ -385,7 +385,7 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 			}
 		}
 		u := &upload{on: p.on, length: p.in.Length, link: l, w: http1.WriterTo(l.Conn), fault: p.Fault, limit: int64(p.Bounds.BodyBytes),
-			within: b.within, due: b.due, announced: p.announced, place: p.place}
+			within: b.within, due: b.due, announced: p.announced, slot: p.slot}
 		p.on.TakeBody(u.pause, u.resume)
 		b.upload = u
 		if !p.in.ExpectContinue && p.in.Length != message.LengthChunked && p.in.Length <= inlineBody {

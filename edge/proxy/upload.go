@@ -21,7 +21,7 @@ import (
 const inlineBody = 64 << 10
 
 // heldBody is how large a body may be that is read before a server is chosen: a client may take its time for it, and holds no
-// place at the origin meanwhile.
+// slot at the origin meanwhile.
 const heldBody = 16 << 10
 
 // inviteTime is how long a client that expects to be invited to send its body waits for the origin's word. Then the edge invites it:
@@ -79,7 +79,7 @@ type upload struct {
 	within    func(now time.Time) time.Duration // how long the origin may take to take something
 	due       time.Time                         // of the whole answer; zero: any time
 	announced message.Names                     // trailers that may go on
-	place     *shedding.Place                   // lent while the client is waited for; nil: the group sheds nothing
+	slot      *shedding.Slot                    // lent while the client is waited for; nil: the group sheds nothing
 	stuck     bool                              // the origin does not take what it is sent
 	started   bool                              // in a goroutine of its own
 	taken     atomic.Bool                       // the client has sent all of it
@@ -136,15 +136,15 @@ func (u *upload) pause() error {
 			return err
 		}
 	}
-	if u.place != nil {
-		u.place.Lend()
+	if u.slot != nil {
+		u.slot.Lend()
 	}
 	return nil
 }
 
 func (u *upload) resume() {
-	if u.place != nil {
-		u.place.Return()
+	if u.slot != nil {
+		u.slot.Return()
 	}
 }
 

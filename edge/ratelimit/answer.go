@@ -16,10 +16,10 @@ import (
 func (c *call) answer() *service.RateLimitResponse {
 	a := &service.RateLimitResponse{
 		OverallCode: code(c.decided.Refused()),
-		Statuses:    make([]*service.RateLimitResponse_DescriptorStatus, len(c.asked)),
+		Statuses:    make([]*service.RateLimitResponse_DescriptorStatus, len(c.requested)),
 	}
-	for i := range c.asked {
-		a.Statuses[i] = standing(c.decided.State(i))
+	for i := range c.requested {
+		a.Statuses[i] = descriptorStatus(c.decided.State(i))
 	}
 	fields := c.decided.Fields()
 	contentType, body := c.decided.Body()
@@ -49,8 +49,8 @@ func code(refused bool) service.RateLimitResponse_Code {
 	return service.RateLimitResponse_OK
 }
 
-// standing is how a descriptor stands. Without a rule it has no limit, and is within it.
-func standing(st edge.DescriptorState) *service.RateLimitResponse_DescriptorStatus {
+// descriptorStatus is how a descriptor stands. Without a rule it has no limit, and is within it.
+func descriptorStatus(st edge.DescriptorState) *service.RateLimitResponse_DescriptorStatus {
 	s := &service.RateLimitResponse_DescriptorStatus{Code: code(st.Refused)}
 	if st.Rule == nil {
 		return s

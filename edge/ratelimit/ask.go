@@ -16,8 +16,8 @@ import (
 
 // A call is the life of one call. It is used again for the next.
 type call struct {
-	decided *edge.Call
-	asked   []descriptors.Descriptor
+	decided   *edge.Call
+	requested []descriptors.Descriptor
 }
 
 var (
@@ -36,12 +36,12 @@ func (c *call) read(q *service.RateLimitRequest) error {
 		return fmt.Errorf("%d descriptors in a request: %d at most", len(q.Descriptors), descriptors.Max)
 	}
 	hits := uint64(max(1, q.HitsAddend))
-	c.asked = c.asked[:min(len(q.Descriptors), cap(c.asked))]
-	for len(c.asked) < len(q.Descriptors) {
-		c.asked = append(c.asked, descriptors.Descriptor{})
+	c.requested = c.requested[:min(len(q.Descriptors), cap(c.requested))]
+	for len(c.requested) < len(q.Descriptors) {
+		c.requested = append(c.requested, descriptors.Descriptor{})
 	}
 	for i, d := range q.Descriptors {
-		to := &c.asked[i]
+		to := &c.requested[i]
 		*to = descriptors.Descriptor{Entries: to.Entries[:0], Hits: uint32(hits)}
 		for _, e := range d.GetEntries() {
 			to.Entries = append(to.Entries, descriptors.Entry{Key: e.GetKey(), Value: e.GetValue()})
@@ -85,7 +85,7 @@ func override(to *descriptors.Descriptor, limit *descriptor.RateLimitDescriptor_
 // end forgets the request.
 func (c *call) end() {
 	c.decided.End()
-	for i := range c.asked {
-		clear(c.asked[i].Entries)
+	for i := range c.requested {
+		clear(c.requested[i].Entries)
 	}
 }

@@ -95,7 +95,7 @@ func (s *Service) ShouldRateLimit(_ context.Context, q *service.RateLimitRequest
 		s.edge.Invalid()
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if err := c.decided.Judge(q.Domain, c.asked, time.Now()); err != nil {
+	if err := c.decided.Judge(q.Domain, c.requested, time.Now()); err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	a := c.answer()

@@ -319,7 +319,7 @@ func TestCallsWithoutARequest(t *testing.T) {
 		ln.conn <- far
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ln) }()
-		began, told, over := time.Now(), time.Duration(0), make(chan struct{})
+		began, reported, over := time.Now(), time.Duration(0), make(chan struct{})
 		go func() {
 			defer close(over)
 			for from := http2.NewFramer(near, near); ; {
@@ -333,7 +333,7 @@ func TestCallsWithoutARequest(t *testing.T) {
 						_ = from.WritePing(true, f.Data)
 					}
 				case *http2.GoAwayFrame:
-					told = time.Since(began)
+					reported = time.Since(began)
 				}
 			}
 		}()
@@ -348,8 +348,8 @@ func TestCallsWithoutARequest(t *testing.T) {
 		case <-time.After(24 * time.Hour):
 			near.Close()
 		}
-		if took := time.Since(began); told == 0 || took < told+lastCalls || took > maxAge*11/10+lastCalls {
-			t.Errorf("told to go after %v, and cut after %v", told, took)
+		if took := time.Since(began); reported == 0 || took < reported+lastCalls || took > maxAge*11/10+lastCalls {
+			t.Errorf("told to go after %v, and cut after %v", reported, took)
 		}
 		s.Drain(context.Background()) // returns, because no call is left
 		if err := <-served; err != nil {
@@ -527,23 +527,23 @@ func TestCallsSurviveReloads(t *testing.T) {
 }
 
 // held is a tier that answers no call before released is closed.
-func held(t *testing.T) (p *peer, asked chan struct{}, release func()) {
-	asked, released := make(chan struct{}, maxCalls), make(chan struct{})
+func held(t *testing.T) (p *peer, requested chan struct{}, release func()) {
+	requested, released := make(chan struct{}, maxCalls), make(chan struct{})
 	p = startPeer(t, "rules: [{name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 1, first_sight: wait}]", func(o *edge.Options) {
 		o.Table = counter.New(counter.Options{Counters: 1 << 14, Tier: true})
-		o.Tier.Ask = func(*algorithm.Spec, counter.Source) {
-			asked <- struct{}{}
+		o.Tier.Fetch = func(*algorithm.Spec, counter.Source) {
+			requested <- struct{}{}
 			<-released
 		}
 	})
 	release = sync.OnceFunc(func() { close(released) })
 	t.Cleanup(release) // before the service is cut
-	return p, asked, release
+	return p, requested, release
 }
 
 // A thousand calls at once on one connection: none waits for another.
 func TestThousandCalls(t *testing.T) {
-	p, asked, release := held(t)
+	p, requested, release := held(t)
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer release()
@@ -557,7 +557,7 @@ func TestThousandCalls(t *testing.T) {
 	late := time.After(time.Minute)
 	for i := range maxCalls {
 		select {
-		case <-asked:
+		case <-requested:
 		case <-late:
 			t.Fatalf("%d calls are there at once, want %d", i, maxCalls)
 		}
@@ -567,7 +567,7 @@ func TestThousandCalls(t *testing.T) {
 // A service that drains answers what it has, and says that it is not there for more.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	p, asked, release := held(t)
+	p, requested, release := held(t)
 	health := grpc_health_v1.NewHealthClient(p.conn)
 	is := func() grpc_health_v1.HealthCheckResponse_ServingStatus {
 		t.Helper()
@@ -589,7 +589,7 @@ func TestDrain(t *testing.T) {
 		_, err := p.ShouldRateLimit(context.Background(), request("web", "user=a"))
 		answered <- err
 	}()
-	<-asked
+	<-requested
 	go func() {
 		defer close(drained)
 		p.service.Drain(context.Background())

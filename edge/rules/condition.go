@@ -115,7 +115,7 @@ func newCondition(kind key.Kind, name, pattern string, not bool) (condition, err
 	}
 	if !not {
 		c.want = strings.ToLower(string(canonical))
-		if c.IsCredentials() && token != message.Nobody {
+		if c.IsCredentials() && token != message.NoClient {
 			c.token = c.want[token:]
 		}
 	}
@@ -186,7 +186,7 @@ func (c *condition) is(v *key.View, at message.Split, buf []byte) (bool, []byte,
 		return false, buf, false
 	}
 	is := c.begins(form, c.want)
-	if !is && c.token != "" && token != message.Nobody {
+	if !is && c.token != "" && token != message.NoClient {
 		is = c.begins(form[token:], c.token)
 	}
 	return is, buf, true

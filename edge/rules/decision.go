@@ -385,7 +385,7 @@ func (d *Decision) Sample() {
 		from += len(results)
 		used, asked := 0.0, false
 		for i := range results {
-			if ask := results[i].Ask; ask != nil {
+			if ask := results[i].Reservation; ask != nil {
 				used, asked = max(used, 100*ask.Estimate/float64(ask.Rule.Limit)), true
 			}
 		}

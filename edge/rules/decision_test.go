@@ -246,7 +246,7 @@ func TestShareByKey(t *testing.T) {
 			without++
 		}
 		for j, r := range b.d.Rules {
-			if RuleOf(&b.d.Results[j]) != r || b.d.Results[j].Rule != &r.Rule || b.d.Results[j].Ask == nil {
+			if RuleOf(&b.d.Results[j]) != r || b.d.Results[j].Rule != &r.Rule || b.d.Results[j].Reservation == nil {
 				t.Fatalf("result %d is not of rule %s", j, r.Config.Name)
 			}
 		}

@@ -72,7 +72,7 @@ func (d *Decision) AddDescriptor(secret key.Secret, set *Set, s *address.Sources
 		if RuleOf(&d.Results[i]) == r && d.Results[i].Source == source {
 			result := &d.Results[i]
 			result.Hits = min(result.Hits+hits, most)
-			result.Asks = result.Hits == 0
+			result.Probe = result.Hits == 0
 			return i
 		}
 	}
@@ -82,7 +82,7 @@ func (d *Decision) AddDescriptor(secret key.Secret, set *Set, s *address.Sources
 	d.Rules = append(d.Rules, r)
 	d.Add(&r.Rule, source)
 	result := &d.Results[len(d.Results)-1]
-	result.Hits, result.Asks = hits, hits == 0
+	result.Hits, result.Probe = hits, hits == 0
 	if q.Limit != 0 {
 		result.Counter = r.Asked[slices.Index(descriptors.Units[:], q.Window)].With(limit, r.Counter.Estimate)
 	}

@@ -154,7 +154,7 @@ func TestLimitOfDescriptorByTheRulesAlgorithm(t *testing.T) {
 		if v, _ := table.Peek(ask[0].Rule, ask[0].Source, minute.Add(at)); v.Over != want {
 			t.Errorf("after %v over: %t, want %t", at, v.Over, want)
 		}
-		d.Results[0].Ask = &ask[0]
+		d.Results[0].Reservation = &ask[0]
 	}
 	d.Sample()
 	if _, n, sum := s.Rules[0].Tally.Used.Snapshot(); n != 1 || sum != 1 {

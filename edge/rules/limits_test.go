@@ -101,12 +101,12 @@ func TestWindowsAreAsRules(t *testing.T) {
 		at = at.Add(time.Duration(rng.IntN(1+[]int{60, 300, 900}[i/100%3])) * time.Millisecond)
 		who := fmt.Sprintf("192.0.2.%d", rng.IntN(3))
 		got, want := one.decideFor(who, at), many.decideFor(who, at)
-		if got != want || one.d.Told.Wait != many.d.Told.Wait || RuleOf(one.d.Told) != one.rules.Rules[0] {
-			t.Fatalf("request %d: %v for %v, want %v for %v", i, got, one.d.Told.Wait, want, many.d.Told.Wait)
+		if got != want || one.d.Reported.Wait != many.d.Reported.Wait || RuleOf(one.d.Reported) != one.rules.Rules[0] {
+			t.Fatalf("request %d: %v for %v, want %v for %v", i, got, one.d.Reported.Wait, want, many.d.Reported.Wait)
 		}
 		if one.d.Refused() {
 			refused++
-			told[LimitOf(one.d.Told).Policy]++
+			told[LimitOf(one.d.Reported).Policy]++
 		}
 	}
 	var tally [limiter.Verdicts]uint64
@@ -125,8 +125,8 @@ func TestPrefixesCountTogether(t *testing.T) {
 	b := newBench(t, ruleOf("r", 3, prefixes(Prefix{32, 0}, Prefix{24, 5}, Prefix{64, 0}, Prefix{48, 5})))
 	f := func(client string, want limiter.Verdict, policy string) {
 		t.Helper()
-		if got := b.decideFor(client, epoch); got != want || LimitOf(b.d.Told).Policy != policy {
-			t.Errorf("%s: %v under %v, want %v under %s", client, got, LimitOf(b.d.Told).Policy, want, policy)
+		if got := b.decideFor(client, epoch); got != want || LimitOf(b.d.Reported).Policy != policy {
+			t.Errorf("%s: %v under %v, want %v under %s", client, got, LimitOf(b.d.Reported).Policy, want, policy)
 		}
 	}
 	const passed, limited, mitigated = limiter.Passed, limiter.Limited, limiter.Mitigated

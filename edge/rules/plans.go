@@ -300,7 +300,7 @@ func (k ClientKey) Of(value string) (client counter.Source, form string, ok bool
 		return client, "", false
 	}
 	b, token, ok := k.part.Form(nil, []byte(value))
-	if !ok || token == message.Nobody {
+	if !ok || token == message.NoClient {
 		return client, "", false
 	}
 	b = b[token:]

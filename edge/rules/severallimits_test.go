@@ -13,7 +13,7 @@ import (
 
 // What clients and operators are told of a rule with several limits: the rule by its name, and which of its limits it was.
 func TestSeveralLimitsInHeaders(t *testing.T) {
-	e := edgetest.StartTold(t, edgetest.SeveralLimits)
+	e := edgetest.StartWithEvents(t, edgetest.SeveralLimits)
 	f := func(source string, want ...string) {
 		t.Helper()
 		resp, body := e.Get("/", "X-Forwarded-For: "+source)
@@ -75,7 +75,7 @@ func TestSeveralLimitsInHeaders(t *testing.T) {
 
 	// The next process on this edge's place takes blocks for what they are, and leaves out those of limits that are gone.
 	for yaml, want := range map[string]string{edgetest.SeveralLimits: both, strings.Replace(edgetest.SeveralLimits, ", {prefix: 24, limit: 6}", "", 1): "r r/20m 192.0.2.1"} {
-		next := edgetest.StartTold(t, yaml)
+		next := edgetest.StartWithEvents(t, yaml)
 		for m := range e.InForce(time.Now()) {
 			next.Adopt(m, time.Now())
 		}
@@ -87,7 +87,7 @@ func TestSeveralLimitsInHeaders(t *testing.T) {
 
 // A candidate is asked beside each limit, and counts a request once.
 func TestCandidateOfSeveralLimits(t *testing.T) {
-	e := edgetest.StartTold(t, strings.Replace(edgetest.SeveralLimits, "limit: 4,", "limit: 4, candidate: {limit: 1, mitigation_timeout: 30m},", 1))
+	e := edgetest.StartWithEvents(t, strings.Replace(edgetest.SeveralLimits, "limit: 4,", "limit: 4, candidate: {limit: 1, mitigation_timeout: 30m},", 1))
 	for range 3 {
 		e.Get("/", "X-Forwarded-For: 192.0.2.1")
 	}

@@ -294,16 +294,16 @@ func rulesAgainstLedgers(seed uint64, verdicts map[string]int) (fault string) {
 			a, r := &u.asked[i], &d.Results[i]
 			c := a.limit.config
 			say := func(format string, args ...any) string {
-				return fmt.Sprintf("step %d, %v, rule %s limit %d in %v of %v (%+v): %s\n%+v", step, now.Sub(epoch), c.Name, a.limit.limit, a.limit.window, a.limit.whom, *c, fmt.Sprintf(format, args...), r.Ask)
+				return fmt.Sprintf("step %d, %v, rule %s limit %d in %v of %v (%+v): %s\n%+v", step, now.Sub(epoch), c.Name, a.limit.limit, a.limit.window, a.limit.whom, *c, fmt.Sprintf(format, args...), r.Reservation)
 			}
 			blocked := now.Before(a.of.blocked)
-			if asked := !mitigated && !blocked; asked != (r.Ask != nil) {
-				return say("asked %v, want %v; blocked until %v", r.Ask != nil, asked, a.of.blocked.Sub(epoch))
+			if asked := !mitigated && !blocked; asked != (r.Reservation != nil) {
+				return say("asked %v, want %v; blocked until %v", r.Reservation != nil, asked, a.of.blocked.Sub(epoch))
 			}
 			if blocked && !r.Until.Equal(a.of.blocked) {
 				return say("blocked until %v, want %v", r.Until.Sub(epoch), a.of.blocked.Sub(epoch))
 			}
-			if r.Ask == nil {
+			if r.Reservation == nil {
 				continue
 			}
 			cost := uint32(1)
@@ -318,29 +318,29 @@ func rulesAgainstLedgers(seed uint64, verdicts map[string]int) (fault string) {
 			least, most = least+float64(cost), most+float64(cost)
 			held := float64(a.of.held)
 			switch {
-			case r.Ask.Over && most+held <= float64(size):
+			case r.Reservation.Over && most+held <= float64(size):
 				return say("refused with %v of %d used", most+held, size)
-			case !r.Ask.Over && least+held > float64(size):
+			case !r.Reservation.Over && least+held > float64(size):
 				return say("admitted with %v of %d used", least+held, size)
-			case r.Ask.Committed && most <= float64(size):
+			case r.Reservation.Committed && most <= float64(size):
 				return say("blocks by what is under way: %v and %v of %d", most, held, size)
-			case r.Ask.Over && !r.Ask.Committed && least > float64(size):
+			case r.Reservation.Over && !r.Reservation.Committed && least > float64(size):
 				return say("does not block: %v of %d", least, size)
 			}
-			if r.Ask.Over && r.Ask.Committed && cost <= size {
-				later := now.Add(r.Ask.RetryAfter)
+			if r.Reservation.Over && r.Reservation.Committed && cost <= size {
+				later := now.Add(r.Reservation.RetryAfter)
 				if v, _ := decides.Counters.PeekFor(r.Rule.Counter, r.Source, cost, later); v.Committed {
-					return say("a retry after %v is refused: %+v", r.Ask.RetryAfter, v)
+					return say("a retry after %v is refused: %+v", r.Reservation.RetryAfter, v)
 				}
-				if r.Ask.RetryAfter > a.limit.window+a.limit.window/time.Duration(c.SubWindows) && c.Algorithm != TokenBucket && c.Algorithm != LeakyBucket {
-					return say("a retry after %v", r.Ask.RetryAfter)
+				if r.Reservation.RetryAfter > a.limit.window+a.limit.window/time.Duration(c.SubWindows) && c.Algorithm != TokenBucket && c.Algorithm != LeakyBucket {
+					return say("a retry after %v", r.Reservation.RetryAfter)
 				}
 			}
-			if want := max(0, (most+held-float64(free))*a.limit.window.Seconds()/float64(a.limit.limit)); !r.Ask.Over && size > free && math.Abs(r.Ask.Delay.Seconds()-want) > 0.01+want/1000 {
-				return say("its turn is in %v, want %v s", r.Ask.Delay, want)
+			if want := max(0, (most+held-float64(free))*a.limit.window.Seconds()/float64(a.limit.limit)); !r.Reservation.Over && size > free && math.Abs(r.Reservation.Delay.Seconds()-want) > 0.01+want/1000 {
+				return say("its turn is in %v, want %v s", r.Reservation.Delay, want)
 			}
 			enforces := c.Mode != Shadow && c.Action != Tag
-			refused = refused || enforces && r.Ask.Over
+			refused = refused || enforces && r.Reservation.Over
 		}
 		if refused = refused || mitigated; refused != d.Refused() {
 			return fmt.Sprintf("step %d: refused %v, want %v", step, d.Refused(), refused)
@@ -348,21 +348,21 @@ func rulesAgainstLedgers(seed uint64, verdicts map[string]int) (fault string) {
 		for i := range u.asked {
 			a, r := &u.asked[i], &d.Results[i]
 			c := a.limit.config
-			if r.Ask == nil {
+			if r.Reservation == nil {
 				continue
 			}
-			if r.Ask.Over && r.Ask.Committed && c.MitigationTimeout > 0 {
-				a.of.blocked = now.Add(max(time.Duration(c.MitigationTimeout), r.Ask.RetryAfter))
+			if r.Reservation.Over && r.Reservation.Committed && c.MitigationTimeout > 0 {
+				a.of.blocked = now.Add(max(time.Duration(c.MitigationTimeout), r.Reservation.RetryAfter))
 				if c.Count.Refused { // what it counts of a refused request comes on top
 					a.of.blocked = r.Until
 				}
 			}
 			switch {
-			case !c.Count.Refused && (refused || r.Ask.Over):
-			case refused || r.Ask.Over || len(c.Count.Statuses) == 0 && !r.Due:
-				a.limit.count(a.of, r.Ask.Hits, now)
+			case !c.Count.Refused && (refused || r.Reservation.Over):
+			case refused || r.Reservation.Over || len(c.Count.Statuses) == 0 && !r.Due:
+				a.limit.count(a.of, r.Reservation.Hits, now)
 			default:
-				a.costs = r.Ask.Hits
+				a.costs = r.Reservation.Hits
 				a.of.held += a.costs
 			}
 		}

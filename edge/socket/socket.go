@@ -26,6 +26,10 @@ type Conn struct {
 	asked transfer // a request, and the wait for its answer
 	look  func(fd uintptr)
 	ahead transfer // what look saw
+
+	try    func() (done bool) // see Await
+	trying func(fd uintptr) (done bool)
+	now    uintptr // the descriptor, while try is called: what is not there is not waited for
 }
 
 // MaxPath is how long the path of a Unix socket may be everywhere.
@@ -34,10 +38,10 @@ const MaxPath = 100
 // LongAgo as a deadline wakes who reads.
 var LongAgo = time.Unix(1, 0)
 
-// heard is how many reads in a row, none of which had to wait, have one among them that the scheduler hears of. It wakes the monitor
+// pollEvery is how many reads in a row, none of which had to wait, have one among them that the scheduler hears of. It wakes the monitor
 // thread, which sees to it that others run and the poller has its turn; else that would sleep on while the process is busy. Whoever
 // waits lets others run anyhow, and the monitor awake takes a tenth of the processor.
-const heard = 64
+const pollEvery = 64
 
 // A transfer is a read or a write under way.
 type transfer struct {
@@ -63,6 +67,9 @@ func New(c net.Conn) net.Conn {
 }
 
 func (s *Conn) Read(p []byte) (int, error) {
+	if s.now != 0 {
+		return readNow(s.now, p)
+	}
 	t := &s.in
 	t.p = p
 	err := s.raw.Read(t.step)
@@ -80,7 +87,7 @@ func (s *Conn) Read(p []byte) (int, error) {
 
 func (s *Conn) read(fd uintptr) (done bool) {
 	t := &s.in
-	if s.reads++; s.reads%heard != 0 {
+	if s.reads++; s.reads%pollEvery != 0 {
 		t.n, t.err = systemRead(fd, t.p)
 	} else if t.n, t.err = syscall.Read(int(fd), t.p); t.err == syscall.EINTR {
 		return s.read(fd)
@@ -154,12 +161,33 @@ func (s *Conn) write(fd uintptr) (done bool) {
 	return true
 }
 
+// Await calls try until it is done: now, and again when there is something to read, within the read deadline, which Await's error says is over. Who reads
+// s in try is told that the time is up where nothing is there. So nobody needs a buffer, or the stack of TLS, while there is nothing to read.
+func (s *Conn) Await(try func() (done bool)) error {
+	if s.trying == nil {
+		s.trying = s.tryOnce
+	}
+	s.try = try
+	return s.raw.Read(s.trying)
+}
+
+func (s *Conn) tryOnce(fd uintptr) (done bool) {
+	s.now = fd
+	defer func() { s.now = 0 }()
+	return s.try()
+}
+
 // ReadNow reads what is there, and says that the time is up where nothing is: TLS goes on after that (net.Error).
 func (s *Conn) ReadNow(p []byte) (n int, err error) {
-	failed := s.raw.Control(func(fd uintptr) { n, err = systemRead(fd, p) })
-	switch {
-	case failed != nil:
+	failed := s.raw.Control(func(fd uintptr) { n, err = readNow(fd, p) })
+	if failed != nil {
 		return 0, failed
+	}
+	return n, err
+}
+
+func readNow(fd uintptr, p []byte) (n int, err error) {
+	switch n, err = systemRead(fd, p); {
 	case err == syscall.EAGAIN:
 		return 0, os.ErrDeadlineExceeded
 	case err != nil:

@@ -144,14 +144,14 @@ func parseSet(text []byte) (keys []key, err error) {
 		return nil, errors.New(`it is no set of keys: want {"keys": […]}`)
 	}
 	for _, raw := range set.Keys {
-		var said struct {
+		var fields struct {
 			Kind string `json:"kty"`
 			D    string `json:"d"`
 		}
-		_ = json.Unmarshal(raw, &said)
+		_ = json.Unmarshal(raw, &fields)
 		var j jose.JSONWebKey
 		switch {
-		case said.Kind == "oct" || said.D != "":
+		case fields.Kind == "oct" || fields.D != "":
 			return nil, errors.New("it has a secret or private key: leave those with who signs, and give the public ones")
 		case j.UnmarshalJSON(raw) != nil || j.Use != "" && j.Use != "sig":
 			continue

@@ -174,11 +174,11 @@ func TestKeysChange(t *testing.T) {
 	ours, theirs := newSigner(t), newSigner(t)
 	c := edgetest.Parse(t, "origins: [{servers: [\""+edgetest.StartRecorder(t, edgetest.Hello).URL()+"\"]}]\njwt: {keys_file: "+ours.file+"}\nrules: [{name: r, key: \"jwt:sub\", limit: 1, window: 1h, mitigation_timeout: 0}]\n")
 	e := edgetest.StartConfig(t, c)
-	said := func() int {
+	claims := func() int {
 		resp, _ := e.Get("/", "Authorization: Bearer "+theirs.token(t, "anna", time.Hour))
 		return resp.StatusCode
 	}
-	if got := []int{said(), said()}; got[0] != 200 || got[1] != 429 { // by source
+	if got := []int{claims(), claims()}; got[0] != 200 || got[1] != 429 { // by source
 		t.Errorf("%v, want 200 and 429", got)
 	}
 	text, err := os.ReadFile(theirs.file)
@@ -197,7 +197,7 @@ func TestKeysChange(t *testing.T) {
 	if err := e.Apply(c); err != nil {
 		t.Fatal(err)
 	}
-	if got := []int{said(), said()}; got[0] != 200 || got[1] != 429 { // by the claim
+	if got := []int{claims(), claims()}; got[0] != 200 || got[1] != 429 { // by the claim
 		t.Errorf("%v, want 200 and 429", got)
 	}
 }

@@ -63,7 +63,7 @@ func (t *table) put(d [16]byte, c *Claims) {
 	if _, known := s.at[d]; known { // two have verified it at once
 		return
 	}
-	if most := places / len(t.shards); len(s.ring) < most {
+	if most := tableSize / len(t.shards); len(s.ring) < most {
 		s.ring = append(s.ring, d)
 	} else {
 		delete(s.at, s.ring[s.next])

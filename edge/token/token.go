@@ -46,7 +46,7 @@ const (
 	maxHeader = 512     // bytes of it before the first dot: one of thousands costs more to read than a signature to verify
 	maxClaim  = 256     // bytes of a claim that is a key
 	maxTries  = 4       // keys that are tried with a token that names none
-	places    = 1 << 15 // of each of the two tables
+	tableSize = 1 << 15 // of each of the two tables
 )
 
 // Claims are what a believed token says, as far as rules ask. It is immutable.
@@ -137,7 +137,7 @@ func (v *Verifier) Find(buf []byte, q *message.Request) (text, _ []byte, ok bool
 	}
 	from := len(buf)
 	buf, at, ok := message.AppendCredentials(buf, text)
-	if !ok || at == message.Nobody {
+	if !ok || at == message.NoClient {
 		return nil, buf, ok
 	}
 	return buf[from+at:], buf, true
@@ -200,24 +200,24 @@ func (v *Verifier) verify(text string, now time.Time) (*Claims, verdict) {
 	if err != nil || len(t.Headers) != 1 {
 		return nil, odd
 	}
-	var said struct {
+	var claims struct {
 		Issuer   string           `json:"iss"`
 		Audience jwt.Audience     `json:"aud"`
 		From     *jwt.NumericDate `json:"nbf"`
 		Until    *jwt.NumericDate `json:"exp"`
 	}
-	if err := t.UnsafeClaimsWithoutVerification(&said); err != nil {
+	if err := t.UnsafeClaimsWithoutVerification(&claims); err != nil {
 		return nil, odd
 	}
-	if said.From != nil && *said.From == 0 { // some say so for no bound
-		said.From = nil
+	if claims.From != nil && *claims.From == 0 { // some say so for no bound
+		claims.From = nil
 	}
 	c := &Claims{values: make(map[string][]byte, len(v.claims))}
-	if c.from, err = instant(said.From); err == nil {
-		c.until, err = instant(said.Until)
+	if c.from, err = instant(claims.From); err == nil {
+		c.until, err = instant(claims.Until)
 	}
-	if err != nil || !c.at(now, v.config.Leeway) || v.config.Issuer != "" && said.Issuer != v.config.Issuer ||
-		v.config.Audience != "" && !said.Audience.Contains(v.config.Audience) {
+	if err != nil || !c.at(now, v.config.Leeway) || v.config.Issuer != "" && claims.Issuer != v.config.Issuer ||
+		v.config.Audience != "" && !claims.Audience.Contains(v.config.Audience) {
 		return nil, odd
 	}
 	tries := 0

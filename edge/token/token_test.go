@@ -300,7 +300,7 @@ func TestFlood(t *testing.T) {
 	v := load(t, publicPEM(t, ecKey(t).Public()), Config{Algorithms: []string{"ES256"}})
 	known := v.good.digest([]byte("good"))
 	v.good.put(known, &Claims{})
-	for i := range 3 * places {
+	for i := range 3 * tableSize {
 		v.bad.put(v.bad.digest(fmt.Append(nil, i)), nil)
 	}
 	if _, there := v.good.get(known); !there {
@@ -310,8 +310,8 @@ func TestFlood(t *testing.T) {
 	for i := range v.bad.shards {
 		n += len(v.bad.shards[i].at)
 	}
-	if n != places {
-		t.Errorf("%d bad tokens are kept, want %d", n, places)
+	if n != tableSize {
+		t.Errorf("%d bad tokens are kept, want %d", n, tableSize)
 	}
 }
 

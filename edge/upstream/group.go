@@ -18,17 +18,17 @@ import (
 
 // A Group is the servers that answer for a host.
 type Group struct {
-	Servers  []*Origin
-	balance  Balance
-	Most     int64 // requests under way at each server; 0: any number
-	Share    int64 // of one source, at all servers together; 0: see places.enter
-	Places   *Places
-	Timeout  time.Duration
-	Connect  time.Duration // for a connect, and a TLS handshake with it
-	Total    time.Duration // for a request and its whole answer; 0: any time
-	Upgrades []string      // protocols that requests may switch to, in lower case
-	HTTP2    bool          // all servers speak it: an answer may begin before its request's body
-	next     atomic.Uint32
+	Servers     []*Origin
+	balance     Balance
+	Most        int64 // requests under way at each server; 0: any number
+	Share       int64 // of one source, at all servers together; 0: see places.enter
+	SourceSlots *SourceSlots
+	Timeout     time.Duration
+	Connect     time.Duration // for a connect, and a TLS handshake with it
+	Total       time.Duration // for a request and its whole answer; 0: any time
+	Upgrades    []string      // protocols that requests may switch to, in lower case
+	HTTP2       bool          // all servers speak it: an answer may begin before its request's body
+	next        atomic.Uint32
 
 	Hosts    []string           // that it answers for, as configured
 	Shedding *shedding.Limiter  // whether a request may go on, as the servers answer; nil: it may
@@ -107,9 +107,9 @@ func (g *Group) Instead(o *Origin, source counter.Source, now time.Time) *Origin
 	return other
 }
 
-// Places are the requests under way at a group's servers, by source, so that no source holds them all. There are as many sources in it
+// SourceSlots are the requests under way at a group's servers, by source, so that no source holds them all. There are as many sources in it
 // as have a request under way.
-type Places struct {
+type SourceSlots struct {
 	Mu       sync.Mutex
 	BySource map[counter.Source]int64
 }
@@ -130,7 +130,7 @@ func (g *Group) Enter(source counter.Source, now time.Time) bool {
 		}
 		share = max(1, g.Most*healthy/2)
 	}
-	p := g.Places
+	p := g.SourceSlots
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	if p.BySource[source] >= share {
@@ -140,7 +140,7 @@ func (g *Group) Enter(source counter.Source, now time.Time) bool {
 	return true
 }
 
-func (p *Places) Leave(source counter.Source) {
+func (p *SourceSlots) Leave(source counter.Source) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	if p.BySource[source]--; p.BySource[source] <= 0 {
@@ -190,7 +190,7 @@ func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 	for _, config := range c {
 		g := &Group{balance: config.Balance, Timeout: config.Timeout, Connect: config.ConnectTimeout, Total: config.TotalTimeout,
 			Most: int64(config.MaxRequests), Share: int64(config.MaxRequestsPerSource), Upgrades: config.Upgrades,
-			Places: &Places{BySource: make(map[counter.Source]int64)}, Hosts: config.Hosts,
+			SourceSlots: &SourceSlots{BySource: make(map[counter.Source]int64)}, Hosts: config.Hosts,
 			HTTP2: !slices.ContainsFunc(config.Servers, func(u *url.URL) bool { return !IsHTTP2(u) })}
 		s.Groups = append(s.Groups, g)
 		if config.Shedding != nil {
@@ -198,7 +198,7 @@ func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 		}
 		if before != nil && len(config.Hosts) > 0 {
 			if was := before.named(config.Hosts[0]); was != nil {
-				g.Places = was.Places // its requests are still under way
+				g.SourceSlots = was.SourceSlots // its requests are still under way
 				if g.Shedding != nil && was.Shedding != nil {
 					g.Shedding, g.Waited = was.Shedding, was.Waited
 					g.Shedding.Configure(*config.Shedding)

@@ -120,7 +120,7 @@ func TestShareOfPlaces(t *testing.T) {
 		{2, 0, 0, 7, 7},
 	} {
 		g := groupOf(RoundRobin, test.most, "a", "b", "c")
-		g.Servers, g.Share, g.Places = g.Servers[:test.servers], test.share, &Places{BySource: make(map[counter.Source]int64)}
+		g.Servers, g.Share, g.SourceSlots = g.Servers[:test.servers], test.share, &SourceSlots{BySource: make(map[counter.Source]int64)}
 		for _, o := range g.Servers[:test.down] {
 			o.Down.Store(true)
 		}
@@ -131,15 +131,15 @@ func TestShareOfPlaces(t *testing.T) {
 		if got != test.want || !g.Enter(b, now) {
 			t.Errorf("%+v: %d", test, got)
 		}
-		g.Places.Leave(b)
-		if g.Places.Leave(a); !g.Enter(a, now) || g.Enter(a, now) {
+		g.SourceSlots.Leave(b)
+		if g.SourceSlots.Leave(a); !g.Enter(a, now) || g.Enter(a, now) {
 			t.Errorf("%+v: one left, and not one came", test)
 		}
 		for range got {
-			g.Places.Leave(a)
+			g.SourceSlots.Leave(a)
 		}
-		if len(g.Places.BySource) != 0 {
-			t.Errorf("%+v: %v are still there", test, g.Places.BySource)
+		if len(g.SourceSlots.BySource) != 0 {
+			t.Errorf("%+v: %v are still there", test, g.SourceSlots.BySource)
 		}
 	}
 }

@@ -56,7 +56,7 @@ type probe struct {
 
 // check asks a server for a path. A status of 200 to 399 within the time is health; moved is told when that changes, and why not.
 func (o *Origin) check(ctx context.Context, path string, moved func(o *Origin, why string)) {
-	status, err := o.ask(ctx, path)
+	status, err := o.sendProbe(ctx, path)
 	switch {
 	case ctx.Err() != nil:
 	case err == nil && status >= 200 && status < 400:
@@ -75,7 +75,7 @@ func (o *Origin) check(ctx context.Context, path string, moved func(o *Origin, w
 	}
 }
 
-func (o *Origin) ask(ctx context.Context, path string) (int, error) {
+func (o *Origin) sendProbe(ctx context.Context, path string) (int, error) {
 	l, err := o.dial(probeTimeout)
 	if err != nil {
 		return 0, err

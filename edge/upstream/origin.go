@@ -86,10 +86,10 @@ type Link struct {
 	Early  bool      // something had come on a new connection before it was asked: the true answer may follow it
 	from   time.Time // when an idle link has rested; zero: it need not
 	Until  time.Time // when it is too old
-	// unasked says that something could be read when nothing had been asked.
-	unasked bool
-	socket  *socket.Conn // what Conn is made of; nil: it is no connection of the kernel's
-	wire    *records     // between the socket and TLS; nil: there is none
+	// unsolicited says that something could be read when nothing had been asked.
+	unsolicited bool
+	socket      *socket.Conn // what Conn is made of; nil: it is no connection of the kernel's
+	wire        *records     // between the socket and TLS; nil: there is none
 }
 
 func NewOrigin(u *url.URL) *Origin {
@@ -136,7 +136,7 @@ func (o *Origin) Acquire(now time.Time, fresh bool, within time.Duration) (*Link
 			l.Reused, l.from = true, time.Time{}
 			return l, nil
 		}
-		if l.unasked && !l.from.IsZero() {
+		if l.unsolicited && !l.from.IsZero() {
 			o.surplus.Store(true)
 		}
 		l.Close()
@@ -230,14 +230,14 @@ func (l *Link) quiet() bool {
 		return true
 	case l.wire == nil:
 		n, err := l.socket.Peek()
-		l.unasked = n > 0
+		l.unsolicited = n > 0
 		return err == syscall.EAGAIN
 	}
 	l.Listen()
 	l.wire.now = true
 	_, err := l.Reader.Peek(1)
 	l.wire.now = false
-	l.unasked = err == nil
+	l.unsolicited = err == nil
 	if err != os.ErrDeadlineExceeded || l.wire.got > 0 {
 		return false
 	}

@@ -92,9 +92,9 @@ func TestEveryRequestReleasesItsSlot(t *testing.T) {
 		c.Close()
 		e.Rest()
 		edgetest.Until(t, "all places are free after "+request, func() bool {
-			g.Places.Mu.Lock()
-			defer g.Places.Mu.Unlock()
-			return len(g.Places.BySource) == 0 && g.Servers[0].Active.Load() == 0
+			g.SourceSlots.Mu.Lock()
+			defer g.SourceSlots.Mu.Unlock()
+			return len(g.SourceSlots.BySource) == 0 && g.Servers[0].Active.Load() == 0
 		})
 	}
 	if resp, body := e.Get("/"); resp.StatusCode != 200 {

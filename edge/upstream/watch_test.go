@@ -78,13 +78,13 @@ func TestWatch(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	var told []string
+	var reported []string
 	for _, ev := range slices.Backward(e.Events().Since(0)) {
-		told = append(told, fmt.Sprint(ev.Kind, " ", ev.Level, " ", ev.Text, " ", ev.Old, " ", ev.New))
+		reported = append(reported, fmt.Sprint(ev.Kind, " ", ev.Level, " ", ev.Text, " ", ev.Old, " ", ev.New))
 	}
 	if want := []string{"origin WARN origin " + o.Name + " fails its checks (status 500): it gets no requests while others do not up down", "origin INFO origin " + o.Name + " is back down up",
-		"origin WARN origin " + o.Name + " fails its checks (status 503): it gets no requests while others do not up down"}; !slices.Equal(told, want) {
-		t.Errorf("operators are told %q, want %q", told, want)
+		"origin WARN origin " + o.Name + " fails its checks (status 503): it gets no requests while others do not up down"}; !slices.Equal(reported, want) {
+		t.Errorf("operators are told %q, want %q", reported, want)
 	}
 	if o.ResolveAt.Load() < time.Now().UnixNano() {
 		t.Error("the name was not looked up")

@@ -122,9 +122,9 @@ type algorithm interface {
 	bytes(sources int) uint64
 }
 
-// place is where an algorithm decides: an edge by itself, or the store. Who is over is refused, which does not count, and
+// decider is where an algorithm decides: an edge by itself, or the store. Who is over is refused, which does not count, and
 // blocked for the rule's timeout. In estimator mode everything counts and nobody is refused.
-type place struct {
+type decider struct {
 	rule    rule
 	counts  algorithm
 	blocked judge.PerSource[int64] // until when
@@ -132,7 +132,7 @@ type place struct {
 	seen    judge.PerSource[bool]
 }
 
-func (p *place) decide(source int32, at int64) judge.Decision {
+func (p *decider) decide(source int32, at int64) judge.Decision {
 	if seen := p.seen.Of(source); !*seen {
 		*seen = true
 		p.sources++
@@ -149,7 +149,7 @@ func (p *place) decide(source int32, at int64) judge.Decision {
 	return judge.Decision{Estimate: estimate, Over: over}
 }
 
-func (p *place) bytes() uint64 { return p.counts.bytes(p.sources) }
+func (p *decider) bytes() uint64 { return p.counts.bytes(p.sources) }
 
 // refuse is the answer to a request that is over. It starts a block if the rule has a timeout.
 func (r *rule) refuse(estimate float64, at int64, blocked *int64) judge.Decision {
@@ -177,8 +177,8 @@ func All(o Options) []Design {
 func algorithms(r rule, o Options) []Design {
 	one := func(name, about string, uncounted bool, counts func() algorithm) Design {
 		return Design{Name: name, About: about, Kind: Algorithm, Uncounted: uncounted, Start: func() (judge.Limiter, func() Cost) {
-			p := &place{rule: r, counts: counts()}
-			return start(&alone{places: []*place{p}, share: 1})
+			p := &decider{rule: r, counts: counts()}
+			return start(&alone{deciders: []*decider{p}, share: 1})
 		}}
 	}
 	return []Design{

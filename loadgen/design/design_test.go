@@ -16,9 +16,9 @@ import (
 )
 
 // designCase is a rule of 4 in a second for a design in one place.
-func designCase(counts func(rule) algorithm) *place {
+func designCase(counts func(rule) algorithm) *decider {
 	r := rule{mode: judge.Deployed, limit: 4, window: int64(time.Second)}
-	return &place{rule: r, counts: counts(r)}
+	return &decider{rule: r, counts: counts(r)}
 }
 
 // TestAlgorithms asks each design about one source: at so many milliseconds, and what it says: the estimate, with an ! where
@@ -159,7 +159,7 @@ func TestLikeTheStore(t *testing.T) {
 		d := drawnOptions(o, trace, judge.Deployed)
 		rule := d.complete()
 		counter := func() *subWindows { return &subWindows{rule: rule, k: 12, weighed: true, rounded: true} }
-		want := decisions(&central{store: place{rule: rule, counts: counter()}}, 3, trace)
+		want := decisions(&central{store: decider{rule: rule, counts: counter()}}, 3, trace)
 		if diff := cmp.Diff(want, decisions(newLeases(rule, counter(), 3, 0, 1), 3, trace)); diff != "" {
 			rt.Fatalf("leases of one:\n%s", diff)
 		}

@@ -41,7 +41,7 @@ func coordinations(r rule, o Options) []Design {
 		return func() (judge.Limiter, func() Cost) {
 			a := &alone{share: share}
 			for range o.Edges {
-				a.places = append(a.places, &place{rule: r, counts: counter(limit)})
+				a.deciders = append(a.deciders, &decider{rule: r, counts: counter(limit)})
 			}
 			return start(a)
 		}
@@ -56,7 +56,7 @@ func coordinations(r rule, o Options) []Design {
 		{Name: "synchronous central store", Kind: Coordination,
 			About: "every request waits for the store, those of blocked sources too (envoyproxy/ratelimit; Stripe, 2017)",
 			Start: func() (judge.Limiter, func() Cost) {
-				return start(&central{store: place{rule: r, counts: counter(r.limit)}, half: int64(o.RoundTrip) / 2})
+				return start(&central{store: decider{rule: r, counts: counter(r.limit)}, half: int64(o.RoundTrip) / 2})
 			}},
 		{Name: fmt.Sprintf("reservations of %d", o.Lease), Kind: Coordination, Uncounted: true,
 			About: fmt.Sprintf("an edge leases so many requests at once, for %v, and gives back what is left (Doorman, Google, 2016)",
@@ -74,20 +74,20 @@ func coordinations(r rule, o Options) []Design {
 
 // alone is edges of which none knows of any other. Each takes what it sees for a share of what there is.
 type alone struct {
-	places []*place
-	share  float64 // so many times what it sees is what there is
+	deciders []*decider
+	share    float64 // so many times what it sees is what there is
 }
 
 func (a *alone) pass(int64) {}
 
 func (a *alone) decide(edge int, source int32, at int64) judge.Decision {
-	d := a.places[edge].decide(source, at)
+	d := a.deciders[edge].decide(source, at)
 	d.Estimate *= a.share
 	return d
 }
 
 func (a *alone) cost() (c Cost) {
-	for _, p := range a.places {
+	for _, p := range a.deciders {
 		c.Bytes += p.bytes()
 	}
 	return c
@@ -96,7 +96,7 @@ func (a *alone) cost() (c Cost) {
 // central is edges that know nothing and ask the store about every request, which waits for the answer. The store decides at
 // once and in the order in which requests come, so that no two of them pass on the same count.
 type central struct {
-	store place
+	store decider
 	half  int64 // of the round trip
 	n     uint64
 }

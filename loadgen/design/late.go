@@ -52,7 +52,7 @@ func FloorOf(o Options, known judge.Options, decisions []judge.Decision) judge.F
 	l := &late{rule: o.complete(), edges: o.Edges, roundTrip: int64(o.RoundTrip)}
 	known.Edges, known.Slack, known.Bound, known.Watch = o.Edges, 0, nil, nil
 	j := judge.NewDeployedJudge(known)
-	hear := func(at time.Duration) {
+	advanceTo := func(at time.Duration) {
 		l.advance(at)
 		for _, f := range l.inForce() {
 			j.InForce(f)
@@ -62,14 +62,14 @@ func FloorOf(o Options, known judge.Options, decisions []judge.Decision) judge.F
 		theirs := &decisions[i]
 		d := judge.Decision{Verdict: judge.Failed}
 		if theirs.Verdict != judge.Failed {
-			hear(theirs.At)
+			advanceTo(theirs.At)
 			d = l.decide(int(theirs.Edge), theirs.Source)
 		}
 		d.At, d.Source, d.Edge, d.Role = theirs.At, theirs.Source, theirs.Edge, theirs.Role
 		j.Decide(&d)
 	}
 	if n := len(decisions); n > 0 {
-		hear(decisions[n-1].At + time.Second)
+		advanceTo(decisions[n-1].At + time.Second)
 	}
 	return j.Figures()
 }
@@ -100,7 +100,7 @@ func (l *late) decide(edge int, source int32) judge.Decision {
 		d := l.rule.refuse(n, l.now, &until)
 		if until > 0 {
 			s.blocks = append(s.blocks, lateBlock{l.now, until, edge})
-			l.tell(source, edge, until)
+			l.announce(source, edge, until)
 		}
 		return d
 	}
@@ -143,8 +143,8 @@ func (s *lateState) blocked(edge int, now, roundTrip int64) (until int64) {
 	return until
 }
 
-// tell lets the other edges hear of a block.
-func (l *late) tell(source int32, from int, until int64) {
+// report lets the other edges hear of a block.
+func (l *late) announce(source int32, from int, until int64) {
 	l.spent.Commands++
 	start := time.Duration(l.now)
 	for edge := range l.edges {

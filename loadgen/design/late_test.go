@@ -24,9 +24,9 @@ func TestFloor(t *testing.T) {
 			var ms, edge int
 			fmt.Sscanf(line, "%d edge %d", &ms, &edge)
 			l.Advance(time.Duration(ms) * time.Millisecond)
-			heard := ""
+			received := ""
 			for _, news := range l.InForce() {
-				heard += fmt.Sprintf("; edge %d heard at %v", news.Edge, news.At)
+				received += fmt.Sprintf("; edge %d heard at %v", news.Edge, news.At)
 			}
 			d := l.Decide(edge, 0)
 			said := fmt.Sprintf("%d edge %d: ", ms, edge)
@@ -38,7 +38,7 @@ func TestFloor(t *testing.T) {
 			default:
 				said += fmt.Sprintf("blocked until %v", d.Until)
 			}
-			got = append(got, said+heard)
+			got = append(got, said+received)
 		}
 		if diff := cmp.Diff(strings.TrimSpace(story), strings.Join(got, "\n")); diff != "" {
 			t.Errorf("timeout %v:\n%s", timeout, diff)

@@ -68,7 +68,7 @@ func (l *leases) decide(edge int, source int32, at int64) judge.Decision {
 		}
 		return judge.Decision{Estimate: math.NaN()}
 	}
-	granted, until := l.ask(source, at+l.roundTrip/2)
+	granted, until := l.grant(source, at+l.roundTrip/2)
 	if granted > 0 {
 		if *held == nil {
 			l.spent.Bytes += 16 // what is left, and until when
@@ -87,8 +87,8 @@ func (l *leases) decide(edge int, source int32, at int64) judge.Decision {
 	return d
 }
 
-// ask has the store grant up to a batch, or tell how long the source is blocked.
-func (l *leases) ask(source int32, at int64) (granted uint32, until int64) {
+// grant has the store grant up to a batch, or tell how long the source is blocked.
+func (l *leases) grant(source int32, at int64) (granted uint32, until int64) {
 	l.spent.Commands++
 	l.spent.Waited++
 	if seen := l.sources.Of(source); !*seen {

@@ -32,10 +32,10 @@ type knowledge struct {
 
 // answered is an answer of the store on its way to an edge.
 type answered struct {
-	at        int64
-	edge      int
-	source    int32
-	told, all ring
+	at            int64
+	edge          int
+	source        int32
+	reported, all ring
 }
 
 func newPeriodic(r rule, shape *subWindows, edges int, roundTrip, interval int64) *periodic {
@@ -84,18 +84,18 @@ func (p *periodic) pass(at int64) {
 		}
 		switch {
 		case len(p.answers) > 0 && p.answers[0].at <= next:
-			p.hear(p.answers[0])
+			p.receive(p.answers[0])
 			p.answers = p.answers[1:]
 		case edge >= 0:
-			p.tell(edge, next)
+			p.report(edge, next)
 		default:
 			return
 		}
 	}
 }
 
-// tell sends all that an edge has not told yet. What the store answers is settled by the order in which edges tell.
-func (p *periodic) tell(edge int, at int64) {
+// report sends all that an edge has not told yet. What the store answers is settled by the order in which edges tell.
+func (p *periodic) report(edge int, at int64) {
 	e := &p.edges[edge]
 	for _, source := range e.dirty {
 		k := e.known.Of(source)
@@ -106,18 +106,18 @@ func (p *periodic) tell(edge int, at int64) {
 		}
 		all := p.shape.rings.Of(source)
 		all.addRing(&k.own, p.shape.k, 1)
-		p.answers = append(p.answers, answered{at: at + p.roundTrip, edge: edge, source: source, told: k.own, all: all.clone()})
+		p.answers = append(p.answers, answered{at: at + p.roundTrip, edge: edge, source: source, reported: k.own, all: all.clone()})
 		k.flying.addRing(&k.own, p.shape.k, 1)
 		k.own, k.dirty = ring{}, false
 	}
 	e.dirty, e.tick = e.dirty[:0], 0
 }
 
-// hear takes an answer in: what the edge told is part of it.
-func (p *periodic) hear(a answered) {
+// receive takes an answer in: what the edge told is part of it.
+func (p *periodic) receive(a answered) {
 	k := p.edges[a.edge].known.Of(a.source)
 	k.store = a.all
-	k.flying.addRing(&a.told, p.shape.k, -1)
+	k.flying.addRing(&a.reported, p.shape.k, -1)
 }
 
 func (p *periodic) cost() Cost { return p.spent }

@@ -18,7 +18,7 @@ type EstimatorJudge struct {
 type estimatorState struct {
 	log   Log
 	most  uint32 // largest exact count
-	said  uint32 // requests found over the limit
+	overs uint32 // requests found over the limit
 	wrong uint32
 	seen  bool
 }
@@ -52,7 +52,7 @@ func (j *EstimatorJudge) Observe(source int32, at int64, estimate float64, over 
 		t.gap(estimate, exact, exact >= j.half)
 	}
 	if over {
-		s.said++
+		s.overs++
 		t.refused++
 	}
 	if over != (exact > j.limit) {
@@ -89,7 +89,7 @@ func (j *EstimatorJudge) Done(source int32) {
 	if !s.seen {
 		return
 	}
-	j.tally.source(s.most, s.said)
+	j.tally.source(s.most, s.overs)
 	j.spare = append(j.spare, s.log.ring)
 	*s = estimatorState{}
 }
@@ -107,7 +107,7 @@ func (j *EstimatorJudge) Figures() Figures {
 	t := j.tally.clone()
 	for i := range j.states {
 		if s := &j.states[i]; s.seen {
-			t.source(s.most, s.said)
+			t.source(s.most, s.overs)
 		}
 	}
 	f := t.figures()

@@ -55,7 +55,7 @@ func Simulate(ctx context.Context, t *trace.Trace, mode Mode, o Options, v Virtu
 	estimator, deployed := NewEstimatorJudge(o), NewDeployedJudge(o)
 	rng := rand.New(rand.NewPCG(v.Seed, 0x5eed))
 	connections := make([]connection, len(t.Sources))
-	hear := func() {
+	takeForced := func() {
 		if l.InForce != nil {
 			for _, f := range l.InForce() {
 				deployed.InForce(f)
@@ -75,7 +75,7 @@ func Simulate(ctx context.Context, t *trace.Trace, mode Mode, o Options, v Virtu
 		r := &t.Requests[i]
 		if l.Advance != nil {
 			l.Advance(r.At)
-			hear()
+			takeForced()
 		}
 		running := all
 		if v.Running != nil {
@@ -97,7 +97,7 @@ func Simulate(ctx context.Context, t *trace.Trace, mode Mode, o Options, v Virtu
 			estimator.Decide(&d)
 		} else {
 			deployed.Decide(&d)
-			hear()
+			takeForced()
 		}
 	}
 	if mode == Estimator {
@@ -105,7 +105,7 @@ func Simulate(ctx context.Context, t *trace.Trace, mode Mode, o Options, v Virtu
 	}
 	if l.Advance != nil && len(t.Requests) > 0 {
 		l.Advance(t.Requests[len(t.Requests)-1].At + time.Second)
-		hear()
+		takeForced()
 	}
 	return deployed.Figures(), nil
 }

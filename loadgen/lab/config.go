@@ -112,8 +112,8 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	}
 	line("origins:")
 	says := ""
-	if s.OriginSays != "" {
-		says = ", " + s.OriginSays
+	if s.OriginOptions != "" {
+		says = ", " + s.OriginOptions
 	}
 	line("  - {servers: [%q]%s}", "http://"+origin.String(), says)
 	line("rules:")

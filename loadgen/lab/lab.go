@@ -39,12 +39,12 @@ type Lab struct {
 	HTTP2   bool // edges are reached by HTTP/2, over TLS with a certificate of their own
 	Logged  bool // edges write access logs, without which nobody knows what became of requests that were reset
 
-	Limits      string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
-	Descriptors int            // how many files an edge may open; 0: as many as this process
-	Before      netip.AddrPort // the origin of the edges, if it is not to be the lab's own
-	OriginSays  string         // more of it, as in a configuration file: "timeout: 5s, max_requests: 10"
-	Wait        time.Duration  // pop.wait of the edges; 0: their default
-	MoreRules   []string       // beside Rule, as in a configuration file: "{name: login, limit: 5}"
+	Limits        string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
+	Descriptors   int            // how many files an edge may open; 0: as many as this process
+	Before        netip.AddrPort // the origin of the edges, if it is not to be the lab's own
+	OriginOptions string         // more of it, as in a configuration file: "timeout: 5s, max_requests: 10"
+	Wait          time.Duration  // pop.wait of the edges; 0: their default
+	MoreRules     []string       // beside Rule, as in a configuration file: "{name: login, limit: 5}"
 
 	AuditOneIn int // of so many sources edges audit one; 0: their default
 
@@ -222,7 +222,7 @@ func (s *Site) plan() error {
 		var tier []netip.AddrPort
 		for range s.Memcached {
 			m := newMember(fmt.Sprint("memcached/", len(s.NodeProcesses)), memcached, next())
-			m.Args, m.Nobody = memcachedArguments(m.Addr), true
+			m.Args, m.AsNobody = memcachedArguments(m.Addr), true
 			m.ready = func() error { return scrape.MemcachedAnswers(m.Addr) }
 			s.NodeProcesses = append(s.NodeProcesses, m)
 			tier = append(tier, m.Addr)

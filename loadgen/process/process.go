@@ -21,10 +21,10 @@ import (
 // Process is a program that a lab runs. It leads a process group of its own, so that a signal to the lab's terminal does
 // not reach it before the lab has decided, and where the system can it dies with the lab even if that is killed.
 type Process struct {
-	Name   string // as in "edge/1"
-	Path   string
-	Args   []string
-	Nobody bool // started by root, it runs as nobody
+	Name     string // as in "edge/1"
+	Path     string
+	Args     []string
+	AsNobody bool // started by root, it runs as nobody
 
 	mu      sync.Mutex // guards what follows
 	command *exec.Cmd
@@ -46,7 +46,7 @@ func (p *Process) Start() error {
 	command := exec.Command(p.Path, p.Args...)
 	out := &Tail{}
 	command.Stdout, command.Stderr = out, out
-	command.SysProcAttr = Attributes(p.Nobody)
+	command.SysProcAttr = Attributes(p.AsNobody)
 	command.WaitDelay = time.Second
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("loadgen: start %s: %w", p.Name, err)
@@ -130,11 +130,11 @@ func (p *Process) Await(ctx context.Context, patience time.Duration, ready func(
 		}
 		select {
 		case <-exited:
-			return fmt.Errorf("loadgen: %s ended at once: %s", p.Name, p.Said())
+			return fmt.Errorf("loadgen: %s ended at once: %s", p.Name, p.Output())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			return fmt.Errorf("loadgen: %s is not ready after %v: %w; it said: %s", p.Name, patience, err, p.Said())
+			return fmt.Errorf("loadgen: %s is not ready after %v: %w; it said: %s", p.Name, patience, err, p.Output())
 		case <-tick.C:
 		}
 	}
@@ -151,8 +151,8 @@ func (p *Process) Crashed() error {
 	return fmt.Errorf("loadgen: %s ended by itself (%v): %s", p.Name, p.command.ProcessState, p.tail)
 }
 
-// Said is the last lines that the process wrote.
-func (p *Process) Said() string {
+// Output is the last lines that the process wrote.
+func (p *Process) Output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tail.String()

@@ -31,10 +31,10 @@ func gone(pid string) bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// heard is ready once the process has written the word.
-func heard(p *Process, word string) func() error {
+// waitFor is ready once the process has written the word.
+func waitFor(p *Process, word string) func() error {
 	return func() error {
-		if !strings.Contains(p.Said(), word) {
+		if !strings.Contains(p.Output(), word) {
 			return errors.New("not heard")
 		}
 		return nil
@@ -45,7 +45,7 @@ func TestProcessStops(t *testing.T) {
 	f := func(name, script string, before func(*Process), grace time.Duration) {
 		t.Helper()
 		p := shell(t, script)
-		if err := p.Await(t.Context(), time.Minute, heard(p, "up")); err != nil {
+		if err := p.Await(t.Context(), time.Minute, waitFor(p, "up")); err != nil {
 			t.Fatal(err)
 		}
 		if before != nil {
@@ -70,10 +70,10 @@ func TestProcessStops(t *testing.T) {
 
 func TestProcessTakesItsChildrenAlong(t *testing.T) {
 	p := shell(t, "sleep 1000 & echo child $! up; wait")
-	if err := p.Await(t.Context(), time.Minute, heard(p, "up")); err != nil {
+	if err := p.Await(t.Context(), time.Minute, waitFor(p, "up")); err != nil {
 		t.Fatal(err)
 	}
-	child := strings.Fields(p.Said())[1]
+	child := strings.Fields(p.Output())[1]
 	if gone(child) {
 		t.Fatalf("process %s is not there to begin with", child)
 	}

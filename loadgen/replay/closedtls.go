@@ -55,12 +55,12 @@ func (r *tlsRun) run(ctx context.Context) error {
 }
 
 // mark begins or ends the measurement.
-func (r *tlsRun) mark(measure bool, tell func()) time.Time {
+func (r *tlsRun) mark(measure bool, note func()) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.measure = measure
-	if tell != nil {
-		tell()
+	if note != nil {
+		note()
 	}
 	return time.Now()
 }

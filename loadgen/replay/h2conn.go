@@ -28,8 +28,8 @@ var (
 	errNoHTTP2       = errors.New("the edge does not speak HTTP/2 (http2.enabled)")
 )
 
-// unasked is how many streams a connection has before the edge has said how many there may be (RFC 9113, 6.5.2: not fewer than 100).
-const unasked = 100
+// defaultStreams is how many streams a connection has before the edge has said how many there may be (RFC 9113, 6.5.2: not fewer than 100).
+const defaultStreams = 100
 
 // h2conn is a connection that speaks HTTP/2. The multiplexer's mu guards it, but for what its reader alone has.
 type h2conn struct {
@@ -73,7 +73,7 @@ type h2stream struct {
 // open makes a connection and sends a request on it.
 func (m *multiplexer) open(pool int32, edge int, request int32) {
 	c := &h2conn{m: m, pool: pool, edge: edge, from: m.address(request), port: uint16(1024 + m.pools[pool].opened%60000),
-		streams: make(map[uint32]*h2stream), resets: make(map[uint32]*h2stream), id: 1, most: min(m.Streams, unasked)}
+		streams: make(map[uint32]*h2stream), resets: make(map[uint32]*h2stream), id: 1, most: min(m.Streams, defaultStreams)}
 	c.wake.L = &m.mu
 	c.framer = http2.NewFramer(&c.out, nil)
 	c.encoder = hpack.NewEncoder(&c.block)

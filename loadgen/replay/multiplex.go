@@ -95,14 +95,14 @@ func (m *multiplexer) dispatch(request int32, repeat bool) {
 		}
 	}
 	id := m.poolOf(request)
-	if p := &m.pools[id]; len(p.queue) > 0 || !m.place(id, request, repeat) {
+	if p := &m.pools[id]; len(p.queue) > 0 || !m.assign(id, request, repeat) {
 		p.queue = append(p.queue, request)
 		m.queued++
 	}
 }
 
-// place finds a stream for a request, and reports whether there is one.
-func (m *multiplexer) place(id, request int32, repeat bool) bool {
+// assign finds a stream for a request, and reports whether there is one.
+func (m *multiplexer) assign(id, request int32, repeat bool) bool {
 	p := &m.pools[id]
 	for i := len(p.conns) - 1; i >= 0; i-- { // the last that was made first
 		if c := p.conns[i]; c.hasRoom() && !(repeat && c.used > 0) {
@@ -128,7 +128,7 @@ func (m *multiplexer) place(id, request int32, repeat bool) bool {
 
 // serve gives streams to requests of a pool that wait for one.
 func (m *multiplexer) serve(id int32) {
-	for p := &m.pools[id]; len(p.queue) > 0 && m.place(id, p.queue[0], false); {
+	for p := &m.pools[id]; len(p.queue) > 0 && m.assign(id, p.queue[0], false); {
 		p.queue = p.queue[1:]
 		m.queued--
 	}

@@ -231,27 +231,27 @@ func (r *Run) lines() []string {
 		counted = "algorithm " + r.Algorithm
 	}
 	out = append(out, fmt.Sprintf("limit %s in %v, %d sub-windows, %s, %s", page.Thousands(uint64(r.Limit)), r.Window, r.SubWindows, counted, timeout))
-	place := []string{page.Plural(r.Edges, "edge"), page.Plural(r.Nodes, "node")}
+	setup := []string{page.Plural(r.Edges, "edge"), page.Plural(r.Nodes, "node")}
 	if r.PoPs > 1 {
-		place = append([]string{page.Plural(r.PoPs, "PoP")}, place...)
+		setup = append([]string{page.Plural(r.PoPs, "PoP")}, setup...)
 	}
 	if r.RoundTrip > 0 {
-		place = append(place, "round trip "+r.RoundTrip.String())
+		setup = append(setup, "round trip "+r.RoundTrip.String())
 	}
 	if r.PerConnection > 0 {
 		per := page.Plural(r.PerConnection, "request") + " per connection"
 		if r.Streams > 0 {
 			per += " of HTTP/2, " + strconv.Itoa(r.Streams) + " at once"
 		}
-		place = append(place, per)
+		setup = append(setup, per)
 	}
 	if r.Skew > 0 {
-		place = append(place, "clocks up to "+r.Skew.String()+" apart")
+		setup = append(setup, "clocks up to "+r.Skew.String()+" apart")
 	}
 	if r.Carrier != "" {
-		place = append(place, "sources by "+r.Carrier)
+		setup = append(setup, "sources by "+r.Carrier)
 	}
-	out = append(out, strings.Join(place, ", "))
+	out = append(out, strings.Join(setup, ", "))
 	for _, f := range r.Faults {
 		out = append(out, "fault: "+f)
 	}

@@ -368,7 +368,7 @@ func TestAgents(t *testing.T) {
 		logFile(t, "a.log", head+` "-" "curl/8 \"x\""`+tail+head+` "http://a/\\\"b" "-" 0.003 "-"`+tail+head+tail+head+` "-" "cut off`+tail),
 		logFile(t, "b.jsonl", `{"t":1615809601,"source":"192.0.2.2","user_agent":"curl/8 \"y\""}`+tail+`{"t":1615809602,"source":"192.0.2.2"}`+tail),
 	}
-	told := func(tr *Trace) (list []string) {
+	lines := func(tr *Trace) (list []string) {
 		for i := range tr.Requests {
 			list = append(list, tr.Agents[tr.Requests[i].Agent])
 		}
@@ -380,13 +380,13 @@ func TestAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"", "", "", "", `curl/8 "y"`, `curl/8 \"x\"`}
-	if diff := cmp.Diff(want, told(with)); diff != "" {
+	if diff := cmp.Diff(want, lines(with)); diff != "" {
 		t.Error(diff)
 	}
 	if without, err := Read(ReadOptions{}, files...); err != nil || without.Agents != nil || without.Requests[0].Agent != 0 {
 		t.Errorf("%+v, %v", without, err)
 	}
-	merged := told(Merge(&Trace{Name: "made", Requests: []Request{{}}, Sources: []Source{{}}}, with, with))
+	merged := lines(Merge(&Trace{Name: "made", Requests: []Request{{}}, Sources: []Source{{}}}, with, with))
 	if diff := cmp.Diff([]string{`curl/8 "y"`, `curl/8 "y"`, `curl/8 \"x\"`, `curl/8 \"x\"`}, merged[9:]); diff != "" {
 		t.Errorf("merged: %s", diff)
 	}

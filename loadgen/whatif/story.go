@@ -11,22 +11,22 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// Told is one of the paths or agents of a source, and how often.
-type Told struct {
+// PathCount is one of the paths or agents of a source, and how often.
+type PathCount struct {
 	Name     string `json:"name"`
 	Requests uint64 `json:"requests"`
 }
 
 // Character is what a source asks for most, and how it calls itself, over all its requests.
 type Character struct {
-	Paths      []Told `json:"paths,omitempty"` // without queries
-	MorePaths  int    `json:"more_paths,omitempty"`
-	Agents     []Told `json:"agents,omitempty"`
-	MoreAgents int    `json:"more_agents,omitempty"`
+	Paths      []PathCount `json:"paths,omitempty"` // without queries
+	MorePaths  int         `json:"more_paths,omitempty"`
+	Agents     []PathCount `json:"agents,omitempty"`
+	MoreAgents int         `json:"more_agents,omitempty"`
 }
 
-// tells is how many of each are told.
-const tells = 3
+// shownOfEach is how many of each are told.
+const shownOfEach = 3
 
 // Story is what would have become of one source.
 type Story struct {
@@ -66,18 +66,18 @@ type StoryBlock struct {
 	rule int
 }
 
-// tell takes in one request of the source whose story is told.
-func (g *dryRun) tell(q *trace.Request, said *Outcome) {
+// addRequest takes in one request of the source whose story is told.
+func (g *dryRun) addRequest(q *trace.Request, outcome *Outcome) {
 	s, at := g.Story, Moment{q.At, g.start}
 	if s.Requests++; s.Requests == 1 {
 		s.First = at
 	}
 	s.Last = at
 	s.Statuses[int(q.Status)]++
-	if said.Refused {
+	if outcome.Refused {
 		s.Refused++
 	}
-	for _, c := range said.Results {
+	for _, c := range outcome.Results {
 		i := slices.IndexFunc(s.Rules, func(r StoryRule) bool { return r.rule == c.Rule && r.counter == c.Counter })
 		if i < 0 {
 			i = len(s.Rules)
@@ -140,40 +140,40 @@ func characters(t *trace.Trace, sources map[int32]*Character) {
 
 // characterize has it told what the refused sources that are shown ask for, and the one whose story is told.
 func (g *dryRun) characterize() {
-	told := make(map[int32]*Character)
+	shown := make(map[int32]*Character)
 	if g.o.Characters {
 		for i := range g.Refused[:min(g.top, len(g.Refused))] {
-			told[g.Refused[i].source] = new(Character)
+			shown[g.Refused[i].source] = new(Character)
 		}
 	}
 	if g.Story != nil {
-		told[g.told] = new(Character)
+		shown[g.storySource] = new(Character)
 	}
-	if len(told) == 0 {
+	if len(shown) == 0 {
 		return
 	}
-	characters(g.t, told)
+	characters(g.t, shown)
 	for i := range g.Refused[:min(g.top, len(g.Refused))] {
-		if c := told[g.Refused[i].source]; c != nil {
+		if c := shown[g.Refused[i].source]; c != nil {
 			g.Refused[i].Character = *c
 		}
 	}
 	if g.Story != nil {
-		g.Story.Character = *told[g.told]
+		g.Story.Character = *shown[g.storySource]
 	}
 }
 
 // most are the most frequent, and how many others there are.
-func most(of map[string]uint64) (list []Told, more int) {
+func most(of map[string]uint64) (list []PathCount, more int) {
 	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b)) })
-	for _, n := range names[:min(tells, len(names))] {
-		list = append(list, Told{n, of[n]})
+	for _, n := range names[:min(shownOfEach, len(names))] {
+		list = append(list, PathCount{n, of[n]})
 	}
 	return list, len(names) - len(list)
 }
 
 // listed writes the most frequent of something in a line.
-func listed(list []Told, more int) string {
+func listed(list []PathCount, more int) string {
 	var parts []string
 	for _, n := range list {
 		parts = append(parts, fmt.Sprintf("%s (%s)", cut(n.Name), page.Thousands(n.Requests)))
@@ -264,18 +264,18 @@ func (s *Story) tables() []page.Table {
 	if len(s.Blocks) > 0 {
 		tables = append(tables, t)
 	}
-	asked := append([][]string{{"what it asked for", ""}}, s.Character.rows(s.Source)...)
-	var statuses []Told
+	rows := append([][]string{{"what it asked for", ""}}, s.Character.rows(s.Source)...)
+	var statuses []PathCount
 	for _, code := range slices.Sorted(maps.Keys(s.Statuses)) {
 		if code != 0 {
-			statuses = append(statuses, Told{fmt.Sprint(code), s.Statuses[code]})
+			statuses = append(statuses, PathCount{fmt.Sprint(code), s.Statuses[code]})
 		}
 	}
 	if len(statuses) > 0 {
-		asked = append(asked, []string{"answered with", listed(statuses, 0)})
+		rows = append(rows, []string{"answered with", listed(statuses, 0)})
 	}
-	if len(asked) > 1 {
-		tables = append(tables, page.Table{Rows: asked, Words: true})
+	if len(rows) > 1 {
+		tables = append(tables, page.Table{Rows: rows, Words: true})
 	}
 	return tables
 }

@@ -191,7 +191,7 @@ type Options struct {
 	Top        int // how many sources to show in a text; 0: 20
 	// Forgotten is how many counters have made room for others, so that whoever they were of was counted afresh; nil: none.
 	Forgotten func() uint64
-	Progress  func(done int) // told now and then how many requests are done, if not nil
+	Progress  func(done int) // storySource now and then how many requests are done, if not nil
 }
 
 // demand is what a rule's counter would have held of all requests that it might count: its exact form, nobody refused.
@@ -219,10 +219,10 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
 		}
 	}
 	if o.Source.IsValid() {
-		if g.told = sourceOf(t, o.Source); g.told < 0 {
+		if g.storySource = sourceOf(t, o.Source); g.storySource < 0 {
 			return nil, fmt.Errorf("loadgen: %s made no request in %s", o.Source, t.Name)
 		}
-		w.Story = &Story{Source: t.Sources[g.told].Name, Statuses: make(map[int]uint64), Rules: []StoryRule{}, Blocks: []StoryBlock{}}
+		w.Story = &Story{Source: t.Sources[g.storySource].Name, Statuses: make(map[int]uint64), Rules: []StoryRule{}, Blocks: []StoryBlock{}}
 		g.passed = make([]uint64, len(o.Rules))
 	}
 	for i := range t.Requests {
@@ -278,26 +278,26 @@ type dryRun struct {
 	sent    []sourceTally             // by source
 	delays  []*hdrhistogram.Histogram // by rule: of requests that waited; nil: none can
 
-	told   int32    // the source of Story
-	passed []uint64 // by rule: its requests since they were last refused
+	storySource int32    // the source of Story
+	passed      []uint64 // by rule: its requests since they were last refused
 }
 
 func (g *dryRun) request(i int) {
 	q := &g.t.Requests[i]
-	said := g.o.DryRun(i)
+	outcome := g.o.DryRun(i)
 	f := &g.Figures
 	f.Requests++
 	step := g.timeline.Index(int64(q.At))
 	switch {
-	case said.Denied:
+	case outcome.Denied:
 		f.Denied++
 		g.timeline.Refused[step]++
 		return
-	case said.Malformed:
+	case outcome.Malformed:
 		f.Malformed++
 		g.timeline.Refused[step]++
 		return
-	case said.Allowed:
+	case outcome.Allowed:
 		f.Allowed++
 	}
 	s := &g.sent[q.Source]
@@ -315,7 +315,7 @@ func (g *dryRun) request(i int) {
 		g.Good.Answered++
 		s.answered++
 	}
-	if said.Refused {
+	if outcome.Refused {
 		f.Refused++
 		s.refused++
 		g.timeline.Refused[step]++
@@ -331,11 +331,11 @@ func (g *dryRun) request(i int) {
 	} else {
 		g.timeline.Admitted[step]++
 	}
-	for _, c := range said.Results {
+	for _, c := range outcome.Results {
 		g.ruled(q, &c, answered)
 	}
-	if g.Story != nil && q.Source == g.told {
-		g.tell(q, &said)
+	if g.Story != nil && q.Source == g.storySource {
+		g.addRequest(q, &outcome)
 	}
 }
 

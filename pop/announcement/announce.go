@@ -15,23 +15,23 @@ import (
 // through several edges at once, and none of them saw it.
 //
 // Whose report brought a counter to where it is says so at once; an edge that finds it there leaves that to others for a while.
-func (a *Announcer) ActOn(c counter.Counter, standing counter.Reply, now time.Time) {
+func (a *Announcer) ActOn(c counter.Counter, reply counter.Reply, now time.Time) {
 	rule := a.rules.Load().byID[c.Rule.ID]
 	switch {
-	case standing.Over && rule != nil && rule.Timeout > 0:
-		a.block(c, standing.Crossed, now)
-	case standing.Filled:
+	case reply.Over && rule != nil && rule.Timeout > 0:
+		a.block(c, reply.Crossed, now)
+	case reply.Filled:
 		a.announce(c, algorithm.Full, now)
-	case standing.Crossed && !standing.Over:
-		a.announce(c, standing.Stage, now)
-	case standing.Stage >= algorithm.Half:
-		a.leave(task{what: announceStage, stage: standing.Stage, counter: c}, now)
+	case reply.Crossed && !reply.Over:
+		a.announce(c, reply.Stage, now)
+	case reply.Stage >= algorithm.Half:
+		a.leave(task{what: announceStage, stage: reply.Stage, counter: c}, now)
 	}
 	switch {
-	case standing.CrossedTimes:
-		a.askTimes(c, now)
-	case standing.WantTimes:
-		a.leave(task{what: askTimes, counter: c}, now)
+	case reply.CrossedTimes:
+		a.requestTimes(c, now)
+	case reply.WantTimes:
+		a.leave(task{what: requestTimes, counter: c}, now)
 	}
 }
 
@@ -76,7 +76,7 @@ func (a *Announcer) announce(c counter.Counter, stage algorithm.Stage, now time.
 
 // append adds a record to the log of a source's node, or of both its nodes while the list changes.
 func (a *Announcer) append(s counter.Source, r record.Record, paid bool) {
-	for _, node := range a.config.Nodes.Places(s) {
+	for _, node := range a.config.Nodes.NodesOf(s) {
 		a.config.Logs.Append(node, &r, paid)
 	}
 }
@@ -102,12 +102,12 @@ type takenFrom struct {
 // maxTaken bounds what is remembered; beyond it times are not taken in, and those hits are thought to be spread evenly.
 const maxTaken = 1 << 15
 
-// askTimes asks the others when their hits came.
-func (a *Announcer) askTimes(c counter.Counter, now time.Time) {
+// requestTimes asks the others when their hits came.
+func (a *Announcer) requestTimes(c counter.Counter, now time.Time) {
 	if !a.Budget.Affords(c.Rule, itemCost) {
 		return
 	}
-	r := a.state(record.AskTimes, c, now)
+	r := a.state(record.RequestTimes, c, now)
 	r.Times = a.config.Counters.ExportTimes(c, now, nil)
 	a.append(c.Source, r, false)
 }

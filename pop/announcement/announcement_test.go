@@ -97,11 +97,11 @@ func (e *edge) logged() string {
 // TestActOn is what follows from where a counter stands after an answer, at once and a while later.
 func TestActOn(t *testing.T) {
 	for _, test := range []struct {
-		name     string
-		standing counter.Reply
-		poor     bool   // the budget is used up
-		now      string // in the log
-		later    string // and bits, without a word of others
+		name  string
+		reply counter.Reply
+		poor  bool   // the budget is used up
+		now   string // in the log
+		later string // and bits, without a word of others
 	}{
 		{"far from its limit", counter.Reply{}, false, "", ""},
 		{"this edge brought it to half", counter.Reply{Stage: algorithm.Half, Crossed: true}, false, "standing", ""},
@@ -117,7 +117,7 @@ func TestActOn(t *testing.T) {
 		for test.poor && e.Budget.Affords(e.rule.Counter, 1) {
 			e.Budget.Spend()
 		}
-		e.ActOn(e.counter(1), test.standing, began)
+		e.ActOn(e.counter(1), test.reply, began)
 		if got := e.logged(); got != test.now {
 			t.Errorf("%s: %q in the log at once, want %q", test.name, got, test.now)
 		}
@@ -140,7 +140,7 @@ func TestOthersSaidIt(t *testing.T) {
 	other.config.ID = 2
 	e.ActOn(e.counter(1), counter.Reply{Stage: algorithm.Half}, began)
 	e.ActOn(e.counter(1), counter.Reply{WantTimes: true}, began)
-	e.Learn(other.state(record.AskTimes, other.counter(1), began), began)
+	e.Learn(other.state(record.RequestTimes, other.counter(1), began), began)
 	e.Resume(began.Add(time.Second))
 	if got := e.logged(); got != "" {
 		t.Errorf("%q in the log", got)

@@ -38,7 +38,7 @@ func (a *Announcer) setBit(key mitigation.Key, bit mitigation.Bit, now time.Time
 		return
 	}
 	b := &Bit{c, r}
-	for _, node := range a.config.Nodes.Places(c.Source) {
+	for _, node := range a.config.Nodes.NodesOf(c.Source) {
 		a.config.Send(a.bitCommand(node, wire.Add, *r, c, now), b)
 	}
 }
@@ -62,7 +62,7 @@ func (a *Announcer) Answered(b *Bit, r *wire.Result, now time.Time) {
 		a.config.Send(wire.Command{Node: r.Node, Op: wire.Get, Report: true, Key: r.Key}, b)
 	default:
 		a.config.Logs.Append(r.Node, b.record, true)
-		a.tellPeers(b)
+		a.announceToPeers(b)
 	}
 }
 
@@ -120,7 +120,7 @@ func (a *Announcer) Learn(r record.Record, now time.Time) (started bool) {
 		a.config.Operators.Void(operatorlog.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
 	}
 	a.learnState(c, &r, now)
-	if r.Kind == record.AskTimes && r.Edge != a.config.ID {
+	if r.Kind == record.RequestTimes && r.Edge != a.config.ID {
 		a.exportTimes(c, now) // before others' times are added to its own
 	}
 	a.mergeTimes(c, r, now)

@@ -9,9 +9,9 @@ import (
 	"sluice/pop/record"
 )
 
-// tellPeers has other PoPs told of a block that this edge has announced to its own. Of several edges that find a source over its limit at once
+// announceToPeers has other PoPs told of a block that this edge has announced to its own. Of several edges that find a source over its limit at once
 // one announces it, so it is told once, or twice while the list of nodes changes. What came from a peer goes to no other, so nothing goes round.
-func (a *Announcer) tellPeers(b *Bit) {
+func (a *Announcer) announceToPeers(b *Bit) {
 	rule := a.rules.Load().byID[b.counter.Rule.ID]
 	if a.config.Decided == nil || a.peersOff.Load() || b.record.By == mitigation.ByPeer || rule == nil || rule.Shadow || !across.Travels(b.record.Source) {
 		return
@@ -23,7 +23,7 @@ func (a *Announcer) tellPeers(b *Bit) {
 
 // Impose puts a block into force that the PoP from has told of at a time on its clock, and tells all edges of this PoP: one add, and a line of the
 // log. It is no longer, from its start, than the longest that the rule here has, and none where the rule allows more or counts by other prefixes. It may be called from anywhere.
-func (a *Announcer) Impose(from string, b across.Block, told, now time.Time) across.Outcome {
+func (a *Announcer) Impose(from string, b across.Block, announced, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range a.rules.Load().byName[b.Rule] {
 		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow && !r.Tried && (rule == nil || r.Counter.Window == b.Window) {
@@ -39,8 +39,8 @@ func (a *Announcer) Impose(from string, b across.Block, told, now time.Time) acr
 		return across.Looser
 	}
 	// Spans, because the clocks of PoPs are not one clock. The longest counts from the start, also where it is told late: learn, on the other edges, cuts there.
-	since := max(told.Sub(b.Start), 0)
-	start, end := now.Add(-since), now.Add(min(b.End.Sub(told), rule.Repeat.Longest(rule.Timeout)-since))
+	since := max(announced.Sub(b.Start), 0)
+	start, end := now.Add(-since), now.Add(min(b.End.Sub(announced), rule.Repeat.Longest(rule.Timeout)-since))
 	bit := rule.bit(start, end)
 	bit.Reason = "PoP " + from
 	if !a.config.Bits.Impose(mitigation.Key{Rule: rule.Counter.ID, Source: b.Source}, bit, now) {

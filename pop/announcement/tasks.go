@@ -27,7 +27,7 @@ type taskKind uint8
 const (
 	announceBlock taskKind = iota
 	announceStage
-	askTimes
+	requestTimes
 )
 
 type taskKey struct {
@@ -56,7 +56,7 @@ func (a *Announcer) over(t *task, now time.Time) bool {
 // leave leaves a task to be done when no other edge has.
 func (a *Announcer) leave(t task, now time.Time) {
 	edges := uint64(max(a.config.Edges, a.Budget.edges, 1))
-	turn := placement.Mix(a.config.ID^a.config.Secret.Place(t.counter.Source)) % edges
+	turn := placement.Mix(a.config.ID^a.config.Secret.PlacementHash(t.counter.Source)) % edges
 	wait := taskAfter + taskSpread*time.Duration(turn)/time.Duration(edges)
 	if t.what == announceStage {
 		wait *= stageLater
@@ -78,8 +78,8 @@ func (a *Announcer) do(t task, now time.Time) {
 		a.setBit(t.key().key, t.bit, now)
 	case t.what == announceStage:
 		a.announce(t.counter, t.stage, now)
-	case t.what == askTimes:
-		a.askTimes(t.counter, now)
+	case t.what == requestTimes:
+		a.requestTimes(t.counter, now)
 	}
 }
 
@@ -105,13 +105,13 @@ func (a *Announcer) learnState(c counter.Counter, r *record.Record, now time.Tim
 			return // memcached is slow to forget
 		}
 		a.done(task{what: announceBlock, counter: c})
-		a.done(task{what: askTimes, counter: c})
-	case record.State, record.AskTimes:
+		a.done(task{what: requestTimes, counter: c})
+	case record.State, record.RequestTimes:
 		if a.config.Counters.Announced(c, r.Newest, r.Groups, now) {
 			a.block(c, false, now)
 		}
-		if r.Kind == record.AskTimes {
-			a.done(task{what: askTimes, counter: c})
+		if r.Kind == record.RequestTimes {
+			a.done(task{what: requestTimes, counter: c})
 		}
 		a.done(task{what: announceStage, counter: c})
 	}

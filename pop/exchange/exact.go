@@ -56,7 +56,7 @@ func (x *Exchanges) exchangeExact(now time.Time) {
 		return -1
 	})
 	for _, e := range k.exchanges {
-		x.config.Send(wire.Command{Node: e.Node, Op: wire.Gets, Report: true, Key: x.exactKey(e.Rule, e.Bucket)}, Asked{kind: exactRead, exact: e})
+		x.config.Send(wire.Command{Node: e.Node, Op: wire.Gets, Report: true, Key: x.exactKey(e.Rule, e.Bucket)}, Request{kind: exactRead, exact: e})
 	}
 	clear(k.exchanges)
 	if now.Sub(k.swept) >= sweepEvery {
@@ -99,7 +99,7 @@ func (x *Exchanges) exactRead(e *exact.Exchange, r *wire.Result, now time.Time) 
 	if r.Values[0] != nil {
 		c.Op, c.Delta = wire.Cas, r.Number
 	}
-	x.config.Send(c, Asked{kind: exactWrite, exact: e})
+	x.config.Send(c, Request{kind: exactWrite, exact: e})
 }
 
 func (x *Exchanges) exactTag(r *exact.Spec, source counter.Source) uint64 {
@@ -133,7 +133,7 @@ func (x *Exchanges) keepExact(now time.Time) {
 		}
 		for _, name := range k.names {
 			key := x.bucketKey(name, bucket)
-			x.config.Send(wire.Command{Node: node, Op: wire.Add, Report: true, Key: key, Value: x.config.Secret.SealAt(secret.Exact, key, exact.Fresh(x.wall(now)))}, Asked{})
+			x.config.Send(wire.Command{Node: node, Op: wire.Add, Report: true, Key: key, Value: x.config.Secret.SealAt(secret.Exact, key, exact.Fresh(x.wall(now)))}, Request{})
 		}
 	}
 	if !now.Before(k.due) {

@@ -35,11 +35,11 @@ type Config struct {
 	Operators *operators.List
 	Nodes     *placement.Nodes
 	Announcer *announcement.Announcer // learns what reads bring
-	Send      func(wire.Command, Asked)
+	Send      func(wire.Command, Request)
 }
 
-// Asked is what a command asks, for Answered.
-type Asked struct {
+// Request is what a command asks, for Answered.
+type Request struct {
 	kind  kind
 	part  uint32             // of inFlight
 	reads *reads             // of read, waited, stale
@@ -60,10 +60,10 @@ const (
 )
 
 // Read reports whether it is a read of counters, which reports pay for (announcement.Budget).
-func (a *Asked) Read() bool { return a.reads != nil }
+func (a *Request) Read() bool { return a.reads != nil }
 
 // ClockStepped says that the wall clock has stepped since it was asked.
-func (a *Asked) ClockStepped() {
+func (a *Request) ClockStepped() {
 	if a.reads != nil {
 		a.kind = stale
 	}
@@ -74,19 +74,19 @@ const (
 	behind = time.Millisecond // between two Steps that ask what is left of one
 )
 
-// Exchanges are those of one edge. Ask, SetRules and Forged may be called from anywhere, all else belongs to one goroutine.
+// Exchanges are those of one edge. Fetch, SetRules and Forged may be called from anywhere, all else belongs to one goroutine.
 type Exchanges struct {
 	config Config
 	arena  wire.Arena
 	edges  int // that share the tier
 	forged atomic.Uint64
 
-	mu   sync.Mutex
-	asks []counter.Counter // that requests wait for; mu guards it
+	mu     sync.Mutex
+	wanted []counter.Counter // that requests wait for; mu guards it
 
-	asking []counter.Counter // of a Step
-	open   []*reads          // by node: to be sent; nil: none
-	spare  []*reads
+	fetching []counter.Counter // of a Step
+	open     []*reads          // by node: to be sent; nil: none
+	spare    []*reads
 
 	parts []*inflight.Exchange // of a Step
 	known *[]bool              // the health of nodes at the last; nil: all is to be said anew
@@ -121,12 +121,12 @@ func (x *Exchanges) ClockStepped() { x.known = nil }
 // Step asks what is due.
 func (x *Exchanges) Step(now time.Time) {
 	x.readForRequests(now)
-	x.sayInFlight(now)
+	x.writeInFlight(now)
 	x.exchangeExact(now)
 }
 
 // Answered takes in an answer.
-func (x *Exchanges) Answered(a Asked, r *wire.Result, now time.Time) {
+func (x *Exchanges) Answered(a Request, r *wire.Result, now time.Time) {
 	switch a.kind {
 	case read, waited, stale:
 		x.readsDone(a, r, now)

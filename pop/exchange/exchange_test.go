@@ -39,7 +39,7 @@ type edge struct {
 	exact    *exact.Spec
 	node     *poptest.Node
 	sent     []wire.Command
-	asked    []Asked
+	request  []Request
 }
 
 func newEdge(t *testing.T) *edge {
@@ -65,7 +65,7 @@ func newEdge(t *testing.T) *edge {
 		Send: func(wire.Command, *announcement.Bit) { t.Error("a bit was sent") }})
 	e.Exchanges = New(Config{Secret: key, Counters: e.counters.Reports(), InFlight: inflight.New(inflight.Options{Tier: true}), Operators: list, Nodes: nodes, Announcer: announcer,
 		Exact: exact.New(exact.Options{Bucket: key.Bucket}),
-		Send:  func(c wire.Command, a Asked) { e.sent, e.asked = append(e.sent, c), append(e.asked, a) }})
+		Send:  func(c wire.Command, a Request) { e.sent, e.request = append(e.sent, c), append(e.request, a) }})
 	rules := []mitigation.Rule{{Counter: e.rule, Timeout: time.Minute}, {Counter: pay, Exact: e.exact}}
 	announcer.SetRules(rules)
 	e.SetRules(rules)
@@ -83,9 +83,9 @@ func (e *edge) answer(now time.Time) string {
 	for i := 0; i < len(e.sent); i++ {
 		ops = append(ops, e.sent[i].Op.String())
 		r := e.node.Do(now, e.sent[i])
-		e.Answered(e.asked[i], &r, now)
+		e.Answered(e.request[i], &r, now)
 	}
-	e.sent, e.asked = nil, nil
+	e.sent, e.request = nil, nil
 	return strings.Join(ops, " ")
 }
 
@@ -108,7 +108,7 @@ func TestReadForRequest(t *testing.T) {
 	c := counter.Counter{Rule: e.rule, Source: address(1)}
 	bit := &record.Record{Rule: key.RuleDigest(e.rule), Source: c.Source, Start: now, End: now.Add(30 * time.Second), Limit: 5}
 	e.node.Do(now, wire.Command{Op: wire.Set, Key: key.BitKey(c, 0), Value: bit.Seal(key)})
-	e.Ask(c)
+	e.Fetch(c)
 	if got := e.step(now); got != "get" {
 		t.Errorf("asked %q", got)
 	}
@@ -125,7 +125,7 @@ func TestReadsGoTogether(t *testing.T) {
 	e := newEdge(t)
 	now := e.bucketsKept(t)
 	for n := range byte(100) {
-		e.Ask(counter.Counter{Rule: e.rule, Source: address(n)})
+		e.Fetch(counter.Counter{Rule: e.rule, Source: address(n)})
 	}
 	e.Step(now)
 	if len(e.sent) < 2 || len(e.sent) > 50 {
@@ -135,15 +135,15 @@ func TestReadsGoTogether(t *testing.T) {
 		if len(c.Key) > maxReadKeys+maxReadKey || len(c.Keys()) > wire.MaxKeys {
 			t.Errorf("%d keys in %d bytes", len(c.Keys()), len(c.Key))
 		}
-		if a := &e.asked[i]; !a.Read() || a.kind != waited {
+		if a := &e.request[i]; !a.Read() || a.kind != waited {
 			t.Errorf("asked as %v", a.kind)
 		}
 	}
 	c := counter.Counter{Rule: e.rule, Source: address(1)}
 	bit := &record.Record{Rule: key.RuleDigest(e.rule), Source: c.Source, Start: now, End: now.Add(time.Minute), Limit: 5}
 	e.node.Do(now, wire.Command{Op: wire.Set, Key: key.BitKey(c, 0), Value: bit.Seal(key)})
-	for i := range e.asked {
-		e.asked[i].ClockStepped()
+	for i := range e.request {
+		e.request[i].ClockStepped()
 	}
 	e.answer(now)
 	if !e.bits.Until(mitigation.Key{Rule: e.rule.ID, Source: c.Source}, now).IsZero() {
@@ -160,7 +160,7 @@ func TestForgedReads(t *testing.T) {
 	_, newest := e.counters.Reports().Groups(e.rule, now, key.Phase(c.Source))
 	name := key.CounterName(c, 0)
 	e.node.Do(now, wire.Command{Op: wire.Set, Key: name.Key(newest), Value: []byte("many")})
-	e.Ask(c)
+	e.Fetch(c)
 	if e.step(now); e.Forged() != 2 {
 		t.Errorf("%d forged", e.Forged())
 	}
@@ -190,7 +190,7 @@ func TestInFlight(t *testing.T) {
 	if got := e.step(now); !strings.Contains(got, "decr") {
 		t.Errorf("asked %q at its end", got)
 	}
-	for _, a := range e.asked {
+	for _, a := range e.request {
 		if a.Read() {
 			t.Error("reports pay for it")
 		}
@@ -213,8 +213,8 @@ func TestExact(t *testing.T) {
 	r := e.node.Do(now, e.sent[0])
 	value := key.SealAt(secret.Exact, r.Key, exact.Fresh(now))
 	e.node.Do(now, wire.Command{Op: wire.Set, Key: r.Key, Value: value})
-	e.Answered(e.asked[0], &r, now)
-	e.sent, e.asked = e.sent[1:], e.asked[1:]
+	e.Answered(e.request[0], &r, now)
+	e.sent, e.request = e.sent[1:], e.request[1:]
 	if got := e.answer(now) + " " + e.step(now); got != "cas gets cas" {
 		t.Errorf("asked %q after a conflict", got)
 	}

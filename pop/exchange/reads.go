@@ -76,11 +76,11 @@ func (x *Exchanges) sendReads(k kind) {
 func (x *Exchanges) sendReadsTo(node int, k kind) {
 	l := x.open[node]
 	x.open[node] = nil
-	x.config.Send(wire.Command{Node: node, Op: wire.Get, Report: true, Key: string(l.keys)}, Asked{kind: k, reads: l})
+	x.config.Send(wire.Command{Node: node, Op: wire.Get, Report: true, Key: string(l.keys)}, Request{kind: k, reads: l})
 }
 
 // readsDone takes in what reads have brought.
-func (x *Exchanges) readsDone(a Asked, r *wire.Result, now time.Time) {
+func (x *Exchanges) readsDone(a Request, r *wire.Result, now time.Time) {
 	if r.Status == wire.Done && a.kind != stale {
 		values := r.Values
 		for _, l := range a.reads.list {
@@ -128,26 +128,26 @@ func (x *Exchanges) readDone(l groups, k kind, values [][]byte, now time.Time) {
 	x.config.Announcer.ActOn(c, x.config.Counters.Learn(c, l.newest, totals[:len(values)-1], l.reported, now), now)
 }
 
-const maxAsks = 1 << 14
+const maxFetches = 1 << 14
 
-// Ask asks the tier about a counter that this edge does not know, because a request waits for the answer (counter.Table.Await). The next Step
+// Fetch asks the tier about a counter that this edge does not know, because a request waits for the answer (counter.Table.Await). The next Step
 // follows it up.
-func (x *Exchanges) Ask(c counter.Counter) {
+func (x *Exchanges) Fetch(c counter.Counter) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.asks) < maxAsks { // who finds the list full goes on without an answer, as after the longest wait
-		x.asks = append(x.asks, c)
+	if len(x.wanted) < maxFetches { // who finds the list full goes on without an answer, as after the longest wait
+		x.wanted = append(x.wanted, c)
 	}
 }
 
 // readForRequests reads the counters that requests wait for.
 func (x *Exchanges) readForRequests(now time.Time) {
 	x.mu.Lock()
-	x.asking = append(x.asking[:0], x.asks...)
-	x.asks = x.asks[:0]
+	x.fetching = append(x.fetching[:0], x.wanted...)
+	x.wanted = x.wanted[:0]
 	x.mu.Unlock()
-	for _, c := range x.asking {
-		if node := x.config.Nodes.Place(c.Source); node >= 0 {
+	for _, c := range x.fetching {
+		if node := x.config.Nodes.NodeOf(c.Source); node >= 0 {
 			oldest, newest := x.config.Counters.Groups(c.Rule, now, x.config.Secret.Phase(c.Source))
 			epoch := x.config.Operators.Epoch(c.Rule, c.Source)
 			name := x.config.Secret.CounterName(c, epoch)

@@ -55,10 +55,10 @@ type Logs struct {
 }
 
 type node struct {
-	reader    Reader
-	asked     []uint64 // last: numbers,
-	askedKeys string   // and the keys of their items
-	writer    writer
+	reader        Reader
+	requested     []uint64 // last: numbers,
+	requestedKeys string   // and the keys of their items
+	writer        writer
 }
 
 // New makes logs of no nodes yet.
@@ -104,10 +104,10 @@ func plausible(number uint64, wall time.Time) bool {
 	return number >= Behind && number < uint64(wall.Add(ahead).UnixMicro())
 }
 
-// KnowsHead reports whether a HeadRead of this value would change nothing.
-func (l *Logs) KnowsHead(i int, value []byte, wall time.Time) bool {
+// HeadIsCurrent reports whether a HeadRead of this value would change nothing.
+func (l *Logs) HeadIsCurrent(i int, value []byte, wall time.Time) bool {
 	head, ok := wire.ParseNumber(value)
-	return value == nil || ok && plausible(head, wall) && l.nodes[i].reader.Knows(head)
+	return value == nil || ok && plausible(head, wall) && l.nodes[i].reader.IsCurrent(head)
 }
 
 // Look asks for the next numbers of a node's log, if it is time to.
@@ -117,14 +117,14 @@ func (l *Logs) Look(i int, now time.Time) (c wire.Command, due bool) {
 	if numbers == nil {
 		return c, false
 	}
-	if !slices.Equal(numbers, n.asked) { // mostly nothing has come, and the same are asked for
+	if !slices.Equal(numbers, n.requested) { // mostly nothing has come, and the same are asked for
 		keys := make([]string, len(numbers))
 		for k, number := range numbers {
 			keys[k] = l.secret.LogItemKey(number)
 		}
-		n.asked, n.askedKeys = append(n.asked[:0], numbers...), strings.Join(keys, " ")
+		n.requested, n.requestedKeys = append(n.requested[:0], numbers...), strings.Join(keys, " ")
 	}
-	return wire.Command{Node: i, Op: wire.Get, Way: wire.Log, Key: n.askedKeys}, true
+	return wire.Command{Node: i, Op: wire.Get, Way: wire.Log, Key: n.requestedKeys}, true
 }
 
 // every is how often a log is read.

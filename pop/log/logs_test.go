@@ -193,7 +193,7 @@ func TestForgedItems(t *testing.T) {
 		t.Errorf("%d forged, want a record and an end", forged)
 	}
 	for _, head := range []string{"x", "0", "4611686018427387904"} {
-		if reads.HeadRead(0, []byte(head), began) || reads.KnowsHead(0, []byte(head), began) {
+		if reads.HeadRead(0, []byte(head), began) || reads.HeadIsCurrent(0, []byte(head), began) {
 			t.Errorf("a head of %s", head)
 		}
 	}

@@ -15,17 +15,17 @@ const (
 // A Reader knows how far a node's log has been read. Where it reports that something was missed, the log could not be read whole: whoever
 // relies on it reads what it says elsewhere. The zero Reader knows of no log.
 type Reader struct {
-	empty   bool   // there was no log when last looked
-	head    uint64 // the last number that is known to have been given out
-	next    uint64 // the first that has not been asked for in vain or read; 0: nothing is known of the log
-	old     uint64 // up to this one numbers are not asked for again: their items may have been forgotten
-	missing []missing
-	width   uint64 // numbers to ask for that may be there
-	most    uint64 // numbers to ask for, so that the answer comes in time
-	polled  time.Time
-	found   time.Time // when it last had something new
-	reading bool
-	asked   []uint64 // of the read under way
+	empty     bool   // there was no log when last looked
+	head      uint64 // the last number that is known to have been given out
+	next      uint64 // the first that has not been asked for in vain or read; 0: nothing is known of the log
+	old       uint64 // up to this one numbers are not asked for again: their items may have been forgotten
+	missing   []missing
+	width     uint64 // numbers to ask for that may be there
+	most      uint64 // numbers to ask for, so that the answer comes in time
+	polled    time.Time
+	found     time.Time // when it last had something new
+	reading   bool
+	requested []uint64 // of the read under way
 }
 
 type missing struct {
@@ -53,8 +53,8 @@ func (r *Reader) Head(number uint64) (missed bool) {
 	return false
 }
 
-// Knows reports whether a Head of this number would be no news.
-func (r *Reader) Knows(number uint64) bool {
+// IsCurrent reports whether a Head of this number would be no news.
+func (r *Reader) IsCurrent(number uint64) bool {
 	return !r.empty && r.next != 0 && number == r.head && number+Behind >= r.next && number <= r.next+Behind
 }
 
@@ -66,9 +66,9 @@ func (r *Reader) Next(now time.Time, every time.Duration) []uint64 {
 	if r.reading || r.next == 0 || now.Sub(r.polled) < every {
 		return nil
 	}
-	r.asked = r.asked[:0]
+	r.requested = r.requested[:0]
 	for _, m := range r.missing {
-		r.asked = append(r.asked, m.number)
+		r.requested = append(r.requested, m.number)
 	}
 	wide := max(r.width, width)
 	if r.head >= r.next {
@@ -78,10 +78,10 @@ func (r *Reader) Next(now time.Time, every time.Duration) []uint64 {
 		r.most = maxWidth
 	}
 	for k := range min(wide, r.most) {
-		r.asked = append(r.asked, r.next+k)
+		r.requested = append(r.requested, r.next+k)
 	}
 	r.reading, r.polled = true, now
-	return r.asked
+	return r.requested
 }
 
 // Failed says that the numbers were not read; perhaps they are too many at once.
@@ -95,7 +95,7 @@ func (r *Reader) Read(values [][]byte, now time.Time) (missed bool) {
 	r.reading = false
 	r.most = min(2*r.most, maxWidth)
 	found := 0
-	for i, number := range r.asked {
+	for i, number := range r.requested {
 		if values[i] != nil {
 			found++
 			r.head = max(r.head, number)
@@ -113,9 +113,9 @@ func (r *Reader) Read(values [][]byte, now time.Time) (missed bool) {
 		}
 	}
 	r.missing = still
-	for i, number := range r.asked {
+	for i, number := range r.requested {
 		if number < r.next || number > r.head {
-			continue // asked for again, or not given out yet
+			continue // requested for again, or not given out yet
 		}
 		switch {
 		case values[i] != nil || number <= r.old:
@@ -136,8 +136,8 @@ func (r *Reader) Read(values [][]byte, now time.Time) (missed bool) {
 
 // has reports whether an item was among the values of a read.
 func (r *Reader) has(values [][]byte, number uint64) bool {
-	for i, asked := range r.asked {
-		if asked == number {
+	for i, requested := range r.requested {
+		if requested == number {
 			return values[i] != nil
 		}
 	}

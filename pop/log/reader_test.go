@@ -19,34 +19,34 @@ func TestMissingNumber(t *testing.T) {
 	if r.Head(5*Behind + 2) {
 		t.Error("a log that has just begun was missed")
 	}
-	read := func(there ...uint64) (asked []uint64, missed bool) {
+	read := func(there ...uint64) (requested []uint64, missed bool) {
 		t.Helper()
-		asked = slices.Clone(r.Next(now, 0))
-		values := make([][]byte, len(asked))
-		for i, number := range asked {
+		requested = slices.Clone(r.Next(now, 0))
+		values := make([][]byte, len(requested))
+		for i, number := range requested {
 			if slices.Contains(there, number) {
 				values[i] = []byte{}
 			}
 		}
-		return asked, r.Read(values, now)
+		return requested, r.Read(values, now)
 	}
 	const first = 5 * Behind
-	if asked, missed := read(first, first+2); len(asked) != 4 || asked[0] != first || missed {
-		t.Errorf("asked for %v, missed %v: want four from %d on", asked, missed, uint64(first))
+	if requested, missed := read(first, first+2); len(requested) != 4 || requested[0] != first || missed {
+		t.Errorf("asked for %v, missed %v: want four from %d on", requested, missed, uint64(first))
 	}
 	if len(r.missing) != 1 {
 		t.Errorf("%v is missing", r.missing)
 	}
 	now = now.Add(patience - time.Millisecond)
-	if asked, missed := read(first + 3); asked[0] != first+1 || asked[1] != first+3 || missed {
-		t.Errorf("asked for %v, missed %v: want %d, and what comes after %d", asked, missed, uint64(first+1), uint64(first+2))
+	if requested, missed := read(first + 3); requested[0] != first+1 || requested[1] != first+3 || missed {
+		t.Errorf("asked for %v, missed %v: want %d, and what comes after %d", requested, missed, uint64(first+1), uint64(first+2))
 	}
 	now = now.Add(time.Millisecond)
 	if _, missed := read(); !missed {
 		t.Error("never given up")
 	}
-	if asked, _ := read(); asked[0] != first+4 {
-		t.Errorf("asked for %v, want what comes next", asked)
+	if requested, _ := read(); requested[0] != first+4 {
+		t.Errorf("asked for %v, want what comes next", requested)
 	}
 	if !r.Head(7 * Behind) {
 		t.Error("far behind, and nothing was missed")
@@ -80,7 +80,7 @@ func TestHead(t *testing.T) {
 			} else {
 				r.NotThere()
 			}
-			if missed != h.missed || r.next != h.next || h.there && (!r.Knows(h.number) || r.Settled()) {
+			if missed != h.missed || r.next != h.next || h.there && (!r.IsCurrent(h.number) || r.Settled()) {
 				t.Errorf("%s, %d: missed %v, next %d; want %v, %d", name, i, missed, r.next, h.missed, h.next)
 			}
 		}
@@ -103,7 +103,7 @@ func TestOneReadAtATime(t *testing.T) {
 	r.Failed()
 	asks(time.Second-1, time.Second, false)
 	asks(time.Second, time.Second, true)
-	r.Read(make([][]byte, len(r.asked)), now)
+	r.Read(make([][]byte, len(r.requested)), now)
 	asks(2*time.Second-1, time.Second, false)
 	asks(2*time.Second, time.Second, true)
 }
@@ -120,11 +120,11 @@ func TestWidth(t *testing.T) {
 		if head += out; out > 0 {
 			r.Head(head - 1)
 		}
-		asked := r.Next(now, time.Second)
-		if len(asked) != want {
-			t.Errorf("%s: asked for %d, want %d", what, len(asked), want)
+		requested := r.Next(now, time.Second)
+		if len(requested) != want {
+			t.Errorf("%s: asked for %d, want %d", what, len(requested), want)
 		}
-		values := make([][]byte, len(asked))
+		values := make([][]byte, len(requested))
 		switch becomes {
 		case "failed":
 			r.Failed()
@@ -173,11 +173,11 @@ func TestManyGaps(t *testing.T) {
 	now, first := time.Unix(1_700_000_000, 0), uint64(5*Behind)
 	r.NotThere()
 	r.Head(first + maxWidth)
-	if asked := r.Next(now, time.Second); len(asked) != maxWidth || r.Read(make([][]byte, len(asked)), now) {
-		t.Errorf("asked for %d, want %d, of which none is missed yet", len(asked), maxWidth)
+	if requested := r.Next(now, time.Second); len(requested) != maxWidth || r.Read(make([][]byte, len(requested)), now) {
+		t.Errorf("asked for %d, want %d, of which none is missed yet", len(requested), maxWidth)
 	}
-	if asked := r.Next(now, time.Second); len(asked) < maxMissing+1 || len(asked) > MaxNumbers || !r.Read(make([][]byte, len(asked)), now) {
-		t.Errorf("asked for %d, and nothing is missed", len(asked))
+	if requested := r.Next(now, time.Second); len(requested) < maxMissing+1 || len(requested) > MaxNumbers || !r.Read(make([][]byte, len(requested)), now) {
+		t.Errorf("asked for %d, and nothing is missed", len(requested))
 	}
 	if len(r.missing) != maxMissing || r.next != first+maxWidth+1 {
 		t.Errorf("%d are missing, the next is %d", len(r.missing), r.next-first)
@@ -210,7 +210,7 @@ func TestGapsOfALogThatBeginsAgain(t *testing.T) {
 	}
 }
 
-// TestKnows: a Head of a number that a reader Knows changes nothing, and of any other something.
+// TestKnows: a Head of a number that a reader IsCurrent changes nothing, and of any other something.
 func TestKnows(t *testing.T) {
 	var r Reader
 	numbers := []uint64{0, 1, Behind, Behind + 1, 2 * Behind, 2*Behind + 1, 3 * Behind, 3*Behind + 1}
@@ -220,7 +220,7 @@ func TestKnows(t *testing.T) {
 				for _, number := range numbers[2:] { // of the others none is a log's
 					before, after := fmt.Sprint(r), r
 					missed := after.Head(number)
-					if same := !missed && before == fmt.Sprint(after); same != r.Knows(number) {
+					if same := !missed && before == fmt.Sprint(after); same != r.IsCurrent(number) {
 						t.Errorf("%+v knows %d: %v", r, number, !same)
 					}
 				}
@@ -261,19 +261,19 @@ func TestReaderReadsAll(t *testing.T) {
 			if rng.IntN(5) == 0 && head >= 50*Behind && r.Head(head) {
 				t.Errorf("seed %d: the head is too far", seed)
 			}
-			asked := r.Next(now, 0)
-			if asked == nil {
+			requested := r.Next(now, 0)
+			if requested == nil {
 				return
 			}
-			if len(asked) > MaxNumbers {
-				t.Errorf("seed %d: %d numbers at once", seed, len(asked))
+			if len(requested) > MaxNumbers {
+				t.Errorf("seed %d: %d numbers at once", seed, len(requested))
 			}
 			if rng.IntN(10) == 0 {
 				r.Failed()
 				return
 			}
-			values := make([][]byte, len(asked))
-			for i, number := range asked {
+			values := make([][]byte, len(requested))
+			for i, number := range requested {
 				if at, ok := stored[number]; ok && !now.Before(at) {
 					values[i] = []byte{}
 					read[number]++
@@ -304,8 +304,8 @@ func TestReaderReadsAll(t *testing.T) {
 			t.Errorf("seed %d: %d numbers are missing at the end", seed, len(r.missing))
 		}
 		now = now.Add(time.Hour)
-		if asked := r.Next(now, 0); len(asked) != width || asked[0] != head+1 {
-			t.Errorf("seed %d: asked for %v at the end, want %d from %d on", seed, asked, width, head+1)
+		if requested := r.Next(now, 0); len(requested) != width || requested[0] != head+1 {
+			t.Errorf("seed %d: asked for %v at the end, want %d from %d on", seed, requested, width, head+1)
 		}
 	}
 }

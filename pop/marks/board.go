@@ -37,7 +37,7 @@ func (b *Board) Looked(r *wire.Result, name, address string, now, wall time.Time
 	}
 	key := b.Read(r.Values, now, wall)
 	b.nodes[r.Node].own = key
-	return wire.Command{Node: r.Node, Op: wire.Set, Key: key, Value: b.Say(wall, name, address), Expire: wire.Seconds(Kept)}, true
+	return wire.Command{Node: r.Node, Op: wire.Set, Key: key, Value: b.Own(wall, name, address), Expire: wire.Seconds(Kept)}, true
 }
 
 // Withdraw takes this edge's mark off a node, if there is one.

@@ -60,7 +60,7 @@ func TestNote(t *testing.T) {
 	b := New("fra1", secret.Of([]byte("test")), 1, now)
 	values := make([][]byte, slots)
 	for i := range 2 {
-		values[i] = New("fra1", secret.Of([]byte("other")), uint64(i+2), now).Say(now, []string{"b", "c"}[i], "")
+		values[i] = New("fra1", secret.Of([]byte("other")), uint64(i+2), now).Own(now, []string{"b", "c"}[i], "")
 	}
 	b.Read(values, now, now)
 	if len(b.Secrets().Apart) != 0 {

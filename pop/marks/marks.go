@@ -67,7 +67,7 @@ type Board struct {
 	keys    []string
 	id      uint64
 	digests []string
-	said    Mark  // this edge's, last
+	own     Mark  // this edge's, last
 	began   int64 // Mark.Written of its first
 	edges   map[uint64]*seen
 	nodes   []node
@@ -149,11 +149,11 @@ func (b *Board) forget(now time.Time) {
 	}
 }
 
-// Say is this edge's mark.
-func (b *Board) Say(wall time.Time, name, address string) []byte {
-	b.said = Mark{b.id, max(b.said.Written+1, wall.UnixMilli()), b.digests, printable(name), printable(address)}
-	b.began = cmp.Or(b.began, b.said.Written)
-	text, _ := json.Marshal(b.said) // it has nothing that JSON lacks
+// Own is this edge's mark.
+func (b *Board) Own(wall time.Time, name, address string) []byte {
+	b.own = Mark{b.id, max(b.own.Written+1, wall.UnixMilli()), b.digests, printable(name), printable(address)}
+	b.began = cmp.Or(b.began, b.own.Written)
+	text, _ := json.Marshal(b.own) // it has nothing that JSON lacks
 	return text
 }
 
@@ -178,22 +178,22 @@ func printable(text string) string {
 	}, text[:min(len(text), maxText)])
 }
 
-// place is where an edge says it runs. An edge whose process has been replaced has two marks there, of which the older grows no more.
-type place struct{ name, address string }
+// location is where an edge says it runs. An edge whose process has been replaced has two marks there, of which the older grows no more.
+type location struct{ name, address string }
 
-func (m *Mark) place() place { return place{m.Name, m.Address} }
+func (m *Mark) location() location { return location{m.Name, m.Address} }
 
 // Apart are the living edges that count under another secret than this one: strangers first, then by digest, name and address. What an edge
-// said before its process was replaced is not told, so that a secret that was put right is no longer complained of.
+// own before its process was replaced is not told, so that a secret that was put right is no longer complained of.
 func (b *Board) Apart(now time.Time) (list []Edge) {
-	replaced := map[place]int64{b.said.place(): b.began}
+	replaced := map[location]int64{b.own.location(): b.began}
 	for _, e := range b.edges {
 		if e.alive(now) {
-			replaced[e.place()] = max(replaced[e.place()], e.began)
+			replaced[e.location()] = max(replaced[e.location()], e.began)
 		}
 	}
 	for _, e := range b.edges {
-		if !e.alive(now) || e.Digests[0] == b.digests[0] || e.Written < replaced[e.place()] {
+		if !e.alive(now) || e.Digests[0] == b.digests[0] || e.Written < replaced[e.location()] {
 			continue
 		}
 		common := slices.ContainsFunc(e.Digests, func(d string) bool { return slices.Contains(b.digests, d) })
@@ -209,5 +209,5 @@ func (b *Board) Apart(now time.Time) (list []Edge) {
 		return cmp.Or(cmp.Compare(a.Digests[0], b.Digests[0]), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address), cmp.Compare(b.Written, a.Written))
 	})
 	// While a process is being replaced both are there, and are one edge.
-	return slices.CompactFunc(list, func(a, b Edge) bool { return a.Digests[0] == b.Digests[0] && a.place() == b.place() })
+	return slices.CompactFunc(list, func(a, b Edge) bool { return a.Digests[0] == b.Digests[0] && a.location() == b.location() })
 }

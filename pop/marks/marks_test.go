@@ -40,7 +40,7 @@ func (w *world) values(b *Board) (list [][]byte) {
 // turn is an edge's: it reads, and writes if it is alive.
 func (w *world) turn(i int) {
 	b := w.boards[i]
-	w.node[b.Read(w.values(b), w.now, w.now)] = b.Say(w.now, fmt.Sprint("edge", i), "192.0.2.1:80")
+	w.node[b.Read(w.values(b), w.now, w.now)] = b.Own(w.now, fmt.Sprint("edge", i), "192.0.2.1:80")
 }
 
 func (w *world) run(rounds int, alive ...int) {
@@ -144,7 +144,7 @@ func TestWhoHasGone(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	w := newWorld("fra1", key1, key2, key2)
 	w.run(1, 0, 1)
-	after := w.boards[2].Say(w.now, "edge1", "192.0.2.1:80")
+	after := w.boards[2].Own(w.now, "edge1", "192.0.2.1:80")
 	w.node[w.boards[2].Read(w.values(w.boards[2]), w.now, w.now)] = after
 	w.run(1, 1, 0)
 	if list := w.boards[0].Apart(w.now); len(list) != 1 || list[0].Name != "edge1" {
@@ -153,7 +153,7 @@ func TestReplaced(t *testing.T) {
 	// Its secret is put right: what it said under the wrong one, which is still on the node, is not told any more.
 	right := New("fra1", key1, 300, began)
 	w.now = w.now.Add(time.Second)
-	w.node[right.Read(w.values(right), w.now, w.now)] = right.Say(w.now, "edge1", "192.0.2.1:80")
+	w.node[right.Read(w.values(right), w.now, w.now)] = right.Own(w.now, "edge1", "192.0.2.1:80")
 	w.turn(0)
 	if list := w.boards[0].Apart(w.now); len(list) != 0 {
 		t.Errorf("put right: %+v", list)
@@ -165,7 +165,7 @@ func TestReplaced(t *testing.T) {
 	twins := newWorld("fra1", key1, key2, key2)
 	for range 4 {
 		for i, b := range twins.boards {
-			twins.node[b.Read(twins.values(b), twins.now, twins.now)] = b.Say(twins.now.Add(time.Duration(i)*time.Millisecond), "edge1", "192.0.2.1:80")
+			twins.node[b.Read(twins.values(b), twins.now, twins.now)] = b.Own(twins.now.Add(time.Duration(i)*time.Millisecond), "edge1", "192.0.2.1:80")
 		}
 		twins.now = twins.now.Add(Every)
 	}
@@ -179,7 +179,7 @@ func TestClocksApart(t *testing.T) {
 	b, other := New("fra1", key1, 1, began), New("fra1", key2, 2, began)
 	for i, want := range []int{0, 1, 1} {
 		values := make([][]byte, slots)
-		values[5] = other.Say(began.Add(time.Duration(i)*Every-time.Hour), "behind", "")
+		values[5] = other.Own(began.Add(time.Duration(i)*Every-time.Hour), "behind", "")
 		now := began.Add(time.Duration(i) * Every)
 		b.Read(values, now, now)
 		if n := len(b.Apart(now)); n != want {

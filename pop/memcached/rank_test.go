@@ -21,7 +21,7 @@ func startRanking(t *testing.T, n int, wait time.Duration, rule mitigation.Rule,
 	for i := range uint64(n) {
 		e := startEdge(t, i+1, rule, names, nodes.dial)
 		e.rule.OnStoreFailure = posture
-		e.Ask = func(*algorithm.Spec, counter.Source) {}
+		e.Fetch = func(*algorithm.Spec, counter.Source) {}
 		e.Wait = func(replies []<-chan struct{}) {
 			late := time.NewTimer(wait)
 			defer late.Stop()

@@ -19,15 +19,15 @@ import (
 
 // script stands where a Machine would, and notes what it is told.
 type script struct {
-	mu      sync.Mutex
-	queue   []wire.Command
-	last    []wire.Command // what Flush returns
-	follow  func(wire.Result) []wire.Command
-	results []wire.Result
-	heard   []time.Time // when results came, one for each
-	steps   []time.Time
-	hits    uint64 // that are not reported, for ever
-	panics  int    // so many of the next steps panic
+	mu       sync.Mutex
+	queue    []wire.Command
+	last     []wire.Command // what Flush returns
+	follow   func(wire.Result) []wire.Command
+	results  []wire.Result
+	received []time.Time // when results came, one for each
+	steps    []time.Time
+	hits     uint64 // that are not reported, for ever
+	panics   int    // so many of the next steps panic
 }
 
 func (s *script) step(now time.Time, e pop.Event) (out []wire.Command) {
@@ -40,7 +40,7 @@ func (s *script) step(now time.Time, e pop.Event) (out []wire.Command) {
 	}
 	for _, r := range e.Results {
 		s.results = append(s.results, r)
-		s.heard = append(s.heard, now)
+		s.received = append(s.received, now)
 		if s.follow != nil {
 			out = append(out, s.follow(r)...)
 		}
@@ -60,12 +60,12 @@ func (s *script) say(cmds ...wire.Command) {
 	s.queue = append(s.queue, cmds...)
 }
 
-func (s *script) take() (rs []wire.Result, heard []time.Time) {
+func (s *script) take() (rs []wire.Result, received []time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rs, heard = s.results, s.heard
-	s.results, s.heard = nil, nil
-	return rs, heard
+	rs, received = s.results, s.received
+	s.results, s.received = nil, nil
+	return rs, received
 }
 
 // closing notices when a connection is closed.
@@ -136,8 +136,8 @@ func TestTierLoneHit(t *testing.T) {
 			t.Errorf("%d items after %v, want 1 at once", n.Items(), time.Since(start))
 		}
 		time.Sleep(time.Millisecond)
-		if rs, heard := s.take(); len(rs) != 1 || heard[0].Sub(start) > time.Millisecond {
-			t.Errorf("%d results, heard %v after %v", len(rs), heard, start)
+		if rs, received := s.take(); len(rs) != 1 || received[0].Sub(start) > time.Millisecond {
+			t.Errorf("%d results, heard %v after %v", len(rs), received, start)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -249,7 +249,7 @@ func TestTierAnswersAll(t *testing.T) {
 		start := time.Now()
 		tier.Wake()
 		time.Sleep(5 * time.Second)
-		rs, heard := s.take()
+		rs, received := s.take()
 		seen := make(map[uint64]bool)
 		unsent := 0
 		for i, r := range rs {
@@ -260,8 +260,8 @@ func TestTierAnswersAll(t *testing.T) {
 			if r.Status == wire.Unsent {
 				unsent++
 			}
-			if heard[i].Sub(start) > 2*time.Second {
-				t.Fatalf("%s %s %v after %v", r.Op, r.Status, r.Err, heard[i].Sub(start))
+			if received[i].Sub(start) > 2*time.Second {
+				t.Fatalf("%s %s %v after %v", r.Op, r.Status, r.Err, received[i].Sub(start))
 			}
 		}
 		if len(seen) != want {

@@ -158,13 +158,13 @@ func TestFullOfChanges(t *testing.T) {
 	if got := len(newest(&w)); got != rules {
 		t.Errorf("%d of %d rules are left", got, rules)
 	}
-	for _, word := range []Order{
+	for _, order := range []Order{
 		changing("", "x"), changing("login", strings.Repeat("x", MaxText+1)), {Rule: "login", Kind: Change, Source: sourceOf(1)},
 		{Rule: "login", Kind: Block, Source: sourceOf(1), Text: "x"}, {Rule: "login", Kind: Change, Reason: "x"},
 	} {
 		var empty List
-		if _, err := empty.Add(word, 1, 0, now); !errors.Is(err, ErrOrder) && !errors.Is(err, ErrLong) {
-			t.Errorf("%.40v: %v", word, err)
+		if _, err := empty.Add(order, 1, 0, now); !errors.Is(err, ErrOrder) && !errors.Is(err, ErrLong) {
+			t.Errorf("%.40v: %v", order, err)
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"sluice/pop/secret"
 )
 
-// Order is what an operator says. Words never share a queue with what attackers cause: they are a list of their own. Reason has at most
+// Order is what an operator says. OperatorList never share a queue with what attackers cause: they are a list of their own. Reason has at most
 // MaxReason bytes, Text MaxText, Who MaxWho and From MaxFrom.
 type Order = mitigation.Order
 
@@ -85,8 +85,8 @@ type Entry struct {
 	kept time.Time
 }
 
-// Said is the entry of a change of a rule that others keep as well: they know its mark.
-func Said(change Order, mark Mark) (Entry, error) {
+// ChangeEntry is the entry of a change of a rule that others keep as well: they know its mark.
+func ChangeEntry(change Order, mark Mark) (Entry, error) {
 	if change.Kind != Change || !possible(&change) {
 		return Entry{}, fmt.Errorf("%w: rule %q", ErrOrder, change.Rule)
 	}
@@ -178,16 +178,16 @@ func possible(w *Order) bool {
 
 // Add says a word that is newer than all that this edge knows of. voids is how long anything that a lift voids can live. To a list that
 // is full the changes of rules that others have replaced make room, the oldest first.
-func (l *List) Add(word Order, edge uint64, voids time.Duration, now time.Time) (Mark, error) {
-	if len(word.Text) > MaxText {
-		return Mark{}, fmt.Errorf("%w: %d bytes, and there may be %d", ErrLong, len(word.Text), MaxText)
+func (l *List) Add(order Order, edge uint64, voids time.Duration, now time.Time) (Mark, error) {
+	if len(order.Text) > MaxText {
+		return Mark{}, fmt.Errorf("%w: %d bytes, and there may be %d", ErrLong, len(order.Text), MaxText)
 	}
-	word.Reason, word.Who, word.From = cut(word.Reason, MaxReason), cut(word.Who, MaxWho), cut(word.From, MaxFrom)
-	if !possible(&word) {
-		return Mark{}, fmt.Errorf("%w: rule %q, source %s", ErrOrder, word.Rule, word.Source)
+	order.Reason, order.Who, order.From = cut(order.Reason, MaxReason), cut(order.Who, MaxWho), cut(order.From, MaxFrom)
+	if !possible(&order) {
+		return Mark{}, fmt.Errorf("%w: rule %q, source %s", ErrOrder, order.Rule, order.Source)
 	}
-	e := Entry{Order: word, generation: max(l.highest+1, uint64(max(now.UnixMilli(), 0))), edge: edge, kept: word.End}
-	if word.Kind == Lift {
+	e := Entry{Order: order, generation: max(l.highest+1, uint64(max(now.UnixMilli(), 0))), edge: edge, kept: order.End}
+	if order.Kind == Lift {
 		e.Epoch, e.kept, e.End = e.generation, now.Add(voids), time.Time{}
 	}
 	full := func() bool {
@@ -343,7 +343,7 @@ func (l *List) byWorth() (list []*Entry, replaced int) {
 		}
 	}
 	for _, changes := range l.changes {
-		for _, e := range standing(changes) {
+		for _, e := range inForce(changes) {
 			worth[e] = 2
 		}
 	}
@@ -353,20 +353,20 @@ func (l *List) byWorth() (list []*Entry, replaced int) {
 	return list, len(list) - len(worth)
 }
 
-// standing are of the changes of a rule, the newest first, those to the oldest that the newest was not made over: that is in force beside it, but for what those
+// inForce are of the changes of a rule, the newest first, those to the oldest that the newest was not made over: that is in force beside it, but for what those
 // between have set anew. Nothing is that is older than one that means the whole rule.
-func standing(changes []*Entry) []*Entry {
+func inForce(changes []*Entry) []*Entry {
 	seen, oldest := make(map[string]bool), 0
 	for i, e := range changes {
 		before := seen[fmt.Sprintf("%d-%016x", e.generation, e.edge)]
 		if !before {
 			oldest = i
 		}
-		var says struct{ Sets, Seen []string }
-		if err := json.Unmarshal([]byte(e.Text), &says); err != nil || len(says.Sets) == 0 {
+		var fields struct{ Sets, Seen []string }
+		if err := json.Unmarshal([]byte(e.Text), &fields); err != nil || len(fields.Sets) == 0 {
 			break
 		}
-		for _, id := range says.Seen {
+		for _, id := range fields.Seen {
 			seen[id] = seen[id] || before || i == 0
 		}
 	}
@@ -429,7 +429,7 @@ func (l *List) Encode(s secret.Secret, now time.Time) []byte {
 	for _, e := range list {
 		b = e.append(b)
 	}
-	return s.Seal(secret.Words, b)
+	return s.Seal(secret.OperatorList, b)
 }
 
 func (e *Entry) append(b []byte) []byte {
@@ -454,7 +454,7 @@ func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 	if len(b) > maxEncoded {
 		return nil, id, ErrList
 	}
-	in, ok := s.OpenAny(secret.Words, b)
+	in, ok := s.OpenAny(secret.OperatorList, b)
 	if !ok || string(in.Next(len(magic))) != magic {
 		return nil, id, ErrList
 	}

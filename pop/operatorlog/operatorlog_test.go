@@ -144,9 +144,9 @@ func TestFullList(t *testing.T) {
 	// Long reasons fill it earlier.
 	var long List
 	for n := range MaxEntries {
-		word := blocking(n, time.Hour)
-		word.Reason = strings.Repeat("x", 2*MaxReason)
-		if _, err := long.Add(word, 1, time.Hour, now); err != nil {
+		order := blocking(n, time.Hour)
+		order.Reason = strings.Repeat("x", 2*MaxReason)
+		if _, err := long.Add(order, 1, time.Hour, now); err != nil {
 			if !errors.Is(err, ErrFull) || n < 2000 {
 				t.Errorf("word %d: %v", n, err)
 			}
@@ -173,8 +173,8 @@ func TestFullList(t *testing.T) {
 // TestEndsAreBounded: a clock that is wrong does not make a block for ever.
 func TestEndsAreBounded(t *testing.T) {
 	var w, theirs List
-	word := blocking(1, 10*365*24*time.Hour)
-	_, _ = theirs.Add(word, 1, time.Hour, began)
+	order := blocking(1, 10*365*24*time.Hour)
+	_, _ = theirs.Add(order, 1, time.Hour, began)
 	w.Merge(theirs.of(t, began), began)
 	e := w.entries[Name{Rule: "login", Source: sourceOf(1)}]
 	if e.End.Sub(began) > mitigation.MaxBlock+ClockSkew || e.kept.Sub(began) > longestKept+ClockSkew {
@@ -212,7 +212,7 @@ func TestForgedLists(t *testing.T) {
 	}
 	// Ours by its MAC, but not of the form.
 	for _, body := range []string{"", magic, magic + "\xff\xff\xff\xff", magic + "\x00\x00\x00\x01short", string(good[:len(good)-secret.MACSize]) + "x"} {
-		if _, _, err := Decode(shared, shared.Seal(secret.Words, []byte(body))); !errors.Is(err, ErrList) {
+		if _, _, err := Decode(shared, shared.Seal(secret.OperatorList, []byte(body))); !errors.Is(err, ErrList) {
 			t.Errorf("%q: %v", body, err)
 		}
 	}
@@ -238,7 +238,7 @@ func FuzzWords(f *testing.F) {
 		if _, _, err := Decode(shared, b); err == nil && !bytes.HasPrefix(b, []byte(magic)) {
 			t.Error("a list without its magic")
 		}
-		list, _, err := Decode(shared, shared.Seal(secret.Words, b)) // whatever is in it
+		list, _, err := Decode(shared, shared.Seal(secret.OperatorList, b)) // whatever is in it
 		if err != nil {
 			return
 		}
@@ -253,17 +253,17 @@ func FuzzWords(f *testing.F) {
 // TestBadWord: what would make the list unreadable does not get into it.
 func TestBadWord(t *testing.T) {
 	var w List
-	for _, word := range []Order{
+	for _, order := range []Order{
 		{Source: sourceOf(1), Kind: Block}, {Rule: strings.Repeat("x", 65), Source: sourceOf(1), Kind: Block},
 		{Rule: "login", Kind: Block}, {Rule: "login", Source: sourceOf(1)}, {Rule: "login", Source: sourceOf(1), Kind: Lift + 1},
 	} {
-		if _, err := w.Add(word, 1, time.Hour, began); !errors.Is(err, ErrOrder) {
-			t.Errorf("%+v: %v", word, err)
+		if _, err := w.Add(order, 1, time.Hour, began); !errors.Is(err, ErrOrder) {
+			t.Errorf("%+v: %v", order, err)
 		}
 	}
-	word := blocking(1, time.Hour)
-	word.Reason = strings.Repeat("é", MaxReason)
-	if _, err := w.Add(word, 1, time.Hour, began); err != nil || len(w.of(t, began)) != 1 {
+	order := blocking(1, time.Hour)
+	order.Reason = strings.Repeat("é", MaxReason)
+	if _, err := w.Add(order, 1, time.Hour, began); err != nil || len(w.of(t, began)) != 1 {
 		t.Error(err)
 	}
 }
@@ -271,17 +271,17 @@ func TestBadWord(t *testing.T) {
 // Who said a word, and where from, travels with it, as far as there is room.
 func TestWhoSaidIt(t *testing.T) {
 	var w List
-	word := blocking(1, time.Hour)
-	word.Who, word.From = "ada", "192.0.2.1:5 at web1"
+	order := blocking(1, time.Hour)
+	order.Who, order.From = "ada", "192.0.2.1:5 at web1"
 	long := lifting(2)
 	long.Who, long.From = strings.Repeat("é", MaxWho), strings.Repeat("x", 1000)
-	for _, word := range []Order{word, long} {
-		if _, err := w.Add(word, 1, time.Hour, began); err != nil {
+	for _, order := range []Order{order, long} {
+		if _, err := w.Add(order, 1, time.Hour, began); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list := w.of(t, began)
-	if len(list) != 2 || list[0].Who != "ada" || list[0].From != word.From || list[0].Reason != "because" {
+	if len(list) != 2 || list[0].Who != "ada" || list[0].From != order.From || list[0].Reason != "because" {
 		t.Errorf("%+v", list)
 	}
 	if e := list[1]; e.Who != strings.Repeat("é", MaxWho/2) || e.From != strings.Repeat("x", MaxFrom) {

@@ -13,9 +13,9 @@ import (
 
 // lift is an epoch that is in force.
 type lift struct {
-	epoch uint64
-	since time.Time
-	said  bool // by a word of the list, which says how long it is kept
+	epoch  uint64
+	since  time.Time
+	listed bool // by a word of the list, which says how long it is kept
 }
 
 // Epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0 if there is none. What was
@@ -53,7 +53,7 @@ func (l *List) Apply(now time.Time) (changed bool) {
 	defer l.mu.Unlock()
 	l.report()
 	if rules := l.rules.Load(); rules != l.under {
-		l.changes.unsaid = true
+		l.changes.unannounced = true
 		l.under = rules
 		l.renameLifts(rules.Rules)
 		for name := range l.list.All() {
@@ -63,11 +63,11 @@ func (l *List) Apply(now time.Time) (changed bool) {
 	}
 	for _, name := range l.fresh {
 		l.apply(name, now)
-		l.changes.unsaid = true
+		l.changes.unannounced = true
 	}
 	l.fresh = l.fresh[:0]
-	if l.changes.unsaid && l.changes.done == l.changes.version {
-		l.applied, l.changes.unsaid = l.list.Marks(), false
+	if l.changes.unannounced && l.changes.done == l.changes.version {
+		l.applied, l.changes.unannounced = l.list.Marks(), false
 		return true
 	}
 	return false
@@ -124,7 +124,7 @@ func (l *List) apply(name operatorlog.Name, now time.Time) {
 		l.Void(name, e.Epoch, now)
 	}
 	if lift, there := l.lifts[name]; there && lift.epoch == e.Epoch {
-		lift.said = true
+		lift.listed = true
 		l.lifts[name] = lift
 	}
 	for _, rule := range l.under.Rules[name.Rule] {
@@ -182,7 +182,7 @@ func (l *List) Sweep(now time.Time) {
 	some := false
 	for name, lift := range l.lifts {
 		// One learned from another edge's line has no word here yet.
-		if e := l.list.At(name); (e == nil || e.Over(now)) && (lift.said || now.Sub(lift.since) > mitigation.MaxTimeout+mitigation.MaxMemory) {
+		if e := l.list.At(name); (e == nil || e.Over(now)) && (lift.listed || now.Sub(lift.since) > mitigation.MaxTimeout+mitigation.MaxMemory) {
 			delete(l.lifts, name)
 			some = true
 		}

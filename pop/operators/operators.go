@@ -85,7 +85,7 @@ func New(c Config, now time.Time) *List {
 	l := &List{config: c, began: now, reported: make(map[uint64]uint64), silent: make(map[string]time.Time)}
 	for _, line := range c.Secret.Lines() {
 		s := sealed{secret: line}
-		s.listKey, s.headKey = line.WordsKeys()
+		s.listKey, s.headKey = line.OperatorListKeys()
 		l.sealed = append(l.sealed, s)
 	}
 	l.SetRules(nil)
@@ -105,9 +105,9 @@ func (l *List) SetRules(rules Rules) {
 	l.rules.Store(set)
 }
 
-// Say puts an operator's word into the list; the next Apply puts it in force here, and it goes on its way to all edges. Spread says
+// Add puts an operator's word into the list; the next Apply puts it in force here, and it goes on its way to all edges. Spread says
 // of them which have it. The error is operatorlog.ErrFull, ErrWord or ErrLong.
-func (l *List) Say(w operatorlog.Order, now time.Time) (operatorlog.Mark, error) {
+func (l *List) Add(w operatorlog.Order, now time.Time) (operatorlog.Mark, error) {
 	if w.Kind == operatorlog.Change && !l.config.Changes {
 		return operatorlog.Mark{}, fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed", operatorlog.ErrOrder)
 	}
@@ -174,8 +174,8 @@ func has(marks []operatorlog.Mark, m operatorlog.Mark) bool {
 	return slices.ContainsFunc(marks, func(k operatorlog.Mark) bool { return k.Edge == m.Edge && k.Generation >= m.Generation })
 }
 
-// Words returns the list in the form in which it is kept, and a channel that is closed when it changes.
-func (l *List) Words(now time.Time) (list []byte, changed <-chan struct{}) {
+// Encoded returns the list in the form in which it is kept, and a channel that is closed when it changes.
+func (l *List) Encoded(now time.Time) (list []byte, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.changed == nil {
@@ -185,7 +185,7 @@ func (l *List) Words(now time.Time) (list []byte, changed <-chan struct{}) {
 	return text, l.changed
 }
 
-// Restore takes in a list that Words returned. Before the first Apply, lifts in it are taken to be in force: whoever calls it then has
+// Restore takes in a list that Encoded returned. Before the first Apply, lifts in it are taken to be in force: whoever calls it then has
 // nothing from before them. The error is operatorlog.ErrList.
 func (l *List) Restore(list []byte, now time.Time) error {
 	entries, _, err := operatorlog.Decode(l.config.Secret, list)
@@ -235,12 +235,12 @@ func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }
 // ruleChanges is what became of changes of rules here; List.mu guards it. Until they are in force this edge does not count among those that
 // have what was said.
 type ruleChanges struct {
-	version uint64             // grows with each
-	moved   chan struct{}      // closed when it does
-	done    uint64             // the version that is in force
-	refused []operatorlog.Mark // that cannot be in force here
-	about   member.About
-	unsaid  bool // the others do not know yet what is in force here
+	version     uint64             // grows with each
+	moved       chan struct{}      // closed when it does
+	done        uint64             // the version that is in force
+	refused     []operatorlog.Mark // that cannot be in force here
+	about       member.About
+	unannounced bool // the others do not know yet what is in force here
 }
 
 // Changes returns the changes of rules that operators have said: by rule, the newest first. Their version grows with each of them, and
@@ -258,14 +258,14 @@ func (l *List) Changes() (list []operatorlog.Entry, version uint64, moved <-chan
 func (l *List) InForce(version uint64, refused []operatorlog.Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.changes.done, l.changes.refused, l.changes.unsaid = version, slices.Clone(refused[:min(len(refused), presence.MaxRefused)]), true
+	l.changes.done, l.changes.refused, l.changes.unannounced = version, slices.Clone(refused[:min(len(refused), presence.MaxRefused)]), true
 }
 
 // Describe says what the others are told of this edge.
 func (l *List) Describe(a member.About) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.changes.about, l.changes.unsaid = a, true
+	l.changes.about, l.changes.unannounced = a, true
 }
 
 // Edges are those of the PoP, this one first, as far as it knows.

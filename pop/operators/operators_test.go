@@ -21,7 +21,7 @@ func someone(n byte) counter.Source {
 	return counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, n}), 32, 64)
 }
 
-func saying(kind operatorlog.Kind, n byte) operatorlog.Order {
+func announcing(kind operatorlog.Kind, n byte) operatorlog.Order {
 	w := operatorlog.Order{Rule: "login", Source: someone(n), Kind: kind, Start: began, Reason: "because"}
 	if kind == operatorlog.Block {
 		w.End = began.Add(time.Hour)
@@ -62,12 +62,12 @@ func newEdge(t testing.TB, id uint64) *edge {
 // TestRestoredListIsInForce at once, and lifts in it do not lift what was handed over with it.
 func TestRestoredListIsInForce(t *testing.T) {
 	first := newEdge(t, 1)
-	for n, word := range []operatorlog.Order{saying(operatorlog.Block, 1), saying(operatorlog.Lift, 2)} {
-		if _, err := first.Say(word, began); err != nil {
+	for n, word := range []operatorlog.Order{announcing(operatorlog.Block, 1), announcing(operatorlog.Lift, 2)} {
+		if _, err := first.Add(word, began); err != nil {
 			t.Fatal(n, err)
 		}
 	}
-	kept, changed := first.Words(began)
+	kept, changed := first.Encoded(began)
 	select {
 	case <-changed:
 		t.Error("changed, and nobody said anything")
@@ -91,7 +91,7 @@ func TestRestoredListIsInForce(t *testing.T) {
 	if err := next.Restore(kept[:len(kept)-1], began); !errors.Is(err, operatorlog.ErrList) {
 		t.Errorf("a list that is cut: %v", err)
 	}
-	if _, err := first.Say(saying(operatorlog.Block, 3), began); err != nil {
+	if _, err := first.Add(announcing(operatorlog.Block, 3), began); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -144,7 +144,7 @@ func TestListTravels(t *testing.T) {
 		t.Error("looked again at once")
 	}
 	now = now.Add(time.Millisecond)
-	if _, err := a.Say(saying(operatorlog.Block, 1), now); err != nil {
+	if _, err := a.Add(announcing(operatorlog.Block, 1), now); err != nil {
 		t.Fatal(err)
 	}
 	if !node.look(a, &ofA, now) || len(node.values) != 2 {
@@ -212,7 +212,7 @@ func TestVariantsHaveTheEpochOfTheirRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.SetRules(operators.Rules{"login": {{Counter: e.rule, Timeout: time.Minute}, {Counter: variant, Timeout: time.Minute, Of: e.rule.ID}}})
-	if _, err := e.Say(saying(operatorlog.Lift, 1), began); err != nil {
+	if _, err := e.Add(announcing(operatorlog.Lift, 1), began); err != nil {
 		t.Fatal(err)
 	}
 	e.Apply(began)

@@ -176,8 +176,8 @@ func (n *Nodes) begin(want *wanted, now time.Time) {
 	n.publish()
 }
 
-// Place is the node of a source; -1: none is up, or this edge counts alone.
-func (n *Nodes) Place(s counter.Source) int {
+// PlacementHash is the node of a source; -1: none is up, or this edge counts alone.
+func (n *Nodes) NodeOf(s counter.Source) int {
 	i := n.among(s, current)
 	if i < 0 && !n.moving.IsZero() {
 		i = n.among(s, joining)
@@ -190,7 +190,7 @@ func (n *Nodes) among(s counter.Source, r role) int {
 	if n.full.Load() {
 		return -1
 	}
-	h := n.secret.Place(s)
+	h := n.secret.PlacementHash(s)
 	best, most := -1, uint64(0)
 	for i := range n.nodes {
 		if d := &n.nodes[i]; d.up && d.role&r != 0 {
@@ -203,19 +203,19 @@ func (n *Nodes) among(s counter.Source, r role) int {
 }
 
 // Second is the new place of a source that has another one still, while a transition lasts; else -1.
-func (n *Nodes) Second(s counter.Source, place int) int {
+func (n *Nodes) Second(s counter.Source, node int) int {
 	if n.moving.IsZero() {
 		return -1
 	}
-	if i := n.among(s, joining); i != place {
+	if i := n.among(s, joining); i != node {
 		return i
 	}
 	return -1
 }
 
-// Places are the node of a source, and its new one while a transition lasts; none if no node is up.
-func (n *Nodes) Places(s counter.Source) []int {
-	first := n.Place(s)
+// NodesOf are the node of a source, and its new one while a transition lasts; none if no node is up.
+func (n *Nodes) NodesOf(s counter.Source) []int {
+	first := n.NodeOf(s)
 	if first < 0 {
 		return nil
 	}

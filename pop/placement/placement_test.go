@@ -66,7 +66,7 @@ func TestLostNodeMovesItsOwnSources(t *testing.T) {
 	before := make(map[counter.Source]int)
 	var on [3]int
 	for _, s := range sources() {
-		before[s] = n.Place(s)
+		before[s] = n.NodeOf(s)
 		on[before[s]]++
 	}
 	if slices.Min(on[:]) < 40 {
@@ -84,7 +84,7 @@ func TestLostNodeMovesItsOwnSources(t *testing.T) {
 		t.Error("a lost node moves its sources, once")
 	}
 	for s, was := range before {
-		if now := n.Place(s); was != 1 && now != was || now == 1 {
+		if now := n.NodeOf(s); was != 1 && now != was || now == 1 {
 			t.Fatalf("%v moved from %d to %d", s, was, now)
 		}
 	}
@@ -95,7 +95,7 @@ func TestLostNodeMovesItsOwnSources(t *testing.T) {
 	at = at.Add(900 * time.Millisecond)
 	answer(n, at, at.Add(time.Second))
 	for s, was := range before {
-		if now := n.Place(s); now != was {
+		if now := n.NodeOf(s); now != was {
 			t.Fatalf("%v is at %d, and was at %d", s, now, was)
 		}
 	}
@@ -134,7 +134,7 @@ func TestTransition(t *testing.T) {
 	n := newNodes(t, "node0:11211", "node1:11211")
 	was := make(map[counter.Source]int)
 	for _, s := range sources() {
-		was[s] = n.Place(s)
+		was[s] = n.NodeOf(s)
 	}
 	if err := n.Set([]string{"NODE1:11211", "node2:11211"}); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestTransition(t *testing.T) {
 	}
 	next := make(map[counter.Source]int)
 	for s, first := range was {
-		places := n.Places(s)
+		places := n.NodesOf(s)
 		if places[0] != first {
 			t.Fatalf("%v is at %v, and was at %d", s, places, first)
 		}
@@ -162,9 +162,9 @@ func TestTransition(t *testing.T) {
 	if left := n.Advance(began.Add(placement.Transition)); !slices.Equal(left, []int{0}) || n.InUse(0) || n.IsUp(0) {
 		t.Errorf("left %v at the end", left)
 	}
-	for s, place := range next {
-		if got := n.Places(s); !slices.Equal(got, []int{place}) {
-			t.Fatalf("%v is at %v, want %d", s, got, place)
+	for s, node := range next {
+		if got := n.NodesOf(s); !slices.Equal(got, []int{node}) {
+			t.Fatalf("%v is at %v, want %d", s, got, node)
 		}
 	}
 }
@@ -190,16 +190,16 @@ func TestFull(t *testing.T) {
 	n.SetFull(true)
 	n.NoteAlone(began.Add(time.Second))
 	n.NoteAlone(began.Add(2 * time.Second))
-	if n.Place(s) != -1 || n.Bucket(7) != -1 || n.Up() || !n.Alone().Equal(began.Add(time.Second)) || !n.Moved() {
-		t.Errorf("place %d, bucket %d, up %v, alone since %v", n.Place(s), n.Bucket(7), n.Up(), n.Alone())
+	if n.NodeOf(s) != -1 || n.Bucket(7) != -1 || n.Up() || !n.Alone().Equal(began.Add(time.Second)) || !n.Moved() {
+		t.Errorf("place %d, bucket %d, up %v, alone since %v", n.NodeOf(s), n.Bucket(7), n.Up(), n.Alone())
 	}
 	if n.Fixed() != 0 {
 		t.Error("it is to find the node where edges meet all the same")
 	}
 	n.SetFull(false)
 	n.NoteAlone(began.Add(3 * time.Second))
-	if n.Place(s) != 0 || !n.Alone().IsZero() {
-		t.Errorf("place %d, alone since %v", n.Place(s), n.Alone())
+	if n.NodeOf(s) != 0 || !n.Alone().IsZero() {
+		t.Errorf("place %d, alone since %v", n.NodeOf(s), n.Alone())
 	}
 }
 

@@ -37,7 +37,7 @@ func (p *Slots) Fill(node int, self Edge, now time.Time) wire.Command {
 }
 
 func (p *Slots) fill(node int, op wire.Op, key string, self Edge, now time.Time) wire.Command {
-	return wire.Command{Node: node, Op: op, Key: key, Value: p.Say(now, self), Expire: wire.Seconds(Kept)}
+	return wire.Command{Node: node, Op: op, Key: key, Value: p.Encode(now, self), Expire: wire.Seconds(Kept)}
 }
 
 // Overdue reports whether this edge's slot should have been filled some time ago, because nobody has called Keep; then it is to be filled. The

@@ -61,7 +61,7 @@ type Slots struct {
 	held     bool // a slot was ours once
 	sequence uint64
 	peers    map[uint64]*peer
-	said     []*peer   // whose presence is in the slots, as last read
+	read     []*peer   // whose presence is in the slots, as last read
 	free     []int     // as last read
 	filled   []bool    // all of them: with something
 	room     time.Time // since when there has been a free slot, while full
@@ -76,7 +76,7 @@ type Slots struct {
 
 // New is for the edge with an ID.
 func New(s secret.Secret, id uint64) Slots {
-	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), said: make([]*peer, slots), filled: make([]bool, slots), peers: make(map[uint64]*peer)}
+	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), read: make([]*peer, slots), filled: make([]bool, slots), peers: make(map[uint64]*peer)}
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
@@ -113,8 +113,8 @@ func (p *Slots) Ended(id uint64) bool {
 	return e != nil && e.Ends
 }
 
-// Say is what to fill the slot with.
-func (p *Slots) Say(now time.Time, e Edge) []byte {
+// Encode is what to fill the slot with.
+func (p *Slots) Encode(now time.Time, e Edge) []byte {
 	p.sequence = max(p.sequence+1, uint64(max(now.UnixMilli(), 0)))
 	size, texts := 64+16*(len(e.Marks)+len(e.Refused))+secret.MACSize, [...]string{e.Name, e.Address, e.Version}
 	for i, text := range texts {
@@ -171,7 +171,7 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 	ours := false
 	for i, v := range values {
-		p.filled[i], p.said[i] = v != nil, nil
+		p.filled[i], p.read[i] = v != nil, nil
 		if v == nil {
 			continue
 		}
@@ -197,10 +197,10 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 			known = &peer{e, i, now}
 			p.peers[e.ID] = known
 		}
-		p.said[i] = known
+		p.read[i] = known
 	}
 	p.free = p.free[:0]
-	for i, e := range p.said { // once all are read: what somebody has kept may stand before what is new
+	for i, e := range p.read { // once all are read: what somebody has kept may stand before what is new
 		if taken := ours && i == p.slot || e != nil && e.slot == i && e.alive(now); !taken {
 			p.free = append(p.free, i)
 		}

@@ -23,12 +23,12 @@ func TestKeptPresence(t *testing.T) {
 		speaker, reader := New(shared, 7), New(shared, 8)
 		values := make([][]byte, slots)
 		at := now
-		values[c.own] = speaker.Say(at, Edge{})
+		values[c.own] = speaker.Encode(at, Edge{})
 		reader.Read(values, at, at)
 		for i := range 10 {
 			before := values[c.own]
 			at = at.Add(time.Second)
-			values[c.own] = speaker.Say(at, Edge{})
+			values[c.own] = speaker.Encode(at, Edge{})
 			reader.Read(values, at, at)
 			if values[c.other] = before; c.copied {
 				values[c.other] = values[c.own]

@@ -23,20 +23,20 @@ type Record struct {
 	End    time.Time // Block
 	Limit  uint32    // Block: that was passed
 	By     mitigation.By
-	Newest uint32          // Standing, AskTimes: the group of Groups[0]
-	Groups []uint64        // Standing, AskTimes: lanes, the newest group first
-	Edge   uint64          // AskTimes, Times: who counted times
-	Times  []counter.Times // AskTimes, Times: the edge's own
+	Newest uint32          // Standing, RequestTimes: the group of Groups[0]
+	Groups []uint64        // Standing, RequestTimes: lanes, the newest group first
+	Edge   uint64          // RequestTimes, Times: who counted times
+	Times  []counter.Times // RequestTimes, Times: the edge's own
 }
 
 // Kind is what a record says.
 type Kind uint8
 
 const (
-	Block    Kind = iota
-	State         // how a counter stands
-	AskTimes      // that, when the writer's hits of the window came, and a request for the others'
-	Times         // the answer
+	Block        Kind = iota
+	State             // how a counter stands
+	RequestTimes      // that, when the writer's hits of the window came, and a request for the others'
+	Times             // the answer
 	kinds
 )
 
@@ -59,7 +59,7 @@ func (r *Record) Seal(s secret.Secret) []byte {
 		b = append(b, byte(r.By))
 	case State:
 		b = r.appendGroups(b)
-	case AskTimes:
+	case RequestTimes:
 		b = r.appendTimes(r.appendGroups(b))
 	case Times:
 		b = r.appendTimes(b)
@@ -110,7 +110,7 @@ func Open(s secret.Secret, b []byte) (r Record, ok bool) {
 		ok = ok && r.By <= mitigation.ByPeer
 	case State:
 		r.readGroups(&in)
-	case AskTimes:
+	case RequestTimes:
 		r.readGroups(&in)
 		r.readTimes(&in)
 	case Times:

@@ -21,13 +21,13 @@ import (
 // Secret is a PoP's. Each of its uses has a key of its own, so that nothing that an outsider chooses is ever hashed under the key of a
 // MAC.
 type Secret struct {
-	names    key // placement, phase, keys in the tier
-	records  key // MACs of bits and of the mitigation log
-	words    key // MACs of the operators' list
-	presence key // MACs of what edges say of themselves
-	clients  key // digests of what clients send
-	digest   [8]byte
-	older    *Secret // that it takes the place of; nil: there is none
+	names        key // placement, phase, keys in the tier
+	records      key // MACs of bits and of the mitigation log
+	operatorList key // MACs of the operators' list
+	presence     key // MACs of what edges say of themselves
+	clients      key // digests of what clients send
+	digest       [8]byte
+	older        *Secret // that it takes the place of; nil: there is none
 }
 
 // MaxLines is how many secrets an edge can have: while one takes the place of another, both.
@@ -44,7 +44,7 @@ func Of(b []byte) Secret {
 		return key{binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])}
 	}
 	public := sha256.Sum256(append([]byte("sluice pop digest\x00"), b...))
-	return Secret{names: derive("names"), records: derive("records"), words: derive("words"), presence: derive("presence"), clients: derive("clients"),
+	return Secret{names: derive("names"), records: derive("records"), operatorList: derive("words"), presence: derive("presence"), clients: derive("clients"),
 		digest: [8]byte(public[:8])}
 }
 
@@ -92,21 +92,21 @@ const MACSize = 16
 type Use uint8
 
 const (
-	Records  Use = iota // a bit, or a record of the mitigation log
-	Words               // the operators' list
-	Head                // which list a node has
-	Presence            // what an edge says of itself
-	Exact               // a bucket of instants
-	Audit               // what an edge noted of watched sources
+	Records      Use = iota // a bit, or a record of the mitigation log
+	OperatorList            // the operators' list
+	Head                    // which list a node has
+	Presence                // what an edge says of itself
+	Exact                   // a bucket of instants
+	Audit                   // what an edge noted of watched sources
 )
 
 // key of a use, and what is hashed with it so that no two uses share MACs.
 func (s *Secret) key(u Use) (k key, letter byte) {
 	switch u {
-	case Words:
-		return s.words, 'w'
+	case OperatorList:
+		return s.operatorList, 'w'
 	case Head:
-		return s.words, 'h'
+		return s.operatorList, 'h'
 	case Presence:
 		return s.presence, 'e'
 	case Exact:
@@ -170,18 +170,18 @@ func (s Secret) OpenAny(u Use, b []byte) (in Reader, ok bool) {
 
 // What a hash is for is hashed with it, so that no two uses share values.
 const (
-	forPlace   = 'n'
-	forPhase   = 'p'
-	forCounter = 'c'
-	forBit     = 'b'
-	forLog     = 'l'
-	forHead    = 'h'
-	forEdge    = 'e'
-	forRule    = 'r'
-	forWords   = 'w'
-	forFlight  = 'i'
-	forExact   = 'x'
-	forAudit   = 'u'
+	forPlacement    = 'n'
+	forPhase        = 'p'
+	forCounter      = 'c'
+	forBit          = 'b'
+	forLog          = 'l'
+	forHead         = 'h'
+	forEdge         = 'e'
+	forRule         = 'r'
+	forOperatorList = 'w'
+	forFlight       = 'i'
+	forExact        = 'x'
+	forAudit        = 'u'
 )
 
 func (s Secret) hashSource(use byte, source counter.Source) uint64 {
@@ -190,8 +190,10 @@ func (s Secret) hashSource(use byte, source counter.Source) uint64 {
 	return siphash.Hash(s.names.k0, s.names.k1, source.AppendBinary(b[:1]))
 }
 
-// Place is a source's hash for the choice of its node.
-func (s Secret) Place(source counter.Source) uint64 { return s.hashSource(forPlace, source) }
+// PlacementHash is a source's hash for the choice of its node.
+func (s Secret) PlacementHash(source counter.Source) uint64 {
+	return s.hashSource(forPlacement, source)
+}
 
 // Watch is a source's hash for the choice of whom edges audit, and stands for it there.
 func (s Secret) Watch(source counter.Source) uint64 { return s.hashSource(forAudit, source) }
@@ -312,7 +314,7 @@ func (s Secret) RuleDigest(r *algorithm.Spec) uint64 {
 	return siphash.Hash(s.names.k0, s.names.k1, append([]byte{forRule}, r.Identity()...))
 }
 
-// WordsKeys name the operators' list, and its head.
-func (s Secret) WordsKeys() (list, head string) {
-	return string(s.append128([]byte{forWords}, []byte{forWords, 'l'})), string(s.append128([]byte{forWords}, []byte{forWords, 'h'}))
+// OperatorListKeys name the operators' list, and its head.
+func (s Secret) OperatorListKeys() (list, head string) {
+	return string(s.append128([]byte{forOperatorList}, []byte{forOperatorList, 'l'})), string(s.append128([]byte{forOperatorList}, []byte{forOperatorList, 'h'}))
 }

@@ -12,7 +12,7 @@ import (
 func TestSecretsAreApart(t *testing.T) {
 	s := Of([]byte("test"))
 	seen := make(map[key]bool)
-	for _, k := range []key{s.names, s.records, s.words, s.presence, s.clients} {
+	for _, k := range []key{s.names, s.records, s.operatorList, s.presence, s.clients} {
 		if seen[k] || k == (key{}) {
 			t.Errorf("%x twice", k)
 		}
@@ -28,13 +28,13 @@ func TestSecretsAreApart(t *testing.T) {
 func TestAfter(t *testing.T) {
 	older, newer := Of([]byte("the old one")), Of([]byte("the new one"))
 	both := newer.After(older)
-	if both.SlotKey(1) != newer.SlotKey(1) || both.LogHeadKey() != newer.LogHeadKey() || both.Place(counter.Source{}) != newer.Place(counter.Source{}) {
+	if both.SlotKey(1) != newer.SlotKey(1) || both.LogHeadKey() != newer.LogHeadKey() || both.PlacementHash(counter.Source{}) != newer.PlacementHash(counter.Source{}) {
 		t.Error("other names or places than the new one has")
 	}
 	if both.Bytes() != older.Bytes() {
 		t.Error("what clients send has other digests than before")
 	}
-	sealed, now := older.Seal(Words, []byte("said")), both.Seal(Words, []byte("said"))
+	sealed, now := older.Seal(OperatorList, []byte("said")), both.Seal(OperatorList, []byte("said"))
 	for _, test := range []struct {
 		what string
 		open func(Use, []byte) (Reader, bool)
@@ -45,9 +45,9 @@ func TestAfter(t *testing.T) {
 		{"the old one's", both.OpenAny, sealed, true},
 		{"the new one's", both.OpenAny, now, true},
 		{"its own, at an edge that has the new one alone", newer.Open, now, true},
-		{"a stranger's", both.OpenAny, Of([]byte("a stranger")).Seal(Words, []byte("said")), false},
+		{"a stranger's", both.OpenAny, Of([]byte("a stranger")).Seal(OperatorList, []byte("said")), false},
 	} {
-		if _, ok := test.open(Words, test.text); ok != test.ok {
+		if _, ok := test.open(OperatorList, test.text); ok != test.ok {
 			t.Errorf("%s: %v", test.what, ok)
 		}
 	}

@@ -208,7 +208,7 @@ func TestExactLift(t *testing.T) {
 	p := newPayments(t, 3, 3, 1, r, 0)
 	p.after(time.Second)
 	p.run(time.Second, 10*time.Millisecond, nil)
-	if _, err := p.Edges[0].Say(operatorlog.Order{Rule: "pay", Source: a, Kind: operatorlog.Lift, Start: p.Now()}); err != nil {
+	if _, err := p.Edges[0].Order(operatorlog.Order{Rule: "pay", Source: a, Kind: operatorlog.Lift, Start: p.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	p.after(2 * time.Second)
@@ -230,10 +230,10 @@ func TestExactRetry(t *testing.T) {
 			p.after(100 * time.Millisecond)
 			d = p.Edges[0].Request(&r, a)
 		}
-		if d.Verdict != limiter.Limited || d.Told == nil {
+		if d.Verdict != limiter.Limited || d.Reported == nil {
 			t.Fatal(d.Verdict)
 		}
-		wait := d.Told.Wait
+		wait := d.Reported.Wait
 		p.after(wait - 10*time.Millisecond)
 		if d := p.Edges[1].Request(&r, a); !d.Refused() {
 			t.Errorf("limit %d: too early, and it passed", limit)

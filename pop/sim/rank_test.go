@@ -47,8 +47,8 @@ func TestPlacesUnderWayBlockNobody(t *testing.T) {
 		w.after(300 * time.Millisecond)
 		want := map[int]limiter.Verdict{200: limiter.Passed, 401: limiter.Limited}[status]
 		e := w.Edges[0]
-		if d := e.unanswered(&r, a); d.Verdict != want || (want == limiter.Limited) == d.Told.Until.IsZero() {
-			t.Errorf("all answered %d: %v, blocked until %v", status, d.Verdict, d.Told.Until)
+		if d := e.unanswered(&r, a); d.Verdict != want || (want == limiter.Limited) == d.Reported.Until.IsZero() {
+			t.Errorf("all answered %d: %v, blocked until %v", status, d.Verdict, d.Reported.Until)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func givenBackLate(t *testing.T, late time.Duration) {
 	w.after(late)
 	for n := range 2 {
 		if d := e.unanswered(&r, a); d.Verdict != limiter.Passed {
-			t.Errorf("request %d: %v, %+v", n, d.Verdict, d.Told.Ask)
+			t.Errorf("request %d: %v, %+v", n, d.Verdict, d.Reported.Reservation)
 		}
 	}
 }
@@ -112,8 +112,8 @@ func TestPlacesOfALostNode(t *testing.T) {
 	w.after(time.Second)
 	for i, e := range w.Edges {
 		d := e.unanswered(&r, a)
-		if d.Verdict != limiter.Passed || d.Told.Ask.Remaining != uint32(2-i) {
-			t.Errorf("edge %d: %v after two of five, %+v", i, d.Verdict, d.Told.Ask)
+		if d.Verdict != limiter.Passed || d.Reported.Reservation.Remaining != uint32(2-i) {
+			t.Errorf("edge %d: %v after two of five, %+v", i, d.Verdict, d.Reported.Reservation)
 		}
 		e.Settle(d, 401)
 	}

@@ -86,10 +86,10 @@ func TestNobodyIsBlockedForAPart(t *testing.T) {
 			admitted++
 		}
 	}
-	if admitted != 10 || !last.Results[0].Until.IsZero() || last.Told.Wait <= 0 || last.Told.Wait > time.Minute+r.Group() {
-		t.Errorf("%d were admitted, blocked until %v, told to wait %v", admitted, last.Results[0].Until, last.Told.Wait)
+	if admitted != 10 || !last.Results[0].Until.IsZero() || last.Reported.Wait <= 0 || last.Reported.Wait > time.Minute+r.Group() {
+		t.Errorf("%d were admitted, blocked until %v, told to wait %v", admitted, last.Results[0].Until, last.Reported.Wait)
 	}
-	wait := last.Told.Wait
+	wait := last.Reported.Wait
 	w.Run(w.Now().Add(wait))
 	if w.Edges[0].Request(&rule, ip("192.0.2.1")).Refused() {
 		t.Error("refused after it waited as it was told")

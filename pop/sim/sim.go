@@ -178,8 +178,8 @@ func (e *Edge) begin() error {
 	e.limiter = limiter.Limiter{
 		Counters: e.Counters, Bits: e.Bits, InFlight: e.InFlight, Exact: e.Exact,
 		Up: func(counter.Source) bool { return m.Nodes.Up() }, Alone: m.Alone,
-		Ask: func(r *algorithm.Spec, s counter.Source) {
-			m.Exchanges.Ask(counter.Counter{Rule: r, Source: s})
+		Fetch: func(r *algorithm.Spec, s counter.Source) {
+			m.Exchanges.Fetch(counter.Counter{Rule: r, Source: s})
 			wake()
 		},
 	}
@@ -223,7 +223,7 @@ func (w *World) Now() time.Time { return w.now }
 func (e *Edge) Decide(d *limiter.Decision) {
 	e.limiter.Decide(d, e.clock())
 	for i := range d.Results {
-		e.busy = e.busy || d.Results[i].Ask != nil
+		e.busy = e.busy || d.Results[i].Reservation != nil
 	}
 	e.attend()
 }
@@ -536,11 +536,11 @@ func (w *World) push(b *batch) {
 	w.batches = append(w.batches, b)
 }
 
-// Say has an operator say something at the edge.
-func (e *Edge) Say(word operatorlog.Order) (operatorlog.Mark, error) {
+// Order has an operator say something at the edge.
+func (e *Edge) Order(order operatorlog.Order) (operatorlog.Mark, error) {
 	e.world.restless = e.world.now.Add(unrest)
 	e.awake = true
-	mark, err := e.Machine.Operators.Say(word, e.clock())
+	mark, err := e.Machine.Operators.Add(order, e.clock())
 	e.attend()
 	return mark, err
 }

@@ -260,8 +260,8 @@ func TestEstimator(t *testing.T) {
 	w := newWorld(t, 0, r)
 	for i := range 20 {
 		d := w.Edges[0].Request(&r, a)
-		if over := i >= 5; d.Refused() || d.Results[0].Ask.Over != over || d.Results[0].Ask.Estimate != float64(i+1) {
-			t.Fatalf("request %d: %v, estimate %v", i+1, d.Verdict, d.Results[0].Ask.Estimate)
+		if over := i >= 5; d.Refused() || d.Results[0].Reservation.Over != over || d.Results[0].Reservation.Estimate != float64(i+1) {
+			t.Fatalf("request %d: %v, estimate %v", i+1, d.Verdict, d.Results[0].Reservation.Estimate)
 		}
 		w.after(300 * time.Millisecond)
 	}

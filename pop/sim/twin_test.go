@@ -157,10 +157,10 @@ func fault(t *testing.T, w *World, rng *rand.Rand, sources []counter.Source) str
 		}
 		return did("edge %d cut %v", edge, w.Edges[edge].cut)
 	}
-	word := operatorlog.Order{Rule: "twin", Source: sources[rng.IntN(len(sources))], Kind: operatorlog.Lift, Start: w.now}
+	order := operatorlog.Order{Rule: "twin", Source: sources[rng.IntN(len(sources))], Kind: operatorlog.Lift, Start: w.now}
 	if rng.IntN(2) == 0 {
-		word.Kind, word.End = operatorlog.Block, w.now.Add(time.Minute)
+		order.Kind, order.End = operatorlog.Block, w.now.Add(time.Minute)
 	}
-	_, err := w.Edges[edge].Say(word)
-	return did("word %d at edge %d: %v", word.Kind, edge, err)
+	_, err := w.Edges[edge].Order(order)
+	return did("word %d at edge %d: %v", order.Kind, edge, err)
 }

@@ -66,7 +66,7 @@ func (f *PoP) Check() error {
 		return err
 	}
 	for _, fault := range f.Faults {
-		if err := f.knows(fault); err != nil {
+		if err := f.supports(fault); err != nil {
 			return err
 		}
 	}
@@ -85,8 +85,8 @@ func ParseFaults(texts []string) (faults []lab.Fault, err error) {
 	return faults, nil
 }
 
-// knows tells whether a fault can happen in virtual time.
-func (f *PoP) knows(fault lab.Fault) error {
+// supports tells whether a fault can happen in virtual time.
+func (f *PoP) supports(fault lab.Fault) error {
 	there := map[string]int{"edge": f.PoPs * f.Edges, "memcached": f.PoPs * f.Nodes}
 	n, known := there[fault.Kind]
 	switch {

@@ -62,7 +62,7 @@ func Prepare() {
 	// With the race detector a process sleeps for a second before it ends, unless told otherwise, and there are hundreds of them.
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
 	if !raceEnabled {
-		if err := flag.Set("test.parallel", "4"); err != nil {
+		if err := flag.Set("test.parallel", "6"); err != nil {
 			panic(err)
 		}
 	}

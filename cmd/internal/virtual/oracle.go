@@ -61,8 +61,8 @@ func RuleOf(r mitigation.Rule, mode judge.Mode) limiter.Rule {
 func decisionOf(d *limiter.Decision, start time.Time) judge.Decision {
 	r := &d.Results[0]
 	out := judge.Decision{Estimate: math.NaN(), Delay: d.Delay}
-	if r.Ask != nil {
-		out.Estimate, out.Over = r.Ask.Estimate, r.Ask.Over
+	if r.Reservation != nil {
+		out.Estimate, out.Over = r.Reservation.Estimate, r.Reservation.Over
 	}
 	switch d.Verdict {
 	case limiter.Limited:
@@ -146,8 +146,8 @@ func (s *Oracle) Limiter() judge.Limiter {
 // Counters is how many counters it holds.
 func (s *Oracle) Counters() uint64 { return uint64(s.limiter.Counters.Stats().Counters) }
 
-// ask decides about a request under a rule.
-func (s *Oracle) ask(rule *limiter.Rule, source int32) *limiter.Decision {
+// decideOn decides about a request under a rule.
+func (s *Oracle) decideOn(rule *limiter.Rule, source int32) *limiter.Decision {
 	s.decision.Reset()
 	s.decision.Add(rule, s.sources[source])
 	s.limiter.Decide(&s.decision, s.now)
@@ -155,7 +155,7 @@ func (s *Oracle) ask(rule *limiter.Rule, source int32) *limiter.Decision {
 }
 
 func (s *Oracle) decide(_ int, source int32) judge.Decision {
-	d := decisionOf(s.ask(&s.rule, source), s.start)
+	d := decisionOf(s.decideOn(&s.rule, source), s.start)
 	if d.Verdict == judge.Limited && d.Until > 0 {
 		at := s.now.Sub(s.start)
 		s.blocks = append(s.blocks, judge.InForce{Source: source, Start: at, At: at, Until: d.Until})
@@ -188,7 +188,7 @@ func (s *Ideal) Over(source int32, at time.Duration, counted bool) bool {
 	if counted {
 		rule = &s.counted
 	}
-	d := s.ask(rule, source)
+	d := s.decideOn(rule, source)
 	s.limiter.Settle(d, 0, s.now)
-	return d.Results[0].Ask.Over
+	return d.Results[0].Reservation.Over
 }

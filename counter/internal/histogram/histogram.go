@@ -27,7 +27,7 @@ type Histogram struct {
 	next       int32 // of the same chain, and one more than the index in the list; 0: no more
 	Rule       uint32
 	Last       uint32 // sub-window of the newest hit
-	Asked      uint32 // sub-window in which somebody last asked when hits came
+	LastRead   uint32 // sub-window in which somebody last asked when hits came
 	ExportedAt uint32 // sub-window in which others were last told
 	closed     uint32 // sub-window of which no hit came after its bin closedAt
 	Exported   uint16 // a bit for each lane: others have been told of its bins, and theirs may be added
@@ -160,7 +160,7 @@ func (h *Histogram) Owner() (slot int, wide bool) { return int(h.slot), h.wide }
 // Begin begins the histogram with an index anew, of a rule and in a sub-window.
 func (s *Set) Begin(index int, rule, now uint32) *Histogram {
 	h := s.list.At(index)
-	h.index, h.Rule, h.Last, h.Asked, h.ExportedAt, h.Exported = int32(index), rule, now, now-SubWindows, now-SubWindows, 0
+	h.index, h.Rule, h.Last, h.LastRead, h.ExportedAt, h.Exported = int32(index), rule, now, now-SubWindows, now-SubWindows, 0
 	h.closed = now - SubWindows
 	for j := range h.subWindows { // no lane is that of a sub-window to come
 		h.subWindows[j] = now - SubWindows

@@ -85,8 +85,8 @@ func (r Ring) Cap() int {
 	return Stamps
 }
 
-// place is where the k-th stamp is, the oldest being 0.
-func (r Ring) place(k int) int {
+// index is where the k-th stamp is, the oldest being 0.
+func (r Ring) index(k int) int {
 	at := int(*r.first()) + k
 	if n := r.Cap(); at >= n {
 		at -= n
@@ -95,7 +95,7 @@ func (r Ring) place(k int) int {
 }
 
 func (r Ring) at(k int) uint32 {
-	at := r.place(k)
+	at := r.index(k)
 	if r.long != nil {
 		return r.long[at]
 	}
@@ -111,10 +111,10 @@ func (r Ring) Push(n uint32, stamp uint32, most int) {
 		r.clear()
 	}
 	for r.Len() > 0 && (r.Len() == r.Cap() || int(uint8(n-r.at(0)>>24)) > most) {
-		*r.first() = uint32(r.place(1))
+		*r.first() = uint32(r.index(1))
 		*r.stamps()--
 	}
-	at := r.place(r.Len())
+	at := r.index(r.Len())
 	if r.long != nil {
 		r.long[at] = stamp
 	} else {

@@ -67,11 +67,11 @@ type Store struct {
 	self     string // the key of what this edge says of itself
 	every    time.Duration
 
-	mu     sync.Mutex
-	client *clientv3.Client // of a session that is under way, or nil
-	status Status
-	said   []byte
-	say    chan struct{} // there is something to say
+	mu        sync.Mutex
+	client    *clientv3.Client // of a session that is under way, or nil
+	status    Status
+	published []byte
+	changed   chan struct{} // there is something to say
 }
 
 // Status is how etcd was lately.
@@ -84,7 +84,7 @@ type Status struct {
 // New returns a Store, of which the names that begin with followed are, and in which what this edge says of itself has a name. The error is one
 // of the files.
 func New(c Config, followed, self string) (*Store, error) {
-	s := &Store{config: c, followed: followed, self: c.Prefix + self, every: beatEvery, say: make(chan struct{}, 1), status: Status{Since: time.Now()}}
+	s := &Store{config: c, followed: followed, self: c.Prefix + self, every: beatEvery, changed: make(chan struct{}, 1), status: Status{Since: time.Now()}}
 	_, err := s.options(context.Background())
 	return s, err
 }
@@ -132,16 +132,16 @@ func (s *Store) Status() Status {
 	return s.status
 }
 
-// Say puts in the place of what this edge has said of itself.
-func (s *Store) Say(text []byte) {
+// Publish puts in the place of what this edge has said of itself.
+func (s *Store) Publish(text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if bytes.Equal(s.said, text) {
+	if bytes.Equal(s.published, text) {
 		return
 	}
-	s.said = text
+	s.published = text
 	select {
-	case s.say <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
@@ -310,7 +310,7 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 				values = append(values, v)
 			}
 			take(values, false)
-		case <-s.say:
+		case <-s.changed:
 			if err := s.present(ctx, c, lease); err != nil {
 				return err
 			}
@@ -363,7 +363,7 @@ func (s *Store) lease(ctx context.Context, c *clientv3.Client) (clientv3.LeaseID
 // present writes what this edge says of itself.
 func (s *Store) present(ctx context.Context, c *clientv3.Client, lease clientv3.LeaseID) error {
 	s.mu.Lock()
-	text := s.said
+	text := s.published
 	s.mu.Unlock()
 	if text == nil {
 		return nil

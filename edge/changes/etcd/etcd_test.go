@@ -140,7 +140,7 @@ func TestFollow(t *testing.T) {
 		v.until("up", func() bool { return v.store.Status().Up && v.whole == 1 })
 	}
 	first := a.put("rules/x", "1", 0)
-	a.store.Say([]byte("a is here"))
+	a.store.Publish([]byte("a is here"))
 	for _, v := range []*view{a, b} {
 		v.has(map[string]string{"rules/x": "1"})
 		v.says("edges/a=a is here")
@@ -174,7 +174,7 @@ func TestFollow(t *testing.T) {
 func TestEtcdAway(t *testing.T) {
 	n := etcdtest.Start(t)
 	v := follow(t, Config{Endpoints: []string{n.Endpoint}, Prefix: "/p/"}, "edges/a")
-	v.store.Say([]byte("me"))
+	v.store.Publish([]byte("me"))
 	v.until("up", func() bool { return v.whole == 1 })
 	v.put("rules/x", "1", 0)
 	away := func(n int) {
@@ -251,8 +251,8 @@ func TestCompactedWatch(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	var told []error
-	s.Turned = func(why error) { told = append(told, why) }
+	var reported []error
+	s.Turned = func(why error) { reported = append(reported, why) }
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s.Follow(ctx, func(values []Value, all bool) { // all is taken before the watch begins: so between the two everything goes
@@ -264,8 +264,8 @@ func TestCompactedWatch(t *testing.T) {
 			cancel()
 		}
 	})
-	if len(told) != 3 || told[1] == nil || !strings.Contains(told[1].Error(), "compacted") {
-		t.Errorf("%v", told)
+	if len(reported) != 3 || reported[1] == nil || !strings.Contains(reported[1].Error(), "compacted") {
+		t.Errorf("%v", reported)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestPassword(t *testing.T) {
 	}
 	write("wrong\n")
 	v := follow(t, Config{Endpoints: []string{n.Endpoint}, Prefix: "/p/", Username: "edge", PasswordFile: file}, "edges/a")
-	v.store.Say([]byte("me"))
+	v.store.Publish([]byte("me"))
 	v.until("refused", func() bool {
 		return len(v.turns) == 1 && strings.Contains(v.turns[0].Error(), "invalid user ID or password")
 	})

@@ -104,7 +104,7 @@ type Limiter struct {
 	shed     [Levels]uint64
 	lastShed time.Time
 	shedding bool // as operators have been told
-	told     uint64
+	reported uint64
 }
 
 // New makes a Limiter.
@@ -203,9 +203,9 @@ func (l *Limiter) Abandon(w *Waiter, gone bool, now time.Time) (entered bool) {
 type Outcome uint8
 
 const (
-	Answered Outcome = iota // so long it took
-	Unended                 // no answer: it would have taken longer
-	Untold                  // nothing
+	Answered   Outcome = iota // so long it took
+	Unended                   // no answer: it would have taken longer
+	Unmeasured                // nothing
 )
 
 // Leave gives a place back. The request was passed on at the time given.
@@ -239,19 +239,19 @@ func (l *Limiter) admit() {
 	}
 }
 
-// A Place is that of one request whose body comes while it has it. While the origin waits for the client the place is lent to others: else a few
+// A Slot is that of one request whose body comes while it has it. While the origin waits for the client the place is lent to others: else a few
 // clients that send slowly would hold them all. It returns without asking, or a long body would have come in vain; so there may be more
 // requests under way than the limit, for as long as those take, and nobody is let in meanwhile.
-type Place struct {
+type Slot struct {
 	of         *Limiter
 	lent, over bool // under its mutex
 }
 
 // Entered is the place of a request that has entered.
-func (l *Limiter) Entered() *Place { return &Place{of: l} }
+func (l *Limiter) Entered() *Slot { return &Slot{of: l} }
 
 // Lend is called when the origin begins to wait for the client, and Return when it does no more.
-func (p *Place) Lend() {
+func (p *Slot) Lend() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	if !p.over {
@@ -261,13 +261,13 @@ func (p *Place) Lend() {
 	}
 }
 
-func (p *Place) Return() {
+func (p *Slot) Return() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	p.back()
 }
 
-func (p *Place) back() {
+func (p *Slot) back() {
 	if p.lent {
 		p.lent = false
 		p.of.enter()
@@ -275,7 +275,7 @@ func (p *Place) back() {
 }
 
 // End comes before the request leaves. Nothing is lent from then on, though the body may still be coming.
-func (p *Place) End() {
+func (p *Slot) End() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	p.back()
@@ -355,7 +355,7 @@ func (l *Limiter) Moved(now time.Time) (shedding, moved bool) {
 		total += n
 	}
 	was := l.shedding
-	l.shedding = total != l.told || was && now.Sub(l.lastShed) < quietAfter
-	l.told = total
+	l.shedding = total != l.reported || was && now.Sub(l.lastShed) < quietAfter
+	l.reported = total
 	return l.shedding, l.shedding != was
 }

@@ -274,11 +274,11 @@ func TestWhatIsTimed(t *testing.T) {
 		limit   int
 		base    time.Duration
 	}{
-		{Untold, time.Millisecond, 40, 0},
+		{Unmeasured, time.Millisecond, 40, 0},
 		{Unended, time.Second, 40, 0}, // nothing is known to hold it against
 		{Answered, 10 * time.Millisecond, 40, 10 * time.Millisecond},
 		{Unended, 15 * time.Millisecond, 40, 10 * time.Millisecond}, // it may have been as fast as ever
-		{Untold, time.Second, 40, 10 * time.Millisecond},
+		{Unmeasured, time.Second, 40, 10 * time.Millisecond},
 		{Unended, 50 * time.Millisecond, 26, 10 * time.Millisecond},   // half of 40 and its root
 		{Answered, 8 * time.Millisecond, 31, 9750 * time.Microsecond}, // an eighth of the way
 	} {
@@ -311,7 +311,7 @@ func TestAbandon(t *testing.T) {
 	l.Enter(Default, true, start)
 	_, a := l.Enter(Sheddable, true, start)
 	_, b := l.Enter(Critical, true, start)
-	l.Leave(Untold, start, start)
+	l.Leave(Unmeasured, start, start)
 	select {
 	case <-b.Ready:
 	default:
@@ -320,7 +320,7 @@ func TestAbandon(t *testing.T) {
 	if !l.Abandon(b, true, start) || l.Abandon(a, false, start) {
 		t.Error("who has a place is not who was told")
 	}
-	l.Leave(Untold, start, start)
+	l.Leave(Unmeasured, start, start)
 	if s := l.Status(); s.InFlight != 0 || s.Waiting != 0 || s.Shed != ([Levels]uint64{Sheddable: 1}) {
 		t.Errorf("%+v", s)
 	}
@@ -342,7 +342,7 @@ func TestLend(t *testing.T) {
 	if p.Return(); l.Status().InFlight != 2 {
 		t.Errorf("after it has returned: %+v", l.Status())
 	}
-	l.Leave(Untold, start, start)
+	l.Leave(Unmeasured, start, start)
 	for range 2 { // it is over while it is lent, and the body is still coming
 		p.Lend()
 		p.End()
@@ -352,7 +352,7 @@ func TestLend(t *testing.T) {
 			t.Errorf("at its end: %+v", l.Status())
 		}
 	}
-	if l.Leave(Untold, start, start); l.Status().InFlight != 0 {
+	if l.Leave(Unmeasured, start, start); l.Status().InFlight != 0 {
 		t.Errorf("%+v", l.Status())
 	}
 }

@@ -209,7 +209,7 @@ func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 			return buf, false, false
 		}
 		switch {
-		case token == message.Nobody:
+		case token == message.NoClient:
 			buf = buf[:from]
 		case !there:
 			buf, there = append(buf[:from], buf[from+token:]...), true
@@ -257,7 +257,7 @@ func (p *Part) segments(path []byte) []byte {
 }
 
 // Form appends a value in one form for all that origins take for the same; token is where in it begins what tells clients apart, or
-// message.Nobody. It reports false for one that they may not read alike.
+// message.NoClient. It reports false for one that they may not read alike.
 func (p *Part) Form(buf, value []byte) (_ []byte, token int, ok bool) {
 	switch {
 	case p.Kind == Cookie:

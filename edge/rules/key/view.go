@@ -89,10 +89,10 @@ func (v *values) reset() {
 }
 
 func (v *values) add(f message.Found) {
-	i := v.at[f.Place]
+	i := v.at[f.Position]
 	if i == 0 {
-		v.entries = append(v.entries, entry{place: f.Place, name: f.Name, value: f.Value, differ: f.Odd})
-		v.at[f.Place] = int32(len(v.entries))
+		v.entries = append(v.entries, entry{place: f.Position, name: f.Name, value: f.Value, differ: f.Odd})
+		v.at[f.Position] = int32(len(v.entries))
 		return
 	}
 	if e := &v.entries[i-1]; !f.Odd && bytes.Equal(e.value, f.Value) {

@@ -102,8 +102,8 @@ func TestGRPCStreams(t *testing.T) {
 	if _, err := both.Recv(); status.Code(err) != codes.Aborted {
 		t.Errorf("%v", err)
 	}
-	if s.heard.Load() != 51 {
-		t.Errorf("the server heard %d messages", s.heard.Load())
+	if s.lastRead.Load() != 51 {
+		t.Errorf("the server heard %d messages", s.lastRead.Load())
 	}
 	e.Rest()
 }

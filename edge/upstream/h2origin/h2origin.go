@@ -58,9 +58,9 @@ type dialing struct {
 
 // A conn is a connection.
 type conn struct {
-	pool  *Pool
-	h2    *http.ClientConn
-	heard atomic.Int64 // when something has come, Unix nanoseconds
+	pool     *Pool
+	h2       *http.ClientConn
+	lastRead atomic.Int64 // when something has come, Unix nanoseconds
 
 	// What follows is guarded by pool.mu.
 	streams int
@@ -148,7 +148,7 @@ func (p *Pool) dial(deadline time.Time) (*conn, error) {
 	}
 	c := &conn{pool: p}
 	t := &http.Transport{
-		DialContext:            func(context.Context, string, string) (net.Conn, error) { return &heard{nc, c}, nil },
+		DialContext:            func(context.Context, string, string) (net.Conn, error) { return &activityConn{nc, c}, nil },
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHead,
 		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, WriteByteTimeout: stuckTime},
@@ -164,16 +164,16 @@ func (p *Pool) dial(deadline time.Time) (*conn, error) {
 	return c, nil
 }
 
-// heard is a connection that notes when something comes.
-type heard struct {
+// lastRead is a connection that notes when something comes.
+type activityConn struct {
 	net.Conn
 	on *conn
 }
 
-func (h *heard) Read(p []byte) (int, error) {
+func (h *activityConn) Read(p []byte) (int, error) {
 	n, err := h.Conn.Read(p)
 	if n > 0 {
-		h.on.heard.Store(time.Now().UnixNano())
+		h.on.lastRead.Store(time.Now().UnixNano())
 	}
 	return n, err
 }
@@ -186,7 +186,7 @@ func (c *conn) leave(began time.Time, answered bool) {
 	defer p.mu.Unlock()
 	c.streams--
 	c.rested = now
-	c.over = c.over || p.gone || !answered && now.Sub(began) >= deafTime && c.heard.Load() < began.UnixNano()
+	c.over = c.over || p.gone || !answered && now.Sub(began) >= deafTime && c.lastRead.Load() < began.UnixNano()
 	c.closeOver()
 }
 

@@ -183,8 +183,8 @@ func TestGivenUp(t *testing.T) {
 
 // A panic in any of the goroutines ends the request that it was about, and is told; nothing else ends.
 func TestFaultsOfOneRequest(t *testing.T) {
-	told := make(chan any, 3)
-	p := &Pool{Fault: func(fault any) { told <- fault }}
+	received := make(chan any, 3)
+	p := &Pool{Fault: func(fault any) { received <- fault }}
 	c := &conn{pool: p, streams: 1} // without a connection of net/http's, which is a fault
 	near := start(c)
 	if _, err := io.WriteString(near, get); err != nil {
@@ -193,7 +193,7 @@ func TestFaultsOfOneRequest(t *testing.T) {
 	if answer := all(near); answer != "" {
 		t.Errorf("%q", answer)
 	}
-	<-told
+	<-received
 	p.mu.Lock()
 	if c.streams != 0 {
 		t.Errorf("%d streams are left", c.streams)
@@ -204,9 +204,9 @@ func TestFaultsOfOneRequest(t *testing.T) {
 	if err := over.interim(103, nil); err != errFault {
 		t.Errorf("interim: %v", err)
 	}
-	<-told
+	<-received
 	if _, err := (&body{pool: p, Body: http1.NewBody(nil, nil, 5)}).Read(make([]byte, 1)); err != errFault {
 		t.Errorf("body: %v", err)
 	}
-	<-told
+	<-received
 }

@@ -22,10 +22,10 @@ import (
 // A service is a server of gRPC that says back what it hears.
 type service struct {
 	calls.UnimplementedTestServiceServer
-	Addr  string
-	heard atomic.Int64 // messages
-	Ended chan error   // of calls that wait for their client to go
-	md    chan metadata.MD
+	Addr     string
+	lastRead atomic.Int64 // messages
+	Ended    chan error   // of calls that wait for their client to go
+	md       chan metadata.MD
 }
 
 func (s *service) UnaryCall(ctx context.Context, in *calls.SimpleRequest) (*calls.SimpleResponse, error) {
@@ -84,7 +84,7 @@ func (s *service) FullDuplexCall(both calls.TestService_FullDuplexCallServer) er
 			s.Ended <- err
 			return err
 		}
-		s.heard.Add(1)
+		s.lastRead.Add(1)
 		if string(m.GetPayload().GetBody()) == "enough" {
 			return status.Error(codes.Aborted, "that was enough")
 		}

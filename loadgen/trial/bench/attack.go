@@ -209,11 +209,11 @@ func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f At
 	})
 	memory := peak()
 	if err := errors.Join(err, ctx.Err(), s.proc.Crashed()); err != nil {
-		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: %w: %s", name, a.name, err, s.proc.Said())
+		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: %w: %s", name, a.name, err, s.proc.Output())
 	}
 	if without.Asked == without.Failed || r.opened.Load() == 0 {
 		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: of %d requests without an attack %d failed (%s), and who attacks could connect %d times (%v): %s",
-			name, a.name, without.Asked, without.Failed, without.Why, r.opened.Load(), r.failed.Load(), s.proc.Said())
+			name, a.name, without.Asked, without.Failed, without.Why, r.opened.Load(), r.failed.Load(), s.proc.Output())
 	}
 	after, err := h.seen(ctx, name, s)
 	if err != nil {

@@ -260,7 +260,7 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 		return f, fmt.Errorf("loadgen: %s: %w", edge, err)
 	}
 	if out.Answers == 0 {
-		return f, fmt.Errorf("loadgen: %s answered nothing: %s", edge, proc.Said())
+		return f, fmt.Errorf("loadgen: %s answered nothing: %s", edge, proc.Output())
 	}
 	want := 200
 	if c.has("refuse") {
@@ -296,7 +296,7 @@ func launchMemcached(ctx context.Context, at netip.AddrPort) (node *process.Proc
 	if err != nil {
 		return nil, nil, err
 	}
-	node = &process.Process{Name: "memcached", Path: path, Nobody: true, Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(at.Port()), "-U", "0", "-m", "256", "-t", "1"}}
+	node = &process.Process{Name: "memcached", Path: path, AsNobody: true, Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(at.Port()), "-U", "0", "-m", "256", "-t", "1"}}
 	stop, err = launch(ctx, node, at.String())
 	return node, stop, err
 }

@@ -237,7 +237,7 @@ func (b *RateLimit) load(ctx context.Context, addr, work string, server, node *p
 		for !enough() {
 			select {
 			case err := <-failed:
-				return fmt.Errorf("loadgen: bench-rls: %s: %w; it said: %s", server.Name, err, server.Said())
+				return fmt.Errorf("loadgen: bench-rls: %s: %w; it said: %s", server.Name, err, server.Output())
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-tick.C:

@@ -11,6 +11,7 @@ import (
 	"sluice/loadgen/lab"
 	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
+	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
 )
 
@@ -21,7 +22,7 @@ type Audit struct {
 	Judge  func(*lab.Outcome) judge.Figures
 }
 
-// How long edges gather before they judge, and how long after that they have judged.
+// How long edges gather before they judge, and after how long they have judged at the latest.
 const (
 	auditGathers = 4 * time.Second
 	auditSettles = 2*auditGathers + 3*time.Second
@@ -36,8 +37,14 @@ func (k Audit) Run(ctx context.Context, s *lab.Site) (*Result, error) {
 	}
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	s.Log("waiting until edges know all hits of a window")
-	if err := process.Pause(ctx, s.Rule.Window+2*auditSettles); err != nil {
+	s.Log("waiting until the edge that judges knows all hits of a window")
+	n := float64(len(s.EdgeProcesses))
+	if _, err := await(ctx, s, client, 2*auditSettles, func(m scrape.Metrics) bool {
+		return m.Sum("sluice_tier_edges") == n*n && m.Sum("sluice_audit_judges") == 1
+	}); err != nil {
+		return nil, err
+	}
+	if err := process.Pause(ctx, s.Rule.Window+auditGathers); err != nil {
 		return nil, err
 	}
 	before, err := s.Settle(ctx, client)
@@ -48,15 +55,15 @@ func (k Audit) Run(ctx context.Context, s *lab.Site) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	f := k.Judge(out)
 	s.Log("waiting until all of it is judged")
-	if err := process.Pause(ctx, auditSettles); err != nil {
-		return nil, err
-	}
-	after, err := s.Settle(ctx, client)
+	after, err := await(ctx, s, client, auditSettles, func(now scrape.Metrics) bool {
+		return now.Minus(before).Sum("sluice_audit_decisions_total") >= float64(f.Decisions)
+	})
 	if err != nil {
 		return nil, err
 	}
-	m, f := after.Minus(before), k.Judge(out)
+	m := after.Minus(before)
 	kinds := m.By("sluice_audit_wrong_total", "kind")
 	decisions, uncertain := m.Sum("sluice_audit_decisions_total"), m.Sum("sluice_audit_uncertain_total")
 	found := share(kinds["allowed"]+kinds["limited"], decisions)
@@ -76,6 +83,19 @@ func (k Audit) Run(ctx context.Context, s *lab.Site) (*Result, error) {
 	c.Kept = out.Err() == nil && f.Wrong > 0 && math.Abs(decisions-float64(f.Decisions)) <= float64(f.Decisions)/100 &&
 		differs <= bound && spent <= all/100 && after.Sum("sluice_audit_judges") == 1
 	return c, errors.Join(out.Err(), s.Crashed())
+}
+
+// await returns what the edges' metrics say when they are as they should be, or after so long.
+func await(ctx context.Context, s *lab.Site, client *http.Client, most time.Duration, yes func(scrape.Metrics) bool) (scrape.Metrics, error) {
+	for end := time.Now().Add(most); ; {
+		m, err := s.Settle(ctx, client)
+		if err != nil || yes(m) || time.Now().After(end) {
+			return m, err
+		}
+		if err := process.Pause(ctx, 100*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // share is a part of a whole; 0 of nothing.

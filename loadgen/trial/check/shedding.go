@@ -99,7 +99,7 @@ type floodCount struct{ sent, inTime, shed int }
 
 // flood runs a site before the origin, and has all clients ask its edges by turns: while the origin is well, and then while it is slow.
 func flood(ctx context.Context, l lab.Lab, origin *floodOrigin, with string, scale SheddingScale) (well, slow []floodCount, err error) {
-	l.Before, l.OriginSays, l.MoreRules = origin.addr, with, nil
+	l.Before, l.OriginOptions, l.MoreRules = origin.addr, with, nil
 	for _, f := range floods {
 		if f.rule != "" {
 			l.MoreRules = append(l.MoreRules, f.rule)

@@ -150,10 +150,10 @@ func (f *Floods) measure(ctx context.Context, way string) (one Figures, err erro
 	n := <-flooded
 	after, err := costs(main, helper)
 	if err := errors.Join(err, ctx.Err(), main.Crashed()); err != nil {
-		return one, fmt.Errorf("%w: %s", err, main.Said())
+		return one, fmt.Errorf("%w: %s", err, main.Output())
 	}
 	if n.made == 0 || without.asked == without.failed {
-		return one, fmt.Errorf("%d connections were made, and %d of %d requests failed without them: %s", n.made, without.failed, without.asked, main.Said())
+		return one, fmt.Errorf("%d connections were made, and %d of %d requests failed without them: %s", n.made, without.failed, without.asked, main.Output())
 	}
 	if n.admitted > 0 {
 		return one, fmt.Errorf("%d connections of blocked sources were served", n.admitted)

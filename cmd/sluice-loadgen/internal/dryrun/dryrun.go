@@ -27,19 +27,19 @@ type Run struct {
 	sources     *address.Sources
 	deny, allow *bart.Lite
 	rules       *rules.Set
-	places      map[*limiter.Rule]place
+	positions   map[*limiter.Rule]position
 	limiter     limiter.Limiter
 	decision    rules.Decision
 	request     message.Request // with one header at most
 	host        []byte
 	target      []byte
-	said        Outcome
+	outcome     Outcome
 }
 
 var userAgent = []byte("User-Agent")
 
-// place is where a limit is: as an index of Config.Rules, and of Limits.
-type place struct{ rule, limit int }
+// position is where a limit is: as an index of Config.Rules, and of Limits.
+type position struct{ rule, limit int }
 
 // Request is a request as a log has it.
 type Request struct {
@@ -77,7 +77,7 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 	}
 	r := &Run{
 		sources: address.NewSources(c.Source), deny: address.NewPrefixes(c.Deny), allow: address.NewPrefixes(c.Allow),
-		rules: set, places: make(map[*limiter.Rule]place), limiter: limiter.Limiter{Counters: table, Bits: bits},
+		rules: set, positions: make(map[*limiter.Rule]position), limiter: limiter.Limiter{Counters: table, Bits: bits},
 	}
 	if _, err := set.Vary(nil); err != nil {
 		return nil, err
@@ -85,11 +85,11 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 	at := 0
 	for i, rule := range set.All {
 		for _, l := range rule.Limits {
-			r.places[l.Rule] = place{i, at}
+			r.positions[l.Rule] = position{i, at}
 			at++
 		}
 		for _, v := range rule.Variants() { // in the place of their rule
-			r.places[&v.Rule] = r.places[&rule.Rule]
+			r.positions[&v.Rule] = r.positions[&rule.Rule]
 		}
 	}
 	return r, nil
@@ -105,16 +105,16 @@ func (r *Run) Limits() (list []rules.Limit) {
 
 // Judge judges a request that came at now, which is not before the one judged last. The answer is valid until the next call.
 func (r *Run) Judge(q Request, now time.Time) *Outcome {
-	said := &r.said
-	*said = Outcome{Rule: -1, Cases: said.Cases[:0]}
+	outcome := &r.outcome
+	*outcome = Outcome{Rule: -1, Cases: outcome.Cases[:0]}
 	addr := counter.Plain(q.Addr)
 	switch {
 	case address.IsIn(r.deny, addr):
-		said.Denied = true
-		return said
+		outcome.Denied = true
+		return outcome
 	case address.IsIn(r.allow, addr):
-		said.Allowed = true
-		return said
+		outcome.Allowed = true
+		return outcome
 	}
 	var ok bool
 	r.target = append(r.target[:0], q.Target...)
@@ -137,27 +137,27 @@ func (r *Run) Judge(q Request, now time.Time) *Outcome {
 	}
 	if d.AddRules(key.Secret{}, &r.request, addr, source) != nil {
 		d.Reset()
-		said.Malformed = true
-		return said
+		outcome.Malformed = true
+		return outcome
 	}
 	r.limiter.Decide(&d.Decision, now)
-	said.Refused = d.Refused()
+	outcome.Refused = d.Refused()
 	for i := range d.Results {
 		c := &d.Results[i]
-		at := r.places[c.Rule]
+		at := r.positions[c.Rule]
 		delay := time.Duration(0)
-		if c.Ask != nil && c.Verdict == limiter.Passed && !said.Refused {
-			delay = min(c.Ask.Delay, limiter.MaxDelay)
+		if c.Reservation != nil && c.Verdict == limiter.Passed && !outcome.Refused {
+			delay = min(c.Reservation.Delay, limiter.MaxDelay)
 		}
-		said.Cases = append(said.Cases, RuleOutcome{
+		outcome.Cases = append(outcome.Cases, RuleOutcome{
 			Rule: at.rule, Limit: at.limit, Source: c.Source, Refuses: c.Verdict != limiter.Passed,
-			Over:   c.Ask != nil && c.Ask.Over,
+			Over:   c.Reservation != nil && c.Reservation.Over,
 			Counts: c.Rule.Counts(q.Status), Delay: delay,
 		})
 	}
-	if said.Refused {
-		said.Rule = r.places[d.Told.Rule].rule
+	if outcome.Refused {
+		outcome.Rule = r.positions[d.Reported.Rule].rule
 	}
 	r.limiter.Settle(&d.Decision, q.Status, now)
-	return said
+	return outcome
 }

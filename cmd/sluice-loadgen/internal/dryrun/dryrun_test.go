@@ -48,19 +48,19 @@ rules:
 `)
 	f := func(second int, addr, method, host, target string, status int, want string) {
 		t.Helper()
-		said := r.Judge(Request{Addr: netip.MustParseAddr(addr), Method: method, Host: host, Target: target, Status: status}, epoch.Add(time.Duration(second)*time.Second))
+		outcome := r.Judge(Request{Addr: netip.MustParseAddr(addr), Method: method, Host: host, Target: target, Status: status}, epoch.Add(time.Duration(second)*time.Second))
 		got := "pass"
 		switch {
-		case said.Denied:
+		case outcome.Denied:
 			got = "deny"
-		case said.Allowed:
+		case outcome.Allowed:
 			got = "allow"
-		case said.Refused:
-			got = c.Rules[said.Rule].Name
+		case outcome.Refused:
+			got = c.Rules[outcome.Rule].Name
 		}
 		var others []string
-		for _, k := range said.Cases {
-			if k.Refuses && k.Rule != said.Rule {
+		for _, k := range outcome.Cases {
+			if k.Refuses && k.Rule != outcome.Rule {
 				others = append(others, c.Rules[k.Rule].Name)
 			}
 		}
@@ -116,9 +116,9 @@ rules:
 `)
 	f := func(target, agent string, want string) {
 		t.Helper()
-		said := r.Judge(Request{Addr: netip.MustParseAddr("192.0.2.1"), Method: "GET", Target: target, Agent: agent}, epoch)
-		got := fmt.Sprint(said.Malformed, said.Refused)
-		for _, k := range said.Cases {
+		outcome := r.Judge(Request{Addr: netip.MustParseAddr("192.0.2.1"), Method: "GET", Target: target, Agent: agent}, epoch)
+		got := fmt.Sprint(outcome.Malformed, outcome.Refused)
+		for _, k := range outcome.Cases {
 			got += fmt.Sprint(" ", c.Rules[k.Rule].Name, " ", k.Delay.Round(time.Millisecond))
 		}
 		if got != want {
@@ -154,8 +154,8 @@ func TestDryRunOfSeveralLimits(t *testing.T) {
 		}
 	}
 	const want = "a a 192.0.2.1 false, r r 192.0.2.1 true, r r/1h 192.0.2.1 false, r r/24 192.0.2.0/24 false, r r/24/1h 192.0.2.0/24 false"
-	if got := strings.Join(got, ", "); got != want || r.said.Rule != 1 {
-		t.Errorf("%s of rule %d, want %s", got, r.said.Rule, want)
+	if got := strings.Join(got, ", "); got != want || r.outcome.Rule != 1 {
+		t.Errorf("%s of rule %d, want %s", got, r.outcome.Rule, want)
 	}
 }
 
@@ -167,9 +167,9 @@ rules:
 - {name: login, match: {path: "~/login$"}, limit: 10, window: 1m}
 `)
 	for i, want := range []int{2, 2, 1} { // admitted, over the limit, blocked
-		said := r.Judge(Request{Addr: netip.MustParseAddr("192.0.2.1"), Method: "GET", Host: "a", Target: "/login", Status: 200}, epoch.Add(time.Duration(i)*time.Second))
-		if said.Refused != (i > 0) || len(said.Cases) != want {
-			t.Errorf("request %d: refused: %t, by %d rules, want %d", i, said.Refused, len(said.Cases), want)
+		outcome := r.Judge(Request{Addr: netip.MustParseAddr("192.0.2.1"), Method: "GET", Host: "a", Target: "/login", Status: 200}, epoch.Add(time.Duration(i)*time.Second))
+		if outcome.Refused != (i > 0) || len(outcome.Cases) != want {
+			t.Errorf("request %d: refused: %t, by %d rules, want %d", i, outcome.Refused, len(outcome.Cases), want)
 		}
 	}
 }

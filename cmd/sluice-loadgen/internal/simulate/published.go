@@ -218,7 +218,7 @@ func (b *publishedWorker) ask(rule int, key counter.Source, source int32, at tim
 	d.Reset()
 	d.Add(&b.rules[rule], key)
 	b.limiters[rule].Decide(d, virtual.Epoch.Add(at))
-	ask := d.Results[0].Ask
+	ask := d.Results[0].Reservation
 	b.judges[rule].Observe(source, int64(at), ask.Estimate, ask.Over)
 }
 

@@ -40,7 +40,7 @@ func TestRotationThroughAPrefix(t *testing.T) {
 			d.Add(&rules[i], counter.SourceOf(addr, 32, widths[i]))
 		}
 		w.Edges[edge].Decide(&d)
-		return !d.Refused(), d.Results[0].Ask != nil
+		return !d.Refused(), d.Results[0].Reservation != nil
 	}
 	address := func(site, network uint16) netip.Addr {
 		return netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(site >> 8), byte(site), byte(network >> 8), byte(network), 15: 1})
@@ -84,7 +84,7 @@ func TestRotationThroughAPrefix(t *testing.T) {
 		}
 	}
 	for i := range useful {
-		if _, was := ask(i%edges, address(uint16(0x1000+i), 0)); !was || d.Results[0].Ask.Estimate != limit {
+		if _, was := ask(i%edges, address(uint16(0x1000+i), 0)); !was || d.Results[0].Reservation.Estimate != limit {
 			t.Fatalf("source %d: %+v", i, d.Results[0])
 		}
 	}

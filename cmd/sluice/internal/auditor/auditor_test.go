@@ -88,8 +88,8 @@ func (s *site) start(id uint64) *edge {
 }
 
 // stop ends an edge, which tells of its last requests if it can.
-func (s *site) stop(e *edge, told bool) {
-	if told {
+func (s *site) stop(e *edge, reported bool) {
+	if reported {
 		e.Leave(s.t.Context())
 	}
 	e.cancel()
@@ -206,7 +206,7 @@ func TestAnotherJudges(t *testing.T) {
 
 // An edge that ends and one that starts leave no hits out; one that dies does, and for a window nothing is judged.
 func TestEdgesComeAndGo(t *testing.T) {
-	for _, told := range []bool{true, false} {
+	for _, reported := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s, rule := newSite(t, 1), newRule(t)
 			one := s.start(1)
@@ -216,7 +216,7 @@ func TestEdgesComeAndGo(t *testing.T) {
 			for range 5 {
 				two.ask(rule)
 			}
-			s.stop(two, told)
+			s.stop(two, reported)
 			three := s.start(3)
 			time.Sleep(20 * time.Millisecond)
 			three.ask(rule) // the sixth
@@ -224,13 +224,13 @@ func TestEdgesComeAndGo(t *testing.T) {
 			one.ask(rule) // the seventh
 			intervals(2)
 			f := one.found()
-			if told && (f.Decisions != 7 || f.Allowed != 2) || !told && (f.Decisions != 0 || one.incomplete() != 2) {
-				t.Errorf("told %v: %+v, %d", told, f, one.incomplete())
+			if reported && (f.Decisions != 7 || f.Allowed != 2) || !reported && (f.Decisions != 0 || one.incomplete() != 2) {
+				t.Errorf("told %v: %+v, %d", reported, f, one.incomplete())
 			}
 			intervals(4)
 			three.ask(rule)
 			if intervals(2); one.found().Decisions != f.Decisions+1 {
-				t.Errorf("told %v, a window later: %+v", told, one.found())
+				t.Errorf("told %v, a window later: %+v", reported, one.found())
 			}
 			s.end()
 		})

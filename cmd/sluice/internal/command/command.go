@@ -39,6 +39,7 @@ func (c Command) Usage() string {
 var examples = map[string]string{"rules": `Examples:
   sluice rules set login limit=20 window=5m        what is named changes, on every edge of the PoP; the rest stays
   sluice rules set login 'match.methods=[POST]'    a field within a field; a list
+  sluice rules set api plans.pro=1000              the limit of one plan
   sluice rules set login candidate.limit=10        try another limit beside the one in force; refuses nobody
   sluice rules set login mode=shadow share=null    null: the default
   sluice rules history login                       what was changed, by whom; each change has a version

@@ -25,7 +25,7 @@ func TestCommandLines(t *testing.T) {
 		{"blocked --manual --by edge", "give one of them", ExitUsage},
 		{"blocked --by me", "want edge, pop, admin or peer", ExitUsage},
 		{"blocked --mode off", "want enforce, shadow or candidate", ExitUsage},
-		{"block", "want a SOURCE|CIDR", ExitUsage},
+		{"block", "want sluice block SOURCE|CIDR", ExitUsage},
 		{"block 192.0.2.7 192.0.2.8", `unexpected argument "192.0.2.8"`, ExitUsage},
 		{"block 192.0.2.7 --for 0s", "want more than 0", ExitUsage},
 		{"block 192.0.2.7 --rule=", "--rule is empty", ExitUsage},

@@ -214,7 +214,7 @@ func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Cl
 		case err != nil:
 			err = usageError{err}
 		case set.NArg() < least:
-			err = usageError{fmt.Errorf("want a %s: sluice %s %s", args, name, args)}
+			err = usageError{fmt.Errorf("too little is given: want sluice %s %s", name, args)}
 		case set.NArg() > most:
 			err = usageError{fmt.Errorf("unexpected argument %q", set.Arg(most))}
 		default:

@@ -69,7 +69,7 @@ func parseWhy(args []string) (*whyArgs, error) {
 		a.address = counter.Plain(a.address)
 		a.question.Source = netip.PrefixFrom(a.address, a.address.BitLen())
 	} else {
-		return a, fmt.Errorf("source %q: want an address or a prefix", source)
+		return a, fmt.Errorf("source %q: want an address or a prefix; of a client with a plan, sluice usage KEY tells", source)
 	}
 	if a.question.Around <= 0 {
 		return a, fmt.Errorf("--around %v: want more than 0", a.question.Around)
@@ -136,7 +136,7 @@ func (a *whyArgs) fromLogs(w io.Writer) error {
 		}
 		readers = append(readers, r)
 	}
-	story, err := why.Tell(a.question, readers...)
+	story, err := why.Explain(a.question, readers...)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 		if b := r.Block; b != nil {
 			text += "; blocked by " + b.By
 			if b.Rule != r.Rule {
-				text += " under " + b.Rule
+				text += " " + operator.Under(b.Rule)
 			}
 			if b.Source != r.Source {
 				text += " as " + b.Source
@@ -238,7 +238,7 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 		line("%s", text)
 	}
 	if !l.Asked && len(l.Rules) > 0 {
-		line("(as this edge alone knows: there is no tier, or it has not answered)")
+		line("(as this edge alone knows: it has no memcached nodes, or they have not answered)")
 		if edge.LearningUntil != nil {
 			line("(it has started lately, and may not know until %s whom others had blocked before)", operator.Clock(*edge.LearningUntil))
 		}

@@ -83,7 +83,7 @@ no event about it is among the latest of this edge
 never limited, by the list allow (sluice allow and sluice config show it)
 rule login/1h: 12.35 of 20 requests, 7 left
 rule inflight: 3 of 4 in flight, 1 of them here; not about this source, by its share
-(as this edge alone knows: there is no tier, or it has not answered)
+(as this edge alone knows: it has no memcached nodes, or they have not answered)
 (it has started lately, and may not know until 2026-05-04 15:05:00Z whom others had blocked before)
 no event about it is among the latest of this edge
 `},
@@ -95,7 +95,7 @@ no event about it is among the latest of this edge
 			{Time: at, Text: "blocked by this edge", Rule: "r", Until: until, Skipped: 2},
 			{Time: until, Text: "lifted", Who: "ada", From: "192.0.2.1"},
 		}, control.State{}, `192.0.2.7
-rule r: 0 of 3 requests, 0 left; blocked by admin under * as 192.0.2.0/24 since 2026-05-04 14:05:00Z until 2026-05-04 15:05:00Z: a·[31m; refused by the kernel since 2026-05-04 14:05:00Z, 1234 attempts
+rule r: 0 of 3 requests, 0 left; blocked by admin under every rule as 192.0.2.0/24 since 2026-05-04 14:05:00Z until 2026-05-04 15:05:00Z: a·[31m; refused by the kernel since 2026-05-04 14:05:00Z, 1234 attempts
 rule s: 0 of 3 requests, 0 left; blocked by edge since 2026-05-04 14:05:00Z until 2026-05-04 15:05:00Z (shadow: nobody is refused)
 2026-05-04 14:05:00Z  blocked by this edge, rule r, until 2026-05-04 15:05:00Z (2 such events before it are not kept)
 2026-05-04 15:05:00Z  lifted, by ada from 192.0.2.1

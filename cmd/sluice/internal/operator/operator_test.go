@@ -200,7 +200,7 @@ func TestAnswers(t *testing.T) {
 				}
 				return err
 			}, "pop       fra1, 1 edge\npop       this edge counts alone: no node answers\n" +
-				"pop       until 2026-05-04 14:00:00Z this edge may not know of everybody whom others had blocked before it started: nobody can be asked now\n" +
+				"pop       until 2026-05-04 14:00:00Z this edge may not know of every block from before it started: nobody can be asked now\n" +
 				"peers     1 of 2 away, which take no blocks from here: lon1\n", ""},
 		{"top", edge{"GET /v1/top?by=shadow&n=2": `[{"source":"192.0.2.1","count":1234567,"error":0},{"source":"2001:db8::/64","count":1200,"error":34}]`},
 			func(c *Client) error { return c.Top("shadow", 2) },

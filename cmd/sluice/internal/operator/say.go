@@ -75,7 +75,7 @@ func Counted(n int, what string) string {
 func (c *Client) Block(source, rule string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
 	return noRule(rule, show(c, http.MethodPut, mitigationPath(rule, source), body, func(m control.Mitigation) error {
-		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), under(rule), Clock(m.End), span(d))
+		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), Under(rule), Clock(m.End), span(d))
 		return c.said(what, m.Edges, m.Warning)
 	}))
 }
@@ -83,9 +83,9 @@ func (c *Client) Block(source, rule string, d time.Duration, reason string) erro
 // Unblock ends what is in force against a source, and has its counts forgotten.
 func (c *Client) Unblock(source, rule string) error {
 	return noRule(rule, show(c, http.MethodDelete, mitigationPath(rule, source), nil, func(m control.Lifted) error {
-		what := "was not blocked here " + strings.Replace(under(rule), "every", "any", 1)
+		what := "was not blocked here " + strings.Replace(Under(rule), "every", "any", 1)
 		if m.Lifted {
-			what = "is lifted " + under(rule)
+			what = "is lifted " + Under(rule)
 		}
 		shown := source
 		if p, err := netip.ParsePrefix(source); err == nil {
@@ -105,7 +105,8 @@ func (c *Client) said(what string, edges *control.Spread, warning string) error 
 	return err
 }
 
-func under(rule string) string {
+// Under says under which rule a block is.
+func Under(rule string) string {
 	if rule == control.AllRules {
 		return "under every rule"
 	}

@@ -146,11 +146,11 @@ func popLines(s *control.State, line func(name, format string, args ...any)) {
 		line("pop", "this edge counts alone: %s", s.Alone)
 	}
 	if s.LearningUntil != nil {
-		asks := "it asks at his first request"
+		asks := "it asks the tier at a source's first request"
 		if s.Alone != "" {
 			asks = "nobody can be asked now"
 		}
-		line("pop", "until %s this edge may not know of everybody whom others had blocked before it started: %s", Clock(*s.LearningUntil), asks)
+		line("pop", "until %s this edge may not know of every block from before it started: %s", Clock(*s.LearningUntil), asks)
 	}
 	var away []string
 	for _, peer := range s.Peers {

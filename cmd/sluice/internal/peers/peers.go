@@ -251,9 +251,9 @@ func (p *Peers) post(ctx context.Context, client *http.Client, edge string, m *a
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 	if resp.StatusCode != http.StatusOK {
-		var said struct{ Error struct{ Message string } }
-		_ = json.Unmarshal(text, &said) // else there is the status
-		return fmt.Errorf("%s says %s %s", edge, resp.Status, said.Error.Message)
+		var reply struct{ Error struct{ Message string } }
+		_ = json.Unmarshal(text, &reply) // else there is the status
+		return fmt.Errorf("%s says %s %s", edge, resp.Status, reply.Error.Message)
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusForbidden, refusal(err.Error()))
 		return
 	}
-	said := map[string]uint64{across.OverRate.String(): uint64(over)}
+	reply := map[string]uint64{across.OverRate.String(): uint64(over)}
 	from := p.peer(m.From)
 	from.received[min(m.Key, 1)].Add(1)
 	from.outcomes[across.OverRate].Add(uint64(over))
@@ -298,9 +298,9 @@ func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 			o = p.Impose(m.From, b, m.At, now)
 		}
 		from.outcomes[o].Add(1)
-		said[o.String()]++
+		reply[o.String()]++
 	}
-	answer(w, http.StatusOK, said)
+	answer(w, http.StatusOK, reply)
 }
 
 // peer finds a peer that there is.

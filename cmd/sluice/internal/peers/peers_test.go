@@ -37,19 +37,19 @@ type imposed struct {
 }
 
 // listen is an edge of ams1, and what it has been told.
-func listen(t *testing.T) (address string, told chan imposed) {
+func listen(t *testing.T) (address string, received chan imposed) {
 	t.Helper()
-	told = make(chan imposed, 10)
+	received = make(chan imposed, 10)
 	p := New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1", Edges: []string{"x:1"}}}}, []across.Key{key}, nil)
 	p.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
-		told <- imposed{from, b}
+		received <- imposed{from, b}
 		return across.Imposed
 	}
 	ts := httptest.NewUnstartedServer(nil)
 	ts.Config = p.Server(slog.New(slog.DiscardHandler))
 	ts.Start()
 	t.Cleanup(ts.Close)
-	return ts.Listener.Addr().String(), told
+	return ts.Listener.Addr().String(), received
 }
 
 // dead is an address where nobody listens.
@@ -86,10 +86,10 @@ func send(t *testing.T, happened *events.Log, edges ...string) *Peers {
 	return p
 }
 
-func receive(t *testing.T, told chan imposed) imposed {
+func receive(t *testing.T, received chan imposed) imposed {
 	t.Helper()
 	select {
-	case got := <-told:
+	case got := <-received:
 		return got
 	case <-time.After(time.Minute):
 		t.Fatal("nothing has come")
@@ -105,18 +105,18 @@ func TestNextEdge(t *testing.T) {
 		http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect) // which is not followed
 	}))
 	defer unwilling.Close()
-	address, told := listen(t)
+	address, received := listen(t)
 	p := send(t, nil, dead(t), strings.TrimPrefix(unwilling.URL, "http://"), address)
 	for _, source := range []string{"192.0.2.1", "192.0.2.2"} {
 		p.Announce(block(source))
 	}
 	for _, source := range []string{"192.0.2.1", "192.0.2.2"} {
-		if got := receive(t, told); got.from != "fra1" || got.block.Source.String() != source || got.block.Rule != "login" || got.block.Window != time.Minute {
+		if got := receive(t, received); got.from != "fra1" || got.block.Source.String() != source || got.block.Rule != "login" || got.block.Window != time.Minute {
 			t.Errorf("%+v", got)
 		}
 	}
 	p.Announce(block("2001:db8::1")) // to the one that took the others
-	if got := receive(t, told); got.block.Source.String() != "2001:db8::/64" {
+	if got := receive(t, received); got.block.Source.String() != "2001:db8::/64" {
 		t.Errorf("%+v", got)
 	}
 	if len(asked) > 1 {
@@ -126,29 +126,29 @@ func TestNextEdge(t *testing.T) {
 
 // No edge of a peer takes anything: an operator is told once, and what waits comes when one does.
 func TestAwayAndBack(t *testing.T) {
-	said := make(chan events.Event, 10)
-	happened := events.New(10, func(e events.Event) { said <- e })
+	reply := make(chan events.Event, 10)
+	happened := events.New(10, func(e events.Event) { reply <- e })
 	address := dead(t)
 	p := send(t, happened, address)
 	p.Announce(block("192.0.2.1"))
-	if e := <-said; e.Kind != events.Peer || e.Level != slog.LevelWarn || !strings.HasPrefix(e.Text, "no edge of PoP ams1 accepts blocks") {
+	if e := <-reply; e.Kind != events.Peer || e.Level != slog.LevelWarn || !strings.HasPrefix(e.Text, "no edge of PoP ams1 accepts blocks") {
 		t.Errorf("%+v", e)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan imposed, 1)
+	received := make(chan imposed, 1)
 	there := New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1"}}}, []across.Key{key}, nil)
 	there.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
-		told <- imposed{from, b}
+		received <- imposed{from, b}
 		return across.Imposed
 	}
 	server := there.Server(slog.New(slog.DiscardHandler))
 	go server.Serve(l)
 	defer server.Close()
-	receive(t, told)
-	if e := <-said; e.Kind != events.Peer || e.Text != "PoP ams1 receives blocks again" {
+	receive(t, received)
+	if e := <-reply; e.Kind != events.Peer || e.Text != "PoP ams1 receives blocks again" {
 		t.Errorf("%+v", e)
 	}
 }
@@ -179,14 +179,14 @@ func TestTheClockStepsBack(t *testing.T) {
 }
 
 // virtual runs a fra1 that has the peer ams1, in virtual time and without a network.
-func virtual(t *testing.T) (fra, ams *Peers, said chan events.Event, told chan imposed) {
+func virtual(t *testing.T) (fra, ams *Peers, reply chan events.Event, received chan imposed) {
 	t.Helper()
-	said, told = make(chan events.Event, 100), make(chan imposed, 100)
-	happened := events.New(100, func(e events.Event) { said <- e })
+	reply, received = make(chan events.Event, 100), make(chan imposed, 100)
+	happened := events.New(100, func(e events.Event) { reply <- e })
 	fra = New(&config.PoP{Name: "fra1", Peers: []config.Peer{{Name: "ams1", Edges: []string{"a:1", "b:1"}}}}, []across.Key{key}, happened)
 	ams = New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1", Edges: []string{"c:1"}}}}, []across.Key{key}, nil)
 	ams.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
-		told <- imposed{from, b}
+		received <- imposed{from, b}
 		return across.Imposed
 	}
 	handler := ams.Server(slog.New(slog.DiscardHandler)).Handler
@@ -204,7 +204,7 @@ func virtual(t *testing.T) (fra, ams *Peers, said chan events.Event, told chan i
 		cancel()
 		<-ended
 	})
-	return fra, ams, said, told
+	return fra, ams, reply, received
 }
 
 type transport func(*http.Request) (*http.Response, error)
@@ -229,8 +229,8 @@ func shown(t *testing.T, p *Peers, name string) string {
 // Where there is nothing to tell, a peer that does not take messages is known all the same, and so is one that does again.
 func TestCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fra, ams, said, told := virtual(t)
-		heard := func(secret string) string {
+		fra, ams, reply, received := virtual(t)
+		receive := func(secret string) string {
 			return shown(t, ams, `sluice_peer_messages_received_total{peer="fra1",secret="`+secret+`"}`)
 		}
 		check := func(what, up, first, other string, want ...string) {
@@ -238,11 +238,11 @@ func TestCheck(t *testing.T) {
 			time.Sleep(checkEvery)
 			synctest.Wait()
 			var texts []string
-			for len(said) > 0 {
-				texts = append(texts, regexp.MustCompile(`[ab]:1 says`).ReplaceAllString((<-said).Text, "EDGE says"))
+			for len(reply) > 0 {
+				texts = append(texts, regexp.MustCompile(`[ab]:1 says`).ReplaceAllString((<-reply).Text, "EDGE says"))
 			}
-			if v := shown(t, fra, `sluice_peer_up{peer="ams1"}`); v != up || heard("first") != first || heard("other") != other || !slices.Equal(texts, want) {
-				t.Errorf("%s: up %q, heard %s and %s, want %q, %s and %s; %q", what, v, heard("first"), heard("other"), up, first, other, texts)
+			if v := shown(t, fra, `sluice_peer_up{peer="ams1"}`); v != up || receive("first") != first || receive("other") != other || !slices.Equal(texts, want) {
+				t.Errorf("%s: up %q, heard %s and %s, want %q, %s and %s; %q", what, v, receive("first"), receive("other"), up, first, other, texts)
 			}
 		}
 		check("at rest", "1", "1", "0")
@@ -255,7 +255,7 @@ func TestCheck(t *testing.T) {
 		check("both secrets", "1", "2", "1", "PoP ams1 receives blocks again")
 		fra.Turn(false)
 		check("off", "", "2", "1")
-		if len(told) > 0 {
+		if len(received) > 0 {
 			t.Error("a block came of nothing")
 		}
 		fra.Turn(true)
@@ -265,8 +265,8 @@ func TestCheck(t *testing.T) {
 		time.Sleep(time.Second)
 		ams.Turn(true)
 		check("back", "1", "2", "3", "PoP ams1 receives blocks again")
-		if len(told) != 1 {
-			t.Errorf("%d blocks came", len(told))
+		if len(received) != 1 {
+			t.Errorf("%d blocks came", len(received))
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestCheck(t *testing.T) {
 // A secret changes at one PoP after the other, and no message is refused: the new one is believed everywhere before anybody signs with it.
 func TestSecretChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fra, ams, said, told := virtual(t)
+		fra, ams, reply, received := virtual(t)
 		before, after := key, across.KeyOf([]byte("the secret of this year"))
 		n := 0
 		for _, keys := range [][]across.Key{{before, after}, {after, before}, {after}} {
@@ -285,13 +285,13 @@ func TestSecretChanges(t *testing.T) {
 				fra.Announce(block("192.0.2.1"))
 				n++
 				time.Sleep(time.Second)
-				if synctest.Wait(); len(told) != n {
-					t.Fatalf("%d blocks came of %d", len(told), n)
+				if synctest.Wait(); len(received) != n {
+					t.Fatalf("%d blocks came of %d", len(received), n)
 				}
 			}
 		}
-		if len(said) > 0 || ams.inbox.Refused()["signature"] > 0 {
-			t.Errorf("%v, %v", ams.inbox.Refused(), said)
+		if len(reply) > 0 || ams.inbox.Refused()["signature"] > 0 {
+			t.Errorf("%v, %v", ams.inbox.Refused(), reply)
 		}
 	})
 }
@@ -299,7 +299,7 @@ func TestSecretChanges(t *testing.T) {
 // A block of a newer version is told as such, and the next one counts.
 func TestUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fra, ams, _, told := virtual(t)
+		fra, ams, _, received := virtual(t)
 		digest := block("192.0.2.1")
 		digest.Source = counter.SourceOfDigest([16]byte{1}) // no PoP sends one
 		fra.Announce(digest)
@@ -307,15 +307,15 @@ func TestUnreadable(t *testing.T) {
 		fra.Announce(block("192.0.2.1"))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if v := shown(t, ams, `sluice_peer_blocks_received_total{peer="fra1",result="unreadable"}`); v != "2" || len(told) != 1 {
-			t.Errorf("%s are unreadable, %d were read", v, len(told))
+		if v := shown(t, ams, `sluice_peer_blocks_received_total{peer="fra1",result="unreadable"}`); v != "2" || len(received) != 1 {
+			t.Errorf("%s are unreadable, %d were read", v, len(received))
 		}
 	})
 }
 
 // What is no message is refused, however it is sent.
 func TestListener(t *testing.T) {
-	address, told := listen(t)
+	address, received := listen(t)
 	for _, test := range []struct {
 		method, path, body string
 		status             int
@@ -336,14 +336,14 @@ func TestListener(t *testing.T) {
 			t.Errorf("%s %s: %d, want %d", test.method, test.path, resp.StatusCode, test.status)
 		}
 	}
-	if len(told) > 0 {
+	if len(received) > 0 {
 		t.Error("it was believed")
 	}
 }
 
 // Strangers who are slow to send what they announce keep no peer out: of those the first to come has to go.
 func TestSlowStrangersMakeRoom(t *testing.T) {
-	address, told := listen(t)
+	address, received := listen(t)
 	var slow []net.Conn
 	for range readersAtOnce {
 		c, err := net.Dial("tcp", address)
@@ -368,7 +368,7 @@ func TestSlowStrangersMakeRoom(t *testing.T) {
 	if resp.StatusCode != 200 {
 		t.Fatalf("a peer gets %s", resp.Status)
 	}
-	receive(t, told)
+	receive(t, received)
 	if text, _ := io.ReadAll(slow[0]); !strings.HasPrefix(string(text), "HTTP/1.1 413 ") {
 		t.Errorf("who was the first is told %q", text)
 	}
@@ -376,7 +376,7 @@ func TestSlowStrangersMakeRoom(t *testing.T) {
 
 // A peer's message that is under way stays while strangers come, however many, and whose it is is known before its body.
 func TestStrangersPushOutNoMessage(t *testing.T) {
-	address, told := listen(t)
+	address, received := listen(t)
 	begin := func(head string, length int) (net.Conn, *bufio.Reader) {
 		c, err := net.Dial("tcp", address)
 		if err != nil {
@@ -391,13 +391,13 @@ func TestStrangersPushOutNoMessage(t *testing.T) {
 		return c, r
 	}
 	body, mac := key.Seal(&across.Message{From: "fra1", To: "ams1", Edge: "e", At: time.Now(), Blocks: []across.Block{block("192.0.2.1")}})
-	peer, said := begin(signature+": "+mac+"\r\n"+ticket+": "+key.Ticket("ams1", time.Now())+"\r\n", len(body))
+	peer, reply := begin(signature+": "+mac+"\r\n"+ticket+": "+key.Ticket("ams1", time.Now())+"\r\n", len(body))
 	for range 3 * readersAtOnce {
 		begin("", 100)
 	}
 	_, _ = peer.Write(body)
-	if resp, err := http.ReadResponse(said, nil); err != nil || resp.StatusCode != 200 {
+	if resp, err := http.ReadResponse(reply, nil); err != nil || resp.StatusCode != 200 {
 		t.Fatal(resp, err)
 	}
-	receive(t, told)
+	receive(t, received)
 }

@@ -32,22 +32,22 @@ const maxValue = 128 << 10
 // alone, and told.
 type Etcd struct {
 	*List
-	store *etcd.Store
-	tell  func(bad bool, rule, text string)
-	name  string // of this edge in etcd: its ID
+	store  *etcd.Store
+	report func(bad bool, rule, text string)
+	name   string // of this edge in etcd: its ID
 
 	// List.mu guards these too.
 	revisions map[string]int64  // by rule: of what etcd has of it; a copy of etcd's index for those that this edge has seen of
 	wrong     map[string]string // by rule: why what etcd has of it cannot be read
-	self      edgeSays
+	self      edgeState
 	laid      uint64 // the version that is in force here
 	seen      int64  // the latest revision of a rule that this edge has
 	own       int64  // the latest revision that it wrote
 	counts    PutCounts
 }
 
-// edgeSays is what an edge says of itself in etcd.
-type edgeSays struct {
+// edgeState is what an edge says of itself in etcd.
+type edgeState struct {
 	control.EdgeStatus
 	Revision int64    `json:"revision"` // of the rules in etcd that are in force there
 	Refuses  []string `json:"refuses,omitempty"`
@@ -57,18 +57,18 @@ type edgeSays struct {
 type PutCounts struct{ Done, Conflict, Failed uint64 }
 
 // NewEtcd is New for a list in etcd. tell is told, for operators, when etcd stops to answer, or has of a rule what cannot be read (bad), and when it is good again.
-func NewEtcd(key secret.Secret, id uint64, c etcd.Config, tell func(bad bool, rule, text string)) (*Etcd, error) {
+func NewEtcd(key secret.Secret, id uint64, c etcd.Config, report func(bad bool, rule, text string)) (*Etcd, error) {
 	name := fmt.Sprintf("%016x", id)
 	store, err := etcd.New(c, ruleNames, edgeNames+name)
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{List: New(key, id), store: store, tell: tell, name: name, revisions: make(map[string]int64), wrong: make(map[string]string)}
+	e := &Etcd{List: New(key, id), store: store, report: report, name: name, revisions: make(map[string]int64), wrong: make(map[string]string)}
 	store.Turned = func(why error) {
 		if why != nil {
-			tell(true, "", "etcd does not answer: rules stay as they are, and cannot be changed: "+why.Error())
+			report(true, "", "etcd does not answer: rules stay as they are, and cannot be changed: "+why.Error())
 		} else {
-			tell(false, "", "etcd answers")
+			report(false, "", "etcd answers")
 		}
 	}
 	return e, nil
@@ -80,7 +80,7 @@ func (e *Etcd) Load(ctx context.Context) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		for _, v := range values {
-			e.heardOf(v, time.Now())
+			e.received(v, time.Now())
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 		e.seen, e.self.Revision = 0, 0 // it may be another etcd
 	}
 	for _, v := range values {
-		if e.heardOf(v, now) {
+		if e.received(v, now) {
 			lacks = append(lacks, strings.TrimPrefix(v.Name, ruleNames))
 		}
 	}
@@ -127,8 +127,8 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 	}
 }
 
-// heardOf takes in a value, and reports whether it lacks something of a rule that this edge has. mu is locked.
-func (e *Etcd) heardOf(v etcd.Value, now time.Time) (lacks bool) {
+// received takes in a value, and reports whether it lacks something of a rule that this edge has. mu is locked.
+func (e *Etcd) received(v etcd.Value, now time.Time) (lacks bool) {
 	rule := strings.TrimPrefix(v.Name, ruleNames)
 	if v.Text != nil && v.Revision < e.revisions[rule] {
 		return false // the watch tells what a Put has told already
@@ -142,7 +142,7 @@ func (e *Etcd) heardOf(v etcd.Value, now time.Time) (lacks bool) {
 	if err != nil {
 		if was := e.wrong[rule]; was != err.Error() {
 			e.wrong[rule] = err.Error()
-			e.tell(true, rule, "what etcd has of a rule cannot be read: what was stays: "+err.Error())
+			e.report(true, rule, "what etcd has of a rule cannot be read: what was stays: "+err.Error())
 		}
 		return false
 	}
@@ -160,7 +160,7 @@ func (e *Etcd) heardOf(v etcd.Value, now time.Time) (lacks bool) {
 func (e *Etcd) good(rule string) {
 	if _, was := e.wrong[rule]; was {
 		delete(e.wrong, rule)
-		e.tell(false, rule, "what etcd has of a rule can be read again")
+		e.report(false, rule, "what etcd has of a rule can be read again")
 	}
 }
 
@@ -190,7 +190,7 @@ func (e *Etcd) restore(ctx context.Context, rule string) error {
 		if done {
 			e.revisions[rule], e.seen = v.Revision, max(e.seen, v.Revision)
 		}
-		again := err == nil && !done && e.heardOf(v, time.Now())
+		again := err == nil && !done && e.received(v, time.Now())
 		e.mu.Unlock()
 		if !again {
 			return err
@@ -226,7 +226,7 @@ func (e *Etcd) Add(w operatorlog.Order, version uint64, now time.Time) (mark ope
 		return mark, fmt.Errorf("%w: %w; it may be changed all the same: look again", changes.ErrAway, err)
 	case !done:
 		e.counts.Conflict++
-		e.heardOf(v, now)
+		e.received(v, now)
 		return mark, changes.ErrMoved
 	}
 	e.counts.Done++
@@ -262,7 +262,7 @@ func (e *Etcd) announce() {
 		e.self.Revision = e.seen
 	}
 	text, _ := json.Marshal(e.self) // it always can be
-	e.store.Say(text)
+	e.store.Publish(text)
 }
 
 func markText(m operatorlog.Mark) string { return fmt.Sprintf("%d-%016x", m.Generation, m.Edge) }
@@ -278,13 +278,13 @@ func (e *Etcd) Spread(rule string, marks []operatorlog.Mark) (control.Spread, er
 	var s control.Spread
 	s.Missing = []string{}
 	pops := make(map[string]bool)
-	for _, says := range append([]edgeSays{e.self}, others...) {
+	for _, state := range append([]edgeState{e.self}, others...) {
 		s.Known++
-		pops[says.PoP] = true
-		if says.Revision >= e.revisions[rule] && !slices.ContainsFunc(marks, func(m operatorlog.Mark) bool { return slices.Contains(says.Refuses, markText(m)) }) {
+		pops[state.PoP] = true
+		if state.Revision >= e.revisions[rule] && !slices.ContainsFunc(marks, func(m operatorlog.Mark) bool { return slices.Contains(state.Refuses, markText(m)) }) {
 			s.Have++
 		} else {
-			s.Missing = append(s.Missing, says.PoP+"/"+says.Name)
+			s.Missing = append(s.Missing, state.PoP+"/"+state.Name)
 		}
 	}
 	s.PoPs = len(pops)
@@ -292,12 +292,12 @@ func (e *Etcd) Spread(rule string, marks []operatorlog.Mark) (control.Spread, er
 }
 
 // others are the other edges, as they say of themselves.
-func (e *Etcd) others() (list []edgeSays, err error) {
+func (e *Etcd) others() (list []edgeState, err error) {
 	values, err := e.store.List(context.Background(), edgeNames)
 	for _, v := range values {
-		var says edgeSays
-		if json.Unmarshal(v.Text, &says) == nil && edgeNames+says.ID == v.Name && says.ID != e.name {
-			list = append(list, says)
+		var state edgeState
+		if json.Unmarshal(v.Text, &state) == nil && edgeNames+state.ID == v.Name && state.ID != e.name {
+			list = append(list, state)
 		}
 	}
 	return list, err
@@ -313,8 +313,8 @@ func (e *Etcd) Status() control.EtcdStatus {
 	if up.Why != nil {
 		s.Error = up.Why.Error()
 	}
-	for _, says := range others {
-		s.Edges = append(s.Edges, says.EdgeStatus)
+	for _, state := range others {
+		s.Edges = append(s.Edges, state.EdgeStatus)
 	}
 	return s
 }
@@ -339,7 +339,7 @@ func decode(rule string, text []byte) (list []operatorlog.Entry, err error) {
 		return nil, err
 	}
 	for _, r := range records {
-		e, err := operatorlog.Said(operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: r.At, End: r.Until, Text: r.Text}, operatorlog.Mark{Edge: r.Edge, Generation: r.Version})
+		e, err := operatorlog.ChangeEntry(operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: r.At, End: r.Until, Text: r.Text}, operatorlog.Mark{Edge: r.Edge, Generation: r.Version})
 		if err != nil {
 			return nil, err
 		}

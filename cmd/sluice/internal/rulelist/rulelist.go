@@ -60,14 +60,14 @@ func (l *List) Changes() ([]operatorlog.Entry, uint64, <-chan struct{}) {
 	return l.list.Changes(), l.version, l.next()
 }
 
-// Words is the list as it is kept.
-func (l *List) Words(now time.Time) ([]byte, <-chan struct{}) {
+// Encoded is the list as it is kept.
+func (l *List) Encoded(now time.Time) ([]byte, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.list.Encode(l.secret, now), l.next()
 }
 
-// Restore takes in what Words returned.
+// Restore takes in what Encoded returned.
 func (l *List) Restore(list []byte, now time.Time) error {
 	entries, _, err := operatorlog.Decode(l.secret, list)
 	if err != nil {

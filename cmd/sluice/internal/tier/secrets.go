@@ -80,16 +80,16 @@ const secretsAgain = 10 * time.Second
 
 // A secretWatcher knows what was said last of other secrets.
 type secretWatcher struct {
-	said string
-	at   time.Time
+	logged string
+	at     time.Time
 }
 
 // look returns what has changed.
 func (w *secretWatcher) look(warning string, now time.Time) (e events.Event, changed bool) {
-	if warning == w.said || now.Sub(w.at) < secretsAgain {
+	if warning == w.logged || now.Sub(w.at) < secretsAgain {
 		return e, false
 	}
-	w.said, w.at = warning, now
+	w.logged, w.at = warning, now
 	if warning == "" {
 		return events.Event{Kind: events.Tier, Text: "no other edge of the PoP counts under another secret any more"}, true
 	}

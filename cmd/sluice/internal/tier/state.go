@@ -33,7 +33,7 @@ type stateFile struct {
 
 // Kept is a list of what operators said: the PoP's, or one of changes of rules.
 type Kept interface {
-	Words(now time.Time) (list []byte, changed <-chan struct{})
+	Encoded(now time.Time) (list []byte, changed <-chan struct{})
 	Restore(list []byte, now time.Time) error
 }
 
@@ -109,7 +109,7 @@ const saveAgain = time.Second
 func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
 	failed := false
 	for {
-		_, changed := f.list.Words(time.Now())
+		_, changed := f.list.Encoded(time.Now())
 		var again <-chan time.Time
 		err := f.save()
 		switch {
@@ -141,7 +141,7 @@ func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
 func (f *stateFile) save() (err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	list, _ := f.list.Words(time.Now())
+	list, _ := f.list.Encoded(time.Now())
 	if bytes.Equal(list, f.saved) {
 		return nil
 	}

@@ -24,7 +24,7 @@ func TestStateOnAFullDisk(t *testing.T) {
 	if _, err := openState(dir, name, said); err == nil || !strings.Contains(err.Error(), "state_dir") {
 		t.Fatalf("it can be kept: %v", err)
 	}
-	text, _ := said.Words(time.Now())
+	text, _ := said.Encoded(time.Now())
 	if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 		t.Fatal(err)
 	}

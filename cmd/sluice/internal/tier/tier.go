@@ -149,7 +149,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 		s.Rules = &RuleStore{
 			Origin: changes.PoP, List: machine.Operators.Changes, InForce: machine.Operators.InForce,
 			Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
-				return machine.Operators.Say(w, now)
+				return machine.Operators.Add(w, now)
 			},
 			Await: func(made func() Made) Progress {
 				tier.Wake()
@@ -166,8 +166,8 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	s.Metrics = newMetrics(tier, machine)
 	s.Tier = edge.Tier{
 		Up: func(counter.Source) bool { return machine.Nodes.Up() }, Alone: machine.Alone,
-		Ask: func(rule *algorithm.Spec, source counter.Source) {
-			machine.Exchanges.Ask(counter.Counter{Rule: rule, Source: source})
+		Fetch: func(rule *algorithm.Spec, source counter.Source) {
+			machine.Exchanges.Fetch(counter.Counter{Rule: rule, Source: source})
 			tier.Wake()
 		},
 		Rules: func(rules []mitigation.Rule) {
@@ -190,7 +190,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 		PoP: control.PoP{
 			Say: func(o mitigation.Order) (control.Spread, error) {
 				o.From += " at " + EdgeName(c)
-				mark, err := machine.Operators.Say(o, time.Now())
+				mark, err := machine.Operators.Add(o, time.Now())
 				if errors.Is(err, operatorlog.ErrFull) {
 					return control.Spread{}, control.ErrFull
 				} else if err != nil {
@@ -309,9 +309,9 @@ func (s *Shared) warnWithoutDisk() {
 }
 
 const (
-	spreadWait = 2 * time.Second        // how long an operator waits for all edges to have what was said
-	hearsWait  = 800 * time.Millisecond // where he knows by then that somebody else's word stands
-	spreadLook = 10 * time.Millisecond
+	spreadWait    = 2 * time.Second        // how long an operator waits for all edges to have what was said
+	overruledWait = 800 * time.Millisecond // where he knows by then that somebody else's word stands
+	spreadLook    = 10 * time.Millisecond
 )
 
 // await waits until all edges have what was said, or for as long as an operator does.
@@ -321,7 +321,7 @@ func await(every time.Duration, look func() (s Progress, overtaken bool)) Progre
 	for began := time.Now(); ; <-tick.C {
 		s, overtaken := look()
 		waited := time.Since(began)
-		if s.Spread != nil && s.Spread.Have == s.Spread.Known && !s.Newer || waited >= spreadWait || overtaken && waited >= hearsWait {
+		if s.Spread != nil && s.Spread.Have == s.Spread.Known && !s.Newer || waited >= spreadWait || overtaken && waited >= overruledWait {
 			return s
 		}
 	}

@@ -17,8 +17,8 @@ import (
 
 // A Parent is the other side: what an older process of ours has left to this one.
 type Parent struct {
-	Words func(list []byte) error // takes over what operators said; nil: there is no PoP
-	Rules func(list []byte) error // and what they changed of the rules of this edge only; nil: that is among the words
+	OperatorLog func(list []byte) error // takes over what operators said; nil: there is no PoP
+	Rules       func(list []byte) error // and what they changed of the rules of this edge only; nil: that is among the words
 
 	ready    *os.File
 	state    *os.File
@@ -107,11 +107,11 @@ func (h *Parent) Take(server *edge.Server) error {
 			return err
 		}
 		switch { // what is under another secret means nothing here
-		case m.Words != nil && h.Words != nil:
-			_ = h.Words(m.Words)
+		case m.OperatorLog != nil && h.OperatorLog != nil:
+			_ = h.OperatorLog(m.OperatorLog)
 		case m.Rules != nil && h.Rules != nil:
 			_ = h.Rules(m.Rules)
-		case m.Words == nil && m.Rules == nil:
+		case m.OperatorLog == nil && m.Rules == nil:
 			server.Adopt(m.Handed, time.Now())
 		}
 	}

@@ -46,14 +46,14 @@ const startTime = 30 * time.Second
 // As long as "ready" has not come the old process goes on as if nothing had happened, and so it does for good if the new one
 // fails: a wrong configuration, a binary that does not start.
 type Handover struct {
-	Program string // as it was when this process started: a new binary has been put in its place
-	Args    []string
-	Sockets *Sockets
-	Server  *edge.Server
-	Table   *counter.Table // nil: the tier has the counts
-	Words   func() []byte  // what operators said to the PoP; nil: there is none
-	Rules   func() []byte  // what they changed of the rules of this edge only; nil: that is among the words
-	Log     *slog.Logger
+	Program     string // as it was when this process started: a new binary has been put in its place
+	Args        []string
+	Sockets     *Sockets
+	Server      *edge.Server
+	Table       *counter.Table // nil: the tier has the counts
+	OperatorLog func() []byte  // what operators said to the PoP; nil: there is none
+	Rules       func() []byte  // what they changed of the rules of this edge only; nil: that is among the words
+	Log         *slog.Logger
 
 	sent time.Time // when mitigations were sent last
 
@@ -78,24 +78,24 @@ func (h *Handover) Start(stop context.Context) (err error) {
 		}
 		files, names = append(files, f), append(names, s.name)
 	}
-	ready, sayReady, err := os.Pipe()
+	ready, markReady, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer ready.Close()
 	state, out, err := os.Pipe()
 	if err != nil {
-		sayReady.Close()
+		markReady.Close()
 		return err
 	}
 	counters, countersOut, err := os.Pipe()
 	if err != nil {
-		sayReady.Close()
+		markReady.Close()
 		state.Close()
 		out.Close()
 		return err
 	}
-	files = append(files, sayReady, state, counters)
+	files = append(files, markReady, state, counters)
 	defer func() {
 		if err != nil {
 			out.Close()
@@ -208,8 +208,8 @@ func (h *Handover) sendBits(out *os.File) error {
 	e := json.NewEncoder(w)
 	before, now := h.sent, time.Now()
 	h.sent = now
-	if h.Words != nil { // first: a mitigation that has begun after a lift must not be lifted by it
-		if err := e.Encode(handed{Words: h.Words()}); err != nil {
+	if h.OperatorLog != nil { // first: a mitigation that has begun after a lift must not be lifted by it
+		if err := e.Encode(handed{OperatorLog: h.OperatorLog()}); err != nil {
 			return err
 		}
 	}
@@ -235,8 +235,8 @@ func (h *Handover) sendBits(out *os.File) error {
 // handed is a line of what is handed over: a mitigation, or what operators said.
 type handed struct {
 	control.Handed
-	Words []byte `json:"words,omitempty"`
-	Rules []byte `json:"rules,omitempty"` // as they changed them
+	OperatorLog []byte `json:"words,omitempty"`
+	Rules       []byte `json:"rules,omitempty"` // as they changed them
 }
 
 // sendFinal sends the new process what this one has counted to its end.

@@ -105,8 +105,8 @@ func (l *line) refused() bool {
 // maxLines bounds the lines of a source that are kept.
 const maxLines = 1 << 20
 
-// Tell reads logs and answers. Lines are read as they come; those of the source alone are kept.
-func Tell(q Question, logs ...io.Reader) (*Story, error) {
+// Explain reads logs and answers. Lines are read as they come; those of the source alone are kept.
+func Explain(q Question, logs ...io.Reader) (*Story, error) {
 	s := &Story{Source: q.Source, Minutes: []Minute{}, Blocks: []Block{}, Others: []Refusals{}}
 	var list []line
 	for _, r := range logs {

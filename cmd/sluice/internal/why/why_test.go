@@ -37,13 +37,13 @@ var second = entry("14:05:03.000", "b", "192.0.2.7", passed) +
 	entry("14:06:30.000", "b", "192.0.2.7", `,"verdict":"denied"`) +
 	"127.0.0.1 - - [T] \"GET / HTTP/1.1\" 200 5\n"
 
-func tell(t *testing.T, q Question, logs ...string) *Story {
+func explain(t *testing.T, q Question, logs ...string) *Story {
 	t.Helper()
 	var readers []io.Reader
 	for _, l := range logs {
 		readers = append(readers, strings.NewReader(l))
 	}
-	s, err := Tell(q, readers...)
+	s, err := Explain(q, readers...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,13 +76,13 @@ refused by the list deny: 1 request, from 2026-05-04 14:06:30.000Z to 2026-05-04
 `
 	for _, q := range []Question{{Source: source, At: at, Clock: true}, {Source: source, At: time.Date(2026, 5, 4, 14, 5, 0, 0, time.UTC)}} {
 		for _, logs := range [][]string{{first, second}, {second, first}} {
-			if d := cmp.Diff(want, text(t, tell(t, q, logs...))); d != "" {
+			if d := cmp.Diff(want, text(t, explain(t, q, logs...))); d != "" {
 				t.Error(d)
 			}
 		}
 	}
 	// Without a time it is about the latest refusal; with the other edge's log alone nobody knows how the block began.
-	s := tell(t, Question{Source: source, Around: time.Minute}, second)
+	s := explain(t, Question{Source: source, Around: time.Minute}, second)
 	if got := text(t, s); !strings.Contains(got, "from 2026-05-04 14:05:30Z to 2026-05-04 14:07:30Z") || !strings.Contains(got, "  began elsewhere: ") ||
 		!strings.Contains(got, "no request that was admitted") {
 		t.Errorf("%s", got)
@@ -106,14 +106,14 @@ first seen 2026-05-04 10:00:00Z, last 2026-05-04 10:00:03Z: 4 requests, 2 refuse
 over the limit of rule t, which throttles and does not block: 1 request, from 2026-05-04 10:00:02.000Z to 2026-05-04 10:00:02.000Z
 refused by rule c, because no node of the tier answered: 1 request, from 2026-05-04 10:00:03.000Z to 2026-05-04 10:00:03.000Z
 `
-	if d := cmp.Diff(want, text(t, tell(t, Question{Source: netip.MustParsePrefix("2001:db8::/64")}, log))); d != "" {
+	if d := cmp.Diff(want, text(t, explain(t, Question{Source: netip.MustParsePrefix("2001:db8::/64")}, log))); d != "" {
 		t.Error(d)
 	}
-	nobody := tell(t, Question{Source: netip.MustParsePrefix("198.51.100.1/32")}, log)
+	nobody := explain(t, Question{Source: netip.MustParsePrefix("198.51.100.1/32")}, log)
 	if got := text(t, nobody); got != "198.51.100.1\nno request of it in 4 lines\n" {
 		t.Errorf("%s", got)
 	}
-	if _, err := Tell(Question{}, strings.NewReader(strings.Repeat("x", 2<<20))); err == nil {
+	if _, err := Explain(Question{}, strings.NewReader(strings.Repeat("x", 2<<20))); err == nil {
 		t.Error("a line of two megabytes is read")
 	}
 }
@@ -122,7 +122,7 @@ refused by rule c, because no node of the tier answered: 1 request, from 2026-05
 func TestBlockBeginsLate(t *testing.T) {
 	q := Question{Source: netip.MustParsePrefix("192.0.2.7/32")}
 	for _, earlier := range []string{"14:05:04.500", "14:05:04.480"} {
-		s := tell(t, q, entry(earlier, "b", "192.0.2.7", mitigated), entry("14:05:04.500", "z", "192.0.2.7", started))
+		s := explain(t, q, entry(earlier, "b", "192.0.2.7", mitigated), entry("14:05:04.500", "z", "192.0.2.7", started))
 		if len(s.Blocks) != 1 || !s.Blocks[0].Known || s.Blocks[0].Edge != "z" || s.Blocks[0].Estimate != 3 || s.Blocks[0].Refused != 2 {
 			t.Errorf("%s: %+v", earlier, s.Blocks)
 		}

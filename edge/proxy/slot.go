@@ -27,15 +27,15 @@ func (p *Forward) passShedding(g *upstream.Group, now, due time.Time) (no *messa
 	} else if !entered {
 		return overloaded
 	}
-	outcome := shedding.Untold                // as it is after a fault
+	outcome := shedding.Unmeasured            // as it is after a fault
 	long := p.in.Length != 0 && p.held == nil // how long its body takes is for the client to say
 	if p.sent = now; long {
-		p.place = g.Shedding.Entered()
+		p.slot = g.Shedding.Entered()
 	}
 	defer func() {
 		if long {
-			p.place.End()
-			p.place = nil
+			p.slot.End()
+			p.slot = nil
 		}
 		g.Shedding.Leave(outcome, p.sent, time.Now())
 	}()
@@ -74,7 +74,7 @@ func (p *Forward) queue(g *upstream.Group, w *shedding.Waiter, now, due time.Tim
 				if !gone {
 					return nil // just now
 				}
-				g.Shedding.Leave(shedding.Untold, at, at)
+				g.Shedding.Leave(shedding.Unmeasured, at, at)
 			}
 			if gone {
 				p.on.Last()

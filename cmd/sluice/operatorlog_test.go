@@ -15,7 +15,7 @@ import (
 	"sluice/edge/control"
 )
 
-// say has an operator say something, and returns the answer.
+// apply has an operator say something, and returns the answer.
 func (p *process) say(method, path, body string) (int, control.Mitigation) {
 	p.t.Helper()
 	resp, text := p.request(method, p.back, "/v1/mitigations/"+path, body)
@@ -44,7 +44,7 @@ func (p *process) blockedBy(source string) string {
 
 // What an operator says at one edge is in force on the others when the answer is there, which says so; and it is his, everywhere,
 // and after each process has been replaced.
-func TestOperatorsWordsOverThePoP(t *testing.T) {
+func TestOperatorLogOverThePoP(t *testing.T) {
 	t.Parallel()
 	nodes, dir := startMemcached(t)+","+startMemcached(t), t.TempDir()
 	file := filepath.Join(dir, "sluice.yaml")

@@ -10,8 +10,8 @@ import (
 	"sluice/edge/events"
 )
 
-// news is what operators did, as an edge tells it after an event: what, of which rule and source, by whom, and at which edge; the oldest first.
-func (p *process) news() (list []string) {
+// eventList is what operators did, as an edge tells it after an event: what, of which rule and source, by whom, and at which edge; the oldest first.
+func (p *process) eventList() (list []string) {
 	p.t.Helper()
 	var all []events.Event
 	must(p.t, json.Unmarshal([]byte(p.api("GET", "/v1/events", "").text), &all))
@@ -30,12 +30,12 @@ func (p *process) news() (list []string) {
 
 // What operators do at one edge is told at all of them, with who and where from, once, and in its order; an edge that comes later is told
 // nothing of what was before it, and an edge that was there hears what is said at the new one.
-func TestOperatorsNewsOverThePoP(t *testing.T) {
+func TestOperatorEventsOverThePoP(t *testing.T) {
 	t.Parallel()
 	files, nodes, site := writePoP(t, 3), startMemcached(t)+","+startMemcached(t), origin(t)
 	edges := []*process{start(t, site, "--config", files[0], "--memcached", nodes), start(t, site, "--config", files[1], "--memcached", nodes)}
 	meet(edges...)
-	done := []struct{ method, path, body, who, told string }{
+	done := []struct{ method, path, body, who, reported string }{
 		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"1h","reason":"scraper"}`, "ada", "blocked for 1h0m0s: scraper|login|192.0.2.1|ada"},
 		{"PUT", "/v1/mitigations/*/192.0.2.0/24", `{"for":"10m"}`, "bob", "blocked for 10m0s|*|192.0.2.0/24|bob"},
 		{"DELETE", "/v1/mitigations/login/192.0.2.1", "", "bob", "lifted|login|192.0.2.1|bob"},
@@ -57,13 +57,13 @@ func TestOperatorsNewsOverThePoP(t *testing.T) {
 		if a := edges[0].api(d.method, d.path, d.body, by...); a.status != 200 || a.Edges == nil || a.Edges.Have != 2 {
 			t.Fatalf("%s %s: %d %s", d.method, d.path, a.status, a.text)
 		}
-		here, there = append(here, strings.Replace(d.told, ", at another edge", "", 1)+"|"), append(there, d.told+"|edge0")
+		here, there = append(here, strings.Replace(d.reported, ", at another edge", "", 1)+"|"), append(there, d.reported+"|edge0")
 	}
-	if got := edges[0].news(); !slices.Equal(got, here) {
+	if got := edges[0].eventList(); !slices.Equal(got, here) {
 		t.Errorf("where it was said:\n got %q\nwant %q", got, here)
 	}
-	if !everywhere(edges[1:], func(p *process) bool { return slices.Equal(p.news(), there) }) {
-		t.Errorf("at the other edge:\n got %q\nwant %q", edges[1].news(), there)
+	if !everywhere(edges[1:], func(p *process) bool { return slices.Equal(p.eventList(), there) }) {
+		t.Errorf("at the other edge:\n got %q\nwant %q", edges[1].eventList(), there)
 	}
 
 	third := start(t, site, "--config", files[2], "--memcached", nodes)
@@ -73,10 +73,10 @@ func TestOperatorsNewsOverThePoP(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.text)
 	}
 	there = append(there, "blocked for 1h0m0s|login|192.0.2.9|cyd|edge2")
-	if !everywhere(edges[1:2], func(p *process) bool { return slices.Equal(p.news(), there) }) {
-		t.Errorf("after the third edge's word:\n got %q\nwant %q", edges[1].news(), there)
+	if !everywhere(edges[1:2], func(p *process) bool { return slices.Equal(p.eventList(), there) }) {
+		t.Errorf("after the third edge's word:\n got %q\nwant %q", edges[1].eventList(), there)
 	}
-	if got := third.news(); slices.ContainsFunc(got, func(line string) bool {
+	if got := third.eventList(); slices.ContainsFunc(got, func(line string) bool {
 		return strings.Contains(line, "192.0.2.1|") || strings.Contains(line, "198.51.100")
 	}) {
 		t.Errorf("the third edge tells of what was before it: %q", got)

@@ -22,7 +22,7 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 	if l.InFlight == nil {
 		return false
 	}
-	d.places = slices.Grow(d.places, len(d.Results))
+	d.slots = slices.Grow(d.slots, len(d.Results))
 	d.replies = d.replies[:0]
 	waits := l.Wait != nil && !l.willRefuse(d, now)
 	for i := range d.Results {
@@ -36,22 +36,22 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 			refused = r.crowd() || refused
 			continue
 		}
-		d.places, d.placed = append(d.places, p), append(d.placed, i)
+		d.slots, d.slotResults = append(d.slots, p), append(d.slotResults, i)
 		if p.Reply != nil {
 			d.replies = append(d.replies, p.Reply)
 		}
 	}
 	if len(d.replies) > 0 && !refused {
 		l.Wait(d.replies)
-		for i := range d.places {
-			refused = !l.confirm(&d.Results[d.placed[i]], &d.places[i], now) || refused
+		for i := range d.slots {
+			refused = !l.confirm(&d.Results[d.slotResults[i]], &d.slots[i], now) || refused
 		}
 	}
 	return refused
 }
 
 // willRefuse reports whether a limit refuses a request as far as this edge knows. The tier is not asked then: a flood over its limit would hold
-// places of others for a round trip each. Should the limit admit it all the same, because a moment has passed, it has a place by this edge's count.
+// slots of others for a round trip each. Should the limit admit it all the same, because a moment has passed, it has a place by this edge's count.
 func (l *Limiter) willRefuse(d *Decision, now time.Time) bool {
 	for i := range d.Results {
 		r := &d.Results[i]
@@ -72,7 +72,7 @@ func (r *RuleResult) crowd() bool {
 }
 
 // confirm reports whether a rule admits a request, by what the tier says of its place, or else by its posture.
-func (l *Limiter) confirm(r *RuleResult, p *inflight.Place, now time.Time) bool {
+func (l *Limiter) confirm(r *RuleResult, p *inflight.Slot, now time.Time) bool {
 	if p.Reply == nil {
 		return true
 	}
@@ -92,8 +92,8 @@ func (l *Limiter) confirm(r *RuleResult, p *inflight.Place, now time.Time) bool 
 // Leave says that a request has ended, and gives back its places. It may be called more than once.
 func (l *Limiter) Leave(d *Decision) {
 	l.Arrived(d)
-	for i := range d.places {
-		l.InFlight.Leave(&d.places[i])
+	for i := range d.slots {
+		l.InFlight.Leave(&d.slots[i])
 	}
-	d.places, d.placed = d.places[:0], d.placed[:0]
+	d.slots, d.slotResults = d.slots[:0], d.slotResults[:0]
 }

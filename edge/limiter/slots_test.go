@@ -110,7 +110,7 @@ func TestConcurrency(t *testing.T) {
 				t.Errorf("%v, skipped %v, %d held, %v counted; want %v, %v, %d, %v", d.Verdict, d.Results[0].Skipped, held(), v.Estimate,
 					test.verdict, test.skipped, test.held, test.counted)
 			}
-			if by := d.Told; d.Refused() && by.Crowded && by.Wait != time.Second && !by.Rule.Refused {
+			if by := d.Reported; d.Refused() && by.Crowded && by.Wait != time.Second && !by.Rule.Refused {
 				t.Errorf("told to wait %v", by.Wait)
 			}
 			for _, r := range test.rules {
@@ -152,8 +152,8 @@ func TestOneHasNoPlace(t *testing.T) {
 		limit := newRule(t, "limit", 9)
 		c := newCrowd(true, test.others, append(test.rules, limit)...)
 		for i := range 3 {
-			if d := c.decide(); d.Refused() != (i == 2) || len(d.places) != map[bool]int{false: 2}[d.Refused()] {
-				t.Errorf("%s, request %d: %v, %d places", test.name, i, d.Verdict, len(d.places))
+			if d := c.decide(); d.Refused() != (i == 2) || len(d.slots) != map[bool]int{false: 2}[d.Refused()] {
+				t.Errorf("%s, request %d: %v, %d places", test.name, i, d.Verdict, len(d.slots))
 			}
 		}
 		if v, _ := c.Counters.Peek(limit.Counter, a, second(0)); v.Estimate != 2 || c.waits != test.waits {
@@ -181,8 +181,8 @@ func TestNoPlaceIsNotHeld(t *testing.T) {
 		c.decide()
 	}
 	for i, d := range c.made {
-		if want := i < 2; d.Held != want || d.Results[1].Ask.Hold != want {
-			t.Errorf("request %d: %v, held %v, its hit %v; want %v", i, d.Verdict, d.Held, d.Results[1].Ask.Hold, want)
+		if want := i < 2; d.Held != want || d.Results[1].Reservation.Hold != want {
+			t.Errorf("request %d: %v, held %v, its hit %v; want %v", i, d.Verdict, d.Held, d.Results[1].Reservation.Hold, want)
 		}
 		c.Settle(d, 200, second(0))
 	}
