@@ -54,7 +54,7 @@ func (s *Site) edgeReady(m *Member) error {
 	defer cancel()
 	metrics, err := scrape.MetricsOf(ctx, http.DefaultClient, m.Admin)
 	if err == nil && metrics.Sum("sluice_wall_up") != 1 {
-		err = fmt.Errorf("it cannot use sluice-wall, which said: %s", s.WallProcesses[0].Said())
+		err = fmt.Errorf("it cannot use sluice-wall, which said: %s", s.WallProcesses[0].Output())
 	}
 	return err
 }
