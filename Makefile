@@ -13,7 +13,7 @@ SPELLINGS ?= 8000
 export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls http2-attacks h2spec figures release
+.PHONY: build demo test traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls ratelimit http2-attacks h2spec figures release
 
 build: # bin/sluice, bin/sluice-wall, bin/sluice-loadgen and bin/sluice-trial
 	$(GO) build -o bin/ ./cmd/...
@@ -66,10 +66,12 @@ bench-peers: build # cost per request beside nginx and HAProxy; FLAGS=--short fo
 	@.ci/needs nginx haproxy memcached
 	bin/sluice-trial bench-peers $(FLAGS)
 
-bench-rls: build # cost per call of Envoy's rate limit service beside envoyproxy/ratelimit, which peers.mod pins; FLAGS=--short for one quick round
+bench-rls: build ratelimit # cost per call of Envoy's rate limit service beside envoyproxy/ratelimit, which peers.mod pins; FLAGS=--short for one quick round
 	@.ci/needs memcached
-	$(GO) build -modfile=peers.mod -o bin/ratelimit github.com/envoyproxy/ratelimit/src/service_cmd
 	bin/sluice-trial bench-rls $(FLAGS)
+
+ratelimit: # bin/ratelimit, envoyproxy/ratelimit as peers.mod pins it, for bench-rls and for sluice-loadgen lab --limiter
+	$(GO) build -modfile=peers.mod -o bin/ratelimit github.com/envoyproxy/ratelimit/src/service_cmd
 
 http2-attacks: build # what attacks on HTTP/2 cost beside nginx and HAProxy, and another client; FLAGS=--short for one quick round, FLAGS="--json FILE"
 	@.ci/needs nginx haproxy

@@ -15,6 +15,7 @@
 //	scrape    what running servers tell of themselves                   nothing
 //	replay    a trace sent to running edges, over HTTP/1.1 or 2; a closed loop  judge, trace, socket, process
 //	lab       PoPs of real processes, and what goes wrong in them       replay, judge, trace, process, origin, scrape, page
+//	rival     the same trace at nginx, HAProxy and envoyproxy/ratelimit, which rival/ratelimitproxy asks  replay, judge, trace, process, origin, scrape
 //	trial/check    promises held against running sites                  lab, replay, judge, trace, process, origin, scrape, socket
 //	trial/restart  that restarts of edges are not noticed               trial/check, judge, process, scrape
 //	trial/bench    what a request costs, here and at others             replay, judge, trace, process, origin, scrape

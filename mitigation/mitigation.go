@@ -23,46 +23,8 @@ import (
 // MaxTimeout is the longest mitigation that a verdict starts.
 const MaxTimeout = 24 * time.Hour
 
-// By says who started a mitigation.
-type By uint8
-
-const (
-	ByEdge  By = iota // this edge's own verdict
-	ByPoP             // learned: another edge's verdict, or the PoP's total
-	ByAdmin           // an operator
-	ByPeer            // another PoP
-)
-
-func (b By) String() string { return [...]string{"edge", "pop", "admin", "peer"}[b] }
-
 // Key is who is mitigated under which rule (algorithm.Spec.ID).
 type Key = counter.Key
-
-// Bit is one mitigation.
-type Bit struct {
-	Start   time.Time // when the verdict fell, on the clock of the edge that gave it
-	End     time.Time // requests from then on are counted again
-	Learned time.Time // when it came into force in this table; Start sets it
-	By      By
-	Shadow  bool   // a verdict of a shadow, or of what is tried beside a rule: nobody is refused for it
-	Reason  string // for people; empty for a verdict
-
-	// Memory is how long the bit is remembered after its end, so that who comes back can be mitigated for longer (Repeat).
-	Memory time.Duration
-
-	Terms Terms // that a verdict was reached under; of ByAdmin none
-}
-
-// worth orders bits by what is lost with them in a full table.
-func (b *Bit) worth() int {
-	switch {
-	case b.By == ByAdmin:
-		return 2
-	case b.Shadow:
-		return 0
-	}
-	return 1
-}
 
 // Unsent is a verdict of this edge, or what another PoP told it, that the PoP has yet to be told of. What operators say changes nothing: it has a way of its own,
 // so that an attack cannot hold it up.
@@ -99,16 +61,6 @@ type Table struct {
 	lifted   lifted
 	prefixes prefixes
 }
-
-// lifted remembers when mitigations were lifted of late, for verdicts that fell before and come after.
-type lifted struct {
-	n  atomic.Int64 // len(at), for who only wants to know that there are none
-	mu sync.Mutex   // taken with a shard locked, never the other way round
-	at map[Key]time.Time
-}
-
-// verdictTime is longer than any request takes from its verdict to the bit.
-const verdictTime = time.Minute
 
 // Started labels a count of mitigations.
 type Started struct {
@@ -272,14 +224,6 @@ func (t *Table) put(s *shard, h uint64, e *entry, now time.Time) bool {
 	return true
 }
 
-// replaces reports whether b takes the place of a bit that is in force.
-func (b *Bit) replaces(old Bit) bool {
-	if b.By == ByAdmin {
-		return old.By != ByAdmin || !b.End.Equal(old.End) || b.Reason != old.Reason
-	}
-	return old.By != ByAdmin && b.End.After(old.End)
-}
-
 func (t *Table) queue(n Unsent) {
 	if t.wake == nil {
 		return
@@ -313,37 +257,6 @@ func (t *Table) Void(k Key, now time.Time) {
 	if e := s.find(h, k); e != nil && e.bit.By == ByEdge && !e.bit.Start.After(now) {
 		s.drop(h, k)
 	}
-}
-
-func (l *lifted) note(k Key, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.at == nil {
-		l.at = make(map[Key]time.Time)
-	}
-	l.at[k] = now
-	l.n.Store(int64(len(l.at)))
-}
-
-// voids reports whether a verdict fell before the last lift.
-func (l *lifted) voids(k Key, verdict time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !verdict.After(l.at[k])
-}
-
-func (l *lifted) sweep(now time.Time) {
-	if l.n.Load() == 0 {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for k, at := range l.at {
-		if now.Sub(at) > verdictTime {
-			delete(l.at, k)
-		}
-	}
-	l.n.Store(int64(len(l.at)))
 }
 
 // TakeUnsent appends to buf what this edge started since the last call, and returns it.

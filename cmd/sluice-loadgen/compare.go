@@ -73,6 +73,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitig
 	}
 	rule := rules[0]
 	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window, rule.Timeout
+	d.LoseAt = t.Duration() / 2
 	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.Edges, size.RTT, rule.Counter.SubWindows
 	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t, rule.Counter)}
 

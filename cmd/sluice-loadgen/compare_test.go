@@ -41,7 +41,7 @@ func TestCompare(t *testing.T) {
 				t.Errorf("%s: %s decided about %d requests of %d, in %.0f bytes for a source", mode, d.Name, d.Figures.Requests, r.Baseline.Requests, d.Figures.BytesPerSource)
 			}
 		}
-		if want := map[string]int{"deployed": 18, "estimator": 14}[mode]; len(r.Designs) != want {
+		if want := map[string]int{"deployed": 20, "estimator": 16}[mode]; len(r.Designs) != want {
 			t.Errorf("%s: %d designs, want %d", mode, len(r.Designs), want)
 		}
 		if d := designs["sliding log"]; d.Figures.Wrong != 0 || d.Figures.MeanGap != 0 || d.Figures.Requests == 0 {
@@ -64,6 +64,11 @@ func TestCompare(t *testing.T) {
 			if commands < want.commands || want.commands == 0 && commands > 0 || trips != want.trips {
 				t.Errorf("%s: %s asks the store %v times in 1,000 requests, and waits for %v trips", mode, name, commands, trips)
 			}
+		}
+		owner, lost := designs["owner per key"], designs["owner per key, one lost"]
+		if owner.Owners == nil || lost.Owners == nil || !(owner.Owners.Hottest > 1.0/3 && owner.Owners.Hottest < 1) || lost.Owners.LostRequests == 0 ||
+			owner.Owners.LostRequests != 0 || 5*owner.Figures.Wrong > alone.Figures.Wrong || lost.Figures.Wrong <= owner.Figures.Wrong {
+			t.Errorf("%s: owners: %+v, wrong %d; one lost: %+v, wrong %d", mode, owner.Owners, owner.Figures.Wrong, lost.Owners, lost.Figures.Wrong)
 		}
 		floor := designs["exact, one round trip late"]
 		if floor.Kind != design.Coordination || floor.Figures.WronglyLimited != 0 || floor.Figures.Wrong >= alone.Figures.Wrong || !strings.Contains(floor.About, "nothing can") {
@@ -89,7 +94,7 @@ func TestCompareOneEdge(t *testing.T) {
 		t.Fatalf("%d reports, want one for each limit", len(r.Runs))
 	}
 	for _, r := range r.Runs {
-		if n := len(r.Designs); n != 15 || r.Figures.Requests == 0 {
+		if n := len(r.Designs); n != 16 || r.Figures.Requests == 0 {
 			t.Errorf("%d designs, figures %+v", n, r.Figures)
 		}
 		if r.Floor != nil {

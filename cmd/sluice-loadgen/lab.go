@@ -31,6 +31,7 @@ func cmdLab(ctx context.Context, args []string) error {
 	f := live.AddLab(flags)
 	injected := flags.StringArray("fault", nil, `what happens when, such as "20s kill memcached/0"; also term, stop, cont, restart, of edge/N,`+"\n"+
 		"memcached/N, twemproxy/N, origin/0 and, with --wall, wall/0; in the time of the run; repeatable")
+	others := addLimiters(flags)
 	demo := flags.Bool("demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
 	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
@@ -60,6 +61,9 @@ func cmdLab(ctx context.Context, args []string) error {
 		return err
 	}
 
+	if err := others.check(f, send, mode, faults); err != nil {
+		return err
+	}
 	for _, r := range rules {
 		if err := f.CheckWall(send, r, mode); err != nil {
 			return err
@@ -90,7 +94,7 @@ func cmdLab(ctx context.Context, args []string) error {
 		if l.Trace, err = send.Load(traffic, r, f.Edges); err != nil {
 			return err
 		}
-		report, err := runLab(ctx, f, l, traffic.Seed, faults)
+		report, err := others.report(ctx, f, l, traffic.Seed, faults)
 		if report == nil {
 			return err
 		}

@@ -16,6 +16,7 @@ var program = cli.Program{Name: "sluice-trial", Commands: []cli.Command{
 	{Name: "h2spec", Does: "whether the edge passes h2spec, and answers others after each case", Run: cmdH2Spec},
 	{Name: "pace", Does: "how many requests a second the load generator sends on one core, and how late", Run: cmdPace},
 	{Name: "worst", Does: "searches for what a source can make the tier do at worst, in virtual time", Run: cmdWorst},
+	{Name: "ratelimit-proxy", Does: "the proxy before envoyproxy/ratelimit of a lab that compares limiters", Run: cmdRatelimitProxy},
 	{Name: "origin", Does: "the HTTP origin behind the edges of a trial", Run: live.Origin},
 }}
 

@@ -97,6 +97,9 @@ func (a api) private() map[string]http.HandlerFunc {
 		"PUT /v1/deny/{prefix...}":                  a.list(control.Deny),
 		"DELETE /v1/deny/{prefix...}":               a.unlist(control.Deny),
 		"GET /v1/sources/{address}":                 a.source,
+		"POST /v1/sources":                          a.lookKey,
+		"POST /v1/mitigations":                      a.blockKey,
+		"POST /v1/mitigations/lift":                 a.liftKey,
 		"GET /v1/nodes":                             a.nodes,
 		"GET /v1/origins":                           a.origins,
 		"POST /v1/reload":                           a.reload,
@@ -293,36 +296,58 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// term reads for how long an operator says something, and why. If it is wrong, the answer says so.
-func term(w http.ResponseWriter, r *http.Request) (d time.Duration, reason string, ok bool) {
-	var body struct {
-		For    string `json:"for"`
-		Reason string `json:"reason"`
-	}
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&body); err != nil {
-		fail(w, http.StatusBadRequest, `the body is not what it should be: want {"for":"10m","reason":"..."}`)
-		return 0, "", false
-	}
-	d, err := time.ParseDuration(body.For)
+// term is for how long an operator says something, and why.
+type term struct {
+	For    string `json:"for"`
+	Reason string `json:"reason"`
+}
+
+// length is how long that is. If it is wrong, the answer says so.
+func (t *term) length(w http.ResponseWriter) (d time.Duration, ok bool) {
+	d, err := time.ParseDuration(t.For)
 	if err != nil {
 		fail(w, http.StatusBadRequest, `"for" is not a time with a unit: want one such as 10m`)
-		return 0, "", false
+		return 0, false
 	}
-	if len(body.Reason) > 256 {
+	if len(t.Reason) > 256 {
 		fail(w, http.StatusBadRequest, `"reason" is too long: want at most 256 bytes`)
+		return 0, false
+	}
+	return d, true
+}
+
+// read reads a body. If it is wrong, the answer says so, and which was wanted, and repeats nothing of it.
+func read(w http.ResponseWriter, r *http.Request, into any, want string) bool {
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		fail(w, http.StatusBadRequest, "the body is not what it should be: want "+want)
+		return false
+	}
+	return true
+}
+
+// readTerm reads a body that is a term.
+func readTerm(w http.ResponseWriter, r *http.Request) (d time.Duration, reason string, ok bool) {
+	var body term
+	if !read(w, r, &body, `{"for":"10m","reason":"..."}`) {
 		return 0, "", false
 	}
-	return d, body.Reason, true
+	d, ok = body.length(w)
+	return d, body.Reason, ok
 }
 
 func (a api) block(w http.ResponseWriter, r *http.Request) {
-	d, reason, ok := term(w, r)
+	d, reason, ok := readTerm(w, r)
 	if !ok {
 		return
 	}
-	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, reason, operator(r), time.Now())
+	rule, source := r.PathValue("rule"), r.PathValue("source")
+	if digest, is := digestOf(source); is && rule == control.AllRules {
+		a.blockDigest(w, r, digest, d, reason)
+		return
+	}
+	m, err := a.Edge.Block(rule, source, d, reason, operator(r), time.Now())
 	answer(w, m, err)
 }
 
@@ -333,7 +358,7 @@ func (a api) listed(list string) http.HandlerFunc {
 
 func (a api) list(list string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		d, reason, ok := term(w, r)
+		d, reason, ok := readTerm(w, r)
 		if !ok {
 			return
 		}
@@ -358,14 +383,16 @@ func (a api) lift(w http.ResponseWriter, r *http.Request) {
 const tierTime = 500 * time.Millisecond
 
 func (a api) source(w http.ResponseWriter, r *http.Request) {
-	addr, err := netip.ParseAddr(r.PathValue("address"))
-	if err != nil {
-		fail(w, http.StatusBadRequest, "that is not an address")
-		return
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
-	reply(w, a.Edge.Look(ctx, counter.Plain(addr)))
+	text := r.PathValue("address")
+	if digest, is := digestOf(text); is {
+		reply(w, a.Edge.LookDigest(ctx, digest))
+	} else if addr, err := netip.ParseAddr(text); err == nil {
+		reply(w, a.Edge.Look(ctx, counter.Plain(addr)))
+	} else {
+		fail(w, http.StatusBadRequest, "that is not an address, nor # and 32 hexadecimal digits")
+	}
 }
 
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
@@ -401,7 +428,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 func failed(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
 	switch {
-	case errors.Is(err, config.ErrNoRule):
+	case errors.Is(err, config.ErrNoRule), errors.Is(err, control.ErrNoKey), errors.Is(err, control.ErrNotSeen):
 		status = http.StatusNotFound
 	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong), errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err, changes.ErrMoved), errors.Is(err, control.ErrNoPlans), errors.Is(err, control.ErrLimits):
 		status = http.StatusConflict

@@ -91,7 +91,7 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/mitigations/*/192.0.2.0/24", `{"for":"10m"}`, 200},
 		{"PUT", "/v1/mitigations/login/192.0.2.0/7", `{"for":"10m"}`, 400},
 		{"PUT", "/v1/mitigations/+deny/192.0.2.1", `{"for":"10m"}`, 404},
-		{"PUT", "/v1/mitigations/*/%23" + strings.Repeat("0", 32), `{"for":"10m"}`, 400},
+		{"PUT", "/v1/mitigations/*/%23" + strings.Repeat("0", 32), `{"for":"10m"}`, 404},
 		{"DELETE", "/v1/mitigations/*/192.0.2.0/24", "", 200},
 		{"GET", "/v1/mitigations?mode=shadow&by=admin&q=x", "", 200},
 		{"GET", "/v1/mitigations?mode=off", "", 400},

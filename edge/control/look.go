@@ -28,6 +28,10 @@ type SourceState struct {
 	Policy string `json:"policy,omitempty"` // under which of the rule's limits, where it has several; none: the first
 
 	Places *Places `json:"places,omitempty"` // nil: the rule has no concurrency
+
+	// Of who is counted by a key:
+	Plan  string    `json:"plan,omitempty"` // "": the rule does not ask for plans, or the digest does not tell who it is
+	Reset time.Time `json:"reset,omitzero"` // when all of the limit is there again, if nothing more comes
 }
 
 // Places are those that requests in flight hold under a rule's concurrency.
@@ -53,6 +57,7 @@ type Looked struct {
 	Denied  bool          `json:"denied"`  // by the list deny: always refused
 	Asked   bool          `json:"asked"`   // the tier has answered; else this is what this edge alone knows
 	Rules   []SourceState `json:"rules"`
+	Key     string        `json:"key,omitempty"` // of who was asked about by a key: what it is of, without its value
 }
 
 // Look tells what is known of an address: what lists say of it, and how it stands under every limit of every rule that counts by source. The tier is
@@ -68,18 +73,9 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	l.Allowed = !l.Denied && (address.IsIn(in.Allow, addr) || c.with.Limiter.Bits.Ordered(mitigation.Allowed, covering, now))
 	for i := range under {
 		u := &under[i]
-		v, known := c.with.Limiter.Peek(u.limit.Rule, u.source, now)
-		st := SourceState{Rule: u.rule.Config.Name, Policy: u.limit.OwnPolicy(), Source: u.source.String(), Mode: u.rule.Config.Mode,
-			Limit: u.limit.Counter.Limit, Remaining: u.limit.Counter.Limit, OutsideShare: !u.rule.IsAbout(c.with.Secret, source), Places: c.places(u)}
-		if u.rule.Uncounted {
-			st.Limit, st.Remaining = 0, 0
-		} else if known {
-			st.Estimate, st.Remaining = v.Estimate, v.Remaining
-		}
-		if until := c.with.Limiter.Bits.UntilOf(mitigation.Key{Rule: u.limit.Counter.ID, Source: u.source}, covering, now); !until.IsZero() {
-			st.Until = &until
-		}
-		if st.Block = c.over(covering, now, *u); st.Block != nil {
+		st := c.state(u, covering, now)
+		st.OutsideShare = !u.rule.IsAbout(c.with.Secret, source)
+		if st.Block != nil {
 			c.inKernel(st.Block, u.source) // of a wider block it refuses those that knock, one by one
 		}
 		l.Rules = append(l.Rules, st)
@@ -188,6 +184,9 @@ func (c *Plane) over(covering []counter.Source, now time.Time, under ...where) (
 	for _, u := range under {
 		n := namedBy(u.rule, u.limit)
 		look(n, u.limit.Counter.ID, u.source)
+		if u.rule.IsVariant() {
+			look(n, u.rule.Of, u.source) // an operator's block is under the rule itself
+		}
 		for _, wider := range covering {
 			look(n, u.limit.Counter.ID, wider)
 		}

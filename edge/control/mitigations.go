@@ -35,6 +35,8 @@ type Mitigation struct {
 	Limit  uint32 `json:"limit,omitempty"`  // that the source went over, where that is not the rule's: of its plan, or its own
 
 	Kernel *Kernel `json:"kernel,omitempty"` // nil: no connection of the source is refused in the kernel
+
+	Rules []string `json:"rules,omitempty"` // of a block by a key that was just said: under which rules
 }
 
 // Kernel is how the kernel refuses new connections of a source.
@@ -63,6 +65,10 @@ type Lifted struct {
 	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
 
 	Warning string `json:"warning,omitempty"` // what still refuses the source, or how many within the prefix; of a prefix off a list: that it is on it all the same
+
+	// Of a lift by a key:
+	Source string   `json:"source,omitempty"`
+	Rules  []string `json:"rules,omitempty"`
 }
 
 // ErrOff says that a rule is off.

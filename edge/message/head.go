@@ -2,10 +2,8 @@ package message
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"maps"
-	"strings"
 )
 
 const (
@@ -44,30 +42,6 @@ func (l *Line) Append(b []byte) []byte {
 	b = append(append(b, l.Name...), ": "...)
 	return append(append(b, l.Value...), "\r\n"...)
 }
-
-// Kind tells apart the headers that a proxy has something to do with.
-type Kind uint8
-
-const (
-	Other Kind = iota
-	Connection
-	HopByHop // ends at this hop: Close, Keep-Alive, Proxy-Connection, TE, Trailer, Upgrade
-	TransferEncoding
-	ContentLength
-	Host
-	Cookie
-	Expect
-	ForwardedFor
-	RealIP
-	Forwarded
-	ForwardedProto
-	ForwardedHost
-	ForwardedOther // other X-Forwarded-*: claims that only a trusted proxy may make
-	Via
-	RequestID // X-Request-ID: the edge says it anew
-	Override  // tells some servers of another target, method or host than the request's own
-	Lookalike // spelled with underscores or other signs as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614)
-)
 
 // Reset makes h empty.
 func (h *Head) Reset() { *h = Head{Lines: h.Lines[:0]} }
@@ -136,39 +110,6 @@ func (h *Head) dropNominated() {
 
 // elements is how many elements a list has, the empty ones among them.
 func elements(list []byte) int { return bytes.Count(list, []byte{','}) + 1 }
-
-// Names is a set of header names: by what they are in small letters, as they are written. It has its own copies. One look-up costs
-// the length of the name, however many there are: nothing that a stranger lists is compared with all that he sends.
-type Names map[string]string
-
-func (n *Names) Add(name []byte) {
-	if *n == nil {
-		*n = make(Names)
-	}
-	text := string(name)
-	(*n)[strings.ToLower(text)] = text
-}
-
-func (n Names) Has(name []byte) bool {
-	_, found := n.Get(name)
-	return found
-}
-
-func (n Names) Get(name []byte) (written string, found bool) {
-	if len(n) == 0 {
-		return "", false
-	}
-	var buf [64]byte
-	lower := buf[:0]
-	for _, c := range name {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		lower = append(lower, c)
-	}
-	written, found = n[string(lower)]
-	return written, found
-}
 
 // Taken are the names that no trailer may have: those of the head's lines, and those that Connection names.
 func (h *Head) Taken() Names {
@@ -278,172 +219,4 @@ func foldHeader(c byte) byte {
 		return c | 0x20
 	}
 	return '-'
-}
-
-// KindOf is the kind of a header of that name.
-func KindOf(name []byte) Kind { return classify(name) }
-
-// kinds are the headers that mean something to a proxy, by the length of their names.
-var kinds = [...][]struct {
-	name string
-	kind Kind
-}{
-	2:  {{"te", HopByHop}},
-	3:  {{"via", Via}},
-	4:  {{"host", Host}},
-	5:  {{"close", HopByHop}}, // a reserved name (RFC 9112, 9.6)
-	6:  {{"cookie", Cookie}, {"expect", Expect}},
-	7:  {{"upgrade", HopByHop}, {"trailer", HopByHop}},
-	9:  {{"forwarded", Forwarded}, {"x-real-ip", RealIP}, {"path_info", Override}},
-	10: {{"connection", Connection}, {"keep-alive", HopByHop}},
-	11: {{"script_name", Override}},
-	12: {{"x-request-id", RequestID}},
-	14: {{"content-length", ContentLength}},
-	15: {{"x-forwarded-for", ForwardedFor}},
-	16: {{"x-forwarded-host", ForwardedHost}, {"proxy-connection", HopByHop}},
-	17: {{"x-forwarded-proto", ForwardedProto}, {"transfer-encoding", TransferEncoding}},
-}
-
-func classify(name []byte) Kind {
-	if len(name) < len(kinds) {
-		for i := range kinds[len(name)] {
-			k := &kinds[len(name)][i]
-			if like, exact := isLike(name, k.name); exact {
-				return k.kind
-			} else if like {
-				return Lookalike
-			}
-		}
-	}
-	if len(name) <= 8 || name[0]|0x20 != 'x' || foldHeader(name[1]) != '-' {
-		return Other
-	}
-	for i := range families {
-		f := &families[i]
-		if len(name) != len(f.name) && (!f.prefix || len(name) < len(f.name)) {
-			continue
-		}
-		if like, exact := isLike(name[:len(f.name)], f.name); exact {
-			return f.kind
-		} else if like {
-			return Lookalike
-		}
-	}
-	return Other
-}
-
-// families are more of the kinds: all X-Forwarded-*, and what some server lets stand for the request's target (Symfony, Zend, IIS behind
-// ARR; gunicorn and Flask take SCRIPT_NAME off the path), its method (many a framework) or its host, which rules have not seen.
-var families = [...]struct {
-	name   string
-	prefix bool
-	kind   Kind
-}{
-	{"x-forwarded-", true, ForwardedOther},
-	{"x-original-", true, Override},
-	{"x-http-method", true, Override},
-	{"x-rewrite-url", false, Override},
-	{"x-method-override", false, Override},
-	{"x-http-host-override", false, Override},
-	{"x-script-name", false, Override},
-}
-
-// isLike reports whether some server takes a name for another of the same length, which is in lower case, and whether it is that one.
-func isLike(name []byte, lower string) (like, exact bool) {
-	if len(name) != len(lower) {
-		return false, false
-	}
-	exact = true
-	for i, c := range name {
-		if foldHeader(c) != lower[i] && c != lower[i] {
-			return false, false
-		}
-		exact = exact && (c == lower[i] || c|0x20 == lower[i])
-	}
-	return true, exact
-}
-
-// EqualFold compares with a string of the same length that is in lower case.
-func EqualFold(name []byte, lower string) bool {
-	if len(name) != len(lower) {
-		return false
-	}
-	for i, c := range name {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// IsToken reports whether s is a token of RFC 9110, 5.6.2.
-func IsToken(s []byte) bool {
-	for _, c := range s {
-		switch {
-		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_':
-		case bytes.IndexByte([]byte("!#$%&'*+.^`|~"), c) >= 0:
-		default:
-			return false
-		}
-	}
-	return len(s) > 0
-}
-
-// IsText reports whether a value has no control bytes (RFC 9110, 5.5), eight bytes at a time.
-func IsText(s []byte) bool {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for len(s) >= 8 {
-		v := binary.LittleEndian.Uint64(s)
-		del := v ^ 0x7f*ones
-		if ((v-0x20*ones)&^v|(del-ones)&^del)&high != 0 && !isPlainText(s[:8]) {
-			return false
-		}
-		s = s[8:]
-	}
-	return isPlainText(s)
-}
-
-func isPlainText(s []byte) bool {
-	for _, c := range s {
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// IsMethod reports whether s is a method as all servers take it. HTTP allows small letters and tells get from GET (RFC 9110,
-// 9.1), but many an origin does not, and a rule about POST must not be dodged by writing post.
-func IsMethod(s []byte) bool {
-	for _, c := range s {
-		if 'a' <= c && c <= 'z' {
-			return false
-		}
-	}
-	return IsToken(s)
-}
-
-func TrimSpace(s []byte) []byte {
-	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
-		s = s[1:]
-	}
-	for len(s) > 0 && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
-		s = s[:len(s)-1]
-	}
-	return s
-}
-
-// SplitList splits a header value at its commas.
-func SplitList(value []byte) [][]byte {
-	if len(value) == 0 {
-		return nil
-	}
-	parts := bytes.Split(value, []byte{','})
-	for i := range parts {
-		parts[i] = TrimSpace(parts[i])
-	}
-	return parts
 }

@@ -238,45 +238,6 @@ func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 	}
 }
 
-// clientLeft is called by the one who watches the client.
-func (p *Forward) clientLeft() {
-	if !p.order.Counts {
-		p.gone = true
-		p.body.link.Close()
-	}
-}
-
-// watch begins to watch the client of an exchange whose origin has been asked.
-func (p *Forward) watch(b *answerBody) {
-	if p.left == nil {
-		p.left = p.clientLeft
-	}
-	var ready chan struct{}
-	if b.upload != nil {
-		ready = b.upload.done
-	}
-	p.gone = false
-	p.on.Watch(ready, p.left)
-}
-
-// unwatch ends that, and reports whether the exchange with the origin was ended because the client has gone.
-func (p *Forward) unwatch() (gone bool) {
-	p.on.Unwatch()
-	gone, p.gone = p.gone, false
-	return gone
-}
-
-// abandoned ends a request whose client has gone. If it has closed one direction only, it hears that this took too long.
-func (p *Forward) abandoned(b *answerBody) {
-	if b.upload != nil {
-		b.upload.end()
-	}
-	p.on.Last()
-}
-
-// clientGone has the status that nginx gives it, for logs and metrics.
-var clientGone = message.Refuse(499, "client_closed", "The connection was closed before the answer was there.")
-
 // failed answers for an origin that did not, or tells the client that its own body was at fault.
 func (p *Forward) failed(o *upstream.Origin, b *answerBody, err error) *message.Refusal {
 	if err == errNotSwitched {

@@ -375,3 +375,21 @@ func (r *Rule) KnowsBy() string {
 	}
 	return r.plans.key[0].String()
 }
+
+// ClientOf is what plans say of who sends these values, or, where there are none, counts as source under the rule. It reports false if that
+// does not tell who it is.
+func (r *Rule) ClientOf(secret key.Secret, values []key.Value, source counter.Source, s *plans.Snapshot) (c *plans.Client, ok bool) {
+	if r.plans == nil {
+		return nil, true
+	}
+	client, ok := secret.DigestOfValue(r.plans.key[0], values)
+	if !ok {
+		if client = source; len(values) > 0 || len(r.Parts) != 1 || !r.Parts[0].IsPart(r.plans.key[0]) {
+			return nil, false
+		}
+	}
+	return s.Of(known(secret, r.plans.apart, client)), true
+}
+
+// HasPlans reports whether the rule knows clients by their plans.
+func (r *Rule) HasPlans() bool { return r.plans != nil }

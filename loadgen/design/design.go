@@ -22,6 +22,8 @@ type Design struct {
 	// Uncounted says that it has no estimate of the requests in a window, so that there is no gap to measure and nothing to
 	// judge in estimator mode.
 	Uncounted bool
+	// Running tells which edges run at the time to which the run under way was advanced, as a set of bits; nil: all, always.
+	Running func() uint64
 	// Start makes the limiter anew, for one run, and a function that tells what that run cost.
 	Start func() (judge.Limiter, func() Cost)
 }
@@ -42,7 +44,8 @@ type Cost struct {
 	Waited   float64 // round trips to it that requests waited for, all together
 	// Bytes is the counters of all sources, in the store and on every edge, each at its largest, as tightly as they can be
 	// packed: without names of sources, without blocks, and without what a store or a hash table adds to an item.
-	Bytes uint64
+	Bytes  uint64
+	Owners *Owners // where sources have owners
 }
 
 // Result is another limiter judged on the same stream.
@@ -51,6 +54,7 @@ type Result struct {
 	About     string        `json:"about,omitempty"`
 	Kind      Kind          `json:"kind,omitempty"`
 	Uncounted bool          `json:"uncounted,omitempty"` // it has no estimate, so its gap says nothing
+	Owners    *Owners       `json:"owners,omitempty"`    // where sources have owners
 	Figures   judge.Figures `json:"figures"`
 }
 
@@ -60,6 +64,9 @@ func (c Design) Run(ctx context.Context, t *trace.Trace, mode judge.Mode, o judg
 		v.Edges, v.Running = 1, nil
 	}
 	limiter, cost := c.Start()
+	if c.Running != nil {
+		v.Running = c.Running
+	}
 	f, err := judge.Simulate(ctx, t, mode, o, v, limiter)
 	if err != nil {
 		return Result{}, err
@@ -69,7 +76,7 @@ func (c Design) Run(ctx context.Context, t *trace.Trace, mode judge.Mode, o judg
 	waited := judge.Ratio(spent.Waited, f.Requests)
 	f.AddedRoundTrips = &waited
 	f.BytesPerSource = judge.Ratio(float64(spent.Bytes), uint64(f.Sources))
-	return Result{Name: c.Name, About: c.About, Kind: c.Kind, Uncounted: c.Uncounted, Figures: f}, nil
+	return Result{Name: c.Name, About: c.About, Kind: c.Kind, Uncounted: c.Uncounted, Owners: spent.Owners, Figures: f}, nil
 }
 
 // Options is what the designs are given.
@@ -83,6 +90,7 @@ type Options struct {
 	RoundTrip  time.Duration // from an edge to the store and back
 	SubWindows int           // of the counter that all ways of coordinating share, so that they differ in nothing else; 0: 12
 	SyncEvery  time.Duration // 0: a second
+	LoseAt     time.Duration // when the design of owners loses one, in a row of its own; 0: it has no such row
 	Lease      uint32        // tokens in a reservation; 0: a tenth of the limit, and at least one
 }
 

@@ -47,7 +47,7 @@ func coordinations(r rule, o Options) []Design {
 		}
 	}
 	divided := math.Ceil(r.limit / float64(o.Edges))
-	return []Design{
+	list := []Design{
 		floor(r, o),
 		{Name: "each edge alone", Kind: Coordination, Start: apart(r.limit, 1),
 			About: "none knows of the others, so each allows the limit (nginx; Envoy's local rate limit)"},
@@ -70,6 +70,7 @@ func coordinations(r rule, o Options) []Design {
 				return start(newPeriodic(r, counter(r.limit), o.Edges, int64(o.RoundTrip), int64(o.SyncEvery)))
 			}},
 	}
+	return append(list, owned(o, func() *decider { return &decider{rule: r, counts: counter(r.limit)} })...)
 }
 
 // alone is edges of which none knows of any other. Each takes what it sees for a share of what there is.

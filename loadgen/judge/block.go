@@ -110,7 +110,7 @@ func (j *DeployedJudge) InForce(f InForce) {
 }
 
 func (j *DeployedJudge) inForce(source int32, s *deployedState, edge int16, now int64) {
-	if edge < 0 || edge > 63 || j.timeout == 0 {
+	if edge < 0 || edge > 63 {
 		return
 	}
 	s.known |= 1 << edge

@@ -17,8 +17,8 @@ import (
 //   - A refusal under a block is as right or wrong as that block's start. It asked no counter and is no decision of its own:
 //     those that follow from a wrong start are counted apart (wrongly_mitigated), so that one wrong decision about a busy
 //     source counts as one.
-//   - The log may be another exact truth: Options.Truth.
 //   - A connection that an edge closes because of a block, or the kernel refuses, is a refusal under that block.
+//   - The log may be another exact truth: Options.Truth. It has refused requests as well where the limiter counts them: Options.Refused.
 //   - A refusal after a block's proper end is wrong. The proper end is the later of the timeout's and the moment when
 //     the exact log would admit another request.
 //
@@ -84,6 +84,8 @@ type deployedState struct {
 	excess     uint32 // admitted above the limit, up to and during the block
 	known      uint64 // edges where the block is in force
 	crossings  [2]crossing
+
+	passed Account // what was admitted alone, where the log has more: Options.Refused
 
 	freeLog   Account // of the ideal limiter
 	freeUntil int64
@@ -216,6 +218,9 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		s.wrong++
 		t.wronglyMitigated++
 	}
+	if j.o.Refused {
+		j.counted(s, now, exact)
+	}
 	switch d.Verdict {
 	case Closed:
 		return
@@ -235,9 +240,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		until = math.MaxInt64 // a throttled source's block ends when it is admitted again
 	}
 	j.opened(s, until)
-	if d.Verdict == Limited {
-		j.inForce(d.Source, s, d.Edge, now)
-	}
+	j.inForce(d.Source, s, d.Edge, now) // whoever refuses knows of it, whether somebody told that or not
 }
 
 // admitted counts a request that passed.
@@ -254,12 +257,22 @@ func (j *DeployedJudge) admitted(s *deployedState, now int64, exact uint32, over
 			s.excess = 0
 		}
 	}
+	j.counted(s, now, exact)
+	most := exact
+	if j.o.Refused {
+		most = s.passed.Drop(&j.o.Truth, now, j.window) + 1
+		s.passed.Push(&j.o.Truth, now)
+	}
+	s.admitted = max(s.admitted, most) // a window that holds the most ends with an admission
+}
+
+// counted enters a request in the exact log, which holds that many with it.
+func (j *DeployedJudge) counted(s *deployedState, now int64, exact uint32) {
 	s.log.Push(&j.o.Truth, now)
-	s.admitted = max(s.admitted, exact) // a window that holds the most ends with an admission
 	if exact >= j.o.Limit {
 		s.full.extend(now, s.log.below(&j.o.Truth, j.o.Limit, now, j.window))
 	}
-	if over {
+	if exact > j.o.Limit {
 		s.over.extend(now, s.log.below(&j.o.Truth, j.o.Limit+1, now, j.window))
 	}
 }

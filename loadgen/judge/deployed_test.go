@@ -246,6 +246,23 @@ func TestDeployedJudgeStories(t *testing.T) {
 		func(f *Figures) string {
 			return is("allowed", f.WronglyAllowed, 0, "limited", f.WronglyLimited, 1, "blocks", f.Blocks, 1)
 		})
+	f("throttled: times to block are from the crossing to the first refusal on each edge", Options{Limit: 2, Edges: 2},
+		[]step{{0, 0, Admitted, 0}, {10, 1, Admitted, 0}, {20, 0, Admitted, 0}, {30, 1, Limited, 0}, {40, 0, Admitted, 0}, {50, 0, Limited, 0}}, nil,
+		func(f *Figures) string {
+			return is("allowed", f.WronglyAllowed, 2, "first", f.TimeToBlockExact.FirstEdge, Quantiles{1, 0.01, 0.01, 0.01}, "every", f.TimeToBlockExact.EveryEdge, Quantiles{1, 0.03, 0.03, 0.03})
+		})
+	f("a refusal under a block shows that its edge knows of it, though nobody told", two,
+		[]step{{0, 0, Admitted, 0}, {10, 1, Admitted, 0}, {20, 0, Limited, 1020}, {50, 1, Mitigated, 1020}}, nil,
+		func(f *Figures) string { return is("every", f.TimeToBlock.EveryEdge, Quantiles{1, 0.03, 0.03, 0.03}) })
+	sustained := []step{{0, 0, Admitted, 0}, {300, 0, Admitted, 0}, {600, 0, Limited, 0}, {900, 0, Limited, 0}, {1200, 0, Limited, 0}, {1500, 0, Admitted, 0}}
+	f("refused requests are not counted", Options{Limit: 2}, sustained, nil,
+		func(f *Figures) string {
+			return is("limited", f.WronglyLimited, 1, "allowed", f.WronglyAllowed, 0, "window", f.WorstWindow, 2)
+		})
+	f("they are counted: who goes on is rightly refused, and wrongly let pass", Options{Limit: 2, Refused: true}, sustained, nil,
+		func(f *Figures) string {
+			return is("limited", f.WronglyLimited, 0, "allowed", f.WronglyAllowed, 1, "window", f.WorstWindow, 2)
+		})
 	f("never blocked though over", block,
 		[]step{{0, 0, Admitted, 0}, {10, 0, Admitted, 0}, {20, 0, Admitted, 0}}, nil,
 		func(f *Figures) string {

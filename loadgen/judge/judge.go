@@ -106,6 +106,10 @@ type Options struct {
 	// Bound is how many requests of a source may be admitted in any window, as the design states it; nil: it is not checked.
 	Bound func(source int32) uint32
 
+	// Refused says that the limiter counts refused requests, too, as HAProxy's http_req_rate does, so that the exact log has them. A
+	// DeployedJudge alone looks at it.
+	Refused bool
+
 	Watch []int32 // sources whose estimate and exact count are kept as a Series
 
 	Truth Truth // of a DeployedJudge

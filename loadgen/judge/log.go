@@ -29,9 +29,6 @@ func (l *Log) Push(at int64) {
 	l.n++
 }
 
-// Len is how many stamps it holds.
-func (l *Log) Len() uint32 { return l.n }
-
 // at is the i-th stamp, the oldest being 0.
 func (l *Log) at(i uint32) int64 { return l.ring[(l.head+i)&uint32(len(l.ring)-1)] }
 

@@ -352,3 +352,16 @@ func (a *answer) decision(epoch time.Time, asked, sent, answered time.Duration) 
 	}
 	return d, ""
 }
+
+// byStatus is what the status alone says, of an edge that tells no more before an origin that refuses nothing itself.
+func (a *answer) byStatus(sent, answered time.Duration) (d judge.Decision, why string) {
+	d = judge.Decision{At: sent + (answered-sent)/2, Estimate: math.NaN()}
+	switch {
+	case a.status == 429:
+		d.Verdict, d.Over = judge.Limited, true
+	case a.status >= 500:
+		d.Verdict = judge.Failed
+		return d, noVerdict
+	}
+	return d, ""
+}

@@ -154,6 +154,21 @@ func TestDecisionOfAnswer(t *testing.T) {
 	f("bad gateway", "502 X\r\n\r\n", middle(judge.Failed), noVerdict)
 }
 
+// Others than Sluice tell by their status alone.
+func TestDecisionByStatus(t *testing.T) {
+	f := func(status int, want judge.Verdict, whyNot string) {
+		t.Helper()
+		a := answer{status: status}
+		if d, why := a.byStatus(time.Second, 2*time.Second); d.Verdict != want || d.At != 1500*time.Millisecond || why != whyNot {
+			t.Errorf("%d: %+v, not judged because of %q", status, d, why)
+		}
+	}
+	f(200, judge.Admitted, "")
+	f(404, judge.Admitted, "")
+	f(429, judge.Limited, "")
+	f(502, judge.Failed, noVerdict)
+}
+
 // However an answer is cut into pieces, it is read the same, and nothing makes the reader hang or panic.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), uint8(3), false)

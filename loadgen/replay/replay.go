@@ -60,6 +60,7 @@ type Replay struct {
 	HTTP2         bool               // by prior knowledge, unless TLS is agreed on
 	Streams       int                // requests of a connection at once, over HTTP/2; 0: 100
 	TLS           *tls.Config        // of HTTP/2, which is agreed on by ALPN; nil: cleartext
+	ByStatus      bool               // edges tell no verdicts, being others': 429 is a refusal, any other status below 500 an admission
 	Progress      func(Progress)     // called ten times a second from the sending goroutine: must not block
 }
 

@@ -147,6 +147,9 @@ func (s *run) answered(request int32, edge int16, a *answer, asked, since, now t
 // judged books what an answer says of the decision.
 func (s *run) judged(request int32, edge int16, a *answer, asked, since, now time.Duration) judge.Decision {
 	d, why := a.decision(s.out.Start, asked, since, now)
+	if s.ByStatus {
+		d, why = a.byStatus(since, now)
+	}
 	if why != "" {
 		s.out.Unjudged[fmt.Sprintf("%s: status %d", why, a.status)]++
 	} else if a.verdict.at > 0 {

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"fmt"
+
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
@@ -65,7 +67,7 @@ func heading(k design.Kind, r *Run) string {
 // legend says what the columns of designs mean.
 func (r *Report) legend() []string {
 	costs := []string{
-		"store/req: commands to the store that edges share, per request; trips: to it and back, that a request waits for",
+		"store/req: commands to the store that edges share, or to the owner of a key, per request; trips: there and back, that a request waits for",
 		"bytes: counters of a source, in the store and on all edges",
 	}
 	if r.Run.Mode == judge.Estimator.String() {
@@ -85,8 +87,21 @@ func (r *Report) legend() []string {
 func (r *Report) abouts() (out [][2]string) {
 	for _, d := range r.Designs {
 		if d.About != "" {
-			out = append(out, [2]string{d.Name, d.About})
+			out = append(out, [2]string{d.Name, d.About + owners(d.Owners)})
 		}
 	}
 	return out
+}
+
+// owners says what came of sources having owners.
+func owners(o *design.Owners) string {
+	if o == nil {
+		return ""
+	}
+	s := fmt.Sprintf("; the busiest decided about %s of all requests", page.Percent(o.Hottest))
+	if o.LostSources+o.LostBlocks > 0 || o.Unanswered > 0 {
+		s += fmt.Sprintf("; lost: %s of %s, %s; %s passed unanswered", plural(o.LostRequests, "request"), page.Plural(o.LostSources, "source"),
+			page.Plural(o.LostBlocks, "block"), page.Thousands(o.Unanswered))
+	}
+	return s
 }

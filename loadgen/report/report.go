@@ -22,7 +22,8 @@ type Report struct {
 	// no request waiting. Deployed runs over more than one edge have it.
 	Floor   *judge.Figures  `json:"floor,omitempty"`
 	Designs []design.Result `json:"designs"`
-	Split   *judge.Split    `json:"split,omitempty"` // where wrong decisions come from, if runs were made to tell
+	Rivals  []Rival         `json:"rivals,omitempty"` // real limiters beside each other; Figures are those of the first
+	Split   *judge.Split    `json:"split,omitempty"`  // where wrong decisions come from, if runs were made to tell
 
 	Names []string `json:"-"` // of the trace's sources, for the plots of some of them; see SetNames
 }

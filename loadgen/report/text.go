@@ -180,6 +180,9 @@ func WriteText(w io.Writer, reports ...*Report) error {
 
 // document is the report without its pictures.
 func (r *Report) document() page.Document {
+	if len(r.Rivals) > 0 {
+		return page.Document{Title: r.title(), Answer: r.rivalsAnswer(), Warning: r.Run.Disturbed, How: r.Run.lines(), Tables: []page.Table{r.rivals()}, Details: r.Run.Details}
+	}
 	d := page.Document{Title: r.title(), Answer: r.answer(), Warning: r.Run.Disturbed, How: r.Run.lines(), Details: r.Run.Details}
 	if r.Run.Command != compareCommand { // where the table of designs has all
 		d.Tables = append(d.Tables, page.Table{Rows: r.table(), Notes: r.notes()})

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,27 +57,6 @@ type pipeline struct {
 	buf              []byte    // ring[sent:tail] as bytes
 	bursts           []burst   // on their way, oldest first
 	due              time.Time // of the next answer; the zero Time if none is to come
-}
-
-// ring holds command i in slot i of its length, a power of two that is no more than has been needed: a larger one would be used all
-// round as well, and leave no room in the processor's cache.
-type ring []slot
-
-func (r ring) at(i uint64) *slot { return &r[i&uint64(len(r)-1)] }
-
-// grown is a ring twice as large that holds the same.
-func (r ring) grown(head, tail uint64) ring {
-	larger := make(ring, 2*len(r))
-	for i := head; i < tail; i++ {
-		*larger.at(i) = *r.at(i)
-	}
-	return larger
-}
-
-// slot is a command in a pipeline.
-type slot struct {
-	wire.Command
-	end int // where its bytes end in those of its burst
 }
 
 // burst is what one write carried.
@@ -144,49 +121,6 @@ func (p *pipeline) backlog() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return int(p.tail - p.head)
-}
-
-// appendCommand writes c as the classic text protocol has it.
-func appendCommand(b []byte, c *wire.Command) []byte {
-	b = append(b, c.Op.String()...)
-	b = append(b, ' ')
-	b = append(b, c.Key...)
-	switch c.Op {
-	case wire.Incr, wire.Decr:
-		b = append(b, ' ')
-		b = strconv.AppendUint(b, c.Delta, 10)
-	case wire.Add, wire.Set, wire.Cas:
-		b = append(b, " 0 "...)
-		b = strconv.AppendInt(b, int64(c.Expire), 10)
-		b = append(b, ' ')
-		b = strconv.AppendInt(b, int64(len(c.Value)), 10)
-		if c.Op == wire.Cas {
-			b = append(b, ' ')
-			b = strconv.AppendUint(b, c.Delta, 10)
-		}
-		b = append(b, "\r\n"...)
-		b = append(b, c.Value...)
-	}
-	return append(b, "\r\n"...)
-}
-
-// check finds a command that must not be written: what a key may smuggle in would shift every later answer.
-func check(c *wire.Command) error {
-	rest, more := c.Key, c.Op == wire.Get
-	for n := 1; ; n++ {
-		key := rest
-		if more {
-			key, rest, more = strings.Cut(rest, " ")
-		}
-		switch {
-		case !legalKey(key):
-			return errKey
-		case !more:
-			return nil
-		case n == wire.MaxKeys:
-			return errKeys
-		}
-	}
 }
 
 // run connects whenever there is something to send and no connection, until ctx is done. Then all that is not answered

@@ -55,6 +55,37 @@ func (b *build) in(tb testing.TB) string {
 	return b.dir
 }
 
+// peer is envoyproxy/ratelimit, once a test has wanted it.
+var peer struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// RateLimit is the executable of envoyproxy/ratelimit, as peers.mod pins it.
+func RateLimit(tb testing.TB) string {
+	tb.Helper()
+	peer.once.Do(func() {
+		if peer.dir, peer.err = os.MkdirTemp("", "sluice-peer-test-"); peer.err != nil {
+			return
+		}
+		module, err := exec.Command("go", "env", "GOMOD").Output()
+		if err != nil {
+			peer.err = err
+			return
+		}
+		pinned := filepath.Join(filepath.Dir(string(bytes.TrimSpace(module))), "peers.mod")
+		out, err := exec.Command("go", "build", "-modfile", pinned, "-o", filepath.Join(peer.dir, "ratelimit"), "github.com/envoyproxy/ratelimit/src/service_cmd").CombinedOutput()
+		if err != nil {
+			peer.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	if peer.err != nil {
+		tb.Fatal(peer.err)
+	}
+	return filepath.Join(peer.dir, "ratelimit")
+}
+
 // Prepare is for the TestMain of a package whose tests start processes. These tests wait for most of their time, so more of the parallel ones
 // run at once than there are processors, unless -parallel says otherwise. With the race detector they do not: what they start then needs much more
 // of the processors.
@@ -72,9 +103,9 @@ func Prepare() {
 func Main(m *testing.M) {
 	Prepare()
 	code := m.Run()
-	for _, b := range []*build{plain, raced} {
-		if b.dir != "" {
-			os.RemoveAll(b.dir)
+	for _, dir := range []string{plain.dir, raced.dir, peer.dir} {
+		if dir != "" {
+			os.RemoveAll(dir)
 		}
 	}
 	os.Exit(code)

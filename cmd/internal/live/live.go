@@ -130,21 +130,27 @@ func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce) *report.Report
 	found.SetNames(l.Trace)
 	r := &found.Run
 	r.RoundTrip = report.Seconds(l.RoundTrip)
+	l.Describe(found)
+	r.Took = report.Seconds(out.Took)
+	r.Notes = append(r.Notes, out.Judged()...)
+	r.Details = &page.Details{Lines: clientLines(out), Open: out.ClientErrors() > 0}
+	found.Disturb()
+	return found
+}
+
+// Describe enters what the run was given.
+func (l *Run) Describe(found *report.Report) {
+	r := &found.Run
 	r.Describe(l.Trace)
 	r.Duration = report.Seconds(float64(l.Trace.Duration()) * l.Send.Speed)
 	r.Command, r.Mode = l.Command, l.Mode.String()
-	r.Limit, r.Window, r.MitigationTimeout = o.Limit, report.Seconds(o.Window), report.Seconds(o.Timeout)
+	r.Limit, r.Window, r.MitigationTimeout = l.Rule.Counter.Limit, report.Seconds(l.Rule.Counter.Window), report.Seconds(l.Rule.Timeout)
 	r.SubWindows, r.Estimate = l.Rule.Counter.SubWindows, l.Rule.Counter.Estimate.String()
 	r.PoPs, r.Edges, r.Nodes = len(l.Edges), slices.Max(l.Edges), l.Nodes
 	r.PerConnection, r.Speed, r.Carrier = l.Send.PerConnection, l.Send.Speed, l.Send.Carrier.String()
 	if l.Send.HTTP2 {
 		r.PerConnection, r.Streams = max(r.PerConnection, l.Send.Streams), l.Send.Streams
 	}
-	r.Took = report.Seconds(out.Took)
-	r.Notes = append(r.Notes, out.Judged()...)
-	r.Details = &page.Details{Lines: clientLines(out), Open: out.ClientErrors() > 0}
-	found.Disturb()
-	return found
 }
 
 // clientLines is what the load generator saw on the wire.

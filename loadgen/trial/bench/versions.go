@@ -2,18 +2,12 @@ package bench
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 
 	"sluice/loadgen/process"
 )
-
-// number is a version as programs write it, in whatever sentence.
-var number = regexp.MustCompile(`[0-9]+\.[0-9][0-9.]*`)
 
 // Versions names the programs that Run measures, and what this one was built with: figures say little without.
 func (p Peers) Versions(ctx context.Context) (list []string, err error) {
@@ -26,11 +20,11 @@ func (p Peers) Versions(ctx context.Context) (list []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		said, err := exec.CommandContext(ctx, path, program.flag).CombinedOutput()
+		version, err := process.Version(ctx, path, program.flag)
 		if err != nil {
-			return nil, fmt.Errorf("loadgen: bench-peers: %s %s: %w", path, program.flag, err)
+			return nil, err
 		}
-		list = append(list, program.name+" "+number.FindString(string(said)))
+		list = append(list, program.name+" "+version)
 	}
 	return append(list, "Go "+strings.TrimPrefix(runtime.Version(), "go")), nil
 }

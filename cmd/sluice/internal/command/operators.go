@@ -45,6 +45,9 @@ func Operators() []Command {
 	blocked.StringVar(&only.Text, "find", "", "only those with `TEXT` in source, rule or reason")
 	manual := blocked.Bool("manual", false, "only those that an operator began, as --by admin")
 	blockRule := block.String("rule", control.AllRules, "under the rule `NAME` only; * is every rule")
+	var blockKey, unblockKey keyFlags
+	blockKey.add(block)
+	unblockKey.add(unblock)
 	unblockRule := unblock.String("rule", control.AllRules, "under the rule `NAME` only; * is every rule")
 
 	return append([]Command{
@@ -87,20 +90,28 @@ func Operators() []Command {
 		operatorCommand(NewFlagSet("rules"), "[set|history|rollback …]",
 			"the rules in force; or of one: set NAME FIELD=VALUE…, history NAME, rollback NAME [VERSION]", ruleCommand),
 		operatorCommand(NewFlagSet("config"), "", "the configuration in force, and where it is from", none((*operator.Client).Config)),
-		operatorCommand(block, "SOURCE|CIDR", "block a source for a while, on every edge of the PoP", func(c *operator.Client, args []string) error {
+		operatorCommand(block, "[SOURCE|CIDR]", "block a source, or who is counted by a key, for a while, on every edge of the PoP", func(c *operator.Client, args []string) error {
 			if *length <= 0 {
 				return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
 			}
-			if err := checkTarget(args[0], *blockRule); err != nil {
+			who, err := target(&blockKey, args, *blockRule)
+			switch {
+			case err != nil:
 				return err
+			case who.key != nil:
+				return c.BlockKey(who.key, *blockRule, *length, *reason)
 			}
-			return c.Block(args[0], *blockRule, *length, *reason)
+			return c.Block(who.source, *blockRule, *length, *reason)
 		}),
-		operatorCommand(unblock, "SOURCE|CIDR", "lift a source's blocks on every edge of the PoP, and forget its counts", func(c *operator.Client, args []string) error {
-			if err := checkTarget(args[0], *unblockRule); err != nil {
+		operatorCommand(unblock, "[SOURCE|CIDR]", "lift a source's blocks on every edge of the PoP, and forget its counts", func(c *operator.Client, args []string) error {
+			who, err := target(&unblockKey, args, *unblockRule)
+			switch {
+			case err != nil:
 				return err
+			case who.key != nil:
+				return c.UnblockKey(who.key, *unblockRule)
 			}
-			return c.Unblock(args[0], *unblockRule)
+			return c.Unblock(who.source, *unblockRule)
 		}),
 		listCommand(operator.Allow, "never limit a source for a while, on every edge of the PoP; without one, whom operators allow"),
 		listCommand(operator.Deny, "always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
@@ -173,14 +184,12 @@ func listCommand(list operator.List, does string) Command {
 	})
 }
 
-func checkTarget(source, rule string) error {
-	if err := operator.CheckSource(source); err != nil {
-		return usageError{err}
-	}
+// target is who is to be blocked, or not any more.
+func target(key *keyFlags, args []string, rule string) (named, error) {
 	if rule == "" {
-		return usageError{errors.New("--rule is empty: name a rule, or leave it out")}
+		return named{}, usageError{errors.New("--rule is empty: name a rule, or leave it out")}
 	}
-	return nil
+	return key.whom(args, operator.CheckSource)
 }
 
 // usageError is a command line that makes no sense.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/cmd/sluice/internal/operator"
@@ -14,6 +15,8 @@ import (
 func planCommands() []Command {
 	set, used := NewFlagSet("quota"), NewFlagSet("usage")
 	var q control.Quota
+	var usedKey keyFlags
+	usedKey.add(used)
 	const byWhat = "KEY is what the client sends as `PART`, one of plans.also, such as header:X-Organisation; without, as plans.key"
 	by, usedBy := set.String("by", "", byWhat), used.String("by", "", byWhat)
 	set.StringVar(&q.Rule, "rule", "", "under the rule `NAME` only; without, under all of them")
@@ -54,8 +57,20 @@ func planCommands() []Command {
 			}
 			return usageError{fmt.Errorf("no form %q: want quota set KEY, quota get KEY, quota history KEY or quota delete KEY", does)}
 		}),
-		operatorCommand(used, "KEY", "what a client has used of its limits, by the key that it sends", func(c *operator.Client, args []string) error {
-			if args[0] == "" {
+		operatorCommand(used, "[KEY]", "what a client has used of its limits, by the key that it sends", func(c *operator.Client, args []string) error {
+			switch {
+			case usedKey.given() || len(args) == 1 && strings.HasPrefix(args[0], "#") && operator.CheckSource(args[0]) == nil:
+				if *usedBy != "" {
+					return usageError{errors.New("--by is about KEY, the key of a plan: leave it out")}
+				}
+				who, err := usedKey.whom(args, operator.CheckSource)
+				if err != nil {
+					return err
+				}
+				return c.UsageOf(who.source, who.key)
+			case len(args) == 0:
+				return usageError{errors.New("whose? want a KEY, or --key PART=VALUE")}
+			case args[0] == "":
 				return usageError{errors.New("KEY is empty: whose usage?")}
 			}
 			return c.Usage(operator.Key{Text: args[0], By: *usedBy})

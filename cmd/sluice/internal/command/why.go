@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -24,9 +23,9 @@ import (
 	"sluice/edge/events"
 )
 
-const whyUsage = `Usage: sluice why SOURCE [--at TIME] [LOG…]
+const whyUsage = `Usage: sluice why SOURCE|--key PART=VALUE [--at TIME] [LOG…]
 
-Tells what became of a source, an address or a prefix. With access logs in JSON (.gz as well), of one edge or several:
+Tells what became of a source: an address or a prefix, who is counted by a key, or its # and digest. With access logs in JSON (.gz as well), of one edge or several:
 when it came, how much it asked for, which rule blocked it at what estimate, and what happened then. Without: what the edge
 that --admin or --config names knows of it now.
 
@@ -39,6 +38,8 @@ type whyArgs struct {
 	at       string
 	address  netip.Addr // of the question; without logs it must be one
 	logs     []string
+	key      keyFlags
+	named    named
 	edge     listener
 	json     bool
 	flags    *pflag.FlagSet
@@ -48,6 +49,7 @@ func newWhyArgs() *whyArgs {
 	a := &whyArgs{flags: NewFlagSet("why")}
 	a.flags.StringVar(&a.at, "at", "", "around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
 	a.flags.DurationVar(&a.question.Around, "around", 10*time.Minute, "so long before and after")
+	a.key.add(a.flags)
 	a.edge.addFlags(a.flags)
 	a.flags.BoolVar(&a.json, "json", false, "print JSON")
 	return a
@@ -58,18 +60,18 @@ func parseWhy(args []string) (*whyArgs, error) {
 	if err := Parse(a.flags, args); err != nil {
 		return a, err
 	}
-	if a.flags.NArg() == 0 {
-		return a, errors.New("why wants a source: sluice why SOURCE [--at TIME] [LOG…]")
+	who := a.flags.Args()
+	if a.logs = who; a.key.given() {
+		who = nil
+	} else if len(who) > 0 {
+		who, a.logs = who[:1], who[1:]
 	}
-	source := a.flags.Arg(0)
-	a.logs = a.flags.Args()[1:]
-	if prefix, err := netip.ParsePrefix(source); err == nil {
-		a.question.Source, a.address = prefix.Masked(), prefix.Addr()
-	} else if a.address, err = netip.ParseAddr(source); err == nil {
-		a.address = counter.Plain(a.address)
-		a.question.Source = netip.PrefixFrom(a.address, a.address.BitLen())
-	} else {
-		return a, fmt.Errorf("source %q: want an address or a prefix; of a client with a plan, sluice usage KEY tells", source)
+	var err error
+	if a.named, err = a.key.whom(who, a.source); err != nil {
+		return a, err
+	}
+	if len(a.logs) > 0 && (a.named.key != nil || strings.HasPrefix(a.named.source, "#")) {
+		return a, errors.New("logs tell of addresses: leave them out, or name an address")
 	}
 	if a.question.Around <= 0 {
 		return a, fmt.Errorf("--around %v: want more than 0", a.question.Around)
@@ -89,9 +91,22 @@ func parseWhy(args []string) (*whyArgs, error) {
 	return a, fmt.Errorf("--at %q: want a time such as 14:05 or 2026-05-04T14:05:00Z", a.at)
 }
 
+// source reads the source that is asked about.
+func (a *whyArgs) source(text string) error {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		a.question.Source, a.address = prefix.Masked(), prefix.Addr()
+	} else if a.address, err = netip.ParseAddr(text); err == nil {
+		a.address = counter.Plain(a.address)
+		a.question.Source = netip.PrefixFrom(a.address, a.address.BitLen())
+	} else if operator.CheckSource(text) != nil {
+		return fmt.Errorf("source %q: want an address or a prefix, or # and the 32 hexadecimal digits of a key, or --key PART=VALUE", text)
+	}
+	return nil
+}
+
 // Why is the command why.
 func Why() Command {
-	return Command{completion.Command{Name: "why", Args: "SOURCE [LOG…]", Does: "what became of a source, from access logs or an edge", Flags: newWhyArgs().flags}, explain}
+	return Command{completion.Command{Name: "why", Args: "[SOURCE] [LOG…]", Does: "what became of a source, or of who is counted by a key, from access logs or an edge", Flags: newWhyArgs().flags}, explain}
 }
 
 // explain runs it.
@@ -164,14 +179,18 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := client.Get("/v1/sources/"+url.PathEscape(a.address.String()), &shown.Source); err != nil {
+	source := a.named.source
+	if a.address.IsValid() {
+		source = a.address.String()
+	}
+	if shown.Source, err = client.Look(source, a.named.key); err != nil {
 		return err
 	}
 	if err := client.Get("/v1/events", &shown.Events); err != nil {
 		return err
 	}
 	_ = client.Get("/v1/status", &shown.Edge) // an older edge has none
-	shown.Events = slices.DeleteFunc(shown.Events, func(e events.Event) bool { return !a.about(e.Source) })
+	shown.Events = slices.DeleteFunc(shown.Events, func(e events.Event) bool { return !a.about(e.Source, &shown.Source) })
 	slices.Reverse(shown.Events)
 	if a.json {
 		return printJSON(w, shown)
@@ -179,8 +198,11 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 	return printWhy(w, &shown.Source, shown.Events, &shown.Edge)
 }
 
-// about reports whether an event's source is the one that is asked about: it, its prefix, or one within the prefix.
-func (a *whyArgs) about(source string) bool {
+// about reports whether an event's source is the one that is asked about: it, its prefix, or one within the prefix, or the digest of a key.
+func (a *whyArgs) about(source string, asked *control.Looked) bool {
+	if !a.address.IsValid() {
+		return source == asked.Source || slices.ContainsFunc(asked.Rules, func(r control.SourceState) bool { return r.Source == source })
+	}
 	if p, err := netip.ParsePrefix(source); err == nil {
 		return p.Overlaps(a.question.Source)
 	}
@@ -194,7 +216,10 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 	line := func(format string, args ...any) {
 		lines = append(lines, operator.Printable(fmt.Sprintf(format, args...))+"\n")
 	}
-	line("%s", l.Source)
+	line("%s", operator.Who(l))
+	if len(l.Rules) == 0 && !l.Allowed && !l.Denied && strings.HasPrefix(l.Source, "#") {
+		line("%s", operator.NoRules(l))
+	}
 	switch {
 	case l.Denied:
 		line("always refused, by the list deny (sluice deny and sluice config show it)")
@@ -210,6 +235,9 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 			parts = append(parts, fmt.Sprintf("%d of %d in flight, %d of them here", p.Held, p.Limit, p.Here))
 		}
 		text := "rule " + cmp.Or(r.Policy, r.Rule) + ": " + strings.Join(parts, "; ")
+		if r.Plan != "" {
+			text += ", plan " + r.Plan
+		}
 		if r.OutsideShare {
 			text += "; not about this source, by its share"
 		}

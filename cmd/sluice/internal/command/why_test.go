@@ -56,7 +56,7 @@ func TestEventsAboutTheSource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := a.about(test.source); got != test.want {
+		if got := a.about(test.source, new(control.Looked)); got != test.want {
 			t.Errorf("asked about %s, an event of %q: %t", test.question, test.source, got)
 		}
 	}

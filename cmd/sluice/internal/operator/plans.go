@@ -110,19 +110,28 @@ func (c *Client) Usage(key Key) error {
 			_, err := io.WriteString(c.Out, "no rule counts by that alone\n")
 			return err
 		}
-		t := table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"USED", right}, {"LIMIT", right}, {"LEFT", right}, {"RESET", whole}, {"BLOCKED", text}}}
+		t := usageTable()
 		for _, r := range u.Rules {
-			blocked := ""
-			if r.Until != nil {
-				blocked = "until " + Clock(*r.Until)
-			}
-			if r.Limit > 0 {
-				t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(uint64(r.Limit)), number(uint64(r.Remaining)), Clock(r.Reset), blocked)
-			}
-			if p := r.Places; p != nil {
-				t.add(r.Rule+" in flight", r.Plan, number(uint64(p.Held)), number(uint64(p.Limit)), number(uint64(p.Limit-min(p.Held, p.Limit))), "-", blocked)
-			}
+			addUsage(&t, r)
 		}
 		return t.write(c.Out)
 	})
+}
+
+func usageTable() table {
+	return table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"USED", right}, {"LIMIT", right}, {"LEFT", right}, {"RESET", whole}, {"BLOCKED", text}}}
+}
+
+// addUsage adds how a client stands under a rule.
+func addUsage(t *table, r control.Usage) {
+	blocked := ""
+	if r.Until != nil {
+		blocked = "until " + Clock(*r.Until)
+	}
+	if r.Limit > 0 {
+		t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(uint64(r.Limit)), number(uint64(r.Remaining)), Clock(r.Reset), blocked)
+	}
+	if p := r.Places; p != nil {
+		t.add(r.Rule+" in flight", r.Plan, number(uint64(p.Held)), number(uint64(p.Limit)), number(uint64(p.Limit-min(p.Held, p.Limit))), "-", blocked)
+	}
 }

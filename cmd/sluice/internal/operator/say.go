@@ -74,10 +74,14 @@ func Counted(n int, what string) string {
 // Block refuses a source, or all sources of a prefix, for a while, under a rule or under control.AllRules.
 func (c *Client) Block(source, rule string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
-	return noRule(rule, show(c, http.MethodPut, mitigationPath(rule, source), body, func(m control.Mitigation) error {
-		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), Under(rule), Clock(m.End), span(d))
+	err := show(c, http.MethodPut, mitigationPath(rule, source), body, func(m control.Mitigation) error {
+		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), Under(rule, m.Rules...), Clock(m.End), span(d))
 		return c.said(what, m.Edges, m.Warning)
-	}))
+	})
+	if rule == control.AllRules && strings.HasPrefix(source, "#") {
+		return err // which says that no rule knows it
+	}
+	return noRule(rule, err)
 }
 
 // Unblock ends what is in force against a source, and has its counts forgotten.
@@ -105,9 +109,14 @@ func (c *Client) said(what string, edges *control.Spread, warning string) error 
 	return err
 }
 
-// Under says under which rule a block is.
-func Under(rule string) string {
-	if rule == control.AllRules {
+// Under is under which rule something is said; rules are those that it was, where it was said of a key.
+func Under(rule string, rules ...string) string {
+	switch {
+	case len(rules) == 1:
+		return "under rule " + rules[0]
+	case len(rules) > 1:
+		return "under rules " + strings.Join(rules, ", ")
+	case rule == control.AllRules:
 		return "under every rule"
 	}
 	return "under rule " + rule
