@@ -13,12 +13,14 @@
 //	process   programs on this machine: start, end, cost                nothing
 //	origin    the server behind the edges                               nothing
 //	scrape    what running servers tell of themselves                   nothing
-//	replay    a trace sent to running edges, over HTTP/1.1 or 2; a closed loop  judge, trace, socket, process
+//	answer    answers of HTTP/1.1, and what an edge says in them        judge
+//	replay    a trace sent to running edges, over HTTP/1.1 or 2         answer, judge, trace, socket, process
 //	lab       PoPs of real processes, and what goes wrong in them       replay, judge, trace, process, origin, scrape, page
 //	rival     the same trace at nginx, HAProxy and envoyproxy/ratelimit, which rival/ratelimitproxy asks  replay, judge, trace, process, origin, scrape
 //	trial/check    promises held against running sites                  lab, replay, judge, trace, process, origin, scrape, socket
 //	trial/restart  that restarts of edges are not noticed               trial/check, judge, process, scrape
-//	trial/bench    what a request costs, here and at others             replay, judge, trace, process, origin, scrape
+//	trial/closedloop  as many requests as an edge answers               answer, judge, process, socket
+//	trial/bench    what a request costs, here and at others             trial/closedloop, replay, judge, trace, process, origin, scrape
 //
 // The life of a decision: trace.Read or workload.Generate makes a trace.Trace. replay.Replay sends it to edges that run
 // (lab.Site.Run starts them first and does faults to them), or judge.Simulate hands it to a judge.Limiter in virtual time.

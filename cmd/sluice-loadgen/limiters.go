@@ -14,6 +14,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/live"
+	"sluice/loadgen/answer"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/page"
@@ -111,7 +112,7 @@ func (l *limiters) run(ctx context.Context, f *live.Lab, of *live.Run, seed uint
 		line = strings.Join(errors, ", ")
 	}
 	r.Run.Details = &page.Details{Line: line}
-	r.Run.Notes = append(r.Run.Notes, fmt.Sprintf("judged: Sluice by its edges' own times, others by the middle between sending and answer; slack %v", replay.ClockSlack),
+	r.Run.Notes = append(r.Run.Notes, fmt.Sprintf("judged: Sluice by its edges' own times, others by the middle between sending and answer; slack %v", answer.ClockSlack),
 		"only Sluice blocks for a time; others refuse what they find over")
 	return r, nil
 }
@@ -155,6 +156,7 @@ func (l *limiters) measure(ctx context.Context, name string, f *live.Lab, of *li
 	for _, c := range costs {
 		v.Costs = append(v.Costs, report.Cost(c))
 		v.CPU += c.CPU
+		v.AtRest += c.AtRest
 	}
 	disturbed := report.Report{Figures: v.Figures, Run: report.Run{Window: report.Seconds(c.Window)}}
 	disturbed.Disturb()
@@ -191,6 +193,7 @@ func (l *limiters) sluice(ctx context.Context, _ string, f *live.Lab, of *live.R
 	edges, tier := rival.Part{Name: sluice}, rival.Part{Name: "memcached"}
 	if said, err := exec.CommandContext(ctx, site.Sluice, "version").Output(); err == nil {
 		edges.Version, _, _ = strings.Cut(strings.TrimSpace(strings.TrimPrefix(string(said), "sluice")), ", go")
+		edges.Version = strings.TrimSuffix(edges.Version, ", commit unknown")
 	}
 	if path, err := exec.LookPath("memcached"); err == nil {
 		if tier.Version, err = process.Version(ctx, path, "-V"); err != nil {

@@ -2,6 +2,7 @@ package http2_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"net/http"
@@ -119,6 +120,32 @@ func TestHTTP2Abuse(t *testing.T) {
 				t.Errorf("metrics %v", m)
 			}
 		})
+	}
+}
+
+// Who comes back whenever his connection was ended is charged each time, and blocked at the limit; with shed: connection he is not let in any more.
+func TestHTTP2AbuseAgain(t *testing.T) {
+	const limit = 5
+	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), fmt.Sprintf("shed: connection\nrules: [{name: r, limit: %d, window: 1h, mitigation_timeout: 1h}]", limit))
+	addr := e.OverTLS(edgetest.CertificatesIn(t, t.TempDir()))
+	ended := 0
+	for ; ended < 4*limit; ended++ {
+		nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		if err != nil {
+			break
+		}
+		f := speakFrames(t, nc)
+		f.head(1, true, false, ":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/")
+		for range 40 {
+			_ = f.WriteContinuation(1, false, nil)
+		}
+		if f.End(); !f.calm {
+			t.Fatalf("connection %d ended with %v", ended+1, f.goAway)
+		}
+		nc.Close()
+	}
+	if ended != limit+1 {
+		t.Errorf("%d connections were ended before the source was turned away, want %d", ended, limit+1)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"sluice/loadgen/answer"
 	"sluice/loadgen/socket"
 )
 
@@ -20,7 +21,7 @@ type conn struct {
 	since            time.Duration // the request was written, or the connection fell idle
 	rest             []byte        // of the request: not yet written
 	buf              []byte        // what rest points into
-	answer           answer
+	answer           answer.Answer
 	older, newer     *conn // neighbours among the idle
 }
 
@@ -93,7 +94,7 @@ func (s *sender) prepare(c *conn, request int32) {
 	c.rest = c.buf
 	c.request, c.asked = request, s.now()
 	c.since = c.asked
-	c.answer.reset(knownMethod(q.Method) == "HEAD")
+	c.answer.Reset(knownMethod(q.Method) == "HEAD")
 	s.busy++
 }
 
@@ -135,11 +136,11 @@ func (s *sender) ready(e socket.Event) {
 			s.close(c) // it speaks without being asked (408 of an edge that closes, say)
 			return
 		}
-		if err := c.answer.feed(s.scratch[:n]); err != nil {
+		if err := c.answer.Feed(s.scratch[:n]); err != nil {
 			s.give(c, err)
 			return
 		}
-		if c.answer.done() {
+		if c.answer.Done() {
 			s.finish(c)
 		}
 		if n < len(s.scratch) && !e.Hangup {
@@ -155,7 +156,7 @@ func (s *sender) finish(c *conn) {
 	s.answered(c.request, c.edge, a, c.asked, c.since, now)
 	s.busy--
 	c.used++
-	if a.close || c.used >= s.PerConnection {
+	if a.Close || c.used >= s.PerConnection {
 		s.close(c)
 		return
 	}
@@ -203,10 +204,10 @@ func (s *sender) ended(c *conn) {
 	switch {
 	case c.idle:
 		s.close(c)
-	case c.answer.ended():
-		c.answer.close = true
+	case c.answer.Ended():
+		c.answer.Close = true
 		s.finish(c)
-	case c.answer.started():
+	case c.answer.Started():
 		s.give(c, errCut)
 	default:
 		s.give(c, errClosedEarly)
@@ -216,8 +217,8 @@ func (s *sender) ended(c *conn) {
 // give gives a connection up, and its request, unless that may be sent once more.
 func (s *sender) give(c *conn, err error) {
 	request, edge := c.request, int(c.edge)
-	repeat := c.used > 0 && !c.answer.started() && s.repeat(request, err)
-	fresh := c.used == 0 && !c.answer.started()
+	repeat := c.used > 0 && !c.answer.Started() && s.repeat(request, err)
+	fresh := c.used == 0 && !c.answer.Started()
 	written := len(c.rest) == 0
 	s.busy--
 	s.close(c)

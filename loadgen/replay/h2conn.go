@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"sluice/loadgen/answer"
 	"sluice/loadgen/socket"
 )
 
@@ -67,7 +68,7 @@ type h2stream struct {
 	since       time.Duration // it was written
 	written     bool
 	judged      bool // of a reset: its answer has told
-	answer      answer
+	answer      answer.Answer
 }
 
 // open makes a connection and sends a request on it.
@@ -273,7 +274,7 @@ func (c *h2conn) end(err error) {
 		case refused && m.turned(st.request, c.edge):
 			m.dispatch(st.request, true)
 		case c.nc != nil && !st.written && m.elsewhere(st.request, false):
-		case c.used > 0 && st.written && st.answer.status == 0 && m.repeat(st.request, err):
+		case c.used > 0 && st.written && st.answer.Status == 0 && m.repeat(st.request, err):
 			m.dispatch(st.request, true)
 		default:
 			m.fail(st.request, c.edge, err)

@@ -3,6 +3,7 @@ package replay
 import (
 	"bufio"
 	"fmt"
+	"sluice/loadgen/answer"
 	"strconv"
 
 	"golang.org/x/net/http2"
@@ -13,7 +14,7 @@ import (
 func (c *h2conn) read() {
 	f := http2.NewFramer(nil, bufio.NewReaderSize(c.nc, 16<<10))
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	f.MaxHeaderListSize = maxLine
+	f.MaxHeaderListSize = answer.MaxLine
 	f.SetReuseFrames()
 	for {
 		frame, err := f.ReadFrame()
@@ -23,7 +24,7 @@ func (c *h2conn) read() {
 		}
 		if err != nil {
 			if _, ok := err.(http2.StreamError); ok {
-				err = errBadAnswer
+				err = answer.ErrMalformed
 			}
 			c.end(cause(err))
 		}
@@ -47,7 +48,7 @@ func (c *h2conn) take(frame http2.Frame) error {
 			c.eaten = 0
 		}
 		if st := c.find(f.StreamID); st != nil {
-			st.answer.take(f.Data())
+			st.answer.Take(f.Data())
 			if f.StreamEnded() {
 				c.finish(st)
 			}
@@ -98,27 +99,27 @@ func (c *h2conn) head(f *http2.MetaHeadersFrame) error {
 		return nil
 	}
 	a := &st.answer
-	if a.status == 0 {
+	if a.Status == 0 {
 		n, err := strconv.Atoi(f.PseudoValue("status"))
 		if err != nil || n < 100 || n > 999 {
-			return fmt.Errorf("%w: status %q", errBadAnswer, f.PseudoValue("status"))
+			return fmt.Errorf("%w: status %q", answer.ErrMalformed, f.PseudoValue("status"))
 		}
 		if n < 200 {
 			return nil
 		}
-		a.status = n
+		a.Status = n
 		for _, h := range f.RegularFields() {
 			switch h.Name {
 			case "sluice-verdict":
-				a.verdict = parseVerdict([]byte(h.Value))
+				a.Verdict = answer.ParseVerdict([]byte(h.Value))
 			case "ratelimit":
-				a.asked = true
+				a.Asked = true
 			}
 		}
 	}
 	if f.StreamEnded() {
 		c.finish(st)
-	} else if _, reset := c.resets[f.StreamID]; reset && a.verdict.found { // its end may never come
+	} else if _, reset := c.resets[f.StreamID]; reset && a.Verdict.Found { // its end may never come
 		c.judge(st)
 	}
 	return nil
@@ -140,7 +141,7 @@ func (c *h2conn) finish(st *h2stream) {
 	if c.resets[id] == st {
 		c.judge(st)
 		delete(c.resets, id)
-		m.out.Statuses[st.answer.status]++
+		m.out.Statuses[st.answer.Status]++
 		m.out.Answered++
 	} else {
 		delete(c.streams, id)

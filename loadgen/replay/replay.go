@@ -1,5 +1,4 @@
-// Package replay sends a trace to running edges in an open loop and notes what they decided (Replay); and, to find out what an edge costs,
-// as many requests as it answers (ClosedLoop). One thread sends everything. What an edge decided is what its answer says of that: a status is
+// Package replay sends a trace to running edges in an open loop and notes what they decided (Replay). One thread sends everything. What an edge decided is what its answer says of that: a status is
 // not enough, since an origin may have the same.
 package replay
 
@@ -18,6 +17,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"sluice/loadgen/answer"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/process"
 	"sluice/loadgen/socket"
@@ -149,9 +149,9 @@ func (o *Outcome) Judged() []string {
 	at := func(q float64) time.Duration {
 		return time.Duration(o.Decided.ValueAtPercentile(q)).Round(time.Microsecond)
 	}
-	lines := []string{fmt.Sprintf("judged: by the middle between sending and answer, since answers do not tell when they were decided; slack %v", ClockSlack)}
+	lines := []string{fmt.Sprintf("judged: by the middle between sending and answer, since answers do not tell when they were decided; slack %v", answer.ClockSlack)}
 	if o.Decided.TotalCount() > 0 {
-		lines[0] = fmt.Sprintf("judged: by the edges' own times, %v / %v / %v after requests were written (p50 / p99 / max); slack %v", at(50), at(99), at(100), ClockSlack)
+		lines[0] = fmt.Sprintf("judged: by the edges' own times, %v / %v / %v after requests were written (p50 / p99 / max); slack %v", at(50), at(99), at(100), answer.ClockSlack)
 	}
 	if len(o.Unjudged) > 0 {
 		n := 0

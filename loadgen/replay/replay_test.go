@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/loadgen/answer"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/socket"
 	"sluice/loadgen/trace"
@@ -239,7 +240,7 @@ func TestReplaySendsAgainOnlyWhatItMay(t *testing.T) {
 	f("the second connection too", "GET", [][]string{{ok, ""}, {""}}, 1, 1, map[string]int{errClosedEarly.Error(): 1})
 	f("half an answer", "GET", [][]string{{ok, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"}}, 1, 0,
 		map[string]int{errCut.Error(): 1})
-	f("garbage", "GET", [][]string{{ok, "220 smtp.example.org ESMTP\r\n"}}, 1, 0, map[string]int{errBadAnswer.Error(): 1})
+	f("garbage", "GET", [][]string{{ok, "220 smtp.example.org ESMTP\r\n"}}, 1, 0, map[string]int{answer.ErrMalformed.Error(): 1})
 }
 
 func TestReplayGoesRoundRefusingEdges(t *testing.T) {

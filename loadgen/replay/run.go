@@ -9,6 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"sluice/loadgen/answer"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/socket"
 	"sluice/loadgen/trace"
@@ -134,10 +135,10 @@ func (s *run) wrote(request int32, now time.Duration) {
 }
 
 // answered books the answer to a request that was about to be written at asked, and had been at since.
-func (s *run) answered(request int32, edge int16, a *answer, asked, since, now time.Duration) {
+func (s *run) answered(request int32, edge int16, a *answer.Answer, asked, since, now time.Duration) {
 	d := s.judged(request, edge, a, asked, since, now)
-	s.out.Statuses[a.status]++
-	if a.status >= 500 && d.Verdict != judge.Closed {
+	s.out.Statuses[a.Status]++
+	if a.Status >= 500 && d.Verdict != judge.Closed {
 		s.out.Troubled++
 	}
 	s.out.Answered++
@@ -145,14 +146,14 @@ func (s *run) answered(request int32, edge int16, a *answer, asked, since, now t
 }
 
 // judged books what an answer says of the decision.
-func (s *run) judged(request int32, edge int16, a *answer, asked, since, now time.Duration) judge.Decision {
-	d, why := a.decision(s.out.Start, asked, since, now)
+func (s *run) judged(request int32, edge int16, a *answer.Answer, asked, since, now time.Duration) judge.Decision {
+	d, why := a.Decision(s.out.Start, asked, since, now)
 	if s.ByStatus {
-		d, why = a.byStatus(since, now)
+		d, why = a.ByStatus(since, now)
 	}
 	if why != "" {
-		s.out.Unjudged[fmt.Sprintf("%s: status %d", why, a.status)]++
-	} else if a.verdict.at > 0 {
+		s.out.Unjudged[fmt.Sprintf("%s: status %d", why, a.Status)]++
+	} else if a.Verdict.At > 0 {
 		judge.Record(s.out.Decided, int64(d.At-asked))
 	}
 	d.Source, d.Edge, d.Role = s.trace.Requests[request].Source, edge, s.trace.Role(int(request))
@@ -205,7 +206,7 @@ func (s *run) repeat(request int32, err error) bool {
 func (s *run) fail(request int32, edge int, err error) {
 	known := false
 	for _, sentinel := range []error{socket.ErrRefused, socket.ErrReset, socket.ErrExhausted, errClosedEarly, errCut, errTimeout,
-		errBadAnswer, errExtra, errTooLong, errRefusedStream, errResetByEdge, errNoHTTP2} {
+		answer.ErrMalformed, answer.ErrExtra, answer.ErrTooLong, errRefusedStream, errResetByEdge, errNoHTTP2} {
 		known = known || errors.Is(err, sentinel)
 	}
 	reason := "connection failed"

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/loadgen/answer"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
@@ -54,7 +55,7 @@ func (o *Outcome) Learn(t *trace.Trace, logs ...io.Reader) error {
 			name, ours := strings.CutPrefix(l.Agent, resetAgent+o.token+"/")
 			if !ours {
 				source, known := sources[l.Source]
-				if known && l.Method == "" && d.At >= -ClockSlack && d.At <= o.Took+ClockSlack {
+				if known && l.Method == "" && d.At >= -answer.ClockSlack && d.At <= o.Took+answer.ClockSlack {
 					o.Charged++
 					d.Source, d.Edge, d.Role = source, int16(edge), t.Sources[source].Role
 					o.Decisions = append(o.Decisions, d)
@@ -63,7 +64,7 @@ func (o *Outcome) Learn(t *trace.Trace, logs ...io.Reader) error {
 			}
 			n, err := strconv.ParseInt(name, 10, 32)
 			s, there := silent[int32(n)]
-			if err != nil || !there || d.At < s.Asked-ClockSlack {
+			if err != nil || !there || d.At < s.Asked-answer.ClockSlack {
 				continue
 			}
 			delete(silent, s.Request)
@@ -99,16 +100,16 @@ type logLine struct {
 
 // decision is what the line says of one.
 func (l *logLine) decision(epoch time.Time) (d judge.Decision, ok bool) {
-	v := parseVerdict([]byte(l.Verdict))
-	if !v.found {
+	v := answer.ParseVerdict([]byte(l.Verdict))
+	if !v.Found {
 		return d, false
 	}
 	at := int64(math.Round(l.T*1e6)) * 1000
-	d = judge.Decision{At: time.Duration(at - epoch.UnixNano()), Verdict: v.is, Over: v.shadow || v.is == judge.Limited, Estimate: math.NaN()}
-	if l.Estimate != nil && (v.is == judge.Admitted || v.is == judge.Limited) { // of who is blocked the counter was not asked
+	d = judge.Decision{At: time.Duration(at - epoch.UnixNano()), Verdict: v.Is, Over: v.Shadow || v.Is == judge.Limited, Estimate: math.NaN()}
+	if l.Estimate != nil && (v.Is == judge.Admitted || v.Is == judge.Limited) { // of who is blocked the counter was not asked
 		d.Estimate = *l.Estimate
 	}
-	if !l.Until.IsZero() && (v.is != judge.Admitted || v.shadow) {
+	if !l.Until.IsZero() && (v.Is != judge.Admitted || v.Shadow) {
 		d.Until = l.Until.Sub(epoch)
 	}
 	return d, true

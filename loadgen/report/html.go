@@ -24,6 +24,9 @@ func WriteHTML(w io.Writer, reports ...*Report) error {
 
 // plots draws what there is to draw.
 func (r *Report) plots() ([]page.Figure, error) {
+	if len(r.Rivals) > 0 { // they would be of the first alone
+		return nil, nil
+	}
 	var out []page.Figure
 	var failed error
 	add := func(c *page.Chart, err error) func(format string, args ...any) {

@@ -15,22 +15,24 @@ type Rival struct {
 	Configured string        `json:"configured"` // what it was told, in a sentence
 	Costs      []Cost        `json:"costs"`      // of its programs
 	CPU        float64       `json:"cpu_per_request"`
+	AtRest     float64       `json:"cpu_at_rest"`
 	Errors     int           `json:"client_errors"`
 	Disturbed  bool          `json:"disturbed,omitempty"` // as Run.Disturbed
 	Figures    judge.Figures `json:"figures"`
 }
 
-// Cost is the processor time that a request took of one of a limiter's programs, in seconds.
+// Cost is the processor time that a request took of one of a limiter's programs, in seconds, and a second at rest.
 type Cost struct {
 	Name    string  `json:"name"`
 	Version string  `json:"version,omitempty"`
 	CPU     float64 `json:"cpu_per_request"`
+	AtRest  float64 `json:"cpu_at_rest"`
 }
 
 // rivals is the table of all, a row each.
 func (r *Report) rivals() page.Table {
 	t := page.Table{Rows: [][]string{{"limiter", "requests", "wrong", "let pass over", "refused under", "most in a window", "never over, refused", "over, never refused",
-		"first edge p50 ms", "p99 ms", "every edge p50 ms", "p99 ms", "µs of CPU"}}}
+		"first edge p50 ms", "first edge p99 ms", "every edge p50 ms", "every edge p99 ms", "µs of CPU", "at rest ms/s", "sent late p99 ms"}}}
 	for i := range r.Rivals {
 		v := &r.Rivals[i]
 		f := &v.Figures
@@ -43,25 +45,28 @@ func (r *Report) rivals() page.Table {
 			}
 			cells = append(cells, page.Significant(q.P50*1000), page.Significant(q.P99*1000))
 		}
-		t.Rows = append(t.Rows, append(cells, fmt.Sprintf("%.0f", v.CPU*1e6)))
+		t.Rows = append(t.Rows, append(cells, fmt.Sprintf("%.0f", v.CPU*1e6), page.Significant(v.AtRest*1e3), page.Significant(f.SendError.P99*1e3)))
 		t.Terms = append(t.Terms, [2]string{v.Limiter, v.about()})
 	}
 	t.Notes = []string{
-		"wrong: requests let pass above the limit (let pass over) and refused at or under it (refused under; of a block, only its start), by an exact log of",
-		"what the limiter counts, over all its instances. most in a window: the most of one source that was let pass in any.",
-		"first edge, every edge: from the request that is over by that log to the first refusal, and until each instance has refused the source.",
-		"µs of CPU: processor time a request of all the limiter's processes, on a machine that also sent the load.",
+		"wrong: requests let pass above the limit (let pass over) and refused at or under it (refused under; of a block, only its start)",
+		"  by an exact log of what the limiter counts, over all its instances; most in a window: of one source, let pass in any",
+		"first edge, every edge: from the request that is over by that log to the first refusal, and until each instance has refused the source",
+		"µs of CPU: processor time a request of all the limiter's processes, on a machine that also sent the load",
+		"at rest: what they take in a second without a request, which is in the other figure, too",
+		"sent late: by the load, which disturbs a run where it is above a fiftieth of the window",
 	}
 	return t
 }
 
 // about says what a limiter is made of and was told.
 func (v *Rival) about() string {
-	var parts []string
+	var programs, times []string
 	for _, c := range v.Costs {
-		parts = append(parts, fmt.Sprintf("%s %.0f µs", strings.TrimSpace(c.Name+" "+c.Version), c.CPU*1e6))
+		programs = append(programs, strings.TrimSpace(c.Name+" "+c.Version))
+		times = append(times, fmt.Sprintf("%.0f", c.CPU*1e6))
 	}
-	out := strings.Join(parts, ", ") + "; " + v.Configured
+	out := strings.Join(programs, ", ") + "; " + strings.Join(times, ", ") + " µs; " + v.Configured
 	if v.Errors > 0 {
 		out += "; " + page.Plural(v.Errors, "client error")
 	}

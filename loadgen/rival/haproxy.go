@@ -14,8 +14,8 @@ import (
 )
 
 // haproxy starts instances whose stick tables are peers: each pushes an entry to the others when it changes, and what is pushed takes the place of
-// what they had. So counts of a source that several of them see at once are not added up: HAProxy's manual, "peers", says what is pushed, and that it
-// is the entry.
+// what they had. So counts of a source that several of them see at once are not added up ("the pushed values overwrite remote ones without aggregation":
+// HAProxy's configuration manual, section Peers).
 func (s *starter) haproxy() error {
 	path, err := process.Find("haproxy", "install it (apt-get install haproxy), or leave it out of --limiter")
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/virtual"
 	"sluice/counter"
+	"sluice/loadgen/answer"
 	"sluice/loadgen/anycast"
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
@@ -107,7 +108,7 @@ type Run struct {
 // Judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge.
 func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce) *report.Report {
 	o := judge.Options{
-		Limit: l.Rule.Counter.Limit, Window: l.Rule.Counter.Window, Timeout: l.Rule.Timeout, Slack: replay.ClockSlack,
+		Limit: l.Rule.Counter.Limit, Window: l.Rule.Counter.Window, Timeout: l.Rule.Timeout, Slack: answer.ClockSlack,
 		Reach: virtual.Reach(l.Trace, l.Affinity, l.Edges),
 		Ideal: func() func(int32, time.Duration, bool) bool {
 			return virtual.NewIdeal(virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.Trace), l.Phase), l.Rule).Over

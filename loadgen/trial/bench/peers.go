@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"sluice/loadgen/process"
-	"sluice/loadgen/replay"
+	"sluice/loadgen/trial/closedloop"
 )
 
 // Peers measures what edges cost per request, one beside the other: each before the same origin, one at a time, round after round so
@@ -244,7 +244,7 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	if c.has("refuse") {
 		warm += time.Duration(c.Sources) * 200 * time.Microsecond // so that all have had what they are admitted
 	}
-	load := replay.ClosedLoop{Edge: free[0], Conns: c.Conns, Sources: c.Sources, Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
+	load := closedloop.Load{Edge: free[0], Conns: c.Conns, Sources: c.Sources, Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
 		Warm: warm, For: p.For,
 		Begun: func() { before, tier = spent() },
 		Ended: func() { var t time.Duration; after, t = spent(); tier = t - tier },

@@ -1,4 +1,4 @@
-package replay
+package closedloop
 
 import (
 	"crypto/tls"
@@ -14,7 +14,7 @@ import (
 
 // The server sees as many requests at once as there are streams on all connections, and one source after the other; every answer counts, by its
 // status.
-func TestClosedLoopOverHTTP2(t *testing.T) {
+func TestLoadOverHTTP2(t *testing.T) {
 	const conns, streams = 2, 8
 	var mu sync.Mutex
 	under, most, from, sources := 0, 0, make(map[string]bool), make(map[string]bool)
@@ -43,7 +43,7 @@ func TestClosedLoopOverHTTP2(t *testing.T) {
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	defer s.Close()
-	out, err := ClosedLoop{Edge: netip.MustParseAddrPort(s.Listener.Addr().String()), Conns: conns, Streams: streams, Sources: 5,
+	out, err := Load{Edge: netip.MustParseAddrPort(s.Listener.Addr().String()), Conns: conns, Streams: streams, Sources: 5,
 		TLS:  &tls.Config{InsecureSkipVerify: true, ServerName: "a.example", NextProtos: []string{"h2"}},
 		Warm: 50 * time.Millisecond, For: 300 * time.Millisecond}.Run(t.Context())
 	if err != nil {
@@ -60,10 +60,10 @@ func TestClosedLoopOverHTTP2(t *testing.T) {
 }
 
 // A server that speaks HTTP/1.1 alone is an error, and no figure.
-func TestClosedLoopOverHTTP2AtNone(t *testing.T) {
+func TestLoadOverHTTP2AtNone(t *testing.T) {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()
-	_, err := ClosedLoop{Edge: netip.MustParseAddrPort(s.Listener.Addr().String()), Conns: 1, Streams: 1,
+	_, err := Load{Edge: netip.MustParseAddrPort(s.Listener.Addr().String()), Conns: 1, Streams: 1,
 		TLS: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}, For: 50 * time.Millisecond}.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "h2") {
 		t.Errorf("%v", err)

@@ -1,4 +1,4 @@
-package replay
+package closedloop
 
 import (
 	"context"
@@ -8,18 +8,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/loadgen/answer"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/process"
 )
 
-// tlsRun is a ClosedLoop over TLS under way. Each connection has a goroutine, because crypto/tls reads until it has a whole record.
+// tlsRun is a Load over TLS under way. Each connection has a goroutine, because crypto/tls reads until it has a whole record.
 type tlsRun struct {
-	*ClosedLoop
+	*Load
 	sent atomic.Uint32
 
 	mu      sync.Mutex // guards what follows
 	measure bool
-	out     *ClosedLoopOutcome
+	out     *Outcome
 	err     error // what the last connection broke by
 }
 
@@ -84,23 +85,23 @@ func (r *tlsRun) connection(ctx context.Context, buf []byte) error {
 		return r.streams(ctx, c)
 	}
 	resumed := c.ConnectionState().DidResume
-	var a answer
+	var a answer.Answer
 	for ctx.Err() == nil {
-		a.reset(false)
+		a.Reset(false)
 		if _, err := c.Write(r.request(buf, r.sent.Add(1)-1)); err != nil {
 			return err
 		}
-		for !a.done() {
+		for !a.Done() {
 			n, err := c.Read(buf[:cap(buf)])
-			if bad := a.feed(buf[:n]); bad != nil {
+			if bad := a.Feed(buf[:n]); bad != nil {
 				return bad
 			}
-			if err != nil && !a.ended() {
+			if err != nil && !a.Ended() {
 				return err
 			}
 		}
-		r.answered(a.status, resumed, time.Since(since))
-		if r.Fresh || a.close {
+		r.answered(a.Status, resumed, time.Since(since))
+		if r.Fresh || a.Close {
 			return nil
 		}
 		since = time.Now()

@@ -1,4 +1,4 @@
-package replay
+package closedloop
 
 import (
 	"bufio"
@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"sluice/loadgen/answer"
 	"strconv"
 	"time"
 
@@ -66,7 +67,7 @@ func (r *tlsRun) streams(ctx context.Context, c *tls.Conn) error {
 				}
 			})
 			if _, err := decoder.Write(frame.HeaderBlockFragment()); err != nil || !frame.HeadersEnded() || decoder.Close() != nil {
-				return errors.Join(errBadAnswer, err)
+				return errors.Join(answer.ErrMalformed, err)
 			}
 		case *http2.DataFrame:
 			over = frame.StreamEnded()
@@ -98,7 +99,7 @@ func (r *tlsRun) streams(ctx context.Context, c *tls.Conn) error {
 }
 
 // fields are those of the n-th request.
-func (c *ClosedLoop) fields(n uint32) []hpack.HeaderField {
+func (c *Load) fields(n uint32) []hpack.HeaderField {
 	list := []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: "/some/path?x=1"},
 		{Name: ":authority", Value: "example.com"}, {Name: "user-agent", Value: "bench"}, {Name: "accept", Value: "*/*"}}
 	if c.Sources > 1 {

@@ -1,4 +1,5 @@
-package replay
+// Package answer reads answers of HTTP/1.1 as they come from a socket, and what an edge says in them of its own decision.
+package answer
 
 import (
 	"bytes"
@@ -13,20 +14,21 @@ import (
 
 // Sentinels of an answer that is not HTTP/1.1 as RFC 9112 has it, or not ours to read.
 var (
-	errBadAnswer = errors.New("malformed answer")
-	errExtra     = errors.New("bytes that nobody asked for")
-	errTooLong   = errors.New("header line over 64 KiB")
+	ErrMalformed = errors.New("malformed answer")
+	ErrExtra     = errors.New("bytes that nobody asked for")
+	ErrTooLong   = errors.New("header line over 64 KiB")
 )
 
-const maxLine = 64 << 10
+// MaxLine is how long a line of a head may be.
+const MaxLine = 64 << 10
 
-// answer reads one HTTP/1.1 answer from however many pieces it arrives in. It keeps what a judge needs (the status and
+// Answer reads one HTTP/1.1 answer from however many pieces it arrives in. It keeps what a judge needs (the status and
 // the edge's own verdict) and counts the body's bytes away. The zero answer is ready for the first byte.
-type answer struct {
-	status  int
-	verdict verdict
-	asked   bool // it has a RateLimit header: a rule was asked about the request
-	close   bool // the peer closes after it
+type Answer struct {
+	Status  int
+	Verdict Verdict
+	Asked   bool // it has a RateLimit header: a rule was asked about the request
+	Close   bool // the peer closes after it
 	body    int64
 	begin   []byte // of the body, as far as ruleRefusal may be seen in it
 
@@ -51,39 +53,39 @@ const (
 	atEnd
 )
 
-// verdict is what an edge says of its own decision in the Sluice-Verdict header.
-type verdict struct {
-	found    bool
-	shadow   bool // a rule in shadow mode would have refused
-	is       judge.Verdict
-	at       int64 // Unix nanoseconds; 0 if not told
-	until    int64 // Unix nanoseconds; 0 if nothing ends
-	estimate float64
+// Verdict is what an edge says of its own decision in the Sluice-Verdict header.
+type Verdict struct {
+	Found    bool
+	Shadow   bool // a rule in shadow mode would have refused
+	Is       judge.Verdict
+	At       int64 // Unix nanoseconds; 0 if not told
+	Until    int64 // Unix nanoseconds; 0 if nothing ends
+	Estimate float64
 }
 
-// reset makes a ready for the answer to the next request, keeping its buffer.
-func (a *answer) reset(head bool) {
-	*a = answer{head: head, length: -1, line: a.line[:0], begin: a.begin[:0]}
+// Reset makes a ready for the answer to the next request, keeping its buffer.
+func (a *Answer) Reset(head bool) {
+	*a = Answer{head: head, length: -1, line: a.line[:0], begin: a.begin[:0]}
 }
 
-// started reports whether any byte of the answer has come.
-func (a *answer) started() bool { return a.stage != atStatus || len(a.line) > 0 }
+// Started reports whether any byte of the answer has come.
+func (a *Answer) Started() bool { return a.stage != atStatus || len(a.line) > 0 }
 
-// done reports whether the answer is complete.
-func (a *answer) done() bool { return a.stage == atEnd }
+// Done reports whether the answer is complete.
+func (a *Answer) Done() bool { return a.stage == atEnd }
 
-// feed takes the bytes that arrived. Bytes behind the answer's end are an error, because nothing else was asked.
-func (a *answer) feed(b []byte) error {
+// Feed takes the bytes that arrived. Bytes behind the answer's end are an error, because nothing else was asked.
+func (a *Answer) Feed(b []byte) error {
 	for len(b) > 0 {
 		switch a.stage {
 		case atEnd:
-			return errExtra
+			return ErrExtra
 		case atClose:
-			a.take(b)
+			a.Take(b)
 			return nil
 		case atBody:
 			n := min(int64(len(b)), a.left)
-			a.take(b[:n])
+			a.Take(b[:n])
 			b, a.left = b[n:], a.left-n
 			if a.left == 0 {
 				a.stage = atEnd
@@ -94,8 +96,8 @@ func (a *answer) feed(b []byte) error {
 		default:
 			i := bytes.IndexByte(b, '\n')
 			if i < 0 {
-				if len(a.line)+len(b) > maxLine {
-					return errTooLong
+				if len(a.line)+len(b) > MaxLine {
+					return ErrTooLong
 				}
 				a.line = append(a.line, b...)
 				return nil
@@ -116,33 +118,33 @@ func (a *answer) feed(b []byte) error {
 	return nil
 }
 
-// ended takes the end of the connection, and reports whether the answer is complete with it.
-func (a *answer) ended() bool {
+// Ended takes the end of the connection, and reports whether the answer is complete with it.
+func (a *Answer) Ended() bool {
 	if a.stage == atClose {
 		a.stage = atEnd
 	}
 	return a.stage == atEnd
 }
 
-// take takes bytes of the body.
-func (a *answer) take(b []byte) {
+// Take takes bytes of the body.
+func (a *Answer) Take(b []byte) {
 	a.body += int64(len(b))
 	a.begin = append(a.begin, b[:min(len(b), refusalLength-len(a.begin))]...)
 }
 
 // lineEnds reads one line of the header, of chunk framing or of the trailer.
-func (a *answer) lineEnds(line []byte) error {
+func (a *Answer) lineEnds(line []byte) error {
 	switch a.stage {
 	case atStatus:
 		if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' {
-			return errBadAnswer
+			return ErrMalformed
 		}
 		n, ok := number(line[9:12], 10)
 		if !ok || n < 100 {
-			return errBadAnswer
+			return ErrMalformed
 		}
-		a.status = int(n)
-		a.close = line[7] == '0'
+		a.Status = int(n)
+		a.Close = line[7] == '0'
 		a.stage = atHeader
 	case atHeader:
 		if len(line) == 0 {
@@ -156,7 +158,7 @@ func (a *answer) lineEnds(line []byte) error {
 		}
 		n, ok := number(bytes.TrimSpace(line), 16)
 		if !ok {
-			return errBadAnswer
+			return ErrMalformed
 		}
 		a.left, a.stage = n, atBody
 		if n == 0 {
@@ -164,7 +166,7 @@ func (a *answer) lineEnds(line []byte) error {
 		}
 	case atChunkEnd:
 		if len(line) != 0 {
-			return errBadAnswer
+			return ErrMalformed
 		}
 		a.stage = atChunk
 	case atTrailer:
@@ -175,11 +177,11 @@ func (a *answer) lineEnds(line []byte) error {
 	return nil
 }
 
-func (a *answer) headerDone() {
+func (a *Answer) headerDone() {
 	switch {
-	case a.status < 200: // an interim answer: the real one follows
-		a.reset(a.head)
-	case a.head || a.status == 204 || a.status == 304:
+	case a.Status < 200: // an interim answer: the real one follows
+		a.Reset(a.head)
+	case a.head || a.Status == 204 || a.Status == 304:
 		a.stage = atEnd
 	case a.chunked:
 		a.stage = atChunk
@@ -188,33 +190,33 @@ func (a *answer) headerDone() {
 	case a.length == 0:
 		a.stage = atEnd
 	default:
-		a.close, a.stage = true, atClose
+		a.Close, a.stage = true, atClose
 	}
 }
 
 // field reads a header line. Only a few names matter here; the length of the name tells most others apart at once.
-func (a *answer) field(line []byte) error {
+func (a *Answer) field(line []byte) error {
 	i := bytes.IndexByte(line, ':')
 	if i <= 0 {
-		return errBadAnswer
+		return ErrMalformed
 	}
 	name, value := line[:i], bytes.TrimSpace(line[i+1:])
 	switch {
 	case is(name, "content-length"):
 		n, ok := number(value, 10)
 		if !ok || a.length >= 0 && a.length != n {
-			return errBadAnswer
+			return ErrMalformed
 		}
 		a.length = n
 	case is(name, "sluice-verdict"):
-		a.verdict = parseVerdict(value)
+		a.Verdict = ParseVerdict(value)
 	case is(name, "connection"):
-		a.close = a.close || is(value, "close")
+		a.Close = a.Close || is(value, "close")
 	case is(name, "ratelimit"):
-		a.asked = true
+		a.Asked = true
 	case is(name, "transfer-encoding"):
 		if !is(value, "chunked") {
-			return errBadAnswer
+			return ErrMalformed
 		}
 		a.chunked = true
 	}
@@ -258,24 +260,24 @@ func number(b []byte, base int64) (int64, bool) {
 	return n, len(b) > 0
 }
 
-// parseVerdict reads VERDICT;at=UNIX_NANOSECONDS;e=ESTIMATE;until=UNIX_NANOSECONDS;rule="NAME". Without a known word in
+// ParseVerdict reads VERDICT;at=UNIX_NANOSECONDS;e=ESTIMATE;until=UNIX_NANOSECONDS;rule="NAME". Without a known word in
 // front there is no verdict; parameters it does not know, or cannot read, it leaves out.
-func parseVerdict(b []byte) verdict {
-	v := verdict{found: true, estimate: math.NaN()}
+func ParseVerdict(b []byte) Verdict {
+	v := Verdict{Found: true, Estimate: math.NaN()}
 	word, rest, _ := bytes.Cut(b, []byte(";"))
 	switch string(bytes.TrimSpace(word)) {
 	case "pass":
-		v.is = judge.Admitted
+		v.Is = judge.Admitted
 	case "shadow", "tagged": // over, and admitted
-		v.is, v.shadow = judge.Admitted, true
+		v.Is, v.Shadow = judge.Admitted, true
 	case "limited":
-		v.is = judge.Limited
+		v.Is = judge.Limited
 	case "mitigated":
-		v.is = judge.Mitigated
+		v.Is = judge.Mitigated
 	case "closed":
-		v.is = judge.Closed
+		v.Is = judge.Closed
 	default:
-		return verdict{}
+		return Verdict{}
 	}
 	for len(rest) > 0 {
 		var parameter []byte
@@ -283,12 +285,12 @@ func parseVerdict(b []byte) verdict {
 		name, value, _ := bytes.Cut(bytes.TrimSpace(parameter), []byte("="))
 		switch string(name) {
 		case "at":
-			v.at, _ = number(value, 10)
+			v.At, _ = number(value, 10)
 		case "until":
-			v.until, _ = number(value, 10)
+			v.Until, _ = number(value, 10)
 		case "e":
 			if e, err := strconv.ParseFloat(string(value), 64); err == nil {
-				v.estimate = e
+				v.Estimate = e
 			}
 		case "rule":
 			return v // the last one, and its quoted name may hold anything
@@ -316,50 +318,50 @@ const (
 // the load generator, and another thread may have run between a clock's reading and the verdict.
 const ClockSlack = time.Millisecond
 
-// decision is what the answer says that the limiter decided about a request, which was written between asked and sent; or, as judge.Failed,
+// Decision is what the answer says that the limiter decided about a request, which was written between asked and sent; or, as judge.Failed,
 // why it says nothing of that. What counts is the edge's own word: the verdict header, which no origin's answer keeps. Where edges do not
 // send it, a refusal is known by its body, and an admission by RateLimit, which the edge puts on what the origin answers. A status
 // alone says nothing: a 429 may be the origin's own, and a 503 that of an edge that has no room for another connection.
-func (a *answer) decision(epoch time.Time, asked, sent, answered time.Duration) (d judge.Decision, why string) {
+func (a *Answer) Decision(epoch time.Time, asked, sent, answered time.Duration) (d judge.Decision, why string) {
 	d = judge.Decision{At: sent + (answered-sent)/2, Verdict: judge.Failed, Estimate: math.NaN()}
-	v := a.verdict
-	if !v.found {
+	v := a.Verdict
+	if !v.Found {
 		switch {
-		case a.status == 429 && string(a.begin) == ruleLimits:
+		case a.Status == 429 && string(a.begin) == ruleLimits:
 			d.Verdict = judge.Limited
-		case a.status == 503 && strings.HasPrefix(string(a.begin), ruleCloses):
+		case a.Status == 503 && strings.HasPrefix(string(a.begin), ruleCloses):
 			d.Verdict = judge.Closed
-		case a.asked && a.status != 429 && a.status != 503:
+		case a.Asked && a.Status != 429 && a.Status != 503:
 			d.Verdict = judge.Admitted
 		default:
 			return d, noVerdict
 		}
 		return d, ""
 	}
-	if v.at > 0 {
-		at := time.Duration(v.at - epoch.UnixNano())
+	if v.At > 0 {
+		at := time.Duration(v.At - epoch.UnixNano())
 		if at < asked-ClockSlack || at > answered+ClockSlack {
 			return d, otherTime
 		}
 		d.At = at
 	}
-	if v.is != judge.Admitted && a.status < 400 {
+	if v.Is != judge.Admitted && a.Status < 400 {
 		return d, otherStatus
 	}
-	d.Verdict, d.Over, d.Estimate = v.is, v.shadow || v.is == judge.Limited, v.estimate
-	if v.until > 0 && (v.is == judge.Limited || v.is == judge.Mitigated || v.shadow) {
-		d.Until = time.Duration(v.until - epoch.UnixNano())
+	d.Verdict, d.Over, d.Estimate = v.Is, v.Shadow || v.Is == judge.Limited, v.Estimate
+	if v.Until > 0 && (v.Is == judge.Limited || v.Is == judge.Mitigated || v.Shadow) {
+		d.Until = time.Duration(v.Until - epoch.UnixNano())
 	}
 	return d, ""
 }
 
-// byStatus is what the status alone says, of an edge that tells no more before an origin that refuses nothing itself.
-func (a *answer) byStatus(sent, answered time.Duration) (d judge.Decision, why string) {
+// ByStatus is what the status alone says, of an edge that tells no more before an origin that refuses nothing itself.
+func (a *Answer) ByStatus(sent, answered time.Duration) (d judge.Decision, why string) {
 	d = judge.Decision{At: sent + (answered-sent)/2, Estimate: math.NaN()}
 	switch {
-	case a.status == 429:
+	case a.Status == 429:
 		d.Verdict, d.Over = judge.Limited, true
-	case a.status >= 500:
+	case a.Status >= 500:
 		d.Verdict = judge.Failed
 		return d, noVerdict
 	}

@@ -1,4 +1,4 @@
-package replay
+package answer
 
 import (
 	"bytes"
@@ -19,11 +19,11 @@ func TestAnswer(t *testing.T) {
 	f := func(name, text string, head bool, status int, body int64, closes bool, want error) {
 		t.Helper()
 		for size := 1; size <= len(text); size++ { // however the bytes are cut, the answer is the same
-			var a answer
-			a.reset(head)
+			var a Answer
+			a.Reset(head)
 			var err error
 			for i := 0; i < len(text) && err == nil; i += size {
-				err = a.feed([]byte(text[i:min(i+size, len(text))]))
+				err = a.Feed([]byte(text[i:min(i+size, len(text))]))
 			}
 			if !errors.Is(err, want) {
 				t.Fatalf("%s, in pieces of %d: error %v, want %v", name, size, err, want)
@@ -31,12 +31,12 @@ func TestAnswer(t *testing.T) {
 			if want != nil {
 				continue
 			}
-			if !a.done() && !a.ended() {
+			if !a.Done() && !a.Ended() {
 				t.Fatalf("%s, in pieces of %d: not done", name, size)
 			}
-			if a.status != status || a.body != body || a.close != closes {
+			if a.Status != status || a.body != body || a.Close != closes {
 				t.Fatalf("%s, in pieces of %d: status %d, body %d, close %v; want %d, %d, %v",
-					name, size, a.status, a.body, a.close, status, body, closes)
+					name, size, a.Status, a.body, a.Close, status, body, closes)
 			}
 		}
 	}
@@ -52,14 +52,14 @@ func TestAnswer(t *testing.T) {
 	f("interim", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false, 200, 2, false, nil)
 	f("chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nA;x=y\r\n0123456789\r\n0\r\nT: v\r\n\r\n", false, 200, 15, false, nil)
 
-	f("not HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n", false, 0, 0, false, errBadAnswer)
-	f("odd status", "HTTP/1.1 2x0 OK\r\n\r\n", false, 0, 0, false, errBadAnswer)
-	f("negative length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", false, 0, 0, false, errBadAnswer)
-	f("two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", false, 0, 0, false, errBadAnswer)
-	f("huge chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", false, 0, 0, false, errBadAnswer)
-	f("chunk runs on", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nhello\r\n", false, 0, 0, false, errBadAnswer)
-	f("another coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", false, 0, 0, false, errBadAnswer)
-	f("more than asked", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n", false, 0, 0, false, errExtra)
+	f("not HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n", false, 0, 0, false, ErrMalformed)
+	f("odd status", "HTTP/1.1 2x0 OK\r\n\r\n", false, 0, 0, false, ErrMalformed)
+	f("negative length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", false, 0, 0, false, ErrMalformed)
+	f("two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", false, 0, 0, false, ErrMalformed)
+	f("huge chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", false, 0, 0, false, ErrMalformed)
+	f("chunk runs on", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nhello\r\n", false, 0, 0, false, ErrMalformed)
+	f("another coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", false, 0, 0, false, ErrMalformed)
+	f("more than asked", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n", false, 0, 0, false, ErrExtra)
 }
 
 func TestAnswerCutShort(t *testing.T) {
@@ -68,43 +68,43 @@ func TestAnswerCutShort(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
 		"HTTP/1.1 200 OK\r\nContent-",
 	} {
-		var a answer
-		a.reset(false)
-		if err := a.feed([]byte(text)); err != nil {
+		var a Answer
+		a.Reset(false)
+		if err := a.Feed([]byte(text)); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
-		if a.ended() {
+		if a.Ended() {
 			t.Errorf("%q counts as complete", text)
 		}
-		if !a.started() {
+		if !a.Started() {
 			t.Errorf("%q counts as nothing", text)
 		}
 	}
-	var long answer
-	long.reset(false)
-	if err := long.feed([]byte("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxLine+1))); !errors.Is(err, errTooLong) {
+	var long Answer
+	long.Reset(false)
+	if err := long.Feed([]byte("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", MaxLine+1))); !errors.Is(err, ErrTooLong) {
 		t.Errorf("an endless header line: %v", err)
 	}
 }
 
 func TestParseVerdict(t *testing.T) {
 	none := math.NaN()
-	f := func(in string, want verdict) {
+	f := func(in string, want Verdict) {
 		t.Helper()
-		got := parseVerdict([]byte(in))
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(verdict{}), cmpopts.EquateNaNs()); diff != "" {
+		got := ParseVerdict([]byte(in))
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", in, diff)
 		}
 	}
 	f(`pass;at=1700000000000000001;e=3.25;until=0;rule="default"`,
-		verdict{found: true, at: 1700000000000000001, estimate: 3.25})
-	f(`limited;at=5;e=21;until=9;rule="a;at=7"`, verdict{found: true, is: judge.Limited, at: 5, until: 9, estimate: 21})
-	f(`mitigated;at=5;until=9;rule="x"`, verdict{found: true, is: judge.Mitigated, at: 5, until: 9, estimate: none})
-	f(`shadow; at=5; e=21`, verdict{found: true, shadow: true, at: 5, estimate: 21})
-	f(`closed`, verdict{found: true, is: judge.Closed, estimate: none})
-	f(`pass;at=x;e=y;until=-1`, verdict{found: true, estimate: none})
-	f(`perhaps;at=5`, verdict{})
-	f(``, verdict{})
+		Verdict{Found: true, At: 1700000000000000001, Estimate: 3.25})
+	f(`limited;at=5;e=21;until=9;rule="a;at=7"`, Verdict{Found: true, Is: judge.Limited, At: 5, Until: 9, Estimate: 21})
+	f(`mitigated;at=5;until=9;rule="x"`, Verdict{Found: true, Is: judge.Mitigated, At: 5, Until: 9, Estimate: none})
+	f(`shadow; at=5; e=21`, Verdict{Found: true, Shadow: true, At: 5, Estimate: 21})
+	f(`closed`, Verdict{Found: true, Is: judge.Closed, Estimate: none})
+	f(`pass;at=x;e=y;until=-1`, Verdict{Found: true, Estimate: none})
+	f(`perhaps;at=5`, Verdict{})
+	f(``, Verdict{})
 }
 
 // What goes wrong if a status alone were taken for a decision: an origin's own 429 is judged as a block of the limiter's, and the 503 of an
@@ -115,12 +115,12 @@ func TestDecisionOfAnswer(t *testing.T) {
 	at := func(d time.Duration) string { return fmt.Sprint("at=", epoch.Add(d).UnixNano()) }
 	f := func(name, text string, want judge.Decision, whyNot string) {
 		t.Helper()
-		var a answer
-		a.reset(false)
-		if err := a.feed([]byte("HTTP/1.1 " + text)); err != nil {
+		var a Answer
+		a.Reset(false)
+		if err := a.Feed([]byte("HTTP/1.1 " + text)); err != nil {
 			t.Fatal(err)
 		}
-		got, why := a.decision(epoch, asked, sent, answered)
+		got, why := a.Decision(epoch, asked, sent, answered)
 		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" || why != whyNot {
 			t.Errorf("%s: not judged because of %q, want %q (-want +got):\n%s", name, why, whyNot, diff)
 		}
@@ -158,8 +158,8 @@ func TestDecisionOfAnswer(t *testing.T) {
 func TestDecisionByStatus(t *testing.T) {
 	f := func(status int, want judge.Verdict, whyNot string) {
 		t.Helper()
-		a := answer{status: status}
-		if d, why := a.byStatus(time.Second, 2*time.Second); d.Verdict != want || d.At != 1500*time.Millisecond || why != whyNot {
+		a := Answer{Status: status}
+		if d, why := a.ByStatus(time.Second, 2*time.Second); d.Verdict != want || d.At != 1500*time.Millisecond || why != whyNot {
 			t.Errorf("%d: %+v, not judged because of %q", status, d, why)
 		}
 	}
@@ -175,10 +175,10 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), uint8(1), false)
 	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429 No\r\nSluice-Verdict: limited;at=1;e=2\r\n\r\n"), uint8(7), true)
 	f.Fuzz(func(t *testing.T, text []byte, size uint8, head bool) {
-		read := func(size int) (a answer, failed bool) {
-			a.reset(head)
+		read := func(size int) (a Answer, failed bool) {
+			a.Reset(head)
 			for i := 0; i < len(text); i += size {
-				if a.feed(text[i:min(i+size, len(text))]) != nil {
+				if a.Feed(text[i:min(i+size, len(text))]) != nil {
 					return a, true
 				}
 			}
@@ -186,10 +186,10 @@ func FuzzAnswer(f *testing.F) {
 		}
 		whole, failed := read(len(text) + 1)
 		pieces, failedToo := read(int(size) + 1)
-		if failed != failedToo || !failed && (whole.status != pieces.status || whole.body != pieces.body || whole.stage != pieces.stage ||
+		if failed != failedToo || !failed && (whole.Status != pieces.Status || whole.body != pieces.body || whole.stage != pieces.stage ||
 			!bytes.Equal(whole.begin, pieces.begin)) {
 			t.Errorf("at once: %v, stage %d, status %d, body %d; in pieces of %d: %v, stage %d, status %d, body %d", failed,
-				whole.stage, whole.status, whole.body, int(size)+1, failedToo, pieces.stage, pieces.status, pieces.body)
+				whole.stage, whole.Status, whole.body, int(size)+1, failedToo, pieces.stage, pieces.Status, pieces.body)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package replay
+package closedloop
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // The server counts what arrives: connections are kept unless each request has its own, and handshakes are full ones unless the load
 // keeps sessions. The first connections have no session to resume yet.
-func TestClosedLoopOverTLS(t *testing.T) {
+func TestLoadOverTLS(t *testing.T) {
 	const conns = 4
 	for _, c := range []struct {
 		name           string
@@ -48,7 +48,7 @@ func TestClosedLoopOverTLS(t *testing.T) {
 			}
 			marks := 0
 			mark := func() { marks++ }
-			out, err := ClosedLoop{Edge: netip.MustParseAddrPort(s.Listener.Addr().String()), Conns: conns, Fresh: c.fresh, TLS: config,
+			out, err := Load{Edge: netip.MustParseAddrPort(s.Listener.Addr().String()), Conns: conns, Fresh: c.fresh, TLS: config,
 				Warm: 50 * time.Millisecond, For: 300 * time.Millisecond, Begun: mark, Ended: mark}.Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -71,9 +71,11 @@ func TestClosedLoopOverTLS(t *testing.T) {
 	}
 }
 
-func TestClosedLoopOverTLSEnds(t *testing.T) {
-	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
-	load := ClosedLoop{Edge: plain, Conns: 2, TLS: &tls.Config{InsecureSkipVerify: true}, For: 50 * time.Millisecond}
+func TestLoadOverTLSEnds(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	plain := netip.MustParseAddrPort(server.Listener.Addr().String())
+	load := Load{Edge: plain, Conns: 2, TLS: &tls.Config{InsecureSkipVerify: true}, For: 50 * time.Millisecond}
 	var want tls.RecordHeaderError
 	if _, err := load.Run(t.Context()); !errors.As(err, &want) {
 		t.Errorf("an edge without TLS: %v, want a %T", err, want)

@@ -1,4 +1,5 @@
-package replay
+// Package closedloop makes as many requests as an edge answers (Load), to find out what it costs when it is busy.
+package closedloop
 
 import (
 	"context"
@@ -10,13 +11,14 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"sluice/loadgen/answer"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/socket"
 )
 
-// ClosedLoop is a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
-// answered. Unlike Replay it does not say how an edge does at a given rate, only what it does when it is busy.
-type ClosedLoop struct {
+// Load is a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
+// answered. Unlike a replay it does not say how an edge does at a given rate, only what it does when it is busy.
+type Load struct {
 	Edge    netip.AddrPort
 	Conns   int           // at once
 	Sources int           // named in X-Forwarded-For, one after the other; 0 or 1: the connection's own address, and no header
@@ -30,8 +32,8 @@ type ClosedLoop struct {
 	Ended   func()        // called when the measurement is
 }
 
-// ClosedLoopOutcome is what a ClosedLoop saw.
-type ClosedLoopOutcome struct {
+// Outcome is what a Load saw.
+type Outcome struct {
 	Took     time.Duration
 	Answers  int // complete, within For
 	Statuses map[int]int
@@ -41,33 +43,33 @@ type ClosedLoopOutcome struct {
 	Latency  *hdrhistogram.Histogram
 }
 
-// loopConn is one of the connections of a ClosedLoop.
-type loopConn struct {
+// conn is one of the connections of a Load.
+type conn struct {
 	fd         int
 	generation int32
 	rest       []byte
 	buf        []byte
 	since      time.Duration
-	answer     answer
+	answer     answer.Answer
 }
 
-// loopRun is a ClosedLoop under way. One goroutine owns it.
-type loopRun struct {
-	*ClosedLoop
+// run is a Load under way. One goroutine owns it.
+type run struct {
+	*Load
 	poller  *socket.Poller
-	conns   []loopConn
+	conns   []conn
 	start   time.Time
 	sent    uint32
 	measure bool
-	out     *ClosedLoopOutcome
+	out     *Outcome
 	scratch [64 << 10]byte
 }
 
 // Run applies the load. It returns early with ctx's error.
-func (c ClosedLoop) Run(ctx context.Context) (*ClosedLoopOutcome, error) {
-	out := &ClosedLoopOutcome{Statuses: make(map[int]int), Latency: hdrhistogram.New(1000, int64(10*time.Second), 3)}
+func (c Load) Run(ctx context.Context) (*Outcome, error) {
+	out := &Outcome{Statuses: make(map[int]int), Latency: hdrhistogram.New(1000, int64(10*time.Second), 3)}
 	if c.TLS != nil {
-		return out, (&tlsRun{ClosedLoop: &c, out: out}).run(ctx)
+		return out, (&tlsRun{Load: &c, out: out}).run(ctx)
 	}
 	p, err := socket.NewPoller()
 	if err != nil {
@@ -76,7 +78,7 @@ func (c ClosedLoop) Run(ctx context.Context) (*ClosedLoopOutcome, error) {
 	defer p.Close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	r := &loopRun{ClosedLoop: &c, poller: p, conns: make([]loopConn, c.Conns), start: time.Now(), out: out}
+	r := &run{Load: &c, poller: p, conns: make([]conn, c.Conns), start: time.Now(), out: out}
 	defer func() {
 		for i := range r.conns {
 			if r.conns[i].fd > 0 {
@@ -92,7 +94,7 @@ func (c ClosedLoop) Run(ctx context.Context) (*ClosedLoopOutcome, error) {
 	return r.out, r.loop(ctx)
 }
 
-func (r *loopRun) loop(ctx context.Context) error {
+func (r *run) loop(ctx context.Context) error {
 	events := make([]socket.Event, 0, 256)
 	var begun time.Duration
 	for {
@@ -125,7 +127,7 @@ func (r *loopRun) loop(ctx context.Context) error {
 }
 
 // open makes the connection in a slot and sends a request on it.
-func (r *loopRun) open(slot int32) error {
+func (r *run) open(slot int32) error {
 	c := &r.conns[slot]
 	fd, err := socket.Dial(netip.Addr{}, r.Edge)
 	if err != nil {
@@ -143,7 +145,7 @@ func (r *loopRun) open(slot int32) error {
 }
 
 // request puts the n-th request into a buffer.
-func (c *ClosedLoop) request(buf []byte, n uint32) []byte {
+func (c *Load) request(buf []byte, n uint32) []byte {
 	buf = append(buf[:0], "GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n"...)
 	if c.Sources > 1 {
 		buf = append(buf, "X-Forwarded-For: "...)
@@ -154,27 +156,27 @@ func (c *ClosedLoop) request(buf []byte, n uint32) []byte {
 }
 
 // source is whose request the n-th is.
-func (c *ClosedLoop) source(n uint32) netip.Addr {
+func (c *Load) source(n uint32) netip.Addr {
 	n %= uint32(c.Sources)
 	return netip.AddrFrom4([4]byte{198, 18 + byte(n>>16), byte(n >> 8), byte(n)})
 }
 
-func (r *loopRun) send(c *loopConn) error {
+func (r *run) send(c *conn) error {
 	c.buf = r.request(c.buf, r.sent)
 	r.sent++
 	c.rest, c.since = c.buf, time.Since(r.start)
-	c.answer.reset(false)
+	c.answer.Reset(false)
 	return r.flush(c)
 }
 
-func (r *loopRun) flush(c *loopConn) error {
+func (r *run) flush(c *conn) error {
 	var err error
 	c.rest, err = socket.WriteMost(c.fd, c.rest)
 	return err
 }
 
 // ready takes an event of a connection. A connection that breaks is counted and opened again.
-func (r *loopRun) ready(e socket.Event) error {
+func (r *run) ready(e socket.Event) error {
 	c := &r.conns[e.Slot]
 	if c.generation != e.Generation {
 		return nil
@@ -187,7 +189,7 @@ func (r *loopRun) ready(e socket.Event) error {
 	}
 	again := func(failed bool) error {
 		switch {
-		case r.Shed && !c.answer.started() && !c.answer.ended():
+		case r.Shed && !c.answer.Started() && !c.answer.Ended():
 			done()
 			if r.measure {
 				r.out.Shed++
@@ -208,21 +210,21 @@ func (r *loopRun) ready(e socket.Event) error {
 			return nil
 		case err != nil:
 			return again(true)
-		case n == 0 && !c.answer.ended():
-			return again(c.answer.started() || !r.Fresh)
+		case n == 0 && !c.answer.Ended():
+			return again(c.answer.Started() || !r.Fresh)
 		case n > 0:
-			if err := c.answer.feed(r.scratch[:n]); err != nil {
+			if err := c.answer.Feed(r.scratch[:n]); err != nil {
 				return again(true)
 			}
 		}
-		if !c.answer.done() {
+		if !c.answer.Done() {
 			continue
 		}
 		done()
 		if r.measure {
-			r.out.Statuses[c.answer.status]++
+			r.out.Statuses[c.answer.Status]++
 		}
-		if r.Fresh || c.answer.close || n == 0 {
+		if r.Fresh || c.answer.Close || n == 0 {
 			return again(false)
 		}
 		if err := r.send(c); err != nil {

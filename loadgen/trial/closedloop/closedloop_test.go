@@ -1,4 +1,4 @@
-package replay
+package closedloop
 
 import (
 	"net"
@@ -7,7 +7,7 @@ import (
 )
 
 // An edge that closes at accept may have reset the connection before the request is written. That is a refusal, and no end of the load.
-func TestClosedLoopIsShedBeforeItWrites(t *testing.T) {
+func TestLoadIsShedBeforeItWrites(t *testing.T) {
 	ln := listen(t)
 	go func() {
 		for {
@@ -19,7 +19,7 @@ func TestClosedLoopIsShedBeforeItWrites(t *testing.T) {
 			c.Close()
 		}
 	}()
-	load := ClosedLoop{Edge: ln.Addr().(*net.TCPAddr).AddrPort(), Conns: 64, Fresh: true, Shed: true, For: 300 * time.Millisecond}
+	load := Load{Edge: ln.Addr().(*net.TCPAddr).AddrPort(), Conns: 64, Fresh: true, Shed: true, For: 300 * time.Millisecond}
 	out, err := load.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
