@@ -120,6 +120,14 @@ func (s Source) String() string {
 	return "nobody"
 }
 
+// AppendText appends what String says.
+func (s Source) AppendText(b []byte) []byte {
+	if s.code == codeDigest {
+		return hex.AppendEncode(append(b, '#'), s.id[:])
+	}
+	return append(b, s.String()...)
+}
+
 // ParseSource reads what String writes.
 func ParseSource(text string) (Source, error) {
 	if digest, ok := strings.CutPrefix(text, "#"); ok {

@@ -14,6 +14,7 @@ import (
 	"sluice/edge/proxy"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
+	"sluice/edge/seen"
 	"sluice/edge/token"
 	"sluice/mitigation"
 )
@@ -212,6 +213,37 @@ func (x *exchange) note() {
 	case d.WouldRefuse():
 		x.server.spared.Hit(x.source)
 	}
+	x.noteKeys()
+}
+
+// noteKeys remembers the keys that rules have counted the request by.
+func (x *exchange) noteKeys() {
+	d, to := &x.decision, x.server.keys
+	x.keys = d.Keys(x.keys[:0])
+	for i := range x.keys {
+		k := &x.keys[i]
+		to.Request(k, x.source, x.now)
+		switch refused, spared := d.Against(k.Digest); {
+		case refused:
+			to.Hit(seen.Refused, k)
+		case spared:
+			to.Hit(seen.Spared, k)
+		}
+	}
+}
+
+// keyOf is the key that a source is of, or, where that is an address, the first that the request was counted by; nil: none.
+func (x *exchange) keyOf(source counter.Source) *key.Counted {
+	x.keys = x.decision.Keys(x.keys[:0])
+	for i := range x.keys {
+		if x.keys[i].Digest == source {
+			return &x.keys[i]
+		}
+	}
+	if _, address := source.Prefix(); address && len(x.keys) > 0 {
+		return &x.keys[0]
+	}
+	return nil
 }
 
 // believe finds out what the request's token claims. That may take a verification, so who is blocked whatever it claims is spared: its rules

@@ -50,6 +50,7 @@ import (
 	"sluice/edge/listen"
 	"sluice/edge/proxy"
 	"sluice/edge/rules/key"
+	"sluice/edge/seen"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
 	"sluice/edge/wall"
@@ -95,6 +96,7 @@ type Server struct {
 	requests  *top.Top // who asks most
 	refusals  *top.Top // who is refused most
 	spared    *top.Top // whom shadows and candidates would refuse most
+	keys      *seen.Keys
 	access    *accesslog.Log
 	name      string
 	audit     *audit.Audit
@@ -128,7 +130,7 @@ func New(o Options) (*Server, error) {
 		name:     o.Name,
 		audit:    o.Audit,
 		events:   o.Events,
-		requests: top.New(), refusals: top.New(), spared: top.New(),
+		requests: top.New(), refusals: top.New(), spared: top.New(), keys: seen.New(),
 		warn: o.Warn,
 	}
 	if s.limiter.InFlight == nil {
@@ -136,7 +138,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.Plane = control.New(control.Options{
 		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret, Audit: o.Audit,
-		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Events: o.Events,
+		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Keys: s.keys, Events: o.Events,
 		Kernel: s.inKernel,
 	})
 	if o.Access != nil {
@@ -263,6 +265,7 @@ func (s *Server) Sweep(now time.Time) {
 		s.requests.Fade()
 		s.refusals.Fade()
 		s.spared.Fade()
+		s.keys.Fade()
 	}
 	origins := s.snap.Load().origins
 	for _, o := range origins.All {

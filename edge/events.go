@@ -14,6 +14,7 @@ import (
 	"sluice/edge/http2"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -40,7 +41,8 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 				limit, note = l.Candidate.Counter.Limit, isTried
 			}
 			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by " + by + control.Reason(b.Reason) + note,
-				Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: k.Source.String(), Limit: limit, Until: b.End})
+				Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: k.Source.String(), Limit: limit, Until: b.End,
+				KeyStart: s.keys.Start(r.KeyName(), k.Source).String()})
 		}
 	}
 }
@@ -81,7 +83,11 @@ func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Spec, estimate f
 	if len(x.Version) > 0 && x.Version[len("HTTP/")] == '2' {
 		came = ", the last by HTTP/2"
 	}
-	s.events.Add(events.Event{Time: x.now, Kind: events.Block, Text: fmt.Sprintf("blocked by this edge: %.4g requests in %v%s, %d are allowed%s",
+	var start key.Start
+	if k := x.keyOf(r.Source); k != nil && k.Digest == r.Source {
+		start = k.Start
+	}
+	s.events.Add(events.Event{Time: x.now, Kind: events.Block, KeyStart: start.String(), Text: fmt.Sprintf("blocked by this edge: %.4g requests in %v%s, %d are allowed%s",
 		estimate, rules.Duration(by.Window), came, by.Limit, note),
 		Rule: limit.Parent.Config.Name, Policy: limit.OwnPolicy(), Source: r.Source.String(), Estimate: estimate, Limit: by.Limit, Until: bit.End,
 		Protocol: string(x.Version)})

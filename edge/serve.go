@@ -11,6 +11,7 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/proxy"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 )
 
 // An exchange is the life of one request and its answer. It is used again for the next, of whichever connection.
@@ -53,6 +54,9 @@ type sender struct {
 	checks  bool           // it asks about a request that is not passed on (check_path)
 
 	covering []counter.Source // wider ones of which operators have said something
+	keys     []key.Counted    // by which rules count the request
+	keyText  []byte           // of one of them
+	keyStart []byte
 }
 
 func newExchange(s *Server) *exchange { return new(exchange).of(s) }
@@ -321,6 +325,12 @@ func (x *exchange) log() {
 	default:
 		if r := d.Opened(); r != nil {
 			e.Rule, e.Verdict = r.Config.Name, "open"
+		}
+	}
+	if cause := x.decision.Cause; cause != nil {
+		if k := x.keyOf(cause.Source); k != nil {
+			x.keyText = k.Digest.AppendText(x.keyText[:0])
+			e.Key, e.KeyOf, e.KeyStart = x.keyText, k.By, k.Start.AppendText(x.keyStart[:0])
 		}
 	}
 	x.server.note(&e)

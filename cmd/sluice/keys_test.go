@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -35,7 +36,7 @@ func TestClientsByKey(t *testing.T) {
 	}
 	secret := file("secret", popKey)
 	const rules = `rules:
-- {name: api, key: "header:X-Api-Key", limit: 3, window: 1h, mitigation_timeout: 30m}
+- {name: api, key: "header:X-Api-Key", limit: 3, window: 1h, mitigation_timeout: 30m, show_key: 4}
 - {name: more, key: "header:x-api-key", limit: 1000, window: 1h}
 - {name: pair, key: [source, "cookie:sid"], limit: 100, window: 1h}
 - {name: site, limit: 1000}
@@ -77,6 +78,15 @@ func TestClientsByKey(t *testing.T) {
 		t.Errorf("rules by other keys are told of:\n%s", out)
 	}
 	digest := out[:33]
+	has(do(one, 0, "blocked"), digest+` +k-47… +api `)
+	has(do(one, 0, "events"), `key k-47…`)
+	has(do(one, 0, "top", "--kind", "key", "--rule", "api"), digest+` +k-47… +header:X-Api-Key +5 +api\n`)
+	has(do(one, 0, "top", "--kind", "key", "--by", "refused"), digest+` +k-47… +header:X-Api-Key +2 +api\n`)
+	has(do(one, 0, "top", "--kind", "key", "--rule", "more"), digest+` +header:x-api-key +5 +more\n`)
+	has(do(two, 0, "top", "--kind", "key"), `no key here of late`)
+	has(do(one, 0, "why", "127.0.0.1"), `counted by header:X-Api-Key as well, by 1 rule \(api\)\n  `+digest+`  last .*  k-47…\n`,
+		`counted by source and cookie:sid as well, by 1 rule \(pair\); this edge remembers none that came from here`)
+	has(do(one, 1, "top", "--kind", "key", "--rule", "site"), `rule site does not count by a key`)
 	two.until("told of the block", func() bool {
 		_, list := two.admin("GET", "/v1/mitigations?rule=api")
 		return strings.Contains(list, digest)
@@ -146,13 +156,24 @@ func TestClientsByKey(t *testing.T) {
 
 	// Nothing of it is anywhere.
 	for _, p := range []*process{one, two} {
-		for _, path := range []string{"/v1/events", "/v1/mitigations", "/v1/dashboard", "/v1/top", "/v1/status", "/v1/config", "/metrics"} {
+		for _, path := range []string{"/v1/events", "/v1/mitigations", "/v1/dashboard", "/v1/top", "/v1/top?kind=key", "/v1/sources/127.0.0.1", "/v1/status", "/v1/config", "/metrics"} {
 			if _, text := p.admin("GET", path); strings.Contains(text, "SECRET") {
 				t.Errorf("GET %s has a key", path)
 			}
 		}
 		if strings.Contains(p.log.String(), "SECRET") {
 			t.Error("the log has a key")
+		}
+		p.stop(syscall.SIGTERM)
+	}
+	for _, name := range []string{"one", "two"} {
+		text, err := os.ReadFile(filepath.Join(dir, name+".log"))
+		must(t, err)
+		if strings.Contains(string(text), "SECRET") {
+			t.Errorf("the access log of edge %s has a key", name)
+		}
+		if name == "one" {
+			has(string(text), `"rule":"api","verdict":"mitigated","key":"`+digest+`","key_of":"header:X-Api-Key","key_start":"k-47",`)
 		}
 	}
 }

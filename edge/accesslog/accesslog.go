@@ -191,6 +191,10 @@ type Entry struct {
 	Window   time.Duration // of that limit
 	Until    time.Time     // when the block that is in force ends; zero: there is none
 	Policy   string        // which of the rule's limits, where it has several; "": the first
+
+	Key      []byte // the digest of the key that the request was counted by, by that rule or, if it counts by address, by another; nil: by none
+	KeyOf    string // what the key is of
+	KeyStart []byte // its first characters, where a rule shows them
 }
 
 // Note queues the line of a request. It does not wait.
@@ -305,6 +309,11 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 	b = appendName(b, "rule", e.Rule)
 	b = appendName(b, "policy", e.Policy)
 	b = appendName(b, "verdict", e.Verdict)
+	if e.Key != nil {
+		b = appendText(b, "key", e.Key)
+		b = appendText(b, "key_of", []byte(e.KeyOf))
+		b = appendText(b, "key_start", e.KeyStart)
+	}
 	if e.Limit > 0 {
 		b = append(b, `,"estimate":`...)
 		b = strconv.AppendFloat(b, e.Estimate, 'f', 2, 64)

@@ -35,6 +35,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
+	"sluice/edge/seen"
 )
 
 // Options is what the API is about.
@@ -228,15 +229,24 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	switch r.URL.Query().Get("by") {
-	case "requests", "":
-		reply(w, a.Edge.TopRequests(n))
-	case "refused":
+	q := r.URL.Query()
+	by, known := map[string]seen.Kind{"": seen.Requests, "requests": seen.Requests, "refused": seen.Refused, "shadow": seen.Spared}[q.Get("by")]
+	switch kind := q.Get("kind"); {
+	case !known:
+		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
+	case kind == "key":
+		list, err := a.Edge.TopKeys(by, n, q.Get("rule"))
+		answer(w, list, err)
+	case kind != "" && kind != "address":
+		fail(w, http.StatusBadRequest, "kind is not possible: want address or key")
+	case q.Get("rule") != "":
+		fail(w, http.StatusBadRequest, "rule is about keys: want kind=key with it")
+	case by == seen.Refused:
 		reply(w, a.Edge.TopRefused(n))
-	case "shadow":
+	case by == seen.Spared:
 		reply(w, a.Edge.TopShadow(n))
 	default:
-		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
+		reply(w, a.Edge.TopRequests(n))
 	}
 }
 

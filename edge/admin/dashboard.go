@@ -15,6 +15,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/seen"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
 )
@@ -72,6 +73,8 @@ type summary struct {
 	Deny        []control.Listed       `json:"deny"`
 	Requests    []top.Heavy            `json:"requests"`
 	Refused     []top.Heavy            `json:"refused"`
+	Keys        []control.HeavyKey     `json:"keys"` // by requests
+	RefusedKeys []control.HeavyKey     `json:"refused_keys"`
 	Events      []events.Event         `json:"events"` // after ?since=, at most eventsShown
 }
 
@@ -121,6 +124,8 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 		Rules: []ruleLoad{}, Origins: []*originLoad{}, Nodes: []nodeLoad{},
 		Requests: a.Edge.TopRequests(topShown), Refused: a.Edge.TopRefused(topShown), Events: a.Edge.Events().Since(since),
 	}
+	s.Keys, _ = a.Edge.TopKeys(seen.Requests, topShown, "") // of no rule, which could be absent
+	s.RefusedKeys, _ = a.Edge.TopKeys(seen.Refused, topShown, "")
 	if a.State != nil {
 		s.Failed = a.State().Failed
 	}

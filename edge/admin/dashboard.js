@@ -272,8 +272,11 @@ function overLimit(m) {
   return (m.by === "admin" || !r?.limit ? "" : m.policy ? "more than " + m.policy + " allows" : `more than ${number(r.limit)} in ${r.window}`) + passes;
 }
 
+// shownKey is what operators see of a key, and the plan of who has it.
+const shownKey = k => [k.key_start && k.key_start + "…", k.plan].filter(x => x).join(" · ");
+
 function blockedRows(list) {
-  return list.map(m => ({key: (m.policy || m.rule) + " " + m.source, cells: [sourceLink(m.source), m.policy || ruleName(m.rule), m.by, m.reason || overLimit(m), until(m.end),
+  return list.map(m => ({key: (m.policy || m.rule) + " " + m.source, cells: [sourceLink(m.source), m.policy || ruleName(m.rule), m.by, [shownKey(m), m.reason || overLimit(m)].filter(x => x).join(": "), until(m.end),
     button("Lift", `Lift the block of ${m.source} under ${ruleName(m.rule)}`, b => takeBack(b, `v1/mitigations/${encodeURIComponent(m.rule)}/${segments(m.source)}`,
       `Lifted ${m.source} under ${ruleName(m.rule)}`))]}));
 }
@@ -423,6 +426,11 @@ function show() {
   showShedding();
   showNodes();
   for (const id of ["requests", "refused"]) fill(id, [["Source", "key"], ["Requests", "n"]], (now[id] || []).map(h => ({key: h.source, cells: [sourceLink(h.source), number(h.count)]})), "None yet.");
+  for (const id of ["keys", "refused_keys"]) {
+    const list = now[id] || [];
+    $(id + "-section").hidden = !list.length;
+    fill(id, [["Source", "key"], ["Key"], ["Of"], ["Rules"], ["Requests", "n"]], list.map(h => ({key: h.source, cells: [sourceLink(h.source), shownKey(h), h.key, (h.rules || []).join(", "), number(h.count)]})), "None yet.");
+  }
   fill("events", eventHeads, eventRows(events.slice(0, 30)), "None yet.");
 }
 
@@ -617,7 +625,7 @@ function openSource(source) {
 async function showSource() {
   const source = shownSource, heavy = (list, what) => { const h = byName(list, source, "source"); return h ? `${number(h.count)} ${what}` : ""; };
   const [found, standings, told] = await Promise.all([ask("v1/dashboard?since=9007199254740991&q=" + encodeURIComponent(source)),
-    source.startsWith("#") ? null : there("v1/sources/" + encodeURIComponent(source.split("/")[0])), there("v1/events")]);
+    there("v1/sources/" + encodeURIComponent(source.split("/")[0])), there("v1/events")]);
   if (source !== shownSource) return; // closed meanwhile, or another one is open
   const mine = [...found.answer.blocked.list, ...found.answer.shadow.list].filter(m => m.source === source);
   put($("s-asks"), [standings?.allowed && "allowed: never limited", standings?.denied && "denied: always refused", heavy(now?.requests, "requests of late"), heavy(now?.refused, "refused")].filter(x => x).join(", "));

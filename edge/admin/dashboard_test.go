@@ -24,8 +24,8 @@ import (
 	"sluice/mitigation"
 )
 
-// seen is what the page reads of a summary.
-type seen struct {
+// pageView is what the page reads of a summary.
+type pageView struct {
 	PoP, Edge string
 	Rules     []struct {
 		Name, Mode string
@@ -38,7 +38,7 @@ type seen struct {
 	Events          []events.Event
 }
 
-func summaryOf(t *testing.T, get func(path string) (int, string), query string) (s seen) {
+func summaryOf(t *testing.T, get func(path string) (int, string), query string) (s pageView) {
 	t.Helper()
 	code, body := get("/v1/dashboard" + query)
 	if code != 200 {

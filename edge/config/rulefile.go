@@ -96,6 +96,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
 		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
 		"share":            integer(r, "share", 1, 100, &rule.Share),
+		"show_key":         integer(r, "show_key", 0, key.MaxStart, &rule.ShowKey),
 		"plans":            r.planLimits(&rule.Plans),
 		"windows":          r.windows(&rule.Windows),
 		"prefixes":         r.ruleWidths(&rule.Prefixes),
@@ -160,7 +161,7 @@ const maxQueue = 10 * time.Second
 
 // limitless says what is wrong with a rule that has no limit: what says how to count, and what becomes of who is over.
 func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Config) {
-	known := []string{"name", "match", "key", "mode", "share", "priority", "queue"}
+	known := []string{"name", "match", "key", "mode", "share", "show_key", "priority", "queue"}
 	if rule.Concurrency > 0 {
 		known = append(known, "concurrency", "action", "response", "on_store_failure")
 	} else if rule.Mode == rules.Shadow {

@@ -20,6 +20,7 @@ import (
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
+	"sluice/edge/seen"
 	"sluice/edge/top"
 	"sluice/mitigation"
 )
@@ -34,6 +35,7 @@ type Options struct {
 	Requests *top.Top     // who asks most
 	Refusals *top.Top     // who is refused most
 	Spared   *top.Top     // whom shadows and candidates would refuse most
+	Keys     *seen.Keys   // of whom rules count by a key; nil: nobody remembers
 	Events   *events.Log  // is told what operators say; nil: nobody asks
 	// Kernel tells how the kernel refuses new connections from a prefix; nil: it does not, or, in place of the function, never does.
 	Kernel func(netip.Prefix) *Kernel

@@ -57,7 +57,8 @@ type Looked struct {
 	Denied  bool          `json:"denied"`  // by the list deny: always refused
 	Asked   bool          `json:"asked"`   // the tier has answered; else this is what this edge alone knows
 	Rules   []SourceState `json:"rules"`
-	Key     string        `json:"key,omitempty"` // of who was asked about by a key: what it is of, without its value
+	ByKey   []ByKey       `json:"by_key,omitempty"` // of an address: the keys by which rules count it as well
+	Key     string        `json:"key,omitempty"`    // of who was asked about by a key: what it is of, without its value
 }
 
 // Look tells what is known of an address: what lists say of it, and how it stands under every limit of every rule that counts by source. The tier is
@@ -65,7 +66,7 @@ type Looked struct {
 func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	in := c.with.View()
 	source := in.Sources.Of(addr)
-	l := Looked{Source: source.String(), Rules: []SourceState{}}
+	l := Looked{Source: source.String(), Rules: []SourceState{}, ByKey: c.byKeys(&in, source)}
 	under := bySource(in, source, addr)
 	l.Asked = c.askTier(ctx, under, source)
 	now, covering := time.Now(), c.with.Limiter.Bits.Covering(address.Single(addr), nil)

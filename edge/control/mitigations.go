@@ -37,6 +37,9 @@ type Mitigation struct {
 	Kernel *Kernel `json:"kernel,omitempty"` // nil: no connection of the source is refused in the kernel
 
 	Rules []string `json:"rules,omitempty"` // of a block by a key that was just said: under which rules
+
+	KeyStart string `json:"key_start,omitempty"` // of a block of a key: its first characters, where the rule shows them and this edge has counted it of late
+	Plan     string `json:"plan,omitempty"`      // of the client, as HeavyKey has it
 }
 
 // Kernel is how the kernel refuses new connections of a source.
@@ -81,6 +84,7 @@ func (c *Plane) Mitigations(now time.Time) []Mitigation {
 
 // EachMitigation ranges over Mitigations, which may be a million.
 func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
+	in := c.with.View()
 	return func(yield func(Mitigation) bool) {
 		for m := range c.InForce(now) {
 			if !m.End.After(now) || m.Rule == Allow || m.Rule == Deny {
@@ -88,6 +92,7 @@ func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 			}
 			if src, err := counter.ParseSource(m.Source); err == nil {
 				c.inKernel(&m.Mitigation, src)
+				c.describe(&in, &m.Mitigation, src)
 			}
 			if !yield(m.Mitigation) {
 				return

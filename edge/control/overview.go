@@ -65,7 +65,7 @@ func (f *firsts) cut() {
 // shown is not spelled out.
 func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Overview {
 	o := Overview{Allowed: []Listed{}, Denied: []Listed{}}
-	names := c.names()
+	names, in := c.names(), c.with.View()
 	shown := func(e bitEntry) Mitigation { return names[e.key.Rule].shown(e.key.Source, e.bit) }
 	enforced, shadow := firsts{n: n}, firsts{n: n}
 	for key, bit := range c.with.Limiter.Bits.All(now) {
@@ -98,6 +98,7 @@ func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 		for _, e := range first.kept {
 			m := shown(e)
 			c.inKernel(&m, e.key.Source)
+			c.describe(&in, &m, e.key.Source)
 			to.List = append(to.List, m)
 		}
 	}

@@ -48,21 +48,22 @@ type Event struct {
 	Number   uint64     `json:"number"` // counts up by one; set by Add
 	Time     time.Time  `json:"time"`
 	Kind     Kind       `json:"kind"`
-	Level    slog.Level `json:"level"`              // as in the log; the zero value is INFO
-	Text     string     `json:"text"`               // a sentence for people
-	Rule     string     `json:"rule,omitempty"`     // the rule's name
-	Source   string     `json:"source,omitempty"`   // as counter.Source writes it, or a prefix
-	Who      string     `json:"who,omitempty"`      // of an operator: as he calls himself; nobody has checked it
-	From     string     `json:"from,omitempty"`     // of an operator: the address he came from, or the edge he spoke to
-	Old      string     `json:"old,omitempty"`      // what was, of a change
-	New      string     `json:"new,omitempty"`      // what is
-	Estimate float64    `json:"estimate,omitempty"` // of a block: what the source had in the window,
-	Limit    uint32     `json:"limit,omitempty"`    // of so many,
-	Until    time.Time  `json:"until,omitzero"`     // and when it ends
-	Skipped  uint64     `json:"skipped,omitempty"`  // events of this kind before it that were not kept
-	Policy   string     `json:"policy,omitempty"`   // of a block: which of the rule's limits, where it has several; none: the first
-	Protocol string     `json:"protocol,omitempty"` // of a block by this edge: what the request came by that brought it on
-	Changed  []Field    `json:"changed,omitempty"`  // of a change: which fields
+	Level    slog.Level `json:"level"`               // as in the log; the zero value is INFO
+	Text     string     `json:"text"`                // a sentence for people
+	Rule     string     `json:"rule,omitempty"`      // the rule's name
+	Source   string     `json:"source,omitempty"`    // as counter.Source writes it, or a prefix
+	Who      string     `json:"who,omitempty"`       // of an operator: as he calls himself; nobody has checked it
+	From     string     `json:"from,omitempty"`      // of an operator: the address he came from, or the edge he spoke to
+	Old      string     `json:"old,omitempty"`       // what was, of a change
+	New      string     `json:"new,omitempty"`       // what is
+	Estimate float64    `json:"estimate,omitempty"`  // of a block: what the source had in the window,
+	Limit    uint32     `json:"limit,omitempty"`     // of so many,
+	Until    time.Time  `json:"until,omitzero"`      // and when it ends
+	Skipped  uint64     `json:"skipped,omitempty"`   // events of this kind before it that were not kept
+	KeyStart string     `json:"key_start,omitempty"` // of a block of who is counted by a key: its first characters, where the rule shows them
+	Policy   string     `json:"policy,omitempty"`    // of a block: which of the rule's limits, where it has several; none: the first
+	Protocol string     `json:"protocol,omitempty"`  // of a block by this edge: what the request came by that brought it on
+	Changed  []Field    `json:"changed,omitempty"`   // of a change: which fields
 }
 
 // Field is one that has changed.

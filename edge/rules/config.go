@@ -35,7 +35,8 @@ type Config struct {
 	OnStoreFailure    limiter.Posture     `json:"on_store_failure"`
 	Count             Count               `json:"count"`
 	Candidate         Candidate           `json:"candidate"`
-	Share             int                 `json:"share"` // percent of sources that the rule is about
+	Share             int                 `json:"share"`              // percent of sources that the rule is about
+	ShowKey           int                 `json:"show_key,omitempty"` // how many of the first characters of its key operators see
 	Action            Action              `json:"action"`
 	Response          Response            `json:"response"`
 	// Plans are the limits of clients by their plan (PlansConfig); Limit is that of those on any other.

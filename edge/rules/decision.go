@@ -39,6 +39,35 @@ type keyed struct {
 	source counter.Source
 	client *plans.Client // what plans say of it, once found
 	found  bool
+
+	counts bool // a rule counts by it
+	named  bool // it is of something that clients choose, and that the request has
+	start  key.Start
+}
+
+// Keys appends those that rules count the request by, of what it has that clients choose: not the address, which counts where that is missing.
+func (d *Decision) Keys(to []key.Counted) []key.Counted {
+	for i := range d.keys {
+		if k := &d.keys[i]; k.counts && k.named {
+			to = append(to, key.Counted{By: k.key, Digest: k.source, Start: k.start})
+		}
+	}
+	return to
+}
+
+// Against reports whether a rule that counts a source has refused the request, and whether a shadow or a candidate would have.
+func (d *Decision) Against(source counter.Source) (refused, spared bool) {
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Source == source {
+			refused = refused || r.Verdict == limiter.Limited || r.Verdict == limiter.Mitigated || r.Verdict == limiter.FailedClosed
+			spared = spared || r.Verdict == limiter.Shadowed
+		}
+	}
+	for i := range d.Candidates {
+		c := &d.Candidates[i]
+		spared = spared || c.Verdict != limiter.Passed && d.Results[c.Index].Source == source
+	}
+	return refused, spared && !refused
 }
 
 // Reset makes d ready for the next request.
@@ -167,8 +196,11 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 				if s, d.buf, bad = secret.Digest(r.Parts, &d.request, d.Claims, source, d.buf); bad != nil {
 					return bad.Refusal()
 				}
-				d.keys = append(d.keys, keyed{key: r.key, source: s})
+				k := keyed{key: r.key, source: s}
+				k.start, k.named = key.Look(r.Parts, d.buf, r.shows)
+				d.keys = append(d.keys, k)
 			}
+			d.keys[i].counts = true
 			s = d.keys[i].source
 		}
 		if !r.IsAbout(secret, s) {

@@ -70,6 +70,7 @@ func (c *Config) HasPlans() bool {
 type planned struct {
 	key        []key.Part
 	name       string // of the key; rules by that alone have the same digest
+	shows      int    // how many characters of it are shown
 	apart      string // "": the key is PlansConfig.Key
 	of         string // the rule's name
 	standard   string
@@ -359,7 +360,9 @@ func (d *Decision) account(v *planned, secret key.Secret, source counter.Source)
 		if source, d.buf, bad = secret.Digest(v.key, &d.request, nil, source, d.buf); bad != nil {
 			return nil, bad
 		}
-		d.keys = append(d.keys, keyed{key: v.name, source: source})
+		k := keyed{key: v.name, source: source}
+		k.start, k.named = key.Look(v.key, d.buf, v.shows)
+		d.keys = append(d.keys, k)
 	}
 	k := &d.keys[i]
 	if !k.found {

@@ -33,6 +33,7 @@ type Rule struct {
 	when   *conditions
 	share  uint64 // percent of sources that the rule is about; 0: all
 	key    string // what parts say: the same of all rules with the same parts
+	shows  int    // how many characters of the key are shown: as many as one of the rules with the same parts says
 	Tally  *Tally
 	plans  *planned // nil: the rule does not ask for plans
 	of     *Rule    // whose variant this is; nil: none
@@ -122,6 +123,12 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		return nil, fmt.Errorf("rule %s: share %d: want 1 to 100", c.Name, c.Share)
 	}
 	r.share = uint64(c.Share % 100)
+	if c.ShowKey < 0 || c.ShowKey > key.MaxStart {
+		return nil, fmt.Errorf("rule %s: show_key %d: want 0 to %d", c.Name, c.ShowKey, key.MaxStart)
+	}
+	if c.ShowKey > 0 && r.Parts == nil {
+		return nil, fmt.Errorf("rule %s: show_key: the rule counts by address, which everybody sees whole: remove it, or give the rule a key", c.Name)
+	}
 	if c.HasPlans() {
 		if r.plans, err = newPlanned(&c, defaults.Plans); err != nil {
 			return nil, fmt.Errorf("rule %s: %w", c.Name, err)
@@ -169,6 +176,14 @@ func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candi
 		return nil, err
 	}
 	return &limiter.Candidate{Counter: r.Counter.With(limit, estimate), Bits: mitigation.Rule{Name: config.Name, Counter: bits, Timeout: timeout, Repeat: r.Repeat, Tried: true}}, nil
+}
+
+// KeyName is what the rule counts by, as operators read it; "": addresses, or descriptors.
+func (r *Rule) KeyName() string {
+	if r.key == "" || r.Config.Match.Descriptors != nil {
+		return ""
+	}
+	return r.key
 }
 
 // IsAbout reports whether a source, as the rule counts it, is among those that the rule is about (share). All edges with the PoP's secret

@@ -83,7 +83,21 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		}
 	}
 	algorithm.Renumber(counters)
+	s.showKeys()
 	return s, nil
+}
+
+// showKeys tells the rules how much of a key is shown: a request has it once for all that have the same.
+func (s *Set) showKeys() {
+	shows := make(map[string]int)
+	for _, r := range s.Rules {
+		shows[r.key] = max(shows[r.key], r.Config.ShowKey)
+	}
+	for _, r := range s.Rules {
+		if r.shows = shows[r.key]; r.plans != nil {
+			r.plans.shows = shows[r.plans.name]
+		}
+	}
 }
 
 // Configs returns the rules as they are in force, those that are off as well.

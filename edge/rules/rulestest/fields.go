@@ -50,6 +50,7 @@ var Written = map[string]func(*rules.Config){
 	"Candidate.Estimate":          func(c *rules.Config) { c.Candidate.Estimate = new(algorithm.Lower) },
 	"Candidate.MitigationTimeout": func(c *rules.Config) { c.Candidate.MitigationTimeout = new(rules.Duration) },
 	"Share":                       func(c *rules.Config) { c.Share = 25 },
+	"ShowKey":                     func(c *rules.Config) { c.ShowKey, c.Key = 4, []string{"header:A"} },
 	"Check":                       func(c *rules.Config) { c.Check = limiter.Sync },
 	"Count.Refused":               func(c *rules.Config) { c.Count.Refused = true },
 	"Windows": func(c *rules.Config) {
@@ -136,6 +137,7 @@ var Changes = map[string][]Change{
 	"Candidate.Estimate":          {{To: func(c *rules.Config) { c.Candidate.Estimate = new(algorithm.Lower) }}},
 	"Candidate.MitigationTimeout": {{To: func(c *rules.Config) { c.Candidate.MitigationTimeout = new(rules.Duration) }}},
 	"Share":                       {{From: func(c *rules.Config) { c.Share = 99 }, To: func(c *rules.Config) { c.Share = 98 }, Lifts: true}},
+	"ShowKey":                     {{From: func(c *rules.Config) { c.Key = []string{"header:A"} }, To: func(c *rules.Config) { c.ShowKey = 4 }}},
 	"Action":                      {{To: func(c *rules.Config) { c.Action = rules.Close }}, {To: func(c *rules.Config) { c.Action = rules.Tag }}},
 	"Response.Status":             {{To: func(c *rules.Config) { c.Response.Status = 503 }}},
 	"Response.ContentType":        {{To: func(c *rules.Config) { c.Response.ContentType = "text/plain" }}},

@@ -21,6 +21,8 @@ func TestCommandLines(t *testing.T) {
 		{"status --no-such-flag", "unknown flag", ExitUsage},
 		{"status --admin nowhere", "want HOST:PORT or unix:/PATH", ExitUsage},
 		{"top --by name", "want requests, refused or shadow", ExitUsage},
+		{"top --kind name", "want address or key", ExitUsage},
+		{"top --rule api", "give --kind key", ExitUsage},
 		{"top -n 0", "want 1 to 1000", ExitUsage},
 		{"blocked --manual --by edge", "give one of them", ExitUsage},
 		{"blocked --by me", "want edge, pop, admin or peer", ExitUsage},

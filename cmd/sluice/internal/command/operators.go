@@ -30,6 +30,8 @@ func Operators() []Command {
 	wait := status.Duration("wait", 0, "wait `TIME` at most until the edge is ready")
 	top := NewFlagSet("top")
 	by := top.String("by", "requests", "heaviest by `requests|refused|shadow`")
+	kind := top.String("kind", "address", "`address|key`: addresses, or the keys that rules count by")
+	ofRule := top.String("rule", "", "of keys: those by which the rule `NAME` counts")
 	count := top.IntP("number", "n", 20, "how many to show, 1 to 1000")
 	events := NewFlagSet("events")
 	since := events.String("since", "", "only what came after the `EVENT` of a number, a time such as 2026-05-04T14:05:00Z, or a while ago such as 10m")
@@ -59,12 +61,20 @@ func Operators() []Command {
 			}
 			return c.Status()
 		}),
-		operatorCommand(top, "", "the heaviest sources", func(c *operator.Client, _ []string) error {
+		operatorCommand(top, "", "the heaviest sources, or keys", func(c *operator.Client, _ []string) error {
 			if !slices.Contains([]string{"requests", "refused", "shadow"}, *by) {
 				return usageError{fmt.Errorf("--by %q: want requests, refused or shadow", *by)}
 			}
 			if *count < 1 || *count > 1000 {
 				return usageError{fmt.Errorf("--number %d: want 1 to 1000", *count)}
+			}
+			switch {
+			case *kind == "key":
+				return c.TopKeys(*by, *count, *ofRule)
+			case *kind != "address":
+				return usageError{fmt.Errorf("--kind %q: want address or key", *kind)}
+			case *ofRule != "":
+				return usageError{errors.New("--rule is about keys: give --kind key with it")}
 			}
 			return c.Top(*by, *count)
 		}),

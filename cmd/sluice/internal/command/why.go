@@ -265,6 +265,19 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 		}
 		line("%s", text)
 	}
+	for _, k := range l.ByKey {
+		text := "counted by " + k.Key + " as well, by "
+		if text += operator.Counted(len(k.Rules), "rule"); len(k.Rules) <= 5 {
+			text += " (" + strings.Join(k.Rules, ", ") + ")"
+		}
+		if len(k.Seen) == 0 {
+			text += "; this edge remembers none that came from here"
+		}
+		line("%s", text)
+		for _, s := range k.Seen {
+			line("  %s  last %s  %s", s.Source, operator.Clock(s.Last), operator.Shown(s.KeyStart, ""))
+		}
+	}
 	if !l.Asked && len(l.Rules) > 0 {
 		line("(as this edge alone knows: it has no memcached nodes, or they have not answered)")
 		if edge.LearningUntil != nil {

@@ -40,6 +40,40 @@ func (c *Client) Top(by string, n int) error {
 	})
 }
 
+// TopKeys prints the heaviest keys that rules count by, or one of them.
+func (c *Client) TopKeys(by string, n int, rule string) error {
+	query := url.Values{"kind": {"key"}, "by": {by}, "n": {strconv.Itoa(n)}}
+	if rule != "" {
+		query.Set("rule", rule)
+	}
+	return noRule(rule, show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(list []control.HeavyKey) error {
+		if len(list) == 0 {
+			_, err := fmt.Fprintf(c.Out, "no key here of late (by %s)\n", by)
+			return err
+		}
+		t := table{columns: []column{{"SOURCE", whole}, {"KEY", cut}, {"OF", cut}, {strings.ToUpper(by), right}, {"AT LEAST", right}, {"RULES", text}}}
+		for _, h := range list {
+			sure := ""
+			if h.Error > 0 {
+				sure = number(h.Count - min(h.Count, h.Error))
+			}
+			t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, number(h.Count), sure, strings.Join(h.Rules, ", "))
+		}
+		return t.write(c.Out)
+	}))
+}
+
+// Shown is what operators see of a key, and the plan of who has it.
+func Shown(start, plan string) string {
+	if start != "" {
+		start += "…"
+	}
+	if start != "" && plan != "" {
+		start += " · "
+	}
+	return start + plan
+}
+
 // blockedMost is how many blocks are shown: under attack there may be a million.
 const blockedMost = 1000
 
@@ -69,13 +103,13 @@ func (c *Client) Blocked(f Filter) error {
 		slices.SortFunc(list, func(a, b control.Mitigation) int {
 			return cmp.Or(-cmp.Compare(rank(a), rank(b)), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
 		})
-		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"WHERE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"KEY", cut}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"WHERE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		where := func(control.Mitigation) string { return "" }
 		if slices.ContainsFunc(list, func(m control.Mitigation) bool { return m.Kernel != nil }) {
 			where = refusedIn
 		}
 		for _, m := range list {
-			t.add(m.Source, cmp.Or(m.Policy, m.Rule), string(m.Mode), string(m.Action), where(m), m.By, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
+			t.add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode), string(m.Action), where(m), m.By, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
 		if err := t.write(c.Out); err != nil {
 			return err
@@ -139,6 +173,7 @@ type rule struct {
 		MitigationTimeout string `json:"mitigation_timeout"`
 	}
 	Share   int
+	ShowKey uint64 `json:"show_key"`
 	Windows []struct {
 		Limit  uint64
 		Window string
@@ -259,6 +294,7 @@ func (r rule) matches() string {
 	for _, of := range []struct{ what, is, usually string }{
 		{"", r.Algorithm, "sliding"}, {"burst ", number(r.Burst), "0"}, {"action ", r.Action, "refuse"}, {"cost ", cost(r.Cost), "1"}, {"check ", r.Check, "async"},
 		{"first sight ", r.FirstSight, "go"}, {"on store failure ", r.OnStoreFailure, "local"}, {"estimate ", r.Estimate, "nearest"},
+		{"shows of a key ", number(r.ShowKey), "0"},
 	} {
 		if of.is != "" && of.is != of.usually {
 			matches += ", " + of.what + of.is
@@ -366,6 +402,9 @@ func (c *Client) Events(since string) error {
 		for _, e := range slices.Backward(list) {
 			if e.Skipped > 0 {
 				e.Text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
+			}
+			if e.KeyStart != "" {
+				e.Text += ", key " + Shown(e.KeyStart, "")
 			}
 			if len(e.Changed) > 0 {
 				e.Text += ": " + strings.Join(changed(e.Changed), ", ")

@@ -1,0 +1,123 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/config"
+	"sluice/edge/rules"
+	"sluice/edge/seen"
+	"sluice/edge/top"
+)
+
+// A HeavyKey is a key that comes often: at least Count - Error, at most Count, of late.
+type HeavyKey struct {
+	top.Heavy          // Source is its digest
+	Key       string   `json:"key"`                 // what it is of
+	KeyStart  string   `json:"key_start,omitempty"` // its first characters, where a rule shows them
+	Rules     []string `json:"rules"`               // that count by it now
+	Plan      string   `json:"plan,omitempty"`      // of the client, where a rule asks for it and the key tells who it is
+}
+
+// TopKeys returns at most n of the keys that rules count by, the heaviest first: by requests, by those that a rule by the key refused, or by those
+// that a shadow or a candidate would have. rule is the one whose keys are wanted; "": of all. What is remembered, package seen says.
+func (c *Plane) TopKeys(kind seen.Kind, n int, rule string) ([]HeavyKey, error) {
+	in, list := c.with.View(), []HeavyKey{}
+	var by func(string) bool
+	if rule != "" {
+		r := in.Rules.ByName(rule)
+		if r == nil {
+			return nil, fmt.Errorf("%w: %s", config.ErrNoRule, rule)
+		}
+		if r.KeyName() == "" {
+			return nil, fmt.Errorf("edge: rule %s does not count by a key", rule)
+		}
+		by = func(of string) bool { return of == r.KeyName() }
+	}
+	if c.with.Keys == nil {
+		return list, nil
+	}
+	for _, h := range c.with.Keys.Heaviest(kind, n, by) {
+		one := HeavyKey{Heavy: top.Heavy{Source: h.Digest.String(), Count: h.Count, Error: h.Error}, Key: keyName(h.By), KeyStart: h.Start.String(), Rules: []string{}}
+		for _, r := range in.Rules.Rules {
+			if r.KeyName() == h.By {
+				one.Rules = append(one.Rules, r.Config.Name)
+				if plan := c.planUnder(&in, r, h.Digest); plan != "" {
+					one.Plan = plan
+				}
+			}
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// keyName is what a key is of, as operators read it.
+func keyName(by string) string { return strings.ReplaceAll(by, ",", " and ") }
+
+// planUnder is the plan of who has a key, under a rule; "": the rule does not ask, or the digest does not tell who it is.
+func (c *Plane) planUnder(in *View, r *rules.Rule, digest counter.Source) string {
+	if !r.HasPlans() {
+		return ""
+	}
+	client, ok := r.ClientOf(c.with.Secret, nil, digest, in.Plans)
+	if !ok {
+		return ""
+	}
+	if _, plan, _ := r.For(client); plan != "" {
+		return plan
+	}
+	return planOf(in, client)
+}
+
+// describe adds to a mitigation of a key what is known of the key.
+func (c *Plane) describe(in *View, m *Mitigation, source counter.Source) {
+	if _, address := source.Prefix(); address || c.with.Keys == nil {
+		return
+	}
+	if r := in.Rules.ByName(m.Rule); r != nil {
+		m.KeyStart, m.Plan = c.with.Keys.Start(r.KeyName(), source).String(), c.planUnder(in, r, source)
+	}
+}
+
+// ByKey is a key by which rules count who has an address too, and which of them came from there.
+type ByKey struct {
+	Key   string    `json:"key"` // what it is of
+	Rules []string  `json:"rules"`
+	Seen  []SeenKey `json:"seen"` // at this edge, of late, the latest first: few, as package seen says
+}
+
+// A SeenKey is a key that came from an address.
+type SeenKey struct {
+	Source   string    `json:"source"` // its digest
+	KeyStart string    `json:"key_start,omitempty"`
+	Last     time.Time `json:"last"`
+}
+
+// byKeys are the keys by which rules count a source as well.
+func (c *Plane) byKeys(in *View, source counter.Source) []ByKey {
+	list := []ByKey{}
+	for _, r := range in.Rules.Rules {
+		if r.KeyName() == "" {
+			continue
+		}
+		i := slices.IndexFunc(list, func(k ByKey) bool { return k.Key == keyName(r.KeyName()) })
+		if i < 0 {
+			i = len(list)
+			list = append(list, ByKey{Key: keyName(r.KeyName()), Seen: []SeenKey{}})
+		}
+		list[i].Rules = append(list[i].Rules, r.Config.Name)
+	}
+	if c.with.Keys == nil || len(list) == 0 {
+		return list
+	}
+	for _, p := range c.with.Keys.From(source) {
+		if i := slices.IndexFunc(list, func(k ByKey) bool { return k.Key == keyName(p.By) }); i >= 0 {
+			list[i].Seen = append(list[i].Seen, SeenKey{p.Digest.String(), p.Start.String(), p.Last})
+		}
+	}
+	return list
+}

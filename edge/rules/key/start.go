@@ -1,0 +1,73 @@
+package key
+
+import (
+	"encoding/binary"
+	"unicode/utf8"
+
+	"sluice/counter"
+)
+
+// MaxStart is how much of a key may be shown, in characters.
+const MaxStart = 16
+
+// A Start is the first characters of a key, for operators: never the whole key, and at most half of it. The zero Start is none.
+type Start struct {
+	text [MaxStart]byte
+	n    uint8
+}
+
+// StartOf is the first n characters of a key, and no more than half of those that it has.
+func StartOf(value []byte, n int) (s Start) {
+	n = min(n, utf8.RuneCount(value)/2)
+	for len(value) > 0 && n > 0 {
+		_, size := utf8.DecodeRune(value)
+		if int(s.n)+size > MaxStart {
+			break
+		}
+		s.n += uint8(copy(s.text[s.n:], value[:size]))
+		value, n = value[size:], n-1
+	}
+	return s
+}
+
+// String is the characters.
+func (s Start) String() string { return string(s.text[:s.n]) }
+
+// AppendText appends them.
+func (s *Start) AppendText(b []byte) []byte { return append(b, s.text[:s.n]...) }
+
+// A Counted is a key that a request was counted by.
+type Counted struct {
+	By     string         // what it is of, as the rule has it
+	Digest counter.Source // of the key
+	Start  Start          // its first characters, where a rule shows them
+}
+
+// Look looks at what Digest has hashed for a key of these parts: whether that names a client by something that clients choose, a header, a
+// cookie, a parameter or a claim, or the key has none of these; and the first n characters of the first of them.
+func Look(parts []Part, hashed []byte, n int) (start Start, named bool) {
+	named = true
+	for i := range parts {
+		chosen := false
+		switch parts[i].Kind {
+		case Header, Cookie, Query, Claim:
+			chosen = true
+		}
+		if Kind(hashed[0]) == Source { // it counts for its address
+			named = named && !chosen
+			hashed = hashed[1+counter.SourceSize:]
+			continue
+		}
+		value, rest := hashed[5:], []byte(nil)
+		size := binary.LittleEndian.Uint32(hashed[1:])
+		value, rest = value[:size], value[size:]
+		if hashed = rest; !chosen {
+			continue
+		}
+		if n > 0 {
+			start = StartOf(value, n)
+		}
+		return start, true
+	}
+	return start, named
+}
