@@ -69,6 +69,8 @@ func (l *limiters) check(f *live.Lab, send *live.Send, mode judge.Mode, faults [
 		return cli.Usagef("--pops, --flap, --peers: %s", only)
 	case f.Twemproxy:
 		return cli.Usagef("--twemproxy: %s", only)
+	case f.Wall:
+		return cli.Usagef("--wall: %s", only)
 	case send.HTTP2:
 		return cli.Usagef("--http2: %s", only)
 	case send.Carrier != replay.Loopback:
