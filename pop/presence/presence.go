@@ -51,7 +51,9 @@ func (e *peer) alive(now time.Time) bool { return !e.Ends && now.Sub(e.received)
 
 // Slots is what an edge knows of the slots.
 type Slots struct {
-	Keys string // of all slots, for a Get
+	Keys string // of all slots, and of what is read with them, for a Get
+	// View is what says that somebody looks at the whole PoP, as last read; nil: nobody does. It is read with the slots, so it costs no command.
+	View []byte
 
 	secret   secret.Secret
 	id       uint64
@@ -80,7 +82,7 @@ func New(s secret.Secret, id uint64) Slots {
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
-	p.Keys = strings.Join(p.keys, " ")
+	p.Keys = strings.Join(p.keys, " ") + " " + s.ViewKey()
 	return p
 }
 
