@@ -62,7 +62,7 @@ accuracy-short: build # the same on small made traffic, and some of it over 1 to
 	bin/sluice-loadgen accuracy --short
 	bin/sluice-loadgen accuracy --short --sizes --seeds 1
 
-bench-peers: build # cost per request beside nginx and HAProxy; FLAGS=--short for one quick round, FLAGS="--json FILE"
+bench-peers: build # cost per request beside nginx, HAProxy and Caddy; FLAGS=--short for one quick round, FLAGS="--json FILE"
 	@.ci/needs nginx haproxy memcached
 	bin/sluice-trial bench-peers $(FLAGS)
 

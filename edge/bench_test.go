@@ -109,6 +109,7 @@ func BenchmarkHandle(b *testing.B) {
 	for _, test := range []struct{ name, yaml, origin string }{
 		{"no rule", "rules: [{name: r, limit: 1000000000, mode: off}]", ""},
 		{"one rule", "rules: [{name: r, limit: 1000000000}]", ""},
+		{"by key", "rules: [{name: r, limit: 1000000000, key: 'header:User-Agent'}]", ""},
 		{"refused", "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]", ""},
 		{"one rule, shedding", "rules: [{name: r, limit: 1000000000, priority: critical, queue: 1s}]", ", shedding: {min: 1000, max: 1000}"},
 	} {

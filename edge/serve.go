@@ -76,7 +76,7 @@ func (x *exchange) begin(f Front) {
 	x.front, x.snap, x.now = f, s.snap.Load(), time.Now()
 	x.Request = f.Request()
 	x.peer, x.named = f.Peer()
-	x.sender = sender{chain: x.chain[:0], covering: x.covering[:0]}
+	x.sender = sender{chain: x.chain[:0], covering: x.covering[:0], keys: x.keys[:0], keyText: x.keyText[:0], keyStart: x.keyStart[:0]}
 	x.values = x.values[:0]
 	x.done, x.met, x.judged, x.failed, x.status = false, false, false, false, 0
 }

@@ -18,6 +18,7 @@
 //	lab       PoPs of real processes, and what goes wrong in them       replay, judge, trace, process, origin, scrape, page
 //	rival     the same trace at nginx, HAProxy and envoyproxy/ratelimit, which rival/ratelimitproxy asks  replay, judge, trace, process, origin, scrape
 //	trial/check    promises held against running sites                  lab, replay, judge, trace, process, origin, scrape, socket
+//	trial/slowclients  clients that do next to nothing                 trial/check, lab, replay, process, socket
 //	trial/restart  that restarts of edges are not noticed               trial/check, judge, process, scrape
 //	trial/closedloop  as many requests as an edge answers               answer, judge, process, socket
 //	trial/bench    what a request costs, here and at others             trial/closedloop, replay, judge, trace, process, origin, scrape

@@ -173,6 +173,9 @@ func (m *Machine) slotsAnswered(f flight, r *wire.Result, now time.Time) {
 		m.forged.Add(uint64(forged))
 		m.setEdges(m.presence.Highest())
 		m.Operators.SetOthers(&m.presence, now)
+		if m.config.Viewed != nil {
+			m.config.Viewed(r.Node, m.presence.View)
+		}
 	case f.of > 0:
 		m.presence.Taken(int(f.of-1), done, now)
 	}

@@ -66,7 +66,7 @@ import (
 	"sluice/pop/wire"
 )
 
-// Config is what a Machine works with. All fields but PoP, Edges, Rules, Received and Decided are required.
+// Config is what a Machine works with. All fields but PoP, Edges, Rules, Received, Decided and Viewed are required.
 type Config struct {
 	PoP      string   // its name, under which its edges leave marks on the nodes; "": they do not
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
@@ -83,6 +83,9 @@ type Config struct {
 	// Decided is called with each block that this edge announces to the PoP as the first, for PoPs that are its peers;
 	// nil: there are none. It must not block, or call the Machine.
 	Decided func(across.Block)
+	// Viewed is told, about once a second, at which node edges meet, and what is there that says that somebody looks at the whole PoP; nil:
+	// nothing. It must not block, or call the Machine.
+	Viewed func(node int, item []byte)
 	// InFlight is the requests in flight on this edge, which it reports to the tier; nil: it does not.
 	InFlight *inflight.Table
 	// Exact is the requests of this edge under rules whose instants are kept in the tier; nil: there are none.

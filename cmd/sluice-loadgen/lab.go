@@ -15,6 +15,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/live"
+	"sluice/cmd/internal/namespace"
 	"sluice/loadgen/anycast"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/page"
@@ -29,7 +30,7 @@ func cmdLab(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("lab", pflag.ContinueOnError)
 	f := live.AddLab(flags)
 	injected := flags.StringArray("fault", nil, `what happens when, such as "20s kill memcached/0"; also term, stop, cont, restart, of edge/N,`+"\n"+
-		"memcached/N, twemproxy/N and origin/0; in the time of the run; repeatable")
+		"memcached/N, twemproxy/N, origin/0 and, with --wall, wall/0; in the time of the run; repeatable")
 	others := addLimiters(flags)
 	demo := flags.Bool("demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
 	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
@@ -62,6 +63,22 @@ func cmdLab(ctx context.Context, args []string) error {
 
 	if err := others.check(f, send, mode, faults); err != nil {
 		return err
+	}
+	for _, r := range rules {
+		if err := f.CheckWall(send, r, mode); err != nil {
+			return err
+		}
+	}
+	if f.Wall && !namespace.Inside() {
+		if err := namespace.Again(ctx); err != nil {
+			return fmt.Errorf("--wall: %w", err)
+		}
+		return nil
+	}
+	if f.Wall {
+		if err := namespace.Up(); err != nil {
+			return fmt.Errorf("--wall: %w", err)
+		}
 	}
 
 	var reports []*report.Report

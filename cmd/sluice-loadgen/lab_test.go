@@ -182,12 +182,39 @@ func TestLabGoesOnWithoutItsTier(t *testing.T) {
 	}
 }
 
+// The kernel refuses connections of a flood, the judge knows which, and finds none of them wrong, nor anybody served who should not be. What goes wrong if refused
+// connections were no refusals: they are client errors. If the kernel went on beyond a block's end, or refused others: limited wrongly.
+func TestLabWithAWall(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "report.json")
+	p := labtest.Start(t, labtest.Binaries(t), "sluice-loadgen", "--wall", "--edges", "2", "--memcached", "1", "--workload", "flood", "--duration", "6s", "--rate", "300",
+		"--limit", "10", "--window", "2s", "--mitigation-timeout", "2s", "--per-connection", "1", "--fault", "3s kill wall/0", "--fault", "4s restart wall/0", "--details", "--json", file)
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v\n%s%s", err, p.Out, p.Err)
+	}
+	p.LeavesNothing(t)
+	for _, want := range []string{"balance exact", "no client errors", "a wall in the kernel", "with its connection, by the kernel", "time to block, kernel",
+		"connections closed by edges unanswered, seen", "fault: 4s restart wall/0 (ready after"} {
+		if !strings.Contains(p.Out.String()+p.Err.String(), want) {
+			t.Errorf("there is no %q:\n%s%s", want, p.Out, p.Err)
+		}
+	}
+	b, err := os.ReadFile(file)
+	must(t, err)
+	var report struct{ Figures judge.Figures }
+	must(t, json.Unmarshal(b, &report))
+	f := report.Figures
+	if f.Walled == 0 || f.Shed == 0 || f.Walled+f.Shed > f.Mitigated || f.TimeToBlock.Kernel.N == 0 || f.RefusedGood > 0 || f.FalsePositiveSources > 0 {
+		t.Errorf("%+v, kernel %+v", f, f.TimeToBlock)
+	}
+}
+
 func TestLabLeavesNothingWhenEnded(t *testing.T) {
 	t.Parallel()
-	f := func(sig syscall.Signal, graceful bool) {
+	f := func(sig syscall.Signal, graceful bool, more ...string) {
 		t.Helper()
-		p := labtest.Start(t, labtest.Binaries(t), "sluice-loadgen", "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "5m")
-		labtest.Eventually(t, "an origin, a node, two edges and the lab", func() bool { return len(p.Alive(t)) == 5 })
+		p := labtest.Start(t, labtest.Binaries(t), "sluice-loadgen", append([]string{"--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "5m"}, more...)...)
+		labtest.Eventually(t, "an origin, a node, two edges and the lab, and with a wall its helper and the lab outside", func() bool { return len(p.Alive(t)) == 5+2*len(more) })
 		p.Process.Signal(sig)
 		err := p.Wait()
 		p.LeavesNothing(t)
@@ -202,4 +229,7 @@ func TestLabLeavesNothingWhenEnded(t *testing.T) {
 	f(syscall.SIGINT, true)
 	f(syscall.SIGTERM, true)
 	f(syscall.SIGKILL, false)
+	f(syscall.SIGINT, true, "--wall")
+	f(syscall.SIGTERM, true, "--wall")
+	f(syscall.SIGKILL, false, "--wall")
 }

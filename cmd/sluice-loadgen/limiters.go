@@ -32,12 +32,16 @@ type limiters struct {
 	trial     string // of sluice-trial, which has the proxy that asks it
 }
 
-const sluice = "sluice"
+// Sluice under the rule as it is, and under one that throttles, as all others do.
+const (
+	sluice    = "sluice"
+	throttles = "sluice-throttle"
+)
 
 // addLimiters registers its flags.
 func addLimiters(flags *pflag.FlagSet) *limiters {
 	l := new(limiters)
-	flags.StringSliceVar(&l.Names, "limiter", []string{sluice}, "who limits: sluice, nginx (limit_req), haproxy (stick tables with peers), envoy-ratelimit (envoyproxy/ratelimit\n"+
+	flags.StringSliceVar(&l.Names, "limiter", []string{sluice}, "who limits: sluice, sluice-throttle (with no mitigation timeout), nginx (limit_req), haproxy (stick tables with peers), envoy-ratelimit (envoyproxy/ratelimit\n"+
 		"over memcached, behind proxies of ours), each with --edges instances; several get the same trace,\none after the other, and one report has all side by side, judged by what clients see")
 	flags.StringVar(&l.RateLimit, "ratelimit", "", "`PATH` of envoyproxy/ratelimit; none: ratelimit beside this one, which make ratelimit builds")
 	return l
@@ -48,7 +52,7 @@ func (l *limiters) alone() bool { return slices.Equal(l.Names, []string{sluice})
 
 // check reports what of a command line others than Sluice cannot do.
 func (l *limiters) check(f *live.Lab, send *live.Send, mode judge.Mode, faults []lab.Fault) error {
-	if err := cli.SomeOf("--limiter", l.Names, append([]string{sluice}, rival.Names...)); err != nil {
+	if err := cli.SomeOf("--limiter", l.Names, append([]string{sluice, throttles}, rival.Names...)); err != nil {
 		return err
 	}
 	if len(l.Names) == 0 {
@@ -65,6 +69,8 @@ func (l *limiters) check(f *live.Lab, send *live.Send, mode judge.Mode, faults [
 		return cli.Usagef("--pops, --flap, --peers: %s", only)
 	case f.Twemproxy:
 		return cli.Usagef("--twemproxy: %s", only)
+	case f.Wall:
+		return cli.Usagef("--wall: %s", only)
 	case send.HTTP2:
 		return cli.Usagef("--http2: %s", only)
 	case send.Carrier != replay.Loopback:
@@ -129,8 +135,8 @@ type instances struct {
 // measure starts a limiter, sends it the trace, and judges it.
 func (l *limiters) measure(ctx context.Context, name string, f *live.Lab, of *live.Run, seed uint64) (*report.Rival, error) {
 	cli.Logf("starting %d instances of %s", f.Edges, name)
-	start := l.rival
-	if name == sluice {
+	start, ours := l.rival, name == sluice || name == throttles
+	if ours {
 		start = l.sluice
 	}
 	s, err := start(ctx, name, f, of)
@@ -141,7 +147,7 @@ func (l *limiters) measure(ctx context.Context, name string, f *live.Lab, of *li
 	m := live.NewMeter(name, len(of.Trace.Requests))
 	r := replay.Replay{Seed: seed, Progress: m.Show}
 	of.Send.Fill(&r)
-	out, costs, err := rival.Run(ctx, r, of.Trace, s.targets, s.parts, name != sluice)
+	out, costs, err := rival.Run(ctx, r, of.Trace, s.targets, s.parts, !ours)
 	m.Done()
 	if err != nil {
 		return nil, err
@@ -179,8 +185,12 @@ func (l *limiters) rival(ctx context.Context, name string, f *live.Lab, of *live
 }
 
 // sluice starts edges and their nodes, as a lab without others has them.
-func (l *limiters) sluice(ctx context.Context, _ string, f *live.Lab, of *live.Run) (*instances, error) {
-	made, err := f.Site(of.Rule, of.Mode, of.Send.Carrier)
+func (l *limiters) sluice(ctx context.Context, name string, f *live.Lab, of *live.Run) (*instances, error) {
+	rule := of.Rule
+	if name == throttles {
+		rule.Timeout = 0
+	}
+	made, err := f.Site(rule, of.Mode, of.Send.Carrier)
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +216,8 @@ func (l *limiters) sluice(ctx context.Context, _ string, f *live.Lab, of *live.R
 		tier.PIDs = append(tier.PIDs, m.PID())
 	}
 	return &instances{
-		targets: site.Targets[0], parts: []rival.Part{edges, tier}, timeout: of.Rule.Timeout, stop: site.Stop, crashed: site.Crashed,
-		configured: sluiceConfigured(of.Rule, f.Nodes),
+		targets: site.Targets[0], parts: []rival.Part{edges, tier}, timeout: rule.Timeout, stop: site.Stop, crashed: site.Crashed,
+		configured: sluiceConfigured(rule, f.Nodes),
 	}, nil
 }
 

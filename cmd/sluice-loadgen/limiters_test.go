@@ -17,13 +17,13 @@ func TestLabOfLimiters(t *testing.T) {
 	t.Parallel()
 	dir := labtest.Plain(t)
 	file := filepath.Join(t.TempDir(), "report.json")
-	p := labtest.Start(t, dir, "sluice-loadgen", "--limiter", "sluice,nginx,haproxy,envoy-ratelimit", "--ratelimit", labtest.RateLimit(t), "--memcached", "1",
+	p := labtest.Start(t, dir, "sluice-loadgen", "--limiter", "sluice,sluice-throttle,nginx,haproxy,envoy-ratelimit", "--ratelimit", labtest.RateLimit(t), "--memcached", "1",
 		"--workload", "constant", "--duration", "2s", "--limit", "20", "--window", "1s", "--mitigation-timeout", "1s", "--json", file, "--html", file+".html")
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.Out, p.Err)
 	}
 	p.LeavesNothing(t)
-	for _, want := range []string{"limiter  ", "let pass over", "no client errors", "nginx 1.", "haproxy 2.", "envoyproxy/ratelimit v1.", "memcached 1.", "limit_req rate=20r/s"} {
+	for _, want := range []string{"limiter  ", "let pass over", "no client errors", "nginx 1.", "haproxy 2.", "envoyproxy/ratelimit v1.", "memcached 1.", "limit_req rate=20r/s", "is blocked for 1s", "is throttled"} {
 		if !strings.Contains(p.Out.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, p.Out)
 		}
@@ -32,8 +32,8 @@ func TestLabOfLimiters(t *testing.T) {
 	must(t, err)
 	var r report.Report
 	must(t, json.Unmarshal(b, &r))
-	if len(r.Rivals) != 4 {
-		t.Fatalf("%d limiters, want 4", len(r.Rivals))
+	if len(r.Rivals) != 5 {
+		t.Fatalf("%d limiters, want 5", len(r.Rivals))
 	}
 	for _, v := range r.Rivals {
 		f := v.Figures

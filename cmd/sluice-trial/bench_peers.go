@@ -14,7 +14,7 @@ import (
 	"sluice/loadgen/trial/bench"
 )
 
-// cmdBenchPeers measures what a request costs here and at nginx, HAProxy and a baseline proxy.
+// cmdBenchPeers measures what a request costs here and at nginx, HAProxy, Caddy and a baseline proxy.
 func cmdBenchPeers(ctx context.Context, args []string) error {
 	var (
 		p                      bench.Peers

@@ -22,7 +22,7 @@ func cmdFlood(ctx context.Context, args []string) error {
 	)
 	flags := pflag.NewFlagSet("flood", pflag.ContinueOnError)
 	flags.IntVar(&f.Rounds, "rounds", 3, "how often each is measured")
-	flags.DurationVar(&f.For, "time", 5*time.Second, "of a flood")
+	flags.DurationVar(&f.For, "time", 10*time.Second, "of a flood; all that is done once in a lease is in ten seconds")
 	flags.IntVar(&f.Sources, "sources", 10_000, "blocked ones, each with an address of its own; at most 65536")
 	flags.IntVar(&f.Rate, "rate", 8000, "connections a second, of all of them together")
 	flags.StringSliceVar(&f.Ways, "ways", flood.Ways, "what becomes of a connection")
@@ -48,16 +48,7 @@ func cmdFlood(ctx context.Context, args []string) error {
 		}
 	}
 	if !namespace.Inside() {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		cmd := namespace.Command(self, os.Args[1:]...)
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("flood: in a network namespace: %w (this needs root, or a kernel that gives others a user namespace)", err)
-		}
-		return nil
+		return namespace.Again(ctx)
 	}
 	if err := namespace.Up(); err != nil {
 		return err

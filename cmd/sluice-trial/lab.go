@@ -19,6 +19,7 @@ import (
 	"sluice/loadgen/trace"
 	"sluice/loadgen/trial/check"
 	"sluice/loadgen/trial/restart"
+	"sluice/loadgen/trial/slowclients"
 	"sluice/mitigation"
 	"sluice/pop/secret"
 )
@@ -296,9 +297,9 @@ func (f *trial) checkFront(ctx context.Context, rule mitigation.Rule, seed uint6
 	switch f.check {
 	case "slow":
 		l.Edges = 2 // the second is without slow clients
-		scale := check.SlowScales(f.short)
+		scale := slowclients.Scales(f.short)
 		l.Limits = scale.Limits()
-		run = func(s *lab.Site) (*check.Result, error) { return check.Slow(ctx, s, scale) }
+		run = func(s *lab.Site) (*check.Result, error) { return slowclients.Check(ctx, s, scale) }
 	case "bodies":
 		origin, err := check.StartBodyOrigin()
 		if err != nil {
@@ -314,8 +315,8 @@ func (f *trial) checkFront(ctx context.Context, rule mitigation.Rule, seed uint6
 			return check.Bodies(ctx, s, origin, exchanges, largest, seed)
 		}
 	case "descriptors":
-		l.Descriptors = check.FewDescriptors
-		run = func(s *lab.Site) (*check.Result, error) { return check.Descriptors(ctx, s) }
+		l.Descriptors = slowclients.FewDescriptors
+		run = func(s *lab.Site) (*check.Result, error) { return slowclients.Descriptors(ctx, s) }
 	}
 	return onSite(ctx, l, run)
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/cmd/internal/namespace"
+	"sluice/cmd/internal/labtest"
 	"sluice/cmd/sluice-wall/internal/nft"
 	"sluice/edge/wall/record"
 )
@@ -52,7 +52,7 @@ func TestFlags(t *testing.T) {
 // TestServe: what an edge asks for is refused, and nothing is left of it when the helper has stopped. A second helper at the same socket is
 // refused; one after it takes the place of a socket that a dead one has left.
 func TestServe(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	web, err := net.Listen("tcp", ":0")

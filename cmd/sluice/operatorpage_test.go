@@ -33,7 +33,7 @@ var operating = []struct {
 	page     string
 	commands int
 }{
-	{"start", 26}, {"rules", 24}, {"rule-kinds", 1}, {"blocks", 26}, {"keys", 30}, {"trouble", 25}, {"changing", 35}, {"looking", 10}, {"plans", 15},
+	{"start", 26}, {"rules", 24}, {"rule-kinds", 1}, {"blocks", 26}, {"keys", 30}, {"trouble", 25}, {"changing", 35}, {"looking", 10}, {"whole-pop", 5}, {"plans", 15},
 }
 
 // unrun are the pages there that need more than a shell: TestWallIsLifted does what wall says, in a network of its own.

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
+	"sluice/cmd/sluice/internal/viewer"
 	"sluice/counter/member"
 	"sluice/edge"
 	"sluice/edge/accesslog"
@@ -28,10 +31,12 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/history"
 	"sluice/edge/listen"
 	"sluice/edge/metric"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
+	"sluice/edge/view"
 	"sluice/pop/secret"
 )
 
@@ -58,6 +63,9 @@ type daemon struct {
 	keeper   *plans.Keeper  // nil: no client is on a plan
 	server   *edge.Server
 	auditing *auditor.Auditor
+	viewing  *viewer.Viewer
+	past     *history.Keeper
+	numbers  *prometheus.Registry
 
 	certificates, callsCertificates *listen.Certificates // loadCertificates; nil: no TLS
 	callsTLS                        *tls.Config
@@ -160,8 +168,49 @@ func (d *daemon) makeEdge() (err error) {
 		d.auditing.ID = m.Operators.Edges()[0].ID
 		d.auditing.Tier = &auditor.Tier{Secret: d.key, Do: shared.Do, Nodes: m.Nodes.Names, Up: m.Nodes.Health, Edges: m.Operators.Edges}
 	}
+	d.makeViewer()
 	warnings(c, d.log)
 	return nil
+}
+
+// makeViewer makes what shows this edge to the others of its PoP, and them here.
+func (d *daemon) makeViewer() {
+	v := viewer.New()
+	v.Name = tier.EdgeName(d.config)
+	d.past = &history.Keeper{Log: d.log, Look: d.counted}
+	if d.config.StateDir != "" {
+		d.past.Dir = filepath.Join(d.config.StateDir, "history")
+	}
+	d.past.Open(time.Now())
+	v.Own = func(asked []string, now time.Time) *view.Part {
+		families, _ := d.numbers.Gather() // an error leaves out what is wrong
+		p := d.server.Part(view.NewLoad(families), now)
+		for _, q := range asked {
+			said := d.server.Answer(q)
+			if hours, is := view.AboutHistory(q); is {
+				said, _ = json.Marshal(d.past.Last(hours, 5, now)) // numbers and texts
+			}
+			p.Answer(q, said)
+		}
+		return p
+	}
+	if m := d.shared.Machine; m != nil {
+		v.ID = m.Operators.Edges()[0].ID
+		v.Tier = &viewer.Tier{Secret: d.key, Do: d.shared.Do, Edges: m.Operators.Edges, Silent: m.Operators.Silent}
+		d.shared.Viewed = v.Notice
+	}
+	d.viewing = v
+}
+
+// counted is what the edge has counted since it began, for its history.
+func (d *daemon) counted() history.Snapshot {
+	families, _ := d.numbers.Gather() // an error leaves out what is wrong
+	l := view.NewLoad(families)
+	s := history.Snapshot{Received: uint64(l.Received), Refused: uint64(l.Answers["limit"]), Rules: make(map[string]history.Counts), Tops: d.server.Tops(view.TopListed)}
+	for name, r := range l.Rules {
+		s.Rules[name] = history.Counts{Passed: uint64(r.Verdicts["pass"]), Refused: uint64(r.Refused()), Shadow: uint64(r.Verdicts["shadow"]), Blocks: uint64(r.Blocks)}
+	}
+	return s
 }
 
 // loadCertificates reads the certificates for clients, and for proxies that call over gRPC.
@@ -268,8 +317,8 @@ func (d *daemon) handover() *upgrade.Handover {
 	return next
 }
 
-// metrics are those of all parts.
-func (d *daemon) metrics() *prometheus.Registry {
+// makeMetrics makes those of all parts.
+func (d *daemon) makeMetrics() error {
 	all := prometheus.NewRegistry()
 	all.MustRegister(d.server.Collector(), metric.Collector(d.auditing.Collect), certificateMetrics(map[string]*listen.Certificates{"listen_tls": d.certificates, "rate_limit_service": d.callsCertificates}), metric.Collector(buildInfo),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -285,7 +334,8 @@ func (d *daemon) metrics() *prometheus.Registry {
 	if d.shared.Etcd != nil {
 		all.MustRegister(tier.EtcdMetrics(d.shared.Etcd))
 	}
-	return all
+	d.numbers = all
+	return nil
 }
 
 // serveOperators makes what answers operators.
@@ -297,7 +347,7 @@ func (d *daemon) serveOperators() {
 	}
 	connections := &admin.Connections{Most: spareDescriptors / 2}
 	d.operators = &http.Server{
-		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.metrics(), State: d.state, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load,
+		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, History: d.past.Last, State: d.state, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load,
 			Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
 			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken, Plans: d.keeper, Vouch: connections.Vouch}),
 		ReadHeaderTimeout: 10 * time.Second,

@@ -41,7 +41,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	signal.Notify(d.replace, syscall.SIGUSR2)
 	defer signal.Stop(d.replace)
 	defer d.close()
-	for _, part := range []func() error{d.readSecrets, d.fit, d.joinTier, d.makeEdge, d.loadCertificates, d.openListeners, d.makeReloader, d.takeOver} {
+	for _, part := range []func() error{d.readSecrets, d.fit, d.joinTier, d.makeEdge, d.loadCertificates, d.openListeners, d.makeReloader, d.takeOver, d.makeMetrics} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -63,6 +63,8 @@ func (d *daemon) run() error {
 	d.others.Go(func() { d.server.Watch(background) })
 	d.others.Go(func() { d.server.Guard(background) })
 	d.others.Go(func() { d.auditing.Run(background) })
+	d.others.Go(func() { d.viewing.Run(background) })
+	d.others.Go(func() { d.past.Run(background) })
 	if d.keeper != nil {
 		d.others.Go(func() { d.keeper.Run(background) })
 	}

@@ -8,6 +8,7 @@ package admin
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -33,9 +34,11 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/history"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/seen"
+	"sluice/edge/view"
 )
 
 // Options is what the API is about.
@@ -50,9 +53,13 @@ type Options struct {
 	State   func() control.State      // what is not as it should be; nil: nobody knows
 	Waiting func() []config.Wait      // what the file says and waits for a restart; nil: nobody knows
 	Reload  func() error              // reads the configuration again; its error goes to the operator
-	Hosts   []string                  // names under which this listener may be addressed, beside localhost and its own addresses
-	Address string                    // where it listens
-	Token   string                    // "": none wanted
+	// View is the whole PoP, with what its edges say to a question (view.AskSource); nil: nobody can be asked.
+	View func(ctx context.Context, question string) *view.PoP
+	// History is what this edge did in the last hours, with so many sources of each list; nil: nobody knows.
+	History func(hours, sources int, now time.Time) history.History
+	Hosts   []string // names under which this listener may be addressed, beside localhost and its own addresses
+	Address string   // where it listens
+	Token   string   // "": none wanted
 	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
 	MetricsToken bool
 	Plans        *plans.Keeper // keeps what operators say of clients; nil: there is no store
@@ -114,6 +121,7 @@ func (a api) private() map[string]http.HandlerFunc {
 		"GET /v1/status":                            a.state,
 		"GET /v1/top":                               a.top,
 		"GET /v1/events":                            a.events,
+		"GET /v1/history":                           a.lastHours,
 		"GET /v1/dashboard":                         a.summary,
 		"GET /v1/quotas/{key}":                      a.quotas,
 		"PUT /v1/quotas/{key}":                      a.quota,
@@ -230,10 +238,16 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
+	all, ok := a.ofPoP(w, r)
+	if !ok {
+		return
+	}
 	by, known := map[string]seen.Kind{"": seen.Requests, "requests": seen.Requests, "refused": seen.Refused, "shadow": seen.Spared}[q.Get("by")]
 	switch kind := q.Get("kind"); {
 	case !known:
 		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
+	case all && kind == "key":
+		fail(w, http.StatusBadRequest, "scope=pop is about addresses: keys are listed edge by edge")
 	case kind == "key":
 		list, err := a.Edge.TopKeys(by, n, q.Get("rule"))
 		answer(w, list, err)
@@ -241,6 +255,8 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "kind is not possible: want address or key")
 	case q.Get("rule") != "":
 		fail(w, http.StatusBadRequest, "rule is about keys: want kind=key with it")
+	case all:
+		a.topOfPoP(w, r, cmp.Or(q.Get("by"), "requests"), n)
 	case by == seen.Refused:
 		reply(w, a.Edge.TopRefused(n))
 	case by == seen.Spared:
@@ -255,6 +271,12 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	since := r.URL.Query().Get("since")
 	if since == "" {
 		since = "0"
+	}
+	if all, ok := a.ofPoP(w, r); !ok {
+		return
+	} else if all {
+		a.eventsOfPoP(w, r, since)
+		return
 	}
 	if n, err := strconv.ParseUint(since, 10, 64); err == nil {
 		reply(w, a.Edge.Events().Since(n))
@@ -289,8 +311,11 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	n, ok := most(w, r, 0)
+	all, possible := a.ofPoP(w, r)
 	switch {
-	case !ok:
+	case !ok || !possible:
+	case all:
+		a.mitigationsOfPoP(w, r, f, cmp.Or(n, topMost))
 	case n > 0:
 		o := a.Edge.Overview(n, f.Matches, time.Now())
 		list := append(o.Blocked.List, o.Shadow.List...)
@@ -395,14 +420,29 @@ const tierTime = 500 * time.Millisecond
 func (a api) source(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
-	text := r.PathValue("address")
-	if digest, is := digestOf(text); is {
-		reply(w, a.Edge.LookDigest(ctx, digest))
-	} else if addr, err := netip.ParseAddr(text); err == nil {
-		reply(w, a.Edge.Look(ctx, counter.Plain(addr)))
-	} else {
-		fail(w, http.StatusBadRequest, "that is not an address, nor # and 32 hexadecimal digits")
+	all, ok := a.ofPoP(w, r)
+	if !ok {
+		return
 	}
+	var looked control.Looked
+	text := r.PathValue("address")
+	digest, is := digestOf(text)
+	addr, err := netip.ParseAddr(text)
+	switch {
+	case is:
+		text, looked = digest.String(), a.Edge.LookDigest(ctx, digest)
+	case err == nil:
+		addr = counter.Plain(addr)
+		text, looked = addr.String(), a.Edge.Look(ctx, addr)
+	default:
+		fail(w, http.StatusBadRequest, "that is not an address, nor # and 32 hexadecimal digits")
+		return
+	}
+	if all {
+		a.sourceOfPoP(w, r, text, looked)
+		return
+	}
+	reply(w, looked)
 }
 
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {

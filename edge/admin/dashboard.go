@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"sluice/counter/member"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -18,6 +16,7 @@ import (
 	"sluice/edge/seen"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
+	"sluice/edge/view"
 )
 
 // The dashboard is three files that ask the API for everything else. They hold nothing secret, so they are served without a token; the
@@ -45,25 +44,15 @@ func page(file, kind string) http.HandlerFunc {
 
 // A summary is all that the dashboard shows at a glance. Counts go up from the start of the process; the page makes rates of them.
 type summary struct {
+	view.Load
 	Time        time.Time              `json:"time"`
 	PoP         string                 `json:"pop"`
 	Edge        string                 `json:"edge,omitempty"`
-	Version     string                 `json:"version,omitempty"`
-	Started     float64                `json:"started,omitempty"` // Unix seconds
 	Unready     string                 `json:"unready,omitempty"`
-	Alone       bool                   `json:"alone,omitempty"`   // it should share a tier, and counts alone
 	Apart       string                 `json:"apart,omitempty"`   // which edges count under another secret
 	Waiting     []config.Wait          `json:"waiting,omitempty"` // settings of the file that wait for a restart
 	Failed      *control.FailedReload  `json:"failed_reload,omitempty"`
-	Received    float64                `json:"received"`
-	HTTP2       float64                `json:"http2,omitempty"` // of them
-	Connections float64                `json:"connections"`
-	Denied      float64                `json:"denied,omitempty"`  // by the list deny, which is no rule
-	Edges       float64                `json:"edges,omitempty"`   // that share the tier
-	Seconds     [][2]float64           `json:"seconds,omitempty"` // of sluice_request_seconds, as those of an origin
-	Answers     map[string]float64     `json:"answers"`           // by who made them
 	Rules       []ruleLoad             `json:"rules"`
-	Origins     []*originLoad          `json:"origins"`
 	Shedding    []upstream.GroupStatus `json:"shedding,omitempty"` // the origins that shed load
 	Wall        *control.Wall          `json:"wall,omitempty"`
 	Nodes       []nodeLoad             `json:"nodes"`
@@ -76,22 +65,13 @@ type summary struct {
 	Keys        []control.HeavyKey     `json:"keys"` // by requests
 	RefusedKeys []control.HeavyKey     `json:"refused_keys"`
 	Events      []events.Event         `json:"events"` // after ?since=, at most eventsShown
+	// Whole is what stands in place of some of these where all edges are asked for; then the load is that of all as well. nil: they are not.
+	Whole *popSummary `json:"whole,omitempty"`
 }
 
 type ruleLoad struct {
 	ruleJSON
-	Verdicts map[string]float64   `json:"verdicts"`
-	Active   float64              `json:"active"`              // mitigations in force
-	InFlight float64              `json:"in_flight,omitempty"` // of a rule with a concurrency: requests here that hold a place
-	Nearest  *control.SourceState `json:"nearest,omitempty"`   // of the heaviest sources, the one that has used most of its limit
-}
-
-type originLoad struct {
-	Name    string             `json:"name"`
-	Up      bool               `json:"up"`
-	Active  float64            `json:"active"` // requests under way
-	Answers map[string]float64 `json:"answers"`
-	Seconds [][2]float64       `json:"seconds,omitempty"` // upper bound and count up to it, of sluice_origin_seconds
+	*view.RuleLoad
 }
 
 type nodeLoad struct {
@@ -106,11 +86,15 @@ const (
 	nearestOf    = 50 // heaviest sources, of which the nearest to its limit is shown
 )
 
-// summary answers GET /v1/dashboard?q=&since=: mitigations that have q in them, and events after the one of that number.
+// summary answers GET /v1/dashboard?q=&since=&scope=: mitigations that have q in them, and events after the one of that number.
 func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	since, err := strconv.ParseUint(r.FormValue("since"), 10, 64)
 	if err != nil && r.FormValue("since") != "" {
 		fail(w, http.StatusBadRequest, "since is not possible: want the number of an event")
+		return
+	}
+	all, ok := a.ofPoP(w, r)
+	if !ok {
 		return
 	}
 	families, err := a.Metrics.Gather()
@@ -120,8 +104,8 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	}
 	now, c := time.Now(), a.Edge.Config()
 	s := summary{
-		Time: now, PoP: c.PoP.Name, Edge: c.EdgeID, Unready: a.Edge.Unready(), Waiting: a.waiting(), Wall: a.Edge.Wall(), Answers: make(map[string]float64),
-		Rules: []ruleLoad{}, Origins: []*originLoad{}, Nodes: []nodeLoad{},
+		Time: now, PoP: c.PoP.Name, Edge: c.EdgeID, Unready: a.Edge.Unready(), Waiting: a.waiting(), Wall: a.Edge.Wall(), Load: view.NewLoad(families),
+		Rules: []ruleLoad{}, Nodes: []nodeLoad{},
 		Requests: a.Edge.TopRequests(topShown), Refused: a.Edge.TopRefused(topShown), Events: a.Edge.Events().Since(since),
 	}
 	s.Keys, _ = a.Edge.TopKeys(seen.Requests, topShown, "") // of no rule, which could be absent
@@ -139,13 +123,14 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	}
 	o := a.Edge.Overview(blockedShown, match, now)
 	s.Blocked, s.Shadow, s.Allow, s.Deny = o.Blocked, o.Shadow, firstListed(o.Allowed), firstListed(o.Denied)
-	nearest := a.Edge.Nearest(nearestOf, now)
+	for rule, n := range a.Edge.Nearest(nearestOf, now) {
+		s.Load.Rule(rule).Nearest = &n
+	}
+	if all {
+		s.Load = a.overPoP(r, &s, match, now)
+	}
 	for _, rule := range edgeRules(a.Edge) {
-		load := ruleLoad{ruleJSON: rule, Verdicts: make(map[string]float64)}
-		if n, there := nearest[rule.Name]; there {
-			load.Nearest = &n
-		}
-		s.Rules = append(s.Rules, load)
+		s.Rules = append(s.Rules, ruleLoad{rule, s.Load.Rule(rule.Name)})
 	}
 	for _, group := range a.Edge.Origins(now) {
 		if group.Shedding != nil {
@@ -153,97 +138,12 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	for _, n := range a.Edge.Nodes() {
-		s.Nodes = append(s.Nodes, nodeLoad{Node: n})
-	}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			s.take(f.GetName(), m)
-		}
+		s.Nodes = append(s.Nodes, nodeLoad{n, s.Load.Nodes[n.Address]})
 	}
 	begin(w, "application/json")
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(s) // the operator is gone: nobody to tell
-}
-
-// take takes over from a metric what the dashboard shows.
-func (s *summary) take(name string, m *dto.Metric) {
-	label := func(name string) string {
-		for _, l := range m.Label {
-			if l.GetName() == name {
-				return l.GetValue()
-			}
-		}
-		return ""
-	}
-	rule := func() *ruleLoad {
-		if i := slices.IndexFunc(s.Rules, func(r ruleLoad) bool { return r.Name == label("rule") }); i >= 0 {
-			return &s.Rules[i]
-		}
-		return &ruleLoad{Verdicts: make(map[string]float64)} // it has gone meanwhile
-	}
-	origin := func() *originLoad {
-		i := slices.IndexFunc(s.Origins, func(o *originLoad) bool { return o.Name == label("origin") })
-		if i < 0 {
-			i = len(s.Origins)
-			s.Origins = append(s.Origins, &originLoad{Name: label("origin"), Answers: make(map[string]float64)})
-		}
-		return s.Origins[i]
-	}
-	switch name {
-	case "process_start_time_seconds":
-		s.Started = m.GetGauge().GetValue()
-	case "sluice_build_info":
-		s.Version = label("version")
-	case "sluice_tier_alone":
-		s.Alone = m.GetGauge().GetValue() > 0
-	case "sluice_tier_edges":
-		s.Edges = m.GetGauge().GetValue()
-	case "sluice_request_seconds":
-		s.Seconds = buckets(m.GetHistogram())
-	case "sluice_received_total":
-		s.Received = m.GetCounter().GetValue()
-	case "sluice_http2_requests_total":
-		s.HTTP2 = m.GetCounter().GetValue()
-	case "sluice_connections":
-		s.Connections = m.GetGauge().GetValue()
-	case "sluice_answers_total":
-		s.Answers[label("from")] += m.GetCounter().GetValue()
-	case "sluice_requests_total":
-		if label("rule") == "" {
-			s.Denied = m.GetCounter().GetValue()
-		} else {
-			rule().Verdicts[label("verdict")] = m.GetCounter().GetValue()
-		}
-	case "sluice_mitigations_active":
-		rule().Active = m.GetGauge().GetValue()
-	case "sluice_in_flight":
-		rule().InFlight = m.GetGauge().GetValue()
-	case "sluice_origin_up":
-		origin().Up = m.GetGauge().GetValue() > 0
-	case "sluice_origin_active":
-		origin().Active = m.GetGauge().GetValue()
-	case "sluice_origin_requests_total":
-		origin().Answers[label("code")] = m.GetCounter().GetValue()
-	case "sluice_origin_seconds":
-		origin().Seconds = buckets(m.GetHistogram())
-	case "sluice_tier_operation_seconds":
-		if i := slices.IndexFunc(s.Nodes, func(n nodeLoad) bool { return n.Address == label("node") }); i >= 0 {
-			s.Nodes[i].Seconds = buckets(m.GetHistogram())
-		}
-	}
-}
-
-// buckets lists a histogram's. The last one, which has no bound, is left out of JSON, which has no infinity, but for its count: it
-// stands under the bound -1.
-func buckets(h *dto.Histogram) [][2]float64 {
-	list := make([][2]float64, 0, len(h.GetBucket())+1)
-	for _, b := range h.GetBucket() {
-		if bound := b.GetUpperBound(); bound <= 1e9 {
-			list = append(list, [2]float64{bound, float64(b.GetCumulativeCount())})
-		}
-	}
-	return append(list, [2]float64{-1, float64(h.GetSampleCount())})
 }
 
 // firstListed is the newest of a list, so many as are shown of mitigations.

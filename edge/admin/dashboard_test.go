@@ -21,6 +21,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/view"
 	"sluice/mitigation"
 )
 
@@ -32,7 +33,7 @@ type pageView struct {
 		Verdicts   map[string]float64
 		Active     float64
 	}
-	Origins         []originLoad
+	Origins         []view.OriginLoad
 	Nodes           []nodeLoad
 	Blocked, Shadow control.Extract
 	Events          []events.Event

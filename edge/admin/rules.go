@@ -188,7 +188,13 @@ func (a api) waiting() []config.Wait {
 	return a.Waiting()
 }
 
-func (a api) state(w http.ResponseWriter, _ *http.Request) {
+func (a api) state(w http.ResponseWriter, r *http.Request) {
+	if all, ok := a.ofPoP(w, r); !ok {
+		return
+	} else if all {
+		a.statesOfPoP(w, r)
+		return
+	}
 	if a.State == nil {
 		fail(w, http.StatusNotImplemented, "how the edge is is not known here")
 		return

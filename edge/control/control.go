@@ -175,6 +175,11 @@ func (c *Plane) TopRefused(n int) []top.Heavy { return c.with.Refusals.Heaviest(
 // TopShadow is TopRequests for requests that were admitted, and that a shadow or a candidate would have refused.
 func (c *Plane) TopShadow(n int) []top.Heavy { return c.with.Spared.Heaviest(n) }
 
+// Tops are the lists of heavy sources that this edge has, n of each at most, by what they are heavy in.
+func (c *Plane) Tops(n int) map[string]top.List {
+	return map[string]top.List{"requests": c.with.Requests.List(n), "refused": c.with.Refusals.List(n), "shadow": c.with.Spared.List(n)}
+}
+
 // Nodes describes the tier; none on an edge that counts alone.
 func (c *Plane) Nodes() []member.Node {
 	if c.with.PoP.Nodes == nil {

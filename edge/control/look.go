@@ -95,9 +95,9 @@ func bySource(in View, source counter.Source, addr netip.Addr) (list []where) {
 }
 
 // askTier asks the tier what it has under limits of a source, as rules tell sources apart, and reports whether it has answered by the time that ctx
-// is done.
+// is done. If it is done already, the tier is not asked.
 func (c *Plane) askTier(ctx context.Context, under []where, source counter.Source) bool {
-	if c.with.Limiter.Fetch == nil || c.with.Limiter.Up != nil && !c.with.Limiter.Up(source) {
+	if ctx.Err() != nil || c.with.Limiter.Fetch == nil || c.with.Limiter.Up != nil && !c.with.Limiter.Up(source) {
 		return false
 	}
 	var replies []<-chan struct{}

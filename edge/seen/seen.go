@@ -3,14 +3,13 @@
 //
 // A key is known by its digest and by what it is of (header:X-Api-Key); of the key itself there are the first characters alone, where a
 // rule says so (key.Start). The heaviest are found as sluice/edge/top finds sources: 1,024 for each kind, in small sets, each with a lock of its
-// own. Of addresses 4,096 pairs of one and a key are kept, in sets by the address; the pair that was not seen for longest goes first. So who
+// own. Of addresses 4,096 pairs of one and a key are kept, in sets by the address; the pair that was not seen for longest goes first, once that is a second ago. So who
 // sends many keys pushes out those of a few other addresses, and no more. Together that is 0.8 MB, whatever clients do.
 package seen
 
 import (
 	"cmp"
 	"encoding/binary"
-	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +22,8 @@ const (
 	ways     = 8
 	topSets  = 128
 	pairSets = 512
+	// churn is how old a pair must be to make room for another: while more addresses come than there is room for, most cost a look and no more.
+	churn = time.Second
 )
 
 // A Kind is by what keys are the heaviest.
@@ -37,79 +38,89 @@ const (
 
 // Keys is what is remembered. It is safe for concurrent use, and allocates nothing for a request.
 type Keys struct {
-	seed  maphash.Seed
-	tops  [kinds][topSets]topSet
-	pairs [pairSets]pairSet
+	hasher counter.Hasher
+	tops   [kinds][topSets]topSet
+	pairs  [pairSets]pairSet
 }
 
+// A topSet is looked through by its tags, which are in one line of the cache; a key that is not meant is not touched.
 type topSet struct {
-	mu      sync.Mutex
-	entries [ways]topEntry
-}
-
-type topEntry struct {
-	key         key.Counted
-	count, over uint64 // count 0: a free entry
+	mu    sync.Mutex
+	tags  [ways]uint64 // of digests
+	count [ways]uint64 // 0: a free entry
+	over  [ways]uint64
+	keys  [ways]key.Counted
 }
 
 type pairSet struct {
-	mu      sync.Mutex
-	entries [ways]pair
-}
-
-type pair struct {
-	address counter.Source
-	key     key.Counted
-	last    time.Time // zero: a free entry
+	mu        sync.Mutex
+	tags      [ways]uint64 // of digests and addresses
+	last      [ways]int64  // Unix nanoseconds; 0: a free entry
+	addresses [ways]counter.Source
+	keys      [ways]key.Counted
 }
 
 // New makes one that remembers nothing yet.
-func New() *Keys { return &Keys{seed: maphash.MakeSeed()} }
+func New() *Keys { return &Keys{hasher: counter.NewHasher(0)} }
+
+// tagOf is of a digest, which is one under a secret, so nobody can choose it.
+func tagOf(digest counter.Source) uint64 {
+	var room [counter.SourceSize]byte
+	return binary.LittleEndian.Uint64(digest.AppendBinary(room[:0])[1:])
+}
+
+// is reports whether two are one key.
+func is(a, b *key.Counted) bool { return a.Digest == b.Digest && a.By == b.By }
 
 // Request notes a request with a key, from an address as rules tell them apart.
 func (k *Keys) Request(of *key.Counted, address counter.Source, now time.Time) {
 	k.Hit(Requests, of)
-	set := &k.pairs[maphash.Comparable(k.seed, address)%pairSets]
+	hash := k.hasher.Of(&address)
+	set, tag, at := &k.pairs[hash%pairSets], tagOf(of.Digest)^hash, now.UnixNano()
 	set.mu.Lock()
-	defer set.mu.Unlock()
-	oldest := &set.entries[0]
-	for i := range set.entries {
-		p := &set.entries[i]
-		if p.key.Digest == of.Digest && p.address == address && p.key.By == of.By {
-			p.last = now
+	for i := range set.tags {
+		if set.tags[i] == tag && set.addresses[i] == address && is(&set.keys[i], of) {
+			set.last[i] = at
+			set.mu.Unlock()
 			return
 		}
-		if p.last.Before(oldest.last) {
-			oldest = p
+	}
+	oldest := 0
+	for i := range set.last {
+		if set.last[i] < set.last[oldest] {
+			oldest = i
 		}
 	}
-	*oldest = pair{address, *of, now}
+	if at-set.last[oldest] < int64(churn) {
+		set.mu.Unlock()
+		return
+	}
+	set.tags[oldest], set.last[oldest], set.addresses[oldest], set.keys[oldest] = tag, at, address, *of
+	set.mu.Unlock()
 }
 
 // Hit counts a request with a key among the heaviest of a kind.
 func (k *Keys) Hit(kind Kind, of *key.Counted) {
-	set := k.set(kind, of.Digest)
+	tag := tagOf(of.Digest)
+	set := &k.tops[kind][tag%topSets]
 	set.mu.Lock()
-	defer set.mu.Unlock()
-	lightest := &set.entries[0]
-	for i := range set.entries {
-		e := &set.entries[i]
-		if e.key.Digest == of.Digest && e.key.By == of.By && e.count > 0 {
-			e.count++
+	for i := range set.tags {
+		if set.tags[i] == tag && set.count[i] > 0 && is(&set.keys[i], of) {
+			set.count[i]++
+			set.mu.Unlock()
 			return
 		}
-		if e.count < lightest.count {
-			lightest = e
+	}
+	lightest := 0
+	for i := range set.count {
+		if set.count[i] < set.count[lightest] {
+			lightest = i
 		}
 	}
-	*lightest = topEntry{key: *of, count: lightest.count + 1, over: lightest.count}
-}
-
-// set is where a digest is. It is one under a secret, so nobody can choose it.
-func (k *Keys) set(kind Kind, digest counter.Source) *topSet {
-	var room [counter.SourceSize]byte
-	b := digest.AppendBinary(room[:0])
-	return &k.tops[kind][binary.LittleEndian.Uint16(b[1:])%topSets]
+	set.over[lightest] = set.count[lightest]
+	set.count[lightest]++
+	set.tags[lightest], set.keys[lightest] = tag, *of
+	set.mu.Unlock()
 }
 
 // Fade halves all counts. That keeps their order.
@@ -118,9 +129,9 @@ func (k *Keys) Fade() {
 		for i := range k.tops[kind] {
 			set := &k.tops[kind][i]
 			set.mu.Lock()
-			for j := range set.entries {
-				set.entries[j].count /= 2
-				set.entries[j].over /= 2
+			for j := range set.count {
+				set.count[j] /= 2
+				set.over[j] /= 2
 			}
 			set.mu.Unlock()
 		}
@@ -138,9 +149,9 @@ func (k *Keys) Heaviest(kind Kind, n int, by func(string) bool) (list []Heavy) {
 	for i := range k.tops[kind] {
 		set := &k.tops[kind][i]
 		set.mu.Lock()
-		for _, e := range set.entries {
-			if e.count > e.over && (by == nil || by(e.key.By)) {
-				list = append(list, Heavy{e.key, e.count, e.over})
+		for j, key := range set.keys {
+			if set.count[j] > set.over[j] && (by == nil || by(key.By)) {
+				list = append(list, Heavy{key, set.count[j], set.over[j]})
 			}
 		}
 		set.mu.Unlock()
@@ -153,12 +164,13 @@ func (k *Keys) Heaviest(kind Kind, n int, by func(string) bool) (list []Heavy) {
 
 // Start is what is shown of a key, if it is among the heaviest of some kind; nothing otherwise.
 func (k *Keys) Start(by string, digest counter.Source) (start key.Start) {
+	tag := tagOf(digest)
 	for kind := range kinds {
-		set := k.set(kind, digest)
+		set := &k.tops[kind][tag%topSets]
 		set.mu.Lock()
-		for i := range set.entries {
-			if e := &set.entries[i]; e.key.Digest == digest && e.key.By == by {
-				start = e.key.Start
+		for i := range set.tags {
+			if set.tags[i] == tag && is(&set.keys[i], &key.Counted{By: by, Digest: digest}) {
+				start = set.keys[i].Start
 			}
 		}
 		set.mu.Unlock()
@@ -177,12 +189,12 @@ type Pair struct {
 
 // From are the keys that came from an address of late, the latest first.
 func (k *Keys) From(address counter.Source) (list []Pair) {
-	set := &k.pairs[maphash.Comparable(k.seed, address)%pairSets]
+	set := &k.pairs[k.hasher.Of(&address)%pairSets]
 	set.mu.Lock()
 	defer set.mu.Unlock()
-	for _, p := range set.entries {
-		if !p.last.IsZero() && p.address == address {
-			list = append(list, Pair{p.key, p.last})
+	for i := range set.keys {
+		if set.last[i] != 0 && set.addresses[i] == address {
+			list = append(list, Pair{set.keys[i], time.Unix(0, set.last[i]).UTC()})
 		}
 	}
 	slices.SortFunc(list, func(a, b Pair) int { return b.Last.Compare(a.Last) })

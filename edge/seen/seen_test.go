@@ -2,6 +2,7 @@ package seen
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -95,18 +96,22 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d bytes", size)
 	}
 	one := &key.Counted{By: "header:A", Digest: digest(1), Start: key.StartOf([]byte(strings.Repeat("x", 100)), 16)}
-	if n := testing.AllocsPerRun(100, func() { k.Request(one, address(1), time.Time{}) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { k.Request(one, address(1), time.Unix(1e9, 0)) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func BenchmarkRequest(b *testing.B) {
-	k, now := New(), time.Now()
-	var list [1024]key.Counted
-	for i := range list {
-		list[i] = key.Counted{By: "header:X-Api-Key", Digest: digest(uint64(i))}
-	}
-	for i := 0; b.Loop(); i++ {
-		k.Request(&list[i%1024], address(byte(i)), now)
+	for _, n := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
+			k, now := New(), time.Now()
+			list := make([]key.Counted, n)
+			for i := range list {
+				list[i] = key.Counted{By: "header:X-Api-Key", Digest: digest(uint64(i))}
+			}
+			for i := 0; b.Loop(); i++ {
+				k.Request(&list[i%n], address(byte(i%n)), now)
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/counter"
@@ -24,8 +25,9 @@ const (
 // count: no count is too small, and none is too large by more than the entry says. With n hits in a set, every source
 // with more than n/8 of them is there.
 type Top struct {
-	seed maphash.Seed
-	sets [topSets]topSet
+	seed  maphash.Seed
+	fades atomic.Uint64
+	sets  [topSets]topSet
 }
 
 type topSet struct {
@@ -73,6 +75,7 @@ func (h *topSet) hit(s counter.Source) {
 
 // Fade halves all counts. That keeps their order.
 func (t *Top) Fade() {
+	t.fades.Add(1)
 	for i := range t.sets {
 		h := &t.sets[i]
 		h.mu.Lock()
@@ -84,21 +87,40 @@ func (t *Top) Fade() {
 	}
 }
 
+// List is some of the heaviest sources, as far as they are to be added to those of other edges.
+type List struct {
+	Heavy []Heavy `json:"heavy"`
+	Rest  uint64  `json:"rest,omitempty"`  // a source that is not listed has at most so many
+	Fades uint64  `json:"fades,omitempty"` // how often counts have been halved
+}
+
 // Heaviest returns at most n sources, the heaviest first.
-func (t *Top) Heaviest(n int) []Heavy {
-	list := []Heavy{}
+func (t *Top) Heaviest(n int) []Heavy { return t.List(n).Heavy }
+
+// List is Heaviest, with what others may have.
+func (t *Top) List(n int) List {
+	list, l := []Heavy{}, List{Fades: t.fades.Load()}
 	for i := range t.sets {
 		h := &t.sets[i]
 		h.mu.Lock()
+		lightest := h.entries[0].count
 		for _, e := range h.entries {
+			lightest = min(lightest, e.count)
 			if e.count > e.over {
 				list = append(list, Heavy{e.source.String(), e.count, e.over})
+			} else {
+				l.Rest = max(l.Rest, e.count)
 			}
 		}
 		h.mu.Unlock()
+		l.Rest = max(l.Rest, lightest) // in a set with a free entry there is no other source
 	}
 	slices.SortFunc(list, func(a, b Heavy) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Source, b.Source))
 	})
-	return list[:min(n, len(list))]
+	l.Heavy = list[:min(n, len(list))]
+	if len(l.Heavy) < len(list) {
+		l.Rest = max(l.Rest, list[len(l.Heavy)].Count)
+	}
+	return l
 }

@@ -61,3 +61,31 @@ func BenchmarkTop(b *testing.B) {
 		top.Hit(sources[i%1024])
 	}
 }
+
+// A list that is to be added to others says how much a source may have that it does not name.
+func TestRest(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	top, exact := New(), make(map[string]uint64)
+	if l := top.List(3); len(l.Heavy) != 0 || l.Rest != 0 {
+		t.Errorf("of nobody: %+v", l)
+	}
+	for range 50_000 {
+		s := counter.SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(random.Uint32N(20)), byte(random.Uint32N(random.Uint32N(256) + 1))}), 32, 64)
+		top.Hit(s)
+		exact[s.String()]++
+	}
+	for _, n := range []int{0, 1, 10, 100, 5000} {
+		l := top.List(n)
+		for _, h := range l.Heavy {
+			delete(exact, h.Source)
+		}
+		for source, had := range exact {
+			if had > l.Rest {
+				t.Errorf("the first %d: %s is not among them and has %d, more than %d", n, source, had, l.Rest)
+			}
+		}
+	}
+	if top.Fade(); top.List(1).Fades != 1 {
+		t.Errorf("halved once: %d", top.List(1).Fades)
+	}
+}

@@ -153,8 +153,12 @@ func (w *Wall) session(ctx context.Context, socket string) error {
 	if err != nil {
 		return fmt.Errorf("wall: connect to %s: %w", socket, err)
 	}
+	s := &session{Wall: w, conn: conn, answers: make(chan record.Record, 64), ended: make(chan struct{})}
+	var reader sync.WaitGroup
+	reader.Go(s.read)
+	defer reader.Wait()
 	defer conn.Close()
-	s := &session{Wall: w, conn: conn, in: bufio.NewReaderSize(conn, 256*record.Size)}
+	defer close(s.ended)
 	if err := s.greet(); err != nil {
 		return err
 	}
@@ -164,6 +168,10 @@ func (w *Wall) session(ctx context.Context, socket string) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case r, ok := <-s.answers: // to nothing: the helper has gone, or begins to leave
+			if err = s.lost; ok {
+				err = fmt.Errorf("wall: sluice-wall spoke without being asked: %w", r)
+			}
 		case p := <-w.knocks:
 			err = s.knocked(p, time.Now())
 		case <-tick.C:
@@ -182,10 +190,12 @@ func (w *Wall) session(ctx context.Context, socket string) error {
 type session struct {
 	*Wall
 	conn     net.Conn
-	in       *bufio.Reader
-	ports    []uint16  // that the helper was told of
-	changes  uint64    // when the entries were looked at last
-	looked   time.Time // and that time
+	answers  chan record.Record // closed when no more will come
+	lost     error              // why, then
+	ended    chan struct{}      // closed when nobody listens to them any more
+	ports    []uint16           // that the helper was told of
+	changes  uint64             // when the entries were looked at last
+	looked   time.Time          // and that time
 	reported time.Time
 }
 
@@ -334,20 +344,24 @@ func (s *session) exchange(list []record.Record, last record.Op, heard func(reco
 		s.buf = r.Append(s.buf)
 	}
 	s.buf = record.Record{Op: last}.Append(s.buf)
-	if err := s.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(answerTime)); err != nil {
 		return err
 	}
 	if _, err := s.conn.Write(s.buf); err != nil {
 		return fmt.Errorf("wall: ask sluice-wall: %w", err)
 	}
+	patience := time.NewTimer(answerTime)
+	defer patience.Stop()
 	for {
-		var b [record.Size]byte
-		if _, err := io.ReadFull(s.in, b[:]); err != nil {
-			return fmt.Errorf("wall: hear sluice-wall: %w", err)
+		var r record.Record
+		var ok bool
+		select {
+		case r, ok = <-s.answers:
+		case <-patience.C:
+			return fmt.Errorf("wall: sluice-wall has not answered within %v", answerTime)
 		}
-		r, err := record.Parse(b[:])
-		if err != nil {
-			return err
+		if !ok {
+			return s.lost
 		}
 		switch r.Code {
 		case record.WrongUser, record.Crowded, record.Kernel, record.Malformed:
@@ -356,6 +370,29 @@ func (s *session) exchange(list []record.Record, last record.Op, heard func(reco
 		heard(r)
 		if r.Op == last && !r.Prefix.IsValid() {
 			return nil
+		}
+	}
+}
+
+// read hears the helper until it goes. It does so all the time, so that an edge that has nothing to say knows as well.
+func (s *session) read() {
+	defer close(s.answers)
+	in := bufio.NewReaderSize(s.conn, 256*record.Size)
+	for {
+		var b [record.Size]byte
+		if _, err := io.ReadFull(in, b[:]); err != nil {
+			s.lost = fmt.Errorf("wall: sluice-wall has gone: %w", err)
+			return
+		}
+		r, err := record.Parse(b[:])
+		if err != nil {
+			s.lost = err
+			return
+		}
+		select {
+		case s.answers <- r:
+		case <-s.ended:
+			return
 		}
 	}
 }

@@ -345,6 +345,23 @@ func TestHelperIsKilled(t *testing.T) {
 	})
 }
 
+// TestHelperGoes: an edge that has nothing to say knows at once that the helper has gone, and says so.
+func TestHelperGoes(t *testing.T) {
+	within(t, func(w *world) {
+		if !w.Status().Up {
+			t.Fatalf("%+v", w.Status())
+		}
+		w.helper.kill()
+		synctest.Wait()
+		s := w.Status()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if s.Up || len(w.warned) != 1 || !strings.Contains(w.warned[0], "sluice-wall has gone") {
+			t.Errorf("%+v %q", s, w.warned)
+		}
+	})
+}
+
 // TestHelperHangs: what it holds ends by itself, and the edge does not wait for it.
 func TestHelperHangs(t *testing.T) {
 	within(t, func(w *world) {

@@ -11,7 +11,8 @@ import (
 // clock takes times to block from when sources cross their limit, as one way of counting sees it.
 type clock struct {
 	first, every *hdrhistogram.Histogram
-	most         [2]int64
+	wall         *hdrhistogram.Histogram // until the kernel refuses; nil: it has refused nobody
+	most         [3]int64
 	partly       int
 }
 
@@ -20,10 +21,13 @@ type crossing struct {
 	at    int64 // never: the source has not crossed its limit
 	first bool  // time to block was taken on the first edge
 	every bool  // and on every one
+	wall  bool  // and by the kernel
 }
 
+func newTimes() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(24*time.Hour), 3) }
+
 func newClock() clock {
-	return clock{first: hdrhistogram.New(1, int64(24*time.Hour), 3), every: hdrhistogram.New(1, int64(24*time.Hour), 3)}
+	return clock{first: newTimes(), every: newTimes()}
 }
 
 func (c *clock) times() *TimeToBlock {
@@ -31,6 +35,7 @@ func (c *clock) times() *TimeToBlock {
 		FirstEdge:      quantilesOf(c.first, c.most[0], 1e9),
 		EveryEdge:      quantilesOf(c.every, c.most[1], 1e9),
 		FirstEdgeTimes: c.first, EveryEdgeTimes: c.every,
+		Kernel: quantilesOf(c.wall, c.most[2], 1e9),
 		Partly: c.partly,
 	}
 }
@@ -131,6 +136,19 @@ func (j *DeployedJudge) time(source int32, s *deployedState, by int, now int64) 
 	if !c.every && s.known&needed == needed {
 		c.every = true
 		keep(clock.every, &clock.most[1], now-c.at)
+	}
+}
+
+// walled notes that the kernel has refused a connection.
+func (j *DeployedJudge) walled(s *deployedState, now int64) {
+	for i := range s.crossings {
+		if c := &s.crossings[i]; c.at != never && !c.wall {
+			c.wall = true
+			if j.clocks[i].wall == nil {
+				j.clocks[i].wall = newTimes()
+			}
+			keep(j.clocks[i].wall, &j.clocks[i].most[2], now-c.at)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 //   - A refusal under a block is as right or wrong as that block's start. It asked no counter and is no decision of its own:
 //     those that follow from a wrong start are counted apart (wrongly_mitigated), so that one wrong decision about a busy
 //     source counts as one.
+//   - A connection that an edge closes because of a block, or the kernel refuses, is a refusal under that block.
 //   - The log may be another exact truth: Options.Truth. It has refused requests as well where the limiter counts them: Options.Refused.
 //   - A refusal after a block's proper end is wrong. The proper end is the later of the timeout's and the moment when
 //     the exact log would admit another request.
@@ -159,7 +160,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	if d.Role == trace.Abuser {
 		s.hasAbuser = true
 	}
-	if d.Verdict != Mitigated && d.Verdict != Closed {
+	if d.Verdict == Admitted || d.Verdict == Limited {
 		s.most = max(s.most, exact)
 		s.exceeded = s.exceeded || over
 		if !math.IsNaN(d.Estimate) {
@@ -194,16 +195,19 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		if !over && now >= s.rightUntil {
 			finding = foundWrong
 		}
+	case d.Verdict == Shed, d.Verdict == Walled:
+		t.mitigated++
+		finding = j.underBlock(s, int64(d.Since), now, 0, over)
 	case d.Verdict == Mitigated && j.timeout > 0:
 		t.mitigated++
-		finding = j.underBlock(s, now, int64(d.Until), over)
+		finding = j.underBlock(s, now, now, int64(d.Until), over)
 	default:
 		if d.Verdict == Mitigated {
 			t.mitigated++ // of a throttled source: judged by itself
 		}
 		finding = j.starts(s, now, int64(d.Until), over)
 	}
-	if d.Verdict == Mitigated && j.timeout > 0 && finding != foundWrong {
+	if (d.Verdict == Shed || d.Verdict == Walled || d.Verdict == Mitigated && j.timeout > 0) && finding != foundWrong {
 		t.underBlock++
 	}
 	switch finding {
@@ -218,7 +222,15 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	if j.o.Refused {
 		j.counted(s, now, exact)
 	}
-	if d.Verdict == Closed {
+	switch d.Verdict {
+	case Closed:
+		return
+	case Shed: // which says no end
+		t.shed++
+		return
+	case Walled:
+		t.walled++
+		j.walled(s, now)
 		return
 	}
 	until := int64(d.Until)
@@ -288,15 +300,15 @@ func (j *DeployedJudge) starts(s *deployedState, now, until int64, over bool) fi
 	return foundWrong
 }
 
-// underBlock judges a refusal without a look at a counter.
-func (j *DeployedJudge) underBlock(s *deployedState, now, until int64, over bool) finding {
+// underBlock judges a refusal without a look at a counter, which was at some time from since to now.
+func (j *DeployedJudge) underBlock(s *deployedState, since, now, until int64, over bool) finding {
 	switch {
-	case s.rightUntil != never && now < s.rightUntil+int64(j.o.Slack):
+	case s.rightUntil != never && since < s.rightUntil+int64(j.o.Slack):
 		return foundRight
-	case now < s.wrongUntil && s.uncounted:
+	case since < s.wrongUntil && s.uncounted:
 		s.uncounted = false
 		return foundWrong
-	case now < s.wrongUntil:
+	case since < s.wrongUntil:
 		return foundFollows
 	}
 	// The block's start was not reported. So no refused request started it, but the PoP's total, and that was over the

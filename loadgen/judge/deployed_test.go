@@ -135,7 +135,7 @@ func TestDeployedJudgeStories(t *testing.T) {
 		o.Window = time.Second
 		var ds []Decision
 		for _, s := range steps {
-			ds = append(ds, Decision{At: time.Duration(s.at) * time.Millisecond, Edge: s.edge, Verdict: s.verdict,
+			ds = append(ds, Decision{Since: time.Duration(s.at) * time.Millisecond, At: time.Duration(s.at) * time.Millisecond, Edge: s.edge, Verdict: s.verdict,
 				Until: time.Duration(s.until) * time.Millisecond, Estimate: math.NaN()})
 		}
 		got := Judge(Deployed, o, ds, news)
@@ -160,6 +160,16 @@ func TestDeployedJudgeStories(t *testing.T) {
 		func(f *Figures) string {
 			return is("wrong", f.Wrong, 0, "blocks", f.Blocks, 1, "admitted", f.Admitted, 3, "refused", f.Refused, 2,
 				"overshoot", f.Overshoot.Max, 0, "first edge", f.TimeToBlock.FirstEdge, Quantiles{1, 0, 0, 0}, "ideal", *f.FreeRunningIdeal, Ideal{3, 2, 1})
+		})
+	f("with its connection: by an edge, then by the kernel, until the block's end, and once beyond it", block,
+		[]step{{0, 0, Admitted, 0}, {10, 0, Admitted, 0}, {20, 0, Limited, 1020}, {30, 0, Shed, 0}, {50, 0, Walled, 0}, {1019, 0, Walled, 0}, {1021, 0, Walled, 0}, {1100, 0, Admitted, 0}}, nil,
+		func(f *Figures) string {
+			return is("limited", f.WronglyLimited, 1, "allowed", f.WronglyAllowed, 0, "shed", f.Shed, 1, "walled", f.Walled, 3, "mitigated", f.Mitigated, 4, "blocks", f.Blocks, 1,
+				"kernel", f.TimeToBlock.Kernel, Quantiles{1, 0.03, 0.03, 0.03})
+		})
+	f("the kernel refuses a source within its limit", block, []step{{0, 0, Admitted, 0}, {10, 0, Walled, 0}}, nil,
+		func(f *Figures) string {
+			return is("limited", f.WronglyLimited, 1, "innocent", f.RefusedOfInnocent, 1, "kernel", f.TimeToBlock.Kernel.N, 0)
 		})
 	f("one admitted too many, then a block, then a refusal after its end", block,
 		[]step{{0, 0, Admitted, 0}, {10, 0, Admitted, 0}, {20, 0, Admitted, 0}, {30, 0, Limited, 1030}, {1029, 0, Mitigated, 1030}, {1030, 0, Mitigated, 1040}}, nil,

@@ -42,10 +42,12 @@ type Figures struct {
 
 	Admitted  uint64 `json:"admitted"`
 	Refused   uint64 `json:"refused"`
-	Mitigated uint64 `json:"mitigated"` // of the refused: without asking a counter
-	Closed    uint64 `json:"closed"`    // of the refused: because the tier was gone
-	Failed    uint64 `json:"failed"`    // no verdict
-	Blocks    uint64 `json:"blocks"`    // times that a source came to be refused
+	Mitigated uint64 `json:"mitigated"`       // of the refused: without asking a counter
+	Shed      uint64 `json:"shed,omitzero"`   // of these: with their connection, by an edge
+	Walled    uint64 `json:"walled,omitzero"` // of these: by the kernel
+	Closed    uint64 `json:"closed"`          // of the refused: because the tier was gone
+	Failed    uint64 `json:"failed"`          // no verdict
+	Blocks    uint64 `json:"blocks"`          // times that a source came to be refused
 
 	WrongPerBlock    float64      `json:"wrong_per_block"`
 	Overshoot        Quantiles    `json:"overshoot"`                     // requests admitted above the limit, per block
@@ -77,7 +79,8 @@ type Figures struct {
 type TimeToBlock struct {
 	FirstEdge Quantiles `json:"first_edge"`
 	EveryEdge Quantiles `json:"every_edge"`
-	Partly    int       `json:"partly"` // blocks that ended before every running edge knew of them
+	Kernel    Quantiles `json:"kernel,omitzero"` // until the first connection that the kernel refused
+	Partly    int       `json:"partly"`          // blocks that ended before every running edge knew of them
 
 	FirstEdgeTimes *hdrhistogram.Histogram `json:"-"`
 	EveryEdgeTimes *hdrhistogram.Histogram `json:"-"`
@@ -184,7 +187,7 @@ func (f *Figures) SetTierOps(ops uint64) {
 type tally struct {
 	limit                                      uint32
 	requests, failed, refused, blocks          uint64
-	mitigated, closed                          uint64
+	mitigated, shed, walled, closed            uint64
 	wronglyAllowed, wronglyLimited             uint64
 	wronglyMitigated                           uint64
 	underBlock                                 uint64 // refusals that are no decisions of their own
@@ -268,6 +271,8 @@ func (t *tally) add(o *tally) {
 	t.refused += o.refused
 	t.blocks += o.blocks
 	t.mitigated += o.mitigated
+	t.shed += o.shed
+	t.walled += o.walled
 	t.closed += o.closed
 	t.wronglyAllowed += o.wronglyAllowed
 	t.wronglyLimited += o.wronglyLimited
@@ -299,7 +304,7 @@ func (t *tally) figures() Figures {
 		Wrong: t.wronglyAllowed + t.wronglyLimited, WronglyAllowed: t.wronglyAllowed, WronglyLimited: t.wronglyLimited,
 		FalseNegativeSources: t.falseNegatives, FalsePositiveSources: t.falsePositives,
 		RefusedOfInnocent: t.refusedOfInnocent, RefusedGood: t.refusedGood, Collateral: t.collateral,
-		Refused: t.refused, Mitigated: t.mitigated, Closed: t.closed, Failed: t.failed, Blocks: t.blocks,
+		Refused: t.refused, Mitigated: t.mitigated, Shed: t.shed, Walled: t.walled, Closed: t.closed, Failed: t.failed, Blocks: t.blocks,
 		ErrorDistribution: t.errors, WrongByCount: t.wrongs,
 	}
 	f.WrongRatio = Ratio(float64(f.Wrong), t.requests)

@@ -27,17 +27,20 @@ const (
 	Mitigated                // refused because a mitigation was in force; no counter was asked
 	Closed                   // refused because the tier was gone and the rule fails closed
 	Failed                   // no verdict: the connection or the origin failed
+	Shed                     // refused with its connection, which an edge closed unanswered because of a mitigation in force
+	Walled                   // refused by the kernel, for the same reason: no edge has heard of it
 )
 
 // Decision is one request as the limiter answered it.
 type Decision struct {
 	At       time.Duration // when it was decided, since the run's start, on one clock for all edges
+	Since    time.Duration // for Shed and Walled, which do not tell when: no earlier than then, and no later than At
 	Source   int32         // index into Trace.Sources
 	Edge     int16         // which edge decided
 	Verdict  Verdict
 	Over     bool          // in estimator mode: the estimate says over the limit
 	Estimate float64       // of the window's count, the present request included; NaN if the answer did not show it
-	Until    time.Duration // for Limited and Mitigated: when the mitigation ends, since the run's start; 0 for throttling
+	Until    time.Duration // for Limited and Mitigated: when the mitigation ends, since the run's start; 0 for throttling, and where nobody says
 	Delay    time.Duration // how long an admitted request waits for its turn
 	Role     trace.Role    // of the request: Trace.Role
 }

@@ -60,6 +60,9 @@ type counts struct {
 	harmed  []string // processes whose counts went with them
 	noEdges bool     // among them an edge
 	noOrig  bool     // among them the origin
+	noWall  bool     // among them the wall
+	wall    bool     // there is one
+	walled  float64  // connections that the kernel says it refused
 	shared  bool     // sources cannot have one address each
 }
 
@@ -97,7 +100,7 @@ func (b counts) balance() Balance {
 		received, answers := b.edges.Sum("sluice_received_total"), b.edges.Sum("sluice_answers_total")
 		row("requests received by edges, answers plus aborted", received, answers+b.edges.Sum("sluice_aborted_total"), false)
 		if !ended {
-			row("requests received by edges, sent", received, float64(b.out.Sent), vague)
+			row("requests received by edges, sent", received, float64(b.out.Sent-b.out.Unread), vague)
 		}
 		row("answers by edges, got", answers, float64(b.out.Answered), vague || taken)
 		row("refusals by edges, got", b.edges.Sum("sluice_answers_total", "code", "429"), float64(b.out.Statuses[429]), vague || taken)
@@ -106,6 +109,12 @@ func (b counts) balance() Balance {
 			limited += b.edges.Sum("sluice_requests_total", "verdict", verdict)
 		}
 		row("refusals by the rule, judged as such", limited, float64(refused), vague)
+		if b.wall {
+			row("connections closed by edges unanswered, seen", b.edges.Sum("sluice_connections_refused_total", "cap", "mitigated"), float64(b.out.Verdicts(judge.Shed)), vague)
+		}
+		if b.wall && !b.noWall {
+			row("connections refused by the kernel, seen", b.walled, float64(b.out.Verdicts(judge.Walled)), vague)
+		}
 		passed := b.edges.Sum("sluice_answers_total", "from", "origin")
 		if !taken {
 			row("answers by edges from the origin, answers of the origin", passed, b.edges.Sum("sluice_origin_requests_total"), vague)

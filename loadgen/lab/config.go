@@ -9,14 +9,18 @@ import (
 	"strings"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
 )
 
 // memcachedArguments starts a node on loopback only, with little memory; as root it must say whom to become.
 func memcachedArguments(addr netip.AddrPort) []string {
 	args := []string{"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port()), "-U", "0", "-m", "64"}
-	if os.Geteuid() == 0 {
+	switch {
+	case process.CanBeNobody():
 		args = append(args, "-u", "nobody")
+	case os.Geteuid() == 0: // of a user namespace, which has nobody else
+		args = append(args, "-u", "root")
 	}
 	return args
 }
@@ -58,6 +62,10 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	}
 	if s.AuditOneIn > 0 {
 		line("audit_one_in: %d", s.AuditOneIn)
+	}
+	if s.Wall != "" {
+		line("shed: kernel")
+		line("wall: {socket: %q}", s.wallSocket())
 	}
 	line("pop:")
 	line("  name: lab%d", pop)

@@ -13,7 +13,7 @@ import (
 type Fault struct {
 	At     time.Duration // run time
 	Action Action
-	Kind   string // "edge", "memcached", "twemproxy", "origin"
+	Kind   string // "edge", "memcached", "twemproxy", "origin", "wall"
 	Index  int    // among those of the kind, over all PoPs
 }
 
@@ -29,7 +29,7 @@ const (
 	Restart Action = "restart" // with the same address
 )
 
-var faultTarget = regexp.MustCompile(`^(edge|memcached|twemproxy|origin)/(0|[1-9][0-9]{0,3})$`)
+var faultTarget = regexp.MustCompile(`^(edge|memcached|twemproxy|origin|wall)/(0|[1-9][0-9]{0,3})$`)
 
 // ParseFault reads a fault such as "20s kill memcached/0": when, what, which.
 func ParseFault(s string) (Fault, error) {
@@ -50,7 +50,7 @@ func ParseFault(s string) (Fault, error) {
 	}
 	m := faultTarget.FindStringSubmatch(words[2])
 	if m == nil {
-		return fail("no target %s: want edge/N, memcached/N, twemproxy/N or origin/0", words[2])
+		return fail("no target %s: want edge/N, memcached/N, twemproxy/N, origin/0 or wall/0", words[2])
 	}
 	index, _ := strconv.Atoi(m[2]) // at most four digits
 	return Fault{at, action, m[1], index}, nil

@@ -21,6 +21,7 @@ func TestParseFault(t *testing.T) {
 	good("0s term edge/12", Fault{0, Term, "edge", 12})
 	good("  1m30s  stop\ttwemproxy/1 ", Fault{90 * time.Second, Stop, "twemproxy", 1})
 	good("1.5s cont twemproxy/1", Fault{1500 * time.Millisecond, Cont, "twemproxy", 1})
+	good("3s kill wall/0", Fault{3 * time.Second, Kill, "wall", 0})
 	good("250ms restart origin/0", Fault{250 * time.Millisecond, Restart, "origin", 0})
 
 	bad := func(in, want string) {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -49,6 +50,10 @@ type Lab struct {
 
 	Peers bool // PoPs send each other their blocks
 
+	// Wall is the executable of sluice-wall: edges shed in the kernel. It must run in a network of the lab's own, with one PoP, since the kernel refuses
+	// a source at all edges there; "": edges answer whom they refuse.
+	Wall string
+
 	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
 }
 
@@ -75,6 +80,7 @@ type Site struct {
 	NodeProcesses  []*Member
 	ProxyProcesses []*Member
 	EdgeProcesses  []*Member
+	WallProcesses  []*Member // one, if edges shed in the kernel
 	origin         *Member
 }
 
@@ -109,7 +115,7 @@ func (s *Site) start(ctx context.Context) error {
 		return err
 	}
 	s.Log("starting %s", s.describe())
-	for _, group := range [][]*Member{s.NodeProcesses, s.ProxyProcesses, {s.origin}, s.EdgeProcesses} {
+	for _, group := range [][]*Member{s.NodeProcesses, s.ProxyProcesses, {s.origin}, s.WallProcesses, s.EdgeProcesses} {
 		for _, m := range group {
 			if err := m.Start(); err != nil {
 				return err
@@ -136,6 +142,9 @@ func (s *Site) describe() string {
 		out += ", " + page.Plural(len(s.NodeProcesses), "memcached node") + " behind twemproxy"
 	default:
 		out += ", " + page.Plural(len(s.NodeProcesses), "memcached node")
+	}
+	if len(s.WallProcesses) > 0 {
+		out += ", a wall in the kernel"
 	}
 	return out + ", one origin"
 }
@@ -203,6 +212,11 @@ func (s *Site) plan() error {
 			}
 		}
 	}
+	if s.Wall != "" {
+		if err := s.planWall(); err != nil {
+			return err
+		}
+	}
 	s.Targets = make([][]netip.AddrPort, s.PoPs)
 	for pop := range s.PoPs {
 		var tier []netip.AddrPort
@@ -245,7 +259,7 @@ func (s *Site) plan() error {
 				m.Args = append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, s.Descriptors), m.Path}, m.Args...)
 				m.Path = "/bin/sh"
 			}
-			m.ready = func() error { return scrape.OK(m.Admin, "/readyz") }
+			m.ready = func() error { return s.edgeReady(m) }
 			s.EdgeProcesses = append(s.EdgeProcesses, m)
 			if s.HTTP2 {
 				s.Targets[pop] = append(s.Targets[pop], m.Secure)
@@ -253,6 +267,9 @@ func (s *Site) plan() error {
 				s.Targets[pop] = append(s.Targets[pop], m.Addr)
 			}
 		}
+	}
+	if s.Wall != "" {
+		s.guard()
 	}
 	return nil
 }
@@ -272,7 +289,7 @@ func (s *Site) file(name, text string) (string, error) {
 // Stop ends every process, the edges first so that they can report what they still hold, and returns when all are gone.
 // It may be called more than once.
 func (s *Site) Stop() {
-	for _, group := range [][]*Member{s.EdgeProcesses, s.ProxyProcesses, s.NodeProcesses, {s.origin}} {
+	for _, group := range [][]*Member{s.EdgeProcesses, s.WallProcesses, s.ProxyProcesses, s.NodeProcesses, {s.origin}} {
 		var all sync.WaitGroup
 		for _, m := range group {
 			if m != nil {
@@ -297,7 +314,7 @@ func (s *Site) Crashed() error {
 }
 
 func (s *Site) members() []*Member {
-	all := append(append(append([]*Member{}, s.EdgeProcesses...), s.ProxyProcesses...), s.NodeProcesses...)
+	all := slices.Concat(s.EdgeProcesses, s.WallProcesses, s.ProxyProcesses, s.NodeProcesses)
 	if s.origin != nil {
 		all = append(all, s.origin)
 	}
@@ -307,7 +324,7 @@ func (s *Site) members() []*Member {
 // Member finds the target of a fault.
 func (s *Site) target(f Fault) (*Member, error) {
 	group := map[string][]*Member{
-		"edge": s.EdgeProcesses, "memcached": s.NodeProcesses, "twemproxy": s.ProxyProcesses, "origin": {s.origin},
+		"edge": s.EdgeProcesses, "memcached": s.NodeProcesses, "twemproxy": s.ProxyProcesses, "origin": {s.origin}, "wall": s.WallProcesses,
 	}[f.Kind]
 	if f.Index >= len(group) {
 		return nil, fmt.Errorf("loadgen: fault %q: there is no %s; of this kind there are %d", f, f.Target(), len(group))
@@ -320,6 +337,9 @@ func (s *Site) Check(faults []Fault) error {
 	for _, f := range faults {
 		if _, err := s.target(f); err != nil {
 			return err
+		}
+		if f.Kind == "edge" && s.Wall != "" && (f.Action == Kill || f.Action == Term || f.Action == Restart) {
+			return fmt.Errorf("loadgen: fault %q: nobody listens then, and the kernel refuses connections as it does those of blocked sources: with a wall, stop and cont an edge, or harm wall/0", f)
 		}
 	}
 	return nil

@@ -66,7 +66,7 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	if err := s.Check(faults); err != nil {
 		return nil, err
 	}
-	r.PoPs, r.Carrier, r.HTTP2 = s.Targets, s.Carrier, s.HTTP2
+	r.PoPs, r.Carrier, r.HTTP2, r.Walled = s.Targets, s.Carrier, s.HTTP2, s.Wall != ""
 	if s.HTTP2 {
 		r.TLS = s.client()
 	}
@@ -84,6 +84,10 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 		return nil, err
 	}
 	nodesBefore := s.NodeStats()
+	wallBefore, err := s.wallRefused()
+	if err != nil {
+		return nil, err
+	}
 
 	w := &watcher{client: client, seen: make(map[sighting]learned)}
 	for _, e := range s.EdgeProcesses {
@@ -122,6 +126,8 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 				b.noEdges, b.harmed = true, append(b.harmed, m.Name)
 			case "origin":
 				b.noOrig, b.harmed = true, append(b.harmed, m.Name)
+			case "wall":
+				b.noWall, b.harmed = true, append(b.harmed, m.Name)
 			}
 		}
 	}
@@ -139,6 +145,13 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 			return out, err
 		}
 		b.origin = origin.Minus(originBefore)
+	}
+	if b.wall = s.Wall != ""; b.wall && !b.noWall {
+		refused, err := s.wallRefused()
+		if err != nil {
+			return out, err
+		}
+		b.walled = float64(refused - wallBefore)
 	}
 	if err := s.learn(ctx, out.Outcome, trace, edges); err != nil {
 		return out, err

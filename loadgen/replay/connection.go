@@ -55,7 +55,7 @@ func (s *sender) connect(id, request int32, edge int) error {
 	if err != nil {
 		s.busy--
 		s.close(c)
-		if err == socket.ErrReset { // the refusal came in between: nothing was written
+		if err == socket.ErrReset && !s.Walled { // the refusal came in between: nothing was written
 			err = socket.ErrRefused
 		}
 	}
@@ -185,7 +185,7 @@ func (s *sender) broken(c *conn, err error) {
 		s.close(c)
 		return
 	}
-	if c.used > 0 || err != socket.ErrRefused {
+	if c.used > 0 || err != socket.ErrRefused || s.Walled {
 		s.give(c, err)
 		return
 	}
@@ -218,8 +218,16 @@ func (s *sender) ended(c *conn) {
 func (s *sender) give(c *conn, err error) {
 	request, edge := c.request, int(c.edge)
 	repeat := c.used > 0 && !c.answer.Started() && s.repeat(request, err)
+	fresh := c.used == 0 && !c.answer.Started()
+	written := len(c.rest) == 0
 	s.busy--
 	s.close(c)
+	if s.Walled && fresh && s.shut(request, edge, err, c.asked) {
+		if written {
+			s.out.Unread++
+		}
+		return
+	}
 	if repeat {
 		s.dispatch(request, true)
 		return

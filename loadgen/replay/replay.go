@@ -39,6 +39,9 @@ import (
 // connections, idle ones are closed and then requests wait. What waits, for that or for the processor, is sent late, and
 // SendError says how late.
 //
+// Edges with a wall (Walled) refuse the connection in place of its request: the kernel refuses it, or the edge closes it before it reads. No
+// edge is left out then, and such a request goes nowhere else.
+//
 // Over HTTP/2 a connection carries up to Streams requests at once, and a source opens another when those are taken. A request that its edge
 // says it has not taken (GOAWAY) is sent once more. One that the trace wants reset (trace.Request.Reset) goes out together with its
 // RST_STREAM; HTTP/1.1 has none, and sends it like any other.
@@ -53,6 +56,7 @@ type Replay struct {
 	MaxPerSource  int                // open connections of one source at once; 0: 64
 	Idle          time.Duration      // how long an idle connection is kept; 0: 5 s
 	Timeout       time.Duration      // of an answer; 0: 10 s
+	Walled        bool               // connections that are refused, or end unanswered, are refusals; over HTTP/1.1
 	HTTP2         bool               // by prior knowledge, unless TLS is agreed on
 	Streams       int                // requests of a connection at once, over HTTP/2; 0: 100
 	TLS           *tls.Config        // of HTTP/2, which is agreed on by ALPN; nil: cleartext
@@ -89,6 +93,7 @@ type Outcome struct {
 	Connections int                     // opened
 	Retried     int                     // requests sent once more after their reused connection died
 	Rerouted    int                     // connections refused by one edge and opened to another
+	Unread      int                     // of the sent: on connections that an edge closed with Walled
 	Untaken     int                     // requests sent once more because an edge had not taken them
 	Ended       map[string]int          // connections ended by an edge for what the client did, by its GOAWAY's code
 	Resets      int                     // of the sent: reset as soon as they were made
@@ -98,7 +103,7 @@ type Outcome struct {
 	Charged     int                     // decisions of no request: see Learn
 	LastSent    time.Duration           // when the last request was written
 	CPU         time.Duration           // processor time of this process meanwhile
-	SendError   *hdrhistogram.Histogram // ns from when a request was due to when it was written
+	SendError   *hdrhistogram.Histogram // ns from when a request was due to when it was written, or the kernel refused its connection
 	Latency     *hdrhistogram.Histogram // ns from when a request was written to the end of its answer
 	Decided     *hdrhistogram.Histogram // ns from when a request was about to be written to its decision, where the edge reported that
 
@@ -110,6 +115,16 @@ func (o *Outcome) ClientErrors() int {
 	n := o.Troubled
 	for _, c := range o.Errors {
 		n += c
+	}
+	return n
+}
+
+// Verdicts is how many requests came to one.
+func (o *Outcome) Verdicts(v judge.Verdict) (n int) {
+	for i := range o.Decisions {
+		if o.Decisions[i].Verdict == v {
+			n++
+		}
 	}
 	return n
 }
@@ -213,6 +228,8 @@ func (r *Replay) complete() error {
 		return fmt.Errorf("loadgen: replay with %d requests per connection: want at least 1", r.PerConnection)
 	case r.Streams < 1:
 		return fmt.Errorf("loadgen: replay with %d streams of a connection at once: want at least 1", r.Streams)
+	case r.Walled && r.HTTP2:
+		return errors.New("loadgen: replay over HTTP/2: what is refused with its connection is known over HTTP/1.1 alone")
 	case r.TLS != nil && !r.HTTP2:
 		return errors.New("loadgen: replay over TLS: HTTP/1.1 goes in cleartext; ask for HTTP/2")
 	case len(r.PoPs) == 0:

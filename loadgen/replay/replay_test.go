@@ -266,6 +266,36 @@ func TestReplayGoesRoundRefusingEdges(t *testing.T) {
 	}
 }
 
+// Behind a wall a connection that is refused, or closed before anything was read from it, is a refusal: no error, no reason to ask another edge, and none to leave
+// this one out. One that was used before may have died of its age.
+func TestReplayKnowsAWall(t *testing.T) {
+	dead := listen(t)
+	gone := dead.Addr().(*net.TCPAddr).AddrPort()
+	dead.Close()
+	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	f := func(name string, to netip.AddrPort, per int, want map[judge.Verdict]int, unread int) {
+		t.Helper()
+		trace := script(0, 0, 0)
+		for i := range trace.Requests {
+			trace.Requests[i].At = time.Duration(i) * 50 * time.Millisecond
+		}
+		out := replay(t, Replay{Walled: true, PerConnection: per, PoPs: [][]netip.AddrPort{{to, to}}}, trace)
+		got := make(map[judge.Verdict]int)
+		for _, d := range out.Decisions {
+			got[d.Verdict]++
+			if d.Since > d.At {
+				t.Errorf("%s: %+v", name, d)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" || out.Rerouted != 0 || out.ClientErrors() != 0 || out.Unread != unread {
+			t.Errorf("%s: %s; %d rerouted, errors %v, %d unread, want %d", name, diff, out.Rerouted, out.Errors, out.Unread, unread)
+		}
+	}
+	f("nobody listens", gone, 1, map[judge.Verdict]int{judge.Walled: 3}, 0)
+	f("closed on the request", scripted(t, []string{""}), 1, map[judge.Verdict]int{judge.Shed: 3}, 3)
+	f("answered once, then closed, and asked again", scripted(t, []string{ok, ""}, []string{ok, ok}), 3, map[judge.Verdict]int{judge.Failed: 3}, 0)
+}
+
 func TestReplayChoosesPoPsByAffinity(t *testing.T) {
 	var mu sync.Mutex
 	got := map[string]int{}
@@ -362,6 +392,7 @@ func TestReplayRefuses(t *testing.T) {
 	f(Replay{PoPs: edges, Speed: -1}, "speed -1")
 	f(Replay{PoPs: edges, Speed: math.NaN()}, "speed NaN")
 	f(Replay{PoPs: edges, PerConnection: -1}, "per connection")
+	f(Replay{PoPs: edges, Walled: true, HTTP2: true}, "over HTTP/1.1 alone")
 }
 
 func TestDue(t *testing.T) {

@@ -174,6 +174,25 @@ func (s *run) turned(request int32, edge int) bool {
 	return true
 }
 
+// shut books a connection that ended before it carried anything as a refusal, if that is what it was: the kernel refuses it when it is made, an
+// edge closes it afterwards. It began at asked, and has ended just now.
+func (s *run) shut(request int32, edge int, err error, asked time.Duration) bool {
+	d := s.failed(request, edge)
+	switch err {
+	case socket.ErrRefused:
+		d.Verdict = judge.Walled
+		s.out.LastSent = asked
+		judge.Record(s.out.SendError, int64(asked-s.due(s.trace.Requests[request].At)))
+	case socket.ErrReset, errClosedEarly:
+		d.Verdict = judge.Shed
+	default:
+		return false
+	}
+	d.Since = asked
+	s.out.Decisions = append(s.out.Decisions, d)
+	return true
+}
+
 // repeat reports whether a request may be sent once more whose reused connection has died without a byte of an answer, and notes that.
 func (s *run) repeat(request int32, err error) bool {
 	if s.again[request].written || err != socket.ErrReset && err != errClosedEarly || !idempotent(s.trace.Requests[request].Method) {

@@ -79,7 +79,11 @@ func (s *sender) open(id, request int32) {
 	nth := p.opened
 	p.opened++
 	s.choose(s.trace.Requests[request].Source, id, nth, func(edge int, last bool) bool {
+		asked := s.now()
 		err := s.connect(id, request, edge)
+		if s.Walled && s.shut(request, edge, err, asked) {
+			return false
+		}
 		if err != nil && (last || err != socket.ErrRefused) {
 			s.fail(request, edge, err)
 		}

@@ -76,6 +76,14 @@ func rows() []row {
 			return ""
 		}
 	}
+	kernel := func(by clock) func(*judge.Figures) string {
+		return func(f *judge.Figures) string {
+			if t := by(f); t != nil {
+				return quantiles(&t.Kernel, page.Duration)
+			}
+			return ""
+		}
+	}
 	return []row{
 		{rowRequests, count(func(f *judge.Figures) uint64 { return f.Requests })},
 		{rowSources, count(func(f *judge.Figures) uint64 { return uint64(f.Sources) })},
@@ -96,6 +104,8 @@ func rows() []row {
 		{"admitted", count(func(f *judge.Figures) uint64 { return f.Admitted })},
 		{"refused", count(func(f *judge.Figures) uint64 { return f.Refused })},
 		{"  by a mitigation in force", deployed(count(func(f *judge.Figures) uint64 { return f.Mitigated }))},
+		{"    with its connection, by an edge", some(func(f *judge.Figures) uint64 { return f.Shed })},
+		{"    with its connection, by the kernel", some(func(f *judge.Figures) uint64 { return f.Walled })},
 		{"  because the tier was gone", some(func(f *judge.Figures) uint64 { return f.Closed })},
 		{"without a verdict", some(func(f *judge.Figures) uint64 { return f.Failed })},
 		{"blocks", deployed(count(func(f *judge.Figures) uint64 { return f.Blocks }))},
@@ -120,8 +130,10 @@ func rows() []row {
 		{"  let go before their turn by", waits(func(w *judge.Waits) string { return quantiles(&w.Early, page.Duration) })},
 		{"time to block, first edge", firstEdge(formula)},
 		{"time to block, every edge", everyEdge(formula)},
+		{"time to block, kernel", kernel(formula)},
 		{"by the exact log, first edge", firstEdge(exact)},
 		{"by the exact log, every edge", everyEdge(exact)},
+		{"by the exact log, kernel", kernel(exact)},
 		{"tier commands per 1,000 requests", func(f *judge.Figures) string {
 			if f.TierOpsPer1000 == nil {
 				return ""

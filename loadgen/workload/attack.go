@@ -58,6 +58,22 @@ func (g *generator) distributed() {
 	}
 }
 
+// flood has 10,000 abusers, or as many as can go over the limit in the first half. What each sends is its part of the rate from then on, whether or not it is
+// heard. Fifty good sources are beside them.
+func (g *generator) flood() {
+	const most, good = 10_000, 50
+	end, rate, over := g.seconds(), g.rate(8000), float64(g.o.Limit+1)
+	g.goodSources(good, min(0.1*rate, good*g.modest(0.5, math.Inf(1))), 0, end)
+	sources := max(1, min(most, int(rate*end/2/over)))
+	for i := range sources {
+		s, begin := g.abuser(), float64(i)*over/rate
+		within := min(1, g.o.Window.Seconds()/2)
+		g.even(s, over/within, begin, begin+within)
+		each := rate / float64(sources)
+		g.even(s, each, begin+within+g.rng.Float64()/each, end)
+	}
+}
+
 // mixed has 300 good sources, whose part of the traffic is at most a third, and abusers of every kind.
 func (g *generator) mixed() {
 	const good = 300

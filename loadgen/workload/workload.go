@@ -39,6 +39,7 @@ func List() []Workload {
 		{"below", "thousands of abusers, each below the limit", (*generator).below},
 		{"nat", "200 good users and one abuser behind one address", (*generator).nat},
 		{"flash-crowd", "ten times as many good sources within seconds", (*generator).flashCrowd},
+		{"flood", "10,000 abusers that go over the limit one after the other, and go on while they are blocked; 8,000 requests/s", (*generator).flood},
 		{"many-streams", "a page's worth of requests and more at one instant, on one connection where HTTP/2 lets it", (*generator).manyStreams},
 		{"rapid-reset", "requests taken back as soon as they are made, far above the limit (HTTP/2)", (*generator).rapidReset},
 		{"stuffing", "credential stuffing: POST /login from rotating addresses, few tries each", (*generator).stuffing},

@@ -41,7 +41,7 @@ type Config struct {
 	Operators *operators.List
 	Nodes     *placement.Nodes
 	Logs      *log.Logs
-	Send      func(wire.Command, *Bit) // for commands for commands for commands for commands for commands whose answer goes to Answered, with the Bit
+	Send      func(wire.Command, *Bit) // for commands for commands for commands for commands for commands for commands whose answer goes to Answered, with the Bit
 	Decided   func(across.Block)       // is called with what this edge blocks as the first of the PoP; nil: nothing is
 }
 

@@ -171,6 +171,13 @@ func (l *List) Spread(marks ...operatorlog.Mark) (s Spread) {
 	return s
 }
 
+// Silent are the names of edges that went lately without saying that they end.
+func (l *List) Silent() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.silent))
+}
+
 // has reports whether a word is among those that marks stand for.
 func has(marks []operatorlog.Mark, m operatorlog.Mark) bool {
 	return slices.ContainsFunc(marks, func(k operatorlog.Mark) bool { return k.Edge == m.Edge && k.Generation >= m.Generation })

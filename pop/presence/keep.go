@@ -64,7 +64,8 @@ func (p *Slots) Changed(now time.Time) { p.next, p.changed = now, true }
 // Answered takes in what is in the slots, and returns the command that takes a free one, if this edge needs one and may
 // have it; Taken takes in the outcome. forged is how many slots hold what no edge of the PoP has written.
 func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now, wall time.Time) (c wire.Command, slot int, takes bool, forged int) {
-	forged = p.Read(r.Values, now, wall)
+	forged = p.Read(r.Values[:slots], now, wall)
+	p.View = r.Values[slots]
 	slot, key, empty, takes := p.Choose(random, now)
 	if takes {
 		op := wire.Add

@@ -52,7 +52,9 @@ func (e *peer) alive(now time.Time) bool { return !e.Ends && now.Sub(e.received)
 
 // Slots is what an edge knows of the slots.
 type Slots struct {
-	Keys string // of all slots, for a Get
+	Keys string // of all slots, and of what is read with them, for a Get
+	// View is what says that somebody looks at the whole PoP, as last read; nil: nobody does. It is read with the slots, so it costs no command.
+	View []byte
 
 	secret   secret.Secret
 	id       uint64
@@ -62,7 +64,7 @@ type Slots struct {
 	held     bool // a slot was ours once
 	sequence uint64
 	peers    map[uint64]*peer
-	read     []*peer   // the edges the edges the edges the edges the edges whose presence is in the slots, as last read
+	read     []*peer   // the edges the edges the edges the edges the edges the edges whose presence is in the slots, as last read
 	free     []int     // as last read
 	filled   []bool    // all of them: with something
 	room     time.Time // since when there has been a free slot, while full
@@ -81,7 +83,7 @@ func New(s secret.Secret, id uint64) Slots {
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
-	p.Keys = strings.Join(p.keys, " ")
+	p.Keys = strings.Join(p.keys, " ") + " " + s.ViewKey()
 	return p
 }
 

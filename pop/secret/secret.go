@@ -101,6 +101,7 @@ const (
 	Presence                // what an edge publishes about itself
 	Exact                   // a bucket of instants
 	Audit                   // what an edge noted of watched sources
+	View                    // that somebody looks at the PoP, and what edges show him
 )
 
 // key of a use, and what is hashed with it so that no two uses share MACs.
@@ -116,6 +117,8 @@ func (s *Secret) key(u Use) (k key, letter byte) {
 		return s.records, 'x'
 	case Audit:
 		return s.presence, 'u'
+	case View:
+		return s.presence, 'v'
 	}
 	return s.records, 'm'
 }
@@ -185,6 +188,7 @@ const (
 	forFlight       = 'i'
 	forExact        = 'x'
 	forAudit        = 'u'
+	forView         = 'v'
 )
 
 func (s Secret) hashSource(use byte, source counter.Source) uint64 {
@@ -310,6 +314,14 @@ func (s Secret) AuditKey(edge uint64, interval int64) string {
 	var b [17]byte
 	named := binary.BigEndian.AppendUint64(append(b[:0], forAudit), edge)
 	return string(s.append128([]byte{forAudit}, binary.BigEndian.AppendUint64(named, uint64(interval))))
+}
+
+// ViewKey names the item that says that somebody looks at the whole PoP, and PartKey what an edge shows him: 23 characters each.
+func (s Secret) ViewKey() string { return string(s.append128([]byte{forView}, []byte{forView})) }
+
+func (s Secret) PartKey(edge uint64) string {
+	var b [9]byte
+	return string(s.append128([]byte{forView}, binary.BigEndian.AppendUint64(append(b[:0], forView), edge)))
 }
 
 // RuleDigest names a rule's counters in the mitigation log.

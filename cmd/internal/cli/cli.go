@@ -21,6 +21,11 @@ func (e UsageError) Unwrap() error { return e.error }
 // Usagef is a UsageError of a text.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
+// Told is an error that a user has been told already: the program ends with that exit code, and says no more.
+type Told int
+
+func (c Told) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
 // SomeOf reports what a list names that it cannot.
 func SomeOf(flag string, given, there []string) error {
 	for _, name := range given {

@@ -56,9 +56,12 @@ func (p *Program) Run(ctx context.Context, args []string, stderr io.Writer) int 
 		}
 		err := c.Run(ctx, args[1:])
 		var wrong UsageError
+		var told Told
 		switch {
 		case err == nil, errors.Is(err, pflag.ErrHelp):
 			return 0
+		case errors.As(err, &told):
+			return int(told)
 		case errors.As(err, &wrong):
 			fmt.Fprintf(stderr, "%s %s: %v; see %s %s --help\n", p.Name, c.Name, err, p.Name, c.Name)
 			return 2

@@ -24,6 +24,8 @@ type Lab struct {
 	Flaps              []string
 	Routes             []anycast.Route // what Flaps say
 	Peers              bool
+	Wall               bool
+	WallProgram        string
 }
 
 // AddLab adds the flags of Lab.
@@ -36,8 +38,35 @@ func AddLab(flags *pflag.FlagSet) *Lab {
 	flags.StringVar(&f.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
 	flags.StringVar(&f.Posture, "on-store-failure", "local", "of the rule: local, share, open or closed")
 	flags.StringArrayVar(&f.Flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
-	flags.BoolVar(&f.Peers, "peers", false, "PoPs send each other their blocks (pop.peers)")
+	flags.BoolVar(&f.Peers, "peers", false, "PoPs tell each other whom they block (pop.peers)")
+	flags.BoolVar(&f.Wall, "wall", false, "edges shed in the kernel (shed: kernel), by a sluice-wall, in a network made for it: Linux, as root or in a user namespace;\n"+
+		"the judge knows which connections the kernel refused; --per-connection 1 makes a flood of connections")
+	flags.StringVar(&f.WallProgram, "wall-program", "", "`PATH` of sluice-wall; none: sluice-wall beside this one")
 	return f
+}
+
+// mostWalled is how many edges a sluice-wall serves.
+const mostWalled = 8
+
+// CheckWall reports what cannot be with a wall.
+func (f *Lab) CheckWall(send *Send, rule mitigation.Rule, mode judge.Mode) error {
+	switch {
+	case !f.Wall:
+		return nil
+	case f.PoPs > 1:
+		return cli.Usagef("--wall, --pops %d: the kernel refuses a source at all edges here, so there must be one PoP", f.PoPs)
+	case f.Edges > mostWalled:
+		return cli.Usagef("--wall, --edges %d: a sluice-wall serves at most %d", f.Edges, mostWalled)
+	case send.Carrier != replay.Loopback:
+		return cli.Usagef("--wall, --source %v: the kernel knows peers alone, and those are of edges in front; leave --source out", send.Carrier)
+	case send.HTTP2:
+		return cli.Usagef("--wall, --http2: a source's connection stays open, and the kernel refuses new ones alone; leave --http2 out")
+	case mode == judge.Estimator:
+		return cli.Usagef("--wall, --mode estimator: nobody is blocked then")
+	case rule.Timeout == 0:
+		return cli.Usagef("--wall, --mitigation-timeout 0: a source that is throttled is blocked for no time, and stays out of the kernel's set")
+	}
+	return nil
 }
 
 // LabSecret keys the PoPs of a lab, so that windows begin and sources are placed the same in every run.
@@ -63,6 +92,11 @@ func (f *Lab) Complete() error {
 	if f.Routes, err = cli.ParseFlaps(f.Flaps, f.PoPs); err != nil {
 		return err
 	}
+	if f.Wall {
+		if err := cli.Beside(&f.WallProgram, "sluice-wall"); err != nil {
+			return err
+		}
+	}
 	return cli.Beside(&f.Sluice, "sluice")
 }
 
@@ -72,6 +106,10 @@ func (f *Lab) Site(rule mitigation.Rule, mode judge.Mode, carrier replay.Carrier
 	if err != nil {
 		return lab.Lab{}, err
 	}
+	wall := ""
+	if f.Wall {
+		wall = f.WallProgram
+	}
 	return lab.Lab{
 		PoPs: f.PoPs, Edges: f.Edges, Memcached: f.Nodes, Twemproxy: f.Twemproxy,
 		Sluice: f.Sluice, Origin: []string{self, "origin"}, Secret: LabSecret, Carrier: carrier,
@@ -79,6 +117,6 @@ func (f *Lab) Site(rule mitigation.Rule, mode judge.Mode, carrier replay.Carrier
 			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
 			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(), OnStoreFailure: f.Posture, Mode: mode,
 		},
-		Log: cli.Logf, Peers: f.Peers,
+		Log: cli.Logf, Peers: f.Peers, Wall: wall,
 	}, nil
 }

@@ -3,12 +3,15 @@
 package namespace
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
-	"testing"
+
+	"sluice/cmd/internal/cli"
 )
 
 // inside is set in what Command starts.
@@ -48,25 +51,23 @@ func Up() error {
 	return os.WriteFile("/proc/sys/net/ipv6/ip_nonlocal_bind", []byte("1"), 0)
 }
 
-// Test runs a test in a network of its own: the same test in another process. It reports whether this is the one in it, where the test goes on.
-func Test(t *testing.T) bool {
-	t.Helper()
-	if Inside() {
-		if err := Up(); err != nil {
-			t.Fatal(err)
-		}
-		return true
-	}
-	cmd := Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.timeout=5m")
-	if testing.Verbose() {
-		cmd.Args = append(cmd.Args, "-test.v")
-	}
-	out, err := cmd.CombinedOutput()
+// Again runs this program anew, with its arguments, in a network of its own, until it ends or ctx does. What it says goes where this one's words go. The
+// network is gone when the last process in it is.
+func Again(ctx context.Context) error {
+	self, err := os.Executable()
 	if err != nil {
-		t.Fatalf("in a network namespace: %v (this needs root, or a kernel that gives others a user namespace)\n%s", err, out)
+		return err
 	}
-	if testing.Verbose() {
-		t.Logf("%s", out)
+	cmd := Command(self, os.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr.Setpgid = true // a terminal's signal comes to it once: from here
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%w: a network of its own needs root, or a kernel that gives others a user namespace", err)
 	}
-	return false
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })()
+	err = cmd.Wait()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return cli.Told(max(exit.ExitCode(), 1)) // it has said why; -1: a signal has ended it
+	}
+	return err
 }

@@ -18,6 +18,8 @@ func (p *Peers) edge(name, at string, admin netip.AddrPort, c PeerCase) (*proces
 		config = p.nginx(name, at, c)
 	case "haproxy":
 		config = p.haproxy(name, at, c)
+	case "caddy":
+		config = p.caddy(at)
 	case "fasthttp":
 		args := []string{"bench-peers", "--bare", at, "--origin", p.origin}
 		if c.has("refuse") {
@@ -38,6 +40,13 @@ func (p *Peers) edge(name, at string, admin netip.AddrPort, c PeerCase) (*proces
 	case "haproxy":
 		path, err := process.Find("haproxy", "install it, or leave it out with --edges")
 		return &process.Process{Name: name, Path: path, Args: []string{"-db", "-q", "-f", file}}, err
+	case "caddy":
+		path, err := process.Find("caddy", "install it, or leave it out with --edges")
+		if err != nil {
+			return nil, err
+		}
+		env, err := process.Find("env", "it comes with coreutils") // it keeps files of its own there
+		return &process.Process{Name: name, Path: env, Args: []string{"XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir, path, "run", "--config", file, "--adapter", "caddyfile"}}, err
 	}
 	path := p.Sluice
 	if name == Before {
@@ -101,6 +110,23 @@ http {
   }
 }
 `, p.dir, process.NginxFolders(p.dir), key, rate, p.origin, at, burst, ssl, sslLines, status)
+}
+
+// caddy is what its reverse_proxy does without being told anything, for every host.
+func (p *Peers) caddy(at string) string {
+	host, port, _ := strings.Cut(at, ":")
+	return fmt.Sprintf(`{
+  admin off
+  auto_https off
+  log {
+    output discard
+  }
+}
+http://:%s {
+  bind %s
+  reverse_proxy %s
+}
+`, port, host, p.origin)
 }
 
 func (p *Peers) haproxy(name, at string, c PeerCase) string {

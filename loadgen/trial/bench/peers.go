@@ -45,7 +45,7 @@ type Peers struct {
 // request, with "tls" over TLS, whose handshake is a full one for each new connection, or resumes the session of another, and with "h2" over HTTP/2,
 // with one request at once on a connection, or 16.
 var (
-	PeerNames = []string{"nginx", "haproxy", "fasthttp", "sluice off", "sluice", "sluice memcached", "nginx 444", "haproxy reject", "sluice shed"}
+	PeerNames = []string{"nginx", "haproxy", "caddy", "fasthttp", "sluice off", "sluice", "sluice memcached", "nginx 444", "haproxy reject", "sluice shed"}
 	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new", "proxy tls resumed",
 		"proxy tls h2", "proxy tls h2 16", "refuse tls h2", "refuse tls h2 16"}
 )
@@ -207,7 +207,7 @@ func can(edge string, c PeerCase) bool {
 	switch edge {
 	case "fasthttp", "sluice memcached":
 		return !c.has("tls")
-	case "sluice off":
+	case "caddy", "sluice off": // Caddy has no limiter of its own
 		return c.Work == "proxy"
 	}
 	return true

@@ -32,6 +32,7 @@ func TestConfigurations(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "# nginx\n%s\n# HAProxy\n%s\n# Sluice\n%s\n", p.nginx(c.nginx, "127.0.0.1:8001", work), p.haproxy(c.haproxy, "127.0.0.1:8001", work), sluice)
 	}
+	fmt.Fprintf(&b, "# Caddy\n%s\n", p.caddy("127.0.0.1:8001"))
 	golden.Check(t, "configurations.txt", b.Bytes())
 }
 

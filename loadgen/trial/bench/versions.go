@@ -12,7 +12,7 @@ import (
 // Versions names the programs that Run measures, and what this one was built with: figures say little without.
 func (p Peers) Versions(ctx context.Context) (list []string, err error) {
 	p.complete()
-	for _, program := range []struct{ name, flag, measured string }{{"nginx", "-v", "nginx"}, {"haproxy", "-v", "haproxy"}, {"memcached", "-V", "sluice memcached"}} {
+	for _, program := range []struct{ name, flag, measured string }{{"nginx", "-v", "nginx"}, {"haproxy", "-v", "haproxy"}, {"caddy", "version", "caddy"}, {"memcached", "-V", "sluice memcached"}} {
 		if !slices.ContainsFunc(p.Edges, func(e string) bool { return e == program.measured || strings.HasPrefix(e, program.name+" ") }) {
 			continue
 		}

@@ -110,7 +110,7 @@ func Bodies(ctx context.Context, s *lab.Site, o *BodyOrigin, exchanges int, larg
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	peak := make(chan int64, 1)
-	go func() { peak <- peakMemory(watching, edge.PID()) }()
+	go func() { peak <- PeakMemory(watching, edge.PID()) }()
 	start := time.Now()
 	s.Log("%d requests with bodies of up to %d bytes, and such answers", exchanges, largest)
 	var all sync.WaitGroup

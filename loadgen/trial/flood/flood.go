@@ -118,12 +118,6 @@ func (f *Floods) measure(ctx context.Context, way string) (one Figures, err erro
 		}
 	}()
 	c := client{to: to, rate: f.Rate, sources: f.Sources}
-	if way == "answer" || way == "connection" || way == "kernel" {
-		if err := c.block(ctx); err != nil {
-			return one, err
-		}
-		c.flood(ctx, 2*time.Second) // the kernel is told of those that connect again
-	}
 	neighbour := newNeighbour(to)
 	defer neighbour.end()
 	neighbour.ask(ctx, f.For/10)
@@ -131,7 +125,21 @@ func (f *Floods) measure(ctx context.Context, way string) (one Figures, err erro
 	if err != nil {
 		return one, err
 	}
-	without := neighbour.ask(ctx, f.For/2)
+	without := neighbour.ask(ctx, f.For/2) // nobody is blocked yet: what a block costs is the flood's
+	calmed, err := costs(main, helper)
+	if err != nil {
+		return one, err
+	}
+	if way == "answer" || way == "connection" || way == "kernel" {
+		if err := c.block(ctx); err != nil {
+			return one, err
+		}
+		for range 20 { // the kernel is told of those that connect again: until it has been told of all
+			if n := c.flood(ctx, 2*time.Second); way != "kernel" || n.refused == n.made {
+				break
+			}
+		}
+	}
 	before, err := costs(main, helper)
 	if err != nil {
 		return one, err
@@ -152,7 +160,7 @@ func (f *Floods) measure(ctx context.Context, way string) (one Figures, err erro
 	}
 	made := float64(n.made)
 	cost := func(i int) float64 { // beside what the other client's requests take
-		each := (before[i] - begin[i]).Seconds() / float64(without.asked)
+		each := (calmed[i] - begin[i]).Seconds() / float64(without.asked)
 		return ((after[i] - before[i]).Seconds() - each*float64(with.asked)) / made
 	}
 	return Figures{Way: way, Rate: made / f.For.Seconds(), CPU: cost(0), Helper: cost(1),

@@ -25,7 +25,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -42,7 +41,7 @@ import (
 const Name = "sluice"
 
 // elementsAtOnce is how many elements a message of netlink holds: its list is at most 64 KiB long.
-const elementsAtOnce = 512
+const elementsAtOnce = 1024
 
 // socketBuffer is for the largest transaction, of AtOnce changes.
 const socketBuffer = 4 << 20
@@ -61,6 +60,8 @@ type Config struct {
 type Lease struct {
 	Prefix netip.Prefix
 	For    time.Duration
+
+	timeout time.Duration // that it has at most, as the kernel notes it; 0: For
 }
 
 // Count is what the kernel says of a prefix that is in a set.
@@ -73,6 +74,8 @@ type Count struct {
 // Table is the table in the kernel. It is not safe for concurrent use.
 type Table struct {
 	conn   *nftables.Conn
+	moves  *elements // what is in the sets goes by this one
+	gone   []Lease   // of Apply
 	config Config
 	table  *nftables.Table
 	input  *nftables.Chain
@@ -98,15 +101,21 @@ func (k setKey) name() string {
 // Open makes the table anew: what another process has left of it is gone.
 func Open(c Config) (*Table, error) {
 	t := &Table{config: c}
-	if err := t.connect(); err != nil {
+	var err error
+	if t.moves, err = openElements(); err != nil {
 		return nil, err
 	}
-	err := t.make()
+	if err := t.connect(); err != nil {
+		t.moves.close()
+		return nil, err
+	}
+	err = t.make()
 	if err == nil {
 		err = t.probe()
 	}
 	if err != nil {
 		_ = t.conn.CloseLasting()
+		t.moves.close()
 		if errors.Is(err, os.ErrPermission) {
 			err = fmt.Errorf("%w: sluice-wall needs CAP_NET_ADMIN in the network namespace of the edge", err)
 		}
@@ -221,90 +230,73 @@ func mask(bits, length int) []byte {
 
 // probe finds out whether the kernel renews an element that is added again.
 func (t *Table) probe() error {
-	t.renews = false
-	set, err := t.set(setKey{bits: 32})
-	if err != nil {
-		return err
-	}
-	never := netip.MustParsePrefix("0.0.0.0/32") // nobody's address
-	for _, lease := range []time.Duration{time.Minute, time.Hour} {
-		if err := t.conn.SetAddElements(set, []nftables.SetElement{element(never, lease)}); err != nil {
-			return err
-		}
-		if err := t.commit(); err != nil {
+	t.renews = true
+	never := netip.MustParsePrefix("0.0.0.0/32")                    // nobody's address
+	for _, lease := range []time.Duration{time.Minute, time.Hour} { // which is the same timeout
+		if err := t.Apply([]Lease{{never, lease, time.Hour}}, nil); err != nil {
 			return err
 		}
 	}
-	list, err := t.conn.GetSetElements(set)
+	list, _, err := t.Counts()
 	if err != nil {
 		return err
 	}
-	for _, e := range list {
-		t.renews = t.renews || e.Expires > 2*time.Minute
-	}
+	t.renews = slices.ContainsFunc(list, func(c Count) bool { return c.Left > 2*time.Minute })
 	return t.Apply(nil, []netip.Prefix{never})
-}
-
-func element(p netip.Prefix, lease time.Duration) nftables.SetElement {
-	return nftables.SetElement{Key: p.Addr().AsSlice(), Timeout: lease}
 }
 
 // Apply refuses prefixes for a time from now on, or so much longer, and others no more, in one transaction. None may be in both lists, and each may be
 // in a set already or not. There may be AtOnce of them. Where the kernel does not renew, a prefix that is renewed is counted from nothing again.
 func (t *Table) Apply(adds []Lease, deletes []netip.Prefix) error {
-	sorted := make(map[setKey]*change)
-	at := func(p netip.Prefix) *change {
-		k := keyOf(p)
-		if sorted[k] == nil {
-			sorted[k] = new(change)
-		}
-		return sorted[k]
-	}
-	for _, l := range adds {
-		at(l.Prefix).adds = append(at(l.Prefix).adds, element(l.Prefix, max(l.For, time.Millisecond)))
-	}
+	t.gone = t.gone[:0]
 	for _, p := range deletes {
-		at(p).deletes = append(at(p).deletes, element(p, time.Millisecond))
+		t.gone = append(t.gone, Lease{Prefix: p})
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(sorted), func(a, b setKey) int { return a.bits - b.bits }) {
-		set, err := t.set(k)
-		if err != nil {
+	var of []setKey
+	for _, list := range [][]Lease{adds, t.gone} {
+		for _, l := range list {
+			if k := keyOf(l.Prefix); !slices.Contains(of, k) {
+				of = append(of, k)
+			}
+		}
+	}
+	for _, k := range of {
+		if _, err := t.set(k); err != nil {
 			return fmt.Errorf("nft: make a set: %w", err)
 		}
-		if err := t.queue(set, sorted[k]); err != nil {
-			return fmt.Errorf("nft: write a change: %w", err)
-		}
 	}
-	if err := t.commit(); err != nil {
-		return fmt.Errorf("nft: change the sets: %w", err)
+	err := t.moves.batch(func() {
+		for _, k := range of {
+			t.queue(k, t.sets[k].Name, adds)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("nft: change the sets: %w", t.again(err))
 	}
 	return nil
 }
 
-// A change is what becomes of one set.
-type change struct{ adds, deletes []nftables.SetElement }
-
-// queue puts a change into the transaction. To delete what is not there, or has just expired, would be an error that undoes all of it; adding
+// queue puts what becomes of a set into the transaction. To delete what is not there, or has just expired, would be an error that undoes all of it; adding
 // first makes sure that it is there.
-func (t *Table) queue(set *nftables.Set, c *change) error {
-	steps := []struct {
-		do   func(*nftables.Set, []nftables.SetElement) error
-		list []nftables.SetElement
-	}{
-		{t.conn.SetAddElements, c.deletes}, {t.conn.SetDeleteElements, c.deletes},
-		{t.conn.SetAddElements, c.adds}, {t.conn.SetDeleteElements, c.adds}, {t.conn.SetAddElements, c.adds},
+func (t *Table) queue(k setKey, name string, adds []Lease) {
+	t.moves.change(newElements, k, name, t.gone)
+	t.moves.change(deleteOnes, k, name, t.gone)
+	t.moves.change(newElements, k, name, adds)
+	if !t.renews {
+		t.moves.change(deleteOnes, k, name, adds)
+		t.moves.change(newElements, k, name, adds)
 	}
-	if t.renews {
-		steps = steps[:3]
+}
+
+// again replaces the socket after an error: answers may be left in it, which the next transaction would take for its own.
+func (t *Table) again(err error) error {
+	moves, failed := openElements()
+	if failed != nil {
+		return errors.Join(err, failed)
 	}
-	for _, step := range steps {
-		for part := range slices.Chunk(step.list, elementsAtOnce) {
-			if err := step.do(set, part); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	t.moves.close()
+	t.moves = moves
+	return err
 }
 
 // Flush refuses nobody any more. Sets and what was refused in all stay.
@@ -321,20 +313,8 @@ func (t *Table) Flush() error {
 // Counts returns what is in the sets, and how many SYNs have been refused since Open.
 func (t *Table) Counts() (list []Count, refused uint64, err error) {
 	for k, s := range t.sets {
-		elements, err := t.conn.GetSetElements(s)
-		if err != nil {
-			return nil, 0, fmt.Errorf("nft: read a set: %w", err)
-		}
-		for _, e := range elements {
-			addr, ok := netip.AddrFromSlice(e.Key)
-			if !ok {
-				continue
-			}
-			c := Count{Prefix: netip.PrefixFrom(addr, k.bits), Left: e.Expires}
-			if e.Counter != nil {
-				c.Refused = e.Counter.Packets
-			}
-			list = append(list, c)
+		if err := t.moves.list(k, s.Name, func(c Count) { list = append(list, c) }); err != nil {
+			return nil, 0, fmt.Errorf("nft: read a set: %w", t.again(err))
 		}
 	}
 	object, err := t.conn.GetObject(&nftables.NamedObj{Table: t.table, Name: "refused", Type: nftables.ObjTypeCounter})
@@ -353,6 +333,7 @@ func (t *Table) Counts() (list []Count, refused uint64, err error) {
 func (t *Table) Close() error {
 	t.conn.DelTable(t.table)
 	err := t.commit()
+	t.moves.close()
 	if closed := t.conn.CloseLasting(); err == nil {
 		err = closed
 	}

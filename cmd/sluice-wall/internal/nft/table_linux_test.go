@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sluice/cmd/internal/namespace"
+	"sluice/cmd/internal/labtest"
 )
 
 // listen accepts whatever comes, at a port of all addresses.
@@ -62,7 +62,7 @@ func apply(t *testing.T, table *Table, lease time.Duration, adds []string, delet
 	var leases []Lease
 	var gone []netip.Prefix
 	for _, p := range adds {
-		leases = append(leases, Lease{netip.MustParsePrefix(p), lease})
+		leases = append(leases, Lease{Prefix: netip.MustParsePrefix(p), For: lease})
 	}
 	for _, p := range deletes {
 		gone = append(gone, netip.MustParsePrefix(p))
@@ -74,7 +74,7 @@ func apply(t *testing.T, table *Table, lease time.Duration, adds []string, delet
 
 // TestRefuses: new connections from what is in the set, to the ports that were named; nothing else.
 func TestRefuses(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	guarded, other := listen(t), listen(t)
@@ -134,7 +134,7 @@ func TestRefuses(t *testing.T) {
 
 // TestDrops: a source that is dropped hears nothing.
 func TestDrops(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	port := listen(t)
@@ -157,7 +157,7 @@ func isTimeout(err error) bool {
 
 // TestLeases: an entry lives as long as its lease, from when it was renewed last, whether or not the kernel renews by itself.
 func TestLeases(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	port := listen(t)
@@ -179,6 +179,15 @@ func TestLeases(t *testing.T) {
 		if is := left(); is < 50*time.Minute {
 			t.Errorf("renews %t: %v left after a renewal", renews, is)
 		}
+		// The same lease again is one from now on: the kernel would keep the end that there is.
+		apply(t, table, time.Minute, []string{"198.18.7.7/32"})
+		const used = 59*time.Second + 900*time.Millisecond
+		for left() > used {
+		}
+		apply(t, table, time.Minute, []string{"198.18.7.7/32"})
+		if is := left(); is <= used {
+			t.Errorf("renews %t: %v left after the same lease again", renews, is)
+		}
 		apply(t, table, 200*time.Millisecond, []string{"198.18.7.7/32"})
 		if is := left(); is > 200*time.Millisecond {
 			t.Errorf("renews %t: %v left after a shorter one", renews, is)
@@ -199,7 +208,7 @@ func TestLeases(t *testing.T) {
 
 // TestAnew: a table that was left by a process that died is replaced, and the one that stops leaves none.
 func TestAnew(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	port := listen(t)
@@ -231,14 +240,14 @@ func TestAnew(t *testing.T) {
 
 // TestMany: a transaction of as many as there may be, and a set that holds them all.
 func TestMany(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	table := open(t, Config{Ports: []uint16{1}, Max: 65536})
 	addr, n := netip.MustParseAddr("198.18.0.0"), 0
 	var adds []Lease
 	for range 65536 {
-		adds = append(adds, Lease{netip.PrefixFrom(addr, 32), time.Minute})
+		adds = append(adds, Lease{Prefix: netip.PrefixFrom(addr, 32), For: time.Minute})
 		addr = addr.Next()
 	}
 	for _, renews := range []bool{table.renews, false} {
@@ -257,7 +266,7 @@ func TestMany(t *testing.T) {
 
 // TestWithoutTheRight: who may not change the tables is told what he needs.
 func TestWithoutTheRight(t *testing.T) {
-	if !namespace.Test(t) {
+	if !labtest.Namespace(t) {
 		return
 	}
 	runtime.LockOSThread() // and never unlock it: the thread has lost its capabilities

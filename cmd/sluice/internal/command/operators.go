@@ -19,6 +19,7 @@ import (
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/config"
 	"sluice/edge/control"
+	"sluice/edge/history"
 )
 
 // Operators are those that ask a running edge, at its operators' listener.
@@ -28,13 +29,20 @@ func Operators() []Command {
 	}
 	status := NewFlagSet("status")
 	wait := status.Duration("wait", 0, "wait `TIME` at most until the edge is ready")
+	const ofPoP = "of all edges of the PoP together, with how old what each shows is, and which are missing"
+	statusOfPoP := status.Bool("pop", false, "what each edge of the PoP does, and all together")
 	top := NewFlagSet("top")
+	topOfPoP := top.Bool("pop", false, ofPoP)
 	by := top.String("by", "requests", "heaviest by `requests|refused|shadow`")
 	kind := top.String("kind", "address", "`address|key`: addresses, or the keys that rules count by")
 	ofRule := top.String("rule", "", "of keys: those by which the rule `NAME` counts")
 	count := top.IntP("number", "n", 20, "how many to show, 1 to 1000")
 	events := NewFlagSet("events")
 	since := events.String("since", "", "only what came after the `EVENT` of a number, a time such as 2026-05-04T14:05:00Z, or a while ago such as 10m")
+	eventsOfPoP := events.Bool("pop", false, ofPoP)
+	past := NewFlagSet("history")
+	hours := past.Int("hours", 24, "how many of the last hours, 1 to 168")
+	pastOfPoP := past.Bool("pop", false, ofPoP)
 	block, unblock := NewFlagSet("block"), NewFlagSet("unblock")
 	length := block.Duration("for", 10*time.Minute, "for how long: a `TIME` such as 10m or 24h")
 	reason := block.String("reason", "", "why, for other operators: `TEXT`")
@@ -45,6 +53,7 @@ func Operators() []Command {
 	blocked.StringVar(&only.Mode, "mode", "", "only by rules that refuse, or by those in shadow, or by candidates: `enforce|shadow|candidate`")
 	blocked.StringVar(&only.By, "by", "", "only those that this edge, another one, an operator, or another PoP began: `edge|pop|admin|peer`")
 	blocked.StringVar(&only.Text, "find", "", "only those with `TEXT` in source, rule or reason")
+	blocked.BoolVar(&only.PoP, "pop", false, ofPoP)
 	manual := blocked.Bool("manual", false, "only those that an operator began, as --by admin")
 	blockRule := block.String("rule", control.AllRules, "under the rule `NAME` only; * is every rule")
 	var blockKey, unblockKey keyFlags
@@ -59,6 +68,9 @@ func Operators() []Command {
 					return err
 				}
 			}
+			if *statusOfPoP {
+				return c.StatusOfPoP()
+			}
 			return c.Status()
 		}),
 		operatorCommand(top, "", "the heaviest sources, or keys", func(c *operator.Client, _ []string) error {
@@ -69,12 +81,16 @@ func Operators() []Command {
 				return usageError{fmt.Errorf("--number %d: want 1 to 1000", *count)}
 			}
 			switch {
+			case *topOfPoP && *kind == "key":
+				return usageError{errors.New("--pop and --kind key: keys are listed edge by edge")}
 			case *kind == "key":
 				return c.TopKeys(*by, *count, *ofRule)
 			case *kind != "address":
 				return usageError{fmt.Errorf("--kind %q: want address or key", *kind)}
 			case *ofRule != "":
 				return usageError{errors.New("--rule is about keys: give --kind key with it")}
+			case *topOfPoP:
+				return c.TopOfPoP(*by, *count)
 			}
 			return c.Top(*by, *count)
 		}),
@@ -125,7 +141,18 @@ func Operators() []Command {
 		}),
 		listCommand(operator.Allow, "never limit a source for a while, on every edge of the PoP; without one, whom operators allow"),
 		listCommand(operator.Deny, "always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
-		operatorCommand(events, "", "what has happened lately, the latest last", func(c *operator.Client, _ []string) error { return c.Events(*since) }),
+		operatorCommand(events, "", "what has happened lately, the latest last", func(c *operator.Client, _ []string) error {
+			if *eventsOfPoP {
+				return c.EventsOfPoP(*since)
+			}
+			return c.Events(*since)
+		}),
+		operatorCommand(past, "", "what was refused and blocked in the last hours, of a week at most", func(c *operator.Client, _ []string) error {
+			if *hours < 1 || *hours > history.Kept {
+				return usageError{fmt.Errorf("--hours %d: want 1 to %d", *hours, history.Kept)}
+			}
+			return c.Hours(*hours, *pastOfPoP)
+		}),
 	}, planCommands()...)
 }
 

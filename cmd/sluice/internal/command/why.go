@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/view"
 )
 
 const whyUsage = `Usage: sluice why SOURCE|--key PART=VALUE [--at TIME] [LOG…]
@@ -41,6 +43,7 @@ type whyArgs struct {
 	key      keyFlags
 	named    named
 	edge     listener
+	pop      bool
 	json     bool
 	flags    *pflag.FlagSet
 }
@@ -51,6 +54,7 @@ func newWhyArgs() *whyArgs {
 	a.flags.DurationVar(&a.question.Around, "around", 10*time.Minute, "so long before and after")
 	a.key.add(a.flags)
 	a.edge.addFlags(a.flags)
+	a.flags.BoolVar(&a.pop, "pop", false, "of an edge: what all edges of the PoP know")
 	a.flags.BoolVar(&a.json, "json", false, "print JSON")
 	return a
 }
@@ -75,6 +79,9 @@ func parseWhy(args []string) (*whyArgs, error) {
 	}
 	if a.question.Around <= 0 {
 		return a, fmt.Errorf("--around %v: want more than 0", a.question.Around)
+	}
+	if a.pop && len(a.logs) > 0 {
+		return a, errors.New("--pop and logs: give one of them")
 	}
 	if a.at == "" {
 		return a, nil
@@ -186,6 +193,12 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 	if shown.Source, err = client.Look(source, a.named.key); err != nil {
 		return err
 	}
+	if a.named.key != nil {
+		source = shown.Source.Source // its digest
+	}
+	if a.pop {
+		return a.fromPoP(w, client, source)
+	}
 	if err := client.Get("/v1/events", &shown.Events); err != nil {
 		return err
 	}
@@ -196,6 +209,47 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 		return printJSON(w, shown)
 	}
 	return printWhy(w, &shown.Source, shown.Events, &shown.Edge)
+}
+
+// fromPoP tells what all edges know now.
+func (a *whyArgs) fromPoP(w io.Writer, client *operator.Client, source string) error {
+	var shown struct {
+		Edges  []view.Edge                     `json:"edges"`
+		Source control.Looked                  `json:"source"`
+		Each   []view.Answered[control.Looked] `json:"each"`
+		Events []view.Event                    `json:"events"`
+	}
+	if err := client.Get("/v1/sources/"+url.PathEscape(source)+"?scope=pop", &shown); err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(w, shown)
+	}
+	var happened []events.Event
+	for _, e := range slices.Backward(shown.Events) {
+		e.Text += " (" + strings.Join(e.Edges, ", ") + ")"
+		happened = append(happened, e.Event)
+	}
+	if err := printWhy(w, &shown.Source, happened, &control.State{}); err != nil {
+		return err
+	}
+	for _, edge := range shown.Each {
+		var parts []string
+		for _, r := range edge.Said.Rules {
+			text := fmt.Sprintf("%s %.4g of %d", cmp.Or(r.Policy, r.Rule), r.Estimate, r.Limit)
+			if r.Limit == 0 {
+				text = cmp.Or(r.Policy, r.Rule)
+			}
+			if r.Block != nil {
+				text += ", blocked by " + r.Block.By + " until " + operator.Clock(r.Block.End)
+			}
+			parts = append(parts, text)
+		}
+		if _, err := io.WriteString(w, operator.Printable("edge "+edge.Edge+" by itself: "+cmp.Or(strings.Join(parts, "; "), "no rule counts it"))+"\n"); err != nil {
+			return err
+		}
+	}
+	return operator.EdgesShown(w, shown.Edges)
 }
 
 // about reports whether an event's source is the one that is asked about: it, its prefix, or one within the prefix, or the digest of a key.

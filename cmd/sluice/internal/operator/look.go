@@ -84,6 +84,7 @@ type Filter struct {
 	Mode   string // enforce, shadow or candidate
 	By     string // edge, pop, admin or peer
 	Text   string // with this in source, rule or reason
+	PoP    bool   // on any edge of the PoP, and not on this one only
 }
 
 // Blocked prints who is blocked, and what becomes of their requests: operators' blocks first, then those that end last.
@@ -93,6 +94,9 @@ func (c *Client) Blocked(f Filter) error {
 		if value != "" {
 			query.Set(name, value)
 		}
+	}
+	if f.PoP {
+		return c.blockedOfPoP(f, query)
 	}
 	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil, func(list []control.Mitigation) error {
 		if len(list) == 0 && f != (Filter{}) {
@@ -386,11 +390,8 @@ func marked(text string, waiting []wait) string {
 // Events prints what has happened lately, the latest last. Since is the number of an event, a time (RFC 3339), a duration before
 // now, or "": all that the edge remembers.
 func (c *Client) Events(since string) error {
-	if d, err := time.ParseDuration(since); err == nil && since != "0" {
-		since = c.Now.Add(-d).UTC().Format(time.RFC3339Nano)
-	}
 	path := "/v1/events"
-	if since != "" {
+	if since = c.instant(since); since != "" {
 		path += "?since=" + url.QueryEscape(since)
 	}
 	return show(c, http.MethodGet, path, nil, func(list []events.Event) error {
@@ -400,17 +401,31 @@ func (c *Client) Events(since string) error {
 		}
 		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}, {"WHAT", text}}}
 		for _, e := range slices.Backward(list) {
-			if e.Skipped > 0 {
-				e.Text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
-			}
-			if e.KeyStart != "" {
-				e.Text += ", key " + Shown(e.KeyStart, "")
-			}
-			if len(e.Changed) > 0 {
-				e.Text += ": " + strings.Join(changed(e.Changed), ", ")
-			}
-			t.add(Clock(e.Time), string(e.Kind), cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), e.Text)
+			t.add(Clock(e.Time), string(e.Kind), cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), eventText(&e))
 		}
 		return t.write(c.Out)
 	})
+}
+
+// eventText is what happened, with what was left out before it, and what of a rule was changed.
+func eventText(e *events.Event) string {
+	text := e.Text
+	if e.Skipped > 0 {
+		text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
+	}
+	if e.KeyStart != "" {
+		text += ", key " + Shown(e.KeyStart, "")
+	}
+	if len(e.Changed) > 0 {
+		text += ": " + strings.Join(changed(e.Changed), ", ")
+	}
+	return text
+}
+
+// instant is a time for the API of what may be so long ago.
+func (c *Client) instant(since string) string {
+	if d, err := time.ParseDuration(since); err == nil && since != "0" {
+		return c.Now.Add(-d).UTC().Format(time.RFC3339Nano)
+	}
+	return since
 }

@@ -63,6 +63,9 @@ type Shared struct {
 	// Exact is the requests whose instants the tier keeps; nil: this edge counts alone.
 	Exact *exact.Table
 
+	// Viewed is told at which node edges meet, and what is there that says that somebody looks at the whole PoP. It is set before Sync; nil: nobody asks.
+	Viewed func(node int, item []byte)
+
 	began atomic.Pointer[time.Time] // nil: what others had blocked by then is known, from an older process
 	voids atomic.Int64              // the longest that a limit's block lives under the rules in force
 
@@ -114,6 +117,11 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 			happened.Add(control.Event(&w, false, time.Now()))
 		},
 		Decided: decided, InFlight: s.InFlight, Exact: s.Exact,
+		Viewed: func(node int, item []byte) {
+			if s.Viewed != nil {
+				s.Viewed(node, item)
+			}
+		},
 	}, time.Now())
 	if err != nil {
 		return nil, err

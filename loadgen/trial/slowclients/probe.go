@@ -1,4 +1,4 @@
-package check
+package slowclients
 
 import (
 	"cmp"

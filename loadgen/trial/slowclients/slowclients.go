@@ -1,4 +1,6 @@
-package check
+// Package slowclients holds against running edges that clients which do next to nothing take nothing from one that does (Check),
+// and those that do nothing no descriptor that an edge needs (Descriptors).
+package slowclients
 
 import (
 	"bytes"
@@ -16,10 +18,11 @@ import (
 	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/socket"
+	"sluice/loadgen/trial/check"
 )
 
-// A SlowScale is how large Slow is. Its limits must be those of the edge.
-type SlowScale struct {
+// A Scale is how large Check is. Its limits must be those of the edge.
+type Scale struct {
 	Connections   int // slow ones of each kind
 	Flood         int // connections that one source opens
 	PerSource     int // of which it may keep so many
@@ -28,16 +31,16 @@ type SlowScale struct {
 	Timed         bool // there are enough requests for a p99, and it decides too
 }
 
-// SlowScales are the full form of Slow and a short one, of some seconds.
-func SlowScales(short bool) SlowScale {
+// Scales are the full form of Slow and a short one, of some seconds.
+func Scales(short bool) Scale {
 	if short {
-		return SlowScale{Connections: 200, Flood: 500, PerSource: 100, HeaderTimeout: 500 * time.Millisecond, IdleTimeout: time.Second}
+		return Scale{Connections: 200, Flood: 500, PerSource: 100, HeaderTimeout: 500 * time.Millisecond, IdleTimeout: time.Second}
 	}
-	return SlowScale{Connections: 4000, Flood: 10_000, PerSource: 1024, HeaderTimeout: 12 * time.Second, IdleTimeout: 12 * time.Second, Timed: true}
+	return Scale{Connections: 4000, Flood: 10_000, PerSource: 1024, HeaderTimeout: 12 * time.Second, IdleTimeout: 12 * time.Second, Timed: true}
 }
 
 // Limits are the limits of the edge that goes with it.
-func (s SlowScale) Limits() string {
+func (s Scale) Limits() string {
 	return fmt.Sprintf("connections_per_source: %d, header_timeout: %v, idle_timeout: %v", s.PerSource, s.HeaderTimeout, s.IdleTimeout)
 }
 
@@ -51,21 +54,21 @@ const tooBusy = 50 * time.Millisecond
 // mostHarm is how many times as long as elsewhere a regular client may wait beside slow ones.
 const mostHarm = 2
 
-// Slow checks that clients which do next to nothing take nothing from one that does: while slow connections of each kind stand at the first
+// Check checks that clients which do next to nothing take nothing from one that does: while slow connections of each kind stand at the first
 // edge, first each from a source of its own and then all from one, a probe client of that edge has no failed request, and while
-// they open, stand and end a p99 at most twice that of one which asks an edge that nobody else uses, by turns with it (slowPhases): machine,
+// they open, stand and end a p99 at most twice that of one which asks an edge that nobody else uses, by turns with it (phasesOf): machine,
 // origin and moment are the same for both, and what holds up one and not the other for long is what slow clients do to an edge. Slow heads and
 // bodies are answered 408 in time, slow readers cut, and one source keeps no more connections than it may.
-func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
+func Check(ctx context.Context, s *lab.Site, scale Scale) (*check.Result, error) {
 	if len(s.EdgeProcesses) != 2 {
 		return nil, fmt.Errorf("loadgen: check slow: %d edges: want one that has slow clients, and one that has none", len(s.EdgeProcesses))
 	}
-	c := &Result{Name: "slow", Kept: true}
+	c := &check.Result{Name: "slow", Kept: true}
 	edge := s.EdgeProcesses[0]
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "beside\tended\tafter\tedge's memory\tat most each\trequests\tfailed\tp50\tmax\tother edge's p50\tmax\tworst while\tp99\tother edge's p99")
-	row := func(name, ended, after string, memory int64, each string, probes []*probeClient, worst slowPhase) {
+	row := func(name, ended, after string, memory int64, each string, probes []*probeClient, worst phase) {
 		r := probes[0]
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d MB\t%s\t%d\t%d", name, ended, after, memory>>20, each, len(r.answers)+r.failed, r.failed)
 		for _, r := range probes {
@@ -85,7 +88,7 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	nothing := worstPhase(slowPhases(alone[0].answers, alone[1].answers, scale.HeaderTimeout/3))
+	nothing := worstPhase(phasesOf(alone[0].answers, alone[1].answers, scale.HeaderTimeout/3))
 	nothing.name = ""
 	before := process.Memory(edge.PID())
 	row("nobody", "", "", before, "", alone, nothing)
@@ -95,17 +98,17 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 
 	many := replay.AddrWalk{Network: 127}
 	one := func() netip.Addr { return netip.AddrFrom4([4]byte{127, 9, 9, 9}) }
-	attacks := make([]slowAttack, 0, 2*len(slowKinds())+1)
+	attacks := make([]attack, 0, 2*len(kinds())+1)
 	for _, from := range []func() netip.Addr{many.Next, one} {
-		for _, k := range slowKinds() {
-			attacks = append(attacks, slowAttack{kind: k, most: scale.Connections, source: from})
+		for _, k := range kinds() {
+			attacks = append(attacks, attack{kind: k, most: scale.Connections, source: from})
 		}
 	}
 	// Silent but for a byte: a connection on which nothing at all comes is closed without an answer, as one that is turned away.
-	flood := slowKind{name: "silent ones", begin: "G", held: func(header, _ time.Duration) time.Duration { return header }, ends: slow408}
-	attacks = append(attacks, slowAttack{kind: flood, most: scale.Flood, source: one})
+	flood := kind{name: "silent ones", begin: "G", held: func(header, _ time.Duration) time.Duration { return header }, ends: slow408}
+	attacks = append(attacks, attack{kind: flood, most: scale.Flood, source: one})
 	for i, a := range attacks {
-		capped := i >= len(slowKinds())
+		capped := i >= len(kinds())
 		limit := a.kind.held(scale.HeaderTimeout, scale.IdleTimeout)
 		a.to, a.ramp = edge.Addr, limit/2 // all are there before the first is cut
 		name := fmt.Sprintf("%d %s of as many sources", a.most, a.kind.name)
@@ -123,7 +126,7 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 				return nil, fmt.Errorf("loadgen: check slow: %s: %w", name, err)
 			}
 			r, other := probes[0], probes[1]
-			phases := slowPhases(r.answers, other.answers, a.ramp)
+			phases := phasesOf(r.answers, other.answers, a.ramp)
 			worst, t := worstPhase(phases), a.tally()
 			kept := a.most - t.by[slowRefused]
 			each := "" // of what the edge has by now; what an attack made it take it keeps for the next
@@ -131,7 +134,7 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 				each = fmt.Sprintf("%d KB", (memory-before)/int64(max(kept, 1))>>10)
 			}
 			row(name, t.String(), fmt.Sprintf("%.1f to %.1f s", t.first.Seconds(), t.last.Seconds()), memory, each, probes, worst)
-			if calm := slices.MaxFunc(phases, func(a, b slowPhase) int { return cmp.Compare(a.without, b.without) }).without; scale.Timed && (calm > tooBusy || other.failed > 0) {
+			if calm := slices.MaxFunc(phases, func(a, b phase) int { return cmp.Compare(a.without, b.without) }).without; scale.Timed && (calm > tooBusy || other.failed > 0) {
 				if busy++; busy == 3 {
 					return nil, fmt.Errorf("loadgen: check slow: %s: disturbed: this machine is too busy to tell: at an edge without them the p99 is %v, and %d requests failed", name, calm, other.failed)
 				}
@@ -169,13 +172,13 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 }
 
 // beside runs probe clients of both edges beside an attack on the first, and tells how much memory that edge had at most.
-func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration) ([]*probeClient, int64, error) {
+func beside(ctx context.Context, s *lab.Site, a *attack, limit time.Duration) ([]*probeClient, int64, error) {
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan []*probeClient)
 	go func() { done <- runProbes(during, a.to, s.EdgeProcesses[1].Addr) }()
 	peak := make(chan int64)
-	go func() { peak <- peakMemory(during, s.EdgeProcesses[0].PID()) }()
+	go func() { peak <- check.PeakMemory(during, s.EdgeProcesses[0].PID()) }()
 	begin := time.Now()
 	err := a.run(ctx, a.ramp+4*limit+slowSlack) // all have ended before that
 	if err == nil {
@@ -187,13 +190,4 @@ func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration
 		err = fmt.Errorf("%w: raise the limit of open files (ulimit -n) beyond %d", err, 2*a.most+500)
 	}
 	return probes, memory, err
-}
-
-// peakMemory watches how much memory a process has until ctx ends.
-func peakMemory(ctx context.Context, pid int) int64 {
-	most := process.Memory(pid)
-	for process.Pause(ctx, 20*time.Millisecond) == nil {
-		most = max(most, process.Memory(pid))
-	}
-	return most
 }

@@ -1,4 +1,4 @@
-package check
+package slowclients
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"sluice/loadgen/socket"
 )
 
-// A slowKind is a way to keep a server busy at next to no cost of one's own.
-type slowKind struct {
+// A kind is a way to keep a server busy at next to no cost of one's own.
+type kind struct {
 	name  string
 	begin string // said at once
 	drip  string // and this every second
@@ -21,9 +21,9 @@ type slowKind struct {
 	held  func(headerTimeout, idleTimeout time.Duration) time.Duration
 }
 
-// slowKinds, those that take the least memory first, are connections that are kept without being used, slow heads (Slowloris), slow bodies (R.U.D.Y.), and answers that are read slowly.
-func slowKinds() []slowKind {
-	return []slowKind{
+// kinds, those that take the least memory first, are connections that are kept without being used, slow heads (Slowloris), slow bodies (R.U.D.Y.), and answers that are read slowly.
+func kinds() []kind {
+	return []kind{
 		{name: "idle ones", begin: "GET / HTTP/1.1\r\nHost: slow\r\n\r\n", ends: slowCut,
 			held: func(_, idle time.Duration) time.Duration { return idle }},
 		{name: "slow heads", begin: "GET / HTTP/1.1\r\nHost: slow\r\nX: ", drip: "x", ends: slow408,
@@ -47,25 +47,25 @@ const (
 // slowPeriod is how often a slow connection moves.
 const slowPeriod = time.Second
 
-// A slowAttack opens many slow connections from one thread, evenly spread over time, so that it takes no more of the
+// A attack opens many slow connections from one thread, evenly spread over time, so that it takes no more of the
 // machine than it must.
-type slowAttack struct {
-	kind   slowKind
+type attack struct {
+	kind   kind
 	to     netip.AddrPort
 	most   int
 	ramp   time.Duration     // from the first connection to the last
 	source func() netip.Addr // of the next connection
-	conns  []slowConn
+	conns  []conn
 	gone   int
 }
 
-// A slowTurn is when a connection moves.
-type slowTurn struct {
+// A turn is when a connection moves.
+type turn struct {
 	conn int // of conns
 	at   time.Duration
 }
 
-type slowConn struct {
+type conn struct {
 	fd      int
 	opened  time.Duration
 	lasted  time.Duration
@@ -75,7 +75,7 @@ type slowConn struct {
 }
 
 // run opens the connections and moves them until all have ended or the time is up; then it closes what is left.
-func (a *slowAttack) run(ctx context.Context, length time.Duration) error {
+func (a *attack) run(ctx context.Context, length time.Duration) error {
 	start := time.Now()
 	defer func() {
 		for i := range a.conns {
@@ -87,13 +87,13 @@ func (a *slowAttack) run(ctx context.Context, length time.Duration) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	// Everybody has a turn each period from when they came on, so turns are spread as evenly as arrivals, from the first.
-	var turns []slowTurn
+	var turns []turn
 	for now := time.Duration(0); now < length && (len(a.conns) < a.most || a.gone < a.most); now = time.Since(start) {
 		for len(turns) > 0 && turns[0].at <= now {
 			t := turns[0]
 			turns = turns[1:]
 			if a.move(&a.conns[t.conn], now); a.conns[t.conn].outcome == slowOpen {
-				turns = append(turns, slowTurn{t.conn, t.at + slowPeriod})
+				turns = append(turns, turn{t.conn, t.at + slowPeriod})
 			}
 		}
 		for len(a.conns) < a.most && time.Duration(len(a.conns))*a.ramp/time.Duration(a.most) <= now {
@@ -105,9 +105,9 @@ func (a *slowAttack) run(ctx context.Context, length time.Duration) error {
 			if err != nil {
 				return err
 			}
-			a.conns = append(a.conns, slowConn{fd: fd, opened: now, outcome: slowOpen})
+			a.conns = append(a.conns, conn{fd: fd, opened: now, outcome: slowOpen})
 			a.move(&a.conns[len(a.conns)-1], now)
-			turns = append(turns, slowTurn{len(a.conns) - 1, now + slowPeriod})
+			turns = append(turns, turn{len(a.conns) - 1, now + slowPeriod})
 		}
 		select {
 		case <-ctx.Done():
@@ -119,7 +119,7 @@ func (a *slowAttack) run(ctx context.Context, length time.Duration) error {
 }
 
 // move gives a connection its turn.
-func (a *slowAttack) move(c *slowConn, now time.Duration) {
+func (a *attack) move(c *conn, now time.Duration) {
 	if c.outcome != slowOpen {
 		return
 	}
@@ -159,7 +159,7 @@ func (a *slowAttack) move(c *slowConn, now time.Duration) {
 }
 
 // end notes how a connection ended.
-func (a *slowAttack) end(c *slowConn, now time.Duration) {
+func (a *attack) end(c *conn, now time.Duration) {
 	socket.Close(c.fd)
 	c.lasted = now - c.opened
 	a.gone++
@@ -175,14 +175,14 @@ func (a *slowAttack) end(c *slowConn, now time.Duration) {
 	}
 }
 
-// slowTally is what became of the connections of an attack.
-type slowTally struct {
+// tally is what became of the connections of an attack.
+type tally struct {
 	by          map[string]int
 	first, last time.Duration // when those that ended as they should did
 }
 
-func (a *slowAttack) tally() slowTally {
-	t := slowTally{by: make(map[string]int)}
+func (a *attack) tally() tally {
+	t := tally{by: make(map[string]int)}
 	for i := range a.conns {
 		c := &a.conns[i]
 		t.by[c.outcome]++
@@ -196,7 +196,7 @@ func (a *slowAttack) tally() slowTally {
 	return t
 }
 
-func (t slowTally) String() string {
+func (t tally) String() string {
 	out := ""
 	for _, outcome := range []string{slow408, slowCut, slowRefused, slowOther, slowOpen} {
 		if n := t.by[outcome]; n > 0 {

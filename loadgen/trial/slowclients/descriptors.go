@@ -1,4 +1,4 @@
-package check
+package slowclients
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
+	"sluice/loadgen/trial/check"
 )
 
 const (
@@ -27,16 +28,16 @@ const (
 // Descriptors checks that an edge which may open few files survives what takes all of them: first many idle connections,
 // then a limit on what it has open at that moment, so that it cannot accept at all. Its operators are answered all the while,
 // in the second case on connections that they have, and other clients are served within a second of relief.
-func Descriptors(ctx context.Context, s *lab.Site) (*Result, error) {
-	c := &Result{Name: "descriptors", Kept: true}
+func Descriptors(ctx context.Context, s *lab.Site) (*check.Result, error) {
+	c := &check.Result{Name: "descriptors", Kept: true}
 	edge := s.EdgeProcesses[0]
 	sources := replay.AddrWalk{Network: 127}
-	idle := slowKind{name: "idle", begin: "GET / HTTP/1.1\r\nHost: idle\r\n\r\n"}
+	idle := kind{name: "idle", begin: "GET / HTTP/1.1\r\nHost: idle\r\n\r\n"}
 
 	s.Log("%d idle connections to an edge that may open %d files", idleConnections, FewDescriptors)
-	attack := &slowAttack{kind: idle, to: edge.Addr, most: idleConnections, ramp: slowPeriod, source: sources.Next}
+	many := &attack{kind: idle, to: edge.Addr, most: idleConnections, ramp: slowPeriod, source: sources.Next}
 	operator := operate(ctx, s, true)
-	if err := attack.run(ctx, 4*slowPeriod); err != nil { // it closes them at its end
+	if err := many.run(ctx, 4*slowPeriod); err != nil { // it closes them at its end
 		operator.stop()
 		return nil, fmt.Errorf("loadgen: check descriptors: %w", err)
 	}
@@ -46,8 +47,8 @@ func Descriptors(ctx context.Context, s *lab.Site) (*Result, error) {
 		return nil, err
 	}
 	kept := 0
-	for i := range attack.conns {
-		if attack.conns[i].outcome == slowOpen {
+	for i := range many.conns {
+		if many.conns[i].outcome == slowOpen {
 			kept++
 		}
 	}
@@ -72,8 +73,8 @@ func Descriptors(ctx context.Context, s *lab.Site) (*Result, error) {
 		operator.stop()
 		return nil, err
 	}
-	attack = &slowAttack{kind: idle, to: edge.Addr, most: idleConnections / 10, ramp: slowPeriod, source: sources.Next}
-	err = attack.run(ctx, 3*slowPeriod)
+	many = &attack{kind: idle, to: edge.Addr, most: idleConnections / 10, ramp: slowPeriod, source: sources.Next}
+	err = many.run(ctx, 3*slowPeriod)
 	if err == nil {
 		err = process.LimitDescriptors(edge.PID(), FewDescriptors)
 	}

@@ -1,4 +1,4 @@
-package check
+package slowclients
 
 import (
 	"testing"
@@ -30,7 +30,7 @@ func TestWhatHarmsAnEdge(t *testing.T) {
 	}
 	f := func(what string, with, without []probed, harmed string) {
 		t.Helper()
-		worst := worstPhase(slowPhases(with, without, phase))
+		worst := worstPhase(phasesOf(with, without, phase))
 		if got := worst.ratio() > mostHarm; got != (harmed != "") || got && worst.name != harmed {
 			t.Errorf("%s: worst while %s, %.1f times the %v elsewhere", what, worst.name, worst.ratio(), worst.without)
 		}

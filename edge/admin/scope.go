@@ -1,0 +1,176 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"sluice/edge/control"
+	"sluice/edge/history"
+	"sluice/edge/view"
+)
+
+// lookTime is how long an operator waits for what other edges show, at most.
+const lookTime = 4 * time.Second
+
+// ofPoP reports whether a request is about the whole PoP (?scope=pop). If that is not possible, the answer says so.
+func (a api) ofPoP(w http.ResponseWriter, r *http.Request) (is, ok bool) {
+	switch scope := r.URL.Query().Get("scope"); {
+	case scope == "" || scope == "edge":
+		return false, true
+	case scope != "pop":
+		fail(w, http.StatusBadRequest, "scope is not possible: want edge or pop")
+	case a.View == nil:
+		fail(w, http.StatusNotImplemented, "the other edges cannot be asked here")
+	default:
+		return true, true
+	}
+	return false, false
+}
+
+// look is the whole PoP, with what its edges say to a question.
+func (a api) look(r *http.Request, question string) *view.PoP {
+	ctx, cancel := context.WithTimeout(r.Context(), lookTime)
+	defer cancel()
+	return a.View(ctx, question)
+}
+
+// A list of the PoP, and which edges it is of.
+type listOfPoP[T any] struct {
+	Edges []view.Edge `json:"edges"` // the one that was asked first
+	List  []T         `json:"list"`
+}
+
+func (a api) topOfPoP(w http.ResponseWriter, r *http.Request, by string, n int) {
+	p := a.look(r, "")
+	reply(w, listOfPoP[view.Heavy]{p.Edges(), p.Top(by, n)})
+}
+
+// mitigationsOfPoP shows those that this edge has, and in what others differ.
+func (a api) mitigationsOfPoP(w http.ResponseWriter, r *http.Request, f control.Filter, n int) {
+	p, now := a.look(r, ""), time.Now()
+	o := a.Edge.Overview(n, f.Matches, now)
+	own := append(o.Blocked.List, o.Shadow.List...)
+	list := p.Blocks(own[:min(n, len(own))], a.Edge.EachMitigation(now), f.Matches, n, now)
+	reply(w, listOfPoP[view.Block]{p.Edges(), list})
+}
+
+// eventsOfPoP shows what has happened after a time, at any edge.
+func (a api) eventsOfPoP(w http.ResponseWriter, r *http.Request, since string) {
+	var after time.Time
+	var err error
+	if since != "0" {
+		after, err = time.Parse(time.RFC3339, since)
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, "since is not possible: of the whole PoP want a time such as 2026-05-04T14:05:00Z, because each edge numbers its own events")
+		return
+	}
+	p := a.look(r, "")
+	reply(w, listOfPoP[view.Event]{p.Edges(), p.Happened(after)})
+}
+
+// edgeState is what an edge does, as far as it is shown of each.
+type edgeState struct {
+	view.Edge
+	Unready string     `json:"unready,omitempty"`
+	Blocked int        `json:"blocked"` // mitigations in force that refuse
+	Load    *view.Load `json:"load,omitempty"`
+}
+
+// statesOfPoP answers GET /v1/status?scope=pop.
+func (a api) statesOfPoP(w http.ResponseWriter, r *http.Request) {
+	p := a.look(r, "")
+	all := struct {
+		Edges []edgeState `json:"edges"`
+		Load  view.Load   `json:"load"` // of all that are shown
+	}{[]edgeState{}, p.Load().Short()}
+	for _, s := range p.Parts {
+		e := edgeState{Edge: s.Edge}
+		if s.Part != nil {
+			short := s.Part.Load.Short()
+			e.Unready, e.Blocked, e.Load = s.Part.Unready, s.Part.Blocked.InForce, &short
+		}
+		all.Edges = append(all.Edges, e)
+	}
+	reply(w, all)
+}
+
+// sourceOfPoP shows how a source stands by the tier, and what each edge knows of it by itself.
+func (a api) sourceOfPoP(w http.ResponseWriter, r *http.Request, source string, looked control.Looked) {
+	question := view.AskSource(source)
+	p := a.look(r, question)
+	reply(w, struct {
+		Edges  []view.Edge                     `json:"edges"`
+		Source control.Looked                  `json:"source"`
+		Each   []view.Answered[control.Looked] `json:"each"` // edge by edge, without the tier
+		Events []view.Event                    `json:"events"`
+	}{p.Edges(), looked, view.Answers[control.Looked](p, question), slices.DeleteFunc(p.Happened(time.Time{}), func(e view.Event) bool { return !about(e.Source, source) })})
+}
+
+// lastHours answers GET /v1/history?hours=: what was done in them, hour by hour, the latest first.
+func (a api) lastHours(w http.ResponseWriter, r *http.Request) {
+	hours, err := strconv.Atoi(cmp.Or(r.URL.Query().Get("hours"), "24"))
+	all, ok := a.ofPoP(w, r)
+	switch {
+	case !ok:
+	case err != nil || hours < 1 || hours > history.Kept:
+		fail(w, http.StatusBadRequest, "hours is not possible: want 1 to "+strconv.Itoa(history.Kept))
+	case a.History == nil:
+		fail(w, http.StatusNotImplemented, "no history is known here")
+	case !all:
+		reply(w, a.History(hours, topShown, time.Now()))
+	default:
+		question := view.AskHistory(hours)
+		p := a.look(r, question)
+		var each []history.History
+		for _, said := range view.Answers[history.History](p, question) {
+			if said.Said.Unkept != "" {
+				said.Said.Unkept = said.Edge + ": " + said.Said.Unkept
+			}
+			each = append(each, said.Said)
+		}
+		reply(w, struct {
+			Edges []view.Edge `json:"edges"`
+			history.History
+		}{p.Edges(), history.Sum(each...)})
+	}
+}
+
+// popSummary is what the dashboard shows of the whole PoP in place of this edge.
+type popSummary struct {
+	Edges    []view.Edge  `json:"edges"`
+	Blocked  []view.Block `json:"blocked"` // and in shadow
+	Requests []view.Heavy `json:"requests"`
+	Refused  []view.Heavy `json:"refused"`
+	Events   []view.Event `json:"events"`
+	// Since stands for the processes that the counts are of: when it is another, rates begin anew.
+	Since string `json:"since"`
+}
+
+// overPoP has a summary show the whole PoP.
+func (a api) overPoP(r *http.Request, s *summary, match func(*control.Mitigation) bool, now time.Time) view.Load {
+	p := a.look(r, "")
+	own := append(s.Blocked.List, s.Shadow.List...)
+	over := &popSummary{Edges: p.Edges(), Requests: p.Top("requests", topShown), Refused: p.Top("refused", topShown), Events: p.Happened(time.Time{})}
+	over.Blocked = p.Blocks(own, a.Edge.EachMitigation(now), match, 2*blockedShown, now)
+	over.Events = over.Events[:min(len(over.Events), eventsShown)]
+	for _, e := range p.Parts {
+		if e.Part != nil {
+			over.Since += e.ID + "/" + strconv.FormatFloat(e.Part.Load.Started, 'f', 0, 64) + " "
+		}
+	}
+	s.Whole = over
+	return p.Load()
+}
+
+// about reports whether an event's source is the one that is named, or a prefix that it is in.
+func about(source, named string) bool {
+	addr, err := netip.ParseAddr(named)
+	p, wide := netip.ParsePrefix(source)
+	return source == named || err == nil && wide == nil && p.Contains(addr)
+}
