@@ -32,7 +32,7 @@ func (t Reports) Returned(c Counter, p Part, now time.Time) {
 	}, 0, false)
 }
 
-// Lost gives a part up of which nobody can tell whether it reached the tier. Its hits still count here; they are not
+// Lost gives up a part of which it is unknown whether it reached the tier. Its hits still count here; they are not
 // reported again, because counting them twice would be worse than not at all.
 func (t Reports) Lost(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
@@ -40,8 +40,8 @@ func (t Reports) Lost(c Counter, p Part, now time.Time) {
 	}, 0, false)
 }
 
-// Full gives a part up for which the tier has no memory: to say it again would not help. Its hits still count here, and a tier that
-// has memory for this group later is told of them, because the next report stores all that is known.
+// Full gives up a part for which the tier has no memory: sending it again would not help. Its hits still count here,
+// and a tier that has memory for this group later receives them, because the next report stores all that is known.
 func (t Reports) Full(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		s.stats.LostFull += c.Rule.Lanes().Sum(p.Hits)
@@ -59,12 +59,12 @@ func (t Reports) Learn(c Counter, newest uint32, groups []uint64, reported uint6
 	return t.learn(c, newest, groups, reported, false, now)
 }
 
-// Emptied stands for the number of a group in Learn that is there and 0, under a rule with Sync: all its hits were taken back. A group of which
-// the tier has none is 0, and what this table knows of it stays.
+// Emptied is what Learn gets for a group whose number in the tier is 0, under a rule with Sync: all its hits were taken
+// back. A plain 0 means that the tier has no number, and this table keeps its own.
 const Emptied = 1 << 63
 
-// Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
-// it, the other has done.
+// Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. The
+// other table has done what is left to do about it.
 func (t Reports) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
 	return t.learn(c, newest, groups, 0, true, now).Over
 }
@@ -133,9 +133,10 @@ func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, d
 	return reply
 }
 
-// merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted. What is under
-// way may be in the total already, but not in one that was read (inOrder): a node answers in order, so what is unanswered then was sent
-// after the read. Else who loses a race to add would be without its own hits until its incr is answered.
+// merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted.
+// What is under way may be in the total already, but not in one that was read (inOrder): a node answers in order, so
+// what is unanswered then was sent after the read. Otherwise a table that loses a race to add would be without its own
+// hits until its incr is answered.
 func (s *shard) merge(st *store, i int, r *algorithm.Spec, g int, total uint64, inOrder bool) {
 	h, groups := st.head(i), st.groups(i)
 	var missing uint64
@@ -151,10 +152,11 @@ func (s *shard) merge(st *store, i int, r *algorithm.Spec, g int, total uint64, 
 	}
 }
 
-// readsAfter says whether older groups are to be read after the tier has answered, with total, about the newest, by who knows nothing of
-// them. Who has never met the source and is the first in a group always looks, because nobody else may have: it might be mitigated.
-// Under a limit that has no stages, of which nothing is announced before it is full, everybody else looks as well, once in a group. Once the newest
-// group alone makes a limit, the older will have left the window before anybody is admitted again.
+// readsAfter reports whether a table that knows nothing of the older groups reads them after the tier's total for the
+// newest. A table that has never met the source and is the first in a group always reads: no other may have, and the
+// source might be mitigated. Under a limit without stages nothing is announced before it is full, so every other table
+// reads as well, once in a group. Once the newest group alone reaches the limit, the older ones will have left the
+// window before a request is admitted again.
 func readsAfter(r *algorithm.Spec, h *head, groups []uint64, p Part, total uint64) bool {
 	switch {
 	case r.Sync: // its rounds read what they need
@@ -162,7 +164,7 @@ func readsAfter(r *algorithm.Spec, h *head, groups []uint64, p Part, total uint6
 	case !h.met() && total == p.Known:
 		return true
 	case h.met() && !onlyNewest(r, groups) || r.Carries():
-		return false // it was decided with the report, or the answer has told
+		return false // it was decided with the report, or the answer says it
 	}
 	return !r.HoldsBack() && r.Lanes().Sum(r.Lanes().Clamp(total)) < uint64(r.Limit)
 }

@@ -162,7 +162,7 @@ func TestSaturatedLanes(t *testing.T) {
 			}
 		}
 		if r.Lanes().Sum(tier) != reported {
-			t.Errorf("limit %d: %d hits were told, the tier has %d: %x", limit, reported, r.Lanes().Sum(tier), tier)
+			t.Errorf("limit %d: %d hits were reported, the tier has %d: %x", limit, reported, r.Lanes().Sum(tier), tier)
 		}
 		var losses uint64
 		for _, e := range edges {
@@ -173,7 +173,7 @@ func TestSaturatedLanes(t *testing.T) {
 			}
 		}
 		if reported+losses != uint64(limit)*MaxEdges {
-			t.Errorf("limit %d: %d told and %d lost, want %d together", limit, reported, losses, uint64(limit)*MaxEdges)
+			t.Errorf("limit %d: %d reported and %d lost, want %d together", limit, reported, losses, uint64(limit)*MaxEdges)
 		}
 	}
 }
@@ -224,7 +224,8 @@ func TestStrangersPushOutNobodyWhoMatters(t *testing.T) {
 	}
 }
 
-// TestReservationsFindRoom: strangers whose hits nobody reports hold all entries that hits may have, and yet a reservation holds its place.
+// TestReservationsFindRoom: strangers whose hits nobody reports hold all entries that hits may have, and yet a
+// reservation holds its hits.
 func TestReservationsFindRoom(t *testing.T) {
 	const counters, limit = 4000, 5
 	table := New(Options{Counters: counters, Tier: true})

@@ -192,7 +192,8 @@ func BenchmarkReserveParallel(b *testing.B) {
 	}
 }
 
-// BenchmarkReserveRefused is a decision about a source that is over its limit, which also tells when it may come back.
+// BenchmarkReserveRefused is a decision about a source that is over its limit, which also returns when it may come
+// back.
 func BenchmarkReserveRefused(b *testing.B) {
 	table := New(Options{Counters: 10_000})
 	reservations := []Reservation{{Rule: rule(b, 100, time.Minute, 12, algorithm.Nearest), Source: address(1), Hits: 1}}

@@ -10,7 +10,7 @@ import (
 	"sluice/counter/internal/records"
 )
 
-// lookup is where an ask's counter stands while its shard is locked.
+// lookup is where the counter of a reservation is while its shard is locked.
 type lookup struct {
 	hash  uint64
 	s     *shard
@@ -38,7 +38,7 @@ func (t *core) open(r *algorithm.Spec, source *Source) (l lookup) {
 
 // at runs f on the counter c with its shard locked, if the table still has it.
 func (t *core) at(c Counter, f func(s *shard, st *store, i int)) {
-	if c.position != 0 { // while it has an unconfirmed entry, nobody need look for it
+	if c.position != 0 { // while it has an unconfirmed entry, no search is needed
 		s := &t.shards[int(c.position>>16)%len(t.shards)]
 		s.mu.Lock()
 		if w := uint16(c.position); int(w) < s.unconfirmed.Len() {
@@ -57,7 +57,7 @@ func (t *core) at(c Counter, f func(s *shard, st *store, i int)) {
 	l.s.unlock(t)
 }
 
-// unlock unlocks a shard, and wakes who waits for hits to report.
+// unlock unlocks a shard, and wakes the reporter if hits have begun to wait.
 func (s *shard) unlock(t *core) {
 	if s.grows {
 		s.split(t)
@@ -82,12 +82,12 @@ func (s *shard) advance(st *store, i int, r *algorithm.Spec, now int64) algorith
 	return at
 }
 
-// estimate is what a counter says at a position.
+// estimate is a counter's estimate at a position.
 func (s *shard) estimate(r *algorithm.Spec, st *store, i int, at algorithm.Position) float64 {
 	return r.Read(st.groups(i), s.own(st, i), at)
 }
 
-// peek is what a counter would say at now, with its groups as they would be then.
+// peek returns a counter's estimate at now, with its groups as they would be then.
 func (s *shard) peek(r *algorithm.Spec, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at algorithm.Position) {
 	h := st.head(i)
 	groups = room[:copy(room[:], st.groups(i))]
@@ -97,7 +97,7 @@ func (s *shard) peek(r *algorithm.Spec, st *store, i int, now int64, room *[lane
 	return r.Read(groups, s.own(st, i), at), groups, at
 }
 
-// Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
+// Peek returns what Reserve would answer to one hit, and whether the source is in the table. It changes nothing.
 func (t *core) Peek(r *algorithm.Spec, source Source, now time.Time) (v Verdict, there bool) {
 	return t.PeekFor(r, source, 1, now)
 }
@@ -121,7 +121,7 @@ func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32, now time.T
 	return v, there
 }
 
-// locate makes a counter for a source that has none. It does not take the place of one that is evaluated together with it.
+// locate makes a counter for a source that has none. It evicts no counter that is evaluated together with it.
 func (t *core) locate(l *lookup, r *algorithm.Spec, source Source, now int64, together []lookup) {
 	var room [8]int
 	inUse := room[:0]
@@ -180,7 +180,7 @@ func warmth(r *algorithm.Spec, estimate float64) uint8 {
 	return 0
 }
 
-// evicted gives up what a counter had on its way that had to go.
+// evicted gives up the unconfirmed hits of a counter that was evicted.
 func (s *shard) evicted(h *head) {
 	s.stats.Evicted++
 	if h.unconfirmed != 0 {

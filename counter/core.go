@@ -11,19 +11,19 @@ import (
 	"sluice/counter/internal/unconfirmed"
 )
 
-// core is the counters of a Table, and what both of its sides do with them: who asks for requests (Table) and who carries reports and answers
-// (Reports).
+// core is the counters of a Table, and what both of its sides do with them: deciding about requests (Table), and
+// carrying reports and answers (Reports).
 type core struct {
 	options      Options
 	began        int64        // Options.Began on the wall clock, ns
 	offset       atomic.Int64 // the shards'
 	missed       atomic.Int64 // when something of the mitigation log was missed, 0: never
-	hasher       Hasher       // with a seed of this process, so that nobody can aim at one bucket
+	hasher       Hasher       // with a seed of this process, so that no client can aim at one bucket
 	shards       []shard
 	narrow       *records.Table
 	wide         *records.Table
 	edges        atomic.Uint32
-	rules        sync.Map // *algorithm.Spec by its ID: those that have counters, for who meets a counter without its rule
+	rules        sync.Map // *algorithm.Spec by its ID: those that have counters, to find the rule of a counter by its ID
 	backs        backs
 	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
 	dirtyShards  shardSet // see shard
@@ -53,11 +53,11 @@ type guarded struct {
 	offset       int64           // from the table's clock to the wall's, ns: see Adjust
 	grows        bool            // a page should be split
 	wakes        bool            // hits have begun to wait since it was last unlocked
-	unconfirmed  unconfirmed.Set // what is on its way to the tier, or held; first of it what decisions look at
+	unconfirmed  unconfirmed.Set // what is on its way to the tier, or held; its first fields are those that decisions read
 	dirty        []uint16        // entries that wait to be taken
-	bit          uint64          // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
+	bit          uint64          // the shard's in the words below, so that a shard without work is not locked
 	dirtyShards  *atomic.Uint64  // dirty is not empty
-	activeShards *atomic.Uint64  // there may be an entry, or somebody waiting
+	activeShards *atomic.Uint64  // there may be an entry, or a request waits
 	histograms   histogram.Set   // of the sources that are worth it
 	waiting      map[Key]chan struct{}
 	stats        Stats
@@ -70,7 +70,7 @@ type Stats struct {
 	Capacity   int    // how many there is room for
 	Evicted    uint64 // counters that made room for others
 	Unreported uint64 // hits that the tier has not confirmed
-	// Hits that the tier will never be told of, by reason. This table still counts them.
+	// Hits that never reach the tier, by reason. This table still counts them.
 	LostUnknown   uint64 // sent, and no answer came
 	LostFull      uint64 // the tier had no memory for them
 	LostExpired   uint64 // their sub-window left the window before they could be sent
@@ -80,17 +80,18 @@ type Stats struct {
 	Bytes         int    // of memory that the counters take, with all that belongs to them
 }
 
-// SetEdges tells how many edges share the counters: the more there are, the sooner a hit must be reported.
+// SetEdges sets how many edges share the counters: the more there are, the sooner a hit must be reported.
 func (t *core) SetEdges(n int) { t.edges.Store(uint32(min(max(n, 1), MaxEdges))) }
 
-// hash places a source, the same for all rules in its upper half, which chooses the shard.
+// hash returns the hash of a source. Its upper half, the same for all rules, chooses the shard.
 func (t *core) hash(s *Source) uint64 { return t.hasher.Of(s) }
 
 func (t *core) shard(hash uint64) *shard { return &t.shards[t.shardIndex(hash)] }
 
 func (t *core) shardIndex(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
 
-// know notes a rule, perhaps in place of one that counts the same, with another limit: limits that come with requests are a new one each time.
+// know notes a rule. It may replace one with the same counters and another limit: a limit that comes with a request is
+// a new rule each time.
 func (t *core) know(r *algorithm.Spec) {
 	if t.rule(r.ID) != r {
 		t.rules.Store(r.ID, r)
@@ -104,8 +105,8 @@ func (t *core) rule(id uint32) *algorithm.Spec {
 	return known
 }
 
-// Keep forgets the rules that are not in force any more, so that there are never more than were in force together. Their counters are worth
-// nothing, and make room for others. kept says by their IDs which are.
+// Keep forgets the rules that are not in force any more, so that there are never more than were in force together.
+// Their counters are the first to be evicted. kept reports by ID which rules are in force.
 func (t *core) Keep(kept func(rule uint32) bool) {
 	for id := range t.rules.Range {
 		if !kept(id.(uint32)) {
@@ -142,7 +143,7 @@ func (t *core) Stats() (sum Stats) {
 	return sum
 }
 
-// Unreported is how many hits the tier has not confirmed, as Stats says, found sooner.
+// Unreported is Stats.Unreported alone, found faster.
 func (t *core) Unreported() (hits uint64) {
 	for i := range t.shards {
 		if s := &t.shards[i]; s.activeShards.Load()&s.bit != 0 {
@@ -163,7 +164,7 @@ func (s *shard) split(t *core) {
 		}
 		var room records.Moves
 		moves := st.Split(func(id [16]byte, kind uint8) uint64 { return t.hash(&Source{id, kind}) }, &room)
-		for k := range moves { // first all histograms leave their places, because those may be others' new ones
+		for k := range moves { // first all histograms are taken out, because their slots may be others' new ones
 			if m := &moves[k]; headOf(&m.Head).state&hasHistogram != 0 {
 				m.From = s.histograms.Unlink(m.From, st == &s.wide)
 			}

@@ -26,7 +26,8 @@ func TestCostlyLanes(t *testing.T) {
 	}
 }
 
-// What was held as one and turned out to be many is told the tier as that many, in one report, and all is told in the end.
+// What was held as one and turned out to be many is reported as that many, in one report, and all is reported in the
+// end.
 func TestCommitAs(t *testing.T) {
 	r, err := algorithm.NewCostly("r", 1000, time.Minute, 12, algorithm.Nearest, algorithm.MaxCost)
 	if err != nil {
@@ -65,7 +66,7 @@ func TestCommitAs(t *testing.T) {
 	}
 }
 
-// While the tier is told nothing, what waits for it does not outgrow the number that counts it.
+// While nothing is reported, what waits for the tier does not outgrow the number that counts it.
 func TestCostlyBacklog(t *testing.T) {
 	r, err := algorithm.NewCostly("r", 1000, time.Minute, 12, algorithm.Nearest, algorithm.MaxCost)
 	if err != nil {

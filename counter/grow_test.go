@@ -41,7 +41,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			if there := table.Stats().Counters; there+evicted != n || evicted > n/200 { // a page may overflow by chance, about once in 100 runs
 				t.Fatalf("%d counters, %d evicted, want %d and next to none", there, evicted, n)
 			}
-			// Later in the sub-window that the window's beginning cuts, a histogram tells that all hits came before.
+			// Later in the sub-window that the window's beginning cuts, a histogram shows that all hits came before.
 			later := epoch.Add(time.Minute + 2500*time.Millisecond)
 			fine, missing := 0, 0
 			for i := range uint32(n) {

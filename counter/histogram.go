@@ -5,13 +5,13 @@ import (
 	"sluice/counter/internal/histogram"
 )
 
-// Half a kilobyte for each of a million sources would be too much, so there is room for one histogram in 64 of a table's counters. A source
-// gets one with its second hit, or what a 64th of its limit is, if there is room, and keeps it against others once it has used an
-// eighth.
+// Half a kilobyte for each of a million sources would be too much, so there is room for one histogram in 64 of a
+// table's counters. A source gets one with its second hit, or with a 64th of its limit, if there is room. Once it has
+// used an eighth, a colder source cannot take it away.
 const (
 	histogramShare = 64 // counters for each histogram
 	histogramFrom  = 64 // a source gets a histogram at this part of its limit, its second hit at the earliest, if there is room then
-	histogramNeeds = 8  // from this part of its limit on it takes the place of a colder one
+	histogramNeeds = 8  // from this part of its limit on it takes a colder one's histogram
 )
 
 // note adds hits to the bins of a counter that has, or now gets, a histogram, and reports whether it has one.
@@ -20,7 +20,7 @@ func (s *shard) note(r *algorithm.Spec, st *store, i int, p algorithm.Position, 
 	if hist == nil {
 		needs := estimate*histogramNeeds >= float64(r.Limit)
 		from := max(float64(r.Limit)/histogramFrom, 1)
-		// Who does not need one asks once, on passing that point: there are many of those.
+		// A source that does not need one tries once, on passing that point: there are many of those.
 		if !needs && (estimate <= from || estimate-float64(hits) > from) || r.SubWindows == 1 {
 			return false
 		}
@@ -35,15 +35,15 @@ func (s *shard) note(r *algorithm.Spec, st *store, i int, p algorithm.Position, 
 	return true
 }
 
-// unnote takes hits out of the bin that they were noted in, of a counter that still has a histogram. Whom this table has told of them by then, has
-// them until their sub-window leaves the window.
+// unnote takes hits out of the bin that they were noted in, of a counter that still has a histogram. Tables that have
+// received them by then keep them until their sub-window leaves the window.
 func (s *shard) unnote(st *store, i int, n uint32, bin int, hits uint32) {
 	if hist := s.own(st, i).Get(); hist != nil {
 		s.histograms.TakeBack(hist, n, bin, hits)
 	}
 }
 
-// own is what the table knows of when the hits of a counter came that it counted itself, or was told of.
+// own is what the table knows of when a counter's hits came: those that it counted itself, or learned of.
 func (s *shard) own(st *store, i int) histogram.Own {
 	if st.head(i).state&hasHistogram == 0 {
 		return histogram.Own{}
@@ -77,8 +77,8 @@ func (s *shard) addHistogram(r *algorithm.Spec, st *store, i int, p algorithm.Po
 	return s.histograms.Begin(k, r.ID, r.Number(p))
 }
 
-// histogramRoom finds room for a histogram: a free one, or one of which the source has been silent for a window. Who needs it may also take that
-// of a source that is far from its limit, and tries at a few.
+// histogramRoom finds room for a histogram: a free one, or one of which the source has been silent for a window. A
+// source that needs one may also take that of a source far from its limit, of which a few are tried.
 func (s *shard) histogramRoom(r *algorithm.Spec, p algorithm.Position, needs bool) (k int, ok bool) {
 	tries := 1
 	if needs {

@@ -156,7 +156,7 @@ func TestManyHitsInOneBin(t *testing.T) {
 func resident(b *testing.B) int {
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
-		b.Fatal(err) // only Linux tells
+		b.Fatal(err) // only Linux shows it
 	}
 	var size, pages int
 	if _, err := fmt.Sscan(string(statm), &size, &pages); err != nil {

@@ -8,38 +8,40 @@ import (
 	"sluice/counter/internal/round"
 )
 
-// A request under a rule with Sync waits for its rank: how many hits the window has, its own last, at the instant when the tier counted
-// it. The tier counts one hit after the other, so of parallel requests over many edges exactly those are within the limit that come first.
+// A request under a rule with Sync waits for its rank: how many hits the window has, its own last, at the instant when
+// the tier counted it. The tier counts one hit after the other, so of parallel requests over many edges, those that
+// come first are within the limit, and no others.
 //
-// The rank is what the answer to a report says. Requests that come while a report of their counter is under way go together with the
-// next, so one waits for two reports at most, and of however many a counter has two rounds. A report writes first and then
-// reads: incr, whose answer has all lanes of the newest group, then get of the groups before it and of the one after, which edges whose
-// clock is ahead write to. Of two edges that write to different groups at least one reads what the other wrote. While by no edge's clock
-// a group begins or ends, one read is enough for all rounds, and may come first.
+// The rank is in the answer to a report. Requests that come while a report of their counter is under way go together
+// with the next, so one waits for two reports at most, and a counter has two rounds, however many wait. A report writes
+// first and then reads: incr, whose answer has all lanes of the newest group, then get of the groups before it and of
+// the one after, which edges whose clock is ahead write to. Of two edges that write to different groups at least one
+// reads what the other wrote. While by no edge's clock a group begins or ends, one read is enough for all rounds, and
+// may come first.
 //
-// Who is beyond the limit does not count: what of a round is beyond is taken back from the tier by decr, and from this table at once, where
-// what the tier answers replaces what was known and does not only raise it. So is what the answer of the origin says does not count, however late
-// that comes. What is taken back stood in others' answers for a round trip;
-// so no request is refused for longer than recency on what an answer has said without a question of its own.
+// Hits beyond the limit do not count: they are taken back from the tier by decr, and from this table at once. So the
+// tier's answer replaces what was known here, and does not only raise it. Hits that do not count by the origin's answer
+// are taken back as well, however late that comes. Hits that are taken back were in others' answers for a round trip,
+// so no request is refused on an answer older than recency: it gets a round of its own.
 //
 // A round costs an incr, or an add, or both where this edge has not reported to the group before; a get in the first round of a group, in
 // all within three seconds of its beginning and end, once a minute, and in all where answers take back what they do not count and groups before have
 // hits; and a decr where requests are refused, unless a block outlives them, or were cancelled under way.
 
-// Answer is what the tier says of a request that waits for it: here, in flight (counter/inflight), or where it keeps each by itself
-// (counter/exact).
+// Answer is the tier's answer to a request that waits for it: here, in flight (counter/inflight), or where the tier
+// keeps each request (counter/exact).
 type Answer = round.Answer
 
 const (
 	Silent = round.Silent // it has not answered; by its rank the request counts
 	Within = round.Within // it is within the limit, and counts
 	Beyond = round.Beyond // it is not, and does not count
-	Doubt  = round.Doubt  // nobody knows; only exact says so
+	Doubt  = round.Doubt  // unknown; only counter/exact returns it
 )
 
-// Ticket is an ask's place in a round. The zero Ticket is ready, and may be used again.
+// Ticket is the part that a reservation has in a round. The zero Ticket is ready, and may be used again.
 type Ticket struct {
-	Reply <-chan struct{} // closed when Rank can say more; nil: it can say nothing
+	Reply <-chan struct{} // closed when Order can return more; nil: it never can
 	Over  bool            // as far as this table knew, the limit was used up
 	Keep  bool            // set before Reserve: hits beyond the limit need not be taken back, because a block outlives them
 
@@ -54,7 +56,8 @@ type Ticket struct {
 	within  bool
 }
 
-// join lets the hits of an ask, which have just been counted, wait for their rank. Those of which the tier will not be told have none.
+// join lets the hits of a reservation, which have just been counted, wait for their rank. Hits that are not reported
+// have none.
 func (s *shard) join(a *Reservation, l *lookup, now int64) {
 	h, k := l.store.head(l.i), a.Ticket
 	k.group, k.lane, k.counted = h.base, uint8(l.at.Lane), true
@@ -81,8 +84,8 @@ func (s *shard) join(a *Reservation, l *lookup, now int64) {
 	}
 }
 
-// slots is how many hits of a counter are held until the answers to their requests, or were cancelled and are under way to the tier: they
-// refuse others, and are nothing to block a source for. Of other edges' nobody knows.
+// slots is how many hits of a counter are held until the answers to their requests, or were cancelled on their way to
+// the tier. They refuse other requests, but are no reason to block a source. Those of other edges are unknown.
 func (s *shard) slots(r *algorithm.Spec, source Source) float64 {
 	if q := s.ranksOf(r, source); q != nil {
 		if q.sent != nil {
@@ -93,8 +96,8 @@ func (s *shard) slots(r *algorithm.Spec, source Source) float64 {
 	return 0
 }
 
-// Order says what the tier has said of the hits of an ask with a Reply, and completes its verdict. What is Beyond never counted; the rest
-// counts, until Commit or Cancel says so for good.
+// Order returns the tier's answer about the hits of a reservation with a Reply, and completes its verdict. Hits that
+// are Beyond never counted; the rest counts, and Commit or Cancel makes that final.
 func (t *Table) Order(a *Reservation, now time.Time) Answer {
 	l := t.open(a.Rule, &a.Source)
 	defer l.s.unlock(&t.core)
@@ -121,7 +124,7 @@ func (t *Table) Order(a *Reservation, now time.Time) Answer {
 		}
 		return Within
 	}
-	if g := int(int32(l.store.head(l.i).base - b.group)); b.Waiting == 0 && b.Room > 0 && !b.keeps && g >= 0 && g < a.Rule.Groups() { // of less room than any ask has hits
+	if g := int(int32(l.store.head(l.i).base - b.group)); b.Waiting == 0 && b.Room > 0 && !b.keeps && g >= 0 && g < a.Rule.Groups() { // of less room than any reservation has hits
 		l.s.takeBack(&t.core, Counter{Rule: a.Rule, Source: a.Source}, l.store.groups(l.i), g, b.group, a.Rule.Lanes().Last(b.hits, uint64(b.Room)))
 		b.Room = 0
 	}
@@ -134,8 +137,9 @@ func (t *Table) Order(a *Reservation, now time.Time) Answer {
 	return Beyond
 }
 
-// unrank ends what an ask holds that is not beyond the limit, and takes its hits back unless they count: at once, or with the tier's answer
-// while that is still to come. If nobody knows whether the tier has counted them, they count: to take back what is not there would be worse.
+// unrank ends what a reservation within the limit holds, and takes its hits back unless they count: at once, or with
+// the tier's answer if that is still to come. If it is unknown whether the tier has counted them, they count: taking
+// back what is not there would be worse.
 func (t *Table) unrank(a *Reservation, counts bool) {
 	l := t.open(a.Rule, &a.Source)
 	defer l.s.unlock(&t.core)

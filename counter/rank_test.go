@@ -259,7 +259,7 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 					if r.since <= limit {
 						t.Fatalf("seed %d: refused although %d were in use at most", seed, r.since)
 					}
-					if r.a.Committed && counted < limit && len(w.edges) == 1 { // of others' places it does not know
+					if r.a.Committed && counted < limit && len(w.edges) == 1 { // others' slots are unknown to it
 						t.Fatalf("seed %d: blocks with %d counted and %d under way", seed, counted, len(held))
 					}
 				}
@@ -447,8 +447,8 @@ func TestWaitedInVainTakesNoRoom(t *testing.T) {
 	}
 }
 
-// TestTakenBackIsInNoHistogram: of requests whose answers say that they do not count, nothing stays: neither in the lanes nor in the bins that
-// say when hits came, which others are told.
+// TestTakenBackIsInNoHistogram: of requests whose answers say that they do not count, nothing stays: neither in the
+// lanes nor in the bins that say when hits came, which others receive.
 func TestTakenBackIsInNoHistogram(t *testing.T) {
 	w := &rankedTier{groups: make(map[uint32]uint64), now: time.Unix(1_700_000_010, 0)}
 	r := rule(t, 40, time.Minute, 12, algorithm.Nearest)

@@ -6,7 +6,7 @@ import (
 	"sluice/counter/algorithm"
 )
 
-// What a counter and its tier know of each other is in a few flags, all of which live here. A counter is
+// What a counter and its tier know of each other is in a few flags, which are all in this file. A counter is
 //
 //	far     estimate < 1/2 limit: hits may wait for a second, or a sub-window if that is shorter, while all edges together hide
 //	        less than a third of the limit
@@ -21,29 +21,31 @@ import (
 //	repliedLast    repliedNow was set when the last group ended    a group begins                    incr, not add
 //	readPast       older groups were asked for                     a group begins                    read them once a group
 //	announced      a stage (algorithm.Stage) was announced, or     the estimate is half of that      announce once
-//	               heard of                                        stage, or a window of silence
+//	               learned of                                      stage, or a window of silence
 //	hasHistogram   it has a histogram of its hits                  another needs it more             finer than a sub-window
 //	warm           a seventh of the limit is used                  less is                           who leaves a full table
 //	urgent         hits may not wait, or have waited for long      they are taken                    report now
 //	queued         urgent, and nothing is under way                taken by Dirty                    report now
 //
-// An announcement tells all edges, through the mitigation log, how a counter stands (pop): they report what they hold back, and even one
-// that has never seen the source knows about how far it is, and when to refuse it. Between setting and clearing lies half of what makes the stage,
-// so a source cannot have itself announced again and again by going to and fro over a border.
+// An announcement brings a counter's state to all edges through the mitigation log (pop). They report what they hold
+// back, and an edge that has never seen the source learns about how much it has used, and when to refuse it. A flag is
+// set at a stage and cleared at half of it, so a source cannot have itself announced again and again by crossing a
+// border.
 
-// Reply is what a counter says after an answer of the tier.
+// Reply is a counter's state after an answer of the tier.
 type Reply struct {
 	Over bool // the PoP has counted more than the limit
-	// Stage is one that the counter has come to, and of which this table has not heard that others have announced it; Far: there is none.
+	// Stage is one that the counter has reached, and that no other table has announced as far as this one has learned;
+	// Far: there is none.
 	Stage algorithm.Stage
-	// Crossed says of these two that it was a report of this table that brought the counter there: the tier counts one hit after the
-	// other, so that is nobody else's.
+	// Crossed says of these two that a report of this table brought the counter there. The tier counts one hit after
+	// the other, so exactly one report did.
 	Crossed bool
-	// Filled says of Over that it was a report of this table that left nothing of the limit, and that nobody has announced that: a total may jump
-	// over the limit, where hits come in numbers.
+	// Filled says of Over that a report of this table left nothing of the limit, and that this was never announced: a
+	// total may jump over the limit, where hits come in numbers.
 	Filled bool
-	// WantTimes says that others should be asked when their hits came in the sub-window that the window's beginning cuts, and in the
-	// next (Times): the counter is so near its limit that it matters.
+	// WantTimes says that others should report when their hits came in the sub-window that the window's beginning cuts,
+	// and in the next (Times): the counter is so near its limit that it matters.
 	WantTimes bool
 	// CrossedTimes is Crossed of WantTimes.
 	CrossedTimes bool
@@ -51,14 +53,14 @@ type Reply struct {
 	Past bool
 }
 
-// replied notes an answer of the tier, to a report of so many hits, or an announcement, and what the counter says after it. Hits that
-// could wait may have become urgent by it.
+// replied notes an announcement, or an answer of the tier to a report of so many hits, and returns the counter's state
+// after it. Hits that could wait may have become urgent.
 func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Position, now int64, reported uint64, announcement bool) (reply Reply) {
 	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
 	left := r.Remaining(estimate)
 	reply.Over = r.Over(estimate)
-	confirmed := estimate // what others can be told of: all that the tier has confirmed
+	confirmed := estimate // what may be announced: all that the tier has confirmed
 	if !announcement {
 		confirmed = s.before(h, estimate, 0)
 	}
@@ -80,7 +82,7 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 	if w := h.unconfirmed; w != 0 {
 		k := s.unconfirmed.At(w)
 		k.Urgent = k.Urgent || k.Hits > 0 && t.urgent(r, h, k.Hits, estimate, now)
-		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
+		// After an answer that brought nothing, Sweep does this, so that a dead node is not queried in a loop.
 		if k.Urgent && !s.unconfirmed.HasInFlight(k) && s.unconfirmed.HasPending(k) {
 			s.queue(w)
 		}
@@ -111,7 +113,7 @@ func (s *shard) before(h *head, estimate float64, confirmed uint64) float64 {
 	return max(estimate-float64(confirmed), 0)
 }
 
-// announced is the stage that was announced, or heard of.
+// announced is the stage that this table has announced, or learned of.
 func (h *head) announced() algorithm.Stage {
 	return algorithm.Stage(h.state & announced / announcedUnit)
 }
@@ -125,10 +127,11 @@ func (h *head) rearm(r *algorithm.Spec, estimate float64) {
 	}
 }
 
-// urgent says whether so many unreported hits must be reported at once. They may wait while the source is far from its limit, the tier has
-// answered about it lately, and all edges together hide less than a third of what is left of the limit even if each kept as many to
-// itself. So the tier has two thirds of a limit when a source has used it up. What an edge has not heard of for a second it asks
-// about with the first hit; Sweep sees to it that further ones wait no longer than that.
+// urgent reports whether so many unreported hits must be reported at once. They may wait while the source is far from
+// its limit, the tier has answered about it lately, and all edges together hide less than a third of what is left of
+// the limit even if each kept as many to itself. So the tier has two thirds of a limit when a source has used it up. An
+// edge that has had no answer about a source for a second reports its first hit at once. Sweep bounds the wait of
+// further ones to a second.
 func (t *core) urgent(r *algorithm.Spec, h *head, hits uint32, estimate float64, now int64) bool {
 	if r.Near(estimate) || t.stale(h, now) || !t.known(h, r, now) {
 		return true
@@ -137,8 +140,8 @@ func (t *core) urgent(r *algorithm.Spec, h *head, hits uint32, estimate float64,
 	return 3*hidden >= float64(r.Limit)-estimate
 }
 
-// recency is the unit of head.lastReply. 14 bits of it are 17 minutes; a counter unheard of for a multiple of that may pass for
-// known, and be a first sight one hit later than it should.
+// recency is the unit of head.lastReply. 14 bits of it are 17 minutes; a counter without an answer for a multiple of
+// that may pass for known, and be read one hit later than it should.
 const (
 	recency     = 64 * time.Millisecond
 	instants    = 1<<14 - 1
@@ -190,8 +193,8 @@ func (t *core) known(h *head, r *algorithm.Spec, now int64) bool {
 	return h.met() && h.silence(now) <= min(r.SubWindow(), time.Second)
 }
 
-// Missed says that the mitigation log could not be read whole: whoever last had an answer of the tier before now is read anew with the
-// next report, bit and all.
+// Missed notes that records of the mitigation log were lost: a counter that last had an answer of the tier before now
+// is read anew, with its bit, at the next report.
 func (t Reports) Missed(now time.Time) { t.missed.Store(t.ns(now)) }
 
 // stale reports whether a counter was last read before something was missed.

@@ -51,8 +51,9 @@ func (t Reports) nextDirty() (shard int, ok bool) {
 	return 0, false
 }
 
-// Sweep puts on the dirty list what can no longer wait: hits of a counter of which the tier has not been heard for a second, or a
-// sub-window if that is shorter, and hits that came back. Call it some ten times a second. It drops what has left the window. With all, nothing waits any longer.
+// Sweep puts on the dirty list what can no longer wait: hits of a counter about which the tier has not answered for a
+// second, or a sub-window if that is shorter, and hits that came back. Call it some ten times a second. It drops what
+// has left the window. With all, no hits wait any longer.
 func (t Reports) Sweep(now time.Time, all bool) {
 	ns := t.ns(now)
 	for i := range t.shards {
@@ -75,7 +76,7 @@ func (t Reports) Sweep(now time.Time, all bool) {
 			s.releaseEmpty(w)
 		}
 		s.sweepRounds(ns)
-		// Who still waits has waited longer than anybody should, or asked just now and goes on a little early.
+		// A request that still waits has waited too long, or has just begun to and goes on a little early.
 		for key, ch := range s.waiting {
 			delete(s.waiting, key)
 			close(ch)
@@ -95,12 +96,12 @@ type Part struct {
 	There bool   // the tier has a number, or had one when it last answered
 }
 
-// Report is what to tell the tier of a counter, and what to ask it.
+// Report is what to write to the tier about a counter, and what to read.
 type Report struct {
 	Parts [lanes.MaxGroups]Part
-	N     int // how many of Parts are meant
-	// Past says that groups should be read as well: Oldest to Newest-1, modulo 2^32, which are those before the newest, and now and
-	// then the newest, too. Of a counter of which nothing is known, the answer decides: Reply.Past.
+	N     int // how many of Parts are used
+	// Past says that groups should be read as well: Oldest to Newest-1, modulo 2^32, which are those before the newest,
+	// and now and then the newest, too. For an unknown counter the answer decides: Reply.Past.
 	Past           bool
 	Oldest, Newest uint32
 	// WriteFirst says that the read is to follow the hits in the tier, also where another edge adds a group at the same time: of a
@@ -156,8 +157,9 @@ func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 	return rep, ok
 }
 
-// Snapshot is what of a counter has been reported, by anybody: its groups of lanes, the newest first, and which that is. Hits that are
-// still to be reported are not in it: another table may store it, and they would be counted twice.
+// Snapshot is what any edge has reported of a counter: its groups of lanes, the newest first, and the newest one's
+// number. Hits that are still to be reported are not in it: another table may store it, and they would be counted
+// twice.
 func (t Reports) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint64) {
 	t.at(c, func(s *shard, st *store, i int) {
 		s.advance(st, i, c.Rule, t.ns(now))
@@ -178,13 +180,13 @@ func (t Reports) Snapshot(c Counter, now time.Time) (newest uint32, groups []uin
 // Sum is how many hits a part reports.
 func (p Part) Sum(r *algorithm.Spec) uint64 { return r.Lanes().Sum(p.Hits) }
 
-// readsPast says whether older groups are to be read with a report, and the newest as well. An answer tells of the newest alone; what
-// other edges counted in older ones since this edge last reported to them it does not know. That matters to a source that is busy
-// enough for a read in each group to be a small part of what it costs, and to a bucket, whose level the last group has. Of a counter
-// of which nothing is known the answer decides (readsAfter).
+// readsPast reports whether older groups are read with a report, and whether the newest is. An answer holds the newest
+// group alone, and not what other edges have counted in older ones since this edge last reported to them. That matters
+// to a source that is busy enough for a read in each group to be a small part of what it costs, and to a bucket, whose
+// level the last group has. For an unknown counter the answer decides (readsAfter).
 //
-// memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are long, whoever has
-// used a quarter of its limit is read, the newest group as well, about once a minute.
+// memcached takes a number that is only incremented for an unused one, and drops it first. So where groups are long, a
+// source that has used a quarter of its limit is read about once a minute, the newest group as well.
 func (t Reports) readsPast(r *algorithm.Spec, h *head, groups []uint64, estimate float64, now int64) (past, newest bool) {
 	if !h.met() {
 		return false, false

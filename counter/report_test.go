@@ -173,7 +173,8 @@ func TestLargeReportsCountOnce(t *testing.T) {
 	}
 }
 
-// TestReadOfWhatOnlyOthersCounted: a table that has counted nothing itself takes in what the tier has of a counter that it has heard of.
+// TestReadOfWhatOnlyOthersCounted: a table that has counted nothing itself takes in what the tier has of a counter that
+// was announced.
 func TestReadOfWhatOnlyOthersCounted(t *testing.T) {
 	r := newReporter(t, rule(t, 100, time.Minute, 12, algorithm.Nearest), nil)
 	_, newest := r.table.Reports().Groups(r.c.Rule, epoch, 0)
@@ -237,7 +238,7 @@ func TestUnknownCountersAreReadAfterTheirReport(t *testing.T) {
 	}
 	f(100, false, 0, 1, true)   // it is the first in its group, and the source may be mitigated
 	f(100, false, 10, 1, false) // another was
-	f(100, false, 48, 1, false) // all edges are told on the way to the limit
+	f(100, false, 48, 1, false) // announced to all edges on the way to the limit
 	f(100, false, 300, 1, false)
 	f(3, false, 1, 1, true) // of so small a limit nothing is announced before it is full
 	f(3, false, 2, 1, false)

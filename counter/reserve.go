@@ -7,23 +7,23 @@ import (
 	"sluice/counter/algorithm"
 )
 
-// Reservation is one rule asked about one source, and what came of it.
+// Reservation is hits of one source under one rule, and the verdict on them.
 type Reservation struct {
 	Rule   *algorithm.Spec
 	Source Source
 	Hits   uint32 // how many; usually 1
 	Hold   bool   // keep the reservation open until Commit or Cancel
-	Shadow bool   // being over refuses nobody else
-	Always bool   // count even what is refused
+	Shadow bool   // being over refuses nothing
+	Always bool   // hits count even if they are refused
 
 	Verdict // filled in by Reserve
 
 	held bool
 
-	Ticket *Ticket // not nil: the tier ranks the hits before anybody is admitted (rank.go); Rule has Sync then
+	Ticket *Ticket // not nil: the tier ranks the hits before any is admitted (rank.go); Rule has Sync then
 }
 
-// Verdict is what a counter says to an Ask.
+// Verdict is a counter's answer to a Reservation.
 type Verdict struct {
 	Over       bool          // the estimate and the hits are over the limit
 	Committed  bool          // Over, and would be without what other requests have reserved: a mitigation may start
@@ -34,10 +34,10 @@ type Verdict struct {
 	Delay      time.Duration // if not Over: until it is the turn of these hits, under a rule whose requests wait for theirs (NewBucket)
 }
 
-// Reserve asks all rules together whether their hits keep within their limits, and reports whether every rule that is not
-// a shadow admits them. Then they are reserved, which means counted at once or, with Hold, part of every estimate until
-// Commit or Cancel; a shadow that is over does not count them. If one rule refuses, no rule counts them, but those that
-// count Always. The verdicts are those of one instant: no other Reserve for the same source comes between.
+// Reserve checks all rules together, and reports whether every rule that is not a shadow admits its hits. Then they are
+// reserved, which means counted at once or, with Hold, part of every estimate until Commit or Cancel; a shadow that is
+// over does not count them. If one rule refuses, no rule counts them, except those that count Always. The verdicts are
+// those of one instant: no other Reserve for the same source comes between.
 //
 // reservations must not name a counter twice. Reserve does not wait and, for sources in the table, does not allocate.
 func (t *Table) Reserve(reservations []Reservation, now time.Time) bool {
@@ -103,15 +103,15 @@ func (t *Table) keep(a *Reservation, l *lookup, admitted bool, now int64) {
 	}
 }
 
-// Commit counts a held reservation, in the sub-window of now. Anything else it leaves alone: an ask that was not held
-// counted, or did not, in Reserve.
+// Commit counts a held reservation, in the sub-window of now. It does nothing to others: Reserve has counted, or
+// refused, a reservation that was not held.
 func (t *Table) Commit(a *Reservation, now time.Time) { t.settle(a, a.Hits, now) }
 
-// CommitAs is Commit of an ask that turned out to be so many hits, 1 to MaxCost. They may take the counter over its limit: the next ask is
-// refused then.
+// CommitAs is Commit of a reservation that turned out to be so many hits, 1 to MaxCost. They may take the counter over
+// its limit: the next reservation is refused then.
 func (t *Table) CommitAs(a *Reservation, hits uint32, now time.Time) { t.settle(a, hits, now) }
 
-// Cancel takes a held reservation back, as if it had never been.
+// Cancel takes a held reservation back without a trace.
 func (t *Table) Cancel(a *Reservation) { t.settle(a, 0, time.Time{}) }
 
 // settle ends a reservation, and counts so many hits.
@@ -140,8 +140,8 @@ func (t *Table) settle(a *Reservation, hits uint32, now time.Time) {
 	l.s.unlock(&t.core)
 }
 
-// lock finds the shards of all asks, begins to fetch their counters, and locks the shards, each once and in the order of their
-// places, so that two calls cannot wait for each other.
+// lock finds the shards of all reservations, begins to fetch their counters, and locks the shards, each once and in the
+// order of their indexes, so that two calls cannot deadlock.
 func (t *Table) lock(reservations []Reservation, found []lookup) {
 	several := false
 	for i := range reservations {
@@ -186,8 +186,8 @@ func (t *Table) unlock(found []lookup) {
 	}
 }
 
-// evaluate makes the counter of a where there is none, and fills in the verdict. together are the lookups of asks that are evaluated
-// together.
+// evaluate makes the counter of a where there is none, and fills in the verdict. together are the lookups of the
+// reservations that are evaluated together.
 func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup) {
 	r, old := a.Rule, l.there
 	if old {
@@ -215,13 +215,14 @@ func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup
 			a.Over, a.Ticket.Over = false, true
 		}
 	}
-	if old { // who comes once is nobody yet: a flood of strangers must not push out who came twice
+	if old { // a flood of sources that come once must not evict one that came twice
 		h.state = h.state&^warm | warmth(r, estimate)
 	}
 }
 
-// Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
-// it is closed already. first says that nobody else waits for this counter yet, so that the tier is to be asked.
+// Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a
+// tier it is closed already. first says that no other request waits for this counter yet, so that the caller must start
+// a read.
 func (t *Table) Await(r *algorithm.Spec, source Source) (answered <-chan struct{}, first bool) {
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()

@@ -13,14 +13,14 @@ import (
 // ranks are the rounds of a counter: the hits that are being reported, and those that go with the next report.
 type ranks struct {
 	sent, next *ranked
-	held       uint32 // hits that answers of the origin may still take back
+	held       uint32 // hits that the origin's answers may still take back
 }
 
 // ranked is a round of hits, and what is known of the counter that they are ranked in.
 type ranked struct {
 	round.Round
-	keeps bool  // what is beyond counts as well
-	holds bool  // what is within is held until its answer
+	keeps bool  // hits beyond the limit count as well
+	holds bool  // hits within the limit are held until their answers
 	began int64 // on the table's clock
 
 	group   uint32 // of the newest hits,
@@ -31,17 +31,18 @@ type ranked struct {
 	ahead   uint64 // hits in the group after it
 	counted bool   // total is known
 	read    bool   // the other groups are
-	settled bool   // nobody writes to groups but the newest
+	settled bool   // no edge writes to groups but the newest
 	older   uint64 // hits in the group before
 	several bool   // the hits are in several groups, and those in the newest were counted first
 	late    uint32 // hits that were cancelled before the answer came, which takes them back
 }
 
-// mostRound is how long a report may be under way before its requests are given up and the next goes: longer than any request waits.
+// mostRound is how long a report may be under way before its requests are given up and the next one is sent: longer
+// than any request waits.
 const mostRound = int64(time.Second)
 
-// unsettled is how long before and after a group begins edges may write to both: their clocks may be two seconds apart, and what they
-// write may be under way.
+// unsettled is how long before and after a group begins edges may write to both: their clocks may be two seconds apart,
+// and their writes may be under way.
 const unsettled = int64(2*time.Second) + mostRound
 
 // Back is hits to be taken back from the tier. Hits are packed lanes of a group.
@@ -56,8 +57,8 @@ type backs struct {
 	list []Back
 }
 
-// TakeBacks appends to buf what is to be taken back from the tier, and forgets it. What is lost on its way counts as long as its
-// sub-window.
+// TakeBacks appends to buf the hits to take back from the tier, and forgets them. If they are lost on their way, they
+// count as long as their sub-window does.
 func (t Reports) TakeBacks(buf []Back) []Back {
 	t.backs.mu.Lock()
 	defer t.backs.mu.Unlock()
@@ -66,7 +67,8 @@ func (t Reports) TakeBacks(buf []Back) []Back {
 	return buf
 }
 
-// readTotal is a number of the tier as it is to be read: under a rule with Sync hits may have been taken from it that were not there, or all.
+// readTotal corrects a number of the tier: under a rule with Sync more hits may have been taken from it than were
+// there, or all.
 func readTotal(r *algorithm.Spec, total uint64) uint64 {
 	if r.Sync {
 		return r.Lanes().Repay(total)
@@ -74,7 +76,7 @@ func readTotal(r *algorithm.Spec, total uint64) uint64 {
 	return total
 }
 
-// renew has what the tier answers replace what was known of a group, under a rule with Sync: hits may have been taken back.
+// renew replaces the known hits of a group by the tier's answer, under a rule with Sync: hits may have been taken back.
 func renew(r *algorithm.Spec, groups []uint64, g int) {
 	if r.Sync {
 		groups[g] = 0
@@ -89,7 +91,8 @@ func (s *shard) ranksOf(r *algorithm.Spec, source Source) *ranks {
 	return s.ranks[Key{source, r.ID}]
 }
 
-// maxBacks bounds what waits to be taken back: there is no more of it than requests under way, unless nobody takes it.
+// maxBacks bounds the hits that wait to be taken back: they are no more than the requests under way, unless nothing
+// takes them.
 const maxBacks = 1 << 16
 
 // takeBack takes back hits of a group, packed lanes that are known to be there.
@@ -106,14 +109,15 @@ func (s *shard) takeBack(t *core, c Counter, groups []uint64, g int, group uint3
 	s.wakes = true
 }
 
-// drop forgets rounds of which nothing is left.
+// drop forgets rounds that are over.
 func (s *shard) drop(key Key, q *ranks) {
 	if q.sent == nil && q.next == nil && q.held == 0 {
 		delete(s.ranks, key)
 	}
 }
 
-// ranking reports whether a report is under way for which requests wait. One that has been for too long is given up.
+// ranking reports whether a report is under way for which requests wait. A report that has been under way for too long
+// is given up.
 func (s *shard) ranking(r *algorithm.Spec, source Source, now int64) bool {
 	q := s.ranksOf(r, source)
 	if q == nil || q.sent == nil {
@@ -127,8 +131,8 @@ func (s *shard) ranking(r *algorithm.Spec, source Source, now int64) bool {
 	return false
 }
 
-// send lets who waits for the next report wait for this one, if it has all that is pending, and says what is to be read with it. It reports whether
-// the rule has rounds.
+// send lets requests that wait for the next report wait for this one, if it has all that is pending, and sets what is
+// read with it. It reports whether the rule has rounds.
 func (s *shard) send(t *core, k *unconfirmed.Entry, c Counter, rep *Report, h *head, groups []uint64, at algorithm.Position, now int64) bool {
 	q := s.ranksOf(c.Rule, c.Source)
 	if q == nil || q.next == nil {
@@ -149,7 +153,7 @@ func (s *shard) send(t *core, k *unconfirmed.Entry, c Counter, rep *Report, h *h
 		b.older = rep.Parts[1].Hits
 	}
 	b.settled = !b.several && since > unsettled && int64(c.Rule.Group())-since > unsettled
-	fixed := b.settled && (!b.holds || onlyNewest(c.Rule, groups)) // else an answer may have taken back what is there
+	fixed := b.settled && (!b.holds || onlyNewest(c.Rule, groups)) // otherwise an answer may have taken hits back
 	if fixed && h.state&readPast != 0 && !h.refreshes(now) && !t.stale(h, now) {
 		b.read = true
 		return true
@@ -158,8 +162,8 @@ func (s *shard) send(t *core, k *unconfirmed.Entry, c Counter, rep *Report, h *h
 	return true
 }
 
-// countedRound notes the tier's total of the group of a round, and returns it without what this table has taken back since it was asked: the node
-// is told of that later.
+// countedRound notes the tier's total of the group of a round, and returns it without what this table has taken back
+// since the report was sent: that reaches the node later.
 func (s *shard) countedRound(c Counter, group uint32, total uint64) uint64 {
 	q := s.ranksOf(c.Rule, c.Source)
 	if q == nil || q.sent == nil || q.sent.group != group {
@@ -170,7 +174,7 @@ func (s *shard) countedRound(c Counter, group uint32, total uint64) uint64 {
 	return b.total
 }
 
-// readRound notes what was read for a round. The group after the newest has no place in the table yet.
+// readRound notes what was read for a round. The group after the newest is not in the table yet.
 func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
 	q := s.ranksOf(c.Rule, c.Source)
 	if q == nil || q.sent == nil || q.sent.upTo != newest {
@@ -188,7 +192,7 @@ func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
 	}
 }
 
-// cancelled is which hits of a part, which did not reach the tier, were cancelled while that was not known.
+// cancelled is which hits of a part that did not reach the tier were cancelled before that was known.
 func (s *shard) cancelled(c Counter, p Part) uint64 {
 	q := s.ranksOf(c.Rule, c.Source)
 	if q == nil || q.sent == nil || q.sent.late == 0 {
@@ -199,7 +203,7 @@ func (s *shard) cancelled(c Counter, p Part) uint64 {
 	return hits
 }
 
-// giveUp ends the wait for a report that did not come through: each request goes by its rule's posture.
+// giveUp ends the wait for a report that failed: each request goes by its rule's posture.
 func (s *shard) giveUp(c Counter) {
 	switch q := s.ranksOf(c.Rule, c.Source); {
 	case q == nil:
@@ -212,7 +216,7 @@ func (s *shard) giveUp(c Counter) {
 	}
 }
 
-// rank tells the requests of a round which of them are within the limit, once all is known.
+// rank decides which requests of a round are within the limit, once all is known.
 func (s *shard) rank(t *core, c Counter, st *store, i int, at algorithm.Position) {
 	q := s.ranksOf(c.Rule, c.Source)
 	if q == nil || q.sent == nil {
@@ -263,7 +267,7 @@ func (s *shard) rank(t *core, c Counter, st *store, i int, at algorithm.Position
 	}
 }
 
-// sweepRounds gives up rounds that nobody can still wait for.
+// sweepRounds gives up rounds for which no request can still wait.
 func (s *shard) sweepRounds(now int64) {
 	for key, q := range s.ranks {
 		for _, b := range []**ranked{&q.sent, &q.next} {

@@ -11,8 +11,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Source is who a request is counted for: an address prefix, or the digest of something a client sent. It is a plain
-// value of 17 bytes without pointers, comparable and fit for a map key. The zero Source is nobody.
+// Source is what a request is counted for: an address prefix, or the digest of something a client sent. It is a plain
+// value of 17 bytes without pointers, comparable and fit for a map key. The zero Source is none.
 type Source struct {
 	id   [16]byte
 	code uint8
@@ -25,7 +25,7 @@ const (
 	codeDigest = codeIPv6 + 129 // a keyed digest
 )
 
-// SourceOf is the source that addr belongs to when IPv4 sources are told apart by their first v4 bits (0 to 32) and
+// SourceOf is the source that addr belongs to when IPv4 sources are distinguished by their first v4 bits (0 to 32) and
 // IPv6 sources by their first v6 (0 to 128). A mapped address (::ffff:192.0.2.1) is its IPv4 address; a zone is
 // dropped. It panics on prefix lengths out of range and returns the zero Source for the zero Addr.
 func SourceOf(addr netip.Addr, v4, v6 int) Source {
@@ -51,7 +51,7 @@ func SourceOf(addr netip.Addr, v4, v6 int) Source {
 	return s
 }
 
-// nat64 is the prefix under which translators show IPv4 clients to servers of IPv6 (RFC 6052, 2.1).
+// nat64 is the prefix under which translators present IPv4 clients to IPv6 servers (RFC 6052, 2.1).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // Plain is an address without its zone, and one of IPv4 that is written in IPv6, mapped (::ffff:0:0/96) or translated (64:ff9b::/96), as that: all
@@ -69,10 +69,10 @@ func Plain(addr netip.Addr) netip.Addr {
 // make two values that count as one.
 func SourceOfDigest(d [16]byte) Source { return Source{id: d, code: codeDigest} }
 
-// IsValid reports whether s is anybody.
+// IsValid reports whether s is a source.
 func (s Source) IsValid() bool { return s.code != 0 }
 
-// Prefix is the address prefix of s, and false if s is a digest or nobody.
+// Prefix is the address prefix of s, and false if s is a digest or zero.
 func (s Source) Prefix() (netip.Prefix, bool) {
 	switch {
 	case s.code >= codeDigest || s.code < codeIPv4:
@@ -83,15 +83,15 @@ func (s Source) Prefix() (netip.Prefix, bool) {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte(s.id[:4])), int(s.code-codeIPv4)), true
 }
 
-// Hasher hashes sources for tables in memory: 64 good bits that nobody can foresee who does not know the seed. It is for NewHasher to
-// make.
+// Hasher hashes sources for tables in memory: 64 good bits that are unpredictable without the seed. NewHasher makes
+// one.
 type Hasher struct {
 	process maphash.Seed
 	seed    uint64
 }
 
-// NewHasher returns one with a random seed of this process if seed is 0. Any other seed hashes alike in every run: that is for
-// simulations, because who knows the seed can crowd one bucket of a table.
+// NewHasher returns one with a random seed of this process if seed is 0. Any other seed hashes alike in every run: that
+// is for simulations, because a client that knows the seed can crowd one bucket of a table.
 func NewHasher(seed uint64) Hasher { return Hasher{maphash.MakeSeed(), seed} }
 
 // Of is the hash of a source.
@@ -163,7 +163,7 @@ func SourceFromBinary(b []byte) (Source, bool) {
 	}
 	s := Source{code: b[0], id: [16]byte(b[1:])}
 	if p, ok := s.Prefix(); ok && s != SourceOf(p.Addr(), min(p.Bits(), 32), p.Bits()) {
-		return Source{}, false // bits beyond the prefix, or an IPv4 address in IPv6 clothes
+		return Source{}, false // bits beyond the prefix, or an IPv4 address written as IPv6
 	}
 	return s, true
 }

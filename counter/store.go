@@ -10,19 +10,19 @@ import (
 // A store has a shard's counters of one width: a record each, with a number for each group of lanes, the newest first.
 type store struct{ records.Shard }
 
-// head is what a counter is besides its lanes. Its layout is that of records.Head, of which the records know the key.
+// head is what a counter is besides its lanes. Its layout is that of records.Head, where package records finds the key.
 type head struct {
 	id          [16]byte
 	rule        uint32
 	code        uint8
 	state       uint8  // flags
-	lastReply   uint16 // when the tier last answered about this counter, 0: never, and a flag; see standing.go
+	lastReply   uint16 // when the tier last answered about this counter, 0: never, and a flag; see reply.go
 	phase       uint16
 	unconfirmed uint16 // index of its entry in the shard, or 0
 	base        uint32 // the group of the first lanes
 }
 
-// Flags of head.state; standing.go says what they are for.
+// Flags of head.state; reply.go says what they are for.
 const (
 	warm = 1 << iota
 	hasHistogram
@@ -67,7 +67,7 @@ func (st *store) advance(i int, r *algorithm.Spec, p algorithm.Position) (at alg
 	return at, moved
 }
 
-// What the records know of a counter is where they know it.
+// The compiler checks here that head has the layout of records.Head.
 const (
 	_ = -(unsafe.Sizeof(head{}) ^ unsafe.Sizeof(records.Head{}))
 	_ = -(unsafe.Offsetof(head{}.rule) ^ unsafe.Offsetof(records.Head{}.Class))

@@ -8,15 +8,15 @@ import (
 	"sluice/counter/internal/unconfirmed"
 )
 
-// Table holds counters, and has what a request asks of them. It is safe for concurrent use; a call touches one shard, the source's, unless its
-// rules are asked about several sources.
+// Table holds counters, and the operations that requests need. It is safe for concurrent use; a call touches one shard,
+// the source's, unless its rules are asked about several sources.
 type Table struct{ core }
 
-// Reports is a Table as the tier's side has it (pop): which counters have hits to report, and what answers and other edges say of them.
-// Requests need nothing of it, and it has nothing that only requests need.
+// Reports is the side of a Table that faces the tier (pop): which counters have hits to report, and what answers and
+// other edges bring. Requests need none of its methods.
 type Reports struct{ *core }
 
-// Reports is the table as the tier's side has it.
+// Reports returns the side of the table that faces the tier.
 func (t *Table) Reports() Reports { return Reports{&t.core} }
 
 // Key names a counter: what a rule, known by its ID, counts of a source.

@@ -165,14 +165,15 @@ func TestAgainstExactLog(t *testing.T) {
 						if admitted {
 							log.hits = append(log.hits, hits{now, int(n)})
 						} else {
-							// Who waits as long as told is served, and not much sooner than needed.
+							// A client that waits for its Retry-After is served, and that is not much longer than
+							// needed.
 							later := now.Add(reservations[0].RetryAfter)
 							if v, _ := table.Peek(r, address(1), later); n == 1 && v.Over {
 								t.Fatalf("still over after waiting %v", reservations[0].RetryAfter)
 							}
 							early := now.Add(reservations[0].RetryAfter - r.Window/1000)
 							if v, _ := table.Peek(r, address(1), early); n == 1 && early.After(now) && !v.Over {
-								t.Fatalf("told to wait %v, but was free before", reservations[0].RetryAfter)
+								t.Fatalf("wait of %v, but was free before", reservations[0].RetryAfter)
 							}
 						}
 						// The estimate can be wrong by the hits of one sub-window at most.
@@ -277,10 +278,10 @@ func TestAnnouncedEachTime(t *testing.T) {
 		f(49, algorithm.Half)
 		f(52, algorithm.Far)
 		e.hit(now)
-		f(59, algorithm.Far) // with a hit that others cannot be told of yet
+		f(59, algorithm.Far) // with a hit that cannot be reported yet
 		e.report(now, true)
 		if e.reply.Stage != algorithm.Full {
-			t.Errorf("round %d: the limit is reached, and others are not told", round)
+			t.Errorf("round %d: the limit is reached, and others do not learn of it", round)
 		}
 		f(60, algorithm.Far)
 		now = now.Add(r.Window + r.SubWindow()) // the hits of the first sub-window have left

@@ -7,25 +7,26 @@ import (
 	"sluice/counter/internal/histogram"
 )
 
-// An edge knows when its own hits came to a 32nd of a sub-window (histogram.go), and of others' only in which sub-window. That matters to a
-// source near its limit, in the one sub-window that the window's beginning cuts. So whoever finds a counter there and does
-// not know when all of those hits came asks the others. Each tells the times of its own hits in the whole window, and takes in what the
-// others tell: that will do until the window's beginning has passed them all. So it happens at most once in a window, and a source may
-// stay near its limit for as long as it likes.
+// An edge knows when its own hits came to a 32nd of a sub-window (histogram.go), and of others' only in which
+// sub-window. That matters to a source near its limit, in the one sub-window that the window's beginning cuts. So an
+// edge that finds a counter there, and does not know when all of those hits came, requests the others' times. Each edge
+// sends the times of its own hits in the whole window, and adds those that it receives: that suffices until the
+// window's beginning has passed them all. So it happens at most once in a window, and a source may stay near its limit
+// for as long as it likes.
 
-// Times is when the hits of one sub-window came that one table counted, by its 32nds.
+// Times is when one table's hits of one sub-window came, by its 32nds.
 type Times struct {
 	SubWindow uint32 // its number, modulo 2^32
 	Hits      [histogram.Size]uint16
 }
 
-// nearly is the part of its limit that a counter has left when it matters when others' hits came. That is little, because the
-// answers cost the tier a line for each edge, and so much that they are there before a slow source has used it up.
+// nearly is the part of its limit that a counter has left when others' times begin to matter. That is little, because
+// the answers cost the tier a line for each edge, and so much that they are there before a slow source has used it up.
 const nearly = 16
 
-// lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or in the next, of which
-// this table does not know when they came and has not asked in this window. Then it is to ask now. left is what the counter has left, most
-// how much that may be. Under a limit of a few hits answers would cost more than hits do.
+// lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or in the next, whose
+// times this table neither knows nor has requested in this window. Then it requests them now. left is what the counter
+// has left, most how much that may be. Under a limit of a few hits answers would cost more than hits do.
 func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position, left uint32) (most uint32, lacks bool) {
 	if !r.Sliding() { // nothing would be made of the answers
 		return 0, false
@@ -56,8 +57,9 @@ func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position
 	return most, false
 }
 
-// ExportTimes appends to buf when the hits came that this table counted in the window, because another asked or this one is about to. It
-// does so once in a window; after that it only lets the others' be added to its own, as if it had told.
+// ExportTimes appends to buf the times of the hits that this table counted in the window, because another table has
+// requested them or this one is about to. It does so once in a window; after that it only lets the others' be added to
+// its own.
 func (t Reports) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
 		at, hist := s.advance(st, i, c.Rule, t.ns(now)), s.own(st, i).Get()
@@ -99,7 +101,7 @@ func (t Reports) MergeTimes(c Counter, received Times, now time.Time) {
 		}
 		lane := uint16(1) << (n % histogram.SubWindows)
 		if hist.Exported&lane == 0 {
-			return // own hits that are still to be told must not be mixed with others'
+			return // own hits that are still to be sent must not be mixed with others'
 		}
 		for bin, hits := range received.Hits {
 			s.histograms.Add(hist, n, bin, uint32(hits))
@@ -107,8 +109,9 @@ func (t Reports) MergeTimes(c Counter, received Times, now time.Time) {
 	})
 }
 
-// Blocked takes in that the source of a counter is blocked from start to end. What was counted in the sub-window in which that began came before, if the block
-// lasts longer than it: so when the block ends, no table takes it for spread over all of it.
+// Blocked notes that the source of a counter is blocked from start to end. If the block outlasts the sub-window in
+// which it began, that sub-window's hits came before it: so when the block ends, no table spreads them over the whole
+// sub-window.
 func (t *core) Blocked(c Counter, start, end, now time.Time) {
 	t.at(c, func(s *shard, st *store, i int) {
 		if !c.Rule.Sliding() {
@@ -126,7 +129,7 @@ func (t *core) Blocked(c Counter, start, end, now time.Time) {
 	})
 }
 
-// enter has a sub-window in the histogram of a counter, which gets one if there is room; nil: there is none.
+// enter opens a sub-window in a counter's histogram, which the counter gets if there is room; nil: there is none.
 func (s *shard) enter(r *algorithm.Spec, st *store, i int, at algorithm.Position, n uint32) *histogram.Histogram {
 	hist := s.own(st, i).Get()
 	if hist == nil {
@@ -135,7 +138,7 @@ func (s *shard) enter(r *algorithm.Spec, st *store, i int, at algorithm.Position
 		}
 	}
 	if s.histograms.Enter(hist, n) {
-		hist.Exported |= 1 << (n % histogram.SubWindows) // nothing of its own to tell
+		hist.Exported |= 1 << (n % histogram.SubWindows) // nothing of its own to send
 	}
 	return hist
 }

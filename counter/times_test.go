@@ -9,8 +9,8 @@ import (
 	"sluice/counter/internal/histogram"
 )
 
-// TestTimesOfOthersHits: a table that is near its limit asks once when others' hits came, is told once, and from then on knows them in
-// the cut sub-window as finely as its own.
+// TestTimesOfOthersHits: a table that is near its limit requests once when others' hits came, gets the answer once, and
+// from then on knows them in the cut sub-window as finely as its own.
 func TestTimesOfOthersHits(t *testing.T) {
 	begin := time.Unix(1_700_000_000/60*60, 0)
 	hit := func(table *Table, c Counter, n int, at time.Time) {
@@ -48,13 +48,13 @@ func TestTimesOfOthersHits(t *testing.T) {
 		}
 		exported := a.Reports().ExportTimes(c, now, nil)
 		if len(exported) != 1 || len(a.Reports().ExportTimes(c, now, nil)) != 0 {
-			t.Fatalf("%v, hits at %v: told %v, want one sub-window, once", e, at, exported)
+			t.Fatalf("%v, hits at %v: sent %v, want one sub-window, once", e, at, exported)
 		}
 		b.Reports().MergeTimes(c, exported[0], now)
 		estimate(after)
 		for _, own := range b.Reports().ExportTimes(c, now, nil) {
 			if own.SubWindow == exported[0].SubWindow {
-				t.Errorf("what was heard is told as one's own: %v", own)
+				t.Errorf("what was received is sent as one's own: %v", own)
 			}
 		}
 	}
@@ -64,8 +64,9 @@ func TestTimesOfOthersHits(t *testing.T) {
 	f(algorithm.Lower, 4900*time.Millisecond, 24, 24+9)
 }
 
-// TestTimesAreNotMixed: a table that counted hits in a sub-window itself, and has not told, takes in nothing that it could then take for
-// its own; nor anything of a sub-window in the middle of the window, of which it may still count hits.
+// TestTimesAreNotMixed: a table that counted hits in a sub-window itself, and has not sent them, takes in nothing that
+// it could then take for its own; nor anything of a sub-window in the middle of the window, of which it may still count
+// hits.
 func TestTimesAreNotMixed(t *testing.T) {
 	begin := time.Unix(1_700_000_000/60*60, 0)
 	c := Counter{Rule: rule(t, 30, time.Minute, 12, algorithm.Nearest), Source: address(1)}
@@ -78,10 +79,10 @@ func TestTimesAreNotMixed(t *testing.T) {
 	table.Reports().MergeTimes(c, Times{cut, [histogram.Size]uint16{20: 7}}, now)
 	table.Reports().MergeTimes(c, Times{cut + 3, [histogram.Size]uint16{20: 7}}, now)
 	if exported := table.Reports().ExportTimes(c, now, nil); len(exported) != 1 || exported[0].Hits != [histogram.Size]uint16{0: 2} {
-		t.Errorf("told %v, want the two hits that it noted", exported)
+		t.Errorf("sent %v, want the two hits that it noted", exported)
 	}
 	if exported := table.Reports().ExportTimes(c, now, nil); len(exported) != 0 {
-		t.Errorf("told %v of a sub-window without hits", exported)
+		t.Errorf("sent %v of a sub-window without hits", exported)
 	}
 }
 
@@ -114,7 +115,7 @@ func TestBlockedTakesNoMoreHits(t *testing.T) {
 			t.Errorf("blocked after %v for %v: after a minute and %v the estimate is %.2f, want %.2f", test.start, test.lasts, test.at, v.Estimate, test.want)
 		}
 		if len(b.Reports().ExportTimes(c, begin.Add(time.Minute), nil)) > 0 {
-			t.Error("others' hits are told as one's own")
+			t.Error("others' hits are sent as one's own")
 		}
 	}
 }

@@ -12,7 +12,7 @@ func (s *shard) unconfirmedOf(r *algorithm.Spec, st *store, i int, reserve bool)
 		return h.unconfirmed
 	}
 	h.unconfirmed = s.unconfirmed.Begin(r, i, reserve)
-	if h.unconfirmed != 0 && s.activeShards.Load()&s.bit == 0 { // else nobody writes to what all shards share
+	if h.unconfirmed != 0 && s.activeShards.Load()&s.bit == 0 { // otherwise the line that all shards share is not written
 		s.activeShards.Or(s.bit)
 	}
 	return h.unconfirmed
@@ -26,12 +26,12 @@ func (s *shard) releaseEmpty(w uint16) {
 	}
 }
 
-// source is whose counter an entry belongs to.
+// source is the source of the counter that an entry belongs to.
 func (s *shard) source(k *unconfirmed.Entry) Source {
 	return s.store(k.Rule).head(int(k.Slot)).source()
 }
 
-// count adds hits to the counter at i and, with a tier, to what it must be told.
+// count adds hits to the counter at i and, with a tier, to its unreported hits.
 func (s *shard) count(t *core, r *algorithm.Spec, st *store, i int, at algorithm.Position, hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
 	switch r.Remembers() {
@@ -40,7 +40,7 @@ func (s *shard) count(t *core, r *algorithm.Spec, st *store, i int, at algorithm
 	case algorithm.Instants:
 		s.log(r, st, i, at, hits, estimate)
 	case algorithm.Bins:
-		if !r.Sync || !t.options.Tier { // else it is noted when it has its rank
+		if !r.Sync || !t.options.Tier { // otherwise it is noted when it has its rank
 			s.note(r, st, i, at, hits, estimate)
 		}
 	}
@@ -64,7 +64,7 @@ func (s *shard) count(t *core, r *algorithm.Spec, st *store, i int, at algorithm
 	}
 	k.Urgent = k.Urgent || s.unconfirmed.Few() || t.urgent(r, st.head(i), k.Hits, estimate, now)
 	if k.Urgent && !s.unconfirmed.HasInFlight(k) {
-		s.queue(w) // else it is the next report, when the one under way is answered
+		s.queue(w) // otherwise it is the next report, when the one under way is answered
 	}
 }
 

@@ -22,7 +22,8 @@ import (
 // admit takes a request up to its verdict. It reports whether the request goes on to the origin; else the answer is made.
 func (x *exchange) admit() bool { return (x.met || x.meet()) && x.decide() }
 
-// meet finds out who asks for what, and which rules that is under. It reports whether there is something to decide; else the answer is made.
+// meet finds out the source and the target of a request, and which rules apply. It reports whether there is something
+// to decide; else the answer is made.
 func (x *exchange) meet() bool {
 	x.met = true
 	x.identify()
@@ -34,7 +35,7 @@ func (x *exchange) meet() bool {
 	}
 	x.checks = x.snap.check.Is(x.Path, x.Target)
 	if x.checks && (x.Tunnel || x.trusted && x.readCheck(x.snap.check) != nil) {
-		x.respond(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))
+		x.respond(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or given in two ways."))
 		return false
 	}
 	switch {
@@ -52,7 +53,8 @@ func (x *exchange) meet() bool {
 	return true
 }
 
-// stalls reports whether the verdict may have to wait. That on somebody who is blocked whatever he asks for does not.
+// stalls reports whether the verdict may have to wait. A request of a source that is blocked whatever it requests needs
+// no such wait.
 func (x *exchange) stalls() bool {
 	return slices.ContainsFunc(x.decision.Rules, (*rules.Rule).Stalls) && !x.isBlocked()
 }
@@ -81,7 +83,7 @@ func (x *exchange) decide() bool {
 	}
 	x.front.Block(time.Time{})
 	if x.decision.Delay > 0 && !x.waitTurn() {
-		x.count(true) // whatever is said, nobody hears it
+		x.count(true) // any answer would be lost
 		x.respond(clientGone)
 		x.front.Drop()
 		return false
@@ -99,7 +101,8 @@ func (x *exchange) decide() bool {
 
 var refusedByList = message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted.")
 
-// identify finds out who asks, and notes that he does. Where a PROXY header names nobody it is the peer, and nothing else is believed.
+// identify finds out which source sends the request, and counts it. If a PROXY header names no client it is the peer,
+// and nothing else is believed.
 func (x *exchange) identify() {
 	if x.client = counter.Plain(x.peer); x.named {
 		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.peer, &x.Head, x.chain)
@@ -118,11 +121,12 @@ func (x *exchange) isAllowed() bool {
 	return address.IsIn(x.snap.allow, x.client) || x.server.limiter.Bits.Ordered(mitigation.Allowed, x.covering, x.now)
 }
 
-// malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it for. Host
-// and path of it are not known, but its source is, and is charged with it. A source that is refused is told so, and nothing more is
-// read of it.
+// malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it
+// for. Host and path of it are not known, but its source is, and is charged with it. A source that is refused gets that
+// answer, and nothing more is read from it.
 //
-// What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
+// What a trusted proxy sends counts for the client that it names, and for no client if the lines that name it cannot be
+// read.
 func (x *exchange) malformed(r *message.Refusal) {
 	if x.Size > 0 || !address.IsIn(x.snap.sources.Trust, x.peer) {
 		x.identify()
@@ -134,8 +138,9 @@ func (x *exchange) malformed(r *message.Refusal) {
 	x.turnAway(r)
 }
 
-// charged counts a request that is refused for its form in every rule about all requests that counts by source, so that who sends nothing else
-// is limited as well. It reports whether one of them refuses it; that is its answer then.
+// charged counts a request that is refused for its form in every rule about all requests that counts by source, so that
+// a client that sends nothing else is limited as well. It reports whether one of them refuses it; that is its answer
+// then.
 func (x *exchange) charged() bool {
 	x.decision.Rules = append(x.decision.Rules, x.snap.rules.Everything...)
 	if x.judge(); !x.decision.Refused() {
@@ -145,7 +150,7 @@ func (x *exchange) charged() bool {
 	return true
 }
 
-// refuse answers a request that rules refused, and ends its connection where the rule says so.
+// refuse answers a request that rules refused, and ends its connection if the rule is configured so.
 func (x *exchange) refuse() {
 	if rules.RuleOf(x.decision.Reported).Config.Action == rules.Close && !x.trusted {
 		x.front.Close()
@@ -159,7 +164,8 @@ func (x *exchange) turnAway(r *message.Refusal) {
 	x.respond(r)
 }
 
-// match finds the rules that the request falls under; of who is blocked whatever it asks for, those by which it is.
+// match finds the rules that the request falls under; for a source that is blocked whatever it requests, only those
+// that block it.
 func (x *exchange) match() {
 	d := &x.decision
 	if d.MatchBlocked(x.snap.rules, &x.server.limiter, x.server.secret, x.client, x.source, x.covering, x.now) {
@@ -168,14 +174,15 @@ func (x *exchange) match() {
 	d.Match(x.snap.rules, x.Host, x.Path, x.Target, x.Method, x.Readings)
 	if len(x.Host) == 0 {
 		if g := x.snap.origins.Of(nil); g != nil {
-			for _, o := range g.Servers { // the origin will be told its own name, so rules about that hold
+			for _, o := range g.Servers { // the origin will see its own name, so rules about that apply
 				d.Match(x.snap.rules, o.Canonical, x.Path, x.Target, x.Method, x.Readings)
 			}
 		}
 	}
 }
 
-// judge decides under them. If there is no telling whom one of them counts, or whether it is about the request, it returns the answer to that.
+// judge decides under them. If it is unclear which source one of them counts, or whether it is about the request, it
+// returns the answer to that.
 func (x *exchange) judge() *message.Refusal {
 	d := &x.decision
 	if len(d.Rules) == 0 {
@@ -202,7 +209,7 @@ func (x *exchange) judge() *message.Refusal {
 	return nil
 }
 
-// note counts what was decided, and tells operators of it.
+// note counts the decision, and records its events.
 func (x *exchange) note() {
 	d := &x.decision
 	d.Tally()
@@ -246,8 +253,9 @@ func (x *exchange) keyOf(source counter.Source) *key.Counted {
 	return nil
 }
 
-// believe finds out what the request's token claims. That may take a verification, so who is blocked whatever it claims is spared: its rules
-// by claims count it for its source then, if the block is lifted in this very moment. It reports false if there are several tokens.
+// believe finds out what the request's token claims. That may take a verification, so a source that is blocked whatever
+// it claims is spared: its rules by claims count it for its source then, if the block is lifted in this very moment. It
+// reports false if there are several tokens.
 func (x *exchange) believe(v *token.Verifier) bool {
 	if x.isBlocked() {
 		return true
@@ -307,9 +315,10 @@ func (s *Server) wait(replies []<-chan struct{}) {
 	}
 }
 
-// shed reports whether a new connection is to be closed unanswered, because whatever it asks would be refused: it returns the source
-// that is blocked, or none. That is known (with shed: connection or kernel) of a peer that is no trusted proxy, while it is mitigated under a rule about all
-// requests that counts by source. It costs a source that goes on knocking the least possible, and its client an answer that says why.
+// shed reports whether a new connection is to be closed unanswered, because every request on it would be refused: it
+// returns the source that is blocked, or none. That is known (with shed: connection or kernel) of a peer that is no
+// trusted proxy, while it is mitigated under a rule about all requests that counts by source. It costs a source that
+// goes on knocking the least possible, and its client an answer that says why.
 func (s *Server) shed(peer netip.Addr) (blocked counter.Source) {
 	snap := s.snap.Load()
 	if peer = counter.Plain(peer); len(snap.sheds) == 0 || address.IsIn(snap.sources.Trust, peer) || address.IsIn(snap.allow, peer) {

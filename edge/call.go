@@ -12,9 +12,10 @@ import (
 	"sluice/edge/rules/descriptors"
 )
 
-// A Call is a request as another proxy describes it (descriptors.Descriptor), and what the rules say of it: an exchange that nobody sees but that
-// proxy. All its descriptors are decided about together, as all rules of a request are: if one is over its limit, none counts the request, so
-// that a client who is refused by one limit does not use up another. No audit watches it, which logs a hit for a request. It may be used again after End, by one goroutine at a time.
+// A Call is a request as another proxy describes it (descriptors.Descriptor), and the decision about it: an exchange
+// with that proxy alone. All its descriptors are decided about together, as all rules of a request are: if one is over
+// its limit, none counts the request, so that a client that is refused by one limit does not use up another. No audit
+// watches it, which logs a hit for a request. It may be used again after End, by one goroutine at a time.
 type Call struct {
 	x       *exchange
 	results []int // of the descriptors, in Decision.Results; less than 0: no rule is about it
@@ -54,8 +55,9 @@ func (s *Server) NewCall() *Call {
 // Invalid counts a call that was no request.
 func (s *Server) Invalid() { s.stats.calls[callInvalid].Add(1) }
 
-// Judge decides about the request that a proxy describes, and counts it. It does not keep list. The proxy names the client, whom lists are
-// about, under remote_address. After an error, which is a fault in the edge, the call must not be used again.
+// Judge decides about the request that a proxy describes, and counts it. It does not keep list. The proxy names the
+// client, which lists are about, under remote_address. After an error, which is a fault in the edge, the call must not
+// be used again.
 func (c *Call) Judge(domain string, list []descriptors.Descriptor, now time.Time) (err error) {
 	x, s := c.x, c.x.server
 	defer func() {
@@ -98,8 +100,8 @@ func (c *Call) Judge(domain string, list []descriptors.Descriptor, now time.Time
 	return nil
 }
 
-// decideAbout decides under the rules about descriptors, and makes what the client is told. A client whose address nobody tells is known to
-// operators by what the first of these rules counts.
+// decideAbout decides under the rules about descriptors, and makes the answer for the client. A client without an
+// address is named in events by what the first of these rules counts.
 func (c *Call) decideAbout(domain string, list []descriptors.Descriptor) {
 	x, d := c.x, &c.x.decision
 	for i := range list {
@@ -152,7 +154,7 @@ func (c *Call) State(i int) DescriptorState {
 	return st
 }
 
-// Fields is what an answer says in its header, and Body what one does that refuses; none of them outlives End.
+// Fields is the answer's header lines, and Body the body of a refusal; neither outlives End.
 func (c *Call) Fields() []message.Field { return c.x.reply.Fields }
 func (c *Call) Body() (contentType string, body []byte) {
 	return c.x.reply.ContentType, c.x.reply.Body

@@ -10,17 +10,17 @@ import (
 	"sluice/edge/message"
 )
 
-var errCheck = errors.New("edge: the request that a proxy asks about is malformed, or told in two ways")
+var errCheck = errors.New("edge: the request that a proxy wants checked is malformed, or given in two ways")
 
-// Headers in which proxies say what the request was that they ask about.
+// Headers in which proxies describe the request to be checked.
 var (
 	checkTargets = [...]string{"x-original-uri", "x-forwarded-uri"}
 	checkMethods = [...]string{"x-original-method", "x-forwarded-method"}
 	checkHosts   = [...]string{"x-forwarded-host"}
 )
 
-// readCheck puts the request that a trusted proxy asks about in place of the one that asks, for rules and the log. What it does
-// not say is taken from the request that asks. Below a prefix the target follows, and nothing else is read: such a proxy
+// readCheck replaces the check of a trusted proxy by the request to be checked, for rules and the log. What the proxy
+// leaves out is taken from its own request. Below a prefix the target follows, and nothing else is read: such a proxy
 // sends method and host as they were.
 func (x *exchange) readCheck(c config.CheckPath) error {
 	if c.Below != "" {
@@ -55,8 +55,8 @@ func (x *exchange) readCheck(c config.CheckPath) error {
 	return x.canonical()
 }
 
-// canonical is the path of the target that is asked about, within the bounds of one that is forwarded: without a fragment, of which some origins
-// take nothing for the path or the query and others all, and without what ends a target.
+// canonical is the path of the target to be checked, within the bounds of one that is forwarded: without a fragment, of
+// which some origins take nothing for the path or the query and others all, and without what ends a target.
 func (x *exchange) canonical() error {
 	if _, _, ok := http1.Authority(x.Target); !ok || len(x.Target) == 0 || bytes.ContainsAny(x.Target, "# \t") {
 		return errCheck
@@ -85,9 +85,9 @@ func (x *exchange) checked(names []string) (value []byte, err error) {
 	return value, nil
 }
 
-// grant answers a check that no rule refused: with what the strictest of them has left. There is no answer of an origin, so
-// rules that count by its status count nothing here, and one that learns the cost of a request from it counts 1. What the origin should be told of
-// a request over a limit, the proxy is told.
+// grant answers a check that no rule refused: with what the strictest of them has left. There is no answer of an
+// origin, so rules that count by its status count nothing here, and one that learns the cost of a request from it
+// counts 1. What the origin should receive about a request over a limit, the proxy receives.
 func (x *exchange) grant() {
 	x.begins(http.StatusOK, "", nil)
 	for _, f := range x.tagged() {

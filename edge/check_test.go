@@ -14,7 +14,7 @@ rules:
 - {name: all, limit: 1000, window: 1h}
 `
 
-// Which request a check is taken for: the rule login, of which there is one, tells.
+// Which request a check is taken for: the rule login, of which there is one, shows it.
 func TestCheckedRequest(t *testing.T) {
 	const asked = "X-Original-URI: /login?a=b\r\nX-Original-Method: POST\r\nX-Forwarded-Host: A.example:80\r\nX-Forwarded-For: 192.0.2.1\r\n"
 	for _, test := range []struct {
@@ -35,8 +35,8 @@ func TestCheckedRequest(t *testing.T) {
 		{"a stranger's path", "/check/*", "POST /check/login HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n", false, 200, false},
 		{"what a prefix does not ask for", "/check/*", "GET /check/x HTTP/1.1\r\nHost: sluice\r\n" + asked, true, 200, false},
 		{"a body", "/check", "POST /check HTTP/1.1\r\nHost: sluice\r\nContent-Length: 3\r\n" + asked, true, 200, true},
-		{"told twice alike", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Uri: /login?a=b\r\n" + asked, true, 200, true},
-		{"told in two ways", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Uri: /\r\n" + asked, true, 400, false},
+		{"given twice alike", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Uri: /login?a=b\r\n" + asked, true, 200, true},
+		{"given in two ways", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Uri: /\r\n" + asked, true, 400, false},
 		{"two methods", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Method: GET\r\n" + asked, true, 400, false},
 		{"two hosts", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Host: b\r\n" + asked, true, 400, false},
 		{"no target", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Original-URI: login\r\n", true, 400, false},

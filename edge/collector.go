@@ -12,7 +12,7 @@ import (
 	"sluice/mitigation"
 )
 
-// Collector returns the edge's metrics: what each room has of its own it collects itself. Which there are depends on the rules.
+// Collector returns the edge's metrics: each package collects its own. Which there are depends on the rules.
 func (s *Server) Collector() prometheus.Collector {
 	return metric.Collector(func(to metric.Sink) {
 		now, snap := time.Now(), s.snap.Load()
@@ -54,24 +54,24 @@ func (s *Server) collectLeaves(to metric.Sink) {
 	}
 }
 
-// collectInFlight gives which requests hold a place, and what is known of those that the tier keeps.
+// collectInFlight gives which requests hold a slot, and what is known of those that the tier keeps.
 func (s *Server) collectInFlight(to metric.Sink, snap *snapshot) {
 	inFlight, _ := s.limiter.InFlight.Held()
 	for _, r := range snap.rules.All {
 		if r.InFlight != nil {
-			to.Gauge(float64(inFlight[r.InFlight.Name]), "sluice_in_flight", "Requests under way here that hold a place under a rule's concurrency.", "rule", r.Config.Name)
+			to.Gauge(float64(inFlight[r.InFlight.Name]), "sluice_in_flight", "Requests under way here that hold a slot under a rule's concurrency.", "rule", r.Config.Name)
 		}
 	}
 	if s.limiter.Exact != nil {
 		kept := s.limiter.Exact.Stats()
-		to.Gauge(float64(kept.Sources), "sluice_exact_sources", "Sources under rules with check: sync and algorithm: exact or token_bucket of which this edge knows what the tier keeps.")
+		to.Gauge(float64(kept.Sources), "sluice_exact_sources", "Sources under rules with check: sync and algorithm: exact or token_bucket whose state in the tier this edge has read.")
 		to.Count(kept.Doubted, "sluice_exact_doubts_total", "Requests that such a rule refused in doubt, because a node had lost what it kept, or has just begun.")
 		to.Count(kept.Conflict, "sluice_exact_conflicts_total", "Exchanges about such rules in which another edge was faster, and which were made again.")
 	}
 }
 
-// collectMitigations gives which blocks are in force, under which rules, and who began them. Those of a rule's variants and further limits count
-// under the rule.
+// collectMitigations gives which blocks are in force, under which rules, and what started them. Those of a rule's
+// variants and further limits count under the rule.
 func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Time) {
 	type series struct{ rule, mode string }
 	of := map[uint32]series{mitigation.AllRules: {control.AllRules, string(rules.Enforce)}}
@@ -99,9 +99,9 @@ func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Tim
 		}
 	}
 	for at, began := range started {
-		to.Gauge(float64(active[at]), "sluice_mitigations_active", "Mitigations in force. Those of shadows and candidates refuse nobody.", "rule", at.rule, "mode", at.mode)
+		to.Gauge(float64(active[at]), "sluice_mitigations_active", "Mitigations in force. Those of shadows and candidates refuse no request.", "rule", at.rule, "mode", at.mode)
 		for by := mitigation.ByEdge; by <= mitigation.ByPeer; by++ {
-			to.Count(began[by], "sluice_mitigations_started_total", "Mitigations begun, by whom.", "rule", at.rule, "by", by.String(), "mode", at.mode)
+			to.Count(began[by], "sluice_mitigations_started_total", "Mitigations begun, by cause.", "rule", at.rule, "by", by.String(), "mode", at.mode)
 		}
 	}
 	to.Gauge(float64(lists[mitigation.Allowed]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "allow")
@@ -119,6 +119,6 @@ func (s *Server) collectCounters(to metric.Sink) {
 	to.Gauge(float64(t.Unreported), "sluice_unreported_hits", "Hits that the tier has not confirmed.")
 	for reason, n := range map[string]uint64{"unknown": t.LostUnknown, "full": t.LostFull, "expired": t.LostExpired, "backlog": t.LostBacklog,
 		"saturated": t.LostSaturated, "evicted": t.LostEvicted} {
-		to.Count(n, "sluice_hits_lost_total", "Hits that the tier will never be told of.", "reason", reason)
+		to.Count(n, "sluice_hits_lost_total", "Hits that will never reach the tier.", "reason", reason)
 	}
 }

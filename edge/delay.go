@@ -7,9 +7,10 @@ import (
 	"sluice/edge/message"
 )
 
-// While a request waits for its turn it holds its connection and nothing else: no link to an origin, no lock, no place in a table. What rules
-// have counted of it stays counted when its client goes: its turn passes unused. A source has as many waiting as its rules' queues
-// are long, for limiter.MaxDelay at most; all sources together have as many as limits.connections.
+// While a request waits for its turn it holds its connection and nothing else: no link to an origin, no lock, no slot
+// in a table. What rules have counted of it stays counted when its client goes: its turn passes unused. A source has as
+// many waiting as its rules' queues are long, for limiter.MaxDelay at most; all sources together have as many as
+// limits.connections.
 
 // lookEvery is how often a request that waits looks whether its client is still there.
 const lookEvery = 250 * time.Millisecond

@@ -13,7 +13,8 @@ import (
 //	retire   connections that are idle, and have had notice, are closed; one whose request has just arrived is not
 //	the end  when no connection is left, or the grace time is over
 //
-// A connection has notice for a while after Leave, or after it was accepted: a client that goes on using it is told by then.
+// A connection has notice for a while after Leave, or after it was accepted: a client that goes on using it has been
+// asked to close by then.
 //
 // A connection is closed by saying that no more will be sent, and reading on until the client closes as well, or for a
 // second: a request that crosses that, or was sent ahead of its answer (pipelined), must not reset the connection and take an
@@ -24,7 +25,7 @@ var errCut = errors.New("edge: drain: connections were cut at the end of the gra
 // Ready reports whether the server wants requests.
 func (s *Server) Ready() bool { return s.Unready() == "" }
 
-// Unready says why the server wants no requests: it is to leave, or its tier says so; "": it wants them.
+// Unready returns why the server should get no requests: it is to leave, or by its tier; "": it should.
 func (s *Server) Unready() string {
 	switch {
 	case s.draining.Load():
@@ -35,7 +36,7 @@ func (s *Server) Unready() string {
 	return ""
 }
 
-// Leave says that the server will stop: it still takes requests, but is not Ready, and asks clients to close.
+// Leave announces that the server will stop: it still takes requests, but is not Ready, and asks clients to close.
 func (s *Server) Leave() {
 	if s.draining.CompareAndSwap(false, true) {
 		s.open.Left.Store(time.Now().UnixNano())
@@ -48,12 +49,13 @@ func (s *Server) Connections() int { return s.open.Open() }
 // Hurry has Drain close idle connections without more notice than this.
 func (s *Server) Hurry(notice time.Duration) { s.open.Notice.Store(int64(notice)) }
 
-// Drain stops accepting, lets every request in flight finish, and returns when no connection is left or ctx is done; what
-// is still open then is cut, and the error says so. Idle connections are closed once they have had notice for so long.
+// Drain stops accepting, lets every request in flight finish, and returns when no connection is left or ctx is done;
+// what is still open then is cut, and the error reports it. Idle connections are closed once they have had notice for
+// so long.
 func (s *Server) Drain(ctx context.Context, notice time.Duration) error {
 	s.apply.Lock()
 	s.Leave()
-	s.open.Notice.CompareAndSwap(0, int64(notice)) // unless somebody is in a hurry already
+	s.open.Notice.CompareAndSwap(0, int64(notice)) // unless a shorter deadline is set already
 	listeners := s.listeners
 	s.apply.Unlock()
 	for _, l := range listeners {

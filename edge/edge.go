@@ -1,4 +1,5 @@
-// Package edge is the HTTP side of Sluice: a reverse proxy that asks, for every request, whether its source may make it.
+// Package edge is the HTTP side of Sluice: a reverse proxy that decides, for every request, whether its source may make
+// it.
 //
 // A request comes by a Front (front.go), which is its client's end in whatever protocol the client speaks. That of HTTP/1.1 is a fasthttp.Server
 // behind a guarded connection (package front). fasthttp owns the workers, the loop over a connection's requests, keep-alive, and writes the edge's own
@@ -60,19 +61,19 @@ import (
 // Options is what a Server is made of.
 type Options struct {
 	Config *config.Config
-	Table  *counter.Table    // who has done how much
-	Bits   *mitigation.Table // who is blocked until when
+	Table  *counter.Table    // how much each source has done
+	Bits   *mitigation.Table // which sources are blocked until when
 	Tier   Tier              // the PoP; the zero Tier counts alone
 	Access *accesslog.Log    // nil: none
 	Name   string            // what operators call this edge, for the access log
-	Events *events.Log       // what has happened, for operators; nil: nobody asks
-	Audit  *audit.Audit      // watches some sources; nil: nobody does
+	Events *events.Log       // what has happened, for operators; nil: it is not kept
+	Audit  *audit.Audit      // watches some sources; nil: none
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
 	// InFlight is where requests under way are counted; nil: in a table of the edge's own.
 	InFlight *inflight.Table
-	// Exact is the requests that the tier keeps, each by itself; nil: there is none.
+	// Exact is the requests whose instants the tier keeps; nil: there are none.
 	Exact *exact.Table
-	// Warn, if not nil, is told of failures that an operator should know of. It must not block.
+	// Warn, if not nil, is called with failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
 }
 
@@ -93,15 +94,15 @@ type Server struct {
 	warn      func(message string, args ...any)
 	snap      atomic.Pointer[snapshot]
 	draining  atomic.Bool
-	requests  *top.Top // who asks most
-	refusals  *top.Top // who is refused most
-	spared    *top.Top // whom shadows and candidates would refuse most
+	requests  *top.Top // sources with the most requests
+	refusals  *top.Top // sources that are refused most
+	spared    *top.Top // sources that shadows and candidates would refuse most
 	keys      *seen.Keys
 	access    *accesslog.Log
 	name      string
 	audit     *audit.Audit
 	events    *events.Log
-	note      func(*accesslog.Entry) // writes a request down; nil: nobody does
+	note      func(*accesslog.Entry) // logs a request; nil: there is no access log
 	faded     atomic.Int64
 	apply     sync.Mutex // one Apply at a time
 	exchanges sync.Pool  // of *exchange
@@ -228,15 +229,15 @@ func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 	}
 }
 
-// offersTunnels reports whether some origin may be asked for WebSockets.
+// offersTunnels reports whether some origin takes WebSockets.
 func (s *Server) offersTunnels() bool {
 	return slices.ContainsFunc(s.snap.Load().origins.Groups, func(g *upstream.Group) bool {
 		return slices.ContainsFunc(g.Upgrades, func(protocol string) bool { return strings.EqualFold(protocol, "websocket") })
 	})
 }
 
-// Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and checks those
-// whose configuration asks for it. It blocks until all that it started has ended.
+// Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and
+// checks those that are configured to be checked. It blocks until all that it started has ended.
 func (s *Server) Watch(ctx context.Context) {
 	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn, s.originMoved)
 }
@@ -249,7 +250,7 @@ func (s *Server) Upstreams() *upstream.Origins { return s.snap.Load().origins }
 // ServeConn serves one connection that was admitted, until it is over.
 func (s *Server) ServeConn(c *front.Client) { _ = s.http.ServeConn(front.New(c)) }
 
-// Events is what has happened lately; nil if nobody asked for it.
+// Events is what has happened lately; nil if it is not kept.
 func (s *Server) Events() *events.Log { return s.events }
 
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.

@@ -154,7 +154,7 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
-func TestShadowTellsNothing(t *testing.T) {
+func TestShadowAddsNoHeaders(t *testing.T) {
 	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), "rules: [{name: s, limit: 1, mode: shadow}]")
 	for range 4 {
 		resp, _ := e.Get("/")
@@ -188,7 +188,7 @@ rules: [{name: r, limit: 1}]
 			t.Errorf("request %d from %s: %d, want %d", i, test.source, resp.StatusCode, test.want)
 		}
 		if strings.HasPrefix(test.source, "192") && resp.Header.Get("RateLimit") != "" {
-			t.Error("an allowed source is told of limits")
+			t.Error("an allowed source gets limits in headers")
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"sluice/mitigation"
 )
 
-// learned tells operators of a block that came into force here and is not this edge's own verdict. It is called with a part of the
+// learned records a block that came into force here and is not this edge's own verdict. It is called with a part of the
 // table locked.
 func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 	by := "the PoP"
@@ -27,7 +27,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 		by = "another PoP"
 	}
 	if b.By != mitigation.ByPoP && b.By != mitigation.ByPeer || !s.events.Wants(events.Block, b.Learned) {
-		return // blocks tells of verdicts: it knows the estimate; control.Event of what operators said
+		return // blocks records verdicts, with their estimate; control.Event records operators' orders
 	}
 	snap := s.snap.Load()
 	if snap == nil {
@@ -47,8 +47,8 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 	}
 }
 
-// blocks tells operators which blocks this request has started: of several requests at once that are over a limit, the one whose
-// verdict is in force.
+// blocks records which blocks this request has started: of several requests at once that are over a limit, the one
+// whose verdict is in force.
 func (x *exchange) blocks() {
 	s, d := x.server, &x.decision
 	if s.events == nil {
@@ -72,7 +72,8 @@ func (x *exchange) blocks() {
 	}
 }
 
-// blocked tells operators of a block under a rule, or its candidate, if this request has started it. by is what the block goes by.
+// blocked records a block under a rule, or its candidate, if this request has started it. by is what the block is kept
+// under.
 func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Spec, estimate float64, note string) {
 	s, limit := x.server, rules.LimitOf(r)
 	bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: by.ID, Source: r.Source}, x.now)
@@ -93,7 +94,7 @@ func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Spec, estimate f
 		Protocol: string(x.Version)})
 }
 
-// lifted tells operators of a block that ended because its rule did, or allows more.
+// lifted records a block that ended because its rule did, or allows more.
 func (s *Server) lifted(rule string, source counter.Source, now time.Time) {
 	if s.events.Wants(events.Lift, now) {
 		s.events.Add(events.Event{Time: now, Kind: events.Lift, Text: "lifted: the rule is gone, counts otherwise, or allows more", Rule: rule, Source: source.String()})
@@ -112,7 +113,7 @@ func shadows(r *limiter.Rule) string {
 	return ""
 }
 
-// originMoved tells operators that an origin fails its checks, and why, or passes them again.
+// originMoved records that an origin fails its checks, and why, or passes them again.
 func (s *Server) originMoved(o *upstream.Origin, why string) {
 	e := events.Event{Time: time.Now(), Kind: events.Origin, Text: "origin " + o.Name + " is back", Old: "down", New: "up"}
 	if why != "" {
@@ -122,7 +123,7 @@ func (s *Server) originMoved(o *upstream.Origin, why string) {
 	s.events.Add(e)
 }
 
-// abused tells operators of a client whose connection was ended because it went beyond a bound of HTTP/2.
+// abused records a client whose connection was ended because it went beyond a bound of HTTP/2.
 func (s *Server) abused(c *front.Client, what http2.Abuse) {
 	if now := time.Now(); s.events.Wants(events.Warning, now) {
 		s.events.Add(events.Event{Time: now, Kind: events.Warning, Level: slog.LevelWarn, Source: c.Peer.String(), Protocol: "HTTP/2.0",
@@ -130,7 +131,7 @@ func (s *Server) abused(c *front.Client, what http2.Abuse) {
 	}
 }
 
-// recordShedding tells operators of origins that have begun to shed load, or have not for a while.
+// recordShedding records origins that have begun to shed load, or have not for a while.
 func (s *Server) recordShedding(groups []*upstream.Group, now time.Time) {
 	for _, g := range groups {
 		if g.Shedding == nil {
@@ -152,13 +153,13 @@ func (s *Server) recordShedding(groups []*upstream.Group, now time.Time) {
 	}
 }
 
-// warnUnbelieved warns of a proxy that nobody named, once a minute at most.
+// warnUnbelieved warns of a proxy that is not among trusted_proxies, once a minute at most.
 func (s *Server) warnUnbelieved(now time.Time) {
 	peer, n, of := s.unbelieved.Look(s.stats.received.Load(), now)
 	if n == 0 {
 		return
 	}
-	// A constant text, because the log tells by it what it has just said; the log's warnings are events.
+	// The text is constant, because the log recognises repetitions by it; the log's warnings are events.
 	s.warn("a peer is not trusted, but its requests name other clients: if it is a proxy of yours, all its clients are limited as one; name it in source.trust",
 		"peer", peer, "requests", n, "of", of)
 }

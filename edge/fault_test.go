@@ -49,7 +49,7 @@ func TestFaultsAroundRequests(t *testing.T) {
 	sender := &edgetest.Sender{Sends: "GET /\r\n\r\n", Most: 100}
 	s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(sender))
 	if sender.Got.Len() > 0 {
-		t.Errorf("after two faults the client is told %q", sender.Got.String())
+		t.Errorf("after two faults the client gets %q", sender.Got.String())
 	}
 	if m := edgetest.Metrics(t, s); m["sluice_panics_total"] != 3 || m["sluice_received_total"] != 1 || m["sluice_aborted_total"] != 1 || s.Connections() != 0 {
 		t.Errorf("%v, %d connections", m, s.Connections())

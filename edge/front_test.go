@@ -31,7 +31,8 @@ func handleAll(t *testing.T, yaml string, origin http.HandlerFunc, list ...*edge
 	return s
 }
 
-// A request that comes by another protocol is judged, told of its limit, passed on and counted as any other, and one that is over is refused.
+// A request that comes by another protocol is judged, gets its limit in headers, is passed on and counted as any other,
+// and one that is over is refused.
 func TestRequestWithoutASocket(t *testing.T) {
 	var asked, logged []string
 	first, over := edgetest.NewExchange("GET", "/x?y=1", "X-Mine: 1"), edgetest.NewExchange("GET", "/x")

@@ -21,7 +21,7 @@ import (
 	"sluice/edge/rules"
 )
 
-// So many at once, and no block for who is refused. What is over the limit as well is told that.
+// So many at once, and no block for who is refused. A request that is over the limit as well gets that answer.
 func TestConcurrency(t *testing.T) {
 	h := edgetest.StartHolder(t, `
 source: {trust: [127.0.0.1]}

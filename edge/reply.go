@@ -13,7 +13,8 @@ import (
 	"sluice/edge/rules"
 )
 
-// A reply is the answer to a request as its client gets it. Of an origin's, only Status and Fields are here: what the edge says in its header.
+// A reply is the answer to a request as its client gets it. Of an origin's, only Status and Fields are here: the lines
+// that the edge adds.
 type reply struct {
 	message.Reply
 	from   from
@@ -56,8 +57,9 @@ func refusalHeader(t *rules.Text) *message.Common {
 	return &message.Common{Fields: fields, Lines: front.Lines(fields), Block: http2.Block(fields)}
 }
 
-// limitHeaders tells the client what the strictest limit has left for it (draft-ietf-httpapi-ratelimit-headers-10). On admission
-// what is left may be relied on again after t: a window, or what is left of a fixed one. On refusal it is the time to wait.
+// limitHeaders adds the headers with what the strictest limit has left for the client
+// (draft-ietf-httpapi-ratelimit-headers-10). On admission what is left may be relied on again after t: a window, or
+// what is left of a fixed one. On refusal it is the time to wait.
 func (x *exchange) limitHeaders() {
 	reported := x.decision.Reported
 	if reported == nil {
@@ -92,7 +94,7 @@ func (x *exchange) limitHeaders() {
 	x.values = b
 }
 
-// verdictHeader tells a judge how the request was decided, and when.
+// verdictHeader adds how the request was decided, and when, for a judge.
 func (x *exchange) verdictHeader() {
 	cause := x.decision.Cause
 	if cause == nil || !x.snap.verdictHeader {
@@ -178,8 +180,8 @@ func (x *exchange) limited() {
 	}
 }
 
-// choose finds, of what a refusal may say, what the client would rather have: the first of those that it likes best, and the first of all
-// if it takes none. Who is refused is not worth a 406.
+// choose finds, of what a refusal may say, what the client would rather have: the first of those that it likes best,
+// and the first of all if it takes none. A refusal is not worth a 406.
 func choose(head *message.Head, r *rules.Response) (contentType, body string) {
 	contentType, body = r.ContentType, r.Body
 	best := head.Quality(contentType)
@@ -192,9 +194,9 @@ func choose(head *message.Head, r *rules.Response) (contentType, body string) {
 	return contentType, body
 }
 
-// ours reports which lines of an origin's answer go no further: those that only the edge may say, which are its verdict, the request's name, and,
-// where a rule has something to tell, limits; and what the request costs, which is for the edge. An origin's own limits stay where no rule
-// applies, and in interim answers.
+// ours reports which lines of an origin's answer go no further: those that only the edge may write, which are its
+// verdict, the request's ID and, where a rule reports some, limits; and what the request costs, which is for the edge.
+// An origin's own limits stay where no rule applies, and in interim answers.
 func (x *exchange) ours(status int, name []byte) bool {
 	if message.EqualFold(name, "sluice-verdict") || message.EqualFold(name, "x-request-id") || x.decision.Reported != nil && status >= 200 && isLimitHeader(name) {
 		return true

@@ -84,7 +84,7 @@ func testChange(t *testing.T, f rulestest.Change) {
 			}
 		}
 		if want := map[bool]int{true: 1}[busyIs] + map[bool]int{true: 1}[lateIs]; reported != want {
-			t.Errorf("%s: %d blocks are told of, want %d", what, reported, want)
+			t.Errorf("%s: %d blocks are sent, want %d", what, reported, want)
 		}
 	}
 	apply(before)
@@ -204,7 +204,7 @@ func (f *furtherChange) test(t *testing.T) {
 			t.Errorf("%s: blocked is %t, want %t", what, is, blocked)
 		}
 		if reported, want := len(s.Mitigations(now)), map[bool]int{true: 1}[blocked]; reported != want {
-			t.Errorf("%s: %d blocks are told of, want %d", what, reported, want)
+			t.Errorf("%s: %d blocks are sent, want %d", what, reported, want)
 		}
 	}
 	stands("before", r, true, true)

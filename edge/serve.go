@@ -25,17 +25,17 @@ type exchange struct {
 	peer             netip.Addr
 	named            bool           // the peer is: see Front
 	whole            *http1Exchange // that this is a part of; nil: of nothing
-	met              bool           // who asks for what is known, and under which rules that is
+	met              bool           // source, target and rules are known
 	judged           bool           // and admitted
 	failed           bool           // an answer of the edge's own could not be sent
 
-	sender                     // who asks
+	sender                     // the exchange that it belongs to
 	decision   rules.Decision  // what the rules say
 	forwarding proxy.Forward   // to the origin and back
 	reply      reply           // what the client gets
 	done       bool            // it is counted, as answered or aborted
 	status     int             // of the origin's answer, while something waits to be counted; 0: none yet
-	tags       []message.Field // what the origin is told of the request
+	tags       []message.Field // what is added for the origin
 
 	buf, values []byte // what the reply points to
 
@@ -43,7 +43,7 @@ type exchange struct {
 	idText [maxRequestID]byte
 }
 
-// An asker is who a request comes from.
+// A sender is the client that a request comes from, and its source.
 type sender struct {
 	client  netip.Addr
 	source  counter.Source // the client's
@@ -51,7 +51,7 @@ type sender struct {
 	trusted bool           // the peer is
 	allowed bool           // the client is never limited
 	barred  bool           // the client is always refused
-	checks  bool           // it asks about a request that is not passed on (check_path)
+	checks  bool           // it has another request checked, and nothing is passed on (check_path)
 
 	covering []counter.Source // wider ones of which operators have said something
 	keys     []key.Counted    // by which rules count the request
@@ -81,7 +81,7 @@ func (x *exchange) begin(f Front) {
 	x.done, x.met, x.judged, x.failed, x.status = false, false, false, false, 0
 }
 
-// end is the end of a request whose answer is written, or could not be.
+// end ends a request whose answer is written, or could not be.
 func (x *exchange) end(failed bool) {
 	x.count(failed)
 	x.release()
@@ -105,7 +105,7 @@ func (x *exchange) release() {
 	s.exchanges.Put(x)
 }
 
-// handle is the life of a request, from its checked head to its answer. It reports whether somebody else ends it.
+// handle is the life of a request, from its checked head to its answer. It reports whether it is ended elsewhere.
 func (x *exchange) handle() (hijacked bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -139,7 +139,7 @@ func (x *exchange) serve() {
 		x.server.limiter.Leave(&x.decision.Decision)
 		return
 	}
-	if x.judged && !x.decision.Held && x.front.Gone(x.now) { // its client has changed its mind meanwhile: no origin hears of it
+	if x.judged && !x.decision.Held && x.front.Gone(x.now) { // its client has changed its mind meanwhile: it goes to no origin
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.respond(clientGone)
 		return
@@ -151,14 +151,14 @@ func (x *exchange) serve() {
 	x.verdictHeader()
 }
 
-// tagged is what the origin is told of a request that rules tag.
+// tagged is what a request that rules tag carries to the origin.
 func (x *exchange) tagged() []message.Field {
 	x.tags = x.decision.Tags(x.tags[:0])
 	return x.tags
 }
 
-// settle counts what had to wait for the answer: for its status, 0 if there was none, and what it says of the request's cost. Where a body whose
-// length counts is still under way, that is left to release.
+// settle counts what had to wait for the answer: for its status, 0 if there was none, and for the cost in it. Where a
+// body whose length counts is still under way, that is left to release.
 func (x *exchange) settle(status int) {
 	d := &x.decision
 	if !d.Held {
@@ -197,7 +197,7 @@ func (x *exchange) forward() int {
 	return a.Status
 }
 
-// level is what the request is to an origin that sheds load. Who is never limited goes last.
+// level is what the request is to an origin that sheds load. Sources that are never limited come last.
 func (x *exchange) level() shedding.Level {
 	if x.allowed {
 		return shedding.Critical
@@ -205,8 +205,8 @@ func (x *exchange) level() shedding.Level {
 	return x.decision.Level
 }
 
-// finish is the end of every request: its body must not be taken for the next request, and its answer is sent, or handed to
-// who sends it. It reports whether the exchange lives on in a tunnel, which ends it.
+// finish ends every request: its body must not be taken for the next request, and its answer is sent, or handed over to
+// be sent. It reports whether the exchange lives on in a tunnel, which ends it.
 func (x *exchange) finish() (hijacked bool) {
 	s, r := x.server, &x.reply
 	if x.front.SkipBody() {
@@ -253,7 +253,7 @@ func (x *exchange) count(failed bool) {
 	x.done = true
 }
 
-// counted adds the names of headers by which rules, or who verifies tokens, have told the request apart.
+// counted adds the names of headers that rules, or the verifier of tokens, have looked at.
 func (x *exchange) counted(names *message.Names) {
 	x.decision.AddHeaders(names)
 	if v := x.snap.tokens; v != nil && v.Header() != "" {
@@ -269,10 +269,10 @@ func (x *exchange) panicked(p any) {
 	s := x.server
 	s.fault(p)
 	defer func() {
-		if p := recover(); p != nil { // once more, in what the client was to be told
+		if p := recover(); p != nil { // once more, in what was to be sent to the client
 			s.fault(p)
 			x.count(true)
-			x.front.Abort() // it is told nothing
+			x.front.Abort() // it gets no answer
 		}
 	}()
 	s.limiter.Settle(&x.decision.Decision, 0, time.Now())
@@ -319,7 +319,7 @@ func (x *exchange) log() {
 			e.Policy = r.ConcurrencyPolicy()
 		} else if cause.Reservation != nil {
 			e.Estimate = cause.Reservation.Estimate
-		} else if v, known := x.server.limiter.Peek(cause.Rule, cause.Source, x.now); known { // a blocked source's counter is not asked
+		} else if v, known := x.server.limiter.Peek(cause.Rule, cause.Source, x.now); known { // a blocked source's counter is not read
 			e.Estimate = v.Estimate
 		}
 	default:

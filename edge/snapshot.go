@@ -36,10 +36,10 @@ type snapshot struct {
 	verdictHeader bool
 	waits         bool                            // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
 	sheds         []*rules.Rule                   // those about all requests whose mitigations end connections
-	plans         *plans.Snapshot                 // who is on which plan; nil: nobody
+	plans         *plans.Snapshot                 // which client is on which plan; nil: none
 	refusals      map[*rules.Text]*message.Common // but for variants of rules
-	tokens        *token.Verifier                 // nil: no rule asks for a claim
-	tags          [][]byte                        // names of headers that tell origins what is over a limit: clients say none of them
+	tokens        *token.Verifier                 // nil: no rule needs a claim
+	tags          [][]byte                        // names of headers that tell origins what is over a limit: those of clients are dropped
 	prices        [][]byte                        // and of those in which origins say what a request costs: no client sees them
 }
 
@@ -49,9 +49,10 @@ func (s *Server) view() control.View {
 	return control.View{Rules: snap.rules, Sources: snap.sources, Deny: snap.deny, Allow: snap.allow, Plans: snap.plans, PlansConfig: snap.config.Plans}
 }
 
-// Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins from
-// now on. Other fields take effect when the process starts. If c cannot be put in force, what was stays, and the error
-// says why. Counters of rules whose counting did not change go on; so do mitigations, unless their rule is gone, counts otherwise, or allows more.
+// Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins
+// from now on. Other fields take effect when the process starts. If c cannot be put in force, the old configuration
+// stays, and the error says why. Counters of rules whose counting did not change go on; so do mitigations, unless their
+// rule is gone, counts otherwise, or allows more.
 func (s *Server) Apply(c *config.Config) error {
 	s.apply.Lock()
 	defer s.apply.Unlock()
@@ -65,13 +66,13 @@ func (s *Server) Apply(c *config.Config) error {
 	return nil
 }
 
-// newSnapshot is what c says, where before was in force; nil: nothing was.
+// newSnapshot makes a snapshot of c, after before; nil: it is the first.
 func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	if before != nil && (c.Plans.Key != before.config.Plans.Key || !slices.Equal(c.Plans.Also, before.config.Plans.Also) || c.Plans.SecretKeys != before.config.Plans.SecretKeys) {
-		return nil, errors.New("plans.key, plans.also and plans.secret_keys cannot change while the edge runs, because everybody's plan goes by them: restart it")
+		return nil, errors.New("plans.key, plans.also and plans.secret_keys cannot change while the edge runs, because every client's plan is found by them: restart it")
 	}
 	set, err := rules.New(c.Rules, c.RuleDefaults(), s.stats.tally)
 	if err != nil {
@@ -120,8 +121,8 @@ func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, err
 	return now, nil
 }
 
-// refusals are what all refusals under each limit say, but for variants, and but for rules about descriptors: there the proxy that asks is told
-// field by field.
+// refusals are the parts that all refusals under a limit have in common, except variants, and except rules about
+// descriptors, whose proxy gets the fields one by one.
 func refusals(set *rules.Set) map[*rules.Text]*message.Common {
 	said := make(map[*rules.Text]*message.Common, 2*len(set.Rules))
 	for _, r := range set.Rules {
@@ -145,7 +146,7 @@ func refusals(set *rules.Set) map[*rules.Text]*message.Common {
 func (s *Server) putInForce(now *snapshot) {
 	before := s.snap.Load()
 	void := s.putTerms(now.rules)           // first: no verdict under a rule that was in force starts after those that are void have been dropped
-	s.registerRules(now.rules, now.sources) // the tier may be asked about them as soon as they are in force
+	s.registerRules(now.rules, now.sources) // the tier may be read for them as soon as they are in force
 	if before != nil {
 		s.carryOver(before.rules, now.rules, void)
 	}
@@ -179,7 +180,7 @@ func (s *Server) putTerms(set *rules.Set) map[mitigation.Key]mitigation.Bit {
 	return s.limiter.Bits.SetTerms(terms)
 }
 
-// registerRules tells which rules, with their variants, are in force from now on.
+// registerRules registers the rules that are in force from now on, with their variants, at the tier.
 func (s *Server) registerRules(set *rules.Set, sources *address.Sources) {
 	if s.tier.Rules == nil {
 		return
@@ -206,8 +207,8 @@ func (s *Server) registerRules(set *rules.Set, sources *address.Sources) {
 	s.tier.Rules(tier)
 }
 
-// SetPlans says who is on which plan from now on. Limits that were not there before get their variants first, so the tier knows each before a
-// request is counted under it; what was blocked under those that go is over.
+// SetPlans sets which client is on which plan from now on. Limits that were not there before get their variants first,
+// so the tier knows each before a request is counted under it; what was blocked under those that go is over.
 func (s *Server) SetPlans(now *plans.Snapshot) {
 	s.apply.Lock()
 	defer s.apply.Unlock()
@@ -225,7 +226,7 @@ func (s *Server) SetPlans(now *plans.Snapshot) {
 	s.snap.Store(&next)
 }
 
-// verifier is what verifies tokens, or nil if no rule asks for what they claim.
+// verifier is what verifies tokens, or nil if no rule needs their claims.
 func verifier(c *config.Config, set *rules.Set, before *snapshot) (*token.Verifier, error) {
 	claims := set.Claims()
 	if !c.JWT.Is() {
@@ -238,15 +239,16 @@ func verifier(c *config.Config, set *rules.Set, before *snapshot) (*token.Verifi
 	if before != nil {
 		had = before.tokens
 	}
-	v, err := token.Load(c.JWT, claims, had) // without such a rule as well: a file that is wrong is told of
+	v, err := token.Load(c.JWT, claims, had) // without such a rule as well: a wrong file is reported
 	if len(claims) == 0 {
 		v = nil
 	}
 	return v, err
 }
 
-// carryOver tells of the mitigations that are void under other rules, and lifts those that Terms do not tell of. What an operator has blocked
-// stays blocked as long as there is a rule of that name: of each limit by itself, which is known by its policy.
+// carryOver records the mitigations that are void under the new rules, and lifts those that Terms do not cover. What an
+// operator has blocked stays blocked as long as there is a rule of that name: of each limit separately, which is known
+// by its policy.
 func (s *Server) carryOver(before, now *rules.Set, void map[mitigation.Key]mitigation.Bit) {
 	bits, at := s.limiter.Bits, time.Now()
 	type heir struct {
@@ -321,7 +323,7 @@ func (s *Server) Counted() []*algorithm.Spec {
 // Config returns the configuration in force. It must not be changed.
 func (s *Server) Config() *config.Config { return s.snap.Load().config }
 
-// RulesHash stands for the rules in force, the same number on edges with the same rules, and says since when they are these.
+// RulesHash returns a number that is the same on edges with the same rules, and since when these are in force.
 func (s *Server) RulesHash() (hash uint64, since time.Time) {
 	snap := s.snap.Load()
 	return snap.hash, snap.since

@@ -13,7 +13,7 @@ import (
 	"sluice/edge/rules"
 )
 
-// From says who made an answer.
+// From says which side made an answer.
 type from uint8
 
 const (
@@ -100,7 +100,7 @@ func (s *stats) collect(to metric.Sink) {
 	for f := range froms {
 		for code := range message.Codes {
 			if n := s.answers[f][code].Load(); n > 0 {
-				to.Count(n, "sluice_answers_total", "Answers given, by status and by who made them.",
+				to.Count(n, "sluice_answers_total", "Answers given, by status and by the side that made them.",
 					"code", strconv.Itoa(code), "from", f.String())
 			}
 		}

@@ -36,8 +36,9 @@ func TestRequestWaitsForTheTierWithinItsBudget(t *testing.T) {
 	})
 }
 
-// The tier is told of every limit of every rule all that it asks of one, of candidates and of what counts by limits that proxies send.
-func TestTierIsToldOfRules(t *testing.T) {
+// The tier gets of every limit of every rule all that it needs of one, of candidates and of what counts by limits that
+// proxies send.
+func TestTierGetsRules(t *testing.T) {
 	var registered []string
 	edgetest.NewServer(t, edgetest.Parse(t, `origins: [{servers: ['http://127.0.0.1:9']}]
 plans: {key: header:x-api-key, default: free, store: 'sqlite:`+t.TempDir()+`/plans.db'}
@@ -74,7 +75,7 @@ asked: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, tried false, furthe
 *: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
 +allow: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
 +deny: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false`; got != want {
-		t.Errorf("the tier was told\n%s\nwant\n%s", got, want)
+		t.Errorf("the tier got\n%s\nwant\n%s", got, want)
 	}
 }
 

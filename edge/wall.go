@@ -45,7 +45,7 @@ func (s *Server) Wall() *control.Wall {
 	return &control.Wall{Up: w.Up, Since: w.Since, Error: w.Error, Entries: w.Entries, Room: w.Room, Refused: w.Refused}
 }
 
-// inKernel tells how the kernel refuses a prefix; nil: it does not.
+// inKernel returns how the kernel refuses a prefix; nil: it does not.
 func (s *Server) inKernel(p netip.Prefix) *control.Kernel {
 	e, in := s.wall.Of(p)
 	if !in {
@@ -65,7 +65,7 @@ func (s *Server) shedPeer(peer netip.Addr) bool {
 	return blocked.IsValid()
 }
 
-// nat64 holds clients of IPv4, each a source of its own, whose packets come from IPv6 (counter.Plain).
+// nat64 holds clients of IPv4, each a separate source, whose packets come from IPv6 (counter.Plain).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // blockedPrefix returns until when shed is true for each address of a prefix, as far as is known now, or the zero Time.

@@ -2,7 +2,7 @@ package mitigation
 
 import "time"
 
-// By says who started a mitigation.
+// By says what started a mitigation.
 type By uint8
 
 const (
@@ -20,10 +20,11 @@ type Bit struct {
 	End     time.Time // requests from then on are counted again
 	Learned time.Time // when it came into force in this table; Start sets it
 	By      By
-	Shadow  bool   // a verdict of a shadow, or of what is tried beside a rule: nobody is refused for it
+	Shadow  bool   // a verdict of a shadow, or of what is tried beside a rule: it refuses no request
 	Reason  string // for people; empty for a verdict
 
-	// Memory is how long the bit is remembered after its end, so that who comes back can be mitigated for longer (Repeat).
+	// Memory is how long the bit is remembered after its end, so that a source that comes back can be mitigated for
+	// longer (Repeat).
 	Memory time.Duration
 
 	Terms Terms // that a verdict was reached under; of ByAdmin none
@@ -40,7 +41,7 @@ func (b *Bit) worth() int {
 	return 1
 }
 
-// replaces reports whether b takes the place of a bit that is in force.
+// replaces reports whether b replaces a bit that is in force.
 func (b *Bit) replaces(old Bit) bool {
 	if b.By == ByAdmin {
 		return old.By != ByAdmin || !b.End.Equal(old.End) || b.Reason != old.Reason

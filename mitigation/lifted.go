@@ -8,7 +8,7 @@ import (
 
 // lifted remembers when mitigations were lifted of late, for verdicts that fell before and come after.
 type lifted struct {
-	n  atomic.Int64 // len(at), for who only wants to know that there are none
+	n  atomic.Int64 // len(at), for readers that only need to know that there are none
 	mu sync.Mutex   // taken with a shard locked, never the other way round
 	at map[Key]time.Time
 }

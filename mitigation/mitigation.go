@@ -1,11 +1,11 @@
-// Package mitigation holds who is blocked, until when, since when, by whom and why.
+// Package mitigation holds which sources are blocked, from when until when, started by what and why.
 //
-// A mitigation bit says that all requests of a source under a rule are refused until a known end. An edge that knows of one
-// asks nobody about that source until then, so an attack makes the limiter cheaper. Bits come from this edge's own
-// verdicts, from the PoP, from operators, and from other PoPs. A second verdict never shortens a first; an operator's word replaces whatever
-// is in force, and no verdict changes it. The table is bounded: when it is full, the bit that would have ended first is
-// dropped, and its source is counted again. Those by which nobody is refused (Bit.Shadow) go first, operators' words last, and none takes
-// the place of one that is worth more.
+// A mitigation bit says that all requests of a source under a rule are refused until a known end. Until then an edge
+// that knows of one refuses the source without counting and without the tier, so an attack makes the limiter cheaper.
+// Bits come from this edge's own verdicts, from the PoP, from operators, and from other PoPs. A second verdict never
+// shortens a first; an operator's word replaces whatever is in force, and no verdict changes it. The table is bounded:
+// when it is full, the bit that would have ended first is dropped, and its source is counted again. Bits that refuse
+// nothing (Bit.Shadow) are evicted first, operators' orders last, and none evicts one that is worth more.
 //
 // Nothing here does I/O, starts a goroutine or reads a clock. Ends are held against the monotonic clock where the given
 // times have one, so a step of the wall clock neither lengthens nor ends a block.
@@ -23,11 +23,11 @@ import (
 // MaxTimeout is the longest mitigation that a verdict starts.
 const MaxTimeout = 24 * time.Hour
 
-// Key is who is mitigated under which rule (algorithm.Spec.ID).
+// Key is which source is mitigated under which rule (algorithm.Spec.ID).
 type Key = counter.Key
 
-// Unsent is a verdict of this edge, or what another PoP told it, that the PoP has yet to be told of. What operators say changes nothing: it has a way of its own,
-// so that an attack cannot hold it up.
+// Unsent is a verdict of this edge, or a block that it received from another PoP, that has not been sent to its own PoP
+// yet. Operators' orders are not among them: they travel separately, so that an attack cannot hold them up.
 type Unsent struct {
 	Key Key
 	Bit Bit
@@ -38,7 +38,7 @@ const maxUnsent = 1 << 16
 
 // Table holds bits. It is safe for concurrent use.
 type Table struct {
-	terms atomic.Pointer[map[uint32]Terms] // of the rules in force, by their IDs; nil: nobody has said
+	terms atomic.Pointer[map[uint32]Terms] // of the rules in force, by their IDs; nil: SetTerms has not been called
 	// Observe, if not nil, is called with every bit that comes into force. Set it before the table is used; it must not block or
 	// call back.
 	Observe func(Key, Bit)
@@ -68,8 +68,8 @@ type Started struct {
 	By   By
 }
 
-// New makes a table for so many bits; 0 means 1,000,000. wake is called when there is something to send to the PoP and must not block; nil
-// means that there is nobody to tell.
+// New makes a table for so many bits; 0 means 1,000,000. wake is called when there is something to send to the PoP and
+// must not block; nil means that nothing is sent.
 func New(capacity int, wake func()) *Table {
 	if capacity <= 0 {
 		capacity = 1_000_000
@@ -81,13 +81,14 @@ func New(capacity int, wake func()) *Table {
 	return t
 }
 
-// Seed makes a table that is not in use yet one in which every run is like another: which bits make room for others depends on their
-// places. It is for simulations; see counter.NewHasher.
+// Seed makes a table that is not in use yet one in which every run is like another: which bits are evicted depends on
+// their hashes. It is for simulations; see counter.NewHasher.
 func (t *Table) Seed(seed uint64) { t.hasher = counter.NewHasher(seed) }
 
-// End is when a mitigation that a verdict starts at now should end: after the timeout, or when the source would be admitted
-// again if that is later, so that a client who waits as long as it was told is served. The zero Time means that no mitigation
-// starts: the rule only throttles, or the source is over its limit only by requests that are still under way and may not count.
+// End is when a mitigation that a verdict starts at now should end: after the timeout, or when the source would be
+// admitted again if that is later, so that a client that waits for its Retry-After is served. The zero Time means that
+// no mitigation starts: the rule only throttles, or the source is over its limit only by requests that are still under
+// way and may not count.
 func End(v counter.Verdict, timeout time.Duration, now time.Time) time.Time {
 	if !v.Committed || timeout <= 0 {
 		return time.Time{}
@@ -112,8 +113,8 @@ func (t *Table) shardOf(k Key) (*shard, uint64) {
 
 // Until returns when the mitigation of k ends, or the zero Time if it is not mitigated at now.
 //
-// It is asked about every request, and takes no lock. Nearly always nobody is mitigated: then it costs one load of a number that
-// seldom changes, which every processor has in its cache.
+// It is called for every request, and takes no lock. Nearly always no source is mitigated: then it costs one load of a
+// number that seldom changes, which every processor has in its cache.
 func (t *Table) Until(k Key, now time.Time) time.Time {
 	if t.some.Load() == 0 {
 		return time.Time{}
@@ -180,7 +181,7 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	return true
 }
 
-// Impose is Start for what another PoP says, of which this edge tells its own PoP as of a verdict.
+// Impose is Start for a block of another PoP, which this edge sends to its own PoP like a verdict.
 func (t *Table) Impose(k Key, b Bit, now time.Time) bool {
 	b.By = ByPeer
 	if !t.Start(k, b, now) {
@@ -247,7 +248,7 @@ func (t *Table) Lift(k Key, now time.Time) bool {
 	return s.drop(h, k)
 }
 
-// Void is Lift for verdicts of this edge alone: a mitigation that somebody else started stays.
+// Void is Lift for verdicts of this edge alone: a mitigation with another cause stays.
 func (t *Table) Void(k Key, now time.Time) {
 	s, h := t.shardOf(k)
 	s.mu.Lock()
@@ -307,8 +308,8 @@ func (t *Table) All(now time.Time) iter.Seq2[Key, Bit] {
 	}
 }
 
-// Loosened is another number whenever a bit may have ended before its end, or an operator has said something, which may allow a source: who
-// keeps a copy of what is in force looks again then.
+// Loosened is another number whenever a bit may have ended before its end, or an operator has given an order, which may
+// allow a source: whoever keeps a copy of the bits must read them again then.
 func (t *Table) Loosened() uint64 { return t.loosened.Load() }
 
 // Evicted is how many bits were dropped for others before their end.
@@ -325,7 +326,7 @@ func (t *Table) Forget(kept func(rule uint32) bool) {
 	}
 }
 
-// Started returns how many mitigations have begun, by rule and by whom.
+// Started returns how many mitigations have begun, by rule and by cause.
 func (t *Table) Started() map[Started]uint64 {
 	t.startedMu.Lock()
 	defer t.startedMu.Unlock()

@@ -107,8 +107,9 @@ func TestStartAfterAnEnd(t *testing.T) {
 	}
 }
 
-// TestNews: the PoP hears of this edge's verdicts here, not of what it told itself, and of operators in another way.
-func TestNews(t *testing.T) {
+// TestUnsent: the PoP takes this edge's verdicts here, not what it brought itself, and operators' orders in another
+// way.
+func TestUnsent(t *testing.T) {
 	woken := 0
 	table := New(10, func() { woken++ })
 	table.Start(key(1), bit(0, time.Second, ByEdge), start)
@@ -179,8 +180,8 @@ func TestLift(t *testing.T) {
 	}
 }
 
-// TestOperatorsWord: it replaces what is in force, and may shorten it; a verdict does not change it.
-func TestOperatorsWord(t *testing.T) {
+// TestOperatorsOrder: it replaces what is in force, and may shorten it; a verdict does not change it.
+func TestOperatorsOrder(t *testing.T) {
 	table := New(10, nil)
 	f := func(what string, b Bit, changed bool, end time.Duration, by By) {
 		t.Helper()
@@ -245,7 +246,7 @@ func TestFullTableKeepsTheWorthier(t *testing.T) {
 }
 
 // An operator's word takes the place of a verdict with the same end.
-func TestOperatorsWordOverAVerdict(t *testing.T) {
+func TestOperatorsOrderOverAVerdict(t *testing.T) {
 	table := New(10, nil)
 	table.Start(key(1), bit(0, time.Hour, ByEdge), start)
 	if changed := table.Start(key(1), bit(0, time.Hour, ByAdmin), start); !changed || table.UntilOrdered(key(1), start).IsZero() {
@@ -302,8 +303,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestFloodDropsNoOperatorsWord: an attack that fills the table drops verdicts.
-func TestFloodDropsNoOperatorsWord(t *testing.T) {
+// TestFloodDropsNoOperatorsOrder: an attack that fills the table drops verdicts.
+func TestFloodDropsNoOperatorsOrder(t *testing.T) {
 	const room = 64 * 32
 	table := New(room, nil)
 	for n := range uint32(100) {

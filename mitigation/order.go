@@ -6,16 +6,17 @@ import (
 	"sluice/counter"
 )
 
-// Order is what an operator says of a source under a rule, or of the rule itself, as edges and the PoP know it alike.
+// Order is what an operator orders for a source under a rule, or for the rule itself, in the form that all edges of the
+// PoP share.
 type Order struct {
 	Rule   string         // as configured, so that it means the same when the rule is edited
 	Source counter.Source // of a block or a lift
 	Kind   OrderKind
 	Start  time.Time
-	End    time.Time // of a block, and of a change that says nothing for ever; a lift has none
+	End    time.Time // of a block, and of a change that ends; a lift has none
 	Reason string    // of a block
-	Text   string    // of a change: what it says
-	// Of a block or a lift who said it and where from, for other operators. A change says so itself.
+	Text   string    // of a change: its content
+	// Of a block or a lift who ordered it and from where, for other operators. A change holds that itself.
 	Who, From string
 }
 

@@ -12,7 +12,7 @@ import (
 	"sluice/counter"
 )
 
-// What operators may speak of in place of a rule: IDs for Key.Rule that no rule has (algorithm.Reserved).
+// What an order may name instead of a rule: IDs for Key.Rule that no rule has (algorithm.Reserved).
 const (
 	AllRules uint32 = math.MaxUint32 - iota // mitigated under every rule
 	Allowed                                 // never limited: the bit stands for a permission
@@ -75,8 +75,8 @@ func (p *prefixes) sweep(now time.Time) {
 	p.tree.Store(tree)
 }
 
-// Covering appends to buf the sources that hold all of a prefix and of which operators have said something, the narrowest first, and
-// returns it. Whether what they said is still in force, Until tells.
+// Covering appends to buf the sources that hold all of a prefix and of which operators have said something, the
+// narrowest first, and returns it. Until reports whether their orders are still in force.
 func (t *Table) Covering(p netip.Prefix, buf []counter.Source) []counter.Source {
 	tree := t.prefixes.tree.Load()
 	if tree == nil || !p.IsValid() || !tree.LookupPrefix(p) {
@@ -103,8 +103,9 @@ func (t *Table) OrderedWithin(what uint32, p netip.Prefix, now time.Time) bool {
 	return false
 }
 
-// UntilOf is Until for the latest end of what is in force under a rule of the source of k, or by operators under the rule or under all of one
-// that covers it. A verdict, or what another PoP says, is about a source that the rule counts, and not about all that are in it.
+// UntilOf is Until for the latest end of what is in force under a rule of the source of k, or by operators under the
+// rule or under all of one that covers it. A verdict, or a block of another PoP, is about a source that the rule
+// counts, and not about all that are in it.
 func (t *Table) UntilOf(k Key, covering []counter.Source, now time.Time) time.Time {
 	until := t.Until(k, now)
 	for _, s := range covering {

@@ -66,7 +66,7 @@ func TestPrefixes(t *testing.T) {
 			t.Errorf("%s under %d changed nothing", text, rule)
 		}
 	}
-	// at tells of an address: until when it is mitigated under rules 1 and 2, and whether it is allowed and denied.
+	// at returns of an address: until when it is mitigated under rules 1 and 2, and whether it is allowed and denied.
 	at := func(after time.Duration, addr string) string {
 		now, a := start.Add(after), netip.MustParseAddr(addr)
 		covering := table.Covering(netip.PrefixFrom(a, a.BitLen()), nil)

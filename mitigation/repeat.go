@@ -8,8 +8,8 @@ import (
 // MaxMemory is the longest that a bit is remembered after its end.
 const MaxMemory = 24 * time.Hour
 
-// Repeat says how long a source is mitigated that goes over its limit again: the n-th time in a row for the n-th of Timeouts, and no longer than the last. In a row
-// is what begins less than Within after the end of the one before.
+// Repeat is how long a source is mitigated that goes over its limit again: the n-th time in a row for the n-th of
+// Timeouts, and no longer than the last. In a row is what begins less than Within after the end of the one before.
 //
 // Nothing is counted for that. How long the last bit was says which timeout is next: the first that is longer. A bit carries its start and
 // its end wherever it goes, so edges that know of it agree, and one that has ended takes the room of one bit until Within is over. A full
@@ -37,7 +37,8 @@ func (r Repeat) Longest(timeout time.Duration) time.Duration {
 	return timeout
 }
 
-// After is for how long a source is mitigated at now whose last mitigation began and ended then, under a rule whose own timeout is timeout.
+// After is for how long a source is mitigated at now, given when its last mitigation began and ended and the rule's own
+// timeout.
 func (r Repeat) After(began, ended time.Time, timeout time.Duration, now time.Time) time.Duration {
 	if timeout <= 0 || now.Before(ended) || !now.Before(ended.Add(r.Memory())) {
 		return timeout

@@ -95,7 +95,7 @@ func TestWhatDoesNotRepeat(t *testing.T) {
 		if known != test.known || n > 1 || (n == 1) != test.known {
 			t.Errorf("%s: known %v, %d remembered", test.name, known, n)
 		}
-		table.Start(key(2), test.bit, now) // as others tell of it
+		table.Start(key(2), test.bit, now) // as others announce it
 		if b, known := table.Last(key(2), now); known != test.known || known && !b.Learned.Equal(now) {
 			t.Errorf("%s: of others known %v, learned %v", test.name, known, b.Learned)
 		}

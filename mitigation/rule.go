@@ -11,7 +11,7 @@ import (
 type Rule struct {
 	Counter *algorithm.Spec // how hits are counted and how many are allowed; required
 	Timeout time.Duration   // how long a source that went over is mitigated; 0: the rule only throttles, and has no bits
-	Shadow  bool            // it counts and decides, and refuses nobody
+	Shadow  bool            // it counts and decides, and refuses no request
 	// Tried says that these are the mitigations of what is tried beside the rule of that Name: operators lift them along with the rule's, and
 	// block under the rule alone.
 	Tried bool
@@ -22,8 +22,8 @@ type Rule struct {
 	// as well. A lift under Name ends mitigations of all variants, and a block is under the rule's own, where decisions look for it. 0: this is
 	// none. A variant costs no command, and memory for its name.
 	Of uint32
-	// Exact is how its requests are kept in the tier, each by itself; nil: they are counted by Counter. An edge without a tier has Counter
-	// count them all the same.
+	// Exact is how each of its requests is kept in the tier; nil: they are counted by Counter. An edge without a tier
+	// has Counter count them all the same.
 	Exact  *exact.Spec
 	Repeat Repeat // how long a source is mitigated that goes over again
 	Name   string // as operators know it; "": Counter.Name

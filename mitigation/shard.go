@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A shard is a hash table that is read without a lock: as long as anybody is mitigated, every request of everybody looks into
-// it. An entry stands in the first slot from where its hash says that was free, and does not change: who changes a bit puts
-// another entry into the slot, with mu locked. A slot that an entry left is not free, or those behind it would not be found;
-// such slots end when all are laid out anew.
+// A shard is a hash table that is read without a lock: as long as any source is mitigated, every request of every
+// source looks into it. An entry is in the first slot after its hash's that was free, and does not change: a change of
+// a bit puts another entry into the slot, with mu locked. A slot that an entry left is not free, or those behind it
+// would not be found; such slots end when all are laid out anew.
 type shard struct {
 	slots atomic.Pointer[[]slot] // a power of two of them, of which a quarter or more is free; nil before the first entry
 	_     [56]byte               // what all read is on another cache line than what some write
@@ -25,7 +25,7 @@ type shard struct {
 	_    [16]byte
 }
 
-// A slot is 16 bytes. Its hash tells most entries of others without a look at them.
+// A slot is 16 bytes. The hash tells most entries apart without reading them.
 type slot struct {
 	hash  atomic.Uint64 // 0: free
 	entry atomic.Pointer[entry]
@@ -81,7 +81,8 @@ func (s *shard) put(hash uint64, e *entry) {
 	}
 }
 
-// layOut moves the entries to slots of which at most half are used. Who reads the old ones meanwhile finds what was there.
+// layOut moves the entries to slots of which at most half are used. A reader of the old slots meanwhile finds the old
+// entries.
 func (s *shard) layOut() {
 	size := 16
 	for size < 2*(s.n+1) {

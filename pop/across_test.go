@@ -12,8 +12,8 @@ import (
 	"sluice/pop/sim"
 )
 
-// twoPoPs are two worlds of one time. What the first decides goes to the edge to of the second after a while, and what the second decides to
-// the first; told counts both.
+// twoPoPs are two worlds of one time. What the first decides goes to the edge to of the second after a while, and what
+// the second decides to the first; received counts both.
 func twoPoPs(t *testing.T, home, away mitigation.Rule) (a, b *sim.World, received *[2]int) {
 	received = new([2]int)
 	var worlds [2]*sim.World
@@ -36,7 +36,7 @@ func by(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) string {
 	return bit.By.String()
 }
 
-// A block is told of once, is in force on every edge of the other PoP, and comes neither back nor twice.
+// A block is sent once, is in force on every edge of the other PoP, and comes neither back nor twice.
 func TestBlockReachesAnotherPoP(t *testing.T) {
 	r := newRule(t, 5, time.Minute, 30*time.Second, algorithm.Nearest)
 	a, b, received := twoPoPs(t, r, r)
@@ -58,7 +58,7 @@ func TestBlockReachesAnotherPoP(t *testing.T) {
 	a.Run(began.Add(10 * time.Second))
 	b.Run(began.Add(10 * time.Second))
 	if *received != [2]int{1, 0} {
-		t.Errorf("%d blocks were told of, and %d on the way back", received[0], received[1])
+		t.Errorf("%d blocks were sent, and %d on the way back", received[0], received[1])
 	}
 	if got := by(a, a.Edges[0], r, who); got != "edge" && got != "pop" {
 		t.Errorf("at home by %q", got)
@@ -96,7 +96,7 @@ func TestImpose(t *testing.T) {
 		{"as here", r, func(*across.Block) {}, across.Imposed, 10 * time.Second},
 		{"a looser limit there", r, func(b *across.Block) { b.Limit = 1000 }, across.Imposed, 10 * time.Second},
 		{"longer than anything here", r, func(b *across.Block) { b.End = b.End.Add(time.Hour) }, across.Imposed, 40 * time.Second},
-		{"longer, and told too late", r, func(b *across.Block) { b.Start, b.End = b.Start.Add(-40*time.Second), b.End.Add(time.Hour) }, across.Known, 0},
+		{"longer, and sent too late", r, func(b *across.Block) { b.Start, b.End = b.Start.Add(-40*time.Second), b.End.Add(time.Hour) }, across.Known, 0},
 		{"a clock that is an hour ahead", r, func(b *across.Block) { b.Start, b.End = b.Start.Add(time.Hour), b.End.Add(time.Hour) }, across.Imposed, time.Minute},
 		{"it is over", r, func(b *across.Block) { b.End = b.Start }, across.Known, 0},
 		{"another rule", r, func(b *across.Block) { b.Rule = "search" }, across.NoRule, 0},
@@ -144,8 +144,8 @@ func TestImpose(t *testing.T) {
 	}
 }
 
-// A block that is longer there ends on all edges here at one instant, however late it was told.
-func TestToldLate(t *testing.T) {
+// A block that is longer there ends on all edges here at one instant, however late it arrived.
+func TestLateBlocks(t *testing.T) {
 	r := newRule(t, 5, 10*time.Second, 30*time.Second, algorithm.Nearest)
 	for _, late := range []time.Duration{0, 5 * time.Second, 20 * time.Second} {
 		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
@@ -159,15 +159,15 @@ func TestToldLate(t *testing.T) {
 			w.Run(start.Add(test.at))
 			for i, e := range w.Edges {
 				if got := by(w, e, r, address(1)); got != test.want {
-					t.Errorf("told %v late, after %v: edge %d has it by %q, want %q", late, test.at, i, got, test.want)
+					t.Errorf("sent %v late, after %v: edge %d has it by %q, want %q", late, test.at, i, got, test.want)
 				}
 			}
 		}
 	}
 }
 
-// Blocks of shadows, and of sources that another PoP would not know, are not told of.
-func TestNotTold(t *testing.T) {
+// Blocks of shadows, and of sources that another PoP would not know, are not sent.
+func TestBlocksThatAreNotSent(t *testing.T) {
 	digest := counter.SourceOfDigest([16]byte{1})
 	for _, test := range []struct {
 		what   string
@@ -190,12 +190,13 @@ func TestNotTold(t *testing.T) {
 			ask(w.Edges[0], r, test.source)
 		}
 		if w.Run(began.Add(time.Second)); received != test.want {
-			t.Errorf("%s: told of %d", test.what, received)
+			t.Errorf("%s: received %d", test.what, received)
 		}
 	}
 }
 
-// Switched off, what other PoPs said is over, on each edge as it hears of it, though the tier still has it; verdicts of the PoP itself go on.
+// Switched off, other PoPs' blocks are over, on each edge as it learns of it, though the tier still has it; verdicts of
+// the PoP itself go on.
 func TestPeersOff(t *testing.T) {
 	r := newRule(t, 5, time.Minute, 30*time.Second, algorithm.Nearest)
 	a, b, received := twoPoPs(t, r, r)
@@ -228,6 +229,6 @@ func TestPeersOff(t *testing.T) {
 		}
 	}
 	if received[1] != 0 {
-		t.Error("off, and told of")
+		t.Error("off, and reported")
 	}
 }

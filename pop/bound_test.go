@@ -84,8 +84,8 @@ func TestNoWindowExceedsTheBound(t *testing.T) {
 	})
 }
 
-// TestWhatOlderGroupsHide plays patterns that a search found, in which each edge hears early of what others count later. Once they passed
-// Rule.Bound.
+// TestWhatOlderGroupsHide plays patterns that a search found, in which each edge learns early of what others count
+// later. Once they passed Rule.Bound.
 func TestWhatOlderGroupsHide(t *testing.T) {
 	const limit, stretch = 60, 2500 * time.Millisecond // a stretch is half a sub-window
 	for _, pattern := range [][]struct{ edge, n int }{

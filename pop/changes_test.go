@@ -176,8 +176,8 @@ func TestRulesNeedASecret(t *testing.T) {
 	}
 }
 
-// TestTwoOperatorsAtOnce: two edges are told of a rule at the same moment. Within a second both know of both changes, and that all edges have them; and neither
-// says that all edges have its own before it knows of the other's.
+// TestTwoOperatorsAtOnce: two edges get a change of a rule at the same moment. Within a second both know of both
+// changes, and that all edges have them; and neither says that all edges have its own before it knows of the other's.
 func TestTwoOperatorsAtOnce(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 	for seed := range uint64(histories(60)) {

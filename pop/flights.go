@@ -29,9 +29,9 @@ type flight struct {
 type purpose uint8
 
 const (
-	unheeded purpose = iota // nobody heeds the answer, or there is no flight
+	unheeded purpose = iota // the answer is not used, or there is no flight
 	aReport
-	anEcho // of a report, at the new place of a source
+	anEcho // of a report, to the new node of a source
 	anExchange
 	aBit
 	aBatch // of the log
@@ -93,7 +93,7 @@ func (m *Machine) sendBatch(c wire.Command, b *log.Batch) {
 	m.send(c, f)
 }
 
-// answered hands an answer to the room that asked.
+// answered hands an answer to the package that sent the command.
 func (m *Machine) answered(r *wire.Result, now time.Time) {
 	f := m.flights.end(r.Tag)
 	n := &m.nodes[f.node]
@@ -161,7 +161,7 @@ func (m *Machine) giveUp(i int, now time.Time) {
 	}
 }
 
-// slotsAnswered takes in who shares the tier, or that this edge has a slot.
+// slotsAnswered takes in which edges share the tier, or that this edge has a slot.
 func (m *Machine) slotsAnswered(f flight, r *wire.Result, now time.Time) {
 	done := r.Status == wire.Done
 	switch {

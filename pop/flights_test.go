@@ -65,7 +65,8 @@ func TestBacklogIsBounded(t *testing.T) {
 	}
 }
 
-// TestFullNode: a node that has no memory is not told again and again of hits that it cannot hold, and learns of them when it can.
+// TestFullNode: a node that has no memory does not get hits again and again that it cannot hold, and learns of them
+// when it can.
 func TestFullNode(t *testing.T) {
 	const requests, perSecond = 100, 10
 	r := newRule(t, 10_000, time.Minute, time.Minute, algorithm.Nearest)
@@ -129,9 +130,9 @@ func TestFullNode(t *testing.T) {
 	}
 }
 
-// TestFullNodeIsNotToldOfBlocksAgainAndAgain: what it cannot hold of the mitigation log is tried once a second, however many edges have
-// something to say, and is said when there is memory again.
-func TestFullNodeIsNotToldOfBlocksAgainAndAgain(t *testing.T) {
+// TestFullNodeDoesNotGetBlocksAgainAndAgain: what it cannot hold of the mitigation log is tried once a second, however
+// many edges have something to say, and is said when there is memory again.
+func TestFullNodeDoesNotGetBlocksAgainAndAgain(t *testing.T) {
 	for _, edges := range []int{1, 16} {
 		r := newRule(t, 5, time.Minute, 10*time.Minute, algorithm.Nearest)
 		full, log, items := true, 0, 0

@@ -107,9 +107,10 @@ func TestBlocksPassAnnouncements(t *testing.T) {
 	}
 }
 
-// TestWhoCrossesTells: an edge that brings a source over its limit tells the others at once, or, where it has learned from them in the same moment that the
-// limit is reached, after the time that an edge leaves to others. Either way all know soon.
-func TestWhoCrossesTells(t *testing.T) {
+// TestCrossingEdgeAnnounces: an edge that brings a source over its limit announces it at once, or, where it has learned
+// from them in the same moment that the limit is reached, after the time that an edge leaves to others. Either way all
+// know soon.
+func TestCrossingEdgeAnnounces(t *testing.T) {
 	t.Parallel()
 	r := newRule(t, 20, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 1, RTT: time.Millisecond}, r)
@@ -121,7 +122,7 @@ func TestWhoCrossesTells(t *testing.T) {
 			ask(w.Edges[i%8], r, source)
 			w.Run(w.Now().Add(time.Millisecond))
 		}
-		w.Run(w.Now().Add(time.Duration(rng.IntN(int(6 * time.Millisecond))))) // by and by all are told that the limit is reached
+		w.Run(w.Now().Add(time.Duration(rng.IntN(int(6 * time.Millisecond))))) // by and by all learn that the limit is reached
 		crosses, crossed := w.Edges[(i+3)%8], w.Now()
 		once := ask(crosses, r, source)
 		if twice := ask(crosses, r, source); !once || !twice {

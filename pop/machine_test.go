@@ -148,9 +148,9 @@ func TestFullIsKnownEverywhere(t *testing.T) {
 	}
 }
 
-// TestWhoReturnsLooksBack: an edge that has met a source long ago finds what others have counted of it since, though they had no
-// cause to tell.
-func TestWhoReturnsLooksBack(t *testing.T) {
+// TestReturningEdgeReadsOlderGroups: an edge that has met a source long ago finds what others have counted of it since,
+// though they had no cause to announce it.
+func TestReturningEdgeReadsOlderGroups(t *testing.T) {
 	for _, edges := range []int{2, 3, 4, 8} {
 		r := newRule(t, 60, time.Minute, time.Minute, algorithm.Nearest)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond}, r)

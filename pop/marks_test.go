@@ -25,8 +25,8 @@ var (
 // isMark reports whether a command is about marks: nothing else in the tier has such names.
 func isMark(c wire.Command) bool { return c.Key[0] == 'm' }
 
-// One edge of four has another secret, and comes later. All hear of it, it alone is held back, and that costs what package marks says it does,
-// which is no command that requests pay for.
+// One edge of four has another secret, and comes later. All learn of it, it alone is held back, and that costs what
+// package marks says it does, which is no command that requests pay for.
 func TestMarks(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 	commands := 0
@@ -68,7 +68,7 @@ func TestMarks(t *testing.T) {
 			t.Errorf("edge %d: %d forged", i, n)
 		}
 	}
-	// What was there is nobody's once no node tells it any more.
+	// What was there belongs to no edge once no node has it any more.
 	w.Kill(0)
 	w.Kill(1)
 	pass(w, 15*time.Second)
@@ -119,7 +119,7 @@ func TestForgedMarks(t *testing.T) {
 }
 
 // Edges change their secret one after the other. What operators said before, and say meanwhile at any of them, is soon in force on all.
-func TestWordsWhileTheSecretChanges(t *testing.T) {
+func TestOrdersWhileTheSecretChanges(t *testing.T) {
 	r := newRule(t, 5, time.Minute, 10*time.Minute, algorithm.Nearest)
 	keys := slices.Repeat([]secret.Secret{oldSecret}, 3)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: 1000, PoP: "fra1", Secrets: func(edge int) secret.Secret { return keys[edge] }}, r)

@@ -88,8 +88,9 @@ func blockAll(t testing.TB, w *sim.World, r mitigation.Rule, from, n uint32) (li
 	return list
 }
 
-// TestWordsUnderAttack: what operators say is in force everywhere in two seconds, whatever attackers have to say meanwhile.
-func TestWordsUnderAttack(t *testing.T) {
+// TestOrdersUnderAttack: what operators say is in force everywhere in two seconds, whatever attackers have to say
+// meanwhile.
+func TestOrdersUnderAttack(t *testing.T) {
 	r := newRule(t, 5, time.Minute, 10*time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 2, RTT: time.Millisecond}, r)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -428,7 +429,7 @@ func TestSilentEdges(t *testing.T) {
 	silent("ten minutes later", 2)
 }
 
-// TestSpread: whoever says something can tell which edges have it.
+// TestSpread: the author of an order can see which edges have it.
 func TestSpread(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 4, Nodes: 2, RTT: time.Millisecond}, r)

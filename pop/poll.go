@@ -8,7 +8,7 @@ import (
 	"sluice/pop/wire"
 )
 
-// depart takes this edge's marks off the nodes, and says in its slot that it ends, so that nobody waits for it.
+// depart removes this edge's marks from the nodes, and writes into its slot that it ends, so that no edge waits for it.
 func (m *Machine) depart(now time.Time) {
 	for i := range m.nodes {
 		if !m.Nodes.IsUp(i) {
@@ -23,15 +23,15 @@ func (m *Machine) depart(now time.Time) {
 	}
 }
 
-// self is what this edge says of itself.
+// self is what this edge publishes about itself.
 func (m *Machine) self() presence.Edge {
 	self := m.Operators.Self()
 	self.Ends = m.ending
 	return self
 }
 
-// poll asks nodes what nobody but they can tell: whether they are well, what is in their log and their copy of the operators' list, and
-// who else is there.
+// poll reads from nodes what changes without this edge: whether they are healthy, what is in their log and their copy
+// of the operators' list, and which other edges there are.
 func (m *Machine) poll(now time.Time) {
 	for i := range m.nodes {
 		if !m.Nodes.InUse(i) {
@@ -45,7 +45,7 @@ func (m *Machine) poll(now time.Time) {
 	m.keepSlot(now)
 }
 
-// probe asks a node whether it is well, by a read of the last number of its log, if it is time to.
+// probe checks a node's health by a read of the last number of its log, if it is time to.
 func (m *Machine) probe(i int, now time.Time) {
 	due, lost := m.Nodes.Probe(i, now)
 	if lost {
@@ -72,7 +72,7 @@ func (m *Machine) pollNode(i int, now time.Time) {
 	}
 }
 
-// keepSlot says that this edge is there, and asks who else is, if it is time to.
+// keepSlot renews this edge's slot and reads the others', if it is time to.
 func (m *Machine) keepSlot(now time.Time) {
 	if m.ending || !m.presence.Due(now) {
 		return
@@ -82,9 +82,9 @@ func (m *Machine) keepSlot(now time.Time) {
 	}
 }
 
-// Presence is the command that fills this edge's slot once more, if no Step has done so in time; its answer is nobody's. Who does not
-// step a Machine while nothing happens carries it out, else the other edges hold a living one for gone. The Machine reads who else is
-// there when it next reports something. Presence belongs to Step's goroutine.
+// Presence is the command that fills this edge's slot once more, if no Step has done so in time; its answer is not
+// used. An owner that does not step an idle Machine must carry it out, or the other edges take a living one for gone.
+// The Machine reads which others are there when it next reports something. Presence belongs to Step's goroutine.
 func (m *Machine) Presence(now time.Time) (c wire.Command, overdue bool) {
 	node := m.Nodes.Fixed()
 	if m.ending || node < 0 || !m.presence.Overdue(placement.StepLate, now) {

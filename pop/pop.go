@@ -1,15 +1,15 @@
 // Package pop makes one limiter of the edges of a point of presence: it carries what they count to a small tier of memcached
 // nodes, and back what the others have counted.
 //
-// A source's counters and bits are on one node, chosen by a hash of the source. An edge counts at once, in memory; then it
-// reports its new hits with incr, whose answer is the PoP's total, so the report is also the query. What gathers for a
-// counter while a report is under way is the next report: a source costs at most one increment per edge and round trip.
-// When a total, or an edge's own verdict, says that a source is over its limit, a mitigation bit is set and written to a
-// log of numbered items, of which every edge reads the next again and again.
+// A source's counters and bits are on one node, chosen by a hash of the source. An edge counts at once, in memory; then
+// it reports its new hits with incr, whose answer is the PoP's total, so the report is also the query. What gathers for
+// a counter while a report is under way is the next report: a source costs at most one increment per edge and round
+// trip. When a total, or an edge's own verdict, says that a source is over its limit, a mitigation bit is set and
+// written to a log of numbered items, of which every edge keeps reading the next.
 //
-// Machine decides all this without sockets, goroutines or clock, in the manner of etcd's raft: Step is told what happened,
-// works on the two tables it shares with the request path, and returns what to send. pop/memcached
-// runs a Machine against real nodes; a simulation runs the same Machine in virtual time.
+// Machine decides all this without sockets, goroutines or clock, in the manner of etcd's raft: Step takes in what
+// happened, works on the two tables it shares with the request path, and returns what to send. pop/memcached runs a
+// Machine against real nodes; a simulation runs the same Machine in virtual time.
 //
 // # The rooms
 //
@@ -35,12 +35,12 @@
 //	    words
 //	the list itself
 //
-// wire is what a node is asked, and answers; secret is keys and MACs. A room is told the time and answers, and
-// returns commands, or sends them by the one function that it was given (announcement, exchange: what they send may follow from an answer
-// deep in them).
+// wire is the commands to a node, and its answers; secret is keys and MACs. Each of these packages takes the time and
+// answers, and returns commands, or sends them by the one function that it was given (announcement, exchange: what they
+// send may follow from an answer deep in them).
 //
-// A command goes out through Machine.send, which gives it a tag and notes the flight. Its answer comes back through Step, and Machine.answered
-// hands it to the room that asked.
+// A command goes out through Machine.send, which gives it a tag and notes the flight. Its answer comes back through
+// Step, and Machine.answered hands it to the package that sent the command.
 package pop
 
 import (
@@ -74,31 +74,32 @@ type Config struct {
 	ID       uint64 // of this edge, random
 	Name     string // of this edge, for operators; the first 64 bytes are used
 	Edges    int    // how many edges share the tier; 0: learned from their presence
-	Rules    bool   // changes of rules travel: nobody can guess the secret
+	Rules    bool   // changes of rules travel: the secret cannot be guessed
 	Counters *counter.Table
 	Bits     *mitigation.Table
-	// Received is told what operators say of sources at other edges, as it comes into force here. It must not block, or call the Machine.
+	// Received is called with operators' orders about sources at other edges, as they come into force here. It must not
+	// block, or call the Machine.
 	Received func(operatorlog.Order)
-	// Decided is told each block that this edge announces to the PoP as the first, for PoPs that are its peers; nil: there are none. It must
-	// not block, or call the Machine.
+	// Decided is called with each block that this edge announces to the PoP as the first, for PoPs that are its peers;
+	// nil: there are none. It must not block, or call the Machine.
 	Decided func(across.Block)
 	// Viewed is told, about once a second, at which node edges meet, and what is there that says that somebody looks at the whole PoP; nil:
 	// nothing. It must not block, or call the Machine.
 	Viewed func(node int, item []byte)
-	// InFlight is the requests in flight on this edge, which the others are told of; nil: they are not.
+	// InFlight is the requests in flight on this edge, which it reports to the tier; nil: it does not.
 	InFlight *inflight.Table
-	// Exact is the requests of this edge under rules that are kept in the tier, each by itself; nil: there are none.
+	// Exact is the requests of this edge under rules whose instants are kept in the tier; nil: there are none.
 	Exact *exact.Table
 }
 
-// Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Alone, Unreported and Stats may be called from
-// anywhere. Of its rooms each says what of it may be, and all else is Step's.
+// Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Alone, Unreported and Stats
+// may be called from anywhere. Each of its packages says which of its methods may be, and all others belong to Step.
 type Machine struct {
 	Operators *operators.List         // what operators have said
 	Nodes     *placement.Nodes        // which of them has a source, and which are up
-	Announcer *announcement.Announcer // what edges tell each other of sources
+	Announcer *announcement.Announcer // what edges send each other about sources
 	Exchanges *exchange.Exchanges     // what requests wait for
-	Marks     *marks.Board            // who counts under another secret
+	Marks     *marks.Board            // edges that count under another secret
 
 	config   Config
 	counters counter.Reports
@@ -185,7 +186,7 @@ type Event struct {
 	Results []wire.Result
 }
 
-// Tick is about how often a Machine is stepped when nothing happens; what it wants at a time StepIn says.
+// Tick is about how often a Machine is stepped when nothing happens; StepIn returns what it wants at a time.
 const Tick = 20 * time.Millisecond
 
 const (
@@ -222,8 +223,9 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	return m.out
 }
 
-// Flush begins the last report: everything that has not been reported goes, however little it matters. As much of it as may be
-// under way is what Flush returns, and Step goes on with the rest, for as long as it is called. Unreported says how much that is.
+// Flush begins the last report: everything that has not been reported goes, however little it matters. As much of it as
+// may be under way is what Flush returns, and Step goes on with the rest, for as long as it is called. Unreported
+// returns how much that is.
 func (m *Machine) Flush(now time.Time) []wire.Command {
 	m.out = m.out[:0]
 	m.ending, m.swept = true, now
@@ -257,14 +259,14 @@ func (m *Machine) sweep(now time.Time) {
 	}
 }
 
-// Unreported says how many hits the tier has not confirmed, and how many it will never be told of, or may not have been: those that
-// were lost since the table was made. It may be called from anywhere.
+// Unreported returns how many hits the tier has not confirmed, and how many it never received, or may not have: those
+// that were lost since the table was made. It may be called from anywhere.
 func (m *Machine) Unreported() (hits, lost uint64) {
 	s := m.counters.Stats()
 	return s.Unreported, s.LostUnknown + s.LostFull + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted
 }
 
-// noteSecrets takes in who is there, under this secret and others.
+// noteSecrets takes in which edges are there, under this secret and others.
 func (m *Machine) noteSecrets(now time.Time) {
 	m.Marks.Note(m.presence.Met(m.Operators.Self().Name), now)
 }
@@ -280,11 +282,11 @@ func (m *Machine) setEdges(n int) {
 	m.Exchanges.SetEdges(n)
 }
 
-// wall is what the wall clock says: by it edges agree on sub-windows, and on what they tell each other.
+// wall is the wall clock's reading: edges agree by it on sub-windows, and on the times that they send each other.
 func (m *Machine) wall(now time.Time) time.Time { return m.counters.Wall(now) }
 
-// ClockStepped takes in that the wall clock has stepped. Step does so by itself where the clock's readings have a monotonic part. What is
-// under way is given up: it is counted under the old time.
+// ClockStepped takes in that the wall clock has stepped. Step does so where the clock's readings have a monotonic part.
+// What is under way is given up: it is counted under the old time.
 func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 	for tag := range m.flights.list {
 		f := &m.flights.list[tag]
@@ -314,7 +316,8 @@ func (m *Machine) Waiting() bool {
 	return m.logs.Waiting() || m.Announcer.Waiting() || m.Exchanges.Waiting()
 }
 
-// Alone says how many edges shared the tier, as last known, and since when no node is left, as Step noticed; the zero time: one is.
+// Alone returns how many edges shared the tier, as last known, and since when no node is left, as Step noticed; the
+// zero time: one is.
 func (m *Machine) Alone() (edges int, since time.Time) {
 	if since = m.Nodes.Alone(); since.IsZero() {
 		return 0, since

@@ -10,7 +10,7 @@ import (
 	"sluice/pop/wire"
 )
 
-// node is what the machine knows of a memcached node, but for its place (package placement) and what other rooms know.
+// node is what the machine knows of a memcached node, but for its placement and what other packages know.
 type node struct {
 	flying       int              // commands under way
 	full         bool             // so many were that no more were sent, and more than half as many are
@@ -29,7 +29,7 @@ const maxTries = 4
 // report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
 func (m *Machine) report(now time.Time) {
 	m.takeBack()
-	if m.Nodes.Moved() { // a node died or came back, and what waits may have another place
+	if m.Nodes.Moved() { // a node died or came back, and what waits may belong to another node
 		m.dirty = m.dirty[:0]
 		for i := range m.nodes {
 			m.dirty = m.nodes[i].waiting.drain(m.dirty)
@@ -79,7 +79,7 @@ func (m *Machine) direct(list []counter.Counter) {
 	}
 }
 
-// reportWaiting reports what waits for a node, and says how much more there is room for.
+// reportWaiting reports what waits for a node, and returns how much more there is room for.
 func (m *Machine) reportWaiting(node int, now time.Time) int {
 	n, up := &m.nodes[node], m.Nodes.IsUp(node)
 	if n.full = n.full && n.flying > maxFlying/2; n.full { // large bursts cost less than small ones
@@ -127,13 +127,13 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		}
 		m.sendPart(node, op, key, c, p, epoch, 0)
 	}
-	if rep.Past && !m.ending && m.Announcer.Budget.Left() { // else nobody is there to use what a read would bring, or reports take all
+	if rep.Past && !m.ending && m.Announcer.Budget.Left() { // otherwise nothing uses what a read would bring, or reports take all
 		m.Exchanges.Read(node, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
 	}
 }
 
-// sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
-// that later increments stay in place.
+// sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20
+// digits so that later increments do not lengthen it.
 func (m *Machine) sendPart(node int, op wire.Op, key string, c counter.Counter, p counter.Part, epoch uint64, tries uint8) {
 	m.send(m.partCommand(node, op, key, c, p), flight{what: aReport, counter: c, part: p, epoch: epoch, tries: tries})
 }
@@ -149,8 +149,9 @@ func (m *Machine) partCommand(node int, op wire.Op, key string, c counter.Counte
 	return cmd
 }
 
-// echo adds hits that have been reported to the number at the new place of their source as well, while the list of nodes changes: when it
-// is certain that they will not be reported again, and only those, because other edges add theirs themselves.
+// echo adds hits that have been reported to the number at the new node of their source as well, while the list of nodes
+// changes: when it is certain that they will not be reported again, and only those, because other edges add theirs
+// themselves.
 func (m *Machine) echo(f flight, r *wire.Result) {
 	if second := m.Nodes.Second(f.counter.Source, r.Node); second >= 0 {
 		f.part.Known = f.part.Hits
@@ -162,7 +163,7 @@ func (m *Machine) sendEcho(node int, op wire.Op, key string, f flight, tries uin
 	m.send(m.partCommand(node, op, key, f.counter, f.part), flight{what: anEcho, counter: f.counter, part: f.part, epoch: f.epoch, tries: tries})
 }
 
-// echoed learns what the new place has.
+// echoed learns what the new node has.
 func (m *Machine) echoed(f flight, r *wire.Result, now time.Time) {
 	switch {
 	case f.epoch < m.Operators.Epoch(f.counter.Rule, f.counter.Source): // from before an operator lifted the source
@@ -195,7 +196,7 @@ func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
 		}
 		state := m.counters.Counted(c, p, total, now)
 		m.Announcer.ActOn(c, state, now)
-		// At the end nobody is there to use what a read would bring.
+		// At the end nothing uses what a read would bring.
 		if state.Past && !m.ending && (r.Op == wire.Incr || m.Announcer.Budget.Affords(c.Rule, 0)) {
 			oldest, newest := m.counters.Groups(c.Rule, now, m.config.Secret.Phase(c.Source))
 			name := m.config.Secret.CounterName(c, f.epoch)
@@ -218,7 +219,7 @@ func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
 			m.counters.Full(c, p, now)
 			return
 		}
-		if errors.Is(r.Err, wire.ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
+		if errors.Is(r.Err, wire.ErrNotNumber) { // it was written by no edge: it is deleted, and the next report makes it anew
 			m.forged.Add(1)
 			m.send(wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: r.Key}, flight{})
 		}

@@ -29,7 +29,7 @@ func TestRollback(t *testing.T) {
 			Edges: edges, Nodes: 1 + rng.IntN(2), RTT: time.Duration(1+rng.IntN(20)) * time.Millisecond, Secret: secret.Of([]byte("test")),
 		}, rules[limit], began)
 		must(t, err)
-		// Each edge hears of a change at a time of its own, within half a second.
+		// Each edge learns of a change at another time, within half a second.
 		of, due := make([]uint32, edges), make([][]time.Time, edges)
 		for i := range edges {
 			of[i] = limit
@@ -138,8 +138,8 @@ func TestThrottleLearnsNoBlock(t *testing.T) {
 	}
 }
 
-// TestVerdictKeepsItsLimit: a verdict of which the tier is told when its edge has a lower limit already is none of that: edges that still have the limit
-// under which it fell learn it.
+// TestVerdictKeepsItsLimit: a verdict that reaches the tier when its edge has a lower limit already is none of that:
+// edges that still have the limit under which it fell learn it.
 func TestVerdictKeepsItsLimit(t *testing.T) {
 	t.Parallel()
 	rules := make(map[uint32][]limiter.Rule)

@@ -77,7 +77,7 @@ type story struct {
 	log    map[string]int // records by kind
 
 	out    strings.Builder
-	nodes  []map[string]int // by node: what it was asked for since it was last told
+	nodes  []map[string]int // by node: commands since the last look
 	events []happening
 }
 
@@ -276,7 +276,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 	return s.out.String()
 }
 
-// hit sends requests, and tells what became of them.
+// hit sends requests, and returns what became of them.
 func (s *story) hit(t *testing.T, d *datadriven.TestData) {
 	name, n, every := text(d, "source", "a"), argument(t, d, "n", 1), duration(t, d, "every", 0)
 	source, edges := s.source(name), s.some(t, d)
@@ -381,7 +381,7 @@ func (s *story) write(t *testing.T, d *datadriven.TestData, node int) {
 	}
 }
 
-// counters tells what edges and nodes have counted in the window.
+// counters returns what edges and nodes have counted in the window.
 func (s *story) counters() {
 	for _, name := range slices.Sorted(maps.Keys(s.judges)) {
 		same := make(map[string][]int)
@@ -418,7 +418,7 @@ func (s *story) counters() {
 	}
 }
 
-// writeNodes tells what nodes were asked for.
+// writeNodes writes what commands nodes got.
 func (s *story) writeNodes() {
 	for i, request := range s.nodes {
 		var parts []string
@@ -431,7 +431,7 @@ func (s *story) writeNodes() {
 	}
 }
 
-// writeEvents tells what edges have noticed; what several did says from when to when.
+// writeEvents writes what edges have noticed; what several did has its first and last time.
 func (s *story) writeEvents() {
 	type together struct {
 		first, last time.Time

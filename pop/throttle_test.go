@@ -11,8 +11,9 @@ import (
 	"sluice/pop/sim"
 )
 
-// TestThrottleByCosts: under a rule that throttles, and whose requests cost what their answers say, no more are admitted over all edges than
-// it takes to pass the limit: a total that jumps over it is told to all, as one that comes to it.
+// TestThrottleByCosts: under a rule that throttles, and whose requests cost what their answers say, no more are
+// admitted over all edges than it takes to pass the limit: a total that jumps over it is announced to all, as one that
+// comes to it.
 func TestThrottleByCosts(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

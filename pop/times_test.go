@@ -98,7 +98,7 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 			}
 		}
 		if len(received) == 0 {
-			t.Fatal("nobody told when hits came, and the test shows nothing")
+			t.Fatal("no edge sent when hits came, and the test shows nothing")
 		}
 		if again {
 			node.Do(w.Now(), wire.Command{Op: wire.Incr, Key: shared.LogHeadKey(), Delta: 1})

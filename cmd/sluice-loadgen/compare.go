@@ -65,7 +65,7 @@ func cmdCompare(ctx context.Context, args []string) error {
 // compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
 func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitigation.Rule, size *cli.PoP, d design.Options) (*report.Report, error) {
 	began := time.Now()
-	if mode == judge.Estimator { // nobody is blocked, by no edge and not by the PoP
+	if mode == judge.Estimator { // no source is blocked, by no edge and not by the PoP
 		rules = slices.Clone(rules)
 		for i := range rules {
 			rules[i].Timeout = 0
@@ -96,7 +96,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitig
 		r.Run.Algorithm = rule.Counter.Algorithm()
 		r.Run.Notes = append(r.Run.Notes, "every design is judged by the exact form of this algorithm; those of others count as they are described")
 		if o.Truth.Queue > 0 {
-			r.Run.Notes = append(r.Run.Notes, "who waits for his turn, and how long, simulate tells")
+			r.Run.Notes = append(r.Run.Notes, "simulate shows which requests wait for their turn, and how long")
 		}
 	}
 	entries, err := allDesigns(t, mode, rules, size, d)
@@ -196,7 +196,8 @@ func allDesigns(t *trace.Trace, mode judge.Mode, rules []mitigation.Rule, size *
 	return append(append(all, alone...), together...), nil
 }
 
-// counterBytes is a counter in a table: 64 bytes, 8 for its place, and its part of the histograms that one in 64 may have.
+// counterBytes is a counter in a table: 64 bytes, 8 for its index, and its part of the histograms that one in 64 may
+// have.
 const counterBytes = 64 + 8 + 8
 
 // groupBytes is what the tier holds of a source at most: as many 64-bit numbers as a window and its oldest sub-window touch.

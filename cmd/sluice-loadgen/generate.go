@@ -73,7 +73,7 @@ func cmdGenerate(ctx context.Context, args []string) error {
 	return nil
 }
 
-// formatOf is the format that a file's ending asks for.
+// formatOf is the format for a file's ending.
 func formatOf(name string) (trace.Format, error) {
 	base := strings.TrimSuffix(strings.ToLower(filepath.Base(name)), ".gz")
 	switch ext := filepath.Ext(base); {

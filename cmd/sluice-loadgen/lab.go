@@ -138,7 +138,7 @@ func runLab(ctx context.Context, f *live.Lab, l *live.Run, seed uint64, faults [
 	report.Figures.SetTierOps(out.Ops())
 	report.Run.Faults = append(out.Happened, cli.FlapLines(f.Flaps)...)
 	if f.Peers {
-		report.Run.Faults = append(report.Run.Faults, "PoPs tell each other whom they block")
+		report.Run.Faults = append(report.Run.Faults, "PoPs send each other their blocks")
 	}
 	d := report.Run.Details
 	d.Line = labLine(out)
@@ -147,7 +147,7 @@ func runLab(ctx context.Context, f *live.Lab, l *live.Run, seed uint64, faults [
 	return report, out.Err()
 }
 
-// labLine says in one line whether everybody counted alike.
+// labLine says in one line whether all edges counted alike.
 func labLine(out *lab.Outcome) string {
 	line := "balance exact, "
 	if out.Balance.Err() != nil {

@@ -31,7 +31,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	pops := flags.StringArray("pop", nil, "`HOST:PORT,...` of the edges of a PoP, started with --verdict-header; repeatable, a PoP each.\n"+
 		"With --http2, https://HOST:PORT is spoken to over TLS, others in cleartext (http2.cleartext, from a trusted address)")
 	ca := flags.String("ca", "", "`FILE` with the certificates that vouch for https edges, by the name of the first; none: the system's")
-	logs := flags.StringArray("edge-log", nil, "`FILE`, an edge's access log as JSON, which tells what became of requests that were reset; repeatable,\n"+
+	logs := flags.StringArray("edge-log", nil, "`FILE`, an edge's access log as JSON, which shows what became of requests that were reset; repeatable,\n"+
 		"in the order of --pop")
 	secretFile := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
 		"none: the edge counts alone")
@@ -111,7 +111,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	return nil
 }
 
-// learn reads what the edges' logs tell of requests that were reset.
+// learn reads the outcome of requests that were reset from the edges' logs.
 func learn(out *replay.Outcome, t *trace.Trace, names []string) error {
 	var logs []io.Reader
 	for _, name := range names {

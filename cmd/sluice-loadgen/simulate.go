@@ -26,7 +26,7 @@ func cmdSimulate(ctx context.Context, args []string) error {
 		return err
 	}
 	if *sync && size.Nodes == 0 {
-		return cli.Usagef("--sync: an only edge asks nobody: give --memcached or more --edges")
+		return cli.Usagef("--sync: a single edge has no tier: give --memcached or more --edges")
 	}
 	mode, rules, err := rule.Rules()
 	if err != nil {

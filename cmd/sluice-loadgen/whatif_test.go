@@ -370,12 +370,12 @@ func TestWhatIfFilesThatMakeNoSense(t *testing.T) {
 	f("rules:\n  - {name: a, limit: 5}\n", "--curve b", 2, "--curve b", "there is a")
 }
 
-// A log does not tell how long requests took: the command says so, and lets other rules and limits judge.
+// A log does not show how long requests took: the command says so, and lets other rules and limits judge.
 func TestWhatIfOfConcurrency(t *testing.T) {
 	var r asked
 	runJSON(t, "what-if --config "+writeConfig(t, "rules:\n- {name: slow, concurrency: 2}\n- {name: all, limit: 20, window: 30s, concurrency: 1}\n")+" --trace "+someLog(t), &r)
-	for _, want := range []string{"rule slow has no limit and is not asked, because a log does not tell how long requests took",
-		"rule all: its concurrency is not asked, because a log does not tell how long requests took"} {
+	for _, want := range []string{"rule slow has no limit and is not asked, because a log does not show how long requests took",
+		"rule all: its concurrency is not asked, because a log does not show how long requests took"} {
 		if !slices.Contains(r.Run.Notes, want) {
 			t.Errorf("%q, want %q among them", r.Run.Notes, want)
 		}

@@ -154,7 +154,7 @@ func (f *trial) runCheck(ctx context.Context, rule mitigation.Rule, send *live.S
 	return site.Crashed()
 }
 
-// soak runs rounds of a workload, a minute each unless told otherwise, with a fault in each.
+// soak runs rounds of a workload, a minute each unless set otherwise, with a fault in each.
 func (f *trial) soak(ctx context.Context, site *lab.Site, rule mitigation.Rule, send *live.Send, traffic *cli.Trace) (*check.Result, error) {
 	if traffic.Duration == 0 {
 		traffic.Duration = time.Minute
@@ -236,8 +236,8 @@ func (f *trial) checkExact(ctx context.Context, rule mitigation.Rule) error {
 	return printCheck(check.Exact(ctx, l, check.ExactScales(f.short)))
 }
 
-// checkAudit checks edges that audit every source against the judge of a replay, under a mixed attack unless told otherwise, with a window that
-// is over in the time of a check.
+// checkAudit checks edges that audit every source against the judge of a replay, under a mixed attack unless set
+// otherwise, with a window that is over in the time of a check.
 func (f *trial) checkAudit(ctx context.Context, rule mitigation.Rule, send *live.Send, traffic *cli.Trace) error {
 	if len(traffic.Files) == 0 && traffic.Workload == "" {
 		traffic.Workload = "mixed"

@@ -1,5 +1,5 @@
-// Sluice-trial tries the product itself: whether edges keep what is promised of them while they are restarted, attacked and told what to do, what
-// a request costs beside other servers, and what a source can make the tier do at worst.
+// Sluice-trial tries the product itself: whether edges keep what is promised of them while they are restarted, attacked
+// and operated, what a request costs beside other servers, and what a source can make the tier do at worst.
 package main
 
 import (

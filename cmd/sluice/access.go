@@ -24,7 +24,7 @@ func openAccessLog(c accesslog.Config) (*accesslog.Log, error) {
 			return standardOutput{os.Stdout}, nil
 		}
 		if info, err := os.Stat(c.File); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-			return os.OpenFile(c.File, os.O_RDWR, 0) // for writing alone, fifo(7) has it wait until somebody reads
+			return os.OpenFile(c.File, os.O_RDWR, 0) // for writing alone, fifo(7) blocks until there is a reader
 		}
 		return os.OpenFile(c.File, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 	})

@@ -9,7 +9,8 @@ import (
 	"sluice/edge/metric"
 )
 
-// certificateMetrics tell when what listeners show expires. Listeners are known by the field that names them; of nil, one speaks no TLS.
+// certificateMetrics are when the listeners' certificates expire. Listeners are known by the field that names them; of
+// nil, one speaks no TLS.
 func certificateMetrics(of map[string]*listen.Certificates) metric.Collector {
 	return func(to metric.Sink) {
 		for listener, c := range of {

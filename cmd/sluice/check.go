@@ -143,11 +143,11 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	}
 	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "jwt.keys_file": hmac, "pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "rate_limit_service.key_file": c.RateLimitService.KeyFile, "plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")} {
 		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
-			doubt(what + ": everybody on this machine can read " + file + ": chmod o= it")
+			doubt(what + ": every user of this machine can read " + file + ": chmod o= it")
 		}
 	}
 	if len(c.Source.Trust) == 0 && isPrivate(c.Listen) {
-		doubt("nobody is trusted, and " + c.Listen + " is where a proxy asks, not a client: all its clients would be limited as one; name it in source.trust")
+		doubt("no proxy is trusted, and " + c.Listen + " is where a proxy connects, not a client: all its clients would be limited as one; name it in source.trust")
 	}
 	return wrong, doubtful
 }
@@ -155,8 +155,8 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 // credentialsDir is where systemd puts the files of a unit's LoadCredential= while it runs, in a folder of the unit's.
 const credentialsDir = "/run/credentials/"
 
-// notYet says of an error that it may be none once a unit starts, because systemd makes what is missing then: credentials, and folders (StateDirectory=,
-// LogsDirectory=). "": it is one.
+// notYet explains an error that a unit would not have, because systemd makes what is missing: credentials, and folders
+// (StateDirectory=, LogsDirectory=). "": it is an error for a unit as well.
 func notYet(err error) string {
 	var of *fs.PathError
 	if !errors.As(err, &of) || !errors.Is(err, fs.ErrNotExist) {
@@ -167,7 +167,7 @@ func notYet(err error) string {
 	case strings.HasPrefix(of.Path, credentialsDir) && there != nil:
 		return err.Error() + "; not checked, because systemd puts it there when the unit starts (LoadCredential=)"
 	case of.Op == writing && there == nil && in.IsDir():
-		return err.Error() + "; a start needs it: systemd makes it for a unit (StateDirectory=, LogsDirectory=), and nobody else does"
+		return err.Error() + "; a start needs it: only systemd makes it, for a unit (StateDirectory=, LogsDirectory=)"
 	}
 	return ""
 }
@@ -187,7 +187,7 @@ func tryFolder(stateDir string) error {
 	return nil
 }
 
-// What access(2) can be asked, and what an error of it says.
+// Arguments of access(2), and texts of its errors.
 const (
 	writing   = "write"
 	maySearch = 1

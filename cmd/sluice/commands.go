@@ -17,7 +17,7 @@ func commands() []command.Command {
 		{Command: completion.Command{Name: "check", Args: "FILE", Does: "validate a configuration"}, Run: cmdCheck},
 	}, command.Operators(), []command.Command{
 		command.Why(),
-		{Command: completion.Command{Name: "help", Args: "[COMMAND]", Does: "tell how a command is used"}, Run: cmdHelp},
+		{Command: completion.Command{Name: "help", Args: "[COMMAND]", Does: "show how a command is used"}, Run: cmdHelp},
 		{Command: completion.Command{Name: "completion", Args: strings.Join(completion.Shells(), "|"), Does: "print the script by which a shell completes sluice"}, Run: cmdCompletion},
 		{Command: completion.Command{Name: "version", Does: "print version and commit"}, Run: cmdVersion},
 	})
@@ -61,7 +61,7 @@ func cmdHelp(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// cmdCompletion prints a shell's script, or tells that script what to offer: completion -- WORD...
+// cmdCompletion prints a shell's script, or what that script offers: completion -- WORD...
 func cmdCompletion(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 1 && args[0] == "--" {
 		list := []completion.Command{{Flags: newFlags().set}}

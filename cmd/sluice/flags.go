@@ -17,7 +17,7 @@ import (
 	"sluice/edge/upstream"
 )
 
-// flags are what the command line says. They win over the configuration file, at the start and at every reload.
+// flags are the command line's. They win over the configuration file, at the start and at every reload.
 type flags struct {
 	set *pflag.FlagSet
 
@@ -45,8 +45,8 @@ func newFlags() *flags {
 	s.DurationVar(&f.timeout, "mitigation-timeout", time.Minute, "how long a source is blocked that was over; 0 throttles; where no file gives rules")
 	s.StringVar(&f.estimate, "estimate", "", "`nearest|lower`, for rules that do not say")
 	s.BoolVar(&f.shadow, "shadow", false, "every rule only reports what it would do")
-	s.BoolVar(&f.verdictHeader, "verdict-header", false, "answers tell how they were decided (Sluice-Verdict)")
-	s.DurationVar(&f.notice, "notice", 0, "how long after SIGTERM new connections are still taken, while /readyz says 503: longer than a balancer takes to notice")
+	s.BoolVar(&f.verdictHeader, "verdict-header", false, "answers carry how they were decided (Sluice-Verdict)")
+	s.DurationVar(&f.notice, "notice", 0, "how long after SIGTERM new connections are still taken, while /readyz answers 503: longer than a balancer takes to notice")
 	s.DurationVar(&f.grace, "grace", 20*time.Second, "how long requests in flight may take once no more are taken")
 	s.StringVar(&f.logLevel, "log-level", "info", "`debug|info|warn|error`")
 	s.StringVar(&f.logFormat, "log-format", "text", "`text|json`")
@@ -80,7 +80,7 @@ func usage(f *flags) string {
 		fmt.Fprintf(&list, "  sluice %-30s %s\n", strings.TrimSpace(c.Name+" "+c.Args), c.Does)
 	}
 	return "Usage:\n  sluice [flags]                        serve\n" + list.String() +
-		"\nsluice -t FILE is sluice check FILE, sluice --version is sluice version; sluice help COMMAND tells a command's flags.\n\nFlags that serve:\n" +
+		"\nsluice -t FILE is sluice check FILE, sluice --version is sluice version; sluice help COMMAND lists a command's flags.\n\nFlags that serve:\n" +
 		f.set.FlagUsages()
 }
 
@@ -99,7 +99,7 @@ func (f *flags) load() (*config.Config, error) {
 	return c, c.Check()
 }
 
-// over lays the flags that were given over what a file says.
+// over lays the flags that were given over a file's configuration.
 func (f *flags) over(c *config.Config) error {
 	given := f.set.Changed
 	if given("listen") {

@@ -12,11 +12,11 @@ import (
 	"sluice/edge/config"
 )
 
-// listeners are where an edge is asked. Those that a configuration does not name are nil.
+// listeners are the sockets of an edge. Those that a configuration does not name are nil.
 type listeners struct {
 	front, secure []net.Listener // requests; those over TLS. Several share the connections of one address
 	back          net.Listener   // operators
-	calls         net.Listener   // proxies that ask over gRPC
+	calls         net.Listener   // proxies that call over gRPC
 	peers         net.Listener   // edges of other PoPs
 }
 
@@ -48,7 +48,7 @@ func (l *listeners) open(ours *upgrade.Sockets, c *config.Config) (err error) {
 	return c.RateLimitService.CheckAddress(l.calls.Addr().String())
 }
 
-// reachable is where an edge listens, with the host's name in place of all of its addresses.
+// reachable is where an edge listens, with the host's name instead of all of its addresses.
 func reachable(a net.Addr) string {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {
@@ -64,8 +64,9 @@ func reachable(a net.Addr) string {
 // spareDescriptors are for what is not a client and its origin: nodes, operators, files.
 const spareDescriptors = 64
 
-// fitDescriptors keeps the cap on connections below what the process may open, and returns what was asked for: a client
-// needs one descriptor and its request to the origin another. Without any left, nobody could connect, operators included.
+// fitDescriptors keeps the cap on connections below what the process may open, and returns what was configured: a
+// client needs one descriptor and its request to the origin another. Without any left, no one could connect, operators
+// included.
 func fitDescriptors(c *config.Config) (wanted int) {
 	wanted = c.Limits.Connections
 	var limit syscall.Rlimit

@@ -13,8 +13,8 @@ import (
 	"sluice/edge/events"
 )
 
-// newLog makes a logger that says the same thing at most once a second: a failure that every request meets should not
-// fill a disk, or slow down what still works.
+// newLog makes a logger that writes the same message at most once a second: a failure that every request meets should
+// not fill a disk, or slow down what still works.
 func newLog(w io.Writer, level, format string) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // parseFlags has checked it
@@ -29,8 +29,8 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 // logQueue is how many lines of the log may wait to be written.
 const logQueue = 256
 
-// A logWriter writes in the background: whoever logs must not wait for whoever reads the log. Lines that find the queue full
-// are lost, and counted.
+// A logWriter writes in the background: logging must not wait for the log's reader. Lines that find the queue full are
+// lost, and counted.
 type logWriter struct {
 	to     io.Writer
 	report func(lost uint64) // that lines were lost; called when there is room again
@@ -130,14 +130,14 @@ func newEvents(log *slog.Logger) *events.Log {
 // maxWarning bounds what is kept of a warning, in bytes: one of a panic has a stack.
 const maxWarning = 1024
 
-// A calmHandler drops what it has said within the last second, and says later how often.
+// A calmHandler drops messages that it has written within the last second, and writes later how many.
 type calmHandler struct {
 	slog.Handler
 	recent *recent
 }
 
 type recent struct {
-	warned func(slog.Record) // is told of warnings that are said; nil: nobody is. Set before the log is used.
+	warned func(slog.Record) // is called with warnings that are written; nil: nothing is. Set before the log is used.
 
 	mu   sync.Mutex
 	last map[string]utterance
@@ -148,7 +148,8 @@ type utterance struct {
 	dropped int
 }
 
-// maxRecent bounds the memory of what has been said. Few messages are not constants of the program; what is a second old makes room.
+// maxRecent bounds the memory of recent messages. Few are not constants of the program; those that are a second old
+// make room.
 const maxRecent = 1024
 
 func (h *calmHandler) Handle(ctx context.Context, r slog.Record) error {

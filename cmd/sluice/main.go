@@ -64,7 +64,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// version is what this program says of itself.
+// version is this program's version.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -93,13 +93,13 @@ func versionOf(info *debug.BuildInfo) string {
 	switch {
 	case commit == "":
 		commit = "unknown"
-	case strings.Contains(text, commit): // between releases Go's version has it; other edges hear the first 64 bytes of this text
+	case strings.Contains(text, commit): // between releases Go's version has it; other edges get the first 64 bytes of this text
 		return text + changed + ", " + info.GoVersion
 	}
 	return text + ", commit " + commit + changed + ", " + info.GoVersion
 }
 
-// buildInfo says what this process is.
+// buildInfo describes this process's build.
 func buildInfo(to metric.Sink) {
 	version, commit := "unknown", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -61,7 +61,7 @@ func TestBadInput(t *testing.T) {
 		{"--origin " + origin + " --listen 127.0.0.1:0 --admin " + taken, 1, "sluice: admin " + taken + ": the port is in use: stop what uses it or choose another with --admin\n"},
 		{"--origin " + origin + " --listen 203.0.113.99:1", 1, "sluice: listen 203.0.113.99:1: one cannot listen there (listen tcp 203.0.113.99:1: bind: cannot assign requested address): give an address of this machine with --listen\n"},
 		{"--origin " + origin + " --listen nowhere", 1, `sluice: --listen: "nowhere" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535` + "\n"},
-		{"--origin " + origin + " --admin 0.0.0.0:0", 1, "sluice: admin is 0.0.0.0:0, which others than this machine may reach, and everybody who does may change rules and blocks: " +
+		{"--origin " + origin + " --admin 0.0.0.0:0", 1, "sluice: admin is 0.0.0.0:0, which others than this machine may reach, and anyone who does may change rules and blocks: " +
 			"give admin_token_file, listen on 127.0.0.1, or say admin_insecure: true\n"},
 		{"--origin " + origin + " --limit 0", 1, "sluice: --limit 0 is out of range: want 1 to 1000000000\n"},
 		{"--origin " + origin + " --limit 1000000001", 1, "sluice: --limit 1000000001 is out of range: want 1 to 1000000000\n"},

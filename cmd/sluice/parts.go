@@ -43,8 +43,8 @@ import (
 // eventsKept is how many of the latest events an edge remembers.
 const eventsKept = 2000
 
-// A daemon is an edge with all that belongs to it. serve makes its parts one after the other, each by the method that says so; whatever can fail
-// because of bad input fails there, and nothing runs yet.
+// A daemon is an edge with all that belongs to it. serve makes its parts one after the other, each by the named method.
+// Whatever can fail because of bad input fails there, and nothing runs yet.
 type daemon struct {
 	config   *config.Config
 	flags    *flags
@@ -56,11 +56,11 @@ type daemon struct {
 	key    secret.Secret // readSecrets
 	token  string
 	wanted int          // fit: connections
-	across *peers.Peers // joinTier; nil: no other PoP is told of blocks
+	across *peers.Peers // joinTier; nil: blocks go to no other PoP
 	shared *tier.Shared
 
 	access   *accesslog.Log // makeEdge; nil: none
-	keeper   *plans.Keeper  // nil: nobody is on a plan
+	keeper   *plans.Keeper  // nil: no client is on a plan
 	server   *edge.Server
 	auditing *auditor.Auditor
 	viewing  *viewer.Viewer
@@ -75,7 +75,7 @@ type daemon struct {
 	at      listeners
 
 	reload    *reloader       // makeReloader
-	older     *upgrade.Parent // takeOver; nil: nobody was here before
+	older     *upgrade.Parent // takeOver; nil: there was no older process
 	operators *http.Server    // serveOperators
 
 	failed        chan error     // run
@@ -89,7 +89,7 @@ func (d *daemon) close() {
 	}
 }
 
-// readSecrets reads what nobody else may know, and tries the origins.
+// readSecrets reads the secrets, and tries the origins.
 func (d *daemon) readSecrets() (err error) {
 	c := d.config
 	if d.key, err = settings.ReadSecret(c); err != nil {
@@ -213,7 +213,7 @@ func (d *daemon) counted() history.Snapshot {
 	return s
 }
 
-// loadCertificates reads what is shown to clients, and to proxies that ask over gRPC.
+// loadCertificates reads the certificates for clients, and for proxies that call over gRPC.
 func (d *daemon) loadCertificates() (err error) {
 	if d.config.ListenTLS != "" {
 		if d.certificates, err = listen.LoadCertificates(d.config.TLS); err != nil {
@@ -231,9 +231,9 @@ func (d *daemon) loadCertificates() (err error) {
 	return nil
 }
 
-// openListeners listens, or takes the sockets of the process before this one. Nobody is served yet.
+// openListeners listens, or takes the sockets of the process before this one. No request is served yet.
 func (d *daemon) openListeners() (err error) {
-	if d.program, err = os.Executable(); err != nil { // now: later its place may have been taken by a new one
+	if d.program, err = os.Executable(); err != nil { // now: later a new one may have replaced it
 		return err
 	}
 	if d.ours, err = upgrade.GivenSockets(); err != nil {
@@ -267,7 +267,7 @@ func (d *daemon) makeReloader() error {
 	return d.reload.catchUp()
 }
 
-// takeOver takes what the process before this one knows, if there is one: it goes on until this one serves.
+// takeOver takes the state of the process before this one, if there is one: that goes on until this one serves.
 func (d *daemon) takeOver() error {
 	if d.older = upgrade.NewParent(); d.older == nil {
 		return nil
@@ -285,7 +285,7 @@ func (d *daemon) takeOver() error {
 		d.older.Rules = take(d.shared.Local)
 	}
 	if err := d.older.Take(d.server); err != nil {
-		return fmt.Errorf("the older process did not tell its mitigations: %w", err)
+		return fmt.Errorf("the older process did not send its mitigations: %w", err)
 	}
 	if d.shared.Alone() {
 		d.older.TakeCounters("counters", d.shared.Table, d.server, d.log)
@@ -293,11 +293,11 @@ func (d *daemon) takeOver() error {
 		d.older.NoCounters()
 	}
 	d.shared.Taught()
-	d.shared.TurnPeers(d.config) // what other PoPs had blocked is among what the older process told
+	d.shared.TurnPeers(d.config) // what other PoPs had blocked is among what the older process sent
 	return nil
 }
 
-// handover is how the process after this one takes what this one knows.
+// handover is how the process after this one takes this one's state.
 func (d *daemon) handover() *upgrade.Handover {
 	next := &upgrade.Handover{Program: d.program, Args: os.Args[1:], Sockets: d.ours, Server: d.server, Log: d.log}
 	if d.shared.Alone() {

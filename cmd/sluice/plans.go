@@ -11,10 +11,11 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// plansCopy is the copy of what the store says, in state_dir.
+// plansCopy is the copy of the store's content, in state_dir.
 const plansCopy = "plans"
 
-// keepPlans makes the keeper of a configuration's plans; nil: it names no store. Whoever calls it sets Publish, and calls Load.
+// keepPlans makes the keeper of a configuration's plans; nil: it names no store. The caller sets Publish, and calls
+// Load.
 func keepPlans(c *config.Config, secret [16]byte, warn func(string, ...any)) (*plans.Keeper, error) {
 	if c.Plans.Store == "" {
 		return nil, nil
@@ -48,6 +49,6 @@ func plansMetrics(k *plans.Keeper) metric.Collector {
 		s := k.Status()
 		to.Whether(s.Up, "sluice_plans_up", "Whether the store of the plans answers; while not, what was read last stays in force.")
 		to.Gauge(float64(s.Read.UnixNano())/1e9, "sluice_plans_last_read_timestamp_seconds", "When the store of the plans was looked at last.")
-		to.Gauge(float64(s.Clients), "sluice_plans_clients", "Clients of whom the store says a plan or a limit.")
+		to.Gauge(float64(s.Clients), "sluice_plans_clients", "Clients with a plan or a limit in the store.")
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"sluice/edge/listen"
 )
 
-// rateLimitTLS reads what the rate limit service shows to proxies, and by what it knows them; nil: it speaks no TLS.
+// rateLimitTLS reads the certificate of the rate limit service, and how it authenticates proxies; nil: it speaks no
+// TLS.
 func rateLimitTLS(s config.RateLimitService) (*tls.Config, *listen.Certificates, error) {
 	if s.CertFile == "" {
 		return nil, nil, nil

@@ -27,7 +27,7 @@ type files struct {
 	logged string // of what is wrong
 }
 
-// look reads the files. What is wrong until somebody mends it is said once.
+// look reads the files. An error is logged once, until it is mended.
 func (f *files) look(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,7 +28,7 @@ import (
 	"sluice/pop/placement"
 )
 
-// A reloader reads the configuration again when it is told to, by SIGHUP, by the API, or by a change of the file.
+// A reloader reads the configuration again after SIGHUP, a call of the API, or a change of the file.
 type reloader struct {
 	flags   *flags
 	server  *edge.Server
@@ -135,11 +135,11 @@ func (r *reloader) moveNodes(before, now *config.Config) {
 		r.log.Error("pop.memcached: the old list stays in force", "error", err)
 		return
 	}
-	r.log.Info("the list of memcached nodes has changed: sources that move are counted at both places until the transition ends",
+	r.log.Info("the list of memcached nodes has changed: sources that move are counted on both nodes until the transition ends",
 		"nodes", now.PoP.Memcached, "transition", placement.Transition.String())
 }
 
-// warnOfRestart names what the file has come to say that takes effect only at the next start.
+// warnOfRestart warns of changes of the file that take effect only at the next start.
 func (r *reloader) warnOfRestart(before []config.Wait) {
 	for _, w := range r.waiting() {
 		if !slices.ContainsFunc(before, func(b config.Wait) bool { return reflect.DeepEqual(b, w) }) {
@@ -149,7 +149,7 @@ func (r *reloader) warnOfRestart(before []config.Wait) {
 	}
 }
 
-// waiting is what the file says and is not so before the next start. r.mu is locked.
+// waiting is the settings of the file that take effect only at the next start. r.mu is locked.
 func (r *reloader) waiting() []config.Wait { return config.Waiting(r.server.Config(), r.base) }
 
 // Waiting is waiting for operators.
@@ -195,7 +195,7 @@ const (
 	mostLooks = 3
 )
 
-// A contentWatch tells from one look to the next whether what files say should be read again.
+// A contentWatch finds out from one look to the next whether files should be read again.
 type contentWatch struct {
 	seen    string // at the look before
 	pending int    // looks since it was first seen to differ
@@ -223,7 +223,7 @@ func (r *reloader) read() string {
 	return r.last
 }
 
-// content is what the configuration says, and the file with keys of tokens that it names.
+// content is the configuration's content, and that of the file with keys of tokens that it names.
 func (r *reloader) content() string {
 	if r.flags.config == "" {
 		return ""

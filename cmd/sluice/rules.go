@@ -19,7 +19,7 @@ import (
 	"sluice/pop/presence"
 )
 
-// lay puts in force what a file says under what operators have changed of it. If that is not possible, what was in force stays. r.mu is
+// lay puts a file's rules in force, under operators' changes. If that is not possible, what was in force stays. r.mu is
 // locked.
 func (r *reloader) lay(base *config.Config) error {
 	entries, version, _ := r.store.List()
@@ -55,8 +55,8 @@ func (r *reloader) lay(base *config.Config) error {
 	return nil
 }
 
-// recordChanges keeps among the events, and logs, what other edges have changed, and what cannot be in force here. What an older process of this
-// edge had, or its folder, is no news.
+// recordChanges records as events, and logs, what other edges have changed, and what cannot be in force here. What an
+// older process of this edge had, or its folder, is left out.
 func (r *reloader) recordChanges(entries []operatorlog.Entry, list []changes.Change, why map[operatorlog.Mark]error, now *changes.Overlay) {
 	known := make(map[operatorlog.Mark]bool, len(entries))
 	for i := len(entries) - 1; i >= 0; i-- { // of a rule the newest come first
@@ -85,7 +85,7 @@ func (r *reloader) recordChanges(entries []operatorlog.Entry, list []changes.Cha
 	r.known = known
 }
 
-// describe says to the others what is in force here.
+// describe publishes what is in force here.
 func (r *reloader) describe(entries []operatorlog.Entry) {
 	r.about.Generation = 0
 	for i := range entries {
@@ -136,11 +136,12 @@ func (r *reloader) caughtUp() error {
 	return err
 }
 
-// editTries is how often a change of some fields is made anew, over what somebody else has changed of the rule at the same moment.
+// editTries is how often a change of some fields is made anew, over what another operator has changed of the rule at
+// the same moment.
 const editTries = 5
 
-// edit changes a rule as an operator asks, here and on all edges, and returns where it is in force, and what of it is not because somebody else has set it at
-// the same moment.
+// edit changes a rule as an operator asks, here and on all edges, and returns where it is in force, and what of it is
+// not because another operator has set it at the same moment.
 func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 	done, mark, err := r.apply(e)
 	for tries := 1; errors.Is(err, changes.ErrMoved) && e.Action == changes.Patch && tries < editTries; tries++ {
@@ -160,7 +161,7 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 	if r.store.Await != nil {
 		s := r.store.Await(made)
 		if done.Edges = s.Spread; s.Spread == nil {
-			done.Warnings = append(done.Warnings, "the change is made, but on which edges it is in force could not be asked")
+			done.Warnings = append(done.Warnings, "the change is made, but on which edges it is in force could not be read")
 		}
 		if s.Newer {
 			done.Warnings = append(done.Warnings, "another edge has said something newer, which is not known here yet: see the history of the rule for what stands")
@@ -191,7 +192,7 @@ func madeOf(o *changes.Overlay, rule string, mark operatorlog.Mark) (m tier.Made
 	return m, lost
 }
 
-// apply has an edit in force on this edge, and on its way to the others. It has no mark if the rule is so already.
+// apply puts an edit in force on this edge, and sends it to the others. It has no mark if the rule is so already.
 func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Mark, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +210,7 @@ func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Ma
 	c.Edge = r.name
 	w := operatorlog.Order{Rule: c.Name, Kind: operatorlog.Change, Start: now, Text: c.Text()}
 	if c.Does == changes.Restore {
-		w.End = now.Add(operatorlog.LongestAway) // then nothing is left of what it took the place of
+		w.End = now.Add(operatorlog.LongestAway) // then nothing is left of what it replaced
 	}
 	switch mark, err = r.store.Add(w, r.laid, now); {
 	case errors.Is(err, changes.ErrMoved) && e.IfMatch != "":
@@ -221,12 +222,13 @@ func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Ma
 	case err != nil:
 		return done, mark, err
 	}
-	r.known[mark] = true // it is told of below
+	r.known[mark] = true // it is recorded below
 	if err := r.lay(r.base); err != nil {
 		return done, mark, err
 	}
-	// Told now, and not when its operator has his answer: until then others may have changed the rule again. And told by the change itself, not by
-	// the rule before and now: what another edge has said at the same moment came into force together with it, and is not his doing.
+	// Recorded now, and not when its operator gets the answer: until then others may have changed the rule again. And
+	// described by the change itself, not by the rule before and now: what another edge has changed at the same moment
+	// came into force together with it, and is not this operator's doing.
 	if old, rule := r.overlay.Load().Made(&changes.Change{Name: c.Name, Version: mark.Generation, Maker: mark.Edge}); rule != old {
 		r.server.Events().Add(events.Event{Time: now, Kind: events.Operator, Text: changes.Done(old, rule, e.Action == changes.Rollback), Rule: e.Name,
 			Who: e.Who, From: e.From, Old: old, New: rule, Changed: changes.Fields(old, rule)})
@@ -235,12 +237,12 @@ func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Ma
 	return done, mark, nil
 }
 
-// hidden warns of rules of the file that have changed, but that operators have changed as well, whose word stands.
+// hidden warns of rules of the file that have changed while an operator's change of them stays in force.
 func (r *reloader) hidden(before, now *config.Config, log *slog.Logger) {
 	for _, rule := range now.Rules {
 		was := slices.IndexFunc(before.Rules, func(b rules.Config) bool { return b.Name == rule.Name })
 		if r.overlay.Load().InForce(rule.Name).Version != 0 && (was < 0 || config.RuleJSON(before.Rules[was]) != config.RuleJSON(rule)) {
-			log.Warn("the file says something new of a rule, but what an operator changed of it stands: roll it back to version 0 to have the file's", "rule", rule.Name)
+			log.Warn("the file has changed a rule, but an operator's change of it stays in force: roll it back to version 0 to have the file's", "rule", rule.Name)
 		}
 	}
 }

@@ -350,7 +350,7 @@ func TestRuleOfAnotherVersion(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	p.stop(syscall.SIGTERM)
-	for _, says := range []string{"unknown field colour", "the file says something new of a rule"} {
+	for _, says := range []string{"unknown field colour", "the file has changed a rule"} {
 		if !strings.Contains(p.log.String(), says) {
 			t.Errorf("it did not say %q: %s", says, p.log)
 		}

@@ -22,7 +22,7 @@ import (
 	"sluice/edge/ratelimit"
 )
 
-// serve runs an edge until it is told to stop. Everything that can fail because of bad input comes before anything is
+// serve runs an edge until it is stopped. Everything that can fail because of bad input comes before anything is
 // started; what is started is stopped in the opposite order:
 //
 //	start: tier, admin, edge            (the edge last: nobody is served by half of it)
@@ -33,8 +33,8 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	defer lines.close()
 	log := newLog(lines, f.logLevel, f.logFormat)
 	d := &daemon{config: c, flags: f, log: log, happened: newEvents(log), replace: make(chan os.Signal, 1)}
-	signal.Ignore(syscall.SIGPIPE) // whoever reads the logs may go; that is no reason to end
-	// A signal that comes before somebody listens for it must not end the process.
+	signal.Ignore(syscall.SIGPIPE) // the reader of the logs may go; that is no reason to end
+	// A signal that comes before there is a handler must not end the process.
 	early := make(chan os.Signal, 1)
 	signal.Notify(early, syscall.SIGHUP, syscall.SIGUSR1)
 	defer signal.Stop(early)
@@ -89,7 +89,7 @@ func (d *daemon) run() error {
 	err := wait(stop, d.failed, d.replace, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
 	end := &upgrade.Shutdown{Events: d.happened, Server: d.server, Operators: d.operators, Back: d.at.back, Notice: d.flags.notice, Grace: d.flags.grace, Log: d.log, Calls: calls}
-	listening.Close() // a peer tells another edge, or the process that takes over
+	listening.Close() // a peer sends to another edge, or to the process that takes over
 	if next.Done() {
 		end.HandOver(next, stop)
 	} else {
@@ -100,7 +100,7 @@ func (d *daemon) run() error {
 	cancel()
 	if unsent := <-reported; unsent != nil {
 		d.log.Error("the tier lacks what this edge has counted last", "error", unsent)
-		if err == nil && !next.Done() { // with a process in its place, the edge goes on
+		if err == nil && !next.Done() { // with a process that replaces it, the edge goes on
 			err = errLogged
 		}
 	}
@@ -112,7 +112,7 @@ func (d *daemon) run() error {
 	d.others.Wait()
 	select {
 	case <-written:
-	case <-last.Done(): // whoever reads the log has stopped reading
+	case <-last.Done(): // the reader of the log has stopped reading
 		d.log.Warn("the access log could not be written to its end")
 	}
 	d.log.Info("stopped")
@@ -152,7 +152,7 @@ func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) 
 	return listening, calls
 }
 
-// logStarted says that the process serves.
+// logStarted logs that the process serves.
 func (d *daemon) logStarted() {
 	c := d.config
 	if d.wanted > c.Limits.Connections {
@@ -165,11 +165,11 @@ func (d *daemon) logStarted() {
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 }
 
-// errLogged is an error of which the log tells.
-var errLogged = errors.New("the log tells")
+// errLogged stands for an error that is in the log.
+var errLogged = errors.New("see the log")
 
-// wait returns when the process is to end: it was told to, or something failed, which is the error, or a new process has
-// taken over (SIGUSR2).
+// wait returns when the process must end: by a signal, or because something failed, which is the error, or a new
+// process has taken over (SIGUSR2).
 func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next *upgrade.Handover) error {
 	for {
 		select {

@@ -1,11 +1,13 @@
-// Package algorithm says what the lanes of a counter mean: how many of the hits that they count a source still has against it under a rule,
-// and when that will be fewer. It is arithmetic over a counter's groups of lanes, the newest first, a position in time, and what the table
-// knows of when its own hits came. It knows no table, no source and no tier.
+// Package algorithm says what the lanes of a counter mean: how many of the hits that they count a source still has
+// against it under a rule, and when that will be fewer. It is arithmetic over a counter's groups of lanes, the newest
+// first, a position in time, and what the table knows of when its own hits came. It has no table, no source and no
+// tier.
 //
-// A Spec counts by one of four: a sliding window (estimate.go), fixed windows (fixed.go), a bucket (bucket.go), or a log of instants (exact.go).
-// What lanes are, how they are reported, learned and kept in the tier is the same for all, so none of them costs the tier a command or
-// a byte more than another. Each is a file, and a case in the functions of algorithm.go. They are told apart by a switch and not called
-// through functions, because what a function value is given is allocated.
+// A Spec counts by one of four: a sliding window (estimate.go), fixed windows (fixed.go), a bucket (bucket.go), or a
+// log of instants (exact.go). What lanes are, how they are reported, learned and kept in the tier is the same for all,
+// so none of them costs the tier a command or a byte more than another. Each is a file, and a case in the functions of
+// algorithm.go. A switch chooses among them; they are not called through functions, because what a function value is
+// given is allocated.
 package algorithm
 
 import (
@@ -103,5 +105,6 @@ func (r *Spec) Step(groups []uint64, from, to Position, by int64, pending uint64
 	return by
 }
 
-// Carries reports whether a group begins with what those before it left: who has seen the last group end knows how a counter stands.
+// Carries reports whether a group begins with what those before it left: an edge that has seen the last group end knows
+// the counter's state.
 func (r *Spec) Carries() bool { return r.algorithm == tokens }

@@ -16,26 +16,27 @@ import (
 //
 //	level(t) = max over s <= t of (hits since s - rate * (t - s)), at least 0
 //
-// A bucket of B hits that drains r of them a second is empty after B/r. So it is a rule with the limit B in a window of B/r, and all that
-// counters do near a limit and far from it holds as it is: the level takes the place of the estimate.
+// A bucket of B hits that drains r of them a second is empty after B/r. So it is a rule with the limit B in a window of
+// B/r, and all that counters do near a limit and far from it holds as it is: the level is used instead of the estimate.
 //
-// The level is made of lanes, one after the other, the oldest first: what is in the bucket, and a lane's hits, and less what drains
-// within a lane. Lanes do not remember for ever: who keeps a bucket full hits no more often than who keeps it empty. So the first lane of
-// each group has no hits, but the level when the group began, as whoever opened the group knew it. memcached's add lets one edge open it, and every incr
-// answers with it, so an edge that meets a source learns how full its bucket is from the answer to its first hit, and nothing is compared and
-// swapped. A record has, in a number that its lanes leave free, one level more:
+// The level is made of lanes, one after the other, the oldest first: what is in the bucket, and a lane's hits, and less
+// what drains within a lane. Lanes forget: a source that keeps a bucket full hits no more often than one that keeps it
+// empty. So the first lane of each group has no hits, but the level when the group began, as the edge that opened the
+// group knew it. memcached's add lets one edge open it, and every incr answers with it, so an edge that meets a source
+// learns how full its bucket is from the answer to its first hit, and nothing is compared and swapped. A record has, in
+// a number that its lanes leave free, one level more:
 //
 //	tail   of this table's own hits, each at its instant: GCRA's theoretical arrival time
 //
-// and the level is the larger of what the lanes say and of what the tail says. Both are at most the true level: lanes take
-// their hits to have come when they began, and hits that this table has not heard of are in neither. So a bucket never refuses a request
-// that the true one would admit. A table that counts alone has every hit in its tail, and decides as GCRA does. Of others' hits, by which
-// the lanes know, it takes up to
+// and the level is the larger of the lanes' and the tail's. Both are at most the true level: lanes take their hits to
+// have come when they began, and hits that this table has not learned of are in neither. So a bucket never refuses a
+// request that the true one would admit. A table that counts alone has every hit in its tail, and decides as GCRA does.
+// Of others' hits, by which the lanes know, it takes up to
 //
 //	rate * one sub-window
 //
-// too few, a 12th of the bucket or what drains in a 12th of a second; beside that are those of which it, or who opened the group, has not heard, as
-// with any algorithm.
+// too few, a 12th of the bucket or what drains in a 12th of a second; beside that are those of which it, or the edge
+// that opened the group, has not learned, as with any algorithm.
 //
 // It costs the tier a number for each three sub-windows where a sliding window has one for four (one for one where the limit needs wide lanes), and a read
 // more where an edge meets a source that was elsewhere in the group before; and a decision up to 9 additions.
@@ -50,8 +51,8 @@ type bucket struct {
 // unit is a 2^20th of a hit.
 const unit = 20
 
-// overfull is how many times its size a level is told at most. It is more than its size when edges have admitted hits before they heard of each
-// other, and who does that on more edges at once than this is forgiven the rest.
+// overfull is how many times its size a level is at most. It is more than its size when edges have admitted hits before
+// they learned of each other, and a source that does so on more edges at once than this is forgiven the rest.
 const overfull = 16
 
 // NewBucket checks and completes a rule of a bucket that holds burst hits and drains limit of them in a window. Queue more hits may
@@ -85,7 +86,7 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 	if r.Wide() {
 		r.touched = lanes.MaxGroups - 1
 	}
-	r.identity += fmt.Sprintf(" %v %d %d", perHit, burst, queue) // a level says how full it is of so many, and how soon that drains
+	r.identity += fmt.Sprintf(" %v %d %d", perHit, burst, queue) // the tail holds a level, and how soon that drains
 	r.ID = uint32(xxhash.Sum64String(r.identity))
 	return r, nil
 }
@@ -179,7 +180,8 @@ func (r *Spec) step(groups []uint64, from, to Position, pending uint64) {
 	groups[0] = r.lanes.Add(groups[0], r.lanes.Count()-1, pending)
 }
 
-// drained is how long it takes until n more hits have room; a window at most, so who has overfilled a bucket may be told to wait once more.
+// drained is how long it takes until there is room for n more hits; a window at most, so a client that has overfilled a
+// bucket may have to wait once more.
 func (r *Spec) drained(groups []uint64, at Position, n float64) time.Duration {
 	return min(r.draining(r.level(groups, at)+n-float64(r.Limit)), r.Window)
 }

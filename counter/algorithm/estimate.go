@@ -90,7 +90,7 @@ func (r *Spec) slidingRetry(groups []uint64, own histogram.Own, p Position, n fl
 		if r.estimate(v, math.Nextafter(1, 0)) > room {
 			continue
 		}
-		// In this sub-window, then. The estimate falls from bin to bin, and evenly within one.
+		// So it is in this sub-window. The estimate falls from bin to bin, and evenly within one.
 		first := int(from * histogram.Size)
 		bin := first + sort.Search(histogram.Size-1-first, func(i int) bool {
 			return r.estimate(v, math.Nextafter(float64(first+i+1)/histogram.Size, 0)) <= room

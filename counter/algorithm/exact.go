@@ -6,17 +6,19 @@ import (
 	"sluice/counter/internal/histogram"
 )
 
-// MaxExact is the largest limit of a rule whose hits are kept each by itself.
+// MaxExact is the largest limit of a rule that keeps every hit's instant.
 const MaxExact = 1000
 
 // NewExact checks and completes a rule that goes by the instants of hits: a log of each source for small limits. The bounds are those of
 // NewSliding, and the limit is MaxExact at most.
 //
-// The log is a ring in the place of a histogram, and there is one for a 64th of a table's counters: who has used most of its limit has one first. Up to
-// a limit of 100 it costs no memory of its own, beyond that four bytes for each of the limit. It has this table's own hits to a 2^24th of a sub-window. Others' are known by their lanes, and leave
-// with the first instant of their sub-window that does. So the estimate is never above the exact count and refuses nobody at or under the limit;
-// one table alone is exact, and of several each takes up to as many hits too few as the others have admitted in the one sub-window that
-// the window's beginning cuts, and those it has not heard of. A source without a log is counted as by Lower.
+// The log is a ring instead of a histogram. There is one for a 64th of a table's counters, and those that have used
+// most of their limit come first. Up to a limit of 100 it costs no extra memory, beyond that four bytes for each hit of
+// the limit. It has this table's own hits to a 2^24th of a sub-window. Others' are known by their lanes, and leave with
+// the first instant of their sub-window that does. So the estimate is never above the exact count and refuses nobody at
+// or under the limit; one table alone is exact, and of several each takes up to as many hits too few as the others have
+// admitted in the one sub-window that the window's beginning cuts, and those it has not learned of. A source without a
+// log is counted as by Lower.
 //
 // A decision looks at no more than its ring: 104 stamps, or as many as the limit.
 func NewExact(name string, limit uint32, window time.Duration, subWindows int) (*Spec, error) {

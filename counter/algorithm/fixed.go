@@ -22,7 +22,8 @@ func NewFixed(name string, limit uint32, window time.Duration) (*Spec, error) {
 	return r, nil
 }
 
-// inWindow is the hits of the window that an instant is in. Those of edges whose clock is ahead, in the next, do not count before it is.
+// inWindow is the hits of the window that an instant is in. Hits of edges whose clock is ahead lie in the next window,
+// and do not count before it begins.
 func (r *Spec) inWindow(groups []uint64, at Position) float64 {
 	return float64(int64(r.lanes.Lane(groups[0], at.Lane)))
 }

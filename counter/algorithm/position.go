@@ -7,7 +7,7 @@ type Position struct {
 	Gone  float64 // share of the sub-window that has passed, 0 to 1
 }
 
-// Position places an instant, in ns since the epoch.
+// Position returns where an instant, in ns since the epoch, lies.
 func (r *Spec) Position(ns int64, phase uint16) Position {
 	ns -= r.offset(phase)
 	if r.algorithm == tokens {

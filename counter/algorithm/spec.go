@@ -16,7 +16,7 @@ const (
 	MaxLimit  = 1_000_000_000
 	MinWindow = time.Second
 	MaxWindow = 24 * time.Hour
-	MaxCost   = 1_000_000 // hits of one ask; with the largest limit, a wide lane has room for it
+	MaxCost   = 1_000_000 // hits of one reservation; with the largest limit, a wide lane has room for it
 
 	// MaxNarrow is the largest limit whose counters need no more than narrow lanes, which stop at about twice as many hits in a sub-window.
 	MaxNarrow = lanes.NarrowMax
@@ -80,8 +80,9 @@ func NewSliding(name string, limit uint32, window time.Duration, subWindows int,
 	return NewCostly(name, limit, window, subWindows, e, 1)
 }
 
-// NewCostly is NewSliding for asks of up to most hits each, 1 to MaxCost. Lanes are wide where the limit and one ask more do not fit into narrow
-// ones, and where one ask is more than a report may say of a narrow lane: it would take several round trips to tell.
+// NewCostly is NewSliding for reservations of up to most hits each, 1 to MaxCost. Lanes are wide where the limit and
+// one more reservation do not fit into narrow ones. They are wide as well where one reservation is more than a report
+// can hold of a narrow lane, which would take several round trips.
 func NewCostly(name string, limit uint32, window time.Duration, subWindows int, e Estimate, most uint32) (*Spec, error) {
 	switch {
 	case most < 1 || most > MaxCost:
@@ -98,7 +99,7 @@ func NewCostly(name string, limit uint32, window time.Duration, subWindows int, 
 	return r, nil
 }
 
-// complete derives what follows from the fields of a rule whose asks are of up to most hits.
+// complete derives what follows from the fields of a rule whose reservations are of up to most hits.
 func (r *Spec) complete(most uint32) {
 	r.sub = int64(r.Window) / int64(r.SubWindows)
 	r.perSub = 1 / float64(r.sub)
@@ -160,7 +161,8 @@ func (r *Spec) SubWindow() time.Duration { return time.Duration(r.sub) }
 // Group is the length of a group of sub-windows.
 func (r *Spec) Group() time.Duration { return time.Duration(r.sub << r.lanes) }
 
-// A Stage says how much of its limit a counter has used. All edges are told when it comes to the next, but to Far.
+// A Stage says how much of its limit a counter has used. When it reaches the next one, but Far, all edges learn of it
+// by an announcement.
 type Stage uint8
 
 const (
@@ -177,7 +179,7 @@ const stagesFrom = 12
 // HoldsBack reports whether hits may wait under this rule.
 func (r *Spec) HoldsBack() bool { return r.Limit >= stagesFrom }
 
-// Stage is that of an estimate. Under a rule with Sync everybody asks, and need not be told.
+// Stage is that of an estimate. Under a rule with Sync every edge reads, so nothing is announced.
 func (r *Spec) Stage(estimate float64) Stage {
 	switch {
 	case r.Sync:

@@ -1,19 +1,21 @@
 // Package exact keeps the instants of admitted requests in the tier, so that over all edges of a PoP no source ever has more of them than its
 // limit in any window. It is for limits where one too many matters; what the counters of package counter say of a source is an estimate, and late.
 //
-// The sources of a rule share Buckets values in the tier, by a keyed hash. A value has the instants of its sources that still matter, and since
-// when it is complete. A request waits until its edge has read the value and replaced it by one with the instant of the request, which
-// memcached does only if nobody else has replaced it meanwhile (gets, cas): else the edge reads again.
+// The sources of a rule share Buckets values in the tier, by a keyed hash. A value has the instants of its sources that
+// still matter, and since when it is complete. A request waits until its edge has read the value and replaced it by one
+// with the instant of the request, which memcached does only if no other edge has replaced it meanwhile (gets, cas);
+// otherwise the edge reads again.
 //
 //	admitted   if fewer than limit instants of its source are younger than window + Margin
 //
-// Whatever loses instants loses a whole value: a node that restarts, evicts or is flushed, or another node because the list of nodes has changed. Values
-// never end by themselves, so one that is not there is lost, and is made anew as complete from now on. For a window and Margin from then on a
-// Closed rule admits nobody by it. Edges make all values before they are needed, and see to it that they are used (pop/exact.go).
-// Under any rule each edge puts back the instants that it knows of, and under one that is not Closed goes on.
+// Whatever loses instants loses a whole value: a node that restarts, evicts or is flushed, or another node because the
+// list of nodes has changed. Values never end by themselves, so one that is not there is lost, and is made anew as
+// complete from now on. For a window and Margin from then on a Closed rule admits no request by it. Edges make all
+// values before they are needed, and see to it that they are used (pop/exact.go). Under any rule each edge puts back
+// the instants that it knows of, and under one that is not Closed goes on.
 //
-// Nobody knows whether the tier has carried out a cas that it has not answered: the request is not admitted by it, and may count. A request
-// that nobody waits for any more is taken back with the next exchange.
+// Whether the tier has carried out an unanswered cas is unknown: the request is not admitted by it, and may count. A
+// request that has been given up is taken back with the next exchange.
 //
 // Margin is what clocks may differ by, and what may pass between a decision and the arrival at an origin. A request that is under way for
 // longer than restamp counts from then on from the latest instant at which it was (Table.Done), so a client that sends its body slowly
@@ -58,7 +60,7 @@ type Spec struct {
 	ID     string // names the values: rules of one ID share them, and have one Window
 	Limit  int
 	Window int64 // how long a value that was lost leaves doubt, and, without Interval, how long an instant counts, µs; Margin included
-	Closed bool  // in doubt it admits nobody
+	Closed bool  // in doubt it admits no request
 	Holds  bool  // requests may turn out not to count
 
 	Interval int64 // of a token bucket: how long a hit takes to drain, µs, rounded up; 0: it is none
@@ -83,7 +85,7 @@ func (r *Spec) By(c *algorithm.Spec) *Spec {
 	return by
 }
 
-// Key is whose instants are kept.
+// Key names the instants that are kept: of a rule and a source.
 type Key struct {
 	Rule   string // Spec.ID
 	Source counter.Source
@@ -91,9 +93,9 @@ type Key struct {
 
 // Options are those of a Table.
 type Options struct {
-	// Wake is called when something is due. It must not block, nor call the Table. nil: nobody wants to know.
+	// Wake is called when something is due. It must not block, nor call the Table; nil: no caller.
 	Wake func()
-	// Bucket says in which bucket a source is, by a keyed hash.
+	// Bucket returns the bucket of a source, by a keyed hash.
 	Bucket func(counter.Source) uint32
 }
 
@@ -126,7 +128,7 @@ type entry struct {
 	tag   uint64  // by which the tier knows it: another after an operator has lifted the source
 	known []int64 // its instants in the tier, as this edge has read or written them last
 	own   []int64 // those of requests that this edge has admitted
-	again int64   // until then the tier is not asked about who is over the limit by what is known
+	again int64   // until then a source that is over the limit as far as this edge knows is refused without an exchange
 	since int64   // of the value that known is from; 0: it is from none
 }
 
@@ -147,7 +149,7 @@ type pending struct {
 	reply  chan struct{}
 	answer counter.Answer
 	ended  bool  // reply is closed
-	gone   bool  // nobody waits any more
+	gone   bool  // no request waits any more
 	look   bool  // it only wants to know
 	at     int64 // its instant in the value that is being written
 	until  int64 // Beyond, Doubt: when to come back
@@ -172,7 +174,8 @@ func New(o Options) *Table {
 	return &Table{options: o, entries: make(map[Key]*entry), buckets: make(map[bucketKey]*bucket)}
 }
 
-// Enter asks the tier about a request, unless what it has said of late is enough to refuse it. Asks is false where the tier is not there.
+// Enter queues a request for the tier, unless the tier's last answer is enough to refuse it. Confirm is false where
+// there is no tier.
 func (t *Table) Enter(r *Spec, source counter.Source, confirm bool, wall time.Time) (k Ticket) {
 	now := wall.UnixMicro()
 	t.mu.Lock()
@@ -192,7 +195,7 @@ func (t *Table) Enter(r *Spec, source counter.Source, confirm bool, wall time.Ti
 	return Ticket{Reply: a.reply, pending: a}
 }
 
-// put has the tier asked.
+// put queues a request for its bucket's next exchange.
 func (t *Table) put(r *Spec, e *entry) *pending {
 	a := &pending{rule: r, entry: e, reply: make(chan struct{})}
 	b := t.bucket(bucketKey{r.ID, t.options.Bucket(e.key.Source)})
@@ -214,7 +217,7 @@ func (k *Ticket) admitted(r *Spec, e *entry, now int64) {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// Confirm says what the tier has said. What is Silent is to be decided Locally, or to be Cancelled.
+// Confirm returns the tier's answer. What is Silent is to be decided Locally, or to be Cancelled.
 func (t *Table) Confirm(k *Ticket, wall time.Time) counter.Answer {
 	if k.pending == nil {
 		return k.answer
@@ -242,7 +245,8 @@ func (t *Table) Confirm(k *Ticket, wall time.Time) counter.Answer {
 	return k.answer
 }
 
-// Locally decides about a request on what this edge knows, and reports whether it admits it. The tier is told of it once it is there.
+// Locally decides about a request on what this edge knows, and reports whether it admits it. Its instant is written to
+// the tier once that is back.
 func (t *Table) Locally(k *Ticket, wall time.Time) bool {
 	now := wall.UnixMicro()
 	t.mu.Lock()
@@ -305,8 +309,8 @@ func (t *Table) begin(r *Spec, e *entry, at int64) *stamp {
 
 func (t *Table) end(s *stamp) { s.done = true }
 
-// Done says that an admitted request is not under way any more: its answer, if there is one, has begun. Until then its instant is moved on,
-// a second behind the clock.
+// Done notes that an admitted request is no longer under way: its answer, if there is one, has begun. Until then its
+// instant is moved on, a second behind the clock.
 func (t *Table) Done(k *Ticket) {
 	if k.stamp == nil {
 		return
@@ -316,7 +320,7 @@ func (t *Table) Done(k *Ticket) {
 	t.end(k.stamp)
 }
 
-// Look asks the tier how a source stands. Its Reply is closed when Peek knows, or nobody does.
+// Look reads a source's state from the tier. Its Reply is closed when Peek has it, or when none will come.
 func (t *Table) Look(r *Spec, source counter.Source) (reply <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -325,7 +329,7 @@ func (t *Table) Look(r *Spec, source counter.Source) (reply <-chan struct{}) {
 	return a.reply
 }
 
-// Peek says how a source stands as far as this edge knows, and whether it knows anything.
+// Peek returns a source's state as far as this edge knows, and whether it knows anything.
 func (t *Table) Peek(r *Spec, source counter.Source, wall time.Time) (v counter.Verdict, there bool) {
 	now := wall.UnixMicro()
 	t.mu.Lock()

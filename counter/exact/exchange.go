@@ -10,7 +10,8 @@ import (
 // What an exchange costs: a gets, and a cas or an add where something is to be written; once more of both for each time that another edge was
 // faster. Requests of a bucket that come while one is under way go together with the next.
 
-// Exchange is what is asked of a bucket. What is read goes to Read, and, if that wants something written, what became of it to Written.
+// Exchange is a read and a write of a bucket. What is read goes to Read, and, if that wants something written, what
+// became of it to Written.
 type Exchange struct {
 	Rule   *Spec // of that ID
 	Bucket uint32
@@ -22,8 +23,8 @@ type Exchange struct {
 	moves   []move     // and these
 }
 
-// mostAge is how long after it was asked for a value may be replaced: a node that restarts numbers versions anew, and a value that was read
-// before would be put in the place of one that is not the same. No node restarts, and has its values made, in so short a time.
+// mostAge is how long after its read was sent a value may be replaced: a node that restarts numbers versions anew, and
+// a cas with an old version could replace another value. No node restarts, and has its values made, in so short a time.
 const mostAge = 250 * time.Millisecond
 
 type bucketKey struct {
@@ -31,7 +32,7 @@ type bucketKey struct {
 	number uint32
 }
 
-// bucket is what is to be asked of one.
+// bucket is what is due for one.
 type bucket struct {
 	key      bucketKey
 	waiters  []*pending
@@ -41,13 +42,13 @@ type bucket struct {
 	tries    int // exchanges in vain, since the last that was not
 }
 
-// move takes an instant out of the tier, and puts another in its place.
+// move replaces an instant in the tier by another.
 type move struct {
 	rule  *Spec
 	entry *entry
 	from  int64
 	to    int64  // 0: none, until it is known
-	stamp *stamp // whose it is; nil: it is taken back
+	stamp *stamp // the request that it belongs to; nil: it is taken back
 }
 
 func (t *Table) bucket(key bucketKey) *bucket {
@@ -75,8 +76,8 @@ func (b *bucket) rule() *Spec {
 	return b.moves[0].rule
 }
 
-// Due appends what is to be asked of the tier, as much of it as buf has room for. Node says on which node a bucket is; less than 0: it is not
-// there, and nobody waits for it.
+// Due appends the exchanges that are due, as many as buf has room for. Node returns a bucket's node; less than 0: it
+// has none, and no request waits for it.
 func (t *Table) Due(buf []*Exchange, wall time.Time, node func(r *Spec, bucket uint32) int) []*Exchange {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +104,7 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, node func(r *Spec, bucket u
 	return buf
 }
 
-// waiting drops asks for which nobody waits.
+// waiting drops requests that have been given up.
 func (b *bucket) waiting() {
 	waiters := b.waiters[:0]
 	for _, a := range b.waiters {
@@ -134,7 +135,7 @@ func (t *Table) unmove(moves []move) {
 	}
 }
 
-// swap has this edge know of another instant in place of one.
+// swap replaces an instant that this edge knows by another.
 func (m *move) swap(from, to int64, t *Table) {
 	other := func(at []int64) []int64 {
 		if _, there := slices.BinarySearch(at, from); there {
@@ -180,8 +181,9 @@ func (t *Table) restamp(now int64) {
 	t.open = open
 }
 
-// Read takes in the value of a bucket: answered is false where the tier has not answered, there where it has none, or none that is authentic. It
-// returns the value that is to be stored in its place; nil: none. Tag says by what a source is known in the tier.
+// Read takes in the value of a bucket: answered is false where the tier has not answered, there where it has none, or
+// none that is authentic. It returns the value that is to replace it; nil: none. Tag returns the name of a source in
+// the tier.
 func (t *Table) Read(x *Exchange, body []byte, there, answered bool, tag func(*Spec, counter.Source) uint64, wall time.Time) (write []byte) {
 	now := wall.UnixMicro()
 	t.mu.Lock()

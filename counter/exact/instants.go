@@ -48,8 +48,9 @@ func (r *Spec) next(at []int64, now int64) (next, until int64) {
 	return now, 0
 }
 
-// settled reports whether instants are over the limit without those of requests that are under way and may turn out not to count. Such a request's
-// instant is moved on until its answer is there (restamp), so what is as old as Margin stands. Of a bucket nobody can tell.
+// settled reports whether instants are over the limit without those of requests that are under way and may turn out not
+// to count. Such a request's instant is moved on until its answer is there (restamp), so what is as old as Margin
+// stands. For a bucket this is unknown.
 func (r *Spec) settled(at []int64, now int64) bool {
 	if at = r.live(at, now); !r.Holds {
 		return true

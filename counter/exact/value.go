@@ -22,11 +22,11 @@ type source struct {
 const (
 	form      = 1
 	valueHead = 1 + 8
-	// maxValue is the longest value. A bucket of longer ones answers nobody until instants have left it.
+	// maxValue is the longest value. A bucket with a longer value answers no request until instants have left it.
 	maxValue = 256 << 10
 )
 
-// Fresh is the value of a bucket of which nobody knew before.
+// Fresh is the value of a bucket that the tier did not have.
 func Fresh(wall time.Time) []byte { return (&value{since: wall.UnixMicro()}).append(nil) }
 
 func (v *value) append(b []byte) []byte {

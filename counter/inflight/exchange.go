@@ -21,7 +21,7 @@ type Exchange struct {
 	Parts []Part
 
 	entry   *entry // nil: it was given up
-	decides uint32 // epoch; 0: no request waits for it; undecided: those that do are not told
+	decides uint32 // epoch; 0: no request waits for it; undecided: those that do get no answer
 	members int32  // requests that wait, when it was made
 	open    int    // parts without an answer
 	room    [2]Part
@@ -49,8 +49,9 @@ const (
 	Unknown                // nobody knows
 )
 
-// Due appends what is to be said to the tier, at most so much of it that buf has room for: more is due as long as Behind says so. Slot
-// says on which node a source is, less than 0 on none. Moved says that it may be another than at the last call, or that wall has stepped.
+// Due appends the exchanges that are due, as many as buf has room for: more are due as long as Behind reports it.
+// nodeOf returns the node of a source; less than 0: it has none. Moved says that the node may have changed since the
+// last call, or that the wall clock has stepped.
 func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, nodeOf func(counter.Source) int) []*Exchange {
 	first, decides, last := epochs(wall)
 	t.mu.Lock()
@@ -78,7 +79,7 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, nodeOf func(cou
 		if t.pass = min(t.pass, len(t.list)); t.pass == 0 {
 			break
 		}
-		t.pass-- // downwards: what takes the place of one that is removed has been looked at
+		t.pass-- // downwards: the entry that moves into a removed one's index has been visited
 		e := t.list[t.pass]
 		e.failed = false
 		send(e, true)
@@ -86,8 +87,8 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, nodeOf func(cou
 	return buf
 }
 
-// settling is how long after nodes were lost or came back, or clocks stepped, the tier's numbers decide nothing: edges find that out one after
-// the other, and say what they hold at its new place. Rules go by their postures meanwhile.
+// settling is how long after nodes were lost or came back, or clocks stepped, the tier's numbers decide nothing: edges
+// notice one after the other, and write what they hold to the new node. Rules go by their postures meanwhile.
 const settling = 100 * time.Millisecond
 
 // passAtOnce bounds how long a Due holds up requests.
@@ -147,7 +148,7 @@ func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, 
 			if d := t.unsettled.Sub(wall); d > 0 && d <= settling { // more: the clock has stepped back
 				x.decides = undecided
 			}
-			e.sent.kept = 0 // who went on before is among those that hold a place
+			e.sent.kept = 0 // requests that went on before are among those that hold a slot
 		}
 	case e.held == 0 && !wall.Before(e.full) && (passes || len(t.list) > maxIdle):
 		t.remove(e)

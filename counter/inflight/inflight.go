@@ -6,9 +6,9 @@
 //
 //	said(key, epoch) = held(key)    for the epochs that are kept now (epoch.go)
 //
-// so an edge that dies is gone from the count with the first epoch that it does not begin, and nobody has to notice that it died.
-// What an edge sends is always held - said: an admission, an end, what is carried into the next epoch, and what is said again after
-// a node was lost are all the same difference.
+// so an edge that dies is gone from the count with the first epoch that it does not begin, without anything that
+// detects it. What an edge sends is always held - said: an admission, an end, what is carried into the next epoch, and
+// what is said again after a node was lost are all the same difference.
 //
 // The tier decides in the order in which it counts. Requests that come while an exchange of their key is under way go together with the
 // next. Its answer is the number with them in it, so without them it is used, and limit - used of them are within. What is beyond is
@@ -39,10 +39,10 @@ type Key struct {
 	Source counter.Source
 }
 
-// recency is how long a key is refused without asking the tier after the tier has refused it, unless a place comes free here; twice as long
-// each time that it does so again, up to maxRecency. So a flood costs the tier few exchanges per key and edge, and what many edges ask in vain
-// seldom stands in the way of who could be admitted: with 32 edges and a round trip of 6 ms a flood would else keep four fifths of the
-// places empty (TestFloodOfManyEdges).
+// recency is how long a key is refused without an exchange after the tier has refused it, unless a slot comes free
+// here; twice as long each time that it does so again, up to maxRecency. So a flood costs the tier few exchanges per
+// key and edge, and the vain tries of many edges seldom keep out a request that could be admitted. With 32 edges and a
+// round trip of 6 ms a flood would otherwise keep four fifths of the slots empty (TestFloodOfManyEdges).
 const (
 	recency    = 25 * time.Millisecond
 	maxRecency = 4 * recency
@@ -50,8 +50,8 @@ const (
 
 // Options are those of a Table.
 type Options struct {
-	Tier bool   // somebody calls Due
-	Wake func() // something is due; must not block, nor call the Table. nil: nobody wants to know
+	Tier bool   // the owner calls Due
+	Wake func() // something is due; must not block, nor call the Table; nil: no caller
 }
 
 // Table is the requests in flight of one edge. It is safe for concurrent use; Due and Answered belong to one goroutine.
@@ -75,17 +75,17 @@ type Table struct {
 type entry struct {
 	key   Key
 	at    int   // in Table.list
-	held  int32 // places that requests have here, those included that wait for the tier
+	held  int32 // slots that requests have here, those included that wait for the tier
 	dirty bool
 	out   bool // it is in no table any more
 
-	full   time.Time     // until then the tier need not be asked
+	full   time.Time     // until then no exchange is needed
 	beyond time.Duration // for so long it was said last
 
 	next     *confirmation // requests that go with the next exchange; nil: none
 	sent     *confirmation // that went with the one under way
 	exchange *Exchange     // under way; nil: none is
-	failed   bool          // the last came to nothing: it is tried again in the next epoch, or when a request asks
+	failed   bool          // the last came to nothing: it is tried again in the next epoch, or with the next request
 	node     int           // what follows is about
 	stored   [2]stored     // by epoch & 1
 }
@@ -93,23 +93,23 @@ type entry struct {
 // stored is what a node has of this edge.
 type stored struct {
 	epoch   uint32
-	there   bool  // the number was there when this edge asked last,
+	there   bool  // the number was there at this edge's last exchange,
 	missing bool  // or it was not
 	n       int32 // of the number so many are this edge's
 }
 
-// confirmation is a round of requests, and what else the tier is asked for with it.
+// confirmation is a round of requests, and what else goes with its exchange.
 type confirmation struct {
 	round.Round
 	limit int32
-	kept  int32  // requests that went on without it, and hold their place still
-	looks bool   // somebody waits who has no place
-	used  uint32 // so many places all edges had then, with those that waited
+	kept  int32  // requests that went on without it, and still hold their slots
+	looks bool   // a Look waits, which holds no slot
+	used  uint32 // slots that all edges had then, with those that waited
 }
 
-// Slot is a request's place in flight. The zero Slot is none.
+// Slot is a request's slot under a limit of concurrency. The zero Slot is none.
 type Slot struct {
-	Reply <-chan struct{} // closed when Confirm can say what the tier does; nil: it is not asked
+	Reply <-chan struct{} // closed when Confirm has the tier's answer; nil: no answer is needed
 
 	entry *entry
 	round *confirmation // that it waits for, or, without a Reply, has waited for in vain; nil: none
@@ -123,8 +123,8 @@ func New(o Options) *Table {
 	return &Table{tier: o.Tier, wake: o.Wake, entries: make(map[Key]*entry)}
 }
 
-// Enter takes a place for a request, and reports whether there was one as far as this edge knows. If asks, and a tier is there, the place
-// is to be confirmed once Reply is closed.
+// Enter takes a slot for a request, and reports whether one was free as far as this edge knows. If confirm is set and
+// there is a tier, call Confirm once Reply is closed.
 func (t *Table) Enter(r *Concurrency, source counter.Source, confirm bool, now time.Time) (p Slot, entered bool) {
 	confirm = confirm && t.tier
 	t.mu.Lock()
@@ -148,7 +148,7 @@ func (t *Table) Enter(r *Concurrency, source counter.Source, confirm bool, now t
 	return p, true
 }
 
-// ask is the round that goes with the next exchange.
+// ask returns the round that goes with the next exchange.
 func (e *entry) ask(r *Concurrency) *confirmation {
 	if e.next == nil {
 		e.next = &confirmation{Round: round.New()}
@@ -166,7 +166,7 @@ func (t *Table) mark(e *entry) {
 	}
 }
 
-// Confirm says what the tier has said of a place. What it is Silent about is kept, for Leave to give back; what is Beyond has none any more.
+// Confirm returns the tier's answer about a slot. A Silent one is kept, for Leave to give back; a Beyond one is gone.
 func (t *Table) Confirm(p *Slot, now time.Time) counter.Answer {
 	b := p.round
 	if p.Reply == nil {
@@ -195,7 +195,7 @@ func (t *Table) Confirm(p *Slot, now time.Time) counter.Answer {
 	return counter.Beyond
 }
 
-// Leave gives a place back. It may be called more than once.
+// Leave gives a slot back. It may be called more than once.
 func (t *Table) Leave(p *Slot) {
 	e := p.entry
 	if e == nil {
@@ -230,7 +230,7 @@ func (t *Table) add(key Key) (e *entry) {
 	return e
 }
 
-// What is kept for who comes back or comes next: entries of keys that hold nothing, and such as are of none.
+// Bounds of what is kept for reuse: entries of keys that hold nothing, and entries without a key.
 const (
 	maxIdle   = 1 << 14
 	maxUnused = 1 << 10
@@ -248,7 +248,7 @@ func (t *Table) remove(e *entry) {
 	}
 }
 
-// Held is how many places requests have here, by the name of their rule, and Keys of how many keys.
+// Held is how many slots requests have here, by the name of their rule, and Keys of how many keys.
 func (t *Table) Held() (by map[string]int, keys int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -259,14 +259,14 @@ func (t *Table) Held() (by map[string]int, keys int) {
 	return by, len(t.list)
 }
 
-// A Look asks the tier how many places a source has. The zero Look asks nobody.
+// A Look reads from the tier how many slots a source has. The zero Look reads nothing.
 type Look struct {
-	Reply <-chan struct{} // closed when Of knows, or nobody does; nil: the tier is not asked
+	Reply <-chan struct{} // closed when Of has the answer, or none will come; nil: the tier is not read
 
 	round *confirmation
 }
 
-// Look asks the tier, if there is one: it takes no place. It costs what a request costs.
+// Look reads from the tier, if there is one, and takes no slot. It costs what a request costs.
 func (t *Table) Look(r *Concurrency, source counter.Source) Look {
 	if !t.tier {
 		return Look{}
@@ -284,8 +284,8 @@ func (t *Table) Look(r *Concurrency, source counter.Source) Look {
 	return Look{b.Reply, b}
 }
 
-// Of is how many places requests of a source have under a rule: over the PoP, those included that the tier is about to refuse, and here. Where
-// the tier has not said the former to the Look, it is those that are here.
+// Of is how many slots requests of a source have under a rule: over the PoP, with those that the tier is about to
+// refuse, and here. Where the tier has not said the former to the Look, it is those that are here.
 func (t *Table) Of(r *Concurrency, source counter.Source, l Look) (all, here int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

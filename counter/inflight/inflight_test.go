@@ -24,7 +24,7 @@ func TestAlone(t *testing.T) {
 	for _, step := range []struct {
 		rule    *Concurrency
 		source  counter.Source
-		leave   int // first, of those that have a place; less than 0: nobody
+		leave   int // first, of those that have a slot; less than 0: none
 		entered bool
 	}{
 		{two, a, -1, true},
@@ -225,7 +225,8 @@ func (e *edge) work(r *Concurrency, comes, ends float64) {
 	}
 }
 
-// An edge learns from the tier how many places a source has on all of them, also one that has none, and takes none by that.
+// An edge learns from the tier how many slots a source has on all of them, also one that has none, and takes none by
+// that.
 func TestLook(t *testing.T) {
 	r, w := &Concurrency{"r", 20}, newTier(t, 3, 1, 1, 300*time.Millisecond)
 	var places []Slot
@@ -233,7 +234,7 @@ func TestLook(t *testing.T) {
 		for range n {
 			p, entered := e.Enter(r, a, false, w.now)
 			if !entered {
-				t.Fatal("no place")
+				t.Fatal("no slot")
 			}
 			places = append(places, p)
 		}
@@ -331,7 +332,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// What many edges ask in vain at once, far from the tier, does not keep places empty that have come free.
+// The vain tries of many edges at once, far from the tier, do not keep slots empty that have come free.
 func TestFloodOfManyEdges(t *testing.T) {
 	for _, limit := range []int32{1, 20} {
 		w, r := newTier(t, 32, 1, 1, 0), &Concurrency{"r", limit}
@@ -345,7 +346,7 @@ func TestFloodOfManyEdges(t *testing.T) {
 			used += w.held()
 		}
 		if percent := 100 * used / steps / int(limit); percent < 60 {
-			t.Errorf("%d%% of %d places are used", percent, limit)
+			t.Errorf("%d%% of %d slots are used", percent, limit)
 		}
 		if perEdge := w.sent * 1000 / steps / len(w.edges); perEdge > 80 {
 			t.Errorf("%d commands a second from each edge", perEdge)
@@ -386,7 +387,8 @@ func TestEdgeDies(t *testing.T) {
 	}
 }
 
-// An edge that was stopped finds its places given to others. What it holds counts again at once, so nobody is admitted until there is room.
+// An edge that was stopped finds its slots given to others. What it holds counts again at once, so nobody is admitted
+// until there is room.
 func TestEdgePauses(t *testing.T) {
 	r := &Concurrency{"r", 20}
 	w := newTier(t, 8, 1, 3, 20*time.Millisecond)
@@ -458,7 +460,8 @@ func TestNodeLost(t *testing.T) {
 	}
 }
 
-// A tier that never answers: who gives up waiting keeps the place as far as this edge knows, and gives it back like any other.
+// A tier that never answers: a request that gives up waiting keeps the slot as far as this edge knows, and gives it
+// back like any other.
 func TestSilence(t *testing.T) {
 	w := newTier(t, 1, 1, 1, 0)
 	e, r := w.edges[0], &Concurrency{"r", 2}
@@ -516,7 +519,7 @@ func TestRefusedForAWhile(t *testing.T) {
 		}
 		if got == counter.Beyond {
 			if table.Leave(&p); len(table.dirty) == 0 { // it has none
-				t.Error("the tier is not told that the place is given back")
+				t.Error("the tier does not learn that the slot is given back")
 			}
 		}
 		return got
@@ -525,7 +528,7 @@ func TestRefusedForAWhile(t *testing.T) {
 		want *= time.Millisecond
 		if want == 0 {
 			if got := ask(1); got != counter.Within {
-				t.Errorf("step %d: %v, want a place", i, got)
+				t.Errorf("step %d: %v, want a slot", i, got)
 			}
 			continue
 		}
@@ -544,12 +547,12 @@ func TestRefusedForAWhile(t *testing.T) {
 	}
 	table.Leave(&p)
 	if _, entered := table.Enter(r, a, true, now); !entered {
-		t.Error("a place has come free here, and the tier is not asked")
+		t.Error("a slot has come free here, and the tier is not read")
 	}
 }
 
-// Who went on without an answer holds a place, also against those who wait for the same answer.
-func TestWhoWentOnHoldsAPlace(t *testing.T) {
+// A request that went on without an answer holds a slot, also against those that wait for the same answer.
+func TestUnconfirmedRequestHoldsASlot(t *testing.T) {
 	for limit, want := range map[int32]counter.Answer{2: counter.Beyond, 3: counter.Within} {
 		table, r := New(Options{Tier: true}), &Concurrency{"r", limit}
 		first, _ := table.Enter(r, a, true, start)
@@ -565,8 +568,8 @@ func TestWhoWentOnHoldsAPlace(t *testing.T) {
 	}
 }
 
-// Of who has left before the tier was asked it hears nothing.
-func TestLeavesUnasked(t *testing.T) {
+// The tier gets nothing about requests that ended before the exchange.
+func TestLeavesBeforeTheExchange(t *testing.T) {
 	for name, leave := range map[string]func(*Table, *Slot){
 		"before an answer": (*Table).Leave,
 		"having gone on without": func(t *Table, p *Slot) {
@@ -589,7 +592,7 @@ func TestLeavesUnasked(t *testing.T) {
 	}
 }
 
-// What has changed is looked at once, whoever changed it, and only where there is somebody to tell.
+// What has changed is looked at once, whoever changed it, and only if there is a tier.
 func TestWakes(t *testing.T) {
 	for _, tier := range []bool{false, true} {
 		woken, want := 0, map[bool]int{true: 1}[tier]
@@ -795,6 +798,6 @@ func TestGivesUpAndLeaves(t *testing.T) {
 	table.Leave(&first)
 	table.Answered(out[0], 0, Counted, 3) // another edge has one
 	if got := table.Confirm(&second, now); got != counter.Within {
-		t.Errorf("with one place left: %v", got)
+		t.Errorf("with one slot left: %v", got)
 	}
 }

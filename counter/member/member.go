@@ -13,7 +13,7 @@ type Node struct {
 	Leaving bool `json:"leaving,omitempty"`
 }
 
-// About is what an edge tells operators and the other edges of itself.
+// About is what an edge publishes about itself to operators and the other edges.
 type About struct {
 	Address    string    `json:"address"`     // where it listens; other edges know the first 64 bytes
 	Version    string    `json:"version"`     // which it runs; likewise

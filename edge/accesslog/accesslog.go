@@ -17,21 +17,21 @@ import (
 	"unicode/utf8"
 )
 
-// Config says which requests are written down, where and how.
+// Config is which requests are logged, where and how.
 type Config struct {
 	File   string // "" is no log, "-" standard output
 	Format string // json (an object a line, with why) or combined (that of Apache and nginx)
-	// Refused says that only one of so many requests that rules refused is written down; the line then ends with sample=N,
-	// or has a field of that name. 0 and 1 are all of them.
+	// Refused, if above 1, logs only one of so many refused requests; the line then ends with sample=N, or has a field
+	// of that name. 0 and 1 are all of them.
 	Refused int
 }
 
 const (
-	// MaxLines is how many lines may wait to be written, and accessBytes how much memory they may take: who reads the log
-	// may have stopped, and clients choose how long their lines are.
+	// MaxLines is how many lines may wait to be written, and accessBytes how much memory they may take: the reader of
+	// the log may have stopped, and clients choose how long their lines are.
 	MaxLines = 4096
 	maxBytes = 4 << 20
-	// maxField is how many bytes are written of what a client sent, each name and value by itself. What is cut ends in accessCut.
+	// maxField is how many bytes are written of each name and value that a client sent. What is cut ends in accessCut.
 	maxField = 1024
 	cutMark  = "…"
 	// maxSpare is how large the memory of a line may be to be used again: one long line must not make all of them dear.
@@ -65,7 +65,7 @@ func Open(c Config, open func() (io.WriteCloser, error)) (*Log, error) {
 	return l, nil
 }
 
-// Reopen makes Run open the file again, after whoever rotates logs has moved it away. It does not wait.
+// Reopen makes Run open the file again, after log rotation has moved it away. It does not wait.
 func (l *Log) Reopen() {
 	select {
 	case l.reopen <- struct{}{}:
@@ -104,8 +104,8 @@ func (l *Log) write(w *batch) {
 // accessBatch is how many bytes are written at once while more lines wait.
 const accessBatch = 64 << 10
 
-// Run writes until ctx is done and what was queued by then is written. failed is told when the file cannot be opened again;
-// the old one is kept then.
+// Run writes until ctx is done and what was queued by then is written. failed is called when the file cannot be opened
+// again; the old one is kept then.
 func (l *Log) Run(ctx context.Context, failed func(error)) {
 	w := batch{out: l.out}
 	add := func(line *[]byte) {
@@ -179,7 +179,7 @@ type Entry struct {
 	Version []byte // of the protocol
 	Status  int
 	Length  int64  // of the answer's body, bytes; less than 0: it is not announced
-	From    string // who answered
+	From    string // which side answered
 	Limited bool   // rules refused the request
 	Rule    string // the one that decided; "": none
 	Verdict string // "": nothing was decided
@@ -187,7 +187,7 @@ type Entry struct {
 	ID       []byte        // the request's name
 	Edge     string        // this edge's
 	Limit    uint32        // the rule's; 0: there is no estimate
-	Estimate float64       // what the source had in that limit's window, this request included where the counter was asked
+	Estimate float64       // what the source had in that limit's window, this request included where it was counted
 	Window   time.Duration // of that limit
 	Until    time.Time     // when the block that is in force ends; zero: there is none
 	Policy   string        // which of the rule's limits, where it has several; "": the first

@@ -16,10 +16,10 @@ import (
 // the proxy at its end the source.
 const maxHops = 32
 
-// Sources tells who a request is counted for, and whom to believe about it.
+// Sources finds the source of a request, by the proxies that it trusts.
 type Sources struct {
 	V4, V6 int
-	Trust  *bart.Lite // nil: nobody
+	Trust  *bart.Lite // nil: none
 	// Invalid, if not nil, counts headers of trusted peers that should name a client and do not.
 	Invalid *atomic.Uint64
 
@@ -42,8 +42,8 @@ func NewSources(c Config) *Sources {
 	return s
 }
 
-// Distrust settles what may go on to the origin of the lines that say who asks, and reports whether a peer that is not trusted said
-// so.
+// Distrust drops the lines that name the client and may not go on to the origin, and reports whether an untrusted peer
+// sent some.
 func (s *Sources) Distrust(h *message.Head, trusted bool) (named bool) {
 	if s.name != nil {
 		named = h.OnlyFrom(trusted, s.name)
@@ -56,7 +56,8 @@ func (s *Sources) Distrust(h *message.Head, trusted bool) (named bool) {
 
 func (s *Sources) Of(addr netip.Addr) counter.Source { return counter.SourceOf(addr, s.V4, s.V6) }
 
-// Connection says whose connection a peer's counts as; false is a trusted proxy, which brings many clients.
+// Connection returns the source that a peer's connection counts for; false is a trusted proxy, which brings many
+// clients.
 func (s *Sources) Connection(peer netip.Addr) (counter.Source, bool) {
 	return s.Of(peer), !IsIn(s.Trust, peer)
 }
@@ -65,13 +66,13 @@ func (s *Sources) Connection(peer netip.Addr) (counter.Source, bool) {
 func (s *Sources) Proxied(peer netip.Addr) bool { return s.proxy && IsIn(s.Trust, peer) }
 
 // Identify finds the address that a request comes from: the peer's own, or, if the peer is trusted, the one that it and
-// the trusted proxies before it report. The forwarding header is read from right to left, over all its lines, to the first
-// address that is not trusted; what stands left of it was written by that client and is not read at all. An entry that is
-// no address ends the search, and the one who passed it on is the source. A header that is no list must be there once, with one
-// address.
+// the trusted proxies before it report. The forwarding header is read from right to left, over all its lines, to the
+// first address that is not trusted; what stands left of it was written by that client and is not read at all. An entry
+// that is no address ends the search, and the proxy that passed it on is the source. A header that is no list must be
+// there once, with one address.
 //
-// It appends to hops the addresses believed, the nearest first, the client's last; with the peer they are the chain that
-// the origin is told. The client is a plain address (counter.Plain).
+// It appends to hops the addresses believed, the nearest first, the client's last; with the peer they are the chain
+// that goes to the origin. The client is a plain address (counter.Plain).
 func (s *Sources) Identify(peer netip.Addr, h *message.Head, hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
 	client, chain, trusted = s.identify(peer, h, hops)
 	return counter.Plain(client), chain, trusted

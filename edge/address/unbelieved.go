@@ -10,14 +10,14 @@ import (
 	"sluice/edge/top"
 )
 
-// Unbelieved watches for a proxy that nobody named: a peer that is not trusted, whose requests name other clients, and which brings a
-// large part of the traffic. Then all its clients are counted as one, and limited as one. The zero Unbelieved is ready; it is safe for
-// concurrent use.
+// Unbelieved watches for a proxy that source.trust lacks: a peer that is not trusted, whose requests name other
+// clients, and which brings a large part of the traffic. Then all its clients are counted as one, and limited as one.
+// The zero Unbelieved is ready; it is safe for concurrent use.
 type Unbelieved struct {
 	Total atomic.Uint64 // such requests
 
 	mu       sync.Mutex
-	peers    *top.Top  // who brings such requests; nil: nobody has
+	peers    *top.Top  // who brings such requests; nil: none has
 	since    time.Time // the beginning of this count
 	received uint64    // requests until then
 	warned   time.Time

@@ -1,12 +1,13 @@
 // Package audit notes what an edge decides about a few sources, all the time, for an exact log (exactlog) to judge.
 //
-// One source in N is watched, chosen by a keyed hash, so that nobody knows which; the hash is the PoP's, so that all its edges watch the
-// same. For each rule that it is under, the instant of each decision is noted, and whether it was counted. Every Interval what was noted is
-// a batch; where a PoP's batches meet they are judged.
+// One source in N is watched, chosen by a keyed hash, so that no client knows which; the hash is the PoP's, so that all
+// its edges watch the same. For each rule that it is under, the instant of each decision is noted, and whether it was
+// counted. Every Interval what was noted is a batch; where a PoP's batches meet they are judged.
 //
-// Not noted are rules that count otherwise than in a sliding window, rules that count by the answer's status or count refused requests, rules
-// with a limit above 4,096, and decisions that wait for the tier: what they count, and when, is not known at the decision. A batch tells of an
-// interval that had such a one (Gap). Of refusals under a block, which ask no counter, the first is noted.
+// Not noted are rules that count otherwise than in a sliding window, rules that count by the answer's status or count
+// refused requests, rules with a limit above 4,096, and decisions that wait for the tier: what they count, and when, is
+// not known at the decision. A batch marks an interval that had one (Gap). Of refusals under a block, which are not
+// counted, the first is noted.
 package audit
 
 import (
@@ -30,9 +31,9 @@ const (
 	maxBlocks   = exactlog.MaxGroups
 )
 
-// An Audit watches some sources. It is safe for concurrent use. A nil Audit watches nobody.
+// An Audit watches some sources. It is safe for concurrent use. A nil Audit watches no source.
 type Audit struct {
-	// Blocks tells of the mitigation that is in force. Set it before use; nil: blocks are not noted.
+	// Blocks notes the mitigation that is in force. Set it before use; nil: blocks are not noted.
 	Blocks func(mitigation.Key, time.Time) (mitigation.Bit, bool)
 
 	hash  func(counter.Source) uint64
@@ -92,7 +93,8 @@ func (a *Audit) Lock() { a.mu.Lock() }
 // Unlock lets them in again.
 func (a *Audit) Unlock() { a.mu.Unlock() }
 
-// Miss says that a decision about watched sources is not noted. It is called before the decision and after it, as an interval may end meanwhile.
+// Miss notes that a decision about watched sources is missing. It is called before the decision and after it, as an
+// interval may end meanwhile.
 func (a *Audit) Miss() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,7 +177,7 @@ func (a *Audit) note(c *algorithm.Spec, source counter.Source, id uint64, e exac
 	a.entries++
 }
 
-// rule is what a batch says of a rule.
+// rule is a rule's part of a batch.
 func (a *Audit) rule(c *algorithm.Spec) exactlog.RuleRef {
 	r, known := a.rules[c]
 	if !known {
@@ -203,7 +205,7 @@ func (a *Audit) Forget(c *algorithm.Spec, source counter.Source, now time.Time) 
 	}
 }
 
-// Take is what was noted since the last Take, as the batch of an interval. Whose edge it is, is for the caller to say.
+// Take is what was noted since the last Take, as the batch of an interval. The caller adds the edge.
 func (a *Audit) Take(number int64, now time.Time) *exactlog.Batch {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,9 +1,10 @@
 // Package changes is what operators change of the rules while a PoP runs: an overlay over the configuration file, which is never written.
 //
-// A Change says that a rule is this (whole, so that edges whose files differ end the same), that there is none of its name, or that
-// the file's holds again. Of each rule the latest changes are kept, and the newest that this edge understands stands in the place of
-// what the file says, together with the fields of others that were made at the same moment (merge.go). A version is the number of a change, the same on every edge; 0 is what the file says. So a rule's past is the
-// list of its changes, and to go back is to say an old one again.
+// A Change sets a rule (whole, so that edges whose files differ end the same), removes it, or puts the file's in force
+// again. Of each rule the latest changes are kept, and the newest that this edge understands replaces the file's,
+// together with the fields of others that were made at the same moment (merge.go). A version is the number of a change,
+// the same on every edge; 0 is the file's rule. So a rule's past is the list of its changes, and to go back is to say
+// an old one again.
 //
 // Overlay does all of it on values. Where changes are kept, how they reach other edges, and how rules are put in force is others' to say.
 package changes
@@ -24,8 +25,8 @@ type Does string
 
 const (
 	Set     Does = "set"     // the rule is Rule, whole
-	Remove  Does = "removed" // there is no such rule, whatever the file says
-	Restore Does = "file"    // what the file says holds
+	Remove  Does = "removed" // there is no such rule, even if the file has one
+	Restore Does = "file"    // the file's rule is in force
 )
 
 // Change is what an operator said of a rule. Its JSON is how it travels, beside its rule, version and time.
@@ -54,7 +55,7 @@ func (c *Change) Text() string {
 	return string(text)
 }
 
-// Read is a change that Text wrote, perhaps at an edge that knows more.
+// Read reads a change that Text wrote, perhaps at an edge of a later version.
 func Read(name string, version, maker uint64, at time.Time, text string) Change {
 	c := Change{}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -80,7 +81,7 @@ func (c *Change) read(on *config.Config) (rule rules.Config, err error) {
 	return rule, err
 }
 
-// Origin says where a rule in force comes from.
+// Origin is where a rule in force comes from.
 type Origin string
 
 const (
@@ -108,14 +109,14 @@ type InForce struct {
 	Version uint64
 }
 
-// Refused is a change that cannot be in force on this edge: an older one is, or what the file says.
+// Refused is a change that cannot be in force on this edge: an older one is, or the file's.
 type Refused struct {
 	Index  int // in the list
 	Change Change
 	Err    error
 }
 
-// Lay lays changes, by rule and the newest first, over what a file says.
+// Lay lays changes, by rule and the newest first, over a file's rules.
 func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay {
 	file := on.Rules
 	o := &Overlay{on: on, file: file, changes: make(map[string][]Change), inForce: make(map[string]InForce)}
@@ -190,11 +191,11 @@ func byName(list []rules.Config, name string) *rules.Config {
 	return nil
 }
 
-// InForce says what stands for a rule; of one that there never was the zero InForce.
+// InForce is what is in force for a rule; for one that never existed the zero InForce.
 func (o *Overlay) InForce(name string) InForce { return o.inForce[name] }
 
-// ETag tells what is in force for a rule from all that was and will be: its version, and of what it says a hash, because a file
-// changes without a version, and two edges may make the same one. "" for no rule.
+// ETag identifies what is in force for a rule among all past and future states: by its version and a hash of its
+// content, because a file changes without a version, and two edges may make the same one. "" for no rule.
 func (o *Overlay) ETag(name string) string {
 	r := o.Rule(name)
 	if r == nil {
@@ -206,20 +207,20 @@ func (o *Overlay) ETag(name string) string {
 // Past is what was said of a rule, for operators.
 type Past struct {
 	Version uint64          `json:"version"`
-	At      *time.Time      `json:"at,omitempty"` // none: version 0, which is what the file says
+	At      *time.Time      `json:"at,omitempty"` // none: version 0, which is the file's
 	Does    Does            `json:"does"`
 	Who     string          `json:"who,omitempty"`
 	From    string          `json:"from,omitempty"`
 	Edge    string          `json:"edge,omitempty"`
 	Old     json.RawMessage `json:"old"`             // what it replaced; null: no rule, or one that is not kept any more
 	New     json.RawMessage `json:"new"`             // null: no rule
-	After   uint64          `json:"after,omitempty"` // the version that it replaced, which may not be kept any more; 0: what the file says
+	After   uint64          `json:"after,omitempty"` // the version that it replaced, which may not be kept any more; 0: the file's
 	To      *uint64         `json:"to,omitempty"`    // of a rollback: the version that it went back to
 	InForce bool            `json:"in_force"`
 	Refused string          `json:"refused,omitempty"` // why it cannot be in force on this edge
 }
 
-// History is what was said of a rule, the newest first, and last what the file says of it. The error is config.ErrNoRule.
+// History is the changes of a rule, the newest first, and last the file's rule. The error is config.ErrNoRule.
 func (o *Overlay) History(name string) ([]Past, error) {
 	list := []Past{}
 	for i, c := range o.changes[name] {
@@ -246,7 +247,7 @@ func (o *Overlay) History(name string) ([]Past, error) {
 	return list, nil
 }
 
-// Done says in words what an operator did to a rule, which was old and is now, as JSON; "" is no rule.
+// Done describes what an operator did to a rule, which was old and is now, as JSON; "" is no rule.
 func Done(old, now string, rollback bool) string {
 	switch {
 	case rollback:
@@ -298,7 +299,7 @@ func (o *Overlay) before(name string, i int) json.RawMessage {
 	return nil
 }
 
-// ofFile is what the file says of a rule; nil: there is none.
+// ofFile is the file's rule; nil: there is none.
 func (o *Overlay) ofFile(name string) json.RawMessage {
 	if r := byName(o.file, name); r != nil {
 		return json.RawMessage(config.RuleJSON(*r))
@@ -306,14 +307,14 @@ func (o *Overlay) ofFile(name string) json.RawMessage {
 	return nil
 }
 
-// ErrMatch says that If-Match names another state of the rule than the one in force.
+// ErrMatch means that If-Match names another state of the rule than the one in force.
 var ErrMatch = errors.New("changes: the rule is not as If-Match says")
 
-// ErrMoved says that somebody else has changed the rule at the same moment, and nothing was changed.
+// ErrMoved means that another operator has changed the rule at the same moment, and nothing was changed.
 var ErrMoved = errors.New("changes: the rule has just been changed by another operator: get it again, and change that")
 
 // ErrAway says that what carries changes to all edges cannot be reached, so that none can be made.
 var ErrAway = errors.New("changes: rules cannot be changed now: what is in force stays")
 
-// ErrDrops says that a rule would lose fields that were set.
+// ErrDrops means that a rule would lose fields that were set.
 var ErrDrops = errors.New("changes: fields that are set would be lost")

@@ -13,7 +13,7 @@ import (
 	"sluice/edge/rules"
 )
 
-// Edit is what an operator asks for.
+// Edit is an operator's edit of a rule.
 type Edit struct {
 	Name    string
 	Action  Action
@@ -35,8 +35,8 @@ const (
 	Rollback
 )
 
-// Change makes a change of what an operator asks for, as it is to be said. There is none if the rule is so already, by an operator's
-// word. Errors are config.ErrNoRule, ErrMatch, ErrDrops, and what is wrong with the rule.
+// Change makes a change of an operator's edit, in the form that is sent. There is none if the rule is so already, by an
+// operator's word. Errors are config.ErrNoRule, ErrMatch, ErrDrops, and what is wrong with the rule.
 func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 	old := o.Rule(e.Name)
 	if e.IfMatch != "" && !o.matches(e.Name, e.IfMatch) {

@@ -15,8 +15,9 @@ import (
 	"sluice/edge/rules"
 )
 
-// Operators at two edges change one rule at the same moment: neither change was made over the other. Each is whole, and says which fields
-// were meant (Sets) and over which changes it was made (Seen). So what both make together follows from the list alone, on every edge the same:
+// Operators at two edges change one rule at the same moment: neither change was made over the other. Each is whole, and
+// lists the fields that were meant (Sets) and the changes that it was made over (Seen). So what both make together
+// follows from the list alone, on every edge the same:
 //
 //	limit=20      at edge1, over version 7  ─┐
 //	                                         ├─ both fields; of a field that both set, the newer change's value
@@ -28,7 +29,7 @@ import (
 // whole reports whether a change means all of the rule.
 func (c *Change) whole() bool { return c.Does != Set || len(c.Sets) == 0 }
 
-// id tells a change from all others.
+// id identifies a change.
 func (c *Change) id() string { return fmt.Sprintf("%d-%016x", c.Version, c.Maker) }
 
 // seen are the changes in a list, the newest first, over which its ith was made.
@@ -227,7 +228,7 @@ func (c *Change) covers(path string) bool {
 	})
 }
 
-// Overtaken is a field that an operator has set, of which somebody else's value stands.
+// Overtaken is a field that an operator has set, and another's value is in force.
 type Overtaken struct {
 	Field   string          `json:"field"` // as match.path; "": the rule
 	Yours   json.RawMessage `json:"yours"` // null: the default, or no rule
@@ -256,7 +257,7 @@ func (t *Overtaken) String() string {
 	return fmt.Sprintf("%s: set by %s, and that stands (version %d)", what, by(t.Who, t.From, t.Edge), t.Version)
 }
 
-// by is who said something, as operators read it.
+// by names the author of a change for operators.
 func by(who, from, edge string) string {
 	return cmp.Or(who, from, "somebody") + " at " + cmp.Or(edge, "another edge")
 }
@@ -272,7 +273,7 @@ func (o *Overlay) Newer(name string, version, maker uint64) []Change {
 	return list
 }
 
-// Overtaken says what of a change does not stand, because of others that are newer.
+// Overtaken returns which fields of a change are not in force, because of newer ones.
 func (o *Overlay) Overtaken(name string, version, maker uint64) (lost []Overtaken) {
 	list, i := o.changes[name], len(o.Newer(name, version, maker))
 	if i == 0 || i == len(list) || list[i].Version != version || list[i].Maker != maker {
@@ -315,11 +316,11 @@ func (o *Overlay) Overtaken(name string, version, maker uint64) (lost []Overtake
 	return lost
 }
 
-// moment is how long ago somebody else may have set a field who has not had his answer yet.
+// moment is how long ago another operator may have set a field and not have the answer yet.
 const moment = 2 * time.Second
 
-// Replaced says which fields a change has set anew that somebody else had set at another edge a moment before, who may have had his answer by then,
-// and hears nothing of this. Of what is lost again nothing is said: it took no place.
+// Replaced returns which fields a change has set anew that another operator had set at another edge a moment before,
+// and whose answer may not report this. Values that were overtaken in turn are left out: they replaced nothing.
 func (o *Overlay) Replaced(name string, version, maker uint64, lost []Overtaken) (texts []string) {
 	list := o.changes[name][len(o.Newer(name, version, maker)):]
 	if len(list) == 0 || list[0].Version != version || list[0].Maker != maker {
@@ -337,7 +338,7 @@ func (o *Overlay) Replaced(name string, version, maker uint64, lost []Overtaken)
 			was, _ := at(theirs, path)
 			if is, _ := at(its, path); !reflect.DeepEqual(was, is) {
 				text, _ := json.Marshal(was)
-				texts = append(texts, fmt.Sprintf("%s was set to %s by %s a moment before: this takes its place", dotted(path), text, by(d.Who, d.From, d.Edge)))
+				texts = append(texts, fmt.Sprintf("%s was set to %s by %s a moment before: this replaces it", dotted(path), text, by(d.Who, d.From, d.Edge)))
 			}
 		}
 	}

@@ -44,13 +44,13 @@ func (d *desk) receive(list ...Change) {
 
 func patch(body string) Edit { return Edit{Action: Patch, Body: []byte(body), Who: "ada"} }
 
-// Two operators change the rule at two edges, neither knowing of the other. Their changes come together field by field; of what both have set
-// the newer stands, by its edge if both are of one millisecond, and the other is told.
+// Two operators change the rule at two edges, neither knowing of the other. Their changes come together field by field;
+// of what both have set the newer stands, by its edge if both are of one millisecond, and the other learns of it.
 func TestTwoAtOnce(t *testing.T) {
 	whole := func(body string) Edit { return Edit{Action: Put, Replace: true, Body: []byte(body), Who: "ada"} }
 	for _, test := range []struct {
 		first, second Edit
-		want, lost    string // what the first is told
+		want, lost    string // what the first gets
 	}{
 		{patch(`{"limit":20}`), patch(`{"mitigation_timeout":"2m"}`), `{"limit":20,"match":{"methods":["POST"],"path":"/login"},"mitigation_timeout":"2m","name":"login"}`, ""},
 		{patch(`{"limit":20,"window":"2m"}`), patch(`{"limit":30}`), `{"limit":30,"match":{"methods":["POST"],"path":"/login"},"mitigation_timeout":"10m","name":"login","window":"2m"}`, "limit is 30, not 20"},
@@ -84,10 +84,10 @@ func TestTwoAtOnce(t *testing.T) {
 				}
 			}
 			if (reported == "") != (test.lost == "") || !strings.Contains(reported, test.lost) {
-				t.Errorf("%s, then %s: the first is told %q, want %q", test.first.Body, test.second.Body, reported, test.lost)
+				t.Errorf("%s, then %s: the first gets %q, want %q", test.first.Body, test.second.Body, reported, test.lost)
 			}
 			if lost := two.overlay().Overtaken("login", b.Version, b.Maker); len(lost) > 0 {
-				t.Errorf("%s, then %s: the second is told %v", test.first.Body, test.second.Body, lost)
+				t.Errorf("%s, then %s: the second gets %v", test.first.Body, test.second.Body, lost)
 			}
 			// Each version of the past is what was in force with it, and who goes on from here keeps both.
 			past, _ := one.overlay().History("login")
@@ -112,8 +112,8 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// Operators at several edges change fields at random, which hear of each other now and then. Once all have heard all, each field is as whoever set it last
-// has said, on every edge, also where the first changes are not kept any more.
+// Operators at several edges change fields at random, and edges exchange them now and then. Once all have received all,
+// each field is as it was set last, on every edge, also where the first changes are not kept any more.
 func TestFieldsComeTogether(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -163,7 +163,7 @@ func TestFieldsComeTogether(t *testing.T) {
 				}
 			}
 		}
-		check("all heard")
+		check("all received")
 		// The next change has seen all of them: what it has is enough.
 		last := desks[0].say(1, 5000, patch(`{"first_sight":"wait"}`))
 		for _, d := range desks {

@@ -129,8 +129,8 @@ func TestRolledBackStaysSo(t *testing.T) {
 	}
 }
 
-// Operators at three edges change, remove, replace and roll back a rule, at clocks that differ, and edges hear of each other in any order. All end the
-// same, as whoever was the last to set a field has said, and a month later still are so.
+// Operators at three edges change, remove, replace and roll back a rule, at clocks that differ, and edges receive them
+// in any order. All end the same, as whoever was the last to set a field has said, and a month later still are so.
 func TestAnyHistory(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -170,7 +170,7 @@ func TestAnyHistory(t *testing.T) {
 	}
 }
 
-// What does not fit is left out, and what else an operator has set stays, in whatever order it is heard.
+// What does not fit is left out, and what else an operator has set stays, in whatever order it arrives.
 func TestWhatDoesNotFitIsLeftOut(t *testing.T) {
 	bucket, lower, limit := patch(`{"algorithm":"token_bucket","burst":9}`), patch(`{"estimate":"lower"}`), patch(`{"limit":3}`)
 	for _, test := range []struct {

@@ -18,7 +18,7 @@ type Record struct {
 	Text    string    // as Change.Text has it
 }
 
-// record is the JSON of a Record. What was said travels as it is, also where an edge that knows more has said it.
+// record is the JSON of a Record. Changes travel unchanged, also those of edges of a later version.
 type record struct {
 	Version uint64          `json:"version"`
 	Edge    string          `json:"edge_id"` // 16 hexadecimal digits
@@ -40,7 +40,7 @@ func EncodeRecords(list []Record) []byte {
 	p := past{Changes: []record{}}
 	for _, r := range list {
 		text := json.RawMessage(r.Text)
-		if !json.Valid(text) { // then nobody understands it
+		if !json.Valid(text) { // then no edge understands it
 			text, _ = json.Marshal(r.Text)
 		}
 		p.Changes = append(p.Changes, record{r.Version, fmt.Sprintf("%016x", r.Edge), r.At.UTC(), r.Until, text})

@@ -8,13 +8,13 @@ import (
 	"sluice/edge/message"
 )
 
-// A CheckPath is where other proxies ask for verdicts (nginx's auth_request, Traefik's ForwardAuth, Caddy's forward_auth,
-// Envoy's ext_authz over HTTP): a request there is judged and counted as the one that it is about would be, and answered
-// instead of forwarded.
+// A CheckPath is where other proxies request verdicts (nginx's auth_request, Traefik's ForwardAuth, Caddy's
+// forward_auth, Envoy's ext_authz over HTTP): a request there is judged and counted as the one that it is about would
+// be, and answered instead of forwarded.
 //
-// Who asks is identified as the source of any request is: a trusted proxy names its client in source.header. What the
-// request was is read as well from trusted peers only. Anybody else who asks gets a verdict on this very request, for
-// himself: he can neither count for others nor learn how they stand.
+// The source is found as that of any request: a trusted proxy names its client in source.header. What the request was
+// is read as well from trusted peers only. Any other client gets a verdict on this very request, about itself: it can
+// neither count for others nor learn their state.
 type CheckPath struct {
 	exact string // the canonical path; "": none
 	Below string // what the target begins with, with its last slash, where the original's target follows; "": none
@@ -38,8 +38,8 @@ func ParseCheckPath(text string) (CheckPath, error) {
 	return CheckPath{exact: text}, nil
 }
 
-// Is reports whether a request asks for a verdict. A prefix is compared with the target as it came: what follows it is a
-// target of its own, whose dots must not lead out of it.
+// Is reports whether a request wants a verdict. A prefix is compared with the target as it came: what follows it is
+// another target, whose dots must not lead out of it.
 func (c CheckPath) Is(path, target []byte) bool {
 	return c.exact != "" && string(path) == c.exact || c.Below != "" && bytes.HasPrefix(target, []byte(c.Below))
 }

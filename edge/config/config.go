@@ -1,5 +1,5 @@
-// Package config is what a configuration file says: YAML into values, with the place and the remedy of everything that is wrong, and rules
-// back into JSON.
+// Package config reads configuration files: YAML into values, with the position and the remedy of everything that is
+// wrong, and rules back into JSON.
 package config
 
 import (
@@ -24,8 +24,8 @@ import (
 	"sluice/edge/upstream"
 )
 
-// Config is what a configuration file says, with the defaults for what it does not say. ParseConfig and Default make one;
-// whoever changes a field afterwards (flags) calls Check again.
+// Config is a configuration file's content, with the defaults for what it leaves out. ParseConfig and Default make one;
+// after a change of a field (flags) call Check again.
 type Config struct {
 	Listen         string // host:port of the listener for requests, or unix:/path
 	ListenTLS      string // the same for requests over TLS; "": none
@@ -50,7 +50,7 @@ type Config struct {
 	Rules          []rules.Config
 	AccessLog      accesslog.Config
 	Estimate       algorithm.Estimate // of rules that do not say
-	CheckPath      string             // where other proxies ask for verdicts: a path, or one that ends in /*; "": nowhere
+	CheckPath      string             // where other proxies request verdicts: a path, or one that ends in /*; "": nowhere
 	Shed           Shed               // what becomes of new connections of sources that are blocked; see Server.shed
 	Wall           Wall
 	Shadow         bool // every rule that is not off is a shadow
@@ -61,14 +61,14 @@ type Config struct {
 	RateLimitService RateLimitService
 }
 
-// HTTP2 says how HTTP/2 is spoken to clients.
+// HTTP2 is how HTTP/2 is spoken to clients.
 type HTTP2 struct {
 	Enabled    bool // over TLS, with those that want it
 	MaxStreams int  // requests of a connection at once
 	Cleartext  bool // without TLS as well, with trusted proxies that know it
 }
 
-// Shed says what becomes of new connections of sources that are blocked whatever they ask for.
+// Shed is what becomes of new connections of sources that are blocked whatever they request.
 type Shed string
 
 const (
@@ -80,12 +80,12 @@ const (
 // Closes reports whether the edge closes such connections.
 func (s Shed) Closes() bool { return s == Connection || s == Kernel }
 
-// Wall says where sluice-wall is asked.
+// Wall is where sluice-wall listens.
 type Wall struct {
 	Socket string // "": nowhere
 }
 
-// PoP says which PoP the edge belongs to and how it shares what it counts.
+// PoP is which PoP the edge belongs to and how it shares its counts.
 type PoP struct {
 	Name       string
 	Memcached  []string // host:port; none is the embedded tier
@@ -93,10 +93,10 @@ type PoP struct {
 	Edges      int           // 0: learned from presence
 	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait or check: sync
 
-	Peers           []Peer // PoPs that tell this one whom they block, and are told
-	PeersListen     string // host:port where their edges tell it
+	Peers           []Peer // PoPs that send this one their blocks, and get this one's
+	PeersListen     string // host:port where their edges send them
 	PeersSecretFile string // of all peers
-	PeersOff        bool   // peers_mode: off: nothing is told, and nothing believed
+	PeersOff        bool   // peers_mode: off: nothing is sent, and nothing believed
 }
 
 // Peer is another PoP.
@@ -105,7 +105,7 @@ type Peer struct {
 	Edges []string // host:port where they listen for peers
 }
 
-// Etcd says over which etcd the rules that operators change are the same in several PoPs. The zero Etcd is none.
+// Etcd is the etcd over which the rules that operators change are the same in several PoPs. The zero Etcd is none.
 type Etcd struct {
 	Endpoints    []string // http://HOST:PORT or https://HOST:PORT, all of one scheme
 	Prefix       string   // of all keys; begins and ends with a slash
@@ -150,9 +150,9 @@ func (c *Config) Check() error {
 	case c.HTTP2.Cleartext && !c.HTTP2.Enabled:
 		return errors.New("http2.cleartext is on but http2.enabled is off: turn enabled on, or cleartext off")
 	case c.HTTP2.Cleartext && len(c.Source.Trust) == 0:
-		return errors.New("http2.cleartext is on but nobody is trusted, and it is for trusted proxies only: name them under source.trust")
+		return errors.New("http2.cleartext is on but no proxy is trusted, and it is for trusted proxies only: name them under source.trust")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:
-		return errors.New("source.proxy_protocol is on but nobody is trusted: name the proxies that send the header under source.trust")
+		return errors.New("source.proxy_protocol is on but no proxy is trusted: name the proxies that send the header under source.trust")
 	case len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "":
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
 	case c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0"):
@@ -160,15 +160,15 @@ func (c *Config) Check() error {
 	case c.MetricsToken && c.AdminTokenFile == "":
 		return errors.New("metrics_token is on but there is no token: give admin_token_file")
 	case c.Source.TrustsEverybody() && !c.Source.TrustEverybody:
-		return errors.New("source.trust names everybody, so each client says itself who it is: name your proxies, or, if nobody else can reach this edge, say source.trust_everybody: true")
+		return errors.New("source.trust has every address, so each client can claim to be any other: name your proxies, or, if only they can reach this edge, set source.trust_everybody: true")
 	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Check == limiter.Sync }):
-		return errors.New("pop.wait is 0 but a rule says check: sync, whose requests wait for the tier: give pop.wait a time, such as 5ms")
+		return errors.New("pop.wait is 0 but a rule has check: sync, whose requests wait for the tier: give pop.wait a time, such as 5ms")
 	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && c.hasConcurrency():
 		return errors.New("pop.wait is 0 but a rule has a concurrency, whose requests wait for the tier: give pop.wait a time, such as 5ms")
 	case c.Shed == Kernel && c.Wall.Socket == "":
 		return errors.New("shed is kernel but nothing says where sluice-wall is: give wall.socket, such as /run/sluice-wall/wall.sock")
 	case c.CheckPath != "" && c.CheckPath != "none" && c.hasConcurrency():
-		return errors.New("check_path is " + c.CheckPath + " but a rule has a concurrency: who asks for a verdict does not tell when the request ends; remove one of them")
+		return errors.New("check_path is " + c.CheckPath + " but a rule has a concurrency: a proxy that requests a verdict does not report when the request ends; remove one of them")
 	}
 	if err := c.checkPeers(); err != nil {
 		return err
@@ -187,13 +187,13 @@ func (c *Config) hasConcurrency() bool {
 	return slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Mode != rules.Off && r.Concurrency > 0 })
 }
 
-// CheckAdmin reports whether operators may be listened for at an address: beyond this machine they need a token, because whoever
-// reaches the API can block anybody and lift every block.
+// CheckAdmin reports whether operators may be listened for at an address: beyond this machine they need a token,
+// because anyone who reaches the API can block any source and lift every block.
 func (c *Config) CheckAdmin(address string) error {
 	if c.AdminTokenFile != "" || c.AdminInsecure || isLocal(address) {
 		return nil
 	}
-	return errors.New("admin is " + address + ", which others than this machine may reach, and everybody who does may change rules and blocks: " +
+	return errors.New("admin is " + address + ", which others than this machine may reach, and anyone who does may change rules and blocks: " +
 		"give admin_token_file, listen on 127.0.0.1, or say admin_insecure: true")
 }
 
@@ -210,8 +210,9 @@ func isLocal(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// Warnings tells what is possible but probably not meant, a sentence each: the weaknesses, and a rule about some hosts, whose origin answers
-// for any host. A client writes Host as it likes, so it can ask there without the rule.
+// Warnings returns what is possible but probably not meant, a sentence each: the weaknesses, and a rule about some
+// hosts, whose origin answers for any host. A client writes Host as it likes, so it can reach that origin without the
+// rule.
 func (c *Config) Warnings() []string {
 	all := c.unreferenced()
 	if c.StateDir != "" && len(c.PoP.Memcached) == 0 {

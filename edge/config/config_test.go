@@ -44,12 +44,12 @@ func TestConfigErrors(t *testing.T) {
 	f("rules:\n- name: a\n  limit: 99999999999999999999999\n", "f.yaml:3:10: limit: 99999999999999999999999 is not a whole number: want 1 to 1000000000")
 	f("rules:\n- name: a\n  limit: 1.5\n", "f.yaml:3:10: limit: 1.5 is not a whole number: want 1 to 1000000000")
 	f("rules:\n- name: a\n  limit: many\n", "f.yaml:3:10: limit: many is not a whole number: want 1 to 1000000000")
-	f("rules:\n- name: a\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit, or a concurrency, a priority or a queue in its place")
+	f("rules:\n- name: a\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit, or instead a concurrency, a priority or a queue")
 	f(rule+"  priority: high\n", `f.yaml:4:13: priority: "high" is not possible: want default or critical or sheddable`)
 	f(rule+"  queue: 1m\n", "f.yaml:4:10: queue: 1m is out of range: want 0, or 1ms to 10s")
-	f("rules:\n- name: a\n  queue: 0\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit, or a concurrency, a priority or a queue in its place")
-	f("rules:\n- name: a\n  priority: critical\n  window: 10s\n", "f.yaml:4:3: window: the rule has no limit, so this says nothing: give it a limit, or remove window")
-	f("rules:\n- name: a\n  priority: critical\n  mode: shadow\n", "f.yaml:4:3: mode: a shadow refuses nobody, so its priority and its queue say nothing, and it has no limit: say enforce or off")
+	f("rules:\n- name: a\n  queue: 0\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit, or instead a concurrency, a priority or a queue")
+	f("rules:\n- name: a\n  priority: critical\n  window: 10s\n", "f.yaml:4:3: window: the rule has no limit, so this has no effect: give it a limit, or remove window")
+	f("rules:\n- name: a\n  priority: critical\n  mode: shadow\n", "f.yaml:4:3: mode: a shadow refuses no request, so its priority and its queue have no effect, and it has no limit: take enforce or off")
 	f("origins: [{servers: ['http://a'], shedding: {max: 5, min: 6}}]", "f.yaml:1:45: origins.shedding: min is 6, above max, which is 5: no limit lies between them")
 	f("origins: [{servers: ['http://a'], shedding: {target: 5}}]", "f.yaml:1:46: origins.shedding: unknown field target: want max or min")
 	f("rules:\n- limit: 1\n", "f.yaml:2:3: rule: no name: every rule needs a name and a limit")
@@ -67,12 +67,12 @@ func TestConfigErrors(t *testing.T) {
 	f(rule+"  key: ip\n", `f.yaml:4:8: key: "ip" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global`)
 	f(rule+"  key: jwt:sub\n", "f.yaml:4:8: key: jwt:sub: nothing says which tokens are believed: give jwt: {keys_file: FILE}")
 	f(rule+"  key: \"jwt:a b\"\n", `f.yaml:4:8: key: "jwt:a b" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global`)
-	f("jwt: {issuer: a}\n", "f.yaml:1:6: jwt: no keys_file: give the file with the keys of who signs the tokens")
+	f("jwt: {issuer: a}\n", "f.yaml:1:6: jwt: no keys_file: give the file with the keys that sign the tokens")
 	f("jwt: {keys_file: a, algorithms: [none]}\n", "f.yaml:1:34: jwt.algorithms: none would believe every token: remove it")
-	f("jwt: {keys_file: a, algorithms: [ES256, HS256]}\n", "f.yaml:1:41: jwt.algorithms: ES256 and HS256 together: whoever knows a public key could sign with it as if it were the secret: keep one kind")
+	f("jwt: {keys_file: a, algorithms: [ES256, HS256]}\n", "f.yaml:1:41: jwt.algorithms: ES256 and HS256 together: anyone who knows a public key could sign with it as if it were the secret: keep one kind")
 	f("jwt: {keys_file: a, algorithms: [ES257]}\n", `f.yaml:1:34: jwt.algorithms: "ES257" is not possible: want some of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, HS256, HS384, HS512`)
 	f("jwt: {keys_file: a, algorithms: []}\n", `f.yaml:1:21: jwt.algorithms: an empty list believes no token: want some of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, HS256, HS384, HS512`)
-	f("jwt: {keys_file: a, header: x-a, cookie: b}\n", "f.yaml:1:6: jwt: header and cookie together: the token is in one place: keep one")
+	f("jwt: {keys_file: a, header: x-a, cookie: b}\n", "f.yaml:1:6: jwt: header and cookie together: the token is in one of them: keep one")
 	f("jwt: {keys_file: a, header: Host}\n", `f.yaml:1:21: jwt.header: "host" cannot hold a token: want Authorization, or a header of your own`)
 	f("jwt: {keys_file: a, leeway: 1h}\n", "f.yaml:1:29: jwt.leeway: 1h is out of range: want 0, or 1s to 10m")
 	f(rule+"  cost: 2\n", "f.yaml:4:3: cost: 2 is more than the limit of 1: no request would ever pass")
@@ -81,9 +81,9 @@ func TestConfigErrors(t *testing.T) {
 	f(rule+"  cost: {bytes: 1KiB, header: X-Cost}\n", "f.yaml:4:9: cost: want a number, or one of {bytes: 10KiB} and {header: NAME}")
 	f(rule+"  cost: {bytes: 0}\n", "f.yaml:4:17: cost.bytes: 0 is out of range: want 1 to 1099511627776 bytes")
 	f(rule+"  cost: {header: Content-Length}\n", `f.yaml:4:18: cost.header: "Content-Length" cannot say what a request costs: want a header of the origin's own, such as X-Request-Cost, which clients do not get to see`)
-	f(rule+"  tag: {value: a}\n", "f.yaml:4:3: tag: only action: tag tells origins anything: add it, or remove tag")
-	f(rule+"  action: tag\n  response: {status: 503}\n", "f.yaml:5:3: response: action: tag refuses nobody, so nobody gets it: remove it, or choose another action")
-	f(rule+"  action: tag\n  on_store_failure: closed\n", "f.yaml:5:3: on_store_failure: closed refuses, and action: tag refuses nobody: want local or open, or another action")
+	f(rule+"  tag: {value: a}\n", "f.yaml:4:3: tag: only action: tag sends origins anything: add it, or remove tag")
+	f(rule+"  action: tag\n  response: {status: 503}\n", "f.yaml:5:3: response: action: tag refuses no request, so no client gets it: remove it, or choose another action")
+	f(rule+"  action: tag\n  on_store_failure: closed\n", "f.yaml:5:3: on_store_failure: closed refuses, and action: tag refuses no request: want local or open, or another action")
 	f(rule+"  action: tag\n  tag: {header: Authorization}\n", `f.yaml:5:17: tag.header: "Authorization" cannot tag a request: want a header of your own, such as X-Sluice-Verdict, because what clients send under that name is dropped`)
 	f(rule+"  action: tag\n  tag: {value: \"a\\nb\"}\n", `f.yaml:5:16: tag.value: "a\nb" is not the value of a header: want 1 to 256 bytes of text`)
 	f(rule+"  key: [source, source]\n", "f.yaml:4:17: key: source is there twice: remove one")
@@ -159,21 +159,21 @@ func TestConfigErrors(t *testing.T) {
 	f("rate_limit_service: {listen: x}", `f.yaml:1:30: rate_limit_service.listen: "x" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("rate_limit_service: {port: 1}", "f.yaml:1:22: rate_limit_service: unknown field port: want cert_file, client_ca_file, insecure, key_file or listen")
 	f(about+", key: global}", "f.yaml:3:79: key: a rule about descriptors counts by the values that its entries leave open: remove key")
-	f(about+", action: close}", "f.yaml:3:79: action: close: the proxy that asks answers its client: remove it")
-	f(about+", count: {statuses: [401]}}", "f.yaml:3:79: count.statuses: no proxy tells how a request was answered that it has asked about: remove it")
-	f(about+", response: {status: 503}}", "f.yaml:3:79: response.status: the proxy that asks chooses the status (rate_limited_status of Envoy): remove it")
-	f(about+", response: {bodies: [{content_type: a/b, body: c}]}}", "f.yaml:3:79: response.bodies: no proxy tells what its client accepts: keep one body")
-	f(about+", action: delay}", "f.yaml:3:79: action: delay: the proxy that asks answers its client: remove it")
-	f(about+", action: tag}", "f.yaml:3:79: action: tag: the proxy that asks answers its client: remove it")
-	f(about+", windows: [{limit: 2, window: 1h}]}", "f.yaml:3:79: windows: the proxy that asks is told one limit of each descriptor: remove them")
+	f(about+", action: close}", "f.yaml:3:79: action: close: the calling proxy answers its client: remove it")
+	f(about+", count: {statuses: [401]}}", "f.yaml:3:79: count.statuses: no proxy reports how a request was answered: remove it")
+	f(about+", response: {status: 503}}", "f.yaml:3:79: response.status: the calling proxy chooses the status (rate_limited_status of Envoy): remove it")
+	f(about+", response: {bodies: [{content_type: a/b, body: c}]}}", "f.yaml:3:79: response.bodies: no proxy reports what its client accepts: keep one body")
+	f(about+", action: delay}", "f.yaml:3:79: action: delay: the calling proxy answers its client: remove it")
+	f(about+", action: tag}", "f.yaml:3:79: action: tag: the calling proxy answers its client: remove it")
+	f(about+", windows: [{limit: 2, window: 1h}]}", "f.yaml:3:79: windows: the calling proxy gets one limit for each descriptor: remove them")
 	f(about+", prefixes: [24]}", "f.yaml:3:79: prefixes: a rule about descriptors counts by the values that its entries leave open: remove them, and have the proxy send masked_remote_address")
-	f(about+", cost: {header: X-Cost}}", "f.yaml:3:79: cost: the proxy that asks says how many hits a request is (hits_addend): remove it")
-	f(about+", check: sync}", "f.yaml:3:79: check: sync ranks requests one by one, and a proxy may ask about many hits at once: take check: async")
-	f(about+", algorithm: exact}", "f.yaml:3:79: algorithm: exact: the proxy that asks is told a limit in a window: take sliding or fixed")
-	f(about+", algorithm: token_bucket, burst: 3}", "f.yaml:3:79: algorithm: token_bucket: the proxy that asks is told a limit in a window: take sliding or fixed")
+	f(about+", cost: {header: X-Cost}}", "f.yaml:3:79: cost: the calling proxy sends how many hits a request is (hits_addend): remove it")
+	f(about+", check: sync}", "f.yaml:3:79: check: sync ranks requests one by one, and a proxy may send many hits at once: take check: async")
+	f(about+", algorithm: exact}", "f.yaml:3:79: algorithm: exact: the calling proxy gets a limit in a window: take sliding or fixed")
+	f(about+", algorithm: token_bucket, burst: 3}", "f.yaml:3:79: algorithm: token_bucket: the calling proxy gets a limit in a window: take sliding or fixed")
 	f("jwt: {keys_file: k}\n"+about+", key: \"jwt:sub\"}", "f.yaml:4:79: key: a rule about descriptors counts by the values that its entries leave open: remove key")
-	f(about+", priority: critical}", "f.yaml:3:79: priority: the proxy that asks sends the request to its origin, where no load is shed: remove it")
-	f(about+", queue: 1s}", "f.yaml:3:79: queue: the proxy that asks sends the request to its origin, where no load is shed: remove it")
+	f(about+", priority: critical}", "f.yaml:3:79: priority: the calling proxy sends the request to its origin, where no load is shed: remove it")
+	f(about+", queue: 1s}", "f.yaml:3:79: queue: the calling proxy sends the request to its origin, where no load is shed: remove it")
 	f(about+"}\n- {name: b, limit: 1, match: {descriptors: {domain: d, entries: [{key: k, value: \"*\"}]}}}", "f.yaml:4:23: match.descriptors: rule a is about the same: keep one, or say mode: off")
 	f("rules: [{name: a, limit: 1, match: {path: /a, descriptors: {domain: d, entries: [{key: k}]}}}]", "f.yaml:1:29: match.descriptors: a descriptor has no host, path, method, address, header, parameter or cookie: remove what is beside it")
 	f("rules: [{name: a, limit: 1, match: {descriptors: {entries: [{key: k}]}}}]", "f.yaml:1:50: match.descriptors: no domain: say which one the proxy sends")
@@ -183,7 +183,7 @@ func TestConfigErrors(t *testing.T) {
 	f("rules: [{name: a, limit: 1, match: {not: {descriptors: {domain: d}}}}]", "f.yaml:1:43: match.not: unknown field descriptors: want cookies, headers, hosts, methods, path, plans, query or sources")
 	f("etcd: {nodes: [a]}", "f.yaml:1:8: etcd: unknown field nodes: want ca_file, cert_file, endpoints, key_file, password_file, prefix or username")
 	const r1 = "rules: [{name: r, limit: 1, "
-	f(r1+"mitigation_timeout: 0, escalate: [1h]}]", "f.yaml:1:52: escalate: a rule with mitigation_timeout: 0 blocks nobody, so no block can be longer: give it a mitigation_timeout")
+	f(r1+"mitigation_timeout: 0, escalate: [1h]}]", "f.yaml:1:52: escalate: a rule with mitigation_timeout: 0 blocks no source, so no block can be longer: give it a mitigation_timeout")
 	f(r1+"escalate: [1h, 10m]}]", "f.yaml:1:29: escalate: 10m is not longer than 1h before it (mitigation_timeout goes first): want times that ascend")
 	f(r1+"windows: [{limit: 2}]}]", "f.yaml:1:39: windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
 	f(r1+"windows: [{limit: 2, window: 1ms}]}]", "f.yaml:1:58: windows.window: 1ms is out of range: want 1s to 24h")
@@ -195,9 +195,9 @@ func TestConfigErrors(t *testing.T) {
 	f(r1+"prefixes: [24], key: host}]", "f.yaml:1:29: prefixes: only addresses have wider ones, and this rule counts by host: want key: source")
 	f(r1+"escalate: [1m]}]", "f.yaml:1:29: escalate: 1m is not longer than 1m before it (mitigation_timeout goes first): want times that ascend")
 	f(r1+"check: always}]", `f.yaml:1:36: check: "always" is not possible: want async or sync`)
-	f(r1+"check: sync, first_sight: wait}]", "f.yaml:1:42: first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
+	f(r1+"check: sync, first_sight: wait}]", "f.yaml:1:42: first_sight: check: sync waits for the tier with every request, so wait adds nothing: leave first_sight out")
 	f(r1+"response: {jitter: 10}}]", `f.yaml:1:48: response.jitter: "10" is not possible: want 0% to 100%`)
-	f(r1+"action: redirect}]", "f.yaml:1:9: action: redirect needs a place to send clients to: add response: {location: https://…}")
+	f(r1+"action: redirect}]", "f.yaml:1:9: action: redirect needs a location to send clients to: add response: {location: https://…}")
 	f(r1+"response: {location: /a}}]", "f.yaml:1:29: response.location: only action: redirect sends clients anywhere: add it, or remove location")
 	f(r1+"response: {status: 302}}]", "f.yaml:1:29: response.status: 302 is out of range: want 400 to 599")
 	f(r1+"action: redirect, response: {location: /busy}}]",
@@ -205,9 +205,9 @@ func TestConfigErrors(t *testing.T) {
 	f(r1+"match: {path: /x/*}, action: redirect, response: {location: /busy, status: 301}}]", "f.yaml:1:68: response.status: 301 is no redirection for a while: want 302, 303 or 307")
 	for _, bad := range []string{"//evil.example/", "/\\\\evil", "ftp://a/", "busy", "https://", "https://u:p@a/", "/a b"} {
 		f(r1+`match: {path: /x/*}, action: redirect, response: {location: "`+bad+`"}}]`, fmt.Sprintf(
-			"f.yaml:1:89: response.location: %q is no place to send clients to: want https://HOST/PATH, or a path that begins with one slash", strings.ReplaceAll(bad, `\\`, `\`)))
+			"f.yaml:1:89: response.location: %q is no location to send clients to: want https://HOST/PATH, or a path that begins with one slash", strings.ReplaceAll(bad, `\\`, `\`)))
 	}
-	f(r1+"plans: {free: 1}}]", "f.yaml:1:29: rule r asks for plans, but nothing says by what a client is known: add plans: {key: header:X-API-Key, default: free} beside rules")
+	f(r1+"plans: {free: 1}}]", "f.yaml:1:29: rule r needs plans, but nothing says by what key a client is known: add plans: {key: header:X-API-Key, default: free} beside rules")
 	const plans = "plans: {key: \"header:X-Key\"}\nrules: [{name: a, limit: 1, "
 	f(plans+"plans: {free: 1}}]", "f.yaml:2:29: rule a has limits by plan but does not count by header:X-Key, so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}")
 	f(plans+"key: \"header:x-key\", plans: {free: 1}, candidate: {limit: 2}}]", "f.yaml:2:50: rule a has a candidate and limits by plan: a candidate has one limit for all; remove one of them, or try the limits of a plan in a rule of its own with match: {plans: […]} and mode: shadow")
@@ -224,10 +224,10 @@ func TestConfigErrors(t *testing.T) {
 	f("plans: {also: [\"header:a\"]}", "f.yaml:1:8: plans: also but no key: say by what most clients are known, such as key: header:X-API-Key")
 	f("plans: {key: \"header:a\", also: [\"header:A\"]}", "f.yaml:1:8: plans: also has the key itself, header:a: remove it there")
 	f("plans: {key: \"header:a\", also: [\"header:b\", \"header:B\"]}", "f.yaml:1:45: plans.also: header:B is there twice: remove one")
-	f("plans: {key: \"header:a\", also: [host]}", `f.yaml:1:33: plans.also: "host" does not tell a client: want what it sends, such as header:X-API-Key`)
+	f("plans: {key: \"header:a\", also: [host]}", `f.yaml:1:33: plans.also: "host" does not identify a client: want what it sends, such as header:X-API-Key`)
 	f("plans: {key: \"header:a\", also: [\"header:b\"]}\nrules: [{name: a, limit: 1, plans: {free: 1}}]", "f.yaml:2:29: rule a has limits by plan but does not count by header:a or header:b, so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}")
-	f("plans: {key: source}", `f.yaml:1:14: plans.key: "source" does not tell a client: want what it sends, such as header:X-API-Key`)
-	f("plans: {key: \"jwt:sub\"}", `f.yaml:1:14: plans.key: "jwt:sub": a token's claim tells no plan: want what a client sends itself, such as header:X-API-Key`)
+	f("plans: {key: source}", `f.yaml:1:14: plans.key: "source" does not identify a client: want what it sends, such as header:X-API-Key`)
+	f("plans: {key: \"jwt:sub\"}", `f.yaml:1:14: plans.key: "jwt:sub": a plan cannot follow from a token's claim: want what a client sends itself, such as header:X-API-Key`)
 	f("plans: {store: \"sqlite:/x\"}", "f.yaml:1:8: plans: a store but no key: say by what clients are known, such as key: header:X-API-Key")
 	f("plans: {key: \"header:a\", store: \"mysql://x/y\"}", "f.yaml:1:33: plans.store: that is no store: want sqlite:/ABSOLUTE/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
 	f("plans: {refresh: 1ms}", "f.yaml:1:18: plans.refresh: 1ms is out of range: want 100ms to 1h")
@@ -365,7 +365,7 @@ func TestPlansWarnings(t *testing.T) {
 			t.Errorf("%s %s: %q, want %q", plans, rule, got, want)
 		}
 	}
-	const none = "plans: nothing says who is on which plan, so every client is on free: give plans.store"
+	const none = "plans: nothing says which client is on which plan, so every client is on free: give plans.store"
 	f("", `key: "header:k", plans: {pro: 5}`, none)
 	f("", `match: {not: {plans: [pro]}}`, none)
 	f("", `key: "header:k"`, "")
@@ -373,8 +373,8 @@ func TestPlansWarnings(t *testing.T) {
 }
 
 // Places that all clients share want a rule by which no source holds them all.
-func TestSharedPlacesWarning(t *testing.T) {
-	const shared, want = "{name: r, match: {path: /r}, concurrency: 40, key: ", "rule r has 40 places for all clients together"
+func TestSharedSlotsWarning(t *testing.T) {
+	const shared, want = "{name: r, match: {path: /r}, concurrency: 40, key: ", "rule r has 40 slots for all clients together"
 	for text, warns := range map[string]bool{
 		shared + "global}":                                                   true,
 		shared + "[host, path]}":                                             true,
@@ -415,7 +415,7 @@ func TestPrefixOfManyWarning(t *testing.T) {
 func TestCandidateWarnings(t *testing.T) {
 	for rule, want := range map[string]string{
 		"limit: 5, candidate: {limit: 4}":                                   "",
-		"limit: 5, candidate: {limit: 6}":                                   "it will refuse nobody",
+		"limit: 5, candidate: {limit: 6}":                                   "it will refuse no request",
 		"limit: 5, candidate: {limit: 16000}, count: {refused: true}":       "",
 		"limit: 5, candidate: {limit: 16001}, count: {refused: true}":       "it may miss",
 		"limit: 16001, candidate: {limit: 1000000}, count: {refused: true}": "",
@@ -432,7 +432,7 @@ func TestCandidateWarnings(t *testing.T) {
 
 // What would let everybody in: operators' rights for whoever reaches the listener, and clients that say themselves who they are.
 func TestGuards(t *testing.T) {
-	const admin, trust = "everybody who does may change rules and blocks", "each client says itself who it is"
+	const admin, trust = "anyone who does may change rules and blocks", "each client can claim to be any other"
 	for yaml, want := range map[string]string{
 		"":                                            "",
 		"admin: ':8081'":                              admin,
@@ -456,9 +456,9 @@ func TestGuards(t *testing.T) {
 		"pop: {memcached: [\"a:1\"], peers_secret_file: /s, peers_listen: ':8080', peers: [{name: ams1, edges: [\"b:1\"]}]}":             "something else listens already",
 		"pop: {name: ams1, memcached: [\"a:1\"], peers_secret_file: /s, peers_listen: ':8082', peers: [{name: ams1, edges: [\"b:1\"]}]}": "which is this PoP",
 		"pop: {peers_secret_file: /s}": "there are no peers",
-		"pop: {peers_listen: ':8082'}": "no PoP may tell anything",
+		"pop: {peers_listen: ':8082'}": "no PoP may send anything",
 		"pop: {peers_mode: off}":       "there are no peers",
-		"http2: {cleartext: true}":     "nobody is trusted",
+		"http2: {cleartext: true}":     "no proxy is trusted",
 		"{http2: {cleartext: true, enabled: false}, source: {trust: [10.0.0.1]}}":          "turn enabled on",
 		"{http2: {cleartext: true}, source: {trust: [10.0.0.1]}}":                          "",
 		"source: {trust: [10.0.0.0/8, '::/0']}":                                            trust,

@@ -23,7 +23,7 @@ func Parse(file string, text []byte) (*Config, error) { return Parser{}.Parse(fi
 
 // A Parser reads configuration files.
 type Parser struct {
-	// Nodes says what is wrong with a list of memcached nodes, of which all but the last have passed; nil takes any.
+	// Nodes returns what is wrong with a list of memcached nodes, of which all but the last have passed; nil takes any.
 	Nodes func(names []string) error
 }
 

@@ -63,7 +63,7 @@ func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c <= 0x20 || c >= 0x7f })
 }
 
-// weakness says what others than its edges can do to etcd, as far as the configuration shows; "": nothing.
+// weakness returns what others than its edges can do to etcd, as far as the configuration shows; "": nothing.
 func (e *Etcd) weakness() string {
 	for _, text := range e.Endpoints {
 		u, err := parseEndpoint(text)
@@ -72,11 +72,11 @@ func (e *Etcd) weakness() string {
 		}
 		switch {
 		case u.Scheme == "http" && e.Username == "":
-			return "etcd: " + text + " is plain text without a password: whoever reaches it, or is on the way, can change the rules of all edges; write https, and give username or cert_file"
+			return "etcd: " + text + " is plain text without a password: anyone who reaches it, or is on the way, can change the rules of all edges; write https, and give username or cert_file"
 		case u.Scheme == "http":
-			return "etcd: " + text + " is plain text: whoever is on the way reads the password, and can change the rules of all edges; write https"
+			return "etcd: " + text + " is plain text: anyone on the way reads the password, and can change the rules of all edges; write https"
 		case e.Username == "" && e.CertFile == "":
-			return "etcd: no username and no cert_file: if " + text + " takes that, whoever reaches it can change the rules of all edges"
+			return "etcd: no username and no cert_file: if " + text + " takes that, anyone who reaches it can change the rules of all edges"
 		}
 	}
 	return ""

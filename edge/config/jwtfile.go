@@ -25,7 +25,7 @@ func (r *reader) jwt(n ast.Node, c *token.Config) {
 			case slices.Contains(given, text):
 				r.fail(n, "jwt.algorithms: %s is there twice: remove one", text)
 			case len(given) > 0 && token.IsSecret(given[0]) != token.IsSecret(text):
-				r.fail(n, "jwt.algorithms: %s and %s together: whoever knows a public key could sign with it as if it were the secret: keep one kind", given[0], text)
+				r.fail(n, "jwt.algorithms: %s and %s together: anyone who knows a public key could sign with it as if it were the secret: keep one kind", given[0], text)
 			default:
 				given = append(given, text)
 			}
@@ -45,9 +45,9 @@ func (r *reader) jwt(n ast.Node, c *token.Config) {
 	switch {
 	case seen == nil:
 	case c.KeysFile == "" && c.Issuer+c.Audience+c.Header+c.Cookie != "":
-		r.fail(n, "jwt: no keys_file: give the file with the keys of who signs the tokens")
+		r.fail(n, "jwt: no keys_file: give the file with the keys that sign the tokens")
 	case c.Header != "" && c.Cookie != "":
-		r.fail(n, "jwt: header and cookie together: the token is in one place: keep one")
+		r.fail(n, "jwt: header and cookie together: the token is in one of them: keep one")
 	case c.Header != "" && (!message.IsToken([]byte(c.Header)) || message.KindOf([]byte(c.Header)) != message.Other):
 		r.fail(seen["header"], "jwt.header: %q cannot hold a token: want Authorization, or a header of your own", c.Header)
 	case c.Cookie != "" && !message.IsName([]byte(c.Cookie)):

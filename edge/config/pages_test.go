@@ -299,7 +299,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	walk = func(path string) {
 		_, names, known := strings.Cut(says(strings.TrimPrefix(path+".no-such-field", "."), 1), "unknown field no-such-field: want ")
 		if !known {
-			t.Fatalf("%s: it does not tell its fields", path)
+			t.Fatalf("%s: it does not list its fields", path)
 		}
 		for _, name := range strings.Split(strings.ReplaceAll(names, " or ", ", "), ", ") {
 			field := strings.TrimPrefix(path+"."+name, ".")

@@ -12,7 +12,7 @@ import (
 	"sluice/counter"
 )
 
-// maxPeers bounds what one block is sent to, and who may send some.
+// maxPeers bounds the PoPs that one block is sent to, and that may send some.
 const maxPeers = 16
 
 func (r *reader) peer(n ast.Node, p *PoP) {
@@ -76,7 +76,7 @@ func (c *Config) checkPeers() error {
 	p := &c.PoP
 	switch {
 	case len(p.Peers) == 0 && p.PeersListen != "":
-		return errors.New("pop.peers_listen is " + p.PeersListen + " but no PoP may tell anything there: name them under pop.peers, or remove it")
+		return errors.New("pop.peers_listen is " + p.PeersListen + " but no PoP may send anything there: name them under pop.peers, or remove it")
 	case len(p.Peers) == 0 && p.PeersSecretFile != "":
 		return errors.New("pop.peers_secret_file is given but there are no peers: name them under pop.peers, or remove it")
 	case len(p.Peers) == 0 && p.PeersOff:
@@ -86,9 +86,9 @@ func (c *Config) checkPeers() error {
 	case len(p.Memcached) == 0:
 		return errors.New("pop.peers: blocks travel between PoPs whose edges share what they know: give pop.memcached, or remove peers")
 	case p.PeersSecretFile == "":
-		return errors.New("pop.peers: without a secret anybody could block anybody: give pop.peers_secret_file, the same in all these PoPs")
+		return errors.New("pop.peers: without a secret anyone could block any source: give pop.peers_secret_file, the same in all these PoPs")
 	case p.PeersListen == "":
-		return errors.New("pop.peers: nobody can tell this edge anything: give pop.peers_listen, such as \":8082\"")
+		return errors.New("pop.peers: no PoP can send this edge anything: give pop.peers_listen, such as \":8082\"")
 	case p.PeersListen == c.Listen || p.PeersListen == c.Admin || p.PeersListen == c.ListenTLS:
 		return errors.New("pop.peers_listen is " + p.PeersListen + ", where something else listens already: give it another address")
 	case slices.ContainsFunc(p.Peers, func(peer Peer) bool { return peer.Name == p.Name }):

@@ -150,14 +150,14 @@ func (r *reader) planNames(what string, to *[]string) func(ast.Node) {
 	})
 }
 
-// planFault says why a rule cannot ask for plans as it does; "": it can, or does not.
+// planFault returns why a rule cannot use plans as it does; "": it can, or does not.
 func (c *Config) planFault(r *rules.Config) string {
 	_, counts := c.Plans.KeyOf(r)
 	switch {
 	case !r.HasPlans():
 		return ""
 	case c.Plans.Key == "":
-		return "rule " + r.Name + " asks for plans, but nothing says by what a client is known: add plans: {key: header:X-API-Key, default: free} beside rules"
+		return "rule " + r.Name + " needs plans, but nothing says by what key a client is known: add plans: {key: header:X-API-Key, default: free} beside rules"
 	case len(r.Plans) > 0 && !counts:
 		return "rule " + r.Name + " has limits by plan but does not count by " + strings.Join(append([]string{c.Plans.Key}, c.Plans.Also...), " or ") + ", so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
 	case len(r.Plans) > 0 && len(r.Windows) > 0:
@@ -188,7 +188,7 @@ func leastOf(plans map[string]rules.PlanLimit) uint32 {
 	return least
 }
 
-// CheckRule says why a rule cannot be in force in this configuration, whatever else is.
+// CheckRule returns why a rule cannot be in force in this configuration, whatever else is.
 func (c *Config) CheckRule(r *rules.Config) error {
 	if fault := c.planFault(r); fault != "" {
 		return errors.New(fault)
@@ -199,7 +199,7 @@ func (c *Config) CheckRule(r *rules.Config) error {
 // checkPlans reports what no single rule shows.
 func (c *Config) checkPlans() error {
 	if c.Plans.SecretKeys && c.PoP.SecretFile == "" {
-		return errors.New("plans.secret_keys is on but the PoP's secret follows from its name, so whoever has the store can find out keys by trying: give pop.secret_file")
+		return errors.New("plans.secret_keys is on but the PoP's secret follows from its name, so anyone who has the store can find out keys by trying: give pop.secret_file")
 	}
 	for i := range c.Rules {
 		if err := c.CheckRule(&c.Rules[i]); err != nil {

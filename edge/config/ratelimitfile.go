@@ -13,11 +13,12 @@ import (
 	"sluice/edge/rules/descriptors"
 )
 
-// RateLimitService says where other proxies ask over gRPC (Envoy's rate limit service, version 3). The zero value is nowhere.
+// RateLimitService is where other proxies call over gRPC (Envoy's rate limit service, version 3). The zero value is
+// nowhere.
 type RateLimitService struct {
 	Listen            string // host:port, or unix:/path; "": nowhere
 	CertFile, KeyFile string // "": no TLS
-	ClientCAFile      string // of who may ask; "": whoever reaches it
+	ClientCAFile      string // of the proxies that may call; "": any that reaches it
 	Insecure          bool   // it may be listened for beyond this machine without ClientCAFile
 }
 
@@ -41,7 +42,7 @@ func (c *Config) checkRateLimitService() error {
 	case (s.CertFile == "") != (s.KeyFile == ""):
 		return errors.New("rate_limit_service: cert_file and key_file belong together: give both")
 	case s.ClientCAFile != "" && s.CertFile == "":
-		return errors.New("rate_limit_service.client_ca_file: who asks shows a certificate over TLS only: give cert_file and key_file")
+		return errors.New("rate_limit_service.client_ca_file: a caller shows a certificate over TLS only: give cert_file and key_file")
 	case s.Listen == "" || strings.HasSuffix(s.Listen, ":0"):
 	case s.Listen == c.Listen || s.Listen == c.Admin || s.Listen == c.ListenTLS || s.Listen == c.PoP.PeersListen:
 		return errors.New("rate_limit_service.listen is " + s.Listen + ", where something else listens already: give it an address of its own")
@@ -52,21 +53,21 @@ func (c *Config) checkRateLimitService() error {
 	return s.CheckAddress(s.Listen)
 }
 
-// CheckAddress reports whether proxies may be listened for at an address: beyond this machine they must show a certificate, because whoever
-// reaches the service counts for others, and so can have anybody blocked.
+// CheckAddress reports whether proxies may be listened for at an address: beyond this machine they must show a
+// certificate, because anyone who reaches the service counts for others, and so can have any source blocked.
 func (s *RateLimitService) CheckAddress(address string) error {
 	if s.ClientCAFile != "" || s.Insecure || isLocal(address) {
 		return nil
 	}
-	return errors.New("rate_limit_service.listen is " + address + ", which others than this machine may reach, and everybody who does may count for anybody, until he is blocked: " +
+	return errors.New("rate_limit_service.listen is " + address + ", which others than this machine may reach, and anyone who does may count for any source, until it is blocked: " +
 		"give cert_file, key_file and client_ca_file, listen on 127.0.0.1, or say insecure: true")
 }
 
-// unreferenced tells which rules nobody can ask about.
+// unreferenced returns the rules that no proxy can call.
 func (c *Config) unreferenced() (all []string) {
 	for i := range c.Rules {
 		if r := &c.Rules[i]; r.Match.Descriptors != nil && r.Mode != rules.Off && c.RateLimitService.Listen == "" {
-			all = append(all, "rule "+r.Name+" is about descriptors, and no proxy can ask about them here: give rate_limit_service.listen")
+			all = append(all, "rule "+r.Name+" is about descriptors, and no proxy can send any here: give rate_limit_service.listen")
 		}
 	}
 	return all
@@ -97,7 +98,8 @@ func (r *reader) descriptors(n ast.Node, m *rules.Match) {
 	m.Descriptors = d
 }
 
-// described says what is wrong with a rule about descriptors: a descriptor has nothing of HTTP, and the proxy itself answers its client.
+// described returns what is wrong with a rule about descriptors: a descriptor has nothing of HTTP, and the proxy itself
+// answers its client.
 func (r *reader) described(n ast.Node, seen map[string]ast.Node, rule *rules.Config, others []rules.Config) {
 	at := func(name string) ast.Node { return cmp.Or(seen[name], n) }
 	alone := rules.Match{Descriptors: rule.Match.Descriptors}
@@ -108,33 +110,33 @@ func (r *reader) described(n ast.Node, seen map[string]ast.Node, rule *rules.Con
 		r.fail(at("key"), "key: a rule about descriptors counts by the values that its entries leave open: remove key")
 	}
 	if len(rule.Count.Statuses) > 0 {
-		r.fail(at("count"), "count.statuses: no proxy tells how a request was answered that it has asked about: remove it")
+		r.fail(at("count"), "count.statuses: no proxy reports how a request was answered: remove it")
 	}
 	if rule.Action != rules.Refuse {
-		r.fail(at("action"), "action: %s: the proxy that asks answers its client: remove it", rule.Action)
+		r.fail(at("action"), "action: %s: the calling proxy answers its client: remove it", rule.Action)
 		rule.Action = rules.Refuse // that was said
 	}
 	switch standard := rules.Default("", 0).Response.Status; {
 	case rule.Response.Status != standard:
-		r.fail(at("response"), "response.status: the proxy that asks chooses the status (rate_limited_status of Envoy): remove it")
+		r.fail(at("response"), "response.status: the calling proxy chooses the status (rate_limited_status of Envoy): remove it")
 	case len(rule.Response.Bodies) > 0:
-		r.fail(at("response"), "response.bodies: no proxy tells what its client accepts: keep one body")
+		r.fail(at("response"), "response.bodies: no proxy reports what its client accepts: keep one body")
 	}
 	switch {
 	case len(rule.Windows) > 0:
-		r.fail(at("windows"), "windows: the proxy that asks is told one limit of each descriptor: remove them")
+		r.fail(at("windows"), "windows: the calling proxy gets one limit for each descriptor: remove them")
 	case len(rule.Prefixes) > 0:
 		r.fail(at("prefixes"), "prefixes: a rule about descriptors counts by the values that its entries leave open: remove them, and have the proxy send masked_remote_address")
 	case rule.Cost.Is():
-		r.fail(at("cost"), "cost: the proxy that asks says how many hits a request is (hits_addend): remove it")
+		r.fail(at("cost"), "cost: the calling proxy sends how many hits a request is (hits_addend): remove it")
 	case rule.Check == limiter.Sync:
-		r.fail(at("check"), "check: sync ranks requests one by one, and a proxy may ask about many hits at once: take check: async")
+		r.fail(at("check"), "check: sync ranks requests one by one, and a proxy may send many hits at once: take check: async")
 	case rule.Algorithm != rules.Sliding && rule.Algorithm != rules.Fixed:
-		r.fail(at("algorithm"), "algorithm: %s: the proxy that asks is told a limit in a window: take sliding or fixed", rule.Algorithm)
+		r.fail(at("algorithm"), "algorithm: %s: the calling proxy gets a limit in a window: take sliding or fixed", rule.Algorithm)
 	}
 	for _, name := range []string{"priority", "queue"} {
 		if rule.OrdersOrigin() && seen[name] != nil {
-			r.fail(seen[name], "%s: the proxy that asks sends the request to its origin, where no load is shed: remove it", name)
+			r.fail(seen[name], "%s: the calling proxy sends the request to its origin, where no load is shed: remove it", name)
 		}
 	}
 	if rule.Mode == rules.Off {

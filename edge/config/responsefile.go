@@ -58,7 +58,7 @@ func (r *reader) response(n ast.Node, p *rules.Response) {
 // maxBodies is how many bodies a response may have beside the first: a client's Accept is read for each.
 const maxBodies = 8
 
-// answer says what is wrong with a rule's response for its action. A redirection whose status is not said has 302.
+// answer returns what is wrong with a rule's response for its action. A redirection without a status has 302.
 func (r *reader) answer(n ast.Node, seen map[string]ast.Node, rule *rules.Config) {
 	if seen["response"] != nil {
 		n = seen["response"]
@@ -74,7 +74,7 @@ func (r *reader) answer(n ast.Node, seen map[string]ast.Node, rule *rules.Config
 		r.fail(n, "response.status: %d is out of range: want 400 to 599", p.Status)
 	case rule.Action != rules.Redirect:
 	case p.Location == "":
-		r.fail(n, "action: redirect needs a place to send clients to: add response: {location: https://…}")
+		r.fail(n, "action: redirect needs a location to send clients to: add response: {location: https://…}")
 	case p.Status != 302 && p.Status != 303 && p.Status != 307:
 		r.fail(n, "response.status: %d is no redirection for a while: want 302, 303 or 307", p.Status)
 	case p.Location[0] == '/' && rule.Match.About(pathOf(p.Location)):
@@ -97,7 +97,7 @@ func checkHeaderValue(text string) error {
 	return nil
 }
 
-// tag reads what origins are told of requests that are over a limit.
+// tag reads the header that requests over a limit carry to origins.
 func (r *reader) tag(n ast.Node, t *rules.TagHeader) {
 	r.mapping(n, "tag", fields{
 		"header": r.checked("tag.header", rules.CheckTag, &t.Header),
@@ -111,18 +111,18 @@ func (r *reader) tag(n ast.Node, t *rules.TagHeader) {
 	})
 }
 
-// tags says what makes no sense together with, or without, action: tag.
+// tags returns what makes no sense together with, or without, action: tag.
 func (r *reader) tags(n ast.Node, seen map[string]ast.Node, rule *rules.Config) {
 	standard := rules.Default("", 0)
 	at := func(field string) ast.Node { return cmp.Or(seen[field], n) }
 	switch {
 	case rule.Action != rules.Tag:
 		if rule.Tag != standard.Tag {
-			r.fail(at("tag"), "tag: only action: tag tells origins anything: add it, or remove tag")
+			r.fail(at("tag"), "tag: only action: tag sends origins anything: add it, or remove tag")
 		}
 	case !reflect.DeepEqual(rule.Response, standard.Response):
-		r.fail(at("response"), "response: action: tag refuses nobody, so nobody gets it: remove it, or choose another action")
+		r.fail(at("response"), "response: action: tag refuses no request, so no client gets it: remove it, or choose another action")
 	case rule.OnStoreFailure == limiter.Closed:
-		r.fail(at("on_store_failure"), "on_store_failure: closed refuses, and action: tag refuses nobody: want local or open, or another action")
+		r.fail(at("on_store_failure"), "on_store_failure: closed refuses, and action: tag refuses no request: want local or open, or another action")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Running is what runs once a configuration has taken the place of another while the edge goes on: what is read at the start only stays as it
-// was. A list of nodes can change, but not go or come.
+// Running is what runs once a configuration has replaced another while the edge goes on: what is read only at the start
+// stays as it was. A list of nodes can change, but not go or come.
 func Running(before, now *Config) *Config {
 	c := *before
 	c.Source, c.Deny, c.Allow, c.JWT = now.Source, now.Deny, now.Allow, now.JWT
@@ -23,14 +23,14 @@ func Running(before, now *Config) *Config {
 	return &c
 }
 
-// Wait is a setting that the file says otherwise than it runs, until the edge starts again.
+// Wait is a setting whose value in the file differs from the running one, until the edge starts again.
 type Wait struct {
 	Field string `json:"field"` // as pop.name
 	Runs  any    `json:"runs"`
 	File  any    `json:"file"`
 }
 
-// Waiting is what differs between what runs and what the file says, but for the rules.
+// Waiting is what differs between what runs and the file, except the rules.
 func Waiting(running, file *Config) []Wait {
 	c := Running(running, file)
 	list := appendWaits([]Wait{}, "", plain(Shown(c)), plain(Shown(file)))
@@ -40,7 +40,8 @@ func Waiting(running, file *Config) []Wait {
 	return list
 }
 
-// Differing is what differs between two configurations, but for the rules: Runs is what the first says, and File the second.
+// Differing is what differs between two configurations, but for the rules: Runs is the running value, and File the
+// file's.
 func Differing(before, now *Config) []Wait {
 	return appendWaits(nil, "", plain(Shown(before)), plain(Shown(now)))
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever the file comes to say, what is read at the start only runs on as it was, and is told to wait; all else runs.
+// Whatever the file comes to say, what is read at the start only runs on as it was, and is listed as waiting; all else
+// runs.
 func TestRunning(t *testing.T) {
 	const base = "origins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 5}]\n"
 	f := func(before, now string, want ...string) {

@@ -29,7 +29,7 @@ func TestEveryFieldOfARule(t *testing.T) {
 			t.Errorf("%s: %d fields are written, with the defaults: %s", field, n, text)
 		}
 		if standard := []rules.Config{rules.Default("r", 100)}; Hash([]rules.Config{want}) == Hash(standard) || Hash(standard)>>48 != 0 {
-			t.Errorf("%s: the hash does not tell it", field)
+			t.Errorf("%s: the hash does not show it", field)
 		}
 	}
 }

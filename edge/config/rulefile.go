@@ -19,7 +19,7 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// ErrNoRule says that no rule in force has the name that was given.
+// ErrNoRule means that no rule in force has the name that was given.
 var ErrNoRule = errors.New("edge: no such rule")
 
 // ParseRule reads a rule of that name in JSON, with the fields of a configuration file. The name may be left out. The error
@@ -116,7 +116,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		r.fail(n, "rule: no name: every rule needs a name and a limit")
 	}
 	if seen["limit"] == nil && !rule.MayLackLimit() {
-		r.fail(n, "rule: no limit: every rule needs a name and a limit, or a concurrency, a priority or a queue in its place")
+		r.fail(n, "rule: no limit: every rule needs a name and a limit, or instead a concurrency, a priority or a queue")
 	}
 	if rule.Key == nil {
 		rule.Key = []string{"source"}
@@ -144,7 +144,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		}
 	}
 	if at := seen["first_sight"]; rule.Check == limiter.Sync && rule.FirstSight == limiter.Wait {
-		r.fail(at, "first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
+		r.fail(at, "first_sight: check: sync waits for the tier with every request, so wait adds nothing: leave first_sight out")
 	}
 	if field, err := rule.CheckConcurrency(); err != nil {
 		r.fail(cmp.Or(seen[field], seen["concurrency"], n), "%s: %v", field, err)
@@ -156,16 +156,18 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	r.planned = append(r.planned, cmp.Or(seen["plans"], seen["match"], n))
 }
 
-// maxQueue is how long a request may wait for a place at an origin: clients and what stands before them give up after a few seconds.
+// maxQueue is how long a request may wait for a slot at an origin: clients and proxies before them give up after a few
+// seconds.
 const maxQueue = 10 * time.Second
 
-// limitless says what is wrong with a rule that has no limit: what says how to count, and what becomes of who is over.
+// limitless returns what is wrong with a rule that has no limit: fields about counting, and about requests over the
+// limit.
 func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Config) {
 	known := []string{"name", "match", "key", "mode", "share", "show_key", "priority", "queue"}
 	if rule.Concurrency > 0 {
 		known = append(known, "concurrency", "action", "response", "on_store_failure")
 	} else if rule.Mode == rules.Shadow {
-		r.fail(seen["mode"], "mode: a shadow refuses nobody, so its priority and its queue say nothing, and it has no limit: say enforce or off")
+		r.fail(seen["mode"], "mode: a shadow refuses no request, so its priority and its queue have no effect, and it has no limit: take enforce or off")
 	}
 	if rule.Estimate != nil && *rule.Estimate == algorithm.Nearest {
 		known = append(known, "estimate") // as a rule in force is shown
@@ -173,7 +175,7 @@ func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Conf
 	set := Fields(rule)
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if at := seen[name]; at != nil && !slices.Contains(known, name) {
-			r.fail(at, "%s: the rule has no limit, so this says nothing: give it a limit, or remove %s", name, name)
+			r.fail(at, "%s: the rule has no limit, so this has no effect: give it a limit, or remove %s", name, name)
 		}
 	}
 }
@@ -227,11 +229,11 @@ func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
 // maxEscalate is how many timeouts a rule may have for repeated blocks.
 const maxEscalate = 16
 
-// escalate says what is wrong with the timeouts for repeated blocks.
+// escalate returns what is wrong with the timeouts for repeated blocks.
 func (r *reader) escalate(n ast.Node, rule *rules.Config) {
 	before := rule.MitigationTimeout
 	if before == 0 && len(rule.Escalate) > 0 {
-		r.fail(n, "escalate: a rule with mitigation_timeout: 0 blocks nobody, so no block can be longer: give it a mitigation_timeout")
+		r.fail(n, "escalate: a rule with mitigation_timeout: 0 blocks no source, so no block can be longer: give it a mitigation_timeout")
 		return
 	}
 	for _, t := range rule.Escalate {
@@ -318,7 +320,7 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		if s, ok := r.resolve(n).(*ast.SequenceNode); ok {
 			if len(s.Values) == 0 {
-				r.fail(n, "key: an empty list counts nobody: want "+key.Forms)
+				r.fail(n, "key: an empty list counts no source: want "+key.Forms)
 			}
 			r.texts("key", one)(n)
 			return

@@ -14,11 +14,11 @@ import (
 // shortestExact is how long a window must be for `lower` to keep its promise among edges: ten times what their clocks may differ by.
 const shortestExact = 20 * time.Second
 
-// weaknesses tells what will hurt one day, a sentence each.
+// weaknesses returns what will hurt one day, a sentence each.
 func (c *Config) weaknesses() (all []string) {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if c.Source.TrustsEverybody() {
-		add("source.trust names everybody: each client says itself who it is, unless nobody but a proxy can reach this edge")
+		add("source.trust has every address: each client can claim to be any other, unless only proxies can reach this edge")
 	}
 	if w := c.Etcd.weakness(); w != "" {
 		add("%s", w)
@@ -27,7 +27,7 @@ func (c *Config) weaknesses() (all []string) {
 		add("etcd: without state_dir an edge that starts while etcd is away has the rules of its file, and not what operators have changed")
 	}
 	if c.Plans.Store == "" && slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.HasPlans() }) {
-		add("plans: nothing says who is on which plan, so every client is on %s: give plans.store", c.Plans.Default)
+		add("plans: nothing says which client is on which plan, so every client is on %s: give plans.store", c.Plans.Default)
 	}
 	inForce := 0
 	for i := range c.Rules {
@@ -36,7 +36,7 @@ func (c *Config) weaknesses() (all []string) {
 			continue
 		}
 		if r.OrdersOrigin() && !slices.ContainsFunc(c.Origins, func(o upstream.Config) bool { return o.Shedding != nil }) {
-			add("rule %s has a priority or a queue, which says nothing where no origin sheds load: give the origin shedding: {}", r.Name)
+			add("rule %s has a priority or a queue, which has no effect where no origin sheds load: give the origin shedding: {}", r.Name)
 		} else if r.OrdersOrigin() && (r.Mode == rules.Shadow || c.Shadow) {
 			add("rule %s is a shadow, so its priority and its queue say nothing", r.Name)
 		}
@@ -50,7 +50,7 @@ func (c *Config) weaknesses() (all []string) {
 				"add one with key: source", r.Name, r.Key[j])
 		}
 		if r.Concurrency > 0 && !slices.ContainsFunc(r.Key, isOwn) && !c.hasBySource(r, func(o *rules.Config) bool { return o.Concurrency > 0 && o.Concurrency < r.Concurrency }) {
-			add("rule %s has %d places for all clients together, which one that sends or reads slowly could hold: add a rule with key: source and a lower concurrency",
+			add("rule %s has %d slots for all clients together, which one that sends or reads slowly could hold: add a rule with key: source and a lower concurrency",
 				r.Name, r.Concurrency)
 		}
 		if what := r.Match.Evadable(); what != "" && !c.coveredBySource(r) {
@@ -61,8 +61,8 @@ func (c *Config) weaknesses() (all []string) {
 			add("rule %s: its candidate's limit is %d, and the counters of a rule of at most %d hits do not hold that many in a sub-window: it may miss sources that it would refuse",
 				r.Name, tried.Limit, algorithm.MaxNarrow)
 		} else if tried.Limit > r.Limit && !r.Count.Refused {
-			add("rule %s: its candidate's limit is %d, above the rule's %d: it will refuse nobody, because what the rule refuses is not counted; "+
-				"what a higher limit would do, sluice-loadgen what-if tells of a log", r.Name, tried.Limit, r.Limit)
+			add("rule %s: its candidate's limit is %d, above the rule's %d: it will refuse no request, because what the rule refuses is not counted; "+
+				"sluice-loadgen what-if shows from a log what a higher limit would do", r.Name, tried.Limit, r.Limit)
 		}
 		if width := r.ManyAsOne(); width > 0 {
 			add("rule %s: prefixes above 32 are of IPv6, and %d is the narrowest: all clients in an IPv6 /%d share the limit of one; give 64 as well, or, if IPv4 was meant, 32 or less",
@@ -77,7 +77,7 @@ func (c *Config) weaknesses() (all []string) {
 			shortest = min(shortest, w.Window)
 		}
 		if estimate == algorithm.Lower && r.Algorithm == rules.Sliding && time.Duration(shortest) < shortestExact && len(c.PoP.Memcached) > 0 {
-			add("rule %s has a window of %v and estimate: lower, which promises to refuse nobody below the limit: where the clocks of edges differ by a tenth of the window "+
+			add("rule %s has a window of %v and estimate: lower, which promises to refuse no request below the limit: where the clocks of edges differ by a tenth of the window "+
 				"that does not hold; take %v or more", r.Name, shortest, rules.Duration(shortestExact))
 		}
 	}
@@ -101,7 +101,7 @@ func isMadeUp(part string, m *rules.Match) bool {
 	return true
 }
 
-// isOwn reports whether a part of a key tells clients apart.
+// isOwn reports whether a part of a key distinguishes clients.
 func isOwn(part string) bool {
 	return part != "global" && part != "host" && part != "path" && !strings.HasPrefix(part, "path:")
 }

@@ -20,8 +20,8 @@ import (
 )
 
 // A reader walks the syntax tree of a configuration file and collects everything that is wrong with it, each with its
-// place. It reads field by field instead of decoding into structs, because an error should name the place and the remedy,
-// and nothing may be accepted and ignored.
+// position. It reads field by field instead of decoding into structs, because an error should name the position and the
+// remedy, and nothing may be accepted and ignored.
 type reader struct {
 	file    string
 	errs    []error

@@ -76,7 +76,7 @@ func (e *Edge) Rest() map[string]float64 {
 	}
 }
 
-// AwaitInFlight waits until so many requests hold a place under a rule.
+// AwaitInFlight waits until so many requests hold a slot under a rule.
 func (e *Edge) AwaitInFlight(rule string, want int) {
 	e.T.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; {

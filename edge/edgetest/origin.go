@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// A Recorder is an origin that keeps every request as it came, byte for byte, and answers as it is told.
+// A Recorder is an origin that keeps every request as it came, byte for byte, and answers as configured.
 type Recorder struct {
 	Addr  string
 	mu    sync.Mutex

@@ -26,7 +26,7 @@ func (o *SlowOrigin) Edge(t *testing.T, yaml string, change ...func(*edge.Server
 	return Start(t, "", "origins: [{servers: ['"+o.URL+"'], timeout: 1m}]\n"+yaml, change...)
 }
 
-// Keep has a connection ask for what takes long, and returns once the origin has heard of it.
+// Keep sends a slow request on a connection, and returns once the origin has it.
 func (o *SlowOrigin) Keep(c io.Writer) {
 	o.T.Helper()
 	_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -12,7 +12,8 @@ import (
 	"sluice/mitigation"
 )
 
-// A block is told once, with the estimate that started it, and so are one that was learned and one that ends with its rule.
+// A block is recorded once, with the estimate that started it, and so are one that was learned and one that ends with
+// its rule.
 func TestBlocksAreEvents(t *testing.T) {
 	const rules = "rules: [{name: r, limit: 2, window: 1h}, {name: s, limit: 1, window: 1h, mode: shadow}, {name: throttle, limit: 100, mitigation_timeout: 0}]"
 	var bits *mitigation.Table

@@ -1,9 +1,10 @@
-// Package events keeps what has happened at an edge lately, for operators: who was blocked and why, what operators did and from where,
-// which nodes went and came, what was reloaded.
+// Package events keeps what has happened at an edge lately, for operators: which sources were blocked and why, what
+// operators did and from where, which nodes went and came, what was reloaded.
 //
-// Events are kept in rings of a fixed size, the oldest go first. Kinds that clients can cause without end (Block, Lift, Warning) have a
-// ring of their own, so that an attack pushes out nothing else, and are sampled: at most Rate of each in a second are kept and told, and
-// the next one says how many were not. What operators do is never sampled. All of them are counted.
+// Events are kept in rings of a fixed size, the oldest go first. Kinds that clients can cause without end (Block, Lift,
+// Warning) have a separate ring, so that an attack pushes out nothing else, and are sampled: at most Rate of each in a
+// second are kept and passed on, and the next one has the number of those that were not. What operators do is never
+// sampled. All of them are counted.
 package events
 
 import (
@@ -14,7 +15,7 @@ import (
 	"time"
 )
 
-// Kind says what an event is about.
+// Kind is the kind of an event.
 type Kind string
 
 // The kinds of events.
@@ -27,7 +28,7 @@ const (
 	Tier        Kind = "tier"        // the edge counts alone, or with the PoP again
 	Edge        Kind = "edge"        // another edge of the PoP went or came
 	Etcd        Kind = "etcd"        // etcd went or came, or has what cannot be read
-	Peer        Kind = "peer"        // another PoP cannot be told of blocks, or can be again
+	Peer        Kind = "peer"        // blocks cannot be sent to another PoP, or can be again
 	Reload      Kind = "reload"      // the configuration was read again, or could not be
 	Certificate Kind = "certificate" // a certificate was read again, could not be, or ends soon
 	Origin      Kind = "origin"      // a server of an origin went or came
@@ -52,7 +53,7 @@ type Event struct {
 	Text     string     `json:"text"`                // a sentence for people
 	Rule     string     `json:"rule,omitempty"`      // the rule's name
 	Source   string     `json:"source,omitempty"`    // as counter.Source writes it, or a prefix
-	Who      string     `json:"who,omitempty"`       // of an operator: as he calls himself; nobody has checked it
+	Who      string     `json:"who,omitempty"`       // of an operator: the name that was given, unchecked
 	From     string     `json:"from,omitempty"`      // of an operator: the address he came from, or the edge he spoke to
 	Old      string     `json:"old,omitempty"`       // what was, of a change
 	New      string     `json:"new,omitempty"`       // what is
@@ -73,7 +74,7 @@ type Field struct {
 	To    string `json:"to"`    // "": there is none, or the default
 }
 
-// sampled says which kinds clients can cause.
+// sampled are the kinds that clients can cause.
 func (k Kind) sampled() bool { return k == Block || k == Lift || k == Warning }
 
 // A Log keeps the latest events. It is safe for concurrent use. A nil Log keeps nothing.
@@ -115,8 +116,8 @@ type count struct {
 	kept           int   // and how many were
 }
 
-// New makes a Log of the latest size events of kinds that clients cause, and as many others. If tell is not nil it is called with each event that is kept, in order; it must not block or
-// call the Log.
+// New makes a Log of the latest size events of kinds that clients cause, and as many others. If notify is not nil it is
+// called with each event that is kept, in order; it must not block or call the Log.
 func New(size int, notify func(Event)) *Log {
 	l := &Log{notify: notify, rings: [2]ring{{events: make([]Event, size)}, {events: make([]Event, size)}}, counts: make(map[Kind]*count)}
 	for _, k := range Kinds() {

@@ -33,7 +33,7 @@ func TestRing(t *testing.T) {
 		t.Errorf("after the fourth: %v", got)
 	}
 	if !equal(notified, []uint64{1, 2, 3, 4, 5}) {
-		t.Errorf("told %v", notified)
+		t.Errorf("got %v", notified)
 	}
 }
 

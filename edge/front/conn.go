@@ -28,16 +28,16 @@ const (
 type Site struct {
 	Limits Limits
 	Slack  time.Duration // by how much a read deadline may be off
-	// HalfClosed is how long a client is still waited for that has said it will send no more. That may be all it means (RFC 9112,
-	// 9.6: nc -N, some old clients), but nearly always it has gone: somebody has pressed stop or reload.
+	// HalfClosed is how long a client is still waited for that has said it will send no more. That may be all it means
+	// (RFC 9112, 9.6: nc -N, some old clients), but nearly always it has gone: its user has pressed stop or reload.
 	HalfClosed time.Duration
 
-	Begin func(*Guarded) *Exchange // counts a request as received, and gives it a place
+	Begin func(*Guarded) *Exchange // counts a request as received, and registers it
 	// Judge takes a request of a client that is blocked, and reports whether it is answered. Else fasthttp is shown it, and Handle goes on with it.
 	Judge  func(*Exchange) (answered bool)
 	Handle func(*Exchange)                // the request is there: it is to be answered. It recovers from its own faults
 	End    func(e *Exchange, failed bool) // the request under way is over; its answer could not be written
-	Fault  func(any)                      // somebody has panicked
+	Fault  func(any)                      // there was a panic
 	// Switch serves a client that begins to speak HTTP/2 without TLS, if it may, to its end; else it reports false.
 	Switch func(*Client) bool
 	Leave  func(*Client) // a connection is on its way out: it does not count any more
@@ -56,8 +56,8 @@ type Client struct {
 	Site     *Site
 	Secure   bool           // TLS
 	Peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
-	Unnamed  bool           // the PROXY header names nobody
-	Source   counter.Source // whose connections it counts among; zero: nobody's
+	Unnamed  bool           // the PROXY header names no client
+	Source   counter.Source // the source whose connections it counts among; zero: none
 	Closed   atomic.Bool
 	Accepted int64         // when, Unix nanoseconds
 	Woken    bool          // by retire; guarded by the registry, as is
@@ -80,7 +80,7 @@ type Client struct {
 
 	Paced   bool      // an answer is being streamed, which holds a connection to the origin
 	taking  Pace      // of that answer
-	WriteAt time.Time // an instant just now, for the next write; zero: ask the clock
+	WriteAt time.Time // an instant just now, for the next write; zero: read the clock
 	wrote   time.Time // when the last write was: see Wrote
 	writeBy time.Time // the write deadline that is set
 	ReadBy  time.Time // the read deadline that is set, as far as it matters
@@ -89,18 +89,17 @@ type Client struct {
 	halfClosed time.Time // when Gone first saw that it sends no more; zero: it has not
 }
 
-// StartBody tells the connection that what it reads from now on is a body, which the client must send at a pace. It may be
-// late by grace at first, and by most once it has sent enough.
+// StartBody begins to read a body, which the client must send at a pace. It may be late by grace at first, and by most
+// once it has sent enough.
 func (c *Client) StartBody(grace, most time.Duration) {
 	c.body = true
 	c.sending = Pace{Rate: c.Site.Limits.BodyRate, Most: max(grace, most), Left: grace}
 }
 
-// EndBody says that what is read from now on is no body any more.
+// EndBody notes that the body has ended.
 func (c *Client) EndBody() { c.body, c.bodyDue = false, time.Time{} }
 
-// StartAnswer tells the connection that what it writes from now on is an answer that is streamed, which the client must take
-// at a pace, until endAnswer.
+// StartAnswer begins to write a streamed answer, which the client must take at a pace, until endAnswer.
 func (c *Client) StartAnswer() {
 	c.Paced, c.taking = true, Pace{Rate: c.Site.Limits.AnswerRate, Most: c.Site.Limits.IdleTimeout, Left: c.Site.Limits.IdleTimeout}
 }
@@ -237,16 +236,16 @@ func (c *Client) Close() error {
 	return c.Conn.Close()
 }
 
-// LingeringClose says that no more will be sent, and reads a little of what the client still sends (RFC 9112, 9.6).
+// LingeringClose closes the sending direction, and reads a little of what the client still sends (RFC 9112, 9.6).
 func (c *Client) LingeringClose() {
 	half, ok := socket.Innermost(c.Conn).(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.Raw.SetReadDeadline(time.Now().Add(LingerTime)) != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, c.Raw, lingerBytes) // unread: a PROXY header, or TLS, would have a time of its own
+	_, _ = io.CopyN(io.Discard, c.Raw, lingerBytes) // unread: a PROXY header, or TLS, would have a deadline of its own
 }
 
-// From is whom the connection comes from, whatever a PROXY header says.
+// From is the address that the connection comes from, whatever a PROXY header says.
 func (c *Client) From() netip.Addr { return PeerOf(c.Raw.RemoteAddr()) }
 
 // PeerOf is the other end of a connection.
@@ -255,7 +254,7 @@ func PeerOf(a net.Addr) netip.Addr {
 	case *net.TCPAddr:
 		return a.AddrPort().Addr().Unmap().WithZone("")
 	case *net.UnixAddr:
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1}) // whoever it is, it is this machine
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}) // the peer is this machine
 	}
 	return netip.IPv6Unspecified() // an in-memory connection
 }

@@ -156,7 +156,7 @@ func TestHangingUpIsCountedByStatus(t *testing.T) {
 	}
 }
 
-// A client that speaks TLS to a plain port is told at once that nobody there does, and the connection ends.
+// A client that speaks TLS to a plain port gets at once the answer that the port speaks none, and the connection ends.
 func TestTLSOnAPlainPort(t *testing.T) {
 	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), "limits: {header_timeout: 30s}")
 	const hello = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 and what else a client says"

@@ -17,16 +17,16 @@ import (
 // connection; but what is said of a body's reader holds here as for Client. It may be used again after Reset.
 type Exchange struct {
 	In    http1.RequestHead // what came
-	Owner any               // whose it is: what belongs to it for who serves
+	Owner any               // what its server keeps with it
 
 	on       *Guarded
 	ctx      *fasthttp.RequestCtx // while its handler runs
 	text     []byte               // the head, where a body comes after it
 	shown    []byte               // the head without what fasthttp is not shown
 	body     http1.Body
-	bodyRead bool         // somebody reads the body, or nobody will
-	pause    func() error // who reads it is told before its client is waited for,
-	resume   func()       // and after; nil: nobody is
+	bodyRead bool         // the body has a reader, or will have none
+	pause    func() error // called before a read waits for the client,
+	resume   func()       // and after; nil: nothing is
 	watch    watch
 
 	out    []byte        // of an origin's answer, what has not been written, but of a stream
@@ -51,7 +51,7 @@ func (e *Exchange) Conn() *Client { return e.on.Conn }
 // Request is what came.
 func (e *Exchange) Request() *message.Request { return &e.In.Request }
 
-// Peer is whom the connection comes from. It is not named if a PROXY header says that nobody is.
+// Peer is the address that the connection comes from. It is not named if a PROXY header withholds it.
 func (e *Exchange) Peer() (peer netip.Addr, named bool) { return e.on.Conn.Peer, !e.on.Conn.Unnamed }
 
 // Secure reports whether the client speaks TLS.
@@ -63,7 +63,7 @@ func (e *Exchange) Gone(now time.Time) bool { return e.on.Conn.Gone(now) }
 // Going reports whether the connection is to make room for others.
 func (e *Exchange) Going() bool { return e.on.Conn.Going.Load() != 0 }
 
-// Block says that whoever sends on this connection is refused until then; the zero time: it is not.
+// Block notes that this connection's client is refused until then; the zero time: it is not.
 func (e *Exchange) Block(until time.Time) {
 	at := int64(0)
 	if !until.IsZero() {
@@ -74,7 +74,7 @@ func (e *Exchange) Block(until time.Time) {
 	}
 }
 
-// Close says that the connection ends with the answer.
+// Close ends the connection with the answer.
 func (e *Exchange) Close() { e.In.Close = true }
 
 // Last is Close for a client that may go on sending: what it sends is not read as another request, and does not reset the connection
@@ -93,7 +93,8 @@ func (e *Exchange) Begun() bool { return e.on.phase == relayed }
 // Wrote is when the client was last written to.
 func (e *Exchange) Wrote() time.Time { return e.on.Conn.Wrote() }
 
-// Hijack gives run the connection, once the handler has returned. The exchange is over when run is: nobody else ends it.
+// Hijack gives run the connection, once the handler has returned. The exchange is over when run is: nothing else ends
+// it.
 func (e *Exchange) Hijack(run func(net.Conn)) {
 	c := e.on.Conn
 	e.on.Exchange = nil

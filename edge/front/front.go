@@ -2,9 +2,9 @@
 // checks one head after the other, and shows fasthttp that head and nothing else, so that where a request ends is never for fasthttp to
 // decide. A Client is the connection itself: its deadlines, the pace at which bodies and answers must move, how it is closed.
 //
-// An Exchange is one request and its answer at the client's end, for who serves it (edge.Front) and who passes it on (proxy.Exchange): they
-// say what goes, and not how HTTP/1.1 has it. An origin's answer is relayed past fasthttp (outgoing.go), one of the edge's own is fasthttp's
-// to write (serve.go).
+// An Exchange is one request and its answer at the client's end, for the server (edge.Front) and the proxy
+// (proxy.Exchange): they decide what is sent, and not how HTTP/1.1 writes it. An origin's answer is relayed past
+// fasthttp (outgoing.go), one of the edge's own is fasthttp's to write (serve.go).
 //
 // Only here, and in tunnels, are bytes written to a client.
 package front
@@ -52,7 +52,7 @@ const (
 	relayed              // the handler has begun to write the answer itself; what fasthttp writes is dropped
 )
 
-// A tlsGuarded tells fasthttp that the client speaks TLS.
+// A tlsGuarded shows fasthttp that the client speaks TLS.
 type tlsGuarded struct {
 	Guarded
 	tls *tls.Conn
@@ -68,16 +68,16 @@ func (s *tlsGuarded) Handshake() (err error) {
 
 func (s *tlsGuarded) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
 
-// StandIn is shown in place of what is no request.
+// StandIn is the request that fasthttp reads instead of malformed input.
 const StandIn = "GET / HTTP/1.1\r\nHost: malformed\r\n\r\n"
 
-// preface begins a connection of a client that knows that HTTP/2 is spoken (RFC 9113, 3.4): what of it is a head.
+// preface is the part of the HTTP/2 preface (RFC 9113, 3.4) that looks like a head.
 const preface = "PRI * HTTP/2.0\r\n\r\n"
 
-// errPanic is what fasthttp is told after a fault.
+// errPanic is what fasthttp gets after a panic.
 var errPanic = errors.New("edge: a fault")
 
-// ErrAhead is what fasthttp is told when it reads beyond the head that it is shown: a fault, of which nothing may come.
+// ErrAhead is what fasthttp gets when it reads beyond the head that it was given: a fault, which must have no effect.
 var ErrAhead = errors.New("edge: fasthttp reads beyond a head")
 
 // clientReaders hold what clients send, each for as long as a connection is open.
@@ -142,7 +142,7 @@ func (s *Guarded) receive() (head []byte, ok bool) {
 	}
 	raw, err := c.NextHead(s.Conn.Site.Limits.HeaderTimeout, s.Conn.Site.Limits.HeaderBytes)
 	if err != nil && !c.heading {
-		return nil, false // nobody asked for anything
+		return nil, false // nothing was requested
 	}
 	if err == nil && bytes.HasPrefix(raw, []byte(preface)) && c.Site.Switch != nil && c.Site.Switch(c) {
 		return nil, false
@@ -160,7 +160,7 @@ func (s *Guarded) read(raw []byte, err error) []byte {
 	if err != nil {
 		r.Refused, r.Broken = c.headless(err)
 	} else if r.Refused = r.Parse(raw, most); r.Refused == nil && r.Length != 0 {
-		e.text = append(e.text[:0], raw[:r.Size]...) // the body takes the head's place in the buffer
+		e.text = append(e.text[:0], raw[:r.Size]...) // the body replaces the head in the buffer
 		r.Refused = r.Parse(e.text, most)
 		e.body = http1.NewBody(c.Reader, e, r.Length)
 	}

@@ -19,7 +19,7 @@ const (
 	bodyBuffer = 32 << 10
 )
 
-// crowded is what a connection above the cap is told.
+// crowded is the answer on a connection above the cap.
 const crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 
 var (

@@ -54,7 +54,7 @@ func (e *Exchange) Begin(a *message.Answer, ours func(status int, name []byte) b
 	return e.chunks
 }
 
-// appendConnection appends what becomes of the connection after the answer, where that is not what HTTP/1.1 has by itself.
+// appendConnection appends what becomes of the connection after the answer, where that is not HTTP/1.1's default.
 func (e *Exchange) appendConnection(b []byte) []byte {
 	switch {
 	case e.In.Close:
@@ -119,8 +119,8 @@ func (e *Exchange) End(at time.Time) (err error) {
 	return err
 }
 
-// Abort says that the answer has broken off, and that nothing more is said. Where the end of the connection is the body's, one in order would
-// pass the part off as the whole.
+// Abort breaks the answer off, and nothing more is sent. Where the end of the connection is the body's, one in order
+// would pass the part off as the whole.
 func (e *Exchange) Abort() {
 	if e.on.phase, e.In.Close = relayed, true; e.ends {
 		e.on.Conn.Reset()

@@ -30,8 +30,8 @@ func (e *Exchange) startBody(grace, most time.Duration, due time.Time) {
 // AwaitBody waits until the body has begun.
 func (e *Exchange) AwaitBody() error { return e.on.Conn.Fill(1) }
 
-// TakeBody says that the body is read from now on: to its end, or to that of the connection. pause, if not nil, is called before the client is
-// waited for, and resume after it. An error of pause is that of Next.
+// TakeBody begins to read the body: to its end, or to that of the connection. pause, if not nil, is called before the
+// client is waited for, and resume after it. An error of pause is that of Next.
 func (e *Exchange) TakeBody(pause func() error, resume func()) {
 	e.bodyRead, e.pause, e.resume = true, pause, resume
 }
@@ -63,7 +63,7 @@ func (e *Exchange) Got() int64 { return e.body.Got }
 // ReadTrailer reads the lines after the body into h.
 func (e *Exchange) ReadTrailer(h *message.Head) error { return e.body.ReadTrailer(h) }
 
-// EndBody says that nothing more of the body is read.
+// EndBody ends reading the body.
 func (e *Exchange) EndBody() {
 	c := e.on.Conn
 	if c.aborted.Load() {
@@ -75,8 +75,9 @@ func (e *Exchange) EndBody() {
 // AbortBody ends the reading of the body, from another goroutine. It is the last of the connection.
 func (e *Exchange) AbortBody() { e.on.Conn.AbortBody() }
 
-// SkipBody is called before an answer. It reads a body that nobody has taken, so that the connection can stay open; one that is long or slow,
-// or may never come because its client waits to be invited, costs the connection instead. It reports whether that took time.
+// SkipBody is called before an answer. It reads a body that has not been taken, so that the connection can stay open;
+// one that is long or slow, or may never come because its client waits to be invited, costs the connection instead. It
+// reports whether that took time.
 func (e *Exchange) SkipBody() (waited bool) {
 	c, r := e.on.Conn, &e.In
 	if e.bodyRead || r.Length == 0 {

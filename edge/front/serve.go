@@ -47,7 +47,7 @@ func (s *Site) handle(ctx *fasthttp.RequestCtx) {
 	e := on.Exchange
 	e.ctx, on.phase = ctx, handled
 	defer func() {
-		if p := recover(); p != nil { // who serves it has not: nothing more is said
+		if p := recover(); p != nil { // its server has not: nothing more is sent
 			s.Fault(p)
 			on.failed = true
 			e.Abort()

@@ -46,7 +46,7 @@ func (c *Client) Waiting() bool {
 	return n > 0
 }
 
-// What going says: why the one who reads was woken.
+// Values of going: why the reader was woken.
 const (
 	GoIdle = 1 + iota // the connection is to end, unless a request has come
 	GoNow             // or in any case

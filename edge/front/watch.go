@@ -9,14 +9,14 @@ import (
 	"sluice/edge/socket"
 )
 
-// watchAfter is how long an origin may take before anybody looks whether the client is still there. Most answers come sooner;
-// they cost a timer that is set and stopped.
+// watchAfter is how long an origin may take before the edge checks whether the client is still there. Most answers come
+// sooner; they cost a timer that is set and stopped.
 const watchAfter = 100 * time.Millisecond
 
-// A watch notices that the client of a request has gone while its origin is at work: at once if the client has reset the connection, after a
-// while if it has closed it and no answer has begun. (Who is not there any more resets when the answer comes.) A client that has closed does
-// not count against the caps meanwhile. It reads nothing: what the client sends is its next request. Below TLS it sees what happens to the
-// socket.
+// A watch notices that the client of a request has gone while its origin is at work: at once if the client has reset
+// the connection, after a while if it has closed it and no answer has begun. (A client that is not there any more
+// resets when the answer comes.) A client that has closed does not count against the caps meanwhile. It reads nothing:
+// what the client sends is its next request. Below TLS it sees what happens to the socket.
 //
 // It belongs to the goroutine that serves the connection, which must stop it before it reads from the client again.
 type watch struct {
@@ -27,18 +27,18 @@ type watch struct {
 	gone      func()
 	answering atomic.Bool // the answer has begun
 	left      atomic.Bool // the connection does not count any more
-	waiting   atomic.Bool // look waits at the socket, and nobody else reads it
+	waiting   atomic.Bool // look waits at the socket, and nothing else reads it
 	stopped   atomic.Bool
 	wake      chan struct{}
 	ended     chan struct{} // look has
 }
 
-// Watch has gone called, once at most, if the client goes before Unwatch. Nobody looks before ready is closed, if it is not nil: until then
-// who reads the body sees the client go.
+// Watch has gone called, once at most, if the client goes before Unwatch. The watch begins when ready is closed, if it
+// is not nil: until then the reader of the body sees the client go.
 func (e *Exchange) Watch(ready <-chan struct{}, gone func()) { e.watch.start(e.on.Conn, ready, gone) }
 
-// Answering says that the answer has begun. It goes on for a client that has closed one direction, which then counts again: else one
-// source could have any number of answers under way.
+// Answering notes that the answer has begun. It goes on for a client that has closed one direction, which then counts
+// again: else one source could have any number of answers under way.
 func (e *Exchange) Answering() {
 	w := &e.watch
 	w.answering.Store(true)

@@ -133,8 +133,8 @@ func (a *Answer) Frame(old bool, keep time.Duration) (reuse bool, kept time.Dura
 	return reuse, kept, nil
 }
 
-// AppendAnswer appends the head of an answer as a client may get it, up to its last line: without what ends at this hop, and without
-// lines whose names are not for the origin to say.
+// AppendAnswer appends the head of an answer as a client may get it, up to its last line: without what ends at this
+// hop, and without lines that the origin may not send.
 func AppendAnswer(out []byte, a *message.Answer, ours func(status int, name []byte) bool) []byte {
 	out = append(append(out, version11...), ' ')
 	out = strconv.AppendInt(out, int64(a.Status), 10)

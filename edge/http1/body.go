@@ -21,8 +21,8 @@ var (
 const (
 	maxChunkLine = 4 << 10
 	maxTrailer   = 16 << 10
-	// A chunked body may have at most bodyCost bytes around it for each of its own, and bodySlack bytes more: what goes beyond is
-	// chunk extensions that have no end.
+	// A chunked body may have at most bodyCost bytes around it for each of its own, and bodySlack bytes more: what goes
+	// beyond is endless chunk extensions.
 	bodyCost  = 16
 	bodySlack = 128 << 10
 )
@@ -36,8 +36,8 @@ const (
 	UntilClose
 )
 
-// A Body reads a body out of the buffer that its head came in, without a buffer between. What breaks off is an error, never
-// an end: nobody must take a part for the whole.
+// A Body reads a body out of the buffer that its head came in, without a buffer between. What breaks off is an error,
+// never an end: a part must not be taken for the whole.
 type Body struct {
 	Reader   *bufio.Reader
 	Wait     Waiter // waits until bytes are in br
@@ -197,7 +197,7 @@ func Unexpected(err error) error {
 	return err
 }
 
-// TimedOut reports whether somebody was waited for too long.
+// TimedOut reports whether a wait for the peer was too long.
 func TimedOut(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()

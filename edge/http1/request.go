@@ -72,8 +72,8 @@ func (r *RequestHead) Parse(raw []byte, most int) *message.Refusal {
 	return r.SetPath()
 }
 
-// upgrade is the protocol that a request asks to switch to. A request with a body, or one that asks for anything else, is an ordinary
-// request: the wish ends at this hop (RFC 9110, 7.8).
+// upgrade is the protocol that a request wants to switch to. A request with a body, or one that wants anything else, is
+// an ordinary request: the wish ends at this hop (RFC 9110, 7.8).
 func (r *RequestHead) upgrade() (protocol []byte) {
 	if r.HTTP10 || string(r.Method) != http.MethodGet || r.Length != 0 || !r.Head.Upgrades {
 		return nil

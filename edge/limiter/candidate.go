@@ -7,9 +7,10 @@ import (
 	"sluice/mitigation"
 )
 
-// Candidate is another limit, estimate or timeout for a rule, tried beside those in force. It is asked wherever its rule's counter is, and
-// expected what it would have done; nobody is refused for it. What its rule admits is what both count, so of a source that it would have
-// blocked it sees more than it would have admitted: it tells who would have been refused, and no less often than that.
+// Candidate is another limit, estimate or timeout for a rule, tried beside those in force. It decides wherever its
+// rule's counter does, so one sees what it would have done; it refuses no request. What its rule admits is what both
+// count, so it sees more of a source that it would have blocked than it would have admitted: it names every source that
+// would have been refused, if perhaps too often.
 type Candidate struct {
 	Counter *algorithm.Spec // the counters of its rule, by its own limit and estimate (algorithm.Spec.With)
 	Bits    mitigation.Rule // what its mitigations go by; nothing is counted under it
@@ -18,7 +19,7 @@ type Candidate struct {
 // CandidateResult is what a rule's candidate says.
 type CandidateResult struct {
 	Index    int     // of the rule in Decision.Results
-	Verdict  Verdict // Passed, Limited or Mitigated; Passed as well where the rule's counter was not asked
+	Verdict  Verdict // Passed, Limited or Mitigated; Passed as well where the rule's counter did not decide
 	Estimate float64 // of a Limited one, this request included
 	Until    time.Time
 }
@@ -34,7 +35,7 @@ func (l *Limiter) candidatesMitigated(d *Decision, now time.Time) {
 	}
 }
 
-// reserveCandidates asks the counters of rules that are about to be asked, before this request counts there.
+// reserveCandidates reserves at the candidates of rules, before the request counts at the rules themselves.
 func (l *Limiter) reserveCandidates(d *Decision, now time.Time) {
 	for i := range d.Candidates {
 		c := &d.Candidates[i]
@@ -55,7 +56,7 @@ func (l *Limiter) reserveCandidates(d *Decision, now time.Time) {
 	}
 }
 
-// WouldRefuse reports whether a shadow or a candidate would have refused a request that nobody refuses.
+// WouldRefuse reports whether a shadow or a candidate would have refused a request that no rule refuses.
 func (d *Decision) WouldRefuse() bool {
 	if d.Refused() {
 		return false

@@ -16,9 +16,9 @@ type Verdict uint8
 const (
 	Passed       Verdict = iota
 	Limited              // this request would have been over the limit
-	Mitigated            // a mitigation is in force; no counter was asked
+	Mitigated            // a mitigation is in force; no counter decided
 	Shadowed             // a shadow rule would have refused it
-	FailedClosed         // nobody in the tier answers for the source, and the rule fails closed
+	FailedClosed         // no node answers for the source, and the rule fails closed
 	Tagged               // a rule that tags has something against it, and lets it go on
 	Verdicts             // how many there are
 )
@@ -32,8 +32,8 @@ func (v Verdict) String() string {
 // kept, and it must not be copied. The zero value is ready. It is for one goroutine.
 type Decision struct {
 	Verdict  Verdict     // of all rules together
-	Reported *RuleResult // what the client is told: the longest wait, or the least left; nil: nothing
-	Cause    *RuleResult // what the verdict comes from: a shadow's perhaps; nil: no rule was asked
+	Reported *RuleResult // what the client's headers report: the longest wait, or the least left; nil: nothing
+	Cause    *RuleResult // what the verdict comes from: a shadow's perhaps; nil: no rule applied
 	Held     bool        // a rule waits for Settle: it counts by the answer's status, or does not know yet what the request costs
 
 	Results    []RuleResult      // in the order of Add
@@ -51,7 +51,7 @@ type Decision struct {
 
 	inFlight    bool // a rule counts requests in flight
 	slots       []inflight.Slot
-	slotResults []int // of places, the index of the result
+	slotResults []int // of slots, the index of the result
 
 	exact   bool // a rule keeps its requests in the tier
 	kept    []exact.Ticket
@@ -62,7 +62,7 @@ type Decision struct {
 // MaxDelay is the longest that a request waits for its turn. Rules whose queue would make it longer are to be refused.
 const MaxDelay = 30 * time.Second
 
-// RuleResult is one rule that a request falls under, and what it says.
+// RuleResult is one rule that a request falls under, and its verdict.
 type RuleResult struct {
 	Rule   *Rule
 	Source counter.Source
@@ -71,17 +71,17 @@ type RuleResult struct {
 	Verdict     Verdict
 	Wait        time.Duration        // until a retry is admitted, if the request is refused
 	Until       time.Time            // end of the mitigation that is in force or starts; zero: there is none
-	Skipped     bool                 // nobody in the tier answers, and the rule's posture decided
-	Reservation *counter.Reservation // what its counter was asked and said; nil: it was not asked
+	Skipped     bool                 // no node answers, and the rule's posture decided
+	Reservation *counter.Reservation // what its counter was asked and answered; nil: it was not asked
 
-	Hits  uint32 // what the request costs, for a rule that Costs and for one that was asked about several hits; 0: 1
+	Hits  uint32 // what the request costs, for a rule that Costs and for a check of several hits; 0: 1
 	Due   bool   // what it costs is known when it is settled: Hits are held until then, and may be changed
-	Probe bool   // nothing is counted: the counter is asked whether the source is over its limit
+	Probe bool   // nothing is counted: only whether the source is over its limit is read
 
-	Counter *algorithm.Spec // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
+	Counter *algorithm.Spec // what counts instead of the rule's counter, by a limit that came with the request; nil: the rule's
 
 	kept    bool // its request is kept in the tier, and its counter not asked
-	Crowded bool // it is refused for want of a place in flight, not for its counter
+	Crowded bool // it is refused because no slot is free, not by its counter
 }
 
 // CountedBy is what counts the request.
@@ -143,8 +143,9 @@ func (d *Decision) Refused() bool {
 	return d.Verdict == Limited || d.Verdict == Mitigated || d.Verdict == FailedClosed
 }
 
-// combine makes one verdict of all: the strictest refusal, which is the longest wait; else the rule with the least left. A
-// rule that was not asked, because another refused before, has nothing against the request. Of rules that tag the client is told nothing.
+// combine makes one verdict of all: the strictest refusal, which is the longest wait; else the rule with the least
+// left. A rule that was not asked, because another refused before, has nothing against the request. Rules that tag are
+// not reported to the client.
 func (d *Decision) combine() {
 	var refusal, least, tagged, shadow, other *RuleResult
 	var wait time.Duration

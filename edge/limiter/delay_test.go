@@ -12,8 +12,8 @@ import (
 	"sluice/edge/edgetest"
 )
 
-// Requests that come together go on one after the other, no sooner than the rate allows; what finds the queue full is refused and told
-// when there is room.
+// Requests that come together go on one after the other, no sooner than the rate allows; what finds the queue full is
+// refused with the time until there is room.
 func TestRequestsWaitForTheirTurn(t *testing.T) {
 	for name, rule := range map[string]string{
 		"leaky bucket":             "algorithm: leaky_bucket, burst: 3",

@@ -8,16 +8,18 @@ import (
 	"sluice/counter/exact"
 )
 
-// Under check: sync with algorithm: exact or token_bucket the tier keeps each request by itself (package exact), and a request waits until it
-// does, as long as Limiter.Wait lets it, once for all its rules. If the tier has not answered by then the rule's posture decides; local is
-// what this edge knows. In doubt, because the tier has lost what it kept, a rule that is closed refuses until that matters no more; others
-// go on with what is left. No counter is asked under such a rule.
+// Under check: sync with algorithm: exact or token_bucket the tier keeps the instant of each request (package exact),
+// and a request waits until it does, as long as Limiter.Wait lets it, once for all its rules. If the tier has not
+// answered by then the rule's posture decides; local is what this edge knows. In doubt, because the tier has lost what
+// it kept, a rule that is closed refuses until that matters no more; others go on with what is left. No counter is
+// asked under such a rule.
 //
-// A request that another rule refuses, or whose answer does not count, is taken back. Who is refused is refused without a question to the tier
-// for as long as nothing can have changed, a second at most.
+// A request that another rule refuses, or whose answer does not count, is taken back. A refused source is refused
+// without the tier for as long as nothing can have changed, a second at most.
 
-// reserveAndKeep asks counters, and has the tier keep the request: first, because counters are told only what is admitted, unless they refuse it as
-// far as this edge knows. Refused says that the request is refused already.
+// reserveAndKeep has the tier keep the request and then reserves at the counters. The tier comes first because counters
+// count only what is admitted, unless they refuse it as far as this edge knows. Refused says that the request is
+// refused already.
 func (l *Limiter) reserveAndKeep(d *Decision, refused bool, now time.Time) {
 	keeps := !refused
 	for i := range d.Results {
@@ -71,7 +73,7 @@ func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
 	return refused
 }
 
-// keeps reports whether a rule has nothing against a request, by what the tier says of it, or else by its posture. If refused, another has.
+// keeps reports whether a rule admits a request, by the tier's answer, or else by its posture. If refused, another has.
 func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.Time) bool {
 	switch l.Exact.Confirm(k, wall) {
 	case counter.Within:
@@ -100,7 +102,7 @@ func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.
 	return !r.Rule.refuses()
 }
 
-// reportKept gives results what is to be said of them, when counters have been asked.
+// reportKept fills in the results of rules that are kept in the tier, after the counters' own.
 func (l *Limiter) reportKept(d *Decision, now time.Time) {
 	for i := range d.kept {
 		r, k := &d.Results[d.keptBy[i]], &d.kept[i]
@@ -132,14 +134,14 @@ func (l *Limiter) drop(d *Decision) {
 	}
 }
 
-// Arrived says that an admitted request has been at its origin, or will never be there. It may be called more than once.
+// Arrived notes that an admitted request has reached its origin, or never will. It may be called more than once.
 func (l *Limiter) Arrived(d *Decision) {
 	for i := range d.kept {
 		l.Exact.Done(&d.kept[i])
 	}
 }
 
-// Peek says how a source stands under a rule as far as this edge knows, and whether it knows anything.
+// Peek returns a source's state under a rule as far as this edge knows, and whether it knows anything.
 func (l *Limiter) Peek(r *Rule, source counter.Source, now time.Time) (v counter.Verdict, there bool) {
 	if r.Exact != nil && l.Exact != nil {
 		return l.Exact.Peek(r.Exact, source, l.Counters.Wall(now))

@@ -43,7 +43,7 @@ func newKept(t *testing.T, rules ...*Rule) *kept {
 	return k
 }
 
-// answer carries out what is due. All rules share the buckets here, and are told apart by their tags.
+// answer carries out what is due. All rules share the buckets here, and are distinguished by their tags.
 func (k *kept) answer() {
 	tag := func(r *exact.Spec, s counter.Source) uint64 {
 		return uint64(len(r.ID))<<8 + uint64(r.ID[0]) + uint64(len(s.String()))<<16
@@ -77,7 +77,7 @@ func (k *kept) has(r *Rule, want int) {
 	}
 }
 
-// Exactly the limit passes, who is refused is told when there is room, and its counter is asked nothing.
+// Exactly the limit passes, a refused client gets when there is room, and its counter is not read.
 func TestKept(t *testing.T) {
 	r := newExact(t, "pay", 3)
 	k := newKept(t, r)

@@ -1,7 +1,7 @@
 // Package limiter decides whether a request may go on: the rules that it falls under come in, a verdict comes out.
 //
-// It is the only place where that is decided; edges, the dry run of a log, simulations and tests all call it. It knows
-// nothing of HTTP, has no sockets and reads no clock. A decision takes, in this order:
+// It is the only place where that is decided; edges, the dry run of a log, simulations and tests all call it. It has no
+// HTTP, no sockets and no clock. A decision takes, in this order:
 //
 //	bits         a source that is mitigated under an enforcing rule is refused, and no counter is asked. Callers may look first whether
 //	             rules that are about all its requests do (Blocks), and find out which others there are only if none does
@@ -28,11 +28,11 @@ import (
 )
 
 const (
-	// closedRetry is what a client is told to wait that a rule refused because nobody in the tier answers: a node that has
-	// come back is used again within two seconds.
+	// closedRetry is the wait for a client that a rule refused because no node answers: a node that has come back is
+	// used again within two seconds.
 	closedRetry = 2 * time.Second
-	// openRetry is the least that a client is told to wait that is over the limit only by requests which are still under way:
-	// when they are answered, and whether they count then, nobody knows.
+	// openRetry is the least wait for a client that is over the limit only by requests still under way: when they will
+	// be answered, and whether they will count, is unknown.
 	openRetry = time.Second
 )
 
@@ -41,18 +41,19 @@ type Limiter struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 
-	// Up reports whether somebody in the tier answers for a source. nil: always.
+	// Up reports whether a node answers for a source. nil: always.
 	Up func(counter.Source) bool
-	// Alone says how many edges shared the tier, as last known, and since when nobody in it answers; the zero time: somebody does. nil: always.
+	// Alone returns how many edges shared the tier, as last known, and since when no node answers; the zero time: one
+	// does. nil: always.
 	Alone func() (edges int, since time.Time)
-	// Fetch asks the tier about a counter that a request waits for. It must not block. nil: nobody can be asked.
+	// Fetch reads a counter that a request waits for from the tier. It must not block; nil: there is no tier.
 	Fetch func(*algorithm.Spec, counter.Source)
 	// Wait returns when all channels are closed, or when the request has waited long enough. It must not keep the slice. nil:
 	// no request waits.
 	Wait func(replies []<-chan struct{})
 
 	InFlight *inflight.Table // requests that are under way; nil: they are not counted
-	Exact    *exact.Table    // requests that are kept in the tier, each by itself; nil: there is no tier
+	Exact    *exact.Table    // the instants of requests that are kept in the tier; nil: there is no tier
 }
 
 // Decide decides about one request under the rules that were added to d.
@@ -106,7 +107,8 @@ func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 	return refused
 }
 
-// said is until, or later where operators block the source under the rule whose variant this is. Verdicts under that are of another limit.
+// said returns until, or later where operators block the source under the rule whose variant this is. Verdicts under
+// that are of another limit.
 func (l *Limiter) said(r *RuleResult, covering []counter.Source, now, until time.Time) time.Time {
 	if end := l.Bits.UntilOrdered(mitigation.Key{Rule: r.Rule.Of, Source: r.Source}, now); end.After(until) {
 		until = end
@@ -119,7 +121,7 @@ func (l *Limiter) said(r *RuleResult, covering []counter.Source, now, until time
 	return until
 }
 
-// failClosed applies postures while nobody in the tier answers for a source, and reports whether a rule refuses.
+// failClosed applies postures while no node answers for a source, and reports whether a rule refuses.
 func (l *Limiter) failClosed(d *Decision) (refused bool) {
 	if l.Up == nil {
 		return false
@@ -142,7 +144,7 @@ func (l *Limiter) failClosed(d *Decision) (refused bool) {
 	return refused
 }
 
-// await gives the tier time to say what it knows of sources that this edge does not know, where a rule asks for that. It
+// await waits for the tier's counts of sources that this edge does not know, where a rule has first_sight: wait. It
 // reports whether the request has waited.
 func (l *Limiter) await(d *Decision, now time.Time) bool {
 	if l.Fetch == nil || l.Wait == nil {
@@ -156,7 +158,7 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 		if v, _ := l.Counters.Peek(r.CountedBy(), r.Source, now); v.Known {
 			continue
 		}
-		reply, first := l.Counters.Await(r.CountedBy(), r.Source) // before asking, or the reply could come before anybody waits for it
+		reply, first := l.Counters.Await(r.CountedBy(), r.Source) // before the read, or the reply could come before anything waits for it
 		if first {
 			l.Fetch(r.CountedBy(), r.Source)
 		}
@@ -169,8 +171,8 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 	return true
 }
 
-// reserve asks all counters together, and starts mitigations where one is over its limit. Of a request that is refused already they count
-// what is an attempt.
+// reserve decides at all counters together, and starts mitigations where one is over its limit. Of a request that is
+// refused already they count what is an attempt.
 func (l *Limiter) reserve(d *Decision, refused bool, now time.Time) {
 	d.reservations = slices.Grow(d.reservations, len(d.Results)) // first, because results point into it
 	shadows, ranked := false, false
@@ -225,7 +227,7 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 		r.Wait = max(r.Wait, openRetry)
 	}
 	r.Verdict = r.Rule.spared(r.Verdict)
-	if r.Reservation.Rule != r.CountedBy() { // over its part of the limit, and nobody knows what the others have admitted: no reason to block a source
+	if r.Reservation.Rule != r.CountedBy() { // over its part of the limit, and what other edges have admitted is unknown: no reason to block a source
 		edges, _ := l.Alone() // 0 if the tier has just come back
 		v, _ := l.Counters.PeekFor(partOf(r.CountedBy(), max(edges, 1), r.CountedBy().Window), r.Source, r.hits(), now)
 		r.Wait = max(r.Wait, v.RetryAfter) // the part is least then
@@ -238,8 +240,9 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 	}
 }
 
-// mitigate starts a mitigation, longer for who comes back, and says when it ends; the zero Time: none starts. Of requests that are over
-// at once one finds the memory, and the others what it has started. bit is what does not follow from the rest.
+// mitigate starts a mitigation, longer for a source that comes back, and returns when it ends; the zero Time: none
+// starts. Of requests that are over at once one finds the memory, and the others what it has started. bit is what does
+// not follow from the rest.
 func (l *Limiter) mitigate(k mitigation.Key, v counter.Verdict, timeout time.Duration, repeat mitigation.Repeat, bit mitigation.Bit, now time.Time) time.Time {
 	end := mitigation.End(v, l.Bits.Timeout(k, timeout, repeat, now), now)
 	if end.IsZero() {
@@ -247,7 +250,7 @@ func (l *Limiter) mitigate(k mitigation.Key, v counter.Verdict, timeout time.Dur
 	}
 	bit.Start, bit.End, bit.By, bit.Memory = now, end, mitigation.ByEdge, repeat.Memory()
 	if !l.Bits.Start(k, bit, now) {
-		return l.Bits.Until(k, now) // what somebody else has started meanwhile; nothing after a lift or under other rules, or in a table full of what is worth more
+		return l.Bits.Until(k, now) // another's that has started meanwhile; none after a lift or under other rules, or in a table full of bits worth more
 	}
 	return end
 }
@@ -261,7 +264,7 @@ func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 	d.Held = false
 	l.settleKept(d, status)
 	for i := range d.Results {
-		switch r := &d.Results[i]; { // an ask that is not held is left alone
+		switch r := &d.Results[i]; { // a reservation that is not held is left alone
 		case r.Reservation == nil || r.kept:
 		case r.Rule.Counts(status):
 			if more := r.hits() - r.Reservation.Hits; r.Due && more > 0 {

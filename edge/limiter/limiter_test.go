@@ -96,18 +96,18 @@ func TestDecide(t *testing.T) {
 		{"a mitigation starts with the first request over the limit and ends when it said", []*Rule{rule("r", 2)},
 			[]step{{0, a, Passed, "r", 0}, {0, a, Passed, "r", 0}, {1, a, Limited, "r", 20 * time.Second}, {2, b, Passed, "r", 0},
 				{20.9, a, Mitigated, "r", 100 * time.Millisecond}, {21, a, Passed, "r", 0}}},
-		{"a throttle has no bit, and admits again when told", []*Rule{rule("r", 2, throttle)},
+		{"a throttle has no bit, and admits again after its wait", []*Rule{rule("r", 2, throttle)},
 			[]step{{0, a, Passed, "", 0}, {0, a, Passed, "", 0}, {1, a, Limited, "r", -1}, {2, a, Limited, "r", -1}, {11.5, a, Passed, "", 0}}},
 		{"one refusal counts in no rule", []*Rule{rule("tight", 1, throttle), rule("wide", 3, throttle)},
 			append([]step{{0, a, Passed, "tight", 0}}, append(repeat(5, step{1, a, Limited, "tight", -1}),
 				step{11.8, a, Passed, "tight", 0})...)},
-		{"the rule with the least left is told", []*Rule{rule("wide", 100), rule("narrow", 5)},
+		{"the rule with the least left is reported", []*Rule{rule("wide", 100), rule("narrow", 5)},
 			[]step{{0, a, Passed, "narrow", 0}}},
-		{"the longest wait is told", []*Rule{rule("short", 1, throttle), rule("long", 1)},
+		{"the longest wait is reported", []*Rule{rule("short", 1, throttle), rule("long", 1)},
 			[]step{{0, a, Passed, "", 0}, {1, a, Limited, "long", 20 * time.Second}, {2, a, Mitigated, "long", 19 * time.Second}}},
 		{"a shadow refuses nobody, and its bit holds under the shadow alone", []*Rule{rule("r", 1, shadow)},
 			[]step{{0, a, Passed, "", 0}, {1, a, Shadowed, "", 0}, {2, a, Shadowed, "", 0}, {22, a, Passed, "", 0}}},
-		{"an enforcing rule beside a shadow is the one that is told", []*Rule{rule("s", 1, shadow), rule("e", 3)},
+		{"an enforcing rule beside a shadow is the one that is reported", []*Rule{rule("s", 1, shadow), rule("e", 3)},
 			[]step{{0, a, Passed, "e", 0}, {1, a, Shadowed, "e", 0}, {1, a, Shadowed, "e", 0}, {1, a, Limited, "e", 20 * time.Second}}},
 		{"who comes back is blocked for longer, and is forgotten in time", []*Rule{rule("r", 1, repeats)},
 			[]step{{0, a, Passed, "", 0}, {0, a, Limited, "r", 20 * time.Second}, {20, a, Passed, "", 0}, {21, a, Limited, "r", 40 * time.Second}, {22, b, Passed, "", 0}, {23, b, Limited, "r", 20 * time.Second},
@@ -116,7 +116,7 @@ func TestDecide(t *testing.T) {
 		{"no rule says nothing", nil, repeat(3, step{0, a, Passed, "", 0})},
 		{"attempts count where a rule says so", []*Rule{rule("r", 1, throttle, attempts)},
 			[]step{{0, a, Passed, "", 0}, {5, a, Limited, "", -1}, {11.8, a, Limited, "", -1}, {18, a, Limited, "", -1}, {29.5, a, Passed, "", 0}}},
-		{"attempts that count in a shadow are told to nobody", []*Rule{rule("e", 1), rule("s", 2, shadow, attempts, func(r *Rule) {
+		{"attempts that count in a shadow are not reported", []*Rule{rule("e", 1), rule("s", 2, shadow, attempts, func(r *Rule) {
 			r.Counter, _ = algorithm.NewSliding("s", 2, time.Minute, 12, algorithm.Nearest)
 		})}, []step{{0, a, Passed, "e", 0}, {1, a, Limited, "e", 20 * time.Second}}},
 	} {
@@ -128,7 +128,7 @@ func TestDecide(t *testing.T) {
 					t.Fatalf("step %d at %vs: verdict %v, want %v", i, s.at, d.Verdict, s.verdict)
 				}
 				if s.rule != "" && (d.Reported == nil || d.Reported.Rule.Counter.Name != s.rule) {
-					t.Fatalf("step %d: told of %v, want %s", i, d.Reported, s.rule)
+					t.Fatalf("step %d: reported %v, want %s", i, d.Reported, s.rule)
 				}
 				if s.rule != "" && s.wait >= 0 && d.Reported.Wait != s.wait {
 					t.Fatalf("step %d: wait %v, want %v", i, d.Reported.Wait, s.wait)
@@ -163,7 +163,7 @@ func TestRetryIsAdmitted(t *testing.T) {
 			at = at.Add(wait)
 			if d := bench.decide(a, at); d.Refused() {
 				r := d.Reported.Rule
-				t.Fatalf("limit %d in %v, %d sub-windows, %v, timeout %v: refused after %v as told, now for %v", r.Counter.Limit, r.Counter.Window,
+				t.Fatalf("limit %d in %v, %d sub-windows, %v, timeout %v: refused after its wait of %v, now for %v", r.Counter.Limit, r.Counter.Window,
 					r.Counter.SubWindows, r.Counter.Estimate, r.Timeout, wait, d.Reported.Wait)
 			}
 			retries++
@@ -236,7 +236,7 @@ func TestShadowFailsClosed(t *testing.T) {
 	bench := newBench(newRule(t, "r", 1, shadow, posture(Closed)))
 	bench.Up = func(counter.Source) bool { return false }
 	if d := bench.decide(a, epoch); d.Verdict != Shadowed || d.Refused() || d.Reported != nil {
-		t.Errorf("verdict %v, told %v", d.Verdict, d.Reported)
+		t.Errorf("verdict %v, reported %v", d.Verdict, d.Reported)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestParallelLogins(t *testing.T) {
 		}
 		reported := tries[5].Reported
 		if tries[5].Verdict != Limited || reported.Wait < time.Second || !reported.Until.IsZero() {
-			t.Errorf("the sixth: %v, told to wait %v, blocked until %v", tries[5].Verdict, reported.Wait, reported.Until)
+			t.Errorf("the sixth: %v, wait of %v, blocked until %v", tries[5].Verdict, reported.Wait, reported.Until)
 		}
 		if until := l.Bits.Until(reported.key(), epoch); !until.IsZero() {
 			t.Errorf("blocked until %v though nothing has counted", until)
@@ -313,8 +313,8 @@ func TestFailedLogins(t *testing.T) {
 	}
 }
 
-// TestRefusedHoldsNoPlace: what another rule refuses counts as an attempt where attempts count, and waits for no answer.
-func TestRefusedHoldsNoPlace(t *testing.T) {
+// TestRefusedHoldsNoSlot: what another rule refuses counts as an attempt where attempts count, and waits for no answer.
+func TestRefusedHoldsNoSlot(t *testing.T) {
 	tight, login := newRule(t, "tight", 1, throttle), newRule(t, "login", 5, statuses(401), attempts)
 	bench := newBench(tight, login)
 	bench.Settle(bench.decide(a, epoch), 200, epoch)
@@ -330,7 +330,7 @@ func TestRefusedHoldsNoPlace(t *testing.T) {
 
 // Of a request that is refused before any counter is asked, none counts anything, whichever rule refuses; and where a shadow or a tag has
 // something against it, the others count it all the same.
-func TestRefusedUnasked(t *testing.T) {
+func TestRefusedWithoutTheTier(t *testing.T) {
 	block := func(b *bench, r *Rule) {
 		b.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
 	}
@@ -402,7 +402,8 @@ func TestBlockedTwice(t *testing.T) {
 	}
 }
 
-// What operators say under a rule holds under its variants, and what they say of all that a source is in; the latest end is told.
+// What operators say under a rule holds under its variants, and what they say of all that a source is in; the latest
+// end is returned.
 func TestOperatorsAndVariants(t *testing.T) {
 	wider := counter.SourceOf(netip.MustParseAddr("192.0.2.0"), 24, 64)
 	base, variant := newRule(t, "base", 9), newRule(t, "variant", 9)
@@ -440,8 +441,9 @@ func TestOperatorsAndVariants(t *testing.T) {
 	}
 }
 
-// A throttle tells the time until there is room, also if that is short: only for requests that are still under way nobody knows it.
-func TestThrottleTellsShortWaits(t *testing.T) {
+// A throttle returns the time until there is room, also if that is short: only for requests that are still under way it
+// is unknown.
+func TestThrottleReportsShortWaits(t *testing.T) {
 	bench := newBench(newRule(t, "r", 2, throttle))
 	bench.decide(a, epoch)
 	bench.decide(a, epoch)
@@ -449,20 +451,20 @@ func TestThrottleTellsShortWaits(t *testing.T) {
 	for range 20 {
 		d := bench.decide(a, at)
 		if !d.Refused() {
-			t.Fatalf("admitted after %v, without having been told of less than a second", at.Sub(epoch))
+			t.Fatalf("admitted after %v, without a wait of less than a second", at.Sub(epoch))
 		}
 		if d.Reported.Wait < time.Second {
 			if again := bench.decide(a, at.Add(d.Reported.Wait)); again.Refused() {
-				t.Errorf("told to wait %v, and refused then", d.Reported.Wait)
+				t.Errorf("wait of %v, and refused then", d.Reported.Wait)
 			}
 			return
 		}
 		at = at.Add(700 * time.Millisecond)
 	}
-	t.Error("never told of less than a second")
+	t.Error("no wait of less than a second")
 }
 
-// TestCombine: one verdict of all rules, and which of them the client is told of.
+// TestCombine: one verdict of all rules, and which of them the client's headers report.
 func TestCombine(t *testing.T) {
 	type expected struct {
 		name    string
@@ -512,7 +514,7 @@ func TestCombine(t *testing.T) {
 			return r.Rule.Counter.Name
 		}
 		if d.Verdict != test.verdict || name(d.Reported) != test.reported || name(d.Cause) != test.cause || d.Cause.Wait != test.wait || d.Delay != test.delay {
-			t.Errorf("%s: %v, told %s, cause %s, wait %v, delay %v; want %+v", test.name, d.Verdict, name(d.Reported), name(d.Cause), d.Cause.Wait, d.Delay, test)
+			t.Errorf("%s: %v, reported %s, cause %s, wait %v, delay %v; want %+v", test.name, d.Verdict, name(d.Reported), name(d.Cause), d.Cause.Wait, d.Delay, test)
 		}
 	}
 }
@@ -579,7 +581,7 @@ func TestFirstSightWaits(t *testing.T) {
 	select {
 	case <-replies[0]:
 	default:
-		t.Error("nobody was told of the reply")
+		t.Error("the reply woke no request")
 	}
 }
 
@@ -597,7 +599,7 @@ func TestFirstSightAsksTogether(t *testing.T) {
 	}
 }
 
-// TestFirstSightIsOnce: of a source that the tier has told of, requests are decided without it.
+// TestFirstSightIsOnce: of a source that the tier has answered about, requests are decided without it.
 func TestFirstSightIsOnce(t *testing.T) {
 	r := newRule(t, "r", 5, waits)
 	bench := newBench(r)
@@ -615,7 +617,8 @@ func TestFirstSightIsOnce(t *testing.T) {
 	}
 }
 
-// TestFirstSightWithoutAnswer: as long as the tier has not told of a source, each of its requests waits; where there is none to ask, none does.
+// TestFirstSightWithoutAnswer: as long as the tier has not answered about a source, each of its requests waits; without
+// a tier, none does.
 func TestFirstSightWithoutAnswer(t *testing.T) {
 	bench := newBench(newRule(t, "r", 5, waits))
 	tier := bench.withTier(nil)

@@ -7,21 +7,23 @@ import (
 	"sluice/counter"
 )
 
-// Under a rule with check: sync the tier is asked before each decision, and every request waits for its rank (counter.Table.Rank): of parallel
-// requests over all edges exactly those are admitted that the limit has room for. Other rules of such a request hold a place meanwhile.
-// A request waits as long as Limiter.Wait lets it; if the tier has not answered by then, the rule's posture decides. If that refuses the
-// request, it does not count: what the tier was told is taken back with its answer, however late that is. Only if there is none, so that
-// nobody knows whether the tier has counted it, it does. What one request costs the tier at most is at counter.Table.Rank.
+// Under a rule with check: sync the tier is read before each decision, and every request waits for its rank
+// (counter.Table.Rank): of parallel requests over all edges exactly those are admitted that the limit has room for.
+// Other rules of such a request hold their reservations meanwhile. A request waits as long as Limiter.Wait lets it; if
+// the tier has not answered by then, the rule's posture decides. If that refuses the request, it does not count: what
+// was reported is taken back with the answer, however late that is. It counts only if no answer comes, because then it
+// is unknown whether the tier has counted it. What one request costs the tier at most is at counter.Table.Rank.
 //
-// Requests that wait are bounded by the connections of the edge: each holds its own and a timer. Who is blocked does not wait, nor who
-// a rule refuses on what the tier has said within 64 ms; so a flood of one source is two reports under way for each edge.
+// Requests that wait are bounded by the connections of the edge: each holds its own and a timer. A blocked source does
+// not wait, nor one that a rule refuses on an answer of the last 64 ms; so a flood of one source is two reports under
+// way for each edge.
 
-// ranked reports whether a rule's counter is asked in the tier.
+// ranked reports whether the tier ranks a rule's hits.
 func (l *Limiter) ranked(r *RuleResult) bool {
 	return r.Rule.Counter.Sync && l.Fetch != nil && l.Wait != nil && (l.Up == nil || l.Up(r.Source))
 }
 
-// take gives the asks that are ranked their tickets, and has all others hold a place.
+// take gives the reservations that are ranked their tickets, and has all others held.
 func (l *Limiter) take(d *Decision) {
 	d.tickets = slices.Grow(d.tickets, len(d.Results))
 	for i := range d.Results {
@@ -38,7 +40,7 @@ func (l *Limiter) take(d *Decision) {
 	}
 }
 
-// rank waits for the ranks of a request that nobody refuses so far, and reports whether nobody does.
+// rank waits for the ranks of a request that no rule has refused so far, and reports whether none does.
 func (l *Limiter) rank(d *Decision, now time.Time) (admitted bool) {
 	d.replies = d.replies[:0] // those of await are over
 	for i := range d.tickets {
@@ -83,7 +85,7 @@ func (l *Limiter) within(r *RuleResult, now time.Time) bool {
 	case counter.Beyond:
 		return false
 	case counter.Within:
-		// The answer may have brought a block of which this edge had not heard.
+		// The answer may have brought a block that is new to this edge.
 		if bit, there := l.Bits.Get(r.key(), now); there && !known && now.Sub(bit.Start) > older {
 			r.Verdict, r.Until, r.Wait = Mitigated, bit.End, bit.End.Sub(now)
 			if r.Rule.Shadow {

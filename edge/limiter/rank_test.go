@@ -86,7 +86,7 @@ func TestRank(t *testing.T) {
 			t.Errorf("%s: %v, skipped %v, %d left beside, %d taken back, blocked until %v; want %+v", test.name, d.Verdict, d.Results[0].Skipped, v.Remaining, backs, until, test)
 		}
 		if d.Verdict == FailedClosed && d.Reported.Wait != closedRetry {
-			t.Errorf("%s: told to wait %v", test.name, d.Reported.Wait)
+			t.Errorf("%s: wait of %v", test.name, d.Reported.Wait)
 		}
 		if v, _ := b.Counters.Peek(other.Counter, a, second(60)); v.Estimate != 0 {
 			t.Errorf("%s: a minute later %v hits are held beside", test.name, v.Estimate)
@@ -170,8 +170,8 @@ func TestRankedHitsSettle(t *testing.T) {
 	}
 }
 
-// A source that is blocked in the PoP, of which this edge has not heard, is refused with the answer. A block that begins beside a request
-// that the limit has room for does not concern it.
+// A source that is blocked in the PoP, of which this edge has not learned, is refused with the answer. A block that
+// begins beside a request that the limit has room for does not concern it.
 func TestRankBringsABlock(t *testing.T) {
 	for _, test := range []struct {
 		ago    time.Duration
@@ -191,9 +191,9 @@ func TestRankBringsABlock(t *testing.T) {
 	}
 }
 
-// A request that goes over its limit while the tier is asked, and of whose source somebody else says something meanwhile, is told what is in
-// force then; and to wait until its rule has room again, if that is later.
-func TestRefusedIsToldWhatIsInForce(t *testing.T) {
+// A request that goes over its limit while the tier is asked, and whose source gets another block or lift meanwhile,
+// gets what is in force then; and to wait until its rule has room again, if that is later.
+func TestRefusalReportsWhatIsInForce(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		by          mitigation.By
@@ -224,7 +224,7 @@ func TestRefusedIsToldWhatIsInForce(t *testing.T) {
 		}
 		wait := cmp.Or(test.wait, d.Results[0].Reservation.RetryAfter)
 		if d.Verdict != Limited || !d.Reported.Until.Equal(until) || d.Reported.Wait != wait || wait <= time.Second {
-			t.Errorf("%s: %v, told to wait %v, blocked until %v; want %v and %v", test.name, d.Verdict, d.Reported.Wait, d.Reported.Until, wait, until)
+			t.Errorf("%s: %v, wait of %v, blocked until %v; want %v and %v", test.name, d.Verdict, d.Reported.Wait, d.Reported.Until, wait, until)
 		}
 		if got := b.Bits.Until(key, second(0)); !got.Equal(until) {
 			t.Errorf("%s: in force until %v, want %v", test.name, got, until)
@@ -245,7 +245,7 @@ func TestRankAsksWhoIsUp(t *testing.T) {
 	}
 }
 
-// Who was just told that nothing is left does not ask again.
+// A request that was just refused because nothing is left is not sent again.
 func TestRankIsAskedOnce(t *testing.T) {
 	b := newRanks(3, newRule(t, "login", 3, throttle, syncs))
 	waits := 0

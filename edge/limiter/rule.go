@@ -11,12 +11,13 @@ import (
 type Rule struct {
 	mitigation.Rule
 
-	// Owner is whatever the rule belongs to, for who reads results: each carries its rule.
+	// Owner is whatever the rule belongs to, for readers of results: each carries its rule.
 	Owner any
 
 	Candidate *Candidate // tried beside this; nil: none
 
-	// Statuses of answers that count; until its answer is there, a request holds a place. nil: every admitted request counts.
+	// Statuses of answers that count; until its answer is there, a request's hits are held. nil: every admitted request
+	// counts.
 	Statuses []int
 	// Refused counts refused requests as well, every attempt.
 	Refused bool
@@ -27,14 +28,14 @@ type Rule struct {
 	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
 	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
 
-	InFlight  *inflight.Concurrency // how many requests may be under way at once (places.go); nil: any number
-	Uncounted bool                  // its counter counts nobody: there is no limit but InFlight
+	InFlight  *inflight.Concurrency // how many requests may be under way at once (slots.go); nil: any number
+	Uncounted bool                  // its counter counts nothing: there is no limit but InFlight
 }
 
 // refuses reports whether being over its limit refuses a request.
 func (r *Rule) refuses() bool { return !r.Shadow && !r.Tag }
 
-// spared is a refusal as the rule says it: one that refuses nobody says another word for it.
+// spared is the verdict of a rule that would refuse: shadows and tags have verdicts of their own.
 func (r *Rule) spared(v Verdict) Verdict {
 	switch {
 	case r.Shadow:
@@ -50,7 +51,7 @@ func (r *Rule) Counts(status int) bool {
 	return len(r.Statuses) == 0 || slices.Contains(r.Statuses, status)
 }
 
-// Posture says how a rule decides about sources for which nobody in the tier answers.
+// Posture says how a rule decides about sources for which no node answers.
 type Posture string
 
 const (
@@ -60,7 +61,7 @@ const (
 	Closed Posture = "closed" // refuse
 )
 
-// Check says when the tier is asked about a request.
+// Check says when the tier is read for a request.
 type Check string
 
 const (
@@ -72,6 +73,6 @@ const (
 type FirstSight string
 
 const (
-	Go   FirstSight = "go"   // decide on what this edge knows
+	Go   FirstSight = "go"   // decide by what this edge knows
 	Wait FirstSight = "wait" // give the tier time to answer
 )

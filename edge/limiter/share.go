@@ -8,8 +8,8 @@ import (
 	"sluice/counter/inflight"
 )
 
-// While nobody in the tier answers, each edge counts alone, and all edges together would admit a source the whole limit each. A rule whose
-// posture is Share has each of them admit its part: limit / edges.
+// While no node answers, each edge counts alone, and all edges together would admit a source the whole limit each. A
+// rule whose posture is Share has each of them admit its part: limit / edges.
 //
 // What an edge has counted by then is the PoP's, and leaves the window little by little, while what comes is a part only. So the limit becomes
 // the part little by little as well, over a window:
@@ -36,7 +36,8 @@ func partOf(r *algorithm.Spec, edges int, alone time.Duration) *algorithm.Spec {
 	return r.With(uint32(max(math.Floor(part+1e-6), 1)), r.Estimate)
 }
 
-// partInFlight is a rule's concurrency, or this edge's part of it. Requests of other edges are in nobody's count here, so it is the part at once.
+// partInFlight is a rule's concurrency, or this edge's part of it. Requests of other edges are not counted here, so the
+// part applies at once.
 func (l *Limiter) partInFlight(r *Rule) *inflight.Concurrency {
 	if r.OnStoreFailure == Share && l.Alone != nil {
 		if edges, since := l.Alone(); !since.IsZero() && edges > 1 {

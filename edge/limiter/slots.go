@@ -8,16 +8,19 @@ import (
 	"sluice/counter/inflight"
 )
 
-// A rule with a concurrency has so many places over the PoP, and a request holds one from its decision until Leave. Where there is a tier the
-// request waits until that has counted it, as under check: sync (rank.go): as long as Limiter.Wait lets it, once for all its rules. If the tier
-// has not answered by then, the rule's posture decides; local is this edge's own count against the whole concurrency.
+// A rule with a concurrency has so many slots over the PoP, and a request holds one from its decision until Leave.
+// Where there is a tier the request waits until that has counted it, as under check: sync (rank.go): as long as
+// Limiter.Wait lets it, once for all its rules. If the tier has not answered by then, the rule's posture decides; local
+// is this edge's own count against the whole concurrency.
 //
-// No mitigation starts for want of a place, because one may come free at any moment. What an exchange costs the tier is in package inflight.
+// No mitigation starts for want of a slot, because one may come free at any moment. What an exchange costs the tier is
+// in package inflight.
 
-// crowdedRetry is what a client is told to wait that finds no place: nobody knows when one comes free.
+// crowdedRetry is the wait for a client that finds no slot: when one comes free is unknown.
 const crowdedRetry = time.Second
 
-// enter takes places for a request, and reports whether a rule refuses it for want of one. Those that others gave it Decide gives back.
+// enter takes slots for a request, and reports whether a rule refuses it for want of one. Those that others gave it
+// Decide gives back.
 func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 	if l.InFlight == nil {
 		return false
@@ -50,8 +53,9 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 	return refused
 }
 
-// willRefuse reports whether a limit refuses a request as far as this edge knows. The tier is not asked then: a flood over its limit would hold
-// slots of others for a round trip each. Should the limit admit it all the same, because a moment has passed, it has a place by this edge's count.
+// willRefuse reports whether a limit refuses a request as far as this edge knows. Then no slot is taken: a flood over
+// its limit would hold slots of others for a round trip each. If the limit admits it all the same, because a moment has
+// passed, it has a slot by this edge's count.
 func (l *Limiter) willRefuse(d *Decision, now time.Time) bool {
 	for i := range d.Results {
 		r := &d.Results[i]
@@ -65,13 +69,13 @@ func (l *Limiter) willRefuse(d *Decision, now time.Time) bool {
 	return false
 }
 
-// crowd is what becomes of a request that finds no place under a rule. It reports whether that refuses it.
+// crowd decides about a request that finds no slot under a rule. It reports whether that refuses it.
 func (r *RuleResult) crowd() bool {
 	r.Verdict, r.Wait, r.Crowded = r.Rule.spared(Limited), crowdedRetry, true
 	return r.Rule.refuses()
 }
 
-// confirm reports whether a rule admits a request, by what the tier says of its place, or else by its posture.
+// confirm reports whether a rule admits a request, by the tier's answer about its slot, or else by its posture.
 func (l *Limiter) confirm(r *RuleResult, p *inflight.Slot, now time.Time) bool {
 	if p.Reply == nil {
 		return true
@@ -89,7 +93,7 @@ func (l *Limiter) confirm(r *RuleResult, p *inflight.Slot, now time.Time) bool {
 	return true // by this edge's own count
 }
 
-// Leave says that a request has ended, and gives back its places. It may be called more than once.
+// Leave notes that a request has ended, and gives back its slots. It may be called more than once.
 func (l *Limiter) Leave(d *Decision) {
 	l.Arrived(d)
 	for i := range d.slots {

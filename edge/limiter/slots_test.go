@@ -111,7 +111,7 @@ func TestConcurrency(t *testing.T) {
 					test.verdict, test.skipped, test.held, test.counted)
 			}
 			if by := d.Reported; d.Refused() && by.Crowded && by.Wait != time.Second && !by.Rule.Refused {
-				t.Errorf("told to wait %v", by.Wait)
+				t.Errorf("wait of %v", by.Wait)
 			}
 			for _, r := range test.rules {
 				if !c.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: a}, second(0)).IsZero() && r.InFlight != nil {
@@ -131,7 +131,7 @@ func TestConcurrency(t *testing.T) {
 
 // One rule that refuses for want of a place is enough, whatever others say before and after it: nobody else counts the request then, nor is the
 // tier asked for what this edge can tell.
-func TestOneHasNoPlace(t *testing.T) {
+func TestOneHasNoSlot(t *testing.T) {
 	full := func(name string, change ...func(*Rule)) *Rule {
 		return newRule(t, name, 1, append(change, concurrency(2), uncounted)...)
 	}
@@ -174,7 +174,7 @@ func TestConcurrencyAsksWhoIsUp(t *testing.T) {
 }
 
 // Who finds no place is counted where attempts count. There will be no answer by whose status it might be settled.
-func TestNoPlaceIsNotHeld(t *testing.T) {
+func TestNoSlotIsNotHeld(t *testing.T) {
 	login := newRule(t, "login", 9, attempts, statuses(401))
 	c := newCrowd(false, 0, newRule(t, "slow", 1_000_000, concurrency(2), uncounted), login)
 	for range 3 {
@@ -217,7 +217,7 @@ func BenchmarkConcurrency(b *testing.B) {
 }
 
 // Who is over a limit as far as this edge knows costs the tier nothing, and holds no place of others while it would be asked.
-func TestOverTheLimitAsksForNoPlace(t *testing.T) {
+func TestOverTheLimitTakesNoSlot(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		rules []*Rule

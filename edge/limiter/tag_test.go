@@ -15,7 +15,7 @@ func TestTagged(t *testing.T) {
 	for n, want := range []Verdict{Passed, Passed, Tagged, Tagged, Tagged, Limited, Mitigated} {
 		d := l.decide(a, second(0))
 		if d.Verdict != want || d.Refused() != (want == Limited || want == Mitigated) || d.Reported == nil || d.Reported.Rule != hard {
-			t.Fatalf("request %d: %v, told %+v, want %v", n, d.Verdict, d.Reported, want)
+			t.Fatalf("request %d: %v, reported %+v, want %v", n, d.Verdict, d.Reported, want)
 		}
 		if r := &d.Results[0]; want != Passed && want != Mitigated && (r.Verdict != Tagged || r.Until != second(20) || (r.Reservation == nil) != (n > 2)) {
 			t.Errorf("request %d: the rule says %v until %v", n, r.Verdict, r.Until)
@@ -36,7 +36,7 @@ func TestTagged(t *testing.T) {
 	alone := newBench(newRule(t, "alone", 1, tags))
 	for n := range 2 {
 		if d := alone.decide(a, second(0)); d.Reported != nil || d.Cause == nil {
-			t.Errorf("request %d alone: the client is told %+v", n, d.Reported)
+			t.Errorf("request %d alone: the client gets %+v", n, d.Reported)
 		}
 	}
 }

@@ -14,8 +14,9 @@ const (
 	// shedInARow connections shed one after the other start the shedder. The one to keep that stops it costs some
 	// system calls, so there must be reason to expect more to shed.
 	shedInARow = 8
-	// shedAtOnce is how many are shed before the rest of the process has its turn, for yieldTime at least: the scheduler hears nothing of
-	// what acceptKept does, and on one processor looks for other work only while that waits.
+	// shedAtOnce is how many are shed before the rest of the process has its turn, for yieldTime at least: the
+	// scheduler does not see acceptKept's system calls, and on one processor looks for other work only while that
+	// waits.
 	shedAtOnce = 256
 	yieldTime  = 20 * time.Microsecond
 )
@@ -38,15 +39,15 @@ func (l *Listener) next() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// stop stops the shedder; whoever waits in acceptKept comes back.
+// stop stops the shedder; a call of acceptKept returns.
 func (s *acceptShedder) stop() {
 	if f := s.file.Swap(nil); f != nil {
 		f.Close()
 	}
 }
 
-// acceptKept sheds connections until it has one to keep, which it returns. It returns nil when Accept is to be called: the
-// listener stops, or something is wrong, of which Accept will tell.
+// acceptKept sheds connections until it has one to keep, which it returns. It returns nil when Accept is to be called:
+// the listener stops, or something is wrong, and Accept returns the error.
 func (l *Listener) acceptKept() net.Conn {
 	f := l.shedder.file.Load()
 	if f == nil {

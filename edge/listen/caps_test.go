@@ -39,7 +39,7 @@ func TestConnectionsPerSource(t *testing.T) {
 	}
 }
 
-// A connection above the cap on all is told so; far above it, there is none.
+// A connection above the cap on all gets an answer that says so; far above it, there is none.
 func TestConnectionsInAll(t *testing.T) {
 	o := edgetest.StartSlowOrigin(t, 200)
 	e := o.Edge(t, "limits: {connections: 2}")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TLSConfig says where the certificates are: one pair of files in PEM, a folder of them, or both. In a folder NAME.crt or
+// TLSConfig is where the certificates are: one pair of files in PEM, a folder of them, or both. In a folder NAME.crt or
 // NAME.pem holds a certificate with its chain, and NAME.key the key.
 type TLSConfig struct {
 	Certificate, Key string
@@ -22,8 +22,9 @@ type TLSConfig struct {
 	ClientCA         string // certificates in PEM, one of which must have signed the client's; "": clients need none
 }
 
-// Certificates are what the edge shows to clients that speak TLS: the one for the name that the client asks for (SNI),
-// else the first: that of the single pair, or of the folder's first file; and by what it knows clients. It is safe for concurrent use.
+// Certificates are what the edge shows to clients that speak TLS: the one for the name that the client requests (SNI),
+// else the first: that of the single pair, or of the folder's first file; and how it authenticates clients. It is safe
+// for concurrent use.
 type Certificates struct {
 	files  TLSConfig
 	set    atomic.Pointer[certificateSet]
@@ -54,10 +55,10 @@ func (e Expiry) Description(now time.Time) string {
 	return ""
 }
 
-// Soon is how long before its end a certificate is worth a warning. Whoever renews by ACME does so a month before.
+// Soon is how long before its end a certificate is worth a warning. ACME clients renew a month before.
 const Soon = 14 * 24 * time.Hour
 
-// Expiries tells of all certificates that are shown, in the order of the files.
+// Expiries returns the expiry of all certificates in use, in the order of the files.
 func (c *Certificates) Expiries() []Expiry { return c.set.Load().expiries }
 
 // Failures is how often files could not be read again, or were wrong.

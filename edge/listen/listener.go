@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// acceptPause is the first pause after a failed accept; it doubles up to acceptPauses. Without descriptors there is nothing
-	// to do but to wait for somebody to close one.
+	// acceptPause is the first pause after a failed accept; it doubles up to acceptPauses. Without descriptors there is
+	// nothing to do but to wait until one is closed.
 	acceptPause  = 5 * time.Millisecond
 	acceptPauses = 100 * time.Millisecond
 	// stopTime is how long a listener that stops still accepts what is waiting.
@@ -57,12 +57,13 @@ type Registry struct {
 	counts map[counter.Source]int     // of those that count
 }
 
-// An Admission says who may come in.
+// An Admission decides which connections may come in.
 type Admission struct {
-	Source  func(netip.Addr) (counter.Source, bool) // whose connection a peer's is; false: a trusted proxy's, which has no cap
+	Source  func(netip.Addr) (counter.Source, bool) // the source of a peer's connection; false: a trusted proxy's, which has no cap
 	Proxied func(netip.Addr) bool                   // does a peer begin with a PROXY header?
 	Shed    func(netip.Addr) bool                   // is a peer to be turned away?
-	// ShedNamed is Shed for a client that a PROXY header names: it is no peer, so what a system's firewall knows of peers says nothing of it.
+	// ShedNamed is Shed for a client that a PROXY header names: it is no peer, so a firewall, which sees peers, cannot
+	// drop it.
 	ShedNamed func(netip.Addr) bool
 }
 
@@ -156,8 +157,8 @@ func (l *Listener) Admit(nc net.Conn) *front.Client {
 	return c
 }
 
-// recount counts a connection for the source that its peer is, in place of the one it was counted for. It reports whether
-// that has room for it.
+// recount counts a connection for its peer's source instead of the one it was counted for. It reports whether that has
+// room for it.
 func (l *Registry) recount(c *front.Client) bool {
 	source, capped := l.Source(c.Peer)
 	l.Mu.Lock()

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// proxyTimeout is how long a proxy may take for its PROXY header, which it sends before anything else and at once. The
-	// connection waits in a goroutine of its own: a silent one holds up nobody.
+	// proxyTimeout is how long a proxy may take for its PROXY header, which it sends before anything else and at once.
+	// The connection waits in a separate goroutine: a silent one delays no other.
 	proxyTimeout = 3 * time.Second
 	// proxyBuffer is what is read at once in search of a header. Longer ones are read in pieces.
 	proxyBuffer = 512
@@ -25,7 +25,7 @@ const (
 type proxiedConn struct {
 	net.Conn
 	registry *Registry
-	client   *front.Client // is told who the client is
+	client   *front.Client // is called with the client
 	then     time.Duration
 	read     bool
 	err      error
@@ -62,7 +62,7 @@ func (p *proxiedConn) header() error {
 	l := p.registry
 	if err != nil {
 		l.Stats.BadProxy.Add(1)
-		return io.EOF // there is nobody to answer
+		return io.EOF // there is no one to answer
 	}
 	if p.client.Unnamed = local; !local {
 		p.client.Peer = client
@@ -73,9 +73,9 @@ func (p *proxiedConn) header() error {
 	return p.Conn.SetReadDeadline(time.Now().Add(p.then))
 }
 
-// readProxyHeader returns the client that a header names; local means that it names none, as in a proxy's own health check, or
-// because the proxy does not know: then the connection counts for the proxy, and nothing that is said on it about clients is
-// believed, because it may be a client that says it.
+// readProxyHeader returns the client that a header names; local means that it names none, as in a proxy's own health
+// check, or because the proxy does not know: then the connection counts for the proxy, and nothing on it about clients
+// is believed, because it may come from a client.
 func readProxyHeader(br *bufio.Reader) (client netip.Addr, local bool, err error) {
 	h, err := proxyproto.Read(br)
 	if err != nil {

@@ -8,13 +8,14 @@ import (
 	"sluice/edge/socket"
 )
 
-// At the cap on connections somebody has to go so that somebody else can come, or whoever came first keeps all others out. It is a
-// connection that waits for a request: one whose client is mitigated, else the one that has waited longest. Requests under way are
-// never cut for it.
+// At the cap on connections one must go so that another can come, or those that came first keep all others out. It is a
+// connection that waits for a request: one whose client is mitigated, else the one that has waited longest. Requests
+// under way are never cut for it.
 //
-// A connection that is on its way out counts no more, neither in all nor for its source: it lingers, its client has gone, or it was
-// chosen to go. It still has its descriptor, though. So when those that are leaving take the spare places as well, the one that is
-// leaving for longest is cut: it has been answered, or its client has closed while its request was under way.
+// A connection that is on its way out counts no more, neither in all nor for its source: it lingers, its client has
+// gone, or it was chosen to go. It still has its descriptor, though. So when those that are leaving take the spare
+// slots as well, the one that is leaving for longest is cut: it has been answered, or its client has closed while its
+// request was under way.
 const (
 	// sampled is how many connections are looked at to choose the one that goes: the cost of a new one must not grow with the number of
 	// those that are open. They are chosen by chance (the order of a map), so no attacker picks them; where a tenth of all connections
@@ -29,7 +30,8 @@ const (
 	memoryRoom = 3
 )
 
-// enter takes a connection in, and reports whether there is a place for it. One that only has a spare place is over the cap.
+// enter takes a connection in, and reports whether there is a slot for it. One that only has a spare slot is over the
+// cap.
 func (l *Registry) enter(c *front.Client) bool {
 	l.Mu.Lock()
 	full := l.most > 0 && len(l.Conns)-l.away.Len() >= l.most
@@ -46,7 +48,7 @@ func (l *Registry) enter(c *front.Client) bool {
 	}
 	l.Mu.Unlock()
 	if full {
-		runtime.Gosched() // the one that has to go has its turn: its place is wanted
+		runtime.Gosched() // the one that must go is woken: its slot is needed
 	}
 	return in
 }
@@ -60,7 +62,7 @@ func (l *Registry) makeRoom(n int) bool {
 	return n == 0
 }
 
-// evict chooses a connection to go and wakes the one who reads it. It needs the lock.
+// evict chooses a connection to go and wakes its reader. It needs the lock.
 func (l *Registry) evict(now int64) bool {
 	var chosen *front.Client
 	var since int64
@@ -104,14 +106,14 @@ func (l *Registry) cut() bool {
 	return false
 }
 
-// leave says that a connection is on its way out.
+// leave notes that a connection is being closed.
 func (l *Registry) leave(c *front.Client) {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
 	l.uncount(c)
 }
 
-// comeBack says that a connection is not on its way out after all.
+// comeBack notes that a connection is not being closed after all.
 func (l *Registry) comeBack(c *front.Client) {
 	source, capped := l.Source(c.Peer)
 	l.Mu.Lock()
@@ -149,7 +151,8 @@ func (l *Registry) drop(c *front.Client) {
 	l.discount(c)
 }
 
-// Retire closes the connections that are idle and have had notice: it wakes those who read, and readOn looks who they are.
+// Retire closes the connections that are idle and have had notice: it wakes their readers, and readOn decides which
+// end.
 func (l *Registry) Retire(now time.Time) {
 	before := now.UnixNano() - l.Notice.Load()
 	if l.Left.Load() > before {

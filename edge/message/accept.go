@@ -2,8 +2,8 @@ package message
 
 import "bytes"
 
-// Quality is how much a client likes a content type, from 0 to 1000 (RFC 9110, 12.5.1): what the narrowest of its ranges says that the type
-// is in. Parameters of types do not matter.
+// Quality is how much a client likes a content type, from 0 to 1000 (RFC 9110, 12.5.1): the q of the narrowest of its
+// ranges that the type is in. Parameters of types do not matter.
 func (h *Head) Quality(contentType string) (q int) {
 	kind, _, _ := bytes.Cut([]byte(contentType), []byte{';'})
 	kind = bytes.TrimSpace(kind)
@@ -43,8 +43,7 @@ func narrow(of, kind []byte) int {
 	return 0
 }
 
-// weight is what q says among the parameters of a range, in thousandths: 1000 if nothing does, and 0 if what it says is no number of
-// that kind.
+// weight is q among the parameters of a range, in thousandths: 1000 without one, and 0 if it is no number of that kind.
 func weight(params []byte) int {
 	for more := len(params) > 0; more; {
 		var one []byte

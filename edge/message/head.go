@@ -125,7 +125,7 @@ func (l *Line) mayBeNominated() bool {
 	switch l.Kind {
 	case Host, // routes the request: without it the origin would choose a host that no rule has seen
 		ContentLength, TransferEncoding, // frame the body, and the edge writes them anew
-		ForwardedFor, RealIP, Forwarded, ForwardedProto, ForwardedHost, ForwardedOther, // say who asks: a
+		ForwardedFor, RealIP, Forwarded, ForwardedProto, ForwardedHost, ForwardedOther, // name the client: a
 		// client behind a trusted proxy must not have its proxy's word removed, where that passes Connection on
 		Override,  // likewise: a trusted proxy's word about the target,
 		RequestID, // and the name by which it will look the request up
@@ -135,8 +135,8 @@ func (l *Line) mayBeNominated() bool {
 	return true
 }
 
-// Distrust drops what only a trusted proxy may say to the origin: who asks, over what, and for what else than the request's own
-// target. It reports whether a line says who asks.
+// Distrust drops the lines that only a trusted proxy may send to the origin: those that name the client, its protocol,
+// or another target than the request's. It reports whether a line names the client.
 func (h *Head) Distrust() (named bool) {
 	for i := range h.Lines {
 		switch l := &h.Lines[i]; l.Kind {
@@ -149,8 +149,9 @@ func (h *Head) Distrust() (named bool) {
 	return named
 }
 
-// OnlyFrom is Distrust for one more header that says who asks, and reports whether it is there. A trusted proxy's own word stays, even
-// where Connection names it, as its client may have written; a spelling that some servers take for it is nobody's.
+// OnlyFrom is Distrust for one more header that names the client, and reports whether it is there. A trusted proxy's
+// own word stays, even where Connection names it, as its client may have written; a spelling that some servers take for
+// it is dropped.
 func (h *Head) OnlyFrom(trusted bool, name []byte) (named bool) {
 	for i := range h.Lines {
 		if l := &h.Lines[i]; isSpelling(l.Name, name, foldHeader) {

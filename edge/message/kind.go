@@ -1,6 +1,6 @@
 package message
 
-// Kind tells apart the headers that a proxy has something to do with.
+// Kind distinguishes the headers that matter to a proxy.
 type Kind uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	ForwardedHost
 	ForwardedOther // other X-Forwarded-*: claims that only a trusted proxy may make
 	Via
-	RequestID // X-Request-ID: the edge says it anew
+	RequestID // X-Request-ID: the edge writes it anew
 	Override  // tells some servers of another target, method or host than the request's own
 	Lookalike // spelled with underscores or other signs as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614)
 )

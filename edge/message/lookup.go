@@ -27,8 +27,8 @@ type Found struct {
 // IsName reports whether parameters and cookies can be looked up by a name: a token (RFC 9110, 5.6.2) that decoding leaves as it is.
 func IsName(name []byte) bool { return IsToken(name) && !bytes.ContainsAny(name, "%+&#") }
 
-// Add returns the place of a name, counted from 0. Names that some server takes for the same have one place. IsName
-// holds for it.
+// Add returns the position of a name, counted from 0. Names that some server takes for the same have one position.
+// IsName holds for it.
 func (l *Lookup) Add(name []byte) int {
 	return l.add(name, foldName)
 }
@@ -53,7 +53,7 @@ func (l *Lookup) add(name []byte, fold func(byte) byte) int {
 	return position
 }
 
-// Len is how many places there are.
+// Len is how many positions there are.
 func (l *Lookup) Len() int { return len(l.positions) }
 
 // Parameters calls found for each parameter of a query that has one of the names.
@@ -143,8 +143,9 @@ func (l *Lookup) names(text []byte, found func(position, end int)) {
 	}
 }
 
-// Cookies calls found for each cookie that has one of the names. A name that stands before an equals sign where only some servers begin a cookie is
-// Odd: after a comma (RFC 2965), white space (Python's SimpleCookie), a quote, or bytes that are white space to who decodes them (U+00A0).
+// Cookies calls found for each cookie that has one of the names. A name that stands before an equals sign where only
+// some servers begin a cookie is Odd: after a comma (RFC 2965), white space (Python's SimpleCookie), a quote, or bytes
+// that are white space once decoded (U+00A0).
 func (l *Lookup) Cookies(h *Head, found func(Found)) {
 	for i := range h.Lines {
 		if h.Lines[i].Kind != Cookie || h.Lines[i].Drop {

@@ -1,12 +1,13 @@
-// Package message is what requests and answers say, whatever protocol carried them: header lines, each classified once, hosts, paths and values
-// in the one form that rules compare, who may say what in a header and in a trailer, and how a request is refused.
+// Package message is the content of requests and answers, whatever protocol carried them: header lines, each classified
+// once, hosts, paths and values in the one form that rules compare, which fields a header and a trailer may have and
+// from whom, and how a request is refused.
 //
-// It reads bytes and does no I/O. What it points to belongs to whoever read it, and ends with the request.
+// It reads bytes and does no I/O. What it points to belongs to its reader, and ends with the request.
 package message
 
 import "net/http"
 
-// Answer is what an answer says, whatever protocol it came in.
+// Answer is an answer, whatever protocol it came in.
 type Answer struct {
 	Status   int
 	Reason   []byte // what is said behind the status, in protocols that say something there
@@ -18,14 +19,14 @@ type Answer struct {
 
 // Lengths of bodies that have none.
 const (
-	LengthChunked = -1 // it is not announced, and the body says itself where it ends
+	LengthChunked = -1 // it is not announced, and the body marks its own end
 	LengthUnknown = -2 // up to the end of the connection
 )
 
 // Codes bounds what is counted by status: a status has three digits.
 const Codes = 1000
 
-// Bodyless reports whether an answer has no body whatever its head says (RFC 9110, 6.4.1). head is one to HEAD.
+// Bodyless reports whether an answer has no body whatever its head announces (RFC 9110, 6.4.1). head is one to HEAD.
 func Bodyless(head bool, status int) bool {
 	return head || status == http.StatusNoContent || status == http.StatusNotModified
 }

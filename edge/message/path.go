@@ -43,9 +43,9 @@ func AppendPath(buf, target []byte) ([]byte, Reading) {
 	return Canonicalize(buf[:0], path, 0)
 }
 
-// A Reading is how origins take a path that others take otherwise; they go together in any way. NoClient can tell which origin is behind
-// the edge, so a rule is about a request if it is about any reading of its path: else /api/x%2f..%2f..%2fzzz would be /zzz for the rules
-// and a page below /api/ for the origin.
+// A Reading is how origins take a path that others take otherwise; they go together in any way. The edge cannot know
+// which origin is behind it, so a rule is about a request if it is about any reading of its path: else
+// /api/x%2f..%2f..%2fzzz would be /zzz for the rules and a page below /api/ for the origin.
 type Reading uint8
 
 const (
@@ -117,7 +117,7 @@ func (r Reading) Has(as Reading) bool { return as&^r == 0 && as&semicolons != se
 // semicolons are what servers do at one, of which each does one thing.
 const semicolons = ParamsCut | QueryCut
 
-// Canonicalize appends the path in one reading, where 0 is the canonical one. With that it tells which others there are.
+// Canonicalize appends the path in one reading, where 0 is the canonical one. With that it finds the other readings.
 func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
 	found := Reading(0)
 	if i := bytes.IndexByte(path, ';'); i >= 0 {
@@ -140,7 +140,7 @@ func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
 	var (
 		segment = 1     // where the current segment begins in out
 		coded   = false // it has an encoded dot
-		doubted = false // not everybody takes it for a segment of its own
+		doubted = false // not every server takes it for a separate segment
 		cut     = false // it is over, what follows are its parameters
 		odd     = false // there was one that is empty or doubted,
 		empty   = 0     // segments that are empty, . or ..
@@ -155,7 +155,7 @@ func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
 		case len(s) == 1 && s[0] == '.':
 			empty++
 			out = out[:segment]
-			doubted = doubted || coded // whoever resolves first and decodes then goes back over it
+			doubted = doubted || coded // a server that resolves first and decodes then goes back over it
 		case len(s) == 2 && s[0] == '.' && s[1] == '.':
 			empty++
 			found |= upKept

@@ -59,8 +59,9 @@ func IsOddQuery(query []byte) bool {
 	return bytes.IndexByte(query, '%') >= 0 && (bytes.Contains(query, []byte("%u00")) || bytes.Contains(query, []byte("%U00")))
 }
 
-// HasOddCharset reports whether Content-Type says a character set in which ASCII has other spellings (UTF-7, ISO-2022-JP, HZ, and those of Python like
-// unicode_escape), or says it in an odd way. Django and ASP.NET decode the query by it, of whatever method.
+// HasOddCharset reports whether Content-Type names a character set in which ASCII has other spellings (UTF-7,
+// ISO-2022-JP, HZ, and those of Python like unicode_escape), or names it in an odd way. Django and ASP.NET decode the
+// query by it, of whatever method.
 func (h *Head) HasOddCharset() bool {
 	for i := range h.Lines {
 		l := &h.Lines[i]

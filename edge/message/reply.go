@@ -5,16 +5,16 @@ import "time"
 // A Reply is an answer of the edge's own.
 type Reply struct {
 	Status      int
-	Common      *Common // what it says as many others do; nil: nothing
-	Fields      []Field // what it says besides
+	Common      *Common // the lines that many refusals share; nil: none
+	Fields      []Field // further lines
 	ContentType string  // as is
 	Body        []byte
-	At          time.Time // an instant just now, which spares whoever writes it a look at the clock; zero: there is none
+	At          time.Time // an instant just now, which spares its writer a look at the clock; zero: there is none
 }
 
 // Common is lines of a header that many answers have in common.
 type Common struct {
 	Fields []Field
 	Lines  []byte // the same as HTTP/1.1 writes them,
-	Block  []byte // and as HTTP/2 does; who has neither writes Fields
+	Block  []byte // and in HTTP/2's form; without both, Fields is written
 }

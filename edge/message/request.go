@@ -2,7 +2,7 @@ package message
 
 import "net/http"
 
-// Request is what a request says, whatever protocol it came in. What it points to belongs to whoever has read it.
+// Request is a request, whatever protocol it came in. What it points to belongs to its reader.
 type Request struct {
 	Method         []byte  // as rules see it
 	Target         []byte  // as it came
@@ -17,15 +17,15 @@ type Request struct {
 	IsHead         bool     // the method is HEAD as it came, whatever rules see: the answer has no body
 	ExpectContinue bool     // the client waits to be invited to send its body, and has not been
 	TakesTrailers  bool     // the client takes those of the answer
-	Upgrade        []byte   // the protocol that it asks to switch to; nil: none
-	Tunnel         bool     // it asks for nothing else, and takes any success for one: no answer but that of a server that switches may be one
+	Upgrade        []byte   // the protocol that it wants to switch to; nil: none
+	Tunnel         bool     // it wants nothing else, and takes any success for a switch: only a server that switches may answer with one
 	Refused        *Refusal // why it is no request; nil: it is one
 	Broken         bool     // no whole head came: it was slow, or its client is gone, which is not its form
 
 	hostBuf, pathBuf []byte
 }
 
-// BadTarget is the answer to a request whose target is none.
+// BadTarget is the answer to a request with a malformed target.
 var BadTarget = Refuse(http.StatusBadRequest, "bad_target", "The request target is malformed.")
 
 // Reset makes r ready for the next request.
@@ -34,7 +34,7 @@ func (r *Request) Reset() {
 	*r = Request{Head: r.Head, hostBuf: r.hostBuf, pathBuf: r.pathBuf}
 }
 
-// SetHost reads the host that is asked for, and reports false if it is none.
+// SetHost reads the requested host, and reports false if it is malformed.
 func (r *Request) SetHost(raw []byte) bool {
 	host, ok := AppendHost(r.hostBuf[:0], raw)
 	if ok {

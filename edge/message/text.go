@@ -57,8 +57,8 @@ func isPlainText(s []byte) bool {
 	return true
 }
 
-// IsMethod reports whether s is a method as all servers take it. HTTP allows small letters and tells get from GET (RFC 9110,
-// 9.1), but many an origin does not, and a rule about POST must not be dodged by writing post.
+// IsMethod reports whether s is a method as all servers take it. HTTP allows small letters and distinguishes get from
+// GET (RFC 9110, 9.1), but many an origin does not, and a rule about POST must not be dodged by writing post.
 func IsMethod(s []byte) bool {
 	for _, c := range s {
 		if 'a' <= c && c <= 'z' {

@@ -33,7 +33,7 @@ func MayTrail(l *Line) bool {
 	return true
 }
 
-// TakesTrailers reports whether a line is a TE that asks for trailers.
+// TakesTrailers reports whether a line is a TE that requests trailers.
 func TakesTrailers(l *Line) bool {
 	if !EqualFold(l.Name, "te") {
 		return false
@@ -47,8 +47,8 @@ func TakesTrailers(l *Line) bool {
 	return false
 }
 
-// Forged reports whether a line may stand in no trailer at all, because some servers would take it for a header that frames or
-// routes the request, or says who sent it: a request with one is refused.
+// Forged reports whether a line may stand in no trailer at all, because some servers would take it for a header that
+// frames or routes the request, or names its sender: a request with one is refused.
 func Forged(l *Line) bool {
 	switch l.Kind {
 	case Other:

@@ -60,18 +60,18 @@ func isVisible(s []byte) bool {
 	return true
 }
 
-// NoClient says that credentials tell no client from another.
+// NoClient says that credentials do not distinguish clients.
 const NoClient = -1
 
 var strictBase64 = base64.StdEncoding.Strict()
 
-// AppendCredentials appends a value of Authorization (RFC 9110, 11.4): its scheme in small letters, a space, and what follows; token is
-// where its token begins in that. Servers look for the token behind whatever scheme, or behind none: so it is the token that tells
-// clients apart. Equals signs at its end are left out, because those who decode it pass over them, and of a signature (RFC 7515) the bits
-// that no byte needs. One word is the token.
+// AppendCredentials appends a value of Authorization (RFC 9110, 11.4): its scheme in small letters, a space, and what
+// follows; token is where its token begins in that. Servers look for the token behind whatever scheme, or behind none:
+// so it is the token that distinguishes clients. Equals signs at its end are left out, because decoders pass over them,
+// and of a signature (RFC 7515) the bits that no byte needs. One word is the token.
 //
-// Schemes with parameters (Digest, AWS4-HMAC-SHA256, OAuth) sign each request anew, so what they say tells NoClient, but for a
-// parameter of the name token (RFC 9577, Rails), which is the token.
+// Schemes with parameters (Digest, AWS4-HMAC-SHA256, OAuth) sign each request anew, so they distinguish no clients,
+// except by a parameter of the name token (RFC 9577, Rails), which is the token.
 //
 // It reports false for a second word, as in "Bearer TOKEN x", which some servers pass over; for a token with quotes, commas, semicolons or
 // backslashes, where some end it; for Basic that is no plain base64 (RFC 7617), and a JSON Web Token that is none; and for what is no visible ASCII.
@@ -186,9 +186,9 @@ func escaped(text []byte) bool {
 	return (len(text)-len(bytes.TrimRight(text, `\`)))%2 == 1
 }
 
-// appendToken appends a token. Decoders of base64 pass over equals signs at its end, and over the bits of the last letter that are of no
-// byte: else one signature could be written in sixteen ways, and each part of what is encrypted (RFC 7516). A short last part is no signature,
-// and may be what tells two tokens apart.
+// appendToken appends a token. Decoders of base64 pass over equals signs at its end, and over the bits of the last
+// letter that are of no byte: else one signature could be written in sixteen ways, and each part of what is encrypted
+// (RFC 7516). A short last part is no signature, and may be what distinguishes two tokens.
 func appendToken(buf, token []byte) []byte {
 	const shortest = 16 // letters of a signature
 	token = bytes.TrimRight(token, "=")
@@ -227,11 +227,11 @@ func clearSpare(text []byte) {
 // letters are those of base64 for URLs (RFC 4648, 5), by what they stand for.
 var letters = []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
-// AppendCookie appends the value of a cookie as it is after whatever servers do to one: some take quotes around it away, some decode
-// %61, some take a plus for a space. It reports false for what no browser sends of its own accord and servers read differently (RFC 6265,
-// 4.1.1): other quotes, backslashes (Python takes "\141" for a), commas and white space, at which some begin another cookie, and bytes
-// beyond ASCII; for what AppendParameter does not take; and for what cookie-parser reads as JSON that is no list and no object, because
-// it has any number of spellings.
+// AppendCookie appends the value of a cookie as it is after whatever servers do to one: some take quotes around it
+// away, some decode %61, some take a plus for a space. It reports false for what no browser sends unprompted and
+// servers read differently (RFC 6265, 4.1.1): other quotes, backslashes (Python takes "\141" for a), commas and white
+// space, at which some begin another cookie, and bytes beyond ASCII; for what AppendParameter does not take; and for
+// what cookie-parser reads as JSON that is no list and no object, because it has any number of spellings.
 func AppendCookie(buf, value []byte) ([]byte, bool) {
 	value = TrimSpace(value)
 	if n := len(value); n > 1 && value[0] == '"' && value[n-1] == '"' {
@@ -269,7 +269,7 @@ func appendDecoded(buf, value []byte, cookie bool) ([]byte, bool) {
 		switch c {
 		case 0:
 			return buf, false
-		case '+': // also where it is encoded: for who takes none for a space that is the same
+		case '+': // also where it is encoded: servers that take none for a space read the same
 			c = ' '
 		}
 		plain = plain && c < 0x80

@@ -67,7 +67,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A cookie or a parameter is found by each name that some server takes for its own, and a cookie that only some see is told as such.
+// A cookie or a parameter is found by each name that some server takes for its own, and a cookie that only some see is
+// marked as odd.
 func TestNames(t *testing.T) {
 	var l Lookup
 	l.Add([]byte("key"))

@@ -8,7 +8,8 @@ import (
 	"sluice/counter/buckets"
 )
 
-// A Collector has Prometheus told what a function gives to a Sink. Which metrics those are may depend on the configuration: it describes none.
+// A Collector gives Prometheus what a function gives to a Sink. Which metrics those are may depend on the
+// configuration: it describes none.
 type Collector func(Sink)
 
 func (Collector) Describe(chan<- *prometheus.Desc) {}

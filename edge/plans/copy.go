@@ -12,7 +12,7 @@ import (
 	"sluice/counter"
 )
 
-// A copy is a line that says of what it is one, and a line for each quota.
+// A copy is a line that names its origin, and a line for each quota.
 type copyHead struct {
 	Form  int    `json:"form"`
 	Check string `json:"check"`
@@ -82,7 +82,7 @@ func (k *Keeper) write(snap *Snapshot, mark Mark) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(draft.Name()) // gone if it has taken the file's place
+	defer os.Remove(draft.Name()) // gone if it has replaced the file
 	out := bufio.NewWriterSize(draft, 64<<10)
 	lines := json.NewEncoder(out)
 	err = lines.Encode(copyHead{copyForm, k.Check, mark})

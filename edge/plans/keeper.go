@@ -25,24 +25,26 @@ type Mark struct {
 	Change int64  `json:"change"` // the number of its last change
 }
 
-// A Store keeps quotas for all edges. Each change has a number, one above the last, and is seen by whoever reads after it was made. It is
-// safe for concurrent use.
+// A Store keeps quotas for all edges. Each change has a number, one above the last, and is seen by every later read. It
+// is safe for concurrent use.
 type Store interface {
-	// Changes hands over what has changed since a mark, the oldest first. Where the mark is not one of this store, or too old, it hands over all
-	// that there is, and begin is told so before. It returns the mark for the next time.
+	// Changes hands over what has changed since a mark, the oldest first. Where the mark is not one of this store, or
+	// too old, it hands over all that there is, and calls begin with true before. It returns the mark for the next
+	// time.
 	Changes(ctx context.Context, since Mark, begin func(all bool), each func(Change)) (Mark, error)
-	// Put keeps a quota of a client under the first of the keys, in place of one under any of them that begins with it. One that has begun by
-	// now and has no end takes the place of all that have. One with an end does so only to those that end by then, and to what says the same:
-	// what else has begun is in force again afterwards.
+	// Put keeps a quota of a client under the first of the keys, replacing one under any of them that begins with it.
+	// One that has begun by now and has no end replaces all that have begun. One with an end replaces only those that
+	// end by then, and equal ones: others that have begun are in force again afterwards.
 	Put(ctx context.Context, keys []string, q Quota, by Author, now time.Time) error
 	// Delete takes the quotas of a client away, under one rule or, where rule is nil, all of them, and returns how many those are.
 	Delete(ctx context.Context, keys []string, rule *string, by Author, now time.Time) (int, error)
-	// History is who changed what of a client, the newest first: the last changes, and those that made what stands now.
+	// History is the changes of a client and their authors, the newest first: the last ones, and those that made what
+	// is in force now.
 	History(ctx context.Context, keys []string) ([]Entry, error)
 	Close() error
 }
 
-// An Author is who changes something, as far as it is known.
+// An Author is the author of a change, as far as known.
 type Author struct {
 	Who  string // as the operator calls himself
 	From string // the address that he came from
@@ -68,7 +70,7 @@ const (
 	DeleteAll   Does = "deleted all" // whatever the rule
 )
 
-// A Keeper has what a store says in memory, and reads what changes. Its fields are set before Load.
+// A Keeper keeps a store's content in memory, and reads what changes. Its fields are set before Load.
 type Keeper struct {
 	Store   Store
 	Refresh time.Duration
@@ -76,12 +78,12 @@ type Keeper struct {
 	Source func(key string) (counter.Source, bool)
 	// Edge is what operators call this edge.
 	Edge string
-	// Publish is told of every Snapshot that is in force from now on, one at a time.
+	// Publish is called with every Snapshot that comes into force, one at a time.
 	Publish func(*Snapshot)
 	// Copy is a file that has what was read last, for a start while the store is away; "": there is none. It holds no keys but digests, which
 	// mean nothing without the PoP's secret. Check stands for that secret.
 	Copy, Check string
-	// Warn is told when the store goes away, and when it is back. It must not block.
+	// Warn is called when the store goes away, and when it is back. It must not block.
 	Warn func(message string, args ...any)
 
 	wake    chan struct{} // holds one where Run should look at the time again
@@ -105,8 +107,8 @@ const (
 
 var errSlow = errors.New("no answer in time")
 
-// Load reads all that there is. While the store is away, an edge starts with its copy; without one that is the error, because clients who pay
-// for more would be held to the limits of those who do not.
+// Load reads all that there is. While the store is away, an edge starts with its copy; without one that is the error,
+// because clients that pay for more would be held to the limits of those that do not.
 func (k *Keeper) Load(ctx context.Context) error {
 	k.book, k.wake, k.reading = new(Book), make(chan struct{}, 1), make(chan struct{}, 1)
 	copied := false
@@ -120,7 +122,7 @@ func (k *Keeper) Load(ctx context.Context) error {
 	}
 	err := k.update(ctx)
 	if err != nil && !copied {
-		return fmt.Errorf("plans.store: %w: without it, and without a copy in state_dir, nobody's plan is known; start the store first", err)
+		return fmt.Errorf("plans.store: %w: without it, and without a copy in state_dir, no client's plan is known; start the store first", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -272,7 +274,7 @@ func (k *Keeper) publish(now time.Time) {
 	k.Publish(k.snap)
 }
 
-// ErrKey says that a client cannot be one.
+// ErrKey says that a key cannot be a client's.
 var ErrKey = errors.New("plans: that is no key: want 1 to 256 visible characters, as a client sends them")
 
 // Put keeps a quota of a client, and has it in force here at once. Of its keys the first is the one that it is kept under, and the others are
@@ -292,7 +294,7 @@ func (k *Keeper) Delete(ctx context.Context, keys []string, rule *string, by Aut
 	return n, err
 }
 
-// History is who changed what of a client, the newest first. It asks the store.
+// History is the changes of a client and their authors, the newest first. It reads the store.
 func (k *Keeper) History(ctx context.Context, keys []string) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
@@ -303,13 +305,13 @@ func (k *Keeper) History(ctx context.Context, keys []string) ([]Entry, error) {
 	return list, nil
 }
 
-// ErrSilent says that the store cannot be asked.
+// ErrSilent says that the store cannot be read.
 var ErrSilent = errors.New("plans: the store cannot be read")
 
 // ErrAway says that the store does not take a change.
 var ErrAway = errors.New("plans: the store does not take it, and nothing is changed")
 
-// Look reads what has changed in the store by now, so that a change is not told together with what others had changed before it.
+// Look reads what has changed in the store by now, so that a change is not reported together with others' earlier ones.
 func (k *Keeper) Look(ctx context.Context) error {
 	if err := k.update(ctx); err != nil {
 		return fmt.Errorf("%w: %v", ErrAway, err)

@@ -99,7 +99,7 @@ func source(key string) (counter.Source, bool) {
 	return client(n), err == nil
 }
 
-// keeper makes one on a shelf, and tells what it publishes and warns of.
+// keeper makes one on a shelf, and notes what it publishes and warns of.
 func keeper(s *shelf, file string) (k *Keeper, latest func() *Snapshot, warned *[]string) {
 	var now atomic.Pointer[Snapshot]
 	warned = new([]string)
@@ -273,7 +273,7 @@ func TestOddQuotas(t *testing.T) {
 	})
 }
 
-// A copy that cannot be written is told of until it can be.
+// A copy that cannot be written is warned of until it can be.
 func TestCopyThatCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "none", "plans")
 	k, _, warned := keeper(&shelf{said: []Change{{Key: "k1", Quota: Quota{Plan: "pro"}}}}, file)

@@ -1,13 +1,14 @@
-// Package plans knows which plan a client is on, and which limits were agreed with it alone.
+// Package plans keeps which plan a client is on, and which limits were agreed with it alone.
 //
-// What operators say of a client is a list of quotas, kept in a store that edges share. An edge has all of it in memory: a Book takes in
-// what changes, and makes a Snapshot of it, which is immutable and the only thing that a request looks at. A quota that begins or ends at a
-// time makes the next Snapshot then. A Keeper reads the store in the background. No request waits for a store, or knows that there is one.
+// What operators say of a client is a list of quotas, kept in a store that edges share. An edge has all of it in
+// memory: a Book takes in what changes, and makes a Snapshot of it, which is immutable and the only thing that a
+// request looks at. A quota that begins or ends at a time makes the next Snapshot then. A Keeper reads the store in the
+// background. No request waits for a store.
 //
 // A client is known by a keyed digest of what it sends (counter.Source), so nothing here holds a key.
 //
-// Memory: 100 bytes for a client whose only quota is a plan, because all of them on one plan share what is known of them; 300 more for one
-// with a limit of its own. A change copies one of 1,024 shards: of a million clients, a thousand entries.
+// Memory: 100 bytes for a client whose only quota is a plan, because all clients on one plan share one record; 300 more
+// for one with individual limits. A change copies one of 1,024 shards: of a million clients, a thousand entries.
 package plans
 
 import (
@@ -21,8 +22,8 @@ import (
 	"sluice/counter"
 )
 
-// MaxLimits is how many limits of their own clients may have under one rule: each is counted apart, and the PoP knows them all. Of
-// more, the rest have the limit of their plan.
+// MaxLimits is how many individual limits clients may have under one rule: each is counted apart, and the PoP knows
+// them all. Of more, the rest have the limit of their plan.
 const MaxLimits = 20_000
 
 // MaxQuotas is how many quotas one client may have that are not over: each change of them looks at all.
@@ -40,7 +41,7 @@ type Quota struct {
 // in reports whether the quota is in force at a time.
 func (q *Quota) in(at int64) bool { return q.Start <= at && (q.End == 0 || at < q.End) }
 
-// State says how the i-th of the quotas of a client is at a time.
+// State is the state of a client's i-th quota at a time.
 func (c *Client) State(i int, at int64) State {
 	q := &c.quotas[i]
 	after := func(at int64) bool { // than q one began that is in force
@@ -105,15 +106,15 @@ const shards = 1 << 10
 func shardOf(s counter.Source) int {
 	var room [counter.SourceSize]byte
 	b := s.AppendBinary(room[:0])
-	return (int(b[1]) | int(b[2])<<8) % shards // of a keyed digest, which nobody can choose
+	return (int(b[1]) | int(b[2])<<8) % shards // of a keyed digest, which no client can choose
 }
 
-// A Snapshot is who is on which plan at a time. It is immutable; nil is one in which nobody is.
+// A Snapshot is which client is on which plan at a time. It is immutable; nil is one without clients.
 type Snapshot struct {
 	shards [shards]map[counter.Source]*Client
 	limits map[string][]uint32
 	count  int
-	next   int64 // when it is no longer true by itself
+	next   int64 // when it ends without a change
 }
 
 // Of is what is known of a client; nil: nothing.
@@ -164,7 +165,7 @@ type Book struct {
 	shards [shards]map[counter.Source]*Client
 	shown  [shards]bool // a Snapshot has this very map
 	count  int
-	plain  map[Quota]*Client // those of whom nothing but one quota without a time was said
+	plain  map[Quota]*Client // those with nothing but one quota without a time
 	limits map[ruleLimit]int // how many clients have it now
 	moved  bool              // limits have changed since the last Snapshot
 	last   map[string][]uint32
@@ -195,7 +196,7 @@ func (m *moments) Pop() any {
 	return last
 }
 
-// Say takes a quota in, in place of one of the same client and rule that begins at the same time, or takes that away.
+// Say adds a quota, replacing one of the same client and rule that begins at the same time, or removes that.
 func (b *Book) Say(client counter.Source, q Quota, removed bool) {
 	shard := shardOf(client)
 	was := b.shards[shard][client]
@@ -250,7 +251,7 @@ func (b *Book) rewind(to int64) {
 	b.schedule()
 }
 
-// set says what is known of a client from b.now on.
+// set stores what is in force for a client from b.now on.
 func (b *Book) set(client counter.Source, was *Client, list []Quota) {
 	shard := shardOf(client)
 	if b.shown[shard] {

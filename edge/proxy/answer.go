@@ -9,15 +9,15 @@ import (
 )
 
 var (
-	errUpgrade     = errors.New("edge: the origin switched protocols unasked, or to another than it was asked for")
+	errUpgrade     = errors.New("edge: the origin switched protocols without a request for it, or to another protocol than was requested")
 	errNotSwitched = errors.New("edge: the origin did not switch protocols")
 )
 
 // answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
 var answerHeads = sync.Pool{New: func() any { return new(http1.Answer) }}
 
-// readAnswer reads up to the final answer's head, and says in b whether the connection can be used again. io.EOF means that the
-// connection ended before any byte.
+// readAnswer reads up to the final answer's head, and notes in b whether the connection can be used again. io.EOF means
+// that the connection ended before any byte.
 func (p *Forward) readAnswer(b *answerBody) error {
 	if p.answer == nil {
 		p.answer = answerHeads.Get().(*http1.Answer)
@@ -47,7 +47,7 @@ func (p *Forward) readAnswer(b *answerBody) error {
 			}
 			return err
 		case a.Status == http.StatusContinue:
-			if p.in.ExpectContinue { // it goes to who waits for it, once
+			if p.in.ExpectContinue { // it goes to the client that waits for it, once
 				p.invite(b.upload)
 			}
 		case !old:
@@ -58,7 +58,7 @@ func (p *Forward) readAnswer(b *answerBody) error {
 	return http1.ErrInterim
 }
 
-// invite tells the client to send its body: the origin wants it, or says nothing.
+// invite tells the client to send its body: the origin wants it, or is silent.
 func (p *Forward) invite(u *upload) {
 	p.in.ExpectContinue = false
 	if !u.taken.Load() {

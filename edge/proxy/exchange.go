@@ -6,11 +6,11 @@ import (
 	"sluice/edge/message"
 )
 
-// An Exchange is a request and its answer at the client's end, in whatever protocol the client speaks: edge/front has that of HTTP/1.1,
-// edge/edgetest one without a socket. It belongs to the goroutine that serves the request, but for reading the body, which is that of whoever
-// reads it.
+// An Exchange is a request and its answer at the client's end, in whatever protocol the client speaks: edge/front has
+// that of HTTP/1.1, edge/edgetest one without a socket. It belongs to the goroutine that serves the request, except
+// reading the body, which belongs to the reading goroutine.
 type Exchange interface {
-	// Request is what came. It stays the same, and what it says is not changed by the client.
+	// Request is what came. It stays the same, and the client does not change it.
 	Request() *message.Request
 	Body
 	Client
@@ -24,8 +24,8 @@ type Body interface {
 	StartBody(more time.Duration, due time.Time)
 	// AwaitBody waits until it has begun.
 	AwaitBody() error
-	// TakeBody says that it is read from now on, perhaps by another goroutine. pause, if not nil, is called before the client is waited for,
-	// and resume after it; an error of pause is that of Next.
+	// TakeBody begins to read it, perhaps in another goroutine. pause, if not nil, is called before the client is
+	// waited for, and resume after it; an error of pause is that of Next.
 	TakeBody(pause func() error, resume func())
 	// Next is what is there of it, at least one byte, or io.EOF after its proper end. It is valid until the next call.
 	Next() ([]byte, error)
@@ -37,39 +37,41 @@ type Body interface {
 	ReadTrailer(*message.Head) error
 	// AbortBody ends a Next that waits, and every one after it. It is called from another goroutine.
 	AbortBody()
-	// EndBody says that nothing more of it is read.
+	// EndBody ends reading it.
 	EndBody()
 }
 
-// A Client is who waits for the answer.
+// A Client is the client that waits for the answer.
 type Client interface {
-	// Gone reports whether it has gone, while nobody reads its body.
+	// Gone reports whether it has gone, while its body is not being read.
 	Gone(now time.Time) bool
-	// Watch has gone called, from another goroutine and at most once, if it goes before Unwatch; nobody looks before ready is closed, if that
-	// is not nil. After Answering, one that has only said that it will send no more is waited for.
+	// Watch has gone called, from another goroutine and at most once, if it goes before Unwatch; the watch begins when
+	// ready is closed, if that is not nil. After Answering, one that has only said that it will send no more is waited
+	// for.
 	Watch(ready <-chan struct{}, gone func())
 	Answering()
 	// Unwatch may be called without Watch. When it returns, gone has been called, or will not be.
 	Unwatch()
-	// Last says that what it still sends is not read: the connection, where it has one of its own, ends with the answer.
+	// Last declares that what the client still sends is not read: a connection of its own ends with the answer.
 	Last()
 }
 
 // An Answer is what goes.
 type Answer interface {
-	// Invite tells the client to send its body (100), and Interim what else is said before an answer, without the lines that are ours to say.
+	// Invite tells the client to send its body (100), and Interim other interim answers, without the lines that only
+	// the edge may write.
 	Invite()
 	Interim(a *message.Answer, ours func(status int, name []byte) bool)
 	// Begin begins the answer: with the lines of a but those that are ours to say, and then fields. It reports whether the body is to be ended
 	// by Trailers.
 	Begin(a *message.Answer, ours func(status int, name []byte) bool, fields []message.Field) (open bool)
-	// Stream says that the body comes in parts, of which Flush sends what there is. Without it, it is sent by End.
+	// Stream announces a body that comes in parts; Flush sends those that are there. Without it, it is sent by End.
 	Stream()
 	Send(part []byte) error
 	Trailers(lines []message.Line) error
 	Flush() error
 	// End sends what there is, the last of the answer. at is an instant just now, or zero.
 	End(at time.Time) error
-	// Abort says that the answer has broken off: no client may take it for whole.
+	// Abort breaks the answer off: no client may take it for whole.
 	Abort()
 }

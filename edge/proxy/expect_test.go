@@ -21,8 +21,8 @@ const (
 	both      = edgetest.OKHead + "Date: Tue, 15 Nov 1994 08:12:31 GMT\r\nContent-Length: 4\r\n\r\nboth"
 )
 
-// Who asks whether to send its body hears what the origin says to that, and nothing else: a client that is sent away does not upload
-// in vain.
+// A client that asks whether to send its body gets the origin's answer to that, and nothing else: a client that is sent
+// away does not upload in vain.
 func TestExpectIsTheOriginsToAnswer(t *testing.T) {
 	for _, answer := range []string{
 		"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic\r\nContent-Length: 2\r\n\r\nno",
@@ -151,8 +151,8 @@ func TestExpectInVain(t *testing.T) {
 	}
 }
 
-// A client that leaves, or never sends what it was invited to, ends the exchange, and nothing of it speaks against the origin. An origin
-// that ends the connection has failed, and the client hears so without having sent anything.
+// A client that leaves, or never sends what it was invited to, ends the exchange, and nothing of it speaks against the
+// origin. An origin that ends the connection has failed, and the client gets that answer without having sent anything.
 func TestExpectBroken(t *testing.T) {
 	t.Parallel()
 	o := edgetest.StartRecorder(t, edgetest.Hello)

@@ -1,19 +1,19 @@
 // Package proxy is a request's way to an origin, and the answer's way back.
 //
-// It is given a request that may go on, and a group of servers; it knows no rule, and how a client speaks is not its matter: that is for
+// It is given a request that may go on, and a group of servers; it has no rules, and leaves the client's protocol to
 // the client's end (Exchange: what came, the client, what goes). To origins it speaks HTTP/1.1. Step by step:
 //
 //	hold     a small body is read first, so that a client that sends slowly holds nothing of the origin's (upload.go)
 //	place    where a group sheds load, the request gets a place, may wait for one, or is refused (place.go)
 //	pass     a server is chosen, and a connection to it taken or made; what could not be sent goes to another (proxy.go)
-//	send     the head (originhead.go), and a long body behind it, in a goroutine of its own (upload.go)
+//	send     the head (originhead.go), and a long body behind it, in a separate goroutine (upload.go)
 //	watch    while the origin is at work: is the client still there? (watch.go)
 //	answer   interim ones go on at once; the head of the final one is read and kept (answer.go)
 //	relay    head, body and trailers go to the client; what has arrived goes out before more is waited for (relay.go, trailer.go)
 //	tunnel   or both connections are joined (tunnel.go)
 //
-// Between answer and relay its owner says what it has to add. Whatever happens, every link that was taken goes back to its pool or is
-// closed, and every place is given back.
+// Between answer and relay its owner adds its own lines. Whatever happens, every link that was taken goes back to its
+// pool or is closed, and every slot is given back.
 package proxy
 
 import (
@@ -37,8 +37,8 @@ import (
 // be used again. It belongs to the goroutine that serves the client's connection.
 type Forward struct {
 	Bounds  *Bounds
-	Warn    func(message string, args ...any) // is told of failures of origins
-	Fault   func(any)                         // somebody has panicked, elsewhere than in the goroutine that serves the request
+	Warn    func(message string, args ...any) // is called with failures of origins
+	Fault   func(any)                         // a goroutine other than the one that serves the request has panicked
 	Counted func(names *message.Names)        // adds the headers by which the request was counted
 	// Ours reports which lines of an answer are not for the origin to say to the client, by its status and their names.
 	Ours func(status int, name []byte) bool
@@ -53,7 +53,7 @@ type Forward struct {
 	sent        time.Time             // when the server that answered was given the request
 	slot        *shedding.Slot        // that of a request with a long body at a group that sheds load
 	sourceSlots *upstream.SourceSlots // one of them is this request's; nil: none is
-	upgrade     []byte                // the protocol that the origin is asked to switch to; nil: none
+	upgrade     []byte                // the protocol that the request switches to; nil: none
 	announced   message.Names         // trailers of the request that may go on
 	held        *[]byte               // the request's body, read before it is sent on; nil: it is not held
 	left        func()                // clientLeft
@@ -65,25 +65,25 @@ type Bounds struct {
 	TunnelTime time.Duration // after which a tunnel ends in which nothing moves
 }
 
-// An Order is what a Forward is told about a request besides what came.
+// An Order is what a Forward needs to know about a request besides what came.
 type Order struct {
 	Origins *upstream.Origins
 	Now     time.Time       // the request's
-	Source  counter.Source  // who takes a place at the origin,
+	Source  counter.Source  // the source that takes a slot at the origin,
 	Free    bool            // or takes none
-	Peer    netip.Addr      // whom the connection comes from,
+	Peer    netip.Addr      // the address that the connection comes from,
 	Secure  bool            // which is over TLS
 	Chain   []netip.Addr    // the addresses believed before the peer's, the nearest first
-	ID      []byte          // what the origin is told to call the request (X-Request-ID)
+	ID      []byte          // the request's ID for the origin (X-Request-ID)
 	Counts  bool            // the answer's status counts: the exchange goes on without its client
-	Tags    []message.Field // what the origin is told besides; the request has no such lines
-	// Level is what the origin's load is to it, and Queue how long it may wait for a place there.
+	Tags    []message.Field // further lines for the origin; the request has no such lines
+	// Level is its priority when the origin sheds load, and Queue how long it may wait for a slot there.
 	Level shedding.Level
 	Queue time.Duration
 }
 
-// Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes the client's, and Pass returns
-// nil; else what the client is to be told instead.
+// Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes the client's, and
+// Pass returns nil; otherwise it returns the answer for the client.
 func (p *Forward) Pass(on Exchange, order Order) *message.Refusal {
 	p.on, p.in, p.order = on, on.Request(), order
 	g := order.Origins.Of(p.in.Host)
@@ -136,7 +136,7 @@ func (p *Forward) BodyDone() bool {
 	return p.open == nil || p.open.upload == nil || p.open.upload.over()
 }
 
-// leave gives back the place that the request has among those of its source.
+// leave gives back the slot that the request has among those of its source.
 func (p *Forward) leave() {
 	if p.sourceSlots != nil {
 		p.sourceSlots.Leave(p.order.Source)
@@ -144,7 +144,7 @@ func (p *Forward) leave() {
 	}
 }
 
-// Release gives back what a Forward holds besides its link and its place.
+// Release gives back what a Forward holds besides its link and its slot.
 func (p *Forward) Release() {
 	if p.answer != nil {
 		answerHeads.Put(p.answer)
@@ -238,7 +238,7 @@ func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 	}
 }
 
-// failed answers for an origin that did not, or tells the client that its own body was at fault.
+// failed answers for an origin that did not, or tells the client that its body was at fault.
 func (p *Forward) failed(o *upstream.Origin, b *answerBody, err error) *message.Refusal {
 	if err == errNotSwitched {
 		return notSwitched
@@ -281,12 +281,12 @@ func (p *Forward) blames(b *answerBody, err error) bool {
 	case b.link.Kept() && err == io.EOF:
 		return false // it was idle for too long
 	case u != nil && (!u.taken.Load() || u.failed.Load()):
-		return false // who has enough of a body, or of waiting for it, may close without an answer
+		return false // an origin that has enough of a body, or of waiting for it, may close without an answer
 	}
-	return p.in.Size <= commonHead && isCommon(p.in.Method) // so may who does not like the head
+	return p.in.Size <= commonHead && isCommon(p.in.Method) // so may one that does not like the head
 }
 
-// isIdempotent reports whether a request may be sent again when nobody knows what became of it.
+// isIdempotent reports whether a request may be sent again when it is unknown what became of it.
 func isIdempotent(method []byte) bool {
 	switch string(method) {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
@@ -331,7 +331,7 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 			return errUnsent
 		}
 	} else {
-		// The body may be long in coming. So the head goes first: what comes on the connection from then on has been asked for.
+		// The body may be long in coming. So the head goes first: what comes on the connection from then on answers it.
 		l.Look()
 		sent, failed := l.Conn.Write(*head)
 		requestHeads.Put(head)
@@ -339,7 +339,7 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 			return errUnsent
 		}
 		wait := b.due
-		if p.in.ExpectContinue { // what the origin says to the head decides whether the client sends its body
+		if p.in.ExpectContinue { // the origin's answer to the head decides whether the client sends its body
 			p.on.StartBody(inviteTime, time.Time{})
 			if wait = time.Now().Add(inviteTime); !b.due.IsZero() && b.due.Before(wait) {
 				wait = b.due
@@ -373,7 +373,7 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 	return failed
 }
 
-// sourceBusy is the answer to a request of a source that has its share of the places taken.
+// sourceBusy is the answer to a request of a source that has used up its share of the slots.
 var sourceBusy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "Too many requests from this address are under way.").With("Retry-After", "1")
 
 // busy is the answer to a request for which no server has room.

@@ -90,8 +90,8 @@ func (p *Forward) answered(o *upstream.Origin, b *answerBody) {
 	}
 }
 
-// Relay makes the origin's answer the client's, with what the edge says in its head. tunnel says that the connection switches protocols:
-// then Tunnel goes on with it; else the exchange with the origin is over.
+// Relay makes the origin's answer the client's, with the edge's lines in its head. tunnel reports that the connection
+// switches protocols: then Tunnel goes on with it; else the exchange with the origin is over.
 //
 // A body that is all there goes with its head, and the connection to the origin is free before the client has read a byte. A failure is
 // the end of the client's connection: it has been promised more than it gets.
@@ -112,7 +112,7 @@ func (p *Forward) Relay(fields []message.Field) (tunnel bool, err error) {
 		part, _ := b.Reader.Peek(int(b.Left))
 		_ = p.on.Send(part)
 		b.Discard(len(part))
-		now := p.over() // no clock is asked a second time: the answer has just come
+		now := p.over() // the clock is not read a second time: the answer has just come
 		p.timed(now)
 		err = p.on.End(now)
 	default:
@@ -173,7 +173,7 @@ func (p *Forward) over() time.Time {
 	return ended
 }
 
-// Cut ends the exchange with the origin, if there is one, after a fault: nobody else will.
+// Cut ends the exchange with the origin, if there is one, after a fault: nothing else will.
 func (p *Forward) Cut() {
 	if p.open != nil {
 		p.open.reuse = false

@@ -156,7 +156,7 @@ func TestLateBodyGoesToANewConnection(t *testing.T) {
 	}
 }
 
-// noting tells of each connection.
+// noting records each connection.
 type noting struct {
 	net.Listener
 	Conns chan net.Conn

@@ -9,11 +9,11 @@ import (
 	"sluice/edge/message"
 )
 
-// Trailers are header lines after a chunked body (RFC 9110, 6.5; RFC 9112, 7.1.2). An answer's are passed on to clients that
-// ask for them with TE: trailers, which then is said to the origin as well; a request's if it announces them in Trailer. All
-// others are dropped, which a proxy may do with any. Some servers take trailers for headers, so what routes or frames a
-// message, says who sent it or how to treat it, or is only ours to say, is never passed on (RFC 9110, 6.5.1), nor a
-// line that Connection names.
+// Trailers are header lines after a chunked body (RFC 9110, 6.5; RFC 9112, 7.1.2). An answer's are passed on to clients
+// that request them with TE: trailers, which then is sent to the origin as well; a request's if it announces them in
+// Trailer. All others are dropped, which a proxy may do with any. Some servers take trailers for headers, so what
+// routes or frames a message, names its sender or how to treat it, or may only be written by the edge, is never passed
+// on (RFC 9110, 6.5.1), nor a line that Connection names.
 
 // announce appends which trailers the origin may expect: those that Trailer names, but none that stands in the head as well, or
 // by which the request was counted, because then the two could be taken for one another.

@@ -23,13 +23,13 @@ import (
 // halfOpen is how long a tunnel stays open in one direction after the other has ended.
 const halfOpen = 10 * time.Second
 
-// wantsUpgrade returns the protocol that a request asks to switch to, if the origin's servers may be asked for it.
+// wantsUpgrade returns the protocol that a request wants to switch to, if the origin's servers take it.
 //
 // What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
 // the protocols that a configuration accepts.
 //
-// A request that asks is sent like others, on a kept connection if there is one: most who write this header are never answered with a 101, and
-// whoever is not gives the connection back. Only one that has switched is nobody's any more.
+// Such a request is sent like others, on a kept connection if there is one: most that carry this header are never
+// answered with a 101, and then the connection goes back. Only a connection that has switched is not used again.
 func (p *Forward) wantsUpgrade(g *upstream.Group) []byte {
 	if len(g.Upgrades) == 0 {
 		return nil
@@ -41,7 +41,7 @@ func (p *Forward) wantsUpgrade(g *upstream.Group) []byte {
 	return nil
 }
 
-// switched reports whether the head of a 101 switches to the protocol that was asked for.
+// switched reports whether the head of a 101 switches to the protocol that was requested.
 func (p *Forward) switched() bool {
 	found := false
 	for i := range p.answer.Head.Lines {
@@ -67,7 +67,8 @@ var (
 	notSwitched = message.Refuse(http.StatusBadGateway, "not_switched", "The server behind this one does not speak that protocol there.")
 )
 
-// Tunnel joins the client's connection and the origin's, after the answer that says so, and blocks until that is over. Neither is ever used for a request again.
+// Tunnel joins the client's connection and the origin's, after the answer that switches, and blocks until the tunnel is
+// over. Neither is ever used for a request again.
 func (p *Forward) Tunnel(client net.Conn) {
 	p.unwatch()
 	_ = client.SetDeadline(time.Time{})
@@ -131,8 +132,8 @@ func (t *pipe) copy(dst, src net.Conn, from io.Reader) {
 			break
 		}
 	}
-	// The end of one direction is passed on; the other may have something left to say, but not for ever. It has not where nothing has moved in either, or
-	// to somebody who has gone.
+	// The end of one direction is passed on; the other may have something left to say, but not for ever. It has not if
+	// nothing has moved in either direction, or if the client has gone.
 	over := http1.TimedOut(err) && !t.half.Load() || errors.Is(err, syscall.ECONNRESET)
 	t.half.Store(true)
 	_ = dst.SetReadDeadline(time.Now().Add(halfOpen))

@@ -47,7 +47,7 @@ func TestTunnel(t *testing.T) {
 }
 
 // A 101 that nobody asked for, or for something else than was asked, is no answer.
-func TestUnaskedUpgrades(t *testing.T) {
+func TestUnsolicitedUpgrades(t *testing.T) {
 	for _, test := range []struct{ name, yaml, request, Answer, status string }{
 		{"not asked", "", edgetest.PlainGet, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", "502"},
 		{"another protocol", "", edgetest.UpgradeGet, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n", "502"},

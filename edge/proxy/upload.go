@@ -17,15 +17,16 @@ import (
 )
 
 // inlineBody is how large a body may be that is sent to the origin before its answer is read. Anything larger goes in a
-// goroutine of its own, because an origin may answer, and want its answer read, before it has read the request.
+// separate goroutine, because an origin may answer, and want its answer read, before it has read the request.
 const inlineBody = 64 << 10
 
 // heldBody is how large a body may be that is read before a server is chosen: a client may take its time for it, and holds no
 // slot at the origin meanwhile.
 const heldBody = 16 << 10
 
-// inviteTime is how long a client that expects to be invited to send its body waits for the origin's word. Then the edge invites it:
-// nobody should wait for that without end (RFC 9110, 10.1.1), and many an origin never says anything before it has the body.
+// inviteTime is how long a client that expects to be invited to send its body waits for the origin's word. Then the
+// edge invites it: a client should not wait for that without end (RFC 9110, 10.1.1), and many an origin never answers
+// before it has the body.
 const inviteTime = time.Second
 
 // lastMoment is how long the end of a body may take to be sent to an origin that has answered already.
@@ -36,16 +37,16 @@ const chunkFrame = 16 + len("\r\n\r\n")
 
 var (
 	errBodyTooLarge = errors.New("edge: request body above limits.body_bytes")
-	errTrailer      = errors.New("edge: a request's trailer says what only a header may say")
+	errTrailer      = errors.New("edge: a request's trailer has a field that only a header may have")
 	errFault        = errors.New("edge: panic while sending a body")
 )
 
 // heldBodies hold bodies that have been read, each until its request is over.
 var heldBodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// await waits for the body of a request, by due if that is not zero. A small one is read, and held; it takes memory for what has come, not
-// for what was announced. A longer one is not, but it has begun when await returns: none of it is worth a server's place, or a
-// link that may end meanwhile.
+// await waits for the body of a request, by due if that is not zero. A small one is read, and held; it takes memory for
+// what has come, not for what was announced. A longer one is not, but it has begun when await returns: none of it is
+// worth a server's slot, or a link that may end meanwhile.
 func (p *Forward) await(due time.Time) error {
 	p.on.StartBody(0, due)
 	if p.in.Length == message.LengthChunked || p.in.Length > heldBody {
@@ -70,7 +71,7 @@ func (p *Forward) await(due time.Time) error {
 
 // An upload sends a request's body to the origin.
 type upload struct {
-	on        Exchange // whose request it is
+	on        Exchange // the exchange that it belongs to
 	length    int64    // of it, as announced
 	link      *upstream.Link
 	w         *bufio.Writer // to the link; given back at the end of run
@@ -81,7 +82,7 @@ type upload struct {
 	announced message.Names                     // trailers that may go on
 	slot      *shedding.Slot                    // lent while the client is waited for; nil: the group sheds nothing
 	stuck     bool                              // the origin does not take what it is sent
-	started   bool                              // in a goroutine of its own
+	started   bool                              // in a separate goroutine
 	taken     atomic.Bool                       // the client has sent all of it
 	failed    atomic.Bool                       // err is set
 	done      chan struct{}                     // closed at its end
@@ -128,7 +129,7 @@ func (u *upload) run() {
 	}
 }
 
-// pause is called before the client is waited for: a body of its own goroutine does not keep back what it has.
+// pause is called before the client is waited for: a body in a separate goroutine does not keep back what it has.
 func (u *upload) pause() error {
 	if u.started && u.w.Buffered() > 0 {
 		if err := u.flush(); err != nil {

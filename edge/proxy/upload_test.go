@@ -101,7 +101,7 @@ func TestUnfinishedSmallBodyNeverReachesTheOrigin(t *testing.T) {
 	e := edgetest.Start(t, o.URL(), "limits: {header_timeout: 200ms}")
 	for name, test := range map[string]struct {
 		End    func(c *net.TCPConn) error
-		status string // "": nobody is there to hear it
+		status string // "": there is no client for it
 	}{
 		"slow":        {func(*net.TCPConn) error { return nil }, "HTTP/1.1 408 "},
 		"half closed": {(*net.TCPConn).CloseWrite, "HTTP/1.1 400 "},

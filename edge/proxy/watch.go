@@ -2,7 +2,7 @@ package proxy
 
 import "sluice/edge/message"
 
-// clientLeft is called by the one who watches the client.
+// clientLeft is called by the watch of the client.
 func (p *Forward) clientLeft() {
 	if !p.order.Counts {
 		p.gone = true
@@ -10,7 +10,7 @@ func (p *Forward) clientLeft() {
 	}
 }
 
-// watch begins to watch the client of an exchange whose origin has been asked.
+// watch begins to watch the client of an exchange whose request was sent to the origin.
 func (p *Forward) watch(b *answerBody) {
 	if p.left == nil {
 		p.left = p.clientLeft
@@ -30,7 +30,8 @@ func (p *Forward) unwatch() (gone bool) {
 	return gone
 }
 
-// abandoned ends a request whose client has gone. If it has closed one direction only, it hears that this took too long.
+// abandoned ends a request whose client has gone. If it has closed one direction only, it gets the answer that this
+// took too long.
 func (p *Forward) abandoned(b *answerBody) {
 	if b.upload != nil {
 		b.upload.end()

@@ -12,7 +12,7 @@ import (
 	"sluice/edge/rules/descriptors"
 )
 
-// answer is what the proxy is told.
+// answer is the answer to the proxy.
 func (c *call) answer() *service.RateLimitResponse {
 	a := &service.RateLimitResponse{
 		OverallCode: code(c.decided.Refused()),
@@ -64,7 +64,8 @@ func descriptorStatus(st edge.DescriptorState) *service.RateLimitResponse_Descri
 	return s
 }
 
-// units are the names that windows have. Windows that are no whole number of a unit are rounded down to seconds: what the header says is exact.
+// units are the names that windows have. Windows that are no whole number of a unit are rounded down to seconds: the
+// header is exact.
 var units = map[time.Duration]service.RateLimitResponse_RateLimit_Unit{
 	time.Second:    service.RateLimitResponse_RateLimit_SECOND,
 	time.Minute:    service.RateLimitResponse_RateLimit_MINUTE,

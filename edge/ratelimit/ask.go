@@ -25,7 +25,7 @@ var (
 	errNoDescriptors = errors.New("rate limit descriptor list must not be empty")
 )
 
-// read takes what a proxy asks. The texts stay those of the request.
+// read reads a proxy's call. The texts stay those of the request.
 func (c *call) read(q *service.RateLimitRequest) error {
 	switch {
 	case q.Domain == "":
@@ -61,7 +61,7 @@ func (c *call) read(q *service.RateLimitRequest) error {
 	return nil
 }
 
-// override takes a limit that a proxy sends in place of the rule's.
+// override takes a limit that a proxy sends to replace the rule's.
 func override(to *descriptors.Descriptor, limit *descriptor.RateLimitDescriptor_RateLimitOverride) error {
 	switch limit.Unit {
 	case envoytype.RateLimitUnit_SECOND:

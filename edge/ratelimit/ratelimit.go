@@ -1,12 +1,13 @@
-// Package ratelimit is Envoy's rate limit service, version 3, over gRPC: a proxy describes a request by descriptors, lists of keys and
-// values, and is told whether it is over a limit.
+// Package ratelimit is Envoy's rate limit service, version 3, over gRPC: a proxy describes a request by descriptors,
+// lists of keys and values, and gets the answer whether it is over a limit.
 //
 //	request      domain, descriptors; of each its entries, hits_addend, and a limit of its own (ask.go)
 //	rules        to each descriptor the one rule that says most exactly what it is (descriptors.Pattern)
 //	decision     of all of them together, by edge.Call: the tables, bits and tier are those of requests over HTTP
 //	response     over the limit if one descriptor is; how each stands, what the client is told, and the body of a refusal (answer.go)
 //
-// What it decides is edge/limiter's, as everywhere: this package moves protobuf. It is the only one of edge's that knows gRPC.
+// What it decides is edge/limiter's, as everywhere: this package moves protobuf. It is the only package of edge that
+// uses gRPC.
 package ratelimit
 
 import (
@@ -29,12 +30,13 @@ import (
 	"sluice/edge"
 )
 
-// What proxies may have open at once: connections, of which Envoy has one for each of its threads, and calls on each. A call takes a
-// goroutine and its request of at most maxRequest bytes, more than Envoy makes of the headers that it takes, and none takes longer than a rule
-// waits for the tier (pop.wait). Its own headers may be maxHeaders bytes, decoded: compressed, a line that has been sent before is one byte, and by
-// default gRPC would keep 16 MiB of them, decoded, for each call that is not ended. gRPC waits for the request of a call as long as its connection
-// lasts. So a connection lasts for maxAge, less or more by a tenth, and lastCalls for what is under way: a proxy that is told to go elsewhere
-// (GOAWAY) connects anew, and loses no call by it.
+// What proxies may have open at once: connections, of which Envoy has one for each of its threads, and calls on each. A
+// call takes a goroutine and its request of at most maxRequest bytes, more than Envoy makes of the headers that it
+// takes, and none takes longer than a rule waits for the tier (pop.wait). Its own headers may be maxHeaders bytes,
+// decoded: compressed, a line that has been sent before is one byte, and by default gRPC would keep 16 MiB of them,
+// decoded, for each call that is not ended. gRPC waits for the request of a call as long as its connection lasts. So a
+// connection lasts for maxAge, less or more by a tenth, and lastCalls for what is under way: a proxy that gets GOAWAY
+// connects anew, and loses no call by it.
 const (
 	maxConnections = 1024
 	maxCalls       = 1000
@@ -104,7 +106,7 @@ func (s *Service) ShouldRateLimit(_ context.Context, q *service.RateLimitRequest
 	return a, nil
 }
 
-// Check tells a proxy whether it should ask here.
+// Check tells a proxy whether it should call this edge.
 func (s *Service) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
 	is := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if s.edge.Ready() {

@@ -158,7 +158,7 @@ rules:
 - {name: odd, match: {descriptors: {domain: web, entries: [{key: odd}]}}, limit: 1, window: 1500ms}
 `
 
-// What a proxy is told, call after call.
+// What a proxy gets, call after call.
 func TestCalls(t *testing.T) {
 	p := startPeer(t, web)
 	f := func(q *service.RateLimitRequest, want string) {
@@ -239,7 +239,8 @@ func TestInvalidCalls(t *testing.T) {
 	}
 }
 
-// A call has few headers, however few bytes say many: who is told of that limit sends none beyond, and who sends them nonetheless is not heard.
+// A call has few headers, however few bytes say many: a client that gets that limit sends none beyond, and one that
+// sends them nonetheless is cut.
 func TestHeadersOfACall(t *testing.T) {
 	p := startPeer(t, web)
 	with := func(bytes int) error {
@@ -310,7 +311,8 @@ func (l *oneConn) Close() error {
 
 func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Calls whose request never comes end with their connection, which has been told to go: each would hold a goroutine for good.
+// Calls whose request never comes end with their connection, which has got GOAWAY: each would hold a goroutine for
+// good.
 func TestCallsWithoutARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(newEdge(t, web), nil)
@@ -349,7 +351,7 @@ func TestCallsWithoutARequest(t *testing.T) {
 			near.Close()
 		}
 		if took := time.Since(began); reported == 0 || took < reported+lastCalls || took > maxAge*11/10+lastCalls {
-			t.Errorf("told to go after %v, and cut after %v", reported, took)
+			t.Errorf("GOAWAY after %v, and cut after %v", reported, took)
 		}
 		s.Drain(context.Background()) // returns, because no call is left
 		if err := <-served; err != nil {
@@ -380,8 +382,8 @@ func (p *peer) metric(name, label, value string) float64 {
 	return sum
 }
 
-// A client is told what one over HTTP is.
-func TestWhatClientsAreTold(t *testing.T) {
+// A client gets what one over HTTP gets.
+func TestHeadersForClients(t *testing.T) {
 	p := startPeer(t, `
 rules:
 - {name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 1, window: 1h, mitigation_timeout: 10m}

@@ -8,7 +8,7 @@ import (
 	"sluice/edge/limiter"
 )
 
-// Algorithm says what a rule's limit means.
+// Algorithm is how a rule's limit is counted.
 type Algorithm string
 
 const (
@@ -42,12 +42,13 @@ func (c *Config) newCounter(name string, limit uint32, estimate algorithm.Estima
 	return algorithm.NewCostly(name, limit, window, c.SubWindows, estimate, c.most())
 }
 
-// keeps reports whether the tier keeps each request under the rule by itself.
+// keeps reports whether the tier keeps the instant of each request under the rule.
 func (c *Config) keeps() bool {
 	return c.Check == limiter.Sync && (c.Algorithm == Exact || c.Algorithm == TokenBucket)
 }
 
-// most is how many hits are counted at once. Who asks about a descriptor says how many, and more than the limit are refused.
+// most is how many hits are counted at once. A call about a descriptor says how many hits it is, and more than the
+// limit are refused.
 func (c *Config) most() uint32 {
 	if c.Match.Descriptors != nil {
 		return min(c.Limit, algorithm.MaxCost)
@@ -70,8 +71,8 @@ func (c *Config) bucket() (burst, queue uint32) {
 	return burst, queue
 }
 
-// bucketAt is bucket by another limit, with which it grows and shrinks: it is full after as long as before, and who is last in the queue waits as
-// long. Rounded down, but one request may always come.
+// bucketAt is bucket by another limit, with which it grows and shrinks: it is full after as long as before, and the
+// last in the queue waits as long. Rounded down, but one request may always come.
 func (c *Config) bucketAt(limit uint32) (burst, queue uint32) {
 	at := func(n uint32) uint32 {
 		return uint32(min(uint64(n)*uint64(limit)/uint64(c.Limit), algorithm.MaxLimit/2)) // both together are at most MaxLimit
@@ -85,7 +86,7 @@ func (c *Config) bucketAt(limit uint32) (burst, queue uint32) {
 	return burst, at(queue)
 }
 
-// CheckAlgorithm says which field does not go with the rule's algorithm, and what is wrong with it.
+// CheckAlgorithm returns which field does not go with the rule's algorithm, and why.
 func (c *Config) CheckAlgorithm() (field string, err error) {
 	is := c.Algorithm == TokenBucket || c.Algorithm == LeakyBucket
 	no := func(f, format string, args ...any) { field, err = f, fmt.Errorf(format, args...) }
@@ -93,15 +94,15 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 	case c.Burst > 0 && !is:
 		no("burst", "only algorithm: token_bucket and leaky_bucket have one: remove it, or choose one of these")
 	case c.Action == Delay && c.Algorithm == LeakyBucket:
-		no("action", "leaky_bucket delays by itself, and the action is for what finds its queue full: want refuse, close or redirect")
+		no("action", "leaky_bucket delays anyway, and the action is for requests that find its queue full: want refuse, close or redirect")
 	case c.Action == Delay && c.Algorithm != TokenBucket:
-		no("action", "only a bucket knows when it is a request's turn: delay needs algorithm: token_bucket, or take leaky_bucket")
+		no("action", "only a bucket has a queue with turns: delay needs algorithm: token_bucket, or take leaky_bucket")
 	case c.Check == limiter.Sync && c.Cost.Is():
-		no("check", "sync asks the tier for the rank of one request, not of what it costs: remove cost, or take check: async")
+		no("check", "sync ranks one request at the tier, not its cost: remove cost, or take check: async")
 	case c.Check == limiter.Sync && c.Action == Tag:
-		no("check", "sync makes each request wait for the tier, and action: tag refuses nobody: take check: async")
+		no("check", "sync makes each request wait for the tier, and action: tag refuses no request: take check: async")
 	case c.Check == limiter.Sync && c.OnStoreFailure == limiter.Share:
-		no("on_store_failure", "share admits by what this edge knows, and check: sync promises more than that: want closed, local or open")
+		no("on_store_failure", "share admits by this edge's own count, and check: sync promises more than that: want closed, local or open")
 	case c.OnStoreFailure == limiter.Share && is:
 		no("on_store_failure", "share divides a limit in a window, and a bucket would drain on every edge as fast as before: want local, open or closed")
 	case c.Check == limiter.Sync && c.Algorithm != Sliding && !c.keeps():
@@ -109,7 +110,7 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 	case c.keeps() && c.Count.Refused:
 		no("count", "check: sync with algorithm: %s keeps what is admitted, and a request that is refused is none: remove refused, or take algorithm: sliding", c.Algorithm)
 	case c.keeps() && c.Action == Delay:
-		no("action", "check: sync admits a request or refuses it, and nobody waits for a turn: want refuse, close or redirect, or check: async")
+		no("action", "check: sync admits a request or refuses it, and none waits for a turn: want refuse, close or redirect, or check: async")
 	case c.keeps() && c.Algorithm == TokenBucket && time.Duration(c.Window) < time.Duration(c.Limit)*time.Millisecond:
 		no("limit", "check: sync goes by milliseconds, and a request would drain in less than one: want at most %d in %v, or check: async", time.Duration(c.Window)/time.Millisecond, c.Window)
 	case c.Algorithm == Sliding:
@@ -143,7 +144,7 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 	return field, err
 }
 
-// CheckOwn says why a plan or a client cannot have a limit of its own under the rule, whose algorithm goes no further.
+// CheckOwn returns why a plan or a client cannot have an individual limit under the rule, by its algorithm.
 func (c *Config) CheckOwn(limit uint32) error {
 	switch {
 	case c.Algorithm == Exact && limit > algorithm.MaxExact:
@@ -154,5 +155,5 @@ func (c *Config) CheckOwn(limit uint32) error {
 	return nil
 }
 
-// rounded is d without what nobody reads.
+// rounded is d without digits that no reader needs.
 func (d Duration) rounded() Duration { return Duration(time.Duration(d).Round(time.Second)) }

@@ -12,40 +12,41 @@ import (
 // MaxConcurrency is the most requests in flight that a rule may allow.
 const MaxConcurrency = 1_000_000
 
-// MayLackLimit reports whether a rule says enough without a limit.
+// MayLackLimit reports whether a rule is complete without a limit.
 func (c *Config) MayLackLimit() bool { return c.OrdersOrigin() || c.Concurrency > 0 }
 
-// CheckConcurrency says which field does not go with a rule's concurrency, and what is wrong with it. A rule counts its requests in
-// flight by its key alone, each as one, and waits for the tier by itself; all else belongs into a rule beside it.
+// CheckConcurrency returns which field does not go with a rule's concurrency, and why. A concurrency counts requests in
+// flight by the rule's key alone, each as one, and waits for the tier in any case; all else belongs into a rule beside
+// it.
 func (c *Config) CheckConcurrency() (field string, err error) {
 	if c.Concurrency == 0 {
 		return "", nil
 	}
 	no := func(f, format string, args ...any) { field, err = f, fmt.Errorf(format, args...) }
-	const apart = "give the concurrency a rule of its own, without a limit"
+	const apart = "put the concurrency into a separate rule, without a limit"
 	switch {
 	case c.Concurrency < 0 || c.Concurrency > MaxConcurrency:
 		no("concurrency", "%d: want 0 to %d", c.Concurrency, MaxConcurrency)
 	case c.Match.Descriptors != nil:
-		no("concurrency", "no proxy tells when a request ends that it has asked about: remove it")
+		no("concurrency", "no proxy reports when a request ends: remove it")
 	case c.Action == Tag:
-		no("action", "a request waits for its place in flight, and action: tag refuses nobody: take mode: shadow, or %s", apart)
+		no("action", "a request waits for its slot, and action: tag refuses no request: take mode: shadow, or %s", apart)
 	case c.Action == Delay || c.Algorithm == LeakyBucket:
-		no("concurrency", "a request holds its place while it waits for its turn, and fewer are at the origin: if that is meant, %s", apart)
+		no("concurrency", "a request holds its slot while it waits for its turn, and fewer are at the origin: if that is meant, %s", apart)
 	case c.Check == limiter.Sync:
-		no("check", "concurrency asks the tier before each decision already, and sync would ask once more: take check: async, or %s", apart)
+		no("check", "concurrency reads the tier before each decision already, and sync would do so once more: take check: async, or %s", apart)
 	case len(c.Windows) > 0:
 		no("windows", "requests in flight have no window: %s", apart)
 	case len(c.Prefixes) > 0:
 		no("prefixes", "concurrency counts by the rule's key alone: %s", apart)
 	case len(c.Plans) > 0:
-		no("plans", "a plan says a limit in a window, and no concurrency: %s, with match: {plans: …} for each", apart)
+		no("plans", "a plan has a limit in a window, and no concurrency: %s, with match: {plans: …} for each", apart)
 	case c.Cost.Is():
-		no("cost", "a request holds one place whatever it costs: %s", apart)
+		no("cost", "a request holds one slot whatever it costs: %s", apart)
 	case c.Candidate.Is():
 		no("candidate", "it tries a limit, and no concurrency: %s", apart)
 	case c.Count.Refused:
-		no("count", "what finds no place is counted under other rules, not under this: %s", apart)
+		no("count", "a request that finds no slot is counted under other rules, not under this: %s", apart)
 	}
 	return field, err
 }
@@ -58,7 +59,8 @@ func (r *Rule) ConcurrencyPolicy() string {
 	return r.Config.Name + "/concurrency"
 }
 
-// addConcurrency gives a rule its places, known like its counters by which requests it is about; in flight is each of them, whatever counts.
+// addConcurrency gives a rule its slots, named like its counters by which requests it is about; in flight is each of
+// them, whatever counts.
 func (r *Rule) addConcurrency() error {
 	c := &r.Config
 	if field, err := c.CheckConcurrency(); err != nil {

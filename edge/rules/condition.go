@@ -17,9 +17,10 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// conditions are what a rule asks of a request beside host, path and method. A client can write one thing in several ways, of which
-// origins take some for the same and others not. A rule is about a request if it is about any reading of it: so what must be there is
-// compared laxly, without case and in the form that keys have, and what must not be there byte for byte.
+// conditions are a rule's conditions on a request beside host, path and method. A client can write one thing in several
+// ways, of which origins take some for the same and others not. A rule is about a request if it is about any reading of
+// it: so what must be there is compared laxly, without case and in the form that keys have, and what must not be there
+// byte for byte.
 type conditions struct {
 	sources, notSources *bart.Lite
 	values              []condition
@@ -29,7 +30,7 @@ type conditions struct {
 type condition struct {
 	key.Part
 	want   string // in small letters and in its form, or, under not, as it is
-	token  string // of credentials: the one that is asked for; "": only a scheme is
+	token  string // of credentials: the one that is required; "": only a scheme is
 	prefix bool   // the value begins with it
 	not    bool
 }
@@ -88,7 +89,7 @@ func newCondition(kind key.Kind, name, pattern string, not bool) (condition, err
 		case message.Host:
 			return c, errors.New("host: say it under hosts")
 		default:
-			return c, fmt.Errorf("%s: rules do not see this header: it ends at the edge, or is about the connection or who asks", name)
+			return c, fmt.Errorf("%s: rules do not see this header: it ends at the edge, or is about the connection or the client", name)
 		}
 	case key.Query:
 		odd = "%+&#;"
@@ -151,7 +152,7 @@ func (c *conditions) hold(v *key.View, client netip.Addr, buf []byte) (hold bool
 	return true, buf, nil
 }
 
-// holds asks for each way of splitting a query until one says yes: under not, that the value is not there.
+// holds tries each way of splitting a query until one fits: under not, until one lacks the value.
 func (c *condition) holds(v *key.View, buf []byte) (hold bool, _ []byte, ok bool) {
 	for at := range message.Splits {
 		if at != message.Ampersands && (c.Kind != key.Query || !v.Differs(at)) {
@@ -165,7 +166,7 @@ func (c *condition) holds(v *key.View, buf []byte) (hold bool, _ []byte, ok bool
 	return false, buf, true
 }
 
-// is reports whether a request has what the condition asks for.
+// is reports whether a request fulfils the condition.
 func (c *condition) is(v *key.View, at message.Split, buf []byte) (bool, []byte, bool) {
 	value, once, ok := v.Find(&c.Part, at)
 	switch {
@@ -223,7 +224,7 @@ func (m *Match) Plain() bool {
 	return len(m.Sources)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans) == 0 && m.Not == nil && m.Descriptors == nil
 }
 
-// Others says in a few words what else than hosts, path and methods m is about.
+// Others describes what else than hosts, path and methods m is about.
 func (m *Match) Others() (list []string) {
 	if len(m.Sources) > 0 {
 		list = append(list, "from "+strings.Trim(fmt.Sprint(m.Sources), "[]"))

@@ -49,12 +49,12 @@ type Config struct {
 	Burst     uint32               `json:"burst"` // of a bucket: how many may come at once, or wait
 	Check     limiter.Check        `json:"check"`
 	Priority  Priority             `json:"priority"` // what its requests are to an origin that sheds load
-	Queue     Duration             `json:"queue"`    // how long they may wait for a place there; 0: not at all
+	Queue     Duration             `json:"queue"`    // how long they may wait for a slot there; 0: not at all
 	// Concurrency is how many requests of a key may be in flight at once, over the PoP; 0: any number.
 	Concurrency int `json:"concurrency"`
 }
 
-// AsksTier reports whether the rule has the tier asked before each decision.
+// AsksTier reports whether each decision under the rule waits for the tier.
 func (c *Config) AsksTier() bool { return c.Check == limiter.Sync }
 
 // Defaults is what holds for all rules that do not say otherwise.
@@ -64,8 +64,8 @@ type Defaults struct {
 	Plans    PlansConfig
 }
 
-// Match says which requests a rule is about. Empty fields match everything. Values, by name, are exact, a prefix that ends in *, or * for
-// any.
+// Match is which requests a rule is about. Empty fields match everything. Values, by name, are exact, a prefix that
+// ends in *, or * for any.
 type Match struct {
 	Hosts   []string          `json:"hosts,omitempty"`   // exact, "*", or "*.example.com"
 	Path    string            `json:"path,omitempty"`    // exact, "/prefix/*", or "~regexp", of the canonical path
@@ -78,11 +78,12 @@ type Match struct {
 	regexp  *regexp.Regexp    // of a Path that begins with ~
 	Plans   []string          `json:"plans,omitempty"` // of clients
 
-	// Descriptors are asked about by other proxies; a rule about them is about no request of HTTP. nil: it is about requests.
+	// Descriptors come in calls of other proxies; a rule about them is about no request of HTTP; nil: it is about
+	// requests.
 	Descriptors *descriptors.Pattern `json:"descriptors,omitempty"`
 }
 
-// plainly is m in the one spelling of what it says: with its lists in one order, and without what matches everything.
+// plainly is m in canonical form: with its lists in one order, and without what matches everything.
 func (m Match) plainly() Match {
 	if slices.Contains(m.Hosts, "*") {
 		m.Hosts = nil
@@ -99,26 +100,26 @@ func (m Match) plainly() Match {
 	return m
 }
 
-// Mode says what a rule's verdict does.
+// Mode is what a rule's verdict does.
 type Mode string
 
 const (
 	Enforce Mode = "enforce"
-	Shadow  Mode = "shadow" // counts and decides under counters of its own, refuses nobody
+	Shadow  Mode = "shadow" // counts and decides under separate counters, refuses no request
 	Off     Mode = "off"
 
 	// Tried is the mode of a candidate's mitigations; no rule has it.
 	Tried Mode = "candidate"
 )
 
-// Count says which requests a rule counts. The zero Count is every admitted request.
+// Count is which requests a rule counts. The zero Count is every admitted request.
 type Count struct {
 	Statuses []int `json:"statuses,omitempty"` // only those that the origin answers with one of these
 	Refused  bool  `json:"refused,omitempty"`  // refused ones as well: every attempt
 }
 
-// Candidate is what is tried beside a rule, on its counters, without refusing anybody. What it does not say is as in the rule; the zero
-// Candidate is none.
+// Candidate is a limit that is tried beside a rule, on its counters, without refusing requests. What it does not say is
+// as in the rule; the zero Candidate is none.
 type Candidate struct {
 	Limit             uint32              `json:"limit,omitempty"`
 	Estimate          *algorithm.Estimate `json:"-"`
@@ -156,7 +157,7 @@ const (
 type Cost struct {
 	Units  uint32 // 1 to algorithm.MaxCost, of each request
 	Bytes  int    // one for so many bytes of its body, at least 1; 0: it is not by bytes
-	Header string // what this header of the origin's answer says, 1 to algorithm.MaxCost; "": it is not by a header
+	Header string // the number in this header of the origin's answer, 1 to algorithm.MaxCost; "": not by a header
 }
 
 // Is reports whether a request may cost more than 1.
@@ -192,13 +193,14 @@ func (c Cost) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.Units)
 }
 
-// TagHeader is what a rule that tags says to the origin of a request that is over its limit.
+// TagHeader is the header that a rule that tags adds to a request over its limit, for the origin.
 type TagHeader struct {
 	Header string `json:"header"`
 	Value  string `json:"value"`
 }
 
-// CheckTag says what is wrong with the name of a header by which requests are tagged: clients' own of that name are dropped.
+// CheckTag returns what is wrong with the name of a header by which requests are tagged: clients' own of that name are
+// dropped.
 func CheckTag(name string) error {
 	lower := strings.ToLower(name)
 	if !message.IsToken([]byte(name)) || message.KindOf([]byte(name)) != message.Other || !strings.HasPrefix(lower, "x-") && strings.Contains(taken, " "+lower+" ") {
@@ -210,11 +212,11 @@ func CheckTag(name string) error {
 // taken are headers that requests cannot do without.
 const taken = " accept accept-charset accept-encoding accept-language authorization cache-control content-encoding content-language content-type date from if-match if-modified-since if-none-match if-range if-unmodified-since max-forwards origin pragma range referer user-agent "
 
-// Priority says who is turned away first where an origin suffers: see shedding.Level.
+// Priority says which requests are turned away first at an overloaded origin: see shedding.Level.
 type Priority string
 
 const (
-	DefaultPriority Priority = "default" // the rule says nothing of it
+	DefaultPriority Priority = "default" // the rule sets none
 	Critical        Priority = "critical"
 	Sheddable       Priority = "sheddable"
 )
@@ -229,7 +231,8 @@ func (p Priority) level() shedding.Level {
 	return shedding.Default
 }
 
-// OrdersOrigin reports whether a rule says something to origins that shed load, and so may be without a limit.
+// OrdersOrigin reports whether a rule sets a priority or a queue for origins that shed load, and so may be without a
+// limit.
 func (c *Config) OrdersOrigin() bool { return c.Priority.level() != shedding.Default || c.Queue > 0 }
 
 // Response is what a refused client gets. An empty Body stands for the usual JSON.
@@ -242,7 +245,7 @@ type Response struct {
 	Bodies      []Body  `json:"bodies,omitempty"`   // beside Body, for clients that would rather have another type (Accept)
 }
 
-// Body is what an answer says in one content type.
+// Body is an answer's body in one content type.
 type Body struct {
 	ContentType string `json:"content_type"`
 	Body        string `json:"body"`
@@ -251,11 +254,11 @@ type Body struct {
 // Percent is written as in a configuration file: 10%.
 type Percent int
 
-// MarshalText makes JSON show what a file says.
+// MarshalText makes JSON show the spelling of the file.
 func (p Percent) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d%%", int(p)), nil }
 
-// CheckLocation says what is wrong with a place to send clients to. It is a whole URL, or a path at the host that was asked, and as it is
-// written: nothing of a request becomes part of it.
+// CheckLocation returns what is wrong with a location to send clients to. It is a whole URL, or a path at the requested
+// host, and is sent as it is written: nothing of a request becomes part of it.
 func CheckLocation(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -265,7 +268,7 @@ func CheckLocation(text string) error {
 	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//"):
 		return nil
 	}
-	return fmt.Errorf("%q is no place to send clients to: want https://HOST/PATH, or a path that begins with one slash", text)
+	return fmt.Errorf("%q is no location to send clients to: want https://HOST/PATH, or a path that begins with one slash", text)
 }
 
 // Default returns a rule with the default of every field but name and limit.
@@ -305,5 +308,5 @@ func (d Duration) String() string {
 	return s
 }
 
-// MarshalText makes JSON show what a file says.
+// MarshalText makes JSON show the spelling of the file.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }

@@ -6,8 +6,8 @@ import (
 	"sluice/edge/message"
 )
 
-// price says what the request costs under a limit of a rule. A body that does not say its length, and what the origin's answer
-// says, are held as 1 until Settle.
+// price returns what the request costs under a limit of a rule. A body of unknown length, and a cost in the origin's
+// answer, are held as 1 until Settle.
 func price(r *limiter.RuleResult, c *Cost, q *message.Request) {
 	switch {
 	case c.Header != "":
@@ -25,7 +25,7 @@ func units(length int64, bytes int) uint32 {
 	return uint32(min(max(1, (length+int64(bytes)-1)/int64(bytes)), algorithm.MaxCost))
 }
 
-// AwaitsBody reports whether a rule waits to hear how long the request's body was.
+// AwaitsBody reports whether a rule needs to know how long the request's body was.
 func (d *Decision) AwaitsBody() bool {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Due && RuleOf(r).Config.Cost.Bytes > 0 {
@@ -35,8 +35,8 @@ func (d *Decision) AwaitsBody() bool {
 	return false
 }
 
-// PriceBody says how long a body was that did not say it before, and PriceAnswer what the origin's answer says, to rules that count by that.
-// They are settled by it then.
+// PriceBody passes the length of a body that was unknown, and PriceAnswer the cost in the origin's answer, to rules
+// that count by them. They are settled by it then.
 func (d *Decision) PriceBody(length int64) {
 	for i := range d.Results {
 		r := &d.Results[i]
@@ -61,7 +61,7 @@ func (d *Decision) PriceAnswer(answer *message.Head) {
 	}
 }
 
-// priced is the number that an answer's header says; 1 if it says none, several, or one that is not possible.
+// priced is the number in an answer's header; 1 if there is none, several, or an impossible one.
 func priced(answer *message.Head, name string) uint32 {
 	value, ok := answer.Only([]byte(name))
 	if !ok || len(value) == 0 || len(value) > 7 {

@@ -20,17 +20,17 @@ import (
 type Decision struct {
 	limiter.Decision
 	Rules    []*Rule       // in the order of Results, of which a rule has one for each of its limits that counts the client
-	Claims   *token.Claims // what the request's token says; nil: it has none that is believed
+	Claims   *token.Claims // the claims of the request's token; nil: it has none that is believed
 	asked    []*Rule       // those that look at values of the request, whatever came of it
 	request  key.View      // what rules have looked at
 	keys     []keyed
 	buf      []byte
 	searched int // bytes that regular expressions have to see; more than MaxSearched: they do not
 
-	Level shedding.Level // the highest that a rule says
+	Level shedding.Level // the highest that a rule sets
 	Queue time.Duration  // the longest
 
-	Plans *plans.Snapshot // who is on which plan; nil: nobody. Set it before AddRules
+	Plans *plans.Snapshot // which client is on which plan; nil: none. Set it before AddRules
 }
 
 // keyed is what a key makes of the request.
@@ -82,9 +82,10 @@ func (d *Decision) Reset() {
 	d.Level, d.Queue, d.searched = 0, 0, 0
 }
 
-// MatchBlocked adds the rules about everything, and no others, if one of them blocks the source whatever it asks for, and reports whether it does.
-// The limiter refuses the request by that then, so which other rules it is under is not found out: that may cost much, and whoever is blocked is
-// the one to make it do so. In those other rules the request counts as nothing at all, not even as one that they let pass.
+// MatchBlocked adds the rules about everything, and no others, if one of them blocks the source whatever it requests,
+// and reports whether it does. Then the limiter refuses the request by that, so its other rules are not searched: that
+// may cost much, and a blocked source could cause it again and again. In those other rules the request counts as
+// nothing at all, not even as one that they let pass.
 //
 // If the block is lifted in this very moment, the request is under these rules alone.
 func (d *Decision) MatchBlocked(s *Set, l *limiter.Limiter, secret key.Secret, client netip.Addr, source counter.Source, covering []counter.Source, now time.Time) bool {
@@ -106,7 +107,7 @@ func (r *Rule) Blocks(l *limiter.Limiter, client netip.Addr, source counter.Sour
 	return blocks
 }
 
-// Blocked is Blocks, and tells which source it is that the limit counts.
+// Blocked is Blocks, and also returns the source that the limit counts.
 func (r *Rule) Blocked(l *limiter.Limiter, client netip.Addr, source counter.Source, covering []counter.Source, now time.Time) (counter.Source, bool) {
 	for i := range r.Limits {
 		at := &r.Limits[i]
@@ -117,8 +118,9 @@ func (r *Rule) Blocked(l *limiter.Limiter, client netip.Addr, source counter.Sou
 	return counter.Source{}, false
 }
 
-// BlocksPrefix returns until when a rule that counts by source refuses whatever comes from a prefix, or the zero Time. It is what Blocks says of each
-// address in it: a source that is narrower than the prefix says nothing of the rest. covering are those of the prefix.
+// BlocksPrefix returns until when a rule that counts by source refuses whatever comes from a prefix, or the zero Time.
+// It is Blocks for each address in it: a source that is narrower than the prefix does not cover the rest. covering are
+// those of the prefix.
 func (r *Rule) BlocksPrefix(l *limiter.Limiter, p netip.Prefix, source counter.Source, covering []counter.Source, now time.Time) (until time.Time) {
 	for i := range r.Limits {
 		at := &r.Limits[i]
@@ -133,8 +135,8 @@ func (r *Rule) BlocksPrefix(l *limiter.Limiter, p netip.Prefix, source counter.S
 	return until
 }
 
-// Match adds the rules about a request, each once: those that match any reading of its path. Of a request that says no
-// host it is called for each that the origin may take it for.
+// Match adds the rules about a request, each once: those that match any reading of its path. For a request without a
+// host it is called for each that the origin may assume.
 func (d *Decision) Match(s *Set, host, path, target, method []byte, readings message.Reading) {
 	n := len(d.Rules)
 	d.searched += len(message.RawPath(target)) * (1 + readings.Several())
@@ -159,9 +161,10 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 	d.Rules = once
 }
 
-// AddRules puts d.rules to the limiter: each counts the client's source, or what its key makes of the request. Those that its headers,
-// cookies or parameters leave out, and those that are not about whom they would count (share), are left out. If an
-// origin could read one of those otherwise than the edge, or the path is too long for a rule, it returns the answer to that.
+// AddRules puts d.rules to the limiter: each counts the client's source, or what its key makes of the request. Those
+// that its headers, cookies or parameters leave out, and those whose share does not include the source, are left out.
+// If an origin could read one of those otherwise than the edge, or the path is too long for a rule, it returns the
+// answer to that.
 func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.Addr, source counter.Source) *message.Refusal {
 	d.request.Request = q
 	about := d.Rules[:0]
@@ -242,7 +245,7 @@ func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr) 
 	}
 }
 
-// Tags appends what the origin is told of a request that rules tag, each header once: what the first of them says.
+// Tags appends the headers for the origin of a request that rules tag, each once: that of the first rule.
 func (d *Decision) Tags(to []message.Field) []message.Field {
 	if d.Verdict != limiter.Tagged {
 		return to
@@ -263,7 +266,7 @@ func (d *Decision) AsksClaims() bool {
 	return slices.ContainsFunc(d.Rules, func(r *Rule) bool { return r.claims })
 }
 
-// TextOf is what an answer says of the limit of a result; of one that came with the request it is made anew.
+// TextOf is the text for answers about the limit of a result; of one that came with the request it is made anew.
 func TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
 	if result.Counter != nil {
 		came := []Limit{{Rule: &limiter.Rule{Rule: mitigation.Rule{Counter: result.Counter}}, Policy: RuleOf(result).Config.Name}}
@@ -289,8 +292,8 @@ func (d *Decision) resultsOf(r *Rule, from int) []limiter.RuleResult {
 	return d.Results[from:to]
 }
 
-// strictest is what a rule with several limits says by its results, of which the first is from, the refusal with the longest wait, and where
-// those of the next rule are.
+// strictest returns the strictest result of a rule with several limits, whose first is from: the refusal with the
+// longest wait; and where those of the next rule are.
 func (d *Decision) strictest(r *Rule, from int) (most *limiter.RuleResult, next int) {
 	results := d.resultsOf(r, from)
 	most = &results[0]
@@ -303,8 +306,8 @@ func (d *Decision) strictest(r *Rule, from int) (most *limiter.RuleResult, next 
 	return most, from + len(results)
 }
 
-// Tally counts the request in each rule, once: what the rule said of it, or, where another refused it before this one was asked, that
-// this one had nothing against it. A rule that fails open, because nobody in the tier answers, has said nothing: that is no pass.
+// Tally counts the request in each rule, once: by its verdict, or, if another refused before this one decided, as
+// passed. A rule that fails open, because no node answers, has given no verdict: that is no pass.
 func (d *Decision) Tally() {
 	next := 0
 	for _, r := range d.Rules {
@@ -352,7 +355,7 @@ func (d *Decision) Sample() {
 	}
 }
 
-// Opened returns the rule that has let the request pass because nobody in the tier answers; nil: none has.
+// Opened returns the rule that has let the request pass because no node answers; nil: none has.
 func (d *Decision) Opened() *Rule {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Skipped && r.Verdict == limiter.Passed {

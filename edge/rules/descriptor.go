@@ -12,9 +12,10 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// described completes a rule about descriptors: where the one value that it leaves open is an address, that is the source, for lists and
-// operators as for HTTP; else a digest of all values is. Limits that proxies send have counters apart, one for each unit: they are wide, and
-// the tier finds nobody over them, because which limit holds only the request says.
+// described completes a rule about descriptors: where the one value that it leaves open is an address, that is the
+// source, for lists and operators as for HTTP; else a digest of all values is. Limits that proxies send have counters
+// apart, one for each unit: they are wide, and the tier starts no block under them, because only the call has the
+// limit.
 func (r *Rule) described() error {
 	d := r.Config.Match.Descriptors
 	if err := d.Check(); err != nil {

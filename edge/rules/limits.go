@@ -17,13 +17,15 @@ import (
 	"sluice/edge/limiter"
 )
 
-// A rule may have several limits: other windows beside its own, and wider prefixes beside the source. Each has a counter of its own, a
-// request must be within all of them, and one that any of them refuses is counted under none. At worst a request costs the tier three
-// commands for each, and the table one counter for each that nobody has seen yet: maxLimits bounds both.
+// A rule may have several limits: other windows beside its own, and wider prefixes beside the source. Each has its own
+// counter, a request must be within all of them, and one that any of them refuses is counted under none. At worst a
+// request costs the tier three commands for each, and the table one counter for each that is new: maxLimits bounds
+// both.
 //
-// A prefix that is over its limit is blocked like any source, under its own limit: every request asks for the bits of all prefixes that it
-// belongs to. So a client that takes a new address for each request is blocked by the width that it does not leave, on every edge, and
-// makes no counters while it is. When that block is over, only what is still over a limit is blocked again.
+// A prefix that is over its limit is blocked like any source, under its own limit: every request reads the bits of all
+// prefixes that it belongs to. So a client that takes a new address for each request is blocked by the width that it
+// does not leave, on every edge, and makes no counters while it is. When that block is over, only what is still over a
+// limit is blocked again.
 const (
 	maxWindows = 4 // beside the rule's own
 	maxWidths  = 4 // of a family
@@ -54,7 +56,7 @@ func (p Prefix) MarshalJSON() ([]byte, error) {
 
 func (p Prefix) v4() bool { return p.Prefix <= 32 }
 
-// CheckWindows says what makes no sense of a rule's windows.
+// CheckWindows returns what makes no sense in a rule's windows.
 func (c *Config) CheckWindows() error {
 	if len(c.Windows) > maxWindows {
 		return fmt.Errorf("windows: more than %d: leave out some", maxWindows)
@@ -80,7 +82,7 @@ func (c *Config) CheckWindows() error {
 	return nil
 }
 
-// CheckPrefixes says what makes no sense of a rule's prefixes.
+// CheckPrefixes returns what makes no sense in a rule's prefixes.
 func (c *Config) CheckPrefixes() error {
 	if len(c.Prefixes) == 0 {
 		return nil
@@ -124,7 +126,7 @@ func (c *Config) widths(v4 bool) (list []Prefix) {
 	return list
 }
 
-// Families says of which family each of the rule's prefixes is taken: "IPv4 /32 /24 and IPv6 /64"; "" if it has none.
+// Families returns which prefixes of the rule belong to which family: "IPv4 /32 /24 and IPv6 /64"; "" if it has none.
 func (c *Config) Families() string {
 	var families []string
 	for _, v4 := range []bool{true, false} {
@@ -182,7 +184,8 @@ func (c Config) OwnLimit() Config {
 	return c
 }
 
-// own is the width of the source as it is told apart everywhere (source.ipv4_prefix and source.ipv6_prefix), none that of no source at all.
+// own is the width by which sources are distinguished everywhere (source.ipv4_prefix and source.ipv6_prefix), none that
+// of no source at all.
 const (
 	own  = 0
 	none = -1
@@ -198,7 +201,8 @@ type Limit struct {
 	v4, v6 int // prefix lengths, own or none
 }
 
-// Of is whom the limit counts for a request that the rule's key gives source and that comes from client; false: nobody.
+// Of returns the source that the limit counts, of a request from client whose source by the rule's key is given; false:
+// none.
 func (l *Limit) Of(source counter.Source, client netip.Addr) (counter.Source, bool) {
 	width := l.v6
 	if client = client.Unmap(); client.Is4() {
@@ -213,8 +217,8 @@ func (l *Limit) Of(source counter.Source, client netip.Addr) (counter.Source, bo
 	return counter.SourceOf(client, max(l.v4, 0), max(l.v6, 0)), true
 }
 
-// Widths are the lengths of the prefixes that the limit counts by, of IPv4 and of IPv6, where sources are told apart by v4 and v6; -1: it
-// counts no addresses of that family.
+// Widths are the lengths of the prefixes that the limit counts by, of IPv4 and of IPv6, if sources are distinguished by
+// v4 and v6; -1: it counts no addresses of that family.
 func (l *Limit) Widths(v4, v6 int) (int, int) {
 	if l.v4 != own {
 		v4 = l.v4
@@ -300,7 +304,7 @@ func (c *Config) countsBy() string {
 	return name
 }
 
-// everyRequest is what a rule counts that says nothing else.
+// everyRequest is what a rule counts by default.
 const everyRequest = `{"Match":{},"Count":{},"Cost":1}`
 
 // addLimits gives a rule its limits. Counters of the first are those that the rule has without the others; others are named by their width,
@@ -309,7 +313,7 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 	config := r.Config
 	c := &config
 	if c.Limit == 0 && c.MayLackLimit() {
-		c.Limit = algorithm.MaxLimit // nobody is counted under it; whoever lists rules finds a counter all the same
+		c.Limit = algorithm.MaxLimit // no source is counted under it, but lists of rules find a counter
 	}
 	if c.Limit == 0 {
 		return fmt.Errorf("limit 0: want 1 to %d", algorithm.MaxLimit)

@@ -17,12 +17,12 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// PlansConfig says how a client's plan is told. The zero PlansConfig is none.
+// PlansConfig is how a client's plan is found. The zero PlansConfig is none.
 type PlansConfig struct {
 	Key        string   // the part of a key by which clients are known: header:NAME, cookie:NAME or query:NAME; "": there are no plans
 	Also       []string // what else such clients are known by, each apart: an organisation, say
-	Default    string   // the plan of whom nothing was said
-	Store      string   // where it is said, sqlite:/PATH or postgres://…; "": nobody says anything
+	Default    string   // the plan of clients without a quota
+	Store      string   // where quotas are, sqlite:/PATH or postgres://…; "": there are none
 	Refresh    time.Duration
 	SecretKeys bool // the store has digests, and no keys
 }
@@ -39,14 +39,14 @@ func ParsePlanKey(text string) (key.Part, error) {
 	case err != nil:
 		return part, err
 	case part.Kind == key.Claim:
-		return part, fmt.Errorf("%q: a token's claim tells no plan: want what a client sends itself, such as header:X-API-Key", text)
+		return part, fmt.Errorf("%q: a plan cannot follow from a token's claim: want what a client sends itself, such as header:X-API-Key", text)
 	case part.Kind == key.Source || part.Kind == key.Host || part.Kind == key.Path || part.Kind == key.Global:
-		return part, fmt.Errorf("%q does not tell a client: want what it sends, such as header:X-API-Key", text)
+		return part, fmt.Errorf("%q does not identify a client: want what it sends, such as header:X-API-Key", text)
 	}
 	return part, nil
 }
 
-// KeyOf is the part by which a rule knows clients: of Key and Also the first that it counts by; else Key.
+// KeyOf is the part by which a rule identifies clients: of Key and Also the first that it counts by; else Key.
 func (p *PlansConfig) KeyOf(c *Config) (part string, counted bool) {
 	for _, part := range append([]string{p.Key}, p.Also...) {
 		if key.Has(c.Key, part) {
@@ -56,7 +56,7 @@ func (p *PlansConfig) KeyOf(c *Config) (part string, counted bool) {
 	return p.Key, false
 }
 
-// HasPlans reports whether the rule asks for the client's plan.
+// HasPlans reports whether the rule uses the client's plan.
 func (c *Config) HasPlans() bool {
 	return len(c.Plans)+len(c.Match.Plans) > 0 || c.Match.Not != nil && len(c.Match.Not.Plans) > 0
 }
@@ -122,7 +122,7 @@ func (v *planned) choose(r *Rule, c *plans.Client) *Rule {
 	switch {
 	case !v.isAbout(plan):
 		return nil
-	case len(v.limits) == 0: // the rule asks only whom it is about
+	case len(v.limits) == 0: // the rule needs only to know which clients it is about
 		return r
 	}
 	variants := *v.variants.Load()
@@ -154,8 +154,8 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	return &v, nil
 }
 
-// Vary makes the variants that a snapshot of plans asks for, and lets go those that it does not. It reports whether anything has changed. A
-// variant that stays keeps its ID. It is for one goroutine at a time; requests may go on.
+// Vary makes the variants that a snapshot of plans needs, and drops the others. It reports whether anything has
+// changed. A variant that stays keeps its ID. It is for one goroutine at a time; requests may go on.
 func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 	var kept, added []*algorithm.Spec
 	next := make(map[*Rule]map[uint32]*Rule)
@@ -218,7 +218,7 @@ func (s *Set) Each() iter.Seq[*Rule] {
 	}
 }
 
-// Variants are those of a rule that plans and clients ask for, by their limits.
+// Variants are those of a rule that plans and clients need, by their limits.
 func (r *Rule) Variants() map[uint32]*Rule {
 	if r.plans == nil || r.of != nil {
 		return nil
@@ -352,7 +352,8 @@ func (k ClientKey) CountsBy(r *Rule) bool {
 	return len(r.Parts) == 1 && r.Parts[0].Kind == k.part.Kind && bytes.Equal(r.Parts[0].Name, k.part.Name)
 }
 
-// account finds what is known of the client of a request, by what a rule knows it. It returns the part of the request that is in the way of that; nil: none is.
+// account finds the client of a request among the plans, by the key that a rule uses. It returns the part of the
+// request that is in the way of that; nil: none is.
 func (d *Decision) account(v *planned, secret key.Secret, source counter.Source) (client *plans.Client, bad *key.Part) {
 	i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == v.name })
 	if i < 0 {
@@ -371,7 +372,7 @@ func (d *Decision) account(v *planned, secret key.Secret, source counter.Source)
 	return k.client, nil
 }
 
-// KnowsBy is the part by which the rule knows clients; "": it does not ask.
+// KnowsBy is the part by which the rule identifies clients; "": it does not.
 func (r *Rule) KnowsBy() string {
 	if r.plans == nil {
 		return ""

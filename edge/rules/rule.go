@@ -1,6 +1,6 @@
-// Package rules finds the rules that a request is under, and whom each of them counts: by host, path and method, all in canonical
-// form, by headers, cookies and parameters, by the address that is believed, and by keys that are made of what the origin gets. What is
-// decided then is the limiter's.
+// Package rules finds the rules that a request is under, and the source that each of them counts: by host, path and
+// method, all in canonical form, by headers, cookies and parameters, by the address that is believed, and by keys that
+// are made of what the origin gets. What is decided then is the limiter's.
 //
 // A Set is immutable and swapped whole. Hosts and paths are looked up, so ten thousand rules cost little more than ten; of a path that
 // origins read in several ways every reading is looked up.
@@ -35,23 +35,23 @@ type Rule struct {
 	key    string // what parts say: the same of all rules with the same parts
 	shows  int    // how many characters of the key are shown: as many as one of the rules with the same parts says
 	Tally  *Tally
-	plans  *planned // nil: the rule does not ask for plans
-	of     *Rule    // whose variant this is; nil: none
+	plans  *planned // nil: the rule does not use plans
+	of     *Rule    // the rule that this is a variant of; nil: none
 	// Limits are what a request must be within, one of them if the rule has neither windows nor prefixes. The first is Rule itself.
 	Limits  []Limit
 	several bool // not only the request's own source under Rule
 	claims  bool // a part is a claim of a token
 	tag     message.Field
-	level   shedding.Level // of a request under it; a shadow says nothing
+	level   shedding.Level // of a request under it; a shadow sets none
 	queue   time.Duration
 
 	address int               // of a rule about descriptors: the entry that holds the source's address; less than 0: none
 	Asked   []*algorithm.Spec // of a rule about descriptors: what counts for limits that proxies send, by their unit
 
-	Crowded *Text // what those are told that find no place in flight; nil: it has no concurrency
+	Crowded *Text // the answer for requests that find no slot; nil: it has no concurrency
 }
 
-// AsksTier reports whether the tier is asked about each request under the rule, before there is a verdict.
+// AsksTier reports whether each request under the rule waits for the tier before its verdict.
 func (r *Rule) AsksTier() bool { return r.Counter.Sync || r.Exact != nil || r.InFlight != nil }
 
 // Stalls reports whether the verdict on a request under the rule may have to wait: for the tier, its turn, or a signature.
@@ -142,7 +142,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	return r, nil
 }
 
-// addNames adds the names by which the rule asks for something of a request.
+// addNames adds the names of what the rule reads of a request.
 func (r *Rule) addNames(names *key.Names) {
 	for i := range r.Parts {
 		names.Add(&r.Parts[i])
@@ -157,8 +157,8 @@ func (r *Rule) addNames(names *key.Names) {
 	}
 }
 
-// newCandidate makes the candidate of one of a rule's limits, r. Its mitigations are named by all that it says, so one that is changed begins
-// afresh.
+// newCandidate makes the candidate of one of a rule's limits, r. Its mitigations are named by all its fields, so a
+// changed one begins afresh.
 func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candidate, error) {
 	c, estimate, timeout := config.Candidate, r.Counter.Estimate, r.Timeout
 	if c.Estimate != nil {
@@ -186,13 +186,13 @@ func (r *Rule) KeyName() string {
 	return r.key
 }
 
-// IsAbout reports whether a source, as the rule counts it, is among those that the rule is about (share). All edges with the PoP's secret
-// say the same, and whoever is within a share is within a larger one.
+// IsAbout reports whether a source, as the rule counts it, is among those that the rule is about (share). All edges
+// with the PoP's secret agree, and a source within a share is within a larger one.
 func (r *Rule) IsAbout(secret key.Secret, source counter.Source) bool {
 	return r.share == 0 || secret.IsWithin(r.share, r.Config.Name, source)
 }
 
-// IsSure reports whether the rule counts a source's request for that source, whatever the request says.
+// IsSure reports whether the rule counts a source's request for that source, whatever its headers.
 func (r *Rule) IsSure(secret key.Secret, source counter.Source) bool {
 	return r.Parts == nil && r.when == nil && r.plans == nil && r.IsAbout(secret, source)
 }
@@ -300,5 +300,5 @@ func policy(limits []Limit, v4 bool) (text []byte) {
 	return text
 }
 
-// Seconds rounds up to whole seconds, at least 1, so that who waits that long has waited enough.
+// Seconds rounds up to whole seconds, at least 1, so that a client that waits that long has waited enough.
 func Seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }

@@ -12,10 +12,11 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// MaxSearched bounds what regular expressions of rules see of one request, in bytes: its path in all its readings, and for all its hosts, together. They are tried one by
-// one, and each may take 100 ns for a byte; so a request costs 0.1 ms at most for each that is about its host and method
-// (BenchmarkRegexps). Whether a rule is about a longer path is not found out, and nobody may dodge it so: the request is refused
-// (message.TooLong) if all else that the rule asks for is there.
+// MaxSearched bounds what regular expressions of rules see of one request, in bytes: its path in all its readings, and
+// for all its hosts, together. They are tried one by one, and each may take 100 ns for a byte; so a request costs 0.1
+// ms at most for each that is about its host and method (BenchmarkRegexps). Whether a rule is about a longer path is
+// not decided, and no client may dodge a rule by that: the request is refused (message.TooLong) if it fulfils all else
+// of the rule.
 const MaxSearched = 1 << 10
 
 // A Set finds the rules that a request falls under. It looks hosts and paths up instead of trying every rule, so that
@@ -152,8 +153,8 @@ func (p *paths) add(r *Rule) {
 	}
 }
 
-// match appends to found the rules about a request, each once, as far as host, path and method tell. Host and path are canonical. A path that is
-// long is taken for one that every regular expression finds.
+// match appends to found the rules about a request, each once, by host, path and method. Host and path are canonical. A
+// path that is long is taken for one that every regular expression finds.
 func (s *Set) match(found []*Rule, host, path, method []byte, long bool) []*Rule {
 	if !s.nots {
 		return s.matching(found, host, path, method, long)

@@ -11,7 +11,7 @@ const (
 	pollRdHup = 0x2000
 )
 
-// systemHangup asks poll(2), which knows of an end behind bytes that nobody has read yet. It does not wait.
+// systemHangup uses poll(2), which sees an end behind unread bytes. It does not wait.
 func systemHangup(fd uintptr) Hangup {
 	p := struct {
 		fd              int32

@@ -1,9 +1,9 @@
 // Package socket is connections of the kernel's, read and written with raw system calls that skip entersyscall (system_linux.go).
 //
-// They never block, so nothing is gained by telling the scheduler of them, and its monitor thread (sysmon), which watches who is told of
-// and wakes every 20 µs for a while after each, takes 5 to 12 % of an edge's time and more, most on a machine that is not quite busy.
-// Waiting, deadlines and closing are those of package net. Under the race detector, and elsewhere than on Linux, the calls are the
-// usual ones.
+// They never block, so entersyscall, which reports a call to the scheduler, gains nothing. It wakes the monitor thread
+// (sysmon), which then runs every 20 µs for a while and takes 5 to 12 % of an edge's time and more, most on a machine
+// that is not quite busy. Waiting, deadlines and closing are those of package net. Under the race detector, and
+// elsewhere than on Linux, the calls are the usual ones.
 package socket
 
 import (
@@ -35,11 +35,11 @@ type Conn struct {
 // MaxPath is how long the path of a Unix socket may be everywhere.
 const MaxPath = 100
 
-// LongAgo as a deadline wakes who reads.
+// LongAgo as a deadline wakes a reader.
 var LongAgo = time.Unix(1, 0)
 
-// pollEvery is how many reads in a row, none of which had to wait, have one among them that the scheduler hears of. It wakes the monitor
-// thread, which sees to it that others run and the poller has its turn; else that would sleep on while the process is busy. Whoever
+// pollEvery is after how many reads in a row without a wait one goes through entersyscall. It wakes the monitor thread,
+// which lets other goroutines and the poller run; otherwise that would sleep on while the process is busy. A read that
 // waits lets others run anyhow, and the monitor awake takes a tenth of the processor.
 const pollEvery = 64
 
@@ -99,9 +99,9 @@ func (s *Conn) read(fd uintptr) (done bool) {
 	return true
 }
 
-// Ask writes a request and waits for something to read, without a look for an answer that cannot be there yet: the poller is told to
-// watch before the request is written. It returns how much of it was. An error is one of writing; one of waiting shows when the
-// socket is read.
+// Ask writes a request and waits for something to read, without a look for an answer that cannot be there yet: the
+// poller is armed before the request is written. It returns how much of it was. An error is one of writing; one of
+// waiting shows when the socket is read.
 func (s *Conn) Ask(request []byte) (sent int, err error) {
 	if s.asked.step == nil {
 		s.asked.step = s.askOnce
@@ -123,7 +123,7 @@ func (s *Conn) Ask(request []byte) (sent int, err error) {
 
 func (s *Conn) askOnce(fd uintptr) (done bool) {
 	t := &s.asked
-	if len(t.p) == 0 { // the poller says that there is something
+	if len(t.p) == 0 { // the poller has reported something
 		s.reads = 0
 		return true
 	}
@@ -161,8 +161,9 @@ func (s *Conn) write(fd uintptr) (done bool) {
 	return true
 }
 
-// Await calls try until it is done: now, and again when there is something to read, within the read deadline, which Await's error says is over. Who reads
-// s in try is told that the time is up where nothing is there. So nobody needs a buffer, or the stack of TLS, while there is nothing to read.
+// Await calls try until it is done: now, and again when there is something to read, within the read deadline, after
+// which it returns an error. A read of s in try returns a timeout if there is nothing. So no buffer, and no stack of
+// TLS, is needed while there is nothing to read.
 func (s *Conn) Await(try func() (done bool)) error {
 	if s.trying == nil {
 		s.trying = s.tryOnce
@@ -177,7 +178,7 @@ func (s *Conn) tryOnce(fd uintptr) (done bool) {
 	return s.try()
 }
 
-// ReadNow reads what is there, and says that the time is up where nothing is: TLS goes on after that (net.Error).
+// ReadNow reads what is there, and returns a timeout if there is nothing: TLS goes on after that (net.Error).
 func (s *Conn) ReadNow(p []byte) (n int, err error) {
 	failed := s.raw.Control(func(fd uintptr) { n, err = readNow(fd, p) })
 	if failed != nil {
@@ -218,7 +219,7 @@ const (
 	Reset
 )
 
-// Hangup is what it has done by now. It sees an end behind bytes that nobody has read.
+// Hangup is what it has done by now. It sees an end behind unread bytes.
 func (s *Conn) Hangup() (now Hangup) {
 	if s.raw.Control(func(fd uintptr) { now = systemHangup(fd) }) != nil {
 		return Reset

@@ -112,8 +112,8 @@ func TestPeek(t *testing.T) {
 	until(t, "the end is there", func() bool { n, err := s.Peek(); return n == 0 && err == nil })
 }
 
-// Only who reads on and on without having to wait is heard of by the scheduler: whoever waits begins to count anew.
-func TestWaitingIsHeardOf(t *testing.T) {
+// Only a connection that reads on and on without a wait goes through entersyscall: a wait begins the count anew.
+func TestWaitsGoThroughTheScheduler(t *testing.T) {
 	s, far := pair(t)
 	_, _ = io.WriteString(far, "0123456789")
 	until(t, "ten bytes are there", func() bool { n, _ := s.Peek(); return n == 1 })

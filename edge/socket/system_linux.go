@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// System calls on sockets, which do not block. The scheduler does not hear of them; the race detector must: see system_other.go.
-// recvfrom and sendto are a tenth cheaper than read and write, which go by way of what sockets share with files, and a
-// connection that is gone gives an error with them, and no signal.
+// System calls on sockets, which do not block. They skip the scheduler; the race detector must see them:
+// system_other.go. recvfrom and sendto are a tenth cheaper than read and write, which go by way of what sockets share
+// with files, and a connection that is gone gives an error with them, and no signal.
 
 func systemRead(fd uintptr, p []byte) (int, error) { return system(syscall.SYS_RECVFROM, fd, p, 0) }
 

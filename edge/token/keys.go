@@ -35,15 +35,15 @@ type key struct {
 	key        any
 }
 
-// fits reports whether a token that says so may be signed with the key. One that names no key may be with any.
+// fits reports whether a token with this header may be signed with the key. One that names no key may be with any.
 func (k *key) fits(id, algorithm string) bool {
 	return (id == "" || k.id == "" || id == k.id) && slices.Contains(k.algorithms, algorithm)
 }
 
 // parseKeys reads a file of keys: each is for those of the algorithms that it can be for, and there is one at least.
 //
-// If algorithms with a secret were taken beside those with public keys, whoever has the public key could sign with it as if it were the secret. So
-// they are never taken together, and a file of public keys is no secret.
+// If algorithms with a secret were taken beside those with public keys, anyone with the public key could sign with it
+// as if it were the secret. So they are never taken together, and a file of public keys is no secret.
 func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 	text = bytes.TrimSpace(text)
 	isPEM, isSet := bytes.Contains(text, []byte("-----BEGIN ")), json.Valid(text) && text[0] == '{'
@@ -55,9 +55,9 @@ func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 	case slices.ContainsFunc(algorithms, IsSecret):
 		switch {
 		case !IsSecret(algorithms[0]) || !slices.Equal(slices.DeleteFunc(slices.Clone(algorithms), func(a string) bool { return !IsSecret(a) }), algorithms):
-			return nil, errors.New("algorithms with a secret and with public keys together: whoever knows a public key could sign with it: keep one kind")
+			return nil, errors.New("algorithms with a secret and with public keys together: anyone who knows a public key could sign with it: keep one kind")
 		case isPEM || isSet:
-			return nil, errors.New("the file has public keys, which everybody may know, and the algorithms want a secret: give a file of at least 32 random bytes")
+			return nil, errors.New("the file has public keys, which anyone may know, and the algorithms want a secret: give a file of at least 32 random bytes")
 		case len(text) < minSecret:
 			return nil, fmt.Errorf("a secret of %d bytes: want at least %d: head -c 48 /dev/urandom | base64 makes a good one", len(text), minSecret)
 		}
@@ -135,7 +135,7 @@ func parsePEM(text []byte) (keys []key, err error) {
 	return keys, nil
 }
 
-// parseSet reads a JWKS. Keys of kinds that nobody here knows, and those that are not for signatures, are passed over (RFC 7517, 5).
+// parseSet reads a JWKS. Keys of unknown kinds, and those that are not for signatures, are skipped (RFC 7517, 5).
 func parseSet(text []byte) (keys []key, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -152,7 +152,7 @@ func parseSet(text []byte) (keys []key, err error) {
 		var j jose.JSONWebKey
 		switch {
 		case fields.Kind == "oct" || fields.D != "":
-			return nil, errors.New("it has a secret or private key: leave those with who signs, and give the public ones")
+			return nil, errors.New("it has a secret or private key: leave those with the signer, and give the public ones")
 		case j.UnmarshalJSON(raw) != nil || j.Use != "" && j.Use != "sig":
 			continue
 		}

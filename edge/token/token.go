@@ -1,15 +1,17 @@
-// Package token says what a JSON Web Token (RFC 7519) claims, if one that the edge trusts has signed it (RFC 7515).
+// Package token reads the claims of a JSON Web Token (RFC 7519), if a signer that the edge trusts has signed it (RFC
+// 7515).
 //
-// A signature is costly to verify, so what came of it is kept by a keyed digest of the token: a token that is known costs a digest of its bytes
-// and a look into a table. Only that is kept which does not depend on the time: whether it is believed at an instant (exp, nbf) is asked each
-// time.
+// A signature is costly to verify, so what came of it is kept by a keyed digest of the token: a token that is known
+// costs a digest of its bytes and a look into a table. Only that is kept which does not depend on the time: whether it
+// is believed at an instant (exp, nbf) is checked each time.
 //
-// What an attacker can make it cost: a token that nobody has signed is verified once, while it is remembered, and each new one of his once. That is
-// one verification for each request, and up to four where the file has several keys for an algorithm. BenchmarkVerify measures it: of a
-// processor about 0.1 ms for RS256 of 2,048 bits and EdDSA, 0.17 ms for ES256, its parsing included, on a machine that was busy with other things. A
-// token that is malformed, expired, of another algorithm, or of a key that the file has not, costs no verification but its parsing: 0.01 ms,
-// and for 8 KB of nested lists up to 0.4 ms. One that is too long, or has a long header, costs nothing. The tables of tokens that are good and of
-// those that are not have a place for 32,768 each, so who floods the one pushes nothing out of the other.
+// What an attacker can make it cost: a token without a valid signature is verified once, while it is remembered, and
+// each new one once. That is one verification for each request, and up to four where the file has several keys for an
+// algorithm. BenchmarkVerify measures it: of a processor about 0.1 ms for RS256 of 2,048 bits and EdDSA, 0.17 ms for
+// ES256, its parsing included, on a machine that was busy with other things. A token that is malformed, expired, of
+// another algorithm, or of a key that the file has not, costs no verification but its parsing: 0.01 ms, and for 8 KB of
+// nested lists up to 0.4 ms. One that is too long, or has a long header, costs nothing. The tables of tokens that are
+// good and of those that are not have room for 32,768 each, so a flood of the one pushes nothing out of the other.
 package token
 
 import (
@@ -27,7 +29,7 @@ import (
 	"sluice/edge/message"
 )
 
-// Config says which tokens are believed. The zero Config is none.
+// Config is which tokens are believed. The zero Config is none.
 type Config struct {
 	KeysFile   string        // public keys in PEM, a set of them (JWKS, RFC 7517), or a secret for HMAC
 	Algorithms []string      // of signatures that are taken; the key decides which of them it can be
@@ -49,7 +51,7 @@ const (
 	tableSize = 1 << 15 // of each of the two tables
 )
 
-// Claims are what a believed token says, as far as rules ask. It is immutable.
+// Claims are the claims of a believed token that rules use. It is immutable.
 type Claims struct {
 	values      map[string][]byte
 	from, until int64 // when it is valid, in ns since the epoch; 0: no such bound
@@ -115,8 +117,9 @@ func (c *Config) equals(o *Config) bool {
 // Find is the token of a request, for which there is room in buf; nil: it has none. It reports false if there are several, or one in a form that origins may not
 // read alike.
 //
-// Who has a token that is believed must not be able to write it so that the origin takes it and the edge does not. So it is found wherever origins
-// look: after Bearer, another scheme or none, as a parameter of that name, in a cookie as servers decode it. That is no laxer, because it has to be signed all the same.
+// A client with a believed token must not be able to write it so that the origin takes it and the edge does not. So it
+// is found wherever origins look: after Bearer, another scheme or none, as a parameter of that name, in a cookie as
+// servers decode it. That is no laxer, because it has to be signed all the same.
 func (v *Verifier) Find(buf []byte, q *message.Request) (text, _ []byte, ok bool) {
 	buf = buf[:0]
 	if v.config.Cookie == "" {
@@ -154,7 +157,7 @@ func (v *Verifier) Header() string {
 // Cookie is the name of the cookie that has the token; "": it is in a header.
 func (v *Verifier) Cookie() string { return v.config.Cookie }
 
-// Verify is what a token claims; nil if it is not believed at now. A token that it knows allocates nothing.
+// Verify is what a token claims; nil if it is not believed at now. A known token allocates nothing.
 func (v *Verifier) Verify(text []byte, now time.Time) *Claims {
 	if header := bytes.IndexByte(text, '.'); header <= 0 || header > maxHeader || len(text) > maxToken {
 		return nil
@@ -247,10 +250,10 @@ func (v *Verifier) verify(text string, now time.Time) (*Claims, verdict) {
 	return nil, forged
 }
 
-// latest is the last instant that ns since the epoch tell, in seconds, with room for a leeway.
+// latest is the last instant that ns since the epoch can hold, in seconds, with room for a leeway.
 const latest = 1<<33 - 1
 
-// instant is a date of a token; 0 if there is none. One that is before 1970 or has no place is an error.
+// instant is a date of a token; 0 if there is none. One that is before 1970 or does not fit is an error.
 func instant(d *jwt.NumericDate) (int64, error) {
 	if d == nil {
 		return 0, nil

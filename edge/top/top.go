@@ -19,11 +19,11 @@ const (
 	Half = 10 * time.Minute
 )
 
-// A Top counts the heaviest sources in bounded memory (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and
-// top-k elements in data streams", 2005), in small sets, so that a hit looks at a few entries and needs neither index nor order. A
-// source that is not among the entries of its set takes the place of the lightest one, with its count for a start: no count is
-// too small, and none is too large by more than the entry says. With n hits in a set, every source with more than n/8 of
-// them is there.
+// A Top counts the heaviest sources in bounded memory (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent
+// and top-k elements in data streams", 2005), in small sets, so that a hit looks at a few entries and needs neither
+// index nor order. A source that is not among the entries of its set replaces the lightest one, and starts with its
+// count: no count is too small, and none is too large by more than the entry says. With n hits in a set, every source
+// with more than n/8 of them is there.
 type Top struct {
 	seed  maphash.Seed
 	fades atomic.Uint64
@@ -42,7 +42,7 @@ type topEntry struct {
 	over   uint64
 }
 
-// Heavy is a source that asks a lot, and how much: at least Count - Error, at most Count, of late.
+// Heavy is a source with many requests, and how many: at least Count - Error, at most Count, of late.
 type Heavy struct {
 	Source string `json:"source"`
 	Count  uint64 `json:"count"`

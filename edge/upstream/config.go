@@ -39,10 +39,10 @@ type Config struct {
 
 const DefaultConnect = 5 * time.Second
 
-// HealthConfig says how servers are checked beside what their answers tell: three failures in a row take one out for ten
+// HealthConfig is how servers are checked, beside watching their answers: three failures in a row take one out for ten
 // seconds. An only server, or the last, is never taken out.
 type HealthConfig struct {
-	Active   string        // a path to ask each server for, which answers 200 to 399; "": nothing is asked
+	Active   string        // a path that is requested of each server, which answers 200 to 399; "": none
 	Interval time.Duration // between two such checks; two failures in a row take a server out until it succeeds
 }
 
@@ -50,7 +50,7 @@ type HealthConfig struct {
 func IsSecure(server *url.URL) bool { return server.Scheme == "https" || server.Scheme == "h2" }
 func IsHTTP2(server *url.URL) bool  { return server.Scheme == "h2c" || server.Scheme == "h2" }
 
-// Balance says how an origin's servers share its requests.
+// Balance is how an origin's servers share its requests.
 type Balance uint8
 
 const (

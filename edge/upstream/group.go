@@ -21,7 +21,7 @@ type Group struct {
 	Servers     []*Origin
 	balance     Balance
 	Most        int64 // requests under way at each server; 0: any number
-	Share       int64 // of one source, at all servers together; 0: see places.enter
+	Share       int64 // of one source, at all servers together; 0: see Enter
 	SourceSlots *SourceSlots
 	Timeout     time.Duration
 	Connect     time.Duration // for a connect, and a TLS handshake with it
@@ -32,7 +32,7 @@ type Group struct {
 
 	Hosts    []string           // that it answers for, as configured
 	Shedding *shedding.Limiter  // whether a request may go on, as the servers answer; nil: it may
-	Waited   *buckets.Histogram // for a place by Shedding, with one in the end or without; nil with it
+	Waited   *buckets.Histogram // for a slot by Shedding, with one in the end or without; nil with it
 }
 
 // Pick chooses the server for a request, one of those that are healthy and have room, and counts the request among those
@@ -94,7 +94,7 @@ func (g *Group) take(o *Origin) *Origin {
 	return o
 }
 
-// Instead returns another server that has room, and gives o's place back; or o if there is none.
+// Instead returns another server that has room, and gives o's slot back; or o if there is none.
 func (g *Group) Instead(o *Origin, source counter.Source, now time.Time) *Origin {
 	if len(g.Servers) == 1 {
 		return o
@@ -164,7 +164,7 @@ type Origins struct {
 }
 
 // New keeps the servers of before that are still there, with their connections and counts. After an error nothing has
-// changed. fault, if not nil, is told that somebody has panicked in a goroutine that belongs to no request.
+// changed. fault, if not nil, is called after a panic in a goroutine that belongs to no request.
 func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 	secure := make(map[string]*originTLS)
 	for _, config := range c {

@@ -100,7 +100,7 @@ func TestPick(t *testing.T) {
 }
 
 // How many requests one of two sources may have under way, and that the other has places then.
-func TestShareOfPlaces(t *testing.T) {
+func TestShareOfSlots(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	a, b := counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64), counter.SourceOf(netip.MustParseAddr("192.0.2.2"), 32, 64)
 	for _, test := range []struct {

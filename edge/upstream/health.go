@@ -54,7 +54,8 @@ type probe struct {
 	every time.Duration
 }
 
-// check asks a server for a path. A status of 200 to 399 within the time is health; moved is told when that changes, and why not.
+// check requests a path of a server. A status of 200 to 399 within the time is health; moved is called when that
+// changes, with the reason.
 func (o *Origin) check(ctx context.Context, path string, moved func(o *Origin, why string)) {
 	status, err := o.sendProbe(ctx, path)
 	switch {
@@ -145,8 +146,9 @@ func (o *Origin) connect(deadline time.Time) (net.Conn, error) {
 	return nil, err
 }
 
-// Watch keeps an eye on the origins, those in force now, until ctx is done: it looks their names up and reads their files for TLS again, and checks
-// those whose configuration asks for it: moved is told which fail, and why, and which are back (""). It blocks until all that it started has ended.
+// Watch keeps an eye on the origins, those in force now, until ctx is done: it looks their names up and reads their
+// files for TLS again, and checks those that are configured to be checked: moved is called with those that fail, and
+// why, and those that are back (""). It blocks until all that it started has ended.
 func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any), moved func(o *Origin, why string)) {
 	var wait sync.WaitGroup
 	defer wait.Wait()

@@ -34,6 +34,6 @@ func (s *Origins) Collect(to metric.Sink, now time.Time) {
 		for level := range shedding.Levels {
 			to.Count(is.Shed[level], "sluice_shed_total", "Requests that an origin's load has cost, answered with 503 (overloaded).", "hosts", hosts, "priority", level.String())
 		}
-		to.Spread(g.Waited, "sluice_shedding_queue_seconds", "Time that requests waited for a place at an origin that sheds load, those that got none included.", "hosts", hosts)
+		to.Spread(g.Waited, "sluice_shedding_queue_seconds", "Time that requests waited for a slot at an origin that sheds load, those that got none included.", "hosts", hosts)
 	}
 }

@@ -1,5 +1,6 @@
-// Package upstream is the servers that requests are passed on to: groups of them by host, how requests are shared among them, which are
-// healthy, the connections to them and their TLS. A connection is used again only where nothing is on it that nobody asked for.
+// Package upstream is the servers that requests are passed on to: groups of them by host, how requests are shared among
+// them, which are healthy, the connections to them and their TLS. A connection is used again only if nothing
+// unsolicited is on it.
 package upstream
 
 import (
@@ -24,7 +25,7 @@ import (
 )
 
 const (
-	// KeepIdle is how long a connection to an origin is kept for the next request, unless the origin says less.
+	// KeepIdle is how long a connection to an origin is kept for the next request, unless the origin asks for less.
 	KeepIdle = 30 * time.Second
 	maxIdle  = 512 // kept connections to one server
 	// RestartTime is how long an origin that refuses connections is tried again, with pauses from firstPause, each twice as long
@@ -34,8 +35,9 @@ const (
 	LastPause   = 100 * time.Millisecond
 	// MaxHead bounds the head of an answer: it must fit the read buffer.
 	MaxHead = 32 << 10
-	// restTime is how long a connection rests that may have more to come than it should (Link.RestFrom). Who sends the body of an answer to HEAD
-	// does so right after the head; and at 10,000 such answers a second those that rest still leave room for others among maxIdle.
+	// restTime is how long a connection rests that may have more to come than it should (Link.RestFrom). A server that
+	// wrongly sends the body of an answer to HEAD does so right after the head; and at 10,000 such answers a second
+	// those that rest still leave room for others among maxIdle.
 	restTime = 50 * time.Millisecond
 )
 
@@ -81,12 +83,12 @@ type Link struct {
 	net.Conn
 	Origin *Origin
 	secure *originTLS    // what it was made under
-	Reader *bufio.Reader // nil: nobody waits for an answer
+	Reader *bufio.Reader // nil: no answer is awaited
 	Reused bool
-	Early  bool      // something had come on a new connection before it was asked: the true answer may follow it
+	Early  bool      // something had come on a new connection before the request: the true answer may follow it
 	from   time.Time // when an idle link has rested; zero: it need not
 	Until  time.Time // when it is too old
-	// unsolicited says that something could be read when nothing had been asked.
+	// unsolicited says that something could be read before a request was sent.
 	unsolicited bool
 	socket      *socket.Conn // what Conn is made of; nil: it is no connection of the kernel's
 	wire        *records     // between the socket and TLS; nil: there is none
@@ -213,14 +215,14 @@ func (o *Origin) dial(within time.Duration) (*Link, error) {
 	return l, nil
 }
 
-// Refuses reports whether a failure to connect means that nobody listens.
+// Refuses reports whether a failure to connect means that nothing listens.
 func (o *Origin) Refuses(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || o.socket != "" && errors.Is(err, syscall.ENOENT)
 }
 
-// quiet reports whether there is nothing to read on a connection on which nothing is asked. One that the origin has closed would
-// fail a request; one with something to read has an answer on it that nobody asked for, which the next client must not get. What
-// comes after this look cannot be told from an answer, so it is taken just before a request is written.
+// quiet reports whether there is nothing to read on an idle connection. One that the origin has closed would fail a
+// request; one with something to read has an unsolicited answer on it, which the next client must not get. What comes
+// after this look cannot be distinguished from an answer, so it is taken just before a request is written.
 //
 // TLS is made to read what is there, because it may hold some already. What it says to itself meanwhile, such as tickets for
 // sessions, ends there. What it hands out, or a part of a record, is no quiet: l.br has it.
@@ -245,19 +247,19 @@ func (l *Link) quiet() bool {
 	return true
 }
 
-// Kept reports whether a connection that ends without an answer may have ended because nobody had used it for too long. Of a stream that is so only
-// if the whole connection has.
+// Kept reports whether a connection that ends without an answer may have ended because it was unused for too long. Of a
+// stream that is so only if the whole connection has.
 func (l *Link) Kept() bool {
 	stream, ok := l.Conn.(*h2origin.Stream)
 	return l.Reused && (!ok || stream.Ended())
 }
 
-// Look is called just before a request is written: whoever answers already has not been asked. A kept connection has been looked at
-// when it was taken.
+// Look is called just before a request is written: an answer that is there already belongs to no request. A kept
+// connection has been looked at when it was taken.
 func (l *Link) Look() { l.Early = !l.Reused && !l.quiet() }
 
-// Ask sends a whole request and gets ready for the answer. An error is one of sending: the origin may have answered all the same,
-// unless sent is 0.
+// Ask sends a whole request and prepares for the answer. An error is one of sending: the origin may have answered all
+// the same, unless sent is 0.
 func (l *Link) Ask(request []byte) (sent int, err error) {
 	l.Look()
 	if s, ok := l.Conn.(*socket.Conn); ok {

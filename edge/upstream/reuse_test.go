@@ -212,8 +212,8 @@ func TestUnsolicitedAnswerWhileABodyIsAwaited(t *testing.T) {
 	}
 }
 
-// An answer that is there before anything was asked goes to who asks first, as that of an origin does that has no room. But the
-// true answer may follow, so nobody else asks on that connection.
+// An answer that is there before a request was sent goes to the first request, as that of an origin does that has no
+// room. But the true answer may follow, so nobody else asks on that connection.
 func TestAnswerBeforeTheRequest(t *testing.T) {
 	for _, request := range []string{
 		"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", "POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",

@@ -10,8 +10,8 @@ import (
 	"sluice/edge/edgetest"
 )
 
-// A source that holds its share of the places is told so, and others are served; a reload changes nothing of it. Who is always allowed
-// may have them all.
+// A source that holds its share of the slots gets that answer, and others are served; a reload changes nothing of it.
+// Who is always allowed may have them all.
 func TestOneSourceCannotTakeAllRequestSlots(t *testing.T) {
 	arrived, leave := make(chan struct{}), make(chan struct{})
 	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {

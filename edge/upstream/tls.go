@@ -11,12 +11,12 @@ import (
 	"sluice/edge/socket"
 )
 
-// TLS says how servers of an origin prove to the edge who they are, and it to them. A server is always verified:
-// one with a certificate of its own making is trusted by naming that certificate as CAFile.
+// TLS is how an origin's servers and the edge authenticate each other. A server is always verified: one with a
+// certificate of its own making is trusted by naming that certificate as CAFile.
 type TLS struct {
 	CAFile            string // certificates in PEM, one of which must have signed the server's; "": those of the system
-	CertFile, KeyFile string // the edge's own, in PEM, for servers that ask for one; "": none
-	ServerName        string // what the server is asked for (SNI) and must prove; "": the host of its URL
+	CertFile, KeyFile string // the edge's own, in PEM, for servers that request one; "": none
+	ServerName        string // the name that is requested (SNI) and that the server must prove; "": the host of its URL
 }
 
 // An originTLS is what the files said when they were read last. It is immutable.
@@ -88,8 +88,9 @@ func (o *Origin) Refresh(warn func(string, ...any)) {
 	}
 }
 
-// records is what TLS to an origin reads from. TLS reads ahead of what it hands out, so that nobody above or below it sees what
-// it holds; records knows whether that is a part of a record, by following where each one ends (RFC 8446, 5.1).
+// records is what TLS to an origin reads from. TLS reads ahead of what it hands out, so that neither the layer above
+// nor the one below sees what it holds; records knows whether that is a part of a record, by following where each one
+// ends (RFC 8446, 5.1).
 type records struct {
 	*socket.Conn
 	now    bool // nothing is waited for

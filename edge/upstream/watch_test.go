@@ -84,7 +84,7 @@ func TestWatch(t *testing.T) {
 	}
 	if want := []string{"origin WARN origin " + o.Name + " fails its checks (status 500): it gets no requests while others do not up down", "origin INFO origin " + o.Name + " is back down up",
 		"origin WARN origin " + o.Name + " fails its checks (status 503): it gets no requests while others do not up down"}; !slices.Equal(reported, want) {
-		t.Errorf("operators are told %q, want %q", reported, want)
+		t.Errorf("operators get %q, want %q", reported, want)
 	}
 	if o.ResolveAt.Load() < time.Now().UnixNano() {
 		t.Error("the name was not looked up")

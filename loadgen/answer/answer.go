@@ -58,7 +58,7 @@ type Verdict struct {
 	Found    bool
 	Shadow   bool // a rule in shadow mode would have refused
 	Is       judge.Verdict
-	At       int64 // Unix nanoseconds; 0 if not told
+	At       int64 // Unix nanoseconds; 0 if it has none
 	Until    int64 // Unix nanoseconds; 0 if nothing ends
 	Estimate float64
 }
@@ -194,7 +194,7 @@ func (a *Answer) headerDone() {
 	}
 }
 
-// field reads a header line. Only a few names matter here; the length of the name tells most others apart at once.
+// field reads a header line. Only a few names matter here; the length of the name rules most others out at once.
 func (a *Answer) field(line []byte) error {
 	i := bytes.IndexByte(line, ':')
 	if i <= 0 {
@@ -314,8 +314,8 @@ const (
 	otherTime   = "decided before it was sent, or after it was answered"
 )
 
-// ClockSlack is how badly the time of a decision is known: edges tell it themselves, by a clock that may run a little apart from that of
-// the load generator, and another thread may have run between a clock's reading and the verdict.
+// ClockSlack is how badly the time of a decision is known: edges report it themselves, by a clock that may run a little
+// apart from that of the load generator, and another thread may have run between a clock's reading and the verdict.
 const ClockSlack = time.Millisecond
 
 // Decision is what the answer says that the limiter decided about a request, which was written between asked and sent; or, as judge.Failed,

@@ -22,9 +22,10 @@ type Design struct {
 	// Uncounted says that it has no estimate of the requests in a window, so that there is no gap to measure and nothing to
 	// judge in estimator mode.
 	Uncounted bool
-	// Running tells which edges run at the time to which the run under way was advanced, as a set of bits; nil: all, always.
+	// Running returns which edges run at the time to which the run under way was advanced, as a set of bits; nil: all,
+	// always.
 	Running func() uint64
-	// Start makes the limiter anew, for one run, and a function that tells what that run cost.
+	// Start makes the limiter anew, for one run, and a function that returns what that run cost.
 	Start func() (judge.Limiter, func() Cost)
 }
 
@@ -121,8 +122,8 @@ func (o *Options) complete() rule {
 
 // algorithm counts requests of sources in one place. Times are nanoseconds since the run's start, and never go back.
 type algorithm interface {
-	// weigh tells how many requests the source has sent in the last window, this one included and as the algorithm sees
-	// it (NaN: it does not see that), and whether that is too many.
+	// weigh returns how many requests the source has sent in the last window, this one included and as the algorithm
+	// sees it (NaN: it does not see that), and whether that is too many.
 	weigh(source int32, at int64) (estimate float64, over bool)
 	// count takes in the request that was weighed.
 	count(source int32, at int64)

@@ -17,7 +17,7 @@ type late struct {
 	roundTrip int64
 	states    judge.PerSource[lateState]
 	now       int64
-	unsent    []judge.InForce // still to be told, in the order of time
+	unsent    []judge.InForce // still to be sent, in the order of time
 	spent     Cost
 	peak      uint64 // hits, of each source its most at once
 }
@@ -143,7 +143,7 @@ func (s *lateState) blocked(edge int, now, roundTrip int64) (until int64) {
 	return until
 }
 
-// report lets the other edges hear of a block.
+// announce sends a block to the other edges.
 func (l *late) announce(source int32, from int, until int64) {
 	l.spent.Commands++
 	start := time.Duration(l.now)
@@ -167,7 +167,7 @@ func (l *late) inForce() []judge.InForce {
 	return sent
 }
 
-// cost is a command for each hit and block that is told, and 8 bytes a hit on each edge.
+// cost is a command for each hit and block that is sent, and 8 bytes a hit on each edge.
 func (l *late) cost() Cost {
 	l.spent.Bytes = 8 * l.peak * uint64(l.edges)
 	return l.spent

@@ -6,9 +6,10 @@ import (
 	"sluice/loadgen/judge"
 )
 
-// leases is edges that reserve requests of a source at the store in batches: the first of a batch waits for the store, the
-// others pass at once. What is reserved counts at the store from then on. A lease lasts a sub-window; what is left of it
-// then is given back. An edge that is given nothing refuses, and the block is known to the store, which tells whoever asks.
+// leases is edges that reserve requests of a source at the store in batches: the first of a batch waits for the store,
+// the others pass at once. What is reserved counts at the store from then on. A lease lasts a sub-window; what is left
+// of it then is given back. An edge that is given nothing refuses, and the store has the block, and returns it to every
+// edge.
 //
 // So a source is never admitted much above its limit, but may be refused under it, while other edges hold what it may
 // have. (Doorman, Google, 2016, leases capacity to clients in this way.)
@@ -87,7 +88,7 @@ func (l *leases) decide(edge int, source int32, at int64) judge.Decision {
 	return d
 }
 
-// grant has the store grant up to a batch, or tell how long the source is blocked.
+// grant has the store grant up to a batch, or return how long the source is blocked.
 func (l *leases) grant(source int32, at int64) (granted uint32, until int64) {
 	l.spent.Commands++
 	l.spent.Waited++

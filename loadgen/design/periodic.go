@@ -2,10 +2,10 @@ package design
 
 import "sluice/loadgen/judge"
 
-// periodic is edges that decide by themselves, each by what it last heard from the store and what it has counted since. At
-// every interval, each at an instant of its own, an edge tells the store what it has counted of a source since the last time,
-// one command for each source that it counted, and gets the counters of all edges for an answer. (Kong's sync_rate; the
-// gossip of "Cloud control with distributed rate limiting", Raghavan and others, 2007.)
+// periodic is edges that decide alone, each by the store's last answer and what it has counted since. At every
+// interval, each at an instant of its own, an edge reports to the store what it has counted of a source since the last
+// time, one command for each source that it counted, and gets the counters of all edges for an answer. (Kong's
+// sync_rate; the gossip of "Cloud control with distributed rate limiting", Raghavan and others, 2007.)
 type periodic struct {
 	rule                rule
 	shape               *subWindows // of all counters; its own are the store's
@@ -20,11 +20,12 @@ type periodic struct {
 type periodicEdge struct {
 	known   judge.PerSource[knowledge]
 	blocked judge.PerSource[int64]
-	dirty   []int32 // sources to tell of
+	dirty   []int32 // sources to report
 	tick    int64   // when it does; 0: there are none
 }
 
-// knowledge is what an edge knows of a source: what the store said, what the store is being told, and what it is not told yet.
+// knowledge is what an edge knows of a source: the store's answer, what is being reported, and what is not reported
+// yet.
 type knowledge struct {
 	store, flying, own ring
 	dirty, there       bool
@@ -51,7 +52,7 @@ func (p *periodic) decide(edge int, source int32, at int64) judge.Decision {
 	k := e.known.Of(source)
 	if !k.there {
 		k.there = true
-		p.spent.Bytes += 2 * p.shape.ringBytes() // what the store said, and what it has to be told
+		p.spent.Bytes += 2 * p.shape.ringBytes() // the store's answer, and what is to be reported
 	}
 	estimate := 1 + p.shape.held(&k.store, at) + p.shape.held(&k.flying, at) + p.shape.held(&k.own, at)
 	over := p.shape.over(estimate)
@@ -71,7 +72,7 @@ func (p *periodic) decide(edge int, source int32, at int64) judge.Decision {
 	return judge.Decision{Estimate: estimate, Over: over}
 }
 
-// pass lets edges tell the store, and answers arrive, each at its time.
+// pass lets edges report to the store, and answers arrive, each at its time.
 func (p *periodic) pass(at int64) {
 	for {
 		next, edge := at, -1
@@ -94,7 +95,7 @@ func (p *periodic) pass(at int64) {
 	}
 }
 
-// report sends all that an edge has not told yet. What the store answers is settled by the order in which edges tell.
+// report sends all that an edge has not reported yet. The order of reports decides the store's answers.
 func (p *periodic) report(edge int, at int64) {
 	e := &p.edges[edge]
 	for _, source := range e.dirty {
@@ -113,7 +114,7 @@ func (p *periodic) report(edge int, at int64) {
 	e.dirty, e.tick = e.dirty[:0], 0
 }
 
-// receive takes an answer in: what the edge told is part of it.
+// receive takes an answer in: what the edge reported is part of it.
 func (p *periodic) receive(a answered) {
 	k := p.edges[a.edge].known.Of(a.source)
 	k.store = a.all

@@ -35,7 +35,8 @@ func NewTwoCounters(o Options, start time.Time) *TwoCounters {
 	return b
 }
 
-// Estimate counts a request, not before the source's last, and tells the estimate with it and whether that is over the limit.
+// Estimate counts a request, not before the source's last, and returns the estimate with it and whether that is over
+// the limit.
 func (b *TwoCounters) Estimate(source int32, at int64) (estimate float64, over bool) {
 	c, share := b.roll(source, at)
 	c.current++
@@ -43,7 +44,7 @@ func (b *TwoCounters) Estimate(source int32, at int64) (estimate float64, over b
 	return estimate, estimate > b.limit
 }
 
-// roll brings a source's counters to the present and tells the share of the previous window that still counts.
+// roll brings a source's counters to the present and returns the share of the previous window that still counts.
 func (b *TwoCounters) roll(source int32, at int64) (*twoCounters, float64) {
 	c := b.states.Of(source)
 	now := b.start + at

@@ -92,7 +92,7 @@ func (j *DeployedJudge) InForce(f InForce) {
 		until = int64(f.Start) + j.timeout
 	}
 	if until <= now {
-		return // it had ended before it was heard of
+		return // it had ended before it was noticed
 	}
 	j.expire(s, now)
 	if !s.open {

@@ -22,9 +22,10 @@ import (
 //   - A refusal after a block's proper end is wrong. The proper end is the later of the timeout's and the moment when
 //     the exact log would admit another request.
 //
-// Several edges may start a block of the same source before they hear of each other; each start is judged, and a refusal is right
-// while any block that was rightly started has not ended. A free-running ideal limiter is not the truth here, since after
-// one decision that differs its blocks are out of phase for ever; its totals are reported for the eye.
+// Several edges may start a block of the same source before they learn of each other; each start is judged, and a
+// refusal is right while any block that was rightly started has not ended. A free-running ideal limiter is not the
+// truth here, since after one decision that differs its blocks are out of phase for ever; its totals are reported for
+// the eye.
 //
 // It is not safe for concurrent use.
 type DeployedJudge struct {
@@ -32,7 +33,7 @@ type DeployedJudge struct {
 	window  int64
 	timeout int64
 	running uint64 // a bit for each edge
-	fed     bool   // somebody tells what is in force
+	fed     bool   // the limiter reports what is in force
 
 	tally     tally
 	ideal     Ideal
@@ -75,7 +76,7 @@ type deployedState struct {
 
 	rightUntil int64 // proper end of the rightly started blocks
 	wrongUntil int64 // end of those wrongly started
-	uncounted  bool  // the wrong start was heard of, but no decision of it has been seen yet
+	uncounted  bool  // the wrong start was reported, but no decision of it has been seen yet
 
 	// The block under way, for the figures per block: it begins with a source's first refusal and ends with the last known
 	// end of any edge's mitigation.
@@ -293,7 +294,7 @@ func (j *DeployedJudge) starts(s *deployedState, now, until int64, over bool) fi
 		return foundRight
 	}
 	if now < s.rightUntil {
-		return foundRight // another edge's block was in force, and this one had not heard of it
+		return foundRight // another edge's block was in force, and this one had not learned of it
 	}
 	s.wrongUntil, s.uncounted = max(s.wrongUntil, until, now+j.timeout), false
 	return foundWrong
@@ -310,8 +311,8 @@ func (j *DeployedJudge) underBlock(s *deployedState, since, now, until int64, ov
 	case since < s.wrongUntil:
 		return foundFollows
 	}
-	// Nobody has told of the block's start. So no refused request started it, but the PoP's total, and that was over the limit or
-	// it was wrong.
+	// The block's start was not reported. So no refused request started it, but the PoP's total, and that was over the
+	// limit or it was wrong.
 	start, reason := now, over
 	if until > 0 {
 		start = min(now, until-j.timeout)

@@ -39,13 +39,13 @@ type Decision struct {
 	Edge     int16         // which edge decided
 	Verdict  Verdict
 	Over     bool          // in estimator mode: the estimate says over the limit
-	Estimate float64       // of the window's count, the present request included; NaN where the answer did not tell
+	Estimate float64       // of the window's count, the present request included; NaN if the answer did not show it
 	Until    time.Duration // for Limited and Mitigated: when the mitigation ends, since the run's start; 0 for throttling, and where nobody says
 	Delay    time.Duration // how long an admitted request waits for its turn
 	Role     trace.Role    // of the request: Trace.Role
 }
 
-// InForce says that an edge came to know that a source is mitigated: it decided so, or heard of it.
+// InForce notes that a mitigation came into force on an edge: by its own decision, or by an announcement.
 type InForce struct {
 	Source int32
 	Edge   int16
@@ -93,14 +93,14 @@ type Options struct {
 	// how badly a decision's time is known.
 	Slack time.Duration
 
-	// Ideal makes the clock of time_to_block for one run: a function that tells whether the formula with perfect knowledge of
-	// what this run has counted finds a source over its limit with the request of this moment, and that counts the
-	// request if the run did. It is asked at every decision, in order. All limiters that are shown side by side
-	// have the same. Nil: the exact log says when a source crosses its limit.
+	// Ideal makes the clock of time_to_block for one run: a function that reports whether the formula with perfect
+	// knowledge of what this run has counted finds a source over its limit with the request of this moment, and that
+	// counts the request if the run did. It is asked at every decision, in order. All limiters that are shown side by
+	// side have the same. Nil: the exact log says when a source crosses its limit.
 	Ideal func() func(source int32, at time.Duration, counted bool) (over bool)
 
-	// Reach tells which edges a source's requests may meet at a time, as a set of bits: those of its PoP; nil: all. A block is in
-	// force everywhere when these know of it.
+	// Reach returns which edges a source's requests may meet at a time, as a set of bits: those of its PoP; nil: all. A
+	// block is in force everywhere when these know of it.
 	Reach func(source int32, at time.Duration) uint64
 
 	// Bound is how many requests of a source may be admitted in any window, as the design states it; nil: it is not checked.

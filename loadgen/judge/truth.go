@@ -2,8 +2,9 @@ package judge
 
 import "math"
 
-// Truth says what is exact: how many requests a source has against it, which is held against Options.Limit. The zero Truth is the exact
-// log, of which this package's comment tells. It is the plainest form of each, and shares no code with what is judged.
+// Truth says what is exact: how many requests a source has against it, which is held against Options.Limit. The zero
+// Truth is the exact log that this package's comment describes. It is the plainest form of each, and shares no code
+// with what is judged.
 type Truth struct {
 	// Fixed counts windows of the clock, one after the other. Start is when the run began, in ns since 1970.
 	Fixed bool
@@ -31,7 +32,7 @@ type Account struct {
 	n     uint32
 }
 
-// Drop brings an account to the present, and tells how much there is. Both are ns since the run began.
+// Drop brings an account to the present, and returns how much there is. Both are ns since the run began.
 func (a *Account) Drop(t *Truth, now, window int64) uint32 {
 	switch {
 	case t.Interval > 0:

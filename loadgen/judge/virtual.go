@@ -27,11 +27,11 @@ type VirtualOptions struct {
 	Edges         int
 	PerConnection int    // requests of a connection, after which the source may meet another edge; 0: 20
 	Seed          uint64 // of the edges that connections meet
-	// Running tells which edges run at the time that the limiter was advanced to, as a set of bits; nil: all, always.
+	// Running returns which edges run at the time that the limiter was advanced to, as a set of bits; nil: all, always.
 	Running func() uint64
-	// Reach is as in Options: it also tells which edges a source's connections may meet.
+	// Reach is as in Options: it also returns which edges a source's connections may meet.
 	Reach func(source int32, at time.Duration) uint64
-	// Progress, if not nil, is told now and then how many requests are done.
+	// Progress, if not nil, is called now and then with how many requests are done.
 	Progress func(done int)
 }
 

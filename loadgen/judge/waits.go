@@ -12,8 +12,9 @@ type Waits struct {
 	Delay    Quantiles `json:"delay"`    // of those
 	Queue    float64   `json:"queue"`    // as long as the last one of a full queue waits
 	Beyond   uint64    `json:"beyond"`   // requests that waited longer: must be 0
-	// Early is how long before its turn, by the exact truth, a request was let go that should have waited: what edges do that have not heard of
-	// each other, so that the origin gets for a moment more than the rule's rate.
+	// Early is how long before its turn, by the exact truth, a request was let go that should have waited: what edges
+	// do before they have learned of each other's requests, so that the origin gets for a moment more than the rule's
+	// rate.
 	Early Quantiles `json:"early"`
 }
 

@@ -63,7 +63,7 @@ type counts struct {
 	noWall  bool     // among them the wall
 	wall    bool     // there is one
 	walled  float64  // connections that the kernel says it refused
-	shared  bool     // sources cannot be told apart by one address each
+	shared  bool     // sources cannot have one address each
 }
 
 // balance draws the balance. A client that repeats requests, or gets no answer to some, cannot know how many of those the

@@ -48,7 +48,7 @@ type Lab struct {
 
 	AuditOneIn int // of so many sources edges audit one; 0: their default
 
-	Peers bool // PoPs tell each other whom they block
+	Peers bool // PoPs send each other their blocks
 
 	// Wall is the executable of sluice-wall: edges shed in the kernel. It must run in a network of the lab's own, with one PoP, since the kernel refuses
 	// a source at all edges there; "": edges answer whom they refuse.
@@ -303,7 +303,7 @@ func (s *Site) Stop() {
 	}
 }
 
-// Crashed names a process that ended without being told to.
+// Crashed names a process that ended without being asked to.
 func (s *Site) Crashed() error {
 	for _, m := range s.members() {
 		if err := m.Crashed(); err != nil {

@@ -170,7 +170,8 @@ func watchPeriod(timeout time.Duration) time.Duration {
 	return max(50*time.Millisecond, min(timeout/5, 200*time.Millisecond))
 }
 
-// learn has the edges' access logs tell what became of requests that were reset. The edges are at rest, but they write a moment later.
+// learn reads the outcome of requests that were reset from the edges' access logs. The edges are at rest, but they
+// write a moment later.
 func (s *Site) learn(ctx context.Context, out *replay.Outcome, t *trace.Trace, edges scrape.Metrics) error {
 	var logs []io.Reader
 	for range 40 { // 2 s

@@ -14,7 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// maxSources bounds the sources that an Origin tells apart; further ones count as Others.
+// maxSources bounds the sources that an Origin distinguishes; further ones count as Others.
 const maxSources = 1 << 20
 
 // BytesPath and a number of bytes is what an Origin answers with as many; GET /bytes/1000000.
@@ -22,7 +22,7 @@ const BytesPath = "/bytes/"
 
 const maxBytesAsked = 1 << 30
 
-// StatsPath is where an Origin tells what it received. Requests for it are not counted.
+// StatsPath is where an Origin reports what it received. Requests for it are not counted.
 const StatsPath = "/__stats"
 
 // Server is a small HTTP server to stand behind edges. It answers every request alike and counts requests by the first
@@ -43,7 +43,7 @@ type Server struct {
 // Stats is what an Origin received.
 type Stats struct {
 	Received int            `json:"received"`
-	Others   int            `json:"others"` // of sources beyond those told apart
+	Others   int            `json:"others"` // of sources beyond those that are distinguished
 	BySource map[string]int `json:"by_source"`
 }
 

@@ -12,7 +12,7 @@ import (
 // Document is one answer and what it rests on, in the order in which people read: the answer in a sentence, tables, pictures, how
 // it was come by. WriteText and WriteHTML keep that order, so a text and a page say the same.
 type Document struct {
-	Title   string // tells it from others beside it
+	Title   string // distinguishes it from others beside it
 	Answer  string // empty: the tables speak for themselves
 	Warning bool   // the answer is that there is none
 	Tables  []Table

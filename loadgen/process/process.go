@@ -1,5 +1,5 @@
-// Package process starts programs on this machine and ends them, children included; it tells what they said last, what processor time and
-// memory they used, and which ports are free.
+// Package process starts programs on this machine and ends them, children included; it reports their last output, what
+// processor time and memory they used, and which ports are free.
 package process
 
 import (
@@ -30,7 +30,7 @@ type Process struct {
 	command *exec.Cmd
 	tail    *Tail
 	exited  chan struct{} // closed when the process is gone and waited for
-	wanted  bool          // it was told to end
+	wanted  bool          // it was asked to end
 }
 
 // How long programs are waited for.
@@ -140,7 +140,7 @@ func (p *Process) Await(ctx context.Context, patience time.Duration, ready func(
 	}
 }
 
-// Crashed says so if the process ended without being told to.
+// Crashed reports a process that ended without being asked to.
 func (p *Process) Crashed() error {
 	_, running := p.Running()
 	p.mu.Lock()
@@ -211,9 +211,10 @@ var kept struct {
 	sockets []net.PacketConn
 }
 
-// FreeAddresses finds n free TCP ports of 127.0.0.1, and keeps them for this process until it ends. They lie below the range from which
-// systems take the ports of outgoing connections, so that none of the thousands that a replay opens takes one before its server does; and
-// a UDP socket of the same number, which nothing here listens on, tells other processes that look for ports, labs and tests, to look on.
+// FreeAddresses finds n free TCP ports of 127.0.0.1, and keeps them for this process until it ends. They lie below the
+// range from which systems take the ports of outgoing connections, so that none of the thousands that a replay opens
+// takes one before its server does; and a UDP socket of the same number, which nothing here listens on, shows other
+// processes that look for ports, labs and tests, that this one is taken.
 func FreeAddresses(n int) ([]netip.AddrPort, error) {
 	const first, last = 20000, 31999
 	var out []netip.AddrPort

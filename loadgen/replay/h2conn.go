@@ -58,7 +58,7 @@ type h2conn struct {
 	pinged  bool          // it is asked whether more answers come to what was reset
 	over    bool          // it has ended
 	since   time.Duration // it was used
-	eaten   uint32        // bytes of bodies that the edge has not been told of
+	eaten   uint32        // bytes of bodies that the edge has no credit for yet
 }
 
 // h2stream is a request on a connection.
@@ -67,7 +67,7 @@ type h2stream struct {
 	asked       time.Duration // it was about to be written
 	since       time.Duration // it was written
 	written     bool
-	judged      bool // of a reset: its answer has told
+	judged      bool // of a reset: its answer has it
 	answer      answer.Answer
 }
 
@@ -310,7 +310,7 @@ func (m *multiplexer) silent(c *h2conn, st *h2stream) {
 	}
 }
 
-// cause names the outcomes that a replay tells apart.
+// cause names the outcomes that a replay distinguishes.
 func cause(err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):

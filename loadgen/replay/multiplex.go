@@ -147,7 +147,7 @@ func (m *multiplexer) elsewhere(request int32, written bool) bool {
 	return true
 }
 
-// housekeep retires connections that are idle and gives up what is overdue, and tells how far the replay is.
+// housekeep retires connections that are idle and gives up what is overdue, and shows how far the replay is.
 func (m *multiplexer) housekeep(now time.Duration) {
 	for c := range m.conns {
 		c.housekeep(now)

@@ -64,8 +64,8 @@ type Replay struct {
 	Progress      func(Progress)     // called ten times a second from the sending goroutine: must not block
 }
 
-// Affinity tells the PoP of a source by its address in the trace, at a time of the run. When it changes, the source's idle
-// connections are closed, and requests under way are answered where they are.
+// Affinity returns the PoP of a source by its address in the trace, at a time of the run. When it changes, the source's
+// idle connections are closed, and requests under way are answered where they are.
 type Affinity func(source netip.Addr, at time.Duration) int
 
 // Progress is how far a replay has come.
@@ -88,7 +88,7 @@ type Outcome struct {
 	Answered    int                     // complete answers
 	Statuses    map[int]int             // answers by status
 	Errors      map[string]int          // requests without an answer, by reason
-	Unjudged    map[string]int          // answers that tell no decision of the limiter's, by reason and status
+	Unjudged    map[string]int          // answers without a decision of the limiter's, by reason and status
 	Troubled    int                     // answers of 500 and above, other than by a rule that fails closed
 	Connections int                     // opened
 	Retried     int                     // requests sent once more after their reused connection died
@@ -98,14 +98,14 @@ type Outcome struct {
 	Ended       map[string]int          // connections ended by an edge for what the client did, by its GOAWAY's code
 	Resets      int                     // of the sent: reset as soon as they were made
 	Silent      []Silent                // of these: without an answer, and without a decision before Learn
-	Logged      int                     // of these: told by an edge's log
-	Unknown     int                     // of these: told by nobody
+	Logged      int                     // of these: known from an edge's log
+	Unknown     int                     // of these: unknown
 	Charged     int                     // decisions of no request: see Learn
 	LastSent    time.Duration           // when the last request was written
 	CPU         time.Duration           // processor time of this process meanwhile
 	SendError   *hdrhistogram.Histogram // ns from when a request was due to when it was written, or the kernel refused its connection
 	Latency     *hdrhistogram.Histogram // ns from when a request was written to the end of its answer
-	Decided     *hdrhistogram.Histogram // ns from when a request was about to be written to its decision, where the edge told that
+	Decided     *hdrhistogram.Histogram // ns from when a request was about to be written to its decision, where the edge reported that
 
 	token string // in the names of this run's resets
 }
@@ -149,7 +149,7 @@ func (o *Outcome) Judged() []string {
 	at := func(q float64) time.Duration {
 		return time.Duration(o.Decided.ValueAtPercentile(q)).Round(time.Microsecond)
 	}
-	lines := []string{fmt.Sprintf("judged: by the middle between sending and answer, since answers do not tell when they were decided; slack %v", answer.ClockSlack)}
+	lines := []string{fmt.Sprintf("judged: by the middle between sending and answer, since answers do not show when they were decided; slack %v", answer.ClockSlack)}
 	if o.Decided.TotalCount() > 0 {
 		lines[0] = fmt.Sprintf("judged: by the edges' own times, %v / %v / %v after requests were written (p50 / p99 / max); slack %v", at(50), at(99), at(100), answer.ClockSlack)
 	}

@@ -225,7 +225,7 @@ func (s *run) failed(request int32, edge int) judge.Decision {
 	}
 }
 
-// progress tells how far the replay is.
+// progress shows how far the replay is.
 func (s *run) progress(now time.Duration) {
 	if s.Progress == nil {
 		return

@@ -10,7 +10,7 @@ import (
 
 // sender is a replay in HTTP/1.1 under way: its connections, and what waits for one. A single goroutine owns it.
 //
-// Connections live in slots and are told apart by slot and generation, since an event may speak of a connection that
+// Connections live in slots and are distinguished by slot and generation, since an event may be about a connection that
 // another event of the same batch has closed. Each belongs to a pool.
 type sender struct {
 	run
@@ -140,7 +140,7 @@ func (s *sender) drain() {
 	}
 }
 
-// housekeep closes what is idle or overdue, and tells how far the replay is.
+// housekeep closes what is idle or overdue, and shows how far the replay is.
 func (s *sender) housekeep(now time.Duration) {
 	for s.oldest != nil && now-s.oldest.since > s.Idle {
 		s.close(s.oldest)

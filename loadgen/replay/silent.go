@@ -20,17 +20,17 @@ import (
 // resetAgent begins the User-Agent of a request that is reset. What follows is the run's token, and which request it is.
 const resetAgent = "sluice-loadgen/"
 
-// Silent is a request that was reset as soon as it was made, and has no answer: its edge has counted it, but only the edge's log tells what was
-// decided.
+// Silent is a request that was reset as soon as it was made, and has no answer: its edge has counted it, but only the
+// edge's log shows the decision.
 type Silent struct {
 	Request     int32
 	Edge        int16
 	Asked, Sent time.Duration // as of any other
 }
 
-// Learn makes decisions of what is Silent, by the access logs of the edges (JSON), in their order; what they do not tell is judge.Failed. Where
-// an edge has charged a source for a connection that it ended, that is a decision as well, though nobody made a request. It is called after Run,
-// once, and also if there is no log.
+// Learn makes decisions of what is Silent, by the access logs of the edges (JSON), in their order; what they do not
+// show is judge.Failed. Where an edge has charged a source for a connection that it ended, that is a decision as well,
+// though nobody made a request. It is called after Run, once, and also if there is no log.
 func (o *Outcome) Learn(t *trace.Trace, logs ...io.Reader) error {
 	silent := make(map[int32]Silent, len(o.Silent))
 	for _, s := range o.Silent {
@@ -123,7 +123,7 @@ func (o *Outcome) resetLines() []string {
 	lines := []string{fmt.Sprintf("judged: %d requests reset as soon as they were made: %d by the head of their answer, %d by the edges' access logs, %d not known",
 		o.Resets, o.Resets-o.Logged-o.Unknown, o.Logged, o.Unknown)}
 	if o.Unknown > 0 {
-		lines = append(lines, "judged: what is not known was counted all the same, so a refusal after it may look wrong: the edges' access logs tell")
+		lines = append(lines, "judged: what is not known was counted all the same, so a refusal after it may look wrong: the edges' access logs show it")
 	}
 	if o.Charged > 0 {
 		lines = append(lines, fmt.Sprintf("judged: %d times an edge charged a source for a connection that it ended, as one request", o.Charged))

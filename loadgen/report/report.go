@@ -18,12 +18,12 @@ type Report struct {
 	Run      Run            `json:"run"`
 	Figures  judge.Figures  `json:"figures"`
 	Baseline *judge.Figures `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
-	// Floor is what an exact log would have done that hears of other edges one round trip late (design.Floor): what edges can know that keep
-	// no request waiting. Deployed runs over more than one edge have it.
+	// Floor is what an exact log would have done that learns of other edges' requests one round trip late
+	// (design.Floor): what edges can know that keep no request waiting. Deployed runs over more than one edge have it.
 	Floor   *judge.Figures  `json:"floor,omitempty"`
 	Designs []design.Result `json:"designs"`
 	Rivals  []Rival         `json:"rivals,omitempty"` // real limiters beside each other; Figures are those of the first
-	Split   *judge.Split    `json:"split,omitempty"`  // where wrong decisions come from, if runs were made to tell
+	Split   *judge.Split    `json:"split,omitempty"`  // where wrong decisions come from, if runs were made to find out
 
 	Names []string `json:"-"` // of the trace's sources, for the plots of some of them; see SetNames
 }

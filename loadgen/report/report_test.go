@@ -119,9 +119,9 @@ func TestFloorLines(t *testing.T) {
 		line             string
 		why              bool
 	}{
-		{15, 10, 100, "Wrong decisions: 15, 1.5 times the floor's 10 (an exact log that hears of other edges one round trip late); two counters 100, 10 times the floor's.", false},
-		{12, 10, 0, "Wrong decisions: 12, 1.2 times the floor's 10 (an exact log that hears of other edges one round trip late); two counters 0, 0 times the floor's.", true},
-		{1, 0, 0, "Wrong decisions: 1, – the floor's 0 (an exact log that hears of other edges one round trip late); two counters 0, 1 times the floor's.", false},
+		{15, 10, 100, "Wrong decisions: 15, 1.5 times the floor's 10 (an exact log that learns of other edges one round trip late); two counters 100, 10 times the floor's.", false},
+		{12, 10, 0, "Wrong decisions: 12, 1.2 times the floor's 10 (an exact log that learns of other edges one round trip late); two counters 0, 0 times the floor's.", true},
+		{1, 0, 0, "Wrong decisions: 1, – the floor's 0 (an exact log that learns of other edges one round trip late); two counters 0, 1 times the floor's.", false},
 	} {
 		r := &Report{Figures: judge.Figures{Wrong: c.ours}, Floor: &judge.Figures{Wrong: c.floor}, Baseline: &judge.Figures{Wrong: c.two}}
 		got := r.floorLines()

@@ -196,7 +196,7 @@ func (r *Report) document() page.Document {
 	return d
 }
 
-// title tells a report from others beside it.
+// title distinguishes a report from others beside it.
 func (r *Report) title() string {
 	title := fmt.Sprintf("%s, limit %s in %v", r.Run.name(), page.Thousands(uint64(r.Run.Limit)), r.Run.Window)
 	if r.Run.Command == compareCommand { // which has all estimates in one
@@ -337,7 +337,7 @@ func (r *Report) floorLines() []string {
 	if r.Floor == nil {
 		return nil
 	}
-	line := fmt.Sprintf("Wrong decisions: %s, %s the floor's %s (an exact log that hears of other edges one round trip late)",
+	line := fmt.Sprintf("Wrong decisions: %s, %s the floor's %s (an exact log that learns of other edges one round trip late)",
 		page.Thousands(r.Figures.Wrong), Times(r.Figures.Wrong, r.Floor.Wrong), page.Thousands(r.Floor.Wrong))
 	if r.Baseline == nil {
 		return []string{line + "."}

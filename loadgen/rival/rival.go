@@ -157,7 +157,7 @@ func (s *Site) Stop() {
 	}
 }
 
-// Crashed names a process that ended without being told to.
+// Crashed names a process that ended without being asked to.
 func (s *Site) Crashed() error {
 	for _, p := range s.started {
 		if err := p.Crashed(); err != nil {

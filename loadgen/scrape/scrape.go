@@ -1,4 +1,5 @@
-// Package scrape reads what running servers tell of themselves: Prometheus metrics and JSON of edges and origins, statistics of memcached.
+// Package scrape reads what running servers report about themselves: Prometheus metrics and JSON of edges and origins,
+// statistics of memcached.
 package scrape
 
 import (

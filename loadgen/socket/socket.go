@@ -4,7 +4,7 @@ package socket
 
 import "errors"
 
-// The outcomes of a call that are told apart.
+// The outcomes of a call that are distinguished.
 var (
 	ErrAgain     = errors.New("would have to wait")
 	ErrRefused   = errors.New("connection refused")

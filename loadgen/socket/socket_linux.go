@@ -68,8 +68,8 @@ func (p *Poller) Wait(d time.Duration, events []Event) ([]Event, error) {
 // together with others, and the next request goes out when it is due.
 const nap = 50 * time.Microsecond
 
-// sleep waits for an event, or after a nap only looks for some. A call that takes no longer than a nap need not tell the Go
-// scheduler: it would give this thread's place to another goroutine, and the thread would have to get it back.
+// sleep waits for an event, or after a nap only looks for some. A short call need not go through entersyscall: that
+// would give this thread's processor to another goroutine, and the thread would have to get it back.
 func (p *Poller) sleep(d time.Duration) (int, error) {
 	ts := syscall.NsecToTimespec(int64(max(d, 0)))
 	if d < nap {
@@ -154,7 +154,7 @@ func Write(fd int, b []byte) (int, error) { return transfer(syscall.SYS_WRITE, f
 // Read gives ErrAgain where it would have to wait, and 0 bytes at the end of the stream.
 func Read(fd int, b []byte) (int, error) { return transfer(syscall.SYS_READ, fd, b) }
 
-// transfer makes a call that never waits, and so need not tell the Go scheduler of it.
+// transfer makes a call that never waits, and so need not go through entersyscall.
 func transfer(call uintptr, fd int, b []byte) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
@@ -186,7 +186,7 @@ func Abort(fd int) {
 	Close(fd)
 }
 
-// sentinel names the outcomes of a socket call that a replay tells apart.
+// sentinel names the outcomes of a socket call that a replay distinguishes.
 func sentinel(err error) error {
 	switch err {
 	case nil:

@@ -48,7 +48,7 @@ func (p *clfParser) parse(line []byte, r *record) string {
 	return ""
 }
 
-// stamp reads "04/May/2017:14:00:00 +0200]" and tells how many bytes it took.
+// stamp reads "04/May/2017:14:00:00 +0200]" and returns how many bytes it took.
 func (p *clfParser) stamp(b []byte) (at int64, n int, ok bool) {
 	if len(b) < 21 || b[2] != '/' || b[6] != '/' || b[11] != ':' || b[14] != ':' || b[17] != ':' {
 		return stamp8601(b)

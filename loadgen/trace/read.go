@@ -25,8 +25,8 @@ type ReadOptions struct {
 
 	Seed uint64 // where in its second a request with a one-second stamp lies
 
-	// IPv6Prefix is how many bits tell IPv6 sources apart, 0 meaning 64. Addresses of one prefix are one source, with the
-	// name and address that came first.
+	// IPv6Prefix is how many bits distinguish IPv6 sources, 0 meaning 64. Addresses of one prefix are one source, with
+	// the name and address that came first.
 	IPv6Prefix int
 }
 

@@ -43,7 +43,7 @@ type NextSource struct {
 	Good     bool   `json:"good"`
 }
 
-// nexts is how many of them are told of a rule.
+// nexts is how many of them are shown of a rule.
 const nexts = 5
 
 // fewest is how many sources a recommendation needs.
@@ -99,11 +99,11 @@ func recommend(o *RuleOutcome, truth *judge.Truth, most []uint32) Recommendation
 		return r
 	}
 	if truth.Interval > 0 {
-		r.Reason = "a bucket has a rate and a size, and one number does not tell both: the curve shows other rates"
+		r.Reason = "a bucket has a rate and a size, and one number does not give both: the curve shows other rates"
 		return r
 	}
 	if b.Sources < fewest {
-		r.Reason = page.Plural(b.Sources, "source") + " under it " + map[bool]string{true: "is", false: "are"}[b.Sources == 1] + " too few to tell"
+		r.Reason = page.Plural(b.Sources, "source") + " under it " + map[bool]string{true: "is", false: "are"}[b.Sources == 1] + " too few to suggest a limit"
 		return r
 	}
 	over := func(limit uint32) int {

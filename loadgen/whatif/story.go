@@ -25,7 +25,7 @@ type Character struct {
 	MoreAgents int         `json:"more_agents,omitempty"`
 }
 
-// shownOfEach is how many of each are told.
+// shownOfEach is how many of each are shown.
 const shownOfEach = 3
 
 // Story is what would have become of one source.
@@ -66,7 +66,7 @@ type StoryBlock struct {
 	rule int
 }
 
-// addRequest takes in one request of the source whose story is told.
+// addRequest takes in one request of the source whose story is shown.
 func (g *dryRun) addRequest(q *trace.Request, outcome *Outcome) {
 	s, at := g.Story, Moment{q.At, g.start}
 	if s.Requests++; s.Requests == 1 {
@@ -138,7 +138,7 @@ func characters(t *trace.Trace, sources map[int32]*Character) {
 	}
 }
 
-// characterize has it told what the refused sources that are shown ask for, and the one whose story is told.
+// characterize finds what the shown refused sources request, and the one whose story is shown.
 func (g *dryRun) characterize() {
 	shown := make(map[int32]*Character)
 	if g.o.Characters {

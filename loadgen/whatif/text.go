@@ -164,7 +164,7 @@ func (r *Report) lacks() string {
 	for i, what := range list {
 		list[i] = fmt.Sprintf("%s (rule %s)", what, names[what])
 	}
-	return " The log does not have " + join(list) + ": what is said of that is not what an edge would do, as the notes tell."
+	return " The log does not have " + join(list) + ": figures about that are not what an edge would do; see the notes."
 }
 
 // delayTable is who waits for his turn, under rules that have a queue.

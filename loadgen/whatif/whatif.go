@@ -1,5 +1,6 @@
-// Package whatif tells what rules would have done to the requests of a log: who would have been refused, when, how often, by which
-// rule, how much of it was good traffic, and how that changes with the limit. The rules are handed in as a function (Options.DryRun).
+// Package whatif finds what rules would have done to the requests of a log: which sources would have been refused,
+// when, how often, by which rule, how much of it was good traffic, and how that changes with the limit. The rules are
+// handed in as a function (Options.DryRun).
 package whatif
 
 import (
@@ -181,9 +182,9 @@ type Options struct {
 	// Answered is which share of a source's requests the origin must have answered with 2xx or 3xx, of those whose answer is known, for the
 	// source to be called good; 0: no share makes one good.
 	Answered float64
-	// Source is whose story is to be told; the zero Addr: nobody's.
+	// Source is the source whose story is shown; the zero Addr: none.
 	Source netip.Addr
-	// Characters has it told what the refused sources that are shown ask for.
+	// Characters adds what the shown refused sources request.
 	Characters bool
 	Top        int // how many sources to show in a text; 0: 20
 	// Forgotten is how many counters have made room for others, so that whoever they were of was counted afresh; nil: none.

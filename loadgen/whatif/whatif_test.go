@@ -171,8 +171,8 @@ func TestRecommendation(t *testing.T) {
 		"an attack below the limit": {attack, 0, 9000, nil, 0, "No limit to recommend for default: the busiest source made 7,000, "},
 		"an attack, good below":     {attack, 0, 60, []netip.Prefix{netip.MustParsePrefix("10.0.0.9/32")}, 0, "this may be an attack; the busiest source called good, source9, made 30."},
 		"an attack, good above":     {attack, 0, 20, []netip.Prefix{netip.MustParsePrefix("10.0.0.9/32")}, 0, "Raise default's limit from 20 to 38 in 1s: the busiest source called good, source9, made 30, which leaves it some room."},
-		"few":                       {[]int{1, 2, 300}, 0, 100, nil, 0, "No limit to recommend for default: 3 sources under it are too few to tell."},
-		"one":                       {[]int{1}, 0, 100, nil, 0, "No limit to recommend for default: 1 source under it is too few to tell."},
+		"few":                       {[]int{1, 2, 300}, 0, 100, nil, 0, "No limit to recommend for default: 3 sources under it are too few to suggest a limit."},
+		"one":                       {[]int{1}, 0, 100, nil, 0, "No limit to recommend for default: 1 source under it is too few to suggest a limit."},
 		"all alike":                 {slices.Repeat([]int{7}, 50), 0, 100, nil, 0, "nobody stands out, and the busiest source made 7."},
 	} {
 		trace := crowd(test.refused, test.most...)
@@ -258,7 +258,7 @@ func TestNothingToRecommend(t *testing.T) {
 		}
 	}
 	f("No limit to recommend for who: it asks for jwt:sub, which the log does not have. ", lacks)
-	f("The log does not have jwt:sub (rule who): what is said of that is not what an edge would do", lacks)
+	f("The log does not have jwt:sub (rule who): figures about that are not what an edge would do", lacks)
 	f("No limit to recommend for even: a bucket has a rate and a size", bucket)
 	f("No limit to recommend for who and even: who, because it asks for jwt:sub", lacks, bucket)
 	second.Name = "kept"

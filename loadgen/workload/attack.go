@@ -203,8 +203,8 @@ func (g *generator) rotate64() {
 	g.goodSources(50, math.Inf(1), 0, g.seconds())
 }
 
-// rotate24 is 256 sources to a limiter that tells IPv4 addresses apart: each is far below the limit while their sum is far
-// above.
+// rotate24 is 256 sources to a limiter that distinguishes IPv4 addresses: each is far below the limit while their sum
+// is far above.
 func (g *generator) rotate24() {
 	var all [256]int32
 	for i := range all {

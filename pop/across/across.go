@@ -1,12 +1,13 @@
-// Package across is what PoPs that list each other as peers tell each other: whom they have blocked, so that a source that anycast takes to
-// another PoP is refused there on its first request. Counts do not travel: a source that is within its limit starts afresh at another PoP.
+// Package across is what PoPs that list each other as peers send each other: the sources that they have blocked, so
+// that one that anycast takes to another PoP is refused there on its first request. Counts do not travel: a source that
+// is within its limit starts afresh at another PoP.
 //
 //	edge of A that announces a block --> Outbox, one for each peer --> Message, sealed, to one edge of B --> Inbox --> B's edges
 //
-// A message is JSON under an HMAC-SHA-256 that all peers have the key of. It names its sender, whom it is for, and when it was made; so
-// another PoP does not take it, and nobody takes it twice or long after. What B puts into force goes to B's own edges, and never on to
-// another PoP. A peer can only block, and no more than B's own rules could: it lifts nothing. A message without blocks says that there is
-// a way.
+// A message is JSON under an HMAC-SHA-256 that all peers have the key of. It names its sender, its receiver, and when
+// it was made; so no other PoP takes it, and none takes it twice or long after. What B puts into force goes to B's own
+// edges, and never on to another PoP. A peer can only block, and no more than B's own rules could: it lifts nothing. A
+// message without blocks shows that there is a way.
 //
 // Nothing here does I/O, waits, or reads a clock.
 package across
@@ -26,7 +27,7 @@ import (
 	"sluice/counter"
 )
 
-// Block is a source that a PoP has blocked by itself under a rule that enforces. Its times are on the clock of who sent it, as
+// Block is a source that a PoP itself has blocked under a rule that enforces. Its times are on the sender's clock, as
 // Message.At is.
 type Block struct {
 	Rule   string         `json:"rule"`   // as operators know it
@@ -71,7 +72,7 @@ type Outcome uint8
 
 const (
 	Imposed    Outcome = iota // it is in force now
-	Known                     // it was, for as long, or it is over, or an operator says otherwise
+	Known                     // it was blocked already, for as long, or it is over, or an operator's order is against it
 	NoRule                    // no rule of this name and key enforces and blocks here
 	Looser                    // the rule here allows more
 	OverRate                  // its peer has sent too many
@@ -91,15 +92,15 @@ const (
 	Window    = 30 * time.Second
 )
 
-// Message is what one edge tells one edge of a peer.
+// Message is what one edge sends to one edge of a peer.
 type Message struct {
 	From   string    `json:"from"` // the name of the sender's PoP
-	To     string    `json:"to"`   // and of the PoP that is told
+	To     string    `json:"to"`   // and of the PoP that receives it
 	Edge   string    `json:"edge"` // stands for the sender's process, since its clock stepped back last
 	At     time.Time `json:"at"`   // of one Edge always later
 	Blocks []Block   `json:"blocks"`
 
-	Key int `json:"-"` // that it came under, by its place among the keys here
+	Key int `json:"-"` // that it came under, by its index among the keys here
 }
 
 // Key is what all peers share. While it changes each has several: the first signs, and what any of them has signed is believed.
@@ -117,9 +118,9 @@ func (k Key) Seal(m *Message) (body []byte, signature string) {
 	return body, hex.EncodeToString(k.mac(body))
 }
 
-// Ticket goes before a message to an edge of the PoP to: it shows that who sends it has the key, before the body is there that the signature is
-// about, so strangers do not take the place of a message while it is read. It is good for Window; who sees it on the way may keep a place by it,
-// and have nothing believed.
+// Ticket goes before a message to an edge of the PoP to: it shows that the sender has the key, before the signed body
+// is there, so strangers do not hold the slot of a message while it is read. It is good for Window; an attacker that
+// sees it on the way may hold a slot by it, but nothing is believed.
 func (k Key) Ticket(to string, now time.Time) string {
 	at := strconv.FormatInt(now.Unix(), 10)
 	return at + "." + hex.EncodeToString(k.mac([]byte("ticket\x00"+to+"\x00"+at)))

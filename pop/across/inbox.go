@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// What a peer may have this edge do. A block costs the PoP one add and a line of the mitigation log, about 250 bytes; so a peer that is
-// broken or taken over costs each edge that it tells 100 commands a second, and fills its table with as many sources.
+// What a peer may have this edge do. A block costs the PoP one add and a line of the mitigation log, about 250 bytes;
+// so a peer that is broken or taken over costs each edge that it sends to 100 commands a second, and fills its table
+// with as many sources.
 const (
 	Rate  = 100  // blocks a second of each peer
 	Burst = 1000 // after a while without: what gathered while the way was down
 
-	maxSenders = 256 // edges of a peer that were heard of in Window: 64, and what they were before a restart or a step of their clock
+	maxSenders = 256 // edges of a peer whose messages came in Window: 64, and what they were before a restart or a step of their clock
 )
 
 // Inbox takes messages of peers. It is safe for concurrent use.

@@ -9,7 +9,7 @@ import (
 // Waiting is how many blocks wait for a peer: about 150 bytes each, so 1.5 MB while it is away.
 const Waiting = 10_000
 
-// Outbox is what one peer has yet to be told. It is safe for concurrent use.
+// Outbox is what is still to be sent to one peer. It is safe for concurrent use.
 type Outbox struct {
 	// Wake has something when there is something to send.
 	Wake chan struct{}

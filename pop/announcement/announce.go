@@ -9,12 +9,13 @@ import (
 	"sluice/pop/record"
 )
 
-// ActOn acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
-// stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. They may
-// also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
-// through several edges at once, and none of them saw it.
+// ActOn acts on a counter's state after an answer. If it has come near its limit, or to it, the log brings its state to
+// all edges: they report what they have held back, and an edge that has never seen the source learns when to refuse it.
+// They may also be requested to send when hits came. If the PoP's total is over the limit, a mitigation starts: the
+// requests that made it so went through several edges at once, and none of them saw it.
 //
-// Whose report brought a counter to where it is says so at once; an edge that finds it there leaves that to others for a while.
+// The edge whose report brought a counter there announces it at once; an edge that finds it there leaves that to others
+// for a while.
 func (a *Announcer) ActOn(c counter.Counter, reply counter.Reply, now time.Time) {
 	rule := a.rules.Load().byID[c.Rule.ID]
 	switch {
@@ -35,7 +36,8 @@ func (a *Announcer) ActOn(c counter.Counter, reply counter.Reply, now time.Time)
 	}
 }
 
-// block starts a mitigation of a source that the PoP has counted over its limit, and tells the tier if this edge made it so.
+// block starts a mitigation of a source that the PoP has counted over its limit, and announces it if this edge's report
+// made it so.
 func (a *Announcer) block(c counter.Counter, crossed bool, now time.Time) {
 	rule := a.rules.Load().byID[c.Rule.ID]
 	if rule == nil || rule.Timeout == 0 {
@@ -66,7 +68,7 @@ func setAside(c counter.Counter, stage algorithm.Stage) bool {
 	return stage == algorithm.Full && c.Rule.HoldsBack()
 }
 
-// announce tells all edges how a counter stands that has come to a stage.
+// announce sends all edges the state of a counter that has come to a stage.
 func (a *Announcer) announce(c counter.Counter, stage algorithm.Stage, now time.Time) {
 	paid := setAside(c, stage)
 	if paid || a.Budget.Affords(c.Rule, itemCost) {
@@ -90,10 +92,11 @@ func (a *Announcer) state(k record.Kind, c counter.Counter, now time.Time) recor
 	return r
 }
 
-// Near a source's limit it matters when, within a sub-window, others' hits came (counter.Times). An edge that lacks that asks
-// in the mitigation log, and tells its own; all edges answer there, so whichever decides next knows.
+// Near a source's limit it matters when, within a sub-window, others' hits came (counter.Times). An edge that lacks
+// that writes a request to the mitigation log, with its own times; all edges answer there, so whichever decides next
+// knows.
 
-// takenFrom is whose times of a counter have been taken in.
+// takenFrom is the edges whose times of a counter have been taken in.
 type takenFrom struct {
 	counter mitigation.Key
 	edge    uint64
@@ -102,7 +105,7 @@ type takenFrom struct {
 // maxTaken bounds what is remembered; beyond it times are not taken in, and those hits are thought to be spread evenly.
 const maxTaken = 1 << 15
 
-// requestTimes asks the others when their hits came.
+// requestTimes requests from the others when their hits came.
 func (a *Announcer) requestTimes(c counter.Counter, now time.Time) {
 	if !a.Budget.Affords(c.Rule, itemCost) {
 		return
@@ -124,7 +127,7 @@ func (a *Announcer) exportTimes(c counter.Counter, now time.Time) {
 	}
 }
 
-// mergeTimes takes in what another edge told.
+// mergeTimes takes in another edge's times.
 func (a *Announcer) mergeTimes(c counter.Counter, r record.Record, now time.Time) {
 	if r.Edge == a.config.ID {
 		return

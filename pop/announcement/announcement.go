@@ -1,7 +1,8 @@
-// Package announcement is what edges tell each other of a source, and what they make of it: that it is blocked, how a counter of it stands that
-// has come near its limit, and when hits of it came. A report tells an edge the PoP's total; but an edge that has nothing to report would learn
-// nothing, and two edges may let the last requests of a source pass at the same moment. So who finds that a source is near its limit, or
-// over it, says so in the mitigation log of the source's node, which all edges read.
+// Package announcement is what edges send each other about a source, and how they use it: that it is blocked, the state
+// of a counter that has come near its limit, and when hits of it came. The answer to a report brings the PoP's total;
+// but an edge that has nothing to report would learn nothing, and two edges may let the last requests of a source pass
+// at the same moment. So an edge that finds a source near its limit, or over it, writes that to the mitigation log of
+// the source's node, which all edges read.
 //
 //	ActOn           what a counter says after an answer: an announcement, a block, a question when hits came, or nothing
 //	AnnounceBlocks  blocks that requests started here: a bit at the source's own key, then a record in the log
@@ -40,8 +41,8 @@ type Config struct {
 	Operators *operators.List
 	Nodes     *placement.Nodes
 	Logs      *log.Logs
-	Send      func(wire.Command, *Bit) // whose answer goes to Answered, with the Bit
-	Decided   func(across.Block)       // is told what this edge blocks as the first of the PoP; nil: nobody is
+	Send      func(wire.Command, *Bit) // for commands for commands for commands for commands for commands for commands whose answer goes to Answered, with the Bit
+	Decided   func(across.Block)       // is called with what this edge blocks as the first of the PoP; nil: nothing is
 }
 
 // Announcer announces what this edge finds, and learns what others announce. SetRules, Impose and Peers may be called from anywhere, all else belongs to
@@ -96,15 +97,15 @@ func (a *Announcer) SetRules(rules []mitigation.Rule) {
 		set.byName[r.Name] = append(set.byName[r.Name], k)
 		named[r.Name] = append(named[r.Name], &k.Rule)
 	}
-	a.config.Operators.SetRules(named) // first: who finds a rule here has what operators said of it as well
+	a.config.Operators.SetRules(named) // first: a reader that finds a rule here has operators' orders about it as well
 	a.rules.Store(set)
 }
 
-// SetEdges says how many edges share the tier.
+// SetEdges sets how many edges share the tier.
 func (a *Announcer) SetEdges(n int) { a.Budget.edges = n }
 
-// AnnounceBlocks tells the tier of the mitigations that this edge has started. One that has been lifted since is left out, and so is one of a source
-// that was lifted in this very step: its verdict fell before.
+// AnnounceBlocks writes the mitigations that this edge has started to the tier. One that has been lifted since is left
+// out, and so is one of a source that was lifted in this very step: its verdict fell before.
 func (a *Announcer) AnnounceBlocks(now time.Time) {
 	a.started = a.config.Bits.TakeUnsent(a.started[:0])
 	for _, n := range a.started {
@@ -117,13 +118,13 @@ func (a *Announcer) AnnounceBlocks(now time.Time) {
 // LearnAll takes in the records of a log.
 func (a *Announcer) LearnAll(records []record.Record, now time.Time) {
 	for _, r := range records {
-		if a.Learn(r, now) && r.By != mitigation.ByPeer { // whose verdict fell in another PoP
+		if a.Learn(r, now) && r.By != mitigation.ByPeer { // a block that another PoP decided
 			a.Propagation.Observe(int64(a.wall(now).Sub(r.Start)))
 		}
 	}
 }
 
-// Sweep forgets whose times are over.
+// Sweep forgets times that are over.
 func (a *Announcer) Sweep(now time.Time) {
 	for from, taken := range a.times {
 		if now.After(taken.Until) {
@@ -132,5 +133,5 @@ func (a *Announcer) Sweep(now time.Time) {
 	}
 }
 
-// wall is what the wall clock says: by it edges agree on sub-windows, and on what they tell each other.
+// wall is the wall clock's reading: edges agree by it on sub-windows, and on the times that they send each other.
 func (a *Announcer) wall(now time.Time) time.Time { return a.config.Counters.Wall(now) }

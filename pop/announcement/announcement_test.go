@@ -167,7 +167,7 @@ func TestBits(t *testing.T) {
 		{"that one has ended", record(0, 5, -time.Second), wire.NotThere, "add get set", "block", 1},
 		{"that one is of a stricter limit", record(0, 4, time.Minute), wire.NotThere, "add get set", "block", 1},
 		{"it is no bit", record(1, 5, time.Minute), wire.NotThere, "add get set", "block", 1},
-		{"somebody else wrote it", []byte("x"), wire.NotThere, "add get set", "block", 1},
+		{"it was written by no edge", []byte("x"), wire.NotThere, "add get set", "block", 1},
 		{"it is gone", nil, wire.NotThere, "add get set", "block", 1},
 	} {
 		e := newEdge(t, 5)

@@ -17,10 +17,11 @@ type Bit struct {
 	record  *record.Record
 }
 
-// setBit tells the tier of a mitigation that this edge has started: its own key first, so that it is there for whoever looks, then the
-// log. Several edges may find a source over its limit at once; who is the first at the key writes to the log.
+// setBit writes a mitigation that this edge has started to the tier: its own key first, so that readers of the key find
+// it, then the log. Several edges may find a source over its limit at once; the first at the key writes to the log.
 //
-// It says under which limit the verdict fell, not which is in force by now. A verdict that waited here while its rule was loosened is void.
+// It names the limit of the verdict, not the one in force by now. A verdict that waited here while its rule was
+// loosened is void.
 func (a *Announcer) setBit(key mitigation.Key, bit mitigation.Bit, now time.Time) {
 	rule := a.rules.Load().byID[key.Rule]
 	if rule == nil || rule.Terms().Void(bit.Terms) {
@@ -32,7 +33,8 @@ func (a *Announcer) setBit(key mitigation.Key, bit mitigation.Bit, now time.Time
 		Kind: record.Block, Rule: rule.digest, Source: c.Source, Epoch: a.config.Operators.Epoch(c.Rule, c.Source),
 		Start: wall.Add(bit.Start.Sub(now)), End: wall.Add(bit.End.Sub(now)), Limit: bit.Terms.Limit, By: bit.By,
 	}
-	// Nobody looks for a candidate's at first sight. Where the budget is used up, an edge that does finds that the counter is over its limit.
+	// A candidate's is not read at first sight. Where the budget is used up, an edge that does finds that the counter
+	// is over its limit.
 	if rule.Tried || !a.Budget.Affords(rule.Counter, 1) {
 		a.append(c.Source, *r, true)
 		return
@@ -52,8 +54,8 @@ func (a *Announcer) bitCommand(node int, op wire.Op, r record.Record, c counter.
 	return wire.Command{Node: node, Op: op, Report: true, Key: a.config.Secret.BitKey(c, r.Epoch), Value: r.Seal(a.config.Secret), Expire: wire.Seconds(left) + 1}
 }
 
-// Answered takes in the answer to a command of a bit. Where it was stored, or nobody knows, the log follows: it is worth a try in any case.
-// Where there is one already, this edge looks who was there first.
+// Answered takes in the answer to a command of a bit. If it was stored, or that is unknown, the log follows: it is
+// worth a try in any case. If there is one already, this edge reads it.
 func (a *Announcer) Answered(b *Bit, r *wire.Result, now time.Time) {
 	switch {
 	case r.Op == wire.Get:
@@ -69,7 +71,8 @@ func (a *Announcer) Answered(b *Bit, r *wire.Result, now time.Time) {
 // bitRead decides between our bit and the one that was there. One in force has been announced by its edge; one that has
 // ended stands there because memcached is slow to forget, or because it is remembered, and one of a stricter limit is none.
 //
-// Where who comes back is mitigated for longer, ours may be too short, because this edge did not know of the one that has ended.
+// Under a rule that mitigates repeated offenders for longer, ours may be too short, because this edge did not know of
+// the one that has ended.
 func (a *Announcer) bitRead(b *Bit, r *wire.Result, now time.Time) {
 	if r.Status == wire.Done && r.Values[0] != nil {
 		there, ok := record.Open(a.config.Secret, r.Values[0])
@@ -88,7 +91,8 @@ func (a *Announcer) bitRead(b *Bit, r *wire.Result, now time.Time) {
 	a.config.Send(a.bitCommand(r.Node, wire.Set, *b.record, b.counter, now), b)
 }
 
-// prolong makes a bit of ours as long as it is for who comes back: the one before has ended, and stands at its key.
+// prolong makes our bit as long as it is for a source that comes back: the one before has ended, and is still at its
+// key.
 func (a *Announcer) prolong(r *record.Record, rule *knownRule, before record.Record, now time.Time) {
 	end := r.Start.Add(rule.Repeat.After(before.Start, before.End, rule.Timeout, r.Start))
 	if !end.After(r.End) {
@@ -125,11 +129,11 @@ func (a *Announcer) Learn(r record.Record, now time.Time) (started bool) {
 	}
 	a.mergeTimes(c, r, now)
 	if r.Kind != record.Block || rule.Timeout == 0 || rule.Counter.Limit > r.Limit {
-		return false // who was blocked under a lower limit may be within this one, and a rule that throttles blocks nobody
+		return false // a source that was blocked under a lower limit may be within this one, and a rule that throttles blocks no source
 	}
 	longest := max(rule.Repeat.Longest(rule.Timeout), rule.Counter.Window+rule.Counter.SubWindow()) + skew
 	start := r.Start.Sub(wall)
-	end := min(r.End.Sub(wall), min(start, 0)+longest) // as long as the rule says by now: it may have been longer
+	end := min(r.End.Sub(wall), min(start, 0)+longest) // as long as the rule's is by now: it may have been longer
 	// now carries the monotonic clock, and ends are held against that.
 	bit := rule.bit(now.Add(start), now.Add(end))
 	bit.Terms.Limit = r.Limit

@@ -9,8 +9,9 @@ import (
 	"sluice/pop/record"
 )
 
-// announceToPeers has other PoPs told of a block that this edge has announced to its own. Of several edges that find a source over its limit at once
-// one announces it, so it is told once, or twice while the list of nodes changes. What came from a peer goes to no other, so nothing goes round.
+// announceToPeers sends other PoPs a block that this edge has announced to its own. Of several edges that find a source
+// over its limit at once one announces it, so it is sent once, or twice while the list of nodes changes. What came from
+// a peer goes to no other, so nothing goes round.
 func (a *Announcer) announceToPeers(b *Bit) {
 	rule := a.rules.Load().byID[b.counter.Rule.ID]
 	if a.config.Decided == nil || a.peersOff.Load() || b.record.By == mitigation.ByPeer || rule == nil || rule.Shadow || !across.Travels(b.record.Source) {
@@ -21,8 +22,9 @@ func (a *Announcer) announceToPeers(b *Bit) {
 		Limit: r.Limit, Window: rule.Counter.Window})
 }
 
-// Impose puts a block into force that the PoP from has told of at a time on its clock, and tells all edges of this PoP: one add, and a line of the
-// log. It is no longer, from its start, than the longest that the rule here has, and none where the rule allows more or counts by other prefixes. It may be called from anywhere.
+// Impose puts a block into force that the PoP from has sent, announced at a time on its clock, and sends it to all
+// edges of this PoP: one add, and a line of the log. It is no longer, from its start, than the longest that the rule
+// here has, and none where the rule allows more or counts by other prefixes. It may be called from anywhere.
 func (a *Announcer) Impose(from string, b across.Block, announced, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range a.rules.Load().byName[b.Rule] {
@@ -38,7 +40,8 @@ func (a *Announcer) Impose(from string, b across.Block, announced, now time.Time
 	case rule.Counter.Limit > b.Limit || float64(rule.Counter.Limit)*float64(b.Window) > float64(b.Limit)*float64(rule.Counter.Window):
 		return across.Looser
 	}
-	// Spans, because the clocks of PoPs are not one clock. The longest counts from the start, also where it is told late: learn, on the other edges, cuts there.
+	// Spans, because the clocks of PoPs are not one clock. The longest counts from the start, also where the block
+	// arrives late: learn, on the other edges, cuts there.
 	since := max(announced.Sub(b.Start), 0)
 	start, end := now.Add(-since), now.Add(min(b.End.Sub(announced), rule.Repeat.Longest(rule.Timeout)-since))
 	bit := rule.bit(start, end)
@@ -49,8 +52,9 @@ func (a *Announcer) Impose(from string, b across.Block, announced, now time.Time
 	return across.Imposed
 }
 
-// counts reports whether a source is of a width that the rule counts by. No request would ask for a block of another width, but for one that an
-// operator has said something of; so a peer that has that could block far more than one source.
+// counts reports whether a source is of a width that the rule counts by. No request looks up a block of another width,
+// except one that an operator has given an order about; a peer that sends such a block could block far more than one
+// source.
 func (r *knownRule) counts(s counter.Source) bool {
 	p, _ := s.Prefix()
 	width := r.V6
@@ -60,8 +64,8 @@ func (r *knownRule) counts(s counter.Source) bool {
 	return width == 0 || width == p.Bits()
 }
 
-// Peers says whether blocks of other PoPs count, as they do at first, and others are told of this one's. Where they do not any more, those in
-// force are lifted; what the tier has of them is disregarded.
+// Peers sets whether blocks of other PoPs count and this one's are sent to others. At first both is so. Where they do
+// not any more, those in force are lifted; what the tier has of them is disregarded.
 func (a *Announcer) Peers(on bool) {
 	a.peersOff.Store(!on)
 	if !on {

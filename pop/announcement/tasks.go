@@ -10,9 +10,9 @@ import (
 	"sluice/pop/record"
 )
 
-// What is best done a little later is left for a while, longer than the log takes. What one edge finds about a source, all find that the
-// source has just met, and one of them is enough to tell the others: so who is not the one leaves that, each for another while, and is
-// done with it when the log says so.
+// What is best done a little later is left for a while, longer than the log takes. What one edge finds about a source,
+// all find that the source has just met, and one of them is enough to announce it. So each of the others waits, for a
+// time that differs from edge to edge, and drops the task when it reads the announcement in the log.
 type tasks = timers[taskKey, task]
 
 type task struct {
@@ -40,7 +40,7 @@ type taskKey struct {
 const (
 	taskAfter  = 12 * time.Millisecond
 	taskSpread = 16 * time.Millisecond
-	stageLater = 3 // so many times as late: who has brought the counter there tells it, but for a fault
+	stageLater = 3 // so many times as late: the edge that brought the counter there announces it, but for a fault
 )
 
 func (t *task) key() taskKey {
@@ -97,7 +97,7 @@ func (a *Announcer) In(least time.Duration, now time.Time) time.Duration {
 	return least
 }
 
-// learnState takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
+// learnState takes in a counter's state from a record of the log, and drops the tasks that it makes superfluous.
 func (a *Announcer) learnState(c counter.Counter, r *record.Record, now time.Time) {
 	switch r.Kind {
 	case record.Block:

@@ -10,11 +10,12 @@ import (
 	"sluice/pop/wire"
 )
 
-// Buckets of instants (package exact) are each on one node of the list, whether or not that is up: were they on another while it is down, edges
-// that see it down at different times would each count in a place of their own. So while it is down they answer nobody, and rules go by
-// their postures. Edges with different lists count in different places; a bucket that has just come to another node knows nothing, and rules that
-// are closed admit nobody by it for a window. So edges must get a new list within a window of each other; a list that changes while edges run
-// (package placement) is in force for buckets when the transition ends.
+// Buckets of instants (package exact) are each on one node of the list, whether or not that is up: were they on another
+// while it is down, edges that see it down at different times would count on different nodes. So while it is down their
+// requests get no answer, and rules go by their postures. Edges with different lists count on different nodes. A bucket
+// that has just come to another node is empty, and rules that are closed admit no request by it for a window. So edges
+// must get a new list within a window of each other; a list that changes while edges run (package placement) is in
+// force for buckets when the transition ends.
 
 const (
 	sweepEvery = time.Second
@@ -38,7 +39,7 @@ type keeper struct {
 	names     map[string]secret.CounterName // of rules
 }
 
-// exchangeExact asks nodes what requests wait for.
+// exchangeExact sends the exchanges that requests wait for.
 func (x *Exchanges) exchangeExact(now time.Time) {
 	t := x.config.Exact
 	if t == nil {

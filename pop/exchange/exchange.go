@@ -1,13 +1,13 @@
-// Package exchange asks the tier what requests wait for. There are three such questions, and one mechanism: ask the node, take in the answer, and
-// the table that has the requests tells who waits.
+// Package exchange sends what requests wait for to the tier. There are three kinds of it, and one mechanism: send the
+// command, take in the answer, and the table that has the requests wakes those that wait.
 //
 //	reads      what the PoP has counted of a source that this edge does not know, under check: sync or at first sight (reads.go). What reports
 //	           ask of older groups goes the same way
 //	in flight  how many requests of a source are under way at all edges, and how many at this one (inflight.go, package counter/inflight)
 //	exact      admitted requests that the tier keeps each by itself (exact.go, package counter/exact)
 //
-// Step asks what is due, Answered takes in an answer, and may ask what follows. Nothing here does I/O or reads a clock: commands go to
-// Config.Send.
+// Step sends what is due; Answered takes in an answer, and may send what follows. Nothing here does I/O or reads a
+// clock: commands go to Config.Send.
 package exchange
 
 import (
@@ -38,7 +38,7 @@ type Config struct {
 	Send      func(wire.Command, Request)
 }
 
-// Request is what a command asks, for Answered.
+// Request is what a command was sent for, and comes back in Answered.
 type Request struct {
 	kind  kind
 	part  uint32             // of inFlight
@@ -50,7 +50,7 @@ type Request struct {
 type kind uint8
 
 const (
-	unheeded kind = iota // what is added to be there; nobody heeds the answer
+	unheeded kind = iota // what is added only to exist; the answer is not used
 	read                 // by a report
 	waited               // a read that a request waits for
 	stale                // a read of an earlier time on the wall clock
@@ -62,7 +62,7 @@ const (
 // Read reports whether it is a read of counters, which reports pay for (announcement.Budget).
 func (a *Request) Read() bool { return a.reads != nil }
 
-// ClockStepped says that the wall clock has stepped since it was asked.
+// ClockStepped says that the wall clock has stepped since it was sent.
 func (a *Request) ClockStepped() {
 	if a.reads != nil {
 		a.kind = stale
@@ -71,7 +71,7 @@ func (a *Request) ClockStepped() {
 
 const (
 	atOnce = 256              // exchanges of a Step; a node carries out its commands one after the other
-	behind = time.Millisecond // between two Steps that ask what is left of one
+	behind = time.Millisecond // between two Steps that send the rest of one
 )
 
 // Exchanges are those of one edge. Fetch, SetRules and Forged may be called from anywhere, all else belongs to one goroutine.
@@ -112,13 +112,13 @@ func (x *Exchanges) SetRules(rules []mitigation.Rule) {
 	x.kept.rules.Store(&ids)
 }
 
-// SetEdges says how many edges share the tier.
+// SetEdges sets how many edges share the tier.
 func (x *Exchanges) SetEdges(n int) { x.edges = n }
 
 // ClockStepped takes in that the wall clock has stepped: edges say what is in flight in other numbers now, one after the other.
 func (x *Exchanges) ClockStepped() { x.known = nil }
 
-// Step asks what is due.
+// Step sends what is due.
 func (x *Exchanges) Step(now time.Time) {
 	x.readForRequests(now)
 	x.writeInFlight(now)
@@ -141,12 +141,12 @@ func (x *Exchanges) Answered(a Request, r *wire.Result, now time.Time) {
 	}
 }
 
-// Waiting reports whether there is something to ask.
+// Waiting reports whether there is something to send.
 func (x *Exchanges) Waiting() bool {
 	return x.config.InFlight != nil && x.config.InFlight.Waiting() || x.config.Exact != nil && x.config.Exact.Waiting()
 }
 
-// In is how soon there is more to ask, and at least as soon as given.
+// In is how soon there is more to send, and at most the time given.
 func (x *Exchanges) In(least time.Duration) time.Duration {
 	if x.config.InFlight != nil && x.config.InFlight.Behind() || x.config.Exact != nil && x.config.Exact.Behind() {
 		return min(least, behind)
@@ -157,5 +157,5 @@ func (x *Exchanges) In(least time.Duration) time.Duration {
 // Forged is how many values were read that no edge of the PoP wrote.
 func (x *Exchanges) Forged() uint64 { return x.forged.Load() }
 
-// wall is what the wall clock says.
+// wall is the wall clock's reading.
 func (x *Exchanges) wall(now time.Time) time.Time { return x.config.Counters.Wall(now) }

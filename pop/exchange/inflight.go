@@ -8,8 +8,9 @@ import (
 	"sluice/pop/wire"
 )
 
-// writeInFlight says to the tier how many requests are in flight here (package inflight). A source's numbers are where its counters are. While
-// edges change from one list of nodes to another at different times, they count requests in flight apart.
+// writeInFlight writes to the tier how many requests are in flight here (package inflight). A source's numbers are
+// where its counters are. While edges change from one list of nodes to another at different times, they count requests
+// in flight apart.
 func (x *Exchanges) writeInFlight(now time.Time) {
 	t := x.config.InFlight
 	if t == nil {

@@ -9,8 +9,8 @@ import (
 	"sluice/pop/wire"
 )
 
-// A group read asks what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
-// more than this one of a source that it sees for the first time, or again.
+// A group read returns what the PoP has counted in some groups of a window, and whether the source is mitigated: other
+// edges may know more than this one of a source that it sees for the first time, or again.
 type groups struct {
 	counter        counter.Counter
 	epoch          uint64 // of the keys
@@ -18,7 +18,7 @@ type groups struct {
 	reported       uint64 // hits, by the report that it goes with
 }
 
-// reads are sent as one Get, because memcached writes the answer to each by itself, whatever else it has to say.
+// reads are sent as one Get, because memcached writes the answer to each command with a system call of its own.
 type reads struct {
 	list []groups
 	keys []byte // of each the bit's, then the groups' from newest to oldest
@@ -130,12 +130,12 @@ func (x *Exchanges) readDone(l groups, k kind, values [][]byte, now time.Time) {
 
 const maxFetches = 1 << 14
 
-// Fetch asks the tier about a counter that this edge does not know, because a request waits for the answer (counter.Table.Await). The next Step
-// follows it up.
+// Fetch reads a counter that this edge does not know, because a request waits for the answer (counter.Table.Await). The
+// next Step follows it up.
 func (x *Exchanges) Fetch(c counter.Counter) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.wanted) < maxFetches { // who finds the list full goes on without an answer, as after the longest wait
+	if len(x.wanted) < maxFetches { // a request that finds the list full goes on without an answer, as after the longest wait
 		x.wanted = append(x.wanted, c)
 	}
 }

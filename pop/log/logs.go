@@ -1,18 +1,19 @@
-// Package log is the mitigation log, as one edge reads and writes it. Every node has one: a row of numbered items, each written once. An item
-// is some records (package record). A writer gets the next number by incr, and stores its item under it; a reader asks for the next few
-// numbers again and again. So nothing is read twice, and what one edge writes holds up nobody else's. Numbers begin at the wall clock's
-// microseconds, of which there are always more than items: those of a node that comes back empty go on upwards. The first is a multiple
-// of Behind, so that who sees a log that was not there before knows where it began.
+// Package log is the mitigation log, as one edge reads and writes it. Every node has one: a row of numbered items, each
+// written once. An item is some records (package record). A writer gets the next number by incr, and stores its item
+// under it; a reader keeps reading the next few numbers. So nothing is read twice, and one edge's writes do not delay
+// another's. Numbers begin at the wall clock's microseconds, of which there are always more than items: those of a node
+// that comes back empty go on upwards. The first is a multiple of Behind, so that a reader of a new log knows where it
+// began.
 //
-// A number may be missing for a while, or for good: between incr and set lies a round trip, and its writer may end in between. It holds up
-// nothing, is asked for again for two seconds, and then given up.
+// A number may be missing for a while, or for good: between incr and set lies a round trip, and its writer may end in
+// between. It holds up nothing, is read again for two seconds, and then given up.
 //
 //	writing  Append gathers records for a node; Write asks for a number for what has gathered; Written takes in the answers to that, and
 //	         says what follows. One batch of a node is under way at a time
 //	reading  Head asks for the last number given out, and HeadRead takes it in; Look asks for items, and Looked takes them in
 //
-// Where Logs reports that something was missed, a log could not be read whole: whoever relies on it reads what it says elsewhere. Nothing here
-// does I/O or reads a clock: commands are returned, for others to carry out.
+// Where Logs reports that something was missed, a log could not be read whole: what relies on it is read elsewhere.
+// Nothing here does I/O or reads a clock: commands are returned, for others to carry out.
 package log
 
 import (
@@ -27,9 +28,9 @@ import (
 )
 
 const (
-	// Quiet is how often a node's log is read while there is nothing in it. What is in it no edge can know by itself, so after it has brought
-	// something it is read every 3 ms for a while. Replaying real logs over eight edges, each halves the wrong decisions that delay
-	// adds, and it is a small read.
+	// Quiet is how often a node's log is read while there is nothing in it. Only a read shows what others have written,
+	// so after it has brought something it is read every 3 ms for a while. Replaying real logs over eight edges, each
+	// halves the wrong decisions that delay adds, and it is a small read.
 	Quiet     = 15 * time.Millisecond
 	lively    = 3 * time.Millisecond
 	livelyFor = time.Second
@@ -75,7 +76,7 @@ func (l *Logs) Grow(nodes int) {
 	}
 }
 
-// SetEdges says how many edges share the tier: all together write one item to a node in PerItem at most.
+// SetEdges sets how many edges share the tier: all together write one item to a node in PerItem at most.
 func (l *Logs) SetEdges(n int) { l.pause = time.Duration(max(n, 1)) * PerItem }
 
 // Head is the read of the last number given out at a node. It is small, and what others write has no part in how long it takes.
@@ -98,8 +99,8 @@ func (l *Logs) HeadRead(i int, value []byte, wall time.Time) (missed bool) {
 	return r.Head(head)
 }
 
-// plausible reports whether a number can be that of an item. One below Behind is none: incr goes on from 0 when an intruder's number has no
-// successor, and 0 says that nothing is known of a log.
+// plausible reports whether a number can be that of an item. One below Behind is none: incr goes on from 0 when an
+// intruder's number has no successor, and 0 stands for an unknown log.
 func plausible(number uint64, wall time.Time) bool {
 	return number >= Behind && number < uint64(wall.Add(ahead).UnixMicro())
 }
@@ -110,14 +111,14 @@ func (l *Logs) HeadIsCurrent(i int, value []byte, wall time.Time) bool {
 	return value == nil || ok && plausible(head, wall) && l.nodes[i].reader.IsCurrent(head)
 }
 
-// Look asks for the next numbers of a node's log, if it is time to.
+// Look reads the next numbers of a node's log, if it is time to.
 func (l *Logs) Look(i int, now time.Time) (c wire.Command, due bool) {
 	n := &l.nodes[i]
 	numbers := n.reader.Next(now, n.every(now))
 	if numbers == nil {
 		return c, false
 	}
-	if !slices.Equal(numbers, n.requested) { // mostly nothing has come, and the same are asked for
+	if !slices.Equal(numbers, n.requested) { // mostly nothing has come, and the same are read again
 		keys := make([]string, len(numbers))
 		for k, number := range numbers {
 			keys[k] = l.secret.LogItemKey(number)

@@ -114,7 +114,7 @@ func TestBatches(t *testing.T) {
 		for i := 0; due; i++ {
 			ops = append(ops, c.Op.String())
 			if c.Op == wire.Delete {
-				break // whose answer nobody heeds
+				break // whose answer is not used
 			}
 			if _, _, again := l.Write(0, began.Add(time.Hour)); again {
 				t.Errorf("%s: two batches are under way", test.name)

@@ -4,24 +4,24 @@ import "time"
 
 const (
 	Behind     = 4096 // numbers; a Reader that is further behind does not read them all
-	MaxNumbers = 100  // that are asked for at once
+	MaxNumbers = 100  // that are read at once
 
 	patience   = 2 * time.Second // for a number that is missing
-	width      = 4               // numbers that are asked for at once where none is known to be there
+	width      = 4               // numbers that are read at once where none is known to be there
 	maxWidth   = MaxNumbers / 2
 	maxMissing = MaxNumbers / 2 // numbers; more are given up
 )
 
-// A Reader knows how far a node's log has been read. Where it reports that something was missed, the log could not be read whole: whoever
-// relies on it reads what it says elsewhere. The zero Reader knows of no log.
+// A Reader knows how far a node's log has been read. Where it reports that something was missed, the log could not be
+// read whole: what relies on it is read elsewhere. The zero Reader has no log.
 type Reader struct {
 	empty     bool   // there was no log when last looked
 	head      uint64 // the last number that is known to have been given out
-	next      uint64 // the first that has not been asked for in vain or read; 0: nothing is known of the log
-	old       uint64 // up to this one numbers are not asked for again: their items may have been forgotten
+	next      uint64 // the first that has been neither read nor missing; 0: nothing is known of the log
+	old       uint64 // up to this one numbers are not read again: their items may have been forgotten
 	missing   []missing
-	width     uint64 // numbers to ask for that may be there
-	most      uint64 // numbers to ask for, so that the answer comes in time
+	width     uint64 // numbers to read that may be there
+	most      uint64 // numbers to read, so that the answer comes in time
 	polled    time.Time
 	found     time.Time // when it last had something new
 	reading   bool
@@ -53,15 +53,17 @@ func (r *Reader) Head(number uint64) (missed bool) {
 	return false
 }
 
-// IsCurrent reports whether a Head of this number would be no news.
+// IsCurrent reports whether a Head of this number would change nothing.
 func (r *Reader) IsCurrent(number uint64) bool {
 	return !r.empty && r.next != 0 && number == r.head && number+Behind >= r.next && number <= r.next+Behind
 }
 
-// Settled reports whether all numbers that were given out have been read: a Read that finds nothing more is no news.
+// Settled reports whether all numbers that were given out have been read: a Read that finds nothing more changes
+// nothing.
 func (r *Reader) Settled() bool { return len(r.missing) == 0 && r.head < r.next }
 
-// Next says which numbers to ask for: none if a read is under way, or the last was less than a time ago. Read or Failed must follow.
+// Next returns which numbers to read: none if a read is under way, or the last was less than a time ago. Read or Failed
+// must follow.
 func (r *Reader) Next(now time.Time, every time.Duration) []uint64 {
 	if r.reading || r.next == 0 || now.Sub(r.polled) < every {
 		return nil
@@ -84,7 +86,7 @@ func (r *Reader) Next(now time.Time, every time.Duration) []uint64 {
 	return r.requested
 }
 
-// Failed says that the numbers were not read; perhaps they are too many at once.
+// Failed notes that the numbers were not read; perhaps they are too many at once.
 func (r *Reader) Failed() {
 	r.reading = false
 	r.most = max(r.most/2, 1)

@@ -60,7 +60,7 @@ func (l *Logs) Append(i int, r *record.Record, paid bool) {
 	l.written.Add(1)
 }
 
-// Write asks a node for a number for what has gathered, if it is time to.
+// Write requests a number from a node for the records that have gathered, if it is time to.
 func (l *Logs) Write(i int, now time.Time) (c wire.Command, b *Batch, due bool) {
 	w := &l.nodes[i].writer
 	if len(w.records) == 0 || w.underWay || w.in(l.pause, now) > 0 {
@@ -81,8 +81,8 @@ func (l *Logs) number(i int) wire.Command {
 	return wire.Command{Node: i, Op: wire.Incr, Report: true, Key: l.headKey, Delta: 1}
 }
 
-// Written takes in the answer to a command of a batch, and returns the command that follows, if one does; nobody need heed the answer to a
-// Delete. A batch is stored under the number that it got. A log that is not there begins at the clock.
+// Written takes in the answer to a command of a batch, and returns the command that follows, if one does; the answer to
+// a Delete is not used. A batch is stored under the number that it got. A log that is not there begins at the clock.
 func (l *Logs) Written(b *Batch, r *wire.Result, up bool, now, wall time.Time) (c wire.Command, follows bool) {
 	switch done := r.Status == wire.Done; {
 	case r.Op == wire.Set && done:
@@ -101,7 +101,7 @@ func (l *Logs) Written(b *Batch, r *wire.Result, up bool, now, wall time.Time) (
 			c = wire.Command{Node: r.Node, Op: wire.Add, Report: true, Key: l.headKey, Value: l.arena.Number(b.number), Expire: headKept}
 		}
 		return c, true
-	case done || errors.Is(r.Err, wire.ErrNotNumber): // somebody else wrote it
+	case done || errors.Is(r.Err, wire.ErrNotNumber): // it was written by no edge
 		l.forged.Add(1)
 		c, follows = wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: l.headKey}, true
 	}
@@ -113,8 +113,9 @@ func (l *Logs) store(i int, number uint64, b *Batch) wire.Command {
 	return wire.Command{Node: i, Op: wire.Set, Report: true, Key: l.secret.LogItemKey(number), Value: b.text, Expire: wire.Seconds(Kept)}
 }
 
-// returned writes a batch again, under another number: what a record says may be said twice. It does so after a while, because a node that
-// does not take it now is not likely to at once. Records for a node that is down are lost, and their sources found at first sight.
+// returned writes a batch again, under another number: records may arrive twice. It does so after a while, because a
+// node that does not take it now is not likely to at once. Records for a node that is down are lost, and their sources
+// found at first sight.
 func (l *Logs) returned(b *Batch, r *wire.Result, up bool, now time.Time) {
 	w := &l.nodes[r.Node].writer
 	w.underWay = false

@@ -6,7 +6,8 @@ import (
 	"sluice/pop/wire"
 )
 
-// Secrets is under which secret an edge counts, and who of its PoP counts under another, as marks say, which anybody could have written.
+// Secrets is under which secret an edge counts, and which edges of its PoP count under another, by marks that anyone
+// could have written.
 type Secrets struct {
 	Digests []string // of the lines of this edge's secret: it counts under the first
 	Apart   []Edge   // those that are alive; strangers first
@@ -20,8 +21,8 @@ func (b *Board) Grow(nodes int) {
 	}
 }
 
-// Look asks a node who has left marks on it, if it is time to: a little sooner than Every, as jitter says. None of this counts as caused by
-// requests.
+// Look reads the marks on a node, if it is time to: jitter makes that a little sooner than Every. None of this counts
+// as caused by requests.
 func (b *Board) Look(i int, jitter func(time.Duration) time.Duration, now time.Time) (c wire.Command, due bool) {
 	if b.Keys == "" || now.Before(b.nodes[i].next) {
 		return c, false
@@ -30,7 +31,8 @@ func (b *Board) Look(i int, jitter func(time.Duration) time.Duration, now time.T
 	return wire.Command{Node: i, Op: wire.Get, Key: b.Keys}, true
 }
 
-// Looked takes in the answer to a Look, and returns the command that leaves this edge's own mark, whose answer nobody heeds.
+// Looked takes in the answer to a Look, and returns the command that leaves this edge's own mark, whose answer is not
+// used.
 func (b *Board) Looked(r *wire.Result, name, address string, now, wall time.Time) (c wire.Command, follows bool) {
 	if r.Status != wire.Done {
 		return c, false

@@ -54,7 +54,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestNote: who counts under another secret is shown once it is noted, and the trial is told of it.
+// TestNote: edges that count under another secret is shown once it is noted, and the trial is told of it.
 func TestNote(t *testing.T) {
 	now := began
 	b := New("fra1", secret.Of([]byte("test")), 1, now)

@@ -1,10 +1,12 @@
-// Package marks tells an edge who uses its nodes under another secret. Every name in the tier is keyed with the PoP's secret, so edges
-// with different secrets do not see each other: each group counts alone, and a source gets its limit once in each. So beside all that is
-// keyed each edge leaves a mark on each node, under a name that follows from the PoP's name alone: who it is, when it wrote, and a digest
-// of each line of its secret (secret.Digest, which tells nothing of it). PoPs of other names do not read each other's marks.
+// Package marks shows an edge which others use its nodes under another secret. Every name in the tier is keyed with the
+// PoP's secret, so edges with different secrets do not see each other: each group counts alone, and a source gets its
+// limit once in each. So beside all that is keyed each edge leaves a mark on each node, under a name that follows from
+// the PoP's name alone: its ID, when it wrote, and a digest of each line of its secret (secret.Digest, which reveals
+// nothing of it). PoPs of other names do not read each other's marks.
 //
-// Whoever reaches a node can write marks, so nothing is counted, believed or blocked by them. They warn; and Trial holds back, from the
-// start of its process on, an edge that seems to be the odd one out. Nothing here does I/O or reads a clock.
+// Anyone that reaches a node can write marks, so nothing is counted, believed or blocked by them. They warn; and Trial
+// holds back, from the start of its process on, an edge that seems to be the odd one out. Nothing here does I/O or
+// reads a clock.
 //
 //	node   64 slots; an edge reads all of them every two seconds or a little sooner, then fills its own: four commands in three seconds,
 //	       per edge and node, at most, whatever requests do
@@ -37,7 +39,7 @@ const (
 	maxSize = 1024
 )
 
-// Mark is what an edge says of itself to everybody.
+// Mark is what an edge publishes about itself in the open.
 type Mark struct {
 	ID      uint64   `json:"id"`
 	Written int64    `json:"written"` // milliseconds; grows
@@ -49,7 +51,7 @@ type Mark struct {
 // Edge is one that is alive and counts apart from this one.
 type Edge struct {
 	Mark
-	// Rotating says that they have a line of their secrets in common: what operators say reaches both.
+	// Rotating says that they have a line of their secrets in common: operators' orders reach both.
 	Rotating bool
 }
 
@@ -100,7 +102,7 @@ func New(pop string, s secret.Secret, id uint64, now time.Time) *Board {
 // living edge has. wall is now by the wall clock.
 func (b *Board) Read(values [][]byte, now, wall time.Time) (key string) {
 	b.forget(now)
-	first := int(b.id % slots) // edges that start together look for room at different places
+	first := int(b.id % slots) // edges that start together look for room in different slots
 	own, free := -1, -1
 	for n := range values {
 		i := (first + n) % slots
@@ -140,7 +142,7 @@ func (b *Board) take(m Mark, now, wall time.Time) bool {
 
 func (e *seen) alive(now time.Time) bool { return !e.grew.IsZero() && now.Sub(e.grew) <= Kept }
 
-// forget drops whose marks are on no node any more: so there are never more than a few for each slot.
+// forget drops edges whose marks are on no node any more: so there are never more than a few for each slot.
 func (b *Board) forget(now time.Time) {
 	for id, e := range b.edges {
 		if now.Sub(e.read) > Kept {
@@ -149,7 +151,7 @@ func (b *Board) forget(now time.Time) {
 	}
 }
 
-// Own is this edge's mark.
+// Own returns this edge's mark.
 func (b *Board) Own(wall time.Time, name, address string) []byte {
 	b.own = Mark{b.id, max(b.own.Written+1, wall.UnixMilli()), b.digests, printable(name), printable(address)}
 	b.began = cmp.Or(b.began, b.own.Written)
@@ -168,7 +170,7 @@ func open(text []byte) (m Mark, ok bool) {
 	return m, true
 }
 
-// printable is what operators may be shown of what anybody can write.
+// printable returns what operators may be shown of text that anyone can write.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -178,13 +180,14 @@ func printable(text string) string {
 	}, text[:min(len(text), maxText)])
 }
 
-// location is where an edge says it runs. An edge whose process has been replaced has two marks there, of which the older grows no more.
+// location is where an edge runs, by its mark. An edge whose process has been replaced has two marks there, of which
+// the older grows no more.
 type location struct{ name, address string }
 
 func (m *Mark) location() location { return location{m.Name, m.Address} }
 
-// Apart are the living edges that count under another secret than this one: strangers first, then by digest, name and address. What an edge
-// own before its process was replaced is not told, so that a secret that was put right is no longer complained of.
+// Apart are the living edges that count under another secret than this one: strangers first, then by digest, name and
+// address. Apart leaves out the marks of replaced processes, so that a secret that was put right is no longer reported.
 func (b *Board) Apart(now time.Time) (list []Edge) {
 	replaced := map[location]int64{b.own.location(): b.began}
 	for _, e := range b.edges {

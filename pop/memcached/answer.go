@@ -14,8 +14,8 @@ const (
 	maxValue = 1 << 20 // memcached's own largest item
 )
 
-// errAnswer is the reason for a dropped connection when the node said something that is no answer to what was asked.
-// From there on nobody knows which answer belongs to which command.
+// errAnswer is the reason for a dropped connection when the node's bytes are no answer to the command. From there on it
+// is unknown which answer belongs to which command.
 var errAnswer = errors.New("memcached: wrong answer")
 
 func wrongAnswer(op wire.Op, line []byte) error {
@@ -31,9 +31,9 @@ type answers struct {
 	next   int                  // the key expected next: nodes answer in the order of the keys, twemproxy not quite
 }
 
-// read reads the answer to r.Command from in and fills in r. It says how many bytes of in it consumed, and whether
-// the answer is complete; if not, it wants to be called again with what follows those bytes. After an error the
-// connection is of no use any more.
+// read reads the answer to r.Command from in and fills in r. It returns how many bytes of in it consumed, and whether
+// the answer is complete; if not, call it again with what follows those bytes. After an error the connection is of no
+// use any more.
 func (a *answers) read(in []byte, r *wire.Result) (used int, complete bool, err error) {
 	if r.Op.Reads() {
 		return a.readValues(in, r)
@@ -89,9 +89,9 @@ func (a *answers) read(in []byte, r *wire.Result) (used int, complete bool, err 
 	return 0, false, wrongAnswer(r.Op, line)
 }
 
-// refusal recognises the error lines by which memcached says for certain that it did nothing, and after which the next
-// answer is where it should be. Any other error line may stand for anything: twemproxy sends one for a command that
-// timed out and may have been carried out.
+// refusal recognises the error lines by which memcached has certainly done nothing, and after which the next answer
+// follows as usual. Any other error line may stand for anything: twemproxy sends one for a command that timed out and
+// may have been carried out.
 func refusal(line []byte) error {
 	switch {
 	case string(line) == "CLIENT_ERROR cannot increment or decrement non-numeric value":
@@ -149,7 +149,7 @@ func (a *answers) readValues(in []byte, r *wire.Result) (used int, complete bool
 	}
 }
 
-// asked finds which of the keys a value is for, if it was asked for and has not been given yet.
+// asked finds which of the keys a value is for, if it is one of them and has not been answered yet.
 func (a *answers) asked(key []byte) (int, bool) {
 	for range a.keys {
 		if a.next >= len(a.keys) {
@@ -177,7 +177,8 @@ func cutLine(in []byte) (line []byte, used int, err error) {
 	return in[:i-1], i + 1, nil
 }
 
-// parseNumber reads an unsigned number of 64 bits. Spaces may follow it: memcached overwrites a longer number in place.
+// parseNumber reads an unsigned number of 64 bits. Spaces may follow it: memcached overwrites a longer number without
+// shortening it.
 func parseNumber(b []byte) (n uint64, ok bool) {
 	i := 0
 	for ; i < len(b) && b[i] >= '0' && b[i] <= '9'; i++ {
@@ -222,7 +223,7 @@ func parseValueLine(line []byte) (key []byte, size int, version uint64, ok bool)
 	return key, int(n), version, true
 }
 
-// digits is parseNumber for places where no space may follow.
+// digits is parseNumber where no space may follow.
 func digits(b []byte) (uint64, bool) {
 	if len(b) == 0 || b[len(b)-1] == ' ' {
 		return 0, false
@@ -230,7 +231,8 @@ func digits(b []byte) (uint64, bool) {
 	return parseNumber(b)
 }
 
-// legalKey tells whether memcached takes the key, and, because a key is written as it is, whether it could smuggle a second command.
+// legalKey reports whether memcached takes the key, and, because a key is written as it is, whether it could smuggle a
+// second command.
 func legalKey(key string) bool {
 	if len(key) == 0 || len(key) > 250 {
 		return false
@@ -238,7 +240,7 @@ func legalKey(key string) bool {
 	return printable(key)
 }
 
-// printable tells whether all of a text is printable ASCII without spaces. It looks at eight bytes at a time.
+// printable reports whether all of a text is printable ASCII without spaces. It looks at eight bytes at a time.
 func printable(text string) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; len(text) >= 8; text = text[8:] {

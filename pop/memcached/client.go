@@ -16,11 +16,11 @@ import (
 // notice that a node has stopped answering.
 const exchange = 250 * time.Millisecond
 
-// client carries out single commands on one node, with gomemcache, over one connection of its own: bits, the mitigation log,
-// presence and with them the proof of a node's health. One goroutine may use it.
+// client carries out single commands on one node, with gomemcache, over a separate connection: bits, the mitigation
+// log, presence and with them the proof of a node's health. One goroutine may use it.
 type client struct {
 	dialer   *dialer
-	caught   func(any) // is told of a panic
+	caught   func(any) // is called with a panic
 	mc       *memcache.Client
 	conn     *guard    // the connection gomemcache has, or had last
 	deadline time.Time // of the exchange under way
@@ -102,7 +102,7 @@ func (c *client) failed(r *wire.Result, err error) {
 	var dial *dialError
 	if errors.As(err, &dial) {
 		r.Status, r.Err = wire.Unsent, err
-		return // the dialer knows
+		return // the dialer has the reason
 	}
 	c.dialer.lost()
 	if c.conn != nil && c.conn.refused != nil {
@@ -134,7 +134,7 @@ func (c *client) call(r *wire.Result) (err error) {
 	keys := r.Keys()
 	items, err := c.mc.GetMulti(keys)
 	if err != nil {
-		return err // items may hold some; whoever asked wants all
+		return err // items may hold some; the caller wants all
 	}
 	values, found := make([][]byte, len(keys)), 0
 	for i, k := range keys {
@@ -144,7 +144,7 @@ func (c *client) call(r *wire.Result) (err error) {
 		}
 	}
 	if found != len(items) {
-		return fmt.Errorf("%w: a value under a key that was not asked for", errAnswer)
+		return fmt.Errorf("%w: a value under a key that was not requested", errAnswer)
 	}
 	r.Values = values
 	return nil

@@ -94,7 +94,7 @@ func TestClientAfterRestart(t *testing.T) {
 			t.Fatal(r.Err)
 		}
 		n.Restart()
-		mc.Lost() // as the pipeline does, whose reader hears of it at once
+		mc.Lost() // as the pipeline does, whose reader sees it at once
 		if r := mc.Do(set("k", "1")); r.Status != wire.Done {
 			t.Errorf("%v (%v), want done", r.Status, r.Err)
 		}

@@ -163,8 +163,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// patiently says a command again while there is no connection to say it on: gomemcache closes its connection with every
-// error that it is told, and a new one has to wait for its turn.
+// patiently sends a command again while there is no connection: gomemcache closes its connection with every error that
+// it gets, and a new one has to wait for its turn.
 func patiently(node do) do {
 	return func(c wire.Command) (r wire.Result) {
 		deadline := time.Now().Add(time.Minute)

@@ -19,7 +19,7 @@ const (
 // errBackoff is why a command is Unsent while its node is not being dialled.
 var errBackoff = errors.New("memcached: node failed a moment ago, and it is too soon to connect again")
 
-// dialError says that no connection came about, so that nothing was sent.
+// dialError says that no connection was made, so nothing was sent.
 type dialError struct{ err error }
 
 func (e *dialError) Error() string { return "memcached: connect: " + e.err.Error() }
@@ -48,8 +48,8 @@ func newDialer(address string, connections int, dial func(ctx context.Context, n
 	return &dialer{address: address, dial: dial, free: connections, pause: dialPause, grown: dialPause}
 }
 
-// connect opens a connection. While the node was well until a moment ago it waits for its turn; once attempts
-// have failed it says errBackoff instead. Every error is a *dialError.
+// connect opens a connection. While the node was well until a moment ago it waits for its turn; once attempts have
+// failed it returns errBackoff instead. Every error is a *dialError.
 func (d *dialer) connect(ctx context.Context) (net.Conn, error) {
 	for {
 		wait := d.turn()
@@ -78,7 +78,7 @@ func (d *dialer) connect(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// turn takes the right to dial now and says 0, or how long to wait for it, or -1: not worth waiting.
+// turn takes the right to dial now and returns 0, or how long to wait for it, or -1: not worth waiting.
 func (d *dialer) turn() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -67,7 +67,7 @@ type counted struct {
 	keys map[*poptest.Node]map[string]bool
 }
 
-// watch notes what counters a node is told of from now on.
+// watch notes what counters a node gets from now on.
 func (c *counted) watch(n *poptest.Node) {
 	keys := make(map[string]bool)
 	if c.keys == nil {

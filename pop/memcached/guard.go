@@ -70,7 +70,7 @@ func (g *guard) scan(b []byte) error {
 			continue
 		}
 		if !g.open {
-			return fmt.Errorf("%w: nothing was asked: %.80q", errAnswer, b)
+			return fmt.Errorf("%w: unsolicited bytes: %.80q", errAnswer, b)
 		}
 		n := bytes.IndexByte(b, '\n') + 1
 		if n == 0 {

@@ -15,7 +15,7 @@ import (
 const (
 	rareConns = int(wire.Ways)
 	rareQueue = 1024        // commands beyond it come back Unsent
-	rareWait  = time.Second // commands that waited longer come back Unsent: nobody counts on them any more
+	rareWait  = time.Second // commands that waited longer come back Unsent: they are of no use any more
 )
 
 var errQueue = fmt.Errorf("%w, one at a time", errBacklog)
@@ -34,7 +34,7 @@ type link struct {
 type job struct {
 	wire.Command
 	at    time.Time
-	reply chan<- wire.Result // with room for it; nil: the machine has asked
+	reply chan<- wire.Result // with room for it; nil: the machine has read it
 }
 
 func newLink(d *dialer, deliver func([]wire.Result), caught func(any)) *link {

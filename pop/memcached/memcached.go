@@ -1,5 +1,5 @@
-// Package memcached runs a pop.Machine against real nodes: it owns the sockets, the goroutines and the clock, and knows nothing of
-// what is counted.
+// Package memcached runs a pop.Machine against real nodes: it owns the sockets, the goroutines and the clock, and does
+// not look at what is counted.
 //
 // A node has four connections at most. One is a pipeline, which carries the reports: many small commands in one write, their answers
 // in their order. Over the others gomemcache does what is rare, one command at a time. Every command that the machine sends is
@@ -31,7 +31,7 @@ const (
 type Tier struct {
 	// Dial connects to a node; nil is a net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Caught is told of a panic that was caught, and of where; nil ignores it. It is counted either way.
+	// Caught is called with a panic that was caught, and of where; nil ignores it. It is counted either way.
 	Caught func(v any, stack []byte)
 
 	machine stepper
@@ -103,7 +103,7 @@ func newTier(m stepper, nodes []string) (*Tier, error) {
 	}, nil
 }
 
-// Wake says that the tables have something to report. It is cheap and never blocks: the request path calls it.
+// Wake signals that the tables have something to report. It is cheap and never blocks: the request path calls it.
 func (t *Tier) Wake() {
 	if t.woken.Load() || t.woken.Swap(true) {
 		return
@@ -155,7 +155,7 @@ func (t *Tier) Sync(ctx context.Context) error {
 
 // IncompleteError says that the last report was given up.
 type IncompleteError struct {
-	Hits uint64 // that did not reach the tier, or of which nobody knows whether they did
+	Hits uint64 // that did not reach the tier, or may not have
 }
 
 func (e *IncompleteError) Error() string {
@@ -223,7 +223,7 @@ func (t *Tier) loop(ctx context.Context, connect func(nodes []string) []*link) u
 		}
 		due = due.Add(stepEvery)
 		if now.Sub(wanted) >= lateBy {
-			progress = now // this process was stopped, and that tells nothing of the nodes
+			progress = now // this process was stopped, and that is no sign of the nodes
 		}
 
 		got := t.inbox.take(spare)
@@ -286,7 +286,8 @@ func (t *Tier) caught(v any) {
 	}
 }
 
-// send hands commands to their nodes, and those of reports in runs, so that they leave as one burst. It says how many are no reads.
+// send hands commands to their nodes, and those of reports in runs, so that they leave as one burst. It returns how
+// many are no reads.
 func (t *Tier) send(links []*link, cmds []wire.Command) (writes int) {
 	for len(cmds) > 0 {
 		c, n := &cmds[0], 1

@@ -14,8 +14,8 @@ import (
 	"sluice/pop/wire"
 )
 
-// stopped is a connection of a process that is stopped, as by SIGSTOP, while a deadline passes: it hears of that as much later as it
-// was stopped for.
+// stopped is a connection of a process that is stopped, as by SIGSTOP, while a deadline passes: it sees that as much
+// later as it was stopped for.
 type stopped struct {
 	net.Conn
 	pauses []time.Duration

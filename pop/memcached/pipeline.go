@@ -44,7 +44,7 @@ var (
 type pipeline struct {
 	dialer  *dialer
 	deliver func([]wire.Result) // called by one goroutine at a time; the slice is valid until it returns
-	caught  func(any)           // is told of a panic
+	caught  func(any)           // is called with a panic
 	wake    chan struct{}       // something is queued
 	trips   *buckets.Histogram  // one observation for each burst: from its write to its last answer
 	drops   *drops
@@ -170,7 +170,7 @@ func (p *pipeline) talk(ctx context.Context, conn net.Conn) {
 	case ctx.Err() != nil:
 		err = errStopped
 	case readErr != nil && !errors.Is(readErr, net.ErrClosed):
-		err = readErr // the reader knows better why: the writer only sees a closed connection
+		err = readErr // the reader has the cause: the writer only sees a closed connection
 	}
 	if ctx.Err() == nil {
 		p.drops.count(err)
@@ -216,7 +216,7 @@ func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, writ
 	}
 }
 
-// writeAll writes b, or says how much of it was written.
+// writeAll writes b, or returns how much of it was written.
 func writeAll(conn net.Conn, b []byte) (n int, err error) {
 	due := time.Now().Add(progressTimeout)
 	conn.SetWriteDeadline(due)
@@ -238,7 +238,7 @@ func late(err error, deadline time.Time) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) && time.Since(deadline) >= lateBy
 }
 
-// read reads answers until something is wrong, and says what.
+// read reads answers until something is wrong, and returns what.
 //
 // A node answers a burst in small pieces, and to be woken for each costs more than all else that is done for it. So while many
 // answers are to come, it sleeps until there are about as many bytes as answers; one has three or more.
@@ -317,8 +317,9 @@ func (p *pipeline) read(conn net.Conn) error {
 			}
 		}
 		if head == sent && from < to {
-			// More than sent may have been asked for since, but nothing can have been answered that was not sent when Read returned.
-			return fmt.Errorf("%w: nothing was asked: %.80q", errAnswer, in[from:to])
+			// More commands may have been queued since, but only those that were sent when Read returned can have been
+			// answered.
+			return fmt.Errorf("%w: unsolicited bytes: %.80q", errAnswer, in[from:to])
 		}
 	}
 }
@@ -335,7 +336,7 @@ func (p *pipeline) missed(conn net.Conn, err error) bool {
 	return true
 }
 
-// answered delivers results and moves head past them. It says how many answers are to come.
+// answered delivers results and moves head past them. It returns how many answers are to come.
 func (p *pipeline) answered(conn net.Conn, head uint64, results []wire.Result) (awaited int) {
 	p.deliver(results)
 	p.dialer.answered()

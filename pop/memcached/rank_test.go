@@ -103,8 +103,8 @@ func TestParallelRequestsAreRanked(t *testing.T) {
 	}
 }
 
-// While a node does not answer, a request waits as long as it may, and then the posture decides. What that refused does not count once the
-// node goes on: what it had been told is taken back.
+// While a node does not answer, a request waits as long as it may, and then the posture decides. What that refused does
+// not count once the node goes on: what was reported is taken back.
 func TestPosturesWithoutARank(t *testing.T) {
 	f := func(posture limiter.Posture, room int, verdicts ...limiter.Verdict) {
 		t.Helper()

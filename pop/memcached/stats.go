@@ -5,7 +5,7 @@ import (
 	"sluice/pop/wire"
 )
 
-// Operations counts commands by what was asked and what became of it.
+// Operations counts commands by operation and outcome.
 type Operations [wire.Ops][wire.Unknown + 1]uint64
 
 // NodeStats is what a Tier has seen of a node since it started. Counts only grow.

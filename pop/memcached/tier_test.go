@@ -17,7 +17,7 @@ import (
 	"sluice/pop/wire"
 )
 
-// script stands where a Machine would, and notes what it is told.
+// script replaces a Machine, and notes its calls.
 type script struct {
 	mu       sync.Mutex
 	queue    []wire.Command
@@ -137,7 +137,7 @@ func TestTierLoneHit(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		if rs, received := s.take(); len(rs) != 1 || received[0].Sub(start) > time.Millisecond {
-			t.Errorf("%d results, heard %v after %v", len(rs), received, start)
+			t.Errorf("%d results, received %v after %v", len(rs), received, start)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Facts about memcached and nutcracker that the design rests on, each with the real program, so that an upgrade tells.
+// Facts about memcached and nutcracker that the design rests on, each with the real program, so that an upgrade shows a
+// change.
 
 // session is a raw conversation with a node.
 type session struct {

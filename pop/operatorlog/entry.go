@@ -21,11 +21,11 @@ type Entry struct {
 	generation uint64 // one more than the highest its edge had seen, and not less than the clock's milliseconds
 	edge       uint64
 
-	// Epoch is the generation of the last lift. What was counted or started in an earlier one is void: keys in the tier are
-	// derived with it, so that nobody reads the old numbers, and nothing need be deleted.
+	// Epoch is the generation of the last lift. What was counted or started in an earlier one is void: keys in the tier
+	// are derived with it, so that the old numbers are not read, and nothing need be deleted.
 	Epoch uint64
-	// kept is how long the entry must be: for as long as anything could live that it voids, or any word whose place it took,
-	// because an edge that was away comes back with that.
+	// kept is how long the entry must be: for as long as anything could live that it voids, or any entry that it
+	// replaced, because an edge that was away comes back with that.
 	kept time.Time
 }
 
@@ -37,12 +37,12 @@ func ChangeEntry(change Order, mark Mark) (Entry, error) {
 	return Entry{Order: change, generation: mark.Generation, edge: mark.Edge, kept: change.End}, nil
 }
 
-// Over reports whether the entry says nothing any more. Most changes of rules hold for ever.
+// Over reports whether the entry has no effect any more. Most changes of rules hold for ever.
 func (e *Entry) Over(now time.Time) bool {
 	return !now.Before(e.kept) && (e.Kind != Change || !e.kept.IsZero())
 }
 
-// Mark tells the word from all others.
+// Mark identifies the entry.
 func (e *Entry) Mark() Mark { return Mark{e.edge, e.generation} }
 
 func (e *Entry) name() Name {

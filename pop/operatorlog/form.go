@@ -103,7 +103,7 @@ func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 	return list, id, nil
 }
 
-// A head is what a node says of its list: which it is. It is read twice a second, the list when it is another.
+// A head is the version of a node's list. It is read twice a second, the list when it is another.
 func SealHead(s secret.Secret, id Digest) []byte { return s.Seal(secret.Head, id[:]) }
 
 func OpenHead(s secret.Secret, b []byte) (id Digest, ok bool) {

@@ -1,9 +1,10 @@
-// Package words is the list of what operators say: blocks and lifts of sources, and changes of rules. Every node of the tier and every
-// edge has a copy, and says things of its own. Two copies are merged entry by entry: the higher generation stands, of one generation
-// the higher edge; what was ever lifted is merged apart from that, so that a block that knows nothing of a lift does not undo it. Of a
-// rule the latest MaxVersions changes are kept, each an entry, and the newest stands. So merging is a join: in whatever order, and
-// however often, copies come together, the result is the same. The list is small, and travels whole, sealed under the PoP's secret.
-// Nothing here does I/O or reads a clock.
+// Package words is the list of what operators say: blocks and lifts of sources, and changes of rules. Every node of the
+// tier and every edge has a copy, and edges add entries. Two copies are merged entry by entry: the higher generation
+// stands, of one generation the higher edge; what was ever lifted is merged apart from that, so that a block that was
+// given without knowledge of a lift does not undo it. Of a rule the latest MaxVersions changes are kept, each an entry,
+// and the newest stands. So merging is a join: in whatever order, and however often, copies come together, the result
+// is the same. The list is small, and travels whole, sealed under the PoP's secret. Nothing here does I/O or reads a
+// clock.
 package operatorlog
 
 import (
@@ -21,8 +22,8 @@ import (
 	"sluice/mitigation"
 )
 
-// Order is what an operator says. OperatorList never share a queue with what attackers cause: they are a list of their own. Reason has at most
-// MaxReason bytes, Text MaxText, Who MaxWho and From MaxFrom.
+// Order is an operator's order. OperatorList never share a queue with what attackers cause: they are a list of their
+// own. Reason has at most MaxReason bytes, Text MaxText, Who MaxWho and From MaxFrom.
 type Order = mitigation.Order
 
 // Kind is what a Order does.
@@ -49,16 +50,16 @@ const (
 	maxRuleName = 64
 )
 
-// ErrFull says that the operators' list has no room for another word: some of it must end first.
+// ErrFull says that the operators' list has no room for another entry: some must end first.
 var ErrFull = errors.New("words: the list of what operators said is full")
 
 // ErrLong says that a change of a rule takes more than MaxText bytes.
 var ErrLong = errors.New("words: the change is too long")
 
-// ErrOrder says that nobody can mean this: there is no such source, or no such name of a rule.
+// ErrOrder says that an order cannot be meant: there is no such source, or no such name of a rule.
 var ErrOrder = errors.New("words: not a word of an operator")
 
-// ErrList says that something is no list of operators' words, or not under the PoP's secret.
+// ErrList says that something is no list of operators' entries, or not under the PoP's secret.
 var ErrList = errors.New("words: not an authentic list of operators' words")
 
 // List is a copy of the list. The zero List is empty. It is not safe for concurrent use.
@@ -100,8 +101,8 @@ func possible(w *Order) bool {
 	return good && w.Kind >= Block && w.Kind <= Lift && w.Text == ""
 }
 
-// Add says a word that is newer than all that this edge knows of. voids is how long anything that a lift voids can live. To a list that
-// is full the changes of rules that others have replaced make room, the oldest first.
+// Add makes an entry that is newer than all that this edge has. voids is how long anything that a lift voids can live.
+// To a list that is full the changes of rules that others have replaced make room, the oldest first.
 func (l *List) Add(order Order, edge uint64, voids time.Duration, now time.Time) (Mark, error) {
 	if len(order.Text) > MaxText {
 		return Mark{}, fmt.Errorf("%w: %d bytes, and there may be %d", ErrLong, len(order.Text), MaxText)
@@ -232,7 +233,7 @@ func (l *List) lapsed(e *Entry, now time.Time) bool {
 	return e.Kind == Change && slices.ContainsFunc(l.changes[e.Rule], func(o *Entry) bool { return o.Over(now) && older(e, o) < 0 })
 }
 
-// purge drops what says nothing any more.
+// purge drops entries without effect.
 func (l *List) purge(now time.Time) {
 	var over []*Entry
 	for _, e := range l.entries {
@@ -297,8 +298,9 @@ func inForce(changes []*Entry) []*Entry {
 	return changes[:oldest+1]
 }
 
-// Marks says how far somebody who has this list knows what each edge has said: the highest generation of each, the latest first
-// and maxMarks of them. Lists travel whole; so whoever has a word has all that its edge had said, and had heard, until then.
+// Marks says how far an edge that has this list has each edge's entries: the highest generation of each, the latest
+// first and maxMarks of them. Lists travel whole; so an edge that has an entry has all that its edge had written, and
+// had received, until then.
 func (l *List) Marks() []Mark {
 	highest := make(map[uint64]uint64)
 	for _, e := range l.entries {
@@ -314,7 +316,7 @@ func (l *List) Marks() []Mark {
 	return list[:min(len(list), MaxMarks)]
 }
 
-// Mark tells a word from all others.
+// Mark identifies an entry.
 type Mark struct{ Edge, Generation uint64 }
 
 // Compare orders by age, the older first: by generation, then by edge.

@@ -15,7 +15,7 @@ import (
 type lift struct {
 	epoch  uint64
 	since  time.Time
-	listed bool // by a word of the list, which says how long it is kept
+	listed bool // by an entry of the list, which says how long it is kept
 }
 
 // Epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0 if there is none. What was
@@ -37,8 +37,8 @@ func (l *List) Settling(key mitigation.Key) bool {
 	return lifted
 }
 
-// Apply puts in force what operators have said since the last Apply, and all of it for rules that are new. It reports whether the other edges
-// should be told what is in force here now (Self).
+// Apply puts in force what operators have said since the last Apply, and all of it for rules that are new. It reports
+// whether this edge should publish what is in force here now (Self).
 //
 // A lift races with requests that were judged before it and have not started their mitigation yet. So the counts are forgotten
 // in one Apply, and in a later one the verdicts are voided that fell before its now, which is after that.
@@ -73,8 +73,9 @@ func (l *List) Apply(now time.Time) (changed bool) {
 	return false
 }
 
-// report tells what operators have said of sources at other edges since this one began, each entry once, those of an edge in their order. An edge that has
-// an entry has all that the edge of it had said until then, or what took its place. mu is locked.
+// report passes on operators' orders about sources at other edges since this one began, each entry once, those of an
+// edge in their order. An edge that has an entry has all earlier entries of its edge, or what replaced them. mu is
+// locked.
 func (l *List) report() {
 	if l.config.Received == nil {
 		return
@@ -146,8 +147,8 @@ func (l *List) apply(name operatorlog.Name, now time.Time) {
 	}
 }
 
-// Void begins an epoch: what was counted or started before is not in force any more. Apply does so by itself; another edge may know of a lift
-// before its word is here.
+// Void begins an epoch: what was counted or started before is not in force any more. Apply does so as well; another
+// edge may know of a lift before its entry is here.
 func (l *List) Void(name operatorlog.Name, epoch uint64, now time.Time) {
 	if l.lifts == nil {
 		l.lifts = make(map[operatorlog.Name]lift)
@@ -172,7 +173,7 @@ func (l *List) Void(name operatorlog.Name, epoch uint64, now time.Time) {
 	}
 }
 
-// Sweep drops epochs whose words are over: nothing is left that they void.
+// Sweep drops epochs whose entries are over: nothing is left that they void.
 func (l *List) Sweep(now time.Time) {
 	if len(l.lifts) == 0 {
 		return

@@ -7,30 +7,31 @@ import (
 	"sluice/pop/wire"
 )
 
-// How the operators' list travels. Every node has a copy, and a head that says which it is. An edge reads the head of each node twice a
-// second; if it is of a list that it has not merged, it reads that; if the node lacks something, it writes what it has: the
-// list, then the head. Merging is a join, so it does not matter who writes when:
+// How the operators' list travels. Every node has a copy, and a head with its version. An edge reads the head of each
+// node twice a second; if it is of a list that it has not merged, it reads that; if the node lacks something, it writes
+// what it has: the list, then the head. Merging is a join, so the order of writes does not matter:
 //
 //	two edges write at once        the later list stands, and the head is of one of the two. The other edge finds a head that is not
 //	                               its own; and whoever finds that head and list do not belong together writes both
 //	a node came back empty         it has no head, and gets the list from whoever asks first
 //	a list is lost, or was forged  its head is deleted by whoever finds out; then the node is as good as empty
-// While the secret takes the place of another, a node has a copy under each, and an edge that has both keeps both: so what is said at an edge
-// that has only the old one, or only the new one, reaches all.
+// While the secret replaces another, a node has a copy under each, and an edge that has both keeps both. So an order
+// given at an edge that has only the old one, or only the new one, reaches all.
 //
 // Commands of the list go to their node one at a time, by a connection of their own.
 
 const (
 	headEvery  = 500 * time.Millisecond
-	headHasty  = 50 * time.Millisecond // while the node lacks something, or an operator waits to hear what stands
+	headHasty  = 50 * time.Millisecond // while the node lacks something, or an operator waits for the outcome
 	listExpire = 30 * 24 * 3600        // seconds, as long as memcached takes for a span of time
 )
 
-// Node is what an edge knows of a node's copy of the list, under one secret. The zero Node knows nothing, and is for the secret in use.
+// Node is what an edge knows of a node's copy of the list, under one secret. The zero Node is empty, and is for the
+// secret in use.
 type Node struct {
 	line   int // of the secret
 	doing  doing
-	looked time.Time          // when its head was asked for last
+	looked time.Time          // when its head was last read
 	next   time.Time          // when to look again
 	head   operatorlog.Digest // what was read last
 	merged operatorlog.Digest // the list that was
@@ -50,7 +51,7 @@ const (
 	writingHead
 )
 
-// Looking reports whether the command under way to a node's copy asks which list it has.
+// Looking reports whether the command under way to a node's copy reads its head.
 func (w *Node) Looking() bool { return w.doing == readingHead }
 
 // Nodes are for the copies of a node: one under each secret.
@@ -62,7 +63,7 @@ func (l *List) Nodes() []Node {
 	return list
 }
 
-// Look is the command that asks which list a node has, its ith, if it is time to.
+// Look is the command that reads the head of a node's ith copy, if it is time to.
 func (l *List) Look(w *Node, i int, now time.Time) (c wire.Command, due bool) {
 	if w.doing != nothing {
 		return c, false
@@ -82,8 +83,9 @@ func (l *List) Look(w *Node, i int, now time.Time) (c wire.Command, due bool) {
 	return wire.Command{Node: i, Op: wire.Get, Way: wire.List, Key: l.sealed[w.line].headKey}, true
 }
 
-// Answered takes in the answer to a command of a node's copy, and returns the command that follows, if one does. Nobody need heed the answer
-// to a Delete; that to any other command comes here. One that failed is followed by another look soon.
+// Answered takes in the answer to a command of a node's copy, and returns the command that follows, if one does. The
+// answer to a Delete is not used; that to any other command comes here. One that failed is followed by another look
+// soon.
 func (l *List) Answered(w *Node, r *wire.Result, now time.Time) (c wire.Command, follows bool) {
 	was := w.doing
 	w.doing = nothing

@@ -1,8 +1,9 @@
-// Package operators is what operators have said, on one edge of a PoP. It keeps a copy of their list (operatorlog.List), and knows which other
-// edges have what was said here (Spread). It puts words in force on the tables that the request path shares (Apply): a block starts a
-// mitigation; a lift ends it, and begins an epoch of its source, under which its keys in the tier are others, and what was counted before
-// is void. And the list travels by the nodes, each of which has a copy (Node). Changes of rules are words as well, but what one means is
-// not known here: whoever runs the edge puts it in force, and says so (InForce). Nothing here does I/O or reads a clock.
+// Package operators is what operators have said, on one edge of a PoP. It keeps a copy of their list
+// (operatorlog.List), and knows which other edges have the orders that were given here (Spread). It puts words in force
+// on the tables that the request path shares (Apply): a block starts a mitigation; a lift ends it, and begins an epoch
+// of its source, under which its keys in the tier are others, and what was counted before is void. And the list travels
+// by the nodes, each of which has a copy (Node). Changes of rules are entries as well, but their content is not known
+// here: the owner of the edge puts them in force, and calls InForce. Nothing here does I/O or reads a clock.
 package operators
 
 import (
@@ -26,10 +27,11 @@ type Config struct {
 	Secret   secret.Secret
 	ID       uint64 // of this edge
 	Name     string // of this edge; "": made of its ID
-	Changes  bool   // of rules travel: nobody can guess the secret
+	Changes  bool   // of rules travel: the secret cannot be guessed
 	Counters *counter.Table
 	Bits     *mitigation.Table
-	// Received is told what operators say of sources at other edges, as it comes into force here; nil: nobody is. It must not block, or call the List.
+	// Received is called with operators' orders about sources at other edges, as they come into force here; nil:
+	// nothing is. It must not block, or call the List.
 	Received func(operatorlog.Order)
 	Jitter   func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
 }
@@ -59,7 +61,7 @@ type List struct {
 	latest   time.Time          // when this edge last had something to say
 	began    time.Time          // when this edge did
 	applied  []operatorlog.Mark // of what is in force
-	reported map[uint64]uint64  // of each other edge, the generation of its latest word on a source that Config.Heard was told of
+	reported map[uint64]uint64  // of each other edge, the generation of its latest entry about a source that was passed to Config.Received
 	others   []presence.Edge
 	silent   map[string]time.Time // by name, edges that went without saying that they end, and when
 	changes  ruleChanges
@@ -105,8 +107,8 @@ func (l *List) SetRules(rules Rules) {
 	l.rules.Store(set)
 }
 
-// Add puts an operator's word into the list; the next Apply puts it in force here, and it goes on its way to all edges. Spread says
-// of them which have it. The error is operatorlog.ErrFull, ErrWord or ErrLong.
+// Add puts an operator's word into the list; the next Apply puts it in force here, and it goes on its way to all edges.
+// Spread returns which of them have it. The error is operatorlog.ErrFull, ErrWord or ErrLong.
 func (l *List) Add(w operatorlog.Order, now time.Time) (operatorlog.Mark, error) {
 	if w.Kind == operatorlog.Change && !l.config.Changes {
 		return operatorlog.Mark{}, fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed", operatorlog.ErrOrder)
@@ -148,8 +150,8 @@ type Spread struct {
 	Newer  bool     // an edge has something newer than the first of the words, which is not in force here: what stands is not known
 }
 
-// Spread says which edges have words, as they have said themselves. Whoever has a word knows of it when it says the next; so once all edges have one,
-// and nothing is newer, nobody will say anything at the same moment.
+// Spread returns which edges have entries, as they have published. An edge that has an entry takes it into account with
+// its next; so once all edges have one, and nothing is newer, none will give a concurrent order.
 func (l *List) Spread(marks ...operatorlog.Mark) (s Spread) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,8 +194,8 @@ func (l *List) Encoded(now time.Time) (list []byte, changed <-chan struct{}) {
 	return text, l.changed
 }
 
-// Restore takes in a list that Encoded returned. Before the first Apply, lifts in it are taken to be in force: whoever calls it then has
-// nothing from before them. The error is operatorlog.ErrList.
+// Restore takes in a list that Encoded returned. Before the first Apply, lifts in it are taken to be in force: a caller
+// at that time has nothing from before them. The error is operatorlog.ErrList.
 func (l *List) Restore(list []byte, now time.Time) error {
 	entries, _, err := operatorlog.Decode(l.config.Secret, list)
 	if err != nil {
@@ -218,8 +220,8 @@ func (l *List) Restore(list []byte, now time.Time) error {
 	return nil
 }
 
-// encode returns the list as it travels under one of the secrets. What has merely ended since it was last encoded stays in it, so that edges
-// whose clocks differ do not take turns in telling each other. mu is locked.
+// encode returns the list as it travels under one of the secrets. What has merely ended since it was last encoded stays
+// in it, so that edges whose clocks differ do not keep sending it to each other. mu is locked.
 func (l *List) encode(line int, now time.Time) ([]byte, operatorlog.Digest) {
 	s := &l.sealed[line]
 	if s.text == nil || s.encoded != l.version {
@@ -261,14 +263,14 @@ func (l *List) Changes() (list []operatorlog.Entry, version uint64, moved <-chan
 	return l.list.Changes(), l.changes.version, l.changes.moved
 }
 
-// InForce says that what Changes returned is in force, but for what cannot be, the newest of that first.
+// InForce notes that what Changes returned is in force, except for what cannot be, the newest of that first.
 func (l *List) InForce(version uint64, refused []operatorlog.Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes.done, l.changes.refused, l.changes.unannounced = version, slices.Clone(refused[:min(len(refused), presence.MaxRefused)]), true
 }
 
-// Describe says what the others are told of this edge.
+// Describe sets what this edge publishes about itself.
 func (l *List) Describe(a member.About) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,7 +287,7 @@ func (l *List) Edges() []presence.Edge {
 // silentFor is how long an edge is remembered that went without saying that it ends: it has ended at once, hangs, or is cut off from the tier.
 const silentFor = 10 * time.Minute
 
-// SetOthers takes in who else shares the tier.
+// SetOthers takes in which other edges share the tier.
 func (l *List) SetOthers(slots *presence.Slots, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -322,7 +324,7 @@ func (l *List) Len() int {
 	return l.list.Len()
 }
 
-// Self is what this edge says of itself.
+// Self is what this edge publishes about itself.
 func (l *List) Self() presence.Edge {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -346,7 +348,8 @@ func (c *ruleChanges) note(names []operatorlog.Name) {
 	}
 }
 
-// travelling is what of a list is taken in: no changes of rules where anybody could have made them, because the secret can be guessed.
+// travelling is what of a list is taken in: no changes of rules where the secret can be guessed, and anyone could have
+// made them.
 func (l *List) travelling(list []operatorlog.Entry) []operatorlog.Entry {
 	if l.config.Changes {
 		return list

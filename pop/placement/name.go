@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Canonical gives the one spelling of a memcached node's HOST:PORT: names in lower case without their last dot, addresses as
-// netip writes them, IPv4 in IPv6 as IPv4, IPv6 in brackets, the port without leading zeros. All edges place sources by it, so they may
-// spell a node as they like. A node is still dialled as it was named.
+// Canonical gives the one spelling of a memcached node's HOST:PORT: names in lower case without their last dot,
+// addresses as netip writes them, IPv4 in IPv6 as IPv4, IPv6 in brackets, the port without leading zeros. All edges
+// choose nodes by it, so they may spell a node as they like. A node is still dialled as it was named.
 func Canonical(name string) (string, error) {
 	colon := strings.LastIndexByte(name, ':')
 	host, bracketed := strings.CutPrefix(name[:max(colon, 0)], "[")

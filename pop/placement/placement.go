@@ -1,15 +1,17 @@
-// Package placement says which node of the tier has a source, and which had it before the list of nodes changed.
+// Package placement decides which node of the tier has a source, and which had it before the list of nodes changed.
 //
 // A source is on one of the nodes that are up, chosen by rendezvous hashing (Thaler and Ravishankar, 1998): every node scores the source, and
 // the highest score wins. So edges that know the same nodes agree without a word, and a lost node moves its own sources only.
 //
-// Nodes has three things of each node: its name (Canonical, because edges place by it), its health, and its role while the list changes:
+// Nodes has three things of each node: its name (Canonical, because edges choose by it), its health, and its role while
+// the list changes:
 //
 //	health      probes, whose answers tell it: Probe and Probed. A node that is silent for 350 ms is down; one that has answered everything
 //	            for a second is up again
 //	transition  Set and Advance: for Transition both lists are known, and a source may have a second place (Second)
 //
-// Nothing here does I/O or reads a clock. Whoever steps it sends the probes, and gives up what is under way to a node that was lost.
+// Nothing here does I/O or reads a clock. The caller sends the probes, and gives up what is under way to a node that
+// was lost.
 package placement
 
 import (
@@ -25,30 +27,30 @@ import (
 	"sluice/pop/secret"
 )
 
-// The list of nodes can change while edges run, on one edge after the other. While edges with the old list and edges with the new one
-// share sources, those whose place differs must not be counted apart, or each would have its limit twice. So for Transition an edge
-// with the new list goes by the old one, and tells the new place of a source as well: what it reports is added there too, and
-// so are bits and announcements. The larger total counts. After that the new list is all. If every edge gets the new list within Transition,
-// a source loses nothing but, for windows longer than that, what was counted of it before the change.
-// An edge that is started with the new list while others have the old one only (a restart in place of a reload) counts moved sources apart:
-// they may be admitted their limit once more.
+// The list of nodes can change while edges run, on one edge after the other. While edges with the old list and edges
+// with the new one share sources, those whose node differs must not be counted apart, or each would have its limit
+// twice. So for Transition an edge with the new list goes by the old one, and also writes to the new node of a source:
+// what it reports is added there too, and so are bits and announcements. The larger total counts. After that the new
+// list is all. If every edge gets the new list within Transition, a source loses nothing but, for windows longer than
+// that, what was counted of it before the change. An edge that is started with the new list while others have the old
+// one only (a restart instead of a reload) counts moved sources apart: they may be admitted their limit once more.
 const Transition = 5 * time.Minute
 
 const (
 	probeEvery = 25 * time.Millisecond
 	probeLost  = time.Second            // a probe without an answer for so long is followed by another
-	downAfter  = 350 * time.Millisecond // without an answer, though one was asked for
+	downAfter  = 350 * time.Millisecond // without an answer, though a probe was sent
 	upAfter    = time.Second            // of answers, so that a flapping node stays down
 )
 
-// StepLate is between two Advances: who was not stepped for longer was held up, and nodes are not to blame.
+// StepLate is between two Advances: after a longer pause this process was held up, and the nodes are not at fault.
 const StepLate = 100 * time.Millisecond
 
 // role is what a node is to placement.
 type role uint8
 
 const (
-	current role = 1 << iota // sources are placed there
+	current role = 1 << iota // it may have sources
 	joining                  // of the new list, while a transition lasts
 )
 
@@ -70,7 +72,7 @@ type Nodes struct {
 	secret  secret.Secret
 	nodes   []node
 	moving  time.Time // when the transition to another list of nodes ends; zero: there is none
-	moved   bool      // since Moved was last asked
+	moved   bool      // since Moved was last called
 	stepped time.Time
 	awake   time.Time // since when steps have come in time
 
@@ -202,7 +204,7 @@ func (n *Nodes) among(s counter.Source, r role) int {
 	return best
 }
 
-// Second is the new place of a source that has another one still, while a transition lasts; else -1.
+// Second is the new node of a source that still has another one, while a transition lasts; else -1.
 func (n *Nodes) Second(s counter.Source, node int) int {
 	if n.moving.IsZero() {
 		return -1
@@ -225,7 +227,7 @@ func (n *Nodes) NodesOf(s counter.Source) []int {
 	return []int{first}
 }
 
-// Fixed is the node that everybody agrees on for what belongs to no source; -1: none is up.
+// Fixed is the node that all edges agree on for what belongs to no source; -1: none is up.
 func (n *Nodes) Fixed() int {
 	best := -1
 	for i := range n.nodes {
@@ -260,8 +262,8 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Probe reports whether it is time to ask a node whether it is well; Probed must follow. It may find that the last probe has been without an
-// answer for so long that the node is lost.
+// Probe reports whether it is time to probe a node; Probed must follow. It may find that the last probe has been
+// without an answer for so long that the node is lost.
 func (n *Nodes) Probe(i int, now time.Time) (due, lost bool) {
 	d := &n.nodes[i]
 	if d.up && d.probing && n.silent(d, now) && now.Sub(d.probed) >= downAfter {
@@ -316,7 +318,7 @@ func (n *Nodes) down(d *node) {
 	n.publish()
 }
 
-// SetFull says whether the PoP is full, so that this edge counts alone.
+// SetFull sets whether the PoP is full, so that this edge counts alone.
 func (n *Nodes) SetFull(full bool) {
 	if n.full.Swap(full) != full {
 		n.moved = true
@@ -344,7 +346,7 @@ func (n *Nodes) publish() {
 	n.members.Store(&members)
 }
 
-// Moved reports whether sources may have other places than when it was last asked.
+// Moved reports whether sources may have other nodes than at the last call.
 func (n *Nodes) Moved() bool {
 	moved := n.moved
 	n.moved = false
@@ -363,7 +365,7 @@ func (n *Nodes) IsUp(i int) bool { return n.nodes[i].up }
 // Known is what Health returns, as one value, which is another whenever anything about the nodes has changed.
 func (n *Nodes) Known() *[]bool { return n.health.Load() }
 
-// Health says which nodes are up, by their index; do not change the result.
+// Health returns which nodes are up, by their index; do not change the result.
 func (n *Nodes) Health() []bool { return *n.health.Load() }
 
 // Up reports whether any node is left to count a source in: a lost node's sources move to the others at once. An edge that counts
@@ -379,7 +381,7 @@ func (n *Nodes) NoteAlone(now time.Time) {
 	}
 }
 
-// Alone says since when no node is left, as NoteAlone noticed; the zero time: one is.
+// Alone returns since when no node is left, as NoteAlone noticed; the zero time: one is.
 func (n *Nodes) Alone() (since time.Time) {
 	if at := n.alone.Load(); at != nil && !n.Up() {
 		since = *at

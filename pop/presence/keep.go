@@ -14,8 +14,8 @@ const (
 // Due reports whether it is time to Keep.
 func (p *Slots) Due(now time.Time) bool { return !now.Before(p.next) }
 
-// Keep says to the node where edges meet that this one is there, and asks who else is. awaited says that somebody waits for the answer. Below
-// 0 there is no node, and nothing to send.
+// Keep writes this edge's slot to the node where edges meet, and reads the others'. awaited says that a request waits
+// for the answer. Below 0 there is no node, and nothing to send.
 func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []wire.Command) {
 	p.next, p.idle = now.Add(every), false
 	if p.Key() == "" && !p.full || awaited {
@@ -40,8 +40,8 @@ func (p *Slots) fill(node int, op wire.Op, key string, self Edge, now time.Time)
 	return wire.Command{Node: node, Op: op, Key: key, Value: p.Encode(now, self), Expire: wire.Seconds(Kept)}
 }
 
-// Overdue reports whether this edge's slot should have been filled some time ago, because nobody has called Keep; then it is to be filled. The
-// slots are read when this edge next reports something (Wake).
+// Overdue reports whether this edge's slot should have been filled some time ago, because Keep was not called; then it
+// is to be filled. The slots are read when this edge next reports something (Wake).
 func (p *Slots) Overdue(late time.Duration, now time.Time) bool {
 	if p.Key() == "" || now.Sub(p.spoke) < every+late {
 		return false
@@ -58,11 +58,11 @@ func (p *Slots) Wake(now time.Time) bool {
 	return p.idle
 }
 
-// Changed says that what this edge says of itself has changed; it makes Keep due.
+// Changed notes that what this edge publishes has changed; it makes Keep due.
 func (p *Slots) Changed(now time.Time) { p.next, p.changed = now, true }
 
-// Answered takes in what is in the slots, and returns the command that takes a free one, if this edge needs one and may have it; Taken is told
-// what became of that. forged is how many hold what no edge of the PoP has written.
+// Answered takes in what is in the slots, and returns the command that takes a free one, if this edge needs one and may
+// have it; Taken takes in the outcome. forged is how many slots hold what no edge of the PoP has written.
 func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now, wall time.Time) (c wire.Command, slot int, takes bool, forged int) {
 	forged = p.Read(r.Values[:slots], now, wall)
 	p.View = r.Values[slots]
@@ -70,7 +70,7 @@ func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now, wall tim
 	if takes {
 		op := wire.Add
 		if !empty {
-			op = wire.Set // whoever takes it at the same time finds out by the next read
+			op = wire.Set // another edge that takes it at the same time notices with the next read
 		}
 		c = p.fill(r.Node, op, key, self, now)
 	}

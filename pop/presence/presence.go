@@ -1,7 +1,8 @@
-// Package presence says which edges share a tier. There are as many slots in it as edges can share counters; each edge keeps one filled,
-// for as long as it lives, with what it says of itself. An edge that finds none free counts alone until there is one, and disturbs
-// nobody. All edges meet at one node (placement.Nodes.Fixed), where each fills its slot and reads all of them about once a second: Keep says
-// what to send, Slots.Answered and Slots.Taken what the answers mean. Nothing here does I/O or reads a clock.
+// Package presence finds out which edges share a tier. There are as many slots in it as edges can share counters; each
+// edge keeps one filled, for as long as it lives, with what it publishes about itself. An edge that finds none free
+// counts alone until there is one, and does not disturb the others. All edges meet at one node (placement.Nodes.Fixed),
+// where each fills its slot and reads all of them about once a second: Keep returns what to send; Slots.Answered and
+// Slots.Taken take in the answers. Nothing here does I/O or reads a clock.
 package presence
 
 import (
@@ -25,18 +26,18 @@ const (
 	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(operatorlog.MaxMarks+MaxRefused) + secret.MACSize
 )
 
-// Edge is what an edge says of itself.
+// Edge is what an edge publishes about itself.
 type Edge struct {
 	ID       uint64
 	sequence uint64 // each presence has a higher one
 	Name     string
 	Marks    []operatorlog.Mark // of the operators' list that it has put into force
 	Refused  []operatorlog.Mark // of these what it could not: changes of rules that it does not understand, MaxRefused at most
-	Ends     bool               // it has stopped deciding, and says so with its last presence
+	Ends     bool               // it has stopped deciding: its last presence
 	member.About
 }
 
-// MaxRefused is how many changes an edge says it has refused, the newest.
+// MaxRefused is how many refused changes an edge publishes, the newest.
 const MaxRefused = 8
 
 // peer is what this edge has learned of another. What was recorded and is said once more does not count: the sequence number must grow.
@@ -63,7 +64,7 @@ type Slots struct {
 	held     bool // a slot was ours once
 	sequence uint64
 	peers    map[uint64]*peer
-	read     []*peer   // whose presence is in the slots, as last read
+	read     []*peer   // the edges the edges the edges the edges the edges the edges whose presence is in the slots, as last read
 	free     []int     // as last read
 	filled   []bool    // all of them: with something
 	room     time.Time // since when there has been a free slot, while full
@@ -72,8 +73,8 @@ type Slots struct {
 
 	next    time.Time // when the slots are read again
 	spoke   time.Time // when our slot was last filled
-	changed bool      // what this edge says of itself has, since
-	idle    bool      // by Overdue, and until it reports something this edge need not know who is there
+	changed bool      // what this edge publishes has, since
+	idle    bool      // by Overdue, and until it reports something this edge need not know which edges there are
 }
 
 // New is for the edge with an ID.
@@ -115,7 +116,7 @@ func (p *Slots) Ended(id uint64) bool {
 	return e != nil && e.Ends
 }
 
-// Encode is what to fill the slot with.
+// Encode returns the value for the slot.
 func (p *Slots) Encode(now time.Time, e Edge) []byte {
 	p.sequence = max(p.sequence+1, uint64(max(now.UnixMilli(), 0)))
 	size, texts := 64+16*(len(e.Marks)+len(e.Refused))+secret.MACSize, [...]string{e.Name, e.Address, e.Version}
@@ -168,8 +169,9 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 	return e, in.Whole()
 }
 
-// Read takes in what is in the slots, and says how many hold what no edge of the PoP has written. A slot whose edge does not say anything
-// new or has another one, or that somebody has filled who is no edge of the PoP, is free. wall is now by the wall clock.
+// Read takes in what is in the slots, and returns how many hold what no edge of the PoP has written. A slot is free if
+// its edge writes nothing new or has another one, or if no edge of the PoP has filled it. wall is now by the wall
+// clock.
 func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 	ours := false
 	for i, v := range values {
@@ -186,7 +188,7 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 			ours = ours || i == p.slot
 			continue
 		}
-		// A sequence number goes on with the clock; one that is behind is what somebody has kept of an edge that is gone.
+		// A sequence number goes on with the clock; one that is behind is an old copy of an edge that is gone.
 		recent := int64(e.sequence) >= wall.Add(-2*Kept).UnixMilli()
 		known := p.peers[e.ID]
 		switch {
@@ -202,7 +204,7 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 		p.read[i] = known
 	}
 	p.free = p.free[:0]
-	for i, e := range p.read { // once all are read: what somebody has kept may stand before what is new
+	for i, e := range p.read { // once all are read: an old copy may come before the new one
 		if taken := ours && i == p.slot || e != nil && e.slot == i && e.alive(now); !taken {
 			p.free = append(p.free, i)
 		}
@@ -215,7 +217,7 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 		switch {
 		case e.alive(now):
 			edges++
-		case !e.Ends || now.Sub(e.received) > 3*Kept: // who has ended is remembered for longer than what was kept of it counts as recent
+		case !e.Ends || now.Sub(e.received) > 3*Kept: // an edge that has ended is remembered for longer than an old copy of it counts as recent
 			delete(p.peers, id)
 		}
 	}
@@ -225,9 +227,9 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 	return forged
 }
 
-// Choose says which slot to fill, if this edge needs one and may have one: empty says that nothing is in it. random is for not all edges
-// to choose the same. An edge that has found the PoP full lets others go first that only have to come back to theirs, because their
-// node was lost: it waits until there has been room for a while.
+// Choose returns which slot to fill, if this edge needs one and may have one, and whether it is empty. random keeps
+// edges from choosing the same. An edge that has found the PoP full lets others go first that only have to come back to
+// theirs, because their node was lost: it waits until there has been room for a while.
 func (p *Slots) Choose(random uint64, now time.Time) (slot int, key string, empty, ok bool) {
 	switch {
 	case p.slot >= 0:

@@ -1,7 +1,7 @@
-// Package record is what edges tell each other in the tier: that a source is mitigated, how a counter stands that has come near its
-// limit, or when hits of it came. Records are the items of a node's mitigation log, and a mitigation's is at its source's key, too.
-// Each carries a MAC under the PoP's secret, so that whoever else reaches the tier can block nobody; one that does not check is as
-// good as missing.
+// Package record is what edges send each other through the tier: that a source is mitigated, the state of a counter
+// that has come near its limit, or when hits of it came. Records are the items of a node's mitigation log, and a
+// mitigation's is at its source's key, too. Each carries a MAC under the PoP's secret, so that an outsider that reaches
+// the tier can block no source; a record that does not check counts as missing.
 package record
 
 import (
@@ -13,7 +13,7 @@ import (
 	"sluice/pop/secret"
 )
 
-// Record is one of a kind, which says what of it is meant.
+// Record is one of a kind, which decides which fields are used.
 type Record struct {
 	Kind   Kind
 	Rule   uint64 // Secret.RuleDigest
@@ -25,11 +25,11 @@ type Record struct {
 	By     mitigation.By
 	Newest uint32          // Standing, RequestTimes: the group of Groups[0]
 	Groups []uint64        // Standing, RequestTimes: lanes, the newest group first
-	Edge   uint64          // RequestTimes, Times: who counted times
+	Edge   uint64          // RequestTimes, Times: the edge that counted them
 	Times  []counter.Times // RequestTimes, Times: the edge's own
 }
 
-// Kind is what a record says.
+// Kind is the kind of a record.
 type Kind uint8
 
 const (

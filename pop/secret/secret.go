@@ -1,6 +1,7 @@
-// Package secret keeps what the edges of a PoP share and clients do not know. It says where a source is placed and when its windows
-// begin, what keys in the tier are called, and what in the tier is authentic. Keys are of fixed width and hold no user data: a letter,
-// then a keyed 128-bit digest of what they name. What is sealed carries a MAC, because whoever reaches the tier can write into it.
+// Package secret keeps what the edges of a PoP share and clients do not know. It decides which node has a source and
+// when its windows begin, how keys in the tier are named, and what in the tier is authentic. Keys are of fixed width
+// and hold no user data: a letter, then a keyed 128-bit digest of what they name. What is sealed carries a MAC, because
+// an outsider that reaches the tier can write into it.
 package secret
 
 import (
@@ -27,16 +28,16 @@ type Secret struct {
 	presence     key // MACs of what edges say of themselves
 	clients      key // digests of what clients send
 	digest       [8]byte
-	older        *Secret // that it takes the place of; nil: there is none
+	older        *Secret // that it replaces; nil: there is none
 }
 
-// MaxLines is how many secrets an edge can have: while one takes the place of another, both.
+// MaxLines is how many secrets an edge can have: while one replaces another, both.
 const MaxLines = 2
 
 // key is one of SipHash.
 type key struct{ k0, k1 uint64 }
 
-// Of makes the secret from any bytes that are hard to guess. Made from a PoP's name alone it keeps nobody out who knows
+// Of makes the secret from any bytes that are hard to guess. Made from a PoP's name alone it keeps out no one who knows
 // the name and reaches the tier.
 func Of(b []byte) Secret {
 	derive := func(use string) key {
@@ -48,14 +49,15 @@ func Of(b []byte) Secret {
 		digest: [8]byte(public[:8])}
 }
 
-// After is the secret, taking the place of an older one. Everything is named and sealed under the new one; only what operators said is read
-// under both (Lines, OpenAny), and what clients send has the digests that it had, so that blocks and quotas of keys hold.
+// After is the secret, replacing an older one. Everything is named and sealed under the new one; only what operators
+// said is read under both (Lines, OpenAny), and what clients send has the digests that it had, so that blocks and
+// quotas of keys hold.
 func (s Secret) After(older Secret) Secret {
 	s.older = &older
 	return s
 }
 
-// Lines are the secret and the one that it takes the place of, each by itself.
+// Lines are the secret and the one that it replaces, one by one.
 func (s Secret) Lines() []Secret {
 	older := s.older
 	s.older = nil
@@ -65,9 +67,10 @@ func (s Secret) Lines() []Secret {
 	return append([]Secret{s}, older.Lines()...)
 }
 
-// Digests name the secrets of Lines to everybody, so that edges can tell whether they have the same. Nobody learns a secret from it: it
-// is 64 bits of a SHA-256 that is used for nothing else, secrets are random files, of which there are far too many to try, and who tries a
-// few can do so with any name in the tier as well. One that follows from a PoP's name can be told from its digest, as from all else.
+// Digests name the secrets of Lines in the open, so that edges can see whether they have the same. No secret can be
+// learned from it: it is 64 bits of a SHA-256 that is used for nothing else. Secrets are random files, far too many to
+// try, and an attacker that tries a few can do so with any name in the tier as well. A secret that follows from a PoP's
+// name can be guessed from its digest, as from all else.
 func (s Secret) Digests() (list []string) {
 	for _, line := range s.Lines() {
 		list = append(list, hex.EncodeToString(line.digest[:]))
@@ -95,7 +98,7 @@ const (
 	Records      Use = iota // a bit, or a record of the mitigation log
 	OperatorList            // the operators' list
 	Head                    // which list a node has
-	Presence                // what an edge says of itself
+	Presence                // what an edge publishes about itself
 	Exact                   // a bucket of instants
 	Audit                   // what an edge noted of watched sources
 	View                    // that somebody looks at the PoP, and what edges show him
@@ -161,7 +164,7 @@ func (s Secret) OpenAt(u Use, key string, b []byte) (in Reader, ok bool) {
 	return Reader{rest: body}, subtle.ConstantTimeCompare(mac[:], b[len(body):]) == 1
 }
 
-// OpenAny is Open for what may have been sealed before the secret took the place of another.
+// OpenAny is Open for what may have been sealed before the secret replaced another.
 func (s Secret) OpenAny(u Use, b []byte) (in Reader, ok bool) {
 	for _, line := range s.Lines() {
 		if in, ok = line.Open(u, b); ok {
@@ -199,7 +202,7 @@ func (s Secret) PlacementHash(source counter.Source) uint64 {
 	return s.hashSource(forPlacement, source)
 }
 
-// Watch is a source's hash for the choice of whom edges audit, and stands for it there.
+// Watch is a source's hash for the choice of the sources that edges audit, and stands for it there.
 func (s Secret) Watch(source counter.Source) uint64 { return s.hashSource(forAudit, source) }
 
 // Bucket is which of a rule's buckets of instants has a source's.
@@ -267,8 +270,8 @@ func (s Secret) AppendBitKey(key []byte, c counter.Counter, epoch uint64) []byte
 	return s.appendDigest(key, forBit, c, epoch)
 }
 
-// appendDigest names what belongs to a counter. Since an operator lifted the source (an epoch begins) it has other names: what was
-// counted before is not found any more, whoever still adds to it.
+// appendDigest names what belongs to a counter. After an operator has lifted the source (an epoch begins) it has other
+// names: what was counted before is not found any more, even if an edge still adds to it.
 func (s Secret) appendDigest(key []byte, use byte, c counter.Counter, epoch uint64) []byte {
 	var b [192]byte
 	named := append(b[:0], use)
@@ -301,7 +304,7 @@ func (s Secret) LogItemKey(number uint64) string {
 // NamesLogItem reports whether a key is that of an item of a log.
 func NamesLogItem(key string) bool { return key[0] == forLog }
 
-// SlotKey names a slot in which an edge says that it is there.
+// SlotKey names a slot for an edge's presence.
 func (s Secret) SlotKey(slot int) string {
 	return string(s.append128([]byte{forEdge}, fmt.Appendf(nil, "%c%d", forEdge, slot)))
 }

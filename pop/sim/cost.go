@@ -6,7 +6,8 @@ import (
 	"sluice/pop/wire"
 )
 
-// Cost is what edges have asked of nodes. Bytes are those of keys and values, as they were sent and answered; a number has 20.
+// Cost is the commands that edges have sent to nodes. Bytes are those of keys and values, as they were sent and
+// answered; a number has 20.
 type Cost struct {
 	Commands, Bytes     uint64 // caused by requests: neither for reading the log, nor for presence and health
 	LogRecords          uint64 // written to the log

@@ -173,7 +173,7 @@ func TestExactLocal(t *testing.T) {
 	if len(p.arrived) != 10 {
 		t.Fatalf("%d arrived", len(p.arrived))
 	}
-	for i := range p.Edges { // each has heard of the others
+	for i := range p.Edges { // each has learned of the others
 		p.Edges[i].Request(&p.rule, a)
 	}
 	p.Kill(0)
@@ -219,7 +219,7 @@ func TestExactLift(t *testing.T) {
 	}
 }
 
-// What is refused is told when there is room again.
+// A refusal has the time until there is room again.
 func TestExactRetry(t *testing.T) {
 	for _, limit := range []uint32{1, 3, 1000} {
 		r := newExact(t, limit, time.Hour, limiter.Closed)

@@ -48,7 +48,7 @@ func (w *World) Resume(node int) {
 	w.restless = w.now.Add(unrest)
 }
 
-// Stop ends an edge: with flush it reports what it has, as after SIGTERM, else what it knows is gone with it.
+// Stop ends an edge: with flush it reports what it has, as after SIGTERM, otherwise what it has is lost.
 func (w *World) Stop(edge int, flush bool) {
 	e := w.Edges[edge]
 	if e.gone {
@@ -85,8 +85,9 @@ func (w *World) Mend(edge int) {
 // Runs reports whether an edge runs.
 func (w *World) Runs(edge int) bool { return !w.Edges[edge].gone }
 
-// arrive lets commands reach their nodes, and sends the answers on their way. A command that had left before its node was killed may or
-// may not have been carried out, for all that the edge can tell; one to a node that is down never leaves. A hung node keeps it.
+// arrive lets commands reach their nodes, and sends the answers on their way. A command that had left before its node
+// was killed may or may not have been carried out, as far as the edge can see; one to a node that is down never leaves.
+// A hung node keeps it.
 func (w *World) arrive(b *batch) {
 	answered := b.results[:0]
 	for i, node := range b.nodes {
@@ -114,7 +115,7 @@ func (w *World) carry(c wire.Command, node int) wire.Result {
 	return w.Nodes[node].Do(w.now, c)
 }
 
-// lose tells an edge that nobody knows what became of a command.
+// lose tells an edge that the outcome of a command is unknown.
 func (w *World) lose(h held) {
 	b := w.batch(h.edge, h.life)
 	b.answers, b.results = true, append(b.results, wire.Result{Command: h.command, Status: wire.Unknown, Err: poptest.ErrHung})

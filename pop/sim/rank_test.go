@@ -25,7 +25,7 @@ func (e *Edge) unanswered(r *limiter.Rule, source counter.Source) *limiter.Decis
 }
 
 // Places that requests hold in the tier until they are answered refuse more of them, and block nobody; what counts does.
-func TestPlacesUnderWayBlockNobody(t *testing.T) {
+func TestSlotsUnderWayBlockNothing(t *testing.T) {
 	for _, status := range []int{200, 401} {
 		r := newLogin(t, 3)
 		w := newWorld(t, 100*time.Millisecond, r)
@@ -54,7 +54,7 @@ func TestPlacesUnderWayBlockNobody(t *testing.T) {
 }
 
 // A place is given back before the next request asks for one.
-func TestPlacesAreGivenBackFirst(t *testing.T) {
+func TestSlotsAreGivenBackFirst(t *testing.T) {
 	r := newLogin(t, 1)
 	w := newWorld(t, 100*time.Millisecond, r)
 	w.after(time.Second)
@@ -69,7 +69,7 @@ func TestPlacesAreGivenBackFirst(t *testing.T) {
 }
 
 // A place that is given back when its group has ended counts at no edge that has seen it, once that looks again.
-func TestPlacesThatAreGivenBackLate(t *testing.T) {
+func TestSlotsThatAreGivenBackLate(t *testing.T) {
 	for _, late := range []time.Duration{time.Second, 25 * time.Second} { // in the group in which it has looked, and in the next
 		givenBackLate(t, late)
 	}
@@ -93,7 +93,7 @@ func givenBackLate(t *testing.T, late time.Duration) {
 }
 
 // What is taken back of a number that was made anew meanwhile, without it, is not taken from other sub-windows.
-func TestPlacesOfALostNode(t *testing.T) {
+func TestSlotsOfALostNode(t *testing.T) {
 	r := newLogin(t, 5)
 	w := newWorld(t, 100*time.Millisecond, r)
 	w.after(time.Second)

@@ -68,7 +68,8 @@ func TestShareOfALimit(t *testing.T) {
 	}
 }
 
-// TestNobodyIsBlockedForAPart: over a part of the limit a source waits, and is not blocked for the timeout, here or by what the PoP is told later.
+// TestNobodyIsBlockedForAPart: over a part of the limit a source waits, and is not blocked for the timeout, here or by
+// what is reported to the PoP later.
 func TestNobodyIsBlockedForAPart(t *testing.T) {
 	t.Parallel()
 	r, err := algorithm.NewSliding("r", 30, time.Minute, 12, algorithm.Nearest)
@@ -87,12 +88,12 @@ func TestNobodyIsBlockedForAPart(t *testing.T) {
 		}
 	}
 	if admitted != 10 || !last.Results[0].Until.IsZero() || last.Reported.Wait <= 0 || last.Reported.Wait > time.Minute+r.Group() {
-		t.Errorf("%d were admitted, blocked until %v, told to wait %v", admitted, last.Results[0].Until, last.Reported.Wait)
+		t.Errorf("%d were admitted, blocked until %v, wait of %v", admitted, last.Results[0].Until, last.Reported.Wait)
 	}
 	wait := last.Reported.Wait
 	w.Run(w.Now().Add(wait))
 	if w.Edges[0].Request(&rule, ip("192.0.2.1")).Refused() {
-		t.Error("refused after it waited as it was told")
+		t.Error("refused after it waited for its Retry-After")
 	}
 	must(t, w.Restart(0))
 	w.Run(w.Now().Add(5 * time.Second))

@@ -43,7 +43,7 @@ type World struct {
 	restless time.Time   // until then every machine is stepped at its pace, because something has just broken or come back
 }
 
-// Config says what a World is like.
+// Config describes a World.
 type Config struct {
 	Edges, Nodes int
 	RTT          time.Duration                // from an edge to a node and back
@@ -54,14 +54,14 @@ type Config struct {
 	Secret       secret.Secret
 	Secrets      func(edge int) secret.Secret // of each edge, where they differ; nil: all have Secret
 	PoP          string                       // its name, under which edges leave marks; "": they do not
-	Learn        bool                         // edges are not told how many there are; above the most that there can be they never are
+	Learn        bool                         // edges do not learn how many there are; above the most that there can be they never are
 	List         []string                     // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
-	// Carry, if not nil, carries out what a node is sent: to see it, or to answer in the node's place.
+	// Carry, if not nil, carries out what a node is sent: to see it, or to answer instead of the node.
 	Carry func(c wire.Command, node *poptest.Node, now time.Time) wire.Result
 
 	apart bool // every answer has a Step of its own
 
-	// Decided, if not nil, is told what an edge would tell the PoP's peers (pop.Config), at Now.
+	// Decided, if not nil, is called with what an edge would send to the PoP's peers (pop.Config), at Now.
 	Decided func(across.Block)
 }
 
@@ -94,7 +94,7 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 		}
 		e.tick = start.Add(pop.Tick * time.Duration(i) / time.Duration(c.Edges))
 		w.Edges = append(w.Edges, e)
-		e.step(pop.Event{}) // who runs has looked at the nodes
+		e.step(pop.Event{}) // a process that runs has looked at the nodes
 	}
 	return w, nil
 }
@@ -102,8 +102,8 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 // Now is the virtual time.
 func (w *World) Now() time.Time { return w.now }
 
-// present lets edges say that they are there, which real ones do while they idle. Whoever is about to read it finds what is no older than
-// theirs.
+// present lets edges say that they are there, which real ones do while they idle. A later read returns values no older
+// than theirs.
 func (w *World) present() {
 	if w.now.Sub(w.presence) < idle {
 		return
@@ -120,12 +120,12 @@ func (w *World) present() {
 }
 
 const (
-	idle  = time.Second            // between two steps of a machine where nobody can have news
+	idle  = time.Second            // between two steps of a machine while nothing can change
 	quiet = 100 * time.Millisecond // after the last line in the mitigation log, all edges have surely read it
 )
 
-// Run lets time pass until the given instant. Where nothing is under way, and nobody has anything to learn, it does not step the
-// machines every few milliseconds as a real edge would, but now and then.
+// Run lets time pass until the given instant. While nothing is under way, and no edge has anything to learn, it does
+// not step the machines every few milliseconds as a real edge would, but now and then.
 func (w *World) Run(until time.Time) {
 	for w.step(until) {
 	}
@@ -213,7 +213,7 @@ func (w *World) Tick(edge int) {
 	e := w.Edges[edge]
 	e.tick = w.now.Add(e.Machine.StepIn(e.clock()))
 	e.step(pop.Event{})
-	if len(e.late) > 0 { // who wakes up steps before the answers that came meanwhile have been read
+	if len(e.late) > 0 { // a process that wakes up steps before the answers that came meanwhile have been read
 		late := e.late
 		e.late = nil
 		e.step(pop.Event{Results: late})
@@ -222,7 +222,8 @@ func (w *World) Tick(edge int) {
 	e.busy = e.busy && e.Counters.Unreported() > 0
 }
 
-// answer tells an edge of the first answer of a batch, and of as many more as are as quiet (pop.Machine.Quiet), and reports whether any are left.
+// answer gives an edge the first answer of a batch, and of as many more as are as quiet (pop.Machine.Quiet), and
+// reports whether any are left.
 func (w *World) answer(b *batch) (more bool) {
 	e := w.Edges[b.edge]
 	if e.gone || e.life != b.life || w.now.Before(e.paused) {
@@ -262,7 +263,7 @@ type batch struct {
 	sent    time.Time // when it did
 	answers bool
 	taken   int   // so many the edge has taken in
-	nodes   []int // of commands: whose they are, of World.Nodes
+	nodes   []int // of commands: their node, of World.Nodes
 	results []wire.Result
 }
 

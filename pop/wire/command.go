@@ -1,5 +1,5 @@
-// Package wire is what a node of the tier is asked, and what it answers: the commands of memcached's classic text protocol that edges
-// use, as values. Whoever carries them out answers every Command by one Result.
+// Package wire is the commands to a node of the tier, and its answers: those of memcached's classic text protocol that
+// edges use, as values. The link that carries them out answers every Command by one Result.
 package wire
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Op is what a Command asks of a node. All of them are commands of memcached's classic text protocol, because nothing
-// else passes through twemproxy.
+// Op is the operation of a Command. All of them are commands of memcached's classic text protocol, because nothing else
+// passes through twemproxy.
 type Op uint8
 
 const (
@@ -31,7 +31,7 @@ func (o Op) String() string {
 // Reads reports whether an Op changes nothing.
 func (o Op) Reads() bool { return o == Get || o == Gets }
 
-// Command is one thing to ask of one node.
+// Command is one command for one node.
 type Command struct {
 	Key    string // 1 to 250 bytes of printable ASCII; Get: up to MaxKeys of them with single spaces between them
 	Value  []byte // Add, Set, Cas
@@ -77,9 +77,10 @@ const (
 
 func (s Status) String() string { return [...]string{"done", "not_there", "unsent", "unknown"}[s] }
 
-// What a node says by which it has certainly done nothing; the Result is Unsent.
+// Errors by which a node has certainly done nothing; the Result is Unsent.
 var (
-	// ErrNotNumber answers an Incr when what is at its key is not a number: somebody else wrote it, and only a Delete helps.
+	// ErrNotNumber answers an Incr when what is at its key is not a number: it was written by no edge, and only a
+	// Delete helps.
 	ErrNotNumber = errors.New("wire: the value at the key is not a number")
 	// ErrFull says that the node has no memory for the item.
 	ErrFull = errors.New("wire: node is out of memory for this item")

@@ -30,7 +30,8 @@ func newBar(to io.Writer, total int, what string) *Bar {
 		progressbar.OptionThrottle(200*time.Millisecond), progressbar.OptionClearOnFinish())}
 }
 
-// Set says how much is done. What was done stays done: a bar that is set back, by who begins anew or tells late, would show a rate below 0.
+// Set says how much is done. What was done stays done: a bar that is set back, by a new beginning or a late report,
+// would show a rate below 0.
 func (b *Bar) Set(done int) {
 	if b == nil {
 		return

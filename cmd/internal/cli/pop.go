@@ -31,7 +31,7 @@ func AddPoP(flags *pflag.FlagSet) *PoP {
 	flags.StringArrayVar(&f.FaultTexts, "fault", nil, `what happens when, such as "20s kill memcached/0"; kill, stop, cont and restart of memcached/N,`+"\n"+
 		"kill, term and restart of edge/N; an edge killed at 0s and restarted later is one that is added; repeatable")
 	flags.StringArrayVar(&f.Flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
-	flags.BoolVar(&f.Peers, "peers", false, "PoPs tell each other whom they block (pop.peers), which takes 250ms")
+	flags.BoolVar(&f.Peers, "peers", false, "PoPs send each other their blocks (pop.peers), which takes 250ms")
 	return f
 }
 
@@ -47,7 +47,7 @@ func (f *PoP) Check() error {
 	case f.RTT < 0 || f.Skew < 0:
 		return Usagef("--rtt %v, --skew %v: must not be negative", f.RTT, f.Skew)
 	case f.Peers && f.PoPs < 2:
-		return Usagef("--peers: PoPs tell each other whom they block: give --pops 2 or more")
+		return Usagef("--peers: PoPs send each other their blocks: give --pops 2 or more")
 	case f.PerConnection < 1:
 		return Usagef("--per-connection %d: want at least 1", f.PerConnection)
 	}
@@ -85,7 +85,7 @@ func ParseFaults(texts []string) (faults []lab.Fault, err error) {
 	return faults, nil
 }
 
-// supports tells whether a fault can happen in virtual time.
+// supports reports whether a fault can happen in virtual time.
 func (f *PoP) supports(fault lab.Fault) error {
 	there := map[string]int{"edge": f.PoPs * f.Edges, "memcached": f.PoPs * f.Nodes}
 	n, known := there[fault.Kind]

@@ -11,9 +11,10 @@ import (
 	"sluice/docs/pages"
 )
 
-// Documents fails the test where a command of a program in a document has a flag that is no more: whoever tries it is told that there is none.
-// Nothing runs: behind the flags of a document stands one that nobody has, and that must be the first to be refused. It returns how many commands
-// it has found; bare says that they may stand in backticks without the program's name.
+// Documents fails the test where a command of a program in a document has a flag that no longer exists, because a
+// reader who tries it gets an error. Nothing runs: behind the flags of a document stands one that nobody has, and that
+// must be the first to be refused. It returns how many commands it has found; bare says that they may stand in
+// backticks without the program's name.
 func Documents(t *testing.T, p *cli.Program, bare bool) (seen int) {
 	t.Helper()
 	var names []string

@@ -90,7 +90,8 @@ func RateLimit(tb testing.TB) string {
 // run at once than there are processors, unless -parallel says otherwise. With the race detector they do not: what they start then needs much more
 // of the processors.
 func Prepare() {
-	// With the race detector a process sleeps for a second before it ends, unless told otherwise, and there are hundreds of them.
+	// With the race detector a process sleeps for a second before it ends, unless set otherwise, and there are hundreds
+	// of them.
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
 	if !raceEnabled {
 		if err := flag.Set("test.parallel", "6"); err != nil {

@@ -82,7 +82,7 @@ func (f *Lab) Complete() error {
 	case f.PoPs*f.Edges > counter.MaxEdges:
 		return cli.Usagef("--pops %d, --edges %d: at most %d edges in all", f.PoPs, f.Edges, counter.MaxEdges)
 	case f.Peers && (f.PoPs < 2 || f.PoPs > 16 || f.Nodes == 0):
-		return cli.Usagef("--peers: PoPs tell each other whom they block: give --pops 2 to 16, and --memcached")
+		return cli.Usagef("--peers: PoPs send each other their blocks: give --pops 2 to 16, and --memcached")
 	case f.Nodes < 0 || f.Nodes > 64:
 		return cli.Usagef("--memcached %d: want 0 to 64", f.Nodes)
 	case !slices.Contains([]string{"local", "share", "open", "closed"}, f.Posture):

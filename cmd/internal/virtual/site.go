@@ -29,7 +29,7 @@ type Size struct {
 	Skew         time.Duration // how far the clocks of the edges are apart at most
 	Faults       []lab.Fault
 	Routes       []anycast.Route // changes of them
-	Peers        bool            // PoPs tell each other whom they block
+	Peers        bool            // PoPs send each other their blocks
 }
 
 // Site is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
@@ -302,8 +302,8 @@ func (v *sitePoP) decide(edge int, source int32) judge.Decision {
 	return decisionOf(v.world.Edges[edge].Request(&v.rule, v.sources[source]), v.start)
 }
 
-// Reach tells which edges the sources of a trace meet at a time, as a set of bits: those of their PoP. Edges is how many each PoP has;
-// they are numbered through, those of the first PoP first.
+// Reach returns which edges the sources of a trace meet at a time, as a set of bits: those of their PoP. Edges is how
+// many each PoP has; they are numbered through, those of the first PoP first.
 func Reach(t *trace.Trace, affinity *anycast.Affinity, edges []int) func(source int32, at time.Duration) uint64 {
 	sets, first := make([]uint64, len(edges)), 0
 	for i, n := range edges {

@@ -1,8 +1,9 @@
 // Package histogram keeps when a source's hits came, in bins of a 32nd of a sub-window.
 //
-// An estimate errs only in the sub-window that the window's beginning cuts, where it takes the hits to be spread evenly. Of its own hits a
-// table can know better, at no cost to the tier: those it counted after the cut are counted, those before are not, and only what other
-// edges counted is spread, until they tell. With one edge that is nearly an exact log.
+// An estimate errs only in the sub-window that the window's beginning cuts, where it takes the hits to be spread
+// evenly. Of its own hits a table can know better, at no cost to the tier: those it counted after the cut are counted,
+// those before are not, and only what other edges counted is spread, until they send theirs. With one edge that is
+// nearly an exact log.
 //
 // A Set holds the histograms of a shard's counters, each found by the counter's slot. Who is worth one is for the table to say.
 package histogram
@@ -23,14 +24,14 @@ const (
 // A Histogram is that of one counter.
 type Histogram struct {
 	index      int32 // in the list
-	slot       int32 // the counter's, in its store; 0: nobody's
+	slot       int32 // the counter's, in its store; 0: unused
 	next       int32 // of the same chain, and one more than the index in the list; 0: no more
 	Rule       uint32
 	Last       uint32 // sub-window of the newest hit
-	LastRead   uint32 // sub-window in which somebody last asked when hits came
-	ExportedAt uint32 // sub-window in which others were last told
+	LastRead   uint32 // sub-window in which times were last requested
+	ExportedAt uint32 // sub-window in which times were last sent
 	closed     uint32 // sub-window of which no hit came after its bin closedAt
-	Exported   uint16 // a bit for each lane: others have been told of its bins, and theirs may be added
+	Exported   uint16 // a bit for each lane: its bins have been sent, and others' may be added
 	closedAt   uint8
 	wide       bool               // which store
 	subWindows [SubWindows]uint32 // the number of each lane's
@@ -62,7 +63,7 @@ func NewSet(most int) Set {
 	return Set{most: most, chains: make([]int32, 1<<(bits.Len(uint(most))-1))}
 }
 
-// Len is how many histograms there are, those that are nobody's included, and Cap how many there may be.
+// Len is how many histograms there are, with the unused ones, and Cap how many there may be.
 func (s *Set) Len() int { return s.list.Len() }
 func (s *Set) Cap() int { return s.most }
 
@@ -89,7 +90,8 @@ func (s *Set) chain(slot int) *int32 {
 // of is the histogram of a counter that has one.
 func (s *Set) of(slot int, wide bool) *Histogram { return s.list.At(int(*s.linkTo(slot, wide)) - 1) }
 
-// Own is the histogram of a counter that may have one, looked for only when it is asked. The zero Own is that of a counter without.
+// Own is the histogram of a counter that may have one, looked for only when it is needed. The zero Own is that of a
+// counter without.
 type Own struct {
 	set  *Set
 	slot int
@@ -127,14 +129,14 @@ func (s *Set) linkTo(slot int, wide bool) *int32 {
 	}
 }
 
-// Link gives a counter the histogram with an index, which is nobody's.
+// Link gives a counter the unused histogram with an index.
 func (s *Set) Link(index, slot int, wide bool) {
 	h, first := s.list.At(index), s.chain(slot)
 	h.slot, h.wide, h.next = int32(slot), wide, *first
 	*first = int32(index) + 1
 }
 
-// Unlink makes a counter's histogram nobody's, and returns its index.
+// Unlink frees a counter's histogram, and returns its index.
 func (s *Set) Unlink(slot int, wide bool) (index int) {
 	at := s.linkTo(slot, wide)
 	index = int(*at) - 1
@@ -154,7 +156,7 @@ func (s *Set) Next() (index int, h *Histogram) {
 	return index, s.list.At(index)
 }
 
-// Owner is whose a histogram is; 0: nobody's.
+// Owner is the counter that has a histogram; 0: none.
 func (h *Histogram) Owner() (slot int, wide bool) { return int(h.slot), h.wide }
 
 // Begin begins the histogram with an index anew, of a rule and in a sub-window.

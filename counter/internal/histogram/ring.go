@@ -2,9 +2,10 @@ package histogram
 
 import "encoding/binary"
 
-// The bytes of a histogram can hold, in place of bins, the last hits each by itself: a ring of stamps. A stamp is the lowest 8 bits of the
-// number of its sub-window, and a 2^24th of it. They are told apart while the oldest is less than 256 sub-windows old: Push drops those that are
-// older than a window, and who asks looks at Last first. A ring of more stamps than the bytes have room for is elsewhere.
+// The bytes of a histogram can hold the last hits one by one instead of bins: a ring of stamps. A stamp is the lowest 8
+// bits of the number of its sub-window, and a 2^24th of it. They are unambiguous while the oldest is less than 256
+// sub-windows old: Push drops those that are older than a window, and readers check Last first. A ring of more stamps
+// than the bytes have room for is elsewhere.
 
 // Stamps is how many a histogram has room for. A row of bins is eight of them.
 const (
@@ -70,7 +71,8 @@ func (s *Set) GrowRing(r Ring, stamps int) Ring {
 	return grown
 }
 
-// A ring has the place of its first stamp, and how many there are, where a histogram has the numbers of its first lanes.
+// A ring keeps the index of its first stamp, and how many there are, where a histogram keeps the numbers of its first
+// lanes.
 func (r Ring) first() *uint32  { return &r.subWindows[0] }
 func (r Ring) stamps() *uint32 { return &r.subWindows[1] }
 

@@ -1,8 +1,8 @@
 // Package lanes counts in several lanes of one 64-bit number at once.
 //
 // Four sub-windows, the lanes of a group, share one 64-bit number of 16 bits each: adding 1 << (16*lane) counts a hit,
-// and whoever reads the number sees all four. A rule with a large limit has two lanes of 32 bits. Lanes never carry
-// into each other:
+// and a reader of the number sees all four. A rule with a large limit has two lanes of 32 bits. Lanes never carry into
+// each other:
 //
 //   - in memory a lane stops at its maximum, 2^15-1 (2^31-1), which also keeps the whole number below 2^63, beyond which
 //     memcached may refuse to increment;
@@ -146,7 +146,7 @@ func (p Packing) Last(group, n uint64) (hits uint64) {
 	return hits
 }
 
-// Older makes groups older by n places.
+// Older makes groups older by n.
 func Older[G any](groups []G, n int) {
 	copy(groups[n:], groups)
 	clear(groups[:n])

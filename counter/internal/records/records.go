@@ -1,10 +1,11 @@
 // Package records is a hash table of fixed-size records, cut into shards.
 //
-// It is linear hashing (Litwin, VLDB 1980) over pages of memory with overflow into neighbouring pages (after Larson, "Linear Hashing
-// with Overflow-Handling by Linear Probing", ACM TODS 1985). A shard begins with a few of its pages and splits one for each record
-// added, while they are rather full, until it uses all. All records of an ID belong in the page that its hash chooses. A page has a line
-// of tags, a byte of hash for each of its records, of which eight are compared at once. So to find a record memory is waited
-// for about once, however many classes of an ID are asked for: tags and records are read at the same time.
+// It is linear hashing (Litwin, VLDB 1980) over pages of memory with overflow into neighbouring pages (after Larson,
+// "Linear Hashing with Overflow-Handling by Linear Probing", ACM TODS 1985). A shard begins with a few of its pages and
+// splits one for each record added, while they are rather full, until it uses all. All records of an ID belong in the
+// page that its hash chooses. A page has a line of tags, a byte of hash for each of its records, of which eight are
+// compared at once. So to find a record memory is waited for about once, however many classes of an ID are looked for:
+// tags and records are read at the same time.
 //
 // A record takes its size, a byte for the tag and a twelfth to spare: 72 bytes for one of 64. There are no pointers for the garbage
 // collector; all memory is allocated by New and touched only as shards grow. When a page and its neighbours are full, a new
@@ -33,9 +34,9 @@ type Table struct {
 // itself.
 const (
 	pageBytes = 4096
-	slotBits  = 6 // a record's index is its page's, and in the lowest bits its tag's place in that
+	slotBits  = 6 // a record's index is its page's, and in the lowest bits its tag's index in that
 	slots     = 1 << slotBits
-	ways      = 8 // tags in a word, and so who competes to stay
+	ways      = 8 // tags in a word, and so the records that compete to stay
 )
 
 type tagLine [slots / ways]uint64
@@ -74,7 +75,7 @@ func layout(shards, perShard, numbers int) *Table {
 	t := &Table{shards: shards, record: headWords + min(numbers, maxNumbers)}
 	t.tagWords = ((pageBytes-int(unsafe.Sizeof(tagLine{})))/(8*t.record) + 1) / ways
 	t.page = t.perPage() * t.record
-	// A twelfth to spare, so that few records are pushed out before there are as many as were asked for.
+	// A twelfth to spare, so that few records are pushed out before there are as many as were configured.
 	t.pagesEach = max((13*perShard+12*t.perPage()-1)/(12*t.perPage()), 1)
 	t.words = make([]uint64, shards*t.pagesEach*t.page)
 	t.tags = make([]tagLine, shards*t.pagesEach)
@@ -85,7 +86,7 @@ func layout(shards, perShard, numbers int) *Table {
 	return t
 }
 
-// Shard is one of a table's. Its methods are for who holds the shard's lock, which is the caller's.
+// Shard is one of a table's. The caller holds the shard's lock.
 type Shard struct {
 	*Table
 	*extent       // how many of its pages it uses
@@ -246,7 +247,7 @@ func (s *Shard) Insert(hash uint64, id *[16]byte, class uint32, kind uint8, of S
 	return i, evicted, full
 }
 
-// free finds a free place for a record: in its page or, while the shard has room, in one of the neighbours.
+// free finds a free slot for a record: in its page or, while the shard has room, in one of the neighbours.
 func (s *Shard) free(number, home int) (i int, ok bool) {
 	own := s.tagsOf(s.memory(number))
 	for k := range min(neighbours, s.pagesEach) {
@@ -267,7 +268,7 @@ func (s *Shard) free(number, home int) (i int, ok bool) {
 	return 0, false
 }
 
-// freeSlot finds a free place in a page: home, its neighbour, which memory brings along, or the next.
+// freeSlot finds a free slot in a page: home, its neighbour, which memory brings along, or the next.
 func freeSlot(tags []uint64, home int) (slot int, ok bool) {
 	tags[0] |= tagUsed
 	for _, slot := range [...]int{home, home ^ 1} {
@@ -299,8 +300,8 @@ type Stake func(i int) float64
 // spared is half of what there is to lose.
 const spared = 0.5
 
-// victim chooses who leaves the full page of slot: the record with the least stake of those in its word of tags, which have begun to be
-// fetched, or of the page if none of those is below spared.
+// victim chooses the record that leaves the full page of slot: the record with the least stake of those in its word of
+// tags, which have begun to be fetched, or of the page if none of those is below spared.
 func (s *Shard) victim(slot, start int, of Stake) int {
 	best, least := s.least(slot&^(ways-1), ways, start, of)
 	if least >= spared {

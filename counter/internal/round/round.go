@@ -1,26 +1,27 @@
-// Package round lets requests wait together for one answer of the tier: those for a rank among the hits of a counter (package counter), and
-// those for a place in flight (counter/inflight).
+// Package round lets requests wait together for one answer of the tier: those for a rank among the hits of a counter
+// (package counter), and those for a slot (counter/inflight).
 //
-// Requests of a key that come while the tier is being asked for others of it are its next round. So a key has two rounds at most, and a
-// request waits for two answers at most. The tier counts in one order, so who is within the limit is a number: the room that it leaves
-// to the whole round, which requests use up in the order in which they hear of it. What is asked, and how the room follows, is for others to say.
+// Requests of a key that come while a round of it is under way are its next round. So a key has two rounds at most, and
+// a request waits for two answers at most. The tier counts in one order, so one number decides which are within the
+// limit: the room that it leaves to the whole round, which requests use up in the order in which they take the answer.
+// The callers define what is sent, and how the room follows.
 package round
 
-// Answer is what the tier says of a request.
+// Answer is the tier's answer to a request.
 type Answer uint8
 
 const (
 	Silent Answer = iota // it has not answered
 	Within               // it is within the limit
 	Beyond               // it is not, and does not count
-	Doubt                // nobody knows whether it is within the limit
+	Doubt                // it is unknown whether it is within the limit
 )
 
 // Round is hits that are ranked together.
 type Round struct {
-	Reply   chan struct{} // closed when they are, or when nobody will
-	Waiting uint32        // hits whose requests have neither heard of it nor gone on without it
-	Room    uint32        // hits that are within the limit, and whose requests have not heard of it
+	Reply   chan struct{} // closed when they are, or when none will come
+	Waiting uint32        // hits whose requests have neither taken the answer nor gone on without it
+	Room    uint32        // hits that are within the limit, and whose requests have not taken the answer
 	Ranked  bool
 }
 
@@ -33,7 +34,7 @@ func (r *Round) Rank(more int64) (beyond uint32) {
 	return r.Waiting - r.Room
 }
 
-// Take says what the tier has said of so many hits that waited, all of one request. They wait no more.
+// Take returns the tier's answer about so many hits that waited, all of one request. They wait no more.
 func (r *Round) Take(hits uint32) Answer {
 	r.Waiting -= hits
 	switch {
@@ -46,5 +47,5 @@ func (r *Round) Take(hits uint32) Answer {
 	return Within
 }
 
-// End tells who waits that there is an answer, or that none will come.
+// End wakes the requests that wait: there is an answer, or none will come.
 func (r *Round) End() { close(r.Reply) }

@@ -1,10 +1,10 @@
-// Package unconfirmed keeps what of counters the tier has not confirmed: hits that it has not been told of, hits that it is being told of, and
-// reservations that are open.
+// Package unconfirmed keeps what the tier has not confirmed of counters: hits that wait to be reported, hits that are
+// being reported, and open reservations.
 //
-// A counter has an Entry only while there is any of these, so a table pays for it only where something happens. Most entries are made and
-// ended within one group. A Set has those of a shard, each under an index that the counter knows. All hits go in by Count and out by Answer,
-// TakeBack or as lost, so that Hits of a Set is what all its entries have, and of an Entry what its groups have. Whose a counter is, and
-// when the tier is told, is for the table to say.
+// A counter has an Entry only while there is any of these, so a table pays for it only where something happens. Most
+// entries are made and ended within one group. A Set has those of a shard, each under an index that the counter knows.
+// All hits go in by Count and out by Answer, TakeBack or as lost, so that Hits of a Set is what all its entries have,
+// and of an Entry what its groups have. The table knows which counter has which index, and when to report.
 package unconfirmed
 
 import (
@@ -28,7 +28,8 @@ type Entry struct {
 	newest Group
 }
 
-// Group is what of a group the tier has not confirmed: lanes of hits that it has not been told of, and of those that it is being told of.
+// Group is what of a group the tier has not confirmed: lanes of hits that wait to be reported, and of those that are
+// being reported.
 type Group struct {
 	Pending, InFlight uint64
 }
@@ -59,8 +60,8 @@ func (s *Set) Cap() int   { return int(s.most) }
 // Bytes is what they take.
 func (s *Set) Bytes() int { return s.entries.Bytes() + s.narrow.Bytes() + s.wide.Bytes() }
 
-// Few reports whether so few entries are left that hits should not wait in one: strangers of whom nobody will hear again would
-// keep them from others until their groups end.
+// Few reports whether so few entries are left that hits should not wait in one: sources that never come again would
+// keep the entries from others until their groups end.
 func (s *Set) Few() bool { return 4*(s.entries.InUse()+1) > 3*int(s.most) }
 
 // At is the entry under an index.
@@ -181,8 +182,8 @@ func (s *Set) HasPending(k *Entry) bool {
 	return some != 0
 }
 
-// Count adds hits to a lane of the newest group, under a rule, unless there are too many: costly ones, of which the tier has not been told
-// for long.
+// Count adds hits to a lane of the newest group, under a rule, unless there are too many: costly ones, that have not
+// been reported for long.
 func (s *Set) Count(k *Entry, r *algorithm.Spec, lane int, hits uint32) bool {
 	if k.Hits > math.MaxUint32-hits {
 		return false

@@ -41,7 +41,7 @@ type Entry struct {
 	Start    int64   // of Blocked: when the block began, in µs since 1970
 }
 
-// RuleRef is a rule as a batch tells of it.
+// RuleRef is how a batch refers to a rule.
 type RuleRef struct {
 	Counter uint64 // stands for its counters: the same on all edges
 	Name    string // for operators

@@ -1,5 +1,6 @@
-// Package exactlog judges what the edges of a PoP decided about watched sources by an exact sliding log. It shares no code with the counting
-// that it judges, and knows neither edges nor nodes: batches of entries come in, figures for each rule come out.
+// Package exactlog judges what the edges of a PoP decided about watched sources by an exact sliding log. It shares no
+// code with the counting that it judges, and has neither edges nor nodes: batches of entries come in, figures for each
+// rule come out.
 //
 // For each source under a rule it keeps when each hit was counted, at whatever edge. At a decision at t of a rule of W
 //
@@ -95,7 +96,7 @@ type log struct {
 
 	over    stretch  // when it last had more than the limit
 	starts  []int64  // when edges began to block the source: the last few
-	crossed int64    // since when more than the limit was asked for; 0: it is not
+	crossed int64    // since when there were more requests than the limit; 0: there are not
 	passed  []uint64 // edges that admitted more since then
 	refused []uint64 // edges that have refused since then
 }
@@ -356,10 +357,10 @@ func (l *log) refusal(d *item, f *Figures) {
 	f.Lags.Observe(int64(lag))
 }
 
-// liftTakes is how long it takes until all edges have heard of a lift.
+// liftTakes is how long it takes until all edges have learned of a lift.
 const liftTakes = int64(2 * time.Second / time.Microsecond)
 
-// lifted forgets what was counted before a lift. Other edges hear of it later, and are not judged before.
+// lifted forgets what was counted before a lift. Other edges learn of it later, and are not judged before.
 func (l *log) lifted(d *item, j *Judge) {
 	n := after(l.hits, d.At)
 	l.hits = slices.Delete(l.hits, 0, n)

@@ -1,13 +1,14 @@
 // Package etcd keeps values in etcd, under a prefix, and follows what becomes of some. It moves bytes; what they mean is others' to say.
 //
-// A Store lives in sessions. A session is a client of its own: it reads what it follows as of one revision, watches from there, and asks once a
-// second whether etcd still answers, and for what the watch may have missed. At the first failure it ends, whatever that was (nobody answers, the
-// watch was compacted away, the password is another), and the next one begins from the beginning, with files of secrets read again. So there
-// is one way to come back, and it is the way in. With a session goes a lease, under which stands what this edge says of itself: it is gone
-// soon after the edge is. Nobody follows what edges say of themselves: with each change all of them say something new, and of a thousand edges each
-// would be told a thousand times.
+// A Store lives in sessions. A session is a separate client: it reads what it follows as of one revision, watches from
+// there, and asks once a second whether etcd still answers, and reads what the watch may have missed. At the first
+// failure it ends, whatever that was (no answer, the watch was compacted away, the password is another), and the next
+// one begins from the beginning, with files of secrets read again. So there is one way to come back, and it is the way
+// in. A session has a lease, under which the edge publishes its state: it is gone soon after the edge is. No edge
+// watches the others' states: with each change all of them publish a new one, and of a thousand edges each would get a
+// thousand.
 //
-// A value is written only over the one that its writer has seen: two writers at once, and one of them is told of the other.
+// A value is written only over the one that its writer has seen: of two writers at once, one learns of the other.
 package etcd
 
 import (
@@ -27,7 +28,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Config says which etcd. Files are read for each session, so they may be replaced.
+// Config is which etcd, and how to reach it. Files are read for each session, so they may be replaced.
 type Config struct {
 	Endpoints    []string // http://HOST:PORT or https://HOST:PORT
 	Prefix       string   // of all keys; begins and ends with a slash
@@ -59,12 +60,13 @@ type Value struct {
 
 // A Store is the values under a prefix. Its methods may be called from anywhere.
 type Store struct {
-	// Turned, if not nil, is told when etcd stops to answer, and why, and with nil when it answers again. It is called by Follow.
+	// Turned, if not nil, is called when etcd stops answering, with the reason, and with nil when it answers again. It
+	// is called by Follow.
 	Turned func(why error)
 
 	config   Config
 	followed string // the name that what is followed begins with
-	self     string // the key of what this edge says of itself
+	self     string // the key of this edge's state
 	every    time.Duration
 
 	mu        sync.Mutex
@@ -78,11 +80,11 @@ type Store struct {
 type Status struct {
 	Up    bool
 	Since time.Time // it is so, or the Store is new
-	Why   error     // it is not up; nil: nobody has asked yet
+	Why   error     // it is not up; nil: none has asked yet
 }
 
-// New returns a Store, of which the names that begin with followed are, and in which what this edge says of itself has a name. The error is one
-// of the files.
+// New returns a Store that follows the names that begin with followed, and publishes this edge's state under a name.
+// The error is one of the files.
 func New(c Config, followed, self string) (*Store, error) {
 	s := &Store{config: c, followed: followed, self: c.Prefix + self, every: beatEvery, changed: make(chan struct{}, 1), status: Status{Since: time.Now()}}
 	_, err := s.options(context.Background())
@@ -125,14 +127,14 @@ func (s *Store) options(ctx context.Context) (clientv3.Config, error) {
 	return c, nil
 }
 
-// Status says how etcd is.
+// Status returns whether etcd answers.
 func (s *Store) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status
 }
 
-// Publish puts in the place of what this edge has said of itself.
+// Publish replaces this edge's state.
 func (s *Store) Publish(text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +148,7 @@ func (s *Store) Publish(text []byte) {
 	}
 }
 
-// Read returns the values that are followed, whether or not somebody does. It waits no longer than an answer may take.
+// Read returns the values that are followed, also without a session. It waits no longer than an answer may take.
 func (s *Store) Read(ctx context.Context) ([]Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -159,7 +161,7 @@ func (s *Store) Read(ctx context.Context) ([]Value, error) {
 	return values, err
 }
 
-// List returns the values whose names begin so. The error is ErrAway while nobody follows.
+// List returns the values whose names begin so. The error is ErrAway without a session.
 func (s *Store) List(ctx context.Context, names string) ([]Value, error) {
 	c, err := s.current()
 	if err != nil {
@@ -182,7 +184,7 @@ func (s *Store) current() (*clientv3.Client, error) {
 	return nil, ErrAway
 }
 
-// Put writes a value in the place of the one that was written at a revision, or where there was none (0). If there is another by now, done is
+// Put replaces the value that was written at a revision, or writes the first (0). If there is another by now, done is
 // false and now is that one. An error that is not ErrAway leaves open whether the value is written.
 func (s *Store) Put(ctx context.Context, name string, text []byte, revision int64) (now Value, done bool, err error) {
 	c, err := s.current()
@@ -225,7 +227,7 @@ func (s *Store) Follow(ctx context.Context, take func(values []Value, all bool))
 	}
 }
 
-// turn says that etcd answers a client, or why it does not.
+// turn notes that etcd answers a client, or why it does not.
 func (s *Store) turn(c *clientv3.Client, why error) {
 	s.mu.Lock()
 	s.client = c
@@ -261,8 +263,8 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 		s.mu.Unlock()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
 		defer cancel()
-		if ctx.Err() != nil { // the edge ends, and says so
-			_, _ = c.Revoke(last, lease) // else the lease ends by itself
+		if ctx.Err() != nil { // the edge ends, and withdraws its state
+			_, _ = c.Revoke(last, lease) // otherwise the lease expires
 		}
 	}()
 	take(values, true)
@@ -360,7 +362,7 @@ func (s *Store) lease(ctx context.Context, c *clientv3.Client) (clientv3.LeaseID
 	return answer.ID, nil
 }
 
-// present writes what this edge says of itself.
+// present writes this edge's state.
 func (s *Store) present(ctx context.Context, c *clientv3.Client, lease clientv3.LeaseID) error {
 	s.mu.Lock()
 	text := s.published
@@ -376,8 +378,8 @@ func (s *Store) present(ctx context.Context, c *clientv3.Client, lease clientv3.
 	return nil
 }
 
-// beat asks for what has been written since a revision, which a watch that hangs would not tell, and keeps the lease. A lease that has ended
-// (this process was stopped for a while) is an error like any other.
+// beat reads what has been written since a revision, which a hanging watch would miss, and keeps the lease. A lease
+// that has ended (this process was stopped for a while) is an error like any other.
 func (s *Store) beat(ctx context.Context, c *clientv3.Client, lease clientv3.LeaseID, since int64, take func([]Value, bool)) (int64, error) {
 	values, revision, err := s.get(ctx, c, s.followed, clientv3.WithMinModRev(since+1))
 	if err != nil {

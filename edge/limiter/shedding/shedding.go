@@ -1,23 +1,25 @@
-// Package shedding decides how many requests an origin may have in hand at once, and who is turned away first when there are more.
+// Package shedding decides how many requests an origin may have in hand at once, and which are turned away first when
+// there are more.
 //
 // An origin that suffers answers later. So its latency without a queue (base) is held against what it is now (mean), once a round of
 // answers, and the limit follows:
 //
 //	limit = limit * max(1/2, min(1, 2 * base/mean)) + sqrt(limit)
 //
-// That is the gradient of Netflix's concurrency-limits (GradientLimit, 2018) over the base round-trip time of TCP Vegas (Brakmo, O'Malley
-// and Peterson, SIGCOMM 1994). Vegas itself allows a fixed number of requests to queue, which is little where a limit is large; Gradient2
-// takes a long average for the base, which follows the queue up as long as an overload lasts, and the limit with it. Here base is the
-// mean of a round at a quarter of the limit or less, so that nothing waits. While answers are late the limit is cut to that for a round,
-// but for critical requests, every ten seconds of the clock: edges with the same clock drain an origin together. A mean, and not the
-// least, because an origin has quick and slow pages; and it falls by an eighth of the way in a round, or else whoever asks for a hundred quick
-// pages every ten seconds would have half of all other requests shed.
+// That is the gradient of Netflix's concurrency-limits (GradientLimit, 2018) over the base round-trip time of TCP Vegas
+// (Brakmo, O'Malley and Peterson, SIGCOMM 1994). Vegas itself allows a fixed number of requests to queue, which is
+// little where a limit is large; Gradient2 takes a long average for the base, which follows the queue up as long as an
+// overload lasts, and the limit with it. Here base is the mean of a round at a quarter of the limit or less, so that
+// nothing waits. While answers are late the limit is cut to that for a round, but for critical requests, every ten
+// seconds of the clock: edges with the same clock drain an origin together. A mean, and not the least, because an
+// origin has quick and slow pages; and it falls by an eighth of the way in a round, or else a client that requests a
+// hundred quick pages every ten seconds would have half of all other requests shed.
 //
-// Shares of one limit keep priorities apart: requests that may be shed take half of it, those of which nobody says anything four fifths,
-// critical ones all. Whoever finds no place may wait for one, the last to come first.
+// Shares of one limit keep priorities apart: requests that may be shed take half of it, those without a level four
+// fifths, critical ones all. A request that finds no slot may wait for one; the last to come is the first to be let in.
 //
-// A request holds its place from when it is passed on until the head of its answer, but while its origin waits for its body. There are no sockets and no clock in here. A Limiter
-// has a few hundred bytes; a request takes its mutex twice.
+// A request holds its slot from when it is passed on until the head of its answer, but while its origin waits for its
+// body. There are no sockets and no clock in here. A Limiter has a few hundred bytes; a request takes its mutex twice.
 package shedding
 
 import (
@@ -30,7 +32,7 @@ import (
 type Level uint8
 
 const (
-	Default   Level = iota // no rule says anything
+	Default   Level = iota // no rule sets a level
 	Sheddable              // it goes first
 	Critical               // it goes last
 	Levels
@@ -41,10 +43,10 @@ func (l Level) String() string { return [...]string{"default", "sheddable", "cri
 // share is how much of the limit requests of a level may fill, all requests counted.
 var share = [Levels]float64{Default: 0.8, Sheddable: 0.5, Critical: 1}
 
-// byPriority is who is let in first.
+// byPriority is the order in which levels are let in.
 var byPriority = [...]Level{Critical, Default, Sheddable}
 
-// The limits of a Config that says nothing.
+// The limits of a zero Config.
 const (
 	DefaultMin = 10
 	DefaultMax = 1000
@@ -56,10 +58,10 @@ const (
 	cut        = 4    // the part of the limit at which nothing is taken to wait; above tolerance, or base would grow with the limit
 	late       = 1.25 // of the base latency: below it nothing waits, and there is nothing to measure anew
 	fall       = 8    // the part of its way to a lower mean that the base goes in a round
-	inUse      = 3    // below this part of the limit it neither grows nor falls: who comes is not held up by it
+	inUse      = 3    // below this part of the limit it neither grows nor falls: requests are not held up by it
 
 	probeEvery = 10 * time.Second
-	probeLeast = time.Second // that a probe may take, or so many means: one until who was under way is answered, others to measure
+	probeLeast = time.Second // that a probe may take, or so many means: one until the requests under way are answered, others to measure
 	probeMeans = 4
 	quietAfter = 10 * time.Second // shedding is over
 	minRound   = 20               // answers; in a probe half of them
@@ -103,7 +105,7 @@ type Limiter struct {
 
 	shed     [Levels]uint64
 	lastShed time.Time
-	shedding bool // as operators have been told
+	shedding bool // as reported to operators
 	reported uint64
 }
 
@@ -133,7 +135,7 @@ func (l *Limiter) force() float64 {
 	return l.limit
 }
 
-// hasRoom reports whether there is a place for a request of that level. The first always finds one.
+// hasRoom reports whether there is a slot for a request of that level. The first always finds one.
 func (l *Limiter) hasRoom(level Level) bool {
 	limit := l.limit
 	if level != Critical {
@@ -142,19 +144,20 @@ func (l *Limiter) hasRoom(level Level) bool {
 	return l.inFlight < max(1, int(limit*share[level]))
 }
 
-// A Waiter is a request that waits for a place.
+// A Waiter is a request that waits for a slot.
 type Waiter struct {
 	Ready chan struct{} // closed when it has one
 	level Level
 }
 
-// Enter asks for a place for a request: it has one, or may wait for one if it would, or is shed. There are at most so many waiters of a
-// level as the limit allows requests: what a waiter holds is its client's connection, and some hundred bytes.
+// Enter takes a slot for a request: it gets one, or waits for one if it may, or is shed. There are at most so many
+// waiters of a level as the limit allows requests: what a waiter holds is its client's connection, and some hundred
+// bytes.
 func (l *Limiter) Enter(level Level, waits bool, now time.Time) (entered bool, w *Waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.probing && now.After(l.until) {
-		l.probing, l.based = false, now // nobody came to be measured, or critical requests alone are more than the limit that is cut
+		l.probing, l.based = false, now // no request came to be measured, or critical requests alone are more than the limit that is cut
 	}
 	switch {
 	case l.hasRoom(level):
@@ -179,8 +182,8 @@ func (l *Limiter) refuse(level Level, now time.Time) {
 	l.lastShed = now
 }
 
-// Abandon ends the wait of a request: its time is up, and it is shed, or its client has gone. It reports whether it had a place by then,
-// which is to be used or left.
+// Abandon ends the wait of a request: its time is up, and it is shed, or its client has gone. It reports whether it had
+// a slot by then, which is to be used or left.
 func (l *Limiter) Abandon(w *Waiter, gone bool, now time.Time) (entered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,7 +202,7 @@ func (l *Limiter) Abandon(w *Waiter, gone bool, now time.Time) (entered bool) {
 	return true
 }
 
-// An Outcome is what a request tells of its origin.
+// An Outcome is what a request shows about its origin.
 type Outcome uint8
 
 const (
@@ -208,13 +211,13 @@ const (
 	Unmeasured                // nothing
 )
 
-// Leave gives a place back. The request was passed on at the time given.
+// Leave gives a slot back. The request was passed on at the time given.
 func (l *Limiter) Leave(o Outcome, began, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
 	if l.probing && l.inFlight >= int(l.force()) {
-		l.began = now // who was passed on until now has waited at the origin
+		l.began = now // requests passed on until now have waited at the origin
 	}
 	took := now.Sub(began)
 	if o == Answered || o == Unended && l.base > 0 && took > tolerance*l.base {
@@ -223,7 +226,7 @@ func (l *Limiter) Leave(o Outcome, began, now time.Time) {
 	l.admit()
 }
 
-// admit lets those in who wait, as far as there is room.
+// admit lets waiters in, as far as there is room.
 func (l *Limiter) admit() {
 	for _, level := range byPriority {
 		for list := l.waiting[level]; len(list) > 0 && l.hasRoom(level); list = l.waiting[level] {
@@ -239,15 +242,16 @@ func (l *Limiter) admit() {
 	}
 }
 
-// A Slot is that of one request whose body comes while it has it. While the origin waits for the client the place is lent to others: else a few
-// clients that send slowly would hold them all. It returns without asking, or a long body would have come in vain; so there may be more
-// requests under way than the limit, for as long as those take, and nobody is let in meanwhile.
+// A Slot is that of one request whose body is still arriving. While the origin waits for the client the slot is lent to
+// others: otherwise a few slow clients would hold them all. It is taken back without waiting, or a long body would have
+// come in vain. So more requests than the limit may be under way for as long as those take, and none is let in
+// meanwhile.
 type Slot struct {
 	of         *Limiter
 	lent, over bool // under its mutex
 }
 
-// Entered is the place of a request that has entered.
+// Entered returns the slot of a request that has entered.
 func (l *Limiter) Entered() *Slot { return &Slot{of: l} }
 
 // Lend is called when the origin begins to wait for the client, and Return when it does no more.
@@ -282,7 +286,8 @@ func (p *Slot) End() {
 	p.over = true
 }
 
-// sample takes an answer into the round, and ends that if it has enough. Who was passed on before a round began tells of another limit.
+// sample takes an answer into the round, and ends that if it has enough. Requests that were passed on before a round
+// began belong to another limit.
 func (l *Limiter) sample(began time.Time, took time.Duration, now time.Time) {
 	if l.began.IsZero() {
 		l.began = began
@@ -332,7 +337,7 @@ type Status struct {
 	Waiting  int
 	Shed     [Levels]uint64 // by level
 	Base     time.Duration  // its origin's latency without a queue; 0: not known yet
-	Shedding bool           // it sheds, or did in the last ten seconds, as far as Moved has been asked
+	Shedding bool           // it sheds, or did in the last ten seconds, as of the last call of Moved
 }
 
 func (l *Limiter) Status() Status {
@@ -345,8 +350,8 @@ func (l *Limiter) Status() Status {
 	return s
 }
 
-// Moved reports whether shedding has begun or ended since it was asked last, which is for who calls it about once a second: nobody tells of it
-// while requests wait for the mutex.
+// Moved reports whether shedding has begun or ended since its last call. It is called about once a second, so that no
+// event is recorded while requests wait for the mutex.
 func (l *Limiter) Moved(now time.Time) (shedding, moved bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

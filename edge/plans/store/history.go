@@ -10,8 +10,8 @@ import (
 	"sluice/edge/plans"
 )
 
-// Who said what of a client, and when, is a row for each change, of the number that the quota got with it. Edges of before there was a
-// history do not know the table: what they change has another number, and so nobody to its name.
+// The history has a row for each change of a client, with its author and time, under the number that the quota got with
+// it. Edges of versions without a history do not know the table: their changes have other numbers, and no author.
 
 // kept is how many changes of a client stay, beside those that made what stands now; keptTime is for how long those stay of which nothing does.
 const (
@@ -22,7 +22,7 @@ const (
 // current is of a row of the history: the quota stands as this change made it.
 const current = `EXISTS (SELECT 1 FROM sluice_quotas AS q WHERE q.change = h.change AND q.removed = 0)`
 
-// remember keeps who made a change of a client, of which one or two keys are given, and forgets the oldest.
+// remember keeps the author of a client's change, of which one or two keys are given, and forgets the oldest.
 func (s *Store) remember(ctx context.Context, tx *sql.Tx, key, other string, e plans.Entry) error {
 	// Where a store was put back to an earlier state, its numbers are given out again, and this table may know of them.
 	if _, err := tx.ExecContext(ctx, `DELETE FROM sluice_quota_history WHERE change >= $1`, e.Change); err != nil {
@@ -77,7 +77,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	}
 	if s.missing(ctx, "sluice_quota_history") {
 		if err := s.create(ctx); err != nil {
-			return fmt.Errorf("make the table sluice_quota_history, which says who changes what: %w", err)
+			return fmt.Errorf("make the table sluice_quota_history, which keeps who changes what: %w", err)
 		}
 	}
 	s.migrated.Store(true)

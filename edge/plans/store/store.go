@@ -1,9 +1,10 @@
 // Package store keeps quotas in SQLite, for edges of one machine, or in PostgreSQL, for all others. Both speak the same SQL here.
 //
-// Every change takes the next number, in the row that all changes lock, so numbers become visible in their order: who has read up to one has
-// missed nothing before it. What is taken away stays as a row that says so, for tombstones changes; who has read nothing for longer reads
-// everything again. A look for changes is one statement of one row, however many quotas there are. PostgreSQL's LISTEN would take a
-// connection of its own, and polling besides, for when that breaks.
+// Every change takes the next number, in the row that all changes lock, so numbers become visible in their order: a
+// reader that has read up to one has missed nothing before it. What is removed stays as a tombstone for so many
+// changes; a reader that has read nothing for longer reads everything again. A look for changes is one statement of one
+// row, however many quotas there are. PostgreSQL's LISTEN would take another connection, and polling besides, for when
+// that breaks.
 package store
 
 import (
@@ -31,7 +32,7 @@ import (
 // version is of the tables.
 const version = 1
 
-// tombstones is how many changes ago something may have been taken away for whoever reads only what changed.
+// tombstones is how many changes a removal stays visible to readers of changes.
 const tombstones = 10_000
 
 // Store is a database. It is safe for concurrent use.
@@ -55,7 +56,7 @@ func Where(text string) string {
 	return "postgres " + host + u.Path
 }
 
-// fails says of an error which store it is, and why an exchange with it was broken off.
+// fails adds to an error which store it is, and why an exchange with it was broken off.
 func (s *Store) fails(ctx context.Context, err *error) {
 	if *err == nil {
 		return
@@ -66,7 +67,7 @@ func (s *Store) fails(ctx context.Context, err *error) {
 	*err = fmt.Errorf("%s: %w", s.where, *err)
 }
 
-// parse finds the driver of a store, and what it wants to hear.
+// parse finds the driver of a store, and its data source name.
 func parse(text string) (driver, name string, err error) {
 	if path, is := strings.CutPrefix(text, "sqlite:"); is && filepath.IsAbs(path) {
 		escaped := (&url.URL{Path: path}).EscapedPath()
@@ -96,7 +97,7 @@ func Open(text string) (*Store, error) {
 // Close closes it.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Times are Unix milliseconds; a row of sluice_quotas that is removed says nothing of its client.
+// Times are Unix milliseconds; a removed row of sluice_quotas says nothing about its client.
 var schema = []string{
 	`CREATE TABLE IF NOT EXISTS sluice_plans (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, store TEXT NOT NULL, change BIGINT NOT NULL, oldest BIGINT NOT NULL)`,
 	`CREATE TABLE IF NOT EXISTS sluice_quotas (client TEXT NOT NULL, rule TEXT NOT NULL, effective_at BIGINT NOT NULL, expires_at BIGINT NOT NULL,

@@ -1,5 +1,5 @@
-// Package descriptors is what other proxies say of requests (Envoy's rate limit service): descriptors, each a list of keys and values, and which
-// rule says most exactly what one is.
+// Package descriptors is how other proxies describe requests (Envoy's rate limit service): descriptors, each a list of
+// keys and values, and the rule that fits one most exactly.
 package descriptors
 
 import (
@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// A Pattern says which descriptors a rule is about: those of a domain with these entries, in this order and no others.
+// A Pattern is which descriptors a rule is about: those of a domain with these entries, in this order and no others.
 type Pattern struct {
 	Domain  string  `json:"domain"`
 	Entries []Entry `json:"entries"`
 }
 
-// An Entry is a key of a descriptor and its value. A rule may leave the value open, by a prefix that ends in * or by none at all: then each
-// value has a counter of its own.
+// An Entry is a key of a descriptor and its value. A rule may leave the value open, by a prefix that ends in * or by
+// none at all: then each value has its own counter.
 type Entry struct {
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
 }
 
-// Bounds of what a rule may name, and of what a proxy may ask in one call.
+// Bounds of what a rule may name, and of what a proxy may send in one call.
 const (
 	MaxEntries = 16
 	Max        = 64 // descriptors
@@ -35,7 +35,7 @@ const (
 // open reports whether a rule leaves the value to the proxy.
 func (e *Entry) open() bool { return e.Value == "" || strings.HasSuffix(e.Value, "*") }
 
-// Check says what is wrong with the descriptors of a rule.
+// Check returns what is wrong with the descriptors of a rule.
 func (p *Pattern) Check() error {
 	switch {
 	case p.Domain == "":
@@ -91,11 +91,11 @@ func (p *Pattern) AddressAt() int {
 	return at
 }
 
-// A Descriptor is a part of what another proxy tells of a request in its place.
+// A Descriptor is a part of another proxy's description of a request.
 type Descriptor struct {
 	Entries []Entry
-	Hits    uint32        // that the request counts; 0 counts nothing, and asks
-	Limit   uint32        // in place of the rule's limit; 0: the rule's
+	Hits    uint32        // that the request counts; 0 counts nothing, and only reads
+	Limit   uint32        // instead of the rule's limit; 0: the rule's
 	Window  time.Duration // of Limit: one of Units
 }
 
@@ -114,18 +114,18 @@ func (d *Descriptor) Address() netip.Addr {
 	return netip.Addr{}
 }
 
-// Keys under which Envoy tells the address of a client, whole or as a prefix.
+// Keys under which Envoy sends the address of a client, whole or as a prefix.
 const (
 	remoteAddress       = "remote_address"
 	maskedRemoteAddress = "masked_remote_address"
 )
 
-// Append appends all that tells d from another, for a digest.
+// Append appends all that distinguishes d from another, for a digest.
 func (d *Descriptor) Append(buf []byte) []byte {
 	for i := range d.Entries {
 		buf = appendText(appendText(buf, d.Entries[i].Key), d.Entries[i].Value)
 	}
-	if d.Limit != 0 { // another limit is another source: who was over one is not over the next
+	if d.Limit != 0 { // another limit is another source: one that was over the first is not over the next
 		buf = binary.LittleEndian.AppendUint32(buf, d.Limit)
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(d.Window))
 	}

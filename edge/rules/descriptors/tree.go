@@ -42,7 +42,7 @@ func (t *Tree[V]) Find(domain string, entries []Entry) *V {
 	return nil
 }
 
-// A node is of all patterns whose first entries are the same.
+// A node holds all patterns whose first entries are the same.
 type node[V any] struct {
 	value *V // of descriptors that end here; nil: there is none
 	keys  map[string]*values[V]

@@ -1,5 +1,5 @@
-// Package key is by what rules tell sources apart: parts of a request, each in one form for all that origins take for the same, and a digest of
-// them under a secret. What origins may read in several ways has no digest.
+// Package key is the keys by which rules distinguish sources: parts of a request, each in one form for all that origins
+// take for the same, and a digest of them under a secret. What origins may read in several ways has no digest.
 package key
 
 import (
@@ -18,7 +18,7 @@ import (
 	"sluice/edge/token"
 )
 
-// A Part is one of the things that a rule tells sources apart by.
+// A Part is one part of a request by which a rule distinguishes sources.
 type Part struct {
 	Kind  Kind
 	Name  []byte // of the header, cookie, parameter or claim
@@ -28,11 +28,11 @@ type Part struct {
 	place int    // among them
 }
 
-// A Kind says what of a request a Part is.
+// A Kind is the kind of a Part.
 type Kind uint8
 
 const (
-	Source Kind = iota // not of the request: who asks
+	Source Kind = iota // not of the request's content: its source
 	Header
 	Cookie
 	Query
@@ -108,7 +108,8 @@ func isClaim(name string) bool {
 	return name != "" && len(name) <= 128 && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ',' || r == '"' })
 }
 
-// A Secret keys the digests of what clients send, so that nobody can make two values that count as one, or guess another's.
+// A Secret keys the digests of what clients send, so that no client can make two values that count as one, or guess
+// another's.
 type Secret struct{ k0, k1 uint64 }
 
 // NewSecret makes the one of a PoP.
@@ -116,10 +117,11 @@ func NewSecret(b [16]byte) Secret {
 	return Secret{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// Digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
-// kind and length, so that no two lists of values run together. A header, cookie, parameter or host that is missing, or does not go to
-// the origin, and a claim that nobody believed has made, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send. One that
-// is there and empty is a value like others.
+// Digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with
+// its kind and length, so that no two lists of values run together. A header, cookie, parameter or host that is
+// missing, or does not go to the origin, and a claim without a valid signature, names no client: then the request
+// counts for its source, apart from every value that a client could send. One that is there and empty is a value like
+// others.
 //
 // It returns the part that is there several times with different values, of which origins take one or another, or in a form
 // that they may not read alike: so a path whose readings differ in what the key has of it. nil: there is none.
@@ -164,7 +166,7 @@ func (k Secret) DigestOf(kind Kind, value []byte) counter.Source {
 	return k.Sum(append(binary.LittleEndian.AppendUint32([]byte{byte(kind)}, uint32(len(value))), value...))
 }
 
-// Apart is a source that is told from the same value of other parts by the name of its own.
+// Apart is a source whose name keeps it apart from the same value of other parts.
 func (k Secret) Apart(part string, source counter.Source) counter.Source {
 	var room [96]byte
 	return k.Sum(source.AppendBinary(append(append(room[:0], apart), part...)))
@@ -256,8 +258,8 @@ func (p *Part) segments(path []byte) []byte {
 	return path
 }
 
-// Form appends a value in one form for all that origins take for the same; token is where in it begins what tells clients apart, or
-// message.NoClient. It reports false for one that they may not read alike.
+// Form appends a value in one form for all that origins take for the same; token is where in it the part begins that
+// distinguishes clients, or message.NoClient. It reports false for one that they may not read alike.
 func (p *Part) Form(buf, value []byte) (_ []byte, token int, ok bool) {
 	switch {
 	case p.Kind == Cookie:

@@ -6,8 +6,8 @@ import (
 	"sluice/edge/message"
 )
 
-// Names are the names of the headers, parameters and cookies that the rules of a set ask for. Add them all before the first request; from then on it
-// is safe for concurrent use. The zero Names has none.
+// Names are the names of the headers, parameters and cookies that the rules of a set read. Add them all before the
+// first request; from then on it is safe for concurrent use. The zero Names has none.
 type Names struct {
 	headers, parameters, cookies message.Lookup
 }
@@ -24,8 +24,9 @@ func (n *Names) Add(p *Part) {
 	}
 }
 
-// A View is a request as the rules of one set see it. Its header, its query and its cookies are read once however many rules ask, and a value that is long
-// to bring into its form is brought into it once. So the work is bounded by the length of the request. Reset it before the next one.
+// A View is a request as the rules of one set see it. Its header, its query and its cookies are read once however many
+// rules use them, and a value that is long to bring into its form is brought into it once. So the work is bounded by
+// the length of the request. Reset it before the next one.
 //
 // It keeps 12 bytes at most for each of the names, and room for as many values as a request had.
 type View struct {
@@ -37,7 +38,7 @@ type View struct {
 	cookies    values
 	buf        []byte // of forms
 
-	queried bool                 // a parameter was asked for
+	queried bool                 // a parameter is needed
 	odd     bool                 // the query has what only some servers decode, or is in an odd character set
 	differs [message.Splits]bool // from the first
 }
@@ -46,7 +47,7 @@ type View struct {
 type values struct {
 	read    bool
 	entries []entry
-	at      []int32 // by place: where the entry is, counted from 1; 0: there is none
+	at      []int32 // by position: where the entry is, counted from 1; 0: there is none
 }
 
 // entry is what a request has by one name.
@@ -59,7 +60,7 @@ type entry struct {
 	token        int
 }
 
-// short is the length of values that are brought into their form as often as rules ask.
+// short is the length of values that are brought into their form for each rule anew.
 const short = 64
 
 // Reset forgets the request.
@@ -118,14 +119,14 @@ func (v *View) Find(p *Part, at message.Split) (value []byte, once, ok bool) {
 		return nil, false, true
 	case e.differ:
 		return nil, false, false
-	case p.Kind == Header: // whose names have no case
+	case p.Kind == Header: // their names have no case
 		return e.value, !e.more && bytes.EqualFold(e.name, p.Name), true
 	default:
 		return e.value, !e.more && bytes.Equal(e.name, p.Name), true
 	}
 }
 
-// make makes room for what is asked by other names: the rules have changed.
+// make makes room for other names: the rules have changed.
 func (v *View) make(names *Names) {
 	v.names = names
 	v.headers.at = make([]int32, names.headers.Len())

@@ -1,6 +1,7 @@
-// Package h2origin speaks HTTP/2 to a server (RFC 9113) for callers who speak HTTP/1.1. What Open returns takes one request and gives its answer, as
-// a connection of HTTP/1.1 would: written strictly, read strictly, with deadlines, and closed in the end. So whoever passes requests on has one way
-// of doing it, and what is refused of a server's answer is refused whatever the server speaks.
+// Package h2origin speaks HTTP/2 to a server (RFC 9113) for callers who speak HTTP/1.1. What Open returns takes one
+// request and gives its answer, as a connection of HTTP/1.1 would: written strictly, read strictly, with deadlines, and
+// closed in the end. So requests are passed on in one way, and a malformed answer is refused whatever protocol the
+// server speaks.
 //
 //	open     a connection with room for one more stream is taken, or made (h2origin.go)
 //	send     the request is read, and goes on as a stream: head, body as it comes, trailers (request.go)
@@ -32,16 +33,17 @@ const (
 	maxHead = 32 << 10
 	// stuckTime is how long a connection lasts on which nothing can be written. A server reads its connections at all times.
 	stuckTime = 15 * time.Second
-	// deafTime is how long a request is given up after that hears nothing, nor does any other on its connection, without that speaking against it.
+	// deafTime is how long a request may get no answer, and neither may any other on its connection, before the
+	// connection is taken for dead.
 	deafTime = 2 * time.Second
 )
 
 // A Pool is the connections to a server. It is safe for concurrent use.
 type Pool struct {
-	// Dial makes a connection, over which HTTP/2 may be spoken at once. Secure says that it is TLS.
+	// Dial makes a connection, over which HTTP/2 may be spoken at once. Secure: it is TLS.
 	Dial   func(deadline time.Time) (net.Conn, error)
 	Secure bool
-	// Fault, if not nil, is told that somebody has panicked here. The request that it was about ends without an answer.
+	// Fault, if not nil, is called after a panic here. The request that it was about ends without an answer.
 	Fault func(any)
 
 	mu      sync.Mutex
@@ -50,7 +52,8 @@ type Pool struct {
 	gone    bool // nothing is kept
 }
 
-// A dialing is a connection that is being made. All who have no other wait for it, so that a burst does not make one each.
+// A dialing is a connection that is being made. All requests that have no other wait for it, so that a burst does not
+// make one each.
 type dialing struct {
 	done chan struct{}
 	err  error
@@ -69,7 +72,8 @@ type conn struct {
 	rested  time.Time // since when there is no stream
 }
 
-// Open returns what takes a request, and reports whether its connection has been used before. fresh asks for one that has not.
+// Open returns what takes a request, and reports whether its connection has been used before. fresh requires one that
+// has not.
 func (p *Pool) Open(fresh bool, within time.Duration) (nc net.Conn, reused bool, err error) {
 	c, reused, err := p.take(fresh, time.Now().Add(within))
 	if err != nil {
@@ -78,7 +82,7 @@ func (p *Pool) Open(fresh bool, within time.Duration) (nc net.Conn, reused bool,
 	return start(c), reused, nil
 }
 
-// take takes a place for a stream.
+// take takes a slot for a stream.
 func (p *Pool) take(fresh bool, deadline time.Time) (c *conn, reused bool, err error) {
 	for {
 		p.mu.Lock()
@@ -120,7 +124,7 @@ func (p *Pool) take(fresh bool, deadline time.Time) (c *conn, reused bool, err e
 			c.streams, c.used = 1, true
 			p.conns = append(p.conns, c)
 		} else {
-			go c.h2.Close() // nobody else knows of it
+			go c.h2.Close() // nothing else refers to it
 		}
 	}
 	d.err = err
@@ -128,7 +132,7 @@ func (p *Pool) take(fresh bool, deadline time.Time) (c *conn, reused bool, err e
 	return c, false, err
 }
 
-// pick takes a place on a connection there is, and forgets those that are no more. It needs p.mu.
+// pick takes a slot on an existing connection, and forgets those that have ended. It needs p.mu.
 func (p *Pool) pick() (found *conn, reused bool) {
 	p.conns = slices.DeleteFunc(p.conns, func(c *conn) bool { return c.over || c.h2.Err() != nil })
 	for _, c := range p.conns {
@@ -178,8 +182,8 @@ func (h *activityConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// leave gives back a stream's place. A request that got no answer, on a connection where nothing came since, says that nobody may be there any more:
-// the next one had better not wait there, too.
+// leave gives back a stream's slot. A request that got no answer, on a connection where nothing came since, suggests
+// that the server is gone: the next one should not wait there, too.
 func (c *conn) leave(began time.Time, answered bool) {
 	now, p := time.Now(), c.pool
 	p.mu.Lock()
@@ -227,7 +231,7 @@ func (p *Pool) end(which func(*conn) bool) {
 	})
 }
 
-// recovered is told what a panic of a goroutine said, if it said anything, and reports whether it did. No other request must suffer.
+// recovered reports whether a goroutine has panicked, and passes the panic on. No other request must suffer.
 func (p *Pool) recovered(fault any) bool {
 	if fault != nil && p.Fault != nil {
 		p.Fault(fault)

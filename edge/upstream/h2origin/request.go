@@ -63,7 +63,7 @@ type exchange struct {
 	count    int
 }
 
-// start waits for a request in another goroutine, and does what it says.
+// start waits for a request in another goroutine, and serves it.
 func start(c *conn) *Stream {
 	near, far := net.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -164,7 +164,7 @@ func (x *exchange) whole() ([]byte, error) {
 	}
 }
 
-// target is what is asked for, byte for byte.
+// target is the requested target, byte for byte.
 func (x *exchange) target() *url.URL {
 	u := &url.URL{Scheme: "http", Host: string(x.head.RawHost), Opaque: string(x.head.Target)}
 	if x.conn.pool.Secure {
@@ -198,7 +198,7 @@ func (f *filler) Fill(n int) error {
 	return err
 }
 
-// A body is a request'x. It is read by the one who sends it.
+// A body is a request'x. The sending goroutine reads it.
 type body struct {
 	http1.Body
 	pool    *Pool
@@ -231,7 +231,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 // Close ends a Read that waits: the server wants no more.
 func (b *body) Close() error { return b.far.SetReadDeadline(socket.LongAgo) }
 
-// interim passes an interim answer on. It is called by the one who reads the connection, whom nobody may hold up.
+// interim passes an interim answer on. The goroutine that reads the connection calls it, and must not be held up.
 func (x *exchange) interim(status int, header textproto.MIMEHeader) (err error) {
 	defer func() {
 		if x.conn.pool.recovered(recover()) {

@@ -47,7 +47,7 @@ func (h *HTTP2Attacks) memory(ctx context.Context) (all []ConnectionMemory, err 
 	return all, nil
 }
 
-// connections makes so many, each from a source of its own, and tells by how much the server has grown then, in bytes.
+// connections makes so many, each from another source, and returns by how much the server has grown then, in bytes.
 func (h *HTTP2Attacks) connections(ctx context.Context, name string, count, streams int) (float64, error) {
 	s, err := h.start(ctx, name)
 	if err != nil {

@@ -183,7 +183,7 @@ func (b *RateLimit) server(work string, ours bool) (*process.Process, error) {
 		"HOST=" + host, fmt.Sprint("PORT=", n[2].Port()), "DEBUG_HOST=" + host, fmt.Sprint("DEBUG_PORT=", n[3].Port()), "GRPC_HOST=" + host, fmt.Sprint("GRPC_PORT=", n[0].Port()), b.Peer}}, nil
 }
 
-// load calls a server for a while, after all users have been there, and tells what a call cost.
+// load calls a server for a while, after all users have been there, and returns what a call cost.
 func (b *RateLimit) load(ctx context.Context, addr, work string, server, node *process.Process) (m callCost, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

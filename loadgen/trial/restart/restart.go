@@ -163,7 +163,7 @@ http2: {cleartext: true}
 source: {trust: [127.0.0.1]}
 `
 
-// tell adds a table of what became of the clients' requests.
+// tell adds a table of the outcome of the clients' requests.
 func tell(c *check.Result, what string, mix *clientMix, took time.Duration) {
 	c.See("%s, %.0f s", what, took.Seconds())
 	c.See("%-20s %9s %8s %6s %7s %8s %8s", "", "requests", "refused", "reset", "failed", "median", "slowest")

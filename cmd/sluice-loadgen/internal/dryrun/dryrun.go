@@ -20,9 +20,10 @@ import (
 // A Run judges requests that are over, those of an access log, as an edge with this configuration would have: with the
 // same sources, lists, rules and limiter, at the times that its caller gives. It counts alone. It is for one goroutine.
 //
-// A log has no headers but User-Agent. So a rule that tells clients apart by another one or a cookie counts each source as one that sent none,
-// and one about requests with such is about none of a log. Nobody is on a plan but the default one: no store is read. Of nobody is known how
-// long the body of a request was, or what the origin's answer said: where that is the cost, it is 1.
+// A log has no headers but User-Agent. So a rule that distinguishes clients by another one or a cookie counts each
+// source as one that sent none, and one about requests with such is about none of a log. Nobody is on a plan but the
+// default one: no store is read. Of nobody is known how long the body of a request was, or what the origin's answer
+// said: where that is the cost, it is 1.
 type Run struct {
 	sources     *address.Sources
 	deny, allow *bart.Lite
@@ -54,7 +55,7 @@ type Outcome struct {
 	Denied, Allowed bool // by the lists; then no rule was asked
 	Refused         bool // by a rule
 	Malformed       bool // an edge answers 400 or 414, because origins may read it in several ways, or it is too long for a rule; then no rule was asked
-	Rule            int  // the one that the client would have been told of, as an index of Config.Rules; -1: none
+	Rule            int  // the one in the client's headers, as an index of Config.Rules; -1: none
 	Cases           []RuleOutcome
 }
 

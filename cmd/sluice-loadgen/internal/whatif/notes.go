@@ -11,7 +11,7 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// logged is what a log tells of its requests beside who sent them, when and what he asked for.
+// logged is what a log has of its requests besides source, time and target.
 type logged struct {
 	requests                       int
 	hosts, lines, statuses, agents int // how many of them have one
@@ -108,8 +108,8 @@ func (l *logged) lacks(r *rules.Config) string {
 
 // sheddingNotes says that nothing is shed here, and that requests end at once.
 func sheddingNotes(c *config.Config, limitless []rules.Config) (notes []string) {
-	const noDurations = "a log does not tell how long requests took"
-	const why = "a log does not tell how fast an origin would have answered"
+	const noDurations = "a log does not show how long requests took"
+	const why = "a log does not show how fast an origin would have answered"
 	for i := range c.Origins {
 		if c.Origins[i].Shedding != nil {
 			notes = append(notes, why+", so that nobody is shed or waits here: sluice-trial lab --check shedding shows what shedding does")
@@ -170,7 +170,7 @@ func notes(t *trace.Trace, c *config.Config, l *logged, forgotten uint64) (notes
 			notes = append(notes, fmt.Sprintf("rule %s counts by %s, and so does what is said of who was over it", r.Name, r.Algorithm))
 		}
 		if t.Coarse && isQuick(r) {
-			notes = append(notes, fmt.Sprintf("the log tells whole seconds, over which requests are spread by the seed: what rule %s says of shorter times is no better than that", r.Name))
+			notes = append(notes, fmt.Sprintf("the log has whole seconds, over which requests are spread by the seed: what rule %s shows for shorter times is no better than that", r.Name))
 		}
 		if r.AsksTier() {
 			notes = append(notes, fmt.Sprintf("rule %s says check: sync, which changes nothing here: one edge judges the log, and knows of each request before the next; over several edges, --sync of simulate shows it", r.Name))
@@ -182,7 +182,7 @@ func notes(t *trace.Trace, c *config.Config, l *logged, forgotten uint64) (notes
 			notes = append(notes, fmt.Sprintf("a log has requests, and no descriptors, so that rule %s, about %v, judges nothing here", r.Name, r.Match.Descriptors))
 		}
 		if r.Limits() > 1 {
-			notes = append(notes, fmt.Sprintf("rule %s has several limits: each is a row, by the name that clients are told, and a curve is of the rule's own alone", r.Name))
+			notes = append(notes, fmt.Sprintf("rule %s has several limits: each is a row, by the name that clients see, and a curve is of the rule's own alone", r.Name))
 		}
 		if slices.ContainsFunc(r.Prefixes, func(p rules.Prefix) bool { return p.Prefix > 64 }) {
 			notes = append(notes, fmt.Sprintf("rule %s counts prefixes beyond /64, but IPv6 addresses of one /64 are read as one source", r.Name))
@@ -212,7 +212,7 @@ func notes(t *trace.Trace, c *config.Config, l *logged, forgotten uint64) (notes
 		}
 	}
 	if len(c.PoP.Peers) > 0 {
-		notes = append(notes, "a log tells nothing of other PoPs, so that nobody is blocked because a peer has blocked him; simulate --pops 2 --peers shows what that does")
+		notes = append(notes, "a log shows nothing of other PoPs, so no source is blocked because a peer has blocked it; simulate --pops 2 --peers shows what that does")
 	}
 	if c.Source.IPv6Prefix > 64 {
 		notes = append(notes, fmt.Sprintf("source.ipv6_prefix is %d, but IPv6 addresses of one /64 are read as one source", c.Source.IPv6Prefix))

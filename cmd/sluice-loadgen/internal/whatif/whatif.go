@@ -69,7 +69,7 @@ func addFlags(flags *pflag.FlagSet) *askFlags {
 	return f
 }
 
-// Command tells what rules would have done to a log.
+// Command shows what rules would have done to a log.
 func Command(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("what-if", pflag.ContinueOnError)
 	trace, ask, out := cli.AddTrace(flags), addFlags(flags), cli.AddOutput(flags)
@@ -235,7 +235,7 @@ func (f *askFlags) load() (*config.Config, error) {
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool { return r.Mode == rules.Off })
 		if !slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Limit > 0 }) {
-			return nil, fmt.Errorf("%s: no rule has a limit: who is shed follows from how fast an origin answers, and how many are in flight from how long requests take, and a log tells neither: there is nothing to ask about", f.config)
+			return nil, fmt.Errorf("%s: no rule has a limit: who is shed follows from how fast an origin answers, and how many are in flight from how long requests take, and a log shows neither: there is nothing to ask about", f.config)
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool {
 			if r.Limit == 0 {
@@ -335,8 +335,8 @@ func dryRun(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, e
 	return o, nil
 }
 
-// roomFor is a table with a place for each source under each limit, or, where a rule tells more apart than sources, for each request: no larger
-// for a limit than an edge's table is by itself.
+// roomFor is a table with room for each source under each limit, or, where a rule distinguishes more than sources, for
+// each request: no larger for a limit than an edge's default table.
 func roomFor(t *trace.Trace, c *config.Config) (room int) {
 	bySource := virtual.RoomFor(t)
 	byRequest := max(bySource, min(64*len(t.Requests)+1000, 1_000_000))

@@ -94,8 +94,8 @@ const (
 	finals   = 3    // of the worst by comparison, so many are measured
 )
 
-// Search looks for the worst of each objective. Progress, if not nil, is told how many behaviours have been tried; it is called from
-// several goroutines.
+// Search looks for the worst of each objective. Progress, if not nil, is called with how many behaviours have been
+// tried; it is called from several goroutines.
 func Search(o Options, progress func(tried int)) ([]Found, error) {
 	if o.Nodes == 0 {
 		o.Nodes = 1

@@ -3,8 +3,8 @@
 //	every edge     audit.Audit ---> a batch each Interval, an item in the tier ---+
 //	the oldest     exactlog.Judge <--- all edges' batches, two seconds later <----+
 //
-// The oldest edge judges, as far as presence tells, so whatever edges come and go, it stays the same; where two hold themselves for the
-// oldest for a moment, both count what they find. One that begins to judge knows nothing of the hits before.
+// The oldest edge by presence judges, so it stays the same as others come and go; if two take themselves for the oldest
+// for a moment, both count what they find. One that begins to judge lacks the hits before.
 //
 // It costs one set per edge, and one get of all their items by the oldest, in Interval, whatever clients do: no request waits for it, and
 // none causes a command of it. What a request causes is bytes: an entry of a batch, if its source is watched. Items are bounded by
@@ -35,7 +35,7 @@ const (
 	settled = 500 * time.Millisecond
 )
 
-// Tier is what is asked of the PoP, as functions.
+// Tier is what is needed of the PoP, as functions.
 type Tier struct {
 	Secret secret.Secret
 	Do     func(context.Context, wire.Command) wire.Result
@@ -60,7 +60,7 @@ type Auditor struct {
 	left     bool
 }
 
-// Inherits says that counters have, or get until then, hits of another process that had this edge's place.
+// Inherits says that counters have, or get until then, hits of the process that this one replaces.
 func (a *Auditor) Inherits(until time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +97,7 @@ func (a *Auditor) Leave(ctx context.Context) {
 	a.left = true
 }
 
-// write gives a batch to whom judges it.
+// write sends a batch to the judging edge.
 func (a *Auditor) write(ctx context.Context, number int64, now time.Time, last bool) {
 	a.mu.Lock()
 	left := a.left
@@ -143,7 +143,7 @@ func (a *Auditor) nodes() (up []int) {
 	return up
 }
 
-// oldest is the edge that judges: one that does not tell since when it runs is taken for young.
+// oldest is the edge that judges: one that does not publish since when it runs is taken for young.
 func oldest(edges []presence.Edge) uint64 {
 	age := func(e presence.Edge) int64 {
 		if e.Started.IsZero() {
@@ -161,7 +161,7 @@ func (a *Auditor) gather(ctx context.Context, number int64) {
 	starts := (&exactlog.Batch{Number: number}).Starts()
 	switch judges := len(edges) > 0 && oldest(edges) == a.ID; {
 	case !judges:
-		a.judge.Begin(0) // whoever judges next knows nothing
+		a.judge.Begin(0) // the next judge starts without state
 		a.judges, a.known = false, nil
 		a.mu.Unlock()
 		return
@@ -202,7 +202,7 @@ func (a *Auditor) gather(ctx context.Context, number int64) {
 	for i, b := range batches {
 		a.take(ids[i], started[ids[i]], b, number)
 	}
-	for id := range a.known { // of whom presence tells no more, it is forgotten
+	for id := range a.known { // an edge that presence has lost is forgotten
 		if !slices.ContainsFunc(edges, func(e presence.Edge) bool { return e.ID == id }) {
 			delete(a.known, id)
 		}
@@ -222,7 +222,7 @@ func (a *Auditor) take(id uint64, started time.Time, b *exactlog.Batch, number i
 		return
 	}
 	if !known && b.Began < b.Starts() {
-		a.judge.Missing(b.Starts()) // what it noted before, nobody has read
+		a.judge.Missing(b.Starts()) // what it noted before was not read
 	}
 	if b.OneIn == a.Notes.OneIn() {
 		a.judge.Add(b)

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Command is what shells are told of a command. What a flag or an argument wants is read from its name: of a|b it is one of
-// these words, FILE is a file, and of other names a shell knows nothing.
+// Command is what shells learn about a command. What a flag or an argument wants is read from its name: of a|b it is
+// one of these words, FILE is a file, and of other names a shell knows nothing.
 type Command struct {
 	Name, Does string // no Name: the program without a command
 	Args       string // such as "SOURCE", "[FILE]", "bash|zsh|fish"

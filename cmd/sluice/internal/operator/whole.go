@@ -128,14 +128,13 @@ func (c *Client) StatusOfPoP() error {
 		}
 		most, missing := 0, 0
 		for _, e := range all.Edges {
-			switch {
-			case e.Load == nil:
+			if e.Load == nil {
 				missing++
 				t.add(cmp.Or(e.Name, e.ID), "", "", "", "", "", "", "MISSING: "+e.Missing)
-			default:
-				row(cmp.Or(e.Name, e.ID), fmt.Sprintf("%.1f s", e.Age), cmp.Or(e.Unready, "ready"), e.Blocked, e.Load)
-				most = max(most, e.Blocked)
+				continue
 			}
+			row(cmp.Or(e.Name, e.ID), fmt.Sprintf("%.1f s", e.Age), cmp.Or(e.Unready, "ready"), e.Blocked, e.Load)
+			most = max(most, e.Blocked)
 		}
 		all.Load.Version = ""
 		state := "all"

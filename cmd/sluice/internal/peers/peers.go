@@ -1,8 +1,9 @@
 // Package peers carries blocks between PoPs that list each other (pop/across says which): a sender for each peer, and a listener.
 //
-// A message is a POST to /v1/blocks of an edge of the peer, plain HTTP/1.1, with its signature in the header Sluice-Signature. It is signed and
-// not encrypted: who is on the way reads addresses, and can change nothing. Where there is nothing to tell, a message without blocks goes every
-// checkEvery: so a way that is not there, or a secret that does not fit, is known before it matters.
+// A message is a POST to /v1/blocks of an edge of the peer, plain HTTP/1.1, with its signature in the header
+// Sluice-Signature. It is signed and not encrypted: an eavesdropper reads addresses, and can change nothing. If there
+// are no blocks to send, an empty message goes every checkEvery: so a broken path, or a secret that does not fit, is
+// noticed before it matters.
 package peers
 
 import (
@@ -55,8 +56,9 @@ type Peers struct {
 	readers  readers
 }
 
-// readers are the messages without a ticket that are being read, the oldest first. For one more than readersAtOnce that one has to go: a peer of an
-// older version sends a message at once, so it is a stranger's, who could keep the peers out otherwise.
+// readers are the messages without a ticket that are being read, the oldest first. If there is one more than
+// readersAtOnce, that one is closed: a peer of an older version sends a message at once, so it is a stranger's, who
+// could keep the peers out otherwise.
 type readers struct {
 	mu   sync.Mutex
 	list []*http.ResponseController
@@ -136,7 +138,7 @@ func (p *Peers) Announce(b across.Block) {
 	}
 }
 
-// Send sends what there is to tell until ctx is done. What waits then is lost.
+// Send sends blocks until ctx is done. What waits then is lost.
 func (p *Peers) Send(ctx context.Context) {
 	client := &http.Client{
 		Timeout:       patience,
@@ -151,7 +153,7 @@ func (p *Peers) Send(ctx context.Context) {
 	}
 }
 
-// send tells one peer. Each edge begins at another edge of it, and stays with the one that answers.
+// send sends to one peer. Each edge begins at another edge of it, and stays with the one that answers.
 func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 	at := rand.IntN(len(to.edges))
 	var by sender
@@ -194,7 +196,7 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 					p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Level: slog.LevelWarn, Old: "told", New: "away",
 						Text: "no edge of PoP " + to.name + " accepts blocks: sources that are blocked here are not blocked there: " + err.Error()})
 				}
-				if len(batch) == 0 { // the next check tells when it is back
+				if len(batch) == 0 { // the next check notices when it is back
 					break
 				}
 				if !pause(ctx, again) {
@@ -205,14 +207,14 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 	}
 }
 
-// sender is who messages to a peer come from, as it tells them from each other.
+// sender is the ID by which a peer distinguishes the senders of messages.
 type sender struct {
 	id   string
 	last time.Time // when its latest message was made
 }
 
-// stamp is who sends a message that is made at now, and when. After a clock has stepped back that is another one: what came under the old
-// name may be from a time that is yet to come.
+// stamp is the sender and time of a message that is made at now. After a clock has stepped back that is another one:
+// what came under the old name may be from a time that is yet to come.
 func (s *sender) stamp(now time.Time) (id string, made time.Time) {
 	now = now.Round(0)
 	if s.id == "" || !now.After(s.last) {
@@ -253,7 +255,7 @@ func (p *Peers) post(ctx context.Context, client *http.Client, edge string, m *a
 	if resp.StatusCode != http.StatusOK {
 		var reply struct{ Error struct{ Message string } }
 		_ = json.Unmarshal(text, &reply) // else there is the status
-		return fmt.Errorf("%s says %s %s", edge, resp.Status, reply.Error.Message)
+		return fmt.Errorf("%s answers %s %s", edge, resp.Status, reply.Error.Message)
 	}
 	return nil
 }
@@ -320,5 +322,5 @@ func refusal(message string) any {
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the peer is gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(v) // the peer is gone: no one to send to
 }

@@ -17,7 +17,7 @@ import (
 	"sluice/pop/secret"
 )
 
-// Names in etcd, under its prefix: of each rule that was changed its past, and of each edge what it says of itself.
+// Names in etcd, under its prefix: of each rule that was changed its history, and of each edge its state.
 const (
 	ruleNames = "rules/"
 	edgeNames = "edges/"
@@ -26,10 +26,10 @@ const (
 // maxValue bounds what is read of one rule: ten changes of the longest kind, and room.
 const maxValue = 128 << 10
 
-// Etcd is a List that edges of several PoPs share over etcd, and keep a copy of. What etcd has is merged into the copy; what the copy has and etcd
-// lacks, because it was put back to an older state, is written again: so the newest change stands everywhere, and nothing that an edge
-// remembers is lost. A change is made in etcd first, over what this edge has seen there, or not at all. A value that is no past of a rule is left
-// alone, and told.
+// Etcd is a List that edges of several PoPs share over etcd, and keep a copy of. What etcd has is merged into the copy;
+// what the copy has and etcd lacks, because it was put back to an older state, is written again: so the newest change
+// stands everywhere, and nothing that an edge remembers is lost. A change is made in etcd first, over what this edge
+// has seen there, or not at all. A value that is no history of a rule is left alone, and reported.
 type Etcd struct {
 	*List
 	store  *etcd.Store
@@ -46,7 +46,7 @@ type Etcd struct {
 	counts    PutCounts
 }
 
-// edgeState is what an edge says of itself in etcd.
+// edgeState is what an edge publishes about itself in etcd.
 type edgeState struct {
 	control.EdgeStatus
 	Revision int64    `json:"revision"` // of the rules in etcd that are in force there
@@ -56,7 +56,8 @@ type edgeState struct {
 // PutCounts is what became of changes that this edge wrote.
 type PutCounts struct{ Done, Conflict, Failed uint64 }
 
-// NewEtcd is New for a list in etcd. tell is told, for operators, when etcd stops to answer, or has of a rule what cannot be read (bad), and when it is good again.
+// NewEtcd is New for a list in etcd. report is called, for operators, when etcd stops answering, or has an unreadable
+// value of a rule (bad), and when it is good again.
 func NewEtcd(key secret.Secret, id uint64, c etcd.Config, report func(bad bool, rule, text string)) (*Etcd, error) {
 	name := fmt.Sprintf("%016x", id)
 	store, err := etcd.New(c, ruleNames, edgeNames+name)
@@ -90,7 +91,7 @@ func (e *Etcd) Follow(ctx context.Context) {
 	e.store.Follow(ctx, func(values []etcd.Value, all bool) { e.take(ctx, values, all) })
 }
 
-// take takes in what etcd says, and writes what it lacks.
+// take takes in etcd's values, and writes what they lack.
 func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 	now := time.Now()
 	e.mu.Lock()
@@ -131,7 +132,7 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 func (e *Etcd) received(v etcd.Value, now time.Time) (lacks bool) {
 	rule := strings.TrimPrefix(v.Name, ruleNames)
 	if v.Text != nil && v.Revision < e.revisions[rule] {
-		return false // the watch tells what a Put has told already
+		return false // the watch repeats what a Put has returned already
 	}
 	e.revisions[rule], e.seen = v.Revision, max(e.seen, v.Revision)
 	if v.Text == nil {
@@ -156,7 +157,7 @@ func (e *Etcd) received(v etcd.Value, now time.Time) (lacks bool) {
 	})
 }
 
-// good says that nothing is wrong with a rule's value. mu is locked.
+// good notes that a rule's value is readable. mu is locked.
 func (e *Etcd) good(rule string) {
 	if _, was := e.wrong[rule]; was {
 		delete(e.wrong, rule)
@@ -198,8 +199,8 @@ func (e *Etcd) restore(ctx context.Context, rule string) error {
 	}
 }
 
-// Add says a change to all edges: in etcd, over what was there at the version that it was made of. The error is changes.ErrMoved if there
-// is something else by now, and changes.ErrAway if etcd does not answer.
+// Add sends a change to all edges: in etcd, over what was there at the version that it was made of. The error is
+// changes.ErrMoved if there is something else by now, and changes.ErrAway if etcd does not answer.
 func (e *Etcd) Add(w operatorlog.Order, version uint64, now time.Time) (mark operatorlog.Mark, err error) {
 	e.mu.Lock()
 	if e.version != version {
@@ -237,7 +238,7 @@ func (e *Etcd) Add(w operatorlog.Order, version uint64, now time.Time) (mark ope
 	return mark, nil
 }
 
-// InForce says that a version is in force here, but for what cannot be.
+// InForce notes that a version is in force here, except what cannot be.
 func (e *Etcd) InForce(version uint64, refused []operatorlog.Mark) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -248,7 +249,7 @@ func (e *Etcd) InForce(version uint64, refused []operatorlog.Mark) {
 	e.announce()
 }
 
-// Describe says what the others are told of this edge.
+// Describe sets what this edge publishes about itself.
 func (e *Etcd) Describe(s control.EdgeStatus) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -256,7 +257,7 @@ func (e *Etcd) Describe(s control.EdgeStatus) {
 	e.self.EdgeStatus = s
 }
 
-// announce tells others what is in force here, if that is another. mu is locked.
+// announce publishes what is in force here, if that has changed. mu is locked.
 func (e *Etcd) announce() {
 	if e.laid == e.version {
 		e.self.Revision = e.seen
@@ -267,7 +268,8 @@ func (e *Etcd) announce() {
 
 func markText(m operatorlog.Mark) string { return fmt.Sprintf("%d-%016x", m.Generation, m.Edge) }
 
-// Spread is how far changes of a rule have come, of which one is this edge's own. The error is that etcd does not tell.
+// Spread is how far changes of a rule have come, of which one is this edge's own. The error is that etcd does not
+// answer.
 func (e *Etcd) Spread(rule string, marks []operatorlog.Mark) (control.Spread, error) {
 	others, err := e.others()
 	if err != nil {
@@ -303,7 +305,7 @@ func (e *Etcd) others() (list []edgeState, err error) {
 	return list, err
 }
 
-// Status says for operators how etcd is, and which edges share it.
+// Status returns for operators whether etcd answers, and which edges share it.
 func (e *Etcd) Status() control.EtcdStatus {
 	others, _ := e.others() // else up is false
 	up := e.store.Status()

@@ -25,7 +25,7 @@ type List struct {
 // New returns an empty List of an edge with an ID, which is kept under a secret.
 func New(key secret.Secret, id uint64) *List { return &List{secret: key, id: id} }
 
-// Add says a change.
+// Add adds a change.
 func (l *List) Add(w operatorlog.Order, now time.Time) (operatorlog.Mark, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,7 +36,7 @@ func (l *List) Add(w operatorlog.Order, now time.Time) (operatorlog.Mark, error)
 	return mark, err
 }
 
-// move tells that there is another version. mu is locked.
+// move notes that there is another version. mu is locked.
 func (l *List) move() {
 	l.version++
 	if l.moved != nil {

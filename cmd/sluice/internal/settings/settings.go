@@ -1,5 +1,5 @@
-// Package settings reads the files that an edge and its operators' commands are told of: configurations, secrets and tokens. What is wrong
-// with one is a sentence: which setting, what is wrong, and what to do.
+// Package settings reads the files that an edge and its operators' commands are given: configurations, secrets and
+// tokens. What is wrong with one is a sentence: which setting, what is wrong, and what to do.
 package settings
 
 import (
@@ -49,8 +49,8 @@ func Sentence(err error) string {
 	return fmt.Sprintf("%s (and %d more: sluice check FILE shows all)", first, 1+strings.Count(rest, "\n"))
 }
 
-// ReadSecret reads what the edges of a PoP share, or makes it from the PoP's name. A second line is the secret that the first takes the
-// place of.
+// ReadSecret reads what the edges of a PoP share, or makes it from the PoP's name. A second line is the secret that the
+// first replaces.
 func ReadSecret(c *config.Config) (secret.Secret, error) {
 	if c.PoP.SecretFile == "" {
 		return secret.Of([]byte(c.PoP.Name)), nil
@@ -92,7 +92,7 @@ func readSecrets(setting, file string, most int) (secrets []string, err error) {
 	return secrets, nil
 }
 
-// mostPeersKeys bounds what a message that nobody has signed costs: a hash for each.
+// mostPeersKeys bounds what a message without a valid signature costs: a hash for each.
 const mostPeersKeys = 4
 
 // ReadPeersKeys reads what PoPs share that are peers: a secret on each line, of which the first signs. "" has none.
@@ -117,7 +117,7 @@ func GuessableSecret(c *config.Config) string {
 			node = name
 		}
 		if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
-			return "the PoP's secret follows from its name: whoever reaches the tier can write into it; give pop.secret_file"
+			return "the PoP's secret follows from its name: anyone who reaches the tier can write into it; give pop.secret_file"
 		}
 	}
 	return ""

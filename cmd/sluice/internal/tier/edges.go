@@ -11,10 +11,11 @@ import (
 	"sluice/pop/presence"
 )
 
-// settles is how long an edge that starts learns who is there before it says who comes.
+// settles is how long an edge that starts learns which others are there before it reports new ones.
 const settles = 5 * time.Second
 
-// An edgeWatcher knows which other edges of the PoP were there when it looked last, by name: an edge whose process is replaced stays.
+// An edgeWatcher keeps which other edges of the PoP were there at its last look, by name: an edge whose process is
+// replaced stays.
 type edgeWatcher struct {
 	began time.Time
 	there map[string]bool

@@ -19,7 +19,7 @@ import (
 	"sluice/pop/secret"
 )
 
-// etcdLook is how often etcd is asked how far a change has come: all edges that share it are in the answer.
+// etcdLook is how often etcd is read for how far a change has come: all edges that share it are in the answer.
 const etcdLook = 50 * time.Millisecond
 
 // keepRulesInEtcd has changes of rules travel over etcd, to the edges of all PoPs that share it. What etcd has now is in force from the
@@ -45,13 +45,13 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 		InForce: func(version uint64, refused []operatorlog.Mark) {
 			s.Etcd.InForce(version, refused)
 			if s.Machine != nil {
-				s.Machine.Operators.InForce(0, refused) // of its own it has none
+				s.Machine.Operators.InForce(0, refused) // it has none itself
 			}
 		},
 		Await: func(made func() Made) Progress {
 			return await(etcdLook, func() (now Progress, overtaken bool) {
 				m := made()
-				if spread, err := s.Etcd.Spread(m.Rule, m.Marks); err == nil { // else it is asked again
+				if spread, err := s.Etcd.Spread(m.Rule, m.Marks); err == nil { // otherwise it is read again
 					now.Spread = &spread
 				}
 				return now, m.Overtaken
@@ -63,13 +63,14 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 	return nil
 }
 
-// warnOfRulesLeft tells of changes of rules that the PoP's list had before there was an etcd: they are not in force any more.
+// warnOfRulesLeft warns of changes of rules that the PoP's list had before there was an etcd: they are not in force any
+// more.
 func warnOfRulesLeft(c *config.Config, key secret.Secret, log *slog.Logger) {
 	if c.StateDir == "" {
 		return
 	}
 	var list []operatorlog.Entry
-	_ = readState(filepath.Join(c.StateDir, stateName), func(text []byte) (err error) { // openState tells
+	_ = readState(filepath.Join(c.StateDir, stateName), func(text []byte) (err error) { // openState reports it
 		list, _, err = operatorlog.Decode(key, text)
 		return err
 	})

@@ -23,7 +23,7 @@ func newMetrics(tier *memcached.Tier, machine *pop.Machine) *metrics {
 	}
 	return &metrics{
 		tier: tier, machine: machine,
-		operations:      desc("tier_operations_total", "Commands to a memcached node, by what was asked and what became of it.", "node", "op", "result"),
+		operations:      desc("tier_operations_total", "Commands to a memcached node, by operation and outcome.", "node", "op", "result"),
 		seconds:         desc("tier_operation_seconds", "Round trips to a memcached node.", "node"),
 		up:              desc("tier_node_up", "Whether a memcached node is held to be up.", "node"),
 		dials:           desc("tier_dials_total", "Attempts to connect to a memcached node.", "node"),

@@ -13,12 +13,12 @@ type RuleStore struct {
 	Origin   changes.Origin
 	List     func() (entries []operatorlog.Entry, version uint64, moved <-chan struct{})
 	Add      func(w operatorlog.Order, version uint64, now time.Time) (operatorlog.Mark, error) // version: of the list, as it was when the word was made
-	Describe func(control.EdgeStatus)                                                           // says to others what this edge is; nil: the machine does
+	Describe func(control.EdgeStatus)                                                           // publishes this edge's state; nil: the machine does
 	InForce  func(version uint64, refused []operatorlog.Mark)
-	// Await waits until all edges say that changes are in force there, and none of them has a newer one that this edge does not know, or for as long as an
-	// operator waits. The spread is nil if nobody can tell. nil: there are no others.
+	// Await waits until all edges say that changes are in force there, and none of them has a newer one that this edge
+	// does not know, or for as long as an operator waits. The spread is nil if it is unknown; nil: there are no others.
 	Await    func(made func() Made) Progress
-	Save     func() error // to the disk, before an operator is told of a change; nil: there is none
+	Save     func() error // to the disk, before an operator gets the answer to a change; nil: there is none
 	Warnings []string     // for operators, with each change
 }
 
@@ -26,7 +26,7 @@ type RuleStore struct {
 type Made struct {
 	Rule      string
 	Marks     []operatorlog.Mark // the operator's own first
-	Overtaken bool               // a newer one stands in place of his: he does not wait for long
+	Overtaken bool               // a newer one has replaced it: the wait is short
 }
 
 // Progress is how far changes have come.

@@ -12,7 +12,7 @@ import (
 	"sluice/pop/secret"
 )
 
-// secretStatus says under which secret an edge of a PoP counts, who counts under another, and what to do then.
+// secretStatus says under which secret an edge of a PoP counts, which edges count under another, and what to do then.
 func secretStatus(name string, s *marks.Secrets) control.SecretStatus {
 	status := control.SecretStatus{Digests: s.Digests, Apart: []control.ApartEdge{}, Held: s.Held}
 	var strangers, rotating []marks.Edge
@@ -75,10 +75,10 @@ func edgesApart(edges []marks.Edge, noFile string) string {
 	return b.String()
 }
 
-// secretsAgain is how soon another warning may follow one: who writes marks could write a log full otherwise.
+// secretsAgain is how soon another warning may follow one: otherwise an attacker that writes marks could fill the log.
 const secretsAgain = 10 * time.Second
 
-// A secretWatcher knows what was said last of other secrets.
+// A secretWatcher keeps the last message about other secrets.
 type secretWatcher struct {
 	logged string
 	at     time.Time

@@ -37,9 +37,9 @@ type Kept interface {
 	Restore(list []byte, now time.Time) error
 }
 
-// openState reads what was kept in a folder, or makes sure that it can be kept there. What is no list of this PoP is an error, because
-// going on without it would lift what operators have blocked. A list that was read and cannot be written, as on a disk that is full, is
-// none: keep tells of it.
+// openState reads what was kept in a folder, or makes sure that it can be kept there. What is no list of this PoP is an
+// error, because going on without it would lift what operators have blocked. A list that was read and cannot be
+// written, as on a full disk, is no error here: keep reports it.
 func openState(dir, name string, list Kept) (*stateFile, error) {
 	f := &stateFile{path: filepath.Join(dir, name), list: list}
 	read := false
@@ -137,7 +137,7 @@ func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// save puts the list in the place of the file, all the way to the disk.
+// save replaces the file by the list, all the way to the disk.
 func (f *stateFile) save() (err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,7 +149,7 @@ func (f *stateFile) save() (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(draft.Name()) // gone if it has taken the file's place
+	defer os.Remove(draft.Name()) // gone if it has replaced the file
 	if _, err = draft.Write(list); err == nil {
 		err = draft.Sync()
 	}

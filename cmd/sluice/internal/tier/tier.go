@@ -1,5 +1,6 @@
-// Package tier joins an edge to the PoP whose counts it shares: it has the tables, the machine on real nodes, and what operators said, and
-// gives the edge functions of them. Of an edge that counts alone it has the tables, and what operators changed of its rules.
+// Package tier joins an edge to the PoP whose counts it shares: it has the tables, the machine on real nodes, and the
+// operators' list, and gives the edge functions of them. Of an edge that counts alone it has the tables, and what
+// operators changed of its rules.
 //
 //	edge --- edge.Tier ---> Shared ---> pop.Machine ---> pop/memcached
 //	                          |
@@ -52,14 +53,14 @@ type Shared struct {
 	Tier    edge.Tier
 	Metrics prometheus.Collector // nil: none beside the edge's own
 	Machine *pop.Machine         // nil: it counts alone
-	// Do asks a node of the tier something beside the machine, and waits for the answer. nil: there is no tier.
+	// Do sends a command to a node beside the machine, and waits for the answer; nil: there is no tier.
 	Do    func(context.Context, wire.Command) wire.Result
 	Rules *RuleStore
 	Local *rulelist.List // nil: changes of rules are in the PoP's list
 	Etcd  *rulelist.Etcd // nil: they are in no etcd
 	// InFlight is the requests in flight on this edge, which it counts together with the PoP.
 	InFlight *inflight.Table
-	// Exact is the requests that the tier keeps, each by itself; nil: this edge counts alone.
+	// Exact is the requests whose instants the tier keeps; nil: this edge counts alone.
 	Exact *exact.Table
 
 	// Viewed is told at which node edges meet, and what is there that says that somebody looks at the whole PoP. It is set before Sync; nil: nobody asks.
@@ -86,8 +87,8 @@ func (s *Shared) Sync(ctx context.Context) error {
 	return s.sync(ctx)
 }
 
-// Join makes what an edge of a configuration counts in. Others are the PoPs that are its peers; nil: there are none. Nothing has been started
-// yet, and no node asked.
+// Join makes what an edge of a configuration counts in. Others are the PoPs that are its peers; nil: there are none.
+// Nothing has been started yet, and no command sent.
 func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log, others *peers.Peers) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(0, nil), InFlight: inflight.New(inflight.Options{}), log: log}
@@ -225,8 +226,8 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	return s, nil
 }
 
-// LearningUntil is until when others may have blocked somebody before this edge began of whom it has not heard: it hears of each at his first request. The zero
-// time: there are no others, or it has been told.
+// LearningUntil is until when there may be blocks from before this edge began that it has not learned: it learns each
+// at the source's first request. The zero time: there are no others, or it has all blocks.
 func (s *Shared) LearningUntil() (until time.Time) {
 	if began := s.began.Load(); began != nil {
 		until = began.Add(time.Duration(s.voids.Load()))
@@ -234,7 +235,7 @@ func (s *Shared) LearningUntil() (until time.Time) {
 	return until
 }
 
-// Taught says that an older process of this edge has told it whom the PoP has blocked.
+// Taught notes that an older process of this edge has handed over the PoP's blocks.
 func (s *Shared) Taught() { s.began.Store(nil) }
 
 // WhyAlone is why this edge counts alone; "": it does not.
@@ -251,8 +252,8 @@ func (s *Shared) WhyAlone() string {
 	return ""
 }
 
-// TurnPeers has other PoPs told and believed, or not, as a configuration says. An edge without peers believes nothing that the others of its
-// PoP were told.
+// TurnPeers turns the exchange of blocks with other PoPs on or off, by a configuration. An edge without peers believes
+// no block that the others of its PoP received.
 func (s *Shared) TurnPeers(c *config.Config) {
 	on := s.peers != nil && !c.PoP.PeersOff
 	if s.peers != nil {
@@ -287,7 +288,8 @@ func (s *Shared) Unkept() (list []control.Unkept) {
 	return list
 }
 
-// rulesApart reports whether changes of rules are in another list than the PoP's, where everybody could make them who guesses its secret.
+// rulesApart reports whether changes of rules are in another list than the PoP's, where anyone who guesses its secret
+// could make them.
 func rulesApart(c *config.Config) bool {
 	return len(c.PoP.Memcached) == 0 || c.PoP.SecretFile == "" || len(c.Etcd.Endpoints) > 0
 }
@@ -309,7 +311,7 @@ func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, 
 	return nil
 }
 
-// warnWithoutDisk warns of changes of rules that nobody keeps.
+// warnWithoutDisk warns of changes of rules that are on no disk.
 func (s *Shared) warnWithoutDisk() {
 	if s.Rules.Save == nil {
 		s.Rules.Warnings = append(s.Rules.Warnings, "in memory only: without state_dir changes of rules are lost when all edges that have them end")
@@ -317,8 +319,8 @@ func (s *Shared) warnWithoutDisk() {
 }
 
 const (
-	spreadWait    = 2 * time.Second        // how long an operator waits for all edges to have what was said
-	overruledWait = 800 * time.Millisecond // where he knows by then that somebody else's word stands
+	spreadWait    = 2 * time.Second        // how long an operator waits for all edges to have an order
+	overruledWait = 800 * time.Millisecond // if by then another operator's order is known to stand
 	spreadLook    = 10 * time.Millisecond
 )
 
@@ -335,7 +337,7 @@ func await(every time.Duration, look func() (s Progress, overtaken bool)) Progre
 	}
 }
 
-// spread is how far words have come, in a PoP of so many edges; 0: nobody has said of how many.
+// spread is how far orders have come, in a PoP of so many edges; 0: unknown.
 func spread(m *pop.Machine, edges int, marks ...operatorlog.Mark) (all control.Spread, newer bool) {
 	s := m.Operators.Spread(marks...)
 	all = control.Spread{Spread: s.Spread, Apart: len(m.Marks.Secrets().Apart), Silent: s.Silent}

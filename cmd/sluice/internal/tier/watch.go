@@ -18,7 +18,8 @@ var fullPoP = fmt.Sprintf("the PoP has %d edges already: this one counts alone u
 // watchEvery is how often the tier is looked at for operators. A node that was away for less may be missed.
 const watchEvery = 100 * time.Millisecond
 
-// watch tells operators which nodes and edges go and come, when this edge counts alone, and who counts under another secret, until ctx is done.
+// watch records which nodes and edges go and come, when this edge counts alone, and which edges count under another
+// secret, until ctx is done.
 func watch(ctx context.Context, m *pop.Machine, name string, happened *events.Log) {
 	w, edges, secrets := watcher{up: make(map[string]bool)}, edgeWatcher{}, secretWatcher{}
 	Every(ctx, watchEvery, func(now time.Time) {
@@ -35,7 +36,7 @@ func watch(ctx context.Context, m *pop.Machine, name string, happened *events.Lo
 	})
 }
 
-// A watcher knows how the tier stood when it looked last.
+// A watcher keeps the tier's state at its last look.
 type watcher struct {
 	up          map[string]bool // nodes
 	alone, full bool

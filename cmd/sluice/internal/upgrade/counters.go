@@ -12,8 +12,8 @@ import (
 	"sluice/counter/algorithm"
 )
 
-// The counters of an edge that counts alone go to the process that takes its place as values of gob: a countersHead, a handedCounter for each, and
-// one of no rule, without which nothing is taken.
+// The counters of an edge that counts alone go to the process that replaces it as values of gob: a countersHead, a
+// handedCounter for each, and one of no rule, without which nothing is taken.
 //
 // They go twice: before the new process serves, and when the old one has answered its last request; then the larger number
 // counts, so of a source that made requests to both meanwhile, those are forgotten of which there were fewer. Not in it is when
@@ -95,7 +95,7 @@ func readCounters(r *bufio.Reader, table *counter.Table, rules []*algorithm.Spec
 			source, good = counter.SourceFromBinary(c.Source)
 		}
 		if !good {
-			return 0, errors.New("a counter of nobody")
+			return 0, errors.New("a counter without a source")
 		}
 		if rule := ours[head.Rules[c.Rule-1]]; rule != nil && len(list) < most {
 			list = append(list, known{counter.Counter{Rule: rule, Source: source}, c.Newest, c.Groups})

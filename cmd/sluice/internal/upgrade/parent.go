@@ -71,7 +71,7 @@ func (h *Parent) TakeCounters(what string, table *counter.Table, server *edge.Se
 	log.Info(what+" taken over", "counters", n)
 }
 
-// NoCounters says that none are wanted: the tier has them.
+// NoCounters: none are wanted, because the tier has them.
 func (h *Parent) NoCounters() {
 	h.counters.Close() // if there is such a pipe
 	h.counters = nil
@@ -117,7 +117,7 @@ func (h *Parent) Take(server *edge.Server) error {
 	}
 }
 
-// Serve says ready, and goes on taking until the older process has ended.
+// Serve reports ready, and goes on taking until the older process has ended.
 func (h *Parent) Serve(server *edge.Server) {
 	_, _ = io.WriteString(h.ready, "ready\n")
 	h.ready.Close()

@@ -12,7 +12,8 @@ import (
 	"sluice/edge/events"
 )
 
-// leastNotice is how long open connections have to learn that they will be closed: a client that uses one is told by then.
+// leastNotice is how long open connections have to learn that they will be closed: a client that uses one has been
+// asked to close by then.
 const leastNotice = time.Second
 
 // A Shutdown is the end of an edge: clients are sent elsewhere, connections are taken for a while longer, then no more, and
@@ -29,8 +30,8 @@ type Shutdown struct {
 	Calls func(context.Context) // drains the rate limit service; nil: there is none
 }
 
-// Stop ends an edge that was told to stop. Connections are taken for as long as the open ones need notice anyway: if
-// another process will listen on this socket, clients wait for it the shorter.
+// Stop ends an edge after a signal. Connections are taken for as long as the open ones need notice anyway: if another
+// process will listen on this socket, clients wait for it the shorter.
 func (d *Shutdown) Stop(notice bool) {
 	d.Server.Leave()
 	Notify("STOPPING=1")
@@ -48,8 +49,8 @@ func (d *Shutdown) Stop(notice bool) {
 	d.drain(leastNotice)
 }
 
-// HandOver ends an edge whose place a new process has taken. Nobody waits for it, so an idle connection is closed only near the end,
-// or when a signal says that this process must go as well.
+// HandOver ends an edge that a new process has replaced. Nothing waits for it, so an idle connection is closed only
+// near the end, or when a signal ends this process as well.
 func (d *Shutdown) HandOver(next *Handover, stop context.Context) {
 	d.Server.Leave()
 	d.Operators.SetKeepAlivesEnabled(false)

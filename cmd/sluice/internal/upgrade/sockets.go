@@ -22,7 +22,7 @@ const (
 	handedCounters = "SLUICE_COUNTERS" // and where counters come from, if they do
 )
 
-// A socket is a place to listen at, under the name of the flag or field that says where.
+// A socket is an address to listen at, under the name of its flag or field.
 type socket struct {
 	name string
 	net.Listener
@@ -89,7 +89,7 @@ func (s *Sockets) Listen(name, address string, wanted int) ([]net.Listener, erro
 	}
 	for _, ln := range all {
 		if u, ok := ln.(*net.UnixListener); ok {
-			u.SetUnlinkOnClose(false) // another process may have it; whoever listens next removes what is left
+			u.SetUnlinkOnClose(false) // another process may have it; the next one to listen removes what is left
 		}
 		s.open = append(s.open, socket{name, ln})
 	}
@@ -110,8 +110,8 @@ func (s *Sockets) Close(all bool) {
 	}
 }
 
-// listen opens a socket at an address, and over TCP as many more as are wanted, between which the kernel shares out the connections
-// (SO_REUSEPORT, socket(7)): each has a queue of its own, and a goroutine that accepts from it.
+// listen opens a socket at an address, and over TCP as many more as are wanted, between which the kernel shares out the
+// connections (SO_REUSEPORT, socket(7)): each has its own queue, and a goroutine that accepts from it.
 func listen(what, address string, wanted int) ([]net.Listener, error) {
 	network := "tcp"
 	path, local := strings.CutPrefix(address, "unix:")
@@ -163,7 +163,7 @@ func share(raw syscall.RawConn) error {
 	return err
 }
 
-// ListenError says why one cannot listen, and what to do.
+// ListenError explains a failure to listen, and what to do.
 func ListenError(what, address string, err error) error {
 	flag := "--" + what
 	switch what {
@@ -181,7 +181,7 @@ func ListenError(what, address string, err error) error {
 	return fmt.Errorf("%s %s: one cannot listen there (%w): give an address of this machine with %s", what, address, err, flag)
 }
 
-// removeStale removes a Unix socket that nobody listens on any more.
+// removeStale removes a Unix socket without a listener.
 func removeStale(path string) {
 	if info, err := os.Stat(path); err != nil || info.Mode()&os.ModeSocket == 0 {
 		return

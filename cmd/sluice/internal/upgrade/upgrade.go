@@ -1,5 +1,6 @@
-// Package upgrade is how an edge's process comes into the place of another and leaves its own: the sockets that it is given or opens
-// (Sockets), what it takes over from an older process (Parent), what it hands to a newer one (Handover), and its end (Shutdown).
+// Package upgrade is how an edge's process replaces another, and is replaced: the sockets that it is given or opens
+// (Sockets), what it takes over from an older process (Parent), what it hands to a newer one (Handover), and its end
+// (Shutdown).
 //
 // Nothing is decided here: mitigations, counters and operators' words go from one process to the next as they are.
 package upgrade
@@ -46,7 +47,7 @@ const startTime = 30 * time.Second
 // As long as "ready" has not come the old process goes on as if nothing had happened, and so it does for good if the new one
 // fails: a wrong configuration, a binary that does not start.
 type Handover struct {
-	Program     string // as it was when this process started: a new binary has been put in its place
+	Program     string // as it was when this process started: a new binary has replaced it
 	Args        []string
 	Sockets     *Sockets
 	Server      *edge.Server
@@ -61,8 +62,8 @@ type Handover struct {
 	out, counters *os.File
 }
 
-// Start starts a new process and returns when it is ready. If this process is told to stop meanwhile, the new one is ended, and Start
-// returns at once.
+// Start starts a new process and returns when it is ready. If this process gets a signal to stop meanwhile, the new one
+// is ended, and Start returns at once.
 func (h *Handover) Start(stop context.Context) (err error) {
 	files := make([]*os.File, 0, len(h.Sockets.open)+2)
 	defer func() {
@@ -142,7 +143,7 @@ func (h *Handover) Start(stop context.Context) (err error) {
 	}
 	if line, err := bufio.NewReader(ready).ReadString('\n'); line != "ready\n" {
 		if err == io.EOF {
-			return failed(errors.New("it ended before it was ready: its log tells why"))
+			return failed(errors.New("it ended before it was ready: see its log"))
 		}
 		return failed(fmt.Errorf("it was not ready after %v: %w", startTime, err))
 	}
@@ -164,7 +165,7 @@ func (h *Handover) Start(stop context.Context) (err error) {
 // Done reports whether a new process has taken over.
 func (h *Handover) Done() bool { return h.out != nil }
 
-var errStopped = errors.New("this process was told to stop")
+var errStopped = errors.New("this process got a signal to stop")
 
 // sendCounters writes the counters of an edge that counts alone.
 func (h *Handover) sendCounters(out *os.File) error {
@@ -267,7 +268,7 @@ func (h *Handover) Close() {
 	}
 }
 
-// Notify tells systemd (sd_notify(3)), if it has asked to be told.
+// Notify reports to systemd (sd_notify(3)), if it wants reports.
 func Notify(text string) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {

@@ -17,7 +17,7 @@ const (
 // Text writes the story for people. Times are UTC, as in the log.
 func (s *Story) Text(w io.Writer) error {
 	b := new(strings.Builder)
-	if s.From.Year() > 1 { // else neither the question nor a request says when
+	if s.From.Year() > 1 { // otherwise neither the question nor a request has a time
 		fmt.Fprintf(b, "%s, from %s to %s\n", name(s), s.From.Format(toSecond), s.To.Format(toSecond))
 	} else {
 		fmt.Fprintf(b, "%s\n", name(s))

@@ -1,8 +1,9 @@
-// Package why tells, from access logs in JSON, what became of a source around a time: when it came, how much it asked for, which rule
-// blocked it at what estimate, until when, what was refused meanwhile, and what happened then.
+// Package why reads from access logs in JSON what became of a source around a time: when it came, how many requests it
+// sent, which rule blocked it at what estimate, until when, what was refused meanwhile, and what happened then.
 //
-// Logs of several edges may be given, in any order: lines are put in order by their time. A block is known by its rule and its end, which
-// are the same on all edges; it began with the first line that says "limited", and lines that say "mitigated" were refused under it.
+// Logs of several edges may be given, in any order: lines are put in order by their time. A block is known by its rule
+// and its end, which are the same on all edges; it began with the first line with "limited", and lines with "mitigated"
+// were refused under it.
 package why
 
 import (
@@ -17,9 +18,9 @@ import (
 	"time"
 )
 
-// Question is what is asked.
+// Question is which source, time and detail a story is about.
 type Question struct {
-	Source netip.Prefix  // whose requests
+	Source netip.Prefix  // the source
 	At     time.Time     // around this time; zero: the latest refusal, or the latest request if there was none
 	Clock  bool          // At is a time of day, of the latest day that has one in these logs
 	Around time.Duration // so long before and after; 0: ten minutes
@@ -28,7 +29,7 @@ type Question struct {
 // Story is the answer. Requests are those of the source; where the log holds one refusal in N, each stands for N.
 type Story struct {
 	Source   netip.Prefix `json:"source"`
-	From     time.Time    `json:"from"` // of what is told in detail
+	From     time.Time    `json:"from"` // of what is shown in detail
 	To       time.Time    `json:"to"`
 	Lines    int          `json:"lines"`           // that were read
 	Bad      int          `json:"bad,omitempty"`   // of them, those that are no line of an access log in JSON
@@ -42,7 +43,7 @@ type Story struct {
 	Others   []Refusals   `json:"others"` // refusals under no block
 }
 
-// Minute is what a source asked for in a minute.
+// Minute is a source's requests of a minute.
 type Minute struct {
 	At       time.Time `json:"at"`
 	Requests uint64    `json:"requests"`
@@ -54,8 +55,8 @@ type Block struct {
 	Rule     string    `json:"rule"`
 	Began    time.Time `json:"began"`
 	Until    time.Time `json:"until"`
-	Shadow   bool      `json:"shadow,omitempty"` // nobody was refused
-	Tagged   bool      `json:"tagged,omitempty"` // nobody was refused, and the origin was told
+	Shadow   bool      `json:"shadow,omitempty"` // nothing was refused
+	Tagged   bool      `json:"tagged,omitempty"` // nothing was refused, and the origin was notified
 	Known    bool      `json:"known"`            // its beginning is in these logs: what follows
 	Estimate float64   `json:"estimate,omitempty"`
 	Limit    uint32    `json:"limit,omitempty"`
@@ -77,7 +78,7 @@ type Refusals struct {
 	Last     time.Time `json:"last"`
 }
 
-// A line is what a line of the log says of a request.
+// A line is a request, as a line of the log has it.
 type line struct {
 	Time     time.Time
 	T        float64
@@ -159,7 +160,7 @@ func read(text []byte, source netip.Prefix) (l line, is, ok bool) {
 	return l, true, true
 }
 
-// span decides which time is told in detail.
+// span decides which time is shown in detail.
 func (s *Story) span(q Question, list []line) {
 	around := q.Around
 	if around == 0 {
@@ -239,7 +240,7 @@ func (s *Story) block(l *line) {
 	}
 	b := &s.Blocks[i]
 	// By the clock of another edge, or within the grain of the log's time, it may come behind requests that were refused under it.
-	if !b.Known && l.Verdict != "mitigated" && l.Estimate > float64(l.Limit) { // a shadow's block says shadow to its end
+	if !b.Known && l.Verdict != "mitigated" && l.Estimate > float64(l.Limit) { // a shadow's block has the verdict shadow to its end
 		b.Known, b.Estimate, b.Limit, b.Window, b.Edge, b.ID = true, l.Estimate, l.Limit, l.Window, l.Edge, l.ID
 	}
 	b.Refused += l.Sample

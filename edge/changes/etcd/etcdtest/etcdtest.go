@@ -15,7 +15,7 @@ import (
 	"sluice/loadgen/process"
 )
 
-// Node is an etcd that holds what it is told until the test ends, killed or not.
+// Node is an etcd that keeps what is written until the test ends, killed or not.
 type Node struct {
 	Endpoint string
 
