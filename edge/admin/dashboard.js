@@ -5,6 +5,7 @@
 const $ = id => document.getElementById(id);
 const every = 2000, kept = 600e3, recent = 10e3, lately = 60e3; // milliseconds
 const verdicts = ["pass", "limited", "mitigated", "shadow", "tagged", "closed", "open", "denied"];
+const weekEvery = 300e3, week = 168; // milliseconds, hours
 const refusing = ["limited", "mitigated", "closed", "denied"];
 
 let points = [];      // for the plot: {at, rate by verdict}
@@ -14,6 +15,8 @@ let events = [];      // the newest first
 let now = null;       // the latest summary
 let shownSource = ""; // whose story is open
 let version = "";     // of this edge
+let shared = false;   // this edge shares a tier, so there may be others
+let weekDue = 0;      // when the history is asked for again
 
 // --- the API ---
 
@@ -50,6 +53,21 @@ async function there(path) {
     if (e.status === 404 || e.status === 400) return null;
     throw e;
   }
+}
+
+// The address of the page says what is shown: all edges of the PoP with #pop, this edge without.
+const ofPoP = () => location.hash === "#pop";
+
+// whole makes of the summary of all edges one that is read as that of one edge: their lists stand in place of its own.
+function whole(summary) {
+  const all = summary.whole;
+  if (!all) return summary;
+  const part = (own, is) => {
+    const list = all.blocked.filter(is), more = list.filter(m => !m.on.includes(all.edges[0].name)).length; // those that this edge lacks
+    return {in_force: own.in_force + more, matching: own.matching + more, list};
+  };
+  return {...summary, blocked: part(summary.blocked, m => m.mode === "enforce"), shadow: part(summary.shadow, m => m.mode !== "enforce"),
+    requests: all.requests, refused: all.refused, keys: [], refused_keys: [], events: all.events, wall: undefined};
 }
 
 // --- words ---
@@ -218,6 +236,14 @@ function step(most) {
   return Math.max(1, [1, 2, 5, 10].map(m => m * ten).find(s => s * 4 >= most));
 }
 
+// drawn makes an element of a drawing.
+function drawn(name, attributes, text) {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  if (text) e.textContent = text;
+  return e;
+}
+
 function draw() {
   const svg = $("plot"), w = svg.clientWidth, h = svg.clientHeight, left = 52, right = 12, top = 8, bottom = 22;
   if (!w || !points.length) return;
@@ -225,23 +251,17 @@ function draw() {
   const length = [60e3, 120e3, 300e3, kept].find(l => l >= end - points[0].at) || kept;
   const most = Math.max(4, ...points.flatMap(p => shown.map(v => p.rate[v] || 0))), s = step(most), scale = s * Math.ceil(most / s);
   const x = at => left + (w - left - right) * (1 - (end - at) / length), y = n => top + (h - top - bottom) * (1 - n / scale);
-  const make = (name, attributes, text) => {
-    const e = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
-    if (text) e.textContent = text;
-    return e;
-  };
   const parts = [];
   for (let n = 0; n <= scale; n += s) {
-    parts.push(make("line", {x1: left, x2: w - right, y1: y(n), y2: y(n)}), make("text", {x: left - 6, y: y(n) + 4, "text-anchor": "end"}, number(n)));
+    parts.push(drawn("line", {x1: left, x2: w - right, y1: y(n), y2: y(n)}), drawn("text", {x: left - 6, y: y(n) + 4, "text-anchor": "end"}, number(n)));
   }
   for (let i = 0; i <= 4; i++) {
     const ago = length * (4 - i) / 4, text = ago === 0 ? "now" : "−" + (ago % 60e3 ? span(ago / 1000) : ago / 60e3 + " min");
     if (w < 500 && i % 2) continue;
-    parts.push(make("text", {x: x(end - ago), y: h - 4, "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle"}, text));
+    parts.push(drawn("text", {x: x(end - ago), y: h - 4, "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle"}, text));
   }
   for (const v of shown) {
-    parts.push(make("path", {class: v, d: points.map((p, i) => (i ? "L" : "M") + x(p.at).toFixed(1) + " " + y(p.rate[v] || 0).toFixed(1)).join("")}));
+    parts.push(drawn("path", {class: v, d: points.map((p, i) => (i ? "L" : "M") + x(p.at).toFixed(1) + " " + y(p.rate[v] || 0).toFixed(1)).join("")}));
   }
   svg.replaceChildren(...parts);
   const last = points[points.length - 1].rate;
@@ -252,6 +272,57 @@ function draw() {
     return li;
   }));
 }
+
+// --- the week ---
+
+let past = null; // the latest answer
+
+// askWeek asks for the history, which changes once a minute, and says why there is none.
+async function askWeek() {
+  const scope = ofPoP();
+  weekDue = performance.now() + weekEvery;
+  try {
+    const {answer} = await ask(`v1/history?hours=${week}${scope ? "&scope=pop" : ""}`);
+    if (scope === ofPoP()) past = answer;
+  } catch (e) {
+    if (e.status === 501) return; // none is kept here
+    weekDue = 0;
+  }
+  drawWeek();
+}
+
+function drawWeek() {
+  $("week-section").hidden = !past;
+  const svg = $("week"), w = svg.clientWidth, h = svg.clientHeight, left = 52, right = 12, top = 8, bottom = 22;
+  if (!past || !w) return;
+  const hour = 3600e3, last = Math.floor(Date.now() / hour) * hour, begin = last - (week - 1) * hour, known = past.hours.filter(o => new Date(o.start) >= begin);
+  const most = Math.max(4, ...known.map(o => o.refused)), s = step(most), scale = s * Math.ceil(most / s), wide = (w - left - right) / week;
+  const x = at => left + (at - begin) / hour * wide, y = n => top + (h - top - bottom) * (1 - n / scale), parts = [];
+  for (let n = 0; n <= scale; n += s) {
+    parts.push(drawn("line", {x1: left, x2: w - right, y1: y(n), y2: y(n)}), drawn("text", {x: left - 6, y: y(n) + 4, "text-anchor": "end"}, number(n)));
+  }
+  for (let day = Math.ceil(begin / 24 / hour) * 24 * hour; day <= last; day += 24 * hour) {
+    parts.push(drawn("line", {x1: x(day), x2: x(day), y1: y(0), y2: y(0) + 5}));
+    if (x(day) + 40 < w) parts.push(drawn("text", {x: x(day) + 3, y: h - 4}, utc(day).slice(w < 500 ? 8 : 5, 10)));
+  }
+  for (const o of known) { // what is not known has no bar, and nothing refused has one like the axis
+    const from = x(new Date(o.start)), high = Math.max(o.refused ? 2 : 1.5, y(0) - y(o.refused));
+    const bar = drawn("rect", {x: from.toFixed(1), y: (y(0) - high).toFixed(1), width: Math.max(1, wide * 0.85).toFixed(1), height: high.toFixed(1), class: o.refused ? "" : "nothing"});
+    bar.append(drawn("title", {}, `${hourOf(o)}: ${number(o.refused)} refused of ${number(o.received)} requests`));
+    parts.push(bar);
+  }
+  svg.replaceChildren(...parts);
+  const all = known.reduce((n, o) => n + o.refused, 0), worst = known.reduce((a, o) => !a || o.refused > a.refused ? o : a, null), first = known[known.length - 1];
+  const missing = (past.edges || []).filter(e => e.missing);
+  put($("week-says"), !known.length ? "Nothing is known yet: the first minute is not over." :
+    `${number(all)} refused of ${number(known.reduce((n, o) => n + o.received, 0))} requests` + (all ? `, most in the hour of ${hourOf(worst)}: ${number(worst.refused)}` : "") +
+    `. Known of ${known.length} of ${week} hours, since ${hourOf(first)}; hours are UTC.` + (past.edges ? ` ${past.edges.length - missing.length} of ${past.edges.length} edges together.` : ""));
+  const lacks = [past.unkept && `It is not kept over a restart: ${past.unkept}`, ...missing.map(e => `${e.name} is missing: ${e.missing}`)].filter(t => t);
+  $("week-lacks").hidden = !lacks.length;
+  put($("week-lacks"), lacks.join(" · "));
+}
+
+const hourOf = o => utc(o.start).slice(0, 16).replace("T", " ") + "Z";
 
 // --- what is shown ---
 
@@ -276,7 +347,7 @@ function overLimit(m) {
 const shownKey = k => [k.key_start && k.key_start + "…", k.plan].filter(x => x).join(" · ");
 
 function blockedRows(list) {
-  return list.map(m => ({key: (m.policy || m.rule) + " " + m.source, cells: [sourceLink(m.source), m.policy || ruleName(m.rule), m.by, [shownKey(m), m.reason || overLimit(m)].filter(x => x).join(": "), until(m.end),
+  return list.map(m => ({key: (m.policy || m.rule) + " " + m.source, cells: [sourceLink(m.source), m.policy || ruleName(m.rule), m.by, [shownKey(m), m.reason || overLimit(m)].filter(x => x).join(": ") + (m.not_on?.length ? ` (not on ${m.not_on.join(", ")})` : ""), until(m.end),
     button("Lift", `Lift the block of ${m.source} under ${ruleName(m.rule)}`, b => takeBack(b, `v1/mitigations/${encodeURIComponent(m.rule)}/${segments(m.source)}`,
       `Lifted ${m.source} under ${ruleName(m.rule)}`))]}));
 }
@@ -328,7 +399,7 @@ function showRules() {
   fill("rules", [["Rule", "key"], ["Mode"], ["Limit", "n"], ["About", "text"], ["Requests/s", "n"], ["Refused", "n"], ["Blocked", "n"], ["Nearest to its limit", "near"], ["", "act"]], now.rules.map(r => {
     const before = byName(first.rules, r.name)?.verdicts || r.verdicts, per = v => rate(r.verdicts[v], before[v], s);
     const all = Object.keys(r.verdicts).reduce((n, v) => n + per(v), 0), no = (r.mode === "shadow" ? ["shadow"] : refusing).reduce((n, v) => n + per(v), 0);
-    return {key: r.name, cells: [r.name, r.mode, [r.limit ? `${number(r.limit)} in ${r.window}` : "", r.concurrency ? `${number(r.concurrency)} in flight (${number(r.in_flight || 0)} here)` : ""].filter(x => x).join(", "), about(r), number(all),
+    return {key: r.name, cells: [r.name, r.mode, [r.limit ? `${number(r.limit)} in ${r.window}` : "", r.concurrency ? `${number(r.concurrency)} in flight (${number(r.in_flight || 0)} ${now.whole ? "now" : "here"})` : ""].filter(x => x).join(", "), about(r), number(all),
       r.mode === "off" ? "" : (r.mode === "shadow" ? "would be " : "") + (all > 0 ? Math.round(100 * no / all) : 0) + " %",
       number(r.active), r.nearest ? used(r.nearest.estimate, r.nearest.limit, r.nearest.source) : "–",
       button("Edit…", "Edit the rule " + r.name, () => openRule(r.name))]};
@@ -368,6 +439,7 @@ function showNodes() {
 
 function showEdges(pop) {
   const list = pop.edges || [], me = list[0];
+  shared = pop.nodes?.length > 0;
   version = me?.version || "";
   $("edges-section").hidden = !list.length;
   fill("edges", [["Edge", "key"], ["Address"], ["Version"], ["Up for"], ["Rules"], ["Since"]], list.map((e, i) => {
@@ -377,13 +449,32 @@ function showEdges(pop) {
   }), "");
 }
 
+// showWhole tells which edges are in what is shown, how old what each shows is, and which are missing.
+function showWhole() {
+  const list = now.whole?.edges || [], there = list.filter(e => !e.missing).length;
+  $("whole-section").hidden = !list.length;
+  put($("whole-count"), `${there} of ${list.length}`);
+  $("whole-count").className = there < list.length ? "bad" : "soft";
+  fill("whole", [["Edge", "key"], ["State"], ["Age", "n"], ["Why it is missing", "text"]], list.map((e, i) => ({key: e.id || e.name, kind: e.missing ? "bad" : "",
+    cells: [e.name + (i ? "" : " (this one)"), e.missing ? "missing" : "shown", e.missing ? e.age_seconds ? span(e.age_seconds) : "" : e.age_seconds.toFixed(1) + " s", e.missing || ""]})), "");
+}
+
+// showHeavy lists who asks much; of the whole PoP with what each edge counts, and with the least where that is not sure.
+function showHeavy(id, list) {
+  const count = h => (h.edges && h.error ? number(h.count - Math.min(h.error, h.count)) + "–" : "") + number(h.count);
+  const each = h => Object.entries(h.edges || {}).sort((a, b) => b[1] - a[1]).map(([edge, n]) => `${edge} ${number(n)}`).join(", ");
+  fill(id, now.whole ? [["Source", "key"], ["Edges", "text"], ["Requests", "n"]] : [["Source", "key"], ["Requests", "n"]],
+    list.map(h => ({key: h.source, cells: now.whole ? [sourceLink(h.source), each(h), count(h)] : [sourceLink(h.source), count(h)]})), "None yet.");
+}
+
 const eventHeads = [["When", "time"], ["What", "text"]];
-const eventRows = list => list.map(e => ({key: String(e.number), cells: [when(e.time), td => {
+const eventRows = list => list.map(e => ({key: [e.number, ...(e.edges || [])].join(" "), cells: [when(e.time), td => {
   if (td.firstElementChild) return; // an event does not change
   const text = document.createElement("span"), parts = [e.text];
   if (e.rule) parts.push("under " + (e.policy || ruleName(e.rule)));
   if (changed(e.old, e.new)) parts.push("(" + changed(e.old, e.new) + ")");
   if (e.who || e.from) parts.push("by " + [e.who, e.from && "from " + e.from].filter(x => x).join(" "));
+  if (e.edges) parts.push(`on ${e.edges.join(", ")}`);
   if (e.skipped) parts.push(`(and ${number(e.skipped)} like it)`);
   text.textContent = (e.kind ? e.kind + ": " : "") + parts.join(" ");
   if (e.kind === "warning" || e.level === "WARN" || e.level === "ERROR") text.className = "bad";
@@ -401,7 +492,10 @@ const eventRows = list => list.map(e => ({key: String(e.number), cells: [when(e.
 function show() {
   const {first, seconds: s} = since(recent), asked = rate(now.received, first.received, s);
   const own = rate(now.answers.limit, first.answers?.limit, s), all = Object.keys(now.answers).reduce((n, k) => n + rate(now.answers[k], first.answers?.[k], s), 0);
-  put($("where"), [now.pop && "PoP " + now.pop + (now.edges > 1 ? ` of ${now.edges} edges` : ""), now.edge && "this is edge " + now.edge, version || now.version, now.started && "up " + span(new Date(now.time) / 1000 - now.started)].filter(x => x).join(" · "));
+  $("scope").hidden = !shared && !ofPoP(); // an edge that counts alone is the whole PoP
+  put($("plot-of"), now.whole ? "All edges together" : "This edge");
+  for (const e of document.querySelectorAll(".own")) e.hidden = !now.whole;
+  put($("where"), [now.pop && "PoP " + now.pop + (now.edges > 1 ? ` of ${now.edges} edges` : ""), now.edge && "this is edge " + now.edge, version || now.version, !now.whole && now.started && "up " + span(new Date(now.time) / 1000 - now.started)].filter(x => x).join(" · "));
   figures([["Requests a second", number(asked)], ["Refused by a limit", (all > 0 ? Math.round(100 * own / all) : 0) + " %"],
     ["Blocked", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
     now.http2 && ["By HTTP/2", (asked > 0 ? Math.round(100 * rate(now.http2, first.http2 || 0, s) / asked) : 0) + " %"],
@@ -409,14 +503,16 @@ function show() {
     now.wall && ["SYNs refused a second", number(rate(now.wall.refused, first.wall?.refused, s))],
     now.seconds && ["Answered in, p99", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
   const down = (now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`);
-  const warnings = events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept).map(e => e.text);
-  const wrong = [now.unready, now.apart, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`),
+  const warnings = events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept).map(e => (e.edges ? e.edges[0] + ": " : "") + e.text);
+  const missing = (now.whole?.edges || []).filter(e => e.missing).map(e => e.name);
+  const wrong = [missing.length && `not in what is shown: ${missing.join(", ")}`, now.unready, now.apart, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`),
     now.wall?.error && "sluice-wall cannot be used: " + now.wall.error,
     now.failed_reload && "the last reload failed, and what was in force still is: " + now.failed_reload.error,
     now.waiting?.length && "waits for a restart: " + now.waiting.map(w => w.field).join(", "), ...new Set(warnings)].filter(x => x);
   $("warning").hidden = !wrong.length;
   put($("warning"), wrong.join(" · "));
   draw();
+  showWhole();
   blockedTable("blocked", now.blocked, "Nobody is blocked.");
   $("shadow-section").hidden = !now.shadow.in_force && !now.rules.some(r => r.mode === "shadow");
   blockedTable("shadow", now.shadow, "Nobody.");
@@ -425,7 +521,7 @@ function show() {
   showOrigins();
   showShedding();
   showNodes();
-  for (const id of ["requests", "refused"]) fill(id, [["Source", "key"], ["Requests", "n"]], (now[id] || []).map(h => ({key: h.source, cells: [sourceLink(h.source), number(h.count)]})), "None yet.");
+  for (const id of ["requests", "refused"]) showHeavy(id, now[id] || []);
   for (const id of ["keys", "refused_keys"]) {
     const list = now[id] || [];
     $(id + "-section").hidden = !list.length;
@@ -434,16 +530,25 @@ function show() {
   fill("events", eventHeads, eventRows(events.slice(0, 30)), "None yet.");
 }
 
+// counted is whose counts a summary has: they begin anew where it is another.
+const counted = s => s.whole ? s.whole.since : s.started;
+
 function take(summary, at) {
-  if (now && now.started !== summary.started) [points, samples, events] = [[], [], []]; // another process: its counts begin anew
+  if (now && counted(now) !== counted(summary)) {
+    [samples, events, weekDue] = [[], [], 0];
+    if (!summary.whole) points = []; // of the PoP an edge has come or gone, and what was a rate then still was
+  }
   const before = samples[samples.length - 1];
   if (before && at - before.at > every / 2) {
-    const after = totals(summary), were = totals(before.summary), r = {};
-    for (const v of verdicts) r[v] = rate(after[v], were[v], (at - before.at) / 1000);
+    // What another edge shows is up to seconds old, and unevenly so: a rate of the whole PoP is over more of them.
+    const from = summary.whole ? samples.find(s => at - s.at <= recent) || before : before;
+    const after = totals(summary), were = totals(from.summary), r = {};
+    for (const v of verdicts) r[v] = rate(after[v], were[v], (at - from.at) / 1000);
     points = [...points.filter(p => at - p.at <= kept), {at, rate: r}];
   }
   // What an operator does asks again at once: too soon for a rate.
   if (!before || at - before.at > every / 2) samples = [...samples.filter(s => at - s.at <= lately), {at, summary}];
+  if (summary.whole) events = [];
   const known = new Set(events.map(e => e.number));
   events = [...(summary.events || []).filter(e => !known.has(e.number)), ...events].slice(0, 200);
   [now, nowAt] = [summary, at];
@@ -459,11 +564,15 @@ async function poll() {
   asking = true;
   const begun = performance.now();
   try {
-    const q = $("find").value.trim(), last = events.length ? events[0].number : 0;
-    const {answer} = await ask(`v1/dashboard?since=${last}&q=${encodeURIComponent(q)}`);
-    take(answer, performance.now());
+    const q = $("find").value.trim(), last = events.length ? events[0].number : 0, scope = ofPoP();
+    if (performance.now() >= weekDue) askWeek();
+    const {answer} = await ask(`v1/dashboard?since=${last}&q=${encodeURIComponent(q)}${scope ? "&scope=pop" : ""}`);
+    const at = performance.now();
     if (turn++ % 5 === 0) showEdges((await ask("v1/pop")).answer);
-    show();
+    if (scope === ofPoP()) { // else it was switched meanwhile
+      take(whole(answer), at);
+      show();
+    }
     if (shownSource) await showSource();
     state("live");
   } catch (e) {
@@ -472,7 +581,8 @@ async function poll() {
   }
   asking = false;
   // An edge that has much to tell is asked less often: it spends at most a twentieth of its time on a viewer.
-  const pause = again ? 0 : Math.max(every, 20 * (performance.now() - begun));
+  // Of the whole PoP it waits for others more than it works, and who looks too seldom waits for all of them anew.
+  const pause = again ? 0 : Math.min(ofPoP() ? 2 * every : Infinity, Math.max(every, 20 * (performance.now() - begun)));
   again = false;
   if (!document.hidden) timer = setTimeout(poll, pause);
 }
@@ -659,4 +769,16 @@ document.addEventListener("keydown", e => {
 });
 document.addEventListener("visibilitychange", () => { if (document.hidden) { clearTimeout(timer); state("paused"); } else poll(); });
 new ResizeObserver(draw).observe($("plot"));
+new ResizeObserver(drawWeek).observe($("week-section"));
+// Another address shows something else: nothing of before stays, and tables have other columns.
+function switched() {
+  document.querySelector(`#scope [value=${ofPoP() ? "pop" : "edge"}]`).checked = true;
+  [points, samples, events, now, past, weekDue, turn] = [[], [], [], null, null, 0, 0];
+  for (const id of ["requests", "refused"]) $(id).replaceChildren();
+  state(ofPoP() ? "asking all edges" : "loading");
+  poll();
+}
+for (const radio of document.querySelectorAll("#scope input")) radio.onchange = () => { location.hash = radio.value; };
+window.addEventListener("hashchange", switched);
+document.querySelector(`#scope [value=${ofPoP() ? "pop" : "edge"}]`).checked = true;
 poll();
