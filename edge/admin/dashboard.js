@@ -67,7 +67,7 @@ function whole(summary) {
     return {in_force: own.in_force + more, matching: own.matching + more, list};
   };
   return {...summary, blocked: part(summary.blocked, m => m.mode === "enforce"), shadow: part(summary.shadow, m => m.mode !== "enforce"),
-    requests: all.requests, refused: all.refused, keys: [], refused_keys: [], events: all.events, wall: undefined};
+    requests: all.requests, refused: all.refused, keys: all.keys, refused_keys: all.refused_keys, events: all.events, wall: undefined};
 }
 
 // --- words ---

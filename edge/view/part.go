@@ -18,24 +18,26 @@ const (
 	// MaxSize is how long a part may be as it travels, and maxOpen how long when it is unpacked.
 	MaxSize = 64 << 10
 	maxOpen = 2 << 20
-	// TopListed, BlocksListed and EventsListed are how much of each list a part has at most. One that is too long all the same has half of it, and so on.
+	// TopListed, KeysListed, BlocksListed and EventsListed are how much of each list a part has at most. One that is too long all the same has half of it, and so on.
 	TopListed    = 200
+	KeysListed   = 100
 	BlocksListed = 100
 	EventsListed = 100
 )
 
 // Part is what one edge shows of itself.
 type Part struct {
-	Edge    uint64              `json:"edge"`
-	Name    string              `json:"name"`
-	At      time.Time           `json:"at"`   // by its clock
-	Next    time.Duration       `json:"next"` // so long after At the next one is to be expected
-	Unready string              `json:"unready,omitempty"`
-	Load    Load                `json:"load"`
-	Tops    map[string]top.List `json:"tops"` // by what they are heavy in
-	Blocked control.Extract     `json:"blocked"`
-	Shadow  control.Extract     `json:"shadow"`
-	Events  []events.Event      `json:"events"` // the newest first
+	Edge    uint64                     `json:"edge"`
+	Name    string                     `json:"name"`
+	At      time.Time                  `json:"at"`   // by its clock
+	Next    time.Duration              `json:"next"` // so long after At the next one is to be expected
+	Unready string                     `json:"unready,omitempty"`
+	Load    Load                       `json:"load"`
+	Tops    map[string]top.List        `json:"tops"` // by what they are heavy in
+	Keys    map[string]control.KeyList `json:"keys,omitempty"`
+	Blocked control.Extract            `json:"blocked"`
+	Shadow  control.Extract            `json:"shadow"`
+	Events  []events.Event             `json:"events"` // the newest first
 	// Answers are to what was asked of each edge, by the question.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
 }
@@ -77,6 +79,13 @@ func (p *Part) halve() {
 			l.Rest = max(l.Rest, l.Heavy[n].Count)
 			l.Heavy = l.Heavy[:n]
 			p.Tops[by] = l
+		}
+	}
+	for by, l := range p.Keys {
+		if n := len(l.Heavy) / 2; n < len(l.Heavy) {
+			l.Rest = max(l.Rest, l.Heavy[n].Count)
+			l.Heavy = l.Heavy[:n]
+			p.Keys[by] = l
 		}
 	}
 	p.Blocked.List = p.Blocked.List[:len(p.Blocked.List)/2]
