@@ -284,6 +284,7 @@ async function askWeek() {
   try {
     const {answer} = await ask(`v1/history?hours=${week}${scope ? "&scope=pop" : ""}`);
     if (scope === ofPoP()) past = answer;
+    if (answer.edges?.some(e => e.missing)) weekDue = performance.now() + weekEvery / 10; // it may have been late
   } catch (e) {
     if (e.status === 501) return; // none is kept here
     weekDue = 0;

@@ -109,7 +109,7 @@ func (a api) sourceOfPoP(w http.ResponseWriter, r *http.Request, source string, 
 		Source control.Looked                  `json:"source"`
 		Each   []view.Answered[control.Looked] `json:"each"` // edge by edge, without the tier
 		Events []view.Event                    `json:"events"`
-	}{p.Edges(), looked, view.Answers[control.Looked](p, question), slices.DeleteFunc(p.Happened(time.Time{}), func(e view.Event) bool { return !about(e.Source, source) })})
+	}{p.EdgesTo(question), looked, view.Answers[control.Looked](p, question), slices.DeleteFunc(p.Happened(time.Time{}), func(e view.Event) bool { return !about(e.Source, source) })})
 }
 
 // lastHours answers GET /v1/history?hours=: what was done in them, hour by hour, the latest first.
@@ -137,7 +137,7 @@ func (a api) lastHours(w http.ResponseWriter, r *http.Request) {
 		reply(w, struct {
 			Edges []view.Edge `json:"edges"`
 			history.History
-		}{p.Edges(), history.Sum(each...)})
+		}{p.EdgesTo(question), history.Sum(each...)})
 	}
 }
 

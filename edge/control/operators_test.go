@@ -317,3 +317,24 @@ func TestLiftOfSeveralLimits(t *testing.T) {
 		t.Errorf("lifted with it: %v", err)
 	}
 }
+
+// What a client has used says that an operator has blocked it, on whatever plan it is, as the client is told.
+func TestUsageOfABlockedClient(t *testing.T) {
+	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), `
+plans: {key: "header:X-Api-Key", default: free}
+rules:
+  - {name: api, key: "header:X-Api-Key", limit: 10, plans: {free: 3}}
+`)
+	if _, err := e.BlockKey(&control.Key{KeyPart: control.KeyPart{Key: "header:X-Api-Key", Value: "k"}}, "api", time.Hour, "", control.Operator{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if resp, _ := e.Get("/", "X-Api-Key: k"); resp.StatusCode != 429 {
+		t.Fatalf("blocked, and answered %d", resp.StatusCode)
+	}
+	for key, blocked := range map[string]bool{"k": true, "other": false} {
+		used, err := e.Usage(t.Context(), control.Client{Key: key})
+		if err != nil || len(used.Rules) != 1 || used.Rules[0].Limit != 3 || (used.Rules[0].Until != nil) != blocked || (used.Rules[0].Remaining == 0) != blocked {
+			t.Errorf("%s: %+v, %v", key, used, err)
+		}
+	}
+}

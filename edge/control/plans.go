@@ -112,7 +112,13 @@ func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
 				one.Reset = now.Add(r.Counter.Reset(now))
 			}
 		}
-		if until := c.with.Limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: n.source}, now); !until.IsZero() {
+		until := c.with.Limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: n.source}, now)
+		if r.IsVariant() { // an operator's block is under the rule itself
+			if of := c.with.Limiter.Bits.Until(mitigation.Key{Rule: r.Of, Source: n.source}, now); of.After(until) {
+				until = of
+			}
+		}
+		if !until.IsZero() {
 			one.Until, one.Remaining, one.Reset = &until, 0, until
 		}
 		u.Rules = append(u.Rules, one)

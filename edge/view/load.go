@@ -224,10 +224,13 @@ func (r *RuleLoad) Refused() (n float64) {
 // Short is the load without how long things took.
 func (l Load) Short() Load {
 	l.Seconds, l.Nodes = nil, nil
-	origins := make([]*OriginLoad, len(l.Origins))
-	for i, o := range l.Origins {
-		short := *o
-		short.Seconds, origins[i] = nil, &short
+	origins := make([]*OriginLoad, 0, len(l.Origins))
+	for _, o := range l.Origins {
+		if o != nil { // as in a part that no edge has made
+			short := *o
+			short.Seconds = nil
+			origins = append(origins, &short)
+		}
 	}
 	l.Origins = origins
 	return l

@@ -18,6 +18,8 @@ const (
 	// MaxSize is how long a part may be as it travels, and maxOpen how long when it is unpacked.
 	MaxSize = 64 << 10
 	maxOpen = 2 << 20
+	// maxListed is how long a list in a part may be that somebody else has made: many times what an edge of this version puts there.
+	maxListed = 4096
 	// TopListed, KeysListed, BlocksListed and EventsListed are how much of each list a part has at most. One that is too long all the same has half of it, and so on.
 	TopListed    = 200
 	KeysListed   = 100
@@ -98,6 +100,28 @@ func (p *Part) halve() {
 	}
 }
 
+// shortLists has the lists of a part whose elements take much more memory than text: {} is an event. It is read before the part is.
+type shortLists struct {
+	Blocked, Shadow struct{ List short }
+	Events          short
+	Load            struct{ Origins short }
+	Tops            map[string]struct{ Heavy short }
+	Keys            map[string]struct{ Heavy short }
+	Answers         map[string]struct{ Rules, Hours short }
+}
+
+// short is a list of at most maxListed elements, each of which takes no room. Each of several lists under one name is looked at.
+type short struct{}
+
+func (*short) UnmarshalJSON(text []byte) error {
+	var list []struct{}
+	_ = json.Unmarshal(text, &list) // only the length matters here
+	if len(list) > maxListed {
+		return ErrLong
+	}
+	return nil
+}
+
 // Unpack reads what Pack made. Whoever can write into the tier may have made it.
 func Unpack(b []byte) (*Part, error) {
 	if len(b) > MaxSize {
@@ -112,6 +136,9 @@ func Unpack(b []byte) (*Part, error) {
 	case err != nil:
 		return nil, fmt.Errorf("view: %w", err)
 	case len(text) > maxOpen:
+		return nil, ErrLong
+	}
+	if err := json.Unmarshal(text, new(shortLists)); errors.Is(err, ErrLong) { // of what else is wrong the next one tells
 		return nil, ErrLong
 	}
 	p := new(Part)

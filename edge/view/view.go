@@ -95,6 +95,23 @@ type Answered[T any] struct {
 	Said T      `json:"said"`
 }
 
+// EdgesTo is Edges for the answers to a question: an edge that has not given one is missing.
+func (p *PoP) EdgesTo(question string) []Edge {
+	list := p.Edges()
+	for i, s := range p.Parts {
+		if s.Part == nil {
+			continue
+		}
+		switch said, there := s.Part.Answers[question]; {
+		case !there:
+			list[i].Missing = "it has not answered in time: ask again"
+		case said == nil || string(said) == "null":
+			list[i].Missing = "its answer is too long to travel, or it is of another version: ask for less, or ask that edge"
+		}
+	}
+	return list
+}
+
 // Answers are what all edges say to a question.
 func Answers[T any](p *PoP, question string) []Answered[T] {
 	list := []Answered[T]{}

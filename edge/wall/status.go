@@ -15,7 +15,7 @@ type Status struct {
 	Error   string    `json:"error,omitempty"`  // what is wrong
 	Entries int       `json:"entries"`          // prefixes that the kernel refuses
 	Room    int       `json:"room"`             // how many it may
-	Refused uint64    `json:"refused"`          // SYNs, since the edge started
+	Refused uint64    `json:"refused"`          // SYNs that the kernel refused while this edge was connected, for all edges of its helper
 	Turned  uint64    `json:"no_room,omitzero"` // knocks of blocked sources that found no room
 }
 
@@ -62,6 +62,6 @@ func (w *Wall) Collect(to metric.Sink) {
 	to.Gauge(up, "sluice_wall_up", "Whether sluice-wall can be used; 0 means that the edge closes connections of blocked sources itself.")
 	to.Gauge(float64(s.Entries), "sluice_wall_entries", "Prefixes whose new connections the kernel refuses.")
 	to.Gauge(float64(s.Room), "sluice_wall_room", "How many such prefixes there may be.")
-	to.Count(s.Refused, "sluice_wall_refused_total", "New connections (SYNs) that the kernel refused.")
+	to.Count(s.Refused, "sluice_wall_refused_total", "New connections (SYNs) that the kernel refused while this edge was connected to sluice-wall; of several edges with one sluice-wall each counts them all.")
 	to.Count(s.Turned, "sluice_wall_full_total", "Connections of blocked sources for which the kernel's set had no room.")
 }

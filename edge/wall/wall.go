@@ -74,7 +74,7 @@ type state struct {
 	since   time.Time
 	err     string
 	refused uint64 // SYNs in all, over the lives of all helpers
-	counted uint64 // of them, by the helper that is there now
+	counted uint64 // what the helper's count was last: it began before this edge connected
 }
 
 // New makes a wall without entries.
@@ -130,7 +130,7 @@ func (w *Wall) down(err error) {
 		w.set.clear()
 		w.state.since = time.Now()
 	}
-	w.state.up, w.state.counted, w.state.err = false, 0, ""
+	w.state.up, w.state.err = false, ""
 	if err != nil {
 		w.state.err = err.Error()
 	}
@@ -199,16 +199,21 @@ type session struct {
 	reported time.Time
 }
 
-// greet finds out what the helper grants, and begins with an empty set: what an edge before this one has left there is over.
+// greet finds out what the helper grants, and begins with an empty set: what an edge before this one has left there is over. So is what the
+// helper has refused until now: this edge has counted it already, or was not there.
 func (s *session) greet() error {
 	now := time.Now()
 	var lease time.Duration
 	var room int
+	var total uint64 // refused by the helper until now
 	err := s.exchange([]record.Record{{Op: record.Hello}, {Op: record.Flush}}, record.Commit, func(r record.Record) {
 		if r.Op == record.Hello {
 			lease, room = time.Duration(r.A)*time.Millisecond, int(min(r.B, 1<<30))
 		}
 	})
+	if err == nil {
+		err = s.exchange(nil, record.Report, func(r record.Record) { total = r.A })
+	}
 	if err != nil {
 		return err
 	}
@@ -217,7 +222,7 @@ func (s *session) greet() error {
 	}
 	s.mu.Lock()
 	s.set.start(lease, room)
-	s.state.up, s.state.since, s.state.err = true, now, ""
+	s.state.up, s.state.since, s.state.err, s.state.counted = true, now, "", total
 	s.mu.Unlock()
 	s.changes, s.looked, s.reported = s.Changes(), now, now
 	return s.announce()

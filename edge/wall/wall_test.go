@@ -317,6 +317,29 @@ func TestAttempts(t *testing.T) {
 	})
 }
 
+// TestCountOfAHelper: an edge that connects again does not count once more what the helper has refused before, nor what it refused meanwhile.
+func TestCountOfAHelper(t *testing.T) {
+	within(t, func(w *world) {
+		w.block(prefix(1), time.Hour)
+		w.knocks(t, prefix(1))
+		w.helper.syn(prefix(1), 100)
+		time.Sleep(12 * time.Second)
+		w.helper.kill()
+		time.Sleep(time.Minute)
+		w.helper.mu.Lock()
+		w.helper.gone = false
+		w.helper.total += 1000
+		w.helper.mu.Unlock()
+		time.Sleep(12 * time.Second)
+		w.knocks(t, prefix(1))
+		w.helper.syn(prefix(1), 10)
+		time.Sleep(12 * time.Second)
+		if s := w.Status(); !s.Up || s.Refused != 112 {
+			t.Errorf("%+v, want 112 refused", s)
+		}
+	})
+}
+
 // TestHelperIsKilled: what was refused is admitted within a lease, an operator hears of it once, and the next helper is told of who knocks.
 func TestHelperIsKilled(t *testing.T) {
 	within(t, func(w *world) {

@@ -18,7 +18,8 @@ type Start struct {
 
 // StartOf is the first n characters of a key, and no more than half of those that it has.
 func StartOf(value []byte, n int) (s Start) {
-	n = min(n, utf8.RuneCount(value)/2)
+	enough := value[:min(len(value), 2*MaxStart*utf8.UTFMax)] // a key may have 32 KiB
+	n = min(n, utf8.RuneCount(enough)/2)
 	for len(value) > 0 && n > 0 {
 		_, size := utf8.DecodeRune(value)
 		if int(s.n)+size > MaxStart {

@@ -1,6 +1,7 @@
 package key
 
 import (
+	"strings"
 	"testing"
 
 	"sluice/edge/message"
@@ -15,6 +16,7 @@ func TestStartOf(t *testing.T) {
 	}{
 		{"k-4711-secret", 4, "k-47"}, {"k-4711-secret", 0, ""}, {"12345678", 4, "1234"}, {"1234567", 4, "123"}, {"12", 4, "1"}, {"1", 4, ""}, {"", 4, ""},
 		{"äöüß", 4, "äö"}, {"€€€€€€€€€€€€", 6, "€€€€€"}, {"abcdefghijklmnopqrstuvwxyzabcdefghijkl", 16, "abcdefghijklmnop"},
+		{strings.Repeat("€", 10_000), 16, "€€€€€"}, {strings.Repeat("😀", 40), 3, "😀😀😀"}, {strings.Repeat("\xff", 40), 16, strings.Repeat("\xff", 16)},
 	} {
 		if got := StartOf([]byte(test.value), test.n).String(); got != test.want {
 			t.Errorf("%d of %q: %q, want %q", test.n, test.value, got, test.want)

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,10 +22,13 @@ import (
 )
 
 const (
-	// mostConnections is two edges that hand over to others, and as many again.
+	// mostConnections is how many connections are served at once, for eight edges or for four that hand over to others, and how many are told
+	// at once that they are not.
 	mostConnections = 8
 	// writeTime is how long an edge may take to read an answer.
 	writeTime = 2 * time.Second
+	// logTime is the shortest time between two lines of the log about connections that are refused, or about errors of the kernel.
+	logTime = time.Second
 	// sweepTime is the shortest time between two searches of a full set for entries that have ended.
 	sweepTime = 100 * time.Millisecond
 )
@@ -49,6 +53,9 @@ type Config struct {
 // Helper keeps the entries. It is safe for concurrent use.
 type Helper struct {
 	Config
+
+	refusing atomic.Int32 // connections that are being told why; apart from mu, which waits for the kernel
+	refused  atomic.Int64 // when one was logged last, Unix nanoseconds
 
 	mu          sync.Mutex
 	ends        map[netip.Prefix]time.Time // of all entries, and of those that have ended since the last sweep
@@ -99,8 +106,10 @@ func (h *Helper) welcome(c *net.UnixConn) {
 	}
 	if user != h.User {
 		no := record.Record{Op: record.Hello, Code: record.WrongUser, A: uint64(user), B: uint64(h.User)}
-		h.Log.Warn("a connection was refused", "error", no.Error())
-		refuse(c, no)
+		if now, last := time.Now().UnixNano(), h.refused.Load(); now-last >= int64(logTime) && h.refused.CompareAndSwap(last, now) {
+			h.Log.Warn("a connection was refused", "error", no.Error())
+		}
+		h.refuse(c, no)
 		return
 	}
 	h.mu.Lock()
@@ -113,7 +122,7 @@ func (h *Helper) welcome(c *net.UnixConn) {
 		h.mu.Unlock()
 	}()
 	if crowded {
-		refuse(c, record.Record{Op: record.Hello, Code: record.Crowded, B: mostConnections})
+		h.refuse(c, record.Record{Op: record.Hello, Code: record.Crowded, B: mostConnections})
 		return
 	}
 	h.Log.Info("an edge has connected")
@@ -125,8 +134,13 @@ func (h *Helper) welcome(c *net.UnixConn) {
 	h.Log.Info("an edge has gone: what it asked for ends with its lease")
 }
 
-// refuse says no, and hears what was said meanwhile: a socket that is closed before would take the answer with it.
-func refuse(c *net.UnixConn, no record.Record) {
+// refuse says no, and reads what the other end has sent meanwhile: a socket that is closed with unread bytes takes the answer with it. Any user may
+// connect, so beyond mostConnections at once there is no answer: descriptors are for edges.
+func (h *Helper) refuse(c *net.UnixConn, no record.Record) {
+	defer h.refusing.Add(-1)
+	if h.refusing.Add(1) > mostConnections {
+		return
+	}
 	_ = c.SetDeadline(time.Now().Add(writeTime))
 	if _, err := c.Write(no.Append(nil)); err != nil || c.CloseWrite() != nil {
 		return
@@ -210,9 +224,9 @@ func (h *Helper) counts() (list []nft.Count, refused uint64, err error) {
 	return list, refused, h.logged(err, time.Now())
 }
 
-// logged logs an error of the kernel, at most once a second. h.mu is locked.
+// logged logs an error of the kernel, unless one was logged just before. h.mu is locked.
 func (h *Helper) logged(err error, now time.Time) error {
-	if err != nil && now.Sub(h.failed) >= time.Second {
+	if err != nil && now.Sub(h.failed) >= logTime {
 		h.failed = now
 		h.Log.Error("the kernel refused a change", "error", err)
 	}

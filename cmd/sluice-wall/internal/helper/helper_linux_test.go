@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,6 +207,39 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 	if len(f.calls) != 0 {
 		t.Errorf("the kernel was told %q", f.calls)
+	}
+}
+
+// A lines counts what is logged.
+type lines struct{ atomic.Int64 }
+
+func (l *lines) Write(b []byte) (int, error) { l.Add(1); return len(b), nil }
+
+// TestStrangers: users who may not ask cannot keep the helper's descriptors by staying, nor fill its log.
+func TestStrangers(t *testing.T) {
+	var f fake
+	var log lines
+	c := config(&f)
+	c.User++
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	path := start(t, c)
+	const strangers = 100
+	var conns []net.Conn
+	began, told := time.Now(), 0
+	for range strangers {
+		conns = append(conns, dial(t, path))
+	}
+	for _, c := range conns { // all of them stay
+		if n, _ := c.Read(make([]byte, record.Size)); n > 0 {
+			told++
+		}
+	}
+	took := time.Since(began)
+	if most := mostConnections * (1 + int(took/writeTime)); told == 0 || told > most {
+		t.Errorf("%d were answered, want 1 to %d", told, most)
+	}
+	if n, most := log.Load(), int64(1+took/logTime); n == 0 || n > most {
+		t.Errorf("%d lines of log, want 1 to %d", n, most)
 	}
 }
 

@@ -29,11 +29,19 @@ type elements struct {
 	asked    int // messages of the batch that are answered
 }
 
-// openElements opens a socket with room for a whole transaction, and for its answers.
+// openElements opens a socket, and makes its buffers.
 func openElements() (*elements, error) {
+	e := &elements{fd: -1, in: make([]byte, 64<<10)}
+	return e, e.reopen()
+}
+
+// reopen replaces the socket by one with room for a whole transaction, and for its answers. After an error there is none, and every use
+// fails.
+func (e *elements) reopen() error {
+	e.close()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
-		return nil, fmt.Errorf("nft: open a netlink socket: %w", err)
+		return fmt.Errorf("nft: open a netlink socket: %w", err)
 	}
 	for force, plain := range map[int]int{unix.SO_SNDBUFFORCE: unix.SO_SNDBUF, unix.SO_RCVBUFFORCE: unix.SO_RCVBUF} {
 		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, socketBuffer) != nil {
@@ -45,12 +53,18 @@ func openElements() (*elements, error) {
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout), unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
 	if err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("nft: open a netlink socket: %w", err)
+		return fmt.Errorf("nft: open a netlink socket: %w", err)
 	}
-	return &elements{fd: fd, in: make([]byte, 64<<10)}, nil
+	e.fd = fd
+	return nil
 }
 
-func (e *elements) close() { unix.Close(e.fd) }
+func (e *elements) close() {
+	if e.fd >= 0 {
+		unix.Close(e.fd)
+	}
+	e.fd = -1
+}
 
 // begin begins a message, and returns where it does.
 func (e *elements) begin(kind, flags uint16, resource uint16) (at int) {
@@ -248,6 +262,9 @@ var errShort = errors.New("a message of netlink is cut short")
 // receive calls take for each message of the next part of an answer. An answer that is an error is returned.
 func (e *elements) receive(take func(kind uint16, body []byte) error) error {
 	n, _, err := unix.Recvfrom(e.fd, e.in, unix.MSG_TRUNC)
+	for err == unix.EINTR { // a socket with a timeout is not restarted after a signal (signal(7))
+		n, _, err = unix.Recvfrom(e.fd, e.in, unix.MSG_TRUNC)
+	}
 	if err == nil && n > len(e.in) {
 		err = errShort
 	}

@@ -81,6 +81,7 @@ type Table struct {
 	input  *nftables.Chain
 	sets   map[setKey]*nftables.Set
 	renews bool // adding what is there renews it, which Linux does from 6.12 on
+	lost   bool // a change failed: the table may be gone, as after `nft flush ruleset`
 }
 
 // A setKey is a length of prefix of a family.
@@ -136,14 +137,19 @@ func (t *Table) connect() error {
 	return nil
 }
 
-// commit ends a transaction. After an error answers may be left in the socket, which the next transaction would take for its own, so that gets another.
+// commit ends a transaction.
 func (t *Table) commit() error {
-	err := t.conn.Flush()
-	if err != nil {
-		_ = t.conn.CloseLasting()
-		err = errors.Join(err, t.connect())
+	if err := t.conn.Flush(); err != nil {
+		return t.again(err)
 	}
-	return err
+	return nil
+}
+
+// again replaces the sockets after an error: answers may be left in them, which the next transaction would take for its own.
+func (t *Table) again(err error) error {
+	t.lost = true
+	_ = t.conn.CloseLasting()
+	return errors.Join(err, t.connect(), t.moves.reopen())
 }
 
 // make replaces the table by one without entries, in one transaction.
@@ -182,7 +188,11 @@ func (t *Table) make() error {
 	} else {
 		t.rule(refuse, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
 	}
-	return t.commit()
+	if err := t.commit(); err != nil {
+		return err
+	}
+	t.lost = false
+	return nil
 }
 
 func (t *Table) rule(c *nftables.Chain, parts ...expr.Any) {
@@ -288,19 +298,14 @@ func (t *Table) queue(k setKey, name string, adds []Lease) {
 	}
 }
 
-// again replaces the socket after an error: answers may be left in it, which the next transaction would take for its own.
-func (t *Table) again(err error) error {
-	moves, failed := openElements()
-	if failed != nil {
-		return errors.Join(err, failed)
-	}
-	t.moves.close()
-	t.moves = moves
-	return err
-}
-
-// Flush refuses nobody any more. Sets and what was refused in all stay.
+// Flush refuses nobody any more. Sets and the count of refused SYNs stay, unless an error came before: then the table is made anew.
 func (t *Table) Flush() error {
+	if t.lost {
+		if err := t.make(); err != nil {
+			return fmt.Errorf("nft: make the table inet %s anew: %w", Name, err)
+		}
+		return nil
+	}
 	for _, s := range t.sets {
 		t.conn.FlushSet(s)
 	}
@@ -319,7 +324,7 @@ func (t *Table) Counts() (list []Count, refused uint64, err error) {
 	}
 	object, err := t.conn.GetObject(&nftables.NamedObj{Table: t.table, Name: "refused", Type: nftables.ObjTypeCounter})
 	if err != nil {
-		return nil, 0, fmt.Errorf("nft: read the counter: %w", err)
+		return nil, 0, fmt.Errorf("nft: read the counter: %w", t.again(err))
 	}
 	if named, ok := object.(*nftables.NamedObj); ok {
 		if c, ok := named.Obj.(*expr.Counter); ok {

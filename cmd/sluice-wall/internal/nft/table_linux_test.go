@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"sluice/cmd/internal/labtest"
@@ -129,6 +131,33 @@ func TestRefuses(t *testing.T) {
 	}
 	if _, again, err := table.Counts(); err != nil || again != refused {
 		t.Errorf("%d refused after a flush, %v", again, err)
+	}
+}
+
+// TestTableGone: somebody else empties the kernel's tables. The next change says so, and after a flush all is as at the beginning.
+func TestTableGone(t *testing.T) {
+	if !labtest.Namespace(t) {
+		return
+	}
+	port := listen(t)
+	for _, before := range [][]string{nil, {"198.18.7.7/32"}} {
+		table := open(t, Config{Ports: []uint16{port}, Max: 100})
+		apply(t, table, time.Minute, before)
+		other := nftables.Conn{}
+		other.FlushRuleset()
+		if err := other.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := table.Counts(); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%v, want that there is no table", err)
+		}
+		if err := table.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		apply(t, table, time.Minute, []string{"198.18.7.7/32"})
+		if _, err := connect("198.18.7.7", port); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("%v, want a refusal", err)
+		}
 	}
 }
 

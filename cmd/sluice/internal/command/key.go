@@ -28,6 +28,9 @@ func (k *keyFlags) given() bool { return len(k.parts) > 0 || k.file != "" }
 // maxKeyFile bounds what is read of a file: many times what an edge takes for a value.
 const maxKeyFile = 256 << 10
 
+// unreadError is what is wrong with a file, and not with the command line.
+type unreadError struct{ error }
+
 // key is who is named; stdin is what the file - is.
 func (k *keyFlags) key(stdin io.Reader) (*control.Key, error) {
 	parts, open := []control.KeyPart{}, -1
@@ -51,18 +54,18 @@ func (k *keyFlags) key(stdin io.Reader) (*control.Key, error) {
 	if k.file != "" {
 		lines, err := k.read(stdin)
 		if err != nil {
-			return nil, err
+			return nil, unreadError{err}
 		}
 		switch {
 		case open >= 0 && len(lines) > 1:
-			return nil, fmt.Errorf("--key-file %s: it has %d lines: want the value of --key %s, in one", k.file, len(lines), parts[open].Key)
+			return nil, unreadError{fmt.Errorf("--key-file %s: it has %d lines: want the value of --key %s, in one", k.file, len(lines), parts[open].Key)}
 		case open >= 0:
 			parts[open].Value = lines[0]
 		default:
 			for i, line := range lines {
 				part, value, ok := strings.Cut(line, "=")
 				if !ok || part == "" || value == "" {
-					return nil, fmt.Errorf("--key-file %s, line %d: want PART=VALUE, or name the part with --key PART", k.file, i+1)
+					return nil, unreadError{fmt.Errorf("--key-file %s, line %d: want PART=VALUE, or name the part with --key PART", k.file, i+1)}
 				}
 				parts = append(parts, control.KeyPart{Key: part, Value: value})
 			}

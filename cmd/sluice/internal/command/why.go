@@ -119,10 +119,14 @@ func Why() Command {
 // explain runs it.
 func explain(args []string, stdout, stderr io.Writer) int {
 	a, err := parseWhy(args)
+	var unread unreadError
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		fmt.Fprint(stdout, whyUsage+a.flags.FlagUsages())
 		return 0
+	case errors.As(err, &unread):
+		fmt.Fprintln(stderr, "sluice:", err)
+		return ExitFailed
 	case err != nil:
 		return Misuse(stderr, err)
 	case len(a.logs) > 0:

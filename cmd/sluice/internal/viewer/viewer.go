@@ -42,6 +42,7 @@ const (
 	askedFor = 8           // questions at a time
 	maxAsked = 128         // bytes of one
 	maxEdges = 8           // that look at a time
+	answered = 16          // questions at a time, of all that look
 )
 
 // Tier is what is asked of the PoP, as functions.
@@ -124,6 +125,9 @@ func (v *Viewer) Notice(node int, item []byte) {
 
 // open reads a notice. What is not authentic, or is from another time, is none.
 func (v *Viewer) open(item []byte, now time.Time) (n notice, ok bool) {
+	if len(item) > view.MaxSize {
+		return notice{}, false
+	}
 	in, ok := v.Tier.Secret.OpenAt(secret.View, v.Tier.Secret.ViewKey(), item)
 	if !ok || json.Unmarshal(in.Rest(), &n) != nil {
 		return notice{}, false
@@ -146,7 +150,8 @@ func (v *Viewer) questions(now time.Time) (all []string) {
 	}
 	all = append(all, v.ours(now)...)
 	slices.Sort(all)
-	return slices.Compact(all)
+	all = slices.Compact(all)
+	return all[:min(len(all), answered)]
 }
 
 // ours are the questions that were asked here lately, the latest first. mu is locked.
@@ -176,11 +181,16 @@ func (v *Viewer) Run(ctx context.Context) {
 	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	var rested time.Time // after a part that took long, not even a new question is answered before
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-v.wake:
+			if rest := time.Until(rested); rest > 0 {
+				timer.Reset(rest)
+				continue
+			}
 		case <-timer.C:
 		}
 		v.mu.Lock()
@@ -189,7 +199,9 @@ func (v *Viewer) Run(ctx context.Context) {
 		v.mu.Unlock()
 		next := time.Hour // until it is woken
 		if shows {
-			next = v.show(ctx, node, asked, now)
+			if next = v.show(ctx, node, asked, now); next > shownEvery {
+				rested = now.Add(next)
+			}
 		}
 		timer.Reset(next)
 	}
@@ -386,11 +398,11 @@ func (v *Viewer) others(question string, now time.Time) (list []view.Seen, all b
 		case !v.told:
 			s.Missing = "no node of the tier answers here"
 		case had == nil:
-			s.Missing, all = "it has shown nothing: it is of an older version, hangs, or has just started", false
+			s.Missing, all = "it has shown nothing: it is of an older version, hangs, has just started, or its clock is more than a minute off", false
 		default:
 			age := now.Sub(had.at)
 			if s.Age = age.Seconds(); age > had.part.Next+late {
-				s.Missing, all = "it shows nothing any more: it hangs, or cannot reach the tier", false
+				s.Missing, all = "it shows nothing any more: it hangs, cannot reach the tier, or its clock is more than a minute off", false
 				break
 			}
 			s.Part = had.part

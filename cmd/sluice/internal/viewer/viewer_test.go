@@ -261,6 +261,60 @@ func TestForged(t *testing.T) {
 	})
 }
 
+// An edge that takes long to make its part makes it in a twentieth of its time, whatever new questions come, and of those it answers few.
+func TestSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		e := s.start(1, 0)
+		var most, spent int
+		e.Own = func(asked []string, now time.Time) *view.Part {
+			most, spent = max(most, len(asked)), spent+1
+			time.Sleep(200 * time.Millisecond)
+			return &view.Part{At: now}
+		}
+		for n := range 60 {
+			var all notice
+			for i := range uint64(maxEdges) {
+				l := looker{Edge: 2 + i, At: time.Now()}
+				for q := range askedFor {
+					l.Asked = append(l.Asked, fmt.Sprint("history ", n, i, q))
+				}
+				all.Lookers = append(all.Lookers, l)
+			}
+			text, _ := json.Marshal(all)
+			s.node.Do(time.Now(), wire.Command{Op: wire.Set, Key: s.key.ViewKey(), Value: s.key.SealAt(secret.View, s.key.ViewKey(), text)})
+			time.Sleep(time.Second)
+		}
+		if most != answered || spent < 10 || spent > 16 {
+			t.Errorf("%d questions at a time, %d parts of 0.2 s in a minute", most, spent)
+		}
+		e.cancel()
+		time.Sleep(time.Second)
+	})
+}
+
+// An edge whose clock is off does not answer. What is said of it names the clock.
+func TestClockOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		e := s.start(1, 100*time.Millisecond)
+		s.change(func() { s.there = append(s.there, presence.Edge{ID: 2, Name: "edge2"}) })
+		for range 2 {
+			if said := e.Look(t.Context(), "").Parts[1].Missing; !strings.Contains(said, "clock") {
+				t.Errorf("missing: %s", said)
+			}
+			time.Sleep(time.Second)
+			p := &view.Part{Edge: 2, Name: "edge2", At: time.Now().Add(2 * keeps)}
+			b, err := p.Pack()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.node.Do(time.Now(), wire.Command{Op: wire.Set, Key: s.key.PartKey(2), Value: s.key.SealAt(secret.View, s.key.PartKey(2), b)})
+		}
+		e.cancel()
+	})
+}
+
 // An edge that counts alone is the whole PoP.
 func TestAlone(t *testing.T) {
 	v := New()

@@ -1,0 +1,69 @@
+package view
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// packed is a text as somebody may have put it in the place of a part.
+func packed(text string) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write([]byte(text))
+	_ = z.Close()
+	return b.Bytes()
+}
+
+// A few kilobytes in the tier may stand for lists that take a gigabyte of memory: those are not decoded, nor where a short list of that name follows.
+func TestLongLists(t *testing.T) {
+	for _, text := range []string{`{"events":[%],"events":[]}`, `{"blocked":{"list":[%],"list":[]}}`, `{"Shadow":{"LIST":[%]}}`, `{"tops":{"requests":{"heavy":[%]}}}`,
+		`{"load":{"origins":[%]}}`, `{"answers":{"source 192.0.2.1":{"rules":[%]}}}`, `{"answers":{"history 24":{"hours":[%]}}}`} {
+		for n, wrong := range map[int]bool{maxListed: false, maxListed + 1: true} {
+			list := strings.TrimSuffix(strings.Repeat("{},", n), ",")
+			if _, err := Unpack(packed(strings.ReplaceAll(text, "%", list))); errors.Is(err, ErrLong) != wrong {
+				t.Errorf("%s with %d elements: %v", text, n, err)
+			}
+		}
+	}
+}
+
+// What no edge would show, an origin that is nothing, does not stop who looks.
+func TestForgedLoad(t *testing.T) {
+	p, err := Unpack(packed(`{"load":{"origins":[null,{"name":"a"}],"rules":{"r":null}},"tops":{"requests":{"heavy":null}},"answers":{"q":null}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if short := p.Load.Short(); len(short.Origins) != 1 || short.Origins[0].Name != "a" {
+		t.Errorf("%+v", short.Origins)
+	}
+}
+
+// An edge that has not answered, or not at the length that a part has, is missing from what is said to a question.
+func TestEdgesTo(t *testing.T) {
+	quiet, long := &Part{Name: "quiet"}, &Part{Name: "long"}
+	long.Answer("history 168", nil)
+	for _, p := range []*Part{quiet, long} {
+		b, err := p.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err = Unpack(b); err != nil {
+			t.Fatal(err)
+		}
+		*map[string]**Part{"quiet": &quiet, "long": &long}[p.Name] = p
+	}
+	says := &Part{Name: "says"}
+	says.Answer("history 168", []byte(`{"hours":[]}`))
+	p := &PoP{Parts: []Seen{{Edge{Name: "says"}, says}, {Edge{Name: "quiet"}, quiet}, {Edge{Name: "long"}, long}, {Edge{Name: "gone", Missing: "it hangs"}, nil}}}
+	var got []string
+	for _, e := range p.EdgesTo("history 168") {
+		got = append(got, fmt.Sprintf("%s %.15s", e.Name, e.Missing))
+	}
+	if want := "says , quiet it has not answ, long its answer is t, gone it hangs"; strings.Join(got, ", ") != want {
+		t.Errorf("got %q, want %q", strings.Join(got, ", "), want)
+	}
+}
