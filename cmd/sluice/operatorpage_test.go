@@ -152,6 +152,8 @@ func TestReadme(t *testing.T) {
 			switch {
 			case strings.HasPrefix(s.command, "bin/sluice-loadgen"): // the test's origin is there already
 				continue
+			case strings.HasPrefix(s.command, "bin/sluice why "):
+				s.command = strings.Replace(s.command, "why ", "why --admin "+host+":18081 ", 1)
 			case edge:
 				s.command = serve + fmt.Sprintf(front, host) + fmt.Sprintf("; bin/sluice status --wait 50s --admin %s:18081 > /dev/null", host)
 			}
@@ -159,7 +161,7 @@ func TestReadme(t *testing.T) {
 			sh.step(s)
 		}
 	}
-	if commands != 4 {
+	if commands != 5 {
 		t.Fatalf("README has %d commands of a first edge", commands)
 	}
 	sh.run("kill $EDGE; wait $EDGE")

@@ -177,7 +177,7 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"block nobody" + with, 2, `sluice block: "nobody" is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them (sluice help block tells more)` + "\n"},
 		{"block 192.0.2.0/33" + with, 2, `sluice block: "192.0.2.0/33" is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them (sluice help block tells more)` + "\n"},
 		{"unblock .." + with, 2, `sluice unblock: ".." is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them (sluice help unblock tells more)` + "\n"},
-		{"block" + with, 2, "sluice block: want a SOURCE|CIDR: sluice block SOURCE|CIDR (sluice help block tells more)\n"},
+		{"block" + with, 2, "sluice block: want a SOURCE|CIDR, the # and digest that sluice blocked shows, or --key PART=VALUE (sluice help block tells more)\n"},
 		{"block 192.0.2.7 192.0.2.8" + with, 2, `sluice block: unexpected argument "192.0.2.8" (sluice help block tells more)` + "\n"},
 		{"block 192.0.2.7 --for 0s" + with, 2, "sluice block: --for 0s: want more than 0 (sluice help block tells more)\n"},
 		{"block 192.0.2.7 --for 10" + with, 2, `sluice block: --for 10: want a time with a unit, such as 30s, 10m or 48h (sluice help block tells more)` + "\n"},

@@ -206,7 +206,7 @@ func (c *Plane) lookUnder(ctx context.Context, in *View, list []keyed, values []
 	return l
 }
 
-// variantsFor are the variants of a rule that may count a client: the one of its plan, where that can be told.
+// variantsFor are the variants of a rule that may count a client: the one of its plan, where that is known.
 func variantsFor(in *View, k keyed, values []key.Value, secret key.Secret) (list []*rules.Rule, plan string) {
 	client, ok := k.rule.ClientOf(secret, values, k.source, in.Plans)
 	if ok {

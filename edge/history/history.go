@@ -90,7 +90,7 @@ type Keeper struct {
 	failed string    // why nothing can be written; "": it can
 }
 
-// Open reads what is kept. A file that cannot be read is left out, and a folder that cannot be used is told of: an edge serves without its history.
+// Open reads what is kept. A file that cannot be read is left out, and a folder that cannot be used is logged: an edge serves without its history.
 func (k *Keeper) Open(now time.Time) {
 	k.hours = make(map[time.Time]*Hour)
 	if k.Dir == "" {

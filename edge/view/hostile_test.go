@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -31,7 +32,7 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// What no edge would show, an origin that is nothing, does not stop who looks.
+// What no edge would show, an origin that is nothing or counts that no sum can hold, does not stop who looks.
 func TestForgedLoad(t *testing.T) {
 	p, err := Unpack(packed(`{"load":{"origins":[null,{"name":"a"}],"rules":{"r":null}},"tops":{"requests":{"heavy":null}},"answers":{"q":null}}`))
 	if err != nil {
@@ -39,6 +40,15 @@ func TestForgedLoad(t *testing.T) {
 	}
 	if short := p.Load.Short(); len(short.Origins) != 1 || short.Origins[0].Name != "a" {
 		t.Errorf("%+v", short.Origins)
+	}
+	most := `1.7e308`
+	p, err = Unpack(packed(strings.ReplaceAll(`{"load":{"received":%,"connections":-%,"denied":%,"http2":%,"answers":{"limit":%},"seconds":[[1,%]],"nodes":{"n":[[1,%]]},
+		"rules":{"r":{"verdicts":{"pass":%},"blocks":%,"in_flight":%}},"origins":[{"name":"a","active":%,"answers":{"200":%},"seconds":[[1,%]]}]}}`, "%", most)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := json.Marshal(Sum(p.Load, p.Load)); err != nil {
+		t.Errorf("the sum cannot be shown: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	dto "github.com/prometheus/client_model/go"
@@ -150,10 +151,10 @@ func Sum(loads ...Load) Load {
 			all.Started, all.Version, all.Alone = l.Started, l.Version, l.Alone
 		}
 		all.Edges = max(all.Edges, l.Edges)
-		all.Received += l.Received
-		all.HTTP2 += l.HTTP2
-		all.Connections += l.Connections
-		all.Denied += l.Denied
+		all.Received = add(all.Received, l.Received)
+		all.HTTP2 = add(all.HTTP2, l.HTTP2)
+		all.Connections = add(all.Connections, l.Connections)
+		all.Denied = add(all.Denied, l.Denied)
 		all.Seconds = addBuckets(all.Seconds, l.Seconds)
 		addCounts(all.Answers, l.Answers)
 		for name, r := range l.Rules {
@@ -165,7 +166,7 @@ func Sum(loads ...Load) Load {
 			if o != nil {
 				to := all.origin(o.Name)
 				to.Up = to.Up || o.Up
-				to.Active += o.Active
+				to.Active = add(to.Active, o.Active)
 				addCounts(to.Answers, o.Answers)
 				to.Seconds = addBuckets(to.Seconds, o.Seconds)
 			}
@@ -181,16 +182,19 @@ func Sum(loads ...Load) Load {
 func (r *RuleLoad) add(o *RuleLoad) {
 	addCounts(r.Verdicts, o.Verdicts)
 	r.Active = max(r.Active, o.Active)
-	r.InFlight += o.InFlight
-	r.Blocks += o.Blocks
+	r.InFlight = add(r.InFlight, o.InFlight)
+	r.Blocks = add(r.Blocks, o.Blocks)
 	if n := o.Nearest; n != nil && n.Limit > 0 && (r.Nearest == nil || n.Estimate/float64(n.Limit) > r.Nearest.Estimate/float64(r.Nearest.Limit)) {
 		r.Nearest = n
 	}
 }
 
+// add adds counts, which may be those of a forged part: JSON has no infinity.
+func add(a, b float64) float64 { return min(max(a+b, -math.MaxFloat64), math.MaxFloat64) }
+
 func addCounts(to, more map[string]float64) {
 	for name, n := range more {
-		to[name] += n
+		to[name] = add(to[name], n)
 	}
 }
 
@@ -208,7 +212,7 @@ func addBuckets(to, more [][2]float64) [][2]float64 {
 		}
 	}
 	for i := range to {
-		to[i][1] += more[i][1]
+		to[i][1] = add(to[i][1], more[i][1])
 	}
 	return to
 }

@@ -112,7 +112,7 @@ func (*short) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Unpack reads what Pack made. Whoever can write into the tier may have made it.
+// Unpack reads what Pack made. Anybody who can write into the tier may have made it.
 func Unpack(b []byte) (*Part, error) {
 	if len(b) > MaxSize {
 		return nil, ErrLong

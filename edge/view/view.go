@@ -1,4 +1,4 @@
-// Package view is the PoP as any of its edges shows it: each shows a bounded part of what it knows, and whoever is asked adds the parts of all.
+// Package view is the PoP as any of its edges shows it: each shows a bounded part of what it knows, and the one that is asked adds the parts of all.
 //
 //	every edge   Part.Pack -----------+   (cmd/sluice/internal/viewer carries them, while somebody looks)
 //	the asked    Unpack <-------------+
@@ -7,7 +7,7 @@
 // Nothing decides by any of it. A part of another edge is what somebody has written into the tier: its texts are shown as texts, its
 // size is bounded, and where the PoP's secret can be guessed, it can be forged; then it misleads who looks, and nothing else.
 //
-// Merged counts have an error that is told. Each edge's list of heavy sources is bounded, so of a source that it does not list it says only that
+// Merged counts have an error, which is shown. Each edge's list of heavy sources is bounded, so of a source that it does not list it says only that
 // it had at most Rest there. A merged count is the most that it can be, the sum of its counts and, where it is not listed, of the Rests; its error
 // is how much of that is not sure (Agarwal et al., "Mergeable summaries", 2012). Edges halve their counts each ten minutes, each at its own time.
 package view

@@ -117,7 +117,7 @@ func (k *keyFlags) whom(args []string, source func(string) error) (n named, err 
 		n.key, err = k.key(os.Stdin)
 		return n, err
 	case len(args) == 0:
-		return n, usageError{errors.New("whom? want a SOURCE|CIDR, the # and digest that sluice blocked shows, or --key PART=VALUE")}
+		return n, usageError{errors.New("want a SOURCE|CIDR, the # and digest that sluice blocked shows, or --key PART=VALUE")}
 	}
 	if err = source(args[0]); err != nil {
 		return n, usageError{err}

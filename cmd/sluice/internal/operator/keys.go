@@ -93,10 +93,14 @@ func Who(l *control.Looked) string {
 	return l.Source + ", by " + l.Key
 }
 
-// NoRules says why no rule is told of.
+// NoRules says why no rule is shown.
 func NoRules(l *control.Looked) string {
 	if strings.HasPrefix(l.Source, "#") && l.Key == "" {
-		return "no rule has counted that digest of late, here or in the tier (sluice why --key PART=VALUE tells of one that was never seen)"
+		where := ", here or in the tier"
+		if !l.Asked {
+			where = ", as this edge alone knows: there is no tier, or it has not answered"
+		}
+		return "no rule has counted that digest of late" + where + " (sluice why --key PART=VALUE shows one that was never seen)"
 	}
 	return "no rule with a limit is about it"
 }

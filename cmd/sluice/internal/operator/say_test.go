@@ -1,8 +1,10 @@
 package operator
 
 import (
+	"strings"
 	"testing"
 
+	"sluice/edge/control"
 	"sluice/mitigation"
 )
 
@@ -26,6 +28,16 @@ func TestSpread(t *testing.T) {
 	} {
 		if got := test.spread.String(); got != test.want {
 			t.Errorf("%+v: %q, want %q", test.spread, got, test.want)
+		}
+	}
+}
+
+// Of a digest that no rule knows, the tier is named only where it has answered.
+func TestNoRules(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		said := NoRules(&control.Looked{Source: "#00000000000000000000000000000000", Asked: asked})
+		if strings.Contains(said, "in the tier") != asked || strings.Contains(said, "this edge alone") == asked {
+			t.Errorf("the tier has answered: %t, and it says %s", asked, said)
 		}
 	}
 }

@@ -239,7 +239,7 @@ func TestCheck(t *testing.T) {
 			synctest.Wait()
 			var texts []string
 			for len(reply) > 0 {
-				texts = append(texts, regexp.MustCompile(`[ab]:1 says`).ReplaceAllString((<-reply).Text, "EDGE says"))
+				texts = append(texts, regexp.MustCompile(`[ab]:1 answers`).ReplaceAllString((<-reply).Text, "EDGE answers"))
 			}
 			if v := shown(t, fra, `sluice_peer_up{peer="ams1"}`); v != up || receive("first") != first || receive("other") != other || !slices.Equal(texts, want) {
 				t.Errorf("%s: up %q, heard %s and %s, want %q, %s and %s; %q", what, v, receive("first"), receive("other"), up, first, other, texts)
@@ -249,7 +249,7 @@ func TestCheck(t *testing.T) {
 		check("at rest", "1", "2", "0")
 		ams.SetKeys([]across.Key{across.KeyOf([]byte("another secret, of others"))})
 		check("another secret", "0", "2", "0", "no edge of PoP ams1 accepts blocks: sources that are blocked here are not blocked there: "+
-			"EDGE says 403 Forbidden the signature is wrong: the first line of the sender's peers_secret_file is not in the one here")
+			"EDGE answers 403 Forbidden the signature is wrong: the first line of the sender's peers_secret_file is not in the one here")
 		check("another secret still", "0", "2", "0")
 		ams.SetKeys([]across.Key{across.KeyOf([]byte("another secret, of others")), key})
 		check("both secrets", "1", "2", "1", "PoP ams1 receives blocks again")
@@ -260,7 +260,7 @@ func TestCheck(t *testing.T) {
 		}
 		fra.Turn(true)
 		ams.Turn(false)
-		check("off there", "0", "2", "1", "no edge of PoP ams1 accepts blocks: sources that are blocked here are not blocked there: EDGE says 403 Forbidden pop.peers_mode is off here")
+		check("off there", "0", "2", "1", "no edge of PoP ams1 accepts blocks: sources that are blocked here are not blocked there: EDGE answers 403 Forbidden pop.peers_mode is off here")
 		fra.Announce(block("192.0.2.1")) // it waits
 		time.Sleep(time.Second)
 		ams.Turn(true)

@@ -32,7 +32,7 @@ const (
 	readSoon   = 100 * time.Millisecond  // while the first are awaited
 	looks      = 6 * time.Second         // the notice lives so long, and what was asked
 	renewed    = 3 * time.Second         // so often it is written while somebody looks
-	heard      = 2500 * time.Millisecond // so long an edge goes by it after each read, which comes about once a second
+	holds      = 2500 * time.Millisecond // so long an edge goes by it after each read, which comes about once a second
 	// late is how long after it was to be expected a part is not shown any more: its edge hangs, or is gone.
 	late = 4 * time.Second
 	// awaited is how long who looks waits for an edge that has not answered: until it has read the notice, a second at most, and has shown itself.
@@ -62,8 +62,8 @@ type Viewer struct {
 	Own func(asked []string, now time.Time) *view.Part
 
 	mu     sync.Mutex
-	node   int // where edges meet, once told
-	told   bool
+	node   int // where edges meet, if placed
+	placed bool
 	notice notice               // as last read
 	until  time.Time            // somebody looks at another edge
 	asked  map[string]time.Time // here, and when last
@@ -106,7 +106,7 @@ func (v *Viewer) Notice(node int, item []byte) {
 	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.node, v.told = node, true
+	v.node, v.placed = node, true
 	n, ok := v.open(item, now)
 	if !ok {
 		v.notice = notice{}
@@ -117,7 +117,7 @@ func (v *Viewer) Notice(node int, item []byte) {
 	if !slices.ContainsFunc(n.Lookers, func(l looker) bool { return l.Edge != v.ID }) {
 		return // this edge need not show itself to itself
 	}
-	v.until = now.Add(heard)
+	v.until = now.Add(holds)
 	if !showed || slices.ContainsFunc(v.questions(now), func(q string) bool { return !slices.Contains(known, q) }) {
 		v.hurry()
 	}
@@ -174,7 +174,7 @@ func (v *Viewer) hurry() {
 	}
 }
 
-// Run shows this edge to whoever looks, until ctx is done.
+// Run shows this edge to all that look, until ctx is done.
 func (v *Viewer) Run(ctx context.Context) {
 	if v.Tier == nil {
 		return
@@ -195,7 +195,7 @@ func (v *Viewer) Run(ctx context.Context) {
 		}
 		v.mu.Lock()
 		now := time.Now()
-		node, shows, asked := v.node, v.told && now.Before(v.until), v.questions(now)
+		node, shows, asked := v.node, v.placed && now.Before(v.until), v.questions(now)
 		v.mu.Unlock()
 		next := time.Hour // until it is woken
 		if shows {
@@ -215,7 +215,7 @@ func (v *Viewer) show(ctx context.Context, node int, asked []string, now time.Ti
 	p.Next = next
 	text, err := p.Pack()
 	if err != nil {
-		return next // whoever looks is told that this edge shows nothing
+		return next // the edges that look say that this one shows nothing
 	}
 	key := v.Tier.Secret.PartKey(v.ID)
 	item := v.Tier.Secret.SealAt(secret.View, key, text)
@@ -241,7 +241,7 @@ func (v *Viewer) Look(ctx context.Context, question string) *view.PoP {
 	if v.Tier != nil {
 		end := v.want(question, now)
 		for all := false; ; {
-			v.tell(ctx, time.Now())
+			v.announce(ctx, time.Now())
 			v.fetch(ctx)
 			if others, all = v.others(question, time.Now()); all || !time.Now().Before(end) || ctx.Err() != nil {
 				break
@@ -281,10 +281,10 @@ func (v *Viewer) want(question string, now time.Time) (end time.Time) {
 	return end
 }
 
-// tell tells all edges that somebody looks here, unless they know. Others may look at the same moment, so the notice is written over what was read.
-func (v *Viewer) tell(ctx context.Context, now time.Time) {
+// announce writes to all edges that somebody looks here, unless they know. Others may look at the same moment, so the notice is written over what was read.
+func (v *Viewer) announce(ctx context.Context, now time.Time) {
 	v.mu.Lock()
-	node, due := v.node, v.told && now.Sub(v.wrote) >= renewed
+	node, due := v.node, v.placed && now.Sub(v.wrote) >= renewed
 	ours := looker{Edge: v.ID, At: now, Asked: v.ours(now)}
 	if due {
 		v.wrote = now
@@ -323,13 +323,13 @@ func (v *Viewer) fetch(ctx context.Context) {
 	defer v.reading.Unlock()
 	v.mu.Lock()
 	now := time.Now()
-	every, node, told := readEvery, v.node, v.told
+	every, node, placed := readEvery, v.node, v.placed
 	if now.Sub(v.began) < awaited || slices.ContainsFunc(v.ours(now), func(q string) bool { return now.Sub(v.asked[q]) < awaited }) {
 		every = readSoon
 	}
 	recent := now.Sub(v.read) < every
 	v.mu.Unlock()
-	if recent || !told {
+	if recent || !placed {
 		return
 	}
 	var ids []uint64
@@ -395,7 +395,7 @@ func (v *Viewer) others(question string, now time.Time) (list []view.Seen, all b
 		there[e.ID] = true
 		s := view.Seen{Edge: view.Edge{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name}}
 		switch had := v.parts[e.ID]; {
-		case !v.told:
+		case !v.placed:
 			s.Missing = "no node of the tier answers here"
 		case had == nil:
 			s.Missing, all = "it has shown nothing: it is of an older version, hangs, has just started, or its clock is more than a minute off", false
