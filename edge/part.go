@@ -16,7 +16,7 @@ const nearestOf = 50
 // Part is what the edge shows of itself to who looks at the whole PoP; load is how much it does.
 func (s *Server) Part(load view.Load, now time.Time) *view.Part {
 	o := s.Overview(view.BlocksListed, nil, now)
-	p := &view.Part{At: now, Unready: s.Unready(), Load: load, Tops: s.Tops(view.TopListed), Blocked: o.Blocked, Shadow: o.Shadow, Events: s.events.Since(0)}
+	p := &view.Part{At: now, Unready: s.Unready(), Load: load, Tops: s.Tops(view.TopListed), Keys: s.KeyLists(view.KeysListed), Blocked: o.Blocked, Shadow: o.Shadow, Events: s.events.Since(0)}
 	p.Events = p.Events[:min(len(p.Events), view.EventsListed)]
 	for rule, n := range s.Nearest(nearestOf, now) {
 		p.Load.Rule(rule).Nearest = &n

@@ -246,10 +246,13 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 	switch kind := q.Get("kind"); {
 	case !known:
 		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
-	case all && kind == "key":
-		fail(w, http.StatusBadRequest, "scope=pop is about addresses: keys are listed edge by edge")
 	case kind == "key":
 		list, err := a.Edge.TopKeys(by, n, q.Get("rule"))
+		if all && err == nil {
+			p := a.look(r, "")
+			reply(w, listOfPoP[view.HeavyKey]{p.Edges(), p.TopKeys(cmp.Or(q.Get("by"), "requests"), n, q.Get("rule"))})
+			return
+		}
 		answer(w, list, err)
 	case kind != "" && kind != "address":
 		fail(w, http.StatusBadRequest, "kind is not possible: want address or key")

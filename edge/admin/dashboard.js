@@ -67,7 +67,7 @@ function whole(summary) {
     return {in_force: own.in_force + more, matching: own.matching + more, list};
   };
   return {...summary, blocked: part(summary.blocked, m => m.mode === "enforce"), shadow: part(summary.shadow, m => m.mode !== "enforce"),
-    requests: all.requests, refused: all.refused, keys: [], refused_keys: [], events: all.events, wall: undefined};
+    requests: all.requests, refused: all.refused, keys: all.keys, refused_keys: all.refused_keys, events: all.events, wall: undefined};
 }
 
 // --- words ---
@@ -284,6 +284,7 @@ async function askWeek() {
   try {
     const {answer} = await ask(`v1/history?hours=${week}${scope ? "&scope=pop" : ""}`);
     if (scope === ofPoP()) past = answer;
+    if (answer.edges?.some(e => e.missing)) weekDue = performance.now() + weekEvery / 10; // it may have been late
   } catch (e) {
     if (e.status === 501) return; // none is kept here
     weekDue = 0;

@@ -66,7 +66,7 @@ func TestDocument(t *testing.T) {
 	if !slices.Equal(described, all) {
 		t.Errorf("the document and the routes differ:\n%q\n%q", described, all)
 	}
-	open := []string{"RuleFields", "Outcome", "NodeFields", "MitigationFields", "HeavyFields", "EventFields"}
+	open := []string{"RuleFields", "Outcome", "NodeFields", "MitigationFields", "HeavyFields", "HeavyKeyFields", "EventFields"}
 	var close func(v any, where string)
 	close = func(v any, where string) {
 		switch v := v.(type) {

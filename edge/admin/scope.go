@@ -143,11 +143,13 @@ func (a api) lastHours(w http.ResponseWriter, r *http.Request) {
 
 // popSummary is what the dashboard shows of the whole PoP in place of this edge.
 type popSummary struct {
-	Edges    []view.Edge  `json:"edges"`
-	Blocked  []view.Block `json:"blocked"` // and in shadow
-	Requests []view.Heavy `json:"requests"`
-	Refused  []view.Heavy `json:"refused"`
-	Events   []view.Event `json:"events"`
+	Edges       []view.Edge     `json:"edges"`
+	Blocked     []view.Block    `json:"blocked"` // and in shadow
+	Requests    []view.Heavy    `json:"requests"`
+	Refused     []view.Heavy    `json:"refused"`
+	Keys        []view.HeavyKey `json:"keys"` // by requests
+	RefusedKeys []view.HeavyKey `json:"refused_keys"`
+	Events      []view.Event    `json:"events"`
 	// Since stands for the processes that the counts are of: when it is another, rates begin anew.
 	Since string `json:"since"`
 }
@@ -158,6 +160,7 @@ func (a api) overPoP(r *http.Request, s *summary, match func(*control.Mitigation
 	own := append(s.Blocked.List, s.Shadow.List...)
 	over := &popSummary{Edges: p.Edges(), Requests: p.Top("requests", topShown), Refused: p.Top("refused", topShown), Events: p.Happened(time.Time{})}
 	over.Blocked = p.Blocks(own, a.Edge.EachMitigation(now), match, 2*blockedShown, now)
+	over.Keys, over.RefusedKeys = p.TopKeys("requests", topShown, ""), p.TopKeys("refused", topShown, "")
 	over.Events = over.Events[:min(len(over.Events), eventsShown)]
 	for _, e := range p.Parts {
 		if e.Part != nil {

@@ -25,7 +25,7 @@ type HeavyKey struct {
 // TopKeys returns at most n of the keys that rules count by, the heaviest first: by requests, by those that a rule by the key refused, or by those
 // that a shadow or a candidate would have. rule is the one whose keys are wanted; "": of all. What is remembered, package seen says.
 func (c *Plane) TopKeys(kind seen.Kind, n int, rule string) ([]HeavyKey, error) {
-	in, list := c.with.View(), []HeavyKey{}
+	in := c.with.View()
 	var by func(string) bool
 	if rule != "" {
 		r := in.Rules.ByName(rule)
@@ -37,22 +37,46 @@ func (c *Plane) TopKeys(kind seen.Kind, n int, rule string) ([]HeavyKey, error) 
 		}
 		by = func(of string) bool { return of == r.KeyName() }
 	}
-	if c.with.Keys == nil {
-		return list, nil
+	return c.keyList(&in, kind, n, by).Heavy, nil
+}
+
+// A KeyList is some of the heaviest keys, as far as they are to be added to those of other edges.
+type KeyList struct {
+	Heavy []HeavyKey `json:"heavy"`
+	Rest  uint64     `json:"rest,omitempty"` // a key that is not listed has at most so many
+}
+
+// KeyLists are the lists of heavy keys that this edge has, n of each at most, by what they are heavy in.
+func (c *Plane) KeyLists(n int) map[string]KeyList {
+	in, lists := c.with.View(), make(map[string]KeyList)
+	for by, kind := range map[string]seen.Kind{"requests": seen.Requests, "refused": seen.Refused, "shadow": seen.Spared} {
+		if l := c.keyList(&in, kind, n, nil); len(l.Heavy) > 0 {
+			lists[by] = l
+		}
 	}
-	for _, h := range c.with.Keys.Heaviest(kind, n, by) {
+	return lists
+}
+
+func (c *Plane) keyList(in *View, kind seen.Kind, n int, by func(string) bool) KeyList {
+	l := KeyList{Heavy: []HeavyKey{}}
+	if c.with.Keys == nil {
+		return l
+	}
+	heaviest, rest := c.with.Keys.List(kind, n, by)
+	l.Rest = rest
+	for _, h := range heaviest {
 		one := HeavyKey{Heavy: top.Heavy{Source: h.Digest.String(), Count: h.Count, Error: h.Error}, Key: keyName(h.By), KeyStart: h.Start.String(), Rules: []string{}}
 		for _, r := range in.Rules.Rules {
 			if r.KeyName() == h.By {
 				one.Rules = append(one.Rules, r.Config.Name)
-				if plan := c.planUnder(&in, r, h.Digest); plan != "" {
+				if plan := c.planUnder(in, r, h.Digest); plan != "" {
 					one.Plan = plan
 				}
 			}
 		}
-		list = append(list, one)
+		l.Heavy = append(l.Heavy, one)
 	}
-	return list, nil
+	return l
 }
 
 // keyName is what a key is of, as operators read it.

@@ -145,21 +145,34 @@ type Heavy struct {
 }
 
 // Heaviest returns at most n keys, the heaviest first: those that are of what by says; nil: of anything.
-func (k *Keys) Heaviest(kind Kind, n int, by func(string) bool) (list []Heavy) {
+func (k *Keys) Heaviest(kind Kind, n int, by func(string) bool) []Heavy {
+	list, _ := k.List(kind, n, by)
+	return list
+}
+
+// List is Heaviest, with how much a key that is not listed has at most.
+func (k *Keys) List(kind Kind, n int, by func(string) bool) (list []Heavy, rest uint64) {
 	for i := range k.tops[kind] {
 		set := &k.tops[kind][i]
 		set.mu.Lock()
 		for j, key := range set.keys {
-			if set.count[j] > set.over[j] && (by == nil || by(key.By)) {
+			switch {
+			case set.count[j] <= set.over[j]:
+				rest = max(rest, set.count[j])
+			case by == nil || by(key.By):
 				list = append(list, Heavy{key, set.count[j], set.over[j]})
 			}
 		}
+		rest = max(rest, slices.Min(set.count[:])) // in a set with a free entry there is no other key
 		set.mu.Unlock()
 	}
 	slices.SortFunc(list, func(a, b Heavy) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Digest.String(), b.Digest.String()))
 	})
-	return list[:min(n, len(list))]
+	if n < len(list) {
+		rest = max(rest, list[n].Count)
+	}
+	return list[:min(n, len(list))], rest
 }
 
 // Start is what is shown of a key, if it is among the heaviest of some kind; nothing otherwise.

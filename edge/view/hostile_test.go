@@ -21,7 +21,7 @@ func packed(text string) []byte {
 
 // A few kilobytes in the tier may stand for lists that take a gigabyte of memory: those are not decoded, nor where a short list of that name follows.
 func TestLongLists(t *testing.T) {
-	for _, text := range []string{`{"events":[%],"events":[]}`, `{"blocked":{"list":[%],"list":[]}}`, `{"Shadow":{"LIST":[%]}}`, `{"tops":{"requests":{"heavy":[%]}}}`,
+	for _, text := range []string{`{"events":[%],"events":[]}`, `{"blocked":{"list":[%],"list":[]}}`, `{"Shadow":{"LIST":[%]}}`, `{"tops":{"requests":{"heavy":[%]}}}`, `{"keys":{"requests":{"heavy":[%]}}}`,
 		`{"load":{"origins":[%]}}`, `{"answers":{"source 192.0.2.1":{"rules":[%]}}}`, `{"answers":{"history 24":{"hours":[%]}}}`} {
 		for n, wrong := range map[int]bool{maxListed: false, maxListed + 1: true} {
 			list := strings.TrimSuffix(strings.Repeat("{},", n), ",")

@@ -18,38 +18,82 @@ type Heavy struct {
 	Edges map[string]uint64 `json:"edges"` // the count on each edge that lists it, by name
 }
 
+// HeavyKey is a key that comes often to the PoP, and to which edges.
+type HeavyKey struct {
+	control.HeavyKey
+	Edges map[string]uint64 `json:"edges"` // the count on each edge that lists it, by name
+}
+
 // Top returns the n heaviest sources of a list, the heaviest first.
 func (p *PoP) Top(by string, n int) []Heavy {
-	type sum struct {
-		Heavy
-		listed uint64 // the rests of the edges that list it
+	list := []Heavy{}
+	for _, s := range merge(p, func(part *Part) ([]top.Heavy, uint64) { return part.Tops[by].Heavy, part.Tops[by].Rest },
+		func(h *top.Heavy) (string, *top.Heavy) { return h.Source, h }, n) {
+		list = append(list, Heavy{s.of, s.edges})
 	}
-	sums, rest := make(map[string]*sum), uint64(0)
-	p.shown(func(part *Part) {
-		l := part.Tops[by]
-		rest += l.Rest
-		for _, h := range l.Heavy {
-			s := sums[h.Source]
-			if s == nil {
-				s = &sum{Heavy: Heavy{Heavy: top.Heavy{Source: h.Source}, Edges: make(map[string]uint64)}}
-				sums[h.Source] = s
+	return list
+}
+
+// TopKeys returns the n heaviest keys of a list, the heaviest first; rule is the one whose keys are wanted; "": of all.
+func (p *PoP) TopKeys(by string, n int, rule string) []HeavyKey {
+	list := []HeavyKey{}
+	for _, s := range merge(p, func(part *Part) (keys []control.HeavyKey, rest uint64) {
+		for _, h := range part.Keys[by].Heavy {
+			if rule == "" || slices.Contains(h.Rules, rule) {
+				keys = append(keys, h)
 			}
-			s.Count += h.Count
-			s.Error += min(h.Error, h.Count)
-			s.listed += l.Rest
-			s.Edges[part.Name] += h.Count
+		}
+		return keys, part.Keys[by].Rest
+	}, func(h *control.HeavyKey) (string, *top.Heavy) { return h.Key + " " + h.Source, &h.Heavy }, n) {
+		if s.of.Rules == nil {
+			s.of.Rules = []string{}
+		}
+		list = append(list, HeavyKey{s.of, s.edges})
+	}
+	return list
+}
+
+// A merged is one of a list, with the counts of all edges.
+type merged[T any] struct {
+	of     T // as the first edge that lists it says, but for its counts
+	edges  map[string]uint64
+	listed uint64 // the rests of the edges that list it
+}
+
+// merge adds the lists of all edges, and returns the n heaviest. counts are what one is called, and where its counts are.
+func merge[T any](p *PoP, list func(*Part) (of []T, rest uint64), counts func(*T) (string, *top.Heavy), n int) []*merged[T] {
+	sums, all, rest := make(map[string]*merged[T]), []*merged[T]{}, uint64(0)
+	p.shown(func(part *Part) {
+		here, others := list(part)
+		rest += others
+		for _, one := range here {
+			name, more := counts(&one)
+			s := sums[name]
+			if s == nil {
+				s = &merged[T]{of: one, edges: make(map[string]uint64)}
+				_, sum := counts(&s.of)
+				sum.Count, sum.Error = 0, 0
+				sums[name] = s
+				all = append(all, s)
+			}
+			_, sum := counts(&s.of)
+			sum.Count += more.Count
+			sum.Error += min(more.Error, more.Count)
+			s.listed += others
+			s.edges[part.Name] += more.Count
 		}
 	})
-	list := make([]Heavy, 0, len(sums))
-	for _, s := range sums {
+	for _, s := range all {
 		unlisted := rest - min(rest, s.listed)
-		s.Count, s.Error = s.Count+unlisted, s.Error+unlisted
-		list = append(list, s.Heavy)
+		_, sum := counts(&s.of)
+		sum.Count, sum.Error = sum.Count+unlisted, sum.Error+unlisted
 	}
-	slices.SortFunc(list, func(a, b Heavy) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error), cmp.Compare(a.Source, b.Source))
+	slices.SortFunc(all, func(a, b *merged[T]) int {
+		_, x := counts(&a.of)
+		_, y := counts(&b.of)
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Error, y.Error), cmp.Compare(x.Source, y.Source))
 	})
-	return list[:min(n, len(list))]
+	return all[:min(n, len(all))]
 }
 
 // Block is a mitigation, and what is known of where it is in force. Edges tell each other of blocks, so only differences matter.

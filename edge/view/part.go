@@ -20,24 +20,26 @@ const (
 	maxOpen = 2 << 20
 	// maxListed is how long a list in a part may be that somebody else has made: many times what an edge of this version puts there.
 	maxListed = 4096
-	// TopListed, BlocksListed and EventsListed are how much of each list a part has at most. One that is too long all the same has half of it, and so on.
+	// TopListed, KeysListed, BlocksListed and EventsListed are how much of each list a part has at most. One that is too long all the same has half of it, and so on.
 	TopListed    = 200
+	KeysListed   = 100
 	BlocksListed = 100
 	EventsListed = 100
 )
 
 // Part is what one edge shows of itself.
 type Part struct {
-	Edge    uint64              `json:"edge"`
-	Name    string              `json:"name"`
-	At      time.Time           `json:"at"`   // by its clock
-	Next    time.Duration       `json:"next"` // so long after At the next one is to be expected
-	Unready string              `json:"unready,omitempty"`
-	Load    Load                `json:"load"`
-	Tops    map[string]top.List `json:"tops"` // by what they are heavy in
-	Blocked control.Extract     `json:"blocked"`
-	Shadow  control.Extract     `json:"shadow"`
-	Events  []events.Event      `json:"events"` // the newest first
+	Edge    uint64                     `json:"edge"`
+	Name    string                     `json:"name"`
+	At      time.Time                  `json:"at"`   // by its clock
+	Next    time.Duration              `json:"next"` // so long after At the next one is to be expected
+	Unready string                     `json:"unready,omitempty"`
+	Load    Load                       `json:"load"`
+	Tops    map[string]top.List        `json:"tops"` // by what they are heavy in
+	Keys    map[string]control.KeyList `json:"keys,omitempty"`
+	Blocked control.Extract            `json:"blocked"`
+	Shadow  control.Extract            `json:"shadow"`
+	Events  []events.Event             `json:"events"` // the newest first
 	// Answers are to what was asked of each edge, by the question.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
 }
@@ -81,6 +83,13 @@ func (p *Part) halve() {
 			p.Tops[by] = l
 		}
 	}
+	for by, l := range p.Keys {
+		if n := len(l.Heavy) / 2; n < len(l.Heavy) {
+			l.Rest = max(l.Rest, l.Heavy[n].Count)
+			l.Heavy = l.Heavy[:n]
+			p.Keys[by] = l
+		}
+	}
 	p.Blocked.List = p.Blocked.List[:len(p.Blocked.List)/2]
 	p.Shadow.List = p.Shadow.List[:len(p.Shadow.List)/2]
 	p.Events = p.Events[:len(p.Events)/2]
@@ -97,6 +106,7 @@ type shortLists struct {
 	Events          short
 	Load            struct{ Origins short }
 	Tops            map[string]struct{ Heavy short }
+	Keys            map[string]struct{ Heavy short }
 	Answers         map[string]struct{ Rules, Hours short }
 }
 

@@ -82,7 +82,7 @@ func Operators() []Command {
 			}
 			switch {
 			case *topOfPoP && *kind == "key":
-				return usageError{errors.New("--pop and --kind key: keys are listed edge by edge")}
+				return c.TopKeysOfPoP(*by, *count, *ofRule)
 			case *kind == "key":
 				return c.TopKeys(*by, *count, *ofRule)
 			case *kind != "address":

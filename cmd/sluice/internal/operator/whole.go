@@ -74,6 +74,30 @@ func (c *Client) TopOfPoP(by string, n int) error {
 	})
 }
 
+// TopKeysOfPoP is TopKeys over all edges.
+func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
+	query := url.Values{"kind": {"key"}, "by": {by}, "n": {strconv.Itoa(n)}, "scope": {wholePoP}}
+	if rule != "" {
+		query.Set("rule", rule)
+	}
+	return noRule(rule, show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(all ofPoP[view.HeavyKey]) error {
+		t := table{columns: []column{{"SOURCE", whole}, {"KEY", cut}, {"OF", cut}, {strings.ToUpper(by), right}, {"AT LEAST", right}, {"EDGES", text}}}
+		for _, h := range all.List {
+			sure := ""
+			if h.Error > 0 {
+				sure = number(h.Count - min(h.Count, h.Error))
+			}
+			t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, number(h.Count), sure, largest(h.Edges))
+		}
+		if len(all.List) == 0 {
+			fmt.Fprintf(c.Out, "no key of late (by %s)\n", by)
+		} else if err := t.write(c.Out); err != nil {
+			return err
+		}
+		return EdgesShown(c.Out, all.Edges)
+	}))
+}
+
 // blockedOfPoP is Blocked over all edges.
 func (c *Client) blockedOfPoP(f Filter, query url.Values) error {
 	query.Set("scope", wholePoP)
