@@ -186,11 +186,18 @@ func (d *daemon) makeViewer() {
 		families, _ := d.numbers.Gather() // an error leaves out what is wrong
 		p := d.server.Part(view.NewLoad(families), now)
 		for _, q := range asked {
-			said := d.server.Answer(q)
-			if hours, is := view.AboutHistory(q); is {
-				said, _ = json.Marshal(d.past.Last(hours, 5, now)) // numbers and texts
+			hours, is := view.AboutHistory(q)
+			if !is {
+				p.Answer(q, d.server.Answer(q))
+				continue
 			}
-			p.Answer(q, said)
+			short := func(sources, rules int) func() json.RawMessage {
+				return func() json.RawMessage {
+					said, _ := json.Marshal(d.past.LastShort(hours, sources, rules, now)) // numbers and texts
+					return said
+				}
+			}
+			p.Answer(q, short(5, history.AllRules)(), short(2, 6), short(0, 2))
 		}
 		return p
 	}

@@ -3,7 +3,7 @@
 //	Snapshot, once a minute ---> what came since the last one ---> the hour ---> state_dir/history/2026-05-04T14.json
 //
 // Each hour is a file, written anew beside it once a minute and put in its place. So whatever is killed, what is lost is a minute of the hour that runs, and
-// no file is ever half. A file has at most maxRules rules and topKept sources of each list, so it has at most 64 KiB, and usually one or two; there
+// no file is ever half. A file has at most AllRules rules and topKept sources of each list, so it has at most 64 KiB, and usually one or two; there
 // are Kept of them. No request waits for any of it, and none causes any of it.
 //
 // Counts of sources are lower bounds: those of the lists that the edge has anyway (edge/top), looked at once a minute.
@@ -28,9 +28,10 @@ import (
 
 const (
 	// Kept is how many hours there are at most: a week.
-	Kept     = 7 * 24
-	every    = time.Minute
-	maxRules = 256
+	Kept  = 7 * 24
+	every = time.Minute
+	// AllRules is how many rules an hour tells apart.
+	AllRules = 256
 	topKept  = 20
 	topKnown = 300 // sources of a list that are added up in an hour
 	maxFile  = 1 << 20
@@ -253,7 +254,7 @@ func (h *Hour) rule(name string) *Counts {
 	if c := h.Rules[name]; c != nil {
 		return c
 	}
-	if len(h.Rules) >= maxRules-1 {
+	if len(h.Rules) >= AllRules-1 {
 		name = Others
 	}
 	if h.Rules[name] == nil {
@@ -328,6 +329,34 @@ func (k *Keeper) Last(n, sources int, now time.Time) History {
 	}
 	sortHours(all.Hours)
 	return all
+}
+
+// LastShort is Last with less detail: of each hour the rules that refused most, and the rest of them under Others.
+func (k *Keeper) LastShort(n, sources, rules int, now time.Time) History {
+	all := k.Last(n, sources, now)
+	for i := range all.Hours {
+		all.Hours[i].fold(rules)
+	}
+	return all
+}
+
+// fold leaves the n rules that refused most, and adds up the rest under Others.
+func (h *Hour) fold(n int) {
+	if len(h.Rules) <= n {
+		return
+	}
+	names := slices.SortedFunc(maps.Keys(h.Rules), func(a, b string) int {
+		return cmp.Or(cmp.Compare(h.Rules[b].Refused, h.Rules[a].Refused), cmp.Compare(h.Rules[b].Blocks, h.Rules[a].Blocks), cmp.Compare(a, b))
+	})
+	var rest Counts
+	for _, name := range names[n:] {
+		rest.add(*h.Rules[name])
+		delete(h.Rules, name)
+	}
+	if had := h.Rules[Others]; had != nil {
+		rest.add(*had)
+	}
+	h.Rules[Others] = &rest
 }
 
 func sortHours(list []Hour) {

@@ -130,11 +130,30 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	one := k.Last(1, 5, began.Add(time.Minute))
-	if h := one.Hours[0]; len(h.Rules) != maxRules || len(h.Top["refused"]) != 5 || h.Rules[Others].Refused != 745<<40 {
+	if h := one.Hours[0]; len(h.Rules) != AllRules || len(h.Top["refused"]) != 5 || h.Rules[Others].Refused != 745<<40 {
 		t.Errorf("%d rules, %d sources, others %+v", len(h.Rules), len(h.Top["refused"]), h.Rules[Others])
 	}
 	sum := Sum(one, History{Unkept: "edge2: there is no state_dir", Hours: []Hour{{Start: one.Hours[0].Start, Received: 3, Top: map[string][]Heavy{"refused": {{"2001:db8:ffff:0000::/64", 5}}}}, {Start: began.Add(-3 * time.Hour)}}})
 	if len(sum.Hours) != 2 || sum.Unkept == "" || sum.Hours[0].Received != 3 || sum.Hours[0].Top["refused"][0].Count != 1<<40+5 {
 		t.Errorf("%d hours: %+v", len(sum.Hours), sum.Hours[0].Top["refused"])
+	}
+}
+
+// With less detail an hour has the rules that refused most, and nothing of what the others did is lost.
+func TestLastShort(t *testing.T) {
+	k := Keeper{hours: map[time.Time]*Hour{}}
+	start := time.Date(2026, 5, 4, 14, 0, 0, 0, time.UTC)
+	k.hours[start] = &Hour{Start: start, Rules: map[string]*Counts{"a": {Passed: 9}, "b": {Refused: 2}, "c": {Refused: 3}, "d": {Blocks: 1, Passed: 4}, Others: {Refused: 5}}}
+	for rules, want := range map[int]string{5: "a 9 0 0, b 0 2 0, c 0 3 0, d 4 0 1, (others) 0 5 0", 2: "c 0 3 0, (others) 13 7 1", 0: "(others) 13 10 1"} {
+		var got []string
+		h := k.LastShort(1, 0, rules, start).Hours[0]
+		for _, name := range []string{"a", "b", "c", "d", Others} {
+			if r := h.Rules[name]; r != nil {
+				got = append(got, fmt.Sprint(name, " ", r.Passed, " ", r.Refused, " ", r.Blocks))
+			}
+		}
+		if strings.Join(got, ", ") != want || len(got) != len(h.Rules) || k.hours[start].Rules["a"].Passed != 9 {
+			t.Errorf("%d rules: got %v, want %s", rules, got, want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -75,5 +76,33 @@ func TestEdgesTo(t *testing.T) {
 	}
 	if want := "says , quiet it has not answ, long its answer is t, gone it hangs"; strings.Join(got, ", ") != want {
 		t.Errorf("got %q, want %q", strings.Join(got, ", "), want)
+	}
+}
+
+// An answer that is too long to travel has a shorter one in its place; where none is short enough, the part travels without.
+func TestShorterAnswer(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	said := func(n int) func() json.RawMessage {
+		list := make([]uint64, n)
+		for i := range list {
+			list[i] = random.Uint64()
+		}
+		text, _ := json.Marshal(list)
+		return func() json.RawMessage { return text }
+	}
+	for _, test := range []struct{ long, shorter, want int }{{1000, 10, 1000}, {20_000, 3000, 3000}, {20_000, 20_000, 0}} {
+		p := new(Part)
+		p.Answer("q", said(test.long)(), said(test.shorter))
+		b, err := p.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err = Unpack(b); err != nil {
+			t.Fatal(err)
+		}
+		var got []uint64
+		if err := json.Unmarshal(p.Answers["q"], &got); err != nil || len(got) != test.want {
+			t.Errorf("of %d and %d: %d, %v", test.long, test.shorter, len(got), err)
+		}
 	}
 }

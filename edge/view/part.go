@@ -42,14 +42,17 @@ type Part struct {
 	Events  []events.Event             `json:"events"` // the newest first
 	// Answers are to what was asked of each edge, by the question.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
+
+	shorter map[string][]func() json.RawMessage // the same answers with less detail, each shorter than the one before
 }
 
-// Answer adds what the edge says to a question; nil: it does not understand it.
-func (p *Part) Answer(question string, said json.RawMessage) {
+// Answer adds what the edge says to a question; nil: it does not understand it. Where that is too long to travel, the first of the shorter answers
+// that is not takes its place.
+func (p *Part) Answer(question string, said json.RawMessage, shorter ...func() json.RawMessage) {
 	if p.Answers == nil {
-		p.Answers = make(map[string]json.RawMessage)
+		p.Answers, p.shorter = make(map[string]json.RawMessage), make(map[string][]func() json.RawMessage)
 	}
-	p.Answers[question] = said
+	p.Answers[question], p.shorter[question] = said, shorter
 }
 
 // ErrLong says that a part cannot be made short enough.
@@ -69,9 +72,21 @@ func (p *Part) Pack() ([]byte, error) {
 		if packed.Len() <= MaxSize && len(text) <= maxOpen {
 			return packed.Bytes(), nil
 		}
-		p.halve()
+		if !p.shorten() {
+			p.halve()
+		}
 	}
 	return nil, ErrLong
+}
+
+// shorten takes shorter answers, if there are any.
+func (p *Part) shorten() (did bool) {
+	for q, a := range p.Answers {
+		if others := p.shorter[q]; len(a) > MaxSize/4 && len(others) > 0 {
+			p.Answers[q], p.shorter[q], did = others[0](), others[1:], true
+		}
+	}
+	return did
 }
 
 // halve makes the lists shorter. What is left out of the heaviest, others have to know of.
