@@ -15,7 +15,7 @@ import (
 	"sluice/mitigation"
 )
 
-// newWall makes what has the kernel refuse connections, where that is configured.
+// newWall makes the wall, which does nothing unless the configuration has shed: kernel.
 func (s *Server) newWall() *wall.Wall {
 	return wall.New(wall.Options{
 		Socket: func() string {
@@ -36,7 +36,7 @@ func (s *Server) newWall() *wall.Wall {
 // has it. It blocks.
 func (s *Server) Guard(ctx context.Context) { s.wall.Run(ctx) }
 
-// Wall is how the kernel's set of blocked sources is; nil: there is none.
+// Wall is the state of the kernel's set of blocked sources; nil: there is none.
 func (s *Server) Wall() *control.Wall {
 	w := s.wall.Status()
 	if w.Socket == "" {

@@ -1,7 +1,9 @@
-// Sluice-wall refuses new connections of blocked sources in the kernel. It is the only part of Sluice with CAP_NET_ADMIN: an edge tells it whom to
-// refuse, over a Unix socket and for seconds at a time (edge/wall), and it keeps a table of its own in nftables.
+// Sluice-wall refuses new connections of blocked sources in the kernel. It is the only part of Sluice with
+// CAP_NET_ADMIN: an edge sends it the sources to refuse, over a Unix socket and for seconds at a time (edge/wall), and
+// it keeps a table of its own in nftables.
 //
-// It starts with an empty table and takes it away when it stops. What it leaves when it is killed ends by itself, with the leases.
+// The process starts with an empty table and removes it when it stops. Entries that a killed process leaves behind end
+// with their leases.
 package main
 
 import (
@@ -48,12 +50,12 @@ func parse(args []string) (o options, set *pflag.FlagSet, err error) {
 	set = pflag.NewFlagSet("sluice-wall", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.Usage = func() {}
-	set.StringVar(&o.socket, "socket", "/run/sluice-wall/wall.sock", "where the edge asks: wall.socket of its configuration")
+	set.StringVar(&o.socket, "socket", "/run/sluice-wall/wall.sock", "socket that the edge connects to: wall.socket of its configuration")
 	set.UintSliceVar(&o.ports, "ports", nil, "ports that the edge listens on, such as 8080,8443; no others are guarded")
-	set.StringVar(&o.user, "user", "sluice", "user that the edge runs as, by name or number; nobody else may ask")
+	set.StringVar(&o.user, "user", "sluice", "user that the edge runs as, by name or number; connections of all others are refused")
 	set.IntVar(&o.max, "max", 65536, "how many prefixes may be refused at once")
-	set.DurationVar(&o.lease, "lease", 10*time.Second, "for how long the edge may ask at most, before it asks again")
-	set.StringVar(&o.answer, "answer", "reset", "what a client gets: reset, or drop for nothing")
+	set.DurationVar(&o.lease, "lease", 10*time.Second, "how long an entry may live before the edge renews it")
+	set.StringVar(&o.answer, "answer", "reset", "answer to a refused connection: reset, or drop for none")
 	if err = set.Parse(args); err != nil {
 		return o, set, err
 	}
@@ -123,7 +125,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Ports:  c.Ports, User: id, Max: o.max, Lease: o.lease, Log: log,
 	})
 	err = h.Serve(ctx, ln)
-	log.Info("stopped: nobody is refused in the kernel any more")
+	log.Info("stopped: the kernel refuses no connection any more")
 	return err
 }
 
@@ -140,7 +142,8 @@ func userID(name string) (uint32, error) {
 	return uint32(n), err
 }
 
-// listen makes the socket, in place of one that nobody listens on. Every user may connect: who may ask is told by SO_PEERCRED.
+// listen makes the socket, in place of one without a listener. Every user may connect: the helper refuses all but one by
+// SO_PEERCRED, because a helper without CAP_CHOWN cannot give the socket to the edge's user.
 func listen(path string) (*net.UnixListener, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != fs.ModeSocket {

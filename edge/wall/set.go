@@ -10,7 +10,8 @@ import (
 	"sluice/edge/wall/record"
 )
 
-// again is how soon a knock of somebody who is in the set says that he is not: connections that were accepted before are closed as well.
+// again is how long after the last message about an entry its knocks mean nothing: connections that the kernel accepted
+// before are closed by the edge as well. A later knock means that the kernel has lost the entry.
 const again = time.Second
 
 // A set is what the kernel should refuse. It has no I/O and no clock.
@@ -18,23 +19,23 @@ type set struct {
 	blocked func(netip.Prefix, time.Time) time.Time
 	lease   time.Duration
 	granted int // entries
-	room    int // of them, as far as other edges leave them to this one
+	room    int // entries that other edges leave to this one
 	entries map[netip.Prefix]*entry
-	waiting map[netip.Prefix]uint64 // who knocks and finds no room, and how often since the last report
+	waiting map[netip.Prefix]uint64 // knocks since the last report of sources that found no room
 	turned  uint64                  // knocks that found none
-	out     []record.Record         // what the helper is to be told
+	out     []record.Record         // to the helper
 	renewed time.Time
 }
 
 // An entry is a prefix that the kernel refuses.
 type entry struct {
 	since    time.Time
-	sent     time.Time // when the helper was asked last
-	ends     time.Time // then the kernel refuses it no more
+	sent     time.Time // when the helper was sent it last
+	ends     time.Time // when its lease in the kernel does
 	until    time.Time // the block's end
-	heard    time.Time // when it was seen to knock last
+	knocked  time.Time // when it did last, here or in the kernel
 	attempts uint64    // SYNs that were refused
-	counted  uint64    // of them, by the kernel since the entry is there
+	counted  uint64    // what the kernel's counter of the entry was last
 	lately   uint64    // of them, between the last two reports
 }
 
@@ -48,25 +49,25 @@ func (s *set) clear() {
 	s.entries, s.waiting, s.out, s.granted, s.room = make(map[netip.Prefix]*entry), make(map[netip.Prefix]uint64), nil, 0, 0
 }
 
-// start begins with an empty set at a helper that grants so much.
+// start begins with an empty set, at a helper that grants this lease and as many entries.
 func (s *set) start(lease time.Duration, room int) {
 	s.clear()
 	s.lease, s.granted, s.room = lease, room, room
 }
 
-// take gives what the helper is to be told.
+// take returns what is to be sent to the helper, once.
 func (s *set) take() []record.Record {
 	list := s.out
 	s.out = nil
 	return list
 }
 
-// knock takes in that somebody blocked has connected.
+// knock takes in that a source that may be blocked has connected.
 func (s *set) knock(p netip.Prefix, now time.Time) {
 	e := s.entries[p]
 	switch {
 	case e != nil && now.Sub(e.sent) < again && now.Before(e.ends):
-		e.heard = now
+		e.knocked = now
 	case e == nil && len(s.entries) >= s.room:
 		s.turned++
 		s.wait(p)
@@ -78,8 +79,8 @@ func (s *set) knock(p netip.Prefix, now time.Time) {
 // moreWaiting is how many more may wait than there is room for.
 const moreWaiting = 1024
 
-// wait counts a knock of somebody for whom there is no room. When too many wait, all lose a knock, and whoever has no more his place: who knocks
-// often stays, however many others do (Misra and Gries, 1982).
+// wait counts a knock of a source for which there is no room. When too many wait, each loses a knock, and a source without
+// any leaves: a source that knocks often stays, however many others there are (Misra and Gries, 1982).
 func (s *set) wait(p netip.Prefix) {
 	if _, there := s.waiting[p]; there || len(s.waiting) < s.granted+moreWaiting {
 		s.waiting[p]++
@@ -102,7 +103,7 @@ func (s *set) add(p netip.Prefix, now time.Time) {
 	}
 	e := s.entries[p]
 	if e == nil {
-		e = &entry{since: now, heard: now}
+		e = &entry{since: now, knocked: now}
 		s.entries[p] = e
 	}
 	e.sent, e.ends, e.until = now, now.Add(lease), until
@@ -117,7 +118,7 @@ func (s *set) remove(p netip.Prefix) {
 	}
 }
 
-// drop forgets an entry that the helper has refused.
+// drop forgets an entry that the helper did not take.
 func (s *set) drop(p netip.Prefix) { delete(s.entries, p) }
 
 // full takes in that the helper has no room: other edges use it as well.
@@ -129,7 +130,7 @@ func (s *set) full(p netip.Prefix) {
 	s.room = max(len(s.entries), 1)
 }
 
-// reconcile deletes what is blocked no more, and shortens what is blocked for less long.
+// reconcile deletes entries whose block was lifted, and shortens those whose block was.
 func (s *set) reconcile(now time.Time) {
 	for p, e := range s.entries {
 		switch until := s.blocked(p, now); {
@@ -141,7 +142,8 @@ func (s *set) reconcile(now time.Time) {
 	}
 }
 
-// renew renews leases of which three eighths are left, many at once: that is cheaper for the helper and the kernel than one by one.
+// renew renews leases of which three eighths are left. It does so an eighth of a lease apart, so that many are renewed at once,
+// which is cheaper for the helper and the kernel than one by one.
 func (s *set) renew(now time.Time) {
 	if now.Sub(s.renewed) < s.lease/8 {
 		return
@@ -158,7 +160,7 @@ func (s *set) renew(now time.Time) {
 	}
 }
 
-// counted takes in how many SYNs of an entry the kernel has refused since it is there.
+// counted takes in the kernel's counter of an entry: how many SYNs it has refused.
 func (s *set) counted(p netip.Prefix, n uint64, now time.Time) {
 	e := s.entries[p]
 	if e == nil {
@@ -168,18 +170,18 @@ func (s *set) counted(p netip.Prefix, n uint64, now time.Time) {
 		e.counted = 0 // the kernel has counted anew
 	}
 	if e.lately = n - e.counted; e.lately > 0 {
-		e.heard = now
+		e.knocked = now
 	}
 	e.attempts += e.lately
 	e.counted = n
 }
 
-// tidy makes room after a report: it gives up entries that nobody has knocked at for a lease and, where others wait, those that knock at most half as
-// often as they.
+// tidy makes room after a report: it gives up sources that have not knocked for a lease and, where others wait, those that
+// knock at most half as often as they do.
 func (s *set) tidy(now time.Time) {
 	s.room = s.granted
 	for p, e := range s.entries {
-		if now.Sub(e.heard) >= s.lease {
+		if now.Sub(e.knocked) >= s.lease {
 			s.remove(p)
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"sluice/edge/metric"
 )
 
-// Status is how the wall stands, for operators.
+// Status is the state of the wall, for operators.
 type Status struct {
 	Socket  string    `json:"socket"`
 	Up      bool      `json:"up"`               // the helper answers
-	Since   time.Time `json:"since"`            // it does, or does not
+	Since   time.Time `json:"since"`            // when Up changed last
 	Error   string    `json:"error,omitempty"`  // what is wrong
 	Entries int       `json:"entries"`          // prefixes that the kernel refuses
 	Room    int       `json:"room"`             // how many it may
@@ -26,7 +26,7 @@ type Entry struct {
 	Attempts uint64 // SYNs that were refused, as of the last report, which is as old as a lease at most
 }
 
-// Status returns how the wall stands. It is the zero Status where none is wanted.
+// Status returns the state of the wall. Without a wall in the configuration it is the zero Status, but for what was refused before.
 func (w *Wall) Status() Status {
 	socket := w.Socket()
 	w.mu.Lock()
@@ -49,7 +49,7 @@ func (w *Wall) Of(p netip.Prefix) (Entry, bool) {
 	return Entry{p, e.since, e.attempts}, true
 }
 
-// Collect gives the wall's metrics, where one is wanted.
+// Collect gives the wall's metrics, if the configuration has one.
 func (w *Wall) Collect(to metric.Sink) {
 	s := w.Status()
 	if s.Socket == "" {

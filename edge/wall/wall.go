@@ -1,16 +1,18 @@
-// Package wall has the kernel refuse new connections of sources that knock while they are blocked: it tells sluice-wall which.
+// Package wall has the kernel refuse new connections of sources that knock, which is to connect while they are blocked. It
+// keeps the set of these sources, and sends its changes to a helper, sluice-wall.
 //
-// The edge closes the first of them itself, and tells it here (Knock). From then on the kernel refuses the source, and the edge does not hear of it:
-// that costs neither of them a connection. What is in the kernel's set ends by itself, with a lease of seconds, and is renewed while the block holds; so
-// whatever is lost between the edge and the helper, or with one of them, is over within a lease. A block that is lifted is deleted at once.
+// The edge closes the first connection of such a source itself, and calls Knock. From then on the kernel refuses the
+// source's connections, which cost the edge nothing. Each entry in the kernel's set has a lease of seconds, which is
+// renewed while the block holds; so the effect of anything that is lost between the edge and the helper, or with one of
+// them, is over within a lease. The entry of a block that is lifted is deleted at once.
 //
 //	knock ──▶ wanted set ──▶ Add   ──▶ sluice-wall ──▶ set in the kernel
 //	 blocks that ended ──▶ Delete            │
 //	 lease half over   ──▶ Add               ▼
 //	 what is quiet     ◀── Report: SYNs refused, by entry
 //
-// Nothing is decided here, and nobody waits for it: whether a prefix is blocked, whatever comes from it, Options.Blocked tells. Without the helper the set
-// is empty, and the edge closes such connections itself.
+// The package decides nothing: Options.Blocked says whether every request from a prefix is refused. No request waits for
+// it. Without the helper the set is empty, and the edge closes such connections itself.
 package wall
 
 import (
@@ -28,9 +30,9 @@ import (
 )
 
 const (
-	// knocksWaiting is how many knocks may wait to be looked at. Those beyond are lost; whoever is attacked gets more of them.
+	// knocksWaiting is how many knocks may wait to be looked at. Those beyond are lost: a source in a flood soon knocks again.
 	knocksWaiting = 4096
-	// lookTime is how often the blocks are asked whether one of them has ended before its end.
+	// lookTime is how often the blocks are checked for one that was lifted.
 	lookTime = 100 * time.Millisecond
 	// reconcileTime is the shortest time between two looks at all entries.
 	reconcileTime = 250 * time.Millisecond
@@ -38,17 +40,17 @@ const (
 	answerTime = 2 * time.Second
 	// retryTime is how long a helper that is gone is left alone.
 	retryTime = time.Second
-	// atOnce is how many records go before an answer is read.
+	// atOnce is how many records are sent before an answer is read.
 	atOnce = 1024
 )
 
 // Options is what a Wall works with.
 type Options struct {
-	Socket func() string   // of sluice-wall; "": the kernel is to refuse nobody
+	Socket func() string   // of sluice-wall; "": the configuration has no wall
 	Ports  func() []uint16 // that the edge listens on; none: not yet
-	// Blocked returns until when whatever comes from a prefix is refused, whoever sends it and whatever it is, or the zero Time.
+	// Blocked returns until when every request from every address of a prefix is refused, or the zero Time.
 	Blocked func(p netip.Prefix, now time.Time) time.Time
-	// Changes is another number whenever Blocked may say an earlier time than before, or none.
+	// Changes is another number whenever Blocked may return an earlier time than before, or none.
 	Changes func() uint64
 	Leaving func() bool // the edge accepts no more connections
 	Warn    func(message string, args ...any)
@@ -65,16 +67,16 @@ type Wall struct {
 	set    set
 	state  state
 	buf    []byte
-	warned string // what is wrong, as it was said last; "": nothing
+	warned string // the last warning, while it holds; "": none
 }
 
-// state is how the helper stands.
+// state is the state of the helper.
 type state struct {
 	up      bool
-	since   time.Time
+	since   time.Time // when up changed last
 	err     string
-	refused uint64 // SYNs in all, over the lives of all helpers
-	counted uint64 // what the helper's count was last: it began before this edge connected
+	refused uint64 // SYNs in all, by all helpers while this edge was connected
+	counted uint64 // the helper's own count at the last report: it began before this edge connected
 }
 
 // New makes a wall without entries.
@@ -89,7 +91,7 @@ func New(o Options) *Wall {
 	return w
 }
 
-// Knock tells that somebody has connected from a prefix that is blocked. It never waits.
+// Knock notes that a client has connected from a prefix that is blocked. It never waits.
 func (w *Wall) Knock(p netip.Prefix) {
 	select {
 	case w.knocks <- p:
@@ -123,7 +125,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// down notes that there is no helper, and why; nil: none is wanted.
+// down notes that there is no helper, and why; nil: the configuration has none, or another.
 func (w *Wall) down(err error) {
 	w.mu.Lock()
 	if w.state.up || w.state.since.IsZero() {
@@ -136,18 +138,18 @@ func (w *Wall) down(err error) {
 	}
 	wrong := w.state.err
 	w.mu.Unlock()
-	w.tell(wrong, "sluice-wall cannot be used: connections of blocked sources are closed by the edge instead")
+	w.warn(wrong, "sluice-wall cannot be used: the edge closes connections of blocked sources itself")
 }
 
-// tell warns of what is wrong, once until something else is.
-func (w *Wall) tell(wrong, message string) {
+// warn warns of an error once, until there is another or none.
+func (w *Wall) warn(wrong, message string) {
 	if wrong != "" && wrong != w.warned {
 		w.Warn(message, "error", wrong)
 	}
 	w.warned = wrong
 }
 
-// session keeps the set by one connection. The error is nil if the helper is wanted no more, or by another socket.
+// session keeps the set over one connection. The error is nil if the configuration has no wall any more, or another socket.
 func (w *Wall) session(ctx context.Context, socket string) error {
 	conn, err := w.Dial(ctx, socket)
 	if err != nil {
@@ -168,9 +170,9 @@ func (w *Wall) session(ctx context.Context, socket string) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case r, ok := <-s.answers: // to nothing: the helper has gone, or begins to leave
+		case r, ok := <-s.answers: // without a request: the helper has gone, or is broken
 			if err = s.lost; ok {
-				err = fmt.Errorf("wall: sluice-wall spoke without being asked: %w", r)
+				err = fmt.Errorf("wall: sluice-wall sent a record without a request: %w", r)
 			}
 		case p := <-w.knocks:
 			err = s.knocked(p, time.Now())
@@ -192,15 +194,15 @@ type session struct {
 	conn     net.Conn
 	answers  chan record.Record // closed when no more will come
 	lost     error              // why, then
-	ended    chan struct{}      // closed when nobody listens to them any more
-	ports    []uint16           // that the helper was told of
-	changes  uint64             // when the entries were looked at last
-	looked   time.Time          // and that time
+	ended    chan struct{}      // closed when no one reads answers any more
+	ports    []uint16           // that the helper was asked about
+	changes  uint64             // Changes when the entries were looked at last,
+	looked   time.Time          // and when that was
 	reported time.Time
 }
 
-// greet finds out what the helper grants, and begins with an empty set: what an edge before this one has left there is over. So is what the
-// helper has refused until now: this edge has counted it already, or was not there.
+// greet finds out what the helper grants, and begins with an empty set, whatever an edge before this one has left there. It
+// notes the helper's count of refused SYNs, because this edge has counted those before already, or was not connected.
 func (s *session) greet() error {
 	now := time.Now()
 	var lease time.Duration
@@ -228,7 +230,8 @@ func (s *session) greet() error {
 	return s.announce()
 }
 
-// announce asks whether the helper guards the ports that the edge listens on. One that it does not is served as without it.
+// announce asks whether the helper guards the ports that the edge listens on. At a port that it does not guard the edge closes
+// connections itself.
 func (s *session) announce() error {
 	ports := s.Ports()
 	if slices.Equal(ports, s.ports) {
@@ -246,7 +249,7 @@ func (s *session) announce() error {
 		}
 	})
 	if err == nil {
-		s.tell(wrong, "sluice-wall guards less than it could")
+		s.warn(wrong, "sluice-wall does not guard all ports of the edge")
 	}
 	return err
 }
@@ -289,7 +292,7 @@ func (s *session) look(now time.Time) error {
 	return s.announce()
 }
 
-// send tells the helper of what is to change.
+// send sends the changes of the set to the helper.
 func (s *session) send(now time.Time) error {
 	s.mu.Lock()
 	list := s.set.take()
@@ -313,7 +316,7 @@ func (s *session) send(now time.Time) error {
 	return nil
 }
 
-// report asks what the kernel has refused, and gives up what is quiet, so that there is room for who is not.
+// report asks what the kernel has refused, and gives up sources that have stopped, so that there is room for others.
 func (s *session) report(now time.Time) error {
 	err := s.exchange(nil, record.Report, func(r record.Record) {
 		s.mu.Lock()
@@ -337,13 +340,13 @@ func (s *session) report(now time.Time) error {
 	return s.send(now)
 }
 
-// leave ends what this edge has asked for, because it asks no more.
+// leave empties the set, because this edge will renew no entry any more.
 func (s *session) leave() error {
 	return s.exchange([]record.Record{{Op: record.Flush}}, record.Commit, func(record.Record) {})
 }
 
-// exchange sends records with one at their end, and hands over the answers up to that one's.
-func (s *session) exchange(list []record.Record, last record.Op, heard func(record.Record)) error {
+// exchange sends records and one of the kind last, and calls each for every answer up to that one's.
+func (s *session) exchange(list []record.Record, last record.Op, each func(record.Record)) error {
 	s.buf = s.buf[:0]
 	for _, r := range list {
 		s.buf = r.Append(s.buf)
@@ -372,14 +375,15 @@ func (s *session) exchange(list []record.Record, last record.Op, heard func(reco
 		case record.WrongUser, record.Crowded, record.Kernel, record.Malformed:
 			return fmt.Errorf("wall: %w", r)
 		}
-		heard(r)
+		each(r)
 		if r.Op == last && !r.Prefix.IsValid() {
 			return nil
 		}
 	}
 }
 
-// read hears the helper until it goes. It does so all the time, so that an edge that has nothing to say knows as well.
+// read receives answers until the helper disconnects. It reads all the time, so that an edge without anything to send notices
+// that as well.
 func (s *session) read() {
 	defer close(s.answers)
 	in := bufio.NewReaderSize(s.conn, 256*record.Size)

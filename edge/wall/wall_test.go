@@ -251,8 +251,8 @@ func TestKnockIsRefused(t *testing.T) {
 	})
 }
 
-// TestLiftIsTold: within a second, whatever else the helper is told.
-func TestLiftIsTold(t *testing.T) {
+// TestLift: a lifted block is deleted within a second, whatever else is sent.
+func TestLift(t *testing.T) {
 	within(t, func(w *world) {
 		for n := range 50 {
 			w.block(prefix(n), time.Hour)
@@ -282,7 +282,7 @@ func TestShortenedBlock(t *testing.T) {
 	})
 }
 
-// TestQuietLeaves: who knocks no more gives up his place, and is told to the helper no more.
+// TestQuietLeaves: a source that knocks no more loses its entry, which is renewed no more.
 func TestQuietLeaves(t *testing.T) {
 	within(t, func(w *world) {
 		w.block(prefix(1), time.Hour)
@@ -300,7 +300,7 @@ func TestQuietLeaves(t *testing.T) {
 	})
 }
 
-// TestAttempts: those of an entry, and those of all, over renewals and over another helper.
+// TestAttempts: the refusals of an entry, and of all, over renewals.
 func TestAttempts(t *testing.T) {
 	within(t, func(w *world) {
 		w.block(prefix(1), time.Hour)
@@ -340,7 +340,7 @@ func TestCountOfAHelper(t *testing.T) {
 	})
 }
 
-// TestHelperIsKilled: what was refused is admitted within a lease, an operator hears of it once, and the next helper is told of who knocks.
+// TestHelperIsKilled: what was refused is admitted within a lease, an operator is warned once, and the next helper gets the sources that knock.
 func TestHelperIsKilled(t *testing.T) {
 	within(t, func(w *world) {
 		w.block(prefix(1), time.Hour)
@@ -444,7 +444,7 @@ func TestWantedNoMore(t *testing.T) {
 	})
 }
 
-// TestRefusingHelper: what it says is wrong is what operators are told.
+// TestRefusingHelper: what the helper finds wrong is in the status and in the warning.
 func TestRefusingHelper(t *testing.T) {
 	for code, want := range map[record.Code]string{record.WrongUser: "--user", record.Crowded: "takes no more", record.Kernel: "the kernel refused", record.Malformed: "same release"} {
 		within(t, func(w *world) {
@@ -464,7 +464,7 @@ func TestRefusingHelper(t *testing.T) {
 	}
 }
 
-// TestForeignPort: the rest is guarded, and an operator is told.
+// TestForeignPort: the other ports are guarded, and an operator is warned.
 func TestForeignPort(t *testing.T) {
 	within(t, func(w *world) {
 		w.helper.mu.Lock()

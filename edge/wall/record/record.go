@@ -1,8 +1,9 @@
-// Package record is what an edge and sluice-wall say to each other over a Unix socket: records of Size bytes, in both directions.
+// Package record is the protocol between an edge and sluice-wall over a Unix socket: records of Size bytes, in both
+// directions.
 //
-// The edge says Hello first, and is answered with what the helper grants. Add, Delete and Flush are gathered, and answered only where they are
-// refused; Commit puts what came before it into the kernel, and its answer is the last of them. Report is answered with a record
-// for each entry that refused somebody, and a last one with the totals.
+// The edge sends Hello first, and the answer is what the helper grants. Add, Delete and Flush are gathered, and answered
+// only where they are refused; Commit puts them into the kernel, and its answer is the last of theirs. Report is answered
+// with a record for each entry that has refused a connection, and a last one with the totals.
 //
 //	0      1        2   3     4       5     6     8  16  24       40
 //	magic  version  op  code  family  bits  zero  A  B   address
@@ -26,32 +27,32 @@ const (
 	version = 1
 )
 
-// Op says what a record is about, the same in a request and in its answers.
+// Op is what a record is about, the same in a request and in its answers.
 type Op uint8
 
 const (
 	Hello  Op = 1 + iota // answered with A, the longest lease in milliseconds, and B, the most entries
 	Port                 // A: a port that the edge listens on; answered if the helper does not guard it
-	Add                  // refuse Prefix for A milliseconds from now on, whether or not it is refused already
-	Delete               // refuse it no more
-	Flush                // refuse nobody any more
+	Add                  // refuse Prefix for A milliseconds from now on, whether or not it is in the set already
+	Delete               // refuse Prefix no more
+	Flush                // empty the set
 	Commit               // answered when everything before it is in force
 	Report               // answered for each Prefix with A, the SYNs refused since it was added; then with A, those of all time, and B, the entries
 
 	last = Report
 )
 
-// Code says what is wrong with a request.
+// Code is what is wrong with a request.
 type Code uint8
 
 const (
 	OK          Code = iota
 	Malformed        // not a record of this version, or not in its place
-	WrongUser        // A: the user who asked; B: the one who may
+	WrongUser        // A: the user of the connection; B: the one that is served
 	ForeignPort      // A: the port
-	LongLease        // A: the lease that was asked for; B: the longest, both in milliseconds
+	LongLease        // A: the lease in the request; B: the longest, both in milliseconds
 	Full             // B: the most entries
-	Kernel           // the kernel refused it; the helper's log has the error
+	Kernel           // the kernel refused the change; the helper's log has the error
 	Crowded          // B: the most connections
 
 	lastCode = Crowded
@@ -112,13 +113,13 @@ func Parse(b []byte) (Record, error) {
 	return r, nil
 }
 
-// Error says in a sentence what an answer finds wrong.
+// Error is a sentence about what is wrong, and what to do.
 func (r Record) Error() string {
 	switch r.Code {
 	case OK:
 		return "nothing is wrong"
 	case WrongUser:
-		return fmt.Sprintf("sluice-wall serves the user %d only, and this is %d: start it with --user and the user that the edge runs as", r.B, r.A)
+		return fmt.Sprintf("sluice-wall serves the user %d only, and this edge runs as %d: start it with --user and the user that the edge runs as", r.B, r.A)
 	case ForeignPort:
 		return fmt.Sprintf("port %d is none of those that sluice-wall guards: start it with --ports and all ports that the edge listens on", r.A)
 	case LongLease:
@@ -126,9 +127,9 @@ func (r Record) Error() string {
 	case Full:
 		return fmt.Sprintf("%v: the set is full with %d entries: start sluice-wall with a larger --max", r.Prefix, r.B)
 	case Kernel:
-		return "the kernel refused it: the log of sluice-wall says why"
+		return "the kernel refused a change: the log of sluice-wall has the error"
 	case Crowded:
-		return fmt.Sprintf("sluice-wall has %d connections, and takes no more", r.B)
+		return fmt.Sprintf("sluice-wall has %d connections, and takes no more: start another for some of the edges", r.B)
 	}
 	return "not a record that sluice-wall understands: are the edge and sluice-wall of the same release?"
 }

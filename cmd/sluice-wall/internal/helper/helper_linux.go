@@ -1,7 +1,8 @@
-// Package helper answers edges over a Unix socket: it puts into the kernel what they may ask for, and says what is wrong with the rest.
+// Package helper answers edges over a Unix socket: it puts the entries that they may have into the kernel, and answers
+// what is wrong with the rest.
 //
-// Whoever may connect is told by SO_PEERCRED, and not by the permissions of the socket. All connections share one set; an edge that goes
-// leaves its entries behind, which end with their leases.
+// Only the edge's user is served: SO_PEERCRED names the user of a connection, whatever the permissions of the socket. All
+// connections share one set; the entries of an edge that disconnects end with their leases.
 package helper
 
 import (
@@ -22,8 +23,8 @@ import (
 )
 
 const (
-	// mostConnections is how many connections are served at once, for eight edges or for four that hand over to others, and how many are told
-	// at once that they are not.
+	// mostConnections is how many connections are served at once, for eight edges or for four that hand over to others,
+	// and how many may wait at once for the answer that they are not served.
 	mostConnections = 8
 	// writeTime is how long an edge may take to read an answer.
 	writeTime = 2 * time.Second
@@ -44,7 +45,7 @@ type Kernel struct {
 type Config struct {
 	Kernel Kernel
 	Ports  []uint16      // that are guarded
-	User   uint32        // who may ask
+	User   uint32        // whose connections are served
 	Max    int           // entries
 	Lease  time.Duration // the longest
 	Log    *slog.Logger
@@ -54,7 +55,7 @@ type Config struct {
 type Helper struct {
 	Config
 
-	refusing atomic.Int32 // connections that are being told why; apart from mu, which waits for the kernel
+	refusing atomic.Int32 // connections that get a refusal now; no part of what mu guards, which waits for the kernel
 	refused  atomic.Int64 // when one was logged last, Unix nanoseconds
 
 	mu          sync.Mutex
@@ -67,7 +68,7 @@ type Helper struct {
 // New makes a helper without entries. The kernel must have none.
 func New(c Config) *Helper { return &Helper{Config: c, ends: make(map[netip.Prefix]time.Time)} }
 
-// Serve answers whoever connects, until ctx is done. It closes ln, and returns when all connections are closed.
+// Serve accepts and answers connections until ctx is done. It closes ln, and returns when all connections are closed.
 func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -84,7 +85,7 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 		case err != nil:
 			h.Log.Warn("a connection was not accepted", "error", err)
 			select {
-			case <-time.After(100 * time.Millisecond): // there are no descriptors: somebody must close one
+			case <-time.After(100 * time.Millisecond): // there are no descriptors until one is closed
 			case <-ctx.Done():
 			}
 			continue
@@ -92,16 +93,16 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 		all.Go(func() {
 			defer context.AfterFunc(ctx, func() { c.Close() })()
 			defer c.Close()
-			h.welcome(c)
+			h.admit(c)
 		})
 	}
 }
 
-// welcome finds out who has connected, and serves whom it may.
-func (h *Helper) welcome(c *net.UnixConn) {
+// admit serves a connection, or refuses it for its user or because there are too many.
+func (h *Helper) admit(c *net.UnixConn) {
 	user, err := peer(c)
 	if err != nil {
-		h.Log.Warn("a connection does not tell its user", "error", err)
+		h.Log.Warn("the user of a connection is unknown", "error", err)
 		return
 	}
 	if user != h.User {
@@ -131,11 +132,11 @@ func (h *Helper) welcome(c *net.UnixConn) {
 		h.Log.Warn("an edge was disconnected", "error", err)
 		return
 	}
-	h.Log.Info("an edge has gone: what it asked for ends with its lease")
+	h.Log.Info("an edge has disconnected: its entries end with their leases")
 }
 
-// refuse says no, and reads what the other end has sent meanwhile: a socket that is closed with unread bytes takes the answer with it. Any user may
-// connect, so beyond mostConnections at once there is no answer: descriptors are for edges.
+// refuse answers a refusal, and reads what the other end has sent meanwhile: closing a socket with unread bytes loses the
+// answer. Any user may connect, so beyond mostConnections at once there is no answer: descriptors are for edges.
 func (h *Helper) refuse(c *net.UnixConn, no record.Record) {
 	defer h.refusing.Add(-1)
 	if h.refusing.Add(1) > mostConnections {
@@ -153,7 +154,7 @@ func (h *Helper) refuse(c *net.UnixConn, no record.Record) {
 	}
 }
 
-// peer is the user at the other end, as the kernel has it.
+// peer is the user at the other end, as the kernel knows it.
 func peer(c *net.UnixConn) (user uint32, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -168,8 +169,8 @@ func peer(c *net.UnixConn) (user uint32, err error) {
 	return cred.Uid, nil
 }
 
-// apply puts a batch into the kernel. It returns what there was no room for.
-func (h *Helper) apply(batch []wish, now time.Time) (full []netip.Prefix, err error) {
+// apply puts a batch into the kernel. It returns the prefixes that there was no room for.
+func (h *Helper) apply(batch []change, now time.Time) (full []netip.Prefix, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var adds []nft.Lease
@@ -193,7 +194,7 @@ func (h *Helper) apply(batch []wish, now time.Time) (full []netip.Prefix, err er
 	return full, h.logged(h.Kernel.Apply(adds, deletes), now)
 }
 
-// makeRoom forgets what has ended, and reports whether there was any. h.mu is locked.
+// makeRoom forgets entries that have ended, and reports whether there were any. h.mu is locked.
 func (h *Helper) makeRoom(now time.Time) bool {
 	if now.Sub(h.swept) < sweepTime {
 		return false
@@ -215,7 +216,7 @@ func (h *Helper) flush() error {
 	return h.logged(h.Kernel.Flush(), time.Now())
 }
 
-// counts is what the kernel has refused, by entries that are in force.
+// counts returns what the kernel has refused, by entry in force and in all.
 func (h *Helper) counts() (list []nft.Count, refused uint64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	"sluice/edge/wall/record"
 )
 
-// A fake is a kernel that remembers what it was told.
+// A fake is a kernel that records its calls.
 type fake struct {
 	entries map[netip.Prefix]time.Duration
 	calls   []string
@@ -131,7 +131,7 @@ func remove(prefix string) record.Record {
 
 var commit = record.Record{Op: record.Commit}
 
-// TestAnswers: what may be asked for is done, and the rest is told what is wrong with it.
+// TestAnswers: what may be requested is done, and the answer to anything else is what is wrong with it.
 func TestAnswers(t *testing.T) {
 	var f fake
 	c := dial(t, start(t, config(&f)))
@@ -166,12 +166,12 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", step.name, got, step.want)
 		}
 		if got := strings.Join(f.calls, " "); got != step.calls {
-			t.Errorf("%s: the kernel was told %q, want %q", step.name, got, step.calls)
+			t.Errorf("%s: the kernel's calls are %q, want %q", step.name, got, step.calls)
 		}
 	}
 }
 
-// TestKernelRefuses: the edge hears of it with the commit, and of the next that nothing is wrong.
+// TestKernelRefuses: the answer to the commit is that the kernel refused it, and the next commit succeeds.
 func TestKernelRefuses(t *testing.T) {
 	f := fake{}
 	c := dial(t, start(t, config(&f)))
@@ -186,8 +186,8 @@ func TestKernelRefuses(t *testing.T) {
 	}
 }
 
-// TestWhoMayAsk: one user, and not too many connections.
-func TestWhoMayAsk(t *testing.T) {
+// TestUserAndConnections: one user is served, on a bounded number of connections.
+func TestUserAndConnections(t *testing.T) {
 	var f fake
 	other := config(&f)
 	other.User++
@@ -206,7 +206,7 @@ func TestWhoMayAsk(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if len(f.calls) != 0 {
-		t.Errorf("the kernel was told %q", f.calls)
+		t.Errorf("the kernel was called: %q", f.calls)
 	}
 }
 
@@ -215,7 +215,7 @@ type lines struct{ atomic.Int64 }
 
 func (l *lines) Write(b []byte) (int, error) { l.Add(1); return len(b), nil }
 
-// TestStrangers: users who may not ask cannot keep the helper's descriptors by staying, nor fill its log.
+// TestStrangers: connections of other users, however many stay open, keep few of the helper's descriptors and write few lines to its log.
 func TestStrangers(t *testing.T) {
 	var f fake
 	var log lines
@@ -264,9 +264,9 @@ func TestMalformed(t *testing.T) {
 func TestFullOfEnded(t *testing.T) {
 	var f fake
 	h, now := New(config(&f)), time.Unix(1_700_000_000, 0)
-	wishes := func(from int, lease time.Duration) (list []wish) {
+	wishes := func(from int, lease time.Duration) (list []change) {
 		for i := range 3 {
-			list = append(list, wish{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(from + i)}), 32), lease})
+			list = append(list, change{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(from + i)}), 32), lease})
 		}
 		return list
 	}

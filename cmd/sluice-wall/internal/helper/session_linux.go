@@ -13,23 +13,23 @@ import (
 	"sluice/edge/wall/record"
 )
 
-// A session is what one connection has asked for.
+// A session is one connection, and what it has requested since its last commit.
 type session struct {
 	*Helper
 	conn   net.Conn
 	out    *bufio.Writer
-	batch  []wish
+	batch  []change
 	places map[netip.Prefix]int // in batch
 	failed bool                 // the kernel refused something since the last commit
 }
 
-// A wish is to refuse a prefix for so long from now on; 0: no more.
-type wish struct {
+// A change has the kernel refuse a prefix for so long from now on; 0: no more.
+type change struct {
 	prefix netip.Prefix
 	lease  time.Duration
 }
 
-// serve answers until the edge goes, or says something that is no record: what follows has no meaning then.
+// serve answers until the edge disconnects, or sends something that is no record: what follows has no meaning then.
 func (s *session) serve() error {
 	in := bufio.NewReaderSize(s.conn, 256*record.Size)
 	s.out = bufio.NewWriterSize(deadlineWriter{s.conn}, 256*record.Size)
@@ -73,7 +73,7 @@ func (s *session) answer(r record.Record) error {
 	return err
 }
 
-// handle does what a record says. The error is one of the connection.
+// handle carries a record out. It returns an error of the connection; one of the kernel goes into an answer.
 func (s *session) handle(r record.Record) error {
 	longest := uint64(s.Lease.Milliseconds())
 	switch r.Op {
@@ -90,9 +90,9 @@ func (s *session) handle(r record.Record) error {
 		case r.A > longest:
 			return s.answer(record.Record{Op: record.Add, Code: record.LongLease, Prefix: r.Prefix, A: r.A, B: longest})
 		}
-		return s.wish(wish{r.Prefix, time.Duration(r.A) * time.Millisecond})
+		return s.queue(change{r.Prefix, time.Duration(r.A) * time.Millisecond})
 	case record.Delete:
-		return s.wish(wish{prefix: r.Prefix})
+		return s.queue(change{prefix: r.Prefix})
 	case record.Flush:
 		s.forget()
 		s.failed = s.Helper.flush() != nil || s.failed
@@ -112,8 +112,8 @@ func (s *session) handle(r record.Record) error {
 	return nil
 }
 
-// wish takes a wish into the batch: of two for one prefix the later counts.
-func (s *session) wish(w wish) error {
+// queue takes a change into the batch: of two for one prefix the later counts.
+func (s *session) queue(w change) error {
 	if at, there := s.places[w.prefix]; there {
 		s.batch[at] = w
 		return nil
@@ -143,7 +143,7 @@ func (s *session) apply() error {
 	return nil
 }
 
-// report tells what the kernel has refused.
+// report answers what the kernel has refused.
 func (s *session) report() error {
 	list, refused, err := s.counts()
 	if err != nil {

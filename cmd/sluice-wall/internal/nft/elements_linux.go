@@ -11,14 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Elements come and go by the thousand, and are all that costs the helper anything. So their two messages, which change a set and list it, are written and
-// read here, in buffers that are kept; the package nftables makes several objects for each element, which
-// costs several times as much as the kernel's work on it (`bin/sluice-trial flood`).
+// Elements come and go by the thousand, and nearly all of the helper's time goes into them. So their two messages, which
+// change a set and list it, are written and read here, in buffers that are kept: the package nftables makes several
+// objects for each element, which costs several times as much as the kernel's work on it (`bin/sluice-trial flood`).
 //
 //	batch begin | NEWSETELEM table set [key timeout] [key timeout] … | DELSETELEM … | batch end        answered by an error, 0 if none, for each message
 //	GETSETELEM table set                                     answered by [key timeout expiration counter] …, in parts, and DONE
 
-// answerTime is how long the kernel may take: it answers before a call to it returns.
+// answerTime is how long the kernel may take to answer. It answers while the request is sent, so an answer that is not there
+// was lost.
 const answerTime = 5 * time.Second
 
 // elements is a socket for changes of sets, and its buffers.
@@ -26,7 +27,7 @@ type elements struct {
 	fd       int
 	out, in  []byte
 	sequence uint32
-	asked    int // messages of the batch that are answered
+	asked    int // messages of the batch whose answers have not come
 }
 
 // openElements opens a socket, and makes its buffers.
@@ -66,7 +67,7 @@ func (e *elements) close() {
 	e.fd = -1
 }
 
-// begin begins a message, and returns where it does.
+// begin begins a message, and returns its place in the buffer.
 func (e *elements) begin(kind, flags uint16, resource uint16) (at int) {
 	at = len(e.out)
 	e.sequence++
@@ -81,7 +82,7 @@ func (e *elements) begin(kind, flags uint16, resource uint16) (at int) {
 
 func (e *elements) end(at int) { binary.NativeEndian.PutUint32(e.out[at:], uint32(len(e.out)-at)) }
 
-// nest begins an attribute that holds others, and returns where; unnest ends it.
+// nest begins an attribute that holds others, and returns its place; unnest ends it.
 func (e *elements) nest(kind uint16) (at int) {
 	at = len(e.out)
 	e.out = append(e.out, 0, 0)
@@ -98,7 +99,7 @@ func (e *elements) text(kind uint16, s string) {
 	e.out = binary.NativeEndian.AppendUint16(e.out, uint16(4+len(s)+1))
 	e.out = binary.NativeEndian.AppendUint16(e.out, kind)
 	e.out = append(append(e.out, s...), 0)
-	for len(e.out)%4 != 0 { // messages begin at such places, too
+	for len(e.out)%4 != 0 { // messages begin at multiples of 4 as well
 		e.out = append(e.out, 0)
 	}
 }
@@ -109,7 +110,7 @@ const (
 	listElements = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETSETELEM
 )
 
-// change appends messages about those of a list that belong into a set.
+// change appends messages about those prefixes of a list whose length is that of a set.
 func (e *elements) change(kind uint16, set setKey, name string, list []Lease) {
 	flags := uint16(unix.NLM_F_ACK)
 	if kind == newElements {
@@ -164,7 +165,7 @@ func (e *elements) duration(kind uint16, d time.Duration) {
 	e.out = binary.BigEndian.AppendUint64(e.out, uint64(d.Milliseconds()))
 }
 
-// batch makes a transaction of what fill appends.
+// batch sends the messages that fill appends as one transaction.
 func (e *elements) batch(fill func()) error {
 	e.out, e.asked = e.out[:0], 0
 	e.end(e.begin(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.NFNL_SUBSYS_NFTABLES))
@@ -182,13 +183,13 @@ func (e *elements) batch(fill func()) error {
 			return nil
 		})
 		if err != nil {
-			return err // the rest is answered as well, or not: this socket is of no more use
+			return err // answers to the rest may still be in the socket: the caller reopens it
 		}
 	}
 	return nil
 }
 
-// list calls each for all that is in a set.
+// list calls each for all elements of a set.
 func (e *elements) list(set setKey, name string, each func(Count)) error {
 	e.out = e.out[:0]
 	message := e.begin(listElements, unix.NLM_F_DUMP, 0)
@@ -259,7 +260,7 @@ func count(b []byte, bits int, c *Count) error {
 
 var errShort = errors.New("a message of netlink is cut short")
 
-// receive calls take for each message of the next part of an answer. An answer that is an error is returned.
+// receive calls take for each message of the next part of an answer. It returns an error that the kernel answers with.
 func (e *elements) receive(take func(kind uint16, body []byte) error) error {
 	n, _, err := unix.Recvfrom(e.fd, e.in, unix.MSG_TRUNC)
 	for err == unix.EINTR { // a socket with a timeout is not restarted after a signal (signal(7))

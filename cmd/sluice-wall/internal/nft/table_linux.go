@@ -3,22 +3,22 @@
 //	table inet sluice {
 //	    counter refused { }
 //	    set ports  { type inet_service; elements = { 8080, 8443 } }
-//	    set ip32   { type ipv4_addr; size 65536; flags timeout; counter }      one for each length of prefix that is asked for
+//	    set ip32   { type ipv4_addr; size 65536; flags timeout; counter }      one for each length of prefix in use
 //	    chain input {
 //	        type filter hook input priority raw; policy accept;
 //	        meta l4proto != tcp accept
 //	        tcp flags & (fin | syn | rst | ack) != syn accept                   connections that are open go on
-//	        tcp dport != @ports accept                                          and other servers have nothing to do with it
+//	        tcp dport != @ports accept                                          and other servers are not concerned
 //	        ip saddr @ip32 goto refuse
 //	        ip saddr & 255.255.255.0 @ip24 goto refuse
 //	    }
 //	    chain refuse { counter name refused; reject with tcp reset }
 //	}
 //
-// Sets of one length are hash tables: to look an address up costs the same however many entries there are, and each entry has its timeout
-// and its counter. A set of intervals would need one lookup for all lengths, but a tree is slower with many entries, and refuses
-// prefixes that overlap. The hook is input and not prerouting, so that what the machine only forwards stays alone, and ports are those that
-// the edge listens on, after any translation of addresses.
+// Sets of one length are hash tables: a lookup costs the same however many entries there are, and each entry has its
+// timeout and its counter. A set of intervals would need one lookup for all lengths, but a tree is slower with many
+// entries, and refuses prefixes that overlap. The hook is input and not prerouting, so that forwarded packets pass
+// untouched, and ports are those that the edge listens on, after any translation of addresses.
 package nft
 
 import (
@@ -37,13 +37,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is what the table is called, in the family inet.
+// Name is the name of the table, in the family inet.
 const Name = "sluice"
 
-// elementsAtOnce is how many elements a message of netlink holds: its list is at most 64 KiB long.
+// elementsAtOnce is how many elements a message of netlink holds: a list is at most 64 KiB long, because an attribute has
+// 16 bits for its length.
 const elementsAtOnce = 1024
 
-// socketBuffer is for the largest transaction, of AtOnce changes.
+// socketBuffer has room for the largest transaction, of AtOnce changes.
 const socketBuffer = 4 << 20
 
 // AtOnce is how many changes Apply takes.
@@ -53,7 +54,7 @@ const AtOnce = 4096
 type Config struct {
 	Ports []uint16 // whose connections it may refuse
 	Drop  bool     // do not answer, in place of a reset
-	Max   int      // entries in all. The kernel counts those that have ended until it collects them, so its sets have room for more
+	Max   int      // entries in all. Its sets have room for more: the kernel counts ended entries until it collects them
 }
 
 // Lease is a prefix that is refused for a time.
@@ -61,10 +62,10 @@ type Lease struct {
 	Prefix netip.Prefix
 	For    time.Duration
 
-	timeout time.Duration // that it has at most, as the kernel notes it; 0: For
+	timeout time.Duration // of the element, where that is longer than what is left of it; 0: For
 }
 
-// Count is what the kernel says of a prefix that is in a set.
+// Count is what the kernel has counted for a prefix in a set.
 type Count struct {
 	Prefix  netip.Prefix
 	Refused uint64        // SYNs since it was added
@@ -74,13 +75,13 @@ type Count struct {
 // Table is the table in the kernel. It is not safe for concurrent use.
 type Table struct {
 	conn   *nftables.Conn
-	moves  *elements // what is in the sets goes by this one
-	gone   []Lease   // of Apply
+	moves  *elements // a socket for the elements of the sets alone
+	gone   []Lease   // the deletes of Apply
 	config Config
 	table  *nftables.Table
 	input  *nftables.Chain
 	sets   map[setKey]*nftables.Set
-	renews bool // adding what is there renews it, which Linux does from 6.12 on
+	renews bool // adding an element again renews it, which Linux does from 6.12 on
 	lost   bool // a change failed: the table may be gone, as after `nft flush ruleset`
 }
 
@@ -99,7 +100,7 @@ func (k setKey) name() string {
 	return fmt.Sprintf("ip%d", k.bits)
 }
 
-// Open makes the table anew: what another process has left of it is gone.
+// Open makes the table, in place of one that another process has left.
 func Open(c Config) (*Table, error) {
 	t := &Table{config: c}
 	var err error
@@ -199,7 +200,8 @@ func (t *Table) rule(c *nftables.Chain, parts ...expr.Any) {
 	t.conn.AddRule(&nftables.Rule{Table: t.table, Chain: c, Exprs: parts})
 }
 
-// set returns the set of a length, and makes it if there is none.
+// set returns the set of a length, and makes it if there is none. It stays: a set without elements costs a lookup, and there are
+// as many as lengths in the rules of an edge.
 func (t *Table) set(k setKey) (*nftables.Set, error) {
 	if s := t.sets[k]; s != nil {
 		return s, nil
@@ -241,7 +243,7 @@ func mask(bits, length int) []byte {
 // probe finds out whether the kernel renews an element that is added again.
 func (t *Table) probe() error {
 	t.renews = true
-	never := netip.MustParsePrefix("0.0.0.0/32")                    // nobody's address
+	never := netip.MustParsePrefix("0.0.0.0/32")                    // no packet comes from there
 	for _, lease := range []time.Duration{time.Minute, time.Hour} { // which is the same timeout
 		if err := t.Apply([]Lease{{never, lease, time.Hour}}, nil); err != nil {
 			return err
@@ -255,8 +257,9 @@ func (t *Table) probe() error {
 	return t.Apply(nil, []netip.Prefix{never})
 }
 
-// Apply refuses prefixes for a time from now on, or so much longer, and others no more, in one transaction. None may be in both lists, and each may be
-// in a set already or not. There may be AtOnce of them. Where the kernel does not renew, a prefix that is renewed is counted from nothing again.
+// Apply refuses the prefixes in adds for a time from now on, and those in deletes no more, in one transaction. No prefix may
+// be in both lists, and each may be in a set already or not. There may be AtOnce of them. Where the kernel does not
+// renew, the counter of a prefix that is renewed begins at 0 again.
 func (t *Table) Apply(adds []Lease, deletes []netip.Prefix) error {
 	t.gone = t.gone[:0]
 	for _, p := range deletes {
@@ -286,8 +289,8 @@ func (t *Table) Apply(adds []Lease, deletes []netip.Prefix) error {
 	return nil
 }
 
-// queue puts what becomes of a set into the transaction. To delete what is not there, or has just expired, would be an error that undoes all of it; adding
-// first makes sure that it is there.
+// queue puts the changes of a set into the transaction. Each element that is to be deleted is added first: deleting one
+// that is not there, or has just expired, would be an error, which undoes the whole transaction.
 func (t *Table) queue(k setKey, name string, adds []Lease) {
 	t.moves.change(newElements, k, name, t.gone)
 	t.moves.change(deleteOnes, k, name, t.gone)
@@ -298,7 +301,8 @@ func (t *Table) queue(k setKey, name string, adds []Lease) {
 	}
 }
 
-// Flush refuses nobody any more. Sets and the count of refused SYNs stay, unless an error came before: then the table is made anew.
+// Flush empties the sets. The sets and the count of refused SYNs stay, unless an error came before: then the table is made
+// anew.
 func (t *Table) Flush() error {
 	if t.lost {
 		if err := t.make(); err != nil {
@@ -334,7 +338,7 @@ func (t *Table) Counts() (list []Count, refused uint64, err error) {
 	return list, refused, nil
 }
 
-// Close takes the table away.
+// Close removes the table.
 func (t *Table) Close() error {
 	t.conn.DelTable(t.table)
 	err := t.commit()

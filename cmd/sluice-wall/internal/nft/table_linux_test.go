@@ -134,7 +134,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestTableGone: somebody else empties the kernel's tables. The next change says so, and after a flush all is as at the beginning.
+// TestTableGone: another process removes all tables. Reading them is an error, and a flush makes the table anew.
 func TestTableGone(t *testing.T) {
 	if !labtest.Namespace(t) {
 		return
@@ -161,7 +161,7 @@ func TestTableGone(t *testing.T) {
 	}
 }
 
-// TestDrops: a source that is dropped hears nothing.
+// TestDrops: a source whose packets are dropped gets no answer.
 func TestDrops(t *testing.T) {
 	if !labtest.Namespace(t) {
 		return
@@ -293,7 +293,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestWithoutTheRight: who may not change the tables is told what he needs.
+// TestWithoutTheRight: the error of a process that may not change the tables names the capability that it needs.
 func TestWithoutTheRight(t *testing.T) {
 	if !labtest.Namespace(t) {
 		return
