@@ -114,7 +114,7 @@ func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
 		}
 		until := c.with.Limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: n.source}, now)
 		if r.IsVariant() { // an operator's block is under the rule itself
-			if of := c.with.Limiter.Bits.Until(mitigation.Key{Rule: r.Of, Source: n.source}, now); of.After(until) {
+			if of := c.with.Limiter.Bits.UntilOrdered(mitigation.Key{Rule: r.Of, Source: n.source}, now); of.After(until) {
 				until = of
 			}
 		}

@@ -285,6 +285,7 @@ func TestSlow(t *testing.T) {
 			s.node.Do(time.Now(), wire.Command{Op: wire.Set, Key: s.key.ViewKey(), Value: s.key.SealAt(secret.View, s.key.ViewKey(), text)})
 			time.Sleep(time.Second)
 		}
+		synctest.Wait()
 		if most != answered || spent < 10 || spent > 16 {
 			t.Errorf("%d questions at a time, %d parts of 0.2 s in a minute", most, spent)
 		}
