@@ -74,9 +74,7 @@ type Viewer struct {
 	parts  map[uint64]*seen
 	read   time.Time
 
-	reading  sync.Mutex // one reads for all
-	commands uint64     // to the tier
-	bytes    uint64     // of parts, that were shown
+	reading sync.Mutex // one reads for all
 }
 
 // seen is an edge's latest part.
@@ -219,18 +217,8 @@ func (v *Viewer) show(ctx context.Context, node int, asked []string, now time.Ti
 	}
 	key := v.Tier.Secret.PartKey(v.ID)
 	item := v.Tier.Secret.SealAt(secret.View, key, text)
-	v.do(ctx, wire.Command{Node: node, Op: wire.Set, Key: key, Value: item, Expire: wire.Seconds(next + late), Way: wire.List})
-	v.mu.Lock()
-	v.bytes += uint64(len(item))
-	v.mu.Unlock()
+	v.Tier.Do(ctx, wire.Command{Node: node, Op: wire.Set, Key: key, Value: item, Expire: wire.Seconds(next + late), Way: wire.List})
 	return next
-}
-
-func (v *Viewer) do(ctx context.Context, c wire.Command) wire.Result {
-	v.mu.Lock()
-	v.commands++
-	v.mu.Unlock()
-	return v.Tier.Do(ctx, c)
 }
 
 // Look is the whole PoP, with the answers of all edges to a question; "": none is asked. It waits for those that have not answered, for
@@ -295,7 +283,7 @@ func (v *Viewer) announce(ctx context.Context, now time.Time) {
 	}
 	key := v.Tier.Secret.ViewKey()
 	for range maxEdges {
-		had := v.do(ctx, wire.Command{Node: node, Op: wire.Gets, Key: key, Way: wire.Small})
+		had := v.Tier.Do(ctx, wire.Command{Node: node, Op: wire.Gets, Key: key, Way: wire.Small})
 		if had.Status != wire.Done {
 			return
 		}
@@ -311,7 +299,7 @@ func (v *Viewer) announce(ctx context.Context, now time.Time) {
 		if had.Values[0] != nil {
 			put.Op, put.Delta = wire.Cas, had.Number
 		}
-		if v.do(ctx, put).Status != wire.NotThere {
+		if v.Tier.Do(ctx, put).Status != wire.NotThere {
 			return
 		}
 	}
@@ -343,7 +331,7 @@ func (v *Viewer) fetch(ctx context.Context) {
 		for i, id := range some {
 			keys[i] = v.Tier.Secret.PartKey(id)
 		}
-		r := v.do(ctx, wire.Command{Node: node, Op: wire.Get, Key: strings.Join(keys, " "), Way: wire.List})
+		r := v.Tier.Do(ctx, wire.Command{Node: node, Op: wire.Get, Key: strings.Join(keys, " "), Way: wire.List})
 		if r.Status != wire.Done {
 			continue
 		}
