@@ -9,11 +9,13 @@ LONG ?=
 FLAGS ?=
 SEED ?= 1
 SPELLINGS ?= 8000
+D ?= 1h
+EVERY ?= 1m
 
 export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls ratelimit http2-attacks h2spec figures release
+.PHONY: build demo test traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls chaos soak ratelimit http2-attacks h2spec figures release
 
 build: # bin/sluice, bin/sluice-wall, bin/sluice-loadgen and bin/sluice-trial
 	$(GO) build -o bin/ ./cmd/...
@@ -29,6 +31,7 @@ test race: export GORACE ?= atexit_sleep_ms=10
 test: needs # the tests with the race detector, then those that it would change or slow down in vain without it; NO_INSTALL=1 installs nothing and fails if something is missing
 	$(GO) test -vet=off -race -shuffle=on -timeout 30m $$($(GO) list ./... | grep -vx -e sluice/pop -e sluice/pop/sim)
 	$(GO) test -vet=off -shuffle=on ./edge/socket ./pop ./pop/sim ./cmd/sluice-trial/internal/worst ./cmd/sluice-loadgen/internal/simulate
+	cd deploy/helm && $(GO) test -vet=off -shuffle=on ./...
 
 traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?
 	$(GO) test -run '^TestTrap' ./edge/front -traps
@@ -70,6 +73,14 @@ bench-rls: build ratelimit # cost per call of Envoy's rate limit service beside 
 	@.ci/needs memcached
 	bin/sluice-trial bench-rls $(FLAGS)
 
+chaos: build # what must happen when things break, story by story, with real edges and in virtual time: a quarter of an hour; FLAGS=--short for some of it
+	@.ci/needs memcached nutcracker
+	bin/sluice-trial chaos $(FLAGS)
+
+soak: build # D, an hour unless set otherwise, with a fault of tier, edge, clock or origin in each EVERY: nothing is lost, nothing grows
+	@.ci/needs memcached
+	bin/sluice-trial soak --for $(D) --every $(EVERY) $(FLAGS)
+
 ratelimit: # bin/ratelimit, envoyproxy/ratelimit as peers.mod pins it, for bench-rls and for sluice-loadgen lab --limiter
 	$(GO) build -modfile=peers.mod -o bin/ratelimit github.com/envoyproxy/ratelimit/src/service_cmd
 
@@ -81,8 +92,8 @@ h2spec: build # every case of h2spec on the edge, which peers.mod pins, and a re
 	$(GO) build -modfile=peers.mod -o bin/h2spec github.com/summerwind/h2spec/cmd/h2spec
 	bin/sluice-trial h2spec $(FLAGS)
 
-release: # archives and a Debian package of the commit that is checked out, in dist/, built twice and compared; needs Go and git
-	$(GO) run .ci/release.go $(FLAGS)
+release: # archives, Debian packages and lists of modules (SBOM) of the commit that is checked out, in dist/, built twice and compared; needs Go and git
+	$(GO) run ./.ci/release $(FLAGS)
 
 figures: build # write the tables of the documents from their runs (docs/figures); LONG=1 LOGS=DIR runs the long ones anew; FLAGS=--check fails where something would change
 	$(GO) run ./docs/figures $(if $(LONG),--long) $(FLAGS)

@@ -7,6 +7,9 @@ import (
 	"sluice/counter/internal/unconfirmed"
 )
 
+// Forged reports whether no edge can have written a number of the tier, so that it counts as nothing.
+func Forged(r *algorithm.Spec, total uint64) bool { return !r.Sync && !r.Lanes().Written(total) }
+
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
 func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Reply {
 	past, total := false, readTotal(c.Rule, total)
@@ -17,6 +20,7 @@ func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Reply {
 		}
 	}, total, true)
 	reply.Past = past
+	reply.Near = told(c.Rule, reply.confirmed, p.Hits, total)
 	return reply
 }
 

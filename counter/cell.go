@@ -84,7 +84,15 @@ func (s *shard) advance(st *store, i int, r *algorithm.Spec, now int64) algorith
 
 // estimate is a counter's estimate at a position.
 func (s *shard) estimate(r *algorithm.Spec, st *store, i int, at algorithm.Position) float64 {
+	if s.elsewhere.Any() {
+		return s.estimateOf(r, st, i, st.groups(i), at)
+	}
 	return r.Read(st.groups(i), s.own(st, i), at)
+}
+
+// retryAfter is how long it takes until n more hits of a counter are within the limit.
+func (s *shard) retryAfter(r *algorithm.Spec, st *store, i int, at algorithm.Position, n float64) time.Duration {
+	return s.retryAfterOf(r, st, i, st.groups(i), at, n)
 }
 
 // peek returns a counter's estimate at now, with its groups as they would be then.
@@ -94,7 +102,7 @@ func (s *shard) peek(r *algorithm.Spec, st *store, i int, now int64, room *[lane
 	p := s.position(r, now, h.phase)
 	at, moved := r.Move(h.base, p)
 	r.Age(groups, int32(p.Group-h.base), moved)
-	return r.Read(groups, s.own(st, i), at), groups, at
+	return s.estimateOf(r, st, i, groups, at), groups, at
 }
 
 // Peek returns what Reserve would answer to one hit, and whether the source is in the table. It changes nothing.
@@ -115,7 +123,7 @@ func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32, now time.T
 			v.Delay = r.Delay(v.Estimate + float64(hits))
 		}
 		if v.Committed {
-			v.RetryAfter = r.RetryAfter(groups, s.own(st, i), at, float64(hits))
+			v.RetryAfter = s.retryAfterOf(r, st, i, groups, at, float64(hits))
 		}
 	})
 	return v, there
@@ -199,6 +207,10 @@ func (t *core) Forget(r *algorithm.Spec, source Source) {
 		}
 		st.Remove(i)
 	})
+	s := t.shard(t.hash(&source))
+	s.mu.Lock()
+	s.elsewhere.Forget(Key{source, r.ID})
+	s.mu.Unlock()
 }
 
 // Counter names a counter by the rule that counts and the source that is counted.

@@ -13,8 +13,8 @@ import (
 // does not make a source wait for it.
 //
 // The tier keeps what was reported under the old time. After a step of less than a window both old and new numbers are
-// in the window, and would be added up. So then a table with a tier keeps only what it has not reported, and reads the
-// rest anew with the source's next request.
+// in the window, and would be added up; after a longer one each table would tell others of the same hits, moved by other steps. So a table with
+// a tier keeps only what it has not reported, and reads the rest anew with the source's next request.
 
 // ns is an instant on the table's clock.
 func (t *core) ns(now time.Time) int64 {
@@ -59,13 +59,14 @@ func (t *core) Adjust(step time.Duration, tier bool, now time.Time) {
 			for i := range st.All() {
 				if r := t.rule(st.head(i).rule); r != nil {
 					s.shiftBy(st, i, r, ns, int64(step))
-					if tier && step.Abs() < r.Window {
+					if tier {
 						s.unlearn(st, i, r)
 					}
 				}
 			}
 		}
 		s.offset += int64(step)
+		s.elsewhere.Clear()
 		s.mu.Unlock()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"sluice/counter/algorithm"
+	"sluice/counter/internal/elsewhere"
 	"sluice/counter/internal/histogram"
 	"sluice/counter/internal/records"
 	"sluice/counter/internal/unconfirmed"
@@ -62,6 +63,7 @@ type guarded struct {
 	waiting      map[Key]chan struct{}
 	stats        Stats
 	ranks        map[Key]*ranks // of counters that requests wait for
+	elsewhere    elsewhere.Set[Key]
 }
 
 // Stats is what a Table has done and holds.

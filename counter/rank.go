@@ -132,7 +132,7 @@ func (t *Table) Order(a *Reservation, now time.Time) Answer {
 	a.Over, a.Remaining = true, 0
 	a.Estimate += float64(a.Hits)
 	if a.Committed = a.Rule.Over(a.Estimate - l.s.slots(a.Rule, a.Source)); a.Committed {
-		a.RetryAfter = a.Rule.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
+		a.RetryAfter = l.s.retryAfter(a.Rule, l.store, l.i, l.at, float64(a.Hits))
 	}
 	return Beyond
 }

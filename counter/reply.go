@@ -49,8 +49,13 @@ type Reply struct {
 	WantTimes bool
 	// CrossedTimes is Crossed of WantTimes.
 	CrossedTimes bool
+	// Near says that the source has used two thirds of its limit or more, here and elsewhere, and that this report has
+	// brought it over a step (told): other PoPs are told. Exactly one report does.
+	Near bool
 	// Past says that the groups before the newest should be read, of which this table knows nothing.
 	Past bool
+
+	confirmed float64 // the estimate without what the tier has not confirmed
 }
 
 // replied notes an announcement, or an answer of the tier to a report of so many hits, and returns the counter's state
@@ -76,6 +81,7 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 		}
 	}
 	reply.Crossed = s.crossed(r, h, reply, estimate, reported)
+	reply.confirmed = s.before(h, estimate, 0)
 	reply.Filled = reply.Over && !announcement && stage > h.announced() && stage == algorithm.Full && r.Stage(s.before(h, estimate, reported)) < stage
 	h.announce(max(stage, h.announced()))
 	h.state |= warmth(r, estimate)

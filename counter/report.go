@@ -150,11 +150,22 @@ func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 					rep.Newest++
 				}
 			}
+			if r.Commands != nil {
+				r.Commands.Add(uint64(rep.commands()))
+			}
 		}
 		k.Urgent = false
 		s.releaseEmpty(h.unconfirmed)
 	})
 	return rep, ok
+}
+
+// commands is how many the report takes: one for each part, and one for what is read.
+func (r *Report) commands() int {
+	if r.Past {
+		return r.N + 1
+	}
+	return r.N
 }
 
 // Snapshot is what any edge has reported of a counter: its groups of lanes, the newest first, and the newest one's

@@ -99,7 +99,7 @@ func (t *Table) keep(a *Reservation, l *lookup, admitted bool, now int64) {
 		return
 	}
 	if a.Over && a.Always { // a retry comes on top of what was refused and counted
-		a.RetryAfter = a.Rule.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
+		a.RetryAfter = l.s.retryAfter(a.Rule, l.store, l.i, l.at, float64(a.Hits))
 	}
 }
 
@@ -202,7 +202,7 @@ func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup
 	a.held = false
 	if a.Over {
 		if a.Committed = r.Over(committed - l.s.slots(r, a.Source)); a.Committed {
-			a.RetryAfter = r.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
+			a.RetryAfter = l.s.retryAfter(r, l.store, l.i, l.at, float64(a.Hits))
 		}
 	} else {
 		a.Remaining = r.Remaining(estimate)

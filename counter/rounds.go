@@ -68,10 +68,13 @@ func (t Reports) TakeBacks(buf []Back) []Back {
 }
 
 // readTotal corrects a number of the tier: under a rule with Sync more hits may have been taken from it than were
-// there, or all.
+// there, or all. What no edge can have written counts as nothing.
 func readTotal(r *algorithm.Spec, total uint64) uint64 {
 	if r.Sync {
 		return r.Lanes().Repay(total)
+	}
+	if Forged(r, total) {
+		return 0
 	}
 	return total
 }

@@ -27,6 +27,9 @@ func (x *exchange) admit() bool { return (x.met || x.meet()) && x.decide() }
 func (x *exchange) meet() bool {
 	x.met = true
 	x.identify()
+	if t := x.server.traces; t != nil {
+		x.trace = t.Start(x.Request, x.trusted, x.now)
+	}
 	if x.snap.sources.Distrust(&x.Head, x.trusted) {
 		x.server.unbelieved.Hit(x.peer)
 	}
@@ -39,11 +42,18 @@ func (x *exchange) meet() bool {
 		return false
 	}
 	switch {
+	case x.server.proof != nil && x.proves():
+		return false
 	case x.denied():
 		x.server.refusals.Hit(x.source)
 		x.server.stats.denied.Add(1)
 		x.barred = true
 		x.respond(refusedByList)
+		return false
+	case x.front.Redirect() != 0:
+		x.redirect()
+		return false
+	case x.maintained():
 		return false
 	case x.isAllowed():
 		x.allowed = true
@@ -114,11 +124,11 @@ func (x *exchange) identify() {
 
 // denied and isAllowed look the client up in the lists of the configuration and of operators.
 func (x *exchange) denied() bool {
-	return address.IsIn(x.snap.deny, x.client) || x.server.limiter.Bits.Ordered(mitigation.Denied, x.covering, x.now)
+	return x.snap.deny.Has(x.client) || x.server.limiter.Bits.Ordered(mitigation.Denied, x.covering, x.now)
 }
 
 func (x *exchange) isAllowed() bool {
-	return address.IsIn(x.snap.allow, x.client) || x.server.limiter.Bits.Ordered(mitigation.Allowed, x.covering, x.now)
+	return x.snap.allow.Has(x.client) || x.server.limiter.Bits.Ordered(mitigation.Allowed, x.covering, x.now)
 }
 
 // malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it
@@ -189,12 +199,8 @@ func (x *exchange) judge() *message.Refusal {
 		return nil
 	}
 	d.Plans = x.snap.plans
-	if v := x.snap.tokens; v != nil && d.AsksClaims() && !x.believe(v) {
-		part := key.Part{Kind: key.Header, Name: []byte(strings.ToLower(v.Header()))}
-		if len(part.Name) == 0 {
-			part = key.Part{Kind: key.Cookie, Name: []byte(v.Cookie())}
-		}
-		return part.Refusal()
+	if no := x.claims(); no != nil {
+		return no
 	}
 	if no := d.AddRules(x.server.secret, x.Request, x.client, x.source); no != nil {
 		return no
@@ -209,10 +215,32 @@ func (x *exchange) judge() *message.Refusal {
 	return nil
 }
 
+// claims finds out what the request's token claims, if a rule counts by that. If there are several tokens, it returns the answer to that, unless the
+// rule is only tried.
+func (x *exchange) claims() *message.Refusal {
+	v := x.snap.tokens
+	if v == nil {
+		return nil
+	}
+	if asks, inForce := x.decision.AsksClaims(); !asks || x.believe(v) || !inForce {
+		return nil
+	}
+	part := key.Part{Kind: key.Header, Name: []byte(strings.ToLower(v.Header()))}
+	if len(part.Name) == 0 {
+		part = key.Part{Kind: key.Cookie, Name: []byte(v.Cookie())}
+	}
+	return part.Refusal()
+}
+
 // note counts the decision, and records its events.
 func (x *exchange) note() {
 	d := &x.decision
 	d.Tally()
+	if x.snap.tries != nil {
+		x.tried = d.Tries(x.tried[:0])
+		x.snap.tries.Decided(x.tried)
+	}
+	x.peaks = d.Peaks(x.server.secret, x.peaks[:0], x.now)
 	x.blocks()
 	switch {
 	case d.Refused():
@@ -221,6 +249,25 @@ func (x *exchange) note() {
 		x.server.spared.Hit(x.source)
 	}
 	x.noteKeys()
+	x.noteLimits()
+}
+
+// near is the share of its limit from which on a source is at it: who keeps to a limit does not go over it.
+const near = 0.95
+
+// noteLimits remembers at which limits the request's sources are.
+func (x *exchange) noteLimits() {
+	d, to := &x.decision, x.server.atLimit
+	for i := range d.Results {
+		r := &d.Results[i]
+		ask := r.Reservation
+		switch {
+		case ask != nil && (ask.Over || ask.Estimate >= near*float64(ask.Rule.Limit)), r.Crowded:
+			to.Meet(r.Rule.Counter.ID, r.Source, r.CountedBy().Window, x.now)
+		case ask == nil && !r.Until.IsZero():
+			to.Stay(r.Rule.Counter.ID, r.Source, x.now)
+		}
+	}
 }
 
 // noteKeys remembers the keys that rules have counted the request by.
@@ -321,7 +368,7 @@ func (s *Server) wait(replies []<-chan struct{}) {
 // goes on knocking the least possible, and its client an answer that says why.
 func (s *Server) shed(peer netip.Addr) (blocked counter.Source) {
 	snap := s.snap.Load()
-	if peer = counter.Plain(peer); len(snap.sheds) == 0 || address.IsIn(snap.sources.Trust, peer) || address.IsIn(snap.allow, peer) {
+	if peer = counter.Plain(peer); len(snap.sheds) == 0 || address.IsIn(snap.sources.Trust, peer) || snap.allow.Has(peer) {
 		return blocked
 	}
 	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(address.Single(peer), nil), time.Now()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,7 +18,9 @@ import (
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/edgetest"
+	"sluice/edge/geo/geotest"
 	"sluice/edge/listen"
+	"sluice/edge/tracing"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -106,18 +109,28 @@ func benchClient(b *testing.B, addr string) {
 // connections in memory. With many connections as many requests are under way at once, and what each of them keeps is no longer in
 // the processor's nearest cache when it goes on.
 func BenchmarkHandle(b *testing.B) {
+	countries := filepath.Join(b.TempDir(), "country.mmdb")
+	geotest.Countries(b, countries, map[string]string{"0.0.0.0/1": "DE", "128.0.0.0/1": "FR", "::/1": "DE"})
 	for _, test := range []struct{ name, yaml, origin string }{
 		{"no rule", "rules: [{name: r, limit: 1000000000, mode: off}]", ""},
 		{"one rule", "rules: [{name: r, limit: 1000000000}]", ""},
 		{"by key", "rules: [{name: r, limit: 1000000000, key: 'header:User-Agent'}]", ""},
+		{"by country", "geo: {country: " + countries + "}\nrules: [{name: r, limit: 1000000000, key: country}]", ""},
+		{"of a country", "geo: {country: " + countries + "}\nrules: [{name: r, limit: 1000000000, match: {not: {countries: [NO]}}}]", ""},
 		{"refused", "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]", ""},
 		{"one rule, shedding", "rules: [{name: r, limit: 1000000000, priority: critical, queue: 1s}]", ", shedding: {min: 1000, max: 1000}"},
+		{"one rule, tracing", "rules: [{name: r, limit: 1000000000}]\ntracing: {endpoint: 'http://127.0.0.1:9'}", ""},
 	} {
 		for _, size := range []struct{ Connections, Sources int }{{1, 1}, {1, 10_000}, {512, 1}} {
 			b.Run(fmt.Sprintf("%s/connections=%d/sources=%d", test.name, size.Connections, size.Sources), func(b *testing.B) {
 				c := edgetest.Parse(b, "origins: [{servers: ['http://127.0.0.1:9']"+test.origin+"}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml)
 				s := edgetest.NewServer(b, c, func(o *edge.Options) {
 					o.Table, o.Bits = counter.New(counter.Options{Counters: 1 << 16}), mitigation.New(1<<16, nil)
+					if c.Tracing.Endpoint != "" {
+						var err error
+						o.Traces, err = tracing.New(c.Tracing, "", "")
+						edgetest.Must(b, err)
+					}
 				})
 				o := s.Upstreams().All[0]
 				clients := make([]*edgetest.Crowd, size.Connections)

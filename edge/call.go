@@ -43,7 +43,8 @@ const (
 
 func (c callCode) String() string { return [...]string{"ok", "over_limit", "invalid"}[c] }
 
-var errFault = errors.New("edge: judge: a fault in the edge")
+// ErrFault says that deciding met a fault in the edge, which is in its log.
+var ErrFault = errors.New("edge: judge: a fault in the edge")
 
 // NewCall makes a Call.
 func (s *Server) NewCall() *Call {
@@ -63,7 +64,7 @@ func (c *Call) Judge(domain string, list []descriptors.Descriptor, now time.Time
 	defer func() {
 		if p := recover(); p != nil {
 			s.fault(p)
-			err = errFault
+			err = ErrFault
 		}
 	}()
 	x.snap, x.now = s.snap.Load(), now
@@ -76,28 +77,44 @@ func (c *Call) Judge(domain string, list []descriptors.Descriptor, now time.Time
 			break
 		}
 	}
-	switch {
-	case x.client.IsValid() && x.denied():
-		s.stats.denied.Add(1)
-		x.barred = true
-		x.respond(refusedByList)
-	case x.client.IsValid() && x.isAllowed():
-		x.allowed = true
-	default:
+	if !c.listed() {
 		c.decideAbout(domain, list)
 	}
-	if x.source.IsValid() {
-		s.requests.Hit(x.source)
-		if x.barred {
-			s.refusals.Hit(x.source)
-		}
-	}
+	c.charge()
 	if c.Refused() {
 		s.stats.calls[callOverLimit].Add(1)
 	} else {
 		s.stats.calls[callOK].Add(1)
 	}
 	return nil
+}
+
+// listed decides about a client whose address is on a list. It reports false for all others.
+func (c *Call) listed() bool {
+	x := c.x
+	switch {
+	case x.client.IsValid() && x.denied():
+		x.server.stats.denied.Add(1)
+		x.barred = true
+		x.respond(refusedByList)
+		return true
+	case x.client.IsValid() && x.isAllowed():
+		x.allowed = true
+		return true
+	}
+	return false
+}
+
+// charge counts the call for who is busiest, and refused most.
+func (c *Call) charge() {
+	x := c.x
+	if !x.source.IsValid() {
+		return
+	}
+	x.server.requests.Hit(x.source)
+	if x.barred {
+		x.server.refusals.Hit(x.source)
+	}
 }
 
 // decideAbout decides under the rules about descriptors, and makes the answer for the client. A client without an

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/counter"
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/metric"
@@ -24,8 +25,12 @@ func (s *Server) Collector() prometheus.Collector {
 		snap.origins.Collect(to, now)
 		s.collectLeaves(to)
 		s.wall.Collect(to)
+		if s.traces != nil {
+			s.traces.Collect(to)
+		}
 		s.collectInFlight(to, snap)
 		s.collectMitigations(to, snap, now)
+		s.collectAtLimit(to, snap, now)
 		s.collectCounters(to)
 	})
 }
@@ -108,6 +113,29 @@ func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Tim
 	to.Gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")
 	to.Gauge(float64(s.limiter.Bits.Capacity()), "sluice_mitigations_limit", "Mitigations that the table has room for.")
 	to.Count(s.limiter.Bits.Evicted(), "sluice_mitigations_evicted_total", "Mitigations that made room for others before their end.")
+}
+
+// collectAtLimit gives how many sources have been at their limit for long. Limits of a rule and of its variants count under the rule, and who is
+// at several of them counts once.
+func (s *Server) collectAtLimit(to metric.Sink, snap *snapshot, now time.Time) {
+	type at struct {
+		rule   string
+		source counter.Source
+	}
+	of, once, n := make(map[uint32]string), make(map[at]bool), make(map[string]int)
+	for r, l := range snap.rules.EachLimit() {
+		of[l.Counter.ID] = r.Config.Name
+	}
+	for id, source := range s.atLimit.Each(now) {
+		if rule, known := of[id]; known && !once[at{rule, source}] {
+			once[at{rule, source}] = true
+			n[rule]++
+		}
+	}
+	for _, r := range snap.rules.Rules {
+		to.Gauge(float64(n[r.Config.Name]), "sluice_keys_at_limit", "Keys, or addresses, of a rule that have been at their limit for five minutes; 1,024 of all rules at most.",
+			"rule", r.Config.Name)
+	}
 }
 
 // collectCounters gives how full the table of counters is, and what was lost of it.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"sluice/edge/control"
 )
 
 // How an edge leaves without a request lost, step by step:
@@ -25,16 +27,38 @@ var errCut = errors.New("edge: drain: connections were cut at the end of the gra
 // Ready reports whether the server wants requests.
 func (s *Server) Ready() bool { return s.Unready() == "" }
 
-// Unready returns why the server should get no requests: it is to leave, or by its tier; "": it should.
+// Unready returns why the server should get no requests: it is to leave, an operator has drained it, or by its tier; "": it should.
 func (s *Server) Unready() string {
 	switch {
 	case s.draining.Load():
 		return "draining"
+	case s.drained.Load() != nil:
+		return "drained"
 	case s.tier.Unready != nil:
 		return s.tier.Unready()
 	}
 	return ""
 }
+
+// DrainByHand takes the server out of service until Undrain: it is not Ready, and serves whoever comes all the same, without asking
+// anybody to close. It reports since when that is so, and whether it was not before: the first operator's word stands. It is no step of leaving, and
+// a process that takes over knows nothing of it.
+func (s *Server) DrainByHand(by control.Operator, now time.Time) (d *control.Drained, changed bool) {
+	d = &control.Drained{Since: now.UTC(), By: by.Who, From: by.From}
+	if s.drained.CompareAndSwap(nil, d) {
+		return d, true
+	}
+	if was := s.drained.Load(); was != nil {
+		return was, false
+	}
+	return s.DrainByHand(by, now) // undrained meanwhile
+}
+
+// Undrain ends what DrainByHand began, and returns that; nil: nothing.
+func (s *Server) Undrain() *control.Drained { return s.drained.Swap(nil) }
+
+// Drained is since when an operator has the server out of service; nil: none has.
+func (s *Server) Drained() *control.Drained { return s.drained.Load() }
 
 // Leave announces that the server will stop: it still takes requests, but is not Ready, and asks clients to close.
 func (s *Server) Leave() {

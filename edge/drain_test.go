@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/control"
 	"sluice/edge/edgetest"
 )
 
@@ -87,6 +88,38 @@ func TestLeave(t *testing.T) {
 	}
 	if e.Ready() {
 		t.Error("ready")
+	}
+}
+
+// An edge that is drained by hand says that it is not ready, and serves on without asking anybody to close; the first operator's word stands,
+// and leaving goes before it.
+func TestDrainByHand(t *testing.T) {
+	e := edgetest.Start(t, edgetest.NetOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
+	at := time.Date(2026, 5, 4, 14, 5, 0, 0, time.UTC)
+	if e.Undrain() != nil || e.Drained() != nil || !e.Ready() {
+		t.Fatal("drained from the beginning")
+	}
+	if d, changed := e.DrainByHand(control.Operator{Who: "ada", From: "192.0.2.1:4000"}, at); !changed || *d != (control.Drained{Since: at, By: "ada", From: "192.0.2.1:4000"}) {
+		t.Errorf("%+v, changed %t", d, changed)
+	}
+	if d, changed := e.DrainByHand(control.Operator{Who: "bob"}, at.Add(time.Hour)); changed || d.By != "ada" || !d.Since.Equal(at) {
+		t.Errorf("a second time: %+v, changed %t", d, changed)
+	}
+	if why := e.Unready(); why != "drained" {
+		t.Errorf("unready because %q", why)
+	}
+	if resp, _ := e.Talk().Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 || resp.Close {
+		t.Errorf("%d, close %t: want it to serve on", resp.StatusCode, resp.Close)
+	}
+	e.Leave()
+	if why := e.Unready(); why != "draining" {
+		t.Errorf("of one that leaves: %q", why)
+	}
+	if d := e.Undrain(); d == nil || d.By != "ada" || e.Drained() != nil {
+		t.Errorf("undrained %+v", d)
+	}
+	if why := e.Unready(); why != "draining" {
+		t.Errorf("undrained, of one that leaves: %q", why)
 	}
 }
 

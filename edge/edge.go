@@ -25,7 +25,6 @@ package edge
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/netip"
 	"slices"
@@ -46,13 +45,18 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/front"
+	"sluice/edge/geo"
 	"sluice/edge/http2"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
+	"sluice/edge/lists"
+	"sluice/edge/peaks"
 	"sluice/edge/proxy"
 	"sluice/edge/rules/key"
 	"sluice/edge/seen"
 	"sluice/edge/top"
+	"sluice/edge/tracing"
+	"sluice/edge/tryout"
 	"sluice/edge/upstream"
 	"sluice/edge/wall"
 	"sluice/mitigation"
@@ -73,40 +77,58 @@ type Options struct {
 	InFlight *inflight.Table
 	// Exact is the requests whose instants the tier keeps; nil: there are none.
 	Exact *exact.Table
+	// Proof is what a server of ACME wants to see of a host at a path; nil: nothing. It is asked about no other requests.
+	Proof func(host, path string) []byte
+	// Lists keeps the named lists; nil: they are read, and never again. Who gives one runs it.
+	Lists *lists.Book
+	// Geo keeps the databases of countries and autonomous systems; nil: they are read, and never again.
+	Geo *geo.Book
+	// Traces traces some requests; nil: none.
+	Traces *tracing.Tracer
 	// Warn, if not nil, is called with failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
 }
 
 // Server is one edge.
 type Server struct {
-	http      *fasthttp.Server
-	http2     *http2.Site
-	protocols []string // over TLS, those that are liked best first
-	open      *listen.Registry
-	listeners []*listen.Listener // guarded by apply
-	limiter   limiter.Limiter
-	tier      Tier
-	budget    time.Duration // of a wait for the tier
-	limits    front.Limits
-	bounds    proxy.Bounds
-	secret    key.Secret
-	stats     *stats
-	warn      func(message string, args ...any)
-	snap      atomic.Pointer[snapshot]
-	draining  atomic.Bool
-	requests  *top.Top // sources with the most requests
-	refusals  *top.Top // sources that are refused most
-	spared    *top.Top // sources that shadows and candidates would refuse most
-	keys      *seen.Keys
-	access    *accesslog.Log
-	name      string
-	audit     *audit.Audit
-	events    *events.Log
-	note      func(*accesslog.Entry) // logs a request; nil: there is no access log
-	faded     atomic.Int64
-	apply     sync.Mutex // one Apply at a time
-	exchanges sync.Pool  // of *exchange
-	http1     sync.Pool  // of *http1Exchange
+	http        *fasthttp.Server
+	http2       *http2.Site
+	protocols   []string // over TLS, those that are liked best first
+	open        *listen.Registry
+	listeners   []*listen.Listener // guarded by apply
+	limiter     limiter.Limiter
+	tier        Tier
+	budget      time.Duration // of a wait for the tier
+	limits      front.Limits
+	bounds      proxy.Bounds
+	secret      key.Secret
+	stats       *stats
+	warn        func(message string, args ...any)
+	proof       func(host, path string) []byte // nil: none is ever wanted
+	snap        atomic.Pointer[snapshot]
+	draining    atomic.Bool
+	maintenance atomic.Pointer[maintenance]     // the latest that a request met
+	drained     atomic.Pointer[control.Drained] // by hand; nil: it is not
+	requests    *top.Top                        // sources with the most requests
+	refusals    *top.Top                        // sources that are refused most
+	spared      *top.Top                        // sources that shadows and candidates would refuse most
+	keys        *seen.Keys
+	atLimit     *seen.AtLimit
+	access      *accesslog.Log
+	name        string
+	audit       *audit.Audit
+	events      *events.Log
+	note        func(*accesslog.Entry) // logs a request; nil: there is no access log
+	traces      *tracing.Tracer        // nil: no request is traced
+	faded       atomic.Int64
+	apply       sync.Mutex // one Apply at a time
+	exchanges   sync.Pool  // of *exchange
+	http1       sync.Pool  // of *http1Exchange
+
+	lists *lists.Book
+	geo   *geo.Book
+	tries tryout.Board
+	peaks peaks.Board
 
 	unbelieved address.Unbelieved
 	wall       *wall.Wall
@@ -128,11 +150,18 @@ func New(o Options) (*Server, error) {
 		secret:   key.NewSecret(o.Secret),
 		stats:    newStats(),
 		access:   o.Access,
+		traces:   o.Traces,
 		name:     o.Name,
 		audit:    o.Audit,
 		events:   o.Events,
-		requests: top.New(), refusals: top.New(), spared: top.New(), keys: seen.New(),
-		warn: o.Warn,
+		requests: top.New(), refusals: top.New(), spared: top.New(), keys: seen.New(), atLimit: seen.NewAtLimit(),
+		warn: o.Warn, proof: o.Proof, lists: o.Lists, geo: o.Geo,
+	}
+	if s.lists == nil {
+		s.lists = new(lists.Book)
+	}
+	if s.geo == nil {
+		s.geo = new(geo.Book)
 	}
 	if s.limiter.InFlight == nil {
 		s.limiter.InFlight = inflight.New(inflight.Options{})
@@ -172,6 +201,7 @@ func New(o Options) (*Server, error) {
 	s.open, err = listen.NewRegistry(site, listen.Admission{
 		Source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
 		Proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
+		Trusted: func(peer netip.Addr) bool { return address.IsIn(s.snap.Load().sources.Trust, peer) },
 		Shed:    s.shedPeer, ShedNamed: func(client netip.Addr) bool { return s.shed(client).IsValid() },
 	})
 	if err != nil {
@@ -182,15 +212,21 @@ func New(o Options) (*Server, error) {
 
 // Serve accepts connections on ln until Drain. It blocks, and closes ln. It may be called for several listeners, whose
 // connections share the caps.
-func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
+func (s *Server) Serve(ln net.Listener) error {
+	return s.ServeEntry(ln, &listen.Entry{Field: "listen", Address: ln.Addr().String()}, nil)
+}
 
 // ServeTLS is Serve for clients that speak TLS.
 func (s *Server) ServeTLS(ln net.Listener, c *listen.Certificates) error {
-	return s.serve(ln, c.Config(s.protocols...))
+	return s.ServeEntry(ln, &listen.Entry{Field: "listen_tls", Address: ln.Addr().String()}, c)
 }
 
-func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
-	l := &listen.Listener{Listener: ln, Registry: s.open, TLS: secure, Ended: make(chan struct{})}
+// ServeEntry is Serve on a socket of a listener of which more is said; with certificates its clients speak TLS.
+func (s *Server) ServeEntry(ln net.Listener, e *listen.Entry, c *listen.Certificates) error {
+	l := s.open.NewListener(e)
+	if l.Listener = ln; c != nil {
+		l.TLS = c.Config(s.protocols...)
+	}
 	s.apply.Lock()
 	if s.draining.Load() {
 		s.apply.Unlock()
@@ -258,6 +294,7 @@ func (s *Server) Sweep(now time.Time) {
 	s.limiter.Bits.Sweep(now)
 	s.open.Memory.Sweep(now)
 	s.warnUnbelieved(now)
+	s.sweepPeaks(now)
 	switch at := s.faded.Load(); {
 	case at == 0:
 		s.faded.Store(now.UnixNano())
@@ -274,3 +311,6 @@ func (s *Server) Sweep(now time.Time) {
 	}
 	s.recordShedding(origins.Groups, now)
 }
+
+// Lists is how the named lists stand.
+func (s *Server) Lists() []lists.Status { return s.lists.Status() }

@@ -56,7 +56,7 @@ func TestRefusal(t *testing.T) {
 				t.Errorf("refusal %d: %s: %q, want %q once", i, name, got, want)
 			}
 		}
-		want := fmt.Sprintf(`{"error":{"code":"rate_limited","rule":"r","message":"Too many requests. Try again in %d seconds.","retry_after":%d}}`+"\n", wait, wait)
+		want := fmt.Sprintf(`{"error":{"code":"rate_limited","rule":"r","limit":2,"window":60,"scope":"source","message":"Too many requests. Try again in %d seconds.","retry_after":%d}}`+"\n", wait, wait)
 		if body != want {
 			t.Errorf("body %q, want %q", body, want)
 		}

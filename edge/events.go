@@ -66,7 +66,7 @@ func (x *exchange) blocks() {
 	}
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Reservation != nil && !r.Until.IsZero() {
+		if r.Reservation != nil && !r.Until.IsZero() && !r.Rule.Beside {
 			x.blocked(r, r.Rule.Counter, r.Reservation.Estimate, shadows(r.Rule))
 		}
 	}

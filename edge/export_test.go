@@ -13,6 +13,7 @@ import (
 	"sluice/edge/front"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/seen"
 	"sluice/edge/top"
 )
 
@@ -24,6 +25,7 @@ func (s *Server) Limiter() *limiter.Limiter           { return &s.limiter }
 func (s *Server) RuleSet() *rules.Set                 { return s.snap.Load().rules }
 func (s *Server) Sources() *address.Sources           { return s.snap.Load().sources }
 func (s *Server) HTTP() *fasthttp.Server              { return s.http }
+func (s *Server) AtLimit() *seen.AtLimit              { return s.atLimit }
 func (s *Server) Asking() *top.Top                    { return s.requests }
 func (s *Server) Seconds() *buckets.Histogram         { return s.stats.seconds }
 func (s *Server) Wait(replies []<-chan struct{})      { s.wait(replies) }

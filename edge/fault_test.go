@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"sluice/counter"
@@ -14,16 +15,34 @@ import (
 	"sluice/edge/listen"
 )
 
-// A fault in a handler is that request's alone.
+// A fault in a handler is that request's alone: others before, meanwhile and after it are answered.
 func TestPanicStaysWithItsRequest(t *testing.T) {
 	c := edgetest.Parse(t, "rules: [{name: r, limit: 5, on_store_failure: closed}]")
 	c.Origins = edgetest.WithoutRules(t, edgetest.StartRecorder(t, edgetest.Hello).URL()).Origins
-	e := edgetest.Serve(t, edgetest.NewServer(t, c, func(o *edge.Options) { o.Tier.Up = func(counter.Source) bool { panic("a bug") } }))
+	var broken atomic.Bool
+	e := edgetest.Serve(t, edgetest.NewServer(t, c, func(o *edge.Options) {
+		o.Tier.Up = func(counter.Source) bool {
+			if broken.Load() {
+				panic("a bug")
+			}
+			return true
+		}
+	}))
+	fine := func() {
+		t.Helper()
+		broken.Store(false)
+		if resp, _ := e.Get("/"); resp.StatusCode != 200 {
+			t.Errorf("another request: %d", resp.StatusCode)
+		}
+		broken.Store(true)
+	}
+	fine()
 	for range 2 {
 		resp, _ := e.Get("/")
 		if resp.StatusCode != 500 || !resp.Close {
 			t.Fatalf("%d", resp.StatusCode)
 		}
+		fine()
 	}
 	e.Talk().Say("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
 	if m := e.Rest(); m["sluice_panics_total"] != 3 || m["sluice_answers_total{code=500,from=edge}"] != 3 {

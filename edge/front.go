@@ -21,6 +21,8 @@ type Front interface {
 	// Peer is the address that the connection comes from; not named: a PROXY header withholds it. Secure is over TLS.
 	Peer() (peer netip.Addr, named bool)
 	Secure() bool
+	// Redirect is the port of the https address that the listener sends every request to; 0: it serves them.
+	Redirect() uint16
 	// Going reports whether the connection is to end so that others have room.
 	Going() bool
 	// Block notes until when the connection's client is refused; the zero time: it is not.

@@ -44,7 +44,7 @@ rules:
 	}
 	h.Hold("/slow")
 	h.Hold("/slow")
-	slow := `{"error":{"code":"rate_limited","rule":"slow","message":"Too many requests. Try again in 1 second.","retry_after":1}}` + "\n"
+	slow := `{"error":{"code":"rate_limited","rule":"slow","limit":2,"scope":"source","message":"Too many requests. Try again in 1 second.","retry_after":1}}` + "\n"
 	for range 3 {
 		refused("/slow", "429", `"slow";q=2;qu="concurrent-requests"`, `"slow";r=0;t=1`, slow)
 	}

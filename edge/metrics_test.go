@@ -21,6 +21,7 @@ import (
 	"sluice/edge/edgetest"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
+	"sluice/edge/seen"
 	"sluice/mitigation"
 )
 
@@ -146,4 +147,34 @@ func TestAuditWhileARuleWaits(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	e.Rest()
+}
+
+// Keys that have been at their limit for five minutes are counted by rule: one that is refused, one that is admitted up to its limit, and none that
+// is below it.
+func TestKeysAtLimit(t *testing.T) {
+	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(),
+		"rules: [{name: api, key: 'header:X-Api-Key', limit: 3, window: 10m}, {name: other, limit: 1000}]")
+	for key, n := range map[string]int{"refused": 5, "exact": 3, "below": 2} {
+		for range n {
+			e.Get("/", "X-Api-Key: "+key)
+		}
+	}
+	keys, err := e.TopKeys(seen.Requests, 10, "api")
+	if err != nil || len(keys) != 3 {
+		t.Fatal(keys, err)
+	}
+	const api = "sluice_keys_at_limit{rule=api}"
+	if n := e.Metrics()[api]; n != 0 {
+		t.Errorf("at once: %v", n)
+	}
+	for _, k := range keys { // what the edge has noted goes on
+		source, err := counter.ParseSource(k.Source)
+		edgetest.Must(t, err)
+		for _, later := range []time.Duration{seen.Long / 2, seen.Long + time.Second} {
+			e.AtLimit().Stay(e.RuleSet().ByName("api").Counter.ID, source, time.Now().Add(later))
+		}
+	}
+	if m := e.Metrics(); m[api] != 2 || m["sluice_keys_at_limit{rule=other}"] != 0 {
+		t.Errorf("%v keys sit at their limit, want 2", m[api])
+	}
 }

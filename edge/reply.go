@@ -38,6 +38,9 @@ func (x *exchange) respond(r *message.Refusal) {
 	if r.Header.Name != "" {
 		x.reply.add(r.Header.Name, r.Header.Value)
 	}
+	if x.snap.pages != nil {
+		x.page(retryAfter(r))
+	}
 }
 
 var (
@@ -96,8 +99,12 @@ func (x *exchange) limitHeaders() {
 
 // verdictHeader adds how the request was decided, and when, for a judge.
 func (x *exchange) verdictHeader() {
+	if !x.snap.verdictHeader {
+		return
+	}
 	cause := x.decision.Cause
-	if cause == nil || !x.snap.verdictHeader {
+	if cause == nil {
+		x.openedHeader()
 		return
 	}
 	b := append(x.values, x.decision.Verdict.String()...)
@@ -124,14 +131,29 @@ func (x *exchange) verdictHeader() {
 	x.values = b
 }
 
+// openedHeader adds that a rule let the request pass because no node answers, and when.
+func (x *exchange) openedHeader() {
+	r := x.decision.Opened()
+	if r == nil {
+		return
+	}
+	b := append(x.values, "open;at="...)
+	b = strconv.AppendInt(b, x.now.UnixNano(), 10)
+	b = append(b, ";until=0;rule="...)
+	b = append(b, r.Limits[0].Texts[0].Quoted...) // its name
+	x.reply.add("Sluice-Verdict", b[len(x.values):])
+	x.values = b
+}
+
 // limited answers a request that rules refused.
 func (x *exchange) limited() {
 	reported := x.decision.Reported
-	r, wait := rules.RuleOf(reported), rules.Seconds(reported.Wait)
+	r, wait, text := rules.RuleOf(reported), rules.Seconds(reported.Wait), rules.TextOf(reported, x.client)
 	own := &r.Config.Response
 	if own.Jitter > 0 {
 		wait += rand.Int64N((wait*int64(own.Jitter)+99)/100 + 1)
 	}
+	words := false // the edge's own
 	redirects := r.Config.Action == rules.Redirect && x.decision.Verdict != limiter.FailedClosed
 	contentType, body := own.ContentType, own.Body
 	if len(own.Bodies) > 0 {
@@ -143,6 +165,7 @@ func (x *exchange) limited() {
 		x.buf = append(x.buf[:0], body...)
 		x.begins(own.Status, contentType, x.buf)
 	} else {
+		words = len(own.Bodies) == 0 || x.decision.Verdict == limiter.FailedClosed
 		status, code, message := own.Status, "rate_limited", "Too many requests. Try again in "
 		if x.decision.Verdict == limiter.FailedClosed {
 			status, code, message = http.StatusServiceUnavailable, "unavailable", "Requests cannot be counted at the moment. Try again in "
@@ -151,6 +174,9 @@ func (x *exchange) limited() {
 		b = append(b, code...)
 		b = append(b, `","rule":`...)
 		b = append(b, r.Limits[0].Texts[0].Quoted...) // its name
+		if x.decision.Verdict != limiter.FailedClosed {
+			b = append(append(b, ','), text.Body...)
+		}
 		b = append(b, `,"message":"`...)
 		b = append(b, message...)
 		b = strconv.AppendInt(b, wait, 10)
@@ -163,7 +189,7 @@ func (x *exchange) limited() {
 		x.buf = append(b, "}}\n"...)
 		x.begins(status, "application/json", x.buf)
 	}
-	x.reply.from, x.reply.Common = fromLimit, x.snap.refusals[rules.TextOf(reported, x.client)]
+	x.reply.from, x.reply.Common = fromLimit, x.snap.refusals[text]
 	if x.reply.Common == nil { // a variant of a rule
 		x.reply.add("Cache-Control", noStore)
 	}
@@ -172,7 +198,9 @@ func (x *exchange) limited() {
 	n := len(x.values)
 	x.values = strconv.AppendInt(x.values, wait, 10)
 	x.reply.add("Retry-After", x.values[n:])
-	if len(own.Bodies) > 0 {
+	if words && x.snap.pages != nil {
+		x.page(x.values[n:])
+	} else if len(own.Bodies) > 0 {
 		x.reply.add("Vary", accept)
 	}
 	if redirects {
@@ -195,11 +223,14 @@ func choose(head *message.Head, r *rules.Response) (contentType, body string) {
 }
 
 // ours reports which lines of an origin's answer go no further: those that only the edge may write, which are its
-// verdict, the request's ID and, where a rule reports some, limits; and what the request costs, which is for the edge.
+// verdict, the request's ID, HSTS where that is configured and, where a rule reports some, limits; and what the request costs, which is for the edge.
 // An origin's own limits stay where no rule applies, and in interim answers.
 func (x *exchange) ours(status int, name []byte) bool {
 	if message.EqualFold(name, "sluice-verdict") || message.EqualFold(name, "x-request-id") || x.decision.Reported != nil && status >= 200 && isLimitHeader(name) {
 		return true
+	}
+	if x.snap.hsts != nil && x.front.Secure() && message.EqualFold(name, "strict-transport-security") {
+		return true // clients believe the first alone (RFC 6797, 8.1)
 	}
 	return slices.ContainsFunc(x.snap.prices, func(price []byte) bool { return message.SameHeader(name, price) })
 }

@@ -58,3 +58,22 @@ func TestDate(t *testing.T) {
 		})
 	}
 }
+
+// A refusal says which limit it was: the one that is in force for this client, in which window, and what is counted, but nothing of the key.
+func TestRefusalSaysItsLimit(t *testing.T) {
+	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), `
+plans: {key: "header:X-Api-Key", default: free}
+rules: [{name: api, key: ["header:X-Api-Key", path], limit: 10, window: 1h, plans: {free: 1}}]
+`)
+	e.Get("/", "X-Api-Key: secret-4711")
+	resp, body := e.Get("/", "X-Api-Key: secret-4711")
+	if resp.StatusCode != 429 || !strings.Contains(body, `"rule":"api","limit":1,"window":3600,"scope":"header:X-Api-Key,path","message"`) || strings.Contains(body, "4711") {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	m := e.Rest()
+	for _, verdict := range []string{"pass", "limited"} {
+		if n := m["sluice_plan_requests_total{plan=free,rule=api,verdict="+verdict+"}"]; n != 1 {
+			t.Errorf("%s: %v", verdict, n)
+		}
+	}
+}

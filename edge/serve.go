@@ -9,9 +9,11 @@ import (
 	"sluice/edge/accesslog"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
+	"sluice/edge/peaks"
 	"sluice/edge/proxy"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
+	"sluice/edge/tracing"
 )
 
 // An exchange is the life of one request and its answer. It is used again for the next, of whichever connection.
@@ -39,6 +41,11 @@ type exchange struct {
 
 	buf, values []byte // what the reply points to
 
+	tried []rules.TriedResult // what rules that are only tried say of it
+	peaks []*peaks.Source     // its sources that are of a sample
+
+	trace *tracing.Request // nil: it is not traced
+
 	id     []byte // its name, in idText; nil: it has none yet
 	idText [maxRequestID]byte
 }
@@ -51,6 +58,7 @@ type sender struct {
 	trusted bool           // the peer is
 	allowed bool           // the client is never limited
 	barred  bool           // the client is always refused
+	closed  bool           // and all others are, for now
 	checks  bool           // it has another request checked, and nothing is passed on (check_path)
 
 	covering []counter.Source // wider ones of which operators have said something
@@ -72,12 +80,12 @@ func (x *exchange) of(s *Server) *exchange {
 func (x *exchange) begin(f Front) {
 	s := x.server
 	s.stats.received.Add(1)
-	x.id = nil
+	x.id, x.trace = nil, nil
 	x.front, x.snap, x.now = f, s.snap.Load(), time.Now()
 	x.Request = f.Request()
 	x.peer, x.named = f.Peer()
 	x.sender = sender{chain: x.chain[:0], covering: x.covering[:0], keys: x.keys[:0], keyText: x.keyText[:0], keyStart: x.keyStart[:0]}
-	x.values = x.values[:0]
+	x.values, x.tried, x.peaks = x.values[:0], x.tried[:0], x.peaks[:0]
 	x.done, x.met, x.judged, x.failed, x.status = false, false, false, false, 0
 }
 
@@ -180,11 +188,14 @@ func (x *exchange) settle(status int) {
 // It returns the status of the origin's answer, or 0 if there is none.
 func (x *exchange) forward() int {
 	now := x.now
+	if x.trace != nil {
+		x.ownTrace()
+	}
 	if x.decision.Delay > 0 {
 		now = time.Now() // it has waited for its turn
 	}
 	if no := x.forwarding.Pass(x.front, proxy.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Peer: x.peer, Secure: x.front.Secure(), Chain: x.chain, ID: x.requestID(),
-		Counts: x.decision.Held, Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
+		Counts: x.decision.Held, Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue, Trace: x.trace}); no != nil {
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.respond(no)
 		return 0
@@ -216,6 +227,17 @@ func (x *exchange) finish() (hijacked bool) {
 		x.front.Last()
 	}
 	r.add("X-Request-ID", x.requestID())
+	if len(x.tried) > 0 && r.from == fromOrigin {
+		x.snap.tries.Answered(x.tried, r.Status)
+	}
+	if r.from == fromOrigin {
+		for _, source := range x.peaks {
+			source.Answered(r.Status)
+		}
+	}
+	if x.snap.hsts != nil && x.front.Secure() {
+		r.add("Strict-Transport-Security", x.snap.hsts)
+	}
 	if s.note != nil {
 		x.log()
 	}
@@ -241,16 +263,19 @@ func (x *exchange) finish() (hijacked bool) {
 
 // count counts the request as answered or aborted, once.
 func (x *exchange) count(failed bool) {
-	switch {
-	case x.done:
+	if x.done {
 		return
-	case failed:
-		x.server.stats.aborted.Add(1)
-	default:
-		x.server.stats.answered(x.reply.Status, x.reply.from)
-		x.server.stats.seconds.Observe(int64(x.front.Wrote().Sub(x.now)))
 	}
 	x.done = true
+	if x.trace != nil {
+		x.endTrace(failed)
+	}
+	if failed {
+		x.server.stats.aborted.Add(1)
+		return
+	}
+	x.server.stats.answered(x.reply.Status, x.reply.from)
+	x.server.stats.seconds.Observe(int64(x.front.Wrote().Sub(x.now)))
 }
 
 // counted adds the names of headers that rules, or the verifier of tokens, have looked at.
@@ -306,13 +331,11 @@ func (x *exchange) log() {
 		e.Length = 0
 	}
 	e.ID, e.Edge = x.requestID(), x.server.name
-	switch d := &x.decision; {
-	case x.barred:
-		e.Verdict = "denied"
-	case d.Cause != nil:
-		cause, l := d.Cause, rules.LimitOf(d.Cause)
+	e.Rule, e.Verdict = x.decided()
+	if cause := x.decision.Cause; cause != nil && !x.barred && !x.closed {
+		l := rules.LimitOf(cause)
 		r := l.Parent
-		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), cause.Rule.Counter.Limit, cause.Rule.Counter.Window, cause.Until
+		e.Limit, e.Window, e.Until = cause.Rule.Counter.Limit, cause.Rule.Counter.Window, cause.Until
 		e.Policy = l.OwnPolicy()
 		if cause.Crowded {
 			e.Limit, e.Window, e.Estimate = uint32(r.Config.Concurrency), 0, float64(r.Config.Concurrency)
@@ -322,16 +345,31 @@ func (x *exchange) log() {
 		} else if v, known := x.server.limiter.Peek(cause.Rule, cause.Source, x.now); known { // a blocked source's counter is not read
 			e.Estimate = v.Estimate
 		}
-	default:
-		if r := d.Opened(); r != nil {
-			e.Rule, e.Verdict = r.Config.Name, "open"
-		}
 	}
 	if cause := x.decision.Cause; cause != nil {
 		if k := x.keyOf(cause.Source); k != nil {
 			x.keyText = k.Digest.AppendText(x.keyText[:0])
-			e.Key, e.KeyOf, e.KeyStart = x.keyText, k.By, k.Start.AppendText(x.keyStart[:0])
+			e.Key, e.KeyOf, e.KeyStart = x.keyText, x.snap.rules.Spelled(k.By), k.Start.AppendText(x.keyStart[:0])
 		}
 	}
+	country, asn := x.decision.Located()
+	e.Country, e.ASN = country, asn
 	x.server.note(&e)
+}
+
+// decided is the rule that decided, and its verdict; "": none did.
+func (x *exchange) decided() (rule, verdict string) {
+	switch d := &x.decision; {
+	case x.barred:
+		return "", "denied"
+	case x.closed:
+		return "", "maintenance"
+	case d.Cause != nil:
+		return rules.LimitOf(d.Cause).Parent.Config.Name, d.Verdict.String()
+	default:
+		if r := d.Opened(); r != nil {
+			return r.Config.Name, "open"
+		}
+		return "", ""
+	}
 }

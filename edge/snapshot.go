@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gaissmai/bart"
-
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/address"
@@ -15,9 +13,11 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
+	"sluice/edge/pages"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/token"
+	"sluice/edge/tryout"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -30,23 +30,29 @@ type snapshot struct {
 	config        *config.Config
 	rules         *rules.Set
 	sources       *address.Sources
-	deny, allow   *bart.Lite
+	geo           address.Geo    // finds where clients are
+	useGeo        func()         // has its databases kept, and no others
+	useLists      func()         // has those of the snapshot kept, and no others
+	deny, allow   *address.Group // nil: nobody
 	origins       *upstream.Origins
 	check         config.CheckPath
 	verdictHeader bool
+	pages         *pages.Set                      // in place of the edge's own answers; nil: none
+	hsts          []byte                          // Strict-Transport-Security of answers over TLS; nil: the edge says none
 	waits         bool                            // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
 	sheds         []*rules.Rule                   // those about all requests whose mitigations end connections
 	plans         *plans.Snapshot                 // which client is on which plan; nil: none
 	refusals      map[*rules.Text]*message.Common // but for variants of rules
 	tokens        *token.Verifier                 // nil: no rule needs a claim
 	tags          [][]byte                        // names of headers that tell origins what is over a limit: those of clients are dropped
+	tries         *tryout.Runs                    // rules that are only tried; nil: none
 	prices        [][]byte                        // and of those in which origins say what a request costs: no client sees them
 }
 
 // view is the part of it that operators see.
 func (s *Server) view() control.View {
 	snap := s.snap.Load()
-	return control.View{Rules: snap.rules, Sources: snap.sources, Deny: snap.deny, Allow: snap.allow, Plans: snap.plans, PlansConfig: snap.config.Plans}
+	return control.View{Rules: snap.rules, Sources: snap.sources, Deny: snap.deny, Allow: snap.allow, Geo: snap.geo, Plans: snap.plans, PlansConfig: snap.config.Plans}
 }
 
 // Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins
@@ -56,7 +62,15 @@ func (s *Server) view() control.View {
 func (s *Server) Apply(c *config.Config) error {
 	s.apply.Lock()
 	defer s.apply.Unlock()
-	next, err := s.newSnapshot(c, s.snap.Load())
+	before := s.snap.Load()
+	var tries *tryout.Runs
+	if before != nil {
+		tries = before.tries
+	}
+	next, err := s.newSnapshot(c, tries, before)
+	if err != nil && tries != nil { // nothing that is only tried keeps a configuration from being in force
+		next, err = s.newSnapshot(c, nil, before)
+	}
 	if err != nil {
 		s.Failed()
 		return err
@@ -66,22 +80,56 @@ func (s *Server) Apply(c *config.Config) error {
 	return nil
 }
 
-// newSnapshot makes a snapshot of c, after before; nil: it is the first.
-func (s *Server) newSnapshot(c *config.Config, before *snapshot) (*snapshot, error) {
+// Try has these rules tried beside those in force from now on, and no others. Those that were tried before go on counting. If they cannot be, those that
+// were tried still are.
+func (s *Server) Try(list []tryout.Order, now time.Time) error {
+	s.apply.Lock()
+	defer s.apply.Unlock()
+	before := s.snap.Load()
+	next, err := s.newSnapshot(before.config, s.tries.Set(list, now), before)
+	if err != nil {
+		return err
+	}
+	next.generation = before.generation // no configuration was read
+	s.putInForce(next)
+	return nil
+}
+
+// TryPart is what this edge has seen of a try.
+func (s *Server) TryPart(r *tryout.Run, now time.Time) *tryout.Part { return r.Part(s.secret, now) }
+
+// Tries are the rules that are tried here, and those that were.
+func (s *Server) Tries() *tryout.Board { return &s.tries }
+
+// newSnapshot makes a snapshot of c, with rules that are tried beside those of c, after before; nil: it is the first.
+func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs, before *snapshot) (*snapshot, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	if before != nil && (c.Plans.Key != before.config.Plans.Key || !slices.Equal(c.Plans.Also, before.config.Plans.Also) || c.Plans.SecretKeys != before.config.Plans.SecretKeys) {
 		return nil, errors.New("plans.key, plans.also and plans.secret_keys cannot change while the edge runs, because every client's plan is found by them: restart it")
 	}
-	set, err := rules.New(c.Rules, c.RuleDefaults(), s.stats.tally)
+	named, useLists, err := s.lists.Prepare(c.Lists)
 	if err != nil {
 		return nil, err
 	}
+	located, useGeo, err := s.geo.Prepare(c.Geo)
+	if err != nil {
+		return nil, err
+	}
+	defaults := c.RuleDefaults()
+	defaults.Lists, defaults.Geo = named, located
+	set, err := rules.New(c.Rules, defaults, s.stats.tally)
+	if err != nil {
+		return nil, err
+	}
+	if err := set.Try(tries.Rules(), defaults, tries.Tally); err != nil {
+		return nil, err
+	}
 	now := &snapshot{
-		generation: 1, config: c, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
-		sources: address.NewSources(c.Source), deny: address.NewPrefixes(c.Deny), allow: address.NewPrefixes(c.Allow),
-		verdictHeader: c.VerdictHeader, refusals: refusals(set), tags: set.Tags(),
+		generation: 1, config: c, tries: tries, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
+		sources: address.NewSources(c.Source), deny: address.NewGroup(c.Deny, address.Named(named, c.DenyLists)), allow: address.NewGroup(c.Allow, address.Named(named, c.AllowLists)), useLists: useLists, geo: located, useGeo: useGeo,
+		verdictHeader: c.VerdictHeader, hsts: c.HSTS.Value(), pages: pages.New(c.Pages), refusals: refusals(set), tags: set.Tags(),
 	}
 	now.sources.Invalid = &s.stats.invalidSources
 	var had *upstream.Origins
@@ -150,6 +198,9 @@ func (s *Server) putInForce(now *snapshot) {
 	if before != nil {
 		s.carryOver(before.rules, now.rules, void)
 	}
+	s.samplePeaks(now.rules)
+	now.useLists()
+	now.useGeo()
 	s.snap.Store(now)
 	s.stats.keep(now.rules.All)
 	s.stats.applied.Store(time.Now().UnixNano())
@@ -173,6 +224,12 @@ func (s *Server) putTerms(set *rules.Set) map[mitigation.Key]mitigation.Bit {
 	for _, r := range set.Rules {
 		for _, asked := range r.Asked {
 			inForce[asked.ID] = true
+		}
+	}
+	for _, r := range set.Tried {
+		for i := range r.Limits {
+			id := r.Limits[i].Counter.ID
+			terms[id], inForce[id] = r.Limits[i].Terms(), true
 		}
 	}
 	s.limiter.Bits.Forget(func(id uint32) bool { return id >= algorithm.Reserved || inForce[id] })
@@ -199,6 +256,13 @@ func (s *Server) registerRules(set *rules.Set, sources *address.Sources) {
 		tier = append(tier, known)
 		if l.Candidate != nil {
 			tier = append(tier, l.Candidate.Bits)
+		}
+	}
+	for _, r := range set.Tried {
+		for i := range r.Limits {
+			known := r.Limits[i].Rule.Rule
+			known.V4, known.V6 = r.Limits[i].Widths(sources.V4, sources.V6)
+			tier = append(tier, known)
 		}
 	}
 	for _, scope := range control.Scopes {

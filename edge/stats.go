@@ -38,11 +38,13 @@ type stats struct {
 	tunnels atomic.Int64
 	reloads [2]atomic.Uint64 // failed, done
 
-	denied   atomic.Uint64 // by the list
-	calls    [callCodes]atomic.Uint64
-	applied  atomic.Int64 // when the configuration in force came into force, Unix nanoseconds
-	seconds  *buckets.Histogram
-	deciding prometheus.Histogram
+	denied     atomic.Uint64 // by the list
+	maintained atomic.Uint64 // refused, because the PoP is in maintenance
+	calls      [callCodes]atomic.Uint64
+	asks       [callCodes]atomic.Uint64
+	applied    atomic.Int64 // when the configuration in force came into force, Unix nanoseconds
+	seconds    *buckets.Histogram
+	deciding   prometheus.Histogram
 
 	mu      sync.Mutex
 	tallies map[string]*rules.Tally
@@ -119,7 +121,9 @@ func (s *stats) collect(to metric.Sink) {
 	to.Gauge(float64(s.applied.Load())/1e9, "sluice_config_last_reload_timestamp_seconds", "When the configuration in force came into force.")
 	for code := range callCodes {
 		to.Count(s.calls[code].Load(), "sluice_rate_limit_calls_total", "Calls of the rate limit service, by its answer; invalid: it was no request, and decided nothing.", "code", code.String())
+		to.Count(s.asks[code].Load(), "sluice_limit_asks_total", "What programs have asked over limit_api, by the answer; invalid: it was nothing to decide about, and decided nothing.", "code", code.String())
 	}
 	to.Count(s.denied.Load(), rules.RequestsMetric, rules.RequestsHelp, "rule", "", "verdict", "denied")
+	to.Count(s.maintained.Load(), rules.RequestsMetric, rules.RequestsHelp, "rule", "", "verdict", "maintenance")
 	s.deciding.Collect(to.To)
 }

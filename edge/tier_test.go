@@ -36,6 +36,21 @@ func TestRequestWaitsForTheTierWithinItsBudget(t *testing.T) {
 	})
 }
 
+// TestOpenIsSaid: a judge learns of a request that a rule let pass because no node answers, under which rule and when.
+func TestOpenIsSaid(t *testing.T) {
+	c := edgetest.Parse(t, "verdict_header: true\nrules: [{name: r, limit: 1, on_store_failure: open}]")
+	c.Origins = edgetest.WithoutRules(t, edgetest.StartRecorder(t, edgetest.Hello).URL()).Origins
+	e := edgetest.Serve(t, edgetest.NewServer(t, c, func(o *edge.Options) { o.Tier.Up = func(counter.Source) bool { return false } }))
+	for range 3 {
+		resp, _ := e.Get("/")
+		word, rest, _ := strings.Cut(resp.Header.Get("Sluice-Verdict"), ";at=")
+		at, rest, _ := strings.Cut(rest, ";")
+		if resp.StatusCode != 200 || word != "open" || len(at) != 19 || rest != `until=0;rule="r"` {
+			t.Errorf("%d, %q", resp.StatusCode, resp.Header.Get("Sluice-Verdict"))
+		}
+	}
+}
+
 // The tier gets of every limit of every rule all that it needs of one, of candidates and of what counts by limits that
 // proxies send.
 func TestTierGetsRules(t *testing.T) {
@@ -74,7 +89,8 @@ kept: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, tried false, further
 asked: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
 *: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
 +allow: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
-+deny: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false`; got != want {
++deny: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
++maintenance: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false`; got != want {
 		t.Errorf("the tier got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -71,7 +71,7 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 // blockedPrefix returns until when shed is true for each address of a prefix, as far as is known now, or the zero Time.
 func (s *Server) blockedPrefix(p netip.Prefix, now time.Time) (until time.Time) {
 	snap, bits := s.snap.Load(), s.limiter.Bits
-	if snap.config.Shed != config.Kernel || overlaps(snap.sources.Trust, p) || overlaps(snap.allow, p) || nat64.Overlaps(p) {
+	if snap.config.Shed != config.Kernel || overlaps(snap.sources.Trust, p) || snap.allow.Overlaps(p) || nat64.Overlaps(p) {
 		return time.Time{}
 	}
 	covering := bits.Covering(p, nil)

@@ -20,6 +20,7 @@
 //	trial/check    promises held against running sites                  lab, replay, judge, trace, process, origin, scrape, socket
 //	trial/slowclients  clients that do next to nothing                 trial/check, lab, replay, process, socket
 //	trial/restart  that restarts of edges are not noticed               trial/check, judge, process, scrape
+//	trial/chaos    stories of what breaks, and rows of what came of it  trial/check, lab, replay, judge, trace, process, origin, scrape, answer, anycast
 //	trial/closedloop  as many requests as an edge answers               answer, judge, process, socket
 //	trial/bench    what a request costs, here and at others             trial/closedloop, replay, judge, trace, process, origin, scrape
 //

@@ -60,6 +60,7 @@ type Table struct {
 
 	lifted   lifted
 	prefixes prefixes
+	closed   atomic.Pointer[Bit] // the latest bit under Maintenance, of whichever source; nil: there is none
 }
 
 // Started labels a count of mitigations.
@@ -126,6 +127,14 @@ func (t *Table) Until(k Key, now time.Time) time.Time {
 	return time.Time{}
 }
 
+// Maintained is the bit under Maintenance if it is in force at now; nil: none is. Another order is another pointer.
+func (t *Table) Maintained(now time.Time) *Bit {
+	if b := t.closed.Load(); b != nil && now.Before(b.End) {
+		return b
+	}
+	return nil
+}
+
 // Get returns the bit of k if it is in force at now.
 func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 	s, h := t.shardOf(k)
@@ -157,9 +166,13 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if was && b.By != ByAdmin {
 		b.Start, b.Learned = old.bit.Start, old.bit.Learned
 	}
-	if !t.put(s, h, &entry{k, b}, now) {
+	e := &entry{k, b}
+	if !t.put(s, h, e, now) {
 		s.mu.Unlock()
 		return false
+	}
+	if k.Rule == Maintenance {
+		t.closed.Store(&e.bit)
 	}
 	s.mu.Unlock()
 	if b.By == ByAdmin {
@@ -245,6 +258,9 @@ func (t *Table) Lift(k Key, now time.Time) bool {
 	defer s.mu.Unlock()
 	defer t.loosened.Add(1)
 	t.lifted.note(k, now)
+	if k.Rule == Maintenance {
+		t.closed.Store(nil)
+	}
 	return s.drop(h, k)
 }
 

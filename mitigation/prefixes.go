@@ -14,9 +14,10 @@ import (
 
 // What an order may name instead of a rule: IDs for Key.Rule that no rule has (algorithm.Reserved).
 const (
-	AllRules uint32 = math.MaxUint32 - iota // mitigated under every rule
-	Allowed                                 // never limited: the bit stands for a permission
-	Denied                                  // refused whatever the rules say
+	AllRules    uint32 = math.MaxUint32 - iota // mitigated under every rule
+	Allowed                                    // never limited: the bit stands for a permission
+	Denied                                     // refused whatever the rules say
+	Maintenance                                // of all sources: nobody is served (Table.Maintained)
 )
 
 // MaxBlock is the longest that operators may say something for: memcached keeps their list no longer.

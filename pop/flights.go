@@ -98,9 +98,11 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 	f := m.flights.end(r.Tag)
 	n := &m.nodes[f.node]
 	n.flying--
-	if m.ending && r.Report && !r.Op.Reads() && r.Status == wire.Done { // its node is not given up: what is on its way to it would be lost
+	if r.Status == wire.Done || r.Status == wire.NotThere {
+		m.Nodes.Carried(int(f.node))
+	}
+	if m.ending && r.Report && !r.Op.Reads() && r.Status == wire.Done {
 		m.confirmed = true
-		m.Nodes.Carried(int(f.node), now)
 	}
 	switch f.what {
 	case aReport:
@@ -172,6 +174,7 @@ func (m *Machine) slotsAnswered(f flight, r *wire.Result, now time.Time) {
 		}
 		m.forged.Add(uint64(forged))
 		m.setEdges(m.presence.Highest())
+		m.followClock(now)
 		m.Operators.SetOthers(&m.presence, now)
 		if m.config.Viewed != nil {
 			m.config.Viewed(r.Node, m.presence.View)

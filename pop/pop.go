@@ -66,7 +66,7 @@ import (
 	"sluice/pop/wire"
 )
 
-// Config is what a Machine works with. All fields but PoP, Edges, Rules, Received, Decided and Viewed are required.
+// Config is what a Machine works with. All fields but PoP, Edges, Rules, Received, Decided, Counted and Viewed are required.
 type Config struct {
 	PoP      string   // its name, under which its edges leave marks on the nodes; "": they do not
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
@@ -83,6 +83,8 @@ type Config struct {
 	// Decided is called with each block that this edge announces to the PoP as the first, for PoPs that are its peers;
 	// nil: there are none. It must not block, or call the Machine.
 	Decided func(across.Block)
+	// Counted is called likewise, with what the PoP has counted of a source near its limit.
+	Counted func(across.Count)
 	// Viewed is told, about once a second, at which node edges meet, and what is there that says that somebody looks at the whole PoP; nil:
 	// nothing. It must not block, or call the Machine.
 	Viewed func(node int, item []byte)
@@ -138,7 +140,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	m.Operators = operators.New(operators.Config{Secret: c.Secret, ID: c.ID, Name: c.Name, Changes: c.Rules, Counters: c.Counters, Bits: c.Bits,
 		Received: c.Received, Jitter: m.jitter}, now)
 	m.Announcer = announcement.New(announcement.Config{
-		Secret: c.Secret, ID: c.ID, Edges: c.Edges, Counters: m.counters, Bits: c.Bits, Operators: m.Operators, Nodes: nodes, Logs: m.logs, Decided: c.Decided,
+		Secret: c.Secret, ID: c.ID, Edges: c.Edges, Counters: m.counters, Bits: c.Bits, Operators: m.Operators, Nodes: nodes, Logs: m.logs, Decided: c.Decided, Counted: c.Counted,
 		Send: func(c wire.Command, b *announcement.Bit) { m.send(c, flight{what: aBit, bit: b}) },
 	})
 	m.Exchanges = exchange.New(exchange.Config{
@@ -147,6 +149,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 			m.send(c, flight{what: anExchange, request: a, paid: !a.Read()})
 		},
 	})
+	m.presence.Wall = m.wall
 	m.addNodes()
 	if c.Edges > 0 {
 		m.counters.SetEdges(c.Edges)
@@ -198,9 +201,6 @@ const (
 // one Result, whatever happens to it.
 func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	m.out = m.out[:0]
-	if step := m.counters.Stepped(now); step != 0 {
-		m.ClockStepped(step, now)
-	}
 	for _, left := range m.Nodes.Advance(now) {
 		m.giveUp(left, now)
 	}
@@ -218,6 +218,7 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	m.Exchanges.Step(now)
 	m.report(now)
 	m.Announcer.AnnounceBlocks(now)
+	m.Announcer.AnnounceCounts()
 	m.Announcer.Resume(now)
 	m.writeLogs(now)
 	return m.out
@@ -282,12 +283,18 @@ func (m *Machine) setEdges(n int) {
 	m.Exchanges.SetEdges(n)
 }
 
-// wall is the wall clock's reading: edges agree by it on sub-windows, and on the times that they send each other.
+// wall is the time of the PoP: edges agree by it on sub-windows, and on the times that they send each other. It begins with the wall clock,
+// and never goes back.
 func (m *Machine) wall(now time.Time) time.Time { return m.counters.Wall(now) }
 
-// ClockStepped takes in that the wall clock has stepped. Step does so where the clock's readings have a monotonic part.
-// What is under way is given up: it is counted under the old time.
-func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
+// followClock puts this edge's time forward to that of another edge that is further: they must agree on sub-windows. So steps of wall clocks
+// change nothing, whether one steps or all are put right together, and an edge that begins with another time, or was suspended, joins
+// the others, or they join it. Nobody goes back, since hits would be dated into a time that was counted already.
+func (m *Machine) followClock(now time.Time) {
+	by := m.presence.Behind()
+	if by == 0 {
+		return
+	}
 	for tag := range m.flights.list {
 		f := &m.flights.list[tag]
 		switch f.what {

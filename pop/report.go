@@ -194,6 +194,9 @@ func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
 		if r.Op == wire.Incr {
 			total = r.Number
 		}
+		if counter.Forged(c.Rule, total) { // the next report makes it anew
+			m.deleteForged(r)
+		}
 		state := m.counters.Counted(c, p, total, now)
 		m.Announcer.ActOn(c, state, now)
 		// At the end nothing uses what a read would bring.
@@ -220,12 +223,17 @@ func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
 			return
 		}
 		if errors.Is(r.Err, wire.ErrNotNumber) { // it was written by no edge: it is deleted, and the next report makes it anew
-			m.forged.Add(1)
-			m.send(wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: r.Key}, flight{})
+			m.deleteForged(r)
 		}
 		m.counters.Returned(c, p, now)
 	case wire.Unknown:
 		m.counters.Lost(c, p, now)
 		m.echo(f, r)
 	}
+}
+
+// deleteForged deletes what no edge can have written.
+func (m *Machine) deleteForged(r *wire.Result) {
+	m.forged.Add(1)
+	m.send(wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: r.Key}, flight{})
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -93,10 +95,33 @@ func TestWhatIfReadsASampledLog(t *testing.T) {
 			Figures struct{ Requests int }
 		}
 		runJSON(t, "what-if --limit 20 --window 1h --mitigation-timeout 1h --trace "+file, &r)
-		if r.Run.Lines != 33 || r.Figures.Requests != 33 || r.Run.Skipped["refused and not in the log, which holds a sample"] != 27 {
+		if r.Run.Lines != 33 || r.Figures.Requests != 33 || r.Run.Skipped["not in the log, which holds a sample"] != 27 {
 			text, _ := os.ReadFile(file)
 			t.Errorf("%s: %+v\n%s", format, r, text)
 		}
+	}
+}
+
+// With a sample of the successes, so does the answer: it would refuse more of the requests that came.
+func TestWhatIfSaysThatSuccessesAreMissing(t *testing.T) {
+	t.Parallel()
+	file := logged(t, "json", ", succeeded: 1000000")
+	var r struct {
+		Run struct {
+			Skipped map[string]int
+			Notes   []string
+		}
+		Figures struct{ Requests int }
+	}
+	runJSON(t, "what-if --limit 20 --window 1h --mitigation-timeout 1h --trace "+file, &r)
+	if r.Figures.Requests < 30 || r.Figures.Requests > 31 { // refusals are all there
+		t.Errorf("%+v", r)
+	}
+	line := `{"t":1.5,"source":"192.0.2.7","status":200,"sample":100}` + "\n"
+	must(t, os.WriteFile(file, []byte(strings.Repeat(line, 3)), 0o600))
+	runJSON(t, "what-if --limit 20 --window 1h --mitigation-timeout 1h --trace "+file, &r)
+	if r.Run.Skipped["not in the log, which holds a sample"] != 297 || !slices.ContainsFunc(r.Run.Notes, func(n string) bool { return strings.Contains(n, "about 297 requests are not in it") }) {
+		t.Errorf("%+v", r)
 	}
 }
 

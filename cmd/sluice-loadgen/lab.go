@@ -30,7 +30,7 @@ func cmdLab(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("lab", pflag.ContinueOnError)
 	f := live.AddLab(flags)
 	injected := flags.StringArray("fault", nil, `what happens when, such as "20s kill memcached/0"; also term, stop, cont, restart, of edge/N,`+"\n"+
-		"memcached/N, twemproxy/N, origin/0 and, with --wall, wall/0; in the time of the run; repeatable")
+		"memcached/N, twemproxy/N, origin/0 and, with --wall, wall/0, and \"20s step-clock edge/1 -5s\"; in the time of the run; repeatable")
 	others := addLimiters(flags)
 	demo := flags.Bool("demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
 	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
@@ -138,7 +138,7 @@ func runLab(ctx context.Context, f *live.Lab, l *live.Run, seed uint64, faults [
 	report.Figures.SetTierOps(out.Ops())
 	report.Run.Faults = append(out.Happened, cli.FlapLines(f.Flaps)...)
 	if f.Peers {
-		report.Run.Faults = append(report.Run.Faults, "PoPs send each other their blocks")
+		report.Run.Faults = append(report.Run.Faults, "PoPs send each other their blocks, and counts near the limit")
 	}
 	d := report.Run.Details
 	d.Line = labLine(out)

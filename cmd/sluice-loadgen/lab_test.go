@@ -167,12 +167,12 @@ func TestLabGoesOnWithoutItsTier(t *testing.T) {
 	t.Parallel()
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-loadgen", "--edges", "2", "--memcached", "2", "--workload", "mixed", "--duration", "5s", "--rate", "100",
 		"--limit", "5", "--window", "2s", "--mitigation-timeout", "2s",
-		"--fault", "500ms kill memcached/0", "--fault", "1s stop memcached/1", "--fault", "1500ms restart memcached/0")
+		"--fault", "500ms kill memcached/0", "--fault", "1s stop memcached/1", "--fault", "1500ms restart memcached/0", "--fault", "2s step-clock edge/1 -1500ms")
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.Out, p.Err)
 	}
 	p.LeavesNothing(t)
-	for _, want := range []string{"balance exact", "no client errors", "fault: 500ms kill memcached/0", "fault: 1.5s restart memcached/0 (ready after"} {
+	for _, want := range []string{"balance exact", "no client errors", "fault: 500ms kill memcached/0", "fault: 1.5s restart memcached/0 (ready after", "fault: 2s step-clock edge/1 -1.5s"} {
 		if !strings.Contains(p.Out.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, p.Out)
 		}

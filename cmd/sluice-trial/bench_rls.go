@@ -12,7 +12,7 @@ import (
 	"sluice/loadgen/trial/bench"
 )
 
-// cmdBenchRLS measures what a call of Envoy's rate limit service costs here and at envoyproxy/ratelimit.
+// cmdBenchRLS measures what it costs to ask for a decision: over Envoy's rate limit service here and at envoyproxy/ratelimit, and over the limit API.
 func cmdBenchRLS(ctx context.Context, args []string) error {
 	var (
 		b        bench.RateLimit
@@ -23,8 +23,8 @@ func cmdBenchRLS(ctx context.Context, args []string) error {
 	flags.IntVar(&b.Rounds, "rounds", 5, "how often each is measured in each work")
 	flags.DurationVar(&b.For, "time", 2*time.Second, "of a measurement")
 	flags.IntVar(&b.Conns, "connections", 4, "of the load")
-	flags.IntVar(&b.Calls, "calls", 32, "at once on each connection")
-	flags.IntVar(&b.Users, "users", 10_000, "values of the descriptor, each with a counter")
+	flags.IntVar(&b.Calls, "calls", 32, "at once on each connection of gRPC; HTTP/1.1 has as many connections in place of them")
+	flags.IntVar(&b.Users, "users", 10_000, "who are asked about, each with a counter")
 	flags.StringSliceVar(&b.Works, "work", bench.RateLimitWorks, "what is asked: calls that are admitted, and calls over the limit")
 	flags.BoolVar(&short, "short", false, "one round of one second: whether it works, not how fast")
 	flags.StringVar(&b.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")

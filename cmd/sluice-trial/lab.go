@@ -16,7 +16,6 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
-	"sluice/loadgen/trace"
 	"sluice/loadgen/trial/check"
 	"sluice/loadgen/trial/restart"
 	"sluice/loadgen/trial/slowclients"
@@ -39,8 +38,7 @@ func cmdLab(ctx context.Context, args []string) error {
 	f := &trial{Lab: live.AddLab(flags)}
 	flags.StringVar(&f.check, "check", "", "the promise: "+cli.OneOf(checkNames()))
 	flags.BoolVar(&f.short, "short", false, "with --check slow, bodies, words, rollback, shedding or exact: a small form, of seconds; with shared: asks the other edges after 10s, not 500ms")
-	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate;\n"+
-		"and how many rounds --check soak makes, of a minute or --duration each, a fault in each")
+	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate")
 	flags.BoolVar(&f.http2, "http2", false, "with --check upgrades and restarts: clients speak HTTP/2, many requests on a connection")
 	run := pflag.NewFlagSet("run", pflag.ContinueOnError) // what a check may have of its own
 	traffic, rule, send := cli.AddTrace(run), cli.AddRule(run), live.AddSend(run)
@@ -95,7 +93,7 @@ func (f *trial) unheeded(run *pflag.FlagSet) (err error) {
 }
 
 func checkNames() []string {
-	return []string{"quiet", "shared", "upgrades", "restarts", "soak", "slow", "bodies", "descriptors", "words", "rollback", "shedding", "exact", "audit"}
+	return []string{"quiet", "shared", "upgrades", "restarts", "slow", "bodies", "descriptors", "words", "rollback", "shedding", "exact", "audit"}
 }
 
 // runCheck starts the lab and checks one promise.
@@ -106,13 +104,6 @@ func (f *trial) runCheck(ctx context.Context, rule mitigation.Rule, send *live.S
 	switch f.check {
 	case "upgrades", "restarts":
 		return f.checkRestarts(ctx, traffic.Rate)
-	case "soak":
-		switch {
-		case f.times < 3:
-			return cli.Usagef("--check soak: --times %d: want at least 3 rounds, to compare the last with the first", f.times)
-		case len(traffic.Files) > 0:
-			return cli.Usagef("--check soak: it runs a --workload, not a --trace")
-		}
 	case "slow", "bodies", "descriptors":
 		return f.checkFront(ctx, rule, traffic.Seed)
 	case "words":
@@ -145,36 +136,11 @@ func (f *trial) runCheck(ctx context.Context, rule mitigation.Rule, send *live.S
 			after = 10 * time.Second
 		}
 		c, err = check.Shared(ctx, site, after)
-	case "soak":
-		c, err = f.soak(ctx, site, rule, send, traffic)
 	}
 	if err := printCheck(c, err); err != nil {
 		return err
 	}
 	return site.Crashed()
-}
-
-// soak runs rounds of a workload, a minute each unless set otherwise, with a fault in each.
-func (f *trial) soak(ctx context.Context, site *lab.Site, rule mitigation.Rule, send *live.Send, traffic *cli.Trace) (*check.Result, error) {
-	if traffic.Duration == 0 {
-		traffic.Duration = time.Minute
-	}
-	if traffic.Workload == "" {
-		traffic.Workload = "mixed"
-	}
-	affinity, err := anycast.New(f.PoPs, f.Routes)
-	if err != nil {
-		return nil, err
-	}
-	seed := traffic.Seed
-	return check.Soak{
-		Rounds: f.times, Length: traffic.Duration, Seed: seed,
-		Replay: replay.Replay{Affinity: affinity.PoP, PerConnection: send.PerConnection, Seed: seed, Speed: send.Speed},
-		Trace: func(round int) (*trace.Trace, error) {
-			traffic.Seed = seed + uint64(round)
-			return traffic.Load(rule.Counter.Limit, rule.Counter.Window, f.Edges)
-		},
-	}.Run(ctx, site)
 }
 
 // checkRestarts restarts edges of its own under load.

@@ -47,24 +47,6 @@ func TestLabChecksRestarts(t *testing.T) {
 	}
 }
 
-// So short a soak cannot tell what grows from what breathes; that the other half of the promise is kept, it can. What goes wrong if no fault is
-// done: the rounds are sound, and name none.
-func TestLabSoak(t *testing.T) {
-	t.Parallel()
-	p := labtest.Start(t, labtest.Binaries(t), "sluice-trial", "--edges", "2", "--memcached", "2", "--limit", "20", "--window", "1s", "--mitigation-timeout", "1s",
-		"--check", "soak", "--times", "3", "--duration", "1s", "--rate", "300")
-	err := p.Wait()
-	p.LeavesNothing(t)
-	said := p.Out.String()
-	if n := len(regexp.MustCompile(`round \d: [0-9a-z.]+ (kill memcached/\d, .* restart|stop memcached/\d, .* cont) memcached/\d`).FindAllString(said, -1)); n != 3 {
-		t.Errorf("%d of three rounds had a fault and its end", n)
-	}
-	if strings.Count(said, "balance exact, no client error") != 3 || strings.Count(said, "descriptors") != 2 ||
-		strings.Contains(said, "check soak: kept") != (err == nil) {
-		t.Errorf("%v; it says %s%s", err, p.Out, p.Err)
-	}
-}
-
 // What operators say is in force everywhere and stays so under attack. In how much time is not asked here: other tests run as well.
 func TestLabChecksWords(t *testing.T) {
 	t.Parallel()

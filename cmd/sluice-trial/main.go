@@ -9,6 +9,8 @@ import (
 
 var program = cli.Program{Name: "sluice-trial", Commands: []cli.Command{
 	{Name: "lab", Does: "starts points of presence on this machine and checks a promise (--check)", Run: cmdLab},
+	{Name: "chaos", Does: "tells stories of what breaks, and whether clients notice more than is promised", Run: cmdChaos},
+	{Name: "soak", Does: "whether anything is lost, or grows, in hours with a fault a minute", Run: cmdSoak},
 	{Name: "bench-peers", Does: "what a request costs here, and at nginx and HAProxy", Run: cmdBenchPeers},
 	{Name: "http2-attacks", Does: "what attacks on HTTP/2 cost here, and at nginx and HAProxy", Run: cmdHTTP2Attacks},
 	{Name: "flood", Does: "what new connections of blocked sources cost here, in the kernel, and at nginx and HAProxy", Run: cmdFlood},

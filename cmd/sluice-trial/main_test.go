@@ -30,8 +30,9 @@ func TestCommandLines(t *testing.T) {
 	f("lab --check slow --seed 2 --speed 3", 2, "--check slow: --speed")
 	f("lab --check quiet --http2 --sluice true", 2, "--check upgrades and restarts")
 	f("lab --check upgrades --rate 5 --sluice true", 2, "--rate 5", "100 to 100,000")
-	f("lab --check soak --times 0 --sluice true", 2, "--times 0", "at least 3")
-	f("lab --check soak --trace x.log --sluice true", 2, "--trace")
+	f("soak --for 2m --every 1m --sluice true", 2, "--for 2m0s", "at least 3")
+	f("chaos --only nothing-like-it", 2, "--only", "--list")
+	f("chaos --edges some", 2, "--edges some", "live, virtual or both")
 }
 
 func TestHelpOfEach(t *testing.T) { labtest.HelpOfEach(t, &program) }

@@ -5,9 +5,40 @@ import (
 	"slices"
 	"time"
 
+	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/edge/metric"
 )
+
+// clientCertificates are what listeners show to clients, under the names by which operators know them: those of tls, and those that an
+// entry has of its own.
+func clientCertificates(c *config.Config) (map[string]*listen.Certificates, error) {
+	all := make(map[string]*listen.Certificates)
+	for _, l := range c.ListenTLS {
+		name, files := ownCertificates(l), l.TLS
+		if files == (listen.TLSConfig{}) {
+			files = c.TLS
+		}
+		if all[name] != nil {
+			continue
+		}
+		var err error
+		if all[name], err = listen.LoadCertificates(files); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// ownCertificates is what the certificates of a listener are called: listen_tls, and the address where they are its own.
+func ownCertificates(l config.Listener) string {
+	if l.TLS == (listen.TLSConfig{}) {
+		return "listen_tls"
+	}
+	return "listen_tls " + l.Address
+}
+
+const expiryHelp = "When a certificate that a listener shows expires, or the first of its chain; of a folder's, the 32 that expire first."
 
 // certificateMetrics are when the listeners' certificates expire. Listeners are known by the field that names them; of
 // nil, one speaks no TLS.
@@ -19,7 +50,7 @@ func certificateMetrics(of map[string]*listen.Certificates) metric.Collector {
 			}
 			for _, e := range firstToExpire(c.Expiries()) {
 				to.Gauge(float64(e.At.Unix()), "sluice_certificate_expiry_timestamp_seconds",
-					"When a certificate that a listener shows expires, or the first of its chain; of a folder's, the 32 that expire first.", "listener", listener, "name", e.File)
+					expiryHelp, "listener", listener, "name", e.File)
 			}
 			to.Count(c.Failures(), "sluice_certificate_read_failures_total",
 				"Looks at a listener's certificates that found files which are wrong or away; what was read before stays in use.", "listener", listener)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"sluice/cmd/sluice/internal/command"
+	"sluice/cmd/sluice/internal/operator"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
@@ -21,55 +23,103 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
-	"sluice/edge/listen"
+	"sluice/edge/lists"
 	"sluice/edge/token"
+	"sluice/edge/upstream"
 	"sluice/mitigation"
 	"sluice/pop/secret"
 )
 
+// A report is what check finds out about a file.
+type report struct {
+	File     string   `json:"file"`
+	Good     bool     `json:"good"`
+	Errors   []string `json:"errors"`
+	Warnings []string `json:"warnings"`
+	Notes    []string `json:"notes"` // what it comes to, if it is good
+	// Differences are those from what runs; nil: nobody asked.
+	Differences []operator.Difference `json:"differences,omitempty"`
+
+	config *config.Config // if it is good
+}
+
 // check prints everything that is wrong with a file, and all that a start with it would find, a line each; and warns of what will
 // hurt. It starts nothing, and changes nothing.
-func check(file string, stdout, stderr io.Writer) int {
+func check(file string, stdout, stderr io.Writer) int { return examine(file).print(stdout, stderr) }
+
+func examine(file string) report {
+	r := report{File: file, Errors: []string{}, Warnings: []string{}, Notes: []string{}}
 	c, err := settings.ReadConfig(file)
 	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return command.ExitFailed
+		r.Errors = strings.Split(err.Error(), "\n")
+		return r
 	}
-	noOrigin := len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == ""
+	noOrigin := len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "" && c.LimitAPI.Listen == ""
 	if noOrigin {
-		c.CheckPath = "/check" // for Check, which wants something to do; --origin may come
+		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}, Timeout: time.Minute}} // in place of --origin
 	}
 	if err := c.Check(); err != nil {
-		fmt.Fprintln(stderr, err)
-		return command.ExitFailed
+		r.Errors = strings.Split(err.Error(), "\n")
+		return r
 	}
-	wrong, doubtful := tryStart(c)
+	wrong, doubtful, listed := tryStart(c)
 	for _, err := range wrong {
-		fmt.Fprintf(stderr, "%s: %v\n", file, err)
+		r.Errors = append(r.Errors, fmt.Sprintf("%s: %v", file, err))
 	}
-	for _, w := range append(c.Warnings(), doubtful...) {
-		fmt.Fprintf(stderr, "%s: warning: %s\n", file, w)
+	r.Warnings = append(append(r.Warnings, c.Warnings()...), doubtful...)
+	if r.Good = len(wrong) == 0; !r.Good {
+		return r
 	}
 	switch {
-	case len(wrong) > 0:
-		return command.ExitFailed
 	case noOrigin:
-		fmt.Fprintf(stdout, "%s: good, but it names no origin: serving needs --origin URL\n", file)
+		c.Origins = nil
+		r.Notes = append(r.Notes, "good, but it names no origin: serving needs --origin URL")
 	case len(c.Rules) == 0: // defaultRule
-		fmt.Fprintf(stdout, "%s: good, but it gives no rules: serving blocks sources over 100 in 1m (--limit, --window), unless there is a rule, such as one with mode: shadow\n", file)
+		r.Notes = append(r.Notes, "good, but it gives no rules: serving blocks sources over 100 in 1m (--limit, --window), unless there is a rule, such as one with mode: shadow")
 	default:
-		fmt.Fprintf(stdout, "%s: good: %s\n", file, inForce(c))
+		r.Notes = append(r.Notes, "good: "+inForce(c))
 	}
 	for i := range c.Rules {
 		if families := c.Rules[i].Families(); families != "" {
-			fmt.Fprintf(stdout, "%s: rule %s counts by %s\n", file, c.Rules[i].Name, families)
+			r.Notes = append(r.Notes, "rule "+c.Rules[i].Name+" counts by "+families)
 		}
+	}
+	r.Notes = append(r.Notes, listNotes(listed)...)
+	r.config = c
+	return r
+}
+
+func (r report) print(stdout, stderr io.Writer) int {
+	for _, text := range r.Errors {
+		fmt.Fprintln(stderr, text)
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(stderr, "%s: warning: %s\n", r.File, w)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(stdout, "%s: %s\n", r.File, note)
+	}
+	if !r.Good {
+		return command.ExitFailed
 	}
 	return 0
 }
 
+// printDifferences says what a reload of the file would change where an edge runs.
+func (r report) printDifferences(where string, stdout io.Writer) int {
+	if len(r.Differences) == 0 {
+		fmt.Fprintf(stdout, "%s: the edge at %s runs what it says\n", r.File, where)
+		return 0
+	}
+	fmt.Fprintf(stdout, "%s: the edge at %s would change:\n", r.File, where)
+	for _, d := range r.Differences {
+		fmt.Fprintln(stdout, "  "+operator.Printable(d.String()))
+	}
+	return command.ExitFailed
+}
+
 // tryStart does what a start does before anything is served, on the way to which nothing is opened for others.
-func tryStart(c *config.Config) (wrong []error, doubtful []string) {
+func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []lists.Status) {
 	try := func(err error) {
 		if err != nil {
 			wrong = append(wrong, err)
@@ -101,17 +151,20 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	awaits(err)
 	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	awaits(err)
+	_, err = settings.ReadToken("limit_api.token_file", c.LimitAPI.TokenFile)
+	awaits(err)
 	if len(c.Etcd.Endpoints) > 0 {
 		_, err = etcd.New(etcd.Config(c.Etcd), "", "")
 		try(err)
 	}
-	_, err = edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
+	named := listBook(c, nil)
+	named.Offline = true
+	_, err = edge.New(edge.Options{Lists: named, Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
 	try(err)
-	if c.ListenTLS != "" {
-		certificates, err := listen.LoadCertificates(c.TLS)
-		if try(err); err == nil {
-			doubtful = append(doubtful, expired("tls", certificates, time.Now())...)
-		}
+	shown, err := clientCertificates(c)
+	try(err)
+	for name, certificates := range shown {
+		doubtful = append(doubtful, expired(name, certificates, time.Now())...)
 	}
 	if path, is := strings.CutPrefix(c.Plans.Store, "sqlite:"); is {
 		if err := tryWrite(path); err != nil {
@@ -122,12 +175,23 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	if try(err); err == nil {
 		doubtful = append(doubtful, expired("rate_limit_service", certificates, time.Now())...)
 	}
+	_, certificates, err = limitAPITLS(c.LimitAPI)
+	if try(err); err == nil {
+		doubtful = append(doubtful, expired("limit_api", certificates, time.Now())...)
+	}
 	if file := c.AccessLog.File; file != "" && file != "-" {
 		if err := tryWrite(file); err != nil {
 			awaits(fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err))
 		}
 	}
-	for _, l := range [...][2]string{{"listen", c.Listen}, {"listen_tls", c.ListenTLS}, {"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen}, {"rate_limit_service", c.RateLimitService.Listen}} {
+	at := [][2]string{{"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen}, {"rate_limit_service", c.RateLimitService.Listen}, {"limit_api", c.LimitAPI.Listen}}
+	for _, l := range c.Listen {
+		at = append(at, [2]string{"listen", l.Address})
+	}
+	for _, l := range c.ListenTLS {
+		at = append(at, [2]string{"listen_tls", l.Address})
+	}
+	for _, l := range at {
 		switch err := tryListen(l[0], l[1]); {
 		case errors.Is(err, syscall.EADDRINUSE):
 			doubt(l[0] + " " + l[1] + ": the port is in use: by an edge that this file is for, or a start will fail")
@@ -141,15 +205,15 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	if token.IsSecret(c.JWT.Algorithms[0]) {
 		hmac = c.JWT.KeysFile
 	}
-	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "jwt.keys_file": hmac, "pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "rate_limit_service.key_file": c.RateLimitService.KeyFile, "plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")} {
+	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "limit_api.token_file": c.LimitAPI.TokenFile, "jwt.keys_file": hmac, "pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "rate_limit_service.key_file": c.RateLimitService.KeyFile, "limit_api.key_file": c.LimitAPI.KeyFile, "plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")} {
 		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
 			doubt(what + ": every user of this machine can read " + file + ": chmod o= it")
 		}
 	}
-	if len(c.Source.Trust) == 0 && isPrivate(c.Listen) {
-		doubt("no proxy is trusted, and " + c.Listen + " is where a proxy connects, not a client: all its clients would be limited as one; name it in source.trust")
+	if at := c.Listen[0].Address; len(c.Source.Trust) == 0 && len(c.Listen)+len(c.ListenTLS) == 1 && isPrivate(at) && (len(c.Origins) > 0 || c.CheckPath != "") { // else no request is expected there
+		doubt("no proxy is trusted, and " + at + " is where a proxy connects, not a client: all its clients would be limited as one; name it in source.trust")
 	}
-	return wrong, doubtful
+	return wrong, doubtful, named.Status()
 }
 
 // credentialsDir is where systemd puts the files of a unit's LoadCredential= while it runs, in a folder of the unit's.

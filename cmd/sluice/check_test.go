@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -78,8 +79,8 @@ func TestCheck(t *testing.T) {
 		{"token for everybody", "admin_token_file: " + shown, nil, []string{"admin_token_file: every user of this machine can read " + shown}},
 		{"secret for everybody", tier + shown + "}", nil, []string{"pop.secret_file: every user of this machine can read " + shown}},
 		{"certificate that is none", "listen_tls: '127.0.0.1:0'\ntls: {certificate: " + pem + ", key: " + pem + "}", []string{"edge: certificate " + pem}, nil},
-		{"certificate that has expired", left(-time.Hour), nil, []string{"tls: the certificate in "}},
-		{"certificate that soon expires", left(13*24*time.Hour - time.Minute), nil, []string{"tls: the certificate in "}},
+		{"certificate that has expired", left(-time.Hour), nil, []string{"listen_tls: the certificate in "}},
+		{"certificate that soon expires", left(13*24*time.Hour - time.Minute), nil, []string{"listen_tls: the certificate in "}},
 		{"certificate that expires later", left(15 * 24 * time.Hour), nil, nil},
 		{"certificates that are not there", "listen_tls: '127.0.0.1:0'\ntls: {folder: " + dir + "/none}", []string{"edge: certificates"}, nil},
 		{"an origin's CA that is none", "origins: [{servers: ['https://127.0.0.1'], tls: {ca_file: " + pem + "}}]", []string{"edge: origin https://127.0.0.1: tls: " + pem}, nil},
@@ -196,7 +197,7 @@ func TestVersion(t *testing.T) {
 		{info("v0.0.0-20261124075039-0123456789ab", commit), "v0.0.0-20261124075039-0123456789ab, go1.26.8"},
 		{info("", commit, changed), "devel, commit 0123456789ab with changes, go1.26.8"},
 	} {
-		if got := versionOf(test.info); got != test.want {
+		if got := buildOf(test.info).String(); got != test.want {
 			t.Errorf("%s, want %s", got, test.want)
 		}
 	}
@@ -237,4 +238,42 @@ func TestCheckWithoutRules(t *testing.T) {
 			t.Errorf("%s: exit %d, %s%s, want %s", rules, code, stdout.String(), stderr.String(), want)
 		}
 	}
+}
+
+// A check reads the files of named lists, and asks no URL.
+func TestCheckReadsLists(t *testing.T) {
+	list := write(t, "192.0.2.0/24\n198.51.100.7\n")
+	for lists, want := range map[string]string{
+		"[{name: a, file: " + list + "}]":                                          "list a has 2 entries\n",
+		"[{name: a, url: 'http://127.0.0.1:1/a?key=k'}]":                           "list a comes from a URL, which check does not ask: a start needs its answer\n",
+		"[{name: a, file: " + list + ", max_entries: 1}]":                          "lists: a: " + list + ":2: more than 1 entries: raise max_entries of the list, or shorten it\n",
+		"[{name: a, file: " + write(t, "192.0.2.1\n# none\n192.0.2.1/24\n") + "}]": ":3: 192.0.2.1/24 has bits beyond its prefix: write 192.0.2.0/24\n",
+		"[{name: a, file: /nowhere/a}]":                                            "lists: a: open /nowhere/a: no such file or directory\n",
+		"[{name: b, file: " + list + "}]":                                          `:5:8: deny: lists: there is no list "a": want b` + "\n",
+	} {
+		file := write(t, "listen: ':0'\nadmin: '127.0.0.1:0'\norigins: [{servers: ['http://127.0.0.1:1']}]\nlists: "+lists+"\ndeny: ['list:a']\nrules: [{name: r, limit: 1}]\n")
+		var stdout, stderr bytes.Buffer
+		code := run([]string{"check", file}, &stdout, &stderr)
+		if said := stdout.String() + stderr.String(); !strings.HasSuffix(said, want) || (code == 0) != strings.HasPrefix(want, "list ") {
+			t.Errorf("%s: exit %d, %s, want %s", lists, code, said, want)
+		}
+	}
+}
+
+// sluice lists tells how a running edge's lists stand.
+func TestListsOfAnEdge(t *testing.T) {
+	t.Parallel()
+	list := write(t, "192.0.2.0/24\n198.51.100.7\n")
+	p := start(t, origin(t), "--config", write(t, "lists: [{name: partners, file: "+list+"}]\nrules: [{name: r, limit: 9}]\n"))
+	sees := func(want string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if code := run([]string{"lists", "--admin", p.back}, &stdout, &stderr); code != 0 || !regexp.MustCompile(want).MatchString(stdout.String()) {
+			t.Errorf("exit %d, %s%s, want %s", code, stdout.String(), stderr.String(), want)
+		}
+	}
+	sees(`(?m)^LIST +ENTRIES +READ +CHANGED +FROM.*\npartners +2 +\S+ ago +\S+ ago +` + list)
+	must(t, os.WriteFile(list, []byte("oops\n"), 0o600))
+	p.admin("POST", "/v1/reload")
+	sees(`partners +2 .*` + list + `:1: "oops" is not a prefix`)
 }

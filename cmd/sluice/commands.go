@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,17 +10,21 @@ import (
 
 	"sluice/cmd/sluice/internal/command"
 	"sluice/cmd/sluice/internal/completion"
+	"sluice/cmd/sluice/internal/settings"
+	"sluice/edge/config"
 )
 
 // commands is all of them, as help shows them.
 func commands() []command.Command {
 	return slices.Concat([]command.Command{
-		{Command: completion.Command{Name: "check", Args: "FILE", Does: "validate a configuration"}, Run: cmdCheck},
+		checkCmd(),
+		importCmd(),
+		{Command: completion.Command{Name: "schema", Does: "print the JSON Schema of a configuration, for editors"}, Run: cmdSchema},
 	}, command.Operators(), []command.Command{
 		command.Why(),
 		{Command: completion.Command{Name: "help", Args: "[COMMAND]", Does: "show how a command is used"}, Run: cmdHelp},
 		{Command: completion.Command{Name: "completion", Args: strings.Join(completion.Shells(), "|"), Does: "print the script by which a shell completes sluice"}, Run: cmdCompletion},
-		{Command: completion.Command{Name: "version", Does: "print version and commit"}, Run: cmdVersion},
+		{Command: completion.Command{Name: "version", Args: "[--json]", Does: "print version and commit"}, Run: cmdVersion},
 	})
 }
 
@@ -33,17 +38,59 @@ func findCommand(name string) (command.Command, bool) {
 }
 
 func cmdCheck(args []string, stdout, stderr io.Writer) int {
-	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
-		return command.Misuse(stderr, errors.New("check wants one file: sluice check FILE"))
-	}
-	return check(args[0], stdout, stderr)
+	return checkCmd().Run(args, stdout, stderr)
 }
 
-func cmdVersion(args []string, stdout, stderr io.Writer) int {
+// checkCmd tells what is wrong with a file, and how it differs from what runs.
+func checkCmd() command.Command {
+	set := command.NewFlagSet("check")
+	diff := set.Bool("diff", false, "say what a reload of FILE would change at the edge that runs, by the admin that the file names, or --admin; exit 1 if anything")
+	asJSON := set.Bool("json", false, "print JSON")
+	at := command.AddListener(set)
+	return command.Offline(set, "FILE", "validate a configuration", "check wants one file: sluice check FILE", func(args []string, stdout, stderr io.Writer) int {
+		r := examine(args[0])
+		code, where := 0, ""
+		if *diff && r.Good {
+			client, err := at(r.config)
+			if err == nil {
+				where = client.Address
+				r.Differences, err = client.Differences(r.config)
+			}
+			if err != nil {
+				fmt.Fprintf(stderr, "sluice check: %s\n", settings.Sentence(err))
+				return command.ExitFailed
+			}
+			if len(r.Differences) > 0 {
+				code = command.ExitFailed
+			}
+		}
+		if *asJSON {
+			if !r.Good {
+				code = command.ExitFailed
+			}
+			return printJSON(r, code, stdout)
+		}
+		code = r.print(stdout, stderr)
+		if *diff && r.Good {
+			code = r.printDifferences(where, stdout)
+		}
+		return code
+	})
+}
+
+func printJSON(v any, code int, stdout io.Writer) int {
+	e := json.NewEncoder(stdout)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	_ = e.Encode(v) // to the terminal, or to whom it may concern
+	return code
+}
+
+func cmdSchema(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
-		return command.Misuse(stderr, errors.New("version wants nothing else"))
+		return command.Misuse(stderr, errors.New("schema wants nothing else: sluice schema > sluice.schema.json"))
 	}
-	fmt.Fprintln(stdout, "sluice", version())
+	_, _ = stdout.Write(config.Schema)
 	return 0
 }
 

@@ -44,7 +44,7 @@ func TestCompletion(t *testing.T) {
 				want string // these are offered
 				not  string // and none of these
 			}{
-				{"sluice ", "status top blocked rules config block unblock allow deny events check help completion version", "serve"},
+				{"sluice ", "status top blocked rules reload drain undrain config block unblock allow deny events check help completion version", "serve"},
 				{"sluice unb", "unblock", ""},
 				{"sluice --log-f", "--log-format", "--json"},
 				{"sluice --log-format ", "text json", "script status"},

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -297,6 +298,25 @@ func TestDashboard(t *testing.T) {
 	b.keys(kb.Enter)
 	b.until(`!` + row("blocked", "198.51.100.0/24"))
 
+	// Maintenance, from the other edge: why, since when, by whom, until when; and it is over.
+	order, _ := json.Marshal(map[string]any{"for": "2h", "allow": []string{"198.51.100.0/24"}, "message": hostile})
+	if resp, text := edges[1].request("PUT", edges[1].back, "/v1/maintenance", string(order), "Authorization", "Bearer right", "X-Operator", "grace"); resp.StatusCode != 200 {
+		t.Fatalf("%d %s", resp.StatusCode, text)
+	}
+	b.until(`!document.querySelector("#maintenance").hidden`)
+	var closed struct{ Since, Until time.Time }
+	edges[0].asOperator("/v1/maintenance", &closed)
+	clock := func(at time.Time) string { // with the date where it is another day
+		return `(\d{4}-\d\d-\d\d )?` + at.UTC().Format("15:04:05Z")
+	}
+	says := eval[string](b, `document.querySelector("#maintenance").textContent`)
+	want := regexp.MustCompile(`^Maintenance: every request gets 503, but those of 198\.51\.100\.0/24, with “` + regexp.QuoteMeta(hostile) + `”\. On since ` + clock(closed.Since) + ` by grace from .+; it ends by itself at ` + clock(closed.Until) + `\.$`)
+	if !want.MatchString(says) {
+		t.Errorf("during maintenance the page says %q, want %s", says, want)
+	}
+	edges[1].request("DELETE", edges[1].back, "/v1/maintenance", "", "Authorization", "Bearer right")
+	b.until(`document.querySelector("#maintenance").hidden`)
+
 	// Nothing that came from the API is markup.
 	b.until(row("rules", "odd", "<imgsrc=x"))
 	if n := eval[int](b, `document.querySelectorAll("img, main script, dialog script").length`); n != 0 || eval[string](b, `document.title`) != "Sluice" {
@@ -320,6 +340,17 @@ func TestDashboard(t *testing.T) {
 	}
 	if n := eval[int](b, fmt.Sprintf(hide, false)); n != 1 {
 		t.Errorf("a page that is seen again asks again %d times, want 1", n)
+	}
+
+	// After a slow answer a rate is of the time since the one before it, not 0.
+	if !eval[bool](b, `(() => {
+		const real = samples;
+		samples = [{at: nowAt - 57e3, summary: "before"}, {at: nowAt, summary: "now"}];
+		const {first, seconds} = since(recent);
+		samples = real;
+		return first === "before" && seconds === 57;
+	})()`) {
+		t.Error("a slow answer shows as no traffic")
 	}
 
 	// As it looks.

@@ -131,7 +131,7 @@ func TestPackageMakesNoSecret(t *testing.T) {
 
 // What the package is made of is there, with documents, examples and what shells complete by, and what its files name of it is in it.
 func TestPackageHasWhatItNames(t *testing.T) {
-	text, err := os.ReadFile("../../.ci/release.go")
+	text, err := os.ReadFile("../../.ci/release/debian.go")
 	must(t, err)
 	var made, named []string
 	for _, m := range regexp.MustCompile(`"(deploy/[^"]+)": +"([^"]+)"`).FindAllSubmatch(text, -1) {
@@ -142,7 +142,7 @@ func TestPackageHasWhatItNames(t *testing.T) {
 	list := regexp.MustCompile(`(?m)^var read = \[\]string\{(.*)\}$`).FindSubmatch(text)
 	unread := regexp.MustCompile("regexp.MustCompile\\(`([^`]+)`\\)").FindSubmatch(text)
 	if len(made) < 5 || list == nil || unread == nil {
-		t.Fatalf("release.go puts %q in the package, and to read %q but %q", made, list, unread)
+		t.Fatalf("the release puts %q in the package, and to read %q but %q", made, list, unread)
 	}
 	left := regexp.MustCompile(string(unread[1]))
 	for _, what := range strings.Split(strings.ReplaceAll(string(list[1]), `"`, ""), ", ") {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -13,6 +14,7 @@ import (
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/counter/algorithm"
 	"sluice/edge/config"
+	"sluice/edge/config/compose"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
 )
@@ -29,6 +31,8 @@ type flags struct {
 	shadow, verdictHeader      bool
 	logLevel, logFormat        string
 	notice, grace              time.Duration
+
+	files atomic.Pointer[compose.Files] // that load has read; nil: none
 }
 
 func newFlags() *flags {
@@ -88,10 +92,11 @@ func usage(f *flags) string {
 func (f *flags) load() (*config.Config, error) {
 	c := config.Default()
 	if f.config != "" {
-		var err error
-		if c, err = settings.ReadConfig(f.config); err != nil {
+		found, files, err := settings.ReadFiles(f.config)
+		if f.files.Store(files); err != nil {
 			return nil, err
 		}
+		c = found
 	}
 	if err := f.over(c); err != nil {
 		return nil, err
@@ -106,7 +111,7 @@ func (f *flags) over(c *config.Config) error {
 		if err := config.CheckAddress(f.listen); err != nil {
 			return fmt.Errorf("--listen: %w", err)
 		}
-		c.Listen = f.listen
+		c.Listen = config.At(f.listen)
 	}
 	if given("admin") {
 		if err := config.CheckAddress(f.admin); err != nil {

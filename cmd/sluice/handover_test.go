@@ -27,11 +27,20 @@ type lineage struct {
 
 func startLineage(t *testing.T, origin string, env []string, args ...string) *lineage {
 	t.Helper()
-	l := &lineage{process: &process{t: t, front: freePort(t), back: freePort(t), log: new(labtest.Buffer)}, file: filepath.Join(t.TempDir(), "log")}
+	front := freePort(t)
+	l := startLineageOf(t, env, append([]string{"--listen", front, "--origin", origin}, args...)...)
+	l.front = front
+	return l
+}
+
+// startLineageOf starts one that listens for clients where its configuration says.
+func startLineageOf(t *testing.T, env []string, args ...string) *lineage {
+	t.Helper()
+	l := &lineage{process: &process{t: t, back: freePort(t), log: new(labtest.Buffer)}, file: filepath.Join(t.TempDir(), "log")}
 	out, err := os.Create(l.file)
 	must(t, err)
 	defer out.Close()
-	l.cmd = exec.Command(os.Args[0], append([]string{"--listen", l.front, "--admin", l.back, "--origin", origin, "--grace", "5s"}, args...)...)
+	l.cmd = exec.Command(os.Args[0], append([]string{"--admin", l.back, "--grace", "5s"}, args...)...)
 	l.cmd.Env = append(append(os.Environ(), "SLUICE_UNDER_TEST=1"), env...)
 	l.cmd.Stderr = out
 	must(t, l.cmd.Start())

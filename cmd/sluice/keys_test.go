@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,14 +12,7 @@ import (
 // with sends a request with headers, NAME VALUE…, and tells its status.
 func (p *process) with(header ...string) int {
 	p.t.Helper()
-	req, err := http.NewRequest("GET", "http://"+p.front+"/", nil)
-	must(p.t, err)
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	must(p.t, err)
-	resp.Body.Close()
+	resp, _ := p.request("GET", p.front, "/", "", header...)
 	return resp.StatusCode
 }
 
@@ -80,11 +72,11 @@ func TestClientsByKey(t *testing.T) {
 	digest := out[:33]
 	has(do(one, 0, "blocked"), digest+` +k-47… +api `)
 	has(do(one, 0, "events"), `key k-47…`)
-	has(do(one, 0, "top", "--kind", "key", "--rule", "api"), digest+` +k-47… +header:X-Api-Key +5 +api\n`)
-	has(do(one, 0, "top", "--kind", "key", "--by", "refused"), digest+` +k-47… +header:X-Api-Key +2 +api\n`)
-	has(do(one, 0, "top", "--kind", "key", "--rule", "more"), digest+` +header:x-api-key +5 +more\n`)
+	has(do(one, 0, "top", "--kind", "key", "--rule", "api"), digest+` +k-47… +header:X-Api-Key +5 +api, more`)
+	has(do(one, 0, "top", "--kind", "key", "--by", "refused"), digest+` +k-47… +header:X-Api-Key +2 +api, more`)
+	has(do(one, 0, "top", "--kind", "key", "--rule", "more"), digest+` +k-47… +header:X-Api-Key +5 +api, more\n`)
 	has(do(two, 0, "top", "--kind", "key"), `no key here of late`)
-	has(do(one, 0, "why", "127.0.0.1"), `counted by header:X-Api-Key as well, by 1 rule \(api\)\n  `+digest+`  last .*  k-47…\n`,
+	has(do(one, 0, "why", "127.0.0.1"), `counted by header:X-Api-Key as well, by 2 rules \(api, more\)\n  `+digest+`  last .*  k-47…\n`,
 		`counted by source and cookie:sid as well, by 1 rule \(pair\); this edge remembers none that came from here`)
 	has(do(one, 1, "top", "--kind", "key", "--rule", "site"), `rule site does not count by a key`)
 	two.until("told of the block", func() bool {
@@ -132,7 +124,7 @@ func TestClientsByKey(t *testing.T) {
 		says string
 		args []string
 	}{
-		{1, `no such key: no rule counts by header:x-tenant alone; rules count by header:X-Api-Key \(api\); header:x-api-key \(more\); source and cookie:sid \(pair\)`, []string{"block", "--key", "header:X-Tenant=SECRET"}},
+		{1, `no such key: no rule counts by header:x-tenant alone; rules count by header:X-Api-Key \(api, more\); source and cookie:sid \(pair\)`, []string{"block", "--key", "header:X-Tenant=SECRET"}},
 		{1, `rule pair does not count by header:x-api-key alone`, []string{"block", "--key", key, "--rule", "pair"}},
 		{1, `no such rule: none`, []string{"block", "--key", key, "--rule", "none"}},
 		{1, `no rule has counted that digest of late`, []string{"block", "#" + strings.Repeat("0", 32)}},
@@ -156,6 +148,19 @@ func TestClientsByKey(t *testing.T) {
 			t.Errorf("%v: what it says has the key: %s", bad.args, out)
 		}
 	}
+
+	// The access log has its digest, which an edge makes of it.
+	logs := []string{filepath.Join(dir, "one.log"), filepath.Join(dir, "two.log")}
+	one.until("the refusals are in the log", func() bool {
+		text, _ := os.ReadFile(logs[0])
+		return strings.Count(string(text), digest) >= 2
+	})
+	told := do(one, 0, append([]string{"why", "--key", key}, logs...)...)
+	has(told, digest+`, from `, ` requests, 2 refused\n`, ` blocked by rule api, until .*\n.* at edge one: 4 requests in 1h0m0s, 3 are allowed\n  2 requests refused under it`)
+	if got := do(one, 0, append([]string{"why", digest}, logs...)...); got != told {
+		t.Errorf("by its digest:\n%s", got)
+	}
+	has(do(one, 0, "why", "#"+strings.Repeat("0", 32), logs[0]), `no request of it in`)
 
 	// Nothing of it is anywhere.
 	for _, p := range []*process{one, two} {

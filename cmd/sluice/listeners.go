@@ -10,42 +10,104 @@ import (
 
 	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/edge/config"
+	"sluice/edge/control"
+	"sluice/edge/listen"
 )
 
 // listeners are the sockets of an edge. Those that a configuration does not name are nil.
 type listeners struct {
-	front, secure []net.Listener // requests; those over TLS. Several share the connections of one address
-	back          net.Listener   // operators
-	calls         net.Listener   // proxies that call over gRPC
-	peers         net.Listener   // edges of other PoPs
+	front, secure []entrance   // requests; those over TLS
+	back          net.Listener // operators
+	calls         net.Listener // proxies that call over gRPC
+	asks          net.Listener // programs that ask over HTTP
+	peers         net.Listener // edges of other PoPs
+}
+
+// An entrance is a listener for clients, with the sockets that share its connections.
+type entrance struct {
+	*listen.Entry
+	sockets []net.Listener
+}
+
+func (e entrance) addr() net.Addr { return e.sockets[0].Addr() }
+
+// entrances are listeners of the configuration, with their sockets.
+func entrances(field string, list []config.Listener, sockets [][]net.Listener) (all []entrance) {
+	for i, l := range list {
+		all = append(all, entrance{&listen.Entry{Field: field, Address: l.Address, ProxyProtocol: l.ProxyProtocol}, sockets[i]})
+	}
+	return all
+}
+
+// addresses are where they listen.
+func addresses(all []entrance) (list []string) {
+	for _, e := range all {
+		list = append(list, e.addr().String())
+	}
+	return list
 }
 
 // open listens everywhere, or takes the sockets that were given, and closes those that were given and not wanted.
 func (l *listeners) open(ours *upgrade.Sockets, c *config.Config) (err error) {
-	several := func(name, address string, sockets int) (all []net.Listener) {
-		if err == nil && address != "" {
-			all, err = ours.Listen(name, address, sockets)
+	clients := func(field string, list []config.Listener) []entrance {
+		var sockets [][]net.Listener
+		if err == nil {
+			var where []string
+			for _, l := range list {
+				where = append(where, l.Address)
+			}
+			sockets, err = ours.Listen(field, where, cmp.Or(c.ListenSockets, runtime.GOMAXPROCS(0)))
 		}
-		return all
+		if err != nil {
+			return nil
+		}
+		return entrances(field, list, sockets)
 	}
 	one := func(name, address string) net.Listener {
-		if all := several(name, address, 1); all != nil {
-			return all[0]
+		if err != nil || address == "" {
+			return nil
 		}
-		return nil
+		var all [][]net.Listener
+		if all, err = ours.Listen(name, []string{address}, 1); err != nil {
+			return nil
+		}
+		return all[0][0]
 	}
-	sockets := cmp.Or(c.ListenSockets, runtime.GOMAXPROCS(0))
-	l.front, l.secure = several("listen", c.Listen, sockets), several("listen_tls", c.ListenTLS, sockets)
+	l.front, l.secure = clients("listen", c.Listen), clients("listen_tls", c.ListenTLS)
+	l.asks = one("limit_api", c.LimitAPI.Listen)
 	l.back, l.calls, l.peers = one("admin", c.Admin), one("rate_limit_service", c.RateLimitService.Listen), one("peers_listen", c.PoP.PeersListen)
 	if err != nil {
 		return err
 	}
 	ours.Close(false)
+	var secure net.Addr
+	if len(l.secure) > 0 {
+		secure = l.secure[0].addr()
+	}
+	for i := range l.front {
+		l.front[i].Redirect = c.Listen[i].HTTPSPort(secure)
+	}
 	// A name, or a socket that was given, may lead further than it said.
-	if err := c.CheckAdmin(l.back.Addr().String()); err != nil || l.calls == nil {
+	if err := c.CheckAdmin(l.back.Addr().String()); err != nil {
 		return err
 	}
+	if l.asks != nil {
+		if err := c.LimitAPI.CheckAddress(l.asks.Addr().String()); err != nil {
+			return err
+		}
+	}
+	if l.calls == nil {
+		return nil
+	}
 	return c.RateLimitService.CheckAddress(l.calls.Addr().String())
+}
+
+// sockets is how many there are for clients.
+func (l *listeners) sockets() (n int) {
+	for _, e := range append(append([]entrance(nil), l.front...), l.secure...) {
+		n += len(e.sockets)
+	}
+	return n
 }
 
 // reachable is where an edge listens, with the host's name instead of all of its addresses.
@@ -74,4 +136,13 @@ func fitDescriptors(c *config.Config) (wanted int) {
 		c.Limits.Connections = min(wanted, max(1, (int(min(limit.Cur, 1<<30))-spareDescriptors)/2))
 	}
 	return wanted
+}
+
+// status is what operators see of the listeners for clients.
+func (l *listeners) status() []control.Listener {
+	all := []control.Listener{}
+	for _, e := range append(append([]entrance(nil), l.front...), l.secure...) {
+		all = append(all, control.Listener{Field: e.Field, Address: e.addr().String(), Redirect: int(e.Redirect), Accepted: e.Accepted.Load()})
+	}
+	return all
 }

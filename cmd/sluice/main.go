@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -21,7 +19,6 @@ import (
 
 	"sluice/cmd/sluice/internal/command"
 	"sluice/cmd/sluice/internal/settings"
-	"sluice/edge/metric"
 )
 
 func main() {
@@ -62,53 +59,4 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return command.ExitFailed
 	}
 	return 0
-}
-
-// version is this program's version.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return versionOf(info)
-}
-
-// versionOf is the version, the commit, if it is known, and the Go that it was built with.
-func versionOf(info *debug.BuildInfo) string {
-	text := strings.Trim(info.Main.Version, "()")
-	if text == "" {
-		text = "devel"
-	}
-	var commit, changed string
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			commit = s.Value[:min(12, len(s.Value))]
-		case "vcs.modified":
-			if s.Value == "true" {
-				changed = " with changes"
-			}
-		}
-	}
-	switch {
-	case commit == "":
-		commit = "unknown"
-	case strings.Contains(text, commit): // between releases Go's version has it; other edges get the first 64 bytes of this text
-		return text + changed + ", " + info.GoVersion
-	}
-	return text + ", commit " + commit + changed + ", " + info.GoVersion
-}
-
-// buildInfo describes this process's build.
-func buildInfo(to metric.Sink) {
-	version, commit := "unknown", "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = strings.Trim(info.Main.Version, "()")
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				commit = s.Value
-			}
-		}
-	}
-	to.Gauge(1, "sluice_build_info", "What this process was built from; always 1.", "version", version, "commit", commit, "go", runtime.Version())
 }

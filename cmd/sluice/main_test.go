@@ -97,7 +97,7 @@ func TestBadInput(t *testing.T) {
 			"name the hosts under origins.hosts, or leave match.hosts out\n"},
 		{"version", 0, ""},
 		{"--version", 0, ""},
-		{"--version x", 2, "sluice: version wants nothing else (sluice --help tells more)\n"},
+		{"--version x", 2, "sluice: version wants --json or nothing (sluice --help tells more)\n"},
 		{"--help", 0, ""},
 	} {
 		t.Run(strings.ReplaceAll(test.args, "/", "_"), func(t *testing.T) {

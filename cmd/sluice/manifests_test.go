@@ -358,8 +358,8 @@ func TestKubernetes(t *testing.T) {
 	if _, port, _ := strings.Cut(c.Admin, ":"); port != strconv.Itoa(ports["sluice"]["admin"]) || len(c.Source.Trust) > 0 {
 		t.Errorf("admin %s, ports %v, trust %v", c.Admin, ports["sluice"], c.Source.Trust)
 	}
-	if _, port, _ := strings.Cut(c.Listen, ":"); port != strconv.Itoa(ports["sluice"]["http"]) {
-		t.Errorf("listen %s, ports %v", c.Listen, ports["sluice"])
+	if _, port, _ := strings.Cut(c.Listen[0].Address, ":"); port != strconv.Itoa(ports["sluice"]["http"]) {
+		t.Errorf("listen %s, ports %v", c.Listen[0].Address, ports["sluice"])
 	}
 	mounts := make(map[string]string) // folder: what is there
 	for _, m := range edge.Spec.Containers[0].VolumeMounts {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"sluice/edge/changes/etcd/etcdtest"
+	"sluice/edge/geo/geotest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the pages anew that are made from the code")
@@ -65,7 +66,8 @@ What ` + "`GET /metrics`" + ` shows of an edge that shares a tier. ` + "`sluice_
 	{"edge", `# Metrics of an edge
 
 What ` + "`GET /metrics`" + ` of each edge shows, beside the ` + "`go_*` and `process_*`" + ` of every Go program.
-` + "`sluice_certificate_*`" + ` are there with a listener for TLS, and ` + "`sluice_plans_*`" + ` with a store of plans.
+` + "`sluice_certificate_*`" + ` are there with a listener for TLS, ` + "`sluice_plans_*`" + ` with a store of plans,
+` + "`sluice_trace_*`" + ` with ` + "`tracing`" + `, ` + "`sluice_list_*`" + ` with ` + "`lists`" + `, ` + "`sluice_geo_*`" + ` with ` + "`geo`" + `.
 [README.md](README.md) says which to watch.
 `, regexp.MustCompile(`^sluice_`)},
 }
@@ -77,14 +79,16 @@ This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMet
 |---|---|---|---|
 `
 
-// The pages on metrics are what a running edge with a tier, peers, an etcd and a store of plans shows; and a scrape is what Prometheus wants of one.
+// The pages on metrics are what a running edge with a tier, peers, an etcd, a store of plans and traces shows; and a scrape is what Prometheus wants of one.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	secret := write(t, popKey)
 	cert, key := newAuthority(t).issue(t, "sluice")
-	p := start(t, "", "--memcached", startMemcached(t), "--config", write(t, "listen_tls: \"127.0.0.1:0\"\ntls: {certificate: "+cert+", key: "+key+"}\npop: {peers: [{name: ams1, edges: [\""+freePort(t)+"\"]}], peers_secret_file: "+secret+", peers_listen: \""+freePort(t)+"\"}\n"+
+	systems := filepath.Join(t.TempDir(), "asn.mmdb")
+	geotest.Systems(t, systems, map[string]uint32{"192.0.2.0/24": 64500})
+	p := start(t, "", "--memcached", startMemcached(t), "--config", write(t, "geo: {asn: "+systems+"}\nlisten_tls: \"127.0.0.1:0\"\ntls: {certificate: "+cert+", key: "+key+"}\npop: {peers: [{name: ams1, edges: [\""+freePort(t)+"\"]}], peers_secret_file: "+secret+", peers_listen: \""+freePort(t)+"\"}\n"+
 		"etcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\nplans: {key: \"header:X-API-Key\", store: \"sqlite:"+filepath.Join(t.TempDir(), "plans.db")+"\"}\n"+
-		"shed: kernel\nwall: {socket: /nowhere/wall.sock}\norigins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}, {name: slow, concurrency: 1000}]"))
+		"tracing: {endpoint: \"http://"+freePort(t)+"\", sample: 0}\nlists: [{name: partners, file: "+write(t, "192.0.2.0/24\n")+"}]\nshed: kernel\nwall: {socket: /nowhere/wall.sock}\norigins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}, {name: slow, concurrency: 1000}, {name: api, key: \"header:X-API-Key\", limit: 1000, plans: {free: 500}}]"))
 	var text string
 	p.until("telling of requests and of the tier", func() bool {
 		p.get()

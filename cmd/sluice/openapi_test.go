@@ -115,7 +115,7 @@ func TestOpenAPI(t *testing.T) {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		text = append(text, "- {name: trial, limit: 1, mode: shadow, count: {refused: true}}\n- {name: asleep, limit: 9, mode: off, key: [source, \"header:X-Tenant\"], count: {statuses: [401]}}\n- {name: api, key: \"header:X-API-Key\", limit: 3, plans: {pro: 9}}\n"...)
-		text = append(text, fmt.Sprintf("admin_token_file: %s\nmetrics_token: true\nsource: {trust: [127.0.0.0/8]}\nallow: [192.0.2.200]\ndeny: [192.0.2.201]\n", token)...)
+		text = append(text, fmt.Sprintf("admin_token_file: %s\nmetrics_token: true\nsource: {trust: [127.0.0.0/8]}\nlists: [{name: robots, file: %s}]\nallow: [192.0.2.200]\ndeny: [192.0.2.201, 'list:robots']\n", token, write(t, "198.51.100.0/24\n"))...)
 		text = append(text, "plans: {key: \"header:X-API-Key\", store: \"sqlite:"+database+"\"}\n"...)
 		return start(t, site, append(args, "--config", write(t, string(text)), "--memcached", nodes)...)
 	}
@@ -152,6 +152,11 @@ func TestOpenAPI(t *testing.T) {
 		{"POST", "/v1/rules/login/rollback", `{"to":"x"}`, 400},
 		{"POST", "/v1/rules/login/rollback", `{"to":7}`, 404},
 		{"GET", "/v1/rules/login/history", "", 200},
+		{"GET", "/v1/rules/login/suggestion", "", 200},
+		{"GET", "/v1/rules/login/suggestion?scope=pop&refuse=0.02", "", 200},
+		{"GET", "/v1/rules/login/suggestion?refuse=2", "", 400},
+		{"GET", "/v1/rules/asleep/suggestion", "", 400},
+		{"GET", "/v1/rules/none/suggestion", "", 404},
 		{"DELETE", "/v1/rules/new", "", 200},
 		{"DELETE", "/v1/rules/new", "", 404},
 		{"GET", "/v1/config", "", 200},
@@ -195,6 +200,17 @@ func TestOpenAPI(t *testing.T) {
 		{"POST", "/v1/mitigations/lift", `{"key":"header:X-Api-Key","value":"k-4711","by":"me"}`, 400},
 		{"POST", "/v1/mitigations/lift", `{"key":"cookie:sid","value":"1"}`, 404},
 		{"POST", "/v1/mitigations/lift", `{"key":"header:X-Api-Key","value":"k-4711","rule":"asleep"}`, 409},
+		{"POST", "/v1/tries", `{"for":"10m","rule":{"limit":5,"key":["header:X-Api-Key"]}}`, 200},
+		{"POST", "/v1/tries", `{"name":"try-1","for":"10m","rule":{"limit":5}}`, 409},
+		{"POST", "/v1/tries", `{"for":"10m","rule":{"limt":5}}`, 400},
+		{"GET", "/v1/tries", "", 200},
+		{"GET", "/v1/tries/try-1", "", 200},
+		{"GET", "/v1/tries/try-1?scope=pop", "", 200},
+		{"GET", "/v1/tries/try-1?scope=all", "", 400},
+		{"GET", "/v1/tries/none", "", 404},
+		{"DELETE", "/v1/tries/try-1?scope=all", "", 400},
+		{"DELETE", "/v1/tries/try-1?scope=pop", "", 200},
+		{"DELETE", "/v1/tries/none", "", 404},
 		{"GET", "/v1/top", "", 200},
 		{"GET", "/v1/top?by=refused&n=1", "", 200},
 		{"GET", "/v1/top?by=shadow", "", 200},
@@ -215,6 +231,10 @@ func TestOpenAPI(t *testing.T) {
 		{"PUT", "/v1/quotas/k-4711", `{"rule":"none","limit":5}`, 404},
 		{"PUT", "/v1/quotas/%C3%A4", `{"plan":"pro"}`, 400},
 		{"GET", "/v1/quotas/k-4711", "", 200},
+		{"GET", "/v1/quotas?n=1", "", 200},
+		{"GET", "/v1/quotas?plan=pro", "", 200},
+		{"GET", "/v1/quotas?after=k-4711", "", 400},
+		{"GET", "/v1/quotas?n=0", "", 400},
 		{"GET", "/v1/quotas/%20", "", 400},
 		{"GET", "/v1/quotas/k-4711/history", "", 200},
 		{"GET", "/v1/quotas/%20/history", "", 400},
@@ -239,6 +259,7 @@ func TestOpenAPI(t *testing.T) {
 		{"GET", "/v1/history?hours=200", "", 400},
 		{"GET", "/v1/nodes", "", 200},
 		{"GET", "/v1/origins", "", 200},
+		{"GET", "/v1/lists", "", 200},
 		{"GET", "/v1/pop", "", 200},
 		{"GET", "/v1/dashboard", "", 200},
 		{"GET", "/v1/dashboard?q=198.51.100.7&since=2", "", 200},
@@ -246,6 +267,21 @@ func TestOpenAPI(t *testing.T) {
 		{"GET", "/", "", 200},
 		{"GET", "/dashboard.css", "", 200},
 		{"GET", "/dashboard.js", "", 200},
+		{"PUT", "/v1/maintenance", `{"for":"2h","allow":["203.0.113.0/24"],"message":"Moving house"}`, 200},
+		{"PUT", "/v1/maintenance", `{}`, 200}, // in place of the first: with a warning
+		{"PUT", "/v1/maintenance", `{"allow":["203.0.113.0/33"]}`, 400},
+		{"GET", "/v1/maintenance", "", 200},
+		{"GET", "/readyz", "", 200},
+		{"GET", "/v1/status", "", 200},
+		{"GET", "/v1/mitigations", "", 200},
+		{"GET", "/v1/dashboard", "", 200},
+		{"DELETE", "/v1/maintenance", "", 200},
+		{"DELETE", "/v1/maintenance", "", 200},
+		{"GET", "/v1/maintenance", "", 200},
+		{"POST", "/v1/drain", "", 200},
+		{"GET", "/readyz", "", 503},
+		{"GET", "/v1/status", "", 200},
+		{"POST", "/v1/undrain", "", 200},
 		{"GET", "/healthz", "", 200},
 		{"GET", "/readyz", "", 200},
 		{"GET", "/metrics", "", 200},
@@ -283,7 +319,7 @@ func TestOpenAPI(t *testing.T) {
 	alone := start(t, site)
 	alone.get()
 	for _, other := range []*process{p, second, alone} {
-		for _, path := range []string{"/v1/rules", "/v1/mitigations", "/v1/events", "/v1/nodes", "/v1/origins", "/v1/pop", "/v1/status", "/v1/config", "/v1/dashboard", "/v1/sources/192.0.2.1", "/v1/top", "/v1/allow",
+		for _, path := range []string{"/v1/rules", "/v1/mitigations", "/v1/events", "/v1/nodes", "/v1/origins", "/v1/lists", "/v1/pop", "/v1/status", "/v1/config", "/v1/dashboard", "/v1/sources/192.0.2.1", "/v1/top", "/v1/allow",
 			"/v1/mitigations?scope=pop", "/v1/events?scope=pop", "/v1/status?scope=pop", "/v1/dashboard?scope=pop", "/v1/sources/192.0.2.1?scope=pop", "/v1/top?scope=pop", "/v1/history?hours=168&scope=pop"} {
 			i.ask(other, "GET", path, "", 200)
 		}
@@ -294,6 +330,7 @@ func TestOpenAPI(t *testing.T) {
 	i.ask(alone, "DELETE", "/v1/rules/default", "", 200)
 	i.ask(alone, "PUT", "/v1/deny/203.0.113.0/24", ten, 200)
 
+	i.ask(alone, "GET", "/v1/quotas", "", 409)
 	i.ask(alone, "GET", "/v1/quotas/k", "", 409)
 	i.ask(alone, "PUT", "/v1/quotas/k", `{"plan":"pro"}`, 409)
 	i.ask(alone, "DELETE", "/v1/quotas/k", "", 409)
@@ -328,11 +365,14 @@ func TestOpenAPI(t *testing.T) {
 		"DELETE /v1/allow/{prefix} 409":      "a full list",
 		"PUT /v1/deny/{prefix} 409":          "a full list",
 		"DELETE /v1/deny/{prefix} 409":       "a full list",
+		"PUT /v1/maintenance 409":            "a full list",
+		"DELETE /v1/maintenance 409":         "a full list",
 		"DELETE /v1/rules/{name} 409":        "a full list",
 		"POST /v1/rules/{name}/rollback 409": "a full list",
 		"GET /v1/dashboard 500":              "metrics that fail",
 		"GET /metrics 503":                   "five at a time",
 		"PUT /v1/quotas/{key} 503":           "a store that stops: TestPlans",
+		"GET /v1/quotas 503":                 "a store that stops: TestPlans",
 		"DELETE /v1/quotas/{key} 503":        "a store that stops",
 		"GET /v1/quotas/{key}/history 503":   "a store that stops: TestPlans",
 	}

@@ -195,8 +195,9 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"deny 192.0.2.7 --remove --for 1h" + with, 2, "sluice deny: --remove ends at once: leave --for and --reason out (sluice help deny tells more)\n"},
 		{"deny 0.0.0.0/0" + with, 1, "sluice deny: 0.0.0.0/0 is too wide: want /8 or longer\n"},
 		{"allow 192.0.2.7 --for 721h" + with, 1, "sluice allow: for 721h: want more than 0 and at most 720h\n"},
-		{"rules set" + with, 2, `sluice rules: "set" is not enough: want rules, rules set NAME FIELD=VALUE…, rules history NAME, or rules rollback NAME [VERSION] (sluice help rules tells more)` + "\n"},
-		{"rules show default" + with, 2, "sluice rules: no form \"show\": want rules, rules set NAME FIELD=VALUE…, rules history NAME, or rules rollback NAME [VERSION] (sluice help rules tells more)\n"},
+		{"rules set" + with, 2, `sluice rules: "set" is not enough: want sluice rules set NAME FIELD=VALUE… (sluice help rules tells more)` + "\n"},
+		{"rules show default" + with, 2, "sluice rules: no form \"show\": want rules, rules add [FILE], rules edit NAME [FILE], rules set NAME FIELD=VALUE…, rules remove NAME, rules history NAME, rules rollback NAME [VERSION] (sluice help rules tells more)\n"},
+		{"rules add " + write(t, "{name: partners, limit: 9, match: {lists: [partners]}}\n") + with, 1, `sluice rules: rule partners: match: lists: there is no list "partners": name it under lists, with its file or url` + "\n"},
 		{"rules set default" + with, 2, "sluice rules: nothing is to be set: sluice rules set default limit=300 (sluice help rules tells more)\n"},
 		{"rules set default limit" + with, 2, `sluice rules: "limit" is no FIELD=VALUE: want such as limit=300, match.path=/login, or window=null for the default (sluice help rules tells more)` + "\n"},
 		{"rules set default limit=1 limit=2" + with, 2, `sluice rules: "limit=2": limit is there twice (sluice help rules tells more)` + "\n"},
@@ -218,7 +219,7 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"rules --admin http://127.0.0.1", 2, `sluice rules: --admin: "http://127.0.0.1" is not the address of an operators' listener: want HOST:PORT or unix:/PATH (sluice help rules tells more)` + "\n"},
 		{"help frobnicate", 2, `sluice: help: no command "frobnicate": sluice help lists them (sluice --help tells more)` + "\n"},
 		{"completion tcsh", 2, `sluice: completion: there is no completion for "tcsh": want bash, zsh, fish (sluice --help tells more)` + "\n"},
-		{"version now", 2, "sluice: version wants nothing else (sluice --help tells more)\n"},
+		{"version now", 2, "sluice: version wants --json or nothing (sluice --help tells more)\n"},
 		{"-t", 2, "sluice: check wants one file: sluice check FILE (sluice --help tells more)\n"},
 		{"-t " + anywhere, 0, ""},
 		{"--version", 0, ""},
@@ -248,7 +249,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("sluice help has no line about %s", c.Name)
 		}
 		_, one, _ := sluice("help", c.Name)
-		if !strings.HasPrefix(one, "sluice "+c.Name) || !strings.Contains(one, c.Does) || (c.Flags != nil) != strings.Contains(one, "--token-file FILE") {
+		if !strings.HasPrefix(one, "sluice "+c.Name) || !strings.Contains(one, c.Does) || (c.Flags != nil && c.Name != "import") != strings.Contains(one, "--token-file FILE") {
 			t.Errorf("sluice help %s: %s", c.Name, one)
 		}
 	}

@@ -26,16 +26,20 @@ import (
 	"sluice/counter/member"
 	"sluice/edge"
 	"sluice/edge/accesslog"
+	"sluice/edge/acme"
 	"sluice/edge/admin"
 	"sluice/edge/audit"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/geo"
 	"sluice/edge/history"
 	"sluice/edge/listen"
+	"sluice/edge/lists"
 	"sluice/edge/metric"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
+	"sluice/edge/tracing"
 	"sluice/edge/view"
 	"sluice/pop/secret"
 )
@@ -53,22 +57,28 @@ type daemon struct {
 	replace  chan os.Signal // a new process is to take over
 	closers  []func()
 
-	key    secret.Secret // readSecrets
-	token  string
-	wanted int          // fit: connections
-	across *peers.Peers // joinTier; nil: blocks go to no other PoP
-	shared *tier.Shared
+	key       secret.Secret // readSecrets
+	token     string
+	asksToken string       // of programs that ask over HTTP; "": none wanted
+	wanted    int          // fit: connections
+	across    *peers.Peers // joinTier; nil: blocks go to no other PoP
+	shared    *tier.Shared
 
-	access   *accesslog.Log // makeEdge; nil: none
-	keeper   *plans.Keeper  // nil: no client is on a plan
+	access   *accesslog.Log  // makeEdge; nil: none
+	traces   *tracing.Tracer // nil: no request is traced
+	keeper   *plans.Keeper   // nil: no client is on a plan
+	lists    *lists.Book
+	geo      *geo.Book
 	server   *edge.Server
 	auditing *auditor.Auditor
 	viewing  *viewer.Viewer
 	past     *history.Keeper
 	numbers  *prometheus.Registry
 
-	certificates, callsCertificates *listen.Certificates // loadCertificates; nil: no TLS
-	callsTLS                        *tls.Config
+	certificates map[string]*listen.Certificates // loadCertificates; see clientCertificates. Those of rate_limit_service and limit_api are nil if they speak no TLS
+	callsTLS     *tls.Config
+	asksTLS      *tls.Config
+	issued       *acme.Manager // makeACME; nil: no certificate is got by itself
 
 	program string // openListeners
 	ours    *upgrade.Sockets
@@ -99,6 +109,9 @@ func (d *daemon) readSecrets() (err error) {
 		d.log.Warn(w, "pop", c.PoP.Name)
 	}
 	if d.token, err = settings.ReadToken("admin_token_file", c.AdminTokenFile); err != nil {
+		return err
+	}
+	if d.asksToken, err = settings.ReadToken("limit_api.token_file", c.LimitAPI.TokenFile); err != nil {
 		return err
 	}
 	return findOrigins(c, d.log)
@@ -133,6 +146,12 @@ func (d *daemon) makeEdge() (err error) {
 	if d.access, err = openAccessLog(c.AccessLog); err != nil {
 		return err
 	}
+	if c.Tracing.Endpoint != "" {
+		tracing.Warn(d.log.Warn)
+		if d.traces, err = tracing.New(c.Tracing, tier.EdgeName(c), thisBuild().Version); err != nil {
+			return fmt.Errorf("tracing: %w", err)
+		}
+	}
 	if d.keeper, err = keepPlans(c, d.key.Bytes(), d.log.Warn); err != nil {
 		return err
 	}
@@ -143,9 +162,10 @@ func (d *daemon) makeEdge() (err error) {
 	if !shared.Alone() {
 		notes = audit.New(c.AuditOneIn, d.key.Watch, time.Now())
 	}
-	d.server, err = edge.New(edge.Options{
-		Access: d.access, Events: d.happened, Name: tier.EdgeName(c), Audit: notes,
-		Config: c, Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
+	d.lists, d.geo = listBook(c, d.happened), new(geo.Book)
+	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
+		Access: d.access, Traces: d.traces, Events: d.happened, Name: tier.EdgeName(c), Audit: notes,
+		Config: c, Proof: d.proof(), Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
 	})
 	if err != nil {
 		return err
@@ -186,6 +206,14 @@ func (d *daemon) makeViewer() {
 		families, _ := d.numbers.Gather() // an error leaves out what is wrong
 		p := d.server.Part(view.NewLoad(families), now)
 		for _, q := range asked {
+			if name, is := view.AboutTry(q); is {
+				d.server.AnswerTry(p, q, name, now)
+				continue
+			}
+			if rule, is := view.AboutPeaks(q); is {
+				d.server.AnswerPeaks(p, q, rule, now)
+				continue
+			}
 			hours, is := view.AboutHistory(q)
 			if !is {
 				p.Answer(q, d.server.Answer(q))
@@ -220,17 +248,18 @@ func (d *daemon) counted() history.Snapshot {
 	return s
 }
 
-// loadCertificates reads the certificates for clients, and for proxies that call over gRPC.
+// loadCertificates reads the certificates for clients, for proxies that call over gRPC, and for programs.
 func (d *daemon) loadCertificates() (err error) {
-	if d.config.ListenTLS != "" {
-		if d.certificates, err = listen.LoadCertificates(d.config.TLS); err != nil {
-			return err
-		}
-	}
-	if d.callsTLS, d.callsCertificates, err = rateLimitTLS(d.config.RateLimitService); err != nil {
+	if d.certificates, err = clientCertificates(d.config); err != nil {
 		return err
 	}
-	for name, c := range map[string]*listen.Certificates{"tls": d.certificates, "rate_limit_service": d.callsCertificates} {
+	if d.callsTLS, d.certificates["rate_limit_service"], err = rateLimitTLS(d.config.RateLimitService); err != nil {
+		return err
+	}
+	if d.asksTLS, d.certificates["limit_api"], err = limitAPITLS(d.config.LimitAPI); err != nil {
+		return err
+	}
+	for name, c := range d.certificates {
 		for _, w := range expired(name, c, time.Now()) {
 			d.log.Warn(w)
 		}
@@ -254,8 +283,9 @@ func (d *daemon) openListeners() (err error) {
 func (d *daemon) makeReloader() error {
 	c, happened := d.config, d.happened
 	d.reload = &reloader{flags: d.flags, server: d.server, machine: d.shared.Machine, log: d.log, events: happened, store: d.shared.Rules, name: tier.EdgeName(c), base: c,
-		peers: d.shared.TurnPeers, about: member.About{Address: reachable(d.at.front[0].Addr()), Version: version(), Started: time.Now()}}
-	for _, certificates := range []*listen.Certificates{d.certificates, d.callsCertificates} {
+		peers: d.shared.TurnPeers, lists: d.lists, about: member.About{Address: reachable(d.at.front[0].addr()), Version: version(), Started: time.Now()}}
+	d.reload.files = append(d.reload.files, databaseFiles(d.geo, happened))
+	for _, certificates := range d.certificates {
 		if certificates != nil {
 			d.reload.files = append(d.reload.files, &files{happened: happened, kind: events.Certificate, refresh: certificates.Refresh,
 				again: "certificates read again", wrong: "the certificates are wrong: the old ones stay in use"})
@@ -270,7 +300,9 @@ func (d *daemon) makeReloader() error {
 	if d.shared.Machine != nil && c.PoP.SecretFile != "" {
 		d.reload.files = append(d.reload.files, secretFile(c, d.key, happened))
 	}
-	d.reload.last = d.reload.content()
+	if files := d.flags.files.Load(); files != nil {
+		d.reload.last = files.Text() + d.reload.keys()
+	}
 	return d.reload.catchUp()
 }
 
@@ -327,10 +359,13 @@ func (d *daemon) handover() *upgrade.Handover {
 // makeMetrics makes those of all parts.
 func (d *daemon) makeMetrics() error {
 	all := prometheus.NewRegistry()
-	all.MustRegister(d.server.Collector(), metric.Collector(d.auditing.Collect), certificateMetrics(map[string]*listen.Certificates{"listen_tls": d.certificates, "rate_limit_service": d.callsCertificates}), metric.Collector(buildInfo),
+	all.MustRegister(d.server.Collector(), metric.Collector(d.auditing.Collect), metric.Collector(d.lists.Collect), metric.Collector(d.geo.Collect), certificateMetrics(d.certificates), metric.Collector(thisBuild().Collect),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if d.shared.Metrics != nil {
 		all.MustRegister(d.shared.Metrics)
+	}
+	if d.issued != nil {
+		all.MustRegister(acmeMetrics(d.issued))
 	}
 	if d.keeper != nil {
 		all.MustRegister(plansMetrics(d.keeper))
@@ -355,7 +390,7 @@ func (d *daemon) serveOperators() {
 	connections := &admin.Connections{Most: spareDescriptors / 2}
 	d.operators = &http.Server{
 		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, History: d.past.Last, State: d.state, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load,
-			Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
+			Edit: reload.edit, Try: reload.beginTry, StopTry: reload.stopTry, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
 			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken, Plans: d.keeper, Vouch: connections.Vouch}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -195,8 +196,10 @@ func TestPlans(t *testing.T) {
 	if a := one.api("GET", "/v1/quotas/a", ""); a.status != 200 || !strings.Contains(a.text, `"plan": "pro"`) {
 		t.Errorf("%d %s", a.status, a.text)
 	}
-	if a := one.api("GET", "/v1/quotas/a/history", ""); a.status != 503 {
-		t.Errorf("%d %s", a.status, a.text)
+	for _, path := range []string{"/v1/quotas/a/history", "/v1/quotas"} {
+		if a := one.api("GET", path, ""); a.status != 503 {
+			t.Errorf("%s: %d %s", path, a.status, a.text)
+		}
 	}
 	if status, _ := one.admin("GET", "/readyz"); status != 200 {
 		t.Error("not ready for a store that nobody waits for")
@@ -259,6 +262,31 @@ func TestQuotaEvents(t *testing.T) {
 	}
 }
 
+// Lists of keys have the plan of who has one beside what they show of the key, here and over the PoP.
+func TestPlanOfKeys(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(writePlans(t, 1, "store: \"sqlite:"+filepath.Join(t.TempDir(), "plans.db")+"\"")[0])
+	must(t, err)
+	p := start(t, origin(t), "--config", write(t, strings.Replace(string(text), "limit: 2, plans", "limit: 2, show_key: 4, plans", 1)))
+	if code, out, errs := sluice("quota", "set", "k-4711-of-a-client", "--plan", "pro", "--admin", p.back); code != 0 {
+		t.Fatal(out, errs)
+	}
+	p.until("on plan pro", func() bool { return strings.HasSuffix(p.as("k-4711-of-a-client", "/"), " 6") })
+	for range 7 {
+		p.as("k-4711-of-a-client", "/")
+	}
+	for _, command := range []string{"top --kind key", "top --kind key --pop", "top --kind key --by refused", "blocked", "blocked --pop"} {
+		if code, out, errs := sluice(append(strings.Fields(command), "--admin", p.back)...); code != 0 || !strings.Contains(out, " k-47… · pro ") {
+			t.Errorf("%s: %d %s%s", command, code, out, errs)
+		}
+	}
+	for _, path := range []string{"/v1/dashboard", "/v1/dashboard?scope=pop"} {
+		if a := p.api("GET", path, ""); strings.Count(a.text, `"key_start":"k-47","plan":"pro"`)+strings.Count(a.text, `"unpaid"],"plan":"pro"`) != map[string]int{"/v1/dashboard": 3, "/v1/dashboard?scope=pop": 6}[path] {
+			t.Errorf("%s: want it by requests, by refusals, and blocked; over the PoP as well: %s", path, a.text)
+		}
+	}
+}
+
 func TestQuotaCommands(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "plans.db")
@@ -304,6 +332,11 @@ func TestQuotaCommands(t *testing.T) {
 		"quota get k --plan pro":               "takes none of",
 		"quota history k --rule api":           "only delete takes --rule",
 		"quota put k":                          `no form "put"`,
+		"quota list k":                         "quota get k is about that client",
+		"quota list --rule api":                "takes none of --by, --rule",
+		"quota list -n 0":                      "--number 0: want 1 to 1000",
+		"quota get":                            "whose? want quota get KEY",
+		"quota get k -n 3":                     "are for list",
 	} {
 		if code, _, stderr := sluice(append(strings.Fields(args), "--admin", p.back)...); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: %d %s", args, code, stderr)
@@ -323,6 +356,88 @@ func TestQuotaCommands(t *testing.T) {
 		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "4711") {
 			t.Errorf("%s has the key", name)
 		}
+	}
+}
+
+// quota list has each client once, page by page, with what it has used at all edges, and no more of a key than is anybody's business.
+func TestQuotaList(t *testing.T) {
+	t.Parallel()
+	for name, secret := range map[string]bool{"keys": false, "digests": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nodes, site := startMemcached(t), origin(t)
+			plans := fmt.Sprintf("store: \"sqlite:%s\", secret_keys: %v", filepath.Join(t.TempDir(), "plans.db"), secret)
+			var edges []*process
+			for _, file := range writePlans(t, 2, plans) {
+				text, err := os.ReadFile(file)
+				must(t, err)
+				file = write(t, strings.Replace(string(text), "limit: 2, plans", "limit: 2, show_key: 4, plans", 1))
+				edges = append(edges, start(t, site, "--config", file, "--memcached", nodes))
+			}
+			one, two := edges[0], edges[1]
+			meet(one, two)
+			list := func(args ...string) string {
+				t.Helper()
+				code, stdout, stderr := sluice(append([]string{"quota", "list", "--admin", one.back}, args...)...)
+				if code != 0 {
+					t.Fatalf("%q: %d %s", args, code, stderr)
+				}
+				return regexp.MustCompile(`#[0-9a-f]{32}`).ReplaceAllString(squeezed(stdout), "#")
+			}
+			if got := list(); got != "no client has a quota of that kind\n" {
+				t.Error(got)
+			}
+			for i := range 5 {
+				two.api("PUT", fmt.Sprint("/v1/quotas/client-", i), `{"plan":"pro"}`)
+			}
+			two.api("PUT", "/v1/quotas/client-3", `{"plan":"free"}`)
+			two.api("PUT", "/v1/quotas/client-3", `{"rule":"api","limit":50,"effective_at":"2100-01-01T00:00:00Z"}`)
+			two.until("on plan pro", func() bool { return strings.HasSuffix(two.as("client-1", "/"), " 6") })
+			want := "client-1 pro api 1 6 5 plan pro\n"
+			if secret {
+				one.as("client-1", "/")
+				want = "# clie… pro api 2 6 4 plan pro\n"
+			}
+			one.until("told what is used at the other", func() bool { return strings.Contains(list(), want) })
+			text := list()
+			if !strings.HasPrefix(text, "KEY PLAN RULE USED LIMIT LEFT SAID OF IT\n") || strings.Count(text, " api ") != 5 || strings.Contains(text, "client-") == secret {
+				t.Error(text)
+			}
+			if !strings.Contains(text, " free api 0 3 3 plan free; limit 50 from 2100-01-01T00:00:00Z\n") {
+				t.Errorf("what is to come is not told: %s", text)
+			}
+			if text := list("--plan", "pro"); strings.Count(text, " pro api ") != 4 || strings.Contains(text, "free") {
+				t.Error(text)
+			}
+			// Page by page: each client once, and no key in what stands in a URL.
+			var seen []string
+			for after := ""; ; {
+				a := one.api("GET", "/v1/quotas?n=2&after="+after, "")
+				var page struct {
+					Clients []struct{ Key string }
+					Next    string
+				}
+				must(t, json.Unmarshal([]byte(a.text), &page))
+				for _, c := range page.Clients {
+					seen = append(seen, c.Key)
+				}
+				if after = page.Next; after == "" || len(seen) > 10 {
+					break
+				}
+				if whole, err := base64.RawURLEncoding.DecodeString(after); err != nil || strings.Contains(string(whole), "client") {
+					t.Errorf("%s has the key", after)
+				}
+			}
+			if n := len(seen); n != 5 || len(slices.Compact(slices.Sorted(slices.Values(seen)))) != 5 {
+				t.Errorf("pages had %q", seen)
+			}
+			if text := list("-n", "4"); !strings.Contains(text, "there are more: sluice quota list --after ") {
+				t.Error(text)
+			}
+			for _, p := range edges {
+				p.stop(syscall.SIGTERM)
+			}
+		})
 	}
 }
 

@@ -147,33 +147,10 @@ func TestRateLimitServiceSurvivesUpgrades(t *testing.T) {
 	for range 301 {
 		p.code(describe("web", "user=a"))
 	}
-	stop, calls := make(chan struct{}), make(chan int, 1)
-	go func() {
-		n := 0
-		for ; ; n++ {
-			select {
-			case <-stop:
-				calls <- n
-				return
-			default:
-			}
-			if _, err := p.ask(describe("web", fmt.Sprint("user=", n))); err != nil {
-				t.Errorf("call %d: %v", n, err)
-			}
-		}
-	}()
-	for range 3 {
-		l.replace()
-		if got := p.code(describe("web", "user=a")); got != over {
-			t.Errorf("who was blocked before: %v", got)
-		}
-	}
-	close(stop)
-	if n := <-calls; n == 0 {
-		t.Error("no call was made meanwhile")
-	}
-	l.signal(syscall.SIGTERM)
-	l.until("stopped", func() bool { return strings.Count(l.text(), "msg=stopped") == 4 })
+	l.answersOverUpgrades(func(n int) error {
+		_, err := p.ask(describe("web", fmt.Sprint("user=", n)))
+		return err
+	}, func() bool { return p.code(describe("web", "user=a")) == over })
 }
 
 // Over TLS only who shows a certificate of the CA may ask: of the one that is in the file now.

@@ -3,12 +3,14 @@ package main
 import (
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/config"
 	"sluice/edge/events"
+	"sluice/edge/geo"
 	"sluice/pop/secret"
 )
 
@@ -66,6 +68,17 @@ func secretFile(c *config.Config, inUse secret.Secret, happened *events.Log) *fi
 			f.again = back
 		}
 		return changed, nil
+	}
+	return f
+}
+
+// databaseFiles are those of countries and autonomous systems.
+func databaseFiles(databases *geo.Book, happened *events.Log) *files {
+	f := &files{happened: happened, kind: events.Geo, wrong: "a database is wrong: the last good one stays in use"}
+	f.refresh = func() (bool, error) {
+		changed, err := databases.Refresh()
+		f.again = "read again: " + strings.Join(changed, "; ")
+		return len(changed) > 0, err
 	}
 	return f
 }

@@ -22,7 +22,9 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/lists"
 	"sluice/edge/rules"
+	"sluice/edge/tryout"
 	"sluice/pop"
 	"sluice/pop/operatorlog"
 	"sluice/pop/placement"
@@ -38,6 +40,7 @@ type reloader struct {
 	store   *tier.RuleStore
 	name    string               // of this edge
 	peers   func(*config.Config) // puts pop.peers_mode in force
+	lists   *lists.Book          // named lists
 	files   []*files             // that have changed, maybe, while the configuration stays
 
 	mu    sync.Mutex
@@ -45,6 +48,7 @@ type reloader struct {
 	base  *config.Config // what file and flags say: what operators changed of the rules is laid over it
 	laid  uint64         // this version of the store's
 	known map[operatorlog.Mark]bool
+	tries []tryout.Order
 	about member.About
 
 	overlay atomic.Pointer[changes.Overlay]
@@ -52,14 +56,21 @@ type reloader struct {
 }
 
 // now reads the configuration and puts it in force. If anything is wrong with it, what was in force stays.
-func (r *reloader) now() error {
+func (r *reloader) now() (done control.Reloaded, err error) {
 	for _, f := range r.files {
 		f.look(time.Now())
 	}
+	r.lists.ReadFiles()
+	if c, err := r.flags.load(); err == nil {
+		defer r.lists.Fetch(c.Lists)() // a URL may take its time: nothing else waits for it
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last = r.content()
+	keys := r.keys() // before it is read for use, so that a later change of it is seen as one
 	c, err := r.flags.load()
+	if files := r.flags.files.Load(); files != nil {
+		r.last = files.Text() + keys
+	}
 	if err != nil {
 		r.server.Failed()
 	} else {
@@ -67,13 +78,15 @@ func (r *reloader) now() error {
 		fitDescriptors(c)
 		was, waited := r.base, r.waiting()
 		if err = r.lay(c); err == nil {
+			done = control.Reloaded{Reloaded: true, Changed: changedFields(before, r.server.Config()), Warnings: append([]string{}, c.Warnings()...)}
 			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Text: "configuration read again",
-				Old: inForce(before), New: inForce(r.server.Config()), Changed: changedFields(before, r.server.Config())})
+				Old: inForce(before), New: inForce(r.server.Config()), Changed: done.Changed})
 			warnings(c, r.log)
 			r.hidden(was, c, r.log)
 			r.moveNodes(before, c)
 			r.peers(c)
 			r.warnOfRestart(waited)
+			done.Waiting = r.waiting()
 		}
 	}
 	r.failed.Store(nil)
@@ -82,11 +95,12 @@ func (r *reloader) now() error {
 		r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelError,
 			Text: "the configuration is wrong: the old one stays in force: " + settings.Sentence(err)})
 	}
-	return err
+	return done, err
 }
 
 // changedFields are the settings that are others than before, those of rules as rules.NAME.FIELD.
-func changedFields(before, now *config.Config) (list []events.Field) {
+func changedFields(before, now *config.Config) []events.Field {
+	list := []events.Field{}
 	for _, d := range config.Differing(before, now) {
 		list = append(list, events.Field{Field: d.Field, From: fmt.Sprint(d.Runs), To: fmt.Sprint(d.File)})
 	}
@@ -180,11 +194,12 @@ func (r *reloader) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-hup:
-			_ = r.now() // it has been logged
+			_, _ = r.now() // it has been logged
 		case <-tick.C:
 			if w.look(r.content(), r.read()) {
-				_ = r.now()
+				_, _ = r.now()
 			}
+			r.endTries(time.Now())
 		}
 	}
 }
@@ -223,21 +238,24 @@ func (r *reloader) read() string {
 	return r.last
 }
 
-// content is the configuration's content, and that of the file with keys of tokens that it names.
+// content is what the files say by now from which the configuration was read, and that with keys of tokens that it names.
 func (r *reloader) content() string {
-	if r.flags.config == "" {
+	files := r.flags.files.Load()
+	if files == nil {
 		return ""
 	}
-	read := func(file string) string {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return "\x00" + err.Error()
-		}
-		return string(text)
+	return files.Now() + r.keys()
+}
+
+// keys is what the file with keys of tokens says.
+func (r *reloader) keys() string {
+	file := r.server.Config().JWT.KeysFile
+	if file == "" {
+		return ""
 	}
-	all := read(r.flags.config)
-	if file := r.server.Config().JWT.KeysFile; file != "" {
-		all += "\x00" + read(file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "\x00\x00" + err.Error()
 	}
-	return all
+	return "\x00" + string(text)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/cmd/sluice/internal/settings"
@@ -43,7 +44,7 @@ func (r *reloader) lay(base *config.Config) error {
 	r.base, r.laid = base, version
 	var refused []operatorlog.Mark
 	why := make(map[operatorlog.Mark]error)
-	for _, f := range o.Refused {
+	for _, f := range append(r.try(list, time.Now()), o.Refused...) {
 		mark := entries[f.Index].Mark()
 		refused, why[mark] = append(refused, mark), f.Err
 	}
@@ -65,13 +66,19 @@ func (r *reloader) recordChanges(entries []operatorlog.Entry, list []changes.Cha
 		if r.known[mark] || r.known == nil && why[mark] == nil {
 			continue
 		}
+		name, tried := strings.CutPrefix(c.Name, changes.Tried)
 		newest := i == 0 || entries[i-1].Rule != c.Name
-		e := events.Event{Time: time.Now(), Rule: c.Name, Who: c.Who, From: c.From + " at " + c.Edge}
+		e := events.Event{Time: time.Now(), Rule: name, Who: c.Who, From: c.From + " at " + c.Edge}
 		switch {
 		case why[mark] != nil:
 			e.Kind, e.New = events.Warning, string(c.Rule)
 			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays", why[mark])
 			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", settings.Sentence(why[mark]))
+		case tried:
+			e.Kind, e.New = events.Rule, string(c.Rule)
+			if e.Text = "a rule is tried, at the word of another edge"; c.Does == changes.Stop {
+				e.Text = "a try is stopped, at the word of another edge"
+			}
 		case newest || c.At.After(r.about.Started): // older ones were in force for a moment, if at all
 			e.Old, e.New = now.Made(c)
 			e.Changed = changes.Fields(e.Old, e.New)

@@ -111,21 +111,24 @@ func writePoP(t *testing.T, edges int) (files []string) {
 	return files
 }
 
+// startPoP starts an edge for each file, over the same nodes, and waits until they have met.
+func startPoP(t *testing.T, files []string, nodes string) (edges []*process) {
+	t.Helper()
+	site := origin(t)
+	for _, file := range files {
+		edges = append(edges, start(t, site, "--config", file, "--memcached", nodes))
+	}
+	meet(edges...)
+	return edges
+}
+
 const popKey = "nobody can guess this"
 
 // Rules that are changed at one edge are so on all, by whichever edge, and stay so when every process of the PoP has ended.
 func TestRulesOverThePoP(t *testing.T) {
 	t.Parallel()
 	files := writePoP(t, 3)
-	startAll := func() (edges []*process) {
-		nodes := startMemcached(t) + "," + startMemcached(t)
-		site := origin(t)
-		for _, file := range files {
-			edges = append(edges, start(t, site, "--config", file, "--memcached", nodes))
-		}
-		meet(edges...)
-		return edges
-	}
+	startAll := func() []*process { return startPoP(t, files, startMemcached(t)+","+startMemcached(t)) }
 	edges := startAll()
 	for n := range 10 {
 		limit := 100 + n

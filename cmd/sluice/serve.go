@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"sluice/edge/admin"
 	"sluice/edge/config"
 	"sluice/edge/events"
+	"sluice/edge/limitapi"
 	"sluice/edge/ratelimit"
 )
 
@@ -26,7 +28,7 @@ import (
 // started; what is started is stopped in the opposite order:
 //
 //	start: tier, admin, edge            (the edge last: nobody is served by half of it)
-//	stop:  edge and rate limit service drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
+//	stop:  edge and services that programs call drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
 func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	direct := newLog(stderr, f.logLevel, f.logFormat)
 	lines := newLogWriter(stderr, func(lost uint64) { direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost) })
@@ -41,7 +43,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	signal.Notify(d.replace, syscall.SIGUSR2)
 	defer signal.Stop(d.replace)
 	defer d.close()
-	for _, part := range []func() error{d.readSecrets, d.fit, d.joinTier, d.makeEdge, d.loadCertificates, d.openListeners, d.makeReloader, d.takeOver, d.makeMetrics} {
+	for _, part := range []func() error{d.readSecrets, d.fit, d.joinTier, d.makeEdge, d.loadCertificates, d.openListeners, d.makeACME, d.makeReloader, d.takeOver, d.makeMetrics} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -56,17 +58,21 @@ func (d *daemon) run() error {
 	defer unhook()
 	background, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	d.failed = make(chan error, 3+len(d.at.front)+len(d.at.secure)) // one for each listener
+	d.failed = make(chan error, 4+d.at.sockets()) // one for each listener
 	reported := make(chan error, 1)
 	go func() { reported <- d.shared.Sync(background) }()
 	d.others.Go(func() { tier.Every(background, time.Second, d.server.Sweep) })
 	d.others.Go(func() { d.server.Watch(background) })
 	d.others.Go(func() { d.server.Guard(background) })
 	d.others.Go(func() { d.auditing.Run(background) })
+	d.others.Go(func() { d.lists.Run(background) })
 	d.others.Go(func() { d.viewing.Run(background) })
 	d.others.Go(func() { d.past.Run(background) })
 	if d.keeper != nil {
 		d.others.Go(func() { d.keeper.Run(background) })
+	}
+	if d.traces != nil {
+		d.others.Go(func() { d.traces.Run(background, d.log.Warn) })
 	}
 	written := make(chan struct{})
 	go func() {
@@ -76,6 +82,11 @@ func (d *daemon) run() error {
 	d.others.Go(func() { d.reload.watch(background) })
 	for _, f := range d.reload.files {
 		d.others.Go(func() { tier.Every(background, refreshEvery, f.look) })
+	}
+	if d.issued != nil {
+		tried := make(chan struct{})
+		d.others.Go(func() { d.issued.Run(background, tried) })
+		<-tried
 	}
 	listening, calls := d.accept()
 	if d.older != nil {
@@ -109,18 +120,18 @@ func (d *daemon) run() error {
 	if d.operators.Shutdown(last) != nil {
 		d.operators.Close()
 	}
-	d.others.Wait()
-	select {
+	select { // before the others: the last spans may take longer than last
 	case <-written:
 	case <-last.Done(): // the reader of the log has stopped reading
 		d.log.Warn("the access log could not be written to its end")
 	}
+	d.others.Wait()
 	d.log.Info("stopped")
 	return err
 }
 
-// accept begins to serve: operators first, requests after them. It returns what listens to peers, and how the rate limit service is drained;
-// nil: there is none.
+// accept begins to serve: operators first, requests after them. It returns what listens to peers, and how the services that programs
+// call are drained.
 func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) {
 	on := func(by *sync.WaitGroup, what string, serve func(net.Listener) error, at net.Listener) {
 		by.Go(func() {
@@ -138,18 +149,35 @@ func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) 
 		d.across.Vouch = fromPeers.Vouch
 		on(&d.edges, "peers listener", listening.Serve, d.at.peers)
 	}
-	for _, ln := range d.at.front {
-		on(&d.edges, "listener", d.server.Serve, ln)
+	for _, e := range d.at.front {
+		for _, ln := range e.sockets {
+			on(&d.edges, "listener "+e.Address, func(ln net.Listener) error { return d.server.ServeEntry(ln, e.Entry, nil) }, ln)
+		}
 	}
-	for _, ln := range d.at.secure {
-		on(&d.edges, "TLS listener", func(ln net.Listener) error { return d.server.ServeTLS(ln, d.certificates) }, ln)
+	for i, e := range d.at.secure {
+		shows := d.certificates[ownCertificates(d.config.ListenTLS[i])]
+		for _, ln := range e.sockets {
+			on(&d.edges, "TLS listener "+e.Address, func(ln net.Listener) error { return d.server.ServeEntry(ln, e.Entry, shows) }, ln)
+		}
 	}
+	var drains []func(context.Context)
 	if d.at.calls != nil {
 		s := ratelimit.New(d.server, d.callsTLS)
-		calls = s.Drain
+		drains = append(drains, s.Drain)
 		on(&d.edges, "rate limit service", s.Serve, d.at.calls)
 	}
-	return listening, calls
+	if d.at.asks != nil {
+		s := limitapi.New(d.server, d.asksToken, d.asksTLS, d.log)
+		drains = append(drains, s.Drain)
+		on(&d.edges, "limit API", s.Serve, d.at.asks)
+	}
+	return listening, func(ctx context.Context) {
+		var all sync.WaitGroup
+		for _, drain := range drains {
+			all.Go(func() { drain(ctx) })
+		}
+		all.Wait()
+	}
 }
 
 // logStarted logs that the process serves.
@@ -161,7 +189,7 @@ func (d *daemon) logStarted() {
 	}
 	upgrade.Notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
 	d.happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
-	d.log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", d.at.front[0].Addr().String(), "admin", d.at.back.Addr().String(),
+	d.log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", strings.Join(addresses(d.at.front), " "), "listen_tls", strings.Join(addresses(d.at.secure), " "), "admin", d.at.back.Addr().String(),
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 }
 

@@ -42,12 +42,7 @@ func missing(edges []view.Edge) string {
 // hangs are missing within seconds, and the third still answers.
 func TestWholePoP(t *testing.T) {
 	t.Parallel()
-	files, nodes, site := writePoP(t, 3), startMemcached(t), origin(t)
-	var edges []*process
-	for _, file := range files {
-		edges = append(edges, start(t, site, "--config", file, "--memcached", nodes))
-	}
-	meet(edges...)
+	edges := startPoP(t, writePoP(t, 3), startMemcached(t))
 	for i, p := range edges {
 		for range 3 * (i + 1) {
 			p.get()

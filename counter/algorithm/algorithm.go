@@ -64,6 +64,15 @@ func (r *Spec) Read(groups []uint64, own histogram.Own, at Position) float64 {
 	return r.estimate(v, at.Gone)
 }
 
+// Certain is how many hits of a counter certainly lie in a sliding window: Read by Lower, whatever the rule's estimate is.
+func (r *Spec) Certain(groups []uint64, own histogram.Own, at Position) float64 {
+	v := r.view(groups, at.Lane)
+	if v.oldest > 0 {
+		v.own = own.Bins(r.Cut(at))
+	}
+	return r.certain(v, at.Gone)
+}
+
 // RetryAfter is how long it takes until n more hits of a counter are within the limit if nothing else arrives and what is reserved
 // is given back. More than 0, and at most a window and a group; a window where n alone is over the limit.
 func (r *Spec) RetryAfter(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {

@@ -38,21 +38,28 @@ func (r *Spec) Oldest(groups []uint64, lane int) uint64 {
 // estimate is the formula of package counter, but for hits of the cut sub-window of which the table knows when they
 // came. Lower counts only those that certainly came after the cut.
 func (r *Spec) estimate(v view, gone float64) float64 {
+	if r.Estimate == Lower {
+		return r.certain(v, gone)
+	}
 	full, others := float64(int64(v.full)), float64(int64(v.oldest)) // they fit, and signed numbers convert faster
 	if !v.own.Known() {
-		if r.Estimate == Lower {
-			return full
-		}
 		return full + others*(1-gone)
 	}
 	bin := min(int(gone*histogram.Size), histogram.Size-1)
 	after := float64(v.own.Sum(bin + 1))
-	if r.Estimate == Lower {
-		return full + min(after, others)
-	}
 	after = min(after+float64(v.own.At(bin))*(float64(bin+1)-gone*histogram.Size), others)
 	left := max(0, 1-gone*histogram.Size/float64(v.own.Within))
 	return full + after + max(0, others-float64(v.own.Sum(0)))*left
+}
+
+// certain is the estimate by Lower.
+func (r *Spec) certain(v view, gone float64) float64 {
+	full := float64(int64(v.full))
+	if !v.own.Known() {
+		return full
+	}
+	bin := min(int(gone*histogram.Size), histogram.Size-1)
+	return full + min(float64(v.own.Sum(bin+1)), float64(int64(v.oldest)))
 }
 
 // Used is an estimate as a whole number, which may be compared with the limit.

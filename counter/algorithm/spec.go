@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"sluice/counter/internal/lanes"
@@ -65,6 +66,9 @@ type Spec struct {
 	lanes  lanes.Packing
 
 	identity string
+
+	// Commands, if not nil, is increased by each command to the tier that reports hits of its counters.
+	Commands *atomic.Uint64
 
 	// Sync says that its hits are reported at once and ranked by the answer. It does not change what counters are.
 	Sync      bool

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math/rand/v2"
 	"net/netip"
 	"sluice/edge/message"
 	"strconv"
@@ -24,6 +25,9 @@ type Config struct {
 	// Refused, if above 1, logs only one of so many refused requests; the line then ends with sample=N, or has a field
 	// of that name. 0 and 1 are all of them.
 	Refused int
+	// Succeeded, if above 1, logs one of so many successes, each with the same chance, and says so in the same way. A success is answered
+	// below 400, and no rule had anything against it, not even a shadow. 0 and 1 are all of them.
+	Succeeded int
 }
 
 const (
@@ -195,13 +199,27 @@ type Entry struct {
 	Key      []byte // the digest of the key that the request was counted by, by that rule or, if it counts by address, by another; nil: by none
 	KeyOf    string // what the key is of
 	KeyStart []byte // its first characters, where a rule shows them
+
+	Country [2]byte // that a rule has found the client in; zero: none
+	ASN     uint32  // of the client, in the same way
+}
+
+// succeeded reports whether the request is a success, of which a sample is enough.
+func (e *Entry) succeeded() bool {
+	return e.Status < 400 && !e.Limited && (e.Verdict == "" || e.Verdict == "pass")
 }
 
 // Note queues the line of a request. It does not wait.
 func (l *Log) Note(e *Entry) {
 	sample := uint64(1)
-	if e.Limited && l.config.Refused > 1 {
+	switch {
+	case l.config.Refused > 1 && e.Limited:
 		if sample = uint64(l.config.Refused); l.refused.Add(1)%sample != 1 {
+			return
+		}
+	case l.config.Succeeded > 1 && e.succeeded():
+		// By chance: every Nth would meet the same one of clients that take turns.
+		if sample = uint64(l.config.Succeeded); rand.Uint64N(sample) != 0 {
 			return
 		}
 	}
@@ -313,6 +331,12 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 		b = appendText(b, "key", e.Key)
 		b = appendText(b, "key_of", []byte(e.KeyOf))
 		b = appendText(b, "key_start", e.KeyStart)
+	}
+	if e.Country != [2]byte{} {
+		b = appendText(b, "country", e.Country[:])
+	}
+	if e.ASN != 0 {
+		b = strconv.AppendUint(append(b, `,"asn":`...), uint64(e.ASN), 10)
 	}
 	if e.Limit > 0 {
 		b = append(b, `,"estimate":`...)

@@ -101,6 +101,55 @@ func TestSamplesReopensAndLoses(t *testing.T) {
 	})
 }
 
+// Of successes a sample is written, with its weight; everything else is, whatever its chance. A log without it writes all of them.
+func TestSamplesSuccesses(t *testing.T) {
+	const n = 4000
+	for _, format := range []string{"combined", "json"} {
+		synctest.Test(t, func(t *testing.T) {
+			success, mark := entry("/well", ""), map[string]string{"combined": " sample=4\n", "json": `,"sample":4}`}[format]
+			success.Verdict = "pass"
+			_, f := run(t, Config{Format: format, Succeeded: 4}, func(l *Log, _ *files) {
+				for i := range n {
+					if l.Note(success); i%100 == 0 {
+						synctest.Wait()
+					}
+				}
+				for _, change := range []func(*Entry){
+					func(e *Entry) { e.Status = 400 },
+					func(e *Entry) { e.Status = 502 },
+					func(e *Entry) { e.Status, e.Limited, e.Verdict = 429, true, "limited" },
+					func(e *Entry) { e.Limited = true }, // a refusal with a status of its own
+					func(e *Entry) { e.Verdict = "shadow" },
+					func(e *Entry) { e.Verdict = "tagged" },
+					func(e *Entry) { e.Verdict = "open" },
+				} {
+					e := entry("/odd", "")
+					change(e)
+					for range 20 {
+						l.Note(e)
+					}
+				}
+			})
+			text := f.text[0].String()
+			// 4,000 draws at 1 in 4: the bounds are ten standard deviations away.
+			if got := strings.Count(text, "/well"); got < n/4-274 || got > n/4+274 || strings.Count(text, mark) != got {
+				t.Errorf("%s: %d of %d successes, %d with their weight", format, got, n, strings.Count(text, mark))
+			}
+			if got := strings.Count(text, "/odd"); got != 7*20 {
+				t.Errorf("%s: %d of %d others", format, got, 7*20)
+			}
+			_, f = run(t, Config{Format: format, Succeeded: 1}, func(l *Log, _ *files) {
+				for range 100 {
+					l.Note(success)
+				}
+			})
+			if text := f.text[0].String(); strings.Count(text, "\n") != 100 || strings.Contains(text, "sample") {
+				t.Errorf("%s: without a sample:\n%s", format, text)
+			}
+		})
+	}
+}
+
 // A log that nobody writes holds up no request: lines that find the queue full are lost, and counted.
 func TestNoteNeverWaits(t *testing.T) {
 	l, err := Open(Config{}, (&files{}).open)

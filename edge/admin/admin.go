@@ -10,8 +10,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +28,7 @@ import (
 	"sluice/counter"
 	"sluice/counter/member"
 	"sluice/edge"
+	"sluice/edge/bearer"
 	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -38,6 +37,7 @@ import (
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/seen"
+	"sluice/edge/tryout"
 	"sluice/edge/view"
 )
 
@@ -48,11 +48,14 @@ type Options struct {
 	// Overlay is what has been changed of the rules, and Edit changes one of them; both or none.
 	Overlay func() *changes.Overlay
 	Edit    func(changes.Edit) (Edited, error)
-	Self    func() control.EdgeStatus // this edge, where it counts alone
-	Etcd    func() control.EtcdStatus // nil: changes of rules do not travel over etcd
-	State   func() control.State      // what is not as it should be; nil: nobody knows
-	Waiting func() []config.Wait      // what the file says and waits for a restart; nil: nobody knows
-	Reload  func() error              // reads the configuration again; its error goes to the operator
+	// Try begins a try, and StopTry ends one before its time; nil: nothing can be tried.
+	Try     func(Try) (Begun, error)
+	StopTry func(name string, by control.Operator) (Begun, error)
+	Self    func() control.EdgeStatus        // this edge, where it counts alone
+	Etcd    func() control.EtcdStatus        // nil: changes of rules do not travel over etcd
+	State   func() control.State             // what is not as it should be; nil: nobody knows
+	Waiting func() []config.Wait             // what the file says and waits for a restart; nil: nobody knows
+	Reload  func() (control.Reloaded, error) // reads the configuration again; its error goes to the operator
 	// View is the whole PoP, with what its edges say to a question (view.AskSource); nil: nobody can be asked.
 	View func(ctx context.Context, question string) *view.PoP
 	// History is what this edge did in the last hours, with so many sources of each list; nil: nobody knows.
@@ -110,12 +113,23 @@ func (a api) private() map[string]http.HandlerFunc {
 		"POST /v1/mitigations/lift":                 a.liftKey,
 		"GET /v1/nodes":                             a.nodes,
 		"GET /v1/origins":                           a.origins,
+		"GET /v1/lists":                             func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Edge.Lists()) },
 		"POST /v1/reload":                           a.reload,
+		"GET /v1/maintenance":                       http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Edge.MaintenanceNow(time.Now())) }),
+		"PUT /v1/maintenance":                       a.maintain,
+		"DELETE /v1/maintenance":                    a.endMaintenance,
+		"POST /v1/drain":                            a.drain,
+		"POST /v1/undrain":                          a.undrain,
 		"PUT /v1/rules/{name}":                      a.edit(changes.Put),
 		"PATCH /v1/rules/{name}":                    a.edit(changes.Patch),
 		"DELETE /v1/rules/{name}":                   a.edit(changes.Delete),
 		"POST /v1/rules/{name}/rollback":            a.edit(changes.Rollback),
 		"GET /v1/rules/{name}/history":              a.history,
+		"GET /v1/rules/{name}/suggestion":           a.suggestion,
+		"POST /v1/tries":                            a.beginTry,
+		"GET /v1/tries":                             a.tries,
+		"GET /v1/tries/{name}":                      a.try,
+		"DELETE /v1/tries/{name}":                   a.stopTry,
 		"GET /v1/config":                            a.config,
 		"GET /v1/pop":                               a.pop,
 		"GET /v1/status":                            a.state,
@@ -123,6 +137,7 @@ func (a api) private() map[string]http.HandlerFunc {
 		"GET /v1/events":                            a.events,
 		"GET /v1/history":                           a.lastHours,
 		"GET /v1/dashboard":                         a.summary,
+		"GET /v1/quotas":                            a.listQuotas(),
 		"GET /v1/quotas/{key}":                      a.quotas,
 		"PUT /v1/quotas/{key}":                      a.quota,
 		"DELETE /v1/quotas/{key}":                   a.unquota,
@@ -144,7 +159,18 @@ func (a api) public() map[string]http.Handler {
 				text(w, http.StatusServiceUnavailable, why+"\n")
 				return
 			}
-			text(w, http.StatusOK, "ready\n")
+			words := "ready\n" // balancers send requests all the same: the proofs for certificates are among them
+			if a.State != nil {
+				for _, c := range a.State().Certificates {
+					if why := c.Waiting(); why != "" {
+						words += why + "\n"
+					}
+				}
+			}
+			if m := a.Edge.MaintenanceNow(time.Now()); m.On { // clients shall see that, and not a balancer's own error
+				words += "maintenance is on until " + m.Until.UTC().Format(time.RFC3339) + ": send requests all the same, they get 503\n"
+			}
+			text(w, http.StatusOK, words)
 		}),
 		"GET /metrics":       metrics,
 		"GET /{$}":           page("dashboard.html", "text/html"),
@@ -195,16 +221,14 @@ func (a api) ours(host string) bool {
 	return false
 }
 
-// authorized wants the token, as Authorization: Bearer TOKEN. Digests are compared, so that time tells nothing.
+// authorized wants the token.
 func (a api) authorized(next http.Handler) http.Handler {
 	if a.Token == "" {
 		return next
 	}
-	want := sha256.Sum256([]byte("Bearer " + a.Token))
+	has := bearer.Wanted(a.Token)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
-		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			w.Header().Set("WWW-Authenticate", "Bearer")
+		if !has(w, r) {
 			fail(w, http.StatusUnauthorized, "this API wants a token: Authorization: Bearer TOKEN")
 			return
 		}
@@ -412,6 +436,34 @@ func (a api) unlist(list string) http.HandlerFunc {
 	}
 }
 
+func (a api) maintain(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		For     string   `json:"for"` // "": until it is turned off
+		Allow   []string `json:"allow"`
+		Message string   `json:"message"`
+	}
+	if !read(w, r, &body, `{"for":"2h","allow":["10.0.0.0/8"],"message":"..."}`) {
+		return
+	}
+	d := time.Duration(0)
+	if body.For != "" {
+		var ok bool
+		if d, ok = (&term{For: body.For}).length(w); !ok {
+			return
+		}
+		if d == 0 {
+			d = -1 // which is refused, and not the longest
+		}
+	}
+	m, err := a.Edge.Maintain(d, body.Allow, body.Message, operator(r), time.Now())
+	answer(w, m, err)
+}
+
+func (a api) endMaintenance(w http.ResponseWriter, r *http.Request) {
+	m, err := a.Edge.EndMaintenance(operator(r), time.Now())
+	answer(w, m, err)
+}
+
 func (a api) lift(w http.ResponseWriter, r *http.Request) {
 	lifted, err := a.Edge.Lift(r.PathValue("rule"), r.PathValue("source"), operator(r), time.Now())
 	answer(w, lifted, err)
@@ -457,12 +509,13 @@ func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a api) reload(w http.ResponseWriter, r *http.Request) {
-	if err := a.Reload(); err != nil {
+	done, err := a.Reload()
+	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	a.did(r, events.Event{Text: "reloaded the configuration"})
-	reply(w, map[string]bool{"reloaded": true})
+	reply(w, done)
 }
 
 func (a api) origins(w http.ResponseWriter, _ *http.Request) {
@@ -481,9 +534,9 @@ func answer(w http.ResponseWriter, v any, err error) {
 func failed(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
 	switch {
-	case errors.Is(err, config.ErrNoRule), errors.Is(err, control.ErrNoKey), errors.Is(err, control.ErrNotSeen):
+	case errors.Is(err, config.ErrNoRule), errors.Is(err, control.ErrNoKey), errors.Is(err, control.ErrNotSeen), errors.Is(err, tryout.ErrNone):
 		status = http.StatusNotFound
-	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong), errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err, changes.ErrMoved), errors.Is(err, control.ErrNoPlans), errors.Is(err, control.ErrLimits):
+	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong), errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err, changes.ErrMoved), errors.Is(err, control.ErrNoPlans), errors.Is(err, control.ErrLimits), errors.Is(err, tryout.ErrRuns), errors.Is(err, tryout.ErrName):
 		status = http.StatusConflict
 	case errors.Is(err, changes.ErrMatch):
 		status = http.StatusPreconditionFailed

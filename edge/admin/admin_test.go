@@ -47,7 +47,7 @@ func newAPIOf(t *testing.T, c *config.Config, tier edge.Tier, change func(*Optio
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(s.Collector())
-	o := Options{Edge: s, Metrics: metrics, Address: "10.1.2.3:8081", Hosts: []string{"edge.example"}, Reload: func() error { return nil }}
+	o := Options{Edge: s, Metrics: metrics, Address: "10.1.2.3:8081", Hosts: []string{"edge.example"}, Reload: func() (control.Reloaded, error) { return control.Reloaded{Reloaded: true}, nil }}
 	if change != nil {
 		change(&o)
 	}
@@ -333,7 +333,9 @@ func TestMachines(t *testing.T) {
 }
 
 func TestReloadTellsWhatIsWrong(t *testing.T) {
-	h, _ := newAPI(t, func(o *Options) { o.Reload = func() error { return errors.New("f.yaml:1:1: wrong") } })
+	h, _ := newAPI(t, func(o *Options) {
+		o.Reload = func() (control.Reloaded, error) { return control.Reloaded{}, errors.New("f.yaml:1:1: wrong") }
+	})
 	if w := do(h, "POST", "/v1/reload", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "f.yaml:1:1: wrong") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

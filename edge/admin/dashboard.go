@@ -45,26 +45,27 @@ func page(file, kind string) http.HandlerFunc {
 // A summary is all that the dashboard shows at a glance. Counts go up from the start of the process; the page makes rates of them.
 type summary struct {
 	view.Load
-	Time        time.Time              `json:"time"`
-	PoP         string                 `json:"pop"`
-	Edge        string                 `json:"edge,omitempty"`
-	Unready     string                 `json:"unready,omitempty"`
-	Apart       string                 `json:"apart,omitempty"`   // which edges count under another secret
-	Waiting     []config.Wait          `json:"waiting,omitempty"` // settings of the file that wait for a restart
-	Failed      *control.FailedReload  `json:"failed_reload,omitempty"`
-	Rules       []ruleLoad             `json:"rules"`
-	Shedding    []upstream.GroupStatus `json:"shedding,omitempty"` // the origins that shed load
-	Wall        *control.Wall          `json:"wall,omitempty"`
-	Nodes       []nodeLoad             `json:"nodes"`
-	Blocked     control.Extract        `json:"blocked"`
-	Shadow      control.Extract        `json:"shadow"`
-	Allow       []control.Listed       `json:"allow"`
-	Deny        []control.Listed       `json:"deny"`
-	Requests    []top.Heavy            `json:"requests"`
-	Refused     []top.Heavy            `json:"refused"`
-	Keys        []control.HeavyKey     `json:"keys"` // by requests
-	RefusedKeys []control.HeavyKey     `json:"refused_keys"`
-	Events      []events.Event         `json:"events"` // after ?since=, at most eventsShown
+	Time        time.Time                  `json:"time"`
+	PoP         string                     `json:"pop"`
+	Edge        string                     `json:"edge,omitempty"`
+	Unready     string                     `json:"unready,omitempty"`
+	Apart       string                     `json:"apart,omitempty"`   // which edges count under another secret
+	Waiting     []config.Wait              `json:"waiting,omitempty"` // settings of the file that wait for a restart
+	Failed      *control.FailedReload      `json:"failed_reload,omitempty"`
+	Maintenance *control.MaintenanceStatus `json:"maintenance,omitempty"` // nil: the PoP serves requests
+	Rules       []ruleLoad                 `json:"rules"`
+	Shedding    []upstream.GroupStatus     `json:"shedding,omitempty"` // the origins that shed load
+	Wall        *control.Wall              `json:"wall,omitempty"`
+	Nodes       []nodeLoad                 `json:"nodes"`
+	Blocked     control.Extract            `json:"blocked"`
+	Shadow      control.Extract            `json:"shadow"`
+	Allow       []control.Listed           `json:"allow"`
+	Deny        []control.Listed           `json:"deny"`
+	Requests    []top.Heavy                `json:"requests"`
+	Refused     []top.Heavy                `json:"refused"`
+	Keys        []control.HeavyKey         `json:"keys"` // by requests
+	RefusedKeys []control.HeavyKey         `json:"refused_keys"`
+	Events      []events.Event             `json:"events"` // after ?since=, at most eventsShown
 	// Whole is what stands in place of some of these where all edges are asked for; then the load is that of all as well. nil: they are not.
 	Whole *popSummary `json:"whole,omitempty"`
 }
@@ -112,6 +113,9 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	s.RefusedKeys, _ = a.Edge.TopKeys(seen.Refused, topShown, "")
 	if a.State != nil {
 		s.Failed = a.State().Failed
+	}
+	if m := a.Edge.MaintenanceNow(now); m.On {
+		s.Maintenance = &m
 	}
 	s.Events = s.Events[:min(len(s.Events), eventsShown)]
 	if secret := a.Edge.Secret(); secret != nil && !secret.Held { // else it is why the edge is not ready

@@ -3,7 +3,7 @@
 "use strict";
 
 const $ = id => document.getElementById(id);
-const every = 2000, kept = 600e3, recent = 10e3, lately = 60e3; // milliseconds
+const every = 2000, seldom = 10e3, kept = 600e3, recent = 10e3, lately = 60e3; // milliseconds
 const verdicts = ["pass", "limited", "mitigated", "shadow", "tagged", "closed", "open", "denied"];
 const weekEvery = 300e3, week = 168; // milliseconds, hours
 const refusing = ["limited", "mitigated", "closed", "denied"];
@@ -93,6 +93,13 @@ const until = t => `${span((new Date(t) - Date.now()) / 1000)}, till ${when(t)}`
 const seconds = s => s === null ? "–" : s < 0 ? "long" : s < 0.001 ? Math.round(s * 1e6) + " µs" : s < 1 ? number(s * 1e3) + " ms" : s.toFixed(1) + " s";
 const spread = e => !e ? "" : `, on ${e.have} of ${e.known} edges` + (e.missing?.length ? ` (not yet on ${e.missing.join(", ")})` : "");
 const warned = a => [].concat(a?.warnings || [], a?.warning || []).map(w => ". " + w).join("");
+
+// who is an operator, and where he came from.
+const who = (name, from) => name || from ? "by " + [name, from && "from " + from].filter(x => x).join(" ") : "";
+
+// maintained tells of maintenance that is on.
+const maintained = m => "Maintenance: every request gets 503" + (m.allow.length ? `, but those of ${m.allow.join(", ")}` : "") + (m.message ? `, with “${m.message}”` : "") +
+  `. On since ${[when(m.since), who(m.by, m.from)].filter(x => x).join(" ")}; it ends by itself at ${when(m.until)}.`;
 
 // changed tells how two rules as JSON differ; of what is no rule it shows both, where there was something before.
 function changed(before, after) {
@@ -200,9 +207,11 @@ const used = (estimate, limit, source) => td => {
 
 // --- rates ---
 
-// since is the oldest sample of the last so many milliseconds, and how many seconds ago it was.
+// since is the oldest sample of the last so many milliseconds, and how many seconds ago it was. Where only the newest is of these, as after a slow
+// answer, it is the one before: else nothing would seem to happen.
 function since(ms) {
-  const first = samples.find(s => nowAt - s.at <= ms) || samples[samples.length - 1];
+  const last = samples.length - 1, i = samples.findIndex(s => nowAt - s.at <= ms);
+  const first = samples[i < 0 || i === last && nowAt - samples[i].at <= every / 2 ? Math.max(0, i < 0 ? last : last - 1) : i];
   return {first: first.summary, seconds: (nowAt - first.at) / 1000};
 }
 
@@ -474,7 +483,7 @@ const eventRows = list => list.map(e => ({key: [e.number, ...(e.edges || [])].jo
   const text = document.createElement("span"), parts = [e.text];
   if (e.rule) parts.push("under " + (e.policy || ruleName(e.rule)));
   if (changed(e.old, e.new)) parts.push("(" + changed(e.old, e.new) + ")");
-  if (e.who || e.from) parts.push("by " + [e.who, e.from && "from " + e.from].filter(x => x).join(" "));
+  if (e.who || e.from) parts.push(who(e.who, e.from));
   if (e.edges) parts.push(`on ${e.edges.join(", ")}`);
   if (e.skipped) parts.push(`(and ${number(e.skipped)} like it)`);
   text.textContent = (e.kind ? e.kind + ": " : "") + parts.join(" ");
@@ -510,6 +519,8 @@ function show() {
     now.wall?.error && "sluice-wall cannot be used: " + now.wall.error,
     now.failed_reload && "the last reload failed, and what was in force still is: " + now.failed_reload.error,
     now.waiting?.length && "waits for a restart: " + now.waiting.map(w => w.field).join(", "), ...new Set(warnings)].filter(x => x);
+  $("maintenance").hidden = !now.maintenance;
+  put($("maintenance"), now.maintenance ? maintained(now.maintenance) : "");
   $("warning").hidden = !wrong.length;
   put($("warning"), wrong.join(" · "));
   draw();
@@ -548,7 +559,7 @@ function take(summary, at) {
     points = [...points.filter(p => at - p.at <= kept), {at, rate: r}];
   }
   // What an operator does asks again at once: too soon for a rate.
-  if (!before || at - before.at > every / 2) samples = [...samples.filter(s => at - s.at <= lately), {at, summary}];
+  if (!before || at - before.at > every / 2) samples = [...samples.filter(s => at - s.at <= lately || s === before), {at, summary}];
   if (summary.whole) events = [];
   const known = new Set(events.map(e => e.number));
   events = [...(summary.events || []).filter(e => !known.has(e.number)), ...events].slice(0, 200);
@@ -581,9 +592,9 @@ async function poll() {
     if (e.status === 401) { asking = again = false; return; } // until there is a token
   }
   asking = false;
-  // An edge that has much to tell is asked less often: it spends at most a twentieth of its time on a viewer.
+  // An edge that has much to tell is asked less often, so that it spends little of its time on a viewer, but often enough for an operator at night.
   // Of the whole PoP it waits for others more than it works, and who looks too seldom waits for all of them anew.
-  const pause = again ? 0 : Math.min(ofPoP() ? 2 * every : Infinity, Math.max(every, 20 * (performance.now() - begun)));
+  const pause = again ? 0 : Math.min(ofPoP() ? 2 * every : seldom, Math.max(every, 20 * (performance.now() - begun)));
   again = false;
   if (!document.hidden) timer = setTimeout(poll, pause);
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/edge/config"
@@ -27,7 +28,14 @@ const (
 	Set     Does = "set"     // the rule is Rule, whole
 	Remove  Does = "removed" // there is no such rule, even if the file has one
 	Restore Does = "file"    // the file's rule is in force
+
+	// Of a name that begins with Tried, which no rule has: Rule is tried beside those in force, until Until, or not any more.
+	Try  Does = "try"
+	Stop Does = "stop"
 )
+
+// Tried begins the name under which a try travels. It is in no overlay: tryout.InForce tells which are.
+const Tried = "try:"
 
 // Change is what an operator said of a rule. Its JSON is how it travels, beside its rule, version and time.
 type Change struct {
@@ -46,6 +54,8 @@ type Change struct {
 	Edge  string          `json:"edge,omitempty"` // the one that he spoke to
 	To    *uint64         `json:"to,omitempty"`   // of a rollback: the version that it went back to
 
+	Until time.Time `json:"until,omitzero"` // of a Try: its end
+
 	wrong error // it is no Change that this edge understands
 }
 
@@ -60,12 +70,15 @@ func Read(name string, version, maker uint64, at time.Time, text string) Change 
 	c := Change{}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		c = Change{wrong: err}
-	} else if c.Does != Set && c.Does != Remove && c.Does != Restore {
+	} else if tried := strings.HasPrefix(name, Tried); tried != (c.Does == Try || c.Does == Stop) || !tried && c.Does != Set && c.Does != Remove && c.Does != Restore {
 		c.wrong = fmt.Errorf("it does what this edge does not know: %q", c.Does)
 	}
 	c.Name, c.Version, c.Maker, c.At = name, version, maker, at
 	return c
 }
+
+// Wrong is why it is no Change that this edge understands; nil: it does.
+func (c *Change) Wrong() error { return c.wrong }
 
 // read is the rule of a Set.
 func (c *Change) read(on *config.Config) (rule rules.Config, err error) {
@@ -124,6 +137,9 @@ func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay
 	done := make(map[string]bool)
 	var added []string
 	for i, c := range list {
+		if strings.HasPrefix(c.Name, Tried) {
+			continue
+		}
 		o.changes[c.Name] = append(o.changes[c.Name], c)
 		if done[c.Name] {
 			continue

@@ -16,21 +16,27 @@ import (
 	"sluice/edge/accesslog"
 	"sluice/edge/address"
 	"sluice/edge/front"
+	"sluice/edge/geo"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
+	"sluice/edge/lists"
 	"sluice/edge/message"
+	"sluice/edge/pages"
 	"sluice/edge/rules"
 	"sluice/edge/token"
+	"sluice/edge/tracing"
 	"sluice/edge/upstream"
 )
 
 // Config is a configuration file's content, with the defaults for what it leaves out. ParseConfig and Default make one;
 // after a change of a field (flags) call Check again.
 type Config struct {
-	Listen         string // host:port of the listener for requests, or unix:/path
-	ListenTLS      string // the same for requests over TLS; "": none
-	ListenSockets  int    // at each of the two; 0: as many as the process may use processors
+	Listen         []Listener // for requests; at least one
+	ListenTLS      []Listener // for requests over TLS
+	ListenSockets  int        // at each of them; 0: as many as the process may use processors
 	TLS            listen.TLSConfig
+	HSTS           HSTS
+	ACME           ACME
 	Admin          string // host:port of the listener for metrics, health and API
 	AdminHosts     []string
 	AdminTokenFile string
@@ -43,7 +49,11 @@ type Config struct {
 	Counters       int // how many counters the table holds
 	AuditOneIn     int // of so many sources one is audited
 	Source         address.Config
+	Lists          []lists.Config
+	Geo            geo.Config
 	Deny, Allow    []netip.Prefix
+	DenyLists      []string // names of lists that Deny, or Allow, has as well
+	AllowLists     []string
 	Limits         front.Limits
 	HTTP2          HTTP2
 	Origins        []upstream.Config
@@ -56,9 +66,20 @@ type Config struct {
 	Shadow         bool // every rule that is not off is a shadow
 	VerdictHeader  bool // answers carry Sluice-Verdict
 	Plans          rules.PlansConfig
-	JWT            token.Config // which tokens are believed, where rules count by what they claim
+	Pages          []pages.Config // in place of the edge's own answers
+	JWT            token.Config   // which tokens are believed, where rules count by what they claim
 
 	RateLimitService RateLimitService
+	LimitAPI         LimitAPI
+	Tracing          tracing.Config
+
+	Composed Composed
+}
+
+// Composed is what stays of how a file was put together. The zero Composed is of a file that stands alone.
+type Composed struct {
+	Notes  []string          // what is possible but probably not meant, a sentence each
+	Hidden map[string]string // settings that have a file's content in them (plans.store, source.trust.0), as they are written
 }
 
 // HTTP2 is how HTTP/2 is spoken to clients.
@@ -119,13 +140,15 @@ type Etcd struct {
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
-		Listen:   ":8080",
+		Listen:   At(":8080"),
+		ACME:     ACME{Directory: "https://acme-v02.api.letsencrypt.org/directory", Challenges: []string{"http-01", "tls-alpn-01"}},
 		Admin:    "127.0.0.1:8081",
 		PoP:      PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Etcd:     Etcd{Prefix: "/sluice/"},
 		Counters: 1_000_000, AuditOneIn: 1024, Shed: Answer,
 		Plans:     rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
-		AccessLog: accesslog.Config{Format: "json", Refused: 1},
+		AccessLog: accesslog.Config{Format: "json", Refused: 1, Succeeded: 1},
+		Tracing:   tracing.Config{Sample: 0.001, Parent: tracing.None, ServiceName: "sluice"},
 		Source:    address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		HTTP2:     HTTP2{Enabled: true, MaxStreams: 128},
 		JWT:       token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second},
@@ -134,17 +157,18 @@ func Default() *Config {
 	}
 }
 
+// RuleDefaults is what holds for all rules that do not say otherwise. Its lists are empty, and no address is anywhere.
 func (c *Config) RuleDefaults() rules.Defaults {
-	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow, Plans: c.Plans}
+	named := make(map[string]*address.List, len(c.Lists))
+	for i := range c.Lists {
+		named[c.Lists[i].Name] = new(address.List)
+	}
+	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow, Plans: c.Plans, Lists: named, Geo: geoOf(&c.Geo)}
 }
 
 // Check reports what no single field shows: what is missing once file and flags are put together.
 func (c *Config) Check() error {
 	switch {
-	case c.ListenTLS != "" && c.TLS == listen.TLSConfig{}:
-		return errors.New("listen_tls is " + c.ListenTLS + " but there is no certificate: give tls.certificate and tls.key, or tls.folder")
-	case c.ListenTLS == "" && c.TLS != listen.TLSConfig{}:
-		return errors.New("tls has certificates but nothing listens for TLS: give listen_tls, such as \":8443\"")
 	case (c.TLS.Certificate == "") != (c.TLS.Key == ""):
 		return errors.New("tls: certificate and key belong together: give both")
 	case c.HTTP2.Cleartext && !c.HTTP2.Enabled:
@@ -153,10 +177,12 @@ func (c *Config) Check() error {
 		return errors.New("http2.cleartext is on but no proxy is trusted, and it is for trusted proxies only: name them under source.trust")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:
 		return errors.New("source.proxy_protocol is on but no proxy is trusted: name the proxies that send the header under source.trust")
-	case len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "":
+	case len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "" && c.LimitAPI.Listen == "":
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
-	case c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0"):
-		return errors.New("listen and admin are both " + c.Listen + ": give them different addresses")
+	case c.listensAt(c.Listen, c.Admin):
+		return errors.New("listen and admin are both " + c.Admin + ": give them different addresses")
+	case c.listensAt(c.ListenTLS, c.Admin):
+		return errors.New("listen_tls and admin are both " + c.Admin + ": give them different addresses")
 	case c.MetricsToken && c.AdminTokenFile == "":
 		return errors.New("metrics_token is on but there is no token: give admin_token_file")
 	case c.Source.TrustsEverybody() && !c.Source.TrustEverybody:
@@ -170,6 +196,12 @@ func (c *Config) Check() error {
 	case c.CheckPath != "" && c.CheckPath != "none" && c.hasConcurrency():
 		return errors.New("check_path is " + c.CheckPath + " but a rule has a concurrency: a proxy that requests a verdict does not report when the request ends; remove one of them")
 	}
+	if err := c.checkACME(); err != nil {
+		return err
+	}
+	if err := c.checkListeners(); err != nil {
+		return err
+	}
 	if err := c.checkPeers(); err != nil {
 		return err
 	}
@@ -177,6 +209,9 @@ func (c *Config) Check() error {
 		return err
 	}
 	if err := c.checkRateLimitService(); err != nil {
+		return err
+	}
+	if err := c.checkLimitAPI(); err != nil {
 		return err
 	}
 	return c.CheckAdmin(c.Admin)
@@ -214,8 +249,8 @@ func isLocal(address string) bool {
 // hosts, whose origin answers for any host. A client writes Host as it likes, so it can reach that origin without the
 // rule.
 func (c *Config) Warnings() []string {
-	all := c.unreferenced()
-	if c.StateDir != "" && len(c.PoP.Memcached) == 0 {
+	all := append(slices.Clone(c.Composed.Notes), c.unreferenced()...)
+	if c.StateDir != "" && len(c.PoP.Memcached) == 0 && len(c.ACME.Hosts) == 0 {
 		all = append(all, "state_dir: without pop.memcached only rules that operators changed are kept there: a restart forgets all blocks")
 	}
 	for _, r := range c.Rules {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +13,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/address"
+	"sluice/edge/config/compose"
 	"sluice/edge/front"
 	"sluice/edge/socket"
 )
@@ -25,38 +25,41 @@ func Parse(file string, text []byte) (*Config, error) { return Parser{}.Parse(fi
 type Parser struct {
 	// Nodes returns what is wrong with a list of memcached nodes, of which all but the last have passed; nil takes any.
 	Nodes func(names []string) error
+	// Geo returns what is wrong with a file for countries, or for autonomous systems; nil takes any.
+	Geo func(of, file string) error
+	// Env looks up what ${NAME} stands for; nil: nothing is set.
+	Env func(name string) (value string, set bool)
+	// Files is told what was read, even where it is wrong; nil: nobody wants it.
+	Files *compose.Files
 }
 
-// Parse reads a configuration file. The error joins everything that is wrong with it, one line each in the form
-// file:line:column: what is wrong, and the remedy.
+// Parse reads a configuration file and those that it includes. The error joins everything that is wrong with them, one
+// line each in the form file:line:column: what is wrong, and the remedy.
 func (p Parser) Parse(file string, text []byte) (*Config, error) {
-	c, r := Default(), &reader{file: file, nodes: p.Nodes}
-	if len(bytes.TrimSpace(text)) == 0 {
-		return c, nil
-	}
-	if root := r.parse(text); root != nil && len(r.errs) == 0 {
-		r.config(root, c)
+	tree, errs := compose.Read(file, text, compose.Options{Env: p.Env, Files: p.Files})
+	c, r := Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes, geoFile: p.Geo}
+	if tree.Root != nil && len(errs) == 0 {
+		if r.hide(tree.Root, nil, c); len(r.errs) == 0 {
+			r.config(tree.Root, c)
+		}
 	}
 	if len(r.errs) > 0 {
 		return nil, errors.Join(r.errs...)
 	}
+	c.Composed.Notes = tree.Notes
 	return c, nil
 }
 
 func (r *reader) config(n ast.Node, c *Config) {
 	names := make(map[string]ast.Node)
 	r.mapping(n, "configuration", fields{
-		"listen":         r.address("listen", &c.Listen),
-		"listen_tls":     r.addressOrNone("listen_tls", &c.ListenTLS),
-		"listen_sockets": integer(r, "listen_sockets", 0, 256, &c.ListenSockets),
-		"admin":          r.address("admin", &c.Admin),
-		"tls": func(n ast.Node) {
-			r.mapping(n, "tls", fields{
-				"certificate": r.orNone("tls.certificate", &c.TLS.Certificate),
-				"key":         r.orNone("tls.key", &c.TLS.Key),
-				"folder":      r.orNone("tls.folder", &c.TLS.Folder),
-			})
-		},
+		"listen":           r.listeners("listen", &c.Listen),
+		"listen_tls":       r.listeners("listen_tls", &c.ListenTLS),
+		"listen_sockets":   integer(r, "listen_sockets", 0, 256, &c.ListenSockets),
+		"admin":            r.address("admin", &c.Admin),
+		"tls":              func(n ast.Node) { r.certificates(n, "tls", &c.TLS) },
+		"acme":             func(n ast.Node) { r.acme(n, &c.ACME) },
+		"hsts":             func(n ast.Node) { r.hsts(n, &c.HSTS) },
 		"admin_hosts":      r.texts("admin_hosts", func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
 		"admin_token_file": r.orNone("admin_token_file", &c.AdminTokenFile),
 		"admin_insecure":   r.boolean("admin_insecure", &c.AdminInsecure),
@@ -78,8 +81,10 @@ func (r *reader) config(n ast.Node, c *Config) {
 		},
 		"audit_one_in": integer(r, "audit_one_in", 1, 1<<30, &c.AuditOneIn),
 		"source":       func(n ast.Node) { r.source(n, &c.Source) },
-		"deny":         listOf(r, "deny", parsePrefix, &c.Deny),
-		"allow":        listOf(r, "allow", parsePrefix, &c.Allow),
+		"lists":        r.lists(&c.Lists),
+		"geo":          func(n ast.Node) { r.geo(n, &c.Geo) },
+		"deny":         r.group("deny", &c.Deny, &c.DenyLists),
+		"allow":        r.group("allow", &c.Allow, &c.AllowLists),
 		"limits":       func(n ast.Node) { r.limits(n, &c.Limits) },
 		"http2": func(n ast.Node) {
 			r.mapping(n, "http2", fields{
@@ -91,9 +96,10 @@ func (r *reader) config(n ast.Node, c *Config) {
 		"origins": func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
 		"access_log": func(n ast.Node) {
 			r.mapping(n, "access_log", fields{
-				"file":    r.orNone("access_log.file", &c.AccessLog.File),
-				"format":  oneOf(r, "access_log.format", &c.AccessLog.Format, "combined", "json"),
-				"refused": integer(r, "access_log.refused", 1, 1_000_000, &c.AccessLog.Refused),
+				"file":      r.orNone("access_log.file", &c.AccessLog.File),
+				"format":    oneOf(r, "access_log.format", &c.AccessLog.Format, "combined", "json"),
+				"refused":   integer(r, "access_log.refused", 1, 1_000_000, &c.AccessLog.Refused),
+				"succeeded": integer(r, "access_log.succeeded", 1, 1_000_000, &c.AccessLog.Succeeded),
 			})
 		},
 		"shed": oneOf(r, "shed", &c.Shed, Answer, Connection, Kernel),
@@ -107,7 +113,10 @@ func (r *reader) config(n ast.Node, c *Config) {
 				c.CheckPath = text
 			}
 		}),
+		"pages":              func(n ast.Node) { r.list(n, "pages", func(n ast.Node) { r.page(n, c) }) },
 		"verdict_header":     r.boolean("verdict_header", &c.VerdictHeader),
+		"limit_api":          func(n ast.Node) { r.limitAPI(n, &c.LimitAPI) },
+		"tracing":            func(n ast.Node) { r.tracing(n, &c.Tracing) },
 		"rate_limit_service": func(n ast.Node) { r.rateLimitService(n, &c.RateLimitService) },
 		"jwt":                func(n ast.Node) { r.jwt(n, &c.JWT) },
 		"plans":              func(n ast.Node) { r.plans(n, &c.Plans) },
@@ -120,6 +129,8 @@ func (r *reader) config(n ast.Node, c *Config) {
 			}
 		}
 	}
+	r.findDatabases(&c.Geo)
+	r.findLists(c.Lists) // lists may come after what speaks of them
 	if r.claim != nil && !c.JWT.Is() {
 		r.fail(r.claim, "key: %s: nothing says which tokens are believed: give jwt: {keys_file: FILE}", scalar(r.claim))
 	}
@@ -197,7 +208,7 @@ func (r *reader) source(n ast.Node, s *address.Config) {
 	r.mapping(n, "source", fields{
 		"ipv4_prefix":     integer(r, "source.ipv4_prefix", 8, 32, &s.IPv4Prefix),
 		"ipv6_prefix":     integer(r, "source.ipv6_prefix", 16, 128, &s.IPv6Prefix),
-		"trust":           listOf(r, "source.trust", parsePrefix, &s.Trust),
+		"trust":           listOf(r, "source.trust", address.ParsePrefix, &s.Trust),
 		"trust_everybody": r.boolean("source.trust_everybody", &s.TrustEverybody),
 		"header": r.text("source.header", func(n ast.Node, text string) {
 			if !address.IsSourceHeader(text) {

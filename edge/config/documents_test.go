@@ -3,6 +3,7 @@ package config
 import (
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -47,9 +48,32 @@ func TestYAMLBlocks(t *testing.T) {
 func TestDocumentsAreConfigurations(t *testing.T) {
 	blocks, fields := 0, 0
 	for name, text := range documents(t) {
+		dir := t.TempDir() // where a block includes others of its page, by the names in their first lines
+		for _, block := range yamlBlocks(text) {
+			if file, named := strings.CutPrefix(firstLine(block), "# "); named && strings.HasSuffix(file, ".yaml") {
+				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(block), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\$ (?:mkdir \S+; )?echo '([^']*)' > (\S+\.(?:txt|html))$`).FindAllStringSubmatch(text, -1) {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, m[2])), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, m[2]), []byte(m[1]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for _, block := range yamlBlocks(text) {
 			blocks++
-			c, err := Parse(name, []byte(block))
+			file := filepath.Join(dir, "block.yaml")
+			if name, named := strings.CutPrefix(firstLine(block), "# "); named && strings.HasSuffix(name, ".yaml") {
+				file = filepath.Join(dir, name)
+			}
+			c, err := Parse(file, []byte(block))
 			if err == nil {
 				if origin, err := upstream.ParseOrigin("http://127.0.0.1:3000"); err == nil && len(c.Origins) == 0 {
 					c.Origins = []upstream.Config{{Servers: []*url.URL{origin}}} // a block of rules leaves it out
@@ -76,13 +100,13 @@ func TestDocumentsAreConfigurations(t *testing.T) {
 }
 
 // others are fields of other programs.
-var others = map[string]bool{"address": true, "path_prefix": true, "authorization": true} // Traefik's, Envoy's, the name of a header
+var others = map[string]bool{"address": true, "path_prefix": true, "authorization": true, "include": true} // Traefik's, Envoy's, the name of a header, what leads to another file
 
 // isField reports whether a field and its value may stand somewhere in a configuration.
 func isField(field string) bool {
-	for _, position := range []string{"%", "pop: {%}", "source: {%}", "limits: {%}", "access_log: {%}", "origins: [{servers: [\"http://a\"], %}]",
+	for _, position := range []string{"%", "pop: {%}", "source: {%}", "limits: {%}", "access_log: {%}", "tracing: {endpoint: \"http://a\", %}", "origins: [{servers: [\"http://a\"], %}]",
 		"rules: [{name: a, %}]", "rules: [{name: a, limit: 1, %}]", "jwt: {keys_file: a}\nrules: [{name: a, limit: 10, %}]", "rules: [{name: a, limit: 1, match: {%}}]", "rules: [{name: a, limit: 1, count: {%}}]", "rules: [{name: a, limit: 1, response: {%}}]", "rules: [{name: a, limit: 1, response: {location: \"https://a/\"}, %}]",
-		"rules: [{name: a, algorithm: token_bucket, limit: 10, window: 1s, %}]", "plans: {key: \"header:a\"}\nrules: [{name: a, limit: 1, %}]"} {
+		"rules: [{name: a, algorithm: token_bucket, limit: 10, window: 1s, %}]", "geo: {country: a, asn: a}\nrules: [{name: a, limit: 1, %}]", "plans: {key: \"header:a\"}\nrules: [{name: a, limit: 1, %}]"} {
 		if _, err := Parse("", []byte(strings.Replace(position, "%", field, 1))); err == nil {
 			return true
 		}

@@ -94,13 +94,23 @@ func nest(path string, value any) string {
 					m[name] = needed
 				}
 			}
+		case "pages":
+			for name, needed := range map[string]any{"status": []int{404}, "type": "text/html", "file": fieldsFile} {
+				if names[i] != name {
+					m[name] = needed
+				}
+			}
+		case "listen", "listen_tls":
+			if names[i] != "address" {
+				m["address"] = ":80"
+			}
 		case "origins":
 			if names[i] != "servers" {
 				m["servers"] = []string{"http://a"}
 			}
 		}
 		v = m
-		if slices.Contains([]string{"rules", "origins", "pop.peers", "rules.windows", "rules.prefixes", "rules.response.bodies", "rules.match.descriptors.entries"}, above) {
+		if slices.Contains([]string{"rules", "origins", "pop.peers", "lists", "rules.windows", "rules.prefixes", "rules.response.bodies", "rules.match.descriptors.entries", "pages"}, above) {
 			v = []any{m}
 		}
 	}
@@ -127,6 +137,9 @@ var choice = regexp.MustCompile(`^[a-z_]+( or [a-z_]+)+$`)
 
 var bounds = regexp.MustCompile(`: want ((?:0, or )?\S+ to \S+(?: bytes)?)$`)
 
+// listeners is the type of a field that is one listener or several.
+const listeners = "address, fields, or a list"
+
 // kindOf asks the code for the type of a field and its range, by values that it refuses.
 func kindOf(path string) (kind, of string) {
 	wanted := func(s string) string {
@@ -142,6 +155,8 @@ func kindOf(path string) (kind, of string) {
 		return "boolean", ""
 	case strings.Contains(s, "is not a whole number"):
 		return "integer", bounds.FindStringSubmatch(s)[1]
+	case strings.Contains(s, "unknown field no-such-field") && strings.Contains(says(path, "\x01"), "is not an address"):
+		return listeners, wanted(says(path, "\x01"))
 	case strings.Contains(s, "unknown field no-such-field"):
 		return "fields", ""
 	case strings.Contains(s, "want a list"):
@@ -159,6 +174,9 @@ func kindOf(path string) (kind, of string) {
 		return "fields by name", ""
 	}
 	switch s := says(path, "\x01"); {
+	case strings.Contains(s, "is not a share"):
+		bounds, _, _ := strings.Cut(wanted(s), ",")
+		return "number", bounds
 	case strings.Contains(s, "is not a time with a unit"):
 		return "duration", bounds.FindStringSubmatch(s)[1]
 	case strings.Contains(s, "is not a size"):
@@ -181,7 +199,7 @@ var pagesOf = []struct {
 }{
 	{"edge", "The edge: listeners, sources, limits, logs", "Where an edge listens, whom it takes a request to come from, and what bounds it.",
 		"listen: \":80\"\nlisten_tls: \":443\"\ntls: {folder: /etc/sluice/certificates}\nsource: {trust: [10.0.0.0/8], header: X-Forwarded-For}\nallow: [192.0.2.0/24]\nlimits: {connections: 50000, memory: 1GiB}\naccess_log: {file: /var/log/sluice/access.log}\n",
-		[]string{"listen", "listen_tls", "listen_sockets", "tls", "admin", "admin_hosts", "admin_token_file", "admin_insecure", "metrics_token", "edge_id", "state_dir", "table", "source", "deny", "allow", "limits", "http2", "access_log", "audit_one_in", "shed", "wall", "verdict_header"}},
+		[]string{"listen", "listen_tls", "listen_sockets", "tls", "acme", "hsts", "admin", "admin_hosts", "admin_token_file", "admin_insecure", "metrics_token", "edge_id", "state_dir", "table", "source", "lists", "geo", "deny", "allow", "limits", "http2", "access_log", "tracing", "audit_one_in", "shed", "wall", "pages", "verdict_header"}},
 	{"pop", "The PoP: nodes, secret, other PoPs", "What an edge shares with others. [A PoP](../install/pop.md) shows how to start one, [several PoPs](../install/several-pops.md) what `peers` and `etcd` do.",
 		"pop:\n  name: fra1\n  memcached: [\"10.0.0.1:11211\", \"10.0.0.2:11211\"]\n  secret_file: /etc/sluice/pop.secret\n",
 		[]string{"pop", "etcd"}},
@@ -194,9 +212,9 @@ var pagesOf = []struct {
 	{"clients", "Clients: plans and tokens", "What a client may do, by the key or the token that it sends. See [plans](../rules/plans.md) and [keys](../rules/keys.md).",
 		"plans: {key: \"header:X-API-Key\", store: \"sqlite:/var/lib/sluice/plans.db\"}\njwt: {keys_file: /etc/sluice/jwks.json, issuer: \"https://login.example\"}\nrules:\n  - {name: api, key: \"header:X-API-Key\", limit: 60, plans: {pro: 600}}\n  - {name: user, key: \"jwt:sub\", limit: 100}\n",
 		[]string{"plans", "jwt"}},
-	{"proxies", "Verdicts for other proxies", "How nginx, Caddy, Traefik and Envoy ask an edge. See [checks](../rules/checks.md) and [rate limit service](../rules/rate-limit-service.md).",
-		"check_path: /check\nsource: {trust: [127.0.0.1]}\nrate_limit_service: {listen: \"127.0.0.1:8082\"}\n",
-		[]string{"check_path", "rate_limit_service"}},
+	{"proxies", "Verdicts for other proxies", "How nginx, Caddy, Traefik, Envoy and programs ask an edge. See [checks](../rules/checks.md), [rate limit service](../rules/rate-limit-service.md) and [limit API](../rules/limit-api.md).",
+		"check_path: /check\nsource: {trust: [127.0.0.1]}\nrate_limit_service: {listen: \"127.0.0.1:8082\"}\nlimit_api: {listen: \"127.0.0.1:8083\"}\n",
+		[]string{"check_path", "rate_limit_service", "limit_api"}},
 }
 
 // page is one page of docs/configuration.
@@ -280,7 +298,7 @@ func TestKindOf(t *testing.T) {
 	for path, want := range map[string][2]string{
 		"limits.connections": {"integer", "1 to 10000000"}, "pop.wait": {"duration", "0, or 100µs to 1s"}, "limits.memory": {"size", "0, or 16777216 to 1125899906842624 bytes"},
 		"shed": {"choice", "answer, connection, kernel"}, "rules.escalate": {"list of durations", "1s to 24h"}, "rules.match.not": {"fields", ""}, "admin_insecure": {"boolean", ""},
-		"rules.match.headers": {"fields by name", ""}, "rules.windows.limit": {"integer", "1 to 1000000000"},
+		"rules.match.headers": {"fields by name", ""}, "rules.windows.limit": {"integer", "1 to 1000000000"}, "tracing.sample": {"number", "0 to 1"},
 	} {
 		if kind, of := kindOf(path); kind != want[0] || of != want[1] {
 			t.Errorf("%s: %s, %s; want %v", path, kind, of, want)
@@ -303,7 +321,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		}
 		for _, name := range strings.Split(strings.ReplaceAll(names, " or ", ", "), ", ") {
 			field := strings.TrimPrefix(path+"."+name, ".")
-			if kind, _ := kindOf(field); (kind == "fields" || kind == "list of fields") && field != "rules.plans" {
+			if kind, _ := kindOf(field); (kind == "fields" || kind == "list of fields" || kind == listeners) && field != "rules.plans" {
 				delete(rows, field)
 				walk(field)
 				continue

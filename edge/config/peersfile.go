@@ -36,7 +36,7 @@ func (r *reader) peer(n ast.Node, p *PoP) {
 		}),
 		"edges": func(n ast.Node) {
 			r.list(n, "pop.peers.edges", func(n ast.Node) {
-				switch r.resolve(n).(type) {
+				switch n.(type) {
 				case *ast.MappingNode, *ast.MappingValueNode: // as the reader of YAML has it within braces
 					r.fail(n, "pop.peers.edges: want HOST:PORT, within braces in quotes: \"10.2.0.21:8082\"")
 				default:
@@ -89,7 +89,7 @@ func (c *Config) checkPeers() error {
 		return errors.New("pop.peers: without a secret anyone could block any source: give pop.peers_secret_file, the same in all these PoPs")
 	case p.PeersListen == "":
 		return errors.New("pop.peers: no PoP can send this edge anything: give pop.peers_listen, such as \":8082\"")
-	case p.PeersListen == c.Listen || p.PeersListen == c.Admin || p.PeersListen == c.ListenTLS:
+	case c.forClients(p.PeersListen) || p.PeersListen == c.Admin:
 		return errors.New("pop.peers_listen is " + p.PeersListen + ", where something else listens already: give it another address")
 	case slices.ContainsFunc(p.Peers, func(peer Peer) bool { return peer.Name == p.Name }):
 		return errors.New("pop.peers names " + p.Name + ", which is this PoP: leave it out")

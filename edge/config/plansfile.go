@@ -106,7 +106,7 @@ func (r *reader) planLimits(to *map[string]rules.PlanLimit) func(ast.Node) {
 			name, limit := scalar(v.Key), rules.PlanLimit{}
 			_, twice := (*to)[name]
 			read := integer(r, "plans: "+name, 1, algorithm.MaxLimit, &limit.Limit)
-			switch r.resolve(v.Value).(type) {
+			switch v.Value.(type) {
 			case *ast.MappingNode, *ast.MappingValueNode:
 				inner := fields{"limit": integer(r, "plans: "+name+": limit", 1, algorithm.MaxLimit, &limit.Limit)}
 				if seen := r.mapping(v.Value, "plans: "+name, inner); seen != nil && seen["limit"] == nil {

@@ -7,20 +7,7 @@ import (
 
 // Where proxies may ask: beyond this machine they must be known, or somebody has said that they need not be.
 func TestRateLimitServiceAddress(t *testing.T) {
-	f := func(fields, want string) {
-		t.Helper()
-		c, err := Parse("f.yaml", []byte("listen: \":8080\"\nrate_limit_service: {"+fields+"}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		if err := c.Check(); err != nil {
-			got = err.Error()
-		}
-		if want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("%s: %q, want %q", fields, got, want)
-		}
-	}
+	f := func(fields, want string) { t.Helper(); checks(t, "rate_limit_service", fields, want) }
 	f(`listen: "127.0.0.1:8082"`, "") // and no origin is needed
 	f(`listen: "unix:/run/sluice.sock"`, "")
 	f(`listen: ":8082"`, "others than this machine may reach")
@@ -38,6 +25,22 @@ access_log: {format: json`, "listens nowhere")
 	f(`listen: "127.0.0.1:8083"}
 pop: {name: a, memcached: ["127.0.0.1:1"], secret_file: s, peers_listen: "127.0.0.1:8083", peers_secret_file: p, peers: [{name: b, edges: ["127.0.0.1:2"]}]`, "where something else listens already")
 	f(`insecure: false`, "no origin")
+}
+
+// checks says whether what is wrong with a service's fields is what is wanted; "": nothing.
+func checks(t *testing.T, service, fields, want string) {
+	t.Helper()
+	c, err := Parse("f.yaml", []byte("listen: \":8080\"\n"+service+": {"+fields+"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	if err := c.Check(); err != nil {
+		got = err.Error()
+	}
+	if want == "" && got != "" || !strings.Contains(got, want) {
+		t.Errorf("%s: %s: %q, want %q", service, fields, got, want)
+	}
 }
 
 // Nobody asks about descriptors where nobody can: that is said.

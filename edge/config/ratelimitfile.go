@@ -43,14 +43,21 @@ func (c *Config) checkRateLimitService() error {
 		return errors.New("rate_limit_service: cert_file and key_file belong together: give both")
 	case s.ClientCAFile != "" && s.CertFile == "":
 		return errors.New("rate_limit_service.client_ca_file: a caller shows a certificate over TLS only: give cert_file and key_file")
-	case s.Listen == "" || strings.HasSuffix(s.Listen, ":0"):
-	case s.Listen == c.Listen || s.Listen == c.Admin || s.Listen == c.ListenTLS || s.Listen == c.PoP.PeersListen:
+	case c.isTaken(s.Listen):
 		return errors.New("rate_limit_service.listen is " + s.Listen + ", where something else listens already: give it an address of its own")
 	}
 	if s.Listen == "" {
 		return nil
 	}
 	return s.CheckAddress(s.Listen)
+}
+
+// isTaken reports whether requests, operators or peers are listened for at an address.
+func (c *Config) isTaken(address string) bool {
+	if address == "" || strings.HasSuffix(address, ":0") {
+		return false
+	}
+	return c.forClients(address) || address == c.Admin || address == c.PoP.PeersListen
 }
 
 // CheckAddress reports whether proxies may be listened for at an address: beyond this machine they must show a
@@ -75,7 +82,7 @@ func (c *Config) unreferenced() (all []string) {
 
 func (r *reader) descriptors(n ast.Node, m *rules.Match) {
 	const name = "match.descriptors"
-	if s, ok := r.resolve(n).(*ast.StringNode); ok && s.Value == "none" {
+	if s, ok := n.(*ast.StringNode); ok && s.Value == "none" {
 		return
 	}
 	d := new(descriptors.Pattern)

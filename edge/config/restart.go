@@ -11,16 +11,33 @@ import (
 // stays as it was. A list of nodes can change, but not go or come.
 func Running(before, now *Config) *Config {
 	c := *before
+	c.HSTS = now.HSTS
 	c.Source, c.Deny, c.Allow, c.JWT = now.Source, now.Deny, now.Allow, now.JWT
+	c.Geo = now.Geo
+	c.Lists, c.DenyLists, c.AllowLists = now.Lists, now.DenyLists, now.AllowLists
 	c.Rules, c.Estimate, c.Shadow, c.Shed = now.Rules, now.Estimate, now.Shadow, now.Shed
-	c.Origins, c.CheckPath, c.VerdictHeader = now.Origins, now.CheckPath, now.VerdictHeader
+	c.Origins, c.CheckPath, c.VerdictHeader, c.Pages = now.Origins, now.CheckPath, now.VerdictHeader, now.Pages
 	c.Plans = now.Plans
 	c.Plans.Store, c.Plans.Refresh = before.Plans.Store, before.Plans.Refresh
 	if len(before.PoP.Memcached) > 0 && len(now.PoP.Memcached) > 0 {
 		c.PoP.Memcached = now.PoP.Memcached
 	}
 	c.PoP.PeersOff = now.PoP.PeersOff
+	c.Composed = Composed{now.Composed.Notes, joined(before.Composed.Hidden, now.Composed.Hidden)}
 	return &c
+}
+
+// Reloads reports whether a setting, by its name in the file, takes effect when the file is read again, and not at the
+// next start only. It is what Running says of each; a list of nodes that comes or goes is its one exception.
+func Reloads(field string) bool {
+	switch field {
+	case "plans.store", "plans.refresh":
+		return false
+	case "shed", "check_path", "verdict_header", "lists", "geo", "deny", "allow", "origins", "pop.memcached", "pop.peers_mode":
+		return true
+	}
+	top, _, _ := strings.Cut(field, ".")
+	return top == "source" || top == "jwt" || top == "plans" || top == "rules" || top == "hsts" || top == "pages" || top == "lists" || top == "geo"
 }
 
 // Wait is a setting whose value in the file differs from the running one, until the edge starts again.

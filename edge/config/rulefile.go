@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"sluice/counter/algorithm"
+	"sluice/edge/address"
+	"sluice/edge/config/compose"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -33,9 +35,10 @@ func ParseRule(name string, text []byte) (rules.Config, error) {
 		given["name"], _ = json.Marshal(name)
 		text, _ = json.Marshal(given)
 	}
-	r, c := &reader{file: "rule"}, Default()
-	if root := r.parse(text); root != nil && len(r.errs) == 0 {
-		r.rule(root, c, make(map[string]ast.Node))
+	tree, errs := compose.Plain("rule", text) // who calls the API reads neither the edge's environment nor its files
+	r, c := &reader{tree: tree, errs: errs}, Default()
+	if tree.Root != nil && len(errs) == 0 {
+		r.rule(tree.Root, c, make(map[string]ast.Node))
 	}
 	switch {
 	case len(r.errs) > 0:
@@ -58,8 +61,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 			case strings.Trim(text, ".") == "":
 				r.fail(n, "rule name: %q is a step in a path, so the API could not name the rule: choose another", text)
 			case other != nil:
-				line, _ := position(other)
-				r.fail(n, "rule name: %s is the name of the rule at line %d already: choose another", text, line)
+				r.fail(n, "rule name: %s is the name of the rule at %s already: choose another", text, r.lineOf(n, other))
 			default:
 				names[text] = n
 				rule.Name = text
@@ -206,7 +208,7 @@ func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
 		r.list(n, "prefixes", func(n ast.Node) {
 			var p rules.Prefix
 			width := integer(r, "prefixes", 8, 128, &p.Prefix)
-			switch r.resolve(n).(type) {
+			switch n.(type) {
 			case *ast.MappingNode, *ast.MappingValueNode:
 				seen := r.mapping(n, "prefixes", fields{
 					"prefix": width,
@@ -276,11 +278,14 @@ func (r *reader) matchFields(what string, m *rules.Match) fields {
 			}
 			m.Methods = append(m.Methods, text)
 		}),
-		"sources": listOf(r, what+".sources", parsePrefix, &m.Sources),
-		"headers": r.values(what+".headers", &m.Headers, strings.ToLower, rules.CheckHeader),
-		"query":   r.values(what+".query", &m.Query, strings.Clone, rules.CheckQuery),
-		"cookies": r.values(what+".cookies", &m.Cookies, strings.Clone, rules.CheckCookie),
-		"plans":   r.planNames(what+".plans", &m.Plans),
+		"sources":   listOf(r, what+".sources", address.ParsePrefix, &m.Sources),
+		"lists":     r.listNames(what+".lists", &m.Lists),
+		"countries": r.countries(what+".countries", &m.Countries),
+		"asns":      r.systems(what+".asns", &m.ASNs),
+		"headers":   r.values(what+".headers", &m.Headers, strings.ToLower, rules.CheckHeader),
+		"query":     r.values(what+".query", &m.Query, strings.Clone, rules.CheckQuery),
+		"cookies":   r.values(what+".cookies", &m.Cookies, strings.Clone, rules.CheckCookie),
+		"plans":     r.planNames(what+".plans", &m.Plans),
 	}
 }
 
@@ -304,7 +309,8 @@ func (r *reader) values(what string, to *map[string]string, form func(string) st
 // key reads one part of a key or a list of them.
 func (r *reader) key(to *[]string) func(ast.Node) {
 	one := func(n ast.Node, text string) {
-		if _, err := key.Parse(text); err != nil {
+		part, err := key.Parse(text)
+		if err != nil {
 			r.fail(n, "key: %v", err)
 			return
 		}
@@ -315,10 +321,11 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 		if strings.HasPrefix(text, "jwt:") && r.claim == nil {
 			r.claim = n
 		}
+		r.located = append(r.located, located{n, "key", part.Kind})
 		*to = append(*to, text)
 	}
 	return func(n ast.Node) {
-		if s, ok := r.resolve(n).(*ast.SequenceNode); ok {
+		if s, ok := n.(*ast.SequenceNode); ok {
 			if len(s.Values) == 0 {
 				r.fail(n, "key: an empty list counts no source: want "+key.Forms)
 			}
@@ -367,7 +374,7 @@ func (r *reader) estimate(what string, to **algorithm.Estimate) func(ast.Node) {
 
 // cost reads how much of a limit a request uses: a number, or what it is of.
 func (r *reader) cost(n ast.Node, c *rules.Cost) {
-	if _, mapping := r.resolve(n).(ast.MapNode); !mapping {
+	if _, mapping := n.(ast.MapNode); !mapping {
 		integer(r, "cost", 1, algorithm.MaxCost, &c.Units)(n)
 		return
 	}

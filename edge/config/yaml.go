@@ -1,21 +1,17 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
-	"sluice/counter"
+	"sluice/edge/config/compose"
 	"sluice/edge/rules"
 )
 
@@ -23,89 +19,26 @@ import (
 // position. It reads field by field instead of decoding into structs, because an error should name the position and the
 // remedy, and nothing may be accepted and ignored.
 type reader struct {
-	file    string
+	tree    *compose.Tree
 	errs    []error
-	nodes   func(names []string) error // Parser.Nodes
-	anchors map[string]ast.Node
-	planned []ast.Node // where rules speak of plans, or begin
-	claim   ast.Node   // the first key that is made of a token's claim
+	nodes   func(names []string) error  // Parser.Nodes
+	planned []ast.Node                  // where rules speak of plans, or begin
+	claim   ast.Node                    // the first key that is made of a token's claim
+	geoFile func(of, file string) error // Parser.Geo
+	located []located                   // where countries and autonomous systems are spoken of
+	listed  []listed                    // where lists are spoken of by name
 }
 
 // A field is what a mapping may contain: how to read each key's value.
 type fields map[string]func(ast.Node)
 
-func (r *reader) parse(text []byte) ast.Node {
-	file, err := parser.ParseBytes(text, 0)
-	if err != nil {
-		var syntax yaml.Error
-		if errors.As(err, &syntax) && syntax.GetToken() != nil {
-			at := syntax.GetToken().Position
-			r.errs = append(r.errs, fmt.Errorf("%s:%d:%d: %s", r.file, at.Line, at.Column, syntax.GetMessage()))
-		} else {
-			r.errs = append(r.errs, fmt.Errorf("%s:1:1: %s", r.file, firstLine(err.Error())))
-		}
-		return nil
-	}
-	var body ast.Node
-	for _, doc := range file.Docs {
-		switch {
-		case doc.Body == nil:
-		case body != nil:
-			r.fail(doc.Body, "a second document: put everything into one")
-		default:
-			body = doc.Body
-		}
-	}
-	return body
-}
-
 func (r *reader) fail(n ast.Node, format string, args ...any) {
-	line, column := position(n)
-	r.errs = append(r.errs, fmt.Errorf("%s:%d:%d: %s", r.file, line, column, fmt.Sprintf(format, args...)))
-}
-
-// position is where a node begins. A mapping's own token is its first colon, so its first key stands for it.
-func position(n ast.Node) (line, column int) {
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		if len(m.Values) > 0 && !m.IsFlowStyle {
-			return position(m.Values[0].Key)
-		}
-	case *ast.MappingValueNode:
-		return position(m.Key)
-	}
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		return t.Position.Line, t.Position.Column
-	}
-	return 1, 1
-}
-
-// resolve looks through anchors and aliases.
-func (r *reader) resolve(n ast.Node) ast.Node {
-	for {
-		switch v := n.(type) {
-		case *ast.AnchorNode:
-			if r.anchors == nil {
-				r.anchors = make(map[string]ast.Node)
-			}
-			r.anchors[v.Name.String()] = v.Value
-			n = v.Value
-		case *ast.AliasNode:
-			target, ok := r.anchors[v.Value.String()]
-			if !ok {
-				r.fail(v, "alias *%s: there is no anchor &%s above it", v.Value.String(), v.Value.String())
-				return nil
-			}
-			n = target
-		default:
-			return n
-		}
-	}
+	r.errs = append(r.errs, r.tree.Fail(n, format, args...))
 }
 
 // entries are those of a mapping, in their order.
 func (r *reader) entries(n ast.Node, what string) (_ []*ast.MappingValueNode, ok bool) {
-	switch m := r.resolve(n).(type) {
+	switch m := n.(type) {
 	case *ast.MappingNode:
 		return m.Values, true
 	case *ast.MappingValueNode:
@@ -160,7 +93,7 @@ func names(f fields) string {
 
 // list reads every entry of a sequence.
 func (r *reader) list(n ast.Node, what string, each func(ast.Node)) {
-	switch s := r.resolve(n).(type) {
+	switch s := n.(type) {
 	case *ast.SequenceNode:
 		for _, v := range s.Values {
 			each(v)
@@ -174,7 +107,7 @@ func (r *reader) list(n ast.Node, what string, each func(ast.Node)) {
 // text reads a scalar as it is written.
 func (r *reader) text(what string, set func(n ast.Node, text string)) func(ast.Node) {
 	return func(n ast.Node) {
-		switch v := r.resolve(n).(type) {
+		switch v := n.(type) {
 		case nil:
 		case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 			set(n, scalar(v))
@@ -216,7 +149,7 @@ func (r *reader) orNone(what string, to *string) func(ast.Node) {
 
 func (r *reader) boolean(what string, to *bool) func(ast.Node) {
 	return func(n ast.Node) {
-		if b, ok := r.resolve(n).(*ast.BoolNode); ok {
+		if b, ok := n.(*ast.BoolNode); ok {
 			*to = b.Value
 		} else {
 			r.fail(n, "%s: want true or false", what)
@@ -227,7 +160,7 @@ func (r *reader) boolean(what string, to *bool) func(ast.Node) {
 // integer reads a whole number in low..high.
 func integer[T int | uint32](r *reader, what string, low, high int64, to *T) func(ast.Node) {
 	return func(n ast.Node) {
-		v := r.resolve(n)
+		v := n
 		i, ok := v.(*ast.IntegerNode)
 		number, err := int64(0), error(nil)
 		if ok {
@@ -301,24 +234,6 @@ func listOf[T any](r *reader, what string, parse func(string) (T, error), to *[]
 	})
 }
 
-// parsePrefix reads a prefix or an address, mapped addresses as IPv4.
-func parsePrefix(text string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		addr = counter.Plain(addr)
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(text)
-	switch {
-	case err != nil:
-		return p, fmt.Errorf("%q is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address", text)
-	case p.Masked() != p:
-		return p, fmt.Errorf("%s has bits beyond its prefix: write %s", text, p.Masked())
-	case p.Addr().Is6() && counter.Plain(p.Addr()).Is4() && p.Bits() >= 96:
-		return p, fmt.Errorf("%s is IPv4 in IPv6: write the IPv4 prefix", text)
-	}
-	return p, nil
-}
-
 // oneOf reads one of some words.
 func oneOf[T ~string](r *reader, what string, to *T, words ...T) func(ast.Node) {
 	return r.text(what, func(n ast.Node, text string) {
@@ -366,4 +281,14 @@ func kind(n ast.Node) string {
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
 	return s
+}
+
+// lineOf says where a value stands for one who reads another: at a line, or in which other file.
+func (r *reader) lineOf(reads, n ast.Node) string {
+	file, _, _ := r.tree.Position(reads)
+	other, line, _ := r.tree.Position(n)
+	if other == file {
+		return fmt.Sprintf("line %d", line)
+	}
+	return fmt.Sprintf("%s:%d", other, line)
 }

@@ -10,8 +10,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/gaissmai/bart"
-
 	"sluice/counter/member"
 	"sluice/edge/address"
 	"sluice/edge/audit"
@@ -51,7 +49,8 @@ func New(o Options) *Plane { return &Plane{o} }
 type View struct {
 	Rules       *rules.Set
 	Sources     *address.Sources
-	Deny, Allow *bart.Lite // by the configuration; nil: nobody
+	Deny, Allow *address.Group // by the configuration; nil: nobody
+	Geo         address.Geo
 	Plans       *plans.Snapshot
 	PlansConfig rules.PlansConfig
 }
@@ -88,6 +87,8 @@ func Event(o *mitigation.Order, idle bool, now time.Time) events.Event {
 		e.Rule, done = "", "allowed"
 	case Deny:
 		e.Rule, done = "", "denied"
+	case Maintenance:
+		e.Rule, e.Source, done = "", "", "maintenance"
 	}
 	switch {
 	case o.Kind == mitigation.OrderBlock:

@@ -114,7 +114,7 @@ func keysOf(in *View) string {
 	by := make(map[string][]string)
 	for _, r := range in.Rules.Rules {
 		if r.Parts != nil && r.Config.Match.Descriptors == nil {
-			text := keyText(r)
+			text := keyName(in, r.KeyName())
 			by[text] = append(by[text], r.Config.Name)
 		}
 	}
@@ -137,9 +137,6 @@ func keysOf(in *View) string {
 	return "rules count by " + strings.Join(list, "; ")
 }
 
-// keyText is a rule's key as operators read it.
-func keyText(r *rules.Rule) string { return strings.Join(r.Config.Key, " and ") }
-
 // LookKey tells how a client stands under every rule that counts by just this key, as Look does of an address.
 func (c *Plane) LookKey(ctx context.Context, k *Key) (Looked, error) {
 	in := c.with.View()
@@ -148,7 +145,7 @@ func (c *Plane) LookKey(ctx context.Context, k *Key) (Looked, error) {
 		return Looked{}, err
 	}
 	l := c.lookUnder(ctx, &in, list, values)
-	l.Key = keyText(list[0].rule)
+	l.Key = keyName(&in, list[0].rule.KeyName())
 	return l, nil
 }
 

@@ -24,7 +24,7 @@ const (
 )
 
 // Scopes are these as rules that count nothing, with the IDs of their bits.
-var Scopes = [...]Scope{scope(AllRules, mitigation.AllRules), scope(Allow, mitigation.Allowed), scope(Deny, mitigation.Denied)}
+var Scopes = [...]Scope{scope(AllRules, mitigation.AllRules), scope(Allow, mitigation.Allowed), scope(Deny, mitigation.Denied), scope(Maintenance, mitigation.Maintenance)}
 
 // A Scope is what operators may speak of in place of a rule.
 type Scope struct {
@@ -122,7 +122,7 @@ func (c *Plane) holds(what uint32, p netip.Prefix, now time.Time) bool {
 	if what == mitigation.Allowed {
 		fixed = in.Allow
 	}
-	return fixed != nil && fixed.LookupPrefix(p) || c.with.Limiter.Bits.Ordered(what, c.with.Limiter.Bits.Covering(p, nil), now)
+	return fixed.Covers(p) || c.with.Limiter.Bits.Ordered(what, c.with.Limiter.Bits.Covering(p, nil), now)
 }
 
 // scopeKey is the key of a prefix under a scope. It is as wide as it is written: scopes do not count.

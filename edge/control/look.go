@@ -57,8 +57,10 @@ type Looked struct {
 	Denied  bool          `json:"denied"`  // by the list deny: always refused
 	Asked   bool          `json:"asked"`   // the tier has answered; else this is what this edge alone knows
 	Rules   []SourceState `json:"rules"`
-	ByKey   []ByKey       `json:"by_key,omitempty"` // of an address: the keys by which rules count it as well
-	Key     string        `json:"key,omitempty"`    // of who was asked about by a key: what it is of, without its value
+	ByKey   []ByKey       `json:"by_key,omitempty"`  // of an address: the keys by which rules count it as well
+	Country string        `json:"country,omitempty"` // of an address, as a database has it
+	ASN     uint32        `json:"asn,omitempty"`
+	Key     string        `json:"key,omitempty"` // of who was asked about by a key: what it is of, without its value
 }
 
 // Look tells what is known of an address: what lists say of it, and how it stands under every limit of every rule that counts by source. The tier is
@@ -67,11 +69,17 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	in := c.with.View()
 	source := in.Sources.Of(addr)
 	l := Looked{Source: source.String(), Rules: []SourceState{}, ByKey: c.byKeys(&in, source)}
+	if in.Geo.Country != nil {
+		l.Country = in.Geo.Country(addr).String()
+	}
+	if in.Geo.ASN != nil {
+		l.ASN = in.Geo.ASN(addr)
+	}
 	under := bySource(in, source, addr)
 	l.Asked = c.askTier(ctx, under, source)
 	now, covering := time.Now(), c.with.Limiter.Bits.Covering(address.Single(addr), nil)
-	l.Denied = address.IsIn(in.Deny, addr) || c.with.Limiter.Bits.Ordered(mitigation.Denied, covering, now)
-	l.Allowed = !l.Denied && (address.IsIn(in.Allow, addr) || c.with.Limiter.Bits.Ordered(mitigation.Allowed, covering, now))
+	l.Denied = in.Deny.Has(addr) || c.with.Limiter.Bits.Ordered(mitigation.Denied, covering, now)
+	l.Allowed = !l.Denied && (in.Allow.Has(addr) || c.with.Limiter.Bits.Ordered(mitigation.Allowed, covering, now))
 	for i := range under {
 		u := &under[i]
 		st := c.state(u, covering, now)
@@ -97,10 +105,15 @@ func bySource(in View, source counter.Source, addr netip.Addr) (list []where) {
 // askTier asks the tier what it has under limits of a source, as rules tell sources apart, and reports whether it has answered by the time that ctx
 // is done. If it is done already, the tier is not asked.
 func (c *Plane) askTier(ctx context.Context, under []where, source counter.Source) bool {
+	replies, asked := c.startAsking(ctx, under, source)
+	return asked && answered(ctx, replies)
+}
+
+// startAsking asks, and returns what is closed when there are answers. It reports false where nobody can be asked.
+func (c *Plane) startAsking(ctx context.Context, under []where, source counter.Source) (replies []<-chan struct{}, asked bool) {
 	if ctx.Err() != nil || c.with.Limiter.Fetch == nil || c.with.Limiter.Up != nil && !c.with.Limiter.Up(source) {
-		return false
+		return nil, false
 	}
-	var replies []<-chan struct{}
 	for i := range under {
 		u := &under[i]
 		if u.rule.InFlight != nil {
@@ -121,6 +134,11 @@ func (c *Plane) askTier(ctx context.Context, under []where, source counter.Sourc
 		}
 		replies = append(replies, reply)
 	}
+	return replies, true
+}
+
+// answered waits for the answers, and reports whether they came by the time that ctx is done.
+func answered(ctx context.Context, replies []<-chan struct{}) bool {
 	for _, reply := range replies {
 		select {
 		case <-reply:

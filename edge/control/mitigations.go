@@ -87,7 +87,7 @@ func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 	in := c.with.View()
 	return func(yield func(Mitigation) bool) {
 		for m := range c.InForce(now) {
-			if !m.End.After(now) || m.Rule == Allow || m.Rule == Deny {
+			if !m.End.After(now) || m.Rule == Allow || m.Rule == Deny || m.Rule == Maintenance {
 				continue
 			}
 			if src, err := counter.ParseSource(m.Source); err == nil {
@@ -248,6 +248,9 @@ func (c *Plane) Adopt(m Handed, now time.Time) {
 	r, key, err := c.keyOf(m.Rule, m.Source)
 	if m.Rule == Allow || m.Rule == Deny {
 		key, err = scopeKey(m.Rule, m.Source)
+	}
+	if m.Rule == Maintenance {
+		key, err = maintenanceKey, nil
 	}
 	if err == nil && r != nil && m.Limit != 0 {
 		if r = r.Variants()[m.Limit]; r == nil {

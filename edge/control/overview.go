@@ -77,7 +77,7 @@ func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 		case key.Rule == mitigation.Denied:
 			o.Denied = append(o.Denied, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
 			continue
-		case !known:
+		case !known, key.Rule == mitigation.Maintenance:
 			continue
 		case named.mode == rules.Shadow, named.mode == rules.Tried:
 			to, first = &o.Shadow, &shadow

@@ -90,40 +90,47 @@ func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
 	if err != nil {
 		return Used{}, err
 	}
-	u := Used{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Rules: []Usage{}}
-	var under []where
-	var plan []string
+	u := Used{Key: n.shown, By: n.by, Plan: planOf(&in, n.known)}
+	under, plan := counted(&in, &n.key, n.source, n.known)
+	u.Asked = c.askTier(ctx, under, n.source)
+	u.Rules = c.usage(under, plan, n.source, time.Now())
+	return u, nil
+}
+
+// counted is the rules that count a client by its key alone, and its plan under each.
+func counted(in *View, by *rules.ClientKey, client counter.Source, known *plans.Client) (under []where, plan []string) {
 	for _, r := range in.Rules.Rules {
-		if v, p, about := r.For(n.known); about && n.key.CountsBy(r) && (r.Config.Limit != 0 || r.InFlight != nil) {
-			if p == "" {
-				p = u.Plan
-			}
-			under, plan = append(under, where{rule: v, limit: &v.Limits[0], source: n.source}), append(plan, p)
+		if v, p, about := r.For(known); about && by.CountsBy(r) && (r.Config.Limit != 0 || r.InFlight != nil) {
+			under, plan = append(under, where{rule: v, limit: &v.Limits[0], source: client}), append(plan, cmp.Or(p, planOf(in, known)))
 		}
 	}
-	u.Asked = c.askTier(ctx, under, n.source)
-	now := time.Now()
+	return under, plan
+}
+
+// usage is how a client stands under rules, as far as this edge knows.
+func (c *Plane) usage(under []where, plan []string, client counter.Source, now time.Time) []Usage {
+	list := []Usage{}
 	for i := range under {
 		r := under[i].rule
 		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now, Places: c.places(&under[i])}
-		if v, there := c.with.Limiter.Peek(&r.Rule, n.source, now); there {
+		if v, there := c.with.Limiter.Peek(&r.Rule, client, now); there {
 			one.Used, one.Remaining = v.Estimate, v.Remaining
 			if v.Estimate > 0 {
 				one.Reset = now.Add(r.Counter.Reset(now))
 			}
 		}
-		until := c.with.Limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: n.source}, now)
+		until := c.with.Limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: client}, now)
 		if r.IsVariant() { // an operator's block is under the rule itself
-			if of := c.with.Limiter.Bits.UntilOrdered(mitigation.Key{Rule: r.Of, Source: n.source}, now); of.After(until) {
+			if of := c.with.Limiter.Bits.UntilOrdered(mitigation.Key{Rule: r.Of, Source: client}, now); of.After(until) {
 				until = of
 			}
 		}
 		if !until.IsZero() {
 			one.Until, one.Remaining, one.Reset = &until, 0, until
 		}
-		u.Rules = append(u.Rules, one)
+		list = append(list, one)
 	}
-	return u, nil
+	return list
 }
 
 // planOf is the plan of a client where no rule has another for it.
@@ -193,14 +200,18 @@ func (c *Plane) Quotas(who Client) (Quotas, error) {
 	if err != nil {
 		return Quotas{}, err
 	}
-	now := time.Now().UnixMilli()
-	all := Quotas{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Quotas: []Quota{}, Source: n.source, kept: n.known.Quotas()}
+	all := Quotas{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Quotas: quotasOf(n.known, time.Now()), Source: n.source, kept: n.known.Quotas()}
 	all.Keys, _ = n.key.Keys(who.Key)
-	for i, q := range n.known.Quotas() {
-		one := Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, EffectiveAt: instant(q.Start), ExpiresAt: instant(q.End), State: n.known.State(i, now)}
-		all.Quotas = append(all.Quotas, one)
-	}
 	return all, nil
+}
+
+// quotasOf is what operators say of a client.
+func quotasOf(known *plans.Client, now time.Time) []Quota {
+	list := []Quota{}
+	for i, q := range known.Quotas() {
+		list = append(list, Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, EffectiveAt: instant(q.Start), ExpiresAt: instant(q.End), State: known.State(i, now.UnixMilli())})
+	}
+	return list
 }
 
 // A QuotaChange is one of the history of a client.

@@ -1,15 +1,27 @@
 package control
 
-import "time"
+import (
+	"time"
+
+	"sluice/edge/config"
+	"sluice/edge/events"
+)
 
 // State is what operators should know of an edge beside what it counts: what is not as it should be.
 type State struct {
 	Ready string `json:"ready"` // "ready", or why it should get no requests
+	// Drained is that an operator has the edge out of service. None: nobody has.
+	Drained *Drained `json:"drained,omitempty"`
+	// Maintenance is that operators have the PoP answer 503. None: it does not.
+	Maintenance *MaintenanceStatus `json:"maintenance,omitempty"`
 	// Alone is why the edge counts alone; "": it counts with its PoP.
 	Alone string `json:"alone,omitempty"`
 	// LearningUntil is until when the edge may not know of everybody whom others of the PoP blocked before it started: of whom it does not know, it asks
 	// the tier at the first request. None: it knows of all.
 	LearningUntil *time.Time `json:"learning_until,omitempty"`
+	Listeners     []Listener `json:"listeners"` // for clients
+	// Certificates are those that are got by themselves.
+	Certificates []Certificate `json:"certificates,omitempty"`
 	// Failed is the latest reload, if it failed: what was in force before it still is.
 	Failed  *FailedReload `json:"failed_reload,omitempty"`
 	Waiting int           `json:"waiting"` // settings of the file that wait for a restart
@@ -21,6 +33,20 @@ type State struct {
 	Wall *Wall `json:"wall,omitempty"`
 }
 
+// Drained is since when an edge is out of service by hand, and who has taken it out. It goes on serving whoever comes.
+type Drained struct {
+	Since time.Time `json:"since"`
+	By    string    `json:"by,omitempty"`   // as the operator calls himself
+	From  string    `json:"from,omitempty"` // the address that he came from
+}
+
+// Service is what came of taking an edge out of service, or back into it.
+type Service struct {
+	Changed bool     `json:"changed"`           // false: it was so before
+	Ready   string   `json:"ready"`             // as in State
+	Drained *Drained `json:"drained,omitempty"` // as in State
+}
+
 // Wall is how sluice-wall is.
 type Wall struct {
 	Up      bool      `json:"up"`
@@ -29,6 +55,37 @@ type Wall struct {
 	Entries int       `json:"entries"` // prefixes that the kernel refuses
 	Room    int       `json:"room"`    // how many there may be
 	Refused uint64    `json:"refused"` // new connections, since the edge has started
+}
+
+// Listener is where clients connect.
+type Listener struct {
+	Field    string `json:"field"`              // listen or listen_tls
+	Address  string `json:"address"`            // where it listens
+	Redirect int    `json:"redirect,omitempty"` // the port of the https address that every request is sent to; 0: requests are served
+	Accepted uint64 `json:"accepted"`           // connections, since the edge has started
+}
+
+// Certificate is how one is that is got by itself.
+type Certificate struct {
+	Host     string    `json:"host"`
+	Until    time.Time `json:"until,omitzero"`     // it expires; zero: there is none
+	Error    string    `json:"error,omitempty"`    // why the latest attempt failed; "": it did not
+	FailedAt time.Time `json:"failed_at,omitzero"` // when
+}
+
+// Waiting is what is wrong with it; "": nothing.
+func (c Certificate) Waiting() string {
+	why := ""
+	if c.Error != "" {
+		why = ": " + c.Error
+	}
+	switch {
+	case c.Until.IsZero():
+		return "waiting for a certificate for " + c.Host + why
+	case c.Error != "":
+		return "the certificate for " + c.Host + " could not be renewed" + why
+	}
+	return ""
 }
 
 // LostLines is an access log that cannot be written.
@@ -42,6 +99,14 @@ type LostLines struct {
 type Unkept struct {
 	File  string `json:"file"`
 	Error string `json:"error"`
+}
+
+// Reloaded is what a reload has done.
+type Reloaded struct {
+	Reloaded bool           `json:"reloaded"` // true: else it is an error
+	Changed  []events.Field `json:"changed"`  // what runs now and did not before, those of rules as rules.NAME.FIELD
+	Waiting  []config.Wait  `json:"waiting"`  // what the file says and is so only after a restart
+	Warnings []string       `json:"warnings"` // what is possible but probably not meant
 }
 
 // FailedReload is a reload that has changed nothing.

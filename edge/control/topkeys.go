@@ -65,7 +65,7 @@ func (c *Plane) keyList(in *View, kind seen.Kind, n int, by func(string) bool) K
 	heaviest, rest := c.with.Keys.List(kind, n, by)
 	l.Rest = rest
 	for _, h := range heaviest {
-		one := HeavyKey{Heavy: top.Heavy{Source: h.Digest.String(), Count: h.Count, Error: h.Error}, Key: keyName(h.By), KeyStart: h.Start.String(), Rules: []string{}}
+		one := HeavyKey{Heavy: top.Heavy{Source: h.Digest.String(), Count: h.Count, Error: h.Error}, Key: keyName(in, h.By), KeyStart: h.Start.String(), Rules: []string{}}
 		for _, r := range in.Rules.Rules {
 			if r.KeyName() == h.By {
 				one.Rules = append(one.Rules, r.Config.Name)
@@ -80,7 +80,9 @@ func (c *Plane) keyList(in *View, kind seen.Kind, n int, by func(string) bool) K
 }
 
 // keyName is what a key is of, as operators read it.
-func keyName(by string) string { return strings.ReplaceAll(by, ",", " and ") }
+func keyName(in *View, by string) string {
+	return strings.ReplaceAll(in.Rules.Spelled(by), ",", " and ")
+}
 
 // planUnder is the plan of who has a key, under a rule; "": the rule does not ask, or the digest does not tell who it is.
 func (c *Plane) planUnder(in *View, r *rules.Rule, digest counter.Source) string {
@@ -128,10 +130,11 @@ func (c *Plane) byKeys(in *View, source counter.Source) []ByKey {
 		if r.KeyName() == "" {
 			continue
 		}
-		i := slices.IndexFunc(list, func(k ByKey) bool { return k.Key == keyName(r.KeyName()) })
+		of := keyName(in, r.KeyName())
+		i := slices.IndexFunc(list, func(k ByKey) bool { return k.Key == of })
 		if i < 0 {
 			i = len(list)
-			list = append(list, ByKey{Key: keyName(r.KeyName()), Seen: []SeenKey{}})
+			list = append(list, ByKey{Key: of, Seen: []SeenKey{}})
 		}
 		list[i].Rules = append(list[i].Rules, r.Config.Name)
 	}
@@ -139,7 +142,7 @@ func (c *Plane) byKeys(in *View, source counter.Source) []ByKey {
 		return list
 	}
 	for _, p := range c.with.Keys.From(source) {
-		if i := slices.IndexFunc(list, func(k ByKey) bool { return k.Key == keyName(p.By) }); i >= 0 {
+		if i := slices.IndexFunc(list, func(k ByKey) bool { return k.Key == keyName(in, p.By) }); i >= 0 {
 			list[i].Seen = append(list[i].Seen, SeenKey{p.Digest.String(), p.Start.String(), p.Last})
 		}
 	}

@@ -107,6 +107,7 @@ func (e *Exchange) Line(name string) string {
 func (e *Exchange) Request() *message.Request          { return &e.In }
 func (e *Exchange) Peer() (netip.Addr, bool)           { return e.From, true }
 func (e *Exchange) Secure() bool                       { return e.TLS }
+func (e *Exchange) Redirect() uint16                   { return 0 }
 func (e *Exchange) Going() bool                        { return false }
 func (e *Exchange) Block(until time.Time)              { e.Until = until }
 func (e *Exchange) Close()                             { e.Closed = true }

@@ -31,6 +31,8 @@ const (
 	Peer        Kind = "peer"        // blocks cannot be sent to another PoP, or can be again
 	Reload      Kind = "reload"      // the configuration was read again, or could not be
 	Certificate Kind = "certificate" // a certificate was read again, could not be, or ends soon
+	List        Kind = "list"        // a named list of addresses has changed, or cannot be read
+	Geo         Kind = "geo"         // a database of countries or autonomous systems was read again, or could not be
 	Origin      Kind = "origin"      // a server of an origin went or came
 	Warning     Kind = "warning"     // what an operator should look at
 	Process     Kind = "process"     // start, drain, in-place upgrade, stop
@@ -38,7 +40,7 @@ const (
 
 // Kinds lists every kind, in the order of their declaration.
 func Kinds() []Kind {
-	return []Kind{Block, Lift, Operator, Rule, Node, Tier, Edge, Etcd, Peer, Reload, Certificate, Origin, Warning, Process}
+	return []Kind{Block, Lift, Operator, Rule, Node, Tier, Edge, Etcd, Peer, Reload, Certificate, List, Geo, Origin, Warning, Process}
 }
 
 // Rate is how many events of a sampled kind are kept in a second.

@@ -55,6 +55,7 @@ type Client struct {
 	Raw      net.Conn // what Conn is made of: the socket
 	Site     *Site
 	Secure   bool           // TLS
+	Redirect uint16         // the port of the https address that its requests are sent to; 0: they are served
 	Peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
 	Unnamed  bool           // the PROXY header names no client
 	Source   counter.Source // the source whose connections it counts among; zero: none

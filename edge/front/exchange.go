@@ -57,6 +57,9 @@ func (e *Exchange) Peer() (peer netip.Addr, named bool) { return e.on.Conn.Peer,
 // Secure reports whether the client speaks TLS.
 func (e *Exchange) Secure() bool { return e.on.Conn.Secure }
 
+// Redirect is the port of the https address that the listener sends requests to; 0: none.
+func (e *Exchange) Redirect() uint16 { return e.on.Conn.Redirect }
+
 // Gone reports whether the client has gone while its request waits.
 func (e *Exchange) Gone(now time.Time) bool { return e.on.Conn.Gone(now) }
 

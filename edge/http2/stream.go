@@ -154,6 +154,9 @@ func (st *Stream) Peer() (peer netip.Addr, named bool) {
 // Secure reports whether the client speaks TLS.
 func (st *Stream) Secure() bool { return st.conn.client.Secure }
 
+// Redirect is the port of the https address that the listener sends requests to; 0: none.
+func (st *Stream) Redirect() uint16 { return st.conn.client.Redirect }
+
 // Going reports whether the connection is to make room for others.
 func (st *Stream) Going() bool { return st.conn.client.Going.Load() != 0 }
 

@@ -151,6 +151,9 @@ func (d *Decision) combine() {
 	var wait time.Duration
 	for i := range d.Results {
 		r := &d.Results[i]
+		if r.Rule.Beside {
+			continue
+		}
 		switch r.Verdict {
 		case Passed:
 			wait = max(wait, r.Wait)

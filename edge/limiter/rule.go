@@ -25,6 +25,8 @@ type Rule struct {
 	OnStoreFailure Posture    // "": Local
 	FirstSight     FirstSight // "": Go
 
+	Beside bool // a shadow that is no part of the request's verdict: what it says is in its result alone
+
 	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
 	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
 

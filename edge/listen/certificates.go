@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,11 @@ type Certificates struct {
 	files  TLSConfig
 	set    atomic.Pointer[certificateSet]
 	failed atomic.Uint64
+
+	// Issued and First, where they are not nil, are of what was got by itself: the certificate for a client, which goes before those of files,
+	// and the one for a client that none is for, where there are no files. Set them before the first client.
+	Issued func(*tls.ClientHelloInfo) *tls.Certificate
+	First  func() *tls.Certificate
 }
 
 // Expiry is when a certificate is no longer valid, or the first of its chain.
@@ -180,6 +186,9 @@ func (c TLSConfig) pairs() (pairs [][2]string, err error) {
 // Config is for listeners that speak these protocols, those that are liked best first: each handshake finds what was read last. A session that is resumed is held against the CA of
 // clients as it is then.
 func (c *Certificates) Config(protocols ...string) *tls.Config {
+	if c.Issued != nil {
+		protocols = append(slices.Clip(protocols), "acme-tls/1") // a server of ACME asks for a proof by it (RFC 8737)
+	}
 	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     protocols,
@@ -197,6 +206,11 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 }
 
 func (c *Certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if c.Issued != nil {
+		if cert := c.Issued(hello); cert != nil {
+			return cert, nil
+		}
+	}
 	set, name := c.set.Load(), strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if cert := set.names[name]; cert != nil {
 		return cert, nil
@@ -205,6 +219,9 @@ func (c *Certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 		if cert := set.names["*"+name[i:]]; cert != nil {
 			return cert, nil
 		}
+	}
+	if set.first == nil && c.First != nil {
+		return c.First(), nil
 	}
 	return set.first, nil
 }

@@ -51,16 +51,18 @@ type Registry struct {
 	Left   atomic.Int64 // when Leave was called, Unix nanoseconds; this and what follows: see drain.go
 	Notice atomic.Int64 // that idle connections have, nanoseconds
 
-	Mu     sync.Mutex
-	Conns  map[*front.Client]struct{} // all that are open
-	away   list.List                  // of *conn: those of them that are leaving and count no more, see room.go
-	counts map[counter.Source]int     // of those that count
+	Mu      sync.Mutex
+	Conns   map[*front.Client]struct{} // all that are open
+	entries []*Entry                   // that there are listeners of
+	away    list.List                  // of *conn: those of them that are leaving and count no more, see room.go
+	counts  map[counter.Source]int     // of those that count
 }
 
 // An Admission decides which connections may come in.
 type Admission struct {
 	Source  func(netip.Addr) (counter.Source, bool) // the source of a peer's connection; false: a trusted proxy's, which has no cap
-	Proxied func(netip.Addr) bool                   // does a peer begin with a PROXY header?
+	Proxied func(netip.Addr) bool                   // does a peer begin with a PROXY header, where its listener does not say?
+	Trusted func(netip.Addr) bool                   // would it, where its listener says that proxies do?
 	Shed    func(netip.Addr) bool                   // is a peer to be turned away?
 	// ShedNamed is Shed for a client that a PROXY header names: it is no peer, so a firewall, which sees peers, cannot
 	// drop it.
@@ -88,7 +90,8 @@ func NewRegistry(s *front.Site, a Admission) (*Registry, error) {
 type Listener struct {
 	net.Listener
 	*Registry
-	TLS *tls.Config // nil: plain
+	Entry *Entry      // nil: nothing is said of it
+	TLS   *tls.Config // nil: plain
 
 	shedder  acceptShedder
 	Ended    chan struct{} // closed when the last connection has been accepted
@@ -133,6 +136,11 @@ func (l *Listener) acceptClient() (*front.Client, error) {
 
 // Admit counts a connection for its source; nil means that the source is shed or has too many, or the process too little memory.
 func (l *Listener) Admit(nc net.Conn) *front.Client {
+	var redirect uint16
+	if e := l.Entry; e != nil {
+		e.Accepted.Add(1)
+		redirect = e.Redirect
+	}
 	peer := front.PeerOf(nc.RemoteAddr())
 	if l.Shed != nil && l.Shed(peer) {
 		l.shedder.shed++
@@ -144,8 +152,8 @@ func (l *Listener) Admit(nc net.Conn) *front.Client {
 		return nil
 	}
 	nc = socket.New(nc)
-	c := &front.Client{Conn: nc, Raw: nc, Site: l.Site, Peer: peer, Accepted: time.Now().UnixNano()}
-	if l.Proxied != nil && l.Proxied(c.Peer) {
+	c := &front.Client{Conn: nc, Raw: nc, Site: l.Site, Peer: peer, Accepted: time.Now().UnixNano(), Redirect: redirect}
+	if l.proxied(c.Peer) {
 		c.Conn = &proxiedConn{Conn: nc, client: c, then: l.Limits.HeaderTimeout, registry: l.Registry}
 	}
 	if l.TLS != nil {
@@ -155,6 +163,14 @@ func (l *Listener) Admit(nc net.Conn) *front.Client {
 		return nil
 	}
 	return c
+}
+
+// proxied reports whether a peer begins with a PROXY header here.
+func (l *Listener) proxied(peer netip.Addr) bool {
+	if e := l.Entry; e != nil && e.ProxyProtocol != nil {
+		return *e.ProxyProtocol && l.Trusted(peer)
+	}
+	return l.Proxied != nil && l.Proxied(peer)
 }
 
 // recount counts a connection for its peer's source instead of the one it was counted for. It reports whether that has

@@ -12,5 +12,11 @@ func (l *Registry) Collect(to metric.Sink) {
 	to.Count(l.Stats.Evicted.Load(), "sluice_connections_evicted_total", "Open connections that made room for new ones.")
 	to.Count(l.Stats.BadProxy.Load(), "sluice_proxy_headers_refused_total", "Connections of trusted proxies that did not begin with a valid PROXY header.")
 	to.Count(l.Stats.AcceptFails.Load(), "sluice_accept_failures_total", "Failures to accept a connection, such as lack of descriptors.")
+	l.Mu.Lock()
+	entries := l.entries
+	l.Mu.Unlock()
+	for _, e := range entries {
+		to.Count(e.Accepted.Load(), "sluice_connections_accepted_total", "Connections that a listener has accepted, those turned away among them.", "listener", e.Field, "address", e.Address)
+	}
 	to.Gauge(float64(l.Open()), "sluice_connections", "Open connections of clients.")
 }

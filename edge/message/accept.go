@@ -29,6 +29,16 @@ func (h *Head) Quality(contentType string) (q int) {
 	return q
 }
 
+// SaysAccept reports whether a client says what it takes.
+func (h *Head) SaysAccept() bool {
+	for i := range h.Lines {
+		if EqualFold(h.Lines[i].Name, "accept") {
+			return true
+		}
+	}
+	return false
+}
+
 // narrow is 3 if a range is the very type, 2 if it is all of its kind, 1 if it is everything, and 0 if the type is not in it.
 func narrow(of, kind []byte) int {
 	slash := bytes.IndexByte(kind, '/') + 1

@@ -41,6 +41,9 @@ type Store interface {
 	// History is the changes of a client and their authors, the newest first: the last ones, and those that made what
 	// is in force now.
 	History(ctx context.Context, keys []string) ([]Entry, error)
+	// List is the clients of whom something is said, as the store has them and in its order: at most n of those after one ("": the
+	// first). With a plan they are those with a quota of that plan that is not over.
+	List(ctx context.Context, after, plan string, n int, now time.Time) ([]string, error)
 	Close() error
 }
 
@@ -299,6 +302,22 @@ func (k *Keeper) History(ctx context.Context, keys []string) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	list, err := k.Store.History(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrSilent, err)
+	}
+	return list, nil
+}
+
+// List is clients of whom something is said, as the store has them: the next n after one, those with a quota of a plan or all (""). It reads
+// the store, and has in force here what others have changed there.
+func (k *Keeper) List(ctx context.Context, after, plan string, n int) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	err := k.update(ctx)
+	var list []string
+	if err == nil {
+		list, err = k.Store.List(ctx, after, plan, n, time.Now())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrSilent, err)
 	}

@@ -68,7 +68,10 @@ func (s *shelf) Delete(context.Context, []string, *string, Author, time.Time) (i
 	return 0, nil
 }
 func (s *shelf) History(context.Context, []string) ([]Entry, error) { return nil, nil }
-func (s *shelf) Close() error                                       { return nil }
+func (s *shelf) List(context.Context, string, string, int, time.Time) ([]string, error) {
+	return nil, nil
+}
+func (s *shelf) Close() error { return nil }
 
 // pass returns after some time, or when ctx is done.
 func pass(ctx context.Context, d time.Duration) error {

@@ -30,6 +30,7 @@ import (
 	"sluice/edge/http1"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
+	"sluice/edge/tracing"
 	"sluice/edge/upstream"
 )
 
@@ -80,6 +81,8 @@ type Order struct {
 	// Level is its priority when the origin sheds load, and Queue how long it may wait for a slot there.
 	Level shedding.Level
 	Queue time.Duration
+	// Trace is told of each attempt, and says what the origin gets of it; nil: the request is not traced.
+	Trace *tracing.Request
 }
 
 // Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes the client's, and
@@ -172,11 +175,17 @@ func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 	fresh, moved := false, false
 	pause, until := time.Duration(0), time.Time{} // between rounds of connecting
 	for {
+		if t := p.order.Trace; t != nil {
+			t.Attempt(o.Name)
+		}
 		l, err := o.Acquire(now, fresh, g.Connect)
 		if pause == 0 || err == nil {
 			o.Attempts.Add(1)
 		}
 		if err != nil {
+			if t := p.order.Trace; t != nil {
+				t.Unreachable(err)
+			}
 			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 				o.Active.Add(-1)
 				return busy // it is the edge that lacks something, not the origin
@@ -215,11 +224,21 @@ func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 		if err = p.exchangeOn(o, b, now); err == nil {
 			o.Succeeded()
 			p.answered(o, b)
+			if t := p.order.Trace; t != nil {
+				t.Answered(p.answer.Status)
+			}
 			return nil
 		}
 		p.open = nil
 		gone := p.unwatch()
 		l.Close()
+		if t := p.order.Trace; t != nil {
+			if gone {
+				t.Failed(tracing.ErrGone)
+			} else {
+				t.Failed(err)
+			}
+		}
 		if gone {
 			o.Active.Add(-1)
 			p.abandoned(b)

@@ -400,7 +400,7 @@ rules:
 	}
 	a = p.ask(request("web", "user=a"))
 	wait := header(a, "Retry-After")
-	if want := fmt.Sprintf(`"retry_after":%s}}`, wait); wait == "" || !strings.Contains(string(a.RawBody), want) || !strings.Contains(string(a.RawBody), `"rule":"user"`) {
+	if want := fmt.Sprintf(`"retry_after":%s}}`, wait); wait == "" || !strings.Contains(string(a.RawBody), want) || !strings.Contains(string(a.RawBody), `"rule":"user","limit":1,"window":3600,"scope":"descriptor",`) {
 		t.Errorf("Retry-After %q, %s", wait, a.RawBody)
 	}
 	if got := header(a, "RateLimit-Policy"); got != `"user";q=1;w=3600` {

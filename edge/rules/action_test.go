@@ -43,7 +43,7 @@ rules: [{name: r, limit: 1, window: 1m, mitigation_timeout: 1000s, response: {ji
 		if t1 < 900 || t1 > 1000 || wait < t1 || wait > t1+(t1+9)/10 {
 			t.Errorf("Retry-After: %d of a wait of %d", wait, t1)
 		}
-		if want := fmt.Sprintf(`{"error":{"code":"rate_limited","rule":"r","message":"Too many requests. Try again in %d seconds.","retry_after":%d}}`+"\n", wait, wait); body != want {
+		if want := fmt.Sprintf(`{"error":{"code":"rate_limited","rule":"r","limit":1,"window":60,"scope":"source","message":"Too many requests. Try again in %d seconds.","retry_after":%d}}`+"\n", wait, wait); body != want {
 			t.Errorf("body %q, want %q", body, want)
 		}
 		seen[wait] = true

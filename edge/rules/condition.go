@@ -23,7 +23,9 @@ import (
 // byte for byte.
 type conditions struct {
 	sources, notSources *bart.Lite
+	lists, notLists     []*address.List
 	values              []condition
+	places              *places // nil: none
 }
 
 // A condition is about the value of a header, cookie or parameter of the query.
@@ -36,17 +38,44 @@ type condition struct {
 }
 
 // newConditions returns nil if there are none.
-func newConditions(m *Match) (*conditions, error) {
+func newConditions(m *Match, defaults *Defaults) (*conditions, error) {
 	c := &conditions{sources: address.NewPrefixes(m.Sources)}
+	named := defaults.Lists
 	err := c.add(m, false)
+	c.lists, err = findLists(m.Lists, named, err)
 	if m.Not != nil {
 		c.notSources = address.NewPrefixes(m.Not.Sources)
+		c.notLists, err = findLists(m.Not.Lists, named, err)
 		err = cmp.Or(err, c.add(m.Not, true))
 	}
-	if err != nil || len(c.values) == 0 && c.sources == nil && c.notSources == nil {
+	if err == nil {
+		c.places, err = newPlaces(m, &defaults.Geo)
+	}
+	if err != nil || len(c.values)+len(c.lists)+len(c.notLists) == 0 && c.sources == nil && c.notSources == nil && c.places == nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// findLists returns lists by their names, or the error, if there is one.
+func findLists(names []string, named map[string]*address.List, err error) (found []*address.List, _ error) {
+	for _, name := range names {
+		l := named[name]
+		if l == nil {
+			return nil, cmp.Or(err, NoList(name, slices.Collect(maps.Keys(named))))
+		}
+		found = append(found, l)
+	}
+	return found, err
+}
+
+// NoList is what is wrong with the name of a list that is none of those there are.
+func NoList(name string, are []string) error {
+	if len(are) == 0 {
+		return fmt.Errorf("lists: there is no list %q: name it under lists, with its file or url", name)
+	}
+	slices.Sort(are)
+	return fmt.Errorf("lists: there is no list %q: want %s", name, strings.Join(are, " or "))
 }
 
 func (c *conditions) add(m *Match, not bool) error {
@@ -140,6 +169,12 @@ func (c *conditions) hold(v *key.View, client netip.Addr, buf []byte) (hold bool
 	if c.sources != nil && !address.IsIn(c.sources, client) || address.IsIn(c.notSources, client) {
 		return false, buf, nil
 	}
+	if c.lists != nil && !address.InAny(c.lists, client) || address.InAny(c.notLists, client) {
+		return false, buf, nil
+	}
+	if c.places != nil && !c.places.hold(v) {
+		return false, buf, nil
+	}
 	for i := range c.values {
 		var ok bool
 		if hold, buf, ok = c.values[i].holds(v, buf); !ok {
@@ -221,13 +256,22 @@ func (m *Match) excludes(host, path, method []byte) bool {
 
 // Plain reports whether m is about hosts, paths and methods alone.
 func (m *Match) Plain() bool {
-	return len(m.Sources)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans) == 0 && m.Not == nil && m.Descriptors == nil
+	return len(m.Sources)+len(m.Lists)+len(m.Countries)+len(m.ASNs)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans) == 0 && m.Not == nil && m.Descriptors == nil
 }
 
 // Others describes what else than hosts, path and methods m is about.
 func (m *Match) Others() (list []string) {
 	if len(m.Sources) > 0 {
 		list = append(list, "from "+strings.Trim(fmt.Sprint(m.Sources), "[]"))
+	}
+	if len(m.Lists) > 0 {
+		list = append(list, "on list "+strings.Join(m.Lists, " or "))
+	}
+	if len(m.Countries) > 0 {
+		list = append(list, "in "+strings.Join(m.Countries, " or "))
+	}
+	if len(m.ASNs) > 0 {
+		list = append(list, "of AS "+strings.ReplaceAll(strings.Trim(fmt.Sprint(m.ASNs), "[]"), " ", " or "))
 	}
 	for _, of := range []struct {
 		kind   string

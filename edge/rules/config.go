@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/counter/algorithm"
+	"sluice/edge/address"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
@@ -62,21 +63,29 @@ type Defaults struct {
 	Estimate algorithm.Estimate
 	Shadow   bool // every rule that is not off is a shadow
 	Plans    PlansConfig
+	// Lists are the named lists that rules may speak of.
+	Lists map[string]*address.List
+	// Geo finds the countries and autonomous systems of clients.
+	Geo address.Geo
 }
 
 // Match is which requests a rule is about. Empty fields match everything. Values, by name, are exact, a prefix that
 // ends in *, or * for any.
 type Match struct {
-	Hosts   []string          `json:"hosts,omitempty"`   // exact, "*", or "*.example.com"
-	Path    string            `json:"path,omitempty"`    // exact, "/prefix/*", or "~regexp", of the canonical path
-	Methods []string          `json:"methods,omitempty"` // in capitals
-	Sources []netip.Prefix    `json:"sources,omitempty"` // of clients
-	Headers map[string]string `json:"headers,omitempty"`
-	Query   map[string]string `json:"query,omitempty"` // its parameters
-	Cookies map[string]string `json:"cookies,omitempty"`
-	Not     *Match            `json:"not,omitempty"` // what any of its entries is about is left out; it has no Not and no regular expression
-	regexp  *regexp.Regexp    // of a Path that begins with ~
-	Plans   []string          `json:"plans,omitempty"` // of clients
+	Hosts   []string       `json:"hosts,omitempty"`   // exact, "*", or "*.example.com"
+	Path    string         `json:"path,omitempty"`    // exact, "/prefix/*", or "~regexp", of the canonical path
+	Methods []string       `json:"methods,omitempty"` // in capitals
+	Sources []netip.Prefix `json:"sources,omitempty"` // of clients
+	Lists   []string       `json:"lists,omitempty"`   // names of those that have the client: one of them
+	// Countries and ASNs are of clients: one of each.
+	Countries []string          `json:"countries,omitempty"`
+	ASNs      []uint32          `json:"asns,omitempty"`
+	Headers   map[string]string `json:"headers,omitempty"`
+	Query     map[string]string `json:"query,omitempty"` // its parameters
+	Cookies   map[string]string `json:"cookies,omitempty"`
+	Not       *Match            `json:"not,omitempty"` // what any of its entries is about is left out; it has no Not and no regular expression
+	regexp    *regexp.Regexp    // of a Path that begins with ~
+	Plans     []string          `json:"plans,omitempty"` // of clients
 
 	// Descriptors come in calls of other proxies; a rule about them is about no request of HTTP; nil: it is about
 	// requests.
@@ -92,6 +101,8 @@ func (m Match) plainly() Match {
 		m.Path = ""
 	}
 	m.Hosts, m.Methods, m.Plans = slices.Sorted(slices.Values(m.Hosts)), slices.Sorted(slices.Values(m.Methods)), slices.Sorted(slices.Values(m.Plans))
+	m.Lists = slices.Sorted(slices.Values(m.Lists))
+	m.Countries, m.ASNs = slices.Sorted(slices.Values(m.Countries)), slices.Sorted(slices.Values(m.ASNs))
 	m.Sources = slices.SortedFunc(slices.Values(m.Sources), netip.Prefix.Compare)
 	if m.Not != nil {
 		not := m.Not.plainly()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/address"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
@@ -25,12 +26,29 @@ type Decision struct {
 	request  key.View      // what rules have looked at
 	keys     []keyed
 	buf      []byte
-	searched int // bytes that regular expressions have to see; more than MaxSearched: they do not
+	onPlans  []onPlan // of Rules, those that know their clients by plans
+	searched int      // bytes that regular expressions have to see; more than MaxSearched: they do not
 
 	Level shedding.Level // the highest that a rule sets
 	Queue time.Duration  // the longest
 
 	Plans *plans.Snapshot // which client is on which plan; nil: none. Set it before AddRules
+}
+
+// onPlan is what counts the request under a rule by the client's plan.
+type onPlan struct {
+	index int // in Decision.Rules
+	tally *PlanTally
+}
+
+// planTally is what counts the request under the i-th of d.Rules by the client's plan; nil: nothing does.
+func (d *Decision) planTally(i int) *PlanTally {
+	for _, on := range d.onPlans {
+		if on.index == i {
+			return on.tally
+		}
+	}
+	return nil
 }
 
 // keyed is what a key makes of the request.
@@ -60,7 +78,7 @@ func (d *Decision) Against(source counter.Source) (refused, spared bool) {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Source == source {
 			refused = refused || r.Verdict == limiter.Limited || r.Verdict == limiter.Mitigated || r.Verdict == limiter.FailedClosed
-			spared = spared || r.Verdict == limiter.Shadowed
+			spared = spared || r.Verdict == limiter.Shadowed && !r.Rule.Beside
 		}
 	}
 	for i := range d.Candidates {
@@ -78,6 +96,8 @@ func (d *Decision) Reset() {
 	clear(d.Rules)
 	clear(d.asked)
 	clear(d.keys)
+	clear(d.onPlans)
+	d.onPlans = d.onPlans[:0]
 	d.Rules, d.asked, d.keys = d.Rules[:0], d.asked[:0], d.keys[:0]
 	d.Level, d.Queue, d.searched = 0, 0, 0
 }
@@ -166,17 +186,18 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 // If an origin could read one of those otherwise than the edge, or the path is too long for a rule, it returns the
 // answer to that.
 func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.Addr, source counter.Source) *message.Refusal {
-	d.request.Request = q
+	d.request.Request, d.request.Client = q, client
 	about := d.Rules[:0]
 	for _, r := range d.Rules {
+		var byPlan *PlanTally
 		if r.when != nil {
 			var hold bool
 			var bad *key.Part
 			d.asked = append(d.asked, r)
-			if hold, d.buf, bad = r.when.hold(&d.request, client, d.buf); bad != nil {
+			if hold, d.buf, bad = r.when.hold(&d.request, client, d.buf); bad != nil && !r.Beside {
 				return bad.Refusal()
 			}
-			if !hold {
+			if !hold || bad != nil {
 				continue
 			}
 		}
@@ -186,9 +207,12 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 			if bad != nil {
 				return bad.Refusal()
 			}
-			if r = r.plans.choose(r, who); r == nil {
+			of := r.plans
+			var plan string
+			if r, plan = of.choose(r, who); r == nil {
 				continue
 			}
+			byPlan = of.tallyOf(plan)
 		}
 		s := source
 		if r.Parts != nil {
@@ -196,26 +220,37 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 			if i < 0 {
 				i = len(d.keys)
 				var bad *key.Part
-				if s, d.buf, bad = secret.Digest(r.Parts, &d.request, d.Claims, source, d.buf); bad != nil {
+				if s, d.buf, bad = secret.Digest(r.Parts, &d.request, d.Claims, source, d.buf); bad != nil && r.Beside {
+					continue
+				} else if bad != nil {
 					return bad.Refusal()
 				}
 				k := keyed{key: r.key, source: s}
 				k.start, k.named = key.Look(r.Parts, d.buf, r.shows)
 				d.keys = append(d.keys, k)
 			}
-			d.keys[i].counts = true
+			d.keys[i].counts = d.keys[i].counts || !r.Beside
 			s = d.keys[i].source
 		}
 		if !r.IsAbout(secret, s) {
 			continue
 		}
 		if d.searched > MaxSearched && r.Config.Match.regexp != nil {
+			if r.Beside {
+				continue
+			}
 			return message.TooLong
 		}
 		d.Level, d.Queue = max(d.Level, r.level), max(d.Queue, r.queue)
 		if r.Config.Limit == 0 && r.InFlight == nil {
 			r.Tally.Verdicts[limiter.Passed].Add(1)
+			if byPlan != nil {
+				byPlan.Verdicts[limiter.Passed].Add(1)
+			}
 			continue
+		}
+		if byPlan != nil {
+			d.onPlans = append(d.onPlans, onPlan{len(about), byPlan})
 		}
 		about = append(about, r)
 		n := len(d.Results)
@@ -245,6 +280,9 @@ func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr) 
 	}
 }
 
+// Located is what rules have looked up of where the client is; the zero values: nothing.
+func (d *Decision) Located() (country address.Country, asn uint32) { return d.request.Located() }
+
 // Tags appends the headers for the origin of a request that rules tag, each once: that of the first rule.
 func (d *Decision) Tags(to []message.Field) []message.Field {
 	if d.Verdict != limiter.Tagged {
@@ -261,16 +299,20 @@ func (d *Decision) Tags(to []message.Field) []message.Field {
 	return to
 }
 
-// AsksClaims reports whether one of d.Rules counts by what a token claims.
-func (d *Decision) AsksClaims() bool {
-	return slices.ContainsFunc(d.Rules, func(r *Rule) bool { return r.claims })
+// AsksClaims reports whether one of d.Rules counts by what a token claims, and whether one that is in force does.
+func (d *Decision) AsksClaims() (any, inForce bool) {
+	for _, r := range d.Rules {
+		any, inForce = any || r.claims, inForce || r.claims && !r.Beside
+	}
+	return any, inForce
 }
 
 // TextOf is the text for answers about the limit of a result; of one that came with the request it is made anew.
 func TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
 	if result.Counter != nil {
-		came := []Limit{{Rule: &limiter.Rule{Rule: mitigation.Rule{Counter: result.Counter}}, Policy: RuleOf(result).Config.Name}}
-		text := newText(&came[0], policy(came, true))
+		r := RuleOf(result)
+		came := []Limit{{Rule: &limiter.Rule{Rule: mitigation.Rule{Counter: result.Counter}}, Parent: r, Policy: r.Config.Name}}
+		text := newText(&came[0], policy(came, true), true)
 		return &text
 	}
 	if result.Crowded {
@@ -310,7 +352,7 @@ func (d *Decision) strictest(r *Rule, from int) (most *limiter.RuleResult, next 
 // passed. A rule that fails open, because no node answers, has given no verdict: that is no pass.
 func (d *Decision) Tally() {
 	next := 0
-	for _, r := range d.Rules {
+	for i, r := range d.Rules {
 		result := &d.Results[next]
 		if next++; r.several {
 			result, next = d.strictest(r, next-1)
@@ -322,6 +364,9 @@ func (d *Decision) Tally() {
 			}
 		}
 		r.Tally.Verdicts[result.Verdict].Add(1)
+		if byPlan := d.planTally(i); byPlan != nil {
+			byPlan.Verdicts[result.Verdict].Add(1)
+		}
 	}
 	for i := 0; i < len(d.Candidates); i++ {
 		r := RuleOf(&d.Results[d.Candidates[i].Index])
@@ -340,7 +385,7 @@ func (d *Decision) Tally() {
 // Sample notes how much of each rule's limit the source has used, this request included: of several limits, of which most is used.
 func (d *Decision) Sample() {
 	from := 0
-	for _, r := range d.Rules {
+	for i, r := range d.Rules {
 		results := d.resultsOf(r, from)
 		from += len(results)
 		used, asked := 0.0, false
@@ -351,6 +396,9 @@ func (d *Decision) Sample() {
 		}
 		if asked {
 			r.Tally.Used.Observe(int64(used))
+			if byPlan := d.planTally(i); byPlan != nil {
+				byPlan.Used.Observe(int64(used))
+			}
 		}
 	}
 }

@@ -364,7 +364,7 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 	v4, v6 := policy(r.Limits, true), policy(r.Limits, false)
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		l.Texts[0], l.Texts[1] = newText(l, v4), newText(l, v6)
+		l.Texts[0], l.Texts[1] = newText(l, v4, true), newText(l, v6, false)
 	}
 	return nil
 }

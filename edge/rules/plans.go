@@ -40,7 +40,7 @@ func ParsePlanKey(text string) (key.Part, error) {
 		return part, err
 	case part.Kind == key.Claim:
 		return part, fmt.Errorf("%q: a plan cannot follow from a token's claim: want what a client sends itself, such as header:X-API-Key", text)
-	case part.Kind == key.Source || part.Kind == key.Host || part.Kind == key.Path || part.Kind == key.Global:
+	case part.Kind == key.Source || part.Kind == key.Host || part.Kind == key.Path || part.Kind == key.Global || part.Kind == key.Country || part.Kind == key.ASN:
 		return part, fmt.Errorf("%q does not identify a client: want what it sends, such as header:X-API-Key", text)
 	}
 	return part, nil
@@ -77,6 +77,32 @@ type planned struct {
 	about, not []string
 	limits     map[string]uint32
 	variants   atomic.Pointer[map[uint32]*Rule] // by limit, but for the rule's own. Set.Vary replaces it
+	tallies    map[string]*PlanTally            // of plans that the rule names: a store may have any number of others,
+	others     *PlanTally                       // which are counted together
+}
+
+const (
+	maxPlans   = 20      // of a rule are counted apart
+	otherPlans = "other" // what those that are not are called
+)
+
+// tally has the plan's requests counted in t.
+func (v *planned) tally(t *Tally) {
+	names := slices.Concat(slices.Collect(maps.Keys(v.limits)), v.about, v.not, []string{v.standard})
+	slices.Sort(names)
+	names = slices.Compact(names)
+	v.tallies, v.others = make(map[string]*PlanTally), t.plan(otherPlans)
+	for _, name := range names[:min(len(names), maxPlans)] {
+		v.tallies[name] = t.plan(name)
+	}
+}
+
+// tallyOf is what counts the requests of clients on a plan.
+func (v *planned) tallyOf(plan string) *PlanTally {
+	if t := v.tallies[plan]; t != nil {
+		return t
+	}
+	return v.others
 }
 
 func newPlanned(c *Config, p PlansConfig) (*planned, error) {
@@ -85,7 +111,7 @@ func newPlanned(c *Config, p PlansConfig) (*planned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plans: key: %w", err)
 	}
-	v := &planned{key: []key.Part{part}, name: name, of: c.Name, standard: p.Default, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
+	v := &planned{key: []key.Part{part}, name: part.String(), of: c.Name, standard: p.Default, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
 	if c.Match.Not != nil {
 		v.not = c.Match.Not.Plans
 	}
@@ -115,24 +141,24 @@ func (v *planned) isAbout(plan string) bool {
 	return (len(v.about) == 0 || slices.Contains(v.about, plan)) && !slices.Contains(v.not, plan)
 }
 
-// choose is the variant of a rule for a client; nil: the rule is not about it. A limit that has no variant, because there are too many, or
+// choose is the variant of a rule for a client, and the client's plan; nil: the rule is not about it. A limit that has no variant, because there are too many, or
 // because plans have changed since this version of the rules was left, is that of the client's plan.
-func (v *planned) choose(r *Rule, c *plans.Client) *Rule {
+func (v *planned) choose(r *Rule, c *plans.Client) (variant *Rule, plan string) {
 	plan, limit := v.under(c)
 	switch {
 	case !v.isAbout(plan):
-		return nil
+		return nil, plan
 	case len(v.limits) == 0: // the rule needs only to know which clients it is about
-		return r
+		return r, plan
 	}
 	variants := *v.variants.Load()
 	if own := variants[limit]; own != nil {
-		return own
+		return own, plan
 	}
 	if own := variants[v.limits[plan]]; own != nil && limit != r.Config.Limit {
-		return own
+		return own, plan
 	}
-	return r
+	return r, plan
 }
 
 // newVariant is a rule by another limit, which is the only one that it has.
@@ -149,7 +175,7 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	}
 	v.Limits = []Limit{{Rule: &v.Rule, Parent: &v, Policy: r.Limits[0].Policy}}
 	v.ownLimits()
-	text := newText(&v.Limits[0], policy(v.Limits, true))
+	text := newText(&v.Limits[0], policy(v.Limits, true), true)
 	v.Limits[0].Texts = [2]Text{text, text} // it counts a key, of clients of both families
 	return &v, nil
 }
@@ -159,7 +185,7 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 	var kept, added []*algorithm.Spec
 	next := make(map[*Rule]map[uint32]*Rule)
-	for _, r := range s.Rules {
+	for _, r := range slices.Concat(s.Rules, s.Tried) {
 		for i := range r.Limits {
 			kept = append(kept, r.Limits[i].Counter)
 			if c := r.Limits[i].Candidate; c != nil {
@@ -243,8 +269,7 @@ func (r *Rule) For(c *plans.Client) (variant *Rule, plan string, about bool) {
 	if r.plans == nil {
 		return r, "", true
 	}
-	plan, _ = r.plans.under(c)
-	if variant = r.plans.choose(r, c); variant == nil {
+	if variant, plan = r.plans.choose(r, c); variant == nil {
 		return r, plan, false
 	}
 	return variant, plan, true
@@ -338,13 +363,36 @@ func (k ClientKey) Keys(value string) ([]string, bool) {
 
 // Source is the client that a store has under a key, as plans know it.
 func (l ClientKeys) Source(text string) (counter.Source, bool) {
-	for _, k := range l {
+	k, ok := l.Read(text)
+	return k.Known, ok
+}
+
+// A StoreKey is what the key under which a store has a client tells of it.
+type StoreKey struct {
+	Known  counter.Source // as plans know the client
+	By     *ClientKey     // nil: nobody can tell, because there is only a digest and clients are known by several parts
+	Client counter.Source // as rules count it, where By is not nil
+	Form   string         // what the client sends, in the form that its key has; "": the store has a digest
+}
+
+// Read is the inverse of ClientKey.Keys, as far as there is one. It reports false for what no edge has written.
+func (l ClientKeys) Read(text string) (s StoreKey, ok bool) {
+	for i := range l {
+		k := &l[i]
 		if form, plain := strings.CutPrefix(text, k.apart+plainKey); plain {
-			return k.Known(k.secret.DigestOf(k.part.Kind, []byte(form))), true
+			client := k.secret.DigestOf(k.part.Kind, []byte(form))
+			return StoreKey{Known: k.Known(client), By: k, Client: client, Form: form}, true
 		}
 	}
-	client, err := counter.ParseSource(text)
-	return client, err == nil && strings.HasPrefix(text, "#")
+	known, err := counter.ParseSource(text)
+	if err != nil || !strings.HasPrefix(text, "#") {
+		return s, false
+	}
+	s.Known = known
+	if len(l) == 1 { // of the others the digest is one of a digest
+		s.By, s.Client = &l[0], known
+	}
+	return s, true
 }
 
 // CountsBy reports whether a rule counts by this key alone, so that a client has one counter under it.

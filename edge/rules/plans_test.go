@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -347,6 +348,9 @@ func TestOrganisations(t *testing.T) {
 			}
 			client, _, _ := k.Of(said.client)
 			for _, text := range second(k.Keys(said.client)) {
+				if s, _ := keys.Read(text); strings.HasPrefix(text, "#") && s.By != nil || s.By != nil && (s.By.String() != k.String() || s.Form != said.client || s.Client != client) {
+					t.Errorf("%s is read as %+v", text, s)
+				}
 				if got, ok := keys.Source(text); !ok || got != k.Known(client) || strings.Contains(text, said.client) == strings.HasPrefix(text, "#") {
 					t.Errorf("%s %s: the store's %s is %v, want %v", said.by, said.client, text, got, k.Known(client))
 				}
@@ -597,5 +601,79 @@ func TestAnyLimitOfABucket(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What a rule says is counted by plan as well: plans that it does not name together, however many a store has; and it goes on when rules are
+// read again.
+func TestTalliesByPlan(t *testing.T) {
+	tallies := map[string]*Tally{}
+	read := func(list ...Config) *Set {
+		s, err := New(list, Defaults{Plans: plansConfig}, func(name string) *Tally {
+			if tallies[name] == nil {
+				tallies[name] = NewTally()
+			}
+			return tallies[name]
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Vary(nil); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	who := book(t, map[string]plans.Quota{"p": {Plan: "pro"}, "x": {Plan: "x"}, "y": {Plan: "y"}, "g": {Plan: "gold"}})
+	paying := Default("paying", 7)
+	paying.Match.Plans = []string{"pro"}
+	plain := Default("plain", 7)
+	ask := func(s *Set, key string, verdict limiter.Verdict) {
+		t.Helper()
+		var d Decision
+		d.Plans = who
+		q := &message.Request{Target: []byte("/"), Path: []byte("/"), Head: *headOf(t, "X-Key: "+key)}
+		d.Match(s, nil, []byte("/"), []byte("/"), []byte("GET"), 0)
+		addr := netip.MustParseAddr("192.0.2.1")
+		if no := d.AddRules(testSecret, q, addr, counter.SourceOf(addr, 32, 64)); no != nil {
+			t.Fatal(no)
+		}
+		for i := range d.Results {
+			r := &d.Results[i]
+			r.Verdict, r.Reservation = verdict, &counter.Reservation{Rule: r.CountedBy(), Verdict: counter.Verdict{Estimate: float64(r.CountedBy().Limit) / 2}}
+		}
+		d.Tally()
+		d.Sample()
+	}
+	set := read(plain, api(), paying)
+	for _, key := range []string{"p", "p", "x", "y", "nobody"} {
+		ask(set, key, limiter.Passed)
+	}
+	ask(set, "p", limiter.Limited)
+	set = read(paying, api(), plain) // in another order
+	ask(set, "g", limiter.Mitigated)
+	for _, c := range []struct {
+		rule, plan                 string
+		passed, limited, mitigated uint64
+	}{
+		{"api", "pro", 2, 1, 0}, {"api", "gold", 0, 0, 1}, {"api", "free", 1, 0, 0}, {"api", "other", 2, 0, 0}, {"paying", "pro", 2, 1, 0}, {"paying", "free", 0, 0, 0},
+	} {
+		tally := set.ByName(c.rule).plans.tallyOf(c.plan)
+		got := []uint64{tally.Verdicts[limiter.Passed].Load(), tally.Verdicts[limiter.Limited].Load(), tally.Verdicts[limiter.Mitigated].Load()}
+		if want := []uint64{c.passed, c.limited, c.mitigated}; !slices.Equal(got, want) {
+			t.Errorf("rule %s, plan %s: %v, want %v", c.rule, c.plan, got, want)
+		}
+		if by, n, _ := tally.Used.Snapshot(); n != c.passed+c.limited+c.mitigated || by[0.5] != n || by[0.25] != 0 {
+			t.Errorf("rule %s, plan %s: %v of %d", c.rule, c.plan, by, n)
+		}
+	}
+	if n := tallies["plain"].Verdicts[limiter.Passed].Load(); n != 5 || len(tallies["plain"].plans) != 0 {
+		t.Errorf("rule plain: %d", n)
+	}
+	many := api()
+	for i := range 3 * maxPlans {
+		many.Plans[fmt.Sprint("plan", i)] = PlanLimit{Limit: uint32(i + 20)}
+	}
+	if v := read(many).ByName("api").plans; len(v.tallies) != maxPlans || v.tallyOf("plan9") != v.others || v.tallyOf("free") == v.others {
+		t.Errorf("%d plans are counted apart", len(v.tallies))
 	}
 }

@@ -7,6 +7,7 @@
 package rules
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
+	"sluice/edge/peaks"
 	"sluice/edge/rules/key"
 	"sluice/mitigation"
 )
@@ -32,11 +34,12 @@ type Rule struct {
 	Parts  []key.Part // nil: the source itself
 	when   *conditions
 	share  uint64 // percent of sources that the rule is about; 0: all
-	key    string // what parts say: the same of all rules with the same parts
+	key    string // what parts say, each in one spelling: the same of all rules with the same parts
 	shows  int    // how many characters of the key are shown: as many as one of the rules with the same parts says
 	Tally  *Tally
-	plans  *planned // nil: the rule does not use plans
-	of     *Rule    // the rule that this is a variant of; nil: none
+	Peaks  *peaks.Sample // nil: none is kept; set before requests are under the rule
+	plans  *planned      // nil: the rule does not use plans
+	of     *Rule         // the rule that this is a variant of; nil: none
 	// Limits are what a request must be within, one of them if the rule has neither windows nor prefixes. The first is Rule itself.
 	Limits  []Limit
 	several bool // not only the request's own source under Rule
@@ -83,6 +86,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		r.level, r.queue = c.Priority.level(), time.Duration(c.Queue)
 	}
 	if !slices.Equal(c.Key, []string{"source"}) {
+		var spelled []string
 		for _, text := range c.Key {
 			part, err := key.Parse(text)
 			if err != nil {
@@ -90,8 +94,12 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 			}
 			r.Parts = append(r.Parts, part)
 			r.claims = r.claims || part.Kind == key.Claim
+			if err := CheckGeo(part.Kind, &defaults.Geo); err != nil {
+				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
+			}
+			spelled = append(spelled, part.String())
 		}
-		r.key = strings.Join(c.Key, ",")
+		r.key = strings.Join(spelled, ",")
 	}
 	estimate := defaults.Estimate
 	if c.Estimate != nil {
@@ -107,7 +115,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		}
 	}
 	var err error
-	if r.when, err = newConditions(&r.Config.Match); err != nil {
+	if r.when, err = newConditions(&r.Config.Match, &defaults); err != nil {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
 	if field, err := c.CheckAlgorithm(); err != nil {
@@ -178,7 +186,7 @@ func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candi
 	return &limiter.Candidate{Counter: r.Counter.With(limit, estimate), Bits: mitigation.Rule{Name: config.Name, Counter: bits, Timeout: timeout, Repeat: r.Repeat, Tried: true}}, nil
 }
 
-// KeyName is what the rule counts by, as operators read it; "": addresses, or descriptors.
+// KeyName is what the rule counts by, in one spelling; "": addresses, or descriptors. Set.Spelled is that for operators.
 func (r *Rule) KeyName() string {
 	if r.key == "" || r.Config.Match.Descriptors != nil {
 		return ""
@@ -199,7 +207,7 @@ func (r *Rule) IsSure(secret key.Secret, source counter.Source) bool {
 
 // Claims are the names of claims of tokens by which rules that are not off count.
 func (s *Set) Claims() (names []string) {
-	for _, r := range s.Rules {
+	for _, r := range slices.Concat(s.Rules, s.Tried) {
 		for _, p := range r.Parts {
 			if p.Kind == key.Claim {
 				names = append(names, string(p.Name))
@@ -274,15 +282,35 @@ type Text struct {
 	Quoted []byte // "login"
 	Policy []byte // "login";q=5;w=60; an item for each of the rule's limits
 	Limit  []byte
+	Body   []byte // "limit":5,"window":60,"scope":"source"
 }
 
-// newText makes the text of a limit, of the rule whose policy that is.
-func newText(l *Limit, policy []byte) Text {
+// newText makes the text of a limit for clients of one family, of the rule whose policy that is.
+func newText(l *Limit, policy []byte, v4 bool) Text {
+	width := l.v6
+	if v4 {
+		width = l.v4
+	}
 	return Text{
 		Quoted: strconv.AppendQuote(nil, l.Policy),
 		Policy: policy,
 		Limit:  strconv.AppendUint(nil, uint64(l.Counter.Limit), 10), // of a bucket as much as it holds, and when that has drained
+		Body:   fmt.Appendf(nil, `"limit":%d,"window":%d,"scope":%s`, l.Counter.Limit, Seconds(l.Counter.Window), l.Parent.scope(width)),
 	}
+}
+
+// scope is what the rule counts apart, as JSON: the parts of its key as the configuration has them, and never what a client sent. width is that
+// of a prefix.
+func (r *Rule) scope(width int) []byte {
+	scope := strings.Join(r.Config.Key, ",") // a comma is in no part
+	switch {
+	case r.Config.Match.Descriptors != nil:
+		scope = key.Descriptor.String()
+	case width != own:
+		scope = fmt.Sprintf("%s/%d", scope, width)
+	}
+	text, _ := json.Marshal(scope) // a string has JSON
+	return text
 }
 
 // policy lists limits for the clients of one family.

@@ -26,13 +26,16 @@ type Set struct {
 	All   []*Rule // those that are off as well, for display
 	// Everything are those of Rules that are about all requests, and count by source.
 	Everything []*Rule
+	// Tried are rules that are in none of the others, and are tried beside them (try.go).
+	Tried []*Rule
 
-	names map[string]*Rule
-	hosts map[string]*paths
-	wild  map[string]*paths // by what follows the *, with its dot
-	any   *paths
-	nots  bool      // a rule leaves hosts, paths or methods out
-	asked key.Names // by all of Rules
+	names   map[string]*Rule
+	hosts   map[string]*paths
+	wild    map[string]*paths // by what follows the *, with its dot
+	any     *paths
+	nots    bool              // a rule leaves hosts, paths or methods out
+	asked   key.Names         // by all of Rules
+	spelled map[string]string // keys, as Spelled has them
 
 	descriptors descriptors.Tree[Rule] // rules about them, which are in none of the others
 }
@@ -50,13 +53,16 @@ type paths struct {
 func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, error) {
 	s := &Set{hosts: make(map[string]*paths), wild: make(map[string]*paths), any: &paths{},
 		names: make(map[string]*Rule, len(list))}
+	s.asked.Geo = defaults.Geo
 	var counters []*algorithm.Spec
 	for _, config := range list {
 		r, err := newRule(config, defaults)
 		if err != nil {
 			return nil, err
 		}
-		r.Tally = tallies(config.Name)
+		if r.Tally = tallies(config.Name); r.plans != nil && r.Tally != nil {
+			r.plans.tally(r.Tally)
+		}
 		s.All = append(s.All, r)
 		if config.Mode == Off {
 			continue
@@ -91,7 +97,11 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 // showKeys tells the rules how much of a key is shown: a request has it once for all that have the same.
 func (s *Set) showKeys() {
 	shows := make(map[string]int)
+	s.spelled = make(map[string]string)
 	for _, r := range s.Rules {
+		if _, known := s.spelled[r.key]; !known {
+			s.spelled[r.key] = strings.Join(r.Config.Key, ",")
+		}
 		shows[r.key] = max(shows[r.key], r.Config.ShowKey)
 	}
 	for _, r := range s.Rules {
@@ -99,6 +109,20 @@ func (s *Set) showKeys() {
 			r.plans.shows = shows[r.plans.name]
 		}
 	}
+	for _, r := range s.Tried { // nothing more is shown of a key that a rule in force counts by
+		var known bool
+		if r.shows, known = shows[r.key]; !known {
+			r.shows = r.Config.ShowKey
+		}
+	}
+}
+
+// Spelled is a rule's KeyName as the first rule that counts by it spells it.
+func (s *Set) Spelled(name string) string {
+	if text, ok := s.spelled[name]; ok {
+		return text
+	}
+	return name
 }
 
 // Configs returns the rules as they are in force, those that are off as well.

@@ -34,10 +34,10 @@ func TestSeveralLimitsInHeaders(t *testing.T) {
 	f("192.0.2.1", `200 "r/20m";r=2;t=1200 3 pass;`, `;rule="r";policy="r/20m"`)
 	f("192.0.2.1", `200 "r/20m";r=1;t=1200 3`)
 	f("192.0.2.1", `200 "r/20m";r=0;t=1200 3`)
-	f("192.0.2.1", `429 "r/20m";r=0;t=`, `"rule":"r","message"`, ` 3 limited;`, `;rule="r";policy="r/20m"`)
+	f("192.0.2.1", `429 "r/20m";r=0;t=`, `"rule":"r","limit":3,"window":1200,"scope":"source/32","message"`, ` 3 limited;`, `;rule="r";policy="r/20m"`)
 	f("192.0.2.2", `200 "r/24/20m";r=1;t=1200 5 pass;`)
 	f("192.0.2.3", `200 "r/24/20m";r=0;t=1200 5 pass;`)
-	f("192.0.2.4", `429 "r/24/20m";r=0`, `"rule":"r","message"`, ` 5 limited;`)
+	f("192.0.2.4", `429 "r/24/20m";r=0`, `"rule":"r","limit":5,"window":1200,"scope":"source/24","message"`, ` 5 limited;`)
 	f("2001:db8::1", `200 "r/20m";r=2;t=1200 3 pass;`)
 
 	const both = "r r/20m 192.0.2.1, r r/24/20m 192.0.2.0/24"

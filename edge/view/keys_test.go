@@ -32,6 +32,9 @@ func TestTopKeys(t *testing.T) {
 	if got := told("requests", "api", 9); !slices.Equal(got, []string{first}) {
 		t.Errorf("of a rule: %q", got)
 	}
+	if got := parts(list(0, key("header:X-A", "#1", 4)), list(0, key("header:x-a", "#1", 3))).TopKeys("requests", 9, ""); len(got) != 1 || got[0].Count != 7 || got[0].Key != "header:X-A" {
+		t.Errorf("one header in two spellings: %+v", got)
+	}
 	if one, none := told("requests", "", 1), told("refused", "", 9); len(one) != 1 || len(none) != 0 {
 		t.Errorf("one: %q; none: %q", one, none)
 	}

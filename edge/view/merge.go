@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 	"sluice/edge/top"
 )
 
@@ -44,13 +46,24 @@ func (p *PoP) TopKeys(by string, n int, rule string) []HeavyKey {
 			}
 		}
 		return keys, part.Keys[by].Rest
-	}, func(h *control.HeavyKey) (string, *top.Heavy) { return h.Key + " " + h.Source, &h.Heavy }, n) {
+	}, func(h *control.HeavyKey) (string, *top.Heavy) { return canonical(h.Key) + " " + h.Source, &h.Heavy }, n) {
 		if s.of.Rules == nil {
 			s.of.Rules = []string{}
 		}
 		list = append(list, HeavyKey{s.of, s.edges})
 	}
 	return list
+}
+
+// canonical is what a key is of, in one spelling: edges whose rules spell it otherwise mean the same.
+func canonical(text string) string {
+	parts := strings.Split(text, " and ")
+	for i, p := range parts {
+		if part, err := key.Parse(p); err == nil {
+			parts[i] = part.String()
+		}
+	}
+	return strings.Join(parts, " and ")
 }
 
 // A merged is one of a list, with the counts of all edges.

@@ -73,6 +73,26 @@ func AboutSource(question string) (source string, is bool) {
 	return strings.CutPrefix(question, aboutSource)
 }
 
+// aboutTry begins a question about a rule that is tried.
+const aboutTry = "try "
+
+// AskTry is the question what an edge has seen of a try.
+func AskTry(name string) string { return aboutTry + name }
+
+// AboutTry is the try that a question is about, if it is such a question.
+func AboutTry(question string) (name string, is bool) { return strings.CutPrefix(question, aboutTry) }
+
+// aboutPeaks begins a question about how near sources come to the limit of a rule.
+const aboutPeaks = "peaks "
+
+// AskPeaks is the question what an edge has seen of the sources of a rule.
+func AskPeaks(rule string) string { return aboutPeaks + rule }
+
+// AboutPeaks is the rule that a question is about, if it is such a question.
+func AboutPeaks(question string) (rule string, is bool) {
+	return strings.CutPrefix(question, aboutPeaks)
+}
+
 // aboutHistory begins a question about the last hours.
 const aboutHistory = "history "
 

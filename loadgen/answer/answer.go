@@ -266,7 +266,7 @@ func ParseVerdict(b []byte) Verdict {
 	v := Verdict{Found: true, Estimate: math.NaN()}
 	word, rest, _ := bytes.Cut(b, []byte(";"))
 	switch string(bytes.TrimSpace(word)) {
-	case "pass":
+	case "pass", "open": // open: without the tier, and not counted
 		v.Is = judge.Admitted
 	case "shadow", "tagged": // over, and admitted
 		v.Is, v.Shadow = judge.Admitted, true
@@ -339,11 +339,10 @@ func (a *Answer) Decision(epoch time.Time, asked, sent, answered time.Duration) 
 		return d, ""
 	}
 	if v.At > 0 {
-		at := time.Duration(v.At - epoch.UnixNano())
-		if at < asked-ClockSlack || at > answered+ClockSlack {
+		if !v.between(epoch, asked, answered) {
 			return d, otherTime
 		}
-		d.At = at
+		d.At = time.Duration(v.At - epoch.UnixNano())
 	}
 	if v.Is != judge.Admitted && a.Status < 400 {
 		return d, otherStatus
@@ -353,6 +352,23 @@ func (a *Answer) Decision(epoch time.Time, asked, sent, answered time.Duration) 
 		d.Until = time.Duration(v.Until - epoch.UnixNano())
 	}
 	return d, ""
+}
+
+func (v Verdict) between(epoch time.Time, asked, answered time.Duration) bool {
+	at := time.Duration(v.At - epoch.UnixNano())
+	return at >= asked-ClockSlack && at <= answered+ClockSlack
+}
+
+// Within is the verdict with its times by our clock, where the edge's has been stepped ahead since: only then is it outside of the time
+// between its request and its answer.
+func (v Verdict) Within(epoch time.Time, asked, answered, ahead time.Duration) Verdict {
+	if v.At > 0 && !v.between(epoch, asked, answered) {
+		v.At -= int64(ahead)
+		if v.Until > 0 {
+			v.Until -= int64(ahead)
+		}
+	}
+	return v
 }
 
 // ByStatus is what the status alone says, of an edge that tells no more before an origin that refuses nothing itself.

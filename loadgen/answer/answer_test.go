@@ -101,6 +101,7 @@ func TestParseVerdict(t *testing.T) {
 	f(`limited;at=5;e=21;until=9;rule="a;at=7"`, Verdict{Found: true, Is: judge.Limited, At: 5, Until: 9, Estimate: 21})
 	f(`mitigated;at=5;until=9;rule="x"`, Verdict{Found: true, Is: judge.Mitigated, At: 5, Until: 9, Estimate: none})
 	f(`shadow; at=5; e=21`, Verdict{Found: true, Shadow: true, At: 5, Estimate: 21})
+	f(`open;at=5;until=0;rule="x"`, Verdict{Found: true, At: 5, Estimate: none})
 	f(`closed`, Verdict{Found: true, Is: judge.Closed, Estimate: none})
 	f(`pass;at=x;e=y;until=-1`, Verdict{Found: true, Estimate: none})
 	f(`perhaps;at=5`, Verdict{})

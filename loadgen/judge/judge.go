@@ -43,6 +43,7 @@ type Decision struct {
 	Until    time.Duration // for Limited and Mitigated: when the mitigation ends, since the run's start; 0 for throttling, and where nobody says
 	Delay    time.Duration // how long an admitted request waits for its turn
 	Role     trace.Role    // of the request: Trace.Role
+	Troubled bool          // answered with 500 or above, other than by a rule that fails closed
 }
 
 // InForce notes that a mitigation came into force on an edge: by its own decision, or by an announcement.

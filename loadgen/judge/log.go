@@ -39,3 +39,6 @@ func (l *Log) below(n uint32, now, window int64) int64 {
 	}
 	return l.at(l.n-n) + window
 }
+
+// Len is how many stamps there are.
+func (l *Log) Len() int { return int(l.n) }

@@ -64,6 +64,7 @@ type counts struct {
 	wall    bool     // there is one
 	walled  float64  // connections that the kernel says it refused
 	shared  bool     // sources cannot have one address each
+	guests  bool     // others sent as well: what all received is not what the trace's sources sent
 }
 
 // balance draws the balance. A client that repeats requests, or gets no answer to some, cannot know how many of those the
@@ -85,7 +86,8 @@ func (b counts) balance() Balance {
 	}
 	admitted -= b.out.Troubled
 	vague := b.out.Retried > 0 || len(b.out.Errors) > 0 || b.out.Unknown > 0
-	taken := b.out.Resets > 0 // back: whether they reached the origin, and were answered, is a matter of moments
+	unjudged := len(b.out.Unjudged) > 0 // answered, and what was decided is not known
+	taken := b.out.Resets > 0           // back: whether they reached the origin, and were answered, is a matter of moments
 	if taken {
 		out.Notes = append(out.Notes, "a request that is reset may be answered and reach the origin, or not, so what comes from there is at least what was seen of it")
 	}
@@ -96,9 +98,14 @@ func (b counts) balance() Balance {
 	for _, name := range b.harmed {
 		out.Notes = append(out.Notes, "what "+name+" counted went with it")
 	}
+	if b.guests {
+		out.Notes = append(out.Notes, "others sent as well, so only what came of each source of the trace is held")
+	}
+	received, answers := b.edges.Sum("sluice_received_total"), b.edges.Sum("sluice_answers_total")
 	if !b.noEdges {
-		received, answers := b.edges.Sum("sluice_received_total"), b.edges.Sum("sluice_answers_total")
 		row("requests received by edges, answers plus aborted", received, answers+b.edges.Sum("sluice_aborted_total"), false)
+	}
+	if !b.noEdges && !b.guests {
 		if !ended {
 			row("requests received by edges, sent", received, float64(b.out.Sent-b.out.Unread), vague)
 		}
@@ -108,7 +115,7 @@ func (b counts) balance() Balance {
 		for _, verdict := range []string{"limited", "mitigated", "closed"} {
 			limited += b.edges.Sum("sluice_requests_total", "verdict", verdict)
 		}
-		row("refusals by the rule, judged as such", limited, float64(refused), vague)
+		row("refusals by the rule, judged as such", limited, float64(refused), vague || unjudged)
 		if b.wall {
 			row("connections closed by edges unanswered, seen", b.edges.Sum("sluice_connections_refused_total", "cap", "mitigated"), float64(b.out.Verdicts(judge.Shed)), vague)
 		}
@@ -120,7 +127,7 @@ func (b counts) balance() Balance {
 			row("answers by edges from the origin, answers of the origin", passed, b.edges.Sum("sluice_origin_requests_total"), vague)
 		}
 		if !b.noOrig {
-			row("requests received by the origin, answers of the origin", float64(b.origin.Received), b.edges.Sum("sluice_origin_requests_total"), vague || taken)
+			row("requests received by the origin, answers of the origin", float64(b.origin.Received), b.edges.Sum("sluice_origin_requests_total"), vague || taken || b.out.Troubled > 0) // an edge may have given up before its answer
 		}
 	}
 	if b.noOrig {
@@ -132,8 +139,10 @@ func (b counts) balance() Balance {
 		}
 		return out
 	}
-	row("requests received by the origin, admitted", float64(b.origin.Received), float64(admitted), vague || b.noEdges)
-	if b.shared || b.origin.Others > 0 || vague || b.noEdges || b.out.Troubled > 0 {
+	if !b.guests {
+		row("requests received by the origin, admitted", float64(b.origin.Received), float64(admitted), vague || unjudged || b.noEdges || b.out.Troubled > 0)
+	}
+	if b.shared || b.origin.Others > 0 || vague || unjudged || b.noEdges || b.out.Troubled > 0 {
 		return out
 	}
 	differ := 0
@@ -143,7 +152,7 @@ func (b counts) balance() Balance {
 		}
 	}
 	for source := range b.origin.BySource {
-		if bySource[source] == 0 {
+		if bySource[source] == 0 && !b.guests {
 			differ++
 		}
 	}

@@ -63,6 +63,18 @@ func TestBalance(t *testing.T) {
 		b.origin.BySource["192.0.2.1"] = 3
 	}, "2 IS NOT 0")
 
+	guests := func(b *counts) { // two more requests of one who is not in the trace, one of them answered
+		b.guests = true
+		b.edges["sluice_received_total"] += 2
+		b.edges["sluice_aborted_total"]++
+		b.edges[`sluice_answers_total{code="200",from="origin"}`]++
+		b.origin.Received++
+		b.origin.BySource["127.255.0.1"] = 1
+	}
+	f("guests", guests)
+	f("guests, and a request lost in an edge", func(b *counts) { guests(b); b.edges["sluice_received_total"]++ }, "13 IS NOT 12")
+	f("guests, one of them counted for a source", func(b *counts) { guests(b); b.origin.BySource["127.1.1.1"]++ }, "1 IS NOT 0")
+
 	f("a repeat that came twice", func(b *counts) {
 		b.out.Retried = 1
 		b.edges["sluice_received_total"]++

@@ -13,9 +13,9 @@ import (
 	"sluice/loadgen/replay"
 )
 
-// memcachedArguments starts a node on loopback only, with little memory; as root it must say whom to become.
-func memcachedArguments(addr netip.AddrPort) []string {
-	args := []string{"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port()), "-U", "0", "-m", "64"}
+// memcachedArguments starts a node on loopback only, with so many MB; as root it must say whom to become.
+func memcachedArguments(addr netip.AddrPort, memory int) []string {
+	args := []string{"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port()), "-U", "0", "-m", fmt.Sprint(memory)}
 	switch {
 	case process.CanBeNobody():
 		args = append(args, "-u", "nobody")
@@ -25,19 +25,19 @@ func memcachedArguments(addr netip.AddrPort) []string {
 	return args
 }
 
-// nutcrackerConfig is a pool of all nodes, with a timeout, without which a hung node would hang its clients. Dead nodes
-// are left out after two failures.
+// nutcrackerConfig is a pool of all nodes, as deploy/nutcracker.yml has it.
 func nutcrackerConfig(addr netip.AddrPort, nodes []netip.AddrPort) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `pop:
   listen: %s
   hash: fnv1a_64
   distribution: ketama
-  timeout: 400
+  timeout: 100
   preconnect: true
   auto_eject_hosts: true
   server_retry_timeout: 2000
-  server_failure_limit: 2
+  server_failure_limit: 1
+  server_connections: 2
   servers:
 `, addr)
 	for _, n := range nodes {
@@ -59,6 +59,9 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	}
 	if s.Logged {
 		line("access_log: {file: %q, format: json}", m.access)
+	}
+	if s.Unread {
+		line("access_log: {file: %q, format: json}", m.pipe)
 	}
 	if s.AuditOneIn > 0 {
 		line("audit_one_in: %d", s.AuditOneIn)
@@ -92,6 +95,9 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 		}
 	}
 	var limits []string
+	if s.Carrier == replay.Loopback && s.Source != "" {
+		line("source: {%s}", s.Source)
+	}
 	if s.Carrier != replay.Loopback {
 		line("source:")
 		line("  trust: [127.0.0.0/8]")
@@ -106,16 +112,12 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	if len(limits) > 0 {
 		line("limits: {%s}", strings.Join(limits, ", "))
 	}
-	origin := s.origin.Addr
-	if s.Before.IsValid() {
-		origin = s.Before
-	}
 	line("origins:")
 	says := ""
 	if s.OriginOptions != "" {
 		says = ", " + s.OriginOptions
 	}
-	line("  - {servers: [%q]%s}", "http://"+origin.String(), says)
+	line("  - {servers: [%q]%s}", "http://"+s.Before.String(), says)
 	line("rules:")
 	line("  - name: default")
 	line("    limit: %d", s.Rule.Limit)

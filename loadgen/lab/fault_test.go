@@ -17,12 +17,13 @@ func TestParseFault(t *testing.T) {
 			t.Errorf("%q is written %q and read as %+v, %v", in, got, again, err)
 		}
 	}
-	good("20s kill memcached/0", Fault{20 * time.Second, Kill, "memcached", 0})
-	good("0s term edge/12", Fault{0, Term, "edge", 12})
-	good("  1m30s  stop\ttwemproxy/1 ", Fault{90 * time.Second, Stop, "twemproxy", 1})
-	good("1.5s cont twemproxy/1", Fault{1500 * time.Millisecond, Cont, "twemproxy", 1})
-	good("3s kill wall/0", Fault{3 * time.Second, Kill, "wall", 0})
-	good("250ms restart origin/0", Fault{250 * time.Millisecond, Restart, "origin", 0})
+	good("20s kill memcached/0", Fault{At: 20 * time.Second, Action: Kill, Kind: "memcached", Index: 0})
+	good("0s term edge/12", Fault{At: 0, Action: Term, Kind: "edge", Index: 12})
+	good("  1m30s  stop\ttwemproxy/1 ", Fault{At: 90 * time.Second, Action: Stop, Kind: "twemproxy", Index: 1})
+	good("1.5s cont twemproxy/1", Fault{At: 1500 * time.Millisecond, Action: Cont, Kind: "twemproxy", Index: 1})
+	good("3s kill wall/0", Fault{At: 3 * time.Second, Action: Kill, Kind: "wall", Index: 0})
+	good("250ms restart origin/0", Fault{At: 250 * time.Millisecond, Action: Restart, Kind: "origin", Index: 0})
+	good("20s step-clock edge/1 -5s", Fault{At: 20 * time.Second, Action: StepClock, Kind: "edge", Index: 1, By: -5 * time.Second})
 
 	bad := func(in, want string) {
 		t.Helper()
@@ -44,4 +45,9 @@ func TestParseFault(t *testing.T) {
 	bad("1s kill edge/01", "no target")
 	bad("1s kill edge/99999", "no target")
 	bad("1s kill router/0", "no target router/0")
+	bad("1s step-clock edge/0", "step-clock edge/1 -5s")
+	bad("1s step-clock edge/0 5", "no step of a clock")
+	bad("1s step-clock edge/0 0s", "no step of a clock")
+	bad("1s step-clock memcached/0 5s", "edge/N instead of memcached/0")
+	bad("1s kill edge/0 5s", "20s kill memcached/0")
 }

@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +31,7 @@ type Lab struct {
 	PoPs      int  // 0: 1
 	Edges     int  // of each PoP; 0: 1
 	Memcached int  // nodes of each PoP; 0: none, and each edge counts alone
+	Memory    int  // MB of each node; 0: 64
 	Twemproxy bool // edges reach the nodes through a nutcracker
 
 	Sluice  string   // the edge's executable
@@ -38,9 +41,12 @@ type Lab struct {
 	Carrier replay.Carrier
 	HTTP2   bool // edges are reached by HTTP/2, over TLS with a certificate of their own
 	Logged  bool // edges write access logs, without which nobody knows what became of requests that were reset
+	Unread  bool // they write access logs into pipes that nobody reads
+	Guests  bool // others send than the sources of the trace, from addresses of their own
 
 	Limits        string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
 	Descriptors   int            // how many files an edge may open; 0: as many as this process
+	Source        string         // how edges find sources, as in a configuration file: "trust: [127.0.0.2]"; of Loopback alone
 	Before        netip.AddrPort // the origin of the edges, if it is not to be the lab's own
 	OriginOptions string         // more of it, as in a configuration file: "timeout: 5s, max_requests: 10"
 	Wait          time.Duration  // pop.wait of the edges; 0: their default
@@ -48,13 +54,18 @@ type Lab struct {
 
 	AuditOneIn int // of so many sources edges audit one; 0: their default
 
-	Peers bool // PoPs send each other their blocks
+	Peers bool // PoPs send each other their blocks, and counts near the limit
 
 	// Wall is the executable of sluice-wall: edges shed in the kernel. It must run in a network of the lab's own, with one PoP, since the kernel refuses
 	// a source at all edges there; "": edges answer whom they refuse.
 	Wall string
 
 	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
+
+	// Wire, if not nil, gives the address by which a node ("memcached/0") or the origin ("origin/0") is reached in place of its own.
+	Wire func(name string, own netip.AddrPort) (netip.AddrPort, error)
+	// Other does faults of the kind Other, which are to no process.
+	Other func(ctx context.Context, s *Site, f Fault) error
 }
 
 // RuleConfig is the one rule of a lab's edges.
@@ -91,9 +102,12 @@ type Member struct {
 	Admin  netip.AddrPort // of an edge
 	Secure netip.AddrPort // where it speaks TLS, if it does
 	access string         // its access log, if it writes one
+	pipe   string         // or the pipe that it writes it into
 	Peers  netip.AddrPort // where it listens for other PoPs, if it does
 	ready  func() error
 	harmed bool // a fault was done to it that loses what it counted
+
+	ahead atomic.Int64 // how far its clock has been stepped, ns
 }
 
 // Start starts everything and returns when all of it is ready; on an error nothing is left. The caller stops the site.
@@ -204,6 +218,12 @@ func (s *Site) plan() error {
 	s.origin.Args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.Addr.String())
 	s.origin.ready = func() error { return scrape.OK(s.origin.Addr, origin.StatsPath) }
 
+	if !s.Before.IsValid() {
+		if s.Before, err = s.wired(s.origin); err != nil {
+			return err
+		}
+	}
+
 	peers := make([][]netip.AddrPort, s.PoPs)
 	if s.Peers {
 		for pop := range peers {
@@ -222,10 +242,14 @@ func (s *Site) plan() error {
 		var tier []netip.AddrPort
 		for range s.Memcached {
 			m := newMember(fmt.Sprint("memcached/", len(s.NodeProcesses)), memcached, next())
-			m.Args, m.AsNobody = memcachedArguments(m.Addr), true
+			m.Args, m.AsNobody = memcachedArguments(m.Addr, cmp.Or(s.Memory, 64)), true
 			m.ready = func() error { return scrape.MemcachedAnswers(m.Addr) }
 			s.NodeProcesses = append(s.NodeProcesses, m)
-			tier = append(tier, m.Addr)
+			reached, err := s.wired(m)
+			if err != nil {
+				return err
+			}
+			tier = append(tier, reached)
 		}
 		if s.Twemproxy {
 			m := newMember(fmt.Sprint("twemproxy/", len(s.ProxyProcesses)), nutcracker, next())
@@ -250,6 +274,12 @@ func (s *Site) plan() error {
 			if s.Logged {
 				m.access = filepath.Join(s.dir, fmt.Sprintf("edge-%d.log", len(s.EdgeProcesses)))
 			}
+			if s.Unread {
+				m.pipe = filepath.Join(s.dir, fmt.Sprintf("edge-%d.pipe", len(s.EdgeProcesses)))
+				if err := syscall.Mkfifo(m.pipe, 0o600); err != nil {
+					return fmt.Errorf("loadgen: lab: %w", err)
+				}
+			}
 			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.EdgeProcesses)), s.edgeConfig(pop, m, tier, secret, peers))
 			if err != nil {
 				return err
@@ -272,6 +302,14 @@ func (s *Site) plan() error {
 		s.guard()
 	}
 	return nil
+}
+
+// wired is where a member is reached.
+func (s *Site) wired(m *Member) (netip.AddrPort, error) {
+	if s.Wire == nil {
+		return m.Addr, nil
+	}
+	return s.Wire(m.Name, m.Addr)
 }
 
 func newMember(name, path string, addr netip.AddrPort) *Member {
@@ -335,6 +373,9 @@ func (s *Site) target(f Fault) (*Member, error) {
 // Check reports whether the faults can be done here.
 func (s *Site) Check(faults []Fault) error {
 	for _, f := range faults {
+		if f.Kind == Other && s.Other != nil {
+			continue
+		}
 		if _, err := s.target(f); err != nil {
 			return err
 		}
@@ -347,6 +388,9 @@ func (s *Site) Check(faults []Fault) error {
 
 // Do does a fault. A restart returns when the process is ready again.
 func (s *Site) Do(ctx context.Context, f Fault) error {
+	if f.Kind == Other && s.Other != nil {
+		return s.Other(ctx, s, f)
+	}
 	m, err := s.target(f)
 	if err != nil {
 		return err
@@ -363,6 +407,9 @@ func (s *Site) Do(ctx context.Context, f Fault) error {
 		return m.Signal(syscall.SIGSTOP)
 	case Cont:
 		return m.Signal(syscall.SIGCONT)
+	case StepClock:
+		m.ahead.Add(int64(f.By)) // before the edge tells times by it
+		return m.StepClock(f.By)
 	}
 	return m.Restart(ctx)
 }
@@ -375,6 +422,7 @@ func (m *Member) Restart(ctx context.Context) error {
 		}
 		<-exited
 	}
+	m.ahead.Store(0)
 	if err := m.Start(); err != nil {
 		return err
 	}

@@ -29,8 +29,9 @@ type Outcome struct {
 	Balance  Balance
 	TierOps  map[string]float64 // commands that edges sent to the tier, by kind
 	Nodes    []NodeDelta
-	Happened []string // the faults, as they were done
-	Excused  bool     // a fault was done to an edge or to the origin, which clients may notice
+	Happened []string  // the faults, as they were done
+	Over     time.Time // when the last of them was done, what it restarted being ready; the zero Time: there was none
+	Excused  bool      // a fault was done to an edge or to the origin, which clients may notice
 
 	RoundTrip time.Duration // from an edge to a node and back: the mean that edges measured; 0: there was none
 }
@@ -67,6 +68,7 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 		return nil, err
 	}
 	r.PoPs, r.Carrier, r.HTTP2, r.Walled = s.Targets, s.Carrier, s.HTTP2, s.Wall != ""
+	r.Ahead = func(edge int16) time.Duration { return time.Duration(s.EdgeProcesses[edge].ahead.Load()) }
 	if s.HTTP2 {
 		r.TLS = s.client()
 	}
@@ -100,7 +102,7 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	if s.Rule.Mode == judge.Deployed && s.Rule.MitigationTimeout > 0 {
 		helpers.Go(func() { w.run(inside, watchPeriod(s.Rule.MitigationTimeout)) })
 	}
-	helpers.Go(func() { out.Happened = s.injectFaults(inside, faults) })
+	helpers.Go(func() { out.Happened, out.Over = s.injectFaults(inside, faults) })
 	out.Outcome, err = r.Run(ctx, trace)
 	stop()
 	helpers.Wait()
@@ -118,7 +120,7 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	}
 	out.InForce = w.inForce(epoch, sources)
 
-	b := counts{out: out.Outcome, shared: anySpread(trace)}
+	b := counts{out: out.Outcome, shared: anySpread(trace), guests: s.Guests}
 	for _, m := range s.members() {
 		if m.harmed {
 			switch kind, _, _ := strings.Cut(m.Name, "/"); kind {
@@ -132,7 +134,7 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 		}
 	}
 	for _, f := range faults {
-		out.Excused = out.Excused || f.Kind == "edge" || f.Kind == "origin"
+		out.Excused = out.Excused || f.Kind == "edge" && f.Action != StepClock || f.Kind == "origin"
 	}
 	edges, err := s.Settle(ctx, client)
 	if err != nil {
@@ -203,9 +205,8 @@ func anySpread(t *trace.Trace) bool {
 }
 
 // injectFaults does the faults at their times, each without waiting for the one before to be over.
-func (s *Site) injectFaults(ctx context.Context, faults []Fault) []string {
+func (s *Site) injectFaults(ctx context.Context, faults []Fault) (happened []string, over time.Time) {
 	var mu sync.Mutex
-	var happened []string
 	var all sync.WaitGroup
 	start := time.Now()
 	sorted := slices.Clone(faults)
@@ -216,7 +217,7 @@ func (s *Site) injectFaults(ctx context.Context, faults []Fault) []string {
 		case <-ctx.Done():
 			timer.Stop()
 			all.Wait()
-			return append(happened, fmt.Sprintf("%s: the run was over by then", f))
+			return append(happened, fmt.Sprintf("%s: the run was over by then", f)), over
 		case <-timer.C:
 		}
 		began := time.Now()
@@ -231,15 +232,15 @@ func (s *Site) injectFaults(ctx context.Context, faults []Fault) []string {
 				line += fmt.Sprintf(" (ready after %v)", took.Round(time.Millisecond))
 			}
 			mu.Lock()
-			happened = append(happened, line)
+			happened, over = append(happened, line), time.Now()
 			mu.Unlock()
 		})
-		if f.Action != Restart {
+		if f.Action != Restart && f.Kind != Other {
 			all.Wait() // at once done; a stop and its cont must not overtake each other
 		}
 	}
 	all.Wait()
-	return happened
+	return happened, over
 }
 
 // Settle waits until the edges are at rest, all requests received being answered or aborted, and gives their metrics, added

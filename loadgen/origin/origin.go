@@ -20,6 +20,9 @@ const maxSources = 1 << 20
 // BytesPath and a number of bytes is what an Origin answers with as many; GET /bytes/1000000.
 const BytesPath = "/bytes/"
 
+// OncePath and a name is a request that comes once: an Origin counts how often each of these came.
+const OncePath = "/once/"
+
 const maxBytesAsked = 1 << 30
 
 // StatsPath is where an Origin reports what it received. Requests for it are not counted.
@@ -37,6 +40,8 @@ type Server struct {
 	received int
 	others   int
 	bySource map[string]*int
+	once     map[string]int // times that a request came that comes once
+	most     int            // of once
 	server   *fasthttp.Server
 }
 
@@ -45,11 +50,12 @@ type Stats struct {
 	Received int            `json:"received"`
 	Others   int            `json:"others"` // of sources beyond those that are distinguished
 	BySource map[string]int `json:"by_source"`
+	Most     int            `json:"most"` // times that one request under OncePath came
 }
 
 // Minus is what was received since an earlier look.
 func (o Stats) Minus(earlier Stats) Stats {
-	out := Stats{Received: o.Received - earlier.Received, Others: o.Others - earlier.Others, BySource: make(map[string]int)}
+	out := Stats{Received: o.Received - earlier.Received, Others: o.Others - earlier.Others, BySource: make(map[string]int), Most: o.Most}
 	for source, n := range o.BySource {
 		if n -= earlier.BySource[source]; n > 0 {
 			out.BySource[source] = n
@@ -87,7 +93,7 @@ func (o *Server) Serve(ln net.Listener) error {
 				o.answerStats(ctx)
 				return
 			}
-			o.count(ctx.Request.Header.Peek("X-Forwarded-For"))
+			o.count(ctx.Request.Header.Peek("X-Forwarded-For"), ctx.Path())
 			if o.Delay > 0 {
 				time.Sleep(o.Delay)
 			}
@@ -144,14 +150,14 @@ func (o *Server) Shutdown() error {
 func (o *Server) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s := Stats{Received: o.received, Others: o.others, BySource: make(map[string]int, len(o.bySource))}
+	s := Stats{Received: o.received, Others: o.others, BySource: make(map[string]int, len(o.bySource)), Most: o.most}
 	for source, n := range o.bySource {
 		s.BySource[source] = *n
 	}
 	return s
 }
 
-func (o *Server) count(forwarded []byte) {
+func (o *Server) count(forwarded, path []byte) {
 	source := forwarded
 	for i, c := range forwarded {
 		if c == ',' || c == ' ' {
@@ -162,6 +168,13 @@ func (o *Server) count(forwarded []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.received++
+	if name, ok := strings.CutPrefix(string(path), OncePath); ok && len(name) <= 64 && (len(o.once) < maxSources || o.once[name] > 0) {
+		if o.once == nil {
+			o.once = make(map[string]int)
+		}
+		o.once[name]++
+		o.most = max(o.most, o.once[name])
+	}
 	if n, ok := o.bySource[string(source)]; ok {
 		*n++
 		return

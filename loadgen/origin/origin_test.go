@@ -52,12 +52,15 @@ func TestOriginCountsBySource(t *testing.T) {
 			t.Errorf("asked for %s: %d, %d bytes", path, status, len(body))
 		}
 	}
+	for _, name := range []string{"a", "b", "b"} {
+		get(OncePath+name, "192.0.2.4")
+	}
 	status, body := get(StatsPath, "192.0.2.1")
 	var got Stats
 	if err := json.Unmarshal([]byte(body), &got); err != nil || status != 200 {
 		t.Fatalf("stats: %d %q: %v", status, body, err)
 	}
-	want := Stats{Received: 10, Others: 1, BySource: map[string]int{"192.0.2.1": 2, "192.0.2.2": 1, "192.0.2.3": 5, "": 1}}
+	want := Stats{Received: 13, Others: 1, BySource: map[string]int{"192.0.2.1": 2, "192.0.2.2": 1, "192.0.2.3": 5, "192.0.2.4": 3, "": 1}, Most: 2}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}

@@ -61,7 +61,9 @@ type Replay struct {
 	Streams       int                // requests of a connection at once, over HTTP/2; 0: 100
 	TLS           *tls.Config        // of HTTP/2, which is agreed on by ALPN; nil: cleartext
 	ByStatus      bool               // edges tell no verdicts, being others': 429 is a refusal, any other status below 500 an admission
-	Progress      func(Progress)     // called ten times a second from the sending goroutine: must not block
+	// Ahead is how far an edge's clock has been stepped: it tells the times of its decisions by it. Nil: not at all.
+	Ahead    func(edge int16) time.Duration
+	Progress func(Progress) // called ten times a second from the sending goroutine: must not block
 }
 
 // Affinity returns the PoP of a source by its address in the trace, at a time of the run. When it changes, the source's

@@ -138,7 +138,7 @@ func (s *run) wrote(request int32, now time.Duration) {
 func (s *run) answered(request int32, edge int16, a *answer.Answer, asked, since, now time.Duration) {
 	d := s.judged(request, edge, a, asked, since, now)
 	s.out.Statuses[a.Status]++
-	if a.Status >= 500 && d.Verdict != judge.Closed {
+	if d.Troubled {
 		s.out.Troubled++
 	}
 	s.out.Answered++
@@ -147,6 +147,9 @@ func (s *run) answered(request int32, edge int16, a *answer.Answer, asked, since
 
 // judged books what an answer says of the decision.
 func (s *run) judged(request int32, edge int16, a *answer.Answer, asked, since, now time.Duration) judge.Decision {
+	if s.Ahead != nil {
+		a.Verdict = a.Verdict.Within(s.out.Start, asked, now, s.Ahead(edge))
+	}
 	d, why := a.Decision(s.out.Start, asked, since, now)
 	if s.ByStatus {
 		d, why = a.ByStatus(since, now)
@@ -157,6 +160,7 @@ func (s *run) judged(request int32, edge int16, a *answer.Answer, asked, since, 
 		judge.Record(s.out.Decided, int64(d.At-asked))
 	}
 	d.Source, d.Edge, d.Role = s.trace.Requests[request].Source, edge, s.trace.Role(int(request))
+	d.Troubled = a.Status >= 500 && d.Verdict != judge.Closed
 	s.out.Decisions = append(s.out.Decisions, d)
 	return d
 }

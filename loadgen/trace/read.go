@@ -38,8 +38,8 @@ const (
 	SkippedRange   = "outside the chosen time"
 	SkippedSyntax  = "not of the file's format"
 	SkippedComment = "comment or header"
-	// Requests, not lines: an edge's log may hold one refusal in N, and say so (sample=N).
-	SkippedSample = "refused and not in the log, which holds a sample"
+	// Requests, not lines: an edge's log may hold one refusal in N, or one success, and say so (sample=N).
+	SkippedSample = "not in the log, which holds a sample"
 )
 
 // Read reads logs into one trace, in the order of time whatever their own order was. A file's format follows from its

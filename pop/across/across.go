@@ -1,6 +1,6 @@
 // Package across is what PoPs that list each other as peers send each other: the sources that they have blocked, so
-// that one that anycast takes to another PoP is refused there on its first request. Counts do not travel: a source that
-// is within its limit starts afresh at another PoP.
+// that one that anycast takes to another PoP is refused there on its first request, and what they have counted of
+// sources that have used two thirds of their limit, so that such a one has what is left of it there (Count).
 //
 //	edge of A that announces a block --> Outbox, one for each peer --> Message, sealed, to one edge of B --> Inbox --> B's edges
 //
@@ -81,13 +81,23 @@ const (
 	Outcomes   = iota
 )
 
+// Of a Count: NoRule, OverRate, Unreadable, OtherWidth, or one of these.
+const (
+	Counted Outcome = iota + Outcomes // it is added to what is counted here
+	NoRoom                            // there is none for so many sources
+)
+
+// OfCounts are all of these.
+var OfCounts = []Outcome{Counted, NoRule, OtherWidth, NoRoom, OverRate, Unreadable}
+
 func (o Outcome) String() string {
-	return [...]string{"imposed", "known", "no_rule", "looser", "over_rate", "unreadable", "other_width"}[o]
+	return [...]string{"imposed", "known", "no_rule", "looser", "over_rate", "unreadable", "other_width", "counted", "no_room"}[o]
 }
 
 // Bounds of messages.
 const (
 	MaxBlocks = 500       // of a message
+	MaxCounts = 500       // as well
 	MaxBytes  = 512 << 10 // of one; names of rules and sources are short
 	Window    = 30 * time.Second
 )
@@ -99,6 +109,7 @@ type Message struct {
 	Edge   string    `json:"edge"` // stands for the sender's process, since its clock stepped back last
 	At     time.Time `json:"at"`   // of one Edge always later
 	Blocks []Block   `json:"blocks"`
+	Counts []Count   `json:"counts,omitempty"` // older versions read past them
 
 	Key int `json:"-"` // that it came under, by its index among the keys here
 }
@@ -157,7 +168,7 @@ var Refusals = map[string]error{
 	"signature": ErrSignature, "form": ErrForm, "recipient": ErrFor, "sender": ErrFrom, "clock": ErrClock, "replay": ErrReplay, "senders": ErrSenders,
 }
 
-// open checks a signature and decodes. A block that cannot be read, as one of another version, is the zero Block: those that came with it are as
+// open checks a signature and decodes. A block that cannot be read, as one of another version, is the zero Block, and a count likewise: those that came with it are as
 // good as ever, and their PoP must not fall silent for as long as an upgrade takes.
 func open(keys []Key, body []byte, signature string) (m Message, err error) {
 	given, err := hex.DecodeString(signature)
@@ -170,11 +181,12 @@ func open(keys []Key, body []byte, signature string) (m Message, err error) {
 	in := struct {
 		*Message
 		Blocks []json.RawMessage `json:"blocks"` // before they take much more memory: many may stand in few bytes
+		Counts []json.RawMessage `json:"counts"`
 	}{Message: &m}
 	if err := json.Unmarshal(body, &in); err != nil {
 		return m, fmt.Errorf("%w: %v", ErrForm, err)
 	}
-	if len(in.Blocks) > MaxBlocks || len(m.Edge) > 64 {
+	if len(in.Blocks) > MaxBlocks || len(in.Counts) > MaxCounts || len(m.Edge) > 64 {
 		return m, ErrForm
 	}
 	m.Blocks = make([]Block, len(in.Blocks))
@@ -182,6 +194,13 @@ func open(keys []Key, body []byte, signature string) (m Message, err error) {
 		if json.Unmarshal(text, &m.Blocks[i]) != nil {
 			m.Blocks[i] = Block{}
 		}
+	}
+	for _, text := range in.Counts {
+		var c Count
+		if json.Unmarshal(text, &c) != nil || !c.sound() {
+			c = Count{}
+		}
+		m.Counts = append(m.Counts, c)
 	}
 	return m, nil
 }

@@ -39,8 +39,8 @@ func TestInbox(t *testing.T) {
 		t.Error("the secret is in the message")
 	}
 	m, over, err := in.Take(keys, body, mac, noon.Add(time.Second))
-	if d := cmp.Diff(good, m, cmp.Comparer(func(a, b counter.Source) bool { return a == b })); d != "" || over != 0 || err != nil {
-		t.Fatalf("%s %d %v", d, over, err)
+	if d := cmp.Diff(good, m, cmp.Comparer(func(a, b counter.Source) bool { return a == b })); d != "" || over != (Over{}) || err != nil {
+		t.Fatalf("%s %v %v", d, over, err)
 	}
 	with := func(change func(*Message)) Message {
 		m := good
@@ -113,8 +113,8 @@ func TestRate(t *testing.T) {
 	} {
 		body, mac := key.Seal(&Message{From: step.from, To: "ams1", Edge: fmt.Sprint(i), At: noon.Add(step.at), Blocks: blocks(step.n)})
 		m, over, err := in.Take(keys, body, mac, noon.Add(step.at))
-		if err != nil || len(m.Blocks) != step.got || over != step.n-step.got {
-			t.Errorf("step %d: %d blocks and %d over, want %d of %d (%v)", i, len(m.Blocks), over, step.got, step.n, err)
+		if err != nil || len(m.Blocks) != step.got || over.Blocks != step.n-step.got {
+			t.Errorf("step %d: %d blocks and %v over, want %d of %d (%v)", i, len(m.Blocks), over, step.got, step.n, err)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestNewerVersion(t *testing.T) {
 	body := fmt.Appendf(nil, `{"from":"fra1","to":"ams1","edge":"e","at":%q,"more":[1],"blocks":[{"rule":"login","source":"asn:64500"},{"rule":{},"source":"192.0.2.1"},`+
 		`{"rule":"login","source":"192.0.2.1","limit":-1},7,null,[],%s,"more":{}}]}`, noon.Format(time.RFC3339Nano), good[:len(good)-1])
 	m, over, err := in.Take([]Key{key}, body, hex.EncodeToString(key.mac(body)), noon)
-	if err != nil || over != 0 {
+	if err != nil || over != (Over{}) {
 		t.Fatal(over, err)
 	}
 	want := append(make([]Block, 6), blocks(1)...)

@@ -14,6 +14,8 @@ const (
 	Rate  = 100  // blocks a second of each peer
 	Burst = 1000 // after a while without: what gathered while the way was down
 
+	// Of counts there may be as many: each is a line of the log, about 100 bytes.
+
 	maxSenders = 256 // edges of a peer whose messages came in Window: 64, and what they were before a restart or a step of their clock
 )
 
@@ -28,9 +30,27 @@ type Inbox struct {
 // peer is what is remembered of a peer: nothing that one does takes room from another.
 type peer struct {
 	senders map[string]time.Time // by Message.Edge, when its latest message was made; older than Window ones are forgotten
-	left    float64              // a token bucket of blocks
-	at      time.Time            // when left was true
+	blocks  bucket
+	counts  bucket
 }
+
+// bucket is a token bucket of Rate and Burst.
+type bucket struct {
+	left float64
+	at   time.Time // when left was true
+}
+
+// take takes as many of n as there are.
+func (b *bucket) take(n int, now time.Time) int {
+	b.left = min(b.left+max(now.Sub(b.at).Seconds(), 0)*Rate, Burst) // the first time from the year 1 on: all of it
+	b.at = now
+	n = min(n, int(b.left))
+	b.left -= float64(n)
+	return n
+}
+
+// Over is how many blocks and counts of a message were too many.
+type Over struct{ Blocks, Counts int }
 
 // NewInbox makes the Inbox of an edge of the PoP name.
 func NewInbox(name string, peers []string) *Inbox {
@@ -41,34 +61,34 @@ func NewInbox(name string, peers []string) *Inbox {
 	return in
 }
 
-// Take checks a message that one of the keys has signed, and returns it with as many of its blocks as its sender may send now, and how many
-// more there were.
-func (in *Inbox) Take(keys []Key, body []byte, signature string, now time.Time) (m Message, over int, err error) {
+// Take checks a message that one of the keys has signed, and returns it with as many of its blocks and counts as its sender may send now,
+// and how many more there were.
+func (in *Inbox) Take(keys []Key, body []byte, signature string, now time.Time) (m Message, over Over, err error) {
 	if m, err = open(keys, body, signature); err == nil {
 		over, err = in.take(&m, now)
 	}
 	if err != nil {
 		in.count(err)
-		return Message{}, 0, err
+		return Message{}, Over{}, err
 	}
 	return m, over, nil
 }
 
-func (in *Inbox) take(m *Message, now time.Time) (over int, err error) {
+func (in *Inbox) take(m *Message, now time.Time) (over Over, err error) {
 	p := in.peers[m.From]
 	switch {
 	case m.To != in.name:
-		return 0, ErrFor
+		return over, ErrFor
 	case p == nil:
-		return 0, ErrFrom
+		return over, ErrFrom
 	case now.Sub(m.At).Abs() > Window:
-		return 0, ErrClock
+		return over, ErrClock
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	last, known := p.senders[m.Edge]
 	if !m.At.After(last) {
-		return 0, ErrReplay
+		return over, ErrReplay
 	}
 	if !known && len(p.senders) >= maxSenders {
 		for edge, at := range p.senders {
@@ -77,16 +97,13 @@ func (in *Inbox) take(m *Message, now time.Time) (over int, err error) {
 			}
 		}
 		if len(p.senders) >= maxSenders {
-			return 0, ErrSenders
+			return over, ErrSenders
 		}
 	}
 	p.senders[m.Edge] = m.At
-	p.left = min(p.left+max(now.Sub(p.at).Seconds(), 0)*Rate, Burst) // the first time from the year 1 on: all of it
-	p.at = now
-	n := min(len(m.Blocks), int(p.left))
-	p.left -= float64(n)
-	over = len(m.Blocks) - n
-	m.Blocks = m.Blocks[:n]
+	blocks, counts := p.blocks.take(len(m.Blocks), now), p.counts.take(len(m.Counts), now)
+	over = Over{len(m.Blocks) - blocks, len(m.Counts) - counts}
+	m.Blocks, m.Counts = m.Blocks[:blocks], m.Counts[:counts]
 	return over, nil
 }
 

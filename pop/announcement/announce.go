@@ -18,6 +18,9 @@ import (
 // for a while.
 func (a *Announcer) ActOn(c counter.Counter, reply counter.Reply, now time.Time) {
 	rule := a.rules.Load().byID[c.Rule.ID]
+	if reply.Near && !(reply.Over && rule != nil && rule.Timeout > 0) { // a block goes to other PoPs as well
+		a.countToPeers(c, now)
+	}
 	switch {
 	case reply.Over && rule != nil && rule.Timeout > 0:
 		a.block(c, reply.Crossed, now)

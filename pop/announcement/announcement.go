@@ -10,6 +10,7 @@
 //	Learn           what another edge said
 //	Resume          what was left for a while, because another edge is likely to say it (tasks, timers)
 //	Impose          what another PoP has blocked (peers)
+//	AddCount        what another PoP has counted (counts)
 //
 // All of it is paid for from a Budget, so that whatever sources do, a request costs the tier no more than three commands on average.
 // Nothing here does I/O or reads a clock: records go to the logs, and commands of bits to Config.Send.
@@ -41,11 +42,12 @@ type Config struct {
 	Operators *operators.List
 	Nodes     *placement.Nodes
 	Logs      *log.Logs
-	Send      func(wire.Command, *Bit) // for commands for commands for commands for commands for commands for commands whose answer goes to Answered, with the Bit
+	Send      func(wire.Command, *Bit) // for commands whose answer goes to Answered, with the Bit
 	Decided   func(across.Block)       // is called with what this edge blocks as the first of the PoP; nil: nothing is
+	Counted   func(across.Count)       // and with what is counted of sources near their limit; nil: nothing is
 }
 
-// Announcer announces what this edge finds, and learns what others announce. SetRules, Impose and Peers may be called from anywhere, all else belongs to
+// Announcer announces what this edge finds, and learns what others announce. SetRules, Impose, AddCount and Peers may be called from anywhere, all else belongs to
 // one goroutine.
 type Announcer struct {
 	Budget      Budget
@@ -53,10 +55,12 @@ type Announcer struct {
 
 	config   Config
 	rules    atomic.Pointer[ruleSet]
-	peersOff atomic.Bool // blocks of other PoPs are neither sent nor learned
-	tasks    tasks
-	times    map[takenFrom]record.Taken
-	started  []mitigation.Unsent // of one AnnounceBlocks
+	peersOff atomic.Bool // blocks and counts of other PoPs are neither sent nor learned
+
+	fromPeers fromPeers
+	tasks     tasks
+	times     map[takenFrom]record.Taken
+	started   []mitigation.Unsent // of one AnnounceBlocks
 }
 
 // New makes an Announcer under no rules.

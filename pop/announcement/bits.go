@@ -123,6 +123,10 @@ func (a *Announcer) Learn(r record.Record, now time.Time) (started bool) {
 	case r.Epoch > epoch: // its edge knows of a lift that is on its way to this one
 		a.config.Operators.Void(operatorlog.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
 	}
+	if r.Kind == record.Elsewhere {
+		a.learnElsewhere(rule, &r, now)
+		return false
+	}
 	a.learnState(c, &r, now)
 	if r.Kind == record.RequestTimes && r.Edge != a.config.ID {
 		a.exportTimes(c, now) // before others' times are added to its own

@@ -70,6 +70,7 @@ func (a *Announcer) Peers(on bool) {
 	a.peersOff.Store(!on)
 	if !on {
 		a.config.Bits.LiftPeers()
+		a.config.Counters.ForgetElsewhere()
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 	"sluice/pop/wire"
 )
 
-// exchange is how long a command that is not part of a report may take, connecting included. It is also what it takes to
-// notice that a node has stopped answering.
+// exchange is how long a command that is not part of a report may take; connecting, where it has to, takes as long again. Were both one
+// time, a node that is far would lose each connection before its first answer. It is also what it takes to notice that a node has stopped
+// answering.
 const exchange = 250 * time.Millisecond
 
 // client carries out single commands on one node, with gomemcache, over a separate connection: bits, the mitigation
@@ -47,7 +48,7 @@ func newClient(d *dialer, caught func(any)) *client {
 			return nil, err
 		}
 		c.conn = &guard{Conn: conn}
-		c.conn.begin(c.deadline)
+		c.conn.begin(time.Now().Add(exchange))
 		return c.conn, nil
 	}
 	return c
@@ -59,7 +60,7 @@ func (c *client) close() {
 	c.conn = nil
 }
 
-// do carries out one command, within exchange.
+// do carries out one command, within exchange, or twice that where it connects.
 func (c *client) do(cmd wire.Command) (r wire.Result) {
 	deadline := time.Now().Add(exchange)
 	if losses := c.dialer.losses.Load(); losses != c.losses {

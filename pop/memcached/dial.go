@@ -12,8 +12,7 @@ import (
 
 const (
 	dialTimeout = 250 * time.Millisecond
-	dialPause   = 100 * time.Millisecond // between two attempts at one node, at the least
-	dialPauses  = 300 * time.Millisecond // what the pause grows to: short enough to find a node within half a second of its return
+	dialPause   = 100 * time.Millisecond // between two attempts at one node, at the least, and half as much again at the most
 )
 
 // errBackoff is why a command is Unsent while its node is not being dialled.
@@ -26,7 +25,8 @@ func (e *dialError) Error() string { return "memcached: connect: " + e.err.Error
 func (e *dialError) Unwrap() error { return e.err }
 
 // dialer connects to one node, for its pipeline and for gomemcache together: a node that comes back must not be met by
-// a storm, so attempts after the first connections are at least dialPause apart, and further with every failure.
+// a storm, so attempts after the first connections are at least dialPause apart. They do not become rarer: a node that was restarted is
+// met before it counts as lost.
 // It is safe for concurrent use.
 type dialer struct {
 	address string
@@ -38,14 +38,15 @@ type dialer struct {
 	trouble atomic.Bool // something failed since the last good answer
 
 	mu    sync.Mutex
-	free  int           // connections that may be opened without spacing: each one's first
+	most  int           // connections that there may be
+	free  int           // of them that may be opened without spacing: each one's first, and first after the node was ill
 	last  time.Time     // the last attempt
 	pause time.Duration // to keep after last, jittered
-	grown time.Duration // pause without jitter; dialPause while all is well
+	fails bool          // the last attempt failed
 }
 
 func newDialer(address string, connections int, dial func(ctx context.Context, network, address string) (net.Conn, error)) *dialer {
-	return &dialer{address: address, dial: dial, free: connections, pause: dialPause, grown: dialPause}
+	return &dialer{address: address, dial: dial, most: connections, free: connections, pause: dialPause}
 }
 
 // connect opens a connection. While the node was well until a moment ago it waits for its turn; once attempts have
@@ -89,13 +90,13 @@ func (d *dialer) turn() time.Duration {
 		return 0
 	}
 	if wait := d.last.Add(d.pause).Sub(now); wait > 0 && !d.last.IsZero() {
-		if d.grown > dialPause {
+		if d.fails {
 			return -1
 		}
 		return wait
 	}
 	d.last = now
-	d.pause = d.grown + rand.N(d.grown/2)
+	d.pause = dialPause + rand.N(dialPause/2)
 	return 0
 }
 
@@ -109,8 +110,7 @@ func (d *dialer) lost() {
 func (d *dialer) failed() {
 	d.lost()
 	d.mu.Lock()
-	d.grown = min(2*d.grown, dialPauses)
-	d.pause = d.grown + rand.N(d.grown/2)
+	d.fails = true
 	d.mu.Unlock()
 }
 
@@ -121,6 +121,6 @@ func (d *dialer) answered() {
 	}
 	d.mu.Lock()
 	d.trouble.Store(false)
-	d.grown = dialPause
+	d.fails, d.free = false, d.most-1 // the others do not wait for their turns while nothing is reported
 	d.mu.Unlock()
 }

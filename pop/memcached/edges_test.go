@@ -41,6 +41,7 @@ type edge struct {
 	limiter.Limiter
 	decision limiter.Decision
 	tier     *memcached.Tier
+	machine  *pop.Machine
 	rule     limiter.Rule
 	stop     func() error
 }
@@ -62,6 +63,7 @@ func startLargeEdge(t *testing.T, counters int, id uint64, rule mitigation.Rule,
 	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: id, Counters: e.Counters, Bits: e.Bits}, time.Now())
 	must(t, err)
 	m.SetRules([]mitigation.Rule{rule})
+	e.machine = m
 	if e.tier, err = memcached.NewTier(m, nodes); err != nil {
 		t.Fatal(err)
 	}

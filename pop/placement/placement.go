@@ -7,7 +7,9 @@
 // the list changes:
 //
 //	health      probes, whose answers tell it: Probe and Probed. A node that is silent for 350 ms is down; one that has answered everything
-//	            for a second is up again
+//	            for a second is up again, and if it had been up for three before, for a tenth: edges that have seen a short outage and those that
+//	            have not count its sources apart until then. After none was up, all that answer are: counting alone is worse than a node that flaps.
+//	            A node that is slow is down as well, while another is up and not slow: what edges count in one round trip, they count apart
 //	transition  Set and Advance: for Transition both lists are known, and a source may have a second place (Second)
 //
 // Nothing here does I/O or reads a clock. The caller sends the probes, and gives up what is under way to a node that
@@ -39,11 +41,14 @@ const Transition = 5 * time.Minute
 const (
 	probeEvery = 25 * time.Millisecond
 	probeLost  = time.Second            // a probe without an answer for so long is followed by another
-	downAfter  = 350 * time.Millisecond // without an answer, though a probe was sent
+	downAfter  = 350 * time.Millisecond // without an answer, from the first probe that had none
 	upAfter    = time.Second            // of answers, so that a flapping node stays down
+	backAfter  = 100 * time.Millisecond // of answers, where the node had been up for steadyFor: it does not flap
+	steadyFor  = 3 * time.Second
+	slowFrom   = 150 * time.Millisecond // a probe's round trip by which a node is slow
 )
 
-// StepLate is between two Advances: after a longer pause this process was held up, and the nodes are not at fault.
+// StepLate is between two Advances: after a longer pause this process was held up, and the nodes are not at fault for what was longer.
 const StepLate = 100 * time.Millisecond
 
 // role is what a node is to placement.
@@ -55,15 +60,19 @@ const (
 )
 
 type node struct {
-	name     string // canonical
-	spelled  string // as it was configured
-	hash     uint64
-	role     role // 0: it is no longer in use
-	up       bool
-	probing  bool      // a probe is under way
-	probed   time.Time // when the last one was sent
-	answered time.Time // when the last good answer came
-	good     time.Time // since when all answers have been good
+	name    string // canonical
+	spelled string // as it was configured
+	hash    uint64
+	role    role // 0: it is no longer in use
+	up      bool
+	since   time.Time     // when it last came up
+	proof   time.Duration // of answers, until it is up again
+	probing bool          // a probe is under way
+	probed  time.Time     // when the last one was sent
+	awaited bool          // a good answer, since a probe was sent
+	waited  time.Duration // Nodes.lived when it began to be, or when the node last carried something out
+	fast    time.Time     // when the last good answer came that was not slow
+	good    time.Time     // since when all answers have been good
 }
 
 // Nodes are those of a tier, as one edge sees them. They are known by their index, which never changes: new ones are added as lists change. Set,
@@ -74,7 +83,9 @@ type Nodes struct {
 	moving  time.Time // when the transition to another list of nodes ends; zero: there is none
 	moved   bool      // since Moved was last called
 	stepped time.Time
-	awake   time.Time // since when steps have come in time
+	lived   time.Duration // of this process: from one step to the next StepLate at most
+	awake   time.Time     // since when steps have come in time
+	none    time.Time     // when a node last answered while none was up
 
 	wanted  atomic.Pointer[wanted]
 	health  atomic.Pointer[[]bool]
@@ -122,7 +133,7 @@ func known(list []string) ([]string, error) {
 }
 
 func (n *Nodes) add(name, spelled string, r role, now time.Time) {
-	n.nodes = append(n.nodes, node{name: name, spelled: spelled, role: r, hash: xxhash.Sum64String(name), up: true, answered: now, good: now})
+	n.nodes = append(n.nodes, node{name: name, spelled: spelled, role: r, hash: xxhash.Sum64String(name), up: true, since: now, fast: now, good: now})
 }
 
 // Advance begins and ends transitions, and returns the nodes that are no longer in use. It is called with every step of the edge.
@@ -130,6 +141,7 @@ func (n *Nodes) Advance(now time.Time) (left []int) {
 	if now.Sub(n.stepped) > StepLate {
 		n.awake = now
 	}
+	n.lived += min(max(now.Sub(n.stepped), 0), StepLate)
 	n.stepped = now
 	if want := n.wanted.Swap(nil); want != nil {
 		n.begin(want, now)
@@ -165,7 +177,7 @@ func (n *Nodes) begin(want *wanted, now time.Time) {
 		}
 		d := &n.nodes[at]
 		if d.role == 0 { // it is back, or new: up until it proves otherwise
-			d.up, d.answered, d.good = true, now, now
+			d.up, d.since, d.awaited, d.fast, d.good = true, now, false, now, now
 		}
 		d.role |= joining
 	}
@@ -262,50 +274,71 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Probe reports whether it is time to probe a node; Probed must follow. It may find that the last probe has been
-// without an answer for so long that the node is lost.
+// Probe reports whether it is time to probe a node; Probed must follow. It may find that a node has owed an answer for so long that it is lost.
 func (n *Nodes) Probe(i int, now time.Time) (due, lost bool) {
 	d := &n.nodes[i]
-	if d.up && d.probing && n.silent(d, now) && now.Sub(d.probed) >= downAfter {
-		n.down(d)
+	if d.up && n.silent(d) {
+		n.down(d, now)
 		lost = true
 	}
 	if d.probing && now.Sub(d.probed) < probeLost || now.Sub(d.probed) < probeEvery {
 		return false, lost
 	}
-	d.probing, d.probed = true, now
+	if d.probing, d.probed = true, now; !d.awaited {
+		d.awaited, d.waited = true, n.lived
+	}
 	return true, lost
 }
 
-// silent reports whether a node has not answered for too long, while this edge was awake to take the answer.
-func (n *Nodes) silent(d *node, now time.Time) bool {
-	return now.Sub(d.answered) >= downAfter && now.Sub(n.awake) >= downAfter
-}
+// silent reports whether a node has owed an answer for too long, while this edge was awake to take it. It counts from the first probe that was not answered:
+// one that fails is followed by another, which may have to connect first.
+func (n *Nodes) silent(d *node) bool { return d.awaited && n.lived-d.waited >= downAfter }
 
 // Probed takes in whether a probe was answered, and reports whether the node is lost.
 func (n *Nodes) Probed(i int, ok bool, now time.Time) (lost bool) {
 	d := &n.nodes[i]
 	d.probing = false
-	if !ok {
+	if ok {
+		d.awaited = false
+		if now.Sub(d.probed) < slowFrom {
+			d.fast = now
+		}
+	}
+	slow := now.Sub(d.fast) >= downAfter && now.Sub(n.awake) >= downAfter && n.faster(i, now)
+	if !ok || slow {
 		d.good = time.Time{}
-		if lost = d.up && n.silent(d, now); lost {
-			n.down(d)
+		if lost = d.up && (slow || n.silent(d)); lost {
+			n.down(d, now)
 		}
 		return lost
 	}
-	d.answered = now
 	if d.good.IsZero() {
 		d.good = now
 	}
-	if !d.up && now.Sub(d.good) >= upAfter {
-		d.up = true
+	if !slices.Contains(n.Health(), true) {
+		n.none = now
+	}
+	if !d.up && (now.Sub(d.good) >= d.proof || now.Sub(n.none) < upAfter) {
+		d.up, d.since = true, now
 		n.publish()
 	}
 	return false
 }
 
-// Carried takes in that a node has carried something out: it is not silent, however late its probes are.
-func (n *Nodes) Carried(i int, now time.Time) { n.nodes[i].answered = now }
+// faster reports whether another node that is up is not slow. Where all are, it is the way to them or this edge, and moving sources
+// helps nobody.
+func (n *Nodes) faster(than int, now time.Time) bool {
+	for i := range n.nodes {
+		if d := &n.nodes[i]; i != than && d.up && d.role&current != 0 && now.Sub(d.fast) < downAfter {
+			return true
+		}
+	}
+	return false
+}
+
+// Carried takes in that a node has carried something out: it is not silent, however late its probes are. To a node that is far, a probe
+// waits for the commands before it.
+func (n *Nodes) Carried(i int) { n.nodes[i].waited = n.lived }
 
 // Steady reports whether a good answer to a probe that comes at now changes nothing, and no other probe follows at once.
 func (n *Nodes) Steady(i int, now time.Time) bool {
@@ -313,8 +346,11 @@ func (n *Nodes) Steady(i int, now time.Time) bool {
 	return d.up && !d.good.IsZero() && now.Sub(d.probed) < probeEvery
 }
 
-func (n *Nodes) down(d *node) {
-	d.up, d.good = false, time.Time{}
+func (n *Nodes) down(d *node, now time.Time) {
+	d.up, d.good, d.proof = false, time.Time{}, upAfter
+	if now.Sub(d.since) >= steadyFor {
+		d.proof = backAfter
+	}
 	n.publish()
 }
 

@@ -113,11 +113,12 @@ func TestProbes(t *testing.T) {
 		{"answers", 20 * ms, func(time.Duration) bool { return true }, 0},
 		{"refuses from the start", 20 * ms, func(time.Duration) bool { return false }, 360 * ms},
 		{"misses some", 20 * ms, func(d time.Duration) bool { return d/ms%300 > 200 }, 0},
-		{"refuses an edge that was held up", 200 * ms, func(time.Duration) bool { return false }, 0},
+		{"refuses an edge that is held up again and again", 200 * ms, func(time.Duration) bool { return false }, 800 * ms},
+		{"refuses an edge that is held up for long", 5 * time.Second, func(d time.Duration) bool { return d >= 5*time.Second }, 0},
 	} {
 		n := newNodes(t, "node0:11211")
 		down := time.Duration(0)
-		for d := time.Duration(0); d < 2*time.Second && down == 0; d += test.stepped {
+		for d := time.Duration(0); d < max(2*time.Second, 4*test.stepped) && down == 0; d += test.stepped {
 			n.Advance(began.Add(d))
 			if due, lost := n.Probe(0, began.Add(d)); lost || due && n.Probed(0, test.ok(d), began.Add(d)) {
 				down = d
@@ -216,6 +217,93 @@ func TestBucketsStay(t *testing.T) {
 	for b, was := range before {
 		if got := n.Bucket(uint32(b)); got != was {
 			t.Errorf("bucket %d moved from %d to %d", b, was, got)
+		}
+	}
+}
+
+// TestSlowNode: a node that answers late is down while another does better, and is not where all are late.
+func TestSlowNode(t *testing.T) {
+	late := func(n *placement.Nodes, from time.Time, by ...time.Duration) (up []bool) {
+		sent := make([]time.Time, len(by))
+		for now := from; now.Before(from.Add(5 * time.Second)); now = now.Add(10 * time.Millisecond) {
+			n.Advance(now)
+			for i, d := range by {
+				if !sent[i].IsZero() && now.Sub(sent[i]) >= d {
+					sent[i] = time.Time{}
+					n.Probed(i, true, now)
+				}
+				if due, _ := n.Probe(i, now); due {
+					sent[i] = now
+				}
+			}
+		}
+		return slices.Clone(n.Health())
+	}
+	for _, c := range []struct {
+		by   []time.Duration
+		want []bool
+	}{
+		{[]time.Duration{time.Millisecond, 200 * time.Millisecond}, []bool{true, false}},
+		{[]time.Duration{200 * time.Millisecond, 200 * time.Millisecond}, []bool{true, true}},
+		{[]time.Duration{100 * time.Millisecond, 100 * time.Millisecond}, []bool{true, true}},
+	} {
+		n := newNodes(t, "node0:11211", "node1:11211")
+		if up := late(n, began, c.by...); !slices.Equal(up, c.want) {
+			t.Errorf("answers after %v: up %v, want %v", c.by, up, c.want)
+		}
+		if up := late(n, began.Add(time.Minute), time.Millisecond, time.Millisecond); !up[0] || !up[1] {
+			t.Errorf("answers after %v, then at once: up %v", c.by, up)
+		}
+	}
+}
+
+// TestAllNodesBack: after all were down, each is up with its first answer.
+func TestAllNodesBack(t *testing.T) {
+	n := newNodes(t, "node0:11211", "node1:11211")
+	if lost := answer(n, began, began.Add(time.Second), 0, 1); len(lost) != 2 {
+		t.Fatalf("lost %v", lost)
+	}
+	back := began.Add(3 * time.Second)
+	answer(n, began.Add(time.Second), back, 0, 1)
+	answer(n, back, back.Add(100*time.Millisecond))
+	if up := n.Health(); !up[0] || !up[1] {
+		t.Errorf("100 ms after all are back, up are %v", up)
+	}
+}
+
+// TestSilentSince: a node owes an answer since the first probe that had none, however many failed since, unless it has carried something out.
+func TestSilentSince(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		name    string
+		carried time.Duration // when it last did
+		down    time.Duration
+	}{
+		{"silent", 0, 360 * ms},
+		{"carried something out", 200 * ms, 560 * ms},
+	} {
+		n := newNodes(t, "node0:11211")
+		down, sent := time.Duration(0), time.Duration(-1)
+		for d := time.Duration(0); d < 2*time.Second && down == 0; d += 20 * ms {
+			n.Advance(began.Add(d))
+			if c.carried > 0 && d == c.carried {
+				n.Carried(0)
+			}
+			if sent >= 0 && d-sent >= 260*ms { // its time-out
+				if sent = -1; n.Probed(0, false, began.Add(d)) {
+					down = d
+				}
+			}
+			due, lost := n.Probe(0, began.Add(d))
+			if due {
+				sent = d
+			}
+			if lost {
+				down = d
+			}
+		}
+		if down != c.down {
+			t.Errorf("%s: lost after %v, want %v", c.name, down, c.down)
 		}
 	}
 }

@@ -37,7 +37,11 @@ func (p *Slots) Fill(node int, self Edge, now time.Time) wire.Command {
 }
 
 func (p *Slots) fill(node int, op wire.Op, key string, self Edge, now time.Time) wire.Command {
-	return wire.Command{Node: node, Op: op, Key: key, Value: p.Encode(now, self), Expire: wire.Seconds(Kept)}
+	kept := Kept
+	if p.highest == 1 {
+		kept = keptAlone
+	}
+	return wire.Command{Node: node, Op: op, Key: key, Value: p.Encode(now, self), Expire: wire.Seconds(kept)}
 }
 
 // Overdue reports whether this edge's slot should have been filled some time ago, because Keep was not called; then it

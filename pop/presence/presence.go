@@ -19,6 +19,12 @@ import (
 // Kept is how long a slot stays filled.
 const Kept = 4 * time.Second
 
+// keptAlone is how long that of an edge without others does: nobody else could tell the one after it which time it had.
+const keptAlone = time.Minute
+
+// ClocksApart is how far edges' times may be apart: what all that they compare tolerates.
+const ClocksApart = 2 * time.Second
+
 const (
 	slots   = counter.MaxEdges
 	hold    = 10 * time.Second // a number once seen is believed so long: a lost node must not halve it
@@ -56,6 +62,9 @@ type Slots struct {
 	// View is what says that somebody looks at the whole PoP, as last read; nil: nobody does. It is read with the slots, so it costs no command.
 	View []byte
 
+	// Wall is the time that edges agree by, which each presence tells. It never goes back.
+	Wall func(now time.Time) time.Time
+
 	secret   secret.Secret
 	id       uint64
 	keys     []string
@@ -64,22 +73,24 @@ type Slots struct {
 	held     bool // a slot was ours once
 	sequence uint64
 	peers    map[uint64]*peer
-	read     []*peer   // the edges the edges the edges the edges the edges the edges whose presence is in the slots, as last read
+	read     []*peer   // the edges whose presence is in the slots, as last read
 	free     []int     // as last read
 	filled   []bool    // all of them: with something
 	room     time.Time // since when there has been a free slot, while full
 	highest  int
 	highTime time.Time
 
-	next    time.Time // when the slots are read again
-	spoke   time.Time // when our slot was last filled
-	changed bool      // what this edge publishes has, since
-	idle    bool      // by Overdue, and until it reports something this edge need not know which edges there are
+	next    time.Time     // when the slots are read again
+	spoke   time.Time     // when our slot was last filled
+	changed bool          // what this edge publishes has, since
+	ahead   time.Duration // by how much the latest time in the slots was ahead of this edge's; 0: it was not
+	first   bool          // they were read for the first time
+	idle    bool          // by Overdue, and until it reports something this edge need not know which edges there are
 }
 
 // New is for the edge with an ID.
 func New(s secret.Secret, id uint64) Slots {
-	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), read: make([]*peer, slots), filled: make([]bool, slots), peers: make(map[uint64]*peer)}
+	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), Wall: func(now time.Time) time.Time { return now }, read: make([]*peer, slots), filled: make([]bool, slots), peers: make(map[uint64]*peer)}
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
@@ -118,7 +129,7 @@ func (p *Slots) Ended(id uint64) bool {
 
 // Encode returns the value for the slot.
 func (p *Slots) Encode(now time.Time, e Edge) []byte {
-	p.sequence = max(p.sequence+1, uint64(max(now.UnixMilli(), 0)))
+	p.sequence = max(p.sequence+1, uint64(max(p.Wall(now).UnixMilli(), 0)))
 	size, texts := 64+16*(len(e.Marks)+len(e.Refused))+secret.MACSize, [...]string{e.Name, e.Address, e.Version}
 	for i, text := range texts {
 		texts[i] = text[:min(len(text), maxName)]
@@ -174,6 +185,7 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 // clock.
 func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 	ours := false
+	p.ahead, p.first = 0, p.highest == 0
 	for i, v := range values {
 		p.filled[i], p.read[i] = v != nil, nil
 		if v == nil {
@@ -188,6 +200,7 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 			ours = ours || i == p.slot
 			continue
 		}
+		p.ahead = max(p.ahead, time.UnixMilli(int64(e.sequence)).Sub(wall)) // an old copy is behind, so it changes nothing
 		// A sequence number goes on with the clock; one that is behind is an old copy of an edge that is gone.
 		recent := int64(e.sequence) >= wall.Add(-2*Kept).UnixMilli()
 		known := p.peers[e.ID]
@@ -225,6 +238,19 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 		p.highest, p.highTime = edges, now
 	}
 	return forged
+}
+
+// Behind is by how much this edge is to put its time forward, after the slots were read. An edge that begins goes to the latest time that was told, be
+// it of an edge that is gone, so that it dates no hit into a time that was counted already; and no further, or edges that begin one after the other would
+// go on and on. Later it goes where others are, within half the time between two presences, unless ClocksApart covers that.
+func (p *Slots) Behind() time.Duration {
+	if p.first {
+		return p.ahead
+	}
+	if by := p.ahead + every/2; by >= ClocksApart {
+		return by
+	}
+	return 0
 }
 
 // Choose returns which slot to fill, if this edge needs one and may have one, and whether it is empty. random keeps

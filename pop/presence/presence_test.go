@@ -51,3 +51,25 @@ func TestKeptPresence(t *testing.T) {
 		}
 	}
 }
+
+// TestBehind: an edge that begins goes to the time that was told and no further; later it goes on what covers its age as well, or not at all.
+func TestBehind(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, c := range []struct{ ahead, first, later time.Duration }{
+		{-time.Second, 0, 0},
+		{0, 0, 0},
+		{time.Second, time.Second, 0},
+		{3 * time.Second, 3 * time.Second, 3500 * time.Millisecond},
+	} {
+		other, p := New(secret.Of([]byte("test")), 1), New(secret.Of([]byte("test")), 2)
+		other.Wall = func(now time.Time) time.Time { return now.Add(c.ahead) }
+		values := make([][]byte, slots)
+		for i, want := range []time.Duration{c.first, c.later} {
+			at := now.Add(time.Duration(i) * time.Second)
+			values[3] = other.Encode(at, Edge{Name: "other"})
+			if p.Read(values, at, at); p.Behind() != want {
+				t.Errorf("another is %v ahead, read %d: behind by %v, want %v", c.ahead, i, p.Behind(), want)
+			}
+		}
+	}
+}

@@ -23,9 +23,9 @@ type Record struct {
 	End    time.Time // Block
 	Limit  uint32    // Block: that was passed
 	By     mitigation.By
-	Newest uint32          // Standing, RequestTimes: the group of Groups[0]
-	Groups []uint64        // Standing, RequestTimes: lanes, the newest group first
-	Edge   uint64          // RequestTimes, Times: the edge that counted them
+	Newest uint32          // State, RequestTimes, Elsewhere: the group of Groups[0]
+	Groups []uint64        // likewise: lanes, the newest group first
+	Edge   uint64          // RequestTimes, Times: the edge that counted them; Elsewhere: stands for the PoP
 	Times  []counter.Times // RequestTimes, Times: the edge's own
 }
 
@@ -37,10 +37,13 @@ const (
 	State             // how a counter stands
 	RequestTimes      // that, when the writer's hits of the window came, and a request for the others'
 	Times             // the answer
+	Elsewhere         // what another PoP has counted
 	kinds
 )
 
-func (k Kind) String() string { return [...]string{"block", "standing", "ask", "times"}[k] }
+func (k Kind) String() string {
+	return [...]string{"block", "standing", "ask", "times", "elsewhere"}[k]
+}
 
 const maxRecord = 2048 // bytes
 
@@ -63,6 +66,8 @@ func (r *Record) Seal(s secret.Secret) []byte {
 		b = r.appendTimes(r.appendGroups(b))
 	case Times:
 		b = r.appendTimes(b)
+	case Elsewhere:
+		b = r.appendGroups(binary.BigEndian.AppendUint64(b, r.Edge))
 	}
 	return s.Seal(secret.Records, b)
 }
@@ -115,6 +120,9 @@ func Open(s secret.Secret, b []byte) (r Record, ok bool) {
 		r.readTimes(&in)
 	case Times:
 		r.readTimes(&in)
+	case Elsewhere:
+		r.Edge = in.Number(8)
+		r.readGroups(&in)
 	}
 	return r, ok && r.Kind < kinds && in.Whole()
 }

@@ -75,7 +75,7 @@ func (e *Edge) begin() error {
 	}
 	m, err := pop.NewMachine(pop.Config{
 		PoP: c.PoP, Nodes: list, Secret: key, ID: id, Name: fmt.Sprintf("edge%d", e.index),
-		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided, InFlight: e.InFlight, Exact: e.Exact,
+		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided, Counted: c.Counted, InFlight: e.InFlight, Exact: e.Exact,
 	}, e.clock())
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (e *Edge) begin() error {
 	e.Machine = m
 	e.SetRules(e.world.rules)
 	if e.stepped != 0 {
-		m.ClockStepped(e.stepped, e.clock())
+		e.Counters.Adjust(e.stepped, false, e.clock()) // it begins by the wall clock
 	}
 	e.nodes, e.life, e.awake, e.gone = nil, e.life+1, false, false
 	e.paused, e.late = time.Time{}, nil
@@ -123,6 +123,14 @@ func (e *Edge) clock() time.Time { return e.world.now.Add(e.skew) }
 // Impose gives an edge a block of another PoP, which was sent at a time on the clock there.
 func (e *Edge) Impose(from string, b across.Block, sent time.Time) across.Outcome {
 	o := e.Machine.Announcer.Impose(from, b, sent, e.clock())
+	e.attend()
+	return o
+}
+
+// AddCount gives an edge what another PoP has counted, which was sent at a time on the clock there.
+func (e *Edge) AddCount(from string, c across.Count, sent time.Time) across.Outcome {
+	o := e.Machine.Announcer.AddCount(from, c, sent, e.clock())
+	e.awake = true
 	e.attend()
 	return o
 }

@@ -122,11 +122,9 @@ func (w *World) lose(h held) {
 	w.push(b)
 }
 
-// StepClock steps the wall clock of an edge. What the edge measures time by goes on evenly.
+// StepClock steps the wall clock of an edge, by which it begins when it is next started. What it measures time by goes on evenly.
 func (w *World) StepClock(edge int, by time.Duration) {
-	e := w.Edges[edge]
-	e.stepped += by
-	e.Machine.ClockStepped(by, e.clock())
+	w.Edges[edge].stepped += by
 	w.restless = w.now.Add(unrest)
 }
 

@@ -63,6 +63,7 @@ type Config struct {
 
 	// Decided, if not nil, is called with what an edge would send to the PoP's peers (pop.Config), at Now.
 	Decided func(across.Block)
+	Counted func(across.Count) // likewise
 }
 
 // New makes a World that begins at start. Rules are those that every edge learns bits of; requests in flight are counted if one of them has a

@@ -29,9 +29,9 @@ func AddPoP(flags *pflag.FlagSet) *PoP {
 	flags.IntVar(&f.PerConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
 	flags.DurationVar(&f.Skew, "skew", 0, "how far the clocks of the edges are `APART` at most")
 	flags.StringArrayVar(&f.FaultTexts, "fault", nil, `what happens when, such as "20s kill memcached/0"; kill, stop, cont and restart of memcached/N,`+"\n"+
-		"kill, term and restart of edge/N; an edge killed at 0s and restarted later is one that is added; repeatable")
+		"kill, term and restart of edge/N, and \"20s step-clock edge/1 -5s\"; an edge killed at 0s and restarted later is one that is added; repeatable")
 	flags.StringArrayVar(&f.Flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
-	flags.BoolVar(&f.Peers, "peers", false, "PoPs send each other their blocks (pop.peers), which takes 250ms")
+	flags.BoolVar(&f.Peers, "peers", false, "PoPs send each other their blocks, and counts of sources near their limit (pop.peers), which takes 250ms")
 	return f
 }
 
@@ -97,7 +97,7 @@ func (f *PoP) supports(fault lab.Fault) error {
 	case fault.Index >= n:
 		return Usagef("--fault %q: there is no %s; of this kind there are %d", fault, fault.Target(), n)
 	case fault.Kind == "edge" && (fault.Action == lab.Stop || fault.Action == lab.Cont):
-		return Usagef("--fault %q: an edge in virtual time can be killed, ended (term) and restarted", fault)
+		return Usagef("--fault %q: an edge in virtual time can be killed, ended (term) and restarted, and its clock stepped", fault)
 	}
 	return nil
 }

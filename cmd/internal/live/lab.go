@@ -38,7 +38,7 @@ func AddLab(flags *pflag.FlagSet) *Lab {
 	flags.StringVar(&f.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
 	flags.StringVar(&f.Posture, "on-store-failure", "local", "of the rule: local, share, open or closed")
 	flags.StringArrayVar(&f.Flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
-	flags.BoolVar(&f.Peers, "peers", false, "PoPs tell each other whom they block (pop.peers)")
+	flags.BoolVar(&f.Peers, "peers", false, "PoPs tell each other whom they block, and who is near the limit (pop.peers)")
 	flags.BoolVar(&f.Wall, "wall", false, "edges shed in the kernel (shed: kernel), by a sluice-wall, in a network made for it: Linux, as root or in a user namespace;\n"+
 		"the judge knows which connections the kernel refused; --per-connection 1 makes a flood of connections")
 	flags.StringVar(&f.WallProgram, "wall-program", "", "`PATH` of sluice-wall; none: sluice-wall beside this one")

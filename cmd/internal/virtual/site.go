@@ -29,7 +29,7 @@ type Size struct {
 	Skew         time.Duration // how far the clocks of the edges are apart at most
 	Faults       []lab.Fault
 	Routes       []anycast.Route // changes of them
-	Peers        bool            // PoPs send each other their blocks
+	Peers        bool            // PoPs send each other their blocks, and counts near the limit
 }
 
 // Site is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
@@ -45,14 +45,15 @@ type Site struct {
 	late      time.Duration
 	Err       error // of a fault that could not be done; the run is worth nothing then
 	peers     bool
-	announced []announced // blocks on their way between PoPs, the first to arrive first
+	counts    uint64      // that PoPs have sent each other
+	announced []announced // blocks and counts on their way between PoPs, the first to arrive first
 }
 
-// announced is a block that a PoP announces to the others.
+// announced is a block, or a count, that a PoP announces to the others.
 type announced struct {
-	at    time.Time // that it arrives
-	from  int
-	block across.Block
+	at      time.Time // that it arrives
+	from    int
+	deliver func(to *sim.Edge, from string)
 }
 
 // betweenPoPs is how long a block is under way: gathered with others, and sent half round the world.
@@ -74,12 +75,21 @@ func NewSite(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, 
 	}
 	for i := range size.PoPs {
 		var decided func(across.Block)
+		var counted func(across.Count)
 		if s.peers {
+			announce := func(deliver func(*sim.Edge, string, time.Time)) {
+				now := s.pops[i].world.Now()
+				s.announced = append(s.announced, announced{now.Add(betweenPoPs), i, func(to *sim.Edge, from string) { deliver(to, from, now) }})
+			}
 			decided = func(b across.Block) {
-				s.announced = append(s.announced, announced{s.pops[i].world.Now().Add(betweenPoPs), i, b})
+				announce(func(to *sim.Edge, from string, sent time.Time) { to.Impose(from, b, sent) })
+			}
+			counted = func(c across.Count) {
+				s.counts++
+				announce(func(to *sim.Edge, from string, sent time.Time) { to.AddCount(from, c, sent) })
 			}
 		}
-		v, err := newSitePoP(t, mode, rule, size, decided)
+		v, err := newSitePoP(t, mode, rule, size, decided, counted)
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +197,7 @@ func (s *Site) deliver(b announced) {
 	for i, p := range s.pops {
 		for e := range s.edges {
 			if i != b.from && p.world.Runs(e) {
-				p.world.Edges[e].Impose(fmt.Sprint("pop", b.from), b.block, b.at)
+				b.deliver(p.world.Edges[e], fmt.Sprint("pop", b.from))
 				break
 			}
 		}
@@ -197,8 +207,12 @@ func (s *Site) deliver(b announced) {
 func (s *Site) do(f lab.Fault) error {
 	if f.Kind == "edge" {
 		w, i := s.pops[f.Index/s.edges].world, f.Index%s.edges
-		if f.Action == lab.Restart {
+		switch f.Action {
+		case lab.Restart:
 			return w.Start(i)
+		case lab.StepClock:
+			w.StepClock(i, f.By)
+			return nil
 		}
 		w.Stop(i, f.Action == lab.Term)
 		return nil
@@ -247,16 +261,20 @@ func (s *Site) running() (edges uint64) {
 	return edges
 }
 
-// BoundOf is how many requests of a source the design allows in any window, or nil where the run leaves it: a PoP knows nothing of
-// what another has counted, and what a node or an edge lost counts as little.
+// BoundOf is how many requests of a source the design allows in any window, or nil where the run leaves it: what a node or an edge lost counts
+// as little. A PoP knows nothing of what another has counted, so a source whose route changes has what it has in one in each.
 func BoundOf(t *trace.Trace, rule mitigation.Rule, size *Size) func(source int32) uint32 {
-	if len(size.Faults)+len(size.Routes) > 0 {
+	if len(size.Faults) > 0 {
 		return nil
+	}
+	pops := uint64(1)
+	if len(size.Routes) > 0 {
+		pops = uint64(max(size.PoPs, 1))
 	}
 	peaks := t.Peaks(sim.Propagation(size.RTT, size.Edges))
 	cut := t.Peaks(rule.Counter.Window/time.Duration(rule.Counter.SubWindows) + size.Skew)
 	return func(source int32) uint32 {
-		return uint32(min(sim.Bound(rule, size.Edges, peaks[source], cut[source]), math.MaxUint32))
+		return uint32(min(pops*sim.Bound(rule, size.Edges, peaks[source], cut[source]), math.MaxUint32))
 	}
 }
 
@@ -270,7 +288,7 @@ type sitePoP struct {
 	first   int // number of its first edge among those of all PoPs
 }
 
-func newSitePoP(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, decided func(across.Block)) (*sitePoP, error) {
+func newSitePoP(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, decided func(across.Block), counted func(across.Count)) (*sitePoP, error) {
 	v := &sitePoP{rule: RuleOf(rule, mode), start: StartOf(t), sources: sourceKeys(t)}
 	wait := time.Duration(0)
 	if rule.Counter.Sync {
@@ -281,7 +299,7 @@ func newSitePoP(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Siz
 		Skew: func(edge int) time.Duration { // spread evenly over the whole of it
 			return size.Skew * time.Duration(edge) / time.Duration(max(size.Edges-1, 1))
 		},
-		Decided: decided,
+		Decided: decided, Counted: counted,
 	}, []limiter.Rule{v.rule}, v.start)
 	if err != nil {
 		return nil, err

@@ -124,6 +124,43 @@ func TestSiteFaults(t *testing.T) {
 	}
 }
 
+// TestMovesStayWithinBound: a source whose route changes has its limit in each PoP, and no more than each alone allows.
+func TestMovesStayWithinBound(t *testing.T) {
+	const limit = 50
+	for _, timeout := range []time.Duration{0, 10 * time.Second} {
+		spec, err := algorithm.NewSliding("r", limit, 10*time.Second, 12, algorithm.Nearest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule := mitigation.Rule{Counter: spec, Timeout: timeout}
+		tr := &trace.Trace{}
+		for i := range int32(20) {
+			tr.Sources = append(tr.Sources, trace.Source{Name: fmt.Sprint(i), Addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), Role: trace.Abuser})
+			for at := time.Duration(i) * 370 * time.Millisecond; at < 40*time.Second; at += time.Second / time.Duration(6+2*i) {
+				tr.Requests = append(tr.Requests, trace.Request{At: at, Source: i})
+			}
+		}
+		trace.Sort(tr)
+		everybody := netip.MustParsePrefix("0.0.0.0/0")
+		size := &Size{PoPs: 2, Edges: 3, Nodes: 2, RTT: time.Millisecond, Routes: []anycast.Route{
+			{Prefix: everybody, PoP: 0}, {At: 14 * time.Second, Prefix: everybody, PoP: 1}, {At: 21 * time.Second, Prefix: everybody, PoP: 0},
+		}}
+		site, err := NewSite(tr, judge.Deployed, rule, size, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := judge.Options{Limit: limit, Window: spec.Window, Timeout: timeout, Bound: BoundOf(tr, rule, size)}
+		f, err := judge.Simulate(t.Context(), tr, judge.Deployed, o, site.Options(judge.VirtualOptions{Seed: 1}), site.Limiter())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("blocks of %v: %d in the worst window of %d that are allowed", timeout, f.WorstWindow, f.Bound)
+		if f.BeyondBound > 0 || f.Bound == 0 || f.WorstWindow <= limit*3/2 {
+			t.Errorf("blocks of %v: %d sources beyond the bound; %d in the worst window of %d", timeout, f.BeyondBound, f.WorstWindow, f.Bound)
+		}
+	}
+}
+
 // A source meets the edges of the PoP that its route leads to, numbered through all PoPs.
 func TestReach(t *testing.T) {
 	tr := &trace.Trace{}

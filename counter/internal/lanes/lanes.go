@@ -68,6 +68,19 @@ func (p Packing) Clamp(x uint64) uint64 {
 	return (x | p.fill(over)) &^ over
 }
 
+// Written reports whether edges can have written a number: they stop at ReportMax, beyond which each may be by one report.
+func (p Packing) Written(x uint64) bool {
+	if x&p.top() == 0 {
+		return true
+	}
+	for i := range p.Count() {
+		if p.Lane(x, i) > 2*p.ReportMax() {
+			return false
+		}
+	}
+	return true
+}
+
 // Repay is a number without debts: where more was taken from a lane than it had, it has its highest bit, and one of the next lane's. It
 // becomes 0, and the next one is what it was.
 func (p Packing) Repay(x uint64) (y uint64) {

@@ -325,6 +325,11 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 }
 
 // open makes a session's client.
+// Connect opens a connection for another use.
+func Connect(ctx context.Context, c Config) (*clientv3.Client, error) {
+	return (&Store{config: c}).open(ctx)
+}
+
 func (s *Store) open(ctx context.Context) (*clientv3.Client, error) {
 	options, err := s.options(ctx)
 	if err != nil {

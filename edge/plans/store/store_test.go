@@ -108,6 +108,57 @@ func TestChanges(t *testing.T) {
 	})
 }
 
+// Clients are listed once each, in one order, a page after the other, and whatever their keys are.
+func TestList(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		ctx, now := context.Background(), time.UnixMilli(1_000_000)
+		s := open(t, name)
+		(&reader{t: t, s: s}).wants("all")
+		said := []string{"=a", "=B", "=\xff", "#0123", "header:x-org=a", "=c"}
+		for _, key := range said {
+			for _, q := range []plans.Quota{{Plan: "pro"}, {Rule: "api", Limit: 5}, {Rule: "api", Plan: "pro", End: 2_000_000}} {
+				if err := s.Put(ctx, []string{key}, q, plans.Author{}, now); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if _, err := s.Delete(ctx, []string{"=c"}, nil, plans.Author{}, now); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Put(ctx, []string{"=a"}, plans.Quota{Plan: "free"}, plans.Author{}, now); err != nil {
+			t.Fatal(err)
+		}
+		list := func(plan string, at int64) (all []string) {
+			for after := ""; ; {
+				page, err := s.List(ctx, after, plan, 2, time.UnixMilli(at))
+				if err != nil || len(page) > 2 || len(all) > 10 {
+					t.Fatal(page, err)
+				}
+				if len(page) == 0 {
+					slices.Sort(all) // databases have orders of their own
+					return all
+				}
+				all, after = append(all, page...), page[len(page)-1]
+			}
+		}
+		for _, test := range []struct {
+			plan string
+			at   int64
+			want []string
+		}{
+			{"", 1_000_000, []string{"#0123", "=B", "=a", "=\xff", "header:x-org=a"}},
+			{"free", 1_000_000, []string{"=a"}},
+			{"pro", 1_000_000, []string{"#0123", "=B", "=a", "=\xff", "header:x-org=a"}}, // =a until it is over
+			{"pro", 2_000_000, []string{"#0123", "=B", "=\xff", "header:x-org=a"}},
+			{"gold", 1_000_000, nil},
+		} {
+			if got := list(test.plan, test.at); !slices.Equal(got, test.want) {
+				t.Errorf("plan %q at %d: %q, want %q", test.plan, test.at, got, test.want)
+			}
+		}
+	})
+}
+
 // What is lent stands over what is in force, which is so again afterwards; what is said for good takes the place of all that has begun.
 func TestLent(t *testing.T) {
 	each(t, func(t *testing.T, name string) {

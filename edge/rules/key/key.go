@@ -14,6 +14,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"sluice/counter"
+	"sluice/edge/address"
 	"sluice/edge/message"
 	"sluice/edge/token"
 )
@@ -41,17 +42,20 @@ const (
 	Global
 	Claim
 	Descriptor // all entries of one; no part of a request has it
+	Country    // that a database says the client is in
+	ASN        // its network's autonomous system
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
+	tagOf   = 0xfd // begins what is hashed of a try's name and a source, and no key
 	apart   = 0xfe // begins what is hashed of a part's name and a source, and no key
 )
 
 func (k Kind) String() string {
-	return [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query", Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor"}[k]
+	return [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query", Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor", Country: "country", ASN: "asn"}[k]
 }
 
 // Forms are what a part of a key can be.
-const Forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global"
+const Forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM, country, asn or global"
 
 // Parse reads one of Forms.
 func Parse(text string) (Part, error) {
@@ -65,6 +69,10 @@ func Parse(text string) (Part, error) {
 		return Part{Kind: Path}, nil
 	case text == "global":
 		return Part{Kind: Global}, nil
+	case text == "country":
+		return Part{Kind: Country}, nil
+	case text == "asn":
+		return Part{Kind: ASN}, nil
 	case named && kind == "path":
 		if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 16 && strconv.Itoa(n) == name {
 			return Part{Kind: Path, Depth: n}, nil
@@ -119,7 +127,8 @@ func NewSecret(b [16]byte) Secret {
 
 // Digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with
 // its kind and length, so that no two lists of values run together. A header, cookie, parameter or host that is
-// missing, or does not go to the origin, and a claim without a valid signature, names no client: then the request
+// missing, or does not go to the origin, a claim without a valid signature, and a country or system that no database
+// knows, names no client: then the request
 // counts for its source, apart from every value that a client could send. One that is there and empty is a value like
 // others.
 //
@@ -180,6 +189,12 @@ func (k Secret) IsWithin(percent uint64, rule string, source counter.Source) boo
 	return siphash.Hash(k.k0, k.k1, source.AppendBinary(text))%100 < percent
 }
 
+// Tag is a number that a source has under a name, the same at every edge, as if by chance.
+func (k Secret) Tag(name string, source counter.Source) uint64 {
+	var room [96]byte
+	return siphash.Hash(k.k0, k.k1, source.AppendBinary(append(append(room[:0], tagOf), name...)))
+}
+
 // append appends what a request has of a part, in one form for all that origins take for the same, and reports whether it has it.
 func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 	before := len(buf)
@@ -193,6 +208,12 @@ func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 	case Path:
 		buf, ok = p.appendPath(buf, v.Request)
 		return buf, true, ok
+	case Country:
+		c := v.Country(&p.names.Geo)
+		return append(buf, c[:]...), c != address.Country{}, true
+	case ASN:
+		n := v.ASN(&p.names.Geo)
+		return binary.LittleEndian.AppendUint32(buf, n), n != 0, true
 	}
 	for at := range message.Splits {
 		if at != message.Ampersands && (p.Kind != Query || !v.Differs(at)) {

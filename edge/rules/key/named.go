@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"sluice/counter"
+	"sluice/edge/address"
 	"sluice/edge/message"
 )
 
@@ -59,6 +60,18 @@ func ParseValue(p Part, text string, sources func(netip.Addr) counter.Source) (v
 		q := message.Request{Target: []byte(text)}
 		q.Path, q.Readings = message.AppendPath(nil, message.RawPath(q.Target))
 		v.form, ok = p.appendPath(nil, &q)
+	case Country:
+		c, err := address.ParseCountry(text)
+		if err != nil {
+			return v, err
+		}
+		v.form = c[:]
+	case ASN:
+		n, err := address.ParseASN(text)
+		if err != nil {
+			return v, err
+		}
+		v.form = binary.LittleEndian.AppendUint32(nil, n)
 	case Claim:
 		if len(text) > maxClaim {
 			return v, fmt.Errorf("the value of %s is longer than %d bytes, which no rule counts by", p, maxClaim)
@@ -87,11 +100,17 @@ func (p Part) IsPart(o Part) bool {
 
 // DigestOfValues is what Digest says of requests with these values, in any order. It reports false unless there is one for each of the parts, and none beside.
 func (k Secret) DigestOfValues(parts []Part, values []Value) (counter.Source, bool) {
-	var buf []byte
+	buf, ok := AppendValues(nil, parts, values)
+	return k.Sum(buf), ok
+}
+
+// AppendValues appends what Digest hashes of requests with these values. It reports false unless there is one for each
+// of the parts, and none beside.
+func AppendValues(buf []byte, parts []Part, values []Value) (_ []byte, ok bool) {
 	for i := range parts {
 		v := valueOf(values, parts[i])
 		if v == nil {
-			return counter.Source{}, false
+			return buf, false
 		}
 		buf = append(buf, byte(v.Part.Kind))
 		if v.Part.Kind != Source {
@@ -99,7 +118,7 @@ func (k Secret) DigestOfValues(parts []Part, values []Value) (counter.Source, bo
 		}
 		buf = append(buf, v.form...)
 	}
-	return k.Sum(buf), len(parts) == len(values)
+	return buf, len(parts) == len(values)
 }
 
 // DigestOfValue is the digest of a key of this part alone; false: it is not among the values.

@@ -2,13 +2,18 @@ package key
 
 import (
 	"bytes"
+	"net/netip"
 
+	"sluice/edge/address"
 	"sluice/edge/message"
 )
 
 // Names are the names of the headers, parameters and cookies that the rules of a set read. Add them all before the
 // first request; from then on it is safe for concurrent use. The zero Names has none.
 type Names struct {
+	// Geo finds the countries and autonomous systems of clients. Parts that need it must have it. Set it before the first request.
+	Geo address.Geo
+
 	headers, parameters, cookies message.Lookup
 }
 
@@ -31,12 +36,17 @@ func (n *Names) Add(p *Part) {
 // It keeps 12 bytes at most for each of the names, and room for as many values as a request had.
 type View struct {
 	Request *message.Request
+	Client  netip.Addr // for Names.Geo
 
 	names      *Names // for which there is room
 	headers    values
 	parameters [message.Splits]values
 	cookies    values
 	buf        []byte // of forms
+
+	country           address.Country
+	asn               uint32
+	located, numbered bool // they are known
 
 	queried bool                 // a parameter is needed
 	odd     bool                 // the query has what only some servers decode, or is in an odd character set
@@ -66,6 +76,7 @@ const short = 64
 // Reset forgets the request.
 func (v *View) Reset() {
 	v.Request = nil
+	v.located, v.numbered = false, false
 	if v.queried {
 		for at := range v.parameters {
 			v.parameters[at].reset()
@@ -124,6 +135,33 @@ func (v *View) Find(p *Part, at message.Split) (value []byte, once, ok bool) {
 	default:
 		return e.value, !e.more && bytes.Equal(e.name, p.Name), true
 	}
+}
+
+// Country is the one that the client is in. It is looked up once.
+func (v *View) Country(geo *address.Geo) address.Country {
+	if !v.located {
+		v.country, v.located = geo.Country(v.Client), true
+	}
+	return v.country
+}
+
+// ASN is the client's autonomous system. It is looked up once.
+func (v *View) ASN(geo *address.Geo) uint32 {
+	if !v.numbered {
+		v.asn, v.numbered = geo.ASN(v.Client), true
+	}
+	return v.asn
+}
+
+// Located is what has been looked up of the client; the zero values: nothing.
+func (v *View) Located() (country address.Country, asn uint32) {
+	if v.located {
+		country = v.country
+	}
+	if v.numbered {
+		asn = v.asn
+	}
+	return country, asn
 }
 
 // make makes room for other names: the rules have changed.

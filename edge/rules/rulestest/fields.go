@@ -22,6 +22,9 @@ var Written = map[string]func(*rules.Config){
 	"Match.Sources": func(c *rules.Config) {
 		c.Match.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/48")}
 	},
+	"Match.Lists":     func(c *rules.Config) { c.Match.Lists = []string{"partners"} },
+	"Match.Countries": func(c *rules.Config) { c.Match.Countries = []string{"DE", "FR"} },
+	"Match.ASNs":      func(c *rules.Config) { c.Match.ASNs = []uint32{64500} },
 	"Match.Headers": func(c *rules.Config) {
 		c.Match.Headers = map[string]string{"x-a": "*", "x-b": "b", "x-c": "c*", "x-d": ""}
 	},
@@ -101,6 +104,9 @@ var Changes = map[string][]Change{
 	"Match.Path":        {{To: func(c *rules.Config) { c.Match.Path = "/login" }, Afresh: true}, {To: func(c *rules.Config) { c.Match.Path = "/*" }}},
 	"Match.Methods":     {{To: func(c *rules.Config) { c.Match.Methods = []string{"POST"} }, Afresh: true}},
 	"Match.Sources":     {{To: func(c *rules.Config) { c.Match.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} }, Afresh: true}},
+	"Match.Lists":       {{To: func(c *rules.Config) { c.Match.Lists = []string{"partners"} }, Afresh: true}},
+	"Match.Countries":   {{To: func(c *rules.Config) { c.Match.Countries = []string{"DE"} }, Afresh: true}},
+	"Match.ASNs":        {{To: func(c *rules.Config) { c.Match.ASNs = []uint32{64500} }, Afresh: true}},
 	"Match.Headers":     {{To: func(c *rules.Config) { c.Match.Headers = map[string]string{"x-a": "*"} }, Afresh: true}},
 	"Match.Query":       {{To: func(c *rules.Config) { c.Match.Query = map[string]string{"a": "1"} }, Afresh: true}},
 	"Match.Cookies":     {{To: func(c *rules.Config) { c.Match.Cookies = map[string]string{"a": "1"} }, Afresh: true}},

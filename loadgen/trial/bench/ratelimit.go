@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,17 +15,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	descriptor "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"sluice/loadgen/process"
 )
 
-// RateLimit measures what a call of Envoy's rate limit service costs at the edge and at envoyproxy/ratelimit, each over a memcached of its own that is
-// started anew for every measurement: one at a time, round after round, to and fro. The server has one processor to itself; load and memcached share
-// another.
+// RateLimit measures what it costs to ask whether somebody may go on: a call of Envoy's rate limit service at the edge and at envoyproxy/ratelimit, and
+// POST /v1/limit at the edge. Each has a memcached of its own that is started anew for every measurement: one at a time, round after round, to and fro.
+// The server has one processor to itself; load and memcached share another.
 type RateLimit struct {
 	Sluice string        // the edge's executable
 	Peer   string        // that of envoyproxy/ratelimit
@@ -44,25 +38,45 @@ type RateLimit struct {
 // RateLimitWorks are what is asked: calls that are admitted, and calls over the limit.
 var RateLimitWorks = []string{"admit", "refuse"}
 
+// asked is what is measured: a server, and how it is asked.
+type asked int
+
+const (
+	overGRPC asked = iota // the edge's rate_limit_service
+	overHTTP              // the edge's limit_api, over HTTP/1.1, which has a connection for each call at once
+	peer                  // envoyproxy/ratelimit, over gRPC
+	allAsked
+)
+
+func (a asked) String() string {
+	return [allAsked]string{"sluice over gRPC", "sluice over HTTP", "envoyproxy/ratelimit"}[a]
+}
+
 // RateLimitFigures is what a call cost in one kind of work: medians over the rounds, in seconds of processor time, those of memcached included.
 type RateLimitFigures struct {
-	Work         string    `json:"work"`
-	Sluice       float64   `json:"cpu_per_call"`
-	Peer         float64   `json:"cpu_per_call_of_envoyproxy_ratelimit"`
-	Ratio        float64   `json:"ratio"` // median of those within a round
-	Ratios       []float64 `json:"ratio_by_round"`
-	SluiceTier   float64   `json:"cpu_of_tier"`
-	PeerTier     float64   `json:"cpu_of_tier_of_envoyproxy_ratelimit"`
-	SluiceRate   float64   `json:"calls_per_second"`
-	PeerRate     float64   `json:"calls_per_second_of_envoyproxy_ratelimit"`
-	Wrong        float64   `json:"wrong"` // the largest share of answers, of either, that were not what the work is about
-	sluice, peer []callCost
+	Work      string    `json:"work"`
+	Sluice    float64   `json:"cpu_per_call"`
+	HTTP      float64   `json:"cpu_per_call_over_http"`
+	Peer      float64   `json:"cpu_per_call_of_envoyproxy_ratelimit"`
+	Ratio     float64   `json:"ratio"` // Sluice's over gRPC to the peer's: the median of those within a round
+	HTTPRatio float64   `json:"ratio_over_http"`
+	Ratios    []float64 `json:"ratio_by_round"`
+
+	SluiceTier float64 `json:"cpu_of_tier"`
+	HTTPTier   float64 `json:"cpu_of_tier_over_http"`
+	PeerTier   float64 `json:"cpu_of_tier_of_envoyproxy_ratelimit"`
+	SluiceRate float64 `json:"calls_per_second"`
+	HTTPRate   float64 `json:"calls_per_second_over_http"`
+	PeerRate   float64 `json:"calls_per_second_of_envoyproxy_ratelimit"`
+	Wrong      float64 `json:"wrong"` // the largest share of answers, of any, that were not what the work is about
+
+	rounds [allAsked][]callCost
 }
 
 // callCost is one measurement.
 type callCost struct{ cpu, tier, rate, wrong float64 }
 
-// Run measures both in every work.
+// Run measures all in every work.
 func (b RateLimit) Run(ctx context.Context) (figures []RateLimitFigures, err error) {
 	b.Rounds, b.For, b.Conns, b.Calls, b.Users = cmp.Or(b.Rounds, 5), cmp.Or(b.For, 2*time.Second), cmp.Or(b.Conns, 4), cmp.Or(b.Calls, 32), cmp.Or(b.Users, 10_000)
 	if len(b.Works) == 0 {
@@ -84,19 +98,17 @@ func (b RateLimit) Run(ctx context.Context) (figures []RateLimitFigures, err err
 	for _, work := range b.Works {
 		f := RateLimitFigures{Work: work}
 		for round := range b.Rounds {
-			for i := range 2 {
-				ours := i == round%2 // to and fro, so that a machine which slows down favours neither
-				m, err := b.measure(ctx, work, ours)
+			for i := range allAsked {
+				a := i
+				if round%2 == 1 { // to and fro, so that a machine which slows down favours none
+					a = allAsked - 1 - i
+				}
+				m, err := b.measure(ctx, work, a)
 				if err != nil {
 					return nil, err
 				}
-				name := "sluice"
-				if ours {
-					f.sluice = append(f.sluice, m)
-				} else {
-					name, f.peer = "envoyproxy/ratelimit", append(f.peer, m)
-				}
-				b.Say(fmt.Sprintf("round %d of %d: %s, %s: %.1f µs of processor time a call, %.0f calls/s", round+1, b.Rounds, name, work, m.cpu*1e6, m.rate))
+				f.rounds[a] = append(f.rounds[a], m)
+				b.Say(fmt.Sprintf("round %d of %d: %s, %s: %.1f µs of processor time a call, %.0f calls/s", round+1, b.Rounds, a, work, m.cpu*1e6, m.rate))
 			}
 		}
 		figures = append(figures, f.settled())
@@ -106,14 +118,22 @@ func (b RateLimit) Run(ctx context.Context) (figures []RateLimitFigures, err err
 
 // settled makes medians of the rounds.
 func (f RateLimitFigures) settled() RateLimitFigures {
-	median := func(of func(i int) float64) float64 { return medianOf(len(f.sluice), of) }
-	f.Sluice, f.Peer = median(func(i int) float64 { return f.sluice[i].cpu }), median(func(i int) float64 { return f.peer[i].cpu })
-	f.SluiceTier, f.PeerTier = median(func(i int) float64 { return f.sluice[i].tier }), median(func(i int) float64 { return f.peer[i].tier })
-	f.SluiceRate, f.PeerRate = median(func(i int) float64 { return f.sluice[i].rate }), median(func(i int) float64 { return f.peer[i].rate })
-	f.Ratio = median(func(i int) float64 { return f.sluice[i].cpu / f.peer[i].cpu })
-	for i := range f.sluice {
-		f.Ratios = append(f.Ratios, f.sluice[i].cpu/f.peer[i].cpu)
-		f.Wrong = max(f.Wrong, f.sluice[i].wrong, f.peer[i].wrong)
+	median := func(of func(i int) float64) float64 { return medianOf(len(f.rounds[peer]), of) }
+	of := func(a asked) (cpu, tier, rate, ratio float64) {
+		m := f.rounds[a]
+		return median(func(i int) float64 { return m[i].cpu }), median(func(i int) float64 { return m[i].tier }), median(func(i int) float64 { return m[i].rate }),
+			median(func(i int) float64 { return m[i].cpu / f.rounds[peer][i].cpu })
+	}
+	f.Sluice, f.SluiceTier, f.SluiceRate, f.Ratio = of(overGRPC)
+	f.HTTP, f.HTTPTier, f.HTTPRate, f.HTTPRatio = of(overHTTP)
+	f.Peer, f.PeerTier, f.PeerRate, _ = of(peer)
+	for i, m := range f.rounds[overGRPC] {
+		f.Ratios = append(f.Ratios, m.cpu/f.rounds[peer][i].cpu)
+	}
+	for _, ms := range f.rounds {
+		for _, m := range ms {
+			f.Wrong = max(f.Wrong, m.wrong)
+		}
 	}
 	return f
 }
@@ -121,15 +141,16 @@ func (f RateLimitFigures) settled() RateLimitFigures {
 // WriteRateLimit prints figures as a table.
 func WriteRateLimit(w io.Writer, figures []RateLimitFigures) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "work\tsluice µs\tof it memcached\tcalls/s\tenvoyproxy/ratelimit µs\tof it memcached\tcalls/s\tratio\twrong\t")
+	fmt.Fprintln(t, "work\tsluice gRPC µs\tof it memcached\tcalls/s\tsluice HTTP µs\tof it memcached\tcalls/s\tenvoyproxy/ratelimit µs\tof it memcached\tcalls/s\tratio gRPC\tratio HTTP\twrong\t")
 	for _, f := range figures {
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%.3f\t%.2g\t\n", f.Work, f.Sluice*1e6, f.SluiceTier*1e6, f.SluiceRate, f.Peer*1e6, f.PeerTier*1e6, f.PeerRate, f.Ratio, f.Wrong)
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%.3f\t%.3f\t%.2g\t\n", f.Work, f.Sluice*1e6, f.SluiceTier*1e6, f.SluiceRate,
+			f.HTTP*1e6, f.HTTPTier*1e6, f.HTTPRate, f.Peer*1e6, f.PeerTier*1e6, f.PeerRate, f.Ratio, f.HTTPRatio, f.Wrong)
 	}
 	return t.Flush()
 }
 
 // measure runs one of them in one work.
-func (b *RateLimit) measure(ctx context.Context, work string, ours bool) (m callCost, err error) {
+func (b *RateLimit) measure(ctx context.Context, work string, a asked) (m callCost, err error) {
 	if b.free, err = process.FreeAddresses(5); err != nil {
 		return m, err
 	}
@@ -138,7 +159,7 @@ func (b *RateLimit) measure(ctx context.Context, work string, ours bool) (m call
 		return m, err
 	}
 	defer stop()
-	server, err := b.server(work, ours)
+	server, err := b.server(work, a)
 	if err != nil {
 		return m, err
 	}
@@ -146,20 +167,29 @@ func (b *RateLimit) measure(ctx context.Context, work string, ours bool) (m call
 		return m, err
 	}
 	defer stop()
-	return b.load(ctx, b.free[0].String(), work, server, node)
+	callers, closeAll, err := b.callers(b.free[0].String(), work, a)
+	if err != nil {
+		return m, err
+	}
+	defer closeAll()
+	return b.load(ctx, callers, server, node)
 }
 
-// server is the edge or its peer, with one rule about the descriptor user: a limit that nobody reaches, or one that all are over.
-func (b *RateLimit) server(work string, ours bool) (*process.Process, error) {
+// server is the edge or its peer, with one rule about a user: a limit that nobody reaches, or one that all are over.
+func (b *RateLimit) server(work string, a asked) (*process.Process, error) {
 	limit := 1_000_000_000
 	if work == "refuse" {
 		limit = 1
 	}
 	n, host := b.free, "127.0.0.1"
-	if ours {
+	if a != peer {
+		service, of := "rate_limit_service", "match: {descriptors: {domain: bench, entries: [{key: user}]}}"
+		if a == overHTTP {
+			service, of = "limit_api", "key: \"header:X-User\""
+		}
 		file := filepath.Join(b.dir, "sluice.yaml")
-		text := fmt.Sprintf("listen: %s\nadmin: %s\nrate_limit_service: {listen: \"%s\"}\npop: {name: bench, memcached: [\"%s\"]}\n"+
-			"rules: [{name: user, match: {descriptors: {domain: bench, entries: [{key: user}]}}, limit: %d, window: 1h}]\n", n[2], n[3], n[0], n[1], limit)
+		text := fmt.Sprintf("listen: %s\nadmin: %s\n%s: {listen: \"%s\"}\npop: {name: bench, memcached: [\"%s\"]}\nrules: [{name: user, %s, limit: %d, window: 1h}]\n",
+			n[2], n[3], service, n[0], n[1], of, limit)
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return nil, fmt.Errorf("loadgen: bench-rls: %w", err)
 		}
@@ -183,53 +213,37 @@ func (b *RateLimit) server(work string, ours bool) (*process.Process, error) {
 		"HOST=" + host, fmt.Sprint("PORT=", n[2].Port()), "DEBUG_HOST=" + host, fmt.Sprint("DEBUG_PORT=", n[3].Port()), "GRPC_HOST=" + host, fmt.Sprint("GRPC_PORT=", n[0].Port()), b.Peer}}, nil
 }
 
+// A caller asks about the i-th user, over its own connection or with others over one, and returns whether the answer is what the work is about.
+type caller func(ctx context.Context, i int) (right bool, err error)
+
 // load calls a server for a while, after all users have been there, and returns what a call cost.
-func (b *RateLimit) load(ctx context.Context, addr, work string, server, node *process.Process) (m callCost, err error) {
+func (b *RateLimit) load(ctx context.Context, callers []caller, server, node *process.Process) (m callCost, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	want := service.RateLimitResponse_OK
-	if work == "refuse" {
-		want = service.RateLimitResponse_OVER_LIMIT
-	}
-	requests := make([]*service.RateLimitRequest, b.Users)
-	for i := range requests {
-		requests[i] = &service.RateLimitRequest{Domain: "bench", Descriptors: []*descriptor.RateLimitDescriptor{{
-			Entries: []*descriptor.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprint("user-", i)}}}}}
-	}
 	var next, done, wrong atomic.Int64
-	var callers sync.WaitGroup
+	var running sync.WaitGroup
 	failed := make(chan error, 1)
-	for range b.Conns {
-		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", addr)
-		}))
-		if err != nil {
-			return m, fmt.Errorf("loadgen: bench-rls: %w", err)
-		}
-		defer conn.Close()
-		client := service.NewRateLimitServiceClient(conn)
-		for range b.Calls {
-			callers.Go(func() {
-				for ctx.Err() == nil {
-					a, err := client.ShouldRateLimit(ctx, requests[int(next.Add(1))%len(requests)])
-					switch {
-					case ctx.Err() != nil:
-						return
-					case err != nil:
-						select {
-						case failed <- err:
-						default:
-						}
-						return
-					case a.OverallCode != want:
-						wrong.Add(1)
+	for _, call := range callers {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				right, err := call(ctx, int(next.Add(1))%b.Users)
+				switch {
+				case ctx.Err() != nil:
+					return
+				case err != nil:
+					select {
+					case failed <- err:
+					default:
 					}
-					done.Add(1)
+					return
+				case !right:
+					wrong.Add(1)
 				}
-			})
-		}
+				done.Add(1)
+			}
+		})
 	}
-	defer callers.Wait()
+	defer running.Wait()
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

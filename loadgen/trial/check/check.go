@@ -1,5 +1,5 @@
 // Package check holds promises of the limiter against running sites: that mitigated sources cost the tier nothing (Quiet), that edges share
-// mitigations (Shared), that nothing grows (Soak), that slow clients, large bodies and too few descriptors take nothing from anybody else
+// mitigations (Shared), that slow clients, large bodies and too few descriptors take nothing from anybody else
 // (Slow, Bodies, Descriptors), that attacks do not hold up operators (Words), that what was rolled back leaves nothing (Rollback), that an
 // origin which suffers keeps its critical clients (Shedding), that no window has more than the limit where that is promised (Exact), and that
 // edges know how wrong they are (Audit).
@@ -60,7 +60,7 @@ func Quiet(ctx context.Context, s *lab.Site, length time.Duration) (*Result, err
 	if err := everyEdgeKnows(ctx, s, sources); err != nil {
 		return nil, err
 	}
-	if err := everythingReported(ctx, s); err != nil {
+	if err := EverythingReported(ctx, s); err != nil {
 		return nil, err
 	}
 
@@ -217,9 +217,9 @@ func everyEdgeKnows(ctx context.Context, s *lab.Site, n int) error {
 	return nil
 }
 
-// everythingReported waits until no edge has hits that the tier has not been told of. An edge may keep a few of a source back
+// EverythingReported waits until no edge has hits that the tier has not been told of. An edge may keep a few of a source back
 // until their sub-windows are over.
-func everythingReported(ctx context.Context, s *lab.Site) error {
+func EverythingReported(ctx context.Context, s *lab.Site) error {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	for quiet := 0; quiet < 10; quiet++ {

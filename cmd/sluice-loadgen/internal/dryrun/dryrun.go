@@ -5,12 +5,12 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/gaissmai/bart"
-
 	"sluice/counter"
 	"sluice/edge/address"
 	"sluice/edge/config"
+	"sluice/edge/geo"
 	"sluice/edge/limiter"
+	"sluice/edge/lists"
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
@@ -26,7 +26,7 @@ import (
 // said: where that is the cost, it is 1.
 type Run struct {
 	sources     *address.Sources
-	deny, allow *bart.Lite
+	deny, allow *address.Group
 	rules       *rules.Set
 	positions   map[*limiter.Rule]position
 	limiter     limiter.Limiter
@@ -70,14 +70,24 @@ type RuleOutcome struct {
 	Delay   time.Duration  // it goes on, and waits so long for its turn; a shadow's would be so long
 }
 
-// New makes a Run that counts in table and blocks in bits. Of c it takes source, deny, allow and rules.
+// New makes a Run that counts in table and blocks in bits. Of c it takes source, lists, deny, allow and rules.
 func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, error) {
-	set, err := rules.New(c.Rules, c.RuleDefaults(), func(string) *rules.Tally { return new(rules.Tally) })
+	named, _, err := new(lists.Book).Prepare(c.Lists)
+	if err != nil {
+		return nil, err
+	}
+	located, _, err := new(geo.Book).Prepare(c.Geo)
+	if err != nil {
+		return nil, err
+	}
+	defaults := c.RuleDefaults()
+	defaults.Lists, defaults.Geo = named, located
+	set, err := rules.New(c.Rules, defaults, func(string) *rules.Tally { return new(rules.Tally) })
 	if err != nil {
 		return nil, err
 	}
 	r := &Run{
-		sources: address.NewSources(c.Source), deny: address.NewPrefixes(c.Deny), allow: address.NewPrefixes(c.Allow),
+		sources: address.NewSources(c.Source), deny: address.NewGroup(c.Deny, address.Named(named, c.DenyLists)), allow: address.NewGroup(c.Allow, address.Named(named, c.AllowLists)),
 		rules: set, positions: make(map[*limiter.Rule]position), limiter: limiter.Limiter{Counters: table, Bits: bits},
 	}
 	if _, err := set.Vary(nil); err != nil {
@@ -110,10 +120,10 @@ func (r *Run) Judge(q Request, now time.Time) *Outcome {
 	*outcome = Outcome{Rule: -1, Cases: outcome.Cases[:0]}
 	addr := counter.Plain(q.Addr)
 	switch {
-	case address.IsIn(r.deny, addr):
+	case r.deny.Has(addr):
 		outcome.Denied = true
 		return outcome
-	case address.IsIn(r.allow, addr):
+	case r.allow.Has(addr):
 		outcome.Allowed = true
 		return outcome
 	}

@@ -48,7 +48,7 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule mitigation.R
 		r.Run.PoPs = size.PoPs
 	}
 	if size.Peers {
-		r.Run.Faults = append(r.Run.Faults, "PoPs send each other their blocks")
+		r.Run.Faults = append(r.Run.Faults, "PoPs send each other their blocks, and counts near the limit")
 	}
 
 	if !size.Quiet {

@@ -146,6 +146,9 @@ func (l *logged) headers() string {
 
 // notes says where a log knows less than an edge does.
 func notes(t *trace.Trace, c *config.Config, l *logged, forgotten uint64) (notes []string) {
+	if n := t.Skipped[trace.SkippedSample]; n > 0 {
+		notes = append(notes, fmt.Sprintf("the log holds a sample: about %d requests are not in it (access_log.refused, access_log.succeeded), so that sources came more often than is shown, and more would be refused", n))
+	}
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		if n := l.requests - l.statuses; len(r.Count.Statuses) > 0 && n > 0 {

@@ -36,18 +36,52 @@ func (c Command) Usage() string {
 }
 
 // examples are shown in the help of a command that has forms of its own.
-var examples = map[string]string{"rules": `Examples:
+var examples = map[string]string{"try": `Examples:
+  sluice try 'limit=50 window=1m key=header:X-Api-Key' --for 10m    any fields of a rule; refuses nobody
+  sluice try limit=5 window=1m 'match.methods=[GET, POST]' --name login --detach
+  sluice try --file rule.yaml limit=40                              a file's fields, and another limit
+  sluice try list; sluice try show login; sluice try stop login
+Ctrl-C stops it, and shows what it has seen. docs/operating/trying.md has all of it.
+
+`, "suggest": `Examples:
+  sluice suggest login                 the smallest limit under which at most 1% of the sources that look honest would have been refused
+  sluice suggest login --refuse 5%     needs fewer sources
+docs/operating/trying.md says how it is found, and what it rests on.
+
+`, "rules": `Examples:
   sluice rules set login limit=20 window=5m        what is named changes, on every edge of the PoP; the rest stays
   sluice rules set login 'match.methods=[POST]'    a field within a field; a list
   sluice rules set api plans.pro=1000              the limit of one plan
   sluice rules set login candidate.limit=10        try another limit beside the one in force; refuses nobody
   sluice rules set login mode=shadow share=null    null: the default
+  sluice rules add rule.yaml                       rules in YAML, as in a configuration; without FILE, or with -, from standard input
+  sluice rules edit login                          all of it, in $EDITOR; or from FILE, or from standard input (-)
+  sluice rules remove login                        whatever the file says
   sluice rules history login                       what was changed, by whom; each change has a version
   sluice rules rollback login                      to the version before the one in force; a second time takes that back
   sluice rules rollback login 0                    to what the file says
 A rule changed here lies over the file until it is rolled back to 0. docs/configuration/rules.md has every field; sluice config shows those in force.
 
 `}
+
+// Offline is a command that asks no edge, with as many arguments as args names. meant is how it is used, for who gives others.
+func Offline(set *pflag.FlagSet, args, does, meant string, run func(args []string, stdout, stderr io.Writer) int) Command {
+	c := Command{Command: completion.Command{Name: set.Name(), Args: args, Does: does, Flags: set}}
+	c.Run = func(given []string, stdout, stderr io.Writer) int {
+		err := Parse(set, given)
+		switch {
+		case errors.Is(err, pflag.ErrHelp):
+			fmt.Fprint(stdout, c.Usage())
+			return 0
+		case err != nil:
+			return Misuse(stderr, err)
+		case set.NArg() != len(strings.Fields(args)):
+			return Misuse(stderr, errors.New(meant))
+		}
+		return run(set.Args(), stdout, stderr)
+	}
+	return c
+}
 
 // Misuse says what is wrong with a command line, and returns the exit code.
 func Misuse(w io.Writer, err error) int {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/user"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -113,8 +112,12 @@ func Operators() []Command {
 			}
 			return c.Blocked(only)
 		}),
-		operatorCommand(NewFlagSet("rules"), "[set|history|rollback …]",
-			"the rules in force; or of one: set NAME FIELD=VALUE…, history NAME, rollback NAME [VERSION]", ruleCommand),
+		operatorCommand(NewFlagSet("rules"), "[add|edit|set|remove|history|rollback …]",
+			"the rules in force; or add [FILE], edit NAME [FILE], set NAME FIELD=VALUE…, remove NAME, history NAME, rollback NAME [VERSION]", ruleCommand),
+		operatorCommand(NewFlagSet("lists"), "", "the named lists of addresses: how many entries they have, when they were read, and why the last look failed", none((*operator.Client).Lists)),
+		operatorCommand(NewFlagSet("reload"), "", "read the configuration again, wait, and say what has changed; exit 1, with the reason, if it is wrong", none((*operator.Client).Reload)),
+		operatorCommand(NewFlagSet("drain"), "", "take the edge out of service: /readyz says 503, and it serves whoever comes, until undrain or a restart", none((*operator.Client).Drain)),
+		operatorCommand(NewFlagSet("undrain"), "", "take the edge back into service", none((*operator.Client).Undrain)),
 		operatorCommand(NewFlagSet("config"), "", "the configuration in force, and where it is from", none((*operator.Client).Config)),
 		operatorCommand(block, "[SOURCE|CIDR]", "block a source, or who is counted by a key, for a while, on every edge of the PoP", func(c *operator.Client, args []string) error {
 			if *length <= 0 {
@@ -153,42 +156,8 @@ func Operators() []Command {
 			}
 			return c.Hours(*hours, *pastOfPoP)
 		}),
-	}, planCommands()...)
-}
-
-// ruleCommand is the command rules: without arguments those in force, else one of them is changed, or its past shown.
-func ruleCommand(c *operator.Client, args []string) error {
-	const forms = "want rules, rules set NAME FIELD=VALUE…, rules history NAME, or rules rollback NAME [VERSION]"
-	if len(args) == 0 {
-		return c.Rules()
-	}
-	if !slices.Contains([]string{"set", "history", "rollback"}, args[0]) {
-		return usageError{fmt.Errorf("no form %q: %s", args[0], forms)}
-	}
-	if len(args) == 1 || args[1] == "" {
-		return usageError{fmt.Errorf("%q is not enough: %s", args[0], forms)}
-	}
-	name, rest := args[1], args[2:]
-	switch what := args[0]; {
-	case what == "set" && len(rest) > 0:
-		patch, err := operator.CheckFields(rest)
-		if err != nil {
-			return usageError{err}
-		}
-		return c.SetRule(name, patch)
-	case what == "set":
-		return usageError{fmt.Errorf("nothing is to be set: sluice rules set %s limit=300", name)}
-	case what == "history" && len(rest) == 0:
-		return c.History(name)
-	case what == "rollback" && len(rest) == 0:
-		return c.Rollback(name, "")
-	case what == "rollback" && len(rest) == 1:
-		if _, err := strconv.ParseUint(rest[0], 10, 64); err != nil {
-			return usageError{fmt.Errorf("version %q: want the number of one (sluice rules history %s lists them), or 0, which is what the file says", rest[0], name)}
-		}
-		return c.Rollback(name, rest[0])
-	}
-	return usageError{errors.New(forms)}
+		maintenanceCommand(),
+	}, append(planCommands(), tryCommand(), suggestCommand())...)
 }
 
 // listCommand is the command of a list that operators keep.
@@ -218,6 +187,44 @@ func listCommand(list operator.List, does string) Command {
 			return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
 		}
 		return c.Put(list, args[0], *length, *reason)
+	})
+}
+
+// maintenanceCommand has the PoP answer 503.
+func maintenanceCommand() Command {
+	set := NewFlagSet("maintenance")
+	length := set.Duration("for", 0, "end by itself after a `TIME` such as 2h; 0: when it is turned off")
+	allow := set.StringSlice("allow", nil, "serve those of an address or a prefix all the same: `CIDR,…`")
+	message := set.String("message", "", "what clients are told: `TEXT`")
+	does := "on answers 503 to all but --allow, on every edge of the PoP; off ends it; status says whether it is on"
+	return operatorCommand(set, "[on|off|status]", does, func(c *operator.Client, args []string) error {
+		what := "status"
+		if len(args) > 0 {
+			what = args[0]
+		}
+		if what != "on" && (set.Changed("for") || set.Changed("allow") || set.Changed("message")) {
+			return usageError{errors.New("--for, --allow and --message belong to on: sluice maintenance on --for 2h")}
+		}
+		switch what {
+		case "on":
+			if set.Changed("allow") && len(*allow) == 0 { // of a variable that is not set, maybe: nobody would be spared
+				return usageError{errors.New("--allow is empty: want an address or a prefix, or leave it out to serve nobody")}
+			}
+			for _, one := range *allow {
+				if err := operator.CheckPrefix(one); err != nil {
+					return usageError{fmt.Errorf("--allow: %w", err)}
+				}
+			}
+			if *length < 0 {
+				return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
+			}
+			return c.Maintain(*length, *allow, *message)
+		case "off":
+			return c.EndMaintenance()
+		case "status":
+			return c.Maintenance()
+		}
+		return usageError{fmt.Errorf("%q: want on, off or status", what)}
 	})
 }
 
@@ -271,10 +278,14 @@ func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Cl
 			}
 		}
 		var wrong usageError
+		var lines wholeError
 		switch {
 		case errors.As(err, &wrong):
 			fmt.Fprintf(stderr, "sluice %s: %v (sluice help %s tells more)\n", name, err, name)
 			return ExitUsage
+		case errors.As(err, &lines):
+			fmt.Fprintf(stderr, "%v\n", err)
+			return ExitFailed
 		case err != nil:
 			fmt.Fprintf(stderr, "sluice %s: %s\n", name, settings.Sentence(err))
 			return ExitFailed
@@ -297,10 +308,17 @@ func (l *listener) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&l.tokenFile, "token-file", "", "`FILE` that holds the listener's token")
 }
 
+// AddListener adds the flags of an operators' listener to a command that knows the edge's configuration, and returns how
+// to ask there.
+func AddListener(set *pflag.FlagSet) func(*config.Config) (*operator.Client, error) {
+	l := &listener{flags: set}
+	set.StringVar(&l.admin, "admin", "", "the edge's operators' listener, `ADDR`, in place of that of the file")
+	set.StringVar(&l.tokenFile, "token-file", "", "`FILE` that holds the listener's token, in place of that of the file")
+	return l.of
+}
+
 // client finds out where to ask, and with which token.
 func (l *listener) client() (*operator.Client, error) {
-	c := &operator.Client{Address: l.admin}
-	what, tokenFile := "--token-file", l.tokenFile
 	if l.config != "" {
 		found, err := settings.ReadConfig(l.config)
 		var unread syscall.Errno
@@ -309,12 +327,20 @@ func (l *listener) client() (*operator.Client, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("%s; until it is mended, leave --config out, and name the listener with --admin ADDR and --token-file FILE", settings.Sentence(err))
 		}
-		if !l.flags.Changed("admin") {
-			c.Address = found.Admin
-		}
-		if tokenFile == "" {
-			what, tokenFile = "admin_token_file", found.AdminTokenFile
-		}
+		return l.of(found)
+	}
+	return l.of(nil)
+}
+
+// of is client of an edge with a configuration; nil: it is not known.
+func (l *listener) of(found *config.Config) (*operator.Client, error) {
+	c := &operator.Client{Address: l.admin, Now: time.Now()}
+	what, tokenFile := "--token-file", l.tokenFile
+	if found != nil && !l.flags.Changed("admin") {
+		c.Address = found.Admin
+	}
+	if found != nil && tokenFile == "" {
+		what, tokenFile = "admin_token_file", found.AdminTokenFile
 	}
 	if config.CheckAddress(c.Address) != nil {
 		return nil, usageError{fmt.Errorf("--admin: %q is not the address of an operators' listener: want HOST:PORT or unix:/PATH", c.Address)}

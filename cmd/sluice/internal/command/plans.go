@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"sluice/cmd/sluice/internal/operator"
 	"sluice/edge/control"
 )
@@ -20,12 +22,24 @@ func planCommands() []Command {
 	const byWhat = "KEY is what the client sends as `PART`, one of plans.also, such as header:X-Organisation; without, as plans.key"
 	by, usedBy := set.String("by", "", byWhat), used.String("by", "", byWhat)
 	set.StringVar(&q.Rule, "rule", "", "under the rule `NAME` only; without, under all of them")
-	set.StringVar(&q.Plan, "plan", "", "the client is on the `PLAN`")
+	set.StringVar(&q.Plan, "plan", "", "the client is on the `PLAN`; with list, only clients with a quota of it")
 	set.Uint32Var(&q.Limit, "limit", 0, "the client has the limit `N`, whatever its plan says; needs --rule")
 	from := set.String("from", "", "not before this `TIME`, such as 2026-05-04T14:05:00Z")
+	list := operator.QuotaPage{N: 100}
+	set.IntVarP(&list.N, "number", "n", list.N, "how many clients to list, 1 to 1000")
+	set.StringVar(&list.After, "after", "", "list those after `WHERE`, which the list before has named")
 	until := set.String("until", "", "lent until this `TIME`; then what is in force now is so again")
 	return []Command{
-		operatorCommand(set, "set|get|history|delete KEY", "the plan and limits of a client, by the key that it sends", func(c *operator.Client, args []string) error {
+		operatorCommand(set, "list|set|get|history|delete [KEY]", "the plan and limits of a client, by the key that it sends; list has all clients with one, and what they use", func(c *operator.Client, args []string) error {
+			if does := args[0]; does == "list" {
+				return listQuotas(c, set, args, list, q.Plan)
+			} else if !slices.Contains([]string{"set", "get", "history", "delete"}, does) {
+				return usageError{fmt.Errorf("no form %q: want quota list, quota set KEY, quota get KEY, quota history KEY or quota delete KEY", does)}
+			} else if len(args) == 1 {
+				return usageError{fmt.Errorf("whose? want quota %s KEY", does)}
+			} else if set.Changed("number") || set.Changed("after") {
+				return usageError{fmt.Errorf("quota %s is about one client: --number and --after are for list", does)}
+			}
 			does, key := args[0], operator.Key{Text: args[1], By: *by}
 			var err error
 			if q.EffectiveAt, err = instant("from", *from); err != nil {
@@ -52,10 +66,8 @@ func planCommands() []Command {
 				return c.QuotaHistory(key)
 			case does == "delete" && set.Changed("rule"):
 				return c.DeleteQuotas(key, &q.Rule)
-			case does == "delete":
-				return c.DeleteQuotas(key, nil)
 			}
-			return usageError{fmt.Errorf("no form %q: want quota set KEY, quota get KEY, quota history KEY or quota delete KEY", does)}
+			return c.DeleteQuotas(key, nil)
 		}),
 		operatorCommand(used, "[KEY]", "what a client has used of its limits, by the key that it sends", func(c *operator.Client, args []string) error {
 			switch {
@@ -76,6 +88,20 @@ func planCommands() []Command {
 			return c.Usage(operator.Key{Text: args[0], By: *usedBy})
 		}),
 	}
+}
+
+// listQuotas is quota list.
+func listQuotas(c *operator.Client, set *pflag.FlagSet, args []string, page operator.QuotaPage, plan string) error {
+	switch {
+	case len(args) > 1:
+		return usageError{fmt.Errorf("quota list has no KEY: quota get %s is about that client", args[1])}
+	case slices.ContainsFunc([]string{"by", "rule", "limit", "from", "until"}, set.Changed):
+		return usageError{errors.New("quota list takes none of --by, --rule, --limit, --from and --until")}
+	case page.N < 1 || page.N > 1000:
+		return usageError{fmt.Errorf("--number %d: want 1 to 1000", page.N)}
+	}
+	page.Plan = plan
+	return c.ListQuotas(page)
 }
 
 // instant reads the time of a flag; nil: it is not given.

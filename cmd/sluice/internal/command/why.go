@@ -29,7 +29,7 @@ const whyUsage = `Usage: sluice why SOURCE|--key PART=VALUE [--at TIME] [LOG…]
 
 Tells what became of a source: an address or a prefix, who is counted by a key, or its # and digest. With access logs in JSON (.gz as well), of one edge or several:
 when it came, how much it asked for, which rule blocked it at what estimate, and what happened then. Without: what the edge
-that --admin or --config names knows of it now.
+that --admin or --config names knows of it now. Logs have digests of keys: with --key that edge is asked for the digest.
 
 Flags:
 `
@@ -73,9 +73,6 @@ func parseWhy(args []string) (*whyArgs, error) {
 	var err error
 	if a.named, err = a.key.whom(who, a.source); err != nil {
 		return a, err
-	}
-	if len(a.logs) > 0 && (a.named.key != nil || strings.HasPrefix(a.named.source, "#")) {
-		return a, errors.New("logs tell of addresses: leave them out, or name an address")
 	}
 	if a.question.Around <= 0 {
 		return a, fmt.Errorf("--around %v: want more than 0", a.question.Around)
@@ -147,6 +144,15 @@ func explain(args []string, stdout, stderr io.Writer) int {
 
 // fromLogs tells what access logs say.
 func (a *whyArgs) fromLogs(w io.Writer) error {
+	if a.question.Key = a.named.source; a.address.IsValid() {
+		a.question.Key = ""
+	} else if a.named.key != nil {
+		looked, err := a.look("")
+		if err != nil {
+			return fmt.Errorf("%w (logs have digests of keys, which an edge of the PoP makes: name one with --config or --admin, or give the # and digest)", err)
+		}
+		a.question.Key = looked.Source
+	}
 	var readers []io.Reader
 	for _, name := range a.logs {
 		f, err := os.Open(name)
@@ -177,6 +183,15 @@ func printJSON(w io.Writer, v any) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// look asks the edge who is named.
+func (a *whyArgs) look(source string) (l control.Looked, err error) {
+	client, err := a.edge.client()
+	if err != nil {
+		return l, err
+	}
+	return client.Look(source, a.named.key)
 }
 
 // fromEdge tells what an edge knows now, and what of its latest events is about the source.

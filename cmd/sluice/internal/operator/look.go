@@ -51,7 +51,7 @@ func (c *Client) TopKeys(by string, n int, rule string) error {
 			_, err := fmt.Fprintf(c.Out, "no key here of late (by %s)\n", by)
 			return err
 		}
-		t := table{columns: []column{{"SOURCE", whole}, {"KEY", cut}, {"OF", cut}, {strings.ToUpper(by), right}, {"AT LEAST", right}, {"RULES", text}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"OF", cut}, {strings.ToUpper(by), right}, {"AT LEAST", right}, {"RULES", text}}}
 		for _, h := range list {
 			sure := ""
 			if h.Error > 0 {
@@ -107,7 +107,7 @@ func (c *Client) Blocked(f Filter) error {
 		slices.SortFunc(list, func(a, b control.Mitigation) int {
 			return cmp.Or(-cmp.Compare(rank(a), rank(b)), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
 		})
-		t := table{columns: []column{{"SOURCE", whole}, {"KEY", cut}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"WHERE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"WHERE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		where := func(control.Mitigation) string { return "" }
 		if slices.ContainsFunc(list, func(m control.Mitigation) bool { return m.Kernel != nil }) {
 			where = refusedIn
@@ -198,6 +198,8 @@ type rule struct {
 
 type match struct {
 	Hosts, Methods, Sources []string
+	Lists, Countries        []string
+	ASNs                    []int
 	Path                    string
 	Headers, Query, Cookies map[string]string
 	Plans                   []string
@@ -222,6 +224,15 @@ func (m *match) parts() (parts []string) {
 		for _, name := range slices.Sorted(maps.Keys(of.values)) {
 			parts = append(parts, of.what+" "+name+"="+of.values[name])
 		}
+	}
+	if len(m.Lists) > 0 {
+		parts = append(parts, "list "+strings.Join(m.Lists, ","))
+	}
+	if len(m.Countries) > 0 {
+		parts = append(parts, "country "+strings.Join(m.Countries, ","))
+	}
+	if len(m.ASNs) > 0 {
+		parts = append(parts, "AS "+strings.ReplaceAll(strings.Trim(fmt.Sprint(m.ASNs), "[]"), " ", ","))
 	}
 	if len(m.Plans) > 0 {
 		parts = append(parts, "plan "+strings.Join(m.Plans, ","))

@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"sluice/edge/control"
@@ -45,6 +49,76 @@ func (c *Client) showQuotas(all control.Quotas) error {
 		t.add(cmp.Or(q.Rule, "all"), cmp.Or(q.Plan, "-"), limit(q.Limit), at(q.EffectiveAt), at(q.ExpiresAt), string(q.State))
 	}
 	return t.write(c.Out)
+}
+
+// QuotaPage is which clients ListQuotas prints.
+type QuotaPage struct {
+	Plan  string // only those with a quota of it; "": all
+	After string // what the page before has named; "": from the first
+	N     int
+}
+
+// ListQuotas prints clients with a plan or a limit, and what they have used: a row for each rule that counts by their key, or about which something is said.
+func (c *Client) ListQuotas(page QuotaPage) error {
+	query := url.Values{"n": {strconv.Itoa(page.N)}}
+	for name, value := range map[string]string{"plan": page.Plan, "after": page.After} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return show(c, http.MethodGet, "/v1/quotas?"+query.Encode(), nil, func(all struct {
+		Clients []control.ListedClient
+		Next    string
+	}) error {
+		if len(all.Clients) == 0 {
+			_, err := io.WriteString(c.Out, "no client has a quota of that kind\n")
+			return err
+		}
+		t := table{columns: []column{{"KEY", cut}, {"PLAN", cut}, {"RULE", cut}, {"USED", right}, {"LIMIT", right}, {"LEFT", right}, {"SAID OF IT", text}}}
+		for i := range all.Clients {
+			addClient(&t, &all.Clients[i])
+		}
+		if err := t.write(c.Out); err != nil || all.Next == "" {
+			return err
+		}
+		_, err := fmt.Fprintf(c.Out, "there are more: sluice quota list --after %s\n", Printable(all.Next))
+		return err
+	})
+}
+
+// addClient adds the rows of a client.
+func addClient(t *table, l *control.ListedClient) {
+	key := l.Key
+	if l.KeyStart != "" {
+		key = l.Key + " " + l.KeyStart + "…"
+	}
+	if l.By != "" {
+		key += " (" + l.By + ")"
+	}
+	said := (&control.Quotas{Quotas: l.Quotas}).ByRule()
+	shown := make(map[string]bool)
+	under := func(rule string) string {
+		texts := slices.DeleteFunc([]string{said[""], said[rule]}, func(s string) bool { return s == "" })
+		shown[""], shown[rule] = true, true
+		return strings.Join(texts, "; ")
+	}
+	for _, r := range l.Rules {
+		what := under(r.Rule)
+		if r.Until != nil {
+			what = strings.TrimPrefix(what+"; blocked until "+Clock(*r.Until), "; ")
+		}
+		if r.Limit > 0 {
+			t.add(key, r.Plan, r.Rule, number(uint64(r.Used+0.5)), number(uint64(r.Limit)), number(uint64(r.Remaining)), what)
+		} else {
+			t.add(key, r.Plan, r.Rule, "-", "-", "-", what)
+		}
+	}
+	for _, rule := range slices.Sorted(maps.Keys(said)) {
+		if shown[rule] {
+			continue
+		}
+		t.add(key, l.Plan, cmp.Or(rule, "all"), "-", "-", "-", said[rule])
+	}
 }
 
 // QuotaHistory prints who changed what of a client, the latest first; from which address JSON tells.

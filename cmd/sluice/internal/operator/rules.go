@@ -217,6 +217,7 @@ func (c *Client) editOf(old map[string]json.RawMessage, name, method, route stri
 		switch {
 		case done.Deleted:
 			lines[0] += ": there is none of that name"
+		case old == nil && what == "added":
 		case old == nil:
 			lines[0] += ": there is one of that name again"
 		case len(of) == 0 && len(done.Overtaken) == 0:
@@ -237,12 +238,7 @@ func (c *Client) editOf(old map[string]json.RawMessage, name, method, route stri
 		for _, w := range done.Warnings {
 			lines = append(lines, "but: "+w)
 		}
-		for _, line := range lines {
-			if _, err := fmt.Fprintln(c.Out, Printable(line)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return c.lines(lines)
 	})
 }
 

@@ -52,7 +52,7 @@ func (c *Client) ready() (why string, err error) {
 	}
 	why = Printable(strings.TrimSpace(string(text)))
 	switch {
-	case status == http.StatusOK && why == "ready":
+	case status == http.StatusOK && (why == "ready" || strings.HasPrefix(string(text), "ready\n")):
 		return "", nil
 	case status == http.StatusServiceUnavailable && strings.HasPrefix(kind, "text/plain"):
 		return why, nil
@@ -201,15 +201,29 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		fmt.Fprintf(&out, "%-9s %s\n", name, Printable(fmt.Sprintf(format, args...)))
 	}
 	line("edge", "%s, %s", c.Address, word)
+	if s.Drained != nil {
+		line("service", "%s: it serves whoever comes, and sluice undrain ends it", drainedLine(s.Drained))
+	}
+	if s.Maintenance != nil {
+		line("closed", "%s", c.maintenanceLine(s.Maintenance))
+	}
 	if v := m.label("sluice_build_info", "version"); v != "" {
 		line("version", "%s", v)
 	}
 	if start := m.sum("process_start_time_seconds"); start > 0 {
 		line("up", "%s", span(c.Now.Sub(time.Unix(int64(start), 0))))
 	}
-	for _, listener := range []string{"listen_tls", "rate_limit_service"} {
+	if len(s.Listeners) > 1 {
+		line("listen", "%s", listenersLine(s.Listeners))
+	}
+	for _, listener := range m.listeners() {
 		for _, text := range m.certificates(listener, c.Now) {
 			line("cert", "%s", text)
+		}
+	}
+	for _, one := range s.Certificates {
+		if why := one.Waiting(); why != "" {
+			line("acme", "%s", why)
 		}
 	}
 	line("rules", "%s", ruleModes(rules))
@@ -374,6 +388,34 @@ func inDays(n int) string {
 		return "1 day"
 	}
 	return fmt.Sprintf("%d days", n)
+}
+
+// listenersLine says where clients connect.
+func listenersLine(all []control.Listener) string {
+	var parts []string
+	for _, l := range all {
+		text := l.Address
+		if l.Field == "listen_tls" {
+			text += " (TLS)"
+		}
+		if l.Redirect > 0 {
+			text += fmt.Sprintf(" (to https, port %d)", l.Redirect)
+		}
+		parts = append(parts, text+" "+number(l.Accepted))
+	}
+	return strings.Join(parts, ", ") + " connections"
+}
+
+// listeners are those that show certificates.
+func (m metrics) listeners() (all []string) {
+	m.each("sluice_certificate_expiry_timestamp_seconds", func(has, _ string) {
+		_, name, _ := strings.Cut(has, `listener="`)
+		if name, _, _ = strings.Cut(name, `"`); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	})
+	slices.Sort(all)
+	return all
 }
 
 // certificates says of a listener's which have expired or soon will, or else how long the first is still valid; and whether files were wrong.

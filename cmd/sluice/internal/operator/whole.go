@@ -81,7 +81,7 @@ func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
 		query.Set("rule", rule)
 	}
 	return noRule(rule, show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(all ofPoP[view.HeavyKey]) error {
-		t := table{columns: []column{{"SOURCE", whole}, {"KEY", cut}, {"OF", cut}, {strings.ToUpper(by), right}, {"AT LEAST", right}, {"EDGES", text}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"OF", cut}, {strings.ToUpper(by), right}, {"AT LEAST", right}, {"EDGES", text}}}
 		for _, h := range all.List {
 			sure := ""
 			if h.Error > 0 {
@@ -102,9 +102,9 @@ func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
 func (c *Client) blockedOfPoP(f Filter, query url.Values) error {
 	query.Set("scope", wholePoP)
 	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil, func(all ofPoP[view.Block]) error {
-		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"NOT ON", cut}, {"REASON", text}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"NOT ON", cut}, {"REASON", text}}}
 		for _, m := range all.List {
-			t.add(m.Source, cmp.Or(m.Policy, m.Rule), string(m.Mode), string(m.Action), m.By, Clock(m.End), span(m.End.Sub(c.Now)), strings.Join(m.NotOn, ", "), m.Reason)
+			t.add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode), string(m.Action), m.By, Clock(m.End), span(m.End.Sub(c.Now)), strings.Join(m.NotOn, ", "), m.Reason)
 		}
 		if len(all.List) == 0 {
 			fmt.Fprintln(c.Out, "nobody is blocked, or nobody like that")

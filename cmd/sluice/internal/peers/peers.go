@@ -1,4 +1,4 @@
-// Package peers carries blocks between PoPs that list each other (pop/across says which): a sender for each peer, and a listener.
+// Package peers carries blocks, and counts of sources near their limit, between PoPs that list each other (pop/across says which): a sender for each peer, and a listener.
 //
 // A message is a POST to /v1/blocks of an edge of the peer, plain HTTP/1.1, with its signature in the header
 // Sluice-Signature. It is signed and not encrypted: an eavesdropper reads addresses, and can change nothing. If there
@@ -44,6 +44,8 @@ const (
 type Peers struct {
 	// Impose puts a block of another PoP into force, which was sent at a time on the clock there.
 	Impose func(from string, b across.Block, sent, now time.Time) across.Outcome
+	// AddCount adds what another PoP has counted, likewise.
+	AddCount func(from string, c across.Count, sent, now time.Time) across.Outcome
 	// Vouch is called with each request that has a key, before its body is read.
 	Vouch func(*http.Request)
 
@@ -98,6 +100,9 @@ type peer struct {
 	away     atomic.Bool      // no edge of it has taken the latest
 	received [2]atomic.Uint64 // messages, under the first of the keys here and under others
 	outcomes [across.Outcomes]atomic.Uint64
+
+	countsSent, bytesSent atomic.Uint64
+	countOutcomes         [across.NoRoom + 1]atomic.Uint64
 }
 
 // New makes them from a configuration that names some. There is at least one key.
@@ -138,7 +143,17 @@ func (p *Peers) Announce(b across.Block) {
 	}
 }
 
-// Send sends blocks until ctx is done. What waits then is lost.
+// AnnounceCount queues what is counted of a source for all peers. It does not wait.
+func (p *Peers) AnnounceCount(c across.Count) {
+	if p.off.Load() {
+		return
+	}
+	for _, to := range p.list {
+		to.outbox.AddCount(c)
+	}
+}
+
+// Send sends blocks and counts until ctx is done. What waits then is lost.
 func (p *Peers) Send(ctx context.Context) {
 	client := &http.Client{
 		Timeout:       patience,
@@ -171,13 +186,14 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 			}
 		}
 		for more := true; more; {
-			batch := to.outbox.Take(time.Now())
-			more = len(batch) == across.MaxBlocks
+			batch, counts := to.outbox.Take(time.Now()), to.outbox.TakeCounts(time.Now())
+			more = len(batch) == across.MaxBlocks || len(counts) == across.MaxCounts
 			for tries := 1; !p.off.Load(); tries++ {
 				id, made := by.stamp(time.Now())
-				err := p.post(ctx, client, to.edges[at], &across.Message{From: p.name, To: to.name, Edge: id, At: made, Blocks: batch})
+				err := p.post(ctx, client, to, to.edges[at], &across.Message{From: p.name, To: to.name, Edge: id, At: made, Blocks: batch, Counts: counts})
 				if err == nil {
 					to.sent.Add(uint64(len(batch)))
+					to.countsSent.Add(uint64(len(counts)))
 					if to.away.Swap(false) {
 						p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Text: "PoP " + to.name + " receives blocks again", Old: "away", New: "told"})
 					}
@@ -188,7 +204,7 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 				}
 				to.failed.Add(1)
 				at = (at + 1) % len(to.edges)
-				batch = across.InForce(batch, time.Now())
+				batch, counts = across.InForce(batch, time.Now()), across.Current(counts, time.Now())
 				if tries%len(to.edges) != 0 {
 					continue
 				}
@@ -196,7 +212,7 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 					p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Level: slog.LevelWarn, Old: "told", New: "away",
 						Text: "no edge of PoP " + to.name + " accepts blocks: sources that are blocked here are not blocked there: " + err.Error()})
 				}
-				if len(batch) == 0 { // the next check notices when it is back
+				if len(batch)+len(counts) == 0 { // the next check notices when it is back
 					break
 				}
 				if !pause(ctx, again) {
@@ -236,9 +252,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (p *Peers) post(ctx context.Context, client *http.Client, edge string, m *across.Message) error {
+func (p *Peers) post(ctx context.Context, client *http.Client, to *peer, edge string, m *across.Message) error {
 	key := (*p.keys.Load())[0]
 	body, mac := key.Seal(m)
+	to.bytesSent.Add(uint64(len(body)))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+edge+path, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -268,7 +285,7 @@ func (p *Peers) Server(log *slog.Logger) *http.Server {
 		MaxHeaderBytes: 4 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
-// take puts a message's blocks into force, and answers what became of them.
+// take puts a message's blocks into force, adds its counts, and answers what became of the blocks.
 func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 	if p.off.Load() {
 		answer(w, http.StatusForbidden, refusal("pop.peers_mode is off here"))
@@ -290,10 +307,18 @@ func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusForbidden, refusal(err.Error()))
 		return
 	}
-	reply := map[string]uint64{across.OverRate.String(): uint64(over)}
+	reply := map[string]uint64{across.OverRate.String(): uint64(over.Blocks)}
 	from := p.peer(m.From)
 	from.received[min(m.Key, 1)].Add(1)
-	from.outcomes[across.OverRate].Add(uint64(over))
+	from.outcomes[across.OverRate].Add(uint64(over.Blocks))
+	from.countOutcomes[across.OverRate].Add(uint64(over.Counts))
+	for _, c := range m.Counts {
+		o := across.Unreadable
+		if across.Travels(c.Source) {
+			o = p.AddCount(m.From, c, m.At, now)
+		}
+		from.countOutcomes[o].Add(1)
+	}
 	for _, b := range m.Blocks {
 		o := across.Unreadable
 		if across.Travels(b.Source) {

@@ -11,6 +11,9 @@ import (
 	"strings"
 
 	"sluice/edge/config"
+	"sluice/edge/config/compose"
+	"sluice/edge/geo"
+	"sluice/edge/rules"
 	"sluice/pop/across"
 	"sluice/pop/placement"
 	"sluice/pop/secret"
@@ -18,20 +21,36 @@ import (
 
 // ReadConfig reads a configuration. The error names the file, and every line that is wrong.
 func ReadConfig(file string) (*config.Config, error) {
+	c, _, err := ReadFiles(file)
+	return c, err
+}
+
+// ReadFiles is ReadConfig, and what it has read, even where that is wrong.
+func ReadFiles(file string) (*config.Config, *compose.Files, error) {
+	files := new(compose.Files)
 	text, err := os.ReadFile(file)
 	if err != nil {
+		files.Unread(file, err)
 		var path *os.PathError
 		if errors.As(err, &path) {
 			err = path.Err
 		}
-		return nil, fmt.Errorf("%s: cannot be read: %w: give the path of a readable file", file, err)
+		return nil, files, fmt.Errorf("%s: cannot be read: %w: give the path of a readable file", file, err)
 	}
-	return ParseConfig(file, text)
+	p := parser
+	p.Files = files
+	c, err := p.Parse(file, text)
+	return c, files, err
 }
 
+var parser = config.Parser{Nodes: CheckNodes, Geo: new(geo.Checks).Check, Env: os.LookupEnv}
+
 // ParseConfig is ReadConfig of a text that a file is to have.
-func ParseConfig(file string, text []byte) (*config.Config, error) {
-	return config.Parser{Nodes: CheckNodes}.Parse(file, text)
+func ParseConfig(file string, text []byte) (*config.Config, error) { return parser.Parse(file, text) }
+
+// ParseRules reads rules alone, as config.Parser does.
+func ParseRules(file string, text []byte) ([]rules.Config, error) {
+	return parser.ParseRules(file, text)
 }
 
 // CheckNodes reports what is wrong with a list of memcached nodes.

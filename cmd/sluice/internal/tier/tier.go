@@ -107,8 +107,9 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	}
 	id, apart := rand.Uint64(), rulesApart(c)
 	var decided func(across.Block)
+	var counted func(across.Count)
 	if others != nil {
-		decided = others.Announce
+		decided, counted = others.Announce, others.AnnounceCount
 		s.beside = append(s.beside, others.Send)
 	}
 	machine, err := pop.NewMachine(pop.Config{
@@ -116,7 +117,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 		Received: func(w operatorlog.Order) {
 			happened.Add(control.Event(&w, false, time.Now()))
 		},
-		Decided: decided, InFlight: s.InFlight, Exact: s.Exact,
+		Decided: decided, Counted: counted, InFlight: s.InFlight, Exact: s.Exact,
 		Viewed: func(node int, item []byte) {
 			if s.Viewed != nil {
 				s.Viewed(node, item)
@@ -130,7 +131,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	began := time.Now()
 	s.began.Store(&began)
 	if s.peers = others; others != nil {
-		others.Impose = machine.Announcer.Impose
+		others.Impose, others.AddCount = machine.Announcer.Impose, machine.Announcer.AddCount
 	}
 	s.TurnPeers(c)
 	if len(c.Etcd.Endpoints) > 0 {
@@ -357,7 +358,7 @@ func EdgeName(c *config.Config) string {
 	if err != nil {
 		host = "edge"
 	}
-	if _, port, err := net.SplitHostPort(c.Listen); err == nil {
+	if _, port, err := net.SplitHostPort(c.Listen[0].Address); err == nil {
 		return host + ":" + port
 	}
 	return host

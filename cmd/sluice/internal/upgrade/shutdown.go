@@ -27,7 +27,7 @@ type Shutdown struct {
 	Log       *slog.Logger
 	Events    *events.Log
 
-	Calls func(context.Context) // drains the rate limit service; nil: there is none
+	Calls func(context.Context) // drains the services that programs call; nil: there are none
 }
 
 // Stop ends an edge after a signal. Connections are taken for as long as the open ones need notice anyway: if another

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,8 +36,8 @@ type Sockets struct {
 }
 
 // GivenSockets takes over what an older process of ours or systemd (sd_listen_fds(3)) has opened. Of systemd's, those named
-// listen, listen_tls, admin, peers_listen and rate_limit_service (FileDescriptorName=) are these; one without such a name is listen. Only
-// listen and listen_tls may have several.
+// listen, listen_tls, admin, peers_listen, limit_api and rate_limit_service (FileDescriptorName=) are these; one without such a name is listen. Only
+// listen and listen_tls may have several, of one address or of several.
 func GivenSockets() (*Sockets, error) {
 	s := &Sockets{given: make(map[string][]net.Listener)}
 	var names []string
@@ -59,41 +60,88 @@ func GivenSockets() (*Sockets, error) {
 		}
 		switch name {
 		case "listen", "listen_tls":
-		case "admin", "peers_listen", "rate_limit_service":
+		case "admin", "peers_listen", "limit_api", "rate_limit_service":
 			if s.given[name] != nil {
 				ln.Close()
-				return nil, fmt.Errorf("two sockets were given for %s: name them listen, listen_tls, admin, peers_listen or rate_limit_service (FileDescriptorName=)", name)
+				return nil, fmt.Errorf("two sockets were given for %s: name them listen, listen_tls, admin, peers_listen, limit_api or rate_limit_service (FileDescriptorName=)", name)
 			}
 		default:
 			name = "listen"
-		}
-		if first := s.given[name]; first != nil && first[0].Addr().String() != ln.Addr().String() {
-			ln.Close()
-			return nil, fmt.Errorf("the sockets given for %s have two addresses, %s and %s: give those of one address (FileDescriptorName=)", name, first[0].Addr(), ln.Addr())
 		}
 		s.given[name] = append(s.given[name], ln)
 	}
 	return s, nil
 }
 
-// Listen returns the sockets that were given under a name, whatever their number: to close one would lose the connections that wait in it.
-// Without any it opens as many as are wanted at the address.
-func (s *Sockets) Listen(name, address string, wanted int) ([]net.Listener, error) {
-	all := s.given[name]
-	delete(s.given, name)
-	if all == nil {
-		var err error
-		if all, err = listen(name, address, wanted); err != nil {
-			return nil, err
+// Listen returns the sockets of each address. Those that were given under the name go to the address that they have, and the rest, in
+// their order, to addresses that have none: so a socket is kept whose address was written otherwise. Of one address all are taken,
+// whatever their number: to close one would lose the connections that wait in it. For an address without any it opens as many as are wanted.
+func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.Listener, error) {
+	given := byAddress(s.given[name])
+	all := make([][]net.Listener, len(addresses))
+	for _, fits := range []func(net.Addr, string) bool{isAt, func(net.Addr, string) bool { return true }} {
+		for i, address := range addresses {
+			if at := slices.IndexFunc(given, func(l []net.Listener) bool { return fits(l[0].Addr(), address) }); all[i] == nil && at >= 0 {
+				all[i] = given[at]
+				given = slices.Delete(given, at, at+1)
+			}
 		}
 	}
-	for _, ln := range all {
+	s.given[name] = slices.Concat(given...)
+	for i, address := range addresses {
+		if all[i] == nil {
+			var err error
+			if all[i], err = listen(name, address, wanted); err != nil {
+				s.keep(name, all)
+				return nil, err
+			}
+		}
+	}
+	s.keep(name, all)
+	return all, nil
+}
+
+// keep notes sockets as those that this process has.
+func (s *Sockets) keep(name string, all [][]net.Listener) {
+	for _, ln := range slices.Concat(all...) {
 		if u, ok := ln.(*net.UnixListener); ok {
 			u.SetUnlinkOnClose(false) // another process may have it; the next one to listen removes what is left
 		}
 		s.open = append(s.open, socket{name, ln})
 	}
-	return all, nil
+}
+
+// byAddress are sockets, those of one address together, in the order in which the addresses come.
+func byAddress(list []net.Listener) (all [][]net.Listener) {
+	for _, ln := range list {
+		at := slices.IndexFunc(all, func(l []net.Listener) bool { return l[0].Addr().String() == ln.Addr().String() })
+		if at < 0 {
+			all = append(all, []net.Listener{ln})
+		} else {
+			all[at] = append(all[at], ln)
+		}
+	}
+	return all
+}
+
+// isAt reports whether a socket listens at an address as it is configured. A host that is a name may stand for any address.
+func isAt(a net.Addr, address string) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return "unix:"+a.String() == address
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port != strconv.Itoa(tcp.Port) {
+		return false
+	}
+	ip := net.ParseIP(host)
+	switch {
+	case host == "":
+		return tcp.IP.IsUnspecified()
+	case ip == nil:
+		return true
+	}
+	return ip.Equal(tcp.IP)
 }
 
 // Close closes what was given and not wanted, and, after a failure to start, what is open.
@@ -169,7 +217,7 @@ func ListenError(what, address string, err error) error {
 	switch what {
 	case "listen_tls", "peers_listen":
 		flag = what
-	case "rate_limit_service":
+	case "limit_api", "rate_limit_service":
 		flag = what + ".listen"
 	}
 	switch {

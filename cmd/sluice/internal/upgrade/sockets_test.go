@@ -3,6 +3,7 @@ package upgrade
 import (
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -90,8 +91,55 @@ func TestGivenSocketsAreKept(t *testing.T) {
 	}
 	s := &Sockets{given: map[string][]net.Listener{"listen": handed}}
 	defer s.Close(true)
-	got, err := s.Listen("listen", "127.0.0.1:0", 1)
-	if err != nil || len(got) != 3 || len(s.open) != 3 {
+	got, err := s.Listen("listen", []string{"127.0.0.1:0"}, 1)
+	if err != nil || len(got) != 1 || len(got[0]) != 3 || len(s.open) != 3 {
 		t.Errorf("%d sockets, %d to hand over (%v), want the 3 that were given", len(got), len(s.open), err)
+	}
+}
+
+// Sockets of several listeners go to the listener whose address they have, wherever that stands in the list by now. One whose address was
+// changed keeps its sockets, one that is new gets new ones, and those of one that is gone are closed.
+func TestGivenSocketsFindTheirListener(t *testing.T) {
+	open := func(n int) (list []net.Listener, at string) {
+		list, err := listen("listen", "127.0.0.1:0", n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list, list[0].Addr().String()
+	}
+	a, atA := open(2)
+	b, atB := open(1)
+	c, atC := open(1)
+	for _, test := range []struct {
+		name string
+		want []string
+		got  []int // which of the given sockets each has; -1: new ones
+	}{
+		{"as they were", []string{atA, atB, atC}, []int{0, 2, 3}},
+		{"in another order", []string{atC, atA, atB}, []int{3, 0, 2}},
+		{"one changed", []string{atA, "127.0.0.1:0", atC}, []int{0, 2, 3}},
+		{"one more", []string{"127.0.0.1:0", atA, atB, atC}, []int{-1, 0, 2, 3}},
+		{"one less", []string{atC, atB}, []int{3, 2}},
+	} {
+		given := slices.Concat(a, b, c)
+		s := &Sockets{given: map[string][]net.Listener{"listen": given}}
+		all, err := s.Listen("listen", test.want, 1)
+		if err != nil {
+			t.Fatalf("%s: %v", test.name, err)
+		}
+		for i, has := range all {
+			if got := slices.Index(given, has[0]); got != test.got[i] {
+				t.Errorf("%s: %s has socket %d, want %d", test.name, test.want[i], got, test.got[i])
+			}
+			if slices.Index(given, has[0]) < 0 {
+				has[0].Close()
+			}
+		}
+		if left := len(s.given["listen"]) + len(s.open); left < len(given) {
+			t.Errorf("%s: %d of %d sockets are known", test.name, left, len(given))
+		}
+	}
+	for _, ln := range slices.Concat(a, b, c) {
+		ln.Close()
 	}
 }

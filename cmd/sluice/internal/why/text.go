@@ -35,6 +35,9 @@ func (s *Story) Text(w io.Writer) error {
 		fmt.Fprintf(b, ", %d by HTTP/2", s.HTTP2)
 	}
 	b.WriteByte('\n')
+	if s.Unwritten > 0 {
+		fmt.Fprintf(b, "the log holds a sample: about %d of them are not in it, and counted by the lines that stand for them\n", s.Unwritten)
+	}
 	if len(s.Minutes) == 0 {
 		b.WriteString("none of them at that time\n")
 	}
@@ -94,7 +97,10 @@ func (bl *Block) text(b *strings.Builder) {
 }
 
 func name(s *Story) string {
-	if s.Source.IsSingleIP() {
+	switch {
+	case s.Key != "":
+		return s.Key
+	case s.Source.IsSingleIP():
 		return s.Source.Addr().String()
 	}
 	return s.Source.String()

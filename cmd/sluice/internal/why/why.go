@@ -21,26 +21,29 @@ import (
 // Question is which source, time and detail a story is about.
 type Question struct {
 	Source netip.Prefix  // the source
+	Key    string        // in its place the # and digest of a key
 	At     time.Time     // around this time; zero: the latest refusal, or the latest request if there was none
 	Clock  bool          // At is a time of day, of the latest day that has one in these logs
 	Around time.Duration // so long before and after; 0: ten minutes
 }
 
-// Story is the answer. Requests are those of the source; where the log holds one refusal in N, each stands for N.
+// Story is the answer. Requests are those of the source; where the log holds one refusal or success in N, each stands for N.
 type Story struct {
-	Source   netip.Prefix `json:"source"`
-	From     time.Time    `json:"from"` // of what is shown in detail
-	To       time.Time    `json:"to"`
-	Lines    int          `json:"lines"`           // that were read
-	Bad      int          `json:"bad,omitempty"`   // of them, those that are no line of an access log in JSON
-	Requests uint64       `json:"requests"`        // in all of the logs
-	Refused  uint64       `json:"refused"`         // of them, by a rule or a list
-	HTTP2    uint64       `json:"http2,omitempty"` // of them, by HTTP/2
-	First    time.Time    `json:"first,omitzero"`
-	Last     time.Time    `json:"last,omitzero"`
-	Minutes  []Minute     `json:"minutes"`
-	Blocks   []Block      `json:"blocks"`
-	Others   []Refusals   `json:"others"` // refusals under no block
+	Source    netip.Prefix `json:"source,omitzero"`
+	Key       string       `json:"key,omitempty"`
+	From      time.Time    `json:"from"` // of what is shown in detail
+	To        time.Time    `json:"to"`
+	Lines     int          `json:"lines"`               // that were read
+	Bad       int          `json:"bad,omitempty"`       // of them, those that are no line of an access log in JSON
+	Requests  uint64       `json:"requests"`            // in all of the logs
+	Refused   uint64       `json:"refused"`             // of them, by a rule or a list
+	HTTP2     uint64       `json:"http2,omitempty"`     // of them, by HTTP/2
+	Unwritten uint64       `json:"unwritten,omitempty"` // of them, those of which the log has no line, because it holds a sample
+	First     time.Time    `json:"first,omitzero"`
+	Last      time.Time    `json:"last,omitzero"`
+	Minutes   []Minute     `json:"minutes"`
+	Blocks    []Block      `json:"blocks"`
+	Others    []Refusals   `json:"others"` // refusals under no block
 }
 
 // Minute is a source's requests of a minute.
@@ -83,6 +86,7 @@ type line struct {
 	Time     time.Time
 	T        float64
 	Source   string
+	Key      string
 	ID, Edge string
 	Rule     string
 	Verdict  string
@@ -108,19 +112,19 @@ const maxLines = 1 << 20
 
 // Explain reads logs and answers. Lines are read as they come; those of the source alone are kept.
 func Explain(q Question, logs ...io.Reader) (*Story, error) {
-	s := &Story{Source: q.Source, Minutes: []Minute{}, Blocks: []Block{}, Others: []Refusals{}}
+	s := &Story{Source: q.Source, Key: q.Key, Minutes: []Minute{}, Blocks: []Block{}, Others: []Refusals{}}
 	var list []line
 	for _, r := range logs {
 		in := bufio.NewScanner(r)
 		in.Buffer(nil, 1<<20)
 		for in.Scan() {
 			s.Lines++
-			l, is, ok := read(in.Bytes(), q.Source)
+			l, is, ok := read(in.Bytes(), &q)
 			switch {
 			case !ok:
 				s.Bad++
 			case is && len(list) == maxLines:
-				return nil, fmt.Errorf("why: more than %d requests of %v: give less of the logs", maxLines, q.Source)
+				return nil, fmt.Errorf("why: more than %d requests of %s: give less of the logs", maxLines, name(s))
 			case is:
 				list = append(list, l)
 			}
@@ -139,18 +143,19 @@ func Explain(q Question, logs ...io.Reader) (*Story, error) {
 	return s, nil
 }
 
-// read reads a line, if it is about the source.
-func read(text []byte, source netip.Prefix) (l line, is, ok bool) {
+// read reads a line, if it is about who is asked about.
+func read(text []byte, q *Question) (l line, is, ok bool) {
 	_, rest, found := bytes.Cut(text, []byte(`"source":"`))
 	who, _, closed := bytes.Cut(rest, []byte{'"'})
 	if !found || !closed {
 		return l, false, false
 	}
 	addr, err := netip.ParseAddr(string(who))
-	if err != nil || !source.Contains(addr) {
+	about := q.Key == "" && q.Source.Contains(addr) || q.Key != "" && bytes.Contains(rest, []byte(`"key":"`+q.Key+`"`))
+	if err != nil || !about {
 		return l, false, err == nil
 	}
-	if json.Unmarshal(text, &l) != nil || l.Time.IsZero() && l.T == 0 {
+	if json.Unmarshal(text, &l) != nil || q.Key != "" && l.Key != q.Key || l.Time.IsZero() && l.T == 0 {
 		return l, false, false
 	}
 	if l.Time.IsZero() {
@@ -194,6 +199,7 @@ func (s *Story) add(l *line) {
 	}
 	s.Last = l.Time
 	s.Requests += l.Sample
+	s.Unwritten += l.Sample - 1
 	if l.Protocol == "HTTP/2.0" {
 		s.HTTP2 += l.Sample
 	}

@@ -65,6 +65,7 @@ func TestStory(t *testing.T) {
 	want := `192.0.2.7, from 2026-05-04 13:55:00Z to 2026-05-04 14:15:00Z
 1 of 10 lines are no access log in JSON (access_log.format: json)
 first seen 2026-05-04 13:50:00Z, last 2026-05-04 14:07:00Z: 17 requests, 13 refused
+the log holds a sample: about 9 of them are not in it, and counted by the lines that stand for them
   2026-05-04 14:05Z  13 requests, 11 refused
   2026-05-04 14:06Z  2 requests, 2 refused
   2026-05-04 14:07Z  1 request

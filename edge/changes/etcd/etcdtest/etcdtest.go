@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,9 +87,24 @@ func (n *Node) Forget() {
 	}
 }
 
-// Signal sends a signal to the node: one that is stopped still takes connections.
+// Signal sends a signal to the node: one that is stopped (SIGSTOP) still takes connections. It returns when all its threads have stopped.
 func (n *Node) Signal(s os.Signal) {
+	n.t.Helper()
 	if err := n.cmd.Process.Signal(s); err != nil {
 		n.t.Fatal(err)
+	}
+	if s != syscall.SIGSTOP {
+		return
+	}
+	for {
+		var state syscall.WaitStatus
+		_, err := syscall.Wait4(n.cmd.Process.Pid, &state, syscall.WUNTRACED, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || !state.Stopped() {
+			n.t.Fatalf("etcd did not stop: %v, %v", state, err)
+		}
+		return
 	}
 }

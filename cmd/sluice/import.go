@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sluice/cmd/sluice/internal/command"
+	"sluice/cmd/sluice/internal/importer"
+)
+
+// importCmd makes rules of the limits of another program's file.
+func importCmd() command.Command {
+	set := command.NewFlagSet("import")
+	asJSON := set.Bool("json", false, "print JSON: rules, notes, and the YAML")
+	const meant = "import wants a program and a file: sluice import nginx nginx.conf; - is standard input"
+	return command.Offline(set, "nginx|haproxy|envoy-ratelimit FILE", "make rules of another program's limits, with a note for what has no equal", meant, func(args []string, stdout, stderr io.Writer) int {
+		if importer.Kinds[args[0]] == nil {
+			return command.Misuse(stderr, fmt.Errorf("import %s: want nginx, haproxy or envoy-ratelimit", args[0]))
+		}
+		r, err := importFile(args[0], args[1])
+		if err != nil {
+			fmt.Fprintf(stderr, "sluice import: %v\n", err)
+			return command.ExitFailed
+		}
+		code := 0
+		if len(r.Rules) == 0 {
+			code = command.ExitFailed
+		}
+		if *asJSON {
+			return printJSON(r, code, stdout)
+		}
+		fmt.Fprint(stdout, r.YAML)
+		return code
+	})
+}
+
+func importFile(kind, file string) (*importer.Result, error) {
+	var text []byte
+	var err error
+	var open importer.Open // what it includes
+	if file == "-" {
+		file = "stdin"
+		text, err = io.ReadAll(os.Stdin)
+	} else {
+		text, err = os.ReadFile(file)
+		open = beside(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: give the path of a readable file", err)
+	}
+	r, err := importer.Import(kind, file, text, open)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return r, nil
+}
+
+// maxIncludedBytes bounds a file that another includes: a pattern may name a log.
+const maxIncludedBytes = 4 << 20
+
+// beside opens files by their names relative to another's folder.
+func beside(file string) importer.Open {
+	return func(pattern string) (files []importer.File, err error) {
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(filepath.Dir(file), pattern)
+		}
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", pattern, err)
+		}
+		if len(names) == 0 && !strings.ContainsAny(pattern, "*?[") {
+			return nil, fmt.Errorf("there is no %s here", pattern)
+		}
+		for _, name := range names {
+			info, err := os.Stat(name)
+			switch {
+			case err != nil:
+				return nil, err
+			case !info.Mode().IsRegular() || info.Size() > maxIncludedBytes:
+				return nil, fmt.Errorf("%s is no file, or has more than %d bytes", name, maxIncludedBytes)
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, importer.File{Name: name, Text: text})
+		}
+		return files, nil
+	}
+}

@@ -1,0 +1,162 @@
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sluice/cmd/sluice/internal/operator"
+	"sluice/cmd/sluice/internal/settings"
+	"sluice/edge/rules"
+)
+
+// ruleForms are the forms of the command rules, with what each wants behind its name.
+var ruleForms = []struct{ name, args string }{
+	{"add", "[FILE]"}, {"edit", "NAME [FILE]"}, {"set", "NAME FIELD=VALUE…"}, {"remove", "NAME"}, {"history", "NAME"}, {"rollback", "NAME [VERSION]"},
+}
+
+// ruleCommand is the command rules: without arguments those in force, else one of them is changed, or its past shown.
+func ruleCommand(c *operator.Client, args []string) error {
+	if len(args) == 0 {
+		return c.Rules()
+	}
+	what, rest := args[0], args[1:]
+	i := slices.IndexFunc(ruleForms, func(f struct{ name, args string }) bool { return f.name == what })
+	if i < 0 {
+		var forms []string
+		for _, f := range ruleForms {
+			forms = append(forms, "rules "+f.name+" "+f.args)
+		}
+		return usageError{fmt.Errorf("no form %q: want rules, %s", what, strings.Join(forms, ", "))}
+	}
+	form := usageError{fmt.Errorf("want sluice rules %s %s", what, ruleForms[i].args)}
+	if len(rest) == 0 || rest[0] == "" {
+		form = usageError{fmt.Errorf("%q is not enough: %w", what, form)}
+	}
+	if what == "add" {
+		if len(rest) > 1 {
+			return form
+		}
+		list, err := readRules(strings.Join(rest, ""))
+		if err != nil {
+			return err
+		}
+		return c.AddRules(list)
+	}
+	if len(rest) == 0 || rest[0] == "" {
+		return form
+	}
+	name, rest := rest[0], rest[1:]
+	switch {
+	case what == "set" && len(rest) > 0:
+		patch, err := operator.CheckFields(rest)
+		if err != nil {
+			return usageError{err}
+		}
+		return c.SetRule(name, patch)
+	case what == "set":
+		return usageError{fmt.Errorf("nothing is to be set: sluice rules set %s limit=300", name)}
+	case what == "edit" && len(rest) == 1:
+		return c.EditRule(name, func(string) (rules.Config, error) { return oneRule(readRules(rest[0])) })
+	case what == "edit" && len(rest) == 0:
+		if err := c.EditRule(name, inEditor); !errors.Is(err, errUnchanged) {
+			return err
+		}
+		if c.JSON {
+			return c.Rule(name)
+		}
+		_, err := fmt.Fprintln(c.Out, "nothing is changed")
+		return err
+	case what == "remove" && len(rest) == 0:
+		return c.RemoveRule(name)
+	case what == "history" && len(rest) == 0:
+		return c.History(name)
+	case what == "rollback" && len(rest) == 0:
+		return c.Rollback(name, "")
+	case what == "rollback" && len(rest) == 1:
+		if _, err := strconv.ParseUint(rest[0], 10, 64); err != nil {
+			return usageError{fmt.Errorf("version %q: want the number of one (sluice rules history %s lists them), or 0, which is what the file says", rest[0], name)}
+		}
+		return c.Rollback(name, rest[0])
+	}
+	return form
+}
+
+// readRules reads rules of a file, or of standard input, which is - or no name.
+func readRules(file string) ([]rules.Config, error) {
+	if file != "" && file != "-" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("%w: give a file with rules in YAML, or - for standard input", err)
+		}
+		return whole(settings.ParseRules(file, text))
+	}
+	text, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return whole(settings.ParseRules("stdin", text))
+}
+
+func whole(list []rules.Config, err error) ([]rules.Config, error) {
+	if err != nil {
+		err = wholeError{err}
+	}
+	return list, err
+}
+
+// wholeError is one whose lines are all shown: of rules that were given, each about another thing that is wrong.
+type wholeError struct{ error }
+
+func (e wholeError) Unwrap() error { return e.error }
+
+func oneRule(list []rules.Config, err error) (rules.Config, error) {
+	switch {
+	case err != nil:
+		return rules.Config{}, err
+	case len(list) > 1:
+		return rules.Config{}, fmt.Errorf("there are %d rules in it: want one", len(list))
+	}
+	return list[0], nil
+}
+
+// errUnchanged says that what was written is what is there.
+var errUnchanged = errors.New("nothing was changed")
+
+// inEditor has the operator's editor change a rule. What is wrong stays in its file, so that nothing written is lost.
+func inEditor(now string) (rule rules.Config, err error) {
+	f, err := os.CreateTemp("", "sluice-rule-*.yaml")
+	if err != nil {
+		return rule, err
+	}
+	file := f.Name()
+	_, err = f.WriteString(now)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return rule, err
+	}
+	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
+	run := exec.Command("sh", "-c", editor+` "$0"`, file) // an editor may have arguments, as in code --wait
+	run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := run.Run(); err != nil {
+		_ = os.Remove(file)
+		return rule, fmt.Errorf("the editor %q (EDITOR): %w: nothing is changed", editor, err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return rule, err
+	}
+	if string(text) == now {
+		_ = os.Remove(file)
+		return rule, errUnchanged
+	}
+	if rule, err = oneRule(settings.ParseRules(file, text)); err != nil {
+		return rule, wholeError{fmt.Errorf("%w\nnothing is changed, and what you wrote is in %s: mend it there, and give it as sluice rules edit NAME %[2]s", err, file)}
+	}
+	return rule, os.Remove(file)
+}

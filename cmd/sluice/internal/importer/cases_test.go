@@ -1,0 +1,145 @@
+package importer
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// The shapes of configurations that are easily taken for something else. What is wanted are lines of what is made, without their indentation; a ! says that
+// there is no such line.
+func TestImportSays(t *testing.T) {
+	const (
+		zones   = "limit_req_zone $binary_remote_addr zone=a:1m rate=10r/s;\nlimit_req_zone $binary_remote_addr zone=b:1m rate=5r/m;\nlimit_req_zone $binary_remote_addr zone=c:1m rate=50r/s;\n"
+		counted = "frontend f\n stick-table type ip size 1m expire 1m store http_req_rate(10s)\n http-request track-sc0 src\n"
+		limited = " rate_limit: {unit: second, requests_per_unit: 5}\n"
+	)
+	for _, x := range []struct {
+		kind, text string
+		want       []string
+	}{
+		// A request is in one location.
+		{"nginx", zones + "server { location /a/ { limit_req zone=a; } location /a/b/ { return 200; } }", []string{"path: /a/*", "path: /a/b/*", "!mode: shadow"}},
+		{"nginx", zones + "server { location / { limit_req zone=a; } location = /health { return 200; } }", []string{"path: /health", "!mode: shadow"}},
+		{"nginx", zones + "server { limit_req zone=a;\nlocation /b { limit_req zone=c; } }", []string{"path: /b*", "!# note: a shadow"}},
+		{"nginx", zones + "server { limit_req zone=a;\nlocation /b { limit_req zone=b; }\nlocation /c { limit_req zone=b; } }",
+			[]string{"# note: nginx leaves out the locations /b, /c, which have limits of their own; here both hold", "!mode: shadow"}},
+		{"nginx", zones + "server { location / { limit_req zone=a; } location /b { return 200; } location ~ png$ { return 200; } }",
+			[]string{"# note: a shadow, because this has no equal, or is not understood: nginx leaves out /b, ~ png$, and a rule leaves out one path", "mode: shadow"}},
+		{"nginx", zones + "server { location /b { limit_req zone=a; } location ~ png$ { return 200; } }",
+			[]string{"# note: nginx leaves out what ~ png$ takes; here it holds for that too", "!mode: shadow"}},
+		{"nginx", zones + "server { location ^~ /b { limit_req zone=a; } location ~ png$ { return 200; } }", []string{"!# note: nginx leaves out what ~ png$ takes; here it holds for that too"}},
+		// And in one server.
+		{"nginx", zones + "server { server_name a.example; return 200; }\nserver { limit_req zone=a; }", []string{"not:", "- a.example"}},
+		{"nginx", zones + "server { listen 81; server_name a.example; return 200; }\nserver { limit_req zone=a; }", []string{"!not:"}},
+		{"nginx", "http {" + zones + "limit_req zone=a;\nserver { server_name a.example; limit_req zone=c; }\nserver { server_name b.example; } }", []string{"not:", "- a.example"}},
+		{"nginx", "http {" + zones + "limit_req zone=a;\nserver { server_name b.example; location / { limit_req zone=c; } } }",
+			[]string{"# line 5: limit_req zone=c: in nginx it takes the place of limit_req zone=a (line 4); here a request passes every rule that is about it, so both hold"}},
+		{"nginx", zones + "server { location /a { limit_req zone=a; }\nlocation /b { limit_req zone=a; } }", []string{"# note: nginx counts this together with line 5, in one zone; here each rule counts for itself"}},
+		{"nginx", zones + "server { limit_req zone=a burst=${BURST}; }", []string{"# line 4: left out: limit_req zone=a burst=$${BURST}: $${BURST} is no number"}},
+		{"nginx", zones + "limit_req_status 444;\nserver { limit_req zone=a; }", []string{"action: close", "!status: 444"}},
+		{"nginx", "stream { limit_conn_zone $binary_remote_addr zone=a:1m;\nserver { limit_conn a 1; } }", []string{"# line 1: left out: stream: it is not about HTTP", "!rules:"}},
+		{"nginx", "geo $who { default $binary_remote_addr; 10.0.0.0/8 \"\"; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }",
+			[]string{"# note: nginx takes $binary_remote_addr in a geo as it is written, so all of these share one counter there; here each has its own, as was meant"}},
+
+		{"haproxy", counted + " http-request deny if { sc_http_req_rate(0) lt 5 }", []string{"# line 4: left out: http-request deny if { sc_http_req_rate(0) lt 5 }: want gt or ge, and one number, for a limit", "!rules:"}},
+		{"haproxy", counted + " http-request deny if { req.hdr(X-A) -m found } { sc_http_req_rate(0) gt 5 }", []string{`X-A: "*"`, "# note: HAProxy counts the client's other requests too; here the rule counts those that it may refuse"}},
+		{"haproxy", counted + " http-request deny if { hdr(host) -m sub evil } { sc_http_req_rate(0) gt 5 }", []string{"mode: shadow", "!- sub"}},
+		{"haproxy", counted + " http-request deny if { path_beg -i /Admin } { sc_http_req_rate(0) gt 5 }", []string{"path: ~(?i)^(?:/Admin)"}},
+		{"haproxy", counted + " http-request deny if { path_beg /a /b } { sc_http_req_rate(0) gt 5 }", []string{"path: ~^(?:/a|/b)"}},
+		{"haproxy", counted + " http-request allow if { src 10.0.0.0/8 }\n http-request deny if !{ src 192.0.2.1 } { sc_http_req_rate(0) gt 5 }", []string{"- 192.0.2.1", "- 10.0.0.0/8", "!mode: shadow"}},
+		{"haproxy", counted + " http-request allow if { src -f good }\n http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"mode: shadow"}},
+		{"haproxy", counted + " http-request allow\n http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"# line 5: left out: http-request deny if { sc_http_req_rate(0) gt 5 }: a line above it lets all requests pass"}},
+		{"haproxy", counted + " http-request return status 429 if { sc_http_req_rate(0) gt 5 }", []string{"limit: 5", "!status: 429"}},
+		{"haproxy", counted + " http-request return status 200 if { sc_http_req_rate(0) gt 5 }", []string{"# line 4: left out: http-request return status 200 if { sc_http_req_rate(0) gt 5 }: it looks at a counter, and does not refuse requests"}},
+		{"haproxy", counted + " acl many sc_http_req_rate(0) gt 5\n use_backend slow if many", []string{"# line 5: left out: use_backend slow if many: it looks at a counter, and does not refuse requests"}},
+		{"haproxy", counted + " acl few sc_http_req_rate(0) lt 5\n http-request deny unless few", []string{"# line 5: left out: http-request deny unless few: what it counts is not understood"}},
+		{"haproxy", counted + " acl a path /a\n acl b path /b\n http-request deny unless a b { sc_http_req_rate(0) gt 5 }", []string{"!rules:"}},
+		{"haproxy", strings.Replace(counted, "src\n", "src unless { src 10.0.0.0/8 }\n", 1) + " http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"not:", "- 10.0.0.0/8", "!mode: shadow"}},
+		{"haproxy", counted + " acl many sc_http_req_rate(0) gt 5\n acl many sc_http_req_rate(1) gt 5\n http-request deny if many", []string{"# line 6: left out: http-request deny if many: what it counts is not understood"}},
+		{"haproxy", "frontend f\n stick-table type ip size 1m expire 1m store http_req_rate(10s)\n http-request deny if { src_http_req_rate(f) gt 5 }",
+			[]string{"# line 3: left out: http-request deny if { src_http_req_rate(f) gt 5 }: no line of this file counts addresses in the table f, so it refuses nobody"}},
+		{"haproxy", counted + " http-request track-sc0 hdr(X-A)\n http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"# line 4: left out: http-request track-sc0 hdr(X-A): a line above it has filled sc0 for all requests", "!key: header:X-A"}},
+		{"haproxy", strings.Replace(counted, "src", "hdr(X-A)", 1) + " http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"key: header:X-A", `X-A: "*"`}},
+
+		{"envoy-ratelimit", "domain: d\ndescriptors:\n- key: a\n  Value: b\n " + limited, []string{"# line 3: left out, with the descriptors within it: a: there is no field Value in a configuration of Envoy's ratelimit", "!rules:"}},
+		{"envoy-ratelimit", "domain: d\ndescriptors:\n- key: a\n  rate_limit: {unit: fortnight, requests_per_unit: 5}\n", []string{`# line 3: left out: a: the unit "fortnight" is none of Envoy's ratelimit`}},
+		{"envoy-ratelimit", "domain: d\ndescriptors:\n- key: a\n  value: b\n  rate_limit: {unlimited: true}\n", []string{"limit: 1000000000"}},
+		{"envoy-ratelimit", "kind: ConfigMap\ndata:\n  c.yaml: |\n    domain: d\n    descriptors:\n    - key: a\n     " + limited, []string{"# line 6: key a, value: 5 in a second"}},
+	} {
+		r, err := Import(x.kind, "f", []byte(x.text), nil)
+		if err != nil {
+			t.Errorf("%s: %v", x.text, err)
+			continue
+		}
+		lines := make(map[string]bool)
+		for line := range strings.Lines(r.YAML) {
+			lines[strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "- name: f"))] = true
+			lines[strings.TrimSpace(line)] = true
+		}
+		for _, want := range x.want {
+			if want, not := strings.CutPrefix(want, "!"); lines[want] == not {
+				t.Errorf("%s\n%q: %v; it is\n%s", x.text, want, !not, r.YAML)
+			}
+		}
+	}
+}
+
+// What a file of nginx includes stands in the place where it does so, whether it is found beside the file or in what nginx -T prints.
+func TestImportOfIncludes(t *testing.T) {
+	files := map[string]string{
+		"nginx.conf":    "http {\n limit_req_status 429;\n limit_req_zone $binary_remote_addr zone=a:1m rate=1r/s;\n include sites/*.conf;\n}\n",
+		"sites/a.conf":  "server {\n server_name a.example;\n location /x { include limit.conf; }\n}\n",
+		"limit.conf":    "limit_req zone=a burst=4 nodelay;\n",
+		"itself.conf":   "include itself.conf;\n",
+		"missing.conf":  "include nowhere.conf;\n",
+		"half.conf":     "include halfof.conf;\n",
+		"halfof.conf":   "http {\n",
+		"sites/z.other": "server {\n",
+	}
+	open := func(pattern string) ([]File, error) {
+		if pattern == "sites/*.conf" {
+			pattern = "sites/a.conf"
+		}
+		text, is := files[pattern]
+		if !is {
+			return nil, errors.New("there is none here")
+		}
+		return []File{{pattern, []byte(text)}}, nil
+	}
+	printed := "nginx: the configuration file /etc/nginx/nginx.conf syntax is ok\n"
+	for _, name := range []string{"nginx.conf", "sites/a.conf", "limit.conf"} {
+		printed += "# configuration file /etc/nginx/" + name + ":\n" + files[name] + "\n"
+	}
+	for what, x := range map[string]struct {
+		text, folder string
+		open         Open
+	}{"beside it": {files["nginx.conf"], "", open}, "printed": {printed, "/etc/nginx/", nil}} {
+		r, err := Import("nginx", "f", []byte(x.text), x.open)
+		if err != nil || len(r.Rules) != 1 || len(r.Notes) != 0 {
+			t.Errorf("%s: %v, %+v", what, err, r)
+			continue
+		}
+		for _, want := range []string{"# " + x.folder + "limit.conf line 1: limit_req zone=a burst=4 nodelay\n", "path: /x*\n", "- a.example\n", "burst: 5\n"} {
+			if !strings.Contains(r.YAML, want) || strings.Contains(r.YAML, "response") {
+				t.Errorf("%s: want %q in\n%s", what, want, r.YAML)
+			}
+		}
+	}
+	for name, want := range map[string]string{"itself.conf": "itself.conf includes itself", "half.conf": "halfof.conf line 2: the file ends within a block"} {
+		if _, err := Import("nginx", "f", []byte(files[name]), open); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	for text, open := range map[string]Open{files["missing.conf"]: open, files["nginx.conf"]: nil, "# configuration file /a:\n" + files["missing.conf"]: nil} {
+		if r, err := Import("nginx", "f", []byte(text), open); err != nil || !strings.Contains(r.YAML, " is not read: ") {
+			t.Errorf("%s: %v: %+v", text, err, r)
+		}
+	}
+	many := func(string) ([]File, error) {
+		return []File{{"a", nil}, {"b", []byte("include x;")}, {"c", []byte("include x;")}}, nil
+	}
+	if _, err := Import("nginx", "f", []byte("include x;"), many); err == nil {
+		t.Error("files that include each other are read for ever")
+	}
+}

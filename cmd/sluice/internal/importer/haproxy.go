@@ -1,0 +1,600 @@
+package importer
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// A table is a stick table: what it keeps, by its periods, as http_req_rate to 10s.
+type table struct {
+	line  int
+	rates map[string]string
+}
+
+// proxySection is a frontend, backend or listen of HAProxy.
+type proxySection struct {
+	name   string
+	acls   map[string][][]string // each acl's conditions, one of which is enough
+	tracks map[string]track      // by slot
+	passed map[string][][]string // conditions of requests that further lines of a kind are not about, as http-request allow says
+}
+
+// A track says what a slot counts.
+type track struct {
+	key, table string
+	cond       []string // of those that are counted
+	section    *proxySection
+	again      bool // another line may have filled the slot before
+}
+
+// haproxy reads the lines of a configuration of HAProxy twice: for its tables, and for what refuses by them.
+func haproxy(r *Result, text string) error {
+	tables, tracked := make(map[string]*table), make(map[string][]track)
+	each := func(do func(n int, section *proxySection, words []string)) error {
+		s, sections := &proxySection{}, 0
+		n := 0
+		for line := range strings.Lines(text) {
+			n++
+			words, err := haproxyWords(line)
+			if err != nil {
+				return fmt.Errorf("line %d: %w", n, err)
+			}
+			if len(words) == 0 {
+				continue
+			}
+			switch words[0] {
+			case "frontend", "backend", "listen", "defaults", "global", "peers", "cache", "resolvers", "userlist", "program", "http-errors", "mailers", "ring", "log-forward", "fcgi-app":
+				sections++
+				s = &proxySection{acls: make(map[string][][]string), tracks: make(map[string]track), passed: make(map[string][][]string)}
+				if len(words) > 1 {
+					s.name = words[1]
+				}
+				continue
+			}
+			if sections == 0 {
+				return fmt.Errorf("line %d: %s stands in no section: is this a file of HAProxy?", n, words[0])
+			}
+			do(n, s, words)
+		}
+		return nil
+	}
+	if err := each(func(n int, s *proxySection, words []string) {
+		if words[0] == "stick-table" {
+			t := &table{n, make(map[string]string)}
+			for _, m := range rateOf.FindAllStringSubmatch(strings.Join(words, " "), -1) {
+				t.rates[m[1]] = m[2]
+			}
+			tables[s.name] = t
+		}
+		if _, t, is := trackOf(s, words); is {
+			tracked[t.table] = append(tracked[t.table], t)
+		}
+	}); err != nil {
+		return err
+	}
+	return each(func(n int, s *proxySection, words []string) { r.haproxyLine(n, s, words, tables, tracked) })
+}
+
+var (
+	rateOf = regexp.MustCompile(`\b(http_req_rate|http_err_rate|conn_rate|gpc0_rate|gpc1_rate|bytes_in_rate|bytes_out_rate)\((\d+(?:us|ms|s|m|h|d)?)\)`)
+	// A test of a counter: sc_http_req_rate(0,table), sc0_http_req_rate(table), src_http_req_rate(table).
+	counterTest = regexp.MustCompile(`^(sc_|sc(\d)_|src_)(http_req_rate|http_err_rate|conn_rate|conn_cur|gpc0_rate|http_req_cnt|get_gpc0)(?:\(([^)]*)\))?$`)
+)
+
+// haproxyWords splits a line as HAProxy does: quotes, backslashes, comments.
+func haproxyWords(line string) (words []string, err error) {
+	var b strings.Builder
+	in, quote := false, byte(0)
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\' && quote != '\'' && i+1 < len(line):
+			i++
+			b.WriteByte(line[i])
+			in = true
+		case quote != 0:
+			b.WriteByte(c)
+		case c == '"' || c == '\'':
+			quote, in = c, true
+		case c == '#':
+			i = len(line)
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			if in {
+				words = append(words, b.String())
+				b.Reset()
+				in = false
+			}
+		default:
+			b.WriteByte(c)
+			in = true
+		}
+	}
+	if quote != 0 {
+		return nil, errors.New("a quote has no end: is this a file of HAProxy?")
+	}
+	if in {
+		words = append(words, b.String())
+	}
+	return words, nil
+}
+
+// haproxyKey is who a sample stands for, as a key.
+func haproxyKey(sample string) string {
+	sample, _, _ = strings.Cut(sample, ",") // converters
+	name, arg, _ := strings.Cut(strings.TrimSuffix(sample, ")"), "(")
+	switch name {
+	case "src":
+		return "source"
+	case "hdr", "req.hdr", "req.fhdr":
+		return "header:" + arg
+	case "req.cook", "cook":
+		return "cookie:" + arg
+	case "url_param", "urlp":
+		return "query:" + arg
+	case "path":
+		return "path"
+	}
+	return ""
+}
+
+// conditionOf is what stands behind if or unless; nil: there is none.
+func conditionOf(words []string) (cond []string) {
+	i := slices.IndexFunc(words, func(w string) bool { return w == "if" || w == "unless" })
+	if i <= 0 {
+		return nil
+	}
+	cond = words[i+1:]
+	if words[i] == "if" {
+		return cond
+	}
+	if len(terms(cond)) == 1 {
+		if rest, is := strings.CutPrefix(cond[0], "!"); is {
+			return slices.DeleteFunc(append([]string{rest}, cond[1:]...), func(w string) bool { return w == "" })
+		}
+		return append([]string{"!"}, cond...)
+	}
+	return []string{"unless", strings.Join(cond, " ")}
+}
+
+// verbsOf is what a line does, with its words.
+func verbsOf(words []string) []string {
+	switch {
+	case words[0] == "http-request" && len(words) > 1:
+		return words[1:]
+	case words[0] == "tcp-request" && len(words) > 2:
+		return words[2:]
+	}
+	return nil
+}
+
+// trackOf is what a line has counted in a slot.
+func trackOf(s *proxySection, words []string) (slot string, t track, is bool) {
+	verbs := verbsOf(words)
+	if len(verbs) < 2 || !strings.HasPrefix(verbs[0], "track-sc") {
+		return "", t, false
+	}
+	t = track{key: haproxyKey(verbs[1]), table: s.name, cond: conditionOf(words), section: s}
+	if t.key == "" {
+		t.key = "?" + verbs[1]
+	}
+	if j := slices.Index(verbs, "table"); j > 0 && j+1 < len(verbs) {
+		t.table = verbs[j+1]
+	}
+	return strings.TrimPrefix(verbs[0], "track-sc"), t, true
+}
+
+// aCounter is anything that a stick table counts.
+var aCounter = regexp.MustCompile(`\b(sc\d?|src)_\w*(rate|cnt|cur|gpc|gpt|bytes)`)
+
+// counts reports whether a condition is about a counter.
+func (s *proxySection) counts(cond []string) bool {
+	if aCounter.MatchString(strings.Join(cond, " ")) {
+		return true
+	}
+	for _, w := range strings.Fields(strings.Join(cond, " ")) {
+		for _, test := range s.acls[strings.TrimPrefix(w, "!")] {
+			if aCounter.MatchString(strings.Join(test, " ")) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *Result) haproxyLine(n int, s *proxySection, words []string, tables map[string]*table, tracked map[string][]track) {
+	line := strings.Join(words, " ")
+	if words[0] == "acl" && len(words) > 2 {
+		s.acls[words[1]] = append(s.acls[words[1]], words[2:])
+		return
+	}
+	if slot, t, is := trackOf(s, words); is {
+		if before, again := s.tracks[slot]; again { // who is counted by the first is not by the second
+			if before.cond == nil {
+				r.note(lineOf(n), "left out: %s: a line above it has filled sc%s for all requests", line, slot)
+				return
+			}
+			t.again = true
+		}
+		s.tracks[slot] = t
+		return
+	}
+	cond := conditionOf(words)
+	verbs := verbsOf(words)
+	verb, kind := "", words[0]
+	if verbs != nil {
+		verb = verbs[0]
+		if kind == "tcp-request" {
+			kind += " " + words[1]
+		}
+	}
+	switch {
+	case verb == "allow" || verb == "accept":
+		s.passed[kind] = append(s.passed[kind], cond)
+	case !s.counts(cond):
+	case !slices.Contains([]string{"deny", "reject", "tarpit", "silent-drop", "return"}, verb) || verb == "return" && status(verbs, 200) < 400:
+		r.note(lineOf(n), "left out: %s: it looks at a counter, and does not refuse requests", line)
+	default:
+		r.haproxyRefusal(n, line, kind, s, verbs, cond, tables, tracked)
+	}
+}
+
+// status is the one that a line answers with.
+func status(verbs []string, standard int) int {
+	for i, w := range verbs {
+		if (w == "deny_status" || w == "status") && i+1 < len(verbs) {
+			if v, err := strconv.Atoi(verbs[i+1]); err == nil {
+				return v
+			}
+		}
+	}
+	return standard
+}
+
+// terms splits a condition into its terms: an acl's name, or what stands in braces; a leading ! says that it must not be.
+func terms(cond []string) (list [][]string) {
+	for i := 0; i < len(cond); i++ {
+		not := ""
+		w := cond[i]
+		if w == "!" && i+1 < len(cond) {
+			i++
+			not, w = "!", cond[i]
+		}
+		if strings.HasPrefix(w, "!") {
+			not, w = "!", w[1:]
+		}
+		if w != "{" {
+			list = append(list, []string{not + w})
+			continue
+		}
+		end := i + 1
+		for end < len(cond) && cond[end] != "}" {
+			end++
+		}
+		list = append(list, append([]string{not}, cond[i+1:min(end, len(cond))]...))
+		i = end
+	}
+	return list
+}
+
+// haproxyRefusal makes a rule of a line that refuses by a counter.
+func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs, cond []string, tables map[string]*table, tracked map[string][]track) {
+	x := Rule{Position: lineOf(n), From: line}
+	var c condition
+	var counter []string
+	use := func(list []string) {
+		for _, term := range terms(list) {
+			not, test := strings.HasPrefix(term[0], "!"), term[1:]
+			if len(term) == 1 {
+				name := strings.TrimPrefix(term[0], "!")
+				all := s.acls[name]
+				if len(all) != 1 {
+					c.unknown = append(c.unknown, term[0])
+					continue
+				}
+				test = all[0]
+			}
+			if len(test) > 0 && counterTest.MatchString(test[0]) && !not && counter == nil {
+				counter = test
+				continue
+			}
+			c.haproxy(not, test)
+		}
+	}
+	if use(cond); counter == nil || cond[0] == "unless" {
+		r.note(lineOf(n), "left out: %s: what it counts is not understood", line)
+		return
+	}
+	for _, passed := range s.passed[kind] {
+		if len(passed) == 0 {
+			r.note(lineOf(n), "left out: %s: a line above it lets all requests pass", line)
+			return
+		}
+		c.except(s, passed)
+	}
+	m := counterTest.FindStringSubmatch(counter[0])
+	what, args := m[3], strings.Split(m[4], ",")
+	var t track
+	switch m[1] {
+	case "src_":
+		t = track{key: "source", table: s.name}
+		if m[4] != "" {
+			t.table = args[0]
+		}
+		by := slices.DeleteFunc(slices.Clone(tracked[t.table]), func(o track) bool { return o.key != "source" })
+		always := slices.ContainsFunc(by, func(o track) bool { return o.cond == nil })
+		switch {
+		case len(by) == 0:
+			r.note(lineOf(n), "left out: %s: no line of this file counts addresses in the table %s, so it refuses nobody", line, t.table)
+			return
+		case always:
+		case len(by) == 1 && by[0].section.name == s.name:
+			counted := counter
+			use(by[0].cond)
+			counter = counted
+		default:
+			c.unknown = append(c.unknown, "which requests are counted in "+t.table)
+		}
+	default:
+		slot := m[2]
+		if m[1] == "sc_" {
+			slot, args = args[0], args[1:]
+		}
+		if t = s.tracks[slot]; len(args) > 0 && args[0] != "" {
+			t.table = args[0]
+		}
+		if t.key == "" {
+			r.note(lineOf(n), "left out: %s: nothing above it in this section is tracked in sc%s", line, slot)
+			return
+		}
+		counted := counter
+		use(t.cond)
+		if counter = counted; t.again {
+			c.unknown = append(c.unknown, "sc"+slot+", which several lines fill")
+		}
+	}
+	refused := c
+	if c = (condition{}); t.cond != nil {
+		counted := counter
+		use(t.cond)
+		counter = counted
+	}
+	for _, field := range refused.requests() {
+		if !slices.Contains(c.requests(), field) && what == "http_req_rate" {
+			x.Notes = append(x.Notes, "HAProxy counts the client's other requests too; here the rule counts those that it may refuse")
+			break
+		}
+	}
+	c = refused
+	operator := slices.DeleteFunc(slices.Clone(counter[1:]), func(w string) bool { return w == "-m" || w == "int" })
+	if len(operator) != 2 || operator[0] != "gt" && operator[0] != "ge" {
+		r.note(lineOf(n), "left out: %s: want gt or ge, and one number, for a limit", line)
+		return
+	}
+	ge := operator[0] == "ge"
+	number, err := strconv.Atoi(operator[1])
+	if err != nil {
+		r.note(lineOf(n), "left out: %s: what it compares the counter with is no number", line)
+		return
+	}
+	if ge {
+		number--
+	}
+	window := ""
+	if kept := tables[t.table]; kept != nil {
+		window = kept.rates[what]
+	}
+	switch {
+	case what == "conn_cur":
+		r.note(lineOf(n), "left out: %s: connections at once of a source are limits.connections_per_source: %d; requests at once are a rule's concurrency", line, number)
+		return
+	case what != "http_req_rate" && what != "http_err_rate":
+		r.note(lineOf(n), "left out: %s: %s has no equal: rules count requests", line, what)
+		return
+	case window == "":
+		r.note(lineOf(n), "left out: %s: no stick table %s with a %s is in this file", line, t.table, what)
+		return
+	}
+	if _, err := strconv.Atoi(window); err == nil {
+		window += "ms" // HAProxy's unit
+	}
+	if days, is := strings.CutSuffix(window, "d"); is {
+		h, _ := strconv.Atoi(days)
+		window = fmt.Sprintf("%dh", 24*h)
+	}
+	if strings.HasPrefix(t.key, "?") {
+		c.unknown = append(c.unknown, t.key[1:])
+		t.key = "source"
+	}
+	x.Name = r.name(s.name + "-" + what)
+	x.fields = yaml.MapSlice{{Key: "name", Value: x.Name}}
+	set := func(name string, v any) { x.fields = append(x.fields, yaml.MapItem{Key: name, Value: v}) }
+	if of, name, is := strings.Cut(t.key, ":"); is { // who has none is not counted by HAProxy
+		field := map[string]string{"header": "headers", "cookie": "cookies", "query": "query"}[of]
+		if !c.names(field, name) {
+			c.put(&c.match, field, yaml.MapSlice{{Key: name, Value: "*"}}, t.key)
+		}
+	}
+	if m := c.whole(); len(m) > 0 {
+		set("match", m)
+	}
+	if t.key != "source" {
+		set("key", t.key)
+	}
+	set("limit", number)
+	set("window", window)
+	set("mitigation_timeout", "0s")
+	if what == "http_err_rate" {
+		set("count", yaml.MapSlice{{Key: "statuses", Value: []int{400, 401, 403, 404, 405, 410, 413, 422, 429}}})
+		x.Notes = append(x.Notes, "http_err_rate counts every answer of 400 to 499; here those that count are named")
+	} else {
+		set("count", yaml.MapSlice{{Key: "refused", Value: true}}) // HAProxy counts before it refuses
+	}
+	switch verb := verbs[0]; verb {
+	case "deny", "tarpit", "return":
+		standard := 403
+		if verb == "tarpit" {
+			standard = 500
+			x.Notes = append(x.Notes, "tarpit holds the connection before it answers; here it is refused at once")
+		}
+		if code := status(verbs, standard); code != 429 {
+			set("response", yaml.MapSlice{{Key: "status", Value: code}})
+		}
+	default:
+		set("action", "close")
+	}
+	if len(c.unknown) > 0 {
+		x.Notes = append(x.Notes, "a shadow, because this has no equal, or is not understood: "+strings.Join(c.unknown, ", "))
+		set("mode", "shadow")
+	}
+	r.add(x)
+}
+
+// except leaves out the requests that a condition is about.
+func (c *condition) except(s *proxySection, cond []string) {
+	list := terms(cond)
+	if len(list) == 1 {
+		not, test := strings.HasPrefix(list[0][0], "!"), list[0][1:]
+		if len(list[0]) == 1 {
+			test = nil
+			if all := s.acls[strings.TrimPrefix(list[0][0], "!")]; len(all) == 1 {
+				test = all[0]
+			}
+		}
+		if test != nil {
+			c.haproxy(!not, test)
+			return
+		}
+	}
+	c.unknown = append(c.unknown, "that those pass who are "+strings.Join(cond, " "))
+}
+
+// haproxy adds a test to a condition.
+func (c *condition) haproxy(not bool, test []string) {
+	to, written := &c.match, strings.Join(test, " ")
+	if not {
+		to = &c.not
+	}
+	unknown := func() { c.unknown = append(c.unknown, written) }
+	if len(test) < 2 {
+		unknown()
+		return
+	}
+	name, arg, _ := strings.Cut(strings.TrimSuffix(test[0], ")"), "(")
+	method, fold := "", false
+	var values []string
+	for i := 1; i < len(test); i++ {
+		switch w := test[i]; {
+		case len(values) == 0 && w == "-m" && i+1 < len(test):
+			i++
+			method = test[i]
+		case len(values) == 0 && w == "-i":
+			fold = true
+		case len(values) == 0 && w == "--":
+		case len(values) == 0 && strings.HasPrefix(w, "-"):
+			unknown()
+			return
+		default:
+			values = append(values, w)
+		}
+	}
+	header := name == "hdr" || name == "req.hdr" || name == "req.fhdr"
+	switch base, as, _ := strings.Cut(name, "_"); {
+	case base == "path" && as != "" && method == "":
+		name, method = base, as
+	case method == "str":
+		method = ""
+	}
+	put := func(field string, v any) { c.put(to, field, v, written) }
+	switch {
+	case header && method == "found" && len(values) == 0 && !strings.EqualFold(arg, "host"):
+		put("headers", yaml.MapSlice{{Key: arg, Value: "*"}})
+	case len(values) == 0:
+		unknown()
+	case name == "path" && len(values) == 1 && !fold && method == "":
+		put("path", values[0])
+	case name == "path" && len(values) == 1 && !fold && method == "beg":
+		put("path", values[0]+"*")
+	case name == "path" && !not && (method == "" || method == "beg" || method == "end" || method == "reg"):
+		var any []string
+		for _, v := range values {
+			if method != "reg" {
+				v = regexp.QuoteMeta(v)
+			}
+			any = append(any, v)
+		}
+		e := "(?:" + strings.Join(any, "|") + ")"
+		if method == "reg" && len(any) == 1 {
+			e = any[0]
+		}
+		if method == "" || method == "beg" {
+			e = "^" + e
+		}
+		if method == "" || method == "end" {
+			e += "$"
+		}
+		if fold {
+			e = "(?i)" + e
+		}
+		put("path", "~"+e)
+	case name == "method" && method == "":
+		put("methods", values)
+	case name == "src" && method == "":
+		good, bad := prefixes(values)
+		if len(bad) > 0 {
+			unknown()
+			return
+		}
+		if not {
+			c.notAny("sources", good)
+		} else {
+			put("sources", good)
+		}
+	case header && strings.EqualFold(arg, "host") && method == "":
+		put("hosts", values)
+	case header && len(values) == 1 && method == "":
+		put("headers", yaml.MapSlice{{Key: arg, Value: values[0]}})
+	case header && len(values) == 1 && method == "beg":
+		put("headers", yaml.MapSlice{{Key: arg, Value: values[0] + "*"}})
+	default:
+		unknown()
+	}
+}
+
+// names reports whether a header, cookie or parameter must be there.
+func (c *condition) names(field, name string) bool {
+	return slices.ContainsFunc(c.match, func(item yaml.MapItem) bool {
+		values, is := item.Value.(yaml.MapSlice)
+		return is && item.Key == field && slices.ContainsFunc(values, func(v yaml.MapItem) bool { return strings.EqualFold(v.Key.(string), name) })
+	})
+}
+
+// requests are the fields that tell requests of one client apart.
+func (c *condition) requests() (fields []string) {
+	for _, list := range []yaml.MapSlice{c.match, c.not} {
+		for _, item := range list {
+			if item.Key != "sources" {
+				fields = append(fields, fmt.Sprint(item.Key, item.Value))
+			}
+		}
+	}
+	return fields
+}
+
+// notAny leaves out further ones of a list.
+func (c *condition) notAny(field string, list []string) {
+	for i, item := range c.not {
+		if item.Key == field {
+			c.not[i].Value = unique(append(slices.Clone(item.Value.([]string)), list...))
+			return
+		}
+	}
+	c.not = append(c.not, yaml.MapItem{Key: field, Value: list})
+}

@@ -1,0 +1,232 @@
+// Package importer makes rules of the limits of other programs: nginx's limit_req and limit_conn, HAProxy's stick tables,
+// and the descriptors of Envoy's ratelimit.
+//
+// It reads what says who may send how much, and passes over all else. What has no equal, or is not quite equal, becomes a
+// note with its line. A rule whose condition is not understood is a shadow, so that nothing is refused that was not.
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"sluice/edge/config"
+)
+
+// A Note is about something that has no equal.
+type Note struct {
+	Position
+	Text string `json:"text"`
+}
+
+// A Position is a line of a file.
+type Position struct {
+	File string `json:"file,omitempty"` // one that is included; "": the one that is imported
+	Line int    `json:"line"`
+}
+
+func lineOf(n int) Position { return Position{Line: n} }
+
+func (p Position) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s line %d", p.File, p.Line))
+}
+
+// A Rule is one in YAML, where it is from, and what is not quite as it was.
+type Rule struct {
+	Name string `json:"name"`
+	Position
+	From   string   `json:"from"` // as it was written there
+	Notes  []string `json:"notes,omitempty"`
+	fields yaml.MapSlice
+	zone   *zone // of nginx
+}
+
+// A Result is what became of a file.
+type Result struct {
+	File  string `json:"file"`
+	Rules []Rule `json:"rules"`
+	Notes []Note `json:"notes"`
+	YAML  string `json:"yaml"` // a configuration, with the notes
+
+	trust    []string // of proxies
+	header   string   // in which they name clients
+	services bool     // the rules are about descriptors
+	names    map[string]bool
+	open     Open
+}
+
+// A File is one that another includes.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// Open returns the files that a pattern stands for, which is relative to the file that is imported.
+type Open func(pattern string) ([]File, error)
+
+// Kinds are the programs whose files can be read.
+var Kinds = map[string]func(r *Result, text string) error{"nginx": nginx, "haproxy": haproxy, "envoy-ratelimit": envoy}
+
+// Import reads a file of a program, and those that it includes; open may be nil: then none is read.
+func Import(kind, file string, text []byte, open Open) (*Result, error) {
+	read, known := Kinds[kind]
+	if !known {
+		return nil, fmt.Errorf("%q cannot be imported: want nginx, haproxy or envoy-ratelimit", kind)
+	}
+	r := &Result{File: file, Rules: []Rule{}, Notes: []Note{}, names: make(map[string]bool), open: open}
+	if err := read(r, string(text)); err != nil {
+		return nil, err
+	}
+	if len(r.Rules) == 0 {
+		r.note(lineOf(1), "there is no limit in it that could be a rule")
+	}
+	slices.SortStableFunc(r.Notes, func(a, b Note) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	return r, r.write()
+}
+
+func (r *Result) note(at Position, format string, args ...any) {
+	n := Note{at, fmt.Sprintf(format, args...)}
+	if !slices.Contains(r.Notes, n) {
+		r.Notes = append(r.Notes, n)
+	}
+}
+
+var notPlain = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
+
+// name is one for a rule, which no other has.
+func (r *Result) name(text string) string {
+	text = strings.Trim(notPlain.ReplaceAllString(text, "-"), "-.")
+	text = cmp.Or(text[:min(len(text), 56)], "rule")
+	name := text
+	for n := 2; r.names[name]; n++ {
+		name = fmt.Sprintf("%s-%d", text, n)
+	}
+	r.names[name] = true
+	return name
+}
+
+// add adds a rule, unless it cannot be one: then a note says why.
+func (r *Result) add(x Rule) bool {
+	text, err := yaml.Marshal(x.fields)
+	if err == nil {
+		_, err = (config.Parser{}).ParseRules("rule", text)
+	}
+	if err != nil {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		if _, after, found := strings.Cut(first, ": "); found {
+			first = after
+		}
+		delete(r.names, x.Name)
+		r.note(x.Position, "left out: %s: %s", x.From, first)
+		return false
+	}
+	r.Rules = append(r.Rules, x)
+	return true
+}
+
+// write makes a configuration of the rules.
+func (r *Result) write() error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Made of %s. Read the notes, and try the rules as shadows first (sluice --shadow).\n", r.File)
+	comment := func(indent, text string) {
+		fmt.Fprintf(&b, "%s# %s\n", indent, strings.Join(strings.Fields(text), " "))
+	}
+	for _, n := range r.Notes {
+		comment("", fmt.Sprintf("%v: %s", n.Position, n.Text))
+	}
+	if len(r.trust) > 0 || r.header != "" {
+		source := yaml.MapSlice{}
+		if len(r.trust) > 0 {
+			source = append(source, yaml.MapItem{Key: "trust", Value: r.trust})
+		}
+		if r.header != "" {
+			source = append(source, yaml.MapItem{Key: "header", Value: r.header})
+		}
+		text, err := yaml.Marshal(yaml.MapSlice{{Key: "source", Value: source}})
+		if err != nil {
+			return err
+		}
+		b.Write(text)
+	}
+	if r.services {
+		b.WriteString("rate_limit_service: {listen: \"127.0.0.1:8082\"} # where Envoy asks\n")
+	}
+	if len(r.Rules) > 0 {
+		b.WriteString("rules:\n")
+	}
+	for _, x := range r.Rules {
+		comment("  ", fmt.Sprintf("%v: %s", x.Position, x.From))
+		for _, n := range x.Notes {
+			comment("  ", "note: "+n)
+		}
+		text, err := yaml.Marshal(x.fields)
+		if err != nil {
+			return err
+		}
+		indent := "  - "
+		for line := range strings.Lines(string(text)) {
+			b.WriteString(indent + line)
+			indent = "    "
+		}
+	}
+	r.YAML = strings.ReplaceAll(b.String(), "${", "$${")
+	if _, err := config.Parse(r.File, []byte(r.YAML)); err != nil {
+		return fmt.Errorf("what was made of %s is no configuration: %w", r.File, err)
+	}
+	return nil
+}
+
+// prefixes are those of a list that are addresses or CIDR.
+func prefixes(list []string) (good, bad []string) {
+	for _, text := range list {
+		p, err := netip.ParsePrefix(text)
+		if addr, alone := netip.ParseAddr(text); alone == nil {
+			p, err = addr.Prefix(addr.BitLen())
+		}
+		if err != nil {
+			bad = append(bad, text)
+			continue
+		}
+		if p = p.Masked(); p.IsSingleIP() {
+			good = append(good, p.Addr().String())
+		} else {
+			good = append(good, p.String())
+		}
+	}
+	return good, bad
+}
+
+// A condition is what a rule is about, and what it leaves out.
+type condition struct {
+	match, not yaml.MapSlice
+	unknown    []string // what is not understood
+}
+
+// put sets a field, unless it has another value: then both are meant, which a match cannot say of one.
+func (c *condition) put(to *yaml.MapSlice, field string, v any, written string) {
+	for _, item := range *to {
+		if item.Key == field {
+			if fmt.Sprint(item.Value) != fmt.Sprint(v) {
+				c.unknown = append(c.unknown, written)
+			}
+			return
+		}
+	}
+	*to = append(*to, yaml.MapItem{Key: field, Value: v})
+}
+
+// whole is the match of a rule; nil: it is about everything.
+func (c *condition) whole() yaml.MapSlice {
+	m := slices.Clone(c.match)
+	if len(c.not) > 0 {
+		m = append(m, yaml.MapItem{Key: "not", Value: c.not})
+	}
+	return m
+}

@@ -1,0 +1,636 @@
+package importer
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"sluice/edge/address"
+)
+
+// A directive of nginx, with what stands within its braces.
+type directive struct {
+	at     Position
+	words  []string
+	within []directive
+	block  bool
+}
+
+func (d *directive) name() string {
+	if len(d.words) == 0 {
+		return "" // of the whole file
+	}
+	return d.words[0]
+}
+func (d *directive) String() string { return strings.Join(d.words, " ") }
+
+// lexer reads nginx's words: plain, or in quotes, with comments left out.
+type lexer struct {
+	file string // "": the one that is imported
+	text string
+	line int
+}
+
+func (l *lexer) at() Position { return Position{l.file, l.line} }
+
+// next is a word, or one of { } ; alone; "" is the end. Quoted says that it stood in quotes.
+func (l *lexer) next() (word string, quoted bool, err error) {
+	for l.text != "" {
+		switch c := l.text[0]; c {
+		case '\n':
+			l.line++
+			fallthrough
+		case ' ', '\t', '\r':
+			l.text = l.text[1:]
+		case '#':
+			_, rest, _ := strings.Cut(l.text, "\n")
+			l.text = rest
+			l.line++
+		case '{', '}', ';':
+			l.text = l.text[1:]
+			return string(c), false, nil
+		case '"', '\'':
+			var b strings.Builder
+			for i := 1; i < len(l.text); i++ {
+				switch l.text[i] {
+				case '\\':
+					if i+1 < len(l.text) && (l.text[i+1] == c || l.text[i+1] == '\\') {
+						i++
+					}
+				case c:
+					l.text = l.text[i+1:]
+					return b.String(), true, nil
+				case '\n':
+					l.line++
+				}
+				b.WriteByte(l.text[i])
+			}
+			return "", false, fmt.Errorf("%v: a quote has no end", l.at())
+		default:
+			end := 0
+			for end < len(l.text) && !strings.ContainsRune(" \t\r\n;{", rune(l.text[end])) {
+				switch {
+				case l.text[end] == '\\' && end+1 < len(l.text):
+					end++
+				case l.text[end] == '$' && strings.HasPrefix(l.text[end:], "${"):
+					if n := strings.IndexByte(l.text[end:], '}'); n > 0 {
+						end += n
+					}
+				}
+				end++
+			}
+			word, l.text = l.text[:end], l.text[end:]
+			return word, false, nil
+		}
+	}
+	return "", false, nil
+}
+
+const maxDepth = 50
+
+// directives reads those of a block, or of the file.
+func (l *lexer) directives(depth int) (list []directive, err error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("%v: blocks within blocks, more than %d deep", l.at(), maxDepth)
+	}
+	var d directive
+	for {
+		word, quoted, err := l.next()
+		switch {
+		case err != nil:
+			return nil, err
+		case word == "" && !quoted:
+			if depth > 0 || len(d.words) > 0 {
+				return nil, fmt.Errorf("%v: the file ends within a block or a directive: is it nginx's?", l.at())
+			}
+			return list, nil
+		case quoted || word != ";" && word != "{" && word != "}":
+			if d.words = append(d.words, word); len(d.words) == 1 {
+				d.at = l.at()
+			}
+			continue
+		case word == "}" && depth > 0 && len(d.words) == 0:
+			return list, nil
+		case len(d.words) == 0 || word == "}":
+			return nil, fmt.Errorf("%v: %q has no directive before it: is this a file of nginx?", l.at(), word)
+		case word == "{":
+			d.block = true
+			if strings.HasSuffix(d.name(), "_by_lua_block") {
+				return nil, fmt.Errorf("%v: %s is a program, which cannot be read: leave it out", d.at, d.name())
+			}
+			if d.within, err = l.directives(depth + 1); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, d)
+		d = directive{}
+	}
+}
+
+// A zone is a limit_req_zone or a limit_conn_zone.
+type zone struct {
+	key        []string
+	count, per string // of a rate
+	cond       condition
+	notes      []string
+}
+
+// nginxFile is what is known of one.
+type nginxFile struct {
+	*Result
+	maps  map[string]directive // map and geo, by the variable that they set
+	zones map[string]*zone     // "req NAME" and "conn NAME"
+	uses  map[*zone][]Position // the limits that are rules
+}
+
+// scope is where a limit stands: what encloses it says which requests it is about.
+type scope struct {
+	cond               condition
+	status, connStatus string
+	dryRun, connDryRun bool
+	limits             []held // those that hold if nothing within says others
+	block              directive
+	taken              []directive // locations that nginx prefers for some of its paths
+	where              string
+}
+
+// held is a limit; outside says that it stands around the server.
+type held struct {
+	directive
+	outside bool
+}
+
+func nginx(r *Result, text string) error {
+	list, err := r.nginxFiles(text)
+	if err != nil {
+		return err
+	}
+	f := &nginxFile{r, make(map[string]directive), make(map[string]*zone), make(map[*zone][]Position)}
+	list = slices.DeleteFunc(list, func(d directive) bool {
+		other := d.block && (d.name() == "stream" || d.name() == "mail")
+		if other {
+			f.note(d.at, "left out: %s: it is not about HTTP", d.name())
+		}
+		return other
+	})
+	f.collect(list)
+	f.walk(list, scope{status: "503", connStatus: "503"})
+	for i := range f.Rules {
+		x := &f.Rules[i]
+		uses := f.uses[x.zone]
+		if len(uses) < 2 {
+			continue
+		}
+		others := slices.DeleteFunc(unique(uses), func(at Position) bool { return at == x.Position })
+		text := "other places that include it"
+		if len(others) > 0 {
+			text = fmt.Sprint(others[0])
+			for _, at := range others[1:] {
+				text += ", " + at.String()
+			}
+		}
+		x.Notes = append(x.Notes, "nginx counts this together with "+text+", in one zone; here each rule counts for itself")
+	}
+	return nil
+}
+
+// collect reads what is said once for the whole file.
+func (f *nginxFile) collect(list []directive) {
+	unread := false // the header names no client that Sluice could read
+	for _, d := range list {
+		switch {
+		case (d.name() == "map" || d.name() == "geo") && d.block:
+			f.maps[d.words[len(d.words)-1]] = d
+		case d.block:
+			f.collect(d.within)
+		}
+	}
+	for _, d := range list {
+		switch d.name() {
+		case "limit_req_zone", "limit_conn_zone":
+			if len(d.words) < 3 {
+				f.note(d.at, "left out: %s: it has no key or no zone", d.String())
+				continue
+			}
+			z, name := f.key(d, d.words[1]), ""
+			for _, w := range d.words[2:] {
+				if v, is := strings.CutPrefix(w, "zone="); is {
+					name, _, _ = strings.Cut(v, ":")
+				}
+				if v, is := strings.CutPrefix(w, "rate="); is {
+					z.count, z.per, _ = strings.Cut(v, "r/")
+				}
+			}
+			kind := "req "
+			if d.name() == "limit_conn_zone" {
+				kind = "conn "
+			}
+			f.zones[kind+name] = z
+		case "set_real_ip_from":
+			good, bad := prefixes(d.words[1:])
+			f.trust = append(f.trust, good...)
+			if f.header == "" {
+				f.header = "X-Real-IP" // which is nginx's default
+			}
+			for _, b := range bad {
+				f.note(d.at, "set_real_ip_from %s: only addresses and prefixes can be trusted", b)
+			}
+		case "real_ip_header":
+			if h := d.words[len(d.words)-1]; h == "proxy_protocol" {
+				f.note(d.at, "real_ip_header proxy_protocol: say source.proxy_protocol: true")
+				f.header = "X-Forwarded-For"
+			} else if address.IsSourceHeader(h) {
+				f.header = h
+			} else {
+				unread = true
+				f.note(d.at, "left out, with what set_real_ip_from says: %s: Sluice reads the address of a client from X-Forwarded-For, Forwarded, or a header that holds one address", d.String())
+			}
+		case "limit_rate", "limit_rate_after":
+			f.note(d.at, "%s has no equal: answers have no limit of bytes a second", d.String())
+		case "allow", "deny", "auth_request":
+			f.note(d.at, "%s is not a limit, and is left out; deny and allow lists of Sluice hold for all requests", d.String())
+		}
+	}
+	if len(f.trust) == 0 || unread {
+		f.trust, f.header = nil, ""
+	}
+}
+
+var variables = regexp.MustCompile(`\$\{?([a-z0-9_]+)\}?`)
+
+// keyParts is what a variable is as a part of a key.
+func keyParts(name string) (part string, note string) {
+	switch name {
+	case "binary_remote_addr", "remote_addr", "realip_remote_addr":
+		return "source", ""
+	case "proxy_add_x_forwarded_for", "http_x_forwarded_for", "http_x_real_ip", "http_cf_connecting_ip", "proxy_protocol_addr":
+		return "source", "$" + name + " is what anyone can write: here the source is the address, or what proxies in source.trust say"
+	case "host", "http_host", "server_name":
+		return "host", ""
+	case "uri", "document_uri", "request_uri":
+		if name == "request_uri" {
+			return "path", "$request_uri has the query as well, and a path has not"
+		}
+		return "path", ""
+	}
+	for prefix, part := range map[string]string{"http_": "header:", "cookie_": "cookie:", "arg_": "query:"} {
+		if rest, is := strings.CutPrefix(name, prefix); is {
+			if part == "header:" {
+				words := strings.Split(rest, "_")
+				for i, w := range words {
+					if w != "" {
+						words[i] = strings.ToUpper(w[:1]) + w[1:]
+					}
+				}
+				rest = strings.Join(words, "-")
+			}
+			return part + rest, ""
+		}
+	}
+	return "", ""
+}
+
+// key is who is counted in a zone, and which requests, where a map or geo says so.
+func (f *nginxFile) key(d directive, text string) *zone {
+	z := &zone{}
+	names := variables.FindAllStringSubmatch(text, -1)
+	if len(names) == 0 {
+		z.key = []string{"global"}
+	}
+	for _, m := range names {
+		part, note := keyParts(m[1])
+		if from, is := f.maps["$"+m[1]]; is && len(names) == 1 {
+			part = f.mapped(z, from, 0)
+		}
+		if note != "" {
+			z.notes = append(z.notes, note)
+		}
+		if part == "" {
+			z.cond.unknown = append(z.cond.unknown, "$"+m[1])
+			part = "source"
+		}
+		if kind, name, is := strings.Cut(part, ":"); is { // what is empty is not counted by nginx
+			field := map[string]string{"header": "headers", "cookie": "cookies", "query": "query"}[kind]
+			z.cond.put(&z.cond.match, field, yaml.MapSlice{{Key: name, Value: "*"}}, "$"+m[1])
+		}
+		if !slices.Contains(z.key, part) {
+			z.key = append(z.key, part)
+		}
+	}
+	return z
+}
+
+// mapped is the key that a map gives, where it is one key for some requests, and none for others.
+func (f *nginxFile) mapped(z *zone, m directive, depth int) (part string) {
+	unknown := func() string {
+		z.cond.unknown = append(z.cond.unknown, m.String())
+		return "source"
+	}
+	if depth > 3 {
+		return unknown()
+	}
+	from := "$remote_addr"
+	if m.name() == "map" || len(m.words) == 3 {
+		from = m.words[1]
+	}
+	values := make(map[string]string)
+	for _, v := range m.within {
+		if len(v.words) != 2 {
+			if !slices.Contains([]string{"volatile", "hostnames", "ranges"}, v.name()) {
+				return unknown()
+			}
+			continue
+		}
+		values[v.words[0]] = v.words[1]
+	}
+	inner, nested := f.maps[from]
+	if nested && m.name() == "map" { // of a geo or map of few words: the usual list of exceptions
+		sets := make(map[string]string) // its word to the key
+		for word, key := range values {
+			sets[word] = key
+		}
+		return f.chosen(z, inner, func(word string) string {
+			if key, is := sets[word]; is {
+				return key
+			}
+			return sets["default"]
+		}, unknown)
+	}
+	return f.chosen(z, m, func(word string) string { return word }, unknown)
+}
+
+// chosen reads a map or geo whose words stand for a key each: one key, or "" for who is not counted.
+func (f *nginxFile) chosen(z *zone, m directive, keyOf func(string) string, unknown func() string) string {
+	from := "remote_addr"
+	if m.name() == "map" || len(m.words) == 3 {
+		from = strings.Trim(m.words[1], "${}")
+	}
+	standard, key := keyOf(""), ""
+	var in, out []string // whose requests are counted, or are not, beside the default
+	for _, v := range m.within {
+		if len(v.words) != 2 {
+			continue
+		}
+		k := keyOf(v.words[1])
+		if k != "" && key != "" && k != key {
+			return unknown()
+		}
+		if k != "" {
+			key = k
+		}
+		if v.words[0] == "default" {
+			standard = k
+		} else if k == "" {
+			out = append(out, v.words[0])
+		} else {
+			in = append(in, v.words[0])
+		}
+	}
+	name := variables.FindStringSubmatch(key)
+	if name == nil {
+		return unknown()
+	}
+	if m.name() == "geo" && slices.ContainsFunc(m.within, func(d directive) bool { return d.words[len(d.words)-1] == key }) {
+		z.notes = append(z.notes, "nginx takes "+key+" in a geo as it is written, so all of these share one counter there; here each has its own, as was meant")
+	}
+	part, note := keyParts(name[1])
+	if note != "" {
+		z.notes = append(z.notes, note)
+	}
+	list, to := in, &z.cond.match
+	if standard != "" {
+		list, to = out, &z.cond.not
+	} else if len(out) > 0 && m.name() == "geo" {
+		return unknown() // a part of a part
+	}
+	switch {
+	case part == "":
+		return unknown()
+	case len(list) == 0:
+	case m.name() == "geo" || from == "remote_addr" || from == "binary_remote_addr":
+		good, bad := prefixes(list)
+		if len(bad) > 0 {
+			return unknown()
+		}
+		z.cond.put(to, "sources", good, m.String())
+	case from == "request_method" && !strings.ContainsAny(strings.Join(list, ""), "~"):
+		z.cond.put(to, "methods", list, m.String())
+	case (from == "host" || from == "http_host") && !strings.ContainsAny(strings.Join(list, ""), "~"):
+		z.cond.put(to, "hosts", list, m.String())
+	case strings.HasPrefix(from, "http_") && len(list) == 1 && list[0] != "" && list[0][0] != '~':
+		header, _ := keyParts(from)
+		z.cond.put(to, "headers", yaml.MapSlice{{Key: strings.TrimPrefix(header, "header:"), Value: list[0]}}, m.String())
+	default:
+		return unknown()
+	}
+	return part
+}
+
+// walk makes rules of the limits of a block and of those within.
+func (f *nginxFile) walk(list []directive, s scope) {
+	var own []directive
+	for _, d := range list {
+		last := d.words[len(d.words)-1]
+		switch d.name() {
+		case "limit_req_status":
+			s.status = last
+		case "limit_conn_status":
+			s.connStatus = last
+		case "limit_req_dry_run":
+			s.dryRun = last == "on"
+		case "limit_conn_dry_run":
+			s.connDryRun = last == "on"
+		case "server_name":
+			f.hosts(&s, d)
+		case "limit_req", "limit_conn":
+			own = append(own, d)
+		}
+	}
+	for _, d := range own {
+		for _, o := range s.limits {
+			if o.name() == d.name() && !leftOut(o, s) {
+				f.note(d.at, "%s: in nginx it takes the place of %s (%v); here a request passes every rule that is about it, so both hold", d.String(), o.String(), o.at)
+			}
+		}
+		f.limit(d, f.without(s, d.name(), list))
+	}
+	for _, name := range []string{"limit_req", "limit_conn"} {
+		if slices.ContainsFunc(own, func(d directive) bool { return d.name() == name }) {
+			s.limits = slices.DeleteFunc(slices.Clone(s.limits), func(o held) bool { return o.name() == name })
+		}
+	}
+	s.limits = slices.Clone(s.limits)
+	for _, d := range own {
+		s.limits = append(s.limits, held{directive: d})
+	}
+	for i, d := range list {
+		if !d.block || d.name() == "map" || d.name() == "geo" {
+			continue
+		}
+		inner := s
+		inner.cond = condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not), slices.Clone(s.cond.unknown)}
+		inner.block = d
+		switch d.name() {
+		case "location":
+			f.location(&inner, d)
+			inner.taken = takenBeside(i, list)
+		case "server":
+			f.others(&inner.cond, i, list)
+			inner.limits = slices.Clone(s.limits)
+			for i := range inner.limits {
+				inner.limits[i].outside = true
+			}
+		case "if", "limit_except":
+			inner.cond.unknown = append(inner.cond.unknown, d.String())
+		}
+		f.walk(d.within, inner)
+	}
+}
+
+func (f *nginxFile) hosts(s *scope, d directive) {
+	hosts, bad := hostList(d)
+	for _, h := range bad {
+		s.cond.unknown = append(s.cond.unknown, "server_name "+h)
+	}
+	if len(hosts) > 0 {
+		s.cond.put(&s.cond.match, "hosts", hosts, d.String())
+		s.where = hosts[0]
+	}
+}
+
+func (f *nginxFile) location(s *scope, d directive) {
+	p, is := placeOf(d)
+	s.cond.match = slices.DeleteFunc(s.cond.match, func(i yaml.MapItem) bool { return i.Key == "path" }) // of the location around it
+	if !is {
+		s.cond.unknown = append(s.cond.unknown, d.String())
+		return
+	}
+	path := p.path
+	switch {
+	case p.kind == "~*":
+		path = "~(?i)" + path
+	case p.kind == "~":
+		path = "~" + path
+	case p.isPrefix() && path == "/":
+		return
+	case p.isPrefix():
+		path += "*"
+	}
+	s.where = strings.Trim(s.where+path, "*")
+	s.cond.put(&s.cond.match, "path", path, d.String())
+}
+
+// limit makes a rule of a limit_req or a limit_conn.
+func (f *nginxFile) limit(d directive, s scope) {
+	x := Rule{Position: d.at, From: d.String()}
+	kind, zoneName, burst, delay, nodelay := "req ", "", 0, -1, false
+	if d.name() == "limit_conn" {
+		kind = "conn "
+		if len(d.words) == 3 {
+			zoneName = d.words[1]
+		}
+	}
+	for _, w := range d.words[1:] {
+		key, v, _ := strings.Cut(w, "=")
+		n, err := strconv.Atoi(v)
+		if (key == "burst" || key == "delay") && err != nil {
+			f.note(d.at, "left out: %s: %s is no number", d.String(), v)
+			return
+		}
+		switch {
+		case w == "nodelay":
+			nodelay = true
+		case key == "zone":
+			zoneName = v
+		case key == "burst":
+			burst = n
+		case key == "delay":
+			delay = n
+		}
+	}
+	z := f.zones[kind+zoneName]
+	if z == nil {
+		f.note(d.at, "left out: %s: its zone %s is not in this file", d.String(), zoneName)
+		return
+	}
+	x.Notes = slices.Clone(z.notes)
+	cond := condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not), slices.Concat(s.cond.unknown, z.cond.unknown)}
+	for _, item := range z.cond.match {
+		cond.put(&cond.match, item.Key.(string), item.Value, d.String())
+	}
+	for _, item := range z.cond.not {
+		cond.put(&cond.not, item.Key.(string), item.Value, d.String())
+	}
+	f.leave(&cond, &x.Notes, d, s)
+	x.Name = f.name(zoneName + "-" + s.where)
+	x.fields = yaml.MapSlice{{Key: "name", Value: x.Name}}
+	set := func(name string, v any) { x.fields = append(x.fields, yaml.MapItem{Key: name, Value: v}) }
+	if m := cond.whole(); len(m) > 0 {
+		set("match", m)
+	}
+	if !slices.Equal(z.key, []string{"source"}) {
+		set("key", z.key)
+	}
+	status, shadow := s.status, s.dryRun
+	if kind == "conn " {
+		n, err := strconv.Atoi(d.words[len(d.words)-1])
+		if err != nil {
+			f.note(d.at, "left out: %s: want a zone and a number", d.String())
+			return
+		}
+		set("concurrency", n)
+		status, shadow = s.connStatus, s.connDryRun
+	} else {
+		rate, err := strconv.Atoi(z.count)
+		window := map[string]string{"s": "1s", "m": "1m"}[z.per]
+		if err != nil || window == "" {
+			f.note(d.at, "left out: %s: the rate %sr/%s of its zone is not understood", d.String(), z.count, z.per)
+			return
+		}
+		set("limit", rate)
+		set("window", window)
+		set("mitigation_timeout", "0s")
+		period := map[string]int{"s": 1, "m": 60}[z.per]
+		waits := !nodelay && delay < 0 && rate > 0
+		switch {
+		case burst == 0:
+			set("algorithm", "token_bucket")
+			set("burst", 1)
+			x.Notes = append(x.Notes, "without a burst nginx refuses the second of two requests at once, and so does this; most clients send several: consider a higher burst")
+		case nodelay:
+			set("algorithm", "token_bucket")
+			set("burst", burst+1)
+		case delay >= 0:
+			set("algorithm", "token_bucket")
+			set("burst", burst+1)
+			x.Notes = append(x.Notes, fmt.Sprintf("delay=%d: nginx delays those of the burst that come after the first %d; here all %d come through at once", delay, delay, burst+1))
+		case waits && burst*period > 30*rate:
+			set("algorithm", "token_bucket")
+			set("burst", burst+1)
+			x.Notes = append(x.Notes, fmt.Sprintf("nginx delays the last of %d for %d s, and the longest delay here is 30s: so all %d come through at once", burst, burst*period/rate, burst+1))
+		default:
+			set("algorithm", "leaky_bucket")
+			set("burst", burst)
+		}
+	}
+	if n, err := strconv.Atoi(status); n == 444 {
+		set("action", "close")
+	} else if err == nil && n != 429 {
+		set("response", yaml.MapSlice{{Key: "status", Value: n}})
+	}
+	if len(cond.unknown) > 0 {
+		x.Notes = append(x.Notes, "a shadow, because this has no equal, or is not understood: "+strings.Join(cond.unknown, ", "))
+		shadow = true
+	}
+	if shadow {
+		set("mode", "shadow")
+	}
+	x.zone = z
+	if f.add(x) {
+		f.uses[z] = append(f.uses[z], x.Position)
+	}
+}

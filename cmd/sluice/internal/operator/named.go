@@ -1,0 +1,29 @@
+package operator
+
+import (
+	"net/http"
+
+	"sluice/edge/lists"
+)
+
+// Lists prints how the named lists of addresses stand.
+func (c *Client) Lists() error {
+	return show(c, http.MethodGet, "/v1/lists", nil, func(list []lists.Status) error {
+		if len(list) == 0 {
+			return c.lines([]string{"there are no named lists: the configuration has none under lists"})
+		}
+		t := table{columns: []column{{"LIST", whole}, {"ENTRIES", right}, {"READ", right}, {"CHANGED", right}, {"FROM", text}, {"ERROR", text}}}
+		for _, l := range list {
+			read := "not yet"
+			if !l.Read.IsZero() {
+				read = span(c.Now.Sub(l.Read)) + " ago"
+			}
+			changed := "never"
+			if !l.Changed.IsZero() {
+				changed = span(c.Now.Sub(l.Changed)) + " ago"
+			}
+			t.add(l.Name, number(uint64(l.Entries)), read, changed, l.From, l.Error)
+		}
+		return t.write(c.Out)
+	})
+}

@@ -1,0 +1,164 @@
+package counter
+
+import (
+	"time"
+
+	"sluice/counter/algorithm"
+	"sluice/counter/internal/elsewhere"
+	"sluice/counter/internal/histogram"
+	"sluice/counter/internal/lanes"
+)
+
+// What other PoPs have counted of a source near its limit is in the shard of its counter, and every reading of the
+// counter takes it into account (estimateOf). Snapshot, reports and All leave it out: they are about what was counted here.
+//
+// It refuses no source that is within its limit over all PoPs. Of what others have counted, and of what is counted here
+// beside it, only those hits are added up that certainly lie in the window, whatever the rule's estimate is. Where that
+// is less than what the rule's estimate says of the hits here alone, this one counts.
+
+// MaxElsewhere is of how many counters a table keeps what other PoPs have counted, about 200 bytes each; what comes
+// beyond that is not kept, and counts nothing.
+const MaxElsewhere = 16_384
+
+// Slice is what another PoP has counted in some sub-windows in a row.
+type Slice struct {
+	Began time.Time     // when the newest began, on the clock here
+	Sub   time.Duration // how long each is
+	Hits  []uint32      // the newest first
+}
+
+// Carries reports whether what other PoPs have counted can be added to counters of a rule: its window slides, no request
+// waits for its rank, and there is something to add, which is always less than the limit.
+func Carries(r *algorithm.Spec) bool { return !r.Sync && r.Sliding() && r.Limit > 1 }
+
+// told reports whether other PoPs are told of a source with an estimate, since so many hits, just confirmed, have brought
+// a group to a total: if it has used two thirds of its limit, with the first hits of a group, and at each quarter of the
+// limit within one. The tier counts one hit after the other, so exactly one report sees each of these. A source that goes
+// to and fro between more and less than two thirds causes no more of them.
+//
+// Quarters are counted so that two thirds are one. Those that come with a third of the limit in each group, as of a
+// source that is refused now and then, come in the middle of it.
+func told(r *algorithm.Spec, estimate float64, hits, total uint64) bool {
+	limit, after := uint64(r.Limit), r.Lanes().Sum(total)
+	before := after - min(r.Lanes().Sum(hits), after)
+	quarter := func(n uint64) uint64 { return (12*n + limit) / (3 * limit) }
+	return 3*estimate >= 2*float64(limit) && (before == 0 || quarter(before) != quarter(after))
+}
+
+// CountedHere is what is counted of a source in the sub-windows that a window touches, by this PoP: what has been
+// reported, and nothing of what other PoPs have said.
+func (t Reports) CountedHere(c Counter, now time.Time) (slice Slice) {
+	newest, groups := t.Snapshot(c, now)
+	at := c.Rule.Position(t.ns(now)+t.offset.Load(), t.phase(c.Source))
+	slice.Sub = c.Rule.SubWindow()
+	slice.Began = t.Wall(now).Add(-time.Duration(at.Gone * float64(slice.Sub)))
+	for j := range c.Rule.SubWindows + 1 {
+		lane := at.Lane - j
+		g := int(int32(newest-at.Group)) - lane>>c.Rule.Lanes()
+		n := uint64(0)
+		if g >= 0 && g < len(groups) {
+			n = c.Rule.Lanes().Lane(groups[g], lane&(c.Rule.Lanes().Count()-1))
+		}
+		slice.Hits = append(slice.Hits, uint32(n))
+	}
+	for len(slice.Hits) > 0 && slice.Hits[len(slice.Hits)-1] == 0 {
+		slice.Hits = slice.Hits[:len(slice.Hits)-1]
+	}
+	return slice
+}
+
+// Fit gives what another PoP has counted in groups of the counter here, the newest first. The sub-windows of two PoPs
+// begin at different times; hits go into the one here in which theirs began, so they leave the window early, and never
+// late. In all they are less than the limit: more would be of no use (others).
+func (t Reports) Fit(c Counter, slice Slice, now time.Time) (newest uint32, groups []uint64) {
+	wall, phase, packing := t.Wall(now), t.phase(c.Source), c.Rule.Lanes()
+	newest = c.Rule.Position(wall.UnixNano(), phase).Group
+	groups = make([]uint64, c.Rule.Groups())
+	left := c.Rule.Limit - 1
+	for i, hits := range slice.Hits {
+		began := slice.Began.Add(-time.Duration(i) * slice.Sub)
+		if began.After(wall) {
+			began = wall
+		}
+		p := c.Rule.Position(began.UnixNano(), phase)
+		if g := int(int32(newest - p.Group)); g >= 0 && g < len(groups) {
+			hits = min(hits, left)
+			left -= hits
+			groups[g] = packing.Add(groups[g], p.Lane, uint64(hits))
+		}
+	}
+	return newest, groups
+}
+
+// CountedElsewhere takes in what the PoP from had counted of a counter when it said so: groups as Fit makes them. It
+// reports whether there was room.
+func (t Reports) CountedElsewhere(c Counter, from uint64, newest uint32, groups []uint64, said, now time.Time) bool {
+	h := elsewhere.Hits{PoP: from, Newest: newest, Said: said.UnixNano(), Until: t.ns(now.Add(c.Rule.Lifetime()))}
+	for i, hits := range groups[:min(len(groups), c.Rule.Groups())] {
+		h.Groups[i] = c.Rule.Lanes().Clamp(hits)
+	}
+	s := t.shard(t.hash(&c.Source))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.elsewhere.Put(Key{c.Source, c.Rule.ID}, h, max(MaxElsewhere/len(t.shards), 1), t.ns(now))
+}
+
+// ForgetElsewhere drops all that other PoPs have said.
+func (t Reports) ForgetElsewhere() {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.elsewhere.Clear()
+		s.mu.Unlock()
+	}
+}
+
+// Elsewhere is of how many counters other PoPs have said what they counted.
+func (t *core) Elsewhere() (n int) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		n += s.elsewhere.Len()
+		s.mu.Unlock()
+	}
+	return n
+}
+
+func (t *core) phase(s Source) uint16 {
+	if t.options.Phase == nil {
+		return 0
+	}
+	return t.options.Phase(s)
+}
+
+// others are what other PoPs have counted of the counter at i, in groups of which the first is newest. ok reports whether
+// there is anything of that.
+func (s *shard) others(r *algorithm.Spec, st *store, i int, newest uint32) (groups [lanes.MaxGroups]uint64, ok bool) {
+	if !s.elsewhere.Any() {
+		return groups, false
+	}
+	return groups, s.elsewhere.Add(Key{st.head(i).source(), r.ID}, r.Lanes(), newest, groups[:r.Groups()])
+}
+
+// estimateOf is the estimate of the counter at i with so many hits in its groups. What others have counted is less than
+// the limit in all: so no PoP's word, and no two of them, refuse a source that has done nothing here.
+func (s *shard) estimateOf(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position) float64 {
+	estimate := r.Read(groups, s.own(st, i), at)
+	if others, ok := s.others(r, st, i, at.Group); ok {
+		there := min(r.Certain(others[:], histogram.Own{}, at), float64(r.Limit-1))
+		estimate = max(estimate, r.Certain(groups, s.own(st, i), at)+there)
+	}
+	return estimate
+}
+
+// retryAfterOf is how long it takes until n more hits of such a counter are within the limit.
+func (s *shard) retryAfterOf(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position, n float64) time.Duration {
+	wait := r.RetryAfter(groups, s.own(st, i), at, n)
+	if others, ok := s.others(r, st, i, at.Group); ok {
+		for g := range others[:r.Groups()] {
+			others[g] = r.Lanes().Plus(others[g], groups[g])
+		}
+		wait = max(wait, r.With(r.Limit, algorithm.Lower).RetryAfter(others[:], s.own(st, i), at, n))
+	}
+	return wait
+}

@@ -1,0 +1,351 @@
+// Package acme gets certificates from an ACME server (RFC 8555), such as Let's Encrypt, and renews them: certmagic does the work, and this is what an edge
+// needs of it. The server asks the edge for a proof, at one of its own listeners: a text under /.well-known/acme-challenge/ (HTTP-01), which Answer has, or
+// a certificate for the protocol acme-tls/1 (TLS-ALPN-01, RFC 8737), which Certificate has.
+//
+// Certificates, keys, accounts and proofs under way are in a Storage, which edges may share: then one of them orders, under a lock, the
+// others take what it got, and each answers for proofs that another began.
+package acme
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/mholt/acmez/v3/acme"
+	"go.uber.org/zap"
+)
+
+// Challenges are the ways to prove that a host is ours.
+const (
+	HTTP    = "http-01"
+	TLSALPN = "tls-alpn-01"
+)
+
+// Protocol is what a server of ACME speaks that asks for a proof by TLS-ALPN-01.
+const Protocol = "acme-tls/1"
+
+// Path is under which an edge is asked for a proof by HTTP-01.
+const Path = "/.well-known/acme-challenge/"
+
+// LetsEncrypt is the directory of a Config that names none.
+const LetsEncrypt = certmagic.LetsEncryptProductionCA
+
+// Config is for which hosts certificates are wanted, and from whom.
+type Config struct {
+	Hosts      []string // in lower case, without wildcards
+	Email      string   // "": none is given
+	Directory  string   // URL of the server; "": LetsEncrypt
+	CAFile     string   // of the server's own certificate, in PEM; "": those of the system
+	Agree      bool     // to the server's terms
+	Challenges []string // HTTP, TLSALPN or both
+}
+
+// Ports are where the edge listens, and so where certmagic need not listen itself to give a proof.
+type Ports struct {
+	Host      string // "": at every address
+	HTTP, TLS int    // 0: nowhere, so there is no such proof
+}
+
+// Status is how a host's certificate is.
+type Status struct {
+	Host     string    `json:"host"`
+	Until    time.Time `json:"until,omitzero"`     // it expires; zero: there is none
+	Error    string    `json:"error,omitempty"`    // why the latest attempt to get one, or a new one, failed; "": it did not
+	FailedAt time.Time `json:"failed_at,omitzero"` // when
+}
+
+// A Manager gets certificates and keeps them. It is safe for concurrent use.
+type Manager struct {
+	config Config
+	hosts  map[string]bool
+	cache  *certmagic.Cache
+	magic  *certmagic.Config
+	issuer *certmagic.ACMEIssuer
+	event  func(host, reason string, renewal bool) // Options.Event
+
+	mu       sync.Mutex
+	failures uint64
+	failed   map[string]Status // hosts whose latest attempt has failed
+
+	lookedFrom time.Time // see mayLook
+	looks      int
+}
+
+// Options is what a Manager is made of.
+type Options struct {
+	Config
+	Storage certmagic.Storage
+	Ports   Ports
+	// Event, if not nil, is called when a host has got a certificate, or, with a reason, when an attempt has failed.
+	Event func(host, reason string, renewal bool)
+}
+
+// New makes a manager, and reaches for nothing.
+func New(o Options) (*Manager, error) {
+	m := &Manager{config: o.Config, hosts: make(map[string]bool), event: o.Event, failed: make(map[string]Status)}
+	for _, h := range o.Hosts {
+		m.hosts[h] = true
+	}
+	quiet := zap.NewNop() // what it would say, events do
+	m.cache = certmagic.NewCache(certmagic.CacheOptions{GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return m.magic, nil }, Logger: quiet})
+	m.magic = certmagic.New(m.cache, certmagic.Config{Storage: o.Storage, Logger: quiet, OnEvent: m.happened,
+		OCSP: certmagic.OCSPConfig{DisableStapling: true}}) // whoever has it ask would have a start wait for it
+	issuer := certmagic.ACMEIssuer{CA: o.Directory, Email: o.Email, Agreed: o.Agree, Logger: quiet, ListenHost: o.Ports.Host, AltHTTPPort: o.Ports.HTTP, AltTLSALPNPort: o.Ports.TLS,
+		DisableHTTPChallenge: o.Ports.HTTP == 0 || !slices.Contains(o.Challenges, HTTP), DisableTLSALPNChallenge: o.Ports.TLS == 0 || !slices.Contains(o.Challenges, TLSALPN)}
+	issuer.NewAccountFunc = func(_ context.Context, _ *certmagic.ACMEIssuer, a acme.Account) (acme.Account, error) {
+		// The folder of an account without an address is called default. Where that has no account, as while the order of another host writes it, certmagic
+		// takes the name for an address, and servers refuse it.
+		a.Contact = slices.DeleteFunc(a.Contact, func(c string) bool { return c == "mailto:default" })
+		return a, nil
+	}
+	if issuer.CA == "" {
+		issuer.CA = LetsEncrypt
+	}
+	if o.CAFile != "" {
+		text, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("acme.ca_file: %w: give the path of a readable file", err)
+		}
+		issuer.TrustedRoots = x509.NewCertPool()
+		if !issuer.TrustedRoots.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("acme.ca_file: %s has no certificate in PEM: put the CA's there", o.CAFile)
+		}
+	}
+	m.issuer = certmagic.NewACMEIssuer(m.magic, issuer)
+	m.magic.Issuers = []certmagic.Issuer{m.issuer}
+	return m, nil
+}
+
+const (
+	// startTime is how long a start waits for the storage.
+	startTime = 2 * time.Second
+	// retryAfter is when an order is tried again that the storage did not answer for; then it is twice as long each time, up to retryAtMost. Where it is the
+	// server that is away, or refuses, certmagic tries again itself: after a minute, then later and later.
+	retryAfter  = 5 * time.Second
+	retryAtMost = time.Hour
+)
+
+// Run takes the certificates that are stored, and then closes tried, so that those are shown from the first client on. It has the rest ordered in
+// the background, and all renewed, until ctx is done. It ends when all locks are given up.
+//
+// certmagic's ManageAsync is not used: it forgets a host whose storage does not answer when it is first asked.
+func (m *Manager) Run(ctx context.Context, tried chan<- struct{}) {
+	defer m.cache.Stop()
+	var under sync.WaitGroup
+	looking, cancel := context.WithTimeout(ctx, startTime)
+	for _, host := range m.config.Hosts {
+		under.Go(func() { _, _ = m.magic.CacheManagedCertificate(looking, host) }) // keep tells why not
+	}
+	under.Wait()
+	cancel()
+	close(tried)
+	for _, host := range m.config.Hosts {
+		under.Go(func() { m.keep(ctx, host) })
+	}
+	m.renew(ctx) // what came near its end while no edge ran
+	under.Wait()
+	<-ctx.Done()
+}
+
+// keep orders the certificate of a host, unless it is there, until it is. From then on the cache has it renewed.
+func (m *Manager) keep(ctx context.Context, host string) {
+	for wait := retryAfter; m.of(host) == nil; wait = min(2*wait, retryAtMost) {
+		err := m.magic.ObtainCertAsync(ctx, host)
+		if err == nil {
+			_, err = m.magic.CacheManagedCertificate(ctx, host)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		m.fail(host, err, false)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// renew has those ordered again that are near their end, or takes what another edge got.
+func (m *Manager) renew(ctx context.Context) { _ = m.cache.RenewManagedCertificates(ctx) } // it returns no error
+
+// fail notes that a host has got no certificate. The same reason is told once.
+func (m *Manager) fail(host string, err error, renewal bool) {
+	s := Status{Host: host, Until: until(m.of(host)), Error: reason(err), FailedAt: time.Now()}
+	m.mu.Lock()
+	m.failures++
+	again := m.failed[host].Error == s.Error
+	m.failed[host] = s
+	m.mu.Unlock()
+	if m.event != nil && !again {
+		m.event(host, s.Error, renewal)
+	}
+}
+
+// happened takes certmagic's events.
+func (m *Manager) happened(_ context.Context, name string, data map[string]any) error {
+	host, _ := data["identifier"].(string)
+	renewal, _ := data["renewal"].(bool)
+	switch name {
+	case "cert_obtained":
+		m.mu.Lock()
+		delete(m.failed, host)
+		m.mu.Unlock()
+		if m.event != nil {
+			m.event(host, "", renewal)
+		}
+	case "cert_failed":
+		err, _ := data["error"].(error)
+		if err == nil {
+			err = errors.New("no reason is known")
+		}
+		m.fail(host, err, renewal)
+	}
+	return nil
+}
+
+// reason is an error in a line: what the server says, if it is the one that says no.
+func reason(err error) string {
+	var p acme.Problem
+	if errors.As(err, &p) {
+		for _, s := range p.Subproblems {
+			if s.Detail != "" {
+				return s.Detail
+			}
+		}
+		if p.Detail != "" {
+			return p.Detail
+		}
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
+}
+
+// Status is how the certificate of each host is, in the order of the configuration.
+func (m *Manager) Status() []Status {
+	all := make([]Status, 0, len(m.config.Hosts))
+	for _, host := range m.config.Hosts {
+		m.mu.Lock()
+		s := m.failed[host]
+		m.mu.Unlock()
+		if now := until(m.of(host)); !now.Equal(s.Until) {
+			s = Status{Until: now} // since it failed here, another edge got one
+		}
+		s.Host = host
+		all = append(all, s)
+	}
+	return all
+}
+
+// until is when a certificate expires; zero: there is none.
+func until(c *x509.Certificate) (at time.Time) {
+	if c != nil {
+		at = c.NotAfter
+	}
+	return at
+}
+
+// of is the leaf of a host's certificate; nil: there is none.
+func (m *Manager) of(host string) *x509.Certificate {
+	for _, c := range m.cache.AllMatchingCertificates(host) {
+		if c.Leaf != nil {
+			return c.Leaf
+		}
+	}
+	return nil
+}
+
+// Failures is how often an attempt has failed.
+func (m *Manager) Failures() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failures
+}
+
+// Certificate is what a client is shown: a proof, where that is asked for, else the certificate of a host that this is for; nil: it is for another, or there is
+// none yet.
+func (m *Manager) Certificate(hello *tls.ClientHelloInfo) *tls.Certificate {
+	host := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
+	if !m.hosts[host] || slices.Contains(hello.SupportedProtos, Protocol) && !m.mayLook(host, time.Now()) {
+		return nil
+	}
+	c, err := m.magic.GetCertificate(hello)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// First is the certificate of the first host that has one, for clients that ask for no host, or for one that nobody has.
+func (m *Manager) First() *tls.Certificate {
+	for _, host := range m.config.Hosts {
+		for _, c := range m.cache.AllMatchingCertificates(host) {
+			return &c.Certificate
+		}
+	}
+	return nil
+}
+
+// Answer is the proof that a server of ACME asks a host for at a path under Path; nil: none is under way there.
+func (m *Manager) Answer(ctx context.Context, host, path string) []byte {
+	if !m.hosts[host] || !m.mayLook(host, time.Now()) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
+	if err != nil {
+		return nil
+	}
+	w := &answer{header: make(http.Header)}
+	if !m.issuer.HandleHTTPChallenge(w, r) {
+		return nil
+	}
+	return w.body
+}
+
+const (
+	// looksASecond is how often an edge looks for a proof: each may ask the storage, and clients can ask for any. A server of ACME asks some
+	// five times for each.
+	looksASecond = 20
+	// lookTime is how long that may take.
+	lookTime = 2 * time.Second
+)
+
+// mayLook reports whether the storage may be asked once more. A proof that this edge began is in memory: no flood of questions keeps it from the server.
+func (m *Manager) mayLook(host string, now time.Time) bool {
+	if _, ours := certmagic.GetACMEChallenge(host); ours {
+		return true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now.Sub(m.lookedFrom) >= time.Second {
+		m.lookedFrom, m.looks = now, 0
+	}
+	m.looks++
+	return m.looks <= looksASecond
+}
+
+// An answer is what certmagic answers.
+type answer struct {
+	header http.Header
+	body   []byte
+}
+
+func (a *answer) Header() http.Header { return a.header }
+func (a *answer) WriteHeader(int)     {}
+func (a *answer) Write(b []byte) (int, error) {
+	a.body = append(a.body, b...)
+	return len(b), nil
+}
+
+// Folder is a Storage in a folder, which the edges of one machine may share.
+func Folder(path string) certmagic.Storage { return &certmagic.FileStorage{Path: path} }

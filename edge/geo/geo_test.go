@@ -1,0 +1,187 @@
+package geo
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/maxmind/mmdbwriter/mmdbtype"
+
+	"sluice/edge/geo/geotest"
+)
+
+func city(code string) mmdbtype.DataType {
+	return mmdbtype.Map{"country": mmdbtype.Map{"iso_code": mmdbtype.String(code)}}
+}
+
+func system(n uint32) mmdbtype.DataType {
+	return mmdbtype.Map{"autonomous_system_number": mmdbtype.Uint32(n)}
+}
+
+func TestLook(t *testing.T) {
+	cities, systems, flat := filepath.Join(t.TempDir(), "city"), filepath.Join(t.TempDir(), "asn"), filepath.Join(t.TempDir(), "flat")
+	geotest.Write(t, cities, "GeoLite2-City", map[string]mmdbtype.DataType{
+		"192.0.2.0/24": city("DE"), "2001:db8::/32": city("FR"),
+		"198.51.100.0/24": mmdbtype.Map{"continent": mmdbtype.Map{"code": mmdbtype.String("EU")}},
+	})
+	geotest.Write(t, systems, "GeoLite2-ASN", map[string]mmdbtype.DataType{"192.0.2.0/25": system(64500), "2001:db8::/32": system(4_200_000_000)})
+	geotest.Write(t, flat, "ipinfo bundle_location_lite.mmdb", map[string]mmdbtype.DataType{
+		"192.0.2.0/24": mmdbtype.Map{"asn": mmdbtype.String("AS64501"), "country": mmdbtype.String("Germany"), "country_code": mmdbtype.String("DE")}})
+	f := func(c Config, addr, country string, asn uint32) {
+		t.Helper()
+		g, use, err := new(Book).Prepare(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		use()
+		a := netip.MustParseAddr(addr)
+		if got := g.Country(a).String(); got != country {
+			t.Errorf("%s is in %q, want %q", addr, got, country)
+		}
+		if got := g.ASN(a); got != asn {
+			t.Errorf("%s is of AS %d, want %d", addr, got, asn)
+		}
+	}
+	both := Config{Country: cities, ASN: systems}
+	f(both, "192.0.2.1", "DE", 64500)
+	f(both, "192.0.2.200", "DE", 0)
+	f(both, "::ffff:192.0.2.1", "DE", 64500)
+	f(both, "2001:db8::1", "FR", 4_200_000_000)
+	f(both, "198.51.100.1", "", 0) // a record without a country
+	f(both, "203.0.113.1", "", 0)  // no record
+	f(both, "2001:db9::1", "", 0)
+	f(Config{Country: flat, ASN: flat}, "192.0.2.1", "DE", 64501)
+
+	g, _, err := new(Book).Prepare(Config{ASN: systems})
+	if err != nil || g.Country != nil || g.ASN == nil {
+		t.Errorf("%v %v", g, err)
+	}
+}
+
+func TestWrongFiles(t *testing.T) {
+	dir := t.TempDir()
+	systems, cities := filepath.Join(dir, "asn"), filepath.Join(dir, "city")
+	geotest.Write(t, systems, "GeoLite2-ASN", map[string]mmdbtype.DataType{"192.0.2.0/25": system(64500)})
+	geotest.Write(t, cities, "GeoLite2-City", map[string]mmdbtype.DataType{"192.0.2.0/24": city("DE"), "198.51.100.0/24": city("FR"), "2001:db8::/32": city("FR")})
+	f := func(of, file, want string) {
+		t.Helper()
+		if err := new(Checks).Check(of, file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	f(Country, systems, systems+`: it is a database of the kind "GeoLite2-ASN", which has no countries (country.iso_code): give a Country or City database`)
+	f(ASN, cities, `it is a database of the kind "GeoLite2-City", which has no autonomous systems (autonomous_system_number): give an ASN or ISP database`)
+	f(ASN, filepath.Join(dir, "none"), "no such file")
+	f(ASN, dir, dir)
+	text, err := os.ReadFile(cities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := filepath.Join(dir, "bad")
+	for n := range len(text) {
+		put(t, bad, text[:n])
+		f(Country, bad, bad)
+	}
+}
+
+func put(t *testing.T, file string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A damaged file may say what it wants, or be refused, but is no matter of whoever looks.
+func FuzzOpen(f *testing.F) {
+	file := filepath.Join(f.TempDir(), "city")
+	geotest.Write(f, file, "GeoLite2-City", map[string]mmdbtype.DataType{"192.0.2.0/24": city("DE"), "2001:db8::/32": city("FR")})
+	text, err := os.ReadFile(file)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := range len(text) {
+		damaged := append([]byte{}, text...)
+		damaged[i] ^= 0xff
+		f.Add(damaged)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := open(Country, "f", text)
+		if err != nil {
+			return
+		}
+		d := new(database)
+		d.content.Store(c)
+		for _, a := range []string{"192.0.2.1", "2001:db8::1", "203.0.113.1", "::"} {
+			d.look(netip.MustParseAddr(a))
+		}
+	})
+}
+
+// A file that changes is in force whole or not at all; a bad one leaves the last good content.
+func TestRefresh(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "country")
+	geotest.Write(t, file, "GeoLite2-Country", map[string]mmdbtype.DataType{"192.0.2.0/24": city("DE")})
+	b := new(Book)
+	g, use, err := b.Prepare(Config{Country: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	use()
+	again := func(want string, wantChanged int, wantErr string) {
+		t.Helper()
+		changed, err := b.Refresh()
+		if len(changed) != wantChanged || (err != nil) != (wantErr != "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+			t.Errorf("%q, %v; want %d, %s", changed, err, wantChanged, wantErr)
+		}
+		if got := g.Country(netip.MustParseAddr("192.0.2.1")).String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	again("DE", 0, "")
+	put(t, file, []byte("not found"))
+	again("DE", 0, "geo.country: "+file+": it is no MaxMind database")
+	again("DE", 0, "it is no MaxMind database")
+	if b.country.failures != 1 {
+		t.Errorf("%d failures, want 1", b.country.failures)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	again("DE", 0, "no such file")
+	geotest.Write(t, file, "GeoLite2-Country", map[string]mmdbtype.DataType{"192.0.2.0/24": city("FR")})
+	again("FR", 1, "")
+	if err := os.Chtimes(file, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	again("FR", 1, "") // another file, for all that is known
+	if same, use, err := b.Prepare(Config{Country: file}); err != nil || same.Country == nil {
+		t.Error(err)
+	} else {
+		d := b.country
+		if use(); b.country != d {
+			t.Error("a database that stays is read again")
+		}
+	}
+}
+
+func BenchmarkLook(b *testing.B) {
+	file := filepath.Join(b.TempDir(), "asn")
+	records := make(map[string]mmdbtype.DataType)
+	for i := range 200_000 {
+		records[netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(1 + i>>16), byte(i >> 8), byte(i)}), 24).String()] = system(uint32(1 + i%80_000))
+	}
+	geotest.Write(b, file, "GeoLite2-ASN", records)
+	started := time.Now()
+	g, _, err := new(Book).Prepare(Config{ASN: file})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(time.Since(started).Milliseconds()), "load-ms")
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		g.ASN(netip.AddrFrom4([4]byte{byte(1 + i%3), byte(i >> 8), byte(i), 1}))
+	}
+}

@@ -1,0 +1,351 @@
+package lists
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/edge/address"
+	"sluice/edge/events"
+)
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func config(name string) Config {
+	return Config{Name: name, Refresh: time.Minute, MaxEntries: 1000, MaxBytes: 1 << 16}
+}
+
+// begin has lists in force.
+func begin(t *testing.T, b *Book, configs ...Config) map[string]*address.List {
+	t.Helper()
+	all, use, err := b.Prepare(configs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use()
+	return all
+}
+
+func has(t *testing.T, l *address.List, addr string, want bool) {
+	t.Helper()
+	if got := l.Has(netip.MustParseAddr(addr)); got != want {
+		t.Errorf("%s is in the list: %v, want %v", addr, got, want)
+	}
+}
+
+func TestParse(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		l, n, err := parse("f", []byte(text), 3)
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = fmt.Sprint(n)
+			for p := range l.AllSorted() {
+				got += " " + p.String()
+			}
+		}
+		if got != want {
+			t.Errorf("%q\n got %s\nwant %s", text, got, want)
+		}
+	}
+	f("", "0")
+	f("\xef\xbb\xbf192.0.2.1\r\n\r\n# all\n 198.51.100.0/24 ; SBL1\n2001:db8::/32#x", "3 192.0.2.1/32 198.51.100.0/24 2001:db8::/32")
+	f("::ffff:192.0.2.1\n192.0.2.1\n", "2 192.0.2.1/32")
+	f("192.0.2.1\nnobody\n192.0.2.1/24\n", "f:2: \"nobody\" is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address\nf:3: 192.0.2.1/24 has bits beyond its prefix: write 192.0.2.0/24")
+	f("0.0.0.0/0", "f:1: 0.0.0.0/0 is every address: a list has some")
+	f("1.1.1.1\n1.1.1.2\n1.1.1.3\n1.1.1.4", "f:4: more than 3 entries: raise max_entries of the list, or shorten it")
+}
+
+// A file is in force whole or not at all, and a bad one leaves the last good content.
+func TestFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "partners")
+	c := config("partners")
+	c.File = file
+	happened := events.New(100, nil)
+	b := &Book{Events: happened}
+	if _, _, err := b.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "lists: partners: open "+file) {
+		t.Fatal(err)
+	}
+	write(t, file, "192.0.2.0/24\n")
+	l := begin(t, b, c)["partners"]
+	has(t, l, "192.0.2.9", true)
+	has(t, l, "198.51.100.1", false)
+
+	write(t, file, "198.51.100.1\noops\n")
+	b.ReadFiles()
+	b.ReadFiles()
+	has(t, l, "192.0.2.9", true)
+	if s := b.Status()[0]; s.Failures != 2 || s.Entries != 1 || !strings.Contains(s.Error, file+":2: \"oops\"") {
+		t.Errorf("%+v", s)
+	}
+	write(t, file, "198.51.100.1\n198.51.100.2\n")
+	b.ReadFiles()
+	has(t, l, "192.0.2.9", false)
+	has(t, l, "198.51.100.2", true)
+	if s := b.Status()[0]; s.Entries != 2 || s.Error != "" {
+		t.Errorf("%+v", s)
+	}
+	if again := begin(t, b, c)["partners"]; again != l {
+		t.Error("a list that stays as it is configured is another")
+	}
+	c.MaxBytes = 10
+	if _, _, err := b.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "more than 10 bytes") {
+		t.Error(err)
+	}
+	has(t, l, "198.51.100.2", true)
+}
+
+// A URL is asked for what is new; what it answered last outlives its failures, and the process.
+func TestURL(t *testing.T) {
+	var body, tag atomic.Value
+	var status, asked, unchanged atomic.Int64
+	body.Store("192.0.2.0/24\n")
+	tag.Store(`"1"`)
+	status.Store(200)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if code := int(status.Load()); code != 200 {
+			w.WriteHeader(code)
+			return
+		}
+		w.Header().Set("ETag", tag.Load().(string))
+		if r.Header.Get("If-None-Match") == tag.Load() {
+			unchanged.Add(1)
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprint(w, body.Load())
+	}))
+	defer s.Close()
+	c := config("tor")
+	c.URL = s.URL + "/list?key=secret"
+	b := &Book{Dir: filepath.Join(t.TempDir(), "lists")}
+	l := begin(t, b, c)["tor"]
+	has(t, l, "192.0.2.1", true)
+	again := func(addr string, want bool, failures uint64) {
+		t.Helper()
+		b.again(context.Background(), b.lists["tor"])
+		has(t, l, addr, want)
+		if got := b.Status()[0]; got.Failures != failures || strings.Contains(got.Error, "secret") {
+			t.Errorf("%+v, want %d failures", got, failures)
+		}
+	}
+	again("192.0.2.1", true, 0)
+	if unchanged.Load() != 1 {
+		t.Error("it was sent again")
+	}
+	status.Store(503)
+	again("192.0.2.1", true, 1)
+	status.Store(200)
+	tag.Store(`"2"`)
+	body.Store("<html>sign in\n")
+	again("192.0.2.1", true, 2)
+	body.Store("")
+	again("192.0.2.1", true, 3)
+	body.Store("198.51.100.1\n")
+	again("192.0.2.1", false, 3)
+	has(t, l, "198.51.100.1", true)
+
+	tried := c
+	tried.URL = s.URL + "/tried"
+	if _, _, err := b.Prepare([]Config{tried}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	asked.Store(0)
+	next := &Book{Dir: b.Dir}
+	has(t, begin(t, next, c)["tor"], "198.51.100.1", true)
+	c.URL = s.URL + "/other"
+	if _, _, err := next.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "has no copy of an earlier answer") {
+		t.Errorf("the copy of another URL is used: %v", err)
+	}
+	if _, _, err := (&Book{}).Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "with state_dir") {
+		t.Error(err)
+	}
+	begin(t, &Book{Offline: true}, c)
+	if left, err := os.ReadDir(b.Dir); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v: want the copy of the URL in force alone", left, err)
+	}
+}
+
+// A look takes no lock and allocates nothing.
+func BenchmarkHas(b *testing.B) {
+	var text strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&text, "%d.%d.%d.0/24\n", 1+i>>16, i>>8&255, i&255)
+	}
+	t, _, err := parse("f", []byte(text.String()), 1<<20)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := new(address.List)
+	l.Set(t)
+	addrs, random := make([]netip.Addr, 1<<16), rand.New(rand.NewPCG(1, 2))
+	for i := range addrs { // half of them are in it
+		n := random.Uint32N(200_000)
+		addrs[i] = netip.AddrFrom4([4]byte{byte(1 + n>>16), byte(n >> 8), byte(n), 7})
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		l.Has(addrs[i%len(addrs)])
+	}
+}
+
+// answers is a client's way to a server of the test.
+type answers func(*http.Request) (*http.Response, error)
+
+func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Run looks again after Refresh, sooner after a failure, and at once at a list that comes. Each change and each failure is
+// told once.
+func TestRun(t *testing.T) {
+	var asked atomic.Int64
+	client.Transport = answers(func(r *http.Request) (*http.Response, error) {
+		if asked.Add(1) <= 3 {
+			return nil, errors.New("no route")
+		}
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("192.0.2.1\n"))}, nil
+	})
+	defer func() { client.Transport = nil }()
+	dir := t.TempDir()
+	file, url := config("partners"), config("tor")
+	file.File, file.Refresh = filepath.Join(dir, "partners"), 5*time.Minute
+	url.URL, url.Refresh = "http://lists.example/tor", time.Hour
+	write(t, file.File, "192.0.2.0/24\n")
+	keep := filepath.Join(dir, "kept")
+	synctest.Test(t, func(t *testing.T) {
+		b := &Book{Dir: keep, Events: events.New(100, nil)}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { b.Run(ctx) })
+		all := begin(t, b, file)
+		synctest.Wait()
+		write(t, file.File, "192.0.2.0/24\noops\n")
+		time.Sleep(4 * time.Minute)
+		has(t, all["partners"], "192.0.2.9", true)
+		if s := b.Status()[0]; s.Failures != 0 {
+			t.Errorf("it was looked at before it was due: %+v", s)
+		}
+		time.Sleep(3*time.Minute + 10*time.Second)
+		if s := b.Status()[0]; s.Failures != 3 {
+			t.Errorf("%+v, want a failure after 5 minutes and each minute from then on", s)
+		}
+		write(t, file.File, "198.51.100.7\n")
+		time.Sleep(time.Minute + time.Second)
+		has(t, all["partners"], "198.51.100.7", true)
+
+		if err := b.keep(&list{Config: url}, []byte("198.51.100.1\n")); err != nil {
+			t.Fatal(err)
+		}
+		all = begin(t, b, file, url)
+		has(t, all["tor"], "198.51.100.1", true) // its copy
+		synctest.Wait()
+		if n := asked.Load(); n != 1 {
+			t.Errorf("the URL was asked %d times at once, want once", n)
+		}
+		time.Sleep(3*time.Minute + time.Second)
+		has(t, all["tor"], "192.0.2.1", true)
+		if s := b.Status()[1]; asked.Load() != 4 || s.Error != "" || s.Failures != 3 {
+			t.Errorf("asked %d times: %+v", asked.Load(), s)
+		}
+		cancel()
+		running.Wait()
+		var told []string
+		for _, e := range slices.Backward(b.Events.Since(0)) {
+			told = append(told, e.Text)
+		}
+		want := []string{
+			"list partners cannot be read: its last good content stays in force: " + file.File + `:2: "oops" is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address`,
+			"list partners has changed",
+			"list tor cannot be read: its last good content stays in force: http://lists.example/tor: no route",
+			"list tor has changed",
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// What Fetch has read, Prepare does not read again, be it good or bad, until it is forgotten.
+func TestFetch(t *testing.T) {
+	asked, status := 0, 200
+	client.Transport = answers(func(*http.Request) (*http.Response, error) {
+		asked++
+		return &http.Response{StatusCode: status, Status: fmt.Sprint(status), Body: io.NopCloser(strings.NewReader("192.0.2.1\n"))}, nil
+	})
+	defer func() { client.Transport = nil }()
+	c := config("tor")
+	c.URL = "http://lists.example/tor"
+	b := new(Book)
+	forget := b.Fetch([]Config{c})
+	l := begin(t, b, c)["tor"]
+	has(t, l, "192.0.2.1", true)
+	forget()
+	b.Fetch([]Config{c})()
+	if begin(t, b, c)["tor"] != l || asked != 1 {
+		t.Errorf("asked %d times, want once", asked)
+	}
+	c.URL, status = "http://lists.example/away", 503
+	forget = b.Fetch([]Config{c})
+	for range 2 {
+		if _, _, err := b.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "it answers 503") {
+			t.Error(err)
+		}
+	}
+	forget()
+	if asked != 2 {
+		t.Errorf("asked %d times, want twice", asked)
+	}
+	status = 200
+	begin(t, b, c)
+}
+
+// A pipe in place of a file is an error at once: nobody may ever write to it.
+func TestPipe(t *testing.T) {
+	c := config("a")
+	c.File = filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(c.File, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := new(Book).Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("%v, want that it is no regular file", err)
+	}
+}
+
+// Where a URL redirects to does not learn its query, in which services want their keys.
+func TestRedirectKeepsTheQuery(t *testing.T) {
+	var referer atomic.Value
+	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		referer.Store(r.Header.Get("Referer"))
+		fmt.Fprintln(w, "192.0.2.1")
+	}))
+	defer to.Close()
+	from := httptest.NewServer(http.RedirectHandler(to.URL, http.StatusFound))
+	defer from.Close()
+	c := config("a")
+	c.URL = from.URL + "/?key=secret"
+	begin(t, new(Book), c)
+	if got := referer.Load(); got != "" {
+		t.Errorf("Referer: %v, want none", got)
+	}
+}

@@ -1,0 +1,28 @@
+package edge
+
+import (
+	"bytes"
+	"net/http"
+
+	"sluice/edge/message"
+)
+
+// proofs are under which a server of ACME looks for a proof (RFC 8555, 8.3).
+var proofs = []byte("/.well-known/acme-challenge/")
+
+// proves answers a server of ACME that asks over plain HTTP whether a host is ours. No list and no rule is in its way: a certificate
+// would not come. What is no such question goes on as any request.
+func (x *exchange) proves() bool {
+	path := message.RawPath(x.Target)
+	if !bytes.HasPrefix(path, proofs) || len(x.Host) == 0 || x.front.Secure() {
+		return false
+	}
+	text := x.server.proof(string(x.Host), string(path))
+	if text == nil {
+		return false
+	}
+	x.buf = append(x.buf[:0], text...)
+	x.begins(http.StatusOK, "text/plain", x.buf)
+	x.reply.add("Cache-Control", noStore)
+	return true
+}

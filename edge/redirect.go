@@ -1,0 +1,45 @@
+package edge
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+
+	"sluice/edge/message"
+)
+
+// redirect answers a request at a listener that redirects: 308, so that the method and the body stay, to the same host and
+// target over https. No rule counts it: it costs an edge as little as a refusal, reaches no origin, and would count twice.
+// Deny goes before it.
+func (x *exchange) redirect() {
+	if len(x.Host) == 0 {
+		x.respond(noHost)
+		return
+	}
+	b := append(append(x.buf[:0], "https://"...), x.Host...)
+	if port := x.front.Redirect(); port != 443 {
+		b = strconv.AppendUint(append(b, ':'), uint64(port), 10)
+	}
+	x.buf = append(b, originForm(x.Target)...)
+	x.begins(http.StatusPermanentRedirect, "", nil)
+	x.reply.add("Location", x.buf)
+}
+
+var noHost = message.Refuse(http.StatusBadRequest, "no_host", "The request names no host, so it cannot be sent to https.")
+
+// originForm is a request target without the scheme and the authority that one in absolute form has (RFC 9112, 3.2). It
+// begins with a slash.
+func originForm(target []byte) []byte {
+	if len(target) > 0 && target[0] == '/' {
+		return target
+	}
+	if _, rest, absolute := bytes.Cut(target, []byte("://")); absolute {
+		switch i := bytes.IndexAny(rest, "/?"); {
+		case i >= 0 && rest[i] == '/':
+			return rest[i:]
+		case i >= 0:
+			return append([]byte("/"), rest[i:]...)
+		}
+	}
+	return []byte("/") // that of OPTIONS * is of no resource
+}

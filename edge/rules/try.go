@@ -1,0 +1,100 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"sluice/counter"
+	"sluice/counter/algorithm"
+	"sluice/edge/limiter"
+	"sluice/edge/rules/key"
+)
+
+// Triable is a rule as it is tried beside those in force: a shadow, without what would do something to requests all the same. The error says which
+// field cannot be tried.
+func Triable(c Config) (Config, error) {
+	switch {
+	case c.Limit == 0:
+		return c, errors.New("limit: a rule without one refuses nobody by a count: say how many requests are allowed, such as limit=100")
+	case c.HasPlans():
+		return c, errors.New("plans: a rule that is tried has one limit for all clients: leave plans and match.plans out, and try one plan's limit at a time")
+	case c.Match.Descriptors != nil:
+		return c, errors.New("match.descriptors: what other proxies ask cannot be tried: put the rule into the file with mode: shadow")
+	case c.Concurrency > 0:
+		return c, errors.New("concurrency: slots are taken in the tier, so they cannot be tried: put the rule into the file with mode: shadow")
+	case c.Algorithm == Exact || c.Check == limiter.Sync || c.FirstSight == limiter.Wait:
+		return c, errors.New("check: sync, first_sight: wait and algorithm: exact let requests wait for the tier, and nothing waits for what is only tried: leave them out")
+	case c.Action == Delay:
+		return c, errors.New("action: delay cannot be tried: leave it out, and what would be over the rate is refused")
+	}
+	plain := Default(c.Name, c.Limit)
+	c.Mode, c.Candidate, c.Action, c.Response, c.Tag, c.Priority, c.Queue = Shadow, plain.Candidate, plain.Action, plain.Response, plain.Tag, plain.Priority, plain.Queue
+	return c, nil
+}
+
+// Try adds rules, which must be Triable, that are tried beside those of the set: each has counters of its own and says what it would do, in
+// Decision.Tries alone. Call it once, before the set is used.
+func (s *Set) Try(list []Config, defaults Defaults, tallies func(string) *Tally) error {
+	var counters []*algorithm.Spec
+	for r, l := range s.EachLimit() {
+		counters = append(counters, l.Counter)
+		if c := l.Candidate; c != nil {
+			counters = append(counters, c.Counter, c.Bits.Counter)
+		}
+		counters = append(counters, r.Asked...)
+	}
+	for _, config := range list {
+		r, err := newRule(config, defaults)
+		if err != nil {
+			return err
+		}
+		if !r.Shadow || r.plans != nil || r.InFlight != nil || config.Match.Descriptors != nil {
+			return fmt.Errorf("rule %s: it cannot be tried", config.Name)
+		}
+		r.Beside, r.Tally = true, tallies(config.Name)
+		for i := range r.Limits {
+			r.Limits[i].Beside = true
+			if r.Tally != nil {
+				r.Limits[i].Counter.Commands = &r.Tally.Commands
+			}
+			counters = append(counters, r.Limits[i].Counter)
+		}
+		if not := config.Match.Not; not != nil && (len(not.Hosts) > 0 || not.Path != "" || len(not.Methods) > 0) {
+			s.nots = true
+		}
+		r.addNames(&s.asked)
+		s.Tried = append(s.Tried, r)
+		s.add(r)
+	}
+	algorithm.Renumber(counters) // those in force are there first, and stay as they are
+	s.showKeys()
+	return nil
+}
+
+// TriedResult is what a rule that is tried says of a request.
+type TriedResult struct {
+	Tally   *Tally // of the rule, by which one knows it
+	Source  counter.Source
+	Refuses bool      // it would refuse
+	Moot    bool      // a rule in force refuses, so it does not matter
+	Start   key.Start // of what the source is the digest of, as far as the rule shows it
+}
+
+// Tries appends what the rules that are tried say of the request, once it is decided.
+func (d *Decision) Tries(to []TriedResult) []TriedResult {
+	next := 0
+	for _, r := range d.Rules {
+		results := d.resultsOf(r, next)
+		next += len(results)
+		if r.Beside {
+			refuses := slices.ContainsFunc(results, func(r limiter.RuleResult) bool { return r.Verdict == limiter.Shadowed })
+			t := TriedResult{Tally: r.Tally, Source: results[0].Source, Refuses: refuses, Moot: d.Refused()}
+			if i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == r.key && k.source == t.Source }); i >= 0 && r.Parts != nil {
+				t.Start = d.keys[i].start
+			}
+			to = append(to, t)
+		}
+	}
+	return to
+}

@@ -1,0 +1,71 @@
+package chaos
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/trace"
+)
+
+// What is above its bound is named, and what has no bound is not.
+func TestJudge(t *testing.T) {
+	s := &Scenario{Story: "made", Limit: 3, Window: time.Second, Block: time.Second, Bound: noBound}
+	s.Bound.Failed, s.Bound.Refused, s.Bound.Limits, s.Bound.Normal = 0, 0, 1, time.Second
+	s.Bound.Hits, s.Bound.Whole = 1, 0
+	at := func(ms int, source int32, v judge.Verdict, role trace.Role) judge.Decision {
+		return judge.Decision{At: time.Duration(ms) * time.Millisecond, Source: source, Verdict: v, Role: role}
+	}
+	calm := []judge.Decision{at(0, 0, judge.Admitted, trace.Good), at(10, 1, judge.Admitted, trace.Abuser), at(15, 1, judge.Admitted, trace.Abuser), at(20, 1, judge.Admitted, trace.Abuser), at(30, 1, judge.Limited, trace.Abuser)}
+	for _, c := range []struct {
+		name string
+		more []judge.Decision
+		with func(*Observed)
+		want []string
+	}{
+		{"nothing", nil, nil, nil},
+		{"a steady source is refused", []judge.Decision{at(40, 0, judge.Limited, trace.Good)}, nil, []string{"wrongly refused"}},
+		{"it is refused for want of the tier", []judge.Decision{at(40, 0, judge.Closed, trace.Good)}, nil, nil},
+		{"one too many", []judge.Decision{at(25, 1, judge.Admitted, trace.Abuser)}, nil, []string{"most in a window"}},
+		{"a failure, late", []judge.Decision{at(1500, 0, judge.Failed, trace.Good)}, func(o *Observed) { o.Failed = 1 }, []string{"failed", "normal after"}},
+		{"an edge misses a node, late", nil, func(o *Observed) { o.Unsettled = 2 * time.Second }, []string{"normal after"}},
+		{"a steady source came late", []judge.Decision{at(41, 0, judge.Admitted, trace.Good), at(42, 0, judge.Limited, trace.Good), at(1000, 0, judge.Mitigated, trace.Good)}, nil, nil},
+		{"it is refused for longer than a block", []judge.Decision{at(41, 0, judge.Admitted, trace.Good), at(42, 0, judge.Limited, trace.Good), at(1200, 0, judge.Mitigated, trace.Good)},
+			func(o *Observed) { o.Over = time.Second }, []string{"wrongly refused"}},
+		{"it came late, and another is refused", []judge.Decision{at(41, 0, judge.Admitted, trace.Good), at(42, 0, judge.Limited, trace.Good), at(43, 2, judge.Limited, trace.Good)}, nil,
+			[]string{"wrongly refused"}},
+		{"a broken answer as whole", nil, func(o *Observed) { o.Cut, o.Broken = 3, 2 }, []string{"shown as whole"}},
+		{"a request sent twice", nil, func(o *Observed) { o.Hits, o.Cut, o.Broken = 2, 3, 3 }, []string{"hits at the origin"}},
+		{"what a guest found", nil, func(o *Observed) { o.found = []found{{note: "1 of 0", over: "uploads"}} }, []string{"uploads"}},
+		{"the balance", nil, func(o *Observed) { o.Unbalanced = errors.New("off") }, []string{"balance"}},
+	} {
+		o := &Observed{Edges: 1, Decisions: append(slices.Clone(calm), c.more...), Over: 100 * time.Millisecond, Hits: 1, Cut: 1, Broken: 1}
+		if c.with != nil {
+			c.with(o)
+		}
+		r := s.Judge(o)
+		if !slices.Equal(r.Over, c.want) {
+			t.Errorf("%s: over are %q, want %q", c.name, r.Over, c.want)
+		}
+		var b strings.Builder
+		if err := Write(&b, []*Row{r}); err != nil || strings.Contains(b.String(), "OVER") != (len(c.want) > 0) {
+			t.Errorf("%s: %v\n%s", c.name, err, b.String())
+		}
+	}
+
+	s.Untimed = true
+	s.Bound.Hits, s.Bound.Whole = -1, -1
+	late := append(slices.Clone(calm), at(1500, 0, judge.Failed, trace.Good))
+	for _, virtual := range []bool{false, true} { // a busy machine cannot delay virtual time
+		want := []string{"failed"}
+		if virtual {
+			want = append(want, "normal after")
+		}
+		if r := s.Judge(&Observed{Edges: 1, Virtual: virtual, Failed: 1, Decisions: late, Over: 100 * time.Millisecond}); !slices.Equal(r.Over, want) {
+			t.Errorf("untimed, virtual %v: over are %q, want %q", virtual, r.Over, want)
+		}
+	}
+}

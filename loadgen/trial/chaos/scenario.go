@@ -1,0 +1,328 @@
+// Package chaos tries what must happen when things break. A scenario is a text that reads as a story: what there is, who sends, what goes wrong
+// and what is put right again, and what clients may notice of it at most (Parse). It is run with real edges (Scenario.Live), or by whoever has them
+// in virtual time, and judged alike (Judge): against the exact log, which shares no code with the limiter. What comes of it is a row of a table
+// (Write). Soak does faults at random, for as long as one likes, and holds afterwards that nothing was lost and nothing grew.
+package chaos
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice/loadgen/anycast"
+	"sluice/loadgen/lab"
+)
+
+//go:embed scenarios/*.txt
+var texts embed.FS
+
+// Scenario is one story.
+type Scenario struct {
+	Story   string
+	Place   string // where it stands: file and line
+	Short   bool   // it is part of the short form
+	Untimed bool   // of real edges, times are shown and not held to a bound, because the machine may be busy
+
+	Edges   int   // that run for real; 0: it is told in virtual time alone
+	Virtual []int // so many edges in virtual time, a run each
+	PoPs    int
+	Peers   bool // points of presence tell each other of sources near their limit
+	Nodes   int
+	MB      int // of each node; 0: the lab's default
+	Proxied bool
+	Unread  bool          // access logs are pipes that nobody reads
+	Posture string        // on_store_failure
+	Skew    time.Duration // how far the clocks of the edges are apart; in virtual time
+
+	Limit         uint32
+	Window, Block time.Duration
+	Patience      time.Duration // of the edges with the origin; 0: their default
+
+	Steady    int
+	Share     float64 // of the limit, that each of them sends
+	Attackers int
+	Rate      float64 // of each of them, a second
+	For       time.Duration
+	Posts     bool // in place of GETs
+	Bytes     int  // of the pages that all ask for; 0: two
+
+	Steps []Step
+	Bound Bound
+}
+
+// Step is something that happens at a time.
+type Step struct {
+	At    time.Duration
+	Text  string
+	Fault *lab.Fault // of a process, or of a clock
+	Route *anycast.Route
+	act   action // anything else, which is done to real edges alone
+}
+
+// Bound is what clients and operators may notice at most. Of what a scenario does not say, it is below 0.
+type Bound struct {
+	Failed, Refused           int     // requests that failed, or were refused wrongly
+	Limits                    float64 // admitted of one source in any window, by its limit
+	Blocked, Noticed, Normal  time.Duration
+	Closed                    int // at least so many were refused because the tier was gone
+	Lost                      int // at least so many lines of access logs were lost
+	Evicted                   int // at least so many items were evicted from nodes
+	Unanswered, Reconnections int
+	Hits                      int // at the origin, of one request
+	Whole                     int // answers that the origin broke off, shown as whole
+}
+
+var noBound = Bound{Failed: -1, Refused: -1, Limits: -1, Blocked: -1, Noticed: -1, Normal: -1, Unanswered: -1, Reconnections: -1, Hits: -1, Whole: -1}
+
+// All are the scenarios of this package.
+func All() ([]*Scenario, error) {
+	files, err := fs.Glob(texts, "scenarios/*.txt")
+	if err != nil {
+		return nil, err
+	}
+	var all []*Scenario
+	for _, file := range files {
+		text, err := texts.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		some, err := Parse(file, string(text))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// Parse reads scenarios. A line that begins at the left tells which story begins; those below it, further right, what happens in it, in clauses with
+// semicolons between. What stands behind # is for readers. Each thing that cannot be read is an error that says where it stands.
+func Parse(file, text string) (all []*Scenario, wrong error) {
+	fail := func(line int, format string, args ...any) {
+		wrong = errors.Join(wrong, fmt.Errorf("%s:%d: %s", file, line, fmt.Sprintf(format, args...)))
+	}
+	var s *Scenario
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		indented := strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t")
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "":
+		case !indented:
+			s = &Scenario{Story: line, Place: fmt.Sprintf("%s:%d", file, i+1), PoPs: 1, Posture: "local", Share: 0.9, Bound: noBound}
+			all = append(all, s)
+		case s == nil:
+			fail(i+1, "%q belongs to no story: begin with a line at the left that tells it", line)
+		default:
+			for clause := range strings.SplitSeq(line, ";") {
+				if clause = strings.TrimSpace(clause); clause != "" {
+					if err := s.read(clause); err != nil {
+						fail(i+1, "%v", err)
+					}
+				}
+			}
+		}
+	}
+	seen := make(map[string]bool)
+	for _, s := range all {
+		if wrong == nil {
+			wrong = s.check()
+		}
+		if seen[s.Story] && wrong == nil {
+			wrong = fmt.Errorf("%s: the story %q is told twice", s.Place, s.Story)
+		}
+		seen[s.Story] = true
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	return all, nil
+}
+
+// check completes a scenario, or says what it lacks.
+func (s *Scenario) check() error {
+	lacks := ""
+	switch {
+	case s.Edges == 0 && len(s.Virtual) == 0:
+		lacks = `no edges: say "3 edges live", or "8, 24 and 64 edges in virtual time"`
+	case s.Limit == 0:
+		lacks = `no limit: say "limit 50 in 5s"`
+	case s.Steady == 0 && s.Attackers == 0:
+		lacks = `nobody who sends: say "20 steady sources at 90% of the limit", or "5 attackers at 100 a second"`
+	case s.For == 0:
+		lacks = `no end: say "for 20s"`
+	case s.Bound.Hits >= 0 && s.Bytes > 0:
+		lacks = "pages of a size, of which no hits are counted: leave out one of them"
+	case s.Bound == noBound:
+		lacks = `nothing that must hold: say "at most 0 failed"`
+	}
+	if lacks != "" {
+		return fmt.Errorf("%s: the story %q has %s", s.Place, s.Story, lacks)
+	}
+	if s.Block == 0 {
+		s.Block = s.Window
+	}
+	for _, step := range s.Steps {
+		if step.At >= s.For {
+			return fmt.Errorf("%s: the story %q is over after %v, before %q", s.Place, s.Story, s.For, step.Text)
+		}
+		if step.act != nil && len(s.Virtual) > 0 {
+			return fmt.Errorf("%s: %q cannot be done in virtual time: leave that out of the story, or the edges in virtual time", s.Place, step.Text)
+		}
+	}
+	return nil
+}
+
+// A clause is something that a story can say.
+type clause struct {
+	like *regexp.Regexp
+	want string // an example of it
+	read func(s *Scenario, m []string) error
+}
+
+const (
+	number = `(\d[\d,]*)`
+	span   = `(\d[\d.]*(?:ms|s|m|h))`
+)
+
+// clauses are all that there are, but for what happens at a time.
+var clauses = []clause{
+	say(number+` edges? live`, "3 edges live", func(s *Scenario, m []string) error { return whole(&s.Edges, m[1], 1, 64) }),
+	say(`(\d[\d, and]*) edges in virtual time`, "8, 24 and 64 edges in virtual time", func(s *Scenario, m []string) error {
+		for _, word := range regexp.MustCompile(`[, ]+(?:and +)?`).Split(m[1], -1) {
+			var n int
+			if err := whole(&n, word, 1, 64); err != nil {
+				return err
+			}
+			s.Virtual = append(s.Virtual, n)
+		}
+		return nil
+	}),
+	say(number+` points of presence( that tell each other)?`, "2 points of presence that tell each other", func(s *Scenario, m []string) error {
+		s.Peers = m[2] != ""
+		return whole(&s.PoPs, m[1], 1, 8)
+	}),
+	say(`access logs are pipes that nobody reads`, "access logs are pipes that nobody reads", func(s *Scenario, m []string) error { s.Unread = true; return nil }),
+	say(number+` nodes?(?: of `+number+` MB)?( behind twemproxy)?`, "2 nodes behind twemproxy", func(s *Scenario, m []string) error {
+		s.Proxied = m[3] != ""
+		if m[2] != "" {
+			if err := whole(&s.MB, m[2], 1, 1024); err != nil {
+				return err
+			}
+		}
+		return whole(&s.Nodes, m[1], 1, 16)
+	}),
+	say(`limit `+number+` in `+span, "limit 50 in 5s", func(s *Scenario, m []string) error {
+		var n int
+		if err := whole(&n, m[1], 1, 1_000_000); err != nil {
+			return err
+		}
+		s.Limit = uint32(n)
+		return long(&s.Window, m[2])
+	}),
+	say(`blocks of `+span, "blocks of 5s", func(s *Scenario, m []string) error { return long(&s.Block, m[1]) }),
+	say(`without the tier (local|share|open|closed)`, "without the tier closed", func(s *Scenario, m []string) error { s.Posture = m[1]; return nil }),
+	say(`clocks `+span+` apart`, "clocks 2s apart", func(s *Scenario, m []string) error { return long(&s.Skew, m[1]) }),
+	say(`the origin has `+span, "the origin has 1s", func(s *Scenario, m []string) error { return long(&s.Patience, m[1]) }),
+	say(number+` steady sources? at `+number+`% of the limit`, "20 steady sources at 90% of the limit", func(s *Scenario, m []string) error {
+		var percent int
+		if err := whole(&percent, m[2], 1, 95); err != nil {
+			return err
+		}
+		s.Share = float64(percent) / 100
+		return whole(&s.Steady, m[1], 1, 10_000)
+	}),
+	say(number+` attackers? at `+number+` a second`, "5 attackers at 100 a second", func(s *Scenario, m []string) error {
+		var rate int
+		if err := whole(&rate, m[2], 1, 10_000); err != nil {
+			return err
+		}
+		s.Rate = float64(rate)
+		return whole(&s.Attackers, m[1], 1, 1000)
+	}),
+	say(`all are POSTs`, "all are POSTs", func(s *Scenario, m []string) error { s.Posts = true; return nil }),
+	say(`pages of `+number+` bytes`, "pages of 40,000 bytes", func(s *Scenario, m []string) error { return whole(&s.Bytes, m[1], 1, 1<<20) }),
+	say(`for `+span, "for 20s", func(s *Scenario, m []string) error { return long(&s.For, m[1]) }),
+	say(`short`, "short", func(s *Scenario, m []string) error { s.Short = true; return nil }),
+
+	say(`at most `+number+` failed`, "at most 0 failed", func(s *Scenario, m []string) error { return whole(&s.Bound.Failed, m[1], 0, 1e9) }),
+	say(`at most `+number+` wrongly refused`, "at most 0 wrongly refused", func(s *Scenario, m []string) error { return whole(&s.Bound.Refused, m[1], 0, 1e9) }),
+	say(`at most (\d+(?:\.\d+)?) limits? in a window`, "at most 2 limits in a window", func(s *Scenario, m []string) (err error) {
+		s.Bound.Limits, err = strconv.ParseFloat(m[1], 64)
+		return err
+	}),
+	say(`at most `+number+` unanswered`, "at most 0 unanswered", func(s *Scenario, m []string) error { return whole(&s.Bound.Unanswered, m[1], 0, 1e9) }),
+	say(`at most `+number+` hits? at the origin of a request`, "at most 1 hit at the origin of a request", func(s *Scenario, m []string) error {
+		return whole(&s.Bound.Hits, m[1], 1, 10)
+	}),
+	say(`at most `+number+` broken answers shown as whole`, "at most 0 broken answers shown as whole", func(s *Scenario, m []string) error {
+		return whole(&s.Bound.Whole, m[1], 0, 1e9)
+	}),
+	say(`at most `+number+` connections to a node`, "at most 100 connections to a node", func(s *Scenario, m []string) error {
+		return whole(&s.Bound.Reconnections, m[1], 0, 1e9)
+	}),
+	say(`at least `+number+` refused for want of the tier`, "at least 1 refused for want of the tier", func(s *Scenario, m []string) error {
+		return whole(&s.Bound.Closed, m[1], 1, 1e9)
+	}),
+	say(`at least `+number+` lines? of access logs lost`, "at least 1 line of access logs lost", func(s *Scenario, m []string) error {
+		return whole(&s.Bound.Lost, m[1], 1, 1e9)
+	}),
+	say(`at least `+number+` evicted`, "at least 1 evicted", func(s *Scenario, m []string) error { return whole(&s.Bound.Evicted, m[1], 1, 1e9) }),
+	say(`blocked within `+span, "blocked within 1s", func(s *Scenario, m []string) error { return long(&s.Bound.Blocked, m[1]) }),
+	say(`noticed within `+span, "noticed within 500ms", func(s *Scenario, m []string) error { return long(&s.Bound.Noticed, m[1]) }),
+	say(`normal within `+span, "normal within 2s", func(s *Scenario, m []string) error { return long(&s.Bound.Normal, m[1]) }),
+}
+
+func say(like, want string, read func(*Scenario, []string) error) clause {
+	return clause{regexp.MustCompile("^" + like + "$"), want, read}
+}
+
+var happens = regexp.MustCompile(`^at ` + span + ` +(.*)$`)
+
+// read reads one clause.
+func (s *Scenario) read(text string) error {
+	text = strings.Join(strings.Fields(text), " ")
+	if m := happens.FindStringSubmatch(text); m != nil {
+		step, err := readStep(m[1], m[2])
+		if err == nil {
+			s.Steps = append(s.Steps, *step)
+		}
+		return err
+	}
+	for _, c := range clauses {
+		if m := c.like.FindStringSubmatch(text); m != nil {
+			if err := c.read(s, m); err != nil {
+				return fmt.Errorf("%q: %w", text, err)
+			}
+			return nil
+		}
+	}
+	var known []string
+	for _, c := range clauses {
+		known = append(known, strconv.Quote(c.want))
+	}
+	return fmt.Errorf("%q says nothing that is known here; stories say %s, and what happens: %q", text, strings.Join(known, ", "), "at 5s kill memcached/0")
+}
+
+func whole(into *int, text string, least, most int) error {
+	n, err := strconv.Atoi(strings.ReplaceAll(text, ",", ""))
+	if err != nil || n < least || n > most {
+		return fmt.Errorf("%s: want %d to %d", text, least, most)
+	}
+	*into = n
+	return nil
+}
+
+func long(into *time.Duration, text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%s is no time: want one such as 500ms or 20s", text)
+	}
+	*into = d
+	return nil
+}
