@@ -175,7 +175,10 @@ func TestAbsurd(t *testing.T) {
 func TestOthersAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, sent := time.Now(), ""
+		var one sync.Mutex
 		tr := &Transport{Random: func() float64 { return 0.5 }, Base: roundTrip(func(*http.Request) (*http.Response, error) {
+			one.Lock()
+			defer one.Unlock()
 			if sent += fmt.Sprint(time.Since(start).Seconds(), " "); sent == "0 " {
 				return answer(429, "Retry-After: 7"), nil
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,9 +194,9 @@ func TestSilentNodeIsNoticed(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					nodes, names := newPipes(2)
 					defer nodes.close()
-					silent := false
+					var silent atomic.Bool
 					dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-						if silent && address == names[0] && !c.connect {
+						if silent.Load() && address == names[0] && !c.connect {
 							<-ctx.Done()
 							return nil, ctx.Err()
 						}
@@ -210,7 +211,7 @@ func TestSilentNodeIsNoticed(t *testing.T) {
 					}
 					time.Sleep(3*time.Second + time.Duration(phase)*7*time.Millisecond)
 					began := time.Now()
-					silent = true
+					silent.Store(true)
 					nodes[names[0]].Hang()
 					for missing := 0; missing < len(edges); {
 						if c.traffic {
