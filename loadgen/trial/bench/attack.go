@@ -20,14 +20,15 @@ import (
 // HTTP2Attacks measures what attacks on HTTP/2 cost a server and another client of it: each attack on each server before the same origin, a new
 // process each time, round after round. The server has one processor to itself; attacker, client and origin share another.
 type HTTP2Attacks struct {
-	Sluice  string        // the edge's executable
-	Self    string        // the executable of which "origin" is a subcommand
-	Servers []string      // names of AttackServers; none: all
-	Attacks []string      // of AttackNames; none: all
-	Rounds  int           // 0: 5
-	For     time.Duration // of an attack, and a third of it before that without one; 0: 3 s
-	Idle    int           // connections whose memory is measured; 0: 3000
-	Say     func(string)  // progress; nil: nobody
+	Sluice   string        // the edge's executable
+	Self     string        // the executable of which "origin" is a subcommand
+	Servers  []string      // names of AttackServers; none: all
+	Attacks  []string      // of AttackNames; none: all
+	Rounds   int           // 0: 5
+	For      time.Duration // of an attack, and a third of it before that without one; 0: 3 s
+	Idle     int           // connections whose memory is measured; 0: 3000
+	Patience time.Duration // how long the calm client waits for an answer; 0: 2 s
+	Say      func(string)  // progress; nil: nobody
 
 	p        Peers // what configures servers
 	originAt netip.AddrPort
@@ -126,6 +127,7 @@ func (h *HTTP2Attacks) prepare(ctx context.Context) (stop func(), err error) {
 	h.Rounds = cmp.Or(h.Rounds, 5)
 	h.For = cmp.Or(h.For, 3*time.Second)
 	h.Idle = cmp.Or(h.Idle, 3000)
+	h.Patience = cmp.Or(h.Patience, calmPatience)
 	if h.Say == nil {
 		h.Say = func(string) {}
 	}
@@ -187,7 +189,7 @@ func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f At
 		return f, err
 	}
 	defer s.stop()
-	calm := newCalmClient(s.at)
+	calm := newCalmClient(s.at, h.Patience)
 	defer calm.client.CloseIdleConnections()
 	calm.ask(ctx, h.For/10) // which warms everything up
 	r := &attackRun{attack: a, to: s.at}

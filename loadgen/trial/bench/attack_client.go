@@ -25,6 +25,8 @@ const (
 	attackTick, redialAfter = 2 * time.Millisecond, 20 * time.Millisecond
 	// calmPeriod is how often the calm client asks.
 	calmPeriod = 2 * time.Millisecond
+	// calmPatience is how long it waits for an answer.
+	calmPatience = 2 * time.Second
 )
 
 // attackTLS is what all clients here speak.
@@ -143,9 +145,9 @@ type calmClient struct {
 	to     netip.AddrPort
 }
 
-func newCalmClient(to netip.AddrPort) *calmClient {
+func newCalmClient(to netip.AddrPort, patience time.Duration) *calmClient {
 	dialer := &net.Dialer{Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(calmSource, 0))}
-	return &calmClient{to: to, client: &http.Client{Timeout: 2 * time.Second,
+	return &calmClient{to: to, client: &http.Client{Timeout: patience,
 		Transport: &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: attackTLS(), ForceAttemptHTTP2: true}}}
 }
 
