@@ -39,7 +39,7 @@ func cmdHTTP2Attacks(ctx context.Context, args []string) error {
 	}
 	if short {
 		h.Rounds, h.For, h.Idle = 1, 300*time.Millisecond, 100
-		h.Patience = 20 * time.Second // a machine that stands still for seconds fails no request
+		h.Patience = 20 * time.Second // so that a machine that stands still for seconds fails no request
 	}
 	var err error
 	if h.Self, err = os.Executable(); err != nil {
