@@ -75,9 +75,6 @@ type Manager struct {
 	mu       sync.Mutex
 	failures uint64
 	failed   map[string]Status // hosts whose latest attempt has failed
-
-	lookedFrom time.Time // see mayLook
-	looks      int
 }
 
 // Options is what a Manager is made of.
@@ -97,7 +94,7 @@ func New(o Options) (*Manager, error) {
 	}
 	quiet := zap.NewNop() // what it would say, events do
 	m.cache = certmagic.NewCache(certmagic.CacheOptions{GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return m.magic, nil }, Logger: quiet})
-	m.magic = certmagic.New(m.cache, certmagic.Config{Storage: o.Storage, Logger: quiet, OnEvent: m.happened,
+	m.magic = certmagic.New(m.cache, certmagic.Config{Storage: &proofs{Storage: o.Storage, looked: make(map[string]look)}, Logger: quiet, OnEvent: m.happened,
 		OCSP: certmagic.OCSPConfig{DisableStapling: true}}) // whoever has it ask would have a start wait for it
 	issuer := certmagic.ACMEIssuer{CA: o.Directory, Email: o.Email, Agreed: o.Agree, Logger: quiet, ListenHost: o.Ports.Host, AltHTTPPort: o.Ports.HTTP, AltTLSALPNPort: o.Ports.TLS,
 		DisableHTTPChallenge: o.Ports.HTTP == 0 || !slices.Contains(o.Challenges, HTTP), DisableTLSALPNChallenge: o.Ports.TLS == 0 || !slices.Contains(o.Challenges, TLSALPN)}
@@ -274,7 +271,7 @@ func (m *Manager) Failures() uint64 {
 // none yet.
 func (m *Manager) Certificate(hello *tls.ClientHelloInfo) *tls.Certificate {
 	host := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
-	if !m.hosts[host] || slices.Contains(hello.SupportedProtos, Protocol) && !m.mayLook(host, time.Now()) {
+	if !m.hosts[host] {
 		return nil
 	}
 	c, err := m.magic.GetCertificate(hello)
@@ -296,11 +293,9 @@ func (m *Manager) First() *tls.Certificate {
 
 // Answer is the proof that a server of ACME asks a host for at a path under Path; nil: none is under way there.
 func (m *Manager) Answer(ctx context.Context, host, path string) []byte {
-	if !m.hosts[host] || !m.mayLook(host, time.Now()) {
+	if !m.hosts[host] {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
 	if err != nil {
 		return nil
@@ -310,28 +305,6 @@ func (m *Manager) Answer(ctx context.Context, host, path string) []byte {
 		return nil
 	}
 	return w.body
-}
-
-const (
-	// looksASecond is how often an edge looks for a proof: each may ask the storage, and clients can ask for any. A server of ACME asks some
-	// five times for each.
-	looksASecond = 20
-	// lookTime is how long that may take.
-	lookTime = 2 * time.Second
-)
-
-// mayLook reports whether the storage may be asked once more. A proof that this edge began is in memory: no flood of questions keeps it from the server.
-func (m *Manager) mayLook(host string, now time.Time) bool {
-	if _, ours := certmagic.GetACMEChallenge(host); ours {
-		return true
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if now.Sub(m.lookedFrom) >= time.Second {
-		m.lookedFrom, m.looks = now, 0
-	}
-	m.looks++
-	return m.looks <= looksASecond
 }
 
 // An answer is what certmagic answers.
