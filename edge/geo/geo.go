@@ -25,6 +25,7 @@ import (
 
 	"sluice/edge/address"
 	"sluice/edge/metric"
+	"sluice/edge/regular"
 )
 
 // Config names the files; "": none.
@@ -186,14 +187,11 @@ func (d *database) refresh() (changed bool, err error) {
 
 // read reads a file, and what it was when it was begun: one that is written meanwhile is read again at the next look.
 func read(file string) (text []byte, about os.FileInfo, err error) {
-	f, err := os.Open(file)
+	f, about, err := regular.Open(file)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	if about, err = f.Stat(); err != nil {
-		return nil, nil, err
-	}
 	if about.Size() > maxBytes {
 		return nil, about, fmt.Errorf("%s: it has more than %d bytes: give a Country or ASN database", file, maxBytes)
 	}

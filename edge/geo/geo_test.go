@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,6 +77,11 @@ func TestWrongFiles(t *testing.T) {
 	f(ASN, cities, `it is a database of the kind "GeoLite2-City", which has no autonomous systems (autonomous_system_number): give an ASN or ISP database`)
 	f(ASN, filepath.Join(dir, "none"), "no such file")
 	f(ASN, dir, dir)
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f(ASN, pipe, pipe+": that is no regular file") // nobody ever writes to it
 	text, err := os.ReadFile(cities)
 	if err != nil {
 		t.Fatal(err)

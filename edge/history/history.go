@@ -13,7 +13,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/edge/regular"
 	"sluice/edge/top"
 )
 
@@ -123,14 +123,7 @@ func (k *Keeper) Open(now time.Time) {
 }
 
 func read(file string) (*Hour, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("it has %d bytes", info.Size())
-	}
-	text, err := os.ReadFile(file)
+	text, err := regular.Read(file, maxFile)
 	if err != nil {
 		return nil, err
 	}

@@ -15,16 +15,15 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"sluice/edge/address"
 	"sluice/edge/events"
 	"sluice/edge/metric"
+	"sluice/edge/regular"
 )
 
 // Config is one list. Exactly one of File and URL is set.
@@ -400,16 +399,11 @@ func readFile(ctx context.Context, l *list) ([]byte, error) {
 }
 
 func readBounded(l *list) ([]byte, error) {
-	f, err := os.OpenFile(l.File, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe opened so waits for no writer
+	f, _, err := regular.Open(l.File)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: that is no regular file", l.File)
-	}
 	return bounded(l, f)
 }
 

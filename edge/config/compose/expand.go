@@ -3,15 +3,15 @@ package compose
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"sluice/edge/regular"
 )
 
 // Bounds of what is read, so that a wrong name (a log, a device) is an error and not all memory.
@@ -135,36 +135,13 @@ func (c *composer) beside(path string) string {
 	return filepath.Join(filepath.Dir(c.file), path)
 }
 
-var errNotRegular = errors.New("that is no regular file")
-
 // readFile reads a regular file that is not too large.
 func readFile(path string, most int64) ([]byte, error) {
-	// What is open is looked at, and not what has the name: that may be another by then. A pipe opened so waits for no writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, syscall.ENXIO) {
-		return nil, errNotRegular // a socket
-	}
-	if err != nil {
-		return nil, reason(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, reason(err)
-	case info.IsDir():
-		return nil, errors.New("that is a folder")
-	case !info.Mode().IsRegular():
-		return nil, errNotRegular
-	}
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
-	}
-	return text, err
+	text, err := regular.Read(path, most)
+	return text, reason(err)
 }
 
-// reason is an error of the system without the path, which is named beside it.
+// reason is an error without the path, which is named beside it.
 func reason(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {
