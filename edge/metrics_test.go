@@ -125,7 +125,7 @@ func TestAuditWhileARuleWaits(t *testing.T) {
 	notes := audit.New(1, nil, began)
 	e := edgetest.Serve(t, edgetest.NewServer(t, plain, func(o *edge.Options) {
 		o.Audit = notes
-		o.Tier = edge.Tier{Up: func(counter.Source) bool { return true }, Fetch: func(*algorithm.Spec, counter.Source) {}, Rules: func([]mitigation.Rule) {}, EdgeCount: func() int { return 1 }}
+		o.Tier = edge.Tier{Up: func(counter.Source) bool { return true }, Fetch: func(*algorithm.Spec, counter.Source) {}, Rules: func([]mitigation.Rule) {}}
 	}))
 	k := e.Talk()
 	ask := func(n int) *exactlog.Batch {

@@ -25,8 +25,6 @@ type Tier struct {
 	Rules func(rules []mitigation.Rule)
 	// Unready returns why the edge should get no requests; "": it may.
 	Unready func() string
-	// EdgeCount is how many edges share the tier, this one included, as far as this one knows.
-	EdgeCount func() int
 	// PoP is what operators need of it.
 	PoP control.PoP
 }

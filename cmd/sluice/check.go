@@ -43,10 +43,8 @@ type report struct {
 	config *config.Config // if it is good
 }
 
-// check prints everything that is wrong with a file, and all that a start with it would find, a line each; and warns of what will
-// hurt. It starts nothing, and changes nothing.
-func check(file string, stdout, stderr io.Writer) int { return examine(file).print(stdout, stderr) }
-
+// examine finds everything that is wrong with a file, and all that a start with it would find; and what will hurt. It starts
+// nothing, and changes nothing.
 func examine(file string) report {
 	r := report{File: file, Errors: []string{}, Warnings: []string{}, Notes: []string{}}
 	c, err := settings.ReadConfig(file)

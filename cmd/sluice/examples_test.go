@@ -74,7 +74,7 @@ func TestExamples(t *testing.T) {
 			asks := freePort(t)
 			file, args := here(t, path, "127.0.0.1:8082", asks)
 			var stdout, stderr bytes.Buffer
-			if code := check(file, &stdout, &stderr); code != 0 {
+			if code := examine(file).print(&stdout, &stderr); code != 0 {
 				t.Fatalf("check: %d: %s", code, stderr.String())
 			}
 			for line := range strings.Lines(stderr.String()) {

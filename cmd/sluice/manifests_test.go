@@ -19,6 +19,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"sluice/cmd/sluice/internal/settings"
+	"sluice/edge/config"
 )
 
 // yamlDocuments are the objects of a YAML file of deploy. A field that T has not is an error.
@@ -113,9 +114,7 @@ func TestComposition(t *testing.T) {
 		t.Errorf("%d edges, networks %v", edges, c.Networks)
 	}
 
-	text, err := os.ReadFile("../../deploy/" + mounted["edge1:/etc/sluice/sluice.yaml"])
-	must(t, err)
-	config, err := settings.ParseConfig("compose/sluice.yaml", text)
+	config, err := settings.ReadConfig("../../deploy/" + mounted["edge1:/etc/sluice/sluice.yaml"])
 	must(t, err)
 	_, port, _ := strings.Cut(config.Admin, ":")
 	for _, host := range config.PoP.Memcached {
@@ -352,8 +351,7 @@ func TestKubernetes(t *testing.T) {
 		}
 	}
 
-	c, err := settings.ParseConfig("kubernetes/sluice.yaml", []byte(all["ConfigMap sluice"].Data["sluice.yaml"]))
-	must(t, err)
+	c := configOf(t, all)
 	edge := all["Deployment sluice"].Spec.Template
 	if _, port, _ := strings.Cut(c.Admin, ":"); port != strconv.Itoa(ports["sluice"]["admin"]) || len(c.Source.Trust) > 0 {
 		t.Errorf("admin %s, ports %v, trust %v", c.Admin, ports["sluice"], c.Source.Trust)
@@ -417,8 +415,7 @@ func TestClusterIsScraped(t *testing.T) {
 	}) {
 		t.Errorf("annotations %v, ports %v", edge.Metadata.Annotations, edge.Spec.Containers[0].Ports)
 	}
-	config, err := settings.ParseConfig("kubernetes/sluice.yaml", []byte(manifests(t)["ConfigMap sluice"].Data["sluice.yaml"]))
-	must(t, err)
+	config := configOf(t, manifests(t))
 	scraped, err := os.ReadFile("../../deploy/prometheus/kubernetes.yml")
 	must(t, err)
 	// Debian's promtool is built without the discovery of Kubernetes.
@@ -445,4 +442,13 @@ func TestClusterIsScraped(t *testing.T) {
 	if config.PoP.Name != pop {
 		t.Errorf("the PoP is %q, and edges are scraped as of %q", config.PoP.Name, pop)
 	}
+}
+
+// configOf reads the configuration of the edges.
+func configOf(t *testing.T, all map[string]manifest) *config.Config {
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	must(t, os.WriteFile(file, []byte(all["ConfigMap sluice"].Data["sluice.yaml"]), 0o600))
+	c, err := settings.ReadConfig(file)
+	must(t, err)
+	return c
 }

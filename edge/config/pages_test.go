@@ -341,3 +341,8 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		t.Errorf("of %d fields; rows of no field: %v", seen, rows)
 	}
 }
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}

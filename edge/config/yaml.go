@@ -278,11 +278,6 @@ func kind(n ast.Node) string {
 	return "a single value"
 }
 
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return s
-}
-
 // lineOf says where a value stands for one who reads another: at a line, or in which other file.
 func (r *reader) lineOf(reads, n ast.Node) string {
 	file, _, _ := r.tree.Position(reads)

@@ -144,13 +144,8 @@ type Heavy struct {
 	Count, Error uint64
 }
 
-// Heaviest returns at most n keys, the heaviest first: those that are of what by says; nil: of anything.
-func (k *Keys) Heaviest(kind Kind, n int, by func(string) bool) []Heavy {
-	list, _ := k.List(kind, n, by)
-	return list
-}
-
-// List is Heaviest, with how much a key that is not listed has at most.
+// List returns at most n keys, the heaviest first: those that are of what by says; nil: of anything. Rest is how much a key
+// that is not listed has at most.
 func (k *Keys) List(kind Kind, n int, by func(string) bool) (list []Heavy, rest uint64) {
 	for i := range k.tops[kind] {
 		set := &k.tops[kind][i]

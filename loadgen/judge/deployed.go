@@ -168,7 +168,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		}
 	}
 	if j.series.watched != nil {
-		j.series.add(d.Source, now, d.Estimate, exact, d.Verdict != Admitted)
+		j.series.add(d.Source, now, d.Estimate, exact)
 	}
 	if d.Verdict == Admitted {
 		j.timeline.Admitted[step]++

@@ -60,7 +60,7 @@ func (j *EstimatorJudge) Observe(source int32, at int64, estimate float64, over 
 		t.miss(over, exact)
 	}
 	if j.series.watched != nil {
-		j.series.add(source, at, estimate, exact, over)
+		j.series.add(source, at, estimate, exact)
 	}
 	return exact
 }

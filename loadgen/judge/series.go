@@ -18,7 +18,6 @@ type Point struct {
 	At       time.Duration
 	Exact    uint32
 	Estimate float64
-	Refused  bool
 }
 
 // seriesHalf is how many points of a Series lie before the worst gap, and how many after it at most.
@@ -49,12 +48,12 @@ func newSeriesSet(sources []int32, limit uint32) seriesSet {
 	return seriesSet{float64(limit) / 2, w}
 }
 
-func (s *seriesSet) add(source int32, at int64, estimate float64, exact uint32, refused bool) {
+func (s *seriesSet) add(source int32, at int64, estimate float64, exact uint32) {
 	w := s.watched[source]
 	if w == nil || math.IsNaN(estimate) {
 		return
 	}
-	p := Point{time.Duration(at), exact, estimate, refused}
+	p := Point{time.Duration(at), exact, estimate}
 	if len(w.latest) < seriesHalf {
 		w.latest = append(w.latest, p)
 	} else {

@@ -15,11 +15,9 @@ type Limiter struct {
 	Advance func(at time.Duration)
 	// Decide answers a request of a source at an edge, at the time it was advanced to.
 	Decide func(edge int, source int32) Decision
-	// News gives what mitigations have come into force on which edges since it was last asked, in the order of time. Nil: nobody
+	// InForce gives what mitigations have come into force on which edges since it was last asked, in the order of time. Nil: nobody
 	// keeps count.
 	InForce func() []InForce
-	// Forget, if not nil, drops all that is known of a source, because no more of its requests will come.
-	Forget func(source int32)
 }
 
 // VirtualOptions says how a simulation runs.

@@ -45,7 +45,6 @@ type Site struct {
 	late      time.Duration
 	Err       error // of a fault that could not be done; the run is worth nothing then
 	peers     bool
-	counts    uint64      // that PoPs have sent each other
 	announced []announced // blocks and counts on their way between PoPs, the first to arrive first
 }
 
@@ -85,7 +84,6 @@ func NewSite(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, 
 				announce(func(to *sim.Edge, from string, sent time.Time) { to.Impose(from, b, sent) })
 			}
 			counted = func(c across.Count) {
-				s.counts++
 				announce(func(to *sim.Edge, from string, sent time.Time) { to.AddCount(from, c, sent) })
 			}
 		}

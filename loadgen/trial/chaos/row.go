@@ -43,6 +43,7 @@ type Row struct {
 	Failed, Refused          int
 	Most                     uint32
 	Blocked, Noticed, Normal time.Duration // below 0: never
+	Everywhere               time.Duration // below 0: never
 	Closed, Evicted          int
 	Unanswered, Dials        int
 	Notes                    []string
@@ -60,7 +61,7 @@ const blockNews = 100 * time.Millisecond
 func (s *Scenario) Judge(o *Observed) *Row {
 	r := &Row{
 		Story: s.Story, Edges: o.Edges, Virtual: o.Virtual, Bound: s.Bound, Limit: s.Limit,
-		Failed: o.Failed, Unanswered: o.Unanswered, Evicted: o.Evicted, Dials: o.Dials, Noticed: o.Noticed, Blocked: -1, Normal: -1,
+		Failed: o.Failed, Unanswered: o.Unanswered, Evicted: o.Evicted, Dials: o.Dials, Noticed: o.Noticed, Blocked: -1, Everywhere: -1, Normal: -1,
 	}
 	judged := o.Decisions[:0:0]
 	judge.SortDecisions(o.Decisions)
@@ -114,6 +115,9 @@ func (s *Scenario) Judge(o *Observed) *Row {
 	}
 	if t := f.TimeToBlockExact; t != nil && t.FirstEdge.N > 0 {
 		r.Blocked = time.Duration(t.FirstEdge.Max * float64(time.Second))
+		if t.Partly == 0 && t.EveryEdge.N > 0 {
+			r.Everywhere = time.Duration(t.EveryEdge.Max * float64(time.Second))
+		}
 	}
 	r.Normal = max(last-o.Over, 0)
 	r.compare(s, o)
@@ -140,6 +144,7 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 	over("most in a window", b.Limits >= 0 && float64(r.Most) > b.Limits*float64(r.Limit))
 	most("unanswered", r.Unanswered, b.Unanswered)
 	within("blocked after", r.Blocked, b.Blocked)
+	within("blocked everywhere after", r.Everywhere, b.Everywhere)
 	within("normal after", r.Normal, b.Normal)
 	if !r.Virtual {
 		within("noticed after", r.Noticed, b.Noticed)
@@ -181,6 +186,9 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 	}
 	if b.Reconnections >= 0 && !r.Virtual {
 		r.Notes = append(r.Notes, "connections made to nodes: "+bounded(fmt.Sprint(r.Dials), fmt.Sprint(b.Reconnections)))
+	}
+	if b.Everywhere >= 0 {
+		r.Notes = append(r.Notes, "attackers blocked at every edge after "+bounded(seconds(r.Everywhere), seconds(b.Everywhere)))
 	}
 	if b.Unanswered >= 0 && !r.Virtual {
 		r.Notes = append(r.Notes, "without an answer: "+bounded(fmt.Sprint(r.Unanswered), fmt.Sprint(b.Unanswered)))

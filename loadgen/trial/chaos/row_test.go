@@ -69,3 +69,27 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
+
+// A block must come to every edge that runs, and in time.
+func TestBlocksEverywhere(t *testing.T) {
+	s := &Scenario{Story: "made", Limit: 3, Window: time.Second, Block: time.Second, Bound: noBound}
+	s.Bound.Everywhere = 100 * time.Millisecond
+	f := func(want string, ms ...int) { // when each edge has it
+		t.Helper()
+		o := &Observed{Edges: 2}
+		for i := range 5 {
+			o.Decisions = append(o.Decisions, judge.Decision{At: time.Duration(10*i) * time.Millisecond, Edge: int16(i % 2), Role: trace.Abuser})
+		}
+		o.Decisions = append(o.Decisions, judge.Decision{At: 2 * time.Second, Role: trace.Abuser}) // the block is over
+		for edge, at := range ms {
+			o.InForce = append(o.InForce, judge.InForce{Edge: int16(edge), Start: 30 * time.Millisecond, At: time.Duration(at) * time.Millisecond, Until: 1030 * time.Millisecond})
+		}
+		if r := s.Judge(o); strings.Join(r.Over, ", ") != want || len(r.Notes) == 0 {
+			t.Errorf("at %v ms: over are %q, %q", ms, r.Over, r.Notes)
+		}
+	}
+	f("", 35, 120)
+	f("blocked everywhere after", 35, 140)
+	f("blocked everywhere after", 35)
+	f("blocked everywhere after")
+}

@@ -45,9 +45,6 @@ func ReadFiles(file string) (*config.Config, *compose.Files, error) {
 
 var parser = config.Parser{Nodes: CheckNodes, Geo: new(geo.Checks).Check, Env: os.LookupEnv}
 
-// ParseConfig is ReadConfig of a text that a file is to have.
-func ParseConfig(file string, text []byte) (*config.Config, error) { return parser.Parse(file, text) }
-
 // ParseRules reads rules alone, as config.Parser does.
 func ParseRules(file string, text []byte) ([]rules.Config, error) {
 	return parser.ParseRules(file, text)

@@ -196,7 +196,6 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 			}
 			return ""
 		},
-		EdgeCount: func() int { return machine.Stats().Edges },
 		PoP: control.PoP{
 			Say: func(o mitigation.Order) (control.Spread, error) {
 				o.From += " at " + EdgeName(c)

@@ -1,0 +1,150 @@
+package importer
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// haproxyWords splits a line as HAProxy does: quotes, backslashes, comments.
+func haproxyWords(line string) (words []string, err error) {
+	var b strings.Builder
+	in, quote := false, byte(0)
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\' && quote != '\'' && i+1 < len(line):
+			i++
+			b.WriteByte(line[i])
+			in = true
+		case quote != 0:
+			b.WriteByte(c)
+		case c == '"' || c == '\'':
+			quote, in = c, true
+		case c == '#':
+			i = len(line)
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			if in {
+				words = append(words, b.String())
+				b.Reset()
+				in = false
+			}
+		default:
+			b.WriteByte(c)
+			in = true
+		}
+	}
+	if quote != 0 {
+		return nil, errors.New("a quote has no end: is this a file of HAProxy?")
+	}
+	if in {
+		words = append(words, b.String())
+	}
+	return words, nil
+}
+
+// haproxyKey is who a sample stands for, as a key.
+func haproxyKey(sample string) string {
+	sample, _, _ = strings.Cut(sample, ",") // converters
+	name, arg, _ := strings.Cut(strings.TrimSuffix(sample, ")"), "(")
+	switch name {
+	case "src":
+		return "source"
+	case "hdr", "req.hdr", "req.fhdr":
+		return "header:" + arg
+	case "req.cook", "cook":
+		return "cookie:" + arg
+	case "url_param", "urlp":
+		return "query:" + arg
+	case "path":
+		return "path"
+	}
+	return ""
+}
+
+// conditionOf is what stands behind if or unless; nil: there is none.
+func conditionOf(words []string) (cond []string) {
+	i := slices.IndexFunc(words, func(w string) bool { return w == "if" || w == "unless" })
+	if i <= 0 {
+		return nil
+	}
+	cond = words[i+1:]
+	if words[i] == "if" {
+		return cond
+	}
+	if len(terms(cond)) == 1 {
+		if rest, is := strings.CutPrefix(cond[0], "!"); is {
+			return slices.DeleteFunc(append([]string{rest}, cond[1:]...), func(w string) bool { return w == "" })
+		}
+		return append([]string{"!"}, cond...)
+	}
+	return []string{"unless", strings.Join(cond, " ")}
+}
+
+// verbsOf is what a line does, with its words.
+func verbsOf(words []string) []string {
+	switch {
+	case words[0] == "http-request" && len(words) > 1:
+		return words[1:]
+	case words[0] == "tcp-request" && len(words) > 2:
+		return words[2:]
+	}
+	return nil
+}
+
+// trackOf is what a line has counted in a slot.
+func trackOf(s *proxySection, words []string) (slot string, t track, is bool) {
+	verbs := verbsOf(words)
+	if len(verbs) < 2 || !strings.HasPrefix(verbs[0], "track-sc") {
+		return "", t, false
+	}
+	t = track{key: haproxyKey(verbs[1]), table: s.name, cond: conditionOf(words), section: s}
+	if t.key == "" {
+		t.key = "?" + verbs[1]
+	}
+	if j := slices.Index(verbs, "table"); j > 0 && j+1 < len(verbs) {
+		t.table = verbs[j+1]
+	}
+	return strings.TrimPrefix(verbs[0], "track-sc"), t, true
+}
+
+// status is the one that a line answers with.
+func status(verbs []string, standard int) int {
+	for i, w := range verbs {
+		if (w == "deny_status" || w == "status") && i+1 < len(verbs) {
+			if v, err := strconv.Atoi(verbs[i+1]); err == nil {
+				return v
+			}
+		}
+	}
+	return standard
+}
+
+// terms splits a condition into its terms: an acl's name, or what stands in braces; a leading ! says that it must not be.
+func terms(cond []string) (list [][]string) {
+	for i := 0; i < len(cond); i++ {
+		not := ""
+		w := cond[i]
+		if w == "!" && i+1 < len(cond) {
+			i++
+			not, w = "!", cond[i]
+		}
+		if strings.HasPrefix(w, "!") {
+			not, w = "!", w[1:]
+		}
+		if w != "{" {
+			list = append(list, []string{not + w})
+			continue
+		}
+		end := i + 1
+		for end < len(cond) && cond[end] != "}" {
+			end++
+		}
+		list = append(list, append([]string{not}, cond[i+1:min(end, len(cond))]...))
+		i = end
+	}
+	return list
+}

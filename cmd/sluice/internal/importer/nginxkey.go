@@ -1,0 +1,179 @@
+package importer
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+var variables = regexp.MustCompile(`\$\{?([a-z0-9_]+)\}?`)
+
+// keyParts is what a variable is as a part of a key.
+func keyParts(name string) (part string, note string) {
+	switch name {
+	case "binary_remote_addr", "remote_addr", "realip_remote_addr":
+		return "source", ""
+	case "proxy_add_x_forwarded_for", "http_x_forwarded_for", "http_x_real_ip", "http_cf_connecting_ip", "proxy_protocol_addr":
+		return "source", "$" + name + " is what anyone can write: here the source is the address, or what proxies in source.trust say"
+	case "host", "http_host", "server_name":
+		return "host", ""
+	case "uri", "document_uri", "request_uri":
+		if name == "request_uri" {
+			return "path", "$request_uri has the query as well, and a path has not"
+		}
+		return "path", ""
+	}
+	for prefix, part := range map[string]string{"http_": "header:", "cookie_": "cookie:", "arg_": "query:"} {
+		if rest, is := strings.CutPrefix(name, prefix); is {
+			if part == "header:" {
+				words := strings.Split(rest, "_")
+				for i, w := range words {
+					if w != "" {
+						words[i] = strings.ToUpper(w[:1]) + w[1:]
+					}
+				}
+				rest = strings.Join(words, "-")
+			}
+			return part + rest, ""
+		}
+	}
+	return "", ""
+}
+
+// key is who is counted in a zone, and which requests, where a map or geo says so.
+func (f *nginxFile) key(d directive, text string) *zone {
+	z := &zone{}
+	names := variables.FindAllStringSubmatch(text, -1)
+	if len(names) == 0 {
+		z.key = []string{"global"}
+	}
+	for _, m := range names {
+		part, note := keyParts(m[1])
+		if from, is := f.maps["$"+m[1]]; is && len(names) == 1 {
+			part = f.mapped(z, from, 0)
+		}
+		if note != "" {
+			z.notes = append(z.notes, note)
+		}
+		if part == "" {
+			z.cond.unknown = append(z.cond.unknown, "$"+m[1])
+			part = "source"
+		}
+		if kind, name, is := strings.Cut(part, ":"); is { // what is empty is not counted by nginx
+			field := map[string]string{"header": "headers", "cookie": "cookies", "query": "query"}[kind]
+			z.cond.put(&z.cond.match, field, yaml.MapSlice{{Key: name, Value: "*"}}, "$"+m[1])
+		}
+		if !slices.Contains(z.key, part) {
+			z.key = append(z.key, part)
+		}
+	}
+	return z
+}
+
+// mapped is the key that a map gives, where it is one key for some requests, and none for others.
+func (f *nginxFile) mapped(z *zone, m directive, depth int) (part string) {
+	unknown := func() string {
+		z.cond.unknown = append(z.cond.unknown, m.String())
+		return "source"
+	}
+	if depth > 3 {
+		return unknown()
+	}
+	from := "$remote_addr"
+	if m.name() == "map" || len(m.words) == 3 {
+		from = m.words[1]
+	}
+	values := make(map[string]string)
+	for _, v := range m.within {
+		if len(v.words) != 2 {
+			if !slices.Contains([]string{"volatile", "hostnames", "ranges"}, v.name()) {
+				return unknown()
+			}
+			continue
+		}
+		values[v.words[0]] = v.words[1]
+	}
+	inner, nested := f.maps[from]
+	if nested && m.name() == "map" { // of a geo or map of few words: the usual list of exceptions
+		sets := make(map[string]string) // its word to the key
+		for word, key := range values {
+			sets[word] = key
+		}
+		return f.chosen(z, inner, func(word string) string {
+			if key, is := sets[word]; is {
+				return key
+			}
+			return sets["default"]
+		}, unknown)
+	}
+	return f.chosen(z, m, func(word string) string { return word }, unknown)
+}
+
+// chosen reads a map or geo whose words stand for a key each: one key, or "" for who is not counted.
+func (f *nginxFile) chosen(z *zone, m directive, keyOf func(string) string, unknown func() string) string {
+	from := "remote_addr"
+	if m.name() == "map" || len(m.words) == 3 {
+		from = strings.Trim(m.words[1], "${}")
+	}
+	standard, key := keyOf(""), ""
+	var in, out []string // whose requests are counted, or are not, beside the default
+	for _, v := range m.within {
+		if len(v.words) != 2 {
+			continue
+		}
+		k := keyOf(v.words[1])
+		if k != "" && key != "" && k != key {
+			return unknown()
+		}
+		if k != "" {
+			key = k
+		}
+		if v.words[0] == "default" {
+			standard = k
+		} else if k == "" {
+			out = append(out, v.words[0])
+		} else {
+			in = append(in, v.words[0])
+		}
+	}
+	name := variables.FindStringSubmatch(key)
+	if name == nil {
+		return unknown()
+	}
+	if m.name() == "geo" && slices.ContainsFunc(m.within, func(d directive) bool { return d.words[len(d.words)-1] == key }) {
+		z.notes = append(z.notes, "nginx takes "+key+" in a geo as it is written, so all of these share one counter there; here each has its own, as was meant")
+	}
+	part, note := keyParts(name[1])
+	if note != "" {
+		z.notes = append(z.notes, note)
+	}
+	list, to := in, &z.cond.match
+	if standard != "" {
+		list, to = out, &z.cond.not
+	} else if len(out) > 0 && m.name() == "geo" {
+		return unknown() // a part of a part
+	}
+	switch {
+	case part == "":
+		return unknown()
+	case len(list) == 0:
+	case m.name() == "geo" || from == "remote_addr" || from == "binary_remote_addr":
+		good, bad := prefixes(list)
+		if len(bad) > 0 {
+			return unknown()
+		}
+		z.cond.put(to, "sources", good, m.String())
+	case from == "request_method" && !strings.ContainsAny(strings.Join(list, ""), "~"):
+		z.cond.put(to, "methods", list, m.String())
+	case (from == "host" || from == "http_host") && !strings.ContainsAny(strings.Join(list, ""), "~"):
+		z.cond.put(to, "hosts", list, m.String())
+	case strings.HasPrefix(from, "http_") && len(list) == 1 && list[0] != "" && list[0][0] != '~':
+		header, _ := keyParts(from)
+		z.cond.put(to, "headers", yaml.MapSlice{{Key: strings.TrimPrefix(header, "header:"), Value: list[0]}}, m.String())
+	default:
+		return unknown()
+	}
+	return part
+}
