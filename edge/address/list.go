@@ -80,6 +80,9 @@ func (g *Group) any(is func(*bart.Lite) bool) bool {
 // ParsePrefix reads a prefix or an address, mapped addresses as IPv4.
 func ParsePrefix(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil {
+		if addr.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%q has a zone: write the address alone", text)
+		}
 		addr = counter.Plain(addr)
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}

@@ -118,7 +118,9 @@ func (r *reader) listName(n ast.Node, what, name string, to *[]string) {
 func (r *reader) findLists(are []lists.Config) {
 	var names []string
 	for i := range are {
-		names = append(names, are[i].Name)
+		if are[i].Name != "" { // else it is wrong, which is said there
+			names = append(names, are[i].Name)
+		}
 	}
 	for _, l := range r.listed {
 		if !slices.Contains(names, l.name) {
