@@ -2,6 +2,7 @@ package lists
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"sluice/edge/events"
@@ -32,12 +34,23 @@ var client = &http.Client{Timeout: fetchTime, CheckRedirect: func(next *http.Req
 	switch {
 	case len(via) > 5:
 		return errors.New("more than 5 redirects")
-	case via[0].URL.Scheme == "https" && next.URL.Scheme != "https":
-		return errors.New("it redirects from https to http")
+	case !sameHost(via[0].URL, next.URL):
+		return fmt.Errorf("it redirects to another host, %s://%s: if that is right, configure the URL there", next.URL.Scheme, next.URL.Host)
 	}
-	next.Header.Del("Referer") // it has the query of the URL before, in which services want their keys
 	return nil
 }}
+
+// sameHost reports whether a redirect stays where the operator sent the edge, perhaps over TLS now. An answer must not send
+// it to others, such as those that only the edge can reach.
+func sameHost(from, to *url.URL) bool {
+	if !strings.EqualFold(from.Hostname(), to.Hostname()) {
+		return false
+	}
+	ports := map[string]string{"http": "80", "https": "443"}
+	port := func(u *url.URL) string { return cmp.Or(u.Port(), ports[u.Scheme]) }
+	return from.Scheme == to.Scheme && port(from) == port(to) ||
+		from.Scheme == "http" && to.Scheme == "https" && port(from) == "80" && port(to) == "443"
+}
 
 // fetch asks a URL for its list. same: it is that of the answer before.
 func fetch(ctx context.Context, l *list) (text []byte, tags validators, same bool, err error) {
@@ -58,6 +71,9 @@ func fetch(ctx context.Context, l *list) (text []byte, tags validators, same boo
 		if errors.As(err, &of) {
 			err = of.Err
 		}
+		if before, _, quotes := strings.Cut(err.Error(), `"`); quotes { // what has come, where that is not HTTP
+			err = errors.New(before + "…")
+		}
 		return nil, tags, false, fmt.Errorf("%s: %w", l.Where(), err)
 	}
 	defer resp.Body.Close()
@@ -65,7 +81,7 @@ func fetch(ctx context.Context, l *list) (text []byte, tags validators, same boo
 	case resp.StatusCode == http.StatusNotModified && l.etag+l.modified != "":
 		return nil, tags, true, nil
 	case resp.StatusCode != http.StatusOK:
-		return nil, tags, false, fmt.Errorf("%s: it answers %s", l.Where(), resp.Status)
+		return nil, tags, false, fmt.Errorf("%s: it answers %s", l.Where(), strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", http.StatusText(resp.StatusCode))))
 	}
 	if text, err = bounded(l, resp.Body); err != nil {
 		return nil, tags, false, fmt.Errorf("%s: %w", l.Where(), err)

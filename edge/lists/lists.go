@@ -326,7 +326,7 @@ func (l *list) put(text []byte, tags validators) error {
 	same := digest == l.digest && !l.status.Changed.IsZero()
 	l.mu.Unlock()
 	if !same {
-		prefixes, n, err := parse(l.Where(), text, l.MaxEntries)
+		prefixes, n, err := parse(&l.Config, text)
 		if err != nil {
 			return err
 		}
@@ -404,7 +404,11 @@ func readBounded(l *list) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return bounded(l, f)
+	text, err := bounded(l, f)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", l.File, err)
+	}
+	return text, err
 }
 
 func validatorsOf(h http.Header) validators {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,9 +55,10 @@ func has(t *testing.T, l *address.List, addr string, want bool) {
 }
 
 func TestParse(t *testing.T) {
+	from := Config{File: "f", MaxEntries: 3}
 	f := func(text, want string) {
 		t.Helper()
-		l, n, err := parse("f", []byte(text), 3)
+		l, n, err := parse(&from, []byte(text))
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = fmt.Sprint(n)
@@ -73,7 +75,17 @@ func TestParse(t *testing.T) {
 	f("::ffff:192.0.2.1\n192.0.2.1\n", "2 192.0.2.1/32")
 	f("192.0.2.1\nnobody\n192.0.2.1/24\n", "f:2: \"nobody\" is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address\nf:3: 192.0.2.1/24 has bits beyond its prefix: write 192.0.2.0/24")
 	f("0.0.0.0/0", "f:1: 0.0.0.0/0 is every address: a list has some")
+	f("fe80::1%eth0\n192.0.2.1", `f:1: "fe80::1%eth0" has a zone: write the address alone`)
+	f("0.0.0.0/1\n2000::/3", "2 0.0.0.0/1 2000::/3")
 	f("1.1.1.1\n1.1.1.2\n1.1.1.3\n1.1.1.4", "f:4: more than 3 entries: raise max_entries of the list, or shorten it")
+
+	from = Config{URL: "http://u", MaxEntries: 3} // whoever answers there may err, and its words are for nobody else
+	f("secret\n192.0.2.1/24\nfe80::1%eth0", "http://u:1: that is no address and no prefix\nhttp://u:2: that is no address and no prefix\nhttp://u:3: that is no address and no prefix")
+	f("10.0.0.0/8\n2001::/16", "2 10.0.0.0/8 2001::/16")
+	for _, wide := range []string{"0.0.0.0/0", "0.0.0.0/1", "192.0.0.0/2", "10.0.0.0/7", "::/0", "2000::/3", "::/1", "2a00::/15"} {
+		f(wide, "http://u:1: a /"+wide[strings.Index(wide, "/")+1:]+" is too wide: from a URL, want at least /8, of IPv6 /16; a file may have it")
+	}
+	f("224.0.0.0/3\nfc00::/7\n4000::/2", "3 224.0.0.0/3 4000::/2 fc00::/7") // no client of the internet has such an address
 }
 
 // A file is in force whole or not at all, and a bad one leaves the last good content.
@@ -194,7 +206,7 @@ func BenchmarkHas(b *testing.B) {
 	for i := range 100_000 {
 		fmt.Fprintf(&text, "%d.%d.%d.0/24\n", 1+i>>16, i>>8&255, i&255)
 	}
-	t, _, err := parse("f", []byte(text.String()), 1<<20)
+	t, _, err := parse(&Config{File: "f", MaxEntries: 1 << 20}, []byte(text.String()))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -228,9 +240,9 @@ func TestRun(t *testing.T) {
 	})
 	defer func() { client.Transport = nil }()
 	dir := t.TempDir()
-	file, url := config("partners"), config("tor")
+	file, remote := config("partners"), config("tor")
 	file.File, file.Refresh = filepath.Join(dir, "partners"), 5*time.Minute
-	url.URL, url.Refresh = "http://lists.example/tor", time.Hour
+	remote.URL, remote.Refresh = "http://lists.example/tor", time.Hour
 	write(t, file.File, "192.0.2.0/24\n")
 	keep := filepath.Join(dir, "kept")
 	synctest.Test(t, func(t *testing.T) {
@@ -254,10 +266,10 @@ func TestRun(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		has(t, all["partners"], "198.51.100.7", true)
 
-		if err := b.keep(&list{Config: url}, []byte("198.51.100.1\n")); err != nil {
+		if err := b.keep(&list{Config: remote}, []byte("198.51.100.1\n")); err != nil {
 			t.Fatal(err)
 		}
-		all = begin(t, b, file, url)
+		all = begin(t, b, file, remote)
 		has(t, all["tor"], "198.51.100.1", true) // its copy
 		synctest.Wait()
 		if n := asked.Load(); n != 1 {
@@ -332,20 +344,77 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// Where a URL redirects to does not learn its query, in which services want their keys.
-func TestRedirectKeepsTheQuery(t *testing.T) {
-	var referer atomic.Value
-	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		referer.Store(r.Header.Get("Referer"))
-		fmt.Fprintln(w, "192.0.2.1")
+// A list stays at the host that is configured: whom the answer names next could be inside, and its words are for nobody
+// else. Errors quote nothing of an answer.
+func TestAnswers(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the other host is asked") }))
+	defer elsewhere.Close()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch to := r.URL.Query().Get("to"); r.URL.Path {
+		case "/redirect":
+			http.Redirect(w, r, to, http.StatusFound)
+		case "/again":
+			http.Redirect(w, r, "/again", http.StatusFound)
+		case "/raw":
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, to)
+		case "/big":
+			_, _ = w.Write(make([]byte, 1<<17))
+		default:
+			fmt.Fprintln(w, "192.0.2.1")
+		}
 	}))
-	defer to.Close()
-	from := httptest.NewServer(http.RedirectHandler(to.URL, http.StatusFound))
-	defer from.Close()
-	c := config("a")
-	c.URL = from.URL + "/?key=secret"
-	begin(t, new(Book), c)
-	if got := referer.Load(); got != "" {
-		t.Errorf("Referer: %v, want none", got)
+	defer s.Close()
+	f := func(path, want string) {
+		t.Helper()
+		c := config("a")
+		c.URL = s.URL + path
+		_, _, err := new(Book).Prepare([]Config{c})
+		got := "nil"
+		if err != nil {
+			got = strings.TrimSuffix(strings.TrimPrefix(err.Error(), "lists: a: "+c.Where()+": "), "; with state_dir, what was read last would be kept for such a start")
+		}
+		if got != want {
+			t.Errorf("%s\n got %s\nwant %s", path, got, want)
+		}
 	}
+	f("/redirect?to=/list", "nil")
+	f("/again", "more than 5 redirects")
+	f("/redirect?to="+elsewhere.URL+"/secret?secret", "it redirects to another host, "+elsewhere.URL+": if that is right, configure the URL there")
+	f("/redirect?to="+strings.Replace(s.URL, "http:", "https:", 1), "it redirects to another host, "+strings.Replace(s.URL, "http:", "https:", 1)+": if that is right, configure the URL there")
+	f("/raw?to=secret%0d%0a%0d%0a", "net/http: HTTP/1.x transport connection broken: malformed HTTP response …")
+	f("/raw?to=HTTP/1.1+503+secret%0d%0aContent-Length:+0%0d%0a%0d%0a", "it answers 503 Service Unavailable")
+	f("/raw?to=HTTP/1.1+599+secret%0d%0aContent-Length:+0%0d%0a%0d%0a", "it answers 599")
+	f("/raw?to=HTTP/1.1+200+OK%0d%0aContent-Length:+20%0d%0a%0d%0a192.0.2.1%0a", "unexpected EOF")
+	f("/raw?to=HTTP/1.1+304+Not+Modified%0d%0aContent-Length:+0%0d%0a%0d%0a", "it answers 304 Not Modified")
+	f("/big", "more than 65536 bytes: raise max_bytes of the list, or shorten it")
+}
+
+// A plain URL may lead to the same over TLS, and no other way around.
+func TestSameHost(t *testing.T) {
+	f := func(from, to string, want bool) {
+		t.Helper()
+		a, errA := url.Parse(from)
+		b, errB := url.Parse(to)
+		if errA != nil || errB != nil {
+			t.Fatal(errA, errB)
+		}
+		if got := sameHost(a, b); got != want {
+			t.Errorf("from %s to %s: %v, want %v", from, to, got, want)
+		}
+	}
+	f("http://a.example/1", "http://A.example:80/2", true)
+	f("https://a.example:443/1", "https://a.example/2", true)
+	f("http://a.example/1", "https://a.example/1", true)
+	f("http://a.example:80/1", "https://a.example:443/1", true)
+	f("https://a.example/1", "http://a.example/1", false)
+	f("http://a.example:8080/1", "https://a.example/1", false)
+	f("http://a.example/1", "http://a.example:22/1", false)
+	f("http://a.example/1", "http://b.a.example/1", false)
+	f("http://a.example/1", "ftp://a.example/1", false)
 }
