@@ -86,6 +86,9 @@ func (l Live) Run(ctx context.Context, s *Scenario) (*Row, error) {
 	if !out.Over.IsZero() {
 		o.Over = out.Over.Sub(out.Start)
 	}
+	if s.endsWithRestart() {
+		o.Ready = o.Over - s.Steps[len(s.Steps)-1].At
+	}
 	for _, step := range s.Steps {
 		o.Over = max(o.Over, step.At)
 	}

@@ -25,6 +25,7 @@ type Observed struct {
 	Unanswered, Unjudged int
 	Trouble              string        // what failed
 	Noticed              time.Duration // from the first thing that happened until all edges that ran missed a node; below 0: never
+	Ready                time.Duration // from when the last process was restarted until it was ready
 	Unsettled            time.Duration // when an edge last missed a node, or did not answer
 	Evicted, Dials       int
 	Lost, Told           int // lines of access logs, and how many edges said that they lost some
@@ -148,6 +149,7 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 	within("normal after", r.Normal, b.Normal)
 	if !r.Virtual {
 		within("noticed after", r.Noticed, b.Noticed)
+		within("ready after", o.Ready, b.Ready)
 		most("connections to nodes", r.Dials, b.Reconnections)
 		over("too few refused for want of the tier", r.Closed < b.Closed)
 		over("too few evicted", r.Evicted < b.Evicted)
@@ -183,6 +185,9 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 	}
 	if b.Noticed >= 0 && !r.Virtual {
 		r.Notes = append(r.Notes, "noticed after "+bounded(seconds(r.Noticed), seconds(b.Noticed)))
+	}
+	if b.Ready >= 0 && !r.Virtual {
+		r.Notes = append(r.Notes, "ready after "+bounded(seconds(o.Ready), seconds(b.Ready)))
 	}
 	if b.Reconnections >= 0 && !r.Virtual {
 		r.Notes = append(r.Notes, "connections made to nodes: "+bounded(fmt.Sprint(r.Dials), fmt.Sprint(b.Reconnections)))

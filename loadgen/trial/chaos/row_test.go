@@ -15,7 +15,7 @@ import (
 func TestJudge(t *testing.T) {
 	s := &Scenario{Story: "made", Limit: 3, Window: time.Second, Block: time.Second, Bound: noBound}
 	s.Bound.Failed, s.Bound.Refused, s.Bound.Limits, s.Bound.Normal = 0, 0, 1, time.Second
-	s.Bound.Hits, s.Bound.Whole = 1, 0
+	s.Bound.Hits, s.Bound.Whole, s.Bound.Ready = 1, 0, time.Second
 	at := func(ms int, source int32, v judge.Verdict, role trace.Role) judge.Decision {
 		return judge.Decision{At: time.Duration(ms) * time.Millisecond, Source: source, Verdict: v, Role: role}
 	}
@@ -39,6 +39,7 @@ func TestJudge(t *testing.T) {
 			[]string{"wrongly refused"}},
 		{"a broken answer as whole", nil, func(o *Observed) { o.Cut, o.Broken = 3, 2 }, []string{"shown as whole"}},
 		{"a request sent twice", nil, func(o *Observed) { o.Hits, o.Cut, o.Broken = 2, 3, 3 }, []string{"hits at the origin"}},
+		{"a process is ready late", nil, func(o *Observed) { o.Ready = 2 * time.Second }, []string{"ready after"}},
 		{"what a guest found", nil, func(o *Observed) { o.found = []found{{note: "1 of 0", over: "uploads"}} }, []string{"uploads"}},
 		{"the balance", nil, func(o *Observed) { o.Unbalanced = errors.New("off") }, []string{"balance"}},
 	} {

@@ -71,6 +71,7 @@ type Bound struct {
 	Limits                    float64 // admitted of one source in any window, by its limit
 	Blocked, Noticed, Normal  time.Duration
 	Everywhere                time.Duration // from when a source came over its limit until its block was in force at every edge
+	Ready                     time.Duration // from when a process was restarted until it was ready
 	Closed                    int           // at least so many were refused because the tier was gone
 	Lost                      int           // at least so many lines of access logs were lost
 	Evicted                   int           // at least so many items were evicted from nodes
@@ -79,7 +80,7 @@ type Bound struct {
 	Whole                     int // answers that the origin broke off, shown as whole
 }
 
-var noBound = Bound{Failed: -1, Refused: -1, Limits: -1, Blocked: -1, Noticed: -1, Normal: -1, Everywhere: -1, Unanswered: -1, Reconnections: -1, Hits: -1, Whole: -1}
+var noBound = Bound{Failed: -1, Refused: -1, Limits: -1, Blocked: -1, Noticed: -1, Normal: -1, Everywhere: -1, Ready: -1, Unanswered: -1, Reconnections: -1, Hits: -1, Whole: -1}
 
 // All are the scenarios of this package.
 func All() ([]*Scenario, error) {
@@ -146,6 +147,12 @@ func Parse(file, text string) (all []*Scenario, wrong error) {
 	return all, nil
 }
 
+// endsWithRestart reports whether a process is restarted last.
+func (s *Scenario) endsWithRestart() bool {
+	n := len(s.Steps)
+	return n > 0 && s.Steps[n-1].Fault != nil && s.Steps[n-1].Fault.Action == lab.Restart
+}
+
 // check completes a scenario, or says what it lacks.
 func (s *Scenario) check() error {
 	lacks := ""
@@ -162,6 +169,8 @@ func (s *Scenario) check() error {
 		lacks = `no end: say "for 20s"`
 	case s.Bound.Hits >= 0 && s.Bytes > 0:
 		lacks = "pages of a size, of which no hits are counted: leave out one of them"
+	case s.Bound.Ready >= 0 && !s.endsWithRestart():
+		lacks = `no restart at its end, after which something could be ready`
 	case s.Bound == noBound:
 		lacks = `nothing that must hold: say "at most 0 failed"`
 	}
@@ -280,6 +289,7 @@ var clauses = []clause{
 	say(`blocked within `+span, "blocked within 1s", func(s *Scenario, m []string) error { return long(&s.Bound.Blocked, m[1]) }),
 	say(`blocked everywhere within `+span, "blocked everywhere within 1s", func(s *Scenario, m []string) error { return long(&s.Bound.Everywhere, m[1]) }),
 	say(`noticed within `+span, "noticed within 500ms", func(s *Scenario, m []string) error { return long(&s.Bound.Noticed, m[1]) }),
+	say(`ready within `+span, "ready within 1s", func(s *Scenario, m []string) error { return long(&s.Bound.Ready, m[1]) }),
 	say(`normal within `+span, "normal within 2s", func(s *Scenario, m []string) error { return long(&s.Bound.Normal, m[1]) }),
 }
 

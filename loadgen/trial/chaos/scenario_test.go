@@ -53,6 +53,7 @@ func TestParseErrors(t *testing.T) {
 		{"restart memcached/0", "slow memcached/0 by 1s", "cannot be done in virtual time"},
 		{"restart memcached/0", "hold memcached/0 by 1s", "of nothing else"},
 		{"restart memcached/0", "send 5 hugs to edge/0", `want one of ["forged PROXY headers" "forged sources"`},
+		{"    at 12s restart memcached/0", "    ready within 1s", "has no restart at its end"},
 		{"limit 50", "limit 3", "has steady sources that would come over their limit"},
 	} {
 		if _, err := Parse("made.txt", strings.Replace(story, c.from, c.to, 1)); err == nil || !strings.Contains(err.Error(), c.want) {

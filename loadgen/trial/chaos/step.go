@@ -30,7 +30,7 @@ type deed struct {
 
 // deeds are all that there are, but for what is done to processes and to clocks.
 var deeds = []deed{
-	done(`(slow|hold|refuse|garble|drip|cut|swell|switch|mend) (memcached/\d+|origin/0)(?: by `+span+`)?`, "slow memcached/0 by 200ms", func(s *Step, m []string) error {
+	done(`(slow|hold|refuse|garble|drip|cut|close|swell|switch|mend) (memcached/\d+|origin/0)(?: by `+span+`)?`, "slow memcached/0 by 200ms", func(s *Step, m []string) error {
 		how := harm(m[1])
 		by, err := time.ParseDuration(m[3])
 		if (how == slow) != (err == nil) {
