@@ -104,14 +104,14 @@ func TestFile(t *testing.T) {
 	has(t, l, "198.51.100.1", false)
 
 	write(t, file, "198.51.100.1\noops\n")
-	b.ReadFiles()
-	b.ReadFiles()
+	b.ReadFiles(t.Context())
+	b.ReadFiles(t.Context())
 	has(t, l, "192.0.2.9", true)
 	if s := b.Status()[0]; s.Failures != 2 || s.Entries != 1 || !strings.Contains(s.Error, file+":2: \"oops\"") {
 		t.Errorf("%+v", s)
 	}
 	write(t, file, "198.51.100.1\n198.51.100.2\n")
-	b.ReadFiles()
+	b.ReadFiles(t.Context())
 	has(t, l, "192.0.2.9", false)
 	has(t, l, "198.51.100.2", true)
 	if s := b.Status()[0]; s.Entries != 2 || s.Error != "" {
@@ -185,6 +185,7 @@ func TestURL(t *testing.T) {
 	}
 	s.Close()
 	asked.Store(0)
+	b.keep(b.lists["tor"])
 	next := &Book{Dir: b.Dir}
 	has(t, begin(t, next, c)["tor"], "198.51.100.1", true)
 	c.URL = s.URL + "/other"
@@ -266,7 +267,7 @@ func TestRun(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		has(t, all["partners"], "198.51.100.7", true)
 
-		if err := b.keep(&list{Config: remote}, []byte("198.51.100.1\n")); err != nil {
+		if err := b.write(&list{Config: remote}, &answer{text: []byte("198.51.100.1\n")}); err != nil {
 			t.Fatal(err)
 		}
 		all = begin(t, b, file, remote)
@@ -298,6 +299,207 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// hang is a server that never answers.
+func hang(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func ok(text string) *http.Response {
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}
+}
+
+// run has a Book run until the end of a test.
+func run(t *testing.T, b *Book) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { b.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// A URL that hangs delays neither other lists nor the end of Run or of a reload.
+func TestHangingURL(t *testing.T) {
+	var asked, hung atomic.Int64
+	client.Transport = answers(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host == "hangs" {
+			if hung.Add(1) == 1 {
+				return ok("192.0.2.1\n"), nil
+			}
+			return hang(r)
+		}
+		asked.Add(1)
+		return ok("192.0.2.2\n"), nil
+	})
+	defer func() { client.Transport = nil }()
+	synctest.Test(t, func(t *testing.T) {
+		a, c := config("a"), config("c")
+		a.URL, a.Refresh = "http://hangs/", 5*time.Second
+		c.URL, c.Refresh = "http://answers/", 5*time.Second
+		b := new(Book)
+		begin(t, b, a, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { b.Run(ctx) })
+		time.Sleep(fetchTime + 4*time.Second) // from 5 s on the one hangs, until 25 s
+		if asked.Load() != 5 || hung.Load() != 2 {
+			t.Errorf("asked %d times, and the one that hangs %d times: want 5 and 2", asked.Load(), hung.Load())
+		}
+		time.Sleep(7 * time.Second)
+		if s := b.Status()[0]; s.Failures != 1 || hung.Load() != 3 {
+			t.Errorf("asked again %d times, %+v", hung.Load(), s)
+		}
+		began := time.Now()
+		a.URL += "other"
+		var reading sync.WaitGroup
+		reading.Go(func() { b.Fetch(ctx, []Config{a})() })
+		synctest.Wait()
+		cancel()
+		running.Wait()
+		reading.Wait()
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("it ended after %v, want at once", waited)
+		}
+	})
+}
+
+// What a list had been told before it was replaced is of no concern.
+func TestReplacedMeanwhile(t *testing.T) {
+	client.Transport = answers(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host == "hangs" {
+			return hang(r)
+		}
+		return ok("192.0.2.2\n"), nil
+	})
+	defer func() { client.Transport = nil }()
+	synctest.Test(t, func(t *testing.T) {
+		c := config("a")
+		c.URL, c.Refresh = "http://hangs/", 5*time.Second
+		b := &Book{Dir: t.TempDir(), Events: events.New(10, nil)}
+		if err := b.write(&list{Config: c}, &answer{text: []byte("192.0.2.1\n")}); err != nil {
+			t.Fatal(err)
+		}
+		begin(t, b, c)
+		run(t, b)
+		synctest.Wait()
+		c.URL = "http://answers/"
+		begin(t, b, c)
+		time.Sleep(time.Minute)
+		for _, e := range b.Events.Since(0) {
+			t.Error(e.Text)
+		}
+	})
+}
+
+// Copies are of the lists in force, whoever prepares others meanwhile. Each is written when it has changed, and until that
+// works.
+func TestCopies(t *testing.T) {
+	var asked atomic.Int64
+	var said atomic.Pointer[answer]
+	said.Store(&answer{text: []byte("192.0.2.1\n")})
+	client.Transport = answers(func(r *http.Request) (*http.Response, error) {
+		asked.Add(1)
+		a := said.Load()
+		resp := ok(string(a.text))
+		if tag := a.tags.ETag; tag != "" {
+			resp.Header.Set("ETag", tag)
+			if r.Header.Get("If-None-Match") == tag {
+				resp.StatusCode = http.StatusNotModified
+			}
+		}
+		return resp, nil
+	})
+	defer func() { client.Transport = nil }()
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "lists")
+		c, other := config("a"), config("b")
+		c.URL, other.URL = "http://lists.example/a", "http://lists.example/b"
+		b := &Book{Dir: dir, Events: events.New(100, nil)}
+		run(t, b)
+		pass := func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+		}
+		told := func(want ...string) {
+			t.Helper()
+			var got []string
+			for _, e := range slices.Backward(b.Events.Since(0)) {
+				got = append(got, e.Text)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+		file := func(c Config) string { return filepath.Join(dir, (&list{Config: c}).copyName()) }
+		copies := func(want ...Config) {
+			t.Helper()
+			synctest.Wait()
+			var names, wanted []string
+			files, _ := os.ReadDir(dir)
+			for _, f := range files {
+				names = append(names, filepath.Join(dir, f.Name()))
+			}
+			for _, c := range want {
+				wanted = append(wanted, file(c))
+			}
+			if !slices.Equal(names, wanted) {
+				t.Errorf("copies %q, want %q", names, wanted)
+			}
+		}
+
+		forget := b.Fetch(t.Context(), []Config{c}) // of one reload
+		begin(t, b, other)                          // another one
+		copies(other)
+		begin(t, b, c, other)
+		forget()
+		copies(c, other)
+		begin(t, b, c)
+		copies(c)
+
+		written, err := os.Stat(file(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked.Store(0)
+		pass(c.Refresh + time.Second)
+		if now, err := os.Stat(file(c)); err != nil || !os.SameFile(now, written) || asked.Load() != 1 {
+			t.Errorf("asked %d times, %v: the same is written again", asked.Load(), err)
+		}
+
+		if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil { // so nothing can be written
+			t.Fatal(err)
+		}
+		said.Store(&answer{[]byte("192.0.2.1\n192.0.2.2\n"), validators{ETag: `"2"`}})
+		pass(3 * c.Refresh)
+		told("list a has changed", "list a cannot be kept for the next start: mkdir "+dir+": not a directory")
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		pass(c.Refresh)
+		copies(c)
+
+		next := &Book{Dir: dir, Events: b.Events, Offline: true}
+		has(t, begin(t, next, c)["a"], "192.0.2.2", true)
+		whole, err := os.ReadFile(file(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, file(c), string(whole[:len(whole)-len("192.0.2.2\n")])) // half of it is a list, too
+		begin(t, next)
+		has(t, begin(t, next, c)["a"], "192.0.2.1", false)
+		if err := errors.Join(os.Remove(file(c)), os.Mkdir(file(c), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		begin(t, next)
+		has(t, begin(t, next, c)["a"], "192.0.2.1", false)
+		told("list a has changed", "list a cannot be kept for the next start: mkdir "+dir+": not a directory",
+			"the copy of list a cannot be used: it is not as it was written",
+			"the copy of list a cannot be used: open "+file(c)+": that is a folder")
+	})
+}
+
 // What Fetch has read, Prepare does not read again, be it good or bad, until it is forgotten.
 func TestFetch(t *testing.T) {
 	asked, status := 0, 200
@@ -309,16 +511,16 @@ func TestFetch(t *testing.T) {
 	c := config("tor")
 	c.URL = "http://lists.example/tor"
 	b := new(Book)
-	forget := b.Fetch([]Config{c})
+	forget := b.Fetch(t.Context(), []Config{c})
 	l := begin(t, b, c)["tor"]
 	has(t, l, "192.0.2.1", true)
 	forget()
-	b.Fetch([]Config{c})()
+	b.Fetch(t.Context(), []Config{c})()
 	if begin(t, b, c)["tor"] != l || asked != 1 {
 		t.Errorf("asked %d times, want once", asked)
 	}
 	c.URL, status = "http://lists.example/away", 503
-	forget = b.Fetch([]Config{c})
+	forget = b.Fetch(t.Context(), []Config{c})
 	for range 2 {
 		if _, _, err := b.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "it answers 503") {
 			t.Error(err)
