@@ -8,7 +8,6 @@ import (
 
 	"sluice/edge/address"
 	"sluice/edge/geo"
-	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 )
 
@@ -75,7 +74,7 @@ func (r *reader) systems(what string, to *[]uint32) func(ast.Node) {
 func (r *reader) findDatabases(c *geo.Config) {
 	has := geoOf(c)
 	for _, l := range r.located {
-		if err := rules.CheckGeo(l.kind, &has); err != nil {
+		if err := key.CheckGeo(l.kind, &has); err != nil {
 			r.fail(l.node, "%s: %v", l.what, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"sluice/edge/address"
 	"sluice/edge/lists"
-	"sluice/edge/rules"
+	"sluice/edge/rules/match"
 )
 
 // listMark is what the name of a list begins with among prefixes.
@@ -122,7 +122,7 @@ func (r *reader) findLists(are []lists.Config) {
 	}
 	for _, l := range r.listed {
 		if !slices.Contains(names, l.name) {
-			r.fail(l.node, "%s: %v", l.what, rules.NoList(l.name, names))
+			r.fail(l.node, "%s: %v", l.what, match.NoList(l.name, names))
 		}
 	}
 }

@@ -348,7 +348,7 @@ func TestRulesShowEveryField(t *testing.T) {
 			shown[name] = true
 		}
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[rules.Config](), reflect.TypeFor[rules.Match]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[rules.Config](), reflect.TypeOf(rules.Config{}.Match)} {
 		for i := range of.NumField() {
 			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
 			if _, not := unshown[name]; !not && !shown[name] && name != "" && name != "-" {
