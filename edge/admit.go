@@ -42,7 +42,7 @@ func (x *exchange) meet() bool {
 		return false
 	}
 	switch {
-	case x.server.proof != nil && x.proves():
+	case x.asksProof() && x.proves():
 		return false
 	case x.denied():
 		x.server.refusals.Hit(x.source)

@@ -53,6 +53,11 @@ func (s *Server) collectLeaves(to metric.Sink) {
 		lost = s.access.Lost()
 	}
 	to.Count(lost, "sluice_log_lines_lost_total", "Lines of the access log that could not be written.")
+	drained := 0.0
+	if s.Drained() != nil {
+		drained = 1
+	}
+	to.Gauge(drained, "sluice_drained", "Whether an operator has taken the edge out of service by hand (sluice drain).")
 	to.Count(s.unbelieved.Total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
 	for _, k := range events.Kinds() {
 		to.Count(s.events.Count(k), "sluice_events_total", "Events, by kind; those that were not kept because they came too fast included.", "kind", string(k))

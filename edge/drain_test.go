@@ -115,6 +115,9 @@ func TestDrainByHand(t *testing.T) {
 	if why := e.Unready(); why != "draining" {
 		t.Errorf("of one that leaves: %q", why)
 	}
+	if n := e.Metrics()["sluice_drained"]; n != 1 {
+		t.Errorf("the metric says %v", n)
+	}
 	if d := e.Undrain(); d == nil || d.By != "ada" || e.Drained() != nil {
 		t.Errorf("undrained %+v", d)
 	}

@@ -76,6 +76,8 @@ func (x *exchange) settled() (ended bool) {
 		return false
 	case x.Refused != nil:
 		x.refuseForm()
+	case x.asksProof():
+		return false
 	case !x.meet():
 	case x.stalls():
 		return false

@@ -86,6 +86,42 @@ func verdicts(e *edgetest.Edge) map[string]float64 {
 	return n
 }
 
+// The lists deny and allow may have countries and autonomous systems, beside prefixes. Deny goes before.
+func TestListGeo(t *testing.T) {
+	origin := edgetest.StartRecorder(t, edgetest.Hello).URL()
+	yaml, countries := databases(t)
+	book := new(geo.Book)
+	c := edgetest.Parse(t, yaml+`
+deny: [203.0.113.9, "country:FR", "asn:64501"]
+allow: ["country:NO", "asn:64500", "country:FR"]
+rules: [{name: all, limit: 1, window: 1h}]
+`)
+	c.Origins = edgetest.WithoutRules(t, origin).Origins
+	e := edgetest.Serve(t, edgetest.NewServer(t, c, func(o *edge.Options) { o.Geo = book }))
+	f := func(client, want string) {
+		t.Helper()
+		for _, want := range strings.Fields(want) {
+			if answer, _ := e.Get("/", "X-Forwarded-For: "+client); fmt.Sprint(answer.StatusCode) != want {
+				t.Errorf("%s: %d, want %s", client, answer.StatusCode, want)
+			}
+		}
+	}
+	f("203.0.113.9", "403")
+	f("198.51.100.1", "403")          // FR, which is in both
+	f("2001:db8::1", "403")           // NO and AS 64501
+	f("2001:db8:1::1", "200 200 200") // NO alone
+	f("192.0.2.1", "200 200 200")     // AS 64500
+	f("::ffff:192.0.2.1", "200 200")  // the same
+	f("192.0.2.200", "200 429 429")   // DE, and of no system
+	f("203.0.113.1", "200 429")       // nothing is known of it
+	geotest.Countries(t, countries, map[string]string{"192.0.2.200/32": "FR"})
+	if _, err := book.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	f("192.0.2.200", "403")
+	f("2001:db8:1::1", "200 429") // in no country any more; nothing counted while it was allowed
+}
+
 // A rule may count by country or autonomous system. Of whom nothing is known, each counts for himself.
 func TestKeyGeo(t *testing.T) {
 	origin := edgetest.StartRecorder(t, edgetest.Hello).URL()

@@ -17,7 +17,7 @@ func TestNamedLists(t *testing.T) {
 	has := func(name, text string) {
 		t.Helper()
 		edgetest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-		book.ReadFiles()
+		book.ReadFiles(t.Context())
 	}
 	has("bad", "127.0.0.2\n")
 	has("staff", "127.0.0.3 # the office\n")

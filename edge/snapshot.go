@@ -128,7 +128,8 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs, before *snaps
 	}
 	now := &snapshot{
 		generation: 1, config: c, tries: tries, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
-		sources: address.NewSources(c.Source), deny: address.NewGroup(c.Deny, address.Named(named, c.DenyLists)), allow: address.NewGroup(c.Allow, address.Named(named, c.AllowLists)), useLists: useLists, geo: located, useGeo: useGeo,
+		sources: address.NewSources(c.Source), useLists: useLists, geo: located, useGeo: useGeo,
+		deny: address.NewGroup(c.Deny, address.Named(named, c.DenyLists), c.DenyPlaces, located), allow: address.NewGroup(c.Allow, address.Named(named, c.AllowLists), c.AllowPlaces, located),
 		verdictHeader: c.VerdictHeader, hsts: c.HSTS.Value(), pages: pages.New(c.Pages), refusals: refusals(set), tags: set.Tags(),
 	}
 	now.sources.Invalid = &s.stats.invalidSources

@@ -250,6 +250,7 @@ func TestCheckReadsLists(t *testing.T) {
 		"[{name: a, file: " + write(t, "192.0.2.1\n# none\n192.0.2.1/24\n") + "}]": ":3: 192.0.2.1/24 has bits beyond its prefix: write 192.0.2.0/24\n",
 		"[{name: a, file: /nowhere/a}]":                                            "lists: a: open /nowhere/a: no such file or directory\n",
 		"[{name: b, file: " + list + "}]":                                          `:5:8: deny: lists: there is no list "a": want b` + "\n",
+		"[{name: b c, file: " + list + "}]":                                        `:5:8: deny: lists: there is no list "a": name it under lists, with its file or url` + "\n",
 	} {
 		file := write(t, "listen: ':0'\nadmin: '127.0.0.1:0'\norigins: [{servers: ['http://127.0.0.1:1']}]\nlists: "+lists+"\ndeny: ['list:a']\nrules: [{name: r, limit: 1}]\n")
 		var stdout, stderr bytes.Buffer

@@ -110,6 +110,7 @@ pop: {name: test, memcached: ["%s"], peers: [{name: away, edges: ["127.0.0.1:1"]
 source: {trust: [127.0.0.1/32]}
 access_log: {file: %s}
 etcd: {endpoints: ["%s"]}
+acme: {hosts: [a.example], agree: true, directory: "https://127.0.0.1:1/dir"}
 origins:
   - {hosts: [down.example], servers: ["http://127.0.0.1:1"]}
   - {servers: ["%s"]}

@@ -50,6 +50,9 @@ const eventsKept = 2000
 // A daemon is an edge with all that belongs to it. serve makes its parts one after the other, each by the named method.
 // Whatever can fail because of bad input fails there, and nothing runs yet.
 type daemon struct {
+	background context.Context // of what runs beside requests
+	end        context.CancelFunc
+
 	config   *config.Config
 	flags    *flags
 	log      *slog.Logger
@@ -389,8 +392,9 @@ func (d *daemon) serveOperators() {
 	}
 	connections := &admin.Connections{Most: spareDescriptors / 2}
 	d.operators = &http.Server{
-		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, History: d.past.Last, State: d.state, Waiting: reload.Waiting, Reload: reload.now, Overlay: reload.overlay.Load,
-			Edit: reload.edit, Try: reload.beginTry, StopTry: reload.stopTry, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
+		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, History: d.past.Last, State: d.state, Waiting: reload.Waiting, Overlay: reload.overlay.Load,
+			Reload: func() (control.Reloaded, error) { return reload.now(d.background) },
+			Edit:   reload.edit, Try: reload.beginTry, StopTry: reload.stopTry, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
 			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken, Plans: d.keeper, Vouch: connections.Vouch}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,

@@ -43,6 +43,8 @@ type reloader struct {
 	lists   *lists.Book          // named lists
 	files   []*files             // that have changed, maybe, while the configuration stays
 
+	reloading sync.Mutex // one reload at a time; mu is locked after it
+
 	mu    sync.Mutex
 	last  string         // what the files said when they were read last
 	base  *config.Config // what file and flags say: what operators changed of the rules is laid over it
@@ -55,22 +57,30 @@ type reloader struct {
 	failed  atomic.Pointer[control.FailedReload] // the latest reload; nil: it did not
 }
 
-// now reads the configuration and puts it in force. If anything is wrong with it, what was in force stays.
-func (r *reloader) now() (done control.Reloaded, err error) {
+// now reads the configuration and puts it in force. If anything is wrong with it, what was in force stays. It is not in
+// force either if ctx ends before all lists are there.
+func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
+	r.reloading.Lock()
+	defer r.reloading.Unlock()
 	for _, f := range r.files {
 		f.look(time.Now())
 	}
-	r.lists.ReadFiles()
-	if c, err := r.flags.load(); err == nil {
-		defer r.lists.Fetch(c.Lists)() // a URL may take its time: nothing else waits for it
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.lists.ReadFiles(ctx)
 	keys := r.keys() // before it is read for use, so that a later change of it is seen as one
 	c, err := r.flags.load()
 	if files := r.flags.files.Load(); files != nil {
+		r.mu.Lock()
 		r.last = files.Text() + keys
+		r.mu.Unlock()
 	}
+	if err == nil {
+		defer r.lists.Fetch(ctx, c.Lists)() // a URL may take its time: changes of operators go on
+		if ctx.Err() != nil {
+			return done, ctx.Err()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err != nil {
 		r.server.Failed()
 	} else {
@@ -173,32 +183,46 @@ func (r *reloader) Waiting() []config.Wait {
 	return r.waiting()
 }
 
-// watch reloads on SIGHUP and on changes of the file, and puts in force what operators change at other edges, until ctx is done. It reads
-// the file several times a second: what else is written in its folder neither wakes it nor holds it up, and a file that was
-// replaced, or what a symbolic link leads to (as Kubernetes swaps them), is seen like one that was written.
+// watch reloads on SIGHUP and on changes of the file, until ctx is done. It reads the file several times a second: what
+// else is written in its folder neither wakes it nor holds it up, and a file that was replaced, or what a symbolic link
+// leads to (as Kubernetes swaps them), is seen like one that was written.
 func (r *reloader) watch(ctx context.Context) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	var moved <-chan struct{} // closed when operators have changed something; nil: not looked at yet
 	for w := (contentWatch{}); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+			_, _ = r.now(ctx) // it has been logged
+		case <-tick.C:
+			if w.look(r.content(), r.read()) {
+				_, _ = r.now(ctx)
+			}
+		}
+	}
+}
+
+// follow puts in force what operators change at other edges, and ends tries, until ctx is done. A reload that waits for a
+// list does not hold it up.
+func (r *reloader) follow(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var moved <-chan struct{} // closed when operators have changed something; nil: not looked at yet
+	for {
 		if moved == nil {
 			_, _, moved = r.store.List()
 			_ = r.catchUp() // it logs
 		}
 		select {
-		case <-moved:
-			moved = nil
 		case <-ctx.Done():
 			return
-		case <-hup:
-			_, _ = r.now() // it has been logged
+		case <-moved:
+			moved = nil
 		case <-tick.C:
-			if w.look(r.content(), r.read()) {
-				_, _ = r.now()
-			}
 			r.endTries(time.Now())
 		}
 	}

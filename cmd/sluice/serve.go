@@ -34,7 +34,9 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	lines := newLogWriter(stderr, func(lost uint64) { direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost) })
 	defer lines.close()
 	log := newLog(lines, f.logLevel, f.logFormat)
-	d := &daemon{config: c, flags: f, log: log, happened: newEvents(log), replace: make(chan os.Signal, 1)}
+	background, end := context.WithCancel(context.Background())
+	defer end()
+	d := &daemon{background: background, end: end, config: c, flags: f, log: log, happened: newEvents(log), replace: make(chan os.Signal, 1)}
 	signal.Ignore(syscall.SIGPIPE) // the reader of the logs may go; that is no reason to end
 	// A signal that comes before there is a handler must not end the process.
 	early := make(chan os.Signal, 1)
@@ -56,8 +58,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 func (d *daemon) run() error {
 	stop, unhook := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer unhook()
-	background, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	background := d.background
 	d.failed = make(chan error, 4+d.at.sockets()) // one for each listener
 	reported := make(chan error, 1)
 	go func() { reported <- d.shared.Sync(background) }()
@@ -80,6 +81,7 @@ func (d *daemon) run() error {
 		writeAccessLog(background, d.access, d.log)
 	}()
 	d.others.Go(func() { d.reload.watch(background) })
+	d.others.Go(func() { d.reload.follow(background) })
 	for _, f := range d.reload.files {
 		d.others.Go(func() { tier.Every(background, refreshEvery, f.look) })
 	}
@@ -108,7 +110,7 @@ func (d *daemon) run() error {
 	}
 	d.edges.Wait()
 	d.auditing.Leave(background)
-	cancel()
+	d.end()
 	if unsent := <-reported; unsent != nil {
 		d.log.Error("the tier lacks what this edge has counted last", "error", unsent)
 		if err == nil && !next.Done() { // with a process that replaces it, the edge goes on

@@ -8,7 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/netip"
-	"sluice/edge/message"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,6 +16,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"sluice/edge/message"
 )
 
 // Config is which requests are logged, where and how.
@@ -262,7 +264,7 @@ func (e *Entry) appendCombined(b []byte, sample uint64) []byte {
 	} else {
 		b = appendEscaped(b, e.Head.Method)
 		b = append(b, ' ')
-		b = appendEscaped(b, e.Head.Target)
+		b = appendEscaped(b, withoutUser(e.Head.Target))
 		b = append(b, ' ')
 		b = appendEscaped(b, e.Version)
 	}
@@ -277,6 +279,9 @@ func (e *Entry) appendCombined(b []byte, sample uint64) []byte {
 	for _, name := range [...]string{"referer", "user-agent"} {
 		b = append(b, ` "`...)
 		if v := e.Head.Head.First(name); len(v) > 0 {
+			if name == "referer" {
+				v = withoutUser(v)
+			}
 			b = appendEscaped(b, v)
 		} else {
 			b = append(b, '-')
@@ -304,10 +309,10 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 	b = e.Client.AppendTo(b)
 	b = append(b, '"')
 	if e.Head.Method != nil {
-		b = appendText(b, "host", e.Head.RawHost)
+		b = appendText(b, "host", withoutUser(e.Head.RawHost))
 		b = appendText(b, "method", e.Head.Method)
-		b = appendText(b, "path", e.Head.Target)
-		b = appendText(b, "referer", e.Head.Head.First("referer"))
+		b = appendText(b, "path", withoutUser(e.Head.Target))
+		b = appendText(b, "referer", withoutUser(e.Head.Head.First("referer")))
 		b = appendText(b, "user_agent", e.Head.Head.First("user-agent"))
 	}
 	b = append(b, `,"status":`...)
@@ -376,6 +381,26 @@ func appendName(b []byte, field, name string) []byte {
 }
 
 const hexDigits = "0123456789abcdef"
+
+// withoutUser is a URL, an authority or a path without the user and the password that may be before its host. Requests with any are refused, and the log is no place
+// for a password.
+func withoutUser(text []byte) []byte {
+	if len(text) == 0 || text[0] == '/' || bytes.IndexByte(text, '@') < 0 {
+		return text
+	}
+	start, end := 0, len(text)
+	if i := bytes.Index(text, []byte("//")); i >= 0 && bytes.IndexAny(text[:i], "/?#@") < 0 {
+		start = i + len("//")
+	}
+	if i := bytes.IndexAny(text[start:], "/?#"); i >= 0 {
+		end = start + i
+	}
+	at := bytes.LastIndexByte(text[start:end], '@')
+	if at < 0 {
+		return text
+	}
+	return slices.Concat(text[:start], text[start+at+1:])
+}
 
 // appendEscaped writes what a client sent so that it stays within its quotes and its line, as nginx and Apache do.
 func appendEscaped(b, text []byte) []byte {

@@ -24,3 +24,16 @@ func TestAppendJSONText(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A password that a client writes before a host is not written down, and all else is.
+func TestWithoutUser(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "/a@b": "/a@b", "//u:p@h/": "//u:p@h/", "*": "*", "h": "h", "h:80": "h:80",
+		"http://u:p@h/x?a@b": "http://h/x?a@b", "http://h/a@b": "http://h/a@b", "http://h?a@b": "http://h?a@b", "http://a@u:p@h": "http://h",
+		"ftp://u@h/": "ftp://h/", "u:p@h:443": "h:443", "u:p@h": "h", "u:p@h//x": "h//x", "x?u:p@h": "x?u:p@h", "http://u:p@": "http://",
+	} {
+		if got := string(withoutUser([]byte(text))); got != want {
+			t.Errorf("%q is written as %q, want %q", text, got, want)
+		}
+	}
+}

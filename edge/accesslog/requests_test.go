@@ -63,6 +63,21 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
+// No password is in the log that a refused request has before a host.
+func TestAccessLogWithoutPasswords(t *testing.T) {
+	for _, format := range []string{"combined", "json"} {
+		e, f, stop := edgetest.StartLogged(t, accesslog.Config{Format: format}, "")
+		for _, head := range []string{"GET http://u:PASSWORD@h/x HTTP/1.1\r\nHost: h", "GET /x HTTP/1.1\r\nHost: u:PASSWORD@h", "CONNECT u:PASSWORD@h:443 HTTP/1.1\r\nHost: h",
+			"GET u:PASSWORD@h HTTP/1.1\r\nHost: h", "GET /x HTTP/1.1\r\nHost: h\r\nReferer: http://u:PASSWORD@h/"} {
+			e.Raw(head + "\r\nConnection: close\r\n\r\n")
+		}
+		stop()
+		if text := f.Text[0].String(); strings.Contains(text, "PASSWORD") || strings.Count(text, "\n") != 5 {
+			t.Errorf("%s:\n%s", format, text)
+		}
+	}
+}
+
 // A refused request's line says why: rule, verdict, estimate, limit, window and the end of the block; one under a block as well, and one that a
 // list refuses, or that nobody judged.
 func TestAccessLogSaysWhy(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -75,9 +76,6 @@ type Manager struct {
 	mu       sync.Mutex
 	failures uint64
 	failed   map[string]Status // hosts whose latest attempt has failed
-
-	lookedFrom time.Time // see mayLook
-	looks      int
 }
 
 // Options is what a Manager is made of.
@@ -97,7 +95,7 @@ func New(o Options) (*Manager, error) {
 	}
 	quiet := zap.NewNop() // what it would say, events do
 	m.cache = certmagic.NewCache(certmagic.CacheOptions{GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return m.magic, nil }, Logger: quiet})
-	m.magic = certmagic.New(m.cache, certmagic.Config{Storage: o.Storage, Logger: quiet, OnEvent: m.happened,
+	m.magic = certmagic.New(m.cache, certmagic.Config{Storage: &proofs{Storage: o.Storage, looked: make(map[string]look)}, Logger: quiet, OnEvent: m.happened,
 		OCSP: certmagic.OCSPConfig{DisableStapling: true}}) // whoever has it ask would have a start wait for it
 	issuer := certmagic.ACMEIssuer{CA: o.Directory, Email: o.Email, Agreed: o.Agree, Logger: quiet, ListenHost: o.Ports.Host, AltHTTPPort: o.Ports.HTTP, AltTLSALPNPort: o.Ports.TLS,
 		DisableHTTPChallenge: o.Ports.HTTP == 0 || !slices.Contains(o.Challenges, HTTP), DisableTLSALPNChallenge: o.Ports.TLS == 0 || !slices.Contains(o.Challenges, TLSALPN)}
@@ -152,8 +150,15 @@ func (m *Manager) Run(ctx context.Context, tried chan<- struct{}) {
 		under.Go(func() { m.keep(ctx, host) })
 	}
 	m.renew(ctx) // what came near its end while no edge ran
-	under.Wait()
-	<-ctx.Done()
+	for tick := time.NewTicker(certmagic.DefaultRenewCheckInterval); ; {
+		select {
+		case <-ctx.Done():
+			under.Wait()
+			return
+		case <-tick.C:
+			m.attend(ctx)
+		}
+	}
 }
 
 // keep orders the certificate of a host, unless it is there, until it is. From then on the cache has it renewed.
@@ -167,12 +172,67 @@ func (m *Manager) keep(ctx context.Context, host string) {
 			return
 		}
 		m.fail(host, err, false)
+		if wait > retryAfter { // else another edge may be about to store the rest
+			m.discard(ctx, host)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
 	}
+}
+
+// discard removes what is stored of a host if that is no certificate with its key, as after a crash between the two: certmagic orders none as long
+// as there is something.
+func (m *Manager) discard(ctx context.Context, host string) {
+	of, names := m.issuer.IssuerKey(), certmagic.StorageKeys
+	var text [3][]byte
+	for i, key := range []string{names.SiteCert(of, host), names.SitePrivateKey(of, host), names.SiteMeta(of, host)} {
+		var err error
+		if text[i], err = m.magic.Storage.Load(ctx, key); err != nil {
+			return // the storage is away, or there is less than all, which is ordered
+		}
+	}
+	if _, err := tls.X509KeyPair(text[0], text[1]); err != nil || !json.Valid(text[2]) {
+		_ = m.magic.Storage.Delete(ctx, names.CertsSitePrefix(of, host)) // else next time
+	}
+}
+
+// attend tells of certificates whose renewal is late. certmagic tells of a server that is away or refuses, but writes only to its log if it does not get as far
+// as that: the storage cannot be written, or nobody gives up a lock.
+func (m *Manager) attend(ctx context.Context) {
+	for _, host := range m.config.Hosts {
+		c := m.of(host)
+		if c == nil || time.Until(c.NotAfter).Seconds() > late*c.NotAfter.Sub(c.NotBefore).Seconds() {
+			continue
+		}
+		if err := m.write(ctx); err != nil && ctx.Err() == nil {
+			m.fail(host, fmt.Errorf("the storage cannot be written: %w", err), true)
+		} else if !m.hasFailed(host) {
+			m.fail(host, errLate, true)
+		}
+	}
+}
+
+// late is the part of a certificate's time that is left when its renewal is late: it begins when a third is.
+const late = 0.3
+
+var errLate = errors.New("no attempt has come to an end: look for a lock in the storage that nobody gives up")
+
+// write reports why the storage cannot be written.
+func (m *Manager) write(ctx context.Context) error {
+	const key = "written"
+	if err := m.magic.Storage.Store(ctx, key, nil); err != nil {
+		return err
+	}
+	return m.magic.Storage.Delete(ctx, key)
+}
+
+func (m *Manager) hasFailed(host string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failed[host].Error != ""
 }
 
 // renew has those ordered again that are near their end, or takes what another edge got.
@@ -274,7 +334,7 @@ func (m *Manager) Failures() uint64 {
 // none yet.
 func (m *Manager) Certificate(hello *tls.ClientHelloInfo) *tls.Certificate {
 	host := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
-	if !m.hosts[host] || slices.Contains(hello.SupportedProtos, Protocol) && !m.mayLook(host, time.Now()) {
+	if !m.hosts[host] {
 		return nil
 	}
 	c, err := m.magic.GetCertificate(hello)
@@ -296,11 +356,9 @@ func (m *Manager) First() *tls.Certificate {
 
 // Answer is the proof that a server of ACME asks a host for at a path under Path; nil: none is under way there.
 func (m *Manager) Answer(ctx context.Context, host, path string) []byte {
-	if !m.hosts[host] || !m.mayLook(host, time.Now()) {
+	if !m.hosts[host] {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
 	if err != nil {
 		return nil
@@ -310,28 +368,6 @@ func (m *Manager) Answer(ctx context.Context, host, path string) []byte {
 		return nil
 	}
 	return w.body
-}
-
-const (
-	// looksASecond is how often an edge looks for a proof: each may ask the storage, and clients can ask for any. A server of ACME asks some
-	// five times for each.
-	looksASecond = 20
-	// lookTime is how long that may take.
-	lookTime = 2 * time.Second
-)
-
-// mayLook reports whether the storage may be asked once more. A proof that this edge began is in memory: no flood of questions keeps it from the server.
-func (m *Manager) mayLook(host string, now time.Time) bool {
-	if _, ours := certmagic.GetACMEChallenge(host); ours {
-		return true
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if now.Sub(m.lookedFrom) >= time.Second {
-		m.lookedFrom, m.looks = now, 0
-	}
-	m.looks++
-	return m.looks <= looksASecond
 }
 
 // An answer is what certmagic answers.

@@ -169,21 +169,3 @@ func TestFailureEnds(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
-
-// A flood of questions for proofs asks the storage no more often than it may.
-func TestLooks(t *testing.T) {
-	m, err := New(Options{Config: Config{Hosts: []string{"a.example"}}, Storage: Folder(t.TempDir())})
-	must(t, err)
-	now := time.Now()
-	for range looksASecond {
-		if !m.mayLook("a.example", now) {
-			t.Fatal("too few")
-		}
-	}
-	if m.mayLook("a.example", now) {
-		t.Error("too many in a second")
-	}
-	if !m.mayLook("a.example", now.Add(time.Second)) {
-		t.Error("none in the next second")
-	}
-}

@@ -3,6 +3,7 @@ package address
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,6 +23,21 @@ func (c Country) String() string {
 type Geo struct {
 	Country func(netip.Addr) Country
 	ASN     func(netip.Addr) uint32 // the number of the autonomous system; 0: none
+}
+
+// Places are countries and autonomous systems. The zero Places are none.
+type Places struct {
+	Countries []Country
+	ASNs      []uint32
+}
+
+// Is reports whether there are some.
+func (p *Places) Is() bool { return len(p.Countries)+len(p.ASNs) > 0 }
+
+// has reports whether an address, as a plain one, is in one of them.
+func (p *Places) has(geo *Geo, addr netip.Addr) bool {
+	return len(p.Countries) > 0 && geo.Country != nil && slices.Contains(p.Countries, geo.Country(addr)) ||
+		len(p.ASNs) > 0 && geo.ASN != nil && slices.Contains(p.ASNs, geo.ASN(addr))
 }
 
 // countries are those of ISO 3166-1, and Kosovo, for which databases have XK.

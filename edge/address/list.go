@@ -39,32 +39,36 @@ func Named(named map[string]*List, names []string) (found []*List) {
 	return found
 }
 
-// A Group is some prefixes and named lists together. A nil Group has no address.
+// A Group is some prefixes, named lists and places together. A nil Group has no address.
 type Group struct {
 	prefixes *bart.Lite
 	lists    []*List
+	places   Places
+	geo      Geo // finds where an address is
 }
 
 // NewGroup returns nil where there is nothing to be in.
-func NewGroup(prefixes []netip.Prefix, lists []*List) *Group {
-	if len(prefixes)+len(lists) == 0 {
+func NewGroup(prefixes []netip.Prefix, lists []*List, places Places, geo Geo) *Group {
+	if len(prefixes)+len(lists) == 0 && !places.Is() {
 		return nil
 	}
-	return &Group{NewPrefixes(prefixes), lists}
+	return &Group{NewPrefixes(prefixes), lists, places, geo}
 }
 
 // Has reports whether an address, as a plain one, is in it.
 func (g *Group) Has(addr netip.Addr) bool {
-	return g != nil && (IsIn(g.prefixes, addr) || InAny(g.lists, addr))
+	return g != nil && (IsIn(g.prefixes, addr) || InAny(g.lists, addr) || g.places.has(&g.geo, addr))
 }
 
-// Covers reports whether one of its prefixes has all of p, Overlaps whether one has some of p.
+// Covers reports whether all of p is known to be in it, Overlaps whether some of p may be. Which places a prefix of several
+// addresses is in is not known.
 func (g *Group) Covers(p netip.Prefix) bool {
-	return g.any(func(t *bart.Lite) bool { return t.LookupPrefix(p) })
+	return g.any(func(t *bart.Lite) bool { return t.LookupPrefix(p) }) || p.IsSingleIP() && g.Has(p.Addr())
 }
 
 func (g *Group) Overlaps(p netip.Prefix) bool {
-	return g.any(func(t *bart.Lite) bool { return t.OverlapsPrefix(p) })
+	return g.any(func(t *bart.Lite) bool { return t.OverlapsPrefix(p) }) ||
+		g != nil && g.places.Is() && (!p.IsSingleIP() || g.Has(p.Addr()))
 }
 
 func (g *Group) any(is func(*bart.Lite) bool) bool {
@@ -80,6 +84,9 @@ func (g *Group) any(is func(*bart.Lite) bool) bool {
 // ParsePrefix reads a prefix or an address, mapped addresses as IPv4.
 func ParsePrefix(text string) (netip.Prefix, error) {
 	if addr, err := netip.ParseAddr(text); err == nil {
+		if addr.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%q has a zone: write the address alone", text)
+		}
 		addr = counter.Plain(addr)
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}

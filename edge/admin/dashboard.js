@@ -4,9 +4,9 @@
 
 const $ = id => document.getElementById(id);
 const every = 2000, seldom = 10e3, kept = 600e3, recent = 10e3, lately = 60e3; // milliseconds
-const verdicts = ["pass", "limited", "mitigated", "shadow", "tagged", "closed", "open", "denied"];
+const verdicts = ["pass", "limited", "mitigated", "shadow", "tagged", "closed", "open", "denied", "maintenance"];
 const weekEvery = 300e3, week = 168; // milliseconds, hours
-const refusing = ["limited", "mitigated", "closed", "denied"];
+const refusing = ["limited", "mitigated", "closed", "denied", "maintenance"];
 
 let points = [];      // for the plot: {at, rate by verdict}
 let samples = [];     // of the last minute: {at, summary}
@@ -232,7 +232,7 @@ function quantile(after, before, q) {
 }
 
 function totals(summary) {
-  const sum = {denied: summary.denied || 0};
+  const sum = {denied: summary.denied || 0, maintenance: summary.maintained || 0};
   for (const r of summary.rules) for (const [v, n] of Object.entries(r.verdicts)) sum[v] = (sum[v] || 0) + n;
   return sum;
 }

@@ -31,5 +31,6 @@ func TestACMEErrors(t *testing.T) {
 	check(listens+kept+"acme: {hosts: [a.example]}\n", "acme.agree is not true: read the terms of the server at https://acme-v02.api.letsencrypt.org/directory, and say agree: true")
 	check(listens+"acme: {hosts: [a.example], agree: true}\n", "acme has no place for certificates and keys: give state_dir, or, for edges that share them, etcd")
 	check(kept+"acme: {hosts: [a.example], agree: true}\n", `acme gets certificates but nothing listens for TLS: give listen_tls, such as ":443"`)
+	check("listen_tls: [{address: ':443', tls: {folder: a}}, {address: ':444', tls: {folder: b}}]\n"+kept+"acme: {hosts: [a.example], agree: true}\n", "acme gets certificates but no listener shows them: each of listen_tls has its own; give one without tls")
 	check("acme: {agree: true}\n", "acme names no host: give acme.hosts")
 }

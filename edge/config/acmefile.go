@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
+	"sluice/edge/listen"
 	"sluice/edge/message"
 )
 
@@ -78,6 +80,8 @@ func (c *Config) checkACME() error {
 		return errors.New("acme.agree is not true: read the terms of the server at " + a.Directory + ", and say agree: true")
 	case len(c.ListenTLS) == 0:
 		return errors.New("acme gets certificates but nothing listens for TLS: give listen_tls, such as \":443\"")
+	case !slices.ContainsFunc(c.ListenTLS, func(l Listener) bool { return l.TLS == (listen.TLSConfig{}) }):
+		return errors.New("acme gets certificates but no listener shows them: each of listen_tls has its own; give one without tls")
 	case c.StateDir == "" && len(c.Etcd.Endpoints) == 0:
 		return errors.New("acme has no place for certificates and keys: give state_dir, or, for edges that share them, etcd")
 	}

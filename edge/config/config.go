@@ -54,6 +54,8 @@ type Config struct {
 	Deny, Allow    []netip.Prefix
 	DenyLists      []string // names of lists that Deny, or Allow, has as well
 	AllowLists     []string
+	DenyPlaces     address.Places // countries and autonomous systems that Deny, or Allow, has as well
+	AllowPlaces    address.Places
 	Limits         front.Limits
 	HTTP2          HTTP2
 	Origins        []upstream.Config

@@ -125,6 +125,7 @@ func TestConfigErrors(t *testing.T) {
 	f(rule+"  candidate: {window: 1m}\n", "f.yaml:4:15: candidate: unknown field window: want estimate, limit or mitigation_timeout")
 	f(rule+"  share: 0\n", "f.yaml:4:10: share: 0 is out of range: want 1 to 100")
 	f("deny: [1.2.3.4/33]", `f.yaml:1:8: deny: "1.2.3.4/33" is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address`)
+	f("deny: [\"fe80::1%eth0\"]", `f.yaml:1:8: deny: "fe80::1%eth0" has a zone: write the address alone`)
 	f("deny: [1.2.3.4/24]", "f.yaml:1:8: deny: 1.2.3.4/24 has bits beyond its prefix: write 1.2.3.0/24")
 	f("origins: [{servers: [\"127.0.0.1:3000\"]}]", `f.yaml:1:22: origins.servers: "127.0.0.1:3000" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT, h2://HOST:PORT or unix:/PATH`)
 	f("origins: [{servers: [\"h2c://a:1\", \"http://a:2\"]}]", "f.yaml:1:11: origins.servers: some speak HTTP/2 and others HTTP/1.1: write h2c:// or h2:// for all, or for none")

@@ -83,8 +83,8 @@ func (r *reader) config(n ast.Node, c *Config) {
 		"source":       func(n ast.Node) { r.source(n, &c.Source) },
 		"lists":        r.lists(&c.Lists),
 		"geo":          func(n ast.Node) { r.geo(n, &c.Geo) },
-		"deny":         r.group("deny", &c.Deny, &c.DenyLists),
-		"allow":        r.group("allow", &c.Allow, &c.AllowLists),
+		"deny":         r.group("deny", &c.Deny, &c.DenyLists, &c.DenyPlaces),
+		"allow":        r.group("allow", &c.Allow, &c.AllowLists, &c.AllowPlaces),
 		"limits":       func(n ast.Node) { r.limits(n, &c.Limits) },
 		"http2": func(n ast.Node) {
 			r.mapping(n, "http2", fields{

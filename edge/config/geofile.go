@@ -37,37 +37,32 @@ func (r *reader) geo(n ast.Node, c *geo.Config) {
 	r.mapping(n, "geo", fields{"country": file(geo.Country, &c.Country), "asn": file(geo.ASN, &c.ASN)})
 }
 
-// countries reads some.
+// countries reads some, as they are written.
 func (r *reader) countries(what string, to *[]string) func(ast.Node) {
-	return r.texts(what, func(n ast.Node, text string) {
-		if _, err := address.ParseCountry(text); err != nil {
-			r.fail(n, "%s: %v", what, err)
-			return
-		}
-		if slices.Contains(*to, text) {
-			r.fail(n, "%s: %s is there twice: remove one", what, text)
-			return
-		}
-		r.located = append(r.located, located{n, what, key.Country})
-		*to = append(*to, text)
-	})
+	written := func(text string) (string, error) {
+		_, err := address.ParseCountry(text)
+		return text, err
+	}
+	return r.texts(what, func(n ast.Node, text string) { readPlace(r, n, what, text, key.Country, written, to) })
 }
 
 // systems reads numbers of autonomous systems.
 func (r *reader) systems(what string, to *[]uint32) func(ast.Node) {
-	return r.texts(what, func(n ast.Node, text string) {
-		number, err := address.ParseASN(text)
-		if err != nil {
-			r.fail(n, "%s: %v", what, err)
-			return
-		}
-		if slices.Contains(*to, number) {
-			r.fail(n, "%s: %d is there twice: remove one", what, number)
-			return
-		}
-		r.located = append(r.located, located{n, what, key.ASN})
-		*to = append(*to, number)
-	})
+	return r.texts(what, func(n ast.Node, text string) { readPlace(r, n, what, text, key.ASN, address.ParseASN, to) })
+}
+
+// readPlace reads a country, or the number of a system, each at most once.
+func readPlace[T comparable](r *reader, n ast.Node, what, text string, kind key.Kind, parse func(string) (T, error), to *[]T) {
+	place, err := parse(text)
+	switch {
+	case err != nil:
+		r.fail(n, "%s: %v", what, err)
+	case slices.Contains(*to, place):
+		r.fail(n, "%s: %v is there twice: remove one", what, place)
+	default:
+		r.located = append(r.located, located{n, what, kind})
+		*to = append(*to, place)
+	}
 }
 
 // findDatabases returns what rules need and no database has.

@@ -12,11 +12,16 @@ import (
 
 	"sluice/edge/address"
 	"sluice/edge/lists"
+	"sluice/edge/rules/key"
 	"sluice/edge/rules/match"
 )
 
-// listMark is what the name of a list begins with among prefixes.
-const listMark = "list:"
+// What begins with these is no prefix, among prefixes.
+const (
+	listMark    = "list:"
+	countryMark = "country:"
+	asnMark     = "asn:"
+)
 
 // listed is where a list is spoken of.
 type listed struct {
@@ -82,11 +87,19 @@ func checkListURL(text string) error {
 	return nil
 }
 
-// group reads prefixes, and names of lists behind listMark.
-func (r *reader) group(what string, prefixes *[]netip.Prefix, names *[]string) func(ast.Node) {
+// group reads prefixes, and behind their marks names of lists, countries and autonomous systems.
+func (r *reader) group(what string, prefixes *[]netip.Prefix, names *[]string, places *address.Places) func(ast.Node) {
 	return r.texts(what, func(n ast.Node, text string) {
 		if name, is := strings.CutPrefix(text, listMark); is {
 			r.listName(n, what, name, names)
+			return
+		}
+		if country, is := strings.CutPrefix(text, countryMark); is {
+			readPlace(r, n, what, country, key.Country, address.ParseCountry, &places.Countries)
+			return
+		}
+		if number, is := strings.CutPrefix(text, asnMark); is {
+			readPlace(r, n, what, number, key.ASN, address.ParseASN, &places.ASNs)
 			return
 		}
 		p, err := address.ParsePrefix(text)
@@ -118,7 +131,9 @@ func (r *reader) listName(n ast.Node, what, name string, to *[]string) {
 func (r *reader) findLists(are []lists.Config) {
 	var names []string
 	for i := range are {
-		names = append(names, are[i].Name)
+		if are[i].Name != "" { // else it is wrong, which is said there
+			names = append(names, are[i].Name)
+		}
 	}
 	for _, l := range r.listed {
 		if !slices.Contains(names, l.name) {
@@ -142,14 +157,20 @@ func shownLists(all []lists.Config) []any {
 	return list
 }
 
-// shownGroup are prefixes and names of lists as a file has them.
-func shownGroup(prefixes []netip.Prefix, names []string) []string {
+// shownGroup are prefixes, names of lists and places as a file has them.
+func shownGroup(prefixes []netip.Prefix, names []string, places address.Places) []string {
 	list := []string{}
 	for _, p := range prefixes {
 		list = append(list, p.String())
 	}
 	for _, name := range names {
 		list = append(list, listMark+name)
+	}
+	for _, country := range places.Countries {
+		list = append(list, countryMark+country.String())
+	}
+	for _, number := range places.ASNs {
+		list = append(list, fmt.Sprint(asnMark, number))
 	}
 	return list
 }

@@ -15,6 +15,7 @@ func Running(before, now *Config) *Config {
 	c.Source, c.Deny, c.Allow, c.JWT = now.Source, now.Deny, now.Allow, now.JWT
 	c.Geo = now.Geo
 	c.Lists, c.DenyLists, c.AllowLists = now.Lists, now.DenyLists, now.AllowLists
+	c.DenyPlaces, c.AllowPlaces = now.DenyPlaces, now.AllowPlaces
 	c.Rules, c.Estimate, c.Shadow, c.Shed = now.Rules, now.Estimate, now.Shadow, now.Shed
 	c.Origins, c.CheckPath, c.VerdictHeader, c.Pages = now.Origins, now.CheckPath, now.VerdictHeader, now.Pages
 	c.Plans = now.Plans

@@ -59,7 +59,7 @@ func Shown(c *Config) map[string]any {
 		"source": map[string]any{"ipv4_prefix": c.Source.IPv4Prefix, "ipv6_prefix": c.Source.IPv6Prefix, "trust": prefixes(c.Source.Trust),
 			"header": c.Source.Header, "proxy_protocol": c.Source.ProxyProtocol},
 		"geo":   map[string]any{"country": orNone(c.Geo.Country), "asn": orNone(c.Geo.ASN)},
-		"lists": shownLists(c.Lists), "deny": shownGroup(c.Deny, c.DenyLists), "allow": shownGroup(c.Allow, c.AllowLists),
+		"lists": shownLists(c.Lists), "deny": shownGroup(c.Deny, c.DenyLists, c.DenyPlaces), "allow": shownGroup(c.Allow, c.AllowLists, c.AllowPlaces),
 		"limits": map[string]any{"connections": c.Limits.Connections, "connections_per_source": c.Limits.PerSource, "memory": c.Limits.Memory,
 			"header_bytes": c.Limits.HeaderBytes, "header_lines": c.Limits.HeaderLines, "body_bytes": c.Limits.BodyBytes,
 			"body_rate": c.Limits.BodyRate, "answer_rate": c.Limits.AnswerRate, "header_timeout": span(c.Limits.HeaderTimeout),

@@ -14,6 +14,8 @@ func TestTracingErrors(t *testing.T) {
 		`endpoint: "http://c:4318/?a=b"`:                           `f.yaml:1:21: tracing.endpoint: "http://c:4318/?a=b": the address of a collector has no query: remove what follows its path`,
 		`endpoint: "http://c", sample: 1.5`:                        `f.yaml:1:41: tracing.sample: 1.5 is not a share of the requests: want 0 to 1, such as 0.001 for one in 1000`,
 		`endpoint: "http://c", sample: "1%"`:                       `f.yaml:1:41: tracing.sample: 1% is not a share of the requests: want 0 to 1, such as 0.001 for one in 1000`,
+		`endpoint: "http://c", sample: .nan`:                       `f.yaml:1:41: tracing.sample: .nan is not a share of the requests: want 0 to 1, such as 0.001 for one in 1000`,
+		`endpoint: "http://c", sample: -.inf`:                      `f.yaml:1:41: tracing.sample: -.inf is not a share of the requests: want 0 to 1, such as 0.001 for one in 1000`,
 		`endpoint: "http://c", sample: "nan"`:                      `f.yaml:1:41: tracing.sample: nan is not a share of the requests: want 0 to 1, such as 0.001 for one in 1000`,
 		`endpoint: "http://c", parent: all`:                        `f.yaml:1:41: tracing.parent: "all" is not possible: want none or trusted`,
 		`sample: 0.1`:                                              `f.yaml:1:10: tracing has no endpoint: give that of a collector, such as http://127.0.0.1:4318`,

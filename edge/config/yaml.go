@@ -109,7 +109,7 @@ func (r *reader) text(what string, set func(n ast.Node, text string)) func(ast.N
 	return func(n ast.Node) {
 		switch v := n.(type) {
 		case nil:
-		case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 			set(n, scalar(v))
 		case *ast.MappingNode, *ast.MappingValueNode: // perhaps what the library makes of [a:b]
 			r.fail(n, "%s: want a value, not %s: within braces and brackets one with a colon stands in quotes", what, kind(v))

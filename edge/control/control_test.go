@@ -24,7 +24,7 @@ func newPlane(t *testing.T, yaml string) *Plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := View{Rules: set, Sources: address.NewSources(c.Source), Deny: address.NewGroup(c.Deny, nil), Allow: address.NewGroup(c.Allow, nil)}
+	view := View{Rules: set, Sources: address.NewSources(c.Source), Deny: address.NewGroup(c.Deny, nil, c.DenyPlaces, address.Geo{}), Allow: address.NewGroup(c.Allow, nil, c.AllowPlaces, address.Geo{})}
 	l := &limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 10}), Bits: mitigation.New(1<<10, nil)}
 	return New(Options{Limiter: l, View: func() View { return view }})
 }

@@ -51,10 +51,11 @@ type database struct {
 	of, file string
 	content  atomic.Pointer[content]
 
-	mu       sync.Mutex
-	seen     os.FileInfo // of the file that was read last, good or not
-	err      error       // of that
-	failures uint64
+	failures atomic.Uint64
+
+	mu   sync.Mutex  // held while the file is read: seconds, of a large one
+	seen os.FileInfo // of the file that was read last, good or not
+	err  error       // of that
 }
 
 // content is what a file said. It does not change.
@@ -164,7 +165,7 @@ func (d *database) refresh() (changed bool, err error) {
 	now, err := os.Stat(d.file)
 	if err != nil {
 		if d.seen = nil; d.err == nil {
-			d.failures++
+			d.failures.Add(1)
 		}
 		return false, err
 	}
@@ -180,7 +181,7 @@ func (d *database) refresh() (changed bool, err error) {
 		}
 	}
 	if d.seen = about; err != nil {
-		d.failures++
+		d.failures.Add(1)
 	}
 	return err == nil, err
 }
@@ -200,6 +201,10 @@ func read(file string) (text []byte, about os.FileInfo, err error) {
 	return room.Bytes(), about, err
 }
 
+// maxShared bounds how often parts of a tree are looked through to which more than one way leads, as some do to that of
+// IPv4. Without them a tree has a network more than nodes; one in which each node leads twice to the next has 2^128.
+const maxShared = 16
+
 // Where a record may have it, the usual place first.
 var places = map[string][][]any{
 	Country: {{"country", "iso_code"}, {"country_code"}, {"country"}},
@@ -214,9 +219,16 @@ func open(of, file string, text []byte) (*content, error) {
 	}
 	c := &content{reader: reader, values: make(map[uintptr]uint32), built: reader.Metadata.BuildTime()}
 	var place []any // known from the first record that has it
-	for r := range reader.Networks() {
+	networks, most := uint(0), maxShared*(reader.Metadata.NodeCount+1)
+	for r := range reader.Networks(maxminddb.IncludeNetworksWithoutData(), maxminddb.IncludeAliasedNetworks()) { // all, to be counted
 		if err := r.Err(); err != nil {
 			return nil, fmt.Errorf("%s: it is damaged: %w", file, err)
+		}
+		if networks++; networks > most {
+			return nil, fmt.Errorf("%s: it is damaged: it has more than %d networks, in a tree of %d nodes", file, most, reader.Metadata.NodeCount)
+		}
+		if !r.Found() {
+			continue
 		}
 		if _, known := c.values[r.Offset()]; known {
 			continue
@@ -278,11 +290,8 @@ func (b *Book) Collect(to metric.Sink) {
 			continue
 		}
 		c := d.content.Load()
-		d.mu.Lock()
-		failures := d.failures
-		d.mu.Unlock()
 		to.Gauge(float64(c.built.Unix()), "sluice_geo_build_timestamp_seconds", "When the database in use was built by who publishes it.", "database", d.of)
 		to.Gauge(float64(c.read.Unix()), "sluice_geo_read_timestamp_seconds", "When the database in use was read.", "database", d.of)
-		to.Count(failures, "sluice_geo_failures_total", "Files of a database that could not be read, or were wrong: the last good content stays in force.", "database", d.of)
+		to.Count(d.failures.Load(), "sluice_geo_failures_total", "Files of a database that could not be read, or were wrong: the last good content stays in force.", "database", d.of)
 	}
 }

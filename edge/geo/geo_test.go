@@ -1,17 +1,21 @@
 package geo
 
 import (
+	"bytes"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/maxmind/mmdbwriter/mmdbtype"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/edge/geo/geotest"
+	"sluice/edge/metric"
 )
 
 func city(code string) mmdbtype.DataType {
@@ -76,7 +80,8 @@ func TestWrongFiles(t *testing.T) {
 	f(Country, systems, systems+`: it is a database of the kind "GeoLite2-ASN", which has no countries (country.iso_code): give a Country or City database`)
 	f(ASN, cities, `it is a database of the kind "GeoLite2-City", which has no autonomous systems (autonomous_system_number): give an ASN or ISP database`)
 	f(ASN, filepath.Join(dir, "none"), "no such file")
-	f(ASN, dir, dir)
+	f(ASN, dir, "that is a folder")
+	f(ASN, "/dev/zero", "that is no regular file")
 	pipe := filepath.Join(dir, "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
@@ -90,6 +95,64 @@ func TestWrongFiles(t *testing.T) {
 	for n := range len(text) {
 		put(t, bad, text[:n])
 		f(Country, bad, bad)
+	}
+}
+
+// A tree of which each node leads twice to the next has more networks than anybody can look through.
+func TestSharedTree(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "city")
+	geotest.Write(t, file, "GeoLite2-City", map[string]mmdbtype.DataType{"2001:db8::/32": city("DE")})
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nodes, record = 100, 3               // bytes of a record, of which a node has two
+	end := bytes.Index(text, make([]byte, 16)) // of the tree
+	at := bytes.LastIndex(text, []byte("node_count")) + len("node_count")
+	tree := make([]byte, 0, 2*record*nodes)
+	for i := range nodes {
+		next := byte(i + 1)
+		if i == nodes-1 {
+			next = nodes + 16 // the first record
+		}
+		tree = append(tree, 0, 0, next, 0, 0, next)
+	}
+	if text[at]>>5 != 6 { // an unsigned number of 32 bits, of so many bytes as the others say
+		t.Fatalf("%x", text[at:at+4])
+	}
+	number := int(text[at] & 0x1f)
+	changed := slices.Concat(tree, text[end:at], []byte{6<<5 | 1, nodes}, text[at+1+number:])
+	if _, err := open(Country, file, changed); err == nil || !strings.Contains(err.Error(), "in a tree of 100 nodes") {
+		t.Error(err)
+	}
+}
+
+// Whoever asks for metrics does not wait for a file that is being read.
+func TestCollectWhileReading(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "country")
+	geotest.Write(t, file, "GeoLite2-Country", map[string]mmdbtype.DataType{"192.0.2.0/24": city("DE")})
+	b := new(Book)
+	_, use, err := b.Prepare(Config{Country: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	use()
+	b.country.mu.Lock() // as while it is read
+	defer b.country.mu.Unlock()
+	all := prometheus.NewRegistry()
+	all.MustRegister(metric.Collector(b.Collect))
+	done := make(chan error)
+	go func() {
+		_, err := all.Gather()
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("they wait")
 	}
 }
 
@@ -150,8 +213,8 @@ func TestRefresh(t *testing.T) {
 	put(t, file, []byte("not found"))
 	again("DE", 0, "geo.country: "+file+": it is no MaxMind database")
 	again("DE", 0, "it is no MaxMind database")
-	if b.country.failures != 1 {
-		t.Errorf("%d failures, want 1", b.country.failures)
+	if n := b.country.failures.Load(); n != 1 {
+		t.Errorf("%d failures, want 1", n)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)

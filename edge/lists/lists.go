@@ -64,15 +64,16 @@ type list struct {
 	Config
 	content *address.List
 
-	failed   error             // why it could not be begun
-	looking  sync.Mutex        // one look at a time
-	digest   [sha256.Size]byte // of what is in force
-	etag     string            // of a URL's answer, as the next request sends it
-	modified string
-	next     time.Time // when to look again
+	failed  error             // why it could not be begun
+	looking sync.Mutex        // one look at a time
+	digest  [sha256.Size]byte // of what is in force
+	tags    validators        // of a URL's answer, as the next request sends them
+	unkept  bool              // its copy could not be written, which has been told
 
 	mu     sync.Mutex
 	status Status
+	next   time.Time // when to look again
+	fresh  *answer   // what a URL has answered and Dir has not; nil: nothing
 }
 
 // Status is how a list stands.
@@ -91,7 +92,7 @@ type Status struct {
 // in force before use is called, and those that were stay in force. It is an error if a file cannot be read, or a URL
 // that Dir has nothing of: a list that is empty by accident would refuse, or admit, whom nobody meant.
 func (b *Book) Prepare(configs []Config) (all map[string]*address.List, use func(), err error) {
-	next := b.read(configs)
+	next := b.read(context.Background(), configs) // what Fetch has not read: at a start, which a signal ends
 	all = make(map[string]*address.List, len(next))
 	var errs []error
 	for _, c := range configs {
@@ -101,9 +102,6 @@ func (b *Book) Prepare(configs []Config) (all map[string]*address.List, use func
 	use = func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if !maps.Equal(b.lists, next) {
-			b.dropCopies(next)
-		}
 		b.lists = next
 		if b.woken != nil {
 			close(b.woken)
@@ -114,9 +112,9 @@ func (b *Book) Prepare(configs []Config) (all map[string]*address.List, use func
 }
 
 // Fetch reads what Prepare of the same lists would have to read, for it, and until forget is called. Who calls Prepare under
-// a lock calls Fetch before: a URL may take its time.
-func (b *Book) Fetch(configs []Config) (forget func()) {
-	read := b.read(configs)
+// a lock calls Fetch before: a URL may take its time, which ends with ctx.
+func (b *Book) Fetch(ctx context.Context, configs []Config) (forget func()) {
+	read := b.read(ctx, configs)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ready == nil {
@@ -139,7 +137,7 @@ func (b *Book) Fetch(configs []Config) (forget func()) {
 }
 
 // read returns lists by name: those in force that stay as they are configured, and the others, begun.
-func (b *Book) read(configs []Config) map[string]*list {
+func (b *Book) read(ctx context.Context, configs []Config) map[string]*list {
 	b.mu.Lock()
 	before, ready := maps.Clone(b.lists), maps.Clone(b.ready)
 	b.mu.Unlock()
@@ -157,7 +155,7 @@ func (b *Book) read(configs []Config) map[string]*list {
 			if l.status = (Status{Name: c.Name, From: c.Where(), URL: c.URL != ""}); had != nil {
 				l.status.Failures = had.Status().Failures
 			}
-			reading.Go(func() { l.failed = b.begin(l) })
+			reading.Go(func() { l.failed = b.begin(ctx, l) })
 		}
 		next[c.Name] = l
 	}
@@ -166,7 +164,7 @@ func (b *Book) read(configs []Config) map[string]*list {
 }
 
 // begin reads a list for the first time.
-func (b *Book) begin(l *list) error {
+func (b *Book) begin(ctx context.Context, l *list) error {
 	now := time.Now()
 	if l.File == "" {
 		restored := b.restore(l)
@@ -175,7 +173,7 @@ func (b *Book) begin(l *list) error {
 			return nil
 		}
 	}
-	err := b.look(context.Background(), l)
+	err := b.look(ctx, l)
 	l.next = now.Add(l.Refresh)
 	switch {
 	case err == nil:
@@ -188,8 +186,12 @@ func (b *Book) begin(l *list) error {
 	return fmt.Errorf("lists: %s: %w; and %s has no copy of an earlier answer", l.Name, err, b.Dir)
 }
 
-// Run looks at each list again when it is due, until ctx is done.
+// Run looks at each list again when it is due, whatever the others do, until ctx is done. It alone writes into Dir.
 func (b *Book) Run(ctx context.Context) {
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	looked, busy := make(chan *list), make(map[*list]bool)
+	var kept map[string]*list
 	for {
 		b.mu.Lock()
 		if b.woken == nil {
@@ -197,16 +199,29 @@ func (b *Book) Run(ctx context.Context) {
 		}
 		woken, all := b.woken, b.lists
 		b.mu.Unlock()
-		var looking sync.WaitGroup
+		for _, l := range all {
+			b.keep(l)
+		}
+		if !maps.Equal(kept, all) {
+			kept = all
+			b.dropCopies(all)
+		}
 		wait := time.Hour
 		for _, l := range all {
-			if time.Until(l.due()) <= 0 {
-				looking.Go(func() { b.again(ctx, l) })
+			switch left := time.Until(l.due()); {
+			case busy[l]:
+			case left <= 0:
+				busy[l] = true
+				looking.Go(func() {
+					b.again(ctx, l)
+					select {
+					case looked <- l:
+					case <-ctx.Done():
+					}
+				})
+			default:
+				wait = min(wait, left)
 			}
-		}
-		looking.Wait()
-		for _, l := range all {
-			wait = min(wait, max(0, time.Until(l.due())))
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -214,14 +229,16 @@ func (b *Book) Run(ctx context.Context) {
 			timer.Stop()
 			return
 		case <-woken:
-			timer.Stop()
+		case l := <-looked:
+			delete(busy, l)
 		case <-timer.C:
 		}
+		timer.Stop()
 	}
 }
 
-// ReadFiles looks at all files again, and returns when that is done. Run looks at URLs soon.
-func (b *Book) ReadFiles() {
+// ReadFiles looks at all files again, and returns when that is done, or ctx. Run looks at URLs soon.
+func (b *Book) ReadFiles(ctx context.Context) {
 	b.mu.Lock()
 	all := b.lists
 	if b.woken != nil {
@@ -236,11 +253,19 @@ func (b *Book) ReadFiles() {
 		l.mu.Unlock()
 	}
 	b.mu.Unlock()
+	var looking sync.WaitGroup
 	for _, l := range all {
 		if l.File != "" {
-			b.again(context.Background(), l)
+			looking.Go(func() { b.again(ctx, l) })
 		}
 	}
+	looking.Wait()
+}
+
+func (b *Book) inForce(l *list) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lists[l.Name] == l
 }
 
 func (l *list) due() time.Time {
@@ -258,7 +283,7 @@ func (b *Book) again(ctx context.Context, l *list) {
 	defer l.looking.Unlock()
 	before := l.Status()
 	err := b.look(ctx, l)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || !b.inForce(l) {
 		return
 	}
 	now := l.Status()
@@ -295,21 +320,24 @@ func (b *Book) look(ctx context.Context, l *list) error {
 	var tags validators
 	var same bool
 	var err error
+	var fresh *answer
 	if l.File != "" {
 		text, err = readFile(ctx, l)
 	} else {
 		text, tags, same, err = fetch(ctx, l)
 	}
 	if err == nil && !same {
+		before, had := l.digest, l.tags
 		err = l.put(text, tags)
-		if err == nil && l.URL != "" && b.Dir != "" {
-			if kept := b.keep(l, text); kept != nil {
-				b.Events.Add(events.Event{Time: time.Now(), Kind: events.List, Level: slog.LevelWarn, Text: "list " + l.Name + " cannot be kept for the next start: " + kept.Error()})
-			}
+		if err == nil && l.URL != "" && b.Dir != "" && (l.digest != before || l.tags != had) {
+			fresh = &answer{text, tags}
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if fresh != nil {
+		l.fresh = fresh
+	}
 	if l.status.Error = ""; err != nil {
 		l.status.Error = strings.ReplaceAll(err.Error(), "\n", "; ")
 		l.status.Failures++
@@ -326,7 +354,7 @@ func (l *list) put(text []byte, tags validators) error {
 	same := digest == l.digest && !l.status.Changed.IsZero()
 	l.mu.Unlock()
 	if !same {
-		prefixes, n, err := parse(l.Where(), text, l.MaxEntries)
+		prefixes, n, err := parse(&l.Config, text)
 		if err != nil {
 			return err
 		}
@@ -338,7 +366,7 @@ func (l *list) put(text []byte, tags validators) error {
 		l.digest, l.status.Entries, l.status.Changed = digest, n, time.Now()
 		l.mu.Unlock()
 	}
-	l.etag, l.modified = tags.ETag, tags.Modified
+	l.tags = tags
 	return nil
 }
 
@@ -404,7 +432,11 @@ func readBounded(l *list) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return bounded(l, f)
+	text, err := bounded(l, f)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", l.File, err)
+	}
+	return text, err
 }
 
 func validatorsOf(h http.Header) validators {

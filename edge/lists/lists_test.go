@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,9 +55,10 @@ func has(t *testing.T, l *address.List, addr string, want bool) {
 }
 
 func TestParse(t *testing.T) {
+	from := Config{File: "f", MaxEntries: 3}
 	f := func(text, want string) {
 		t.Helper()
-		l, n, err := parse("f", []byte(text), 3)
+		l, n, err := parse(&from, []byte(text))
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = fmt.Sprint(n)
@@ -73,7 +75,17 @@ func TestParse(t *testing.T) {
 	f("::ffff:192.0.2.1\n192.0.2.1\n", "2 192.0.2.1/32")
 	f("192.0.2.1\nnobody\n192.0.2.1/24\n", "f:2: \"nobody\" is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address\nf:3: 192.0.2.1/24 has bits beyond its prefix: write 192.0.2.0/24")
 	f("0.0.0.0/0", "f:1: 0.0.0.0/0 is every address: a list has some")
+	f("fe80::1%eth0\n192.0.2.1", `f:1: "fe80::1%eth0" has a zone: write the address alone`)
+	f("0.0.0.0/1\n2000::/3", "2 0.0.0.0/1 2000::/3")
 	f("1.1.1.1\n1.1.1.2\n1.1.1.3\n1.1.1.4", "f:4: more than 3 entries: raise max_entries of the list, or shorten it")
+
+	from = Config{URL: "http://u", MaxEntries: 3} // whoever answers there may err, and its words are for nobody else
+	f("secret\n192.0.2.1/24\nfe80::1%eth0", "http://u:1: that is no address and no prefix\nhttp://u:2: that is no address and no prefix\nhttp://u:3: that is no address and no prefix")
+	f("10.0.0.0/8\n2001::/16", "2 10.0.0.0/8 2001::/16")
+	for _, wide := range []string{"0.0.0.0/0", "0.0.0.0/1", "192.0.0.0/2", "10.0.0.0/7", "::/0", "2000::/3", "::/1", "2a00::/15"} {
+		f(wide, "http://u:1: a /"+wide[strings.Index(wide, "/")+1:]+" is too wide: from a URL, want at least /8, of IPv6 /16; a file may have it")
+	}
+	f("224.0.0.0/3\nfc00::/7\n4000::/2", "3 224.0.0.0/3 4000::/2 fc00::/7") // no client of the internet has such an address
 }
 
 // A file is in force whole or not at all, and a bad one leaves the last good content.
@@ -92,14 +104,14 @@ func TestFile(t *testing.T) {
 	has(t, l, "198.51.100.1", false)
 
 	write(t, file, "198.51.100.1\noops\n")
-	b.ReadFiles()
-	b.ReadFiles()
+	b.ReadFiles(t.Context())
+	b.ReadFiles(t.Context())
 	has(t, l, "192.0.2.9", true)
 	if s := b.Status()[0]; s.Failures != 2 || s.Entries != 1 || !strings.Contains(s.Error, file+":2: \"oops\"") {
 		t.Errorf("%+v", s)
 	}
 	write(t, file, "198.51.100.1\n198.51.100.2\n")
-	b.ReadFiles()
+	b.ReadFiles(t.Context())
 	has(t, l, "192.0.2.9", false)
 	has(t, l, "198.51.100.2", true)
 	if s := b.Status()[0]; s.Entries != 2 || s.Error != "" {
@@ -173,6 +185,7 @@ func TestURL(t *testing.T) {
 	}
 	s.Close()
 	asked.Store(0)
+	b.keep(b.lists["tor"])
 	next := &Book{Dir: b.Dir}
 	has(t, begin(t, next, c)["tor"], "198.51.100.1", true)
 	c.URL = s.URL + "/other"
@@ -194,7 +207,7 @@ func BenchmarkHas(b *testing.B) {
 	for i := range 100_000 {
 		fmt.Fprintf(&text, "%d.%d.%d.0/24\n", 1+i>>16, i>>8&255, i&255)
 	}
-	t, _, err := parse("f", []byte(text.String()), 1<<20)
+	t, _, err := parse(&Config{File: "f", MaxEntries: 1 << 20}, []byte(text.String()))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -228,9 +241,9 @@ func TestRun(t *testing.T) {
 	})
 	defer func() { client.Transport = nil }()
 	dir := t.TempDir()
-	file, url := config("partners"), config("tor")
+	file, remote := config("partners"), config("tor")
 	file.File, file.Refresh = filepath.Join(dir, "partners"), 5*time.Minute
-	url.URL, url.Refresh = "http://lists.example/tor", time.Hour
+	remote.URL, remote.Refresh = "http://lists.example/tor", time.Hour
 	write(t, file.File, "192.0.2.0/24\n")
 	keep := filepath.Join(dir, "kept")
 	synctest.Test(t, func(t *testing.T) {
@@ -254,10 +267,10 @@ func TestRun(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		has(t, all["partners"], "198.51.100.7", true)
 
-		if err := b.keep(&list{Config: url}, []byte("198.51.100.1\n")); err != nil {
+		if err := b.write(&list{Config: remote}, &answer{text: []byte("198.51.100.1\n")}); err != nil {
 			t.Fatal(err)
 		}
-		all = begin(t, b, file, url)
+		all = begin(t, b, file, remote)
 		has(t, all["tor"], "198.51.100.1", true) // its copy
 		synctest.Wait()
 		if n := asked.Load(); n != 1 {
@@ -286,6 +299,207 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// hang is a server that never answers.
+func hang(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func ok(text string) *http.Response {
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}
+}
+
+// run has a Book run until the end of a test.
+func run(t *testing.T, b *Book) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { b.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// A URL that hangs delays neither other lists nor the end of Run or of a reload.
+func TestHangingURL(t *testing.T) {
+	var asked, hung atomic.Int64
+	client.Transport = answers(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host == "hangs" {
+			if hung.Add(1) == 1 {
+				return ok("192.0.2.1\n"), nil
+			}
+			return hang(r)
+		}
+		asked.Add(1)
+		return ok("192.0.2.2\n"), nil
+	})
+	defer func() { client.Transport = nil }()
+	synctest.Test(t, func(t *testing.T) {
+		a, c := config("a"), config("c")
+		a.URL, a.Refresh = "http://hangs/", 5*time.Second
+		c.URL, c.Refresh = "http://answers/", 5*time.Second
+		b := new(Book)
+		begin(t, b, a, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { b.Run(ctx) })
+		time.Sleep(fetchTime + 4*time.Second) // from 5 s on the one hangs, until 25 s
+		if asked.Load() != 5 || hung.Load() != 2 {
+			t.Errorf("asked %d times, and the one that hangs %d times: want 5 and 2", asked.Load(), hung.Load())
+		}
+		time.Sleep(7 * time.Second)
+		if s := b.Status()[0]; s.Failures != 1 || hung.Load() != 3 {
+			t.Errorf("asked again %d times, %+v", hung.Load(), s)
+		}
+		began := time.Now()
+		a.URL += "other"
+		var reading sync.WaitGroup
+		reading.Go(func() { b.Fetch(ctx, []Config{a})() })
+		synctest.Wait()
+		cancel()
+		running.Wait()
+		reading.Wait()
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("it ended after %v, want at once", waited)
+		}
+	})
+}
+
+// What a list had been told before it was replaced is of no concern.
+func TestReplacedMeanwhile(t *testing.T) {
+	client.Transport = answers(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host == "hangs" {
+			return hang(r)
+		}
+		return ok("192.0.2.2\n"), nil
+	})
+	defer func() { client.Transport = nil }()
+	synctest.Test(t, func(t *testing.T) {
+		c := config("a")
+		c.URL, c.Refresh = "http://hangs/", 5*time.Second
+		b := &Book{Dir: t.TempDir(), Events: events.New(10, nil)}
+		if err := b.write(&list{Config: c}, &answer{text: []byte("192.0.2.1\n")}); err != nil {
+			t.Fatal(err)
+		}
+		begin(t, b, c)
+		run(t, b)
+		synctest.Wait()
+		c.URL = "http://answers/"
+		begin(t, b, c)
+		time.Sleep(time.Minute)
+		for _, e := range b.Events.Since(0) {
+			t.Error(e.Text)
+		}
+	})
+}
+
+// Copies are of the lists in force, whoever prepares others meanwhile. Each is written when it has changed, and until that
+// works.
+func TestCopies(t *testing.T) {
+	var asked atomic.Int64
+	var said atomic.Pointer[answer]
+	said.Store(&answer{text: []byte("192.0.2.1\n")})
+	client.Transport = answers(func(r *http.Request) (*http.Response, error) {
+		asked.Add(1)
+		a := said.Load()
+		resp := ok(string(a.text))
+		if tag := a.tags.ETag; tag != "" {
+			resp.Header.Set("ETag", tag)
+			if r.Header.Get("If-None-Match") == tag {
+				resp.StatusCode = http.StatusNotModified
+			}
+		}
+		return resp, nil
+	})
+	defer func() { client.Transport = nil }()
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "lists")
+		c, other := config("a"), config("b")
+		c.URL, other.URL = "http://lists.example/a", "http://lists.example/b"
+		b := &Book{Dir: dir, Events: events.New(100, nil)}
+		run(t, b)
+		pass := func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+		}
+		told := func(want ...string) {
+			t.Helper()
+			var got []string
+			for _, e := range slices.Backward(b.Events.Since(0)) {
+				got = append(got, e.Text)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+		file := func(c Config) string { return filepath.Join(dir, (&list{Config: c}).copyName()) }
+		copies := func(want ...Config) {
+			t.Helper()
+			synctest.Wait()
+			var names, wanted []string
+			files, _ := os.ReadDir(dir)
+			for _, f := range files {
+				names = append(names, filepath.Join(dir, f.Name()))
+			}
+			for _, c := range want {
+				wanted = append(wanted, file(c))
+			}
+			if !slices.Equal(names, wanted) {
+				t.Errorf("copies %q, want %q", names, wanted)
+			}
+		}
+
+		forget := b.Fetch(t.Context(), []Config{c}) // of one reload
+		begin(t, b, other)                          // another one
+		copies(other)
+		begin(t, b, c, other)
+		forget()
+		copies(c, other)
+		begin(t, b, c)
+		copies(c)
+
+		written, err := os.Stat(file(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked.Store(0)
+		pass(c.Refresh + time.Second)
+		if now, err := os.Stat(file(c)); err != nil || !os.SameFile(now, written) || asked.Load() != 1 {
+			t.Errorf("asked %d times, %v: the same is written again", asked.Load(), err)
+		}
+
+		if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil { // so nothing can be written
+			t.Fatal(err)
+		}
+		said.Store(&answer{[]byte("192.0.2.1\n192.0.2.2\n"), validators{ETag: `"2"`}})
+		pass(3 * c.Refresh)
+		told("list a has changed", "list a cannot be kept for the next start: mkdir "+dir+": not a directory")
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		pass(c.Refresh)
+		copies(c)
+
+		next := &Book{Dir: dir, Events: b.Events, Offline: true}
+		has(t, begin(t, next, c)["a"], "192.0.2.2", true)
+		whole, err := os.ReadFile(file(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, file(c), string(whole[:len(whole)-len("192.0.2.2\n")])) // half of it is a list, too
+		begin(t, next)
+		has(t, begin(t, next, c)["a"], "192.0.2.1", false)
+		if err := errors.Join(os.Remove(file(c)), os.Mkdir(file(c), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		begin(t, next)
+		has(t, begin(t, next, c)["a"], "192.0.2.1", false)
+		told("list a has changed", "list a cannot be kept for the next start: mkdir "+dir+": not a directory",
+			"the copy of list a cannot be used: it is not as it was written",
+			"the copy of list a cannot be used: open "+file(c)+": that is a folder")
+	})
+}
+
 // What Fetch has read, Prepare does not read again, be it good or bad, until it is forgotten.
 func TestFetch(t *testing.T) {
 	asked, status := 0, 200
@@ -297,16 +511,16 @@ func TestFetch(t *testing.T) {
 	c := config("tor")
 	c.URL = "http://lists.example/tor"
 	b := new(Book)
-	forget := b.Fetch([]Config{c})
+	forget := b.Fetch(t.Context(), []Config{c})
 	l := begin(t, b, c)["tor"]
 	has(t, l, "192.0.2.1", true)
 	forget()
-	b.Fetch([]Config{c})()
+	b.Fetch(t.Context(), []Config{c})()
 	if begin(t, b, c)["tor"] != l || asked != 1 {
 		t.Errorf("asked %d times, want once", asked)
 	}
 	c.URL, status = "http://lists.example/away", 503
-	forget = b.Fetch([]Config{c})
+	forget = b.Fetch(t.Context(), []Config{c})
 	for range 2 {
 		if _, _, err := b.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "it answers 503") {
 			t.Error(err)
@@ -332,20 +546,77 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// Where a URL redirects to does not learn its query, in which services want their keys.
-func TestRedirectKeepsTheQuery(t *testing.T) {
-	var referer atomic.Value
-	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		referer.Store(r.Header.Get("Referer"))
-		fmt.Fprintln(w, "192.0.2.1")
+// A list stays at the host that is configured: whom the answer names next could be inside, and its words are for nobody
+// else. Errors quote nothing of an answer.
+func TestAnswers(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the other host is asked") }))
+	defer elsewhere.Close()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch to := r.URL.Query().Get("to"); r.URL.Path {
+		case "/redirect":
+			http.Redirect(w, r, to, http.StatusFound)
+		case "/again":
+			http.Redirect(w, r, "/again", http.StatusFound)
+		case "/raw":
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, to)
+		case "/big":
+			_, _ = w.Write(make([]byte, 1<<17))
+		default:
+			fmt.Fprintln(w, "192.0.2.1")
+		}
 	}))
-	defer to.Close()
-	from := httptest.NewServer(http.RedirectHandler(to.URL, http.StatusFound))
-	defer from.Close()
-	c := config("a")
-	c.URL = from.URL + "/?key=secret"
-	begin(t, new(Book), c)
-	if got := referer.Load(); got != "" {
-		t.Errorf("Referer: %v, want none", got)
+	defer s.Close()
+	f := func(path, want string) {
+		t.Helper()
+		c := config("a")
+		c.URL = s.URL + path
+		_, _, err := new(Book).Prepare([]Config{c})
+		got := "nil"
+		if err != nil {
+			got = strings.TrimSuffix(strings.TrimPrefix(err.Error(), "lists: a: "+c.Where()+": "), "; with state_dir, what was read last would be kept for such a start")
+		}
+		if got != want {
+			t.Errorf("%s\n got %s\nwant %s", path, got, want)
+		}
 	}
+	f("/redirect?to=/list", "nil")
+	f("/again", "more than 5 redirects")
+	f("/redirect?to="+elsewhere.URL+"/secret?secret", "it redirects to another host, "+elsewhere.URL+": if that is right, configure the URL there")
+	f("/redirect?to="+strings.Replace(s.URL, "http:", "https:", 1), "it redirects to another host, "+strings.Replace(s.URL, "http:", "https:", 1)+": if that is right, configure the URL there")
+	f("/raw?to=secret%0d%0a%0d%0a", "net/http: HTTP/1.x transport connection broken: malformed HTTP response …")
+	f("/raw?to=HTTP/1.1+503+secret%0d%0aContent-Length:+0%0d%0a%0d%0a", "it answers 503 Service Unavailable")
+	f("/raw?to=HTTP/1.1+599+secret%0d%0aContent-Length:+0%0d%0a%0d%0a", "it answers 599")
+	f("/raw?to=HTTP/1.1+200+OK%0d%0aContent-Length:+20%0d%0a%0d%0a192.0.2.1%0a", "unexpected EOF")
+	f("/raw?to=HTTP/1.1+304+Not+Modified%0d%0aContent-Length:+0%0d%0a%0d%0a", "it answers 304 Not Modified")
+	f("/big", "more than 65536 bytes: raise max_bytes of the list, or shorten it")
+}
+
+// A plain URL may lead to the same over TLS, and no other way around.
+func TestSameHost(t *testing.T) {
+	f := func(from, to string, want bool) {
+		t.Helper()
+		a, errA := url.Parse(from)
+		b, errB := url.Parse(to)
+		if errA != nil || errB != nil {
+			t.Fatal(errA, errB)
+		}
+		if got := sameHost(a, b); got != want {
+			t.Errorf("from %s to %s: %v, want %v", from, to, got, want)
+		}
+	}
+	f("http://a.example/1", "http://A.example:80/2", true)
+	f("https://a.example:443/1", "https://a.example/2", true)
+	f("http://a.example/1", "https://a.example/1", true)
+	f("http://a.example:80/1", "https://a.example:443/1", true)
+	f("https://a.example/1", "http://a.example/1", false)
+	f("http://a.example:8080/1", "https://a.example/1", false)
+	f("http://a.example/1", "http://a.example:22/1", false)
+	f("http://a.example/1", "http://b.a.example/1", false)
+	f("http://a.example/1", "ftp://a.example/1", false)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 
 	"github.com/gaissmai/bart"
 
@@ -15,7 +16,7 @@ import (
 const mostErrors = 5
 
 // parse reads a list: an address or a prefix a line, with comments behind # or ;. The error names the first bad lines.
-func parse(where string, text []byte, most int) (*bart.Lite, int, error) {
+func parse(l *Config, text []byte) (*bart.Lite, int, error) {
 	t, n, line := new(bart.Lite), 0, 0
 	var errs []error
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
@@ -29,15 +30,12 @@ func parse(where string, text []byte, most int) (*bart.Lite, int, error) {
 		if one = bytes.TrimSpace(one); len(one) == 0 {
 			continue
 		}
-		if n++; n > most {
-			return nil, 0, fmt.Errorf("%s:%d: more than %d entries: raise max_entries of the list, or shorten it", where, line, most)
+		if n++; n > l.MaxEntries {
+			return nil, 0, fmt.Errorf("%s:%d: more than %d entries: raise max_entries of the list, or shorten it", l.Where(), line, l.MaxEntries)
 		}
-		p, err := address.ParsePrefix(string(one[:min(len(one), 100)]))
-		if err == nil && p.Bits() == 0 {
-			err = fmt.Errorf("%s is every address: a list has some", p)
-		}
+		p, err := l.entry(string(one[:min(len(one), 100)]))
 		if err != nil {
-			if errs = append(errs, fmt.Errorf("%s:%d: %w", where, line, err)); len(errs) == mostErrors {
+			if errs = append(errs, fmt.Errorf("%s:%d: %w", l.Where(), line, err)); len(errs) == mostErrors {
 				break
 			}
 			continue
@@ -50,11 +48,43 @@ func parse(where string, text []byte, most int) (*bart.Lite, int, error) {
 	return t, n, nil
 }
 
+// The shortest prefixes that a URL may have, so that a wrong line there does not name half of the internet. Where no
+// client's address is, blocklists have shorter ones.
+const (
+	shortest4 = 8
+	shortest6 = 16
+)
+
+var (
+	noClients4 = netip.MustParsePrefix("224.0.0.0/3")
+	clients6   = netip.MustParsePrefix("2000::/3")
+)
+
+// entry reads an entry. An error about one that a URL has does not quote it: operators see it who may not see all that
+// the edge reaches.
+func (c *Config) entry(text string) (netip.Prefix, error) {
+	p, err := address.ParsePrefix(text)
+	wide := p.Bits() < shortest4 && !noClients4.Contains(p.Addr())
+	if p.Addr().Is6() {
+		wide = p.Bits() < shortest6 && clients6.Overlaps(p)
+	}
+	switch {
+	case err != nil && c.URL != "":
+		err = errors.New("that is no address and no prefix")
+	case err != nil:
+	case c.URL != "" && wide:
+		err = fmt.Errorf("a /%d is too wide: from a URL, want at least /%d, of IPv6 /%d; a file may have it", p.Bits(), shortest4, shortest6)
+	case p.Bits() == 0:
+		err = fmt.Errorf("%s is every address: a list has some", p)
+	}
+	return p, err
+}
+
 // bounded reads at most so many bytes as the list may have.
 func bounded(l *list, from io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(from, int64(l.MaxBytes)+1))
 	if err == nil && len(text) > l.MaxBytes {
-		err = fmt.Errorf("%s: more than %d bytes: raise max_bytes of the list, or shorten it", l.Where(), l.MaxBytes)
+		err = fmt.Errorf("more than %d bytes: raise max_bytes of the list, or shorten it", l.MaxBytes)
 	}
 	return text, err
 }

@@ -18,10 +18,11 @@ type Load struct {
 	Received    float64                 `json:"received"`
 	HTTP2       float64                 `json:"http2,omitempty"` // of those received
 	Connections float64                 `json:"connections"`
-	Denied      float64                 `json:"denied,omitempty"`  // by the list deny, which is no rule
-	Edges       float64                 `json:"edges,omitempty"`   // that share the tier
-	Seconds     [][2]float64            `json:"seconds,omitempty"` // of sluice_request_seconds, as those of an origin
-	Answers     map[string]float64      `json:"answers"`           // by who made them
+	Denied      float64                 `json:"denied,omitempty"`     // by the list deny, which is no rule
+	Maintained  float64                 `json:"maintained,omitempty"` // refused during maintenance, which is none either
+	Edges       float64                 `json:"edges,omitempty"`      // that share the tier
+	Seconds     [][2]float64            `json:"seconds,omitempty"`    // of sluice_request_seconds, as those of an origin
+	Answers     map[string]float64      `json:"answers"`              // by who made them
 	Rules       map[string]*RuleLoad    `json:"rules"`
 	Origins     []*OriginLoad           `json:"origins"`
 	Nodes       map[string][][2]float64 `json:"nodes,omitempty"` // of sluice_tier_operation_seconds
@@ -104,10 +105,13 @@ func (l *Load) take(name string, m *dto.Metric) {
 	case "sluice_answers_total":
 		l.Answers[label("from")] += m.GetCounter().GetValue()
 	case "sluice_requests_total":
-		if label("rule") == "" {
-			l.Denied = m.GetCounter().GetValue()
-		} else {
-			l.Rule(label("rule")).Verdicts[label("verdict")] = m.GetCounter().GetValue()
+		switch n, verdict := m.GetCounter().GetValue(), label("verdict"); {
+		case label("rule") != "":
+			l.Rule(label("rule")).Verdicts[verdict] = n
+		case verdict == "denied":
+			l.Denied = n
+		case verdict == "maintenance":
+			l.Maintained = n
 		}
 	case "sluice_mitigations_active":
 		l.Rule(label("rule")).Active = m.GetGauge().GetValue()
@@ -155,6 +159,7 @@ func Sum(loads ...Load) Load {
 		all.HTTP2 = add(all.HTTP2, l.HTTP2)
 		all.Connections = add(all.Connections, l.Connections)
 		all.Denied = add(all.Denied, l.Denied)
+		all.Maintained = add(all.Maintained, l.Maintained)
 		all.Seconds = addBuckets(all.Seconds, l.Seconds)
 		addCounts(all.Answers, l.Answers)
 		for name, r := range l.Rules {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"sluice/counter"
 	"sluice/edge/control"
 	"sluice/edge/events"
@@ -139,17 +141,28 @@ func TestHappened(t *testing.T) {
 	}
 }
 
+// Requests that no rule has refused, but the list deny or maintenance, are told apart.
+func TestLoadWithoutRule(t *testing.T) {
+	counts := func(verdict string, n float64) *dto.Metric {
+		return &dto.Metric{Label: []*dto.LabelPair{{Name: new("rule"), Value: new("")}, {Name: new("verdict"), Value: &verdict}}, Counter: &dto.Counter{Value: &n}}
+	}
+	families := []*dto.MetricFamily{{Name: new("sluice_requests_total"), Metric: []*dto.Metric{counts("denied", 3), counts("maintenance", 5), counts("other", 7)}}}
+	if l := NewLoad(families); l.Denied != 3 || l.Maintained != 5 {
+		t.Errorf("%v denied, %v maintained", l.Denied, l.Maintained)
+	}
+}
+
 // Loads are added up, but what cannot be: of a rule's blocks each edge knows all.
 func TestSum(t *testing.T) {
 	load := func(n float64) Load {
-		return Load{Started: n, Version: fmt.Sprint("v", n), Received: n, Answers: map[string]float64{"limit": n}, Seconds: [][2]float64{{1, n}, {-1, 2 * n}},
+		return Load{Started: n, Version: fmt.Sprint("v", n), Received: n, Denied: n, Maintained: 2 * n, Answers: map[string]float64{"limit": n}, Seconds: [][2]float64{{1, n}, {-1, 2 * n}},
 			Rules: map[string]*RuleLoad{"login": {Verdicts: map[string]float64{"limited": n, "pass": 1}, Active: n, Blocks: n,
 				Nearest: &control.SourceState{Source: fmt.Sprint(n), Estimate: n, Limit: 10}}, "broken": nil},
 			Origins: []*OriginLoad{{Name: "http://o", Up: n > 1, Active: n, Answers: map[string]float64{"200": n}}, nil}}
 	}
 	sum := Sum(load(1), load(3))
 	got, _ := json.Marshal(sum)
-	want := `{"started":1,"version":"v1","received":4,"connections":0,"seconds":[[1,4],[-1,8]],"answers":{"limit":4},"rules":{"login":{"verdicts":{"limited":4,"pass":2},"active":3,` +
+	want := `{"started":1,"version":"v1","received":4,"connections":0,"denied":4,"maintained":8,"seconds":[[1,4],[-1,8]],"answers":{"limit":4},"rules":{"login":{"verdicts":{"limited":4,"pass":2},"active":3,` +
 		`"nearest":{"rule":"","source":"3","mode":"","estimate":3,"limit":10,"remaining":0,"mitigated_until":null},"blocks":4}},"origins":[{"name":"http://o","up":true,"active":4,"answers":{"200":4}}]}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -46,6 +46,9 @@ func nutcrackerConfig(addr netip.AddrPort, nodes []netip.AddrPort) string {
 	return b.String()
 }
 
+// ruleName is that of the rule that is judged.
+const ruleName = "default"
+
 // edgeConfig is the configuration file of an edge.
 func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret string, peers [][]netip.AddrPort) string {
 	var b strings.Builder
@@ -119,7 +122,7 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	}
 	line("  - {servers: [%q]%s}", "http://"+s.Before.String(), says)
 	line("rules:")
-	line("  - name: default")
+	line("  - name: %s", ruleName)
 	line("    limit: %d", s.Rule.Limit)
 	line("    window: %v", s.Rule.Window)
 	if s.Rule.SubWindows != 0 {

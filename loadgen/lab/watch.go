@@ -67,7 +67,7 @@ func (w *watcher) run(ctx context.Context, period time.Duration) {
 // look asks one edge.
 func (w *watcher) look(ctx context.Context, edge int) {
 	var list Mitigations
-	if scrape.Get(ctx, w.client, w.edges[edge], "/v1/mitigations", scrape.JSON(&list)) != nil {
+	if scrape.Get(ctx, w.client, w.edges[edge], "/v1/mitigations?rule="+ruleName, scrape.JSON(&list)) != nil {
 		return
 	}
 	w.mu.Lock()

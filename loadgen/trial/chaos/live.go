@@ -86,6 +86,9 @@ func (l Live) Run(ctx context.Context, s *Scenario) (*Row, error) {
 	if !out.Over.IsZero() {
 		o.Over = out.Over.Sub(out.Start)
 	}
+	if s.endsWithRestart() {
+		o.Ready = o.Over - s.Steps[len(s.Steps)-1].At
+	}
 	for _, step := range s.Steps {
 		o.Over = max(o.Over, step.At)
 	}
@@ -111,7 +114,7 @@ func (l Live) Run(ctx context.Context, s *Scenario) (*Row, error) {
 		}
 	}
 	for _, step := range s.Steps {
-		if guested.MatchString(step.Text) {
+		if step.guest {
 			st.done--
 		}
 	}
@@ -145,7 +148,7 @@ func (l Live) lab(s *Scenario, st *stage) lab.Lab {
 		PoPs: s.PoPs, Edges: s.Edges, Memcached: s.Nodes, Memory: s.MB, Twemproxy: s.Proxied,
 		Sluice: l.Sluice, Origin: l.Origin, Secret: l.Secret, Carrier: replay.Loopback, Log: l.Log,
 		Rule:  lab.RuleConfig{Limit: s.Limit, Window: s.Window, MitigationTimeout: s.Block, OnStoreFailure: s.Posture, Mode: judge.Deployed},
-		Peers: s.Peers, Unread: s.Unread, Guests: slices.ContainsFunc(s.Steps, func(step Step) bool { return guested.MatchString(step.Text) }),
+		Peers: s.Peers, Unread: s.Unread, Guests: slices.ContainsFunc(s.Steps, func(step Step) bool { return step.guest }),
 		Source: fmt.Sprintf("trust: [%s, %s], proxy_protocol: true", proxyAddr, behindAddr),
 		Wire: func(name string, own netip.AddrPort) (netip.AddrPort, error) {
 			if !slices.ContainsFunc(s.Steps, func(step Step) bool { return step.act != nil && strings.Contains(step.Text, " "+name) }) {
@@ -159,6 +162,9 @@ func (l Live) lab(s *Scenario, st *stage) lab.Lab {
 			return w.addr(), nil
 		},
 		Other: func(ctx context.Context, _ *lab.Site, f lab.Fault) error { return s.Steps[f.Index].act(ctx, st) },
+	}
+	if out.Guests {
+		out.MoreRules = []string{onceRule}
 	}
 	if s.Patience > 0 {
 		out.OriginOptions = fmt.Sprintf("timeout: %v", s.Patience)

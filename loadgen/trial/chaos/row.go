@@ -25,6 +25,7 @@ type Observed struct {
 	Unanswered, Unjudged int
 	Trouble              string        // what failed
 	Noticed              time.Duration // from the first thing that happened until all edges that ran missed a node; below 0: never
+	Ready                time.Duration // from when the last process was restarted until it was ready
 	Unsettled            time.Duration // when an edge last missed a node, or did not answer
 	Evicted, Dials       int
 	Lost, Told           int // lines of access logs, and how many edges said that they lost some
@@ -43,6 +44,7 @@ type Row struct {
 	Failed, Refused          int
 	Most                     uint32
 	Blocked, Noticed, Normal time.Duration // below 0: never
+	Everywhere               time.Duration // below 0: never
 	Closed, Evicted          int
 	Unanswered, Dials        int
 	Notes                    []string
@@ -60,7 +62,7 @@ const blockNews = 100 * time.Millisecond
 func (s *Scenario) Judge(o *Observed) *Row {
 	r := &Row{
 		Story: s.Story, Edges: o.Edges, Virtual: o.Virtual, Bound: s.Bound, Limit: s.Limit,
-		Failed: o.Failed, Unanswered: o.Unanswered, Evicted: o.Evicted, Dials: o.Dials, Noticed: o.Noticed, Blocked: -1, Normal: -1,
+		Failed: o.Failed, Unanswered: o.Unanswered, Evicted: o.Evicted, Dials: o.Dials, Noticed: o.Noticed, Blocked: -1, Everywhere: -1, Normal: -1,
 	}
 	judged := o.Decisions[:0:0]
 	judge.SortDecisions(o.Decisions)
@@ -114,6 +116,9 @@ func (s *Scenario) Judge(o *Observed) *Row {
 	}
 	if t := f.TimeToBlockExact; t != nil && t.FirstEdge.N > 0 {
 		r.Blocked = time.Duration(t.FirstEdge.Max * float64(time.Second))
+		if t.Partly == 0 && t.EveryEdge.N > 0 {
+			r.Everywhere = time.Duration(t.EveryEdge.Max * float64(time.Second))
+		}
 	}
 	r.Normal = max(last-o.Over, 0)
 	r.compare(s, o)
@@ -140,9 +145,11 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 	over("most in a window", b.Limits >= 0 && float64(r.Most) > b.Limits*float64(r.Limit))
 	most("unanswered", r.Unanswered, b.Unanswered)
 	within("blocked after", r.Blocked, b.Blocked)
+	within("blocked everywhere after", r.Everywhere, b.Everywhere)
 	within("normal after", r.Normal, b.Normal)
 	if !r.Virtual {
 		within("noticed after", r.Noticed, b.Noticed)
+		within("ready after", o.Ready, b.Ready)
 		most("connections to nodes", r.Dials, b.Reconnections)
 		over("too few refused for want of the tier", r.Closed < b.Closed)
 		over("too few evicted", r.Evicted < b.Evicted)
@@ -179,8 +186,14 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 	if b.Noticed >= 0 && !r.Virtual {
 		r.Notes = append(r.Notes, "noticed after "+bounded(seconds(r.Noticed), seconds(b.Noticed)))
 	}
+	if b.Ready >= 0 && !r.Virtual {
+		r.Notes = append(r.Notes, "ready after "+bounded(seconds(o.Ready), seconds(b.Ready)))
+	}
 	if b.Reconnections >= 0 && !r.Virtual {
 		r.Notes = append(r.Notes, "connections made to nodes: "+bounded(fmt.Sprint(r.Dials), fmt.Sprint(b.Reconnections)))
+	}
+	if b.Everywhere >= 0 {
+		r.Notes = append(r.Notes, "attackers blocked at every edge after "+bounded(seconds(r.Everywhere), seconds(b.Everywhere)))
 	}
 	if b.Unanswered >= 0 && !r.Virtual {
 		r.Notes = append(r.Notes, "without an answer: "+bounded(fmt.Sprint(r.Unanswered), fmt.Sprint(b.Unanswered)))

@@ -62,6 +62,7 @@ type Step struct {
 	Fault *lab.Fault // of a process, or of a clock
 	Route *anycast.Route
 	act   action // anything else, which is done to real edges alone
+	guest bool   // it is to send something beside the traffic
 }
 
 // Bound is what clients and operators may notice at most. Of what a scenario does not say, it is below 0.
@@ -69,15 +70,17 @@ type Bound struct {
 	Failed, Refused           int     // requests that failed, or were refused wrongly
 	Limits                    float64 // admitted of one source in any window, by its limit
 	Blocked, Noticed, Normal  time.Duration
-	Closed                    int // at least so many were refused because the tier was gone
-	Lost                      int // at least so many lines of access logs were lost
-	Evicted                   int // at least so many items were evicted from nodes
+	Everywhere                time.Duration // from when a source came over its limit until its block was in force at every edge
+	Ready                     time.Duration // from when a process was restarted until it was ready
+	Closed                    int           // at least so many were refused because the tier was gone
+	Lost                      int           // at least so many lines of access logs were lost
+	Evicted                   int           // at least so many items were evicted from nodes
 	Unanswered, Reconnections int
 	Hits                      int // at the origin, of one request
 	Whole                     int // answers that the origin broke off, shown as whole
 }
 
-var noBound = Bound{Failed: -1, Refused: -1, Limits: -1, Blocked: -1, Noticed: -1, Normal: -1, Unanswered: -1, Reconnections: -1, Hits: -1, Whole: -1}
+var noBound = Bound{Failed: -1, Refused: -1, Limits: -1, Blocked: -1, Noticed: -1, Normal: -1, Everywhere: -1, Ready: -1, Unanswered: -1, Reconnections: -1, Hits: -1, Whole: -1}
 
 // All are the scenarios of this package.
 func All() ([]*Scenario, error) {
@@ -144,6 +147,12 @@ func Parse(file, text string) (all []*Scenario, wrong error) {
 	return all, nil
 }
 
+// endsWithRestart reports whether a process is restarted last.
+func (s *Scenario) endsWithRestart() bool {
+	n := len(s.Steps)
+	return n > 0 && s.Steps[n-1].Fault != nil && s.Steps[n-1].Fault.Action == lab.Restart
+}
+
 // check completes a scenario, or says what it lacks.
 func (s *Scenario) check() error {
 	lacks := ""
@@ -154,10 +163,14 @@ func (s *Scenario) check() error {
 		lacks = `no limit: say "limit 50 in 5s"`
 	case s.Steady == 0 && s.Attackers == 0:
 		lacks = `nobody who sends: say "20 steady sources at 90% of the limit", or "5 attackers at 100 a second"`
+	case s.Steady > 0 && int(s.Share*float64(s.Limit)+0.5)+1 > int(s.Limit):
+		lacks = "steady sources that would come over their limit now and then: each may be late by half the time between two of its requests"
 	case s.For == 0:
 		lacks = `no end: say "for 20s"`
 	case s.Bound.Hits >= 0 && s.Bytes > 0:
 		lacks = "pages of a size, of which no hits are counted: leave out one of them"
+	case s.Bound.Ready >= 0 && !s.endsWithRestart():
+		lacks = `no restart at its end, after which something could be ready`
 	case s.Bound == noBound:
 		lacks = `nothing that must hold: say "at most 0 failed"`
 	}
@@ -243,7 +256,7 @@ var clauses = []clause{
 			return err
 		}
 		s.Rate = float64(rate)
-		return whole(&s.Attackers, m[1], 1, 1000)
+		return whole(&s.Attackers, m[1], 1, 60_000)
 	}),
 	say(`all are POSTs`, "all are POSTs", func(s *Scenario, m []string) error { s.Posts = true; return nil }),
 	say(`pages of `+number+` bytes`, "pages of 40,000 bytes", func(s *Scenario, m []string) error { return whole(&s.Bytes, m[1], 1, 1<<20) }),
@@ -274,7 +287,9 @@ var clauses = []clause{
 	}),
 	say(`at least `+number+` evicted`, "at least 1 evicted", func(s *Scenario, m []string) error { return whole(&s.Bound.Evicted, m[1], 1, 1e9) }),
 	say(`blocked within `+span, "blocked within 1s", func(s *Scenario, m []string) error { return long(&s.Bound.Blocked, m[1]) }),
+	say(`blocked everywhere within `+span, "blocked everywhere within 1s", func(s *Scenario, m []string) error { return long(&s.Bound.Everywhere, m[1]) }),
 	say(`noticed within `+span, "noticed within 500ms", func(s *Scenario, m []string) error { return long(&s.Bound.Noticed, m[1]) }),
+	say(`ready within `+span, "ready within 1s", func(s *Scenario, m []string) error { return long(&s.Bound.Ready, m[1]) }),
 	say(`normal within `+span, "normal within 2s", func(s *Scenario, m []string) error { return long(&s.Bound.Normal, m[1]) }),
 }
 

@@ -52,6 +52,9 @@ func TestParseErrors(t *testing.T) {
 		{"a node is killed\n", "", `made.txt:2: "3 edges live; 8, 24 and 64 edges in virtual time; 2 nodes" belongs to no story`},
 		{"restart memcached/0", "slow memcached/0 by 1s", "cannot be done in virtual time"},
 		{"restart memcached/0", "hold memcached/0 by 1s", "of nothing else"},
+		{"restart memcached/0", "send 5 hugs to edge/0", `want one of ["forged PROXY headers" "forged sources"`},
+		{"    at 12s restart memcached/0", "    ready within 1s", "has no restart at its end"},
+		{"limit 50", "limit 3", "has steady sources that would come over their limit"},
 	} {
 		if _, err := Parse("made.txt", strings.Replace(story, c.from, c.to, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q in place of %q: %v, want %q", c.to, c.from, err, c.want)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,82 +21,87 @@ import (
 // action is what a step does to a stage.
 type action func(ctx context.Context, s *stage) error
 
-var (
-	wired    = regexp.MustCompile(`^(slow|hold|refuse|garble|drip|cut|swell|switch|mend) (memcached/\d+|origin/0)(?: by ` + span + `)?$`)
-	reloaded = regexp.MustCompile(`^reload every edge ` + number + ` times$`)
-	filled   = regexp.MustCompile(`^fill (memcached/\d+) with ` + number + ` items$`)
-	crowded  = regexp.MustCompile(`^crowd (memcached/\d+) with ` + number + ` connections$`)
-	guested  = regexp.MustCompile(`^send ` + number + ` (half uploads|heads of 64 KB|forged sources|forged PROXY headers|mapped addresses|new sources|upgrades) to (edge/\d+)$`)
-	moved    = regexp.MustCompile(`^move (\S+) to point (\d+)$`)
-)
+// deed is something that can be done at a time: how it is said, and how that is read into a step.
+type deed struct {
+	like *regexp.Regexp
+	want string
+	read func(s *Step, m []string) error
+}
+
+// deeds are all that there are, but for what is done to processes and to clocks.
+var deeds = []deed{
+	done(`(slow|hold|refuse|garble|drip|cut|close|swell|switch|mend) (memcached/\d+|origin/0)(?: by `+span+`)?`, "slow memcached/0 by 200ms", func(s *Step, m []string) error {
+		how := harm(m[1])
+		by, err := time.ParseDuration(m[3])
+		if (how == slow) != (err == nil) {
+			return fmt.Errorf("want how slow it is, and of nothing else: %q", "slow memcached/0 by 200ms")
+		}
+		s.act = func(_ context.Context, st *stage) error { return st.wire(m[2], how, by) }
+		return nil
+	}),
+	done(`reload every edge `+number+` times`, "reload every edge 50 times", func(s *Step, m []string) error {
+		var times int
+		s.act = func(ctx context.Context, st *stage) error { return st.reload(ctx, times) }
+		return whole(&times, m[1], 1, 10_000)
+	}),
+	done(`fill (memcached/\d+) with `+number+` items`, "fill memcached/0 with 200,000 items", func(s *Step, m []string) error {
+		var items int
+		s.act = func(ctx context.Context, st *stage) error { return st.fill(ctx, m[1], items) }
+		return whole(&items, m[2], 1, 10_000_000)
+	}),
+	done(`crowd (memcached/\d+) with `+number+` connections`, "crowd memcached/0 with 1,100 connections", func(s *Step, m []string) error {
+		var connections int
+		s.act = func(ctx context.Context, st *stage) error { return st.crowd(ctx, m[1], connections) }
+		return whole(&connections, m[2], 1, 10_000)
+	}),
+	done(`disperse`, "disperse", func(s *Step, _ []string) error {
+		s.act = func(_ context.Context, st *stage) error { st.disperse(); return nil }
+		return nil
+	}),
+	done(`send `+number+` (.+) to (edge/\d+)`, "send 50 half uploads to edge/0", func(s *Step, m []string) error {
+		visit, known := guests[m[2]]
+		if !known {
+			return fmt.Errorf("want one of %q", slices.Sorted(maps.Keys(guests)))
+		}
+		var times int
+		s.guest = true
+		s.act = func(ctx context.Context, st *stage) error { return st.guest(ctx, visit, m[3], times) }
+		return whole(&times, m[1], 1, 1_000_000)
+	}),
+	done(`move (\S+) to point (\d+)`, "move 198.18.0.0/24 to point 1", func(s *Step, m []string) error {
+		prefix, err := netip.ParsePrefix(m[1])
+		if err != nil {
+			return fmt.Errorf("%s is no prefix: want one such as 198.18.0.0/24", m[1])
+		}
+		s.Route = &anycast.Route{At: s.At, Prefix: prefix}
+		return whole(&s.Route.PoP, m[2], 0, 7)
+	}),
+}
+
+func done(like, want string, read func(*Step, []string) error) deed {
+	return deed{regexp.MustCompile("^" + like + "$"), want, read}
+}
 
 // readStep reads what happens at a time.
 func readStep(at, text string) (*Step, error) {
 	s := &Step{Text: text}
-	if d, err := time.ParseDuration(at); err != nil {
+	var err error
+	if s.At, err = time.ParseDuration(at); err != nil {
 		return nil, fmt.Errorf("%s is no time: want one such as 20s", at)
-	} else {
-		s.At = d
 	}
-	if m := wired.FindStringSubmatch(text); m != nil {
-		how := harm(m[1])
-		by, err := time.ParseDuration(m[3])
-		if (how == slow) != (err == nil) {
-			return nil, fmt.Errorf("%q: want how slow it is, and of nothing else: %q", text, "slow memcached/0 by 200ms")
+	var known []string
+	for _, d := range deeds {
+		if m := d.like.FindStringSubmatch(text); m != nil {
+			if err := d.read(s, m); err != nil {
+				return nil, fmt.Errorf("%q: %w", text, err)
+			}
+			return s, nil
 		}
-		s.act = func(ctx context.Context, st *stage) error { return st.wire(m[2], how, by) }
-		return s, nil
-	}
-	if m := reloaded.FindStringSubmatch(text); m != nil {
-		var times int
-		if err := whole(&times, m[1], 1, 10_000); err != nil {
-			return nil, fmt.Errorf("%q: %w", text, err)
-		}
-		s.act = func(ctx context.Context, st *stage) error { return st.reload(ctx, times) }
-		return s, nil
-	}
-	if m := filled.FindStringSubmatch(text); m != nil {
-		var items int
-		if err := whole(&items, m[2], 1, 10_000_000); err != nil {
-			return nil, fmt.Errorf("%q: %w", text, err)
-		}
-		s.act = func(ctx context.Context, st *stage) error { return st.fill(ctx, m[1], items) }
-		return s, nil
-	}
-	if m := crowded.FindStringSubmatch(text); m != nil {
-		var connections int
-		if err := whole(&connections, m[2], 1, 10_000); err != nil {
-			return nil, fmt.Errorf("%q: %w", text, err)
-		}
-		s.act = func(ctx context.Context, st *stage) error { return st.crowd(ctx, m[1], connections) }
-		return s, nil
-	}
-	if text == "disperse" {
-		s.act = func(_ context.Context, st *stage) error { st.disperse(); return nil }
-		return s, nil
-	}
-	if m := guested.FindStringSubmatch(text); m != nil {
-		var times int
-		if err := whole(&times, m[1], 1, 1_000_000); err != nil {
-			return nil, fmt.Errorf("%q: %w", text, err)
-		}
-		s.act = func(ctx context.Context, st *stage) error { return st.guest(ctx, m[2], m[3], times) }
-		return s, nil
-	}
-	if m := moved.FindStringSubmatch(text); m != nil {
-		prefix, err := netip.ParsePrefix(m[1])
-		if err != nil {
-			return nil, fmt.Errorf("%q: %s is no prefix: want one such as 198.18.0.0/24", text, m[1])
-		}
-		pop, _ := strconv.Atoi(m[2])
-		s.Route = &anycast.Route{At: s.At, Prefix: prefix, PoP: pop}
-		return s, nil
+		known = append(known, strconv.Quote(d.want))
 	}
 	f, err := lab.ParseFault(at + " " + text)
 	if err != nil {
-		return nil, fmt.Errorf("%w; or slow, hold, refuse, garble, drip, cut, swell, switch or mend memcached/N or origin/0; or %q, %q, %q, %q, %q, %q", err,
-			"reload every edge 50 times", "fill memcached/0 with 200,000 items", "move 198.18.0.0/24 to point 1", "send 50 half uploads to edge/0",
-			"crowd memcached/0 with 1,100 connections", "disperse")
+		return nil, fmt.Errorf("%w; or such as %s", err, strings.Join(known, ", "))
 	}
 	s.Fault = &f
 	return s, nil
@@ -162,4 +169,34 @@ func (st *stage) fill(ctx context.Context, name string, items int) error {
 		return nil
 	}
 	return errors.New("loadgen: chaos: there is no " + name)
+}
+
+// crowd takes so many connections of a node, none of which says anything.
+func (st *stage) crowd(ctx context.Context, name string, connections int) error {
+	for _, n := range st.site.NodeProcesses {
+		if n.Name != name {
+			continue
+		}
+		for range connections {
+			c, err := dial(ctx, n.Addr)
+			if err != nil {
+				return err
+			}
+			st.mu.Lock()
+			st.crowds = append(st.crowds, c)
+			st.mu.Unlock()
+		}
+		return nil
+	}
+	return errors.New("loadgen: chaos: there is no " + name)
+}
+
+// disperse gives back all connections that were taken.
+func (st *stage) disperse() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, c := range st.crowds {
+		c.Close()
+	}
+	st.crowds = nil
 }

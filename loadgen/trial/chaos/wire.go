@@ -25,6 +25,7 @@ const (
 	change harm = "switch" // whatever is asked, the answer is that the protocol changes
 	drip   harm = "drip"   // of what comes back one byte passes in a second
 	cut    harm = "cut"    // connections end half-way through what comes back
+	end    harm = "close"  // connections end when something comes back, and none of it passes
 )
 
 // A wire stands between edges and a server, and passes on what both say until it is harmed.
@@ -214,6 +215,8 @@ func (w *wire) deliver(to net.Conn, data []byte, back bool) bool {
 			data = []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Long: " + strings.Repeat("x", 64<<10) + "\r\n\r\n")
 		case how == change:
 			data = []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: made-up\r\n\r\nof nobody")
+		case how == end:
+			return false
 		case how == cut:
 			w.cuts.Add(1)
 			to.Write(data[:len(data)/2])

@@ -87,7 +87,7 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 		return nil, err
 	}
 	r := &Run{
-		sources: address.NewSources(c.Source), deny: address.NewGroup(c.Deny, address.Named(named, c.DenyLists)), allow: address.NewGroup(c.Allow, address.Named(named, c.AllowLists)),
+		sources: address.NewSources(c.Source), deny: address.NewGroup(c.Deny, address.Named(named, c.DenyLists), c.DenyPlaces, located), allow: address.NewGroup(c.Allow, address.Named(named, c.AllowLists), c.AllowPlaces, located),
 		rules: set, positions: make(map[*limiter.Rule]position), limiter: limiter.Limiter{Counters: table, Bits: bits},
 	}
 	if _, err := set.Vary(nil); err != nil {

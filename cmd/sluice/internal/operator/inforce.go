@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sluice/edge/rules/match"
 )
 
 // A rule is what is shown of one.
@@ -17,7 +19,7 @@ type rule struct {
 	Window            string
 	MitigationTimeout string `json:"mitigation_timeout"`
 	Key               []string
-	Match             match
+	Match             match.Config
 	Count             struct {
 		Statuses []int
 		Refused  bool
@@ -45,56 +47,6 @@ type rule struct {
 	Escalate        []string
 	Plans           map[string]struct{ Limit uint64 }
 	Cost            any // a number, or of what
-}
-
-type match struct {
-	Hosts, Methods, Sources []string
-	Lists, Countries        []string
-	ASNs                    []int
-	Path                    string
-	Headers, Query, Cookies map[string]string
-	Plans                   []string
-	Descriptors             struct {
-		Domain  string
-		Entries []struct{ Key, Value string }
-	}
-	Not *match
-}
-
-// parts are what m asks for, in a few words each.
-func (m *match) parts() (parts []string) {
-	for _, p := range []string{strings.Join(m.Methods, ","), strings.Join(m.Hosts, ","), m.Path, strings.Join(m.Sources, ",")} {
-		if p != "" && p != "*" {
-			parts = append(parts, p)
-		}
-	}
-	for _, of := range []struct {
-		what   string
-		values map[string]string
-	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}} {
-		for _, name := range slices.Sorted(maps.Keys(of.values)) {
-			parts = append(parts, of.what+" "+name+"="+of.values[name])
-		}
-	}
-	if len(m.Lists) > 0 {
-		parts = append(parts, "list "+strings.Join(m.Lists, ","))
-	}
-	if len(m.Countries) > 0 {
-		parts = append(parts, "country "+strings.Join(m.Countries, ","))
-	}
-	if len(m.ASNs) > 0 {
-		parts = append(parts, "AS "+strings.ReplaceAll(strings.Trim(fmt.Sprint(m.ASNs), "[]"), " ", ","))
-	}
-	if len(m.Plans) > 0 {
-		parts = append(parts, "plan "+strings.Join(m.Plans, ","))
-	}
-	if d := m.Descriptors; d.Domain != "" {
-		parts = append(parts, "descriptors of "+d.Domain+":")
-		for _, e := range d.Entries {
-			parts = append(parts, strings.TrimSuffix(e.Key+"="+e.Value, "="))
-		}
-	}
-	return parts
 }
 
 // Rules prints the rules in force, those that are off as well.
@@ -143,11 +95,9 @@ func (r rule) counts() string {
 }
 
 func (r rule) matches() string {
-	parts := r.Match.parts()
-	if r.Match.Not != nil {
-		parts = append(parts, "not "+strings.Join(r.Match.Not.parts(), " or "))
-	}
-	matches := cmp.Or(strings.Join(parts, " "), "everything")
+	m := &r.Match
+	parts := slices.DeleteFunc([]string{strings.Join(m.Methods, ","), strings.Join(m.Hosts, ","), m.Path}, func(p string) bool { return p == "" || p == "*" })
+	matches := cmp.Or(strings.Join(append(parts, m.Others()...), " "), "everything")
 	if r.Share > 0 && r.Share < 100 {
 		matches += fmt.Sprintf(", of %d %% of sources", r.Share)
 	}

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -17,21 +18,23 @@ import (
 
 // What a process finds in its environment about listening sockets it has been given, from descriptor 3 on.
 const (
-	handedSockets = "SLUICE_SOCKETS" // by an older process of ours: names, separated by colons
-	handedPipes   = "SLUICE_PIPES"   // the descriptors of its pipes: where to say ready, where mitigations come from
+	handedSockets   = "SLUICE_SOCKETS"   // by an older process of ours: names, separated by colons
+	handedAddresses = "SLUICE_ADDRESSES" // and for which address of its configuration it had each, in JSON
+	handedPipes     = "SLUICE_PIPES"     // the descriptors of its pipes: where to say ready, where mitigations come from
 
 	handedCounters = "SLUICE_COUNTERS" // and where counters come from, if they do
 )
 
-// A socket is an address to listen at, under the name of its flag or field.
+// A socket is an address to listen at, under the name of its flag or field, and the address that is configured for it.
 type socket struct {
-	name string
+	name, address string
 	net.Listener
 }
 
 // Sockets are those that this process was given or has opened, in order.
 type Sockets struct {
 	given map[string][]net.Listener
+	was   map[net.Listener]string // for which address an older process had one that it gave; none: it did not say, or systemd gave it
 	open  []socket
 }
 
@@ -39,15 +42,18 @@ type Sockets struct {
 // listen, listen_tls, admin, peers_listen, limit_api and rate_limit_service (FileDescriptorName=) are these; one without such a name is listen. Only
 // listen and listen_tls may have several, of one address or of several.
 func GivenSockets() (*Sockets, error) {
-	s := &Sockets{given: make(map[string][]net.Listener)}
-	var names []string
+	s := &Sockets{given: make(map[string][]net.Listener), was: make(map[net.Listener]string)}
+	var names, addresses []string
 	if text := os.Getenv(handedSockets); text != "" {
 		names = strings.Split(text, ":")
+		if err := json.Unmarshal([]byte(os.Getenv(handedAddresses)), &addresses); err != nil || len(addresses) != len(names) {
+			addresses = nil // it is of another version
+		}
 	} else if n, err := strconv.Atoi(os.Getenv("LISTEN_FDS")); err == nil && n > 0 && os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
 		names = make([]string, n)
 		copy(names, strings.Split(os.Getenv("LISTEN_FDNAMES"), ":"))
 	}
-	for _, name := range []string{handedSockets, "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"} {
+	for _, name := range []string{handedSockets, handedAddresses, "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"} {
 		os.Unsetenv(name) // not for our own children
 	}
 	for i, name := range names {
@@ -69,19 +75,26 @@ func GivenSockets() (*Sockets, error) {
 			name = "listen"
 		}
 		s.given[name] = append(s.given[name], ln)
+		if addresses != nil {
+			s.was[ln] = addresses[i]
+		}
 	}
 	return s, nil
 }
 
-// Listen returns the sockets of each address. Those that were given under the name go to the address that they have, and the rest, in
-// their order, to addresses that have none: so a socket is kept whose address was written otherwise. Of one address all are taken,
+// Listen returns the sockets of each address. Those that were given under the name go to the address that an older process had them for, or that they
+// have. Those of which neither is known to be another go, in their order, to addresses that have none. Of one address all are taken,
 // whatever their number: to close one would lose the connections that wait in it. For an address without any it opens as many as are wanted.
 func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.Listener, error) {
 	given := byAddress(s.given[name])
 	all := make([][]net.Listener, len(addresses))
-	for _, fits := range []func(net.Addr, string) bool{isAt, func(net.Addr, string) bool { return true }} {
+	for _, fits := range []func(net.Listener, string) bool{
+		func(l net.Listener, address string) bool { return s.was[l] == address },
+		func(l net.Listener, address string) bool { return isAt(l.Addr(), address) },
+		func(l net.Listener, _ string) bool { return s.was[l] == "" },
+	} {
 		for i, address := range addresses {
-			if at := slices.IndexFunc(given, func(l []net.Listener) bool { return fits(l[0].Addr(), address) }); all[i] == nil && at >= 0 {
+			if at := slices.IndexFunc(given, func(l []net.Listener) bool { return fits(l[0], address) }); all[i] == nil && at >= 0 {
 				all[i] = given[at]
 				given = slices.Delete(given, at, at+1)
 			}
@@ -92,22 +105,24 @@ func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.L
 		if all[i] == nil {
 			var err error
 			if all[i], err = listen(name, address, wanted); err != nil {
-				s.keep(name, all)
+				s.keep(name, addresses, all)
 				return nil, err
 			}
 		}
 	}
-	s.keep(name, all)
+	s.keep(name, addresses, all)
 	return all, nil
 }
 
 // keep notes sockets as those that this process has.
-func (s *Sockets) keep(name string, all [][]net.Listener) {
-	for _, ln := range slices.Concat(all...) {
-		if u, ok := ln.(*net.UnixListener); ok {
-			u.SetUnlinkOnClose(false) // another process may have it; the next one to listen removes what is left
+func (s *Sockets) keep(name string, addresses []string, all [][]net.Listener) {
+	for i, list := range all {
+		for _, ln := range list {
+			if u, ok := ln.(*net.UnixListener); ok {
+				u.SetUnlinkOnClose(false) // another process may have it; the next one to listen removes what is left
+			}
+			s.open = append(s.open, socket{name, addresses[i], ln})
 		}
-		s.open = append(s.open, socket{name, ln})
 	}
 }
 
@@ -124,7 +139,7 @@ func byAddress(list []net.Listener) (all [][]net.Listener) {
 	return all
 }
 
-// isAt reports whether a socket listens at an address as it is configured. A host that is a name may stand for any address.
+// isAt reports whether a socket listens at an address as it is configured. A host that is a name may stand for any one address.
 func isAt(a net.Addr, address string) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -139,7 +154,7 @@ func isAt(a net.Addr, address string) bool {
 	case host == "":
 		return tcp.IP.IsUnspecified()
 	case ip == nil:
-		return true
+		return !tcp.IP.IsUnspecified()
 	}
 	return ip.Equal(tcp.IP)
 }

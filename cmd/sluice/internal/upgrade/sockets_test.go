@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"net"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -97,8 +98,9 @@ func TestGivenSocketsAreKept(t *testing.T) {
 	}
 }
 
-// Sockets of several listeners go to the listener whose address they have, wherever that stands in the list by now. One whose address was
-// changed keeps its sockets, one that is new gets new ones, and those of one that is gone are closed.
+// Sockets of several listeners go to the listener that they were for, or whose address they have, wherever that stands in the list by now. One whose
+// address was changed gets new ones, as one that is new, and those of an address that is gone are closed. Where nobody says which they were for, as
+// systemd, they are kept whatever their address is.
 func TestGivenSocketsFindTheirListener(t *testing.T) {
 	open := func(n int) (list []net.Listener, at string) {
 		list, err := listen("listen", "127.0.0.1:0", n)
@@ -112,17 +114,27 @@ func TestGivenSocketsFindTheirListener(t *testing.T) {
 	c, atC := open(1)
 	for _, test := range []struct {
 		name string
+		was  []string // of a, b and c
 		want []string
 		got  []int // which of the given sockets each has; -1: new ones
 	}{
-		{"as they were", []string{atA, atB, atC}, []int{0, 2, 3}},
-		{"in another order", []string{atC, atA, atB}, []int{3, 0, 2}},
-		{"one changed", []string{atA, "127.0.0.1:0", atC}, []int{0, 2, 3}},
-		{"one more", []string{"127.0.0.1:0", atA, atB, atC}, []int{-1, 0, 2, 3}},
-		{"one less", []string{atC, atB}, []int{3, 2}},
+		{"as they were", []string{atA, atB, atC}, []string{atA, atB, atC}, []int{0, 2, 3}},
+		{"in another order", []string{atA, atB, atC}, []string{atC, atA, atB}, []int{3, 0, 2}},
+		{"one changed", []string{atA, atB, atC}, []string{atA, "127.0.0.1:0", atC}, []int{0, -1, 3}},
+		{"all changed", []string{atA, atB, atC}, []string{"127.0.0.1:0", "127.0.0.2:0"}, []int{-1, -1}},
+		{"one more", []string{atA, atB, atC}, []string{"127.0.0.1:0", atA, atB, atC}, []int{-1, 0, 2, 3}},
+		{"one less", []string{atA, atB, atC}, []string{atC, atB}, []int{3, 2}},
+		{"at any port", []string{"127.0.0.1:0", atB, atC}, []string{atB, "127.0.0.1:0"}, []int{2, 0}},
+		{"of systemd, for others", []string{":80", ":81", atC}, []string{":81", ":80", atC}, []int{2, 0, 3}},
+		{"of systemd", nil, []string{":81", atA, ":80"}, []int{2, 0, 3}},
 	} {
 		given := slices.Concat(a, b, c)
-		s := &Sockets{given: map[string][]net.Listener{"listen": given}}
+		s := &Sockets{given: map[string][]net.Listener{"listen": given}, was: make(map[net.Listener]string)}
+		for i, ln := range given {
+			if test.was != nil {
+				s.was[ln] = test.was[max(0, i-1)]
+			}
+		}
 		all, err := s.Listen("listen", test.want, 1)
 		if err != nil {
 			t.Fatalf("%s: %v", test.name, err)
@@ -135,11 +147,31 @@ func TestGivenSocketsFindTheirListener(t *testing.T) {
 				has[0].Close()
 			}
 		}
+		for _, o := range s.open {
+			if !slices.Contains(test.want, o.address) {
+				t.Errorf("%s: a socket is handed over for %s", test.name, o.address)
+			}
+		}
 		if left := len(s.given["listen"]) + len(s.open); left < len(given) {
 			t.Errorf("%s: %d of %d sockets are known", test.name, left, len(given))
 		}
 	}
 	for _, ln := range slices.Concat(a, b, c) {
 		ln.Close()
+	}
+}
+
+// A name is not taken for a socket at all addresses of the machine: it would be open to more than is configured.
+func TestNameIsNoWildcard(t *testing.T) {
+	for _, test := range []struct {
+		at, address string
+		want        bool
+	}{
+		{"127.0.0.1:80", "localhost:80", true}, {"0.0.0.0:80", "localhost:80", false}, {"[::]:80", "localhost:80", false},
+		{"[::]:80", ":80", true}, {"0.0.0.0:80", "127.0.0.1:80", false}, {"127.0.0.1:80", "127.0.0.1:81", false},
+	} {
+		if got := isAt(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(test.at)), test.address); got != test.want {
+			t.Errorf("a socket at %s for %s: %v", test.at, test.address, got)
+		}
 	}
 }

@@ -71,13 +71,17 @@ func (h *Handover) Start(stop context.Context) (err error) {
 			f.Close()
 		}
 	}()
-	var names []string
+	var names, addresses []string
 	for _, s := range h.Sockets.open {
 		f, err := duplicate(s)
 		if err != nil {
 			return fmt.Errorf("%s cannot be handed over: %w", s.name, err)
 		}
-		files, names = append(files, f), append(names, s.name)
+		files, names, addresses = append(files, f), append(names, s.name), append(addresses, s.address)
+	}
+	configured, err := json.Marshal(addresses)
+	if err != nil {
+		return err
 	}
 	ready, markReady, err := os.Pipe()
 	if err != nil {
@@ -109,7 +113,7 @@ func (h *Handover) Start(stop context.Context) (err error) {
 	cmd := exec.Command(h.Program, h.Args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = files
-	cmd.Env = append(os.Environ(), handedSockets+"="+strings.Join(names, ":"), fmt.Sprintf("%s=%d:%d", handedPipes, n, n+1),
+	cmd.Env = append(os.Environ(), handedSockets+"="+strings.Join(names, ":"), handedAddresses+"="+string(configured), fmt.Sprintf("%s=%d:%d", handedPipes, n, n+1),
 		fmt.Sprintf("%s=%d", handedCounters, n+2))
 	if err := cmd.Start(); err != nil {
 		return err

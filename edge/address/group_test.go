@@ -1,0 +1,36 @@
+package address
+
+import (
+	"net/netip"
+	"testing"
+)
+
+// Of a prefix of several addresses nobody knows whether all, or any, are in a country: it may be, and is not known to be.
+func TestGroupOfPlaces(t *testing.T) {
+	geo := Geo{Country: func(a netip.Addr) Country {
+		if a == netip.MustParseAddr("192.0.2.1") {
+			return Country{'D', 'E'}
+		}
+		return Country{}
+	}}
+	places := NewGroup([]netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, nil, Places{Countries: []Country{{'D', 'E'}}}, geo)
+	prefixes := NewGroup([]netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, nil, Places{}, geo)
+	for _, test := range []struct {
+		group            *Group
+		prefix           string
+		covers, overlaps bool
+	}{
+		{places, "192.0.2.1/32", true, true}, {places, "192.0.2.2/32", false, false}, {places, "192.0.2.0/24", false, true},
+		{places, "198.51.100.0/25", true, true}, {places, "2001:db8::/64", false, true},
+		{prefixes, "192.0.2.1/32", false, false}, {prefixes, "192.0.2.0/24", false, false}, {prefixes, "198.51.100.0/25", true, true},
+		{nil, "192.0.2.1/32", false, false},
+	} {
+		p := netip.MustParsePrefix(test.prefix)
+		if c, o := test.group.Covers(p), test.group.Overlaps(p); c != test.covers || o != test.overlaps {
+			t.Errorf("%s: covers %t, overlaps %t, want %t and %t", p, c, o, test.covers, test.overlaps)
+		}
+	}
+	if NewGroup(nil, nil, Places{}, geo) != nil {
+		t.Error("a group of nobody")
+	}
+}
