@@ -13,12 +13,14 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -91,9 +93,26 @@ const (
 	linger   = time.Second // the first span of a batch waits so long for others
 )
 
-// Warn has the process give failures within OpenTelemetry to warn, which must not block.
+// Warn has the process give failures within OpenTelemetry to warn, which must not block. Of what is wrong with its
+// environment that says what and no value, which may be a token.
 func Warn(warn func(message string, args ...any)) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { warn("fault in tracing", "error", text([]byte(err.Error()))) }))
+	otel.SetLogger(logr.New(errorsOnly(warn)))
+}
+
+// errorsOnly is a logger of OpenTelemetry's that has errors, and none of their values.
+type errorsOnly func(message string, args ...any)
+
+func (errorsOnly) Init(logr.RuntimeInfo)            {}
+func (errorsOnly) Enabled(int) bool                 { return false }
+func (errorsOnly) Info(int, string, ...any)         {}
+func (e errorsOnly) WithValues(...any) logr.LogSink { return e }
+func (e errorsOnly) WithName(string) logr.LogSink   { return e }
+func (e errorsOnly) Error(err error, message string, _ ...any) {
+	if escaped := url.EscapeError(""); errors.As(err, &escaped) { // it has a piece of the value
+		err = errors.New("invalid URL escape")
+	}
+	e("fault in tracing: see OTEL_EXPORTER_OTLP_* in the environment", "what", message, "error", err)
 }
 
 // New makes a tracer, with what an edge is called. Nothing is sent before Run.
@@ -188,14 +207,20 @@ func (t *Tracer) Run(ctx context.Context, warn func(message string, args ...any)
 	send := func(ctx context.Context) {
 		ctx, done := context.WithTimeout(ctx, sendTime)
 		defer done()
-		if err := t.exporter.ExportSpans(ctx, batch); err != nil {
-			t.failed.Add(uint64(len(batch)))
+		err := t.exporter.ExportSpans(ctx, batch)
+		lost := uint64(lostOf(err, len(batch)))
+		t.failed.Add(lost)
+		t.sent.Add(uint64(len(batch)) - lost)
+		if err != nil {
 			if !down {
-				warn("spans could not be sent: they are lost until the collector takes them again", "endpoint", t.config.Endpoint, "error", text([]byte(err.Error()))) // the collector's answer is part of it
+				what := "spans could not be sent: they are lost until the collector takes them again"
+				if lost < uint64(len(batch)) {
+					what = "the collector does not take all spans, or says something of them"
+				}
+				warn(what, "spans", len(batch), "lost", lost, "endpoint", t.config.Endpoint, "error", text([]byte(err.Error()))) // the collector's answer is part of it
 			}
 			down = true
 		} else {
-			t.sent.Add(uint64(len(batch)))
 			down = false
 		}
 		clear(batch)
@@ -230,6 +255,22 @@ func (t *Tracer) Run(ctx context.Context, warn func(message string, args ...any)
 		send(last)
 	}
 	_ = t.exporter.Shutdown(last)
+}
+
+// partial is what a collector answers that has taken some spans of a batch, as the exporter writes it. Its own type is internal.
+var partial = regexp.MustCompile(`OTLP partial success: (?s:.*) \((\d+) spans rejected\)`)
+
+// lostOf is how many spans of a batch were not taken.
+func lostOf(err error, batch int) int {
+	if err == nil {
+		return 0
+	}
+	if m := partial.FindStringSubmatch(err.Error()); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			return min(n, batch)
+		}
+	}
+	return batch
 }
 
 // Collect gives what became of spans.

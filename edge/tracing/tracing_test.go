@@ -231,3 +231,47 @@ func TestCollectorOverTLS(t *testing.T) {
 		t.Errorf("%d bytes: %.200s", len(said), said)
 	}
 }
+
+// Of a batch that a collector takes in part, what it has not taken has failed, and nothing of one that it only has something to say about.
+func TestPartialSuccess(t *testing.T) {
+	for said, want := range map[string][2]uint64{ // sent and failed, of three
+		"":                                     {3, 0},
+		"\x08\x02\x12\x03old":                  {1, 2},
+		"\x08\x00\x12\x04slow":                 {3, 0},
+		"\x08\x09":                             {0, 3},
+		"\x08\x01\x12\x13(7 spans rejected)\n": {2, 1},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/x-protobuf")
+			fmt.Fprintf(w, "\x0a%c%s", len(said), said)
+		}))
+		tracer, err := New(Config{Endpoint: s.URL, Sample: 1}, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			tracer.Start(&message.Request{Head: *head(), Method: []byte("GET")}, false, time.Now()).End(&Outcome{At: time.Now()})
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		tracer.Run(ctx, func(string, ...any) {})
+		if got := [2]uint64{tracer.sent.Load(), tracer.failed.Load()}; got != want {
+			t.Errorf("%q: %d are sent and failed, want %d", said, got, want)
+		}
+		s.Close()
+	}
+}
+
+// What is wrong with the environment is said as everything else is, and no token with it.
+func TestWrongHeaders(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization Bearer s3cret,token=s3cr%zzet,s3 cret=1")
+	var said []string
+	Warn(func(message string, args ...any) { said = append(said, message+fmt.Sprint(args...)) })
+	if _, err := New(Config{Endpoint: "http://127.0.0.1:1", Sample: 1}, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(said, "\n")
+	if len(said) != 3 || strings.Contains(text, "s3") || strings.Contains(text, "%zz") || !strings.Contains(text, "parse headers") {
+		t.Errorf("%d: %s", len(said), text)
+	}
+}

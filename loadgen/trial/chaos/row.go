@@ -139,6 +139,9 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 	b := &r.Bound
 	most("failed", r.Failed, b.Failed)
 	most("wrongly refused", r.Refused, b.Refused)
+	if b.EdgeLimits >= 0 {
+		b.Limits = b.EdgeLimits * float64(r.Edges)
+	}
 	if !r.Virtual && s.Untimed && b.Limits >= 0 {
 		b.Limits = max(b.Limits, 1.5) // edges of a busy machine hear of each other late: by half a second here, of an attacker that sends half the limit in a second
 	}

@@ -71,6 +71,18 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Edges that count alone may admit a limit each, and no more.
+func TestALimitForEachEdge(t *testing.T) {
+	s := &Scenario{Story: "made", Limit: 3, Window: time.Second, Block: time.Second, Bound: noBound}
+	s.Bound.EdgeLimits = 1
+	for n, want := range map[int]string{6: "", 7: "most in a window"} {
+		r := s.Judge(&Observed{Edges: 2, Decisions: make([]judge.Decision, n)})
+		if strings.Join(r.Over, ", ") != want {
+			t.Errorf("%d admitted by two edges: over are %q", n, r.Over)
+		}
+	}
+}
+
 // A block must come to every edge that runs, and in time.
 func TestBlocksEverywhere(t *testing.T) {
 	s := &Scenario{Story: "made", Limit: 3, Window: time.Second, Block: time.Second, Bound: noBound}

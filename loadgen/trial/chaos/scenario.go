@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,6 +70,7 @@ type Step struct {
 type Bound struct {
 	Failed, Refused           int     // requests that failed, or were refused wrongly
 	Limits                    float64 // admitted of one source in any window, by its limit
+	EdgeLimits                float64 // the same, by the limit and how many edges there are
 	Blocked, Noticed, Normal  time.Duration
 	Everywhere                time.Duration // from when a source came over its limit until its block was in force at every edge
 	Ready                     time.Duration // from when a process was restarted until it was ready
@@ -80,7 +82,7 @@ type Bound struct {
 	Whole                     int // answers that the origin broke off, shown as whole
 }
 
-var noBound = Bound{Failed: -1, Refused: -1, Limits: -1, Blocked: -1, Noticed: -1, Normal: -1, Everywhere: -1, Ready: -1, Unanswered: -1, Reconnections: -1, Hits: -1, Whole: -1}
+var noBound = Bound{Failed: -1, Refused: -1, Limits: -1, EdgeLimits: -1, Blocked: -1, Noticed: -1, Normal: -1, Everywhere: -1, Ready: -1, Unanswered: -1, Reconnections: -1, Hits: -1, Whole: -1}
 
 // All are the scenarios of this package.
 func All() ([]*Scenario, error) {
@@ -153,6 +155,12 @@ func (s *Scenario) endsWithRestart() bool {
 	return n > 0 && s.Steps[n-1].Fault != nil && s.Steps[n-1].Fault.Action == lab.Restart
 }
 
+// mostAllowed is how much of one source may be admitted in a window, with the most edges that there are; below 0: any number.
+func (s *Scenario) mostAllowed() float64 {
+	edges := slices.Max(append(s.Virtual, s.Edges)) * s.PoPs
+	return max(s.Bound.Limits, s.Bound.EdgeLimits*float64(edges)) * float64(s.Limit)
+}
+
 // check completes a scenario, or says what it lacks.
 func (s *Scenario) check() error {
 	lacks := ""
@@ -169,6 +177,8 @@ func (s *Scenario) check() error {
 		lacks = `no end: say "for 20s"`
 	case s.Bound.Hits >= 0 && s.Bytes > 0:
 		lacks = "pages of a size, of which no hits are counted: leave out one of them"
+	case s.mostAllowed() >= s.Rate*s.Window.Seconds()+1:
+		lacks = "more allowed in a window than an attacker sends: let it send more, or allow less"
 	case s.Bound.Ready >= 0 && !s.endsWithRestart():
 		lacks = `no restart at its end, after which something could be ready`
 	case s.Bound == noBound:
@@ -267,6 +277,10 @@ var clauses = []clause{
 	say(`at most `+number+` wrongly refused`, "at most 0 wrongly refused", func(s *Scenario, m []string) error { return whole(&s.Bound.Refused, m[1], 0, 1e9) }),
 	say(`at most (\d+(?:\.\d+)?) limits? in a window`, "at most 2 limits in a window", func(s *Scenario, m []string) (err error) {
 		s.Bound.Limits, err = strconv.ParseFloat(m[1], 64)
+		return err
+	}),
+	say(`at most (\d+(?:\.\d+)?) limits? for each edge in a window`, "at most 1 limit for each edge in a window", func(s *Scenario, m []string) (err error) {
+		s.Bound.EdgeLimits, err = strconv.ParseFloat(m[1], 64)
 		return err
 	}),
 	say(`at most `+number+` unanswered`, "at most 0 unanswered", func(s *Scenario, m []string) error { return whole(&s.Bound.Unanswered, m[1], 0, 1e9) }),

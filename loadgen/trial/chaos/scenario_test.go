@@ -54,6 +54,8 @@ func TestParseErrors(t *testing.T) {
 		{"restart memcached/0", "hold memcached/0 by 1s", "of nothing else"},
 		{"restart memcached/0", "send 5 hugs to edge/0", `want one of ["forged PROXY headers" "forged sources"`},
 		{"    at 12s restart memcached/0", "    ready within 1s", "has no restart at its end"},
+		{"attackers at 25 a second", "attackers at 14 a second", "has more allowed in a window than an attacker sends"},
+		{"at most 1.5 limits in", "at most 1 limit for each edge in", "has more allowed in a window than an attacker sends"},
 		{"limit 50", "limit 3", "has steady sources that would come over their limit"},
 	} {
 		if _, err := Parse("made.txt", strings.Replace(story, c.from, c.to, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
