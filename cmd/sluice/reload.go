@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -76,7 +77,7 @@ func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 	if err == nil {
 		defer r.lists.Fetch(ctx, c.Lists)() // a URL may take its time: changes of operators go on
 		if ctx.Err() != nil {
-			return done, ctx.Err()
+			return done, errors.New("this edge is stopping: what was in force stays")
 		}
 	}
 	r.mu.Lock()

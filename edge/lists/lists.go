@@ -183,7 +183,7 @@ func (b *Book) begin(ctx context.Context, l *list) error {
 	case b.Dir == "":
 		return fmt.Errorf("lists: %s: %w; with state_dir, what was read last would be kept for such a start", l.Name, err)
 	}
-	return fmt.Errorf("lists: %s: %w; and %s has no copy of an earlier answer", l.Name, err, b.Dir)
+	return fmt.Errorf("lists: %s: %w; and %s has no good copy of an earlier answer", l.Name, err, b.Dir)
 }
 
 // Run looks at each list again when it is due, whatever the others do, until ctx is done. It alone writes into Dir.

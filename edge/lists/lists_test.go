@@ -189,7 +189,7 @@ func TestURL(t *testing.T) {
 	next := &Book{Dir: b.Dir}
 	has(t, begin(t, next, c)["tor"], "198.51.100.1", true)
 	c.URL = s.URL + "/other"
-	if _, _, err := next.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "has no copy of an earlier answer") {
+	if _, _, err := next.Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "has no good copy of an earlier answer") {
 		t.Errorf("the copy of another URL is used: %v", err)
 	}
 	if _, _, err := (&Book{}).Prepare([]Config{c}); err == nil || !strings.Contains(err.Error(), "with state_dir") {
