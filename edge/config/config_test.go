@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"sluice/edge/rules"
+	"sluice/edge/rules/match"
 )
 
 func TestConfigErrors(t *testing.T) {
@@ -287,12 +288,12 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	// What says nothing, and what says in so many words what that means.
 	if rule := &got.Rules[0]; rule.Match.Everything() && *rule.Estimate == want.Estimate {
-		rule.Match, rule.Estimate = rules.Match{}, nil
+		rule.Match, rule.Estimate = match.Config{}, nil
 	}
 	if slices.Equal(got.Origins[0].Upgrades, []string{"websocket"}) {
 		got.Origins[0].Upgrades = nil
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreUnexported(rules.Match{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreUnexported(match.Config{})); diff != "" {
 		t.Errorf("what the manual calls the defaults is not (-default +manual):\n%s", diff)
 	}
 }
@@ -323,7 +324,7 @@ func TestRuleAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(r, c.Rules[0], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(rules.Match{})); diff != "" {
+	if diff := cmp.Diff(r, c.Rules[0], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(match.Config{})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"sluice/edge/address"
 	"sluice/edge/geo"
-	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 )
 
@@ -70,7 +69,7 @@ func readPlace[T comparable](r *reader, n ast.Node, what, text string, kind key.
 func (r *reader) findDatabases(c *geo.Config) {
 	has := geoOf(c)
 	for _, l := range r.located {
-		if err := rules.CheckGeo(l.kind, &has); err != nil {
+		if err := key.CheckGeo(l.kind, &has); err != nil {
 			r.fail(l.node, "%s: %v", l.what, err)
 		}
 	}

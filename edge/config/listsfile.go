@@ -12,8 +12,8 @@ import (
 
 	"sluice/edge/address"
 	"sluice/edge/lists"
-	"sluice/edge/rules"
 	"sluice/edge/rules/key"
+	"sluice/edge/rules/match"
 )
 
 // What begins with these is no prefix, among prefixes.
@@ -137,7 +137,7 @@ func (r *reader) findLists(are []lists.Config) {
 	}
 	for _, l := range r.listed {
 		if !slices.Contains(names, l.name) {
-			r.fail(l.node, "%s: %v", l.what, rules.NoList(l.name, names))
+			r.fail(l.node, "%s: %v", l.what, match.NoList(l.name, names))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
 	"sluice/edge/rules/descriptors"
+	"sluice/edge/rules/match"
 )
 
 // RateLimitService is where other proxies call over gRPC (Envoy's rate limit service, version 3). The zero value is
@@ -80,7 +81,7 @@ func (c *Config) unreferenced() (all []string) {
 	return all
 }
 
-func (r *reader) descriptors(n ast.Node, m *rules.Match) {
+func (r *reader) descriptors(n ast.Node, m *match.Config) {
 	const name = "match.descriptors"
 	if s, ok := n.(*ast.StringNode); ok && s.Value == "none" {
 		return
@@ -109,7 +110,7 @@ func (r *reader) descriptors(n ast.Node, m *rules.Match) {
 // answers its client.
 func (r *reader) described(n ast.Node, seen map[string]ast.Node, rule *rules.Config, others []rules.Config) {
 	at := func(name string) ast.Node { return cmp.Or(seen[name], n) }
-	alone := rules.Match{Descriptors: rule.Match.Descriptors}
+	alone := match.Config{Descriptors: rule.Match.Descriptors}
 	if text(rule.Match) != text(alone) {
 		r.fail(at("match"), "match.descriptors: a descriptor has no host, path, method, address, header, parameter or cookie: remove what is beside it")
 	}

@@ -19,6 +19,7 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
+	"sluice/edge/rules/match"
 )
 
 // ErrNoRule means that no rule in force has the name that was given.
@@ -247,10 +248,10 @@ func (r *reader) escalate(n ast.Node, rule *rules.Config) {
 	}
 }
 
-func (r *reader) match(n ast.Node, m *rules.Match) {
+func (r *reader) match(n ast.Node, m *match.Config) {
 	f := r.matchFields("match", m)
 	f["not"] = func(n ast.Node) {
-		m.Not = new(rules.Match)
+		m.Not = new(match.Config)
 		if r.mapping(n, "match.not", r.matchFields("match.not", m.Not)); m.Not.Path == "*" || m.Not.Path == "/*" || slices.Contains(m.Not.Hosts, "*") {
 			r.fail(n, "match.not: it leaves everything out, so the rule is about nothing: say mode: off")
 		} else if strings.HasPrefix(m.Not.Path, "~") {
@@ -263,7 +264,7 @@ func (r *reader) match(n ast.Node, m *rules.Match) {
 	r.mapping(n, "match", f)
 }
 
-func (r *reader) matchFields(what string, m *rules.Match) fields {
+func (r *reader) matchFields(what string, m *match.Config) fields {
 	return fields{
 		"hosts": listOf(r, what+".hosts", message.ParseHostPattern, &m.Hosts),
 		"path": r.text(what+".path", func(n ast.Node, text string) {
@@ -282,9 +283,9 @@ func (r *reader) matchFields(what string, m *rules.Match) fields {
 		"lists":     r.listNames(what+".lists", &m.Lists),
 		"countries": r.countries(what+".countries", &m.Countries),
 		"asns":      r.systems(what+".asns", &m.ASNs),
-		"headers":   r.values(what+".headers", &m.Headers, strings.ToLower, rules.CheckHeader),
-		"query":     r.values(what+".query", &m.Query, strings.Clone, rules.CheckQuery),
-		"cookies":   r.values(what+".cookies", &m.Cookies, strings.Clone, rules.CheckCookie),
+		"headers":   r.values(what+".headers", &m.Headers, strings.ToLower, match.CheckHeader),
+		"query":     r.values(what+".query", &m.Query, strings.Clone, match.CheckQuery),
+		"cookies":   r.values(what+".cookies", &m.Cookies, strings.Clone, match.CheckCookie),
 		"plans":     r.planNames(what+".plans", &m.Plans),
 	}
 }

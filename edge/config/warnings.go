@@ -8,6 +8,7 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/edge/rules"
+	"sluice/edge/rules/match"
 	"sluice/edge/upstream"
 )
 
@@ -89,7 +90,7 @@ func (c *Config) weaknesses() (all []string) {
 }
 
 // isMadeUp reports whether a client can write a part of a key anew for each request that a rule is about.
-func isMadeUp(part string, m *rules.Match) bool {
+func isMadeUp(part string, m *match.Config) bool {
 	switch {
 	case part == "source" || part == "global" || strings.HasPrefix(part, "jwt:"):
 		return false
@@ -114,7 +115,7 @@ func (c *Config) coveredBySource(r *rules.Config) bool {
 
 // hasBySource is coveredBySource for rules that are such.
 func (c *Config) hasBySource(r *rules.Config, such func(*rules.Config) bool) bool {
-	covers := func(a, b rules.Match) bool {
+	covers := func(a, b match.Config) bool {
 		return a.Everything() || a.Plain() && slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path && slices.Equal(a.Methods, b.Methods) ||
 			b.Evadable() == "" && text(a) == text(b)
 	}

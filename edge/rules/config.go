@@ -3,10 +3,7 @@ package rules
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"net/url"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,14 +12,14 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
-	"sluice/edge/rules/descriptors"
+	"sluice/edge/rules/match"
 )
 
 // Config is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API
 // shows can be put into a file.
 type Config struct {
 	Name              string              `json:"name"`
-	Match             Match               `json:"match"`
+	Match             match.Config        `json:"match"`
 	Key               []string            `json:"key"`
 	Limit             uint32              `json:"limit,omitempty"` // 0: none; the rule counts nothing, and is there for its Priority, Queue or Concurrency
 	Window            Duration            `json:"window"`
@@ -67,48 +64,6 @@ type Defaults struct {
 	Lists map[string]*address.List
 	// Geo finds the countries and autonomous systems of clients.
 	Geo address.Geo
-}
-
-// Match is which requests a rule is about. Empty fields match everything. Values, by name, are exact, a prefix that
-// ends in *, or * for any.
-type Match struct {
-	Hosts   []string       `json:"hosts,omitempty"`   // exact, "*", or "*.example.com"
-	Path    string         `json:"path,omitempty"`    // exact, "/prefix/*", or "~regexp", of the canonical path
-	Methods []string       `json:"methods,omitempty"` // in capitals
-	Sources []netip.Prefix `json:"sources,omitempty"` // of clients
-	Lists   []string       `json:"lists,omitempty"`   // names of those that have the client: one of them
-	// Countries and ASNs are of clients: one of each.
-	Countries []string          `json:"countries,omitempty"`
-	ASNs      []uint32          `json:"asns,omitempty"`
-	Headers   map[string]string `json:"headers,omitempty"`
-	Query     map[string]string `json:"query,omitempty"` // its parameters
-	Cookies   map[string]string `json:"cookies,omitempty"`
-	Not       *Match            `json:"not,omitempty"` // what any of its entries is about is left out; it has no Not and no regular expression
-	regexp    *regexp.Regexp    // of a Path that begins with ~
-	Plans     []string          `json:"plans,omitempty"` // of clients
-
-	// Descriptors come in calls of other proxies; a rule about them is about no request of HTTP; nil: it is about
-	// requests.
-	Descriptors *descriptors.Pattern `json:"descriptors,omitempty"`
-}
-
-// plainly is m in canonical form: with its lists in one order, and without what matches everything.
-func (m Match) plainly() Match {
-	if slices.Contains(m.Hosts, "*") {
-		m.Hosts = nil
-	}
-	if m.Path == "*" || m.Path == "/*" {
-		m.Path = ""
-	}
-	m.Hosts, m.Methods, m.Plans = slices.Sorted(slices.Values(m.Hosts)), slices.Sorted(slices.Values(m.Methods)), slices.Sorted(slices.Values(m.Plans))
-	m.Lists = slices.Sorted(slices.Values(m.Lists))
-	m.Countries, m.ASNs = slices.Sorted(slices.Values(m.Countries)), slices.Sorted(slices.Values(m.ASNs))
-	m.Sources = slices.SortedFunc(slices.Values(m.Sources), netip.Prefix.Compare)
-	if m.Not != nil {
-		not := m.Not.plainly()
-		m.Not = &not
-	}
-	return m
 }
 
 // Mode is what a rule's verdict does.

@@ -161,11 +161,11 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 	n := len(d.Rules)
 	d.searched += len(message.RawPath(target)) * (1 + readings.Several())
 	long := d.searched > MaxSearched
-	d.Rules = s.match(d.Rules, host, path, method, long)
+	d.Rules = s.index.Find(d.Rules, host, path, method, long)
 	for as := message.Reading(1); as <= readings; as++ {
 		if readings.Has(as) {
 			d.buf, _ = message.Canonicalize(d.buf[:0], message.RawPath(target), as)
-			d.Rules = s.match(d.Rules, host, d.buf, method, long)
+			d.Rules = s.index.Find(d.Rules, host, d.buf, method, long)
 		}
 	}
 	if n == 0 && readings == 0 {
@@ -194,7 +194,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 			var hold bool
 			var bad *key.Part
 			d.asked = append(d.asked, r)
-			if hold, d.buf, bad = r.when.hold(&d.request, client, d.buf); bad != nil && !r.Beside {
+			if hold, d.buf, bad = r.when.Hold(&d.request, client, d.buf); bad != nil && !r.Beside {
 				return bad.Refusal()
 			}
 			if !hold || bad != nil {
@@ -235,7 +235,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 		if !r.IsAbout(secret, s) {
 			continue
 		}
-		if d.searched > MaxSearched && r.Config.Match.regexp != nil {
+		if d.searched > MaxSearched && r.Config.Match.IsSearched() {
 			if r.Beside {
 				continue
 			}
@@ -419,14 +419,7 @@ func (d *Decision) AddHeaders(names *message.Names) {
 		if r.plans != nil && r.plans.key[0].Kind == key.Header {
 			names.Add(r.plans.key[0].Name)
 		}
-		if r.when == nil {
-			continue
-		}
-		for i := range r.when.values {
-			if v := &r.when.values[i]; v.Kind == key.Header {
-				names.Add(v.Name)
-			}
-		}
+		r.when.AddHeaders(names)
 	}
 	for _, r := range d.Rules {
 		for _, p := range r.Parts {

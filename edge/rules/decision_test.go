@@ -13,6 +13,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules/key"
+	"sluice/edge/rules/match"
 	"sluice/mitigation"
 )
 
@@ -56,7 +57,7 @@ func newTally(string) *Tally { return new(Tally) }
 // decide asks all rules about a source.
 func (b *bench) decide(source counter.Source, at time.Time) {
 	b.d.Reset()
-	b.d.Rules = b.rules.match(b.d.Rules, b.host, b.path, b.method, false)
+	b.d.Rules = b.rules.index.Find(b.d.Rules, b.host, b.path, b.method, false)
 	b.d.AddRules(key.Secret{}, &b.request, netip.Addr{}, source)
 	b.limiter.Decide(&b.d.Decision, at)
 	b.d.Tally()
@@ -156,7 +157,7 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 		ruleOf("session", 1_000_000, func(r *Config) {
 			r.Key = []string{"source", "cookie:sid", "host", "global"}
 			r.Match.Headers, r.Match.Cookies, r.Match.Query = map[string]string{"authorization": "Basic YTpi"}, map[string]string{"sid": "*"}, map[string]string{"a": "1"}
-			r.Match.Not = &Match{Path: "/x", Query: map[string]string{"a": "2"}}
+			r.Match.Not = &match.Config{Path: "/x", Query: map[string]string{"a": "2"}}
 		}))
 	target := []byte("//h/api;x/ab?a=%31;b=2")
 	q := &message.Request{Target: target, Head: *headOf(t, "Host: A.example:80", "Authorization: Basic  YTpi", `Cookie: a=b; SID="%61+b"`)}

@@ -38,7 +38,7 @@ func describedSet(t testing.TB, list ...string) (*Set, error) {
 func TestDescriptorsOfNoRequest(t *testing.T) {
 	s, err := describedSet(t, "d user")
 	must(t, err)
-	if got := s.matching(nil, []byte("a"), []byte("/"), []byte("GET"), false); len(got) != 0 {
+	if got := s.index.Find(nil, []byte("a"), []byte("/"), []byte("GET"), false); len(got) != 0 {
 		t.Errorf("a request of HTTP is under %v", got[0].Config.Name)
 	}
 }

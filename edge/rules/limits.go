@@ -15,6 +15,7 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/counter/exact"
 	"sluice/edge/limiter"
+	"sluice/edge/rules/match"
 )
 
 // A rule may have several limits: other windows beside its own, and wider prefixes beside the source. Each has its own
@@ -288,10 +289,10 @@ func (c *Config) countsBy() string {
 	}
 	name := fmt.Sprintf("%s %s %s", c.Name, strings.Join(key, ","), c.Mode)
 	said := struct {
-		Match Match
+		Match match.Config
 		Count Count
 		Cost  Cost
-	}{c.Match.plainly(), c.Count, c.Cost}
+	}{c.Match.Plainly(), c.Count, c.Cost}
 	said.Count.Statuses = slices.Sorted(slices.Values(c.Count.Statuses))
 	text, err := json.Marshal(said)
 	if err != nil {

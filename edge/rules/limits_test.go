@@ -25,7 +25,7 @@ func in(limit uint32, window time.Duration) Window { return Window{limit, Durati
 func (b *bench) decideFor(client string, at time.Time) limiter.Verdict {
 	addr := netip.MustParseAddr(client)
 	b.d.Reset()
-	b.d.Rules = b.rules.match(b.d.Rules, b.host, b.path, b.method, false)
+	b.d.Rules = b.rules.index.Find(b.d.Rules, b.host, b.path, b.method, false)
 	b.d.AddRules(key.Secret{}, &b.request, addr, counter.SourceOf(addr, 32, 64))
 	b.limiter.Decide(&b.d.Decision, at)
 	b.d.Tally()

@@ -18,6 +18,7 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/plans"
 	"sluice/edge/rules/key"
+	"sluice/edge/rules/match"
 	"sluice/mitigation"
 )
 
@@ -95,7 +96,7 @@ func TestPlans(t *testing.T) {
 	paying := Default("paying", 7)
 	paying.Match.Plans = []string{"pro", "gold"}
 	others := Default("others", 8)
-	others.Match.Not = &Match{Plans: []string{"pro"}}
+	others.Match.Not = &match.Config{Plans: []string{"pro"}}
 	set := plannedSet(t, api(), paying, others)
 	who := book(t, map[string]plans.Quota{
 		"p": {Plan: "pro"}, "g": {Plan: "gold"}, "own": {Rule: "api", Limit: 55}, "both": {Rule: "api", Plan: "pro", Limit: 10},

@@ -9,8 +9,6 @@ package rules
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +21,7 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/peaks"
 	"sluice/edge/rules/key"
+	"sluice/edge/rules/match"
 	"sluice/mitigation"
 )
 
@@ -31,11 +30,11 @@ import (
 type Rule struct {
 	limiter.Rule
 	Config Config
-	Parts  []key.Part // nil: the source itself
-	when   *conditions
-	share  uint64 // percent of sources that the rule is about; 0: all
-	key    string // what parts say, each in one spelling: the same of all rules with the same parts
-	shows  int    // how many characters of the key are shown: as many as one of the rules with the same parts says
+	Parts  []key.Part        // nil: the source itself
+	when   *match.Conditions // nil: none
+	share  uint64            // percent of sources that the rule is about; 0: all
+	key    string            // what parts say, each in one spelling: the same of all rules with the same parts
+	shows  int               // how many characters of the key are shown: as many as one of the rules with the same parts says
 	Tally  *Tally
 	Peaks  *peaks.Sample // nil: none is kept; set before requests are under the rule
 	plans  *planned      // nil: the rule does not use plans
@@ -94,7 +93,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 			}
 			r.Parts = append(r.Parts, part)
 			r.claims = r.claims || part.Kind == key.Claim
-			if err := CheckGeo(part.Kind, &defaults.Geo); err != nil {
+			if err := key.CheckGeo(part.Kind, &defaults.Geo); err != nil {
 				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
 			}
 			spelled = append(spelled, part.String())
@@ -109,13 +108,11 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		estimate = algorithm.Nearest // there is none to choose
 	}
 	r.Config.Estimate = &estimate
-	if c.Match.Path != "" && c.Match.Path[0] == '~' && c.Match.regexp == nil {
-		if err := r.Config.Match.SetPath(c.Match.Path); err != nil {
-			return nil, fmt.Errorf("rule %s: path: %w", c.Name, err)
-		}
+	err := r.Config.Match.Compile()
+	if err != nil {
+		return nil, fmt.Errorf("rule %s: path: %w", c.Name, err)
 	}
-	var err error
-	if r.when, err = newConditions(&r.Config.Match, &defaults); err != nil {
+	if r.when, err = match.NewConditions(&r.Config.Match, defaults.Lists, &defaults.Geo); err != nil {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
 	if field, err := c.CheckAlgorithm(); err != nil {
@@ -158,11 +155,7 @@ func (r *Rule) addNames(names *key.Names) {
 	if r.plans != nil {
 		names.Add(&r.plans.key[0])
 	}
-	if r.when != nil {
-		for i := range r.when.values {
-			names.Add(&r.when.values[i].Part)
-		}
-	}
+	r.when.AddNames(names)
 }
 
 // newCandidate makes the candidate of one of a rule's limits, r. Its mitigations are named by all its fields, so a
@@ -225,56 +218,6 @@ func (s *Set) Tags() (names [][]byte) {
 		}
 	}
 	return names
-}
-
-// SetPath reads a path pattern: exact, a prefix that ends in *, or a regular expression after ~.
-func (m *Match) SetPath(text string) error {
-	m.Path, m.regexp = text, nil
-	switch {
-	case strings.HasPrefix(text, "~"):
-		re, err := regexp.Compile(text[1:])
-		if err != nil {
-			return fmt.Errorf("%q is not a regular expression: %v", text[1:], err)
-		}
-		m.regexp = re
-	case !strings.HasPrefix(text, "/") && text != "*":
-		return fmt.Errorf("%q is not a path: want /exact, /prefix/* or ~regexp", text)
-	case strings.Contains(strings.TrimSuffix(text, "*"), "*"):
-		return fmt.Errorf("%q has a * before its end: use a regular expression, which begins with ~", text)
-	default:
-		exact := strings.TrimSuffix(text, "*")
-		if c, _ := message.AppendPath(nil, []byte(exact)); exact != "" && string(c) != exact {
-			return fmt.Errorf("%q is never the path of a request as rules see it: write %s", text, string(c)+text[len(exact):])
-		}
-	}
-	return nil
-}
-
-// Everything reports whether the rule is about all requests.
-func (m *Match) Everything() bool {
-	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" || m.Path == "/*") && len(m.Methods) == 0 && m.Plain()
-}
-
-// About reports whether the rule is about a path, at whatever host and by whatever method. It is for configurations; requests are looked up
-// in a Set.
-func (m *Match) About(path string) bool {
-	var p paths
-	p.add(&Rule{Config: Config{Match: Match{Path: m.Path, regexp: m.regexp}}})
-	return len(p.match(nil, []byte(path), nil, false)) > 0
-}
-
-// method reports whether the rule is about requests with this method. What is about GET is about HEAD, which origins answer as they
-// answer GET, at the same cost.
-func (m *Match) method(method []byte) bool {
-	if len(m.Methods) == 0 {
-		return true
-	}
-	for _, want := range m.Methods {
-		if string(method) == want || want == http.MethodGet && string(method) == http.MethodHead {
-			return true
-		}
-	}
-	return false
 }
 
 // Text is what answers under a limit say every time, made once.

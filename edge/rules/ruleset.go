@@ -1,15 +1,14 @@
 package rules
 
 import (
-	"bytes"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"sluice/counter/algorithm"
 	"sluice/edge/rules/descriptors"
 	"sluice/edge/rules/key"
+	"sluice/edge/rules/match"
 )
 
 // MaxSearched bounds what regular expressions of rules see of one request, in bytes: its path in all its readings, and
@@ -30,29 +29,15 @@ type Set struct {
 	Tried []*Rule
 
 	names   map[string]*Rule
-	hosts   map[string]*paths
-	wild    map[string]*paths // by what follows the *, with its dot
-	any     *paths
-	nots    bool              // a rule leaves hosts, paths or methods out
+	index   match.Index[Rule]
 	asked   key.Names         // by all of Rules
 	spelled map[string]string // keys, as Spelled has them
 
 	descriptors descriptors.Tree[Rule] // rules about them, which are in none of the others
 }
 
-// paths are the rules of one host, by path.
-type paths struct {
-	any     []*Rule
-	exact   map[string][]*Rule
-	below   map[string][]*Rule // prefixes that end in a slash: /api/
-	depths  []int              // the lengths of these, ascending
-	begin   []*Rule            // other prefixes: /api
-	regexps []*Rule
-}
-
 func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, error) {
-	s := &Set{hosts: make(map[string]*paths), wild: make(map[string]*paths), any: &paths{},
-		names: make(map[string]*Rule, len(list))}
+	s := &Set{names: make(map[string]*Rule, len(list))}
 	s.asked.Geo = defaults.Geo
 	var counters []*algorithm.Spec
 	for _, config := range list {
@@ -71,9 +56,6 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		if r.Parts == nil && r.Config.Match.Everything() {
 			s.Everything = append(s.Everything, r)
 		}
-		if not := r.Config.Match.Not; not != nil && (len(not.Hosts) > 0 || not.Path != "" || len(not.Methods) > 0) {
-			s.nots = true
-		}
 		r.addNames(&s.asked)
 		for i := range r.Limits {
 			l := &r.Limits[i]
@@ -84,7 +66,7 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		}
 		counters = append(counters, r.Asked...)
 		if r.Config.Match.Descriptors == nil {
-			s.add(r)
+			s.index.Add(&r.Config.Match, r)
 		} else if other := s.descriptors.Add(r.Config.Match.Descriptors, r); other != nil {
 			return nil, fmt.Errorf("rule %s: match.descriptors: rule %s is about the same: keep one, or say mode: off", config.Name, other.Config.Name)
 		}
@@ -131,131 +113,6 @@ func (s *Set) Configs() (list []Config) {
 		list = append(list, r.Config)
 	}
 	return list
-}
-
-func (s *Set) add(r *Rule) {
-	hosts := r.Config.Match.Hosts
-	if len(hosts) == 0 || slices.Contains(hosts, "*") {
-		s.any.add(r)
-		return
-	}
-	for _, h := range hosts {
-		table := s.hosts
-		if suffix, wild := strings.CutPrefix(h, "*"); wild {
-			table, h = s.wild, suffix
-		}
-		if table[h] == nil {
-			table[h] = &paths{}
-		}
-		table[h].add(r)
-	}
-}
-
-func (p *paths) add(r *Rule) {
-	path := r.Config.Match.Path
-	prefix, isPrefix := strings.CutSuffix(path, "*")
-	switch {
-	case path == "" || path == "*" || path == "/*":
-		p.any = append(p.any, r)
-	case path[0] == '~':
-		p.regexps = append(p.regexps, r)
-	case isPrefix && strings.HasSuffix(prefix, "/"):
-		if p.below == nil {
-			p.below = make(map[string][]*Rule)
-		}
-		p.below[prefix] = append(p.below[prefix], r)
-		if i, found := slices.BinarySearch(p.depths, len(prefix)); !found {
-			p.depths = slices.Insert(p.depths, i, len(prefix))
-		}
-	case isPrefix && prefix != "":
-		p.begin = append(p.begin, r)
-	default:
-		if p.exact == nil {
-			p.exact = make(map[string][]*Rule)
-		}
-		p.exact[path] = append(p.exact[path], r)
-	}
-}
-
-// match appends to found the rules about a request, each once, by host, path and method. Host and path are canonical. A
-// path that is long is taken for one that every regular expression finds.
-func (s *Set) match(found []*Rule, host, path, method []byte, long bool) []*Rule {
-	if !s.nots {
-		return s.matching(found, host, path, method, long)
-	}
-	n := len(found)
-	found = s.matching(found, host, path, method, long)
-	kept := found[:n]
-	for _, r := range found[n:] {
-		if !r.Config.Match.excludes(host, path, method) {
-			kept = append(kept, r)
-		}
-	}
-	return kept
-}
-
-func (s *Set) matching(found []*Rule, host, path, method []byte, long bool) []*Rule {
-	found = s.any.match(found, path, method, long)
-	if len(s.hosts) > 0 {
-		if p := s.hosts[string(host)]; p != nil {
-			found = p.match(found, path, method, long)
-		}
-	}
-	if len(s.wild) > 0 {
-		for rest := host; ; {
-			i := bytes.IndexByte(rest, '.')
-			if i < 0 {
-				break
-			}
-			if p := s.wild[string(rest[i:])]; p != nil {
-				found = p.match(found, path, method, long)
-			}
-			rest = rest[i+1:]
-		}
-	}
-	return found
-}
-
-func (p *paths) match(found []*Rule, path, method []byte, long bool) []*Rule {
-	found = take(found, p.any, method)
-	if len(p.exact) > 0 {
-		found = take(found, p.exact[string(path)], method)
-	}
-	for _, n := range p.depths {
-		if n > len(path) {
-			break
-		}
-		if path[n-1] == '/' {
-			found = take(found, p.below[string(path[:n])], method)
-		}
-	}
-	for _, r := range p.begin {
-		prefix := r.Config.Match.Path
-		if prefix = prefix[:len(prefix)-1]; len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix {
-			found = takeOne(found, r, method)
-		}
-	}
-	for _, r := range p.regexps {
-		if r.Config.Match.method(method) && (long || r.Config.Match.regexp.Match(path)) {
-			found = takeOne(found, r, method)
-		}
-	}
-	return found
-}
-
-func take(found, rules []*Rule, method []byte) []*Rule {
-	for _, r := range rules {
-		found = takeOne(found, r, method)
-	}
-	return found
-}
-
-// takeOne leaves out what is there already: a rule with two patterns for one host is one rule.
-func takeOne(found []*Rule, r *Rule, method []byte) []*Rule {
-	if !r.Config.Match.method(method) || len(r.Config.Match.Hosts) > 1 && slices.Contains(found, r) {
-		return found
-	}
-	return append(found, r)
 }
 
 // EachLimit ranges over the limits of all rules that are not off, and of their variants.

@@ -9,6 +9,7 @@ import (
 
 	"sluice/edge/message"
 	"sluice/edge/rules/key"
+	"sluice/edge/rules/match"
 	"sluice/mitigation"
 )
 
@@ -42,7 +43,7 @@ func TestManyRules(t *testing.T) {
 		{"x.y.h11.example", "/", []string{"r11"}}, {"h11.example", "/", nil}, {"a", "/", nil},
 	} {
 		var got []string
-		for _, r := range set.match(nil, []byte(test.host), []byte(test.path), []byte("GET"), false) {
+		for _, r := range set.index.Find(nil, []byte(test.host), []byte(test.path), []byte("GET"), false) {
 			got = append(got, r.Config.Name)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(test.want) {
@@ -64,7 +65,7 @@ func BenchmarkMatchManyRules(b *testing.B) {
 	host, path, method := []byte("example.com"), []byte("/p77/some/path"), []byte("GET")
 	b.ReportAllocs()
 	for b.Loop() {
-		found = set.match(found[:0], host, path, method, false)
+		found = set.index.Find(found[:0], host, path, method, false)
 	}
 }
 
@@ -75,7 +76,7 @@ func TestLongPaths(t *testing.T) {
 		ruleOf("all", 5), ruleOf("exact", 5, func(c *Config) { c.Match.Path = "/x" }),
 		ruleOf("found", 5, func(c *Config) {
 			c.Match.Path, c.Match.Hosts, c.Match.Methods = "~^/(export|a).*z?$", []string{"api.example"}, []string{"POST"}
-			c.Match.Sources, c.Match.Not = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, &Match{Path: "/images/*"}
+			c.Match.Sources, c.Match.Not = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, &match.Config{Path: "/images/*"}
 		}),
 	}, Defaults{}, newTally)
 	must(t, err)
@@ -146,7 +147,7 @@ func BenchmarkRegexps(b *testing.B) {
 	b.Run("naive", func(b *testing.B) {
 		path := []byte("/" + strings.Repeat("ab", 4000))
 		for b.Loop() {
-			r.rules.match(nil, r.host, path, r.method, false)
+			r.rules.index.Find(nil, r.host, path, r.method, false)
 		}
 	})
 }

@@ -60,12 +60,9 @@ func (s *Set) Try(list []Config, defaults Defaults, tallies func(string) *Tally)
 			}
 			counters = append(counters, r.Limits[i].Counter)
 		}
-		if not := config.Match.Not; not != nil && (len(not.Hosts) > 0 || not.Path != "" || len(not.Methods) > 0) {
-			s.nots = true
-		}
 		r.addNames(&s.asked)
 		s.Tried = append(s.Tried, r)
-		s.add(r)
+		s.index.Add(&r.Config.Match, r)
 	}
 	algorithm.Renumber(counters) // those in force are there first, and stay as they are
 	s.showKeys()

@@ -271,7 +271,7 @@ func rulesAgainstLedgers(seed uint64, verdicts map[string]int) (fault string) {
 		source := counter.SourceOf(client, 32, 64)
 		u := new(underWay)
 		d := &u.d
-		d.Rules = set.match(nil, []byte("example.com"), []byte("/"), []byte("GET"), false)
+		d.Rules = set.index.Find(nil, []byte("example.com"), []byte("/"), []byte("GET"), false)
 		q := message.Request{Length: []int64{0, 10, 250, 3000, message.LengthChunked}[rng.IntN(5)]}
 		d.AddRules(key.Secret{}, &q, client, source)
 		for i := range list {

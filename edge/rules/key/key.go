@@ -5,6 +5,7 @@ package key
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -317,4 +318,15 @@ func (p *Part) Refusal() *message.Refusal {
 		what = "The path"
 	}
 	return message.Refuse(http.StatusBadRequest, "bad_"+code, what+" is there several times, or in a form that servers read differently.")
+}
+
+// CheckGeo reports that a part of a key needs a database that there is not.
+func CheckGeo(kind Kind, geo *address.Geo) error {
+	switch {
+	case kind == Country && geo.Country == nil:
+		return errors.New("no database says in which country an address is: give geo: {country: FILE}")
+	case kind == ASN && geo.ASN == nil:
+		return errors.New("no database says of which autonomous system an address is: give geo: {asn: FILE}")
+	}
+	return nil
 }

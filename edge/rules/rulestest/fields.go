@@ -11,6 +11,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
 	"sluice/edge/rules/descriptors"
+	"sluice/edge/rules/match"
 )
 
 // Written makes a field of a rule another than by default, as files may have it.
@@ -31,7 +32,7 @@ var Written = map[string]func(*rules.Config){
 	"Match.Query":   func(c *rules.Config) { c.Match.Query = map[string]string{"A": "*", "b": "1"} },
 	"Match.Cookies": func(c *rules.Config) { c.Match.Cookies = map[string]string{"Sid": "", "b": "1*"} },
 	"Match.Not": func(c *rules.Config) {
-		c.Match.Not = &rules.Match{Hosts: []string{"*.a.example"}, Path: "/b/*", Methods: []string{"PUT"}, Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")},
+		c.Match.Not = &match.Config{Hosts: []string{"*.a.example"}, Path: "/b/*", Methods: []string{"PUT"}, Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")},
 			Headers: map[string]string{"x-a": "*"}, Query: map[string]string{"q": ""}, Cookies: map[string]string{"c": "d*"}, Plans: []string{"pro"}}
 	},
 	"Match.Descriptors": func(c *rules.Config) {
@@ -110,7 +111,7 @@ var Changes = map[string][]Change{
 	"Match.Headers":     {{To: func(c *rules.Config) { c.Match.Headers = map[string]string{"x-a": "*"} }, Afresh: true}},
 	"Match.Query":       {{To: func(c *rules.Config) { c.Match.Query = map[string]string{"a": "1"} }, Afresh: true}},
 	"Match.Cookies":     {{To: func(c *rules.Config) { c.Match.Cookies = map[string]string{"a": "1"} }, Afresh: true}},
-	"Match.Not":         {{To: func(c *rules.Config) { c.Match.Not = &rules.Match{Path: "/b"} }, Afresh: true}},
+	"Match.Not":         {{To: func(c *rules.Config) { c.Match.Not = &match.Config{Path: "/b"} }, Afresh: true}},
 	"Match.Plans":       {{To: func(c *rules.Config) { c.Match.Plans = []string{"free"} }, Afresh: true}},
 	"Match.Descriptors": {{To: func(c *rules.Config) { c.Match.Descriptors = aPattern }, Afresh: true}},
 	"Key":               {{To: func(c *rules.Config) { c.Key = []string{"header:x-b"} }, Afresh: true}},

@@ -74,12 +74,40 @@ func (l Live) Run(ctx context.Context, s *Scenario) (*Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	o, err := st.observe(ctx, s, out)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Steps) > 0 {
+		o.Noticed, o.Unsettled = w.since(out.Start, s.Steps[0].At)
+	}
+	after, err := dials(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	o.Dials = after - before
+	if err := site.Crashed(); err != nil {
+		return nil, err
+	}
+	return s.Judge(o), nil
+}
+
+// observe gathers what a run and its guests left, once all is at rest. It fails where something of the story could not be done.
+func (st *stage) observe(ctx context.Context, s *Scenario, out *lab.Outcome) (o *Observed, err error) {
 	for _, h := range out.Happened {
 		if strings.Contains(h, "loadgen: ") || strings.Contains(h, "was over by then") {
 			return nil, fmt.Errorf("%s: %s", s.Place, h)
 		}
 	}
-	o := &Observed{Edges: s.Edges * s.PoPs, Decisions: out.Decisions, InForce: out.InForce, Failed: out.ClientErrors(), Unanswered: sum(out.Errors), Unjudged: sum(out.Unjudged)}
+	for _, step := range s.Steps {
+		if step.guest {
+			st.done--
+		}
+	}
+	if st.done < 0 {
+		return nil, fmt.Errorf("%s: %d guests were not done when the run was over: let it go on for longer; what happened: %q", s.Place, -st.done, out.Happened)
+	}
+	o = &Observed{Edges: s.Edges * s.PoPs, Decisions: out.Decisions, InForce: out.InForce, Failed: out.ClientErrors(), Unanswered: sum(out.Errors), Unjudged: sum(out.Unjudged)}
 	if out.Troubled > 0 || len(out.Errors) > 0 {
 		o.Trouble = out.Trouble()
 	}
@@ -92,34 +120,18 @@ func (l Live) Run(ctx context.Context, s *Scenario) (*Row, error) {
 	for _, step := range s.Steps {
 		o.Over = max(o.Over, step.At)
 	}
-	if len(s.Steps) > 0 {
-		o.Noticed, o.Unsettled = w.since(out.Start, s.Steps[0].At)
-	}
 	for _, n := range out.Nodes {
 		o.Evicted += int(n.Stats["evictions"])
 	}
-	after, err := dials(ctx, site)
-	if err != nil {
-		return nil, err
-	}
-	o.Dials = after - before
 	for _, look := range st.later {
 		if err := look(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if s.Unread {
-		if o.Lost, o.Told, err = lostLines(ctx, site); err != nil {
+		if o.Lost, o.Told, err = lostLines(ctx, st.site); err != nil {
 			return nil, err
 		}
-	}
-	for _, step := range s.Steps {
-		if step.guest {
-			st.done--
-		}
-	}
-	if st.done < 0 {
-		return nil, fmt.Errorf("%s: %d guests were not done when the run was over: let it go on for longer; what happened: %q", s.Place, -st.done, out.Happened)
 	}
 	if s.Bound.Hits >= 0 {
 		stats, err := st.reached(ctx)
@@ -136,10 +148,7 @@ func (l Live) Run(ctx context.Context, s *Scenario) (*Row, error) {
 		out.Balance.Rows = slices.DeleteFunc(out.Balance.Rows, func(r lab.BalanceRow) bool { return strings.HasPrefix(r.Name, "answers by edges from the origin") })
 	}
 	o.Unbalanced, o.found = out.Balance.Err(), st.found
-	if err := site.Crashed(); err != nil {
-		return nil, err
-	}
-	return s.Judge(o), nil
+	return o, nil
 }
 
 // lab is the lab that a story needs.

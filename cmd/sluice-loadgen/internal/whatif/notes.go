@@ -8,6 +8,7 @@ import (
 
 	"sluice/edge/config"
 	"sluice/edge/rules"
+	"sluice/edge/rules/match"
 	"sluice/loadgen/trace"
 )
 
@@ -40,8 +41,8 @@ func (l *logged) isAgent(name string) bool {
 }
 
 // values are the headers and cookies of m that the log does not have; "": none.
-func (l *logged) values(m *rules.Match) string {
-	of := rules.Match{Headers: make(map[string]string), Cookies: m.Cookies}
+func (l *logged) values(m *match.Config) string {
+	of := match.Config{Headers: make(map[string]string), Cookies: m.Cookies}
 	for name, want := range m.Headers {
 		if !l.isAgent(name) {
 			of.Headers[name] = want
@@ -64,13 +65,13 @@ func (l *logged) parts(r *rules.Config) string {
 
 // asksHost reports whether a rule looks at the host.
 func asksHost(r *rules.Config) bool {
-	about := func(m *rules.Match) bool { return len(m.Hosts) > 0 && !slices.Contains(m.Hosts, "*") }
+	about := func(m *match.Config) bool { return len(m.Hosts) > 0 && !slices.Contains(m.Hosts, "*") }
 	return about(&r.Match) || r.Match.Not != nil && about(r.Match.Not) || slices.Contains(r.Key, "host")
 }
 
 // asksLine reports whether a rule looks at the method or the path.
 func asksLine(r *rules.Config) bool {
-	about := func(m *rules.Match) bool { return len(m.Methods) > 0 || m.Path != "" }
+	about := func(m *match.Config) bool { return len(m.Methods) > 0 || m.Path != "" }
 	return about(&r.Match) || r.Match.Not != nil && about(r.Match.Not) || slices.Contains(r.Key, "path")
 }
 

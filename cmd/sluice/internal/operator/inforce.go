@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"sluice/edge/rules"
+	"sluice/edge/rules/match"
 )
 
 // A rule is what is shown of one.
@@ -19,7 +19,7 @@ type rule struct {
 	Window            string
 	MitigationTimeout string `json:"mitigation_timeout"`
 	Key               []string
-	Match             rules.Match
+	Match             match.Config
 	Count             struct {
 		Statuses []int
 		Refused  bool

@@ -1,4 +1,4 @@
-package rules
+package match
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// conditions are a rule's conditions on a request beside host, path and method. A client can write one thing in several
+// Conditions are what a rule asks of a request beside host, path and method. A client can write one thing in several
 // ways, of which origins take some for the same and others not. A rule is about a request if it is about any reading of
 // it: so what must be there is compared laxly, without case and in the form that keys have, and what must not be there
 // byte for byte.
-type conditions struct {
+type Conditions struct {
 	sources, notSources *bart.Lite
 	lists, notLists     []*address.List
 	values              []condition
@@ -37,10 +37,9 @@ type condition struct {
 	not    bool
 }
 
-// newConditions returns nil if there are none.
-func newConditions(m *Match, defaults *Defaults) (*conditions, error) {
-	c := &conditions{sources: address.NewPrefixes(m.Sources)}
-	named := defaults.Lists
+// NewConditions returns those of m beside host, path and method; nil: there are none. Named are the lists that there are.
+func NewConditions(m *Config, named map[string]*address.List, geo *address.Geo) (*Conditions, error) {
+	c := &Conditions{sources: address.NewPrefixes(m.Sources)}
 	err := c.add(m, false)
 	c.lists, err = findLists(m.Lists, named, err)
 	if m.Not != nil {
@@ -49,7 +48,7 @@ func newConditions(m *Match, defaults *Defaults) (*conditions, error) {
 		err = cmp.Or(err, c.add(m.Not, true))
 	}
 	if err == nil {
-		c.places, err = newPlaces(m, &defaults.Geo)
+		c.places, err = newPlaces(m, geo)
 	}
 	if err != nil || len(c.values)+len(c.lists)+len(c.notLists) == 0 && c.sources == nil && c.notSources == nil && c.places == nil {
 		return nil, err
@@ -78,7 +77,7 @@ func NoList(name string, are []string) error {
 	return fmt.Errorf("lists: there is no list %q: want %s", name, strings.Join(are, " or "))
 }
 
-func (c *conditions) add(m *Match, not bool) error {
+func (c *Conditions) add(m *Config, not bool) error {
 	for _, of := range []struct {
 		kind   key.Kind
 		values map[string]string
@@ -163,9 +162,30 @@ func beginningOf(want string) (canonical []byte, token int, ok bool) {
 	return append([]byte(scheme+" "), canonical...), len(scheme) + 1, ok
 }
 
-// hold reports whether the rule is about a request, and returns the part that is there several times with different values, or in
+// AddNames adds the names of what is looked at of what clients send; AddHeaders those of headers alone. Nil looks at nothing.
+func (c *Conditions) AddNames(names *key.Names) {
+	if c == nil {
+		return
+	}
+	for i := range c.values {
+		names.Add(&c.values[i].Part)
+	}
+}
+
+func (c *Conditions) AddHeaders(names *message.Names) {
+	if c == nil {
+		return
+	}
+	for i := range c.values {
+		if v := &c.values[i]; v.Kind == key.Header {
+			names.Add(v.Name)
+		}
+	}
+}
+
+// Hold reports whether the rule is about a request, and returns the part that is there several times with different values, or in
 // a form that origins may not read alike; nil: there is none.
-func (c *conditions) hold(v *key.View, client netip.Addr, buf []byte) (hold bool, _ []byte, bad *key.Part) {
+func (c *Conditions) Hold(v *key.View, client netip.Addr, buf []byte) (hold bool, _ []byte, bad *key.Part) {
 	if c.sources != nil && !address.IsIn(c.sources, client) || address.IsIn(c.notSources, client) {
 		return false, buf, nil
 	}
@@ -234,84 +254,4 @@ func (c *condition) begins(value []byte, want string) bool {
 		value = value[:len(want)]
 	}
 	return message.EqualFold(value, want)
-}
-
-// excludes reports whether the rule is not about requests of this host, path or method.
-func (m *Match) excludes(host, path, method []byte) bool {
-	not := m.Not
-	switch {
-	case not == nil:
-		return false
-	case len(not.Methods) > 0 && not.method(method):
-		return true
-	case slices.ContainsFunc(not.Hosts, func(pattern string) bool {
-		suffix, wild := strings.CutPrefix(pattern, "*")
-		return wild && len(host) > len(suffix) && string(host[len(host)-len(suffix):]) == suffix || string(host) == pattern
-	}):
-		return true
-	}
-	prefix, isPrefix := strings.CutSuffix(not.Path, "*")
-	return isPrefix && len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix || !isPrefix && not.Path != "" && string(path) == not.Path
-}
-
-// Plain reports whether m is about hosts, paths and methods alone.
-func (m *Match) Plain() bool {
-	return len(m.Sources)+len(m.Lists)+len(m.Countries)+len(m.ASNs)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans) == 0 && m.Not == nil && m.Descriptors == nil
-}
-
-// Others describes what else than hosts, path and methods m is about.
-func (m *Match) Others() (list []string) {
-	if len(m.Sources) > 0 {
-		list = append(list, "from "+strings.Trim(fmt.Sprint(m.Sources), "[]"))
-	}
-	if len(m.Lists) > 0 {
-		list = append(list, "on list "+strings.Join(m.Lists, " or "))
-	}
-	if len(m.Countries) > 0 {
-		list = append(list, "in "+strings.Join(m.Countries, " or "))
-	}
-	if len(m.ASNs) > 0 {
-		list = append(list, "of AS "+strings.ReplaceAll(strings.Trim(fmt.Sprint(m.ASNs), "[]"), " ", " or "))
-	}
-	for _, of := range []struct {
-		kind   string
-		values map[string]string
-	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}} {
-		for _, name := range slices.Sorted(maps.Keys(of.values)) {
-			list = append(list, of.kind+" "+name+"="+of.values[name])
-		}
-	}
-	if len(m.Plans) > 0 {
-		list = append(list, "on plan "+strings.Join(m.Plans, " or "))
-	}
-	if m.Descriptors != nil {
-		list = append(list, m.Descriptors.String())
-	}
-	if not := m.Not; not != nil {
-		parts := append(slices.Clone(not.Methods), not.Hosts...)
-		if not.Path != "" {
-			parts = append(parts, not.Path)
-		}
-		list = append(list, "not "+strings.Join(append(parts, not.Others()...), " or "))
-	}
-	return list
-}
-
-// Evadable names what a client can add to a request so that the rule is not about it; "": nothing.
-func (m *Match) Evadable() string {
-	if m.Not == nil {
-		return ""
-	}
-	for _, of := range []struct {
-		what   string
-		values map[string]string
-	}{{"the header", m.Not.Headers}, {"the parameter", m.Not.Query}, {"the cookie", m.Not.Cookies}} {
-		for _, name := range slices.Sorted(maps.Keys(of.values)) {
-			return of.what + " " + name
-		}
-	}
-	if len(m.Not.Hosts) > 0 {
-		return "the host " + m.Not.Hosts[0]
-	}
-	return ""
 }

@@ -1,7 +1,6 @@
-package rules
+package match
 
 import (
-	"errors"
 	"slices"
 
 	"sluice/edge/address"
@@ -17,7 +16,7 @@ type places struct {
 }
 
 // newPlaces returns nil if there are none.
-func newPlaces(m *Match, geo *address.Geo) (*places, error) {
+func newPlaces(m *Config, geo *address.Geo) (*places, error) {
 	p := &places{geo: geo, asns: m.ASNs}
 	countries, err := readCountries(m.Countries)
 	p.countries = countries
@@ -30,9 +29,9 @@ func newPlaces(m *Match, geo *address.Geo) (*places, error) {
 	case err != nil:
 		return nil, err
 	case country && geo.Country == nil:
-		return nil, CheckGeo(key.Country, geo)
+		return nil, key.CheckGeo(key.Country, geo)
 	case asn && geo.ASN == nil:
-		return nil, CheckGeo(key.ASN, geo)
+		return nil, key.CheckGeo(key.ASN, geo)
 	case !country && !asn:
 		return nil, nil
 	}
@@ -48,17 +47,6 @@ func readCountries(texts []string) (list []address.Country, err error) {
 		list = append(list, c)
 	}
 	return list, nil
-}
-
-// CheckGeo reports that a part of a key needs a database that there is not.
-func CheckGeo(kind key.Kind, geo *address.Geo) error {
-	switch {
-	case kind == key.Country && geo.Country == nil:
-		return errors.New("no database says in which country an address is: give geo: {country: FILE}")
-	case kind == key.ASN && geo.ASN == nil:
-		return errors.New("no database says of which autonomous system an address is: give geo: {asn: FILE}")
-	}
-	return nil
 }
 
 // hold reports whether the client is where it must be, and nowhere else.

@@ -1,0 +1,200 @@
+// Package match finds out whether a rule is about a request. A Config is what an operator writes. An Index finds what is about a
+// request's host, path and method, which it gets in canonical form; Conditions are what is asked beside: what else the client sent,
+// its address, and where that is.
+package match
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sluice/edge/message"
+	"sluice/edge/rules/descriptors"
+)
+
+// Config is which requests a rule is about. Empty fields match everything. Values, by name, are exact, a prefix that
+// ends in *, or * for any.
+type Config struct {
+	Hosts   []string       `json:"hosts,omitempty"`   // exact, "*", or "*.example.com"
+	Path    string         `json:"path,omitempty"`    // exact, "/prefix/*", or "~regexp", of the canonical path
+	Methods []string       `json:"methods,omitempty"` // in capitals
+	Sources []netip.Prefix `json:"sources,omitempty"` // of clients
+	Lists   []string       `json:"lists,omitempty"`   // names of those that have the client: one of them
+	// Countries and ASNs are of clients: one of each.
+	Countries []string          `json:"countries,omitempty"`
+	ASNs      []uint32          `json:"asns,omitempty"`
+	Headers   map[string]string `json:"headers,omitempty"`
+	Query     map[string]string `json:"query,omitempty"` // its parameters
+	Cookies   map[string]string `json:"cookies,omitempty"`
+	Not       *Config           `json:"not,omitempty"` // what any of its entries is about is left out; it has no Not and no regular expression
+	regexp    *regexp.Regexp    // of a Path that begins with ~
+	Plans     []string          `json:"plans,omitempty"` // of clients
+
+	// Descriptors come in calls of other proxies; a rule about them is about no request of HTTP; nil: it is about
+	// requests.
+	Descriptors *descriptors.Pattern `json:"descriptors,omitempty"`
+}
+
+// SetPath reads a path pattern: exact, a prefix that ends in *, or a regular expression after ~.
+func (m *Config) SetPath(text string) error {
+	m.Path, m.regexp = text, nil
+	switch {
+	case strings.HasPrefix(text, "~"):
+		re, err := regexp.Compile(text[1:])
+		if err != nil {
+			return fmt.Errorf("%q is not a regular expression: %v", text[1:], err)
+		}
+		m.regexp = re
+	case !strings.HasPrefix(text, "/") && text != "*":
+		return fmt.Errorf("%q is not a path: want /exact, /prefix/* or ~regexp", text)
+	case strings.Contains(strings.TrimSuffix(text, "*"), "*"):
+		return fmt.Errorf("%q has a * before its end: use a regular expression, which begins with ~", text)
+	default:
+		exact := strings.TrimSuffix(text, "*")
+		if c, _ := message.AppendPath(nil, []byte(exact)); exact != "" && string(c) != exact {
+			return fmt.Errorf("%q is never the path of a request as rules see it: write %s", text, string(c)+text[len(exact):])
+		}
+	}
+	return nil
+}
+
+// Compile reads Path, where that is a regular expression that SetPath has not read.
+func (m *Config) Compile() error {
+	if m.Path == "" || m.Path[0] != '~' || m.regexp != nil {
+		return nil
+	}
+	return m.SetPath(m.Path)
+}
+
+// IsSearched reports whether Path is a regular expression.
+func (m *Config) IsSearched() bool { return m.regexp != nil }
+
+// Plainly is m in canonical form: with its lists in one order, and without what matches everything.
+func (m Config) Plainly() Config {
+	if slices.Contains(m.Hosts, "*") {
+		m.Hosts = nil
+	}
+	if m.Path == "*" || m.Path == "/*" {
+		m.Path = ""
+	}
+	m.Hosts, m.Methods, m.Plans = slices.Sorted(slices.Values(m.Hosts)), slices.Sorted(slices.Values(m.Methods)), slices.Sorted(slices.Values(m.Plans))
+	m.Lists = slices.Sorted(slices.Values(m.Lists))
+	m.Countries, m.ASNs = slices.Sorted(slices.Values(m.Countries)), slices.Sorted(slices.Values(m.ASNs))
+	m.Sources = slices.SortedFunc(slices.Values(m.Sources), netip.Prefix.Compare)
+	if m.Not != nil {
+		not := m.Not.Plainly()
+		m.Not = &not
+	}
+	return m
+}
+
+// Everything reports whether the rule is about all requests.
+func (m *Config) Everything() bool {
+	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" || m.Path == "/*") && len(m.Methods) == 0 && m.Plain()
+}
+
+// About reports whether m is about a path, at whatever host and by whatever method. It is for configurations; requests are looked up
+// in an Index.
+func (m *Config) About(path string) bool {
+	var p paths[Config]
+	p.add(entry[Config]{m: &Config{Path: m.Path, regexp: m.regexp}})
+	return len(p.find(nil, []byte(path), nil, false)) > 0
+}
+
+// method reports whether the rule is about requests with this method. What is about GET is about HEAD, which origins answer as they
+// answer GET, at the same cost.
+func (m *Config) method(method []byte) bool {
+	if len(m.Methods) == 0 {
+		return true
+	}
+	for _, want := range m.Methods {
+		if string(method) == want || want == http.MethodGet && string(method) == http.MethodHead {
+			return true
+		}
+	}
+	return false
+}
+
+// excludes reports whether the rule is not about requests of this host, path or method.
+func (m *Config) excludes(host, path, method []byte) bool {
+	not := m.Not
+	switch {
+	case not == nil:
+		return false
+	case len(not.Methods) > 0 && not.method(method):
+		return true
+	case slices.ContainsFunc(not.Hosts, func(pattern string) bool {
+		suffix, wild := strings.CutPrefix(pattern, "*")
+		return wild && len(host) > len(suffix) && string(host[len(host)-len(suffix):]) == suffix || string(host) == pattern
+	}):
+		return true
+	}
+	prefix, isPrefix := strings.CutSuffix(not.Path, "*")
+	return isPrefix && len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix || !isPrefix && not.Path != "" && string(path) == not.Path
+}
+
+// Plain reports whether m is about hosts, paths and methods alone.
+func (m *Config) Plain() bool {
+	return len(m.Sources)+len(m.Lists)+len(m.Countries)+len(m.ASNs)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans) == 0 && m.Not == nil && m.Descriptors == nil
+}
+
+// Others describes what else than hosts, path and methods m is about.
+func (m *Config) Others() (list []string) {
+	if len(m.Sources) > 0 {
+		list = append(list, "from "+strings.Trim(fmt.Sprint(m.Sources), "[]"))
+	}
+	if len(m.Lists) > 0 {
+		list = append(list, "on list "+strings.Join(m.Lists, " or "))
+	}
+	if len(m.Countries) > 0 {
+		list = append(list, "in "+strings.Join(m.Countries, " or "))
+	}
+	if len(m.ASNs) > 0 {
+		list = append(list, "of AS "+strings.ReplaceAll(strings.Trim(fmt.Sprint(m.ASNs), "[]"), " ", " or "))
+	}
+	for _, of := range []struct {
+		kind   string
+		values map[string]string
+	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}} {
+		for _, name := range slices.Sorted(maps.Keys(of.values)) {
+			list = append(list, of.kind+" "+name+"="+of.values[name])
+		}
+	}
+	if len(m.Plans) > 0 {
+		list = append(list, "on plan "+strings.Join(m.Plans, " or "))
+	}
+	if m.Descriptors != nil {
+		list = append(list, m.Descriptors.String())
+	}
+	if not := m.Not; not != nil {
+		parts := append(slices.Clone(not.Methods), not.Hosts...)
+		if not.Path != "" {
+			parts = append(parts, not.Path)
+		}
+		list = append(list, "not "+strings.Join(append(parts, not.Others()...), " or "))
+	}
+	return list
+}
+
+// Evadable names what a client can add to a request so that the rule is not about it; "": nothing.
+func (m *Config) Evadable() string {
+	if m.Not == nil {
+		return ""
+	}
+	for _, of := range []struct {
+		what   string
+		values map[string]string
+	}{{"the header", m.Not.Headers}, {"the parameter", m.Not.Query}, {"the cookie", m.Not.Cookies}} {
+		for _, name := range slices.Sorted(maps.Keys(of.values)) {
+			return of.what + " " + name
+		}
+	}
+	if len(m.Not.Hosts) > 0 {
+		return "the host " + m.Not.Hosts[0]
+	}
+	return ""
+}
