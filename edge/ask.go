@@ -76,13 +76,18 @@ func (c *Call) ask(q *rules.Asked) (a Answer) {
 	case !q.About:
 		a.Verdict = "none"
 	default:
-		d.AddAsked(q)
+		never := d.AddAsked(q)
 		d.Covering = x.covering
 		x.measured()
-		if q.Hits > 0 {
+		if q.Hits > 0 && !never {
 			x.note()
 		}
 		c.stateOfAsk(&a, q)
+		if never {
+			if a.RetryAfter = 0; a.Allowed {
+				a.Allowed, a.Verdict = false, limiter.Limited.String()
+			}
+		}
 	}
 	if a.Allowed && a.Remaining == 0 && (a.Verdict == "allowed" || a.Verdict == "none") {
 		a.Remaining = a.Limit

@@ -103,7 +103,8 @@ func TestLimitAPISurvivesUpgrades(t *testing.T) {
 	t.Parallel()
 	addr := freePort(t)
 	l := startLineage(t, origin(t), nil, "--config", write(t, "limit_api: {listen: "+addr+"}\n"+askedRules))
-	l.ask(addr, `{"rule":"user","key":"alice","cost":301}`)
+	l.ask(addr, `{"rule":"user","key":"alice","cost":300}`)
+	l.ask(addr, `{"rule":"user","key":"alice"}`)
 	l.answersOverUpgrades(func(n int) error {
 		if !l.ask(addr, fmt.Sprintf(`{"rule":"user","key":"user-%d"}`, n)) {
 			return errors.New("refused")

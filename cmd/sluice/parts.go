@@ -34,6 +34,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/geo"
 	"sluice/edge/history"
+	"sluice/edge/limitapi"
 	"sluice/edge/listen"
 	"sluice/edge/lists"
 	"sluice/edge/metric"
@@ -86,6 +87,7 @@ type daemon struct {
 	program string // openListeners
 	ours    *upgrade.Sockets
 	at      listeners
+	asks    *limitapi.Service // nil: programs ask nothing
 
 	reload    *reloader       // makeReloader
 	older     *upgrade.Parent // takeOver; nil: there was no older process
@@ -279,7 +281,10 @@ func (d *daemon) openListeners() (err error) {
 		return err
 	}
 	d.closers = append(d.closers, func() { d.ours.Close(true) })
-	return d.at.open(d.ours, d.config)
+	if err = d.at.open(d.ours, d.config); err == nil && d.at.asks != nil {
+		d.asks = limitapi.New(d.server, d.asksToken, d.asksTLS, d.log)
+	}
+	return err
 }
 
 // makeReloader makes what reads files again, and lays what operators have changed over the configuration.
@@ -362,6 +367,9 @@ func (d *daemon) handover() *upgrade.Handover {
 // makeMetrics makes those of all parts.
 func (d *daemon) makeMetrics() error {
 	all := prometheus.NewRegistry()
+	if d.asks != nil {
+		all.MustRegister(metric.Collector(d.asks.Collect))
+	}
 	all.MustRegister(d.server.Collector(), metric.Collector(d.auditing.Collect), metric.Collector(d.lists.Collect), metric.Collector(d.geo.Collect), certificateMetrics(d.certificates), metric.Collector(thisBuild().Collect),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if d.shared.Metrics != nil {

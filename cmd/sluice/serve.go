@@ -20,7 +20,6 @@ import (
 	"sluice/edge/admin"
 	"sluice/edge/config"
 	"sluice/edge/events"
-	"sluice/edge/limitapi"
 	"sluice/edge/ratelimit"
 )
 
@@ -168,10 +167,9 @@ func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) 
 		drains = append(drains, s.Drain)
 		on(&d.edges, "rate limit service", s.Serve, d.at.calls)
 	}
-	if d.at.asks != nil {
-		s := limitapi.New(d.server, d.asksToken, d.asksTLS, d.log)
-		drains = append(drains, s.Drain)
-		on(&d.edges, "limit API", s.Serve, d.at.asks)
+	if d.asks != nil {
+		drains = append(drains, d.asks.Drain)
+		on(&d.edges, "limit API", d.asks.Serve, d.at.asks)
 	}
 	return listening, func(ctx context.Context) {
 		var all sync.WaitGroup

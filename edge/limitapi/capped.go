@@ -4,13 +4,16 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 )
 
 // capped is a listener of which one source has at most so many connections open; further ones are closed at once, so that who opens many leaves room for
 // others. Programs of this machine share its address, and have no cap but that of all.
 type capped struct {
 	net.Listener
-	most int
+	most    int
+	all     *atomic.Int64  // of all sources, those that are open
+	refused *atomic.Uint64 // those that were closed at once
 
 	mu   sync.Mutex
 	open map[netip.Addr]int
@@ -23,13 +26,17 @@ func (l *capped) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		from, other := sourceOf(nc.RemoteAddr())
-		if !other {
-			return nc, nil
+		if other && !l.enter(from) {
+			l.refused.Add(1)
+			_ = nc.Close()
+			continue
 		}
-		if l.enter(from) {
-			return &counted{Conn: nc, leave: sync.OnceFunc(func() { l.leave(from) })}, nil
-		}
-		_ = nc.Close()
+		l.all.Add(1)
+		return &counted{Conn: nc, leave: sync.OnceFunc(func() {
+			if l.all.Add(-1); other {
+				l.leave(from)
+			}
+		})}, nil
 	}
 }
 
@@ -70,7 +77,7 @@ func (l *capped) leave(from netip.Addr) {
 	}
 }
 
-// counted is a connection that is one of its source's until it is closed.
+// counted is a connection that is one of those that are open until it is closed.
 type counted struct {
 	net.Conn
 	leave func()

@@ -10,7 +10,8 @@ import (
 // A source has so many connections, and one more when one of them has ended; others, and programs of this machine, have theirs.
 func TestConnectionsOfASource(t *testing.T) {
 	from := make(chan string, 1)
-	l := &capped{Listener: arriving(from), most: 2}
+	var s Service
+	l := &capped{Listener: arriving(from), most: 2, all: &s.connections, refused: &s.refused}
 	accept := func(addr string) net.Conn {
 		t.Helper()
 		from <- addr
@@ -48,6 +49,9 @@ func TestConnectionsOfASource(t *testing.T) {
 	}
 	if len(l.open) != 2 {
 		t.Errorf("remembered: %v", l.open)
+	}
+	if open, closed := s.connections.Load(), s.refused.Load(); open != 4+9 || closed != 4 {
+		t.Errorf("%d are open and %d were refused, want 13 and 4", open, closed)
 	}
 	close(from)
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {

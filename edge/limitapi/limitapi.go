@@ -13,6 +13,7 @@ import (
 	"context"
 	"crypto/tls"
 	_ "embed"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,6 +27,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/bearer"
+	"sluice/edge/metric"
 )
 
 // Bounds of what programs may have open, and of what one may send. A call takes a goroutine and its body. An answer is
@@ -48,6 +50,9 @@ type Service struct {
 	http    http.Server
 	calls   sync.Pool // of *call
 	leaving atomic.Bool
+
+	connections atomic.Int64
+	refused     atomic.Uint64
 
 	mu sync.Mutex
 	ln []net.Listener
@@ -95,7 +100,7 @@ func (s *Service) Serve(ln net.Listener) error {
 	s.mu.Lock()
 	s.ln = append(s.ln, ln)
 	s.mu.Unlock()
-	ln = netutil.LimitListener(&capped{Listener: ln, most: maxPerSource}, maxConnections)
+	ln = netutil.LimitListener(&capped{Listener: ln, most: maxPerSource, all: &s.connections, refused: &s.refused}, maxConnections)
 	err := error(nil)
 	if s.http.TLSConfig != nil {
 		err = s.http.ServeTLS(ln, "", "")
@@ -106,6 +111,12 @@ func (s *Service) Serve(ln net.Listener) error {
 		return nil
 	}
 	return err
+}
+
+// Collect gives the metrics of its connections.
+func (s *Service) Collect(to metric.Sink) {
+	to.Gauge(float64(s.connections.Load()), "sluice_limit_connections", fmt.Sprintf("Connections of programs to limit_api. Once there are %d, further ones wait.", maxConnections))
+	to.Count(s.refused.Load(), "sluice_limit_connections_refused_total", fmt.Sprintf("Connections to limit_api that were closed at once, because their machine had %d.", maxPerSource))
 }
 
 // Drain stops accepting, has programs connect elsewhere, and returns when every call in flight is answered, or ctx is

@@ -101,6 +101,12 @@ func testAsks(t *testing.T) {
 	f(`{"rule":"pair","key":["192.0.2.1","bob"],"cost":2}`, `{"allowed":true,"rule":"pair","verdict":"pass","limit":5,"window":60,"remaining":3,"reset":60}`)
 	f(`{"rule":"pair","key":["192.0.2.2","bob"]}`, `{"allowed":true,"rule":"pair","verdict":"pass","limit":5,"window":60,"remaining":4,"reset":60}`)
 	f(`{"rule":"all","cost":4}`, `{"allowed":true,"rule":"all","verdict":"pass","limit":4,"window":60,"remaining":0,"reset":60}`)
+	// What costs more than the limit is never allowed, whatever the wait, and blocks nobody.
+	f(`{"rule":"user","key":"carol"}`, `{"allowed":true,"rule":"user","verdict":"pass","limit":3,"window":3600,"remaining":2,"reset":3600}`)
+	f(`{"rule":"user","key":"carol","cost":4}`, `{"allowed":false,"rule":"user","verdict":"limited","limit":3,"window":3600,"remaining":2,"reset":3600}`)
+	f(`{"rule":"user","key":"carol","cost":2}`, `{"allowed":true,"rule":"user","verdict":"pass","limit":3,"window":3600,"remaining":0,"reset":3600}`)
+	f(`{"rule":"wide","key":"192.0.2.77","cost":3}`, `{"allowed":false,"rule":"wide","verdict":"limited","limit":2,"window":60,"remaining":2,"reset":60}`)
+	f(`{"rule":"user","key":"alice","cost":1000000}`, `{"allowed":false,"rule":"user","verdict":"mitigated","limit":3,"window":3600,"remaining":0,"reset":7200}`)
 	f(`{"rule":"plan","key":"k"}`, `{"allowed":true,"rule":"plan","verdict":"pass","limit":1,"window":60,"remaining":0,"reset":60}`)
 
 	// Rules that let go on what is over them, several limits, buckets, and what a rule says that a request costs.

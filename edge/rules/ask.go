@@ -158,8 +158,10 @@ func (s *Set) askable() string {
 	return strings.Join(names, ", ")
 }
 
-// AddAsked puts the rule of an ask to the limiter.
-func (d *Decision) AddAsked(a *Asked) {
+// AddAsked puts the rule of an ask to the limiter. What costs more than a limit of it allows could never go on: that is
+// only looked at, as if it cost nothing, so that it blocks nobody who has kept to the limit. A rule that counts attempts
+// counts it as others.
+func (d *Decision) AddAsked(a *Asked) (never bool) {
 	r := a.Rule
 	d.Rules = append(d.Rules, r)
 	if a.key.key != "" {
@@ -171,14 +173,19 @@ func (d *Decision) AddAsked(a *Asked) {
 		d.Add(&r.Rule, a.Source)
 	}
 	for i := range d.Results {
+		by := d.Results[i].Rule
+		never = never || a.Hits > by.Counter.Limit && !by.Shadow && !by.Tag && !by.Refused
+	}
+	for i := range d.Results {
 		result := &d.Results[i]
 		most := result.Rule.Counter.Limit + 1 // more hits are no more over it
 		if c := result.Rule.Candidate; c != nil {
 			most = max(most, c.Counter.Limit+1)
 		}
 		result.Hits = min(a.Hits, most)
-		result.Probe = a.Hits == 0
+		result.Probe = a.Hits == 0 || never
 	}
+	return never
 }
 
 // StrictestAsked is the result that an answer tells: what the client's headers would report, else the first.
