@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -190,6 +191,11 @@ func (s *Service) limit(w http.ResponseWriter, r *http.Request) {
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
 		s.calls.Put(c)
 		invalid(http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body is larger than %d bytes: send fewer asks", maxBody))
+		return
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		s.calls.Put(c)
+		invalid(http.StatusRequestTimeout, "timeout", fmt.Sprintf("the body did not come within %v", bodyTime))
 		return
 	}
 	if err != nil {

@@ -256,6 +256,33 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// A body that does not come is waited for as long as bodyTime, and the answer says no more than that.
+func TestSlowBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, "")
+		ln := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ln) }()
+		near, far := net.Pipe()
+		ln.conns <- far
+		began := time.Now()
+		if _, err := io.WriteString(near, "POST /v1/limit HTTP/1.1\r\nHost: edge\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(near)
+		if waited := time.Since(began); waited < bodyTime || waited > bodyTime+time.Second {
+			t.Errorf("it waits %v", waited)
+		}
+		if !strings.HasPrefix(string(text), "HTTP/1.1 408 ") || !strings.HasSuffix(string(text), `{"error":{"code":"timeout","message":"the body did not come within 10s"}}`+"\n") {
+			t.Errorf("%s", text)
+		}
+		s.Drain(context.Background())
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // pipes is a listener to which clients come by net.Pipe.
 type pipes struct {
 	conns  chan net.Conn
