@@ -21,7 +21,7 @@ func TestMaintenance(t *testing.T) {
 		t.Errorf("off while off: %+v %v", m, err)
 	}
 	m, err := e.Maintain(2*time.Hour, []string{"10.0.0.0/8", "2001:db8::/32"}, `Moving "house"`, by, now)
-	if err != nil || !m.On || m.Warning != "" || m.Open() || m.Message != `Moving "house"` || len(m.Allow) != 2 {
+	if err != nil || !m.On || m.Warning != "this edge counts alone: it forgets that when it restarts" || m.Open() || m.Message != `Moving "house"` || len(m.Allow) != 2 {
 		t.Fatalf("%+v %v", m, err)
 	}
 	for _, client := range []string{"192.0.2.7", "192.0.2.8", "2001:db9::1"} { // of them one that is never limited

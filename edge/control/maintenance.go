@@ -111,9 +111,14 @@ func (c *Plane) Maintain(d time.Duration, allow []string, text string, by Operat
 		return MaintenanceStatus{}, err
 	}
 	m := c.MaintenanceNow(time.Now()) // another may have been ordered in the same moment
+	var warnings []string
 	if m.Changed, m.Edges = true, put.Edges; before.On {
-		m.Warning = "it was on already, since " + before.Since.UTC().Format(time.RFC3339) + ": this takes its place"
+		warnings = append(warnings, "it was on already, since "+before.Since.UTC().Format(time.RFC3339)+": this takes its place")
 	}
+	if c.with.PoP.Say == nil {
+		warnings = append(warnings, "this edge counts alone: it forgets that when it restarts")
+	}
+	m.Warning = strings.Join(warnings, "; ")
 	return m, nil
 }
 

@@ -2,19 +2,31 @@ package message
 
 import "bytes"
 
+const (
+	// acceptBytes and acceptRanges bound what is read of Accept, of which browsers send a fifth: it is read once for each type that there is, for
+	// clients that are refused as well, and an HTTP/2 client says a long one in a few bytes.
+	acceptBytes  = 1024
+	acceptRanges = 64
+)
+
 // Quality is how much a client likes a content type, from 0 to 1000 (RFC 9110, 12.5.1): the q of the narrowest of its
 // ranges that the type is in. Parameters of types do not matter.
 func (h *Head) Quality(contentType string) (q int) {
 	kind, _, _ := bytes.Cut([]byte(contentType), []byte{';'})
 	kind = bytes.TrimSpace(kind)
-	none, narrowest := true, 0
+	none, narrowest, bytesLeft, ranges := true, 0, acceptBytes, 0
 	for i := range h.Lines {
 		l := &h.Lines[i]
 		if !EqualFold(l.Name, "accept") {
 			continue
 		}
 		none = false
-		for rest, more := l.Value, true; more; {
+		value := l.Value
+		if len(value) > bytesLeft {
+			value = value[:max(0, bytes.LastIndexByte(value[:bytesLeft], ','))] // no half of a range
+		}
+		bytesLeft -= len(value)
+		for rest, more := value, len(value) > 0; more && ranges < acceptRanges; ranges++ {
 			var one []byte
 			one, rest, more = bytes.Cut(rest, []byte{','})
 			of, params, _ := bytes.Cut(one, []byte{';'})

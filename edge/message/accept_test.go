@@ -1,6 +1,9 @@
 package message
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestQuality(t *testing.T) {
 	f := func(want int, contentType string, lines ...string) {
@@ -29,4 +32,15 @@ func TestQuality(t *testing.T) {
 	f(0, "text/html", "text/html;q=")
 	f(0, "text/html", "")
 	f(0, "text/html", "texts/*", "*")
+
+	// What is long costs no more than what browsers send: it is read up to a bound, and no range by half.
+	f(1000, "text/html", strings.Repeat(",", acceptRanges-1)+"text/html")
+	f(0, "text/html", strings.Repeat(",", acceptRanges)+"text/html")
+	f(0, "text/html", strings.Repeat(",", acceptRanges), "text/html")
+	long := "text/plain;x=" + strings.Repeat("y", acceptBytes)
+	f(0, "text/html", long+", text/html")
+	f(0, "text/plain", long)
+	f(1000, "text/html", "text/html, "+long)
+	f(1000, "text/html", "text/plain;x="+strings.Repeat("y", acceptBytes/2), "text/html, text/plain;x="+strings.Repeat("y", acceptBytes/2))
+	f(0, "text/html", "text/plain;x="+strings.Repeat("y", acceptBytes-20), "text/html;q=0.1234567")
 }
