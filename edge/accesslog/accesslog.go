@@ -389,7 +389,7 @@ func withoutUser(text []byte) []byte {
 		return text
 	}
 	start, end := 0, len(text)
-	if i := bytes.Index(text, []byte("//")); i >= 0 && bytes.IndexAny(text[:i], "/?#@") < 0 {
+	if i := bytes.Index(text, []byte("//")); i >= 0 && !bytes.ContainsAny(text[:i], "/?#@") {
 		start = i + len("//")
 	}
 	if i := bytes.IndexAny(text[start:], "/?#"); i >= 0 {
