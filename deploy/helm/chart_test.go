@@ -3,6 +3,7 @@
 package helm
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"os/exec"
@@ -193,6 +194,19 @@ prometheusRule: {enabled: true}
 	}
 	if groups := got["PrometheusRule eu"].(*monitoring.PrometheusRule).Spec.Groups; len(groups) == 0 || len(groups[0].Rules) == 0 {
 		t.Errorf("alerts %+v", groups)
+	}
+}
+
+// The chart carries the alerts with it, since a package of a chart has nothing from outside its folder.
+func TestAlertsAreThoseOfPrometheus(t *testing.T) {
+	const from, to = "../prometheus/sluice.rules.yml", "sluice/sluice.rules.yml"
+	want, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(to)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s is not what %s is: cd deploy/helm && cp %s %s (%v)", to, from, from, to, err)
 	}
 }
 
