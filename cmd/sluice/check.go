@@ -169,11 +169,11 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 			awaits(fmt.Errorf("plans.store: %w: give the path of a file that can be written", err))
 		}
 	}
-	_, certificates, err := rateLimitTLS(c.RateLimitService)
+	_, certificates, err := callersTLS("rate_limit_service", "h2", &c.RateLimitService.Callers)
 	if try(err); err == nil {
 		doubtful = append(doubtful, expired("rate_limit_service", certificates, time.Now())...)
 	}
-	_, certificates, err = limitAPITLS(c.LimitAPI)
+	_, certificates, err = callersTLS("limit_api", "http/1.1", &c.LimitAPI.Callers)
 	if try(err); err == nil {
 		doubtful = append(doubtful, expired("limit_api", certificates, time.Now())...)
 	}

@@ -258,10 +258,10 @@ func (d *daemon) loadCertificates() (err error) {
 	if d.certificates, err = clientCertificates(d.config); err != nil {
 		return err
 	}
-	if d.callsTLS, d.certificates["rate_limit_service"], err = rateLimitTLS(d.config.RateLimitService); err != nil {
+	if d.callsTLS, d.certificates["rate_limit_service"], err = callersTLS("rate_limit_service", "h2", &d.config.RateLimitService.Callers); err != nil {
 		return err
 	}
-	if d.asksTLS, d.certificates["limit_api"], err = limitAPITLS(d.config.LimitAPI); err != nil {
+	if d.asksTLS, d.certificates["limit_api"], err = callersTLS("limit_api", "http/1.1", &d.config.LimitAPI.Callers); err != nil {
 		return err
 	}
 	for name, c := range d.certificates {

@@ -34,9 +34,6 @@ const (
 // Protocol is what a server of ACME speaks that asks for a proof by TLS-ALPN-01.
 const Protocol = "acme-tls/1"
 
-// Path is under which an edge is asked for a proof by HTTP-01.
-const Path = "/.well-known/acme-challenge/"
-
 // LetsEncrypt is the directory of a Config that names none.
 const LetsEncrypt = certmagic.LetsEncryptProductionCA
 
@@ -354,7 +351,7 @@ func (m *Manager) First() *tls.Certificate {
 	return nil
 }
 
-// Answer is the proof that a server of ACME asks a host for at a path under Path; nil: none is under way there.
+// Answer is the proof that a server of ACME asks a host for at a path (RFC 8555, 8.3); nil: none is under way there.
 func (m *Manager) Answer(ctx context.Context, host, path string) []byte {
 	if !m.hosts[host] {
 		return nil

@@ -9,37 +9,22 @@ import (
 
 // LimitAPI is where programs ask over HTTP whether somebody may go on. The zero value is nowhere.
 type LimitAPI struct {
-	Listen            string // host:port, or unix:/path; "": nowhere
-	CertFile, KeyFile string // "": no TLS
-	ClientCAFile      string // of the programs that may ask; "": any that has the token
-	TokenFile         string // of what programs must send; "": anyone that reaches it may ask
-	Insecure          bool   // it may be listened for beyond this machine without ClientCAFile and TokenFile
+	Callers
+	TokenFile string // of what programs must send, unless ClientCAFile says who may ask; "": anyone that reaches it may ask
 }
 
 func (r *reader) limitAPI(n ast.Node, l *LimitAPI) {
 	const name = "limit_api"
-	r.mapping(n, name, fields{
-		"listen":         r.addressOrNone(name+".listen", &l.Listen),
-		"cert_file":      r.orNone(name+".cert_file", &l.CertFile),
-		"key_file":       r.orNone(name+".key_file", &l.KeyFile),
-		"client_ca_file": r.orNone(name+".client_ca_file", &l.ClientCAFile),
-		"token_file":     r.orNone(name+".token_file", &l.TokenFile),
-		"insecure":       r.boolean(name+".insecure", &l.Insecure),
-	})
+	all := r.callers(name, &l.Callers)
+	all["token_file"] = r.orNone(name+".token_file", &l.TokenFile)
+	r.mapping(n, name, all)
 }
 
 // checkLimitAPI reports what no single field of it shows.
 func (c *Config) checkLimitAPI() error {
 	l := &c.LimitAPI
-	switch {
-	case l.Listen == "" && l.TokenFile+l.CertFile+l.KeyFile+l.ClientCAFile != "":
-		return errors.New("limit_api has files but listens nowhere: give limit_api.listen, such as \"127.0.0.1:8083\"")
-	case (l.CertFile == "") != (l.KeyFile == ""):
-		return errors.New("limit_api: cert_file and key_file belong together: give both")
-	case l.ClientCAFile != "" && l.CertFile == "":
-		return errors.New("limit_api.client_ca_file: a program shows a certificate over TLS only: give cert_file and key_file")
-	case l.Listen == "":
-		return nil
+	if err := l.checkFiles("limit_api", "127.0.0.1:8083", "program", l.TokenFile); err != nil || l.Listen == "" {
+		return err
 	}
 	if c.isTaken(l.Listen) || l.Listen == c.RateLimitService.Listen && !strings.HasSuffix(l.Listen, ":0") {
 		return errors.New("limit_api.listen is " + l.Listen + ", where something else listens already: give it an address of its own")

@@ -16,39 +16,21 @@ import (
 
 // RateLimitService is where other proxies call over gRPC (Envoy's rate limit service, version 3). The zero value is
 // nowhere.
-type RateLimitService struct {
-	Listen            string // host:port, or unix:/path; "": nowhere
-	CertFile, KeyFile string // "": no TLS
-	ClientCAFile      string // of the proxies that may call; "": any that reaches it
-	Insecure          bool   // it may be listened for beyond this machine without ClientCAFile
-}
+type RateLimitService struct{ Callers }
 
 func (r *reader) rateLimitService(n ast.Node, s *RateLimitService) {
 	const name = "rate_limit_service"
-	r.mapping(n, name, fields{
-		"listen":         r.addressOrNone(name+".listen", &s.Listen),
-		"cert_file":      r.orNone(name+".cert_file", &s.CertFile),
-		"key_file":       r.orNone(name+".key_file", &s.KeyFile),
-		"client_ca_file": r.orNone(name+".client_ca_file", &s.ClientCAFile),
-		"insecure":       r.boolean(name+".insecure", &s.Insecure),
-	})
+	r.mapping(n, name, r.callers(name, &s.Callers))
 }
 
 // checkRateLimitService reports what no single field of it shows.
 func (c *Config) checkRateLimitService() error {
 	s := &c.RateLimitService
-	switch {
-	case s.Listen == "" && (s.CertFile != "" || s.KeyFile != "" || s.ClientCAFile != ""):
-		return errors.New("rate_limit_service has files but listens nowhere: give rate_limit_service.listen, such as \"127.0.0.1:8082\"")
-	case (s.CertFile == "") != (s.KeyFile == ""):
-		return errors.New("rate_limit_service: cert_file and key_file belong together: give both")
-	case s.ClientCAFile != "" && s.CertFile == "":
-		return errors.New("rate_limit_service.client_ca_file: a caller shows a certificate over TLS only: give cert_file and key_file")
-	case c.isTaken(s.Listen):
-		return errors.New("rate_limit_service.listen is " + s.Listen + ", where something else listens already: give it an address of its own")
+	if err := s.checkFiles("rate_limit_service", "127.0.0.1:8082", "caller", ""); err != nil || s.Listen == "" {
+		return err
 	}
-	if s.Listen == "" {
-		return nil
+	if c.isTaken(s.Listen) {
+		return errors.New("rate_limit_service.listen is " + s.Listen + ", where something else listens already: give it an address of its own")
 	}
 	return s.CheckAddress(s.Listen)
 }
