@@ -1,4 +1,4 @@
-# The habits of this repository, each one command. They need Go; `make test` installs what else it needs, and says so.
+# The habits of this repository, each one command. They need Go alone, unless they say what else; that they install, and say so.
 
 GO ?= go
 FUZZTIME ?= 200000x
@@ -15,7 +15,7 @@ EVERY ?= 1m
 export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls chaos soak ratelimit http2-attacks h2spec figures release
+.PHONY: build demo test test-system nightly traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls chaos soak ratelimit http2-attacks h2spec figures release
 
 build: # bin/sluice, bin/sluice-wall, bin/sluice-loadgen and bin/sluice-trial
 	$(GO) build -o bin/ ./cmd/...
@@ -23,14 +23,16 @@ build: # bin/sluice, bin/sluice-wall, bin/sluice-loadgen and bin/sluice-trial
 demo: build # a PoP, an origin and an attack, on this machine
 	bin/sluice-loadgen lab --demo
 
-# The race detector has edge/socket make other system calls, shortens what the tests of worst do in virtual time, and leaves out the guards of
-# figures. In pop and pop/sim one goroutine does everything, so it would find nothing there. A program that has it sleeps for a second before it
-# ends, unless told otherwise. Properties are held against the same inputs each time; make race takes others. make lint vets.
-test: export RAPID_SEED ?= 1
-test race: export GORACE ?= atexit_sleep_ms=10
-test: needs # the tests with the race detector, then those that it would change or slow down in vain without it; NO_INSTALL=1 installs nothing and fails if something is missing
-	$(GO) test -vet=off -race -shuffle=on -timeout 30m $$($(GO) list ./... | grep -vx -e sluice/pop -e sluice/pop/sim)
-	$(GO) test -vet=off -shuffle=on ./edge/socket ./pop ./pop/sim ./cmd/sluice-trial/internal/worst ./cmd/sluice-loadgen/internal/simulate
+# Properties are held against the same inputs each time; make race takes others. make lint vets.
+test test-system: export RAPID_SEED ?= 1
+# A program with the race detector sleeps for a second before it ends, unless told otherwise.
+race: export GORACE ?= atexit_sleep_ms=10
+
+test: # the tests that need Go alone: they start no other program, and wait for nothing but themselves
+	$(GO) test -vet=off -shuffle=on -timeout 15m ./...
+
+test-system: needs # those that start processes and other programs (files with the tag "system"), and the chart's; NO_INSTALL=1 installs nothing and fails if something is missing
+	$(GO) test -tags system -vet=off -shuffle=on -timeout 30m $$(grep -rl --include='*_test.go' '^//go:build system' cmd edge pop | sed 's,/[^/]*$$,,; s,^,./,' | sort -u)
 	cd deploy/helm && $(GO) test -vet=off -shuffle=on ./...
 
 traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?
@@ -44,14 +46,24 @@ spellings: # ask the parsers of other servers how they read SPELLINGS spellings,
 	mkdir -p bin/parsers && cp edge/rules/testdata/parsers/package*.json bin/parsers && npm ci --silent --no-audit --no-fund --prefix bin/parsers
 	$(GO) test -count=1 -timeout 1h -v -run '^TestSpellings$$' ./edge/rules -parsers $(CURDIR)/bin/parsers -seed $(SEED) -spellings $(SPELLINGS) $(FLAGS)
 
-race: needs # the tests again, with other interleavings and inputs
-	$(GO) test -race -shuffle=on -timeout 60m -count=1 -cpu=1,2,4 ./...
+# In pop and pop/sim one goroutine does everything: the race detector would find nothing there. It has edge/socket make other
+# system calls, and leaves out the guards of figures.
+race: # the tests with the race detector, other inputs and interleavings; SHORT=1 only what has goroutines that share memory
+ifdef SHORT
+	$(GO) test -race -vet=off -shuffle=on -timeout 15m ./counter/... ./mitigation ./edge/limiter ./edge/front ./edge/http2 ./pop/memcached
+else
+	@.ci/needs
+	$(GO) test -tags system -race -vet=off -shuffle=on -timeout 60m -count=1 -cpu=1,2,4 ./...
+endif
+
+nightly: # everything long, one after the other; .ci/nightly.md has the last result of each. ONLY="fuzz soak" runs these alone
+	@.ci/nightly $(ONLY)
 
 fuzz: # every fuzz target with FUZZTIME inputs
 	@.ci/fuzz $(FUZZTIME)
 
 bench: needs # benchmarks, those that match BENCH
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $$(grep -rl --include='*_test.go' '^func Benchmark' . | sed 's,/[^/]*$$,,' | sort -u)
+	$(GO) test -tags system -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $$(grep -rl --include='*_test.go' '^func Benchmark' . | sed 's,/[^/]*$$,,' | sort -u)
 
 lint: # format, vet, staticcheck, and who imports whom; the linter, which vets too, is pinned in tools.mod and built the first time
 	@test -z "$$(gofmt -l .)" || { gofmt -l . | sed 's/$$/: not formatted; run gofmt -w/' >&2; exit 1; }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -112,3 +113,17 @@ func (o operation) answers() string {
 	}
 	return strings.Join(list, ", ")
 }
+
+// madePage holds a page of docs against what it is made of, or writes it.
+func madePage(t *testing.T, name, page, test string) {
+	t.Helper()
+	file := "../../docs/" + name + ".md"
+	if *rewrite {
+		must(t, os.WriteFile(file, []byte(page), 0o644))
+	}
+	if was, err := os.ReadFile(file); err != nil || string(was) != page {
+		t.Errorf("%s is out of date (%v): go test ./cmd/sluice -run %s -rewrite", file, err, test)
+	}
+}
+
+var rewrite = flag.Bool("rewrite", false, "write the pages anew that are made from the code")

@@ -1,9 +1,10 @@
+//go:build system
+
 package main
 
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -17,8 +18,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/goccy/go-yaml"
 )
 
 // checkedRules are what proxies ask about in these tests: a redirection, a body of the rule's own, and what is left for everything else.
@@ -232,45 +231,5 @@ func TestRequestsOfProxiesThatAsk(t *testing.T) {
 				t.Errorf("the client is not known: %s", text)
 			}
 		})
-	}
-}
-
-// Traefik's configuration has the fields that we know of Traefik's, and no others, and names what it refers to.
-func TestTraefikConfiguration(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/traefik/check.yaml")
-	must(t, err)
-	var c struct {
-		HTTP struct {
-			Middlewares map[string]struct {
-				Headers *struct {
-					CustomRequestHeaders map[string]string `yaml:"customRequestHeaders"`
-				}
-				ForwardAuth *struct {
-					Address            string
-					TrustForwardHeader bool `yaml:"trustForwardHeader"`
-				} `yaml:"forwardAuth"`
-			}
-			Routers map[string]struct {
-				Rule        string
-				Middlewares []string
-				Service     string
-			}
-			Services map[string]struct {
-				LoadBalancer struct{ Servers []struct{ URL string } } `yaml:"loadBalancer"`
-			}
-		}
-	}
-	must(t, yaml.UnmarshalContext(context.Background(), text, &c, yaml.Strict()))
-	router := c.HTTP.Routers["all"]
-	for _, m := range router.Middlewares {
-		if of, there := c.HTTP.Middlewares[m]; !there || of.Headers == nil && of.ForwardAuth == nil {
-			t.Errorf("there is no middleware %s", m)
-		}
-	}
-	if a := c.HTTP.Middlewares["sluice"].ForwardAuth; a == nil || a.Address != "http://127.0.0.1:8080/check" || a.TrustForwardHeader {
-		t.Errorf("%+v", a)
-	}
-	if len(c.HTTP.Services[router.Service].LoadBalancer.Servers) != 1 {
-		t.Errorf("there is no service %s", router.Service)
 	}
 }

@@ -1,9 +1,10 @@
+//go:build system
+
 package main
 
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -20,7 +21,6 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"sluice/cmd/internal/labtest"
-	"sluice/docs/pages"
 	"sluice/edge/changes/etcd/etcdtest"
 )
 
@@ -349,31 +349,5 @@ func TestAlerts(t *testing.T) {
 	}
 	if alerts < 20 || len(reported) > 0 {
 		t.Errorf("%d alerts; docs/alerts has headings for none: %v", alerts, reported)
-	}
-}
-
-// runbook is the pages on alerts.
-func runbook(t *testing.T) map[string]string {
-	t.Helper()
-	all, err := pages.All("../..")
-	must(t, err)
-	maps.DeleteFunc(all, func(name, _ string) bool { return !strings.HasPrefix(name, "docs/alerts/") })
-	return all
-}
-
-// Who is woken by an alert finds commands that are there.
-func TestRunbookCommands(t *testing.T) {
-	var text string
-	for _, page := range runbook(t) {
-		text += page
-	}
-	named := regexp.MustCompile("`sluice ([a-z]+)([^`]*)`").FindAllStringSubmatch(text, -1)
-	for _, m := range named {
-		if _, there := findCommand(m[1]); !there {
-			t.Errorf("%s: no such command", m[0])
-		}
-	}
-	if len(named) < 5 {
-		t.Errorf("only %d commands are found", len(named))
 	}
 }

@@ -1,3 +1,5 @@
+//go:build system
+
 package main
 
 import (
@@ -11,13 +13,6 @@ import (
 	"syscall"
 	"testing"
 )
-
-// sluice runs sluice with arguments.
-func sluice(args ...string) (code int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	code = run(args, &out, &errs)
-	return code, out.String(), errs.String()
-}
 
 // A real edge refuses, and why tells from its log, packed or not, and from the edge itself.
 func TestWhy(t *testing.T) {

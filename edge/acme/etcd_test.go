@@ -1,3 +1,5 @@
+//go:build system
+
 package acme
 
 import (
@@ -27,13 +29,6 @@ func storageAt(t *testing.T, node *etcdtest.Node) *Etcd {
 		}
 	})
 	return e
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Values are what certmagic's contract of a storage says.

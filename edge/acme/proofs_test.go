@@ -111,3 +111,10 @@ func TestAnswerDuringFlood(t *testing.T) {
 		t.Errorf("the server gets %q", text)
 	}
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

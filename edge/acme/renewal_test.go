@@ -1,10 +1,11 @@
+//go:build system
+
 package acme
 
 import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -153,19 +154,5 @@ func TestRenewal(t *testing.T) {
 	}
 	if again, _, err := e.shown(host); err != nil || again != now {
 		t.Errorf("the certificate that there is: %s, %v, want %s", again, err, now)
-	}
-}
-
-// What another edge got ends the failure of this one.
-func TestFailureEnds(t *testing.T) {
-	m, err := New(Options{Config: Config{Hosts: []string{"a.example"}}, Storage: Folder(t.TempDir())})
-	must(t, err)
-	m.fail("a.example", errors.New("away"), true)
-	if s := m.Status()[0]; s.Error != "away" {
-		t.Errorf("%+v", s)
-	}
-	m.failed["a.example"] = Status{Until: time.Now(), Error: "of a certificate that is no longer there"}
-	if s := m.Status()[0]; s != (Status{Host: "a.example"}) {
-		t.Errorf("%+v", s)
 	}
 }

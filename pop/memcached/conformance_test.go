@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"testing"
@@ -140,7 +141,7 @@ func TestConformance(t *testing.T) {
 		now := time.Now()
 		conform(t, func(c wire.Command) wire.Result { return n.Do(now, c) })
 	})
-	for name, serve := range map[string]func(t *testing.T) (address string){
+	servers := map[string]func(t *testing.T) (address string){
 		"in memory, over a socket": func(t *testing.T) string {
 			n := poptest.New(0)
 			t.Cleanup(n.Close)
@@ -148,9 +149,9 @@ func TestConformance(t *testing.T) {
 			must(t, err)
 			return address
 		},
-		"memcached":          func(t *testing.T) string { return startMemcached(t) },
-		"through nutcracker": func(t *testing.T) string { return startNutcracker(t, startMemcached(t), startMemcached(t)) },
-	} {
+	}
+	maps.Copy(servers, programs)
+	for name, serve := range servers {
 		t.Run(name+"/pipeline", func(t *testing.T) { conform(t, overPipeline(t, serve(t))) })
 		t.Run(name+"/gomemcache", func(t *testing.T) {
 			c := memcached.NewClient(new(net.Dialer).DialContext, serve(t))

@@ -1,3 +1,5 @@
+//go:build system
+
 package memcached_test
 
 import (
@@ -9,8 +11,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"sluice/loadgen/process"
 )
 
 // startMemcached runs a real memcached on a free port until the test ends, and returns its address.
@@ -44,7 +44,7 @@ func startServer(tb testing.TB, name string, args func(address string) []string)
 	path, err := exec.LookPath(name)
 	if err != nil {
 		if path, err = exec.LookPath("/usr/sbin/" + name); err != nil { // not in everybody's PATH
-			tb.Fatalf("%s is not installed: `make test` installs what the tests need", name)
+			tb.Fatalf("%s is not installed: `make test-system` installs what the tests need", name)
 		}
 	}
 	address = freeAddress(tb)
@@ -69,13 +69,6 @@ func startServer(tb testing.TB, name string, args func(address string) []string)
 	return address
 }
 
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	free, err := process.FreeAddresses(1)
-	must(tb, err)
-	return free[0].String()
-}
-
 // answers waits until something answers at the address. Both programs know "get".
 func answers(address string, ended <-chan struct{}) bool {
 	deadline := time.Now().Add(time.Minute)
@@ -98,12 +91,4 @@ func answers(address string, ended <-chan struct{}) bool {
 		}
 	}
 	return false
-}
-
-// must ends a test that cannot go on.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
 }

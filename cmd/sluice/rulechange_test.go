@@ -1,0 +1,102 @@
+package main
+
+import (
+	"log/slog"
+	"maps"
+	"testing"
+	"time"
+
+	"sluice/cmd/sluice/internal/tier"
+	"sluice/counter"
+	"sluice/edge"
+	"sluice/edge/changes"
+	"sluice/edge/config"
+	"sluice/edge/control"
+	"sluice/edge/events"
+	"sluice/mitigation"
+	"sluice/pop/operatorlog"
+)
+
+// What another edge has said while an operator's change was on its way into the list comes into force together with it. Its event tells his
+// change alone, and the other's tells the other's.
+func TestEventIsOfOneChange(t *testing.T) {
+	c, err := config.Parse("f", []byte("origins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 5}]"))
+	must(t, err)
+	server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(64, nil), Events: events.New(10, nil)})
+	must(t, err)
+	var list operatorlog.List
+	version := uint64(1)
+	r := &reloader{flags: &flags{}, server: server, log: slog.New(slog.DiscardHandler), name: "here", base: c, store: &tier.RuleStore{
+		Origin: changes.PoP,
+		List:   func() ([]operatorlog.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
+		Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
+			_, err := list.Add(operatorlog.Order{Rule: "r", Kind: operatorlog.Change, Start: now, Text: `{"does":"set","rule":{"name":"r","limit":5,"window":"2m"},"sets":["/window"],"edge":"there","who":"ada"}`}, 2, 0, now)
+			must(t, err)
+			version += 2
+			return list.Add(w, 1, 0, now)
+		},
+		InForce: func(uint64, []operatorlog.Mark) {},
+		Await:   func(made func() tier.Made) tier.Progress { made(); return tier.Progress{} },
+	}}
+	must(t, r.catchUp())
+	_, err = r.edit(changes.Edit{Action: changes.Patch, Name: "r", Body: []byte(`{"limit":6}`), Who: "bob"})
+	must(t, err)
+	reported := map[string]string{}
+	for _, e := range server.Events().Since(0) {
+		for _, f := range e.Changed {
+			reported[e.Who] += f.Field + " "
+		}
+	}
+	if want := map[string]string{"ada": "window ", "bob": "limit "}; !maps.Equal(reported, want) {
+		t.Errorf("told %q, want %q", reported, want)
+	}
+}
+
+// Of two edges that change a rule at once, by one ETag perhaps, one stands: who said the other is told so.
+func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
+	c, err := config.Parse("f", []byte("origins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 5}]"))
+	must(t, err)
+	server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(64, nil)})
+	must(t, err)
+	var list operatorlog.List
+	version, elsewhere := uint64(1), ""
+	add := func(edge uint64, w operatorlog.Order) operatorlog.Mark {
+		mark, err := list.Add(w, edge, 0, time.Now())
+		must(t, err)
+		version++
+		return mark
+	}
+	r := &reloader{flags: &flags{}, server: server, log: slog.New(slog.DiscardHandler), events: events.New(10, nil), name: "here", base: c, store: &tier.RuleStore{
+		Origin:  changes.PoP,
+		List:    func() ([]operatorlog.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
+		Add:     func(w operatorlog.Order, _ uint64, _ time.Time) (operatorlog.Mark, error) { return add(1, w), nil },
+		InForce: func(uint64, []operatorlog.Mark) {},
+		Await: func(made func() tier.Made) tier.Progress {
+			if elsewhere != "" {
+				add(2, operatorlog.Order{Rule: "r", Kind: operatorlog.Change, Start: time.Now(), Text: elsewhere})
+			}
+			if m := made(); m.Overtaken != (elsewhere != "") || m.Overtaken && len(m.Marks) != 2 {
+				t.Errorf("%+v", m)
+			}
+			return tier.Progress{Spread: &control.Spread{Spread: mitigation.Spread{Known: 2, Have: 2}}}
+		},
+	}}
+	must(t, r.catchUp())
+	for _, test := range []struct {
+		elsewhere string
+		edit      changes.Edit
+		warned    bool
+	}{
+		{"", changes.Edit{Action: changes.Patch, Body: []byte(`{"limit":6}`)}, false},
+		{`{"does":"set","rule":{"name":"r","limit":9},"edge":"there"}`, changes.Edit{Action: changes.Patch, Body: []byte(`{"limit":7}`)}, true},
+		{`{"does":"removed","edge":"there"}`, changes.Edit{Action: changes.Rollback}, true},
+		{"", changes.Edit{Action: changes.Rollback}, false},
+	} {
+		must(t, r.catchUp())
+		elsewhere, test.edit.Name, test.edit.IfMatch = test.elsewhere, "r", r.overlay.Load().ETag("r")
+		done, err := r.edit(test.edit)
+		if err != nil || done.Edges.Have != 2 || (len(done.Warnings) > 0) != test.warned || (len(done.Overtaken) > 0) != test.warned {
+			t.Errorf("%s: %+v, %v", test.elsewhere, done, err)
+		}
+	}
+}
