@@ -29,6 +29,8 @@ type Parser struct {
 	Geo func(of, file string) error
 	// Env looks up what ${NAME} stands for; nil: nothing is set.
 	Env func(name string) (value string, set bool)
+	// Missing is what the program was built without, by the setting that needs it. Such a setting is an error.
+	Missing map[string]string
 	// Files is told what was read, even where it is wrong; nil: nobody wants it.
 	Files *compose.Files
 }
@@ -37,7 +39,7 @@ type Parser struct {
 // line each in the form file:line:column: what is wrong, and the remedy.
 func (p Parser) Parse(file string, text []byte) (*Config, error) {
 	tree, errs := compose.Read(file, text, compose.Options{Env: p.Env, Files: p.Files})
-	c, r := Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes, geoFile: p.Geo}
+	c, r := Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes, geoFile: p.Geo, missing: p.Missing}
 	if tree.Root != nil && len(errs) == 0 {
 		if r.hide(tree.Root, nil, c); len(r.errs) == 0 {
 			r.config(tree.Root, c)
@@ -52,7 +54,7 @@ func (p Parser) Parse(file string, text []byte) (*Config, error) {
 
 func (r *reader) config(n ast.Node, c *Config) {
 	names := make(map[string]ast.Node)
-	r.mapping(n, "configuration", fields{
+	seen := r.mapping(n, "configuration", fields{
 		"listen":           r.listeners("listen", &c.Listen),
 		"listen_tls":       r.listeners("listen_tls", &c.ListenTLS),
 		"listen_sockets":   integer(r, "listen_sockets", 0, 256, &c.ListenSockets),
@@ -122,6 +124,12 @@ func (r *reader) config(n ast.Node, c *Config) {
 		"plans":              func(n ast.Node) { r.plans(n, &c.Plans) },
 		"rules":              func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
 	})
+	for _, o := range c.optional() {
+		if what := r.missing[o.setting]; what != "" && o.given {
+			block, _, _ := strings.Cut(o.setting, ".")
+			r.fail(seen[block], "%s: this program was built without %s: build it with make build, or remove the setting", o.setting, what)
+		}
+	}
 	for i, at := range r.planned { // plans may come after rules
 		if at != nil && i < len(c.Rules) {
 			if fault := c.planFault(&c.Rules[i]); fault != "" {
@@ -133,6 +141,24 @@ func (r *reader) config(n ast.Node, c *Config) {
 	r.findLists(c.Lists) // lists may come after what speaks of them
 	if r.claim != nil && !c.JWT.Is() {
 		r.fail(r.claim, "key: %s: nothing says which tokens are believed: give jwt: {keys_file: FILE}", scalar(r.claim))
+	}
+}
+
+// An option is a setting whose part a program may be built without.
+type option struct {
+	setting string
+	given   bool
+}
+
+func (c *Config) optional() []option {
+	return []option{
+		{"acme.hosts", len(c.ACME.Hosts) > 0},
+		{"etcd.endpoints", len(c.Etcd.Endpoints) > 0},
+		{"geo.country", c.Geo.Country != ""},
+		{"geo.asn", c.Geo.ASN != ""},
+		{"plans.store", c.Plans.Store != ""},
+		{"rate_limit_service.listen", c.RateLimitService.Listen != ""},
+		{"tracing.endpoint", c.Tracing.Endpoint != ""},
 	}
 }
 

@@ -25,6 +25,7 @@ type reader struct {
 	planned []ast.Node                  // where rules speak of plans, or begin
 	claim   ast.Node                    // the first key that is made of a token's claim
 	geoFile func(of, file string) error // Parser.Geo
+	missing map[string]string           // Parser.Missing
 	located []located                   // where countries and autonomous systems are spoken of
 	listed  []listed                    // where lists are spoken of by name
 }

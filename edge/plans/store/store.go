@@ -23,9 +23,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
-	_ "modernc.org/sqlite"             // the driver sqlite
-
 	"sluice/edge/plans"
 )
 

@@ -43,7 +43,7 @@ func ReadFiles(file string) (*config.Config, *compose.Files, error) {
 	return c, files, err
 }
 
-var parser = config.Parser{Nodes: CheckNodes, Geo: new(geo.Checks).Check, Env: os.LookupEnv}
+var parser = config.Parser{Nodes: CheckNodes, Geo: new(geo.Checks).Check, Env: os.LookupEnv, Missing: missing}
 
 // ParseRules reads rules alone, as config.Parser does.
 func ParseRules(file string, text []byte) ([]rules.Config, error) {

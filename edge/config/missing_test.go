@@ -1,0 +1,37 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// A setting whose part the program was built without is an error that names both; none, and no setting, is not.
+func TestMissing(t *testing.T) {
+	texts := map[string]string{
+		"acme.hosts":                "acme: {hosts: [a.example], agree: true}",
+		"etcd.endpoints":            "etcd: {endpoints: ['http://127.0.0.1:2379']}",
+		"geo.country":               "geo: {country: c}",
+		"geo.asn":                   "geo: {asn: a}",
+		"plans.store":               "plans: {key: 'header:X-Key', store: 'sqlite:/plans'}",
+		"rate_limit_service.listen": "rate_limit_service: {listen: '127.0.0.1:1'}",
+		"tracing.endpoint":          "tracing: {endpoint: 'http://127.0.0.1:4318'}",
+	}
+	all := make(map[string]string)
+	for _, o := range Default().optional() {
+		text := "verdict_header: true\n" + texts[o.setting]
+		if _, err := Parse("f.yaml", []byte(text)); err != nil || texts[o.setting] == "" {
+			t.Errorf("%s: %v", text, err)
+		}
+		all[o.setting] = "it"
+		_, err := Parser{Missing: map[string]string{o.setting: "a part"}}.Parse("f.yaml", []byte(text))
+		want := "f.yaml:2:1: " + o.setting + ": this program was built without a part: build it with make build, or remove the setting"
+		if err == nil || err.Error() != want {
+			t.Errorf("%s\n got %v\nwant %s", text, err, want)
+		}
+	}
+	none := strings.Join([]string{"acme: {hosts: []}", "etcd: {endpoints: []}", "geo: {country: none, asn: none}", "plans: {store: none}",
+		"rate_limit_service: {listen: none}", "tracing: {endpoint: none}"}, "\n")
+	if _, err := (Parser{Missing: all}).Parse("f.yaml", []byte(none)); err != nil {
+		t.Error(err)
+	}
+}
