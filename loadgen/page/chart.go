@@ -1,19 +1,12 @@
 package page
 
 import (
-	"bytes"
 	"fmt"
+	"html"
 	"html/template"
-	"image/color"
 	"math"
-	"regexp"
 	"strings"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"unicode/utf8"
 )
 
 // Shade is a colour by what it stands for. The page's style sheet says what it is, so that a plot is light or dark as the page
@@ -28,20 +21,17 @@ const (
 	Alarm
 )
 
-// RGBA is an almost black of which svg makes what it stands for.
-func (s Shade) RGBA() (r, g, b, a uint32) {
-	return uint32(s) * 0x101, uint32(s) * 0x101, uint32(s) * 0x101, 0xffff
-}
-
 // String is the name of the style sheet's variable.
 func (s Shade) String() string {
 	return [...]string{"", "--ink", "--faint", "--ours", "--theirs", "--alarm"}[s]
 }
 
-// Chart is a plot in the page's style, and what its lines are.
+// Chart is a plot in the page's style, and what its lines are. NewChart makes one.
 type Chart struct {
-	*plot.Plot
+	X, Y Axis
 	Keys []Key
+
+	lines []line
 }
 
 // Key says which of the lines of a chart is which.
@@ -50,85 +40,162 @@ type Key struct {
 	Shade Shade
 }
 
-var svgHead = regexp.MustCompile(`(?s)^.*?<svg width="[^"]*" height="[^"]*" (viewBox="[^"]*")[^>]*>`)
-
-var fontFamily = regexp.MustCompile(`font-family:[^;"]*;?(font-(variant|weight|style):[^;"]*;?)*`)
-
-// NewChart is an empty plot.
-func NewChart(x, y string) *Chart {
-	p := plot.New()
-	p.BackgroundColor = color.Transparent
-	p.X.Label.Text, p.Y.Label.Text = x, y
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Color, a.Label.TextStyle.Color, a.Tick.Color, a.Tick.Label.Color = Ink, Ink, Ink, Ink
-		a.LineStyle.Width, a.Tick.LineStyle.Width = vg.Points(0.6), vg.Points(0.6)
-		a.Padding, a.Tick.Marker = vg.Points(2), ticks{}
-	}
-	grid := plotter.NewGrid()
-	grid.Vertical.Width = 0
-	grid.Horizontal.Color, grid.Horizontal.Width = Faint, vg.Points(0.5)
-	p.Add(grid)
-	return &Chart{Plot: p}
+// Axis is one of the two of a chart.
+type Axis struct {
+	Label    string
+	Min, Max float64 // what it shows: what lines and marks reach, unless it is set after them
+	Log      bool    // logarithmic, for values above 0
+	Ticks    []Tick  // nil: about five at round numbers, or where it is logarithmic at powers of ten
 }
 
-// ticks is about five ticks at round numbers, each with its number.
-type ticks struct{}
+// Tick is a mark on an axis, and what it says.
+type Tick struct {
+	Value float64
+	Label string
+}
 
-func (ticks) Ticks(low, high float64) (out []plot.Tick) {
-	if !(high > low) {
-		return nil
+// XY is a point, in the units of the axes.
+type XY struct{ X, Y float64 }
+
+// line is how a line is drawn, and where: as a path of SVG says, with the coordinates of points.
+type line struct {
+	points []XY
+	steps  bool // level until the next point
+	style  string
+}
+
+// NewChart is a chart without lines.
+func NewChart(x, y string) *Chart {
+	axis := func(label string) Axis { return Axis{Label: label, Min: math.Inf(1), Max: math.Inf(-1)} }
+	return &Chart{X: axis(x), Y: axis(y)}
+}
+
+// Line adds a line, in steps or straight.
+func (c *Chart) Line(name string, of Shade, steps bool, points []XY) {
+	c.add(line{points, steps, fmt.Sprintf("stroke:var(%v);stroke-width:1.1", of)})
+	c.Keys = append(c.Keys, Key{name, of})
+}
+
+// Mark adds a dashed mark from one point to another.
+func (c *Chart) Mark(from, to XY) {
+	c.add(line{[]XY{from, to}, false, fmt.Sprintf("stroke:var(%v);stroke-width:0.8;stroke-dasharray:4,3", Alarm)})
+}
+
+func (c *Chart) add(l line) {
+	for _, p := range l.points {
+		c.X.Min, c.X.Max = min(c.X.Min, p.X), max(c.X.Max, p.X)
+		c.Y.Min, c.Y.Max = min(c.Y.Min, p.Y), max(c.Y.Max, p.Y)
 	}
-	step := math.Pow(10, math.Floor(math.Log10((high-low)/5)))
-	for _, times := range []float64{1, 2, 5, 10} {
-		if times*step*6 > high-low {
-			step *= times
-			break
+	c.lines = append(c.lines, l)
+}
+
+// ends are what the axis shows, which is never nothing.
+func (a *Axis) ends() (low, high float64) {
+	switch {
+	case a.Min < a.Max:
+		return a.Min, a.Max
+	case a.Min == a.Max && a.Log:
+		return a.Min, 10 * a.Min
+	case a.Min == a.Max:
+		return a.Min, a.Min + 1
+	}
+	return 1, 10 // there is no line
+}
+
+// at is where a value stands from one end of the axis to the other, 0 to 1.
+func (a *Axis) at(v float64) float64 {
+	low, high := a.ends()
+	if a.Log {
+		low, high, v = math.Log(low), math.Log(high), math.Log(v)
+	}
+	return (v - low) / (high - low)
+}
+
+// ticks are those that the axis shows.
+func (a *Axis) ticks() (out []Tick) {
+	low, high := a.ends()
+	switch {
+	case a.Ticks != nil:
+		for _, t := range a.Ticks {
+			if low <= t.Value && t.Value <= high {
+				out = append(out, t)
+			}
 		}
-	}
-	for i := math.Ceil(low/step - 1e-9); i*step <= high*(1+1e-9); i++ {
-		out = append(out, plot.Tick{Value: i * step, Label: Significant(i * step)})
+	case a.Log:
+		for e := math.Ceil(math.Log10(low)); math.Pow(10, e) <= high; e++ {
+			out = append(out, Tick{math.Pow(10, e), Significant(math.Pow(10, e))})
+		}
+	default:
+		step := math.Pow(10, math.Floor(math.Log10((high-low)/5)))
+		for _, times := range []float64{1, 2, 5, 10} {
+			if times*step*6 > high-low {
+				step *= times
+				break
+			}
+		}
+		for i := math.Ceil(low/step - 1e-9); i*step <= high*(1+1e-9); i++ {
+			out = append(out, Tick{i * step, Significant(i * step)})
+		}
 	}
 	return out
 }
 
-// Line adds a line, in steps or straight.
-func (c *Chart) Line(name string, of Shade, steps bool, points plotter.XYs) error {
-	l, err := plotter.NewLine(points)
-	if err != nil {
-		return err
-	}
-	l.Color, l.Width = of, vg.Points(1.1)
-	if steps {
-		l.StepStyle = plotter.PostStep
-	}
-	c.Add(l)
-	c.Keys = append(c.Keys, Key{name, of})
-	return nil
-}
+// What an SVG measures in its own units, of which a page shows more or fewer on a line. Letters are readable on a phone, where
+// that is its width.
+const (
+	chartWidth, chartHeight = 400, 200
+	digit                   = 6 // the width of one, at most
+)
 
-// Mark adds a mark from one point to another.
-func (c *Chart) Mark(from, to plotter.XY) error {
-	l, err := plotter.NewLine(plotter.XYs{from, to})
-	if err != nil {
-		return err
+// SVG draws the chart so that it can stand in a page. All text in it is escaped.
+func (c *Chart) SVG() template.HTML {
+	across, up := c.X.ticks(), c.Y.ticks()
+	widest := 0
+	for _, t := range up {
+		widest = max(widest, utf8.RuneCountInString(t.Label))
 	}
-	l.Color, l.Width, l.Dashes = Alarm, vg.Points(0.8), []vg.Length{vg.Points(4), vg.Points(3)}
-	c.Add(l)
-	return nil
-}
+	left, right, top, bottom := float64(24+digit*widest), chartWidth-16., 6., chartHeight-32. // of the plot; half a label stands beyond its right end
+	x := func(v float64) float64 { return left + (right-left)*c.X.at(v) }
+	y := func(v float64) float64 { return bottom - (bottom-top)*c.Y.at(v) }
 
-// SVG draws the chart so that it can stand in a page.
-func (c *Chart) SVG() (template.HTML, error) {
-	canvas := vgsvg.New(vg.Points(400), vg.Points(200))                      // letters are readable on a phone, where that is its width
-	c.Draw(draw.Crop(draw.New(canvas), 0, vg.Points(-14), 0, vg.Points(-4))) // room for half a label
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return "", fmt.Errorf("loadgen: draw a plot: %w", err)
+	var b strings.Builder
+	text := func(x, y, size float64, anchor, more, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" style="font-size:%gpx;text-anchor:%s"%s>%s</text>`+"\n", x, y, size, anchor, more, html.EscapeString(text))
+		}
 	}
-	s := svgHead.ReplaceAllString(b.String(), `<svg role="img" $1>`)
-	s = fontFamily.ReplaceAllString(s, "")
-	for of := Ink; of <= Alarm; of++ {
-		s = strings.ReplaceAll(s, fmt.Sprintf("#%02x%02x%02x", uint8(of), uint8(of), uint8(of)), "var("+of.String()+")")
+	path := func(style, format string, args ...any) {
+		fmt.Fprintf(&b, `<path d="`+format+`" style="fill:none;`+style+`"/>`+"\n", args...)
 	}
-	return template.HTML(s), nil // all text in it was escaped when it was drawn
+	fmt.Fprintf(&b, `<svg role="img" viewBox="0 0 %d %d">`+"\n", chartWidth, chartHeight)
+	const axis, grid = "stroke:var(--ink);stroke-width:0.6", "stroke:var(--faint);stroke-width:0.5"
+	for _, t := range up {
+		path(grid, "M%.1f,%.1fH%.1f", left, y(t.Value), right)
+		path(axis, "M%.1f,%.1fh-4", left-2, y(t.Value))
+		text(left-8, y(t.Value)+3.5, 10, "end", "", t.Label)
+	}
+	for _, t := range across {
+		path(axis, "M%.1f,%.1fv4", x(t.Value), bottom+2)
+		text(x(t.Value), bottom+16, 10, "middle", "", t.Label)
+	}
+	path(axis, "M%.1f,%.1fV%.1f", left-2, top, bottom)
+	path(axis, "M%.1f,%.1fH%.1f", left, bottom+2, right)
+	text((left+right)/2, chartHeight-4, 12, "middle", "", c.X.Label)
+	text(11, (top+bottom)/2, 12, "middle", fmt.Sprintf(` transform="rotate(-90 11 %.1f)"`, (top+bottom)/2), c.Y.Label)
+	for _, l := range c.lines {
+		var d strings.Builder
+		for i, p := range l.points {
+			switch {
+			case i == 0:
+				fmt.Fprintf(&d, "M%.1f,%.1f", x(p.X), y(p.Y))
+			case l.steps:
+				fmt.Fprintf(&d, "H%.1fV%.1f", x(p.X), y(p.Y))
+			default:
+				fmt.Fprintf(&d, "L%.1f,%.1f", x(p.X), y(p.Y))
+			}
+		}
+		path(l.style, "%s", d.String())
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String())
 }

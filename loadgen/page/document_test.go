@@ -60,22 +60,3 @@ func TestWrap(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
-
-func TestTicks(t *testing.T) {
-	f := func(low, high float64, want string) {
-		t.Helper()
-		var labels []string
-		for _, tick := range (ticks{}).Ticks(low, high) {
-			labels = append(labels, tick.Label)
-		}
-		if got := strings.Join(labels, " "); got != want {
-			t.Errorf("%v to %v: %s, want %s", low, high, got, want)
-		}
-	}
-	f(0, 60, "0 20 40 60")
-	f(0, 25, "0 5 10 15 20 25")
-	f(-93, 100, "-50 0 50 100")
-	f(0, 1093, "0 200 400 600 800 1,000")
-	f(0, 0.1, "0 0.02 0.04 0.06 0.08 0.1")
-	f(3, 3, "")
-}

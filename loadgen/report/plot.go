@@ -1,15 +1,12 @@
 package report
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
@@ -29,28 +26,26 @@ func unitFor(d time.Duration) (time.Duration, string) {
 }
 
 // seriesChart is a source's estimate and exact count over time.
-func seriesChart(s *judge.Series, limit uint32) (*page.Chart, error) {
+func seriesChart(s *judge.Series, limit uint32) *page.Chart {
 	from, to := s.Points[0].At, s.Points[len(s.Points)-1].At
 	unit, name := unitFor(to - from)
-	var exact, estimate plotter.XYs
+	var exact, estimate []page.XY
 	for _, pt := range s.Points {
 		x := float64(pt.At-from) / float64(unit)
-		exact = append(exact, plotter.XY{X: x, Y: float64(pt.Exact)})
-		estimate = append(estimate, plotter.XY{X: x, Y: pt.Estimate})
+		exact = append(exact, page.XY{X: x, Y: float64(pt.Exact)})
+		estimate = append(estimate, page.XY{X: x, Y: pt.Estimate})
 	}
 	c := page.NewChart(fmt.Sprintf("from %v into the run, %s", from.Round(time.Second), name), "requests in the window")
-	err := errors.Join(
-		c.Line("exact", page.Theirs, true, exact),
-		c.Line("estimate", page.Ours, true, estimate),
-		c.Mark(plotter.XY{Y: float64(limit)}, plotter.XY{X: exact[len(exact)-1].X, Y: float64(limit)}),
-	)
+	c.Line("exact", page.Theirs, true, exact)
+	c.Line("estimate", page.Ours, true, estimate)
+	c.Mark(page.XY{Y: float64(limit)}, page.XY{X: exact[len(exact)-1].X, Y: float64(limit)})
 	c.Keys = append(c.Keys, page.Key{Name: "limit", Shade: page.Alarm})
 	c.Y.Min = 0
-	return c, err
+	return c
 }
 
 // binsChart is one or two distributions over the same steps, on a logarithmic scale: as counts, or as percentages of all.
-func binsChart(x, y string, counts bool, a, b judge.Bins) (*page.Chart, error) {
+func binsChart(x, y string, counts bool, a, b judge.Bins) *page.Chart {
 	c := page.NewChart(x, y)
 	low, high := math.Inf(1), math.Inf(-1) // of the bins that hold anything
 	for _, bins := range []judge.Bins{a, b} {
@@ -77,28 +72,26 @@ func binsChart(x, y string, counts bool, a, b judge.Bins) (*page.Chart, error) {
 			}
 			per = 100 / float64(sum)
 		}
-		points := plotter.XYs{{X: 100 * (low - bins.Width), Y: least}}
+		points := []page.XY{{X: 100 * (low - bins.Width), Y: least}}
 		for i, n := range bins.N {
 			if at := bins.From + float64(i)*bins.Width; at > low-bins.Width/2 && at < high+bins.Width/2 {
-				points = append(points, plotter.XY{X: 100 * at, Y: max(float64(n)*per, least)})
+				points = append(points, page.XY{X: 100 * at, Y: max(float64(n)*per, least)})
 			}
 		}
-		points = append(points, plotter.XY{X: 100 * (high + bins.Width), Y: least}, plotter.XY{X: 100 * (high + 2*bins.Width), Y: least})
+		points = append(points, page.XY{X: 100 * (high + bins.Width), Y: least}, page.XY{X: 100 * (high + 2*bins.Width), Y: least})
 		name, of := "two counters", page.Theirs
 		if i == 1 {
 			name, of = "this run", page.Ours
 		}
-		if err := c.Line(name, of, true, points); err != nil {
-			return nil, err
-		}
+		c.Line(name, of, true, points)
 	}
-	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{}, powersOfTen{}
+	c.Y.Log = true
 	c.Y.Min, c.Y.Max = least, max(c.Y.Max*1.3, 20*least)
-	return c, nil
+	return c
 }
 
 // blockChart is the share of blocks that were in force within a time.
-func blockChart(t *judge.TimeToBlock) (*page.Chart, error) {
+func blockChart(t *judge.TimeToBlock) *page.Chart {
 	unit, name := unitFor(time.Duration(max(t.FirstEdge.Max, t.EveryEdge.Max) * float64(time.Second)))
 	c := page.NewChart("since the source crossed its limit, "+name, "% of blocks in force")
 	for _, e := range []struct {
@@ -109,20 +102,18 @@ func blockChart(t *judge.TimeToBlock) (*page.Chart, error) {
 		if e.h == nil || e.h.TotalCount() == 0 {
 			continue
 		}
-		points := plotter.XYs{{X: 0, Y: 0}}
+		points := []page.XY{{X: 0, Y: 0}}
 		for _, b := range e.h.CumulativeDistribution() {
-			points = append(points, plotter.XY{X: float64(b.ValueAt) / float64(unit), Y: b.Quantile})
+			points = append(points, page.XY{X: float64(b.ValueAt) / float64(unit), Y: b.Quantile})
 		}
-		if err := c.Line(e.name, e.of, true, points); err != nil {
-			return nil, err
-		}
+		c.Line(e.name, e.of, true, points)
 	}
 	c.Y.Min, c.Y.Max = 0, 102
-	return c, nil
+	return c
 }
 
 // TimelineChart is what became of requests over time, with a mark at every fault.
-func TimelineChart(t *judge.Timeline, faults []string) (*page.Chart, error) {
+func TimelineChart(t *judge.Timeline, faults []string) *page.Chart {
 	unit, name := unitFor(time.Duration(len(t.Admitted)) * t.Step)
 	c := page.NewChart("into the run, "+name, "requests per second")
 	top := 0.0
@@ -131,40 +122,25 @@ func TimelineChart(t *judge.Timeline, faults []string) (*page.Chart, error) {
 		of     page.Shade
 		counts []uint32
 	}{{"refused", page.Theirs, t.Refused}, {"admitted", page.Ours, t.Admitted}, {"decided wrongly", page.Alarm, t.Wrong}, {"no verdict", page.Ink, t.Failed}} {
-		var points plotter.XYs
+		var points []page.XY
 		highest := 0.0
 		for i, n := range l.counts {
 			rate := float64(n) / t.Step.Seconds()
 			highest = max(highest, rate)
-			points = append(points, plotter.XY{X: float64(i) * float64(t.Step) / float64(unit), Y: rate})
+			points = append(points, page.XY{X: float64(i) * float64(t.Step) / float64(unit), Y: rate})
 		}
 		if highest == 0 {
 			continue
 		}
 		top = max(top, highest)
-		if err := c.Line(l.name, l.of, true, points); err != nil {
-			return nil, err
-		}
+		c.Line(l.name, l.of, true, points)
 	}
 	for _, f := range faults {
 		at, _, _ := strings.Cut(f, " ")
 		if d, err := time.ParseDuration(at); err == nil {
-			if err := c.Mark(plotter.XY{X: float64(d) / float64(unit)}, plotter.XY{X: float64(d) / float64(unit), Y: top}); err != nil {
-				return nil, err
-			}
+			c.Mark(page.XY{X: float64(d) / float64(unit)}, page.XY{X: float64(d) / float64(unit), Y: top})
 		}
 	}
 	c.Y.Min, c.Y.Max = 0, max(top*1.05, 1)
-	return c, nil
-}
-
-// powersOfTen is the ticks of a logarithmic scale.
-type powersOfTen struct{}
-
-func (powersOfTen) Ticks(low, high float64) []plot.Tick {
-	var out []plot.Tick
-	for e := math.Ceil(math.Log10(low)); math.Pow(10, e) <= high; e++ {
-		out = append(out, plot.Tick{Value: math.Pow(10, e), Label: page.Significant(math.Pow(10, e))})
-	}
-	return out
+	return c
 }

@@ -3,9 +3,6 @@ package whatif
 import (
 	"math"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
 )
@@ -62,7 +59,7 @@ func LimitsAround(limit, most uint32) (limits []uint32) {
 }
 
 // chart draws both shares over the limit.
-func (c *Curve) chart() (*page.Chart, error) {
+func (c *Curve) chart() *page.Chart {
 	p := page.NewChart("limit", "% refused")
 	for _, l := range []struct {
 		name string
@@ -72,28 +69,24 @@ func (c *Curve) chart() (*page.Chart, error) {
 		{"of sources", page.Theirs, func(p *CurvePoint) float64 { return p.RefusedSourcesRatio }},
 		{"of requests", page.Ours, func(p *CurvePoint) float64 { return p.RefusedRatio }},
 	} {
-		var points plotter.XYs
+		var points []page.XY
 		for i := range c.Points {
-			points = append(points, plotter.XY{X: float64(c.Points[i].Limit), Y: 100 * l.y(&c.Points[i])})
+			points = append(points, page.XY{X: float64(c.Points[i].Limit), Y: 100 * l.y(&c.Points[i])})
 		}
-		if err := p.Line(l.name, l.of, false, points); err != nil {
-			return nil, err
-		}
+		p.Line(l.name, l.of, false, points)
 	}
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, limitTicks(c.Points)
+	p.X.Log, p.X.Ticks = true, limitTicks(c.Points)
 	p.Y.Min = 0
-	p.Y.Max = math.Max(p.Y.Max, 0.1)
-	err := p.Mark(plotter.XY{X: float64(c.Limit)}, plotter.XY{X: float64(c.Limit), Y: p.Y.Max})
+	p.Y.Max = max(p.Y.Max, 0.1)
+	p.Mark(page.XY{X: float64(c.Limit)}, page.XY{X: float64(c.Limit), Y: p.Y.Max})
 	p.Keys = append(p.Keys, page.Key{Name: "the rule's limit", Shade: page.Alarm})
-	return p, err
+	return p
 }
 
 // limitTicks marks the limits of a curve, every other one with its number.
-type limitTicks []CurvePoint
-
-func (l limitTicks) Ticks(_, _ float64) (out []plot.Tick) {
-	for i, p := range l {
-		t := plot.Tick{Value: float64(p.Limit)}
+func limitTicks(points []CurvePoint) (out []page.Tick) {
+	for i, p := range points {
+		t := page.Tick{Value: float64(p.Limit)}
 		if i%2 == 0 {
 			t.Label = page.Thousands(uint64(p.Limit))
 		}

@@ -11,19 +11,11 @@ import (
 // WriteHTML writes a report as one page, the answer first.
 func WriteHTML(w io.Writer, r *Report) error {
 	d := r.document()
-	add := func(c *page.Chart, err error, caption string) error {
-		if err != nil {
-			return err
-		}
-		drawn, err := c.SVG()
-		d.Figures = append(d.Figures, page.Figure{Plot: drawn, Keys: c.Keys, Caption: caption})
-		return err
+	add := func(c *page.Chart, caption string) {
+		d.Figures = append(d.Figures, page.Figure{Plot: c.SVG(), Keys: c.Keys, Caption: caption})
 	}
 	if len(r.timeline.Admitted) > 1 {
-		c, err := report.TimelineChart(&r.timeline, nil)
-		if err := add(c, err, fmt.Sprintf("What would have become of the requests, in steps of %s.", report.Seconds(r.timeline.Step).Round())); err != nil {
-			return err
-		}
+		add(report.TimelineChart(&r.timeline, nil), fmt.Sprintf("What would have become of the requests, in steps of %s.", report.Seconds(r.timeline.Step).Round()))
 	}
 	for i := range r.Curves {
 		curve := &r.Curves[i]
@@ -31,10 +23,7 @@ func WriteHTML(w io.Writer, r *Report) error {
 		if len(curve.Points) < 2 {
 			continue
 		}
-		c, err := curve.chart()
-		if err := add(c, err, "Share of requests and of sources refused by "+curve.Rule+" alone, by its limit."); err != nil {
-			return err
-		}
+		add(curve.chart(), "Share of requests and of sources refused by "+curve.Rule+" alone, by its limit.")
 	}
 	return page.WriteHTML(w, "Sluice: what rules would have done", d)
 }
