@@ -315,7 +315,7 @@ func (m *Machine) followClock(now time.Time) {
 
 // StepIn is how soon the machine wants to be stepped when nothing happens.
 func (m *Machine) StepIn(now time.Time) time.Duration {
-	return m.Announcer.In(m.Exchanges.In(m.logs.In(now)), now)
+	return m.Announcer.In(m.Exchanges.In(m.logs.In(now), now), now)
 }
 
 // Waiting reports whether the machine has left something for later, so that it is to be stepped though nothing happens.

@@ -6,20 +6,21 @@
 // with the instant of the request, which memcached does only if no other edge has replaced it meanwhile (gets, cas);
 // otherwise the edge reads again.
 //
-//	admitted   if fewer than limit instants of its source are younger than window + Margin
+//	admitted   if fewer than limit instants of its source are younger than window + Margin(window)
 //
 // Whatever loses instants loses a whole value: a node that restarts, evicts or is flushed, or another node because the
 // list of nodes has changed. Values never end by themselves, so one that is not there is lost, and is made anew as
-// complete from now on. For a window and Margin from then on a Closed rule admits no request by it. Edges make all
+// complete from now on. For a window and its Margin from then on a Closed rule admits no request by it. Edges make all
 // values before they are needed, and see to it that they are used (pop/exact.go). Under any rule each edge puts back
 // the instants that it knows of, and under one that is not Closed goes on.
 //
 // Whether the tier has carried out an unanswered cas is unknown: the request is not admitted by it, and may count. A
 // request that has been given up is taken back with the next exchange.
 //
-// Margin is what clocks may differ by, and what may pass between a decision and the arrival at an origin. A request that is under way for
-// longer than restamp counts from then on from the latest instant at which it was (Table.Done), so a client that sends its body slowly
-// cannot bring two windows' requests to an origin at once.
+// One half of Margin is what clocks may differ by, the other what may pass between a decision and the arrival at an
+// origin. A request that is under way for longer than half of that half counts from then on from the latest instant at
+// which it was (Table.Done), so a client that sends its body slowly cannot bring two windows' requests to an origin at
+// once. The rest is for the tier's answer to that.
 //
 // A token bucket has one instant for a source, that at which it is full again (GCRA's theoretical arrival time), and no Margin: edges
 // whose clocks differ let through as much more as drains in the difference.
@@ -38,10 +39,10 @@ import (
 const (
 	// Buckets is how many values the sources of a rule share. More of them are smaller and cost more to keep.
 	Buckets = 1024
-	// Margin is for how much longer than the window an instant counts.
-	Margin = 2 * time.Second
-
-	restamp = time.Second // see Table.Done; beside it Margin has room for clocks that differ by as much
+	// MaxMargin is the longest Margin, that of windows of 20 s and more.
+	MaxMargin = 2 * time.Second
+	// MinWindow is the shortest window for which clocks are likely to keep what Margin demands: a twentieth of it, 100 ms.
+	MinWindow = 2 * time.Second
 
 	// again is how long a source is refused without asking the tier that the tier has said is full, at most; less where
 	// answers may take back what counts. A flood costs the tier one read in that time, for each source and edge.
@@ -52,6 +53,10 @@ const (
 	maxEntries = 1 << 16 // sources that are remembered,
 	maxKept    = 1 << 22 // and instants of theirs, 8 bytes each
 )
+
+// Margin is for how much longer than its window an instant counts: a tenth of the window, and MaxMargin at most. A
+// source whose requests come evenly is refused by it from ten elevenths of its limit on.
+func Margin(window time.Duration) time.Duration { return min(window/10, MaxMargin) }
 
 // Spec is a limit that is kept in the tier.
 type Spec struct {
@@ -64,11 +69,17 @@ type Spec struct {
 	Holds  bool  // requests may turn out not to count
 
 	Interval int64 // of a token bucket: how long a hit takes to drain, µs, rounded up; 0: it is none
+
+	margin int64 // within Window, µs
 }
 
 // NewSpec makes a Spec of one that algorithm.NewExact or, without a queue, algorithm.NewBucket has made.
 func NewSpec(r *algorithm.Spec, closed, holds bool) *Spec {
-	rule := &Spec{Counter: r, ID: r.Identity() + "/" + r.Window.String(), Limit: int(r.Limit), Window: (r.Window + Margin).Microseconds(), Closed: closed, Holds: holds}
+	margin := Margin(r.Window)
+	rule := &Spec{
+		Counter: r, ID: r.Identity() + "/" + r.Window.String(), Limit: int(r.Limit),
+		Window: (r.Window + margin).Microseconds(), Closed: closed, Holds: holds, margin: margin.Microseconds(),
+	}
 	if per := r.Interval(); per > 0 {
 		rule.ID, rule.Interval = r.Identity(), int64(per/1000)+1
 	}
@@ -112,6 +123,7 @@ type Table struct {
 	buckets map[bucketKey]*bucket
 	dirty   []*bucket
 	open    []*stamp // of requests that are under way, in the order of their admission
+	stamped int64    // when the first of open is to be moved on, as of the last Due; 0: none
 	stats   Stats
 }
 
@@ -310,7 +322,7 @@ func (t *Table) begin(r *Spec, e *entry, at int64) *stamp {
 func (t *Table) end(s *stamp) { s.done = true }
 
 // Done notes that an admitted request is no longer under way: its answer, if there is one, has begun. Until then its
-// instant is moved on, a second behind the clock.
+// instant is moved on, half of Margin behind the clock at most.
 func (t *Table) Done(k *Ticket) {
 	if k.stamp == nil {
 		return
@@ -403,7 +415,7 @@ func (t *Table) Sweep(wall time.Time) {
 
 // over reports whether instants are all older than any window.
 func over(at []int64, now int64) bool {
-	return len(at) == 0 || at[len(at)-1]+(algorithm.MaxWindow+Margin).Microseconds() <= now
+	return len(at) == 0 || at[len(at)-1]+(algorithm.MaxWindow+MaxMargin).Microseconds() <= now
 }
 
 // Waiting reports whether something is under way, so that Due is to be called though nothing happens.
@@ -413,9 +425,16 @@ func (t *Table) Waiting() bool {
 	return len(t.dirty) > 0 || len(t.open) > 0
 }
 
-// Behind reports whether something is due at once.
-func (t *Table) Behind() bool {
+// In is how soon Due is to be called again: at once if something waits, or when the instant of a request that is under
+// way is to be moved on, and after the time given at the latest.
+func (t *Table) In(least time.Duration, wall time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.dirty) > 0
+	if len(t.dirty) > 0 {
+		return 0
+	}
+	if t.stamped == 0 {
+		return least
+	}
+	return min(least, micros(max(t.stamped-wall.UnixMicro(), 0)))
 }

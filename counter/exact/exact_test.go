@@ -166,7 +166,7 @@ func (e *edge) step(clock time.Time) {
 				e.flights = append(e.flights, flight{x: f.x, at: w.later(), write: write, add: !f.there, version: f.version})
 			}
 		default:
-			e.Written(f.x, f.outcome)
+			e.Written(f.x, f.outcome, clock)
 		}
 	}
 	waits := e.waits
@@ -277,17 +277,17 @@ func (w *world) run(d time.Duration, rate int, each func()) {
 	}
 }
 
-// Whatever happens to nodes, commands, edges and clocks, an origin never gets more than the limit of a source in any window, by its own
-// exact log; and while nothing happens it gets the limit.
+// Whatever happens to nodes, commands and edges, and with clocks that differ by more than half of Margin, an origin never gets more than the
+// limit of a source in any window, by its own exact log; and while nothing happens it gets the limit.
 func TestNeverMoreThanTheLimit(t *testing.T) {
-	const window = 4 * time.Second
 	for seed := range uint64(12) {
+		window := []time.Duration{MinWindow, 4 * time.Second, 20 * time.Second}[seed/3%3]
 		r := newRule(t, []uint32{1, 3, 10, 50}[seed%4], window, true)
-		w := newWorld(t, seed, []int{1, 3, 8}[seed%3], r, 1300*time.Millisecond)
-		w.run(window+Margin+1500*time.Millisecond, 0, nil)
+		w := newWorld(t, seed, []int{1, 3, 8}[seed%3], r, Margin(window)*13/20)
+		w.run(window+2*Margin(window), 0, nil)
 		w.slow = time.Duration(seed%5) * 3 * time.Second
 		w.takes = float64(seed%2) * 0.1
-		w.run(10*time.Second, 2, nil)
+		w.run(5*window/2, 2, nil)
 		if calm := w.most(window); calm != r.Limit && w.slow == 0 && w.takes == 0 {
 			t.Errorf("seed %d: %d arrived in a window while nothing happened, want %d", seed, calm, r.Limit)
 		}
@@ -352,7 +352,7 @@ func TestUnderWay(t *testing.T) {
 	if got := w.looks(a); len(w.arrived) != 2 || !slices.Equal(got, []int{1, 1, 1}) {
 		t.Errorf("%d have arrived, and %v count", len(w.arrived), got)
 	}
-	if w.run(window+Margin, 0, nil); !slices.Equal(w.looks(a), []int{0, 0, 0}) {
+	if w.run(window+Margin(window), 0, nil); !slices.Equal(w.looks(a), []int{0, 0, 0}) {
 		t.Error("it counts for longer than the window")
 	}
 	for seed := range uint64(5) {
@@ -366,6 +366,69 @@ func TestUnderWay(t *testing.T) {
 		if got := w.looks(a); !slices.Equal(got, []int{0, 0, 0}) {
 			t.Errorf("seed %d: %v are left of what did not count", seed, got)
 		}
+	}
+}
+
+// A source whose requests come evenly, at ten elevenths of its limit, is never refused, however short the window is.
+func TestEvenlyWithin(t *testing.T) {
+	for _, window := range []time.Duration{MinWindow, 5 * time.Second, time.Minute} {
+		const limit = 10
+		w := newWorld(t, 1, 3, newRule(t, limit, window, false), 0)
+		for n := range 5 * limit {
+			w.edges[n%3].request(a)
+			w.run((window+Margin(window))/limit+5*time.Millisecond, 0, nil)
+		}
+		if w.verdicts[counter.Within] != 5*limit {
+			t.Errorf("%d in %v: %v of %d", limit, window, w.verdicts, 5*limit)
+		}
+	}
+}
+
+// A request is not admitted by an instant that is old by the time that the tier has it, and does not count.
+func TestStoredLate(t *testing.T) {
+	const window = MinWindow
+	for _, late := range []bool{false, true} {
+		w := newWorld(t, 1, 1, newRule(t, 1, window, false), 0)
+		k := w.edges[0].Enter(w.rule, a, true, start)
+		x := w.edges[0].Due(make([]*Exchange, 0, 1), start, func(*Spec, uint32) int { return 0 })[0]
+		write := w.edges[0].Read(x, w.values[x.Bucket].value, true, true, tag, start)
+		w.store(x.Bucket, write)
+		w.now = start.Add(Margin(window) / 4)
+		if late {
+			w.now = w.now.Add(time.Microsecond)
+		}
+		w.edges[0].Written(x, Stored, w.now)
+		want := counter.Within
+		if late {
+			want = counter.Silent
+		}
+		if got := w.edges[0].Confirm(&k, w.now); got != want {
+			t.Fatalf("late %v: %v, want %v", late, got, want)
+		}
+		if w.edges[0].Cancel(&k); late {
+			if got := w.looks(a); !slices.Equal(got, []int{0}) {
+				t.Errorf("%v count", got)
+			}
+		}
+	}
+}
+
+// A table says when the instant of a request that is under way is to be moved on.
+func TestIn(t *testing.T) {
+	const window = MinWindow
+	w := newWorld(t, 1, 1, newRule(t, 3, window, false), 0)
+	w.patience, w.long = time.Second, time.Minute
+	e := w.edges[0]
+	if got := e.In(time.Hour, w.now); got != time.Hour {
+		t.Errorf("nothing is under way: %v", got)
+	}
+	e.request(a)
+	if got := e.In(time.Hour, w.now); got != 0 {
+		t.Errorf("a request waits: %v", got)
+	}
+	w.run(10*time.Millisecond, 0, nil)
+	if got := e.In(time.Hour, w.now); got <= 30*time.Millisecond || got > Margin(window)/4 {
+		t.Errorf("one is under way: %v", got)
 	}
 }
 

@@ -161,15 +161,26 @@ func (a *pending) end(answer counter.Answer) {
 	}
 }
 
+// late is how old an instant may be by which a request is admitted or that of one under way, µs: at the latest then it is
+// to be replaced, and the tier has as long again to do it.
+func (r *Spec) late() int64 { return r.margin / 4 }
+
 // restamp has the instants of requests moved that have been under way for so long, and forgets those that are not any more.
 func (t *Table) restamp(now int64) {
 	open := t.open[:0]
+	t.stamped = 0
 	for _, s := range t.open {
 		if s.done && !s.moves {
 			continue
 		}
 		open = append(open, s)
-		if s.moves || now-s.at < restamp.Microseconds()/2 {
+		if s.moves {
+			continue
+		}
+		if at := s.at + s.rule.late(); now < at {
+			if t.stamped == 0 || at < t.stamped {
+				t.stamped = at
+			}
 			continue
 		}
 		s.moves = true
@@ -285,8 +296,10 @@ const (
 	Unknown          // nobody knows
 )
 
-// Written takes in what became of what Read has returned.
-func (t *Table) Written(x *Exchange, o Outcome) {
+// Written takes in what became of what Read has returned. A request whose instant is late by then is admitted by it no
+// more: it would arrive at its origin too long after that.
+func (t *Table) Written(x *Exchange, o Outcome, wall time.Time) {
+	now := wall.UnixMicro()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := x.bucket
@@ -317,7 +330,11 @@ func (t *Table) Written(x *Exchange, o Outcome) {
 			}
 		}
 		for _, a := range x.waiters {
-			if a.gone {
+			late := a.rule.Interval == 0 && now-a.at > a.rule.late()
+			if late {
+				a.end(counter.Silent)
+			}
+			if a.gone || late {
 				b.moves = append(b.moves, move{rule: a.rule, entry: a.entry, from: a.at})
 				continue
 			}

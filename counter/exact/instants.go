@@ -55,7 +55,7 @@ func (r *Spec) settled(at []int64, now int64) bool {
 	if at = r.live(at, now); !r.Holds {
 		return true
 	}
-	return r.Interval == 0 && len(at) >= r.Limit && at[r.Limit-1]+Margin.Microseconds() <= now
+	return r.Interval == 0 && len(at) >= r.Limit && at[r.Limit-1]+r.margin <= now
 }
 
 // with is instants and one more. What is given is not changed.

@@ -48,13 +48,13 @@ func (k *kept) answer() {
 	tag := func(r *exact.Spec, s counter.Source) uint64 {
 		return uint64(len(r.ID))<<8 + uint64(r.ID[0]) + uint64(len(s.String()))<<16
 	}
-	for !k.silent && k.Exact.Behind() {
+	for !k.silent && k.Exact.In(1, k.now) == 0 {
 		for _, x := range k.Exact.Due(make([]*exact.Exchange, 0, 8), k.now, func(*exact.Spec, uint32) int { return 0 }) {
 			k.asked++
 			value, there := k.values[x.Bucket]
 			if write := k.Exact.Read(x, value, there, true, tag, k.now); write != nil {
 				k.values[x.Bucket] = write
-				k.Exact.Written(x, exact.Stored)
+				k.Exact.Written(x, exact.Stored, k.now)
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func TestKept(t *testing.T) {
 		if d.Verdict != want || d.Reported == nil || d.Reported.Reservation == nil || want == Passed && d.Reported.Reservation.Remaining != uint32(2-i) {
 			t.Fatalf("request %d: %v, %+v", i, d.Verdict, d.Reported)
 		}
-		if want == Limited && d.Reported.Wait != 12*time.Second-time.Duration(i)*time.Second {
+		if want == Limited && d.Reported.Wait != 11*time.Second-time.Duration(i)*time.Second {
 			t.Errorf("request %d is to wait for %v", i, d.Reported.Wait)
 		}
 		k.Leave(d)
@@ -95,7 +95,7 @@ func TestKept(t *testing.T) {
 	if d := k.at(4.5); d.Verdict != Limited || k.asked != asked {
 		t.Errorf("%v, having asked the tier %d times more", d.Verdict, k.asked-asked)
 	}
-	if d := k.at(12); d.Verdict != Passed {
+	if d := k.at(11); d.Verdict != Passed {
 		t.Errorf("when there is room: %v", d.Verdict)
 	}
 	if _, there := k.Counters.Peek(r.Counter, a, k.now); there {
@@ -223,7 +223,7 @@ func TestKeptUnderWayBlocksNobody(t *testing.T) {
 			at     float64
 			want   Verdict
 			blocks bool
-		}{{1, Limited, false}, {2.5, Limited, true}, {3, Mitigated, true}} {
+		}{{0.9, Limited, false}, {2, Limited, true}, {3, Mitigated, true}} {
 			if status == 200 {
 				test.want, test.blocks = Passed, false
 			}
@@ -252,11 +252,11 @@ func TestKeptInDoubt(t *testing.T) {
 		k := newKept(t, r)
 		clear(k.values)
 		d := k.at(0)
-		if d.Verdict != test.lost || d.Verdict == FailedClosed && d.Reported.Wait != 12*time.Second {
+		if d.Verdict != test.lost || d.Verdict == FailedClosed && d.Reported.Wait != 11*time.Second {
 			t.Errorf("%v: %v when all was lost, to wait for %v", test.posture, d.Verdict, d.Reported.Wait)
 		}
 		k.Leave(d)
-		if d := k.at(12.1); d.Verdict != Passed {
+		if d := k.at(11.1); d.Verdict != Passed {
 			t.Errorf("%v: %v when that is over", test.posture, d.Verdict)
 		}
 		k.Leave(&k.d)

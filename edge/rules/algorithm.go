@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter/algorithm"
+	"sluice/counter/exact"
 	"sluice/edge/limiter"
 )
 
@@ -111,6 +112,9 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 		no("count", "check: sync with algorithm: %s keeps what is admitted, and a request that is refused is none: remove refused, or take algorithm: sliding", c.Algorithm)
 	case c.keeps() && c.Action == Delay:
 		no("action", "check: sync admits a request or refuses it, and none waits for a turn: want refuse, close or redirect, or check: async")
+	case c.keeps() && c.Algorithm == Exact && time.Duration(c.Window) < exact.MinWindow:
+		no("window", "check: sync with algorithm: exact needs clocks of edges that differ by at most a twentieth of the window, and a twentieth of %v is too little: "+
+			"want %v or more, or algorithm: sliding or token_bucket, or check: async", c.Window, Duration(exact.MinWindow))
 	case c.keeps() && c.Algorithm == TokenBucket && time.Duration(c.Window) < time.Duration(c.Limit)*time.Millisecond:
 		no("limit", "check: sync goes by milliseconds, and a request would drain in less than one: want at most %d in %v, or check: async", time.Duration(c.Window)/time.Millisecond, c.Window)
 	case c.Algorithm == Sliding:

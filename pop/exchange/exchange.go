@@ -137,7 +137,7 @@ func (x *Exchanges) Answered(a Request, r *wire.Result, now time.Time) {
 		x.exactRead(a.exact, r, now)
 	case exactWrite:
 		outcome := [...]exact.Outcome{wire.Done: exact.Stored, wire.NotThere: exact.Conflict, wire.Unsent: exact.Unsent, wire.Unknown: exact.Unknown}[r.Status]
-		x.config.Exact.Written(a.exact, outcome)
+		x.config.Exact.Written(a.exact, outcome, x.wall(now))
 	}
 }
 
@@ -147,9 +147,12 @@ func (x *Exchanges) Waiting() bool {
 }
 
 // In is how soon there is more to send, and at most the time given.
-func (x *Exchanges) In(least time.Duration) time.Duration {
-	if x.config.InFlight != nil && x.config.InFlight.Behind() || x.config.Exact != nil && x.config.Exact.Behind() {
-		return min(least, behind)
+func (x *Exchanges) In(least time.Duration, now time.Time) time.Duration {
+	if x.config.InFlight != nil && x.config.InFlight.Behind() {
+		least = min(least, behind)
+	}
+	if x.config.Exact != nil {
+		least = max(x.config.Exact.In(least, x.wall(now)), min(least, behind))
 	}
 	return least
 }
