@@ -39,6 +39,7 @@ import (
 	"sluice/edge/lists"
 	"sluice/edge/metric"
 	"sluice/edge/plans"
+	"sluice/edge/ratelimit"
 	"sluice/edge/rules"
 	"sluice/edge/tracing"
 	"sluice/edge/view"
@@ -87,7 +88,8 @@ type daemon struct {
 	program string // openListeners
 	ours    *upgrade.Sockets
 	at      listeners
-	asks    *limitapi.Service // nil: programs ask nothing
+	calls   *ratelimit.Service // nil: proxies call nothing
+	asks    *limitapi.Service  // nil: programs ask nothing
 
 	reload    *reloader       // makeReloader
 	older     *upgrade.Parent // takeOver; nil: there was no older process
@@ -281,10 +283,16 @@ func (d *daemon) openListeners() (err error) {
 		return err
 	}
 	d.closers = append(d.closers, func() { d.ours.Close(true) })
-	if err = d.at.open(d.ours, d.config); err == nil && d.at.asks != nil {
+	if err = d.at.open(d.ours, d.config); err != nil {
+		return err
+	}
+	if d.at.calls != nil {
+		d.calls = ratelimit.New(d.server, d.callsTLS)
+	}
+	if d.at.asks != nil {
 		d.asks = limitapi.New(d.server, d.asksToken, d.asksTLS, d.log)
 	}
-	return err
+	return nil
 }
 
 // makeReloader makes what reads files again, and lays what operators have changed over the configuration.
@@ -367,6 +375,9 @@ func (d *daemon) handover() *upgrade.Handover {
 // makeMetrics makes those of all parts.
 func (d *daemon) makeMetrics() error {
 	all := prometheus.NewRegistry()
+	if d.calls != nil {
+		all.MustRegister(metric.Collector(d.calls.Collect))
+	}
 	if d.asks != nil {
 		all.MustRegister(metric.Collector(d.asks.Collect))
 	}

@@ -20,7 +20,6 @@ import (
 	"sluice/edge/admin"
 	"sluice/edge/config"
 	"sluice/edge/events"
-	"sluice/edge/ratelimit"
 )
 
 // serve runs an edge until it is stopped. Everything that can fail because of bad input comes before anything is
@@ -162,10 +161,9 @@ func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) 
 		}
 	}
 	var drains []func(context.Context)
-	if d.at.calls != nil {
-		s := ratelimit.New(d.server, d.callsTLS)
-		drains = append(drains, s.Drain)
-		on(&d.edges, "rate limit service", s.Serve, d.at.calls)
+	if d.calls != nil {
+		drains = append(drains, d.calls.Drain)
+		on(&d.edges, "rate limit service", d.calls.Serve, d.at.calls)
 	}
 	if d.asks != nil {
 		drains = append(drains, d.asks.Drain)

@@ -13,7 +13,6 @@ import (
 	"context"
 	"crypto/tls"
 	_ "embed"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -23,25 +22,23 @@ import (
 	"time"
 
 	goyaml "github.com/goccy/go-yaml"
-	"golang.org/x/net/netutil"
 
 	"sluice/edge"
 	"sluice/edge/bearer"
+	"sluice/edge/listen"
 	"sluice/edge/metric"
 )
 
-// Bounds of what programs may have open, and of what one may send. A call takes a goroutine and its body. An answer is
+// Bounds of what a program may send; listen.Programs bounds the connections. A call takes a goroutine and its body. An answer is
 // written within answerTime of the request, in which a rule may wait for the tier (pop.wait).
 const (
-	maxConnections = 1024
-	maxPerSource   = maxConnections / 4 // of another machine: each has one call in flight at most
-	maxBody        = 128 << 10
-	maxHeaders     = 16 << 10
-	headTime       = 5 * time.Second
-	bodyTime       = 10 * time.Second
-	answerTime     = 30 * time.Second
-	idleTime       = 2 * time.Minute
-	notice         = time.Second // in which a program that is answered learns that its connection ends
+	maxBody    = 128 << 10
+	maxHeaders = 16 << 10
+	headTime   = 5 * time.Second
+	bodyTime   = 10 * time.Second
+	answerTime = 30 * time.Second
+	idleTime   = 2 * time.Minute
+	notice     = time.Second // in which a program that is answered learns that its connection ends
 )
 
 // A Service answers programs. It is safe for concurrent use.
@@ -51,8 +48,7 @@ type Service struct {
 	calls   sync.Pool // of *call
 	leaving atomic.Bool
 
-	connections atomic.Int64
-	refused     atomic.Uint64
+	programs listen.Programs
 
 	mu sync.Mutex
 	ln []net.Listener
@@ -100,7 +96,7 @@ func (s *Service) Serve(ln net.Listener) error {
 	s.mu.Lock()
 	s.ln = append(s.ln, ln)
 	s.mu.Unlock()
-	ln = netutil.LimitListener(&capped{Listener: ln, most: maxPerSource, all: &s.connections, refused: &s.refused}, maxConnections)
+	ln = s.programs.Listener(ln)
 	err := error(nil)
 	if s.http.TLSConfig != nil {
 		err = s.http.ServeTLS(ln, "", "")
@@ -115,8 +111,7 @@ func (s *Service) Serve(ln net.Listener) error {
 
 // Collect gives the metrics of its connections.
 func (s *Service) Collect(to metric.Sink) {
-	to.Gauge(float64(s.connections.Load()), "sluice_limit_connections", fmt.Sprintf("Connections of programs to limit_api. Once there are %d, further ones wait.", maxConnections))
-	to.Count(s.refused.Load(), "sluice_limit_connections_refused_total", fmt.Sprintf("Connections to limit_api that were closed at once, because their machine had %d.", maxPerSource))
+	s.programs.Collect(to, "sluice_limit", "limit_api")
 }
 
 // Drain stops accepting, has programs connect elsewhere, and returns when every call in flight is answered, or ctx is

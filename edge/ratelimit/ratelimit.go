@@ -19,7 +19,6 @@ import (
 	"time"
 
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -28,22 +27,23 @@ import (
 	"google.golang.org/grpc/status"
 
 	"sluice/edge"
+	"sluice/edge/listen"
+	"sluice/edge/metric"
 )
 
-// What proxies may have open at once: connections, of which Envoy has one for each of its threads, and calls on each. A
-// call takes a goroutine and its request of at most maxRequest bytes, more than Envoy makes of the headers that it
+// What proxies may have open at once: calls on each connection, of which Envoy has one for each of its threads, and
+// listen.Programs bounds how many there are. A call takes a goroutine and its request of at most maxRequest bytes, more than Envoy makes of the headers that it
 // takes, and none takes longer than a rule waits for the tier (pop.wait). Its own headers may be maxHeaders bytes,
 // decoded: compressed, a line that has been sent before is one byte, and by default gRPC would keep 16 MiB of them,
 // decoded, for each call that is not ended. gRPC waits for the request of a call as long as its connection lasts. So a
 // connection lasts for maxAge, less or more by a tenth, and lastCalls for what is under way: a proxy that gets GOAWAY
 // connects anew, and loses no call by it.
 const (
-	maxConnections = 1024
-	maxCalls       = 1000
-	maxRequest     = 128 << 10
-	maxHeaders     = 16 << 10
-	maxAge         = 10 * time.Minute
-	lastCalls      = 10 * time.Second
+	maxCalls   = 1000
+	maxRequest = 128 << 10
+	maxHeaders = 16 << 10
+	maxAge     = 10 * time.Minute
+	lastCalls  = 10 * time.Second
 )
 
 // A Service answers calls. It is safe for concurrent use.
@@ -51,9 +51,10 @@ type Service struct {
 	service.UnimplementedRateLimitServiceServer
 	grpc_health_v1.UnimplementedHealthServer
 
-	edge  *edge.Server
-	grpc  *grpc.Server
-	calls sync.Pool // of *call
+	edge     *edge.Server
+	grpc     *grpc.Server
+	calls    sync.Pool // of *call
+	programs listen.Programs
 }
 
 // New makes the service of an edge. secure is its TLS; nil: none.
@@ -75,11 +76,16 @@ func New(e *edge.Server, secure *tls.Config) *Service {
 
 // Serve accepts connections on ln until Drain. It blocks, and closes ln.
 func (s *Service) Serve(ln net.Listener) error {
-	err := s.grpc.Serve(netutil.LimitListener(ln, maxConnections))
+	err := s.grpc.Serve(s.programs.Listener(ln))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
 	return err
+}
+
+// Collect gives the metrics of its connections.
+func (s *Service) Collect(to metric.Sink) {
+	s.programs.Collect(to, "sluice_rate_limit", "rate_limit_service")
 }
 
 // Drain stops accepting, has proxies go elsewhere, and returns when every call in flight is answered, or ctx is done: what is open then is

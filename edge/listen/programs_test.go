@@ -1,7 +1,8 @@
-package limitapi
+package listen
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
@@ -10,8 +11,8 @@ import (
 // A source has so many connections, and one more when one of them has ended; others, and programs of this machine, have theirs.
 func TestConnectionsOfASource(t *testing.T) {
 	from := make(chan string, 1)
-	var s Service
-	l := &capped{Listener: arriving(from), most: 2, all: &s.connections, refused: &s.refused}
+	var p Programs
+	l := &capped{arriving(from), &p}
 	accept := func(addr string) net.Conn {
 		t.Helper()
 		from <- addr
@@ -32,26 +33,29 @@ func TestConnectionsOfASource(t *testing.T) {
 		}
 	}
 	first := accept("192.0.2.1:1")
-	accept("192.0.2.1:2")
+	for range MaxPerMachine - 1 {
+		accept("192.0.2.1:2")
+	}
 	refused("192.0.2.1:3")
 	refused("[::ffff:192.0.2.1]:3")
 	first.Close()
 	first.Close() // net/http may do so twice
 	accept("192.0.2.1:4")
 	refused("192.0.2.1:5")
-	accept("[2001:db8::1]:1")
-	accept("[2001:db8::2]:1")
+	for i := range MaxPerMachine {
+		accept(fmt.Sprintf("[2001:db8::%d]:1", i))
+	}
 	refused("[2001:db8::3]:1")
 	for range 3 {
 		accept("127.0.0.1:1")
 		accept("[::1]:1")
 		accept("@")
 	}
-	if len(l.open) != 2 {
-		t.Errorf("remembered: %v", l.open)
+	if len(p.open) != 2 {
+		t.Errorf("remembered: %v", p.open)
 	}
-	if open, closed := s.connections.Load(), s.refused.Load(); open != 4+9 || closed != 4 {
-		t.Errorf("%d are open and %d were refused, want 13 and 4", open, closed)
+	if open, closed := p.all.Load(), p.refused.Load(); open != 2*MaxPerMachine+9 || closed != 4 {
+		t.Errorf("%d are open and %d were refused, want %d and 4", open, closed, 2*MaxPerMachine+9)
 	}
 	close(from)
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
