@@ -27,7 +27,7 @@ func (x *exchange) waitTurn() bool {
 	defer timer.Stop()
 	for {
 		<-timer.C
-		if x.front.Gone(time.Now()) {
+		if x.front.Gone() {
 			return false
 		}
 		if left -= lookEvery; left <= 0 {

@@ -147,7 +147,7 @@ func (x *exchange) serve() {
 		x.server.limiter.Leave(&x.decision.Decision)
 		return
 	}
-	if x.judged && !x.decision.Held && x.front.Gone(x.now) { // its client has changed its mind meanwhile: it goes to no origin
+	if x.judged && !x.decision.Held && x.front.Gone() { // its client has changed its mind meanwhile: it goes to no origin
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.respond(clientGone)
 		return

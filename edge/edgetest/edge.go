@@ -129,7 +129,7 @@ func Start(t *testing.T, origin, yaml string, change ...func(*edge.Server)) *Edg
 	return StartConfig(t, c, change...)
 }
 
-// HalfClosed has an edge wait so long for clients that have closed one direction of their connections.
+// HalfClosed has an edge count clients that have closed one direction of their connections again after so long.
 func HalfClosed(d time.Duration) func(*edge.Server) {
 	return func(s *edge.Server) { s.Registry().HalfClosed = d }
 }

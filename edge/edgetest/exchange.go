@@ -184,7 +184,7 @@ func (e *Exchange) SkipBody() bool {
 	return false
 }
 
-func (e *Exchange) Gone(time.Time) bool {
+func (e *Exchange) Gone() bool {
 	select {
 	case <-e.left:
 		return true
@@ -224,7 +224,7 @@ func (e *Exchange) Unwatch() {
 
 // Respond gets an answer of the edge's own, or not, as a client that has gone.
 func (e *Exchange) Respond(r *message.Reply) error {
-	if e.Gone(time.Time{}) {
+	if e.Gone() {
 		return net.ErrClosed
 	}
 	e.Status, e.Own, e.Text, e.Whole, e.wrote = r.Status, true, string(r.Body), true, time.Now()
@@ -274,7 +274,7 @@ func (e *Exchange) Trailers(lines []message.Line) error {
 
 // Flush fails once the client has gone.
 func (e *Exchange) Flush() error {
-	if e.Gone(time.Time{}) {
+	if e.Gone() {
 		return net.ErrClosed
 	}
 	return nil

@@ -28,8 +28,9 @@ const (
 type Site struct {
 	Limits Limits
 	Slack  time.Duration // by how much a read deadline may be off
-	// HalfClosed is how long a client is still waited for that has said it will send no more. That may be all it means
-	// (RFC 9112, 9.6: nc -N, some old clients), but nearly always it has gone: its user has pressed stop or reload.
+	// HalfClosed is how long a client counts against no cap that has said it will send no more, while its answer has not
+	// begun. That may be all it means (RFC 9112, 9.6: nc -N, some old clients), but nearly always it has gone: its user
+	// has pressed stop or reload, and comes by another connection.
 	HalfClosed time.Duration
 
 	Begin func(*Guarded) *Exchange // counts a request as received, and registers it
@@ -86,8 +87,6 @@ type Client struct {
 	writeBy time.Time // the write deadline that is set
 	ReadBy  time.Time // the read deadline that is set, as far as it matters
 	readDue time.Time // the one for the next head
-
-	halfClosed time.Time // when Gone first saw that it sends no more; zero: it has not
 }
 
 // StartBody begins to read a body, which the client must send at a pace. It may be late by grace at first, and by most
@@ -159,23 +158,11 @@ func (c *Client) readBody(p []byte) (int, error) {
 	return n, err
 }
 
-// Gone reports whether the client has gone while its request waits here: it has reset the connection, or has closed it, and was seen so
-// Site.HalfClosed ago.
-func (c *Client) Gone(now time.Time) bool {
+// Gone reports whether the client has gone while its request waits here: it has reset the connection. One that has
+// closed it may have closed one direction only, and waits for its answer.
+func (c *Client) Gone() bool {
 	s, ok := c.Raw.(*socket.Conn)
-	if !ok {
-		return false
-	}
-	switch s.Hangup() {
-	case socket.Closed:
-		if c.halfClosed.IsZero() {
-			c.halfClosed = now
-		}
-		return now.Sub(c.halfClosed) >= c.Site.HalfClosed
-	case socket.Reset:
-		return true
-	}
-	return false
+	return ok && s.Hangup() == socket.Reset
 }
 
 // AbortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.

@@ -61,7 +61,7 @@ func (e *Exchange) Secure() bool { return e.on.Conn.Secure }
 func (e *Exchange) Redirect() uint16 { return e.on.Conn.Redirect }
 
 // Gone reports whether the client has gone while its request waits.
-func (e *Exchange) Gone(now time.Time) bool { return e.on.Conn.Gone(now) }
+func (e *Exchange) Gone() bool { return e.on.Conn.Gone() }
 
 // Going reports whether the connection is to make room for others.
 func (e *Exchange) Going() bool { return e.on.Conn.Going.Load() != 0 }

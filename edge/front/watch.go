@@ -13,10 +13,11 @@ import (
 // sooner; they cost a timer that is set and stopped.
 const watchAfter = 100 * time.Millisecond
 
-// A watch notices that the client of a request has gone while its origin is at work: at once if the client has reset
-// the connection, after a while if it has closed it and no answer has begun. (A client that is not there any more
-// resets when the answer comes.) A client that has closed does not count against the caps meanwhile. It reads nothing:
-// what the client sends is its next request. Below TLS it sees what happens to the socket.
+// A watch notices that the client of a request has gone while its origin is at work: it has reset the connection. One
+// that has closed it sends no more, and may well read: it gets its answer (RFC 9112, 9.6). A client that is not there
+// any more resets when the answer comes. One that has closed does not count against the caps for Site.HalfClosed, and
+// counts again if no answer has begun by then. The watch reads nothing: what the client sends is its next request. Below
+// TLS it sees what happens to the socket.
 //
 // It belongs to the goroutine that serves the connection, which must stop it before it reads from the client again.
 type watch struct {
@@ -26,7 +27,7 @@ type watch struct {
 	ready     <-chan struct{}
 	gone      func()
 	answering atomic.Bool // the answer has begun
-	left      atomic.Bool // the connection does not count any more
+	left      atomic.Bool // the connection does not count
 	waiting   atomic.Bool // look waits at the socket, and nothing else reads it
 	stopped   atomic.Bool
 	wake      chan struct{}
@@ -37,8 +38,8 @@ type watch struct {
 // is not nil: until then the reader of the body sees the client go.
 func (e *Exchange) Watch(ready <-chan struct{}, gone func()) { e.watch.start(e.on.Conn, ready, gone) }
 
-// Answering notes that the answer has begun. It goes on for a client that has closed one direction, which then counts
-// again: else one source could have any number of answers under way.
+// Answering notes that the answer has begun. A client that has closed one direction then counts again: else one source
+// could have any number of answers under way.
 func (e *Exchange) Answering() {
 	w := &e.watch
 	w.answering.Store(true)
@@ -112,16 +113,17 @@ func (w *watch) look() {
 			return
 		}
 		now, err := s.WaitHangup(closed)
-		late := !due.IsZero() && !time.Now().Before(due)
 		switch {
 		case w.stopped.Load():
 			return
-		case now == socket.Reset, err != nil && !errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */, late && !w.answering.Load():
+		case now == socket.Reset, err != nil && !errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */ :
 			w.conn.Site.Leave(w.conn)
 			w.gone()
 			return
-		case late:
-			due = time.Time{}
+		case !due.IsZero() && !time.Now().Before(due):
+			if due = (time.Time{}); w.left.Swap(false) {
+				w.conn.Site.Return(w.conn)
+			}
 		case now == socket.Closed && !closed:
 			if !w.answering.Load() {
 				w.conn.Site.Leave(w.conn)

@@ -1,12 +1,44 @@
 package front
 
 import (
+	"net"
 	"runtime"
 	"testing"
 	"time"
 
 	"sluice/edge/socket"
 )
+
+// A client that has closed one direction counts against no cap for a while, and then counts again. It has gone when it
+// resets the connection.
+func TestWatchOfAHalfClosedClient(t *testing.T) {
+	client, accepted := connected(t)
+	raw := socket.New(accepted)
+	defer raw.Close()
+	saw := make(chan string, 3)
+	site := &Site{Leave: func(*Client) { saw <- "leaves" }, Return: func(*Client) { saw <- "counts" }}
+	var w watch
+	w.start(&Client{Conn: raw, Raw: raw, Site: site}, nil, func() { saw <- "gone" })
+	expect := func(want ...string) {
+		t.Helper()
+		for _, want := range want {
+			select {
+			case got := <-saw:
+				if got != want {
+					t.Errorf("%s, want %s", got, want)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("nothing, want %s", want)
+			}
+		}
+	}
+	_ = client.(*net.TCPConn).CloseWrite()
+	expect("leaves", "counts")
+	_ = client.(*net.TCPConn).SetLinger(0)
+	client.Close()
+	expect("leaves", "gone")
+	w.stop()
+}
 
 // A watch that waits at the client's socket has its own read deadline there, and one that ends leaves one that is over. Who reads from the
 // client next must know, or a client would be cut whose answer took a while.

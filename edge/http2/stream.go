@@ -194,7 +194,7 @@ func (st *Stream) Begun() bool { return st.streaming || !st.wrote.IsZero() }
 func (st *Stream) Wrote() time.Time { return st.wrote }
 
 // Gone reports whether the client has gone.
-func (st *Stream) Gone(time.Time) bool {
+func (st *Stream) Gone() bool {
 	st.conn.mu.Lock()
 	defer st.conn.mu.Unlock()
 	return st.died != nil

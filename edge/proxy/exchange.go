@@ -44,10 +44,9 @@ type Body interface {
 // A Client is the client that waits for the answer.
 type Client interface {
 	// Gone reports whether it has gone, while its body is not being read.
-	Gone(now time.Time) bool
+	Gone() bool
 	// Watch has gone called, from another goroutine and at most once, if it goes before Unwatch; the watch begins when
-	// ready is closed, if that is not nil. After Answering, one that has only said that it will send no more is waited
-	// for.
+	// ready is closed, if that is not nil. A client that has only said that it will send no more has not gone.
 	Watch(ready <-chan struct{}, gone func())
 	Answering()
 	// Unwatch may be called without Watch. When it returns, gone has been called, or will not be.

@@ -210,7 +210,7 @@ func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 				// Mostly it is just being started again.
 				pause = min(max(2*pause, upstream.FirstPause), upstream.LastPause, until.Sub(now))
 				time.Sleep(pause)
-				if now = time.Now(); !p.on.Gone(now) {
+				if now = time.Now(); !p.on.Gone() {
 					o = g.Instead(o, p.order.Source, now)
 					continue
 				}

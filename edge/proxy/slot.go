@@ -68,7 +68,7 @@ func (p *Forward) queue(g *upstream.Group, w *shedding.Waiter, now, due time.Tim
 		case <-timer.C:
 		}
 		at := time.Now()
-		gone := p.on.Gone(at)
+		gone := p.on.Gone()
 		switch {
 		case gone || !at.Before(until):
 			if g.Shedding.Abandon(w, gone, at) {

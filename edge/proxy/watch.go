@@ -30,8 +30,7 @@ func (p *Forward) unwatch() (gone bool) {
 	return gone
 }
 
-// abandoned ends a request whose client has gone. If it has closed one direction only, it gets the answer that this
-// took too long.
+// abandoned ends a request whose client has gone.
 func (p *Forward) abandoned(b *answerBody) {
 	if b.upload != nil {
 		b.upload.end()
@@ -39,5 +38,5 @@ func (p *Forward) abandoned(b *answerBody) {
 	p.on.Last()
 }
 
-// clientGone has the status that nginx gives it, for logs and metrics.
+// clientGone has the status that nginx gives it, for logs and metrics: no client is there to read it.
 var clientGone = message.Refuse(499, "client_closed", "The connection was closed before the answer was there.")
