@@ -15,10 +15,13 @@ EVERY ?= 1m
 export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test test-system nightly traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls chaos soak ratelimit http2-attacks h2spec figures release
+.PHONY: build lab demo test test-system nightly traps needs spellings race fuzz bench lint accuracy accuracy-short bench-peers bench-rls chaos soak ratelimit http2-attacks h2spec figures release
 
-build: # bin/sluice, bin/sluice-wall, bin/sluice-loadgen and bin/sluice-trial
+build: # bin/sluice, bin/sluice-wall and bin/sluice-loadgen
 	$(GO) build -o bin/ ./cmd/...
+
+lab: build # the laboratory beside them, bin/sluice-trial: what tries the product
+	cd cmd/lab && $(GO) build -o ../../bin/sluice-trial .
 
 demo: build # a PoP, an origin and an attack, on this machine
 	bin/sluice-loadgen lab --demo
@@ -68,6 +71,7 @@ bench: needs # benchmarks, those that match BENCH
 lint: # format, vet, staticcheck, and who imports whom; the linter, which vets too, is pinned in tools.mod and built the first time
 	@test -z "$$(gofmt -l .)" || { gofmt -l . | sed 's/$$/: not formatted; run gofmt -w/' >&2; exit 1; }
 	$(GO) tool -modfile=tools.mod golangci-lint run ./...
+	cd cmd/lab && $(GO) tool -modfile=../../tools.mod golangci-lint run -c ../../.golangci.yml ./...
 
 accuracy: build # everything by which accuracy is judged, on the access logs in LOGS and on made traffic: two hours
 	@test -n "$(LOGS)" || { echo 'accuracy: say where the access logs are: make accuracy LOGS=DIR' >&2; exit 1; }
@@ -77,35 +81,35 @@ accuracy-short: build # the same on small made traffic, and some of it over 1 to
 	bin/sluice-loadgen accuracy --short
 	bin/sluice-loadgen accuracy --short --sizes --seeds 1
 
-bench-peers: build # cost per request beside nginx, HAProxy and Caddy; FLAGS=--short for one quick round, FLAGS="--json FILE"
+bench-peers: lab # cost per request beside nginx, HAProxy and Caddy; FLAGS=--short for one quick round, FLAGS="--json FILE"
 	@.ci/needs nginx haproxy memcached
 	bin/sluice-trial bench-peers $(FLAGS)
 
-bench-rls: build ratelimit # cost per call of Envoy's rate limit service beside envoyproxy/ratelimit, which peers.mod pins; FLAGS=--short for one quick round
+bench-rls: lab ratelimit # cost per call of Envoy's rate limit service beside envoyproxy/ratelimit, which peers.mod pins; FLAGS=--short for one quick round
 	@.ci/needs memcached
 	bin/sluice-trial bench-rls $(FLAGS)
 
-chaos: build # what must happen when things break, story by story, with real edges and in virtual time: a quarter of an hour; FLAGS=--short for some of it
+chaos: lab # what must happen when things break, story by story, with real edges and in virtual time: a quarter of an hour; FLAGS=--short for some of it
 	@.ci/needs memcached nutcracker
 	bin/sluice-trial chaos $(FLAGS)
 
-soak: build # D, an hour unless set otherwise, with a fault of tier, edge, clock or origin in each EVERY: nothing is lost, nothing grows
+soak: lab # D, an hour unless set otherwise, with a fault of tier, edge, clock or origin in each EVERY: nothing is lost, nothing grows
 	@.ci/needs memcached
 	bin/sluice-trial soak --for $(D) --every $(EVERY) $(FLAGS)
 
 ratelimit: # bin/ratelimit, envoyproxy/ratelimit as peers.mod pins it, for bench-rls and for sluice-loadgen lab --limiter
 	$(GO) build -modfile=peers.mod -o bin/ratelimit github.com/envoyproxy/ratelimit/src/service_cmd
 
-http2-attacks: build # what attacks on HTTP/2 cost beside nginx and HAProxy, and another client; FLAGS=--short for one quick round, FLAGS="--json FILE"
+http2-attacks: lab # what attacks on HTTP/2 cost beside nginx and HAProxy, and another client; FLAGS=--short for one quick round, FLAGS="--json FILE"
 	@.ci/needs nginx haproxy
 	bin/sluice-trial http2-attacks $(FLAGS)
 
-h2spec: build # every case of h2spec on the edge, which peers.mod pins, and a request after each; FLAGS="--servers nginx,haproxy" for others
+h2spec: lab # every case of h2spec on the edge, which peers.mod pins, and a request after each; FLAGS="--servers nginx,haproxy" for others
 	$(GO) build -modfile=peers.mod -o bin/h2spec github.com/summerwind/h2spec/cmd/h2spec
 	bin/sluice-trial h2spec $(FLAGS)
 
 release: # archives, Debian packages and lists of modules (SBOM) of the commit that is checked out, in dist/, built twice and compared; needs Go and git
 	$(GO) run ./.ci/release $(FLAGS)
 
-figures: build # write the tables of the documents from their runs (docs/figures); LONG=1 LOGS=DIR runs the long ones anew; FLAGS=--check fails where something would change
-	$(GO) run ./docs/figures $(if $(LONG),--long) $(FLAGS)
+figures: lab # write the tables of the documents from their runs (docs/figures); LONG=1 LOGS=DIR runs the long ones anew; FLAGS=--check fails where something would change
+	cd cmd/lab && $(GO) run ./figures $(if $(LONG),--long) $(FLAGS)

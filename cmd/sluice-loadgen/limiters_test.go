@@ -17,7 +17,7 @@ import (
 // to one instance alone: nginx lets pass no more than twice the limit in a window. If it were judged by what each counts alone: nobody is wrong.
 func TestLabOfLimiters(t *testing.T) {
 	t.Parallel()
-	dir := labtest.Plain(t)
+	dir := labtest.PlainTrials(t)
 	file := filepath.Join(t.TempDir(), "report.json")
 	p := labtest.Start(t, dir, "sluice-loadgen", "--limiter", "sluice,sluice-throttle,nginx,haproxy,envoy-ratelimit", "--ratelimit", labtest.RateLimit(t), "--memcached", "1",
 		"--workload", "constant", "--duration", "2s", "--limit", "20", "--window", "1s", "--mitigation-timeout", "1s", "--json", file, "--html", file+".html")

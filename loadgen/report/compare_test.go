@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"sluice/loadgen/design"
-	"sluice/loadgen/internal/golden"
+	"sluice/loadgen/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/workload"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"sluice/loadgen/design"
-	"sluice/loadgen/internal/golden"
+	"sluice/loadgen/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
 	"sluice/loadgen/trace"

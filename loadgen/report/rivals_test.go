@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"sluice/loadgen/internal/golden"
+	"sluice/loadgen/golden"
 	"sluice/loadgen/judge"
 )
 

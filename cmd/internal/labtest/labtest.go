@@ -16,43 +16,72 @@ import (
 	"time"
 )
 
-// A build is where the edge and the load generator are, once a test has wanted them.
+// A build is where the programs are, once a test has wanted them.
 type build struct {
-	once sync.Once
-	args []string
-	dir  string
-	err  error
+	once, trial sync.Once
+	args        []string
+	dir         string
+	err         error
 }
 
 var plain, raced = &build{}, &build{args: []string{"-race"}}
 
 // Binaries is the folder with the programs, which have the race detector if the test has it.
-func Binaries(tb testing.TB) string {
-	if raceEnabled {
-		return raced.in(tb)
-	}
-	return plain.in(tb)
-}
+func Binaries(tb testing.TB) string { return asTheTest().in(tb) }
 
 // Plain is the folder with the programs without it.
 func Plain(tb testing.TB) string { return plain.in(tb) }
 
+// Trials is Binaries with the program of the laboratory beside the others.
+func Trials(tb testing.TB) string { return asTheTest().withTrial(tb) }
+
+// PlainTrials is Plain with the program of the laboratory beside the others.
+func PlainTrials(tb testing.TB) string { return plain.withTrial(tb) }
+
+func asTheTest() *build {
+	if raceEnabled {
+		return raced
+	}
+	return plain
+}
+
 func (b *build) in(tb testing.TB) string {
 	tb.Helper()
 	b.once.Do(func() {
-		if b.dir, b.err = os.MkdirTemp("", "sluice-lab-test-"); b.err != nil {
-			return
-		}
-		args := append([]string{"build", "-o", b.dir}, b.args...)
-		out, err := exec.Command("go", append(args, "sluice/cmd/sluice", "sluice/cmd/sluice-wall", "sluice/cmd/sluice-loadgen", "sluice/cmd/sluice-trial")...).CombinedOutput()
-		if err != nil {
-			b.err = fmt.Errorf("go build: %w\n%s", err, out)
+		if b.dir, b.err = os.MkdirTemp("", "sluice-lab-test-"); b.err == nil {
+			b.err = b.make(".", b.dir+"/", "./cmd/sluice", "./cmd/sluice-wall", "./cmd/sluice-loadgen")
 		}
 	})
 	if b.err != nil {
 		tb.Fatal(b.err)
 	}
 	return b.dir
+}
+
+func (b *build) withTrial(tb testing.TB) string {
+	tb.Helper()
+	dir := b.in(tb)
+	b.trial.Do(func() { b.err = b.make("cmd/lab", filepath.Join(dir, "sluice-trial"), ".") })
+	return b.in(tb)
+}
+
+// make builds packages of the module in a folder of the repository.
+func (b *build) make(module, out string, packages ...string) error {
+	root, err := repository()
+	if err != nil {
+		return err
+	}
+	args := append([]string{"-C", filepath.Join(root, module), "build", "-o", out}, b.args...)
+	if said, err := exec.Command("go", append(args, packages...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, said)
+	}
+	return nil
+}
+
+// repository is its top, be the test one of the product or of the laboratory.
+func repository() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sluice").Output()
+	return string(bytes.TrimSpace(out)), err
 }
 
 // peer is envoyproxy/ratelimit, once a test has wanted it.
@@ -69,13 +98,13 @@ func RateLimit(tb testing.TB) string {
 		if peer.dir, peer.err = os.MkdirTemp("", "sluice-peer-test-"); peer.err != nil {
 			return
 		}
-		module, err := exec.Command("go", "env", "GOMOD").Output()
+		root, err := repository()
 		if err != nil {
 			peer.err = err
 			return
 		}
-		pinned := filepath.Join(filepath.Dir(string(bytes.TrimSpace(module))), "peers.mod")
-		out, err := exec.Command("go", "build", "-modfile", pinned, "-o", filepath.Join(peer.dir, "ratelimit"), "github.com/envoyproxy/ratelimit/src/service_cmd").CombinedOutput()
+		pinned := filepath.Join(root, "peers.mod")
+		out, err := exec.Command("go", "-C", root, "build", "-modfile", pinned, "-o", filepath.Join(peer.dir, "ratelimit"), "github.com/envoyproxy/ratelimit/src/service_cmd").CombinedOutput()
 		if err != nil {
 			peer.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}

@@ -1,0 +1,330 @@
+// Package bench measures what a request costs: at this edge, at others and at the least that a proxy can do, side by side (Peers); what attacks
+// on HTTP/2 cost this edge and others (HTTP2Attacks); and how many requests the load generator itself sends, and how late (Pace).
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/cmd/lab/closedloop"
+	"sluice/loadgen/process"
+)
+
+// Peers measures what edges cost per request, one beside the other: each before the same origin, one at a time, round after round so
+// that whatever else the machine does falls on all of them. The edge has one processor to itself; load, origin and tier share
+// another.
+type Peers struct {
+	Sluice  string        // the edge's executable
+	Before  string        // another executable of it, which is measured as the edge Before; "": none
+	Self    string        // the executable of which "origin" and "bench-peers --bare" are subcommands
+	Rounds  int           // 0: 5
+	For     time.Duration // of a measurement; 0: 2 s
+	Conns   []int         // connections; none: 64 and 512
+	Sources []int         // none: 1 and 10,000
+	Edges   []string      // names of PeerNames; none: all
+	Works   []string      // names of PeerWorks; none: all
+	Say     func(string)  // progress; nil: nobody
+	dir     string
+	origin  string
+	tier    string
+	node    *process.Process // memcached, at tier
+	pem     string           // file of the certificate and its key
+}
+
+// PeerNames are the edges that Peers can measure, and PeerWorks what they can do: with "new" or "resumed" over a connection for each
+// request, with "tls" over TLS, whose handshake is a full one for each new connection, or resumes the session of another, and with "h2" over HTTP/2,
+// with one request at once on a connection, or 16.
+var (
+	PeerNames = []string{"nginx", "haproxy", "caddy", "fasthttp", "sluice off", "sluice", "sluice memcached", "nginx 444", "haproxy reject", "sluice shed"}
+	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new", "proxy tls resumed",
+		"proxy tls h2", "proxy tls h2 16", "refuse tls h2", "refuse tls h2 16"}
+)
+
+// Before is the edge before a change, measured beside what it became.
+const Before = "sluice before"
+
+// PeerCase is one thing that edges are compared in.
+type PeerCase struct {
+	Work    string `json:"work"`
+	Conns   int    `json:"connections"`
+	Sources int    `json:"sources"`
+}
+
+// has reports whether a word is among those of the work.
+func (c PeerCase) has(word string) bool { return slices.Contains(strings.Fields(c.Work), word) }
+
+// streams is how many requests it has at once on a connection of HTTP/2; 0: it is HTTP/1.1.
+func (c PeerCase) streams() int {
+	switch {
+	case c.has("16"):
+		return 16
+	case c.has("h2"):
+		return 1
+	}
+	return 0
+}
+
+// PeerFigures is what one edge showed in one case: medians over the rounds.
+type PeerFigures struct {
+	PeerCase
+	Edge     string    `json:"edge"`
+	CPU      float64   `json:"cpu_per_request"` // seconds, those of Tier included
+	Tier     float64   `json:"cpu_of_tier"`     // of them memcached's
+	Rate     float64   `json:"requests_per_second"`
+	P50      float64   `json:"p50"` // seconds
+	P99      float64   `json:"p99"`
+	Memory   float64   `json:"memory"` // bytes
+	Wrong    float64   `json:"wrong"`  // share of answers that were not what the case is about
+	ByNginx  float64   `json:"cpu_by_nginx"`
+	ByProxy  float64   `json:"cpu_by_haproxy"`
+	ByOff    float64   `json:"cpu_by_sluice_off"`
+	ByBefore float64   `json:"cpu_by_sluice_before,omitempty"`
+	P99Nginx float64   `json:"p99_by_nginx"`
+	Busy     float64   `json:"busy"` // share of its processor that the edge used; well below 1 the load was the slower
+	AllCPU   []float64 `json:"cpu_per_request_by_round"`
+
+	SpreadNginx [2]float64 `json:"cpu_by_nginx_least_and_most"` // over the rounds
+	SpreadProxy [2]float64 `json:"cpu_by_haproxy_least_and_most"`
+	measured    []PeerFigures
+}
+
+// Run measures every edge in every case, and returns the figures in the order of cases and edges.
+func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
+	p.complete()
+	if runtime.NumCPU() < 2 {
+		return nil, errors.New("loadgen: bench-peers needs two processors: one for the edge, one for the load")
+	}
+	if p.dir, err = os.MkdirTemp("", "sluice-peers-"); err != nil {
+		return nil, fmt.Errorf("loadgen: bench-peers: %w", err)
+	}
+	defer os.RemoveAll(p.dir)
+	if p.pem, err = p.certificate(); err != nil {
+		return nil, err
+	}
+	if err := process.Pin(1); err != nil {
+		return nil, err
+	}
+	free, err := process.FreeAddresses(2)
+	if err != nil {
+		return nil, err
+	}
+	p.origin = free[0].String()
+	origin := &process.Process{Name: "origin", Path: p.Self, Args: []string{"origin", "--listen", p.origin, "--size", "1000"}}
+	stop, err := launch(ctx, origin, p.origin)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	if slices.Contains(p.Edges, "sluice memcached") {
+		p.tier = free[1].String()
+		if p.node, stop, err = launchMemcached(ctx, free[1]); err != nil {
+			return nil, err
+		}
+		defer stop()
+	}
+	for _, c := range p.cases() {
+		var rows []PeerFigures
+		for _, e := range p.Edges {
+			if can(e, c) {
+				rows = append(rows, PeerFigures{PeerCase: c, Edge: e})
+			}
+		}
+		for round := range p.Rounds {
+			for n := range rows {
+				i := n
+				if round%2 == 1 { // to and fro, so that a machine which slows down does not favour the first
+					i = len(rows) - 1 - n
+				}
+				f, err := p.measure(ctx, rows[i].Edge, c)
+				if err != nil {
+					return nil, err
+				}
+				rows[i].measured = append(rows[i].measured, f)
+				p.Say(fmt.Sprintf("round %d of %d: %s, %s, %d connections, %d sources: %.2f µs of processor time a request, %.0f requests/s",
+					round+1, p.Rounds, f.Edge, c.Work, c.Conns, c.Sources, f.CPU*1e6, f.Rate))
+			}
+		}
+		for i := range rows {
+			rows[i].settle()
+		}
+		compare(rows)
+		figures = append(figures, rows...)
+	}
+	return figures, nil
+}
+
+func (p *Peers) complete() {
+	p.Rounds = cmp.Or(p.Rounds, 5)
+	p.For = cmp.Or(p.For, 2*time.Second)
+	if len(p.Conns) == 0 {
+		p.Conns = []int{64, 512}
+	}
+	if len(p.Sources) == 0 {
+		p.Sources = []int{1, 10_000}
+	}
+	if len(p.Edges) == 0 {
+		p.Edges = PeerNames
+	}
+	if len(p.Works) == 0 {
+		p.Works = PeerWorks
+	}
+	if p.Say == nil {
+		p.Say = func(string) {}
+	}
+}
+
+func (p *Peers) cases() (list []PeerCase) {
+	for _, w := range p.Works {
+		for _, n := range p.Conns {
+			for _, s := range p.Sources {
+				list = append(list, PeerCase{w, n, s})
+			}
+		}
+	}
+	return list
+}
+
+// closers are edges that close the connection of a refused source in place of an answer, each by the means it has: nginx once it has read
+// the request, HAProxy and Sluice when they accept.
+var closers = map[string]bool{"nginx 444": true, "haproxy reject": true, "sluice shed": true}
+
+// can reports whether an edge does the work: one without a limiter refuses nobody, and one that closes connections keeps none. The
+// baseline has no TLS, and what a rule or a tier adds to a request is the same beneath it.
+func can(edge string, c PeerCase) bool {
+	if closers[edge] {
+		return c.Work == "refuse new" && c.Sources == 1
+	}
+	switch edge {
+	case "fasthttp", "sluice memcached":
+		return !c.has("tls")
+	case "caddy", "sluice off": // Caddy has no limiter of its own
+		return c.Work == "proxy"
+	}
+	return true
+}
+
+// measure runs one edge in one case.
+func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFigures, err error) {
+	free, err := process.FreeAddresses(2)
+	if err != nil {
+		return f, err
+	}
+	at := free[0].String()
+	proc, err := p.edge(edge, at, free[1], c)
+	if err != nil {
+		return f, err
+	}
+	stop, err := launchAlone(ctx, proc, at)
+	if err != nil {
+		return f, err
+	}
+	defer stop()
+	var before, after, tier time.Duration
+	var cpuErr error
+	spent := func() (of, inTier time.Duration) {
+		of, err := process.CPUTime(proc.PID())
+		cpuErr = errors.Join(cpuErr, err)
+		if edge == "sluice memcached" {
+			inTier, err = process.CPUTime(p.node.PID())
+			cpuErr = errors.Join(cpuErr, err)
+		}
+		return of, inTier
+	}
+	warm := max(p.For/3, 500*time.Millisecond)
+	if c.has("refuse") {
+		warm += time.Duration(c.Sources) * 200 * time.Microsecond // so that all have had what they are admitted
+	}
+	load := closedloop.Load{Edge: free[0], Conns: c.Conns, Sources: c.Sources, Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
+		Warm: warm, For: p.For,
+		Begun: func() { before, tier = spent() },
+		Ended: func() { var t time.Duration; after, t = spent(); tier = t - tier },
+	}
+	if c.has("tls") {
+		load.TLS = clientTLS(c)
+	}
+	if load.Streams = c.streams(); load.Streams > 0 {
+		load.TLS.NextProtos = []string{"h2"}
+	}
+	out, err := load.Run(ctx)
+	if err = errors.Join(err, cpuErr); err != nil {
+		return f, fmt.Errorf("loadgen: %s: %w", edge, err)
+	}
+	if out.Answers == 0 {
+		return f, fmt.Errorf("loadgen: %s answered nothing: %s", edge, proc.Output())
+	}
+	want := 200
+	if c.has("refuse") {
+		want = 429
+	}
+	wrong := out.Answers - out.Shed - out.Statuses[want]
+	if c.has("resumed") {
+		wrong = max(wrong, out.Answers-out.Resumed)
+	}
+	n := float64(out.Answers)
+	return PeerFigures{
+		PeerCase: c, Edge: edge,
+		CPU: (after - before + tier).Seconds() / n, Tier: tier.Seconds() / n, Rate: n / out.Took.Seconds(), Busy: (after - before).Seconds() / out.Took.Seconds(),
+		P50: float64(out.Latency.ValueAtQuantile(50)) / 1e9, P99: float64(out.Latency.ValueAtQuantile(99)) / 1e9,
+		Memory: float64(process.Memory(proc.PID())),
+		Wrong:  float64(wrong+out.Failed) / (n + float64(out.Failed)),
+	}, proc.Crashed()
+}
+
+// launchAlone starts a process that has the first processor to itself.
+func launchAlone(ctx context.Context, proc *process.Process, at string) (stop func(), err error) {
+	// taskset becomes the program, so its number and what is said of it are the program's.
+	proc.Args = append([]string{"-c", "0", proc.Path}, proc.Args...)
+	if proc.Path, err = process.Find("taskset", "it comes with util-linux"); err != nil {
+		return nil, err
+	}
+	return launch(ctx, proc, at)
+}
+
+// launchMemcached starts a node.
+func launchMemcached(ctx context.Context, at netip.AddrPort) (node *process.Process, stop func(), err error) {
+	path, err := process.Find("memcached", "install it, or leave out what is measured with it")
+	if err != nil {
+		return nil, nil, err
+	}
+	node = &process.Process{Name: "memcached", Path: path, AsNobody: true, Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(at.Port()), "-U", "0", "-m", "256", "-t", "1"}}
+	stop, err = launch(ctx, node, at.String())
+	return node, stop, err
+}
+
+// launch starts a process and waits until it listens.
+func launch(ctx context.Context, proc *process.Process, at string) (stop func(), err error) {
+	if err := proc.Start(); err != nil {
+		return nil, err
+	}
+	stop = func() { proc.Stop(2 * time.Second) }
+	if err := proc.Await(ctx, 10*time.Second, func() error {
+		c, err := net.DialTimeout("tcp", at, time.Second)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// file writes a configuration file.
+func (p *Peers) file(name, text string) (string, error) {
+	path := filepath.Join(p.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return "", fmt.Errorf("loadgen: bench-peers: %w", err)
+	}
+	return path, nil
+}

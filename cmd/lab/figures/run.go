@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+const (
+	folder  = "docs/figures"
+	fold    = "----\n"
+	commits = 20 // that may have changed what a run measures before its tables say so
+)
+
+// A book is figures.yaml.
+type book struct {
+	Runs   map[string]*run
+	Tables map[string]*table
+	Values map[string]*value
+
+	root    string
+	used    map[string]bool
+	history bool // the commits are here, all of them
+	lost    bool // but for one that a run is of, which counts as older than its code
+}
+
+// A run is a command that prints figures.
+type run struct {
+	Command  string
+	Long     string   // how long it takes, by hand; none: it is in virtual time, takes seconds and is run each time
+	Measures []string // packages
+	Spread   string   // what a range in its figures is of, such as "seeds 1 to 4"
+
+	root, name                  string
+	text                        string
+	command, commit, date, took string // as stored
+	machine, spread             string
+}
+
+func load(root string) (*book, error) {
+	text, err := os.ReadFile(filepath.Join(root, folder, "figures.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	b := &book{root: root, used: make(map[string]bool)}
+	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(b); err != nil {
+		return nil, fmt.Errorf("%s/figures.yaml: %w", folder, err)
+	}
+	shallow, err := (&run{root: root}).git("rev-parse", "--is-shallow-repository")
+	b.history = err == nil && strings.HasPrefix(shallow, "false")
+	for name, r := range b.Runs {
+		r.root, r.name = root, name
+		if err := r.read(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if r.commit != "" && !strings.HasSuffix(r.commit, ", changed") && !r.known() { // of another history, in which nobody can count
+			b.lost = true
+		}
+	}
+	return b, nil
+}
+
+// run runs what is quick, and what is long where that is asked for; or what is named. What a quick run prints must be what is stored, where nothing is to be written.
+func (b *book) run(ctx context.Context, check, long bool, only []string) error {
+	var wrong error
+	names := sorted(b.Runs)
+	slices.SortStableFunc(names, func(x, y string) int { return b.Runs[x].reads() - b.Runs[y].reads() })
+	for _, name := range names {
+		r := b.Runs[name]
+		if len(only) > 0 && !slices.Contains(only, name) || len(only) == 0 && r.Long != "" && !long {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, r.Command)
+		began := time.Now()
+		text, err := r.execute(ctx)
+		switch {
+		case err != nil:
+			wrong = errors.Join(wrong, err)
+		case text == r.text && r.command == r.Command && r.Long == "":
+		case check:
+			wrong = errors.Join(wrong, fmt.Errorf("%s/runs/%s.txt: the command prints something else now; make figures stores it", folder, name))
+		default:
+			r.text, r.command, r.commit, r.date, r.took = text, r.Command, r.revision(), began.Format(time.DateOnly), fmt.Sprint(time.Since(began).Round(time.Second))
+			r.machine, r.spread = machine(), r.Spread
+			if err := r.store(); err != nil {
+				return err
+			}
+		}
+	}
+	return wrong
+}
+
+// reads is how much of what others have stored a run works on; it comes after them.
+func (r *run) reads() int { return strings.Count(r.Command, folder+"/runs/") }
+
+func (r *run) file() string { return filepath.Join(r.root, folder, "runs", r.name+".txt") }
+
+func (r *run) head() string {
+	return fmt.Sprintf("command: %s\ncommit: %s\ndate: %s\ntook: %s\nmachine: %s\nspread: %s\n", r.command, r.commit, r.date, r.took, r.machine, r.spread)
+}
+
+func (r *run) digest() string {
+	return fmt.Sprintf("digest: %.8x\n", sha256.Sum256([]byte(r.head()+fold+r.text)))
+}
+
+func (r *run) store() error {
+	if err := os.MkdirAll(filepath.Dir(r.file()), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(r.file(), []byte(r.head()+r.digest()+fold+r.text), 0o644)
+}
+
+// read takes apart what store wrote. Nobody else writes it: the digest is for whoever would by mistake.
+func (r *run) read() error {
+	stored, err := os.ReadFile(r.file())
+	if err != nil {
+		return err
+	}
+	head, text, _ := strings.Cut(string(stored), fold)
+	into := []*string{&r.command, &r.commit, &r.date, &r.took, &r.machine, &r.spread}
+	for i, line := range strings.Split(head, "\n")[:min(len(into), strings.Count(head, "\n"))] {
+		_, *into[i], _ = strings.Cut(line, ": ")
+	}
+	if r.text = text; r.head()+r.digest() != head {
+		return fmt.Errorf("%s/runs/%s.txt:1: is not as its run wrote it (the digest differs); take it back, or run it: make figures FLAGS=\"--only %s\"", folder, r.name, r.name)
+	}
+	return nil
+}
+
+// noise is what differs from run to run, and is no figure.
+var noise = regexp.MustCompile(`(?m)^(decisions per second .*|=== .*|--- .*|ok  .*|PASS|FAIL|goos: .*|goarch: .*|pkg: .*)\n|^ +\w+_test\.go:\d+:`)
+
+// execute runs the command from the top of the repository. What it says of its progress is shown if it fails.
+func (r *run) execute(ctx context.Context) (string, error) {
+	if strings.Contains(r.Command, "$LOGS") && os.Getenv("LOGS") == "" {
+		return "", fmt.Errorf("%s: say where the access logs are: LOGS=DIR", r.name)
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-ec", r.Command)
+	var stderr bytes.Buffer
+	cmd.Dir, cmd.Stderr, cmd.WaitDelay = r.root, &stderr, 10*time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %s: %w\n%s%s", r.name, r.Command, err, out, stderr.Bytes())
+	}
+	return noise.ReplaceAllStringFunc(string(out), func(s string) string { return strings.Repeat(" ", 4*strings.Count(s, "_test.go")) }), nil
+}
+
+func (r *run) git(args ...string) (string, error) {
+	cmd := exec.Command("git", append(append(args, "--"), r.Measures...)...)
+	cmd.Dir = r.root
+	out, err := cmd.Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// revision is the last commit of what the run measures.
+func (r *run) revision() string {
+	commit, err := r.git("log", "-1", "--format=%h")
+	if changed, _ := r.git("status", "--porcelain"); err != nil || changed != "" {
+		commit += ", changed"
+	}
+	return commit
+}
+
+const older = " **Older than its code**, by more than `20` commits, of a commit that is not here, or of another command than the one that is run now."
+
+// aged says the same in a cell.
+const aged = "; older than its code"
+
+// isOlder reports whether tables of a run have to say that it is not of the code as it is.
+func (r *run) isOlder() bool {
+	if r.Long == "" {
+		return false
+	}
+	out, err := r.git("rev-list", "--count", r.commit+"..HEAD")
+	n, _ := strconv.Atoi(out)
+	return err != nil || n > commits || r.command != r.Command
+}
+
+// known reports whether the commit of a run is in the history.
+func (r *run) known() bool {
+	_, err := r.git("rev-list", "--count", r.commit+"..HEAD")
+	return err == nil
+}
+
+// note is the line below each table.
+func (r *run) note() string {
+	n := fmt.Sprintf("*`%s`: commit %s, %s, %s", r.command, r.commit, r.date, r.machine)
+	if r.spread != "" {
+		n += "; " + r.spread
+	}
+	if n += ".*"; r.isOlder() {
+		n += older
+	}
+	return n
+}
+
+var model = regexp.MustCompile(`model name\s*: (.*)`)
+
+func machine() string {
+	name := runtime.GOARCH
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if m := model.FindSubmatch(text); m != nil {
+			name = string(m[1])
+		}
+	}
+	return fmt.Sprintf("%s, %d processors, %s, %s", name, runtime.NumCPU(), runtime.GOOS, runtime.Version())
+}
