@@ -199,7 +199,7 @@ func (st *Stream) Abort() {
 	_ = c.flush()
 }
 
-// Respond sends an answer of the edge's own. The loop waits for no client: what cannot go now waits elsewhere, and holds its stream.
+// Respond sends an answer of the edge's own. The loop waits for no client: what cannot go now is sent by the goroutine that has the stream after it.
 func (st *Stream) Respond(r *message.Reply) error {
 	if st.wrote = r.At; r.At.IsZero() {
 		st.wrote = time.Now()
@@ -247,15 +247,15 @@ func (st *Stream) Respond(r *message.Reply) error {
 	case n <= min(st.window, c.window, frameSize):
 		c.sendNow(st, body, true)
 	default:
-		st.held = true
-		body = slices.Clone(body)
-		c.mu.Unlock()
-		c.work(st, func() {
-			if st.send(body, true) == nil {
-				_ = c.flush()
-			}
-		})
-		c.mu.Lock()
+		st.unsent = slices.Clone(body) // which is lent
 	}
 	return nil
+}
+
+// sendUnsent sends what is left of an answer.
+func (st *Stream) sendUnsent() {
+	body := st.unsent
+	if st.unsent = nil; st.send(body, true) == nil {
+		_ = st.conn.flush()
+	}
 }

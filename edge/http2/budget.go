@@ -98,7 +98,7 @@ func (c *conn) blame() {
 	st := newStream(c, 0)
 	st.in.Refused, st.silent = malformed, true
 	if rest := c.site.Start(st); rest != nil {
-		c.run(st, rest)
+		c.work(st, rest.Run)
 	}
 }
 

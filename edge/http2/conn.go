@@ -133,6 +133,11 @@ func (c *conn) locked(do func()) {
 }
 
 // begin takes a request that has come, and has it judged.
+//
+// A stream has one owner. The loop owns it from its HEADERS to here; Start borrows it, and has let go of it when it
+// returns. Then the loop ends the stream, or gives it to the goroutine that owns it to its end, once, and does not
+// touch it any more: the goroutine puts it into the pool. Others, which find it in c.streams, have it while they hold
+// c.mu: it is in no pool as long as it is there.
 func (c *conn) begin(st *Stream) {
 	c.site.Stats.Requests.Add(1)
 	c.mu.Lock()
@@ -141,21 +146,21 @@ func (c *conn) begin(st *Stream) {
 	st.looped = true
 	rest := c.site.Start(st)
 	st.looped = false
-	if rest != nil {
-		c.run(st, rest)
-		return
-	}
-	held := false
-	c.locked(func() {
-		if held = st.held; !held {
+	switch {
+	case rest != nil:
+		c.work(st, rest.Run)
+	case st.unsent != nil:
+		c.work(st, st.sendUnsent)
+	default:
+		c.locked(func() {
 			c.over(st)
 			c.rested(st.wrote)
 			c.keep(st)
-		}
-	})
+		})
+	}
 }
 
-// keep keeps a stream for another request, unless somebody may still have it. It needs c.mu.
+// keep keeps a stream of the caller's for another request, unless somebody may still have it. It needs c.mu.
 func (c *conn) keep(st *Stream) {
 	if st.spare() {
 		st.conn = nil
@@ -168,12 +173,7 @@ func (st *Stream) spare() bool {
 	return st.bodiless && st.died == nil && st.gone == nil && cap(st.text)+cap(st.block)+cap(st.out) <= mostKept
 }
 
-// run has the rest of a request done.
-func (c *conn) run(st *Stream, rest Rest) {
-	c.work(st, rest.Run)
-}
-
-// work has something done for a stream, in a goroutine of its own.
+// work gives a stream to a goroutine, which does something for it and ends it. The caller has it no more.
 func (c *conn) work(st *Stream, do func()) {
 	c.mu.Lock()
 	c.working++

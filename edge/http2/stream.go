@@ -21,7 +21,7 @@ type Stream struct {
 	text []byte // the head, as HTTP/1.1 writes it
 
 	looped    bool           // the loop serves it: nothing may wait
-	held      bool           // its answer waits for the client, and somebody for that
+	unsent    []byte         // what is left of an answer that the loop could not send; nil: nothing is
 	silent    bool           // nothing is said, but that it is reset
 	resetWith frames.ErrCode // what ends it, after the answer
 	wrote     time.Time
