@@ -234,7 +234,7 @@ func (f *trial) checkAudit(ctx context.Context, rule mitigation.Rule, send *live
 	defer running.Stop()
 	return printCheck(check.Audit{
 		Replay: replay.Replay{Affinity: l.Affinity.PoP, PerConnection: send.PerConnection, Seed: traffic.Seed, Speed: send.Speed}, Trace: l.Trace,
-		Judge: func(out *lab.Outcome) judge.Figures { return l.Judge(out.Outcome, out.InForce).Figures },
+		Judge: func(out *lab.Outcome) judge.Figures { return l.Judge(out.Outcome, out.InForce, out.Lost).Figures },
 	}.Run(ctx, running))
 }
 

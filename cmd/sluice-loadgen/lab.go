@@ -134,7 +134,7 @@ func runLab(ctx context.Context, f *live.Lab, l *live.Run, seed uint64, faults [
 		return nil, err
 	}
 	l.RoundTrip = out.RoundTrip
-	report := l.Judge(out.Outcome, out.InForce)
+	report := l.Judge(out.Outcome, out.InForce, out.Lost)
 	report.Figures.SetTierOps(out.Ops())
 	report.Run.Faults = append(out.Happened, cli.FlapLines(f.Flaps)...)
 	if f.Peers {

@@ -160,7 +160,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 			t.Errorf("source %d, of PoP %d: the edges %v know that it is blocked", source, popOf(int32(source)), by)
 		}
 	}
-	if f := l.Judge(out.Outcome, out.InForce).Figures; f.Blocks != 12 || f.TimeToBlock.EveryEdge.N != 12 || f.TimeToBlock.Partly != 0 {
+	if f := l.Judge(out.Outcome, out.InForce, out.Lost).Figures; f.Blocks != 12 || f.TimeToBlock.EveryEdge.N != 12 || f.TimeToBlock.Partly != 0 {
 		t.Errorf("of %d blocks %d were in force on every edge of their PoP", f.Blocks, f.TimeToBlock.EveryEdge.N)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/internal/live"
+	"sluice/cmd/internal/virtual"
 	"sluice/loadgen/answer"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
@@ -156,7 +157,7 @@ func (l *limiters) measure(ctx context.Context, name string, f *live.Lab, of *li
 		return nil, err
 	}
 	c := of.Rule.Counter
-	v := &report.Rival{Limiter: name, Configured: s.configured, Errors: out.ClientErrors(), Figures: rival.Judge(out, c.Limit, c.Window, s.timeout, f.Edges, s.refused)}
+	v := &report.Rival{Limiter: name, Configured: s.configured, Errors: out.ClientErrors(), Figures: rival.Judge(out, c.Limit, c.Window, s.timeout, virtual.Grain(c), f.Edges, s.refused)}
 	for _, c := range costs {
 		v.Costs = append(v.Costs, report.Cost(c))
 		v.CPU += c.CPU

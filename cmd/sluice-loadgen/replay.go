@@ -97,7 +97,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if err := learn(out, l.Trace, *logs); err != nil {
 		return err
 	}
-	report := l.Judge(out, nil)
+	report := l.Judge(out, nil, nil)
 	d := report.Run.Details
 	d.Line = fmt.Sprintf("%s of %s answered, %s", page.Thousands(uint64(out.Answered)), page.Plural(out.Sent, "request"), live.ClientErrors(out))
 	d.Lines = append(d.Lines, fmt.Sprintf("client: %.0f requests a second, for %.1f µs of processor time each",

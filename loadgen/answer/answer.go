@@ -318,6 +318,11 @@ const (
 // apart from that of the load generator, and another thread may have run between a clock's reading and the verdict.
 const ClockSlack = time.Millisecond
 
+// Grace is how long a live edge may go on admitting a source when it has come to have its block, and how far from its
+// end it may refuse: what its threads do at once has no order, and a busy machine holds one back. It is as late as the
+// load may be sent in a run that is a measurement.
+func Grace(window time.Duration) time.Duration { return window / 50 }
+
 // Decision is what the answer says that the limiter decided about a request, which was written between asked and sent; or, as judge.Failed,
 // why it says nothing of that. What counts is the edge's own word: the verdict header, which no origin's answer keeps. Where edges do not
 // send it, a refusal is known by its body, and an admission by RateLimit, which the edge puts on what the origin answers. A status

@@ -25,6 +25,8 @@ type Design struct {
 	// Running returns which edges run at the time to which the run under way was advanced, as a set of bits; nil: all,
 	// always.
 	Running func() uint64
+	// Later is how long after it is sent a request may be decided about.
+	Later time.Duration
 	// Start makes the limiter anew, for one run, and a function that returns what that run cost.
 	Start func() (judge.Limiter, func() Cost)
 }
@@ -68,6 +70,7 @@ func (c Design) Run(ctx context.Context, t *trace.Trace, mode judge.Mode, o judg
 	if c.Running != nil {
 		v.Running = c.Running
 	}
+	o.Clocks = c.Later
 	f, err := judge.Simulate(ctx, t, mode, o, v, limiter)
 	if err != nil {
 		return Result{}, err

@@ -50,7 +50,7 @@ func Floor(o Options) Design {
 // What got no verdict gets none here. The decisions are in the order of time.
 func FloorOf(o Options, known judge.Options, decisions []judge.Decision) judge.Figures {
 	l := &late{rule: o.complete(), edges: o.Edges, roundTrip: int64(o.RoundTrip)}
-	known.Edges, known.Slack, known.Bound, known.Watch = o.Edges, 0, nil, nil
+	known.Edges, known.Slack, known.Grace, known.Lost, known.Bound, known.Watch = o.Edges, 0, 0, nil, nil, nil
 	j := judge.NewDeployedJudge(known)
 	advanceTo := func(at time.Duration) {
 		l.advance(at)

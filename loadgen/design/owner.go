@@ -134,7 +134,7 @@ func (o *owners) cost() Cost {
 func owned(o Options, fresh func() *decider) []Design {
 	one := func(name, about string, loseAt time.Duration) Design {
 		var made *owners // of the run under way
-		d := Design{Name: name, Kind: Coordination, About: about, Start: func() (judge.Limiter, func() Cost) {
+		d := Design{Name: name, Kind: Coordination, About: about, Later: o.RoundTrip / 2, Start: func() (judge.Limiter, func() Cost) {
 			made = newOwners(fresh, o.Edges, int64(o.RoundTrip), int64(loseAt))
 			return start(made)
 		}}

@@ -87,7 +87,7 @@ func (b *TwoCounters) Forget(source int32) {
 // Baseline is what two plain counters on one edge would have done with a trace, and the sources they did worst with, at
 // most eight: those worth an Options.Watch. Its times to block are by the same clocks as the limiter's: Options.Ideal.
 func Baseline(t *trace.Trace, mode Mode, o Options) (f Figures, worst []int32) {
-	o.Edges, o.Slack, o.Bound, o.Reach = 1, 0, nil, nil
+	o.Edges, o.Slack, o.Grace, o.Lost, o.Bound, o.Reach = 1, 0, 0, nil, nil, nil
 	b := NewTwoCounters(o, t.Start)
 	if mode == Estimator {
 		j := NewEstimatorJudge(o)

@@ -94,16 +94,26 @@ func (j *DeployedJudge) InForce(f InForce) {
 	if until <= now {
 		return // it had ended before it was noticed
 	}
+	j.lose(now)
 	j.expire(s, now)
 	if !s.open {
 		s.log.Drop(&j.o.Truth, now, j.window)
 	}
-	if start := int64(f.Start); now >= s.rightUntil && now >= s.wrongUntil {
-		if s.over.has(start) || !f.Total && s.full.has(start) {
-			j.rightly(s, start)
+	right := func(start int64) bool { return s.over.has(start) || !f.Total && s.full.has(start) }
+	switch start := int64(f.Start); {
+	case f.Operator:
+		j.ordered(s, now, until)
+	case now >= s.rightUntil && now >= s.wrongUntil:
+		if right(start) {
+			j.rightly(s, start, until)
 		} else {
 			s.wrongUntil, s.uncounted = until, true
 		}
+	case now < s.rightUntil && until > s.rightUntil && right(now): // one more edge decided so before it had learned of the first
+		s.rightUntil = min(until, now+j.longest)
+	}
+	if j.timeout > 0 || f.Operator {
+		j.reported(s, &f, until)
 	}
 	j.opened(s, until)
 	j.inForce(f.Source, s, f.Edge, now)

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -21,6 +22,7 @@ import (
 //   - The log may be another exact truth: Options.Truth. It has refused requests as well where the limiter counts them: Options.Refused.
 //   - A refusal after a block's proper end is wrong. The proper end is the later of the timeout's and the moment when
 //     the exact log would admit another request.
+//   - The first admission before it is as wrong, at an edge that has the block in force. Ends has both by themselves.
 //
 // Several edges may start a block of the same source before they learn of each other; each start is judged, and a
 // refusal is right while any block that was rightly started has not ended. A free-running ideal limiter is not the
@@ -40,6 +42,9 @@ type DeployedJudge struct {
 	overshoot *hdrhistogram.Histogram
 	most      int64 // overshoot
 	clocks    [2]clock
+	ends      ends
+	longest   int64                                                          // that a block may last
+	lost      []Lost                                                         // still to come
 	waits     waits                                                          // where requests wait for their turn
 	formula   func(source int32, at time.Duration, counted bool) (over bool) // Options.Ideal of this run
 	states    []deployedState
@@ -78,6 +83,9 @@ type deployedState struct {
 	wrongUntil int64 // end of those wrongly started
 	uncounted  bool  // the wrong start was reported, but no decision of it has been seen yet
 
+	end     blockEnd
+	ordered bool // an operator has blocked the source
+
 	// The block under way, for the figures per block: it begins with a source's first refusal and ends with the last known
 	// end of any edge's mitigation.
 	open       bool
@@ -107,6 +115,9 @@ func NewDeployedJudge(o Options) *DeployedJudge {
 		tally:     newTally(o.Limit),
 		overshoot: hdrhistogram.New(1, 1_000_000_000, 3),
 		clocks:    [2]clock{newClock(), newClock()},
+		ends:      newEnds(),
+		longest:   max(int64(o.Timeout), int64(slices.Max(append(o.Escalate, 0)))),
+		lost:      sortLost(o.Lost),
 		waits:     newWaits(&o.Truth),
 		series:    newSeriesSet(o.Watch, o.Limit),
 	}
@@ -114,7 +125,12 @@ func NewDeployedJudge(o Options) *DeployedJudge {
 }
 
 // Running says which edges run from now on: edge i if bit i is set. At the start it is all of Options.Edges.
-func (j *DeployedJudge) Running(edges uint64) { j.running = edges }
+func (j *DeployedJudge) Running(edges uint64) {
+	if gone := j.running &^ edges; gone != 0 {
+		j.forget(gone)
+	}
+	j.running = edges
+}
 
 func (j *DeployedJudge) state(source int32) *deployedState {
 	for int(source) >= len(j.states) {
@@ -143,6 +159,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		j.timeline.Failed[step]++
 		return
 	}
+	j.lose(now)
 	j.free(s, now)
 	j.expire(s, now)
 	exact := s.log.Drop(&j.o.Truth, now, j.window) + 1
@@ -172,8 +189,13 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	}
 	if d.Verdict == Admitted {
 		j.timeline.Admitted[step]++
-		if over {
+		early := j.endsEarly(s, d.Edge, now) && !over
+		if over || early {
 			j.timeline.Wrong[step]++
+		}
+		if early {
+			s.wrong++
+			t.miss(false, exact)
 		}
 		j.admitted(s, now, exact, over)
 		if j.o.Truth.Queue > 0 {
@@ -197,9 +219,11 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		}
 	case d.Verdict == Shed, d.Verdict == Walled:
 		t.mitigated++
+		j.endsLate(s, int64(d.Since))
 		finding = j.underBlock(s, int64(d.Since), now, 0, over)
 	case d.Verdict == Mitigated && j.timeout > 0:
 		t.mitigated++
+		j.endsLate(s, now)
 		finding = j.underBlock(s, now, now, int64(d.Until), over)
 	default:
 		if d.Verdict == Mitigated {
@@ -209,6 +233,9 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	}
 	if (d.Verdict == Shed || d.Verdict == Walled || d.Verdict == Mitigated && j.timeout > 0) && finding != foundWrong {
 		t.underBlock++
+	}
+	if j.timeout > 0 && finding == foundRight && d.Verdict != Closed {
+		j.refused(s, d, d.Verdict == Limited)
 	}
 	switch finding {
 	case foundWrong:
@@ -290,7 +317,7 @@ const (
 // starts judges a refusal that an edge decided itself, which starts a block there.
 func (j *DeployedJudge) starts(s *deployedState, now, until int64, over bool) finding {
 	if over {
-		s.rightUntil = max(s.rightUntil, now+j.timeout, s.log.below(&j.o.Truth, j.o.Limit, now, j.window))
+		j.begins(s, now, j.lasts(until-now), s.log.below(&j.o.Truth, j.o.Limit, now, j.window))
 		return foundRight
 	}
 	if now < s.rightUntil {
@@ -320,23 +347,24 @@ func (j *DeployedJudge) underBlock(s *deployedState, since, now, until int64, ov
 	}
 	switch {
 	case start < s.rightUntil:
+		j.pastEnd(s, since)
 		return foundWrong // a block we know of, past its proper end
 	case !reason:
 		s.wrongUntil = max(until, now+j.timeout)
 		return foundWrong
 	}
-	j.rightly(s, start)
+	j.rightly(s, start, until)
 	if now < s.rightUntil+int64(j.o.Slack) {
 		return foundRight
 	}
 	return foundWrong
 }
 
-// rightly notes a block that began at start and was right.
-func (j *DeployedJudge) rightly(s *deployedState, start int64) {
+// rightly notes a block that began at start, was told to end then, and was right.
+func (j *DeployedJudge) rightly(s *deployedState, start, until int64) {
 	s.exceeded = true
 	s.most = max(s.most, j.o.Limit+1)
-	s.rightUntil = max(s.rightUntil, start+j.timeout, s.full.until)
+	j.begins(s, start, j.lasts(until-start), s.full.until)
 }
 
 // free runs the ideal limiter.
@@ -358,9 +386,12 @@ func (j *DeployedJudge) free(s *deployedState, now int64) {
 // Figures is what came of all decisions. Blocks still under way are taken as ended.
 func (j *DeployedJudge) Figures() Figures {
 	for i := range j.states {
-		if s := &j.states[i]; s.open {
+		s := &j.states[i]
+		if s.open {
 			j.closed(s)
 		}
+		j.ends.take(&s.end)
+		s.end = blockEnd{}
 	}
 	t := j.tally.clone()
 	for i := range j.states {
@@ -368,11 +399,13 @@ func (j *DeployedJudge) Figures() Figures {
 		if !s.seen {
 			continue
 		}
-		most := s.most
+		most, refused := s.most, s.refused
 		if s.exceeded {
 			most = max(most, j.o.Limit+1)
+		} else if s.ordered {
+			refused = 0 // not by what the limiter counted
 		}
-		t.source(most, s.refused)
+		t.source(most, refused)
 		t.refusedGood += uint64(s.good)
 		if s.hasAbuser {
 			t.collateral += uint64(s.good)
@@ -382,6 +415,9 @@ func (j *DeployedJudge) Figures() Figures {
 	j.worstWindow(&f)
 	f.Admitted = t.requests - t.failed - t.refused
 	f.Overshoot = quantilesOf(j.overshoot, j.most, 1)
+	if j.timeout > 0 {
+		f.Ends = j.ends.figures()
+	}
 	f.TimeToBlock, f.TimeToBlockExact = j.clocks[byFormula].times(), j.clocks[byLog].times()
 	if !j.fed && j.o.Edges > 1 {
 		f.TimeToBlock.Partly, f.TimeToBlockExact.Partly = 0, 0

@@ -22,6 +22,23 @@ type naiveDeployed struct {
 	most            uint32
 	exceeded        bool
 	blockUntil      int64
+
+	due, before    int64 // earliest proper end of the block under way, and the latest of what was before
+	told           int64 // the latest end that was told of it
+	held, admitted bool  // the block is in force, and a request was admitted nevertheless
+}
+
+// right notes a block that is right from then on.
+func (n *naiveDeployed) right(at, proper int64) {
+	if at < n.due {
+		n.due = min(n.due, proper)
+	} else {
+		n.due, n.before, n.told, n.held, n.admitted = proper, n.told, 0, false, false
+		for _, b := range append(n.rights, n.wrongs...) {
+			n.before = max(n.before, b[1])
+		}
+	}
+	n.rights = append(n.rights, [2]int64{at, proper})
 }
 
 func (n *naiveDeployed) decide(d Decision) {
@@ -43,9 +60,11 @@ func (n *naiveDeployed) decide(d Decision) {
 	}
 	if d.Verdict == Admitted {
 		n.counted = append(n.counted, now)
-		if over {
+		early := n.held && now < n.due
+		if over || early && !n.admitted {
 			n.f.WronglyAllowed++
 		}
+		n.admitted = n.admitted || early
 		return
 	}
 	n.f.Refused++
@@ -61,8 +80,11 @@ func (n *naiveDeployed) decide(d Decision) {
 	proper = max(proper, now+n.timeout)
 	switch {
 	case d.Verdict == Limited && over:
-		n.rights = append(n.rights, [2]int64{now, proper})
+		n.right(now, proper)
+		n.held, n.told = true, max(n.told, int64(d.Until))
 	case within(n.rights):
+		n.told = max(n.told, int64(d.Until))
+		n.held = n.held || d.Verdict == Limited || now >= n.before
 	case d.Verdict == Limited:
 		n.f.WronglyLimited++
 		n.wrongs = append(n.wrongs, [2]int64{now, max(int64(d.Until), now+n.timeout)})
@@ -71,7 +93,8 @@ func (n *naiveDeployed) decide(d Decision) {
 	case int64(d.Until) == now+n.timeout && naiveExact(n.counted, now, n.window) > n.limit:
 		n.exceeded = true
 		n.most = max(n.most, n.limit+1)
-		n.rights = append(n.rights, [2]int64{now, proper})
+		n.right(now, proper)
+		n.held, n.told = true, max(n.told, int64(d.Until))
 	default:
 		n.f.WronglyLimited++
 		if int64(d.Until) == now+n.timeout {

@@ -54,6 +54,8 @@ type Figures struct {
 	TimeToBlock      *TimeToBlock `json:"time_to_block,omitempty"`       // from the crossing by Options.Ideal
 	TimeToBlockExact *TimeToBlock `json:"time_to_block_exact,omitempty"` // from the crossing by the exact log
 
+	Ends *Ends `json:"block_ends,omitempty"` // of blocks that last for a time; deployed mode
+
 	Waits *Waits `json:"waits,omitempty"` // of a rule whose requests wait for their turn
 
 	WorstWindow uint32 `json:"worst_window,omitempty"` // the most admitted of one source in any window; deployed mode

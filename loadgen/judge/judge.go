@@ -54,6 +54,9 @@ type InForce struct {
 	At     time.Duration // when this edge had it in its table
 	Until  time.Duration // its end; 0: Start and the timeout
 	Total  bool          // it began with the PoP's total being over the limit, not with a request refused
+
+	// Operator says that an operator set it: it is right whatever was counted, and its proper end is Until.
+	Operator bool
 }
 
 // Mode is how a limiter is judged.
@@ -93,6 +96,14 @@ type Options struct {
 	// Slack is how much later than its proper end a block may refuse without being wrong: zero in virtual time; live,
 	// how badly a decision's time is known.
 	Slack time.Duration
+
+	// What the end of a block is held against beside Slack (Ends): Clocks is how far those of the edges are apart; Grain how exactly
+	// the limiter knows when a source would be admitted again, where that is later than the timeout; Grace how long an edge that has
+	// come to have a block may still admit what another thread is deciding. Escalate is how long blocks of repeaters may last as
+	// well, and Lost which edges lost what they knew, in any order. All zero in virtual time but for Grain, and Clocks that differ.
+	Clocks, Grain, Grace time.Duration
+	Escalate             []time.Duration
+	Lost                 []Lost
 
 	// Ideal makes the clock of time_to_block for one run: a function that reports whether the formula with perfect
 	// knowledge of what this run has counted finds a source over its limit with the request of this moment, and that

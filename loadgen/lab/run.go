@@ -29,9 +29,10 @@ type Outcome struct {
 	Balance  Balance
 	TierOps  map[string]float64 // commands that edges sent to the tier, by kind
 	Nodes    []NodeDelta
-	Happened []string  // the faults, as they were done
-	Over     time.Time // when the last of them was done, what it restarted being ready; the zero Time: there was none
-	Excused  bool      // a fault was done to an edge or to the origin, which clients may notice
+	Happened []string     // the faults, as they were done
+	Lost     []judge.Lost // edges that they killed or restarted
+	Over     time.Time    // when the last of them was done, what it restarted being ready; the zero Time: there was none
+	Excused  bool         // a fault was done to an edge or to the origin, which clients may notice
 
 	RoundTrip time.Duration // from an edge to a node and back: the mean that edges measured; 0: there was none
 }
@@ -102,7 +103,8 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	if s.Rule.Mode == judge.Deployed && s.Rule.MitigationTimeout > 0 {
 		helpers.Go(func() { w.run(inside, watchPeriod(s.Rule.MitigationTimeout)) })
 	}
-	helpers.Go(func() { out.Happened, out.Over = s.injectFaults(inside, faults) })
+	var done []doneFault
+	helpers.Go(func() { out.Happened, done = s.injectFaults(inside, faults) })
 	out.Outcome, err = r.Run(ctx, trace)
 	stop()
 	helpers.Wait()
@@ -111,6 +113,16 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	}
 
 	epoch := out.Start
+	for _, f := range done {
+		if f.over.After(out.Over) {
+			out.Over = f.over
+		}
+		if f.Kind == "edge" && (f.Action == Kill || f.Action == Term || f.Action == Restart) {
+			for _, at := range []time.Time{f.began, f.over} {
+				out.Lost = append(out.Lost, judge.Lost{Edge: int16(f.Index), At: at.Sub(epoch)})
+			}
+		}
+	}
 	sources := make(map[string]int32, len(out.Addresses))
 	for i, a := range out.Addresses {
 		sources[a.String()] = int32(i)
@@ -204,8 +216,14 @@ func anySpread(t *trace.Trace) bool {
 	return slices.ContainsFunc(t.Sources, func(s trace.Source) bool { return s.Spread > 1 })
 }
 
+// doneFault is a fault that was done, and when.
+type doneFault struct {
+	Fault
+	began, over time.Time
+}
+
 // injectFaults does the faults at their times, each without waiting for the one before to be over.
-func (s *Site) injectFaults(ctx context.Context, faults []Fault) (happened []string, over time.Time) {
+func (s *Site) injectFaults(ctx context.Context, faults []Fault) (happened []string, done []doneFault) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	start := time.Now()
@@ -217,7 +235,7 @@ func (s *Site) injectFaults(ctx context.Context, faults []Fault) (happened []str
 		case <-ctx.Done():
 			timer.Stop()
 			all.Wait()
-			return append(happened, fmt.Sprintf("%s: the run was over by then", f)), over
+			return append(happened, fmt.Sprintf("%s: the run was over by then", f)), done
 		case <-timer.C:
 		}
 		began := time.Now()
@@ -232,7 +250,7 @@ func (s *Site) injectFaults(ctx context.Context, faults []Fault) (happened []str
 				line += fmt.Sprintf(" (ready after %v)", took.Round(time.Millisecond))
 			}
 			mu.Lock()
-			happened, over = append(happened, line), time.Now()
+			happened, done = append(happened, line), append(done, doneFault{f, began, time.Now()})
 			mu.Unlock()
 		})
 		if f.Action != Restart && f.Kind != Other {
@@ -240,7 +258,7 @@ func (s *Site) injectFaults(ctx context.Context, faults []Fault) (happened []str
 		}
 	}
 	all.Wait()
-	return happened, over
+	return happened, done
 }
 
 // Settle waits until the edges are at rest, all requests received being answered or aborted, and gives their metrics, added

@@ -31,6 +31,7 @@ type sighting struct {
 type learned struct {
 	at, until time.Time
 	byPoP     bool
+	ordered   bool // by an operator
 }
 
 // Mitigations is the part of GET /v1/mitigations that matters here.
@@ -75,7 +76,7 @@ func (w *watcher) look(ctx context.Context, edge int) {
 	for _, m := range list {
 		key := sighting{edge, m.Rule, m.Source, m.Start.UTC()}
 		if _, known := w.seen[key]; !known {
-			w.seen[key] = learned{m.Learned, m.End, m.By == "pop"}
+			w.seen[key] = learned{m.Learned, m.End, m.By == "pop", m.By == "admin"}
 		}
 	}
 }
@@ -103,7 +104,7 @@ func (w *watcher) inForce(epoch time.Time, sources map[string]int32) []judge.InF
 		}
 		out = append(out, judge.InForce{
 			Source: source, Edge: int16(key.edge), Start: key.start.Sub(epoch), At: l.at.Sub(epoch), Until: l.until.Sub(epoch),
-			Total: totals[block{key.rule, key.source, key.start}],
+			Total: totals[block{key.rule, key.source, key.start}], Operator: l.ordered,
 		})
 	}
 	judge.SortInForce(out)

@@ -25,7 +25,7 @@ func TestWatcherTellsWhoKnewWhen(t *testing.T) {
 	lists := [][]string{ // what each of two edges says, look by look
 		{
 			"[" + entry("127.1.1.1", "edge", 1*s, 2*s, 1*s) + "," + entry("127.9.9.9", "edge", 1*s, 2*s, 1*s) + "]",
-			"[" + entry("127.1.1.1", "edge", 1*s, 2*s, 1*s) + "," + entry("127.2.2.2", "pop", 5*s, 6*s, 5*s) + "]",
+			"[" + entry("127.1.1.1", "edge", 1*s, 2*s, 1*s) + "," + entry("127.2.2.2", "pop", 5*s, 6*s, 5*s) + "," + entry("127.3.3.3", "admin", 5*s, 9*s, 5*s) + "]",
 		},
 		{"not JSON", "[" + entry("127.1.1.1", "pop", 1*s, 2*s, 1100*time.Millisecond) + "," + entry("127.2.2.2", "pop", 5*s, 6*s, 5200*time.Millisecond) + "]"},
 	}
@@ -47,11 +47,12 @@ func TestWatcherTellsWhoKnewWhen(t *testing.T) {
 			w.look(t.Context(), edge)
 		}
 	}
-	got := w.inForce(epoch, map[string]int32{"127.1.1.1": 0, "127.2.2.2": 1})
+	got := w.inForce(epoch, map[string]int32{"127.1.1.1": 0, "127.2.2.2": 1, "127.3.3.3": 2})
 	want := []judge.InForce{
 		{Source: 0, Edge: 1, Start: 1 * s, At: 1 * s, Until: 2 * s},
 		{Source: 0, Edge: 2, Start: 1 * s, At: 1100 * time.Millisecond, Until: 2 * s},
 		{Source: 1, Edge: 1, Start: 5 * s, At: 5 * s, Until: 6 * s, Total: true},
+		{Source: 2, Edge: 1, Start: 5 * s, At: 5 * s, Until: 9 * s, Operator: true},
 		{Source: 1, Edge: 2, Start: 5 * s, At: 5200 * time.Millisecond, Until: 6 * s, Total: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

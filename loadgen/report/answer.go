@@ -50,7 +50,21 @@ func (r *Report) answer() string {
 	if f.WronglyMitigated > 0 {
 		s += ", which led to " + plural(f.WronglyMitigated, "more refusal")
 	}
-	return s + "; " + harm(f, estimator) + "."
+	return s + "; " + harm(f, estimator) + lengths(f.Ends) + "."
+}
+
+// lengths is how many blocks ended when they should not have.
+func lengths(e *judge.Ends) (s string) {
+	if e == nil {
+		return ""
+	}
+	if e.Early > 0 {
+		s += fmt.Sprintf("; %s ended early, by up to %s", plural(e.Early, "block"), page.Duration(e.EarlyBy.Max))
+	}
+	if e.Late > 0 {
+		s += fmt.Sprintf("; %s ended late, by up to %s", plural(e.Late, "block"), page.Duration(e.LateBy.Max))
+	}
+	return s
 }
 
 // harm is who was refused, or went without an answer, and had not earned it; and who was spared.

@@ -45,6 +45,7 @@ func sample() *Report {
 				FirstEdge: judge.Quantiles{N: 1500, P50: 0, P99: 0.002, Max: 0.05},
 				EveryEdge: judge.Quantiles{N: 1490, P50: 0.056, P99: 0.125, Max: 1.6}, Partly: 10,
 			},
+			Ends:           &judge.Ends{Blocks: 1490, Early: 3, EarlyBy: judge.Quantiles{N: 3, P50: 0.5, P99: 0.75, Max: 0.75}},
 			TierOpsPer1000: some(123.4), TierOpsMitigated: &none, SendError: &judge.Quantiles{N: 10, P50: 0.00005, P99: 0.0007, Max: 0.002},
 			FreeRunningIdeal:  &judge.Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
 			ErrorDistribution: judge.Bins{From: -1, Width: 0.5, N: []uint64{0, 3, 9, 0}},
@@ -185,6 +186,10 @@ func TestAnswer(t *testing.T) {
 		"it did not see that 8 were over, and took 2 for over that were not; 2 sources were found over the limit that never were (11 requests).", func(r *Report) {
 		r.Run.Mode = "estimator"
 		r.Figures = judge.Figures{Requests: 2_000, Wrong: 10, WrongRatio: 0.005, WronglyAllowed: 8, WronglyLimited: 2, FalsePositiveSources: 2, RefusedOfInnocent: 11}
+	})
+	f("Sluice decided none of 2,000 requests wrongly, by an exact log of what it admitted; no source was refused that never was over the limit; "+
+		"1 block ended early, by up to 3.75 s; 2 blocks ended late, by up to 5 s.", func(r *Report) {
+		r.Figures.Ends = &judge.Ends{Blocks: 9, Early: 1, EarlyBy: judge.Quantiles{N: 1, Max: 3.75}, Late: 2, LateBy: judge.Quantiles{N: 2, Max: 5}}
 	})
 	f("", func(r *Report) { r.Figures.Requests = 0 })
 	f("Disturbed: the machine was too busy. One request in a hundred was sent more than 101 ms late; a run counts up to 100 ms, a fiftieth of the window. "+

@@ -31,13 +31,18 @@ type Cost struct {
 
 // rivals is the table of all, a row each.
 func (r *Report) rivals() page.Table {
-	t := page.Table{Rows: [][]string{{"limiter", "requests", "wrong", "let pass over", "refused under", "most in a window", "never over, refused", "over, never refused",
+	t := page.Table{Rows: [][]string{{"limiter", "requests", "wrong", "let pass over", "refused under", "most in a window", "never over, refused", "over, never refused", "blocks ended early", "ended late",
 		"first edge p50 ms", "first edge p99 ms", "every edge p50 ms", "every edge p99 ms", "µs of CPU", "at rest ms/s", "sent late p99 ms"}}}
 	for i := range r.Rivals {
 		v := &r.Rivals[i]
 		f := &v.Figures
 		cells := []string{v.Limiter, page.Thousands(f.Requests), page.Thousands(f.Wrong), page.Thousands(f.WronglyAllowed), page.Thousands(f.WronglyLimited),
 			page.Thousands(uint64(f.WorstWindow)), page.Thousands(uint64(f.FalsePositiveSources)), page.Thousands(uint64(f.FalseNegativeSources))}
+		if f.Ends == nil {
+			cells = append(cells, "–", "–")
+		} else {
+			cells = append(cells, page.Thousands(f.Ends.Early), page.Thousands(f.Ends.Late))
+		}
 		for _, q := range []judge.Quantiles{f.TimeToBlockExact.FirstEdge, f.TimeToBlockExact.EveryEdge} {
 			if q.N == 0 {
 				cells = append(cells, "–", "–")
@@ -51,6 +56,7 @@ func (r *Report) rivals() page.Table {
 	t.Notes = []string{
 		"wrong: requests let pass above the limit (let pass over) and refused at or under it (refused under; of a block, only its start)",
 		"  by an exact log of what the limiter counts, over all its instances; most in a window: of one source, let pass in any",
+		"blocks ended early, late: before or after the time for which the limiter blocks; –: it blocks for no time",
 		"first edge, every edge: from the request that is over by that log to the first refusal, and until each instance has refused the source",
 		"µs of CPU: processor time a request of all the limiter's processes, on a machine that also sent the load",
 		"at rest: what they take in a second without a request, which is in the other figure, too",

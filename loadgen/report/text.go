@@ -57,6 +57,18 @@ func rows() []row {
 			return of(f.Waits)
 		}
 	}
+	ended := func(of func(*judge.Ends) (uint64, *judge.Quantiles)) func(*judge.Figures) string {
+		return func(f *judge.Figures) string {
+			if f.Ends == nil {
+				return ""
+			}
+			n, by := of(f.Ends)
+			if n == 0 {
+				return "0"
+			}
+			return page.Thousands(n) + ", " + quantiles(by, page.Duration)
+		}
+	}
 	type clock = func(*judge.Figures) *judge.TimeToBlock
 	formula := func(f *judge.Figures) *judge.TimeToBlock { return f.TimeToBlock }
 	exact := func(f *judge.Figures) *judge.TimeToBlock { return f.TimeToBlockExact }
@@ -109,6 +121,8 @@ func rows() []row {
 		{"  because the tier was gone", some(func(f *judge.Figures) uint64 { return f.Closed })},
 		{"without a verdict", some(func(f *judge.Figures) uint64 { return f.Failed })},
 		{"blocks", deployed(count(func(f *judge.Figures) uint64 { return f.Blocks }))},
+		{"  that ended early, by", ended(func(e *judge.Ends) (uint64, *judge.Quantiles) { return e.Early, &e.EarlyBy })},
+		{"  that ended late, by", ended(func(e *judge.Ends) (uint64, *judge.Quantiles) { return e.Late, &e.LateBy })},
 		{"admitted above the limit, per block", deployed(func(f *judge.Figures) string { return quantiles(&f.Overshoot, page.Significant) })},
 		{"admitted in the worst window", deployed(func(f *judge.Figures) string {
 			if f.WorstWindow == 0 {

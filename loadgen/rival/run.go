@@ -71,10 +71,10 @@ func used(parts []Part) ([]time.Duration, error) {
 }
 
 // Judge holds what a limiter answered against the exact log of what it counts. All are judged by what clients see: an edge knows that a source is
-// over once it refuses it.
-func Judge(out *replay.Outcome, limit uint32, window, timeout time.Duration, instances int, refused bool) judge.Figures {
+// over once it refuses it, and has its block in force. Grain is how exactly it knows when a source would be admitted again.
+func Judge(out *replay.Outcome, limit uint32, window, timeout, grain time.Duration, instances int, refused bool) judge.Figures {
 	f := judge.Judge(judge.Deployed, judge.Options{
-		Limit: limit, Window: window, Timeout: timeout, Edges: instances, Slack: answer.ClockSlack, Refused: refused,
+		Limit: limit, Window: window, Timeout: timeout, Edges: instances, Slack: answer.ClockSlack, Grain: grain, Grace: answer.Grace(window), Refused: refused,
 	}, out.Decisions, nil)
 	late := out.Late()
 	f.SendError = &late

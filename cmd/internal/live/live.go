@@ -105,10 +105,12 @@ type Run struct {
 	Affinity *anycast.Affinity
 }
 
-// Judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge.
-func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce) *report.Report {
+// Judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge. Lost is
+// which edges lost what they knew.
+func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce, lost []judge.Lost) *report.Report {
 	o := judge.Options{
 		Limit: l.Rule.Counter.Limit, Window: l.Rule.Counter.Window, Timeout: l.Rule.Timeout, Slack: answer.ClockSlack,
+		Grain: virtual.Grain(l.Rule.Counter), Grace: answer.Grace(l.Rule.Counter.Window), Lost: lost,
 		Reach: virtual.Reach(l.Trace, l.Affinity, l.Edges),
 		Ideal: func() func(int32, time.Duration, bool) bool {
 			return virtual.NewIdeal(virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.Trace), l.Phase), l.Rule).Over

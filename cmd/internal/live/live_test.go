@@ -46,7 +46,7 @@ func TestLiveJudge(t *testing.T) {
 			Command: "lab", Mode: mode, Rule: rules[0], Send: &Send{Speed: 1, PerConnection: 1}, Trace: tr, Edges: []int{edges}, Nodes: 1,
 			RoundTrip: roundTrip, Affinity: affinity,
 		}
-		r := l.Judge(out, nil)
+		r := l.Judge(out, nil, nil)
 		var b bytes.Buffer
 		must(t, report.WriteJSON(&b, r))
 		return r, b.String()

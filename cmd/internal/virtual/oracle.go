@@ -49,6 +49,11 @@ func TruthOf(t *trace.Trace, r *algorithm.Spec) judge.Truth {
 	return judge.Truth{Fixed: r.Algorithm() == "fixed", Start: StartOf(t).UnixNano(), Interval: r.Interval(), Queue: r.Queue()}
 }
 
+// Grain is how exactly a counter knows when its source would be admitted again: its hits are counted in sub-windows.
+func Grain(r *algorithm.Spec) time.Duration {
+	return r.Window / time.Duration(max(r.SubWindows, 1))
+}
+
 // RuleOf is a rule as the limiter wants it. An estimator counts every request and refuses none.
 func RuleOf(r mitigation.Rule, mode judge.Mode) limiter.Rule {
 	if mode == judge.Estimator {

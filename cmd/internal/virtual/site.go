@@ -307,7 +307,7 @@ func newSitePoP(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Siz
 		e.Bits.Observe = func(k mitigation.Key, b mitigation.Bit) {
 			v.blocks = append(v.blocks, judge.InForce{
 				Source: sourceIndex(k.Source), Edge: int16(v.first + i), Start: b.Start.Sub(v.start), At: w.Now().Sub(v.start), Until: b.End.Sub(v.start),
-				Total: b.By == mitigation.ByPoP,
+				Total: b.By == mitigation.ByPoP, Operator: b.By == mitigation.ByAdmin,
 			})
 		}
 	}

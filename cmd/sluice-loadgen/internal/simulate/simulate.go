@@ -21,7 +21,8 @@ import (
 // Run judges one rule over a trace: the two-counter baseline, the formula with perfect knowledge, and, where there is more than
 // one edge or a fault, the PoP and its floor.
 func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *cli.PoP) (*report.Report, error) {
-	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t, rule.Counter)}
+	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t, rule.Counter),
+		Clocks: size.Skew, Grain: virtual.Grain(rule.Counter)}
 	began := time.Now()
 	v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.PerConnection, Seed: t.Seed}
 
