@@ -56,38 +56,4 @@ func difference(a, b string) int {
 	return min(len(was), len(is))
 }
 
-// A figure in a sentence is a number with a unit, also on the next line, a share or a multiple; in a table, a cell that is a number as well.
-var (
-	measured = regexp.MustCompile(`\d[\d,]*(?:\.\d+)?(?:\s?%|\s?(?:ns|µs|ms|[kKMGT]B|[KMG]bit/s)\b|/s\b|\s(?:cores?|requests/s|(?:bytes|commands)\s(?:a|of|per|each|for))\b)` +
-		`|\d\.\d+\s(?:times|s|seconds)\b|(?:^|\s)1/\d\d+`)
-	cell = regexp.MustCompile(`\|\s*(?:\d[\d,.]*(?:e[+-]?\d+)?(?:\s?[-–/]\s?\d[\d,.]*)*)\s*(?:\|)`)
-	code = regexp.MustCompile("(?s)```.*?```|`[^`\n]+(?:\n[^`\n]+)?`|<!--.*?-->|\\]\\([^)]*\\)")
-)
-
-// prose names the figures that stand outside of the places.
-func prose(name, text string) (err error) {
-	blank := func(s string) string {
-		return strings.Map(func(r rune) rune {
-			if r == '\n' || r == '|' {
-				return r
-			}
-			return '_'
-		}, s)
-	}
-	for _, e := range []*regexp.Regexp{markers, inline, code} {
-		text = e.ReplaceAllStringFunc(text, blank)
-	}
-	for i, e := range []*regexp.Regexp{measured, cell} {
-		for _, at := range e.FindAllStringIndex(text, -1) {
-			line, _, _ := strings.Cut(text[strings.LastIndexByte(text[:at[0]], '\n')+1:], "\n")
-			if i == 1 && !strings.HasPrefix(line, "|") {
-				continue
-			}
-			err = errors.Join(err, fmt.Errorf("%s:%d: %q is a figure outside of the places that make figures writes; a setting, a limit or a constant is `code`",
-				name, 1+strings.Count(text[:at[0]], "\n"), strings.TrimSpace(text[at[0]:at[1]])))
-		}
-	}
-	return err
-}
-
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

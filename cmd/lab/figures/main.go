@@ -5,11 +5,8 @@
 //	the table, and what it is from
 //	<!-- end -->
 //
-// A quick run is in virtual time: it prints the same everywhere, and is run each time. What a long one printed last is in runs, with its
-// command, commit, date, machine and seeds, and --long runs it anew. A table says so if more than 20 commits have changed since what its run
-// measures, or if its command is another now.
-//
-// Outside of those places documents have no measured figures (document.go). A setting, a limit or a constant is written as code.
+// A quick run is in virtual time: it prints the same everywhere, and is run each time. What a long one printed last is in docs/figures/runs, with
+// its command, commit, date and machine, and --long runs it anew. --fresh runs nothing, and fails where a stored run is older than the heart.
 package main
 
 import (
@@ -19,7 +16,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -30,12 +26,16 @@ func main() {
 	check := pflag.Bool("check", false, "write nothing, and fail if a document is not as it would be written")
 	stored := pflag.Bool("stored", false, "run nothing, not what is quick either: write what is stored")
 	long := pflag.Bool("long", false, "run what takes long as well")
+	fresh := pflag.Bool("fresh", false, "run and write nothing, and fail if a stored run is of an older commit than the last change of the heart")
 	only := pflag.StringSlice("only", nil, "run these `NAMES` alone, whether they are quick or long")
 	root := pflag.String("root", "../..", "the `FOLDER` of the repository")
 	pflag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := figures(ctx, *root, *check, *stored, *long, *only); err != nil {
+	if *fresh {
+		*check, *stored = true, true
+	}
+	if err := figures(ctx, *root, *check, *stored, *fresh, *long, *only); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		stop()
 		os.Exit(1)
@@ -43,10 +43,15 @@ func main() {
 }
 
 // figures runs what is to be run, and writes the documents below root.
-func figures(ctx context.Context, root string, check, stored, long bool, only []string) error {
+func figures(ctx context.Context, root string, check, stored, fresh, long bool, only []string) error {
 	b, err := load(root)
 	if err != nil {
 		return err
+	}
+	if fresh {
+		if err := b.fresh(); err != nil {
+			return err
+		}
 	}
 	if !stored {
 		if err := b.run(ctx, check, long, only); err != nil {
@@ -70,21 +75,14 @@ func (b *book) documents(check bool) (wrong error) {
 
 func (b *book) document(name, was string, check bool) error {
 	is, err := b.write(name, was)
-	if err = errors.Join(err, prose(name, was)); err != nil {
-		return err
-	}
-	if !b.history || b.lost && check { // nobody can say how old a run is
-		plain := strings.NewReplacer(older, "", aged, "")
-		was, is = plain.Replace(was), plain.Replace(is)
-	}
 	line := difference(was, is)
 	switch {
+	case err != nil:
+		return err
 	case line == 0:
 		return nil
 	case check:
 		return fmt.Errorf("%s:%d: is not what its run printed; make figures writes it anew", name, line)
-	case !b.history:
-		return errors.New("figures: the commits are needed to say how old a run is: clone the whole repository, with git")
 	}
 	return os.WriteFile(filepath.Join(b.root, name), []byte(is), 0o644)
 }

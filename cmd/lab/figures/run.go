@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,9 +19,8 @@ import (
 )
 
 const (
-	folder  = "docs/figures"
-	fold    = "----\n"
-	commits = 20 // that may have changed what a run measures before its tables say so
+	folder = "docs/figures"
+	fold   = "----\n"
 )
 
 // A book is figures.yaml.
@@ -32,10 +29,8 @@ type book struct {
 	Tables map[string]*table
 	Values map[string]*value
 
-	root    string
-	used    map[string]bool
-	history bool // the commits are here, all of them
-	lost    bool // but for one that a run is of, which counts as older than its code
+	root string
+	used map[string]bool
 }
 
 // A run is a command that prints figures.
@@ -60,15 +55,10 @@ func load(root string) (*book, error) {
 	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(b); err != nil {
 		return nil, fmt.Errorf("%s/figures.yaml: %w", folder, err)
 	}
-	shallow, err := (&run{root: root}).git("rev-parse", "--is-shallow-repository")
-	b.history = err == nil && strings.HasPrefix(shallow, "false")
 	for name, r := range b.Runs {
 		r.root, r.name = root, name
 		if err := r.read(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
-		}
-		if r.commit != "" && !strings.HasSuffix(r.commit, ", changed") && !r.known() { // of another history, in which nobody can count
-			b.lost = true
 		}
 	}
 	return b, nil
@@ -113,31 +103,31 @@ func (r *run) head() string {
 	return fmt.Sprintf("command: %s\ncommit: %s\ndate: %s\ntook: %s\nmachine: %s\nspread: %s\n", r.command, r.commit, r.date, r.took, r.machine, r.spread)
 }
 
-func (r *run) digest() string {
-	return fmt.Sprintf("digest: %.8x\n", sha256.Sum256([]byte(r.head()+fold+r.text)))
-}
-
 func (r *run) store() error {
 	if err := os.MkdirAll(filepath.Dir(r.file()), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(r.file(), []byte(r.head()+r.digest()+fold+r.text), 0o644)
+	return os.WriteFile(r.file(), []byte(r.head()+fold+r.text), 0o644)
 }
 
-// read takes apart what store wrote. Nobody else writes it: the digest is for whoever would by mistake.
+// read takes apart what store wrote.
 func (r *run) read() error {
 	stored, err := os.ReadFile(r.file())
 	if err != nil {
 		return err
 	}
 	head, text, _ := strings.Cut(string(stored), fold)
-	into := []*string{&r.command, &r.commit, &r.date, &r.took, &r.machine, &r.spread}
-	for i, line := range strings.Split(head, "\n")[:min(len(into), strings.Count(head, "\n"))] {
-		_, *into[i], _ = strings.Cut(line, ": ")
+	into := map[string]*string{
+		"command": &r.command, "commit": &r.commit, "date": &r.date, "took": &r.took, "machine": &r.machine, "spread": &r.spread,
 	}
-	if r.text = text; r.head()+r.digest() != head {
-		return fmt.Errorf("%s/runs/%s.txt:1: is not as its run wrote it (the digest differs); take it back, or run it: make figures FLAGS=\"--only %s\"", folder, r.name, r.name)
+	for line := range strings.Lines(head) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if into[name] == nil {
+			return fmt.Errorf("%s/runs/%s.txt: a line of its head is none that a run writes: %q", folder, r.name, line)
+		}
+		*into[name] = value
 	}
+	r.text = text
 	return nil
 }
 
@@ -160,40 +150,50 @@ func (r *run) execute(ctx context.Context) (string, error) {
 }
 
 func (r *run) git(args ...string) (string, error) {
-	cmd := exec.Command("git", append(append(args, "--"), r.Measures...)...)
+	cmd := exec.Command("git", args...)
 	cmd.Dir = r.root
 	out, err := cmd.Output()
 	return strings.TrimSpace(string(out)), err
 }
 
-// revision is the last commit of what the run measures.
+// revision is the commit that is checked out, and whether what the run measures has changes that are not committed.
 func (r *run) revision() string {
-	commit, err := r.git("log", "-1", "--format=%h")
-	if changed, _ := r.git("status", "--porcelain"); err != nil || changed != "" {
+	commit, err := r.git("rev-parse", "--short=12", "HEAD")
+	if changed, _ := r.git(append([]string{"status", "--porcelain", "--"}, r.Measures...)...); err != nil || changed != "" {
 		commit += ", changed"
 	}
 	return commit
 }
 
-const older = " **Older than its code**, by more than `20` commits, of a commit that is not here, or of another command than the one that is run now."
+// The idea of the product: a figure that was measured before the last change of it may be another now.
+var heart = []string{"counter", "mitigation", "pop", "edge/limiter"}
 
-// aged says the same in a cell.
-const aged = "; older than its code"
-
-// isOlder reports whether tables of a run have to say that it is not of the code as it is.
-func (r *run) isOlder() bool {
-	if r.Long == "" {
-		return false
+// fresh is an error that names each run whose figures are of another history, of another command, or older than the heart.
+func (b *book) fresh() (stale error) {
+	changed, err := (&run{root: b.root}).git(append([]string{"log", "-1", "--format=%h", "--"}, heart...)...)
+	if err != nil {
+		return fmt.Errorf("the commits are needed to say how old figures are: clone the whole repository: %w", err)
 	}
-	out, err := r.git("rev-list", "--count", r.commit+"..HEAD")
-	n, _ := strconv.Atoi(out)
-	return err != nil || n > commits || r.command != r.Command
-}
-
-// known reports whether the commit of a run is in the history.
-func (r *run) known() bool {
-	_, err := r.git("rev-list", "--count", r.commit+"..HEAD")
-	return err == nil
+	for _, name := range sorted(b.Runs) {
+		r, why := b.Runs[name], ""
+		_, unknown := r.git("merge-base", "--is-ancestor", r.commit, "HEAD")
+		_, older := r.git("merge-base", "--is-ancestor", changed, r.commit)
+		switch {
+		case r.Long == "": // make figures runs it each time
+		case r.text == "":
+			why = "was never run"
+		case unknown != nil:
+			why = "is of commit " + r.commit + ", which is not in the history"
+		case older != nil:
+			why = "is of commit " + r.commit + ", older than " + changed + ", the last change of " + strings.Join(heart, ", ")
+		case r.command != r.Command:
+			why = "is of another command: " + r.command
+		}
+		if why != "" {
+			stale = errors.Join(stale, fmt.Errorf("%s %s: make figures FLAGS=\"--only %s\"", name, why, name))
+		}
+	}
+	return stale
 }
 
 // note is the line below each table.
@@ -202,10 +202,7 @@ func (r *run) note() string {
 	if r.spread != "" {
 		n += "; " + r.spread
 	}
-	if n += ".*"; r.isOlder() {
-		n += older
-	}
-	return n
+	return n + ".*"
 }
 
 var model = regexp.MustCompile(`model name\s*: (.*)`)

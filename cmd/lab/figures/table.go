@@ -51,7 +51,7 @@ func (b *book) markdown(name string) (string, error) {
 		return b.facts(t)
 	}
 	if t == nil || b.Runs[t.Run] == nil || b.Runs[t.Run].text == "" {
-		return "", fmt.Errorf("table %s: figures.yaml has none of that name, or nothing is stored of its run: go run ./%s --only RUN", name, folder)
+		return "", fmt.Errorf("table %s: figures.yaml has none of that name, or nothing is stored of its run: make figures FLAGS=\"--only RUN\"", name)
 	}
 	r := b.Runs[t.Run]
 	if t.Block != "" {
@@ -99,7 +99,7 @@ func (b *book) markdown(name string) (string, error) {
 	return s + "\n" + r.note() + "\n", nil
 }
 
-// facts is a table of values. Each row says of which run it is, and whether that is older than its code.
+// facts is a table of values. Each row says of which run it is.
 func (b *book) facts(t *table) (string, error) {
 	s := "| what | figure | conditions | measured | more |\n|---|---|---|---|---|\n"
 	for _, f := range t.Figures {
@@ -108,11 +108,7 @@ func (b *book) facts(t *table) (string, error) {
 			return "", err
 		}
 		r := b.Runs[b.Values[f.Value].Run]
-		when := r.commit + ", " + r.date
-		if r.isOlder() {
-			when += aged
-		}
-		s += "| " + strings.Join([]string{f.What, strings.TrimSpace(figure + " " + f.Unit), f.When, when, f.More}, " | ") + " |\n"
+		s += "| " + strings.Join([]string{f.What, strings.TrimSpace(figure + " " + f.Unit), f.When, r.commit + ", " + r.date, f.More}, " | ") + " |\n"
 	}
 	return s, nil
 }
