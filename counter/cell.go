@@ -110,6 +110,28 @@ func (t *core) Peek(r *algorithm.Spec, source Source, now time.Time) (v Verdict,
 	return t.PeekFor(r, source, 1, now)
 }
 
+// Shared is the estimate at now of those hits of a source that this table is not alone to know of: what the tier has
+// confirmed. Where it is unknown which they are, because too many sources have hits that are not confirmed, it is 0.
+func (t *core) Shared(r *algorithm.Spec, source Source, now time.Time) (estimate float64) {
+	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
+		h := st.head(i)
+		if h.unconfirmed == 0 && s.unconfirmed.Full() {
+			return
+		}
+		s.advance(st, i, r, t.ns(now)) // with the hits that are not confirmed
+		all, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
+		if estimate = all; h.unconfirmed == 0 {
+			return
+		}
+		for g := range groups[:r.Groups()] {
+			u := s.unconfirmed.In(s.unconfirmed.At(h.unconfirmed), g)
+			groups[g] = r.Lanes().Plus(u.Pending, u.InFlight)
+		}
+		estimate = max(all-r.Read(groups, s.own(st, i), at), 0)
+	})
+	return estimate
+}
+
 // PeekFor is Peek for so many hits.
 func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32, now time.Time) (v Verdict, there bool) {
 	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}

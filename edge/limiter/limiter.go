@@ -183,7 +183,7 @@ func (l *Limiter) reserve(d *Decision, refused bool, now time.Time) {
 		}
 		d.reservations = d.reservations[:len(d.reservations)+1] // cleared by Reset
 		a := &d.reservations[len(d.reservations)-1]
-		a.Rule, a.Source, a.Hits = l.part(r, now), r.Source, r.hits()
+		a.Rule, a.Source, a.Hits = l.share(r, now), r.Source, r.hits()
 		a.Hold = (len(r.Rule.Statuses) > 0 || r.Due) && !refused
 		a.Shadow, a.Always = !r.Rule.refuses(), r.Rule.Refused
 		r.Reservation = a
@@ -227,10 +227,10 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 		r.Wait = max(r.Wait, openRetry)
 	}
 	r.Verdict = r.Rule.spared(r.Verdict)
-	if r.Reservation.Rule != r.CountedBy() { // over its part of the limit, and what other edges have admitted is unknown: no reason to block a source
+	if r.Reservation.Rule != r.CountedBy() { // over its share of the limit, and what other edges have admitted is unknown: no reason to block a source
 		edges, _ := l.Alone() // 0 if the tier has just come back
-		v, _ := l.Counters.PeekFor(partOf(r.CountedBy(), max(edges, 1), r.CountedBy().Window), r.Source, r.hits(), now)
-		r.Wait = max(r.Wait, v.RetryAfter) // the part is least then
+		v, _ := l.Counters.PeekFor(shareOf(r.CountedBy(), max(edges, 1), 0), r.Source, r.hits(), now)
+		r.Wait = max(r.Wait, v.RetryAfter) // when nothing is known any more
 		return
 	}
 	bit := mitigation.Bit{Shadow: r.Rule.Shadow, Terms: r.Rule.Terms()}

@@ -58,7 +58,7 @@ type Posture string
 
 const (
 	Local  Posture = "local"  // on what this edge has counted
-	Share  Posture = "share"  // likewise, by this edge's part of the limit: Limiter.Alone
+	Share  Posture = "share"  // likewise, by this edge's share of the limit: Limiter.Alone
 	Open   Posture = "open"   // admit
 	Closed Posture = "closed" // refuse
 )

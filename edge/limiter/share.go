@@ -9,36 +9,38 @@ import (
 )
 
 // While no node answers, each edge counts alone, and all edges together would admit a source the whole limit each. A
-// rule whose posture is Share has each of them admit its part: limit / edges.
+// rule whose posture is Share has each of them admit its share of what is left:
 //
-// What an edge has counted by then is the PoP's, and leaves the window little by little, while what comes is a part only. So the limit becomes
-// the part little by little as well, over a window:
+//	(limit - known) / edges    rounded up, and at most limit / edges, rounded down, but 1 at least
 //
-//	limit * (1 - gone * (1 - 1/edges))    gone: how much of a window has passed since nobody answers, at most 1
-//
-// A source that keeps to the limit and comes to all edges alike is refused at no time: what is known of it falls by the same line. One that
-// keeps to a single edge has that edge's part.
+// Known is what the tier has confirmed of the source, which leaves the window little by little and is gone after a
+// window; only hits that it has not confirmed, this edge's own since nobody answers, are held against the share. So a
+// source that begins meanwhile gets the share of the limit at once, and no more. One that keeps to the limit and comes
+// to all edges alike is refused at no time: as much as leaves the window comes in, a share of it at each edge. One that
+// keeps to a single edge has that edge's share.
 
-// part is what counts a request: by this edge's part of the limit, where the rule says so and this edge is alone.
-func (l *Limiter) part(r *RuleResult, now time.Time) *algorithm.Spec {
+// share is what counts a request: by this edge's share of the limit, where the rule says so and this edge is alone.
+func (l *Limiter) share(r *RuleResult, now time.Time) *algorithm.Spec {
 	if r.Rule.OnStoreFailure == Share && l.Alone != nil {
 		if edges, since := l.Alone(); !since.IsZero() && edges > 1 {
-			return partOf(r.CountedBy(), edges, now.Sub(since))
+			by := r.CountedBy()
+			return shareOf(by, edges, l.Counters.Shared(by, r.Source, now))
 		}
 	}
 	return r.CountedBy()
 }
 
-// partOf is a rule by one edge's part of its limit, so long after it began to count alone.
-func partOf(r *algorithm.Spec, edges int, alone time.Duration) *algorithm.Spec {
-	gone := min(max(float64(alone)/float64(r.Window), 0), 1)
-	part := float64(r.Limit) * (1 - gone*(1-1/float64(edges)))
-	return r.With(uint32(max(math.Floor(part+1e-6), 1)), r.Estimate)
+// shareOf is a rule by one edge's share of its limit, on top of so many hits that are known. The sum is rounded, as
+// estimates are that are compared with it.
+func shareOf(r *algorithm.Spec, edges int, known float64) *algorithm.Spec {
+	left := max(math.Ceil((float64(r.Limit)-known)/float64(edges)), 0)
+	most := max(r.Limit/uint32(edges), 1)
+	return r.With(uint32(math.Round(known+min(left, float64(most)))), r.Estimate)
 }
 
-// partInFlight is a rule's concurrency, or this edge's part of it. Requests of other edges are not counted here, so the
-// part applies at once.
-func (l *Limiter) partInFlight(r *Rule) *inflight.Concurrency {
+// shareInFlight is a rule's concurrency, or this edge's share of it. Requests of other edges are not counted here, so
+// the share applies at once.
+func (l *Limiter) shareInFlight(r *Rule) *inflight.Concurrency {
 	if r.OnStoreFailure == Share && l.Alone != nil {
 		if edges, since := l.Alone(); !since.IsZero() && edges > 1 {
 			return &inflight.Concurrency{Name: r.InFlight.Name, Limit: max(r.InFlight.Limit/int32(edges), 1)}

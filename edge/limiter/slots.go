@@ -34,7 +34,7 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 			continue
 		}
 		asks := waits && (l.Up == nil || l.Up(r.Source))
-		p, entered := l.InFlight.Enter(l.partInFlight(r.Rule), r.Source, asks, now)
+		p, entered := l.InFlight.Enter(l.shareInFlight(r.Rule), r.Source, asks, now)
 		if !entered {
 			refused = r.crowd() || refused
 			continue

@@ -108,3 +108,69 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestShareOfNewSources: what the PoP knew of a source when the node died leaves the window little by little, and what is left of the limit
+// is divided. So a source that begins during the outage gets its edges' shares and no more, at whatever time, and another as much less as was
+// known of it.
+func TestShareOfNewSources(t *testing.T) {
+	t.Parallel()
+	const limit, edges, window = 9, 3, time.Minute
+	for _, test := range []struct {
+		known, sub int
+		begins     time.Duration // after the node died
+		most       int           // admitted in a window
+	}{
+		{0, 12, 0, limit}, {0, 12, 20 * time.Second, limit}, {0, 12, 3 * time.Minute, limit},
+		{0, 4, 0, limit}, {0, 4, 20 * time.Second, limit},
+		// An edge does not know of the last hits of the others, divides upwards, and knows only roughly when what was known leaves the window.
+		{3, 12, 0, limit + edges}, {5, 12, 0, limit + edges}, {6, 12, 0, limit + edges}, {9, 12, 0, limit + edges},
+	} {
+		r, err := algorithm.NewSliding("r", limit, window, test.sub, algorithm.Nearest)
+		must(t, err)
+		rule := limiter.Rule{Rule: mitigation.Rule{Counter: r}, OnStoreFailure: limiter.Share}
+		w, err := New(Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
+		must(t, err)
+		w.after(time.Second)
+		var admitted []time.Time
+		own := make([][]time.Time, edges)
+		request := func(edge int) {
+			if w.Edges[edge].Request(&rule, a).Refused() {
+				return
+			}
+			admitted = append(admitted, w.Now())
+		}
+		for n := range test.known {
+			request(n % edges)
+			w.after(20 * time.Millisecond)
+		}
+		w.after(time.Second)
+		w.Kill(0)
+		w.after(5*time.Second + test.begins)
+		for n := range 2 * int(window/(100*time.Millisecond)) {
+			edge, before := n%edges, len(admitted)
+			if request(edge); len(admitted) > before {
+				own[edge] = append(own[edge], w.Now())
+			}
+			w.after(100 * time.Millisecond)
+		}
+		if got := mostWithin(admitted, window); got > test.most || got < limit {
+			t.Errorf("%+v: %d were admitted in a window", test, got)
+		}
+		for edge := range edges {
+			if got := mostWithin(own[edge], window); got > limit/edges {
+				t.Errorf("%+v: edge %d admitted %d in a window of the outage, want its share at most", test, edge, got)
+			}
+		}
+	}
+}
+
+// mostWithin is the most of some instants that lie within a window.
+func mostWithin(at []time.Time, window time.Duration) (most int) {
+	for i, from := 0, 0; i < len(at); i++ {
+		for at[i].Sub(at[from]) >= window {
+			from++
+		}
+		most = max(most, i-from+1)
+	}
+	return most
+}

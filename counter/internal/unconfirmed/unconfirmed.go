@@ -64,16 +64,16 @@ func (s *Set) Bytes() int { return s.entries.Bytes() + s.narrow.Bytes() + s.wide
 // keep the entries from others until their groups end.
 func (s *Set) Few() bool { return 4*(s.entries.InUse()+1) > 3*int(s.most) }
 
+// Full reports whether there is no entry left for hits.
+func (s *Set) Full() bool { return s.entries.Free() == 0 && s.entries.Len() > int(s.most) }
+
 // At is the entry under an index.
 func (s *Set) At(w uint16) *Entry { return s.entries.At(int(w)) }
 
 // Begin makes an entry. For hits there are so many at most, and then it is 0; for a reservation there always is one: there are no more of
 // those than requests under way.
 func (s *Set) Begin(r *algorithm.Spec, slot int, reserve bool) (w uint16) {
-	switch {
-	case s.entries.Free() > 0:
-	case s.entries.Len() <= int(s.most) || reserve && s.entries.Len() < most:
-	default:
+	if s.Full() && !(reserve && s.entries.Len() < most) {
 		return 0
 	}
 	w = s.entries.Take() // zero, as it was made or released
