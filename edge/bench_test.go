@@ -20,7 +20,7 @@ import (
 	"sluice/edge/edgetest"
 	"sluice/edge/geo/geotest"
 	"sluice/edge/listen"
-	"sluice/edge/tracing"
+	"sluice/edge/tracing/otel"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -128,7 +128,7 @@ func BenchmarkHandle(b *testing.B) {
 					o.Table, o.Bits = counter.New(counter.Options{Counters: 1 << 16}), mitigation.New(1<<16, nil)
 					if c.Tracing.Endpoint != "" {
 						var err error
-						o.Traces, err = tracing.New(c.Tracing, "", "")
+						o.Traces, err = otel.New(c.Tracing, "", "")
 						edgetest.Must(b, err)
 					}
 				})

@@ -84,7 +84,7 @@ type Options struct {
 	// Geo keeps the databases of countries and autonomous systems; nil: they are read, and never again.
 	Geo *geo.Book
 	// Traces traces some requests; nil: none.
-	Traces *tracing.Tracer
+	Traces tracing.Tracer
 	// Warn, if not nil, is called with failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
 }
@@ -119,7 +119,7 @@ type Server struct {
 	audit       *audit.Audit
 	events      *events.Log
 	note        func(*accesslog.Entry) // logs a request; nil: there is no access log
-	traces      *tracing.Tracer        // nil: no request is traced
+	traces      tracing.Tracer         // nil: no request is traced
 	faded       atomic.Int64
 	apply       sync.Mutex // one Apply at a time
 	exchanges   sync.Pool  // of *exchange

@@ -44,7 +44,7 @@ type exchange struct {
 	tried []rules.TriedResult // what rules that are only tried say of it
 	peaks []*peaks.Source     // its sources that are of a sample
 
-	trace *tracing.Request // nil: it is not traced
+	trace tracing.Request // nil: it is not traced
 
 	id     []byte // its name, in idText; nil: it has none yet
 	idText [maxRequestID]byte

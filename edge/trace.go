@@ -17,6 +17,6 @@ func (x *exchange) ownTrace() {
 func (x *exchange) endTrace(failed bool) {
 	o := tracing.Outcome{Client: x.client, ID: x.requestID(), Secure: x.front.Secure(), Status: x.reply.Status, From: x.reply.from.String(), Failed: failed, At: time.Now()}
 	o.Rule, o.Verdict = x.decided()
-	x.trace.End(&o)
+	x.trace.End(o)
 	x.trace = nil
 }

@@ -1,3 +1,5 @@
+//go:build !minimal
+
 package main
 
 import (
@@ -15,24 +17,15 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
-	"sluice/edge/metric"
 )
 
-// proof is what a server of ACME wants to see; nil: no certificates are got.
-func (d *daemon) proof() func(host, path string) []byte {
-	if len(d.config.ACME.Hosts) == 0 {
-		return nil
-	}
-	return func(host, path string) []byte { return d.issued.Answer(context.Background(), host, path) }
-}
-
 // makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs are given.
-func (d *daemon) makeACME() (err error) {
+func (d *daemon) makeACME() error {
 	c := d.config
 	if len(c.ACME.Hosts) == 0 {
 		return nil
 	}
-	d.issued, err = acme.New(acme.Options{Config: acme.Config(c.ACME), Storage: certificateStorage(c), Ports: proofPorts(&d.at), Event: func(host, reason string, renewal bool) {
+	manager, err := acme.New(acme.Options{Config: acme.Config(c.ACME), Storage: certificateStorage(c), Ports: proofPorts(&d.at), Event: func(host, reason string, renewal bool) {
 		e := events.Event{Time: time.Now(), Kind: events.Certificate, Text: "a certificate for " + host + " was issued"}
 		switch {
 		case reason != "":
@@ -42,15 +35,28 @@ func (d *daemon) makeACME() (err error) {
 		}
 		d.happened.Add(e)
 	}})
-	if err == nil {
-		shown := d.certificates["listen_tls"]
-		shown.Issued, shown.First = d.issued.Certificate, d.issued.First
+	if err != nil {
+		return err
 	}
-	return err
+	shown := d.certificates["listen_tls"]
+	shown.Issued, shown.First = manager.Certificate, manager.First
+	d.issued = issuer{manager}
+	return nil
+}
+
+// An issuer is a manager as the daemon sees it.
+type issuer struct{ *acme.Manager }
+
+// Status is what operators see of the certificates.
+func (i issuer) Status() (all []control.Certificate) {
+	for _, s := range i.Manager.Status() {
+		all = append(all, control.Certificate(s))
+	}
+	return all
 }
 
 // until is when a host's certificate expires; zero: there is none.
-func until(m *acme.Manager, host string) time.Time {
+func until(m certificateIssuer, host string) time.Time {
 	for _, s := range m.Status() {
 		if s.Host == host {
 			return s.Until
@@ -82,27 +88,4 @@ func proofPorts(l *listeners) (p acme.Ports) {
 		}
 	}
 	return p
-}
-
-// acmeMetrics are those of certificates that are got.
-func acmeMetrics(m *acme.Manager) metric.Collector {
-	return func(to metric.Sink) {
-		for _, s := range m.Status() {
-			if !s.Until.IsZero() {
-				to.Gauge(float64(s.Until.Unix()), "sluice_certificate_expiry_timestamp_seconds", expiryHelp, "listener", "listen_tls", "name", s.Host)
-			}
-		}
-		to.Count(m.Failures(), "sluice_acme_failures_total", "Attempts to get or renew a certificate that have failed.")
-	}
-}
-
-// issuedStatus is what operators see of them.
-func issuedStatus(m *acme.Manager) (all []control.Certificate) {
-	if m == nil {
-		return nil
-	}
-	for _, s := range m.Status() {
-		all = append(all, control.Certificate(s))
-	}
-	return all
 }

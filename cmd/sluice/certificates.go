@@ -2,10 +2,12 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/listen"
 	"sluice/edge/metric"
 )
@@ -79,4 +81,34 @@ func expired(name string, c *listen.Certificates, now time.Time) (warnings []str
 		}
 	}
 	return warnings
+}
+
+// A certificateIssuer gets certificates by itself, as edge/acme does.
+type certificateIssuer interface {
+	// Answer is a proof that a host is ours, for a path; nil: none is under way there.
+	Answer(ctx context.Context, host, path string) []byte
+	Status() []control.Certificate
+	Failures() uint64 // attempts that have failed
+	// Run gets certificates and renews them until ctx is done; tried is closed when each host was tried once.
+	Run(ctx context.Context, tried chan<- struct{})
+}
+
+// proof is what a server of ACME wants to see; nil: no certificates are got.
+func (d *daemon) proof() func(host, path string) []byte {
+	if len(d.config.ACME.Hosts) == 0 {
+		return nil
+	}
+	return func(host, path string) []byte { return d.issued.Answer(context.Background(), host, path) }
+}
+
+// acmeMetrics are those of certificates that are got.
+func acmeMetrics(m certificateIssuer) metric.Collector {
+	return func(to metric.Sink) {
+		for _, s := range m.Status() {
+			if !s.Until.IsZero() {
+				to.Gauge(float64(s.Until.Unix()), "sluice_certificate_expiry_timestamp_seconds", expiryHelp, "listener", "listen_tls", "name", s.Host)
+			}
+		}
+		to.Count(m.Failures(), "sluice_acme_failures_total", "Attempts to get or renew a certificate that have failed.")
+	}
 }

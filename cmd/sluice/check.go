@@ -21,7 +21,6 @@ import (
 	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/counter"
 	"sluice/edge"
-	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
 	"sluice/edge/lists"
 	"sluice/edge/token"
@@ -152,8 +151,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	_, err = settings.ReadToken("limit_api.token_file", c.LimitAPI.TokenFile)
 	awaits(err)
 	if len(c.Etcd.Endpoints) > 0 {
-		_, err = etcd.New(etcd.Config(c.Etcd), "", "")
-		try(err)
+		try(tryEtcd(c))
 	}
 	named := listBook(c, nil)
 	named.Offline = true

@@ -26,7 +26,6 @@ import (
 	"sluice/counter/member"
 	"sluice/edge"
 	"sluice/edge/accesslog"
-	"sluice/edge/acme"
 	"sluice/edge/admin"
 	"sluice/edge/audit"
 	"sluice/edge/config"
@@ -39,7 +38,6 @@ import (
 	"sluice/edge/lists"
 	"sluice/edge/metric"
 	"sluice/edge/plans"
-	"sluice/edge/ratelimit"
 	"sluice/edge/rules"
 	"sluice/edge/tracing"
 	"sluice/edge/view"
@@ -69,9 +67,8 @@ type daemon struct {
 	across    *peers.Peers // joinTier; nil: blocks go to no other PoP
 	shared    *tier.Shared
 
-	access   *accesslog.Log  // makeEdge; nil: none
-	traces   *tracing.Tracer // nil: no request is traced
-	keeper   *plans.Keeper   // nil: no client is on a plan
+	access   *accesslog.Log // makeEdge; nil: none
+	keeper   *plans.Keeper  // nil: no client is on a plan
 	lists    *lists.Book
 	geo      *geo.Book
 	server   *edge.Server
@@ -83,20 +80,21 @@ type daemon struct {
 	certificates map[string]*listen.Certificates // loadCertificates; see clientCertificates. Those of rate_limit_service and limit_api are nil if they speak no TLS
 	callsTLS     *tls.Config
 	asksTLS      *tls.Config
-	issued       *acme.Manager // makeACME; nil: no certificate is got by itself
+	issued       certificateIssuer // makeACME; nil: no certificate is got by itself
 
 	program string // openListeners
 	ours    *upgrade.Sockets
 	at      listeners
-	calls   *ratelimit.Service // nil: proxies call nothing
-	asks    *limitapi.Service  // nil: programs ask nothing
+	asks    *limitapi.Service // nil: programs ask nothing
+	calls   callService       // nil: proxies call nothing
 
 	reload    *reloader       // makeReloader
 	older     *upgrade.Parent // takeOver; nil: there was no older process
 	operators *http.Server    // serveOperators
 
-	failed        chan error     // run
-	edges, others sync.WaitGroup // what serves requests and peers, and what does not
+	failed        chan error              // run
+	edges, others sync.WaitGroup          // what serves requests and peers, and what does not
+	beside        []func(context.Context) // further ones of others, made with their parts
 }
 
 // close lets go of what has been opened, the last first.
@@ -153,9 +151,9 @@ func (d *daemon) makeEdge() (err error) {
 	if d.access, err = openAccessLog(c.AccessLog); err != nil {
 		return err
 	}
+	var traces tracing.Tracer // nil: no request is traced
 	if c.Tracing.Endpoint != "" {
-		tracing.Warn(d.log.Warn)
-		if d.traces, err = tracing.New(c.Tracing, tier.EdgeName(c), thisBuild().Version); err != nil {
+		if traces, err = d.makeTracer(); err != nil {
 			return fmt.Errorf("tracing: %w", err)
 		}
 	}
@@ -171,7 +169,7 @@ func (d *daemon) makeEdge() (err error) {
 	}
 	d.lists, d.geo = listBook(c, d.happened), new(geo.Book)
 	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
-		Access: d.access, Traces: d.traces, Events: d.happened, Name: tier.EdgeName(c), Audit: notes,
+		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c), Audit: notes,
 		Config: c, Proof: d.proof(), Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
 	})
 	if err != nil {
@@ -286,13 +284,13 @@ func (d *daemon) openListeners() (err error) {
 	if err = d.at.open(d.ours, d.config); err != nil {
 		return err
 	}
-	if d.at.calls != nil {
-		d.calls = ratelimit.New(d.server, d.callsTLS)
-	}
 	if d.at.asks != nil {
 		d.asks = limitapi.New(d.server, d.asksToken, d.asksTLS, d.log)
 	}
-	return nil
+	if d.at.calls != nil {
+		d.calls, err = d.makeRateLimitService()
+	}
+	return err
 }
 
 // makeReloader makes what reads files again, and lays what operators have changed over the configuration.
@@ -395,8 +393,8 @@ func (d *daemon) makeMetrics() error {
 	if d.across != nil {
 		all.MustRegister(metric.Collector(d.across.Collect))
 	}
-	if d.shared.Etcd != nil {
-		all.MustRegister(tier.EtcdMetrics(d.shared.Etcd))
+	if d.shared.EtcdMetrics != nil {
+		all.MustRegister(d.shared.EtcdMetrics)
 	}
 	d.numbers = all
 	return nil
@@ -405,15 +403,11 @@ func (d *daemon) makeMetrics() error {
 // serveOperators makes what answers operators.
 func (d *daemon) serveOperators() {
 	c, reload := d.config, d.reload
-	var etcdStatus func() control.EtcdStatus
-	if d.shared.Etcd != nil {
-		etcdStatus = d.shared.Etcd.Status
-	}
 	connections := &admin.Connections{Most: spareDescriptors / 2}
 	d.operators = &http.Server{
 		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, History: d.past.Last, State: d.state, Waiting: reload.Waiting, Overlay: reload.overlay.Load,
 			Reload: func() (control.Reloaded, error) { return reload.now(d.background) },
-			Edit:   reload.edit, Try: reload.beginTry, StopTry: reload.stopTry, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
+			Edit:   reload.edit, Try: reload.beginTry, StopTry: reload.stopTry, Self: reload.self, Etcd: d.shared.EtcdStatus, Hosts: c.AdminHosts,
 			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken, Plans: d.keeper, Vouch: connections.Vouch}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,

@@ -70,8 +70,8 @@ func (d *daemon) run() error {
 	if d.keeper != nil {
 		d.others.Go(func() { d.keeper.Run(background) })
 	}
-	if d.traces != nil {
-		d.others.Go(func() { d.traces.Run(background, d.log.Warn) })
+	for _, run := range d.beside {
+		d.others.Go(func() { run(background) })
 	}
 	written := make(chan struct{})
 	go func() {

@@ -10,7 +10,10 @@ import (
 func (d *daemon) state() control.State {
 	server, shared, r, others, keeper, access := d.server, d.shared, d.reload, d.across, d.keeper, d.access
 	now := time.Now()
-	s := control.State{Ready: "ready", Drained: server.Drained(), Alone: shared.WhyAlone(), Waiting: len(r.Waiting()), Failed: r.failed.Load(), Peers: []control.PeerStatus{}, Unkept: shared.Unkept(), Wall: server.Wall(), Listeners: d.at.status(), Certificates: issuedStatus(d.issued)}
+	s := control.State{Ready: "ready", Drained: server.Drained(), Alone: shared.WhyAlone(), Waiting: len(r.Waiting()), Failed: r.failed.Load(), Peers: []control.PeerStatus{}, Unkept: shared.Unkept(), Wall: server.Wall(), Listeners: d.at.status()}
+	if d.issued != nil {
+		s.Certificates = d.issued.Status()
+	}
 	if why := server.Unready(); why != "" {
 		s.Ready = why
 	}

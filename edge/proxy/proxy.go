@@ -82,7 +82,7 @@ type Order struct {
 	Level shedding.Level
 	Queue time.Duration
 	// Trace is told of each attempt, and says what the origin gets of it; nil: the request is not traced.
-	Trace *tracing.Request
+	Trace tracing.Request
 }
 
 // Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes the client's, and

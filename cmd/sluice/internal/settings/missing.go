@@ -4,5 +4,9 @@ package settings
 
 // missing is what a minimal program is built without, by the setting that needs it.
 var missing = map[string]string{
-	"plans.store": "drivers of databases",
+	"acme.hosts":                "ACME",
+	"etcd.endpoints":            "etcd",
+	"plans.store":               "drivers of databases",
+	"rate_limit_service.listen": "Envoy's rate limit service",
+	"tracing.endpoint":          "OpenTelemetry",
 }

@@ -1,11 +1,10 @@
+//go:build !minimal
+
 package tier
 
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,8 +23,8 @@ const etcdLook = 50 * time.Millisecond
 
 // keepRulesInEtcd has changes of rules travel over etcd, to the edges of all PoPs that share it. What etcd has now is in force from the
 // start, if it answers soon.
-func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64, happened *events.Log) (err error) {
-	s.Etcd, err = rulelist.NewEtcd(key, id, etcd.Config(c.Etcd), func(bad bool, rule, text string) {
+func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64, happened *events.Log) error {
+	in, err := rulelist.NewEtcd(key, id, etcd.Config(c.Etcd), func(bad bool, rule, text string) {
 		e := events.Event{Time: time.Now(), Kind: events.Etcd, Rule: rule, Text: text}
 		if bad {
 			e.Level = slog.LevelError
@@ -35,15 +34,15 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 	if err != nil {
 		return err
 	}
-	s.Local = s.Etcd.List
+	s.Local, s.EtcdStatus, s.EtcdMetrics = in.List, in.Status, newEtcdMetrics(in)
 	if err := s.openState(c, apartName(c), s.Local); err != nil {
 		return err
 	}
-	s.Etcd.Load(context.Background())
+	in.Load(context.Background())
 	s.Rules = &RuleStore{
-		Origin: changes.Etcd, List: s.Etcd.Changes, Add: s.Etcd.Add, Describe: s.Etcd.Describe,
+		Origin: changes.Etcd, List: in.Changes, Add: in.Add, Describe: in.Describe,
 		InForce: func(version uint64, refused []operatorlog.Mark) {
-			s.Etcd.InForce(version, refused)
+			in.InForce(version, refused)
 			if s.Machine != nil {
 				s.Machine.Operators.InForce(0, refused) // it has none itself
 			}
@@ -51,7 +50,7 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 		Await: func(made func() Made) Progress {
 			return await(etcdLook, func() (now Progress, overtaken bool) {
 				m := made()
-				if spread, err := s.Etcd.Spread(m.Rule, m.Marks); err == nil { // otherwise it is read again
+				if spread, err := in.Spread(m.Rule, m.Marks); err == nil { // otherwise it is read again
 					now.Spread = &spread
 				}
 				return now, m.Overtaken
@@ -59,30 +58,8 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 		},
 		Save: s.save,
 	}
-	s.beside = append(s.beside, s.Etcd.Follow)
+	s.beside = append(s.beside, in.Follow)
 	return nil
-}
-
-// warnOfRulesLeft warns of changes of rules that the PoP's list had before there was an etcd: they are not in force any
-// more.
-func warnOfRulesLeft(c *config.Config, key secret.Secret, log *slog.Logger) {
-	if c.StateDir == "" {
-		return
-	}
-	var list []operatorlog.Entry
-	_ = readState(filepath.Join(c.StateDir, stateName), func(text []byte) (err error) { // openState reports it
-		list, _, err = operatorlog.Decode(key, text)
-		return err
-	})
-	var rules []string
-	for _, e := range list {
-		if e.Kind == operatorlog.Change && !slices.Contains(rules, e.Rule) {
-			rules = append(rules, e.Rule)
-		}
-	}
-	if len(rules) > 0 {
-		log.Warn("changes of rules in the PoP's list are dropped, because with etcd rules are changed there alone: make them again", "rules", strings.Join(rules, ", "))
-	}
 }
 
 // etcdMetrics shows to Prometheus how etcd is.
@@ -92,8 +69,7 @@ type etcdMetrics struct {
 	up, wrong, puts *prometheus.Desc
 }
 
-// EtcdMetrics are the metrics of an Etcd.
-func EtcdMetrics(e *rulelist.Etcd) prometheus.Collector {
+func newEtcdMetrics(e *rulelist.Etcd) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("sluice_etcd_"+name, help, labels, nil)
 	}

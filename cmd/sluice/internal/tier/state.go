@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -163,4 +165,26 @@ func (f *stateFile) save() (err error) {
 		f.saved = bytes.Clone(list)
 	}
 	return err
+}
+
+// warnOfRulesLeft warns of changes of rules that the PoP's list had before there was an etcd: they are not in force any
+// more.
+func warnOfRulesLeft(c *config.Config, key secret.Secret, log *slog.Logger) {
+	if c.StateDir == "" {
+		return
+	}
+	var list []operatorlog.Entry
+	_ = readState(filepath.Join(c.StateDir, stateName), func(text []byte) (err error) { // openState reports it
+		list, _, err = operatorlog.Decode(key, text)
+		return err
+	})
+	var rules []string
+	for _, e := range list {
+		if e.Kind == operatorlog.Change && !slices.Contains(rules, e.Rule) {
+			rules = append(rules, e.Rule)
+		}
+	}
+	if len(rules) > 0 {
+		log.Warn("changes of rules in the PoP's list are dropped, because with etcd rules are changed there alone: make them again", "rules", strings.Join(rules, ", "))
+	}
 }

@@ -57,7 +57,9 @@ type Shared struct {
 	Do    func(context.Context, wire.Command) wire.Result
 	Rules *RuleStore
 	Local *rulelist.List // nil: changes of rules are in the PoP's list
-	Etcd  *rulelist.Etcd // nil: they are in no etcd
+	// EtcdStatus and EtcdMetrics are of the etcd that rules are in; nil: they are in none.
+	EtcdStatus  func() control.EtcdStatus
+	EtcdMetrics prometheus.Collector
 	// InFlight is the requests in flight on this edge, which it counts together with the PoP.
 	InFlight *inflight.Table
 	// Exact is the requests whose instants the tier keeps; nil: this edge counts alone.
@@ -152,7 +154,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 		if err := s.keepRulesApart(c, key, id, happened); err != nil {
 			return nil, err
 		}
-		if s.Etcd == nil {
+		if s.EtcdStatus == nil {
 			s.Rules.Warnings = append(s.Rules.Warnings, "this edge only: without pop.secret_file changes of rules do not travel to the other edges of the PoP")
 		}
 	} else {

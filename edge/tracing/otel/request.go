@@ -1,4 +1,4 @@
-package tracing
+package otel
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,10 +16,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sluice/edge/message"
+	"sluice/edge/tracing"
 )
 
-// A Request is one that is traced. It belongs to the goroutine that serves it.
-type Request struct {
+// A request is one that is traced.
+type request struct {
 	tracer   *Tracer
 	ctx      context.Context // with its span
 	span     trace.Span
@@ -33,23 +33,12 @@ type Request struct {
 	unreachable error
 }
 
-// An Outcome is what became of a request.
-type Outcome struct {
-	Client              netip.Addr
-	ID                  []byte
-	Secure              bool
-	Status              int
-	From, Rule, Verdict string // which side answered, and what the rules said
-	Failed              bool   // the client did not get the answer
-	At                  time.Time
-}
-
-func (t *Tracer) start(r *message.Request, parent trace.SpanContext, state string, now time.Time) *Request {
+func (t *Tracer) start(r *message.Request, parent trace.SpanContext, state string, now time.Time) *request {
 	ctx := context.Background()
 	if parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
-	q := &Request{tracer: t, method: string(r.Method), state: state}
+	q := &request{tracer: t, method: string(r.Method), state: state}
 	name := q.method
 	attributes := make([]attribute.KeyValue, 0, 8)
 	if !known(q.method) {
@@ -82,8 +71,8 @@ func known(method string) bool {
 	return false
 }
 
-// Attempt begins a span for an attempt at a server, scheme://host:port or unix:/path. Connecting once more to the same one is part of it.
-func (q *Request) Attempt(server string) {
+// Attempt is tracing.Request's.
+func (q *request) Attempt(server string) {
 	if q.attempt != nil {
 		if q.server == server {
 			return
@@ -129,18 +118,15 @@ func appendServer(to []attribute.KeyValue, server string, port int) []attribute.
 	return to
 }
 
-// Unreachable notes that the attempt has no connection yet. It fails by that unless there is a further try at the same server.
-func (q *Request) Unreachable(err error) { q.unreachable = err }
+// Unreachable is tracing.Request's.
+func (q *request) Unreachable(err error) { q.unreachable = err }
 
-// ErrGone is why an attempt failed whose client has left.
-var ErrGone = errors.New("the client has left")
-
-// Failed ends the attempt without an answer.
-func (q *Request) Failed(err error) {
+// Failed is tracing.Request's.
+func (q *request) Failed(err error) {
 	kind := "connection"
 	var timeout net.Error
 	switch {
-	case err == ErrGone:
+	case err == tracing.ErrGone:
 		kind = "canceled"
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		kind = "too_many_open_files" // here: the server was not asked
@@ -153,8 +139,8 @@ func (q *Request) Failed(err error) {
 	q.attempt, q.unreachable = nil, nil
 }
 
-// Answered notes the status of the server's answer; the attempt goes on until the answer is relayed.
-func (q *Request) Answered(status int) {
+// Answered is tracing.Request's.
+func (q *request) Answered(status int) {
 	q.unreachable = nil
 	q.attempt.SetAttributes(attribute.Int("http.response.status_code", status))
 	if status >= 400 {
@@ -163,8 +149,8 @@ func (q *Request) Answered(status int) {
 	}
 }
 
-// AppendHead appends the header lines by which the server goes on with the trace, each after the end of the line before.
-func (q *Request) AppendHead(b []byte) []byte {
+// AppendHead is tracing.Request's.
+func (q *request) AppendHead(b []byte) []byte {
 	if q.attempt == nil {
 		return b
 	}
@@ -180,8 +166,8 @@ func (q *Request) AppendHead(b []byte) []byte {
 	return b
 }
 
-// End ends the request's spans.
-func (q *Request) End(o *Outcome) {
+// End is tracing.Request's.
+func (q *request) End(o tracing.Outcome) {
 	if q.unreachable != nil {
 		q.Failed(q.unreachable)
 	}

@@ -1,4 +1,4 @@
-package tracing_test
+package otel_test
 
 import (
 	"bufio"
@@ -17,12 +17,13 @@ import (
 	"sluice/edge/edgetest"
 	"sluice/edge/tracing"
 	"sluice/edge/tracing/collectortest"
+	"sluice/edge/tracing/otel"
 )
 
 // traced is an edge that traces, and stop what sends the rest and ends that.
 func traced(t *testing.T, c tracing.Config, origin, yaml string) (e *edgetest.Edge, stop func() (warned []string)) {
 	t.Helper()
-	tracer, err := tracing.New(c, "edge\xff1", "1.2.3")
+	tracer, err := otel.New(c, "edge\xff1", "1.2.3")
 	edgetest.Must(t, err)
 	config := edgetest.Parse(t, yaml)
 	config.Origins = edgetest.WithoutRules(t, origin).Origins

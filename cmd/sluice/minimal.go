@@ -1,0 +1,26 @@
+//go:build minimal
+
+package main
+
+import (
+	"errors"
+
+	"sluice/edge/config"
+	"sluice/edge/tracing"
+)
+
+// errMissing is for what no start of a minimal program gets to: it refuses the settings that want it (settings.missing).
+var errMissing = errors.New("this program was built without what the configuration needs: build it with make build")
+
+func (d *daemon) makeTracer() (tracing.Tracer, error) { return nil, errMissing }
+
+func (d *daemon) makeRateLimitService() (callService, error) { return nil, errMissing }
+
+func (d *daemon) makeACME() error {
+	if len(d.config.ACME.Hosts) > 0 {
+		return errMissing
+	}
+	return nil
+}
+
+func tryEtcd(*config.Config) error { return errMissing }

@@ -1,0 +1,39 @@
+//go:build !minimal
+
+package main
+
+import (
+	"context"
+
+	"sluice/cmd/sluice/internal/tier"
+	"sluice/edge/changes/etcd"
+	"sluice/edge/config"
+	"sluice/edge/ratelimit"
+	"sluice/edge/tracing"
+	"sluice/edge/tracing/otel"
+)
+
+// What stands here, in acme.go, and in files with the same condition under internal and edge/plans/store, links what a program
+// that is built with -tags minimal does without. Such a program refuses the settings that need it: see settings.missing.
+
+// makeTracer makes what traces requests by OpenTelemetry.
+func (d *daemon) makeTracer() (tracing.Tracer, error) {
+	otel.Warn(d.log.Warn)
+	t, err := otel.New(d.config.Tracing, tier.EdgeName(d.config), thisBuild().Version)
+	if err != nil {
+		return nil, err
+	}
+	d.beside = append(d.beside, func(ctx context.Context) { t.Run(ctx, d.log.Warn) })
+	return t, nil
+}
+
+// makeRateLimitService makes what answers proxies that call over gRPC.
+func (d *daemon) makeRateLimitService() (callService, error) {
+	return ratelimit.New(d.server, d.callsTLS), nil
+}
+
+// tryEtcd reports what a start would find wrong with the files of etcd.
+func tryEtcd(c *config.Config) error {
+	_, err := etcd.New(etcd.Config(c.Etcd), "", "")
+	return err
+}
