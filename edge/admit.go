@@ -15,7 +15,7 @@ import (
 	"sluice/edge/rules"
 	"sluice/edge/rules/key"
 	"sluice/edge/seen"
-	"sluice/edge/token"
+	"sluice/edge/token/verify"
 	"sluice/mitigation"
 )
 
@@ -303,7 +303,7 @@ func (x *exchange) keyOf(source counter.Source) *key.Counted {
 // believe finds out what the request's token claims. That may take a verification, so a source that is blocked whatever
 // it claims is spared: its rules by claims count it for its source then, if the block is lifted in this very moment. It
 // reports false if there are several tokens.
-func (x *exchange) believe(v *token.Verifier) bool {
+func (x *exchange) believe(v *verify.Verifier) bool {
 	if x.isBlocked() {
 		return true
 	}

@@ -11,12 +11,13 @@ import (
 	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/control"
+	"sluice/edge/geo"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/pages"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
-	"sluice/edge/token"
+	"sluice/edge/token/verify"
 	"sluice/edge/tryout"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
@@ -43,7 +44,7 @@ type snapshot struct {
 	sheds         []*rules.Rule                   // those about all requests whose mitigations end connections
 	plans         *plans.Snapshot                 // which client is on which plan; nil: none
 	refusals      map[*rules.Text]*message.Common // but for variants of rules
-	tokens        *token.Verifier                 // nil: no rule needs a claim
+	tokens        *verify.Verifier                // nil: no rule needs a claim
 	tags          [][]byte                        // names of headers that tell origins what is over a limit: those of clients are dropped
 	tries         *tryout.Runs                    // rules that are only tried; nil: none
 	prices        [][]byte                        // and of those in which origins say what a request costs: no client sees them
@@ -113,7 +114,7 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs, before *snaps
 	if err != nil {
 		return nil, err
 	}
-	located, useGeo, err := s.geo.Prepare(c.Geo)
+	located, useGeo, err := s.geo.Prepare(geo.Config(c.Geo))
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +293,7 @@ func (s *Server) SetPlans(now *plans.Snapshot) {
 }
 
 // verifier is what verifies tokens, or nil if no rule needs their claims.
-func verifier(c *config.Config, set *rules.Set, before *snapshot) (*token.Verifier, error) {
+func verifier(c *config.Config, set *rules.Set, before *snapshot) (*verify.Verifier, error) {
 	claims := set.Claims()
 	if !c.JWT.Is() {
 		if len(claims) > 0 {
@@ -300,11 +301,11 @@ func verifier(c *config.Config, set *rules.Set, before *snapshot) (*token.Verifi
 		}
 		return nil, nil
 	}
-	var had *token.Verifier
+	var had *verify.Verifier
 	if before != nil {
 		had = before.tokens
 	}
-	v, err := token.Load(c.JWT, claims, had) // without such a rule as well: a wrong file is reported
+	v, err := verify.Load(c.JWT, claims, had) // without such a rule as well: a wrong file is reported
 	if len(claims) == 0 {
 		v = nil
 	}

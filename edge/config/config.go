@@ -16,7 +16,6 @@ import (
 	"sluice/edge/accesslog"
 	"sluice/edge/address"
 	"sluice/edge/front"
-	"sluice/edge/geo"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/lists"
@@ -50,7 +49,7 @@ type Config struct {
 	AuditOneIn     int // of so many sources one is audited
 	Source         address.Config
 	Lists          []lists.Config
-	Geo            geo.Config
+	Geo            Geo
 	Deny, Allow    []netip.Prefix
 	DenyLists      []string // names of lists that Deny, or Allow, has as well
 	AllowLists     []string
@@ -138,6 +137,9 @@ type Etcd struct {
 	CertFile     string // of this edge, and its key
 	KeyFile      string
 }
+
+// Geo names the files of databases that say where addresses are; "": none.
+type Geo struct{ Country, ASN string }
 
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {

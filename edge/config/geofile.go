@@ -7,7 +7,6 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"sluice/edge/address"
-	"sluice/edge/geo"
 	"sluice/edge/rules/key"
 )
 
@@ -19,7 +18,7 @@ type located struct {
 }
 
 // geo reads which databases there are.
-func (r *reader) geo(n ast.Node, c *geo.Config) {
+func (r *reader) geo(n ast.Node, c *Geo) {
 	file := func(of string, to *string) func(ast.Node) {
 		return r.text("geo."+of, func(n ast.Node, text string) {
 			if text == "none" {
@@ -34,7 +33,7 @@ func (r *reader) geo(n ast.Node, c *geo.Config) {
 			}
 		})
 	}
-	r.mapping(n, "geo", fields{"country": file(geo.Country, &c.Country), "asn": file(geo.ASN, &c.ASN)})
+	r.mapping(n, "geo", fields{"country": file("country", &c.Country), "asn": file("asn", &c.ASN)})
 }
 
 // countries reads some, as they are written.
@@ -66,7 +65,7 @@ func readPlace[T comparable](r *reader, n ast.Node, what, text string, kind key.
 }
 
 // findDatabases returns what rules need and no database has.
-func (r *reader) findDatabases(c *geo.Config) {
+func (r *reader) findDatabases(c *Geo) {
 	has := geoOf(c)
 	for _, l := range r.located {
 		if err := key.CheckGeo(l.kind, &has); err != nil {
@@ -76,7 +75,7 @@ func (r *reader) findDatabases(c *geo.Config) {
 }
 
 // geoOf has a function for each database, which knows no address.
-func geoOf(c *geo.Config) (g address.Geo) {
+func geoOf(c *Geo) (g address.Geo) {
 	if c.Country != "" {
 		g.Country = func(netip.Addr) (none address.Country) { return none }
 	}

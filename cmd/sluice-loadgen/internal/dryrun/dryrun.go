@@ -8,7 +8,6 @@ import (
 	"sluice/counter"
 	"sluice/edge/address"
 	"sluice/edge/config"
-	"sluice/edge/geo"
 	"sluice/edge/limiter"
 	"sluice/edge/lists"
 	"sluice/edge/message"
@@ -76,7 +75,7 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 	if err != nil {
 		return nil, err
 	}
-	located, _, err := new(geo.Book).Prepare(c.Geo)
+	located, err := locate(c)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package token
+package verify
 
 import (
 	"crypto"
@@ -20,6 +20,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"sluice/edge/token"
 )
 
 var at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -56,7 +58,7 @@ func publicPEM(t testing.TB, public any) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-func load(t testing.TB, text []byte, c Config, claims ...string) *Verifier {
+func load(t testing.TB, text []byte, c token.Config, claims ...string) *Verifier {
 	t.Helper()
 	c.KeysFile = file(t, text)
 	v, err := Load(c, claims, nil)
@@ -80,7 +82,7 @@ func ecKey(t testing.TB) *ecdsa.PrivateKey {
 // What is believed, and when. Each token is asked for twice, because the second answer comes out of the tables.
 func TestVerify(t *testing.T) {
 	ours, theirs := ecKey(t), ecKey(t)
-	v := load(t, publicPEM(t, ours.Public()), Config{Algorithms: []string{"ES256"}, Issuer: "us", Audience: "api", Leeway: 30 * time.Second}, "sub", "n", "ok", "list")
+	v := load(t, publicPEM(t, ours.Public()), token.Config{Algorithms: []string{"ES256"}, Issuer: "us", Audience: "api", Leeway: 30 * time.Second}, "sub", "n", "ok", "list")
 	base := func(more claims) claims {
 		c := claims{"iss": "us", "aud": []string{"other", "api"}, "sub": "anna", "exp": at.Add(time.Minute).Unix()}
 		for name, value := range more {
@@ -157,7 +159,7 @@ func TestKeySet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := load(t, set, Config{Algorithms: []string{"ES256", "EdDSA", "RS256", "PS256"}}, "sub")
+	v := load(t, set, token.Config{Algorithms: []string{"ES256", "EdDSA", "RS256", "PS256"}}, "sub")
 	who := claims{"sub": "a"}
 	for _, s := range []struct {
 		name  string
@@ -220,12 +222,12 @@ func TestKeyFiles(t *testing.T) {
 		{"nothing", "ES256", nil, "neither public keys"},
 		{"an empty set", "ES256", []byte(`{"keys": []}`), "no key in it"},
 	} {
-		_, err := Load(Config{KeysFile: file(t, s.text), Algorithms: strings.Fields(s.algorithms)}, nil, nil)
+		_, err := Load(token.Config{KeysFile: file(t, s.text), Algorithms: strings.Fields(s.algorithms)}, nil, nil)
 		if err == nil != (s.want == "") || err != nil && !strings.Contains(err.Error(), s.want) {
 			t.Errorf("%s: %v, want %q", s.name, err, s.want)
 		}
 	}
-	v := load(t, many(maxTries), Config{Algorithms: []string{"ES256"}}, "sub")
+	v := load(t, many(maxTries), token.Config{Algorithms: []string{"ES256"}}, "sub")
 	forged := sign(t, "ES256", "", ec, claims{"sub": "a"})
 	for range 2 {
 		if v.Verify(forged, at) != nil {
@@ -235,7 +237,7 @@ func TestKeyFiles(t *testing.T) {
 	if v.Verified() != maxTries {
 		t.Errorf("a token that nobody has signed costs %d verifications, want %d", v.Verified(), maxTries)
 	}
-	v = load(t, secret, Config{Algorithms: []string{"HS256"}}, "sub")
+	v = load(t, secret, token.Config{Algorithms: []string{"HS256"}}, "sub")
 	if got := v.Verify(sign(t, "HS256", "", secret[:32], claims{"sub": "a"}), at).Of([]byte("sub")); string(got) != "a" {
 		t.Errorf("a token of the secret: %q, want a", got)
 	}
@@ -244,7 +246,7 @@ func TestKeyFiles(t *testing.T) {
 // A header that is long costs nothing, because reading one costs more than a signature.
 func TestLongHeader(t *testing.T) {
 	key := ecKey(t)
-	v := load(t, publicPEM(t, key.Public()), Config{Algorithms: []string{"ES256"}}, "sub")
+	v := load(t, publicPEM(t, key.Public()), token.Config{Algorithms: []string{"ES256"}}, "sub")
 	with := func(fields int) []byte {
 		more := &jose.SignerOptions{}
 		for i := range fields {
@@ -275,7 +277,7 @@ func TestLongHeader(t *testing.T) {
 // What is known is kept over a reload that changes nothing, and not over one that changes the keys.
 func TestReload(t *testing.T) {
 	ours, theirs := ecKey(t), ecKey(t)
-	c := Config{KeysFile: file(t, publicPEM(t, ours.Public())), Algorithms: []string{"ES256"}}
+	c := token.Config{KeysFile: file(t, publicPEM(t, ours.Public())), Algorithms: []string{"ES256"}}
 	v, err := Load(c, []string{"sub"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -297,9 +299,9 @@ func TestReload(t *testing.T) {
 
 // A flood of tokens that nobody signed pushes out none that is good, and the tables do not grow.
 func TestFlood(t *testing.T) {
-	v := load(t, publicPEM(t, ecKey(t).Public()), Config{Algorithms: []string{"ES256"}})
+	v := load(t, publicPEM(t, ecKey(t).Public()), token.Config{Algorithms: []string{"ES256"}})
 	known := v.good.digest([]byte("good"))
-	v.good.put(known, &Claims{})
+	v.good.put(known, &token.Claims{})
 	for i := range 3 * tableSize {
 		v.bad.put(v.bad.digest(fmt.Append(nil, i)), nil)
 	}
@@ -323,7 +325,7 @@ func BenchmarkVerify(b *testing.B) {
 	}
 	_, ed, _ := ed25519.GenerateKey(rand.Reader)
 	for algorithm, key := range map[string]crypto.Signer{"ES256": ecKey(b), "RS256": rsaKey, "EdDSA": ed} {
-		v := load(b, publicPEM(b, key.Public()), Config{Algorithms: []string{algorithm}}, "sub")
+		v := load(b, publicPEM(b, key.Public()), token.Config{Algorithms: []string{algorithm}}, "sub")
 		token := sign(b, algorithm, "", key, claims{"sub": "anna", "iss": "us", "exp": at.Add(time.Hour).Unix()})
 		b.Run(algorithm+"/fresh", func(b *testing.B) {
 			for b.Loop() {

@@ -1,4 +1,4 @@
-package token
+package verify
 
 import (
 	"crypto/rand"
@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/dchest/siphash"
+
+	"sluice/edge/token"
 )
 
 // A table keeps what came of tokens, by a keyed digest of each: no client can make two that share one, or choose which
@@ -18,7 +20,7 @@ type table struct {
 
 type tableShard struct {
 	mu   sync.Mutex
-	at   map[[16]byte]*Claims
+	at   map[[16]byte]*token.Claims
 	ring [][16]byte // in the order in which they came
 	next int
 }
@@ -34,7 +36,7 @@ func newTable() *table {
 	t := new(table)
 	t.k0, t.k1 = secret()
 	for i := range t.shards {
-		t.shards[i].at = make(map[[16]byte]*Claims)
+		t.shards[i].at = make(map[[16]byte]*token.Claims)
 	}
 	return t
 }
@@ -48,7 +50,7 @@ func (t *table) digest(text []byte) (d [16]byte) {
 
 func (t *table) shard(d [16]byte) *tableShard { return &t.shards[int(d[0])%len(t.shards)] }
 
-func (t *table) get(d [16]byte) (c *Claims, known bool) {
+func (t *table) get(d [16]byte) (c *token.Claims, known bool) {
 	s := t.shard(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +58,7 @@ func (t *table) get(d [16]byte) (c *Claims, known bool) {
 	return c, known
 }
 
-func (t *table) put(d [16]byte, c *Claims) {
+func (t *table) put(d [16]byte, c *token.Claims) {
 	s := t.shard(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()

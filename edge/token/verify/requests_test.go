@@ -1,4 +1,4 @@
-package token_test
+package verify_test
 
 import (
 	"crypto/ecdsa"

@@ -1,4 +1,4 @@
-package token
+package verify
 
 import (
 	"bytes"
@@ -14,13 +14,9 @@ import (
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"sluice/edge/token"
 )
-
-// Algorithms are those of signatures that can be taken. There is no "none", and never will be.
-var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"}
-
-// IsSecret reports whether an algorithm's key is a secret (HMAC), and not public.
-func IsSecret(algorithm string) bool { return strings.HasPrefix(algorithm, "HS") }
 
 const (
 	minSecret = 32      // bytes
@@ -52,9 +48,9 @@ func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 		return nil, errors.New("no algorithms")
 	case len(text) > maxFile:
 		return nil, fmt.Errorf("%d bytes: want %d at most", len(text), maxFile)
-	case slices.ContainsFunc(algorithms, IsSecret):
+	case slices.ContainsFunc(algorithms, token.IsSecret):
 		switch {
-		case !IsSecret(algorithms[0]) || !slices.Equal(slices.DeleteFunc(slices.Clone(algorithms), func(a string) bool { return !IsSecret(a) }), algorithms):
+		case !token.IsSecret(algorithms[0]) || !slices.Equal(slices.DeleteFunc(slices.Clone(algorithms), func(a string) bool { return !token.IsSecret(a) }), algorithms):
 			return nil, errors.New("algorithms with a secret and with public keys together: anyone who knows a public key could sign with it: keep one kind")
 		case isPEM || isSet:
 			return nil, errors.New("the file has public keys, which anyone may know, and the algorithms want a secret: give a file of at least 32 random bytes")
