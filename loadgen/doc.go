@@ -8,6 +8,7 @@
 //	design    how others limit rates, judged on the same stream         judge, trace
 //	page      numbers, tables, charts, the style of a page              nothing
 //	report    what a run found, as text, JSON and HTML                  design, judge, trace, page
+//	promise   reports held against what the documents promise           report, judge, page
 //	whatif    what rules would have done to a log                       report, judge, trace, page
 //	socket    connections that never wait (epoll)                       nothing
 //	process   programs on this machine: start, end, cost                nothing

@@ -19,6 +19,7 @@ import (
 	"sluice/loadgen/anycast"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/page"
+	"sluice/loadgen/promise"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
@@ -101,6 +102,10 @@ func cmdLab(ctx context.Context, args []string) error {
 		unsound = errors.Join(unsound, err)
 		reports = append(reports, report)
 	}
+	broken, err := held(reports)
+	if err != nil {
+		return err
+	}
 	if err := output.Write(os.Stdout, reports...); err != nil {
 		return err
 	}
@@ -109,7 +114,48 @@ func cmdLab(ctx context.Context, args []string) error {
 			fmt.Fprintf(os.Stderr, "report written to %s\n", name)
 		}
 	}
-	return unsound
+	switch {
+	case unsound == nil:
+		return broken
+	case broken == nil:
+		return unsound
+	}
+	return fmt.Errorf("%w\n%v", unsound, broken) // which fails, whatever the machine did
+}
+
+// held holds reports against the promises of the documents, and says so in them. A run that was disturbed keeps and breaks none, and is a
+// NoMeasurement; so is one that breaks some, if only one request was sent so late: that may be the machine's doing.
+func held(reports []*report.Report) (broken, err error) {
+	if _, err := promise.Check(reports); err != nil {
+		return nil, err
+	}
+	var found, excused []report.Promise
+	busy := false
+	for _, r := range reports {
+		switch why := promise.Excepted(r); {
+		case r.Run.Disturbed:
+			busy = true
+		case why != "":
+			r.Run.Notes = append(r.Run.Notes, "no promise is about this run: "+why)
+		case len(r.Broken) == 0:
+			r.Run.Notes = append(r.Run.Notes, "what the documents promise was kept")
+		case r.OnceLate():
+			busy, excused = true, append(excused, r.Broken...)
+		default:
+			found = append(found, r.Broken...)
+		}
+	}
+	if len(found) > 0 {
+		return promise.Err(found), nil
+	}
+	if !busy {
+		return nil, nil
+	}
+	text := "no measurement: the machine was too busy"
+	if err := promise.Err(excused); err != nil {
+		text += "; " + err.Error()
+	}
+	return cli.NoMeasurement(text), nil
 }
 
 // runLab makes one run. A report comes with an error where the run can be judged but was not sound.

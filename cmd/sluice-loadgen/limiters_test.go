@@ -21,7 +21,7 @@ func TestLabOfLimiters(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	p := labtest.Start(t, dir, "sluice-loadgen", "--limiter", "sluice,sluice-throttle,nginx,haproxy,envoy-ratelimit", "--ratelimit", labtest.RateLimit(t), "--memcached", "1",
 		"--workload", "constant", "--duration", "2s", "--limit", "20", "--window", "1s", "--mitigation-timeout", "1s", "--json", file, "--html", file+".html")
-	if err := p.Wait(); err != nil {
+	if err := sound(p.Wait()); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.Out, p.Err)
 	}
 	p.LeavesNothing(t)

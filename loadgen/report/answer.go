@@ -16,6 +16,12 @@ func (r *Report) Disturb() {
 	r.Run.Disturbed = late != nil && late.P99 > r.tooLate()
 }
 
+// OnceLate reports whether a request was sent so late, be it one.
+func (r *Report) OnceLate() bool {
+	late := r.Figures.SendError
+	return late != nil && late.Max > r.tooLate()
+}
+
 // tooLate is a fiftieth of the window, in seconds.
 func (r *Report) tooLate() float64 { return time.Duration(r.Run.Window).Seconds() / 50 }
 

@@ -23,6 +23,7 @@ type Report struct {
 	Floor   *judge.Figures  `json:"floor,omitempty"`
 	Designs []design.Result `json:"designs"`
 	Rivals  []Rival         `json:"rivals,omitempty"` // real limiters beside each other; Figures are those of the first
+	Broken  []Promise       `json:"broken,omitempty"` // promises of the documents
 	Split   *judge.Split    `json:"split,omitempty"`  // where wrong decisions come from, if runs were made to find out
 
 	Names []string `json:"-"` // of the trace's sources, for the plots of some of them; see SetNames

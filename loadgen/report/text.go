@@ -325,7 +325,11 @@ func (r *Report) table() [][]string {
 
 // notes is what it takes to read the table.
 func (r *Report) notes() []string {
-	out := r.floorLines()
+	var out []string
+	for _, p := range r.Broken {
+		out = append(out, "PROMISE BROKEN: "+p.String())
+	}
+	out = append(out, r.floorLines()...)
 	if r.Figures.FreeRunningIdeal != nil || r.Figures.SendError != nil {
 		out = append(out, "Three numbers in a cell: median / 99th percentile / largest.")
 	}

@@ -36,7 +36,7 @@ func (p *Program) Main() {
 }
 
 // Run is Main without the process: it gives the exit code, 0, 1 for what went wrong, 2 for a command line that makes no
-// sense.
+// sense, 3 for a run that is no measurement (NoMeasurement) and in which nothing else went wrong.
 func (p *Program) Run(ctx context.Context, args []string, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprint(stderr, p.Help())
@@ -57,6 +57,7 @@ func (p *Program) Run(ctx context.Context, args []string, stderr io.Writer) int 
 		err := c.Run(ctx, args[1:])
 		var wrong UsageError
 		var told Told
+		var busy NoMeasurement
 		switch {
 		case err == nil, errors.Is(err, pflag.ErrHelp):
 			return 0
@@ -65,6 +66,9 @@ func (p *Program) Run(ctx context.Context, args []string, stderr io.Writer) int 
 		case errors.As(err, &wrong):
 			fmt.Fprintf(stderr, "%s %s: %v; see %s %s --help\n", p.Name, c.Name, err, p.Name, c.Name)
 			return 2
+		case errors.As(err, &busy):
+			fmt.Fprintf(stderr, "%s %s: %v\n", p.Name, c.Name, err)
+			return 3
 		case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 			fmt.Fprintf(stderr, "%s %s: interrupted; everything it started is stopped\n", p.Name, c.Name)
 			return 1

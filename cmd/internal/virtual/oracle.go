@@ -195,5 +195,6 @@ func (s *Ideal) Over(source int32, at time.Duration, counted bool) bool {
 	}
 	d := s.decideOn(rule, source)
 	s.limiter.Settle(d, 0, s.now)
-	return d.Results[0].Reservation.Over
+	r := d.Results[0].Reservation
+	return r != nil && r.Over // nil: the limiter has decided nothing, which the judge shall see
 }

@@ -11,6 +11,7 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/trace"
+	"sluice/loadgen/workload"
 	"sluice/mitigation"
 )
 
@@ -181,5 +182,51 @@ func TestReach(t *testing.T) {
 	}
 	if len(met) != 2 {
 		t.Errorf("the sources meet %v: want both PoPs", met)
+	}
+}
+
+// TestEnds: blocks of a limiter that is told another timeout than its judge end early, or late, on one edge and on several; and of one
+// that is told the same they do not, with edges that are killed and come back.
+func TestEnds(t *testing.T) {
+	const limit, window = 10, 2 * time.Second
+	tr, err := workload.Generate("onoff", workload.Options{Seed: 1, Limit: limit, Window: window, Duration: 20 * time.Second, Edges: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := algorithm.NewSliding("r", limit, window, 12, algorithm.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := []lab.Fault{{At: 5 * time.Second, Action: lab.Kill, Kind: "edge", Index: 1}, {At: 7 * time.Second, Action: lab.Restart, Kind: "edge", Index: 1}}
+	for _, c := range []struct {
+		name        string
+		edges       int
+		timeout     time.Duration
+		faults      []lab.Fault
+		early, late bool
+	}{
+		{"as they should", 1, 2 * window, nil, false, false},
+		{"a quarter", 1, window / 2, nil, true, false},
+		{"twice as long", 1, 4 * window, nil, false, true},
+		{"as they should", 3, 2 * window, nil, false, false},
+		{"an edge is killed, and comes back", 3, 2 * window, killed, false, false},
+		{"a quarter", 3, window / 2, nil, true, false},
+		{"twice as long", 3, 4 * window, nil, false, true},
+	} {
+		rule := mitigation.Rule{Counter: spec, Timeout: c.timeout}
+		site, err := NewSite(tr, judge.Deployed, rule, &Size{PoPs: 1, Edges: c.edges, Nodes: 1, RTT: time.Millisecond, Faults: c.faults}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := judge.Options{Limit: limit, Window: window, Timeout: 2 * window, Grain: Grain(spec)}
+		f, err := judge.Simulate(t.Context(), tr, judge.Deployed, o, site.Options(judge.VirtualOptions{Seed: 1}), site.Limiter())
+		if err != nil || site.Err != nil {
+			t.Fatal(err, site.Err)
+		}
+		e := f.Ends
+		sound := e.Early == 0 && e.Late == 0
+		if e.Blocks < 10 || !c.early && !c.late && !sound || c.early && e.Early*2 < e.Blocks || c.late && e.Late*2 < e.Blocks {
+			t.Errorf("%s, %d edges: of %d blocks %d ended early, %d late", c.name, c.edges, e.Blocks, e.Early, e.Late)
+		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/simulate"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
+	"sluice/loadgen/promise"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
@@ -85,10 +86,17 @@ func Command(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d runs in %v\n", len(reports), time.Since(began).Round(time.Second))
+	found, err := promise.Check(reports)
+	if err != nil {
+		return err
+	}
+	if err := promise.Write(os.Stdout, found); err != nil {
+		return err
+	}
 	if err := cli.ToFile(*file, func(w io.Writer) error { return report.WriteJSON(w, reports...) }); err != nil {
 		return err
 	}
-	return promises(reports)
+	return promise.Err(found)
 }
 
 // find names the logs of a directory.
@@ -323,20 +331,6 @@ func (s *suite) one(ctx context.Context, r oneRun) (*report.Report, error) {
 		found.Run.Digest = r.digest
 	}
 	return found, err
-}
-
-// promises names what was promised without an if, and not kept.
-func promises(reports []*report.Report) (err error) {
-	for _, r := range reports {
-		if f := &r.Figures; f.BeyondBound > 0 {
-			err = errors.Join(err, fmt.Errorf("%s%s, limit %d: %d sources were admitted more than the design allows", r.Run.Trace, r.Run.Workload, r.Run.Limit, f.BeyondBound))
-		}
-		if f := &r.Figures; r.Run.Estimate == "lower" && f.FalsePositiveSources+int(f.WronglyLimited) > 0 {
-			err = errors.Join(err, fmt.Errorf("%s%s, limit %d: lower limited %d requests wrongly, and %d sources that never were over", r.Run.Trace, r.Run.Workload, r.Run.Limit,
-				f.WronglyLimited, f.FalsePositiveSources))
-		}
-	}
-	return err
 }
 
 func name(r *report.Report) string { return r.Run.Trace + r.Run.Workload }

@@ -1,0 +1,187 @@
+package promise
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the table of docs/design/promises.md")
+
+// run is a report of eight edges, or of one, that breaks nothing.
+func run(edges int, change func(*report.Report)) *report.Report {
+	s := report.Seconds(10 * time.Second)
+	r := &report.Report{Run: report.Run{Command: "simulate", Mode: "deployed", Workload: "mill", Estimate: "nearest", Limit: 20, Window: s, MitigationTimeout: s, Edges: edges, Nodes: edges / 2},
+		Figures: judge.Figures{Requests: 1e6, Decisions: 1e5, Blocks: 100, Wrong: 1, TimeToBlock: &judge.TimeToBlock{EveryEdge: judge.Quantiles{N: 100, P99: 0.02}}, Ends: &judge.Ends{Blocks: 100}}}
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+// TestCheck breaks each promise by itself, and only that; and those that no promise is about break none.
+func TestCheck(t *testing.T) {
+	lab := func(change func(*report.Report)) *report.Report {
+		return run(3, func(r *report.Report) {
+			r.Run.Command, r.Figures.SendError = "lab", &judge.Quantiles{N: 1, Max: 0.01}
+			if change != nil {
+				change(r)
+			}
+		})
+	}
+	for _, c := range []struct {
+		name string
+		of   *report.Report
+		want string
+	}{
+		{"nothing", run(8, nil), ""},
+		{"nothing, one edge", run(1, nil), ""},
+		{"nothing, live", lab(nil), ""},
+		{"as many wrong as the floor", run(8, func(r *report.Report) { r.Figures.Wrong, r.Floor = 5000, &judge.Figures{Wrong: 5000} }), ""},
+		{"wrong", run(8, func(r *report.Report) { r.Figures.Wrong, r.Figures.Blocks = 51, 1000 }), "decisions"},
+		{"wrong per block", run(8, func(r *report.Report) { r.Figures.Wrong = 11 }), "decisions per block"},
+		{"wrong per block of lower", run(8, func(r *report.Report) { r.Run.Estimate, r.Figures.Wrong = "lower", 16 }), "decisions per block of lower"},
+		{"wrong of one edge", run(1, func(r *report.Report) { r.Figures.Wrong = 3 }), "decisions of one edge"},
+		{"estimates", run(1, func(r *report.Report) { r.Run.Mode, r.Figures.Wrong = "estimator", 11 }), "estimates"},
+		{"some estimates of a short run", run(1, func(r *report.Report) { r.Run.Mode, r.Figures.Wrong, r.Figures.Decisions = "estimator", 5, 1000 }), ""},
+		{"estimates at the published size", run(1, func(r *report.Report) {
+			r.Run.Mode, r.Run.Workload, r.Figures.Wrong = "estimator", "published-poisson", 4
+		}), "estimates at the published size"},
+		{"innocents", run(8, func(r *report.Report) { r.Figures.FalsePositiveSources = 1 }), "innocents"},
+		{"innocents of lower", run(8, func(r *report.Report) { r.Run.Estimate, r.Figures.FalsePositiveSources = "lower", 1 }), "innocents of lower"},
+		{"refusals of lower", run(8, func(r *report.Report) { r.Run.Estimate, r.Figures.WronglyLimited = "lower", 1 }), "innocents of lower"},
+		{"late everywhere", run(8, func(r *report.Report) { r.Figures.TimeToBlock.EveryEdge.P99 = 0.051 }), "block everywhere"},
+		{"as late on many edges", run(64, func(r *report.Report) { r.Figures.TimeToBlock.EveryEdge.P99 = 0.051 }), ""},
+		{"late on many edges", run(64, func(r *report.Report) { r.Figures.TimeToBlock.EveryEdge.P99 = 0.51 }), "block everywhere at any size"},
+		{"a short block", run(8, func(r *report.Report) { r.Figures.Ends.Early = 1 }), "length of blocks"},
+		{"a long block", run(8, func(r *report.Report) { r.Figures.Ends.Late = 1 }), "length of blocks"},
+		{"overshoot", run(8, func(r *report.Report) { r.Figures.Overshoot.P99 = 4 }), "overshoot"},
+		{"the floor's overshoot", run(8, func(r *report.Report) {
+			r.Figures.Overshoot.P99, r.Floor = 140, &judge.Figures{Overshoot: judge.Quantiles{P99: 140}}
+		}), ""},
+		{"beyond the bound", run(8, func(r *report.Report) { r.Figures.BeyondBound = 1 }), "bound"},
+		{"no verdict", run(8, func(r *report.Report) { r.Figures.Failed = 1 }), "answers"},
+
+		{"throttled", run(8, func(r *report.Report) { r.Run.MitigationTimeout, r.Figures.Wrong = 0, 5000 }), ""},
+		{"short blocks", run(8, func(r *report.Report) { r.Run.MitigationTimeout, r.Figures.Wrong = report.Seconds(time.Second), 5000 }), ""},
+		{"alone", run(8, func(r *report.Report) { r.Run.Nodes, r.Figures.Wrong = 0, 5000 }), ""},
+		{"faults", run(8, func(r *report.Report) { r.Run.Faults, r.Figures.Wrong = []string{"20s kill edge/1"}, 5000 }), ""},
+		{"clocks", run(8, func(r *report.Report) { r.Run.Skew, r.Figures.Wrong = report.Seconds(2*time.Second), 5000 }), ""},
+
+		{"live: wrong", lab(func(r *report.Report) { r.Figures.Wrong = 501 }), "live decisions"},
+		{"live: some wrong", lab(func(r *report.Report) { r.Figures.Wrong, r.Figures.Decisions = 5, 100 }), ""},
+		{"live: late", lab(func(r *report.Report) { r.Figures.TimeToBlock.EveryEdge.P99 = 0.71 }), "live block everywhere"},
+		{"live: as late, sent late", lab(func(r *report.Report) { r.Figures.TimeToBlock.EveryEdge.P99, r.Figures.SendError.Max = 0.71, 0.02 }), ""},
+		{"live: short blocks", lab(func(r *report.Report) { r.Figures.Ends.Early = 3 }), "live length of blocks"},
+		{"live: two of them", lab(func(r *report.Report) { r.Figures.Ends.Late = 2 }), ""},
+		{"live: innocents", lab(func(r *report.Report) { r.Figures.FalsePositiveSources = 6 }), "live innocents"},
+		{"live: overshoot", lab(func(r *report.Report) { r.Figures.Overshoot.P99 = 11 }), "live overshoot"},
+		{"live: disturbed", lab(func(r *report.Report) { r.Run.Disturbed, r.Figures.Wrong = true, 5000 }), ""},
+		{"live: a short window", lab(func(r *report.Report) { r.Run.Window, r.Figures.Wrong = report.Seconds(time.Second), 5000 }), ""},
+		{"replay", lab(func(r *report.Report) { r.Run.Command = "replay" }), ""},
+	} {
+		found, err := Check([]*report.Report{c.of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var broken []string
+		for _, f := range found {
+			if f.Broken {
+				broken = append(broken, f.Name)
+			}
+		}
+		if got := strings.Join(broken, ", "); got != c.want {
+			t.Errorf("%s: broken are %q, want %q", c.name, got, c.want)
+		}
+		if err := Err(found); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want+": ") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if len(c.of.Broken) != len(broken) {
+			t.Errorf("%s: the report says that %d are broken, want %d", c.name, len(c.of.Broken), len(broken))
+		}
+	}
+}
+
+// TestSum: a figure of all runs together is not that of the worst; what it says names how much that is beyond the promise.
+func TestSum(t *testing.T) {
+	bad := run(8, func(r *report.Report) { r.Figures.Wrong = 40 })
+	found, err := Check([]*report.Report{bad, run(8, nil), run(8, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Err(found); err == nil || err.Error() != "1 promise broken:\n  decisions per block: 0.14, 1.4 times the 0.1 promised: "+
+		"wrong decisions above the floor for each block, `estimate: nearest` (3 runs; attacks.md)" {
+		t.Error(err)
+	}
+	var text strings.Builder
+	if err := Write(&text, found); err != nil || !strings.Contains(text.String(), "held against, 1 broken\n  decisions per block: 0.14, ") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+	if found, _ = Check([]*report.Report{bad, run(8, nil), run(8, nil), run(8, nil), run(8, nil)}); Err(found) != nil {
+		t.Error(Err(found))
+	}
+}
+
+// TestPage holds the page of promises against the file.
+func TestPage(t *testing.T) {
+	const file, begin, end = "../../docs/design/promises.md", "<!-- promises -->\n", "<!-- end of promises -->\n"
+	all, err := All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	table := "| promise | of | at most | of what |\n|---|---|---|---|\n"
+	for _, p := range all {
+		of := []string{p.Runs}
+		for _, s := range []string{p.Mode, p.Workload} {
+			if s != "" {
+				of = append(of, s)
+			}
+		}
+		if p.Edges == "1" {
+			of = append(of, "one edge")
+		} else if p.Edges != "" {
+			of = append(of, p.Edges+" edges")
+		}
+		if p.Sum {
+			of = append(of, "all runs together")
+		}
+		most := fmt.Sprintf("`%v`", p.Most)
+		if p.Turns > 0 {
+			most += fmt.Sprintf(", and `%v` times the latest that the load was sent", p.Turns)
+		}
+		if p.Some > 0 {
+			most += fmt.Sprintf(", or `%v` cases", p.Some)
+		}
+		table += fmt.Sprintf("| %s | %s | %s | %s ([%s](%s)) |\n", p.Name, strings.Join(of, ", "), most, p.Says, strings.TrimSuffix(p.Page, ".md"), p.Page)
+		names = append(names, p.Name)
+	}
+	if slices.Sort(names); len(slices.Compact(names)) != len(all) {
+		t.Errorf("two promises have one name: %q", names)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	was, after, more := strings.Cut(rest, end)
+	if !ok || !more {
+		t.Fatalf("%s has no place for the table", file)
+	}
+	if was == table {
+		return
+	}
+	if !*rewrite {
+		t.Fatalf("%s has another table (go test ./loadgen/promise -rewrite writes it):\n%s", file, table)
+	}
+	if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
