@@ -38,10 +38,11 @@ type Run struct {
 	Seed     uint64 `json:"seed"`
 	Spread   string `json:"spread,omitempty"` // how times finer than the log's were made
 
-	Digest  string         `json:"digest,omitempty"` // SHA-256 of the log, uncompressed, where it was taken
-	Lines   int            `json:"lines,omitempty"`
-	Skipped map[string]int `json:"skipped,omitempty"`
-	Start   *time.Time     `json:"start,omitempty"`
+	Digest    string         `json:"digest,omitempty"` // SHA-256 of the log, uncompressed, where it was taken
+	Lines     int            `json:"lines,omitempty"`
+	Skipped   map[string]int `json:"skipped,omitempty"`
+	HostNames int            `json:"host_names,omitempty"` // requests of clients that the log knows by a host name
+	Start     *time.Time     `json:"start,omitempty"`
 
 	Limit             uint32  `json:"limit"`
 	Window            Seconds `json:"window"`
@@ -99,7 +100,7 @@ func (s *Seconds) UnmarshalJSON(b []byte) error {
 
 // Describe enters what a trace says of itself.
 func (r *Run) Describe(t *trace.Trace) {
-	r.Trace, r.Seed, r.Lines, r.Skipped = t.Name, t.Seed, t.Lines, t.Skipped
+	r.Trace, r.Seed, r.Lines, r.Skipped, r.HostNames = t.Name, t.Seed, t.Lines, t.Skipped, t.HostNames
 	if t.Lines == 0 {
 		r.Trace, r.Workload = "", t.Name
 	}

@@ -236,7 +236,7 @@ func (r *Run) lines() []string {
 		about = append(about, page.Significant(r.Speed)+" times as fast")
 	}
 	if r.Lines > 0 {
-		about = append(about, page.Thousands(uint64(r.Lines))+" lines read, "+trace.SkippedText(r.Skipped))
+		about = append(about, page.Thousands(uint64(r.Lines))+" lines read, "+trace.LinesText(r.Skipped, r.HostNames))
 	}
 	out = append(out, strings.Join(about, ", "))
 	timeout := "block for " + r.MitigationTimeout.String()

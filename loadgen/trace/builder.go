@@ -40,13 +40,14 @@ type builder struct {
 	seed        uint64
 	first, last int64 // of all requests read, chosen or not
 
-	strings map[string]string
-	clients map[string]int32       // a client as the log writes it, to its index in names
-	canon   map[netip.Prefix]int32 // to the same
-	taken   map[netip.Addr]bool    // addresses that stand for host names
-	names   []Source               // clients, one for each that counts as one
-	folded  map[foldKey]int32      // to the index of a source
-	agents  map[string]int32       // to the index in Trace.Agents; nil: they are not read
+	strings  map[string]string
+	clients  map[string]int32       // a client as the log writes it, to its index in names
+	canon    map[netip.Prefix]int32 // to the same
+	taken    map[netip.Addr]bool    // addresses that stand for host names
+	names    []Source               // clients, one for each that counts as one
+	folded   map[foldKey]int32      // to the index of a source
+	examples map[string]example     // the first line that gave no request, by the reason
+	agents   map[string]int32       // to the index in Trace.Agents; nil: they are not read
 }
 
 // add takes one record of the line with that number.
@@ -72,6 +73,9 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 	if at < g.from || at >= g.to {
 		return SkippedRange, nil
 	}
+	if _, ok := g.clients[string(r.client)]; !ok && !isClient(r.client) {
+		return SkippedClient, nil
+	}
 	days := floorDiv(at, int64(day))
 	if g.options.Fold || g.options.OneDay {
 		if of := time.Duration(at - days*int64(day)); of < g.options.FoldFrom || of >= g.options.FoldTo {
@@ -86,6 +90,9 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 		g.trace.Skipped[SkippedSample] += int(r.sample - 1)
 	}
 	client := g.client(r.client, r.role)
+	if a := g.names[client].Addr; isStandIn(a) && isHostName(r.client) {
+		g.trace.HostNames++
+	}
 	if g.names[client].Role != r.role {
 		g.names[client].Role = Unknown // shared by good and bad
 	}
@@ -163,6 +170,22 @@ func (g *builder) client(b []byte, role Role) int32 {
 	return int32(len(g.names) - 1)
 }
 
+// isClient reports whether a log may call a client so: an address, a host name, or, in a trace that was folded and
+// written again, a file, a day and an address.
+func isClient(b []byte) bool {
+	if _, ok := parseClient(string(b)); ok || isHostName(b) {
+		return true
+	}
+	words := strings.Fields(string(b))
+	if len(words) < 3 {
+		return false
+	}
+	_, err := time.Parse(time.DateOnly, words[len(words)-2])
+	return err == nil && isClient([]byte(words[len(words)-1]))
+}
+
+func isStandIn(a netip.Addr) bool { return a.Is4() && a.As4()[0] >= 0xf0 }
+
 // standIn is an address for a client that a log knows by its host name only: one out of 240.0.0.0/4, which no real client
 // has, by the name's hash, and the next one where another name has that already.
 func (g *builder) standIn(name string) netip.Addr {
@@ -204,7 +227,7 @@ func (g *builder) finish(files []string) (*Trace, error) {
 	}
 	if len(t.Requests) == 0 {
 		if g.first > g.last {
-			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)", strings.Join(files, " "), t.Lines, SkippedText(t.Skipped))
+			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)%s", strings.Join(files, " "), t.Lines, SkippedText(t.Skipped), g.why())
 		}
 		if g.relative > 0 {
 			return nil, fmt.Errorf("loadgen: read trace %s: no request in the chosen part", strings.Join(files, " "))
@@ -241,6 +264,16 @@ func (g *builder) finish(files []string) (*Trace, error) {
 		t.Start = time.Unix(0, start).UTC()
 	}
 	return t, nil
+}
+
+// why shows a line that gave no request, for the reason that most have, and the form that Read knows.
+func (g *builder) why() string {
+	for _, reason := range byFrequency(g.trace.Skipped) {
+		if e, ok := g.examples[reason]; ok && reason != SkippedEmpty && reason != SkippedComment {
+			return fmt.Sprintf(": %v: %s: want CLIENT - USER [02/Jan/2006:15:04:05 -0700] …, .csv, or JSON with t and source", e, reason)
+		}
+	}
+	return ""
 }
 
 func floorDiv(a, b int64) int64 {

@@ -35,8 +35,8 @@ func (p *clfParser) parse(line []byte, r *record) string {
 	if open < 0 {
 		return SkippedTime
 	}
-	if !names(line[:open], r) {
-		return SkippedSource
+	if skipped := names(line[:open], r); skipped != "" {
+		return skipped
 	}
 	r.at, r.coarse = at, true
 	if i := bytes.LastIndexByte(line, ' '); i > end && bytes.HasPrefix(line[i+1:], []byte("sample=")) {
@@ -107,45 +107,73 @@ func zone(b []byte) (int64, bool) {
 	return s, ok1 && ok2 && h <= 15 && m < 60
 }
 
-// names reads what stands before the stamp: host (sometimes), client, ident, user.
-func names(b []byte, r *record) bool {
+// names reads what stands before the stamp: host (sometimes), client, ident, user. The client is an address, or a host
+// name where nothing but ident and user stands behind it: in any other line a word may be the prefix of a program that
+// carried the log (syslog, a container's), and the client stands further on.
+func names(b []byte, r *record) (skipped string) {
 	first, rest := field(b)
 	second, rest := field(rest)
 	third, rest := field(rest)
-	fourth, _ := field(rest)
+	fourth, rest := field(rest)
+	fifth, _ := field(rest)
 	r.client = trimClient(first)
-	if len(fourth) > 0 && len(third) > 0 && !isAddr(first) {
-		// Four names. The first is a host if it has a port, or if the second is an address; else the user has a space.
-		host, port := cutPort(first)
-		if len(port) > 0 || isAddr(second) {
-			r.host, r.client = host, trimClient(second)
+	switch host, port := cutPort(first); {
+	case len(r.client) == 0:
+		return SkippedSource
+	case isAddr(first) || len(first) == 1 && first[0] == '-': // the latter is nobody, which the builder knows
+	case len(fourth) > 0 && isAddr(second):
+		r.host, r.client = host, trimClient(second)
+	case len(port) > 0 && len(fourth) > 0 && len(fifth) == 0 && isHostName(second):
+		r.host, r.client = host, second
+	case len(third) > 0 && len(fourth) == 0 && isHostName(first):
+	case len(port) > 0:
+		if _, ok := parseClient(string(r.client)); !ok {
+			return SkippedClient
 		}
+	default:
+		return SkippedClient
 	}
-	return len(r.client) > 0
+	return ""
 }
 
-// isAddr reports whether b looks like an address and not like a host name: cheap, for it runs on every vhost line.
+// isAddr reports whether b looks like an address: cheap for IPv4, because it runs on every line. What looks like one of
+// IPv6 is parsed, because a time of day looks like it, too.
 func isAddr(b []byte) bool {
 	b = trimClient(b)
-	colons, dots := 0, 0
+	dots := 0
 	for _, c := range b {
 		switch {
-		case c == ':':
-			colons++
 		case c == '.':
 			dots++
-		case c == '%' && colons >= 2:
-			return true
-		case c >= '0' && c <= '9':
-		case c >= 'a' && c <= 'f', c >= 'A' && c <= 'F':
-			if colons == 0 && dots > 0 {
+		case c < '0' || c > '9':
+			if bytes.Count(b, []byte(":")) < 2 {
 				return false
 			}
+			_, ok := parseClient(string(b))
+			return ok
+		}
+	}
+	return dots == 3
+}
+
+// isHostName reports whether b is the name of a host, as servers log it that look clients' names up: with a dot, so
+// that a word is none, or localhost. A name of digits alone at its end is a broken address.
+func isHostName(b []byte) bool {
+	if string(b) == "localhost" {
+		return true
+	}
+	dot := bytes.LastIndexByte(bytes.TrimSuffix(b, []byte(".")), '.')
+	if dot < 1 || b[dot+1] >= '0' && b[dot+1] <= '9' {
+		return false
+	}
+	for _, c := range b {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '-', c == '_':
 		default:
 			return false
 		}
 	}
-	return colons == 0 && dots == 3 || colons >= 2
+	return true
 }
 
 func trimClient(b []byte) []byte {

@@ -40,7 +40,18 @@ func (g *builder) file(index int32, name string) (err error) {
 	default:
 		parse = new(logParser).parse
 	}
-	return g.lines(in, parse)
+	lines, strange := g.trace.Lines, g.trace.Skipped[SkippedClient]
+	delete(g.examples, SkippedClient)
+	if err := g.lines(in, parse); err != nil {
+		return err
+	}
+	lines, strange = g.trace.Lines-lines, g.trace.Skipped[SkippedClient]-strange
+	if strange*100 > lines {
+		return fmt.Errorf("%v: the client is no address; so it is in %d of %d lines, and more than 1 %% is an error: "+
+			"want CLIENT - USER [TIME] … with at most a host before the client: cut off what else stands there, "+
+			"such as the prefix of syslog or of a container", g.examples[SkippedClient], strange, lines)
+	}
+	return nil
 }
 
 // open opens a file, and takes it out of its gzip. The caller names the file in errors, and calls end.
@@ -105,6 +116,7 @@ func (g *builder) lines(in io.Reader, parse parser) error {
 		}
 		if skipped != "" {
 			g.trace.Skipped[skipped]++
+			g.example(skipped, line, n)
 		}
 		for err == bufio.ErrBufferFull {
 			_, err = b.ReadSlice('\n')
@@ -120,6 +132,24 @@ func (g *builder) lines(in io.Reader, parse parser) error {
 		return fmt.Errorf("after line %d: %w", n, err)
 	}
 	return nil
+}
+
+// example is a line that gave no request.
+type example struct {
+	number int
+	text   string
+}
+
+func (e example) String() string { return fmt.Sprintf("line %d: %q", e.number, e.text) }
+
+// exampleMax is how much of such a line is kept.
+const exampleMax = 160
+
+// example keeps the first line that gave no request for a reason, to show it in an error.
+func (g *builder) example(skipped string, line []byte, n int) {
+	if _, is := g.examples[skipped]; !is {
+		g.examples[skipped] = example{n, strings.TrimSpace(string(line[:min(len(line), exampleMax)]))}
+	}
 }
 
 func (g *builder) line(line []byte, n int, parse parser) (skipped string, err error) {

@@ -34,6 +34,7 @@ type ReadOptions struct {
 const (
 	SkippedEmpty   = "empty line"
 	SkippedSource  = "no source"
+	SkippedClient  = "client is no address" // more than 1 % of a file's lines is an error
 	SkippedTime    = "no time"
 	SkippedRange   = "outside the chosen time"
 	SkippedSyntax  = "not of the file's format"
@@ -46,7 +47,9 @@ const (
 // ending: .jsonl (one object a line: t, source, host, method, path, status, role, reset, user_agent), .csv (the same as columns, named in the
 // first line), anything else an access log in common, combined or vhost_combined form; and .gz after any of them.
 //
-// A line that names a source and a time is a request, however odd the rest of it. Stamps of whole seconds are spread
+// A line that names a source and a time is a request, however odd the rest of it. A source is an address, or in an access
+// log a host name; a file in more than 1 % of whose lines another word stands there is an error, because its lines have a
+// form that Read does not know. Stamps of whole seconds are spread
 // evenly over their second, each by a hash of the seed, the file's name and the line's number, so that a part of a log
 // is spread as the whole of it would be.
 //
@@ -81,6 +84,8 @@ func Read(o ReadOptions, files ...string) (*Trace, error) {
 		canon:   make(map[netip.Prefix]int32),
 		taken:   make(map[netip.Addr]bool),
 		folded:  make(map[foldKey]int32),
+
+		examples: make(map[string]example),
 	}
 	if o.Agents {
 		g.trace.Agents, g.agents = []string{""}, map[string]int32{"": 0}
@@ -104,11 +109,23 @@ func SkippedText(skipped map[string]int) string {
 	if len(skipped) == 0 {
 		return "nothing skipped"
 	}
-	reasons := slices.SortedFunc(maps.Keys(skipped), func(a, b string) int {
-		return cmp.Or(cmp.Compare(skipped[b], skipped[a]), cmp.Compare(a, b))
-	})
+	reasons := byFrequency(skipped)
 	for i, r := range reasons {
 		reasons[i] = fmt.Sprintf("%s: %d", r, skipped[r])
 	}
 	return strings.Join(reasons, ", ")
+}
+
+func byFrequency(skipped map[string]int) []string {
+	return slices.SortedFunc(maps.Keys(skipped), func(a, b string) int {
+		return cmp.Or(cmp.Compare(skipped[b], skipped[a]), cmp.Compare(a, b))
+	})
+}
+
+// LinesText says how many lines were read for a trace, and what is odd about them.
+func LinesText(skipped map[string]int, hostNames int) string {
+	if hostNames == 0 {
+		return SkippedText(skipped)
+	}
+	return SkippedText(skipped) + fmt.Sprintf(", client by host name: %d", hostNames)
 }

@@ -48,15 +48,16 @@ type Request struct {
 
 // Trace is a stream of requests in the order of At.
 type Trace struct {
-	Name     string
-	Start    time.Time // the instant of At 0; the zero Time for a workload
-	Seed     uint64    // of the workload, and of the spread of one-second stamps over their second
-	Sources  []Source
-	Requests []Request
-	Agents   []string       // of clients, as they call themselves, "" first; nil: not read (ReadOptions.Agents)
-	Lines    int            // lines read, for a trace that came from a log
-	Skipped  map[string]int // reason to number of lines that gave no request
-	Coarse   bool           // some stamps were of whole seconds, and were spread
+	Name      string
+	Start     time.Time // the instant of At 0; the zero Time for a workload
+	Seed      uint64    // of the workload, and of the spread of one-second stamps over their second
+	Sources   []Source
+	Requests  []Request
+	Agents    []string       // of clients, as they call themselves, "" first; nil: not read (ReadOptions.Agents)
+	Lines     int            // lines read, for a trace that came from a log
+	Skipped   map[string]int // reason to number of lines that gave no request
+	HostNames int            // requests of clients that the log knows by a host name, and by no address
+	Coarse    bool           // some stamps were of whole seconds, and were spread
 }
 
 // Sort brings requests into the order of time, those of one instant staying in the order they had.
@@ -142,6 +143,7 @@ func Merge(traces ...*Trace) *Trace {
 		}
 		m.Lines += t.Lines
 		m.Coarse = m.Coarse || t.Coarse
+		m.HostNames += t.HostNames
 		for r, count := range t.Skipped {
 			m.Skipped[r] += count
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,51 @@ func TestCLFSkips(t *testing.T) {
 	f(`192.0.2.7 - - [15/Mar/2021:12:00:00 +0000`, SkippedTime)
 	f(`[15/Mar/2021:12:00:00 +0000] "GET / HTTP/1.1" 200 1`, SkippedSource)
 	f(`, [15/Mar/2021:12:00:00 +0000] "GET / HTTP/1.1" 200 1`, SkippedSource)
+}
+
+// A word where the client stands is no client, whoever wrote it there: the line is counted, and more than 1 % of them is an
+// error that shows one.
+func TestClientIsNoAddress(t *testing.T) {
+	const good = `192.0.2.7 - - [15/Mar/2021:12:00:00 +0000] "GET / HTTP/1.1" 200 1`
+	for _, prefix := range []string{"Mar 15 12:00:00 mill nginx: ", "<190>Mar 15 12:00:00 mill nginx[812]: ", "2021-03-15T12:00:00.5Z stdout F ",
+		"mill.example.net nginx: ", "12:00:00 mill nginx ", "mill.example.net:80 Mar ", "nginx ada ", "unix: ada "} {
+		line := prefix + good
+		if prefix == "nginx ada " || prefix == "unix: ada " {
+			line = prefix + strings.TrimPrefix(good, "192.0.2.7 - ")
+		}
+		if got := new(clfParser).parse([]byte(line), new(record)); got != SkippedClient {
+			t.Errorf("%s: got %q", line, got)
+		}
+		_, err := Read(ReadOptions{}, logFile(t, "good.log", good+"\n"), logFile(t, "odd.log", good+"\n"+line+"\n"))
+		if err == nil || !strings.Contains(err.Error(), "odd.log: line 2: "+strconv.Quote(line[:min(len(line), exampleMax)])) ||
+			!strings.Contains(err.Error(), "the client is no address; so it is in 1 of 2 lines") {
+			t.Errorf("%s: %v", line, err)
+		}
+		trace, err := Read(ReadOptions{}, logFile(t, "few.log", strings.Repeat(good+"\n", 99)+line+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(trace.Requests) != 99 || len(trace.Sources) != 1 || trace.Skipped[SkippedClient] != 1 ||
+			SkippedText(trace.Skipped) != "client is no address: 1" {
+			t.Errorf("%s: %d requests, %+v, %v", line, len(trace.Requests), trace.Sources, trace.Skipped)
+		}
+	}
+	for _, file := range []string{
+		logFile(t, "a.jsonl", `{"t":1.5,"source":"Mar"}`+"\n"), logFile(t, "a.csv", "1.5,mill\n"),
+		logFile(t, "a.log", "1.2.3.999 - - "+good[len("192.0.2.7 - - "):]+"\n"),
+	} {
+		if _, err := Read(ReadOptions{}, file); err == nil || !strings.Contains(err.Error(), "the client is no address; so it is in 1 of 1 lines") {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	named, err := Read(ReadOptions{}, logFile(t, "named.log", strings.Replace(good, "192.0.2.7", "mill.example.net", 1)+"\n"+good+"\n"))
+	if err != nil || named.HostNames != 1 || LinesText(named.Skipped, named.HostNames) != "nothing skipped, client by host name: 1" {
+		t.Errorf("%+v, %v", named, err)
+	}
+	_, err = Read(ReadOptions{}, logFile(t, "other.log", "2021-03-15 GET / 192.0.2.7\n"))
+	if err == nil || !strings.Contains(err.Error(), `line 1: "2021-03-15 GET / 192.0.2.7": no time: want CLIENT`) {
+		t.Error(err)
+	}
 }
 
 // TestDirtyLog reads a log with all kinds of dirt in it and accounts for every line.

@@ -99,7 +99,7 @@ func (r *Report) lines() []string {
 	}
 	about = append(about, "over "+run.Duration.Round())
 	if run.Lines > 0 {
-		about = append(about, page.Thousands(uint64(run.Lines))+" lines read, "+trace.SkippedText(run.Skipped))
+		about = append(about, page.Thousands(uint64(run.Lines))+" lines read, "+trace.LinesText(run.Skipped, run.HostNames))
 	}
 	out = append(out, strings.Join(about, ", "))
 	for _, o := range r.Rules {

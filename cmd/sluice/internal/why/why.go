@@ -35,6 +35,7 @@ type Story struct {
 	To        time.Time    `json:"to"`
 	Lines     int          `json:"lines"`               // that were read
 	Bad       int          `json:"bad,omitempty"`       // of them, those that are no line of an access log in JSON
+	Strange   int          `json:"strange,omitempty"`   // of those, the ones with a source that is no address, or with something before them
 	Requests  uint64       `json:"requests"`            // in all of the logs
 	Refused   uint64       `json:"refused"`             // of them, by a rule or a list
 	HTTP2     uint64       `json:"http2,omitempty"`     // of them, by HTTP/2
@@ -114,6 +115,7 @@ const maxLines = 1 << 20
 func Explain(q Question, logs ...io.Reader) (*Story, error) {
 	s := &Story{Source: q.Source, Key: q.Key, Minutes: []Minute{}, Blocks: []Block{}, Others: []Refusals{}}
 	var list []line
+	var bad, strange string // the first of those lines
 	for _, r := range logs {
 		in := bufio.NewScanner(r)
 		in.Buffer(nil, 1<<20)
@@ -123,6 +125,14 @@ func Explain(q Question, logs ...io.Reader) (*Story, error) {
 			switch {
 			case !ok:
 				s.Bad++
+				if bad == "" {
+					bad = example(s.Lines, in.Bytes())
+				}
+				if bytes.Contains(in.Bytes(), []byte(sourceField)) {
+					if s.Strange++; strange == "" {
+						strange = example(s.Lines, in.Bytes())
+					}
+				}
 			case is && len(list) == maxLines:
 				return nil, fmt.Errorf("why: more than %d requests of %s: give less of the logs", maxLines, name(s))
 			case is:
@@ -132,6 +142,13 @@ func Explain(q Question, logs ...io.Reader) (*Story, error) {
 		if err := in.Err(); err != nil {
 			return nil, fmt.Errorf("why: line %d: %w", s.Lines+1, err)
 		}
+	}
+	switch {
+	case s.Strange*100 > s.Lines:
+		return nil, fmt.Errorf("why: %s: its source is no address, or something stands before its object; so it is in %d of %d lines, "+
+			"and more than 1 %% is an error: cut off what a program has put before the lines, such as the prefix of syslog", strange, s.Strange, s.Lines)
+	case s.Bad > 0 && s.Bad == s.Lines:
+		return nil, fmt.Errorf("why: %s: no access log in JSON, as no line of %d is: want one that access_log.format: json has written", bad, s.Lines)
 	}
 	slices.SortStableFunc(list, func(a, b line) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.T, b.T), cmp.Compare(a.ID, b.ID))
@@ -143,11 +160,17 @@ func Explain(q Question, logs ...io.Reader) (*Story, error) {
 	return s, nil
 }
 
+// sourceField is what a line's source stands behind.
+const sourceField = `"source":"`
+
+// example is a line as an error shows it, with its number among all that were read.
+func example(n int, text []byte) string { return fmt.Sprintf("line %d: %.160q", n, text) }
+
 // read reads a line, if it is about who is asked about.
 func read(text []byte, q *Question) (l line, is, ok bool) {
-	_, rest, found := bytes.Cut(text, []byte(`"source":"`))
+	_, rest, found := bytes.Cut(text, []byte(sourceField))
 	who, _, closed := bytes.Cut(rest, []byte{'"'})
-	if !found || !closed {
+	if !found || !closed || text[0] != '{' {
 		return l, false, false
 	}
 	addr, err := netip.ParseAddr(string(who))

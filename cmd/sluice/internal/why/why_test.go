@@ -37,6 +37,26 @@ var second = entry("14:05:03.000", "b", "192.0.2.7", passed) +
 	entry("14:06:30.000", "b", "192.0.2.7", `,"verdict":"denied"`) +
 	"127.0.0.1 - - [T] \"GET / HTTP/1.1\" 200 5\n"
 
+// Lines with a word where the client stands, or before the whole of it, are counted, and more than 1 % of them is an error that shows one.
+func TestStrangeLines(t *testing.T) {
+	q := Question{Source: netip.MustParsePrefix("192.0.2.7/32")}
+	good := strings.Repeat(entry("14:05:01.000", "a", "192.0.2.7", passed), 99)
+	for _, odd := range []string{entry("14:05:01.000", "a", "mill", passed), "May  4 14:05:01 mill sluice: " + entry("14:05:01.000", "a", "192.0.2.7", passed)} {
+		s, err := Explain(q, strings.NewReader(good+odd))
+		if err != nil || s.Strange != 1 || s.Bad != 1 || s.Requests != 99 || !strings.Contains(text(t, s), "1 of 100 lines are no access log in JSON") {
+			t.Errorf("%q: %+v, %v", odd, s, err)
+		}
+		_, err = Explain(q, strings.NewReader(good), strings.NewReader(odd+odd))
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("line 100: %.160q: its source is no address", odd[:len(odd)-1])) || !strings.Contains(err.Error(), "2 of 101 lines") {
+			t.Errorf("%q: %v", odd, err)
+		}
+	}
+	combined := "192.0.2.7 - - [04/May/2026:14:05:01 +0000] \"GET / HTTP/1.1\" 200 5\n"
+	if _, err := Explain(q, strings.NewReader(combined)); err == nil || !strings.Contains(err.Error(), "access_log.format: json") {
+		t.Error(err)
+	}
+}
+
 func explain(t *testing.T, q Question, logs ...string) *Story {
 	t.Helper()
 	var readers []io.Reader
