@@ -42,6 +42,35 @@ func TestImportSays(t *testing.T) {
 		{"nginx", "geo $who { default $binary_remote_addr; 10.0.0.0/8 \"\"; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }",
 			[]string{"# note: nginx takes $binary_remote_addr in a geo as it is written, so all of these share one counter there; here each has its own, as was meant"}},
 
+		// What names the client is the client of a proxy that is trusted, and a balancer's address as long as none is.
+		{"nginx", strings.Replace(zones, "$binary_remote_addr", "$http_true_client_ip", 1) + "server { limit_req zone=a; }",
+			[]string{"# note: " + namesClient("$http_true_client_ip"), "mode: shadow", "!key:"}},
+		{"nginx", strings.Replace(zones, "$binary_remote_addr", "$host$proxy_add_x_forwarded_for", 1) + "server { limit_req zone=a; }",
+			[]string{"# note: " + namesClient("$proxy_add_x_forwarded_for"), "mode: shadow"}},
+		{"nginx", "geo $who { default $http_x_real_ip; 10.0.0.0/8 \"\"; }\nlimit_req_zone $who zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }",
+			[]string{"# note: " + namesClient("$http_x_real_ip"), "mode: shadow"}},
+		// What is not known may say whom a limit spares.
+		{"nginx", "limit_req_zone $binary_remote_addr $uri zone=a:1m rate=1r/s;\nserver { limit_req zone=a; }", []string{"mode: shadow",
+			"# note: a shadow, because this has no equal, or is not understood: $uri in limit_req_zone $binary_remote_addr $uri zone=a:1m rate=1r/s"}},
+		{"nginx", zones + "server { limit_req zone=a burst=5 spare=office; }", []string{"mode: shadow", "# note: a shadow, because this has no equal, or is not understood: spare=office"}},
+		{"nginx", zones + "server { limit_req zone=a; }\nserver { server_name b.example; limit_req_spare office; }", []string{"mode: shadow",
+			"# line 5: limit_req_spare office is not known, so all limits of the file become shadows"}},
+		{"nginx", zones + "limit_req_log_level warn;\nserver { limit_req zone=a; location /a { limit_except GET { deny all; } } }", []string{"!mode: shadow"}},
+		{"haproxy", strings.Replace(counted, "src", "hdr_ip(X-Forwarded-For,-1)", 1) + " http-request deny if { sc_http_req_rate(0) gt 5 }",
+			[]string{"mode: shadow", "# note: " + namesClient("X-Forwarded-For")}},
+		{"haproxy", strings.Replace(counted, "src", "req.hdr(x-real-ip)", 1) + " http-request deny if { sc_http_req_rate(0) gt 5 }",
+			[]string{"mode: shadow", "# note: " + namesClient("x-real-ip"), "limit: 5"}},
+		// A converter makes another key, or carries the count.
+		{"haproxy", strings.Replace(counted, "src", "src,ipmask(24)", 1) + " http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"mode: shadow", "limit: 5"}},
+		{"haproxy", strings.Replace(counted, "src", "hdr(X-A,1)", 1) + " http-request deny if { sc_http_req_rate(0) gt 5 }", []string{"mode: shadow", "!key: header:X-A"}},
+		{"haproxy", counted + " acl many src,table_http_req_rate(f) gt 7\n http-request deny if many { path /a }", []string{"mode: shadow", "limit: 7", "window: 10s", "path: /a",
+			"# note: a variable or a converter of HAProxy carries this limit: 7 is what this file shows of it"}},
+		{"haproxy", counted + " http-request set-var(txn.most) path,map_beg(/etc/most.map,30)\n http-request set-var(txn.made) src,table_http_req_rate(f)\n" +
+			" http-request deny if { var(txn.most),sub(txn.made) lt 0 }", []string{"mode: shadow", "limit: 30", "window: 10s",
+			"# note: a variable or a converter of HAProxy carries this limit: 30 is what this file shows of it"}},
+		{"haproxy", counted + " http-request set-var(txn.made) sc_http_req_rate(0)\n http-request deny if { var(txn.made) gt 9 }", []string{"mode: shadow", "limit: 9"}},
+		{"haproxy", counted + " http-request deny if { src,table_gpc0(f) gt 0 }", []string{"# line 4: left out: http-request deny if { src,table_gpc0(f) gt 0 }: what it counts is not understood"}},
+
 		{"haproxy", counted + " http-request deny if { sc_http_req_rate(0) lt 5 }", []string{"# line 4: left out: http-request deny if { sc_http_req_rate(0) lt 5 }: want gt or ge, and one number, for a limit", "!rules:"}},
 		{"haproxy", counted + " http-request deny if { req.hdr(X-A) -m found } { sc_http_req_rate(0) gt 5 }", []string{`X-A: "*"`, "# note: HAProxy counts the client's other requests too; here the rule counts those that it may refuse"}},
 		{"haproxy", counted + " http-request deny if { hdr(host) -m sub evil } { sc_http_req_rate(0) gt 5 }", []string{"mode: shadow", "!- sub"}},

@@ -21,6 +21,7 @@ type proxySection struct {
 	name   string
 	acls   map[string][][]string // each acl's conditions, one of which is enough
 	tracks map[string]track      // by slot
+	vars   map[string]string     // what variables of the file are set to
 	passed map[string][][]string // conditions of requests that further lines of a kind are not about, as http-request allow says
 }
 
@@ -34,7 +35,7 @@ type track struct {
 
 // haproxy reads the lines of a configuration of HAProxy twice: for its tables, and for what refuses by them.
 func haproxy(r *Result, text string) error {
-	tables, tracked := make(map[string]*table), make(map[string][]track)
+	tables, tracked, vars := make(map[string]*table), make(map[string][]track), make(map[string]string)
 	each := func(do func(n int, section *proxySection, words []string)) error {
 		s, sections := &proxySection{}, 0
 		n := 0
@@ -50,7 +51,7 @@ func haproxy(r *Result, text string) error {
 			switch words[0] {
 			case "frontend", "backend", "listen", "defaults", "global", "peers", "cache", "resolvers", "userlist", "program", "http-errors", "mailers", "ring", "log-forward", "fcgi-app":
 				sections++
-				s = &proxySection{acls: make(map[string][][]string), tracks: make(map[string]track), passed: make(map[string][][]string)}
+				s = &proxySection{acls: make(map[string][][]string), tracks: make(map[string]track), vars: vars, passed: make(map[string][][]string)}
 				if len(words) > 1 {
 					s.name = words[1]
 				}
@@ -71,6 +72,9 @@ func haproxy(r *Result, text string) error {
 			}
 			tables[s.name] = t
 		}
+		if name, expression, is := variable(words); is {
+			vars[name] += " " + expression
+		}
 		if _, t, is := trackOf(s, words); is {
 			tracked[t.table] = append(tracked[t.table], t)
 		}
@@ -86,17 +90,71 @@ var (
 	counterTest = regexp.MustCompile(`^(sc_|sc(\d)_|src_)(http_req_rate|http_err_rate|conn_rate|conn_cur|gpc0_rate|http_req_cnt|get_gpc0)(?:\(([^)]*)\))?$`)
 )
 
-// aCounter is anything that a stick table counts.
-var aCounter = regexp.MustCompile(`\b(sc\d?|src)_\w*(rate|cnt|cur|gpc|gpt|bytes)`)
+var (
+	// aCounter is anything that a stick table counts.
+	aCounter = regexp.MustCompile(`\b(?:(?:sc\d?|src)_\w*(?:rate|cnt|cur|gpc|gpt|bytes)|(?:in_)?table(?:_\w+)?\()`)
+	// Where a limit stands that a variable or a converter carries: what counts, by which key, and in which table; and what a map gives to
+	// whom it does not name.
+	carriedCount   = regexp.MustCompile(`(?:(\S+),table|\bsc\d?|\bsrc)_(http_req_rate|http_err_rate)\(([^)]*)\)`)
+	carriedDefault = regexp.MustCompile(`\bmap\w*\([^,()]+,(\d+)\)`)
+	variableName   = regexp.MustCompile(`\b(?:proc|sess|txn|req|res|check)\.\w+`)
+)
+
+// expanded is a text of a condition with what the variables in it are set to.
+func (s *proxySection) expanded(text string) string {
+	for _, name := range unique(variableName.FindAllString(text, -1)) {
+		text += " " + s.vars[name]
+	}
+	return text
+}
+
+// carried is what a condition counts where a variable or a converter of HAProxy carries the count or the limit; 0: the limit is not known.
+func (s *proxySection) carried(cond []string) (what string, t track, limit int) {
+	for _, term := range terms(cond) {
+		tests := s.acls[term[0]]
+		if len(term) > 1 {
+			tests = [][]string{term[1:]}
+		}
+		for _, test := range tests {
+			text := s.expanded(strings.Join(test, " "))
+			m := carriedCount.FindStringSubmatch(text)
+			if m == nil || m[1] == "" && !strings.Contains(text, "var(") {
+				continue
+			}
+			what, t = m[2], track{key: haproxyKey(m[1]), table: s.name}
+			if m[1] == "" {
+				t.key = "source"
+			} else if t.key == "" {
+				t.key = "?" + m[1]
+			}
+			if name, _, _ := strings.Cut(m[3], ","); name != "" && m[1] != "" {
+				t.table = name
+			}
+			limit, _ = strconv.Atoi(test[len(test)-1])
+			switch operator := test[max(len(test)-2, 0)]; operator {
+			case "gt":
+			case "ge":
+				limit--
+			default:
+				limit = 0
+			}
+			if d := carriedDefault.FindStringSubmatch(text); d != nil {
+				limit, _ = strconv.Atoi(d[1])
+			}
+			return what, t, limit
+		}
+	}
+	return "", t, 0
+}
 
 // counts reports whether a condition is about a counter.
 func (s *proxySection) counts(cond []string) bool {
-	if aCounter.MatchString(strings.Join(cond, " ")) {
+	if aCounter.MatchString(s.expanded(strings.Join(cond, " "))) {
 		return true
 	}
 	for _, w := range strings.Fields(strings.Join(cond, " ")) {
 		for _, test := range s.acls[strings.TrimPrefix(w, "!")] {
-			if aCounter.MatchString(strings.Join(test, " ")) {
+			if aCounter.MatchString(s.expanded(strings.Join(test, " "))) {
 				return true
 			}
 		}
@@ -165,7 +223,16 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 			c.haproxy(not, test)
 		}
 	}
-	if use(cond); counter == nil || cond[0] == "unless" {
+	use(cond)
+	var t track
+	if counter == nil {
+		what, by, limit := s.carried(cond)
+		if limit > 0 {
+			t, counter = by, []string{"src_" + what, "gt", strconv.Itoa(limit)}
+			x.Notes = append(x.Notes, fmt.Sprintf("a variable or a converter of HAProxy carries this limit: %d is what this file shows of it", limit))
+		}
+	}
+	if counter == nil || cond[0] == "unless" {
 		r.note(lineOf(n), "left out: %s: what it counts is not understood", line)
 		return
 	}
@@ -178,9 +245,9 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 	}
 	m := counterTest.FindStringSubmatch(counter[0])
 	what, args := m[3], strings.Split(m[4], ",")
-	var t track
-	switch m[1] {
-	case "src_":
+	switch {
+	case t.table != "":
+	case m[1] == "src_":
 		t = track{key: "source", table: s.name}
 		if m[4] != "" {
 			t.table = args[0]
@@ -268,6 +335,9 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 	}
 	if strings.HasPrefix(t.key, "?") {
 		c.unknown = append(c.unknown, t.key[1:])
+		if header := namedBy(t.key[1:]); header != "" {
+			x.Notes = append(x.Notes, namesClient(header))
+		}
 		t.key = "source"
 	}
 	x.Name = r.name(s.name + "-" + what)

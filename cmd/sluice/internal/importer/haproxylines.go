@@ -46,10 +46,13 @@ func haproxyWords(line string) (words []string, err error) {
 	return words, nil
 }
 
-// haproxyKey is who a sample stands for, as a key.
+// haproxyKey is who a sample stands for, as a key; "" where it is not known, as of one that goes through a converter, or
+// that is one occurrence of several.
 func haproxyKey(sample string) string {
-	sample, _, _ = strings.Cut(sample, ",") // converters
 	name, arg, _ := strings.Cut(strings.TrimSuffix(sample, ")"), "(")
+	if strings.ContainsAny(name+arg, ",()") || namedBy(sample) != "" {
+		return ""
+	}
 	switch name {
 	case "src":
 		return "source"
@@ -63,6 +66,28 @@ func haproxyKey(sample string) string {
 		return "path"
 	}
 	return ""
+}
+
+// namedBy is the header in which a proxy names the client, if a sample reads one; "": it reads none.
+func namedBy(sample string) string {
+	name, arg, _ := strings.Cut(sample, "(")
+	header, _, _ := strings.Cut(arg, ")")
+	header, _, _ = strings.Cut(header, ",")
+	if strings.Contains(name, "hdr") && clientHeaders[strings.ToLower(header)] {
+		return header
+	}
+	return ""
+}
+
+// variable is the one that a line sets, and to what.
+func variable(words []string) (name, expression string, is bool) {
+	verbs := verbsOf(words)
+	if len(verbs) < 2 || !strings.HasPrefix(verbs[0], "set-var") {
+		return "", "", false
+	}
+	_, name, is = strings.Cut(strings.TrimSuffix(verbs[0], ")"), "(")
+	name, _, _ = strings.Cut(name, ",") // a condition on what it was
+	return name, verbs[1], is
 }
 
 // conditionOf is what stands behind if or unless; nil: there is none.

@@ -98,6 +98,19 @@ func (r *Result) note(at Position, format string, args ...any) {
 	}
 }
 
+// clientHeaders are those in which proxies name a client.
+var clientHeaders = map[string]bool{"x-forwarded-for": true, "forwarded": true, "x-real-ip": true, "x-client-ip": true,
+	"x-original-forwarded-for": true, "x-cluster-client-ip": true, "cf-connecting-ip": true, "cf-connecting-ipv6": true,
+	"cf-pseudo-ipv4": true, "true-client-ip": true, "fastly-client-ip": true, "fly-client-ip": true, "do-connecting-ip": true,
+	"x-azure-clientip": true, "x-azure-socketip": true, "x-appengine-user-ip": true, "cloudfront-viewer-address": true,
+	"x-envoy-external-address": true, "client-ip": true, "wl-proxy-client-ip": true, "proxy-client-ip": true}
+
+// namesClient is the note about a key that names the client.
+func namesClient(key string) string {
+	return key + " names the client, and anyone can write it: name the addresses of your proxies in source.trust and the header in " +
+		"source.header; then the source is the client, and mode: shadow can go"
+}
+
 var notPlain = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
 
 // name is one for a rule, which no other has.

@@ -25,6 +25,8 @@ type nginxFile struct {
 	maps  map[string]directive // map and geo, by the variable that they set
 	zones map[string]*zone     // "req NAME" and "conn NAME"
 	uses  map[*zone][]Position // the limits that are rules
+
+	unknown []string // directives about limits that are not known: any of the limits may mean something else by them
 }
 
 // scope is where a limit stands: what encloses it says which requests it is about.
@@ -49,7 +51,7 @@ func nginx(r *Result, text string) error {
 	if err != nil {
 		return err
 	}
-	f := &nginxFile{r, make(map[string]directive), make(map[string]*zone), make(map[*zone][]Position)}
+	f := &nginxFile{r, make(map[string]directive), make(map[string]*zone), make(map[*zone][]Position), nil}
 	list = slices.DeleteFunc(list, func(d directive) bool {
 		other := d.block && (d.name() == "stream" || d.name() == "mail")
 		if other {
@@ -104,6 +106,9 @@ func (f *nginxFile) collect(list []directive) {
 				if v, is := strings.CutPrefix(w, "rate="); is {
 					z.count, z.per, _ = strings.Cut(v, "r/")
 				}
+				if name, _, _ := strings.Cut(w, "="); !slices.Contains([]string{"zone", "rate", "sync"}, name) {
+					z.cond.unknown = append(z.cond.unknown, w+" in "+d.String())
+				}
 			}
 			kind := "req "
 			if d.name() == "limit_conn_zone" {
@@ -131,8 +136,15 @@ func (f *nginxFile) collect(list []directive) {
 			}
 		case "limit_rate", "limit_rate_after":
 			f.note(d.at, "%s has no equal: answers have no limit of bytes a second", d.String())
+		case "limit_req", "limit_conn", "limit_req_status", "limit_conn_status", "limit_req_dry_run", "limit_conn_dry_run",
+			"limit_req_log_level", "limit_conn_log_level", "limit_except":
 		case "allow", "deny", "auth_request":
 			f.note(d.at, "%s is not a limit, and is left out; deny and allow lists of Sluice hold for all requests", d.String())
+		default:
+			if strings.HasPrefix(d.name(), "limit_") { // of a module, or of a later nginx
+				f.note(d.at, "%s is not known, so all limits of the file become shadows", d.String())
+				f.unknown = append(f.unknown, d.String())
+			}
 		}
 	}
 	if len(f.trust) == 0 || unread {
@@ -260,6 +272,8 @@ func (f *nginxFile) limit(d directive, s scope) {
 			burst = n
 		case key == "delay":
 			delay = n
+		case kind == "req ":
+			s.cond.unknown = append(slices.Clone(s.cond.unknown), w)
 		}
 	}
 	z := f.zones[kind+zoneName]
@@ -268,7 +282,7 @@ func (f *nginxFile) limit(d directive, s scope) {
 		return
 	}
 	x.Notes = slices.Clone(z.notes)
-	cond := condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not), slices.Concat(s.cond.unknown, z.cond.unknown)}
+	cond := condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not), slices.Concat(s.cond.unknown, z.cond.unknown, f.unknown)}
 	for _, item := range z.cond.match {
 		cond.put(&cond.match, item.Key.(string), item.Value, d.String())
 	}

@@ -15,8 +15,8 @@ func keyParts(name string) (part string, note string) {
 	switch name {
 	case "binary_remote_addr", "remote_addr", "realip_remote_addr":
 		return "source", ""
-	case "proxy_add_x_forwarded_for", "http_x_forwarded_for", "http_x_real_ip", "http_cf_connecting_ip", "proxy_protocol_addr":
-		return "source", "$" + name + " is what anyone can write: here the source is the address, or what proxies in source.trust say"
+	case "proxy_add_x_forwarded_for", "proxy_protocol_addr":
+		return "source", namesClient("$" + name)
 	case "host", "http_host", "server_name":
 		return "host", ""
 	case "uri", "document_uri", "request_uri":
@@ -34,12 +34,26 @@ func keyParts(name string) (part string, note string) {
 						words[i] = strings.ToUpper(w[:1]) + w[1:]
 					}
 				}
-				rest = strings.Join(words, "-")
+				if rest = strings.Join(words, "-"); clientHeaders[strings.ToLower(rest)] {
+					return "source", namesClient("$" + name)
+				}
 			}
 			return part + rest, ""
 		}
 	}
 	return "", ""
+}
+
+// named notes that the key of a zone is what names the client. Its rules are shadows: as long as no proxy is trusted, all
+// clients behind one are one source.
+func (z *zone) named(variable, note string) {
+	if note == "" {
+		return
+	}
+	z.notes = append(z.notes, note)
+	if note == namesClient("$"+variable) {
+		z.cond.unknown = append(z.cond.unknown, "$"+variable)
+	}
 }
 
 // key is who is counted in a zone, and which requests, where a map or geo says so.
@@ -54,9 +68,7 @@ func (f *nginxFile) key(d directive, text string) *zone {
 		if from, is := f.maps["$"+m[1]]; is && len(names) == 1 {
 			part = f.mapped(z, from, 0)
 		}
-		if note != "" {
-			z.notes = append(z.notes, note)
-		}
+		z.named(m[1], note)
 		if part == "" {
 			z.cond.unknown = append(z.cond.unknown, "$"+m[1])
 			part = "source"
@@ -146,9 +158,7 @@ func (f *nginxFile) chosen(z *zone, m directive, keyOf func(string) string, unkn
 		z.notes = append(z.notes, "nginx takes "+key+" in a geo as it is written, so all of these share one counter there; here each has its own, as was meant")
 	}
 	part, note := keyParts(name[1])
-	if note != "" {
-		z.notes = append(z.notes, note)
-	}
+	z.named(name[1], note)
 	list, to := in, &z.cond.match
 	if standard != "" {
 		list, to = out, &z.cond.not
