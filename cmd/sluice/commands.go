@@ -37,6 +37,15 @@ func findCommand(name string) (command.Command, bool) {
 	return command.Command{}, false
 }
 
+// didYouMean names the command that a word was likely meant to be.
+func didYouMean(word string) string {
+	var names []string
+	for _, c := range commands() {
+		names = append(names, c.Name)
+	}
+	return config.DidYouMean(word, names)
+}
+
 func cmdCheck(args []string, stdout, stderr io.Writer) int {
 	return checkCmd().Run(args, stdout, stderr)
 }
@@ -102,7 +111,7 @@ func cmdHelp(args []string, stdout, stderr io.Writer) int {
 	}
 	c, known := findCommand(args[0])
 	if !known || len(args) > 1 {
-		return command.Misuse(stderr, fmt.Errorf("help: no command %q: sluice help lists them", strings.Join(args, " ")))
+		return command.Misuse(stderr, fmt.Errorf("help: no command %q%s: sluice help lists them", strings.Join(args, " "), didYouMean(args[0])))
 	}
 	fmt.Fprint(stdout, c.Usage())
 	return 0

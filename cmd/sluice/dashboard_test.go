@@ -175,6 +175,10 @@ func TestDashboard(t *testing.T) {
 	b.until(`document.querySelector("#d-block .wrong").textContent.includes("nobody")`)
 	b.set("#d-block [name=source]", "198.51.100.7")
 	b.set("#d-block [name=reason]", hostile)
+	if rule := eval[string](b, `document.querySelector("#d-block [name=rule]").value`); rule != "*" {
+		t.Errorf("without a choice it blocks under %s", rule)
+	}
+	b.set("#d-block [name=rule]", "site")
 	b.keys(kb.Enter)
 	b.until(row("blocked", "198.51.100.7"))
 	b.until(row("events", "blocked for", "<script>")) // before others push it out
@@ -293,7 +297,7 @@ func TestDashboard(t *testing.T) {
 	b.focus("#block")
 	b.keys(kb.Enter)
 	b.set("#d-block [name=source]", "198.51.100.0/24")
-	b.set("#d-block [name=rule]", "*")
+	b.set("#d-block [name=for]", "1d")
 	b.keys(kb.Enter)
 	b.until(row("blocked", "198.51.100.0/24", "all rules"))
 	b.focus("#blocked td.act button")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,15 @@ func TestDashboardOfPoP(t *testing.T) {
 	b.until(`now.received === 9 && document.querySelector("#plot-of").textContent === "All edges together"`)
 	b.until(`document.querySelector("#week-says").textContent.match(/: 1,000\. Known of 5.*2 of 2 edges together/)`)
 	b.until(`points.length > 0 && document.querySelector("#state").textContent === "live"`)
+
+	// A warning that several edges give is shown once.
+	if got := eval[[]string](b, `warningsOf([{text: "a", edges: ["edge1"]}, {text: "b", edges: ["edge0"]}, {text: "a", edges: ["edge0", "edge1"]}])`); !slices.Equal(got,
+		[]string{"2 edges (edge0, edge1): a", "edge0: b"}) {
+		t.Errorf("warnings: %q", got)
+	}
+	if got := eval[[]string](b, `warningsOf([{text: "a"}, {text: "a"}])`); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("warnings of this edge: %q", got)
+	}
 
 	// The address remembers it. An edge that is killed goes out of the sums, and is named.
 	must(t, chromedp.Do(b.ctx, chromedp.Reload()))

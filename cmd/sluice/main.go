@@ -30,7 +30,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		c, known := findCommand(args[0])
 		if !known {
-			return command.Misuse(stderr, fmt.Errorf("unknown command %q: sluice help lists them; flags alone serve", args[0]))
+			return command.Misuse(stderr, fmt.Errorf("unknown command %q%s: sluice help lists them; flags alone serve", args[0], didYouMean(args[0])))
 		}
 		return c.Run(args[1:], stdout, stderr)
 	}

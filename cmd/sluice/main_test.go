@@ -81,6 +81,7 @@ func TestBadInput(t *testing.T) {
 		{"--log-level loud", 2, `sluice: --log-level "loud": want debug, info, warn or error (sluice --help tells more)` + "\n"},
 		{"--log-format xml", 2, `sluice: --log-format "xml": want text or json (sluice --help tells more)` + "\n"},
 		{"--origin x y", 2, `sluice: unexpected argument "y" (sluice --help tells more)` + "\n"},
+		{"staus", 2, `sluice: unknown command "staus" (did you mean status?): sluice help lists them; flags alone serve (sluice --help tells more)` + "\n"},
 		{"frobnicate", 2, `sluice: unknown command "frobnicate": sluice help lists them; flags alone serve (sluice --help tells more)` + "\n"},
 		{"check", 2, "sluice: check wants one file: sluice check FILE (sluice --help tells more)\n"},
 		{"check " + wrong, 1, wrong + ":1:26: limit: 0 is out of range: want 1 to 1000000000\n" +

@@ -219,6 +219,7 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"why 192.0.2.7 --admin http://127.0.0.1", 2, `sluice: --admin: "http://127.0.0.1" is not the address of an operators' listener: want HOST:PORT or unix:/PATH (sluice --help tells more)` + "\n"},
 		{"rules --frobnicate", 2, "sluice rules: unknown flag: --frobnicate (sluice help rules tells more)\n"},
 		{"rules --admin http://127.0.0.1", 2, `sluice rules: --admin: "http://127.0.0.1" is not the address of an operators' listener: want HOST:PORT or unix:/PATH (sluice help rules tells more)` + "\n"},
+		{"help blok", 2, `sluice: help: no command "blok" (did you mean block?): sluice help lists them (sluice --help tells more)` + "\n"},
 		{"help frobnicate", 2, `sluice: help: no command "frobnicate": sluice help lists them (sluice --help tells more)` + "\n"},
 		{"completion tcsh", 2, `sluice: completion: there is no completion for "tcsh": want bash, zsh, fish (sluice --help tells more)` + "\n"},
 		{"version now", 2, "sluice: version wants --json or nothing (sluice --help tells more)\n"},

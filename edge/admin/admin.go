@@ -366,9 +366,9 @@ type term struct {
 
 // length is how long that is. If it is wrong, the answer says so.
 func (t *term) length(w http.ResponseWriter) (d time.Duration, ok bool) {
-	d, err := time.ParseDuration(t.For)
+	d, err := control.ParseDuration(t.For)
 	if err != nil {
-		fail(w, http.StatusBadRequest, `"for" is not a time with a unit: want one such as 10m`)
+		fail(w, http.StatusBadRequest, `"for" is not a time with a unit: want one such as 10m or 1d`)
 		return 0, false
 	}
 	if len(t.Reason) > 256 {

@@ -86,6 +86,8 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","until":"x"}`, 400},
 		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10"}`, 400},
 		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"48h"}`, 200},
+		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"1d12h"}`, 200},
+		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"31d"}`, 400},
 		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"720h"}`, 200},
 		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"721h"}`, 400},
 		{"PUT", "/v1/mitigations/*/192.0.2.0/24", `{"for":"10m"}`, 200},

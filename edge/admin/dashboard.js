@@ -499,6 +499,13 @@ const eventRows = list => list.map(e => ({key: [e.number, ...(e.edges || [])].jo
   }
 }]}));
 
+// warningsOf are the texts of warnings, each once, whichever edges give it.
+function warningsOf(list) {
+  const edges = new Map();
+  for (const e of list) edges.set(e.text, new Set([...edges.get(e.text) || [], ...e.edges || []]));
+  return [...edges].map(([text, of]) => of.size > 1 ? `${of.size} edges (${[...of].sort().join(", ")}): ${text}` : [...of, text].join(": "));
+}
+
 function show() {
   const {first, seconds: s} = since(recent), asked = rate(now.received, first.received, s);
   const own = rate(now.answers.limit, first.answers?.limit, s), all = Object.keys(now.answers).reduce((n, k) => n + rate(now.answers[k], first.answers?.[k], s), 0);
@@ -513,12 +520,12 @@ function show() {
     now.wall && ["SYNs refused a second", number(rate(now.wall.refused, first.wall?.refused, s))],
     now.seconds && ["Answered in, p99", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
   const down = (now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`);
-  const warnings = events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept).map(e => (e.edges ? e.edges[0] + ": " : "") + e.text);
+  const warnings = warningsOf(events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept));
   const missing = (now.whole?.edges || []).filter(e => e.missing).map(e => e.name);
   const wrong = [missing.length && `not in what is shown: ${missing.join(", ")}`, now.unready, now.apart, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`),
     now.wall?.error && "sluice-wall cannot be used: " + now.wall.error,
     now.failed_reload && "the last reload failed, and what was in force still is: " + now.failed_reload.error,
-    now.waiting?.length && "waits for a restart: " + now.waiting.map(w => w.field).join(", "), ...new Set(warnings)].filter(x => x);
+    now.waiting?.length && "waits for a restart: " + now.waiting.map(w => w.field).join(", "), ...warnings].filter(x => x);
   $("maintenance").hidden = !now.maintenance;
   put($("maintenance"), now.maintenance ? maintained(now.maintenance) : "");
   $("warning").hidden = !wrong.length;
@@ -651,7 +658,7 @@ function openBlock(source = "") {
     poll();
   });
   const option = (value, text) => Object.assign(document.createElement("option"), {value, textContent: text});
-  form.elements.rule.replaceChildren(...(now?.rules || []).filter(r => r.mode !== "off").map(r => option(r.name, r.mode === "enforce" ? r.name : `${r.name} (shadow: refuses nobody)`)), option("*", "all rules"));
+  form.elements.rule.replaceChildren(option("*", "all rules"), ...(now?.rules || []).filter(r => r.mode !== "off").map(r => option(r.name, r.mode === "enforce" ? r.name : `${r.name} (shadow: refuses nobody)`)));
   form.elements.source.value = source;
   form.elements.reason.value = "";
   (source ? form.elements.rule : form.elements.source).focus();

@@ -28,7 +28,14 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, acme, admin, admin_hosts, admin_insecure, admin_token_file, allow, audit_one_in, check_path, deny, edge_id, etcd, geo, hsts, http2, jwt, limit_api, limits, listen, listen_sockets, listen_tls, lists, metrics_token, origins, pages, plans, pop, rate_limit_service, rules, shed, source, state_dir, table, tls, tracing, verdict_header or wall")
+	for _, field := range []string{"headers", "query", "cookies"} {
+		for what, indent := range map[string]string{"match": "{%s: {a: '~^x'}}", "match.not": "{not: {%s: {a: '~^x'}}}"} {
+			match := fmt.Sprintf(indent, field)
+			f(rule+"  match: "+match+"\n", fmt.Sprintf("f.yaml:4:%d: %s.%s: a: \"~^x\": regular expressions are for match.path only: "+
+				"want the value itself, the beginning of it with * behind it, such as \"curl/*\", or \"*\" for any", strings.Index(match, "'")+10, what, field))
+		}
+	}
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn (did you mean listen?): want access_log, acme, admin, admin_hosts, admin_insecure, admin_token_file, allow, audit_one_in, check_path, deny, edge_id, etcd, geo, hsts, http2, jwt, limit_api, limits, listen, listen_sockets, listen_tls, lists, metrics_token, origins, pages, plans, pop, rate_limit_service, rules, shed, source, state_dir, table, tls, tracing, verdict_header or wall")
 	f("edge_id: a b", `f.yaml:1:10: edge_id: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
 	f("pop: {edges: 65}", "f.yaml:1:14: pop.edges: 65 is out of range: want 0 to 64")
 	f("http2: {max_streams: 0}", "f.yaml:1:22: http2.max_streams: 0 is out of range: want 1 to 1024")
@@ -37,7 +44,7 @@ func TestConfigErrors(t *testing.T) {
 	f("listen:\n", "f.yaml:1:9: listen: want a value, not nothing")
 	f("listen: []", "f.yaml:1:9: listen: the list is empty: give an address, or none")
 	f("listen:\n- ':80'\n- ':80'\n", "f.yaml:3:3: listen: :80 is there twice: remove one")
-	f("listen:\n- ':80'\n- {address: ':81', redirct: true}\n", "f.yaml:3:20: listen: unknown field redirct: want address, proxy_protocol or redirect")
+	f("listen:\n- ':80'\n- {address: ':81', redirct: true}\n", "f.yaml:3:20: listen: unknown field redirct (did you mean redirect?): want address, proxy_protocol or redirect")
 	f("listen:\n- redirect: true\n", "f.yaml:2:3: listen: an entry without address: give address, such as \":8080\"")
 	f("listen: {address: ':80', redirect: https}", "f.yaml:1:36: listen.redirect: want true or false, or the port of the https address, from 1 to 65535")
 	f("listen: {address: ':80', redirect: 70000}", "f.yaml:1:36: listen.redirect: 70000 is out of range: want 1 to 65535")

@@ -296,6 +296,9 @@ func (r *reader) values(what string, to *map[string]string, form func(string) st
 		name := form(scalar(at))
 		if _, twice := (*to)[name]; twice {
 			r.fail(at, "%s: %s is there twice: remove one", what, name)
+		} else if strings.HasPrefix(text, "~") {
+			r.fail(n, "%s: %s: %q: regular expressions are for match.path only: want the value itself, "+
+				"the beginning of it with * behind it, such as \"curl/*\", or \"*\" for any", what, name, text)
 		} else if err := check(name, text); err != nil {
 			r.fail(n, "%s: %v", what, err)
 		} else {

@@ -65,7 +65,7 @@ func (r *reader) mapping(n ast.Node, what string, f fields) map[string]ast.Node 
 		case seen[name] != nil:
 			r.fail(v.Key, "%s: %s is there twice: remove one", what, name)
 		case !known:
-			r.fail(v.Key, "%s: unknown field %s: want %s", what, name, names(f))
+			r.fail(v.Key, "%s: unknown field %s%s: want %s", what, name, DidYouMean(name, slices.Sorted(maps.Keys(f))), names(f))
 		default:
 			seen[name] = v.Key
 			read(v.Value)

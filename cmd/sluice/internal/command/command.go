@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"sluice/cmd/sluice/internal/completion"
+	"sluice/edge/config"
+	"sluice/edge/control"
 )
 
 // Exit codes: bad input is the operator's to mend, wrong usage is answered with how it is meant.
@@ -89,6 +92,31 @@ func Misuse(w io.Writer, err error) int {
 	return ExitUsage
 }
 
+// duration is the value of a flag: a time with a unit, of which one is the day.
+type duration time.Duration
+
+func (d *duration) Set(text string) error {
+	t, err := control.ParseDuration(text)
+	*d = duration(t)
+	return err
+}
+
+func (d *duration) String() string {
+	if *d == 0 {
+		return "0" // which help does not show as a default
+	}
+	return time.Duration(*d).String()
+}
+
+func (d *duration) Type() string { return "duration" }
+
+// durationFlag adds a flag with a time.
+func durationFlag(set *pflag.FlagSet, to *time.Duration, name string, standard time.Duration, usage string) *time.Duration {
+	*to = standard
+	set.Var((*duration)(to), name, usage)
+	return to
+}
+
 // NewFlagSet is a command's flags, in the order in which they are declared.
 func NewFlagSet(name string) *pflag.FlagSet {
 	s := pflag.NewFlagSet(name, pflag.ContinueOnError)
@@ -100,6 +128,15 @@ func NewFlagSet(name string) *pflag.FlagSet {
 // Parse reads a command line. What pflag says of a value that is none names Go's functions, and not what to write in its place.
 func Parse(s *pflag.FlagSet, args []string) error {
 	err := s.Parse(args)
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
+		var names []string
+		s.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := config.Nearest(unknown.GetSpecifiedName(), names); near != "" {
+			return fmt.Errorf("%w: did you mean --%s?", err, near)
+		}
+		return err
+	}
 	var wrong *pflag.InvalidValueError
 	if !errors.As(err, &wrong) {
 		return err

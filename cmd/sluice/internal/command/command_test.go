@@ -5,7 +5,33 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
+
+// A time of --until is an instant, or the next time of day.
+func TestLasts(t *testing.T) {
+	now := time.Date(2026, 5, 4, 14, 5, 0, 0, time.UTC)
+	for until, want := range map[string]time.Duration{"2026-05-04T15:05:00Z": time.Hour, "2026-05-04T17:05:00+02:00": time.Hour, "14:35": 30 * time.Minute,
+		"14:05:01": time.Second, "14:05": 24 * time.Hour, "14:00": 24*time.Hour - 5*time.Minute} {
+		if d, err := lasts(until, now); d != want || err != nil {
+			t.Errorf("%s: %v, %v; want %v", until, d, err, want)
+		}
+	}
+}
+
+// A flag with a time takes days, and help shows its default as before.
+func TestDurationFlag(t *testing.T) {
+	var d, none time.Duration
+	set := NewFlagSet("x")
+	durationFlag(set, &d, "for", 10*time.Minute, "a `TIME`")
+	durationFlag(set, &none, "wait", 0, "a `TIME`")
+	if got := set.FlagUsages(); got != "      --for TIME    a TIME (default 10m0s)\n      --wait TIME   a TIME\n" {
+		t.Errorf("%q", got)
+	}
+	if err := Parse(set, []string{"--for", "2d", "--wait", "1d12h"}); err != nil || d != 48*time.Hour || none != 36*time.Hour {
+		t.Errorf("%v, %v, %v", d, none, err)
+	}
+}
 
 // A command line that makes no sense is answered with what is wrong and the exit code of misuse, and no edge is asked. Help is no misuse.
 func TestCommandLines(t *testing.T) {
@@ -19,6 +45,16 @@ func TestCommandLines(t *testing.T) {
 		{"why --help", "Usage: sluice why SOURCE", 0},
 		{"status now", `unexpected argument "now"`, ExitUsage},
 		{"status --no-such-flag", "unknown flag", ExitUsage},
+		{"block 192.0.2.7 --reson x", "unknown flag: --reson: did you mean --reason?", ExitUsage},
+		{"block 192.0.2.7 --for 1d --until 14:05", "--for and --until: give one of them", ExitUsage},
+		{"block 192.0.2.7 --until noon", "want a time such as 2026-05-04T14:05:00Z or 14:05", ExitUsage},
+		{"block 192.0.2.7 --until 2020-01-01T00:00:00Z", "--until 2020-01-01T00:00:00Z: that is over", ExitUsage},
+		{"quota set k --plan pro --for 0s", "--for 0s: want more than 0", ExitUsage},
+		{"quota set k --plan pro --for 1d --until 2030-01-01T00:00:00Z", "--for and --until: give one of them", ExitUsage},
+		{"quota list --for 1d", "takes none of", ExitUsage},
+		{"quota get k --for 1d", "takes none of", ExitUsage},
+		{"try limit=5 --for 8d", "want 1s to 168h", ExitUsage},
+		{"why 192.0.2.7 --around 1d /no/such/access.log", "/no/such/access.log", ExitFailed},
 		{"status --admin nowhere", "want HOST:PORT or unix:/PATH", ExitUsage},
 		{"top --by name", "want requests, refused or shadow", ExitUsage},
 		{"top --kind name", "want address or key", ExitUsage},

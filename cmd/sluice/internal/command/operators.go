@@ -27,7 +27,7 @@ func Operators() []Command {
 		return func(c *operator.Client, _ []string) error { return do(c) }
 	}
 	status := NewFlagSet("status")
-	wait := status.Duration("wait", 0, "wait `TIME` at most until the edge is ready")
+	wait := durationFlag(status, new(time.Duration), "wait", 0, "wait `TIME` at most until the edge is ready")
 	const ofPoP = "of all edges of the PoP together, with how old what each shows is, and which are missing"
 	statusOfPoP := status.Bool("pop", false, "what each edge of the PoP does, and all together")
 	top := NewFlagSet("top")
@@ -37,13 +37,14 @@ func Operators() []Command {
 	ofRule := top.String("rule", "", "of keys: those by which the rule `NAME` counts")
 	count := top.IntP("number", "n", 20, "how many to show, 1 to 1000")
 	events := NewFlagSet("events")
-	since := events.String("since", "", "only what came after the `EVENT` of a number, a time such as 2026-05-04T14:05:00Z, or a while ago such as 10m")
+	since := events.String("since", "", "only what came after the `EVENT` of a number, a time such as 2026-05-04T14:05:00Z, or a while ago such as 10m or 1d")
 	eventsOfPoP := events.Bool("pop", false, ofPoP)
 	past := NewFlagSet("history")
 	hours := past.Int("hours", 24, "how many of the last hours, 1 to 168")
 	pastOfPoP := past.Bool("pop", false, ofPoP)
 	block, unblock := NewFlagSet("block"), NewFlagSet("unblock")
-	length := block.Duration("for", 10*time.Minute, "for how long: a `TIME` such as 10m or 24h")
+	length := durationFlag(block, new(time.Duration), "for", 10*time.Minute, "for how long: a `TIME` such as 10m, 24h or 2d")
+	until := block.String("until", "", "in place of --for: until this `TIME`, such as 2026-05-04T14:05:00Z, or 14:05 (UTC, the next one)")
 	reason := block.String("reason", "", "why, for other operators: `TEXT`")
 	blocked := NewFlagSet("blocked")
 	var only operator.Filter
@@ -120,7 +121,15 @@ func Operators() []Command {
 		operatorCommand(NewFlagSet("undrain"), "", "take the edge back into service", none((*operator.Client).Undrain)),
 		operatorCommand(NewFlagSet("config"), "", "the configuration in force, and where it is from", none((*operator.Client).Config)),
 		operatorCommand(block, "[SOURCE|CIDR]", "block a source, or who is counted by a key, for a while, on every edge of the PoP", func(c *operator.Client, args []string) error {
-			if *length <= 0 {
+			switch {
+			case *until != "" && block.Changed("for"):
+				return usageError{errors.New("--for and --until: give one of them")}
+			case *until != "":
+				var err error
+				if *length, err = lasts(*until, c.Now); err != nil {
+					return err
+				}
+			case *length <= 0:
 				return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
 			}
 			who, err := target(&blockKey, args, *blockRule)
@@ -160,10 +169,32 @@ func Operators() []Command {
 	}, append(planCommands(), tryCommand(), suggestCommand())...)
 }
 
+// lasts is how long it is until a time, which --until names.
+func lasts(until string, now time.Time) (time.Duration, error) {
+	for _, form := range []string{time.RFC3339, "15:04", time.TimeOnly} {
+		t, err := time.Parse(form, until)
+		if err != nil {
+			continue
+		}
+		if form != time.RFC3339 {
+			now := now.UTC()
+			t = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+			if !t.After(now) {
+				t = t.AddDate(0, 0, 1)
+			}
+		}
+		if !t.After(now) {
+			return 0, usageError{fmt.Errorf("--until %s: that is over", until)}
+		}
+		return t.Sub(now).Round(time.Millisecond), nil
+	}
+	return 0, usageError{fmt.Errorf("--until %q: want a time such as 2026-05-04T14:05:00Z or 14:05", until)}
+}
+
 // listCommand is the command of a list that operators keep.
 func listCommand(list operator.List, does string) Command {
 	set := NewFlagSet(string(list))
-	length := set.Duration("for", 10*time.Minute, "for how long: a `TIME` such as 10m or 24h")
+	length := durationFlag(set, new(time.Duration), "for", 10*time.Minute, "for how long: a `TIME` such as 10m, 24h or 2d")
 	reason := set.String("reason", "", "why, for other operators: `TEXT`")
 	remove := set.Bool("remove", false, "take the source off the list")
 	return operatorCommand(set, "[SOURCE|CIDR]", does, func(c *operator.Client, args []string) error {
@@ -193,7 +224,7 @@ func listCommand(list operator.List, does string) Command {
 // maintenanceCommand has the PoP answer 503.
 func maintenanceCommand() Command {
 	set := NewFlagSet("maintenance")
-	length := set.Duration("for", 0, "end by itself after a `TIME` such as 2h; 0: when it is turned off")
+	length := durationFlag(set, new(time.Duration), "for", 0, "end by itself after a `TIME` such as 2h; 0: when it is turned off")
 	allow := set.StringSlice("allow", nil, "serve those of an address or a prefix all the same: `CIDR,…`")
 	message := set.String("message", "", "what clients are told: `TEXT`")
 	does := "on answers 503 to all but --allow, on every edge of the PoP; off ends it; status says whether it is on"

@@ -25,6 +25,7 @@ func planCommands() []Command {
 	set.StringVar(&q.Plan, "plan", "", "the client is on the `PLAN`; with list, only clients with a quota of it")
 	set.Uint32Var(&q.Limit, "limit", 0, "the client has the limit `N`, whatever its plan says; needs --rule")
 	from := set.String("from", "", "not before this `TIME`, such as 2026-05-04T14:05:00Z")
+	length := durationFlag(set, new(time.Duration), "for", 0, "lent for so long, from now or --from on: a `TIME` such as 12h or 30d")
 	list := operator.QuotaPage{N: 100}
 	set.IntVarP(&list.N, "number", "n", list.N, "how many clients to list, 1 to 1000")
 	set.StringVar(&list.After, "after", "", "list those after `WHERE`, which the list before has named")
@@ -48,7 +49,20 @@ func planCommands() []Command {
 			if q.ExpiresAt, err = instant("until", *until); err != nil {
 				return err
 			}
-			said := slices.ContainsFunc([]string{"plan", "limit", "from", "until"}, set.Changed)
+			switch {
+			case set.Changed("for") && set.Changed("until"):
+				return usageError{errors.New("--for and --until: give one of them")}
+			case set.Changed("for") && *length <= 0:
+				return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
+			case set.Changed("for"):
+				end := c.Now
+				if q.EffectiveAt != nil {
+					end = *q.EffectiveAt
+				}
+				end = end.Add(*length).UTC().Truncate(time.Second)
+				q.ExpiresAt = &end
+			}
+			said := slices.ContainsFunc([]string{"plan", "limit", "from", "until", "for"}, set.Changed)
 			switch {
 			case key.Text == "":
 				return usageError{errors.New("KEY is empty: whose quota?")}
@@ -59,7 +73,7 @@ func planCommands() []Command {
 			case does == "set":
 				return c.SetQuota(key, q)
 			case said || does != "delete" && set.Changed("rule"):
-				return usageError{fmt.Errorf("quota %s takes none of --plan, --limit, --from and --until, and only delete takes --rule", does)}
+				return usageError{fmt.Errorf("quota %s takes none of --plan, --limit, --from, --until and --for, and only delete takes --rule", does)}
 			case does == "get":
 				return c.Quotas(key)
 			case does == "history":
@@ -95,8 +109,8 @@ func listQuotas(c *operator.Client, set *pflag.FlagSet, args []string, page oper
 	switch {
 	case len(args) > 1:
 		return usageError{fmt.Errorf("quota list has no KEY: quota get %s is about that client", args[1])}
-	case slices.ContainsFunc([]string{"by", "rule", "limit", "from", "until"}, set.Changed):
-		return usageError{errors.New("quota list takes none of --by, --rule, --limit, --from and --until")}
+	case slices.ContainsFunc([]string{"by", "rule", "limit", "from", "until", "for"}, set.Changed):
+		return usageError{errors.New("quota list takes none of --by, --rule, --limit, --from, --until and --for")}
 	case page.N < 1 || page.N > 1000:
 		return usageError{fmt.Errorf("--number %d: want 1 to 1000", page.N)}
 	}

@@ -20,7 +20,7 @@ const maxRuleFile = 64 << 10
 // tryCommand is the command by which rules are tried.
 func tryCommand() Command {
 	set := NewFlagSet("try")
-	length := set.Duration("for", 10*time.Minute, "for how long: a `TIME` such as 10m, 7 days at most")
+	length := durationFlag(set, new(time.Duration), "for", 10*time.Minute, "for how long: a `TIME` such as 10m or 1d, 7 days at most")
 	name := set.String("name", "", "the `NAME` of the try; without, the first try-N that is free")
 	file := set.String("file", "", "the rule's fields from a `FILE` in YAML or JSON; - is standard input; fields given beside it win")
 	detach := set.Bool("detach", false, "only begin: sluice try show NAME tells how it goes")

@@ -51,7 +51,7 @@ type whyArgs struct {
 func newWhyArgs() *whyArgs {
 	a := &whyArgs{flags: NewFlagSet("why")}
 	a.flags.StringVar(&a.at, "at", "", "around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
-	a.flags.DurationVar(&a.question.Around, "around", 10*time.Minute, "so long before and after")
+	durationFlag(a.flags, &a.question.Around, "around", 10*time.Minute, "so long before and after")
 	a.key.add(a.flags)
 	a.edge.addFlags(a.flags)
 	a.flags.BoolVar(&a.pop, "pop", false, "of an edge: what all edges of the PoP know")

@@ -241,7 +241,7 @@ func eventText(e *events.Event) string {
 
 // instant is a time for the API of what may be so long ago.
 func (c *Client) instant(since string) string {
-	if d, err := time.ParseDuration(since); err == nil && since != "0" {
+	if d, err := control.ParseDuration(since); err == nil && since != "0" {
 		return c.Now.Add(-d).UTC().Format(time.RFC3339Nano)
 	}
 	return since
