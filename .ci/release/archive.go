@@ -71,7 +71,7 @@ func archive(folder, bin, name string, when time.Time) ([]byte, error) {
 		}
 		b.file(program, 0o755, content)
 	}
-	for _, what := range []string{"CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "deploy", "docs", "examples"} {
+	for _, what := range []string{"CHANGELOG.md", "CHANGELOG-0.1.md", "LICENSE", "README.md", "SECURITY.md", "deploy", "docs", "examples"} {
 		err := filepath.WalkDir(filepath.Join(folder, what), func(file string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
