@@ -20,7 +20,6 @@ import (
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/mitigation"
-	"sluice/pop/secret"
 )
 
 // trial is a lab in which a promise is checked.
@@ -220,7 +219,7 @@ func (f *trial) checkAudit(ctx context.Context, rule mitigation.Rule, send *live
 		return err
 	}
 	site.PoPs, site.AuditOneIn = 1, 1
-	l := &live.Run{Command: "lab", Mode: judge.Deployed, Rule: rule, Send: send, Edges: []int{f.Edges}, Nodes: f.Nodes, Phase: secret.Of([]byte(live.LabSecret)).Phase}
+	l := &live.Run{Command: "lab", Mode: judge.Deployed, Rule: rule, Send: send, Edges: []int{f.Edges}, Nodes: f.Nodes, Secrets: live.LabSecrets(1)}
 	if l.Affinity, err = anycast.New(1, nil); err != nil {
 		return err
 	}

@@ -23,7 +23,6 @@ import (
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
-	"sluice/pop/secret"
 )
 
 // cmdLab starts PoPs, replays, reports and stops all, a run for each limit and estimate.
@@ -90,7 +89,7 @@ func cmdLab(ctx context.Context, args []string) error {
 			return err
 		}
 		if f.Nodes > 0 {
-			l.Phase = secret.Of([]byte(live.LabSecret)).Phase
+			l.Secrets = live.LabSecrets(f.PoPs)
 		}
 		if l.Trace, err = send.Load(traffic, r, f.Edges); err != nil {
 			return err

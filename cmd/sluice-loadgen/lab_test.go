@@ -23,7 +23,6 @@ import (
 	"sluice/loadgen/replay"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
-	"sluice/pop/secret"
 )
 
 func TestMain(m *testing.M) { labtest.Main(m) }
@@ -121,7 +120,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 	rule, err := algorithm.NewSliding("default", 20, 10*time.Second, 12, algorithm.Nearest)
 	must(t, err)
 	l := &live.Run{Command: "lab", Mode: judge.Deployed, Rule: mitigation.Rule{Counter: rule, Timeout: 20 * time.Second}, Send: &live.Send{Speed: 1, PerConnection: 5},
-		Edges: []int{2, 2}, Nodes: 1, Phase: secret.Of([]byte(live.LabSecret)).Phase, Trace: new(trace.Trace)}
+		Edges: []int{2, 2}, Nodes: 1, Secrets: live.LabSecrets(2), Trace: new(trace.Trace)}
 	if l.Affinity, err = anycast.New(2, nil); err != nil {
 		t.Fatal(err)
 	}

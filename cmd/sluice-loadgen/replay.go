@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -35,6 +34,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 		"in the order of --pop")
 	secretFile := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
 		"none: the edge counts alone")
+	names := flags.StringSlice("pop-name", nil, "pop.name of the edges' PoPs, with --secret, in the order of --pop; none: local")
 	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
 	if err := cli.Parse(flags, args); err != nil {
@@ -59,7 +59,16 @@ func cmdReplay(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		l.Phase = secret.Of(bytes.TrimSpace(b)).Phase
+		if len(*names) == 0 {
+			*names = []string{"local"}
+		}
+		if len(*names) != max(len(*pops), 1) {
+			return cli.Usagef("--pop-name: %d names of %d PoPs: give one for each --pop", len(*names), len(*pops))
+		}
+		first, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n") // the others are those that it replaces
+		for _, name := range *names {
+			l.Secrets = append(l.Secrets, secret.Of([]byte(strings.TrimSpace(first))).At(name))
+		}
 	}
 	r := replay.Replay{Seed: traffic.Seed}
 	send.Fill(&r)

@@ -339,6 +339,7 @@ func TestRulesLeftInThePoP(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := filepath.Join(filepath.Dir(file), "state0", "words")
+	// Versions before 0.2.0 sealed it without the PoP's name.
 	must(t, os.WriteFile(state, list.Encode(secret.Of([]byte(popKey)), time.Now()), 0o600))
 	text, err := os.ReadFile(file)
 	if err == nil {

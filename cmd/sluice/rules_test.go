@@ -314,7 +314,7 @@ func TestRuleOfAnotherVersion(t *testing.T) {
 		}
 	}
 	state := filepath.Join(filepath.Dir(file), "state0", "words")
-	must(t, os.WriteFile(state, list.Encode(secret.Of([]byte(popKey)), now), 0o600))
+	must(t, os.WriteFile(state, list.Encode(secret.Of([]byte(popKey)).At("local"), now), 0o600))
 	p := start(t, origin(t), "--config", file, "--memcached", startMemcached(t))
 	if a := p.api("GET", "/v1/rules/login", ""); a.Limit != 50 {
 		t.Errorf("%s", a.text)

@@ -85,6 +85,65 @@ func (p *process) secret() control.SecretStatus {
 	return a.Secret
 }
 
+// Two PoPs that have one secret and one node are two: what operators say at one, and whom its limits block, is nothing to the other.
+func TestPoPsOfOneSecret(t *testing.T) {
+	t.Parallel()
+	node, secret, site := startMemcached(t), write(t, popKey), origin(t)
+	at := func(pop string) *process {
+		return start(t, site, "--memcached", node, "--config", write(t, fmt.Sprintf("edge_id: %[1]s\nstate_dir: %[2]s\npop: {name: %[1]s, secret_file: %[3]s}\n"+
+			"source: {trust: [127.0.0.0/8]}\nrules: [{name: all, limit: 5, window: 1h, mitigation_timeout: 1h}]\n", pop, t.TempDir(), secret)))
+	}
+	staging, second := at("staging"), (*process)(nil)
+	production := at("production")
+	second = start(t, site, "--memcached", node, "--config", write(t, fmt.Sprintf("edge_id: second\npop: {name: staging, secret_file: %s}\n"+
+		"source: {trust: [127.0.0.0/8]}\nrules: [{name: all, limit: 5, window: 1h, mitigation_timeout: 1h}]\n", secret)))
+	meet(staging, second)
+	ask := func(p *process, source string) int {
+		resp, _ := p.request("GET", p.front, "/", "", "X-Forwarded-For", source)
+		return resp.StatusCode
+	}
+	for _, a := range []ruleAnswer{
+		staging.api("PUT", "/v1/mitigations/all/192.0.2.1", `{"for":"1h"}`),
+		staging.api("PUT", "/v1/deny/192.0.2.2/32", `{"for":"1h"}`),
+		staging.api("PATCH", "/v1/rules/all", `{"limit":3}`),
+	} {
+		if a.status != 200 {
+			t.Fatalf("%+v", a)
+		}
+	}
+	for range 6 {
+		ask(staging, "192.0.2.3")
+	}
+	for _, p := range []*process{staging, second} {
+		p.until("refusing", func() bool {
+			return ask(p, "192.0.2.1") == 429 && ask(p, "192.0.2.2") == 403 && ask(p, "192.0.2.3") == 429 && p.api("GET", "/v1/rules/all", "").Limit == 3
+		})
+	}
+	// Its edges read their node many times a second: an order there that held here would have come with these.
+	if a := production.api("PUT", "/v1/mitigations/all/192.0.2.9", `{"for":"1h"}`); a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	production.until("reading twice", func() bool {
+		return production.metric("sluice_tier_edges") == "1" && ask(production, "192.0.2.9") == 429
+	})
+	for source, want := range map[string]int{"192.0.2.1": 200, "192.0.2.2": 200, "192.0.2.3": 200} {
+		if got := ask(production, source); got != want {
+			t.Errorf("production answers %s with %d, want %d", source, got, want)
+		}
+	}
+	if limit := production.api("GET", "/v1/rules/all", "").Limit; limit != 5 {
+		t.Errorf("the limit at production is %d: staging's", limit)
+	}
+	if got := ask(staging, "192.0.2.9"); got != 200 {
+		t.Errorf("a block at production holds at staging: %d", got)
+	}
+	for _, p := range []*process{staging, production} {
+		if forged := p.metric("sluice_tier_forged_total"); forged != "0" {
+			t.Errorf("%s values of the other PoP were read", forged)
+		}
+	}
+}
+
 // One edge of three with a secret of its own, or with none: it says so and is not ready; the others say so and go on. Once it has the right one all is well.
 func TestWrongSecret(t *testing.T) {
 	t.Parallel()
@@ -99,7 +158,7 @@ func TestWrongSecret(t *testing.T) {
 			meet(s.all()...)
 			s.give(2, wrong...)
 			odd := s.start(2)
-			calls := "digest " + secret.Of([]byte(otherKey)).Digests()[0]
+			calls := "digest " + secret.Of([]byte(otherKey)).At("fra1").Digests()[0]
 			if wrong == nil {
 				calls = "without pop.secret_file"
 			}
@@ -109,7 +168,7 @@ func TestWrongSecret(t *testing.T) {
 				status, why = odd.admin("GET", "/readyz")
 				return status == 503 && odd.apart() == "2 and 0"
 			})
-			right := secret.Of([]byte(popKey)).Digests()[0]
+			right := secret.Of([]byte(popKey)).At("fra1").Digests()[0]
 			if want := "this edge (" + calls + ") has met no other of PoP fra1 with its secret, and others share one: digest " + right + ": edge0 at " + s.edges[0].front + ", edge1 at " + s.edges[1].front; !strings.HasPrefix(why, want) {
 				t.Errorf("/readyz: %s\nwant     %s…", why, want)
 			}
@@ -274,7 +333,7 @@ func TestSecretRotates(t *testing.T) {
 		state := filepath.Join(s.dir, fmt.Sprint("state", i), "words")
 		s.edges[i].until("sealing its state anew", func() bool {
 			text, err := os.ReadFile(state)
-			_, ok := secret.Of([]byte(otherKey)).Open(secret.OperatorList, text)
+			_, ok := secret.Of([]byte(otherKey)).At("fra1").Open(secret.OperatorList, text)
 			return err == nil && ok
 		})
 	}

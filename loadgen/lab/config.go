@@ -74,7 +74,7 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 		line("wall: {socket: %q}", s.wallSocket())
 	}
 	line("pop:")
-	line("  name: lab%d", pop)
+	line("  name: %s", PoPName(pop))
 	if len(tier) > 0 {
 		line("  memcached:")
 		for _, n := range tier {
@@ -93,7 +93,7 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 		line("  peers:")
 		for i, edges := range peers {
 			if i != pop {
-				line("    - {name: lab%d, edges: [%s]}", i, quoted(edges))
+				line("    - {name: %s, edges: [%s]}", PoPName(i), quoted(edges))
 			}
 		}
 	}
@@ -154,3 +154,6 @@ func quoted(list []netip.AddrPort) string {
 	}
 	return strings.Join(texts, ", ")
 }
+
+// PoPName is the name of a PoP, by its number from 0.
+func PoPName(pop int) string { return fmt.Sprintf("lab%d", pop) }

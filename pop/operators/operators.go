@@ -197,7 +197,7 @@ func (l *List) Encoded(now time.Time) (list []byte, changed <-chan struct{}) {
 // Restore takes in a list that Encoded returned. Before the first Apply, lifts in it are taken to be in force: a caller
 // at that time has nothing from before them. The error is operatorlog.ErrList.
 func (l *List) Restore(list []byte, now time.Time) error {
-	entries, _, err := operatorlog.Decode(l.config.Secret, list)
+	entries, _, err := operatorlog.Decode(l.config.Secret.OnDisk(), list)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,6 @@
-// Package secret keeps what the edges of a PoP share and clients do not know. It decides which node has a source and
-// when its windows begin, how keys in the tier are named, and what in the tier is authentic. Keys are of fixed width
+// Package secret keeps what the edges of a PoP share and clients do not know. All of it follows from the secret's bytes
+// and the PoP's name (At), so PoPs of two names stay apart, though they have the same secret and nodes. It decides which
+// node has a source and when its windows begin, how keys in the tier are named, and what in the tier is authentic. Keys are of fixed width
 // and hold no user data: a letter, then a keyed 128-bit digest of what they name. What is sealed carries a MAC, because
 // an outsider that reaches the tier can write into it.
 package secret
@@ -11,6 +12,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/dchest/siphash"
 
@@ -28,7 +30,14 @@ type Secret struct {
 	presence     key // MACs of what edges say of themselves
 	clients      key // digests of what clients send
 	digest       [8]byte
-	older        *Secret // that it replaces; nil: there is none
+	older        *Secret   // that it replaces; nil: there is none
+	unnamed      *material // from which it was made
+}
+
+// material is a secret before it is a PoP's.
+type material struct {
+	root [sha256.Size]byte
+	of   Secret
 }
 
 // MaxLines is how many secrets an edge can have: while one replaces another, both.
@@ -37,15 +46,36 @@ const MaxLines = 2
 // key is one of SipHash.
 type key struct{ k0, k1 uint64 }
 
-// Of makes the secret from any bytes that are hard to guess. Made from a PoP's name alone it keeps out no one who knows
-// the name and reaches the tier.
+// Of makes a secret from any bytes that are hard to guess: that of no PoP yet (At). Made from a PoP's name alone it keeps
+// out no one who knows the name and reaches the tier.
 func Of(b []byte) Secret {
-	derive := func(use string) key {
-		h := sha256.Sum256(append([]byte("sluice pop "+use+"\x00"), b...))
+	s := derive(func(use string) []byte { return append([]byte("sluice pop "+use+"\x00"), b...) })
+	s.unnamed = &material{root: sha256.Sum256(append([]byte("sluice pop root\x00"), b...)), of: s}
+	return s
+}
+
+// At is the secret of the PoP of that name: no value of it is another PoP's, or that of the bare bytes. Digests of what
+// clients send are the exception, because PoPs may share a store of clients' plans.
+func (s Secret) At(pop string) Secret {
+	root := s.unnamed.root
+	named := derive(func(use string) []byte {
+		return append(append([]byte("sluice pop "+use+" of\x00"), root[:]...), pop...)
+	})
+	named.clients, named.unnamed = s.unnamed.of.clients, s.unnamed
+	if s.older != nil {
+		return named.After(s.older.At(pop))
+	}
+	return named
+}
+
+// derive makes each part of a secret from what is hashed for its use.
+func derive(hashed func(use string) []byte) Secret {
+	of := func(use string) key {
+		h := sha256.Sum256(hashed(use))
 		return key{binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])}
 	}
-	public := sha256.Sum256(append([]byte("sluice pop digest\x00"), b...))
-	return Secret{names: derive("names"), records: derive("records"), operatorList: derive("words"), presence: derive("presence"), clients: derive("clients"),
+	public := sha256.Sum256(hashed("digest"))
+	return Secret{names: of("names"), records: of("records"), operatorList: of("words"), presence: of("presence"), clients: of("clients"),
 		digest: [8]byte(public[:8])}
 }
 
@@ -65,6 +95,20 @@ func (s Secret) Lines() []Secret {
 		return []Secret{s}
 	}
 	return append([]Secret{s}, older.Lines()...)
+}
+
+// OnDisk is the secret for reading what was kept on this machine or comes from the process before this one: versions
+// before 0.2.0 sealed that without the PoP's name. What is in the tier is never read by it.
+func (s Secret) OnDisk() Secret {
+	lines := s.Lines()
+	for _, line := range lines {
+		lines = append(lines, line.unnamed.of)
+	}
+	all := lines[len(lines)-1]
+	for _, line := range slices.Backward(lines[:len(lines)-1]) {
+		all = line.After(all)
+	}
+	return all
 }
 
 // Digests name the secrets of Lines in the open, so that edges can see whether they have the same. No secret can be

@@ -24,6 +24,37 @@ func TestSecretsAreApart(t *testing.T) {
 	}
 }
 
+// PoPs of two names have nothing in common but digests of what clients send, whatever secret they share; nor has a PoP what the bare secret
+// has, which versions before 0.2.0 used. What was kept on disk is read all the same.
+func TestPoPsAreApart(t *testing.T) {
+	both := Of([]byte("the new one")).After(Of([]byte("the old one")))
+	all := []Secret{both.At("staging"), both.At("production"), both, Of([]byte("the new one")).At("stagin")}
+	for i, a := range all {
+		for _, b := range all[:i] {
+			for line := range min(len(a.Lines()), len(b.Lines())) {
+				a, b := a.Lines()[line], b.Lines()[line]
+				if a.names == b.names || a.records == b.records || a.operatorList == b.operatorList || a.presence == b.presence || a.digest == b.digest {
+					t.Errorf("%d: line %d is that of another PoP", i, line)
+				}
+			}
+		}
+	}
+	if all[0].Bytes() != all[1].Bytes() || all[0].Bytes() != both.Bytes() {
+		t.Error("digests of what clients send differ between PoPs that may share a store of plans")
+	}
+	for what, s := range map[string]Secret{"its own": all[0], "before 0.2.0": both, "the old line, before 0.2.0": Of([]byte("the old one"))} {
+		if _, ok := all[0].OnDisk().OpenAny(OperatorList, s.Seal(OperatorList, []byte("said"))); !ok {
+			t.Errorf("what was kept is not read: %s", what)
+		}
+	}
+	if _, ok := all[0].OpenAny(OperatorList, both.Seal(OperatorList, []byte("said"))); ok {
+		t.Error("an older version's list is taken from the tier")
+	}
+	if _, ok := all[0].OnDisk().OpenAny(OperatorList, all[1].Seal(OperatorList, []byte("said"))); ok {
+		t.Error("another PoP's list is taken from the disk")
+	}
+}
+
 // A secret that takes the place of another has the names of the new one alone, reads what was sealed under both, and leaves clients' digests.
 func TestAfter(t *testing.T) {
 	older, newer := Of([]byte("the old one")), Of([]byte("the new one"))

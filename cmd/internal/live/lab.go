@@ -13,6 +13,7 @@ import (
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/mitigation"
+	"sluice/pop/secret"
 )
 
 // Lab says what a lab consists of.
@@ -71,6 +72,14 @@ func (f *Lab) CheckWall(send *Send, rule mitigation.Rule, mode judge.Mode) error
 
 // LabSecret keys the PoPs of a lab, so that windows begin and sources are placed the same in every run.
 const LabSecret = "a secret that everybody knows, for labs alone"
+
+// LabSecrets are those of the PoPs of a lab.
+func LabSecrets(pops int) (list []secret.Secret) {
+	for i := range pops {
+		list = append(list, secret.Of([]byte(LabSecret)).At(lab.PoPName(i)))
+	}
+	return list
+}
 
 // Complete checks what was given, and finds what was not.
 func (f *Lab) Complete() error {

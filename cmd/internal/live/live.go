@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
+	"sluice/pop/secret"
 )
 
 // Send says how a trace is sent to edges that are really there.
@@ -94,7 +96,7 @@ type Run struct {
 	Command string
 	Mode    judge.Mode
 	Rule    mitigation.Rule
-	Phase   func(counter.Source) uint16 // when windows of sources begin; nil: all on the clock's
+	Secrets []secret.Secret // of each PoP: when windows of sources begin follows from it; nil: all on the clock's
 	Send    *Send
 	Trace   *trace.Trace // in the time of the run
 	Edges   []int        // of each PoP; at most 64 in all
@@ -108,12 +110,13 @@ type Run struct {
 // Judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge. Lost is
 // which edges lost what they knew.
 func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce, lost []judge.Lost) *report.Report {
+	phase := l.phase(out.Addresses)
 	o := judge.Options{
 		Limit: l.Rule.Counter.Limit, Window: l.Rule.Counter.Window, Timeout: l.Rule.Timeout, Slack: answer.ClockSlack,
 		Grain: virtual.Grain(l.Rule.Counter), Grace: answer.Grace(l.Rule.Counter.Window), Lost: lost,
 		Reach: virtual.Reach(l.Trace, l.Affinity, l.Edges),
 		Ideal: func() func(int32, time.Duration, bool) bool {
-			return virtual.NewIdeal(virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.Trace), l.Phase), l.Rule).Over
+			return virtual.NewIdeal(virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.Trace), phase), l.Rule).Over
 		},
 	}
 	for _, n := range l.Edges {
@@ -139,6 +142,20 @@ func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce, lost []judge.L
 	r.Details = &page.Details{Lines: clientLines(out), Open: out.ClientErrors() > 0}
 	found.Disturb()
 	return found
+}
+
+// phase is when the windows of the run's sources begin, each by the PoP where it began.
+func (l *Run) phase(addrs []netip.Addr) func(counter.Source) uint16 {
+	if l.Secrets == nil {
+		return nil
+	}
+	pops := make(map[counter.Source]int, len(addrs))
+	for i, a := range addrs {
+		if len(l.Secrets) > 1 {
+			pops[counter.SourceOf(a, 32, 64)] = l.Affinity.PoP(l.Trace.Sources[i].Addr, 0)
+		}
+	}
+	return func(s counter.Source) uint16 { return l.Secrets[pops[s]].Phase(s) }
 }
 
 // Describe enters what the run was given.

@@ -69,7 +69,7 @@ func (l *List) Encoded(now time.Time) ([]byte, <-chan struct{}) {
 
 // Restore takes in what Encoded returned.
 func (l *List) Restore(list []byte, now time.Time) error {
-	entries, _, err := operatorlog.Decode(l.secret, list)
+	entries, _, err := operatorlog.Decode(l.secret.OnDisk(), list)
 	if err != nil {
 		return err
 	}

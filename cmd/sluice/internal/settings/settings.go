@@ -69,7 +69,7 @@ func Sentence(err error) string {
 // first replaces.
 func ReadSecret(c *config.Config) (secret.Secret, error) {
 	if c.PoP.SecretFile == "" {
-		return secret.Of([]byte(c.PoP.Name)), nil
+		return secret.Of([]byte(c.PoP.Name)).At(c.PoP.Name), nil
 	}
 	lines, err := readSecrets("pop.secret_file", c.PoP.SecretFile, secret.MaxLines)
 	if err != nil {
@@ -79,7 +79,7 @@ func ReadSecret(c *config.Config) (secret.Secret, error) {
 	for _, line := range slices.Backward(lines[:len(lines)-1]) {
 		key = secret.Of([]byte(line)).After(key)
 	}
-	return key, nil
+	return key.At(c.PoP.Name), nil
 }
 
 // readSecrets reads the file of a setting: a secret on each line, at least one.

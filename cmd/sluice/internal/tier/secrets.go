@@ -24,7 +24,7 @@ func secretStatus(name string, s *marks.Secrets) control.SecretStatus {
 			strangers = append(strangers, e)
 		}
 	}
-	noFile := secret.Of([]byte(name)).Digests()[0]
+	noFile := secret.Of([]byte(name)).At(name).Digests()[0]
 	here := secretName(s.Digests[0], noFile)
 	switch {
 	case s.Held:

@@ -10,7 +10,7 @@ import (
 )
 
 func TestSecretStatus(t *testing.T) {
-	noFile := secret.Of([]byte("fra1")).Digests()[0]
+	noFile := secret.Of([]byte("fra1")).At("fra1").Digests()[0]
 	edge := func(digest, name string, rotating bool) marks.Edge {
 		return marks.Edge{Mark: marks.Mark{ID: 1, Digests: []string{digest}, Name: name, Address: "192.0.2.1:80"}, Rotating: rotating}
 	}

@@ -80,7 +80,7 @@ func CheckState(c *config.Config, key secret.Secret) error {
 			continue
 		}
 		if err := readState(filepath.Join(c.StateDir, name), func(text []byte) error {
-			_, _, err := operatorlog.Decode(key, text)
+			_, _, err := operatorlog.Decode(key.OnDisk(), text)
 			return err
 		}); err != nil {
 			return err
@@ -175,7 +175,7 @@ func warnOfRulesLeft(c *config.Config, key secret.Secret, log *slog.Logger) {
 	}
 	var list []operatorlog.Entry
 	_ = readState(filepath.Join(c.StateDir, stateName), func(text []byte) (err error) { // openState reports it
-		list, _, err = operatorlog.Decode(key, text)
+		list, _, err = operatorlog.Decode(key.OnDisk(), text)
 		return err
 	})
 	var rules []string
