@@ -32,7 +32,7 @@ func cmdLab(ctx context.Context, args []string) error {
 	injected := flags.StringArray("fault", nil, `what happens when, such as "20s kill memcached/0"; also term, stop, cont, restart, of edge/N,`+"\n"+
 		"memcached/N, twemproxy/N, origin/0 and, with --wall, wall/0, and \"20s step-clock edge/1 -5s\"; in the time of the run; repeatable")
 	others := addLimiters(flags)
-	demo := flags.Bool("demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
+	demo := flags.Bool("demo", false, "a mixed attack of 12 s and an HTML report, with what is installed here")
 	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
 	if err := cli.Parse(flags, args); err != nil {
@@ -235,11 +235,11 @@ func labLines(out *lab.Outcome) []string {
 	return notes
 }
 
-// demonstrate sets what the command line left open to a mixed attack of 25 s on what can be had here: two memcached nodes
+// demonstrate sets what the command line left open to a mixed attack of 12 s on what can be had here: two memcached nodes
 // and three edges, or, without a memcached, one edge that counts alone.
 func demonstrate(flags *pflag.FlagSet) error {
 	settings := [][2]string{
-		{"workload", "mixed"}, {"duration", "25s"}, {"limit", "60"}, {"window", "5s"}, {"mitigation-timeout", "5s"},
+		{"workload", "mixed"}, {"duration", "12s"}, {"limit", "60"}, {"window", "5s"}, {"mitigation-timeout", "5s"},
 		{"html", "report.html"}, {"edges", "3"}, {"memcached", "2"},
 	}
 	if _, err := exec.LookPath("memcached"); err != nil && !flags.Changed("memcached") {

@@ -1,0 +1,47 @@
+//go:build minimal
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A minimal program refuses each setting that needs what it was built without, in a check and at a start, and no other.
+func TestMinimal(t *testing.T) {
+	const origin = "origins: [{servers: ['http://127.0.0.1:1']}]\n"
+	for setting, c := range map[string]struct{ yaml, part string }{
+		"acme.hosts":                {"listen_tls: ':8443'\nstate_dir: /tmp\nacme: {hosts: [a.example], agree: true}\n", "ACME"},
+		"etcd.endpoints":            {"etcd: {endpoints: ['http://127.0.0.1:2379']}\n", "etcd"},
+		"plans.store":               {"plans: {key: 'header:X-Key', store: 'sqlite:/plans'}\n", "drivers of databases"},
+		"rate_limit_service.listen": {"rate_limit_service: {listen: '127.0.0.1:1'}\n", "Envoy's rate limit service"},
+		"tracing.endpoint":          {"tracing: {endpoint: 'http://127.0.0.1:4318'}\n", "OpenTelemetry"},
+		"":                          {"verdict_header: true\n", ""},
+	} {
+		file := filepath.Join(t.TempDir(), "sluice.yaml")
+		if err := os.WriteFile(file, []byte(origin+c.yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := ": " + setting + ": this program was built without " + c.part + ": build it with make build, or remove the setting"
+		f, err := parseFlags([]string{"--config", file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.load()
+		checked := strings.Join(examine(file).Errors, "\n")
+		if setting == "" {
+			if err != nil || strings.Contains(checked, "built without") {
+				t.Errorf("%v, %s", err, checked)
+			}
+			continue
+		}
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("a start with %s: %v, want %s", setting, err, want)
+		}
+		if !strings.HasSuffix(checked, want) {
+			t.Errorf("a check of %s: %s, want %s", setting, checked, want)
+		}
+	}
+}
