@@ -61,8 +61,8 @@ func (b *bundle) bytes() ([]byte, error) {
 	return b.buffer.Bytes(), err
 }
 
-// archive holds the programs, what one needs to run them, and the documents.
-func archive(folder, bin, name string, when time.Time) ([]byte, error) {
+// archive holds the programs, the terms of what is linked into them, what one needs to run them, and the documents.
+func archive(folder, bin, name string, terms []byte, when time.Time) ([]byte, error) {
 	b := newBundle(name+"/", when)
 	for _, program := range programs {
 		content, err := os.ReadFile(filepath.Join(bin, program))
@@ -71,6 +71,7 @@ func archive(folder, bin, name string, when time.Time) ([]byte, error) {
 		}
 		b.file(program, 0o755, content)
 	}
+	b.file("NOTICES", 0o644, terms)
 	for _, what := range []string{"CHANGELOG.md", "CHANGELOG-0.1.md", "LICENSE", "README.md", "SECURITY.md", "deploy", "docs", "examples"} {
 		err := filepath.WalkDir(filepath.Join(folder, what), func(file string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {

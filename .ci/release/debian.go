@@ -73,7 +73,7 @@ func documents(folder string, files map[string][]byte) error {
 }
 
 // debian makes a Debian package: an ar archive of a version, what dpkg should know and do, and the files.
-func debian(folder, bin, arch, version, maintainer string, when time.Time) ([]byte, error) {
+func debian(folder, bin, arch, version, maintainer string, terms []byte, when time.Time) ([]byte, error) {
 	files := make(map[string][]byte)
 	for from, to := range placed {
 		content, err := os.ReadFile(filepath.Join(folder, from))
@@ -92,8 +92,13 @@ func debian(folder, bin, arch, version, maintainer string, when time.Time) ([]by
 		}
 		files["usr/bin/"+program] = content
 	}
-	files["usr/share/doc/sluice/copyright"] = []byte("Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: sluice\n\n" +
+	files["usr/share/doc/sluice/copyright"] = []byte("Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: sluice\n" +
+		"Comment: The programs are linked with Go and with modules of others, whose licences and notices are in NOTICES.gz beside this file.\n\n" +
 		"Files: *\nCopyright: " + strconv.Itoa(when.Year()) + " the Sluice authors\nLicense: Apache-2.0\n On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0.\n")
+	var err error
+	if files["usr/share/doc/sluice/NOTICES.gz"], err = newGzip(terms); err != nil {
+		return nil, err
+	}
 	entry, err := newGzip([]byte(fmt.Sprintf("sluice (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md of the sources.\n\n -- %s  %s\n",
 		version, maintainer, when.Format(time.RFC1123Z))))
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command release makes what is handed out, of the commit that is checked out: go run ./.ci/release [--out dist] [--once].
-// For each architecture an archive, a Debian package and what is in each program (SBOM), and SHA256SUMS of them all. All is built twice, from two clones in different folders,
+// For each architecture an archive and a Debian package, both with the licences and notices of all that is linked in, what is in each program (SBOM), and SHA256SUMS of them all. All is built twice, from two clones in different folders,
 // the second time the first architecture with an empty build cache; if one byte differs, nothing is handed out. lintian reads the packages where it is
 // installed.
 // Only Go and git are needed. Times in archives are the commit's; version and commit are in the programs (sluice version).
@@ -156,12 +156,16 @@ func build(commit, folder, cache, maintainer string) (map[string][]byte, error) 
 		if err != nil {
 			return nil, err
 		}
-		archive, err := archive(folder, bin, "sluice-"+version+"-linux-"+arch, when)
+		terms, err := notices(folder, bin, arch)
+		if err != nil {
+			return nil, err
+		}
+		archive, err := archive(folder, bin, "sluice-"+version+"-linux-"+arch, terms, when)
 		if err != nil {
 			return nil, err
 		}
 		files["sluice-"+version+"-linux-"+arch+".tar.gz"] = archive
-		deb, err := debian(folder, bin, arch, version, maintainer, when)
+		deb, err := debian(folder, bin, arch, version, maintainer, terms, when)
 		if err != nil {
 			return nil, err
 		}
