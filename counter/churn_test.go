@@ -134,3 +134,29 @@ func longest(before, after *metrics.Float64Histogram) (worst float64) {
 	}
 	return worst
 }
+
+// TestHeldOutlivesStrangers: a counter of which requests have reserved outlives any number of strangers who use more of their limit, though no hit
+// of its own is counted yet.
+func TestHeldOutlivesStrangers(t *testing.T) {
+	r := rule(t, 10, time.Minute, 12, algorithm.Nearest)
+	for _, tier := range []bool{false, true} {
+		table := New(Options{Counters: 1000, Tier: tier})
+		held := make([]Reservation, 20)
+		for i := range held {
+			held[i] = Reservation{Rule: r, Source: address(uint32(i)), Hits: 1, Hold: true}
+			table.Reserve(held[i:i+1], epoch)
+		}
+		for i := range uint32(20_000) {
+			table.Reserve([]Reservation{{Rule: r, Source: address(1000 + i), Hits: 1 + i%9}}, epoch)
+		}
+		if table.Stats().Evicted < 10_000 {
+			t.Fatalf("tier %v: %d were evicted: the table was not full", tier, table.Stats().Evicted)
+		}
+		for i := range held {
+			v, there := table.Peek(r, held[i].Source, epoch)
+			if !there || v.Estimate != 1 {
+				t.Errorf("tier %v: of held reservation %d the table knows %v, there %v", tier, i, v.Estimate, there)
+			}
+		}
+	}
+}

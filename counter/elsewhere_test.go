@@ -51,3 +51,23 @@ func TestEstimateWithOthers(t *testing.T) {
 		}
 	}
 }
+
+// What other PoPs have counted is in sub-windows of a time that is no more once the clock has stepped: it is dropped, and they say it again.
+func TestStepForgetsOthers(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, -5 * time.Second, 300 * time.Millisecond, 5 * time.Second, time.Hour} {
+		for _, tier := range []bool{false, true} {
+			c := Counter{Rule: rule(t, 60, time.Minute, 12, algorithm.Nearest), Source: address(1)}
+			table := New(Options{Counters: 100, Tier: true})
+			table.Reserve([]Reservation{{Rule: c.Rule, Source: c.Source, Hits: 1}}, epoch)
+			newest, groups := table.Reports().Fit(c, Slice{Began: epoch, Sub: 5 * time.Second, Hits: []uint32{50}}, epoch)
+			table.Reports().CountedElsewhere(c, 2, newest, groups, epoch, epoch)
+			if v, _ := table.Peek(c.Rule, c.Source, epoch); v.Estimate != 51 {
+				t.Fatalf("%v before the step", v.Estimate)
+			}
+			table.Reports().Adjust(step, tier, epoch)
+			if v, _ := table.Peek(c.Rule, c.Source, epoch); v.Estimate != 1 || table.Elsewhere() != 0 {
+				t.Errorf("%v, tier %v: %v are counted, and others have said something of %d counters", step, tier, v.Estimate, table.Elsewhere())
+			}
+		}
+	}
+}

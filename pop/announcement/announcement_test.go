@@ -309,3 +309,30 @@ func TestImpose(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// TestVoidBits: a verdict that waited while its rule was loosened, or was removed, is not written to the tier; one that waited
+// while its rule became stricter is.
+func TestVoidBits(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(r *mitigation.Rule)
+		ops    int
+	}{
+		{"unchanged", func(*mitigation.Rule) {}, 1},
+		{"a lower limit", func(r *mitigation.Rule) { r.Counter = r.Counter.With(4, algorithm.Nearest) }, 1},
+		{"a longer timeout", func(r *mitigation.Rule) { r.Timeout = time.Hour }, 1},
+		{"a higher limit", func(r *mitigation.Rule) { r.Counter = r.Counter.With(6, algorithm.Nearest) }, 0},
+		{"a shorter timeout", func(r *mitigation.Rule) { r.Timeout = time.Second }, 0},
+		{"removed", func(r *mitigation.Rule) { r.Counter = newEdge(t, 20_000).rule.Counter }, 0},
+	} {
+		e := newEdge(t, 5)
+		e.bits.Start(e.key(1), mitigation.Bit{Start: began, End: began.Add(30 * time.Second), Terms: e.rule.Terms()}, began)
+		rule := e.rule
+		test.change(&rule)
+		e.SetRules([]mitigation.Rule{rule})
+		e.AnnounceBlocks(began)
+		if got := e.logged(); len(e.sent) != test.ops || got != "" {
+			t.Errorf("%s: sent %v, and %q in the log, want %d commands", test.name, e.sent, got, test.ops)
+		}
+	}
+}
