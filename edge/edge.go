@@ -291,7 +291,8 @@ func (s *Server) Events() *events.Log { return s.events }
 
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {
-	s.limiter.Bits.Sweep(now)
+	for s.limiter.Bits.Sweep(now) {
+	}
 	s.open.Memory.Sweep(now)
 	s.warnUnbelieved(now)
 	s.sweepPeaks(now)

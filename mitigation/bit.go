@@ -31,7 +31,7 @@ type Bit struct {
 }
 
 // worth orders bits by what is lost with them in a full table.
-func (b *Bit) worth() int {
+func (b *common) worth() int {
 	switch {
 	case b.By == ByAdmin:
 		return 2

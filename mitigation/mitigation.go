@@ -13,6 +13,7 @@ package mitigation
 
 import (
 	"iter"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,8 +46,15 @@ type Table struct {
 
 	hasher counter.Hasher
 	some   atomic.Int64 // shards in which a bit may be in force: none, most of the time
+	began  time.Time    // from which the table's clock goes: when the first bit came, and written before that is there
+	begin  sync.Once
+	anchor atomic.Pointer[anchor]
 	shards [64]shard
-	unsent struct {
+	sweeps sweep
+
+	commonMu sync.Mutex
+	commons  map[common]*common
+	unsent   struct {
 		mu   sync.Mutex
 		list []Unsent
 	}
@@ -69,13 +77,13 @@ type Started struct {
 	By   By
 }
 
-// New makes a table for so many bits; 0 means 1,000,000. wake is called when there is something to send to the PoP and
+// New makes a table for so many bits; 0 means 1,000,000. A bit takes 100 bytes at most. wake is called when there is something to send to the PoP and
 // must not block; nil means that nothing is sent.
 func New(capacity int, wake func()) *Table {
 	if capacity <= 0 {
 		capacity = 1_000_000
 	}
-	t := &Table{hasher: counter.NewHasher(0), wake: wake, started: make(map[Started]uint64)}
+	t := &Table{hasher: counter.NewHasher(0), wake: wake, started: make(map[Started]uint64), commons: make(map[common]*common)}
 	for i := range t.shards {
 		t.shards[i].max = max(capacity/len(t.shards), 1)
 	}
@@ -107,9 +115,80 @@ func (t *Table) Capacity() int {
 }
 
 // shardOf gives the shard of a key and the key's hash.
-func (t *Table) shardOf(k Key) (*shard, uint64) {
+func (t *Table) shardOf(k Key) (*shard, uint32) {
 	h := (t.hasher.Of(&k.Source) ^ uint64(k.Rule)) * 0x9e3779b97f4a7c15
-	return &t.shards[h>>58], h>>20 | 1<<63
+	return &t.shards[h>>58], uint32(h>>26) | 1
+}
+
+// clock is now by the table's clock. There is a bit, or has been one.
+func (t *Table) clock(now time.Time) int64 { return int64(now.Sub(t.began)) }
+
+// anchor is an instant by the wall clock and by the table's. Ends are shown by the wall clock's reading, which are the same
+// each time until that steps.
+type anchor struct {
+	at    time.Time
+	clock int64
+}
+
+// stepsFrom is how far the wall clock and the table's drift apart before there is another anchor.
+const stepsFrom = 200 * time.Millisecond
+
+func (a *anchor) time(clock int64) time.Time { return a.at.Add(time.Duration(clock - a.clock)) }
+
+// follow takes in that the wall clock has stepped.
+func (t *Table) follow(now time.Time) {
+	if a := t.anchor.Load(); a != nil && now.Round(0).Sub(a.time(t.clock(now)).Round(0)).Abs() >= stepsFrom {
+		t.anchor.Store(&anchor{now, t.clock(now)})
+	}
+}
+
+// maxCommon is how many of what bits have in common are kept for the next to share.
+const maxCommon = 1024
+
+// entry is a bit as the table holds it.
+func (t *Table) entry(k Key, b *Bit, now time.Time) *entry {
+	t.begin.Do(func() {
+		t.began = now
+		t.anchor.Store(&anchor{at: now})
+	})
+	at := func(u time.Time) int64 {
+		if u.IsZero() {
+			return math.MinInt64
+		}
+		return t.clock(now) + int64(u.Sub(now)) // by the clock of now, whatever u has of it
+	}
+	return &entry{key: k, start: at(b.Start), end: at(b.End), learned: at(b.Learned), common: t.common(b)}
+}
+
+func (t *Table) common(b *Bit) *common {
+	c := common{b.By, b.Shadow, b.Reason, b.Memory, b.Terms}
+	if b.Reason != "" {
+		return &c
+	}
+	t.commonMu.Lock()
+	defer t.commonMu.Unlock()
+	shared := t.commons[c]
+	if shared == nil {
+		if len(t.commons) >= maxCommon {
+			clear(t.commons)
+		}
+		shared = &c
+		t.commons[c] = shared
+	}
+	return shared
+}
+
+// bit is an entry's.
+func (t *Table) bit(e *entry) Bit {
+	a := t.anchor.Load()
+	at := func(u int64) time.Time {
+		if u == math.MinInt64 {
+			return time.Time{}
+		}
+		return a.time(u)
+	}
+	c := e.common
+	return Bit{Start: at(e.start), End: at(e.end), Learned: at(e.learned), By: c.By, Shadow: c.Shadow, Reason: c.Reason, Memory: c.Memory, Terms: c.Terms}
 }
 
 // Until returns when the mitigation of k ends, or the zero Time if it is not mitigated at now.
@@ -121,8 +200,10 @@ func (t *Table) Until(k Key, now time.Time) time.Time {
 		return time.Time{}
 	}
 	s, h := t.shardOf(k)
-	if e := s.find(h, k); e != nil && now.Before(e.bit.End) {
-		return e.bit.End
+	if e := s.find(h, k); e != nil {
+		if end := t.anchor.Load().time(e.end); now.Before(end) {
+			return end
+		}
 	}
 	return time.Time{}
 }
@@ -138,8 +219,8 @@ func (t *Table) Maintained(now time.Time) *Bit {
 // Get returns the bit of k if it is in force at now.
 func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 	s, h := t.shardOf(k)
-	if e := s.find(h, k); e != nil && now.Before(e.bit.End) {
-		return e.bit, true
+	if e := s.find(h, k); e != nil && t.clock(now) < e.end {
+		return t.bit(e), true
 	}
 	return Bit{}, false
 }
@@ -155,24 +236,28 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	}
 	s, h := t.shardOf(k)
 	s.mu.Lock()
-	old := s.find(h, k)
-	was := old != nil && now.Before(old.bit.End)
-	if t.void(k, &b) || (b.By == ByEdge || b.By == ByPeer) && t.lifted.n.Load() > 0 && t.lifted.voids(k, b.Start) || was && !b.replaces(old.bit) {
+	var old Bit
+	e := s.find(h, k)
+	was := e != nil && t.clock(now) < e.end
+	if was {
+		old = t.bit(e)
+	}
+	if t.void(k, b.By, b.Terms) || (b.By == ByEdge || b.By == ByPeer) && t.lifted.n.Load() > 0 && t.lifted.voids(k, b.Start) || was && !b.replaces(old) {
 		s.mu.Unlock()
 		return false
 	}
-	again := was && (b.By != ByAdmin || old.bit.By == ByAdmin)
+	again := was && (b.By != ByAdmin || old.By == ByAdmin)
 	b.Learned = now
 	if was && b.By != ByAdmin {
-		b.Start, b.Learned = old.bit.Start, old.bit.Learned
+		b.Start, b.Learned = old.Start, old.Learned
 	}
-	e := &entry{k, b}
-	if !t.put(s, h, e, now) {
+	if !t.put(s, h, t.entry(k, &b, now), now) {
 		s.mu.Unlock()
 		return false
 	}
 	if k.Rule == Maintenance {
-		t.closed.Store(&e.bit)
+		closed := b
+		t.closed.Store(&closed)
 	}
 	s.mu.Unlock()
 	if b.By == ByAdmin {
@@ -211,7 +296,7 @@ func (t *Table) LiftPeers() {
 		s := &t.shards[i]
 		s.mu.Lock()
 		for e := range s.all() {
-			if _, h := t.shardOf(e.key); e.bit.By == ByPeer {
+			if _, h := t.shardOf(e.key); e.common.By == ByPeer {
 				s.drop(h, e.key)
 			}
 		}
@@ -220,10 +305,10 @@ func (t *Table) LiftPeers() {
 }
 
 // put puts an entry into a shard, which is locked, and reports whether there was room.
-func (t *Table) put(s *shard, h uint64, e *entry, now time.Time) bool {
-	before := s.live
+func (t *Table) put(s *shard, h uint32, e *entry, now time.Time) bool {
+	before, clock := s.live, t.clock(now)
 	if s.find(h, e.key) == nil && s.n >= s.max {
-		ok, inForce := s.makeRoom(&e.bit, now)
+		ok, inForce := s.makeRoom(e.common, clock)
 		if !ok {
 			return false
 		}
@@ -233,7 +318,8 @@ func (t *Table) put(s *shard, h uint64, e *entry, now time.Time) bool {
 		}
 	}
 	s.put(h, e)
-	s.live = s.live || now.Before(e.bit.End)
+	s.came = s.came || clock < e.end
+	s.live = s.live || s.came
 	t.counted(s, before)
 	return true
 }
@@ -271,7 +357,7 @@ func (t *Table) Void(k Key, now time.Time) {
 	defer s.mu.Unlock()
 	defer t.loosened.Add(1)
 	t.lifted.note(k, now)
-	if e := s.find(h, k); e != nil && e.bit.By == ByEdge && !e.bit.Start.After(now) {
+	if e := s.find(h, k); e != nil && e.common.By == ByEdge && e.start <= t.clock(now) {
 		s.drop(h, k)
 	}
 }
@@ -286,21 +372,34 @@ func (t *Table) TakeUnsent(buf []Unsent) []Unsent {
 	return buf
 }
 
-// Sweep forgets bits that have ended, or are remembered no longer. Call it about once a second.
-func (t *Table) Sweep(now time.Time) {
-	t.lifted.sweep(now)
-	t.prefixes.sweep(now)
-	for i := range t.shards {
-		s := &t.shards[i]
+// Sweep forgets bits that have ended, or are remembered no longer: a slice of the table, which takes a fraction of a
+// millisecond. It reports whether there is more of the table to be swept. Call it about once a second, until there is
+// no more or, where something else waits, for a slice each time: what has ended is in force no more, swept or not.
+func (t *Table) Sweep(now time.Time) (more bool) {
+	w := &t.sweeps
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.shard == 0 && w.slot == 0 {
+		t.follow(now)
+		t.lifted.sweep(now)
+		t.prefixes.sweep(now)
+	}
+	for left := sweepSlice; w.shard < len(t.shards); w.shard++ {
+		s := &t.shards[w.shard]
 		if s.slots.Load() == nil {
 			continue // most of them, in most tables: nothing has ever been there
 		}
 		s.mu.Lock()
 		before := s.live
-		s.sweep(now)
+		left = s.sweep(w, left, t.clock(now))
 		t.counted(s, before)
 		s.mu.Unlock()
+		if left == 0 {
+			return true
+		}
 	}
+	w.shard = 0
+	return false
 }
 
 // counted makes the count that is read without a lock true again. s is locked, and was live before or not.

@@ -413,7 +413,8 @@ func TestSlotsAreLaidOutSeldom(t *testing.T) {
 	table := New(0, nil)
 	s, laidOut, before := &table.shards[0], 0, (*[]slot)(nil)
 	for n := range uint32(1000) {
-		s.put(uint64(n)|1<<63, &entry{key(n), bit(0, time.Hour, ByPoP)})
+		b := bit(0, time.Hour, ByPoP)
+		s.put(n*2654435761|1, table.entry(key(n), &b, start))
 		if now := s.slots.Load(); now != before {
 			before, laidOut = now, laidOut+1
 		}
@@ -481,7 +482,8 @@ func TestAgainstMap(t *testing.T) {
 	if there != 0 {
 		t.Errorf("%d bits too many", there)
 	}
-	table.Sweep(now.Add(time.Hour))
+	for table.Sweep(now.Add(time.Hour)) {
+	}
 	if n := table.some.Load(); n != 0 {
 		t.Errorf("%d shards believe that somebody is mitigated when everything has ended", n)
 	}

@@ -66,8 +66,8 @@ func (t *Table) Timeout(k Key, timeout time.Duration, r Repeat, now time.Time) t
 // Last returns the bit of k if it is in force at now, or remembered.
 func (t *Table) Last(k Key, now time.Time) (Bit, bool) {
 	s, h := t.shardOf(k)
-	if e := s.find(h, k); e != nil && now.Before(e.bit.forgotten()) {
-		return e.bit, true
+	if e := s.find(h, k); e != nil && t.clock(now) < e.forgotten() {
+		return t.bit(e), true
 	}
 	return Bit{}, false
 }
@@ -83,12 +83,13 @@ func (t *Table) remember(k Key, b Bit, now time.Time) {
 	s, h := t.shardOf(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.void(k, &b) {
+	if t.void(k, b.By, b.Terms) {
 		return
 	}
-	if old := s.find(h, k); old == nil && s.n < s.max || old != nil && old.bit.End.Before(b.End) {
-		b.Learned = now
-		t.put(s, h, &entry{k, b}, now)
+	b.Learned = now
+	e := t.entry(k, &b, now)
+	if old := s.find(h, k); old == nil && s.n < s.max || old != nil && old.end < e.end {
+		t.put(s, h, e, now)
 	}
 }
 
@@ -97,7 +98,7 @@ func (t *Table) Remembered(now time.Time) iter.Seq2[Key, Bit] {
 	return func(yield func(Key, Bit) bool) {
 		for i := range t.shards {
 			for e := range t.shards[i].all() {
-				if now.Before(e.bit.forgotten()) && !yield(e.key, e.bit) {
+				if t.clock(now) < e.forgotten() && !yield(e.key, t.bit(e)) {
 					return
 				}
 			}

@@ -32,8 +32,8 @@ func (t *Table) SetTerms(terms map[uint32]Terms) (void map[Key]Bit) {
 		s := &t.shards[i]
 		s.mu.Lock() // a writer that has read the old terms has put its bit there by now
 		for e := range s.all() {
-			if _, h := t.shardOf(e.key); t.void(e.key, &e.bit) {
-				void[e.key] = e.bit
+			if _, h := t.shardOf(e.key); t.void(e.key, e.common.By, e.common.Terms) {
+				void[e.key] = t.bit(e)
 				s.drop(h, e.key)
 			}
 		}
@@ -43,11 +43,11 @@ func (t *Table) SetTerms(terms map[uint32]Terms) (void map[Key]Bit) {
 }
 
 // void reports whether a bit is a verdict that the rules in force do not give.
-func (t *Table) void(k Key, b *Bit) bool {
+func (t *Table) void(k Key, by By, under Terms) bool {
 	all := t.terms.Load()
-	if all == nil || b.By == ByAdmin {
+	if all == nil || by == ByAdmin {
 		return false
 	}
 	terms, inForce := (*all)[k.Rule]
-	return !inForce || terms.Void(b.Terms)
+	return !inForce || terms.Void(under)
 }

@@ -253,7 +253,7 @@ func (m *Machine) sweep(now time.Time) {
 	}
 	if now.Sub(m.cleaned) >= cleanEvery {
 		m.cleaned = now
-		m.config.Bits.Sweep(now)
+		m.config.Bits.Sweep(now) // a slice, because requests wait for this goroutine
 		m.Operators.Sweep(now)
 		m.noteSecrets(now)
 		m.Announcer.Sweep(now)

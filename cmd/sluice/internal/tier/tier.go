@@ -93,7 +93,7 @@ func (s *Shared) Sync(ctx context.Context) error {
 // Nothing has been started yet, and no command sent.
 func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log, others *peers.Peers) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
-		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(0, nil), InFlight: inflight.New(inflight.Options{}), log: log}
+		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(c.Counters, nil), InFlight: inflight.New(inflight.Options{}), log: log}
 		s.sync = s.tidy
 		return s, s.keepRulesApart(c, key, rand.Uint64(), happened)
 	}
@@ -101,7 +101,7 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 	wake := func() { tier.Wake() }
 	s := &Shared{
 		Table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: key.Phase, Wake: wake}),
-		Bits:  mitigation.New(0, wake),
+		Bits:  mitigation.New(c.Counters, wake),
 
 		InFlight: inflight.New(inflight.Options{Tier: true, Wake: wake}),
 		Exact:    exact.New(exact.Options{Wake: wake, Bucket: key.Bucket}),
