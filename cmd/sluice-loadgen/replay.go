@@ -35,6 +35,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	secretFile := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
 		"none: the edge counts alone")
 	names := flags.StringSlice("pop-name", nil, "pop.name of the edges' PoPs, with --secret, in the order of --pop; none: local")
+	escalate := flags.DurationSlice("escalate", nil, "how `LONG` blocks of repeaters last, as the rule's escalate says: such a block does not end late")
 	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
 	if err := cli.Parse(flags, args); err != nil {
@@ -53,7 +54,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if len(rules) != 1 {
 		return cli.Usagef("--limit and --estimate: one each, those of the running edges")
 	}
-	l := &live.Run{Command: "replay", Mode: mode, Rule: rules[0], Send: send}
+	l := &live.Run{Command: "replay", Mode: mode, Rule: rules[0], Send: send, Escalate: *escalate}
 	if *secretFile != "" {
 		b, err := os.ReadFile(*secretFile)
 		if err != nil {

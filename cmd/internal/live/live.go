@@ -102,6 +102,8 @@ type Run struct {
 	Edges   []int        // of each PoP; at most 64 in all
 	Nodes   int          // of each PoP
 
+	Escalate []time.Duration // how long blocks of repeaters last
+
 	RoundTrip time.Duration // from an edge to a node and back; 0: not known, and then there is no floor
 
 	Affinity *anycast.Affinity
@@ -113,7 +115,7 @@ func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce, lost []judge.L
 	phase := l.phase(out.Addresses)
 	o := judge.Options{
 		Limit: l.Rule.Counter.Limit, Window: l.Rule.Counter.Window, Timeout: l.Rule.Timeout, Slack: answer.ClockSlack,
-		Grain: virtual.Grain(l.Rule.Counter), Grace: answer.Grace(l.Rule.Counter.Window), Lost: lost,
+		Grain: virtual.Grain(l.Rule.Counter), Grace: answer.Grace(l.Rule.Counter.Window), Lost: lost, Escalate: l.Escalate,
 		Reach: virtual.Reach(l.Trace, l.Affinity, l.Edges),
 		Ideal: func() func(int32, time.Duration, bool) bool {
 			return virtual.NewIdeal(virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.Trace), phase), l.Rule).Over
