@@ -241,6 +241,7 @@ func (s *Server) ServeEntry(ln net.Listener, e *listen.Entry, c *listen.Certific
 // speakHTTP2 has clients served that speak HTTP/2: those that agree on it over TLS, and, where that is configured, trusted proxies that know it.
 func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 	s.protocols = []string{"http/1.1"}
+	s.http.NextProto(listen.ProofProtocol, func(net.Conn) error { return nil }) // the handshake was all there is to it
 	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams, Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Tunnels: s.offersTunnels, Leaving: s.draining.Load, Abused: s.abused}
 	if !c.HTTP2.Enabled {
 		return

@@ -72,6 +72,7 @@ type Client struct {
 	first   *bufio.Reader // the one that br was at first
 	Linger  atomic.Bool   // what the client still sends is read before it is closed
 	heading bool          // a part of a head has been read
+	clear   bool          // it speaks plain HTTP where TLS is spoken
 	piped   uint8         // heads that came together with the request before them
 	OverCap bool          // it is one too many
 

@@ -63,7 +63,16 @@ func (s *tlsGuarded) Handshake() (err error) {
 	defer s.recover(&err)
 	s.Conn.Idle.Store(s.Conn.Accepted) // it may have to make room
 	_ = s.Conn.Conn.SetReadDeadline(time.Unix(0, s.Conn.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout))
-	return s.tls.Handshake()
+	err = s.tls.Handshake()
+	if no := (tls.RecordHeaderError{}); errors.As(err, &no) && no.Conn != nil && isClear(no.RecordHeader[:]) {
+		s.Conn.Conn, s.Conn.clear = no.Conn, true // the answer must be in clear text, too
+	}
+	return err
+}
+
+// isClear reports whether what came instead of a handshake begins as a request of HTTP does.
+func isClear(text []byte) bool {
+	return message.IsMethod(text[:1]) && message.IsText(text)
 }
 
 func (s *tlsGuarded) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
@@ -140,7 +149,11 @@ func (s *Guarded) receive() (head []byte, ok bool) {
 		c.Idle.Store(c.wrote.UnixNano())
 		c.readDue = c.wrote.Add(s.Conn.Site.Limits.IdleTimeout)
 	}
-	raw, err := c.NextHead(s.Conn.Site.Limits.HeaderTimeout, s.Conn.Site.Limits.HeaderBytes)
+	var raw []byte
+	err := errClear
+	if c.heading = c.clear; !c.clear {
+		raw, err = c.NextHead(s.Conn.Site.Limits.HeaderTimeout, s.Conn.Site.Limits.HeaderBytes)
+	}
 	if err != nil && !c.heading {
 		return nil, false // nothing was requested
 	}

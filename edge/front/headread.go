@@ -26,6 +26,8 @@ var (
 	errTargetTooLong = errors.New("edge: the first line of a request is longer than limits.header_bytes")
 	errHeadTooLong   = errors.New("edge: the head of a request is longer than limits.header_bytes")
 	errTLS           = errors.New("edge: a TLS handshake where plain HTTP is spoken")
+	errClear         = errors.New("edge: plain HTTP where TLS is spoken")
+	errBareLF        = errors.New("edge: a line of a request's head ends in LF alone")
 )
 
 // tlsHandshake is the first byte of a connection over TLS (RFC 8446, 5.1). Its client waits for an answer to what is no head and
@@ -66,6 +68,9 @@ func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 		case end <= len(have):
 			return have[:end], nil
 		}
+		if hasBareLF(have, max(searched, 1)) { // its client has sent all of the head, and waits
+			return nil, errBareLF
+		}
 		searched = max(0, len(have)-3)
 		if len(have) == c.Reader.Size() {
 			c.grow(most)
@@ -82,6 +87,20 @@ func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 	}
 }
 
+// hasBareLF reports whether an LF from i on has no CR before it.
+func hasBareLF(text []byte, i int) bool {
+	for ; i < len(text); i++ {
+		n := bytes.IndexByte(text[i:], '\n')
+		if n < 0 {
+			return false
+		}
+		if i += n; text[i-1] != '\r' {
+			return true
+		}
+	}
+	return false
+}
+
 // grow makes the buffer larger. What is in it stays.
 func (c *Client) grow(size int) {
 	if have, _ := c.Reader.Peek(c.Reader.Buffered()); size > c.Reader.Size() {
@@ -95,6 +114,10 @@ func (c *Client) headless(err error) (refused *message.Refusal, broken bool) {
 	switch {
 	case err == errTLS:
 		return message.Refuse(http.StatusBadRequest, "tls", "This port speaks plain HTTP, not TLS."), false
+	case err == errClear:
+		return message.Refuse(http.StatusBadRequest, "plain_http", "This port speaks TLS, not plain HTTP: the address begins with https."), false
+	case err == errBareLF:
+		return http1.BadRequest, false
 	case err == errTargetTooLong:
 		return message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts."), false
 	case err == errHeadTooLong:

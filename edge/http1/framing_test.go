@@ -156,9 +156,11 @@ func TestRefusedRequests(t *testing.T) {
 			}
 		})
 	}
+	if got := e.Raw("GET / HTTP/1.1\nHost: a\n\n"); !strings.HasPrefix(got, "HTTP/1.1 400 ") || !strings.Contains(got, "Connection: close\r\n") {
+		t.Errorf("line feeds alone: %q, want 400 and the connection closed", got)
+	}
 	for name, request := range map[string]string{
 		"half a head":               "GET / HTTP/1.1\r\nHost:",
-		"line feeds alone":          "GET / HTTP/1.1\nHost: a\n\n", // the head has no end
 		"half a request line":       "GE",
 		"half a chunk":              post + "Transfer-Encoding: chunked\r\n\r\n3\r\na",
 		"no last chunk":             post + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",

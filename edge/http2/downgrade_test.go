@@ -107,6 +107,9 @@ func TestHTTP2Downgrade(t *testing.T) {
 		{name: "upgrade", fields: with(get, "upgrade", "h2c")},
 		{name: "te: chunked", fields: with(get, "te", "chunked")},
 		{name: "te: trailers", fields: with(get, "te", "trailers"), passes: true},
+		{name: "te: Trailers", fields: with(get, "te", "Trailers"), passes: true},
+		{name: "a scheme in capitals", fields: instead(":scheme", "HTTPS"), passes: true},
+		{name: "the name of a proxy", fields: with(get, "proxy", "http://x/"), passes: true},
 		{name: "expect", fields: with(post, "expect", "200-ok"), body: "x"},
 		{name: "cookies in pieces", fields: with(get, "cookie", "a=1", "cookie", "b=2"), passes: true},
 		{name: "a pseudo-header in a trailer", fields: post, body: "hello", trailer: []string{":path", "/q"}},
@@ -163,6 +166,9 @@ func TestHTTP2Downgrade(t *testing.T) {
 			edgetest.Must(t, err)
 			if r.Method != c.fields[1] || r.RequestURI != "/p" || r.Host != "a" || string(body) != c.body || strings.Contains(strings.ToLower(got[0]), "transfer_encoding") {
 				t.Errorf("the origin got %q", got[0])
+			}
+			if name := r.Header.Get("Proxy"); name != "" {
+				t.Errorf("the origin got Proxy: %s", name)
 			}
 			if announced := strings.Contains(c.name, "announced trailer"); announced != (r.Trailer.Get("x") == "y") {
 				t.Errorf("trailer %v", r.Trailer)

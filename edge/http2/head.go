@@ -2,6 +2,7 @@ package http2
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	frames "golang.org/x/net/http2"
@@ -19,6 +20,7 @@ type head struct {
 	pieces  int  // CONTINUATION frames
 	wire    int  // bytes that came
 	fault   error
+	reads   representations
 
 	size      int  // of the fields, as HTTP/1.1 would write them: a byte on the wire may stand for as much as the table holds
 	tooLarge  bool // more than limits.header_bytes
@@ -131,6 +133,9 @@ func (c *conn) fragment(part []byte, last bool) error {
 	}
 	for len(part) > 0 {
 		n := min(len(part), decodeStep)
+		if !c.head.reads.scan(part[:n]) {
+			return frames.ConnectionError(frames.ErrCodeCompression)
+		}
 		if _, err := c.decoder.Write(part[:n]); err != nil {
 			return frames.ConnectionError(frames.ErrCodeCompression)
 		}
@@ -214,7 +219,7 @@ func (h *head) pseudo(f hpack.HeaderField) bool {
 
 // begin writes the first line of the request.
 func (h *head) begin() bool {
-	method, whole := h.method, h.has&(hasMethod|hasScheme|hasPath) == hasMethod|hasScheme|hasPath && (h.scheme == "http" || h.scheme == "https")
+	method, whole := h.method, h.has&(hasMethod|hasScheme|hasPath) == hasMethod|hasScheme|hasPath && isScheme(h.scheme)
 	switch connect := method == http.MethodConnect; {
 	case h.tunnel():
 		if !connect || !whole {
@@ -230,10 +235,35 @@ func (h *head) begin() bool {
 		return false
 	}
 	st := h.stream
-	st.text = append(append(append(st.text, method...), ' '), h.path...)
+	n := len(method) + len(h.path)
+	st.text = appendPath(append(append(st.text, method...), ' '), h.path)
+	if h.size += len(st.text) - len(" ") - n; h.size > st.conn.site.Limits.HeaderBytes {
+		h.tooLarge = true
+		return false
+	}
 	st.text = append(st.text, " HTTP/1.1\r\n"...)
 	return true
 }
+
+// isScheme reports whether a scheme is one of HTTP's. Its letters have no case (RFC 3986, 3.1).
+func isScheme(text string) bool {
+	return strings.EqualFold(text, "http") || strings.EqualFold(text, "https")
+}
+
+// appendPath appends a target. Bytes that are not ASCII are no part of one (RFC 3986, 2), though clients send them as a
+// user has typed them: percent-encoded they are what the client means, and what every server reads alike.
+func appendPath(b []byte, path string) []byte {
+	for i := range len(path) {
+		if c := path[i]; c >= 0x80 {
+			b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
+		} else {
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+const hexDigits = "0123456789ABCDEF"
 
 // tunnel reports whether the request is an extended CONNECT.
 func (h *head) tunnel() bool { return h.has&hasProtocol != 0 }
@@ -263,7 +293,7 @@ func (h *head) line(f hpack.HeaderField) bool {
 	case message.Connection, message.TransferEncoding:
 		return false
 	case message.HopByHop:
-		return string(name) == "trailer" || string(name) == "te" && string(value) == "trailers"
+		return string(name) == "trailer" || string(name) == "te" && message.EqualFold(value, "trailers")
 	case message.Host:
 		st.text = st.text[:n]
 		if h.has&hasHost != 0 {

@@ -2,6 +2,7 @@ package listen
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -183,26 +184,54 @@ func (c TLSConfig) pairs() (pairs [][2]string, err error) {
 	return pairs, nil
 }
 
+// ProofProtocol is what a server of ACME speaks that asks for a proof (RFC 8737): nothing comes after its handshake.
+const ProofProtocol = "acme-tls/1"
+
 // Config is for listeners that speak these protocols, those that are liked best first: each handshake finds what was read last. A session that is resumed is held against the CA of
 // clients as it is then.
 func (c *Certificates) Config(protocols ...string) *tls.Config {
 	if c.Issued != nil {
-		protocols = append(slices.Clip(protocols), "acme-tls/1") // a server of ACME asks for a proof by it (RFC 8737)
+		protocols = append(slices.Clip(protocols), ProofProtocol)
 	}
 	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     protocols,
 		GetCertificate: c.choose,
 	}
-	if c.files.ClientCA != "" {
-		config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			now := config.Clone()
-			now.GetConfigForClient = nil
-			now.ClientCAs, now.ClientAuth = c.set.Load().clients, tls.RequireAndVerifyClientCert
-			return now, nil
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		weak := slices.Contains(protocols, "h2") && c.isWeak(hello)
+		if !weak && c.files.ClientCA == "" {
+			return nil, nil // as it is
 		}
+		now := config.Clone()
+		now.GetConfigForClient = nil
+		if weak {
+			now.NextProtos = slices.DeleteFunc(slices.Clone(protocols), func(p string) bool { return p == "h2" })
+			now.SessionTicketsDisabled = true // else it could be taken up again, and HTTP/2 with it
+		}
+		if c.files.ClientCA != "" {
+			now.ClientCAs, now.ClientAuth = c.set.Load().clients, tls.RequireAndVerifyClientCert
+		}
+		return now, nil
 	}
 	return config
+}
+
+// isWeak reports whether a handshake will end in a cipher that HTTP/2 is not spoken over (RFC 9113, appendix A): of those
+// that TLS 1.2 has here, all without AEAD. Go prefers those with it, where client and certificate have one in common.
+func (c *Certificates) isWeak(hello *tls.ClientHelloInfo) bool {
+	if slices.Contains(hello.SupportedVersions, tls.VersionTLS13) {
+		return false
+	}
+	cert, err := c.choose(hello)
+	if err != nil || cert == nil {
+		return false // there will be no connection
+	}
+	strong := []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256}
+	if _, ok := cert.PrivateKey.(*rsa.PrivateKey); ok {
+		strong = []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}
+	}
+	return !slices.ContainsFunc(hello.CipherSuites, func(id uint16) bool { return slices.Contains(strong, id) })
 }
 
 func (c *Certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {

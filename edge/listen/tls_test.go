@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/edge/edgetest"
+	"sluice/edge/http1"
 )
 
 // The certificate follows the name asked for and the files; requests over TLS say so to the origin; old versions of TLS and
@@ -79,6 +81,48 @@ func TestTLS(t *testing.T) {
 		t.Errorf("after a bad file b.example was shown %s", got)
 	}
 	e.Rest()
+}
+
+// A client that speaks plain HTTP where TLS is spoken gets at once an answer in clear text that says so.
+func TestPlainHTTPOnATLSPort(t *testing.T) {
+	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), "limits: {header_timeout: 30s}\nsource: {trust: [127.0.0.1]}")
+	addr := e.OverTLS(edgetest.CertificatesIn(t, t.TempDir()))
+	says := func(text string) string {
+		nc, err := net.Dial("tcp", addr)
+		edgetest.Must(t, err)
+		defer nc.Close()
+		_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.WriteString(nc, text)
+		got, _ := io.ReadAll(nc)
+		return string(got)
+	}
+	for _, text := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PROPFIND", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n" + strings.Repeat("x", 9000), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"} {
+		if got := says(text); !strings.HasPrefix(got, "HTTP/1.1 400 ") || !strings.Contains(got, `"code":"plain_http"`) {
+			t.Errorf("%.20q: %q", text, got)
+		}
+	}
+	if got := says("\x00\x01\x02\x03\x04\x05"); strings.HasPrefix(got, "HTTP") {
+		t.Errorf("neither TLS nor HTTP: %q", got)
+	}
+	if m := e.Rest(); m["sluice_answers_total{code=400,from=edge}"] != 4 {
+		t.Errorf("metrics: %v", m)
+	}
+}
+
+// Whoever asks for a proof of ACME gets a handshake and nothing else, whether there is a proof or not.
+func TestNothingIsServedAfterAProof(t *testing.T) {
+	o := edgetest.StartRecorder(t, edgetest.Hello)
+	certificates := edgetest.CertificatesIn(t, t.TempDir())
+	certificates.Issued = func(*tls.ClientHelloInfo) *tls.Certificate { return nil } // there is none
+	addr := edgetest.Start(t, o.URL(), "").OverTLS(certificates)
+	nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example", NextProtos: []string{"acme-tls/1"}})
+	edgetest.Must(t, err)
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_, _ = io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got, err := io.ReadAll(nc); len(got) > 0 || http1.TimedOut(err) {
+		t.Errorf("it got %q, %v", got, err)
+	}
 }
 
 func TestUnixSocket(t *testing.T) {

@@ -3,12 +3,14 @@ package message
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"strings"
 )
 
 // AppendHost appends the form of a Host that rules are matched against: lower case, without port and without the
 // dot that may end it. It reports whether host could be one at all (RFC 3986: a name, an IPv4 address, or an IPv6 address
-// in brackets, with or without a port).
+// in brackets, with or without a port). What RFC 3986 has in brackets for addresses to come (IPvFuture) is none: nobody
+// has one, and servers read it differently.
 func AppendHost(buf, host []byte) ([]byte, bool) {
 	name, port := host, []byte(nil)
 	if len(host) > 0 && host[0] == '[' {
@@ -17,6 +19,9 @@ func AppendHost(buf, host []byte) ([]byte, bool) {
 			return buf, false
 		}
 		name, port = host[:i+1], host[i+1:]
+		if !isIPv6(name[1:i]) {
+			return buf, false
+		}
 	} else if i := bytes.IndexByte(host, ':'); i >= 0 {
 		name, port = host[:i], host[i:]
 	}
@@ -51,6 +56,12 @@ func AppendHost(buf, host []byte) ([]byte, bool) {
 		buf = append(buf, c)
 	}
 	return buf, !dot
+}
+
+// isIPv6 reports whether text is an IPv6 address, perhaps with a zone (RFC 6874).
+func isIPv6(text []byte) bool {
+	a, err := netip.ParseAddr(string(text))
+	return err == nil && a.Is6()
 }
 
 // ParseHostPattern reads an exact host, "*", or "*.example.com", and returns it in canonical form.

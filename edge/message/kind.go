@@ -21,7 +21,8 @@ const (
 	Via
 	RequestID // X-Request-ID: the edge writes it anew
 	Override  // tells some servers of another target, method or host than the request's own
-	Lookalike // spelled with underscores or other signs as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614)
+	Lookalike // spelled with underscores or other signs as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614);
+	// and Proxy, of which CGI makes the variable that names a program's own proxy (httpoxy, CVE-2016-5385)
 )
 
 // KindOf is the kind of a header of that name.
@@ -35,7 +36,7 @@ var kinds = [...][]struct {
 	2:  {{"te", HopByHop}},
 	3:  {{"via", Via}},
 	4:  {{"host", Host}},
-	5:  {{"close", HopByHop}}, // a reserved name (RFC 9112, 9.6)
+	5:  {{"close", HopByHop}, {"proxy", Lookalike}}, // close is a reserved name (RFC 9112, 9.6)
 	6:  {{"cookie", Cookie}, {"expect", Expect}},
 	7:  {{"upgrade", HopByHop}, {"trailer", HopByHop}},
 	9:  {{"forwarded", Forwarded}, {"x-real-ip", RealIP}, {"path_info", Override}},

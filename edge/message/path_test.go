@@ -130,9 +130,11 @@ func TestCanonicalHost(t *testing.T) {
 	f("example.com:8080", "example.com", true)
 	f("example.com.:80", "example.com", true)
 	f("[2001:DB8::1]:443", "[2001:db8::1]", true)
+	f("[::ffff:192.0.2.1]", "[::ffff:192.0.2.1]", true)
+	f("[fe80::1%25eth0]", "[fe80::1%25eth0]", true)
 	f("192.0.2.1:1", "192.0.2.1", true)
 	f("my_host", "my_host", true)
-	for _, bad := range []string{"", ".", ":80", "a:b", "a:1:2", "a b", "a/b", "a@b", "[::1", "[::1]x", "a,b", "a:123456", "a\x00", "a]b", "ä", "..", ".a", "a..b", "a.."} {
+	for _, bad := range []string{"", ".", ":80", "a:b", "a:1:2", "a b", "a/b", "a@b", "[::1", "[::1]x", "a,b", "a:123456", "a\x00", "a]b", "ä", "[v1.fe80::a]", "[v7.a:b]", "[V1.a]", "[::g]", "[a]", "[192.0.2.1]", "[]", "[.:]", "..", ".a", "a..b", "a.."} {
 		f(bad, "", false)
 	}
 }
