@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"maps"
 	"sync"
@@ -24,6 +25,27 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 		h = slog.NewJSONHandler(w, options)
 	}
 	return slog.New(&calmHandler{Handler: h, recent: &recent{last: make(map[string]utterance)}})
+}
+
+// A libraryLog takes what libraries write to the log of the Go standard library, which would else go to standard error
+// past this log: net/http has no other for what is wrong with an origin's HTTP/2.
+type libraryLog struct{ to *slog.Logger }
+
+// takeLibraryLog has libraries write to a log, until restore.
+func takeLibraryLog(to *slog.Logger) (restore func()) {
+	was, flags := stdlog.Writer(), stdlog.Flags()
+	stdlog.SetOutput(libraryLog{to})
+	stdlog.SetFlags(0)
+	return func() {
+		stdlog.SetOutput(was)
+		stdlog.SetFlags(flags)
+	}
+}
+
+// Write takes a line. The message is constant, because the log recognises repetitions by it.
+func (l libraryLog) Write(line []byte) (int, error) {
+	l.to.Warn("a library reports a fault", "text", string(bytes.TrimSpace(line[:min(len(line), maxWarning)])))
+	return len(line), nil
 }
 
 // logQueue is how many lines of the log may wait to be written.

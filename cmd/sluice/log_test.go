@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"strings"
 	"testing"
@@ -32,6 +33,25 @@ func TestLogIsCalm(t *testing.T) {
 		want := `"origin unreachable" origin=a|another x=1|"origin unreachable" origin=b repeated=999`
 		if s := strings.Join(got, "|"); s != want {
 			t.Errorf("got %s\nwant %s", s, want)
+		}
+	})
+}
+
+// What libraries write to the standard library's log goes through the edge's, as calmly.
+func TestLogOfLibraries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		restore := takeLibraryLog(newLog(&out, "info", "json"))
+		for i := range 10 {
+			stdlog.Printf("protocol error: received DATA on a HEAD request %d", i)
+		}
+		restore()
+		if s := out.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, `"msg":"a library reports a fault","text":"protocol error: received DATA on a HEAD request 0"`) {
+			t.Errorf("got %s", s)
+		}
+		stdlog.SetOutput(&out)
+		if restore(); stdlog.Writer() == &out {
+			t.Error("what was before is not restored")
 		}
 	})
 }

@@ -32,6 +32,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	lines := newLogWriter(stderr, func(lost uint64) { direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost) })
 	defer lines.close()
 	log := newLog(lines, f.logLevel, f.logFormat)
+	defer takeLibraryLog(log)()
 	background, end := context.WithCancel(context.Background())
 	defer end()
 	d := &daemon{background: background, end: end, config: c, flags: f, log: log, happened: newEvents(log), replace: make(chan os.Signal, 1)}

@@ -14,7 +14,7 @@ import (
 )
 
 func (r *reader) origin(n ast.Node, c *Config) {
-	o := upstream.Config{Timeout: time.Minute, ConnectTimeout: upstream.DefaultConnect, Health: upstream.HealthConfig{Interval: 5 * time.Second}}
+	o := upstream.Config{Timeout: time.Minute, ConnectTimeout: upstream.DefaultConnect, AnswerHead: upstream.MaxHead, Health: upstream.HealthConfig{Interval: 5 * time.Second}}
 	balance, at := "round_robin", n
 	seen := r.mapping(n, "origin", fields{
 		"hosts":   listOf(r, "origins.hosts", message.ParseHostPattern, &o.Hosts),
@@ -45,9 +45,10 @@ func (r *reader) origin(n ast.Node, c *Config) {
 				"interval": r.duration("origins.health.interval", 100*time.Millisecond, time.Hour, false, &o.Health.Interval),
 			})
 		},
-		"timeout":         r.duration("origins.timeout", time.Millisecond, 24*time.Hour, false, &o.Timeout),
-		"connect_timeout": r.duration("origins.connect_timeout", time.Millisecond, time.Hour, false, &o.ConnectTimeout),
-		"total_timeout":   r.duration("origins.total_timeout", time.Millisecond, 24*time.Hour, true, &o.TotalTimeout),
+		"timeout":             r.duration("origins.timeout", time.Millisecond, 24*time.Hour, false, &o.Timeout),
+		"connect_timeout":     r.duration("origins.connect_timeout", time.Millisecond, time.Hour, false, &o.ConnectTimeout),
+		"total_timeout":       r.duration("origins.total_timeout", time.Millisecond, 24*time.Hour, true, &o.TotalTimeout),
+		"answer_header_bytes": r.size("origins.answer_header_bytes", 4<<10, 1<<20, false, &o.AnswerHead),
 		"upgrades": func(n ast.Node) {
 			o.Upgrades = []string{}
 			r.texts("origins.upgrades", func(n ast.Node, text string) {

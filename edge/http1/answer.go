@@ -98,7 +98,7 @@ func (a *Answer) parse(raw []byte) (old bool, err error) {
 	if line[12] == ' ' {
 		a.Reason = line[13 : len(line)-1]
 	}
-	a.size, err = ScanHead(&a.Head, raw[i+1:], message.MaxLines)
+	a.size, err = scan(&a.Head, raw[i+1:], message.MaxLines, true)
 	return line[7] == '0', err
 }
 

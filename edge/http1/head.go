@@ -10,6 +10,12 @@ import (
 // line, or 0. What two servers could read differently is an error: a line that ends in LF alone, one that continues the line before, a
 // name with white space, a control byte; and so are more than most lines. The lines point into block.
 func ScanHead(h *message.Head, block []byte, most int) (size int, err error) {
+	return scan(h, block, most, false)
+}
+
+// scan is ScanHead. Of an answer the white space between a name and its colon is removed, as a proxy must (RFC 9112, 5.1),
+// but for the names that say where the answer ends. A request with it is refused.
+func scan(h *message.Head, block []byte, most int, answer bool) (size int, err error) {
 	h.Reset()
 	whole := len(block)
 	for len(block) > 0 {
@@ -24,10 +30,21 @@ func ScanHead(h *message.Head, block []byte, most int) (size int, err error) {
 			break
 		}
 		colon := bytes.IndexByte(text, ':')
-		if colon < 1 || !message.IsToken(text[:colon]) || !message.IsText(text[colon+1:]) {
+		if colon < 1 {
 			return 0, message.ErrSyntax
 		}
-		if err := h.Add(text[:colon], message.TrimSpace(text[colon+1:]), most); err != nil {
+		name := text[:colon]
+		if answer && (text[colon-1] == ' ' || text[colon-1] == '\t') {
+			name = bytes.TrimRight(name, " \t")
+			switch message.KindOf(name) {
+			case message.Connection, message.ContentLength, message.TransferEncoding:
+				return 0, message.ErrSyntax
+			}
+		}
+		if !message.IsToken(name) || !message.IsText(text[colon+1:]) {
+			return 0, message.ErrSyntax
+		}
+		if err := h.Add(name, message.TrimSpace(text[colon+1:]), most); err != nil {
 			return 0, err
 		}
 	}

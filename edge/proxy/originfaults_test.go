@@ -1,10 +1,12 @@
 package proxy_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"sluice/edge/config"
 	"sluice/edge/edgetest"
 )
 
@@ -132,7 +134,9 @@ func TestRefusedAnswers(t *testing.T) {
 		"bare line feed":                edgetest.OKHead + "X: y\n" + length,
 		"bare line feed, status line":   "HTTP/1.1 200 OK\n" + length,
 		"folded line":                   edgetest.OKHead + "X: y\r\n z\r\n" + length,
-		"space before the colon":        edgetest.OKHead + "X : y\r\n" + length,
+		"space before a coding's colon": edgetest.OKHead + "Transfer-Encoding\t: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+		"space before Connection's":     edgetest.OKHead + "Connection : close\r\n" + length,
+		"space alone before a colon":    edgetest.OKHead + " : y\r\n" + length,
 		"no colon":                      edgetest.OKHead + "XY\r\n" + length,
 		"no name":                       edgetest.OKHead + ": y\r\n" + length,
 		"space in a name":               edgetest.OKHead + "X Y: z\r\n" + length,
@@ -241,4 +245,33 @@ func TestAnswersThatCannotBecomeOne(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The head of an answer is as long as the origin's configuration allows, by default 32 KiB, and a reload changes that.
+func TestLongAnswerHeads(t *testing.T) {
+	o := edgetest.StartRecorder(t, func(_ int, request string) string {
+		path, _, _ := strings.Cut(strings.TrimPrefix(request, "GET /"), " ")
+		size, _ := strconv.Atoi(path)
+		return edgetest.OKHead + strings.Repeat("X: "+strings.Repeat("y", 995)+"\r\n", size/1000) + "Content-Length: 2\r\n\r\nhi"
+	})
+	with := func(field string) string {
+		return "origins: [{servers: [\"" + o.URL() + "\"]" + field + "}]"
+	}
+	e := edgetest.Start(t, o.URL(), with(""))
+	for _, c := range []struct{ field, taken, refused string }{
+		{"", "/31000", "/33000"}, {", answer_header_bytes: 4KiB", "/3000", "/5000"}, {", answer_header_bytes: 96KiB", "/90000", "/99000"}, {"", "/31000", "/33000"},
+	} {
+		parsed, err := config.Parse("test.yaml", []byte(with(c.field)))
+		edgetest.Must(t, err)
+		edgetest.Must(t, e.Apply(parsed))
+		for range 2 { // on a kept connection as well
+			if resp, body := e.Get(c.taken); resp.StatusCode != 200 || body != "hi" {
+				t.Errorf("%q, %s: %d %q", c.field, c.taken, resp.StatusCode, body)
+			}
+		}
+		if resp, body := e.Get(c.refused); resp.StatusCode != 502 || !strings.Contains(body, `"origin_failed"`) {
+			t.Errorf("%q, %s: %d %q", c.field, c.refused, resp.StatusCode, body)
+		}
+	}
+	e.Rest()
 }

@@ -21,8 +21,11 @@ type Config struct {
 	// ConnectTimeout bounds a connect, and a TLS handshake with it; 0 is 5 s. TotalTimeout bounds a request with its whole answer,
 	// but for what is said in a tunnel; 0 is any time, because downloads may take long.
 	ConnectTimeout, TotalTimeout time.Duration
-	Balance                      Balance
-	Health                       HealthConfig
+	// AnswerHead is how many bytes the head of an answer may have at most; more is 502. 0 is MaxHead. A buffer of this size
+	// is held for each request whose answer is under way.
+	AnswerHead int
+	Balance    Balance
+	Health     HealthConfig
 	// MaxRequests is how many requests may be under way at each server, so that a slow one does not take everything; what goes
 	// beyond is answered with 503. 0 is any number.
 	MaxRequests int

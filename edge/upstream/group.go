@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -229,9 +230,13 @@ func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 				p = &probe{config.Health.Active, config.Health.Interval}
 			}
 			o.probe.Store(p)
+			size := cmp.Or(config.AnswerHead, MaxHead)
 			if !slices.Contains(s.All, o) {
 				s.All = append(s.All, o)
+			} else { // of another group as well
+				size = max(size, o.readers.Load().size)
 			}
+			o.boundHead(size)
 			g.Servers = append(g.Servers, o)
 		}
 		for _, h := range config.Hosts {

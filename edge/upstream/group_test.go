@@ -158,3 +158,31 @@ func TestPickAmongMany(t *testing.T) {
 		t.Errorf("%v was picked", o)
 	}
 }
+
+// A bound on the heads of answers is in force for both protocols, and the largest where groups share a server.
+func TestAnswerHeadBound(t *testing.T) {
+	for _, server := range []string{"h2c://a:1", "http://a:1"} {
+		u, err := ParseOrigin(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all *Origins
+		for _, c := range []struct {
+			bounds []int
+			want   int
+		}{{[]int{0}, MaxHead}, {[]int{64 << 10}, 64 << 10}, {[]int{4 << 10, 8 << 10, 4 << 10}, 8 << 10}, {[]int{0}, MaxHead}} {
+			var groups []Config
+			for i, bound := range c.bounds {
+				groups = append(groups, Config{Hosts: []string{fmt.Sprint("h", i)}, Servers: []*url.URL{u}, AnswerHead: bound})
+			}
+			if all, err = New(groups, all, nil); err != nil {
+				t.Fatal(err)
+			}
+			o := all.All[0]
+			if got := o.readers.Load().size; got != c.want || o.h2 != nil && o.h2.MaxHead.Load() != int64(c.want) {
+				t.Errorf("%s, %v: %d, want %d", server, c.bounds, got, c.want)
+			}
+		}
+		all.All[0].Retire()
+	}
+}

@@ -33,7 +33,7 @@ const (
 	RestartTime = time.Second
 	FirstPause  = 10 * time.Millisecond
 	LastPause   = 100 * time.Millisecond
-	// MaxHead bounds the head of an answer: it must fit the read buffer.
+	// MaxHead is AnswerHead of a Config that says nothing.
 	MaxHead = 32 << 10
 	// restTime is how long a connection rests that may have more to come than it should (Link.RestFrom). A server that
 	// wrongly sends the body of an answer to HEAD does so right after the head; and at 10,000 such answers a second
@@ -50,6 +50,7 @@ type Origin struct {
 	socket    string                    // the path of a Unix socket; "": it is reached by addr
 	secure    atomic.Pointer[originTLS] // nil: plain
 	h2        *h2origin.Pool            // connections of HTTP/2; nil: it speaks HTTP/1.1
+	readers   atomic.Pointer[readers]   // of its answers
 
 	lookup string // the name, if the server is not known by an address
 	port   string
@@ -96,9 +97,12 @@ type Link struct {
 
 func NewOrigin(u *url.URL) *Origin {
 	if u.Scheme == "unix" {
-		return &Origin{Seconds: buckets.Latency(), Name: "unix:" + u.Path, Host: "localhost", Canonical: []byte("localhost"), socket: u.Path}
+		o := &Origin{Seconds: buckets.Latency(), Name: "unix:" + u.Path, Host: "localhost", Canonical: []byte("localhost"), socket: u.Path}
+		o.readers.Store(usualReaders)
+		return o
 	}
 	o := &Origin{Seconds: buckets.Latency(), Name: u.Scheme + "://" + u.Host, Host: u.Host, addr: u.Host}
+	o.readers.Store(usualReaders)
 	o.Canonical, _ = message.AppendHost(nil, []byte(u.Host))
 	if o.port = u.Port(); o.port == "" {
 		o.port = "80"
@@ -109,6 +113,7 @@ func NewOrigin(u *url.URL) *Origin {
 	}
 	if IsHTTP2(u) {
 		o.h2 = &h2origin.Pool{Dial: o.dialHTTP2, Secure: IsSecure(u)}
+		o.h2.MaxHead.Store(MaxHead)
 	}
 	if _, err := netip.ParseAddr(u.Hostname()); err != nil {
 		o.lookup = u.Hostname()
@@ -271,15 +276,42 @@ func (l *Link) Ask(request []byte) (sent int, err error) {
 	return sent, err
 }
 
-// originReaders hold what origins answer, each while an answer is there: what has just been used is in the processor's caches.
-var originReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, MaxHead) }}
+// readers hold what origins answer, each while an answer is there: what has just been used is in the processor's caches.
+// The head of an answer must fit one.
+type readers struct {
+	size int
+	pool sync.Pool
+}
+
+func newReaders(size int) *readers {
+	return &readers{size, sync.Pool{New: func() any { return bufio.NewReaderSize(nil, size) }}}
+}
+
+// usualReaders are those of all origins for which nothing else is configured.
+var usualReaders = newReaders(MaxHead)
+
+// boundHead bounds the heads of answers from now on, in bytes.
+func (o *Origin) boundHead(size int) {
+	switch {
+	case size == o.readers.Load().size:
+		return
+	case size == MaxHead:
+		o.readers.Store(usualReaders)
+	default:
+		o.readers.Store(newReaders(size))
+	}
+	if o.h2 != nil {
+		o.h2.MaxHead.Store(int64(size))
+		o.h2.Renew()
+	}
+}
 
 // Listen gets ready to read an answer.
 func (l *Link) Listen() {
 	if l.Reader != nil {
 		return // something has come already
 	}
-	l.Reader = originReaders.Get().(*bufio.Reader)
+	l.Reader = l.Origin.readers.Load().pool.Get().(*bufio.Reader)
 	l.Reader.Reset(l.Conn)
 }
 
@@ -287,7 +319,9 @@ func (l *Link) Listen() {
 func (l *Link) Rest() {
 	if l.Reader != nil {
 		l.Reader.Reset(nil)
-		originReaders.Put(l.Reader)
+		if r := l.Origin.readers.Load(); l.Reader.Size() == r.size { // else the bound has changed meanwhile
+			r.pool.Put(l.Reader)
+		}
 		l.Reader = nil
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
@@ -34,18 +36,53 @@ func appendLines(b []byte, name string, values []string) []byte {
 	return b
 }
 
+// malformed stands for an answer that RFC 9113 (8.1.1) calls so. Who reads it refuses it, as that answer over HTTP/1.1:
+// it does not say unmistakably where its body ends.
+const malformed = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: malformed\r\n\r\n"
+
+// holdTime is how long the head of an answer with a length waits for the first part of its body: one that is longer or
+// shorter than the head says is mostly seen by then, and refused. A slow body does not hold up its head.
+const holdTime = 100 * time.Millisecond
+
+// namesConnection reports whether a head has a field about a connection, which HTTP/2 has none of (RFC 9113, 8.2.2).
+func namesConnection(header http.Header) bool {
+	for _, name := range [...]string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade"} {
+		if len(header[name]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// counted is the length that an answer announces; -1: none. It is one number, in digits.
+func counted(header http.Header) (length int64, ok bool) {
+	values := header["Content-Length"]
+	if len(values) == 0 {
+		return -1, true
+	}
+	n, err := strconv.ParseUint(values[0], 10, 62)
+	return int64(n), err == nil && len(values) == 1
+}
+
 // relay writes an answer down. Its connection is used for nothing else.
 func (x *exchange) relay(a *http.Response) {
+	length, ok := counted(a.Header)
+	if !ok || namesConnection(a.Header) {
+		_, _ = io.WriteString(x.far, malformed)
+		return
+	}
 	head := appendHead(make([]byte, 0, 1<<10), a.StatusCode, a.Header)
 	head = append(head, "Connection: close\r\n"...)
 	chunked := false
-	switch announced := a.Header["Content-Length"]; {
+	switch {
 	case message.Bodyless(x.head.IsHead, a.StatusCode):
-		if len(announced) == 1 && a.StatusCode != http.StatusNoContent {
-			head = appendLines(head, "Content-Length", announced)
+		if length >= 0 && a.StatusCode != http.StatusNoContent {
+			head = appendLines(head, "Content-Length", a.Header["Content-Length"])
 		}
+		length = -1 // of no body
 	case a.ContentLength >= 0 && len(a.Trailer) == 0:
-		head = append(strconv.AppendInt(append(head, "Content-Length: "...), a.ContentLength, 10), "\r\n"...)
+		length = a.ContentLength
+		head = append(strconv.AppendInt(append(head, "Content-Length: "...), length, 10), "\r\n"...)
 	default:
 		chunked = true
 		head = append(head, "Transfer-Encoding: chunked\r\n"...)
@@ -56,10 +93,38 @@ func (x *exchange) relay(a *http.Response) {
 	head = append(head, "\r\n"...)
 	w := http1.WriterTo(x.far)
 	defer http1.ReleaseWriter(w)
-	if _, err := x.far.Write(head); err != nil {
-		return
+	if length >= 0 && !chunked {
+		x.fixed(a, w, head, length)
+	} else if _, err := x.far.Write(head); err == nil {
+		x.body(a, w, chunked)
 	}
-	x.body(a, w, chunked)
+}
+
+// fixed writes an answer of this length. Its last part waits for the end of the stream: if more comes after it, or the
+// stream breaks off, no client may have a whole answer.
+func (x *exchange) fixed(a *http.Response, w *bufio.Writer, head []byte, length int64) {
+	var first sync.Once // either its head goes, or that it is malformed
+	begin := func(text []byte) { first.Do(func() { _, _ = x.far.Write(text) }) }
+	if length > 0 {
+		late := time.AfterFunc(holdTime, func() { begin(head) })
+		defer late.Stop()
+	}
+	part, end := make([]byte, 16<<10), make([]byte, 1)
+	for {
+		n, err := a.Body.Read(part)
+		if length -= int64(n); err == nil && length == 0 {
+			_, err = a.Body.Read(end) // io.EOF, or an error: net/http counts, too
+		}
+		if err != nil && err != io.EOF {
+			begin([]byte(malformed))
+			return
+		}
+		begin(head)
+		_, _ = w.Write(part[:n]) // a failure shows in Flush
+		if failed := w.Flush(); failed != nil || err != nil {
+			return
+		}
+	}
 }
 
 // body writes what comes as it comes.

@@ -29,8 +29,6 @@ const (
 	mostStreams = 100
 	// streamWindow is how much of an answer a server may send ahead of its reader, in bytes.
 	streamWindow = 128 << 10
-	// maxHead bounds the head of an answer as HTTP/2 counts it, in bytes: written as HTTP/1.1 it is no longer.
-	maxHead = 32 << 10
 	// stuckTime is how long a connection lasts on which nothing can be written. A server reads its connections at all times.
 	stuckTime = 15 * time.Second
 	// deafTime is how long a request may get no answer, and neither may any other on its connection, before the
@@ -43,6 +41,9 @@ type Pool struct {
 	// Dial makes a connection, over which HTTP/2 may be spoken at once. Secure: it is TLS.
 	Dial   func(deadline time.Time) (net.Conn, error)
 	Secure bool
+	// MaxHead bounds the head of an answer as HTTP/2 counts it, in bytes, on connections made from now on: written as
+	// HTTP/1.1 it is no longer.
+	MaxHead atomic.Int64
 	// Fault, if not nil, is called after a panic here. The request that it was about ends without an answer.
 	Fault func(any)
 
@@ -154,7 +155,7 @@ func (p *Pool) dial(deadline time.Time) (*conn, error) {
 	t := &http.Transport{
 		DialContext:            func(context.Context, string, string) (net.Conn, error) { return &activityConn{nc, c}, nil },
 		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxHead,
+		MaxResponseHeaderBytes: p.MaxHead.Load(),
 		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, WriteByteTimeout: stuckTime},
 		Protocols:              new(http.Protocols),
 	}

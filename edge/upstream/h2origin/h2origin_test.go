@@ -1,12 +1,14 @@
 package h2origin
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	frames "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -48,7 +50,61 @@ func TestAnswers(t *testing.T) {
 		{"one that is longer", func(r *raw, id uint32) {
 			r.head(id, false, ":status", "200", "content-length", "1")
 			_ = r.WriteData(id, true, []byte("abc"))
-		}, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na"},
+		}, malformed},
+		{"one that is longer, in parts", func(r *raw, id uint32) {
+			r.head(id, false, ":status", "200", "content-length", "1")
+			_ = r.WriteData(id, false, []byte("a"))
+			synctest.Wait()
+			_ = r.WriteData(id, true, []byte("bc"))
+		}, malformed},
+		{"one that is longer, whose head has gone", func(r *raw, id uint32) {
+			r.head(id, false, ":status", "200", "content-length", "3")
+			_ = r.WriteData(id, false, []byte("ab"))
+			synctest.Wait()
+			_ = r.WriteData(id, true, []byte("cd"))
+		}, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nab"},
+		{"one that is longer, and comes late", func(r *raw, id uint32) {
+			r.head(id, false, ":status", "200", "content-length", "1")
+			time.Sleep(holdTime) // in virtual time
+			_ = r.WriteData(id, true, []byte("abc"))
+		}, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\n"},
+		{"one of no byte that has some", func(r *raw, id uint32) {
+			r.head(id, false, ":status", "200", "content-length", "0")
+			time.Sleep(10 * holdTime)
+			_ = r.WriteData(id, true, []byte("abc"))
+		}, malformed},
+		{"one that ends with its head", func(r *raw, id uint32) {
+			r.head(id, true, ":status", "200", "content-length", "5")
+		}, malformed},
+		{"one that comes late", func(r *raw, id uint32) {
+			r.head(id, false, ":status", "200", "content-length", "3")
+			time.Sleep(10 * holdTime)
+			_ = r.WriteData(id, false, []byte("abc"))
+			time.Sleep(10 * holdTime)
+			_ = r.WriteData(id, true, nil)
+		}, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"},
+		{"two lengths", func(r *raw, id uint32) {
+			r.head(id, false, ":status", "200", "content-length", "2", "content-length", "3")
+			_ = r.WriteData(id, true, []byte("abc"))
+		}, malformed},
+		{"two lengths in one field", func(r *raw, id uint32) {
+			r.head(id, false, ":status", "200", "content-length", "4, 4")
+			_ = r.WriteData(id, true, []byte("abcd"))
+		}, malformed},
+		{"a length with a sign", func(r *raw, id uint32) {
+			r.head(id, false, ":status", "200", "content-length", "+4")
+			_ = r.WriteData(id, true, []byte("abcd"))
+		}, malformed},
+		{"a length that is none", func(r *raw, id uint32) { r.head(id, true, ":status", "304", "content-length", "abc") }, malformed},
+		{"a length of what is not sent", func(r *raw, id uint32) { r.head(id, true, ":status", "304", "content-length", "5") },
+			"HTTP/1.1 304 Not Modified\r\nConnection: close\r\nContent-Length: 5\r\n\r\n"},
+		{"a length of nothing", func(r *raw, id uint32) { r.head(id, true, ":status", "204", "content-length", "0") },
+			"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"},
+		{"a length for HEAD", func(r *raw, id uint32) { r.head(id, true, ":status", "200", "content-length", "5") },
+			"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\n"},
+		{"two lengths for HEAD", func(r *raw, id uint32) {
+			r.head(id, true, ":status", "200", "content-length", "2", "content-length", "3")
+		}, malformed},
 		{"a reset", func(r *raw, id uint32) { _ = r.WriteRSTStream(id, frames.ErrCodeRefusedStream) }, ""},
 		{"a call that the server cancels", func(r *raw, id uint32) { _ = r.WriteRSTStream(id, frames.ErrCodeCancel) },
 			"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nConnection: close\r\nContent-Length: 0\r\nGrpc-Status: 4\r\n\r\n"},
@@ -58,10 +114,11 @@ func TestAnswers(t *testing.T) {
 			_ = r.WriteRSTStream(id, frames.ErrCodeCancel)
 		}, "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nGrpc-Status: 4\r\n\r\n"},
 		{"a line break in a value", func(r *raw, id uint32) { r.head(id, true, ":status", "200", "a", "b\r\nc: d") }, ""},
-		{"a head that frames otherwise", func(r *raw, id uint32) {
-			r.head(id, true, ":status", "200", "transfer-encoding", "chunked", "keep-alive", "1")
-		},
-			"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"},
+		{"a head that frames otherwise", func(r *raw, id uint32) { r.head(id, true, ":status", "200", "transfer-encoding", "chunked") }, malformed},
+		{"a head that keeps the connection", func(r *raw, id uint32) { r.head(id, true, ":status", "200", "keep-alive", "timeout=1") }, malformed},
+		{"a head that closes it", func(r *raw, id uint32) { r.head(id, true, ":status", "204", "connection", "close") }, malformed},
+		{"a head that upgrades it", func(r *raw, id uint32) { r.head(id, true, ":status", "200", "upgrade", "h2c") }, malformed},
+		{"an interim head about it", func(r *raw, id uint32) { r.head(id, false, ":status", "103", "proxy-connection", "close") }, ""},
 		{"no status", func(r *raw, id uint32) { r.head(id, true, "a", "b") }, ""},
 		{"a head that is too long", func(r *raw, id uint32) {
 			fields := []string{":status", "200"}
@@ -86,6 +143,9 @@ func TestAnswers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				text := get
+				if strings.Contains(test.name, "for HEAD") {
+					text = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"
+				}
 				if strings.Contains(test.name, "call") {
 					text = "GET / HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nGrpc-Timeout: 1S\r\n\r\n"
 				}
@@ -209,4 +269,16 @@ func TestFaultsOfOneRequest(t *testing.T) {
 		t.Errorf("body: %v", err)
 	}
 	<-received
+}
+
+// What stands for a malformed answer is refused by whoever reads it, and not as the end of a kept connection.
+func TestMalformedIsRefused(t *testing.T) {
+	var a http1.Answer
+	_, old, err := a.Read(bufio.NewReader(strings.NewReader(malformed)))
+	if err == nil {
+		_, _, err = a.Frame(old, 0)
+	}
+	if err != http1.ErrFraming {
+		t.Error(err)
+	}
 }

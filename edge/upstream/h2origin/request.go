@@ -28,6 +28,7 @@ const requestLines = 1024
 var (
 	errRequest  = errors.New("edge: h2origin: what was written is no request")
 	errInterims = errors.New("edge: h2origin: too many interim answers")
+	errHopByHop = errors.New("edge: h2origin: an interim answer has a field about the connection")
 	errFault    = errors.New("edge: h2origin: a fault in the edge")
 )
 
@@ -244,6 +245,9 @@ func (x *exchange) interim(status int, header textproto.MIMEHeader) (err error) 
 		return nil
 	}
 	x.answered = true
+	if namesConnection(http.Header(header)) {
+		return errHopByHop
+	}
 	if x.count++; x.count > http1.MaxInterim {
 		return errInterims
 	}

@@ -106,6 +106,7 @@ func newWorld(t *testing.T) *world {
 		}()
 		return near, nil
 	}}
+	w.MaxHead.Store(32 << 10)
 	return w
 }
 
