@@ -21,7 +21,6 @@ import (
 // placed says where in the system a Debian package puts what.
 var placed = map[string]string{
 	"deploy/systemd/sluice.service":      "lib/systemd/system/sluice.service",
-	"deploy/systemd/sluice.socket":       "lib/systemd/system/sluice.socket",
 	"deploy/systemd/sluice-wall.service": "lib/systemd/system/sluice-wall.service",
 	"deploy/debian/sluice.yaml":          "etc/sluice/sluice.yaml",
 	"deploy/debian/logrotate":            "etc/logrotate.d/sluice",

@@ -202,7 +202,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 		hmac = c.JWT.KeysFile
 	}
 	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "limit_api.token_file": c.LimitAPI.TokenFile, "jwt.keys_file": hmac, "pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "rate_limit_service.key_file": c.RateLimitService.KeyFile, "limit_api.key_file": c.LimitAPI.KeyFile, "plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")} {
-		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
+		if settings.OpenToAll(file) {
 			doubt(what + ": every user of this machine can read " + file + ": chmod o= it")
 		}
 	}

@@ -101,7 +101,7 @@ func TestPackageHasWhatItNames(t *testing.T) {
 			t.Errorf("%s has nothing to complete by", shell)
 		}
 	}
-	for _, file := range []string{"systemd/sluice.service", "systemd/sluice.socket", "systemd/sluice-wall.service", "debian/sluice.yaml", "debian/postinst", "anycast/sluice-announce.service"} {
+	for _, file := range []string{"systemd/sluice.service", "systemd/sluice-wall.service", "debian/sluice.yaml", "debian/postinst", "anycast/sluice-announce.service"} {
 		text, err := os.ReadFile("../../deploy/" + file)
 		must(t, err)
 		for _, name := range regexp.MustCompile(`/usr/(share/doc|lib)/sluice/[\w./-]*\w`).FindAll(text, -1) {

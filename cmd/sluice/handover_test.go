@@ -354,7 +354,7 @@ func TestNothingIsInheritedTwice(t *testing.T) {
 
 var openFlags = regexp.MustCompile(`(?m)^flags:\s+([0-7]+)$`)
 
-// Sockets that systemd has opened are served on, whatever the configuration says.
+// A socket that systemd has opened is served on, where it is at an address of the configuration; elsewhere the edge does not start, and says why.
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -365,7 +365,7 @@ func TestSocketActivation(t *testing.T) {
 	defer f.Close()
 	// LISTEN_PID is the process's own: a shell can know it.
 	back := freePort(t)
-	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$SLUICE_TEST_BINARY" --admin `+back+" --origin "+origin(t))
+	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$SLUICE_TEST_BINARY" --admin `+back+" --origin "+origin(t)+" --listen "+ln.Addr().String())
 	cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1", "SLUICE_TEST_BINARY="+os.Args[0], "LISTEN_FDS=1", "LISTEN_FDNAMES=web")
 	cmd.ExtraFiles = []*os.File{f}
 	log := new(labtest.Buffer)
@@ -377,4 +377,9 @@ func TestSocketActivation(t *testing.T) {
 		t.Errorf("%d", got)
 	}
 	p.stop(syscall.SIGTERM)
+	elsewhere := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$SLUICE_TEST_BINARY" --admin `+back+" --origin "+origin(t)+" --listen 127.0.0.1:0")
+	elsewhere.Env, elsewhere.ExtraFiles = cmd.Env, cmd.ExtraFiles
+	if said, err := elsewhere.CombinedOutput(); err == nil || !strings.Contains(string(said), "a socket at "+ln.Addr().String()) || !strings.Contains(string(said), "listen is 127.0.0.1:0") {
+		t.Errorf("%v: %s", err, said)
+	}
 }

@@ -79,6 +79,13 @@ func (l *listeners) open(ours *upgrade.Sockets, c *config.Config) (err error) {
 	if err != nil {
 		return err
 	}
+	for name, wanted := range map[string]bool{"listen_tls": l.secure != nil, "limit_api": l.asks != nil, "admin": l.back != nil, "rate_limit_service": l.calls != nil, "peers_listen": l.peers != nil} {
+		if !wanted {
+			if err := ours.Unwanted(name); err != nil {
+				return err
+			}
+		}
+	}
 	ours.Close(false)
 	var secure net.Addr
 	if len(l.secure) > 0 {

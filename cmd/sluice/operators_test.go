@@ -167,7 +167,7 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"blocked --admin no-such-host.invalid:1", 1, "sluice blocked: the name no-such-host.invalid cannot be found: check the spelling of --admin\n"},
 		{"blocked --admin unix:" + dir + "/none", 1, "sluice blocked: no edge listens at unix:" + dir + "/none: start it, or name its operators' listener with --admin ADDR or --config FILE\n"},
 		{"blocked" + at, 1, "sluice blocked: " + back + " wants a token: give the file that holds it with --token-file FILE\n"},
-		{"blocked" + at + " --token-file " + wrong, 1, "sluice blocked: " + back + " wants another token: give the file that its admin_token_file names with --token-file FILE\n"},
+		{"blocked" + at + " --token-file " + wrong, 1, "sluice blocked: " + back + " wants another token: give the file that its admin_token_file names with --token-file FILE. An edge reads a replaced file within a second; where systemd made a copy of it at the start (LoadCredential=), it reads the new one after systemctl restart\n"},
 		{"blocked" + at + " --token-file " + empty, 1, "sluice blocked: --token-file: " + empty + " is empty: put the token into it\n"},
 		{"blocked" + at + " --token-file " + dir + "/none", 1, "sluice blocked: --token-file: open " + dir + "/none: no such file or directory: give a readable file that holds the token\n"},
 		{"blocked --config " + dir + "/none", 1, "sluice blocked: " + dir + "/none: cannot be read: no such file or directory: give the path of a readable file\n"},

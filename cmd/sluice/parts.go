@@ -28,6 +28,7 @@ import (
 	"sluice/edge/accesslog"
 	"sluice/edge/admin"
 	"sluice/edge/audit"
+	"sluice/edge/bearer"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
@@ -61,10 +62,11 @@ type daemon struct {
 	closers  []func()
 
 	key       secret.Secret // readSecrets
-	token     string
-	asksToken string       // of programs that ask over HTTP; "": none wanted
-	wanted    int          // fit: connections
-	across    *peers.Peers // joinTier; nil: blocks go to no other PoP
+	token     *bearer.Token
+	asksToken *bearer.Token // of programs that ask over HTTP
+	tokens    []*files      // of both
+	wanted    int           // fit: connections
+	across    *peers.Peers  // joinTier; nil: blocks go to no other PoP
 	shared    *tier.Shared
 
 	access   *accesslog.Log // makeEdge; nil: none
@@ -113,11 +115,17 @@ func (d *daemon) readSecrets() (err error) {
 	if w := settings.GuessableSecret(c); w != "" {
 		d.log.Warn(w, "pop", c.PoP.Name)
 	}
-	if d.token, err = settings.ReadToken("admin_token_file", c.AdminTokenFile); err != nil {
-		return err
-	}
-	if d.asksToken, err = settings.ReadToken("limit_api.token_file", c.LimitAPI.TokenFile); err != nil {
-		return err
+	for _, token := range []struct {
+		setting, file string
+		into          **bearer.Token
+	}{{"admin_token_file", c.AdminTokenFile, &d.token}, {"limit_api.token_file", c.LimitAPI.TokenFile, &d.asksToken}} {
+		text, err := settings.ReadToken(token.setting, token.file)
+		if err != nil {
+			return err
+		}
+		if *token.into = bearer.New(text); token.file != "" {
+			d.tokens = append(d.tokens, tokenFile(token.setting, token.file, *token.into, d.happened))
+		}
 	}
 	return findOrigins(c, d.log)
 }
@@ -299,6 +307,7 @@ func (d *daemon) makeReloader() error {
 	d.reload = &reloader{flags: d.flags, server: d.server, machine: d.shared.Machine, log: d.log, events: happened, store: d.shared.Rules, name: tier.EdgeName(c), base: c,
 		peers: d.shared.TurnPeers, lists: d.lists, about: member.About{Address: reachable(d.at.front[0].addr()), Version: version(), Started: time.Now()}}
 	d.reload.files = append(d.reload.files, databaseFiles(d.geo, happened))
+	d.reload.files = append(d.reload.files, d.tokens...)
 	for _, certificates := range d.certificates {
 		if certificates != nil {
 			d.reload.files = append(d.reload.files, &files{happened: happened, kind: events.Certificate, refresh: certificates.Refresh,

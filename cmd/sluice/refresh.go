@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"sluice/cmd/sluice/internal/settings"
+	"sluice/edge/bearer"
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/geo"
 	"sluice/pop/secret"
 )
 
-// refreshEvery is how often files are looked at that change while the configuration stays: certificates and secrets.
-const refreshEvery = 5 * time.Second
+// refreshEvery is how often files are looked at that change while the configuration stays: certificates, secrets and tokens.
+// A leaked token is void so soon after its file was replaced, and at once by a reload.
+const refreshEvery = time.Second
 
 // files are some that are read again when they change, at a reload at the latest. If they are wrong, what was read before stays in use.
 type files struct {
@@ -47,6 +49,25 @@ func (f *files) look(now time.Time) {
 	if f.logged = ""; err != nil {
 		f.logged = e.Text
 	}
+}
+
+// tokenFile is that of a listener's token. It is read by its path each time, so that a file moved into its place and a symbolic link that
+// leads elsewhere are seen. The token before is void at once. One that is not readable, or empty, voids nothing: it is written at this
+// moment, or by mistake, and without any token nobody could put it right over this listener.
+func tokenFile(setting, file string, token *bearer.Token, happened *events.Log) *files {
+	f := &files{happened: happened, kind: events.Reload, wrong: "the old token stays valid, also if it has leaked, until this is put right"}
+	f.refresh = func() (bool, error) {
+		text, err := settings.ReadToken(setting, file)
+		if err != nil {
+			return false, err
+		}
+		changed := token.Set(text)
+		if f.again = setting + " read again: the token before is void"; settings.OpenToAll(file) {
+			f.again += "; every user of this machine can read " + file + ": chmod o= it"
+		}
+		return changed, nil
+	}
+	return f
 }
 
 // secretFile is that of the PoP's secret, which is read at the start alone, because every name and place in the tier follows from it.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -141,6 +142,60 @@ func TestPoPsOfOneSecret(t *testing.T) {
 		if forged := p.metric("sluice_tier_forged_total"); forged != "0" {
 			t.Errorf("%s values of the other PoP were read", forged)
 		}
+	}
+}
+
+// A token whose file is replaced is void, also on a connection that is open, and the new one holds; so by a symbolic link that is swapped, as
+// Kubernetes does. A file that is empty, or gone, voids nothing, and the log says so.
+func TestTokenIsReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i, text := range []string{"the leaked one", "the second one", "the third one"} {
+		must(t, os.MkdirAll(filepath.Join(dir, fmt.Sprint(i)), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i), "token"), []byte(text+"\n"), 0o600))
+	}
+	swap := func(i int) {
+		t.Helper()
+		must(t, os.Symlink(fmt.Sprint(i), filepath.Join(dir, "draft")))
+		must(t, os.Rename(filepath.Join(dir, "draft"), filepath.Join(dir, "data")))
+	}
+	swap(0)
+	programs := freePort(t)
+	p := start(t, origin(t), "--config", write(t, fmt.Sprintf("admin_token_file: %[1]s/data/token\nlimit_api: {listen: %[2]q, token_file: %[1]s/data/token}\nrules: [{name: all, limit: 5}]\n", dir, programs)))
+	status := func(token string) (both [2]int) {
+		for i, at := range []string{p.back + "/v1/rules", programs + "/v1/openapi.json"} {
+			r, err := http.NewRequest("GET", "http://"+at, nil)
+			must(t, err)
+			r.Header.Set("Authorization", "Bearer "+token)
+			resp, err := http.DefaultClient.Do(r)
+			must(t, err)
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			both[i] = resp.StatusCode
+		}
+		return both
+	}
+	good, bad := [2]int{200, 200}, [2]int{401, 401}
+	p.until("serving", func() bool { return status("the leaked one") == good })
+	swap(1)
+	p.until("knowing the new token", func() bool { return status("the second one") == good && status("the leaked one") == bad })
+	token := filepath.Join(dir, "1", "token")
+	must(t, os.WriteFile(token, nil, 0o600))
+	p.until("saying that the file is empty", func() bool { return strings.Count(p.log.String(), "the old token stays valid") == 2 })
+	if got := status("the second one"); got != good || status("") != bad {
+		t.Errorf("an empty file voids the token, or all: %v", got)
+	}
+	must(t, os.Remove(token))
+	swap(2)
+	if err := syscall.Kill(p.cmd.Process.Pid, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	p.until("knowing the third token", func() bool { return status("the third one") == good && status("the second one") == bad })
+	must(t, os.Chmod(filepath.Join(dir, "2", "token"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "2", "token"), []byte("the fourth one"), 0o644))
+	p.until("warning of a file that all can read", func() bool { return strings.Contains(p.log.String(), "every user of this machine can read "+dir) })
+	if got := status("the fourth one"); got != good {
+		t.Errorf("%v", got)
 	}
 }
 

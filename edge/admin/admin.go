@@ -60,9 +60,9 @@ type Options struct {
 	View func(ctx context.Context, question string) *view.PoP
 	// History is what this edge did in the last hours, with so many sources of each list; nil: nobody knows.
 	History func(hours, sources int, now time.Time) history.History
-	Hosts   []string // names under which this listener may be addressed, beside localhost and its own addresses
-	Address string   // where it listens
-	Token   string   // "": none wanted
+	Hosts   []string      // names under which this listener may be addressed, beside localhost and its own addresses
+	Address string        // where it listens
+	Token   *bearer.Token // nil: none wanted
 	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
 	MetricsToken bool
 	Plans        *plans.Keeper // keeps what operators say of clients; nil: there is no store
@@ -223,12 +223,11 @@ func (a api) ours(host string) bool {
 
 // authorized wants the token.
 func (a api) authorized(next http.Handler) http.Handler {
-	if a.Token == "" {
+	if !a.Token.Wanted() {
 		return next
 	}
-	has := bearer.Wanted(a.Token)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !has(w, r) {
+		if !a.Token.Has(w, r) {
 			fail(w, http.StatusUnauthorized, "this API wants a token: Authorization: Bearer TOKEN")
 			return
 		}

@@ -18,6 +18,7 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge"
+	"sluice/edge/bearer"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
@@ -294,7 +295,7 @@ func TestForeignPages(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	h, _ := newAPI(t, func(o *Options) { o.Token = "secret" })
+	h, _ := newAPI(t, func(o *Options) { o.Token = bearer.New("secret") })
 	for _, test := range []struct {
 		path, authorization string
 		want                int
@@ -310,7 +311,7 @@ func TestToken(t *testing.T) {
 // Machines ask for health and metrics by address and without a token; metrics can be made to want both.
 func TestMachines(t *testing.T) {
 	for _, closed := range []bool{false, true} {
-		h, _ := newAPI(t, func(o *Options) { o.Token, o.MetricsToken = "secret", closed })
+		h, _ := newAPI(t, func(o *Options) { o.Token, o.MetricsToken = bearer.New("secret"), closed })
 		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 			open := path != "/metrics" || !closed
 			for _, test := range []struct {

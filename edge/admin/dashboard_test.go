@@ -18,6 +18,7 @@ import (
 	"sluice/counter"
 	"sluice/counter/member"
 	"sluice/edge"
+	"sluice/edge/bearer"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
@@ -159,7 +160,7 @@ func TestSummaryIsBounded(t *testing.T) {
 
 // The page needs no token, the summary does; and a browser is told to run nothing but the page's own script.
 func TestPages(t *testing.T) {
-	h, _ := newAPI(t, func(o *Options) { o.Token = "secret" })
+	h, _ := newAPI(t, func(o *Options) { o.Token = bearer.New("secret") })
 	for path, kind := range map[string]string{"/": "text/html", "/dashboard.css": "text/css", "/dashboard.js": "text/javascript"} {
 		w := do(h, "GET", path, "")
 		policy := w.Header().Get("Content-Security-Policy")

@@ -54,9 +54,9 @@ type Service struct {
 	ln []net.Listener
 }
 
-// New makes the service of an edge. token is what programs must send as Authorization: Bearer TOKEN; "": nothing. shows is the certificate, and how programs
+// New makes the service of an edge. token is what programs must send as Authorization: Bearer TOKEN; nil: nothing. shows is the certificate, and how programs
 // show theirs; nil: it speaks no TLS.
-func New(e *edge.Server, token string, shows *tls.Config, log *slog.Logger) *Service {
+func New(e *edge.Server, token *bearer.Token, shows *tls.Config, log *slog.Logger) *Service {
 	s := &Service{edge: e}
 	s.calls.New = func() any { return &call{decided: e.NewCall()} }
 	routes := http.NewServeMux()
@@ -72,8 +72,7 @@ func New(e *edge.Server, token string, shows *tls.Config, log *slog.Logger) *Ser
 
 // guard lets programs through that have the token. Browsers are refused, whose pages could else count for anybody at an
 // edge on the reader's own machine: each request of a page that may do harm has an Origin.
-func (s *Service) guard(token string, next http.Handler) http.Handler {
-	has := bearer.Wanted(token)
+func (s *Service) guard(token *bearer.Token, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.leaving.Load() {
 			w.Header().Set("Connection", "close")
@@ -83,7 +82,7 @@ func (s *Service) guard(token string, next http.Handler) http.Handler {
 			fail(w, http.StatusForbidden, "forbidden", "browsers may not ask, because their pages could count for anybody: have a program ask")
 			return
 		}
-		if !has(w, r) {
+		if !token.Has(w, r) {
 			fail(w, http.StatusUnauthorized, "unauthorized", "this listener wants the token of limit_api.token_file: Authorization: Bearer TOKEN")
 			return
 		}

@@ -148,9 +148,14 @@ func (s *Store) within(ctx context.Context, do func(*sql.Tx) error) error {
 func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bool), each func(plans.Change)) (_ plans.Mark, err error) {
 	defer s.fails(ctx, &err)
 	mark, oldest, err := s.head(ctx)
-	if err != nil && s.missing(ctx, "sluice_plans") {
-		if err = s.create(ctx); err == nil {
-			mark, oldest, err = s.head(ctx)
+	// Another edge may make the tables between two of these statements, so that they are there by now though the first did not find them.
+	if err != nil && ctx.Err() == nil {
+		made := error(nil)
+		if s.missing(ctx, "sluice_plans") {
+			made = s.create(ctx)
+		}
+		if mark, oldest, err = s.head(ctx); made != nil && err != nil {
+			err = made
 		}
 	}
 	if err != nil || mark == since {

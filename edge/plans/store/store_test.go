@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -371,4 +372,21 @@ func TestAwaySaysWhichAndWhy(t *testing.T) {
 	if got := Where("postgres://u:p@/db?host=/run/pg"); got != "postgres /run/pg/db" {
 		t.Error(got)
 	}
+}
+
+// An edge that looks at an empty store while another makes its tables starts as well: what it did not find at its first look is there at the next.
+func TestTablesAreMadeMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		ctx := context.Background()
+		var all sync.WaitGroup
+		for range 8 {
+			s := open(t, name)
+			all.Go(func() {
+				if _, err := s.Changes(ctx, plans.Mark{}, func(bool) {}, func(plans.Change) {}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	})
 }

@@ -75,7 +75,8 @@ func (c *Client) ask(method, path string, body any) ([]byte, error) {
 	case status == http.StatusUnauthorized && c.Token == "":
 		return nil, fmt.Errorf("%s wants a token: give the file that holds it with --token-file FILE", c.Address)
 	case status == http.StatusUnauthorized:
-		return nil, fmt.Errorf("%s wants another token: give the file that its admin_token_file names with --token-file FILE", c.Address)
+		return nil, fmt.Errorf("%s wants another token: give the file that its admin_token_file names with --token-file FILE. An edge reads a replaced file within a second; "+
+			"where systemd made a copy of it at the start (LoadCredential=), it reads the new one after systemctl restart", c.Address)
 	case isJSON && status != http.StatusTooManyRequests && status != http.StatusBadGateway: // which the other listener answers
 		var refusal struct{ Error struct{ Message string } }
 		if json.Unmarshal(text, &refusal) == nil && refusal.Error.Message != "" {

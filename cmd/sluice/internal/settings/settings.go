@@ -159,3 +159,9 @@ func ReadToken(setting, file string) (string, error) {
 	}
 	return token, nil
 }
+
+// OpenToAll reports whether every user of this machine can read a file.
+func OpenToAll(file string) bool {
+	info, err := os.Stat(file)
+	return file != "" && err == nil && info.Mode().Perm()&0o004 != 0
+}

@@ -36,6 +36,7 @@ type Sockets struct {
 	given map[string][]net.Listener
 	was   map[net.Listener]string // for which address an older process had one that it gave; none: it did not say, or systemd gave it
 	open  []socket
+	unit  bool // they come from systemd, or another program that speaks its protocol: an address is what the configuration says
 }
 
 // GivenSockets takes over what an older process of ours or systemd (sd_listen_fds(3)) has opened. Of systemd's, those named
@@ -50,7 +51,7 @@ func GivenSockets() (*Sockets, error) {
 			addresses = nil // it is of another version
 		}
 	} else if n, err := strconv.Atoi(os.Getenv("LISTEN_FDS")); err == nil && n > 0 && os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
-		names = make([]string, n)
+		s.unit, names = true, make([]string, n)
 		copy(names, strings.Split(os.Getenv("LISTEN_FDNAMES"), ":"))
 	}
 	for _, name := range []string{handedSockets, handedAddresses, "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"} {
@@ -83,7 +84,8 @@ func GivenSockets() (*Sockets, error) {
 }
 
 // Listen returns the sockets of each address. Those that were given under the name go to the address that an older process had them for, or that they
-// have. Those of which neither is known to be another go, in their order, to addresses that have none. Of one address all are taken,
+// have. Those of an older process that did not say go, in their order, to addresses that have none. One that systemd gave and that is at
+// no configured address is an error: it would take the edge off the address that the file says. Of one address all are taken,
 // whatever their number: to close one would lose the connections that wait in it. For an address without any it opens as many as are wanted.
 func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.Listener, error) {
 	given := byAddress(s.given[name])
@@ -91,7 +93,7 @@ func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.L
 	for _, fits := range []func(net.Listener, string) bool{
 		func(l net.Listener, address string) bool { return s.was[l] == address },
 		func(l net.Listener, address string) bool { return isAt(l.Addr(), address) },
-		func(l net.Listener, _ string) bool { return s.was[l] == "" },
+		func(l net.Listener, _ string) bool { return !s.unit && s.was[l] == "" },
 	} {
 		for i, address := range addresses {
 			if at := slices.IndexFunc(given, func(l []net.Listener) bool { return fits(l[0], address) }); all[i] == nil && at >= 0 {
@@ -101,6 +103,10 @@ func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.L
 		}
 	}
 	s.given[name] = slices.Concat(given...)
+	if err := s.Unwanted(name, addresses...); err != nil {
+		s.keep(name, addresses, all)
+		return nil, err
+	}
 	for i, address := range addresses {
 		if all[i] == nil {
 			var err error
@@ -112,6 +118,19 @@ func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.L
 	}
 	s.keep(name, addresses, all)
 	return all, nil
+}
+
+// Unwanted is the error of sockets under a name that systemd gave and that are at none of the configured addresses.
+func (s *Sockets) Unwanted(name string, addresses ...string) error {
+	if !s.unit || len(s.given[name]) == 0 {
+		return nil
+	}
+	configured := "there is no " + name
+	if len(addresses) > 0 {
+		configured = name + " is " + strings.Join(addresses, ", ")
+	}
+	return fmt.Errorf("a socket at %s was given to this process (LISTEN_FDS, as systemd does for a .socket unit), and %s: make both the same address, or disable the .socket unit",
+		s.given[name][0].Addr(), configured)
 }
 
 // keep notes sockets as those that this process has.

@@ -99,8 +99,8 @@ func TestGivenSocketsAreKept(t *testing.T) {
 }
 
 // Sockets of several listeners go to the listener that they were for, or whose address they have, wherever that stands in the list by now. One whose
-// address was changed gets new ones, as one that is new, and those of an address that is gone are closed. Where nobody says which they were for, as
-// systemd, they are kept whatever their address is.
+// address was changed gets new ones, as one that is new, and those of an address that is gone are closed. Where an older
+// process did not say which they were for, they are kept whatever their address is.
 func TestGivenSocketsFindTheirListener(t *testing.T) {
 	open := func(n int) (list []net.Listener, at string) {
 		list, err := listen("listen", "127.0.0.1:0", n)
@@ -125,8 +125,8 @@ func TestGivenSocketsFindTheirListener(t *testing.T) {
 		{"one more", []string{atA, atB, atC}, []string{"127.0.0.1:0", atA, atB, atC}, []int{-1, 0, 2, 3}},
 		{"one less", []string{atA, atB, atC}, []string{atC, atB}, []int{3, 2}},
 		{"at any port", []string{"127.0.0.1:0", atB, atC}, []string{atB, "127.0.0.1:0"}, []int{2, 0}},
-		{"of systemd, for others", []string{":80", ":81", atC}, []string{":81", ":80", atC}, []int{2, 0, 3}},
-		{"of systemd", nil, []string{":81", atA, ":80"}, []int{2, 0, 3}},
+		{"unsaid, for others", []string{":80", ":81", atC}, []string{":81", ":80", atC}, []int{2, 0, 3}},
+		{"unsaid", nil, []string{":81", atA, ":80"}, []int{2, 0, 3}},
 	} {
 		given := slices.Concat(a, b, c)
 		s := &Sockets{given: map[string][]net.Listener{"listen": given}, was: make(map[net.Listener]string)}
@@ -172,6 +172,48 @@ func TestNameIsNoWildcard(t *testing.T) {
 	} {
 		if got := isAt(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(test.at)), test.address); got != test.want {
 			t.Errorf("a socket at %s for %s: %v", test.at, test.address, got)
+		}
+	}
+}
+
+// A socket that systemd gives is at an address of the configuration, or the process does not start, and the error has both. It took a
+// packaged edge off listen: ":80" by a unit of port 8080, and nothing said so.
+func TestUnitsSocketsEqualTheConfiguration(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	at := ln.Addr().String()
+	_, port, _ := net.SplitHostPort(at)
+	for _, test := range []struct {
+		given, name string
+		addresses   []string
+		wrong       string // in the error; "": there is none
+	}{
+		{"listen", "listen", []string{at}, ""},
+		{"listen", "listen", []string{"127.0.0.1:0", at}, ""},
+		{"listen", "listen", []string{"localhost:" + port}, ""},
+		{"listen", "listen", []string{"127.0.0.1:0"}, "listen is 127.0.0.1:0"},
+		{"listen", "listen", []string{"127.0.0.2:" + port}, "listen is 127.0.0.2:" + port},
+		{"admin", "admin", []string{"127.0.0.1:0"}, "admin is 127.0.0.1:0"},
+		{"listen_tls", "listen_tls", nil, "there is no listen_tls"},
+	} {
+		s := &Sockets{unit: true, given: map[string][]net.Listener{test.given: {ln}}, was: make(map[net.Listener]string)}
+		all, err := s.Listen(test.name, test.addresses, 1)
+		if err == nil {
+			err = s.Unwanted(test.name)
+		}
+		switch {
+		case test.wrong == "" && (err != nil || !slices.ContainsFunc(all, func(l []net.Listener) bool { return l[0] == ln })):
+			t.Errorf("%v: %v, %v", test.addresses, all, err)
+		case test.wrong != "" && (err == nil || !strings.Contains(err.Error(), test.wrong) || !strings.Contains(err.Error(), "a socket at "+at)):
+			t.Errorf("%v: %v, want %q and %s", test.addresses, err, test.wrong, at)
+		}
+		for _, o := range s.open {
+			if o.Listener != ln {
+				o.Close()
+			}
 		}
 	}
 }
