@@ -11,8 +11,11 @@ func (x *exchange) page(retry []byte) {
 	}
 	r.add("Vary", accept)
 	if p := x.snap.pages.Choose(r.Status, &x.Head); p != nil {
-		x.buf = p.Append(x.buf[:0], r.Status, x.requestID(), retry)
-		r.ContentType, r.Body, r.length = p.ContentType, x.buf, int64(len(x.buf))
+		if r.Body, r.Shared = p.Fixed(), true; r.Body == nil {
+			x.buf = p.Append(x.buf[:0], r.Status, x.requestID(), retry)
+			r.Body, r.Shared = x.buf, false
+		}
+		r.ContentType, r.length = p.ContentType, int64(len(r.Body))
 	}
 }
 

@@ -199,7 +199,8 @@ func (st *Stream) Abort() {
 	_ = c.flush()
 }
 
-// Respond sends an answer of the edge's own. The loop waits for no client: what cannot go now is sent by the goroutine that has the stream after it.
+// Respond sends an answer of the edge's own. The loop waits for no client: what cannot go now is sent by the goroutine that has the stream after it, or,
+// where too much waits already, not at all: the head says what the client needs to know.
 func (st *Stream) Respond(r *message.Reply) error {
 	if st.wrote = r.At; r.At.IsZero() {
 		st.wrote = time.Now()
@@ -211,19 +212,7 @@ func (st *Stream) Respond(r *message.Reply) error {
 		c.mu.Unlock()
 		return errSilent
 	}
-	b := appendStatus(st.block[:0], r.Status)
-	if r.Common != nil && r.Common.Block != nil {
-		b = append(b, r.Common.Block...)
-	} else if r.Common != nil {
-		b = appendFields(b, r.Common.Fields)
-	}
-	if r.ContentType != "" {
-		b = appendField(b, "content-type", []byte(r.ContentType))
-	}
-	var digits [20]byte
-	b = appendField(b, "content-length", strconv.AppendInt(digits[:0], int64(len(r.Body)), 10))
-	b = appendField(b, "date", message.Date(st.wrote))
-	st.block = appendFields(b, r.Fields)
+	st.begin(r, r.ContentType, len(r.Body))
 	st.leave()
 	body := r.Body
 	if st.in.IsHead {
@@ -240,22 +229,63 @@ func (st *Stream) Respond(r *message.Reply) error {
 	if c.broken != nil || st.died != nil {
 		return errGone
 	}
+	open := int64(len(body)) <= min(st.window, c.window)
+	now := open && len(body) <= mostUnwritten
+	if len(body) > 0 && !now && !c.maySend(st, r, open) {
+		st.begin(r, "", 0)
+		body = nil
+	}
 	c.putHead(st.id, st.block, len(body) == 0)
-	switch n := int64(len(body)); {
-	case n == 0:
+	switch {
+	case len(body) == 0:
 		c.ending(st)
-	case n <= min(st.window, c.window, frameSize):
-		c.sendNow(st, body, true)
-	default:
-		st.unsent = slices.Clone(body) // which is lent
+	case now:
+		for len(body) > 0 {
+			n := min(len(body), frameSize)
+			c.sendNow(st, body[:n], n == len(body))
+			body = body[n:]
+		}
 	}
 	return nil
 }
 
+// maySend reports whether a refusal's body may wait for its client, which then is the stream's to send. open: windows
+// take it, and it is only too long for the loop. What is not the same for all is copied, since it is lent. It needs c.mu.
+func (c *conn) maySend(st *Stream, r *message.Reply, open bool) bool {
+	if st.unsent = r.Body; r.Shared {
+		return true
+	}
+	if !open && c.copied+len(r.Body) > mostCopied {
+		st.unsent = nil
+		return false
+	}
+	st.unsent, st.copied = slices.Clone(r.Body), len(r.Body)
+	c.copied += st.copied
+	return true
+}
+
+// begin begins an answer of the edge's own, with a body of such a type and length.
+func (st *Stream) begin(r *message.Reply, contentType string, length int) {
+	b := appendStatus(st.block[:0], r.Status)
+	if r.Common != nil && r.Common.Block != nil {
+		b = append(b, r.Common.Block...)
+	} else if r.Common != nil {
+		b = appendFields(b, r.Common.Fields)
+	}
+	if contentType != "" {
+		b = appendField(b, "content-type", []byte(contentType))
+	}
+	var digits [20]byte
+	b = appendField(b, "content-length", strconv.AppendInt(digits[:0], int64(length), 10))
+	b = appendField(b, "date", message.Date(st.wrote))
+	st.block = appendFields(b, r.Fields)
+}
+
 // sendUnsent sends what is left of an answer.
 func (st *Stream) sendUnsent() {
-	body := st.unsent
+	c, body := st.conn, st.unsent
 	if st.unsent = nil; st.send(body, true) == nil {
-		_ = st.conn.flush()
+		_ = c.flush()
 	}
+	c.locked(func() { c.copied -= st.copied })
 }

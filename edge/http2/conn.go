@@ -30,6 +30,7 @@ type conn struct {
 	headBy           time.Time // when the head that has begun must be there; zero: none has
 
 	mu      sync.Mutex
+	copied  int    // bytes of refusals that wait, but of pages that are the same for all
 	out     []byte // frames to be written
 	late    []byte // those to be written after them, in a write of their own
 	spare   []byte

@@ -37,6 +37,9 @@ const (
 	frameSize = 16 << 10
 	// mostUnwritten is how many bytes may wait to be written before those who bring more wait, too.
 	mostUnwritten = 64 << 10
+	// mostCopied is how many bytes of refusals may be copied for a connection whose windows do not take them. Pages that
+	// are the same for all are not.
+	mostCopied = 64 << 10
 	// mostKept is how large the buffers of a stream may be that is kept for another request, in bytes.
 	mostKept = 8 << 10
 	// graceTime is how long a client that is told to go may take to hear of it.

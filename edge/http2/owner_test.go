@@ -60,7 +60,7 @@ type owned struct{ st *Stream }
 func (o owned) Run() { o.respond(http.StatusOK) }
 
 func (o owned) respond(status int) {
-	body := bytes.Repeat(append(bytes.Clone(o.st.Request().Path), '\n'), 2*frameSize/len(o.st.Request().Path))
+	body := bytes.Repeat(append(bytes.Clone(o.st.Request().Path), '\n'), 5*frameSize/len(o.st.Request().Path))
 	_ = o.st.Respond(&message.Reply{Status: status, Body: body})
 	clear(body) // it is lent
 }
@@ -127,7 +127,7 @@ func ask(conn *frames.ClientConn, path string, want int) error {
 	if err != nil {
 		return err
 	}
-	if n := 2 * frameSize / len(path); answer.StatusCode != want || len(page) != n*(len(path)+1) || strings.Count(string(page), path+"\n") != n {
+	if n := 5 * frameSize / len(path); answer.StatusCode != want || len(page) != n*(len(path)+1) || strings.Count(string(page), path+"\n") != n {
 		return fmt.Errorf("%d with %d bytes, %d of them its own", answer.StatusCode, len(page), strings.Count(string(page), path+"\n")*(len(path)+1))
 	}
 	return nil

@@ -50,6 +50,7 @@ type Stream struct {
 	arrived chan struct{} // something has come of the body, or nothing will
 
 	// What follows is guarded by conn.mu.
+	copied    int   // bytes of unsent that are its own
 	window    int64 // what the client takes of the answer, in bytes
 	recv      int   // what it may send of the body,
 	credit    int   // and what it may send again, but has not been told,

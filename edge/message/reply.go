@@ -9,6 +9,7 @@ type Reply struct {
 	Fields      []Field // further lines
 	ContentType string  // as is
 	Body        []byte
+	Shared      bool      // the body is never written to again; else it is lent
 	At          time.Time // an instant just now, which spares its writer a look at the clock; zero: there is none
 }
 

@@ -131,6 +131,14 @@ func (s *Set) Choose(status int, head *message.Head) *Page {
 	return best
 }
 
+// Fixed is the page's text if it is the same for all; nil: it is not.
+func (p *Page) Fixed() []byte {
+	if len(p.parts) == 1 {
+		return p.parts[0].text
+	}
+	return nil
+}
+
 // Append appends the page's text. retry is what Retry-After says; nothing where the answer has none.
 func (p *Page) Append(b []byte, code int, id, retry []byte) []byte {
 	for _, part := range p.parts {
