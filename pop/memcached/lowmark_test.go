@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"sluice/pop/memcached"
 	"sluice/pop/wire"
@@ -84,12 +83,8 @@ func TestAnswersAreReadTogether(t *testing.T) {
 		cmds[i] = incr("k")
 	}
 	p.Send(cmds)
-	started := time.Now()
 	for i := range n {
-		if i == before {
-			if waited := time.Since(started); waited > memcached.ProgressTimeout/2 {
-				t.Errorf("the answers before the node stopped took %v", waited)
-			}
+		if i == before { // else they are given up, with an error, and the node never goes on
 			close(goOn)
 		}
 		if r := <-arrived; r.Status != wire.Done {
