@@ -50,6 +50,7 @@ func TestCheck(t *testing.T) {
 		{"wrong per block of lower", run(8, func(r *report.Report) { r.Run.Estimate, r.Figures.Wrong = "lower", 16 }), "decisions per block of lower"},
 		{"wrong of one edge", run(1, func(r *report.Report) { r.Figures.Wrong = 3 }), "decisions of one edge"},
 		{"estimates", run(1, func(r *report.Report) { r.Run.Mode, r.Figures.Wrong = "estimator", 11 }), "estimates"},
+		{"estimates of lower", run(1, func(r *report.Report) { r.Run.Mode, r.Run.Estimate, r.Figures.Wrong = "estimator", "lower", 51 }), "estimates of lower"},
 		{"some estimates of a short run", run(1, func(r *report.Report) { r.Run.Mode, r.Figures.Wrong, r.Figures.Decisions = "estimator", 5, 1000 }), ""},
 		{"estimates at the published size", run(1, func(r *report.Report) {
 			r.Run.Mode, r.Run.Workload, r.Figures.Wrong = "estimator", "published-poisson", 4
