@@ -92,6 +92,10 @@ func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 			done = control.Reloaded{Reloaded: true, Changed: changedFields(before, r.server.Config()), Warnings: append([]string{}, c.Warnings()...)}
 			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Text: "configuration read again",
 				Old: inForce(before), New: inForce(r.server.Config()), Changed: done.Changed})
+			for _, w := range afresh(before, r.server.Config()) {
+				r.log.Warn(w)
+				done.Warnings = append(done.Warnings, w)
+			}
 			warnings(c, r.log)
 			r.hidden(was, c, r.log)
 			r.moveNodes(before, c)
@@ -134,6 +138,20 @@ func changedFields(before, now *config.Config) []events.Field {
 		for _, f := range changes.Fields(old, is) {
 			f.Field = "rules." + name + "." + f.Field
 			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// afresh says which rules begin afresh though only their limit has changed.
+func afresh(before, now *config.Config) (list []string) {
+	for i := range now.Rules {
+		was := slices.IndexFunc(before.Rules, func(r rules.Config) bool { return r.Name == now.Rules[i].Name })
+		if was < 0 {
+			continue
+		}
+		if why := rules.Afresh(&before.Rules[was], &now.Rules[i]); why != "" {
+			list = append(list, "rule "+now.Rules[i].Name+": "+why)
 		}
 	}
 	return list

@@ -238,6 +238,27 @@ type spec struct {
 	suffix string // of the policy's name
 }
 
+// Afresh says that a rule whose limit has changed begins afresh by that alone, because its counters become wider or
+// narrower; "": it does not. That other changes do (a bucket's limit among them) is seen by what has changed.
+func Afresh(before, now *Config) string {
+	if before.Limit == 0 || now.Limit == 0 || before.Algorithm != now.Algorithm || now.Algorithm == TokenBucket || now.Algorithm == LeakyBucket {
+		return ""
+	}
+	wide := func(c *Config, s spec) bool {
+		own := *c
+		own.Limit, own.Window = s.limit, Duration(s.window)
+		counter, err := own.NewCounter("", algorithm.Nearest)
+		return err == nil && counter.Wide()
+	}
+	a, b := before.specs(), now.specs()
+	for i := range min(len(a), len(b)) {
+		if a[i].window == b[i].window && wide(before, a[i]) != wide(now, b[i]) {
+			return fmt.Sprintf("counters are wider above a limit of %d, so it begins afresh, blocks included", algorithm.MaxNarrow)
+		}
+	}
+	return ""
+}
+
 // specs are the limits of a rule. The first is the rule's own limit in its own window; it is about clients of both families.
 func (c *Config) specs() (list []spec) {
 	narrow := spec{v4: own, v6: own}

@@ -10,6 +10,7 @@ import (
 
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/rules"
 )
 
 // A Difference is a setting, or a field of a rule, of which a file says something else than what runs.
@@ -19,6 +20,8 @@ type Difference struct {
 	File  string `json:"file"`
 	// Waits is why a reload would not change it: "restart", or "operators", whose change of the rule lies over the file. "": it would.
 	Waits string `json:"waits,omitempty"`
+	// Note is what else becomes of the rule by it.
+	Note string `json:"note,omitempty"`
 }
 
 func (d Difference) String() string {
@@ -31,6 +34,9 @@ func (d Difference) String() string {
 		what += ", at the next start"
 	case "operators":
 		what += ", once the change by operators is taken back: sluice rules rollback " + name + " 0"
+	}
+	if d.Note != "" {
+		what += ": " + d.Note
 	}
 	return what
 }
@@ -50,12 +56,12 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 		return nil, err
 	}
 	list := appendDifferences([]Difference{}, "", runs, says)
-	var rules []struct {
+	var named []struct {
 		Name   string
 		Origin changes.Origin
 	}
 	var whole []json.RawMessage
-	if err := c.decode(runs["rules"], &rules); err != nil {
+	if err := c.decode(runs["rules"], &named); err != nil {
 		return nil, err
 	}
 	if err := c.decode(runs["rules"], &whole); err != nil {
@@ -65,8 +71,8 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 	for _, r := range file.Rules {
 		open[r.Name] = r.Estimate == nil
 	}
-	now, by := make(map[string]string), make(map[string]string)
-	for i, r := range rules {
+	now, by, running := make(map[string]string), make(map[string]string), make(map[string]rules.Config)
+	for i, r := range named {
 		var fields map[string]json.RawMessage
 		if err := c.decode(whole[i], &fields); err != nil {
 			return nil, err
@@ -81,7 +87,7 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 		if open[r.Name] {
 			rule.Estimate = nil
 		}
-		now[r.Name] = config.RuleJSON(rule)
+		now[r.Name], running[r.Name] = config.RuleJSON(rule), rule
 		switch r.Origin {
 		case changes.Flags: // the rule of an edge whose file gives none
 			delete(now, r.Name)
@@ -90,20 +96,27 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 			by[r.Name] = "operators"
 		}
 	}
-	is := make(map[string]string)
-	for _, r := range file.Rules {
+	is, afresh := make(map[string]string), make(map[string]string)
+	for i, r := range file.Rules {
 		is[r.Name] = config.RuleJSON(r)
+		if old, there := running[r.Name]; there {
+			afresh[r.Name] = rules.Afresh(&old, &file.Rules[i])
+		}
 	}
 	names := slices.Concat(slices.Collect(maps.Keys(now)), slices.Collect(maps.Keys(is)))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		field := "rules." + name
 		if now[name] == "" || is[name] == "" {
-			list = append(list, Difference{field, now[name], is[name], by[name]})
+			list = append(list, Difference{Field: field, Runs: now[name], File: is[name], Waits: by[name]})
 			continue
 		}
 		for _, f := range changes.Fields(now[name], is[name]) {
-			list = append(list, Difference{field + "." + f.Field, f.From, f.To, by[name]})
+			d := Difference{Field: field + "." + f.Field, Runs: f.From, File: f.To, Waits: by[name]}
+			if f.Field == "limit" || f.Field == "windows" {
+				d.Note = afresh[name]
+			}
+			list = append(list, d)
 		}
 	}
 	return list, nil
