@@ -70,7 +70,7 @@ func (p *Slots) Changed(now time.Time) { p.next, p.changed = now, true }
 func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now, wall time.Time) (c wire.Command, slot int, takes bool, forged int) {
 	forged = p.Read(r.Values[:slots], now, wall)
 	p.View = r.Values[slots]
-	slot, key, empty, takes := p.Choose(random, now)
+	slot, key, empty, takes := p.Choose(self.Name, random, now)
 	if takes {
 		op := wire.Add
 		if !empty {

@@ -255,8 +255,10 @@ func (p *Slots) Behind() time.Duration {
 
 // Choose returns which slot to fill, if this edge needs one and may have one, and whether it is empty. random keeps
 // edges from choosing the same. An edge that has found the PoP full lets others go first that only have to come back to
-// theirs, because their node was lost: it waits until there has been room for a while.
-func (p *Slots) Choose(random uint64, now time.Time) (slot int, key string, empty, ok bool) {
+// theirs, because their node was lost: it waits until there has been room for a while. To the slot of an
+// edge that has said that it ends nobody comes back: the process that replaces it, by the same name, takes it at once,
+// and others two reads later.
+func (p *Slots) Choose(name string, random uint64, now time.Time) (slot int, key string, empty, ok bool) {
 	switch {
 	case p.slot >= 0:
 		return 0, "", false, false
@@ -265,6 +267,11 @@ func (p *Slots) Choose(random uint64, now time.Time) (slot int, key string, empt
 		return 0, "", false, false
 	case p.full && p.room.IsZero():
 		p.room = now
+	}
+	for _, slot := range p.free {
+		if e := p.read[slot]; p.full && e != nil && e.slot == slot && e.Ends && (e.Name == name || now.Sub(p.room) >= 2*every) {
+			return slot, p.keys[slot], false, true
+		}
 	}
 	if p.full && now.Sub(p.room) < hold {
 		return 0, "", false, false
