@@ -169,6 +169,8 @@ func (x *exchange) limited() {
 		status, code, message := own.Status, "rate_limited", "Too many requests. Try again in "
 		if x.decision.Verdict == limiter.FailedClosed {
 			status, code, message = http.StatusServiceUnavailable, "unavailable", "Requests cannot be counted at the moment. Try again in "
+		} else if _, ordered := x.server.limiter.Ordered(reported, x.covering, x.now); ordered { // why is for operators
+			code, message = "blocked", "An operator has blocked these requests. Try again in "
 		}
 		b := append(x.buf[:0], `{"error":{"code":"`...)
 		b = append(b, code...)

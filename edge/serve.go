@@ -347,6 +347,9 @@ func (x *exchange) log() {
 		}
 	}
 	if cause := x.decision.Cause; cause != nil {
+		if bit, ordered := x.server.limiter.Ordered(cause, x.covering, x.now); ordered && !x.barred && !x.closed {
+			e.By, e.Who, e.Reason = bit.By.String(), bit.Who, bit.Reason
+		}
 		if k := x.keyOf(cause.Source); k != nil {
 			x.keyText = k.Digest.AppendText(x.keyText[:0])
 			e.Key, e.KeyOf, e.KeyStart = x.keyText, x.snap.rules.Spelled(k.By), k.Start.AppendText(x.keyStart[:0])

@@ -22,6 +22,7 @@ type Bit struct {
 	By      By
 	Shadow  bool   // a verdict of a shadow, or of what is tried beside a rule: it refuses no request
 	Reason  string // for people; empty for a verdict
+	Who     string // of ByAdmin: the operator, as he calls himself
 
 	// Memory is how long the bit is remembered after its end, so that a source that comes back can be mitigated for
 	// longer (Repeat).

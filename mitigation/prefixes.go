@@ -119,6 +119,24 @@ func (t *Table) UntilOf(k Key, covering []counter.Source, now time.Time) time.Ti
 	return until
 }
 
+// OrderOf is the operators' bit by which UntilOf is what it is: that of k, of a wider source, or of another rule whose
+// variant k is of (0: none). It is for requests that are refused.
+func (t *Table) OrderOf(k Key, of uint32, covering []counter.Source, until, now time.Time) (Bit, bool) {
+	for _, rule := range [...]uint32{k.Rule, of} {
+		if bit, in := t.Get(Key{Rule: rule, Source: k.Source}, now); rule != 0 && in && bit.By == ByAdmin && bit.End.Equal(until) {
+			return bit, true
+		}
+	}
+	for _, s := range covering {
+		for _, rule := range [...]uint32{k.Rule, of, AllRules} {
+			if bit, in := t.Get(Key{Rule: rule, Source: s}, now); rule != 0 && in && bit.By == ByAdmin && bit.End.Equal(until) {
+				return bit, true
+			}
+		}
+	}
+	return Bit{}, false
+}
+
 // UntilOrdered is Until for what operators say alone.
 func (t *Table) UntilOrdered(k Key, now time.Time) time.Time {
 	if bit, in := t.Get(k, now); in && bit.By == ByAdmin {

@@ -93,3 +93,54 @@ func TestWhyOfAReason(t *testing.T) {
 		}
 	}
 }
+
+// A refusal is found by the X-Request-ID of its answer, in the log that is given and in the edge's own; a block of an operator's says so to the client, and
+// who ordered it, and why, to operators alone.
+func TestWhyOfARequest(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "access.log")
+	p := start(t, origin(t), "--config", write(t, "edge_id: first\naccess_log: {file: "+file+", format: json}\nsource: {trust: [127.0.0.1]}\nrules: [{name: r, limit: 1, window: 1h}]"))
+	get := func(source string) (id, body string) {
+		t.Helper()
+		resp, body := p.request("GET", p.front, "/shop", "", "X-Forwarded-For", source)
+		if id = resp.Header.Get("X-Request-Id"); id == "" {
+			t.Fatalf("no ID: %d %s", resp.StatusCode, body)
+		}
+		return id, body
+	}
+	if code, out, errs := sluice("block", "192.0.2.0/24", "--reason", "scraper 4711", "--admin", p.back); code != 0 {
+		t.Fatal(out, errs)
+	}
+	get("198.51.100.7")
+	limited, told := get("198.51.100.7")
+	if !strings.Contains(told, `"code":"rate_limited"`) {
+		t.Error(told)
+	}
+	blocked, told := get("192.0.2.7")
+	if !strings.Contains(told, `"code":"blocked"`) || strings.Contains(told, "4711") {
+		t.Error(told)
+	}
+	for id, want := range map[string][]string{
+		limited: {"GET ", "/shop from 198.51.100.7 at edge first: 429, answered by a rule\n", "over the limit of rule r: 2 requests in 1h0m0s, 1 are allowed; blocked until "},
+		blocked: {"/shop from 192.0.2.7 at edge first: 429, answered by a rule\n", "blocked under rule r until ", ": an operator ordered it: ", "because of: scraper 4711"},
+	} {
+		p.until("logged", func() bool { text, _ := os.ReadFile(file); return bytes.Contains(text, []byte(id)) })
+		for _, args := range [][]string{{"why", id, file}, {"why", id, "--admin", p.back}} {
+			code, out, errs := sluice(args...)
+			for _, part := range want {
+				if code != 0 || !strings.Contains(out, part) {
+					t.Errorf("%q: %d %s%s: want %q", args, code, out, errs, part)
+				}
+			}
+		}
+	}
+	if code, out, errs := sluice("why", "192.0.2.7", "--admin", p.back); code != 0 || !strings.Contains(out, ", ordered by ") || !strings.Contains(out, ": scraper 4711") {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if code, _, errs := sluice("why", strings.Repeat("0", 32), file); code != 1 || !strings.Contains(errs, "no request 0000") {
+		t.Errorf("%d %s", code, errs)
+	}
+	if code, _, errs := sluice("why", limited, "--at", "14:05", file); code != 2 || !strings.Contains(errs, "is one request") {
+		t.Errorf("%d %s", code, errs)
+	}
+}

@@ -198,6 +198,8 @@ type Entry struct {
 	Until    time.Time     // when the block that is in force ends; zero: there is none
 	Policy   string        // which of the rule's limits, where it has several; "": the first
 
+	By, Who, Reason string // of an operator's block that refused the request: admin, his name, and why; "": none did
+
 	Key      []byte // the digest of the key that the request was counted by, by that rule or, if it counts by address, by another; nil: by none
 	KeyOf    string // what the key is of
 	KeyStart []byte // its first characters, where a rule shows them
@@ -356,6 +358,9 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 		b = e.Until.UTC().AppendFormat(b, timeFormat)
 		b = append(b, '"')
 	}
+	b = appendName(b, "by", e.By)
+	b = appendText(b, "who", []byte(e.Who))
+	b = appendText(b, "reason", []byte(e.Reason))
 	if sample > 1 {
 		b = append(b, `,"sample":`...)
 		b = strconv.AppendUint(b, sample, 10)

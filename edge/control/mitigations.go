@@ -25,6 +25,7 @@ type Mitigation struct {
 	Learned time.Time `json:"learned"` // when it came into force on this edge
 	By      string    `json:"by"`      // edge, pop, admin or peer
 	Reason  string    `json:"reason,omitempty"`
+	Who     string    `json:"who,omitempty"`   // of an operator's block: who it was, as he calls himself
 	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
 
 	Mode    rules.Mode   `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
@@ -159,7 +160,7 @@ func (c *Plane) names() map[uint32]named {
 // shown is a bit as operators see it.
 func (n named) shown(source counter.Source, bit mitigation.Bit) Mitigation {
 	return Mitigation{Rule: n.rule, Policy: n.policy, Limit: n.limit, Mode: n.mode, Action: n.action, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned,
-		By: bit.By.String(), Reason: bit.Reason}
+		By: bit.By.String(), Reason: bit.Reason, Who: bit.Who}
 }
 
 // Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on every edge of the PoP, in place of what was
@@ -212,9 +213,9 @@ func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason str
 		return m, fmt.Errorf("edge: for %v: want more than 0 and at most %v", rules.Duration(d), rules.Duration(mitigation.MaxBlock))
 	}
 	m = Mitigation{Rule: rule, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
-		By: mitigation.ByAdmin.String(), Reason: reason}
+		By: mitigation.ByAdmin.String(), Reason: reason, Who: by.Who}
 	m.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source, Kind: mitigation.OrderBlock, Start: now, End: m.End, Reason: reason, Who: by.Who, From: by.From}, false, key, func() {
-		c.with.Limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
+		c.with.Limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason, Who: by.Who}, now)
 	})
 	return m, err
 }

@@ -89,6 +89,14 @@ func (l *Limiter) BlocksUntil(r *Rule, source counter.Source, covering []counter
 	return l.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now)
 }
 
+// Ordered is the operators' block that refuses a request with this result; false: a verdict does.
+func (l *Limiter) Ordered(r *RuleResult, covering []counter.Source, now time.Time) (mitigation.Bit, bool) {
+	if r.Verdict != Mitigated || r.Until.IsZero() {
+		return mitigation.Bit{}, false
+	}
+	return l.Bits.OrderOf(r.key(), r.Rule.Of, covering, r.Until, now)
+}
+
 // mitigated looks for bits, and reports whether one of an enforcing rule is in force.
 func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 	for i := range d.Results {

@@ -139,7 +139,7 @@ func (l *List) apply(name operatorlog.Name, now time.Time) {
 			// now carries the monotonic clock, and ends are held against that.
 			end := now.Add(min(e.End.Sub(now), mitigation.MaxBlock))
 			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) || bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
-				l.config.Bits.Start(key, mitigation.Bit{Start: e.Start, End: end, By: mitigation.ByAdmin, Reason: e.Reason}, now)
+				l.config.Bits.Start(key, mitigation.Bit{Start: e.Start, End: end, By: mitigation.ByAdmin, Reason: e.Reason, Who: e.Who}, now)
 			}
 		case there && bit.By == mitigation.ByAdmin: // lifted, or ended by a shorter one
 			l.config.Bits.Lift(key, now)

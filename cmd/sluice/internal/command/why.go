@@ -25,9 +25,10 @@ import (
 	"sluice/edge/view"
 )
 
-const whyUsage = `Usage: sluice why SOURCE|--key PART=VALUE [--at TIME] [LOG…]
+const whyUsage = `Usage: sluice why SOURCE|REQUEST-ID|--key PART=VALUE [--at TIME] [LOG…]
 
-Tells what became of a source: an address or a prefix, who is counted by a key, or its # and digest. With access logs in JSON (.gz as well), of one edge or several:
+Tells what became of one request, by the X-Request-ID of its answer: of the logs that are given, or of the one that the edge of --admin or
+--config writes on this machine. Or what became of a source: an address or a prefix, who is counted by a key, or its # and digest. With access logs in JSON (.gz as well), of one edge or several:
 when it came, how much it asked for, which rule blocked it at what estimate, and what happened then. Without: what the edge
 that --admin or --config names knows of it now. Logs have digests of keys: with --key that edge is asked for the digest.
 
@@ -37,6 +38,7 @@ Flags:
 // whyArgs is what the command line of why says.
 type whyArgs struct {
 	question why.Question
+	id       string // of the request that is asked about, in place of a source
 	at       string
 	address  netip.Addr // of the question; without logs it must be one
 	logs     []string
@@ -77,6 +79,9 @@ func parseWhy(args []string) (*whyArgs, error) {
 	if a.question.Around <= 0 {
 		return a, fmt.Errorf("--around %v: want more than 0", a.question.Around)
 	}
+	if a.id != "" && (a.pop || a.at != "") {
+		return a, fmt.Errorf("%s is one request: leave --pop and --at out", a.id)
+	}
 	if a.pop && len(a.logs) > 0 {
 		return a, errors.New("--pop and logs: give one of them")
 	}
@@ -102,15 +107,17 @@ func (a *whyArgs) source(text string) error {
 	} else if a.address, err = netip.ParseAddr(text); err == nil {
 		a.address = counter.Plain(a.address)
 		a.question.Source = netip.PrefixFrom(a.address, a.address.BitLen())
+	} else if operator.CheckSource(text) != nil && why.IsID(text) && !strings.Contains(text, "..") {
+		a.id = text
 	} else if operator.CheckSource(text) != nil {
-		return fmt.Errorf("source %q: want an address or a prefix, or # and the 32 hexadecimal digits of a key, or --key PART=VALUE", text)
+		return fmt.Errorf("source %q: want an address or a prefix, the X-Request-ID of an answer, or # and the 32 hexadecimal digits of a key, or --key PART=VALUE", text)
 	}
 	return nil
 }
 
 // Why is the command why.
 func Why() Command {
-	return Command{completion.Command{Name: "why", Args: "[SOURCE] [LOG…]", Does: "what became of a source, or of who is counted by a key, from access logs or an edge", Flags: newWhyArgs().flags}, explain}
+	return Command{completion.Command{Name: "why", Args: "[SOURCE|REQUEST-ID] [LOG…]", Does: "what became of a source, of one request, or of who is counted by a key, from access logs or an edge", Flags: newWhyArgs().flags}, explain}
 }
 
 // explain runs it.
@@ -126,6 +133,8 @@ func explain(args []string, stdout, stderr io.Writer) int {
 		return ExitFailed
 	case err != nil:
 		return Misuse(stderr, err)
+	case a.id != "":
+		err = a.ofRequest(stdout)
 	case len(a.logs) > 0:
 		err = a.fromLogs(stdout)
 	default:
@@ -153,20 +162,10 @@ func (a *whyArgs) fromLogs(w io.Writer) error {
 		}
 		a.question.Key = looked.Source
 	}
-	var readers []io.Reader
-	for _, name := range a.logs {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		var r io.Reader = f
-		if strings.HasSuffix(name, ".gz") {
-			if r, err = gzip.NewReader(f); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		readers = append(readers, r)
+	readers, end, err := openLogs(a.logs)
+	defer end()
+	if err != nil {
+		return err
 	}
 	story, err := why.Explain(a.question, readers...)
 	if err != nil {
@@ -176,6 +175,69 @@ func (a *whyArgs) fromLogs(w io.Writer) error {
 		return printJSON(w, story)
 	}
 	return story.Text(w)
+}
+
+// openLogs opens access logs, packed or not. end closes those that are open, whatever err is.
+func openLogs(names []string) (readers []io.Reader, end func(), err error) {
+	var files []*os.File
+	end = func() {
+		for _, f := range files {
+			_ = f.Close() // it was read
+		}
+	}
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, end, err
+		}
+		files = append(files, f)
+		var r io.Reader = f
+		if strings.HasSuffix(name, ".gz") {
+			if r, err = gzip.NewReader(f); err != nil {
+				return nil, end, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		readers = append(readers, r)
+	}
+	return readers, end, nil
+}
+
+// ofRequest tells what became of one request.
+func (a *whyArgs) ofRequest(w io.Writer) error {
+	if len(a.logs) == 0 {
+		client, err := a.edge.client()
+		if err != nil {
+			return err
+		}
+		var runs struct {
+			Log struct{ File, Format string } `json:"access_log"`
+		}
+		if err := client.Get("/v1/config", &runs); err != nil {
+			return err
+		}
+		if runs.Log.Format != "json" || !strings.Contains(runs.Log.File, "/") {
+			return errors.New("the edge writes no access log in JSON to a file (access_log.file, access_log.format: json): give the logs: sluice why REQUEST-ID LOG…")
+		}
+		a.logs = []string{runs.Log.File}
+	}
+	readers, end, err := openLogs(a.logs)
+	defer end()
+	if err != nil {
+		return err
+	}
+	found, err := why.Find(a.id, readers...)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(w, found)
+	}
+	for i := range found {
+		if err := found[i].Text(w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func printJSON(w io.Writer, v any) error {
@@ -323,6 +385,9 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 				text += " as " + b.Source
 			}
 			text += fmt.Sprintf(" since %s until %s", operator.Clock(b.Start), operator.Clock(b.End))
+			if b.Who != "" {
+				text += ", ordered by " + b.Who
+			}
 			if b.Reason != "" {
 				text += ": " + b.Reason
 			}

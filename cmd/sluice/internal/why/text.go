@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"sluice/cmd/sluice/internal/operator"
 )
 
 // Blocks last into the next day and longer, so each time has its date.
@@ -81,6 +83,8 @@ func (bl *Block) text(b *strings.Builder) {
 			fmt.Fprintf(b, " at edge %s", bl.Edge)
 		}
 		fmt.Fprintf(b, ": %.4g requests in %v, %d are allowed\n", bl.Estimate, time.Duration(bl.Window*float64(time.Second)), bl.Limit)
+	} else if bl.By != "" {
+		fmt.Fprintf(b, "  %s\n", ordered(bl.Who, bl.Reason))
 	} else {
 		b.WriteString("  began elsewhere: another edge's verdict, or an operator's\n")
 	}
@@ -94,6 +98,18 @@ func (bl *Block) text(b *strings.Builder) {
 	default:
 		fmt.Fprintf(b, "  then: admitted again at %s\n", bl.Then.Format(toMilli))
 	}
+}
+
+// ordered is an operator's block, by whom and why.
+func ordered(who, reason string) string {
+	text := "an operator ordered it"
+	if who != "" {
+		text += ": " + who
+	}
+	if reason != "" {
+		text += ", because of: " + reason
+	}
+	return operator.Printable(text)
 }
 
 func name(s *Story) string {

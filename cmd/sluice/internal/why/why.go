@@ -70,6 +70,9 @@ type Block struct {
 	Refused  uint64    `json:"refused"`          // requests under it, the first included
 	Last     time.Time `json:"last"`             // of those
 	Then     time.Time `json:"then,omitzero"`    // the first request that was admitted after its end
+	By       string    `json:"by,omitempty"`     // admin: an operator has ordered it
+	Who      string    `json:"who,omitempty"`    // he
+	Reason   string    `json:"reason,omitempty"` // and why
 	Policy   string    `json:"policy,omitempty"` // which of the rule's limits, where it has several; none: the first
 }
 
@@ -98,6 +101,11 @@ type line struct {
 	Sample   uint64
 	Policy   string
 	Protocol string
+	By, Who  string
+	Reason   string
+
+	Host, Method, Path, From string
+	Status                   int
 }
 
 func (l *line) refused() bool {
@@ -271,6 +279,9 @@ func (s *Story) block(l *line) {
 	// By the clock of another edge, or within the grain of the log's time, it may come behind requests that were refused under it.
 	if !b.Known && l.Verdict != "mitigated" && l.Estimate > float64(l.Limit) { // a shadow's block has the verdict shadow to its end
 		b.Known, b.Estimate, b.Limit, b.Window, b.Edge, b.ID = true, l.Estimate, l.Limit, l.Window, l.Edge, l.ID
+	}
+	if l.By != "" {
+		b.By, b.Who, b.Reason = l.By, l.Who, l.Reason
 	}
 	b.Refused += l.Sample
 	b.Last = l.Time
