@@ -190,7 +190,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	for _, l := range at {
 		switch err := tryListen(l[0], l[1]); {
 		case errors.Is(err, syscall.EADDRINUSE):
-			doubt(l[0] + " " + l[1] + ": the port is in use: by an edge that this file is for, or a start will fail")
+			doubt(l[0] + " " + l[1] + inUse)
 		case errors.Is(err, syscall.EACCES):
 			doubt(upgrade.ListenError(l[0], l[1], err).Error() + ", or start it as a unit that may (AmbientCapabilities=CAP_NET_BIND_SERVICE)")
 		default:
@@ -231,6 +231,9 @@ func notYet(err error) string {
 	}
 	return ""
 }
+
+// inUse is a warning about an address where something listens.
+const inUse = ": the port is in use: by an edge that this file is for, or a start will fail"
 
 // tryState reports what a start would find in a state_dir.
 func tryState(c *config.Config, key secret.Secret) error {

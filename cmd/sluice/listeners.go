@@ -140,6 +140,7 @@ func fitDescriptors(c *config.Config) (wanted int) {
 	wanted = c.Limits.Connections
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+		c.Limits.Wanted = wanted
 		c.Limits.Connections = min(wanted, max(1, (int(min(limit.Cur, 1<<30))-spareDescriptors)/2))
 	}
 	return wanted

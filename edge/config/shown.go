@@ -77,6 +77,9 @@ func Shown(c *Config) map[string]any {
 		"jwt": map[string]any{"keys_file": orNone(c.JWT.KeysFile), "algorithms": list(c.JWT.Algorithms), "issuer": orNone(c.JWT.Issuer), "audience": orNone(c.JWT.Audience),
 			"header": orNone(c.JWT.Header), "cookie": orNone(c.JWT.Cookie), "leeway": span(c.JWT.Leeway)},
 	}
+	if c.Limits.Wanted > c.Limits.Connections {
+		all["limits"].(map[string]any)["connections_configured"] = c.Limits.Wanted
+	}
 	if len(c.Composed.Hidden) > 0 {
 		all = hidden(plain(all), "", c.Composed.Hidden).(map[string]any)
 	}

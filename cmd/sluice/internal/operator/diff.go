@@ -55,6 +55,12 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 	if err := json.Unmarshal(text, &says); err != nil {
 		return nil, err
 	}
+	var limits map[string]json.RawMessage
+	if json.Unmarshal(runs["limits"], &limits) == nil && limits["connections_configured"] != nil {
+		limits["connections"] = limits["connections_configured"] // and not what the system has left of it
+		delete(limits, "connections_configured")
+		runs["limits"], _ = json.Marshal(limits)
+	}
 	list := appendDifferences([]Difference{}, "", runs, says)
 	var named []struct {
 		Name   string

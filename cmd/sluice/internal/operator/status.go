@@ -213,6 +213,10 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 	if start := m.sum("process_start_time_seconds"); start > 0 {
 		line("up", "%s", span(c.Now.Sub(time.Unix(int64(start), 0))))
 	}
+	m.each("sluice_connections", func(_, open string) {
+		accepted := m.sum("sluice_connections_accepted_total")
+		line("clients", "%s connections open, %s accepted since the start", open, number(uint64(accepted)))
+	})
 	if len(s.Listeners) > 1 {
 		line("listen", "%s", listenersLine(s.Listeners))
 	}
@@ -351,5 +355,5 @@ func listenersLine(all []control.Listener) string {
 		}
 		parts = append(parts, text+" "+number(l.Accepted))
 	}
-	return strings.Join(parts, ", ") + " connections"
+	return strings.Join(parts, ", ") + " connections accepted since the start"
 }
