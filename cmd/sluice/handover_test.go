@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -316,6 +317,74 @@ func TestCountersAreHandedOver(t *testing.T) {
 	reported(2) // until then the old process may take a connection, too
 	f(200, 429)
 	l.signal(syscall.SIGTERM)
+}
+
+// What has happened, and who asks most, is known to the process that takes over, with what the old one adds to its end. The numbers of events go on.
+func TestEventsAndTopAreHandedOver(t *testing.T) {
+	t.Parallel()
+	l := startLineage(t, origin(t), nil, "--config", write(t, "rules: [{name: r, limit: 3, window: 1h, key: header:X-Api-Key}]"))
+	ask := func(times int) {
+		for range times {
+			l.request("GET", l.front, "/", "", "X-Api-Key", "a key")
+		}
+	}
+	ask(5)
+	if a := l.api("PUT", "/v1/deny/192.0.2.7/32", `{"for":"1h"}`); a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	type event struct {
+		Number           uint64
+		Kind, Text, Rule string
+	}
+	events := func() (list []event, kinds map[string]int) {
+		_, text := l.admin("GET", "/v1/events")
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		kinds = make(map[string]int)
+		for i, e := range list {
+			kinds[e.Kind+" "+e.Text]++
+			if i > 0 && e.Number >= list[i-1].Number {
+				t.Errorf("event %d after %d", e.Number, list[i-1].Number)
+			}
+		}
+		return list, kinds
+	}
+	before, kinds := events()
+	if len(before) < 3 {
+		t.Fatalf("%+v", before)
+	}
+	l.replace()
+	http.DefaultClient.CloseIdleConnections()
+	l.until("told by the new process", func() bool {
+		status, _ := l.admin("GET", "/readyz")
+		return status == 200 && strings.Contains(l.text(), "msg=stopped")
+	})
+	l.until("rid of the old process", func() bool {
+		_, now := events()
+		return now["process started"] == 2 && now["process draining"] == 1
+	})
+	after, now := events()
+	for what, n := range kinds {
+		if now[what] < n {
+			t.Errorf("%s: %d, before %d", what, now[what], n)
+		}
+	}
+	for i, e := range before {
+		if got := after[len(after)-len(before)+i]; got != e {
+			t.Errorf("%+v has become %+v", e, got)
+		}
+	}
+	ask(2)
+	for by, want := range map[string]int{"requests": 7, "refused": 4} {
+		for _, kind := range []string{"address", "key"} {
+			var top []struct{ Count int }
+			_, text := l.admin("GET", "/v1/top?by="+by+"&kind="+kind)
+			if err := json.Unmarshal([]byte(text), &top); err != nil || len(top) != 1 || top[0].Count != want {
+				t.Errorf("%s of %s: %v %s, want %d", kind, by, err, text, want)
+			}
+		}
+	}
 }
 
 // What a process was given by the one before it, it does not give to its own children.

@@ -334,6 +334,7 @@ func (d *daemon) takeOver() error {
 	if d.older = upgrade.NewParent(); d.older == nil {
 		return nil
 	}
+	d.older.Events = d.happened
 	d.auditing.Inherits(time.Now().Add(d.flags.grace))
 	take := func(into tier.Kept) func([]byte) error {
 		return func(list []byte) error { // its mitigations are under rules as operators have changed them
@@ -361,7 +362,7 @@ func (d *daemon) takeOver() error {
 
 // handover is how the process after this one takes this one's state.
 func (d *daemon) handover() *upgrade.Handover {
-	next := &upgrade.Handover{Program: d.program, Args: os.Args[1:], Sockets: d.ours, Server: d.server, Log: d.log}
+	next := &upgrade.Handover{Program: d.program, Args: os.Args[1:], Sockets: d.ours, Server: d.server, Events: d.happened, Log: d.log}
 	if d.shared.Alone() {
 		next.Table = d.shared.Table
 	} else {

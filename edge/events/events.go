@@ -140,9 +140,7 @@ func (l *Log) Add(e Event) {
 		panic("events: no such kind: " + string(e.Kind))
 	}
 	c.total++
-	to := &l.rings[1]
 	if e.Kind.sampled() {
-		to = &l.rings[0]
 		if !c.room(e.Time) {
 			c.skipped++
 			return
@@ -152,7 +150,7 @@ func (l *Log) Add(e Event) {
 	}
 	l.last++
 	e.Number = l.last
-	to.add(e)
+	l.ringOf(e.Kind).add(e)
 	if l.notify != nil {
 		l.notify(e)
 	}
@@ -180,6 +178,57 @@ func (l *Log) Wants(k Kind, t time.Time) bool {
 		return false
 	}
 	return true
+}
+
+// Restore puts the events of the process before this one, the newest first, before those of this one, which get new
+// numbers: it is for the time before anybody reads the log. Nobody is notified of them, and they are not counted, as that
+// process has done both. Events of kinds that this version does not know are left out.
+func (l *Log) Restore(list []Event) {
+	if l == nil {
+		return
+	}
+	own := l.Since(0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.rings {
+		clear(l.rings[i].events)
+		l.rings[i].added = 0
+	}
+	l.last = 0
+	for _, e := range slices.Backward(list) {
+		if l.counts[e.Kind] != nil {
+			l.last = max(l.last, e.Number)
+			l.ringOf(e.Kind).add(e)
+		}
+	}
+	for _, e := range slices.Backward(own) {
+		l.last++
+		e.Number = l.last
+		l.ringOf(e.Kind).add(e)
+	}
+}
+
+// Adopt keeps an event of another process on this one's place as the newest. Nobody is notified of it, and it is not counted.
+func (l *Log) Adopt(e Event) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.counts[e.Kind] == nil {
+		return
+	}
+	l.last++
+	e.Number = l.last
+	l.ringOf(e.Kind).add(e)
+}
+
+// ringOf is where events of a kind are kept.
+func (l *Log) ringOf(k Kind) *ring {
+	if k.sampled() {
+		return &l.rings[0]
+	}
+	return &l.rings[1]
 }
 
 // Since returns the events after the one of the given number that are still kept, the newest first; all of them for 0.

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -115,4 +116,48 @@ func TestAttackKeepsTheRest(t *testing.T) {
 	if n := len(l.Since(list[4].Number)); n != 4 {
 		t.Errorf("%d after the fifth", n)
 	}
+}
+
+// What another process kept comes before what this one has, in its own numbers; what comes later is the newest. None of it is
+// counted or passed on again, and what this version does not know is left out.
+func TestRestore(t *testing.T) {
+	at := time.Unix(1000, 0)
+	old := New(3, nil)
+	for _, text := range []string{"first", "second", "third", "fourth"} {
+		old.Add(Event{Time: at, Kind: Operator, Text: text})
+	}
+	old.Add(Event{Time: at, Kind: Block, Text: "block"})
+	notified := 0
+	l := New(3, func(Event) { notified++ })
+	l.Add(Event{Time: at, Kind: List, Text: "own"})
+	f := func(want ...string) {
+		t.Helper()
+		var texts []string
+		last := ^uint64(0)
+		for _, e := range l.Since(0) {
+			texts = append(texts, e.Text)
+			if e.Number >= last {
+				t.Errorf("number %d follows %d", e.Number, last)
+			}
+			last = e.Number
+		}
+		if !slices.Equal(texts, want) {
+			t.Errorf("%q, want %q", texts, want)
+		}
+	}
+	l.Restore(append([]Event{{Number: 6, Time: at, Kind: "of a newer version"}}, old.Since(0)...))
+	f("own", "block", "fourth", "third")
+	if own := l.Since(5); len(own) != 1 || own[0].Number != 6 {
+		t.Errorf("who has read five events of the process before reads on with %+v", own)
+	}
+	l.Adopt(Event{Number: 6, Time: at, Kind: Process, Text: "draining"})
+	l.Adopt(Event{Number: 7, Time: at, Kind: "of a newer version"})
+	f("draining", "own", "block", "fourth")
+	if notified != 1 || l.Count(Operator) != 0 {
+		t.Errorf("%d notified, %d counted", notified, l.Count(Operator))
+	}
+	l = New(3, nil)
+	l.Add(Event{Time: at, Kind: List, Text: "own"})
+	l.Restore(nil) // an older version sends none
+	f("own")
 }

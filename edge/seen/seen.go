@@ -100,13 +100,18 @@ func (k *Keys) Request(of *key.Counted, address counter.Source, now time.Time) {
 }
 
 // Hit counts a request with a key among the heaviest of a kind.
-func (k *Keys) Hit(kind Kind, of *key.Counted) {
+func (k *Keys) Hit(kind Kind, of *key.Counted) { k.Add(kind, of, 1, 0) }
+
+// Add adds what another process counted of a key: at least count - over, at most count. Of several keys the lightest comes
+// first, so that none pushes out a heavier one.
+func (k *Keys) Add(kind Kind, of *key.Counted, count, over uint64) {
 	tag := tagOf(of.Digest)
 	set := &k.tops[kind][tag%topSets]
 	set.mu.Lock()
 	for i := range set.tags {
 		if set.tags[i] == tag && set.count[i] > 0 && is(&set.keys[i], of) {
-			set.count[i]++
+			set.count[i] += count
+			set.over[i] += over
 			set.mu.Unlock()
 			return
 		}
@@ -117,8 +122,8 @@ func (k *Keys) Hit(kind Kind, of *key.Counted) {
 			lightest = i
 		}
 	}
-	set.over[lightest] = set.count[lightest]
-	set.count[lightest]++
+	set.over[lightest] = set.count[lightest] + over
+	set.count[lightest] += count
 	set.tags[lightest], set.keys[lightest] = tag, *of
 	set.mu.Unlock()
 }

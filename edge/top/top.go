@@ -51,26 +51,31 @@ type Heavy struct {
 
 func New() *Top { return &Top{seed: maphash.MakeSeed()} }
 
-func (t *Top) Hit(s counter.Source) {
+func (t *Top) Hit(s counter.Source) { t.Add(s, 1, 0) }
+
+// Add adds what another Top counted of a source: at least count - over, at most count. Of several sources the lightest
+// comes first, so that none pushes out a heavier one.
+func (t *Top) Add(s counter.Source, count, over uint64) {
 	set := &t.sets[maphash.Comparable(t.seed, s)%topSets]
 	set.mu.Lock()
-	set.hit(s)
+	set.add(s, count, over)
 	set.mu.Unlock()
 }
 
-func (h *topSet) hit(s counter.Source) {
+func (h *topSet) add(s counter.Source, count, over uint64) {
 	lightest := &h.entries[0]
 	for i := range h.entries {
 		e := &h.entries[i]
 		if e.source == s {
-			e.count++
+			e.count += count
+			e.over += over
 			return
 		}
 		if e.count < lightest.count {
 			lightest = e
 		}
 	}
-	*lightest = topEntry{source: s, count: lightest.count + 1, over: lightest.count}
+	*lightest = topEntry{source: s, count: lightest.count + count, over: lightest.count + over}
 }
 
 // Fade halves all counts. That keeps their order.

@@ -34,6 +34,12 @@ func StartOf(value []byte, n int) (s Start) {
 // String is the characters.
 func (s Start) String() string { return string(s.text[:s.n]) }
 
+// ReadStart reads what String wrote.
+func ReadStart(text string) (s Start) {
+	s.n = uint8(copy(s.text[:], text))
+	return s
+}
+
 // AppendText appends them.
 func (s *Start) AppendText(b []byte) []byte { return append(b, s.text[:s.n]...) }
 

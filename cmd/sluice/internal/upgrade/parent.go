@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,16 +14,19 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/events"
 )
 
 // A Parent is the other side: what an older process of ours has left to this one.
 type Parent struct {
 	OperatorLog func(list []byte) error // takes over what operators said; nil: there is no PoP
+	Events      *events.Log             // takes over what has happened lately
 	Rules       func(list []byte) error // and what they changed of the rules of this edge only; nil: that is among the words
 
 	ready    *os.File
 	state    *os.File
 	lines    *bufio.Reader
+	begun    bool     // the first lines have come
 	counters *os.File // nil: none will come
 	numbers  *bufio.Reader
 }
@@ -92,14 +96,21 @@ func (h *Parent) TakeLast(table *counter.Table, server *edge.Server, log *slog.L
 	h.TakeCounters("last counters", table, server, log)
 }
 
-// Take takes mitigations over, up to an empty line.
+// Take takes mitigations over, up to an empty line, with events and the heaviest. Events that come at the first time are
+// older than this process.
 func (h *Parent) Take(server *edge.Server) error {
+	var before []events.Event
 	for {
 		line, err := h.lines.ReadBytes('\n')
 		if err != nil {
 			return err
 		}
 		if len(line) == 1 {
+			if !h.begun {
+				slices.Reverse(before)
+				h.Events.Restore(before)
+			}
+			h.begun = true
 			return nil
 		}
 		var m handed
@@ -111,6 +122,12 @@ func (h *Parent) Take(server *edge.Server) error {
 			_ = h.OperatorLog(m.OperatorLog)
 		case m.Rules != nil && h.Rules != nil:
 			_ = h.Rules(m.Rules)
+		case m.Event != nil && !h.begun:
+			before = append(before, *m.Event)
+		case m.Event != nil:
+			h.Events.Adopt(*m.Event)
+		case m.Heavy != nil:
+			server.AdoptHeavy(m.Heavy)
 		case m.OperatorLog == nil && m.Rules == nil:
 			server.Adopt(m.Handed, time.Now())
 		}

@@ -55,7 +55,7 @@ func (d *Shutdown) HandOver(next *Handover, stop context.Context) {
 	d.Server.Leave()
 	d.Operators.SetKeepAlivesEnabled(false)
 	_ = d.Back.Close() // operators should reach the new process
-	next.sendMitigations()
+	next.sendMitigations(false)
 	defer context.AfterFunc(stop, func() { d.Server.Hurry(leastNotice) })()
 	d.drain(max(leastNotice, d.Grace*3/4))
 	next.sendFinal()

@@ -23,6 +23,7 @@ import (
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/control"
+	"sluice/edge/events"
 )
 
 // startTime is how long a new process may take to be ready.
@@ -35,14 +36,18 @@ const startTime = 30 * time.Second
 //	starts new, sockets open       --->   reads configuration, listens on the same sockets
 //	what operators said            --->   takes it over; an edge that counts alone has it among the mitigations
 //	mitigations, a line each       --->   takes them over
+//	events and the heaviest        --->   takes them over, before its own
 //	an empty line                  --->
 //	counters                       --->   takes them over; without them, or half of them, sources start afresh
 //	                                      serves
 //	                               <---   "ready"
 //	stops accepting, drains
 //	mitigations of meanwhile       --->   takes them over
+//	events, the heaviest since     --->   adds them
 //	counters, once more            --->   the larger number counts
 //	ends
+//
+// A line of a kind that the new process does not know is one that it passes over, and what does not come it begins without.
 //
 // As long as "ready" has not come the old process goes on as if nothing had happened, and so it does for good if the new one
 // fails: a wrong configuration, a binary that does not start.
@@ -52,11 +57,14 @@ type Handover struct {
 	Sockets     *Sockets
 	Server      *edge.Server
 	Table       *counter.Table // nil: the tier has the counts
+	Events      *events.Log    // what has happened lately
 	OperatorLog func() []byte  // what operators said to the PoP; nil: there is none
 	Rules       func() []byte  // what they changed of the rules of this edge only; nil: that is among the words
 	Log         *slog.Logger
 
-	sent time.Time // when mitigations were sent last
+	sent  time.Time         // when mitigations were sent last
+	event uint64            // the number of the event that was sent last
+	heavy control.HeavySent // what was sent of the heaviest
 
 	// To the new process, once it is ready. The second is nil if it does not take counters.
 	out, counters *os.File
@@ -108,7 +116,7 @@ func (h *Handover) Start(stop context.Context) (err error) {
 		}
 	}()
 
-	h.sent = time.Time{} // a process before this one may have got them, and have failed
+	h.sent, h.event, h.heavy = time.Time{}, 0, nil // a process before this one may have got them, and have failed
 	n := 3 + len(names)
 	cmd := exec.Command(h.Program, h.Args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -137,7 +145,7 @@ func (h *Handover) Start(stop context.Context) (err error) {
 	if err := out.SetWriteDeadline(time.Now().Add(startTime)); err != nil {
 		return failed(err)
 	}
-	if err := h.sendBits(out); err != nil {
+	if err := h.sendBits(out, false); err != nil {
 		return failed(fmt.Errorf("it did not take the mitigations: %w", err))
 	}
 	sent := make(chan error, 1)
@@ -208,7 +216,7 @@ func duplicate(s socket) (*os.File, error) {
 
 // sendBits writes the mitigations in force that have not been sent yet, a line each, and an empty line. What has been sent is not
 // sent again: an operator may have lifted it in the new process.
-func (h *Handover) sendBits(out *os.File) error {
+func (h *Handover) sendBits(out *os.File, final bool) error {
 	w := bufio.NewWriter(out)
 	e := json.NewEncoder(w)
 	before, now := h.sent, time.Now()
@@ -231,33 +239,51 @@ func (h *Handover) sendBits(out *os.File) error {
 			return err
 		}
 	}
+	list := h.Events.Since(h.event)
+	for i := len(list) - 1; i >= 0; i-- { // the oldest first
+		if err := e.Encode(handed{Event: &list[i]}); err != nil {
+			return err
+		}
+		h.event = list[i].Number
+	}
+	if final || h.heavy == nil {
+		var heavy []control.HeavyHanded
+		heavy, h.heavy = h.Server.HandHeavy(h.heavy)
+		for i := range heavy {
+			if err := e.Encode(handed{Heavy: &heavy[i]}); err != nil {
+				return err
+			}
+		}
+	}
 	if err := w.WriteByte('\n'); err != nil {
 		return err
 	}
 	return w.Flush()
 }
 
-// handed is a line of what is handed over: a mitigation, or what operators said.
+// handed is a line of what is handed over: a mitigation, what operators said, an event, or one of the heaviest.
 type handed struct {
 	control.Handed
-	OperatorLog []byte `json:"words,omitempty"`
-	Rules       []byte `json:"rules,omitempty"` // as they changed them
+	Event       *events.Event        `json:"event,omitempty"`
+	Heavy       *control.HeavyHanded `json:"heavy,omitempty"`
+	OperatorLog []byte               `json:"words,omitempty"`
+	Rules       []byte               `json:"rules,omitempty"` // as they changed them
 }
 
 // sendFinal sends the new process what this one has counted to its end.
 func (h *Handover) sendFinal() {
-	h.sendMitigations()
+	h.sendMitigations(true)
 	if h.counters != nil && h.sendCounters(h.counters) != nil {
 		h.Log.Warn("the new process did not take the last counters")
 	}
 }
 
 // sendMitigations sends the new process, if there is one, what has begun since.
-func (h *Handover) sendMitigations() {
+func (h *Handover) sendMitigations(final bool) {
 	if h.out == nil {
 		return
 	}
-	if h.out.SetWriteDeadline(time.Now().Add(time.Second)) != nil || h.sendBits(h.out) != nil {
+	if h.out.SetWriteDeadline(time.Now().Add(time.Second)) != nil || h.sendBits(h.out, final) != nil {
 		h.Log.Warn("the new process did not take the last mitigations")
 	}
 }
