@@ -140,7 +140,11 @@ func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32, now time.T
 		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
 		v, there = Verdict{Estimate: committed + float64(s.unconfirmed.Held(h.unconfirmed)), Known: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.Remaining(v.Estimate)
-		v.Over, v.Committed = r.Over(v.Estimate+float64(hits)), r.Over(committed+float64(hits)-s.slots(r, source))
+		if v.Over = r.Over(v.Estimate + float64(hits)); v.Over {
+			held := v.Estimate - committed
+			committed = s.firm(r, st, i, groups, at, committed) + float64(hits)
+			v.Over, v.Committed = r.Over(committed+held), r.Over(committed-s.slots(r, source))
+		}
 		if !v.Over {
 			v.Delay = r.Delay(v.Estimate + float64(hits))
 		}
@@ -175,7 +179,7 @@ func (t *core) locate(l *lookup, r *algorithm.Spec, source Source, now int64, to
 	}
 	l.s.grows = l.s.grows || l.store.Crowded()
 	h := l.store.head(i)
-	h.phase = phase
+	h.phase = phase & algorithm.PhaseBits
 	l.i, l.there, l.at = i, true, l.s.position(r, now, h.phase)
 	h.base = l.at.Group
 }

@@ -143,12 +143,40 @@ func (s *shard) others(r *algorithm.Spec, st *store, i int, newest uint32) (grou
 // estimateOf is the estimate of the counter at i with so many hits in its groups. What others have counted is less than
 // the limit in all: so no PoP's word, and no two of them, refuse a source that has done nothing here.
 func (s *shard) estimateOf(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position) float64 {
-	estimate := r.Read(groups, s.own(st, i), at)
+	return s.withOthers(r, st, i, groups, at, r.Read(groups, s.own(st, i), at))
+}
+
+// withOthers is an estimate, or what is certain here and what others have counted together, if that is more.
+func (s *shard) withOthers(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position, estimate float64) float64 {
 	if others, ok := s.others(r, st, i, at.Group); ok {
 		there := min(r.Certain(others[:], histogram.Own{}, at), float64(r.Limit-1))
 		estimate = max(estimate, r.Certain(groups, s.own(st, i), at)+there)
 	}
 	return estimate
+}
+
+// firm is the estimate of such a counter that decisions go by: of a source that was over its limit lately the estimate
+// itself, of every other what is sure of it. So a source that keeps to its limit is not refused because nobody knows when
+// some of its hits came, and one that does not gains nothing by that.
+func (s *shard) firm(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position, estimate float64) float64 {
+	if !r.Doubts() || st.head(i).over() > 0 {
+		return estimate
+	}
+	return s.sureOf(r, st, i, groups, at)
+}
+
+// sureOf is what is sure of the estimate of such a counter.
+func (s *shard) sureOf(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position) float64 {
+	return s.withOthers(r, st, i, groups, at, r.Sure(groups, s.own(st, i), at))
+}
+
+// noteOver notes that a counter is over its limit with so many hits more, if that is sure: a refusal that follows from
+// the estimate alone does not lead to others.
+func (s *shard) noteOver(r *algorithm.Spec, st *store, i int, at algorithm.Position, more float64) {
+	h := st.head(i)
+	if r.Doubts() && h.over() < r.Groups() && r.Over(s.sureOf(r, st, i, st.groups(i), at)+more) {
+		h.setOver(r.Groups())
+	}
 }
 
 // retryAfterOf is how long it takes until n more hits of such a counter are within the limit.

@@ -22,10 +22,16 @@ func (s *shard) note(r *algorithm.Spec, st *store, i int, p algorithm.Position, 
 		from := max(float64(r.Limit)/histogramFrom, 1)
 		// A source that does not need one tries once, on passing that point: there are many of those.
 		if !needs && (estimate <= from || estimate-float64(hits) > from) || r.SubWindows == 1 {
+			if estimate == 1 {
+				st.head(i).setFirst(histogram.Bin(p.Gone))
+			}
 			return false
 		}
 		if hist = s.addHistogram(r, st, i, p, needs); hist == nil {
 			return false
+		}
+		if estimate > float64(hits) {
+			s.noteFirst(r, st, i, p, hist)
 		}
 	}
 	n := r.Number(p)
@@ -33,6 +39,18 @@ func (s *shard) note(r *algorithm.Spec, st *store, i int, p algorithm.Position, 
 	hist.Last = n
 	s.histograms.Add(hist, n, histogram.Bin(p.Gone), hits)
 	return true
+}
+
+// noteFirst notes in a new histogram what came before it: a counter's first hit, of which the bin is known, or else that
+// hits of this sub-window came before now.
+func (s *shard) noteFirst(r *algorithm.Spec, st *store, i int, p algorithm.Position, hist *histogram.Histogram) {
+	h, groups := st.record(i)
+	if n, ok := r.Single(groups, p); ok && h.first() > 0 {
+		s.histograms.Enter(hist, n)
+		s.histograms.Add(hist, n, h.first(), 1)
+		return
+	}
+	hist.Close(r.Number(p), histogram.Bin(p.Gone))
 }
 
 // unnote takes hits out of the bin that they were noted in, of a counter that still has a histogram. Tables that have

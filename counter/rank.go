@@ -131,7 +131,9 @@ func (t *Table) Order(a *Reservation, now time.Time) Answer {
 	k.counted = false
 	a.Over, a.Remaining = true, 0
 	a.Estimate += float64(a.Hits)
-	if a.Committed = a.Rule.Over(a.Estimate - l.s.slots(a.Rule, a.Source)); a.Committed {
+	firm := l.s.firm(a.Rule, l.store, l.i, l.store.groups(l.i), l.at, estimate)
+	if a.Committed = a.Rule.Over(firm + float64(a.Hits) - l.s.slots(a.Rule, a.Source)); a.Committed {
+		l.s.noteOver(a.Rule, l.store, l.i, l.at, float64(a.Hits))
 		a.RetryAfter = l.s.retryAfter(a.Rule, l.store, l.i, l.at, float64(a.Hits))
 	}
 	return Beyond

@@ -64,7 +64,11 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
 	left := r.Remaining(estimate)
-	reply.Over = r.Over(estimate)
+	firm := estimate // as decisions go by it
+	if left == 0 {
+		firm = s.firm(r, st, i, st.groups(i), at, estimate)
+	}
+	reply.Over = r.Over(firm)
 	confirmed := estimate // what may be announced: all that the tier has confirmed
 	if !announcement {
 		confirmed = s.before(h, estimate, 0)
@@ -72,6 +76,9 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 	h.lastReply = h.lastReply&^instants | instant(now)
 	h.rearm(r, estimate)
 	stage := r.Stage(confirmed)
+	if stage == algorithm.Full && r.Remaining(confirmed-estimate+firm) > 0 {
+		stage = r.Stage(float64(r.Limit - 1)) // the next hit is not refused yet
+	}
 	if h.state &^= warm; !reply.Over && !announcement {
 		if stage > h.announced() {
 			reply.Stage = stage
@@ -81,6 +88,10 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 		}
 	}
 	reply.Crossed = s.crossed(r, h, reply, estimate, reported)
+	if reply.Over {
+		reply.Crossed = r.Over(s.before(h, firm, 0)) && !r.Over(s.before(h, firm, reported))
+		s.noteOver(r, st, i, at, 0)
+	}
 	reply.confirmed = s.before(h, estimate, 0)
 	reply.Filled = reply.Over && !announcement && stage > h.announced() && stage == algorithm.Full && r.Stage(s.before(h, estimate, reported)) < stage
 	h.announce(max(stage, h.announced()))
@@ -105,9 +116,6 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 func (s *shard) crossed(r *algorithm.Spec, h *head, reply Reply, estimate float64, hits uint64) bool {
 	before := s.before(h, estimate, hits)
 	estimate = s.before(h, estimate, 0)
-	if reply.Over {
-		return r.Over(estimate) && !r.Over(before)
-	}
 	return reply.Stage != algorithm.Far && r.Stage(estimate) >= reply.Stage && r.Stage(before) < reply.Stage
 }
 
@@ -146,20 +154,33 @@ func (t *core) urgent(r *algorithm.Spec, h *head, hits uint32, estimate float64,
 	return 3*hidden >= float64(r.Limit)-estimate
 }
 
-// recency is the unit of head.lastReply. 14 bits of it are 17 minutes; a counter without an answer for a multiple of
+// recency is the unit of head.lastReply. 13 bits of it are 9 minutes; a counter without an answer for a multiple of
 // that may pass for known, and be read one hit later than it should.
 const (
 	recency     = 64 * time.Millisecond
-	instants    = 1<<14 - 1
-	repliedLast = 1 << 14 // in head.lastReply
+	instants    = 1<<13 - 1
+	repliedLast = 1 << 13 // in head.lastReply
+	overLow     = 3 << 14 // in head.lastReply
+	overHigh    = 1 << 7  // in head.state
 )
 
 func instant(now int64) uint16 { return max(uint16(now/int64(recency))&instants, 1) }
+
+// setOver notes that a counter was over its limit, as far as so many groups to come, seven at most, go by that.
+func (h *head) setOver(groups int) {
+	h.state, h.lastReply = h.state&^overHigh|uint8(groups>>2)<<7, h.lastReply&^overLow|uint16(groups)<<14
+}
+
+// over is for how many groups, the present one included, a counter passes for one that was over its limit lately.
+func (h *head) over() int { return int(h.state>>7)<<2 | int(h.lastReply>>14) }
 
 // turn notes that n groups have begun, of those that a window touches. After a window of silence a counter is as good as new.
 func (h *head) turn(n, groups int) {
 	if n >= groups-1 {
 		h.state &^= announced
+	}
+	if over := h.over(); over > 0 {
+		h.setOver(max(over-n, 0))
 	}
 	h.lastReply &^= repliedLast
 	if n == 1 && h.state&repliedNow != 0 {

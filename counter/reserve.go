@@ -196,13 +196,19 @@ func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup
 		t.locate(l, r, a.Source, now, together)
 	}
 	h := l.store.head(l.i)
-	committed := l.s.estimate(r, l.store, l.i, l.at) + float64(a.Hits)
-	estimate := committed + float64(l.s.unconfirmed.Held(h.unconfirmed))
+	committed, hits := l.s.estimate(r, l.store, l.i, l.at), float64(a.Hits)
+	held := float64(l.s.unconfirmed.Held(h.unconfirmed))
+	estimate := committed + hits + held
 	a.Verdict = Verdict{Estimate: estimate, Over: r.Over(estimate), Known: t.known(h, r, now)}
 	a.held = false
+	if a.Over { // only now it matters how sure the estimate is
+		committed = l.s.firm(r, l.store, l.i, l.store.groups(l.i), l.at, committed)
+		a.Over = r.Over(committed + hits + held)
+	}
 	if a.Over {
-		if a.Committed = r.Over(committed - l.s.slots(r, a.Source)); a.Committed {
-			a.RetryAfter = l.s.retryAfter(r, l.store, l.i, l.at, float64(a.Hits))
+		if a.Committed = r.Over(committed + hits - l.s.slots(r, a.Source)); a.Committed {
+			l.s.noteOver(r, l.store, l.i, l.at, hits)
+			a.RetryAfter = l.s.retryAfter(r, l.store, l.i, l.at, hits)
 		}
 	} else {
 		a.Remaining = r.Remaining(estimate)

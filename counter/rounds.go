@@ -246,7 +246,7 @@ func (s *shard) rank(t *core, c Counter, st *store, i int, at algorithm.Position
 	if there {
 		counted[g] = r.Lanes().Minus(b.total, b.back)
 	}
-	before := r.Used(r.Read(counted, s.own(st, i), at) + float64(b.ahead) - float64(b.Waiting) - float64(b.late))
+	before := r.Used(s.firm(r, st, i, counted, at, r.Read(counted, s.own(st, i), at)) + float64(b.ahead) - float64(b.Waiting) - float64(b.late))
 	beyond := b.Rank(int64(r.Limit) - before)
 	if b.holds {
 		q.held -= min(q.held, beyond)

@@ -17,7 +17,7 @@ type head struct {
 	code        uint8
 	state       uint8  // flags
 	lastReply   uint16 // when the tier last answered about this counter, 0: never, and a flag; see reply.go
-	phase       uint16
+	phase       uint16 // and in its lowest bits the bin of the first hit: see first
 	unconfirmed uint16 // index of its entry in the shard, or 0
 	base        uint32 // the group of the first lanes
 }
@@ -34,6 +34,11 @@ const (
 
 // headOf is a record's head as a counter's.
 func headOf(h *records.Head) *head { return (*head)(unsafe.Pointer(h)) }
+
+// first is the bin of a counter's first hit, if it had no histogram yet; 0: that is not known.
+func (h *head) first() int { return int(h.phase &^ algorithm.PhaseBits) }
+
+func (h *head) setFirst(bin int) { h.phase = h.phase&algorithm.PhaseBits | uint16(bin) }
 
 func (h *head) source() Source { return Source{id: h.id, code: h.code} }
 

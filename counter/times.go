@@ -33,7 +33,7 @@ func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position
 	}
 	groups := st.groups(i)
 	most = max(r.Limit/nearly, 1)
-	if r.Estimate == algorithm.Lower { // which leaves out hits of the cut sub-window that may be within the window
+	if r.Estimate == algorithm.Lower || r.Doubts() { // which leave out hits of the cut sub-window that may be within the window
 		most += uint32(r.Oldest(groups, at.Lane))
 	}
 	if left > most || !r.HoldsBack() {
@@ -120,6 +120,9 @@ func (t *core) Blocked(c Counter, start, end, now time.Time) {
 		at := s.advance(st, i, c.Rule, t.ns(now))
 		began := s.position(c.Rule, t.ns(start), st.head(i).phase)
 		n := c.Rule.Number(began)
+		if ago := int(int32(at.Group - began.Group)); ago >= 0 && ago < c.Rule.Groups() {
+			st.head(i).setOver(max(c.Rule.Groups()-ago, st.head(i).over()))
+		}
 		if n-c.Rule.Cut(at) > uint32(c.Rule.SubWindows) || end.Sub(start) < c.Rule.SubWindow() {
 			return
 		}

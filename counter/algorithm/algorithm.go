@@ -64,6 +64,19 @@ func (r *Spec) Read(groups []uint64, own histogram.Own, at Position) float64 {
 	return r.estimate(v, at.Gone)
 }
 
+// Doubts reports whether Read may be more than there is, because no time is known of some hits. Then there is Sure.
+func (r *Spec) Doubts() bool { return r.algorithm == sliding && r.Estimate == Nearest }
+
+// Sure is Read under a rule that Doubts, but counts of hits of which no time is known only as many as are surely within
+// the window. So it refuses no source for hits that others counted, and that may have come before.
+func (r *Spec) Sure(groups []uint64, own histogram.Own, at Position) float64 {
+	v := r.view(groups, at.Lane)
+	if v.oldest > 0 {
+		v.own = own.Bins(r.Cut(at))
+	}
+	return r.sure(v, at.Gone)
+}
+
 // Certain is how many hits of a counter certainly lie in a sliding window: Read by Lower, whatever the rule's estimate is.
 func (r *Spec) Certain(groups []uint64, own histogram.Own, at Position) float64 {
 	v := r.view(groups, at.Lane)

@@ -35,6 +35,21 @@ func (r *Spec) Oldest(groups []uint64, lane int) uint64 {
 	return r.lanes.Lane(groups[g], i)
 }
 
+// Single returns the number of the sub-window that has the one hit that a counter knows of at a position. ok is false if
+// there is none, or more than one.
+func (r *Spec) Single(groups []uint64, p Position) (n uint32, ok bool) {
+	for ago := range r.SubWindows + 1 {
+		g, i := r.locate(p.Lane-ago, len(groups))
+		switch hits := r.lanes.Lane(groups[g], i); {
+		case hits > 1 || hits == 1 && ok:
+			return 0, false
+		case hits == 1:
+			n, ok = r.Number(p)-uint32(ago), true
+		}
+	}
+	return n, ok
+}
+
 // estimate is the formula of package counter, but for hits of the cut sub-window of which the table knows when they
 // came. Lower counts only those that certainly came after the cut.
 func (r *Spec) estimate(v view, gone float64) float64 {
@@ -50,6 +65,33 @@ func (r *Spec) estimate(v view, gone float64) float64 {
 	after = min(after+float64(v.own.At(bin))*(float64(bin+1)-gone*histogram.Size), others)
 	left := max(0, 1-gone*histogram.Size/float64(v.own.Within))
 	return full + after + max(0, others-float64(v.own.Sum(0)))*left
+}
+
+// doubt is how many standard deviations a sure number stays below what is expected of hits of which no time is known.
+const doubt = 2
+
+// surely is how many of n hits lie in a share of their span at least, in all likelihood, if each may lie anywhere in it.
+// Of a few hits it is none: they may all have left the window. Of many, as of an attack, it is nearly what is expected.
+// It falls with the share.
+func surely(n, share float64) float64 {
+	expected := n * share
+	if expected < 1 {
+		return 0
+	}
+	return math.Floor(max(0, expected-doubt*math.Sqrt(expected*(1-share))))
+}
+
+// sure is Sure of a view, at most the estimate.
+func (r *Spec) sure(v view, gone float64) float64 {
+	full, others := float64(int64(v.full)), float64(int64(v.oldest))
+	if !v.own.Known() {
+		return full + surely(others, 1-gone)
+	}
+	bin := min(int(gone*histogram.Size), histogram.Size-1)
+	after := float64(v.own.Sum(bin + 1))
+	after += surely(float64(v.own.At(bin)), float64(bin+1)-gone*histogram.Size)
+	left := max(0, 1-gone*histogram.Size/float64(v.own.Within))
+	return full + min(after, others) + surely(max(0, others-float64(v.own.Sum(0))), left)
 }
 
 // certain is the estimate by Lower.

@@ -21,7 +21,10 @@ func (r *Spec) Position(ns int64, phase uint16) Position {
 	}
 }
 
-func (r *Spec) offset(phase uint16) int64 { return r.phases * int64(phase) }
+// PhaseBits are those of a phase that matter: a table has room for something else in the others.
+const PhaseBits = 1<<16 - 1<<5
+
+func (r *Spec) offset(phase uint16) int64 { return r.phases * int64(phase&PhaseBits) }
 
 // Move says by how many groups the lanes of a counter whose newest group is base must be shifted for a position, and where
 // to count then. A clock that stepped back by less than a window stays in the newest group that the counter has seen; one

@@ -21,17 +21,19 @@ func (a *Announcer) ActOn(c counter.Counter, reply counter.Reply, now time.Time)
 	if reply.Near && !(reply.Over && rule != nil && rule.Timeout > 0) { // a block goes to other PoPs as well
 		a.countToPeers(c, now)
 	}
+	requested := false
 	switch {
 	case reply.Over && rule != nil && rule.Timeout > 0:
 		a.block(c, reply.Crossed, now)
 	case reply.Filled:
-		a.announce(c, algorithm.Full, now)
+		requested = a.announce(c, algorithm.Full, now)
 	case reply.Crossed && !reply.Over:
-		a.announce(c, reply.Stage, now)
+		requested = a.announce(c, reply.Stage, now)
 	case reply.Stage >= algorithm.Half:
 		a.leave(task{what: announceStage, stage: reply.Stage, counter: c}, now)
 	}
 	switch {
+	case requested:
 	case reply.CrossedTimes:
 		a.requestTimes(c, now)
 	case reply.WantTimes:
@@ -71,12 +73,21 @@ func setAside(c counter.Counter, stage algorithm.Stage) bool {
 	return stage == algorithm.Full && c.Rule.HoldsBack()
 }
 
-// announce sends all edges the state of a counter that has come to a stage.
-func (a *Announcer) announce(c counter.Counter, stage algorithm.Stage, now time.Time) {
-	paid := setAside(c, stage)
-	if paid || a.Budget.Affords(c.Rule, itemCost) {
-		a.append(c.Source, a.state(record.State, c, now), paid)
+// announce sends all edges the state of a counter that has come to a stage, and reports whether it requested times as
+// well. It does where the next hit is one too many: an edge that has never met the source is then sure of it. Times are
+// exchanged once in a window, so that is for rules whose blocks last as long: under others they will be needed later.
+func (a *Announcer) announce(c counter.Counter, stage algorithm.Stage, now time.Time) (requested bool) {
+	paid, affords := setAside(c, stage), a.Budget.Affords(c.Rule, itemCost)
+	if !paid && !affords {
+		return false
 	}
+	r := a.state(record.State, c, now)
+	rule := a.rules.Load().byID[c.Rule.ID]
+	if requested = paid && affords && c.Rule.Sliding() && rule != nil && rule.Timeout >= c.Rule.Window; requested {
+		r.Kind, r.Times = record.RequestTimes, a.config.Counters.ExportTimes(c, now, nil)
+	}
+	a.append(c.Source, r, paid)
+	return requested
 }
 
 // append adds a record to the log of a source's node, or of both its nodes while the list changes.
