@@ -41,16 +41,16 @@ func (s *shard) note(r *algorithm.Spec, st *store, i int, p algorithm.Position, 
 	return true
 }
 
-// noteFirst notes in a new histogram what came before it: a counter's first hit, of which the bin is known, or else that
-// hits of this sub-window came before now.
+// noteFirst notes in a new histogram what came before it: a counter's first hit, of which the bin is known. Under a larger
+// limit it is more than one, and they are not spread over what of the sub-window is still to come.
 func (s *shard) noteFirst(r *algorithm.Spec, st *store, i int, p algorithm.Position, hist *histogram.Histogram) {
 	h, groups := st.record(i)
 	if n, ok := r.Single(groups, p); ok && h.first() > 0 {
 		s.histograms.Enter(hist, n)
 		s.histograms.Add(hist, n, h.first(), 1)
-		return
+	} else if r.Limit > histogramFrom {
+		hist.Close(r.Number(p), histogram.Bin(p.Gone))
 	}
-	hist.Close(r.Number(p), histogram.Bin(p.Gone))
 }
 
 // unnote takes hits out of the bin that they were noted in, of a counter that still has a histogram. Tables that have

@@ -22,6 +22,8 @@ import (
 //	readPast       older groups were asked for                     a group begins                    read them once a group
 //	announced      a stage (algorithm.Stage) was announced, or     the estimate is half of that      announce once
 //	               learned of                                      stage, or a window of silence
+//	over           it is surely over its limit (noteOver), or      groups begin, as many as a window go by the estimate (firm)
+//	               blocked; a number of groups, in three bits      touches
 //	hasHistogram   it has a histogram of its hits                  another needs it more             finer than a sub-window
 //	warm           a seventh of the limit is used                  less is                           who leaves a full table
 //	urgent         hits may not wait, or have waited for long      they are taken                    report now
@@ -49,6 +51,9 @@ type Reply struct {
 	WantTimes bool
 	// CrossedTimes is Crossed of WantTimes.
 	CrossedTimes bool
+	// Leaving says of a counter that is full that it has hits in the sub-windows that leave the window first: when they
+	// came decides when the source has room again.
+	Leaving bool
 	// Near says that the source has used two thirds of its limit or more, here and elsewhere, and that this report has
 	// brought it over a step (told): other PoPs are told. Exactly one report does.
 	Near bool
@@ -94,6 +99,7 @@ func (s *shard) replied(t *core, c Counter, st *store, i int, at algorithm.Posit
 	}
 	reply.confirmed = s.before(h, estimate, 0)
 	reply.Filled = reply.Over && !announcement && stage > h.announced() && stage == algorithm.Full && r.Stage(s.before(h, estimate, reported)) < stage
+	reply.Leaving = stage == algorithm.Full && r.Leaving(st.groups(i), at.Lane)
 	h.announce(max(stage, h.announced()))
 	h.state |= warmth(r, estimate)
 	if w := h.unconfirmed; w != 0 {

@@ -35,6 +35,12 @@ func (r *Spec) Oldest(groups []uint64, lane int) uint64 {
 	return r.lanes.Lane(groups[g], i)
 }
 
+// Leaving reports whether a sliding window that ends in the given lane of groups[0] has hits in the sub-window that its
+// beginning cuts, or in the two after that.
+func (r *Spec) Leaving(groups []uint64, lane int) bool {
+	return r.Sliding() && r.Oldest(groups, lane)+r.Oldest(groups, lane+1)+r.Oldest(groups, lane+2) > 0
+}
+
 // Single returns the number of the sub-window that has the one hit that a counter knows of at a position. ok is false if
 // there is none, or more than one.
 func (r *Spec) Single(groups []uint64, p Position) (n uint32, ok bool) {
@@ -104,9 +110,12 @@ func (r *Spec) certain(v view, gone float64) float64 {
 	return full + min(float64(v.own.Sum(bin+1)), float64(int64(v.oldest)))
 }
 
+// rounds reports whether estimates are rounded to the nearest.
+func (r *Spec) rounds() bool { return r.Estimate == Nearest || r.Estimate == Weighed }
+
 // Used is an estimate as a whole number, which may be compared with the limit.
 func (r *Spec) Used(estimate float64) int64 {
-	if r.Estimate == Nearest {
+	if r.rounds() {
 		return int64(estimate + 0.5)
 	}
 	return int64(math.Ceil(estimate))
@@ -123,7 +132,7 @@ func (r *Spec) Remaining(estimate float64) uint32 {
 // slidingRetry is RetryAfter of a sliding window: sub-windows leave it one by one, each evenly over its length.
 func (r *Spec) slidingRetry(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {
 	room := float64(r.Limit) - n
-	if r.Estimate == Nearest {
+	if r.rounds() {
 		room += 0.5
 	}
 	for ahead := 0; ; ahead++ {

@@ -28,16 +28,19 @@ type Estimate uint8
 
 const (
 	// Nearest weighs the oldest sub-window by its share of the window and rounds to the nearest whole number, because
-	// counts are whole. It is the most accurate.
+	// counts are whole. It is the most accurate. Decisions about a source that was not over its limit lately go by less:
+	// by what is Sure of it.
 	Nearest Estimate = iota
 	// Lower leaves the oldest sub-window out. It is never above the exact count, so it never refuses a source that is
 	// at or under its limit (up to the clock skew between edges).
 	Lower
 	// Unrounded is Nearest without the rounding, as published for two plain counters (Cloudflare, 2017).
 	Unrounded
+	// Weighed is Nearest by the estimate alone, for a limit that is the sum of an estimate and something.
+	Weighed
 )
 
-func (e Estimate) String() string { return [...]string{"nearest", "lower", "unrounded"}[e] }
+func (e Estimate) String() string { return [...]string{"nearest", "lower", "unrounded", "weighed"}[e] }
 
 // ParseEstimate reads "nearest" or "lower".
 func ParseEstimate(s string) (Estimate, error) {

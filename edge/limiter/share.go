@@ -30,12 +30,16 @@ func (l *Limiter) share(r *RuleResult, now time.Time) *algorithm.Spec {
 	return r.CountedBy()
 }
 
-// shareOf is a rule by one edge's share of its limit, on top of so many hits that are known. The sum is rounded, as
-// estimates are that are compared with it.
+// shareOf is a rule by one edge's share of its limit, on top of so many hits that are known, weighed by their age. The
+// sum is rounded, as estimates are that are compared with it, and they are weighed alike.
 func shareOf(r *algorithm.Spec, edges int, known float64) *algorithm.Spec {
 	left := max(math.Ceil((float64(r.Limit)-known)/float64(edges)), 0)
 	most := max(r.Limit/uint32(edges), 1)
-	return r.With(uint32(math.Round(known+min(left, float64(most)))), r.Estimate)
+	e := r.Estimate
+	if e == algorithm.Nearest {
+		e = algorithm.Weighed
+	}
+	return r.With(uint32(math.Round(known+min(left, float64(most)))), e)
 }
 
 // shareInFlight is a rule's concurrency, or this edge's share of it. Requests of other edges are not counted here, so

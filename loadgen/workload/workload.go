@@ -26,6 +26,7 @@ func List() []Workload {
 	return []Workload{
 		{"steady", "good sources, each at an even rate below the limit", (*generator).steady},
 		{"burst", "good sources that load pages: bursts below the limit; and some that burst above it", (*generator).burst},
+		{"innocents", "programs that keep a pace of 97 % to 99.2 % of the limit, or vary theirs by a fifth and are never over it", (*generator).innocents},
 		{"onoff", "abusers on and off at the window's period", (*generator).onOff},
 		{"distributed", "a few hundred abusers, each somewhat above the limit, at once", (*generator).distributed},
 		{"mixed", "good sources, and every kind of abuser among them; at least 1,000 requests/s", (*generator).mixed},
@@ -204,6 +205,32 @@ func (g *generator) seconds() float64 { return g.o.Duration.Seconds() }
 
 // between is evenly distributed.
 func (g *generator) between(low, high float64) float64 { return low + g.rng.Float64()*(high-low) }
+
+// innocents are programs that keep just below the limit: three of four with an even pace, at 97 %, 98.5 % and 99.2 % of it,
+// and one that varies each gap by a fifth, at 95 %, or at 80 % of a limit up to 10. That one waits where another request
+// would be over the limit.
+func (g *generator) innocents() {
+	limit, window := int(g.o.Limit), g.o.Window.Seconds()
+	sources := max(24, 240/limit)
+	for i := range sources {
+		s, share, varied := g.good(), [...]float64{0.97, 0.985, 0.992, 0.95}[i%4], i%4 == 3
+		if varied && limit <= 10 {
+			share = 0.8
+		}
+		var sent []float64
+		for t := g.rng.Float64() * window; t < g.seconds(); {
+			g.send(s, t)
+			gap := 1 / (share * g.limitRate())
+			if varied {
+				gap *= g.between(0.8, 1.2)
+			}
+			sent = append(sent, t)
+			if t += gap; len(sent) >= limit {
+				t = max(t, sent[len(sent)-limit]+window+1e-6)
+			}
+		}
+	}
+}
 
 // goodSources is so many good sources that send at most so many requests per second together, from a time until another:
 // half of them evenly, half in pages: a burst below the limit, then at least a window's pause.

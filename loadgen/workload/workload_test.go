@@ -66,7 +66,7 @@ func TestWorkloads(t *testing.T) {
 					t.Errorf("%s, limit %d: the abuser %s sends %d", w.Name, rule.limit, s.Name, most)
 				}
 			}
-			if (over == 0) != (w.Name == "steady" || w.Name == "below" || w.Name == "rotate-24" || w.Name == "flash-crowd") {
+			if (over == 0) != (w.Name == "steady" || w.Name == "innocents" || w.Name == "below" || w.Name == "rotate-24" || w.Name == "flash-crowd") {
 				t.Errorf("%s, limit %d: %d abusers over the limit", w.Name, rule.limit, over)
 			}
 			if rate := float64(len(traffic.Requests)) / traffic.Duration().Seconds(); w.Name == "mixed" && (rate < 1000 || good < 200) {

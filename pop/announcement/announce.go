@@ -26,9 +26,9 @@ func (a *Announcer) ActOn(c counter.Counter, reply counter.Reply, now time.Time)
 	case reply.Over && rule != nil && rule.Timeout > 0:
 		a.block(c, reply.Crossed, now)
 	case reply.Filled:
-		requested = a.announce(c, algorithm.Full, now)
+		requested = a.announce(c, algorithm.Full, reply.Leaving, now)
 	case reply.Crossed && !reply.Over:
-		requested = a.announce(c, reply.Stage, now)
+		requested = a.announce(c, reply.Stage, reply.Leaving, now)
 	case reply.Stage >= algorithm.Half:
 		a.leave(task{what: announceStage, stage: reply.Stage, counter: c}, now)
 	}
@@ -74,16 +74,17 @@ func setAside(c counter.Counter, stage algorithm.Stage) bool {
 }
 
 // announce sends all edges the state of a counter that has come to a stage, and reports whether it requested times as
-// well. It does where the next hit is one too many: an edge that has never met the source is then sure of it. Times are
-// exchanged once in a window, so that is for rules whose blocks last as long: under others they will be needed later.
-func (a *Announcer) announce(c counter.Counter, stage algorithm.Stage, now time.Time) (requested bool) {
+// well. It does where nothing is left and hits are about to leave the window, so that an edge that has never met the
+// source is sure that the next one is too many. Times are exchanged once in a window, so that is for rules whose blocks
+// last as long: under others they will be needed later.
+func (a *Announcer) announce(c counter.Counter, stage algorithm.Stage, leaving bool, now time.Time) (requested bool) {
 	paid, affords := setAside(c, stage), a.Budget.Affords(c.Rule, itemCost)
 	if !paid && !affords {
 		return false
 	}
 	r := a.state(record.State, c, now)
 	rule := a.rules.Load().byID[c.Rule.ID]
-	if requested = paid && affords && c.Rule.Sliding() && rule != nil && rule.Timeout >= c.Rule.Window; requested {
+	if requested = leaving && paid && affords && rule != nil && rule.Timeout >= c.Rule.Window; requested {
 		r.Kind, r.Times = record.RequestTimes, a.config.Counters.ExportTimes(c, now, nil)
 	}
 	a.append(c.Source, r, paid)

@@ -77,7 +77,7 @@ func (a *Announcer) do(t task, now time.Time) {
 	case t.what == announceBlock:
 		a.setBit(t.key().key, t.bit, now)
 	case t.what == announceStage:
-		a.announce(t.counter, t.stage, now)
+		a.announce(t.counter, t.stage, false, now)
 	case t.what == requestTimes:
 		a.requestTimes(t.counter, now)
 	}

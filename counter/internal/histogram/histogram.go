@@ -253,8 +253,13 @@ func (s *Set) set(h *Histogram, n uint32, bin int, have uint32) {
 	}
 }
 
-// Close takes in that no hit of a sub-window came after a bin.
-func (h *Histogram) Close(n uint32, bin int) { h.closed, h.closedAt = n, uint8(bin) }
+// Close takes in that no hit of a sub-window, of those of which no bin is known, came after a bin.
+func (h *Histogram) Close(n uint32, bin int) {
+	if h.closed == n {
+		bin = min(bin, int(h.closedAt)) // it was told before when some of them came at the latest
+	}
+	h.closed, h.closedAt = n, uint8(bin)
+}
 
 // Known reports whether anything is known of the sub-window.
 func (b Bins) Known() bool { return b.low != nil }

@@ -56,6 +56,7 @@ func Command(ctx context.Context, args []string) error {
 	logs := flags.String("logs", "", "`DIR` with access logs (.log, .jsonl, .csv, or .gz of one); none: made traffic alone")
 	short := flags.Bool("short", false, "small workloads alone, and the published stream at a hundredth: seconds, not minutes")
 	sizes := flags.Bool("sizes", false, "judge every workload over 1, 8, 24, 48 and 64 edges, and nothing else")
+	innocents := flags.Bool("innocents", false, "judge sources that keep within their limit, at six limits over 1 to 64 edges, and nothing else: none may be refused")
 	published := flags.Bool("published", true, "judge the streams of the published size as well; without them it takes half the time")
 	seed := flags.Uint64("seed", 1, "of workloads, and of where in its second a one-second stamp lies")
 	seeds := flags.Int("seeds", 4, "so many seeds from --seed on, of where in its second a one-second stamp lies and of made traffic;\nfigures are given as min-max over them")
@@ -75,6 +76,9 @@ func Command(ctx context.Context, args []string) error {
 	}
 	if err := s.find(*logs); err != nil {
 		return err
+	}
+	if *innocents {
+		return s.runInnocents(ctx, os.Stdout)
 	}
 	began := time.Now()
 	run := s.run

@@ -81,6 +81,80 @@ func TestGuards(t *testing.T) {
 	}
 }
 
+// shortBlocks is what sources that are on and off at the window's period made of blocks shorter than it, over so many edges, when this
+// was written: requests let pass above the limit, answered wrongly, and ms until a block was in force on every edge, at most.
+var shortBlocks = []struct {
+	edges            int
+	block            time.Duration
+	allowed, answers float64
+	most             float64
+}{
+	{2, 5 * time.Second, 307, 4503, 2045},
+	{3, 5 * time.Second, 142, 4471, 2036},
+	{8, 5 * time.Second, 142, 3524, 2642},
+	{2, 10 * time.Second, 263, 3849, 2033},
+	{3, 10 * time.Second, 193, 3677, 2048},
+	{8, 10 * time.Second, 246, 3372, 2890},
+}
+
+// TestShortBlocks fails when blocks that are shorter than the window are decided worse or later than when this was written, by half. Such a
+// source goes on at its limit, so nearly every decision depends on when, within a sub-window, other edges' hits came.
+func TestShortBlocks(t *testing.T) {
+	const limit, window = 100, time.Minute
+	for _, g := range shortBlocks {
+		t.Run(fmt.Sprintf("%d edges, %v", g.edges, g.block), func(t *testing.T) {
+			t.Parallel()
+			var allowed, answers, most float64
+			for seed := range uint64(2) {
+				f := shortBlocksRun(t, seed+1, limit, window, g.block, g.edges)
+				allowed, answers = allowed+float64(f.WronglyAllowed), answers+f.WrongAnswersRatio*float64(f.Requests)
+				most = max(most, 1000*f.TimeToBlock.EveryEdge.Max)
+			}
+			t.Logf("%.0f, %.0f, %.0f", allowed, answers, most)
+			for _, f := range []struct {
+				name      string
+				want, got float64
+			}{
+				{"let pass above the limit", g.allowed, allowed},
+				{"answered wrongly", g.answers, answers},
+				{"ms to block on every edge, at most", g.most, most},
+			} {
+				if f.got > 1.5*f.want {
+					t.Errorf("%s: %.6g, where it was %.6g", f.name, f.got, f.want)
+				}
+			}
+		})
+	}
+}
+
+func shortBlocksRun(t *testing.T, seed uint64, limit uint, window, block time.Duration, edges int) judge.Figures {
+	t.Helper()
+	traffic, err := workload.Generate("onoff", workload.Options{Seed: seed, Limit: uint32(limit), Window: window, Duration: 4 * window})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &cli.RuleFlags{Limits: []uint{limit}, Window: window, Timeout: block, SubWindows: 12, Estimates: []string{"nearest"}, Mode: "deployed"}
+	mode, rules, err := f.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := &cli.PoP{Size: virtual.Size{Edges: edges, Nodes: max(edges/2, 1), RTT: time.Millisecond}, PerConnection: 20, Quiet: true}
+	if err := size.Check(); err != nil {
+		t.Fatal(err)
+	}
+	site, err := virtual.NewSite(traffic, mode, rules[0], &size.Size, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := judge.Options{Limit: uint32(limit), Window: window, Timeout: block, Ideal: virtual.IdealOf(traffic, rules[0])}
+	v := judge.VirtualOptions{Edges: edges, PerConnection: size.PerConnection, Seed: seed}
+	found, err := judge.Simulate(t.Context(), traffic, mode, o, site.Options(v), site.Limiter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // guardedRun simulates traffic that asks for everything that is guarded: bursts, sources just above the limit, and abusers that go round
 // the edges. One edge takes so much less time than eight that it gets more of it.
 func guardedRun(t *testing.T, mode string, edges int, estimate string) figure {
