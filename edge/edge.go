@@ -70,6 +70,7 @@ type Options struct {
 	Tier   Tier              // the PoP; the zero Tier counts alone
 	Access *accesslog.Log    // nil: none
 	Name   string            // what operators call this edge, for the access log
+	Via    string            // by which this edge's PoP knows its own requests in Via; "": as sluice, and none
 	Events *events.Log       // what has happened, for operators; nil: it is not kept
 	Audit  *audit.Audit      // watches some sources; nil: none
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
@@ -180,7 +181,7 @@ func New(o Options) (*Server, error) {
 	if s.warn == nil {
 		s.warn = func(string, ...any) {}
 	}
-	s.bounds = proxy.Bounds{BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout}
+	s.bounds = proxy.Bounds{BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout, Via: o.Via}
 	s.exchanges.New = func() any { return newExchange(s) }
 	s.http1.New = func() any { return newHTTP1Exchange(s) }
 	if s.audit != nil {

@@ -197,6 +197,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 			try(err)
 		}
 	}
+	doubtful = append(doubtful, originsHere(c)...)
 	hmac := ""
 	if token.IsSecret(c.JWT.Algorithms[0]) {
 		hmac = c.JWT.KeysFile

@@ -61,6 +61,7 @@ func TestCheck(t *testing.T) {
 		warned     []string
 	}{
 		{"good", "", nil, nil},
+		{"an origin that is the edge", "listen: 'unix:" + dir + "/s'\nsource: {trust: ['10.0.0.0/8']}\norigins: [{servers: ['unix:" + dir + "/s']}]", nil, []string{"origin unix:" + dir + "/s is this edge: it is served at listen unix:" + dir + "/s"}},
 		{"secret that is not there", tier + dir + "/none}", []string{"pop.secret_file: open " + dir + "/none: no such file"}, nil},
 		{"short secret", tier + short + "}", []string{"pop.secret_file: " + short + ": line 1 has less than 16 bytes"}, nil},
 		{"short second line of the secret", tier + half + "}", []string{"pop.secret_file: " + half + ": line 3 has less than 16 bytes"}, nil},

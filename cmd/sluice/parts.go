@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -177,7 +178,7 @@ func (d *daemon) makeEdge() (err error) {
 	}
 	d.lists, d.geo = listBook(c, d.happened), new(geo.Book)
 	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
-		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c), Audit: notes,
+		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c), Via: viaName(c, d.key), Audit: notes,
 		Config: c, Proof: d.proof(), Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
 	})
 	if err != nil {
@@ -204,6 +205,17 @@ func (d *daemon) makeEdge() (err error) {
 	d.makeViewer()
 	warnings(c, d.log)
 	return nil
+}
+
+// viaName is what Via calls this edge. Edges of a PoP that has a secret have one name: two of them in a row would count each request
+// twice, so that is a loop as well. Without a secret an edge has a name of its own, because PoPs of other people may have the same
+// name, default say, and be behind this one rightly.
+func viaName(c *config.Config, key secret.Secret) string {
+	name := rand.Uint64()
+	if c.PoP.SecretFile != "" {
+		name = key.Via()
+	}
+	return fmt.Sprintf("sluice-%016x", name)
 }
 
 // makeViewer makes what shows this edge to the others of its PoP, and them here.

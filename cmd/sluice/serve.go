@@ -190,6 +190,9 @@ func (d *daemon) logStarted() {
 	d.happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
 	d.log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", strings.Join(addresses(d.at.front), " "), "listen_tls", strings.Join(addresses(d.at.secure), " "), "admin", d.at.back.Addr().String(),
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
+	for _, w := range originsHere(c) {
+		d.log.Warn(w)
+	}
 }
 
 // errLogged stands for an error that is in the log.
@@ -230,7 +233,7 @@ func findOrigins(c *config.Config, log *slog.Logger) error {
 					return fmt.Errorf("origin %s: the name %s cannot be found: check its spelling or the name server", u, u.Hostname())
 				}
 				if u.Port() == "" {
-					address = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443", "h2c": "80", "h2": "443"}[u.Scheme])
+					address = net.JoinHostPort(u.Hostname(), schemePorts[u.Scheme])
 				}
 			}
 			nc, err := net.DialTimeout(network, address, time.Second)

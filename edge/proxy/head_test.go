@@ -36,7 +36,7 @@ func FuzzRequestHead(f *testing.F) {
 		c := &front.Client{Conn: sender{rest: bytes.NewReader(request)}, Site: &front.Site{}}
 		c.Reader = bufio.NewReaderSize(c, 32<<10)
 		x := &http1.RequestHead{}
-		p := &Forward{in: &x.Request, order: Order{Peer: netip.MustParseAddr("192.0.2.1")}, Counted: func(*message.Names) {}}
+		p := &Forward{Bounds: &Bounds{}, in: &x.Request, order: Order{Peer: netip.MustParseAddr("192.0.2.1")}, Counted: func(*message.Names) {}}
 		raw, err := c.NextHead(0, 32<<10)
 		if err != nil || x.Parse(raw, message.MaxLines) != nil {
 			return

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"net/http"
 	"strconv"
 
@@ -38,7 +39,7 @@ func (p *Forward) appendHead(b []byte, o *upstream.Origin) []byte {
 		case message.Via:
 			via = true
 			b = append(append(b, "Via: "...), l.Value...)
-			b = append(b, ", 1.1 sluice\r\n"...)
+			b = append(append(append(b, ", 1.1 "...), p.via()...), "\r\n"...)
 			continue
 		}
 		b = l.Append(b)
@@ -63,7 +64,7 @@ func (p *Forward) appendHead(b []byte, o *upstream.Origin) []byte {
 	if !via {
 		b = append(b, "\r\nVia: "...)
 		b = append(b, p.in.Version[len("HTTP/"):]...)
-		b = append(b, " sluice"...)
+		b = append(append(b, ' '), p.via()...)
 	}
 	if len(p.order.ID) > 0 {
 		b = append(b, "\r\nX-Request-ID: "...)
@@ -95,3 +96,28 @@ func (p *Forward) appendHead(b []byte, o *upstream.Origin) []byte {
 	}
 	return append(b, "\r\n\r\n"...)
 }
+
+// via is this edge's name in Via: a pseudonym, as RFC 9110, 7.6.3 has it, from which nobody learns a host's name.
+func (p *Forward) via() string {
+	if p.Bounds.Via == "" {
+		return "sluice"
+	}
+	return p.Bounds.Via
+}
+
+// hasBeenHere reports whether an edge of this PoP has passed the request on before. Whoever sent it counts for nothing here:
+// an edge does not trust itself, and a client that writes this name, which only origins are told, ends its own request.
+func (p *Forward) hasBeenHere() bool {
+	if p.Bounds.Via == "" {
+		return false
+	}
+	for i := range p.in.Head.Lines {
+		l := &p.in.Head.Lines[i]
+		if l.Kind == message.Via && bytes.Contains(l.Value, []byte(p.Bounds.Via)) {
+			return true
+		}
+	}
+	return false
+}
+
+var loop = message.Refuse(http.StatusLoopDetected, "loop", "The request came back to this server: the server behind it leads here.")

@@ -64,6 +64,7 @@ type Forward struct {
 type Bounds struct {
 	BodyBytes  int           // of a request's body; 0: unlimited
 	TunnelTime time.Duration // after which a tunnel ends in which nothing moves
+	Via        string        // by which this edge's PoP is known in Via; "": no request is known to have been here
 }
 
 // An Order is what a Forward needs to know about a request besides what came.
@@ -95,6 +96,10 @@ func (p *Forward) Pass(on Exchange, order Order) *message.Refusal {
 	}
 	if p.in.Tunnel && p.wantsUpgrade(g) == nil {
 		return noTunnel
+	}
+	if p.hasBeenHere() {
+		p.Warn("a request came back: this server of an origin leads to an edge of this PoP", "origin", g.Servers[0].Name)
+		return loop
 	}
 	now, due := order.Now, time.Time{}
 	if g.Total > 0 {

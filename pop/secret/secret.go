@@ -233,6 +233,7 @@ const (
 	forExact        = 'x'
 	forAudit        = 'u'
 	forView         = 'v'
+	forVia          = 'y'
 )
 
 func (s Secret) hashSource(use byte, source counter.Source) uint64 {
@@ -245,6 +246,9 @@ func (s Secret) hashSource(use byte, source counter.Source) uint64 {
 func (s Secret) PlacementHash(source counter.Source) uint64 {
 	return s.hashSource(forPlacement, source)
 }
+
+// Via is by what the PoP knows, in the header Via, requests that an edge of it has passed on. Origins learn it.
+func (s Secret) Via() uint64 { return siphash.Hash(s.names.k0, s.names.k1, []byte{forVia}) }
 
 // Watch is a source's hash for the choice of the sources that edges audit, and stands for it there.
 func (s Secret) Watch(source counter.Source) uint64 { return s.hashSource(forAudit, source) }
