@@ -116,11 +116,13 @@ func TestDatabaseReplaced(t *testing.T) {
 	must(t, os.Remove(file))
 	must(t, os.Symlink(at("asn.mmdb"), file))
 	is("a link to another kind", "NO", "which has no countries")
+	unread(t, p, "geo.country", file, "which has no countries")
 
 	in("next.mmdb", "DE")
 	must(t, os.Symlink(at("next.mmdb"), at("link")))
 	must(t, os.Rename(at("link"), file))
 	is("a link to a good one", "DE", "")
+	unread(t, p, "", "", "")
 	in("next.mmdb", "FR")
 	is("where the link leads has changed", "FR", "")
 	if _, text := p.admin("GET", "/metrics"); !strings.Contains(text, `sluice_geo_failures_total{database="country"}`) {

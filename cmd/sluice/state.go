@@ -31,6 +31,14 @@ func (d *daemon) state() control.State {
 			s.Unkept = append(s.Unkept, control.Unkept{File: keeper.Copy, Error: err.Error()})
 		}
 	}
+	for _, l := range server.Lists() {
+		if l.Error != "" {
+			s.Unread = append(s.Unread, control.Unread{Field: "lists." + l.Name, From: l.From, Since: l.FailingSince, Error: l.Error})
+		}
+	}
+	for _, f := range d.geo.Failing() {
+		s.Unread = append(s.Unread, control.Unread{Field: "geo." + f.Of, From: f.File, Since: f.Since, Error: f.Error})
+	}
 	if access != nil {
 		if err := access.Failed(); err != nil {
 			s.AccessLog = &control.LostLines{File: access.File(), Error: err.Error(), Lost: access.Lost()}

@@ -27,6 +27,8 @@ type State struct {
 	Waiting int           `json:"waiting"` // settings of the file that wait for a restart
 	Peers   []PeerStatus  `json:"peers"`   // other PoPs that tell this one whom they block, and are told
 	Unkept  []Unkept      `json:"unkept,omitempty"`
+	// Unread are named lists and databases that are configured and cannot be read again.
+	Unread []Unread `json:"unread,omitempty"`
 	// AccessLog is that of which the latest lines could not be written. None: they were, or there is no log.
 	AccessLog *LostLines `json:"access_log,omitempty"`
 	// Wall is how the kernel refuses sources that are blocked and go on connecting. None: it is not to.
@@ -99,6 +101,14 @@ type LostLines struct {
 type Unkept struct {
 	File  string `json:"file"`
 	Error string `json:"error"`
+}
+
+// Unread is a named list or a database that cannot be read again: its last good content stays in force.
+type Unread struct {
+	Field string    `json:"field"` // lists.NAME, geo.country or geo.asn
+	From  string    `json:"from"`  // its file or URL
+	Since time.Time `json:"since"` // the first look that failed after the last good one
+	Error string    `json:"error"` // of the latest
 }
 
 // Reloaded is what a reload has done.

@@ -52,10 +52,18 @@ type database struct {
 	content  atomic.Pointer[content]
 
 	failures atomic.Uint64
+	failing  atomic.Pointer[Failure] // nil: the latest look was good
 
 	mu   sync.Mutex  // held while the file is read: seconds, of a large one
 	seen os.FileInfo // of the file that was read last, good or not
 	err  error       // of that
+}
+
+// Failure is a database of which the file is wrong or away, so that its last good content stays in force.
+type Failure struct {
+	Of, File string
+	Since    time.Time // the first of the looks that have failed, without a good one between them
+	Error    string    // of the latest
 }
 
 // content is what a file said. It does not change.
@@ -161,7 +169,7 @@ func (b *Book) Refresh() (changed []string, err error) {
 func (d *database) refresh() (changed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	defer func() { d.err = err }()
+	defer func() { d.looked(err) }()
 	now, err := os.Stat(d.file)
 	if err != nil {
 		if d.seen = nil; d.err == nil {
@@ -184,6 +192,34 @@ func (d *database) refresh() (changed bool, err error) {
 		d.failures.Add(1)
 	}
 	return err == nil, err
+}
+
+// looked keeps what came of a look.
+func (d *database) looked(err error) {
+	if d.err = err; err == nil {
+		d.failing.Store(nil)
+		return
+	}
+	since := time.Now()
+	if before := d.failing.Load(); before != nil {
+		since = before.Since
+	}
+	d.failing.Store(&Failure{Of: d.of, File: d.file, Since: since, Error: err.Error()})
+}
+
+// Failing are the databases of which the file is wrong or away. It waits for no file that is read meanwhile.
+func (b *Book) Failing() (all []Failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range []*database{b.country, b.asn} {
+		if d == nil {
+			continue
+		}
+		if f := d.failing.Load(); f != nil {
+			all = append(all, *f)
+		}
+	}
+	return all
 }
 
 // read reads a file, and what it was when it was begun: one that is written meanwhile is read again at the next look.
@@ -293,5 +329,10 @@ func (b *Book) Collect(to metric.Sink) {
 		to.Gauge(float64(c.built.Unix()), "sluice_geo_build_timestamp_seconds", "When the database in use was built by who publishes it.", "database", d.of)
 		to.Gauge(float64(c.read.Unix()), "sluice_geo_read_timestamp_seconds", "When the database in use was read.", "database", d.of)
 		to.Count(d.failures.Load(), "sluice_geo_failures_total", "Files of a database that could not be read, or were wrong: the last good content stays in force.", "database", d.of)
+		failing := 0.0
+		if d.failing.Load() != nil {
+			failing = 1
+		}
+		to.Gauge(failing, "sluice_geo_failing", "1: the file of a database is wrong or away.", "database", d.of)
 	}
 }

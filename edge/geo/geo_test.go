@@ -216,12 +216,22 @@ func TestRefresh(t *testing.T) {
 	if n := b.country.failures.Load(); n != 1 {
 		t.Errorf("%d failures, want 1", n)
 	}
+	first := b.Failing()
+	if len(first) != 1 || first[0].Of != Country || first[0].File != file || first[0].Since.IsZero() {
+		t.Fatalf("%+v", first)
+	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	again("DE", 0, "no such file")
+	if f := b.Failing(); len(f) != 1 || f[0].Since != first[0].Since || !strings.Contains(f[0].Error, "no such file") {
+		t.Errorf("%+v, first %+v", f, first)
+	}
 	geotest.Write(t, file, "GeoLite2-Country", map[string]mmdbtype.DataType{"192.0.2.0/24": city("FR")})
 	again("FR", 1, "")
+	if f := b.Failing(); len(f) > 0 {
+		t.Errorf("%+v", f)
+	}
 	if err := os.Chtimes(file, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}

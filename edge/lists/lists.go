@@ -86,6 +86,8 @@ type Status struct {
 	Changed  time.Time `json:"changed,omitzero"` // when it came into force
 	Failures uint64    `json:"failures"`         // looks that have failed
 	Error    string    `json:"error,omitempty"`  // of the last look; "": it was good
+	// FailingSince is when the first look failed of those since the last good one; zero: the last was good.
+	FailingSince time.Time `json:"failing_since,omitzero"`
 }
 
 // Prepare reads those of the lists that are not in force as they are configured, and returns all of them by name. None is
@@ -340,10 +342,13 @@ func (b *Book) look(ctx context.Context, l *list) error {
 	}
 	if l.status.Error = ""; err != nil {
 		l.status.Error = strings.ReplaceAll(err.Error(), "\n", "; ")
+		if l.status.FailingSince.IsZero() {
+			l.status.FailingSince = time.Now()
+		}
 		l.status.Failures++
 		return err
 	}
-	l.status.Read = time.Now()
+	l.status.Read, l.status.FailingSince = time.Now(), time.Time{}
 	return nil
 }
 
@@ -391,6 +396,10 @@ func (b *Book) Status() []Status {
 // Collect gives the metrics of all lists.
 func (b *Book) Collect(to metric.Sink) {
 	for _, s := range b.Status() {
+		failing := 0.0
+		if s.Error != "" {
+			failing = 1
+		}
 		read := 0.0
 		if !s.Read.IsZero() {
 			read = float64(s.Read.UnixNano()) / 1e9
@@ -398,6 +407,7 @@ func (b *Book) Collect(to metric.Sink) {
 		to.Gauge(float64(s.Entries), "sluice_list_entries", "Addresses and prefixes in a named list.", "list", s.Name)
 		to.Gauge(read, "sluice_list_read_timestamp_seconds", "When a named list was last found to be what its file or URL has; 0: not since the start, which has used the copy in state_dir.", "list", s.Name)
 		to.Count(s.Failures, "sluice_list_failures_total", "Looks at the file or the URL of a named list that have failed: its last good content stays in force.", "list", s.Name)
+		to.Gauge(failing, "sluice_list_failing", "1: the latest look at the file or the URL of a named list has failed.", "list", s.Name)
 	}
 }
 

@@ -154,12 +154,17 @@ func TestURL(t *testing.T) {
 	b := &Book{Dir: filepath.Join(t.TempDir(), "lists")}
 	l := begin(t, b, c)["tor"]
 	has(t, l, "192.0.2.1", true)
+	var before time.Time // when the failures began
 	again := func(addr string, want bool, failures uint64) {
 		t.Helper()
 		b.again(context.Background(), b.lists["tor"])
 		has(t, l, addr, want)
 		if got := b.Status()[0]; got.Failures != failures || strings.Contains(got.Error, "secret") {
 			t.Errorf("%+v, want %d failures", got, failures)
+		} else if got.FailingSince.IsZero() != (got.Error == "") || !before.IsZero() && got.Error != "" && got.FailingSince != before {
+			t.Errorf("%+v, failing since %v before", got, before)
+		} else {
+			before = got.FailingSince
 		}
 	}
 	again("192.0.2.1", true, 0)

@@ -135,6 +135,13 @@ func configLines(s *control.State, line func(name, format string, args ...any)) 
 	for _, u := range s.Unkept {
 		line("disk", "%s cannot be written, and a restart would lose what is new in it: %s", u.File, u.Error)
 	}
+	for _, u := range s.Unread {
+		what := u.Field
+		if !strings.Contains(u.Error, u.From) {
+			what += ", " + u.From + ","
+		}
+		line("unread", "%s cannot be read since %s, and its last good content stays in force: %s", what, Clock(u.Since), u.Error)
+	}
 	if l := s.AccessLog; l != nil {
 		line("disk", "the access log %s cannot be written: %s; %d of its lines are lost", l.File, l.Error, l.Lost)
 	}
