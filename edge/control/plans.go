@@ -18,7 +18,7 @@ import (
 )
 
 // ErrNoPlans says that there are none.
-var ErrNoPlans = errors.New("edge: there are no plans: say plans: {key: header:X-API-Key, default: free, store: sqlite:/PATH} in the configuration")
+var ErrNoPlans = errors.New("edge: there are no plans: say by what clients are known and where that is kept, plans: {key: header:X-API-Key, store: sqlite:/PATH}, in the configuration; no rule needs plans for a limit of one client")
 
 // Usage is how a client stands under a rule that counts by the plans' key.
 type Usage struct {
@@ -294,9 +294,11 @@ func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, err
 	switch r := in.Rules.ByName(q.Rule); {
 	case q.Rule != "" && r == nil:
 		return out, fmt.Errorf("%w: %s, or it is off", config.ErrNoRule, q.Rule)
-	case q.Rule != "" && len(r.Config.Plans) == 0 && (q.Limit != 0 || !r.Config.HasPlans()):
-		return out, fmt.Errorf("edge: rule %s has no plans, so it has one limit for everybody: give it plans: {%s: %d} first", q.Rule, in.PlansConfig.Default, r.Config.Limit)
-	case q.Rule != "" && r.KnowsBy() != n.key.String():
+	case q.Rule != "" && q.Plan != "" && !r.Config.HasPlans():
+		return out, fmt.Errorf("edge: rule %s has no plans, so a plan changes nothing there: give the client a limit, or the rule plans: {%s: %d}", q.Rule, q.Plan, r.Config.Limit)
+	case q.Rule != "" && q.Limit != 0 && r.TakesOwn() != nil:
+		return out, fmt.Errorf("edge: rule %s has no limit for one client: %w", q.Rule, r.TakesOwn())
+	case q.Rule != "" && (q.Plan != "" || q.Limit != 0) && r.KnowsBy() != n.key.String():
 		return out, fmt.Errorf("edge: rule %s knows clients by %s, and not by %s: say whom it is about, with by=%s", q.Rule, r.KnowsBy(), n.key, r.KnowsBy())
 	case q.Limit == 0 && q.Plan == "":
 		return out, errors.New("edge: a quota needs a plan or a limit")

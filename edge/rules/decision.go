@@ -213,6 +213,12 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 				continue
 			}
 			byPlan = of.tallyOf(plan)
+		} else if of := r.knows(); of != nil {
+			who, bad := d.account(of, secret, source)
+			if bad != nil {
+				return bad.Refusal()
+			}
+			r, _ = of.choose(r, who)
 		}
 		s := source
 		if r.Parts != nil {

@@ -31,7 +31,7 @@ func (d *Decision) Peaks(secret key.Secret, to []*peaks.Source, now time.Time) [
 		results := d.resultsOf(r, next)
 		next += len(results)
 		result := &results[0]
-		if r.Peaks == nil || result.Rule != &r.Rule || result.Probe {
+		if r.Peaks == nil || r.of != nil || result.Rule != &r.Rule || result.Probe {
 			continue
 		}
 		source := r.Peaks.Of(secret.Tag("", result.Source), now)

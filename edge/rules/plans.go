@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -67,11 +68,15 @@ func (c *Config) HasPlans() bool {
 //
 // It costs a decision a look into two maps, and where no other rule has the plans' key, one digest; by one of PlansConfig.Also another. Memory: 1 KB for a variant; the tier is told of
 // each, and no command is sent for it.
+//
+// A rule without plans that counts by the plans' key has a planned too, Rule.own, for limits of clients' own alone: it
+// costs a decision one load where there are none.
 type planned struct {
 	key        []key.Part
 	name       string // of the key; rules by that alone have the same digest
 	shows      int    // how many characters of it are shown
 	apart      string // "": the key is PlansConfig.Key
+	counted    bool   // the rule counts by the key, so a client can have a limit of its own
 	of         string // the rule's name
 	standard   string
 	about, not []string
@@ -106,12 +111,12 @@ func (v *planned) tallyOf(plan string) *PlanTally {
 }
 
 func newPlanned(c *Config, p PlansConfig) (*planned, error) {
-	name, _ := p.KeyOf(c)
+	name, counted := p.KeyOf(c)
 	part, err := ParsePlanKey(name)
 	if err != nil {
 		return nil, fmt.Errorf("plans: key: %w", err)
 	}
-	v := &planned{key: []key.Part{part}, name: part.String(), of: c.Name, standard: p.Default, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
+	v := &planned{key: []key.Part{part}, name: part.String(), of: c.Name, standard: p.Default, counted: counted, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
 	if c.Match.Not != nil {
 		v.not = c.Match.Not.Plans
 	}
@@ -145,11 +150,8 @@ func (v *planned) isAbout(plan string) bool {
 // because plans have changed since this version of the rules was left, is that of the client's plan.
 func (v *planned) choose(r *Rule, c *plans.Client) (variant *Rule, plan string) {
 	plan, limit := v.under(c)
-	switch {
-	case !v.isAbout(plan):
+	if !v.isAbout(plan) {
 		return nil, plan
-	case len(v.limits) == 0: // the rule needs only to know which clients it is about
-		return r, plan
 	}
 	variants := *v.variants.Load()
 	if own := variants[limit]; own != nil {
@@ -161,10 +163,40 @@ func (v *planned) choose(r *Rule, c *plans.Client) (variant *Rule, plan string) 
 	return r, plan
 }
 
+// TakesOwn returns why no client can have a limit of its own under the rule; nil: those can that KnowsBy names.
+func (r *Rule) TakesOwn() error {
+	v := r.plans
+	if v == nil {
+		v = r.own
+	}
+	switch c := &r.Config; {
+	case c.Match.Descriptors != nil:
+		return errors.New("proxies ask it by descriptors, which name no client that plans.key knows")
+	case c.Limit == 0:
+		return errors.New("it counts no requests: give it a limit for all others first")
+	case v == nil || !v.counted:
+		return fmt.Errorf("it counts by %s, which names no client: want a rule whose key has plans.key, or one of plans.also", strings.Join(c.Key, ", "))
+	case len(r.Limits) > 1:
+		return errors.New("it has windows or prefixes, so more than one limit: want a rule with one")
+	case c.Algorithm == Exact && !r.AsksTier():
+		return errors.New("it has algorithm: exact without check: sync: give it that, or another algorithm")
+	}
+	return nil
+}
+
+// knows is what tells the limits of clients under the rule apart; nil: all have the same.
+func (r *Rule) knows() *planned {
+	if r.own != nil && len(*r.own.variants.Load()) > 0 {
+		return r.own
+	}
+	return r.plans
+}
+
 // newVariant is a rule by another limit, which is the only one that it has.
 func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	v := *r
 	v.Config.Limit, v.of, v.Of = limit, r, r.Counter.ID
+	v.Candidate, v.Config.Candidate = nil, Candidate{} // it is about the limit of all others
 	var err error
 	if v.Counter, err = r.Config.newCounter(fmt.Sprintf("%s limit %d", r.Counter.Name, limit), limit, r.Counter.Estimate); err != nil {
 		return nil, err
@@ -184,7 +216,7 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 // changed. A variant that stays keeps its ID. It is for one goroutine at a time; requests may go on.
 func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 	var kept, added []*algorithm.Spec
-	next := make(map[*Rule]map[uint32]*Rule)
+	next := make(map[*planned]map[uint32]*Rule)
 	for _, r := range slices.Concat(s.Rules, s.Tried) {
 		for i := range r.Limits {
 			kept = append(kept, r.Limits[i].Counter)
@@ -192,11 +224,15 @@ func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 				kept = append(kept, c.Counter, c.Bits.Counter)
 			}
 		}
-		if r.plans == nil || len(r.plans.limits) == 0 {
+		v := r.plans
+		if v == nil {
+			v = r.own
+		}
+		if v == nil || len(v.limits) == 0 && r.TakesOwn() != nil {
 			continue
 		}
-		before, wanted := *r.plans.variants.Load(), make(map[uint32]*Rule)
-		for _, limit := range slices.Sorted(maps.Values(r.plans.limits)) {
+		before, wanted := *v.variants.Load(), make(map[uint32]*Rule)
+		for _, limit := range slices.Sorted(maps.Values(v.limits)) {
 			wanted[limit] = nil
 		}
 		for _, limit := range now.Limits(r.Config.Name) {
@@ -206,24 +242,24 @@ func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 		}
 		delete(wanted, r.Config.Limit)
 		for _, limit := range slices.Sorted(maps.Keys(wanted)) {
-			v := before[limit]
-			if v == nil {
-				if v, err = newVariant(r, limit); err != nil {
-					return false, fmt.Errorf("rule %s: limit of a plan: %w", r.Config.Name, err)
+			own := before[limit]
+			if own == nil {
+				if own, err = newVariant(r, limit); err != nil {
+					return false, fmt.Errorf("rule %s: limit of a plan or a client: %w", r.Config.Name, err)
 				}
-				added = append(added, v.Counter)
+				added = append(added, own.Counter)
 			} else {
-				kept = append(kept, v.Counter)
+				kept = append(kept, own.Counter)
 			}
-			wanted[limit] = v
+			wanted[limit] = own
 		}
 		if !maps.Equal(before, wanted) {
-			next[r] = wanted
+			next[v] = wanted
 		}
 	}
 	algorithm.Renumber(append(kept, added...)) // those in force are there first, and stay as they are
-	for r, variants := range next {
-		r.plans.variants.Store(&variants)
+	for v, variants := range next {
+		v.variants.Store(&variants)
 	}
 	return len(next) > 0, nil
 }
@@ -246,10 +282,11 @@ func (s *Set) Each() iter.Seq[*Rule] {
 
 // Variants are those of a rule that plans and clients need, by their limits.
 func (r *Rule) Variants() map[uint32]*Rule {
-	if r.plans == nil || r.of != nil {
+	v := r.knows()
+	if v == nil || r.of != nil {
 		return nil
 	}
-	return *r.plans.variants.Load()
+	return *v.variants.Load()
 }
 
 // AllLimits are the limits of a rule, and of its variants.
@@ -266,10 +303,15 @@ func (r *Rule) IsVariant() bool { return r.of != nil }
 
 // Of is the variant of a rule for a client, and its plan there; false: the rule is not about it.
 func (r *Rule) For(c *plans.Client) (variant *Rule, plan string, about bool) {
-	if r.plans == nil {
+	v := r.knows()
+	switch {
+	case v == nil:
 		return r, "", true
+	case v == r.own:
+		variant, _ = v.choose(r, c)
+		return variant, "", true
 	}
-	if variant, plan = r.plans.choose(r, c); variant == nil {
+	if variant, plan = v.choose(r, c); variant == nil {
 		return r, plan, false
 	}
 	return variant, plan, true
@@ -422,25 +464,29 @@ func (d *Decision) account(v *planned, secret key.Secret, source counter.Source)
 
 // KnowsBy is the part by which the rule identifies clients; "": it does not.
 func (r *Rule) KnowsBy() string {
-	if r.plans == nil {
-		return ""
+	switch {
+	case r.plans != nil:
+		return r.plans.name
+	case r.own != nil:
+		return r.own.name
 	}
-	return r.plans.key[0].String()
+	return ""
 }
 
 // ClientOf is what plans say of who sends these values, or, where there are none, counts as source under the rule. It reports false if that
 // does not tell who it is.
 func (r *Rule) ClientOf(secret key.Secret, values []key.Value, source counter.Source, s *plans.Snapshot) (c *plans.Client, ok bool) {
-	if r.plans == nil {
+	v := r.knows()
+	if v == nil {
 		return nil, true
 	}
-	client, ok := secret.DigestOfValue(r.plans.key[0], values)
+	client, ok := secret.DigestOfValue(v.key[0], values)
 	if !ok {
-		if client = source; len(values) > 0 || len(r.Parts) != 1 || !r.Parts[0].IsPart(r.plans.key[0]) {
+		if client = source; len(values) > 0 || len(r.Parts) != 1 || !r.Parts[0].IsPart(v.key[0]) {
 			return nil, false
 		}
 	}
-	return s.Of(known(secret, r.plans.apart, client)), true
+	return s.Of(known(secret, v.apart, client)), true
 }
 
 // HasPlans reports whether the rule knows clients by their plans.

@@ -678,3 +678,83 @@ func TestTalliesByPlan(t *testing.T) {
 		t.Errorf("%d plans are counted apart", len(v.tallies))
 	}
 }
+
+// A client can have a limit of its own under a rule without plans: it holds for that client alone, on the counters of a
+// variant, and what was tried of the rule goes by the limit of all others.
+func TestOwnLimitWithoutPlans(t *testing.T) {
+	plain, both, tried, source := Default("plain", 10), Default("both", 20), Default("tried", 30), Default("site", 40)
+	plain.Key, both.Key, tried.Key = []string{"header:X-Key"}, []string{"path", "header:x-key"}, []string{"header:X-Key"}
+	tried.Candidate.Limit = 25
+	about := Default("about", 50)
+	about.Key, about.Match.Plans = []string{"header:X-Key"}, []string{"free"}
+	set := plannedSet(t, plain, both, tried, source, about)
+	all := map[string]uint32{"plain": 10, "both": 20, "tried": 30, "site": 40, "about": 50}
+	lookups := func(r *Rule) bool { return r.knows() != nil }
+	if slices.ContainsFunc(set.Rules[:4], lookups) {
+		t.Error("a rule looks clients up of whom nothing is said")
+	}
+	if got := under(t, set, nil, "X-Key: own"); !maps.Equal(got, all) {
+		t.Errorf("%v, want %v", got, all)
+	}
+	var b plans.Book
+	client, _, _ := clientKey(t).Of("own")
+	own := map[string]uint32{"plain": 5, "both": 6, "tried": 7, "site": 8, "about": 9}
+	for rule, limit := range own {
+		b.Say(client, plans.Quota{Rule: rule, Limit: limit}, false)
+	}
+	who := b.Snapshot(time.Unix(1000, 0))
+	if changed, err := set.Vary(who); err != nil || !changed {
+		t.Fatalf("%v, %v", changed, err)
+	}
+	own["site"] = 40 // it counts by address
+	if got := under(t, set, who, "X-Key: own"); !maps.Equal(got, own) {
+		t.Errorf("%v, want %v", got, own)
+	}
+	for _, lines := range [][]string{{"X-Key: other"}, nil} {
+		if got := under(t, set, who, lines...); !maps.Equal(got, all) {
+			t.Errorf("%q: %v, want %v", lines, got, all)
+		}
+	}
+	if got := under(t, set, who, "X-Key: own", "X-Key: other"); got != nil {
+		t.Errorf("whose is it? %v", got)
+	}
+	for _, r := range set.Rules {
+		if variants := len(r.Variants()); (variants == 1) != (r.Config.Name != "site") {
+			t.Errorf("rule %s has %d variants", r.Config.Name, variants)
+		}
+		for _, v := range r.Variants() {
+			if v.Candidate != nil || v.Counter.ID == r.Counter.ID || v.Config.Mode != r.Config.Mode {
+				t.Errorf("%+v", v)
+			}
+		}
+		if v, _, about := r.For(who.Of(client)); !about || v.Config.Limit != own[r.Config.Name] {
+			t.Errorf("rule %s: %d, %v", r.Config.Name, v.Config.Limit, about)
+		}
+	}
+	if changed, err := set.Vary(nil); err != nil || !changed || slices.ContainsFunc(set.Rules[:4], lookups) {
+		t.Errorf("the limits stay: %v, %v", changed, err)
+	}
+}
+
+// Where no client can have a limit of its own, the reason is told.
+func TestTakesOwn(t *testing.T) {
+	rule := func(change func(*Config)) Config {
+		c := Default("r", 10)
+		c.Key = []string{"header:X-Key"}
+		change(&c)
+		return c
+	}
+	for want, c := range map[string]Config{
+		"": rule(func(*Config) {}),
+		"it counts by source, which names no client":      rule(func(c *Config) { c.Key = []string{"source"} }),
+		"it counts by header:X-Org, path, which names no": rule(func(c *Config) { c.Key = []string{"header:X-Org", "path"} }),
+		"it counts no requests":                           rule(func(c *Config) { c.Limit, c.Concurrency = 0, 5 }),
+		"it has windows or prefixes":                      rule(func(c *Config) { c.Windows = []Window{{Limit: 100, Window: Duration(time.Hour)}} }),
+		"algorithm: exact without":                        rule(func(c *Config) { c.Algorithm = Exact }),
+	} {
+		err := plannedSet(t, c).Rules[0].TakesOwn()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

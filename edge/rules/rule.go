@@ -38,6 +38,7 @@ type Rule struct {
 	Tally  *Tally
 	Peaks  *peaks.Sample // nil: none is kept; set before requests are under the rule
 	plans  *planned      // nil: the rule does not use plans
+	own    *planned      // of a rule without plans, for clients that have a limit of their own; nil: none can have one
 	of     *Rule         // the rule that this is a variant of; nil: none
 	// Limits are what a request must be within, one of them if the rule has neither windows nor prefixes. The first is Rule itself.
 	Limits  []Limit
@@ -138,6 +139,10 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		if r.plans, err = newPlanned(&c, defaults.Plans); err != nil {
 			return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 		}
+	} else if _, counted := defaults.Plans.KeyOf(&c); counted && defaults.Plans.Key != "" {
+		if r.own, err = newPlanned(&c, defaults.Plans); err != nil {
+			return nil, fmt.Errorf("rule %s: %w", c.Name, err)
+		}
 	}
 	if c.Match.Descriptors != nil {
 		if err := r.described(); err != nil {
@@ -154,6 +159,9 @@ func (r *Rule) addNames(names *key.Names) {
 	}
 	if r.plans != nil {
 		names.Add(&r.plans.key[0])
+	}
+	if r.own != nil {
+		names.Add(&r.own.key[0]) // which r.Parts have added: this finds its place
 	}
 	r.when.AddNames(names)
 }

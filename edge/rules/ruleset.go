@@ -90,6 +90,9 @@ func (s *Set) showKeys() {
 		if r.shows = shows[r.key]; r.plans != nil {
 			r.plans.shows = shows[r.plans.name]
 		}
+		if r.own != nil {
+			r.own.shows = shows[r.own.name]
+		}
 	}
 	for _, r := range s.Tried { // nothing more is shown of a key that a rule in force counts by
 		var known bool

@@ -53,6 +53,7 @@ func (s *Set) Try(list []Config, defaults Defaults, tallies func(string) *Tally)
 			return fmt.Errorf("rule %s: it cannot be tried", config.Name)
 		}
 		r.Beside, r.Tally = true, tallies(config.Name)
+		r.own = nil // what is tried is one limit for all
 		for i := range r.Limits {
 			r.Limits[i].Beside = true
 			if r.Tally != nil {

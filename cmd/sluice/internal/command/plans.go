@@ -23,7 +23,7 @@ func planCommands() []Command {
 	by, usedBy := set.String("by", "", byWhat), used.String("by", "", byWhat)
 	set.StringVar(&q.Rule, "rule", "", "under the rule `NAME` only; without, under all of them")
 	set.StringVar(&q.Plan, "plan", "", "the client is on the `PLAN`; with list, only clients with a quota of it")
-	set.Uint32Var(&q.Limit, "limit", 0, "the client has the limit `N`, whatever its plan says; needs --rule")
+	set.Uint32Var(&q.Limit, "limit", 0, "the client has the limit `N`, whatever its plan says; needs --rule, of a rule that counts by the client's key, with plans or without")
 	from := set.String("from", "", "not before this `TIME`, such as 2026-05-04T14:05:00Z")
 	length := durationFlag(set, new(time.Duration), "for", 0, "lent for so long, from now or --from on: a `TIME` such as 12h or 30d")
 	list := operator.QuotaPage{N: 100}
