@@ -208,6 +208,9 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m := s.open.Memory; m != nil { // streams give way before connections do
+		s.http2.Memory = http2.NewMemory(max(m.Free, c.Limits.Memory/16), s.open.Source)
+	}
 	return s, nil
 }
 

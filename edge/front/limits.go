@@ -7,7 +7,7 @@ type Limits struct {
 	Connections   int // in all
 	Wanted        int // of those, as configured, where the process may open fewer files than they need; 0: Connections
 	PerSource     int // connections of one source
-	Memory        int // bytes in use near which new connections are turned away; 0: unlimited
+	Memory        int // bytes in use near which streams of HTTP/2 give way, and new connections are turned away; 0: unlimited
 	HeaderBytes   int // request line and headers
 	HeaderLines   int // of a request
 	BodyBytes     int // 0: unlimited

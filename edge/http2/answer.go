@@ -25,7 +25,7 @@ func (st *Stream) Interim(a *message.Answer, ours func(status int, name []byte) 
 func (st *Stream) interim(block []byte) {
 	c := st.conn
 	c.mu.Lock()
-	if !st.closed && c.room() == nil {
+	if !st.closed && st.able() == nil {
 		c.putHead(st.id, block, false)
 	}
 	c.mu.Unlock()
@@ -41,7 +41,7 @@ func (st *Stream) Begin(a *message.Answer, ours func(status int, name []byte) bo
 	}
 	st.block = appendFields(b, fields)
 	st.switching = a.Protocol != nil
-	st.left = max(a.Length, -1)
+	st.left, st.ahead = max(a.Length, -1), a.Ahead
 	st.leave()
 	return a.Length < 0
 }
@@ -63,7 +63,7 @@ func (st *Stream) Stream() {
 	c := st.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !st.closed && c.room() == nil { // a failure shows in the next write
+	if !st.closed && st.able() == nil { // a failure shows in the next write
 		c.putHead(st.id, st.block, false)
 	}
 }
@@ -145,7 +145,7 @@ func (st *Stream) Trailers(lines []message.Line) error {
 
 // able waits until there is room for a frame, and returns why there will be none. It needs conn.mu.
 func (st *Stream) able() error {
-	if err := st.conn.room(); err != nil {
+	if err := st.conn.room(st); err != nil {
 		return err
 	}
 	return st.died
@@ -163,6 +163,7 @@ func (st *Stream) End(at time.Time) error {
 		return st.switches()
 	}
 	if !st.streaming {
+		st.ahead = 0
 		if err := st.whole(st.out); err != nil {
 			return err
 		}
@@ -212,6 +213,7 @@ func (st *Stream) Respond(r *message.Reply) error {
 		c.mu.Unlock()
 		return errSilent
 	}
+	st.ahead = 0
 	st.begin(r, r.ContentType, len(r.Body))
 	st.leave()
 	body := r.Body

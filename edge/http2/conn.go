@@ -29,6 +29,9 @@ type conn struct {
 	untaken          uint32    // the highest stream that came after the last that is taken; 0: none has
 	headBy           time.Time // when the head that has begun must be there; zero: none has
 
+	holder *holder // whom its streams are counted for; nil: there is no bound on memory
+	held   stall   // what the write under way holds, whose writer owns it
+
 	mu      sync.Mutex
 	copied  int    // bytes of refusals that wait, but of pages that are the same for all
 	out     []byte // frames to be written
@@ -89,6 +92,8 @@ func (s *Site) Serve(client *front.Client) {
 	c.resets, c.controls = newBuckets(time.Now())
 	s.Stats.Connections.Add(1)
 	defer s.Stats.Connections.Add(-1)
+	s.Memory.enter(c)
+	defer s.Memory.leave(c)
 	defer c.end()
 	defer func() {
 		if p := recover(); p != nil {
@@ -142,8 +147,11 @@ func (c *conn) locked(do func()) {
 func (c *conn) begin(st *Stream) {
 	c.site.Stats.Requests.Add(1)
 	c.mu.Lock()
-	_ = c.room() // a few bytes ask for many answers; a failure shows in Read
+	_ = c.room(nil) // a few bytes ask for many answers; a failure shows in Read
 	c.mu.Unlock()
+	if !c.admits(st) && st.in.Refused == nil {
+		st.in.Refused, st.silent, st.resetWith = crowded, true, frames.ErrCodeRefusedStream
+	}
 	st.looped = true
 	rest := c.site.Start(st)
 	st.looped = false

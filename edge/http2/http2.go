@@ -5,13 +5,15 @@
 //	loop     one frame after the other (loop.go), heads (head.go), and what may come on which stream (streams.go)
 //	stream   one request and its answer: the edge's Front (stream.go), the body that comes (body.go), the answer that goes (answer.go)
 //	write    frames on their way, one writer at a time, windows and paces (write.go, window.go)
+//	memory   what streams hold together, and who gives way (memory.go)
 //	budget   how often a client may reset, and how much it may say that is no request (budget.go)
 //	life     idle, making room, leaving in order: GOAWAY (life.go)
 //
 // What an HTTP/2 head says is written down as a head of HTTP/1.1, and read by edge/http1: what that refuses does not get through here either.
 //
 // Memory of a connection is bounded: what clients send of bodies by Site.window, heads by limits.header_bytes for each of MaxStreams, and what
-// waits to be written by mostUnwritten and one frame. No body can take the part of another.
+// waits to be written by mostUnwritten and one frame. No body can take the part of another. What all connections hold is bounded
+// by a Memory.
 package http2
 
 import (
@@ -59,6 +61,9 @@ type Site struct {
 	// Abused is told of a client whose connection was ended because it went beyond a bound.
 	Abused func(*front.Client, Abuse)
 
+	// Memory bounds what streams hold; nil: nothing does.
+	Memory *Memory
+
 	Stats   Stats
 	streams sync.Pool // of those that are over, and nobody has any more
 }
@@ -75,6 +80,9 @@ type Stats struct {
 	Streams     atomic.Int64 // requests under way
 	Requests    atomic.Uint64
 	Abuses      [abuses]atomic.Uint64
+
+	// What gave way to the bound on memory: streams that were refused, or reset, and connections that were ended.
+	MemoryRefused, MemoryReset, MemoryCut atomic.Uint64
 }
 
 // Collect gives them.
@@ -84,5 +92,13 @@ func (s *Site) Collect(to metric.Sink) {
 	to.Count(s.Stats.Requests.Load(), "sluice_http2_requests_total", "Requests received by HTTP/2, among all.")
 	for a := range abuses {
 		to.Count(s.Stats.Abuses[a].Load(), "sluice_http2_abuse_total", "Connections of HTTP/2 that were ended because their client went beyond a bound, by what it did.", "kind", a.String())
+	}
+	const gave, help = "sluice_http2_memory_total", "What gave way to the bound on memory of HTTP/2, by what became of it."
+	to.Count(s.Stats.MemoryRefused.Load(), gave, help, "outcome", "refused")
+	to.Count(s.Stats.MemoryReset.Load(), gave, help, "outcome", "reset")
+	to.Count(s.Stats.MemoryCut.Load(), gave, help, "outcome", "cut")
+	if m := s.Memory; m != nil {
+		to.Gauge(float64(m.held.Load()), "sluice_http2_memory_bytes", "What streams of HTTP/2 hold, as it is counted.")
+		to.Gauge(float64(m.most), "sluice_http2_memory_bound_bytes", "Bound on it, which follows from limits.memory.")
 	}
 }

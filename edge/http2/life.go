@@ -123,7 +123,7 @@ func (c *conn) prepare() error {
 		}
 		c.mu.Lock()
 		again := c.client.Old() && c.leaving == staying || c.rests() && c.leaving == final // since look
-		if err = c.room(); err == nil && !again && c.off(due) {
+		if err = c.room(nil); err == nil && !again && c.off(due) {
 			c.readBy = due
 			err = c.client.Conn.SetReadDeadline(due)
 			if c.client.Old() && c.leaving == staying {

@@ -72,7 +72,10 @@ func inTalkOf(t *testing.T, streams int, play func(*talk)) {
 }
 
 // startTalk begins to serve.
-func startTalk(t *testing.T, streams int) *talk {
+func startTalk(t *testing.T, streams int) *talk { return startTalkWith(t, streams, func(*Site) {}) }
+
+// startTalkWith is startTalk with a site that is changed before.
+func startTalkWith(t *testing.T, streams int, change func(*Site)) *talk {
 	here, there := net.Pipe()
 	k := &talk{t: t, nc: here, ended: make(chan struct{}), release: make(chan struct{}), may: map[uint32]int{0: usualWindow}, first: usualWindow}
 	k.site = &Site{MaxStreams: streams, Site: &front.Site{
@@ -102,17 +105,23 @@ func startTalk(t *testing.T, streams int) *talk {
 		return nil
 	}
 	k.client = &front.Client{Conn: there, Raw: there, Site: k.site.Site, Peer: netip.MustParseAddr("192.0.2.1"), Accepted: time.Now().UnixNano()}
+	change(k.site)
+	k.begin()
+	return k
+}
+
+// begin has the connection served, and says what a client says first.
+func (k *talk) begin() {
 	go func() {
 		defer close(k.ended)
 		k.site.Serve(k.client)
 		k.client.Close()
 	}()
-	k.Framer = frames.NewFramer(here, here)
+	k.Framer = frames.NewFramer(k.nc, k.nc)
 	k.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	go k.listen()
 	_, _ = io.WriteString(k.nc, frames.ClientPreface)
 	_ = k.WriteSettings()
-	return k
 }
 
 func (k *talk) listen() {

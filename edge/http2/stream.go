@@ -30,6 +30,7 @@ type Stream struct {
 	out       []byte // its body, but of a stream
 	streaming bool
 	switching bool       // it becomes a tunnel
+	ahead     int        // what its origin may send of it before it is read, and what reads that, in bytes
 	left      int64      // of the body, in bytes; less than 0: it ends with Trailers
 	taking    front.Pace // of the answer
 
@@ -48,6 +49,9 @@ type Stream struct {
 
 	opened  chan struct{} // a window has opened
 	arrived chan struct{} // something has come of the body, or nothing will
+
+	held    stall // what it holds, and whether it waits for its client,
+	stalled bool  // as far as its owner knows
 
 	// What follows is guarded by conn.mu.
 	copied    int   // bytes of unsent that are its own

@@ -74,6 +74,7 @@ func (c *conn) reset(st *Stream, code frames.ErrCode) {
 func (c *conn) over(st *Stream) {
 	c.reset(st, frames.ErrCodeInternal)
 	c.drop(st)
+	c.release(st)
 }
 
 // wrong resets a stream because of what its client did.

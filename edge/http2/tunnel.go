@@ -99,10 +99,14 @@ func (t *tunnel) Write(p []byte) (n int, err error) {
 		if part > 0 {
 			continue
 		}
-		if c.flush() != nil {
-			return n, syscall.ECONNRESET
+		t.st.stalls()
+		c.site.Memory.makeRoom()
+		if err = c.flush(); err != nil {
+			err = syscall.ECONNRESET
+		} else {
+			err = t.wait(t.st.opened, &t.writeBy)
 		}
-		if err := t.wait(t.st.opened, &t.writeBy); err != nil {
+		if t.st.goesOn(); err != nil {
 			return n, err
 		}
 	}

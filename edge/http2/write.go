@@ -116,12 +116,14 @@ func (c *conn) flush() error {
 		c.out, c.late, c.flying = c.spare[:0], nil, len(b)+len(late)
 		c.mu.Unlock()
 		var err error
+		c.writes(len(b))
 		if len(b) > 0 {
 			_, err = c.client.Write(b)
 		}
 		if err == nil && len(late) > 0 { // and not when nobody has more to write, which may never be
 			_, err = c.client.Write(late)
 		}
+		c.wrote()
 		c.mu.Lock()
 		c.flying = 0
 		if c.spare = b[:0]; cap(b) > 2*mostUnwritten {
@@ -161,9 +163,18 @@ func (c *conn) say() {
 	}
 }
 
-// room waits until there is room for more to be written. It needs c.mu.
-func (c *conn) room() error {
-	for c.broken == nil && len(c.out) > mostUnwritten {
+// room waits until there is room for more to be written, of a stream, if it is not nil, that may be reset meanwhile. It needs
+// c.mu.
+func (c *conn) room(st *Stream) error {
+	for first := true; c.broken == nil && len(c.out) > mostUnwritten && (st == nil || st.died == nil); first = false {
+		if st != nil && first {
+			st.stalls()
+			defer st.goesOn()
+			c.mu.Unlock()
+			c.site.Memory.makeRoom()
+			c.mu.Lock()
+			continue
+		}
 		if c.writing {
 			c.drained.Wait()
 			continue
@@ -194,7 +205,7 @@ func (c *conn) breakOff(err error) {
 // c.mu.
 func (c *conn) open(st *Stream, n int) (int, error) {
 	for {
-		if err := c.room(); err != nil {
+		if err := c.room(st); err != nil {
 			return 0, err
 		}
 		if st.died != nil {
@@ -204,11 +215,14 @@ func (c *conn) open(st *Stream, n int) (int, error) {
 			st.taking.Waited(0, int(most))
 			return int(most), nil
 		}
+		st.stalls()
 		c.mu.Unlock()
+		c.site.Memory.makeRoom()
 		err := c.flush()
 		began := time.Now()
 		late := err == nil && !wait(st.opened, st.taking.Left)
 		c.mu.Lock()
+		st.goesOn()
 		st.taking.Waited(time.Since(began), 0)
 		if err != nil {
 			return 0, err

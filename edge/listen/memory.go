@@ -11,12 +11,13 @@ import (
 // memoryEvery is how often memory in use is looked up: it takes a microsecond.
 const memoryEvery = 10 * time.Millisecond
 
-// A MemoryCap turns new connections away while too much memory is in use, so that those that are open can be served, unless idle ones
-// make room (room.go). What
-// is in use is what the last garbage collection has left, and the stacks. Connections are turned away above three quarters of
-// the limit: nearer to it the collector, which has the same limit, would do little else but collect.
+// A MemoryCap turns new connections away while too much memory is in use, so that those that are open can be served, unless
+// idle ones make room (room.go). What is in use is what the last garbage collection has left, and the stacks. Requests of
+// HTTP/2 give way from three quarters of the limit on, or before, and connections are turned away above seven eighths: nearer
+// to it the collector, which has the same limit, would do little else but collect.
 type MemoryCap struct {
 	most uint64 // bytes
+	Free int    // what of three quarters of the limit is not in use before the first connection, in bytes
 	Used func() uint64
 
 	Mu    sync.Mutex // guards what follows
@@ -28,13 +29,13 @@ func newMemoryCap(limit int) (*MemoryCap, error) {
 	if limit == 0 {
 		return nil, nil
 	}
-	m := &MemoryCap{most: uint64(limit) / 4 * 3, Used: memoryInUse}
 	runtime.GC() // so that what the tables take is known
-	if u := m.Used(); u > m.most {
+	first, used := limit/4*3, int(memoryInUse())
+	if used > first {
 		return nil, fmt.Errorf("limits.memory: three quarters of %d bytes are less than the %d that are in use before the first connection: "+
-			"raise it or lower table.counters", limit, u)
+			"raise it or lower table.counters", limit, used)
 	}
-	return m, nil
+	return &MemoryCap{most: uint64(limit) / 8 * 7, Free: first - used, Used: memoryInUse}, nil
 }
 
 // exceeded reports whether new connections are to be turned away at now. There is no limit if m is nil.

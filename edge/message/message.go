@@ -14,6 +14,7 @@ type Answer struct {
 	Head     Head
 	Length   int64    // of the body as announced, in bytes, or LengthChunked, or LengthUnknown
 	Protocol []byte   // that a status of 101 switches to; nil: none
+	Ahead    int      // bytes that the edge may hold of it, and to read it with, before it is read
 	Trailers [][]byte // names of those that may come after the body
 }
 

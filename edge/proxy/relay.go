@@ -68,6 +68,7 @@ func (b *answerBody) giveBack() time.Time {
 // answered makes ready to relay an origin's answer.
 func (p *Forward) answered(o *upstream.Origin, b *answerBody) {
 	a := p.answer
+	a.Ahead = b.Reader.Size() + o.Ahead()
 	p.on.Answering()
 	o.Answers[a.Status%message.Codes].Add(1)
 	if b.upload != nil && !b.upload.taken.Load() {

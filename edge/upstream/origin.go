@@ -263,6 +263,14 @@ func (l *Link) Kept() bool {
 // connection has been looked at when it was taken.
 func (l *Link) Look() { l.Early = !l.Reused && !l.quiet() }
 
+// Ahead is how much the edge may hold of an answer before it is read, besides what Link.Reader holds, in bytes.
+func (o *Origin) Ahead() int {
+	if o.h2 != nil {
+		return h2origin.Ahead
+	}
+	return 0
+}
+
 // Ask sends a whole request and prepares for the answer. An error is one of sending: the origin may have answered all
 // the same, unless sent is 0.
 func (l *Link) Ask(request []byte) (sent int, err error) {

@@ -29,6 +29,8 @@ const (
 	mostStreams = 100
 	// streamWindow is how much of an answer a server may send ahead of its reader, in bytes.
 	streamWindow = 128 << 10
+	// Ahead is what an answer holds that nobody reads: its window, and what it is read and written with.
+	Ahead = streamWindow + 48<<10
 	// stuckTime is how long a connection lasts on which nothing can be written. A server reads its connections at all times.
 	stuckTime = 15 * time.Second
 	// deafTime is how long a request may get no answer, and neither may any other on its connection, before the

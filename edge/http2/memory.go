@@ -1,0 +1,359 @@
+package http2
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	frames "golang.org/x/net/http2"
+
+	"sluice/counter"
+)
+
+// Over HTTP/1.1 a connection has one request, so caps on connections bound what requests hold. Over HTTP/2 it has many, and a
+// client that opens no window, or reads nothing, keeps all of them for as long as its pace allows. So what streams hold is
+// counted, for each source and in all, and whoever lets most of it wait gives way:
+//
+//   - above half of the bound, streams that have waited for their client for patience are reset, those of the source with most
+//     of them first (Memory.choose), and it begins no others for penalty;
+//   - above three quarters, those are that have waited for a moment, of sources that hold more than their share: the bound by
+//     the number of sources that hold any; a source with half of that begins nothing while such a stream waits;
+//   - above the bound, a source begins nothing that holds its share.
+//
+// So a source that holds less than its share, and lets nothing wait, is always served.
+//
+// A request adds what it holds once and takes it back once, in at most three atomic counters. The lock is taken for a stream that
+// waits for its client, and for a write of more than a frame.
+const (
+	// requestHolds is what a request holds besides its texts, and what its origin's answer is read with: its stack, most of all.
+	requestHolds = 24 << 10
+	// patience is how long a client may take nothing of what is there for it, at least, where memory is short.
+	patience = 500 * time.Millisecond
+	// moment is how long it may where there is least.
+	moment = 50 * time.Millisecond
+	// penalty is how long a source begins nothing that has had to give way, where memory is short.
+	penalty = time.Second
+	// lookEvery is how soon streams are looked for again where none could be reset: all sources with some that wait are looked at.
+	lookEvery = 5 * time.Millisecond
+)
+
+// A Memory bounds what the streams of all connections hold.
+type Memory struct {
+	most    int64 // bytes
+	source  func(netip.Addr) (counter.Source, bool)
+	held    atomic.Int64 // bytes
+	holders atomic.Int64 // sources that hold some
+	stalled atomic.Int64 // bytes that wait for their clients
+
+	mu       sync.Mutex // comes after that of a connection
+	sources  map[counter.Source]*holder
+	stalling []*holder
+	again    [2]time.Time // when to look again, above half of the bound and above three quarters
+}
+
+// A holder is a source, or a connection of none.
+type holder struct {
+	held, stalled atomic.Int64
+	gave          atomic.Int64 // when it had to give way last, Unix nanoseconds,
+	waits         atomic.Int64 // and since when its first has waited; 0: none does
+
+	// What follows is guarded by Memory.mu.
+	of          counter.Source // the source; zero: none
+	conns       int
+	at          int    // in Memory.stalling
+	first, last *stall // those that have waited longest come first
+}
+
+// A stall is what is held by a stream, or by a connection that is written to, and whether it waits for its client.
+type stall struct {
+	conn *conn
+	id   uint32 // the stream; 0: it is the connection's
+	// What follows is guarded by Memory.mu while it is in the list of its holder, and else its owner's.
+	bytes         int64 // 0 as well: it has given way
+	since         time.Time
+	before, after *stall
+	listed        bool
+}
+
+// NewMemory bounds what streams hold to most bytes. source is the source of a peer; false: it has none, as a trusted proxy.
+func NewMemory(most int, source func(netip.Addr) (counter.Source, bool)) *Memory {
+	return &Memory{most: int64(most), source: source, sources: make(map[counter.Source]*holder)}
+}
+
+// enter has a connection counted. There is no bound if m is nil.
+func (m *Memory) enter(c *conn) {
+	if m == nil {
+		return
+	}
+	source, has := m.source(c.client.Peer)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch c.holder = m.sources[source]; {
+	case !has:
+		c.holder = new(holder)
+	case c.holder == nil:
+		c.holder = &holder{of: source}
+		m.sources[source] = c.holder
+	}
+	c.holder.conns++
+}
+
+// leave forgets a connection, which holds nothing any more.
+func (m *Memory) leave(c *conn) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.holder.conns--; c.holder.conns == 0 && m.sources[c.holder.of] == c.holder {
+		delete(m.sources, c.holder.of)
+	}
+}
+
+// hold counts n bytes more, or fewer, as held.
+func (c *conn) hold(n int64) {
+	if n == 0 {
+		return
+	}
+	m := c.site.Memory
+	m.held.Add(n)
+	switch now := c.holder.held.Add(n); {
+	case now == n:
+		m.holders.Add(1)
+	case now == 0:
+		m.holders.Add(-1)
+	}
+}
+
+// admits counts a request, and reports whether it may be served.
+func (c *conn) admits(st *Stream) bool {
+	m, h := c.site.Memory, c.holder
+	if m == nil {
+		return true
+	}
+	st.held.bytes = st.holds()
+	c.hold(st.held.bytes)
+	if m.held.Load() <= m.most/2 {
+		return true
+	}
+	m.makeRoom()
+	held := m.held.Load()
+	now, since := time.Now().UnixNano(), h.waits.Load()
+	gave := held > m.most/2 && now-h.gave.Load() < int64(penalty)
+	waits := held > m.most/4*3 && since != 0 && now-since >= int64(moment) && m.shares(h) >= 0.5
+	if !gave && !waits && (held <= m.most || m.shares(h) < 1) {
+		return true
+	}
+	c.hold(-st.held.bytes)
+	st.held.bytes = 0
+	c.site.Stats.MemoryRefused.Add(1)
+	return false
+}
+
+// shares is how many times as much a source holds as each may where all hold the same.
+func (m *Memory) shares(h *holder) float64 {
+	return float64(h.held.Load()) * float64(m.holders.Load()) / float64(m.most)
+}
+
+// holds is what a stream holds now, in bytes, as far as it is counted.
+func (st *Stream) holds() int64 {
+	n := requestHolds + cap(st.text) + cap(st.block) + cap(st.out) + st.copied + st.ahead
+	if !st.bodiless {
+		n += firstWindow
+	}
+	return int64(n)
+}
+
+// stalls notes that a stream waits for its client.
+func (st *Stream) stalls() {
+	c := st.conn
+	if c.holder == nil || st.held.bytes == 0 { // nothing is bounded, or it has given way
+		return
+	}
+	now := st.holds()
+	c.hold(now - st.held.bytes)
+	st.held.bytes, st.held.conn, st.held.id = now, c, st.id
+	c.site.Memory.list(&st.held)
+	st.stalled = true
+}
+
+// goesOn notes that it does so no more.
+func (st *Stream) goesOn() {
+	if st.stalled {
+		st.stalled = false
+		st.conn.site.Memory.unlist(&st.held)
+	}
+}
+
+// release counts what a stream has held that is over.
+func (c *conn) release(st *Stream) {
+	st.goesOn()
+	if n := st.held.bytes; n != 0 {
+		st.held.bytes = 0
+		c.hold(-n)
+	}
+}
+
+// writes notes that n bytes are being written, while as many may gather.
+func (c *conn) writes(n int) {
+	if c.holder != nil && n > frameSize {
+		c.held = stall{conn: c, bytes: 2 * int64(n)}
+		c.hold(c.held.bytes)
+		c.site.Memory.list(&c.held)
+	}
+}
+
+// wrote notes that they have been, or will never be.
+func (c *conn) wrote() {
+	if c.held.conn != nil {
+		c.site.Memory.unlist(&c.held)
+		c.hold(-c.held.bytes)
+		c.held.conn = nil
+	}
+}
+
+// list adds what waits to its holder's.
+func (m *Memory) list(e *stall) {
+	h := e.conn.holder
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.since, e.before, e.after, e.listed = time.Now(), h.last, nil, true
+	if h.last == nil {
+		h.first, h.at = e, len(m.stalling)
+		h.waits.Store(e.since.UnixNano())
+		m.stalling = append(m.stalling, h)
+	} else {
+		h.last.after = e
+	}
+	h.last = e
+	h.stalled.Add(e.bytes)
+	m.stalled.Add(e.bytes)
+}
+
+func (m *Memory) unlist(e *stall) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e.listed {
+		m.remove(e)
+	}
+}
+
+// remove takes something from its holder's. It needs m.mu.
+func (m *Memory) remove(e *stall) {
+	h := e.conn.holder
+	if e.before != nil {
+		e.before.after = e.after
+	} else {
+		if h.first = e.after; e.after != nil {
+			h.waits.Store(e.after.since.UnixNano())
+		} else {
+			h.waits.Store(0)
+		}
+	}
+	if e.after != nil {
+		e.after.before = e.before
+	} else {
+		h.last = e.before
+	}
+	e.before, e.after, e.listed = nil, nil, false
+	h.stalled.Add(-e.bytes)
+	m.stalled.Add(-e.bytes)
+	if h.first == nil {
+		last := len(m.stalling) - 1
+		m.stalling[h.at] = m.stalling[last]
+		m.stalling[h.at].at = h.at
+		m.stalling[last] = nil
+		m.stalling = m.stalling[:last]
+	}
+}
+
+// A victim is a stream that gives way, or a connection if there is no id.
+type victim struct {
+	conn *conn
+	id   uint32
+}
+
+// makeRoom has streams give way where too much is held. No connection's lock may be held.
+func (m *Memory) makeRoom() {
+	if m == nil || m.held.Load() <= m.most/2 || m.stalled.Load() == 0 {
+		return
+	}
+	for _, v := range m.choose(time.Now()) {
+		v.conn.giveWay(v.id)
+	}
+}
+
+// choose chooses what gives way, and counts it as held no more: of the source with most that waits what has waited longest, and
+// of all that have more than half as much, until they have that half; and so on, until it is enough. Each time all sources are
+// looked at that have something waiting, and each time the most that one has is halved.
+func (m *Memory) choose(now time.Time) (chosen []victim) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	level := 0
+	if m.held.Load() > m.most/4*3 {
+		level = 1
+	}
+	if now.Before(m.again[level]) {
+		return nil
+	}
+	for held := m.held.Load(); held > m.most/2; held = m.held.Load() {
+		before, most := len(chosen), int64(0)
+		for _, h := range m.stalling {
+			if m.next(h.first, now) != nil {
+				most = max(most, h.stalled.Load())
+			}
+		}
+		for i := len(m.stalling) - 1; i >= 0; i-- { // one that has none left has its place taken by one that was looked at
+			h := m.stalling[i]
+			for e := m.next(h.first, now); e != nil && h.stalled.Load() > most/2 && m.held.Load() > m.most/2; {
+				after := e.after
+				m.remove(e)
+				e.conn.hold(-e.bytes)
+				e.bytes = 0
+				h.gave.Store(now.UnixNano())
+				chosen = append(chosen, victim{e.conn, e.id})
+				e = m.next(after, now)
+			}
+		}
+		if len(chosen) == before {
+			break
+		}
+	}
+	if len(chosen) == 0 {
+		m.again[level] = now.Add(lookEvery)
+	}
+	return chosen
+}
+
+// next is the first from e on that may have to give way. Of a source that holds less than its share, and of what is being
+// written, that is what has waited for long: most clients let something wait for a moment.
+func (m *Memory) next(e *stall, now time.Time) *stall {
+	least := patience
+	if e != nil && m.held.Load() > m.most/4*3 && m.shares(e.conn.holder) >= 1 {
+		least = moment
+	}
+	for ; e != nil && now.Sub(e.since) >= least; e = e.after { // what follows has waited less
+		if e.id != 0 || now.Sub(e.since) >= patience {
+			return e
+		}
+	}
+	return nil
+}
+
+// giveWay resets a stream, or ends the connection, whose client reads nothing.
+func (c *conn) giveWay(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id == 0 {
+		c.site.Stats.MemoryCut.Add(1)
+		c.breakOff(errGone)
+		c.client.Reset()
+		return
+	}
+	if st := c.streams[id]; st != nil {
+		c.site.Stats.MemoryReset.Add(1)
+		c.reset(st, frames.ErrCodeEnhanceYourCalm)
+		c.drained.Broadcast() // it may wait there
+	}
+}

@@ -1,0 +1,262 @@
+package http2
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	frames "golang.org/x/net/http2"
+
+	"sluice/counter"
+	"sluice/edge/front"
+	"sluice/edge/message"
+)
+
+// inMemory plays connections to a site with a bound on memory, in virtual time.
+func inMemory(t *testing.T, most int, play func(*talk)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		k := startTalkWith(t, 100, func(s *Site) {
+			s.Memory = NewMemory(most, func(peer netip.Addr) (counter.Source, bool) { return counter.SourceOf(peer, 32, 64), true })
+		})
+		play(k)
+		k.nc.Close()
+		<-k.ended
+		synctest.Wait()
+		if m := k.site.Memory; m.held.Load() != 0 || m.stalled.Load() != 0 || m.holders.Load() != 0 || len(m.sources) != 0 || len(m.stalling) != 0 {
+			t.Errorf("in the end %d bytes are held by %d sources, %d wait, %d sources are known", m.held.Load(), m.holders.Load(), m.stalled.Load(),
+				len(m.sources))
+		}
+	})
+}
+
+// another is a connection to k's site from another peer. Whoever uses it ends it.
+func (k *talk) another(peer string) *talk {
+	here, there := net.Pipe()
+	o := &talk{t: k.t, nc: &muted{here, make(chan struct{}, 1)}, ended: make(chan struct{}), site: k.site, release: k.release, may: map[uint32]int{}}
+	o.client = &front.Client{Conn: there, Raw: there, Site: k.site.Site, Peer: netip.MustParseAddr(peer), Accepted: time.Now().UnixNano()}
+	o.nc.(*muted).hears <- struct{}{}
+	o.begin()
+	return o
+}
+
+func (k *talk) end() {
+	k.nc.Close()
+	<-k.ended
+}
+
+// A muted connection is read while there is something in hears.
+type muted struct {
+	net.Conn
+	hears chan struct{}
+}
+
+func (m *muted) Read(p []byte) (int, error) {
+	m.hears <- <-m.hears
+	return m.Conn.Read(p)
+}
+
+// shut has a client open no window.
+func (k *talk) shut() {
+	_ = k.WriteSettings(frames.Setting{ID: frames.SettingInitialWindowSize, Val: 0})
+	synctest.Wait()
+}
+
+// many requests a path so many times, beginning with a stream.
+func (k *talk) many(from uint32, n int, path string) {
+	for i := range uint32(n) {
+		k.get(from+2*i, path, true, true)
+		synctest.Wait()
+	}
+}
+
+// counts is how many lines have come since the last time that contain a text.
+func (k *talk) counts(text string) (n int) {
+	synctest.Wait()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, line := range k.heard {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	k.heard = nil
+	return n
+}
+
+// Of those whose answers wait, the source with most of them gives way, once it has waited for long, and what has waited longest
+// first. Neither a source with less nor one that reads is touched.
+func TestWhoLetsMostWaitGivesWay(t *testing.T) {
+	inMemory(t, 20*(requestHolds+1<<10), func(calm *talk) {
+		large, small := calm.another("192.0.2.2"), calm.another("192.0.2.3")
+		defer large.end()
+		defer small.end()
+		large.shut()
+		small.shut()
+		large.many(1, 8, "/")
+		small.many(1, 3, "/") // more than half is held
+		if n := large.counts("RST") + small.counts("RST"); n != 0 {
+			t.Errorf("%d streams were reset at once", n)
+		}
+		calm.many(1, 1, "/")
+		calm.expect("1: 200")
+		time.Sleep(patience)
+		calm.many(3, 1, "/")
+		calm.expect("3: 200")
+		if n, m := large.counts("RST ENHANCE_YOUR_CALM"), small.counts("RST"); n == 0 || n > 4 || m != 0 {
+			t.Errorf("%d streams were reset of the source with 8 that wait, %d of that with 3", n, m)
+		}
+		if m := calm.site.Memory; m.held.Load() > m.most/2 {
+			t.Errorf("%d bytes of %d are held", m.held.Load(), m.most)
+		}
+		_ = large.WriteWindowUpdate(1, 100)
+		_ = large.WriteWindowUpdate(15, 100)
+		synctest.Wait()
+		if n := calm.site.Stats.MemoryRefused.Load() + calm.site.Stats.MemoryCut.Load(); n != 0 {
+			t.Errorf("%d others gave way", n)
+		}
+	})
+}
+
+// However many streams wait of however many sources, what they hold is bounded, and another client is served all the time.
+func TestWhatWaitsIsBounded(t *testing.T) {
+	inMemory(t, 40*(requestHolds+1<<10), func(calm *talk) {
+		var all []*talk
+		for i := range byte(8) {
+			k := calm.another(netip.AddrFrom4([4]byte{192, 0, 2, 10 + i}).String())
+			defer k.end()
+			k.shut()
+			all = append(all, k)
+		}
+		id, m, s := uint32(1), calm.site.Memory, &calm.site.Stats
+		for range 30 {
+			for _, k := range all {
+				k.many(id, 1, "/")
+				if held := m.held.Load(); held > m.most {
+					t.Fatalf("%d bytes of %d are held", held, m.most)
+				}
+			}
+			calm.many(id, 1, "/")
+			time.Sleep(moment)
+			id += 2
+		}
+		if n := calm.counts(": 200"); n != 30 {
+			t.Errorf("%d of 30 requests of another client were served", n)
+		}
+		if s.MemoryReset.Load() == 0 {
+			t.Errorf("nothing gave way")
+		}
+	})
+}
+
+// A source that has had to give way begins nothing for a while where memory is short. Others do, and so does it, where memory
+// is not.
+func TestWhoGaveWayIsRefused(t *testing.T) {
+	inMemory(t, 8*(requestHolds+1<<10), func(calm *talk) {
+		k := calm.another("192.0.2.2")
+		defer k.end()
+		k.shut()
+		k.many(1, 2, "/")
+		time.Sleep(patience)
+		calm.many(1, 6, "/slow")
+		if n := k.counts("RST ENHANCE_YOUR_CALM"); n != 2 {
+			t.Errorf("%d streams gave way, want 2", n)
+		}
+		k.many(5, 2, "/slow")
+		if n := k.counts("RST REFUSED_STREAM"); n != 2 {
+			t.Errorf("%d streams were refused, want 2", n)
+		}
+		calm.many(13, 1, "/slow")
+		time.Sleep(penalty)
+		k.many(9, 1, "/slow")
+		if n := k.counts("RST"); n != 0 {
+			t.Errorf("%d streams were refused later", n)
+		}
+		close(calm.release)
+		if n := calm.counts(": 200"); n != 7 {
+			t.Errorf("%d of 7 requests of another source were served", n)
+		}
+		k.counts("")
+		k.many(11, 1, "/")
+		if n := k.counts("RST"); n != 0 {
+			t.Errorf("%d streams were refused where there is room", n)
+		}
+	})
+}
+
+// What is under way is bounded as well: who holds more than the average is refused, and who holds less is served.
+func TestWhatIsUnderWayIsBounded(t *testing.T) {
+	inMemory(t, 20*(requestHolds+1<<10), func(calm *talk) {
+		k := calm.another("192.0.2.2")
+		defer k.end()
+		k.many(1, 40, "/slow")
+		calm.many(1, 5, "/slow")
+		if m := calm.site.Memory; m.held.Load() > m.most+6*requestHolds {
+			t.Errorf("%d bytes of %d are held", m.held.Load(), m.most)
+		}
+		if n := k.counts("RST REFUSED_STREAM"); n < 15 || n > 21 {
+			t.Errorf("%d of 40 requests were refused", n)
+		}
+		close(calm.release)
+		if n := calm.counts(": 200"); n != 5 {
+			t.Errorf("%d of 5 requests of another source were served", n)
+		}
+	})
+}
+
+// A client that reads nothing at all holds what is written to it, too: its connection ends where memory is short.
+func TestWhoReadsNothingIsCut(t *testing.T) {
+	inMemory(t, 256<<10, func(calm *talk) {
+		start := calm.site.Start
+		calm.site.Start = func(st *Stream) Rest {
+			if string(st.Request().Path) == "/page" {
+				return paged{st}
+			}
+			return start(st)
+		}
+		deaf := calm.another("192.0.2.2")
+		hears := deaf.nc.(*muted).hears
+		_ = deaf.WriteSettings(frames.Setting{ID: frames.SettingInitialWindowSize, Val: 1 << 30})
+		_ = deaf.WriteWindowUpdate(0, 1<<30)
+		synctest.Wait()
+		<-hears
+		deaf.get(1, "/page", true, true)
+		synctest.Wait()
+		time.Sleep(patience)
+		calm.many(1, 1, "/")
+		calm.expect("1: 200")
+		if n := calm.site.Stats.MemoryCut.Load(); n != 1 {
+			t.Errorf("%d connections were ended, want 1; %d bytes of %d are held", n, calm.site.Memory.held.Load(), calm.site.Memory.most)
+		}
+		hears <- struct{}{}
+		<-deaf.ended
+	})
+}
+
+// A paged request is answered with a page that is longer than what may wait to be written.
+type paged struct{ st *Stream }
+
+func (p paged) Run() {
+	_ = p.st.Respond(&message.Reply{Status: 200, Body: make([]byte, 4*mostUnwritten)})
+}
+
+// A client that goes on in time is never reset, however much is held.
+func TestWhoReadsIsNotReset(t *testing.T) {
+	inMemory(t, 20*(requestHolds+1<<10), func(calm *talk) {
+		k := calm.another("192.0.2.2")
+		defer k.end()
+		k.shut()
+		k.many(1, 12, "/")
+		for id := uint32(1); id < 24; id += 2 {
+			time.Sleep(patience / 20)
+			_ = k.WriteWindowUpdate(id, 100)
+			calm.many(id, 1, "/")
+		}
+		if n, m := k.counts("RST"), calm.counts(": 200"); n != 0 || m != 12 {
+			t.Errorf("%d streams were reset of a client that reads, %d requests of another were served", n, m)
+		}
+	})
+}
