@@ -9,12 +9,15 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"sluice/docs/pages"
 	"sluice/edge/control"
 	"sluice/pop/secret"
 )
@@ -409,4 +412,40 @@ func TestSecretRotates(t *testing.T) {
 		s.start(i)
 	}
 	check("after a restart of all")
+}
+
+// The commands that docs/operating/rotation.md has for a token give an edge that runs a new one, which its owner alone can read.
+func TestRotationPage(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operating/rotation.md")
+	must(t, err)
+	blocks := slices.DeleteFunc(pages.Blocks(string(text)), func(b pages.Block) bool { return b.Kind != "sh" })
+	if len(blocks) == 0 || !strings.Contains(blocks[0].Text, "/etc/sluice/admin.token.new") {
+		t.Fatalf("the page has no commands for a token: %+v", blocks)
+	}
+	dir := t.TempDir()
+	token := filepath.Join(dir, "admin.token")
+	must(t, os.WriteFile(token, []byte("the leaked one\n"), 0o600))
+	p := start(t, origin(t), "--config", write(t, "admin_token_file: "+token+"\nrules: [{name: all, limit: 5}]\n"))
+	status := func(token string) int {
+		r, err := http.NewRequest("GET", "http://"+p.back+"/v1/rules", nil)
+		must(t, err)
+		r.Header.Set("Authorization", "Bearer "+token)
+		resp, err := http.DefaultClient.Do(r)
+		must(t, err)
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	p.until("serving", func() bool { return status("the leaked one") == 200 })
+	if out, err := exec.Command("sh", "-e", "-c", strings.ReplaceAll(blocks[0].Text, "/etc/sluice", dir)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	about, err := os.Stat(token)
+	must(t, err)
+	fresh, err := os.ReadFile(token)
+	must(t, err)
+	if about.Mode().Perm() != 0o600 || len(fresh) < 40 {
+		t.Errorf("the new token has mode %v and %d bytes", about.Mode(), len(fresh))
+	}
+	p.until("knowing the new token", func() bool { return status(strings.TrimSpace(string(fresh))) == 200 && status("the leaked one") == 401 })
 }

@@ -304,10 +304,10 @@ func (r *Rule) IsVariant() bool { return r.of != nil }
 // Of is the variant of a rule for a client, and its plan there; false: the rule is not about it.
 func (r *Rule) For(c *plans.Client) (variant *Rule, plan string, about bool) {
 	v := r.knows()
-	switch {
-	case v == nil:
+	switch v {
+	case nil:
 		return r, "", true
-	case v == r.own:
+	case r.own:
 		variant, _ = v.choose(r, c)
 		return variant, "", true
 	}
