@@ -161,8 +161,8 @@ func (t *Table) entry(k Key, b *Bit, now time.Time) *entry {
 }
 
 func (t *Table) common(b *Bit) *common {
-	c := common{b.By, b.Shadow, b.Reason, b.Memory, b.Terms}
-	if b.Reason != "" {
+	c := common{b.By, b.Shadow, b.Reason, b.Who, b.Memory, b.Terms}
+	if b.Reason != "" || b.Who != "" {
 		return &c
 	}
 	t.commonMu.Lock()
@@ -188,7 +188,7 @@ func (t *Table) bit(e *entry) Bit {
 		return a.time(u)
 	}
 	c := e.common
-	return Bit{Start: at(e.start), End: at(e.end), Learned: at(e.learned), By: c.By, Shadow: c.Shadow, Reason: c.Reason, Memory: c.Memory, Terms: c.Terms}
+	return Bit{Start: at(e.start), End: at(e.end), Learned: at(e.learned), By: c.By, Shadow: c.Shadow, Reason: c.Reason, Who: c.Who, Memory: c.Memory, Terms: c.Terms}
 }
 
 // Until returns when the mitigation of k ends, or the zero Time if it is not mitigated at now.

@@ -48,6 +48,7 @@ type common struct {
 	By     By
 	Shadow bool
 	Reason string
+	Who    string
 	Memory time.Duration
 	Terms  Terms
 }

@@ -105,8 +105,8 @@ func TestTimesOfBits(t *testing.T) {
 			}
 			for _, by := range []By{ByPoP, ByAdmin} {
 				want.By = by
-				if want.Reason = ""; by == ByAdmin {
-					want.Reason, want.Start = "because", time.Time{}
+				if by == ByAdmin {
+					want.Reason, want.Who, want.Start = "because", "ada", time.Time{}
 				}
 				k := key(uint32(by))
 				table.Start(k, want, now)
