@@ -24,7 +24,7 @@ func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []w
 	if node < 0 {
 		return nil
 	}
-	if p.Key() != "" && (now.Sub(p.spoke) >= every/2 || p.changed) {
+	if p.Key() != "" && !p.taken && (now.Sub(p.spoke) >= every/2 || p.changed) {
 		p.spoke, p.changed = now, false
 		list = append(list, p.Fill(node, self, now))
 	}
@@ -74,7 +74,10 @@ func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now, wall tim
 	if takes {
 		op := wire.Add
 		if !empty {
-			op = wire.Set // another edge that takes it at the same time notices with the next read
+			op, p.taken = wire.Set, true // another edge that takes it at the same time notices with the next read, before either fills it again
+			if soon := now.Add(hasty); soon.Before(p.next) {
+				p.next = soon
+			}
 		}
 		c = p.fill(r.Node, op, key, self, now)
 	}

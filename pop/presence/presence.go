@@ -71,6 +71,7 @@ type Slots struct {
 	slot     int // ours, or -1
 	full     bool
 	held     bool // a slot was ours once
+	taken    bool // this edge has taken a slot that was another's, and not read since whose it is
 	sequence uint64
 	peers    map[uint64]*peer
 	read     []*peer   // the edges whose presence is in the slots, as last read
@@ -222,6 +223,7 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 			p.free = append(p.free, i)
 		}
 	}
+	p.held, p.taken = p.held || ours, false
 	if !ours && p.slot >= 0 && p.filled[p.slot] {
 		p.slot = -1 // taken by another; an empty one is filled again
 	}
@@ -268,7 +270,8 @@ func (p *Slots) Choose(name string, random uint64, now time.Time) (slot int, key
 	case p.full && p.room.IsZero():
 		p.room = now
 	}
-	for _, slot := range p.free {
+	for i := range p.free { // from a random one on, because all who wait may take one now
+		slot := p.free[(uint64(i)+random)%uint64(len(p.free))]
 		if e := p.read[slot]; p.full && e != nil && e.slot == slot && e.Ends && (e.Name == name || now.Sub(p.room) >= 2*every) {
 			return slot, p.keys[slot], false, true
 		}
@@ -280,5 +283,5 @@ func (p *Slots) Choose(name string, random uint64, now time.Time) (slot int, key
 	return slot, p.keys[slot], !p.filled[slot], true
 }
 
-// Take notes that a slot is filled.
-func (p *Slots) Take(slot int) { p.slot, p.held, p.full, p.room = slot, true, false, time.Time{} }
+// Take notes that a slot is filled. Another edge may have done the same: whose it is the next read says.
+func (p *Slots) Take(slot int) { p.slot, p.full, p.room = slot, false, time.Time{} }
