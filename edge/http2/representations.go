@@ -22,7 +22,8 @@ const (
 	aString
 )
 
-// longest bounds the length of a string as a number of bits: what is longer is for the decoder to refuse.
+// longest bounds the length of a string as a number of bits: what is longer is for the decoder to
+// refuse. It takes a short one that is written with more bytes than it needs.
 const longest = 28
 
 // scan reads a piece, and reports false for a change that comes too late. What else is wrong is for the decoder to find.
@@ -48,8 +49,11 @@ func (r *representations) scan(piece []byte) bool {
 				r.begin()
 			}
 		case moreLength:
-			r.left += uint32(c&0x7f) << r.shift
-			if r.shift += 7; c&0x80 == 0 || r.shift >= longest {
+			if r.shift < longest {
+				r.left += uint32(c&0x7f) << r.shift
+				r.shift += 7
+			}
+			if c&0x80 == 0 {
 				r.begin()
 			}
 		case aString:

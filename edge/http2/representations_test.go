@@ -47,3 +47,21 @@ func TestSizeChangesComeFirst(t *testing.T) {
 		}
 	})
 }
+
+// A length that is written with more bytes than it needs is that length, here and to the decoder.
+func TestSizeChangesAfterPaddedLengths(t *testing.T) {
+	block := []byte{0, 1, 'x', 0x7f, 130 - 0x7f | 0x80, 0x80, 0x80, 0x80, 0x80, 0}
+	block = append(block, bytes.Repeat([]byte{'0'}, 130)...)
+	got := 0
+	d := hpack.NewDecoder(4096, func(f hpack.HeaderField) { got = len(f.Value) })
+	if _, err := d.Write(block); err != nil || got != 130 {
+		t.Fatalf("decoded: %d bytes, %v", got, err)
+	}
+	var r representations
+	if !r.scan(block) {
+		t.Error("a padded length is refused")
+	}
+	if r.scan([]byte{0x20}) {
+		t.Error("a change of the size after it is taken")
+	}
+}
