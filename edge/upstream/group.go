@@ -183,6 +183,7 @@ func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 	}
 	s := &Origins{byHost: make(map[string]*Group)}
 	servers := make(map[string]*Origin)
+	heads := make(map[*Origin]int) // the largest bound of the groups that share a server
 	if before != nil {
 		for _, o := range before.All {
 			servers[o.Name] = o
@@ -230,13 +231,10 @@ func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 				p = &probe{config.Health.Active, config.Health.Interval}
 			}
 			o.probe.Store(p)
-			size := cmp.Or(config.AnswerHead, MaxHead)
 			if !slices.Contains(s.All, o) {
 				s.All = append(s.All, o)
-			} else { // of another group as well
-				size = max(size, o.readers.Load().size)
 			}
-			o.boundHead(size)
+			heads[o] = max(heads[o], cmp.Or(config.AnswerHead, MaxHead))
 			g.Servers = append(g.Servers, o)
 		}
 		for _, h := range config.Hosts {
@@ -246,6 +244,9 @@ func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 				s.byHost[strings.TrimPrefix(h, "*")] = g
 			}
 		}
+	}
+	for o, size := range heads {
+		o.boundHead(size)
 	}
 	return s, nil
 }

@@ -179,6 +179,10 @@ func TestAnswerHeadBound(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := all.All[0]
+			was := o.readers.Load()
+			if all, err = New(groups, all, nil); err != nil || o.readers.Load() != was {
+				t.Errorf("%s, %v: the same again is a change (%v)", server, c.bounds, err)
+			}
 			if got := o.readers.Load().size; got != c.want || o.h2 != nil && o.h2.MaxHead.Load() != int64(c.want) {
 				t.Errorf("%s, %v: %d, want %d", server, c.bounds, got, c.want)
 			}
