@@ -41,9 +41,9 @@ type Site struct {
 	Fault  func(any)                      // there was a panic
 	// Switch serves a client that begins to speak HTTP/2 without TLS, if it may, to its end; else it reports false.
 	Switch func(*Client) bool
-	Leave  func(*Client) // a connection is on its way out: it does not count any more
-	Return func(*Client) // it is not, and counts again
-	Forget func(*Client) // it is closed
+	Leave  func(*Client)      // a connection is on its way out: it does not count any more
+	Return func(*Client) bool // it is not, and counts again; false: its source has no room for it
+	Forget func(*Client)      // it is closed
 
 	Retired     atomic.Int64  // connections accepted until then are to end when idle, Unix nanoseconds
 	SlowReaders atomic.Uint64 // answers cut because their clients did not take them

@@ -13,11 +13,12 @@ import (
 // sooner; they cost a timer that is set and stopped.
 const watchAfter = 100 * time.Millisecond
 
-// A watch notices that the client of a request has gone while its origin is at work: it has reset the connection. One
-// that has closed it sends no more, and may well read: it gets its answer (RFC 9112, 9.6). A client that is not there
-// any more resets when the answer comes. One that has closed does not count against the caps for Site.HalfClosed, and
-// counts again if no answer has begun by then. The watch reads nothing: what the client sends is its next request. Below
-// TLS it sees what happens to the socket.
+// A watch notices that the client of a request has gone while its origin is at work: it has reset the
+// connection. One that has closed it sends no more, and may well read: it gets its answer (RFC 9112,
+// 9.6). A client that is not there any more resets when the answer comes. One that has closed does not
+// count against the caps for Site.HalfClosed, and counts again if no answer has begun by then; it is
+// cut if its source has no room for it any more. The watch reads nothing: what the client sends is its
+// next request. Below TLS it sees what happens to the socket.
 //
 // It belongs to the goroutine that serves the connection, which must stop it before it reads from the client again.
 type watch struct {
@@ -121,8 +122,9 @@ func (w *watch) look() {
 			w.gone()
 			return
 		case !due.IsZero() && !time.Now().Before(due):
-			if due = (time.Time{}); w.left.Swap(false) {
-				w.conn.Site.Return(w.conn)
+			due = time.Time{}
+			if w.left.Swap(false) && !w.conn.Site.Return(w.conn) && !w.answering.Load() {
+				_ = s.Close() // which shows in WaitHangup
 			}
 		case now == socket.Closed && !closed:
 			if !w.answering.Load() {

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"io"
 	"net"
 	"runtime"
 	"testing"
@@ -16,7 +17,10 @@ func TestWatchOfAHalfClosedClient(t *testing.T) {
 	raw := socket.New(accepted)
 	defer raw.Close()
 	saw := make(chan string, 3)
-	site := &Site{Leave: func(*Client) { saw <- "leaves" }, Return: func(*Client) { saw <- "counts" }}
+	site := &Site{
+		Leave:  func(*Client) { saw <- "leaves" },
+		Return: func(*Client) bool { saw <- "counts"; return true },
+	}
 	var w watch
 	w.start(&Client{Conn: raw, Raw: raw, Site: site}, nil, func() { saw <- "gone" })
 	expect := func(want ...string) {
@@ -38,6 +42,28 @@ func TestWatchOfAHalfClosedClient(t *testing.T) {
 	client.Close()
 	expect("leaves", "gone")
 	w.stop()
+}
+
+// A client that has closed one direction, and whose source has no room for it when it is to count
+// again, is cut: by closing, no source has more connections than its cap.
+func TestWatchCutsAHalfClosedClientAboveTheCap(t *testing.T) {
+	client, accepted := connected(t)
+	raw, gone := socket.New(accepted), make(chan struct{})
+	defer raw.Close()
+	site := &Site{Leave: func(*Client) {}, Return: func(*Client) bool { return false }}
+	var w watch
+	w.start(&Client{Conn: raw, Raw: raw, Site: site}, nil, func() { close(gone) })
+	_ = client.(*net.TCPConn).CloseWrite()
+	select {
+	case <-gone:
+	case <-time.After(time.Minute):
+		t.Fatal("the client is waited for")
+	}
+	w.stop()
+	_ = client.SetReadDeadline(time.Now().Add(time.Minute))
+	if n, err := client.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the client got %d bytes, %v", n, err)
+	}
 }
 
 // A watch that waits at the client's socket has its own read deadline there, and one that ends leaves one that is over. Who reads from the

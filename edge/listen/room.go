@@ -113,19 +113,25 @@ func (l *Registry) leave(c *front.Client) {
 	l.uncount(c)
 }
 
-// comeBack notes that a connection is not being closed after all.
-func (l *Registry) comeBack(c *front.Client) {
+// comeBack notes that a connection is not being closed after all. It reports false where its source
+// has no room for it, which others may have taken meanwhile: then it does not count, as before, and
+// is cut for a new one in its turn.
+func (l *Registry) comeBack(c *front.Client) bool {
 	source, capped := l.Source(c.Peer)
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
-	if c.Leaving == nil {
-		return
+	switch {
+	case c.Leaving == nil:
+		return true
+	case capped && l.counts[source] >= l.perSource:
+		return false
 	}
 	l.away.Remove(c.Leaving)
 	if c.Leaving = nil; capped {
 		l.counts[source]++
 		c.Source = source
 	}
+	return true
 }
 
 // uncount needs the lock, as what follows does.

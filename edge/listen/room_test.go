@@ -32,7 +32,8 @@ func TestChoiceLooksAtAFew(t *testing.T) {
 	}
 }
 
-// A connection that was on its way out and has come back counts again, and is not the next one to be cut.
+// A connection that was on its way out and has come back counts again, and is not the next one to
+// be cut. It comes back where its source has room, so no source has more than its cap thereby.
 func TestComingBack(t *testing.T) {
 	l := registryWith(t, front.Limits{PerSource: 1}, nil)
 	in := func() *front.Client {
@@ -46,11 +47,18 @@ func TestComingBack(t *testing.T) {
 	if first == nil || in() != nil {
 		t.Fatal("one of two may come in")
 	}
-	if l.leave(first); in() == nil {
+	l.leave(first)
+	second := in()
+	if second == nil {
 		t.Fatal("who leaves counts no more")
 	}
-	l.comeBack(first)
-	if l.comeBack(first); l.counts[first.Source] != 2 || l.away.Len() != 0 || in() != nil {
-		t.Errorf("%d count, %d are leaving", l.counts[first.Source], l.away.Len())
+	if l.comeBack(first) || l.counts[second.Source] != 1 || l.away.Len() != 1 {
+		t.Errorf("above the cap: %d count, %d are leaving", l.counts[second.Source], l.away.Len())
+	}
+	l.forget(second)
+	for range 2 {
+		if !l.comeBack(first) || l.counts[first.Source] != 1 || l.away.Len() != 0 || in() != nil {
+			t.Errorf("%d count, %d are leaving", l.counts[first.Source], l.away.Len())
+		}
 	}
 }
