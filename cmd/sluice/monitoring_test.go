@@ -22,6 +22,7 @@ import (
 
 	"sluice/cmd/internal/labtest"
 	"sluice/edge/changes/etcd/etcdtest"
+	"sluice/edge/geo/geotest"
 )
 
 // query is an expression, and where it stands.
@@ -101,9 +102,13 @@ func TestDashboardHasData(t *testing.T) {
 		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	cert, key := newAuthority(t).issue(t, "sluice")
+	countries := filepath.Join(folder, "country.mmdb")
+	geotest.Countries(t, countries, map[string]string{"192.0.2.0/24": "DE"})
 	put(config, fmt.Sprintf(`
 listen_tls: "127.0.0.2:0"
 tls: {certificate: %s, key: %s}
+geo: {country: %s}
+lists: [{name: partners, file: %s}]
 shed: kernel
 wall: {socket: %s}
 pop: {name: test, memcached: ["%s"], peers: [{name: away, edges: ["127.0.0.1:1"]}], peers_listen: "127.0.0.1:0", peers_secret_file: %s}
@@ -117,7 +122,7 @@ origins:
 rules:
   - {name: default, limit: 5, window: 10s}
   - {name: trial, limit: 2, window: 10s, mode: shadow}
-`, cert, key, filepath.Join(folder, "wall.sock"), startMemcached(t), write(t, "a secret of these peers"), filepath.Join(folder, "access.log"), etcdtest.Start(t).Endpoint, origin(t)))
+`, cert, key, countries, write(t, "192.0.2.0/24\n"), filepath.Join(folder, "wall.sock"), startMemcached(t), write(t, "a secret of these peers"), filepath.Join(folder, "access.log"), etcdtest.Start(t).Endpoint, origin(t)))
 	edges := []*process{startFile(t, config), startFile(t, config)}
 
 	// The shipped configuration, but for who is scraped and how often.
