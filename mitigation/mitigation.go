@@ -362,6 +362,16 @@ func (t *Table) Void(k Key, now time.Time) {
 	}
 }
 
+// Resend has all that is in force and was not an operator's order wait for TakeUnsent, up to a bound: the tier has it no more, because the PoP has
+// another secret.
+func (t *Table) Resend(now time.Time) {
+	for k, b := range t.All(now) {
+		if b.By != ByAdmin {
+			t.queue(Unsent{k, b})
+		}
+	}
+}
+
 // TakeUnsent appends to buf what this edge started since the last call, and returns it.
 func (t *Table) TakeUnsent(buf []Unsent) []Unsent {
 	t.unsent.mu.Lock()

@@ -92,6 +92,7 @@ type daemon struct {
 	calls   callService       // nil: proxies call nothing
 
 	reload    *reloader       // makeReloader
+	secret    *secretFile     // nil: there is none, or no tier
 	older     *upgrade.Parent // takeOver; nil: there was no older process
 	operators *http.Server    // serveOperators
 
@@ -333,7 +334,8 @@ func (d *daemon) makeReloader() error {
 		}, again: "pop.peers_secret_file read again: its first line signs, and each line is believed", wrong: "the secret of peers is wrong: the old one stays in use"})
 	}
 	if d.shared.Machine != nil && c.PoP.SecretFile != "" {
-		d.reload.files = append(d.reload.files, secretFile(c, d.key, happened))
+		d.secret = newSecretFile(c, d.key, happened)
+		d.reload.files = append(d.reload.files, &d.secret.files)
 	}
 	if files := d.flags.files.Load(); files != nil {
 		d.reload.last = files.Text() + d.reload.keys()
@@ -368,6 +370,9 @@ func (d *daemon) takeOver() error {
 		d.older.NoCounters()
 	}
 	d.shared.Taught()
+	if _, rotates := d.key.Older(); rotates && !d.shared.Alone() { // the tier may have these blocks under the older secret alone
+		d.shared.Bits.Resend(time.Now())
+	}
 	d.shared.TurnPeers(d.config) // what other PoPs had blocked is among what the older process sent
 	return nil
 }
@@ -411,6 +416,9 @@ func (d *daemon) makeMetrics() error {
 	}
 	if d.keeper != nil {
 		all.MustRegister(plansMetrics(d.keeper))
+	}
+	if d.secret != nil {
+		all.MustRegister(metric.Collector(d.secret.collect))
 	}
 	if d.across != nil {
 		all.MustRegister(metric.Collector(d.across.Collect))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/cmd/sluice/internal/settings"
@@ -12,6 +13,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/geo"
+	"sluice/edge/metric"
 	"sluice/pop/secret"
 )
 
@@ -70,27 +72,52 @@ func tokenFile(setting, file string, token *bearer.Token, happened *events.Log) 
 	return f
 }
 
-// secretFile is that of the PoP's secret, which is read at the start alone, because every name and place in the tier follows from it.
-func secretFile(c *config.Config, inUse secret.Secret, happened *events.Log) *files {
+// A secretFile is that of the PoP's secret, which is read at the start alone, because every name and place in the tier follows from it. It is
+// looked at all the same, so that nobody thinks that a change is in force.
+type secretFile struct {
+	files
+	waits atomic.Pointer[secretWait] // why what is in the file is not in force; nil: it is
+}
+
+// secretWait is why, in a word and in a sentence.
+type secretWait struct{ why, text string }
+
+func newSecretFile(c *config.Config, inUse secret.Secret, happened *events.Log) *secretFile {
 	const (
 		changes = "pop.secret_file has changed: this process goes on with what it had until it is replaced in place (SIGUSR2) or restarted"
 		back    = "pop.secret_file has what this process goes on with again: it need not be replaced"
 	)
 	last := inUse.Digests()
-	f := &files{happened: happened, kind: events.Tier, atRestart: true,
-		wrong: "pop.secret_file is wrong: this process goes on with what it had, and another would not start"}
+	f := &secretFile{files: files{happened: happened, kind: events.Tier, atRestart: true,
+		wrong: "pop.secret_file is wrong: this process goes on with what it had, and another would not start"}}
 	f.refresh = func() (changed bool, err error) {
 		key, err := settings.ReadSecret(c)
 		if err != nil {
+			f.waits.Store(&secretWait{"wrong", f.wrong + ": " + err.Error()})
 			return false, err
 		}
 		changed, last = !slices.Equal(key.Digests(), last), key.Digests()
 		if f.again = changes; slices.Equal(last, inUse.Digests()) {
 			f.again = back
+			f.waits.Store(nil)
+		} else {
+			f.waits.Store(&secretWait{"changed", changes})
 		}
 		return changed, nil
 	}
 	return f
+}
+
+// collect gives whether the file waits, and why.
+func (f *secretFile) collect(to metric.Sink) {
+	waits := f.waits.Load()
+	for _, why := range [...]string{"changed", "wrong"} {
+		n := 0.0
+		if waits != nil && waits.why == why {
+			n = 1
+		}
+		to.Gauge(n, "sluice_pop_secret_waiting", "Whether what is in pop.secret_file is not in force: it has changed since this process started, or it is wrong.", "why", why)
+	}
 }
 
 // databaseFiles are those of countries and autonomous systems.

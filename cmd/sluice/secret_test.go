@@ -349,7 +349,30 @@ func TestSecretRotates(t *testing.T) {
 	if status, _ := s.edges[0].admin("POST", "/v1/reload"); status != 200 || !strings.Contains(s.edges[0].text(), "pop.secret_file has changed: this process goes on with what it had") {
 		t.Errorf("%d: %s", status, s.edges[0].text())
 	}
+	waits := func(want string, changed, wrong string) {
+		t.Helper()
+		l := s.edges[0]
+		l.until("saying how its file is", func() bool {
+			return l.metric(`sluice_pop_secret_waiting\{why="changed"\}`) == changed && l.metric(`sluice_pop_secret_waiting\{why="wrong"\}`) == wrong
+		})
+		l.until("saying in its status: "+want, func() bool {
+			var out, said bytes.Buffer
+			run([]string{"status", "--admin", l.back}, &out, &said)
+			return (want == "") != strings.Contains(out.String(), "pop.secret_file") && strings.Contains(out.String(), want)
+		})
+	}
+	waits("pop.secret_file has changed: this process goes on with what it had until it is replaced in place (SIGUSR2) or restarted", "1", "0")
+	for _, wrong := range []string{"", "short\n"} {
+		must(t, os.WriteFile(filepath.Join(s.dir, "secret0"), []byte(wrong), 0o600))
+		waits("pop.secret_file is wrong: this process goes on with what it had", "0", "1")
+	}
+	must(t, os.Remove(filepath.Join(s.dir, "secret0")))
+	waits("no such file", "0", "1")
+	check("with a wrong file")
+	s.give(0, otherKey, popKey)
+	waits("pop.secret_file has changed", "1", "0")
 	s.give(0, popKey)
+	waits("", "0", "0")
 	if status, _ := s.edges[0].admin("POST", "/v1/reload"); status != 200 || strings.Count(s.edges[0].text(), "pop.secret_file has changed") != 1 ||
 		!strings.Contains(s.edges[0].text(), "pop.secret_file has what this process goes on with again") {
 		t.Errorf("the file is as it was: %d: %s", status, s.edges[0].text())
@@ -449,3 +472,51 @@ func TestRotationPage(t *testing.T) {
 	}
 	p.until("knowing the new token", func() bool { return status(strings.TrimSpace(string(fresh))) == 200 && status("the leaked one") == 401 })
 }
+
+// A source that a limit has blocked stays blocked while all edges are restarted under a new secret with the old one behind it, and then under the new one
+// alone, though no process hands anything to the next one.
+func TestBlocksOutliveRestartsUnderANewSecret(t *testing.T) {
+	t.Parallel()
+	s := newSecretPoP(t)
+	for i := range 2 {
+		s.give(i, popKey)
+		s.start(i)
+	}
+	meet(s.all()...)
+	const crawler = "203.0.113.7"
+	ask := func(l *lineage) int {
+		resp, _ := l.request("GET", l.front, "/login", "", "X-Forwarded-For", crawler)
+		return resp.StatusCode
+	}
+	s.edges[0].until("blocking", func() bool { return ask(s.edges[0]) == 429 })
+	ends := func(l *lineage) string { return blockEnds.FindString(second(l.admin("GET", "/v1/mitigations"))) }
+	s.edges[1].until("told of the block", func() bool { return ends(s.edges[1]) != "" })
+	end := ends(s.edges[1])
+	for _, lines := range [][]string{{otherKey, popKey}, {otherKey}} {
+		for i, l := range s.edges {
+			s.give(i, lines...)
+			l.signal(syscall.SIGTERM)
+			must(t, l.cmd.Wait())
+			http.DefaultClient.CloseIdleConnections()
+			l = s.start(i)
+			asked := 0
+			l.until("blocking after a request or two", func() bool { asked++; return ask(l) == 429 })
+			if asked > 40 { // its limit is 50
+				t.Errorf("edge %d under %d lines: blocked at request %d, as anew", i, len(lines), asked)
+			}
+			if got := ends(l); got != end {
+				t.Errorf("edge %d: the block ends %s, want %s", i, got, end)
+			}
+		}
+	}
+	for _, l := range s.edges {
+		if n := l.metric("sluice_tier_forged_total"); n != "0" {
+			t.Errorf("%s forged values", n)
+		}
+	}
+}
+
+// blockEnds finds when a block ends, to a tenth of a second: edges say it to each other by the time of the PoP.
+var blockEnds = regexp.MustCompile(`"end": "[^".]*\..`)
+
+func second(_ int, text string) string { return text }

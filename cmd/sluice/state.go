@@ -14,6 +14,11 @@ func (d *daemon) state() control.State {
 	if d.issued != nil {
 		s.Certificates = d.issued.Status()
 	}
+	if d.secret != nil {
+		if waits := d.secret.waits.Load(); waits != nil {
+			s.SecretFile = waits.text
+		}
+	}
 	if why := server.Unready(); why != "" {
 		s.Ready = why
 	}

@@ -25,8 +25,10 @@ type State struct {
 	// Failed is the latest reload, if it failed: what was in force before it still is.
 	Failed  *FailedReload `json:"failed_reload,omitempty"`
 	Waiting int           `json:"waiting"` // settings of the file that wait for a restart
-	Peers   []PeerStatus  `json:"peers"`   // other PoPs that tell this one whom they block, and are told
-	Unkept  []Unkept      `json:"unkept,omitempty"`
+	// SecretFile is why what is in pop.secret_file is not in force; "": it is, or there is none.
+	SecretFile string       `json:"secret_file,omitempty"`
+	Peers      []PeerStatus `json:"peers"` // other PoPs that tell this one whom they block, and are told
+	Unkept     []Unkept     `json:"unkept,omitempty"`
 	// Unread are named lists and databases that are configured and cannot be read again.
 	Unread []Unread `json:"unread,omitempty"`
 	// AccessLog is that of which the latest lines could not be written. None: they were, or there is no log.

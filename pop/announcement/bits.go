@@ -105,6 +105,18 @@ func (a *Announcer) prolong(r *record.Record, rule *knownRule, before record.Rec
 	a.config.Bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 
+// Renew learns a bit that was under the secret that this one replaces, and sets it under this one, so that edges that have
+// this one alone find it.
+func (a *Announcer) Renew(r record.Record, now time.Time) {
+	if !a.Learn(r, now) {
+		return
+	}
+	key := mitigation.Key{Rule: a.rules.Load().byDigest[r.Rule].Counter.ID, Source: r.Source}
+	if bit, inForce := a.config.Bits.Get(key, now); inForce {
+		a.setBit(key, bit, now)
+	}
+}
+
 // skew is how far clocks may be apart, and a bit's end behind what is possible.
 const skew = 2 * time.Second
 

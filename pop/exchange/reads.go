@@ -16,6 +16,15 @@ type groups struct {
 	epoch          uint64 // of the keys
 	oldest, newest uint32
 	reported       uint64 // hits, by the report that it goes with
+	older          bool   // only the bit, under the secret that this one replaces
+}
+
+// values are how many a read brings.
+func (g *groups) values() int {
+	if g.older {
+		return 1
+	}
+	return 2 + int(g.newest-g.oldest)
 }
 
 // reads are sent as one Get, because memcached writes the answer to each command with a system call of its own.
@@ -31,7 +40,20 @@ const (
 
 // Read adds a read to those that are next sent to a node: of a counter's groups from the oldest to the newest, for a report of so many hits.
 func (x *Exchanges) Read(node int, c counter.Counter, epoch uint64, name *secret.CounterName, oldest, newest uint32, reported uint64) {
-	x.add(node, read, name, groups{c, epoch, oldest, newest, reported})
+	x.add(node, read, name, groups{counter: c, epoch: epoch, oldest: oldest, newest: newest, reported: reported})
+	x.readOlder(read, c, epoch)
+}
+
+// readOlder reads the bit that a source has under the secret that this one replaces, if it replaces one: blocks outlast the change, which the
+// edges that had them may not.
+func (x *Exchanges) readOlder(k kind, c counter.Counter, epoch uint64) {
+	older, is := x.config.Secret.Older()
+	if !is {
+		return
+	}
+	if node := x.config.Nodes.NodeUnder(older, c.Source); node >= 0 {
+		x.add(node, k, nil, groups{counter: c, epoch: epoch, older: true})
+	}
 }
 
 func (x *Exchanges) add(node int, k kind, name *secret.CounterName, g groups) {
@@ -51,6 +73,11 @@ func (x *Exchanges) add(node int, k kind, name *secret.CounterName, g groups) {
 	l := x.open[node]
 	if len(l.keys) > 0 {
 		l.keys = append(l.keys, ' ')
+	}
+	if older, _ := x.config.Secret.Older(); g.older {
+		l.keys = older.AppendBitKey(l.keys, g.counter, g.epoch)
+		l.list = append(l.list, g)
+		return
 	}
 	l.keys = x.config.Secret.AppendBitKey(l.keys, g.counter, g.epoch)
 	for n := g.newest; ; n-- {
@@ -84,7 +111,7 @@ func (x *Exchanges) readsDone(a Request, r *wire.Result, now time.Time) {
 	if r.Status == wire.Done && a.kind != stale {
 		values := r.Values
 		for _, l := range a.reads.list {
-			n := 2 + int(l.newest-l.oldest)
+			n := l.values()
 			x.readDone(l, a.kind, values[:n], now)
 			values = values[n:]
 		}
@@ -100,7 +127,12 @@ func (x *Exchanges) readDone(l groups, k kind, values [][]byte, now time.Time) {
 	if l.epoch < x.config.Operators.Epoch(c.Rule, c.Source) {
 		return // the source was lifted since
 	}
-	if bit := values[0]; bit != nil {
+	if bit := values[0]; l.older {
+		if bit != nil {
+			x.learnOlder(c, bit, now)
+		}
+		return
+	} else if bit != nil {
 		if rec, ok := record.Open(x.config.Secret, bit); !ok {
 			x.forged.Add(1)
 		} else if rec.Source == c.Source && rec.Rule == x.config.Secret.RuleDigest(c.Rule) {
@@ -128,6 +160,20 @@ func (x *Exchanges) readDone(l groups, k kind, values [][]byte, now time.Time) {
 	x.config.Announcer.ActOn(c, x.config.Counters.Learn(c, l.newest, totals[:len(values)-1], l.reported, now), now)
 }
 
+// learnOlder takes in a bit under the secret that this one replaces.
+func (x *Exchanges) learnOlder(c counter.Counter, bit []byte, now time.Time) {
+	older, _ := x.config.Secret.Older()
+	rec, ok := record.Open(older, bit)
+	if !ok {
+		x.forged.Add(1)
+		return
+	}
+	if rec.Source == c.Source && rec.Rule == older.RuleDigest(c.Rule) {
+		rec.Rule = x.config.Secret.RuleDigest(c.Rule)
+		x.config.Announcer.Renew(rec, now)
+	}
+}
+
 const maxFetches = 1 << 14
 
 // Fetch reads a counter that this edge does not know, because a request waits for the answer (counter.Table.Await). The
@@ -151,7 +197,8 @@ func (x *Exchanges) readForRequests(now time.Time) {
 			oldest, newest := x.config.Counters.Groups(c.Rule, now, x.config.Secret.Phase(c.Source))
 			epoch := x.config.Operators.Epoch(c.Rule, c.Source)
 			name := x.config.Secret.CounterName(c, epoch)
-			x.add(node, waited, &name, groups{c, epoch, oldest, newest, 0})
+			x.add(node, waited, &name, groups{counter: c, epoch: epoch, oldest: oldest, newest: newest})
+			x.readOlder(waited, c, epoch)
 		}
 	}
 	x.sendReads(waited)

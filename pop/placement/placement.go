@@ -192,19 +192,27 @@ func (n *Nodes) begin(want *wanted, now time.Time) {
 
 // PlacementHash is the node of a source; -1: none is up, or this edge counts alone.
 func (n *Nodes) NodeOf(s counter.Source) int {
-	i := n.among(s, current)
+	return n.nodeOf(n.secret.PlacementHash(s))
+}
+
+// NodeUnder is the node that has a source under another secret of the PoP's; -1: none is up.
+func (n *Nodes) NodeUnder(other secret.Secret, s counter.Source) int {
+	return n.nodeOf(other.PlacementHash(s))
+}
+
+func (n *Nodes) nodeOf(hash uint64) int {
+	i := n.among(hash, current)
 	if i < 0 && !n.moving.IsZero() {
-		i = n.among(s, joining)
+		i = n.among(hash, joining)
 	}
 	return i
 }
 
 // among chooses among nodes of a role.
-func (n *Nodes) among(s counter.Source, r role) int {
+func (n *Nodes) among(h uint64, r role) int {
 	if n.full.Load() {
 		return -1
 	}
-	h := n.secret.PlacementHash(s)
 	best, most := -1, uint64(0)
 	for i := range n.nodes {
 		if d := &n.nodes[i]; d.up && d.role&r != 0 {
@@ -221,7 +229,7 @@ func (n *Nodes) Second(s counter.Source, node int) int {
 	if n.moving.IsZero() {
 		return -1
 	}
-	if i := n.among(s, joining); i != node {
+	if i := n.among(n.secret.PlacementHash(s), joining); i != node {
 		return i
 	}
 	return -1

@@ -80,8 +80,8 @@ func derive(hashed func(use string) []byte) Secret {
 }
 
 // After is the secret, replacing an older one. Everything is named and sealed under the new one; only what operators
-// said is read under both (Lines, OpenAny), and what clients send has the digests that it had, so that blocks and
-// quotas of keys hold.
+// said (Lines, OpenAny) and bits (Older) are read under both, and what clients send has the digests that it had, so that
+// blocks and quotas of keys hold.
 func (s Secret) After(older Secret) Secret {
 	s.older = &older
 	return s
@@ -95,6 +95,14 @@ func (s Secret) Lines() []Secret {
 		return []Secret{s}
 	}
 	return append([]Secret{s}, older.Lines()...)
+}
+
+// Older is the secret that this one replaces.
+func (s Secret) Older() (older Secret, is bool) {
+	if s.older == nil {
+		return older, false
+	}
+	return *s.older, true
 }
 
 // OnDisk is the secret for reading what was kept on this machine or comes from the process before this one: versions

@@ -132,6 +132,9 @@ func configLines(s *control.State, line func(name, format string, args ...any)) 
 	if s.Waiting > 0 {
 		line("config", "settings of the file that wait for a restart: %d (sluice config shows them)", s.Waiting)
 	}
+	if s.SecretFile != "" {
+		line("secret", "%s", s.SecretFile)
+	}
 	for _, u := range s.Unkept {
 		line("disk", "%s cannot be written, and a restart would lose what is new in it: %s", u.File, u.Error)
 	}
