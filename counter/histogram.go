@@ -21,18 +21,21 @@ func (s *shard) note(r *algorithm.Spec, st *store, i int, p algorithm.Position, 
 		needs := estimate*histogramNeeds >= float64(r.Limit)
 		from := max(float64(r.Limit)/histogramFrom, 1)
 		// A source that does not need one tries once, on passing that point: there are many of those.
-		if !needs && (estimate <= from || estimate-float64(hits) > from) || r.SubWindows == 1 {
-			if estimate == 1 {
-				st.head(i).setFirst(histogram.Bin(p.Gone))
-			}
-			return false
+		if r.SubWindows > 1 && (needs || estimate > from && estimate-float64(hits) <= from) {
+			hist = s.addHistogram(r, st, i, p, needs)
 		}
-		if hist = s.addHistogram(r, st, i, p, needs); hist == nil {
+		if hist == nil {
+			first := 0 // nothing is known of this hit, if the one of which something was has left the window
+			if estimate == 1 {
+				first = histogram.Bin(p.Gone)
+			}
+			st.head(i).setFirst(first)
 			return false
 		}
 		if estimate > float64(hits) {
 			s.noteFirst(r, st, i, p, hist)
 		}
+		st.head(i).setFirst(0)
 	}
 	n := r.Number(p)
 	s.histograms.Enter(hist, n)
