@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -24,14 +25,15 @@ func cmdHTTP2Attacks(ctx context.Context, args []string) error {
 	flags.IntVar(&h.Rounds, "rounds", 5, "how often each server is attacked in each way")
 	flags.DurationVar(&h.For, "time", 3*time.Second, "of an attack; for a third of it the server is watched without one first")
 	flags.StringSliceVar(&h.Servers, "servers", bench.AttackServers, "whom to attack")
-	flags.StringSliceVar(&h.Attacks, "attacks", bench.AttackNames(), "in which ways")
+	flags.StringSliceVar(&h.Attacks, "attacks", bench.AttackNames(), "in which ways; on memory as well: "+strings.Join(bench.MemoryAttackNames(), ", "))
 	flags.BoolVar(&short, "short", false, "one round of 300 ms: whether it works, not what it costs")
 	flags.StringVar(&h.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
+	flags.StringVar(&h.Before, "before", "", "`PATH` of another edge's executable, which is attacked as well; none: no other")
 	flags.StringVar(&jsonFile, "json", "", "write the figures to `FILE`")
 	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
-	if err := errors.Join(cli.SomeOf("--servers", h.Servers, bench.AttackServers), cli.SomeOf("--attacks", h.Attacks, bench.AttackNames())); err != nil {
+	if err := errors.Join(cli.SomeOf("--servers", h.Servers, bench.AttackServers), cli.SomeOf("--attacks", h.Attacks, append(bench.AttackNames(), bench.MemoryAttackNames()...))); err != nil {
 		return err
 	}
 	if h.Rounds < 1 || h.Rounds > 100 || h.For < 100*time.Millisecond || h.For > time.Minute {

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"sluice/loadgen/origin"
@@ -21,6 +24,7 @@ import (
 // process each time, round after round. The server has one processor to itself; attacker, client and origin share another.
 type HTTP2Attacks struct {
 	Sluice   string        // the edge's executable
+	Before   string        // another one, which is attacked as the server "before"; "": none is
 	Self     string        // the executable of which "origin" is a subcommand
 	Servers  []string      // names of AttackServers; none: all
 	Attacks  []string      // of AttackNames; none: all
@@ -32,6 +36,7 @@ type HTTP2Attacks struct {
 
 	p        Peers // what configures servers
 	originAt netip.AddrPort
+	h2Origin string // its address
 }
 
 // AttackServers are the servers that can be attacked.
@@ -53,8 +58,10 @@ type AttackFigures struct {
 	P99     float64 `json:"p99"`    // seconds, of the calm client beside it
 	Calm    float64 `json:"p99_calm"`
 	Ratio   float64 `json:"p99_by_calm"`
-	Failed  float64 `json:"failed"`         // requests of the calm client
-	Reached float64 `json:"reached_origin"` // requests of the attacker
+	Peak    float64 `json:"memory_peak"`            // bytes at most, in all
+	Limit   float64 `json:"memory_limit,omitempty"` // of the edge; 0: none
+	Failed  float64 `json:"failed"`                 // requests of the calm client
+	Reached float64 `json:"reached_origin"`         // requests of the attacker
 	// What the edge says, and no other server does.
 	Charged float64        `json:"charged,omitempty"` // requests under the rule
 	Blocked bool           `json:"blocked,omitempty"` // the source, or one of them
@@ -131,6 +138,9 @@ func (h *HTTP2Attacks) prepare(ctx context.Context) (stop func(), err error) {
 	if h.Say == nil {
 		h.Say = func(string) {}
 	}
+	if h.Before != "" {
+		h.Servers = append([]string{"before"}, h.Servers...)
+	}
 	h.p = Peers{Sluice: h.Sluice, Self: h.Self}
 	if h.p.dir, err = os.MkdirTemp("", "sluice-attacks-"); err != nil {
 		return nil, fmt.Errorf("loadgen: http2-attacks: %w", err)
@@ -156,17 +166,47 @@ func (h *HTTP2Attacks) prepare(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() { end(); os.RemoveAll(h.p.dir) }, nil
+	endH2, err := h.serveH2()
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return func() { endH2(); end(); os.RemoveAll(h.p.dir) }, nil
 }
 
-// start starts a server, which is ready when it answers.
-func (h *HTTP2Attacks) start(ctx context.Context, name string) (*attackedServer, error) {
+// serveH2 is an origin that speaks HTTP/2 as well: it answers with a page, or with as many bytes as the path says.
+func (h *HTTP2Attacks) serveH2() (end func(), err error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("loadgen: http2-attacks: %w", err)
+	}
+	page := make([]byte, 1000)
+	s := &http.Server{Protocols: new(http.Protocols), MaxHeaderBytes: 64 << 10, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		size := len(page)
+		if digits, asks := strings.CutPrefix(r.URL.Path, origin.BytesPath); asks {
+			size, _ = strconv.Atoi(digits)
+		}
+		for w.Header().Set("Content-Length", strconv.Itoa(size)); size > 0; size -= len(page) {
+			if _, err := w.Write(page[:min(size, len(page))]); err != nil {
+				return
+			}
+		}
+	})}
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
+	h.h2Origin = ln.Addr().String()
+	go func() { _ = s.Serve(ln) }()
+	return func() { _ = s.Close() }, nil
+}
+
+// start starts a server for an attack, which is ready when it answers.
+func (h *HTTP2Attacks) start(ctx context.Context, name string, a attack) (*attackedServer, error) {
 	free, err := process.FreeAddresses(2)
 	if err != nil {
 		return nil, err
 	}
 	s := &attackedServer{at: free[0], admin: free[1]}
-	if s.proc, err = h.server(name, s.at, s.admin); err != nil {
+	if s.proc, err = h.server(name, s.at, s.admin, a); err != nil {
 		return nil, err
 	}
 	if s.stop, err = launchAlone(ctx, s.proc, s.at.String()); err != nil {
@@ -184,12 +224,15 @@ type attackedServer struct {
 
 // measure attacks one server once.
 func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f AttackFigures, err error) {
-	s, err := h.start(ctx, name)
+	s, err := h.start(ctx, name, a)
 	if err != nil {
 		return f, err
 	}
 	defer s.stop()
 	calm := newCalmClient(s.at, h.Patience)
+	if a.limit > 0 { // whether others can connect is what it is about
+		calm.fresh = newH2Client(h.Patience, true)
+	}
 	defer calm.client.CloseIdleConnections()
 	calm.ask(ctx, h.For/10) // which warms everything up
 	r := &attackRun{attack: a, to: s.at}
@@ -209,7 +252,7 @@ func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f At
 		with = calm.ask(ctx, h.For)
 		<-done
 	})
-	memory := peak()
+	memory, most := peak()
 	if err := errors.Join(err, ctx.Err(), s.proc.Crashed()); err != nil {
 		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: %w: %s", name, a.name, err, s.proc.Output())
 	}
@@ -223,7 +266,7 @@ func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f At
 	}
 	f = AttackFigures{Attack: a.name, Server: name, Asked: float64(a.rate), Sent: float64(r.sent.Load()) / h.For.Seconds(), Opened: float64(r.opened.Load()),
 		Ended: float64(r.ended.Load()), CPU: cost - costs, Memory: memory, P99: with.P99.Seconds(), Calm: without.P99.Seconds(),
-		Failed: float64(with.Failed), Reached: float64(after.reached - before.reached), Charged: after.charged - before.charged, Blocked: after.blocked}
+		Peak: most, Limit: float64(a.limit), Failed: float64(with.Failed), Reached: float64(after.reached - before.reached), Charged: after.charged - before.charged, Blocked: after.blocked}
 	if with.P99 == 0 { // nothing was answered in time
 		f.P99 = calm.client.Timeout.Seconds()
 	}
@@ -257,8 +300,8 @@ func (s *attackedServer) costs(while func()) (float64, error) {
 	return (after - before).Seconds() / time.Since(begin).Seconds(), err
 }
 
-// watchMemory watches how much memory a process has, until it is asked by how much it grew at most, in bytes.
-func watchMemory(pid int) (grew func() float64) {
+// watchMemory watches how much memory a process has, until it is asked by how much it grew at most, and how much it had, in bytes.
+func watchMemory(pid int) (peak func() (grew, most float64)) {
 	before := process.Memory(pid)
 	ctx, stop := context.WithCancel(context.Background())
 	most := make(chan int64)
@@ -269,7 +312,11 @@ func watchMemory(pid int) (grew func() float64) {
 		}
 		most <- top
 	}()
-	return func() float64 { stop(); return float64(<-most - before) }
+	return func() (float64, float64) {
+		stop()
+		top := <-most
+		return float64(top - before), float64(top)
+	}
 }
 
 // seen is what origin and edge know of the attacker.
@@ -291,7 +338,7 @@ func (h *HTTP2Attacks) seen(ctx context.Context, name string, s *attackedServer)
 			o.reached += n
 		}
 	}
-	if name != "sluice" {
+	if name != "sluice" && name != "before" {
 		return o, nil
 	}
 	m, err := scrape.MetricsOf(ctx, client, s.admin)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -92,8 +93,8 @@ func (r *attackRun) connection(ctx context.Context, from netip.Addr) {
 			cancel()
 		}()
 	}
-	path := "/"
-	if r.each > 0 {
+	path := cmp.Or(r.path, "/")
+	if r.path == "" && r.each > 0 {
 		path = longAnswer
 	}
 	a := newAttacker(path, r.initial)
@@ -142,13 +143,20 @@ func dialH2(ctx context.Context, from netip.Addr, to netip.AddrPort) (*tls.Conn,
 // A calmClient asks for a page now and then, over HTTP/2, whether or not the one before was slow, and measures from when it was due.
 type calmClient struct {
 	client *http.Client
+	fresh  *http.Client // makes a connection for each request; nil: none does
 	to     netip.AddrPort
 }
 
+// freshEvery is how many requests of a calm client have a connection of their own: one of so many.
+const freshEvery = 25
+
 func newCalmClient(to netip.AddrPort, patience time.Duration) *calmClient {
+	return &calmClient{to: to, client: newH2Client(patience, false)}
+}
+
+func newH2Client(patience time.Duration, fresh bool) *http.Client {
 	dialer := &net.Dialer{Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(calmSource, 0))}
-	return &calmClient{to: to, client: &http.Client{Timeout: patience,
-		Transport: &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: attackTLS(), ForceAttemptHTTP2: true}}}
+	return &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: attackTLS(), ForceAttemptHTTP2: true, DisableKeepAlives: fresh}}
 }
 
 // calmFigures is what a calm client met.
@@ -166,9 +174,12 @@ func (c *calmClient) ask(ctx context.Context, length time.Duration) (f calmFigur
 	var all sync.WaitGroup
 	begin := time.Now()
 	for due := begin; due.Sub(begin) < length && process.Pause(ctx, time.Until(due)) == nil; due = due.Add(calmPeriod) {
-		f.Asked++
+		client := c.client
+		if f.Asked++; c.fresh != nil && f.Asked%freshEvery == 0 {
+			client = c.fresh
+		}
 		all.Go(func() {
-			err := c.once()
+			err := c.once(client)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -186,8 +197,8 @@ func (c *calmClient) ask(ctx context.Context, length time.Duration) (f calmFigur
 	return f
 }
 
-func (c *calmClient) once() error {
-	answer, err := c.client.Get("https://" + c.to.String() + "/")
+func (c *calmClient) once(client *http.Client) error {
+	answer, err := client.Get("https://" + c.to.String() + "/")
 	if err != nil {
 		return err
 	}

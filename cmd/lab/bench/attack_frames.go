@@ -22,8 +22,15 @@ type attack struct {
 	spread  bool
 	unread  bool // nothing is read of what comes
 	initial uint32
+	limit   int64  // bytes of memory that the edge may have; 0: any
+	page    bool   // refusals have a page of pageBytes
+	h2      bool   // the origin speaks HTTP/2, too
+	path    string // what is asked for; "": the origin's page, or, where each is set, longAnswer
 	unit    func(*attacker)
 }
+
+// memoryLimit is limits.memory under attacks on memory, pageBytes how long a page of a refusal is then, in bytes.
+const memoryLimit, pageBytes = 128 << 20, 60_000
 
 // openWide is a window that never closes, in bytes.
 const openWide = 1<<31 - 1
@@ -101,16 +108,30 @@ func attacks() []attack {
 		}},
 		{name: "windows of 0", rate: 2000, conns: 20, each: 100, spread: true, unit: reset(func(*attacker, uint32) {})},
 		{name: "answers not read", rate: 2000, conns: 20, each: 100, spread: true, unread: true, initial: openWide, unit: reset(func(*attacker, uint32) {})},
+		{name: "pages of a blocked source", rate: 10_000, conns: 64, each: 128, limit: memoryLimit, page: true, path: "/", unit: func(a *attacker) {
+			a.head(a.stream(), append(slices.Clone(a.get), literal("accept", "text/html")...), true)
+		}},
+		{name: "long heads", rate: 10_000, conns: 64, each: 100, spread: true, limit: memoryLimit, path: "/", unit: (*attacker).longHead},
+		{name: "slow readers", rate: 10_000, conns: 64, each: 100, spread: true, initial: 1000, limit: memoryLimit, path: veryLongAnswer, unit: reset(func(*attacker, uint32) {})},
+		{name: "slow readers of an HTTP/2 origin", rate: 10_000, conns: 64, each: 100, spread: true, initial: 1000, limit: memoryLimit, path: veryLongAnswer, h2: true,
+			unit: reset(func(*attacker, uint32) {})},
 		{name: "names without a letter", rate: 2000, conns: 4, initial: openWide, unit: func(a *attacker) {
 			a.head(a.stream(), append(a.get, bytes.Repeat([]byte{0x40, 0, 0}, 100)...), true)
 		}},
 	}
 }
 
-// AttackNames are the attacks that there are.
-func AttackNames() (names []string) {
+// AttackNames are the attacks that are made if none is named.
+func AttackNames() (names []string) { return namesOf(false) }
+
+// MemoryAttackNames are the attacks on memory, under which the edge has memoryLimit.
+func MemoryAttackNames() (names []string) { return namesOf(true) }
+
+func namesOf(onMemory bool) (names []string) {
 	for _, a := range attacks() {
-		names = append(names, a.name)
+		if a.limit > 0 == onMemory {
+			names = append(names, a.name)
+		}
 	}
 	return names
 }
@@ -161,6 +182,19 @@ func (a *attacker) head(id uint32, block []byte, end bool) {
 	a.framer.WriteHeaders(frames.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: end, EndHeaders: true})
 }
 
+// longHead asks with a head of 31 KB: 3.9 KB once, and then by a byte each.
+func (a *attacker) longHead() {
+	const size, times = 3900, 8
+	b := slices.Clone(a.get)
+	if a.last == 0 {
+		b = append(binary.AppendUvarint(append(b, 0x40, 1, 'x', 0x7f), size-0x7f), strings.Repeat("x", size)...)
+		b = append(b, bytes.Repeat([]byte{0xbe}, times-1)...)
+	} else {
+		b = append(b, bytes.Repeat([]byte{0xbe}, times)...)
+	}
+	a.head(a.stream(), b, true)
+}
+
 // ordinary is the block of a request, which changes no table.
 func ordinary(method, path string) []byte {
 	var b bytes.Buffer
@@ -183,4 +217,4 @@ func literal(name, value string) []byte {
 }
 
 // longAnswer is what somebody asks for who does not take it.
-var longAnswer = origin.BytesPath + "30000"
+var longAnswer, veryLongAnswer = origin.BytesPath + "30000", origin.BytesPath + "1000000"

@@ -49,7 +49,7 @@ func (h *HTTP2Attacks) memory(ctx context.Context) (all []ConnectionMemory, err 
 
 // connections makes so many, each from another source, and returns by how much the server has grown then, in bytes.
 func (h *HTTP2Attacks) connections(ctx context.Context, name string, count, streams int) (float64, error) {
-	s, err := h.start(ctx, name)
+	s, err := h.start(ctx, name, attack{})
 	if err != nil {
 		return 0, err
 	}

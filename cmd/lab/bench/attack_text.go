@@ -20,6 +20,7 @@ func settleAttack(rounds []AttackFigures) AttackFigures {
 	median(func(f *AttackFigures) *float64 { return &f.Ended })
 	median(func(f *AttackFigures) *float64 { return &f.CPU })
 	median(func(f *AttackFigures) *float64 { return &f.Memory })
+	median(func(f *AttackFigures) *float64 { return &f.Peak })
 	median(func(f *AttackFigures) *float64 { return &f.P99 })
 	median(func(f *AttackFigures) *float64 { return &f.Calm })
 	median(func(f *AttackFigures) *float64 { return &f.Ratio })
@@ -46,7 +47,7 @@ func WriteAttacks(w io.Writer, figures []AttackFigures, memory []ConnectionMemor
 	fmt.Fprintln(t, "attack\tserver\tasked/s\tsent/s\tconnections\tended\tCPU ms/s\tMB more\tp99 ms\tcalm p99 ms\tp99/calm\tfailed\tat origin\tcharged\tends by kind\tblocked")
 	for _, f := range figures {
 		charged, kinds, blocked := "-", "-", "-"
-		if f.Server == "sluice" {
+		if f.Server == "sluice" || f.Server == "before" {
 			charged, blocked, kinds = fmt.Sprintf("%.0f", f.Charged), map[bool]string{true: "yes", false: "no"}[f.Blocked], "none"
 			if len(f.Abuse) > 0 {
 				var list []string
@@ -58,6 +59,19 @@ func WriteAttacks(w io.Writer, figures []AttackFigures, memory []ConnectionMemor
 		}
 		fmt.Fprintf(t, "%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%s\t%s\t%s\n", f.Attack, f.Server, f.Asked, f.Sent, f.Opened, f.Ended,
 			f.CPU*1e3, f.Memory/1e6, f.P99*1e3, f.Calm*1e3, f.Ratio, f.Failed, f.Reached, charged, kinds, blocked)
+	}
+	if slices.ContainsFunc(figures, func(f AttackFigures) bool { return f.Limit > 0 }) {
+		fmt.Fprintln(t, "\nattack on memory\tserver\tMB at most\tlimit MB\tof it\tp99 ms\tfailed")
+	}
+	for _, f := range figures {
+		limit, of := "-", "-"
+		if f.Limit == 0 {
+			continue
+		}
+		if f.Server == "sluice" || f.Server == "before" {
+			limit, of = fmt.Sprintf("%.0f", f.Limit/1e6), fmt.Sprintf("%.0f %%", 100*f.Peak/f.Limit)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.1f\t%s\t%s\t%.2f\t%.0f\n", f.Attack, f.Server, f.Peak/1e6, limit, of, f.P99*1e3, f.Failed)
 	}
 	if len(memory) > 0 {
 		fmt.Fprintln(t, "\nconnection\tserver\tmeasured\tKB each")

@@ -44,7 +44,7 @@ func (h HTTP2Attacks) H2Spec(ctx context.Context, path string) (all []H2Spec, er
 }
 
 func (h *HTTP2Attacks) h2spec(ctx context.Context, path, name string, cases []h2specCase) (r H2Spec, err error) {
-	s, err := h.start(ctx, name)
+	s, err := h.start(ctx, name, attack{})
 	if err != nil {
 		return r, err
 	}
@@ -60,7 +60,7 @@ func (h *HTTP2Attacks) h2spec(ctx context.Context, path, name string, cases []h2
 			h.Say(fmt.Sprintf("%s: %s: %s", name, c.id, c.name))
 		}
 		calm := newCalmClient(s.at, calmPatience)
-		if err := errors.Join(calm.once(), s.proc.Crashed()); err != nil {
+		if err := errors.Join(calm.once(calm.client), s.proc.Crashed()); err != nil {
 			r.Mute = append(r.Mute, fmt.Sprintf("%s: %s: %v", c.id, c.name, err))
 		}
 		calm.client.CloseIdleConnections()
