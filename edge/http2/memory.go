@@ -118,10 +118,10 @@ func (c *conn) hold(n int64) {
 	}
 	m := c.site.Memory
 	m.held.Add(n)
-	switch now := c.holder.held.Add(n); {
-	case now == n:
+	switch c.holder.held.Add(n) {
+	case n:
 		m.holders.Add(1)
-	case now == 0:
+	case 0:
 		m.holders.Add(-1)
 	}
 }
