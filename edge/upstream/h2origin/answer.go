@@ -105,10 +105,8 @@ func (x *exchange) relay(a *http.Response) {
 func (x *exchange) fixed(a *http.Response, w *bufio.Writer, head []byte, length int64) {
 	var first sync.Once // either its head goes, or that it is malformed
 	begin := func(text []byte) { first.Do(func() { _, _ = x.far.Write(text) }) }
-	if length > 0 {
-		late := time.AfterFunc(holdTime, func() { begin(head) })
-		defer late.Stop()
-	}
+	late := time.AfterFunc(holdTime, func() { begin(head) })
+	defer late.Stop()
 	part, end := make([]byte, 16<<10), make([]byte, 1)
 	for {
 		n, err := a.Body.Read(part)
