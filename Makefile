@@ -39,7 +39,7 @@ test: # the tests that need Go alone: they start no other program, and wait for 
 	$(GO) test -vet=off -tags minimal -run '^TestMinimal' ./cmd/sluice ./cmd/sluice-loadgen/internal/whatif
 
 test-system: needs # those that start processes and other programs (files with the tag "system"), and the chart's; NO_INSTALL=1 installs nothing and fails if something is missing
-	$(GO) test -tags system -vet=off -shuffle=on -timeout 30m $$(grep -rl --include='*_test.go' '^//go:build system' cmd edge pop | sed 's,/[^/]*$$,,; s,^,./,' | sort -u)
+	$(GO) test -tags system -vet=off -shuffle=on -timeout 30m $$(grep -rl --include='*_test.go' '^//go:build system' cmd/sluice* edge pop | sed 's,/[^/]*$$,,; s,^,./,' | sort -u)
 	cd deploy/helm && $(GO) test -vet=off -shuffle=on ./...
 
 traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?
