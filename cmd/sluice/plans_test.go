@@ -110,9 +110,10 @@ func TestPlans(t *testing.T) {
 		if strings.HasSuffix(path, "history") {
 			p = two
 		}
-		if a := p.api("GET", path, ""); a.status != 200 || !regexp.MustCompile(said).MatchString(a.text) {
-			t.Errorf("%s: %d %s", path, a.status, a.text)
-		}
+		p.until(path+": "+said, func() bool { // once the store's history is read again
+			a := p.api("GET", path, "")
+			return a.status == 200 && regexp.MustCompile(said).MatchString(a.text)
+		})
 	}
 	want(one, "a", "/", pro)
 	two.until("told of the plan", func() bool { return strings.HasPrefix(two.as("a", "/paid"), "200") })
