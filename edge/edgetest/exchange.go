@@ -214,6 +214,8 @@ func (e *Exchange) Watch(ready <-chan struct{}, gone func()) {
 
 func (e *Exchange) Answering() {}
 
+func (e *Exchange) Expect(int) {}
+
 func (e *Exchange) Unwatch() {
 	if e.unwatch != nil {
 		close(e.unwatch)

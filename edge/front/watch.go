@@ -39,6 +39,9 @@ type watch struct {
 // is not nil: until then the reader of the body sees the client go.
 func (e *Exchange) Watch(ready <-chan struct{}, gone func()) { e.watch.start(e.on.Conn, ready, gone) }
 
+// Expect counts nothing: a connection has one request, so the caps on connections bound what is held.
+func (e *Exchange) Expect(int) {}
+
 // Answering notes that the answer has begun. A client that has closed one direction then counts again: else one source
 // could have any number of answers under way.
 func (e *Exchange) Answering() {

@@ -19,11 +19,12 @@ import (
 //     of them first (Memory.choose), and it begins no others for penalty;
 //   - above three quarters, those are that have waited for a moment, of sources that hold more than their share: the bound by
 //     the number of sources that hold any; a source with half of that begins nothing while such a stream waits;
-//   - above the bound, a source begins nothing that holds its share.
+//   - above the bound, a source begins nothing that holds its share; if nothing waits for it, its connections are read on once
+//     one of its requests has ended, and only after patience is one refused.
 //
-// So a source that holds less than its share, and lets nothing wait, is always served.
+// So a source that lets nothing wait is always served, if its requests end within patience: its share of them at once.
 //
-// A request adds what it holds once and takes it back once, in at most three atomic counters. The lock is taken for a stream that
+// A request adds what it holds once and takes it back once, in at most four atomic operations. The lock is taken for a stream that
 // waits for its client, and for a write of more than a frame.
 const (
 	// requestHolds is what a request holds besides its texts, and what its origin's answer is read with: its stack, most of all.
@@ -55,8 +56,10 @@ type Memory struct {
 // A holder is a source, or a connection of none.
 type holder struct {
 	held, stalled atomic.Int64
-	gave          atomic.Int64 // when it had to give way last, Unix nanoseconds,
-	waits         atomic.Int64 // and since when its first has waited; 0: none does
+	gave          atomic.Int64  // when it had to give way last, Unix nanoseconds,
+	waits         atomic.Int64  // and since when its first has waited; 0: none does
+	queued        atomic.Int32  // requests that are held back until others have ended,
+	freed         chan struct{} // of which one is told
 
 	// What follows is guarded by Memory.mu.
 	of          counter.Source // the source; zero: none
@@ -76,6 +79,8 @@ type stall struct {
 	listed        bool
 }
 
+func newHolder(of counter.Source) *holder { return &holder{of: of, freed: make(chan struct{}, 1)} }
+
 // NewMemory bounds what streams hold to most bytes. source is the source of a peer; false: it has none, as a trusted proxy.
 func NewMemory(most int, source func(netip.Addr) (counter.Source, bool)) *Memory {
 	return &Memory{most: int64(most), source: source, sources: make(map[counter.Source]*holder)}
@@ -91,9 +96,9 @@ func (m *Memory) enter(c *conn) {
 	defer m.mu.Unlock()
 	switch c.holder = m.sources[source]; {
 	case !has:
-		c.holder = new(holder)
+		c.holder = newHolder(source)
 	case c.holder == nil:
-		c.holder = &holder{of: source}
+		c.holder = newHolder(source)
 		m.sources[source] = c.holder
 	}
 	c.holder.conns++
@@ -124,6 +129,19 @@ func (c *conn) hold(n int64) {
 	case 0:
 		m.holders.Add(-1)
 	}
+	if n < 0 {
+		c.holder.free()
+	}
+}
+
+// free tells a request that is held back, if there is one, that there may be room.
+func (h *holder) free() {
+	if h.queued.Load() > 0 {
+		select {
+		case h.freed <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // admits counts a request, and reports whether it may be served.
@@ -142,13 +160,40 @@ func (c *conn) admits(st *Stream) bool {
 	now, since := time.Now().UnixNano(), h.waits.Load()
 	gave := held > m.most/2 && now-h.gave.Load() < int64(penalty)
 	waits := held > m.most/4*3 && since != 0 && now-since >= int64(moment) && m.shares(h) >= 0.5
-	if !gave && !waits && (held <= m.most || m.shares(h) < 1) {
+	if !gave && !waits && (m.hasRoom(h) || since == 0 && c.queue(st)) {
 		return true
 	}
 	c.hold(-st.held.bytes)
 	st.held.bytes = 0
 	c.site.Stats.MemoryRefused.Add(1)
 	return false
+}
+
+// hasRoom reports whether a source may go on with what it holds.
+func (m *Memory) hasRoom(h *holder) bool { return m.held.Load() <= m.most || m.shares(h) < 1 }
+
+// queue holds a request back, and its connection with it, until others of the source have ended and there is room. It reports
+// whether there is.
+func (c *conn) queue(st *Stream) bool {
+	m, h, n := c.site.Memory, c.holder, st.held.bytes
+	_ = c.flush() // what is ready need not wait; a failure shows in Read
+	h.queued.Add(1)
+	defer h.free() // another, too
+	defer h.queued.Add(-1)
+	c.hold(-n)
+	defer c.hold(n)
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		if m.held.Load()+n <= m.most || m.shares(h) < 1 {
+			return true
+		}
+		select {
+		case <-h.freed:
+		case <-late.C:
+			return false
+		}
+	}
 }
 
 // shares is how many times as much a source holds as each may where all hold the same.

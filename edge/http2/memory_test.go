@@ -207,6 +207,35 @@ func TestWhatIsUnderWayIsBounded(t *testing.T) {
 	})
 }
 
+// A source that lets nothing wait is held back where it has its share, rather than refused, while its requests come to an end;
+// on another of its connections as well.
+func TestWhoReadsIsHeldBack(t *testing.T) {
+	inMemory(t, 20*(requestHolds+1<<10), func(calm *talk) {
+		k, also := calm.another("192.0.2.2"), calm.another("192.0.2.2")
+		defer k.end()
+		defer also.end()
+		k.many(1, 15, "/slow")
+		calm.many(1, 6, "/slow")
+		go func() { // a pipe holds nothing
+			for id := range uint32(3) {
+				also.get(1+2*id, "/", true, true)
+			}
+		}()
+		go k.get(31, "/", true, true) // its connection is held back as well
+		if n := also.counts("") + k.counts(""); n != 0 {
+			t.Errorf("%d frames came of a source that has its share", n)
+		}
+		time.AfterFunc(patience/2, func() { close(calm.release) })
+		time.Sleep(patience / 2)
+		if n, m := also.counts(": 200"), k.counts(": 200"); n != 3 || m != 16 {
+			t.Errorf("%d of 3 and %d of 16 requests were served once others had ended", n, m)
+		}
+		if n := calm.site.Stats.MemoryRefused.Load(); n != 0 {
+			t.Errorf("%d were refused", n)
+		}
+	})
+}
+
 // A client that reads nothing at all holds what is written to it, too: its connection ends where memory is short.
 func TestWhoReadsNothingIsCut(t *testing.T) {
 	inMemory(t, 256<<10, func(calm *talk) {

@@ -216,6 +216,16 @@ func (st *Stream) Watch(ready <-chan struct{}, gone func()) {
 	}
 }
 
+// Expect counts what is held while the origin's answer is awaited.
+func (st *Stream) Expect(bytes int) {
+	more := int64(bytes - st.ahead) // another attempt expects no more than the first
+	st.ahead = bytes
+	if st.held.bytes != 0 {
+		st.conn.hold(more)
+		st.held.bytes += more
+	}
+}
+
 // Answering says that the answer has begun. Who has gone is gone all the same: a stream has no half that goes on without the other. From now on the
 // client may pause in its body for as long as the answer goes on: two who talk pause by turns, and the server's pauses are bounded.
 func (st *Stream) Answering() {

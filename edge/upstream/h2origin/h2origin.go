@@ -31,6 +31,8 @@ const (
 	streamWindow = 128 << 10
 	// Ahead is what an answer holds that nobody reads: its window, and what it is read and written with.
 	Ahead = streamWindow + 48<<10
+	// Awaited is what a request holds until its answer begins: goroutines of net/http, its buffers, and some of its answer.
+	Awaited = 110 << 10
 	// stuckTime is how long a connection lasts on which nothing can be written. A server reads its connections at all times.
 	stuckTime = 15 * time.Second
 	// deafTime is how long a request may get no answer, and neither may any other on its connection, before the
