@@ -17,8 +17,31 @@ import (
 	"sluice/pop/wire"
 )
 
-// Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Alone, Unreported and Stats
-// may be called from anywhere. Each of its packages says which of its methods may be, and all others belong to Step.
+// The story of a block, told in the README, as the Machine of edge 1 has it. Three edges share one
+// node of memcached, under a rule of 100 requests a minute that blocks for a minute:
+//
+//  1. At 12:00:00.000 a request of 192.0.2.7 comes to edge 1, which knows of 98 in the last minute:
+//     of its own, and of those that edges 2 and 3 have reported.
+//  2. The limiter lets it pass as the 99th, and the table of counters has a hit to report. The
+//     Machine has no part in this.
+//  3. At 12:00:00.001 Step finds the counter among those with hits to report (Machine.report), and
+//     returns an increment for the source's node.
+//  4. At 12:00:00.002 the answer comes in as an Event: 101. Edges 2 and 3 have let requests pass in
+//     the same instant. The Machine notes the total (Machine.reported) and has the table of blocks
+//     begin one (Announcer.ActOn).
+//  5. The same Step takes the block from the table (Announcer.AnnounceBlocks), and returns the
+//     command that sets its bit; once that is answered, it writes an item with the block to the
+//     node's log (Machine.writeLogs).
+//  6. By 12:00:00.020 edge 3 has read the next number of the log (Machine.poll, Machine.answered),
+//     and its table has the block: the next request of 192.0.2.7 there is refused in memory.
+//
+// When a node dies, its commands are not answered in time, or a probe is not (Machine.poll): its
+// sources have other nodes from the next report on, and what was under way to it is counted as lost
+// (Machine.giveUp). Each edge keeps its own hits all the same.
+
+// Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Alone,
+// Unreported and Stats may be called from anywhere. Each of its packages says which of its methods
+// may be, and all others belong to Step.
 type Machine struct {
 	Operators *operators.List         // what operators have said
 	Nodes     *placement.Nodes        // which of them has a source, and which are up
@@ -57,17 +80,22 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 		return nil, err
 	}
 	m := &Machine{
-		Nodes: nodes, Marks: marks.New(c.PoP, c.Secret, c.ID, now), config: c, counters: c.Counters.Reports(),
-		presence: presence.New(c.Secret, c.ID), logs: log.New(c.Secret), swept: now, cleaned: now,
+		config: c, Nodes: nodes, Marks: marks.New(c.PoP, c.Secret, c.ID, now),
+		counters: c.Counters.Reports(), presence: presence.New(c.Secret, c.ID),
+		logs: log.New(c.Secret), swept: now, cleaned: now,
 	}
-	m.Operators = operators.New(operators.Config{Secret: c.Secret, ID: c.ID, Name: c.Name, Changes: c.Rules, Counters: c.Counters, Bits: c.Bits,
-		Received: c.Received, Jitter: m.jitter}, now)
+	m.Operators = operators.New(operators.Config{
+		Secret: c.Secret, ID: c.ID, Name: c.Name, Changes: c.Rules, Counters: c.Counters,
+		Bits: c.Bits, Received: c.Received, Jitter: m.jitter,
+	}, now)
 	m.Announcer = announcement.New(announcement.Config{
-		Secret: c.Secret, ID: c.ID, Edges: c.Edges, Counters: m.counters, Bits: c.Bits, Operators: m.Operators, Nodes: nodes, Logs: m.logs, Decided: c.Decided, Counted: c.Counted,
+		Secret: c.Secret, ID: c.ID, Edges: c.Edges, Counters: m.counters, Bits: c.Bits,
+		Operators: m.Operators, Nodes: nodes, Logs: m.logs, Decided: c.Decided, Counted: c.Counted,
 		Send: func(c wire.Command, b *announcement.Bit) { m.send(c, flight{what: aBit, bit: b}) },
 	})
 	m.Exchanges = exchange.New(exchange.Config{
-		Secret: c.Secret, Counters: m.counters, InFlight: c.InFlight, Exact: c.Exact, Operators: m.Operators, Nodes: nodes, Announcer: m.Announcer,
+		Secret: c.Secret, Counters: m.counters, InFlight: c.InFlight, Exact: c.Exact,
+		Operators: m.Operators, Nodes: nodes, Announcer: m.Announcer,
 		Send: func(c wire.Command, a exchange.Request) {
 			m.send(c, flight{what: anExchange, request: a, paid: !a.Read()})
 		},
@@ -95,24 +123,14 @@ func (m *Machine) SetRules(rules []mitigation.Rule) {
 	m.Exchanges.SetRules(rules)
 }
 
-// jitter is a time a little below d that differs between edges and from time to time.
-func (m *Machine) jitter(d time.Duration) time.Duration {
-	return d*3/4 + time.Duration(m.chance()%uint64(d/4))
-}
-
-// chance is a number that differs between edges and from time to time.
-func (m *Machine) chance() uint64 {
-	m.random++
-	return placement.Mix(m.config.ID ^ m.random)
-}
-
-// Event is what happened since the last Step: answers that came. An empty one says that time passed, or that the tables
-// have something new.
+// Event is what happened since the last Step: answers that came. An empty one says that time
+// passed, or that the tables have something new.
 type Event struct {
 	Results []wire.Result
 }
 
-// Tick is about how often a Machine is stepped when nothing happens; StepIn returns what it wants at a time.
+// Tick is about how often a Machine is stepped when nothing happens; StepIn returns what it wants
+// at a time.
 const Tick = 20 * time.Millisecond
 
 const (
@@ -120,14 +138,18 @@ const (
 	cleanEvery = time.Second
 )
 
-// Step takes in an event and returns what to send; the slice is valid until the next call. Every command must be answered by
-// one Result, whatever happens to it.
+// Step takes in an event and returns what to send; the slice is valid until the next call. Every
+// command must be answered by one Result, whatever happens to it.
 func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	m.out = m.out[:0]
+
+	// Nodes come and go.
 	for _, left := range m.Nodes.Advance(now) {
 		m.giveUp(left, now)
 	}
 	m.addNodes()
+
+	// What the nodes have answered (4 of the story), and what follows from it.
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
@@ -136,8 +158,12 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	if m.Operators.Apply(now) {
 		m.presence.Changed(now)
 	}
+
+	// What changes at the nodes without this edge (6), and what is over.
 	m.poll(now)
 	m.sweep(now)
+
+	// What requests wait for, what they have counted (3), and whom that blocks (5).
 	m.Exchanges.Step(now)
 	m.report(now)
 	m.Announcer.AnnounceBlocks(now)
@@ -147,22 +173,156 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	return m.out
 }
 
-// Flush begins the last report: everything that has not been reported goes, however little it matters. As much of it as
-// may be under way is what Flush returns, and Step goes on with the rest, for as long as it is called. Unreported
-// returns how much that is.
-func (m *Machine) Flush(now time.Time) []wire.Command {
-	m.out = m.out[:0]
-	m.ending, m.swept = true, now
-	m.depart(now)
-	m.counters.Sweep(now, true)
-	m.report(now)
-	m.Announcer.AnnounceBlocks(now)
-	m.writeLogs(now)
-	return m.out
+// answered hands an answer to the package that sent the command.
+func (m *Machine) answered(r *wire.Result, now time.Time) {
+	f := m.flights.end(r.Tag)
+	n := &m.nodes[f.node]
+	n.flying--
+	if r.Status == wire.Done || r.Status == wire.NotThere {
+		m.Nodes.Carried(int(f.node))
+	}
+	if m.ending && r.Report && !r.Op.Reads() && r.Status == wire.Done {
+		m.confirmed = true
+	}
+	switch f.what {
+	case aReport:
+		m.reported(f, r, now)
+	case anEcho:
+		m.echoed(f, r, now)
+	case anExchange:
+		m.Exchanges.Answered(f.request, r, now)
+	case aBit:
+		m.Announcer.Answered(f.bit, r, now)
+	case aBatch:
+		up := m.Nodes.IsUp(r.Node)
+		if c, follows := m.logs.Written(f.batch, r, up, now, m.wall(now)); follows {
+			m.sendBatch(c, f.batch)
+		}
+	case aLogRead:
+		records, missed := m.logs.Looked(r, now)
+		m.Announcer.LearnAll(records, now)
+		if missed {
+			m.counters.Missed(now)
+		}
+	case aProbe:
+		done := r.Status == wire.Done
+		if m.Nodes.Probed(r.Node, done, now) {
+			m.giveUp(r.Node, now)
+		}
+		if done && m.logs.HeadRead(r.Node, r.Values[0], m.wall(now)) {
+			m.counters.Missed(now)
+		}
+	case aPresence:
+		m.slotsAnswered(f, r, now)
+	case anOperatorList:
+		if c, follows := m.Operators.Answered(&n.operatorList[f.of], r, now); follows {
+			m.sendOperatorList(c, int(f.of))
+		}
+	case aMarksRead:
+		m.marksRead(r, now)
+	}
 }
 
-// sweep finds hits that can wait no longer, and forgets what is over. The last report takes as many rounds as a counter's hits need, so
-// as long as nodes confirm hits of it, the next round follows.
+// giveUp takes in that a node is lost: what was under way to it is, and its sources move to other
+// nodes with the next report.
+func (m *Machine) giveUp(i int, now time.Time) {
+	for tag := range m.flights.list {
+		f := &m.flights.list[tag]
+		if int(f.node) == i && f.what == aReport && !f.late &&
+			f.epoch >= m.Operators.Epoch(f.counter.Rule, f.counter.Source) {
+			m.counters.Lost(f.counter, f.part, now)
+			f.late = true
+		}
+	}
+}
+
+// slotsAnswered takes in which edges share the tier, or that this edge has a slot.
+func (m *Machine) slotsAnswered(f flight, r *wire.Result, now time.Time) {
+	done := r.Status == wire.Done
+	switch {
+	case r.Op == wire.Get && done && !m.ending:
+		c, slot, takes, forged := m.presence.Answered(r, m.self(), m.chance(), now, m.wall(now))
+		if takes {
+			m.send(c, flight{what: aPresence, of: uint8(slot + 1)})
+		}
+		m.forged.Add(uint64(forged))
+		m.setEdges(m.presence.Highest())
+		m.followClock(now)
+		m.Operators.SetOthers(&m.presence, now)
+		if m.config.Viewed != nil {
+			m.config.Viewed(r.Node, m.presence.View)
+		}
+	case f.of > 0:
+		m.presence.Taken(int(f.of-1), done, now)
+	}
+	m.Nodes.SetFull(m.presence.Full())
+}
+
+// marksRead takes in the marks of a node, and leaves this edge's own.
+func (m *Machine) marksRead(r *wire.Result, now time.Time) {
+	if m.ending {
+		return
+	}
+	self := m.Operators.Self()
+	if c, follows := m.Marks.Looked(r, self.Name, self.Address, now, m.wall(now)); follows {
+		m.send(c, flight{})
+		m.noteSecrets(now)
+	}
+}
+
+// poll reads from nodes what changes without this edge: whether they are well, what is in their log
+// and their copy of the operators' list, and which other edges there are.
+func (m *Machine) poll(now time.Time) {
+	for i := range m.nodes {
+		if !m.Nodes.InUse(i) {
+			continue
+		}
+		due, lost := m.Nodes.Probe(i, now)
+		if lost {
+			m.giveUp(i, now)
+		}
+		if due { // a read of the last number of its log
+			m.send(m.logs.Head(i), flight{what: aProbe})
+		}
+		if !m.Nodes.IsUp(i) {
+			continue
+		}
+		for line := range m.nodes[i].operatorList {
+			if c, due := m.Operators.Look(&m.nodes[i].operatorList[line], i, now); due {
+				m.sendOperatorList(c, line)
+			}
+		}
+		if !m.ending {
+			if c, due := m.Marks.Look(i, m.jitter, now); due {
+				m.send(c, flight{what: aMarksRead})
+			}
+		}
+		if c, due := m.logs.Look(i, now); due {
+			m.send(c, flight{what: aLogRead})
+		}
+	}
+	m.keepSlot(now)
+}
+
+// keepSlot renews this edge's slot and reads the others', if it is time to.
+func (m *Machine) keepSlot(now time.Time) {
+	if m.ending || !m.presence.Due(now) {
+		return
+	}
+	for _, c := range m.presence.Keep(m.Nodes.Fixed(), m.self(), m.Operators.Awaited(now), now) {
+		m.send(c, flight{what: aPresence})
+	}
+}
+
+// self is what this edge publishes about itself.
+func (m *Machine) self() presence.Edge {
+	self := m.Operators.Self()
+	self.Ends = m.ending
+	return self
+}
+
+// sweep finds hits that can wait no longer, and forgets what is over. The last report takes as many
+// rounds as a counter's hits need, so as long as nodes confirm hits of it, the next round follows.
 func (m *Machine) sweep(now time.Time) {
 	every := sweepEvery
 	if m.confirmed {
@@ -183,79 +343,31 @@ func (m *Machine) sweep(now time.Time) {
 	}
 }
 
-// Unreported returns how many hits the tier has not confirmed, and how many it never received, or may not have: those
-// that were lost since the table was made. It may be called from anywhere.
-func (m *Machine) Unreported() (hits, lost uint64) {
-	s := m.counters.Stats()
-	return s.Unreported, s.LostUnknown + s.LostFull + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted
-}
-
-// noteSecrets takes in which edges are there, under this secret and others.
-func (m *Machine) noteSecrets(now time.Time) {
-	m.Marks.Note(m.presence.Met(m.Operators.Self().Name), now)
-}
-
-// setEdges takes in how many edges share the tier.
-func (m *Machine) setEdges(n int) {
-	m.edges.Store(int64(min(n, counter.MaxEdges)))
-	if m.config.Edges == 0 {
-		m.counters.SetEdges(n)
-	}
-	m.logs.SetEdges(n)
-	m.Announcer.SetEdges(n)
-	m.Exchanges.SetEdges(n)
-}
-
-// wall is the time of the PoP: edges agree by it on sub-windows, and on the times that they send each other. It begins with the wall clock,
-// and never goes back.
-func (m *Machine) wall(now time.Time) time.Time { return m.counters.Wall(now) }
-
-// followClock puts this edge's time forward to that of another edge that is further: they must agree on sub-windows. So steps of wall clocks
-// change nothing, whether one steps or all are put right together, and an edge that begins with another time, or was suspended, joins
-// the others, or they join it. Nobody goes back, since hits would be dated into a time that was counted already.
-func (m *Machine) followClock(now time.Time) {
-	by := m.presence.Behind()
-	if by == 0 {
-		return
-	}
-	for tag := range m.flights.list {
-		f := &m.flights.list[tag]
-		switch f.what {
-		case aReport:
-			if !f.late {
-				m.counters.Lost(f.counter, f.part, now)
-			}
-			f.what = unheeded
-		case anEcho:
-			f.what = unheeded
-		case anExchange:
-			f.request.ClockStepped()
+// writeLogs writes to the logs what has gathered for them.
+func (m *Machine) writeLogs(now time.Time) {
+	for i := range m.nodes {
+		if c, b, due := m.logs.Write(i, now); due {
+			m.sendBatch(c, b)
 		}
 	}
-	m.counters.Adjust(by, m.Nodes.Up(), now)
-	m.Exchanges.ClockStepped()
 }
 
-// StepIn is how soon the machine wants to be stepped when nothing happens.
-func (m *Machine) StepIn(now time.Time) time.Duration {
-	return m.Announcer.In(m.Exchanges.In(m.logs.In(now), now), now)
+// Flush begins the last report: everything that has not been reported goes, however little it
+// matters. As much of it as may be under way is what Flush returns, and Step goes on with the rest,
+// for as long as it is called. Unreported returns how much that is.
+func (m *Machine) Flush(now time.Time) []wire.Command {
+	m.out = m.out[:0]
+	m.ending, m.swept = true, now
+	m.depart(now)
+	m.counters.Sweep(now, true)
+	m.report(now)
+	m.Announcer.AnnounceBlocks(now)
+	m.writeLogs(now)
+	return m.out
 }
 
-// Waiting reports whether the machine has left something for later, so that it is to be stepped though nothing happens.
-func (m *Machine) Waiting() bool {
-	return m.logs.Waiting() || m.Announcer.Waiting() || m.Exchanges.Waiting()
-}
-
-// Alone returns how many edges shared the tier, as last known, and since when no node is left, as Step noticed; the
-// zero time: one is.
-func (m *Machine) Alone() (edges int, since time.Time) {
-	if since = m.Nodes.Alone(); since.IsZero() {
-		return 0, since
-	}
-	return max(m.config.Edges, int(m.edges.Load()), 1), since
-}
-
-// depart removes this edge's marks from the nodes, and writes into its slot that it ends, so that no edge waits for it.
+// depart removes this edge's marks from the nodes, and writes into its slot that it ends, so that
+// no edge waits for it.
 func (m *Machine) depart(now time.Time) {
 	for i := range m.nodes {
 		if !m.Nodes.IsUp(i) {
@@ -270,68 +382,10 @@ func (m *Machine) depart(now time.Time) {
 	}
 }
 
-// self is what this edge publishes about itself.
-func (m *Machine) self() presence.Edge {
-	self := m.Operators.Self()
-	self.Ends = m.ending
-	return self
-}
-
-// poll reads from nodes what changes without this edge: whether they are healthy, what is in their log and their copy
-// of the operators' list, and which other edges there are.
-func (m *Machine) poll(now time.Time) {
-	for i := range m.nodes {
-		if !m.Nodes.InUse(i) {
-			continue
-		}
-		m.probe(i, now)
-		if m.Nodes.IsUp(i) {
-			m.pollNode(i, now)
-		}
-	}
-	m.keepSlot(now)
-}
-
-// probe checks a node's health by a read of the last number of its log, if it is time to.
-func (m *Machine) probe(i int, now time.Time) {
-	due, lost := m.Nodes.Probe(i, now)
-	if lost {
-		m.giveUp(i, now)
-	}
-	if due {
-		m.send(m.logs.Head(i), flight{what: aProbe})
-	}
-}
-
-func (m *Machine) pollNode(i int, now time.Time) {
-	for line := range m.nodes[i].operatorList {
-		if c, due := m.Operators.Look(&m.nodes[i].operatorList[line], i, now); due {
-			m.sendOperatorList(c, line)
-		}
-	}
-	if !m.ending {
-		if c, due := m.Marks.Look(i, m.jitter, now); due {
-			m.send(c, flight{what: aMarksRead})
-		}
-	}
-	if c, due := m.logs.Look(i, now); due {
-		m.send(c, flight{what: aLogRead})
-	}
-}
-
-// keepSlot renews this edge's slot and reads the others', if it is time to.
-func (m *Machine) keepSlot(now time.Time) {
-	if m.ending || !m.presence.Due(now) {
-		return
-	}
-	for _, c := range m.presence.Keep(m.Nodes.Fixed(), m.self(), m.Operators.Awaited(now), now) {
-		m.send(c, flight{what: aPresence})
-	}
-}
-
-// Presence is the command that fills this edge's slot once more, if no Step has done so in time; its answer is not
-// used. An owner that does not step an idle Machine must carry it out, or the other edges take a living one for gone.
-// The Machine reads which others are there when it next reports something. Presence belongs to Step's goroutine.
+// Presence is the command that fills this edge's slot once more, if no Step has done so in time;
+// its answer is not used. An owner that does not step an idle Machine must carry it out, or the
+// other edges take a living one for gone. The Machine reads which others are there when it next
+// reports something. Presence belongs to Step's goroutine.
 func (m *Machine) Presence(now time.Time) (c wire.Command, overdue bool) {
 	node := m.Nodes.Fixed()
 	if m.ending || node < 0 || !m.presence.Overdue(placement.StepLate, now) {
@@ -340,14 +394,40 @@ func (m *Machine) Presence(now time.Time) (c wire.Command, overdue bool) {
 	return m.presence.Fill(node, m.self(), now), true
 }
 
-// writeLogs writes to the logs what has gathered for them.
-func (m *Machine) writeLogs(now time.Time) {
-	for i := range m.nodes {
-		if c, b, due := m.logs.Write(i, now); due {
-			m.sendBatch(c, b)
-		}
-	}
+// StepIn is how soon the machine wants to be stepped when nothing happens.
+func (m *Machine) StepIn(now time.Time) time.Duration {
+	return m.Announcer.In(m.Exchanges.In(m.logs.In(now), now), now)
 }
+
+// Waiting reports whether the machine has left something for later, so that it is to be stepped
+// though nothing happens.
+func (m *Machine) Waiting() bool {
+	return m.logs.Waiting() || m.Announcer.Waiting() || m.Exchanges.Waiting()
+}
+
+// Quiet reports whether an answer that comes at now brings nothing: a node that is up is up, its
+// log is as far as was known, and no edge has a word of operators. One Step that is given several
+// such answers leaves the machine as a Step for each would, and sends the same; so a simulation of
+// months may take the answers to a poll together. It belongs to Step's goroutine.
+func (m *Machine) Quiet(r *wire.Result, now time.Time) bool {
+	n := &m.nodes[r.Node]
+	if r.Status != wire.Done || n.flying > maxFlying/2 { // else reports wait for each answer
+		return false
+	}
+	switch f := &m.flights.list[r.Tag]; f.what {
+	case aProbe: // else the next follows at once, or it is late
+		return m.Nodes.Steady(r.Node, now) && m.logs.HeadIsCurrent(r.Node, r.Values[0], m.wall(now))
+	case aLogRead:
+		return m.logs.FindsNothing(r)
+	case anOperatorList:
+		return n.operatorList[f.of].Looking() && r.Values[0] == nil && m.Operators.Len() == 0
+	case aPresence:
+		return r.Op != wire.Get && f.of == 0
+	}
+	return false
+}
+
+// The commands under way.
 
 // flight is a command that has not been answered, and what for.
 type flight struct {
@@ -355,7 +435,7 @@ type flight struct {
 	late    bool // its node was given up meanwhile, and its hits with it
 	tries   uint8
 	paid    bool  // its cost has been set aside (announcement.Budget), or reports do not pay for it
-	of      uint8 // aPresence: the slot, which was free, from 1; anOperatorList: the line of the secret
+	of      uint8 // aPresence: the slot, which was free, from 1; anOperatorList: the secret's line
 	node    int32
 	counter counter.Counter // aReport, anEcho
 	part    counter.Part
@@ -432,127 +512,79 @@ func (m *Machine) sendBatch(c wire.Command, b *log.Batch) {
 	m.send(c, f)
 }
 
-// answered hands an answer to the package that sent the command.
-func (m *Machine) answered(r *wire.Result, now time.Time) {
-	f := m.flights.end(r.Tag)
-	n := &m.nodes[f.node]
-	n.flying--
-	if r.Status == wire.Done || r.Status == wire.NotThere {
-		m.Nodes.Carried(int(f.node))
+// Edges, clocks, and what the Machine knows of itself.
+
+// setEdges takes in how many edges share the tier.
+func (m *Machine) setEdges(n int) {
+	m.edges.Store(int64(min(n, counter.MaxEdges)))
+	if m.config.Edges == 0 {
+		m.counters.SetEdges(n)
 	}
-	if m.ending && r.Report && !r.Op.Reads() && r.Status == wire.Done {
-		m.confirmed = true
-	}
-	switch f.what {
-	case aReport:
-		m.reported(f, r, now)
-	case anEcho:
-		m.echoed(f, r, now)
-	case anExchange:
-		m.Exchanges.Answered(f.request, r, now)
-	case aBit:
-		m.Announcer.Answered(f.bit, r, now)
-	case aBatch:
-		if c, follows := m.logs.Written(f.batch, r, m.Nodes.IsUp(r.Node), now, m.wall(now)); follows {
-			m.sendBatch(c, f.batch)
-		}
-	case aLogRead:
-		m.logRead(r, now)
-	case aProbe:
-		m.probed(r, now)
-	case aPresence:
-		m.slotsAnswered(f, r, now)
-	case anOperatorList:
-		if c, follows := m.Operators.Answered(&n.operatorList[f.of], r, now); follows {
-			m.sendOperatorList(c, int(f.of))
-		}
-	case aMarksRead:
-		m.marksRead(r, now)
-	}
+	m.logs.SetEdges(n)
+	m.Announcer.SetEdges(n)
+	m.Exchanges.SetEdges(n)
 }
 
-// logRead learns what the items of a log have.
-func (m *Machine) logRead(r *wire.Result, now time.Time) {
-	records, missed := m.logs.Looked(r, now)
-	m.Announcer.LearnAll(records, now)
-	if missed {
-		m.counters.Missed(now)
-	}
+// noteSecrets takes in which edges are there, under this secret and others.
+func (m *Machine) noteSecrets(now time.Time) {
+	m.Marks.Note(m.presence.Met(m.Operators.Self().Name), now)
 }
 
-// probed takes in what a probe brought: that its node is well, and how far its log goes.
-func (m *Machine) probed(r *wire.Result, now time.Time) {
-	done := r.Status == wire.Done
-	if m.Nodes.Probed(r.Node, done, now) {
-		m.giveUp(r.Node, now)
-	}
-	if done && m.logs.HeadRead(r.Node, r.Values[0], m.wall(now)) {
-		m.counters.Missed(now)
-	}
-}
+// wall is the time of the PoP: edges agree by it on sub-windows, and on the times that they send
+// each other. It begins with the wall clock, and never goes back.
+func (m *Machine) wall(now time.Time) time.Time { return m.counters.Wall(now) }
 
-// giveUp takes in that a node is lost: what was under way to it is, and its sources move to other nodes with the next report.
-func (m *Machine) giveUp(i int, now time.Time) {
-	for tag := range m.flights.list {
-		f := &m.flights.list[tag]
-		if int(f.node) == i && f.what == aReport && !f.late && f.epoch >= m.Operators.Epoch(f.counter.Rule, f.counter.Source) {
-			m.counters.Lost(f.counter, f.part, now)
-			f.late = true
-		}
-	}
-}
-
-// slotsAnswered takes in which edges share the tier, or that this edge has a slot.
-func (m *Machine) slotsAnswered(f flight, r *wire.Result, now time.Time) {
-	done := r.Status == wire.Done
-	switch {
-	case r.Op == wire.Get && done && !m.ending:
-		c, slot, takes, forged := m.presence.Answered(r, m.self(), m.chance(), now, m.wall(now))
-		if takes {
-			m.send(c, flight{what: aPresence, of: uint8(slot + 1)})
-		}
-		m.forged.Add(uint64(forged))
-		m.setEdges(m.presence.Highest())
-		m.followClock(now)
-		m.Operators.SetOthers(&m.presence, now)
-		if m.config.Viewed != nil {
-			m.config.Viewed(r.Node, m.presence.View)
-		}
-	case f.of > 0:
-		m.presence.Taken(int(f.of-1), done, now)
-	}
-	m.Nodes.SetFull(m.presence.Full())
-}
-
-// marksRead takes in the marks of a node, and leaves this edge's own.
-func (m *Machine) marksRead(r *wire.Result, now time.Time) {
-	if m.ending {
+// followClock puts this edge's time forward to that of another edge that is further: they must
+// agree on sub-windows. So steps of wall clocks change nothing, whether one steps or all are put
+// right together, and an edge that begins with another time, or was suspended, joins the others, or
+// they join it. Nobody goes back, since hits would be dated into a time that was counted already.
+func (m *Machine) followClock(now time.Time) {
+	by := m.presence.Behind()
+	if by == 0 {
 		return
 	}
-	self := m.Operators.Self()
-	if c, follows := m.Marks.Looked(r, self.Name, self.Address, now, m.wall(now)); follows {
-		m.send(c, flight{})
-		m.noteSecrets(now)
+	for tag := range m.flights.list {
+		f := &m.flights.list[tag]
+		switch f.what {
+		case aReport:
+			if !f.late {
+				m.counters.Lost(f.counter, f.part, now)
+			}
+			f.what = unheeded
+		case anEcho:
+			f.what = unheeded
+		case anExchange:
+			f.request.ClockStepped()
+		}
 	}
+	m.counters.Adjust(by, m.Nodes.Up(), now)
+	m.Exchanges.ClockStepped()
 }
 
-// Quiet reports whether an answer that comes at now brings nothing: a node that is up is up, its log is as far as was known, and no edge
-// has a word of operators. One Step that is given several such answers leaves the machine as a Step for each would, and sends the
-// same; so a simulation of months may take the answers to a poll together. It belongs to Step's goroutine.
-func (m *Machine) Quiet(r *wire.Result, now time.Time) bool {
-	n := &m.nodes[r.Node]
-	if r.Status != wire.Done || n.flying > maxFlying/2 { // else reports wait for each answer
-		return false
+// jitter is a time a little below d that differs between edges and from time to time.
+func (m *Machine) jitter(d time.Duration) time.Duration {
+	return d*3/4 + time.Duration(m.chance()%uint64(d/4))
+}
+
+// chance is a number that differs between edges and from time to time.
+func (m *Machine) chance() uint64 {
+	m.random++
+	return placement.Mix(m.config.ID ^ m.random)
+}
+
+// Alone returns how many edges shared the tier, as last known, and since when no node is left, as
+// Step noticed; the zero time: one is.
+func (m *Machine) Alone() (edges int, since time.Time) {
+	if since = m.Nodes.Alone(); since.IsZero() {
+		return 0, since
 	}
-	switch f := &m.flights.list[r.Tag]; f.what {
-	case aProbe: // else the next follows at once, or it is late
-		return m.Nodes.Steady(r.Node, now) && m.logs.HeadIsCurrent(r.Node, r.Values[0], m.wall(now))
-	case aLogRead:
-		return m.logs.FindsNothing(r)
-	case anOperatorList:
-		return n.operatorList[f.of].Looking() && r.Values[0] == nil && m.Operators.Len() == 0
-	case aPresence:
-		return r.Op != wire.Get && f.of == 0
-	}
-	return false
+	return max(m.config.Edges, int(m.edges.Load()), 1), since
+}
+
+// Unreported returns how many hits the tier has not confirmed, and how many it never received, or
+// may not have: those that were lost since the table was made. It may be called from anywhere.
+func (m *Machine) Unreported() (hits, lost uint64) {
+	s := m.counters.Stats()
+	return s.Unreported, s.LostUnknown + s.LostFull + s.LostExpired + s.LostBacklog +
+		s.LostSaturated + s.LostEvicted
 }

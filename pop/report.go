@@ -10,23 +10,26 @@ import (
 	"sluice/pop/wire"
 )
 
-// node is what the machine knows of a memcached node, but for its placement and what other packages know.
+// node is what the machine knows of a memcached node, but for its placement and what other packages
+// know.
 type node struct {
 	flying       int              // commands under way
-	full         bool             // so many were that no more were sent, and more than half as many are
+	full         bool             // so many were that no more went, and more than half as many are
 	waiting      queue            // to be reported when fewer are
 	operatorList []operators.Node // a copy of the operators' list under each secret
 }
 
-// maxFlying is how many commands may be under way to a node before further reports wait for answers: so many that a round trip of
-// a millisecond carries two million a second, and so few that their bytes stay in a processor's cache. A pipeline takes eight times as many.
+// maxFlying is how many commands may be under way to a node before further reports wait for
+// answers: so many that a round trip of a millisecond carries two million a second, and so few that
+// their bytes stay in a processor's cache. A pipeline takes eight times as many.
 const maxFlying = 2048
 
-// maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that lose it wait for the next
-// report.
+// maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that
+// lose it wait for the next report.
 const maxTries = 4
 
-// report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
+// report sends what counters have gathered to their nodes, as much of it as may be under way. The
+// rest gathers on in the table.
 func (m *Machine) report(now time.Time) {
 	m.takeBack()
 	if m.Nodes.Moved() { // a node died or came back, and what waits may belong to another node
@@ -52,9 +55,10 @@ func (m *Machine) report(now time.Time) {
 	m.Exchanges.SendReads()
 }
 
-// takeBack takes back from the tier what was refused by its rank, or turned out not to count (counter.Table.TakeBacks). A node carries it out
-// after the incr that it undoes, which has been answered, and before the next, which then finds the room. Where the node has forgotten that since, nothing
-// is there, or decr stops at 0, or leaves a lane in debt (lanes.Repay).
+// takeBack takes back from the tier what was refused by its rank, or turned out not to count
+// (counter.Table.TakeBacks). A node carries it out after the incr that it undoes, which has been
+// answered, and before the next, which then finds the room. Where the node has forgotten that
+// since, nothing is there, or decr stops at 0, or leaves a lane in debt (lanes.Repay).
 func (m *Machine) takeBack() {
 	m.backs = m.counters.TakeBacks(m.backs[:0])
 	for _, b := range m.backs {
@@ -62,7 +66,8 @@ func (m *Machine) takeBack() {
 		var room [secret.CounterKeySize]byte
 		key := m.arena.Write(name.Append(room[:0], b.Group))
 		for _, node := range m.Nodes.NodesOf(b.Source) {
-			m.send(wire.Command{Node: node, Op: wire.Decr, Report: true, Key: key, Delta: b.Hits}, flight{})
+			c := wire.Command{Node: node, Op: wire.Decr, Report: true, Key: key, Delta: b.Hits}
+			m.send(c, flight{})
 		}
 	}
 	clear(m.backs)
@@ -127,18 +132,22 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		}
 		m.sendPart(node, op, key, c, p, epoch, 0)
 	}
-	if rep.Past && !m.ending && m.Announcer.Budget.Left() { // otherwise nothing uses what a read would bring, or reports take all
+	// Else nothing uses what a read would bring, or reports take all.
+	if rep.Past && !m.ending && m.Announcer.Budget.Left() {
 		m.Exchanges.Read(node, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
 	}
 }
 
-// sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20
-// digits so that later increments do not lengthen it.
-func (m *Machine) sendPart(node int, op wire.Op, key string, c counter.Counter, p counter.Part, epoch uint64, tries uint8) {
-	m.send(m.partCommand(node, op, key, c, p), flight{what: aReport, counter: c, part: p, epoch: epoch, tries: tries})
+// sendPart reports a group: incr where the tier is thought to have a number, else add of all that
+// is known, in 20 digits so that later increments do not lengthen it.
+func (m *Machine) sendPart(node int, op wire.Op, key string, c counter.Counter, p counter.Part,
+	epoch uint64, tries uint8) {
+	f := flight{what: aReport, counter: c, part: p, epoch: epoch, tries: tries}
+	m.send(m.partCommand(node, op, key, c, p), f)
 }
 
-func (m *Machine) partCommand(node int, op wire.Op, key string, c counter.Counter, p counter.Part) wire.Command {
+func (m *Machine) partCommand(node int, op wire.Op, key string, c counter.Counter,
+	p counter.Part) wire.Command {
 	cmd := wire.Command{Node: node, Op: op, Report: true, Key: key}
 	if op == wire.Incr {
 		cmd.Delta = p.Hits
@@ -149,9 +158,9 @@ func (m *Machine) partCommand(node int, op wire.Op, key string, c counter.Counte
 	return cmd
 }
 
-// echo adds hits that have been reported to the number at the new node of their source as well, while the list of nodes
-// changes: when it is certain that they will not be reported again, and only those, because other edges add theirs
-// themselves.
+// echo adds hits that have been reported to the number at the new node of their source as well,
+// while the list of nodes changes: when it is certain that they will not be reported again, and
+// only those, because other edges add theirs themselves.
 func (m *Machine) echo(f flight, r *wire.Result) {
 	if second := m.Nodes.Second(f.counter.Source, r.Node); second >= 0 {
 		f.part.Known = f.part.Hits
@@ -160,13 +169,15 @@ func (m *Machine) echo(f flight, r *wire.Result) {
 }
 
 func (m *Machine) sendEcho(node int, op wire.Op, key string, f flight, tries uint8) {
-	m.send(m.partCommand(node, op, key, f.counter, f.part), flight{what: anEcho, counter: f.counter, part: f.part, epoch: f.epoch, tries: tries})
+	c := m.partCommand(node, op, key, f.counter, f.part)
+	m.send(c, flight{what: anEcho, counter: f.counter, part: f.part, epoch: f.epoch, tries: tries})
 }
 
 // echoed learns what the new node has.
 func (m *Machine) echoed(f flight, r *wire.Result, now time.Time) {
 	switch {
-	case f.epoch < m.Operators.Epoch(f.counter.Rule, f.counter.Source): // from before an operator lifted the source
+	case f.epoch < m.Operators.Epoch(f.counter.Rule, f.counter.Source):
+		// It is from before an operator lifted the source.
 	case r.Status == wire.Done && r.Op == wire.Incr:
 		m.Announcer.ActOn(f.counter, m.counters.Read(f.counter, f.part.Group, r.Number, now), now)
 	case r.Status == wire.NotThere && f.tries < maxTries && r.Op == wire.Incr:
@@ -222,8 +233,8 @@ func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
 			m.counters.Full(c, p, now)
 			return
 		}
-		if errors.Is(r.Err, wire.ErrNotNumber) { // it was written by no edge: it is deleted, and the next report makes it anew
-			m.deleteForged(r)
+		if errors.Is(r.Err, wire.ErrNotNumber) {
+			m.deleteForged(r) // no edge wrote it; the next report makes it anew
 		}
 		m.counters.Returned(c, p, now)
 	case wire.Unknown:
