@@ -8,7 +8,8 @@ import (
 	"sluice/counter"
 )
 
-// What lanes mean is tested through a table that has them: address and epoch are its sources and its time.
+// What lanes mean is tested through a table that has them: address and epoch are its sources and
+// its time.
 
 func address(n uint32) counter.Source {
 	var b [4]byte

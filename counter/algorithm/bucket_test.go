@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// gcra is the generic cell rate algorithm in virtual scheduling, with floats: what is counted is due one interval after the last, and may
-// come early by burst-1 of them.
+// gcra is the generic cell rate algorithm in virtual scheduling, with floats: what is counted is
+// due one interval after the last, and may come early by burst-1 of them.
 type gcra struct {
 	interval float64 // ns
 	due      float64 // theoretical arrival time
@@ -43,8 +43,8 @@ func gap(t *rapid.T, r *algorithm.Spec, g gcra) time.Duration {
 	return time.Duration(rapid.Float64Range(0, max(most, 1)).Draw(t, "gap"))
 }
 
-// A table that counts alone decides as GCRA does, to a millionth of a hit, which it lets through; and who waits as
-// long as it is told is admitted, and not much sooner.
+// A table that counts alone decides as GCRA does, to a millionth of a hit, which it lets through;
+// and who waits as long as it is told is admitted, and not much sooner.
 func TestBucketIsGCRA(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, burst, truth := bucketOf(t)
@@ -79,8 +79,9 @@ func TestBucketIsGCRA(t *testing.T) {
 	})
 }
 
-// A table that knows of all hits only by what another tells of its lanes is below the true level by what drains in a sub-window at most, and never
-// above it, for as long as it goes on: no memory of how full the bucket was is lost with the lanes that become too old.
+// A table that knows of all hits only by what another tells of its lanes is below the true level by
+// what drains in a sub-window at most, and never above it, for as long as it goes on: no memory of
+// how full the bucket was is lost with the lanes that become too old.
 func TestBucketOfOthersHits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, burst, truth := bucketOf(t)
@@ -108,7 +109,8 @@ func TestBucketOfOthersHits(t *testing.T) {
 	})
 }
 
-// A queue: what is over the burst has its turn later, one interval after the other, and beyond the queue is refused.
+// A queue: what is over the burst has its turn later, one interval after the other, and beyond the
+// queue is refused.
 func TestBucketQueue(t *testing.T) {
 	r, err := algorithm.NewBucket("leaky", 10, time.Second, 12, 1, 3)
 	if err != nil {

@@ -9,16 +9,17 @@ import (
 // MaxExact is the largest limit of a rule that keeps every hit's instant.
 const MaxExact = 1000
 
-// NewExact checks and completes a rule that goes by the instants of hits: a log of each source for small limits. The bounds are those of
-// NewSliding, and the limit is MaxExact at most.
+// NewExact checks and completes a rule that goes by the instants of hits: a log of each source for
+// small limits. The bounds are those of NewSliding, and the limit is MaxExact at most.
 //
-// The log is a ring instead of a histogram. There is one for a 64th of a table's counters, and those that have used
-// most of their limit come first. Up to a limit of 100 it costs no extra memory, beyond that four bytes for each hit of
-// the limit. It has this table's own hits to a 2^24th of a sub-window. Others' are known by their lanes, and leave with
-// the first instant of their sub-window that does. So the estimate is never above the exact count and refuses nobody at
-// or under the limit; one table alone is exact, and of several each takes up to as many hits too few as the others have
-// admitted in the one sub-window that the window's beginning cuts, and those it has not learned of. A source without a
-// log is counted as by Lower.
+// The log is a ring instead of a histogram. There is one for a 64th of a table's counters, and
+// those that have used most of their limit come first. Up to a limit of 100 it costs no extra
+// memory, beyond that four bytes for each hit of the limit. It has this table's own hits to a
+// 2^24th of a sub-window. Others' are known by their lanes, and leave with the first instant of
+// their sub-window that does. So the estimate is never above the exact count and refuses nobody at
+// or under the limit; one table alone is exact, and of several each takes up to as many hits too
+// few as the others have admitted in the one sub-window that the window's beginning cuts, and those
+// it has not learned of. A source without a log is counted as by Lower.
 //
 // A decision looks at no more than its ring: 104 stamps, or as many as the limit.
 func NewExact(name string, limit uint32, window time.Duration, subWindows int) (*Spec, error) {
@@ -54,8 +55,8 @@ func (r *Spec) log(own histogram.Own, p Position) histogram.Ring {
 	return ring
 }
 
-// leaving is when own hits come, in 2^24ths of it, of the sub-window that is cut by the beginning of the window ahead sub-windows after p: those
-// within the window.
+// leaving is when own hits come, in 2^24ths of it, of the sub-window that is cut by the beginning
+// of the window ahead sub-windows after p: those within the window.
 func (r *Spec) leaving(own histogram.Own, p Position, ahead int, buf []uint32) []uint32 {
 	ring := r.log(own, p)
 	if ring.Histogram == nil {
@@ -78,7 +79,8 @@ func (r *Spec) Log(ring histogram.Ring, p Position, hits uint32) {
 	}
 }
 
-// logRetry is RetryAfter by the log: hits of others leave the window with their sub-window, own ones one by one.
+// logRetry is RetryAfter by the log: hits of others leave the window with their sub-window, own
+// ones one by one.
 func (r *Spec) logRetry(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {
 	room := int(r.Limit) - int(n)
 	for ahead := 0; ; ahead++ {

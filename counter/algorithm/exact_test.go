@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A table that counts alone has the exact count at every instant, but for a 2^24th of a sub-window, and who waits as long as it is told is
-// admitted and not before.
+// A table that counts alone has the exact count at every instant, but for a 2^24th of a sub-window,
+// and who waits as long as it is told is admitted and not before.
 func TestExactIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.OneOf(rapid.Uint32Range(1, 110), rapid.Uint32Range(1, algorithm.MaxExact)).Draw(t, "limit")
@@ -86,7 +86,8 @@ func TestExactLimitRaised(t *testing.T) {
 	}
 }
 
-// Two requests that are counted in another order than their clocks were read, around the beginning of a sub-window, lose nothing of the log.
+// Two requests that are counted in another order than their clocks were read, around the beginning
+// of a sub-window, lose nothing of the log.
 func TestExactInAnotherOrder(t *testing.T) {
 	r, err := algorithm.NewExact("exact", 5, time.Minute, 12)
 	if err != nil {
@@ -106,7 +107,8 @@ func TestExactInAnotherOrder(t *testing.T) {
 	}
 }
 
-// Hits of which a table knows nothing but the lane leave with it, so nobody is refused who is at or under the limit.
+// Hits of which a table knows nothing but the lane leave with it, so nobody is refused who is at or
+// under the limit.
 func TestExactOfOthersHits(t *testing.T) {
 	r, err := algorithm.NewExact("exact", 3, 12*time.Second, 12)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// In each window of the clock exactly the limit is admitted, of every source from the same instant on, and who is refused is told when the
-// next begins.
+// In each window of the clock exactly the limit is admitted, of every source from the same instant
+// on, and who is refused is told when the next begins.
 func TestFixedWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]uint32{1, 2, 10, 15_000, 20_000}).Draw(t, "limit")
@@ -42,7 +42,8 @@ func TestFixedWindow(t *testing.T) {
 	})
 }
 
-// What is left of a fixed window may be relied on again when the next one begins, of a sliding one after a window.
+// What is left of a fixed window may be relied on again when the next one begins, of a sliding one
+// after a window.
 func TestReset(t *testing.T) {
 	fixed, err := algorithm.NewFixed("fixed", 100, 24*time.Hour)
 	if err != nil {

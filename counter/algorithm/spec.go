@@ -19,7 +19,8 @@ const (
 	MaxWindow = 24 * time.Hour
 	MaxCost   = 1_000_000 // hits of one reservation; with the largest limit, a wide lane has room for it
 
-	// MaxNarrow is the largest limit whose counters need no more than narrow lanes, which stop at about twice as many hits in a sub-window.
+	// MaxNarrow is the largest limit whose counters need no more than narrow lanes, which stop at
+	// about twice as many hits in a sub-window.
 	MaxNarrow = lanes.NarrowMax
 )
 
@@ -27,16 +28,18 @@ const (
 type Estimate uint8
 
 const (
-	// Nearest weighs the oldest sub-window by its share of the window and rounds to the nearest whole number, because
-	// counts are whole. It is the most accurate. Decisions about a source that was not over its limit lately go by less:
-	// by what is Sure of it.
+	// Nearest weighs the oldest sub-window by its share of the window and rounds to the nearest
+	// whole number, because counts are whole. It is the most accurate. Decisions about a source
+	// that was not over its limit lately go by less: by what is Sure of it.
 	Nearest Estimate = iota
-	// Lower leaves the oldest sub-window out. It is never above the exact count, so it never refuses a source that is
-	// at or under its limit (up to the clock skew between edges).
+	// Lower leaves the oldest sub-window out. It is never above the exact count, so it never
+	// refuses a source that is at or under its limit (up to the clock skew between edges).
 	Lower
-	// Unrounded is Nearest without the rounding, as published for two plain counters (Cloudflare, 2017).
+	// Unrounded is Nearest without the rounding, as published for two plain counters (Cloudflare,
+	// 2017).
 	Unrounded
-	// Weighed is Nearest by the estimate alone, for a limit that is the sum of an estimate and something.
+	// Weighed is Nearest by the estimate alone, for a limit that is the sum of an estimate and
+	// something.
 	Weighed
 )
 
@@ -52,9 +55,9 @@ func ParseEstimate(s string) (Estimate, error) {
 	return 0, fmt.Errorf("counter: estimate %q: want nearest or lower", s)
 }
 
-// Spec says how hits are counted and how many are allowed. It is immutable once made, and what it counts is known by
-// Identity, not by the pointer: two rules that agree in Name, Window, SubWindows, lane width and algorithm, and of buckets in size and drain, share
-// their counters.
+// Spec says how hits are counted and how many are allowed. It is immutable once made, and what it
+// counts is known by Identity, not by the pointer: two rules that agree in Name, Window,
+// SubWindows, lane width and algorithm, and of buckets in size and drain, share their counters.
 type Spec struct {
 	Name       string // names the counters: the rule's name, its key and its variant, in any unambiguous form
 	Limit      uint32 // hits allowed in a window
@@ -70,10 +73,12 @@ type Spec struct {
 
 	identity string
 
-	// Commands, if not nil, is increased by each command to the tier that reports hits of its counters.
+	// Commands, if not nil, is increased by each command to the tier that reports hits of its
+	// counters.
 	Commands *atomic.Uint64
 
-	// Sync says that its hits are reported at once and ranked by the answer. It does not change what counters are.
+	// Sync says that its hits are reported at once and ranked by the answer. It does not change
+	// what counters are.
 	Sync      bool
 	algorithm algorithm
 	phases    int64 // a 65,536th of a group, ns: by so many of it a source's windows begin late; 0: all begin together
@@ -82,14 +87,16 @@ type Spec struct {
 	bucket    bucket
 }
 
-// NewSliding checks and completes a rule that counts in a sliding window. Errors name the field and its range.
+// NewSliding checks and completes a rule that counts in a sliding window. Errors name the field and
+// its range.
 func NewSliding(name string, limit uint32, window time.Duration, subWindows int, e Estimate) (*Spec, error) {
 	return NewCostly(name, limit, window, subWindows, e, 1)
 }
 
-// NewCostly is NewSliding for reservations of up to most hits each, 1 to MaxCost. Lanes are wide where the limit and
-// one more reservation do not fit into narrow ones. They are wide as well where one reservation is more than a report
-// can hold of a narrow lane, which would take several round trips.
+// NewCostly is NewSliding for reservations of up to most hits each, 1 to MaxCost. Lanes are wide
+// where the limit and one more reservation do not fit into narrow ones. They are wide as well where
+// one reservation is more than a report can hold of a narrow lane, which would take several round
+// trips.
 func NewCostly(name string, limit uint32, window time.Duration, subWindows int, e Estimate, most uint32) (*Spec, error) {
 	switch {
 	case most < 1 || most > MaxCost:
@@ -106,7 +113,8 @@ func NewCostly(name string, limit uint32, window time.Duration, subWindows int, 
 	return r, nil
 }
 
-// complete derives what follows from the fields of a rule whose reservations are of up to most hits.
+// complete derives what follows from the fields of a rule whose reservations are of up to most
+// hits.
 func (r *Spec) complete(most uint32) {
 	r.sub = int64(r.Window) / int64(r.SubWindows)
 	r.perSub = 1 / float64(r.sub)
@@ -123,7 +131,8 @@ func (r *Spec) complete(most uint32) {
 	r.ID = uint32(xxhash.Sum64String(r.identity))
 }
 
-// With is r by another limit and estimate: it reads the same counters, whose lanes stay as wide as r's.
+// With is r by another limit and estimate: it reads the same counters, whose lanes stay as wide as
+// r's.
 func (r *Spec) With(limit uint32, e Estimate) *Spec {
 	other := *r
 	other.Limit, other.Estimate = limit, e
@@ -136,20 +145,23 @@ func (r *Spec) Wide() bool { return r.lanes == lanes.Wide }
 // Lanes says how lanes share a number of the rule's counters.
 func (r *Spec) Lanes() lanes.Packing { return r.lanes }
 
-// Groups is how many groups the newest sub-window and the SubWindows before it can touch. A record may have more numbers than that.
+// Groups is how many groups the newest sub-window and the SubWindows before it can touch. A record
+// may have more numbers than that.
 func (r *Spec) Groups() int { return r.touched }
 
-// Identity names the rule's counters in full: numbers counted under one identity mean the same to every edge.
+// Identity names the rule's counters in full: numbers counted under one identity mean the same to
+// every edge.
 func (r *Spec) Identity() string { return r.identity }
 
-// Lifetime is how long the tier needs a group of the rule's counters: while it is counted and while a window sees it.
+// Lifetime is how long the tier needs a group of the rule's counters: while it is counted and while
+// a window sees it.
 func (r *Spec) Lifetime() time.Duration { return r.Window + r.Group() }
 
 // Reserved is where IDs begin that no rule has after Renumber.
 const Reserved = math.MaxUint32 - 15
 
-// Renumber gives rules that are in force together distinct IDs: a 32-bit hash would now and then give two of ten
-// thousand rules the same one. Rules of one identity keep one ID.
+// Renumber gives rules that are in force together distinct IDs: a 32-bit hash would now and then
+// give two of ten thousand rules the same one. Rules of one identity keep one ID.
 func Renumber(rules []*Spec) {
 	taken := make(map[uint32]string, len(rules))
 	for _, r := range rules {
@@ -168,8 +180,8 @@ func (r *Spec) SubWindow() time.Duration { return time.Duration(r.sub) }
 // Group is the length of a group of sub-windows.
 func (r *Spec) Group() time.Duration { return time.Duration(r.sub << r.lanes) }
 
-// A Stage says how much of its limit a counter has used. When it reaches the next one, but Far, all edges learn of it
-// by an announcement.
+// A Stage says how much of its limit a counter has used. When it reaches the next one, but Far, all
+// edges learn of it by an announcement.
 type Stage uint8
 
 const (
@@ -180,7 +192,8 @@ const (
 	Full // nothing of it is left
 )
 
-// stagesFrom is the least limit that has stages between far and full: below it nothing ever waits, and full is soon enough.
+// stagesFrom is the least limit that has stages between far and full: below it nothing ever waits,
+// and full is soon enough.
 const stagesFrom = 12
 
 // HoldsBack reports whether hits may wait under this rule.
@@ -205,5 +218,6 @@ func (r *Spec) Stage(estimate float64) Stage {
 	return Far
 }
 
-// Near reports whether hits are reported at once: from half of the limit on, and under a rule with Sync always.
+// Near reports whether hits are reported at once: from half of the limit on, and under a rule with
+// Sync always.
 func (r *Spec) Near(estimate float64) bool { return r.Sync || 2*estimate >= float64(r.Limit) }

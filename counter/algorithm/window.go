@@ -8,6 +8,33 @@ import (
 	"sluice/counter/internal/histogram"
 )
 
+// The formula, and the story of a block, told in the README, as the counter of 192.0.2.7 on edge 1
+// has it, under a rule of 100 requests a minute in 12 sub-windows of five seconds. The counter is a
+// few numbers of 64 bits: groups of four sub-windows, 16 bits each.
+//
+//	    group -3          group -2          group -1          group 0
+//	[ .  9  8  6 ]    [ 9  8  9  8 ]    [ 9  7  8  9 ]    [ 3 11  .  . ]
+//	     ^ c[i-12]: cut by the window's begin                   ^ c[i]: now
+//
+// In sub-window i, a share e of it gone, the hits in the last minute are
+//
+//	estimate = c[i] + c[i-1] + … + c[i-11] + c[i-12] * (1 - e)
+//
+//  1. At 12:00:00.000 a request of 192.0.2.7 comes to edge 1. By the clock and an offset of its
+//     own the source is in sub-window i: in a group, a lane of it, and a share of that
+//     (Spec.Position). Let the share be 0.7.
+//  2. Twelve sub-windows lie wholly in the last minute, with 95 hits (Spec.view). Of the 9 in the
+//     one that is cut a share of 0.3 is left, unless the table knows when they came
+//     (Spec.estimate). That makes 97.7: 98 hits, and one more is not over 100 (Spec.Over).
+//  3. At 12:00:00.001 the hit is reported: as 1 << 16, which memcached adds to its number of the
+//     same group.
+//  4. At 12:00:00.002 memcached's number is back. Its lanes have what edges 2 and 3 have counted
+//     as well: of each lane the table keeps the larger number. The estimate is 100.7, which is 101.
+//  5. What is over leads to a block. Against a source that was within its limit lately, only those
+//     hits of unknown time count that are surely in the window (Spec.sure).
+//  6. When the source will be within its limit again is the formula, read at positions to come
+//     (Spec.slidingRetry): no block ends before that.
+
 // Position is an instant in the sub-windows of one source.
 type Position struct {
 	Group uint32  // modulo 2^32
@@ -34,9 +61,10 @@ const PhaseBits = 1<<16 - 1<<5
 
 func (r *Spec) offset(phase uint16) int64 { return r.phases * int64(phase&PhaseBits) }
 
-// Move says by how many groups the lanes of a counter whose newest group is base must be shifted for a position, and where
-// to count then. A clock that stepped back by less than a window stays in the newest group that the counter has seen; one
-// that stepped back by more starts the counter anew.
+// Move says by how many groups the lanes of a counter whose newest group is base must be shifted
+// for a position, and where to count then. A clock that stepped back by less than a window stays in
+// the newest group that the counter has seen; one that stepped back by more starts the counter
+// anew.
 func (r *Spec) Move(base uint32, p Position) (at Position, by int) {
 	d := int(int32(p.Group - base))
 	switch n := r.Groups(); {
@@ -54,11 +82,13 @@ func (r *Spec) Move(base uint32, p Position) (at Position, by int) {
 // Number is the sub-window of a position, modulo 2^32.
 func (r *Spec) Number(p Position) uint32 { return p.Group<<r.lanes | uint32(p.Lane) }
 
-// Cut is the number of the sub-window that is cut by the beginning of a window that ends at a position.
+// Cut is the number of the sub-window that is cut by the beginning of a window that ends at a
+// position.
 func (r *Spec) Cut(p Position) uint32 { return r.Number(p) - uint32(r.SubWindows) }
 
-// locate turns a lane counted from lane 0 of the newest group into a group and a lane in it, without a branch, because which it
-// is differs from source to source. It counts from the oldest of n groups.
+// locate turns a lane counted from lane 0 of the newest group into a group and a lane in it,
+// without a branch, because which it is differs from source to source. It counts from the oldest of
+// n groups.
 func (r *Spec) locate(lane, n int) (group, i int) {
 	lane += (n - 1) << r.lanes
 	group = max(n-1-lane>>r.lanes, 0)
@@ -67,16 +97,17 @@ func (r *Spec) locate(lane, n int) (group, i int) {
 
 // view is what a window that ends at a position sees of a counter.
 type view struct {
-	full   uint64         // hits in the sub-windows that lie wholly within the window, and in any that began after it
+	full   uint64         // hits in the sub-windows within the window, and in any that began after it
 	oldest uint64         // hits in the one that the window's beginning cuts
 	own    histogram.Bins // those of them of which this table knows when they came
 }
 
-// view reads groups, the newest first, for a window that ends in the given lane of groups[0]. Lanes after that one are
-// hits of edges whose clock is ahead: they have happened, so they count. A lane beyond the group stands for a time to
-// come, in which nothing has been counted yet.
+// view reads groups, the newest first, for a window that ends in the given lane of groups[0]. Lanes
+// after that one are hits of edges whose clock is ahead: they have happened, so they count. A lane
+// beyond the group stands for a time to come, in which nothing has been counted yet.
 func (r *Spec) view(groups []uint64, lane int) (v view) {
-	first := lane - r.SubWindows + 1 // the first full one; lane 0 of groups[0] is 0, older ones are negative
+	// The first full one; lane 0 of groups[0] is 0, older ones are negative.
+	first := lane - r.SubWindows + 1
 	g, i := r.locate(first, len(groups))
 	for _, group := range groups[:g] {
 		v.full += r.lanes.Sum(group)
@@ -86,20 +117,22 @@ func (r *Spec) view(groups []uint64, lane int) (v view) {
 	return v
 }
 
-// Oldest is the hits in the sub-window that is cut by the beginning of a window that ends in the given lane of groups[0].
+// Oldest is the hits in the sub-window that is cut by the beginning of a window that ends in the
+// given lane of groups[0].
 func (r *Spec) Oldest(groups []uint64, lane int) uint64 {
 	g, i := r.locate(lane-r.SubWindows, len(groups))
 	return r.lanes.Lane(groups[g], i)
 }
 
-// Leaving reports whether a sliding window that ends in the given lane of groups[0] has hits in the sub-window that its
-// beginning cuts, or in the two after that.
+// Leaving reports whether a sliding window that ends in the given lane of groups[0] has hits in the
+// sub-window that its beginning cuts, or in the two after that.
 func (r *Spec) Leaving(groups []uint64, lane int) bool {
-	return r.Sliding() && r.Oldest(groups, lane)+r.Oldest(groups, lane+1)+r.Oldest(groups, lane+2) > 0
+	return r.Sliding() &&
+		r.Oldest(groups, lane)+r.Oldest(groups, lane+1)+r.Oldest(groups, lane+2) > 0
 }
 
-// Single returns the number of the sub-window that has the one hit that a counter knows of at a position. ok is false if
-// there is none, or more than one.
+// Single returns the number of the sub-window that has the one hit that a counter knows of at a
+// position. ok is false if there is none, or more than one.
 func (r *Spec) Single(groups []uint64, p Position) (n uint32, ok bool) {
 	for ago := range r.SubWindows + 1 {
 		g, i := r.locate(p.Lane-ago, len(groups))
@@ -113,13 +146,14 @@ func (r *Spec) Single(groups []uint64, p Position) (n uint32, ok bool) {
 	return n, ok
 }
 
-// estimate is the formula of package counter, but for hits of the cut sub-window of which the table knows when they
-// came. Lower counts only those that certainly came after the cut.
+// estimate is the formula of package counter, but for hits of the cut sub-window of which the table
+// knows when they came. Lower counts only those that certainly came after the cut.
 func (r *Spec) estimate(v view, gone float64) float64 {
 	if r.Estimate == Lower {
 		return r.certain(v, gone)
 	}
-	full, others := float64(int64(v.full)), float64(int64(v.oldest)) // they fit, and signed numbers convert faster
+	// They fit, and signed numbers convert faster.
+	full, others := float64(int64(v.full)), float64(int64(v.oldest))
 	if !v.own.Known() {
 		return full + others*(1-gone)
 	}
@@ -130,12 +164,13 @@ func (r *Spec) estimate(v view, gone float64) float64 {
 	return full + after + max(0, others-float64(v.own.Sum(0)))*left
 }
 
-// doubt is how many standard deviations a sure number stays below what is expected of hits of which no time is known.
+// doubt is how many standard deviations a sure number stays below what is expected of hits of which
+// no time is known.
 const doubt = 2
 
-// surely is how many of n hits lie in a share of their span at least, in all likelihood, if each may lie anywhere in it.
-// Of a few hits it is none: they may all have left the window. Of many, as of an attack, it is nearly what is expected.
-// It falls with the share.
+// surely is how many of n hits lie in a share of their span at least, in all likelihood, if each
+// may lie anywhere in it. Of a few hits it is none: they may all have left the window. Of many, as
+// of an attack, it is nearly what is expected. It falls with the share.
 func surely(n, share float64) float64 {
 	expected := n * share
 	if expected < 1 {
@@ -186,8 +221,10 @@ func (r *Spec) Remaining(estimate float64) uint32 {
 	return uint32(max(0, int64(r.Limit)-r.Used(estimate)))
 }
 
-// slidingRetry is RetryAfter of a sliding window: sub-windows leave it one by one, each evenly over its length.
-func (r *Spec) slidingRetry(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {
+// slidingRetry is RetryAfter of a sliding window: sub-windows leave it one by one, each evenly over
+// its length.
+func (r *Spec) slidingRetry(groups []uint64, own histogram.Own, p Position,
+	n float64) time.Duration {
 	room := float64(r.Limit) - n
 	if r.rounds() {
 		room += 0.5
@@ -210,7 +247,8 @@ func (r *Spec) slidingRetry(groups []uint64, own histogram.Own, p Position, n fl
 		bin := first + sort.Search(histogram.Size-1-first, func(i int) bool {
 			return r.estimate(v, math.Nextafter(float64(first+i+1)/histogram.Size, 0)) <= room
 		})
-		begin, end := max(from, float64(bin)/histogram.Size), math.Nextafter(float64(bin+1)/histogram.Size, 0)
+		begin := max(from, float64(bin)/histogram.Size)
+		end := math.Nextafter(float64(bin+1)/histogram.Size, 0)
 		at := begin
 		if high, low := r.estimate(v, begin), r.estimate(v, end); high > room {
 			at += (end - begin) * (high - room) / (high - low)
