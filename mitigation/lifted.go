@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// lifted remembers when mitigations were lifted of late, for verdicts that fell before and come after.
+// lifted remembers when mitigations were lifted of late, for verdicts that fell before and come
+// after.
 type lifted struct {
 	n  atomic.Int64 // len(at), for readers that only need to know that there are none
 	mu sync.Mutex   // taken with a shard locked, never the other way round

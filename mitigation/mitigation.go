@@ -1,14 +1,18 @@
-// Package mitigation holds which sources are blocked, from when until when, started by what and why.
+// Package mitigation holds which sources are blocked, from when until when, started by what and
+// why.
 //
-// A mitigation bit says that all requests of a source under a rule are refused until a known end. Until then an edge
-// that knows of one refuses the source without counting and without the tier, so an attack makes the limiter cheaper.
-// Bits come from this edge's own verdicts, from the PoP, from operators, and from other PoPs. A second verdict never
-// shortens a first; an operator's word replaces whatever is in force, and no verdict changes it. The table is bounded:
-// when it is full, the bit that would have ended first is dropped, and its source is counted again. Bits that refuse
-// nothing (Bit.Shadow) are evicted first, operators' orders last, and none evicts one that is worth more.
+// A mitigation bit says that all requests of a source under a rule are refused until a known end.
+// Until then an edge that knows of one refuses the source without counting and without the tier, so
+// an attack makes the limiter cheaper. Bits come from this edge's own verdicts, from the PoP, from
+// operators, and from other PoPs. A second verdict never shortens a first; an operator's word
+// replaces whatever is in force, and no verdict changes it. The table is bounded: when it is full,
+// the bit that would have ended first is dropped, and its source is counted again. Bits that refuse
+// nothing (Bit.Shadow) are evicted first, operators' orders last, and none evicts one that is worth
+// more.
 //
-// Nothing here does I/O, starts a goroutine or reads a clock. Ends are held against the monotonic clock where the given
-// times have one, so a step of the wall clock neither lengthens nor ends a block.
+// Nothing here does I/O, starts a goroutine or reads a clock. Ends are held against the monotonic
+// clock where the given times have one, so a step of the wall clock neither lengthens nor ends a
+// block.
 package mitigation
 
 import (
@@ -21,32 +25,101 @@ import (
 	"sluice/counter"
 )
 
+// The story of a block, told in the README, as the tables of edges 1 and 3 have it, under a rule of
+// 100 requests a minute that blocks for a minute:
+//
+//  1. At 12:00:00.000 a request of 192.0.2.7 comes to edge 1. Nobody is blocked: Table.Until is one
+//     load of a number.
+//  2. The request passes. It is no business of this table.
+//  3. Its hit goes to memcached.
+//  4. At 12:00:00.002 the answer says 101. Edge 1 starts a bit until 12:01:00.002, or until the
+//     source would be within its limit again, if that is later (End, Table.Start): from then on
+//     Until says so.
+//  5. The bit waits among the unsent (Table.TakeUnsent) until the Machine of edge 1 takes it, and
+//     writes it to the log.
+//  6. At 12:00:00.018 the Machine of edge 3 reads it there, and starts the same bit in its table,
+//     ByPoP. At 12:00:00.020 a request of 192.0.2.7 comes to edge 3: Until says 12:01:00.002, and
+//     nothing is counted. At 12:01:00.002 Until says nothing, on both edges, and Sweep forgets it.
+
+// By says what started a mitigation.
+type By uint8
+
+const (
+	ByEdge  By = iota // this edge's own verdict
+	ByPoP             // learned: another edge's verdict, or the PoP's total
+	ByAdmin           // an operator
+	ByPeer            // another PoP
+)
+
+func (b By) String() string { return [...]string{"edge", "pop", "admin", "peer"}[b] }
+
+// Bit is one mitigation.
+type Bit struct {
+	Start   time.Time // when the verdict fell, on the clock of the edge that gave it
+	End     time.Time // requests from then on are counted again
+	Learned time.Time // when it came into force in this table; Start sets it
+	By      By
+	// a verdict of a shadow, or of what is tried beside a rule: it refuses no request
+	Shadow bool
+	Reason string // for people; empty for a verdict
+	Who    string // of ByAdmin: the operator, as he calls himself
+
+	// Memory is how long the bit is remembered after its end, so that a source that comes back can
+	// be mitigated for longer (Repeat).
+	Memory time.Duration
+
+	Terms Terms // that a verdict was reached under; of ByAdmin none
+}
+
+// worth orders bits by what is lost with them in a full table.
+func (b *common) worth() int {
+	switch {
+	case b.By == ByAdmin:
+		return 2
+	case b.Shadow:
+		return 0
+	}
+	return 1
+}
+
+// replaces reports whether b replaces a bit that is in force.
+func (b *Bit) replaces(old Bit) bool {
+	if b.By == ByAdmin {
+		return old.By != ByAdmin || !b.End.Equal(old.End) || b.Reason != old.Reason
+	}
+	return old.By != ByAdmin && b.End.After(old.End)
+}
+
 // MaxTimeout is the longest mitigation that a verdict starts.
 const MaxTimeout = 24 * time.Hour
 
 // Key is which source is mitigated under which rule (algorithm.Spec.ID).
 type Key = counter.Key
 
-// Unsent is a verdict of this edge, or a block that it received from another PoP, that has not been sent to its own PoP
-// yet. Operators' orders are not among them: they travel separately, so that an attack cannot hold them up.
+// Unsent is a verdict of this edge, or a block that it received from another PoP, that has not been
+// sent to its own PoP yet. Operators' orders are not among them: they travel separately, so that an
+// attack cannot hold them up.
 type Unsent struct {
 	Key Key
 	Bit Bit
 }
 
-// maxUnsent bounds the unsent that wait. More are dropped: other edges then learn of the bits at first sight of their sources.
+// maxUnsent bounds the unsent that wait. More are dropped: other edges then learn of the bits at
+// first sight of their sources.
 const maxUnsent = 1 << 16
 
 // Table holds bits. It is safe for concurrent use.
 type Table struct {
-	terms atomic.Pointer[map[uint32]Terms] // of the rules in force, by their IDs; nil: SetTerms has not been called
-	// Observe, if not nil, is called with every bit that comes into force. Set it before the table is used; it must not block or
-	// call back.
+	// of the rules in force, by their IDs; nil: SetTerms has not been called
+	terms atomic.Pointer[map[uint32]Terms]
+	// Observe, if not nil, is called with every bit that comes into force. Set it before the table
+	// is used; it must not block or call back.
 	Observe func(Key, Bit)
 
 	hasher counter.Hasher
 	some   atomic.Int64 // shards in which a bit may be in force: none, most of the time
-	began  time.Time    // from which the table's clock goes: when the first bit came, and written before that is there
+	// from which the table's clock goes: when the first bit came, and written before that is there
+	began  time.Time
 	begin  sync.Once
 	anchor atomic.Pointer[anchor]
 	shards [64]shard
@@ -68,7 +141,8 @@ type Table struct {
 
 	lifted   lifted
 	prefixes prefixes
-	closed   atomic.Pointer[Bit] // the latest bit under Maintenance, of whichever source; nil: there is none
+	// the latest bit under Maintenance, of whichever source; nil: there is none
+	closed atomic.Pointer[Bit]
 }
 
 // Started labels a count of mitigations.
@@ -77,27 +151,33 @@ type Started struct {
 	By   By
 }
 
-// New makes a table for so many bits; 0 means 1,000,000. A bit takes 100 bytes at most. wake is called when there is something to send to the PoP and
-// must not block; nil means that nothing is sent.
+// New makes a table for so many bits; 0 means 1,000,000. A bit takes 100 bytes at most. wake is
+// called when there is something to send to the PoP and must not block; nil means that nothing is
+// sent.
 func New(capacity int, wake func()) *Table {
 	if capacity <= 0 {
 		capacity = 1_000_000
 	}
-	t := &Table{hasher: counter.NewHasher(0), wake: wake, started: make(map[Started]uint64), commons: make(map[common]*common)}
+	t := &Table{
+		hasher:  counter.NewHasher(0),
+		wake:    wake,
+		started: make(map[Started]uint64),
+		commons: make(map[common]*common),
+	}
 	for i := range t.shards {
 		t.shards[i].max = max(capacity/len(t.shards), 1)
 	}
 	return t
 }
 
-// Seed makes a table that is not in use yet one in which every run is like another: which bits are evicted depends on
-// their hashes. It is for simulations; see counter.NewHasher.
+// Seed makes a table that is not in use yet one in which every run is like another: which bits are
+// evicted depends on their hashes. It is for simulations; see counter.NewHasher.
 func (t *Table) Seed(seed uint64) { t.hasher = counter.NewHasher(seed) }
 
-// End is when a mitigation that a verdict starts at now should end: after the timeout, or when the source would be
-// admitted again if that is later, so that a client that waits for its Retry-After is served. The zero Time means that
-// no mitigation starts: the rule only throttles, or the source is over its limit only by requests that are still under
-// way and may not count.
+// End is when a mitigation that a verdict starts at now should end: after the timeout, or when the
+// source would be admitted again if that is later, so that a client that waits for its Retry-After
+// is served. The zero Time means that no mitigation starts: the rule only throttles, or the source
+// is over its limit only by requests that are still under way and may not count.
 func End(v counter.Verdict, timeout time.Duration, now time.Time) time.Time {
 	if !v.Committed || timeout <= 0 {
 		return time.Time{}
@@ -123,8 +203,8 @@ func (t *Table) shardOf(k Key) (*shard, uint32) {
 // clock is now by the table's clock. There is a bit, or has been one.
 func (t *Table) clock(now time.Time) int64 { return int64(now.Sub(t.began)) }
 
-// anchor is an instant by the wall clock and by the table's. Ends are shown by the wall clock's reading, which are the same
-// each time until that steps.
+// anchor is an instant by the wall clock and by the table's. Ends are shown by the wall clock's
+// reading, which are the same each time until that steps.
 type anchor struct {
 	at    time.Time
 	clock int64
@@ -137,7 +217,8 @@ func (a *anchor) time(clock int64) time.Time { return a.at.Add(time.Duration(clo
 
 // follow takes in that the wall clock has stepped.
 func (t *Table) follow(now time.Time) {
-	if a := t.anchor.Load(); a != nil && now.Round(0).Sub(a.time(t.clock(now)).Round(0)).Abs() >= stepsFrom {
+	if a := t.anchor.Load(); a != nil &&
+		now.Round(0).Sub(a.time(t.clock(now)).Round(0)).Abs() >= stepsFrom {
 		t.anchor.Store(&anchor{now, t.clock(now)})
 	}
 }
@@ -157,7 +238,13 @@ func (t *Table) entry(k Key, b *Bit, now time.Time) *entry {
 		}
 		return t.clock(now) + int64(u.Sub(now)) // by the clock of now, whatever u has of it
 	}
-	return &entry{key: k, start: at(b.Start), end: at(b.End), learned: at(b.Learned), common: t.common(b)}
+	return &entry{
+		key:     k,
+		start:   at(b.Start),
+		end:     at(b.End),
+		learned: at(b.Learned),
+		common:  t.common(b),
+	}
 }
 
 func (t *Table) common(b *Bit) *common {
@@ -188,13 +275,23 @@ func (t *Table) bit(e *entry) Bit {
 		return a.time(u)
 	}
 	c := e.common
-	return Bit{Start: at(e.start), End: at(e.end), Learned: at(e.learned), By: c.By, Shadow: c.Shadow, Reason: c.Reason, Who: c.Who, Memory: c.Memory, Terms: c.Terms}
+	return Bit{
+		Start:   at(e.start),
+		End:     at(e.end),
+		Learned: at(e.learned),
+		By:      c.By,
+		Shadow:  c.Shadow,
+		Reason:  c.Reason,
+		Who:     c.Who,
+		Memory:  c.Memory,
+		Terms:   c.Terms,
+	}
 }
 
 // Until returns when the mitigation of k ends, or the zero Time if it is not mitigated at now.
 //
-// It is called for every request, and takes no lock. Nearly always no source is mitigated: then it costs one load of a
-// number that seldom changes, which every processor has in its cache.
+// It is called for every request, and takes no lock. Nearly always no source is mitigated: then it
+// costs one load of a number that seldom changes, which every processor has in its cache.
 func (t *Table) Until(k Key, now time.Time) time.Time {
 	if t.some.Load() == 0 {
 		return time.Time{}
@@ -208,7 +305,8 @@ func (t *Table) Until(k Key, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Maintained is the bit under Maintenance if it is in force at now; nil: none is. Another order is another pointer.
+// Maintained is the bit under Maintenance if it is in force at now; nil: none is. Another order is
+// another pointer.
 func (t *Table) Maintained(now time.Time) *Bit {
 	if b := t.closed.Load(); b != nil && now.Before(b.End) {
 		return b
@@ -225,10 +323,11 @@ func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 	return Bit{}, false
 }
 
-// Start mitigates k until b.End and reports whether that changed anything: it was not in force, or ends later now, or an operator
-// says otherwise. A verdict never shortens a mitigation, and changes none that is ByAdmin; one of this edge that fell before the
-// last Lift of k is void, as is a peer's, one under terms that hold no more (SetTerms), and what is worth less than all that a full table could drop for it. Bits
-// ByEdge that changed something wait for TakeUnsent.
+// Start mitigates k until b.End and reports whether that changed anything: it was not in force, or
+// ends later now, or an operator says otherwise. A verdict never shortens a mitigation, and changes
+// none that is ByAdmin; one of this edge that fell before the last Lift of k is void, as is a
+// peer's, one under terms that hold no more (SetTerms), and what is worth less than all that a full
+// table could drop for it. Bits ByEdge that changed something wait for TakeUnsent.
 func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
 		t.remember(k, b, now)
@@ -242,7 +341,9 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if was {
 		old = t.bit(e)
 	}
-	if t.void(k, b.By, b.Terms) || (b.By == ByEdge || b.By == ByPeer) && t.lifted.n.Load() > 0 && t.lifted.voids(k, b.Start) || was && !b.replaces(old) {
+	if t.void(k, b.By, b.Terms) ||
+		(b.By == ByEdge || b.By == ByPeer) && t.lifted.n.Load() > 0 && t.lifted.voids(k, b.Start) ||
+		was && !b.replaces(old) {
 		s.mu.Unlock()
 		return false
 	}
@@ -336,8 +437,9 @@ func (t *Table) queue(n Unsent) {
 	t.wake()
 }
 
-// Lift ends the mitigation of k and reports whether there was one. Verdicts of this edge that fell until now are void: a request
-// may have been judged by counts that are forgotten, and not have started its mitigation yet. So forget the counts first.
+// Lift ends the mitigation of k and reports whether there was one. Verdicts of this edge that fell
+// until now are void: a request may have been judged by counts that are forgotten, and not have
+// started its mitigation yet. So forget the counts first.
 func (t *Table) Lift(k Key, now time.Time) bool {
 	s, h := t.shardOf(k)
 	s.mu.Lock()
@@ -362,8 +464,8 @@ func (t *Table) Void(k Key, now time.Time) {
 	}
 }
 
-// Resend has all that is in force and was not an operator's order wait for TakeUnsent, up to a bound: the tier has it no more, because the PoP has
-// another secret.
+// Resend has all that is in force and was not an operator's order wait for TakeUnsent, up to a
+// bound: the tier has it no more, because the PoP has another secret.
 func (t *Table) Resend(now time.Time) {
 	for k, b := range t.All(now) {
 		if b.By != ByAdmin {
@@ -382,9 +484,10 @@ func (t *Table) TakeUnsent(buf []Unsent) []Unsent {
 	return buf
 }
 
-// Sweep forgets bits that have ended, or are remembered no longer: a slice of the table, which takes a fraction of a
-// millisecond. It reports whether there is more of the table to be swept. Call it about once a second, until there is
-// no more or, where something else waits, for a slice each time: what has ended is in force no more, swept or not.
+// Sweep forgets bits that have ended, or are remembered no longer: a slice of the table, which
+// takes a fraction of a millisecond. It reports whether there is more of the table to be swept.
+// Call it about once a second, until there is no more or, where something else waits, for a slice
+// each time: what has ended is in force no more, swept or not.
 func (t *Table) Sweep(now time.Time) (more bool) {
 	w := &t.sweeps
 	w.mu.Lock()
@@ -412,7 +515,8 @@ func (t *Table) Sweep(now time.Time) (more bool) {
 	return false
 }
 
-// counted makes the count that is read without a lock true again. s is locked, and was live before or not.
+// counted makes the count that is read without a lock true again. s is locked, and was live before
+// or not.
 func (t *Table) counted(s *shard, before bool) {
 	switch {
 	case !before && s.live:
@@ -422,7 +526,8 @@ func (t *Table) counted(s *shard, before bool) {
 	}
 }
 
-// All ranges over the bits in force at now, in no order. Bits that come or go meanwhile may be among them or not.
+// All ranges over the bits in force at now, in no order. Bits that come or go meanwhile may be
+// among them or not.
 func (t *Table) All(now time.Time) iter.Seq2[Key, Bit] {
 	return func(yield func(Key, Bit) bool) {
 		for k, b := range t.Remembered(now) {
@@ -433,14 +538,15 @@ func (t *Table) All(now time.Time) iter.Seq2[Key, Bit] {
 	}
 }
 
-// Loosened is another number whenever a bit may have ended before its end, or an operator has given an order, which may
-// allow a source: whoever keeps a copy of the bits must read them again then.
+// Loosened is another number whenever a bit may have ended before its end, or an operator has given
+// an order, which may allow a source: whoever keeps a copy of the bits must read them again then.
 func (t *Table) Loosened() uint64 { return t.loosened.Load() }
 
 // Evicted is how many bits were dropped for others before their end.
 func (t *Table) Evicted() uint64 { return t.evicted.Load() }
 
-// Forget drops the counts of rules that are gone, so that there are never more than rules. kept says which are not.
+// Forget drops the counts of rules that are gone, so that there are never more than rules. kept
+// says which are not.
 func (t *Table) Forget(kept func(rule uint32) bool) {
 	t.startedMu.Lock()
 	defer t.startedMu.Unlock()

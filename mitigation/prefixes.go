@@ -14,18 +14,21 @@ import (
 
 // What an order may name instead of a rule: IDs for Key.Rule that no rule has (algorithm.Reserved).
 const (
-	AllRules    uint32 = math.MaxUint32 - iota // mitigated under every rule
-	Allowed                                    // never limited: the bit stands for a permission
-	Denied                                     // refused whatever the rules say
-	Maintenance                                // of all sources: nobody is served (Table.Maintained)
+	AllRules uint32 = math.MaxUint32 - iota // mitigated under every rule
+	Allowed                                 // never limited: the bit stands for a permission
+	Denied                                  // refused whatever the rules say
+	// of all sources: nobody is served (Table.Maintained)
+	Maintenance
 )
 
-// MaxBlock is the longest that operators may say something for: memcached keeps their list no longer.
+// MaxBlock is the longest that operators may say something for: memcached keeps their list no
+// longer.
 const MaxBlock = 30 * 24 * time.Hour
 
-// prefixes are those of which operators have said something: sources that may be wider, or narrower, than those that rules count. Nearly
-// always there are none, and then looking for them costs one load. They say where to look for bits and nothing more: one that stays after
-// its bit was lifted does no harm, and goes when that would have ended.
+// prefixes are those of which operators have said something: sources that may be wider, or
+// narrower, than those that rules count. Nearly always there are none, and then looking for them
+// costs one load. They say where to look for bits and nothing more: one that stays after its bit
+// was lifted does no harm, and goes when that would have ended.
 type prefixes struct {
 	tree atomic.Pointer[bart.Lite] // immutable; nil: there are none
 	mu   sync.Mutex
@@ -76,8 +79,9 @@ func (p *prefixes) sweep(now time.Time) {
 	p.tree.Store(tree)
 }
 
-// Covering appends to buf the sources that hold all of a prefix and of which operators have said something, the
-// narrowest first, and returns it. Until reports whether their orders are still in force.
+// Covering appends to buf the sources that hold all of a prefix and of which operators have said
+// something, the narrowest first, and returns it. Until reports whether their orders are still in
+// force.
 func (t *Table) Covering(p netip.Prefix, buf []counter.Source) []counter.Source {
 	tree := t.prefixes.tree.Load()
 	if tree == nil || !p.IsValid() || !tree.LookupPrefix(p) {
@@ -89,7 +93,8 @@ func (t *Table) Covering(p netip.Prefix, buf []counter.Source) []counter.Source 
 	return buf
 }
 
-// OrderedWithin is Ordered for the sources that lie in a prefix, the narrower ones and the prefix itself.
+// OrderedWithin is Ordered for the sources that lie in a prefix, the narrower ones and the prefix
+// itself.
 func (t *Table) OrderedWithin(what uint32, p netip.Prefix, now time.Time) bool {
 	tree := t.prefixes.tree.Load()
 	if tree == nil || !p.IsValid() {
@@ -104,9 +109,9 @@ func (t *Table) OrderedWithin(what uint32, p netip.Prefix, now time.Time) bool {
 	return false
 }
 
-// UntilOf is Until for the latest end of what is in force under a rule of the source of k, or by operators under the
-// rule or under all of one that covers it. A verdict, or a block of another PoP, is about a source that the rule
-// counts, and not about all that are in it.
+// UntilOf is Until for the latest end of what is in force under a rule of the source of k, or by
+// operators under the rule or under all of one that covers it. A verdict, or a block of another
+// PoP, is about a source that the rule counts, and not about all that are in it.
 func (t *Table) UntilOf(k Key, covering []counter.Source, now time.Time) time.Time {
 	until := t.Until(k, now)
 	for _, s := range covering {
@@ -119,17 +124,30 @@ func (t *Table) UntilOf(k Key, covering []counter.Source, now time.Time) time.Ti
 	return until
 }
 
-// OrderOf is the operators' bit by which UntilOf is what it is: that of k, of a wider source, or of another rule whose
-// variant k is of (0: none). It is for requests that are refused.
-func (t *Table) OrderOf(k Key, of uint32, covering []counter.Source, until, now time.Time) (Bit, bool) {
+// OrderOf is the operators' bit by which UntilOf is what it is: that of k, of a wider source, or of
+// another rule whose variant k is of (0: none). It is for requests that are refused.
+func (t *Table) OrderOf(
+	k Key,
+	of uint32,
+	covering []counter.Source,
+	until, now time.Time,
+) (Bit, bool) {
 	for _, rule := range [...]uint32{k.Rule, of} {
-		if bit, in := t.Get(Key{Rule: rule, Source: k.Source}, now); rule != 0 && in && bit.By == ByAdmin && bit.End.Equal(until) {
+		if bit, in := t.Get(
+			Key{Rule: rule, Source: k.Source},
+			now,
+		); rule != 0 && in && bit.By == ByAdmin &&
+			bit.End.Equal(until) {
 			return bit, true
 		}
 	}
 	for _, s := range covering {
 		for _, rule := range [...]uint32{k.Rule, of, AllRules} {
-			if bit, in := t.Get(Key{Rule: rule, Source: s}, now); rule != 0 && in && bit.By == ByAdmin && bit.End.Equal(until) {
+			if bit, in := t.Get(
+				Key{Rule: rule, Source: s},
+				now,
+			); rule != 0 && in && bit.By == ByAdmin &&
+				bit.End.Equal(until) {
 				return bit, true
 			}
 		}

@@ -8,12 +8,14 @@ import (
 // MaxMemory is the longest that a bit is remembered after its end.
 const MaxMemory = 24 * time.Hour
 
-// Repeat is how long a source is mitigated that goes over its limit again: the n-th time in a row for the n-th of
-// Timeouts, and no longer than the last. In a row is what begins less than Within after the end of the one before.
+// Repeat is how long a source is mitigated that goes over its limit again: the n-th time in a row
+// for the n-th of Timeouts, and no longer than the last. In a row is what begins less than Within
+// after the end of the one before.
 //
-// Nothing is counted for that. How long the last bit was says which timeout is next: the first that is longer. A bit carries its start and
-// its end wherever it goes, so edges that know of it agree, and one that has ended takes the room of one bit until Within is over. A full
-// table drops such bits first; then a source is mitigated as for the first time.
+// Nothing is counted for that. How long the last bit was says which timeout is next: the first that
+// is longer. A bit carries its start and its end wherever it goes, so edges that know of it agree,
+// and one that has ended takes the room of one bit until Within is over. A full table drops such
+// bits first; then a source is mitigated as for the first time.
 //
 // The zero Repeat knows no difference.
 type Repeat struct {
@@ -37,8 +39,8 @@ func (r Repeat) Longest(timeout time.Duration) time.Duration {
 	return timeout
 }
 
-// After is for how long a source is mitigated at now, given when its last mitigation began and ended and the rule's own
-// timeout.
+// After is for how long a source is mitigated at now, given when its last mitigation began and
+// ended and the rule's own timeout.
 func (r Repeat) After(began, ended time.Time, timeout time.Duration, now time.Time) time.Duration {
 	if timeout <= 0 || now.Before(ended) || !now.Before(ended.Add(r.Memory())) {
 		return timeout
@@ -51,7 +53,8 @@ func (r Repeat) After(began, ended time.Time, timeout time.Duration, now time.Ti
 	return r.Longest(timeout)
 }
 
-// Timeout is for how long k is to be mitigated that goes over a limit at now. What an operator said does not make it longer.
+// Timeout is for how long k is to be mitigated that goes over a limit at now. What an operator said
+// does not make it longer.
 func (t *Table) Timeout(k Key, timeout time.Duration, r Repeat, now time.Time) time.Duration {
 	if len(r.Timeouts) == 0 {
 		return timeout
@@ -75,7 +78,8 @@ func (t *Table) Last(k Key, now time.Time) (Bit, bool) {
 // forgotten is when nothing is left of a bit.
 func (b *Bit) forgotten() time.Time { return b.End.Add(b.Memory) }
 
-// remember takes in a bit that has ended, unless a later one of its key is known, or it is to be forgotten by now.
+// remember takes in a bit that has ended, unless a later one of its key is known, or it is to be
+// forgotten by now.
 func (t *Table) remember(k Key, b Bit, now time.Time) {
 	if !now.Before(b.forgotten()) {
 		return

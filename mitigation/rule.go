@@ -10,25 +10,27 @@ import (
 // Rule is what is known of a rule wherever its mitigations start: at the limiter, and in the PoP.
 type Rule struct {
 	Counter *algorithm.Spec // how hits are counted and how many are allowed; required
-	Timeout time.Duration   // how long a source that went over is mitigated; 0: the rule only throttles, and has no bits
-	Shadow  bool            // it counts and decides, and refuses no request
-	// Tried says that these are the mitigations of what is tried beside the rule of that Name: operators lift them along with the rule's, and
-	// block under the rule alone.
+	// how long a source that went over is mitigated; 0: the rule only throttles, and has no bits
+	Timeout time.Duration
+	Shadow  bool // it counts and decides, and refuses no request
+	// Tried says that these are the mitigations of what is tried beside the rule of that Name:
+	// operators lift them along with the rule's, and block under the rule alone.
 	Tried bool
-	// Further says that it is another limit of the rule of that Name than its first: operators lift it along with the first, and block under
-	// the first alone.
+	// Further says that it is another limit of the rule of that Name than its first: operators lift
+	// it along with the first, and block under the first alone.
 	Further bool
-	// Of, of a variant of a rule by another limit, is the ID of the rule's own counters: what operators say of a source under that holds here
-	// as well. A lift under Name ends mitigations of all variants, and a block is under the rule's own, where decisions look for it. 0: this is
+	// Of, of a variant of a rule by another limit, is the ID of the rule's own counters: what
+	// operators say of a source under that holds here as well. A lift under Name ends mitigations
+	// of all variants, and a block is under the rule's own, where decisions look for it. 0: this is
 	// none. A variant costs no command, and memory for its name.
 	Of uint32
-	// Exact is how each of its requests is kept in the tier; nil: they are counted by Counter. An edge without a tier
-	// has Counter count them all the same.
+	// Exact is how each of its requests is kept in the tier; nil: they are counted by Counter. An
+	// edge without a tier has Counter count them all the same.
 	Exact  *exact.Spec
 	Repeat Repeat // how long a source is mitigated that goes over again
 	Name   string // as operators know it; "": Counter.Name
-	// V4 and V6 are the lengths of the prefixes that it counts by, which another PoP's blocks must have; -1: it counts no addresses of that
-	// family. 0: any.
+	// V4 and V6 are the lengths of the prefixes that it counts by, which another PoP's blocks must
+	// have; -1: it counts no addresses of that family. 0: any.
 	V4, V6 int
 }
 

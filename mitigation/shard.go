@@ -9,12 +9,14 @@ import (
 	"time"
 )
 
-// A shard is a hash table that is read without a lock: as long as any source is mitigated, every request of every
-// source looks into it. An entry is in the first slot after its hash's that was free, and does not change: a change of
-// a bit puts another entry into the slot, with mu locked. A slot that an entry left is not free, or those behind it
-// would not be found; such slots end when all are laid out anew.
+// A shard is a hash table that is read without a lock: as long as any source is mitigated, every
+// request of every source looks into it. An entry is in the first slot after its hash's that was
+// free, and does not change: a change of a bit puts another entry into the slot, with mu locked. A
+// slot that an entry left is not free, or those behind it would not be found; such slots end when
+// all are laid out anew.
 //
-// An entry takes 64 bytes, and its slots 34 at most: 21 in a shard that is to be laid out anew next.
+// An entry takes 64 bytes, and its slots 34 at most: 21 in a shard that is to be laid out anew
+// next.
 type shard struct {
 	slots atomic.Pointer[[]slot] // of which a quarter or more is free; nil before the first entry
 	_     [56]byte               // what all read is on another cache line than what some write
@@ -29,10 +31,13 @@ type shard struct {
 	_    [16]byte
 }
 
-// A slot is 16 bytes. The hash tells most entries apart without reading them, and the second those that have not ended.
+// A slot is 16 bytes. The hash tells most entries apart without reading them, and the second those
+// that have not ended.
 type slot struct {
-	hash  atomic.Uint32 // 0: free
-	ends  atomic.Uint32 // by when the bit has ended, in seconds of the table's clock; of a slot that an entry left nothing
+	hash atomic.Uint32 // 0: free
+	// by when the bit has ended, in seconds of the table's clock; of a slot that an entry left
+	// nothing
+	ends  atomic.Uint32
 	entry atomic.Pointer[entry]
 }
 
@@ -43,7 +48,8 @@ type entry struct {
 	common              *common
 }
 
-// common is what bits have in common: those of a rule, by one cause. Entries share it, but for what operators say.
+// common is what bits have in common: those of a rule, by one cause. Entries share it, but for what
+// operators say.
 type common struct {
 	By     By
 	Shadow bool
@@ -117,8 +123,8 @@ func (s *shard) put(hash uint32, e *entry) {
 // leastSlots is how many slots a shard with an entry has at least.
 const leastSlots = 64
 
-// layOut moves the entries to slots of which a little less than half are used. A reader of the old slots meanwhile finds
-// the old entries.
+// layOut moves the entries to slots of which a little less than half are used. A reader of the old
+// slots meanwhile finds the old entries.
 func (s *shard) layOut() {
 	old, slots := s.slots.Load(), make([]slot, max(leastSlots, 21*(s.n+1)/10))
 	if old != nil {
@@ -161,8 +167,9 @@ func (s *shard) leave(at *slot) {
 	s.n--
 }
 
-// makeRoom drops what has ended or, if nothing has, of a few the one of the least worth that ends first, unless b is worth less. It
-// reports whether there is room, and whether what was dropped was in force. The shard is locked and not empty.
+// makeRoom drops what has ended or, if nothing has, of a few the one of the least worth that ends
+// first, unless b is worth less. It reports whether there is room, and whether what was dropped was
+// in force. The shard is locked and not empty.
 func (s *shard) makeRoom(b *common, now int64) (ok, inForce bool) {
 	slots := *s.slots.Load()
 	var first *slot
@@ -181,7 +188,11 @@ func (s *shard) makeRoom(b *common, now int64) (ok, inForce bool) {
 			s.leave(at)
 			return true, false
 		}
-		if first == nil || cmp.Or(cmp.Compare(e.common.worth(), least.common.worth()), cmp.Compare(e.end, least.end)) < 0 {
+		if first == nil ||
+			cmp.Or(
+				cmp.Compare(e.common.worth(), least.common.worth()),
+				cmp.Compare(e.end, least.end),
+			) < 0 {
 			first, least = at, e
 		}
 	}
@@ -192,8 +203,8 @@ func (s *shard) makeRoom(b *common, now int64) (ok, inForce bool) {
 	return true, true
 }
 
-// sweepSlice is how much a slice of a sweep is: so many slots, or a sixteenth as many entries, which are read only if they
-// have ended. It is a tenth of a millisecond or so.
+// sweepSlice is how much a slice of a sweep is: so many slots, or a sixteenth as many entries,
+// which are read only if they have ended. It is a tenth of a millisecond or so.
 const sweepSlice = 1 << 14
 
 // sweep is where the next slice of a sweep begins.
@@ -205,8 +216,8 @@ type sweep struct {
 	live  bool    // of those before slot one is in force
 }
 
-// sweep goes on with a shard, which is locked, drops what has ended and is not remembered, and returns how much is left to do
-// of the slice; 0: not all of the shard was swept.
+// sweep goes on with a shard, which is locked, drops what has ended and is not remembered, and
+// returns how much is left to do of the slice; 0: not all of the shard was swept.
 func (s *shard) sweep(w *sweep, left int, now int64) int {
 	if s.n == 0 {
 		s.live, w.slot = false, 0
