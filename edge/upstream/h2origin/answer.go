@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"sluice/edge/http1"
@@ -40,8 +39,9 @@ func appendLines(b []byte, name string, values []string) []byte {
 // it does not say unmistakably where its body ends.
 const malformed = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: malformed\r\n\r\n"
 
-// holdTime is how long the head of an answer with a length waits for the first part of its body: one that is longer or
-// shorter than the head says is mostly seen by then, and refused. A slow body does not hold up its head.
+// holdTime is how long the head of an answer with a length waits for the first part of its body, and its last part for the
+// end of the stream: an answer that is longer or shorter than its head says is mostly seen by then, and refused. Neither a
+// slow body nor a stream without an end holds up what is there.
 const holdTime = 100 * time.Millisecond
 
 // namesConnection reports whether a head has a field about a connection, which HTTP/2 has none of (RFC 9113, 8.2.2).
@@ -91,37 +91,79 @@ func (x *exchange) relay(a *http.Response) {
 		}
 	}
 	head = append(head, "\r\n"...)
-	w := http1.WriterTo(x.far)
-	defer http1.ReleaseWriter(w)
 	if length >= 0 && !chunked {
-		x.fixed(a, w, head, length)
+		x.fixed(a, head, length)
 	} else if _, err := x.far.Write(head); err == nil {
+		w := http1.WriterTo(x.far)
+		defer http1.ReleaseWriter(w)
 		x.body(a, w, chunked)
 	}
 }
 
-// fixed writes an answer of this length. Its last part waits for the end of the stream: if more comes after it, or the
-// stream breaks off, no client may have a whole answer.
-func (x *exchange) fixed(a *http.Response, w *bufio.Writer, head []byte, length int64) {
-	var first sync.Once // either its head goes, or that it is malformed
-	begin := func(text []byte) { first.Do(func() { _, _ = x.far.Write(text) }) }
-	late := time.AfterFunc(holdTime, func() { begin(head) })
-	defer late.Stop()
-	part, end := make([]byte, 16<<10), make([]byte, 1)
+// A held answer is one of a known length. What is held of it goes with what comes next, or after holdTime by the timer, while
+// Read still waits. There is one writer at a time, without a lock: a timer that Stop does not stop is waited for.
+type held struct {
+	*exchange
+	answer   io.ReadCloser // its body
+	text     []byte        // its head, and room for a part of its body
+	head     int           // the length of its head
+	from, to int           // of text: what is held; once something is written, from is above 0
+	left     int64         // of its body
+	failed   error
+	written  chan struct{} // by the timer
+}
+
+// fixed writes an answer of this length.
+func (x *exchange) fixed(a *http.Response, head []byte, length int64) {
+	const room = 15 << 10 // with most heads 16 KiB
+	h := &held{exchange: x, answer: a.Body, text: slices.Grow(head, room)[:len(head)+room], head: len(head), to: len(head), left: length, written: make(chan struct{}, 1)}
+	timer := time.AfterFunc(holdTime, h.late)
+	defer timer.Stop()
 	for {
+		waits, part := h.from < h.to, h.text[h.to:len(h.text)-1]
+		if h.left == 0 {
+			part = h.text[h.to : h.to+1] // for io.EOF, or an error: net/http counts, too
+		}
+		if waits {
+			timer.Reset(holdTime)
+		}
 		n, err := a.Body.Read(part)
-		if length -= int64(n); err == nil && length == 0 {
-			_, err = a.Body.Read(end) // io.EOF, or an error: net/http counts, too
+		if waits && !timer.Stop() {
+			<-h.written
 		}
 		if err != nil && err != io.EOF {
-			begin([]byte(malformed))
+			if h.from == 0 {
+				_, _ = io.WriteString(x.far, malformed)
+			}
 			return
 		}
-		begin(head)
-		_, _ = w.Write(part[:n]) // a failure shows in Flush
-		if failed := w.Flush(); failed != nil || err != nil {
+		h.to, h.left = h.to+n, h.left-int64(n)
+		if h.left > 0 || err == io.EOF {
+			h.write()
+		}
+		if h.failed != nil || err == io.EOF {
 			return
 		}
+	}
+}
+
+func (h *held) write() {
+	if h.from < h.to { // an empty write would wait for a reader, too
+		_, h.failed = h.far.Write(h.text[h.from:h.to])
+		h.from, h.to = h.head, h.head
+	}
+}
+
+// late writes what is held. Where the answer is whole with it, that is all of the answer, and Read ends.
+func (h *held) late() {
+	defer func() {
+		if h.conn.pool.recovered(recover()) {
+			h.failed = errFault
+		}
+		h.written <- struct{}{}
+	}()
+	if h.write(); h.left == 0 {
+		_ = h.answer.Close()
 	}
 }
 

@@ -166,6 +166,141 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// An answer whose announced bytes have all come is there within holdTime of the last, whenever its stream ends, if ever, and
+// holds nothing from then on.
+func TestWholeWithoutItsEnd(t *testing.T) {
+	long := strings.Repeat("x", 40<<10)
+	for _, test := range []struct {
+		name, length string
+		parts        []string // a second apart
+		after        func(r *raw, id uint32)
+	}{
+		{"one that ends late", "2", []string{"ok"}, func(r *raw, id uint32) { _ = r.WriteData(id, true, nil) }},
+		{"one that never ends", "2", []string{"ok"}, func(*raw, uint32) {}},
+		{"one that is longer after all", "2", []string{"ok"}, func(r *raw, id uint32) { _ = r.WriteData(id, true, []byte("more")) }},
+		{"one that is reset", "2", []string{"ok"}, func(r *raw, id uint32) { _ = r.WriteRSTStream(id, frames.ErrCodeInternal) }},
+		{"an empty one", "0", nil, func(*raw, uint32) {}},
+		{"one in parts", "6", []string{"pa", "r", "ts", "."}, func(*raw, uint32) {}},
+		{"one that begins late", "2", []string{"", "ok"}, func(*raw, uint32) {}},
+		{"a long one", "40960", []string{long[:8<<10], long[8<<10 : 16<<10], long[16<<10 : 24<<10], long[24<<10 : 32<<10], long[32<<10:]}, func(*raw, uint32) {}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c, answer := w.ask(get)
+				_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+				r := <-w.made
+				id := r.request()
+				go func() {
+					for r.next() != nil {
+					}
+				}()
+				last, over := make(chan time.Time, 1), make(chan struct{})
+				go func() {
+					defer close(over)
+					r.head(id, false, ":status", "200", "content-length", test.length)
+					for i, part := range test.parts {
+						if i > 0 {
+							time.Sleep(time.Second) // in virtual time
+						}
+						_ = r.WriteData(id, false, []byte(part))
+					}
+					last <- time.Now()
+					time.Sleep(20 * time.Second)
+					test.after(r, id)
+				}()
+				resp, err := http.ReadResponse(answer, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				if want := strings.Join(test.parts, ""); err != nil || string(body) != want {
+					t.Errorf("%d bytes, %v, want %d", len(body), err, len(want))
+				}
+				if took := time.Since(<-last); took > 2*holdTime {
+					t.Errorf("it was whole %v after its last byte", took)
+				}
+				synctest.Wait()
+				w.mu.Lock()
+				if n := w.conns[0].streams; n != 0 {
+					t.Errorf("%d streams are under way once it is whole", n)
+				}
+				w.mu.Unlock()
+				if rest := all(answer); rest != "" {
+					t.Errorf("%q follows", rest)
+				}
+				c.Close()
+				<-over
+			})
+		})
+	}
+}
+
+// What is held waits for its reader, whoever writes it: an end or an error that comes meanwhile adds nothing, and a reader that
+// leaves ends all of it.
+func TestHeldForASlowReader(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		say  func(r *raw, id uint32)
+		want string // after the head
+	}{
+		{"a head", func(r *raw, id uint32) { time.Sleep(holdTime * 2) }, ""},
+		{"a head, and then the body", func(r *raw, id uint32) {
+			time.Sleep(holdTime * 2)
+			_ = r.WriteData(id, true, []byte("ok"))
+		}, "ok"},
+		{"a head, and then too much", func(r *raw, id uint32) {
+			time.Sleep(holdTime * 2)
+			_ = r.WriteData(id, true, []byte("okay"))
+		}, ""},
+		{"a whole answer", func(r *raw, id uint32) { _ = r.WriteData(id, false, []byte("ok")) }, "ok"},
+		{"a whole answer, and then its end", func(r *raw, id uint32) {
+			_ = r.WriteData(id, false, []byte("ok"))
+			time.Sleep(holdTime * 2)
+			_ = r.WriteData(id, true, nil)
+		}, "ok"},
+		{"a whole answer, and then too much", func(r *raw, id uint32) {
+			_ = r.WriteData(id, false, []byte("ok"))
+			time.Sleep(holdTime * 2)
+			_ = r.WriteData(id, true, []byte("ay"))
+		}, "ok"},
+	} {
+		for _, leaves := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, leaves %v", test.name, leaves), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					c, answer := w.ask(get)
+					r := <-w.made
+					id := r.request()
+					go func() {
+						for r.next() != nil {
+						}
+					}()
+					r.head(id, false, ":status", "200", "content-length", "2")
+					test.say(r, id)
+					time.Sleep(10 * holdTime) // nobody reads meanwhile
+					if leaves {
+						c.Close()
+						synctest.Wait()
+						w.mu.Lock()
+						if n := w.conns[0].streams; n != 0 {
+							t.Errorf("%d streams are under way after their reader left", n)
+						}
+						w.mu.Unlock()
+						return
+					}
+					if test.want == "" {
+						time.AfterFunc(holdTime, func() { _ = r.WriteRSTStream(id, frames.ErrCodeInternal) })
+					}
+					want := "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n" + test.want
+					if got := all(answer); got != want {
+						t.Errorf("%q, want %q", got, want)
+					}
+					c.Close()
+				})
+			})
+		}
+	}
+}
+
 // What is written as HTTP/1.1 comes as HTTP/2, while the answer is already on its way.
 func TestBothWays(t *testing.T) {
 	inWorld(t, func(w *world) {
