@@ -10,7 +10,7 @@ import (
 )
 
 // Tier is what the edge needs of the PoP, as functions; any of them may be nil, and the zero Tier is an edge that
-// counts alone. They are called from many goroutines, and but for PoP.Say must not wait. Verdicts need no function: the
+// counts alone. They are called from many goroutines, and but for Say must not wait. Verdicts need no function: the
 // PoP takes them from the mitigation table.
 type Tier struct {
 	// Up reports whether a node answers for a source: its own, or the one that replaces it. Where it does not, a rule's

@@ -28,8 +28,8 @@ import (
 //     returns an increment for the source's node.
 //  4. At 12:00:00.002 the answer comes in as an Event: 101. Edges 2 and 3 have let requests pass in
 //     the same instant. The Machine notes the total (Machine.reported) and has the table of blocks
-//     begin one (Announcer.ActOn).
-//  5. The same Step takes the block from the table (Announcer.AnnounceBlocks), and returns the
+//     begin one (Machine.Announcer).
+//  5. The same Step takes the block from the table (Machine.Announcer again), and returns the
 //     command that sets its bit; once that is answered, it writes an item with the block to the
 //     node's log (Machine.writeLogs).
 //  6. By 12:00:00.020 edge 3 has read the next number of the log (Machine.poll, Machine.answered),

@@ -395,7 +395,7 @@ func TestImageHasCertificates(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/Dockerfile")
 	must(t, err)
 	_, last, found := strings.Cut(string(text), "\nFROM scratch\n")
-	const file = "/etc/ssl/certs/ca-certificates.crt" // the first of certFiles in crypto/x509, root_linux.go; golang:1.26 is Debian, with its ca-certificates
+	const file = "/etc/ssl/certs/ca-certificates.crt" // the first of certFiles in crypto/x509; golang:1.26 is Debian, with its ca-certificates
 	if !found || !regexp.MustCompile(`(?m)^COPY --from=build `+file+` `+file+`$`).MatchString(last) || !strings.Contains(string(text), "FROM golang:1.26 AS build\n") {
 		t.Errorf("the image has no CA certificates:\n%s", text)
 	}

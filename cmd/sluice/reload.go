@@ -113,7 +113,7 @@ func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 	return done, err
 }
 
-// changedFields are the settings that are others than before, those of rules as rules.NAME.FIELD.
+// changedFields are the settings that are others than before, those of a rule by its name and the field.
 func changedFields(before, now *config.Config) []events.Field {
 	list := []events.Field{}
 	for _, d := range config.Differing(before, now) {

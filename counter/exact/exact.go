@@ -11,7 +11,7 @@
 // Whatever loses instants loses a whole value: a node that restarts, evicts or is flushed, or another node because the
 // list of nodes has changed. Values never end by themselves, so one that is not there is lost, and is made anew as
 // complete from now on. For a window and its Margin from then on a Closed rule admits no request by it. Edges make all
-// values before they are needed, and see to it that they are used (pop/exact.go). Under any rule each edge puts back
+// values before they are needed, and see to it that they are used (pop/exchange/exact.go). Under any rule each edge puts back
 // the instants that it knows of, and under one that is not Closed goes on.
 //
 // Whether the tier has carried out an unanswered cas is unknown: the request is not admitted by it, and may count. A

@@ -3,17 +3,17 @@
 // PoP, nodes, secret and rules count together, and a source that one of them blocks is blocked in
 // all.
 //
-//	limiter, err := embed.New(embed.Config{
+//	limits, err := embed.New(embed.Config{
 //		PoP: "fra1", Nodes: []string{"10.0.0.1:11211"}, Secret: secret,
 //		Rules: []embed.Rule{{Name: "all", Limit: 600, Window: time.Minute, Block: time.Minute}},
 //	})
 //	…
-//	defer limiter.Close()
-//	if verdict := limiter.Decide(client); verdict.Refused { …
+//	defer limits.Close()
+//	if verdict := limits.Decide(client); verdict.Refused { …
 //
 // It counts addresses, in sliding windows, and knows nothing of HTTP but the names of fields. What
 // else rules can do, as keys, conditions and plans, needs an edge, which a program may ask over the
-// network (docs/api/limit-api.md).
+// network (docs/rules/limit-api.md).
 package embed
 
 import (

@@ -4,7 +4,7 @@
 //
 //	loop     one frame after the other (loop.go), heads (head.go), and what may come on which stream (streams.go)
 //	stream   one request and its answer: the edge's Front (stream.go), the body that comes (body.go), the answer that goes (answer.go)
-//	write    frames on their way, one writer at a time, windows and paces (write.go, window.go)
+//	write    frames on their way, one writer at a time, windows and paces (write.go)
 //	memory   what streams hold together, and who gives way (memory.go)
 //	budget   how often a client may reset, and how much it may say that is no request (budget.go)
 //	life     idle, making room, leaving in order: GOAWAY (life.go)

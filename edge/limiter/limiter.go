@@ -7,7 +7,7 @@
 //	             rules that are about all its requests do (Blocks), and find out which others there are only if none does
 //	failClosed   while nobody in the tier answers for the source, each rule does what its posture says
 //	await        a rule with first_sight: wait lets the tier say what it knows; then bits are looked at again
-//	enter        rules with a concurrency give the request a place, over the PoP (places.go); without one no counter is asked
+//	enter        rules with a concurrency give the request a place, over the PoP (slots.go); without one no counter is asked
 //	keep         rules with check: sync and algorithm: exact have the tier keep the request (exact.go); if one refuses, no counter is asked
 //	ask          all counters together: if one refuses, none counts the request; where one is over, a mitigation starts
 //	rank         a rule with check: sync lets the tier say whether the request is within the limit (rank.go)

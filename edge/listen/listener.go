@@ -48,7 +48,7 @@ type Registry struct {
 	perSource int
 	Memory    *MemoryCap // nil: no limit
 
-	Left   atomic.Int64 // when Leave was called, Unix nanoseconds; this and what follows: see drain.go
+	Left   atomic.Int64 // when Leave was called, Unix nanoseconds; this and what follows: see room.go
 	Notice atomic.Int64 // that idle connections have, nanoseconds
 
 	Mu      sync.Mutex

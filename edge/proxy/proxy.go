@@ -4,7 +4,7 @@
 // the client's end (Exchange: what came, the client, what goes). To origins it speaks HTTP/1.1. Step by step:
 //
 //	hold     a small body is read first, so that a client that sends slowly holds nothing of the origin's (upload.go)
-//	place    where a group sheds load, the request gets a place, may wait for one, or is refused (place.go)
+//	place    where a group sheds load, the request gets a place, may wait for one, or is refused (slot.go)
 //	pass     a server is chosen, and a connection to it taken or made; what could not be sent goes to another (proxy.go)
 //	send     the head (originhead.go), and a long body behind it, in a separate goroutine (upload.go)
 //	watch    while the origin is at work: is the client still there? (watch.go)

@@ -1,7 +1,7 @@
 // Package marks shows an edge which others use its nodes under another secret. Every name in the tier is keyed with the
 // PoP's secret, so edges with different secrets do not see each other: each group counts alone, and a source gets its
 // limit once in each. So beside all that is keyed each edge leaves a mark on each node, under a name that follows from
-// the PoP's name alone: its ID, when it wrote, and a digest of each line of its secret (secret.Digest, which reveals
+// the PoP's name alone: its ID, when it wrote, and a digest of each line of its secret (Secret.Digests, which reveals
 // nothing of it). PoPs of other names do not read each other's marks.
 //
 // Anyone that reaches a node can write marks, so nothing is counted, believed or blocked by them. They warn; and Trial

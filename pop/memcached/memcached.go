@@ -3,7 +3,7 @@
 //
 // A node has four connections at most. One is a pipeline, which carries the reports: many small commands in one write, their answers
 // in their order. Over the others gomemcache does what is rare, one command at a time. Every command that the machine sends is
-// answered by one pop.Result, whatever happens to it, and none is sent twice.
+// answered by one wire.Result, whatever happens to it, and none is sent twice.
 package memcached
 
 import (

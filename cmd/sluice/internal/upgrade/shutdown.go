@@ -17,7 +17,7 @@ import (
 const leastNotice = time.Second
 
 // A Shutdown is the end of an edge: clients are sent elsewhere, connections are taken for a while longer, then no more, and
-// those that are open end as the edge package says (Server.Drain).
+// those that are open end as the edge package says (Drain).
 type Shutdown struct {
 	Server    *edge.Server
 	Operators *http.Server
