@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -9,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"sluice/internal/golden"
 )
 
 // apiDocument is what the pages on the API show of edge/admin/openapi.yaml.
@@ -118,12 +119,10 @@ func (o operation) answers() string {
 func madePage(t *testing.T, name, page, test string) {
 	t.Helper()
 	file := "../../docs/" + name + ".md"
-	if *rewrite {
+	if golden.Rewrite() {
 		must(t, os.WriteFile(file, []byte(page), 0o644))
 	}
 	if was, err := os.ReadFile(file); err != nil || string(was) != page {
 		t.Errorf("%s is out of date (%v): go test ./cmd/sluice -run %s -rewrite", file, err, test)
 	}
 }
-
-var rewrite = flag.Bool("rewrite", false, "write the pages anew that are made from the code")

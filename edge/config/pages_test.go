@@ -2,16 +2,15 @@ package config
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-)
 
-var rewrite = flag.Bool("rewrite", false, "write the pages of docs/configuration anew")
+	"sluice/internal/golden"
+)
 
 // fieldsFile has every field with its default and what it does.
 const fieldsFile = "testdata/fields.yaml"
@@ -277,7 +276,7 @@ func TestConfigurationPages(t *testing.T) {
 		}
 		want := page(list, p.name, p.title, p.text, p.example, p.settings)
 		file := "../../docs/configuration/" + p.name + ".md"
-		if *rewrite {
+		if golden.Rewrite() {
 			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"sluice/internal/golden"
 )
 
 // object is a schema, or a part of one.
@@ -219,7 +221,7 @@ func validate(t *testing.T, s *jsonschema.Schema, text string) error {
 // The schema is made of the rows of the documentation and of what the code takes.
 func TestSchema(t *testing.T) {
 	want := schema(t)
-	if *rewrite {
+	if golden.Rewrite() {
 		if err := os.WriteFile("schema.json", want, 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package promise
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -9,11 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"sluice/internal/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the table of docs/design/promises.md")
 
 // run is a report of eight edges, or of one, that breaks nothing.
 func run(edges int, change func(*report.Report)) *report.Report {
@@ -179,7 +177,7 @@ func TestPage(t *testing.T) {
 	if was == table {
 		return
 	}
-	if !*rewrite {
+	if !golden.Rewrite() {
 		t.Fatalf("%s has another table (go test ./loadgen/promise -rewrite writes it):\n%s", file, table)
 	}
 	if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {

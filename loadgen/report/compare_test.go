@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"sluice/internal/golden"
 	"sluice/loadgen/design"
-	"sluice/loadgen/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/workload"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"sluice/internal/golden"
 	"sluice/loadgen/design"
-	"sluice/loadgen/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
 	"sluice/loadgen/trace"

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"sluice/loadgen/golden"
+	"sluice/internal/golden"
 	"sluice/loadgen/judge"
 )
 

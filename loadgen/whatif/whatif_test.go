@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/loadgen/golden"
+	"sluice/internal/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"sluice/edge/config"
-	"sluice/loadgen/golden"
+	"sluice/internal/golden"
 )
 
 // What is written for each edge, plain and over TLS: the same protocol and cipher, and nothing of TLS where there is none. And where all

@@ -1,15 +1,14 @@
 package importer
 
 import (
-	"flag"
 	"os"
 	"strings"
 	"testing"
+
+	"sluice/internal/golden"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what is made of the files of testdata anew")
-
-// What is made of each file, with its notes, is what stands beside it; Import holds it to be a configuration.
+// What is made of each file, with its notes, is a golden file; Import holds it to be a configuration.
 func TestImport(t *testing.T) {
 	for file, kind := range map[string]string{"nginx.conf": "nginx", "haproxy.cfg": "haproxy", "ratelimit.yaml": "envoy-ratelimit"} {
 		text, err := os.ReadFile("testdata/" + file)
@@ -21,15 +20,7 @@ func TestImport(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		golden := "testdata/" + file + ".sluice"
-		if *rewrite {
-			if err := os.WriteFile(golden, []byte(r.YAML), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if want, err := os.ReadFile(golden); err != nil || string(want) != r.YAML {
-			t.Errorf("%s: %v: go test ./cmd/sluice/internal/importer -rewrite writes it anew; now it is\n%s", golden, err, r.YAML)
-		}
+		golden.Check(t, file+".sluice", []byte(r.YAML))
 	}
 }
 
