@@ -1,0 +1,54 @@
+//go:build !race
+
+package edge_test
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/edge/edgetest"
+	"sluice/edge/listen"
+	"sluice/edge/upstream"
+	"sluice/internal/golden"
+)
+
+// TestRequestAllocations holds how often a request allocates, on its whole way over connections in memory: pieces of memory a request, rounded.
+// The race detector empties pools at random, so with it there is nothing to hold.
+func TestRequestAllocations(t *testing.T) {
+	const requests = 5000
+	var table strings.Builder
+	for _, test := range []struct{ name, yaml string }{
+		{"proxied, no rule", "rules: [{name: r, limit: 1000000000, mode: off}]"},
+		{"proxied, one rule", "rules: [{name: r, limit: 1000000000}]"},
+		{"proxied, by key", "rules: [{name: r, limit: 1000000000, key: 'header:User-Agent'}]"},
+		{"proxied, three rules and two windows", "rules: [{name: r, limit: 100000, windows: [{limit: 1000000, window: 1h}]}, {name: s, limit: 1000000, key: host}, {name: t, limit: 1000000, match: {path: '/some/*'}}]"},
+		{"refused by a limit", "rules: [{name: r, limit: 1, mitigation_timeout: 0}]"},
+		{"refused by a block", "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]"},
+		{"refused by deny", "deny: [198.18.0.0/16]"},
+		{"redirected by a rule", "rules: [{name: r, limit: 1, action: redirect, response: {location: 'https://busy.example/'}}]"},
+		{"checked", "check_path: /some/*\nrules: [{name: r, limit: 1000000000}]"},
+	} {
+		c := edgetest.Parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml)
+		s := edgetest.NewServer(t, c)
+		o := s.Upstreams().All[0]
+		serve := func() {
+			origin := &edgetest.Repeater{Text: append([]byte(edgetest.BenchAnswer), bytes.Repeat([]byte("x"), 1000)...)}
+			o.Idle = append(o.Idle[:0], &upstream.Link{Conn: origin, Origin: o, Until: time.Now().Add(time.Hour)})
+			s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(&edgetest.Crowd{Requests: requests, Sources: 10}))
+		}
+		serve()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		serve()
+		runtime.ReadMemStats(&after)
+		if got := edgetest.Metrics(t, s)["sluice_received_total"]; got != 2*requests {
+			t.Fatalf("%s: %v requests received", test.name, got)
+		}
+		fmt.Fprintf(&table, "%-38s %.0f\n", test.name, float64(after.Mallocs-before.Mallocs)/requests)
+	}
+	golden.Check(t, "allocations.txt", []byte(table.String()))
+}
