@@ -15,7 +15,7 @@ EVERY ?= 1m
 export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build lab demo test test-system nightly traps needs spellings race fuzz bench lint accuracy accuracy-short breaks bench-peers bench-rls chaos soak ratelimit http2-attacks h2spec figures release
+.PHONY: build lab demo test test-system nightly properties traps needs spellings race fuzz bench lint accuracy accuracy-short breaks bench-peers bench-rls chaos soak ratelimit http2-attacks h2spec figures release
 
 build: # bin/sluice, bin/sluice-wall and bin/sluice-loadgen
 	$(GO) build -o bin/ ./cmd/...
@@ -65,6 +65,12 @@ endif
 
 nightly: # everything long, one after the other; .ci/nightly.md has the last result of each. ONLY="fuzz soak" runs these alone
 	@.ci/nightly $(ONLY)
+
+# Of what is drawn at random make test takes little, by one seed, and of the guards those that are cheap.
+properties: # random properties with ten times the cases of make test, by seeds of their own, and the guards of every size and seed
+	$(GO) test -vet=off -count=1 -timeout 1h ./cmd/sluice-loadgen/internal/simulate ./pop/memcached -all
+	$(GO) test -vet=off -count=1 -timeout 2h ./pop -histories 10
+	RAPID_CHECKS=1000 $(GO) test -vet=off -count=1 -timeout 2h $$(grep -rl --include='*_test.go' 'rapid\.Check' counter edge loadgen | sed 's,/[^/]*$$,,; s,^,./,' | sort -u)
 
 fuzz: # every fuzz target with FUZZTIME inputs
 	@.ci/fuzz $(FUZZTIME)

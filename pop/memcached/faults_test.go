@@ -2,6 +2,7 @@ package memcached_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"slices"
@@ -13,6 +14,9 @@ import (
 	"sluice/pop/memcached"
 	"sluice/pop/poptest"
 )
+
+// all is for make properties: faults in PoPs of every size, and for longer.
+var all = flag.Bool("all", false, "let nodes be ill for longer, and under more edges")
 
 // slowly makes connections that take as long as their first round trip does.
 func slowly(dial memcached.Dial, roundTrip time.Duration) memcached.Dial {
@@ -76,8 +80,11 @@ func TestNodeFaults(t *testing.T) {
 				for i, e := range edges {
 					up[i] = e.machine.Nodes.Health()[0]
 				}
-				worst := 0
-				for s := range uint32(20) {
+				worst, sources := 0, uint32(8)
+				if *all {
+					sources = 20
+				}
+				for s := range sources {
 					admitted := 0
 					for i := range 400 {
 						if edges[i%c.edges].ask(address(100 + s)) {
@@ -101,7 +108,7 @@ func TestNodeFaults(t *testing.T) {
 				}
 				for i := range edges {
 					if turns[i] > c.turns || up[i] != c.up {
-						t.Errorf("edge %d: the node's health changed %d times in 40 s, and is %v at the end: want %d at most, and %v", i, turns[i], up[i], c.turns, c.up)
+						t.Errorf("edge %d: the node's health changed %d times in %d s, and is %v at the end: want %d at most, and %v", i, turns[i], 2*sources, up[i], c.turns, c.up)
 					}
 				}
 			})
@@ -121,6 +128,9 @@ func TestAllNodesRestart(t *testing.T) {
 		{150 * time.Millisecond, time.Millisecond},
 	} {
 		for _, n := range []int{1, 3, 8, 24, 64} {
+			if n > 8 && !*all {
+				continue
+			}
 			t.Run(fmt.Sprintf("%d edges, gone for %v, a request each %v", n, c.gone, c.every), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					nodes, names := newPipes(2)
