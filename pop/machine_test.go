@@ -15,7 +15,6 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
-	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 	"sluice/pop/wire"
@@ -51,37 +50,6 @@ func ask(e *sim.Edge, r mitigation.Rule, s counter.Source) bool {
 
 func mitigated(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) bool {
 	return !e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()).IsZero()
-}
-
-func TestAttackerIsBlockedOnEveryEdge(t *testing.T) {
-	r := newRule(t, 100, time.Minute, time.Minute, algorithm.Nearest)
-	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
-	rng := rand.New(rand.NewPCG(1, 2))
-	attacker, good := address(1), address(2)
-	admitted, served, everywhere := 0, 0, time.Time{}
-	const perSecond = 500
-	for i := range perSecond * 30 {
-		w.Run(began.Add(time.Duration(i) * time.Second / perSecond))
-		if ask(w.Edges[rng.IntN(3)], r, attacker) {
-			admitted++
-		}
-		if i%perSecond == 0 && ask(w.Edges[rng.IntN(3)], r, good) {
-			served++
-		}
-		if everywhere.IsZero() && mitigated(w, w.Edges[0], r, attacker) && mitigated(w, w.Edges[1], r, attacker) && mitigated(w, w.Edges[2], r, attacker) {
-			everywhere = w.Now()
-		}
-	}
-	if admitted < 100 || admitted > 103 {
-		t.Errorf("%d requests of the attacker were admitted at a limit of 100", admitted)
-	}
-	if served != 30 {
-		t.Errorf("%d of the good source's 30 requests were served", served)
-	}
-	crossing := began.Add(100 * time.Second / perSecond)
-	if d := everywhere.Sub(crossing); everywhere.IsZero() || d > 150*time.Millisecond {
-		t.Errorf("in force on every edge %v after the crossing", d)
-	}
 }
 
 // TestFirstSight: what one edge has counted, another knows after its first request.
@@ -200,126 +168,6 @@ func TestManyBlocksAtOnce(t *testing.T) {
 	}
 }
 
-func TestNodeRestartsEmpty(t *testing.T) {
-	r := newRule(t, 50, time.Minute, time.Minute, algorithm.Nearest)
-	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, r)
-	s, admitted := address(3), 0
-	for i := range 90 {
-		w.Run(began.Add(time.Duration(i) * 100 * time.Millisecond))
-		if i == 40 {
-			w.Nodes[0].Kill()
-			must(t, w.Nodes[0].Restart())
-		}
-		if ask(w.Edges[i%3], r, s) {
-			admitted++
-		}
-	}
-	if admitted > 57 {
-		t.Errorf("%d admitted at a limit of 50 over a restart: the edges must put back what they know", admitted)
-	}
-}
-
-func TestLostNode(t *testing.T) {
-	r := newRule(t, 30, time.Minute, time.Minute, algorithm.Nearest)
-	w := newWorld(t, sim.Config{Edges: 2, Nodes: 3, RTT: time.Millisecond}, r)
-	w.Run(began.Add(time.Second))
-	w.Kill(1)
-	died := w.Now()
-	for w.Edges[0].Machine.Nodes.Health()[1] {
-		w.Tick(0)
-		w.Run(w.Now().Add(pop.Tick))
-	}
-	if d := w.Now().Sub(died); d > 500*time.Millisecond {
-		t.Errorf("found dead after %v", d)
-	}
-	// All sources are counted together again.
-	for n := range uint32(50) {
-		admitted := 0
-		for i := range 60 {
-			if ask(w.Edges[i%2], r, address(n)) {
-				admitted++
-			}
-			w.Run(w.Now().Add(2 * time.Millisecond))
-		}
-		if admitted > 32 {
-			t.Errorf("source %d: %d admitted at a limit of 30 with two nodes left", n, admitted)
-		}
-	}
-	must(t, w.Restart(1))
-	back := w.Now()
-	for !w.Edges[0].Machine.Nodes.Health()[1] {
-		w.Tick(0)
-		w.Run(w.Now().Add(pop.Tick))
-	}
-	if d := w.Now().Sub(back); d > 2*time.Second {
-		t.Errorf("back after %v", d)
-	}
-}
-
-func TestWholeTierGone(t *testing.T) {
-	r := newRule(t, 30, time.Minute, time.Minute, algorithm.Nearest)
-	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
-	w.Nodes[0].Hang()
-	for range 100 {
-		w.Tick(0)
-		w.Tick(1)
-		w.Run(w.Now().Add(pop.Tick))
-	}
-	if w.Edges[0].Machine.Nodes.Up() {
-		t.Fatal("a hung node is still up after two seconds")
-	}
-	admitted := 0
-	for i := range 300 {
-		if ask(w.Edges[i%2], r, address(1)) {
-			admitted++
-		}
-		w.Run(w.Now().Add(10 * time.Millisecond))
-	}
-	if admitted != 60 {
-		t.Errorf("%d admitted by two edges that count alone, want a limit each", admitted)
-	}
-}
-
-func TestStrangersCannotBlock(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
-	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
-	ask(w.Edges[0], r, address(1))
-	w.Run(began.Add(time.Second))
-	ours := secret.Of([]byte("test"))
-	theirs := secret.Of([]byte("guess"))
-	n, number := w.Nodes[0], uint64(w.Now().UnixMicro())
-	write := func(item []byte) {
-		number++
-		n.Do(w.Now(), wire.Command{Op: wire.Set, Key: ours.LogHeadKey(), Value: fmt.Appendf(nil, "%020d", number), Expire: 100})
-		n.Do(w.Now(), wire.Command{Op: wire.Set, Key: ours.LogItemKey(number), Value: item, Expire: 100})
-	}
-	foreign := pop.Seal(theirs, r, address(1), w.Now(), w.Now().Add(time.Hour))
-	cut := pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))
-	cut = cut[:len(cut)-1]
-	for _, value := range [][]byte{foreign, cut, []byte("garbage"), {}, make([]byte, 5000), []byte("\x00\xff")} {
-		write(record.Append(nil, value))
-		write(value)
-		n.Do(w.Now(), wire.Command{Op: wire.Set, Key: ours.BitKey(counter.Counter{Rule: r.Counter, Source: address(1)}, 0), Value: value, Expire: 100})
-		for range 50 {
-			w.Tick(0)
-			w.Run(w.Now().Add(pop.Tick))
-		}
-		if mitigated(w, w.Edges[0], r, address(1)) {
-			t.Fatalf("%q blocked a source", value)
-		}
-	}
-	// The same in our own hand does block, but no longer than the rule says.
-	write(record.Append(record.Append(nil, foreign), pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))))
-	for range 50 {
-		w.Tick(0)
-		w.Run(w.Now().Add(pop.Tick))
-	}
-	until := w.Edges[0].Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: address(1)}, w.Now())
-	if until.IsZero() || until.After(w.Now().Add(r.Counter.Lifetime())) {
-		t.Errorf("an authentic bit of an hour ends %v from now", until.Sub(w.Now()))
-	}
-}
-
 // TestNumberThatNoEdgeWrites: a counter with more in a lane than edges can have written refuses nobody. It is counted, deleted, and made anew by the
 // next reports.
 func TestNumberThatNoEdgeWrites(t *testing.T) {
@@ -378,33 +226,6 @@ func TestOverAdmissionIsBounded(t *testing.T) {
 				t.Errorf("%d admitted, the bound is %d", admitted, bound)
 			}
 		})
-	}
-}
-
-// TestPoisonedCounter: what is no number under a counter's key goes away, and counting goes on.
-func TestPoisonedCounter(t *testing.T) {
-	for _, value := range []string{"garbage", "18446181123756130304"} { // a lane beyond all that edges report
-		poison(t, value)
-	}
-}
-
-func poison(t *testing.T, value string) {
-	r := newRule(t, 20, time.Minute, time.Minute, algorithm.Nearest)
-	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
-	s, admitted := address(5), 0
-	for i := range 60 {
-		if i == 10 {
-			for _, key := range pop.CounterKeys(secret.Of([]byte("test")), r, s, w.Now()) {
-				w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Set, Key: key, Value: []byte(value), Expire: 100})
-			}
-		}
-		if ask(w.Edges[i%2], r, s) {
-			admitted++
-		}
-		w.Run(w.Now().Add(60 * time.Millisecond))
-	}
-	if admitted < 20 || admitted > 23 {
-		t.Errorf("%s: %d admitted at a limit of 20", value, admitted)
 	}
 }
 

@@ -22,130 +22,14 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-	frames "golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	"golang.org/x/net/websocket"
 )
-
-// streams asks so often for a path over one connection of HTTP/2, all at once, and returns how many were answered with each status. With resets none
-// is waited for: each is given up right behind its head.
-func streams(t *testing.T, addr, source, path string, n int, resets bool) map[int]int {
-	t.Helper()
-	dialer := &tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: patience},
-		Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}
-	c, err := dialer.DialContext(t.Context(), "tcp", addr)
-	must(t, err)
-	defer c.Close()
-	var block strings.Builder
-	encoder := hpack.NewEncoder(&block)
-	encoder.SetMaxDynamicTableSizeLimit(0)
-	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "a"}, {":path", path}} {
-		must(t, encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}))
-	}
-	var said strings.Builder
-	say := frames.NewFramer(&said, nil)
-	said.WriteString(frames.ClientPreface)
-	must(t, say.WriteSettings())
-	for i := range uint32(n) {
-		must(t, say.WriteHeaders(frames.HeadersFrameParam{StreamID: 2*i + 1, EndStream: true, EndHeaders: true, BlockFragment: []byte(block.String())}))
-		if resets {
-			must(t, say.WriteRSTStream(2*i+1, frames.ErrCodeCancel))
-		}
-	}
-	must(t, say.WritePing(false, [8]byte{1}))
-	_, err = io.WriteString(c, said.String())
-	must(t, err)
-	framer := frames.NewFramer(nil, c)
-	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	by := make(map[int]int)
-	for received, acked := 0, false; !acked || !resets && received < n; {
-		f, err := framer.ReadFrame()
-		must(t, err)
-		switch f := f.(type) {
-		case *frames.MetaHeadersFrame:
-			status, _ := strconv.Atoi(f.PseudoValue("status"))
-			by[status]++
-			received++
-		case *frames.PingFrame:
-			acked = f.IsAck()
-		}
-	}
-	return by
-}
-
-// verdicts is how often edges together have said of a rule's requests what they say.
-func verdicts(edges []*process, rule, verdict string) (sum int) {
-	value := regexp.MustCompile(`sluice_requests_total\{rule="` + rule + `",verdict="` + verdict + `"\} (\d+)\n`)
-	for _, e := range edges {
-		_, text := e.admin("GET", "/metrics")
-		if m := value.FindStringSubmatch(text); m != nil {
-			n, _ := strconv.Atoi(m[1])
-			sum += n
-		}
-	}
-	return sum
-}
 
 // serveHTTP2 starts an edge that speaks HTTP/2 over TLS as well, and returns where.
 func serveHTTP2(t *testing.T, origin, cert, key, yaml string, args ...string) (p *process, secure string) {
 	t.Helper()
 	secure = freePort(t)
 	return start(t, origin, append(args, "--config", write(t, fmt.Sprintf("listen_tls: %q\ntls: {certificate: %s, key: %s}\n%s", secure, cert, key, yaml)))...), secure
-}
-
-// Over three edges so many requests are admitted as the limit says, by streams of one connection of HTTP/2 and over HTTP/1.1 together, and then the
-// source is blocked; streams that are reset behind their heads count like others.
-func TestStreamsCountOverAllEdges(t *testing.T) {
-	t.Parallel()
-	const limit = 20
-	node, _ := startNode(t)
-	cert, key := newAuthority(t).issue(t, "sluice")
-	server := origin(t)
-	var edges []*process
-	var secure []string
-	for range 3 {
-		e, at := serveHTTP2(t, server, cert, key, fmt.Sprintf("pop: {wait: 1s}\nrules: [{name: r, limit: %d, window: 10m, mitigation_timeout: 20m, check: sync, on_store_failure: closed}]\n", limit),
-			"--memcached", node)
-		edges, secure = append(edges, e), append(secure, at)
-	}
-	for _, e := range edges {
-		e.until("told of three edges", func() bool {
-			_, body := e.admin("GET", "/metrics")
-			return strings.Contains(body, "sluice_tier_edges 3\n")
-		})
-	}
-	source, late := 0, 0
-	for _, resets := range []bool{false, true} {
-		for {
-			source++
-			from := fmt.Sprintf("127.0.2.%d", source)
-			passed, closed := verdicts(edges, "r", "pass"), verdicts(edges, "r", "closed")
-			done := make(chan map[int]int, 1)
-			go func() { done <- at(t, edges, limit, from, "/") }()
-			by := streams(t, secure[0], from, "/", limit, resets)
-			plain := <-done
-			for _, e := range edges {
-				e.until("done with all streams", func() bool {
-					_, text := e.admin("GET", "/metrics")
-					return strings.Contains(text, "sluice_http2_streams 0\n")
-				})
-			}
-			if verdicts(edges, "r", "closed") > closed && late < 10 { // the tier did not answer within the second: once more
-				late++
-				continue
-			}
-			if n := verdicts(edges, "r", "pass") - passed; n != limit || plain[200] > limit || !resets && by[200]+plain[200] != limit {
-				t.Errorf("resets %v: %d were admitted, want %d; over HTTP/2 %v, over HTTP/1.1 %v", resets, n, limit, by, plain)
-			}
-			for i, e := range edges {
-				e.until("blocking", func() bool { return at(t, []*process{e}, 1, from, "/")[429] == 1 })
-				if by := streams(t, secure[i], from, "/", 5, false); by[429] != 5 {
-					t.Errorf("resets %v: edge %d answers %v, want 429", resets, i, by)
-				}
-			}
-			break
-		}
-	}
 }
 
 // startTalkers is an origin that says hello, and echoes on WebSockets.

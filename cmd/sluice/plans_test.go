@@ -290,67 +290,6 @@ func TestPlanOfKeys(t *testing.T) {
 	}
 }
 
-// A client has a limit of its own under a rule without plans, on each edge of the PoP and after a restart, until that is
-// deleted; under a rule that names no client the operator is told why not.
-func TestQuotaWithoutPlans(t *testing.T) {
-	t.Parallel()
-	nodes, site, dir := startMemcached(t), origin(t), t.TempDir()
-	var edges []*process
-	var files []string
-	for _, file := range writePoP(t, 2) {
-		text, err := os.ReadFile(file)
-		must(t, err)
-		files = append(files, write(t, "plans: {key: \"header:X-API-Key\", refresh: 100ms, store: \"sqlite:"+filepath.Join(dir, "plans.db")+"\"}\n"+string(text)+
-			"- {name: api, key: \"header:X-API-Key\", limit: 2, window: 1h, mitigation_timeout: 10m}\n"))
-		edges = append(edges, start(t, site, "--config", files[len(files)-1], "--memcached", nodes))
-	}
-	one, two := edges[0], edges[1]
-	meet(one, two)
-	const usual, more = `200 "api";q=2;w=3600 2`, `200 "api";q=9;w=3600 9`
-	if got := one.as("a", "/"); got != usual {
-		t.Errorf("%s, want %s", got, usual)
-	}
-	if code, _, stderr := sluice("quota", "set", "a", "--rule", "api", "--limit", "9", "--admin", one.back); code != 0 {
-		t.Fatalf("%d %s", code, stderr)
-	}
-	two.until("told of the limit", func() bool { return two.as("a", "/") == more })
-	for range 3 {
-		if got := one.as("a", "/"); got != more {
-			t.Errorf("%s, want %s", got, more)
-		}
-	}
-	if got := two.as("other", "/"); got != usual {
-		t.Errorf("another client: %s, want %s", got, usual)
-	}
-	one.until("of all edges' requests", func() bool {
-		_, text := one.admin("GET", "/v1/usage/a")
-		return strings.Contains(text, `"limit": 9`) && regexp.MustCompile(`"used": [4-9]`).MatchString(text)
-	})
-	code, stdout, stderr := sluice("quota", "list", "--admin", two.back)
-	if code != 0 || !regexp.MustCompile(`(?m)^a default api \d+ 9 \d+ limit 9`).MatchString(squeezed(stdout)) {
-		t.Errorf("%d %s%s", code, stdout, stderr)
-	}
-	for said, want := range map[string]string{
-		`{"rule":"login","limit":9}`:             "rule login has no limit for one client: it counts by source, which names no client",
-		`{"rule":"api","plan":"free"}`:           "rule api has no plans, so a plan changes nothing there",
-		`{"rule":"api","plan":"free","limit":9}`: "rule api has no plans, so a plan changes nothing there",
-		`{"rule":"api"}`:                         "a quota needs a plan or a limit",
-	} {
-		if a := one.api("PUT", "/v1/quotas/b", said); a.status != 400 || !strings.Contains(a.text, want) {
-			t.Errorf("%s: %d %s", said, a.status, a.text)
-		}
-	}
-	two.stop(syscall.SIGTERM)
-	two = start(t, site, "--config", files[1], "--memcached", nodes)
-	if got := two.as("a", "/"); got != more {
-		t.Errorf("after a restart: %s, want %s", got, more)
-	}
-	if code, _, stderr := sluice("quota", "delete", "a", "--rule", "api", "--admin", one.back); code != 0 {
-		t.Fatalf("%d %s", code, stderr)
-	}
-	two.until("told that it is deleted", func() bool { return strings.HasSuffix(two.as("a", "/"), `"api";q=2;w=3600 2`) })
-}
-
 func TestQuotaCommands(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "plans.db")

@@ -76,57 +76,6 @@ func pause(t *testing.T, process *os.Process) {
 	}
 }
 
-// farAway makes a node reachable at another address, from where everything takes so long, in either direction.
-func farAway(t *testing.T, node string, oneWay time.Duration) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", node)
-			if err != nil {
-				near.Close()
-				continue
-			}
-			go carry(far, near, oneWay)
-			go carry(near, far, oneWay)
-		}
-	}()
-	return l.Addr().String()
-}
-
-// carry copies what comes, a while after it came.
-func carry(to, from net.Conn, after time.Duration) {
-	type piece struct {
-		due   time.Time
-		bytes []byte
-	}
-	way := make(chan piece, 1<<12)
-	go func() {
-		defer close(way)
-		for {
-			b := make([]byte, 32<<10)
-			n, err := from.Read(b)
-			if err != nil {
-				return
-			}
-			way <- piece{time.Now().Add(after), b[:n]}
-		}
-	}()
-	for p := range way {
-		<-time.After(time.Until(p.due))
-		if _, err := to.Write(p.bytes); err != nil {
-			from.Close()
-		}
-	}
-	to.Close()
-}
-
 // knows waits until an edge knows of so many hits of this machine, which the tier tells for each sub-window by itself.
 func knows(t *testing.T, p *process, hits float64) {
 	t.Helper()
@@ -160,25 +109,6 @@ func TestUnreportedHitsReachTheTier(t *testing.T) {
 	}
 	p.stop(syscall.SIGTERM)
 	next := start(t, origin(t), args...)
-	next.get() // it has not seen the source, and asks
-	knows(t, next, hits+1)
-	next.stop(syscall.SIGTERM)
-}
-
-// Where a report takes many rounds over a long way, an edge that ends makes them all.
-func TestLastReportOverALongWay(t *testing.T) {
-	t.Parallel()
-	node := startMemcached(t)
-	flags := []string{"--limit", "10000", "--window", "1h", "--memcached"}
-	p := start(t, origin(t), append(flags, farAway(t, node, 20*time.Millisecond))...)
-	const hits = 1500
-	for range hits {
-		if got := p.get(); got != 200 {
-			t.Fatal(got)
-		}
-	}
-	p.stop(syscall.SIGTERM)
-	next := start(t, origin(t), append(flags, node)...)
 	next.get() // it has not seen the source, and asks
 	knows(t, next, hits+1)
 	next.stop(syscall.SIGTERM)

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,31 +14,6 @@ import (
 	"sluice/edge/front"
 	"sluice/edge/listen"
 )
-
-// A client that does not read its answer is cut, and the origin's connection is not kept; one that reads goes on as long as
-// it likes, however short the timeout.
-func TestSlowReaders(t *testing.T) {
-	t.Parallel()
-	part := strings.Repeat("x", 1<<20)
-	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
-		for range 64 {
-			if _, err := io.WriteString(w, part); err != nil {
-				return
-			}
-		}
-	})
-	e := edgetest.Start(t, origin, "limits: {idle_timeout: 3s}")
-	idle := e.Dial()
-	_, _ = io.WriteString(idle, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	for e.Metrics()["sluice_aborted_total"] == 0 { // until the test's own time is up
-		if resp, body := e.Talk().Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 || len(body) != 64<<20 {
-			t.Fatalf("%d, %d bytes", resp.StatusCode, len(body))
-		}
-	}
-	if m := e.Rest(); m["sluice_aborted_total"] != 1 {
-		t.Errorf("metrics: %v", m)
-	}
-}
 
 // A client that does not take its answer is cut when its time is up, over TLS as well.
 func TestSlowReaderOverTLS(t *testing.T) {
