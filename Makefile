@@ -103,7 +103,7 @@ bench-rls: lab ratelimit # cost per call of Envoy's rate limit service beside en
 	@.ci/needs memcached
 	bin/sluice-trial bench-rls $(FLAGS)
 
-chaos: lab # what must happen when things break, story by story, with real edges and in virtual time: a quarter of an hour; FLAGS=--short for some of it
+chaos: lab # what must happen when things break, story by story, with real edges: ten minutes; FLAGS=--short for some of it
 	@.ci/needs memcached nutcracker
 	bin/sluice-trial chaos $(FLAGS)
 
@@ -126,7 +126,7 @@ release: # archives, Debian packages and lists of modules (SBOM) of the commit t
 ifndef SNAPSHOT
 	cd cmd/lab && $(GO) run ./figures --fresh
 endif
-	$(GO) run ./.ci/release $(FLAGS)
+	cd cmd/lab && $(GO) run ./release $(FLAGS)
 
 figures: lab # write the tables of the documents from their runs (docs/figures); LONG=1 LOGS=DIR runs the long ones anew; FLAGS=--check fails where something would change
 	cd cmd/lab && $(GO) run ./figures $(if $(LONG),--long) $(FLAGS)

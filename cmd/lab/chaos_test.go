@@ -15,7 +15,7 @@ func TestEveryStoryHasATable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tables []*regexp.Regexp
-	for _, m := range regexp.MustCompile(`(?m)^  chaos-.*\{what happens: '(.*?)'\}`).FindAllSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^  chaos-.*\{what happens: '(.*?)', edges`).FindAllSubmatch(text, -1) {
 		tables = append(tables, regexp.MustCompile("^("+string(m[1])+")$"))
 	}
 	all, err := chaos.All()

@@ -1,5 +1,5 @@
-// Sluice-trial tries the product itself: whether edges keep what is promised of them while they are restarted, attacked
-// and operated, what a request costs beside other servers, and what a source can make the tier do at worst.
+// Sluice-trial tries the product itself: whether edges keep what is promised of them while things break, and what requests and attacks cost beside
+// other servers.
 package main
 
 import (
@@ -17,8 +17,8 @@ var program = cli.Program{Name: "sluice-trial", Commands: []cli.Command{
 	{Name: "bench-rls", Does: "what a call of Envoy's rate limit service costs here, and at envoyproxy/ratelimit", Run: cmdBenchRLS},
 	{Name: "h2spec", Does: "whether the edge passes h2spec, and answers others after each case", Run: cmdH2Spec},
 	{Name: "pace", Does: "how many requests a second the load generator sends on one core, and how late", Run: cmdPace},
-	{Name: "worst", Does: "searches for what a source can make the tier do at worst, in virtual time", Run: cmdWorst},
 	{Name: "ratelimit-proxy", Does: "the proxy before envoyproxy/ratelimit of a lab that compares limiters", Run: cmdRatelimitProxy},
+	{Name: "bare-proxy", Does: "the least that a proxy made with fasthttp can do, for bench-peers", Run: cmdBareProxy},
 	{Name: "origin", Does: "the HTTP origin behind the edges of a trial", Run: live.Origin},
 }}
 

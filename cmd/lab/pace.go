@@ -4,55 +4,38 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"sluice/cmd/internal/cli"
 	"sluice/cmd/lab/bench"
-	"sluice/loadgen/replay"
 )
 
 // cmdPace measures how many requests a second the load generator itself sends on one core.
 func cmdPace(ctx context.Context, args []string) error {
-	flags := pflag.NewFlagSet("pace", pflag.ContinueOnError)
 	p := bench.Pace{Say: cli.Logf}
-	flags.Float64SliceVar(&p.Rates, "rate", []float64{25_000, 50_000, 75_000, 100_000}, "requests a second, a run each")
-	flags.DurationVar(&p.For, "time", 4*time.Second, "of a run")
-	flags.IntVar(&p.Sources, "sources", 1000, "that take turns")
-	source := flags.String("source", "xff", "how a source's address is carried: loopback, xff or proxy")
-	file := flags.String("json", "", "write the figures to this `FILE` as JSON, too")
-	if err := cli.Parse(flags, args); err != nil {
+	t := newTrial("pace", "")
+	t.Float64SliceVar(&p.Rates, "rate", []float64{25_000, 50_000, 75_000, 100_000}, "requests a second, a run each")
+	t.DurationVar(&p.For, "time", 4*time.Second, "of a run")
+	t.IntVar(&p.Sources, "sources", 1000, "that take turns")
+	t.StringVar(&t.json, "json", "", "write the figures to this `FILE` as JSON, too")
+	if err := t.parse(args); err != nil {
 		return err
 	}
 	for _, rate := range p.Rates {
-		if !(rate >= 1 && rate <= 10_000_000) {
-			return cli.Usagef("--rate %v: want 1 to 10,000,000", rate)
-		}
-		if n := rate * p.For.Seconds(); !(n >= 1 && n <= 50_000_000) {
+		if n := rate * p.For.Seconds(); !(rate >= 1 && n >= 1 && n <= 50_000_000) {
 			return cli.Usagef("--rate %v, --time %v: that is %.0f requests; want 1 to 50,000,000", rate, p.For, n)
 		}
 	}
 	if p.Sources < 1 || p.Sources > 1<<16 {
 		return cli.Usagef("--sources %d: want 1 to %d", p.Sources, 1<<16)
 	}
-	var err error
-	if p.Carrier, err = replay.ParseCarrier(*source); err != nil {
-		return cli.Usagef("--%v", err)
-	}
-	if p.Self, err = os.Executable(); err != nil {
-		return err
-	}
+	p.Self = t.self
 	figures, err := p.Run(ctx)
 	if err != nil {
 		return err
 	}
-	if err := writePace(os.Stdout, figures); err != nil {
-		return err
-	}
-	return cli.ToJSON(*file, map[string]any{"pace": figures})
+	return t.report(map[string]any{"pace": figures}, func(w io.Writer) error { return writePace(w, figures) })
 }
 
 func writePace(w io.Writer, figures []bench.PaceFigures) error {

@@ -69,7 +69,7 @@ func TestExamplesHaveFlags(t *testing.T) {
 
 // What the package is made of is there, with documents, examples and what shells complete by, and what its files name of it is in it.
 func TestPackageHasWhatItNames(t *testing.T) {
-	text, err := os.ReadFile("../../.ci/release/debian.go")
+	text, err := os.ReadFile("../../cmd/lab/release/debian.go")
 	must(t, err)
 	var made, named []string
 	for _, m := range regexp.MustCompile(`"(deploy/[^"]+)": +"([^"]+)"`).FindAllSubmatch(text, -1) {

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,9 +32,8 @@ type HTTP2Attacks struct {
 	Patience time.Duration // how long the calm client waits for an answer; 0: 2 s
 	Say      func(string)  // progress; nil: nobody
 
-	p        Peers // what configures servers
-	originAt netip.AddrPort
-	h2Origin string // its address
+	*bed
+	h2Origin string // the address of an origin that speaks HTTP/2, too
 }
 
 // AttackServers are the servers that can be attacked.
@@ -73,20 +70,16 @@ type AttackFigures struct {
 
 // Run measures every attack on every server, then what connections that do nothing take of each.
 func (h HTTP2Attacks) Run(ctx context.Context) (figures []AttackFigures, memory []ConnectionMemory, err error) {
-	if runtime.NumCPU() < 2 {
-		return nil, nil, errors.New("loadgen: http2-attacks needs two processors: one for the server, one for who attacks it")
-	}
-	stop, err := h.prepare(ctx)
-	if err != nil {
+	if err := h.prepare(ctx); err != nil {
 		return nil, nil, err
 	}
-	defer stop()
+	defer h.stop()
 	for _, a := range attacks() {
 		if !slices.Contains(h.Attacks, a.name) {
 			continue
 		}
 		rows := make([]AttackFigures, len(h.Servers))
-		err := h.rounds(func(round, i int) error {
+		err := interleave(h.Rounds, len(h.Servers), func(round, i int) error {
 			f, err := h.measure(ctx, h.Servers[i], a)
 			if err != nil {
 				return err
@@ -107,24 +100,8 @@ func (h HTTP2Attacks) Run(ctx context.Context) (figures []AttackFigures, memory 
 	return figures, memory, err
 }
 
-// rounds has each server measured in each round, to and fro.
-func (h *HTTP2Attacks) rounds(measure func(round, server int) error) error {
-	for round := range h.Rounds {
-		for n := range h.Servers {
-			i := n
-			if round%2 == 1 {
-				i = len(h.Servers) - 1 - n
-			}
-			if err := measure(round, i); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // prepare starts what all have in common.
-func (h *HTTP2Attacks) prepare(ctx context.Context) (stop func(), err error) {
+func (h *HTTP2Attacks) prepare(ctx context.Context) (err error) {
 	if len(h.Servers) == 0 {
 		h.Servers = AttackServers
 	}
@@ -141,37 +118,16 @@ func (h *HTTP2Attacks) prepare(ctx context.Context) (stop func(), err error) {
 	if h.Before != "" {
 		h.Servers = append([]string{"before"}, h.Servers...)
 	}
-	h.p = Peers{Sluice: h.Sluice, Self: h.Self}
-	if h.p.dir, err = os.MkdirTemp("", "sluice-attacks-"); err != nil {
-		return nil, fmt.Errorf("loadgen: http2-attacks: %w", err)
+	if h.bed, err = makeBed(ctx, "http2-attacks", h.Self); err != nil {
+		return err
 	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(h.p.dir)
-		}
-	}()
-	if h.p.pem, err = h.p.certificate(); err != nil {
-		return nil, err
-	}
-	if err := process.Pin(1); err != nil {
-		return nil, err
-	}
-	free, err := process.FreeAddresses(1)
+	end, err := h.serveH2()
 	if err != nil {
-		return nil, err
+		h.stop()
+		return err
 	}
-	h.originAt = free[0]
-	h.p.origin = free[0].String()
-	end, err := launch(ctx, &process.Process{Name: "origin", Path: h.Self, Args: []string{"origin", "--listen", h.p.origin, "--size", "1000"}}, h.p.origin)
-	if err != nil {
-		return nil, err
-	}
-	endH2, err := h.serveH2()
-	if err != nil {
-		end()
-		return nil, err
-	}
-	return func() { endH2(); end(); os.RemoveAll(h.p.dir) }, nil
+	h.stops = append(h.stops, end)
+	return nil
 }
 
 // serveH2 is an origin that speaks HTTP/2 as well: it answers with a page, or with as many bytes as the path says.
@@ -257,8 +213,8 @@ func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f At
 		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: %w: %s", name, a.name, err, s.proc.Output())
 	}
 	if without.Asked == without.Failed || r.opened.Load() == 0 {
-		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: of %d requests without an attack %d failed (%s), and who attacks could connect %d times (%v): %s",
-			name, a.name, without.Asked, without.Failed, without.Why, r.opened.Load(), r.failed.Load(), s.proc.Output())
+		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: of %d requests without an attack %d failed, %s; and who attacks could connect %d times (%v): %s",
+			name, a.name, without.Asked, without.Failed, without.commonest(), r.opened.Load(), r.failed.Load(), s.proc.Output())
 	}
 	after, err := h.seen(ctx, name, s)
 	if err != nil {
@@ -275,7 +231,7 @@ func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f At
 		f.Asked = min(f.Asked, float64(a.each*a.conns)/h.For.Seconds())
 	}
 	if with.Failed > 0 {
-		f.why = fmt.Sprintf("; %d failed: %s", with.Failed, with.Why)
+		f.why = fmt.Sprintf("; %d failed, %s", with.Failed, with.commonest())
 	}
 	for kind, n := range after.abuse {
 		if n -= before.abuse[kind]; n > 0 {
@@ -291,13 +247,10 @@ func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f At
 // costs is how many seconds of processor time a server takes a second, meanwhile.
 func (s *attackedServer) costs(while func()) (float64, error) {
 	begin := time.Now()
-	before, err := process.CPUTime(s.proc.PID())
-	if err != nil {
-		return 0, err
-	}
+	before, err := spent(s.proc)
 	while()
-	after, err := process.CPUTime(s.proc.PID())
-	return (after - before).Seconds() / time.Since(begin).Seconds(), err
+	after, wrong := spent(s.proc)
+	return (after[0] - before[0]).Seconds() / time.Since(begin).Seconds(), errors.Join(err, wrong)
 }
 
 // watchMemory watches how much memory a process has, until it is asked by how much it grew at most, and how much it had, in bytes.

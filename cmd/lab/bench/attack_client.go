@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -164,7 +167,33 @@ type calmFigures struct {
 	P99    time.Duration
 	Asked  int
 	Failed int
-	Why    string // of the first failure
+	Why    map[string]int // failures, by their reason
+}
+
+// numbers are what differs from one connection or stream to the next in the same reason.
+var numbers = regexp.MustCompile(`(stream ID |LastStreamID=)\d+`)
+
+// fail counts a failure under the reason beneath whatever names the connection.
+func (f *calmFigures) fail(err error) {
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	if f.Why == nil {
+		f.Why = make(map[string]int)
+	}
+	f.Failed++
+	f.Why[numbers.ReplaceAllString(err.Error(), "${1}N")]++
+}
+
+// commonest is the reason that most failures have, and how many.
+func (f *calmFigures) commonest() string {
+	most := ""
+	for _, why := range slices.Sorted(maps.Keys(f.Why)) {
+		if f.Why[why] > f.Why[most] {
+			most = why
+		}
+	}
+	return fmt.Sprintf("%d of them: %s", f.Why[most], most)
 }
 
 // ask asks for so long.
@@ -184,8 +213,8 @@ func (c *calmClient) ask(ctx context.Context, length time.Duration) (f calmFigur
 			defer mu.Unlock()
 			if err == nil {
 				took = append(took, time.Since(due))
-			} else if f.Failed++; f.Why == "" {
-				f.Why = err.Error()
+			} else {
+				f.fail(err)
 			}
 		})
 	}

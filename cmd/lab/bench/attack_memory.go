@@ -31,7 +31,7 @@ func (h *HTTP2Attacks) memory(ctx context.Context) (all []ConnectionMemory, err 
 		{"with 100 open streams", max(h.Idle/100, 1), 100},
 	} {
 		rows := make([][]float64, len(h.Servers))
-		err := h.rounds(func(round, i int) error {
+		err := interleave(h.Rounds, len(h.Servers), func(round, i int) error {
 			grew, err := h.connections(ctx, h.Servers[i], k.count, k.streams)
 			rows[i] = append(rows[i], grew/float64(k.count))
 			h.Say(fmt.Sprintf("round %d of %d: a connection %s, %s: %.1f KB", round+1, h.Rounds, k.name, h.Servers[i], grew/float64(k.count)/1e3))

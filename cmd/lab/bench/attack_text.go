@@ -12,21 +12,11 @@ import (
 // settleAttack makes medians of the rounds.
 func settleAttack(rounds []AttackFigures) AttackFigures {
 	f := rounds[0]
-	median := func(of func(*AttackFigures) *float64) {
-		*of(&f) = medianOf(len(rounds), func(i int) float64 { return *of(&rounds[i]) })
-	}
-	median(func(f *AttackFigures) *float64 { return &f.Sent })
-	median(func(f *AttackFigures) *float64 { return &f.Opened })
-	median(func(f *AttackFigures) *float64 { return &f.Ended })
-	median(func(f *AttackFigures) *float64 { return &f.CPU })
-	median(func(f *AttackFigures) *float64 { return &f.Memory })
-	median(func(f *AttackFigures) *float64 { return &f.Peak })
-	median(func(f *AttackFigures) *float64 { return &f.P99 })
-	median(func(f *AttackFigures) *float64 { return &f.Calm })
-	median(func(f *AttackFigures) *float64 { return &f.Ratio })
-	median(func(f *AttackFigures) *float64 { return &f.Failed })
-	median(func(f *AttackFigures) *float64 { return &f.Reached })
-	median(func(f *AttackFigures) *float64 { return &f.Charged })
+	medians(&f, rounds, func(f *AttackFigures) *float64 { return &f.Sent }, func(f *AttackFigures) *float64 { return &f.Opened },
+		func(f *AttackFigures) *float64 { return &f.Ended }, func(f *AttackFigures) *float64 { return &f.CPU }, func(f *AttackFigures) *float64 { return &f.Memory },
+		func(f *AttackFigures) *float64 { return &f.Peak }, func(f *AttackFigures) *float64 { return &f.P99 }, func(f *AttackFigures) *float64 { return &f.Calm },
+		func(f *AttackFigures) *float64 { return &f.Ratio }, func(f *AttackFigures) *float64 { return &f.Failed }, func(f *AttackFigures) *float64 { return &f.Reached },
+		func(f *AttackFigures) *float64 { return &f.Charged })
 	f.Abuse = nil
 	for _, r := range rounds { // the kinds of all rounds, each as often as in a middle one
 		for kind := range r.Abuse {

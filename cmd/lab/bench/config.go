@@ -11,105 +11,47 @@ import (
 // edge configures one of the edges for a case: to listen at an address, to count by the same thing, and either to refuse nobody or
 // everybody beyond a first request.
 func (p *Peers) edge(name, at string, admin netip.AddrPort, c PeerCase) (*process.Process, error) {
-	program, _, _ := strings.Cut(name, " ")
-	var config string
-	switch program {
+	switch program, _, _ := strings.Cut(name, " "); program {
 	case "nginx":
-		config = p.nginx(name, at, c)
+		return p.server(name, "", p.nginx(name, at, c))
 	case "haproxy":
-		config = p.haproxy(name, at, c)
+		return p.server(name, "", p.haproxy(name, at, c))
 	case "caddy":
-		config = p.caddy(at)
+		return p.server(name, "", p.caddy(at))
 	case "fasthttp":
-		args := []string{"bench-peers", "--bare", at, "--origin", p.origin}
+		args := []string{"bare-proxy", "--listen", at, "--origin", p.origin()}
 		if c.has("refuse") {
 			args = append(args, "--refuse")
 		}
 		return &process.Process{Name: name, Path: p.Self, Args: args}, nil
-	default:
-		config = p.sluice(name, at, admin, c)
-	}
-	file, err := p.file(strings.ReplaceAll(name, " ", "-")+".conf", config)
-	if err != nil {
-		return nil, err
-	}
-	switch program {
-	case "nginx":
-		path, err := process.Find("nginx", "install it, or leave it out with --edges")
-		return &process.Process{Name: name, Path: path, Args: []string{"-p", p.dir, "-c", file}}, err
-	case "haproxy":
-		path, err := process.Find("haproxy", "install it, or leave it out with --edges")
-		return &process.Process{Name: name, Path: path, Args: []string{"-db", "-q", "-f", file}}, err
-	case "caddy":
-		path, err := process.Find("caddy", "install it, or leave it out with --edges")
-		if err != nil {
-			return nil, err
-		}
-		env, err := process.Find("env", "it comes with coreutils") // it keeps files of its own there
-		return &process.Process{Name: name, Path: env, Args: []string{"XDG_CONFIG_HOME=" + p.dir, "XDG_DATA_HOME=" + p.dir, path, "run", "--config", file, "--adapter", "caddyfile"}}, err
 	}
 	path := p.Sluice
 	if name == Before {
 		path = p.Before
 	}
-	return &process.Process{Name: name, Path: path, Args: []string{"--config", file, "--log-level", "error"}}, nil
+	return p.server(name, path, p.sluice(name, at, admin, c))
 }
 
 func (p *Peers) nginx(name, at string, c PeerCase) string {
-	rate, burst, key, status := "1000000r/s", " burst=1000000 nodelay", "$binary_remote_addr", 429
+	n := nginxServer{connections: 4096, keep: "1000000000", origin: p.origin(), listen: at,
+		rate: "1000000r/s", burst: " burst=1000000 nodelay", key: "$binary_remote_addr", status: 429}
 	if closers[name] {
-		status = 444
+		n.status = 444
 	}
 	if c.has("refuse") {
-		rate, burst = "1r/m", ""
+		n.rate, n.burst = "1r/m", ""
 	}
 	if c.Sources > 1 {
-		key = "$http_x_forwarded_for"
+		n.key = "$http_x_forwarded_for"
 	}
-	var ssl, sslLines string
 	if c.has("tls") { // a full handshake gives one ticket, as Go's does; HAProxy always gives two
-		ssl = " ssl"
+		n.listen += " ssl"
 		if c.has("h2") {
-			ssl += " http2"
+			n.listen += " http2"
 		}
-		sslLines = fmt.Sprintf(`    ssl_certificate %[1]s;
-    ssl_certificate_key %[1]s;
-    ssl_protocols TLSv1.3;
-    ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;
-    ssl_conf_command NumTickets 1;
-`, p.pem)
+		n.server = p.tls() + "    ssl_conf_command NumTickets 1;\n"
 	}
-	return fmt.Sprintf(`daemon off;
-master_process off;
-worker_processes 1;
-pid %[1]s/nginx.pid;
-error_log stderr crit;
-worker_rlimit_nofile 8192;
-events { worker_connections 4096; }
-http {
-%[2]s  access_log off;
-  keepalive_requests 1000000000;
-  limit_req_zone %[3]s zone=sources:64m rate=%[4]s;
-  limit_req_log_level info;
-  upstream origin {
-    server %[5]s;
-    keepalive 1024;
-    keepalive_requests 1000000000;
-  }
-  server {
-    listen %[6]s%[8]s backlog=4096;
-%[9]s    location / {
-      limit_req zone=sources%[7]s;
-      limit_req_status %[10]d;
-      proxy_pass http://origin;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-      proxy_set_header Host $http_host;
-      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-    }
-  }
-}
-`, p.dir, process.NginxFolders(p.dir), key, rate, p.origin, at, burst, ssl, sslLines, status)
+	return p.bed.nginx(n)
 }
 
 // caddy is what its reverse_proxy does without being told anything, for every host.
@@ -126,7 +68,7 @@ http://:%s {
   bind %s
   reverse_proxy %s
 }
-`, port, host, p.origin)
+`, port, host, p.origin())
 }
 
 func (p *Peers) haproxy(name, at string, c PeerCase) string {
@@ -165,7 +107,7 @@ frontend edge
 backend origin
   option forwardfor
   server origin %s
-`, at, ssl, reject, key, limit, p.origin)
+`, at, ssl, reject, key, limit, p.origin())
 }
 
 func (p *Peers) sluice(name, at string, admin netip.AddrPort, c PeerCase) string {
@@ -186,7 +128,7 @@ func (p *Peers) sluice(name, at string, admin netip.AddrPort, c PeerCase) string
 	} else {
 		fmt.Fprintf(&b, "listen: %s\n", at)
 	}
-	fmt.Fprintf(&b, "admin: %s\nlimits: {connections_per_source: 4096}\norigins: [{servers: [\"http://%s\"]}]\n", admin, p.origin)
+	fmt.Fprintf(&b, "admin: %s\nlimits: {connections_per_source: 4096}\norigins: [{servers: [\"http://%s\"]}]\n", admin, p.origin())
 	if header {
 		b.WriteString("source: {trust: [127.0.0.0/8]}\n")
 	}

@@ -28,11 +28,10 @@ func (h HTTP2Attacks) H2Spec(ctx context.Context, path string) (all []H2Spec, er
 	if len(cases) == 0 {
 		return nil, errors.New("loadgen: h2spec: " + path + " lists no cases: want h2spec 2")
 	}
-	stop, err := h.prepare(ctx)
-	if err != nil {
+	if err := h.prepare(ctx); err != nil {
 		return nil, err
 	}
-	defer stop()
+	defer h.stop()
 	for _, name := range h.Servers {
 		r, err := h.h2spec(ctx, path, name, cases)
 		if err != nil {

@@ -23,7 +23,6 @@ type Pace struct {
 	Rates   []float64 // requests a second, one run each
 	For     time.Duration
 	Sources int
-	Carrier replay.Carrier
 	Say     func(format string, args ...any) // progress; nil: nobody
 }
 
@@ -70,7 +69,7 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 		if p.Say != nil {
 			p.Say("%.0f requests a second for %v", rate, p.For)
 		}
-		out, err := replay.Replay{PoPs: [][]netip.AddrPort{{at}}, Carrier: p.Carrier, PerConnection: 1 << 30}.Run(ctx, p.trace(rate))
+		out, err := replay.Replay{PoPs: [][]netip.AddrPort{{at}}, Carrier: replay.Forwarded, PerConnection: 1 << 30}.Run(ctx, p.trace(rate))
 		if err != nil {
 			return nil, err
 		}

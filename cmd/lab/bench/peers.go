@@ -7,11 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +21,7 @@ import (
 type Peers struct {
 	Sluice  string        // the edge's executable
 	Before  string        // another executable of it, which is measured as the edge Before; "": none
-	Self    string        // the executable of which "origin" and "bench-peers --bare" are subcommands
+	Self    string        // the executable of which "origin" and "bare-proxy" are subcommands
 	Rounds  int           // 0: 5
 	For     time.Duration // of a measurement; 0: 2 s
 	Conns   []int         // connections; none: 64 and 512
@@ -34,11 +29,9 @@ type Peers struct {
 	Edges   []string      // names of PeerNames; none: all
 	Works   []string      // names of PeerWorks; none: all
 	Say     func(string)  // progress; nil: nobody
-	dir     string
-	origin  string
-	tier    string
-	node    *process.Process // memcached, at tier
-	pem     string           // file of the certificate and its key
+	*bed
+	tier string
+	node *process.Process // memcached, at tier
 }
 
 // PeerNames are the edges that Peers can measure, and PeerWorks what they can do: with "new" or "resumed" over a connection for each
@@ -101,36 +94,22 @@ type PeerFigures struct {
 // Run measures every edge in every case, and returns the figures in the order of cases and edges.
 func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 	p.complete()
-	if runtime.NumCPU() < 2 {
-		return nil, errors.New("loadgen: bench-peers needs two processors: one for the edge, one for the load")
-	}
-	if p.dir, err = os.MkdirTemp("", "sluice-peers-"); err != nil {
-		return nil, fmt.Errorf("loadgen: bench-peers: %w", err)
-	}
-	defer os.RemoveAll(p.dir)
-	if p.pem, err = p.certificate(); err != nil {
+	if p.bed, err = makeBed(ctx, "bench-peers", p.Self); err != nil {
 		return nil, err
 	}
-	if err := process.Pin(1); err != nil {
-		return nil, err
-	}
-	free, err := process.FreeAddresses(2)
-	if err != nil {
-		return nil, err
-	}
-	p.origin = free[0].String()
-	origin := &process.Process{Name: "origin", Path: p.Self, Args: []string{"origin", "--listen", p.origin, "--size", "1000"}}
-	stop, err := launch(ctx, origin, p.origin)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
+	defer p.stop()
 	if slices.Contains(p.Edges, "sluice memcached") {
-		p.tier = free[1].String()
-		if p.node, stop, err = launchMemcached(ctx, free[1]); err != nil {
+		free, err := process.FreeAddresses(1)
+		if err != nil {
+			return nil, err
+		}
+		p.tier = free[0].String()
+		node, stop, err := launchMemcached(ctx, free[0])
+		if err != nil {
 			return nil, err
 		}
 		defer stop()
+		p.node = node
 	}
 	for _, c := range p.cases() {
 		var rows []PeerFigures
@@ -139,20 +118,18 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 				rows = append(rows, PeerFigures{PeerCase: c, Edge: e})
 			}
 		}
-		for round := range p.Rounds {
-			for n := range rows {
-				i := n
-				if round%2 == 1 { // to and fro, so that a machine which slows down does not favour the first
-					i = len(rows) - 1 - n
-				}
-				f, err := p.measure(ctx, rows[i].Edge, c)
-				if err != nil {
-					return nil, err
-				}
-				rows[i].measured = append(rows[i].measured, f)
-				p.Say(fmt.Sprintf("round %d of %d: %s, %s, %d connections, %d sources: %.2f µs of processor time a request, %.0f requests/s",
-					round+1, p.Rounds, f.Edge, c.Work, c.Conns, c.Sources, f.CPU*1e6, f.Rate))
+		err := interleave(p.Rounds, len(rows), func(round, i int) error {
+			f, err := p.measure(ctx, rows[i].Edge, c)
+			if err != nil {
+				return err
 			}
+			rows[i].measured = append(rows[i].measured, f)
+			p.Say(fmt.Sprintf("round %d of %d: %s, %s, %d connections, %d sources: %.2f µs of processor time a request, %.0f requests/s",
+				round+1, p.Rounds, f.Edge, c.Work, c.Conns, c.Sources, f.CPU*1e6, f.Rate))
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 		for i := range rows {
 			rows[i].settle()
@@ -229,16 +206,16 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 		return f, err
 	}
 	defer stop()
-	var before, after, tier time.Duration
+	node := p.node
+	if edge != "sluice memcached" {
+		node = nil
+	}
+	var before, after []time.Duration
 	var cpuErr error
-	spent := func() (of, inTier time.Duration) {
-		of, err := process.CPUTime(proc.PID())
+	costs := func() []time.Duration {
+		of, err := spent(proc, node)
 		cpuErr = errors.Join(cpuErr, err)
-		if edge == "sluice memcached" {
-			inTier, err = process.CPUTime(p.node.PID())
-			cpuErr = errors.Join(cpuErr, err)
-		}
-		return of, inTier
+		return of
 	}
 	warm := max(p.For/3, 500*time.Millisecond)
 	if c.has("refuse") {
@@ -246,8 +223,8 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	}
 	load := closedloop.Load{Edge: free[0], Conns: c.Conns, Sources: c.Sources, Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
 		Warm: warm, For: p.For,
-		Begun: func() { before, tier = spent() },
-		Ended: func() { var t time.Duration; after, t = spent(); tier = t - tier },
+		Begun: func() { before = costs() },
+		Ended: func() { after = costs() },
 	}
 	if c.has("tls") {
 		load.TLS = clientTLS(c)
@@ -270,61 +247,12 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	if c.has("resumed") {
 		wrong = max(wrong, out.Answers-out.Resumed)
 	}
-	n := float64(out.Answers)
+	n, cost, tier := float64(out.Answers), after[0]-before[0], after[1]-before[1]
 	return PeerFigures{
 		PeerCase: c, Edge: edge,
-		CPU: (after - before + tier).Seconds() / n, Tier: tier.Seconds() / n, Rate: n / out.Took.Seconds(), Busy: (after - before).Seconds() / out.Took.Seconds(),
+		CPU: (cost + tier).Seconds() / n, Tier: tier.Seconds() / n, Rate: n / out.Took.Seconds(), Busy: cost.Seconds() / out.Took.Seconds(),
 		P50: float64(out.Latency.ValueAtQuantile(50)) / 1e9, P99: float64(out.Latency.ValueAtQuantile(99)) / 1e9,
 		Memory: float64(process.Memory(proc.PID())),
 		Wrong:  float64(wrong+out.Failed) / (n + float64(out.Failed)),
 	}, proc.Crashed()
-}
-
-// launchAlone starts a process that has the first processor to itself.
-func launchAlone(ctx context.Context, proc *process.Process, at string) (stop func(), err error) {
-	// taskset becomes the program, so its number and what is said of it are the program's.
-	proc.Args = append([]string{"-c", "0", proc.Path}, proc.Args...)
-	if proc.Path, err = process.Find("taskset", "it comes with util-linux"); err != nil {
-		return nil, err
-	}
-	return launch(ctx, proc, at)
-}
-
-// launchMemcached starts a node.
-func launchMemcached(ctx context.Context, at netip.AddrPort) (node *process.Process, stop func(), err error) {
-	path, err := process.Find("memcached", "install it, or leave out what is measured with it")
-	if err != nil {
-		return nil, nil, err
-	}
-	node = &process.Process{Name: "memcached", Path: path, AsNobody: true, Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(at.Port()), "-U", "0", "-m", "256", "-t", "1"}}
-	stop, err = launch(ctx, node, at.String())
-	return node, stop, err
-}
-
-// launch starts a process and waits until it listens.
-func launch(ctx context.Context, proc *process.Process, at string) (stop func(), err error) {
-	if err := proc.Start(); err != nil {
-		return nil, err
-	}
-	stop = func() { proc.Stop(2 * time.Second) }
-	if err := proc.Await(ctx, 10*time.Second, func() error {
-		c, err := net.DialTimeout("tcp", at, time.Second)
-		if err == nil {
-			c.Close()
-		}
-		return err
-	}); err != nil {
-		stop()
-		return nil, err
-	}
-	return stop, nil
-}
-
-// file writes a configuration file.
-func (p *Peers) file(name, text string) (string, error) {
-	path := filepath.Join(p.dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		return "", fmt.Errorf("loadgen: bench-peers: %w", err)
-	}
-	return path, nil
 }

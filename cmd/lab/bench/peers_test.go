@@ -15,7 +15,7 @@ import (
 // What is written for each edge, plain and over TLS: the same protocol and cipher, and nothing of TLS where there is none. And where all
 // close connections, each by its own means.
 func TestConfigurations(t *testing.T) {
-	p := &Peers{dir: "/run/peers", origin: "127.0.0.1:8000", pem: "/run/peers/edge.pem"}
+	p := &Peers{bed: &bed{dir: "/run/peers", originAt: netip.MustParseAddrPort("127.0.0.1:8000"), pem: "/run/peers/edge.pem"}}
 	var b bytes.Buffer
 	for _, c := range []struct{ work, nginx, haproxy, sluice string }{
 		{"refuse", "nginx", "haproxy", "sluice"},
@@ -82,8 +82,8 @@ func TestPeersBefore(t *testing.T) {
 	if !strings.HasSuffix(lines[0], "/before") || !strings.HasSuffix(lines[1], "1.000") || !strings.HasSuffix(lines[2], "1.100") {
 		t.Errorf("the last column is not the ratio:\n%s", &text)
 	}
-	p := Peers{Sluice: "after", Before: "before", dir: t.TempDir()}
-	for name, want := range map[string]string{"sluice": "after", Before: "before"} {
+	p := Peers{Sluice: "/bin/sh", Before: "/bin/true", bed: &bed{dir: t.TempDir()}}
+	for name, want := range map[string]string{"sluice": "/bin/sh", Before: "/bin/true"} {
 		proc, err := p.edge(name, "127.0.0.1:8001", netip.MustParseAddrPort("127.0.0.1:8002"), PeerCase{"proxy", 64, 1})
 		if err != nil || proc.Path != want {
 			t.Errorf("%s is %v, want %s (%v)", name, proc.Path, want, err)

@@ -3,13 +3,11 @@ package bench
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"text/tabwriter"
@@ -31,8 +29,8 @@ type RateLimit struct {
 	Users  int           // 0: 10,000
 	Works  []string      // names of RateLimitWorks; none: all
 	Say    func(string)  // progress; nil: nobody
-	dir    string
-	free   []netip.AddrPort
+	*bed
+	free []netip.AddrPort
 }
 
 // RateLimitWorks are what is asked: calls that are admitted, and calls over the limit.
@@ -85,31 +83,24 @@ func (b RateLimit) Run(ctx context.Context) (figures []RateLimitFigures, err err
 	if b.Say == nil {
 		b.Say = func(string) {}
 	}
-	if runtime.NumCPU() < 2 {
-		return nil, errors.New("loadgen: bench-rls needs two processors: one for the server, one for the load")
-	}
-	if b.dir, err = os.MkdirTemp("", "sluice-rls-"); err != nil {
-		return nil, fmt.Errorf("loadgen: bench-rls: %w", err)
-	}
-	defer os.RemoveAll(b.dir)
-	if err := process.Pin(1); err != nil {
+	if b.bed, err = makeBed(ctx, "bench-rls", ""); err != nil {
 		return nil, err
 	}
+	defer b.stop()
 	for _, work := range b.Works {
 		f := RateLimitFigures{Work: work}
-		for round := range b.Rounds {
-			for i := range allAsked {
-				a := i
-				if round%2 == 1 { // to and fro, so that a machine which slows down favours none
-					a = allAsked - 1 - i
-				}
-				m, err := b.measure(ctx, work, a)
-				if err != nil {
-					return nil, err
-				}
-				f.rounds[a] = append(f.rounds[a], m)
-				b.Say(fmt.Sprintf("round %d of %d: %s, %s: %.1f µs of processor time a call, %.0f calls/s", round+1, b.Rounds, a, work, m.cpu*1e6, m.rate))
+		err := interleave(b.Rounds, int(allAsked), func(round, i int) error {
+			a := asked(i)
+			m, err := b.measure(ctx, work, a)
+			if err != nil {
+				return err
 			}
+			f.rounds[a] = append(f.rounds[a], m)
+			b.Say(fmt.Sprintf("round %d of %d: %s, %s: %.1f µs of processor time a call, %.0f calls/s", round+1, b.Rounds, a, work, m.cpu*1e6, m.rate))
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 		figures = append(figures, f.settled())
 	}
@@ -187,21 +178,17 @@ func (b *RateLimit) server(work string, a asked) (*process.Process, error) {
 		if a == overHTTP {
 			service, of = "limit_api", "key: \"header:X-User\""
 		}
-		file := filepath.Join(b.dir, "sluice.yaml")
 		text := fmt.Sprintf("listen: %s\nadmin: %s\n%s: {listen: \"%s\"}\npop: {name: bench, memcached: [\"%s\"]}\nrules: [{name: user, %s, limit: %d, window: 1h}]\n",
 			n[2], n[3], service, n[0], n[1], of, limit)
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			return nil, fmt.Errorf("loadgen: bench-rls: %w", err)
-		}
-		return &process.Process{Name: "sluice", Path: b.Sluice, Args: []string{"--config", file}}, nil
+		return b.bed.server("sluice", b.Sluice, text)
 	}
 	folder := filepath.Join(b.dir, "peer", "config")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, fmt.Errorf("loadgen: bench-rls: %w", err)
 	}
 	text := fmt.Sprintf("domain: bench\ndescriptors:\n  - key: user\n    rate_limit: {unit: hour, requests_per_unit: %d}\n", limit)
-	if err := os.WriteFile(filepath.Join(folder, "config.yaml"), []byte(text), 0o644); err != nil {
-		return nil, fmt.Errorf("loadgen: bench-rls: %w", err)
+	if _, err := b.file("peer/config/config.yaml", text); err != nil {
+		return nil, err
 	}
 	env, err := process.Find("env", "it comes with coreutils")
 	if err != nil {
@@ -262,18 +249,16 @@ func (b *RateLimit) load(ctx context.Context, callers []caller, server, node *pr
 	if err := until(func() bool { return done.Load() > int64(3*b.Users) }); err != nil { // all have had what they are admitted
 		return m, err
 	}
-	spent := func() (of, inTier time.Duration) {
-		of, one := process.CPUTime(server.PID())
-		inTier, two := process.CPUTime(node.PID())
-		err = errors.Join(err, one, two)
-		return of, inTier
-	}
 	began, n, w := time.Now(), done.Load(), wrong.Load()
-	before, tier := spent()
+	before, err := spent(server, node)
+	if err != nil {
+		return m, err
+	}
 	if err := until(func() bool { return time.Since(began) >= b.For }); err != nil {
 		return m, err
 	}
-	after, tierAfter := spent()
+	after, err := spent(server, node)
 	took, calls := time.Since(began).Seconds(), float64(done.Load()-n)
-	return callCost{cpu: (after - before + tierAfter - tier).Seconds() / calls, tier: (tierAfter - tier).Seconds() / calls, rate: calls / took, wrong: float64(wrong.Load()-w) / calls}, err
+	cost, tier := after[0]-before[0], after[1]-before[1]
+	return callCost{cpu: (cost + tier).Seconds() / calls, tier: tier.Seconds() / calls, rate: calls / took, wrong: float64(wrong.Load()-w) / calls}, err
 }

@@ -9,29 +9,11 @@ import (
 	"text/tabwriter"
 )
 
-// medianOf is the median over n rounds.
-func medianOf(n int, of func(round int) float64) float64 {
-	list := make([]float64, n)
-	for i := range list {
-		list[i] = of(i)
-	}
-	slices.Sort(list)
-	return (list[(n-1)/2] + list[n/2]) / 2
-}
-
 // settle makes medians of the rounds.
 func (f *PeerFigures) settle() {
-	median := func(of func(PeerFigures) float64) float64 {
-		return medianOf(len(f.measured), func(i int) float64 { return of(f.measured[i]) })
-	}
-	f.CPU = median(func(m PeerFigures) float64 { return m.CPU })
-	f.Tier = median(func(m PeerFigures) float64 { return m.Tier })
-	f.Rate = median(func(m PeerFigures) float64 { return m.Rate })
-	f.P50 = median(func(m PeerFigures) float64 { return m.P50 })
-	f.P99 = median(func(m PeerFigures) float64 { return m.P99 })
-	f.Memory = median(func(m PeerFigures) float64 { return m.Memory })
-	f.Wrong = median(func(m PeerFigures) float64 { return m.Wrong })
-	f.Busy = median(func(m PeerFigures) float64 { return m.Busy })
+	medians(f, f.measured, func(f *PeerFigures) *float64 { return &f.CPU }, func(f *PeerFigures) *float64 { return &f.Tier },
+		func(f *PeerFigures) *float64 { return &f.Rate }, func(f *PeerFigures) *float64 { return &f.P50 }, func(f *PeerFigures) *float64 { return &f.P99 },
+		func(f *PeerFigures) *float64 { return &f.Memory }, func(f *PeerFigures) *float64 { return &f.Wrong }, func(f *PeerFigures) *float64 { return &f.Busy })
 	for _, m := range f.measured {
 		f.AllCPU = append(f.AllCPU, m.CPU)
 	}

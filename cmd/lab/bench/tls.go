@@ -16,28 +16,28 @@ import (
 const tlsName = "edge.example"
 
 // certificate makes what every edge shows: an ECDSA certificate on P-256 of its own signing, and its key in the same file.
-func (p *Peers) certificate() (file string, err error) {
+func (b *bed) certificate() (file string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return "", fmt.Errorf("loadgen: bench-peers: certificate: %w", err)
+		return "", fmt.Errorf("loadgen: certificate: %w", err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{tlsName},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 0, 7)}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		return "", fmt.Errorf("loadgen: bench-peers: certificate: %w", err)
+		return "", fmt.Errorf("loadgen: certificate: %w", err)
 	}
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return "", fmt.Errorf("loadgen: bench-peers: certificate: %w", err)
+		return "", fmt.Errorf("loadgen: certificate: %w", err)
 	}
-	var b bytes.Buffer
+	var text bytes.Buffer
 	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: cert}, {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := pem.Encode(&b, block); err != nil {
-			return "", fmt.Errorf("loadgen: bench-peers: certificate: %w", err)
+		if err := pem.Encode(&text, block); err != nil {
+			return "", fmt.Errorf("loadgen: certificate: %w", err)
 		}
 	}
-	return p.file("edge.pem", b.String())
+	return b.file("edge.pem", text.String())
 }
 
 // clientTLS is what the load speaks, so that all edges do the same work: TLS 1.3, AES-128-GCM, X25519. Whose certificate it is does not

@@ -20,7 +20,7 @@ func TestVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := Peers{Edges: []string{"nginx 444", "haproxy", "sluice"}}.Versions(t.Context())
+	list, err := Versions(t.Context(), []string{"nginx 444", "haproxy", "sluice"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,39 +12,32 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// Observed is what was seen of a story, with real edges or in virtual time. Times are since the run began.
+// Observed is what was seen of a story. Times are since the run began.
 type Observed struct {
-	Virtual   bool
 	Edges     int // all there were
 	Decisions []judge.Decision
 	InForce   []judge.InForce
 	Failed    int           // requests without an answer, or with one of 500 and above that no rule meant
 	Over      time.Duration // when what happened last was done
 
-	// Of real edges alone.
 	Unanswered, Unjudged int
 	Trouble              string        // what failed
 	Noticed              time.Duration // from the first thing that happened until all edges that ran missed a node; below 0: never
 	Ready                time.Duration // from when the last process was restarted until it was ready
 	Unsettled            time.Duration // when an edge last missed a node, or did not answer
 	Evicted, Dials       int
-	Lost, Told           int // lines of access logs, and how many edges said that they lost some
-	Hits, Cut, Broken    int // at the origin, of one request; answers that were cut on their way from it; failed requests, but for those that the origin let wait
 	Unbalanced           error
-	found                []found
 }
 
 // Row is what came of a story.
 type Row struct {
 	Story                    string
 	Edges                    int
-	Virtual                  bool
 	Bound                    Bound
 	Limit                    uint32
 	Failed, Refused          int
 	Most                     uint32
 	Blocked, Noticed, Normal time.Duration // below 0: never
-	Everywhere               time.Duration // below 0: never
 	Closed, Evicted          int
 	Unanswered, Dials        int
 	Notes                    []string
@@ -56,13 +49,13 @@ type Row struct {
 const blockNews = 100 * time.Millisecond
 
 // Judge makes a row of what was seen. Steady sources never exceed the limit, so each refusal of one is wrong, but for those of a rule that fails closed.
-// A busy machine may hold back requests of one and let them go together. Then, with real edges, a refusal is right if the exact log says that the source
+// A busy machine may hold back requests of one and let them go together. Then a refusal is right if the exact log says that the source
 // had admitted its limit in the window but for one, by which an estimate may be off, or that a block which began so is in force.
 // What is most in a window, when a source is blocked after it went over its limit, and whether an attacker was refused before that, is by the exact judge.
 func (s *Scenario) Judge(o *Observed) *Row {
 	r := &Row{
-		Story: s.Story, Edges: o.Edges, Virtual: o.Virtual, Bound: s.Bound, Limit: s.Limit,
-		Failed: o.Failed, Unanswered: o.Unanswered, Evicted: o.Evicted, Dials: o.Dials, Noticed: o.Noticed, Blocked: -1, Everywhere: -1, Normal: -1,
+		Story: s.Story, Edges: o.Edges, Bound: s.Bound, Limit: s.Limit,
+		Failed: o.Failed, Unanswered: o.Unanswered, Evicted: o.Evicted, Dials: o.Dials, Noticed: o.Noticed, Blocked: -1, Normal: -1,
 	}
 	judged := o.Decisions[:0:0]
 	judge.SortDecisions(o.Decisions)
@@ -92,10 +85,10 @@ func (s *Scenario) Judge(o *Observed) *Row {
 				last = max(last, d.At)
 			}
 		case d.Role != trace.Good:
-		case !o.Virtual && log.Len() >= int(s.Limit)-1: // with this one it would have been at its limit or above
+		case log.Len() >= int(s.Limit)-1: // with this one it would have been at its limit or above
 			rightly[d.Source] = d.At + s.Block
 			excused++
-		case !o.Virtual && rightly[d.Source] > 0 && d.At < rightly[d.Source]+blockNews:
+		case rightly[d.Source] > 0 && d.At < rightly[d.Source]+blockNews:
 			excused++
 		default:
 			r.Refused++
@@ -105,10 +98,7 @@ func (s *Scenario) Judge(o *Observed) *Row {
 	if excused > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d refusals of steady sources that came late, and so at or over their limit by the exact log", excused))
 	}
-	options := judge.Options{Limit: s.Limit, Window: s.Window, Timeout: s.Block, Edges: o.Edges}
-	if !o.Virtual {
-		options.Slack = answer.ClockSlack
-	}
+	options := judge.Options{Limit: s.Limit, Window: s.Window, Timeout: s.Block, Edges: o.Edges, Slack: answer.ClockSlack}
 	f := judge.Judge(judge.Deployed, options, judged, o.InForce)
 	r.Most = f.WorstWindow
 	if early := int(f.WronglyLimited+f.WronglyMitigated) - r.Refused; early > excused {
@@ -116,9 +106,6 @@ func (s *Scenario) Judge(o *Observed) *Row {
 	}
 	if t := f.TimeToBlockExact; t != nil && t.FirstEdge.N > 0 {
 		r.Blocked = time.Duration(t.FirstEdge.Max * float64(time.Second))
-		if t.Partly == 0 && t.EveryEdge.N > 0 {
-			r.Everywhere = time.Duration(t.EveryEdge.Max * float64(time.Second))
-		}
 	}
 	r.Normal = max(last-o.Over, 0)
 	r.compare(s, o)
@@ -134,7 +121,7 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 	}
 	most := func(what string, is, bound int) { over(what, bound >= 0 && is > bound) }
 	within := func(what string, is, bound time.Duration) {
-		over(what, bound >= 0 && (is < 0 || is > bound && (r.Virtual || !s.Untimed)))
+		over(what, bound >= 0 && (is < 0 || is > bound && !s.Untimed))
 	}
 	b := &r.Bound
 	most("failed", r.Failed, b.Failed)
@@ -142,71 +129,35 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 	if b.EdgeLimits >= 0 {
 		b.Limits = b.EdgeLimits * float64(r.Edges)
 	}
-	if !r.Virtual && s.Untimed && b.Limits >= 0 {
+	if s.Untimed && b.Limits >= 0 {
 		b.Limits = max(b.Limits, 1.5) // edges of a busy machine hear of each other late: by half a second here, of an attacker that sends half the limit in a second
 	}
 	over("most in a window", b.Limits >= 0 && float64(r.Most) > b.Limits*float64(r.Limit))
 	most("unanswered", r.Unanswered, b.Unanswered)
-	within("blocked after", r.Blocked, b.Blocked)
-	within("blocked everywhere after", r.Everywhere, b.Everywhere)
 	within("normal after", r.Normal, b.Normal)
-	if !r.Virtual {
-		within("noticed after", r.Noticed, b.Noticed)
-		within("ready after", o.Ready, b.Ready)
-		most("connections to nodes", r.Dials, b.Reconnections)
-		over("too few refused for want of the tier", r.Closed < b.Closed)
-		over("too few evicted", r.Evicted < b.Evicted)
-		over("not judged", o.Unjudged > o.Failed+len(o.Decisions)/1000) // those under way while a clock steps cannot be
-		whole := max(0, o.Cut-o.Broken)
-		most("hits at the origin", o.Hits, b.Hits)
-		most("shown as whole", whole, b.Whole)
-		if b.Hits >= 0 {
-			r.Notes = append(r.Notes, fmt.Sprintf("hits at the origin of one request: %d of %d", o.Hits, b.Hits))
-		}
-		if b.Whole >= 0 {
-			over("too few broken off", o.Cut == 0)
-			r.Notes = append(r.Notes, fmt.Sprintf("of %d answers broken off, shown as whole: %d of %d", o.Cut, whole, b.Whole))
-		}
-		if b.Lost > 0 {
-			over("too few lines of access logs lost", o.Lost < b.Lost)
-			over("lost lines not told", o.Told == 0)
-			r.Notes = append(r.Notes, fmt.Sprintf("%d lines of access logs lost, told in the log of %d edges", o.Lost, o.Told))
-		}
-		for _, f := range o.found {
-			r.Notes = append(r.Notes, f.note)
-			over(f.over, f.over != "")
-		}
-		if o.Unbalanced != nil {
-			r.Over, r.Notes = append(r.Over, "balance"), append(r.Notes, o.Unbalanced.Error())
+	within("noticed after", r.Noticed, b.Noticed)
+	within("ready after", o.Ready, b.Ready)
+	most("connections to nodes", r.Dials, b.Reconnections)
+	over("too few refused for want of the tier", r.Closed < b.Closed)
+	over("too few evicted", r.Evicted < b.Evicted)
+	over("not judged", o.Unjudged > o.Failed+len(o.Decisions)/1000) // those under way while a clock steps cannot be
+	note := func(say bool, format string, args ...any) {
+		if say {
+			r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 		}
 	}
-	if o.Trouble != "" {
-		r.Notes = append(r.Notes, o.Trouble)
+	if o.Unbalanced != nil {
+		over("balance", true)
+		note(true, "%v", o.Unbalanced)
 	}
-	if o.Unjudged > o.Failed {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d answers without a judgement", o.Unjudged))
-	}
-	if b.Noticed >= 0 && !r.Virtual {
-		r.Notes = append(r.Notes, "noticed after "+bounded(seconds(r.Noticed), seconds(b.Noticed)))
-	}
-	if b.Ready >= 0 && !r.Virtual {
-		r.Notes = append(r.Notes, "ready after "+bounded(seconds(o.Ready), seconds(b.Ready)))
-	}
-	if b.Reconnections >= 0 && !r.Virtual {
-		r.Notes = append(r.Notes, "connections made to nodes: "+bounded(fmt.Sprint(r.Dials), fmt.Sprint(b.Reconnections)))
-	}
-	if b.Everywhere >= 0 {
-		r.Notes = append(r.Notes, "attackers blocked at every edge after "+bounded(seconds(r.Everywhere), seconds(b.Everywhere)))
-	}
-	if b.Unanswered >= 0 && !r.Virtual {
-		r.Notes = append(r.Notes, "without an answer: "+bounded(fmt.Sprint(r.Unanswered), fmt.Sprint(b.Unanswered)))
-	}
-	if b.Closed > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d refused with 503 by the rule", r.Closed))
-	}
-	if b.Evicted > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d items evicted", r.Evicted))
-	}
+	note(o.Trouble != "", "%s", o.Trouble)
+	note(o.Unjudged > o.Failed, "%d answers without a judgement", o.Unjudged)
+	note(b.Noticed >= 0, "noticed after %s", bounded(seconds(r.Noticed), seconds(b.Noticed)))
+	note(b.Ready >= 0, "ready after %s", bounded(seconds(o.Ready), seconds(b.Ready)))
+	note(b.Reconnections >= 0, "connections made to nodes: %d of %d", r.Dials, b.Reconnections)
+	note(b.Unanswered >= 0, "without an answer: %d of %d", r.Unanswered, b.Unanswered)
+	note(b.Closed > 0, "%d refused with 503 by the rule", r.Closed)
+	note(b.Evicted > 0, "%d items evicted", r.Evicted)
 }
 
 // Write writes rows as a table: what was measured, and behind it what is promised.
@@ -215,9 +166,6 @@ func Write(w io.Writer, rows []*Row) error {
 	fmt.Fprintln(t, "what happens\tedges\tfailed\twrongly refused\tmost in a window\tblocked after\tnormal after\theld\talso")
 	for _, r := range rows {
 		edges, b := fmt.Sprint(r.Edges, " live"), &r.Bound
-		if r.Virtual {
-			edges = fmt.Sprint(r.Edges, " virtual")
-		}
 		held := "yes"
 		if len(r.Over) > 0 {
 			held = "OVER: " + strings.Join(r.Over, ", ")
@@ -231,7 +179,7 @@ func Write(w io.Writer, rows []*Row) error {
 			limits = int(b.Limits * float64(r.Limit))
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Story, edges, count(r.Failed, b.Failed), count(r.Refused, b.Refused), count(int(r.Most), limits),
-			bounded(seconds(r.Blocked), seconds(b.Blocked)), bounded(seconds(r.Normal), seconds(b.Normal)), held, strings.ReplaceAll(also, "  ", " "))
+			seconds(r.Blocked), bounded(seconds(r.Normal), seconds(b.Normal)), held, strings.ReplaceAll(also, "  ", " "))
 	}
 	return t.Flush()
 }

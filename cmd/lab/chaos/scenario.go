@@ -1,7 +1,7 @@
 // Package chaos tries what must happen when things break. A scenario is a text that reads as a story: what there is, who sends, what goes wrong
-// and what is put right again, and what clients may notice of it at most (Parse). It is run with real edges (Scenario.Live), or by whoever has them
-// in virtual time, and judged alike (Judge): against the exact log, which shares no code with the limiter. What comes of it is a row of a table
-// (Write). Soak does faults at random, for as long as one likes, and holds afterwards that nothing was lost and nothing grew.
+// and what is put right again, and what clients may notice of it at most (Parse). It is run with real edges (Live), and judged (Judge) against the
+// exact log, which shares no code with the limiter. What comes of it is a row of a table (Write). Soak does faults at random, for as long as one
+// likes, and holds afterwards that nothing was lost and nothing grew.
 package chaos
 
 import (
@@ -10,12 +10,10 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"sluice/loadgen/anycast"
 	"sluice/loadgen/lab"
 )
 
@@ -29,16 +27,11 @@ type Scenario struct {
 	Short   bool   // it is part of the short form
 	Untimed bool   // of real edges, times are shown and not held to a bound, because the machine may be busy
 
-	Edges   int   // that run for real; 0: it is told in virtual time alone
-	Virtual []int // so many edges in virtual time, a run each
-	PoPs    int
-	Peers   bool // points of presence tell each other of sources near their limit
+	Edges   int // that run
 	Nodes   int
 	MB      int // of each node; 0: the lab's default
 	Proxied bool
-	Unread  bool          // access logs are pipes that nobody reads
-	Posture string        // on_store_failure
-	Skew    time.Duration // how far the clocks of the edges are apart; in virtual time
+	Posture string // on_store_failure
 
 	Limit         uint32
 	Window, Block time.Duration
@@ -49,8 +42,6 @@ type Scenario struct {
 	Attackers int
 	Rate      float64 // of each of them, a second
 	For       time.Duration
-	Posts     bool // in place of GETs
-	Bytes     int  // of the pages that all ask for; 0: two
 
 	Steps []Step
 	Bound Bound
@@ -61,9 +52,7 @@ type Step struct {
 	At    time.Duration
 	Text  string
 	Fault *lab.Fault // of a process, or of a clock
-	Route *anycast.Route
-	act   action // anything else, which is done to real edges alone
-	guest bool   // it is to send something beside the traffic
+	act   action     // anything else
 }
 
 // Bound is what clients and operators may notice at most. Of what a scenario does not say, it is below 0.
@@ -71,18 +60,14 @@ type Bound struct {
 	Failed, Refused           int     // requests that failed, or were refused wrongly
 	Limits                    float64 // admitted of one source in any window, by its limit
 	EdgeLimits                float64 // the same, by the limit and how many edges there are
-	Blocked, Noticed, Normal  time.Duration
-	Everywhere                time.Duration // from when a source came over its limit until its block was in force at every edge
+	Noticed, Normal           time.Duration
 	Ready                     time.Duration // from when a process was restarted until it was ready
 	Closed                    int           // at least so many were refused because the tier was gone
-	Lost                      int           // at least so many lines of access logs were lost
 	Evicted                   int           // at least so many items were evicted from nodes
 	Unanswered, Reconnections int
-	Hits                      int // at the origin, of one request
-	Whole                     int // answers that the origin broke off, shown as whole
 }
 
-var noBound = Bound{Failed: -1, Refused: -1, Limits: -1, EdgeLimits: -1, Blocked: -1, Noticed: -1, Normal: -1, Everywhere: -1, Ready: -1, Unanswered: -1, Reconnections: -1, Hits: -1, Whole: -1}
+var noBound = Bound{Failed: -1, Refused: -1, Limits: -1, EdgeLimits: -1, Noticed: -1, Normal: -1, Ready: -1, Unanswered: -1, Reconnections: -1}
 
 // All are the scenarios of this package.
 func All() ([]*Scenario, error) {
@@ -119,7 +104,7 @@ func Parse(file, text string) (all []*Scenario, wrong error) {
 		switch {
 		case line == "":
 		case !indented:
-			s = &Scenario{Story: line, Place: fmt.Sprintf("%s:%d", file, i+1), PoPs: 1, Posture: "local", Share: 0.9, Bound: noBound}
+			s = &Scenario{Story: line, Place: fmt.Sprintf("%s:%d", file, i+1), Posture: "local", Share: 0.9, Bound: noBound}
 			all = append(all, s)
 		case s == nil:
 			fail(i+1, "%q belongs to no story: begin with a line at the left that tells it", line)
@@ -155,18 +140,17 @@ func (s *Scenario) endsWithRestart() bool {
 	return n > 0 && s.Steps[n-1].Fault != nil && s.Steps[n-1].Fault.Action == lab.Restart
 }
 
-// mostAllowed is how much of one source may be admitted in a window, with the most edges that there are; below 0: any number.
+// mostAllowed is how much of one source may be admitted in a window; below 0: any number.
 func (s *Scenario) mostAllowed() float64 {
-	edges := slices.Max(append(s.Virtual, s.Edges)) * s.PoPs
-	return max(s.Bound.Limits, s.Bound.EdgeLimits*float64(edges)) * float64(s.Limit)
+	return max(s.Bound.Limits, s.Bound.EdgeLimits*float64(s.Edges)) * float64(s.Limit)
 }
 
 // check completes a scenario, or says what it lacks.
 func (s *Scenario) check() error {
 	lacks := ""
 	switch {
-	case s.Edges == 0 && len(s.Virtual) == 0:
-		lacks = `no edges: say "3 edges live", or "8, 24 and 64 edges in virtual time"`
+	case s.Edges == 0:
+		lacks = `no edges: say "3 edges live"`
 	case s.Limit == 0:
 		lacks = `no limit: say "limit 50 in 5s"`
 	case s.Steady == 0 && s.Attackers == 0:
@@ -175,8 +159,6 @@ func (s *Scenario) check() error {
 		lacks = "steady sources that would come over their limit now and then: each may be late by half the time between two of its requests"
 	case s.For == 0:
 		lacks = `no end: say "for 20s"`
-	case s.Bound.Hits >= 0 && s.Bytes > 0:
-		lacks = "pages of a size, of which no hits are counted: leave out one of them"
 	case s.mostAllowed() >= s.Rate*s.Window.Seconds()+1:
 		lacks = "more allowed in a window than an attacker sends: let it send more, or allow less"
 	case s.Bound.Ready >= 0 && !s.endsWithRestart():
@@ -193,9 +175,6 @@ func (s *Scenario) check() error {
 	for _, step := range s.Steps {
 		if step.At >= s.For {
 			return fmt.Errorf("%s: the story %q is over after %v, before %q", s.Place, s.Story, s.For, step.Text)
-		}
-		if step.act != nil && len(s.Virtual) > 0 {
-			return fmt.Errorf("%s: %q cannot be done in virtual time: leave that out of the story, or the edges in virtual time", s.Place, step.Text)
 		}
 	}
 	return nil
@@ -216,21 +195,6 @@ const (
 // clauses are all that there are, but for what happens at a time.
 var clauses = []clause{
 	say(number+` edges? live`, "3 edges live", func(s *Scenario, m []string) error { return whole(&s.Edges, m[1], 1, 64) }),
-	say(`(\d[\d, and]*) edges in virtual time`, "8, 24 and 64 edges in virtual time", func(s *Scenario, m []string) error {
-		for _, word := range regexp.MustCompile(`[, ]+(?:and +)?`).Split(m[1], -1) {
-			var n int
-			if err := whole(&n, word, 1, 64); err != nil {
-				return err
-			}
-			s.Virtual = append(s.Virtual, n)
-		}
-		return nil
-	}),
-	say(number+` points of presence( that tell each other)?`, "2 points of presence that tell each other", func(s *Scenario, m []string) error {
-		s.Peers = m[2] != ""
-		return whole(&s.PoPs, m[1], 1, 8)
-	}),
-	say(`access logs are pipes that nobody reads`, "access logs are pipes that nobody reads", func(s *Scenario, m []string) error { s.Unread = true; return nil }),
 	say(number+` nodes?(?: of `+number+` MB)?( behind twemproxy)?`, "2 nodes behind twemproxy", func(s *Scenario, m []string) error {
 		s.Proxied = m[3] != ""
 		if m[2] != "" {
@@ -250,7 +214,6 @@ var clauses = []clause{
 	}),
 	say(`blocks of `+span, "blocks of 5s", func(s *Scenario, m []string) error { return long(&s.Block, m[1]) }),
 	say(`without the tier (local|share|open|closed)`, "without the tier closed", func(s *Scenario, m []string) error { s.Posture = m[1]; return nil }),
-	say(`clocks `+span+` apart`, "clocks 2s apart", func(s *Scenario, m []string) error { return long(&s.Skew, m[1]) }),
 	say(`the origin has `+span, "the origin has 1s", func(s *Scenario, m []string) error { return long(&s.Patience, m[1]) }),
 	say(number+` steady sources? at `+number+`% of the limit`, "20 steady sources at 90% of the limit", func(s *Scenario, m []string) error {
 		var percent int
@@ -268,8 +231,6 @@ var clauses = []clause{
 		s.Rate = float64(rate)
 		return whole(&s.Attackers, m[1], 1, 60_000)
 	}),
-	say(`all are POSTs`, "all are POSTs", func(s *Scenario, m []string) error { s.Posts = true; return nil }),
-	say(`pages of `+number+` bytes`, "pages of 40,000 bytes", func(s *Scenario, m []string) error { return whole(&s.Bytes, m[1], 1, 1<<20) }),
 	say(`for `+span, "for 20s", func(s *Scenario, m []string) error { return long(&s.For, m[1]) }),
 	say(`short`, "short", func(s *Scenario, m []string) error { s.Short = true; return nil }),
 
@@ -284,24 +245,13 @@ var clauses = []clause{
 		return err
 	}),
 	say(`at most `+number+` unanswered`, "at most 0 unanswered", func(s *Scenario, m []string) error { return whole(&s.Bound.Unanswered, m[1], 0, 1e9) }),
-	say(`at most `+number+` hits? at the origin of a request`, "at most 1 hit at the origin of a request", func(s *Scenario, m []string) error {
-		return whole(&s.Bound.Hits, m[1], 1, 10)
-	}),
-	say(`at most `+number+` broken answers shown as whole`, "at most 0 broken answers shown as whole", func(s *Scenario, m []string) error {
-		return whole(&s.Bound.Whole, m[1], 0, 1e9)
-	}),
 	say(`at most `+number+` connections to a node`, "at most 100 connections to a node", func(s *Scenario, m []string) error {
 		return whole(&s.Bound.Reconnections, m[1], 0, 1e9)
 	}),
 	say(`at least `+number+` refused for want of the tier`, "at least 1 refused for want of the tier", func(s *Scenario, m []string) error {
 		return whole(&s.Bound.Closed, m[1], 1, 1e9)
 	}),
-	say(`at least `+number+` lines? of access logs lost`, "at least 1 line of access logs lost", func(s *Scenario, m []string) error {
-		return whole(&s.Bound.Lost, m[1], 1, 1e9)
-	}),
 	say(`at least `+number+` evicted`, "at least 1 evicted", func(s *Scenario, m []string) error { return whole(&s.Bound.Evicted, m[1], 1, 1e9) }),
-	say(`blocked within `+span, "blocked within 1s", func(s *Scenario, m []string) error { return long(&s.Bound.Blocked, m[1]) }),
-	say(`blocked everywhere within `+span, "blocked everywhere within 1s", func(s *Scenario, m []string) error { return long(&s.Bound.Everywhere, m[1]) }),
 	say(`noticed within `+span, "noticed within 500ms", func(s *Scenario, m []string) error { return long(&s.Bound.Noticed, m[1]) }),
 	say(`ready within `+span, "ready within 1s", func(s *Scenario, m []string) error { return long(&s.Bound.Ready, m[1]) }),
 	say(`normal within `+span, "normal within 2s", func(s *Scenario, m []string) error { return long(&s.Bound.Normal, m[1]) }),

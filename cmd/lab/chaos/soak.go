@@ -35,7 +35,7 @@ func (k Soak) Lab(l Live, edges, nodes int) lab.Lab {
 // traffic is what sources do in a round.
 func (k Soak) traffic() *Scenario {
 	return &Scenario{
-		Story: "soak", PoPs: 1, Posture: "local", Limit: 50, Window: 5 * time.Second, Block: 5 * time.Second,
+		Story: "soak", Posture: "local", Limit: 50, Window: 5 * time.Second, Block: 5 * time.Second,
 		Steady: 20, Share: 0.9, Attackers: 10, Rate: 25, For: k.Length,
 	}
 }
@@ -171,7 +171,7 @@ func randomFault(s *lab.Site, rng *rand.Rand, length time.Duration) []lab.Fault 
 
 // atRest waits until the edges have nothing to report and have let go of nothing for some time, and gives what each holds then.
 func atRest(ctx context.Context, s *lab.Site, calm time.Duration) (held []used, err error) {
-	if err := check.EverythingReported(ctx, s); err != nil {
+	if err := everythingReported(ctx, s); err != nil {
 		return nil, err
 	}
 	client := &http.Client{Transport: &http.Transport{}}
@@ -201,6 +201,26 @@ func atRest(ctx context.Context, s *lab.Site, calm time.Duration) (held []used, 
 		}
 	}
 	return held, nil
+}
+
+// everythingReported waits until no edge has hits that the tier has not been told of. An edge may keep a few of a source back
+// until their sub-windows are over.
+func everythingReported(ctx context.Context, s *lab.Site) error {
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for quiet := 0; quiet < 10; quiet++ {
+		if err := process.Pause(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+		m, err := s.Settle(ctx, client)
+		if err != nil {
+			return err
+		}
+		if m.Sum("sluice_unreported_hits") > 0 {
+			quiet = -1
+		}
+	}
+	return nil
 }
 
 // since compares what an edge holds with what it held before: not a tenth more, and not a little more of what is little.

@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
-	"net/netip"
+	"net"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"sluice/loadgen/anycast"
 	"sluice/loadgen/lab"
-	"sluice/loadgen/process"
 )
 
 // action is what a step does to a stage.
@@ -30,7 +25,7 @@ type deed struct {
 
 // deeds are all that there are, but for what is done to processes and to clocks.
 var deeds = []deed{
-	done(`(slow|hold|refuse|garble|drip|cut|close|swell|switch|mend) (memcached/\d+|origin/0)(?: by `+span+`)?`, "slow memcached/0 by 200ms", func(s *Step, m []string) error {
+	done(`(slow|hold|refuse|garble|drip|mend) (memcached/\d+|origin/0)(?: by `+span+`)?`, "slow memcached/0 by 200ms", func(s *Step, m []string) error {
 		how := harm(m[1])
 		by, err := time.ParseDuration(m[3])
 		if (how == slow) != (err == nil) {
@@ -38,11 +33,6 @@ var deeds = []deed{
 		}
 		s.act = func(_ context.Context, st *stage) error { return st.wire(m[2], how, by) }
 		return nil
-	}),
-	done(`reload every edge `+number+` times`, "reload every edge 50 times", func(s *Step, m []string) error {
-		var times int
-		s.act = func(ctx context.Context, st *stage) error { return st.reload(ctx, times) }
-		return whole(&times, m[1], 1, 10_000)
 	}),
 	done(`fill (memcached/\d+) with `+number+` items`, "fill memcached/0 with 200,000 items", func(s *Step, m []string) error {
 		var items int
@@ -57,24 +47,6 @@ var deeds = []deed{
 	done(`disperse`, "disperse", func(s *Step, _ []string) error {
 		s.act = func(_ context.Context, st *stage) error { st.disperse(); return nil }
 		return nil
-	}),
-	done(`send `+number+` (.+) to (edge/\d+)`, "send 50 half uploads to edge/0", func(s *Step, m []string) error {
-		visit, known := guests[m[2]]
-		if !known {
-			return fmt.Errorf("want one of %q", slices.Sorted(maps.Keys(guests)))
-		}
-		var times int
-		s.guest = true
-		s.act = func(ctx context.Context, st *stage) error { return st.guest(ctx, visit, m[3], times) }
-		return whole(&times, m[1], 1, 1_000_000)
-	}),
-	done(`move (\S+) to point (\d+)`, "move 198.18.0.0/24 to point 1", func(s *Step, m []string) error {
-		prefix, err := netip.ParsePrefix(m[1])
-		if err != nil {
-			return fmt.Errorf("%s is no prefix: want one such as 198.18.0.0/24", m[1])
-		}
-		s.Route = &anycast.Route{At: s.At, Prefix: prefix}
-		return whole(&s.Route.PoP, m[2], 0, 7)
 	}),
 }
 
@@ -116,79 +88,48 @@ func (st *stage) wire(name string, how harm, by time.Duration) error {
 	return w.harm(how, by)
 }
 
-// reloadPause is how long after one reload the next begins, on all edges at once: ten a second.
-const reloadPause = 100 * time.Millisecond
-
-// reload has every edge read its configuration anew, ten times a second.
-func (st *stage) reload(ctx context.Context, times int) error {
-	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
-	defer client.CloseIdleConnections()
-	for range times {
-		for _, e := range st.site.EdgeProcesses {
-			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+e.Admin.String()+"/v1/reload", nil)
-			if err != nil {
-				return err
+// fill writes as many items into a node as so many new sources would, each as large as that of a counter.
+func (st *stage) fill(ctx context.Context, name string, items int) error {
+	c, err := st.dial(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var b strings.Builder
+	for i := range items {
+		fmt.Fprintf(&b, "set sluice-chaos-flood-%012d 0 0 20 noreply\r\n%020d\r\n", i, i)
+		if b.Len() > 1<<16 || i == items-1 {
+			if _, err := c.Write([]byte(b.String())); err != nil {
+				return fmt.Errorf("loadgen: chaos: fill %s: %w", name, err)
 			}
-			answer, err := client.Do(request)
-			if err != nil {
-				return err
-			}
-			answer.Body.Close()
-			if answer.StatusCode/100 != 2 {
-				return fmt.Errorf("loadgen: chaos: %s reloads: %s", e.Name, answer.Status)
-			}
-		}
-		if err := process.Pause(ctx, reloadPause); err != nil {
-			return err
+			b.Reset()
 		}
 	}
 	return nil
 }
 
-// fill writes as many items into a node as so many new sources would, each as large as that of a counter.
-func (st *stage) fill(ctx context.Context, name string, items int) error {
-	for _, n := range st.site.NodeProcesses {
-		if n.Name != name {
-			continue
-		}
-		c, err := dial(ctx, n.Addr)
+// crowd takes so many connections of a node, none of which says anything.
+func (st *stage) crowd(ctx context.Context, name string, connections int) error {
+	for range connections {
+		c, err := st.dial(ctx, name)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		var b strings.Builder
-		for i := range items {
-			fmt.Fprintf(&b, "set sluice-chaos-flood-%012d 0 0 20 noreply\r\n%020d\r\n", i, i)
-			if b.Len() > 1<<16 || i == items-1 {
-				if _, err := c.Write([]byte(b.String())); err != nil {
-					return fmt.Errorf("loadgen: chaos: fill %s: %w", name, err)
-				}
-				b.Reset()
-			}
-		}
-		return nil
+		st.mu.Lock()
+		st.crowds = append(st.crowds, c)
+		st.mu.Unlock()
 	}
-	return errors.New("loadgen: chaos: there is no " + name)
+	return nil
 }
 
-// crowd takes so many connections of a node, none of which says anything.
-func (st *stage) crowd(ctx context.Context, name string, connections int) error {
+// dial opens a connection to a node.
+func (st *stage) dial(ctx context.Context, name string) (net.Conn, error) {
 	for _, n := range st.site.NodeProcesses {
-		if n.Name != name {
-			continue
+		if n.Name == name {
+			return new(net.Dialer).DialContext(ctx, "tcp", n.Addr.String())
 		}
-		for range connections {
-			c, err := dial(ctx, n.Addr)
-			if err != nil {
-				return err
-			}
-			st.mu.Lock()
-			st.crowds = append(st.crowds, c)
-			st.mu.Unlock()
-		}
-		return nil
 	}
-	return errors.New("loadgen: chaos: there is no " + name)
+	return nil, errors.New("loadgen: chaos: there is no " + name)
 }
 
 // disperse gives back all connections that were taken.

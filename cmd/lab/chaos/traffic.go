@@ -1,12 +1,10 @@
 package chaos
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"time"
 
-	"sluice/loadgen/origin"
 	"sluice/loadgen/trace"
 )
 
@@ -36,17 +34,5 @@ func (s *Scenario) Traffic(seed uint64) *trace.Trace {
 		even(source(trace.Abuser, "198.19.0.0", i), s.Rate, s.Block*time.Duration(i)/time.Duration(s.Attackers))
 	}
 	trace.Sort(t)
-	for i := range t.Requests {
-		q := &t.Requests[i]
-		if s.Posts {
-			q.Method = "POST"
-		}
-		switch {
-		case s.Bound.Hits >= 0:
-			q.Path = fmt.Sprint(origin.OncePath, i)
-		case s.Bytes > 0:
-			q.Path = fmt.Sprint(origin.BytesPath, s.Bytes)
-		}
-	}
 	return t
 }

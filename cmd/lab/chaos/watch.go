@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -85,22 +84,6 @@ func (w *watch) since(start time.Time, first time.Duration) (noticed, unsettled 
 		}
 	}
 	return noticed, unsettled
-}
-
-// lostLines is how many lines of access logs edges lost, and how many edges said so.
-func lostLines(ctx context.Context, site *lab.Site) (lines, told int, err error) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for _, e := range site.EdgeProcesses {
-		m, err := scrape.MetricsOf(ctx, client, e.Admin)
-		if err != nil {
-			return 0, 0, err
-		}
-		lines += int(m.Sum("sluice_log_lines_lost_total"))
-		if strings.Contains(e.Output(), "lines of the access log were lost") {
-			told++
-		}
-	}
-	return lines, told, nil
 }
 
 // dials is how often the edges that answer have tried to connect to a node.

@@ -1,14 +1,11 @@
 package chaos
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -21,19 +18,13 @@ const (
 	hold   harm = "hold"   // nothing passes, in either direction, until it is mended
 	refuse harm = "refuse" // connections are reset, those that there are and new ones
 	garble harm = "garble" // whatever is asked, the answer is abc
-	swell  harm = "swell"  // whatever is asked, the answer has a head of 64 KB
-	change harm = "switch" // whatever is asked, the answer is that the protocol changes
 	drip   harm = "drip"   // of what comes back one byte passes in a second
-	cut    harm = "cut"    // connections end half-way through what comes back
-	end    harm = "close"  // connections end when something comes back, and none of it passes
 )
 
 // A wire stands between edges and a server, and passes on what both say until it is harmed.
 type wire struct {
 	to netip.AddrPort
 	ln net.Listener
-
-	cuts atomic.Int64 // answers that were cut
 
 	mu      sync.Mutex // guards what follows
 	how     harm
@@ -62,7 +53,7 @@ func (w *wire) harm(how harm, late time.Duration) error {
 	w.how, w.late = how, late
 	close(w.changed)
 	w.changed = make(chan struct{})
-	if how == refuse || how == garble || how == swell || how == change {
+	if how == refuse || how == garble {
 		w.resetAll()
 	}
 	return nil
@@ -211,16 +202,6 @@ func (w *wire) deliver(to net.Conn, data []byte, back bool) bool {
 		case !back:
 		case how == garble:
 			data = []byte("abc\r\n")
-		case how == swell:
-			data = []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Long: " + strings.Repeat("x", 64<<10) + "\r\n\r\n")
-		case how == change:
-			data = []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: made-up\r\n\r\nof nobody")
-		case how == end:
-			return false
-		case how == cut:
-			w.cuts.Add(1)
-			to.Write(data[:len(data)/2])
-			return false
 		case how == drip:
 			if _, err := to.Write(data[:1]); err != nil {
 				return false
@@ -237,10 +218,4 @@ func (w *wire) deliver(to net.Conn, data []byte, back bool) bool {
 		_, err := to.Write(data)
 		return err == nil
 	}
-}
-
-// dial opens a connection to a server of the stage.
-func dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", addr.String())
 }

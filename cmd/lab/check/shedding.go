@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -171,14 +173,18 @@ type floodOrigin struct {
 }
 
 func startFloodOrigin() (*floodOrigin, error) {
-	o := new(floodOrigin)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("loadgen: the origin of a check: %w", err)
+	}
+	o := &floodOrigin{addr: ln.Addr().(*net.TCPAddr).AddrPort()}
 	o.service.Store(int64(floodService))
 	workers := make(chan struct{}, floodWorkers)
-	var err error
-	o.server, o.addr, err = Serve(func(http.ResponseWriter, *http.Request) {
+	o.server = &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { // clients see what fails
 		workers <- struct{}{}
 		time.Sleep(time.Duration(o.service.Load()))
 		<-workers
-	})
-	return o, err
+	})}
+	go func() { _ = o.server.Serve(ln) }()
+	return o, nil
 }

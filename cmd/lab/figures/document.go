@@ -12,7 +12,7 @@ import (
 var (
 	markers = regexp.MustCompile(`(?s)(<!-- figures ([\w-]+) -->\n)(.*?)(<!-- end -->)`)
 	inline  = regexp.MustCompile(`(?s)(<!-- =([\w-]+) -->)(.*?)(<!-- = -->)`)
-	marks   = regexp.MustCompile(`<!-- (?:figures |=|end )`)
+	marks   = regexp.MustCompile(`<!-- (?:figures |=|end -->)`)
 )
 
 // write is the document with what belongs in its places.

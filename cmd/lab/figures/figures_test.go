@@ -123,7 +123,7 @@ func TestFresh(t *testing.T) {
 	put(t, root, "code", "2")
 	git(t, root, "commit", "-qam", "what is not the heart")
 	fresh("")
-	const run = "docs/figures/runs/slow.txt"
+	const run = folder + "/runs/slow.txt"
 	stored := get(t, root, run)
 	put(t, root, run, strings.Replace(stored, "commit: ", "commit: 0123456", 1))
 	fresh("slow is of commit 0123456")

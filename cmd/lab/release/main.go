@@ -1,4 +1,4 @@
-// Command release makes what is handed out, of the commit that is checked out: go run ./.ci/release [--out dist] [--once].
+// Command release makes what is handed out, of the commit that is checked out: make release, or here go run ./release [--root ../..] [--out dist] [--once].
 // For each architecture an archive and a Debian package, both with the licences and notices of all that is linked in, what is in each program (SBOM), and SHA256SUMS of them all. All is built twice, from two clones in different folders,
 // the second time the first architecture with an empty build cache; if one byte differs, nothing is handed out. lintian reads the packages where it is
 // installed.
@@ -31,10 +31,14 @@ var programs = []string{"sluice", "sluice-wall", "sluice-loadgen"}
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("release: ")
-	out := flag.String("out", "dist", "folder for the results")
+	root := flag.String("root", "../..", "folder of the repository")
+	out := flag.String("out", "dist", "folder for the results, in that of the repository")
 	once := flag.Bool("once", false, "build once, without the proof that it can be repeated")
 	maintainer := flag.String("maintainer", "The Sluice authors <sluice@example.org>", "of the Debian package")
 	flag.Parse()
+	if err := os.Chdir(*root); err != nil {
+		log.Fatal(err)
+	}
 	if err := release(*out, *maintainer, *once); err != nil {
 		log.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package worst
+package sim
 
 import (
 	"net/netip"
@@ -10,7 +10,6 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop/secret"
-	"sluice/pop/sim"
 )
 
 // TestRotationThroughAPrefix: one client, 20,000 requests in a second over four edges, each from another of the 65,536 /64s of a /48, under a rule that
@@ -28,8 +27,8 @@ func TestRotationThroughAPrefix(t *testing.T) {
 		}
 		rules = append(rules, limiter.Rule{Rule: mitigation.Rule{Counter: c, Timeout: 2 * time.Minute}})
 	}
-	began := time.Unix(1_700_000_000, 0)
-	w, err := sim.New(sim.Config{Edges: edges, Nodes: 1, RTT: roundTrip, Counters: fullTable, Secret: secret.Of([]byte("rotation"))}, rules, began)
+	const settle = 200 * time.Millisecond
+	w, err := New(Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: fullTable, Secret: secret.Of([]byte("rotation"))}, rules, began)
 	if err != nil {
 		t.Fatal(err)
 	}
