@@ -67,6 +67,7 @@ type Machine struct {
 	swept     time.Time
 	cleaned   time.Time
 	edges     atomic.Int64  // that share the tier
+	member    atomic.Bool   // this edge is one of them
 	forged    atomic.Uint64 // values that the rooms have not seen
 }
 
@@ -256,6 +257,7 @@ func (m *Machine) slotsAnswered(f flight, r *wire.Result, now time.Time) {
 		m.presence.Taken(int(f.of-1), done, now)
 	}
 	m.Nodes.SetFull(m.presence.Full())
+	m.member.Store(m.presence.Member())
 }
 
 // marksRead takes in the marks of a node, and leaves this edge's own.
@@ -559,6 +561,24 @@ func (m *Machine) followClock(now time.Time) {
 	}
 	m.counters.Adjust(by, m.Nodes.Up(), now)
 	m.Exchanges.ClockStepped()
+}
+
+// Membership names the PoP that this edge is one of, for the process that replaces it; "": it is
+// not, because all slots are others'. It may be called from anywhere.
+func (m *Machine) Membership() string {
+	if !m.member.Load() {
+		return ""
+	}
+	return m.presence.PoP()
+}
+
+// Succeed takes over the Membership of the process that this one replaces, before the first Step. In
+// a full PoP this edge counts together with the others at once, and gets a slot when the older
+// process has ended.
+func (m *Machine) Succeed(membership string) {
+	if membership == m.presence.PoP() {
+		m.presence.Succeed()
+	}
 }
 
 // jitter is a time a little below d that differs between edges and from time to time.

@@ -163,3 +163,82 @@ func TestEdgeThatEnds(t *testing.T) {
 		}
 	}
 }
+
+// The process that replaces an edge of a full PoP counts together with the others from its start, while the older one goes
+// on, and has a slot as soon as that ends. Nobody else takes it, nor counts less meanwhile. One that replaces an edge
+// without a place, or of another PoP, counts alone as before.
+func TestReplacedInPlaceInAFullPoP(t *testing.T) {
+	t.Parallel()
+	pass := func(w *sim.World, d time.Duration) { passBy(w, d, 5*pop.Tick) }
+	const old, next, late = 7, 64, 65
+	r := newRule(t, 20, time.Minute, time.Minute, algorithm.Nearest)
+	w := newWorld(t, sim.Config{Edges: 66, Nodes: 2, RTT: time.Millisecond, Counters: 1000}, r)
+	w.Stop(next, false)
+	w.Stop(late, false)
+	pass(w, 8*time.Second)
+	must(t, w.Start(late))
+	pass(w, 2*time.Second)
+	if place := w.Edges[late].Machine.Membership(); place != "" {
+		t.Errorf("an edge that counts alone is one of %q", place)
+	}
+	begin := func(membership string) {
+		t.Helper()
+		must(t, w.Start(next))
+		w.Edges[next].Machine.Succeed(membership)
+	}
+	for _, wrong := range []string{"", "another PoP"} {
+		begin(wrong)
+		pass(w, time.Second)
+		if !w.Edges[next].Machine.Stats().Full {
+			t.Errorf("after a process of %q it does not count alone", wrong)
+		}
+		w.Stop(next, false)
+	}
+
+	full := func() bool { return w.Edges[next].Machine.Stats().Full }
+	begin(w.Edges[old].Machine.Membership())
+	s, began := address(1), w.Now()
+	for range 110 { // as long as connections stay with the older process
+		pass(w, 100*time.Millisecond)
+		if full() {
+			t.Fatalf("it counts alone %v after its start", w.Now().Sub(began))
+		}
+	}
+	for i := range 20 {
+		if e := []int{old, next, 3}[i%3]; !ask(w.Edges[e], r, s) {
+			t.Errorf("request %d of 20 is refused by edge %d", i+1, e)
+		}
+		pass(w, 100*time.Millisecond)
+	}
+	for _, e := range []int{old, next, 3} {
+		if ask(w.Edges[e], r, s) {
+			t.Errorf("edge %d admits a request beyond the limit", e)
+		}
+	}
+	if n := w.Edges[3].Machine.Stats().Edges; n != 64 {
+		t.Errorf("%d edges share the tier, want 64", n)
+	}
+	w.Stop(old, true)
+	ended := w.Now()
+	known := func() bool {
+		for _, e := range w.Edges[3].Machine.Operators.Edges() {
+			if e.Name == "edge64" {
+				return true
+			}
+		}
+		return false
+	}
+	for !known() {
+		if pass(w, 100*time.Millisecond); w.Now().Sub(ended) > 5*time.Second {
+			t.Fatal("it has no slot 5 s after the end of the older process")
+		}
+		if full() {
+			t.Fatalf("it counts alone %v after the end of the older process", w.Now().Sub(ended))
+		}
+	}
+	t.Logf("the others know it %v after the end of the older process", w.Now().Sub(ended))
+	pass(w, 5*time.Second)
+	if w.Edges[next].Machine.Membership() == "" || !w.Edges[late].Machine.Stats().Full {
+		t.Error("an edge that waited has its place")
+	}
+}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,8 +19,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"sluice/cmd/internal/labtest"
+	"sluice/counter"
+	"sluice/counter/member"
+	"sluice/pop/presence"
+	"sluice/pop/secret"
 )
 
 // A lineage is sluice and the processes that take over from it. They log into one file.
@@ -235,6 +241,87 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 	p.until("told of b", func() bool { // it is not asked: it would block b by itself
 		_, body := p.admin("GET", "/v1/mitigations")
 		return strings.Contains(body, `"by": "pop"`)
+	})
+}
+
+// The process that replaces the last edge of a PoP of 64 counts with the PoP from its first request on, while connections stay
+// with the older one, and has its slot when that has ended. Sixty-three others are presences in a real node.
+func TestReplacedInAFullPoP(t *testing.T) {
+	t.Parallel()
+	node := startMemcached(t)
+	key := secret.Of([]byte(popKey)).At("fra1")
+	var others [counter.MaxEdges - 1]presence.Slots
+	for i := range others {
+		others[i] = presence.New(key, uint64(i+1))
+		others[i].Take(i)
+	}
+	conn, err := net.Dial("tcp", node)
+	must(t, err)
+	var sends sync.WaitGroup
+	defer sends.Wait()
+	defer conn.Close()
+	sent := make(chan struct{}, 1)
+	sends.Go(func() {
+		replies := bufio.NewReader(conn)
+		for tick := time.NewTicker(time.Second); ; <-tick.C {
+			for i := range others {
+				now := time.Now()
+				c := others[i].Fill(0, presence.Edge{Name: fmt.Sprint("other", i), About: member.About{Started: now}}, now)
+				fmt.Fprintf(conn, "set %s 0 60 %d\r\n%s\r\n", c.Key, len(c.Value), c.Value)
+				if line, err := replies.ReadString('\n'); err != nil || line != "STORED\r\n" {
+					return
+				}
+			}
+			select {
+			case sent <- struct{}{}:
+			default:
+			}
+		}
+	})
+	<-sent
+	pop := "pop: {name: fra1, memcached: ['" + node + "'], secret_file: " + write(t, popKey) + "}\nrules: [{name: r, limit: 100, window: 1h}]\n"
+	l := startLineage(t, origin(t), nil, "--config", write(t, pop))
+	of := func(p *process, metric string) string {
+		_, text := p.admin("GET", "/metrics")
+		m := regexp.MustCompile(`(?m)^` + metric + ` (.*)$`).FindStringSubmatch(text)
+		if m == nil {
+			return ""
+		}
+		return m[1]
+	}
+	l.until("one of 64", func() bool { return of(l.process, "sluice_tier_edges") == "64" && of(l.process, "sluice_pop_full") == "0" })
+
+	kept := &http.Client{Transport: &http.Transport{}} // its connection stays with the older process
+	ask := func(by *http.Client) {
+		t.Helper()
+		resp, err := by.Get("http://" + l.front + "/")
+		must(t, err)
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	ask(kept)
+	l.replace()
+	l.until("seen by the new process", func() bool {
+		http.DefaultClient.CloseIdleConnections()
+		return of(l.process, "sluice_tier_edges") == "64"
+	})
+	for range 5 {
+		ask(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}})
+	}
+	knows(t, l.process, 6) // with the one of the older process
+	l.until("rid of the older process", func() bool {
+		if of(l.process, "sluice_pop_full") == "1" {
+			t.Fatalf("it counts alone while the older process ends\n%s", l.text())
+		}
+		return strings.Contains(l.text(), "msg=stopped")
+	})
+	l.until("one of 64, with a slot", func() bool {
+		c, err := net.Dial("tcp", node)
+		must(t, err)
+		defer c.Close()
+		fmt.Fprintf(c, "get %s\r\n", key.SlotKey(counter.MaxEdges-1))
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		return strings.HasPrefix(line, "VALUE") && of(l.process, "sluice_pop_full") == "0"
 	})
 }
 

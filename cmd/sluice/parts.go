@@ -357,6 +357,7 @@ func (d *daemon) takeOver() error {
 	}
 	if d.shared.Machine != nil {
 		d.older.OperatorLog = take(d.shared.Machine.Operators)
+		d.older.Membership = d.shared.Machine.Succeed
 	}
 	if d.shared.Local != nil {
 		d.older.Rules = take(d.shared.Local)
@@ -387,6 +388,7 @@ func (d *daemon) handover() *upgrade.Handover {
 			list, _ := d.shared.Machine.Operators.Encoded(time.Now())
 			return list
 		}
+		next.Membership = d.shared.Machine.Membership
 	}
 	if d.shared.Local != nil {
 		next.Rules = func() []byte {

@@ -70,7 +70,7 @@ type Slots struct {
 	keys     []string
 	slot     int // ours, or -1
 	full     bool
-	held     bool // a slot was ours once
+	held     bool // a slot was ours once, or is of the process that this one replaces
 	taken    bool // this edge has taken a slot that was another's, and not read since whose it is
 	sequence uint64
 	peers    map[uint64]*peer
@@ -106,6 +106,18 @@ func (p *Slots) Key() string {
 	}
 	return p.keys[p.slot]
 }
+
+// PoP names the slots: edges of another PoP, or under another secret, have others.
+func (p *Slots) PoP() string { return p.keys[0] }
+
+// Member reports whether this edge has a slot, or had one: it counts together with the others, also
+// while it finds none free.
+func (p *Slots) Member() bool { return p.held || p.slot >= 0 }
+
+// Succeed makes this edge a member from the start: the process that it replaces is one, and leaves it
+// its place by its end. Until then 65 processes may report. That is one more than a lane has room
+// for if each adds 256 hits of a source to it at once (package lanes), which is over any limit.
+func (p *Slots) Succeed() { p.held = true }
 
 // Full reports whether all slots are others', so that this edge counts alone.
 func (p *Slots) Full() bool { return p.full }

@@ -22,6 +22,7 @@ type Parent struct {
 	OperatorLog func(list []byte) error // takes over what operators said; nil: there is no PoP
 	Events      *events.Log             // takes over what has happened lately
 	Rules       func(list []byte) error // and what they changed of the rules of this edge only; nil: that is among the words
+	Membership  func(of string)         // takes over the membership of the PoP, before this process serves; nil: there is no PoP
 
 	ready    *os.File
 	state    *os.File
@@ -122,6 +123,10 @@ func (h *Parent) Take(server *edge.Server) error {
 			_ = h.OperatorLog(m.OperatorLog)
 		case m.Rules != nil && h.Rules != nil:
 			_ = h.Rules(m.Rules)
+		case m.Membership != "":
+			if h.Membership != nil && !h.begun {
+				h.Membership(m.Membership)
+			}
 		case m.Event != nil && !h.begun:
 			before = append(before, *m.Event)
 		case m.Event != nil:

@@ -34,6 +34,7 @@ const startTime = 30 * time.Second
 //
 //	old                                   new
 //	starts new, sockets open       --->   reads configuration, listens on the same sockets
+//	its membership of the PoP      --->   counts together with the PoP at once, though no slot may be free
 //	what operators said            --->   takes it over; an edge that counts alone has it among the mitigations
 //	mitigations, a line each       --->   takes them over
 //	events and the heaviest        --->   takes them over, before its own
@@ -60,6 +61,7 @@ type Handover struct {
 	Events      *events.Log    // what has happened lately
 	OperatorLog func() []byte  // what operators said to the PoP; nil: there is none
 	Rules       func() []byte  // what they changed of the rules of this edge only; nil: that is among the words
+	Membership  func() string  // of the PoP; "" or nil: there is none
 	Log         *slog.Logger
 
 	sent  time.Time         // when mitigations were sent last
@@ -221,7 +223,14 @@ func (h *Handover) sendBits(out *os.File, final bool) error {
 	e := json.NewEncoder(w)
 	before, now := h.sent, time.Now()
 	h.sent = now
-	if h.OperatorLog != nil { // first: a mitigation that has begun after a lift must not be lifted by it
+	if h.Membership != nil {
+		if m := h.Membership(); m != "" {
+			if err := e.Encode(handed{Membership: m}); err != nil {
+				return err
+			}
+		}
+	}
+	if h.OperatorLog != nil { // before mitigations: a mitigation that has begun after a lift must not be lifted by it
 		if err := e.Encode(handed{OperatorLog: h.OperatorLog()}); err != nil {
 			return err
 		}
@@ -268,6 +277,7 @@ type handed struct {
 	Heavy       *control.HeavyHanded `json:"heavy,omitempty"`
 	OperatorLog []byte               `json:"words,omitempty"`
 	Rules       []byte               `json:"rules,omitempty"` // as they changed them
+	Membership  string               `json:"membership,omitempty"`
 }
 
 // sendFinal sends the new process what this one has counted to its end.
