@@ -572,8 +572,8 @@ func (m *Machine) Membership() string {
 	return m.presence.PoP()
 }
 
-// Succeed takes over the Membership of the process that this one replaces, before the first Step. In
-// a full PoP this edge counts together with the others at once, and gets a slot when the older
+// Succeed takes over the Membership of the process that this one replaces, before the first Step.
+// In a full PoP this edge counts together with the others at once, and gets a slot when the older
 // process has ended.
 func (m *Machine) Succeed(membership string) {
 	if membership == m.presence.PoP() {

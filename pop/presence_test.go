@@ -164,9 +164,9 @@ func TestEdgeThatEnds(t *testing.T) {
 	}
 }
 
-// The process that replaces an edge of a full PoP counts together with the others from its start, while the older one goes
-// on, and has a slot as soon as that ends. Nobody else takes it, nor counts less meanwhile. One that replaces an edge
-// without a place, or of another PoP, counts alone as before.
+// The process that replaces an edge of a full PoP counts together with the others from its start,
+// while the older one goes on, and has a slot soon after that ends. Nobody else takes it, nor counts
+// less meanwhile. One that replaces an edge without a place, or of another PoP, counts alone.
 func TestReplacedInPlaceInAFullPoP(t *testing.T) {
 	t.Parallel()
 	pass := func(w *sim.World, d time.Duration) { passBy(w, d, 5*pop.Tick) }

@@ -244,8 +244,9 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 	})
 }
 
-// The process that replaces the last edge of a PoP of 64 counts with the PoP from its first request on, while connections stay
-// with the older one, and has its slot when that has ended. Sixty-three others are presences in a real node.
+// The process that replaces the last edge of a PoP of 64 counts with the PoP from its first request
+// on, while connections stay with the older one, and has its slot when that has ended. Sixty-three
+// others are presences in a real node.
 func TestReplacedInAFullPoP(t *testing.T) {
 	t.Parallel()
 	node := startMemcached(t)
@@ -266,7 +267,8 @@ func TestReplacedInAFullPoP(t *testing.T) {
 		for tick := time.NewTicker(time.Second); ; <-tick.C {
 			for i := range others {
 				now := time.Now()
-				c := others[i].Fill(0, presence.Edge{Name: fmt.Sprint("other", i), About: member.About{Started: now}}, now)
+				about := member.About{Started: now}
+				c := others[i].Fill(0, presence.Edge{Name: fmt.Sprint("other", i), About: about}, now)
 				fmt.Fprintf(conn, "set %s 0 60 %d\r\n%s\r\n", c.Key, len(c.Value), c.Value)
 				if line, err := replies.ReadString('\n'); err != nil || line != "STORED\r\n" {
 					return
@@ -279,8 +281,9 @@ func TestReplacedInAFullPoP(t *testing.T) {
 		}
 	})
 	<-sent
-	pop := "pop: {name: fra1, memcached: ['" + node + "'], secret_file: " + write(t, popKey) + "}\nrules: [{name: r, limit: 100, window: 1h}]\n"
-	l := startLineage(t, origin(t), nil, "--config", write(t, pop))
+	pop := "pop: {name: fra1, memcached: ['" + node + "'], secret_file: " + write(t, popKey) + "}\n"
+	rules := "rules: [{name: r, limit: 100, window: 1h}]\n"
+	l := startLineage(t, origin(t), nil, "--config", write(t, pop+rules))
 	of := func(p *process, metric string) string {
 		_, text := p.admin("GET", "/metrics")
 		m := regexp.MustCompile(`(?m)^` + metric + ` (.*)$`).FindStringSubmatch(text)
@@ -289,9 +292,11 @@ func TestReplacedInAFullPoP(t *testing.T) {
 		}
 		return m[1]
 	}
-	l.until("one of 64", func() bool { return of(l.process, "sluice_tier_edges") == "64" && of(l.process, "sluice_pop_full") == "0" })
+	l.until("one of 64", func() bool {
+		return of(l.process, "sluice_tier_edges") == "64" && of(l.process, "sluice_pop_full") == "0"
+	})
 
-	kept := &http.Client{Transport: &http.Transport{}} // its connection stays with the older process
+	kept := &http.Client{Transport: &http.Transport{}} // it stays with the older process
 	ask := func(by *http.Client) {
 		t.Helper()
 		resp, err := by.Get("http://" + l.front + "/")

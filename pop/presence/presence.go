@@ -114,8 +114,8 @@ func (p *Slots) PoP() string { return p.keys[0] }
 // while it finds none free.
 func (p *Slots) Member() bool { return p.held || p.slot >= 0 }
 
-// Succeed makes this edge a member from the start: the process that it replaces is one, and leaves it
-// its place by its end. Until then 65 processes may report. That is one more than a lane has room
+// Succeed makes this edge a member from the start: the process that it replaces is one, and leaves
+// it its place by its end. Until then 65 processes may report. That is one more than a lane has room
 // for if each adds 256 hits of a source to it at once (package lanes), which is over any limit.
 func (p *Slots) Succeed() { p.held = true }
 

@@ -39,9 +39,10 @@ func appendLines(b []byte, name string, values []string) []byte {
 // it does not say unmistakably where its body ends.
 const malformed = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: malformed\r\n\r\n"
 
-// holdTime is how long the head of an answer with a length waits for the first part of its body, and its last part for the
-// end of the stream: an answer that is longer or shorter than its head says is mostly seen by then, and refused. Neither a
-// slow body nor a stream without an end holds up what is there.
+// holdTime is how long the head of an answer with a length waits for the first part of its body, and
+// its last part for the end of the stream: an answer that is longer or shorter than its head says is
+// mostly seen by then, and refused. Neither a slow body nor a stream without an end holds up what is
+// there.
 const holdTime = 100 * time.Millisecond
 
 // namesConnection reports whether a head has a field about a connection, which HTTP/2 has none of (RFC 9113, 8.2.2).
@@ -100,8 +101,9 @@ func (x *exchange) relay(a *http.Response) {
 	}
 }
 
-// A held answer is one of a known length. What is held of it goes with what comes next, or after holdTime by the timer, while
-// Read still waits. There is one writer at a time, without a lock: a timer that Stop does not stop is waited for.
+// A held answer is one of a known length. What is held of it goes with what comes next, or after
+// holdTime by the timer, while Read still waits. There is one writer at a time, without a lock: a
+// timer that Stop does not stop is waited for.
 type held struct {
 	*exchange
 	answer   io.ReadCloser // its body
@@ -116,7 +118,10 @@ type held struct {
 // fixed writes an answer of this length.
 func (x *exchange) fixed(a *http.Response, head []byte, length int64) {
 	const room = 15 << 10 // with most heads 16 KiB
-	h := &held{exchange: x, answer: a.Body, text: slices.Grow(head, room)[:len(head)+room], head: len(head), to: len(head), left: length, written: make(chan struct{}, 1)}
+	h := &held{
+		exchange: x, answer: a.Body, text: slices.Grow(head, room)[:len(head)+room],
+		head: len(head), to: len(head), left: length, written: make(chan struct{}, 1),
+	}
 	timer := time.AfterFunc(holdTime, h.late)
 	defer timer.Stop()
 	for {
@@ -154,7 +159,7 @@ func (h *held) write() {
 	}
 }
 
-// late writes what is held. Where the answer is whole with it, that is all of the answer, and Read ends.
+// late writes what is held. Where the answer is whole with it, Read ends.
 func (h *held) late() {
 	defer func() {
 		if h.conn.pool.recovered(recover()) {

@@ -166,7 +166,8 @@ func TestGRPCManyMessages(t *testing.T) {
 // A client that pauses in its body is waited for while the answer goes on.
 func TestGRPCPauses(t *testing.T) {
 	t.Parallel()
-	_, e, c := grpcThrough(t, "limits: {header_timeout: 2s, idle_timeout: 2s}") // a busy machine takes its time for a handshake
+	// Long enough for a handshake on a busy machine.
+	_, e, c := grpcThrough(t, "limits: {header_timeout: 2s, idle_timeout: 2s}")
 	both, err := c.FullDuplexCall(within(t))
 	edgetest.Must(t, err)
 	_, err = both.Recv()
@@ -210,7 +211,7 @@ func TestGRPCCancel(t *testing.T) {
 	t.Parallel()
 	s, e, c := grpcThrough(t, "")
 	waits := &calls.SimpleRequest{ResponseStatus: &calls.EchoStatus{Code: -1}}
-	for wait := 100 * time.Millisecond; len(s.md) == 0; wait *= 2 { // until there was time to get to the server
+	for wait := 100 * time.Millisecond; len(s.md) == 0; wait *= 2 { // until it got to the server
 		ctx, cancel := context.WithTimeout(within(t), wait)
 		if _, err := c.UnaryCall(ctx, waits); status.Code(err) != codes.DeadlineExceeded {
 			t.Fatalf("within %v: %v", wait, err)

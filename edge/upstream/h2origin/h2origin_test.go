@@ -166,23 +166,30 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// An answer whose announced bytes have all come is there within holdTime of the last, whenever its stream ends, if ever, and
-// holds nothing from then on.
+// An answer whose announced bytes have all come is there within holdTime of the last, whenever its
+// stream ends, if ever, and holds nothing from then on.
 func TestWholeWithoutItsEnd(t *testing.T) {
-	long := strings.Repeat("x", 40<<10)
+	eighth := strings.Repeat("x", 8<<10)
+	never := func(*raw, uint32) {}
 	for _, test := range []struct {
 		name, length string
 		parts        []string // a second apart
 		after        func(r *raw, id uint32)
 	}{
-		{"one that ends late", "2", []string{"ok"}, func(r *raw, id uint32) { _ = r.WriteData(id, true, nil) }},
-		{"one that never ends", "2", []string{"ok"}, func(*raw, uint32) {}},
-		{"one that is longer after all", "2", []string{"ok"}, func(r *raw, id uint32) { _ = r.WriteData(id, true, []byte("more")) }},
-		{"one that is reset", "2", []string{"ok"}, func(r *raw, id uint32) { _ = r.WriteRSTStream(id, frames.ErrCodeInternal) }},
-		{"an empty one", "0", nil, func(*raw, uint32) {}},
-		{"one in parts", "6", []string{"pa", "r", "ts", "."}, func(*raw, uint32) {}},
-		{"one that begins late", "2", []string{"", "ok"}, func(*raw, uint32) {}},
-		{"a long one", "40960", []string{long[:8<<10], long[8<<10 : 16<<10], long[16<<10 : 24<<10], long[24<<10 : 32<<10], long[32<<10:]}, func(*raw, uint32) {}},
+		{"one that ends late", "2", []string{"ok"}, func(r *raw, id uint32) {
+			_ = r.WriteData(id, true, nil)
+		}},
+		{"one that never ends", "2", []string{"ok"}, never},
+		{"one that is longer after all", "2", []string{"ok"}, func(r *raw, id uint32) {
+			_ = r.WriteData(id, true, []byte("more"))
+		}},
+		{"one that is reset", "2", []string{"ok"}, func(r *raw, id uint32) {
+			_ = r.WriteRSTStream(id, frames.ErrCodeInternal)
+		}},
+		{"an empty one", "0", nil, never},
+		{"one in parts", "6", []string{"pa", "r", "ts", "."}, never},
+		{"one that begins late", "2", []string{"", "ok"}, never},
+		{"a long one", "40960", []string{eighth, eighth, eighth, eighth, eighth}, never},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -235,8 +242,8 @@ func TestWholeWithoutItsEnd(t *testing.T) {
 	}
 }
 
-// What is held waits for its reader, whoever writes it: an end or an error that comes meanwhile adds nothing, and a reader that
-// leaves ends all of it.
+// What is held waits for its reader, whoever writes it: an end or an error that comes meanwhile adds
+// nothing, and a reader that leaves ends all of it.
 func TestHeldForASlowReader(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -252,7 +259,9 @@ func TestHeldForASlowReader(t *testing.T) {
 			time.Sleep(holdTime * 2)
 			_ = r.WriteData(id, true, []byte("okay"))
 		}, ""},
-		{"a whole answer", func(r *raw, id uint32) { _ = r.WriteData(id, false, []byte("ok")) }, "ok"},
+		{"a whole answer", func(r *raw, id uint32) {
+			_ = r.WriteData(id, false, []byte("ok"))
+		}, "ok"},
 		{"a whole answer, and then its end", func(r *raw, id uint32) {
 			_ = r.WriteData(id, false, []byte("ok"))
 			time.Sleep(holdTime * 2)
@@ -288,9 +297,12 @@ func TestHeldForASlowReader(t *testing.T) {
 						return
 					}
 					if test.want == "" {
-						time.AfterFunc(holdTime, func() { _ = r.WriteRSTStream(id, frames.ErrCodeInternal) })
+						time.AfterFunc(holdTime, func() {
+							_ = r.WriteRSTStream(id, frames.ErrCodeInternal)
+						})
 					}
-					want := "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n" + test.want
+					want := "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n"
+					want += test.want
 					if got := all(answer); got != want {
 						t.Errorf("%q, want %q", got, want)
 					}

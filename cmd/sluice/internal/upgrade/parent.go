@@ -22,7 +22,7 @@ type Parent struct {
 	OperatorLog func(list []byte) error // takes over what operators said; nil: there is no PoP
 	Events      *events.Log             // takes over what has happened lately
 	Rules       func(list []byte) error // and what they changed of the rules of this edge only; nil: that is among the words
-	Membership  func(of string)         // takes over the membership of the PoP, before this process serves; nil: there is no PoP
+	Membership  func(of string)         // takes over that of the PoP, before serving; nil: there is none
 
 	ready    *os.File
 	state    *os.File

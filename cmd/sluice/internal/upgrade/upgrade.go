@@ -34,7 +34,7 @@ const startTime = 30 * time.Second
 //
 //	old                                   new
 //	starts new, sockets open       --->   reads configuration, listens on the same sockets
-//	its membership of the PoP      --->   counts together with the PoP at once, though no slot may be free
+//	its membership of the PoP      --->   counts with the PoP at once, be all slots full
 //	what operators said            --->   takes it over; an edge that counts alone has it among the mitigations
 //	mitigations, a line each       --->   takes them over
 //	events and the heaviest        --->   takes them over, before its own
@@ -230,7 +230,7 @@ func (h *Handover) sendBits(out *os.File, final bool) error {
 			}
 		}
 	}
-	if h.OperatorLog != nil { // before mitigations: a mitigation that has begun after a lift must not be lifted by it
+	if h.OperatorLog != nil { // before mitigations: one that has begun after a lift must stay
 		if err := e.Encode(handed{OperatorLog: h.OperatorLog()}); err != nil {
 			return err
 		}
