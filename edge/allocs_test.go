@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"sluice/edge/edgetest"
+	"sluice/edge/edgetest/golden"
 	"sluice/edge/listen"
 	"sluice/edge/upstream"
-	"sluice/internal/golden"
 )
 
 // TestRequestAllocations holds how often a request allocates, on its whole way over connections in memory: pieces of memory a request, rounded.

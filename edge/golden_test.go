@@ -19,8 +19,8 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/edgetest"
+	"sluice/edge/edgetest/golden"
 	"sluice/edge/listen"
-	"sluice/internal/golden"
 )
 
 // A claim is one thing that wants a say in the answer to a request: a setting, a rule, an operator's word, or how the request is.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 )
 
 // captured is what do writes to one of the process's files.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 )
 
 // apiDocument is what the pages on the API show of edge/admin/openapi.yaml.

@@ -22,8 +22,8 @@ import (
 	"sluice/edge/admin"
 	"sluice/edge/config"
 	"sluice/edge/edgetest"
+	"sluice/edge/edgetest/golden"
 	"sluice/edge/geo/geotest"
-	"sluice/internal/golden"
 	"sluice/mitigation"
 )
 

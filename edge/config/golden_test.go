@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"sluice/edge/config/compose"
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 )
 
 // What is wrong with configurations, and where: wrong.txt has what people get wrong, fields.txt a wrong value of each field and a field that

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 )
 
 // fieldsFile has every field with its default and what it does.

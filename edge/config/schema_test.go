@@ -16,7 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 )
 
 // object is a schema, or a part of one.

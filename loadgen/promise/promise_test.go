@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/workload"

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 	"sluice/loadgen/judge"
 )
 

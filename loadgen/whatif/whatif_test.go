@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )

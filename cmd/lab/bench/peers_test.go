@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"sluice/edge/config"
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 )
 
 // What is written for each edge, plain and over TLS: the same protocol and cipher, and nothing of TLS where there is none. And where all

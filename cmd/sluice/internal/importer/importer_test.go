@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/internal/golden"
+	"sluice/edge/edgetest/golden"
 )
 
 // What is made of each file, with its notes, is a golden file; Import holds it to be a configuration.
