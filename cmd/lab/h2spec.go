@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"sluice/cmd/lab/bench"
 )
 
 // cmdH2Spec holds servers to what HTTP/2 demands.
 func cmdH2Spec(ctx context.Context, args []string) error {
-	h := bench.HTTP2Attacks{Say: say}
+	h := bench.HTTP2Attacks{Say: say, Patience: 2 * time.Second}
 	var path string
 	t := newTrial("h2spec", "")
 	t.some(&h.Servers, "servers", []string{"sluice"}, bench.AttackServers, "of whom: sluice, nginx, haproxy")

@@ -11,7 +11,7 @@ import (
 
 // cmdHTTP2Attacks measures what attacks on HTTP/2 cost here, and at nginx and HAProxy.
 func cmdHTTP2Attacks(ctx context.Context, args []string) error {
-	h := bench.HTTP2Attacks{Say: say}
+	h := bench.HTTP2Attacks{Say: say, Idle: 3000, Patience: 2 * time.Second}
 	t := newTrial("http2-attacks", "one round of 300 ms: whether it works, not what it costs")
 	t.rounds(&h.Rounds, &h.For, 5, 3*time.Second, "of an attack; for a third of it the server is watched without one first")
 	t.some(&h.Servers, "servers", bench.AttackServers, bench.AttackServers, "whom to attack")

@@ -63,12 +63,6 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	if s.Logged {
 		line("access_log: {file: %q, format: json}", m.access)
 	}
-	if s.Unread {
-		line("access_log: {file: %q, format: json}", m.pipe)
-	}
-	if s.AuditOneIn > 0 {
-		line("audit_one_in: %d", s.AuditOneIn)
-	}
 	if s.Wall != "" {
 		line("shed: kernel")
 		line("wall: {socket: %q}", s.wallSocket())
@@ -80,9 +74,6 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 		for _, n := range tier {
 			line("    - %q", n)
 		}
-	}
-	if s.Wait > 0 {
-		line("  wait: %v", s.Wait)
 	}
 	if secret != "" {
 		line("  secret_file: %q", secret)
@@ -97,23 +88,13 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 			}
 		}
 	}
-	var limits []string
-	if s.Carrier == replay.Loopback && s.Source != "" {
-		line("source: {%s}", s.Source)
-	}
 	if s.Carrier != replay.Loopback {
 		line("source:")
 		line("  trust: [127.0.0.0/8]")
 		if s.Carrier == replay.Proxy {
 			line("  proxy_protocol: true")
 		}
-		limits = append(limits, "connections_per_source: 10000") // all come from one peer
-	}
-	if s.Limits != "" {
-		limits = append(limits, s.Limits)
-	}
-	if len(limits) > 0 {
-		line("limits: {%s}", strings.Join(limits, ", "))
+		line("limits: {connections_per_source: 10000}") // all come from one peer
 	}
 	line("origins:")
 	says := ""

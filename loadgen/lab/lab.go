@@ -41,18 +41,11 @@ type Lab struct {
 	Carrier replay.Carrier
 	HTTP2   bool // edges are reached by HTTP/2, over TLS with a certificate of their own
 	Logged  bool // edges write access logs, without which nobody knows what became of requests that were reset
-	Unread  bool // they write access logs into pipes that nobody reads
 	Guests  bool // others send than the sources of the trace, from addresses of their own
 
-	Limits        string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
-	Descriptors   int            // how many files an edge may open; 0: as many as this process
-	Source        string         // how edges find sources, as in a configuration file: "trust: [127.0.0.2]"; of Loopback alone
 	Before        netip.AddrPort // the origin of the edges, if it is not to be the lab's own
 	OriginOptions string         // more of it, as in a configuration file: "timeout: 5s, max_requests: 10"
-	Wait          time.Duration  // pop.wait of the edges; 0: their default
 	MoreRules     []string       // beside Rule, as in a configuration file: "{name: login, limit: 5}"
-
-	AuditOneIn int // of so many sources edges audit one; 0: their default
 
 	Peers bool // PoPs send each other their blocks, and counts near the limit
 
@@ -102,7 +95,6 @@ type Member struct {
 	Admin  netip.AddrPort // of an edge
 	Secure netip.AddrPort // where it speaks TLS, if it does
 	access string         // its access log, if it writes one
-	pipe   string         // or the pipe that it writes it into
 	Peers  netip.AddrPort // where it listens for other PoPs, if it does
 	ready  func() error
 	harmed bool // a fault was done to it that loses what it counted
@@ -274,21 +266,11 @@ func (s *Site) plan() error {
 			if s.Logged {
 				m.access = filepath.Join(s.dir, fmt.Sprintf("edge-%d.log", len(s.EdgeProcesses)))
 			}
-			if s.Unread {
-				m.pipe = filepath.Join(s.dir, fmt.Sprintf("edge-%d.pipe", len(s.EdgeProcesses)))
-				if err := syscall.Mkfifo(m.pipe, 0o600); err != nil {
-					return fmt.Errorf("loadgen: lab: %w", err)
-				}
-			}
 			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.EdgeProcesses)), s.edgeConfig(pop, m, tier, secret, peers))
 			if err != nil {
 				return err
 			}
 			m.Args = []string{"--config", file}
-			if s.Descriptors > 0 {
-				m.Args = append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, s.Descriptors), m.Path}, m.Args...)
-				m.Path = "/bin/sh"
-			}
 			m.ready = func() error { return s.edgeReady(m) }
 			s.EdgeProcesses = append(s.EdgeProcesses, m)
 			if s.HTTP2 {

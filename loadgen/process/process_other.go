@@ -9,6 +9,3 @@ func Attributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid
 
 // CanBeNobody reports whether this process may start others as nobody.
 func CanBeNobody() bool { return false }
-
-func LimitDescriptors(int, int) error  { return errLinuxOnly }
-func OpenDescriptors(int) (int, error) { return 0, errLinuxOnly }

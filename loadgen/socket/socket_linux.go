@@ -105,23 +105,12 @@ func FineTimers() {
 // Dial starts a connection to an IPv4 address, from the given one if it is valid. It does not wait for it to stand:
 // writing before that gives ErrAgain. The port is chosen when connecting and not when binding, so that only the
 // four-tuple must be unique and not the port.
-func Dial(from netip.Addr, to netip.AddrPort) (int, error) { return dial(from, to, 0) }
-
-// DialSmall is Dial for a connection that holds little which has not been read. Its window is small from the beginning: what is sent into
-// one that is made smaller afterwards is thrown away, and sent again and again.
-func DialSmall(from netip.Addr, to netip.AddrPort) (int, error) { return dial(from, to, 4096) }
-
-func dial(from netip.Addr, to netip.AddrPort, window int) (int, error) {
+func Dial(from netip.Addr, to netip.AddrPort) (int, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, sentinel(err)
 	}
-	if window > 0 {
-		err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, window)
-	}
-	if err == nil {
-		err = connect(fd, from, to)
-	}
+	err = connect(fd, from, to)
 	if err != nil {
 		syscall.Close(fd)
 		return -1, sentinel(err)

@@ -24,7 +24,6 @@ func (*Poller) Add(int, Event) error                                  { return e
 func (*Poller) Wait(_ time.Duration, events []Event) ([]Event, error) { return events, errPlatform }
 func FineTimers()                                                     {}
 func Dial(netip.Addr, netip.AddrPort) (int, error)                    { return -1, errPlatform }
-func DialSmall(netip.Addr, netip.AddrPort) (int, error)               { return -1, errPlatform }
 func Write(int, []byte) (int, error)                                  { return 0, errPlatform }
 func Read(int, []byte) (int, error)                                   { return 0, errPlatform }
 func Error(int) error                                                 { return errPlatform }

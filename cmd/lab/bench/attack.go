@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,16 +20,16 @@ import (
 // HTTP2Attacks measures what attacks on HTTP/2 cost a server and another client of it: each attack on each server before the same origin, a new
 // process each time, round after round. The server has one processor to itself; attacker, client and origin share another.
 type HTTP2Attacks struct {
-	Sluice   string        // the edge's executable
-	Before   string        // another one, which is attacked as the server "before"; "": none is
-	Self     string        // the executable of which "origin" is a subcommand
-	Servers  []string      // names of AttackServers; none: all
-	Attacks  []string      // of AttackNames; none: all
-	Rounds   int           // 0: 5
-	For      time.Duration // of an attack, and a third of it before that without one; 0: 3 s
-	Idle     int           // connections whose memory is measured; 0: 3000
-	Patience time.Duration // how long the calm client waits for an answer; 0: 2 s
-	Say      func(string)  // progress; nil: nobody
+	Sluice   string   // the edge's executable
+	Before   string   // another one, which is attacked as the server "before"; "": none is
+	Self     string   // the executable of which "origin" is a subcommand
+	Servers  []string // names of AttackServers
+	Attacks  []string // of AttackNames
+	Rounds   int
+	For      time.Duration // of an attack, and a third of it before that without one
+	Idle     int           // connections whose memory is measured
+	Patience time.Duration // how long the calm client waits for an answer
+	Say      func(string)  // progress
 
 	*bed
 	h2Origin string // the address of an origin that speaks HTTP/2, too
@@ -102,19 +101,6 @@ func (h HTTP2Attacks) Run(ctx context.Context) (figures []AttackFigures, memory 
 
 // prepare starts what all have in common.
 func (h *HTTP2Attacks) prepare(ctx context.Context) (err error) {
-	if len(h.Servers) == 0 {
-		h.Servers = AttackServers
-	}
-	if len(h.Attacks) == 0 {
-		h.Attacks = AttackNames()
-	}
-	h.Rounds = cmp.Or(h.Rounds, 5)
-	h.For = cmp.Or(h.For, 3*time.Second)
-	h.Idle = cmp.Or(h.Idle, 3000)
-	h.Patience = cmp.Or(h.Patience, calmPatience)
-	if h.Say == nil {
-		h.Say = func(string) {}
-	}
 	if h.Before != "" {
 		h.Servers = append([]string{"before"}, h.Servers...)
 	}

@@ -29,8 +29,6 @@ const (
 	attackTick, redialAfter = 2 * time.Millisecond, 20 * time.Millisecond
 	// calmPeriod is how often the calm client asks.
 	calmPeriod = 2 * time.Millisecond
-	// calmPatience is how long it waits for an answer.
-	calmPatience = 2 * time.Second
 )
 
 // attackTLS is what all clients here speak.

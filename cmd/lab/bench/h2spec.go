@@ -58,7 +58,7 @@ func (h *HTTP2Attacks) h2spec(ctx context.Context, path, name string, cases []h2
 			r.Failed = append(r.Failed, c.id+": "+c.name)
 			h.Say(fmt.Sprintf("%s: %s: %s", name, c.id, c.name))
 		}
-		calm := newCalmClient(s.at, calmPatience)
+		calm := newCalmClient(s.at, h.Patience)
 		if err := errors.Join(calm.once(calm.client), s.proc.Crashed()); err != nil {
 			r.Mute = append(r.Mute, fmt.Sprintf("%s: %s: %v", c.id, c.name, err))
 		}

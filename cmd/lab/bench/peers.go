@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,16 +18,16 @@ import (
 // that whatever else the machine does falls on all of them. The edge has one processor to itself; load, origin and tier share
 // another.
 type Peers struct {
-	Sluice  string        // the edge's executable
-	Before  string        // another executable of it, which is measured as the edge Before; "": none
-	Self    string        // the executable of which "origin" and "bare-proxy" are subcommands
-	Rounds  int           // 0: 5
-	For     time.Duration // of a measurement; 0: 2 s
-	Conns   []int         // connections; none: 64 and 512
-	Sources []int         // none: 1 and 10,000
-	Edges   []string      // names of PeerNames; none: all
-	Works   []string      // names of PeerWorks; none: all
-	Say     func(string)  // progress; nil: nobody
+	Sluice  string // the edge's executable
+	Before  string // another executable of it, which is measured as the edge Before; "": none
+	Self    string // the executable of which "origin" and "bare-proxy" are subcommands
+	Rounds  int
+	For     time.Duration // of a measurement
+	Conns   []int         // connections
+	Sources []int
+	Edges   []string     // names of PeerNames
+	Works   []string     // names of PeerWorks
+	Say     func(string) // progress
 	*bed
 	tier string
 	node *process.Process // memcached, at tier
@@ -93,7 +92,6 @@ type PeerFigures struct {
 
 // Run measures every edge in every case, and returns the figures in the order of cases and edges.
 func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
-	p.complete()
 	if p.bed, err = makeBed(ctx, "bench-peers", p.Self); err != nil {
 		return nil, err
 	}
@@ -138,26 +136,6 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 		figures = append(figures, rows...)
 	}
 	return figures, nil
-}
-
-func (p *Peers) complete() {
-	p.Rounds = cmp.Or(p.Rounds, 5)
-	p.For = cmp.Or(p.For, 2*time.Second)
-	if len(p.Conns) == 0 {
-		p.Conns = []int{64, 512}
-	}
-	if len(p.Sources) == 0 {
-		p.Sources = []int{1, 10_000}
-	}
-	if len(p.Edges) == 0 {
-		p.Edges = PeerNames
-	}
-	if len(p.Works) == 0 {
-		p.Works = PeerWorks
-	}
-	if p.Say == nil {
-		p.Say = func(string) {}
-	}
 }
 
 func (p *Peers) cases() (list []PeerCase) {

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,15 +19,15 @@ import (
 // POST /v1/limit at the edge. Each has a memcached of its own that is started anew for every measurement: one at a time, round after round, to and fro.
 // The server has one processor to itself; load and memcached share another.
 type RateLimit struct {
-	Sluice string        // the edge's executable
-	Peer   string        // that of envoyproxy/ratelimit
-	Rounds int           // 0: 5
-	For    time.Duration // of a measurement; 0: 2 s
-	Conns  int           // 0: 4
-	Calls  int           // at once on each connection; 0: 32
-	Users  int           // 0: 10,000
-	Works  []string      // names of RateLimitWorks; none: all
-	Say    func(string)  // progress; nil: nobody
+	Sluice string // the edge's executable
+	Peer   string // that of envoyproxy/ratelimit
+	Rounds int
+	For    time.Duration // of a measurement
+	Conns  int
+	Calls  int // at once on each connection
+	Users  int
+	Works  []string     // names of RateLimitWorks
+	Say    func(string) // progress
 	*bed
 	free []netip.AddrPort
 }
@@ -76,13 +75,6 @@ type callCost struct{ cpu, tier, rate, wrong float64 }
 
 // Run measures all in every work.
 func (b RateLimit) Run(ctx context.Context) (figures []RateLimitFigures, err error) {
-	b.Rounds, b.For, b.Conns, b.Calls, b.Users = cmp.Or(b.Rounds, 5), cmp.Or(b.For, 2*time.Second), cmp.Or(b.Conns, 4), cmp.Or(b.Calls, 32), cmp.Or(b.Users, 10_000)
-	if len(b.Works) == 0 {
-		b.Works = RateLimitWorks
-	}
-	if b.Say == nil {
-		b.Say = func(string) {}
-	}
 	if b.bed, err = makeBed(ctx, "bench-rls", ""); err != nil {
 		return nil, err
 	}

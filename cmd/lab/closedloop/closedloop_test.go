@@ -8,7 +8,11 @@ import (
 
 // An edge that closes at accept may have reset the connection before the request is written. That is a refusal, and no end of the load.
 func TestLoadIsShedBeforeItWrites(t *testing.T) {
-	ln := listen(t)
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
 	go func() {
 		for {
 			c, err := ln.Accept()

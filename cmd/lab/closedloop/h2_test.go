@@ -58,14 +58,3 @@ func TestLoadOverHTTP2(t *testing.T) {
 		t.Errorf("%d requests at once on %d connections of %d sources", most, len(from), len(sources))
 	}
 }
-
-// A server that speaks HTTP/1.1 alone is an error, and no figure.
-func TestLoadOverHTTP2AtNone(t *testing.T) {
-	s := httptest.NewTLSServer(http.NotFoundHandler())
-	defer s.Close()
-	_, err := Load{Edge: netip.MustParseAddrPort(s.Listener.Addr().String()), Conns: 1, Streams: 1,
-		TLS: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}, For: 50 * time.Millisecond}.Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "h2") {
-		t.Errorf("%v", err)
-	}
-}

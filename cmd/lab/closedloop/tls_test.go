@@ -1,9 +1,7 @@
 package closedloop
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -68,33 +66,5 @@ func TestLoadOverTLS(t *testing.T) {
 				t.Errorf("%d full handshakes, %d of %d answers on resumed connections; want all but the first %d", full.Load(), out.Resumed, out.Answers, conns)
 			}
 		})
-	}
-}
-
-func TestLoadOverTLSEnds(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	defer server.Close()
-	plain := netip.MustParseAddrPort(server.Listener.Addr().String())
-	load := Load{Edge: plain, Conns: 2, TLS: &tls.Config{InsecureSkipVerify: true}, For: 50 * time.Millisecond}
-	var want tls.RecordHeaderError
-	if _, err := load.Run(t.Context()); !errors.As(err, &want) {
-		t.Errorf("an edge without TLS: %v, want a %T", err, want)
-	}
-
-	// An edge that says nothing to the first message of a handshake.
-	ctx, cancel := context.WithCancel(t.Context())
-	silent, ended := listen(t), make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer cancel()
-		if c, err := silent.Accept(); err == nil {
-			t.Cleanup(func() { c.Close() })
-			c.Read(make([]byte, 1))
-		}
-	}()
-	defer func() { <-ended }()
-	load.Edge, load.For = netip.MustParseAddrPort(silent.Addr().String()), time.Hour
-	if _, err := load.Run(ctx); err != context.Canceled {
-		t.Errorf("cancelled: %v", err)
 	}
 }
