@@ -55,8 +55,6 @@ type Lab struct {
 
 	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
 
-	// Wire, if not nil, gives the address by which a node ("memcached/0") or the origin ("origin/0") is reached in place of its own.
-	Wire func(name string, own netip.AddrPort) (netip.AddrPort, error)
 	// Other does faults of the kind Other, which are to no process.
 	Other func(ctx context.Context, s *Site, f Fault) error
 }
@@ -211,9 +209,7 @@ func (s *Site) plan() error {
 	s.origin.ready = func() error { return scrape.OK(s.origin.Addr, origin.StatsPath) }
 
 	if !s.Before.IsValid() {
-		if s.Before, err = s.wired(s.origin); err != nil {
-			return err
-		}
+		s.Before = s.origin.Addr
 	}
 
 	peers := make([][]netip.AddrPort, s.PoPs)
@@ -237,11 +233,7 @@ func (s *Site) plan() error {
 			m.Args, m.AsNobody = memcachedArguments(m.Addr, cmp.Or(s.Memory, 64)), true
 			m.ready = func() error { return scrape.MemcachedAnswers(m.Addr) }
 			s.NodeProcesses = append(s.NodeProcesses, m)
-			reached, err := s.wired(m)
-			if err != nil {
-				return err
-			}
-			tier = append(tier, reached)
+			tier = append(tier, m.Addr)
 		}
 		if s.Twemproxy {
 			m := newMember(fmt.Sprint("twemproxy/", len(s.ProxyProcesses)), nutcracker, next())
@@ -284,14 +276,6 @@ func (s *Site) plan() error {
 		s.guard()
 	}
 	return nil
-}
-
-// wired is where a member is reached.
-func (s *Site) wired(m *Member) (netip.AddrPort, error) {
-	if s.Wire == nil {
-		return m.Addr, nil
-	}
-	return s.Wire(m.Name, m.Addr)
 }
 
 func newMember(name, path string, addr netip.AddrPort) *Member {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,30 +23,13 @@ type Live struct {
 	Log    func(format string, args ...any)
 }
 
-// stage is what runs of a story, and what of it can be harmed beside the processes.
-type stage struct {
-	site  *lab.Site
-	wires map[string]*wire
-
-	mu     sync.Mutex // guards what follows
-	crowds []net.Conn
-}
-
 // Run runs a story and judges it.
 func (l Live) Run(ctx context.Context, s *Scenario) (*Row, error) {
-	st := &stage{wires: make(map[string]*wire)}
-	defer func() {
-		st.disperse()
-		for _, w := range st.wires {
-			w.close()
-		}
-	}()
-	site, err := l.lab(s, st).Start(ctx)
+	site, err := l.lab(s).Start(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer site.Stop()
-	st.site = site
 	before, err := dials(ctx, site)
 	if err != nil {
 		return nil, err
@@ -110,23 +91,14 @@ func observe(s *Scenario, out *lab.Outcome) (*Observed, error) {
 }
 
 // lab is the lab that a story needs.
-func (l Live) lab(s *Scenario, st *stage) lab.Lab {
+func (l Live) lab(s *Scenario) lab.Lab {
 	out := lab.Lab{
 		PoPs: 1, Edges: s.Edges, Memcached: s.Nodes, Memory: s.MB, Twemproxy: s.Proxied,
 		Sluice: l.Sluice, Origin: l.Origin, Secret: l.Secret, Carrier: replay.Loopback, Log: l.Log,
 		Rule: lab.RuleConfig{Limit: s.Limit, Window: s.Window, MitigationTimeout: s.Block, OnStoreFailure: s.Posture, Mode: judge.Deployed},
-		Wire: func(name string, own netip.AddrPort) (netip.AddrPort, error) {
-			if !slices.ContainsFunc(s.Steps, func(step Step) bool { return step.act != nil && strings.Contains(step.Text, " "+name) }) {
-				return own, nil
-			}
-			w, err := newWire(own)
-			if err != nil {
-				return own, err
-			}
-			st.wires[name] = w
-			return w.addr(), nil
+		Other: func(ctx context.Context, site *lab.Site, f lab.Fault) error {
+			return fill(ctx, site, s.Steps[f.Index].node, s.Steps[f.Index].items)
 		},
-		Other: func(ctx context.Context, _ *lab.Site, f lab.Fault) error { return s.Steps[f.Index].act(ctx, st) },
 	}
 	if s.Patience > 0 {
 		out.OriginOptions = fmt.Sprintf("timeout: %v", s.Patience)
@@ -144,6 +116,32 @@ func (s *Scenario) faults() (faults []lab.Fault) {
 		}
 	}
 	return faults
+}
+
+// fill writes as many items into a node as so many new sources would, each as large as that of a counter.
+func fill(ctx context.Context, site *lab.Site, name string, items int) error {
+	for _, n := range site.NodeProcesses {
+		if n.Name != name {
+			continue
+		}
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", n.Addr.String())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		var b strings.Builder
+		for i := range items {
+			fmt.Fprintf(&b, "set sluice-chaos-flood-%012d 0 0 20 noreply\r\n%020d\r\n", i, i)
+			if b.Len() > 1<<16 || i == items-1 {
+				if _, err := c.Write([]byte(b.String())); err != nil {
+					return fmt.Errorf("loadgen: chaos: fill %s: %w", name, err)
+				}
+				b.Reset()
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("loadgen: chaos: there is no %s", name)
 }
 
 func sum(of map[string]int) (n int) {

@@ -52,7 +52,8 @@ type Step struct {
 	At    time.Duration
 	Text  string
 	Fault *lab.Fault // of a process, or of a clock
-	act   action     // anything else
+	node  string     // or the node that is filled with so many items
+	items int
 }
 
 // Bound is what clients and operators may notice at most. Of what a scenario does not say, it is below 0.
@@ -262,6 +263,27 @@ func say(like, want string, read func(*Scenario, []string) error) clause {
 }
 
 var happens = regexp.MustCompile(`^at ` + span + ` +(.*)$`)
+
+var fills = regexp.MustCompile(`^fill (memcached/\d+) with ` + number + ` items$`)
+
+// readStep reads what happens at a time.
+func readStep(at, text string) (*Step, error) {
+	s := &Step{Text: text}
+	var err error
+	if s.At, err = time.ParseDuration(at); err != nil {
+		return nil, fmt.Errorf("%s is no time: want one such as 20s", at)
+	}
+	if m := fills.FindStringSubmatch(text); m != nil {
+		s.node = m[1]
+		return s, whole(&s.items, m[2], 1, 10_000_000)
+	}
+	f, err := lab.ParseFault(at + " " + text)
+	if err != nil {
+		return nil, fmt.Errorf("%w; or such as %q", err, "fill memcached/0 with 200,000 items")
+	}
+	s.Fault = &f
+	return s, nil
+}
 
 // read reads one clause.
 func (s *Scenario) read(text string) error {

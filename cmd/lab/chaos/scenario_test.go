@@ -49,7 +49,7 @@ func TestParseErrors(t *testing.T) {
 		{"at 12s", "at 22s", `made.txt:2: the story "a node is killed" is over after 20s`},
 		{"    limit 50 in 5s", "", "made.txt:2: the story \"a node is killed\" has no limit"},
 		{"a node is killed\n", "", `made.txt:2: "3 edges live; 2 nodes" belongs to no story`},
-		{"restart memcached/0", "hold memcached/0 by 1s", "of nothing else"},
+		{"restart memcached/0", "fill memcached/0 with 0 items", "0: want 1 to"},
 		{"    at 12s restart memcached/0", "    ready within 1s", "has no restart at its end"},
 		{"attackers at 25 a second", "attackers at 14 a second", "has more allowed in a window than an attacker sends"},
 		{"at most 1.5 limits in", "at most 1 limit for each edge in", "has more allowed in a window than an attacker sends"},

@@ -29,7 +29,7 @@ type Soak struct {
 func (k Soak) Lab(l Live, edges, nodes int) lab.Lab {
 	s := k.traffic()
 	s.Edges, s.Nodes, s.Patience = edges, nodes, 3*time.Second
-	return l.lab(s, &stage{})
+	return l.lab(s)
 }
 
 // traffic is what sources do in a round.
