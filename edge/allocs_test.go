@@ -16,29 +16,36 @@ import (
 	"sluice/edge/upstream"
 )
 
-// TestRequestAllocations holds how often a request allocates, on its whole way over connections in memory: pieces of memory a request, rounded.
-// The race detector empties pools at random, so with it there is nothing to hold.
+// TestRequestAllocations holds how often a request allocates on its whole way over connections in
+// memory, rounded. The race detector empties pools at random, so with it there is nothing to hold.
 func TestRequestAllocations(t *testing.T) {
 	const requests = 5000
+	answer := append([]byte(edgetest.BenchAnswer), bytes.Repeat([]byte("x"), 1000)...)
 	var table strings.Builder
 	for _, test := range []struct{ name, yaml string }{
 		{"proxied, no rule", "rules: [{name: r, limit: 1000000000, mode: off}]"},
 		{"proxied, one rule", "rules: [{name: r, limit: 1000000000}]"},
 		{"proxied, by key", "rules: [{name: r, limit: 1000000000, key: 'header:User-Agent'}]"},
-		{"proxied, three rules and two windows", "rules: [{name: r, limit: 100000, windows: [{limit: 1000000, window: 1h}]}, {name: s, limit: 1000000, key: host}, {name: t, limit: 1000000, match: {path: '/some/*'}}]"},
+		{"proxied, three rules and two windows", "rules: [{name: s, limit: 1000000, key: host}, " +
+			"{name: r, limit: 100000, windows: [{limit: 1000000, window: 1h}]}, " +
+			"{name: t, limit: 1000000, match: {path: '/some/*'}}]"},
 		{"refused by a limit", "rules: [{name: r, limit: 1, mitigation_timeout: 0}]"},
 		{"refused by a block", "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]"},
 		{"refused by deny", "deny: [198.18.0.0/16]"},
-		{"redirected by a rule", "rules: [{name: r, limit: 1, action: redirect, response: {location: 'https://busy.example/'}}]"},
+		{"redirected by a rule", "rules: [{name: r, limit: 1, action: redirect, " +
+			"response: {location: 'https://busy.example/'}}]"},
 		{"checked", "check_path: /some/*\nrules: [{name: r, limit: 1000000000}]"},
 	} {
-		c := edgetest.Parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml)
+		c := edgetest.Parse(t, "source: {trust: [0.0.0.0/0], trust_everybody: true}\n"+
+			"origins: [{servers: ['http://127.0.0.1:9']}]\n"+test.yaml)
 		s := edgetest.NewServer(t, c)
 		o := s.Upstreams().All[0]
 		serve := func() {
-			origin := &edgetest.Repeater{Text: append([]byte(edgetest.BenchAnswer), bytes.Repeat([]byte("x"), 1000)...)}
-			o.Idle = append(o.Idle[:0], &upstream.Link{Conn: origin, Origin: o, Until: time.Now().Add(time.Hour)})
-			s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(&edgetest.Crowd{Requests: requests, Sources: 10}))
+			link := &upstream.Link{Conn: &edgetest.Repeater{Text: answer}, Origin: o}
+			link.Until = time.Now().Add(time.Hour)
+			o.Idle = append(o.Idle[:0], link)
+			crowd := &edgetest.Crowd{Requests: requests, Sources: 10}
+			s.ServeConn((&listen.Listener{Registry: s.Registry()}).Admit(crowd))
 		}
 		serve()
 		var before, after runtime.MemStats
@@ -48,7 +55,8 @@ func TestRequestAllocations(t *testing.T) {
 		if got := edgetest.Metrics(t, s)["sluice_received_total"]; got != 2*requests {
 			t.Fatalf("%s: %v requests received", test.name, got)
 		}
-		fmt.Fprintf(&table, "%-38s %.0f\n", test.name, float64(after.Mallocs-before.Mallocs)/requests)
+		each := float64(after.Mallocs-before.Mallocs) / requests
+		fmt.Fprintf(&table, "%-38s %.0f\n", test.name, each)
 	}
 	golden.Check(t, "allocations.txt", []byte(table.String()))
 }

@@ -23,7 +23,8 @@ import (
 	"sluice/edge/listen"
 )
 
-// A claim is one thing that wants a say in the answer to a request: a setting, a rule, an operator's word, or how the request is.
+// A claim is one thing that wants a say in the answer to a request: a setting, a rule, an
+// operator's order, or the form of the request.
 type claim struct {
 	name     string
 	settings string // of the configuration, a line
@@ -36,10 +37,10 @@ type claim struct {
 // A wish is a request.
 type wish struct {
 	method, path, body string
-	header             [][2]string
+	header             []string
 }
 
-// The three clients of a claim: two that connect themselves, and one behind a proxy that the edge trusts.
+// The three clients of a claim: two connect themselves, one is behind a proxy that the edge trusts.
 const (
 	plainClient   = "127.0.0.1"
 	tlsClient     = "127.0.0.2"
@@ -61,19 +62,21 @@ func ordered(say func(e *edgetest.Edge, client string) error) func(*edgetest.Edg
 	}
 }
 
-func adds(name, value string) func(*wish) {
-	return func(w *wish) { w.header = append(w.header, [2]string{name, value}) }
+func adds(lines ...string) func(*wish) {
+	return func(w *wish) { w.header = append(w.header, lines...) }
 }
 
+func begins(path string) func(*wish) { return func(w *wish) { w.path = path + w.path } }
+
 // claims are all of them. Paths come together: what begins one goes before what ends it.
-func claims(folder, origin string) []claim {
-	by := control.Operator{Who: "anna"}
+func claims(folder, origin, bad string) []claim {
+	by, secret := control.Operator{Who: "anna"}, folder+"/hs256"
 	clients := "[" + strings.Join(claimants, ", ") + "]"
 	return []claim{
 		{name: "form", change: func(w *wish) { w.path += strings.Repeat("/", 70) }},
 		{name: "health path", change: func(w *wish) { w.path += "healthz" }},
-		{name: "proof", change: func(w *wish) { w.path = strings.Replace(w.path, "/", "/.well-known/acme-challenge/token/", 1) }},
-		{name: "check", settings: "check_path: /check/*", change: func(w *wish) { w.path = "/check" + w.path }},
+		{name: "proof", change: begins("/.well-known/acme-challenge/token")},
+		{name: "check", settings: "check_path: /check/*", change: begins("/check")},
 		{name: "deny", settings: "deny: " + clients},
 		{name: "deny, operator", before: ordered(func(e *edgetest.Edge, client string) error {
 			_, err := e.List(control.Deny, client, time.Hour, "", by, time.Now())
@@ -89,46 +92,56 @@ func claims(folder, origin string) []claim {
 			_, err := e.List(control.Allow, client, time.Hour, "", by, time.Now())
 			return err
 		})},
-		{name: "block", rule: "{name: blocked, limit: 1000}", before: ordered(func(e *edgetest.Edge, client string) error {
-			_, err := e.Block("blocked", client, time.Hour, "", by, time.Now())
+		{name: "block", rule: "{name: blocked, limit: 1000}",
+			before: ordered(func(e *edgetest.Edge, client string) error {
+				_, err := e.Block("blocked", client, time.Hour, "", by, time.Now())
+				return err
+			})},
+		{name: "block of all", before: ordered(func(e *edgetest.Edge, client string) error {
+			_, err := e.Block("*", client, time.Hour, "", by, time.Now())
 			return err
 		})},
 		{name: "limit", rule: "{name: limited, limit: 1, window: 1h}"},
-		{name: "limit that redirects", rule: "{name: away, limit: 1, window: 1h, action: redirect, response: {location: 'https://busy.example/'}}"},
+		{name: "limit that redirects", rule: "{name: away, limit: 1, window: 1h, " +
+			"action: redirect, response: {location: 'https://busy.example/'}}"},
 		{name: "limit that closes", rule: "{name: closes, limit: 1, window: 1h, action: close}"},
-		{name: "limit with a body", rule: "{name: own, limit: 1, window: 1h, response: {content_type: text/plain, body: own}}"},
+		{name: "limit with a body", rule: "{name: own, limit: 1, window: 1h, " +
+			"response: {content_type: text/plain, body: own}}"},
 		{name: "no tier", rule: "{name: closed, limit: 1000, on_store_failure: closed}"},
-		{name: "key twice", rule: "{name: keyed, limit: 1000, key: 'header:x-key'}", change: func(w *wish) {
-			adds("X-Key", "a")(w)
-			adds("X-Key", "b")(w)
-		}},
-		{name: "token twice", settings: "jwt: {keys_file: " + folder + "/hs256, algorithms: [HS256], header: x-token}", rule: "{name: tokens, limit: 1000, key: 'jwt:sub'}", change: func(w *wish) {
-			adds("X-Token", "a")(w)
-			adds("X-Token", "b")(w)
-		}},
-		{name: "page", settings: "pages: [{status: [400, 403, 413, 421, 429, 503], type: text/html, file: " + folder + "/page.html}]", change: adds("Accept", "text/html")},
+		{name: "key twice", rule: "{name: keyed, limit: 1000, key: 'header:x-key'}",
+			change: adds("X-Key: a", "X-Key: b")},
+		{name: "token twice", rule: "{name: tokens, limit: 1000, key: 'jwt:sub'}",
+			settings: "jwt: {algorithms: [HS256], header: x-token, keys_file: " + secret + "}",
+			change:   adds("X-Token: a", "X-Token: b")},
+		{name: "page", change: adds("Accept: text/html"),
+			settings: "pages: [{status: [400, 403, 413, 421, 429, 502, 503], type: text/html, " +
+				"file: " + folder + "/page.html}]"},
 		{name: "shed", settings: "shed: connection"},
-		{name: "body too large", settings: "limits: {body_bytes: 1}", change: func(w *wish) { w.method, w.body = "POST", "too much" }},
-		{name: "gRPC", change: adds("Content-Type", "application/grpc")},
+		{name: "body too large", settings: "limits: {body_bytes: 1}", change: func(w *wish) {
+			w.method, w.body = "POST", "too much"
+		}},
+		{name: "gRPC", change: adds("Content-Type: application/grpc")},
 		{name: "preflight", change: func(w *wish) {
 			w.method = "OPTIONS"
-			adds("Origin", "https://b.example")(w)
-			adds("Access-Control-Request-Method", "PUT")(w)
+			adds("Origin: https://b.example", "Access-Control-Request-Method: PUT")(w)
 		}},
-		{name: "no origin", settings: "origins: [{hosts: [other.example], servers: ['" + origin + "']}]"},
+		{name: "no origin", settings: "origins: [{hosts: [b], servers: ['" + origin + "']}]"},
+		{name: "bad answer", settings: "origins: [{servers: ['" + bad + "']}]"},
 	}
 }
 
-// TestWhoAnswers holds the answer to a request that two claims are about: three requests, one after the other on a connection, as long as it
-// stays open. The table has status and code, whether the origin has answered,
-// whether the headers of a limit are there, and whether the connection ends.
+// TestWhoAnswers holds the answer to a request that two claims are about: to three requests, one
+// after the other on a connection, as long as it stays open. The table has status and code, whether
+// the origin has answered, whether a limit's headers are there, and whether the connection ends.
 func TestWhoAnswers(t *testing.T) {
 	folder := t.TempDir()
-	edgetest.Must(t, os.WriteFile(filepath.Join(folder, "hs256"), []byte(strings.Repeat("k", 32)), 0o600))
-	edgetest.Must(t, os.WriteFile(filepath.Join(folder, "page.html"), []byte("<page>"), 0o600))
+	files := map[string]string{"hs256": strings.Repeat("k", 32), "page.html": "<page>"}
+	for name, text := range files {
+		edgetest.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
 	certificates := edgetest.CertificatesIn(t, folder)
 	origin := edgetest.StartRecorder(t, edgetest.Hello).URL()
-	all := claims(folder, origin)
+	all := claims(folder, origin, wrong(t))
 	var table strings.Builder
 	row := func(what string, cells [3]string) {
 		answers := slices.Compact(slices.Clone(cells[:]))
@@ -137,11 +150,15 @@ func TestWhoAnswers(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "%-42s  %s\n", what, strings.Join(answers, " | "))
 	}
-	table.WriteString("# HTTP/1.1 | HTTP/2 over TLS | HTTP/2 from a trusted proxy; or the one answer that all get\n")
+	table.WriteString("# HTTP/1.1 | HTTP/2 over TLS | HTTP/2 from a trusted proxy, or all alike\n")
 	for i := range all {
 		for j := i; j < len(all); j++ {
 			pair := all[i : i+1]
 			what := all[i].name
+			origins := strings.Count(all[i].settings+all[j].settings, "origins:")
+			if i != j && origins > 1 {
+				continue // a configuration has them once
+			}
 			if i != j {
 				pair, what = []claim{all[i], all[j]}, what+" + "+all[j].name
 			}
@@ -152,24 +169,22 @@ func TestWhoAnswers(t *testing.T) {
 }
 
 // answersTo is what each of the clients gets.
-func answersTo(t *testing.T, origin string, certificates *listen.Certificates, claims []claim) (cells [3]string) {
-	settings, rules, redirect := []string{"source: {trust: [" + trustedProxy + "]}", "http2: {cleartext: true}"}, []string(nil), uint16(0)
+func answersTo(t *testing.T, origin string, over *listen.Certificates, of []claim) [3]string {
+	settings := []string{"source: {trust: [" + trustedProxy + "]}", "http2: {cleartext: true}"}
+	var rules []string
+	redirects, down := false, false
 	w := wish{method: "GET", path: "/"}
-	down := false
-	for _, c := range claims {
+	for _, c := range of {
 		if c.settings != "" {
 			settings = append(settings, c.settings)
 		}
 		if c.rule != "" {
 			rules = append(rules, c.rule)
 		}
-		if c.redirect {
-			redirect = 443
-		}
 		if c.change != nil {
 			c.change(&w)
 		}
-		down = down || c.name == "no tier"
+		redirects, down = redirects || c.redirect, down || c.name == "no tier"
 	}
 	yaml := strings.Join(settings, "\n") + "\nrules: [" + strings.Join(rules, ", ") + "]\n"
 	if !strings.Contains(yaml, "origins:") {
@@ -184,26 +199,28 @@ func answersTo(t *testing.T, origin string, certificates *listen.Certificates, c
 		}
 	})
 	e := edgetest.Serve(t, s)
-	for _, c := range claims {
+	for _, c := range of {
 		if c.before != nil {
 			edgetest.Must(t, c.before(e))
 		}
 	}
-	plain, secure := e.Addr, e.OverTLS(certificates)
-	if redirect != 0 {
-		plain = redirecting(t, e, redirect)
+	plain, secure := e.Addr, e.OverTLS(over)
+	if redirects {
+		plain = redirecting(t, e, 443)
 	}
-	over := func(from string, change func(*http.Transport)) *http.Transport {
+	from := func(from string, speak func(*http.Protocols, bool)) *http.Transport {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
-		tr := &http.Transport{DialContext: d.DialContext, DisableCompression: true, Protocols: new(http.Protocols), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-		change(tr)
+		tr := &http.Transport{DialContext: d.DialContext, DisableCompression: true,
+			Protocols: new(http.Protocols), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		speak(tr.Protocols, true)
 		t.Cleanup(tr.CloseIdleConnections)
 		return tr
 	}
-	cells[0] = w.three(over(plainClient, func(tr *http.Transport) { tr.Protocols.SetHTTP1(true) }), "http://"+plain)
-	cells[1] = w.three(over(tlsClient, func(tr *http.Transport) { tr.Protocols.SetHTTP2(true) }), "https://"+secure)
-	w.header = append(slices.Clone(w.header), [2]string{"X-Forwarded-For", proxiedClient})
-	cells[2] = w.three(over(trustedProxy, func(tr *http.Transport) { tr.Protocols.SetUnencryptedHTTP2(true) }), "http://"+plain)
+	var cells [3]string
+	cells[0] = w.three(from(plainClient, (*http.Protocols).SetHTTP1), "http://"+plain)
+	cells[1] = w.three(from(tlsClient, (*http.Protocols).SetHTTP2), "https://"+secure)
+	adds("X-Forwarded-For: " + proxiedClient)(&w)
+	cells[2] = w.three(from(trustedProxy, (*http.Protocols).SetUnencryptedHTTP2), "http://"+plain)
 	return cells
 }
 
@@ -223,7 +240,8 @@ func (w *wish) answer(tr *http.Transport, url string) string {
 	}
 	r.Host = "a.example"
 	for _, line := range w.header {
-		r.Header.Add(line[0], line[1])
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
 	}
 	resp, err := tr.RoundTrip(r)
 	if err != nil {

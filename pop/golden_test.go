@@ -108,13 +108,15 @@ func TestNamesInTheTier(t *testing.T) {
 	golden.Check(t, "names.txt", []byte(b.String()))
 }
 
-// Values, sealed: records of the log and at a bit's key, the operators' list and its head, and a message of a peer.
+// Values, sealed: records of the log and at a bit's key, the operators' list and its head, and a
+// message of a peer.
 func TestSealedValues(t *testing.T) {
 	var b strings.Builder
 	s, rules := goldenSecret(), goldenRules(t)
 	row := func(what string, value []byte) { fmt.Fprintf(&b, "%s\n%s\n", what, shown(value)) }
 	for i, source := range goldenSources {
-		r := record.Record{Rule: s.RuleDigest(rules["sliding"].Counter), Source: source, Start: noon, Epoch: uint64(i), End: noon.Add(time.Minute), Limit: 3, By: mitigation.ByEdge,
+		r := record.Record{Rule: s.RuleDigest(rules["sliding"].Counter), Source: source, Epoch: uint64(i),
+			Start: noon, End: noon.Add(time.Minute), Limit: 3, By: mitigation.ByEdge,
 			Newest: 9, Groups: []uint64{1, 2 << 16}, Edge: 5, Times: []counter.Times{{SubWindow: 40}}}
 		r.Times[0].Hits[0], r.Times[0].Hits[3] = 1, 300
 		for r.Kind = record.Block; r.Kind <= record.Elsewhere; r.Kind++ {
@@ -124,7 +126,7 @@ func TestSealedValues(t *testing.T) {
 	row("an item of two records", record.Append(record.Append(nil, []byte("one")), []byte("another")))
 	var words operatorlog.List
 	for _, o := range []operatorlog.Order{
-		{Rule: "sliding", Source: goldenSources[0], Kind: operatorlog.Block, Start: noon, End: noon.Add(time.Hour), Reason: "because", Who: "anna", From: "10.0.0.1"},
+		blockOf(goldenSources[0], noon),
 		{Rule: "*", Source: goldenSources[1], Kind: operatorlog.Block, Start: noon, End: noon.Add(time.Hour)},
 		{Rule: "sliding", Source: goldenSources[2], Kind: operatorlog.Lift, Start: noon},
 		{Rule: "sliding", Kind: operatorlog.Change, Start: noon, Text: `{"limit":5}`},
@@ -139,11 +141,19 @@ func TestSealedValues(t *testing.T) {
 	row("operators' list, head", operatorlog.SealHead(s, id))
 	key := across.KeyOf([]byte("the peers' secret"))
 	m := across.Message{From: "ams1", To: "fra1", Edge: "5", At: noon,
-		Blocks: []across.Block{{Rule: "sliding", Counts: "source", Source: goldenSources[0], Start: noon, End: noon.Add(time.Minute), Limit: 3, Window: time.Minute}},
-		Counts: []across.Count{{Rule: "sliding", Counts: "source", Source: goldenSources[2], Window: time.Minute, Began: noon, Sub: 5 * time.Second, Hits: []uint32{2, 1}}}}
+		Blocks: []across.Block{{Rule: "sliding", Counts: "source", Source: goldenSources[0],
+			Start: noon, End: noon.Add(time.Minute), Limit: 3, Window: time.Minute}},
+		Counts: []across.Count{{Rule: "sliding", Counts: "source", Source: goldenSources[2],
+			Window: time.Minute, Began: noon, Sub: 5 * time.Second, Hits: []uint32{2, 1}}}}
 	body, signature := key.Seal(&m)
 	fmt.Fprintf(&b, "message of a peer\n  %s\n  %s\n  %s\n", body, signature, key.Ticket("fra1", noon))
 	golden.Check(t, "values.txt", []byte(b.String()))
+}
+
+// blockOf is an operator's block.
+func blockOf(source counter.Source, now time.Time) operatorlog.Order {
+	return operatorlog.Order{Rule: "sliding", Source: source, Kind: operatorlog.Block,
+		Start: now, End: now.Add(time.Hour), Reason: "because", Who: "anna", From: "10.0.0.1"}
 }
 
 // shown writes a value: text as it is, and all else 32 bytes a line.
@@ -158,8 +168,8 @@ func shown(b []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// What two edges send their nodes in a few seconds in which all happens that they write. Of what they read, and of buckets of instants, which edges
-// refresh one by one, only the first is there.
+// What two edges send their nodes in a few seconds, in which all happens that they write. Of what
+// they read, and of buckets of instants, which edges refresh one by one, only the first is there.
 func TestCommandsToTheTier(t *testing.T) {
 	var b strings.Builder
 	s, rules := goldenSecret(), goldenRules(t)
@@ -168,7 +178,8 @@ func TestCommandsToTheTier(t *testing.T) {
 	for _, name := range goldenNames {
 		list = append(list, rules[name])
 	}
-	w, err := sim.New(sim.Config{Edges: 2, Nodes: 2, RTT: time.Millisecond, Counters: 1000, Secret: s, PoP: "ams1", Wait: 20 * time.Millisecond,
+	w, err := sim.New(sim.Config{Edges: 2, Nodes: 2, RTT: time.Millisecond, Counters: 1000, Secret: s,
+		PoP: "ams1", Wait: 20 * time.Millisecond,
 		Carry: func(c wire.Command, node *poptest.Node, now time.Time) wire.Result {
 			r := node.Do(now, c)
 			key := c.Key
@@ -215,7 +226,7 @@ func TestCommandsToTheTier(t *testing.T) {
 	}
 	say("operators block, lift and change a rule")
 	for _, o := range []operatorlog.Order{
-		{Rule: "sliding", Source: goldenSources[2], Kind: operatorlog.Block, Start: w.Now(), End: w.Now().Add(time.Hour), Reason: "because", Who: "anna", From: "10.0.0.1"},
+		blockOf(goldenSources[2], w.Now()),
 		{Rule: "sliding", Source: goldenSources[0], Kind: operatorlog.Lift, Start: w.Now()},
 		{Rule: "sliding", Kind: operatorlog.Change, Start: w.Now(), Text: `{"limit":5}`},
 	} {

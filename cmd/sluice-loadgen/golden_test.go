@@ -46,7 +46,7 @@ func TestHelpTexts(t *testing.T) {
 // clocked are the figures of a report that the machine decides, and not the seed.
 var clocked = regexp.MustCompile(`("(?:took|decisions_per_second)": )[0-9.e+-]+`)
 
-// Reports of one seed are the same, byte for byte: what decides has not changed, nor has what judges it.
+// Reports of one seed are the same, byte for byte: what decides has not changed, nor what judges.
 func TestReportsOfASeed(t *testing.T) {
 	folder := t.TempDir()
 	must(t, os.Rename(someLog(t), filepath.Join(folder, "access.log")))

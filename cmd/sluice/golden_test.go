@@ -44,17 +44,21 @@ func TestHelpTexts(t *testing.T) {
 	golden.Check(t, "help.txt", []byte(b.String()))
 }
 
-// What sluice config shows of a configuration: of the least, of the longest example, and of one that has every field.
+// What sluice config shows of a configuration: of the least, of the longest example, and of one
+// that has every field.
 func TestConfigShown(t *testing.T) {
 	folder := t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	must(t, err)
 	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(folder, "keys.pem"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600))
+	keys := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	edgetest.WriteCertificate(t, filepath.Join(folder, "edge"), "edge")
-	files := map[string]string{"partners.txt": "192.0.2.7\n", "later.html": "later\n", "least.yaml": "origins: [{servers: [\"http://127.0.0.1:3000\"]}]\n"}
-	for name, from := range map[string]string{"example.yaml": "../../examples/algorithms.yaml", "everything.yaml": "testdata/everything.yaml"} {
+	files := map[string]string{"partners.txt": "192.0.2.7\n", "later.html": "later\n", "keys.pem": string(keys),
+		"least.yaml": "origins: [{servers: [\"http://127.0.0.1:3000\"]}]\n"}
+	for name, from := range map[string]string{
+		"example.yaml": "../../examples/algorithms.yaml", "everything.yaml": "testdata/everything.yaml",
+	} {
 		text, err := os.ReadFile(from)
 		must(t, err)
 		files[name] = strings.ReplaceAll(string(text), "FOLDER", folder)
@@ -62,13 +66,14 @@ func TestConfigShown(t *testing.T) {
 	for name, text := range files {
 		must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
-	geotest.Countries(t, filepath.Join(folder, "country.mmdb"), map[string]string{"192.0.2.0/24": "DE"})
-	geotest.Systems(t, filepath.Join(folder, "asn.mmdb"), map[string]uint32{"192.0.2.0/24": 64500})
+	geotest.Countries(t, folder+"/country.mmdb", map[string]string{"192.0.2.0/24": "DE"})
+	geotest.Systems(t, folder+"/asn.mmdb", map[string]uint32{"192.0.2.0/24": 64500})
 	for _, name := range []string{"least", "example", "everything"} {
 		file := filepath.Join(folder, name+".yaml")
 		c, err := config.Parse(file, []byte(files[name+".yaml"]))
 		must(t, err)
-		s, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
+		s, err := edge.New(edge.Options{Config: c,
+			Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
 		must(t, err)
 		api := httptest.NewServer(admin.New(admin.Options{Edge: s, Address: c.Admin}))
 		t.Cleanup(api.Close)
@@ -76,7 +81,8 @@ func TestConfigShown(t *testing.T) {
 		if code != 0 {
 			t.Fatal(errs)
 		}
-		golden.Check(t, "config-"+name+".yaml", []byte(strings.ReplaceAll(out, folder, "/etc/sluice")))
+		out = strings.ReplaceAll(out, folder, "/etc/sluice")
+		golden.Check(t, "config-"+name+".yaml", []byte(out))
 	}
 }
 

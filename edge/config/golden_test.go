@@ -13,8 +13,8 @@ import (
 	"sluice/edge/edgetest/golden"
 )
 
-// What is wrong with configurations, and where: wrong.txt has what people get wrong, fields.txt a wrong value of each field and a field that
-// there is not in each block.
+// What is wrong with configurations, and where: wrong.txt has what people get wrong, fields.txt a
+// wrong value of each field and an unknown field in each block.
 func TestWrongConfigurations(t *testing.T) {
 	for name, least := range map[string]int{"wrong.txt": 300, "fields.txt": 200} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,8 @@ func TestWrongConfigurations(t *testing.T) {
 // begins is the line before each of several files.
 var begins = regexp.MustCompile(`(?m)^-- (.+) --\n`)
 
-// wrongWith is what is wrong with f.yaml, or with the first of several files, each behind a line with its name. SET is in the environment.
+// wrongWith is what is wrong with f.yaml, or with the first of several files, each behind a line
+// with its name. SET is in the environment.
 func wrongWith(t *testing.T, text string) error {
 	t.Helper()
 	name, text := "f.yaml", text+"\n"
@@ -66,7 +67,8 @@ func wrongWith(t *testing.T, text string) error {
 	if name != "f.yaml" {
 		read = new(compose.Files)
 	}
-	c, err := Parser{Files: read, Env: func(name string) (string, bool) { return "set", name == "SET" }}.Parse(name, []byte(text))
+	env := func(name string) (string, bool) { return "set", name == "SET" }
+	c, err := Parser{Files: read, Env: env}.Parse(name, []byte(text))
 	if read != nil && read.Text() != read.Now() {
 		t.Errorf("read again, nothing has changed, and it is %q, not %q", read.Now(), read.Text())
 	}

@@ -1,5 +1,5 @@
-// Package golden holds what tests see against files in testdata/golden of their package, which were read by people. go test PACKAGE -rewrite
-// writes them anew; a commit that changes one names it.
+// Package golden holds what tests see against files in testdata/golden of their package, which were
+// read by people. go test PACKAGE -rewrite writes them anew; a commit that changes one names it.
 package golden
 
 import (
@@ -14,7 +14,8 @@ import (
 
 const folder = "testdata/golden"
 
-// Rewrite reports whether a test writes its files anew. A test binary has one flag of that name, and datadriven declares it.
+// Rewrite reports whether a test writes its files anew. A test binary has one flag of that name,
+// and datadriven declares it.
 func Rewrite() bool { return flag.Lookup("rewrite").Value.String() == "true" }
 
 // Check compares what was got with the file of that name.
@@ -38,7 +39,8 @@ func Check(t *testing.T, name string, got []byte) {
 	}
 }
 
-// Cases plays the cases of a file: a line with a command, an input, ----, and what f makes of that, up to an empty line.
+// Cases plays the cases of a file: a line with a command, an input, ----, and what f makes of that,
+// up to an empty line.
 func Cases(t *testing.T, name string, f func(t *testing.T, d *datadriven.TestData) string) {
 	t.Helper()
 	datadriven.RunTest(t, filepath.Join(folder, name), f)
