@@ -126,7 +126,7 @@ func TestSealedValues(t *testing.T) {
 	row("an item of two records", record.Append(record.Append(nil, []byte("one")), []byte("another")))
 	var words operatorlog.List
 	for _, o := range []operatorlog.Order{
-		blockOf(goldenSources[0], noon),
+		orderToBlock(goldenSources[0], noon),
 		{Rule: "*", Source: goldenSources[1], Kind: operatorlog.Block, Start: noon, End: noon.Add(time.Hour)},
 		{Rule: "sliding", Source: goldenSources[2], Kind: operatorlog.Lift, Start: noon},
 		{Rule: "sliding", Kind: operatorlog.Change, Start: noon, Text: `{"limit":5}`},
@@ -150,8 +150,8 @@ func TestSealedValues(t *testing.T) {
 	golden.Check(t, "values.txt", []byte(b.String()))
 }
 
-// blockOf is an operator's block.
-func blockOf(source counter.Source, now time.Time) operatorlog.Order {
+// orderToBlock is an operator's block.
+func orderToBlock(source counter.Source, now time.Time) operatorlog.Order {
 	return operatorlog.Order{Rule: "sliding", Source: source, Kind: operatorlog.Block,
 		Start: now, End: now.Add(time.Hour), Reason: "because", Who: "anna", From: "10.0.0.1"}
 }
@@ -226,7 +226,7 @@ func TestCommandsToTheTier(t *testing.T) {
 	}
 	say("operators block, lift and change a rule")
 	for _, o := range []operatorlog.Order{
-		blockOf(goldenSources[2], w.Now()),
+		orderToBlock(goldenSources[2], w.Now()),
 		{Rule: "sliding", Source: goldenSources[0], Kind: operatorlog.Lift, Start: w.Now()},
 		{Rule: "sliding", Kind: operatorlog.Change, Start: w.Now(), Text: `{"limit":5}`},
 	} {
