@@ -184,7 +184,7 @@ func TestCountsStayWithinTheBudget(t *testing.T) {
 		c := counting(t, false, r, 0, 0)
 		rng := rand.New(rand.NewPCG(uint64(limit), 1))
 		requests := 0
-		for range 2000 {
+		for range 500 {
 			c.pass(10*time.Second/time.Duration(limit) - time.Duration(rng.IntN(2))*time.Millisecond)
 			for range 2 {
 				ask(c.worlds[0].Edges[rng.IntN(2)], r, address(uint32(rng.IntN(2))))

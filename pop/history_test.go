@@ -22,7 +22,7 @@ import (
 	"sluice/pop/wire"
 )
 
-// manyHistories is for a search: go test ./pop -run Histories -histories 20.
+// manyHistories is for a search, and for make properties: go test ./pop -run Histories -histories 20.
 var manyHistories = flag.Int("histories", 1, "how many times as many random PoPs to hold each property against")
 
 // histories is how many random PoPs a property is held against, and the seeds that make them. The race detector has nothing to find in
@@ -295,7 +295,7 @@ var allLimits = []uint32{1, 2, 3, 5, 10, 30, 60, 100, 500, 1000, 5000, 10_000, 1
 func TestHistoriesLowerRefusesNobody(t *testing.T) {
 	t.Parallel()
 	worst, unsettled, refused := 0.0, 0, 0
-	for seed := range histories(40) {
+	for seed := range histories(24) {
 		h := newHistory(t, seed, shape{
 			limits: allLimits, windows: allWindows(seed),
 			edges: []int{1, 2, 3, 5, 8, 16, 64}, estimate: algorithm.Lower, timeouts: true, skews: seed%2 == 0,
@@ -372,7 +372,7 @@ func (l *exactHits) most(within time.Duration, beginning bool) (peak uint64) {
 // often a plainer bound is passed, that knows of delay and not of the sub-window that a window's beginning cuts (docs/design/bound.md).
 func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 	t.Parallel()
-	const n = 50
+	const n = 25
 	over, withCut, alone, worst := 0, 0, 0, 0.0
 	bySubWindows := make(map[int]int)
 	for seed := range histories(n) {
@@ -421,7 +421,7 @@ func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 // edges say they could not report.
 func TestHistoriesHitsReachTheTier(t *testing.T) {
 	t.Parallel()
-	for seed := range histories(40) {
+	for seed := range histories(16) {
 		h := newHistory(t, seed, shape{
 			limits: allLimits, windows: allWindows(seed + 1), edges: []int{1, 2, 3, 5, 8, 16, 64}, estimate: algorithm.Nearest, timeouts: true,
 		})

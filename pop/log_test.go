@@ -169,7 +169,7 @@ func TestRecordsOfOneSource(t *testing.T) {
 // and every edge knows of each block at once, at any number of edges.
 func TestBlocksDoNotWaitForTheBudget(t *testing.T) {
 	t.Parallel()
-	const requests = 1000
+	const requests = 400
 	for _, edges := range []int{2, 16, 64} {
 		r := newRule(t, 1, time.Minute, time.Minute, algorithm.Nearest)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond}, r)

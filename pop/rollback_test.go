@@ -17,7 +17,7 @@ import (
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	blocked := 0
-	for seed := range histories(20) {
+	for seed := range histories(8) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		const limit, sources, edges, rate = 100, 400, 3, 200
 		rules := make(map[uint32][]limiter.Rule)

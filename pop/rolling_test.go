@@ -16,7 +16,7 @@ import (
 func TestRollingChange(t *testing.T) {
 	t.Parallel()
 	refused := 0
-	for seed := range histories(16) {
+	for seed := range histories(6) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		limits := [2]uint32{pick(rng, uint32(1), 3, 10, 60, 500), 0}
 		limits[1] = limits[0] + 1 + rng.Uint32N(3*limits[0])
