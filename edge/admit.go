@@ -9,7 +9,6 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/address"
-	"sluice/edge/audit"
 	"sluice/edge/message"
 	"sluice/edge/proxy"
 	"sluice/edge/rules"
@@ -206,11 +205,7 @@ func (x *exchange) judge() *message.Refusal {
 		return no
 	}
 	d.Covering = x.covering
-	if audit := x.server.audit; audit.Watches(&d.Decision) {
-		x.audited(audit)
-	} else {
-		x.measured()
-	}
+	x.measured()
 	x.note()
 	return nil
 }
@@ -333,20 +328,6 @@ func (x *exchange) measured() {
 	x.server.limiter.Decide(&d.Decision, x.now)
 	x.server.stats.deciding.Observe(time.Since(start).Seconds())
 	d.Sample()
-}
-
-// audited decides about a watched source.
-func (x *exchange) audited(a *audit.Audit) {
-	if x.snap.waits && x.server.limiter.Fetch != nil { // others must not wait for it
-		a.Miss()
-		x.measured()
-		a.Miss()
-		return
-	}
-	a.Lock()
-	defer a.Unlock()
-	x.measured()
-	a.Note(&x.decision.Decision, x.now)
 }
 
 // wait returns when all channels are closed, at most after the budget of a wait for the tier.

@@ -30,7 +30,7 @@ var ErrNoRule = rules.ErrNoRule
 
 // Ask decides about asks, one after the other as if each had come alone, and appends an answer to each. If one of them
 // makes no sense, none is decided about: the error says which is the first, and why. It counts for whom the program
-// asks about, and no audit watches it. After ErrFault the call must not be used again.
+// asks about. After ErrFault the call must not be used again.
 func (c *Call) Ask(asks []rules.Ask, to []Answer, now time.Time) (_ []Answer, bad int, err error) {
 	x, s := c.x, c.x.server
 	defer func() {

@@ -14,8 +14,7 @@ import (
 
 // A Call is a request as another proxy describes it (descriptors.Descriptor), and the decision about it: an exchange
 // with that proxy alone. All its descriptors are decided about together, as all rules of a request are: if one is over
-// its limit, none counts the request, so that a client that is refused by one limit does not use up another. No audit
-// watches it, which logs a hit for a request. It may be used again after End, by one goroutine at a time.
+// its limit, none counts the request, so that a client that is refused by one limit does not use up another. It may be used again after End, by one goroutine at a time.
 type Call struct {
 	x       *exchange
 	results []int // of the descriptors, in Decision.Results; less than 0: no rule is about it

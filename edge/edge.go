@@ -40,7 +40,6 @@ import (
 	"sluice/counter/inflight"
 	"sluice/edge/accesslog"
 	"sluice/edge/address"
-	"sluice/edge/audit"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
@@ -72,7 +71,6 @@ type Options struct {
 	Name   string            // what operators call this edge, for the access log
 	Via    string            // by which this edge's PoP knows its own requests in Via; "": as sluice, and none
 	Events *events.Log       // what has happened, for operators; nil: it is not kept
-	Audit  *audit.Audit      // watches some sources; nil: none
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
 	// InFlight is where requests under way are counted; nil: in a table of the edge's own.
 	InFlight *inflight.Table
@@ -117,7 +115,6 @@ type Server struct {
 	atLimit     *seen.AtLimit
 	access      *accesslog.Log
 	name        string
-	audit       *audit.Audit
 	events      *events.Log
 	note        func(*accesslog.Entry) // logs a request; nil: there is no access log
 	traces      tracing.Tracer         // nil: no request is traced
@@ -153,7 +150,6 @@ func New(o Options) (*Server, error) {
 		access:   o.Access,
 		traces:   o.Traces,
 		name:     o.Name,
-		audit:    o.Audit,
 		events:   o.Events,
 		requests: top.New(), refusals: top.New(), spared: top.New(), keys: seen.New(), atLimit: seen.NewAtLimit(),
 		warn: o.Warn, proof: o.Proof, lists: o.Lists, geo: o.Geo,
@@ -168,7 +164,7 @@ func New(o Options) (*Server, error) {
 		s.limiter.InFlight = inflight.New(inflight.Options{})
 	}
 	s.Plane = control.New(control.Options{
-		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret, Audit: o.Audit,
+		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret,
 		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Keys: s.keys, Events: o.Events,
 		Kernel: s.inKernel,
 	})
@@ -184,9 +180,6 @@ func New(o Options) (*Server, error) {
 	s.bounds = proxy.Bounds{BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout, Via: o.Via}
 	s.exchanges.New = func() any { return newExchange(s) }
 	s.http1.New = func() any { return newHTTP1Exchange(s) }
-	if s.audit != nil {
-		s.audit.Blocks = o.Bits.Get
-	}
 	if s.events != nil {
 		o.Bits.Observe = s.learned
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"net/http/httptest"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,11 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"sluice/counter"
-	"sluice/counter/algorithm"
 	"sluice/edge"
-	"sluice/edge/audit"
-	"sluice/edge/audit/exactlog"
-	"sluice/edge/control"
 	"sluice/edge/edgetest"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
@@ -39,13 +34,12 @@ func scrape(t *testing.T, s *edge.Server) (text string, lines int) {
 	return text, strings.Count(text, "\n")
 }
 
-// However many sources there are, counted, blocked and watched, a scrape has as many lines as before, and stays small.
+// However many sources there are, counted and blocked, a scrape has as many lines as before, and stays small.
 func TestMetricsDoNotGrowWithSources(t *testing.T) {
 	const sources = 100_000
-	notes := audit.New(1, nil, time.Now())
 	s := edgetest.NewServer(t, edgetest.Parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, window: 1h}]"), func(o *edge.Options) {
 		o.Table, o.Bits = counter.New(counter.Options{Counters: 2 * sources}), mitigation.New(2*sources, nil)
-		o.Events, o.Audit = events.New(100, nil), notes
+		o.Events = events.New(100, nil)
 	})
 	_, before := scrape(t, s)
 	var d limiter.Decision
@@ -58,10 +52,7 @@ func TestMetricsDoNotGrowWithSources(t *testing.T) {
 		for range 2 {
 			d.Reset()
 			d.Add(r, source)
-			notes.Lock()
 			s.Limiter().Decide(&d, now)
-			notes.Note(&d, now)
-			notes.Unlock()
 		}
 	}
 	text, after := scrape(t, s)
@@ -70,32 +61,6 @@ func TestMetricsDoNotGrowWithSources(t *testing.T) {
 	}
 	if n := s.Limiter().Bits.Capacity(); n < sources {
 		t.Errorf("room for %d mitigations", n)
-	}
-}
-
-// The edge notes what it decides: every decision about a watched source, the first refusal under a block, and what operators lift.
-func TestEdgeIsAudited(t *testing.T) {
-	c := edgetest.Parse(t, "rules: [{name: r, limit: 2, window: 1h}]")
-	c.Origins = edgetest.WithoutRules(t, edgetest.StartRecorder(t, edgetest.Hello).URL()).Origins
-	notes := audit.New(1, nil, time.Now())
-	e := edgetest.Serve(t, edgetest.NewServer(t, c, func(o *edge.Options) { o.Audit = notes }))
-	k := e.Talk()
-	for range 5 {
-		k.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	}
-	if _, err := e.Lift("r", "127.0.0.1", control.Operator{}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	k.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	e.Rest()
-	var got []exactlog.Kind
-	for _, g := range notes.Take(0, time.Now()).Groups {
-		for _, n := range g.Entries {
-			got = append(got, n.Kind)
-		}
-	}
-	if want := []exactlog.Kind{exactlog.Counted, exactlog.Counted, exactlog.Refused, exactlog.Blocked, exactlog.Lifted, exactlog.Counted}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
 	}
 }
 
@@ -113,40 +78,6 @@ func TestLatencies(t *testing.T) {
 	if requests != 3 || asked != 2 || waited <= 0 || took < waited || took > 60 {
 		t.Errorf("%d requests in %v s, %d of the origin in %v s", requests, took, asked, waited)
 	}
-}
-
-// What is decided while a rule waits for the tier is not noted, and the batch says so: no judge takes the log for complete.
-func TestAuditWhileARuleWaits(t *testing.T) {
-	plain := edgetest.Parse(t, "rules: [{name: r, limit: 3, window: 1h, mitigation_timeout: 0s}]")
-	waits := edgetest.Parse(t, "rules: [{name: r, limit: 3, window: 1h, mitigation_timeout: 0s}, {name: login, match: {path: /login}, limit: 100, first_sight: wait}]")
-	plain.Origins = edgetest.WithoutRules(t, edgetest.StartRecorder(t, edgetest.Hello).URL()).Origins
-	waits.Origins = plain.Origins
-	began := time.Now()
-	notes := audit.New(1, nil, began)
-	e := edgetest.Serve(t, edgetest.NewServer(t, plain, func(o *edge.Options) {
-		o.Audit = notes
-		o.Tier = edge.Tier{Up: func(counter.Source) bool { return true }, Fetch: func(*algorithm.Spec, counter.Source) {}, Rules: func([]mitigation.Rule) {}}
-	}))
-	k := e.Talk()
-	ask := func(n int) *exactlog.Batch {
-		for range n {
-			k.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		}
-		return notes.Take(exactlog.NumberOf(began), time.Now())
-	}
-	if err := e.Apply(waits); err != nil {
-		t.Fatal(err)
-	}
-	if b := ask(3); !b.Gap || len(b.Groups) != 0 {
-		t.Errorf("%+v", b)
-	}
-	if err := e.Apply(plain); err != nil {
-		t.Fatal(err)
-	}
-	if b := ask(4); b.Gap || len(b.Groups) != 1 {
-		t.Errorf("%+v", b)
-	}
-	e.Rest()
 }
 
 // Keys that have been at their limit for five minutes are counted by rule: one that is refused, one that is admitted up to its limit, and none that

@@ -77,7 +77,6 @@ func TestNamesInTheTier(t *testing.T) {
 	list, head := s.OperatorListKeys()
 	row("operators' list", list)
 	row("operators' list, head", head)
-	row("audit, edge 1, interval 7", s.AuditKey(1, 7))
 	row("view", s.ViewKey())
 	row("view, part of edge 1", s.PartKey(1))
 	for _, source := range goldenSources {
@@ -85,7 +84,6 @@ func TestNamesInTheTier(t *testing.T) {
 		row(at("binary"), fmt.Sprintf("%x", source.AppendBinary(nil)))
 		row(at("placement"), fmt.Sprintf("%016x", s.PlacementHash(source)))
 		row(at("phase"), s.Phase(source))
-		row(at("watch"), fmt.Sprintf("%016x", s.Watch(source)))
 		row(at("bucket of instants"), s.Bucket(source))
 		name := s.InFlightName("slots", source)
 		row(at("in flight under slots, epoch 7,"), name.Key(7))

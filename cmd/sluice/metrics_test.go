@@ -60,7 +60,7 @@ var metricPages = []struct {
 
 What ` + "`GET /metrics`" + ` shows of an edge that shares a tier. ` + "`sluice_peer_*`" + ` are there with peers, and
 ` + "`sluice_etcd_*`" + ` with an etcd. [README.md](README.md) says which to watch.
-`, regexp.MustCompile(`^sluice_(audit|detection|etcd|exact|hits|operators|peer|pop|propagation|tier|unreported)_`)},
+`, regexp.MustCompile(`^sluice_(etcd|exact|hits|operators|peer|pop|propagation|tier|unreported)_`)},
 	{"edge", `# Metrics of an edge
 
 What ` + "`GET /metrics`" + ` of each edge shows, beside the ` + "`go_*` and `process_*`" + ` of every Go program.

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"sluice/cmd/sluice/internal/auditor"
 	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
@@ -28,7 +27,6 @@ import (
 	"sluice/edge"
 	"sluice/edge/accesslog"
 	"sluice/edge/admin"
-	"sluice/edge/audit"
 	"sluice/edge/bearer"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -40,7 +38,6 @@ import (
 	"sluice/edge/lists"
 	"sluice/edge/metric"
 	"sluice/edge/plans"
-	"sluice/edge/rules"
 	"sluice/edge/tracing"
 	"sluice/edge/view"
 	"sluice/pop/secret"
@@ -70,15 +67,14 @@ type daemon struct {
 	across    *peers.Peers  // joinTier; nil: blocks go to no other PoP
 	shared    *tier.Shared
 
-	access   *accesslog.Log // makeEdge; nil: none
-	keeper   *plans.Keeper  // nil: no client is on a plan
-	lists    *lists.Book
-	geo      *geo.Book
-	server   *edge.Server
-	auditing *auditor.Auditor
-	viewing  *viewer.Viewer
-	past     *history.Keeper
-	numbers  *prometheus.Registry
+	access  *accesslog.Log // makeEdge; nil: none
+	keeper  *plans.Keeper  // nil: no client is on a plan
+	lists   *lists.Book
+	geo     *geo.Book
+	server  *edge.Server
+	viewing *viewer.Viewer
+	past    *history.Keeper
+	numbers *prometheus.Registry
 
 	certificates map[string]*listen.Certificates // loadCertificates; see clientCertificates. Those of rate_limit_service and limit_api are nil if they speak no TLS
 	callsTLS     *tls.Config
@@ -155,7 +151,7 @@ func (d *daemon) joinTier() (err error) {
 	return err
 }
 
-// makeEdge makes the edge itself, with the plans of its clients, its access log and its audit.
+// makeEdge makes the edge itself, with the plans of its clients and its access log.
 func (d *daemon) makeEdge() (err error) {
 	c, shared := d.config, d.shared
 	if d.access, err = openAccessLog(c.AccessLog); err != nil {
@@ -173,13 +169,9 @@ func (d *daemon) makeEdge() (err error) {
 	if d.keeper != nil {
 		d.closers = append(d.closers, func() { d.keeper.Store.Close() })
 	}
-	notes := audit.New(c.AuditOneIn, nil, time.Now())
-	if !shared.Alone() {
-		notes = audit.New(c.AuditOneIn, d.key.Watch, time.Now())
-	}
 	d.lists, d.geo = listBook(c, d.happened), new(geo.Book)
 	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
-		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c), Via: viaName(c, d.key), Audit: notes,
+		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c), Via: viaName(c, d.key),
 		Config: c, Proof: d.proof(), Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
 	})
 	if err != nil {
@@ -190,18 +182,6 @@ func (d *daemon) makeEdge() (err error) {
 		if err := d.keeper.Load(context.Background()); err != nil {
 			return err
 		}
-	}
-	d.auditing = &auditor.Auditor{Notes: notes, Rules: func() (names []string) {
-		for _, r := range d.server.Config().Rules {
-			if r.Mode != rules.Off {
-				names = append(names, r.Name)
-			}
-		}
-		return names
-	}}
-	if m := shared.Machine; m != nil {
-		d.auditing.ID = m.Operators.Edges()[0].ID
-		d.auditing.Tier = &auditor.Tier{Secret: d.key, Do: shared.Do, Nodes: m.Nodes.Names, Up: m.Nodes.Health, Edges: m.Operators.Edges}
 	}
 	d.makeViewer()
 	warnings(c, d.log)
@@ -349,7 +329,6 @@ func (d *daemon) takeOver() error {
 		return nil
 	}
 	d.older.Events = d.happened
-	d.auditing.Inherits(time.Now().Add(d.flags.grace))
 	take := func(into tier.Kept) func([]byte) error {
 		return func(list []byte) error { // its mitigations are under rules as operators have changed them
 			return cmp.Or(into.Restore(list, time.Now()), d.reload.catchUp())
@@ -408,7 +387,7 @@ func (d *daemon) makeMetrics() error {
 	if d.asks != nil {
 		all.MustRegister(metric.Collector(d.asks.Collect))
 	}
-	all.MustRegister(d.server.Collector(), metric.Collector(d.auditing.Collect), metric.Collector(d.lists.Collect), metric.Collector(d.geo.Collect), certificateMetrics(d.certificates), metric.Collector(thisBuild().Collect),
+	all.MustRegister(d.server.Collector(), metric.Collector(d.lists.Collect), metric.Collector(d.geo.Collect), certificateMetrics(d.certificates), metric.Collector(thisBuild().Collect),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if d.shared.Metrics != nil {
 		all.MustRegister(d.shared.Metrics)

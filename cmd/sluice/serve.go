@@ -64,7 +64,6 @@ func (d *daemon) run() error {
 	d.others.Go(func() { tier.Every(background, time.Second, d.server.Sweep) })
 	d.others.Go(func() { d.server.Watch(background) })
 	d.others.Go(func() { d.server.Guard(background) })
-	d.others.Go(func() { d.auditing.Run(background) })
 	d.others.Go(func() { d.lists.Run(background) })
 	d.others.Go(func() { d.viewing.Run(background) })
 	d.others.Go(func() { d.past.Run(background) })
@@ -108,7 +107,6 @@ func (d *daemon) run() error {
 		end.Stop(err == nil)
 	}
 	d.edges.Wait()
-	d.auditing.Leave(background)
 	d.end()
 	if unsent := <-reported; unsent != nil {
 		d.log.Error("the tier lacks what this edge has counted last", "error", unsent)

@@ -46,7 +46,6 @@ type Config struct {
 	PoP            PoP
 	Etcd           Etcd
 	Counters       int // how many counters the table holds
-	AuditOneIn     int // of so many sources one is audited
 	Source         address.Config
 	Lists          []lists.Config
 	Geo            Geo
@@ -149,7 +148,7 @@ func Default() *Config {
 		Admin:    "127.0.0.1:8081",
 		PoP:      PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Etcd:     Etcd{Prefix: "/sluice/"},
-		Counters: 1_000_000, AuditOneIn: 1024, Shed: Answer,
+		Counters: 1_000_000, Shed: Answer,
 		Plans:     rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
 		AccessLog: accesslog.Config{Format: "json", Refused: 1, Succeeded: 1},
 		Tracing:   tracing.Config{Sample: 0.001, Parent: tracing.None, ServiceName: "sluice"},

@@ -81,13 +81,12 @@ func (r *reader) config(n ast.Node, c *Config) {
 				"counters": integer(r, "table.counters", 1024, 1<<30, &c.Counters),
 			})
 		},
-		"audit_one_in": integer(r, "audit_one_in", 1, 1<<30, &c.AuditOneIn),
-		"source":       func(n ast.Node) { r.source(n, &c.Source) },
-		"lists":        r.lists(&c.Lists),
-		"geo":          func(n ast.Node) { r.geo(n, &c.Geo) },
-		"deny":         r.group("deny", &c.Deny, &c.DenyLists, &c.DenyPlaces),
-		"allow":        r.group("allow", &c.Allow, &c.AllowLists, &c.AllowPlaces),
-		"limits":       func(n ast.Node) { r.limits(n, &c.Limits) },
+		"source": func(n ast.Node) { r.source(n, &c.Source) },
+		"lists":  r.lists(&c.Lists),
+		"geo":    func(n ast.Node) { r.geo(n, &c.Geo) },
+		"deny":   r.group("deny", &c.Deny, &c.DenyLists, &c.DenyPlaces),
+		"allow":  r.group("allow", &c.Allow, &c.AllowLists, &c.AllowPlaces),
+		"limits": func(n ast.Node) { r.limits(n, &c.Limits) },
 		"http2": func(n ast.Node) {
 			r.mapping(n, "http2", fields{
 				"enabled":     r.boolean("http2.enabled", &c.HTTP2.Enabled),

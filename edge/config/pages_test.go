@@ -198,7 +198,7 @@ var pagesOf = []struct {
 }{
 	{"edge", "The edge: listeners, sources, limits, logs", "Where an edge listens, whom it takes a request to come from, and what bounds it.",
 		"listen: \":80\"\nlisten_tls: \":443\"\ntls: {folder: /etc/sluice/certificates}\nsource: {trust: [10.0.0.0/8], header: X-Forwarded-For}\nallow: [192.0.2.0/24]\nlimits: {connections: 50000, memory: 1GiB}\naccess_log: {file: /var/log/sluice/access.log}\n",
-		[]string{"listen", "listen_tls", "listen_sockets", "tls", "acme", "hsts", "admin", "admin_hosts", "admin_token_file", "admin_insecure", "metrics_token", "edge_id", "state_dir", "table", "source", "lists", "geo", "deny", "allow", "limits", "http2", "access_log", "tracing", "audit_one_in", "shed", "wall", "pages", "verdict_header"}},
+		[]string{"listen", "listen_tls", "listen_sockets", "tls", "acme", "hsts", "admin", "admin_hosts", "admin_token_file", "admin_insecure", "metrics_token", "edge_id", "state_dir", "table", "source", "lists", "geo", "deny", "allow", "limits", "http2", "access_log", "tracing", "shed", "wall", "pages", "verdict_header"}},
 	{"pop", "The PoP: nodes, secret, other PoPs", "What an edge shares with others. [A PoP](../install/pop.md) shows how to start one, [several PoPs](../install/several-pops.md) what `peers` and `etcd` do.",
 		"pop:\n  name: fra1\n  memcached: [\"10.0.0.1:11211\", \"10.0.0.2:11211\"]\n  secret_file: /etc/sluice/pop.secret\n",
 		[]string{"pop", "etcd"}},

@@ -55,7 +55,7 @@ func Shown(c *Config) map[string]any {
 			"peers": peers, "peers_listen": orNone(c.PoP.PeersListen), "peers_secret_file": orNone(c.PoP.PeersSecretFile), "peers_mode": mode},
 		"etcd": map[string]any{"endpoints": list(c.Etcd.Endpoints), "prefix": c.Etcd.Prefix, "username": orNone(c.Etcd.Username), "password_file": orNone(c.Etcd.PasswordFile),
 			"ca_file": orNone(c.Etcd.CAFile), "cert_file": orNone(c.Etcd.CertFile), "key_file": orNone(c.Etcd.KeyFile)},
-		"table": map[string]any{"counters": c.Counters}, "audit_one_in": c.AuditOneIn,
+		"table": map[string]any{"counters": c.Counters},
 		"source": map[string]any{"ipv4_prefix": c.Source.IPv4Prefix, "ipv6_prefix": c.Source.IPv6Prefix, "trust": prefixes(c.Source.Trust),
 			"header": c.Source.Header, "proxy_protocol": c.Source.ProxyProtocol},
 		"geo":   map[string]any{"country": orNone(c.Geo.Country), "asn": orNone(c.Geo.ASN)},

@@ -51,6 +51,11 @@ func (r *reader) entries(n ast.Node, what string) (_ []*ast.MappingValueNode, ok
 	return nil, false
 }
 
+// gone are fields of earlier versions, by where they stood, and what is there in their place.
+var gone = map[string]string{
+	"configuration.audit_one_in": "sluice-loadgen replay and lab judge what edges decide: remove it",
+}
+
 // mapping reads the keys of a mapping, each at most once, and returns where each stands.
 func (r *reader) mapping(n ast.Node, what string, f fields) map[string]ast.Node {
 	values, ok := r.entries(n, what)
@@ -64,6 +69,8 @@ func (r *reader) mapping(n ast.Node, what string, f fields) map[string]ast.Node 
 		switch {
 		case seen[name] != nil:
 			r.fail(v.Key, "%s: %s is there twice: remove one", what, name)
+		case !known && gone[what+"."+name] != "":
+			r.fail(v.Key, "%s: %s is gone: %s", what, name, gone[what+"."+name])
 		case !known:
 			r.fail(v.Key, "%s: unknown field %s%s: want %s", what, name, DidYouMean(name, slices.Sorted(maps.Keys(f))), names(f))
 		default:

@@ -12,7 +12,6 @@ import (
 
 	"sluice/counter/member"
 	"sluice/edge/address"
-	"sluice/edge/audit"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/plans"
@@ -26,15 +25,14 @@ import (
 // Options is what a Plane works with.
 type Options struct {
 	Limiter  *limiter.Limiter
-	View     func() View  // what is in force now
-	PoP      PoP          // the zero PoP: there is none
-	Secret   key.Secret   // tells which sources a rule for a share of them is about
-	Audit    *audit.Audit // watches some sources; nil: nobody does
-	Requests *top.Top     // who asks most
-	Refusals *top.Top     // who is refused most
-	Spared   *top.Top     // whom shadows and candidates would refuse most
-	Keys     *seen.Keys   // of whom rules count by a key; nil: nobody remembers
-	Events   *events.Log  // is told what operators say; nil: nobody asks
+	View     func() View // what is in force now
+	PoP      PoP         // the zero PoP: there is none
+	Secret   key.Secret  // tells which sources a rule for a share of them is about
+	Requests *top.Top    // who asks most
+	Refusals *top.Top    // who is refused most
+	Spared   *top.Top    // whom shadows and candidates would refuse most
+	Keys     *seen.Keys  // of whom rules count by a key; nil: nobody remembers
+	Events   *events.Log // is told what operators say; nil: nobody asks
 	// Kernel tells how the kernel refuses new connections from a prefix; nil: it does not, or, in place of the function, never does.
 	Kernel func(netip.Prefix) *Kernel
 }

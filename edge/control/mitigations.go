@@ -464,7 +464,6 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 	for _, l := range under {
 		of := mitigation.Key{Rule: l.Counter.ID, Source: key.Source}
 		lifted.Lifted = lifted.Lifted || !c.with.Limiter.Bits.Until(of, now).IsZero()
-		defer func() { c.with.Audit.Forget(l.Counter, key.Source, time.Now()) }()
 	}
 	lifted.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source, Kind: mitigation.OrderLift, Start: now, Who: by.Who, From: by.From}, !lifted.Lifted && !among, key, func() {
 		for _, l := range under {

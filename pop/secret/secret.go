@@ -152,7 +152,6 @@ const (
 	Head                    // which list a node has
 	Presence                // what an edge publishes about itself
 	Exact                   // a bucket of instants
-	Audit                   // what an edge noted of watched sources
 	View                    // that somebody looks at the PoP, and what edges show him
 )
 
@@ -167,8 +166,6 @@ func (s *Secret) key(u Use) (k key, letter byte) {
 		return s.presence, 'e'
 	case Exact:
 		return s.records, 'x'
-	case Audit:
-		return s.presence, 'u'
 	case View:
 		return s.presence, 'v'
 	}
@@ -239,7 +236,6 @@ const (
 	forOperatorList = 'w'
 	forFlight       = 'i'
 	forExact        = 'x'
-	forAudit        = 'u'
 	forView         = 'v'
 	forVia          = 'y'
 )
@@ -257,9 +253,6 @@ func (s Secret) PlacementHash(source counter.Source) uint64 {
 
 // Via is by what the PoP knows, in the header Via, requests that an edge of it has passed on. Origins learn it.
 func (s Secret) Via() uint64 { return siphash.Hash(s.names.k0, s.names.k1, []byte{forVia}) }
-
-// Watch is a source's hash for the choice of the sources that edges audit, and stands for it there.
-func (s Secret) Watch(source counter.Source) uint64 { return s.hashSource(forAudit, source) }
 
 // Bucket is which of a rule's buckets of instants has a source's.
 func (s Secret) Bucket(source counter.Source) uint32 {
@@ -363,13 +356,6 @@ func NamesLogItem(key string) bool { return key[0] == forLog }
 // SlotKey names a slot for an edge's presence.
 func (s Secret) SlotKey(slot int) string {
 	return string(s.append128([]byte{forEdge}, fmt.Appendf(nil, "%c%d", forEdge, slot)))
-}
-
-// AuditKey names what an edge noted of watched sources in an interval: 23 characters.
-func (s Secret) AuditKey(edge uint64, interval int64) string {
-	var b [17]byte
-	named := binary.BigEndian.AppendUint64(append(b[:0], forAudit), edge)
-	return string(s.append128([]byte{forAudit}, binary.BigEndian.AppendUint64(named, uint64(interval))))
 }
 
 // ViewKey names the item that says that somebody looks at the whole PoP, and PartKey what an edge shows him: 23 characters each.
