@@ -3,30 +3,12 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
-
-// keepPast has an edge that is to start find hours in its state_dir, every third of the last week's, of which the last one that has ended is the worst.
-func keepPast(t *testing.T, config string) {
-	t.Helper()
-	name, _ := strings.CutSuffix(filepath.Base(config), ".yaml")
-	dir := filepath.Join(filepath.Dir(config), strings.Replace(name, "edge", "state", 1), "history")
-	must(t, os.Mkdir(dir, 0o700))
-	for ago := 1; ago < 160; ago += 3 {
-		start := time.Now().UTC().Add(-time.Duration(ago) * time.Hour).Truncate(time.Hour)
-		must(t, os.WriteFile(filepath.Join(dir, start.Format("2006-01-02T15")+".json"),
-			fmt.Appendf(nil, `{"seconds":3600,"received":10000,"refused":%d,"rules":{"site":{"passed":1,"refused":1}},"top":{}}`, 2000/(ago+3)), 0o600))
-	}
-}
 
 // An operator sees one edge, or all: by a switch, that the address remembers. An edge that is killed is missing, plainly, and the others are shown.
 func TestDashboardOfPoP(t *testing.T) {
@@ -34,7 +16,6 @@ func TestDashboardOfPoP(t *testing.T) {
 	files, node, site := writePoP(t, 2), startMemcached(t), origin(t)
 	var edges []*process
 	for _, file := range files {
-		keepPast(t, file)
 		edges = append(edges, start(t, site, "--config", file, "--memcached", node))
 	}
 	meet(edges...)
@@ -47,16 +28,9 @@ func TestDashboardOfPoP(t *testing.T) {
 	b := browse(t)
 	b.open("http://" + edges[0].back + "/")
 
-	// This edge alone: its own counts, and its own week.
+	// This edge alone: its own counts.
 	b.until(row("requests", "127.0.0.1", "3") + ` && ` + row("edges", "edge1"))
-	b.until(`document.querySelector("#week-says").textContent.includes("most in the hour of")`)
-	b.until(`document.querySelectorAll("#week rect").length >= 53 && document.querySelectorAll("#week rect title")[0].textContent.includes("refused of 10,000 requests")`)
-	worst := time.Now().UTC().Truncate(time.Hour)
-	if says := eval[string](b, `document.querySelector("#week-says").textContent`); !strings.Contains(says, ": 500. Known of 5") || strings.Contains(says, "edges together") ||
-		!strings.Contains(says, worst.Add(-time.Hour).Format("2006-01-02 15:04Z")) && !strings.Contains(says, worst.Add(-2*time.Hour).Format("2006-01-02 15:04Z")) {
-		t.Errorf("the week of one edge: %s", says)
-	}
-	if !eval[bool](b, `document.querySelector("#whole-section").hidden && document.querySelector("#week-lacks").hidden && !document.querySelector("#scope").hidden`) {
+	if !eval[bool](b, `document.querySelector("#whole-section").hidden && !document.querySelector("#scope").hidden`) {
 		t.Error("this edge's view tells of edges, or has no switch")
 	}
 
@@ -70,7 +44,6 @@ func TestDashboardOfPoP(t *testing.T) {
 	b.until(row("blocked", "192.0.2.9", "all rules", "scraper"))
 	b.until(row("events", "192.0.2.9", "blocked for", "on edge"))
 	b.until(`now.received === 9 && document.querySelector("#plot-of").textContent === "All edges together"`)
-	b.until(`document.querySelector("#week-says").textContent.match(/: 1,000\. Known of 5.*2 of 2 edges together/)`)
 	b.until(`points.length > 0 && document.querySelector("#state").textContent === "live"`)
 
 	// A warning that several edges give is shown once.
@@ -89,7 +62,6 @@ func TestDashboardOfPoP(t *testing.T) {
 	b.until(row("whole", "edge1", "missing", "it ") + `?.className === "bad"`)
 	b.until(`document.querySelector("#whole-count").textContent === "1 of 2" && document.querySelector("#warning").textContent.includes("not in what is shown: edge1")`)
 	b.until(`now.received === 3 && ` + row("requests", "127.0.0.1", "edge0 3"))
-	b.until(`document.querySelector("#week-says").textContent.includes("1 of 2 edges together") && document.querySelector("#week-lacks").textContent.includes("edge1 is missing: it ")`)
 
 	// Back to this edge.
 	b.focus("#scope [value=pop]")
@@ -97,10 +69,9 @@ func TestDashboardOfPoP(t *testing.T) {
 	b.until(`location.hash === "#edge" && document.querySelector("#whole-section").hidden && !document.querySelector("#warning").textContent.includes("not in what is shown")`)
 	b.until(row("requests", "127.0.0.1", "3") + `?.cells.length === 2`)
 
-	// An edge that counts alone has no switch; without a state_dir it says that its week is lost by a restart.
+	// An edge that counts alone has no switch.
 	b.open("http://" + start(t, site).back + "/")
 	b.until(`document.querySelector("#state").textContent === "live" && document.querySelector("#scope").hidden`)
-	b.until(`document.querySelector("#week-lacks").textContent.includes("there is no state_dir")`)
 	if wrong := b.errors(); len(wrong) > 0 {
 		t.Errorf("the browser says: %q", wrong)
 	}

@@ -75,8 +75,6 @@ func TestJSONEverywhere(t *testing.T) {
 		{"config --admin ADMIN", 0},
 		{"events --admin ADMIN", 0},
 		{"events --pop --admin ADMIN", 0},
-		{"history --admin ADMIN", 0},
-		{"history --pop --admin ADMIN", 0},
 		{"quota set k --plan pro --admin ADMIN", 0},
 		{"quota get k --admin ADMIN", 0},
 		{"quota list --admin ADMIN", 0},

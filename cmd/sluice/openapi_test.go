@@ -257,8 +257,6 @@ func TestOpenAPI(t *testing.T) {
 		{"GET", "/v1/events?since=yesterday", "", 400},
 		{"GET", "/v1/events?scope=pop&since=3", "", 400},
 		{"GET", "/v1/status?scope=all", "", 400},
-		{"GET", "/v1/history", "", 200},
-		{"GET", "/v1/history?hours=200", "", 400},
 		{"GET", "/v1/nodes", "", 200},
 		{"GET", "/v1/origins", "", 200},
 		{"GET", "/v1/lists", "", 200},
@@ -322,7 +320,7 @@ func TestOpenAPI(t *testing.T) {
 	alone.get()
 	for _, other := range []*process{p, second, alone} {
 		for _, path := range []string{"/v1/rules", "/v1/mitigations", "/v1/events", "/v1/nodes", "/v1/origins", "/v1/lists", "/v1/pop", "/v1/status", "/v1/config", "/v1/dashboard", "/v1/sources/192.0.2.1", "/v1/top", "/v1/allow",
-			"/v1/mitigations?scope=pop", "/v1/events?scope=pop", "/v1/status?scope=pop", "/v1/dashboard?scope=pop", "/v1/sources/192.0.2.1?scope=pop", "/v1/top?scope=pop", "/v1/history?hours=168&scope=pop"} {
+			"/v1/mitigations?scope=pop", "/v1/events?scope=pop", "/v1/status?scope=pop", "/v1/dashboard?scope=pop", "/v1/sources/192.0.2.1?scope=pop", "/v1/top?scope=pop"} {
 			i.ask(other, "GET", path, "", 200)
 		}
 	}

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -32,7 +30,6 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/geo"
-	"sluice/edge/history"
 	"sluice/edge/limitapi"
 	"sluice/edge/listen"
 	"sluice/edge/lists"
@@ -73,7 +70,6 @@ type daemon struct {
 	geo     *geo.Book
 	server  *edge.Server
 	viewing *viewer.Viewer
-	past    *history.Keeper
 	numbers *prometheus.Registry
 
 	certificates map[string]*listen.Certificates // loadCertificates; see clientCertificates. Those of rate_limit_service and limit_api are nil if they speak no TLS
@@ -203,11 +199,6 @@ func viaName(c *config.Config, key secret.Secret) string {
 func (d *daemon) makeViewer() {
 	v := viewer.New()
 	v.Name = tier.EdgeName(d.config)
-	d.past = &history.Keeper{Log: d.log, Look: d.counted}
-	if d.config.StateDir != "" {
-		d.past.Dir = filepath.Join(d.config.StateDir, "history")
-	}
-	d.past.Open(time.Now())
 	v.Own = func(asked []string, now time.Time) *view.Part {
 		families, _ := d.numbers.Gather() // an error leaves out what is wrong
 		p := d.server.Part(view.NewLoad(families), now)
@@ -220,18 +211,7 @@ func (d *daemon) makeViewer() {
 				d.server.AnswerPeaks(p, q, rule, now)
 				continue
 			}
-			hours, is := view.AboutHistory(q)
-			if !is {
-				p.Answer(q, d.server.Answer(q))
-				continue
-			}
-			short := func(sources, rules int) func() json.RawMessage {
-				return func() json.RawMessage {
-					said, _ := json.Marshal(d.past.LastShort(hours, sources, rules, now)) // numbers and texts
-					return said
-				}
-			}
-			p.Answer(q, short(5, history.AllRules)(), short(2, 6), short(0, 2))
+			p.Answer(q, d.server.Answer(q))
 		}
 		return p
 	}
@@ -241,17 +221,6 @@ func (d *daemon) makeViewer() {
 		d.shared.Viewed = v.Notice
 	}
 	d.viewing = v
-}
-
-// counted is what the edge has counted since it began, for its history.
-func (d *daemon) counted() history.Snapshot {
-	families, _ := d.numbers.Gather() // an error leaves out what is wrong
-	l := view.NewLoad(families)
-	s := history.Snapshot{Received: uint64(l.Received), Refused: uint64(l.Answers["limit"]), Rules: make(map[string]history.Counts), Tops: d.server.Tops(view.TopListed)}
-	for name, r := range l.Rules {
-		s.Rules[name] = history.Counts{Passed: uint64(r.Verdicts["pass"]), Refused: uint64(r.Refused()), Shadow: uint64(r.Verdicts["shadow"]), Blocks: uint64(r.Blocks)}
-	}
-	return s
 }
 
 // loadCertificates reads the certificates for clients, for proxies that call over gRPC, and for programs.
@@ -416,7 +385,7 @@ func (d *daemon) serveOperators() {
 	c, reload := d.config, d.reload
 	connections := &admin.Connections{Most: spareDescriptors / 2}
 	d.operators = &http.Server{
-		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, History: d.past.Last, State: d.state, Waiting: reload.Waiting, Overlay: reload.overlay.Load,
+		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, State: d.state, Waiting: reload.Waiting, Overlay: reload.overlay.Load,
 			Reload: func() (control.Reloaded, error) { return reload.now(d.background) },
 			Edit:   reload.edit, Try: reload.beginTry, StopTry: reload.stopTry, Self: reload.self, Etcd: d.shared.EtcdStatus, Hosts: c.AdminHosts,
 			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken, Plans: d.keeper, Vouch: connections.Vouch}),

@@ -66,7 +66,6 @@ func (d *daemon) run() error {
 	d.others.Go(func() { d.server.Guard(background) })
 	d.others.Go(func() { d.lists.Run(background) })
 	d.others.Go(func() { d.viewing.Run(background) })
-	d.others.Go(func() { d.past.Run(background) })
 	if d.keeper != nil {
 		d.others.Go(func() { d.keeper.Run(background) })
 	}

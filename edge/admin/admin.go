@@ -33,7 +33,6 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
-	"sluice/edge/history"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/seen"
@@ -57,9 +56,7 @@ type Options struct {
 	Waiting func() []config.Wait             // what the file says and waits for a restart; nil: nobody knows
 	Reload  func() (control.Reloaded, error) // reads the configuration again; its error goes to the operator
 	// View is the whole PoP, with what its edges say to a question (view.AskSource); nil: nobody can be asked.
-	View func(ctx context.Context, question string) *view.PoP
-	// History is what this edge did in the last hours, with so many sources of each list; nil: nobody knows.
-	History func(hours, sources int, now time.Time) history.History
+	View    func(ctx context.Context, question string) *view.PoP
 	Hosts   []string      // names under which this listener may be addressed, beside localhost and its own addresses
 	Address string        // where it listens
 	Token   *bearer.Token // nil: none wanted
@@ -135,7 +132,6 @@ func (a api) private() map[string]http.HandlerFunc {
 		"GET /v1/status":                            a.state,
 		"GET /v1/top":                               a.top,
 		"GET /v1/events":                            a.events,
-		"GET /v1/history":                           a.lastHours,
 		"GET /v1/dashboard":                         a.summary,
 		"GET /v1/quotas":                            a.listQuotas(),
 		"GET /v1/quotas/{key}":                      a.quotas,

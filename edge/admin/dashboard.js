@@ -5,7 +5,6 @@
 const $ = id => document.getElementById(id);
 const every = 2000, seldom = 10e3, kept = 600e3, recent = 10e3, lately = 60e3; // milliseconds
 const verdicts = ["pass", "limited", "mitigated", "shadow", "tagged", "closed", "open", "denied", "maintenance"];
-const weekEvery = 300e3, week = 168; // milliseconds, hours
 const refusing = ["limited", "mitigated", "closed", "denied", "maintenance"];
 
 let points = [];      // for the plot: {at, rate by verdict}
@@ -16,7 +15,6 @@ let now = null;       // the latest summary
 let shownSource = ""; // whose story is open
 let version = "";     // of this edge
 let shared = false;   // this edge shares a tier, so there may be others
-let weekDue = 0;      // when the history is asked for again
 
 // --- the API ---
 
@@ -282,58 +280,6 @@ function draw() {
   }));
 }
 
-// --- the week ---
-
-let past = null; // the latest answer
-
-// askWeek asks for the history, which changes once a minute, and says why there is none.
-async function askWeek() {
-  const scope = ofPoP();
-  weekDue = performance.now() + weekEvery;
-  try {
-    const {answer} = await ask(`v1/history?hours=${week}${scope ? "&scope=pop" : ""}`);
-    if (scope === ofPoP()) past = answer;
-    if (answer.edges?.some(e => e.missing)) weekDue = performance.now() + weekEvery / 10; // it may have been late
-  } catch (e) {
-    if (e.status === 501) return; // none is kept here
-    weekDue = 0;
-  }
-  drawWeek();
-}
-
-function drawWeek() {
-  $("week-section").hidden = !past;
-  const svg = $("week"), w = svg.clientWidth, h = svg.clientHeight, left = 52, right = 12, top = 8, bottom = 22;
-  if (!past || !w) return;
-  const hour = 3600e3, last = Math.floor(Date.now() / hour) * hour, begin = last - (week - 1) * hour, known = past.hours.filter(o => new Date(o.start) >= begin);
-  const most = Math.max(4, ...known.map(o => o.refused)), s = step(most), scale = s * Math.ceil(most / s), wide = (w - left - right) / week;
-  const x = at => left + (at - begin) / hour * wide, y = n => top + (h - top - bottom) * (1 - n / scale), parts = [];
-  for (let n = 0; n <= scale; n += s) {
-    parts.push(drawn("line", {x1: left, x2: w - right, y1: y(n), y2: y(n)}), drawn("text", {x: left - 6, y: y(n) + 4, "text-anchor": "end"}, number(n)));
-  }
-  for (let day = Math.ceil(begin / 24 / hour) * 24 * hour; day <= last; day += 24 * hour) {
-    parts.push(drawn("line", {x1: x(day), x2: x(day), y1: y(0), y2: y(0) + 5}));
-    if (x(day) + 40 < w) parts.push(drawn("text", {x: x(day) + 3, y: h - 4}, utc(day).slice(w < 500 ? 8 : 5, 10)));
-  }
-  for (const o of known) { // what is not known has no bar, and nothing refused has one like the axis
-    const from = x(new Date(o.start)), high = Math.max(o.refused ? 2 : 1.5, y(0) - y(o.refused));
-    const bar = drawn("rect", {x: from.toFixed(1), y: (y(0) - high).toFixed(1), width: Math.max(1, wide * 0.85).toFixed(1), height: high.toFixed(1), class: o.refused ? "" : "nothing"});
-    bar.append(drawn("title", {}, `${hourOf(o)}: ${number(o.refused)} refused of ${number(o.received)} requests`));
-    parts.push(bar);
-  }
-  svg.replaceChildren(...parts);
-  const all = known.reduce((n, o) => n + o.refused, 0), worst = known.reduce((a, o) => !a || o.refused > a.refused ? o : a, null), first = known[known.length - 1];
-  const missing = (past.edges || []).filter(e => e.missing);
-  put($("week-says"), !known.length ? "Nothing is known yet: the first minute is not over." :
-    `${number(all)} refused of ${number(known.reduce((n, o) => n + o.received, 0))} requests` + (all ? `, most in the hour of ${hourOf(worst)}: ${number(worst.refused)}` : "") +
-    `. Known of ${known.length} of ${week} hours, since ${hourOf(first)}; hours are UTC.` + (past.edges ? ` ${past.edges.length - missing.length} of ${past.edges.length} edges together.` : ""));
-  const lacks = [past.unkept && `It is not kept over a restart: ${past.unkept}`, ...missing.map(e => `${e.name} is missing: ${e.missing}`)].filter(t => t);
-  $("week-lacks").hidden = !lacks.length;
-  put($("week-lacks"), lacks.join(" · "));
-}
-
-const hourOf = o => utc(o.start).slice(0, 16).replace("T", " ") + "Z";
-
 // --- what is shown ---
 
 function figures(list) {
@@ -554,7 +500,7 @@ const counted = s => s.whole ? s.whole.since : s.started;
 
 function take(summary, at) {
   if (now && counted(now) !== counted(summary)) {
-    [samples, events, weekDue] = [[], [], 0];
+    [samples, events] = [[], []];
     if (!summary.whole) points = []; // of the PoP an edge has come or gone, and what was a rate then still was
   }
   const before = samples[samples.length - 1];
@@ -584,7 +530,6 @@ async function poll() {
   const begun = performance.now();
   try {
     const q = $("find").value.trim(), last = events.length ? events[0].number : 0, scope = ofPoP();
-    if (performance.now() >= weekDue) askWeek();
     const {answer} = await ask(`v1/dashboard?since=${last}&q=${encodeURIComponent(q)}${scope ? "&scope=pop" : ""}`);
     const at = performance.now();
     if (turn++ % 5 === 0) showEdges((await ask("v1/pop")).answer);
@@ -788,11 +733,10 @@ document.addEventListener("keydown", e => {
 });
 document.addEventListener("visibilitychange", () => { if (document.hidden) { clearTimeout(timer); state("paused"); } else poll(); });
 new ResizeObserver(draw).observe($("plot"));
-new ResizeObserver(drawWeek).observe($("week-section"));
 // Another address shows something else: nothing of before stays, and tables have other columns.
 function switched() {
   document.querySelector(`#scope [value=${ofPoP() ? "pop" : "edge"}]`).checked = true;
-  [points, samples, events, now, past, weekDue, turn] = [[], [], [], null, null, 0, 0];
+  [points, samples, events, now, turn] = [[], [], [], null, 0];
   for (const id of ["requests", "refused"]) $(id).replaceChildren();
   state(ofPoP() ? "asking all edges" : "loading");
   poll();

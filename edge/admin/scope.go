@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"sluice/edge/control"
-	"sluice/edge/history"
 	"sluice/edge/view"
 )
 
@@ -110,35 +108,6 @@ func (a api) sourceOfPoP(w http.ResponseWriter, r *http.Request, source string, 
 		Each   []view.Answered[control.Looked] `json:"each"` // edge by edge, without the tier
 		Events []view.Event                    `json:"events"`
 	}{p.EdgesTo(question), looked, view.Answers[control.Looked](p, question), slices.DeleteFunc(p.Happened(time.Time{}), func(e view.Event) bool { return !about(e.Source, source) })})
-}
-
-// lastHours answers GET /v1/history?hours=: what was done in them, hour by hour, the latest first.
-func (a api) lastHours(w http.ResponseWriter, r *http.Request) {
-	hours, err := strconv.Atoi(cmp.Or(r.URL.Query().Get("hours"), "24"))
-	all, ok := a.ofPoP(w, r)
-	switch {
-	case !ok:
-	case err != nil || hours < 1 || hours > history.Kept:
-		fail(w, http.StatusBadRequest, "hours is not possible: want 1 to "+strconv.Itoa(history.Kept))
-	case a.History == nil:
-		fail(w, http.StatusNotImplemented, "no history is known here")
-	case !all:
-		reply(w, a.History(hours, topShown, time.Now()))
-	default:
-		question := view.AskHistory(hours)
-		p := a.look(r, question)
-		var each []history.History
-		for _, said := range view.Answers[history.History](p, question) {
-			if said.Said.Unkept != "" {
-				said.Said.Unkept = said.Edge + ": " + said.Said.Unkept
-			}
-			each = append(each, said.Said)
-		}
-		reply(w, struct {
-			Edges []view.Edge `json:"edges"`
-			history.History
-		}{p.EdgesTo(question), history.Sum(each...)})
-	}
 }
 
 // popSummary is what the dashboard shows of the whole PoP in place of this edge.

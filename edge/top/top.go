@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"sluice/counter"
@@ -25,9 +24,8 @@ const (
 // count: no count is too small, and none is too large by more than the entry says. With n hits in a set, every source
 // with more than n/8 of them is there.
 type Top struct {
-	seed  maphash.Seed
-	fades atomic.Uint64
-	sets  [topSets]topSet
+	seed maphash.Seed
+	sets [topSets]topSet
 }
 
 type topSet struct {
@@ -80,7 +78,6 @@ func (h *topSet) add(s counter.Source, count, over uint64) {
 
 // Fade halves all counts. That keeps their order.
 func (t *Top) Fade() {
-	t.fades.Add(1)
 	for i := range t.sets {
 		h := &t.sets[i]
 		h.mu.Lock()
@@ -95,8 +92,7 @@ func (t *Top) Fade() {
 // List is some of the heaviest sources, as far as they are to be added to those of other edges.
 type List struct {
 	Heavy []Heavy `json:"heavy"`
-	Rest  uint64  `json:"rest,omitempty"`  // a source that is not listed has at most so many
-	Fades uint64  `json:"fades,omitempty"` // how often counts have been halved
+	Rest  uint64  `json:"rest,omitempty"` // a source that is not listed has at most so many
 }
 
 // Heaviest returns at most n sources, the heaviest first.
@@ -104,7 +100,7 @@ func (t *Top) Heaviest(n int) []Heavy { return t.List(n).Heavy }
 
 // List is Heaviest, with what others may have.
 func (t *Top) List(n int) List {
-	list, l := []Heavy{}, List{Fades: t.fades.Load()}
+	list, l := []Heavy{}, List{}
 	for i := range t.sets {
 		h := &t.sets[i]
 		h.mu.Lock()

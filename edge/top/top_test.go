@@ -85,7 +85,4 @@ func TestRest(t *testing.T) {
 			}
 		}
 	}
-	if top.Fade(); top.List(1).Fades != 1 {
-		t.Errorf("halved once: %d", top.List(1).Fades)
-	}
 }

@@ -122,7 +122,7 @@ type shortLists struct {
 	Load            struct{ Origins short }
 	Tops            map[string]struct{ Heavy short }
 	Keys            map[string]struct{ Heavy short }
-	Answers         map[string]struct{ Rules, Hours, Sample, Heavy short }
+	Answers         map[string]struct{ Rules, Sample, Heavy short }
 }
 
 // short is a list of at most maxListed elements, each of which takes no room. Each of several lists under one name is looked at.

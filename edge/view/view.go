@@ -14,7 +14,6 @@ package view
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 )
 
@@ -91,22 +90,6 @@ func AskPeaks(rule string) string { return aboutPeaks + rule }
 // AboutPeaks is the rule that a question is about, if it is such a question.
 func AboutPeaks(question string) (rule string, is bool) {
 	return strings.CutPrefix(question, aboutPeaks)
-}
-
-// aboutHistory begins a question about the last hours.
-const aboutHistory = "history "
-
-// AskHistory is the question what an edge did in the last hours.
-func AskHistory(hours int) string { return aboutHistory + strconv.Itoa(hours) }
-
-// AboutHistory is how many hours a question is about, if it is such a question.
-func AboutHistory(question string) (hours int, is bool) {
-	text, is := strings.CutPrefix(question, aboutHistory)
-	if !is {
-		return 0, false
-	}
-	hours, err := strconv.Atoi(text)
-	return hours, err == nil && hours > 0
 }
 
 // Answered is what an edge has said to a question.

@@ -18,7 +18,6 @@ import (
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/config"
 	"sluice/edge/control"
-	"sluice/edge/history"
 )
 
 // Operators are those that ask a running edge, at its operators' listener.
@@ -39,9 +38,6 @@ func Operators() []Command {
 	events := NewFlagSet("events")
 	since := events.String("since", "", "only what came after the `EVENT` of a number, a time such as 2026-05-04T14:05:00Z, or a while ago such as 10m or 1d")
 	eventsOfPoP := events.Bool("pop", false, ofPoP)
-	past := NewFlagSet("history")
-	hours := past.Int("hours", 24, "how many of the last hours, 1 to 168")
-	pastOfPoP := past.Bool("pop", false, ofPoP)
 	block, unblock := NewFlagSet("block"), NewFlagSet("unblock")
 	length := durationFlag(block, new(time.Duration), "for", 10*time.Minute, "for how long: a `TIME` such as 10m, 24h or 2d")
 	until := block.String("until", "", "in place of --for: until this `TIME`, such as 2026-05-04T14:05:00Z, or 14:05 (UTC, the next one)")
@@ -158,12 +154,6 @@ func Operators() []Command {
 				return c.EventsOfPoP(*since)
 			}
 			return c.Events(*since)
-		}),
-		operatorCommand(past, "", "what was refused and blocked in the last hours, of a week at most", func(c *operator.Client, _ []string) error {
-			if *hours < 1 || *hours > history.Kept {
-				return usageError{fmt.Errorf("--hours %d: want 1 to %d", *hours, history.Kept)}
-			}
-			return c.Hours(*hours, *pastOfPoP)
 		}),
 		maintenanceCommand(),
 	}, append(planCommands(), tryCommand(), suggestCommand())...)

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"sluice/edge/history"
 	"sluice/edge/view"
 )
 
@@ -167,45 +166,5 @@ func (c *Client) StatusOfPoP() error {
 		}
 		row("together", "", state, most, &all.Load)
 		return t.write(c.Out)
-	})
-}
-
-// Hours prints what was done in the last hours, the latest last: of this edge, or of all edges together.
-func (c *Client) Hours(n int, pop bool) error {
-	query := url.Values{"hours": {strconv.Itoa(n)}}
-	if pop {
-		query.Set("scope", wholePoP)
-	}
-	return show(c, http.MethodGet, "/v1/history?"+query.Encode(), nil, func(all struct {
-		Edges []view.Edge
-		history.History
-	}) error {
-		t := table{columns: []column{{"HOUR", whole}, {"REQUESTS", right}, {"REFUSED", right}, {"BLOCKS", right}, {"REFUSED BY", cut}, {"MOST REFUSED", text}}}
-		for _, h := range slices.Backward(all.Hours) {
-			blocks, by := uint64(0), make(map[string]uint64)
-			for name, r := range h.Rules {
-				blocks += r.Blocks
-				if r.Refused > 0 {
-					by[name] = r.Refused
-				}
-			}
-			most := make(map[string]uint64)
-			for _, s := range h.Top["refused"][:min(len(h.Top["refused"]), 3)] {
-				most[s.Source] = s.Count
-			}
-			t.add(h.Start.UTC().Format("2006-01-02 15:00Z"), number(h.Received), number(h.Refused), number(blocks), largest(by), largest(most))
-		}
-		if len(all.Hours) == 0 {
-			fmt.Fprintln(c.Out, "nothing is known yet: an hour is looked at once a minute")
-		} else if err := t.write(c.Out); err != nil {
-			return err
-		}
-		if all.Unkept != "" {
-			fmt.Fprintf(c.Out, "not kept over a restart: %s\n", Printable(all.Unkept))
-		}
-		if all.Edges == nil {
-			return nil
-		}
-		return EdgesShown(c.Out, all.Edges)
 	})
 }

@@ -277,7 +277,7 @@ func TestSlow(t *testing.T) {
 			for i := range uint64(maxEdges) {
 				l := looker{Edge: 2 + i, At: time.Now()}
 				for q := range askedFor {
-					l.Asked = append(l.Asked, fmt.Sprint("history ", n, i, q))
+					l.Asked = append(l.Asked, fmt.Sprint("try ", n, i, q))
 				}
 				all.Lookers = append(all.Lookers, l)
 			}
