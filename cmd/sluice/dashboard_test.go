@@ -370,7 +370,7 @@ func TestDashboard(t *testing.T) {
 	for _, look := range []struct {
 		name, scheme  string
 		width, height int64
-	}{{"light", "light", 1180, 900}, {"dark", "dark", 1180, 900}, {"phone", "light", 390, 844}} {
+	}{{"light", "light", 1180, 820}, {"dark", "dark", 1180, 820}, {"phone", "light", 390, 844}} {
 		err := chromedp.Do(b.ctx, chromedp.EmulateViewport(look.width, look.height))
 		if err == nil {
 			_, err = chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}})
