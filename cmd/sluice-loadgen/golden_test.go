@@ -1,3 +1,5 @@
+//go:build !race
+
 package main
 
 import (
@@ -47,6 +49,7 @@ func TestHelpTexts(t *testing.T) {
 var clocked = regexp.MustCompile(`("(?:took|decisions_per_second)": )[0-9.e+-]+`)
 
 // Reports of one seed are the same, byte for byte: what decides has not changed, nor what judges.
+// In virtual time the race detector finds nothing, and takes ten times as long.
 func TestReportsOfASeed(t *testing.T) {
 	folder := t.TempDir()
 	must(t, os.Rename(someLog(t), filepath.Join(folder, "access.log")))
