@@ -52,30 +52,6 @@ func mitigated(w *sim.World, e *sim.Edge, r mitigation.Rule, s counter.Source) b
 	return !e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()).IsZero()
 }
 
-// TestFirstSight: what one edge has counted, another knows after its first request.
-func TestFirstSight(t *testing.T) {
-	r := newRule(t, 20, time.Minute, time.Minute, algorithm.Nearest)
-	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
-	s := address(7)
-	at := began
-	for range 19 { // over several groups of sub-windows
-		ask(w.Edges[0], r, s)
-		at = at.Add(2500 * time.Millisecond)
-		w.Run(at)
-	}
-	if !ask(w.Edges[1], r, s) {
-		t.Fatal("a first sight must be decided on what the edge knows, which is nothing")
-	}
-	w.Run(at.Add(2 * time.Millisecond))
-	v, _ := w.Edges[1].Counters.Peek(r.Counter, s, w.Now())
-	if v.Estimate != 20 || !v.Known {
-		t.Errorf("a round trip later the second edge counts %v (known: %v), want all 20", v.Estimate, v.Known)
-	}
-	if ask(w.Edges[1], r, s) {
-		t.Error("the second edge admitted the 21st of 20")
-	}
-}
-
 func TestBlockReachesEdgesThatNeverSawTheSource(t *testing.T) {
 	r := newRule(t, 5, time.Second, time.Second, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)

@@ -3,13 +3,10 @@ package changes
 import (
 	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"sluice/edge/config"
 )
 
 // say does what an operator asks for at an edge with a number, in a millisecond, and returns the change as it travels.
@@ -109,67 +106,5 @@ func TestTwoAtOnce(t *testing.T) {
 				t.Errorf("%s, then %s, and another:\n got %s\nwant %s", test.first.Body, test.second.Body, got, test.want)
 			}
 		}
-	}
-}
-
-// Operators at several edges change fields at random, and edges exchange them now and then. Once all have received all,
-// each field is as it was set last, on every edge, also where the first changes are not kept any more.
-func TestFieldsComeTogether(t *testing.T) {
-	for seed := range uint64(60) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		desks := []*desk{newDesk(t), newDesk(t), newDesk(t)}
-		fields := []string{"limit", "window", "mitigation_timeout", "share"}
-		want := make(map[string]string)
-		var all []Change
-		say := func(i int, at uint64) {
-			name := fields[rng.IntN(len(fields))]
-			value := fmt.Sprintf("%d", 2+rng.IntN(60))
-			if name != "limit" && name != "share" {
-				value = `"` + value + `s"`
-			}
-			if c, needed, _ := desks[i].overlay().Change(Edit{Name: "login", Action: Patch, Body: fmt.Appendf(nil, `{%q:%s}`, name, value)}); !needed || c.Name == "" {
-				return
-			}
-			all = append(all, desks[i].say(uint64(i+1), at, patch(fmt.Sprintf(`{%q:%s}`, name, value))))
-		}
-		for n := range uint64(9) {
-			say(rng.IntN(3), 1000+n*uint64(rng.IntN(2)))
-			if from, to := rng.IntN(3), rng.IntN(3); rng.IntN(2) == 0 {
-				desks[to].receive(desks[from].said...)
-			}
-		}
-		for _, d := range desks {
-			d.receive(all...)
-		}
-		for i := len(desks[0].said) - 1; i >= 0; i-- {
-			c := &desks[0].said[i]
-			fields, _ := object(c.Rule)
-			for _, path := range c.Sets {
-				v, _ := at(fields, path)
-				want[path] = fmt.Sprint(v)
-			}
-		}
-		check := func(when string) {
-			t.Helper()
-			for _, d := range desks {
-				got := config.Fields(*d.overlay().Rule("login"))
-				for path, v := range want {
-					if is, _ := at(got, path); is != nil && fmt.Sprint(is) != v {
-						t.Fatalf("seed %d, %s: %s is %v, want %s of\n%v", seed, when, path, is, v, d.said)
-					}
-				}
-				if d.rule("login") != desks[0].rule("login") {
-					t.Fatalf("seed %d, %s: %s and %s", seed, when, d.rule("login"), desks[0].rule("login"))
-				}
-			}
-		}
-		check("all received")
-		// The next change has seen all of them: what it has is enough.
-		last := desks[0].say(1, 5000, patch(`{"first_sight":"wait"}`))
-		for _, d := range desks {
-			d.said = nil
-			d.receive(last)
-		}
-		check("the rest forgotten")
 	}
 }
