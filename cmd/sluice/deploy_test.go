@@ -48,10 +48,10 @@ func TestExamplesGuardOperators(t *testing.T) {
 func TestExamplesHaveFlags(t *testing.T) {
 	between := regexp.MustCompile(`,? +`)
 	for name, line := range map[string]*regexp.Regexp{
-		"deploy/systemd/sluice.service": regexp.MustCompile(`(?m)^ExecStart=\S+/sluice (.*)$`),
-		"deploy/compose.yaml":           regexp.MustCompile(`command: &command \[(.*)\]`),
-		"deploy/kubernetes/sluice.yaml": regexp.MustCompile(`args: \[(--config.*)\]`),
-		"README.md":                     regexp.MustCompile(`(?m)^bin/sluice (.*) &$`),
+		"deploy/systemd/sluice.service":           regexp.MustCompile(`(?m)^ExecStart=\S+/sluice (.*)$`),
+		"deploy/compose.yaml":                     regexp.MustCompile(`command: &command \[(.*)\]`),
+		"deploy/helm/sluice/templates/edges.yaml": regexp.MustCompile(`args: \[(--config.*)\]`),
+		"README.md": regexp.MustCompile(`(?m)^bin/sluice (.*) &$`),
 	} {
 		text, err := os.ReadFile("../../" + name)
 		must(t, err)

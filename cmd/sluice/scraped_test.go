@@ -7,25 +7,21 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// What finds the pods of the Kubernetes example gives them the job that alerts ask for, and no annotation has another job scrape them as well.
+// What finds the pods of the chart, by its own values, gives them the job that alerts ask for.
 func TestClusterIsScraped(t *testing.T) {
 	t.Parallel()
-	edge := manifests(t)["Deployment sluice"].Spec.Template
-	app, pop := edge.Metadata.Labels["app"], "cluster"
-	if len(edge.Metadata.Annotations) > 0 || !slices.ContainsFunc(edge.Spec.Containers[0].Ports, func(p struct {
-		Name          string
-		ContainerPort int
-	}) bool {
-		return p.Name == "admin"
-	}) {
-		t.Errorf("annotations %v, ports %v", edge.Metadata.Annotations, edge.Spec.Containers[0].Ports)
+	const app, pop = "sluice", "cluster"
+	for file, want := range map[string]string{"values.yaml": "\npopName: " + pop + " ", "templates/edges.yaml": "{name: admin, containerPort: 8081}"} {
+		text, err := os.ReadFile("../../deploy/helm/sluice/" + file)
+		must(t, err)
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s has no %q", file, want)
+		}
 	}
-	config := configOf(t, manifests(t))
 	scraped, err := os.ReadFile("../../deploy/prometheus/kubernetes.yml")
 	must(t, err)
 	// Debian's promtool is built without the discovery of Kubernetes.
@@ -48,8 +44,5 @@ func TestClusterIsScraped(t *testing.T) {
 		if job[1] != app {
 			t.Errorf("an alert asks for the job %q, and edges have %q", job[1], app)
 		}
-	}
-	if config.PoP.Name != pop {
-		t.Errorf("the PoP is %q, and edges are scraped as of %q", config.PoP.Name, pop)
 	}
 }

@@ -4,7 +4,9 @@ package helm
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +22,6 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
 )
 
@@ -112,39 +113,87 @@ func check(t *testing.T, config any) {
 	}
 }
 
-// With its own values the chart writes what kubernetes/sluice.yaml has, so that neither is forgotten where the other changes. Only the image's tag is its own.
-func TestDefaultsAreTheExample(t *testing.T) {
+// By its own values the chart's objects fit together: what one names another has, each pod is guarded, and what the edges' configuration says of ports
+// and nodes is so.
+func TestDefaults(t *testing.T) {
 	got, err := render(t, "sluice", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("../kubernetes/sluice.yaml")
-	if err != nil {
+	want := []string{"ConfigMap sluice", "Deployment sluice", "NetworkPolicy memcached", "NetworkPolicy sluice", "PodDisruptionBudget memcached",
+		"PodDisruptionBudget sluice", "Service memcached", "Service sluice", "StatefulSet memcached"}
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
+		t.Fatalf("objects %q, want %q", names, want)
+	}
+	edges, tier := got["Deployment sluice"].(*apps.Deployment).Spec, got["StatefulSet memcached"].(*apps.StatefulSet).Spec
+	ports := make(map[string]int32) // of both, by name
+	for app, pods := range map[string]core.PodTemplateSpec{"sluice": edges.Template, "memcached": tier.Template} {
+		s, c := pods.Spec, pods.Spec.Containers[0]
+		if g := s.SecurityContext; len(s.Containers) != 1 || !*g.RunAsNonRoot || g.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || *s.AutomountServiceAccountToken {
+			t.Errorf("%s: security of the pod: %+v", app, g)
+		}
+		if g := c.SecurityContext; *g.AllowPrivilegeEscalation || !*g.ReadOnlyRootFilesystem || !slices.Equal(g.Capabilities.Drop, []core.Capability{"ALL"}) {
+			t.Errorf("%s: security of the container: %+v", app, g)
+		}
+		if c.ReadinessProbe == nil || c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
+			t.Errorf("%s: a probe and resources are wanted: %+v", app, c)
+		}
+		for _, p := range c.Ports {
+			ports[p.Name] = p.ContainerPort
+		}
+		labels := map[string]string{"app": app}
+		service := got["Service "+app].(*core.Service).Spec
+		if !maps.Equal(pods.Labels, labels) || !maps.Equal(service.Selector, labels) || len(pods.Annotations) > 0 ||
+			!maps.Equal(got["PodDisruptionBudget "+app].(*policy.PodDisruptionBudget).Spec.Selector.MatchLabels, labels) ||
+			!maps.Equal(got["NetworkPolicy "+app].(*networking.NetworkPolicy).Spec.PodSelector.MatchLabels, labels) {
+			t.Errorf("%s: labels %v, annotations %v, the service selects %v", app, pods.Labels, pods.Annotations, service.Selector)
+		}
+	}
+	if !maps.Equal(ports, map[string]int32{"http": 8080, "admin": 8081, "memcached": 11211}) {
+		t.Errorf("ports %v", ports)
+	}
+
+	var froms []string // who may reach what
+	for _, app := range []string{"sluice", "memcached"} {
+		for _, in := range got["NetworkPolicy "+app].(*networking.NetworkPolicy).Spec.Ingress {
+			from := "anybody"
+			if len(in.From) == 1 && in.From[0].NamespaceSelector != nil {
+				from = "namespace " + in.From[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
+			} else if len(in.From) == 1 {
+				from = in.From[0].PodSelector.MatchLabels["app"]
+			}
+			froms = append(froms, in.Ports[0].Port.String()+" "+from)
+		}
+	}
+	if want := []string{"http anybody", "admin namespace monitoring", "memcached sluice"}; !slices.Equal(froms, want) {
+		t.Errorf("%q, want %q", froms, want)
+	}
+
+	edge := edges.Template.Spec.Containers[0]
+	for path, p := range map[string]*core.Probe{"/readyz": edge.ReadinessProbe, "/healthz": edge.LivenessProbe} {
+		if p.HTTPGet == nil || p.HTTPGet.Path != path || p.HTTPGet.Port.String() != "admin" {
+			t.Errorf("%s: %+v", path, p)
+		}
+	}
+	const notice, grace = 10, 20 // seconds: --notice, and what --grace is by itself
+	if got := *edges.Template.Spec.TerminationGracePeriodSeconds; got <= notice+grace || !slices.Contains(edge.Args, "10s") {
+		t.Errorf("a pod has %d s to end, by %q", got, edge.Args)
+	}
+	check(t, got["ConfigMap sluice"])
+	var config struct {
+		Listen, Admin string
+		Source        any
+		PoP           struct{ Memcached []string }
+	}
+	if err := yaml.Unmarshal([]byte(got["ConfigMap sluice"].(*core.ConfigMap).Data["sluice.yaml"]), &config); err != nil {
 		t.Fatal(err)
 	}
-	want := objects(t, string(text))
-	edge := &got["Deployment sluice"].(*apps.Deployment).Spec.Template.Spec.Containers[0]
-	if edge.Image != "sluice:0.1.0" || edge.ImagePullPolicy != core.PullIfNotPresent {
-		t.Errorf("image %s, %s", edge.Image, edge.ImagePullPolicy)
+	var nodes []string
+	for i := range *tier.Replicas {
+		nodes = append(nodes, fmt.Sprintf("memcached-%d.%s:11211", i, tier.ServiceName))
 	}
-	edge.Image, edge.ImagePullPolicy = "sluice:latest", ""
-	for name, w := range want {
-		g := got[name]
-		if c, is := w.(*core.ConfigMap); is {
-			var a, b any
-			if g == nil || yaml.Unmarshal([]byte(c.Data["sluice.yaml"]), &a) != nil || yaml.Unmarshal([]byte(g.(*core.ConfigMap).Data["sluice.yaml"]), &b) != nil ||
-				!equality.Semantic.DeepEqual(a, b) {
-				t.Errorf("%s: %+v, want %+v", name, b, a)
-			}
-			check(t, g)
-			continue
-		}
-		if !equality.Semantic.DeepEqual(g, w) {
-			t.Errorf("%s: the chart writes %+v, the example has %+v", name, g, w)
-		}
-	}
-	if len(got) != len(want) {
-		t.Errorf("%d objects, the example has %d", len(got), len(want))
+	if config.Listen != ":8080" || config.Admin != "0.0.0.0:8081" || config.Source != nil || !slices.Equal(config.PoP.Memcached, nodes) {
+		t.Errorf("%+v; pods %q", config, nodes)
 	}
 }
 

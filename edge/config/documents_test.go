@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
-
 	"sluice/docs/pages"
 	"sluice/edge/upstream"
 )
@@ -144,22 +142,5 @@ func TestExamplesAreConfigurations(t *testing.T) {
 	}
 	for _, name := range []string{"sluice.yaml", "debian/sluice.yaml", "compose/sluice.yaml"} {
 		check(name, read(name))
-	}
-	maps := 0
-	for _, text := range strings.Split(read("kubernetes/sluice.yaml"), "\n---\n") {
-		var object struct {
-			Kind string
-			Data map[string]string
-		}
-		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
-			t.Error(err)
-		}
-		if object.Kind == "ConfigMap" {
-			maps++
-			check("kubernetes/sluice.yaml", object.Data["sluice.yaml"])
-		}
-	}
-	if maps != 1 {
-		t.Errorf("%d config maps", maps)
 	}
 }
