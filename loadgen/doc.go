@@ -17,13 +17,7 @@
 //	answer    answers of HTTP/1.1, and what an edge says in them        judge
 //	replay    a trace sent to running edges, over HTTP/1.1 or 2         answer, judge, trace, socket, process
 //	lab       PoPs of real processes, and what goes wrong in them       replay, judge, trace, process, origin, scrape, page
-//	rival     the same trace at nginx, HAProxy and envoyproxy/ratelimit, which rival/ratelimitproxy asks  replay, judge, trace, process, origin, scrape
-//	trial/check    promises held against running sites                  lab, replay, judge, trace, process, origin, scrape, socket
-//	trial/slowclients  clients that do next to nothing                 trial/check, lab, replay, process, socket
-//	trial/restart  that restarts of edges are not noticed               trial/check, judge, process, scrape
-//	trial/chaos    stories of what breaks, and rows of what came of it  trial/check, lab, replay, judge, trace, process, origin, scrape, answer, anycast
-//	trial/closedloop  as many requests as an edge answers               answer, judge, process, socket
-//	trial/bench    what a request costs, here and at others             trial/closedloop, replay, judge, trace, process, origin, scrape
+//	rival     the same trace at nginx, HAProxy and envoyproxy/ratelimit, the last behind cmd/lab/ratelimitproxy  replay, judge, trace, process, origin, scrape
 //
 // The life of a decision: trace.Read or workload.Generate makes a trace.Trace. replay.Replay sends it to edges that run
 // (lab.Site.Run starts them first and does faults to them), or judge.Simulate hands it to a judge.Limiter in virtual time.
