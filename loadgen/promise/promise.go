@@ -150,11 +150,11 @@ func (p *Promise) check(runs []*report.Report) (found []report.Promise) {
 		return nil
 	}
 	one := func(of []*report.Report, where string) report.Promise {
-		n, ratio := figures[p.Figure](of)
 		most := p.Most
 		if p.Turns > 0 {
 			most += p.Turns * latest(of)
 		}
+		n, ratio := figures[p.Figure](of, most)
 		out := report.Promise{Name: p.Name, Says: p.Says, Page: p.Page, Most: most, Found: ratio, Of: where, Broken: ratio > most*(1+1e-9) && n > p.Some}
 		if out.Broken {
 			for _, r := range of {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"sluice/edge/edgetest/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
@@ -25,6 +27,41 @@ func run(edges int, change func(*report.Report)) *report.Report {
 }
 
 // TestCheck breaks each promise by itself, and only that; and those that no promise is about break none.
+// blocked is so many blocks that were on every edge in time, and some that were not.
+func blocked(many int64, inTime time.Duration, late ...time.Duration) *judge.TimeToBlock {
+	times := hdrhistogram.New(1, int64(time.Hour), 3)
+	_ = times.RecordValues(int64(inTime), many)
+	for _, d := range late {
+		_ = times.RecordValue(int64(d))
+	}
+	all := judge.Quantiles{N: times.TotalCount(), P99: float64(times.ValueAtQuantile(99)) / 1e9}
+	return &judge.TimeToBlock{EveryEdge: all, EveryEdgeTimes: times}
+}
+
+// The published stream is judged as a whole: what one of its runs has by chance is not held against
+// it.
+func TestPublishedStreamsAreSummedUp(t *testing.T) {
+	part := func(wrong uint64) *report.Report {
+		return run(1, func(r *report.Report) {
+			r.Run.Mode, r.Run.Workload = "estimator", "published-poisson"
+			r.Figures.Wrong, r.Figures.Decisions = wrong, 4_000_000
+		})
+	}
+	for _, c := range []struct {
+		wrong  [4]uint64
+		broken bool
+	}{{[4]uint64{2, 2, 3, 6}, false}, {[4]uint64{4, 4, 4, 5}, true}} {
+		var runs []*report.Report
+		for _, n := range c.wrong {
+			runs = append(runs, part(n))
+		}
+		found, err := Check(runs)
+		if err != nil || (Err(found) != nil) != c.broken {
+			t.Errorf("%v wrong: %v, %v, want broken %v", c.wrong, Err(found), err, c.broken)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	lab := func(change func(*report.Report)) *report.Report {
 		return run(3, func(r *report.Report) {
@@ -58,6 +95,15 @@ func TestCheck(t *testing.T) {
 		{"refusals of lower", run(8, func(r *report.Report) { r.Run.Estimate, r.Figures.WronglyLimited = "lower", 1 }), "innocents of lower"},
 		{"late everywhere", run(8, func(r *report.Report) { r.Figures.TimeToBlock.EveryEdge.P99 = 0.051 }), "block everywhere"},
 		{"as late on many edges", run(64, func(r *report.Report) { r.Figures.TimeToBlock.EveryEdge.P99 = 0.051 }), ""},
+		{"one of few late", run(8, func(r *report.Report) {
+			r.Figures.TimeToBlock = blocked(18, 10*time.Millisecond, 240*time.Millisecond)
+		}), ""},
+		{"two of few late", run(8, func(r *report.Report) {
+			r.Figures.TimeToBlock = blocked(17, 10*time.Millisecond, time.Second/5, time.Second/4)
+		}), "block everywhere"},
+		{"two of many late", run(8, func(r *report.Report) {
+			r.Figures.TimeToBlock = blocked(500, 10*time.Millisecond, time.Second/5, time.Second/4)
+		}), ""},
 		{"late on many edges", run(64, func(r *report.Report) { r.Figures.TimeToBlock.EveryEdge.P99 = 0.51 }), "block everywhere at any size"},
 		{"a short block", run(8, func(r *report.Report) { r.Figures.Ends.Early = 1 }), "length of blocks"},
 		{"a long block", run(8, func(r *report.Report) { r.Figures.Ends.Late = 1 }), "length of blocks"},

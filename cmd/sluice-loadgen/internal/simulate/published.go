@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -218,8 +219,11 @@ func (b *publishedWorker) ask(rule int, key counter.Source, source int32, at tim
 	d.Reset()
 	d.Add(&b.rules[rule], key)
 	b.limiters[rule].Decide(d, virtual.Epoch.Add(at))
-	ask := d.Results[0].Reservation
-	b.judges[rule].Observe(source, int64(at), ask.Estimate, ask.Over)
+	estimate, over := math.NaN(), false
+	if ask := d.Results[0].Reservation; ask != nil { // nil: undecided, which the judge shall see
+		estimate, over = ask.Estimate, ask.Over
+	}
+	b.judges[rule].Observe(source, int64(at), estimate, over)
 }
 
 func (b *publishedWorker) add(other *publishedWorker) {
