@@ -9,6 +9,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/address"
+	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/proxy"
 	"sluice/edge/rules"
@@ -240,7 +241,7 @@ func (x *exchange) note() {
 	switch {
 	case d.Refused():
 		x.server.refusals.Hit(x.source)
-	case d.WouldRefuse():
+	case d.Verdict == limiter.Shadowed:
 		x.server.spared.Hit(x.source)
 	}
 	x.noteKeys()

@@ -87,9 +87,6 @@ func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Tim
 	of := map[uint32]series{mitigation.AllRules: {control.AllRules, string(rules.Enforce)}}
 	for r, l := range snap.rules.EachLimit() {
 		of[l.Counter.ID] = series{r.Config.Name, string(r.Config.Mode)}
-		if l.Candidate != nil {
-			of[l.Candidate.Bits.Counter.ID] = series{r.Config.Name, string(rules.Tried)}
-		}
 	}
 	active, lists := make(map[series]int), make(map[uint32]int)
 	for key := range s.limiter.Bits.All(now) {
@@ -109,7 +106,7 @@ func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Tim
 		}
 	}
 	for at, began := range started {
-		to.Gauge(float64(active[at]), "sluice_mitigations_active", "Mitigations in force. Those of shadows and candidates refuse no request.", "rule", at.rule, "mode", at.mode)
+		to.Gauge(float64(active[at]), "sluice_mitigations_active", "Mitigations in force. Those of shadows refuse no request.", "rule", at.rule, "mode", at.mode)
 		for by := mitigation.ByEdge; by <= mitigation.ByPeer; by++ {
 			to.Count(began[by], "sluice_mitigations_started_total", "Mitigations begun, by cause.", "rule", at.rule, "by", by.String(), "mode", at.mode)
 		}

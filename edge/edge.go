@@ -110,7 +110,7 @@ type Server struct {
 	drained     atomic.Pointer[control.Drained] // by hand; nil: it is not
 	requests    *top.Top                        // sources with the most requests
 	refusals    *top.Top                        // sources that are refused most
-	spared      *top.Top                        // sources that shadows and candidates would refuse most
+	spared      *top.Top                        // sources that shadows would refuse most
 	keys        *seen.Keys
 	atLimit     *seen.AtLimit
 	access      *accesslog.Log

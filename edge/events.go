@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/counter/algorithm"
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/front"
@@ -34,14 +33,9 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 		return
 	}
 	for r, l := range snap.rules.EachLimit() {
-		tried := l.Candidate != nil && l.Candidate.Bits.Counter.ID == k.Rule
-		if tried || l.Counter.ID == k.Rule {
-			limit, note := l.Counter.Limit, shadows(&r.Rule)
-			if tried {
-				limit, note = l.Candidate.Counter.Limit, isTried
-			}
-			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by " + by + control.Reason(b.Reason) + note,
-				Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: k.Source.String(), Limit: limit, Until: b.End,
+		if l.Counter.ID == k.Rule {
+			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by " + by + control.Reason(b.Reason) + shadows(&r.Rule),
+				Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: k.Source.String(), Limit: l.Counter.Limit, Until: b.End,
 				KeyStart: s.keys.Start(r.KeyName(), k.Source).String()})
 		}
 	}
@@ -54,28 +48,20 @@ func (x *exchange) blocks() {
 	if s.events == nil {
 		return
 	}
-	for i := range d.Candidates {
-		c := &d.Candidates[i]
-		if c.Verdict == limiter.Limited && !c.Until.IsZero() {
-			r := &d.Results[c.Index]
-			x.blocked(r, r.Rule.Candidate.Bits.Counter, c.Estimate, isTried)
-		}
-	}
 	if d.Verdict != limiter.Limited && d.Verdict != limiter.Shadowed && d.Verdict != limiter.Tagged {
 		return
 	}
 	for i := range d.Results {
 		r := &d.Results[i]
 		if r.Reservation != nil && !r.Until.IsZero() && !r.Rule.Beside {
-			x.blocked(r, r.Rule.Counter, r.Reservation.Estimate, shadows(r.Rule))
+			x.blocked(r)
 		}
 	}
 }
 
-// blocked records a block under a rule, or its candidate, if this request has started it. by is what the block is kept
-// under.
-func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Spec, estimate float64, note string) {
-	s, limit := x.server, rules.LimitOf(r)
+// blocked records a block under a rule, if this request has started it.
+func (x *exchange) blocked(r *limiter.RuleResult) {
+	s, limit, by := x.server, rules.LimitOf(r), r.Rule.Counter
 	bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: by.ID, Source: r.Source}, x.now)
 	if !in || bit.By != mitigation.ByEdge || !bit.Start.Equal(x.now) || !s.events.Wants(events.Block, x.now) {
 		return
@@ -89,8 +75,8 @@ func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Spec, estimate f
 		start = k.Start
 	}
 	s.events.Add(events.Event{Time: x.now, Kind: events.Block, KeyStart: start.String(), Text: fmt.Sprintf("blocked by this edge: %.4g requests in %v%s, %d are allowed%s",
-		estimate, rules.Duration(by.Window), came, by.Limit, note),
-		Rule: limit.Parent.Config.Name, Policy: limit.OwnPolicy(), Source: r.Source.String(), Estimate: estimate, Limit: by.Limit, Until: bit.End,
+		r.Reservation.Estimate, rules.Duration(by.Window), came, by.Limit, shadows(r.Rule)),
+		Rule: limit.Parent.Config.Name, Policy: limit.OwnPolicy(), Source: r.Source.String(), Estimate: r.Reservation.Estimate, Limit: by.Limit, Until: bit.End,
 		Protocol: string(x.Version)})
 }
 
@@ -100,8 +86,6 @@ func (s *Server) lifted(rule string, source counter.Source, now time.Time) {
 		s.events.Add(events.Event{Time: now, Kind: events.Lift, Text: "lifted: the rule is gone, counts otherwise, or allows more", Rule: rule, Source: source.String()})
 	}
 }
-
-const isTried = " (candidate: nobody is refused)"
 
 func shadows(r *limiter.Rule) string {
 	if r.Shadow {

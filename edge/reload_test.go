@@ -2,14 +2,11 @@ package edge_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"sluice/edge/edgetest"
-	"sluice/edge/rules"
 )
 
 // What becomes of a count and of a mitigation when rules are read again.
@@ -124,27 +121,4 @@ func TestReloadOfSeveralLimits(t *testing.T) {
 	f(with("windows: [{limit: 3, window: 20m}]", "windows: [{limit: 3, window: 10m}, {limit: 2, window: 1m}]"), "")
 	f(with("limit: 4,", "limit: 5,"), "r r/20m 192.0.2.1, r r/24/20m 192.0.2.0/24") // 3 x 6/5 is as many as 3 x 6/4, rounded up
 	f(with("mitigation_timeout: 1h", "mitigation_timeout: 30m"), "")
-}
-
-// A candidate that is changed begins afresh, and its rule's blocks stay.
-func TestCandidateReload(t *testing.T) {
-	const yaml = "rules: [{name: r, limit: 4, window: 1h, mitigation_timeout: 1h, candidate: {limit: 2}}]"
-	e := edgetest.Start(t, edgetest.StartRecorder(t, edgetest.Hello).URL(), yaml)
-	for range 6 {
-		e.Get("/")
-	}
-	f := func(yaml string, want ...rules.Mode) {
-		t.Helper()
-		edgetest.Must(t, e.Reload(yaml))
-		var got []rules.Mode
-		for m := range e.InForce(time.Now()) {
-			got = append(got, m.Mode)
-		}
-		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", yaml, got, want)
-		}
-	}
-	f(strings.Replace(yaml, "name: r", "name: r, first_sight: wait", 1), rules.Tried, rules.Enforce)
-	f(strings.Replace(yaml, "{limit: 2}", "{limit: 3}", 1), rules.Enforce)
-	f(strings.Replace(yaml, ", candidate: {limit: 2}", "", 1), rules.Enforce)
 }

@@ -216,9 +216,6 @@ func (s *Server) putTerms(set *rules.Set) map[mitigation.Key]mitigation.Bit {
 	terms, inForce := make(map[uint32]mitigation.Terms), make(map[uint32]bool)
 	for _, l := range set.EachLimit() {
 		terms[l.Counter.ID] = l.Terms()
-		if l.Candidate != nil {
-			terms[l.Candidate.Bits.Counter.ID] = l.Candidate.Bits.Terms()
-		}
 	}
 	for id := range terms {
 		inForce[id] = true
@@ -247,7 +244,7 @@ func (s *Server) registerRules(set *rules.Set, sources *address.Sources) {
 	var tier []mitigation.Rule
 	for _, r := range set.Rules {
 		for _, asked := range r.Asked {
-			tier = append(tier, mitigation.Rule{Counter: asked, Name: r.Config.Name, Tried: true})
+			tier = append(tier, mitigation.Rule{Counter: asked, Name: r.Config.Name, Further: true})
 		}
 	}
 	for r, l := range set.EachLimit() {
@@ -256,9 +253,6 @@ func (s *Server) registerRules(set *rules.Set, sources *address.Sources) {
 			known.V4, known.V6 = l.Widths(sources.V4, sources.V6)
 		}
 		tier = append(tier, known)
-		if l.Candidate != nil {
-			tier = append(tier, l.Candidate.Bits)
-		}
 	}
 	for _, r := range set.Tried {
 		for i := range r.Limits {

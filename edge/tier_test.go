@@ -51,8 +51,7 @@ func TestOpenIsSaid(t *testing.T) {
 	}
 }
 
-// The tier gets of every limit of every rule all that it needs of one, of candidates and of what counts by limits that
-// proxies send.
+// The tier gets of every limit of every rule all that it needs of one, and of what counts by limits that proxies send.
 func TestTierGetsRules(t *testing.T) {
 	var registered []string
 	edgetest.NewServer(t, edgetest.Parse(t, `origins: [{servers: ['http://127.0.0.1:9']}]
@@ -61,36 +60,35 @@ source: {ipv4_prefix: 28, ipv6_prefix: 56}
 rules:
   - {name: plain, limit: 4}
   - {name: wide, limit: 4, windows: [{limit: 9, window: 1h}], prefixes: [32, 24, 64], mode: shadow, mitigation_timeout: 0}
-  - {name: again, limit: 4, mitigation_timeout: 20s, escalate: [1m, 1h], candidate: {limit: 2, mitigation_timeout: 5s}}
+  - {name: again, limit: 4, mitigation_timeout: 20s, escalate: [1m, 1h]}
   - {name: paid, limit: 4, key: header:x-api-key, plans: {pro: 70}, escalate: [2h]}
   - {name: kept, limit: 4, check: sync, algorithm: exact}
   - {name: asked, limit: 4, match: {descriptors: {domain: d, entries: [{key: user}]}}}`), func(o *edge.Options) {
 		o.Tier.Rules = func(rules []mitigation.Rule) {
 			for _, r := range rules {
-				registered = append(registered, fmt.Sprintf("%s: %d in %v, timeout %v, again %v, shadow %t, tried %t, further %t, variant %t, /%d and /%d, exact %t", r.Name, r.Counter.Limit,
-					r.Counter.Window, r.Timeout, r.Repeat, r.Shadow, r.Tried, r.Further, r.Of != 0, r.V4, r.V6, r.Exact != nil))
+				registered = append(registered, fmt.Sprintf("%s: %d in %v, timeout %v, again %v, shadow %t, further %t, variant %t, /%d and /%d, exact %t", r.Name, r.Counter.Limit,
+					r.Counter.Window, r.Timeout, r.Repeat, r.Shadow, r.Further, r.Of != 0, r.V4, r.V6, r.Exact != nil))
 			}
 		}
 	})
-	if got, want := strings.Join(registered, "\n"), `asked: 1000000000 in 1s, timeout 0s, again {[] 0s}, shadow false, tried true, further false, variant false, /0 and /0, exact false
-asked: 1000000000 in 1m0s, timeout 0s, again {[] 0s}, shadow false, tried true, further false, variant false, /0 and /0, exact false
-asked: 1000000000 in 1h0m0s, timeout 0s, again {[] 0s}, shadow false, tried true, further false, variant false, /0 and /0, exact false
-asked: 1000000000 in 24h0m0s, timeout 0s, again {[] 0s}, shadow false, tried true, further false, variant false, /0 and /0, exact false
-plain: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, tried false, further false, variant false, /28 and /56, exact false
-wide: 4 in 1m0s, timeout 0s, again {[] 0s}, shadow true, tried false, further false, variant false, /32 and /64, exact false
-wide: 9 in 1h0m0s, timeout 0s, again {[] 0s}, shadow true, tried false, further true, variant false, /32 and /64, exact false
-wide: 64 in 1m0s, timeout 0s, again {[] 0s}, shadow true, tried false, further true, variant false, /24 and /-1, exact false
-wide: 144 in 1h0m0s, timeout 0s, again {[] 0s}, shadow true, tried false, further true, variant false, /24 and /-1, exact false
-again: 4 in 1m0s, timeout 20s, again {[1m0s 1h0m0s] 1h0m0s}, shadow false, tried false, further false, variant false, /28 and /56, exact false
-again: 2 in 1m0s, timeout 5s, again {[1m0s 1h0m0s] 1h0m0s}, shadow false, tried true, further false, variant false, /0 and /0, exact false
-paid: 4 in 1m0s, timeout 1m0s, again {[2h0m0s] 1h0m0s}, shadow false, tried false, further false, variant false, /28 and /56, exact false
-paid: 70 in 1m0s, timeout 1m0s, again {[2h0m0s] 1h0m0s}, shadow false, tried false, further false, variant true, /28 and /56, exact false
-kept: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, tried false, further false, variant false, /28 and /56, exact true
-asked: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
-*: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
-+allow: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
-+deny: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false
-+maintenance: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, tried false, further false, variant false, /0 and /0, exact false`; got != want {
+	if got, want := strings.Join(registered, "\n"), `asked: 1000000000 in 1s, timeout 0s, again {[] 0s}, shadow false, further true, variant false, /0 and /0, exact false
+asked: 1000000000 in 1m0s, timeout 0s, again {[] 0s}, shadow false, further true, variant false, /0 and /0, exact false
+asked: 1000000000 in 1h0m0s, timeout 0s, again {[] 0s}, shadow false, further true, variant false, /0 and /0, exact false
+asked: 1000000000 in 24h0m0s, timeout 0s, again {[] 0s}, shadow false, further true, variant false, /0 and /0, exact false
+plain: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, further false, variant false, /28 and /56, exact false
+wide: 4 in 1m0s, timeout 0s, again {[] 0s}, shadow true, further false, variant false, /32 and /64, exact false
+wide: 9 in 1h0m0s, timeout 0s, again {[] 0s}, shadow true, further true, variant false, /32 and /64, exact false
+wide: 64 in 1m0s, timeout 0s, again {[] 0s}, shadow true, further true, variant false, /24 and /-1, exact false
+wide: 144 in 1h0m0s, timeout 0s, again {[] 0s}, shadow true, further true, variant false, /24 and /-1, exact false
+again: 4 in 1m0s, timeout 20s, again {[1m0s 1h0m0s] 1h0m0s}, shadow false, further false, variant false, /28 and /56, exact false
+paid: 4 in 1m0s, timeout 1m0s, again {[2h0m0s] 1h0m0s}, shadow false, further false, variant false, /28 and /56, exact false
+paid: 70 in 1m0s, timeout 1m0s, again {[2h0m0s] 1h0m0s}, shadow false, further false, variant true, /28 and /56, exact false
+kept: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, further false, variant false, /28 and /56, exact true
+asked: 4 in 1m0s, timeout 1m0s, again {[] 0s}, shadow false, further false, variant false, /0 and /0, exact false
+*: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, further false, variant false, /0 and /0, exact false
++allow: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, further false, variant false, /0 and /0, exact false
++deny: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, further false, variant false, /0 and /0, exact false
++maintenance: 1 in 1s, timeout 0s, again {[] 0s}, shadow false, further false, variant false, /0 and /0, exact false`; got != want {
 		t.Errorf("the tier got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -62,7 +62,7 @@ func drawWallYAML(t *rapid.T) string {
 		fmt.Fprintf(&b, "- {name: r%d, window: 1h, mitigation_timeout: 1h, %s}\n", i, rapid.SampledFrom([]string{
 			"limit: 500", "limit: 500", "limit: 500, prefixes: [32, {prefix: 30, limit: 900}]", "limit: 500, prefixes: [128, {prefix: 40, limit: 900}]",
 			"limit: 500, mode: shadow", "limit: 500, share: 50", "limit: 500, match: {path: /login}", "limit: 500, match: {methods: [POST]}",
-			`limit: 500, key: ["header:X-Key"]`, "limit: 500, candidate: {limit: 300}", "limit: 500, match: {not: {path: /a}}", "limit: 500, mode: off",
+			`limit: 500, key: ["header:X-Key"]`, "limit: 500, match: {not: {path: /a}}", "limit: 500, mode: off",
 			`limit: 500, action: tag, tag: {header: X-Over, value: "yes"}`,
 		}).Draw(t, fmt.Sprint("rule ", i)))
 	}
@@ -75,9 +75,6 @@ func (w *wallWorld) say(t *rapid.T, now time.Time) {
 	var keys []uint32
 	for _, l := range limits {
 		keys = append(keys, l.Counter.ID)
-		if l.Candidate != nil {
-			keys = append(keys, l.Candidate.Bits.Counter.ID)
-		}
 	}
 	rule := mitigation.AllRules
 	if len(keys) > 0 && rapid.IntRange(0, 3).Draw(t, "all rules") > 0 {

@@ -62,7 +62,7 @@ type Bit struct {
 	End     time.Time // requests from then on are counted again
 	Learned time.Time // when it came into force in this table; Start sets it
 	By      By
-	// a verdict of a shadow, or of what is tried beside a rule: it refuses no request
+	// a verdict of a shadow: it refuses no request
 	Shadow bool
 	Reason string // for people; empty for a verdict
 	Who    string // of ByAdmin: the operator, as he calls himself

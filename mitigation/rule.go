@@ -13,9 +13,6 @@ type Rule struct {
 	// how long a source that went over is mitigated; 0: the rule only throttles, and has no bits
 	Timeout time.Duration
 	Shadow  bool // it counts and decides, and refuses no request
-	// Tried says that these are the mitigations of what is tried beside the rule of that Name:
-	// operators lift them along with the rule's, and block under the rule alone.
-	Tried bool
 	// Further says that it is another limit of the rule of that Name than its first: operators lift
 	// it along with the first, and block under the first alone.
 	Further bool

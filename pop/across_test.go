@@ -77,9 +77,9 @@ func TestImpose(t *testing.T) {
 	r.Name = "login"
 	r.Repeat = mitigation.Repeat{Timeouts: []time.Duration{time.Minute}, Within: time.Hour}
 	r.V4, r.V6 = 32, 64
-	throttle, shadow, tried, narrow := r, r, r, r
+	throttle, shadow, narrow := r, r, r
 	narrow.V6 = -1
-	throttle.Timeout, shadow.Shadow, tried.Tried = 0, true, true
+	throttle.Timeout, shadow.Shadow = 0, true
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	e, now := w.Edges[0], began
 	short := newRule(t, 10, time.Second, 30*time.Second, algorithm.Nearest)
@@ -111,7 +111,6 @@ func TestImpose(t *testing.T) {
 		{"no address", r, func(b *across.Block) { b.Source = counter.SourceOfDigest([16]byte{1}) }, across.OtherWidth, 0},
 		{"a rule that throttles", throttle, func(*across.Block) {}, across.NoRule, 0},
 		{"a shadow here", shadow, func(*across.Block) {}, across.NoRule, 0},
-		{"a candidate here", tried, func(*across.Block) {}, across.NoRule, 0},
 	} {
 		n++
 		e.Machine.SetRules([]mitigation.Rule{test.rule})

@@ -5,10 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter/algorithm"
-	"sluice/edge/limiter"
-	"sluice/mitigation"
-	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -80,42 +76,4 @@ func TestHardHitterIsCheap(t *testing.T) {
 		}
 		t.Logf("limit %d: blocked everywhere after %v, %d commands by then", limit, blocked.Sub(start), atBlock)
 	}
-}
-
-// TestCandidatesKeepTheBudget: a candidate that would block a source again and again, at once when its last block has ended, makes its
-// requests cost no more than any others may: three commands each.
-func TestCandidatesKeepTheBudget(t *testing.T) {
-	for _, edges := range []int{1, 2, 8} {
-		for _, window := range []time.Duration{time.Second, 10 * time.Second} {
-			for _, part := range []float64{0.3, 0.9} { // of a window, between two requests of a source
-				rule := tryingOne(t, newRule(t, 100, window, time.Second, algorithm.Nearest), time.Millisecond)
-				w, err := sim.New(sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
-				must(t, err)
-				pass(w, 200*time.Millisecond)
-				const requests = 2000
-				sources := int(100 * window.Seconds() * part)
-				before, would := w.Commands, 0
-				for n := range requests {
-					w.Run(w.Now().Add(10 * time.Millisecond))
-					if w.Edges[n/sources%edges].Request(&rule, address(uint32(n%sources))).WouldRefuse() {
-						would++
-					}
-				}
-				pass(w, 200*time.Millisecond)
-				got := float64(w.Commands-before) / requests
-				t.Logf("%d edges, window %v, a request every %v: %.2f commands for each, %d would be refused", edges, window, time.Duration(part*float64(window)), got, would)
-				if got > 3 || edges == 1 && would == 0 {
-					t.Errorf("%d edges, window %v, a request every %v: %.2f commands for each", edges, window, time.Duration(part*float64(window)), got)
-				}
-			}
-		}
-	}
-}
-
-// tryingOne is a rule with a candidate of one request, which blocks for a while.
-func tryingOne(t *testing.T, r mitigation.Rule, timeout time.Duration) limiter.Rule {
-	t.Helper()
-	bits, err := algorithm.NewSliding("test candidate", 1, r.Counter.Window, 12, algorithm.Nearest)
-	must(t, err)
-	return limiter.Rule{Rule: r, Candidate: &limiter.Candidate{Counter: r.Counter.With(1, algorithm.Nearest), Bits: mitigation.Rule{Name: r.Counter.Name, Counter: bits, Timeout: timeout, Tried: true}}}
 }

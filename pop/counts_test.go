@@ -246,8 +246,8 @@ func TestPeersThatLie(t *testing.T) {
 func TestAddCount(t *testing.T) {
 	r := newRule(t, 60, time.Minute, time.Minute, algorithm.Nearest)
 	r.Name, r.V4, r.V6 = "login", 32, 64
-	shadow, tried := r, r
-	shadow.Shadow, tried.Tried = true, true
+	shadow := r
+	shadow.Shadow = true
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	n := uint32(0)
 	for _, test := range []struct {
@@ -263,7 +263,6 @@ func TestAddCount(t *testing.T) {
 		{"another window", r, func(c *across.Count) { c.Window *= 2 }, across.NoRule},
 		{"everybody", r, func(c *across.Count) { c.Source = prefix(t, "0.0.0.0/0") }, across.OtherWidth},
 		{"a shadow", shadow, func(*across.Count) {}, across.NoRule},
-		{"a rule on trial", tried, func(*across.Count) {}, across.NoRule},
 	} {
 		n++
 		w.Edges[0].Machine.SetRules([]mitigation.Rule{test.rule})

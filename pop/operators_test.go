@@ -475,40 +475,6 @@ func TestShorterBlock(t *testing.T) {
 	}
 }
 
-// TestCandidate: who a candidate would block, it would block on every edge; nobody is refused for it; an operator's lift is one of the rule's
-// and the candidate's, and a block of the rule's alone.
-func TestCandidate(t *testing.T) {
-	r := newRule(t, 40, time.Minute, time.Hour, algorithm.Nearest)
-	bits, err := algorithm.NewSliding("test candidate", 20, time.Minute, 12, algorithm.Nearest)
-	must(t, err)
-	tried := mitigation.Rule{Name: r.Counter.Name, Counter: bits, Timeout: 10 * time.Minute, Tried: true}
-	rule := limiter.Rule{Rule: r, Candidate: &limiter.Candidate{Counter: r.Counter.With(20, algorithm.Nearest), Bits: tried}}
-	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
-	must(t, err)
-	s := address(1)
-	for i := range 30 {
-		if w.Edges[i%3].Request(&rule, s).Refused() {
-			t.Fatalf("request %d is refused", i)
-		}
-		pass(w, 100*time.Millisecond)
-	}
-	f := func(when string, want, candidate bool) {
-		t.Helper()
-		for i, e := range w.Edges {
-			if mitigated(w, e, r, s) != want || mitigated(w, e, tried, s) != candidate {
-				t.Errorf("%s, edge %d: mitigated %v, by the candidate %v", when, i, mitigated(w, e, r, s), mitigated(w, e, tried, s))
-			}
-		}
-	}
-	f("over the candidate's limit", false, true)
-	say(t, w, w.Edges[0], operatorlog.Lift, s, 0)
-	pass(w, time.Second)
-	f("lifted", false, false)
-	say(t, w, w.Edges[1], operatorlog.Block, s, time.Minute)
-	pass(w, time.Second)
-	f("blocked by an operator", true, false)
-}
-
 // TestVariants: each limit of a rule has counters and mitigations of its own on all edges; what operators say of a source under the rule holds
 // under all of them, in one bit, and a lift ends the mitigations of each.
 func TestVariants(t *testing.T) {
@@ -579,26 +545,34 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// TestCandidateOfAllSources: a candidate that would block everybody, on tables that are full of that, unblocks nobody on any edge.
-func TestCandidateOfAllSources(t *testing.T) {
+// TestShadowOfAllSources: a shadow that would block everybody, on tables that are full of that, unblocks nobody on any edge.
+func TestShadowOfAllSources(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Minute, algorithm.Nearest)
-	rule := tryingOne(t, r, time.Hour)
+	of, err := algorithm.NewSliding("test shadow", 1, time.Minute, 12, algorithm.Nearest)
+	must(t, err)
+	rule, shadow := limiter.Rule{Rule: r}, limiter.Rule{Rule: mitigation.Rule{Counter: of, Timeout: time.Hour, Shadow: true}}
 	counters := 2000
 	if raceEnabled {
 		counters = 400
 	}
-	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: counters, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
+	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: counters, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule, shadow}, began)
 	must(t, err)
+	request := func(n uint32, source counter.Source) {
+		var d limiter.Decision
+		d.Add(&rule, source)
+		d.Add(&shadow, source)
+		w.Edges[n%3].Decide(&d)
+	}
 	const blocked = 100
 	for n := range uint32(blocked) {
 		for range r.Counter.Limit + 1 {
-			w.Edges[n%3].Request(&rule, address(n))
+			request(n, address(n))
 		}
 	}
 	pass(w, time.Second)
 	for n := range uint32(3 * counters) {
 		for range 2 {
-			w.Edges[n%3].Request(&rule, address(1000+n))
+			request(n, address(1000+n))
 		}
 		if n%10 == 0 {
 			pass(w, pop.Tick)

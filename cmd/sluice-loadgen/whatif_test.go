@@ -336,7 +336,7 @@ func TestWhatIfQuestions(t *testing.T) {
 // What a log cannot tell of rules is said.
 func TestWhatIfNotes(t *testing.T) {
 	var r asked
-	runJSON(t, "what-if --config "+writeConfig(t, "rules: [{name: a, limit: 5, share: 50, check: sync, candidate: {limit: 3}}]")+" --trace "+someLog(t), &r)
+	runJSON(t, "what-if --config "+writeConfig(t, "rules: [{name: a, limit: 5, share: 50, check: sync}]")+" --trace "+someLog(t), &r)
 	if n := r.Run.Notes; len(n) != 3 || !strings.Contains(n[0], "50 % of sources") || !strings.Contains(n[1], "check: sync, which changes nothing here") || !strings.Contains(n[2], "--curve a") {
 		t.Errorf("%q", r.Run.Notes)
 	}

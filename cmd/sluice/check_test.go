@@ -118,8 +118,6 @@ func TestCheck(t *testing.T) {
 		{"a key that clients make up", "rules: [{name: k, limit: 1, key: [source, 'header:K'], match: {path: /a}}, {name: b, limit: 1, match: {path: /b}}]", nil, []string{"rule k counts by header:K"}},
 		{"and another rule", "rules: [{name: k, limit: 1, key: 'header:K', match: {path: /a}}, {name: b, limit: 1, match: {path: /a}}]", nil, nil},
 		{"which is about some", "rules: [{name: k, limit: 1, key: 'cookie:K'}, {name: b, limit: 1, share: 50}]", nil, []string{"rule k counts by cookie:K"}},
-		{"a candidate that cannot refuse", "rules: [{name: a, limit: 5, candidate: {limit: 6}}, {name: b, limit: 5, candidate: {limit: 6}, count: {refused: true}}, {name: c, limit: 5, candidate: {limit: 5}}]", nil,
-			[]string{"rule a: its candidate's limit is 6, above the rule's 5"}},
 		{"which refuses nobody", "rules: [{name: k, limit: 1, key: 'cookie:K'}, {name: b, limit: 1, mode: shadow}]", nil, []string{"rule k counts by cookie:K"}},
 		{"a parameter that clients make up", "rules: [{name: k, limit: 1, key: 'query:k'}]", nil, []string{"rule k counts by query:k"}},
 		{"several things that clients make up", "rules: [{name: k, limit: 1, key: ['query:k', 'cookie:c', 'header:h']}]", nil, []string{"rule k counts by query:k"}},

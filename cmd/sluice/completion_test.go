@@ -59,7 +59,7 @@ func TestCompletion(t *testing.T) {
 				{"sluice block ", "", "status script"},
 				{"sluice block --for ", "", "status script"},
 				{"sluice rules ", "set history rollback", "status script NAME"},
-				{"sluice blocked --mode ", "enforce shadow candidate", "script"},
+				{"sluice blocked --mode ", "enforce shadow", "script"},
 				{"sluice deny --", "--for --reason --remove", "--rule"},
 				{"sluice why --config ", "script", "status"},
 				{"sluice check ", "script", "status"},

@@ -59,7 +59,7 @@ origins: [{servers: [%q], shedding: {min: 20}}]
 rules:
   - {name: site, limit: 600, window: 1m}
   - {name: login, match: {path: /login, methods: [POST]}, limit: 5, window: 1m, mitigation_timeout: 10m}
-  - {name: api, match: {path: /api/*}, limit: 120, window: 1m, mitigation_timeout: 2m, share: 60, candidate: {limit: 90}}
+  - {name: api, match: {path: /api/*}, limit: 120, window: 1m, mitigation_timeout: 2m, share: 60}
   - {name: api-stricter, match: {path: /api/*}, limit: 60, window: 1m, mitigation_timeout: 5m, mode: shadow}
   - {name: odd, match: {path: %q}, limit: 5}
   - {name: heavy, match: {path: /heavy, headers: {user-agent: "bot*"}, not: {cookies: {session: "*"}}}, concurrency: 7, priority: sheddable}
@@ -151,7 +151,7 @@ func TestDashboard(t *testing.T) {
 	b.until(`document.querySelectorAll("#plot path").length >= 3 && document.querySelectorAll("#plot text").length >= 6`)
 	b.until(row("origins", "http://", "up"))
 	b.until(row("nodes", "127.0.0.1", "up"))
-	b.until(row("rules", "api", "/api/*, of 60 % of sources, candidate 90"))
+	b.until(row("rules", "api", "/api/*, of 60 % of sources"))
 	b.until(row("rules", "site") + `?.querySelector("meter")`)
 	b.until(row("rules", "heavy", "7 in flight (0 here)", "/heavy header user-agent=bot* not cookie session=*, priority sheddable"))
 	b.until(row("rules", "slowed", "/slowed, algorithm token_bucket, burst 20, action delay"))

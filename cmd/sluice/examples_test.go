@@ -35,7 +35,7 @@ func TestExamples(t *testing.T) {
 		"login.yaml":                    {"POST /login", "login", `/v1/rules/login "first_sight": "wait"`},
 		"api-keys.yaml":                 {"GET /v1/x|X-Api-Key: k|Host: api.example.com", "api-key", `/metrics sluice_requests_total{rule="everything",verdict="pass"} 1`},
 		"shadow-first.yaml":             {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="pass"} 1`},
-		"try-a-change.yaml":             {"GET /", "everything", `/metrics sluice_candidate_requests_total{rule="everything",verdict="pass"} 1`},
+		"try-a-change.yaml":             {"GET /", "everything", `/metrics sluice_requests_total{rule="stricter",verdict="pass"} 1`},
 		"check-for-nginx.yaml":          {"GET /check|X-Original-URI: /login|X-Original-Method: POST|X-Forwarded-For: 198.51.100.7", "login", `/v1/top "source": "198.51.100.7"`},
 		"who-comes-back.yaml":           {"GET /", "everything", `/v1/rules/everything "escalate_within": "2h"`},
 		"busy-page.yaml":                {"GET /shop/1", "shop", `/v1/rules/api "jitter": "10%"`},

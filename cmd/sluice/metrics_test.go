@@ -89,7 +89,7 @@ func TestMetrics(t *testing.T) {
 	geotest.Systems(t, systems, map[string]uint32{"192.0.2.0/24": 64500})
 	p := start(t, "", "--memcached", startMemcached(t), "--config", write(t, "geo: {asn: "+systems+"}\nlimit_api: {listen: \""+freePort(t)+"\"}\nrate_limit_service: {listen: \""+freePort(t)+"\"}\nlisten_tls: \"127.0.0.1:0\"\ntls: {certificate: "+cert+", key: "+key+"}\npop: {peers: [{name: ams1, edges: [\""+freePort(t)+"\"]}], secret_file: "+secret+", peers_secret_file: "+secret+", peers_listen: \""+freePort(t)+"\"}\n"+
 		"acme: {hosts: [a.example], agree: true, directory: \"https://127.0.0.1:1/dir\"}\netcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\nplans: {key: \"header:X-API-Key\", store: \"sqlite:"+filepath.Join(t.TempDir(), "plans.db")+"\"}\n"+
-		"tracing: {endpoint: \"http://"+freePort(t)+"\", sample: 0}\nlists: [{name: partners, file: "+write(t, "192.0.2.0/24\n")+"}]\nshed: kernel\nwall: {socket: /nowhere/wall.sock}\norigins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}, {name: slow, concurrency: 1000}, {name: api, key: \"header:X-API-Key\", limit: 1000, plans: {free: 500}}]"))
+		"tracing: {endpoint: \"http://"+freePort(t)+"\", sample: 0}\nlists: [{name: partners, file: "+write(t, "192.0.2.0/24\n")+"}]\nshed: kernel\nwall: {socket: /nowhere/wall.sock}\norigins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open}, {name: slow, concurrency: 1000}, {name: api, key: \"header:X-API-Key\", limit: 1000, plans: {free: 500}}]"))
 	var text string
 	p.until("telling of requests and of the tier", func() bool {
 		p.get()

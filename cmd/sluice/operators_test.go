@@ -187,7 +187,7 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"top --by size" + with, 2, `sluice top: --by "size": want requests, refused or shadow (sluice help top tells more)` + "\n"},
 		{"top -n 0" + with, 2, "sluice top: --number 0: want 1 to 1000 (sluice help top tells more)\n"},
 		{"events --since yesterday" + with, 1, "sluice events: since is not possible: want the number of an event, or a time such as 2026-05-04T14:05:00Z\n"},
-		{"blocked --mode off" + with, 2, `sluice blocked: --mode "off": want enforce, shadow or candidate (sluice help blocked tells more)` + "\n"},
+		{"blocked --mode off" + with, 2, `sluice blocked: --mode "off": want enforce or shadow (sluice help blocked tells more)` + "\n"},
 		{"blocked --by me" + with, 2, `sluice blocked: --by "me": want edge, pop, admin or peer (sluice help blocked tells more)` + "\n"},
 		{"blocked --manual --by pop" + with, 2, "sluice blocked: --manual and --by pop: give one of them (sluice help blocked tells more)\n"},
 		{"blocked --source nobody" + with, 2, `sluice blocked: --source: "nobody" is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them (sluice help blocked tells more)` + "\n"},

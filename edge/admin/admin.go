@@ -325,8 +325,8 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	case f.Rule != "" && f.Rule != control.AllRules && a.find(f.Rule) == nil:
 		failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, f.Rule))
 		return
-	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow && f.Mode != rules.Tried:
-		fail(w, http.StatusBadRequest, "mode is not possible: want enforce, shadow or candidate")
+	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow:
+		fail(w, http.StatusBadRequest, "mode is not possible: want enforce or shadow")
 		return
 	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin" && f.By != "peer":
 		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop, admin or peer")

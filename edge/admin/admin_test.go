@@ -122,7 +122,7 @@ func TestStatuses(t *testing.T) {
 		{"GET", "/v1/top", "", 200},
 		{"GET", "/v1/top?by=refused&n=5", "", 200},
 		{"GET", "/v1/top?by=shadow", "", 200},
-		{"GET", "/v1/mitigations?mode=candidate", "", 200},
+		{"GET", "/v1/mitigations?mode=shadow", "", 200},
 		{"GET", "/v1/top?by=size", "", 400},
 		{"GET", "/v1/top?n=0", "", 400},
 		{"PUT", "/v1/rules/login", "{}", 400},

@@ -343,7 +343,6 @@ function about(rule) {
     rule.count?.statuses ? "answered " + rule.count.statuses.join(", ") : rule.count?.refused ? "refused too" : "", rule.share && rule.share < 100 ? `of ${rule.share} % of sources` : "",
     rule.windows ? "and " + rule.windows.map(w => `${number(w.limit)} in ${w.window}`).join(", ") : "",
     rule.prefixes ? "by /" + rule.prefixes.map(p => p.prefix || p).join(", /") : "",
-    rule.candidate && Object.keys(rule.candidate).length ? "candidate " + Object.values(rule.candidate).join(" ") : "",
     cost === 1 ? "" : "cost " + (cost.bytes ? `1 for each ${number(cost.bytes)} bytes` : cost.header ? "by " + cost.header : number(cost)),
     rule.plans ? "plans " + Object.entries(rule.plans).map(([plan, p]) => `${plan} ${number(p.limit)}`).join(", ") : "",
     rule.escalate ? "blocked for " + [rule.mitigation_timeout, ...rule.escalate].join(", then ") : "",

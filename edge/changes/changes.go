@@ -65,7 +65,7 @@ func (c *Change) Text() string {
 	return string(text)
 }
 
-// Read reads a change that Text wrote, perhaps at an edge of a later version.
+// Read reads a change that Text wrote, perhaps at an edge of a later version, or of one before.
 func Read(name string, version, maker uint64, at time.Time, text string) Change {
 	c := Change{}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -73,6 +73,7 @@ func Read(name string, version, maker uint64, at time.Time, text string) Change 
 	} else if tried := strings.HasPrefix(name, Tried); tried != (c.Does == Try || c.Does == Stop) || !tried && c.Does != Set && c.Does != Remove && c.Does != Restore {
 		c.wrong = fmt.Errorf("it does what this edge does not know: %q", c.Does)
 	}
+	c.Rule = config.DropGone(c.Rule)
 	c.Name, c.Version, c.Maker, c.At = name, version, maker, at
 	return c
 }

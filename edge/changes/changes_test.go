@@ -90,6 +90,22 @@ func TestEditUnderWhatIsNotUnderstood(t *testing.T) {
 	}
 }
 
+// What a version before said of a field that is gone is left out; all else that it said holds.
+func TestFieldThatIsGone(t *testing.T) {
+	d := newDesk(t)
+	d.said = []Change{
+		Read("login", 2, 1, time.Unix(9, 0), `{"does":"set","sets":["/candidate/limit"],"seen":["1-0000000000000001"],"rule":{"name":"login","limit":8,"candidate":{"limit":4}}}`),
+		Read("login", 1, 1, time.Unix(8, 0), `{"does":"set","sets":["/limit"],"rule":{"name":"login","limit":8}}`),
+	}
+	o := d.overlay()
+	if got, in := d.rule("login"), o.InForce("login"); got != `{"limit":8,"name":"login"}` || in.Version != 2 || len(o.Refused) > 0 {
+		t.Errorf("%s, version %d, refused %v", got, in.Version, o.Refused)
+	}
+	if err := d.edit(Edit{Name: "login", Action: Patch, Body: []byte(`{"limit":9}`)}); err != nil || d.rule("login") != `{"limit":9,"name":"login"}` {
+		t.Errorf("%v: %s", err, d.rule("login"))
+	}
+}
+
 func TestEdits(t *testing.T) {
 	const login = `{"limit":5,"match":{"methods":["POST"],"path":"/login"},"mitigation_timeout":"10m","name":"login"}`
 	f := func(e Edit, want string, failed error, says ...string) {

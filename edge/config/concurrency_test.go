@@ -52,7 +52,6 @@ func TestConcurrency(t *testing.T) {
 		"concurrency: 5, windows: [{limit: 3, window: 1s}]":                          "windows: requests in flight have no window",
 		"concurrency: 5, limit: 9, prefixes: [24]":                                   "prefixes: concurrency counts by the rule's key alone",
 		"concurrency: 5, limit: 9, cost: 2":                                          "cost: a request holds one slot whatever it costs",
-		"concurrency: 5, limit: 9, candidate: {limit: 8}":                            "candidate: it tries a limit, and no concurrency",
 		"concurrency: 5, limit: 9, count: {refused: true}":                           "count: a request that finds no slot is counted under other rules, not under this",
 		"concurrency: 5, match: {descriptors: [{key: a}]}":                           "concurrency: no proxy reports when a request ends: remove it",
 	} {

@@ -166,8 +166,6 @@ func (c *Config) planFault(r *rules.Config) string {
 		return "rule " + r.Name + " has algorithm: exact and limits by plan: give it check: sync, or want another algorithm, or a rule for each plan with match: {plans: […]}"
 	case leastOf(r.Plans) < r.Cost.Units:
 		return fmt.Sprintf("rule %s has a plan with a limit of %d, and each request costs %d: none would ever pass", r.Name, leastOf(r.Plans), r.Cost.Units)
-	case len(r.Plans) > 0 && r.Candidate.Is():
-		return "rule " + r.Name + " has a candidate and limits by plan: a candidate has one limit for all; remove one of them, or try the limits of a plan in a rule of its own with match: {plans: […]} and mode: shadow"
 	}
 	for _, plan := range slices.Sorted(maps.Keys(r.Plans)) {
 		if err := r.CheckOwn(r.Plans[plan].Limit); err != nil {

@@ -50,6 +50,22 @@ func ParseRule(name string, text []byte) (rules.Config, error) {
 	return c.Rules[0], nil
 }
 
+// DropGone returns a rule in JSON without fields that only versions before had: what an operator changed then holds in
+// all else.
+func DropGone(rule json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(rule, &fields); err != nil {
+		return rule // the reader says what is wrong
+	}
+	before := len(fields)
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return gone["rule."+name] != "" })
+	if len(fields) == before {
+		return rule
+	}
+	text, _ := json.Marshal(fields) // it was read from JSON
+	return text
+}
+
 func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	rule := rules.Default("", 0)
 	rule.Key = nil
@@ -97,7 +113,6 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"count":            func(n ast.Node) { r.count(n, &rule.Count) },
 		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect, rules.Tag, rules.Delay),
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
-		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
 		"share":            integer(r, "share", 1, 100, &rule.Share),
 		"show_key":         integer(r, "show_key", 0, key.MaxStart, &rule.ShowKey),
 		"plans":            r.planLimits(&rule.Plans),
@@ -353,17 +368,6 @@ func (r *reader) count(n ast.Node, c *rules.Count) {
 	if c.Refused && len(c.Statuses) > 0 {
 		r.fail(n, "count: statuses and refused together: a refused request has no status of the origin; keep one")
 	}
-}
-
-func (r *reader) candidate(n ast.Node, c *rules.Candidate) {
-	r.mapping(n, "candidate", fields{
-		"limit":    integer(r, "candidate.limit", 1, algorithm.MaxLimit, &c.Limit),
-		"estimate": r.estimate("candidate.estimate", &c.Estimate),
-		"mitigation_timeout": func(n ast.Node) {
-			c.MitigationTimeout = new(rules.Duration)
-			r.duration("candidate.mitigation_timeout", time.Millisecond, 24*time.Hour, true, (*time.Duration)(c.MitigationTimeout))(n)
-		},
-	})
 }
 
 func (r *reader) estimate(what string, to **algorithm.Estimate) func(ast.Node) {

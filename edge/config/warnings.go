@@ -58,13 +58,6 @@ func (c *Config) weaknesses() (all []string) {
 			add("rule %s leaves out requests with %s, which a client can send as well, and no rule counts these requests by source: "+
 				"add one with key: source", r.Name, what)
 		}
-		if tried := &r.Candidate; tried.Limit > algorithm.MaxNarrow && r.Limit <= algorithm.MaxNarrow && r.Count.Refused {
-			add("rule %s: its candidate's limit is %d, and the counters of a rule of at most %d hits do not hold that many in a sub-window: it may miss sources that it would refuse",
-				r.Name, tried.Limit, algorithm.MaxNarrow)
-		} else if tried.Limit > r.Limit && !r.Count.Refused {
-			add("rule %s: its candidate's limit is %d, above the rule's %d: it will refuse no request, because what the rule refuses is not counted; "+
-				"sluice-loadgen what-if shows from a log what a higher limit would do", r.Name, tried.Limit, r.Limit)
-		}
 		if width := r.ManyAsOne(); width > 0 {
 			add("rule %s: prefixes above 32 are of IPv6, and %d is the narrowest: all clients in an IPv6 /%d share the limit of one; give 64 as well, or, if IPv4 was meant, 32 or less",
 				r.Name, width, width)

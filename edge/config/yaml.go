@@ -54,6 +54,7 @@ func (r *reader) entries(n ast.Node, what string) (_ []*ast.MappingValueNode, ok
 // gone are fields of earlier versions, by where they stood, and what is there in their place.
 var gone = map[string]string{
 	"configuration.audit_one_in": "sluice-loadgen replay and lab judge what edges decide: remove it",
+	"rule.candidate":             "try the change with sluice try, or in a second rule with mode: shadow",
 }
 
 // mapping reads the keys of a mapping, each at most once, and returns where each stands.

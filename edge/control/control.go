@@ -30,7 +30,7 @@ type Options struct {
 	Secret   key.Secret  // tells which sources a rule for a share of them is about
 	Requests *top.Top    // who asks most
 	Refusals *top.Top    // who is refused most
-	Spared   *top.Top    // whom shadows and candidates would refuse most
+	Spared   *top.Top    // whom shadows would refuse most
 	Keys     *seen.Keys  // of whom rules count by a key; nil: nobody remembers
 	Events   *events.Log // is told what operators say; nil: nobody asks
 	// Kernel tells how the kernel refuses new connections from a prefix; nil: it does not, or, in place of the function, never does.
@@ -171,7 +171,7 @@ func (c *Plane) TopRequests(n int) []top.Heavy { return c.with.Requests.Heaviest
 // TopRefused is TopRequests for requests that were refused.
 func (c *Plane) TopRefused(n int) []top.Heavy { return c.with.Refusals.Heaviest(n) }
 
-// TopShadow is TopRequests for requests that were admitted, and that a shadow or a candidate would have refused.
+// TopShadow is TopRequests for requests that were admitted, and that a shadow would have refused.
 func (c *Plane) TopShadow(n int) []top.Heavy { return c.with.Spared.Heaviest(n) }
 
 // Tops are the lists of heavy sources that this edge has, n of each at most, by what they are heavy in.

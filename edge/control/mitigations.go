@@ -28,7 +28,7 @@ type Mitigation struct {
 	Who     string    `json:"who,omitempty"`   // of an operator's block: who it was, as he calls himself
 	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
 
-	Mode    rules.Mode   `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
+	Mode    rules.Mode   `json:"mode"`              // of the rule: under a shadow nobody is refused
 	Action  rules.Action `json:"action"`            // what becomes of the source's requests: under rules.Tag nobody is refused
 	Warning string       `json:"warning,omitempty"` // of a block that was just said: why it can have no effect, or how wide it is
 
@@ -144,12 +144,7 @@ func namedBy(r *rules.Rule, l *rules.Limit) named {
 func (c *Plane) names() map[uint32]named {
 	names := make(map[uint32]named)
 	for r, l := range c.with.View().Rules.EachLimit() {
-		n := namedBy(r, l)
-		names[l.Counter.ID] = n
-		if tried := l.Candidate; tried != nil {
-			n.mode, n.counts = rules.Tried, tried.Bits.Counter.Identity()
-			names[tried.Bits.Counter.ID] = n
-		}
+		names[l.Counter.ID] = namedBy(r, l)
 	}
 	for _, scope := range Scopes {
 		names[scope.Counter.ID] = named{rule: scope.Name, mode: rules.Enforce, action: rules.Refuse}
@@ -269,31 +264,21 @@ func (c *Plane) Adopt(m Handed, now time.Time) {
 		}
 		key.Rule = under.Counter.ID
 	}
-	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Shadow: m.Mode == rules.Shadow || m.Mode == rules.Tried, Reason: m.Reason}
+	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Shadow: m.Mode == rules.Shadow, Reason: m.Reason}
 	most := mitigation.MaxBlock
-	verdict := func(r *mitigation.Rule) bool {
-		// A bit may end later than the timeout: when the source would be admitted again.
-		most = r.Repeat.Longest(r.Timeout) + under.Counter.Window
-		key.Rule, bit.Memory, bit.Terms = r.Counter.ID, r.Repeat.Memory(), m.Terms
-		if m.Counts == "" {
-			bit.Terms = r.Terms()
-		}
-		return m.Counts == "" || m.Counts == r.Counter.Identity()
-	}
 	switch {
 	case m.By == mitigation.ByAdmin.String():
 		bit.By = mitigation.ByAdmin
 	case r == nil:
 		return // only operators speak of all rules
-	case m.Mode == rules.Tried && under.Candidate == nil:
-		return // it is tried no more
-	case m.Mode == rules.Tried:
-		if !verdict(&under.Candidate.Bits) {
-			return
-		}
+	case m.Mode != "" && m.Mode != r.Config.Mode, m.Counts != "" && m.Counts != under.Counter.Identity():
+		return // what it refused, if anything, was counted otherwise
 	default:
-		if !verdict(&under.Rule.Rule) {
-			return
+		// A bit may end later than the timeout: when the source would be admitted again.
+		most = under.Repeat.Longest(under.Timeout) + under.Counter.Window
+		bit.Memory, bit.Terms = under.Repeat.Memory(), m.Terms
+		if m.Counts == "" {
+			bit.Terms = under.Terms()
 		}
 	}
 	if m.By == mitigation.ByPeer.String() {
@@ -468,9 +453,6 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 	lifted.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source, Kind: mitigation.OrderLift, Start: now, Who: by.Who, From: by.From}, !lifted.Lifted && !among, key, func() {
 		for _, l := range under {
 			c.with.Limiter.Counters.Forget(l.Counter, key.Source)
-			if l.Candidate != nil {
-				c.with.Limiter.Bits.Lift(mitigation.Key{Rule: l.Candidate.Bits.Counter.ID, Source: key.Source}, time.Now())
-			}
 		}
 		if r != nil {
 			for _, asked := range r.Asked {

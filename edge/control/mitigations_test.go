@@ -112,4 +112,9 @@ func TestAdopt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Versions before tried other limits beside a rule, whose verdicts refused nobody.
+	c.Adopt(Handed{Mitigation: Mitigation{Rule: "r", Source: "192.0.2.1", Mode: "candidate", Start: now, End: now.Add(time.Hour), By: "edge"}}, now)
+	if list := c.Mitigations(now); len(list) != 0 {
+		t.Errorf("of a limit that was tried: %+v", list)
+	}
 }

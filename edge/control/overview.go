@@ -11,7 +11,7 @@ import (
 
 // Overview is an extract of the mitigations in force, and what operators allow and deny.
 type Overview struct {
-	Blocked, Shadow Extract // by rules in force, and by shadow rules and candidates, which refuse nobody
+	Blocked, Shadow Extract // by rules in force, and by shadow rules, which refuse nobody
 	Allowed, Denied []Listed
 }
 
@@ -79,7 +79,7 @@ func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 			continue
 		case !known, key.Rule == mitigation.Maintenance:
 			continue
-		case named.mode == rules.Shadow, named.mode == rules.Tried:
+		case named.mode == rules.Shadow:
 			to, first = &o.Shadow, &shadow
 		}
 		to.InForce++

@@ -23,7 +23,7 @@ type HeavyKey struct {
 }
 
 // TopKeys returns at most n of the keys that rules count by, the heaviest first: by requests, by those that a rule by the key refused, or by those
-// that a shadow or a candidate would have. rule is the one whose keys are wanted; "": of all. What is remembered, package seen says.
+// that a shadow would have. rule is the one whose keys are wanted; "": of all. What is remembered, package seen says.
 func (c *Plane) TopKeys(kind seen.Kind, n int, rule string) ([]HeavyKey, error) {
 	in := c.with.View()
 	var by func(string) bool

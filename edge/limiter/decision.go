@@ -36,8 +36,7 @@ type Decision struct {
 	Cause    *RuleResult // what the verdict comes from: a shadow's perhaps; nil: no rule applied
 	Held     bool        // a rule waits for Settle: it counts by the answer's status, or does not know yet what the request costs
 
-	Results    []RuleResult      // in the order of Add
-	Candidates []CandidateResult // of those whose rule has one
+	Results []RuleResult // in the order of Add
 	// Covering are wider sources that the client belongs to, and of which operators have said something (mitigation.Table.Covering).
 	Covering []counter.Source
 
@@ -113,7 +112,7 @@ func (d *Decision) Reset() {
 	clear(d.reservations)
 	clear(d.replies)
 	clear(d.tickets)
-	d.Results, d.Candidates, d.Covering = d.Results[:0], d.Candidates[:0], nil
+	d.Results, d.Covering = d.Results[:0], nil
 	d.reservations, d.replies, d.tickets = d.reservations[:0], d.replies[:0], d.tickets[:0]
 	d.slots, d.slotResults, d.inFlight = d.slots[:0], d.slotResults[:0], false
 	clear(d.kept)
@@ -125,9 +124,6 @@ func (d *Decision) Reset() {
 // Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.
 func (d *Decision) Add(r *Rule, source counter.Source) {
 	n := len(d.Results)
-	if r.Candidate != nil {
-		d.Candidates = append(d.Candidates, CandidateResult{Index: n})
-	}
 	d.inFlight = d.inFlight || r.InFlight != nil
 	d.exact = d.exact || r.Exact != nil
 	if n == cap(d.Results) {

@@ -11,7 +11,7 @@
 //	keep         rules with check: sync and algorithm: exact have the tier keep the request (exact.go); if one refuses, no counter is asked
 //	ask          all counters together: if one refuses, none counts the request; where one is over, a mitigation starts
 //	rank         a rule with check: sync lets the tier say whether the request is within the limit (rank.go)
-//	combine      the strictest rule wins; what candidates say (candidate.go) changes nothing
+//	combine      the strictest rule wins
 //	Settle       when the answer is there, rules that count by its status count the request or forget it
 //	Leave        when the request has ended, it gives its places back
 package limiter
@@ -61,7 +61,6 @@ func (l *Limiter) Decide(d *Decision, now time.Time) {
 	if len(d.Results) == 0 {
 		return
 	}
-	l.candidatesMitigated(d, now)
 	if !l.mitigated(d, now) && !l.failClosed(d) && !(l.await(d, now) && l.mitigated(d, now)) {
 		refused := d.inFlight && l.enter(d, now)
 		if d.exact && l.Exact != nil {
@@ -202,7 +201,6 @@ func (l *Limiter) reserve(d *Decision, refused bool, now time.Time) {
 	if len(d.reservations) == 0 {
 		return
 	}
-	l.reserveCandidates(d, now)
 	if ranked {
 		l.take(d)
 	}

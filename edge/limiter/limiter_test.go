@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -519,20 +518,6 @@ func TestCombine(t *testing.T) {
 	}
 }
 
-// A request that costs more than a candidate's limit would have been refused by it, though it is its source's first.
-func TestCandidateOfOneCostlyRequest(t *testing.T) {
-	for cost, want := range map[uint32]Verdict{3: Passed, 4: Limited} {
-		r := newRule(t, "r", 100, costs, candidate(3))
-		b := newBench(r)
-		begin(&b.d, a, r)
-		b.d.Results[0].Hits = cost
-		b.Decide(&b.d, epoch)
-		if c := b.d.Candidates[0]; b.d.Verdict != Passed || c.Verdict != want || c.Until.IsZero() != (want == Passed) {
-			t.Errorf("a cost of %d: %v, the candidate %v until %v", cost, b.d.Verdict, c.Verdict, c.Until)
-		}
-	}
-}
-
 // TestBlocks: a block is one that refuses, while it is in force.
 func TestBlocks(t *testing.T) {
 	bench := newBench(newRule(t, "r", 1))
@@ -728,7 +713,6 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		{newRule(t, "r", 1, throttle, attempts), newRule(t, "s", 1000, attempts)},
 		{newRule(t, "r", 1, shadow)},
 		{newRule(t, "r", 1_000_000, statuses(401))},
-		{newRule(t, "r", 1_000_000, candidate(1))},
 	} {
 		bench, at := newBench(rules...), epoch
 		for range 10 {
@@ -739,85 +723,6 @@ func TestDecideAllocatesNothing(t *testing.T) {
 			bench.Settle(bench.decide(a, at), 200, at)
 		}); n != 0 {
 			t.Errorf("%d rules, %s: %v allocations", len(rules), bench.d.Verdict, n)
-		}
-	}
-}
-
-// candidate has a rule try another limit, which mitigates for five seconds.
-func candidate(limit uint32, change ...func(*Candidate)) func(*Rule) {
-	return func(r *Rule) {
-		bits, err := algorithm.NewSliding(r.Counter.Name+" candidate", limit, r.Counter.Window, 12, algorithm.Nearest)
-		if err != nil {
-			panic(err)
-		}
-		r.Candidate = &Candidate{Counter: r.Counter.With(limit, algorithm.Nearest), Bits: mitigation.Rule{Counter: bits, Timeout: 5 * time.Second}}
-		for _, c := range change {
-			c(r.Candidate)
-		}
-	}
-}
-
-// A candidate says what it would do, on its rule's counters and by bits of its own, and changes nothing else.
-func TestCandidate(t *testing.T) {
-	type step struct {
-		at        float64
-		verdict   Verdict
-		candidate Verdict
-		would     bool // nobody refuses, and the candidate would
-	}
-	throttles := func(c *Candidate) { c.Bits.Timeout = 0 }
-	lower := func(c *Candidate) { c.Counter = c.Counter.With(c.Counter.Limit, algorithm.Lower) }
-	for name, story := range map[string]struct {
-		rules []*Rule
-		steps []step // of source a
-	}{
-		"it is stricter": {[]*Rule{newRule(t, "r", 3, candidate(1))}, []step{
-			{0, Passed, Passed, false}, {0, Passed, Limited, true}, {1, Passed, Mitigated, true}, {2, Limited, Mitigated, false}, {9.9, Mitigated, Mitigated, false},
-			{11, Mitigated, Passed, false},                             // the rule's bit is in force, and no counter is asked
-			{23, Passed, Passed, false}, {23, Passed, Limited, true}}}, // what was mitigated is long ago, and the bit's end past
-		"it throttles": {[]*Rule{newRule(t, "r", 3, candidate(1, throttles))}, []step{
-			{0, Passed, Passed, false}, {0, Passed, Limited, true}, {1, Passed, Limited, true}, {12, Passed, Passed, false}}},
-		"its rule is a shadow": {[]*Rule{newRule(t, "r", 2, shadow, candidate(1))}, []step{
-			{0, Passed, Passed, false}, {0, Passed, Limited, true}, {0, Shadowed, Mitigated, true}}},
-		"it is looser: what the rule refuses is not counted": {[]*Rule{newRule(t, "r", 1, throttle, candidate(2))}, []step{
-			{0, Passed, Passed, false}, {0, Limited, Passed, false}, {0, Limited, Passed, false}}},
-		"it is looser, and attempts count": {[]*Rule{newRule(t, "r", 1, throttle, attempts, candidate(2))}, []step{
-			{0, Passed, Passed, false}, {0, Limited, Passed, false}, {0, Limited, Limited, false}}},
-		"another estimate": {[]*Rule{newRule(t, "r", 1, throttle, candidate(1, throttles, lower))}, []step{
-			{0, Passed, Passed, false}, {9.2, Limited, Limited, false}, {10.1, Passed, Passed, false}}},
-		"its rule is a shadow whose bit is in force, and another is asked": {[]*Rule{newRule(t, "e", 9), newRule(t, "s", 1, shadow, candidate(1, throttles))}, []step{
-			{0, Passed, Passed, false}, {0, Shadowed, Limited, true}, {1, Shadowed, Passed, true}}},
-		"another rule refuses first": {[]*Rule{newRule(t, "e", 1), newRule(t, "r", 9, candidate(1))}, []step{
-			{0, Passed, Passed, false}, {0, Limited, Limited, false}, {1, Mitigated, Mitigated, false}}},
-	} {
-		bench := newBench(story.rules...)
-		for i, s := range story.steps {
-			d := bench.decide(a, second(s.at))
-			if c := d.Candidates[0]; len(d.Candidates) != 1 || d.Verdict != s.verdict || c.Verdict != s.candidate || d.WouldRefuse() != s.would ||
-				c.Index != len(story.rules)-1 || (c.Verdict == Limited) != (c.Estimate > 1) {
-				t.Errorf("%s, step %d at %v s: %v, candidate %+v, would refuse %v; want %v, %v, %v", name, i, s.at, d.Verdict, c, d.WouldRefuse(), s.verdict, s.candidate, s.would)
-			}
-		}
-	}
-}
-
-// Whoever has a candidate decides as if there were none.
-func TestCandidateChangesNothing(t *testing.T) {
-	rules := func(change ...func(*Rule)) []*Rule {
-		return []*Rule{newRule(t, "r", 5, change...), newRule(t, "s", 9, append(change, throttle)...)}
-	}
-	with, without := newBench(rules(candidate(3))...), newBench(rules()...)
-	rng := rand.New(rand.NewPCG(1, 2))
-	at := epoch
-	for i := range 20_000 {
-		at = at.Add(time.Duration(rng.IntN(2000)) * time.Millisecond)
-		source := a
-		if rng.IntN(3) == 0 {
-			source = b
-		}
-		got, want := with.decide(source, at), without.decide(source, at)
-		if got.Verdict != want.Verdict || (got.Reported == nil) != (want.Reported == nil) || got.Reported != nil && (got.Reported.Wait != want.Reported.Wait || got.Reported.Index != want.Reported.Index) {
-			t.Fatalf("request %d: %v, want %v", i, got.Verdict, want.Verdict)
 		}
 	}
 }

@@ -14,8 +14,6 @@ type Rule struct {
 	// Owner is whatever the rule belongs to, for readers of results: each carries its rule.
 	Owner any
 
-	Candidate *Candidate // tried beside this; nil: none
-
 	// Statuses of answers that count; until its answer is there, a request's hits are held. nil: every admitted request
 	// counts.
 	Statuses []int

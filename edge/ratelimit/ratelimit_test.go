@@ -422,13 +422,13 @@ rules:
 	}
 }
 
-// Lists, blocks, the heaviest sources, metrics, candidates and events are those of requests over HTTP.
+// Lists, blocks, the heaviest sources, metrics and events are those of requests over HTTP.
 func TestOperatorsSeeCalls(t *testing.T) {
 	p := startPeer(t, `
 deny: [198.51.100.1]
 allow: [198.51.100.2]
 rules:
-- {name: address, match: {descriptors: {domain: web, entries: [{key: remote_address}]}}, limit: 2, window: 1h, candidate: {limit: 1}}
+- {name: address, match: {descriptors: {domain: web, entries: [{key: remote_address}]}}, limit: 2, window: 1h}
 `)
 	f := func(address, want string) {
 		t.Helper()
@@ -449,11 +449,6 @@ rules:
 			t.Errorf("%s: %v, want %v", verdict, got, want)
 		}
 	}
-	for verdict, want := range map[string]float64{"pass": 1, "limited": 1, "mitigated": 2} {
-		if got := p.metric("sluice_candidate_requests_total", "verdict", verdict); got != want {
-			t.Errorf("candidate %s: %v, want %v", verdict, got, want)
-		}
-	}
 	if got := p.metric("sluice_rate_limit_calls_total", "code", "over_limit"); got != 3 {
 		t.Errorf("%v calls over the limit", got)
 	}
@@ -461,54 +456,8 @@ rules:
 	for _, e := range p.edge.Events().Since(0) {
 		texts = append(texts, e.Rule+" "+e.Source+" "+e.Text)
 	}
-	if all := strings.Join(texts, "\n"); !strings.Contains(all, "address 192.0.2.1 blocked by this edge: 3 requests in 1h, 2 are allowed") ||
-		!strings.Contains(all, "address 192.0.2.1 blocked by this edge: 2 requests in 1h, 1 are allowed (candidate") {
+	if all := strings.Join(texts, "\n"); !strings.Contains(all, "address 192.0.2.1 blocked by this edge: 3 requests in 1h, 2 are allowed") {
 		t.Errorf("events:\n%s", all)
-	}
-}
-
-// A candidate sees all hits of a call, and is not asked about a limit that a descriptor brings.
-func TestCandidatesOfCalls(t *testing.T) {
-	p := startPeer(t, `
-rules:
-- {name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 10, window: 1h, candidate: {limit: 3}}
-- {name: throttled, match: {descriptors: {domain: web, entries: [{key: throttled}]}}, limit: 10, window: 1h, candidate: {limit: 3, mitigation_timeout: 0}}
-- {name: large, match: {descriptors: {domain: web, entries: [{key: large}]}}, limit: 10, window: 1h, candidate: {limit: 100}}
-`)
-	q := request("web", "user=a")
-	for _, step := range []struct {
-		hits uint32
-		want float64
-	}{{2, 0}, {2, 1}, {1, 1}} { // the last finds it blocked
-		q.HitsAddend = step.hits
-		p.ask(q)
-		if got := p.metric("sluice_candidate_requests_total", "verdict", "limited"); got != step.want {
-			t.Errorf("after %d hits more: limited %v times, want %v", step.hits, got, step.want)
-		}
-	}
-	if got := p.metric("sluice_candidate_requests_total", "verdict", "mitigated"); got != 1 {
-		t.Errorf("mitigated %v times", got)
-	}
-	own := request("web", "user=b")
-	own.Descriptors[0].Limit = &descriptor.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1000, Unit: envoytype.RateLimitUnit_HOUR}
-	own.HitsAddend = 500
-	p.ask(own)
-	if got := p.metric("sluice_candidate_requests_total", "verdict", "limited"); got != 1 {
-		t.Errorf("of a limit of the descriptor's: limited %v times", got)
-	}
-	once := request("web", "throttled=a")
-	once.HitsAddend = 5
-	p.ask(once) // a stranger is over it with one call, and who only asks is not
-	once.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
-	p.ask(once)
-	if got := p.metric("sluice_candidate_requests_total", "verdict", "limited"); got != 2 {
-		t.Errorf("of one call of five hits, and one of none: limited %v times, want 2", got)
-	}
-	large := request("web", "large=a") // for the rule eleven hits are as many as five hundred, and not for its candidate
-	large.HitsAddend = 500
-	p.ask(large)
-	if got := p.metric("sluice_candidate_requests_total", "verdict", "limited"); got != 3 {
-		t.Errorf("of a call of 500 hits, which are over a candidate's limit of 100: limited %v times, want 3", got)
 	}
 }
 

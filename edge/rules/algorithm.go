@@ -130,10 +130,6 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 		no("sub_windows", "algorithm: fixed has none: remove it")
 	case c.Algorithm == Exact && c.Limit > algorithm.MaxExact:
 		no("limit", "algorithm: exact keeps the time of each request, of at most %d: want 1 to that, or sliding, which decides nearly as well", algorithm.MaxExact)
-	case c.Algorithm != Fixed && c.Candidate.Is():
-		no("candidate", "it would read the rule's counters by another limit, and those of algorithm: %s are of one limit: remove it, or try the change in a rule in shadow", c.Algorithm)
-	case c.Algorithm == Fixed && c.Candidate.Estimate != nil:
-		no("candidate", "only algorithm: sliding has an estimate: remove that of the candidate")
 	case is && c.Count.Refused:
 		no("count", "a bucket into which refused requests go stays full for as long as they come: remove refused, or take algorithm: sliding")
 	case is:

@@ -178,11 +178,7 @@ func (d *Decision) AddAsked(a *Asked) (never bool) {
 	}
 	for i := range d.Results {
 		result := &d.Results[i]
-		most := result.Rule.Counter.Limit + 1 // more hits are no more over it
-		if c := result.Rule.Candidate; c != nil {
-			most = max(most, c.Counter.Limit+1)
-		}
-		result.Hits = min(a.Hits, most)
+		result.Hits = min(a.Hits, result.Rule.Counter.Limit+1) // more hits are no more over it
 		result.Probe = a.Hits == 0 || never
 	}
 	return never

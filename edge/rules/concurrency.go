@@ -43,8 +43,6 @@ func (c *Config) CheckConcurrency() (field string, err error) {
 		no("plans", "a plan has a limit in a window, and no concurrency: %s, with match: {plans: …} for each", apart)
 	case c.Cost.Is():
 		no("cost", "a request holds one slot whatever it costs: %s", apart)
-	case c.Candidate.Is():
-		no("candidate", "it tries a limit, and no concurrency: %s", apart)
 	case c.Count.Refused:
 		no("count", "a request that finds no slot is counted under other rules, not under this: %s", apart)
 	}

@@ -32,7 +32,6 @@ type Config struct {
 	FirstSight        limiter.FirstSight  `json:"first_sight"`
 	OnStoreFailure    limiter.Posture     `json:"on_store_failure"`
 	Count             Count               `json:"count"`
-	Candidate         Candidate           `json:"candidate"`
 	Share             int                 `json:"share"`              // percent of sources that the rule is about
 	ShowKey           int                 `json:"show_key,omitempty"` // how many of the first characters of its key operators see
 	Action            Action              `json:"action"`
@@ -73,39 +72,12 @@ const (
 	Enforce Mode = "enforce"
 	Shadow  Mode = "shadow" // counts and decides under separate counters, refuses no request
 	Off     Mode = "off"
-
-	// Tried is the mode of a candidate's mitigations; no rule has it.
-	Tried Mode = "candidate"
 )
 
 // Count is which requests a rule counts. The zero Count is every admitted request.
 type Count struct {
 	Statuses []int `json:"statuses,omitempty"` // only those that the origin answers with one of these
 	Refused  bool  `json:"refused,omitempty"`  // refused ones as well: every attempt
-}
-
-// Candidate is a limit that is tried beside a rule, on its counters, without refusing requests. What it does not say is
-// as in the rule; the zero Candidate is none.
-type Candidate struct {
-	Limit             uint32              `json:"limit,omitempty"`
-	Estimate          *algorithm.Estimate `json:"-"`
-	MitigationTimeout *Duration           `json:"mitigation_timeout,omitempty"`
-}
-
-// Is reports whether there is a candidate.
-func (c Candidate) Is() bool { return c != Candidate{} }
-
-// MarshalJSON shows an estimate by its name.
-func (c Candidate) MarshalJSON() ([]byte, error) {
-	type fields Candidate
-	shown := struct {
-		fields
-		Estimate string `json:"estimate,omitempty"`
-	}{fields: fields(c)}
-	if c.Estimate != nil {
-		shown.Estimate = c.Estimate.String()
-	}
-	return json.Marshal(shown)
 }
 
 // Action is what a rule does with a request that it refuses.

@@ -73,17 +73,13 @@ func (d *Decision) Keys(to []key.Counted) []key.Counted {
 	return to
 }
 
-// Against reports whether a rule that counts a source has refused the request, and whether a shadow or a candidate would have.
+// Against reports whether a rule that counts a source has refused the request, and whether a shadow would have.
 func (d *Decision) Against(source counter.Source) (refused, spared bool) {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Source == source {
 			refused = refused || r.Verdict == limiter.Limited || r.Verdict == limiter.Mitigated || r.Verdict == limiter.FailedClosed
 			spared = spared || r.Verdict == limiter.Shadowed && !r.Rule.Beside
 		}
-	}
-	for i := range d.Candidates {
-		c := &d.Candidates[i]
-		spared = spared || c.Verdict != limiter.Passed && d.Results[c.Index].Source == source
 	}
 	return refused, spared && !refused
 }
@@ -372,18 +368,6 @@ func (d *Decision) Tally() {
 		r.Tally.Verdicts[result.Verdict].Add(1)
 		if byPlan := d.planTally(i); byPlan != nil {
 			byPlan.Verdicts[result.Verdict].Add(1)
-		}
-	}
-	for i := 0; i < len(d.Candidates); i++ {
-		r := RuleOf(&d.Results[d.Candidates[i].Index])
-		verdict := d.Candidates[i].Verdict
-		for i+1 < len(d.Candidates) && r.several && RuleOf(&d.Results[d.Candidates[i+1].Index]) == r {
-			i++
-			verdict = max(verdict, d.Candidates[i].Verdict)
-		}
-		r.Tally.Candidate[verdict].Add(1)
-		if verdict != limiter.Passed && !d.Refused() {
-			r.Tally.CandidateAlone.Add(1)
 		}
 	}
 }

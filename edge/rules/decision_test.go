@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/counter/algorithm"
 	"sluice/edge/http1"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
@@ -257,25 +256,6 @@ func TestShareByKey(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { b.decide(ip("192.0.2.1"), epoch) }); n > 1 { // one for the address
 		t.Errorf("%v allocations", n)
-	}
-}
-
-// A candidate's numbers are its rule's, whatever their limits: also where a rule alone with its limit would have other lanes.
-func TestCandidateCounts(t *testing.T) {
-	list := []Config{ruleOf("r", 20_000, func(c *Config) { c.Candidate.Limit = 3 }), ruleOf("s", 4, func(c *Config) { c.Candidate.Estimate = new(algorithm.Lower) })}
-	b := newBench(t, list...)
-	for i, want := range []limiter.Verdict{limiter.Passed, limiter.Passed, limiter.Passed, limiter.Limited, limiter.Mitigated} {
-		b.decide(ip("192.0.2.1"), epoch)
-		if got := b.d.Candidates[0].Verdict; got != want || len(b.d.Candidates) != 2 {
-			t.Errorf("request %d: %v, want %v", i, b.d.Candidates, want)
-		}
-	}
-	r := b.rules.ByName("r").Candidate
-	if c := b.rules.ByName("r").Counter; r.Counter.ID != c.ID || r.Counter.Identity() != c.Identity() || r.Bits.Counter.ID == c.ID {
-		t.Errorf("%+v", r)
-	}
-	if s := b.rules.ByName("s").Candidate; s.Counter.Estimate != algorithm.Lower || s.Counter.Limit != 4 || s.Bits.Timeout != 20*time.Second || s.Bits.Counter.ID == r.Bits.Counter.ID {
-		t.Errorf("%+v", s)
 	}
 }
 

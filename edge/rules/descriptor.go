@@ -65,9 +65,6 @@ func (d *Decision) AddDescriptor(secret key.Secret, set *Set, s *address.Sources
 		limit = r.Config.Limit
 	}
 	most := limit + 1 // more hits are no more over it
-	if r.Candidate != nil && q.Limit == 0 {
-		most = max(most, r.Candidate.Counter.Limit+1)
-	}
 	hits := min(q.Hits, most)
 	for i := range d.Results {
 		if RuleOf(&d.Results[i]) == r && d.Results[i].Source == source {

@@ -346,11 +346,6 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 		}
 	}
 	list := c.specs()
-	tried := *c
-	if c.Candidate.Limit != 0 {
-		tried.Limit = c.Candidate.Limit
-	}
-	candidates := tried.specs()
 	r.several = len(list) > 1 || len(c.Prefixes) > 0
 	common, counts := r.Rule, c.countsBy()
 	for i, s := range list {
@@ -374,11 +369,6 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 			to.Exact = exact.NewSpec(to.Counter, c.OnStoreFailure == limiter.Closed, len(c.Count.Statuses) > 0)
 		} else {
 			to.Counter.Sync = c.Check == limiter.Sync
-		}
-		if c.Candidate.Is() {
-			if to.Candidate, err = newCandidate(c, to, candidates[i].limit); err != nil {
-				return fmt.Errorf("candidate: %w", err)
-			}
 		}
 		r.Limits = append(r.Limits, Limit{Rule: to, Parent: r, Policy: c.Name + s.suffix, v4: s.v4, v6: s.v6})
 	}

@@ -46,7 +46,7 @@ func TestLimitsOfARule(t *testing.T) {
 		if n := c.Limits(); n != len(r.Limits) {
 			t.Errorf("%d limits are announced, there are %d", n, len(r.Limits))
 		}
-		if r.Limits[0].Rule != &r.Rule || c.Candidate.Is() != (r.Limits[len(r.Limits)-1].Candidate != nil) {
+		if r.Limits[0].Rule != &r.Rule {
 			t.Errorf("%+v", r.Limits)
 		}
 	}
@@ -61,7 +61,6 @@ func TestLimitsOfARule(t *testing.T) {
 	f(ruleOf("r", 100, windows(in(15, time.Second)), prefixes(Prefix{32, 0}, Prefix{24, 250})),
 		alone+`, "r/1s";q=15;w=1, "r/24";q=250;w=10, "r/24/1s";q=38;w=1`, alone+`, "r/1s";q=15;w=1`)
 	f(ruleOf("r", algorithm.MaxLimit-1, prefixes(Prefix{128, 0}, Prefix{48, 0})), `"r";q=999999999;w=10`, `"r";q=999999999;w=10, "r/48";q=1000000000;w=10`)
-	f(ruleOf("r", 100, windows(in(20, time.Second)), func(c *Config) { c.Candidate.Limit = 50 }), alone+`, "r/1s";q=20;w=1`, alone+`, "r/1s";q=20;w=1`)
 }
 
 // Limits of which one can never be reached, and widths of what has none, are refused with what to do.
@@ -153,10 +152,10 @@ func TestPrefixesCountTogether(t *testing.T) {
 	}
 }
 
-// What a rule says of a request is told once, with the strictest of its limits: by its candidate as well, and where nobody in the tier answers.
+// What a rule says of a request is told once, with the strictest of its limits, also where nobody in the tier answers.
 func TestTalliesOfSeveralLimits(t *testing.T) {
 	b := newBench(t, ruleOf("a", 1000), ruleOf("r", 9, windows(in(4, time.Second)), prefixes(Prefix{32, 0}, Prefix{24, 0}), func(c *Config) {
-		c.Candidate.Limit, c.MitigationTimeout = 2, 0
+		c.MitigationTimeout = 0
 	}), ruleOf("z", 1000, func(c *Config) { c.OnStoreFailure = limiter.Open }))
 	for range 6 {
 		b.decideFor("192.0.2.1", epoch)
@@ -164,9 +163,8 @@ func TestTalliesOfSeveralLimits(t *testing.T) {
 	b.limiter.Up = func(counter.Source) bool { return false }
 	b.decideFor("192.0.2.1", epoch)
 	r, z := b.rules.Rules[1].Tally, b.rules.Rules[2].Tally
-	got := fmt.Sprint(r.Verdicts[limiter.Passed].Load(), r.Verdicts[limiter.Limited].Load(), r.Candidate[limiter.Passed].Load(), r.Candidate[limiter.Limited].Load(),
-		r.CandidateAlone.Load(), z.Verdicts[limiter.Passed].Load(), z.Open.Load())
-	if want := "4 3 2 5 2 6 1"; got != want {
+	got := fmt.Sprint(r.Verdicts[limiter.Passed].Load(), r.Verdicts[limiter.Limited].Load(), z.Verdicts[limiter.Passed].Load(), z.Open.Load())
+	if want := "4 3 6 1"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if opened := b.d.Opened(); opened != b.rules.Rules[2] {

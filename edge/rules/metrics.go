@@ -11,19 +11,8 @@ const (
 	RequestsHelp   = "Requests under a rule, by what it said; denied: by the list deny, which is no rule; open: not asked, because no node answered. Requests of who is blocked under a rule about all requests count in such rules alone."
 )
 
-// Collect gives what every rule of the set has said, and what its candidate would have.
+// Collect gives what every rule of the set has said.
 func (s *Set) Collect(to metric.Sink) {
-	for _, r := range s.Rules {
-		if r.Candidate == nil {
-			continue
-		}
-		for _, v := range []limiter.Verdict{limiter.Passed, limiter.Limited, limiter.Mitigated} {
-			to.Count(r.Tally.Candidate[v].Load(), "sluice_candidate_requests_total", "Requests under a rule, by what its candidate would have said.",
-				"rule", r.Config.Name, "verdict", v.String())
-		}
-		to.Count(r.Tally.CandidateAlone.Load(), "sluice_candidate_alone_total", "Requests that a rule's candidate would have refused, and that nothing in force refused.",
-			"rule", r.Config.Name)
-	}
 	for _, r := range s.All {
 		for v := range limiter.Verdicts {
 			to.Count(r.Tally.Verdicts[v].Load(), RequestsMetric, RequestsHelp,

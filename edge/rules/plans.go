@@ -196,7 +196,6 @@ func (r *Rule) knows() *planned {
 func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	v := *r
 	v.Config.Limit, v.of, v.Of = limit, r, r.Counter.ID
-	v.Candidate, v.Config.Candidate = nil, Candidate{} // it is about the limit of all others
 	var err error
 	if v.Counter, err = r.Config.newCounter(fmt.Sprintf("%s limit %d", r.Counter.Name, limit), limit, r.Counter.Estimate); err != nil {
 		return nil, err
@@ -220,9 +219,6 @@ func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 	for _, r := range slices.Concat(s.Rules, s.Tried) {
 		for i := range r.Limits {
 			kept = append(kept, r.Limits[i].Counter)
-			if c := r.Limits[i].Candidate; c != nil {
-				kept = append(kept, c.Counter, c.Bits.Counter)
-			}
 		}
 		v := r.plans
 		if v == nil {

@@ -680,15 +680,14 @@ func TestTalliesByPlan(t *testing.T) {
 }
 
 // A client can have a limit of its own under a rule without plans: it holds for that client alone, on the counters of a
-// variant, and what was tried of the rule goes by the limit of all others.
+// variant.
 func TestOwnLimitWithoutPlans(t *testing.T) {
-	plain, both, tried, source := Default("plain", 10), Default("both", 20), Default("tried", 30), Default("site", 40)
-	plain.Key, both.Key, tried.Key = []string{"header:X-Key"}, []string{"path", "header:x-key"}, []string{"header:X-Key"}
-	tried.Candidate.Limit = 25
+	plain, both, third, source := Default("plain", 10), Default("both", 20), Default("third", 30), Default("site", 40)
+	plain.Key, both.Key, third.Key = []string{"header:X-Key"}, []string{"path", "header:x-key"}, []string{"header:X-Key"}
 	about := Default("about", 50)
 	about.Key, about.Match.Plans = []string{"header:X-Key"}, []string{"free"}
-	set := plannedSet(t, plain, both, tried, source, about)
-	all := map[string]uint32{"plain": 10, "both": 20, "tried": 30, "site": 40, "about": 50}
+	set := plannedSet(t, plain, both, third, source, about)
+	all := map[string]uint32{"plain": 10, "both": 20, "third": 30, "site": 40, "about": 50}
 	lookups := func(r *Rule) bool { return r.knows() != nil }
 	if slices.ContainsFunc(set.Rules[:4], lookups) {
 		t.Error("a rule looks clients up of whom nothing is said")
@@ -698,7 +697,7 @@ func TestOwnLimitWithoutPlans(t *testing.T) {
 	}
 	var b plans.Book
 	client, _, _ := clientKey(t).Of("own")
-	own := map[string]uint32{"plain": 5, "both": 6, "tried": 7, "site": 8, "about": 9}
+	own := map[string]uint32{"plain": 5, "both": 6, "third": 7, "site": 8, "about": 9}
 	for rule, limit := range own {
 		b.Say(client, plans.Quota{Rule: rule, Limit: limit}, false)
 	}
@@ -723,7 +722,7 @@ func TestOwnLimitWithoutPlans(t *testing.T) {
 			t.Errorf("rule %s has %d variants", r.Config.Name, variants)
 		}
 		for _, v := range r.Variants() {
-			if v.Candidate != nil || v.Counter.ID == r.Counter.ID || v.Config.Mode != r.Config.Mode {
+			if v.Counter.ID == r.Counter.ID || v.Config.Mode != r.Config.Mode {
 				t.Errorf("%+v", v)
 			}
 		}

@@ -166,27 +166,6 @@ func (r *Rule) addNames(names *key.Names) {
 	r.when.AddNames(names)
 }
 
-// newCandidate makes the candidate of one of a rule's limits, r. Its mitigations are named by all its fields, so a
-// changed one begins afresh.
-func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candidate, error) {
-	c, estimate, timeout := config.Candidate, r.Counter.Estimate, r.Timeout
-	if c.Estimate != nil {
-		estimate = *c.Estimate
-	}
-	if c.MitigationTimeout != nil {
-		timeout = time.Duration(*c.MitigationTimeout)
-	}
-	name := fmt.Sprintf("%s candidate %d %v %v", r.Counter.Name, limit, estimate, timeout)
-	if len(config.Escalate) > 0 {
-		name = fmt.Sprint(name, config.Escalate)
-	}
-	bits, err := algorithm.NewSliding(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
-	if err != nil {
-		return nil, err
-	}
-	return &limiter.Candidate{Counter: r.Counter.With(limit, estimate), Bits: mitigation.Rule{Name: config.Name, Counter: bits, Timeout: timeout, Repeat: r.Repeat, Tried: true}}, nil
-}
-
 // KeyName is what the rule counts by, in one spelling; "": addresses, or descriptors. Set.Spelled is that for operators.
 func (r *Rule) KeyName() string {
 	if r.key == "" || r.Config.Match.Descriptors != nil {

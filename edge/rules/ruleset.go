@@ -58,11 +58,7 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		}
 		r.addNames(&s.asked)
 		for i := range r.Limits {
-			l := &r.Limits[i]
-			counters = append(counters, l.Counter)
-			if c := l.Candidate; c != nil {
-				counters = append(counters, c.Counter, c.Bits.Counter)
-			}
+			counters = append(counters, r.Limits[i].Counter)
 		}
 		counters = append(counters, r.Asked...)
 		if r.Config.Match.Descriptors == nil {

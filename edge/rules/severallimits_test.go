@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"sluice/edge/control"
 	"sluice/edge/edgetest"
 )
 
@@ -82,26 +81,5 @@ func TestSeveralLimitsInHeaders(t *testing.T) {
 		if got := next.Blocked(); got != want {
 			t.Errorf("adopted %s, want %s", got, want)
 		}
-	}
-}
-
-// A candidate is asked beside each limit, and counts a request once.
-func TestCandidateOfSeveralLimits(t *testing.T) {
-	e := edgetest.StartWithEvents(t, strings.Replace(edgetest.SeveralLimits, "limit: 4,", "limit: 4, candidate: {limit: 1, mitigation_timeout: 30m},", 1))
-	for range 3 {
-		e.Get("/", "X-Forwarded-For: 192.0.2.1")
-	}
-	m := e.Rest()
-	for name, want := range map[string]float64{
-		"sluice_candidate_requests_total{rule=r,verdict=pass}": 1, "sluice_candidate_requests_total{rule=r,verdict=limited}": 1,
-		"sluice_candidate_requests_total{rule=r,verdict=mitigated}": 1, "sluice_candidate_alone_total{rule=r}": 2,
-		"sluice_mitigations_active{mode=candidate,rule=r}": 1, "sluice_mitigations_started_total{by=edge,mode=candidate,rule=r}": 1,
-	} {
-		if m[name] != want {
-			t.Errorf("%s is %v, want %v", name, m[name], want)
-		}
-	}
-	if _, err := e.Lift("r", "192.0.2.1", control.Operator{}, time.Now()); err != nil || e.Blocked() != "" {
-		t.Errorf("%v, and still %s", err, e.Blocked())
 	}
 }

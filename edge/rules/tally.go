@@ -13,11 +13,8 @@ type Tally struct {
 	Verdicts [limiter.Verdicts]atomic.Uint64
 	Open     atomic.Uint64
 	Closed   atomic.Uint64
-	// Candidate counts what the rule's candidate said, and CandidateAlone for how many of those requests nothing in force refused them.
-	Candidate      [limiter.Verdicts]atomic.Uint64
-	CandidateAlone atomic.Uint64
-	Commands       atomic.Uint64      // to the tier, about the counters of a rule that is tried
-	Used           *buckets.Histogram // shares of the limit, at decisions; a sample
+	Commands atomic.Uint64      // to the tier, about the counters of a rule that is tried
+	Used     *buckets.Histogram // shares of the limit, at decisions; a sample
 
 	mu    sync.Mutex
 	plans map[string]*PlanTally

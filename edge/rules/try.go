@@ -29,7 +29,7 @@ func Triable(c Config) (Config, error) {
 		return c, errors.New("action: delay cannot be tried: leave it out, and what would be over the rate is refused")
 	}
 	plain := Default(c.Name, c.Limit)
-	c.Mode, c.Candidate, c.Action, c.Response, c.Tag, c.Priority, c.Queue = Shadow, plain.Candidate, plain.Action, plain.Response, plain.Tag, plain.Priority, plain.Queue
+	c.Mode, c.Action, c.Response, c.Tag, c.Priority, c.Queue = Shadow, plain.Action, plain.Response, plain.Tag, plain.Priority, plain.Queue
 	return c, nil
 }
 
@@ -39,9 +39,6 @@ func (s *Set) Try(list []Config, defaults Defaults, tallies func(string) *Tally)
 	var counters []*algorithm.Spec
 	for r, l := range s.EachLimit() {
 		counters = append(counters, l.Counter)
-		if c := l.Candidate; c != nil {
-			counters = append(counters, c.Counter, c.Bits.Counter)
-		}
 		counters = append(counters, r.Asked...)
 	}
 	for _, config := range list {

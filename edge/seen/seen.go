@@ -32,7 +32,7 @@ type Kind uint8
 const (
 	Requests Kind = iota
 	Refused       // requests that a rule by the key refused
-	Spared        // those that a shadow or a candidate would have refused
+	Spared        // those that a shadow would have refused
 	kinds
 )
 

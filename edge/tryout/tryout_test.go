@@ -229,17 +229,17 @@ func TestInForce(t *testing.T) {
 // What is wrong with a rule is said with its field, and what would do something to requests is left out.
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
-		`{}`:                                         "limit",
-		`{"limit":0}`:                                "limit",
-		`{"limit":5,"windows":"x"}`:                  "windows",
-		`{"limt":5}`:                                 "limt",
-		`{"limit":5,"check":"sync"}`:                 "check: sync",
-		`{"limit":5,"plans":{"pro":9}}`:              "plans",
-		`{"limit":5,"concurrency":3}`:                "concurrency",
-		`{"limit":5,"key":["jwt:sub"]}`:              "jwt.keys_file",
-		`{"limit":5,"key":["header:"]}`:              "header:",
-		`{"limit":5,"match":{"path":"~("}}`:          "regular expression",
-		`{"limit":5,"concurrency":0,"candidate":{}}`: "",
+		`{}`:                                "limit",
+		`{"limit":0}`:                       "limit",
+		`{"limit":5,"windows":"x"}`:         "windows",
+		`{"limt":5}`:                        "limt",
+		`{"limit":5,"check":"sync"}`:        "check: sync",
+		`{"limit":5,"plans":{"pro":9}}`:     "plans",
+		`{"limit":5,"concurrency":3}`:       "concurrency",
+		`{"limit":5,"key":["jwt:sub"]}`:     "jwt.keys_file",
+		`{"limit":5,"key":["header:"]}`:     "header:",
+		`{"limit":5,"match":{"path":"~("}}`: "regular expression",
+		`{"limit":5,"concurrency":0}`:       "",
 	} {
 		rule, err := Parse(config.Default(), "n", []byte(text))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "try:")) {

@@ -77,7 +77,7 @@ type knownRule struct {
 
 // bit is a mitigation under the rule that the PoP starts.
 func (r *knownRule) bit(start, end time.Time) mitigation.Bit {
-	return mitigation.Bit{Start: start, End: end, By: mitigation.ByPoP, Shadow: r.Shadow || r.Tried, Memory: r.Repeat.Memory(), Terms: r.Terms()}
+	return mitigation.Bit{Start: start, End: end, By: mitigation.ByPoP, Shadow: r.Shadow, Memory: r.Repeat.Memory(), Terms: r.Terms()}
 }
 
 type ruleSet struct {

@@ -33,9 +33,9 @@ func (a *Announcer) setBit(key mitigation.Key, bit mitigation.Bit, now time.Time
 		Kind: record.Block, Rule: rule.digest, Source: c.Source, Epoch: a.config.Operators.Epoch(c.Rule, c.Source),
 		Start: wall.Add(bit.Start.Sub(now)), End: wall.Add(bit.End.Sub(now)), Limit: bit.Terms.Limit, By: bit.By,
 	}
-	// A candidate's is not read at first sight. Where the budget is used up, an edge that does finds that the counter
-	// is over its limit.
-	if rule.Tried || !a.Budget.Affords(rule.Counter, 1) {
+	// Where the budget is used up, an edge that sees the source for the first time finds that the counter is over its
+	// limit.
+	if !a.Budget.Affords(rule.Counter, 1) {
 		a.append(c.Source, *r, true)
 		return
 	}

@@ -27,7 +27,7 @@ type said struct {
 // requests that were counted here pay for what it costs there.
 func (a *Announcer) countToPeers(c counter.Counter, now time.Time) {
 	rule := a.rules.Load().byID[c.Rule.ID]
-	if a.config.Counted == nil || a.peersOff.Load() || rule == nil || rule.Shadow || rule.Tried || !counter.Carries(rule.Counter) || !across.Travels(c.Source) {
+	if a.config.Counted == nil || a.peersOff.Load() || rule == nil || rule.Shadow || !counter.Carries(rule.Counter) || !across.Travels(c.Source) {
 		return
 	}
 	if !a.Budget.Affords(c.Rule, itemCost) {
@@ -51,7 +51,7 @@ const farthest = 250 * time.Millisecond
 func (a *Announcer) AddCount(from string, b across.Count, sent, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range a.rules.Load().byName[b.Rule] {
-		if r.Counter.Name == b.Counts && r.Counter.Window == b.Window && !r.Shadow && !r.Tried && counter.Carries(r.Counter) {
+		if r.Counter.Name == b.Counts && r.Counter.Window == b.Window && !r.Shadow && counter.Carries(r.Counter) {
 			rule = r
 		}
 	}

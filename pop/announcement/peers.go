@@ -28,7 +28,7 @@ func (a *Announcer) announceToPeers(b *Bit) {
 func (a *Announcer) Impose(from string, b across.Block, announced, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range a.rules.Load().byName[b.Rule] {
-		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow && !r.Tried && (rule == nil || r.Counter.Window == b.Window) {
+		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow && (rule == nil || r.Counter.Window == b.Window) {
 			rule = r // of a rule's several windows the one that was passed
 		}
 	}

@@ -129,7 +129,7 @@ func (l *List) apply(name operatorlog.Name, now time.Time) {
 		l.lifts[name] = lift
 	}
 	for _, rule := range l.under.Rules[name.Rule] {
-		if rule.Tried || rule.Further || rule.Of != 0 {
+		if rule.Further || rule.Of != 0 {
 			continue // a block is under the rule's own first limit
 		}
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}

@@ -108,9 +108,6 @@ func (e *Edge) SetRules(rules []limiter.Rule) {
 	var known []mitigation.Rule
 	for _, r := range rules {
 		known, terms[r.Counter.ID] = append(known, r.Rule), r.Terms()
-		if tried := r.Candidate; tried != nil {
-			known, terms[tried.Bits.Counter.ID] = append(known, tried.Bits), tried.Bits.Terms()
-		}
 	}
 	e.world.rules = rules
 	e.Bits.SetTerms(terms)

@@ -179,9 +179,6 @@ func notes(t *trace.Trace, c *config.Config, l *logged, forgotten uint64) (notes
 		if r.AsksTier() {
 			notes = append(notes, fmt.Sprintf("rule %s says check: sync, which changes nothing here: one edge judges the log, and knows of each request before the next; over several edges, --sync of simulate shows it", r.Name))
 		}
-		if r.Candidate.Is() {
-			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
-		}
 		if r.Match.Descriptors != nil {
 			notes = append(notes, fmt.Sprintf("a log has requests, and no descriptors, so that rule %s, about %v, judges nothing here", r.Name, r.Match.Descriptors))
 		}

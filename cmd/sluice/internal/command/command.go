@@ -55,7 +55,6 @@ docs/operating/trying.md says how it is found, and what it rests on.
   sluice rules set login limit=20 window=5m        what is named changes, on every edge of the PoP; the rest stays
   sluice rules set login 'match.methods=[POST]'    a field within a field; a list
   sluice rules set api plans.pro=1000              the limit of one plan
-  sluice rules set login candidate.limit=10        try another limit beside the one in force; refuses nobody
   sluice rules set login mode=shadow share=null    null: the default
   sluice rules add rule.yaml                       rules in YAML, as in a configuration; without FILE, or with -, from standard input
   sluice rules edit login                          all of it, in $EDITOR; or from FILE, or from standard input (-)

@@ -62,7 +62,7 @@ func TestCommandLines(t *testing.T) {
 		{"top -n 0", "want 1 to 1000", ExitUsage},
 		{"blocked --manual --by edge", "give one of them", ExitUsage},
 		{"blocked --by me", "want edge, pop, admin or peer", ExitUsage},
-		{"blocked --mode off", "want enforce, shadow or candidate", ExitUsage},
+		{"blocked --mode off", "want enforce or shadow", ExitUsage},
 		{"block", "want a SOURCE|CIDR", ExitUsage},
 		{"block 192.0.2.7 192.0.2.8", `unexpected argument "192.0.2.8"`, ExitUsage},
 		{"block 192.0.2.7 --for 0s", "want more than 0", ExitUsage},

@@ -46,7 +46,7 @@ func Operators() []Command {
 	var only operator.Filter
 	blocked.StringVar(&only.Rule, "rule", "", "only under the rule `NAME`; * is what blocks under every rule")
 	blocked.StringVar(&only.Source, "source", "", "only `SOURCE|CIDR`, and prefixes that hold it or lie in it")
-	blocked.StringVar(&only.Mode, "mode", "", "only by rules that refuse, or by those in shadow, or by candidates: `enforce|shadow|candidate`")
+	blocked.StringVar(&only.Mode, "mode", "", "only by rules that refuse, or by those in shadow: `enforce|shadow`")
 	blocked.StringVar(&only.By, "by", "", "only those that this edge, another one, an operator, or another PoP began: `edge|pop|admin|peer`")
 	blocked.StringVar(&only.Text, "find", "", "only those with `TEXT` in source, rule or reason")
 	blocked.BoolVar(&only.PoP, "pop", false, ofPoP)
@@ -99,8 +99,8 @@ func Operators() []Command {
 			case !slices.Contains([]string{"", "edge", "pop", "admin", "peer"}, only.By):
 				return usageError{fmt.Errorf("--by %q: want edge, pop, admin or peer", only.By)}
 			}
-			if !slices.Contains([]string{"", "enforce", "shadow", "candidate"}, only.Mode) {
-				return usageError{fmt.Errorf("--mode %q: want enforce, shadow or candidate", only.Mode)}
+			if !slices.Contains([]string{"", "enforce", "shadow"}, only.Mode) {
+				return usageError{fmt.Errorf("--mode %q: want enforce or shadow", only.Mode)}
 			}
 			if only.Source != "" {
 				if err := operator.CheckSource(only.Source); err != nil {

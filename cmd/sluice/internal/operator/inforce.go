@@ -24,11 +24,6 @@ type rule struct {
 		Statuses []int
 		Refused  bool
 	}
-	Candidate struct {
-		Limit             uint64
-		Estimate          string
-		MitigationTimeout string `json:"mitigation_timeout"`
-	}
 	Share   int
 	ShowKey uint64 `json:"show_key"`
 	Windows []struct {
@@ -130,11 +125,6 @@ func (r rule) matches() string {
 		default:
 			matches += fmt.Sprintf("%s%v", text, p)
 		}
-	}
-	if c := r.Candidate; c.Limit > 0 {
-		matches += ", candidate " + number(c.Limit)
-	} else if c.Estimate+c.MitigationTimeout != "" {
-		matches += ", candidate " + strings.TrimSpace(c.Estimate+" "+c.MitigationTimeout)
 	}
 	return matches
 }

@@ -80,7 +80,7 @@ const blockedMost = 1000
 type Filter struct {
 	Rule   string // of this rule; control.AllRules: of those under every rule
 	Source string // of this source, or of prefixes that hold it or lie in it
-	Mode   string // enforce, shadow or candidate
+	Mode   string // enforce or shadow
 	By     string // edge, pop, admin or peer
 	Text   string // with this in source, rule or reason
 	PoP    bool   // on any edge of the PoP, and not on this one only

@@ -207,12 +207,12 @@ func TestAnswers(t *testing.T) {
 			func(c *Client) error { return c.Top("shadow", 2) },
 			"SOURCE            SHADOW  AT LEAST\n192.0.2.1      1,234,567\n2001:db8::/64      1,200     1,166\n", ""},
 		{"events since a while", edge{"GET /v1/events?since=" + strings.ReplaceAll(now.Add(-time.Minute).UTC().Format(time.RFC3339Nano), ":", "%3A"): `[
-			{"number":8,"time":"` + now.Format(time.RFC3339) + `","kind":"block","text":"blocked by this edge: 9 requests in 1m, 8 are allowed (candidate: nobody is refused)","rule":"login","source":"192.0.2.1","skipped":1234},
+			{"number":8,"time":"` + now.Format(time.RFC3339) + `","kind":"block","text":"blocked by this edge: 9 requests in 1m, 8 are allowed (shadow: nobody is refused)","rule":"login","source":"192.0.2.1","skipped":1234},
 			{"number":7,"time":"` + now.Add(-time.Second).Format(time.RFC3339) + `","kind":"operator","text":"lifted","who":"ada","from":"127.0.0.1:1"}]`},
 			func(c *Client) error { return c.Events("1m") },
 			"TIME                  KIND      RULE   SOURCE     WHO  WHAT\n" +
 				"2026-05-04 13:59:59Z  operator                    ada  lifted\n" +
-				"2026-05-04 14:00:00Z  block     login  192.0.2.1       blocked by this edge: 9 requests in 1m, 8 are allowed (candidate: nobody is refused) (and 1,234 more before it)\n", ""},
+				"2026-05-04 14:00:00Z  block     login  192.0.2.1       blocked by this edge: 9 requests in 1m, 8 are allowed (shadow: nobody is refused) (and 1,234 more before it)\n", ""},
 		{"status over etcd", edge{"GET /readyz": "ready", "GET /v1/pop": `{"name":"fra1","etcd":{"up":true,"wrong":{"login":"no"},"edges":[{"pop":"fra1","config_hash":1},{"pop":"ams1","config_hash":1},{"pop":"ams1","config_hash":2}]}}`}, (*Client).Status,
 			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n" +
 				"etcd      up, 3 edges of 2 PoPs, 1 of them with other rules than this one; what it has of rule login cannot be read\n", ""},
@@ -239,11 +239,11 @@ func TestAnswers(t *testing.T) {
 		{"no metrics", edge{"GET /readyz": "ready", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`}, (*Client).Status,
 			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n", ""},
 		{"waiting in vain", edge{"GET /readyz": "draining\n"}, func(c *Client) error { return c.WaitReady(time.Millisecond) }, "", "the edge is not ready after 1ms: draining"},
-		{"rules that are tried", edge{"GET /v1/rules": `[{"name":"a","mode":"enforce","limit":1000,"window":"1m","mitigation_timeout":"1m","key":["source"],"candidate":{"limit":500,"estimate":"lower"},"share":100},
-			{"name":"b","mode":"enforce","limit":5,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"path":"/b"},"candidate":{"mitigation_timeout":"5m"},"share":25}]`}, (*Client).Rules,
+		{"rules for a part of the sources", edge{"GET /v1/rules": `[{"name":"a","mode":"enforce","limit":1000,"window":"1m","mitigation_timeout":"1m","key":["source"],"share":100},
+			{"name":"b","mode":"enforce","limit":5,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"path":"/b"},"share":25}]`}, (*Client).Rules,
 			"RULE  MODE     LIMIT        THEN BLOCKED   BY      MATCHES\n" +
-				"a     enforce  1,000 in 1m  for 1m         source  everything, candidate 500\n" +
-				"b     enforce  5 in 1m      no: throttled  source  /b, of 25 % of sources, candidate 5m\n", ""},
+				"a     enforce  1,000 in 1m  for 1m         source  everything\n" +
+				"b     enforce  5 in 1m      no: throttled  source  /b, of 25 % of sources\n", ""},
 		{"rules that do more", edge{"GET /v1/rules": `[
 			{"name":"a","mode":"enforce","limit":120,"window":"1m","mitigation_timeout":"0s","key":["source"],"algorithm":"token_bucket","burst":20,"action":"delay","cost":1},
 			{"name":"b","mode":"enforce","limit":5,"window":"1m","mitigation_timeout":"10m","escalate":["1h","24h"],"key":["source"],"cost":20,"check":"sync","on_store_failure":"closed","first_sight":"go"},
@@ -273,8 +273,8 @@ func TestTablesFit(t *testing.T) {
 	long := strings.Repeat("long-rule-name-", 4)
 	digest := "#0123456789abcdef0123456789abcdef"
 	e := edge{
-		"GET /v1/mitigations?n=1000": `[{"rule":"` + long + `","source":"` + digest + `","mode":"candidate","end":"2027-01-01T00:00:00Z","by":"admin","reason":"` + long + `"}]`,
-		"GET /v1/rules": `[{"name":"` + long + `","mode":"candidate","limit":1000000000,"window":"1h30m20s","mitigation_timeout":"23h30m20s","key":["` + long + `","source"],
+		"GET /v1/mitigations?n=1000": `[{"rule":"` + long + `","source":"` + digest + `","mode":"shadow","end":"2027-01-01T00:00:00Z","by":"admin","reason":"` + long + `"}]`,
+		"GET /v1/rules": `[{"name":"` + long + `","mode":"shadow","limit":1000000000,"window":"1h30m20s","mitigation_timeout":"23h30m20s","key":["` + long + `","source"],
 			"count":{"statuses":[401,402,403,404,405,406,407,408]},"match":{"hosts":["` + long + `"],"methods":["POST"],"path":"/` + long + `"}}]`,
 		"GET /v1/events": `[{"number":1234567,"time":"2027-01-01T00:00:00Z","kind":"certificate","text":"` + long + `","rule":"` + long + `","source":"` + digest + `","who":"` + long + `"}]`,
 	}
