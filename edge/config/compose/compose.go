@@ -116,8 +116,7 @@ type composer struct {
 	options  Options
 	errs     []error
 	file     string              // that is being read
-	reading  []string            // it and those that led to it, with symbolic links followed
-	included map[string]ast.Node // where each file was included, by the same name
+	included map[string]ast.Node // where each file was included, with symbolic links followed
 	anchors  map[string]anchor   // of the file
 	values   int                 // that the file stands for so far
 	aliased  int                 // values that aliases added, of all files
@@ -136,8 +135,8 @@ func (c *composer) fail(n ast.Node, format string, args ...any) {
 
 func (c *composer) read(file string, text []byte) ast.Node {
 	outer := *c
-	c.file, c.anchors, c.reading = file, make(map[string]anchor), append(c.reading[:len(c.reading):len(c.reading)], followed(file))
-	defer func() { c.file, c.anchors, c.reading = outer.file, outer.anchors, outer.reading }()
+	c.file, c.anchors = file, make(map[string]anchor)
+	defer func() { c.file, c.anchors = outer.file, outer.anchors }()
 	if strings.TrimSpace(string(text)) == "" {
 		return nil
 	}

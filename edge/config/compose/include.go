@@ -23,6 +23,8 @@ func (c *composer) include(root ast.Node) ast.Node {
 		case strings.HasPrefix(name, "x-"):
 		case name != "include":
 			own = append(own, v)
+		case c.file != c.tree.main:
+			c.fail(v.Key, "include: an included file includes no other: name that in %s", c.tree.main)
 		default:
 			if list, several := v.Value.(*ast.SequenceNode); several {
 				patterns = append(patterns, list.Values...)
@@ -100,12 +102,8 @@ func followed(path string) string {
 // add reads an included file, and adds its fields to those that are there; nil: none yet.
 func (c *composer) add(to *ast.MappingNode, n ast.Node, file string) *ast.MappingNode {
 	real := followed(file)
-	if i := slices.Index(c.reading, real); i >= 0 {
-		names := append(slices.Clone(c.reading[i:]), real)
-		for i := range names {
-			names[i] = filepath.Base(names[i])
-		}
-		c.fail(n, "include: %s includes itself: %s", file, strings.Join(names, " → "))
+	if real == followed(c.tree.main) {
+		c.fail(n, "include: %s includes itself", file)
 		return to
 	}
 	if first := c.included[real]; first != nil {
@@ -130,41 +128,34 @@ func (c *composer) add(to *ast.MappingNode, n ast.Node, file string) *ast.Mappin
 	case to == nil:
 		return from
 	}
-	return c.merge(to, from, "")
+	return c.merge(to, from)
 }
 
-// merge adds the fields of one mapping to those of another: lists one after the other, fields within fields one by one.
-// Everything else can be said once. Neither mapping is changed, because aliases may stand for them as well.
-func (c *composer) merge(to, from *ast.MappingNode, within string) *ast.MappingNode {
-	m := *to
-	m.Values = slices.Clone(to.Values)
-	at := make(map[string]int, len(m.Values))
-	for i, v := range m.Values {
-		at[keyOf(v)] = i
-	}
+// merge adds the fields of an included file: lists come one after the other, and everything else can be said once.
+// Neither a field nor a list is changed, because aliases may stand for them as well.
+func (c *composer) merge(to, from *ast.MappingNode) *ast.MappingNode {
 	for _, v := range from.Values {
 		name := keyOf(v)
-		i, there := at[name]
-		if !there {
-			m.Values = append(m.Values, v)
+		i := slices.IndexFunc(to.Values, func(o *ast.MappingValueNode) bool { return keyOf(o) == name })
+		if i < 0 {
+			to.Values = append(to.Values, v)
 			continue
 		}
-		was := *m.Values[i]
-		oldFields, a := was.Value.(*ast.MappingNode)
-		newFields, b := v.Value.(*ast.MappingNode)
-		oldList, e := was.Value.(*ast.SequenceNode)
-		newList, d := v.Value.(*ast.SequenceNode)
-		switch {
-		case a && b:
-			was.Value = c.merge(oldFields, newFields, within+name+".")
-		case e && d:
-			list := *oldList
-			list.Values = slices.Concat(oldList.Values, newList.Values)
-			was.Value = &list
-		default:
-			c.fail(v.Key, "%s%s is set at %s as well: keep one of them", within, name, c.tree.Place(was.Key))
+		was := *to.Values[i]
+		before, is := was.Value.(*ast.SequenceNode)
+		more, too := v.Value.(*ast.SequenceNode)
+		if !is || !too {
+			remedy := "keep one of them"
+			if _, fields := v.Value.(*ast.MappingNode); fields {
+				remedy = "put its fields into one file"
+			}
+			c.fail(v.Key, "%s is set at %s as well: %s", name, c.tree.Place(was.Key), remedy)
+			continue
 		}
-		m.Values[i] = &was
+		list := *before
+		list.Values = slices.Concat(before.Values, more.Values)
+		was.Value = &list
+		to.Values[i] = &was
 	}
-	return &m
+	return to
 }
