@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -27,24 +28,29 @@ func (v Verdict) String() string {
 	return [...]string{"pass", "limited", "mitigated", "shadow", "closed", "tagged"}[v]
 }
 
-// Decision is the life of one decision: Reset, Add for every rule that the request falls under, Limiter.Decide, and
-// Limiter.Settle if it is Held. It is used again for the next, so that deciding allocates nothing: nothing of it may be
-// kept, and it must not be copied. The zero value is ready. It is for one goroutine.
+// Decision is the life of one decision: Reset, Add for every rule that the request falls under,
+// Limiter.Decide, and Limiter.Settle if it is Held. It is used again for the next, so that deciding
+// allocates nothing: nothing of it may be kept, and it must not be copied. The zero value is ready.
+// It is for one goroutine.
 type Decision struct {
-	Verdict  Verdict     // of all rules together
-	Reported *RuleResult // what the client's headers report: the longest wait, or the least left; nil: nothing
+	Verdict Verdict // of all rules together
+	// What the client's headers report: the longest wait, or the least left; nil: nothing
+	Reported *RuleResult
 	Cause    *RuleResult // what the verdict comes from: a shadow's perhaps; nil: no rule applied
-	Held     bool        // a rule waits for Settle: it counts by the answer's status, or does not know yet what the request costs
+	// A rule waits for Settle: it counts by the answer's status, or does not know yet what the
+	// request costs
+	Held bool
 
 	Results []RuleResult // in the order of Add
-	// Covering are wider sources that the client belongs to, and of which operators have said something (mitigation.Table.Covering).
+	// Covering are wider sources that the client belongs to, and of which operators have said
+	// something (mitigation.Table.Covering).
 	Covering []counter.Source
 
 	reservations []counter.Reservation
 	replies      []<-chan struct{}
 
-	// Delay is how long an admitted request waits for its turn, MaxDelay at most: the longest of its rules, which have counted it
-	// already, so that the next has its turn after it.
+	// Delay is how long an admitted request waits for its turn, MaxDelay at most: the longest of
+	// its rules, which have counted it already, so that the next has its turn after it.
 	Delay   time.Duration
 	tickets []counter.Ticket
 
@@ -58,7 +64,8 @@ type Decision struct {
 	answers []counter.Reservation // of kept, what results say
 }
 
-// MaxDelay is the longest that a request waits for its turn. Rules whose queue would make it longer are to be refused.
+// MaxDelay is the longest that a request waits for its turn. Rules whose queue would make it longer
+// are to be refused.
 const MaxDelay = 30 * time.Second
 
 // RuleResult is one rule that a request falls under, and its verdict.
@@ -67,17 +74,23 @@ type RuleResult struct {
 	Source counter.Source
 	Index  int // of this result in Decision.Results
 
-	Verdict     Verdict
-	Wait        time.Duration        // until a retry is admitted, if the request is refused
-	Until       time.Time            // end of the mitigation that is in force or starts; zero: there is none
-	Skipped     bool                 // no node answers, and the rule's posture decided
-	Reservation *counter.Reservation // what its counter was asked and answered; nil: it was not asked
+	Verdict Verdict
+	Wait    time.Duration // until a retry is admitted, if the request is refused
+	// End of the mitigation that is in force or starts; zero: there is none
+	Until   time.Time
+	Skipped bool // no node answers, and the rule's posture decided
+	// What its counter was asked and answered; nil: it was not asked
+	Reservation *counter.Reservation
 
-	Hits  uint32 // what the request costs, for a rule that Costs and for a check of several hits; 0: 1
-	Due   bool   // what it costs is known when it is settled: Hits are held until then, and may be changed
-	Probe bool   // nothing is counted: only whether the source is over its limit is read
+	// What the request costs, for a rule that Costs and for a check of several hits; 0: 1
+	Hits uint32
+	// What it costs is known when it is settled: Hits are held until then, and may be changed
+	Due   bool
+	Probe bool // nothing is counted: only whether the source is over its limit is read
 
-	Counter *algorithm.Spec // what counts instead of the rule's counter, by a limit that came with the request; nil: the rule's
+	// What counts instead of the rule's counter, by a limit that came with the request; nil: the
+	// rule's
+	Counter *algorithm.Spec
 
 	kept    bool // its request is kept in the tier, and its counter not asked
 	Crowded bool // it is refused because no slot is free, not by its counter
@@ -106,7 +119,8 @@ func (r *RuleResult) key() mitigation.Key {
 // open reports whether the rule's counter is still to be asked.
 func (r *RuleResult) open() bool { return r.Verdict == Passed && !r.Skipped && !r.kept }
 
-// Reset makes d ready for the next request. Rules of the last one do not live on in it. Only what was used is written: a Decision is large.
+// Reset makes d ready for the next request. Rules of the last one do not live on in it. Only what
+// was used is written: a Decision is large.
 func (d *Decision) Reset() {
 	clear(d.Results)
 	clear(d.reservations)
@@ -121,7 +135,8 @@ func (d *Decision) Reset() {
 	d.Verdict, d.Reported, d.Cause, d.Held, d.Delay = Passed, nil, nil, false, 0
 }
 
-// Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.
+// Add adds a rule that the request falls under, and the source that it counts. No two rules may
+// share both counter and source.
 func (d *Decision) Add(r *Rule, source counter.Source) {
 	n := len(d.Results)
 	d.inFlight = d.inFlight || r.InFlight != nil
@@ -139,57 +154,77 @@ func (d *Decision) Refused() bool {
 	return d.Verdict == Limited || d.Verdict == Mitigated || d.Verdict == FailedClosed
 }
 
-// combine makes one verdict of all: the strictest refusal, which is the longest wait; else the rule with the least
-// left. A rule that was not asked, because another refused before, has nothing against the request. Rules that tag are
-// not reported to the client.
-func (d *Decision) combine() {
-	var refusal, least, tagged, shadow, other *RuleResult
-	var wait time.Duration
-	for i := range d.Results {
-		r := &d.Results[i]
-		if r.Rule.Beside {
-			continue
-		}
-		switch r.Verdict {
-		case Passed:
-			wait = max(wait, r.Wait)
-			if r.Reservation == nil {
-				break
-			}
-			if r.Reservation.Delay > d.Delay && !r.Rule.Shadow {
-				d.Delay = min(r.Reservation.Delay, MaxDelay)
-			}
-			if !r.Rule.refuses() {
-				other = r
-			} else if least == nil || r.Reservation.Remaining < least.Reservation.Remaining {
-				least = r
-			}
-		case Shadowed:
-			if shadow == nil || r.Wait > shadow.Wait {
-				shadow = r
-			}
-		case Tagged:
-			if tagged == nil || r.Wait > tagged.Wait {
-				tagged = r
-			}
-		default:
-			wait = max(wait, r.Wait)
-			if refusal == nil || r.Wait > refusal.Wait {
-				refusal = r
-			}
-		}
-	}
-	switch {
-	case refusal != nil:
-		d.Verdict, d.Reported, d.Cause, d.Held, d.Delay = refusal.Verdict, refusal, refusal, false, 0
-		refusal.Wait = wait
-	case tagged != nil:
-		d.Verdict, d.Reported, d.Cause = Tagged, least, tagged
-	case shadow != nil:
-		d.Verdict, d.Reported, d.Cause = Shadowed, least, shadow
-	case least != nil:
-		d.Reported, d.Cause = least, least
-	default:
-		d.Cause = other
-	}
+// Rule is a limit: all that a decision needs of it. It must not change while decisions may use it.
+type Rule struct {
+	mitigation.Rule
+
+	// Owner is whatever the rule belongs to, for readers of results: each carries its rule. The
+	// limiter knows no package that makes rules, so its type is theirs to assert, once per result
+	// that they read.
+	Owner any
+
+	// Statuses of answers that count; until its answer is there, a request's hits are held. nil:
+	// every admitted request counts.
+	Statuses []int
+	// Refused counts refused requests as well, every attempt.
+	Refused bool
+
+	OnStoreFailure Posture    // "": Local
+	FirstSight     FirstSight // "": Go
+
+	// A shadow that is no part of the request's verdict: what it says is in its result alone
+	Beside bool
+
+	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
+	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
+
+	// How many requests may be under way at once (slots.go); nil: any number
+	InFlight  *inflight.Concurrency
+	Uncounted bool // its counter counts nothing: there is no limit but InFlight
 }
+
+// refuses reports whether being over its limit refuses a request.
+func (r *Rule) refuses() bool { return !r.Shadow && !r.Tag }
+
+// spared is the verdict of a rule that would refuse: shadows and tags have verdicts of their own.
+func (r *Rule) spared(v Verdict) Verdict {
+	switch {
+	case r.Shadow:
+		return Shadowed
+	case r.Tag:
+		return Tagged
+	}
+	return v
+}
+
+// Counts reports whether an admitted request counts that was answered with this status; 0 is no
+// answer.
+func (r *Rule) Counts(status int) bool {
+	return len(r.Statuses) == 0 || slices.Contains(r.Statuses, status)
+}
+
+// Posture says how a rule decides about sources for which no node answers.
+type Posture string
+
+const (
+	Local  Posture = "local"  // on what this edge has counted
+	Share  Posture = "share"  // likewise, by this edge's share of the limit: Limiter.Alone
+	Open   Posture = "open"   // admit
+	Closed Posture = "closed" // refuse
+)
+
+// Check says when the tier is read for a request.
+type Check string
+
+const (
+	Async Check = "async" // behind its back
+	Sync  Check = "sync"  // before each decision, which waits for the answer: algorithm.Spec.Sync
+)
+
+// FirstSight says what to do with a request of a source whose count in the PoP is not known yet.
+type FirstSight string
+
+const (
+	Go   FirstSight = "go"   // decide by what this edge knows
+	Wait FirstSight = "wait" // give the tier time to answer
+)

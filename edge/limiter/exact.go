@@ -8,18 +8,19 @@ import (
 	"sluice/counter/exact"
 )
 
-// Under check: sync with algorithm: exact or token_bucket the tier keeps the instant of each request (package exact),
-// and a request waits until it does, as long as Limiter.Wait lets it, once for all its rules. If the tier has not
-// answered by then the rule's posture decides; local is what this edge knows. In doubt, because the tier has lost what
-// it kept, a rule that is closed refuses until that matters no more; others go on with what is left. No counter is
-// asked under such a rule.
+// Under check: sync with algorithm: exact or token_bucket the tier keeps the instant of each
+// request (package exact), and a request waits until it does, as long as Limiter.Wait lets it, once
+// for all its rules. If the tier has not answered by then the rule's posture decides; local is what
+// this edge knows. In doubt, because the tier has lost what it kept, a rule that is closed refuses
+// until that matters no more; others go on with what is left. No counter is asked under such a
+// rule.
 //
-// A request that another rule refuses, or whose answer does not count, is taken back. A refused source is refused
-// without the tier for as long as nothing can have changed, a second at most.
+// A request that another rule refuses, or whose answer does not count, is taken back. A refused
+// source is refused without the tier for as long as nothing can have changed, a second at most.
 
-// reserveAndKeep has the tier keep the request and then reserves at the counters. The tier comes first because counters
-// count only what is admitted, unless they refuse it as far as this edge knows. Refused says that the request is
-// refused already.
+// reserveAndKeep has the tier keep the request and then reserves at the counters. The tier comes
+// first because counters count only what is admitted, unless they refuse it as far as this edge
+// knows. Refused says that the request is refused already.
 func (l *Limiter) reserveAndKeep(d *Decision, refused bool, now time.Time) {
 	keeps := !refused
 	for i := range d.Results {
@@ -44,7 +45,10 @@ func (l *Limiter) reserveAndKeep(d *Decision, refused bool, now time.Time) {
 
 // isRefused reports whether a rule has refused the request so far.
 func (d *Decision) isRefused() bool {
-	return slices.ContainsFunc(d.Results, func(r RuleResult) bool { return r.Verdict != Passed && r.Rule.refuses() })
+	return slices.ContainsFunc(d.Results, func(r RuleResult) bool {
+		return r.Verdict != Passed &&
+			r.Rule.refuses()
+	})
 }
 
 // keep has the tier keep a request, and reports whether a rule refuses it.
@@ -55,7 +59,8 @@ func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
 	d.replies = d.replies[:0]
 	for _, i := range d.keptBy {
 		r := &d.Results[i]
-		k := l.Exact.Enter(r.Rule.Exact, r.Source, l.Wait != nil && (l.Up == nil || l.Up(r.Source)), wall)
+		k := l.Exact.Enter(r.Rule.Exact, r.Source, l.Wait != nil && (l.Up == nil || l.Up(r.Source)),
+			wall)
 		if k.Reply != nil {
 			d.replies = append(d.replies, k.Reply)
 		} else if l.Exact.Confirm(&k, wall) == counter.Beyond {
@@ -73,7 +78,8 @@ func (l *Limiter) keep(d *Decision, now time.Time) (refused bool) {
 	return refused
 }
 
-// keeps reports whether a rule admits a request, by the tier's answer, or else by its posture. If refused, another has.
+// keeps reports whether a rule admits a request, by the tier's answer, or else by its posture. If
+// refused, another has.
 func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.Time) bool {
 	switch l.Exact.Confirm(k, wall) {
 	case counter.Within:
@@ -91,7 +97,7 @@ func (l *Limiter) keeps(r *RuleResult, k *exact.Ticket, refused bool, wall time.
 	if refused { // it is dropped
 		return true
 	}
-	if admits, skips := r.unanswered(); skips {
+	if admits, skips := r.fallBack(); skips {
 		l.Exact.Cancel(k)
 		return admits || !r.Rule.refuses()
 	}
@@ -109,7 +115,8 @@ func (l *Limiter) reportKept(d *Decision, now time.Time) {
 		if r.Skipped {
 			continue
 		}
-		d.answers = append(d.answers, counter.Reservation{Rule: r.Rule.Counter, Source: r.Source, Hits: 1, Verdict: k.Verdict})
+		d.answers = append(d.answers, counter.Reservation{Rule: r.Rule.Counter, Source: r.Source,
+			Hits: 1, Verdict: k.Verdict})
 		r.Reservation = &d.answers[len(d.answers)-1]
 		if r.Reservation.Over {
 			l.over(r, now)
@@ -134,15 +141,18 @@ func (l *Limiter) drop(d *Decision) {
 	}
 }
 
-// Arrived notes that an admitted request has reached its origin, or never will. It may be called more than once.
+// Arrived notes that an admitted request has reached its origin, or never will. It may be called
+// more than once.
 func (l *Limiter) Arrived(d *Decision) {
 	for i := range d.kept {
 		l.Exact.Done(&d.kept[i])
 	}
 }
 
-// Peek returns a source's state under a rule as far as this edge knows, and whether it knows anything.
-func (l *Limiter) Peek(r *Rule, source counter.Source, now time.Time) (v counter.Verdict, there bool) {
+// Peek returns a source's state under a rule as far as this edge knows, and whether it knows
+// anything.
+func (l *Limiter) Peek(r *Rule, source counter.Source,
+	now time.Time) (v counter.Verdict, there bool) {
 	if r.Exact != nil && l.Exact != nil {
 		return l.Exact.Peek(r.Exact, source, l.Counters.Wall(now))
 	}

@@ -1,19 +1,29 @@
-// Package limiter decides whether a request may go on: the rules that it falls under come in, a verdict comes out.
+// Package limiter decides whether a request may go on: the rules that it falls under come in, a
+// verdict comes out.
 //
-// It is the only place where that is decided; edges, the dry run of a log, simulations and tests all call it. It has no
-// HTTP, no sockets and no clock. A decision takes, in this order:
+// It is the only place where that is decided; edges, the dry run of a log, simulations and tests
+// all call it. It has no HTTP, no sockets and no clock.
 //
-//	bits         a source that is mitigated under an enforcing rule is refused, and no counter is asked. Callers may look first whether
-//	             rules that are about all its requests do (Blocks), and find out which others there are only if none does
-//	failClosed   while nobody in the tier answers for the source, each rule does what its posture says
-//	await        a rule with first_sight: wait lets the tier say what it knows; then bits are looked at again
-//	enter        rules with a concurrency give the request a place, over the PoP (slots.go); without one no counter is asked
-//	keep         rules with check: sync and algorithm: exact have the tier keep the request (exact.go); if one refuses, no counter is asked
-//	ask          all counters together: if one refuses, none counts the request; where one is over, a mitigation starts
-//	rank         a rule with check: sync lets the tier say whether the request is within the limit (rank.go)
-//	combine      the strictest rule wins
-//	Settle       when the answer is there, rules that count by its status count the request or forget it
-//	Leave        when the request has ended, it gives its places back
+// The story of a block, told in the README, as Decide of edge 1 has it, under a rule of 100
+// requests a minute that blocks for a minute. Each step may end the decision:
+//
+//  1. At 12:00:00.000 a request of 192.0.2.7 comes to edge 1. Is the source blocked?
+//     (Limiter.blocked) Nobody is. While no node answers for the source, a rule may refuse at once
+//     (Limiter.unanswered).
+//  2. Does the edge know enough? (Limiter.learn) Under first_sight: wait a source that it does not
+//     know waits for the PoP's count. Most rules do not wait. Is there a place, where a rule bounds
+//     how many requests are under way? (Limiter.enter) Then all counters are asked together
+//     (Limiter.reserve): with 98 hits the 99th is within the limit, and counts.
+//  3. The hit goes to memcached, which is the business of package pop, and so are
+//  4. the answer, 101, and
+//  5. the block that begins with it. A request that this edge itself counts as the 101st begins one
+//     here (Limiter.over).
+//  6. At 12:00:00.020 the next request comes to edge 3, whose table of blocks has it by now: step 1
+//     refuses, and no counter is asked. What rules say becomes one verdict (Decision.combine): the
+//     longest wait of those that refuse, else the least that is left.
+//
+// When the answer is there, rules that count by its status count the request or forget it (Settle),
+// and when the request has ended it gives its places back (Leave).
 package limiter
 
 import (
@@ -28,32 +38,35 @@ import (
 )
 
 const (
-	// closedRetry is the wait for a client that a rule refused because no node answers: a node that has come back is
-	// used again within two seconds.
+	// closedRetry is the wait for a client that a rule refused because no node answers: a node that
+	// has come back is used again within two seconds.
 	closedRetry = 2 * time.Second
-	// openRetry is the least wait for a client that is over the limit only by requests still under way: when they will
-	// be answered, and whether they will count, is unknown.
+	// openRetry is the least wait for a client that is over the limit only by requests still under
+	// way: when they will be answered, and whether they will count, is unknown.
 	openRetry = time.Second
 )
 
-// Limiter decides. It is safe for concurrent use if its functions are; its fields must not change while it is in use.
+// Limiter decides. It is safe for concurrent use if its functions are; its fields must not change
+// while it is in use.
 type Limiter struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 
 	// Up reports whether a node answers for a source. nil: always.
 	Up func(counter.Source) bool
-	// Alone returns how many edges shared the tier, as last known, and since when no node answers; the zero time: one
-	// does. nil: always.
+	// Alone returns how many edges shared the tier, as last known, and since when no node answers;
+	// the zero time: one does. nil: always.
 	Alone func() (edges int, since time.Time)
-	// Fetch reads a counter that a request waits for from the tier. It must not block; nil: there is no tier.
+	// Fetch reads a counter that a request waits for from the tier. It must not block; nil: there
+	// is no tier.
 	Fetch func(*algorithm.Spec, counter.Source)
-	// Wait returns when all channels are closed, or when the request has waited long enough. It must not keep the slice. nil:
-	// no request waits.
+	// Wait returns when all channels are closed, or when the request has waited long enough. It
+	// must not keep the slice. nil: no request waits.
 	Wait func(replies []<-chan struct{})
 
 	InFlight *inflight.Table // requests that are under way; nil: they are not counted
-	Exact    *exact.Table    // the instants of requests that are kept in the tier; nil: there is no tier
+	// The instants of requests that are kept in the tier; nil: there is no tier
+	Exact *exact.Table
 }
 
 // Decide decides about one request under the rules that were added to d.
@@ -61,43 +74,36 @@ func (l *Limiter) Decide(d *Decision, now time.Time) {
 	if len(d.Results) == 0 {
 		return
 	}
-	if !l.mitigated(d, now) && !l.failClosed(d) && !(l.await(d, now) && l.mitigated(d, now)) {
-		refused := d.inFlight && l.enter(d, now)
-		if d.exact && l.Exact != nil {
-			l.reserveAndKeep(d, refused, now)
-		} else {
-			l.reserve(d, refused, now)
-		}
-	}
+	l.ask(d, now)
 	if d.combine(); d.inFlight && d.Refused() {
 		l.Leave(d)
 	}
 }
 
-// Blocks reports whether a mitigation refuses all requests of a source under a rule. It is for what is costly to find out about a request
-// that is refused anyhow.
-func (l *Limiter) Blocks(r *Rule, source counter.Source, covering []counter.Source, now time.Time) bool {
-	return !l.BlocksUntil(r, source, covering, now).IsZero()
-}
-
-// BlocksUntil returns until when it does, or the zero Time.
-func (l *Limiter) BlocksUntil(r *Rule, source counter.Source, covering []counter.Source, now time.Time) time.Time {
-	if !r.refuses() {
-		return time.Time{}
+// ask has each rule say what it has against a request, until one refuses it that is asked before
+// the others.
+func (l *Limiter) ask(d *Decision, now time.Time) {
+	if l.blocked(d, now) {
+		return
 	}
-	return l.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now)
-}
-
-// Ordered is the operators' block that refuses a request with this result; false: a verdict does.
-func (l *Limiter) Ordered(r *RuleResult, covering []counter.Source, now time.Time) (mitigation.Bit, bool) {
-	if r.Verdict != Mitigated || r.Until.IsZero() {
-		return mitigation.Bit{}, false
+	if l.unanswered(d) {
+		return
 	}
-	return l.Bits.OrderOf(r.key(), r.Rule.Of, covering, r.Until, now)
+	if l.learn(d, now) && l.blocked(d, now) { // what was learned may be a block
+		return
+	}
+	refused := d.inFlight && l.enter(d, now)
+	if d.exact && l.Exact != nil {
+		l.reserveAndKeep(d, refused, now)
+		return
+	}
+	l.reserve(d, refused, now)
 }
 
-// mitigated looks for bits, and reports whether one of an enforcing rule is in force.
-func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
+// blocked looks for blocks, and reports whether one of a rule that refuses is in force. Callers may
+// look first whether rules about all requests of a source block it (Blocks), and find out which
+// others there are only if none does.
+func (l *Limiter) blocked(d *Decision, now time.Time) (refused bool) {
 	for i := range d.Results {
 		r := &d.Results[i]
 		until := l.Bits.UntilOf(r.key(), d.Covering, now)
@@ -114,22 +120,24 @@ func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 	return refused
 }
 
-// said returns until, or later where operators block the source under the rule whose variant this is. Verdicts under
-// that are of another limit.
+// said returns until, or later where operators block the source under the rule whose variant this
+// is. Verdicts under that are of another limit.
 func (l *Limiter) said(r *RuleResult, covering []counter.Source, now, until time.Time) time.Time {
-	if end := l.Bits.UntilOrdered(mitigation.Key{Rule: r.Rule.Of, Source: r.Source}, now); end.After(until) {
+	under := mitigation.Key{Rule: r.Rule.Of, Source: r.Source}
+	if end := l.Bits.UntilOrdered(under, now); end.After(until) {
 		until = end
 	}
-	for _, wider := range covering {
-		if end := l.Bits.UntilOrdered(mitigation.Key{Rule: r.Rule.Of, Source: wider}, now); end.After(until) {
+	for _, under.Source = range covering {
+		if end := l.Bits.UntilOrdered(under, now); end.After(until) {
 			until = end
 		}
 	}
 	return until
 }
 
-// failClosed applies postures while no node answers for a source, and reports whether a rule refuses.
-func (l *Limiter) failClosed(d *Decision) (refused bool) {
+// unanswered applies the postures of rules while no node answers for a source, and reports whether
+// one refuses.
+func (l *Limiter) unanswered(d *Decision) (refused bool) {
 	if l.Up == nil {
 		return false
 	}
@@ -151,9 +159,9 @@ func (l *Limiter) failClosed(d *Decision) (refused bool) {
 	return refused
 }
 
-// await waits for the tier's counts of sources that this edge does not know, where a rule has first_sight: wait. It
-// reports whether the request has waited.
-func (l *Limiter) await(d *Decision, now time.Time) bool {
+// learn waits for the tier's counts of sources that this edge does not know, where a rule has
+// first_sight: wait. It reports whether the request has waited.
+func (l *Limiter) learn(d *Decision, now time.Time) bool {
 	if l.Fetch == nil || l.Wait == nil {
 		return false
 	}
@@ -165,7 +173,8 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 		if v, _ := l.Counters.Peek(r.CountedBy(), r.Source, now); v.Known {
 			continue
 		}
-		reply, first := l.Counters.Await(r.CountedBy(), r.Source) // before the read, or the reply could come before anything waits for it
+		// Before the read, or the reply could come before anything waits for it
+		reply, first := l.Counters.Await(r.CountedBy(), r.Source)
 		if first {
 			l.Fetch(r.CountedBy(), r.Source)
 		}
@@ -178,10 +187,11 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 	return true
 }
 
-// reserve decides at all counters together, and starts mitigations where one is over its limit. Of a request that is
-// refused already they count what is an attempt.
+// reserve decides at all counters together, and starts mitigations where one is over its limit. Of
+// a request that is refused already they count what is an attempt.
 func (l *Limiter) reserve(d *Decision, refused bool, now time.Time) {
-	d.reservations = slices.Grow(d.reservations, len(d.Results)) // first, because results point into it
+	// First, because results point into it
+	d.reservations = slices.Grow(d.reservations, len(d.Results))
 	shadows, ranked := false, false
 	for i := range d.Results {
 		r := &d.Results[i]
@@ -217,9 +227,11 @@ func (l *Limiter) reserve(d *Decision, refused bool, now time.Time) {
 		case r.Reservation.Over:
 			l.over(r, now)
 		case !admitted && r.Rule.Refused:
-			// Another rule refuses, and this one counts that all the same. The client waits until this one admits a retry, too.
+			// Another rule refuses, and this one counts that all the same. The client waits until
+			// this one admits a retry, too.
 			l.Counters.Commit(r.Reservation, now)
-			if v, _ := l.Counters.PeekFor(r.CountedBy(), r.Source, r.hits(), now); v.Over && !r.Rule.Shadow {
+			v, _ := l.Counters.PeekFor(r.CountedBy(), r.Source, r.hits(), now)
+			if v.Over && !r.Rule.Shadow {
 				r.Wait = v.RetryAfter
 			}
 		}
@@ -233,36 +245,100 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 		r.Wait = max(r.Wait, openRetry)
 	}
 	r.Verdict = r.Rule.spared(r.Verdict)
-	if r.Reservation.Rule != r.CountedBy() { // over its share of the limit, and what other edges have admitted is unknown: no reason to block a source
+	// Over its share of the limit, and what other edges have admitted is unknown: no reason to
+	// block a source.
+	if r.Reservation.Rule != r.CountedBy() {
 		edges, _ := l.Alone() // 0 if the tier has just come back
-		v, _ := l.Counters.PeekFor(shareOf(r.CountedBy(), max(edges, 1), 0), r.Source, r.hits(), now)
+		whole := shareOf(r.CountedBy(), max(edges, 1), 0)
+		v, _ := l.Counters.PeekFor(whole, r.Source, r.hits(), now)
 		r.Wait = max(r.Wait, v.RetryAfter) // when nothing is known any more
 		return
 	}
-	bit := mitigation.Bit{Shadow: r.Rule.Shadow, Terms: r.Rule.Terms()}
-	if end := l.mitigate(r.key(), r.Reservation.Verdict, r.Rule.Timeout, r.Rule.Repeat, bit, now); !end.IsZero() {
+	if end := l.block(r, now); !end.IsZero() {
 		r.Until, r.Wait = end, max(r.Wait, end.Sub(now))
 		l.Counters.Blocked(counter.Counter{Rule: r.CountedBy(), Source: r.Source}, now, end, now)
 	}
 }
 
-// mitigate starts a mitigation, longer for a source that comes back, and returns when it ends; the zero Time: none
-// starts. Of requests that are over at once one finds the memory, and the others what it has started. bit is what does
-// not follow from the rest.
-func (l *Limiter) mitigate(k mitigation.Key, v counter.Verdict, timeout time.Duration, repeat mitigation.Repeat, bit mitigation.Bit, now time.Time) time.Time {
-	end := mitigation.End(v, l.Bits.Timeout(k, timeout, repeat, now), now)
+// block starts a block, longer of a source that comes back, and returns when it ends; the zero Time:
+// none starts. Of requests that are over at once one finds the memory of earlier blocks, and the
+// others what it has started.
+func (l *Limiter) block(r *RuleResult, now time.Time) time.Time {
+	k, rule := r.key(), r.Rule
+	timeout := l.Bits.Timeout(k, rule.Timeout, rule.Repeat, now)
+	end := mitigation.End(r.Reservation.Verdict, timeout, now)
 	if end.IsZero() {
 		return end
 	}
-	bit.Start, bit.End, bit.By, bit.Memory = now, end, mitigation.ByEdge, repeat.Memory()
-	if !l.Bits.Start(k, bit, now) {
-		return l.Bits.Until(k, now) // another's that has started meanwhile; none after a lift or under other rules, or in a table full of bits worth more
+	if !l.Bits.Start(k, mitigation.Bit{
+		Start: now, End: end, By: mitigation.ByEdge, Shadow: rule.Shadow, Terms: rule.Terms(),
+		Memory: rule.Repeat.Memory(),
+	}, now) {
+		// Another request has started one meanwhile; or none starts: after a lift, under other
+		// rules, or in a table full of blocks worth more.
+		return l.Bits.Until(k, now)
 	}
 	return end
 }
 
-// Settle counts what had to wait for the answer to an admitted request: status is its status, or 0 if there was none. It may be
-// called more than once; only the first call counts. Where what the request costs is due, RuleResult.Hits says it by now.
+// combine makes one verdict of all: the strictest refusal, which is the longest wait; else the rule
+// with the least left. A rule that was not asked, because another refused before, has nothing
+// against the request. Rules that tag are not reported to the client.
+func (d *Decision) combine() {
+	var refusal, least, tagged, shadow, other *RuleResult
+	var wait time.Duration
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Rule.Beside {
+			continue
+		}
+		switch r.Verdict {
+		case Passed:
+			wait = max(wait, r.Wait)
+			if r.Reservation == nil {
+				break
+			}
+			if r.Reservation.Delay > d.Delay && !r.Rule.Shadow {
+				d.Delay = min(r.Reservation.Delay, MaxDelay)
+			}
+			if !r.Rule.refuses() {
+				other = r
+			} else if least == nil || r.Reservation.Remaining < least.Reservation.Remaining {
+				least = r
+			}
+		case Shadowed:
+			if shadow == nil || r.Wait > shadow.Wait {
+				shadow = r
+			}
+		case Tagged:
+			if tagged == nil || r.Wait > tagged.Wait {
+				tagged = r
+			}
+		default:
+			wait = max(wait, r.Wait)
+			if refusal == nil || r.Wait > refusal.Wait {
+				refusal = r
+			}
+		}
+	}
+	switch {
+	case refusal != nil:
+		d.Verdict, d.Reported, d.Cause = refusal.Verdict, refusal, refusal
+		d.Held, d.Delay, refusal.Wait = false, 0, wait
+	case tagged != nil:
+		d.Verdict, d.Reported, d.Cause = Tagged, least, tagged
+	case shadow != nil:
+		d.Verdict, d.Reported, d.Cause = Shadowed, least, shadow
+	case least != nil:
+		d.Reported, d.Cause = least, least
+	default:
+		d.Cause = other
+	}
+}
+
+// Settle counts what had to wait for the answer to an admitted request: status is its status, or 0
+// if there was none. It may be called more than once; only the first call counts. Where what the
+// request costs is due, RuleResult.Hits says it by now.
 func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 	if !d.Held {
 		return
@@ -282,4 +358,29 @@ func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 			l.Counters.Cancel(r.Reservation)
 		}
 	}
+}
+
+// Blocks reports whether a mitigation refuses all requests of a source under a rule. It is for what
+// is costly to find out about a request that is refused anyhow.
+func (l *Limiter) Blocks(r *Rule, source counter.Source, covering []counter.Source,
+	now time.Time) bool {
+	return !l.BlocksUntil(r, source, covering, now).IsZero()
+}
+
+// BlocksUntil returns until when it does, or the zero Time.
+func (l *Limiter) BlocksUntil(r *Rule, source counter.Source, covering []counter.Source,
+	now time.Time) time.Time {
+	if !r.refuses() {
+		return time.Time{}
+	}
+	return l.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now)
+}
+
+// Ordered is the operators' block that refuses a request with this result; false: a verdict does.
+func (l *Limiter) Ordered(r *RuleResult, covering []counter.Source,
+	now time.Time) (mitigation.Bit, bool) {
+	if r.Verdict != Mitigated || r.Until.IsZero() {
+		return mitigation.Bit{}, false
+	}
+	return l.Bits.OrderOf(r.key(), r.Rule.Of, covering, r.Until, now)
 }

@@ -42,7 +42,7 @@ func (l *Limiter) take(d *Decision) {
 
 // rank waits for the ranks of a request that no rule has refused so far, and reports whether none does.
 func (l *Limiter) rank(d *Decision, now time.Time) (admitted bool) {
-	d.replies = d.replies[:0] // those of await are over
+	d.replies = d.replies[:0] // those of learn are over
 	for i := range d.tickets {
 		if reply := d.tickets[i].Reply; reply != nil {
 			d.replies = append(d.replies, reply)
@@ -95,7 +95,7 @@ func (l *Limiter) within(r *RuleResult, now time.Time) bool {
 		}
 		return true
 	}
-	if admits, skips := r.unanswered(); skips {
+	if admits, skips := r.fallBack(); skips {
 		return admits
 	}
 	if r.Reservation.Ticket.Over {
@@ -106,8 +106,8 @@ func (l *Limiter) within(r *RuleResult, now time.Time) bool {
 	return !r.Reservation.Over
 }
 
-// unanswered applies a rule's posture where the tier has not answered in time. If it skips, that is all that is to be decided.
-func (r *RuleResult) unanswered() (admits, skips bool) {
+// fallBack applies a rule's posture where the tier has not answered in time. If it skips, that is all that is to be decided.
+func (r *RuleResult) fallBack() (admits, skips bool) {
 	switch r.Rule.OnStoreFailure {
 	case Open:
 		r.Skipped = true

@@ -8,19 +8,20 @@ import (
 	"sluice/counter/inflight"
 )
 
-// A rule with a concurrency has so many slots over the PoP, and a request holds one from its decision until Leave.
-// Where there is a tier the request waits until that has counted it, as under check: sync (rank.go): as long as
-// Limiter.Wait lets it, once for all its rules. If the tier has not answered by then, the rule's posture decides; local
-// is this edge's own count against the whole concurrency.
+// A rule with a concurrency has so many slots over the PoP, and a request holds one from its
+// decision until Leave. Where there is a tier the request waits until that has counted it, as under
+// check: sync (rank.go): as long as Limiter.Wait lets it, once for all its rules. If the tier has
+// not answered by then, the rule's posture decides; local is this edge's own count against the
+// whole concurrency.
 //
-// No mitigation starts for want of a slot, because one may come free at any moment. What an exchange costs the tier is
-// in package inflight.
+// No mitigation starts for want of a slot, because one may come free at any moment. What an
+// exchange costs the tier is in package inflight.
 
 // crowdedRetry is the wait for a client that finds no slot: when one comes free is unknown.
 const crowdedRetry = time.Second
 
-// enter takes slots for a request, and reports whether a rule refuses it for want of one. Those that others gave it
-// Decide gives back.
+// enter takes slots for a request, and reports whether a rule refuses it for want of one. Those
+// that others gave it Decide gives back.
 func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 	if l.InFlight == nil {
 		return false
@@ -53,13 +54,14 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 	return refused
 }
 
-// willRefuse reports whether a limit refuses a request as far as this edge knows. Then no slot is taken: a flood over
-// its limit would hold slots of others for a round trip each. If the limit admits it all the same, because a moment has
-// passed, it has a slot by this edge's count.
+// willRefuse reports whether a limit refuses a request as far as this edge knows. Then no slot is
+// taken: a flood over its limit would hold slots of others for a round trip each. If the limit
+// admits it all the same, because a moment has passed, it has a slot by this edge's count.
 func (l *Limiter) willRefuse(d *Decision, now time.Time) bool {
 	for i := range d.Results {
 		r := &d.Results[i]
-		if !r.open() || r.Rule.Uncounted || !r.Rule.refuses() || r.Rule.Counter.Sync || r.Rule.Exact != nil && l.Exact != nil {
+		if !r.open() || r.Rule.Uncounted || !r.Rule.refuses() || r.Rule.Counter.Sync ||
+			r.Rule.Exact != nil && l.Exact != nil {
 			continue
 		}
 		if v, _ := l.Counters.PeekFor(r.CountedBy(), r.Source, r.hits(), now); v.Over {
@@ -69,13 +71,15 @@ func (l *Limiter) willRefuse(d *Decision, now time.Time) bool {
 	return false
 }
 
-// crowd decides about a request that finds no slot under a rule. It reports whether that refuses it.
+// crowd decides about a request that finds no slot under a rule. It reports whether that refuses
+// it.
 func (r *RuleResult) crowd() bool {
 	r.Verdict, r.Wait, r.Crowded = r.Rule.spared(Limited), crowdedRetry, true
 	return r.Rule.refuses()
 }
 
-// confirm reports whether a rule admits a request, by the tier's answer about its slot, or else by its posture.
+// confirm reports whether a rule admits a request, by the tier's answer about its slot, or else by
+// its posture.
 func (l *Limiter) confirm(r *RuleResult, p *inflight.Slot, now time.Time) bool {
 	if p.Reply == nil {
 		return true
@@ -86,7 +90,7 @@ func (l *Limiter) confirm(r *RuleResult, p *inflight.Slot, now time.Time) bool {
 	case counter.Beyond:
 		return !r.crowd()
 	}
-	if admits, skips := r.unanswered(); skips && !admits {
+	if admits, skips := r.fallBack(); skips && !admits {
 		l.InFlight.Leave(p)
 		return !r.Rule.refuses()
 	}
