@@ -341,10 +341,14 @@ func TestReplayFollowsRoutes(t *testing.T) {
 		for i := range trace.Requests {
 			trace.Requests[i].At = time.Duration(i) * 40 * time.Millisecond
 		}
+		asked := -1 // once at the start, and with each request
 		out := replay(t, Replay{
 			PoPs: [][]netip.AddrPort{edge(), edge()}, Carrier: c,
 			Affinity: func(_ netip.Addr, at time.Duration) int {
-				if at >= 60*time.Millisecond {
+				if asked >= 0 && at < trace.Requests[asked].At {
+					t.Errorf("%s: request %d is routed at %v", c, asked, at)
+				}
+				if asked++; asked > 2 {
 					return 1
 				}
 				return 0
