@@ -35,12 +35,6 @@ func Trips() *Histogram {
 	return h
 }
 
-// Lag is a histogram of how long after its cause something came about, most often a round trip or two, or at once.
-func Lag() *Histogram {
-	const ms = int64(time.Millisecond)
-	return &Histogram{per: 1e9, bounds: []int64{0, ms, 2 * ms, 5 * ms, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, 1000 * ms, 2500 * ms, 10_000 * ms, 60_000 * ms}}
-}
-
 // Share is a histogram of shares of a limit, in hundredths: 100 is all of it.
 func Share() *Histogram {
 	return &Histogram{per: 100, bounds: []int64{5, 10, 25, 50, 75, 90, 100, 200}}
