@@ -73,6 +73,7 @@ func Command(ctx context.Context, args []string) error {
 	}
 	if *short {
 		s.limits, s.window, s.duration, s.limit, s.scale = []uint{20}, 10*time.Second, time.Minute, 20, 100
+		s.adversaries = append(s.adversaries, "innocents") // no adversary: --innocents judges it whole
 	}
 	if err := s.find(*logs); err != nil {
 		return err
