@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"go/format"
 	"io"
 	"os"
 	"os/exec"
@@ -45,7 +46,7 @@ func TestArchitecture(t *testing.T) {
 }
 
 // shellWords are what stands at the beginning of commands in documents beside the programs of this repository.
-var shellWords = strings.Fields("[ base64 cat cd certbot cp curl docker done dpkg echo etcdctl export for go grep head helm install kill kubectl memcached mkdir mv nginx promtool rm sed sh sleep sudo systemctl systemd-sysusers tail umask wait which")
+var shellWords = strings.Fields("[ base64 bin/middleware cat cd certbot cp curl docker done dpkg echo etcdctl export for go grep head helm install kill kubectl memcached mkdir mv nginx promtool rm sed sh sleep sudo systemctl systemd-sysusers tail umask wait which")
 
 var (
 	inner    = regexp.MustCompile(`\$?\(|\)`)
@@ -69,8 +70,13 @@ func TestShellBlocks(t *testing.T) {
 			switch kind, _, _ := strings.Cut(block.Kind, " "); {
 			case kind == "" || kind == "yaml" || kind == "console" && strings.HasPrefix(name, "docs/operating/"):
 				continue // a picture; what edge/config tries; what TestOperatorPages runs
+			case kind == "go":
+				if _, err := format.Source([]byte(block.Text)); err != nil {
+					t.Errorf("%s:%d: %v", name, block.Line, err)
+				}
+				continue
 			case kind != "sh":
-				t.Errorf("%s:%d: nothing tries a block of %q: want sh or yaml", name, block.Line, block.Kind)
+				t.Errorf("%s:%d: nothing tries a block of %q: want sh, go or yaml", name, block.Line, block.Kind)
 				continue
 			}
 			block.Text = strings.ReplaceAll(block.Text, "\\\n", "  ")

@@ -7,10 +7,13 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sluice/edge/edgetest"
+	"sluice/edge/upstream"
 )
 
 // The origin's time begins when it has the request: a client that takes longer than that for its body takes nothing from it.
@@ -109,30 +112,31 @@ func TestTotalTimeoutOfSilentBodies(t *testing.T) {
 
 // total_timeout bounds an answer however busily it comes, and what is cut off does not look whole.
 func TestTotalTimeout(t *testing.T) {
-	t.Parallel()
-	origin := edgetest.NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/silent" {
-			<-r.Context().Done()
-			return
-		}
-		for {
-			if _, err := io.WriteString(w, "part\n"); err != nil {
-				return
-			}
-		}
-	})
-	e := edgetest.Start(t, "", fmt.Sprintf("origins: [{servers: [%q], timeout: 20s, total_timeout: 200ms}]", origin))
-	c := e.Talk()
-	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	resp, err := http.ReadResponse(c.R, nil)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("%v %v", resp, err)
+	for name, status := range map[string]string{"busy": "200", "silent": "504"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link, origin := net.Pipe()
+				var serving sync.WaitGroup
+				defer serving.Wait()
+				serving.Go(func() {
+					_, err := http.ReadRequest(bufio.NewReader(origin))
+					for part := edgetest.OKHead + "Transfer-Encoding: chunked\r\n\r\n"; name == "busy" && err == nil; part = "5\r\npart\n\r\n" {
+						_, err = io.WriteString(origin, part)
+						time.Sleep(time.Millisecond)
+					}
+				})
+				s := edgetest.NewServer(t, edgetest.Parse(t, "origins: [{servers: ['http://127.0.0.1:9'], timeout: 20s, total_timeout: 10s}]"))
+				o := s.Upstreams().All[0]
+				o.Idle = append(o.Idle, &upstream.Link{Conn: link, Origin: o, Until: time.Now().Add(time.Hour)})
+				var got []byte
+				took := edgetest.ServeAlone(s, edgetest.Unchanged, func(client net.Conn) {
+					_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+					got, _ = io.ReadAll(client)
+				})
+				if !strings.HasPrefix(string(got), "HTTP/1.1 "+status+" ") || strings.HasSuffix(string(got), "\r\n0\r\n\r\n") || took.Truncate(time.Second) != 10*time.Second {
+					t.Errorf("after %v: %.60q … %q", took, got, got[max(len(got)-20, 0):])
+				}
+			})
+		})
 	}
-	if n, err := io.Copy(io.Discard, resp.Body); err != io.ErrUnexpectedEOF {
-		t.Errorf("after %d bytes: %v", n, err)
-	}
-	if resp, _ := e.Get("/silent"); resp.StatusCode != 504 {
-		t.Errorf("an answer that does not begin: %d", resp.StatusCode)
-	}
-	e.Rest()
 }
