@@ -122,14 +122,15 @@ func (x *exchange) fixed(a *http.Response, head []byte, length int64) {
 		exchange: x, answer: a.Body, text: slices.Grow(head, room)[:len(head)+room],
 		head: len(head), to: len(head), left: length, written: make(chan struct{}, 1),
 	}
-	timer := time.AfterFunc(holdTime, h.late)
-	defer timer.Stop()
+	var timer *time.Timer
 	for {
 		waits, part := h.from < h.to, h.text[h.to:len(h.text)-1]
 		if h.left == 0 {
 			part = h.text[h.to : h.to+1] // for io.EOF, or an error: net/http counts, too
 		}
-		if waits {
+		if waits && timer == nil {
+			timer = time.AfterFunc(holdTime, h.late)
+		} else if waits { // it does not run: it was stopped, or waited for
 			timer.Reset(holdTime)
 		}
 		n, err := a.Body.Read(part)
