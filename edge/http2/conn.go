@@ -29,8 +29,11 @@ type conn struct {
 	untaken          uint32    // the highest stream that came after the last that is taken; 0: none has
 	headBy           time.Time // when the head that has begun must be there; zero: none has
 
-	holder *holder // whom its streams are counted for; nil: there is no bound on memory
-	held   stall   // what the write under way holds, whose writer owns it
+	holder  *holder       // whom its streams are counted for; nil: there is no bound on memory
+	held    stall         // what the write under way holds, whose writer owns it
+	inVain  time.Time     // when a request was last held back and refused all the same
+	waiting int           // streams that wait for the client. This and stuck are guarded by Memory.mu
+	stuck   chan struct{} // while a request is held back: one has begun to wait
 
 	mu      sync.Mutex
 	copied  int    // bytes of refusals that wait, but of pages that are the same for all
@@ -152,9 +155,7 @@ func (c *conn) begin(st *Stream) {
 	if !c.admits(st) && st.in.Refused == nil {
 		st.in.Refused, st.silent, st.resetWith = crowded, true, frames.ErrCodeRefusedStream
 	}
-	st.looped = true
-	rest := c.site.Start(st)
-	st.looped = false
+	rest := c.judge(st)
 	switch {
 	case rest != nil:
 		c.work(st, rest.Run)
@@ -167,6 +168,20 @@ func (c *conn) begin(st *Stream) {
 			c.keep(st)
 		})
 	}
+}
+
+// judge has a request judged. A fault there ends the connection.
+func (c *conn) judge(st *Stream) Rest {
+	judged := false
+	defer func() {
+		if st.looped = false; !judged {
+			c.release(st)
+		}
+	}()
+	st.looped = true
+	rest := c.site.Start(st)
+	judged = true
+	return rest
 }
 
 // keep keeps a stream of the caller's for another request, unless somebody may still have it. It needs c.mu.

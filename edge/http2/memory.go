@@ -19,8 +19,9 @@ import (
 //     of them first (Memory.choose), and it begins no others for penalty;
 //   - above three quarters, those are that have waited for a moment, of sources that hold more than their share: the bound by
 //     the number of sources that hold any; a source with half of that begins nothing while such a stream waits;
-//   - above the bound, a source begins nothing that holds its share; if nothing waits for it, its connections are read on once
-//     one of its requests has ended, and only after patience is one refused.
+//   - above the bound, a source begins nothing that holds its share; if nothing has waited for it for a moment, its connections
+//     are read on once there is room, and only after patience is one refused (conn.queue). A connection is read on at once if
+//     one of its streams waits for its client, whose word may be there already.
 //
 // So a source that lets nothing wait is always served, if its requests end within patience: its share of them at once.
 //
@@ -59,7 +60,7 @@ type holder struct {
 	gave          atomic.Int64  // when it had to give way last, Unix nanoseconds,
 	waits         atomic.Int64  // and since when its first has waited; 0: none does
 	queued        atomic.Int32  // requests that are held back until others have ended,
-	freed         chan struct{} // of which one is told
+	freed         chan struct{} // of which one is told that others have
 
 	// What follows is guarded by Memory.mu.
 	of          counter.Source // the source; zero: none
@@ -159,8 +160,8 @@ func (c *conn) admits(st *Stream) bool {
 	held := m.held.Load()
 	now, since := time.Now().UnixNano(), h.waits.Load()
 	gave := held > m.most/2 && now-h.gave.Load() < int64(penalty)
-	waits := held > m.most/4*3 && since != 0 && now-since >= int64(moment) && m.shares(h) >= 0.5
-	if !gave && !waits && (m.hasRoom(h) || since == 0 && c.queue(st)) {
+	waits := since != 0 && now-since >= int64(moment)
+	if !gave && !(waits && held > m.most/4*3 && m.shares(h) >= 0.5) && (m.hasRoom(h) || !waits && c.queue(st)) {
 		return true
 	}
 	c.hold(-st.held.bytes)
@@ -172,28 +173,55 @@ func (c *conn) admits(st *Stream) bool {
 // hasRoom reports whether a source may go on with what it holds.
 func (m *Memory) hasRoom(h *holder) bool { return m.held.Load() <= m.most || m.shares(h) < 1 }
 
-// queue holds a request back, and its connection with it, until others of the source have ended and there is room. It reports
-// whether there is.
+// queue holds a request back, and its connection with it, until there is room, which others of the source make as they end.
+// It reports whether there is. After one that was held back in vain, others are not for as long: they may be there already,
+// and what the client says after them is to be read.
 func (c *conn) queue(st *Stream) bool {
-	m, h, n := c.site.Memory, c.holder, st.held.bytes
-	_ = c.flush() // what is ready need not wait; a failure shows in Read
+	m, h, n, began := c.site.Memory, c.holder, st.held.bytes, time.Now()
+	if st.in.Refused != nil || began.Sub(c.inVain) < patience || c.flush() != nil || !m.stopReading(c) {
+		return false
+	}
+	defer m.readOn(c)
 	h.queued.Add(1)
 	defer h.free() // another, too
 	defer h.queued.Add(-1)
 	c.hold(-n)
 	defer c.hold(n)
-	late := time.NewTimer(patience)
-	defer late.Stop()
+	look := time.NewTicker(moment) // other sources may have made room, and tell nobody
+	defer look.Stop()
 	for {
 		if m.held.Load()+n <= m.most || m.shares(h) < 1 {
 			return true
 		}
+		if now := time.Now(); now.Sub(began) >= patience {
+			c.inVain = now
+			return false
+		}
 		select {
 		case <-h.freed:
-		case <-late.C:
+		case <-look.C:
+		case <-c.stuck:
 			return false
 		}
 	}
+}
+
+// stopReading notes that a connection is not read, and reports false if one of its streams waits for its client.
+func (m *Memory) stopReading(c *conn) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c.waiting > 0 {
+		return false
+	}
+	c.stuck = make(chan struct{}, 1)
+	return true
+}
+
+// readOn notes that it is again.
+func (m *Memory) readOn(c *conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.stuck = nil
 }
 
 // shares is how many times as much a source holds as each may where all hold the same.
@@ -264,6 +292,11 @@ func (m *Memory) list(e *stall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.since, e.before, e.after, e.listed = time.Now(), h.last, nil, true
+	if e.id != 0 {
+		if e.conn.waiting++; e.conn.stuck != nil {
+			signal(e.conn.stuck)
+		}
+	}
 	if h.last == nil {
 		h.first, h.at = e, len(m.stalling)
 		h.waits.Store(e.since.UnixNano())
@@ -302,6 +335,9 @@ func (m *Memory) remove(e *stall) {
 		h.last = e.before
 	}
 	e.before, e.after, e.listed = nil, nil, false
+	if e.id != 0 {
+		e.conn.waiting--
+	}
 	h.stalled.Add(-e.bytes)
 	m.stalled.Add(-e.bytes)
 	if h.first == nil {
