@@ -4,6 +4,7 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"time"
 
@@ -42,6 +43,9 @@ type Run struct {
 	Lines     int            `json:"lines,omitempty"`
 	Skipped   map[string]int `json:"skipped,omitempty"`
 	HostNames int            `json:"host_names,omitempty"` // requests of clients that the log knows by a host name
+	Listed    int            `json:"listed,omitempty"`     // requests whose client is one of a list of addresses
+	ReadAs    []string       `json:"read_as,omitempty"`    // what each file was read as that is no plain access log
+	Unread    []string       `json:"unread,omitempty"`     // of each file the first line that is no request, and why
 	Start     *time.Time     `json:"start,omitempty"`
 
 	Limit             uint32  `json:"limit"`
@@ -98,9 +102,25 @@ func (s *Seconds) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// ReadLines say how the trace's files were read, where that is not plain to see.
+func (r *Run) ReadLines() (lines []string) {
+	for _, as := range r.ReadAs {
+		lines = append(lines, "read as: "+as)
+	}
+	for _, line := range r.Unread {
+		lines = append(lines, "first line that is no request: "+line)
+	}
+	if r.Listed > 0 {
+		lines = append(lines, fmt.Sprintf("%d requests name a list of addresses: "+
+			"the client is the last that is no proxy of --trust, or the first where --trust names none", r.Listed))
+	}
+	return lines
+}
+
 // Describe enters what a trace says of itself.
 func (r *Run) Describe(t *trace.Trace) {
 	r.Trace, r.Seed, r.Lines, r.Skipped, r.HostNames = t.Name, t.Seed, t.Lines, t.Skipped, t.HostNames
+	r.Listed, r.ReadAs, r.Unread = t.Listed, t.ReadAs, t.Unread
 	if t.Lines == 0 {
 		r.Trace, r.Workload = "", t.Name
 	}

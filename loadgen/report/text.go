@@ -239,6 +239,7 @@ func (r *Run) lines() []string {
 		about = append(about, page.Thousands(uint64(r.Lines))+" lines read, "+trace.LinesText(r.Skipped, r.HostNames))
 	}
 	out = append(out, strings.Join(about, ", "))
+	out = append(out, r.ReadLines()...)
 	timeout := "block for " + r.MitigationTimeout.String()
 	if r.MitigationTimeout == 0 {
 		timeout = "throttle"

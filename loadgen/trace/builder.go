@@ -22,6 +22,8 @@ type record struct {
 	coarse                     bool // a stamp of one second
 	relative                   bool
 	sample                     int64 // requests that the line stands for; 0: one
+	listed                     bool  // the client is one of several addresses
+	form                       form  // what the line was read as, where its parser knows several
 }
 
 type foldKey struct {
@@ -46,7 +48,8 @@ type builder struct {
 	taken    map[netip.Addr]bool    // addresses that stand for host names
 	names    []Source               // clients, one for each that counts as one
 	folded   map[foldKey]int32      // to the index of a source
-	examples map[string]example     // the first line that gave no request, by the reason
+	examples map[string]example     // of a file, the first line that gave no request, by the reason
+	forms    [formCount]int         // lines of each
 	agents   map[string]int32       // to the index in Trace.Agents; nil: they are not read
 }
 
@@ -88,6 +91,10 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 	}
 	if r.sample > 1 {
 		g.trace.Skipped[SkippedSample] += int(r.sample - 1)
+	}
+	g.forms[r.form]++
+	if r.listed {
+		g.trace.Listed++
 	}
 	client := g.client(r.client, r.role)
 	if a := g.names[client].Addr; isStandIn(a) && isHostName(r.client) {
@@ -227,7 +234,7 @@ func (g *builder) finish(files []string) (*Trace, error) {
 	}
 	if len(t.Requests) == 0 {
 		if g.first > g.last {
-			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)%s", strings.Join(files, " "), t.Lines, SkippedText(t.Skipped), g.why())
+			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)", strings.Join(files, " "), t.Lines, SkippedText(t.Skipped))
 		}
 		if g.relative > 0 {
 			return nil, fmt.Errorf("loadgen: read trace %s: no request in the chosen part", strings.Join(files, " "))
@@ -264,16 +271,6 @@ func (g *builder) finish(files []string) (*Trace, error) {
 		t.Start = time.Unix(0, start).UTC()
 	}
 	return t, nil
-}
-
-// why shows a line that gave no request, for the reason that most have, and the form that Read knows.
-func (g *builder) why() string {
-	for _, reason := range byFrequency(g.trace.Skipped) {
-		if e, ok := g.examples[reason]; ok && reason != SkippedEmpty && reason != SkippedComment {
-			return fmt.Sprintf(": %v: %s: want CLIENT - USER [02/Jan/2006:15:04:05 -0700] …, .csv, or JSON with t and source", e, reason)
-		}
-	}
-	return ""
 }
 
 func floorDiv(a, b int64) int64 {

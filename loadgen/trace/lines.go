@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,20 +39,64 @@ func (g *builder) file(index int32, name string) (err error) {
 	case ".csv":
 		parse = new(csvParser).parse
 	default:
-		parse = new(logParser).parse
+		parse = (&logParser{clfParser{trust: g.options.Trust}}).parse
 	}
-	lines, strange := g.trace.Lines, g.trace.Skipped[SkippedClient]
-	delete(g.examples, SkippedClient)
+	t := g.trace
+	lines, before, requests, forms := t.Lines, maps.Clone(t.Skipped), len(t.Requests), g.forms
+	clear(g.examples)
 	if err := g.lines(in, parse); err != nil {
 		return err
 	}
-	lines, strange = g.trace.Lines-lines, g.trace.Skipped[SkippedClient]-strange
-	if strange*100 > lines {
-		return fmt.Errorf("%v: the client is no address; so it is in %d of %d lines, and more than 1 %% is an error: "+
-			"want CLIENT - USER [TIME] … with at most a host before the client: cut off what else stands there, "+
-			"such as the prefix of syslog or of a container", g.examples[SkippedClient], strange, lines)
+	lines = t.Lines - lines
+	for f := range g.forms {
+		if n := g.forms[f] - forms[f]; f > 0 && n > 0 {
+			t.ReadAs = append(t.ReadAs, fmt.Sprintf("%v, %d of %d lines", form(f), n, lines))
+		}
 	}
-	return nil
+	skipped := make(map[string]int)
+	unread := 0
+	for reason, n := range t.Skipped {
+		if n -= before[reason]; n > 0 {
+			skipped[reason] = n
+			if isUnread(reason) {
+				unread += n
+			}
+		}
+	}
+	if why := g.why(skipped); why != "" {
+		t.Unread = append(t.Unread, strings.TrimPrefix(why, ": "))
+	}
+	if unread*100 <= lines || g.options.Skip {
+		return nil
+	}
+	if len(t.Requests) == requests && skipped[SkippedRange] == 0 {
+		return fmt.Errorf("none of its %d lines is a request (%s)%s: %s", lines, SkippedText(skipped), g.why(skipped), formats)
+	}
+	return fmt.Errorf("%d of %d lines are no requests, and more than 1 %% is an error (%s)%s: %s; or --skip leaves such lines out",
+		unread, lines, SkippedText(skipped), g.why(skipped), formats)
+}
+
+// formats says what Read knows, for who has something else.
+const formats = "want CLIENT - USER [02/Jan/2006:15:04:05 -0700] …, whatever stands before it, HAProxy's log of HTTP, " +
+	".csv, or JSON with t and source"
+
+// isUnread reports whether lines that were skipped for this reason may have been requests.
+func isUnread(reason string) bool {
+	switch reason {
+	case SkippedSource, SkippedClient, SkippedTime, SkippedSyntax:
+		return true
+	}
+	return false
+}
+
+// why shows the first line that gave no request, for the reason that most have.
+func (g *builder) why(skipped map[string]int) string {
+	for _, reason := range byFrequency(skipped) {
+		if e, ok := g.examples[reason]; ok && isUnread(reason) {
+			return fmt.Sprintf(": %v: %s", e, reason)
+		}
+	}
+	return ""
 }
 
 // open opens a file, and takes it out of its gzip. The caller names the file in errors, and calls end.

@@ -21,6 +21,9 @@ type ReadOptions struct {
 	FoldFrom, FoldTo time.Duration
 	OneDay           bool
 
+	Skip  bool           // more than 1 % of a file's lines may be no requests
+	Trust []netip.Prefix // proxies, where a log names them behind the client; none: the first address of a list is the client
+
 	Agents bool // read how clients call themselves (Trace.Agents)
 
 	Seed uint64 // where in its second a request with a one-second stamp lies
@@ -30,11 +33,12 @@ type ReadOptions struct {
 	IPv6Prefix int
 }
 
-// Reasons for a line that gives no request, as keys of Trace.Skipped.
+// Reasons for a line that gives no request, as keys of Trace.Skipped. More than 1 % of a file's lines
+// that name no source or time, or are of another format, is an error.
 const (
 	SkippedEmpty   = "empty line"
 	SkippedSource  = "no source"
-	SkippedClient  = "client is no address" // more than 1 % of a file's lines is an error
+	SkippedClient  = "client is no address"
 	SkippedTime    = "no time"
 	SkippedRange   = "outside the chosen time"
 	SkippedSyntax  = "not of the file's format"
@@ -45,11 +49,12 @@ const (
 
 // Read reads logs into one trace, in the order of time whatever their own order was. A file's format follows from its
 // ending: .jsonl (one object a line: t, source, host, method, path, status, role, reset, user_agent), .csv (the same as columns, named in the
-// first line), anything else an access log in common, combined or vhost_combined form; and .gz after any of them.
+// first line), anything else an access log in common, combined or vhost_combined form, with the prefix of whatever carried it before
+// them or none, or HAProxy's log of HTTP; and .gz after any of them.
 //
 // A line that names a source and a time is a request, however odd the rest of it. A source is an address, or in an access
-// log a host name; a file in more than 1 % of whose lines another word stands there is an error, because its lines have a
-// form that Read does not know. Stamps of whole seconds are spread
+// log without a prefix a host name. A file more than 1 % of whose lines are none is an error, because its lines have a
+// form that Read does not know, unless Skip is set. Stamps of whole seconds are spread
 // evenly over their second, each by a hash of the seed, the file's name and the line's number, so that a part of a log
 // is spread as the whole of it would be.
 //
@@ -120,6 +125,20 @@ func byFrequency(skipped map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(skipped), func(a, b string) int {
 		return cmp.Or(cmp.Compare(skipped[b], skipped[a]), cmp.Compare(a, b))
 	})
+}
+
+// form is what lines of an access log were read as, where that is not plain to see.
+type form uint8
+
+const (
+	_ form = iota // combined or its kin, or Sluice's own
+	formPrefixed
+	formHAProxy
+	formCount
+)
+
+func (f form) String() string {
+	return [formCount]string{"", "access log behind a prefix", "HAProxy HTTP"}[f]
 }
 
 // LinesText says how many lines were read for a trace, and what is odd about them.

@@ -57,6 +57,9 @@ type Trace struct {
 	Lines     int            // lines read, for a trace that came from a log
 	Skipped   map[string]int // reason to number of lines that gave no request
 	HostNames int            // requests of clients that the log knows by a host name, and by no address
+	Listed    int            // requests whose client is one of a list of addresses
+	ReadAs    []string       // for each file that is no plain access log: what it was read as, and how many of its lines
+	Unread    []string       // for each file: the first line that gave no request, and why
 	Coarse    bool           // some stamps were of whole seconds, and were spread
 }
 
@@ -144,6 +147,9 @@ func Merge(traces ...*Trace) *Trace {
 		m.Lines += t.Lines
 		m.Coarse = m.Coarse || t.Coarse
 		m.HostNames += t.HostNames
+		m.Listed += t.Listed
+		m.ReadAs = append(m.ReadAs, t.ReadAs...)
+		m.Unread = append(m.Unread, t.Unread...)
 		for r, count := range t.Skipped {
 			m.Skipped[r] += count
 		}

@@ -122,26 +122,31 @@ func TestCLFSkips(t *testing.T) {
 // error that shows one.
 func TestClientIsNoAddress(t *testing.T) {
 	const good = `192.0.2.7 - - [15/Mar/2021:12:00:00 +0000] "GET / HTTP/1.1" 200 1`
-	for _, prefix := range []string{"Mar 15 12:00:00 mill nginx: ", "<190>Mar 15 12:00:00 mill nginx[812]: ", "2021-03-15T12:00:00.5Z stdout F ",
-		"mill.example.net nginx: ", "12:00:00 mill nginx ", "mill.example.net:80 Mar ", "nginx ada ", "unix: ada "} {
-		line := prefix + good
-		if prefix == "nginx ada " || prefix == "unix: ada " {
-			line = prefix + strings.TrimPrefix(good, "192.0.2.7 - ")
-		}
+	for _, line := range []string{
+		"nginx ada - " + good[len("192.0.2.7 - - "):], "unix: ada - " + good[len("192.0.2.7 - - "):],
+		"Mar 15 12:00:00 mill nginx: unix: - - " + good[len("192.0.2.7 - - "):],
+		"Mar 15 12:00:00 mill nginx: mill.example.net - - " + good[len("192.0.2.7 - - "):],
+		`Mar 15 12:00:00 mill nginx: - - - [15/Mar/2021:12:00:00 +0000] "GET /?192.0.2.9 - - [15/Mar/2021:12:00:00 +0000] HTTP/1.1" 200 1`,
+	} {
 		if got := new(clfParser).parse([]byte(line), new(record)); got != SkippedClient {
 			t.Errorf("%s: got %q", line, got)
 		}
-		_, err := Read(ReadOptions{}, logFile(t, "good.log", good+"\n"), logFile(t, "odd.log", good+"\n"+line+"\n"))
-		if err == nil || !strings.Contains(err.Error(), "odd.log: line 2: "+strconv.Quote(line[:min(len(line), exampleMax)])) ||
-			!strings.Contains(err.Error(), "the client is no address; so it is in 1 of 2 lines") {
+		shown := "line 2: " + strconv.Quote(line[:min(len(line), exampleMax)])
+		files := []string{logFile(t, "good.log", good+"\n"), logFile(t, "odd.log", good+"\n"+line+"\n")}
+		_, err := Read(ReadOptions{}, files...)
+		if err == nil || !strings.Contains(err.Error(), "odd.log: 1 of 2 lines are no requests") || !strings.Contains(err.Error(), shown+": client is no address") ||
+			!strings.Contains(err.Error(), "--skip") {
 			t.Errorf("%s: %v", line, err)
 		}
-		trace, err := Read(ReadOptions{}, logFile(t, "few.log", strings.Repeat(good+"\n", 99)+line+"\n"))
-		if err != nil {
+		trace, err := Read(ReadOptions{Skip: true}, files...)
+		if err != nil || len(trace.Requests) != 2 || len(trace.Unread) != 1 || trace.Unread[0] != shown+": client is no address" {
+			t.Errorf("%s: %+v, %v", line, trace, err)
+		}
+		if trace, err = Read(ReadOptions{}, logFile(t, "few.log", strings.Repeat(good+"\n", 99)+line+"\n")); err != nil {
 			t.Fatal(err)
 		}
 		if len(trace.Requests) != 99 || len(trace.Sources) != 1 || trace.Skipped[SkippedClient] != 1 ||
-			SkippedText(trace.Skipped) != "client is no address: 1" {
+			SkippedText(trace.Skipped) != "client is no address: 1" || len(trace.Unread) != 1 {
 			t.Errorf("%s: %d requests, %+v, %v", line, len(trace.Requests), trace.Sources, trace.Skipped)
 		}
 	}
@@ -149,7 +154,7 @@ func TestClientIsNoAddress(t *testing.T) {
 		logFile(t, "a.jsonl", `{"t":1.5,"source":"Mar"}`+"\n"), logFile(t, "a.csv", "1.5,mill\n"),
 		logFile(t, "a.log", "1.2.3.999 - - "+good[len("192.0.2.7 - - "):]+"\n"),
 	} {
-		if _, err := Read(ReadOptions{}, file); err == nil || !strings.Contains(err.Error(), "the client is no address; so it is in 1 of 1 lines") {
+		if _, err := Read(ReadOptions{}, file); err == nil || !strings.Contains(err.Error(), "none of its 1 lines is a request (client is no address: 1)") {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
@@ -180,7 +185,7 @@ func TestDirtyLog(t *testing.T) {
 		`192.0.2.9 - - [15/Mar/2021:12:00:12 +0000] "GET /` + strings.Repeat("x", 3*lineMax) + ` HTTP/1.1" 200 12`,
 		`192.0.2.9 - - [15/Mar/2021:12:00:13 +0000] "GET /last`, // cut short
 	}, "\n")
-	trace, err := Read(ReadOptions{Seed: 7}, logFile(t, "dirty.log.gz", text))
+	trace, err := Read(ReadOptions{Seed: 7, Skip: true}, logFile(t, "dirty.log.gz", text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +351,7 @@ func TestJSONAndCSV(t *testing.T) {
 	}
 	f := func(name, text string, skipped map[string]int) {
 		t.Helper()
-		trace, err := Read(ReadOptions{}, logFile(t, name, text))
+		trace, err := Read(ReadOptions{Skip: true}, logFile(t, name, text))
 		if err != nil {
 			t.Error(err)
 			return
@@ -386,7 +391,7 @@ func FuzzCLF(f *testing.F) {
 		p := new(clfParser)
 		var r, again record
 		skipped := p.parse(line, &r)
-		if skipped != "" && skipped != SkippedTime && skipped != SkippedSource {
+		if skipped != "" && skipped != SkippedTime && skipped != SkippedSource && skipped != SkippedClient && skipped != SkippedEmpty {
 			t.Fatalf("skipped for %q", skipped)
 		}
 		// A parser that has seen other days says the same.

@@ -102,6 +102,7 @@ func (r *Report) lines() []string {
 		about = append(about, page.Thousands(uint64(run.Lines))+" lines read, "+trace.LinesText(run.Skipped, run.HostNames))
 	}
 	out = append(out, strings.Join(about, ", "))
+	out = append(out, r.Run.ReadLines()...)
 	for _, o := range r.Rules {
 		if o.About != "" {
 			out = append(out, "rule "+o.Name+": "+o.About)

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -18,7 +19,9 @@ type Trace struct {
 	Files    []string
 	from, to string
 	Fold     bool
-	Agents   bool // read how clients call themselves; no flag
+	Skip     bool
+	Trust    []string // proxies, where a log names them
+	Agents   bool     // read how clients call themselves; no flag
 	Workload string
 	Seed     uint64
 	Duration time.Duration
@@ -32,6 +35,8 @@ func AddTrace(flags *pflag.FlagSet) *Trace {
 	flags.StringVar(&f.from, "from", "", "only requests from this `TIME` on (RFC 3339, or 2017-05-04T14Z; 12:00 where the log has one day, UTC, or with --fold)")
 	flags.StringVar(&f.to, "to", "", "only requests before this `TIME`")
 	flags.BoolVar(&f.Fold, "fold", false, "lay all days of the trace onto one (UTC); a source is then file, day and address")
+	flags.BoolVar(&f.Skip, "skip", false, "read a log although more than 1 % of its lines are no requests")
+	flags.StringSliceVar(&f.Trust, "trust", nil, "`PREFIX,...` of proxies: of a list of addresses in a log the last other one is the client; without, the first")
 	flags.StringVar(&f.Workload, "workload", "", "traffic by `NAME` instead of a trace, or over it:\n"+workloadHelp())
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the workload, and of where in its second a one-second stamp lies")
 	flags.DurationVar(&f.Duration, "duration", 0, "of the workload; 0: what suits it")
@@ -58,8 +63,11 @@ func (f *Trace) Load(limit uint32, window time.Duration, edges int) (*trace.Trac
 	}
 	var traces []*trace.Trace
 	if len(f.Files) > 0 {
-		o := trace.ReadOptions{Fold: f.Fold, Seed: f.Seed, Agents: f.Agents}
+		o := trace.ReadOptions{Fold: f.Fold, Seed: f.Seed, Agents: f.Agents, Skip: f.Skip}
 		var err error
+		if o.Trust, err = prefixes(f.Trust); err != nil {
+			return nil, err
+		}
 		if o.From, o.FoldFrom, err = f.instant("--from", f.from); err != nil {
 			return nil, err
 		}
@@ -74,8 +82,8 @@ func (f *Trace) Load(limit uint32, window time.Duration, edges int) (*trace.Trac
 			return nil, err
 		}
 		traces = append(traces, t)
-	} else if f.from != "" || f.to != "" || f.Fold {
-		return nil, Usagef("--from, --to and --fold choose from a trace, and there is none")
+	} else if f.from != "" || f.to != "" || f.Fold || f.Skip || len(f.Trust) > 0 {
+		return nil, Usagef("--from, --to, --fold, --skip and --trust are for a trace, and there is none")
 	}
 	if f.Workload != "" {
 		t, err := workload.Generate(f.Workload, workload.Options{
@@ -91,6 +99,22 @@ func (f *Trace) Load(limit uint32, window time.Duration, edges int) (*trace.Trac
 		return traces[0], nil
 	}
 	return trace.Merge(traces...), nil
+}
+
+// prefixes reads --trust.
+func prefixes(texts []string) (list []netip.Prefix, err error) {
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			a, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, Usagef("--trust %s: want an address such as 10.1.2.3 or a prefix such as 10.0.0.0/8", text)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		list = append(list, p)
+	}
+	return list, nil
 }
 
 // differs says so where a workload sends less than --rate asks for, or more.

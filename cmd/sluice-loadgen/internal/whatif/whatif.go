@@ -104,6 +104,11 @@ func Command(ctx context.Context, args []string) error {
 		curves = nil
 	}
 	trace.Agents = true
+	if len(trace.Trust) == 0 && len(trace.Files) > 0 {
+		for _, p := range asked.Source.Trust {
+			trace.Trust = append(trace.Trust, p.String())
+		}
+	}
 	first := asked.Rules[0] // what a workload plays against
 	t, err := trace.Load(first.Limit, time.Duration(first.Window), 1)
 	if err != nil {
