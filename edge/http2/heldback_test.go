@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"bytes"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,5 +178,54 @@ func TestFaultOfTheLoopHoldsNothing(t *testing.T) {
 		if n := len(calm.faults); n != 1 {
 			t.Errorf("%d faults", n)
 		}
+	})
+}
+
+// Nor must it be what a body waits for that is on its way.
+func TestHeldBackReadsBodies(t *testing.T) {
+	inMemory(t, 20*(requestHolds+firstWindow+1<<10), func(calm *talk) {
+		k := calm.another("192.0.2.2")
+		defer k.end()
+		k.get(1, "/body", false, true)
+		k.many(3, 22, "/slow")
+		calm.many(1, 12, "/slow")
+		if m := calm.site.Memory; m.held.Load() <= m.most-requestHolds {
+			t.Fatalf("%d of %d bytes are held", m.held.Load(), m.most)
+		}
+		k.counts("")
+		go func() {
+			k.get(201, "/", true, true)
+			_ = k.WriteData(1, true, []byte("body"))
+		}()
+		if n := k.counts("1: 200"); n != 1 {
+			t.Errorf("a body is not read, while another request waits for the end of its own")
+		}
+		time.Sleep(patience)
+		close(calm.release)
+		synctest.Wait()
+	})
+}
+
+// Nor is it told late that it should go.
+func TestHeldBackIsToldToGo(t *testing.T) {
+	inMemory(t, 20*(requestHolds+1<<10), func(calm *talk) {
+		k := calm.another("192.0.2.2")
+		defer k.end()
+		full(calm, k)
+		var burst bytes.Buffer // which is read at once
+		for id, to := uint32(31), frames.NewFramer(&burst, nil); id < 91; id += 2 {
+			_ = to.WriteHeaders(frames.HeadersFrameParam{StreamID: id, EndStream: true, EndHeaders: true,
+				BlockFragment: block(":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/")})
+		}
+		_, _ = k.nc.Write(burst.Bytes())
+		synctest.Wait()
+		k.client.Site.Retired.Store(time.Now().UnixNano())
+		_ = k.client.Raw.SetReadDeadline(time.Unix(1, 0))
+		time.Sleep(patience)
+		if k.counts("GOAWAY") != 1 {
+			t.Errorf("no GOAWAY after %v", patience)
+		}
+		close(calm.release)
+		synctest.Wait()
 	})
 }

@@ -20,10 +20,11 @@ import (
 //   - above three quarters, those are that have waited for a moment, of sources that hold more than their share: the bound by
 //     the number of sources that hold any; a source with half of that begins nothing while such a stream waits;
 //   - above the bound, a source begins nothing that holds its share; if nothing has waited for it for a moment, its connections
-//     are read on once there is room, and only after patience is one refused (conn.queue). A connection is read on at once if
-//     one of its streams waits for its client, whose word may be there already.
+//     are read on once there is room, and only after patience is one refused (conn.queue). A connection is always read of
+//     which a stream waits for its client, whose word, or body, may be there already.
 //
-// So a source that lets nothing wait is always served, if its requests end within patience: its share of them at once.
+// So a source that lets nothing wait, and sends no bodies, is always served, if its requests end within patience: its share of
+// them at once.
 //
 // A request adds what it holds once and takes it back once, in at most four atomic operations. The lock is taken for a stream that
 // waits for its client, and for a write of more than a frame.
@@ -178,7 +179,7 @@ func (m *Memory) hasRoom(h *holder) bool { return m.held.Load() <= m.most || m.s
 // and what the client says after them is to be read.
 func (c *conn) queue(st *Stream) bool {
 	m, h, n, began := c.site.Memory, c.holder, st.held.bytes, time.Now()
-	if st.in.Refused != nil || began.Sub(c.inVain) < patience || c.flush() != nil || !m.stopReading(c) {
+	if st.in.Refused != nil || began.Sub(c.inVain) < patience || c.flush() != nil || c.sends(st) || !m.stopReading(c) {
 		return false
 	}
 	defer m.readOn(c)
@@ -204,6 +205,18 @@ func (c *conn) queue(st *Stream) bool {
 			return false
 		}
 	}
+}
+
+// sends reports whether the body is on its way of a request before st, which may end once it has been read.
+func (c *conn) sends(st *Stream) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, other := range c.streams {
+		if other != st && !other.ended {
+			return true
+		}
+	}
+	return false
 }
 
 // stopReading notes that a connection is not read, and reports false if one of its streams waits for its client.
