@@ -74,6 +74,7 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 	at := r.at
 	g.first, g.last = min(g.first, at), max(g.last, at)
 	if at < g.from || at >= g.to {
+		g.forms[r.form]++
 		return SkippedRange, nil
 	}
 	if _, ok := g.clients[string(r.client)]; !ok && !isClient(r.client) {

@@ -178,10 +178,11 @@ func (p *clfParser) names(b []byte, haproxy bool, r *record) (skipped string) {
 		return ""
 	}
 	third, rest := field(rest)
-	if fourth, _ := field(rest); isDash(third) && len(fourth) > 0 && first[len(first)-1] != ',' && isAddr(second) && isHost(first) {
-		r.host, _ = cutPort(first)
-		r.client = trimClient(second)
-		return ""
+	if fourth, _ := field(rest); isDash(third) && len(fourth) > 0 && isAddr(second) {
+		if host, _ := cutPort(first); isHost(host) { // which ends in no comma
+			r.host, r.client = host, trimClient(second)
+			return ""
+		}
 	}
 	return p.prefixed(b, haproxy, r)
 }
@@ -222,7 +223,7 @@ func (p *clfParser) prefixed(b []byte, haproxy bool, r *record) (skipped string)
 		r.client = first
 	case isAddr(first):
 		r.client = trimClient(first)
-	case n >= 4 && isAddr(words[1]) && isHost(first):
+	case n >= 4 && isAddr(words[1]) && isHost(host):
 		r.host, r.client = host, trimClient(words[1])
 	case len(port) > 0 && n == 4 && isHostName(words[1]):
 		r.host, r.client = host, words[1]
@@ -355,10 +356,8 @@ func cutSyslog(b []byte) []byte {
 
 func isDash(b []byte) bool { return len(b) == 1 && b[0] == '-' }
 
-// isHost reports whether b may be the name of a host that was asked, with a port or without one. The
-// time or the number that a prefix or a format of one's own puts there is none.
+// isHost reports whether b, without its port, may be a host that was asked. The time or the number that a prefix or a format of one's own puts there is none.
 func isHost(b []byte) bool {
-	b, _ = cutPort(b)
 	letter := false
 	for _, c := range b {
 		switch {
@@ -366,7 +365,7 @@ func isHost(b []byte) bool {
 			letter = true
 		case c >= '0' && c <= '9', c == '.', c == '-', c == '_':
 		default:
-			return isAddr(b)
+			return bytes.IndexByte(b, ',') < 0 && isAddr(b)
 		}
 	}
 	return letter || isAddr(b)
@@ -484,6 +483,11 @@ func request(b []byte, r *record) {
 	if escaped {
 		line = unescape(line)
 	}
+	requestLine(line, r)
+}
+
+// requestLine reads "method target version", or one without a version.
+func requestLine(line []byte, r *record) {
 	method, rest := field(line)
 	target, rest := field(rest)
 	version, rest := field(rest)

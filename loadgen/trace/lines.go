@@ -3,6 +3,7 @@ package trace
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -32,36 +33,46 @@ func (g *builder) file(index int32, name string) (err error) {
 	g.file32, g.name = index, filepath.Base(name)
 	g.seed = Mix(g.options.Seed) ^ Hash(g.name)
 
-	var parse parser
-	switch filepath.Ext(base) {
-	case ".jsonl", ".ndjson":
-		parse = parseJSON
-	case ".csv":
-		parse = new(csvParser).parse
-	default:
-		parse = (&logParser{clfParser{trust: g.options.Trust}}).parse
+	buffered := bufio.NewReaderSize(in, lineMax)
+	head, err := buffered.Peek(lineMax)
+	if err != nil && err != io.EOF {
+		head = nil // what was read before is read again, up to the error
+	}
+	f, wrapped, err := formatOf(&g.options, filepath.Ext(base), head)
+	if err != nil {
+		return err
+	}
+	parse, title := f.make(&g.options), f.title
+	if wrapped {
+		parse, title = unwrapped(parse), cmp.Or(title, "access log")+", in JSON of what carried it"
 	}
 	t := g.trace
 	lines, before, requests, forms := t.Lines, maps.Clone(t.Skipped), len(t.Requests), g.forms
 	clear(g.examples)
-	if err := g.lines(in, parse); err != nil {
+	if err := g.lines(buffered, parse); err != nil {
 		return err
 	}
 	lines = t.Lines - lines
 	for f := range g.forms {
-		if n := g.forms[f] - forms[f]; f > 0 && n > 0 {
+		if n := g.forms[f] - forms[f]; f > 0 && n > 0 && title == "" {
 			t.ReadAs = append(t.ReadAs, fmt.Sprintf("%v, %d of %d lines", form(f), n, lines))
 		}
 	}
 	skipped := make(map[string]int)
-	unread := 0
+	unread, read := 0, lines
 	for reason, n := range t.Skipped {
 		if n -= before[reason]; n > 0 {
 			skipped[reason] = n
+			if reason != SkippedRange && reason != SkippedSample {
+				read -= n
+			}
 			if isUnread(reason) {
 				unread += n
 			}
 		}
+	}
+	if title != "" {
+		t.ReadAs = append(t.ReadAs, fmt.Sprintf("%s, %d of %d lines", title, read, lines))
 	}
 	if why := g.why(skipped); why != "" {
 		t.Unread = append(t.Unread, strings.TrimPrefix(why, ": "))
@@ -70,15 +81,11 @@ func (g *builder) file(index int32, name string) (err error) {
 		return nil
 	}
 	if len(t.Requests) == requests && skipped[SkippedRange] == 0 {
-		return fmt.Errorf("none of its %d lines is a request (%s)%s: %s", lines, SkippedText(skipped), g.why(skipped), formats)
+		return fmt.Errorf("none of its %d lines is a request (%s)%s: %s", lines, SkippedText(skipped), g.why(skipped), g.wanted(skipped))
 	}
 	return fmt.Errorf("%d of %d lines are no requests, and more than 1 %% is an error (%s)%s: %s; or --skip leaves such lines out",
-		unread, lines, SkippedText(skipped), g.why(skipped), formats)
+		unread, lines, SkippedText(skipped), g.why(skipped), g.wanted(skipped))
 }
-
-// formats says what Read knows, for who has something else.
-const formats = "want CLIENT - USER [02/Jan/2006:15:04:05 -0700] …, whatever stands before it, HAProxy's log of HTTP, " +
-	".csv, or JSON with t and source"
 
 // isUnread reports whether lines that were skipped for this reason may have been requests.
 func isUnread(reason string) bool {
@@ -87,6 +94,16 @@ func isUnread(reason string) bool {
 		return true
 	}
 	return false
+}
+
+// wanted says what Read knows, for who has lines such as the one that why shows.
+func (g *builder) wanted(skipped map[string]int) string {
+	for _, reason := range byFrequency(skipped) {
+		if e, ok := g.examples[reason]; ok && isUnread(reason) {
+			return wanted(e.whole)
+		}
+	}
+	return wanted("")
 }
 
 // why shows the first line that gave no request, for the reason that most have.
@@ -144,9 +161,8 @@ func (p *logParser) parse(line []byte, r *record) string {
 	return p.clfParser.parse(line, r)
 }
 
-// lines feeds g the lines of in.
-func (g *builder) lines(in io.Reader, parse parser) error {
-	b := bufio.NewReaderSize(in, lineMax)
+// lines feeds g the lines of b.
+func (g *builder) lines(b *bufio.Reader, parse parser) error {
 	n := 0
 	for {
 		line, err := b.ReadSlice('\n')
@@ -183,6 +199,7 @@ func (g *builder) lines(in io.Reader, parse parser) error {
 type example struct {
 	number int
 	text   string
+	whole  string
 }
 
 func (e example) String() string { return fmt.Sprintf("line %d: %q", e.number, e.text) }
@@ -193,7 +210,7 @@ const exampleMax = 160
 // example keeps the first line that gave no request for a reason, to show it in an error.
 func (g *builder) example(skipped string, line []byte, n int) {
 	if _, is := g.examples[skipped]; !is {
-		g.examples[skipped] = example{n, strings.TrimSpace(string(line[:min(len(line), exampleMax)]))}
+		g.examples[skipped] = example{n, strings.TrimSpace(string(line[:min(len(line), exampleMax)])), strings.TrimSpace(string(line))}
 	}
 }
 

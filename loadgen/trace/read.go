@@ -24,6 +24,11 @@ type ReadOptions struct {
 	Skip  bool           // more than 1 % of a file's lines may be no requests
 	Trust []netip.Prefix // proxies, where a log names them behind the client; none: the first address of a list is the client
 
+	// Format is one of FormatNames; "": that which reads most of a file's first lines. Fields says where lines in JSON
+	// have what, by time, client, host, method, path, request, status and agent; a name has dots where it is in an object of the object.
+	Format string
+	Fields map[string]string
+
 	Agents bool // read how clients call themselves (Trace.Agents)
 
 	Seed uint64 // where in its second a request with a one-second stamp lies
@@ -43,14 +48,15 @@ const (
 	SkippedRange   = "outside the chosen time"
 	SkippedSyntax  = "not of the file's format"
 	SkippedComment = "comment or header"
+	SkippedOther   = "another message of the server's"
 	// Requests, not lines: an edge's log may hold one refusal in N, or one success, and say so (sample=N).
 	SkippedSample = "not in the log, which holds a sample"
 )
 
 // Read reads logs into one trace, in the order of time whatever their own order was. A file's format follows from its
-// ending: .jsonl (one object a line: t, source, host, method, path, status, role, reset, user_agent), .csv (the same as columns, named in the
+// ending and its first lines: .jsonl (one object a line: t, source, host, method, path, status, role, reset, user_agent), .csv (the same as columns, named in the
 // first line), anything else an access log in common, combined or vhost_combined form, with the prefix of whatever carried it before
-// them or none, or HAProxy's log of HTTP; and .gz after any of them.
+// them or none, HAProxy's log of HTTP, or one of FormatNames; and .gz after any of them.
 //
 // A line that names a source and a time is a request, however odd the rest of it. A source is an address, or in an access
 // log without a prefix a host name. A file more than 1 % of whose lines are none is an error, because its lines have a

@@ -20,6 +20,8 @@ type Trace struct {
 	from, to string
 	Fold     bool
 	Skip     bool
+	Format   string
+	Fields   map[string]string
 	Trust    []string // proxies, where a log names them
 	Agents   bool     // read how clients call themselves; no flag
 	Workload string
@@ -36,6 +38,8 @@ func AddTrace(flags *pflag.FlagSet) *Trace {
 	flags.StringVar(&f.to, "to", "", "only requests before this `TIME`")
 	flags.BoolVar(&f.Fold, "fold", false, "lay all days of the trace onto one (UTC); a source is then file, day and address")
 	flags.BoolVar(&f.Skip, "skip", false, "read a log although more than 1 % of its lines are no requests")
+	flags.StringVar(&f.Format, "format", "", "`FORMAT` of the trace's lines, where its first lines do not show it: "+trace.FormatNames())
+	flags.StringToStringVar(&f.Fields, "fields", nil, "`FIELD=NAME,...`: where lines in JSON have what, as time=NAME,client=NAME,path=NAME,method=NAME,status=NAME,\nor host, request and agent; dots for objects in objects")
 	flags.StringSliceVar(&f.Trust, "trust", nil, "`PREFIX,...` of proxies: of a list of addresses in a log the last other one is the client; without, the first")
 	flags.StringVar(&f.Workload, "workload", "", "traffic by `NAME` instead of a trace, or over it:\n"+workloadHelp())
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the workload, and of where in its second a one-second stamp lies")
@@ -63,7 +67,7 @@ func (f *Trace) Load(limit uint32, window time.Duration, edges int) (*trace.Trac
 	}
 	var traces []*trace.Trace
 	if len(f.Files) > 0 {
-		o := trace.ReadOptions{Fold: f.Fold, Seed: f.Seed, Agents: f.Agents, Skip: f.Skip}
+		o := trace.ReadOptions{Fold: f.Fold, Seed: f.Seed, Agents: f.Agents, Skip: f.Skip, Format: f.Format, Fields: f.Fields}
 		var err error
 		if o.Trust, err = prefixes(f.Trust); err != nil {
 			return nil, err
@@ -82,8 +86,8 @@ func (f *Trace) Load(limit uint32, window time.Duration, edges int) (*trace.Trac
 			return nil, err
 		}
 		traces = append(traces, t)
-	} else if f.from != "" || f.to != "" || f.Fold || f.Skip || len(f.Trust) > 0 {
-		return nil, Usagef("--from, --to, --fold, --skip and --trust are for a trace, and there is none")
+	} else if f.from != "" || f.to != "" || f.Fold || f.Skip || len(f.Trust)+len(f.Fields) > 0 || f.Format != "" {
+		return nil, Usagef("--from, --to, --fold, --skip, --format, --fields and --trust are for a trace, and there is none")
 	}
 	if f.Workload != "" {
 		t, err := workload.Generate(f.Workload, workload.Options{
