@@ -2,6 +2,7 @@ package http2
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,6 +225,27 @@ func TestHeldBackIsToldToGo(t *testing.T) {
 		time.Sleep(patience)
 		if k.counts("GOAWAY") != 1 {
 			t.Errorf("no GOAWAY after %v", patience)
+		}
+		close(calm.release)
+		synctest.Wait()
+	})
+}
+
+// Sources that hold nothing yet are held back like others, if there are so many that one request is more than their share.
+func TestManySourcesAreHeldBack(t *testing.T) {
+	inMemory(t, 20*(requestHolds+1<<10), func(calm *talk) {
+		for i := range byte(60) {
+			k := calm.another(netip.AddrFrom4([4]byte{192, 0, 2, 10 + i}).String())
+			defer k.end()
+			k.many(1, 1, "/slow")
+		}
+		if m := calm.site.Memory; m.held.Load() > m.most {
+			t.Errorf("%d bytes of %d are held", m.held.Load(), m.most)
+		}
+		time.Sleep(patience)
+		synctest.Wait()
+		if n := calm.site.Stats.MemoryRefused.Load(); n < 39 || n > 41 || calm.site.Memory.held.Load() > calm.site.Memory.most {
+			t.Errorf("%d of 60 requests were refused, want 40; %d bytes are held", n, calm.site.Memory.held.Load())
 		}
 		close(calm.release)
 		synctest.Wait()

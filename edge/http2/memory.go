@@ -191,7 +191,7 @@ func (c *conn) queue(st *Stream) bool {
 	look := time.NewTicker(moment) // other sources may have made room, and tell nobody
 	defer look.Stop()
 	for {
-		if m.held.Load()+n <= m.most || m.shares(h) < 1 {
+		if m.held.Load()+n <= m.most || m.sharesWith(h, n) < 1 {
 			return true
 		}
 		if now := time.Now(); now.Sub(began) >= patience {
@@ -240,6 +240,15 @@ func (m *Memory) readOn(c *conn) {
 // shares is how many times as much a source holds as each may where all hold the same.
 func (m *Memory) shares(h *holder) float64 {
 	return float64(h.held.Load()) * float64(m.holders.Load()) / float64(m.most)
+}
+
+// sharesWith is what shares will be once the source holds n bytes more: a request may be more than a share by itself.
+func (m *Memory) sharesWith(h *holder, n int64) float64 {
+	held, holders := h.held.Load(), m.holders.Load()
+	if held == 0 {
+		holders++
+	}
+	return float64(held+n) * float64(holders) / float64(m.most)
 }
 
 // holds is what a stream holds now, in bytes, as far as it is counted.
