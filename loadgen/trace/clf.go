@@ -76,8 +76,11 @@ func (p *clfParser) parse(line []byte, r *record) string {
 	request(line[end:], r)
 	if r.form == formHAProxy {
 		rest, word := line[end:], []byte(nil)
-		for range 4 { // frontend, backend/server, times, status
+		for i := range 4 { // frontend, backend/server, times, status
 			word, rest = field(rest)
+			if i == 2 && bytes.Count(word, []byte("/")) != 4 {
+				return SkippedOther // of a connection of TCP, or of a handshake that failed
+			}
 		}
 		if n, ok := decimal(word); ok && n >= 100 && n <= 999 {
 			r.status = int16(n)
@@ -288,6 +291,9 @@ func (p *clfParser) untrusted(list [][]byte) (client []byte) {
 // address is the address that a word is, in quotes perhaps, with a port, or behind the name of a file
 // and the number of a line as grep writes them.
 func address(b []byte) (addr []byte, ok bool) {
+	if i := bytes.IndexByte(b, 'm'); i > 0 && b[0] == '\x1b' { // the end of a colour
+		b = b[i+1:]
+	}
 	b = bytes.Trim(b, `",`)
 	if i := bytes.LastIndexByte(b, ','); i >= 0 {
 		b = b[i+1:]

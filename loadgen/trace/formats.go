@@ -28,6 +28,7 @@ var known = []format{
 	{"gcp", "Google Cloud JSON", ofFields(&gcpFields)},
 	{"nginx", "nginx JSON", ofFields(&nginxFields)},
 	{"alb", "AWS load balancer", func(*ReadOptions) parser { return parseALB }},
+	{"npm", "Nginx Proxy Manager", func(*ReadOptions) parser { return new(npmParser).parse }},
 	{"w3c", "W3C", func(*ReadOptions) parser { return new(w3cParser).parse }},
 	{"csv", "", func(*ReadOptions) parser { return new(csvParser).parse }},
 }

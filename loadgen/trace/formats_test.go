@@ -39,6 +39,7 @@ func TestFormats(t *testing.T) {
 		{"nginx.json", "nginx JSON", ReadOptions{}, nginx},
 		{"nginx.jsonl", "nginx JSON", ReadOptions{}, nginx},
 		{"nginx-cri.log", "nginx JSON", ReadOptions{}, func(t at, c string) string { return iso(t) + " stdout F " + nginx(t, c) }},
+		{"nginx-compose.log", "nginx JSON", ReadOptions{}, func(t at, c string) string { return "\x1b[36mweb-1  | \x1b[0m" + nginx(t, c) }},
 		{"nginx-docker.log", "nginx JSON, in JSON of what carried it", ReadOptions{}, func(t at, c string) string {
 			return fmt.Sprintf(`{"log":%s,"stream":"stdout","time":"2021-03-15T12:00:07.5Z"}`, quoted(nginx(t, c)+"\n"))
 		}},
@@ -66,6 +67,9 @@ func TestFormats(t *testing.T) {
 				c = "[" + c + "]"
 			}
 			return fmt.Sprintf(`h2 %s app/lb/5 %s:2817 10.0.0.1:80 0.000 0.001 0.000 200 200 34 366 "GET https://www.example.org:443/a?b=c HTTP/2.0" "mill/1" ECDHE TLSv1.2 arn:x "Root=1" "www.example.org" "-" 1 %s "forward" "-"`, iso(t), c, iso(t))
+		}},
+		{"npm.log", "Nginx Proxy Manager", ReadOptions{}, func(t at, c string) string {
+			return fmt.Sprintf(`[%s] - 502 200 - GET https www.example.org "/a?b=c" [Client %s] [Length 3] [Gzip -] [Sent-to app] "mill/1" "-"`, t.Format("02/Jan/2006:15:04:05.000 -0700"), c)
 		}},
 		{"haproxy.log", "HAProxy HTTP", ReadOptions{}, func(t at, c string) string {
 			return fmt.Sprintf(`Mar 15 12:00:00 lb haproxy[1]: %s:3 [%s] web app/s1 1/0/3/6/10 200 5 - - ---- 1/1/1/1/0 0/0 "GET /a?b=c HTTP/1.1"`, c, t.Format("02/Jan/2006:15:04:05.000"))

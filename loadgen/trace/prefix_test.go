@@ -17,7 +17,7 @@ func TestPrefixes(t *testing.T) {
 		"<190>1 2021-03-15T12:00:00.003Z mill nginx 812 - - ", "<190>1 2021-03-15T12:00:00Z 198.51.100.1 - - - - \xef\xbb\xbf",
 		`<190>1 2021-03-15T12:00:00Z mill nginx - ID7 [a@32473 x="]\"[15/Mar/2021:12:00:00]" y="2"][b@1 z="1"] `,
 		"1 2021-03-15T12:00:00Z 198.51.100.1 - - - - ", "2021-03-15T12:00:00.123456789Z stdout F ", "2021-03-15T12:00:00.123456789Z ",
-		"web-1  | ", "\x1b[36mweb-1  |\x1b[0m ", "web-1  | 2021-03-15T12:00:00.1Z ", "[pod/web-7d4b9/nginx] ", "[2021-03-15T12:00:00Z] ",
+		"web-1  | ", "\x1b[36mweb-1  |\x1b[0m ", "\x1b[36mweb-1  | \x1b[0m", "web-1  | 2021-03-15T12:00:00.1Z ", "[pod/web-7d4b9/nginx] ", "[2021-03-15T12:00:00Z] ",
 		"[pod/web-7d4b9/nginx] 2021-03-15T12:00:00.1Z ", "12:00:00 mill nginx ", "mill.example.net nginx: ", "198.51.100.1 nginx: ",
 		"access.log:", "/var/log/nginx/access.log.1:12:", "./a-b.log-20210315:",
 	} {
@@ -98,6 +98,8 @@ func TestHAProxy(t *testing.T) {
 	for i, client := range []string{"192.0.2.7:33317", "192.0.2.7:33318", "2001:db8::7:4433", "::ffff:192.0.2.8:51"} {
 		text += fmt.Sprintf("Mar 15 12:00:00 lb haproxy[12]: %s [15/Mar/2021:12:00:00.%d00] web~ app/s%d 10/0/30/69/109 404 2750 - - ---- 1/1/1/1/0 0/0 {a|b} \"GET /p?q=%d HTTP/1.1\"\n", client, i, i, i)
 	}
+	text += "Mar 15 12:00:01 lb haproxy[12]: 192.0.2.7:1 [15/Mar/2021:12:00:01.000] ssh app/s1 0/0/5007 212 -- 0/0/0/0/3 0/0\n" +
+		"Mar 15 12:00:01 lb haproxy[12]: 192.0.2.7:1 [15/Mar/2021:12:00:01.000] web/1: SSL handshake failure\n"
 	trace, err := Read(ReadOptions{}, logFile(t, "haproxy.log", text))
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +115,7 @@ func TestHAProxy(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"HAProxy HTTP, 4 of 4 lines"}, trace.ReadAs); diff != "" {
+	if diff := cmp.Diff([]string{"HAProxy HTTP, 4 of 6 lines"}, trace.ReadAs); diff != "" {
 		t.Error(diff)
 	}
 }
