@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 	"sluice/loadgen/whatif"
 )
 
@@ -331,6 +332,47 @@ func TestWhatIfQuestions(t *testing.T) {
 	f("--from 07:00 --to 2021-03-16", 2, "both a date")
 	f("--from 7pm", 2, "--from 7pm")
 	f("--from 08:00", 1, "no request in the chosen time")
+}
+
+// The proxies of a configuration, or of --trust, are no clients of a log; its form is found, or said.
+func TestWhatIfReadsLogsOfOthers(t *testing.T) {
+	const listed = "203.0.113.9, 192.0.2.7, 10.1.2.3 - - [15/Mar/2021:12:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n"
+	const object = `{"at":1615809600.5,"peer":{"ip":"192.0.2.7"},"url":"/"}` + "\n"
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "a.log")
+		must(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	config := writeConfig(t, "source: {trust: [10.0.0.0/8]}\nrules: [{name: a, limit: 1, window: 1m}]")
+	for _, test := range []struct{ flags, log, source, said string }{
+		{"--limit 1", strings.Repeat(listed, 2), "203.0.113.9", "2 requests name a list"},
+		{"--limit 1 --trust 10.1.2.3", strings.Repeat(listed, 2), "192.0.2.7", "2 requests name a list"},
+		{"--config " + config, strings.Repeat(listed, 2), "192.0.2.7", "2 requests name a list"},
+		{"--limit 1 --skip", "what\n" + strings.Repeat(listed, 2), "203.0.113.9", `first line that is no request: line 1: "what": no time`},
+		{"--limit 1 --fields time=at,client=peer.ip,path=url", strings.Repeat(object, 2), "192.0.2.7", "read as: JSON by --fields, 2 of 2 lines"},
+	} {
+		var r struct {
+			Run     report.Run
+			Figures struct{ Requests int }
+			Refused []struct{ Source string }
+		}
+		runJSON(t, "what-if "+test.flags+" --trace "+file(test.log), &r)
+		said := strings.Join(r.Run.ReadLines(), "\n")
+		if r.Figures.Requests != 2 || len(r.Refused) != 1 || r.Refused[0].Source != test.source || !strings.Contains(said, test.said) {
+			t.Errorf("%s: %+v\n%s", test.flags, r, said)
+		}
+	}
+	for flags, want := range map[string]string{
+		"--trust ten":          "--trust ten: want an address",
+		"--format apache":      `no format "apache"`,
+		"--limit 1":            "1 of 2 lines are no requests",
+		"--fields client=peer": "want time and client",
+	} {
+		var stderr bytes.Buffer
+		if code := program.Run(t.Context(), strings.Fields("what-if "+flags+" --trace "+file("what\n"+listed)), &stderr); code == 0 || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: exit code %d: %s", flags, code, stderr.String())
+		}
+	}
 }
 
 // What a log cannot tell of rules is said.
