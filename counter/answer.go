@@ -8,7 +8,15 @@ import (
 )
 
 // Forged reports whether no edge can have written a number of the tier, so that it counts as nothing.
-func Forged(r *algorithm.Spec, total uint64) bool { return !r.Sync && !r.Lanes().Written(total) }
+func Forged(r *algorithm.Spec, total uint64) bool { return !r.Lanes().Written(total) }
+
+// readTotal is a number of the tier; what no edge can have written counts as nothing.
+func readTotal(r *algorithm.Spec, total uint64) uint64 {
+	if Forged(r, total) {
+		return 0
+	}
+	return total
+}
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
 func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Reply {
@@ -24,14 +32,10 @@ func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Reply {
 	return reply
 }
 
-// Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again, but for those that were cancelled
-// meanwhile.
+// Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
 func (t Reports) Returned(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		cancelled := s.cancelled(c, p)
-		groups := s.store(c.Rule).groups(int(k.Slot))
-		groups[g] = c.Rule.Lanes().Minus(groups[g], cancelled)
-		s.unconfirmed.Return(k, g, c.Rule.Lanes().Minus(p.Hits, cancelled))
+		s.unconfirmed.Return(k, g, p.Hits)
 		k.Urgent = true
 	}, 0, false)
 }
@@ -63,10 +67,6 @@ func (t Reports) Learn(c Counter, newest uint32, groups []uint64, reported uint6
 	return t.learn(c, newest, groups, reported, false, now)
 }
 
-// Emptied is what Learn gets for a group whose number in the tier is 0, under a rule with Sync: all its hits were taken
-// back. A plain 0 means that the tier has no number, and this table keeps its own.
-const Emptied = 1 << 63
-
 // Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. The
 // other table has done what is left to do about it.
 func (t Reports) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
@@ -86,18 +86,12 @@ func (t Reports) learn(c Counter, newest uint32, groups []uint64, reported uint6
 	for i, total := range groups {
 		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.Groups() {
 			if !announcement && total != 0 {
-				renew(c.Rule, l.store.groups(l.i), g)
 				total = readTotal(c.Rule, total)
 			}
 			l.s.merge(l.store, l.i, c.Rule, g, total, !announcement)
 		}
 	}
-	reply := l.s.replied(t.core, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
-	if !announcement {
-		l.s.readRound(c, l.store.head(l.i), newest, groups)
-		l.s.rank(t.core, c, l.store, l.i, l.at)
-	}
-	return reply
+	return l.s.replied(t.core, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
 }
 
 // answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
@@ -107,9 +101,6 @@ func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, d
 		at := s.advance(st, i, r, t.ns(now))
 		h := st.head(i)
 		if g := int(int32(h.base - group)); g >= 0 && g < r.Groups() {
-			if do != nil && learn {
-				total = s.countedRound(c, group, total)
-			}
 			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
 			if hits != 0 && h.unconfirmed != 0 {
 				k := s.unconfirmed.At(h.unconfirmed)
@@ -118,17 +109,11 @@ func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, d
 				}
 			}
 			if learn {
-				if do != nil { // Read may be about another node
-					renew(r, st.groups(i), g)
-				}
 				s.merge(st, i, r, g, total, false)
 			}
 		}
 		if learn {
 			reply = s.replied(t.core, c, st, i, at, t.ns(now), r.Lanes().Sum(hits), false)
-			s.rank(t.core, c, st, i, at)
-		} else {
-			s.giveUp(c)
 		}
 		if h.unconfirmed != 0 {
 			s.releaseEmpty(h.unconfirmed)
@@ -163,8 +148,6 @@ func (s *shard) merge(st *store, i int, r *algorithm.Spec, g int, total uint64, 
 // window before a request is admitted again.
 func readsAfter(r *algorithm.Spec, h *head, groups []uint64, p Part, total uint64) bool {
 	switch {
-	case r.Sync: // its rounds read what they need
-		return false
 	case !h.met() && total == p.Known:
 		return true
 	case h.met() && !onlyNewest(r, groups) || r.Carries():

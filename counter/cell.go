@@ -143,7 +143,7 @@ func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32, now time.T
 		if v.Over = r.Over(v.Estimate + float64(hits)); v.Over {
 			held := v.Estimate - committed
 			committed = s.firm(r, st, i, groups, at, committed) + float64(hits)
-			v.Over, v.Committed = r.Over(committed+held), r.Over(committed-s.slots(r, source))
+			v.Over, v.Committed = r.Over(committed+held), r.Over(committed)
 		}
 		if !v.Over {
 			v.Delay = r.Delay(v.Estimate + float64(hits))

@@ -25,7 +25,6 @@ type core struct {
 	wide         *records.Table
 	edges        atomic.Uint32
 	rules        sync.Map // *algorithm.Spec by its ID: those that have counters, to find the rule of a counter by its ID
-	backs        backs
 	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
 	dirtyShards  shardSet // see shard
 	activeShards shardSet
@@ -62,7 +61,6 @@ type guarded struct {
 	histograms   histogram.Set   // of the sources that are worth it
 	waiting      map[Key]chan struct{}
 	stats        Stats
-	ranks        map[Key]*ranks // of counters that requests wait for
 	elsewhere    elsewhere.Set[Key]
 }
 

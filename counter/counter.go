@@ -23,6 +23,18 @@ import (
 	"time"
 
 	"sluice/counter/internal/lanes"
+	"sluice/counter/internal/round"
+)
+
+// Answer is the tier's answer to a request that waits for it: in flight (counter/inflight), or where the tier keeps
+// each request (counter/exact).
+type Answer = round.Answer
+
+const (
+	Silent = round.Silent // it has not answered
+	Within = round.Within // it is within the limit, and counts
+	Beyond = round.Beyond // it is not, and does not count
+	Doubt  = round.Doubt  // unknown; only counter/exact returns it
 )
 
 // MaxEdges is the largest number of edges that may share counters.

@@ -29,7 +29,7 @@ type Slice struct {
 
 // Carries reports whether what other PoPs have counted can be added to counters of a rule: its window slides, no request
 // waits for its rank, and there is something to add, which is always less than the limit.
-func Carries(r *algorithm.Spec) bool { return !r.Sync && r.Sliding() && r.Limit > 1 }
+func Carries(r *algorithm.Spec) bool { return r.Sliding() && r.Limit > 1 }
 
 // told reports whether other PoPs are told of a source with an estimate, since so many hits, just confirmed, have brought
 // a group to a total: if it has used two thirds of its limit, with the first hits of a group, and at each quarter of the

@@ -56,14 +56,6 @@ func (s *shard) noteFirst(r *algorithm.Spec, st *store, i int, p algorithm.Posit
 	}
 }
 
-// unnote takes hits out of the bin that they were noted in, of a counter that still has a histogram. Tables that have
-// received them by then keep them until their sub-window leaves the window.
-func (s *shard) unnote(st *store, i int, n uint32, bin int, hits uint32) {
-	if hist := s.own(st, i).Get(); hist != nil {
-		s.histograms.TakeBack(hist, n, bin, hits)
-	}
-}
-
 // own is what the table knows of when a counter's hits came: those that it counted itself, or learned of.
 func (s *shard) own(st *store, i int) histogram.Own {
 	if st.head(i).state&hasHistogram == 0 {

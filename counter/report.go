@@ -75,13 +75,12 @@ func (t Reports) Sweep(now time.Time, all bool) {
 			}
 			s.releaseEmpty(w)
 		}
-		s.sweepRounds(ns)
 		// A request that still waits has waited too long, or has just begun to and goes on a little early.
 		for key, ch := range s.waiting {
 			delete(s.waiting, key)
 			close(ch)
 		}
-		if s.unconfirmed.InUse() == 0 && len(s.ranks) == 0 {
+		if s.unconfirmed.InUse() == 0 {
 			s.activeShards.And(^s.bit)
 		}
 		s.unlock(t.core)
@@ -104,9 +103,6 @@ type Report struct {
 	// and now and then the newest, too. For an unknown counter the answer decides: Reply.Past.
 	Past           bool
 	Oldest, Newest uint32
-	// WriteFirst says that the read is to follow the hits in the tier, also where another edge adds a group at the same time: of a
-	// group that is not There the Known without Hits is added, and the Hits are an increment in any case.
-	WriteFirst bool
 }
 
 // Take hands out what a counter has to report; until every part is answered by Counted, Returned or Lost, further hits
@@ -121,7 +117,7 @@ func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		k := s.unconfirmed.At(h.unconfirmed)
 		k.Idle = !k.Queued
 		r := c.Rule
-		if s.unconfirmed.HasInFlight(k) || s.ranking(r, c.Source, t.ns(now)) {
+		if s.unconfirmed.HasInFlight(k) {
 			return
 		}
 		for g := range r.Groups() {
@@ -144,11 +140,9 @@ func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		ok = rep.N > 0
 		if ok {
 			rep.Oldest, rep.Newest = h.base-uint32(r.Groups()-1), h.base
-			if !s.send(t.core, k, c, &rep, h, groups, at, t.ns(now)) {
-				past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now))
-				if rep.Past = past; newest {
-					rep.Newest++
-				}
+			past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now))
+			if rep.Past = past; newest {
+				rep.Newest++
 			}
 			if r.Commands != nil {
 				r.Commands.Add(uint64(rep.commands()))

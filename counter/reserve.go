@@ -19,8 +19,6 @@ type Reservation struct {
 	Verdict // filled in by Reserve
 
 	held bool
-
-	Ticket *Ticket // not nil: the tier ranks the hits before any is admitted (rank.go); Rule has Sync then
 }
 
 // Verdict is a counter's answer to a Reservation.
@@ -87,17 +85,11 @@ func (t *Table) keep(a *Reservation, l *lookup, admitted bool, now int64) {
 	if !a.Always && (!admitted || a.Over) {
 		return
 	}
-	if a.Hold && !a.Over && a.Ticket == nil && l.s.hold(a, l) {
+	if a.Hold && !a.Over && l.s.hold(a, l) {
 		a.held = true
 		return
 	}
 	l.s.count(&t.core, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
-	if a.Ticket != nil && !a.Over {
-		if admitted {
-			l.s.join(a, l, now)
-		}
-		return
-	}
 	if a.Over && a.Always { // a retry comes on top of what was refused and counted
 		a.RetryAfter = l.s.retryAfter(a.Rule, l.store, l.i, l.at, float64(a.Hits))
 	}
@@ -116,12 +108,6 @@ func (t *Table) Cancel(a *Reservation) { t.settle(a, 0, time.Time{}) }
 
 // settle ends a reservation, and counts so many hits.
 func (t *Table) settle(a *Reservation, hits uint32, now time.Time) {
-	if k := a.Ticket; k != nil && k.counted {
-		if k.counted = false; hits == 0 || k.held {
-			t.unrank(a, hits > 0)
-		}
-		return
-	}
 	if !a.held {
 		return
 	}
@@ -206,7 +192,7 @@ func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup
 		a.Over = r.Over(committed + hits + held)
 	}
 	if a.Over {
-		if a.Committed = r.Over(committed + hits - l.s.slots(r, a.Source)); a.Committed {
+		if a.Committed = r.Over(committed + hits); a.Committed {
 			l.s.noteOver(r, l.store, l.i, l.at, hits)
 			a.RetryAfter = l.s.retryAfter(r, l.store, l.i, l.at, hits)
 		}
@@ -214,12 +200,6 @@ func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup
 		a.Remaining = r.Remaining(estimate)
 		h.rearm(r, estimate)
 		a.Delay = r.Delay(estimate)
-	}
-	if a.Ticket != nil {
-		*a.Ticket = Ticket{Keep: a.Ticket.Keep}
-		if a.Over && !(h.met() && h.silence(now) == 0) { // that was a while ago
-			a.Over, a.Ticket.Over = false, true
-		}
 	}
 	if old { // a flood of sources that come once must not evict one that came twice
 		h.state = h.state&^warm | warmth(r, estimate)

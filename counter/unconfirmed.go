@@ -40,9 +40,7 @@ func (s *shard) count(t *core, r *algorithm.Spec, st *store, i int, at algorithm
 	case algorithm.Instants:
 		s.log(r, st, i, at, hits, estimate)
 	case algorithm.Bins:
-		if !r.Sync || !t.options.Tier { // otherwise it is noted when it has its rank
-			s.note(r, st, i, at, hits, estimate)
-		}
+		s.note(r, st, i, at, hits, estimate)
 	}
 	groups[0] = r.Lanes().Add(groups[0], at.Lane, uint64(hits))
 	if !t.options.Tier {

@@ -100,9 +100,9 @@ func TestNoConcurrencyWithoutWait(t *testing.T) {
 		o.Tier.Fetch = func(*algorithm.Spec, counter.Source) {}
 	})
 	for rule, want := range map[string]string{
-		"limit: 6":              "",
-		"concurrency: 5":        "rule slow waits for the tier, and pop.wait is 0 until this edge starts again: restart it",
-		"limit: 5, check: sync": "rule slow waits for the tier, and pop.wait is 0 until this edge starts again: restart it",
+		"limit: 6":       "",
+		"concurrency: 5": "rule slow waits for the tier, and pop.wait is 0 until this edge starts again: restart it",
+		"limit: 5, check: sync, algorithm: exact": "rule slow waits for the tier, and pop.wait is 0 until this edge starts again: restart it",
 	} {
 		err := s.Apply(edgetest.Parse(t, fmt.Sprintf(origin, "5ms", rule)))
 		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && got != want {

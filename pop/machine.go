@@ -60,7 +60,6 @@ type Machine struct {
 	out       []wire.Command
 	arena     wire.Arena // of what is in out
 	dirty     []counter.Counter
-	backs     []counter.Back
 	random    uint64
 	ending    bool // Flush was called
 	confirmed bool // and hits have been confirmed since the last sweep

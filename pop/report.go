@@ -31,7 +31,6 @@ const maxTries = 4
 // report sends what counters have gathered to their nodes, as much of it as may be under way. The
 // rest gathers on in the table.
 func (m *Machine) report(now time.Time) {
-	m.takeBack()
 	if m.Nodes.Moved() { // a node died or came back, and what waits may belong to another node
 		m.dirty = m.dirty[:0]
 		for i := range m.nodes {
@@ -53,24 +52,6 @@ func (m *Machine) report(now time.Time) {
 		m.direct(m.dirty)
 	}
 	m.Exchanges.SendReads()
-}
-
-// takeBack takes back from the tier what was refused by its rank, or turned out not to count
-// (counter.Table.TakeBacks). A node carries it out after the incr that it undoes, which has been
-// answered, and before the next, which then finds the room. Where the node has forgotten that
-// since, nothing is there, or decr stops at 0, or leaves a lane in debt (lanes.Repay).
-func (m *Machine) takeBack() {
-	m.backs = m.counters.TakeBacks(m.backs[:0])
-	for _, b := range m.backs {
-		name := m.config.Secret.CounterName(b.Counter, m.Operators.Epoch(b.Rule, b.Source))
-		var room [secret.CounterKeySize]byte
-		key := m.arena.Write(name.Append(room[:0], b.Group))
-		for _, node := range m.Nodes.NodesOf(b.Source) {
-			c := wire.Command{Node: node, Op: wire.Decr, Report: true, Key: key, Delta: b.Hits}
-			m.send(c, flight{})
-		}
-	}
-	clear(m.backs)
 }
 
 // direct lets counters wait for their nodes.
@@ -124,12 +105,6 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		}
 		var room [secret.CounterKeySize]byte
 		key := m.arena.Write(name.Append(room[:0], p.Group))
-		if rep.WriteFirst && !p.There {
-			before := p
-			before.Known -= p.Hits
-			m.send(m.partCommand(node, wire.Add, key, c, before), flight{})
-			op = wire.Incr
-		}
 		m.sendPart(node, op, key, c, p, epoch, 0)
 	}
 	// Else nothing uses what a read would bring, or reports take all.

@@ -17,7 +17,6 @@ func TestCommandLines(t *testing.T) {
 	f("compare --workload steady --edges 65", 2, "--edges 65", "1 to 64")
 	f("compare --workload steady --rtt -1ms", 2, "--rtt -1ms")
 	f("compare --workload steady --sync 0", 2, "--sync 0s")
-	f("simulate --workload steady --edges 2 --sync --algorithm token_bucket", 2, "--sync ranks requests in sliding windows")
 	f("compare --workload steady --lease 101", 2, "--lease 101", "100")
 	f("compare --workload steady --mode dreaming", 2, "dreaming")
 	f("compare --workload steady --limit 0", 2, "limit 0")

@@ -18,22 +18,15 @@ func cmdSimulate(ctx context.Context, args []string) error {
 	trace, rule, size, out := cli.AddTrace(flags), cli.AddRule(flags), cli.AddPoP(flags), cli.AddOutput(flags)
 	scale := flags.Int("scale", 1, "of --workload published-bursty and published-poisson (400 million requests of 270,000 sources,\ncalibrated so that two counters give the published figures):\none part in so many")
 	inOrder := flags.Bool("in-order", false, "of these workloads: all sources in one table, in the order of time, on one core; it suits a --scale from 10 on")
-	sync := flags.Bool("sync", false, "every request waits for the tier, as under a rule with check: sync; for several edges")
 	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
 	if err := size.Check(); err != nil {
 		return err
 	}
-	if *sync && size.Nodes == 0 {
-		return cli.Usagef("--sync: a single edge has no tier: give --memcached or more --edges")
-	}
 	mode, rules, err := rule.Rules()
 	if err != nil {
 		return err
-	}
-	if *sync && !rules[0].Counter.Sliding() {
-		return cli.Usagef("--sync ranks requests in sliding windows: remove it, or --algorithm %s", rule.Algorithm)
 	}
 	if trace.Workload == workload.PublishedBursty || trace.Workload == workload.PublishedPoisson {
 		if len(rule.Limits) != 1 || size.Edges != 1 || size.Nodes != 0 || mode != judge.Estimator || *scale < 1 || len(trace.Files) > 0 {
@@ -54,7 +47,6 @@ func cmdSimulate(ctx context.Context, args []string) error {
 	}
 	var reports []*report.Report
 	for _, r := range rules {
-		r.Counter.Sync = *sync
 		t, err := trace.Load(r.Counter.Limit, r.Counter.Window, size.Edges)
 		if err != nil {
 			return err

@@ -378,8 +378,8 @@ func TestWhatIfReadsLogsOfOthers(t *testing.T) {
 // What a log cannot tell of rules is said.
 func TestWhatIfNotes(t *testing.T) {
 	var r asked
-	runJSON(t, "what-if --config "+writeConfig(t, "rules: [{name: a, limit: 5, share: 50, check: sync}]")+" --trace "+someLog(t), &r)
-	if n := r.Run.Notes; len(n) != 2 || !strings.Contains(n[0], "50 % of sources") || !strings.Contains(n[1], "check: sync, which changes nothing here") {
+	runJSON(t, "what-if --config "+writeConfig(t, "rules: [{name: a, limit: 5, share: 50, algorithm: exact, check: sync}]")+" --trace "+someLog(t), &r)
+	if n := r.Run.Notes; len(n) != 3 || !strings.Contains(n[0], "50 % of sources") || !strings.Contains(n[1], "counts by exact") || !strings.Contains(n[2], "check: sync, which changes nothing here") {
 		t.Errorf("%q", r.Run.Notes)
 	}
 	r = asked{}

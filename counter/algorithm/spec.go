@@ -77,9 +77,6 @@ type Spec struct {
 	// counters.
 	Commands *atomic.Uint64
 
-	// Sync says that its hits are reported at once and ranked by the answer. It does not change
-	// what counters are.
-	Sync      bool
 	algorithm algorithm
 	phases    int64 // a 65,536th of a group, ns: by so many of it a source's windows begin late; 0: all begin together
 	touched   int   // groups that the newest sub-window and those before it, which matter, can touch
@@ -199,11 +196,9 @@ const stagesFrom = 12
 // HoldsBack reports whether hits may wait under this rule.
 func (r *Spec) HoldsBack() bool { return r.Limit >= stagesFrom }
 
-// Stage is that of an estimate. Under a rule with Sync every edge reads, so nothing is announced.
+// Stage is that of an estimate.
 func (r *Spec) Stage(estimate float64) Stage {
 	switch {
-	case r.Sync:
-		return Far
 	case r.Remaining(estimate) == 0:
 		return Full
 	case !r.HoldsBack():
@@ -218,6 +213,5 @@ func (r *Spec) Stage(estimate float64) Stage {
 	return Far
 }
 
-// Near reports whether hits are reported at once: from half of the limit on, and under a rule with
-// Sync always.
-func (r *Spec) Near(estimate float64) bool { return r.Sync || 2*estimate >= float64(r.Limit) }
+// Near reports whether hits are reported at once: from half of the limit on.
+func (r *Spec) Near(estimate float64) bool { return 2*estimate >= float64(r.Limit) }

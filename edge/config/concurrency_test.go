@@ -21,7 +21,7 @@ func TestConcurrency(t *testing.T) {
 		"concurrency: 5, limit: 9, count: {statuses: [401]}":                            "",
 		"concurrency: 5, limit: 9, first_sight: wait":                                   "",
 		"concurrency: 5, limit: 9, algorithm: token_bucket, burst: 3":                   "",
-		"concurrency: 0, limit: 9, check: sync":                                         "",
+		"concurrency: 0, limit: 9, algorithm: exact, check: sync":                       "",
 
 		"concurrency: 0":                           "rule: no limit: every rule needs a name and a limit, or instead a concurrency, a priority or a queue",
 		"concurrency: -1":                          "concurrency: -1 is out of range: want 0 to 1000000",
@@ -46,7 +46,7 @@ func TestConcurrency(t *testing.T) {
 		"concurrency: 5, limit: 9, action: tag":                                      "action: a request waits for its slot, and action: tag refuses no request",
 		"concurrency: 5, limit: 9, algorithm: token_bucket, burst: 3, action: delay": "concurrency: a request holds its slot while it waits for its turn",
 		"concurrency: 5, limit: 9, algorithm: leaky_bucket":                          "concurrency: a request holds its slot while it waits for its turn",
-		"concurrency: 5, limit: 9, check: sync":                                      "check: concurrency reads the tier before each decision already",
+		"concurrency: 5, limit: 9, algorithm: exact, check: sync":                    "check: concurrency reads the tier before each decision already",
 		"concurrency: 5, check: sync":                                                "check: concurrency reads the tier before each decision already",
 		"concurrency: 5, limit: 9, windows: [{limit: 3, window: 1s}]":                "windows: requests in flight have no window",
 		"concurrency: 5, windows: [{limit: 3, window: 1s}]":                          "windows: requests in flight have no window",

@@ -224,13 +224,13 @@ func TestGuards(t *testing.T) {
 		"pop: {peers_listen: ':8082'}": "no PoP may send anything",
 		"pop: {peers_mode: off}":       "there are no peers",
 		"http2: {cleartext: true}":     "no proxy is trusted",
-		"{http2: {cleartext: true, enabled: false}, source: {trust: [10.0.0.1]}}":          "turn enabled on",
-		"{http2: {cleartext: true}, source: {trust: [10.0.0.1]}}":                          "",
-		"source: {trust: [10.0.0.0/8, '::/0']}":                                            trust,
-		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":                      "",
-		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}":                 "",
-		"{pop: {memcached: ['a:1'], wait: 0s}, rules: [{name: r, limit: 1, check: sync}]}": "give pop.wait a time",
-		"{pop: {wait: 0s}, rules: [{name: r, limit: 1, check: sync}]}":                     "",
+		"{http2: {cleartext: true, enabled: false}, source: {trust: [10.0.0.1]}}":                            "turn enabled on",
+		"{http2: {cleartext: true}, source: {trust: [10.0.0.1]}}":                                            "",
+		"source: {trust: [10.0.0.0/8, '::/0']}":                                                              trust,
+		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":                                        "",
+		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}":                                   "",
+		"{pop: {memcached: ['a:1'], wait: 0s}, rules: [{name: r, limit: 1, check: sync, algorithm: exact}]}": "give pop.wait a time",
+		"{pop: {wait: 0s}, rules: [{name: r, limit: 1, check: sync, algorithm: exact}]}":                     "",
 	} {
 		c, err := Parse("f.yaml", []byte(yaml+"\n"))
 		if err != nil {

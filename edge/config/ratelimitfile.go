@@ -120,7 +120,7 @@ func (r *reader) described(n ast.Node, seen map[string]ast.Node, rule *rules.Con
 	case rule.Cost.Is():
 		r.fail(at("cost"), "cost: the calling proxy sends how many hits a request is (hits_addend): remove it")
 	case rule.Check == limiter.Sync:
-		r.fail(at("check"), "check: sync ranks requests one by one, and a proxy may send many hits at once: take check: async")
+		r.fail(at("check"), "check: sync has the tier keep requests one by one, and a proxy may send many hits at once: take check: async")
 	case rule.Algorithm != rules.Sliding && rule.Algorithm != rules.Fixed:
 		r.fail(at("algorithm"), "algorithm: %s: the calling proxy gets a limit in a window: take sliding or fixed", rule.Algorithm)
 	}

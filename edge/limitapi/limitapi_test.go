@@ -38,7 +38,7 @@ rules:
 - {name: bucket, algorithm: token_bucket, limit: 60, burst: 2, mitigation_timeout: 0}
 - {name: leaky, algorithm: leaky_bucket, limit: 60, burst: 5, mitigation_timeout: 0}
 - {name: priced, limit: 10, cost: 4}
-- {name: ranked, limit: 2, check: sync}
+- {name: ranked, limit: 2, check: sync, algorithm: exact}
 - {name: plan, key: "header:X-Api-Key", limit: 1, plans: {pro: 60}}
 - {name: planned, limit: 1, match: {plans: [pro]}}
 - {name: slots, limit: 1, concurrency: 3}
@@ -163,7 +163,7 @@ func TestWrongCalls(t *testing.T) {
 		`{"rule":"user","key":""}`:                                                    "422 bad_ask key: the value of header:x-user is empty",
 		`{"rule":"user","key":"a","cost":1000001}`:                                    "422 bad_ask cost: 1000001 is out of range: want 0 to 1000000",
 		`{"rule":"bucket","key":"192.0.2.1","cost":2}`:                                "422 bad_ask cost: rule bucket counts by algorithm: token_bucket, one at a time: want 0 or 1, or no cost",
-		`{"rule":"ranked","key":"192.0.2.1","cost":0}`:                                "422 bad_ask cost: rule ranked has check: sync, which ranks one at a time: want 1, or no cost",
+		`{"rule":"ranked","key":"192.0.2.1","cost":0}`:                                "422 bad_ask cost: rule ranked has check: sync, which keeps one at a time: want 1, or no cost",
 		`{"rule":"planned","key":"192.0.2.1"}`:                                        "422 bad_ask rule planned goes by the plan of header:x-api-key, which is no part of its key: ask a rule that counts by it",
 		`{"rule":"slots","key":"192.0.2.1"}`:                                          "422 bad_ask rule slots has a concurrency, and nobody would say here when the request has ended: ask another",
 		`{"rule":"failed","key":"192.0.2.1"}`:                                         "422 bad_ask rule failed counts by the status of an answer, and here is none: ask another",

@@ -51,8 +51,7 @@ type Decision struct {
 
 	// Delay is how long an admitted request waits for its turn, MaxDelay at most: the longest of
 	// its rules, which have counted it already, so that the next has its turn after it.
-	Delay   time.Duration
-	tickets []counter.Ticket
+	Delay time.Duration
 
 	inFlight    bool // a rule counts requests in flight
 	slots       []inflight.Slot
@@ -125,9 +124,8 @@ func (d *Decision) Reset() {
 	clear(d.Results)
 	clear(d.reservations)
 	clear(d.replies)
-	clear(d.tickets)
 	d.Results, d.Covering = d.Results[:0], nil
-	d.reservations, d.replies, d.tickets = d.reservations[:0], d.replies[:0], d.tickets[:0]
+	d.reservations, d.replies = d.reservations[:0], d.replies[:0]
 	d.slots, d.slotResults, d.inFlight = d.slots[:0], d.slotResults[:0], false
 	clear(d.kept)
 	clear(d.answers)
@@ -218,7 +216,7 @@ type Check string
 
 const (
 	Async Check = "async" // behind its back
-	Sync  Check = "sync"  // before each decision, which waits for the answer: algorithm.Spec.Sync
+	Sync  Check = "sync"  // before each decision, which waits for the answer: Rule.Exact
 )
 
 // FirstSight says what to do with a request of a source whose count in the PoP is not known yet.

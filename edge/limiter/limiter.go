@@ -192,7 +192,7 @@ func (l *Limiter) learn(d *Decision, now time.Time) bool {
 func (l *Limiter) reserve(d *Decision, refused bool, now time.Time) {
 	// First, because results point into it
 	d.reservations = slices.Grow(d.reservations, len(d.Results))
-	shadows, ranked := false, false
+	shadows := false
 	for i := range d.Results {
 		r := &d.Results[i]
 		if !r.open() || r.Rule.Uncounted || refused && !r.Rule.Refused {
@@ -206,18 +206,11 @@ func (l *Limiter) reserve(d *Decision, refused bool, now time.Time) {
 		r.Reservation = a
 		d.Held = d.Held || a.Hold
 		shadows = shadows || a.Shadow
-		ranked = ranked || l.ranked(r)
 	}
 	if len(d.reservations) == 0 {
 		return
 	}
-	if ranked {
-		l.take(d)
-	}
 	admitted := l.Counters.Reserve(d.reservations, now)
-	if ranked && admitted {
-		admitted = l.rank(d, now)
-	}
 	if admitted && !shadows {
 		return
 	}

@@ -679,18 +679,13 @@ func TestReset(t *testing.T) {
 		}
 	}
 	// What is used again without being written whole is clear.
-	ranks := newRanks(3, newRule(t, "sync", 3, syncs), newRule(t, "slow", 9, concurrency(5)))
-	ranks.InFlight = inflight.New(inflight.Options{})
-	d := ranks.decide(a, epoch)
+	slow := newBench(newRule(t, "slow", 9, concurrency(5)))
+	slow.InFlight = inflight.New(inflight.Options{})
+	d := slow.decide(a, epoch)
 	d.Reset()
 	for _, ask := range d.reservations[:cap(d.reservations)] {
 		if ask != (counter.Reservation{}) {
 			t.Errorf("%+v lives on", ask)
-		}
-	}
-	for _, ticket := range d.tickets[:cap(d.tickets)] {
-		if ticket != (counter.Ticket{}) {
-			t.Errorf("%+v lives on", ticket)
 		}
 	}
 	for _, reply := range d.replies[:cap(d.replies)] {
@@ -698,7 +693,7 @@ func TestReset(t *testing.T) {
 			t.Error("a reply lives on")
 		}
 	}
-	if len(d.reservations)+len(d.tickets)+len(d.replies)+len(d.slots)+len(d.slotResults) > 0 || d.inFlight {
+	if len(d.reservations)+len(d.replies)+len(d.slots)+len(d.slotResults) > 0 || d.inFlight {
 		t.Error("something is left")
 	}
 }

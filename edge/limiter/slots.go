@@ -10,7 +10,7 @@ import (
 
 // A rule with a concurrency has so many slots over the PoP, and a request holds one from its
 // decision until Leave. Where there is a tier the request waits until that has counted it, as under
-// check: sync (rank.go): as long as Limiter.Wait lets it, once for all its rules. If the tier has
+// check: sync (exact.go): as long as Limiter.Wait lets it, once for all its rules. If the tier has
 // not answered by then, the rule's posture decides; local is this edge's own count against the
 // whole concurrency.
 //
@@ -60,7 +60,7 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 func (l *Limiter) willRefuse(d *Decision, now time.Time) bool {
 	for i := range d.Results {
 		r := &d.Results[i]
-		if !r.open() || r.Rule.Uncounted || !r.Rule.refuses() || r.Rule.Counter.Sync ||
+		if !r.open() || r.Rule.Uncounted || !r.Rule.refuses() ||
 			r.Rule.Exact != nil && l.Exact != nil {
 			continue
 		}

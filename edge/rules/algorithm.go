@@ -99,15 +99,15 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 	case c.Action == Delay && c.Algorithm != TokenBucket:
 		no("action", "only a bucket has a queue with turns: delay needs algorithm: token_bucket, or take leaky_bucket")
 	case c.Check == limiter.Sync && c.Cost.Is():
-		no("check", "sync ranks one request at the tier, not its cost: remove cost, or take check: async")
+		no("check", "sync has the tier keep one request, not its cost: remove cost, or take check: async")
 	case c.Check == limiter.Sync && c.Action == Tag:
 		no("check", "sync makes each request wait for the tier, and action: tag refuses no request: take check: async")
 	case c.Check == limiter.Sync && c.OnStoreFailure == limiter.Share:
 		no("on_store_failure", "share admits by this edge's own count, and check: sync promises more than that: want closed, local or open")
 	case c.OnStoreFailure == limiter.Share && is:
 		no("on_store_failure", "share divides a limit in a window, and a bucket would drain on every edge as fast as before: want local, open or closed")
-	case c.Check == limiter.Sync && c.Algorithm != Sliding && !c.keeps():
-		no("check", "sync has the tier rank or keep each request, and under algorithm: %s it can do neither: take sliding, exact or token_bucket, or check: async", c.Algorithm)
+	case c.Check == limiter.Sync && !c.keeps() && c.Match.Descriptors == nil:
+		no("check", "sync needs algorithm: exact or token_bucket, of which the tier keeps each request, and this is %s: take one of them, or check: async", c.Algorithm)
 	case c.keeps() && c.Count.Refused:
 		no("count", "check: sync with algorithm: %s keeps what is admitted, and a request that is refused is none: remove refused, or take algorithm: sliding", c.Algorithm)
 	case c.keeps() && c.Action == Delay:

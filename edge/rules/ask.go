@@ -50,7 +50,7 @@ func (d *Decision) AskedOf(q *Ask, set *Set, secret key.Secret, s *address.Sourc
 	}
 	switch one := r.AsksTier(); {
 	case one && a.Hits != 1:
-		return a, fmt.Errorf("cost: rule %s has check: sync, which ranks one at a time: want 1, or no cost", q.Rule)
+		return a, fmt.Errorf("cost: rule %s has check: sync, which keeps one at a time: want 1, or no cost", q.Rule)
 	case a.Hits > 1 && r.Config.Algorithm != Sliding && r.Config.Algorithm != Fixed:
 		return a, fmt.Errorf("cost: rule %s counts by algorithm: %s, one at a time: want 0 or 1, or no cost", q.Rule, r.Config.Algorithm)
 	case a.Hits > algorithm.MaxCost:

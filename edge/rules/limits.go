@@ -367,8 +367,6 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 		}
 		if c.keeps() {
 			to.Exact = exact.NewSpec(to.Counter, c.OnStoreFailure == limiter.Closed, len(c.Count.Statuses) > 0)
-		} else {
-			to.Counter.Sync = c.Check == limiter.Sync
 		}
 		r.Limits = append(r.Limits, Limit{Rule: to, Parent: r, Policy: c.Name + s.suffix, v4: s.v4, v6: s.v6})
 	}

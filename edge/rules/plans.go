@@ -200,7 +200,6 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	if v.Counter, err = r.Config.newCounter(fmt.Sprintf("%s limit %d", r.Counter.Name, limit), limit, r.Counter.Estimate); err != nil {
 		return nil, err
 	}
-	v.Counter.Sync = r.Counter.Sync
 	if r.Exact != nil {
 		v.Exact = r.Exact.By(v.Counter)
 	}

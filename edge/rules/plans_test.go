@@ -144,7 +144,6 @@ func TestVariantsAreTheirRule(t *testing.T) {
 		"units":  func(c *Config) { c.Cost.Units = 4 },
 		"bytes":  func(c *Config) { c.Cost.Bytes = 10 },
 		"header": func(c *Config) { c.Cost.Header = "X-Cost" },
-		"sync":   func(c *Config) { c.Check = limiter.Sync },
 		"fixed":  func(c *Config) { c.Algorithm = Fixed },
 		"tag":    func(c *Config) { c.Action = Tag },
 		"shadow": func(c *Config) { c.Mode = Shadow },
@@ -172,7 +171,7 @@ func TestVariantsAreTheirRule(t *testing.T) {
 		if !v.IsVariant() || l == nil || l.Counter != is.Rule.Counter || l.Counter.Limit != 100 || l.OwnPolicy() != "" || string(TextOf(is, addr).Policy) != `"api";q=100;w=60` {
 			t.Errorf("%s: %+v of %+v", name, l, v)
 		}
-		if is.Rule.Counter.Sync != (name == "sync") || is.Rule.Tag != (name == "tag") || is.Rule.Shadow != (name == "shadow") || is.Rule.Counter.Algorithm() != base.Counter.Algorithm() {
+		if is.Rule.Tag != (name == "tag") || is.Rule.Shadow != (name == "shadow") || is.Rule.Counter.Algorithm() != base.Counter.Algorithm() {
 			t.Errorf("%s: %+v", name, is.Rule)
 		}
 		var listed []string
@@ -271,7 +270,9 @@ func TestLimitBeyondTheAlgorithm(t *testing.T) {
 	who := book(t, map[string]plans.Quota{"k": {Rule: "api", Limit: 5000}, "l": {Rule: "api", Limit: 50}})
 	for algorithm, want := range map[Algorithm]uint32{Exact: 10, Sliding: 5000} {
 		c := api()
-		c.Limit, c.Check, c.Algorithm = 10, limiter.Sync, algorithm
+		if c.Limit, c.Algorithm = 10, algorithm; algorithm == Exact {
+			c.Check = limiter.Sync
+		}
 		set := plannedSet(t, c)
 		if _, err := set.Vary(who); err != nil {
 			t.Fatalf("%s: %v", algorithm, err)

@@ -55,7 +55,7 @@ type Rule struct {
 }
 
 // AsksTier reports whether each request under the rule waits for the tier before its verdict.
-func (r *Rule) AsksTier() bool { return r.Counter.Sync || r.Exact != nil || r.InFlight != nil }
+func (r *Rule) AsksTier() bool { return r.Exact != nil || r.InFlight != nil }
 
 // Stalls reports whether the verdict on a request under the rule may have to wait: for the tier, its turn, or a signature.
 func (r *Rule) Stalls() bool {

@@ -149,9 +149,7 @@ func (x *Exchanges) readDone(l groups, k kind, values [][]byte, now time.Time) {
 		if !ok {
 			x.forged.Add(1)
 		}
-		if totals[i] = total; ok && total == 0 && c.Rule.Sync {
-			totals[i] = counter.Emptied
-		}
+		totals[i] = total
 		found = found || ok
 	}
 	if !found && k == read {

@@ -19,7 +19,6 @@ type behaviour struct {
 	edges           int
 	limit           uint32
 	window, timeout time.Duration // timeout 0: the rule throttles
-	sync            bool          // the rule asks the tier before each decision
 	fresh           bool          // after its requests comes a source that nobody has seen, in its place
 	requests        int
 	gap             time.Duration // between two of them; 0: all at the same instant
@@ -54,7 +53,6 @@ func (b behaviour) run(t *testing.T) (s spent) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Sync = b.sync
 	rule := limiter.Rule{Rule: mitigation.Rule{Counter: c, Timeout: b.timeout}}
 	w, err := New(Config{Edges: b.edges, Nodes: 1, RTT: time.Millisecond, Wait: 5 * time.Millisecond, Counters: 4096, Secret: secret.Of([]byte("worst"))},
 		[]limiter.Rule{rule}, began)
@@ -168,36 +166,4 @@ func TestSuspects(t *testing.T) {
 	f(64, 256, 0, false, 64, second/3)
 	f(64, 11, 0, true, 11, second)
 	f(64, 64, 0, false, 64, second)
-}
-
-// TestSuspectsUnderSync: what asking before each decision costs at worst, each behaviour by itself. It is more than the budget where sources
-// that nobody has seen go over a small limit through several edges: docs/operating/rule-kinds.md says how much.
-func TestSuspectsUnderSync(t *testing.T) {
-	t.Parallel()
-	const second = time.Second
-	windows := []time.Duration{second, 60 * second}
-	if raceEnabled {
-		windows = windows[:1]
-	}
-	for _, window := range windows {
-		budget := 4.6
-		if window > 18*second { // groups of sub-windows are longer than clocks are apart
-			budget = 4.2
-		}
-		for _, edges := range []int{2, 8} {
-			f := func(limit uint32, fresh bool, requests int, gap, pause time.Duration) {
-				t.Helper()
-				b := behaviour{edges: edges, limit: limit, window: window, timeout: window, sync: true, fresh: fresh, requests: requests, gap: gap, pause: pause}
-				s := b.run(t)
-				if got := per(s.Commands, s.requests); got > budget || per(s.Bytes, s.requests) > 1024 {
-					t.Errorf("%.3g commands and %.4g bytes a request, the budget is %.3g and 1024, by %+v", got, per(s.Bytes, s.requests), budget, b)
-				}
-			}
-			f(1, true, 2, 0, second)
-			f(5, true, 6, 0, second)
-			f(2, true, 3, second/20, second)
-			f(5, true, 1, 0, second/10)
-			f(5, false, 10, second/10, second/2)
-		}
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/config"
 	"sluice/edge/limiter"
 	"sluice/loadgen/anycast"
 	"sluice/loadgen/judge"
@@ -42,7 +41,6 @@ type Site struct {
 	faults    []lab.Fault // still to come, the next one first
 	affinity  *anycast.Affinity
 	trace     *trace.Trace
-	late      time.Duration
 	Err       error // of a fault that could not be done; the run is worth nothing then
 	peers     bool
 	announced []announced // blocks and counts on their way between PoPs, the first to arrive first
@@ -138,9 +136,6 @@ func (s *Site) Counters() (n uint64) {
 	return n
 }
 
-// Late is how long after its time a request was sent at most: where each waits for the tier (algorithm.Spec.Sync), they go one after the other.
-func (s *Site) Late() time.Duration { return s.late }
-
 // Cost is how many commands the nodes were sent because of requests, and how many bytes those and their answers had.
 func (s *Site) Cost() (commands, bytes uint64) {
 	for _, p := range s.pops {
@@ -165,9 +160,6 @@ func (s *Site) advance(at time.Duration) {
 // run lets time pass in all PoPs. A block is under way for so long that what they do in that time does not depend on what others do meanwhile.
 func (s *Site) run(at time.Duration) {
 	until := s.start.Add(at)
-	for _, p := range s.pops {
-		s.late = max(s.late, p.world.Now().Sub(until))
-	}
 	for next := s.pops[0].world.Now(); ; {
 		next = next.Add(betweenPoPs)
 		if len(s.announced) > 0 && s.announced[0].at.Before(next) {
@@ -288,12 +280,8 @@ type sitePoP struct {
 
 func newSitePoP(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, decided func(across.Block), counted func(across.Count)) (*sitePoP, error) {
 	v := &sitePoP{rule: RuleOf(rule, mode), start: StartOf(t), sources: sourceKeys(t)}
-	wait := time.Duration(0)
-	if rule.Counter.Sync {
-		wait = config.Default().PoP.Wait
-	}
 	w, err := sim.New(sim.Config{
-		Edges: size.Edges, Wait: wait, Nodes: size.Nodes, RTT: size.RTT, Counters: RoomFor(t), Secret: Secret,
+		Edges: size.Edges, Nodes: size.Nodes, RTT: size.RTT, Counters: RoomFor(t), Secret: Secret,
 		Skew: func(edge int) time.Duration { // spread evenly over the whole of it
 			return size.Skew * time.Duration(edge) / time.Duration(max(size.Edges-1, 1))
 		},

@@ -217,14 +217,6 @@ func (s *Set) Add(h *Histogram, n uint32, bin int, hits uint32) {
 	s.set(h, n, bin, min(s.at(h, n, bin)+hits, 1<<16-1))
 }
 
-// TakeBack takes hits out of a bin, if its sub-window is still there.
-func (s *Set) TakeBack(h *Histogram, n uint32, bin int, hits uint32) {
-	if h.subWindows[n%SubWindows] == n {
-		have := s.at(h, n, bin)
-		s.set(h, n, bin, have-min(hits, have))
-	}
-}
-
 // Bin is the bin of an instant at which so much of its sub-window is gone.
 func Bin(gone float64) int { return min(int(gone*Size), Size-1) }
 

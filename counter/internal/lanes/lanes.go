@@ -81,23 +81,6 @@ func (p Packing) Written(x uint64) bool {
 	return true
 }
 
-// Repay is a number without debts: where more was taken from a lane than it had, it has its highest bit, and one of the next lane's. It
-// becomes 0, and the next one is what it was.
-func (p Packing) Repay(x uint64) (y uint64) {
-	if x&p.top() == 0 {
-		return x
-	}
-	debt := uint64(0)
-	for i := range p.Count() {
-		if n := p.Lane(x, i); n > p.Max() {
-			debt = 1
-		} else {
-			y, debt = p.Add(y, i, n+debt), 0
-		}
-	}
-	return y
-}
-
 // fill turns highest bits into all the lower bits of their lanes.
 func (p Packing) fill(tops uint64) uint64 { return tops - tops>>(p.Width()-1) }
 
@@ -147,16 +130,6 @@ func (p Packing) Shift(groups int, by int64, group func(g int) *uint64) (lost ui
 		lost -= p.Sum(moved[g])
 	}
 	return lost
-}
-
-// Last takes n hits of those that a group has, from its newest lanes.
-func (p Packing) Last(group, n uint64) (hits uint64) {
-	for i := p.Count() - 1; i >= 0; i-- {
-		some := min(p.Lane(group, i), n)
-		hits |= some << (uint(i) * p.Width())
-		n -= some
-	}
-	return hits
 }
 
 // Older makes groups older by n.

@@ -36,31 +36,3 @@ func TestLanesTogether(t *testing.T) {
 		}
 	}
 }
-
-// Whatever is added to lanes and taken from them, in whatever order, Repay finds each lane as it would be by itself, and 0 in place of less.
-func TestRepay(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	for _, p := range []Packing{Narrow, Wide} {
-		for range 100_000 {
-			var lanes [4]int64
-			number := uint64(0)
-			for range 8 {
-				i, n := rng.IntN(p.Count()), int64(rng.IntN(3))-1
-				if rng.IntN(8) == 0 {
-					n *= int64(p.Max()) / 10
-				}
-				lanes[i] += n
-				number += uint64(n) << (uint(i) * p.Width())
-			}
-			if int64(number) < 0 {
-				continue // memcached stops at 0
-			}
-			got := p.Repay(number)
-			for i := range p.Count() {
-				if p.Lane(got, i) != uint64(max(lanes[i], 0)) {
-					t.Fatalf("%v is read as %x, want %v", number, got, lanes[:p.Count()])
-				}
-			}
-		}
-	}
-}

@@ -3,7 +3,7 @@
 //
 // A counter has an Entry only while there is any of these, so a table pays for it only where something happens. Most
 // entries are made and ended within one group. A Set has those of a shard, each under an index that the counter knows.
-// All hits go in by Count and out by Answer, TakeBack or as lost, so that Hits of a Set is what all its entries have,
+// All hits go in by Count and out by Answer or as lost, so that Hits of a Set is what all its entries have,
 // and of an Entry what its groups have. The table knows which counter has which index, and when to report.
 package unconfirmed
 
@@ -234,24 +234,6 @@ func (s *Set) Return(k *Entry, g int, hits uint64) {
 	u.Pending = k.Rule.Lanes().Plus(u.Pending, hits)
 	k.Hits += uint32(n)
 	s.Hits += n
-}
-
-// TakeBack takes n pending hits out of a lane of a group, if they are there and so many others are pending as well.
-func (s *Set) TakeBack(k *Entry, g, lane int, n uint32, others uint64) bool {
-	u, l := s.group(k, g), k.Rule.Lanes()
-	if u == nil || l.Lane(u.Pending, lane) < uint64(n) {
-		return false
-	}
-	pending := l.Sum(k.newest.Pending)
-	for _, o := range s.older(k) {
-		pending += l.Sum(o.Pending)
-	}
-	if pending < uint64(n)+others {
-		return false
-	}
-	u.Pending -= l.Add(0, lane, uint64(n))
-	s.drop(k, uint64(n))
-	return true
 }
 
 // Age makes the groups of an entry older by n. It returns how many hits fall off its end: pending ones, and such as were in flight,

@@ -33,7 +33,7 @@ func TestBalance(t *testing.T) {
 			}
 			live[w] = true
 			k, g := s.At(w), rng.IntN(r.Groups())
-			switch rng.IntN(9) {
+			switch rng.IntN(8) {
 			case 0, 1:
 				n := 1 + rng.Uint32N(limit)
 				if l.Lane(s.In(k, 0).Pending, 1)+uint64(n) <= l.Max() && s.Count(k, r, 1, n) {
@@ -52,19 +52,15 @@ func TestBalance(t *testing.T) {
 					}
 				}
 			case 4:
-				if n := 1 + rng.Uint32N(limit); s.TakeBack(k, g, 1, n, 0) {
-					out += uint64(n)
-				}
-			case 5:
 				pending, inFlight := s.Age(k, 1+rng.IntN(r.Groups()))
 				out += pending + inFlight
-			case 6:
+			case 5:
 				if !s.HasInFlight(k) {
 					out += s.Shift(k, int64(rng.IntN(40)-20))
 				}
-			case 7:
+			case 6:
 				k.Queued, queued[w] = true, true
-			case 8:
+			case 7:
 				out += s.Release(w)
 				delete(live, w)
 			}

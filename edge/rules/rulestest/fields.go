@@ -52,7 +52,7 @@ var Written = map[string]func(*rules.Config){
 	"Count.Statuses":    func(c *rules.Config) { c.Count.Statuses = []int{401, 403} },
 	"Share":             func(c *rules.Config) { c.Share = 25 },
 	"ShowKey":           func(c *rules.Config) { c.ShowKey, c.Key = 4, []string{"header:A"} },
-	"Check":             func(c *rules.Config) { c.Check = limiter.Sync },
+	"Check":             func(c *rules.Config) { c.Check, c.Algorithm = limiter.Sync, rules.Exact },
 	"Count.Refused":     func(c *rules.Config) { c.Count.Refused = true },
 	"Windows": func(c *rules.Config) {
 		c.Windows = []rules.Window{{Limit: 10, Window: rules.Duration(time.Second)}, {Limit: 1000, Window: rules.Duration(time.Hour)}}
@@ -164,7 +164,7 @@ var Changes = map[string][]Change{
 		{From: aBucket, To: func(c *rules.Config) { c.Burst = 5 }, Afresh: true},
 		{From: func(c *rules.Config) { c.Algorithm, c.Limit, c.Burst = rules.TokenBucket, 1000, 4 }, To: func(c *rules.Config) { c.Burst = 5 }, Afresh: true}, // both drain within a second
 	},
-	"Check":       {{To: func(c *rules.Config) { c.Check = limiter.Sync }}},
+	"Check":       {{To: func(c *rules.Config) { c.Check, c.Algorithm = limiter.Sync, rules.Exact }, Afresh: true}},
 	"Priority":    {{To: func(c *rules.Config) { c.Priority = rules.Sheddable }}},
 	"Queue":       {{To: func(c *rules.Config) { c.Queue = rules.Duration(100 * time.Millisecond) }}},
 	"Concurrency": {{To: func(c *rules.Config) { c.Concurrency = 20 }}},

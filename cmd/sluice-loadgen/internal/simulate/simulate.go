@@ -84,9 +84,6 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule mitigation.R
 			commands, bytes := site.Cost()
 			f.SetTierOps(commands)
 			f.TierBytesPer1000 = 1000 * judge.Ratio(float64(bytes), f.Requests)
-			if rule.Counter.Sync {
-				r.Run.Notes = []string{fmt.Sprintf("check: sync: each request waits for the tier before the next is sent, so none are parallel; the latest was sent %v after its time", site.Late())}
-			}
 			return &f, nil
 		}
 		delay, err := pop(true)

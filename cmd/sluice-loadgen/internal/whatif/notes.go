@@ -177,7 +177,7 @@ func notes(t *trace.Trace, c *config.Config, l *logged, forgotten uint64) (notes
 			notes = append(notes, fmt.Sprintf("the log has whole seconds, over which requests are spread by the seed: what rule %s shows for shorter times is no better than that", r.Name))
 		}
 		if r.AsksTier() {
-			notes = append(notes, fmt.Sprintf("rule %s says check: sync, which changes nothing here: one edge judges the log, and knows of each request before the next; over several edges, --sync of simulate shows it", r.Name))
+			notes = append(notes, fmt.Sprintf("rule %s says check: sync, which changes nothing here: one edge judges the log, and knows of each request before the next", r.Name))
 		}
 		if r.Match.Descriptors != nil {
 			notes = append(notes, fmt.Sprintf("a log has requests, and no descriptors, so that rule %s, about %v, judges nothing here", r.Name, r.Match.Descriptors))
