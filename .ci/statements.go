@@ -1,6 +1,6 @@
-// Command statements counts the statements of product code, package by package: go run .ci/statements.go [REVISION].
-// With a revision it prints those of that one beside those of the working tree. Tests do not count, nor do blocks, which
-// are no statements of their own.
+// Command statements counts the statements of product code, package by package: go run
+// .ci/statements.go [REVISION]. With a revision it prints those of that one beside those of the
+// working tree. Tests do not count, nor do blocks, which are no statements of their own.
 package main
 
 import (
@@ -55,7 +55,8 @@ func main() {
 
 // count adds the statements of a file to its folder's.
 func count(to map[string]int, name string, text func() ([]byte, error)) error {
-	if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "docs/") {
+	if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") ||
+		strings.HasPrefix(name, ".") || strings.HasPrefix(name, "docs/") {
 		return nil
 	}
 	src, err := text()

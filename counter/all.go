@@ -8,9 +8,9 @@ import (
 	"sluice/counter/algorithm"
 )
 
-// All ranges over the counters of rules in which something is counted at now, for another table's Learn: their groups are
-// those of Snapshot, the newest first. What is reserved is not among them. Nothing is locked while a
-// counter is looked at; hits that come meanwhile may be in it or not.
+// All ranges over the counters of rules in which something is counted at now, for another table's
+// Learn: their groups are those of Snapshot, the newest first. What is reserved is not among them.
+// Nothing is locked while a counter is looked at; hits that come meanwhile may be in it or not.
 func (t *core) All(rules []*algorithm.Spec, now time.Time) iter.Seq[Copy] {
 	byID := make(map[uint32]*algorithm.Spec, len(rules))
 	for _, r := range rules {
@@ -49,7 +49,8 @@ func (s *shard) copies(rules map[uint32]*algorithm.Spec, now int64, out []Copy) 
 			s.advance(st, i, r, now)
 			groups := st.groups(i)[:r.Groups()]
 			if slices.Max(groups) > 0 {
-				out = append(out, Copy{Counter{Rule: r, Source: h.source()}, h.base, slices.Clone(groups)})
+				out = append(out, Copy{Counter{Rule: r, Source: h.source()}, h.base,
+					slices.Clone(groups)})
 			}
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"sluice/counter/internal/unconfirmed"
 )
 
-// Forged reports whether no edge can have written a number of the tier, so that it counts as nothing.
+// Forged reports whether no edge can have written a number of the tier, so that it counts as
+// nothing.
 func Forged(r *algorithm.Spec, total uint64) bool { return !r.Lanes().Written(total) }
 
 // readTotal is a number of the tier; what no edge can have written counts as nothing.
@@ -32,7 +33,8 @@ func (t Reports) Counted(c Counter, p Part, total uint64, now time.Time) Reply {
 	return reply
 }
 
-// Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
+// Returned takes a part back that certainly did not reach the tier: its hits wait to be reported
+// again.
 func (t Reports) Returned(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		s.unconfirmed.Return(k, g, p.Hits)
@@ -40,16 +42,17 @@ func (t Reports) Returned(c Counter, p Part, now time.Time) {
 	}, 0, false)
 }
 
-// Lost gives up a part of which it is unknown whether it reached the tier. Its hits still count here; they are not
-// reported again, because counting them twice would be worse than not at all.
+// Lost gives up a part of which it is unknown whether it reached the tier. Its hits still count
+// here; they are not reported again, because counting them twice would be worse than not at all.
 func (t Reports) Lost(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		s.stats.LostUnknown += c.Rule.Lanes().Sum(p.Hits)
 	}, 0, false)
 }
 
-// Full gives up a part for which the tier has no memory: sending it again would not help. Its hits still count here,
-// and a tier that has memory for this group later receives them, because the next report stores all that is known.
+// Full gives up a part for which the tier has no memory: sending it again would not help. Its hits
+// still count here, and a tier that has memory for this group later receives them, because the next
+// report stores all that is known.
 func (t Reports) Full(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		s.stats.LostFull += c.Rule.Lanes().Sum(p.Hits)
@@ -61,20 +64,23 @@ func (t Reports) Read(c Counter, group uint32, total uint64, now time.Time) Repl
 	return t.answered(c, group, 0, now, nil, readTotal(c.Rule, total), true)
 }
 
-// Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. Whatever is under way
-// must have been sent after the read. The source need not be in the table.
-func (t Reports) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Reply {
+// Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the
+// newest first. Whatever is under way must have been sent after the read. The source need not be in
+// the table.
+func (t Reports) Learn(c Counter, newest uint32, groups []uint64, reported uint64,
+	now time.Time) Reply {
 	return t.learn(c, newest, groups, reported, false, now)
 }
 
-// Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. The
-// other table has done what is left to do about it.
+// Announced takes in what another table's Snapshot has of a counter, and reports whether it is over
+// its limit. The other table has done what is left to do about it.
 func (t Reports) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
 	return t.learn(c, newest, groups, 0, true, now).Over
 }
 
 // learn takes in groups of a counter, which it makes if there is none.
-func (t Reports) learn(c Counter, newest uint32, groups []uint64, reported uint64, announcement bool, now time.Time) Reply {
+func (t Reports) learn(c Counter, newest uint32, groups []uint64, reported uint64,
+	announcement bool, now time.Time) Reply {
 	l := t.open(c.Rule, &c.Source)
 	defer l.s.unlock(t.core)
 	if l.there {
@@ -94,14 +100,17 @@ func (t Reports) learn(c Counter, newest uint32, groups []uint64, reported uint6
 	return l.s.replied(t.core, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
 }
 
-// answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
-func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *unconfirmed.Entry, int), total uint64, learn bool) (reply Reply) {
+// answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's
+// total if there is one.
+func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time,
+	do func(*shard, *unconfirmed.Entry, int), total uint64, learn bool) (reply Reply) {
 	r := c.Rule
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, r, t.ns(now))
 		h := st.head(i)
 		if g := int(int32(h.base - group)); g >= 0 && g < r.Groups() {
-			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
+			// Other hits than these are in flight where the counter was pushed out meanwhile and
+			// came back.
 			if hits != 0 && h.unconfirmed != 0 {
 				k := s.unconfirmed.At(h.unconfirmed)
 				if s.unconfirmed.Answer(k, g, hits) {
@@ -122,10 +131,10 @@ func (t Reports) answered(c Counter, group uint32, hits uint64, now time.Time, d
 	return reply
 }
 
-// merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted.
-// What is under way may be in the total already, but not in one that was read (inOrder): a node answers in order, so
-// what is unanswered then was sent after the read. Otherwise a table that loses a race to add would be without its own
-// hits until its incr is answered.
+// merge takes the tier's total for a group: with what is still to be reported, it is the least that
+// has been counted. What is under way may be in the total already, but not in one that was read
+// (inOrder): a node answers in order, so what is unanswered then was sent after the read. Otherwise
+// a table that loses a race to add would be without its own hits until its incr is answered.
 func (s *shard) merge(st *store, i int, r *algorithm.Spec, g int, total uint64, inOrder bool) {
 	h, groups := st.head(i), st.groups(i)
 	var missing uint64
@@ -141,11 +150,12 @@ func (s *shard) merge(st *store, i int, r *algorithm.Spec, g int, total uint64, 
 	}
 }
 
-// readsAfter reports whether a table that knows nothing of the older groups reads them after the tier's total for the
-// newest. A table that has never met the source and is the first in a group always reads: no other may have, and the
-// source might be mitigated. Under a limit without stages nothing is announced before it is full, so every other table
-// reads as well, once in a group. Once the newest group alone reaches the limit, the older ones will have left the
-// window before a request is admitted again.
+// readsAfter reports whether a table that knows nothing of the older groups reads them after the
+// tier's total for the newest. A table that has never met the source and is the first in a group
+// always reads: no other may have, and the source might be mitigated. Under a limit without stages
+// nothing is announced before it is full, so every other table reads as well, once in a group. Once
+// the newest group alone reaches the limit, the older ones will have left the window before a
+// request is admitted again.
 func readsAfter(r *algorithm.Spec, h *head, groups []uint64, p Part, total uint64) bool {
 	switch {
 	case !h.met() && total == p.Known:

@@ -91,12 +91,14 @@ func (s *shard) estimate(r *algorithm.Spec, st *store, i int, at algorithm.Posit
 }
 
 // retryAfter is how long it takes until n more hits of a counter are within the limit.
-func (s *shard) retryAfter(r *algorithm.Spec, st *store, i int, at algorithm.Position, n float64) time.Duration {
+func (s *shard) retryAfter(r *algorithm.Spec, st *store, i int, at algorithm.Position,
+	n float64) time.Duration {
 	return s.retryAfterOf(r, st, i, st.groups(i), at, n)
 }
 
 // peek returns a counter's estimate at now, with its groups as they would be then.
-func (s *shard) peek(r *algorithm.Spec, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at algorithm.Position) {
+func (s *shard) peek(r *algorithm.Spec, st *store, i int, now int64,
+	room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at algorithm.Position) {
 	h := st.head(i)
 	groups = room[:copy(room[:], st.groups(i))]
 	p := s.position(r, now, h.phase)
@@ -105,13 +107,15 @@ func (s *shard) peek(r *algorithm.Spec, st *store, i int, now int64, room *[lane
 	return s.estimateOf(r, st, i, groups, at), groups, at
 }
 
-// Peek returns what Reserve would answer to one hit, and whether the source is in the table. It changes nothing.
+// Peek returns what Reserve would answer to one hit, and whether the source is in the table. It
+// changes nothing.
 func (t *core) Peek(r *algorithm.Spec, source Source, now time.Time) (v Verdict, there bool) {
 	return t.PeekFor(r, source, 1, now)
 }
 
-// Shared is the estimate at now of those hits of a source that this table is not alone to know of: what the tier has
-// confirmed. Where it is unknown which they are, because too many sources have hits that are not confirmed, it is 0.
+// Shared is the estimate at now of those hits of a source that this table is not alone to know of:
+// what the tier has confirmed. Where it is unknown which they are, because too many sources have
+// hits that are not confirmed, it is 0.
 func (t *core) Shared(r *algorithm.Spec, source Source, now time.Time) (estimate float64) {
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		h := st.head(i)
@@ -133,12 +137,14 @@ func (t *core) Shared(r *algorithm.Spec, source Source, now time.Time) (estimate
 }
 
 // PeekFor is Peek for so many hits.
-func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32, now time.Time) (v Verdict, there bool) {
+func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32,
+	now time.Time) (v Verdict, there bool) {
 	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		h := st.head(i)
 		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
-		v, there = Verdict{Estimate: committed + float64(s.unconfirmed.Held(h.unconfirmed)), Known: t.known(h, r, t.ns(now))}, true
+		v, there = Verdict{Estimate: committed + float64(s.unconfirmed.Held(h.unconfirmed)),
+			Known: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.Remaining(v.Estimate)
 		if v.Over = r.Over(v.Estimate + float64(hits)); v.Over {
 			held := v.Estimate - committed
@@ -155,7 +161,8 @@ func (t *core) PeekFor(r *algorithm.Spec, source Source, hits uint32, now time.T
 	return v, there
 }
 
-// locate makes a counter for a source that has none. It evicts no counter that is evaluated together with it.
+// locate makes a counter for a source that has none. It evicts no counter that is evaluated
+// together with it.
 func (t *core) locate(l *lookup, r *algorithm.Spec, source Source, now int64, together []lookup) {
 	var room [8]int
 	inUse := room[:0]
@@ -169,7 +176,8 @@ func (t *core) locate(l *lookup, r *algorithm.Spec, source Source, now int64, to
 		phase = t.options.Phase(source)
 	}
 	t.know(r)
-	i, evicted, full := l.store.Insert(l.hash, &source.id, r.ID, source.code, t.stake(l, now, inUse))
+	i, evicted, full := l.store.Insert(l.hash, &source.id, r.ID, source.code,
+		t.stake(l, now, inUse))
 	if full {
 		out := headOf(&evicted)
 		if out.state&hasHistogram != 0 {
@@ -184,8 +192,8 @@ func (t *core) locate(l *lookup, r *algorithm.Spec, source Source, now int64, to
 	h.base = l.at.Group
 }
 
-// stake is how much would be lost with a counter: the share of its limit that is used, more than all if requests have reserved of it, and
-// most if it is in use.
+// stake is how much would be lost with a counter: the share of its limit that is used, more than
+// all if requests have reserved of it, and most if it is in use.
 func (t *core) stake(l *lookup, now int64, inUse []int) records.Stake {
 	return func(i int) float64 {
 		h := l.store.head(i)
@@ -241,7 +249,8 @@ func (t *core) Forget(r *algorithm.Spec, source Source) {
 
 // Counter names a counter by the rule that counts and the source that is counted.
 type Counter struct {
-	Rule     *algorithm.Spec
-	Source   Source
-	position uint32 // of its unconfirmed entry when Dirty gave it out: its shard, and its index there; 0: not known
+	Rule   *algorithm.Spec
+	Source Source
+	// Of its unconfirmed entry when Dirty gave it out: its shard, and its index there; 0: not known
+	position uint32
 }

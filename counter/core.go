@@ -12,20 +12,23 @@ import (
 	"sluice/counter/internal/unconfirmed"
 )
 
-// core is the counters of a Table, and what both of its sides do with them: deciding about requests (Table), and
-// carrying reports and answers (Reports).
+// core is the counters of a Table, and what both of its sides do with them: deciding about requests
+// (Table), and carrying reports and answers (Reports).
 type core struct {
-	options      Options
-	began        int64        // Options.Began on the wall clock, ns
-	offset       atomic.Int64 // the shards'
-	missed       atomic.Int64 // when something of the mitigation log was missed, 0: never
-	hasher       Hasher       // with a seed of this process, so that no client can aim at one bucket
-	shards       []shard
-	narrow       *records.Table
-	wide         *records.Table
-	edges        atomic.Uint32
-	rules        sync.Map // *algorithm.Spec by its ID: those that have counters, to find the rule of a counter by its ID
-	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
+	options Options
+	began   int64        // Options.Began on the wall clock, ns
+	offset  atomic.Int64 // the shards'
+	missed  atomic.Int64 // when something of the mitigation log was missed, 0: never
+	// With a seed of this process, so that no client can aim at one bucket
+	hasher Hasher
+	shards []shard
+	narrow *records.Table
+	wide   *records.Table
+	edges  atomic.Uint32
+	// *algorithm.Spec by its ID: those that have counters, to find the rule of a counter by its ID
+	rules sync.Map
+	// What decisions read, and what changes with the hits, on other cache lines
+	_            [64]byte
 	dirtyShards  shardSet // see shard
 	activeShards shardSet
 	turn         atomic.Uint32 // the shard that Dirty looks at next
@@ -33,7 +36,9 @@ type core struct {
 
 const (
 	maxShards = 1024 // so many that two processors seldom want one lock
-	perShard  = 2048 // counters at most, while there are fewer shards; with few, chance fills some much more than others
+	// Counters at most, while there are fewer shards; with few, chance fills some much more than
+	// others
+	perShard = 2048
 )
 
 // A shardSet has a bit for each shard.
@@ -46,19 +51,22 @@ type shard struct {
 }
 
 type guarded struct {
-	narrow       store
-	wide         store
-	_            [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
-	mu           sync.Mutex
-	offset       int64           // from the table's clock to the wall's, ns: see Adjust
-	grows        bool            // a page should be split
-	wakes        bool            // hits have begun to wait since it was last unlocked
-	unconfirmed  unconfirmed.Set // what is on its way to the tier, or held; its first fields are those that decisions read
-	dirty        []uint16        // entries that wait to be taken
-	bit          uint64          // the shard's in the words below, so that a shard without work is not locked
-	dirtyShards  *atomic.Uint64  // dirty is not empty
-	activeShards *atomic.Uint64  // there may be an entry, or a request waits
-	histograms   histogram.Set   // of the sources that are worth it
+	narrow store
+	wide   store
+	// What a decision only reads is on other cache lines than the lock, which travels
+	_      [64 - 2*unsafe.Sizeof(store{})%64]byte
+	mu     sync.Mutex
+	offset int64 // from the table's clock to the wall's, ns: see Adjust
+	grows  bool  // a page should be split
+	wakes  bool  // hits have begun to wait since it was last unlocked
+	// What is on its way to the tier, or held; its first fields are those that decisions read
+	unconfirmed unconfirmed.Set
+	dirty       []uint16 // entries that wait to be taken
+	// The shard's in the words below, so that a shard without work is not locked
+	bit          uint64
+	dirtyShards  *atomic.Uint64 // dirty is not empty
+	activeShards *atomic.Uint64 // there may be an entry, or a request waits
+	histograms   histogram.Set  // of the sources that are worth it
 	waiting      map[Key]chan struct{}
 	stats        Stats
 	elsewhere    elsewhere.Set[Key]
@@ -80,7 +88,8 @@ type Stats struct {
 	Bytes         int    // of memory that the counters take, with all that belongs to them
 }
 
-// SetEdges sets how many edges share the counters: the more there are, the sooner a hit must be reported.
+// SetEdges sets how many edges share the counters: the more there are, the sooner a hit must be
+// reported.
 func (t *core) SetEdges(n int) { t.edges.Store(uint32(min(max(n, 1), MaxEdges))) }
 
 // hash returns the hash of a source. Its upper half, the same for all rules, chooses the shard.
@@ -90,8 +99,8 @@ func (t *core) shard(hash uint64) *shard { return &t.shards[t.shardIndex(hash)] 
 
 func (t *core) shardIndex(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
 
-// know notes a rule. It may replace one with the same counters and another limit: a limit that comes with a request is
-// a new rule each time.
+// know notes a rule. It may replace one with the same counters and another limit: a limit that
+// comes with a request is a new rule each time.
 func (t *core) know(r *algorithm.Spec) {
 	if t.rule(r.ID) != r {
 		t.rules.Store(r.ID, r)
@@ -105,8 +114,9 @@ func (t *core) rule(id uint32) *algorithm.Spec {
 	return known
 }
 
-// Keep forgets the rules that are not in force any more, so that there are never more than were in force together.
-// Their counters are the first to be evicted. kept reports by ID which rules are in force.
+// Keep forgets the rules that are not in force any more, so that there are never more than were in
+// force together. Their counters are the first to be evicted. kept reports by ID which rules are in
+// force.
 func (t *core) Keep(kept func(rule uint32) bool) {
 	for id := range t.rules.Range {
 		if !kept(id.(uint32)) {
@@ -137,7 +147,8 @@ func (t *core) Stats() (sum Stats) {
 		sum.LostBacklog += s.stats.LostBacklog
 		sum.LostSaturated += s.stats.LostSaturated
 		sum.LostEvicted += s.stats.LostEvicted
-		sum.Bytes += s.narrow.Bytes() + s.wide.Bytes() + s.unconfirmed.Bytes() + s.histograms.Bytes() + 2*cap(s.dirty)
+		sum.Bytes += s.narrow.Bytes() + s.wide.Bytes() + s.unconfirmed.Bytes() +
+			s.histograms.Bytes() + 2*cap(s.dirty)
 		s.mu.Unlock()
 	}
 	return sum
@@ -155,7 +166,8 @@ func (t *core) Unreported() (hits uint64) {
 	return hits
 }
 
-// split gives stores that should grow one more page, to which counters move, and with them what belongs to them.
+// split gives stores that should grow one more page, to which counters move, and with them what
+// belongs to them.
 func (s *shard) split(t *core) {
 	s.grows = false
 	for _, st := range [...]*store{&s.narrow, &s.wide} {
@@ -163,8 +175,10 @@ func (s *shard) split(t *core) {
 			continue
 		}
 		var room records.Moves
-		moves := st.Split(func(id [16]byte, kind uint8) uint64 { return t.hash(&Source{id, kind}) }, &room)
-		for k := range moves { // first all histograms are taken out, because their slots may be others' new ones
+		moves := st.Split(func(id [16]byte, kind uint8) uint64 { return t.hash(&Source{id, kind}) },
+			&room)
+		// First all histograms are taken out, because their slots may be others' new ones
+		for k := range moves {
 			if m := &moves[k]; headOf(&m.Head).state&hasHistogram != 0 {
 				m.From = s.histograms.Unlink(m.From, st == &s.wide)
 			}

@@ -9,15 +9,17 @@ import (
 	"sluice/counter/internal/lanes"
 )
 
-// What other PoPs have counted of a source near its limit is in the shard of its counter, and every reading of the
-// counter takes it into account (estimateOf). Snapshot, reports and All leave it out: they are about what was counted here.
+// What other PoPs have counted of a source near its limit is in the shard of its counter, and every
+// reading of the counter takes it into account (estimateOf). Snapshot, reports and All leave it
+// out: they are about what was counted here.
 //
-// It refuses no source that is within its limit over all PoPs. Of what others have counted, and of what is counted here
-// beside it, only those hits are added up that certainly lie in the window, whatever the rule's estimate is. Where that
-// is less than what the rule's estimate says of the hits here alone, this one counts.
+// It refuses no source that is within its limit over all PoPs. Of what others have counted, and of
+// what is counted here beside it, only those hits are added up that certainly lie in the window,
+// whatever the rule's estimate is. Where that is less than what the rule's estimate says of the
+// hits here alone, this one counts.
 
-// MaxElsewhere is of how many counters a table keeps what other PoPs have counted, about 200 bytes each; what comes
-// beyond that is not kept, and counts nothing.
+// MaxElsewhere is of how many counters a table keeps what other PoPs have counted, about 200 bytes
+// each; what comes beyond that is not kept, and counts nothing.
 const MaxElsewhere = 16_384
 
 // Slice is what another PoP has counted in some sub-windows in a row.
@@ -27,17 +29,19 @@ type Slice struct {
 	Hits  []uint32      // the newest first
 }
 
-// Carries reports whether what other PoPs have counted can be added to counters of a rule: its window slides, no request
-// waits for its rank, and there is something to add, which is always less than the limit.
+// Carries reports whether what other PoPs have counted can be added to counters of a rule: its
+// window slides, no request waits for its rank, and there is something to add, which is always less
+// than the limit.
 func Carries(r *algorithm.Spec) bool { return r.Sliding() && r.Limit > 1 }
 
-// told reports whether other PoPs are told of a source with an estimate, since so many hits, just confirmed, have brought
-// a group to a total: if it has used two thirds of its limit, with the first hits of a group, and at each quarter of the
-// limit within one. The tier counts one hit after the other, so exactly one report sees each of these. A source that goes
-// to and fro between more and less than two thirds causes no more of them.
+// told reports whether other PoPs are told of a source with an estimate, since so many hits, just
+// confirmed, have brought a group to a total: if it has used two thirds of its limit, with the
+// first hits of a group, and at each quarter of the limit within one. The tier counts one hit after
+// the other, so exactly one report sees each of these. A source that goes to and fro between more
+// and less than two thirds causes no more of them.
 //
-// Quarters are counted so that two thirds are one. Those that come with a third of the limit in each group, as of a
-// source that is refused now and then, come in the middle of it.
+// Quarters are counted so that two thirds are one. Those that come with a third of the limit in
+// each group, as of a source that is refused now and then, come in the middle of it.
 func told(r *algorithm.Spec, estimate float64, hits, total uint64) bool {
 	limit, after := uint64(r.Limit), r.Lanes().Sum(total)
 	before := after - min(r.Lanes().Sum(hits), after)
@@ -45,8 +49,8 @@ func told(r *algorithm.Spec, estimate float64, hits, total uint64) bool {
 	return 3*estimate >= 2*float64(limit) && (before == 0 || quarter(before) != quarter(after))
 }
 
-// CountedHere is what is counted of a source in the sub-windows that a window touches, by this PoP: what has been
-// reported, and nothing of what other PoPs have said.
+// CountedHere is what is counted of a source in the sub-windows that a window touches, by this PoP:
+// what has been reported, and nothing of what other PoPs have said.
 func (t Reports) CountedHere(c Counter, now time.Time) (slice Slice) {
 	newest, groups := t.Snapshot(c, now)
 	at := c.Rule.Position(t.ns(now)+t.offset.Load(), t.phase(c.Source))
@@ -67,9 +71,10 @@ func (t Reports) CountedHere(c Counter, now time.Time) (slice Slice) {
 	return slice
 }
 
-// Fit gives what another PoP has counted in groups of the counter here, the newest first. The sub-windows of two PoPs
-// begin at different times; hits go into the one here in which theirs began, so they leave the window early, and never
-// late. In all they are less than the limit: more would be of no use (others).
+// Fit gives what another PoP has counted in groups of the counter here, the newest first. The
+// sub-windows of two PoPs begin at different times; hits go into the one here in which theirs
+// began, so they leave the window early, and never late. In all they are less than the limit: more
+// would be of no use (others).
 func (t Reports) Fit(c Counter, slice Slice, now time.Time) (newest uint32, groups []uint64) {
 	wall, phase, packing := t.Wall(now), t.phase(c.Source), c.Rule.Lanes()
 	newest = c.Rule.Position(wall.UnixNano(), phase).Group
@@ -90,17 +95,20 @@ func (t Reports) Fit(c Counter, slice Slice, now time.Time) (newest uint32, grou
 	return newest, groups
 }
 
-// CountedElsewhere takes in what the PoP from had counted of a counter when it said so: groups as Fit makes them. It
-// reports whether there was room.
-func (t Reports) CountedElsewhere(c Counter, from uint64, newest uint32, groups []uint64, said, now time.Time) bool {
-	h := elsewhere.Hits{PoP: from, Newest: newest, Said: said.UnixNano(), Until: t.ns(now.Add(c.Rule.Lifetime()))}
+// CountedElsewhere takes in what the PoP from had counted of a counter when it said so: groups as
+// Fit makes them. It reports whether there was room.
+func (t Reports) CountedElsewhere(c Counter, from uint64, newest uint32, groups []uint64, said,
+	now time.Time) bool {
+	h := elsewhere.Hits{PoP: from, Newest: newest, Said: said.UnixNano(),
+		Until: t.ns(now.Add(c.Rule.Lifetime()))}
 	for i, hits := range groups[:min(len(groups), c.Rule.Groups())] {
 		h.Groups[i] = c.Rule.Lanes().Clamp(hits)
 	}
 	s := t.shard(t.hash(&c.Source))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.elsewhere.Put(Key{c.Source, c.Rule.ID}, h, max(MaxElsewhere/len(t.shards), 1), t.ns(now))
+	return s.elsewhere.Put(Key{c.Source, c.Rule.ID}, h, max(MaxElsewhere/len(t.shards), 1),
+		t.ns(now))
 }
 
 // ForgetElsewhere drops all that other PoPs have said.
@@ -131,23 +139,29 @@ func (t *core) phase(s Source) uint16 {
 	return t.options.Phase(s)
 }
 
-// others are what other PoPs have counted of the counter at i, in groups of which the first is newest. ok reports whether
-// there is anything of that.
-func (s *shard) others(r *algorithm.Spec, st *store, i int, newest uint32) (groups [lanes.MaxGroups]uint64, ok bool) {
+// others are what other PoPs have counted of the counter at i, in groups of which the first is
+// newest. ok reports whether there is anything of that.
+func (s *shard) others(r *algorithm.Spec, st *store, i int,
+	newest uint32) (groups [lanes.MaxGroups]uint64, ok bool) {
 	if !s.elsewhere.Any() {
 		return groups, false
 	}
-	return groups, s.elsewhere.Add(Key{st.head(i).source(), r.ID}, r.Lanes(), newest, groups[:r.Groups()])
+	return groups, s.elsewhere.Add(Key{st.head(i).source(), r.ID}, r.Lanes(), newest,
+		groups[:r.Groups()])
 }
 
-// estimateOf is the estimate of the counter at i with so many hits in its groups. What others have counted is less than
-// the limit in all: so no PoP's word, and no two of them, refuse a source that has done nothing here.
-func (s *shard) estimateOf(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position) float64 {
+// estimateOf is the estimate of the counter at i with so many hits in its groups. What others have
+// counted is less than the limit in all: so no PoP's word, and no two of them, refuse a source that
+// has done nothing here.
+func (s *shard) estimateOf(r *algorithm.Spec, st *store, i int, groups []uint64,
+	at algorithm.Position) float64 {
 	return s.withOthers(r, st, i, groups, at, r.Read(groups, s.own(st, i), at))
 }
 
-// withOthers is an estimate, or what is certain here and what others have counted together, if that is more.
-func (s *shard) withOthers(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position, estimate float64) float64 {
+// withOthers is an estimate, or what is certain here and what others have counted together, if that
+// is more.
+func (s *shard) withOthers(r *algorithm.Spec, st *store, i int, groups []uint64,
+	at algorithm.Position, estimate float64) float64 {
 	if others, ok := s.others(r, st, i, at.Group); ok {
 		there := min(r.Certain(others[:], histogram.Own{}, at), float64(r.Limit-1))
 		estimate = max(estimate, r.Certain(groups, s.own(st, i), at)+there)
@@ -155,10 +169,12 @@ func (s *shard) withOthers(r *algorithm.Spec, st *store, i int, groups []uint64,
 	return estimate
 }
 
-// firm is the estimate of such a counter that decisions go by: of a source that was over its limit lately the estimate
-// itself, of every other what is sure of it. So a source that keeps to its limit is not refused because nobody knows when
-// some of its hits came, and one that does not gains nothing by that.
-func (s *shard) firm(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position, estimate float64) float64 {
+// firm is the estimate of such a counter that decisions go by: of a source that was over its limit
+// lately the estimate itself, of every other what is sure of it. So a source that keeps to its
+// limit is not refused because nobody knows when some of its hits came, and one that does not gains
+// nothing by that.
+func (s *shard) firm(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position,
+	estimate float64) float64 {
 	if !r.Doubts() || st.head(i).over() > 0 {
 		return estimate
 	}
@@ -166,12 +182,13 @@ func (s *shard) firm(r *algorithm.Spec, st *store, i int, groups []uint64, at al
 }
 
 // sureOf is what is sure of the estimate of such a counter.
-func (s *shard) sureOf(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position) float64 {
+func (s *shard) sureOf(r *algorithm.Spec, st *store, i int, groups []uint64,
+	at algorithm.Position) float64 {
 	return s.withOthers(r, st, i, groups, at, r.Sure(groups, s.own(st, i), at))
 }
 
-// noteOver notes that a counter is over its limit with so many hits more, if that is sure: a refusal that follows from
-// the estimate alone does not lead to others.
+// noteOver notes that a counter is over its limit with so many hits more, if that is sure: a
+// refusal that follows from the estimate alone does not lead to others.
 func (s *shard) noteOver(r *algorithm.Spec, st *store, i int, at algorithm.Position, more float64) {
 	h := st.head(i)
 	if r.Doubts() && h.over() < r.Groups() && r.Over(s.sureOf(r, st, i, st.groups(i), at)+more) {
@@ -180,13 +197,15 @@ func (s *shard) noteOver(r *algorithm.Spec, st *store, i int, at algorithm.Posit
 }
 
 // retryAfterOf is how long it takes until n more hits of such a counter are within the limit.
-func (s *shard) retryAfterOf(r *algorithm.Spec, st *store, i int, groups []uint64, at algorithm.Position, n float64) time.Duration {
+func (s *shard) retryAfterOf(r *algorithm.Spec, st *store, i int, groups []uint64,
+	at algorithm.Position, n float64) time.Duration {
 	wait := r.RetryAfter(groups, s.own(st, i), at, n)
 	if others, ok := s.others(r, st, i, at.Group); ok {
 		for g := range others[:r.Groups()] {
 			others[g] = r.Lanes().Plus(others[g], groups[g])
 		}
-		wait = max(wait, r.With(r.Limit, algorithm.Lower).RetryAfter(others[:], s.own(st, i), at, n))
+		wait = max(wait, r.With(r.Limit, algorithm.Lower).RetryAfter(others[:], s.own(st, i), at,
+			n))
 	}
 	return wait
 }

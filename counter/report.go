@@ -9,7 +9,8 @@ import (
 	"sluice/counter/internal/lanes"
 )
 
-// Dirty appends to buf counters that have hits to report, n at most, and returns it. Each is given out once until it is taken.
+// Dirty appends to buf counters that have hits to report, n at most, and returns it. Each is given
+// out once until it is taken.
 func (t Reports) Dirty(buf []Counter, n int) []Counter {
 	for n > 0 {
 		i, ok := t.nextDirty()
@@ -51,9 +52,9 @@ func (t Reports) nextDirty() (shard int, ok bool) {
 	return 0, false
 }
 
-// Sweep puts on the dirty list what can no longer wait: hits of a counter about which the tier has not answered for a
-// second, or a sub-window if that is shorter, and hits that came back. Call it some ten times a second. It drops what
-// has left the window. With all, no hits wait any longer.
+// Sweep puts on the dirty list what can no longer wait: hits of a counter about which the tier has
+// not answered for a second, or a sub-window if that is shorter, and hits that came back. Call it
+// some ten times a second. It drops what has left the window. With all, no hits wait any longer.
 func (t Reports) Sweep(now time.Time, all bool) {
 	ns := t.ns(now)
 	for i := range t.shards {
@@ -75,7 +76,8 @@ func (t Reports) Sweep(now time.Time, all bool) {
 			}
 			s.releaseEmpty(w)
 		}
-		// A request that still waits has waited too long, or has just begun to and goes on a little early.
+		// A request that still waits has waited too long, or has just begun to and goes on a little
+		// early.
 		for key, ch := range s.waiting {
 			delete(s.waiting, key)
 			close(ch)
@@ -91,22 +93,25 @@ func (t Reports) Sweep(now time.Time, all bool) {
 type Part struct {
 	Group uint32
 	Hits  uint64 // not yet reported: add them to the tier's number
-	Known uint64 // all that is known of the group, these hits included: what to store where the tier has no number
-	There bool   // the tier has a number, or had one when it last answered
+	// All that is known of the group, these hits included: what to store where the tier has no
+	// number
+	Known uint64
+	There bool // the tier has a number, or had one when it last answered
 }
 
 // Report is what to write to the tier about a counter, and what to read.
 type Report struct {
 	Parts [lanes.MaxGroups]Part
 	N     int // how many of Parts are used
-	// Past says that groups should be read as well: Oldest to Newest-1, modulo 2^32, which are those before the newest,
-	// and now and then the newest, too. For an unknown counter the answer decides: Reply.Past.
+	// Past says that groups should be read as well: Oldest to Newest-1, modulo 2^32, which are
+	// those before the newest, and now and then the newest, too. For an unknown counter the answer
+	// decides: Reply.Past.
 	Past           bool
 	Oldest, Newest uint32
 }
 
-// Take hands out what a counter has to report; until every part is answered by Counted, Returned or Lost, further hits
-// wait. It reports whether there is anything.
+// Take hands out what a counter has to report; until every part is answered by Counted, Returned or
+// Lost, further hits wait. It reports whether there is anything.
 func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, c.Rule, t.ns(now))
@@ -132,7 +137,8 @@ func (t Reports) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
 				// What is left pending is reported later: stored now, it would be counted twice.
-				Known: r.Lanes().AtMost(r.Lanes().Minus(groups[g], s.unconfirmed.In(k, g).Pending), r.Lanes().ReportMax()),
+				Known: r.Lanes().AtMost(r.Lanes().Minus(groups[g], s.unconfirmed.In(k, g).Pending),
+					r.Lanes().ReportMax()),
 				There: h.answered(g),
 			}
 			rep.N++
@@ -162,9 +168,9 @@ func (r *Report) commands() int {
 	return r.N
 }
 
-// Snapshot is what any edge has reported of a counter: its groups of lanes, the newest first, and the newest one's
-// number. Hits that are still to be reported are not in it: another table may store it, and they would be counted
-// twice.
+// Snapshot is what any edge has reported of a counter: its groups of lanes, the newest first, and
+// the newest one's number. Hits that are still to be reported are not in it: another table may
+// store it, and they would be counted twice.
 func (t Reports) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint64) {
 	t.at(c, func(s *shard, st *store, i int) {
 		s.advance(st, i, c.Rule, t.ns(now))
@@ -175,7 +181,8 @@ func (t Reports) Snapshot(c Counter, now time.Time) (newest uint32, groups []uin
 			k := s.unconfirmed.At(h.unconfirmed)
 			for g := range groups {
 				u := s.unconfirmed.In(k, g)
-				groups[g] = c.Rule.Lanes().Minus(groups[g], c.Rule.Lanes().Plus(u.Pending, u.InFlight))
+				groups[g] = c.Rule.Lanes().Minus(groups[g], c.Rule.Lanes().Plus(u.Pending,
+					u.InFlight))
 			}
 		}
 	})
@@ -185,19 +192,23 @@ func (t Reports) Snapshot(c Counter, now time.Time) (newest uint32, groups []uin
 // Sum is how many hits a part reports.
 func (p Part) Sum(r *algorithm.Spec) uint64 { return r.Lanes().Sum(p.Hits) }
 
-// readsPast reports whether older groups are read with a report, and whether the newest is. An answer holds the newest
-// group alone, and not what other edges have counted in older ones since this edge last reported to them. That matters
-// to a source that is busy enough for a read in each group to be a small part of what it costs, and to a bucket, whose
-// level the last group has. For an unknown counter the answer decides (readsAfter).
+// readsPast reports whether older groups are read with a report, and whether the newest is. An
+// answer holds the newest group alone, and not what other edges have counted in older ones since
+// this edge last reported to them. That matters to a source that is busy enough for a read in each
+// group to be a small part of what it costs, and to a bucket, whose level the last group has. For
+// an unknown counter the answer decides (readsAfter).
 //
-// memcached takes a number that is only incremented for an unused one, and drops it first. So where groups are long, a
-// source that has used a quarter of its limit is read about once a minute, the newest group as well.
-func (t Reports) readsPast(r *algorithm.Spec, h *head, groups []uint64, estimate float64, now int64) (past, newest bool) {
+// memcached takes a number that is only incremented for an unused one, and drops it first. So where
+// groups are long, a source that has used a quarter of its limit is read about once a minute, the
+// newest group as well.
+func (t Reports) readsPast(r *algorithm.Spec, h *head, groups []uint64, estimate float64,
+	now int64) (past, newest bool) {
 	if !h.met() {
 		return false, false
 	}
 	quarter := 4*estimate >= float64(r.Limit)
-	matters := estimate >= busy || groups[1] == 0 && r.Carries() // an edge that saw the last group knows how full the bucket was
+	// An edge that saw the last group knows how full the bucket was
+	matters := estimate >= busy || groups[1] == 0 && r.Carries()
 	past = h.state&readPast == 0 && (matters || t.stale(h, now))
 	newest = r.Group() > refresh && quarter && h.refreshes(now)
 	if past = past || newest; past {
@@ -206,5 +217,6 @@ func (t Reports) readsPast(r *algorithm.Spec, h *head, groups []uint64, estimate
 	return past, newest
 }
 
-// busy is how many hits in the window make a read in each group a small part of what a source costs.
+// busy is how many hits in the window make a read in each group a small part of what a source
+// costs.
 const busy = 4

@@ -23,21 +23,29 @@ type Reservation struct {
 
 // Verdict is a counter's answer to a Reservation.
 type Verdict struct {
-	Over       bool          // the estimate and the hits are over the limit
-	Committed  bool          // Over, and would be without what other requests have reserved: a mitigation may start
-	Estimate   float64       // of the hits in the window, reservations and these hits included, not rounded
-	Remaining  uint32        // hits left after these; 0 if Over
-	RetryAfter time.Duration // if Over: until so many hits would be admitted if no more arrived and nothing were reserved; may be 0
-	Known      bool          // the PoP's count is recent; always true without a tier
-	Delay      time.Duration // if not Over: until it is the turn of these hits, under a rule whose requests wait for theirs (NewBucket)
+	Over bool // the estimate and the hits are over the limit
+	// Over, and would be without what other requests have reserved: a mitigation may start
+	Committed bool
+	// Of the hits in the window, reservations and these hits included, not rounded
+	Estimate  float64
+	Remaining uint32 // hits left after these; 0 if Over
+	// If Over: until so many hits would be admitted if no more arrived and nothing were reserved;
+	// may be 0
+	RetryAfter time.Duration
+	Known      bool // the PoP's count is recent; always true without a tier
+	// If not Over: until it is the turn of these hits, under a rule whose requests wait for theirs
+	// (NewBucket)
+	Delay time.Duration
 }
 
-// Reserve checks all rules together, and reports whether every rule that is not a shadow admits its hits. Then they are
-// reserved, which means counted at once or, with Hold, part of every estimate until Commit or Cancel; a shadow that is
-// over does not count them. If one rule refuses, no rule counts them, except those that count Always. The verdicts are
-// those of one instant: no other Reserve for the same source comes between.
+// Reserve checks all rules together, and reports whether every rule that is not a shadow admits its
+// hits. Then they are reserved, which means counted at once or, with Hold, part of every estimate
+// until Commit or Cancel; a shadow that is over does not count them. If one rule refuses, no rule
+// counts them, except those that count Always. The verdicts are those of one instant: no other
+// Reserve for the same source comes between.
 //
-// reservations must not name a counter twice. Reserve does not wait and, for sources in the table, does not allocate.
+// reservations must not name a counter twice. Reserve does not wait and, for sources in the table,
+// does not allocate.
 func (t *Table) Reserve(reservations []Reservation, now time.Time) bool {
 	if len(reservations) == 0 {
 		return true
@@ -63,7 +71,8 @@ func (t *Table) Reserve(reservations []Reservation, now time.Time) bool {
 	}
 	found = found[:len(reservations)]
 	t.lock(reservations, found)
-	// First all are looked for, then all are evaluated: memory-level parallelism makes several misses cost little more than one.
+	// First all are looked for, then all are evaluated: memory-level parallelism makes several
+	// misses cost little more than one.
 	for i := range reservations {
 		found[i].find(reservations[i].Rule, &reservations[i].Source)
 	}
@@ -95,12 +104,12 @@ func (t *Table) keep(a *Reservation, l *lookup, admitted bool, now int64) {
 	}
 }
 
-// Commit counts a held reservation, in the sub-window of now. It does nothing to others: Reserve has counted, or
-// refused, a reservation that was not held.
+// Commit counts a held reservation, in the sub-window of now. It does nothing to others: Reserve
+// has counted, or refused, a reservation that was not held.
 func (t *Table) Commit(a *Reservation, now time.Time) { t.settle(a, a.Hits, now) }
 
-// CommitAs is Commit of a reservation that turned out to be so many hits, 1 to MaxCost. They may take the counter over
-// its limit: the next reservation is refused then.
+// CommitAs is Commit of a reservation that turned out to be so many hits, 1 to MaxCost. They may
+// take the counter over its limit: the next reservation is refused then.
 func (t *Table) CommitAs(a *Reservation, hits uint32, now time.Time) { t.settle(a, hits, now) }
 
 // Cancel takes a held reservation back without a trace.
@@ -121,13 +130,14 @@ func (t *Table) settle(a *Reservation, hits uint32, now time.Time) {
 	if hits > 0 {
 		ns := t.ns(now)
 		l.at = l.s.advance(l.store, l.i, a.Rule, ns)
-		l.s.count(&t.core, a.Rule, l.store, l.i, l.at, hits, a.Estimate+float64(hits)-float64(a.Hits), ns)
+		l.s.count(&t.core, a.Rule, l.store, l.i, l.at, hits,
+			a.Estimate+float64(hits)-float64(a.Hits), ns)
 	}
 	l.s.unlock(&t.core)
 }
 
-// lock finds the shards of all reservations, begins to fetch their counters, and locks the shards, each once and in the
-// order of their indexes, so that two calls cannot deadlock.
+// lock finds the shards of all reservations, begins to fetch their counters, and locks the shards,
+// each once and in the order of their indexes, so that two calls cannot deadlock.
 func (t *Table) lock(reservations []Reservation, found []lookup) {
 	several := false
 	for i := range reservations {
@@ -172,8 +182,8 @@ func (t *Table) unlock(found []lookup) {
 	}
 }
 
-// evaluate makes the counter of a where there is none, and fills in the verdict. together are the lookups of the
-// reservations that are evaluated together.
+// evaluate makes the counter of a where there is none, and fills in the verdict. together are the
+// lookups of the reservations that are evaluated together.
 func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup) {
 	r, old := a.Rule, l.there
 	if old {
@@ -206,9 +216,9 @@ func (t *Table) evaluate(a *Reservation, l *lookup, now int64, together []lookup
 	}
 }
 
-// Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a
-// tier it is closed already. first says that no other request waits for this counter yet, so that the caller must start
-// a read.
+// Await returns a channel that is closed when the tier next answers about a counter, or at the next
+// Sweep; without a tier it is closed already. first says that no other request waits for this
+// counter yet, so that the caller must start a read.
 func (t *Table) Await(r *algorithm.Spec, source Source) (answered <-chan struct{}, first bool) {
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()

@@ -11,8 +11,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Source is what a request is counted for: an address prefix, or the digest of something a client sent. It is a plain
-// value of 17 bytes without pointers, comparable and fit for a map key. The zero Source is none.
+// Source is what a request is counted for: an address prefix, or the digest of something a client
+// sent. It is a plain value of 17 bytes without pointers, comparable and fit for a map key. The
+// zero Source is none.
 type Source struct {
 	id   [16]byte
 	code uint8
@@ -25,9 +26,10 @@ const (
 	codeDigest = codeIPv6 + 129 // a keyed digest
 )
 
-// SourceOf is the source that addr belongs to when IPv4 sources are distinguished by their first v4 bits (0 to 32) and
-// IPv6 sources by their first v6 (0 to 128). A mapped address (::ffff:192.0.2.1) is its IPv4 address; a zone is
-// dropped. It panics on prefix lengths out of range and returns the zero Source for the zero Addr.
+// SourceOf is the source that addr belongs to when IPv4 sources are distinguished by their first v4
+// bits (0 to 32) and IPv6 sources by their first v6 (0 to 128). A mapped address (::ffff:192.0.2.1)
+// is its IPv4 address; a zone is dropped. It panics on prefix lengths out of range and returns the
+// zero Source for the zero Addr.
 func SourceOf(addr netip.Addr, v4, v6 int) Source {
 	if !addr.IsValid() {
 		return Source{}
@@ -54,19 +56,21 @@ func SourceOf(addr netip.Addr, v4, v6 int) Source {
 // nat64 is the prefix under which translators present IPv4 clients to IPv6 servers (RFC 6052, 2.1).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// Plain is an address without its zone, and one of IPv4 that is written in IPv6, mapped (::ffff:0:0/96) or translated (64:ff9b::/96), as that: all
-// of IPv4 would be one source of IPv6 otherwise.
+// Plain is an address without its zone, and one of IPv4 that is written in IPv6, mapped
+// (::ffff:0:0/96) or translated (64:ff9b::/96), as that: all of IPv4 would be one source of IPv6
+// otherwise.
 func Plain(addr netip.Addr) netip.Addr {
 	if addr.Is6() {
-		if b := addr.As16(); [4]byte(b[:4]) == [4]byte{0, 0x64, 0xff, 0x9b} && nat64.Contains(addr.WithZone("")) {
+		if b := addr.As16(); [4]byte(b[:4]) == [4]byte{0, 0x64, 0xff, 0x9b} &&
+			nat64.Contains(addr.WithZone("")) {
 			return netip.AddrFrom4([4]byte(b[12:]))
 		}
 	}
 	return addr.Unmap().WithZone("")
 }
 
-// SourceOfDigest is the source named by a digest. The digest must come from a hash keyed with a secret, or clients could
-// make two values that count as one.
+// SourceOfDigest is the source named by a digest. The digest must come from a hash keyed with a
+// secret, or clients could make two values that count as one.
 func SourceOfDigest(d [16]byte) Source { return Source{id: d, code: codeDigest} }
 
 // IsValid reports whether s is a source.
@@ -83,15 +87,16 @@ func (s Source) Prefix() (netip.Prefix, bool) {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte(s.id[:4])), int(s.code-codeIPv4)), true
 }
 
-// Hasher hashes sources for tables in memory: 64 good bits that are unpredictable without the seed. NewHasher makes
-// one.
+// Hasher hashes sources for tables in memory: 64 good bits that are unpredictable without the seed.
+// NewHasher makes one.
 type Hasher struct {
 	process maphash.Seed
 	seed    uint64
 }
 
-// NewHasher returns one with a random seed of this process if seed is 0. Any other seed hashes alike in every run: that
-// is for simulations, because a client that knows the seed can crowd one bucket of a table.
+// NewHasher returns one with a random seed of this process if seed is 0. Any other seed hashes
+// alike in every run: that is for simulations, because a client that knows the seed can crowd one
+// bucket of a table.
 func NewHasher(seed uint64) Hasher { return Hasher{maphash.MakeSeed(), seed} }
 
 // Of is the hash of a source.
@@ -105,8 +110,9 @@ func (h *Hasher) Of(s *Source) uint64 {
 	return maphash.Bytes(h.process, s.id[:]) ^ uint64(s.code)*0xd6e8feb86659fd93
 }
 
-// String is the address of s where the prefix is a whole address, else the prefix in CIDR form; "#" and 32 hexadecimal
-// digits for a digest; and "nobody" for the zero Source. ParseSource reads it back.
+// String is the address of s where the prefix is a whole address, else the prefix in CIDR form; "#"
+// and 32 hexadecimal digits for a digest; and "nobody" for the zero Source. ParseSource reads it
+// back.
 func (s Source) String() string {
 	if p, ok := s.Prefix(); ok {
 		if p.IsSingleIP() {
@@ -133,19 +139,23 @@ func ParseSource(text string) (Source, error) {
 	if digest, ok := strings.CutPrefix(text, "#"); ok {
 		b, err := hex.DecodeString(digest)
 		if err != nil || len(b) != 16 {
-			return Source{}, fmt.Errorf("counter: parse source %q: want # and 32 hexadecimal digits", text)
+			return Source{},
+				fmt.Errorf("counter: parse source %q: want # and 32 hexadecimal digits", text)
 		}
 		return SourceOfDigest([16]byte(b)), nil
 	}
 	if p, err := netip.ParsePrefix(text); err == nil {
 		if Plain(p.Addr()).Is4() && p.Addr().Is6() { // its bits are not those of the IPv4 prefix
-			return Source{}, fmt.Errorf("counter: parse source %q: it is IPv4 in IPv6: write the IPv4 prefix", text)
+			return Source{},
+				fmt.Errorf("counter: parse source %q: it is IPv4 in IPv6: write the IPv4 prefix",
+					text)
 		}
 		return SourceOf(p.Addr(), min(p.Bits(), 32), p.Bits()), nil
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
-		return Source{}, fmt.Errorf("counter: parse source %q: want an address, a prefix, or # and 32 hexadecimal digits", text)
+		return Source{},
+			fmt.Errorf("counter: parse source %q: want an address, a prefix, or # and 32 hexadecimal digits", text)
 	}
 	return SourceOf(addr, 32, 128), nil
 }

@@ -7,16 +7,19 @@ import (
 	"sluice/counter/internal/records"
 )
 
-// A store has a shard's counters of one width: a record each, with a number for each group of lanes, the newest first.
+// A store has a shard's counters of one width: a record each, with a number for each group of
+// lanes, the newest first.
 type store struct{ records.Shard }
 
-// head is what a counter is besides its lanes. Its layout is that of records.Head, where package records finds the key.
+// head is what a counter is besides its lanes. Its layout is that of records.Head, where package
+// records finds the key.
 type head struct {
-	id          [16]byte
-	rule        uint32
-	code        uint8
-	state       uint8  // flags
-	lastReply   uint16 // when the tier last answered about this counter, 0: never, and a flag; see reply.go
+	id    [16]byte
+	rule  uint32
+	code  uint8
+	state uint8 // flags
+	// When the tier last answered about this counter, 0: never, and a flag; see reply.go
+	lastReply   uint16
 	phase       uint16 // and in its lowest bits the bin of the first hit: see first
 	unconfirmed uint16 // index of its entry in the shard, or 0
 	base        uint32 // the group of the first lanes
@@ -56,9 +59,10 @@ func (st *store) find(hash uint64, rule uint32, s *Source) (int, bool) {
 	return st.Find(hash, &s.id, rule, s.code)
 }
 
-// advance moves a counter to the group that a position is in, dropping groups that are too old, and returns the position
-// to count at and by how many groups the lanes were shifted.
-func (st *store) advance(i int, r *algorithm.Spec, p algorithm.Position) (at algorithm.Position, moved int) {
+// advance moves a counter to the group that a position is in, dropping groups that are too old, and
+// returns the position to count at and by how many groups the lanes were shifted.
+func (st *store) advance(i int, r *algorithm.Spec,
+	p algorithm.Position) (at algorithm.Position, moved int) {
 	h, groups := st.record(i)
 	if h.base == p.Group {
 		return p, 0

@@ -8,12 +8,12 @@ import (
 	"sluice/counter/internal/unconfirmed"
 )
 
-// Table holds counters, and the operations that requests need. It is safe for concurrent use; a call touches one shard,
-// the source's, unless its rules are asked about several sources.
+// Table holds counters, and the operations that requests need. It is safe for concurrent use; a
+// call touches one shard, the source's, unless its rules are asked about several sources.
 type Table struct{ core }
 
-// Reports is the side of a Table that faces the tier (pop): which counters have hits to report, and what answers and
-// other edges bring. Requests need none of its methods.
+// Reports is the side of a Table that faces the tier (pop): which counters have hits to report, and
+// what answers and other edges bring. Requests need none of its methods.
 type Reports struct{ *core }
 
 // Reports returns the side of the table that faces the tier.
@@ -34,13 +34,15 @@ func New(o Options) *Table {
 	for n < maxShards && o.Counters/n > perShard {
 		n *= 2
 	}
-	t := &Table{core{options: o, began: o.Began.UnixNano(), hasher: NewHasher(o.Seed), shards: make([]shard, n)}}
+	t := &Table{core{options: o, began: o.Began.UnixNano(), hasher: NewHasher(o.Seed),
+		shards: make([]shard, n)}}
 	t.narrow = records.New(n, (o.Counters+n-1)/n, lanes.NarrowGroups)
 	t.wide = records.New(n, (o.Counters/16+n-1)/n, lanes.MaxGroups)
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.narrow, s.wide = store{t.narrow.Shard(i)}, store{t.wide.Shard(i)}
-		s.bit, s.dirtyShards, s.activeShards = 1<<(i%64), &t.dirtyShards[i/64], &t.activeShards[i/64]
+		s.bit, s.dirtyShards, s.activeShards = 1<<(i%64), &t.dirtyShards[i/64],
+			&t.activeShards[i/64]
 		s.histograms = histogram.NewSet(o.Counters / n / histogramShare)
 		s.unconfirmed = unconfirmed.NewSet(o.Counters / n)
 	}

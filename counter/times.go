@@ -7,12 +7,13 @@ import (
 	"sluice/counter/internal/histogram"
 )
 
-// An edge knows when its own hits came to a 32nd of a sub-window (histogram.go), and of others' only in which
-// sub-window. That matters to a source near its limit, in the one sub-window that the window's beginning cuts. So an
-// edge that finds a counter there, and does not know when all of those hits came, requests the others' times. Each edge
-// sends the times of its own hits in the whole window, and adds those that it receives: that suffices until the
-// window's beginning has passed them all. So it happens at most once in a window, and a source may stay near its limit
-// for as long as it likes.
+// An edge knows when its own hits came to a 32nd of a sub-window (histogram.go), and of others'
+// only in which sub-window. That matters to a source near its limit, in the one sub-window that the
+// window's beginning cuts. So an edge that finds a counter there, and does not know when all of
+// those hits came, requests the others' times. Each edge sends the times of its own hits in the
+// whole window, and adds those that it receives: that suffices until the window's beginning has
+// passed them all. So it happens at most once in a window, and a source may stay near its limit for
+// as long as it likes.
 
 // Times is when one table's hits of one sub-window came, by its 32nds.
 type Times struct {
@@ -20,20 +21,24 @@ type Times struct {
 	Hits      [histogram.Size]uint16
 }
 
-// nearly is the part of its limit that a counter has left when others' times begin to matter. That is little, because
-// the answers cost the tier a line for each edge, and so much that they are there before a slow source has used it up.
+// nearly is the part of its limit that a counter has left when others' times begin to matter. That
+// is little, because the answers cost the tier a line for each edge, and so much that they are
+// there before a slow source has used it up.
 const nearly = 16
 
-// lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or in the next, whose
-// times this table neither knows nor has requested in this window. Then it requests them now. left is what the counter
-// has left, most how much that may be. Under a limit of a few hits answers would cost more than hits do.
-func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position, left uint32) (most uint32, lacks bool) {
+// lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or
+// in the next, whose times this table neither knows nor has requested in this window. Then it
+// requests them now. left is what the counter has left, most how much that may be. Under a limit of
+// a few hits answers would cost more than hits do.
+func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position,
+	left uint32) (most uint32, lacks bool) {
 	if !r.Sliding() { // nothing would be made of the answers
 		return 0, false
 	}
 	groups := st.groups(i)
 	most = max(r.Limit/nearly, 1)
-	if r.Estimate == algorithm.Lower || r.Doubts() { // which leave out hits of the cut sub-window that may be within the window
+	// Which leave out hits of the cut sub-window that may be within the window
+	if r.Estimate == algorithm.Lower || r.Doubts() {
 		most += uint32(r.Oldest(groups, at.Lane))
 	}
 	if left > most || !r.HoldsBack() {
@@ -57,9 +62,9 @@ func (s *shard) lacks(r *algorithm.Spec, st *store, i int, at algorithm.Position
 	return most, false
 }
 
-// ExportTimes appends to buf the times of the hits that this table counted in the window, because another table has
-// requested them or this one is about to. It does so once in a window; after that it only lets the others' be added to
-// its own.
+// ExportTimes appends to buf the times of the hits that this table counted in the window, because
+// another table has requested them or this one is about to. It does so once in a window; after that
+// it only lets the others' be added to its own.
 func (t Reports) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
 		at, hist := s.advance(st, i, c.Rule, t.ns(now)), s.own(st, i).Get()
@@ -70,7 +75,8 @@ func (t Reports) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 		hist.LastRead = newest
 		quiet := newest-hist.ExportedAt < uint32(c.Rule.SubWindows)
 		for n := c.Rule.Cut(at); n != newest+1; n++ {
-			if b := s.histograms.Bins(hist, n); b.Known() && hist.Exported>>(n%histogram.SubWindows)&1 == 0 {
+			if b := s.histograms.Bins(hist, n); b.Known() &&
+				hist.Exported>>(n%histogram.SubWindows)&1 == 0 {
 				hist.Exported |= 1 << (n % histogram.SubWindows)
 				if !quiet && b.Sum(0) > 0 {
 					times := Times{SubWindow: n}
@@ -109,9 +115,9 @@ func (t Reports) MergeTimes(c Counter, received Times, now time.Time) {
 	})
 }
 
-// Blocked notes that the source of a counter is blocked from start to end. If the block outlasts the sub-window in
-// which it began, that sub-window's hits came before it: so when the block ends, no table spreads them over the whole
-// sub-window.
+// Blocked notes that the source of a counter is blocked from start to end. If the block outlasts
+// the sub-window in which it began, that sub-window's hits came before it: so when the block ends,
+// no table spreads them over the whole sub-window.
 func (t *core) Blocked(c Counter, start, end, now time.Time) {
 	t.at(c, func(s *shard, st *store, i int) {
 		if !c.Rule.Sliding() {
@@ -132,8 +138,10 @@ func (t *core) Blocked(c Counter, start, end, now time.Time) {
 	})
 }
 
-// enter opens a sub-window in a counter's histogram, which the counter gets if there is room; nil: there is none.
-func (s *shard) enter(r *algorithm.Spec, st *store, i int, at algorithm.Position, n uint32) *histogram.Histogram {
+// enter opens a sub-window in a counter's histogram, which the counter gets if there is room; nil:
+// there is none.
+func (s *shard) enter(r *algorithm.Spec, st *store, i int, at algorithm.Position,
+	n uint32) *histogram.Histogram {
 	hist := s.own(st, i).Get()
 	if hist == nil {
 		if hist = s.addHistogram(r, st, i, at, true); hist == nil {

@@ -12,7 +12,8 @@ func (s *shard) unconfirmedOf(r *algorithm.Spec, st *store, i int, reserve bool)
 		return h.unconfirmed
 	}
 	h.unconfirmed = s.unconfirmed.Begin(r, i, reserve)
-	if h.unconfirmed != 0 && s.activeShards.Load()&s.bit == 0 { // otherwise the line that all shards share is not written
+	// Otherwise the line that all shards share is not written
+	if h.unconfirmed != 0 && s.activeShards.Load()&s.bit == 0 {
 		s.activeShards.Or(s.bit)
 	}
 	return h.unconfirmed
@@ -32,7 +33,8 @@ func (s *shard) source(k *unconfirmed.Entry) Source {
 }
 
 // count adds hits to the counter at i and, with a tier, to its unreported hits.
-func (s *shard) count(t *core, r *algorithm.Spec, st *store, i int, at algorithm.Position, hits uint32, estimate float64, now int64) {
+func (s *shard) count(t *core, r *algorithm.Spec, st *store, i int, at algorithm.Position,
+	hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
 	switch r.Remembers() {
 	case algorithm.Level:

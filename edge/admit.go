@@ -19,11 +19,12 @@ import (
 	"sluice/mitigation"
 )
 
-// admit takes a request up to its verdict. It reports whether the request goes on to the origin; else the answer is made.
+// admit takes a request up to its verdict. It reports whether the request goes on to the origin;
+// else the answer is made.
 func (x *exchange) admit() bool { return (x.met || x.meet()) && x.decide() }
 
-// meet finds out the source and the target of a request, and which rules apply. It reports whether there is something
-// to decide; else the answer is made.
+// meet finds out the source and the target of a request, and which rules apply. It reports whether
+// there is something to decide; else the answer is made.
 func (x *exchange) meet() bool {
 	x.met = true
 	x.identify()
@@ -38,7 +39,8 @@ func (x *exchange) meet() bool {
 	}
 	x.checks = x.snap.check.Is(x.Path, x.Target)
 	if x.checks && (x.Tunnel || x.trusted && x.readCheck(x.snap.check) != nil) {
-		x.respond(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or given in two ways."))
+		x.respond(message.Refuse(http.StatusBadRequest, "bad_check",
+			"The request to be judged is malformed, or given in two ways."))
 		return false
 	}
 	switch {
@@ -63,13 +65,14 @@ func (x *exchange) meet() bool {
 	return true
 }
 
-// stalls reports whether the verdict may have to wait. A request of a source that is blocked whatever it requests needs
-// no such wait.
+// stalls reports whether the verdict may have to wait. A request of a source that is blocked
+// whatever it requests needs no such wait.
 func (x *exchange) stalls() bool {
 	return slices.ContainsFunc(x.decision.Rules, (*rules.Rule).Stalls) && !x.isBlocked()
 }
 
-// decide has the rules decide, where the client is under any. It reports whether the request goes on to the origin; else the answer is made.
+// decide has the rules decide, where the client is under any. It reports whether the request goes
+// on to the origin; else the answer is made.
 func (x *exchange) decide() bool {
 	if !x.allowed {
 		switch no := x.judge(); {
@@ -85,7 +88,8 @@ func (x *exchange) decide() bool {
 			}
 			x.refuse()
 			x.reply.At = x.now
-			if len(x.snap.sheds) > 0 && !x.decision.Reported.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, rules.RuleOf(x.decision.Reported)) {
+			if len(x.snap.sheds) > 0 && !x.decision.Reported.Until.IsZero() && !x.trusted &&
+				slices.Contains(x.snap.sheds, rules.RuleOf(x.decision.Reported)) {
 				x.front.Close()
 			}
 			return false
@@ -109,10 +113,11 @@ func (x *exchange) decide() bool {
 	return true
 }
 
-var refusedByList = message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted.")
+var refusedByList = message.Refuse(http.StatusForbidden, "denied",
+	"Requests from this address are not accepted.")
 
-// identify finds out which source sends the request, and counts it. If a PROXY header names no client it is the peer,
-// and nothing else is believed.
+// identify finds out which source sends the request, and counts it. If a PROXY header names no
+// client it is the peer, and nothing else is believed.
 func (x *exchange) identify() {
 	if x.client = counter.Plain(x.peer); x.named {
 		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.peer, &x.Head, x.chain)
@@ -124,19 +129,21 @@ func (x *exchange) identify() {
 
 // denied and isAllowed look the client up in the lists of the configuration and of operators.
 func (x *exchange) denied() bool {
-	return x.snap.deny.Has(x.client) || x.server.limiter.Bits.Ordered(mitigation.Denied, x.covering, x.now)
+	return x.snap.deny.Has(x.client) || x.server.limiter.Bits.Ordered(mitigation.Denied, x.covering,
+		x.now)
 }
 
 func (x *exchange) isAllowed() bool {
-	return x.snap.allow.Has(x.client) || x.server.limiter.Bits.Ordered(mitigation.Allowed, x.covering, x.now)
+	return x.snap.allow.Has(x.client) || x.server.limiter.Bits.Ordered(mitigation.Allowed,
+		x.covering, x.now)
 }
 
-// malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it
-// for. Host and path of it are not known, but its source is, and is charged with it. A source that is refused gets that
-// answer, and nothing more is read from it.
+// malformed answers what is refused for its form, and ends the connection: what comes next may not
+// be what we take it for. Host and path of it are not known, but its source is, and is charged with
+// it. A source that is refused gets that answer, and nothing more is read from it.
 //
-// What a trusted proxy sends counts for the client that it names, and for no client if the lines that name it cannot be
-// read.
+// What a trusted proxy sends counts for the client that it names, and for no client if the lines
+// that name it cannot be read.
 func (x *exchange) malformed(r *message.Refusal) {
 	if x.Size > 0 || !address.IsIn(x.snap.sources.Trust, x.peer) {
 		x.identify()
@@ -148,9 +155,9 @@ func (x *exchange) malformed(r *message.Refusal) {
 	x.turnAway(r)
 }
 
-// charged counts a request that is refused for its form in every rule about all requests that counts by source, so that
-// a client that sends nothing else is limited as well. It reports whether one of them refuses it; that is its answer
-// then.
+// charged counts a request that is refused for its form in every rule about all requests that
+// counts by source, so that a client that sends nothing else is limited as well. It reports whether
+// one of them refuses it; that is its answer then.
 func (x *exchange) charged() bool {
 	x.decision.Rules = append(x.decision.Rules, x.snap.rules.Everything...)
 	if x.judge(); !x.decision.Refused() {
@@ -160,7 +167,8 @@ func (x *exchange) charged() bool {
 	return true
 }
 
-// refuse answers a request that rules refused, and ends its connection if the rule is configured so.
+// refuse answers a request that rules refused, and ends its connection if the rule is configured
+// so.
 func (x *exchange) refuse() {
 	if rules.RuleOf(x.decision.Reported).Config.Action == rules.Close && !x.trusted {
 		x.front.Close()
@@ -174,25 +182,27 @@ func (x *exchange) turnAway(r *message.Refusal) {
 	x.respond(r)
 }
 
-// match finds the rules that the request falls under; for a source that is blocked whatever it requests, only those
-// that block it.
+// match finds the rules that the request falls under; for a source that is blocked whatever it
+// requests, only those that block it.
 func (x *exchange) match() {
 	d := &x.decision
-	if d.MatchBlocked(x.snap.rules, &x.server.limiter, x.server.secret, x.client, x.source, x.covering, x.now) {
+	if d.MatchBlocked(x.snap.rules, &x.server.limiter, x.server.secret, x.client, x.source,
+		x.covering, x.now) {
 		return
 	}
 	d.Match(x.snap.rules, x.Host, x.Path, x.Target, x.Method, x.Readings)
 	if len(x.Host) == 0 {
 		if g := x.snap.origins.Of(nil); g != nil {
-			for _, o := range g.Servers { // the origin will see its own name, so rules about that apply
+			// The origin will see its own name, so rules about that apply
+			for _, o := range g.Servers {
 				d.Match(x.snap.rules, o.Canonical, x.Path, x.Target, x.Method, x.Readings)
 			}
 		}
 	}
 }
 
-// judge decides under them. If it is unclear which source one of them counts, or whether it is about the request, it
-// returns the answer to that.
+// judge decides under them. If it is unclear which source one of them counts, or whether it is
+// about the request, it returns the answer to that.
 func (x *exchange) judge() *message.Refusal {
 	d := &x.decision
 	if len(d.Rules) == 0 {
@@ -211,8 +221,8 @@ func (x *exchange) judge() *message.Refusal {
 	return nil
 }
 
-// claims finds out what the request's token claims, if a rule counts by that. If there are several tokens, it returns the answer to that, unless the
-// rule is only tried.
+// claims finds out what the request's token claims, if a rule counts by that. If there are several
+// tokens, it returns the answer to that, unless the rule is only tried.
 func (x *exchange) claims() *message.Refusal {
 	v := x.snap.tokens
 	if v == nil {
@@ -248,7 +258,8 @@ func (x *exchange) note() {
 	x.noteLimits()
 }
 
-// near is the share of its limit from which on a source is at it: who keeps to a limit does not go over it.
+// near is the share of its limit from which on a source is at it: who keeps to a limit does not go
+// over it.
 const near = 0.95
 
 // noteLimits remembers at which limits the request's sources are.
@@ -282,7 +293,8 @@ func (x *exchange) noteKeys() {
 	}
 }
 
-// keyOf is the key that a source is of, or, where that is an address, the first that the request was counted by; nil: none.
+// keyOf is the key that a source is of, or, where that is an address, the first that the request
+// was counted by; nil: none.
 func (x *exchange) keyOf(source counter.Source) *key.Counted {
 	x.keys = x.decision.Keys(x.keys[:0])
 	for i := range x.keys {
@@ -296,9 +308,9 @@ func (x *exchange) keyOf(source counter.Source) *key.Counted {
 	return nil
 }
 
-// believe finds out what the request's token claims. That may take a verification, so a source that is blocked whatever
-// it claims is spared: its rules by claims count it for its source then, if the block is lifted in this very moment. It
-// reports false if there are several tokens.
+// believe finds out what the request's token claims. That may take a verification, so a source that
+// is blocked whatever it claims is spared: its rules by claims count it for its source then, if the
+// block is lifted in this very moment. It reports false if there are several tokens.
 func (x *exchange) believe(v *verify.Verifier) bool {
 	if x.isBlocked() {
 		return true
@@ -314,7 +326,8 @@ func (x *exchange) believe(v *verify.Verifier) bool {
 // isBlocked reports whether one of the rules blocks the source, whatever it claims.
 func (x *exchange) isBlocked() bool {
 	return slices.ContainsFunc(x.decision.Rules, func(r *rules.Rule) bool {
-		return r.IsSure(x.server.secret, x.source) && r.Blocks(&x.server.limiter, x.client, x.source, x.covering, x.now)
+		return r.IsSure(x.server.secret, x.source) && r.Blocks(&x.server.limiter, x.client,
+			x.source, x.covering, x.now)
 	})
 }
 
@@ -344,16 +357,19 @@ func (s *Server) wait(replies []<-chan struct{}) {
 	}
 }
 
-// shed reports whether a new connection is to be closed unanswered, because every request on it would be refused: it
-// returns the source that is blocked, or none. That is known (with shed: connection or kernel) of a peer that is no
-// trusted proxy, while it is mitigated under a rule about all requests that counts by source. It costs a source that
-// goes on knocking the least possible, and its client an answer that says why.
+// shed reports whether a new connection is to be closed unanswered, because every request on it
+// would be refused: it returns the source that is blocked, or none. That is known (with shed:
+// connection or kernel) of a peer that is no trusted proxy, while it is mitigated under a rule
+// about all requests that counts by source. It costs a source that goes on knocking the least
+// possible, and its client an answer that says why.
 func (s *Server) shed(peer netip.Addr) (blocked counter.Source) {
 	snap := s.snap.Load()
-	if peer = counter.Plain(peer); len(snap.sheds) == 0 || address.IsIn(snap.sources.Trust, peer) || snap.allow.Has(peer) {
+	if peer = counter.Plain(peer); len(snap.sheds) == 0 || address.IsIn(snap.sources.Trust, peer) ||
+		snap.allow.Has(peer) {
 		return blocked
 	}
-	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(address.Single(peer), nil), time.Now()
+	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(address.Single(peer),
+		nil), time.Now()
 	if s.limiter.Bits.Ordered(mitigation.Allowed, covering, now) {
 		return blocked
 	}

@@ -10,10 +10,12 @@ import (
 
 // An Answer is what became of an ask.
 type Answer struct {
-	Allowed    bool
-	Rule       string
-	Policy     string // which of the rule's limits; "": it has one
-	Verdict    string // as in metrics, or "denied" or "allowed" by a list, or "none": the rule is not about the source
+	Allowed bool
+	Rule    string
+	Policy  string // which of the rule's limits; "": it has one
+	// As in metrics, or "denied" or "allowed" by a list, or "none": the rule is not about the
+	// source
+	Verdict    string
 	Limit      uint32
 	Window     time.Duration
 	Remaining  uint32
@@ -28,9 +30,10 @@ func (s *Server) InvalidAsk() { s.stats.asks[callInvalid].Add(1) }
 // ErrNoRule says that an ask names a rule that there is not.
 var ErrNoRule = rules.ErrNoRule
 
-// Ask decides about asks, one after the other as if each had come alone, and appends an answer to each. If one of them
-// makes no sense, none is decided about: the error says which is the first, and why. It counts for whom the program
-// asks about. After ErrFault the call must not be used again.
+// Ask decides about asks, one after the other as if each had come alone, and appends an answer to
+// each. If one of them makes no sense, none is decided about: the error says which is the first,
+// and why. It counts for whom the program asks about. After ErrFault the call must not be used
+// again.
 func (c *Call) Ask(asks []rules.Ask, to []Answer, now time.Time) (_ []Answer, bad int, err error) {
 	x, s := c.x, c.x.server
 	defer func() {
@@ -43,7 +46,8 @@ func (c *Call) Ask(asks []rules.Ask, to []Answer, now time.Time) (_ []Answer, ba
 	x.now, x.decision.Plans = now, snap.plans
 	list := make([]rules.Asked, len(asks))
 	for i := range asks {
-		if list[i], err = x.decision.AskedOf(&asks[i], snap.rules, s.secret, snap.sources); err != nil {
+		if list[i], err = x.decision.AskedOf(&asks[i], snap.rules, s.secret,
+			snap.sources); err != nil {
 			s.stats.asks[callInvalid].Add(1)
 			c.End()
 			return to, i, err
@@ -66,7 +70,8 @@ func (c *Call) ask(q *rules.Asked) (a Answer) {
 		x.source = x.snap.sources.Of(x.client)
 		x.covering = s.limiter.Bits.Covering(address.Single(x.client), x.covering)
 	}
-	a = Answer{Rule: q.Rule.Config.Name, Limit: q.Rule.Config.Limit, Window: time.Duration(q.Rule.Config.Window), Allowed: true}
+	a = Answer{Rule: q.Rule.Config.Name, Limit: q.Rule.Config.Limit,
+		Window: time.Duration(q.Rule.Config.Window), Allowed: true}
 	switch {
 	case c.listed():
 		a.Verdict, a.Allowed = "allowed", x.allowed
@@ -103,7 +108,8 @@ func (c *Call) ask(q *rules.Asked) (a Answer) {
 	return a
 }
 
-// stateOfAsk is what the limit that is told says. Of who only asks it says whether one more would be admitted.
+// stateOfAsk is what the limit that is told says. Of who only asks it says whether one more would
+// be admitted.
 func (c *Call) stateOfAsk(a *Answer, q *rules.Asked) {
 	x, d := c.x, &c.x.decision
 	told := d.StrictestAsked()
@@ -111,7 +117,8 @@ func (c *Call) stateOfAsk(a *Answer, q *rules.Asked) {
 	st := c.State(0)
 	l := rules.LimitOf(told)
 	a.Policy, a.Verdict, a.Allowed = l.OwnPolicy(), d.Verdict.String(), !d.Refused()
-	a.Limit, a.Window, a.Remaining, a.Reset, a.Delay = st.Limit, st.Window, st.Remaining, st.Reset, d.Delay
+	a.Limit, a.Window, a.Remaining, a.Reset, a.Delay = st.Limit, st.Window, st.Remaining, st.Reset,
+		d.Delay
 	if !a.Allowed {
 		a.RetryAfter = told.Wait
 		return

@@ -12,9 +12,11 @@ import (
 	"sluice/edge/rules/descriptors"
 )
 
-// A Call is a request as another proxy describes it (descriptors.Descriptor), and the decision about it: an exchange
-// with that proxy alone. All its descriptors are decided about together, as all rules of a request are: if one is over
-// its limit, none counts the request, so that a client that is refused by one limit does not use up another. It may be used again after End, by one goroutine at a time.
+// A Call is a request as another proxy describes it (descriptors.Descriptor), and the decision
+// about it: an exchange with that proxy alone. All its descriptors are decided about together, as
+// all rules of a request are: if one is over its limit, none counts the request, so that a client
+// that is refused by one limit does not use up another. It may be used again after End, by one
+// goroutine at a time.
 type Call struct {
 	x       *exchange
 	results []int // of the descriptors, in Decision.Results; less than 0: no rule is about it
@@ -27,7 +29,9 @@ type DescriptorState struct {
 	Limit     uint32        // that of the rule, or of the descriptor itself
 	Window    time.Duration // of Limit
 	Remaining uint32
-	Reset     time.Duration // until a retry is admitted, or what remains may be relied on again: a window, or what is left of a fixed one
+	// Until a retry is admitted, or what remains may be relied on again: a window, or what is left
+	// of a fixed one
+	Reset time.Duration
 }
 
 // callCode is how a call was answered.
@@ -55,9 +59,9 @@ func (s *Server) NewCall() *Call {
 // Invalid counts a call that was no request.
 func (s *Server) Invalid() { s.stats.calls[callInvalid].Add(1) }
 
-// Judge decides about the request that a proxy describes, and counts it. It does not keep list. The proxy names the
-// client, which lists are about, under remote_address. After an error, which is a fault in the edge, the call must not
-// be used again.
+// Judge decides about the request that a proxy describes, and counts it. It does not keep list. The
+// proxy names the client, which lists are about, under remote_address. After an error, which is a
+// fault in the edge, the call must not be used again.
 func (c *Call) Judge(domain string, list []descriptors.Descriptor, now time.Time) (err error) {
 	x, s := c.x, c.x.server
 	defer func() {
@@ -116,12 +120,13 @@ func (c *Call) charge() {
 	}
 }
 
-// decideAbout decides under the rules about descriptors, and makes the answer for the client. A client without an
-// address is named in events by what the first of these rules counts.
+// decideAbout decides under the rules about descriptors, and makes the answer for the client. A
+// client without an address is named in events by what the first of these rules counts.
 func (c *Call) decideAbout(domain string, list []descriptors.Descriptor) {
 	x, d := c.x, &c.x.decision
 	for i := range list {
-		c.results = append(c.results, d.AddDescriptor(x.server.secret, x.snap.rules, x.snap.sources, domain, &list[i]))
+		c.results = append(c.results, d.AddDescriptor(x.server.secret, x.snap.rules, x.snap.sources,
+			domain, &list[i]))
 	}
 	if len(d.Results) == 0 {
 		return
@@ -143,7 +148,8 @@ func (c *Call) decideAbout(domain string, list []descriptors.Descriptor) {
 // Refused reports whether the request is to be refused.
 func (c *Call) Refused() bool { return c.x.barred || c.x.decision.Refused() }
 
-// State is how the i-th descriptor stands. Where another one is over its limit, what would be left counts for this one.
+// State is how the i-th descriptor stands. Where another one is over its limit, what would be left
+// counts for this one.
 func (c *Call) State(i int) DescriptorState {
 	if i >= len(c.results) || c.results[i] < 0 {
 		return DescriptorState{Refused: c.x.barred}

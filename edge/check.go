@@ -19,9 +19,9 @@ var (
 	checkHosts   = [...]string{"x-forwarded-host"}
 )
 
-// readCheck replaces the check of a trusted proxy by the request to be checked, for rules and the log. What the proxy
-// leaves out is taken from its own request. Below a prefix the target follows, and nothing else is read: such a proxy
-// sends method and host as they were.
+// readCheck replaces the check of a trusted proxy by the request to be checked, for rules and the
+// log. What the proxy leaves out is taken from its own request. Below a prefix the target follows,
+// and nothing else is read: such a proxy sends method and host as they were.
 func (x *exchange) readCheck(c config.CheckPath) error {
 	if c.Below != "" {
 		x.Target = x.Target[len(c.Below)-1:]
@@ -55,10 +55,12 @@ func (x *exchange) readCheck(c config.CheckPath) error {
 	return x.canonical()
 }
 
-// canonical is the path of the target to be checked, within the bounds of one that is forwarded: without a fragment, of
-// which some origins take nothing for the path or the query and others all, and without what ends a target.
+// canonical is the path of the target to be checked, within the bounds of one that is forwarded:
+// without a fragment, of which some origins take nothing for the path or the query and others all,
+// and without what ends a target.
 func (x *exchange) canonical() error {
-	if _, _, ok := http1.Authority(x.Target); !ok || len(x.Target) == 0 || bytes.ContainsAny(x.Target, "# \t") {
+	if _, _, ok := http1.Authority(x.Target); !ok || len(x.Target) == 0 ||
+		bytes.ContainsAny(x.Target, "# \t") {
 		return errCheck
 	}
 	if x.SetPath() != nil {
@@ -67,8 +69,9 @@ func (x *exchange) canonical() error {
 	return nil
 }
 
-// checked is the one value of some headers; nil if none is there. A proxy sets one of them and passes the others on as its
-// client wrote them, so two that differ may be an attempt to be judged as somebody else's request.
+// checked is the one value of some headers; nil if none is there. A proxy sets one of them and
+// passes the others on as its client wrote them, so two that differ may be an attempt to be judged
+// as somebody else's request.
 func (x *exchange) checked(names []string) (value []byte, err error) {
 	for i := range x.Head.Lines {
 		l := &x.Head.Lines[i]
@@ -85,9 +88,10 @@ func (x *exchange) checked(names []string) (value []byte, err error) {
 	return value, nil
 }
 
-// grant answers a check that no rule refused: with what the strictest of them has left. There is no answer of an
-// origin, so rules that count by its status count nothing here, and one that learns the cost of a request from it
-// counts 1. What the origin should receive about a request over a limit, the proxy receives.
+// grant answers a check that no rule refused: with what the strictest of them has left. There is no
+// answer of an origin, so rules that count by its status count nothing here, and one that learns
+// the cost of a request from it counts 1. What the origin should receive about a request over a
+// limit, the proxy receives.
 func (x *exchange) grant() {
 	x.begins(http.StatusOK, "", nil)
 	for _, f := range x.tagged() {

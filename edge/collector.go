@@ -13,7 +13,8 @@ import (
 	"sluice/mitigation"
 )
 
-// Collector returns the edge's metrics: each package collects its own. Which there are depends on the rules.
+// Collector returns the edge's metrics: each package collects its own. Which there are depends on
+// the rules.
 func (s *Server) Collector() prometheus.Collector {
 	return metric.Collector(func(to metric.Sink) {
 		now, snap := time.Now(), s.snap.Load()
@@ -37,13 +38,16 @@ func (s *Server) Collector() prometheus.Collector {
 
 // collect gives which configuration is in force.
 func (snap *snapshot) collect(to metric.Sink) {
-	to.Gauge(float64(snap.generation), "sluice_rules_generation", "How many sets of rules have been in force.")
-	to.Gauge(float64(snap.hash), "sluice_config_hash", "Stands for the rules in force: the same number on edges with the same rules.")
+	to.Gauge(float64(snap.generation), "sluice_rules_generation",
+		"How many sets of rules have been in force.")
+	to.Gauge(float64(snap.hash), "sluice_config_hash",
+		"Stands for the rules in force: the same number on edges with the same rules.")
 	verified := uint64(0)
 	if snap.tokens != nil {
 		verified = snap.tokens.Verified()
 	}
-	to.Count(verified, "sluice_token_verifications_total", "Signatures of tokens that were verified: once for each token, as long as it is remembered.")
+	to.Count(verified, "sluice_token_verifications_total",
+		"Signatures of tokens that were verified: once for each token, as long as it is remembered.")
 }
 
 // collectLeaves gives what single numbers some rooms have.
@@ -52,15 +56,20 @@ func (s *Server) collectLeaves(to metric.Sink) {
 	if s.access != nil {
 		lost = s.access.Lost()
 	}
-	to.Count(lost, "sluice_log_lines_lost_total", "Lines of the access log that could not be written.")
+	to.Count(lost, "sluice_log_lines_lost_total",
+		"Lines of the access log that could not be written.")
 	drained := 0.0
 	if s.Drained() != nil {
 		drained = 1
 	}
-	to.Gauge(drained, "sluice_drained", "Whether an operator has taken the edge out of service by hand (sluice drain).")
-	to.Count(s.unbelieved.Total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
+	to.Gauge(drained, "sluice_drained",
+		"Whether an operator has taken the edge out of service by hand (sluice drain).")
+	to.Count(s.unbelieved.Total.Load(), "sluice_untrusted_forwarded_total",
+		"Requests of peers that are not trusted that name another client.")
 	for _, k := range events.Kinds() {
-		to.Count(s.events.Count(k), "sluice_events_total", "Events, by kind; those that were not kept because they came too fast included.", "kind", string(k))
+		to.Count(s.events.Count(k), "sluice_events_total",
+			"Events, by kind; those that were not kept because they came too fast included.",
+			"kind", string(k))
 	}
 }
 
@@ -69,19 +78,24 @@ func (s *Server) collectInFlight(to metric.Sink, snap *snapshot) {
 	inFlight, _ := s.limiter.InFlight.Held()
 	for _, r := range snap.rules.All {
 		if r.InFlight != nil {
-			to.Gauge(float64(inFlight[r.InFlight.Name]), "sluice_in_flight", "Requests under way here that hold a slot under a rule's concurrency.", "rule", r.Config.Name)
+			to.Gauge(float64(inFlight[r.InFlight.Name]), "sluice_in_flight",
+				"Requests under way here that hold a slot under a rule's concurrency.", "rule",
+				r.Config.Name)
 		}
 	}
 	if s.limiter.Exact != nil {
 		kept := s.limiter.Exact.Stats()
-		to.Gauge(float64(kept.Sources), "sluice_exact_sources", "Sources under rules with check: sync and algorithm: exact or token_bucket whose state in the tier this edge has read.")
-		to.Count(kept.Doubted, "sluice_exact_doubts_total", "Requests that such a rule refused in doubt, because a node had lost what it kept, or has just begun.")
-		to.Count(kept.Conflict, "sluice_exact_conflicts_total", "Exchanges about such rules in which another edge was faster, and which were made again.")
+		to.Gauge(float64(kept.Sources), "sluice_exact_sources",
+			"Sources under rules with check: sync and algorithm: exact or token_bucket whose state in the tier this edge has read.")
+		to.Count(kept.Doubted, "sluice_exact_doubts_total",
+			"Requests that such a rule refused in doubt, because a node had lost what it kept, or has just begun.")
+		to.Count(kept.Conflict, "sluice_exact_conflicts_total",
+			"Exchanges about such rules in which another edge was faster, and which were made again.")
 	}
 }
 
-// collectMitigations gives which blocks are in force, under which rules, and what started them. Those of a rule's
-// variants and further limits count under the rule.
+// collectMitigations gives which blocks are in force, under which rules, and what started them.
+// Those of a rule's variants and further limits count under the rule.
 func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Time) {
 	type series struct{ rule, mode string }
 	of := map[uint32]series{mitigation.AllRules: {control.AllRules, string(rules.Enforce)}}
@@ -106,19 +120,26 @@ func (s *Server) collectMitigations(to metric.Sink, snap *snapshot, now time.Tim
 		}
 	}
 	for at, began := range started {
-		to.Gauge(float64(active[at]), "sluice_mitigations_active", "Mitigations in force. Those of shadows refuse no request.", "rule", at.rule, "mode", at.mode)
+		to.Gauge(float64(active[at]), "sluice_mitigations_active",
+			"Mitigations in force. Those of shadows refuse no request.", "rule", at.rule, "mode",
+			at.mode)
 		for by := mitigation.ByEdge; by <= mitigation.ByPeer; by++ {
-			to.Count(began[by], "sluice_mitigations_started_total", "Mitigations begun, by cause.", "rule", at.rule, "by", by.String(), "mode", at.mode)
+			to.Count(began[by], "sluice_mitigations_started_total", "Mitigations begun, by cause.",
+				"rule", at.rule, "by", by.String(), "mode", at.mode)
 		}
 	}
-	to.Gauge(float64(lists[mitigation.Allowed]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "allow")
-	to.Gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")
-	to.Gauge(float64(s.limiter.Bits.Capacity()), "sluice_mitigations_limit", "Mitigations that the table has room for.")
-	to.Count(s.limiter.Bits.Evicted(), "sluice_mitigations_evicted_total", "Mitigations that made room for others before their end.")
+	to.Gauge(float64(lists[mitigation.Allowed]), "sluice_listed",
+		"Prefixes that operators allow and deny for a while.", "list", "allow")
+	to.Gauge(float64(lists[mitigation.Denied]), "sluice_listed",
+		"Prefixes that operators allow and deny for a while.", "list", "deny")
+	to.Gauge(float64(s.limiter.Bits.Capacity()), "sluice_mitigations_limit",
+		"Mitigations that the table has room for.")
+	to.Count(s.limiter.Bits.Evicted(), "sluice_mitigations_evicted_total",
+		"Mitigations that made room for others before their end.")
 }
 
-// collectAtLimit gives how many sources have been at their limit for long. Limits of a rule and of its variants count under the rule, and who is
-// at several of them counts once.
+// collectAtLimit gives how many sources have been at their limit for long. Limits of a rule and of
+// its variants count under the rule, and who is at several of them counts once.
 func (s *Server) collectAtLimit(to metric.Sink, snap *snapshot, now time.Time) {
 	type at struct {
 		rule   string
@@ -135,7 +156,8 @@ func (s *Server) collectAtLimit(to metric.Sink, snap *snapshot, now time.Time) {
 		}
 	}
 	for _, r := range snap.rules.Rules {
-		to.Gauge(float64(n[r.Config.Name]), "sluice_keys_at_limit", "Keys, or addresses, of a rule that have been at their limit for five minutes; 1,024 of all rules at most.",
+		to.Gauge(float64(n[r.Config.Name]), "sluice_keys_at_limit",
+			"Keys, or addresses, of a rule that have been at their limit for five minutes; 1,024 of all rules at most.",
 			"rule", r.Config.Name)
 	}
 }
@@ -146,9 +168,12 @@ func (s *Server) collectCounters(to metric.Sink) {
 	to.Gauge(float64(t.Counters), "sluice_counters", "Counters in the table.")
 	to.Gauge(float64(t.Capacity), "sluice_counters_limit", "Counters that the table has room for.")
 	to.Count(t.Evicted, "sluice_counters_evicted_total", "Counters that made room for others.")
-	to.Gauge(float64(t.Unreported), "sluice_unreported_hits", "Hits that the tier has not confirmed.")
-	for reason, n := range map[string]uint64{"unknown": t.LostUnknown, "full": t.LostFull, "expired": t.LostExpired, "backlog": t.LostBacklog,
+	to.Gauge(float64(t.Unreported), "sluice_unreported_hits",
+		"Hits that the tier has not confirmed.")
+	for reason, n := range map[string]uint64{"unknown": t.LostUnknown, "full": t.LostFull,
+		"expired": t.LostExpired, "backlog": t.LostBacklog,
 		"saturated": t.LostSaturated, "evicted": t.LostEvicted} {
-		to.Count(n, "sluice_hits_lost_total", "Hits that will never reach the tier.", "reason", reason)
+		to.Count(n, "sluice_hits_lost_total", "Hits that will never reach the tier.", "reason",
+			reason)
 	}
 }

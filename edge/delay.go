@@ -7,17 +7,19 @@ import (
 	"sluice/edge/message"
 )
 
-// While a request waits for its turn it holds its connection and nothing else: no link to an origin, no lock, no slot
-// in a table. What rules have counted of it stays counted when its client goes: its turn passes unused. A source has as
-// many waiting as its rules' queues are long, for limiter.MaxDelay at most; all sources together have as many as
-// limits.connections.
+// While a request waits for its turn it holds its connection and nothing else: no link to an
+// origin, no lock, no slot in a table. What rules have counted of it stays counted when its client
+// goes: its turn passes unused. A source has as many waiting as its rules' queues are long, for
+// limiter.MaxDelay at most; all sources together have as many as limits.connections.
 
 // lookEvery is how often a request that waits looks whether its client is still there.
 const lookEvery = 250 * time.Millisecond
 
-var clientGone = message.Refuse(http.StatusRequestTimeout, "client_gone", "The connection was closed before it was the request's turn.")
+var clientGone = message.Refuse(http.StatusRequestTimeout, "client_gone",
+	"The connection was closed before it was the request's turn.")
 
-// waitTurn waits until it is the turn of an admitted request, and reports false if its client went away meanwhile.
+// waitTurn waits until it is the turn of an admitted request, and reports false if its client went
+// away meanwhile.
 func (x *exchange) waitTurn() bool {
 	s, left := x.server, x.decision.Delay
 	s.stats.delayed.Add(1)

@@ -15,19 +15,21 @@ import (
 //	retire   connections that are idle, and have had notice, are closed; one whose request has just arrived is not
 //	the end  when no connection is left, or the grace time is over
 //
-// A connection has notice for a while after Leave, or after it was accepted: a client that goes on using it has been
-// asked to close by then.
+// A connection has notice for a while after Leave, or after it was accepted: a client that goes on
+// using it has been asked to close by then.
 //
-// A connection is closed by saying that no more will be sent, and reading on until the client closes as well, or for a
-// second: a request that crosses that, or was sent ahead of its answer (pipelined), must not reset the connection and take an
-// answer with it. The client sees which of its requests were not answered, and that the connection was ended in order.
+// A connection is closed by saying that no more will be sent, and reading on until the client
+// closes as well, or for a second: a request that crosses that, or was sent ahead of its answer
+// (pipelined), must not reset the connection and take an answer with it. The client sees which of
+// its requests were not answered, and that the connection was ended in order.
 
 var errCut = errors.New("edge: drain: connections were cut at the end of the grace time")
 
 // Ready reports whether the server wants requests.
 func (s *Server) Ready() bool { return s.Unready() == "" }
 
-// Unready returns why the server should get no requests: it is to leave, an operator has drained it, or by its tier; "": it should.
+// Unready returns why the server should get no requests: it is to leave, an operator has drained
+// it, or by its tier; "": it should.
 func (s *Server) Unready() string {
 	switch {
 	case s.draining.Load():
@@ -40,10 +42,12 @@ func (s *Server) Unready() string {
 	return ""
 }
 
-// DrainByHand takes the server out of service until Undrain: it is not Ready, and serves whoever comes all the same, without asking
-// anybody to close. It reports since when that is so, and whether it was not before: the first operator's word stands. It is no step of leaving, and
-// a process that takes over knows nothing of it.
-func (s *Server) DrainByHand(by control.Operator, now time.Time) (d *control.Drained, changed bool) {
+// DrainByHand takes the server out of service until Undrain: it is not Ready, and serves whoever
+// comes all the same, without asking anybody to close. It reports since when that is so, and
+// whether it was not before: the first operator's word stands. It is no step of leaving, and a
+// process that takes over knows nothing of it.
+func (s *Server) DrainByHand(by control.Operator,
+	now time.Time) (d *control.Drained, changed bool) {
 	d = &control.Drained{Since: now.UTC(), By: by.Who, From: by.From}
 	if s.drained.CompareAndSwap(nil, d) {
 		return d, true
@@ -60,7 +64,8 @@ func (s *Server) Undrain() *control.Drained { return s.drained.Swap(nil) }
 // Drained is since when an operator has the server out of service; nil: none has.
 func (s *Server) Drained() *control.Drained { return s.drained.Load() }
 
-// Leave announces that the server will stop: it still takes requests, but is not Ready, and asks clients to close.
+// Leave announces that the server will stop: it still takes requests, but is not Ready, and asks
+// clients to close.
 func (s *Server) Leave() {
 	if s.draining.CompareAndSwap(false, true) {
 		s.open.Left.Store(time.Now().UnixNano())
@@ -73,9 +78,9 @@ func (s *Server) Connections() int { return s.open.Open() }
 // Hurry has Drain close idle connections without more notice than this.
 func (s *Server) Hurry(notice time.Duration) { s.open.Notice.Store(int64(notice)) }
 
-// Drain stops accepting, lets every request in flight finish, and returns when no connection is left or ctx is done;
-// what is still open then is cut, and the error reports it. Idle connections are closed once they have had notice for
-// so long.
+// Drain stops accepting, lets every request in flight finish, and returns when no connection is
+// left or ctx is done; what is still open then is cut, and the error reports it. Idle connections
+// are closed once they have had notice for so long.
 func (s *Server) Drain(ctx context.Context, notice time.Duration) error {
 	s.apply.Lock()
 	s.Leave()

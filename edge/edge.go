@@ -1,10 +1,12 @@
-// Package edge is the HTTP side of Sluice: a reverse proxy that decides, for every request, whether its source may make
-// it.
+// Package edge is the HTTP side of Sluice: a reverse proxy that decides, for every request, whether
+// its source may make it.
 //
-// A request comes by a Front (front.go), which is its client's end in whatever protocol the client speaks. That of HTTP/1.1 is a fasthttp.Server
-// behind a guarded connection (package front). fasthttp owns the workers, the loop over a connection's requests, keep-alive, and writes the edge's own
-// answers; it is shown one checked head after the other and never reads a byte of a body, so where a request ends is not for it to decide.
-// Answers of origins are relayed past it, with the spelling and order that they came in, and what it would write then is dropped.
+// A request comes by a Front (front.go), which is its client's end in whatever protocol the client
+// speaks. That of HTTP/1.1 is a fasthttp.Server behind a guarded connection (package front).
+// fasthttp owns the workers, the loop over a connection's requests, keep-alive, and writes the
+// edge's own answers; it is shown one checked head after the other and never reads a byte of a
+// body, so where a request ends is not for it to decide. Answers of origins are relayed past it,
+// with the spelling and order that they came in, and what it would write then is dropped.
 //
 // The life of a request, top to bottom (handle, in serve.go):
 //
@@ -19,8 +21,9 @@
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
 //	leave    what was in flight is not any more, whatever came of it (release, in serve.go)
 //
-// Nothing in it waits for the tier, but rules with a concurrency, first_sight: wait or check: sync. Rules, lists and origins are one immutable
-// snapshot (snapshot.go), swapped whole: a request is judged by exactly one version. docs/design/architecture.md has the map of its rooms.
+// Nothing in it waits for the tier, but rules with a concurrency, first_sight: wait or check: sync.
+// Rules, lists and origins are one immutable snapshot (snapshot.go), swapped whole: a request is
+// judged by exactly one version. docs/design/architecture.md has the map of its rooms.
 package edge
 
 import (
@@ -69,18 +72,21 @@ type Options struct {
 	Tier   Tier              // the PoP; the zero Tier counts alone
 	Access *accesslog.Log    // nil: none
 	Name   string            // what operators call this edge, for the access log
-	Via    string            // by which this edge's PoP knows its own requests in Via; "": as sluice, and none
-	Events *events.Log       // what has happened, for operators; nil: it is not kept
-	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
+	// By which this edge's PoP knows its own requests in Via; "": as sluice, and none
+	Via    string
+	Events *events.Log // what has happened, for operators; nil: it is not kept
+	Secret [16]byte    // the PoP's: keys the digests of headers and cookies
 	// InFlight is where requests under way are counted; nil: in a table of the edge's own.
 	InFlight *inflight.Table
 	// Exact is the requests whose instants the tier keeps; nil: there are none.
 	Exact *exact.Table
-	// Proof is what a server of ACME wants to see of a host at a path; nil: nothing. It is asked about no other requests.
+	// Proof is what a server of ACME wants to see of a host at a path; nil: nothing. It is asked
+	// about no other requests.
 	Proof func(host, path string) []byte
 	// Lists keeps the named lists; nil: they are read, and never again. Who gives one runs it.
 	Lists *lists.Book
-	// Geo keeps the databases of countries and autonomous systems; nil: they are read, and never again.
+	// Geo keeps the databases of countries and autonomous systems; nil: they are read, and never
+	// again.
 	Geo *geo.Book
 	// Traces traces some requests; nil: none.
 	Traces tracing.Tracer
@@ -141,7 +147,8 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		limiter:  limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up, Alone: o.Tier.Alone, Fetch: o.Tier.Fetch, InFlight: o.InFlight, Exact: o.Exact},
+		limiter: limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up,
+			Alone: o.Tier.Alone, Fetch: o.Tier.Fetch, InFlight: o.InFlight, Exact: o.Exact},
 		tier:     o.Tier,
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
@@ -151,8 +158,9 @@ func New(o Options) (*Server, error) {
 		traces:   o.Traces,
 		name:     o.Name,
 		events:   o.Events,
-		requests: top.New(), refusals: top.New(), spared: top.New(), keys: seen.New(), atLimit: seen.NewAtLimit(),
-		warn: o.Warn, proof: o.Proof, lists: o.Lists, geo: o.Geo,
+		requests: top.New(), refusals: top.New(), spared: top.New(), keys: seen.New(),
+		atLimit: seen.NewAtLimit(),
+		warn:    o.Warn, proof: o.Proof, lists: o.Lists, geo: o.Geo,
 	}
 	if s.lists == nil {
 		s.lists = new(lists.Book)
@@ -165,7 +173,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.Plane = control.New(control.Options{
 		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret,
-		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Keys: s.keys, Events: o.Events,
+		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Keys: s.keys,
+		Events: o.Events,
 		Kernel: s.inKernel,
 	})
 	if o.Access != nil {
@@ -177,7 +186,8 @@ func New(o Options) (*Server, error) {
 	if s.warn == nil {
 		s.warn = func(string, ...any) {}
 	}
-	s.bounds = proxy.Bounds{BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout, Via: o.Via}
+	s.bounds = proxy.Bounds{BodyBytes: c.Limits.BodyBytes, TunnelTime: c.Limits.TunnelTimeout,
+		Via: o.Via}
 	s.exchanges.New = func() any { return newExchange(s) }
 	s.http1.New = func() any { return newHTTP1Exchange(s) }
 	if s.events != nil {
@@ -189,14 +199,24 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	site := &front.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1, Judge: judgeHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
+	site := &front.Site{Limits: c.Limits, HalfClosed: 5 * time.Second, Begin: s.beginHTTP1,
+		Judge: judgeHTTP1, Handle: handleHTTP1, End: endHTTP1, Fault: s.fault}
 	s.http = site.Server()
 	s.speakHTTP2(c, site)
 	s.open, err = listen.NewRegistry(site, listen.Admission{
-		Source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
+		Source: func(peer netip.Addr) (counter.Source, bool) {
+			return s.snap.Load().
+				sources.Connection(peer)
+		},
 		Proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
-		Trusted: func(peer netip.Addr) bool { return address.IsIn(s.snap.Load().sources.Trust, peer) },
-		Shed:    s.shedPeer, ShedNamed: func(client netip.Addr) bool { return s.shed(client).IsValid() },
+		Trusted: func(peer netip.Addr) bool {
+			return address.IsIn(s.snap.Load().sources.Trust,
+				peer)
+		},
+		Shed: s.shedPeer, ShedNamed: func(client netip.Addr) bool {
+			return s.shed(client).
+				IsValid()
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -207,8 +227,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Serve accepts connections on ln until Drain. It blocks, and closes ln. It may be called for several listeners, whose
-// connections share the caps.
+// Serve accepts connections on ln until Drain. It blocks, and closes ln. It may be called for
+// several listeners, whose connections share the caps.
 func (s *Server) Serve(ln net.Listener) error {
 	return s.ServeEntry(ln, &listen.Entry{Field: "listen", Address: ln.Addr().String()}, nil)
 }
@@ -218,7 +238,8 @@ func (s *Server) ServeTLS(ln net.Listener, c *listen.Certificates) error {
 	return s.ServeEntry(ln, &listen.Entry{Field: "listen_tls", Address: ln.Addr().String()}, c)
 }
 
-// ServeEntry is Serve on a socket of a listener of which more is said; with certificates its clients speak TLS.
+// ServeEntry is Serve on a socket of a listener of which more is said; with certificates its
+// clients speak TLS.
 func (s *Server) ServeEntry(ln net.Listener, e *listen.Entry, c *listen.Certificates) error {
 	l := s.open.NewListener(e)
 	if l.Listener = ln; c != nil {
@@ -235,18 +256,24 @@ func (s *Server) ServeEntry(ln net.Listener, e *listen.Entry, c *listen.Certific
 	return s.http.Serve(l)
 }
 
-// speakHTTP2 has clients served that speak HTTP/2: those that agree on it over TLS, and, where that is configured, trusted proxies that know it.
+// speakHTTP2 has clients served that speak HTTP/2: those that agree on it over TLS, and, where that
+// is configured, trusted proxies that know it.
 func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 	s.protocols = []string{"http/1.1"}
-	s.http.NextProto(listen.ProofProtocol, func(net.Conn) error { return nil }) // the handshake was all there is to it
-	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams, Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Tunnels: s.offersTunnels, Leaving: s.draining.Load, Abused: s.abused}
+	// The handshake was all there is to it
+	s.http.NextProto(listen.ProofProtocol, func(net.Conn) error { return nil })
+	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams,
+		Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Tunnels: s.offersTunnels,
+		Leaving: s.draining.Load, Abused: s.abused}
 	if !c.HTTP2.Enabled {
 		return
 	}
 	s.protocols = []string{"h2", "http/1.1"}
 	s.http.NextProto("h2", func(nc net.Conn) error {
 		client := front.TakeOver(nc)
-		go func() { // of its own: fasthttp's has the stack that a handshake takes, for as long as the connection is open
+		// Of its own: fasthttp's has the stack that a handshake takes, for as long as the
+		// connection is open
+		go func() {
 			defer client.Close()
 			s.http2.Serve(client)
 		}()
@@ -266,18 +293,21 @@ func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 // offersTunnels reports whether some origin takes WebSockets.
 func (s *Server) offersTunnels() bool {
 	return slices.ContainsFunc(s.snap.Load().origins.Groups, func(g *upstream.Group) bool {
-		return slices.ContainsFunc(g.Upgrades, func(protocol string) bool { return strings.EqualFold(protocol, "websocket") })
+		return slices.ContainsFunc(g.Upgrades,
+			func(protocol string) bool { return strings.EqualFold(protocol, "websocket") })
 	})
 }
 
-// Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and
-// checks those that are configured to be checked. It blocks until all that it started has ended.
+// Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files
+// for TLS again, and checks those that are configured to be checked. It blocks until all that it
+// started has ended.
 func (s *Server) Watch(ctx context.Context) {
-	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn, s.originMoved)
+	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn,
+		s.originMoved)
 }
 
-// Registry has the connections that are open. Upstreams are the origins in force: a reload has others. Both are for tests of those rooms, which have a
-// whole edge around them.
+// Registry has the connections that are open. Upstreams are the origins in force: a reload has
+// others. Both are for tests of those rooms, which have a whole edge around them.
 func (s *Server) Registry() *listen.Registry   { return s.open }
 func (s *Server) Upstreams() *upstream.Origins { return s.snap.Load().origins }
 
@@ -287,7 +317,8 @@ func (s *Server) ServeConn(c *front.Client) { _ = s.http.ServeConn(front.New(c))
 // Events is what has happened lately; nil if it is not kept.
 func (s *Server) Events() *events.Log { return s.events }
 
-// Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
+// Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once
+// a second.
 func (s *Server) Sweep(now time.Time) {
 	for s.limiter.Bits.Sweep(now) {
 	}

@@ -19,9 +19,9 @@ const (
 	grpcUnauthenticated   = 16
 )
 
-// answered is the reply as the client gets it. A call of gRPC is answered in its terms: 200, with the status in the
-// head, which is all there is (Trailers-Only). Metrics and logs have the status that other clients get, and so has a
-// proxy that has a call checked.
+// answered is the reply as the client gets it. A call of gRPC is answered in its terms: 200, with
+// the status in the head, which is all there is (Trailers-Only). Metrics and logs have the status
+// that other clients get, and so has a proxy that has a call checked.
 func (x *exchange) answered() *message.Reply {
 	if x.checks || !x.IsGRPC() {
 		return &x.reply.Reply
@@ -32,7 +32,8 @@ func (x *exchange) answered() *message.Reply {
 		code = grpcResourceExhausted // whatever a rule answers others with
 	}
 	r.Status, r.ContentType, r.Body = http.StatusOK, "application/grpc", nil
-	r.Fields = append(r.Fields, message.Field{Name: "Grpc-Status", Value: strconv.AppendInt(nil, int64(code), 10)},
+	r.Fields = append(r.Fields, message.Field{Name: "Grpc-Status", Value: strconv.AppendInt(nil,
+		int64(code), 10)},
 		message.Field{Name: "Grpc-Message", Value: []byte(http.StatusText(x.reply.Status))})
 	return &r
 }

@@ -15,7 +15,8 @@ import (
 	"sluice/mitigation"
 )
 
-// mostAway is the longest that Retry-After says during maintenance: it may be over sooner than was thought.
+// mostAway is the longest that Retry-After says during maintenance: it may be over sooner than was
+// thought.
 const mostAway = 10 * time.Minute
 
 // A maintenance is an operator's order as requests meet it.
@@ -25,7 +26,8 @@ type maintenance struct {
 	text   string // in JSON, without its quotes
 }
 
-// maintained answers the request if the PoP is in maintenance, and its client is not spared. While it is not, that costs one load.
+// maintained answers the request if the PoP is in maintenance, and its client is not spared. While
+// it is not, that costs one load.
 func (x *exchange) maintained() bool {
 	bit := x.server.limiter.Bits.Maintained(x.now)
 	if bit == nil {
@@ -54,5 +56,6 @@ func newMaintenance(bit *mitigation.Bit) *maintenance {
 		text = "This site is closed for maintenance. Try again later."
 	}
 	quoted, _ := json.Marshal(text)
-	return &maintenance{of: bit, spared: address.NewPrefixes(said.Allow), text: string(quoted[1 : len(quoted)-1])}
+	return &maintenance{of: bit, spared: address.NewPrefixes(said.Allow),
+		text: string(quoted[1 : len(quoted)-1])}
 }

@@ -17,7 +17,9 @@ const nearestOf = 50
 // Part is what the edge shows of itself to who looks at the whole PoP; load is how much it does.
 func (s *Server) Part(load view.Load, now time.Time) *view.Part {
 	o := s.Overview(view.BlocksListed, nil, now)
-	p := &view.Part{At: now, Unready: s.Unready(), Load: load, Tops: s.Tops(view.TopListed), Keys: s.KeyLists(view.KeysListed), Blocked: o.Blocked, Shadow: o.Shadow, Events: s.events.Since(0)}
+	p := &view.Part{At: now, Unready: s.Unready(), Load: load, Tops: s.Tops(view.TopListed),
+		Keys: s.KeyLists(view.KeysListed), Blocked: o.Blocked, Shadow: o.Shadow,
+		Events: s.events.Since(0)}
 	p.Events = p.Events[:min(len(p.Events), view.EventsListed)]
 	for rule, n := range s.Nearest(nearestOf, now) {
 		p.Load.Rule(rule).Nearest = &n
@@ -25,7 +27,8 @@ func (s *Server) Part(load view.Load, now time.Time) *view.Part {
 	return p
 }
 
-// Answer is what the edge says to a question that is asked of each edge; nil: it does not understand it.
+// Answer is what the edge says to a question that is asked of each edge; nil: it does not
+// understand it.
 func (s *Server) Answer(question string) (said json.RawMessage) {
 	text, is := view.AboutSource(question)
 	source, err := counter.ParseSource(text)
@@ -51,5 +54,6 @@ func (s *Server) AnswerTry(p *view.Part, question, name string, now time.Time) {
 	}
 	part := s.TryPart(run, now)
 	short := func(sources int) func() json.RawMessage { return func() json.RawMessage { return part.Short(sources) } }
-	p.Answer(question, part.Short(tryout.Sampled), short(tryout.Sampled/4), short(tryout.Sampled/16))
+	p.Answer(question, part.Short(tryout.Sampled), short(tryout.Sampled/4),
+		short(tryout.Sampled/16))
 }

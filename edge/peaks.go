@@ -17,7 +17,8 @@ func (s *Server) samplePeaks(set *rules.Set) {
 	var of []*rules.Rule
 	for _, r := range set.Rules {
 		if r.Config.HasPeaks() == nil {
-			list = append(list, peaks.Rule{Name: r.Config.Name, Version: peaksVersion(&r.Config), Window: time.Duration(r.Config.Window)})
+			list = append(list, peaks.Rule{Name: r.Config.Name, Version: peaksVersion(&r.Config),
+				Window: time.Duration(r.Config.Window)})
 			of = append(of, r)
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"sluice/edge/message"
 )
 
-// redirect answers a request at a listener that redirects: 308, so that the method and the body stay, to the same host and
-// target over https. No rule counts it: it costs an edge as little as a refusal, reaches no origin, and would count twice.
-// Deny goes before it.
+// redirect answers a request at a listener that redirects: 308, so that the method and the body
+// stay, to the same host and target over https. No rule counts it: it costs an edge as little as a
+// refusal, reaches no origin, and would count twice. Deny goes before it.
 func (x *exchange) redirect() {
 	if len(x.Host) == 0 {
 		x.respond(noHost)
@@ -25,10 +25,11 @@ func (x *exchange) redirect() {
 	x.reply.add("Location", x.buf)
 }
 
-var noHost = message.Refuse(http.StatusBadRequest, "no_host", "The request names no host, so it cannot be sent to https.")
+var noHost = message.Refuse(http.StatusBadRequest, "no_host",
+	"The request names no host, so it cannot be sent to https.")
 
-// originForm is a request target without the scheme and the authority that one in absolute form has (RFC 9112, 3.2). It
-// begins with a slash.
+// originForm is a request target without the scheme and the authority that one in absolute form has
+// (RFC 9112, 3.2). It begins with a slash.
 func originForm(target []byte) []byte {
 	if len(target) > 0 && target[0] == '/' {
 		return target

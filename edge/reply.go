@@ -13,8 +13,8 @@ import (
 	"sluice/edge/rules"
 )
 
-// A reply is the answer to a request as its client gets it. Of an origin's, only Status and Fields are here: the lines
-// that the edge adds.
+// A reply is the answer to a request as its client gets it. Of an origin's, only Status and Fields
+// are here: the lines that the edge adds.
 type reply struct {
 	message.Reply
 	from   from
@@ -50,19 +50,22 @@ var (
 
 // begins begins an answer of the edge's own: its status, and what its body is.
 func (x *exchange) begins(status int, contentType string, body []byte) {
-	x.reply = reply{Reply: message.Reply{Status: status, Fields: x.reply.Fields[:0], ContentType: contentType, Body: body}, from: fromEdge, length: int64(len(body))}
+	x.reply = reply{Reply: message.Reply{Status: status, Fields: x.reply.Fields[:0],
+		ContentType: contentType, Body: body}, from: fromEdge, length: int64(len(body))}
 }
 
 // refusalHeader is what all refusals under a limit say.
 func refusalHeader(t *rules.Text) *message.Common {
-	fields := []message.Field{{Name: "RateLimit-Policy", Value: t.Policy}, {Name: "X-RateLimit-Limit", Value: t.Limit},
-		{Name: "X-RateLimit-Remaining", Value: []byte("0")}, {Name: "Cache-Control", Value: noStore}}
+	fields := []message.Field{{Name: "RateLimit-Policy", Value: t.Policy},
+		{Name: "X-RateLimit-Limit", Value: t.Limit},
+		{Name: "X-RateLimit-Remaining", Value: []byte("0")}, {Name: "Cache-Control",
+			Value: noStore}}
 	return &message.Common{Fields: fields, Lines: front.Lines(fields), Block: http2.Block(fields)}
 }
 
 // limitHeaders adds the headers with what the strictest limit has left for the client
-// (draft-ietf-httpapi-ratelimit-headers-10). On admission what is left may be relied on again after t: a window, or
-// what is left of a fixed one. On refusal it is the time to wait.
+// (draft-ietf-httpapi-ratelimit-headers-10). On admission what is left may be relied on again after
+// t: a window, or what is left of a fixed one. On refusal it is the time to wait.
 func (x *exchange) limitHeaders() {
 	reported := x.decision.Reported
 	if reported == nil {
@@ -148,7 +151,8 @@ func (x *exchange) openedHeader() {
 // limited answers a request that rules refused.
 func (x *exchange) limited() {
 	reported := x.decision.Reported
-	r, wait, text := rules.RuleOf(reported), rules.Seconds(reported.Wait), rules.TextOf(reported, x.client)
+	r, wait, text := rules.RuleOf(reported), rules.Seconds(reported.Wait), rules.TextOf(reported,
+		x.client)
 	own := &r.Config.Response
 	if own.Jitter > 0 {
 		wait += rand.Int64N((wait*int64(own.Jitter)+99)/100 + 1)
@@ -168,8 +172,10 @@ func (x *exchange) limited() {
 		words = len(own.Bodies) == 0 || x.decision.Verdict == limiter.FailedClosed
 		status, code, message := own.Status, "rate_limited", "Too many requests. Try again in "
 		if x.decision.Verdict == limiter.FailedClosed {
-			status, code, message = http.StatusServiceUnavailable, "unavailable", "Requests cannot be counted at the moment. Try again in "
-		} else if _, ordered := x.server.limiter.Ordered(reported, x.covering, x.now); ordered { // why is for operators
+			status, code, message = http.StatusServiceUnavailable, "unavailable",
+				"Requests cannot be counted at the moment. Try again in "
+			// Why is for operators
+		} else if _, ordered := x.server.limiter.Ordered(reported, x.covering, x.now); ordered {
 			code, message = "blocked", "An operator has blocked these requests. Try again in "
 		}
 		b := append(x.buf[:0], `{"error":{"code":"`...)
@@ -210,8 +216,8 @@ func (x *exchange) limited() {
 	}
 }
 
-// choose finds, of what a refusal may say, what the client would rather have: the first of those that it likes best,
-// and the first of all if it takes none. A refusal is not worth a 406.
+// choose finds, of what a refusal may say, what the client would rather have: the first of those
+// that it likes best, and the first of all if it takes none. A refusal is not worth a 406.
 func choose(head *message.Head, r *rules.Response) (contentType, body string) {
 	contentType, body = r.ContentType, r.Body
 	best := head.Quality(contentType)
@@ -224,17 +230,21 @@ func choose(head *message.Head, r *rules.Response) (contentType, body string) {
 	return contentType, body
 }
 
-// ours reports which lines of an origin's answer go no further: those that only the edge may write, which are its
-// verdict, the request's ID, HSTS where that is configured and, where a rule reports some, limits; and what the request costs, which is for the edge.
-// An origin's own limits stay where no rule applies, and in interim answers.
+// ours reports which lines of an origin's answer go no further: those that only the edge may write,
+// which are its verdict, the request's ID, HSTS where that is configured and, where a rule reports
+// some, limits; and what the request costs, which is for the edge. An origin's own limits stay
+// where no rule applies, and in interim answers.
 func (x *exchange) ours(status int, name []byte) bool {
-	if message.EqualFold(name, "sluice-verdict") || message.EqualFold(name, "x-request-id") || x.decision.Reported != nil && status >= 200 && isLimitHeader(name) {
+	if message.EqualFold(name, "sluice-verdict") || message.EqualFold(name, "x-request-id") ||
+		x.decision.Reported != nil && status >= 200 && isLimitHeader(name) {
 		return true
 	}
-	if x.snap.hsts != nil && x.front.Secure() && message.EqualFold(name, "strict-transport-security") {
+	if x.snap.hsts != nil && x.front.Secure() &&
+		message.EqualFold(name, "strict-transport-security") {
 		return true // clients believe the first alone (RFC 6797, 8.1)
 	}
-	return slices.ContainsFunc(x.snap.prices, func(price []byte) bool { return message.SameHeader(name, price) })
+	return slices.ContainsFunc(x.snap.prices,
+		func(price []byte) bool { return message.SameHeader(name, price) })
 }
 
 func isLimitHeader(name []byte) bool {
@@ -244,7 +254,8 @@ func isLimitHeader(name []byte) bool {
 	case len("ratelimit-policy"):
 		return message.EqualFold(name, "ratelimit-policy")
 	case len("x-ratelimit-limit"): // and -reset
-		return message.EqualFold(name, "x-ratelimit-limit") || message.EqualFold(name, "x-ratelimit-reset")
+		return message.EqualFold(name, "x-ratelimit-limit") ||
+			message.EqualFold(name, "x-ratelimit-reset")
 	case len("x-ratelimit-remaining"):
 		return message.EqualFold(name, "x-ratelimit-remaining")
 	}

@@ -16,7 +16,8 @@ import (
 	"sluice/edge/tracing"
 )
 
-// An exchange is the life of one request and its answer. It is used again for the next, of whichever connection.
+// An exchange is the life of one request and its answer. It is used again for the next, of
+// whichever connection.
 type exchange struct {
 	server *Server
 	snap   *snapshot
@@ -31,13 +32,14 @@ type exchange struct {
 	judged           bool           // and admitted
 	failed           bool           // an answer of the edge's own could not be sent
 
-	sender                     // the exchange that it belongs to
-	decision   rules.Decision  // what the rules say
-	forwarding proxy.Forward   // to the origin and back
-	reply      reply           // what the client gets
-	done       bool            // it is counted, as answered or aborted
-	status     int             // of the origin's answer, while something waits to be counted; 0: none yet
-	tags       []message.Field // what is added for the origin
+	sender                    // the exchange that it belongs to
+	decision   rules.Decision // what the rules say
+	forwarding proxy.Forward  // to the origin and back
+	reply      reply          // what the client gets
+	done       bool           // it is counted, as answered or aborted
+	// Of the origin's answer, while something waits to be counted; 0: none yet
+	status int
+	tags   []message.Field // what is added for the origin
 
 	buf, values []byte // what the reply points to
 
@@ -72,7 +74,8 @@ func newExchange(s *Server) *exchange { return new(exchange).of(s) }
 // of makes an exchange one of a server's, once.
 func (x *exchange) of(s *Server) *exchange {
 	x.server = s
-	x.forwarding.Bounds, x.forwarding.Warn, x.forwarding.Fault, x.forwarding.Counted, x.forwarding.Ours = &s.bounds, s.warn, s.fault, x.counted, x.ours
+	x.forwarding.Bounds, x.forwarding.Warn, x.forwarding.Fault, x.forwarding.Counted,
+		x.forwarding.Ours = &s.bounds, s.warn, s.fault, x.counted, x.ours
 	return x
 }
 
@@ -84,7 +87,8 @@ func (x *exchange) begin(f Front) {
 	x.front, x.snap, x.now = f, s.snap.Load(), time.Now()
 	x.Request = f.Request()
 	x.peer, x.named = f.Peer()
-	x.sender = sender{chain: x.chain[:0], covering: x.covering[:0], keys: x.keys[:0], keyText: x.keyText[:0], keyStart: x.keyStart[:0]}
+	x.sender = sender{chain: x.chain[:0], covering: x.covering[:0], keys: x.keys[:0],
+		keyText: x.keyText[:0], keyStart: x.keyStart[:0]}
 	x.values, x.tried, x.peaks = x.values[:0], x.tried[:0], x.peaks[:0]
 	x.done, x.met, x.judged, x.failed, x.status = false, false, false, false, 0
 }
@@ -113,7 +117,8 @@ func (x *exchange) release() {
 	s.exchanges.Put(x)
 }
 
-// handle is the life of a request, from its checked head to its answer. It reports whether it is ended elsewhere.
+// handle is the life of a request, from its checked head to its answer. It reports whether it is
+// ended elsewhere.
 func (x *exchange) handle() (hijacked bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -147,7 +152,8 @@ func (x *exchange) serve() {
 		x.server.limiter.Leave(&x.decision.Decision)
 		return
 	}
-	if x.judged && !x.decision.Held && x.front.Gone() { // its client has changed its mind meanwhile: it goes to no origin
+	// Its client has changed its mind meanwhile: it goes to no origin
+	if x.judged && !x.decision.Held && x.front.Gone() {
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.respond(clientGone)
 		return
@@ -165,8 +171,8 @@ func (x *exchange) tagged() []message.Field {
 	return x.tags
 }
 
-// settle counts what had to wait for the answer: for its status, 0 if there was none, and for the cost in it. Where a
-// body whose length counts is still under way, that is left to release.
+// settle counts what had to wait for the answer: for its status, 0 if there was none, and for the
+// cost in it. Where a body whose length counts is still under way, that is left to release.
 func (x *exchange) settle(status int) {
 	d := &x.decision
 	if !d.Held {
@@ -184,8 +190,9 @@ func (x *exchange) settle(status int) {
 	x.server.limiter.Settle(&d.Decision, status, time.Now())
 }
 
-// forward passes the request on, and begins the reply: with the origin's answer, which is relayed in the end, or with one of the edge's own.
-// It returns the status of the origin's answer, or 0 if there is none.
+// forward passes the request on, and begins the reply: with the origin's answer, which is relayed
+// in the end, or with one of the edge's own. It returns the status of the origin's answer, or 0 if
+// there is none.
 func (x *exchange) forward() int {
 	now := x.now
 	if x.trace != nil {
@@ -194,21 +201,26 @@ func (x *exchange) forward() int {
 	if x.decision.Delay > 0 {
 		now = time.Now() // it has waited for its turn
 	}
-	if no := x.forwarding.Pass(x.front, proxy.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Peer: x.peer, Secure: x.front.Secure(), Chain: x.chain, ID: x.requestID(),
-		Counts: x.decision.Held, Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue, Trace: x.trace}); no != nil {
+	if no := x.forwarding.Pass(x.front, proxy.Order{Origins: x.snap.origins, Now: now,
+		Source: x.source, Free: x.allowed, Peer: x.peer, Secure: x.front.Secure(), Chain: x.chain,
+		ID:     x.requestID(),
+		Counts: x.decision.Held, Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue,
+		Trace: x.trace}); no != nil {
 		x.server.limiter.Leave(&x.decision.Decision)
 		x.respond(no)
 		return 0
 	}
 	a := x.forwarding.Answer()
-	x.reply = reply{Reply: message.Reply{Status: a.Status, Fields: x.reply.Fields[:0]}, length: a.Length}
+	x.reply = reply{Reply: message.Reply{Status: a.Status, Fields: x.reply.Fields[:0]},
+		length: a.Length}
 	if !a.Dated() {
 		x.reply.add("Date", message.Date(time.Now())) // when it came (RFC 9110, 6.6.1)
 	}
 	return a.Status
 }
 
-// level is what the request is to an origin that sheds load. Sources that are never limited come last.
+// level is what the request is to an origin that sheds load. Sources that are never limited come
+// last.
 func (x *exchange) level() shedding.Level {
 	if x.allowed {
 		return shedding.Critical
@@ -216,8 +228,9 @@ func (x *exchange) level() shedding.Level {
 	return x.decision.Level
 }
 
-// finish ends every request: its body must not be taken for the next request, and its answer is sent, or handed over to
-// be sent. It reports whether the exchange lives on in a tunnel, which ends it.
+// finish ends every request: its body must not be taken for the next request, and its answer is
+// sent, or handed over to be sent. It reports whether the exchange lives on in a tunnel, which ends
+// it.
 func (x *exchange) finish() (hijacked bool) {
 	s, r := x.server, &x.reply
 	if x.front.SkipBody() {
@@ -323,7 +336,8 @@ func (s *Server) fault(p any) {
 // log writes the request down.
 func (x *exchange) log() {
 	e := accesslog.Entry{Client: x.client, At: x.now, Head: x.Request, Version: x.Version,
-		Status: x.reply.Status, Length: x.reply.length, From: x.reply.from.String(), Limited: x.reply.from == fromLimit}
+		Status: x.reply.Status, Length: x.reply.length, From: x.reply.from.String(),
+		Limited: x.reply.from == fromLimit}
 	if !e.Client.IsValid() {
 		e.Client = x.peer // it was refused before its client was known
 	}
@@ -335,24 +349,29 @@ func (x *exchange) log() {
 	if cause := x.decision.Cause; cause != nil && !x.barred && !x.closed {
 		l := rules.LimitOf(cause)
 		r := l.Parent
-		e.Limit, e.Window, e.Until = cause.Rule.Counter.Limit, cause.Rule.Counter.Window, cause.Until
+		e.Limit, e.Window, e.Until = cause.Rule.Counter.Limit, cause.Rule.Counter.Window,
+			cause.Until
 		e.Policy = l.OwnPolicy()
 		if cause.Crowded {
-			e.Limit, e.Window, e.Estimate = uint32(r.Config.Concurrency), 0, float64(r.Config.Concurrency)
+			e.Limit, e.Window, e.Estimate = uint32(r.Config.Concurrency), 0,
+				float64(r.Config.Concurrency)
 			e.Policy = r.ConcurrencyPolicy()
 		} else if cause.Reservation != nil {
 			e.Estimate = cause.Reservation.Estimate
-		} else if v, known := x.server.limiter.Peek(cause.Rule, cause.Source, x.now); known { // a blocked source's counter is not read
+			// A blocked source's counter is not read
+		} else if v, known := x.server.limiter.Peek(cause.Rule, cause.Source, x.now); known {
 			e.Estimate = v.Estimate
 		}
 	}
 	if cause := x.decision.Cause; cause != nil {
-		if bit, ordered := x.server.limiter.Ordered(cause, x.covering, x.now); ordered && !x.barred && !x.closed {
+		if bit, ordered := x.server.limiter.Ordered(cause, x.covering, x.now); ordered &&
+			!x.barred && !x.closed {
 			e.By, e.Who, e.Reason = bit.By.String(), bit.Who, bit.Reason
 		}
 		if k := x.keyOf(cause.Source); k != nil {
 			x.keyText = k.Digest.AppendText(x.keyText[:0])
-			e.Key, e.KeyOf, e.KeyStart = x.keyText, x.snap.rules.Spelled(k.By), k.Start.AppendText(x.keyStart[:0])
+			e.Key, e.KeyOf, e.KeyStart = x.keyText, x.snap.rules.Spelled(k.By),
+				k.Start.AppendText(x.keyStart[:0])
 		}
 	}
 	country, asn := x.decision.Located()

@@ -23,7 +23,8 @@ import (
 	"sluice/mitigation"
 )
 
-// A snapshot is everything that a reload changes. It is immutable; a request keeps the one that it began with.
+// A snapshot is everything that a reload changes. It is immutable; a request keeps the one that it
+// began with.
 type snapshot struct {
 	generation    int
 	hash          uint64    // of the rules
@@ -38,28 +39,35 @@ type snapshot struct {
 	origins       *upstream.Origins
 	check         config.CheckPath
 	verdictHeader bool
-	pages         *pages.Set                      // in place of the edge's own answers; nil: none
-	hsts          []byte                          // Strict-Transport-Security of answers over TLS; nil: the edge says none
-	waits         bool                            // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
-	sheds         []*rules.Rule                   // those about all requests whose mitigations end connections
-	plans         *plans.Snapshot                 // which client is on which plan; nil: none
-	refusals      map[*rules.Text]*message.Common // but for variants of rules
-	tokens        *verify.Verifier                // nil: no rule needs a claim
-	tags          [][]byte                        // names of headers that tell origins what is over a limit: those of clients are dropped
-	tries         *tryout.Runs                    // rules that are only tried; nil: none
-	prices        [][]byte                        // and of those in which origins say what a request costs: no client sees them
+	pages         *pages.Set // in place of the edge's own answers; nil: none
+	// Strict-Transport-Security of answers over TLS; nil: the edge says none
+	hsts []byte
+	// Requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
+	waits bool
+	// Those about all requests whose mitigations end connections
+	sheds    []*rules.Rule
+	plans    *plans.Snapshot                 // which client is on which plan; nil: none
+	refusals map[*rules.Text]*message.Common // but for variants of rules
+	tokens   *verify.Verifier                // nil: no rule needs a claim
+	// Names of headers that tell origins what is over a limit: those of clients are dropped
+	tags  [][]byte
+	tries *tryout.Runs // rules that are only tried; nil: none
+	// And of those in which origins say what a request costs: no client sees them
+	prices [][]byte
 }
 
 // view is the part of it that operators see.
 func (s *Server) view() control.View {
 	snap := s.snap.Load()
-	return control.View{Rules: snap.rules, Sources: snap.sources, Deny: snap.deny, Allow: snap.allow, Geo: snap.geo, Plans: snap.plans, PlansConfig: snap.config.Plans}
+	return control.View{Rules: snap.rules, Sources: snap.sources, Deny: snap.deny,
+		Allow: snap.allow, Geo: snap.geo, Plans: snap.plans, PlansConfig: snap.config.Plans}
 }
 
-// Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins
-// from now on. Other fields take effect when the process starts. If c cannot be put in force, the old configuration
-// stays, and the error says why. Counters of rules whose counting did not change go on; so do mitigations, unless their
-// rule is gone, counts otherwise, or allows more.
+// Apply puts a configuration in force: rules, lists, sources and origins, at once and for every
+// request that begins from now on. Other fields take effect when the process starts. If c cannot be
+// put in force, the old configuration stays, and the error says why. Counters of rules whose
+// counting did not change go on; so do mitigations, unless their rule is gone, counts otherwise, or
+// allows more.
 func (s *Server) Apply(c *config.Config) error {
 	s.apply.Lock()
 	defer s.apply.Unlock()
@@ -69,7 +77,8 @@ func (s *Server) Apply(c *config.Config) error {
 		tries = before.tries
 	}
 	next, err := s.newSnapshot(c, tries, before)
-	if err != nil && tries != nil { // nothing that is only tried keeps a configuration from being in force
+	// Nothing that is only tried keeps a configuration from being in force
+	if err != nil && tries != nil {
 		next, err = s.newSnapshot(c, nil, before)
 	}
 	if err != nil {
@@ -81,8 +90,8 @@ func (s *Server) Apply(c *config.Config) error {
 	return nil
 }
 
-// Try has these rules tried beside those in force from now on, and no others. Those that were tried before go on counting. If they cannot be, those that
-// were tried still are.
+// Try has these rules tried beside those in force from now on, and no others. Those that were tried
+// before go on counting. If they cannot be, those that were tried still are.
 func (s *Server) Try(list []tryout.Order, now time.Time) error {
 	s.apply.Lock()
 	defer s.apply.Unlock()
@@ -102,13 +111,18 @@ func (s *Server) TryPart(r *tryout.Run, now time.Time) *tryout.Part { return r.P
 // Tries are the rules that are tried here, and those that were.
 func (s *Server) Tries() *tryout.Board { return &s.tries }
 
-// newSnapshot makes a snapshot of c, with rules that are tried beside those of c, after before; nil: it is the first.
-func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs, before *snapshot) (*snapshot, error) {
+// newSnapshot makes a snapshot of c, with rules that are tried beside those of c, after before;
+// nil: it is the first.
+func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs,
+	before *snapshot) (*snapshot, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	if before != nil && (c.Plans.Key != before.config.Plans.Key || !slices.Equal(c.Plans.Also, before.config.Plans.Also) || c.Plans.SecretKeys != before.config.Plans.SecretKeys) {
-		return nil, errors.New("plans.key, plans.also and plans.secret_keys cannot change while the edge runs, because every client's plan is found by them: restart it")
+	if before != nil && (c.Plans.Key != before.config.Plans.Key ||
+		!slices.Equal(c.Plans.Also, before.config.Plans.Also) ||
+		c.Plans.SecretKeys != before.config.Plans.SecretKeys) {
+		return nil,
+			errors.New("plans.key, plans.also and plans.secret_keys cannot change while the edge runs, because every client's plan is found by them: restart it")
 	}
 	named, useLists, err := s.lists.Prepare(c.Lists)
 	if err != nil {
@@ -128,10 +142,14 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs, before *snaps
 		return nil, err
 	}
 	now := &snapshot{
-		generation: 1, config: c, tries: tries, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
+		generation: 1, config: c, tries: tries, rules: set, hash: config.Hash(set.Configs()),
+		since:   time.Now(),
 		sources: address.NewSources(c.Source), useLists: useLists, geo: located, useGeo: useGeo,
-		deny: address.NewGroup(c.Deny, address.Named(named, c.DenyLists), c.DenyPlaces, located), allow: address.NewGroup(c.Allow, address.Named(named, c.AllowLists), c.AllowPlaces, located),
-		verdictHeader: c.VerdictHeader, hsts: c.HSTS.Value(), pages: pages.New(c.Pages), refusals: refusals(set), tags: set.Tags(),
+		deny: address.NewGroup(c.Deny, address.Named(named, c.DenyLists), c.DenyPlaces,
+			located), allow: address.NewGroup(c.Allow, address.Named(named,
+			c.AllowLists), c.AllowPlaces, located),
+		verdictHeader: c.VerdictHeader, hsts: c.HSTS.Value(), pages: pages.New(c.Pages),
+		refusals: refusals(set), tags: set.Tags(),
 	}
 	now.sources.Invalid = &s.stats.invalidSources
 	var had *upstream.Origins
@@ -153,7 +171,8 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs, before *snaps
 	for _, r := range set.Rules {
 		waits := r.AsksTier()
 		if waits && s.limiter.Wait == nil && s.tier.Fetch != nil {
-			return nil, fmt.Errorf("rule %s waits for the tier, and pop.wait is 0 until this edge starts again: restart it", r.Config.Name)
+			return nil,
+				fmt.Errorf("rule %s waits for the tier, and pop.wait is 0 until this edge starts again: restart it", r.Config.Name)
 		}
 		now.waits = now.waits || waits || r.FirstSight == limiter.Wait
 		if name := r.Config.Cost.Header; name != "" {
@@ -161,7 +180,8 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs, before *snaps
 		}
 	}
 	for _, r := range set.Everything {
-		if c.Shed.Closes() && !r.Shadow && !r.Tag && r.Config.Share == 100 && r.IsSure(s.secret, counter.Source{}) {
+		if c.Shed.Closes() && !r.Shadow && !r.Tag && r.Config.Share == 100 &&
+			r.IsSure(s.secret, counter.Source{}) {
 			now.sheds = append(now.sheds, r)
 		}
 	}
@@ -171,8 +191,8 @@ func (s *Server) newSnapshot(c *config.Config, tries *tryout.Runs, before *snaps
 	return now, nil
 }
 
-// refusals are the parts that all refusals under a limit have in common, except variants, and except rules about
-// descriptors, whose proxy gets the fields one by one.
+// refusals are the parts that all refusals under a limit have in common, except variants, and
+// except rules about descriptors, whose proxy gets the fields one by one.
 func refusals(set *rules.Set) map[*rules.Text]*message.Common {
 	said := make(map[*rules.Text]*message.Common, 2*len(set.Rules))
 	for _, r := range set.Rules {
@@ -195,8 +215,11 @@ func refusals(set *rules.Set) map[*rules.Text]*message.Common {
 // putInForce has every request from now on judged by a snapshot.
 func (s *Server) putInForce(now *snapshot) {
 	before := s.snap.Load()
-	void := s.putTerms(now.rules)           // first: no verdict under a rule that was in force starts after those that are void have been dropped
-	s.registerRules(now.rules, now.sources) // the tier may be read for them as soon as they are in force
+	// First: no verdict under a rule that was in force starts after those that are void have been
+	// dropped
+	void := s.putTerms(now.rules)
+	// The tier may be read for them as soon as they are in force
+	s.registerRules(now.rules, now.sources)
 	if before != nil {
 		s.carryOver(before.rules, now.rules, void)
 	}
@@ -211,7 +234,8 @@ func (s *Server) putInForce(now *snapshot) {
 	}
 }
 
-// putTerms drops what does not go with the rules in force from now on, with their variants, and returns which mitigations were void.
+// putTerms drops what does not go with the rules in force from now on, with their variants, and
+// returns which mitigations were void.
 func (s *Server) putTerms(set *rules.Set) map[mitigation.Key]mitigation.Bit {
 	terms, inForce := make(map[uint32]mitigation.Terms), make(map[uint32]bool)
 	for _, l := range set.EachLimit() {
@@ -236,7 +260,8 @@ func (s *Server) putTerms(set *rules.Set) map[mitigation.Key]mitigation.Bit {
 	return s.limiter.Bits.SetTerms(terms)
 }
 
-// registerRules registers the rules that are in force from now on, with their variants, at the tier.
+// registerRules registers the rules that are in force from now on, with their variants, at the
+// tier.
 func (s *Server) registerRules(set *rules.Set, sources *address.Sources) {
 	if s.tier.Rules == nil {
 		return
@@ -267,8 +292,9 @@ func (s *Server) registerRules(set *rules.Set, sources *address.Sources) {
 	s.tier.Rules(tier)
 }
 
-// SetPlans sets which client is on which plan from now on. Limits that were not there before get their variants first,
-// so the tier knows each before a request is counted under it; what was blocked under those that go is over.
+// SetPlans sets which client is on which plan from now on. Limits that were not there before get
+// their variants first, so the tier knows each before a request is counted under it; what was
+// blocked under those that go is over.
 func (s *Server) SetPlans(now *plans.Snapshot) {
 	s.apply.Lock()
 	defer s.apply.Unlock()
@@ -291,7 +317,8 @@ func verifier(c *config.Config, set *rules.Set, before *snapshot) (*verify.Verif
 	claims := set.Claims()
 	if !c.JWT.Is() {
 		if len(claims) > 0 {
-			return nil, errors.New("a rule has the key jwt:" + claims[0] + ", but nothing says which tokens are believed: give jwt.keys_file")
+			return nil, errors.New("a rule has the key jwt:" + claims[0] +
+				", but nothing says which tokens are believed: give jwt.keys_file")
 		}
 		return nil, nil
 	}
@@ -299,16 +326,17 @@ func verifier(c *config.Config, set *rules.Set, before *snapshot) (*verify.Verif
 	if before != nil {
 		had = before.tokens
 	}
-	v, err := verify.Load(c.JWT, claims, had) // without such a rule as well: a wrong file is reported
+	// Without such a rule as well: a wrong file is reported
+	v, err := verify.Load(c.JWT, claims, had)
 	if len(claims) == 0 {
 		v = nil
 	}
 	return v, err
 }
 
-// carryOver records the mitigations that are void under the new rules, and lifts those that Terms do not cover. What an
-// operator has blocked stays blocked as long as there is a rule of that name: of each limit separately, which is known
-// by its policy.
+// carryOver records the mitigations that are void under the new rules, and lifts those that Terms
+// do not cover. What an operator has blocked stays blocked as long as there is a rule of that name:
+// of each limit separately, which is known by its policy.
 func (s *Server) carryOver(before, now *rules.Set, void map[mitigation.Key]mitigation.Bit) {
 	bits, at := s.limiter.Bits, time.Now()
 	type heir struct {
@@ -338,7 +366,8 @@ func (s *Server) carryOver(before, now *rules.Set, void map[mitigation.Key]mitig
 	moves := make(map[mitigation.Key]mitigation.Bit)
 	for key, bit := range bits.Remembered(at) {
 		said := bit.By == mitigation.ByAdmin
-		if h, known := to[key.Rule]; known && (said && (h.rule == nil || h.rule.ID != key.Rule) || !said && h.less) {
+		if h, known := to[key.Rule]; known && (said && (h.rule == nil || h.rule.ID != key.Rule) ||
+			!said && h.less) {
 			moves[key] = bit
 		}
 	}
@@ -383,7 +412,8 @@ func (s *Server) Counted() []*algorithm.Spec {
 // Config returns the configuration in force. It must not be changed.
 func (s *Server) Config() *config.Config { return s.snap.Load().config }
 
-// RulesHash returns a number that is the same on edges with the same rules, and since when these are in force.
+// RulesHash returns a number that is the same on edges with the same rules, and since when these
+// are in force.
 func (s *Server) RulesHash() (hash uint64, since time.Time) {
 	snap := s.snap.Load()
 	return snap.hash, snap.since

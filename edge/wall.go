@@ -26,14 +26,17 @@ func (s *Server) newWall() *wall.Wall {
 		},
 		Ports:   s.ports,
 		Blocked: s.blockedPrefix,
-		Changes: func() uint64 { return s.limiter.Bits.Loosened() + uint64(s.snap.Load().generation) },
+		Changes: func() uint64 {
+			return s.limiter.Bits.Loosened() +
+				uint64(s.snap.Load().generation)
+		},
 		Leaving: s.draining.Load,
 		Warn:    s.warn,
 	})
 }
 
-// Guard keeps the kernel's set of blocked sources until ctx is done, or the edge drains. Without shed: kernel it waits for a configuration that
-// has it. It blocks.
+// Guard keeps the kernel's set of blocked sources until ctx is done, or the edge drains. Without
+// shed: kernel it waits for a configuration that has it. It blocks.
 func (s *Server) Guard(ctx context.Context) { s.wall.Run(ctx) }
 
 // Wall is the state of the kernel's set of blocked sources; nil: there is none.
@@ -42,7 +45,8 @@ func (s *Server) Wall() *control.Wall {
 	if w.Socket == "" {
 		return nil
 	}
-	return &control.Wall{Up: w.Up, Since: w.Since, Error: w.Error, Entries: w.Entries, Room: w.Room, Refused: w.Refused}
+	return &control.Wall{Up: w.Up, Since: w.Since, Error: w.Error, Entries: w.Entries, Room: w.Room,
+		Refused: w.Refused}
 }
 
 // inKernel returns how the kernel refuses a prefix; nil: it does not.
@@ -54,7 +58,8 @@ func (s *Server) inKernel(p netip.Prefix) *control.Kernel {
 	return &control.Kernel{Since: e.Since.UTC(), Attempts: e.Attempts}
 }
 
-// shedPeer is shed for a connection. A peer that is closed is one that the kernel could refuse next time.
+// shedPeer is shed for a connection. A peer that is closed is one that the kernel could refuse next
+// time.
 func (s *Server) shedPeer(peer netip.Addr) bool {
 	blocked := s.shed(peer)
 	if blocked.IsValid() && s.snap.Load().config.Shed == config.Kernel {
@@ -65,17 +70,21 @@ func (s *Server) shedPeer(peer netip.Addr) bool {
 	return blocked.IsValid()
 }
 
-// nat64 holds clients of IPv4, each a separate source, whose packets come from IPv6 (counter.Plain).
+// nat64 holds clients of IPv4, each a separate source, whose packets come from IPv6
+// (counter.Plain).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// blockedPrefix returns until when shed is true for each address of a prefix, as far as is known now, or the zero Time.
+// blockedPrefix returns until when shed is true for each address of a prefix, as far as is known
+// now, or the zero Time.
 func (s *Server) blockedPrefix(p netip.Prefix, now time.Time) (until time.Time) {
 	snap, bits := s.snap.Load(), s.limiter.Bits
-	if snap.config.Shed != config.Kernel || overlaps(snap.sources.Trust, p) || snap.allow.Overlaps(p) || nat64.Overlaps(p) {
+	if snap.config.Shed != config.Kernel || overlaps(snap.sources.Trust, p) ||
+		snap.allow.Overlaps(p) || nat64.Overlaps(p) {
 		return time.Time{}
 	}
 	covering := bits.Covering(p, nil)
-	if bits.Ordered(mitigation.Allowed, covering, now) || bits.OrderedWithin(mitigation.Allowed, p, now) {
+	if bits.Ordered(mitigation.Allowed, covering, now) || bits.OrderedWithin(mitigation.Allowed, p,
+		now) {
 		return time.Time{}
 	}
 	source := snap.sources.Of(p.Addr())

@@ -1,7 +1,8 @@
-// Breaks shows that what judges accuracy sees a limiter that is broken: it builds sluice-loadgen with each break of
-// breaks.yaml (go build -overlay), runs the short run of accuracy with it, and fails unless that ends with exit code 1 and names
-// a promise. A break that no longer applies, or does not build, is a failure as well. Before that it runs an unbroken one with
-// several seeds, each of which must end with 0. It runs at the top of the repository:
+// Breaks shows that what judges accuracy sees a limiter that is broken: it builds sluice-loadgen
+// with each break of breaks.yaml (go build -overlay), runs the short run of accuracy with it, and
+// fails unless that ends with exit code 1 and names a promise. A break that no longer applies, or
+// does not build, is a failure as well. Before that it runs an unbroken one with several seeds,
+// each of which must end with 0. It runs at the top of the repository:
 //
 //	go run ./.ci/breaks [-seeds 10] [-only NAME] [-run "--short --sizes"]
 //	go run ./.ci/breaks -apply    # only whether all of them still apply
@@ -83,10 +84,12 @@ func run(apply bool, seeds int, only string, args []string) error {
 	}
 	for seed := 1; seed <= seeds; seed++ {
 		name := fmt.Sprintf("none, seed %d", seed)
-		code, broken, err := judged(program, append([]string{"--seeds", "1", "--seed", fmt.Sprint(seed)}, args...))
+		code, broken, err := judged(program,
+			append([]string{"--seeds", "1", "--seed", fmt.Sprint(seed)}, args...))
 		fmt.Fprintf(table, "%s\t%d\t%s\n", name, code, strings.Join(broken, "; "))
 		if err != nil || code != 0 || len(broken) > 0 {
-			failed = append(failed, fmt.Errorf("%s: exit code %d, want 0: %s %v", name, code, strings.Join(broken, "; "), err))
+			failed = append(failed, fmt.Errorf("%s: exit code %d, want 0: %s %v", name, code,
+				strings.Join(broken, "; "), err))
 		}
 	}
 	for i := range all {
@@ -99,7 +102,9 @@ func run(apply bool, seeds int, only string, args []string) error {
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", c.Name, err))
 		} else if code != 1 || len(broken) == 0 {
-			failed = append(failed, fmt.Errorf("%s: exit code %d and %d broken promises: nobody saw it", c.Name, code, len(broken)))
+			failed = append(failed,
+				fmt.Errorf("%s: exit code %d and %d broken promises: nobody saw it", c.Name, code,
+					len(broken)))
 		}
 	}
 	table.Flush()
@@ -130,7 +135,8 @@ func (c *change) overlay(dir, list string) error {
 			texts[e.File] = string(text)
 		}
 		if n := strings.Count(texts[e.File], e.Old); n != 1 {
-			return fmt.Errorf("it no longer applies: in %s there are %d times, want once:\n%s", e.File, n, e.Old)
+			return fmt.Errorf("it no longer applies: in %s there are %d times, want once:\n%s",
+				e.File, n, e.Old)
 		}
 		texts[e.File] = strings.Replace(texts[e.File], e.Old, e.New, 1)
 	}
@@ -171,7 +177,8 @@ func build(program, overlay string) error {
 	return nil
 }
 
-// names finds in what the run says which promises were broken: "  NAME: FOUND, …" at the end of what it printed.
+// names finds in what the run says which promises were broken: "  NAME: FOUND, …" at the end of
+// what it printed.
 var names = regexp.MustCompile(`(?m)^  ([a-z0-9 ]+: [^:]*):`)
 
 func judged(program string, args []string) (code int, broken []string, err error) {
@@ -181,7 +188,8 @@ func judged(program string, args []string) (code int, broken []string, err error
 	cmd.Stderr = &stderr
 	err = cmd.Run()
 	code = cmd.ProcessState.ExitCode()
-	fmt.Fprintf(os.Stderr, "breaks: %v: exit code %d after %v\n", cmd.Args[1:], code, time.Since(began).Round(time.Second))
+	fmt.Fprintf(os.Stderr, "breaks: %v: exit code %d after %v\n", cmd.Args[1:], code,
+		time.Since(began).Round(time.Second))
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return code, nil, err

@@ -8,17 +8,23 @@ import (
 	"sluice/cmd/lab/bench"
 )
 
-// cmdBenchPeers measures what a request costs here and at nginx, HAProxy, Caddy and a baseline proxy.
+// cmdBenchPeers measures what a request costs here and at nginx, HAProxy, Caddy and a baseline
+// proxy.
 func cmdBenchPeers(ctx context.Context, args []string) error {
 	p := bench.Peers{Say: say}
-	t := newTrial("bench-peers", "one round of one second with 64 connections and one source: whether it works, not how fast")
+	t := newTrial("bench-peers",
+		"one round of one second with 64 connections and one source: whether it works, not how fast")
 	t.rounds(&p.Rounds, &p.For, 5, 2*time.Second, "of a measurement")
 	t.IntSliceVar(&p.Conns, "connections", []int{64, 512}, "of the load")
-	t.IntSliceVar(&p.Sources, "sources", []int{1, 10_000}, "of the requests; more than one are named in X-Forwarded-For")
-	t.some(&p.Edges, "edges", bench.PeerNames, bench.PeerNames, "what to measure; memcached: with a tier, whose processor time is included; 444, reject, shed: they close new connections of refused sources in place of an answer")
-	t.some(&p.Works, "work", bench.PeerWorks, bench.PeerWorks, "what they do; new: a connection for each request, over TLS with a full handshake; resumed: the same, with the session of another; h2: over HTTP/2, with one request at once on a connection, or 16")
+	t.IntSliceVar(&p.Sources, "sources", []int{1, 10_000},
+		"of the requests; more than one are named in X-Forwarded-For")
+	t.some(&p.Edges, "edges", bench.PeerNames, bench.PeerNames,
+		"what to measure; memcached: with a tier, whose processor time is included; 444, reject, shed: they close new connections of refused sources in place of an answer")
+	t.some(&p.Works, "work", bench.PeerWorks, bench.PeerWorks,
+		"what they do; new: a connection for each request, over TLS with a full handshake; resumed: the same, with the session of another; h2: over HTTP/2, with one request at once on a connection, or 16")
 	t.sluice(&p.Sluice)
-	t.StringVar(&p.Before, "before", "", "`PATH` of another executable of the edge, such as one before a change: measured as \"sluice before\" beside sluice, round after round")
+	t.StringVar(&p.Before, "before", "",
+		"`PATH` of another executable of the edge, such as one before a change: measured as \"sluice before\" beside sluice, round after round")
 	if err := t.parse(args); err != nil {
 		return err
 	}
@@ -40,5 +46,6 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return t.report(bench.PeersJSON{Versions: versions, Peers: figures}, func(w io.Writer) error { return bench.WritePeers(w, figures, versions) })
+	return t.report(bench.PeersJSON{Versions: versions, Peers: figures},
+		func(w io.Writer) error { return bench.WritePeers(w, figures, versions) })
 }

@@ -16,10 +16,12 @@ import (
 // cmdChaos tells stories of what breaks, with real edges, and prints a row of each.
 func cmdChaos(ctx context.Context, args []string) error {
 	l := chaos.Live{Secret: live.LabSecret, Log: func(string, ...any) {}}
-	t := newTrial("chaos", "the short form: only stories that say so, whose times are shown and not held to a bound")
+	t := newTrial("chaos",
+		"the short form: only stories that say so, whose times are shown and not held to a bound")
 	only := t.String("only", "", "stories that match this `EXPRESSION`")
 	file := t.String("stories", "", "of a `FILE`, in place of those that are built in")
-	report := t.Bool("report", false, "end well even if a row is above what is promised, which the table says")
+	report := t.Bool("report", false,
+		"end well even if a row is above what is promised, which the table says")
 	list := t.Bool("list", false, "say which stories there are, and run none")
 	t.Uint64Var(&l.Seed, "seed", 1, "of the traffic, and of which edges it meets")
 	var chosen []*chaos.Scenario
@@ -84,7 +86,8 @@ func choose(file, only string, short bool) (chosen []*chaos.Scenario, err error)
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, cli.Usagef("--only %s: no story is like that; --list says which there are", only)
+		return nil, cli.Usagef("--only %s: no story is like that; --list says which there are",
+			only)
 	}
 	return chosen, nil
 }

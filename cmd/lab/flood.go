@@ -10,12 +10,16 @@ import (
 	"sluice/cmd/lab/bench"
 )
 
-// cmdFlood measures what new connections of blocked sources cost. It does so in a network of its own, in which it starts itself anew.
+// cmdFlood measures what new connections of blocked sources cost. It does so in a network of its
+// own, in which it starts itself anew.
 func cmdFlood(ctx context.Context, args []string) error {
 	f := bench.Floods{Say: say}
-	t := newTrial("flood", "one round of one second, of 500 sources: whether it works, not how fast")
-	t.rounds(&f.Rounds, &f.For, 3, 10*time.Second, "of a flood; all that is done once in a lease is in ten seconds")
-	t.IntVar(&f.Sources, "sources", 10_000, "blocked ones, each with an address of its own; at most 65536")
+	t := newTrial("flood",
+		"one round of one second, of 500 sources: whether it works, not how fast")
+	t.rounds(&f.Rounds, &f.For, 3, 10*time.Second,
+		"of a flood; all that is done once in a lease is in ten seconds")
+	t.IntVar(&f.Sources, "sources", 10_000,
+		"blocked ones, each with an address of its own; at most 65536")
 	t.IntVar(&f.Rate, "rate", 8000, "connections a second, of all of them together")
 	t.some(&f.Ways, "ways", bench.FloodWays, bench.FloodWays, "what becomes of a connection")
 	t.choices = append(t.choices, func() error {
@@ -43,5 +47,6 @@ func cmdFlood(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return t.report(map[string]any{"figures": all}, func(w io.Writer) error { return bench.WriteFloods(w, all) })
+	return t.report(map[string]any{"figures": all},
+		func(w io.Writer) error { return bench.WriteFloods(w, all) })
 }

@@ -14,7 +14,8 @@ func cmdH2Spec(ctx context.Context, args []string) error {
 	h := bench.HTTP2Attacks{Say: say, Patience: 2 * time.Second}
 	var path string
 	t := newTrial("h2spec", "")
-	t.some(&h.Servers, "servers", []string{"sluice"}, bench.AttackServers, "of whom: sluice, nginx, haproxy")
+	t.some(&h.Servers, "servers", []string{"sluice"}, bench.AttackServers,
+		"of whom: sluice, nginx, haproxy")
 	t.sluice(&h.Sluice)
 	t.program(&path, "h2spec", "h2spec", "h2spec, which make h2spec builds")
 	if err := t.parse(args); err != nil {
@@ -26,7 +27,8 @@ func cmdH2Spec(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, r := range all {
-		fmt.Printf("%s: %d cases, %d passed; after %d of them it answered another client\n", r.Server, r.Cases, r.Cases-len(r.Failed), r.Cases-len(r.Mute))
+		fmt.Printf("%s: %d cases, %d passed; after %d of them it answered another client\n",
+			r.Server, r.Cases, r.Cases-len(r.Failed), r.Cases-len(r.Mute))
 		for _, name := range r.Failed {
 			fmt.Printf("  failed: %s\n", name)
 		}

@@ -30,12 +30,15 @@ func cmdLab(ctx context.Context, args []string) error {
 		return err
 	}
 	return printCheck(check.Shedding(ctx, lab.Lab{
-		PoPs: 1, Edges: 2, Memcached: 1, Sluice: sluice, Origin: []string{t.self, "origin"}, Secret: live.LabSecret, Carrier: replay.Loopback, Log: cli.Logf,
-		Rule: lab.RuleConfig{Limit: 1_000_000_000, Window: time.Minute, MitigationTimeout: time.Minute, OnStoreFailure: "local", Mode: judge.Deployed},
+		PoPs: 1, Edges: 2, Memcached: 1, Sluice: sluice, Origin: []string{t.self,
+			"origin"}, Secret: live.LabSecret, Carrier: replay.Loopback, Log: cli.Logf,
+		Rule: lab.RuleConfig{Limit: 1_000_000_000, Window: time.Minute,
+			MitigationTimeout: time.Minute, OnStoreFailure: "local", Mode: judge.Deployed},
 	}, check.SheddingScales(t.short)))
 }
 
-// printCheck prints what was seen, or returns why there is nothing; its error says that a promise was not kept.
+// printCheck prints what was seen, or returns why there is nothing; its error says that a promise
+// was not kept.
 func printCheck(c *check.Result, err error) error {
 	if err != nil {
 		return err

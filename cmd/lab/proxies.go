@@ -11,14 +11,16 @@ import (
 	"sluice/loadgen/rival"
 )
 
-// cmdRatelimitProxy serves the proxy that sluice-loadgen lab --limiter envoy-ratelimit has before envoyproxy/ratelimit.
+// cmdRatelimitProxy serves the proxy that sluice-loadgen lab --limiter envoy-ratelimit has before
+// envoyproxy/ratelimit.
 func cmdRatelimitProxy(ctx context.Context, args []string) error {
 	t := newTrial("ratelimit-proxy", "")
 	listen := t.String("listen", "127.0.0.1:0", "`HOST:PORT` to serve at")
 	p := ratelimitproxy.Proxy{Domain: rival.Domain, Key: rival.Descriptor}
 	t.StringVar(&p.Service, "service", "", "`HOST:PORT` of the rate limit service")
 	t.StringVar(&p.Origin, "origin", "", "`HOST:PORT` to which admitted requests go")
-	t.DurationVar(&p.Timeout, "timeout", time.Second, "how `LONG` the service has to answer; then a request passes")
+	t.DurationVar(&p.Timeout, "timeout", time.Second,
+		"how `LONG` the service has to answer; then a request passes")
 	if err := t.parse(args); err != nil {
 		return err
 	}
@@ -37,7 +39,10 @@ func cmdBareProxy(ctx context.Context, args []string) error {
 	if err := t.parse(args); err != nil {
 		return err
 	}
-	return serve(ctx, *listen, func(ln net.Listener) error { return bench.ServeBaselineProxy(ln, *origin, *refuse) })
+	return serve(ctx, *listen, func(ln net.Listener) error {
+		return bench.ServeBaselineProxy(ln,
+			*origin, *refuse)
+	})
 }
 
 // serve serves at an address until ctx ends.

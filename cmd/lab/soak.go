@@ -29,7 +29,8 @@ func cmdSoak(ctx context.Context, args []string) error {
 		case k.Rounds < 3 || *length > 30*24*time.Hour:
 			return cli.Usagef("--for %v, --every %v: want at least 3 faults, to compare what is held after the last with what was held after the first, and at most 30 days", *length, k.Length)
 		case *edges < 2 || *edges > 64 || *nodes < 1 || *nodes > 16:
-			return cli.Usagef("--edges %d, --memcached %d: want 2 to 64 and 1 to 16", *edges, *nodes)
+			return cli.Usagef("--edges %d, --memcached %d: want 2 to 64 and 1 to 16", *edges,
+				*nodes)
 		}
 		return nil
 	})

@@ -11,8 +11,8 @@ import (
 	"sluice/cmd/internal/cli"
 )
 
-// A trial is the command line of a subcommand that tries programs: which they are, in how many rounds, in full or in a short form, and where its
-// figures go.
+// A trial is the command line of a subcommand that tries programs: which they are, in how many
+// rounds, in full or in a short form, and where its figures go.
 type trial struct {
 	*pflag.FlagSet
 	short    bool
@@ -32,13 +32,15 @@ func newTrial(name, short string) *trial {
 }
 
 // rounds are the flags of one that measures, and writes figures.
-func (t *trial) rounds(rounds *int, each *time.Duration, times int, length time.Duration, of string) {
+func (t *trial) rounds(rounds *int, each *time.Duration, times int, length time.Duration,
+	of string) {
 	t.IntVar(rounds, "rounds", times, "how often each is measured, by turns")
 	t.DurationVar(each, "time", length, of)
 	t.StringVar(&t.json, "json", "", "write the figures to `FILE`, too")
 	t.choices = append(t.choices, func() error {
 		if *rounds < 1 || *rounds > 100 || *each < 100*time.Millisecond || *each > time.Minute {
-			return cli.Usagef("--rounds %d, --time %v: want 1 to 100 rounds of 100ms to 1m", *rounds, *each)
+			return cli.Usagef("--rounds %d, --time %v: want 1 to 100 rounds of 100ms to 1m",
+				*rounds, *each)
 		}
 		return nil
 	})
@@ -59,7 +61,9 @@ func (t *trial) program(path *string, flag, name, what string) {
 }
 
 // sluice is that of the edge.
-func (t *trial) sluice(path *string) { t.program(path, "sluice", "sluice", "the edge's executable") }
+func (t *trial) sluice(path *string) {
+	t.program(path, "sluice", "sluice", "the edge's executable")
+}
 
 // some is a flag of names, of those that there are.
 func (t *trial) some(given *[]string, name string, usual, there []string, what string) {

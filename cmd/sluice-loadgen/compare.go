@@ -24,11 +24,16 @@ func cmdCompare(ctx context.Context, args []string) error {
 	trace, rule, out := cli.AddTrace(flags), cli.AddRule(flags), cli.AddOutput(flags)
 	size := new(cli.PoP)
 	flags.IntVar(&size.Edges, "edges", 8, "edges that count together")
-	flags.IntVar(&size.Nodes, "memcached", 0, "memcached nodes of Sluice; 0: one for every two edges")
-	flags.DurationVar(&size.RTT, "rtt", time.Millisecond, "`TIME` from an edge to the store and back")
-	flags.IntVar(&size.PerConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
-	sync := flags.Duration("sync", time.Second, "how `OFTEN` the design that syncs periodically does")
-	lease := flags.Uint32("lease", 0, "requests that the design with reservations reserves at once; 0: a tenth of the limit")
+	flags.IntVar(&size.Nodes, "memcached", 0,
+		"memcached nodes of Sluice; 0: one for every two edges")
+	flags.DurationVar(&size.RTT, "rtt", time.Millisecond,
+		"`TIME` from an edge to the store and back")
+	flags.IntVar(&size.PerConnection, "per-connection", 20,
+		"requests of a connection, after which a source may meet another edge")
+	sync := flags.Duration("sync", time.Second,
+		"how `OFTEN` the design that syncs periodically does")
+	lease := flags.Uint32("lease", 0,
+		"requests that the design with reservations reserves at once; 0: a tenth of the limit")
 	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
@@ -53,7 +58,8 @@ func cmdCompare(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		report, err := compare(ctx, t, mode, same, size, design.Options{SyncEvery: *sync, Lease: *lease})
+		report, err := compare(ctx, t, mode, same, size, design.Options{SyncEvery: *sync,
+			Lease: *lease})
 		if err != nil {
 			return err
 		}
@@ -62,8 +68,10 @@ func cmdCompare(ctx context.Context, args []string) error {
 	return out.Write(os.Stdout, reports...)
 }
 
-// compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
-func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitigation.Rule, size *cli.PoP, d design.Options) (*report.Report, error) {
+// compare runs the designs of others, and Sluice under each of the rules, which differ in their
+// estimate alone.
+func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitigation.Rule,
+	size *cli.PoP, d design.Options) (*report.Report, error) {
 	began := time.Now()
 	if mode == judge.Estimator { // no source is blocked, by no edge and not by the PoP
 		rules = slices.Clone(rules)
@@ -72,10 +80,13 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitig
 		}
 	}
 	rule := rules[0]
-	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window, rule.Timeout
+	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window,
+		rule.Timeout
 	d.LoseAt = t.Duration() / 2
-	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.Edges, size.RTT, rule.Counter.SubWindows
-	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t, rule.Counter)}
+	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.Edges, size.RTT,
+		rule.Counter.SubWindows
+	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout,
+		Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t, rule.Counter)}
 
 	r := &report.Report{}
 	r.Run.Command = "compare"
@@ -94,9 +105,11 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitig
 		r.Baseline = &base
 	} else {
 		r.Run.Algorithm = rule.Counter.Algorithm()
-		r.Run.Notes = append(r.Run.Notes, "every design is judged by the exact form of this algorithm; those of others count as they are described")
+		r.Run.Notes = append(r.Run.Notes,
+			"every design is judged by the exact form of this algorithm; those of others count as they are described")
 		if o.Truth.Queue > 0 {
-			r.Run.Notes = append(r.Run.Notes, "simulate shows which requests wait for their turn, and how long")
+			r.Run.Notes = append(r.Run.Notes,
+				"simulate shows which requests wait for their turn, and how long")
 		}
 	}
 	entries, err := allDesigns(t, mode, rules, size, d)
@@ -112,7 +125,8 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitig
 			continue
 		}
 		bar.Describe(fmt.Sprintf("limit %d, %s", d.Limit, c.Name))
-		v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.PerConnection, Seed: t.Seed,
+		v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.PerConnection,
+			Seed:     t.Seed,
 			Progress: func(done int) { bar.Set(i*len(t.Requests) + done) }}
 		known := o
 		main := c.Name == ours(rule, size.Edges)
@@ -127,7 +141,8 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []mitig
 		switch {
 		case main:
 			r.Figures = found.Figures
-		case c.Name == design.FloorName && o.Truth.IsLog() && mode == judge.Deployed && size.Edges > 1:
+		case c.Name == design.FloorName && o.Truth.IsLog() && mode == judge.Deployed &&
+			size.Edges > 1:
 			r.Floor = &found.Figures
 		}
 	}
@@ -152,7 +167,8 @@ func ours(r mitigation.Rule, edges int) string {
 }
 
 // allDesigns is all designs: of each kind, those of others and then ours.
-func allDesigns(t *trace.Trace, mode judge.Mode, rules []mitigation.Rule, size *cli.PoP, d design.Options) ([]design.Design, error) {
+func allDesigns(t *trace.Trace, mode judge.Mode, rules []mitigation.Rule, size *cli.PoP,
+	d design.Options) ([]design.Design, error) {
 	var alone, together []design.Design
 	for _, rule := range rules {
 		alone = append(alone, design.Design{
@@ -181,7 +197,8 @@ func allDesigns(t *trace.Trace, mode judge.Mode, rules []mitigation.Rule, size *
 				}
 				return s.Limiter(), func() design.Cost {
 					commands, _ := s.Cost()
-					return design.Cost{Commands: commands, Bytes: groupBytes(rule)*uint64(len(t.Sources)) + counterBytes*s.Counters()}
+					return design.Cost{Commands: commands,
+						Bytes: groupBytes(rule)*uint64(len(t.Sources)) + counterBytes*s.Counters()}
 				}
 			},
 		})
@@ -196,11 +213,12 @@ func allDesigns(t *trace.Trace, mode judge.Mode, rules []mitigation.Rule, size *
 	return append(append(all, alone...), together...), nil
 }
 
-// counterBytes is a counter in a table: 64 bytes, 8 for its index, and its part of the histograms that one in 64 may
-// have.
+// counterBytes is a counter in a table: 64 bytes, 8 for its index, and its part of the histograms
+// that one in 64 may have.
 const counterBytes = 64 + 8 + 8
 
-// groupBytes is what the tier holds of a source at most: as many 64-bit numbers as a window and its oldest sub-window touch.
+// groupBytes is what the tier holds of a source at most: as many 64-bit numbers as a window and its
+// oldest sub-window touch.
 func groupBytes(r mitigation.Rule) uint64 {
 	lanes := 4
 	if r.Counter.Wide() {

@@ -17,15 +17,18 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// cmdGenerate writes a trace from a named workload and a seed, or rewrites a trace in another format.
+// cmdGenerate writes a trace from a named workload and a seed, or rewrites a trace in another
+// format.
 func cmdGenerate(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("generate", pflag.ContinueOnError)
 	traffic := cli.AddTrace(flags)
-	limit := flags.Uint32("limit", 100, "requests per window of the rule that the workload plays against")
+	limit := flags.Uint32("limit", 100,
+		"requests per window of the rule that the workload plays against")
 	window := flags.Duration("window", time.Minute, "of that rule")
 	edges := flags.Int("edges", 8, "how many edges the workload may meet")
 	speed := flags.Float64("speed", 1, "write the trace so many times as fast")
-	out := flags.StringP("out", "o", "", "`FILE` to write: .jsonl, .csv or .log, and .gz after any of them; none: .jsonl to standard output")
+	out := flags.StringP("out", "o", "",
+		"`FILE` to write: .jsonl, .csv or .log, and .gz after any of them; none: .jsonl to standard output")
 	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
@@ -68,7 +71,8 @@ func cmdGenerate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "%s: %d requests of %d sources over %v\n", *out, len(t.Requests), len(t.Sources),
+	fmt.Fprintf(os.Stderr, "%s: %d requests of %d sources over %v\n", *out, len(t.Requests),
+		len(t.Sources),
 		t.Duration().Round(time.Second/10))
 	return nil
 }
@@ -84,5 +88,6 @@ func formatOf(name string) (trace.Format, error) {
 	case ext == ".log":
 		return trace.CLF, nil
 	}
-	return 0, cli.Usagef("--out %s: want a name that ends in .jsonl, .csv or .log, and .gz after it to compress", name)
+	return 0,
+		cli.Usagef("--out %s: want a name that ends in .jsonl, .csv or .log, and .gz after it to compress", name)
 }

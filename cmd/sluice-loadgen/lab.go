@@ -29,11 +29,14 @@ import (
 func cmdLab(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("lab", pflag.ContinueOnError)
 	f := live.AddLab(flags)
-	injected := flags.StringArray("fault", nil, `what happens when, such as "20s kill memcached/0"; also term, stop, cont, restart, of edge/N,`+"\n"+
-		"memcached/N, twemproxy/N, origin/0 and, with --wall, wall/0, and \"20s step-clock edge/1 -5s\"; in the time of the run; repeatable")
+	injected := flags.StringArray("fault", nil,
+		`what happens when, such as "20s kill memcached/0"; also term, stop, cont, restart, of edge/N,`+"\n"+
+			"memcached/N, twemproxy/N, origin/0 and, with --wall, wall/0, and \"20s step-clock edge/1 -5s\"; in the time of the run; repeatable")
 	others := addLimiters(flags)
-	demo := flags.Bool("demo", false, "a mixed attack of 12 s and an HTML report, with what is installed here")
-	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
+	demo := flags.Bool("demo", false,
+		"a mixed attack of 12 s and an HTML report, with what is installed here")
+	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).
+		AddHTTP2(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
 	if err := cli.Parse(flags, args); err != nil {
 		return err
@@ -84,7 +87,8 @@ func cmdLab(ctx context.Context, args []string) error {
 	var reports []*report.Report
 	var unsound error
 	for _, r := range rules {
-		l := &live.Run{Command: "lab", Mode: mode, Rule: r, Send: send, Edges: slices.Repeat([]int{f.Edges}, f.PoPs), Nodes: f.Nodes}
+		l := &live.Run{Command: "lab", Mode: mode, Rule: r, Send: send,
+			Edges: slices.Repeat([]int{f.Edges}, f.PoPs), Nodes: f.Nodes}
 		if l.Affinity, err = anycast.New(f.PoPs, f.Routes); err != nil {
 			return err
 		}
@@ -122,8 +126,9 @@ func cmdLab(ctx context.Context, args []string) error {
 	return fmt.Errorf("%w\n%v", unsound, broken) // which fails, whatever the machine did
 }
 
-// held holds reports against the promises of the documents, and says so in them. A run that was disturbed keeps and breaks none, and is a
-// NoMeasurement; so is one that breaks some, if only one request was sent so late: that may be the machine's doing.
+// held holds reports against the promises of the documents, and says so in them. A run that was
+// disturbed keeps and breaks none, and is a NoMeasurement; so is one that breaks some, if only one
+// request was sent so late: that may be the machine's doing.
 func held(reports []*report.Report) (broken, err error) {
 	if _, err := promise.Check(reports); err != nil {
 		return nil, err
@@ -158,13 +163,15 @@ func held(reports []*report.Report) (broken, err error) {
 }
 
 // runLab makes one run. A report comes with an error where the run can be judged but was not sound.
-func runLab(ctx context.Context, f *live.Lab, l *live.Run, seed uint64, faults []lab.Fault) (*report.Report, error) {
+func runLab(ctx context.Context, f *live.Lab, l *live.Run, seed uint64,
+	faults []lab.Fault) (*report.Report, error) {
 	lab, err := f.Site(l.Rule, l.Mode, l.Send.Carrier)
 	if err != nil {
 		return nil, err
 	}
 	lab.HTTP2 = l.Send.HTTP2
-	lab.Logged = lab.HTTP2 && slices.ContainsFunc(l.Trace.Requests, func(r trace.Request) bool { return r.Reset })
+	lab.Logged = lab.HTTP2 && slices.ContainsFunc(l.Trace.Requests,
+		func(r trace.Request) bool { return r.Reset })
 	site, err := lab.Start(ctx)
 	if err != nil {
 		return nil, err
@@ -183,7 +190,8 @@ func runLab(ctx context.Context, f *live.Lab, l *live.Run, seed uint64, faults [
 	report.Figures.SetTierOps(out.Ops())
 	report.Run.Faults = append(out.Happened, cli.FlapLines(f.Flaps)...)
 	if f.Peers {
-		report.Run.Faults = append(report.Run.Faults, "PoPs send each other their blocks, and counts near the limit")
+		report.Run.Faults = append(report.Run.Faults,
+			"PoPs send each other their blocks, and counts near the limit")
 	}
 	d := report.Run.Details
 	d.Line = labLine(out)
@@ -221,7 +229,8 @@ func labLines(out *lab.Outcome) []string {
 		if n.Err != nil {
 			line += "it does not answer (" + n.Err.Error() + ")"
 		} else {
-			line += fmt.Sprintf("get %d, set and add %d, incr %d, evicted %d, items now %d", n.Stats["cmd_get"], n.Stats["cmd_set"],
+			line += fmt.Sprintf("get %d, set and add %d, incr %d, evicted %d, items now %d",
+				n.Stats["cmd_get"], n.Stats["cmd_set"],
 				n.Stats.Increments(), n.Stats["evictions"], n.Stats["curr_items"])
 		}
 		notes = append(notes, line)
@@ -235,16 +244,19 @@ func labLines(out *lab.Outcome) []string {
 	return notes
 }
 
-// demonstrate sets what the command line left open to a mixed attack of 12 s on what can be had here: two memcached nodes
-// and three edges, or, without a memcached, one edge that counts alone.
+// demonstrate sets what the command line left open to a mixed attack of 12 s on what can be had
+// here: two memcached nodes and three edges, or, without a memcached, one edge that counts alone.
 func demonstrate(flags *pflag.FlagSet) error {
 	settings := [][2]string{
-		{"workload", "mixed"}, {"duration", "12s"}, {"limit", "60"}, {"window", "5s"}, {"mitigation-timeout", "5s"},
+		{"workload", "mixed"}, {"duration", "12s"}, {"limit", "60"}, {"window",
+			"5s"}, {"mitigation-timeout", "5s"},
 		{"html", "report.html"}, {"edges", "3"}, {"memcached", "2"},
 	}
 	if _, err := exec.LookPath("memcached"); err != nil && !flags.Changed("memcached") {
-		fmt.Fprintln(os.Stderr, "there is no memcached on the PATH: one edge with the embedded tier instead of three that share two nodes")
-		settings = append(settings[:len(settings)-2], [][2]string{{"edges", "1"}, {"memcached", "0"}}...)
+		fmt.Fprintln(os.Stderr,
+			"there is no memcached on the PATH: one edge with the embedded tier instead of three that share two nodes")
+		settings = append(settings[:len(settings)-2], [][2]string{{"edges", "1"},
+			{"memcached", "0"}}...)
 	}
 	for _, s := range settings {
 		if s[0] == "workload" && flags.Changed("trace") || flags.Changed(s[0]) {

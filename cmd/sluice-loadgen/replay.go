@@ -24,19 +24,27 @@ import (
 	"sluice/pop/secret"
 )
 
-// cmdReplay sends a trace to edges that run already, and judges what they did by the verdicts in their answers.
+// cmdReplay sends a trace to edges that run already, and judges what they did by the verdicts in
+// their answers.
 func cmdReplay(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("replay", pflag.ContinueOnError)
-	pops := flags.StringArray("pop", nil, "`HOST:PORT,...` of the edges of a PoP, started with --verdict-header; repeatable, a PoP each.\n"+
-		"With --http2, https://HOST:PORT is spoken to over TLS, others in cleartext (http2.cleartext, from a trusted address)")
-	ca := flags.String("ca", "", "`FILE` with the certificates that vouch for https edges, by the name of the first; none: the system's")
-	logs := flags.StringArray("edge-log", nil, "`FILE`, an edge's access log as JSON, which shows what became of requests that were reset; repeatable,\n"+
-		"in the order of --pop")
-	secretFile := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
-		"none: the edge counts alone")
-	names := flags.StringSlice("pop-name", nil, "pop.name of the edges' PoPs, with --secret, in the order of --pop; none: local")
-	escalate := flags.DurationSlice("escalate", nil, "how `LONG` blocks of repeaters last, as the rule's escalate says: such a block does not end late")
-	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).AddHTTP2(flags), cli.AddOutput(flags)
+	pops := flags.StringArray("pop", nil,
+		"`HOST:PORT,...` of the edges of a PoP, started with --verdict-header; repeatable, a PoP each.\n"+
+			"With --http2, https://HOST:PORT is spoken to over TLS, others in cleartext (http2.cleartext, from a trusted address)")
+	ca := flags.String("ca", "",
+		"`FILE` with the certificates that vouch for https edges, by the name of the first; none: the system's")
+	logs := flags.StringArray("edge-log", nil,
+		"`FILE`, an edge's access log as JSON, which shows what became of requests that were reset; repeatable,\n"+
+			"in the order of --pop")
+	secretFile := flags.String("secret", "",
+		"`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
+			"none: the edge counts alone")
+	names := flags.StringSlice("pop-name", nil,
+		"pop.name of the edges' PoPs, with --secret, in the order of --pop; none: local")
+	escalate := flags.DurationSlice("escalate", nil,
+		"how `LONG` blocks of repeaters last, as the rule's escalate says: such a block does not end late")
+	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), live.AddSend(flags).
+		AddHTTP2(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
 	if err := cli.Parse(flags, args); err != nil {
 		return err
@@ -64,9 +72,11 @@ func cmdReplay(ctx context.Context, args []string) error {
 			*names = []string{"local"}
 		}
 		if len(*names) != max(len(*pops), 1) {
-			return cli.Usagef("--pop-name: %d names of %d PoPs: give one for each --pop", len(*names), len(*pops))
+			return cli.Usagef("--pop-name: %d names of %d PoPs: give one for each --pop",
+				len(*names), len(*pops))
 		}
-		first, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n") // the others are those that it replaces
+		// The others are those that it replaces
+		first, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
 		for _, name := range *names {
 			l.Secrets = append(l.Secrets, secret.Of([]byte(strings.TrimSpace(first))).At(name))
 		}
@@ -102,16 +112,20 @@ func cmdReplay(ctx context.Context, args []string) error {
 		return err
 	}
 	if out.Answered == 0 {
-		return fmt.Errorf("no answer from %s: %s; is an edge listening there?", strings.Join(*pops, ","), out.Trouble())
+		return fmt.Errorf("no answer from %s: %s; is an edge listening there?",
+			strings.Join(*pops, ","), out.Trouble())
 	}
 	if err := learn(out, l.Trace, *logs); err != nil {
 		return err
 	}
 	report := l.Judge(out, nil, nil)
 	d := report.Run.Details
-	d.Line = fmt.Sprintf("%s of %s answered, %s", page.Thousands(uint64(out.Answered)), page.Plural(out.Sent, "request"), live.ClientErrors(out))
-	d.Lines = append(d.Lines, fmt.Sprintf("client: %.0f requests a second, for %.1f µs of processor time each",
-		float64(out.Sent)/out.LastSent.Seconds(), float64(out.CPU.Microseconds())/float64(out.Sent)))
+	d.Line = fmt.Sprintf("%s of %s answered, %s", page.Thousands(uint64(out.Answered)),
+		page.Plural(out.Sent, "request"), live.ClientErrors(out))
+	d.Lines = append(d.Lines,
+		fmt.Sprintf("client: %.0f requests a second, for %.1f µs of processor time each",
+			float64(out.Sent)/out.LastSent.Seconds(),
+			float64(out.CPU.Microseconds())/float64(out.Sent)))
 	if err := output.Write(os.Stdout, report); err != nil {
 		return err
 	}
@@ -149,9 +163,11 @@ func secure(pops []string, http2 bool, ca string) (*tls.Config, error) {
 	}
 	switch {
 	case n > 0 && !http2:
-		return nil, cli.Usagef("--pop %s: give --http2, HTTP/1.1 goes in cleartext", strings.Join(pops, ","))
+		return nil, cli.Usagef("--pop %s: give --http2, HTTP/1.1 goes in cleartext",
+			strings.Join(pops, ","))
 	case n > 0 && n < len(all):
-		return nil, cli.Usagef("--pop %s: https:// of all edges, or of none", strings.Join(pops, ","))
+		return nil, cli.Usagef("--pop %s: https:// of all edges, or of none",
+			strings.Join(pops, ","))
 	case n == 0 && ca != "":
 		return nil, cli.Usagef("--ca %s: no edge of --pop is https://", ca)
 	case n == 0:
@@ -181,7 +197,8 @@ func resolve(pops []string) (out [][]netip.AddrPort, err error) {
 		for _, text := range strings.Split(list, ",") {
 			a, err := net.ResolveTCPAddr("tcp4", strings.TrimPrefix(text, scheme))
 			if err != nil || a.Port == 0 {
-				return nil, cli.Usagef("--pop %s: %q is no address of an edge: want HOST:PORT", list, text)
+				return nil, cli.Usagef("--pop %s: %q is no address of an edge: want HOST:PORT",
+					list, text)
 			}
 			addr := a.AddrPort()
 			if a.IP == nil {

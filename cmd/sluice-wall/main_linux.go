@@ -1,9 +1,9 @@
-// Sluice-wall refuses new connections of blocked sources in the kernel. It is the only part of Sluice with
-// CAP_NET_ADMIN: an edge sends it the sources to refuse, over a Unix socket and for seconds at a time (edge/wall), and
-// it keeps a table of its own in nftables.
+// Sluice-wall refuses new connections of blocked sources in the kernel. It is the only part of
+// Sluice with CAP_NET_ADMIN: an edge sends it the sources to refuse, over a Unix socket and for
+// seconds at a time (edge/wall), and it keeps a table of its own in nftables.
 //
-// The process starts with an empty table and removes it when it stops. Entries that a killed process leaves behind end
-// with their leases.
+// The process starts with an empty table and removes it when it stops. Entries that a killed
+// process leaves behind end with their leases.
 package main
 
 import (
@@ -50,12 +50,17 @@ func parse(args []string) (o options, set *pflag.FlagSet, err error) {
 	set = pflag.NewFlagSet("sluice-wall", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.Usage = func() {}
-	set.StringVar(&o.socket, "socket", "/run/sluice-wall/wall.sock", "socket that the edge connects to: wall.socket of its configuration")
-	set.UintSliceVar(&o.ports, "ports", nil, "ports that the edge listens on, such as 8080,8443; no others are guarded")
-	set.StringVar(&o.user, "user", "sluice", "user that the edge runs as, by name or number; connections of all others are refused")
+	set.StringVar(&o.socket, "socket", "/run/sluice-wall/wall.sock",
+		"socket that the edge connects to: wall.socket of its configuration")
+	set.UintSliceVar(&o.ports, "ports", nil,
+		"ports that the edge listens on, such as 8080,8443; no others are guarded")
+	set.StringVar(&o.user, "user", "sluice",
+		"user that the edge runs as, by name or number; connections of all others are refused")
 	set.IntVar(&o.max, "max", 65536, "how many prefixes may be refused at once")
-	set.DurationVar(&o.lease, "lease", 10*time.Second, "how long an entry may live before the edge renews it")
-	set.StringVar(&o.answer, "answer", "reset", "answer to a refused connection: reset, or drop for none")
+	set.DurationVar(&o.lease, "lease", 10*time.Second,
+		"how long an entry may live before the edge renews it")
+	set.StringVar(&o.answer, "answer", "reset",
+		"answer to a refused connection: reset, or drop for none")
 	if err = set.Parse(args); err != nil {
 		return o, set, err
 	}
@@ -82,7 +87,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	o, set, err := parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprintf(stdout, "Usage: sluice-wall --ports PORTS [flags]\n\nRefuses new connections of blocked sources in the kernel, for an edge with shed: kernel. It needs CAP_NET_ADMIN.\n\n%s", set.FlagUsages())
+		fmt.Fprintf(stdout,
+			"Usage: sluice-wall --ports PORTS [flags]\n\nRefuses new connections of blocked sources in the kernel, for an edge with shed: kernel. It needs CAP_NET_ADMIN.\n\n%s", set.FlagUsages())
 		return 0
 	case err != nil:
 		fmt.Fprintln(stderr, "sluice-wall:", err)
@@ -119,7 +125,8 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, table.Close()) }()
-	log.Info("guarding", "socket", o.socket, "ports", c.Ports, "user", o.user, "max", o.max, "lease", o.lease, "answer", o.answer)
+	log.Info("guarding", "socket", o.socket, "ports", c.Ports, "user", o.user, "max", o.max,
+		"lease", o.lease, "answer", o.answer)
 	h := helper.New(helper.Config{
 		Kernel: helper.Kernel{Apply: table.Apply, Flush: table.Flush, Counts: table.Counts},
 		Ports:  c.Ports, User: id, Max: o.max, Lease: o.lease, Log: log,
@@ -136,22 +143,27 @@ func userID(name string) (uint32, error) {
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
-		return 0, fmt.Errorf("--user %s: there is no such user: give the one that the edge runs as", name)
+		return 0, fmt.Errorf("--user %s: there is no such user: give the one that the edge runs as",
+			name)
 	}
 	n, err := strconv.ParseUint(u.Uid, 10, 32)
 	return uint32(n), err
 }
 
-// listen makes the socket, in place of one without a listener. Every user may connect: the helper refuses all but one by
-// SO_PEERCRED, because a helper without CAP_CHOWN cannot give the socket to the edge's user.
+// listen makes the socket, in place of one without a listener. Every user may connect: the helper
+// refuses all but one by SO_PEERCRED, because a helper without CAP_CHOWN cannot give the socket to
+// the edge's user.
 func listen(path string) (*net.UnixListener, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != fs.ModeSocket {
-			return nil, fmt.Errorf("--socket %s: there is a file that is no socket: name another, or remove it", path)
+			return nil,
+				fmt.Errorf("--socket %s: there is a file that is no socket: name another, or remove it", path)
 		}
 		if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 			c.Close()
-			return nil, fmt.Errorf("--socket %s: another process listens there: stop it, or name another", path)
+			return nil,
+				fmt.Errorf("--socket %s: another process listens there: stop it, or name another",
+					path)
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, err

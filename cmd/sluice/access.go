@@ -24,12 +24,14 @@ func openAccessLog(c accesslog.Config) (*accesslog.Log, error) {
 			return standardOutput{os.Stdout}, nil
 		}
 		if info, err := os.Stat(c.File); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-			return os.OpenFile(c.File, os.O_RDWR, 0) // for writing alone, fifo(7) blocks until there is a reader
+			// For writing alone, fifo(7) blocks until there is a reader
+			return os.OpenFile(c.File, os.O_RDWR, 0)
 		}
 		return os.OpenFile(c.File, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err)
+		return nil, fmt.Errorf("access_log.file: %w: give the path of a file that can be written",
+			err)
 	}
 	return l, nil
 }
@@ -39,7 +41,8 @@ type standardOutput struct{ io.Writer }
 
 func (standardOutput) Close() error { return nil }
 
-// writeAccessLog writes until ctx is done, and opens the file again on SIGUSR1. Without a log the signal means nothing.
+// writeAccessLog writes until ctx is done, and opens the file again on SIGUSR1. Without a log the
+// signal means nothing.
 func writeAccessLog(ctx context.Context, l *accesslog.Log, log *slog.Logger) {
 	usr1 := make(chan os.Signal, 1)
 	signal.Notify(usr1, syscall.SIGUSR1)
@@ -48,7 +51,8 @@ func writeAccessLog(ctx context.Context, l *accesslog.Log, log *slog.Logger) {
 	if l != nil {
 		writer.Go(func() {
 			l.Run(ctx, func(err error) {
-				log.Error("the access log cannot be opened again: the old file stays in use", "error", err)
+				log.Error("the access log cannot be opened again: the old file stays in use",
+					"error", err)
 			})
 		})
 	}
@@ -60,7 +64,8 @@ func writeAccessLog(ctx context.Context, l *accesslog.Log, log *slog.Logger) {
 		case <-tick.C:
 			if l != nil && l.Lost() > lost {
 				if err := l.Failed(); err != nil {
-					log.Warn("lines of the access log were lost: it cannot be written", "lost", l.Lost()-lost, "file", l.File(), "error", err)
+					log.Warn("lines of the access log were lost: it cannot be written", "lost",
+						l.Lost()-lost, "file", l.File(), "error", err)
 				} else {
 					log.Warn("lines of the access log were lost: they come faster than the file or the reader of the pipe takes them", "lost", l.Lost()-lost, "file", l.File())
 				}

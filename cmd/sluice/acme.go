@@ -19,22 +19,28 @@ import (
 	"sluice/edge/events"
 )
 
-// makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs are given.
+// makeACME makes what gets certificates by itself. It comes after the listeners, at which proofs
+// are given.
 func (d *daemon) makeACME() error {
 	c := d.config
 	if len(c.ACME.Hosts) == 0 {
 		return nil
 	}
-	manager, err := acme.New(acme.Options{Config: acme.Config(c.ACME), Storage: certificateStorage(c), Ports: proofPorts(&d.at), Event: func(host, reason string, renewal bool) {
-		e := events.Event{Time: time.Now(), Kind: events.Certificate, Text: "a certificate for " + host + " was issued"}
-		switch {
-		case reason != "":
-			e.Level, e.Text = slog.LevelWarn, control.Certificate{Host: host, Error: reason, Until: until(d.issued, host)}.Waiting()
-		case renewal:
-			e.Text = "the certificate for " + host + " was renewed"
-		}
-		d.happened.Add(e)
-	}})
+	manager, err := acme.New(acme.Options{Config: acme.Config(c.ACME),
+		Storage: certificateStorage(c), Ports: proofPorts(&d.at), Event: func(host, reason string,
+			renewal bool) {
+			e := events.Event{Time: time.Now(), Kind: events.Certificate,
+				Text: "a certificate for " +
+					host + " was issued"}
+			switch {
+			case reason != "":
+				e.Level, e.Text = slog.LevelWarn, control.Certificate{Host: host, Error: reason,
+					Until: until(d.issued, host)}.Waiting()
+			case renewal:
+				e.Text = "the certificate for " + host + " was renewed"
+			}
+			d.happened.Add(e)
+		}})
 	if err != nil {
 		return err
 	}
@@ -65,12 +71,16 @@ func until(m certificateIssuer, host string) time.Time {
 	return time.Time{}
 }
 
-// certificateStorage is where certificates are kept that are got: in etcd, where there is one, else in the state's folder.
+// certificateStorage is where certificates are kept that are got: in etcd, where there is one, else
+// in the state's folder.
 func certificateStorage(c *config.Config) certmagic.Storage {
 	if len(c.Etcd.Endpoints) == 0 {
 		return acme.Folder(filepath.Join(c.StateDir, "acme"))
 	}
-	return acme.NewEtcd(func(ctx context.Context) (*clientv3.Client, error) { return etcd.Connect(ctx, etcd.Config(c.Etcd)) }, c.Etcd.Prefix+"acme/")
+	return acme.NewEtcd(func(ctx context.Context) (*clientv3.Client,
+		error) {
+		return etcd.Connect(ctx, etcd.Config(c.Etcd))
+	}, c.Etcd.Prefix+"acme/")
 }
 
 // proofPorts are where proofs are given: the first of each kind that is no Unix socket.

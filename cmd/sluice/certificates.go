@@ -12,8 +12,8 @@ import (
 	"sluice/edge/metric"
 )
 
-// clientCertificates are what listeners show to clients, under the names by which operators know them: those of tls, and those that an
-// entry has of its own.
+// clientCertificates are what listeners show to clients, under the names by which operators know
+// them: those of tls, and those that an entry has of its own.
 func clientCertificates(c *config.Config) (map[string]*listen.Certificates, error) {
 	all := make(map[string]*listen.Certificates)
 	for _, l := range c.ListenTLS {
@@ -32,7 +32,8 @@ func clientCertificates(c *config.Config) (map[string]*listen.Certificates, erro
 	return all, nil
 }
 
-// ownCertificates is what the certificates of a listener are called: listen_tls, and the address where they are its own.
+// ownCertificates is what the certificates of a listener are called: listen_tls, and the address
+// where they are its own.
 func ownCertificates(l config.Listener) string {
 	if l.TLS == (listen.TLSConfig{}) {
 		return "listen_tls"
@@ -42,8 +43,8 @@ func ownCertificates(l config.Listener) string {
 
 const expiryHelp = "When a certificate that a listener shows expires, or the first of its chain; of a folder's, the 32 that expire first."
 
-// certificateMetrics are when the listeners' certificates expire. Listeners are known by the field that names them; of
-// nil, one speaks no TLS.
+// certificateMetrics are when the listeners' certificates expire. Listeners are known by the field
+// that names them; of nil, one speaks no TLS.
 func certificateMetrics(of map[string]*listen.Certificates) metric.Collector {
 	return func(to metric.Sink) {
 		for listener, c := range of {
@@ -60,13 +61,18 @@ func certificateMetrics(of map[string]*listen.Certificates) metric.Collector {
 	}
 }
 
-// shownExpiries bounds the series of a listener: a folder may have a certificate for each of thousands of names.
+// shownExpiries bounds the series of a listener: a folder may have a certificate for each of
+// thousands of names.
 const shownExpiries = 32
 
-// firstToExpire are those that expire first. One that was forgotten in a folder must not hide that another expires, so it is not the first alone.
+// firstToExpire are those that expire first. One that was forgotten in a folder must not hide that
+// another expires, so it is not the first alone.
 func firstToExpire(all []listen.Expiry) []listen.Expiry {
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b listen.Expiry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.File, b.File)) })
+	slices.SortStableFunc(all, func(a, b listen.Expiry) int {
+		return cmp.Or(a.At.Compare(b.At),
+			cmp.Compare(a.File, b.File))
+	})
 	return all[:min(len(all), shownExpiries)]
 }
 
@@ -89,7 +95,8 @@ type certificateIssuer interface {
 	Answer(ctx context.Context, host, path string) []byte
 	Status() []control.Certificate
 	Failures() uint64 // attempts that have failed
-	// Run gets certificates and renews them until ctx is done; tried is closed when each host was tried once.
+	// Run gets certificates and renews them until ctx is done; tried is closed when each host was
+	// tried once.
 	Run(ctx context.Context, tried chan<- struct{})
 }
 
@@ -98,7 +105,10 @@ func (d *daemon) proof() func(host, path string) []byte {
 	if len(d.config.ACME.Hosts) == 0 {
 		return nil
 	}
-	return func(host, path string) []byte { return d.issued.Answer(context.Background(), host, path) }
+	return func(host, path string) []byte {
+		return d.issued.Answer(context.Background(), host,
+			path)
+	}
 }
 
 // acmeMetrics are those of certificates that are got.
@@ -106,9 +116,11 @@ func acmeMetrics(m certificateIssuer) metric.Collector {
 	return func(to metric.Sink) {
 		for _, s := range m.Status() {
 			if !s.Until.IsZero() {
-				to.Gauge(float64(s.Until.Unix()), "sluice_certificate_expiry_timestamp_seconds", expiryHelp, "listener", "listen_tls", "name", s.Host)
+				to.Gauge(float64(s.Until.Unix()), "sluice_certificate_expiry_timestamp_seconds",
+					expiryHelp, "listener", "listen_tls", "name", s.Host)
 			}
 		}
-		to.Count(m.Failures(), "sluice_acme_failures_total", "Attempts to get or renew a certificate that have failed.")
+		to.Count(m.Failures(), "sluice_acme_failures_total",
+			"Attempts to get or renew a certificate that have failed.")
 	}
 }

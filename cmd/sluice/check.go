@@ -42,8 +42,8 @@ type report struct {
 	config *config.Config // if it is good
 }
 
-// examine finds everything that is wrong with a file, and all that a start with it would find; and what will hurt. It starts
-// nothing, and changes nothing.
+// examine finds everything that is wrong with a file, and all that a start with it would find; and
+// what will hurt. It starts nothing, and changes nothing.
 func examine(file string) report {
 	r := report{File: file, Errors: []string{}, Warnings: []string{}, Notes: []string{}}
 	c, err := settings.ReadConfig(file)
@@ -51,7 +51,8 @@ func examine(file string) report {
 		r.Errors = strings.Split(err.Error(), "\n")
 		return r
 	}
-	noOrigin := len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "" && c.LimitAPI.Listen == ""
+	noOrigin := len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "" &&
+		c.LimitAPI.Listen == ""
 	if noOrigin {
 		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}, Timeout: time.Minute}} // in place of --origin
 	}
@@ -72,7 +73,8 @@ func examine(file string) report {
 		c.Origins = nil
 		r.Notes = append(r.Notes, "good, but it names no origin: serving needs --origin URL")
 	case len(c.Rules) == 0: // defaultRule
-		r.Notes = append(r.Notes, "good, but it gives no rules: serving blocks sources over 100 in 1m (--limit, --window), unless there is a rule, such as one with mode: shadow")
+		r.Notes = append(r.Notes,
+			"good, but it gives no rules: serving blocks sources over 100 in 1m (--limit, --window), unless there is a rule, such as one with mode: shadow")
 	default:
 		r.Notes = append(r.Notes, "good: "+inForce(c))
 	}
@@ -115,7 +117,8 @@ func (r report) printDifferences(where string, stdout io.Writer) int {
 	return command.ExitFailed
 }
 
-// tryStart does what a start does before anything is served, on the way to which nothing is opened for others.
+// tryStart does what a start does before anything is served, on the way to which nothing is opened
+// for others.
 func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []lists.Status) {
 	try := func(err error) {
 		if err != nil {
@@ -155,7 +158,8 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	}
 	named := listBook(c, nil)
 	named.Offline = true
-	_, err = edge.New(edge.Options{Lists: named, Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
+	_, err = edge.New(edge.Options{Lists: named, Config: c,
+		Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
 	try(err)
 	shown, err := clientCertificates(c)
 	try(err)
@@ -177,10 +181,12 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	}
 	if file := c.AccessLog.File; file != "" && file != "-" {
 		if err := tryWrite(file); err != nil {
-			awaits(fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err))
+			awaits(fmt.Errorf("access_log.file: %w: give the path of a file that can be written",
+				err))
 		}
 	}
-	at := [][2]string{{"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen}, {"rate_limit_service", c.RateLimitService.Listen}, {"limit_api", c.LimitAPI.Listen}}
+	at := [][2]string{{"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen},
+		{"rate_limit_service", c.RateLimitService.Listen}, {"limit_api", c.LimitAPI.Listen}}
 	for _, l := range c.Listen {
 		at = append(at, [2]string{"listen", l.Address})
 	}
@@ -192,7 +198,8 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 		case errors.Is(err, syscall.EADDRINUSE):
 			doubt(l[0] + " " + l[1] + inUse)
 		case errors.Is(err, syscall.EACCES):
-			doubt(upgrade.ListenError(l[0], l[1], err).Error() + ", or start it as a unit that may (AmbientCapabilities=CAP_NET_BIND_SERVICE)")
+			doubt(upgrade.ListenError(l[0], l[1], err).Error() +
+				", or start it as a unit that may (AmbientCapabilities=CAP_NET_BIND_SERVICE)")
 		default:
 			try(err)
 		}
@@ -202,22 +209,34 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string, listed []list
 	if token.IsSecret(c.JWT.Algorithms[0]) {
 		hmac = c.JWT.KeysFile
 	}
-	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "limit_api.token_file": c.LimitAPI.TokenFile, "jwt.keys_file": hmac, "pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "rate_limit_service.key_file": c.RateLimitService.KeyFile, "limit_api.key_file": c.LimitAPI.KeyFile, "plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")} {
+	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile,
+		"limit_api.token_file": c.LimitAPI.TokenFile, "jwt.keys_file": hmac,
+		"pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile,
+		"etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile,
+		"rate_limit_service.key_file": c.RateLimitService.KeyFile,
+		"limit_api.key_file":          c.LimitAPI.KeyFile,
+		"plans.store": strings.TrimPrefix(c.Plans.Store,
+			"sqlite:")} {
 		if settings.OpenToAll(file) {
 			doubt(what + ": every user of this machine can read " + file + ": chmod o= it")
 		}
 	}
-	if at := c.Listen[0].Address; len(c.Source.Trust) == 0 && len(c.Listen)+len(c.ListenTLS) == 1 && isPrivate(at) && (len(c.Origins) > 0 || c.CheckPath != "") { // else no request is expected there
-		doubt("no proxy is trusted, and " + at + " is where a proxy connects, not a client: all its clients would be limited as one; name it in source.trust")
+	// Else no request is expected there
+	if at := c.Listen[0].Address; len(c.Source.Trust) == 0 && len(c.Listen)+len(c.ListenTLS) == 1 &&
+		isPrivate(at) && (len(c.Origins) > 0 || c.CheckPath != "") {
+		doubt("no proxy is trusted, and " + at +
+			" is where a proxy connects, not a client: all its clients would be limited as one; name it in source.trust")
 	}
 	return wrong, doubtful, named.Status()
 }
 
-// credentialsDir is where systemd puts the files of a unit's LoadCredential= while it runs, in a folder of the unit's.
+// credentialsDir is where systemd puts the files of a unit's LoadCredential= while it runs, in a
+// folder of the unit's.
 const credentialsDir = "/run/credentials/"
 
-// notYet explains an error that a unit would not have, because systemd makes what is missing: credentials, and folders
-// (StateDirectory=, LogsDirectory=). "": it is an error for a unit as well.
+// notYet explains an error that a unit would not have, because systemd makes what is missing:
+// credentials, and folders (StateDirectory=, LogsDirectory=). "": it is an error for a unit as
+// well.
 func notYet(err error) string {
 	var of *fs.PathError
 	if !errors.As(err, &of) || !errors.Is(err, fs.ErrNotExist) {
@@ -226,9 +245,11 @@ func notYet(err error) string {
 	in, there := os.Stat(filepath.Dir(of.Path))
 	switch {
 	case strings.HasPrefix(of.Path, credentialsDir) && there != nil:
-		return err.Error() + "; not checked, because systemd puts it there when the unit starts (LoadCredential=)"
+		return err.Error() +
+			"; not checked, because systemd puts it there when the unit starts (LoadCredential=)"
 	case of.Op == writing && there == nil && in.IsDir():
-		return err.Error() + "; a start needs it: only systemd makes it, for a unit (StateDirectory=, LogsDirectory=)"
+		return err.Error() +
+			"; a start needs it: only systemd makes it, for a unit (StateDirectory=, LogsDirectory=)"
 	}
 	return ""
 }
@@ -276,15 +297,16 @@ func tryWrite(file string) error {
 	return access(filepath.Dir(file), mayWrite|maySearch)
 }
 
-// tryListen reports why one cannot listen at an address. That a port is in use, or not for this user, is
-// an error of the system's.
+// tryListen reports why one cannot listen at an address. That a port is in use, or not for this
+// user, is an error of the system's.
 func tryListen(what, address string) error {
 	if address == "" {
 		return nil
 	}
 	if path, unix := strings.CutPrefix(address, "unix:"); unix {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket == 0 {
-			return upgrade.ListenError(what, address, &fs.PathError{Op: "bind", Path: path, Err: errors.New("there is something else")})
+			return upgrade.ListenError(what, address, &fs.PathError{Op: "bind", Path: path,
+				Err: errors.New("there is something else")})
 		}
 		if err := access(filepath.Dir(path), mayWrite|maySearch); err != nil {
 			return upgrade.ListenError(what, address, err)
@@ -301,7 +323,8 @@ func tryListen(what, address string) error {
 	return err
 }
 
-// isPrivate reports whether an address to listen on is one that clients of the internet do not reach themselves.
+// isPrivate reports whether an address to listen on is one that clients of the internet do not
+// reach themselves.
 func isPrivate(address string) bool {
 	if strings.HasPrefix(address, "unix:") {
 		return true

@@ -19,12 +19,16 @@ func commands() []command.Command {
 	return slices.Concat([]command.Command{
 		checkCmd(),
 		importCmd(),
-		{Command: completion.Command{Name: "schema", Does: "print the JSON Schema of a configuration, for editors"}, Run: cmdSchema},
+		{Command: completion.Command{Name: "schema",
+			Does: "print the JSON Schema of a configuration, for editors"}, Run: cmdSchema},
 	}, command.Operators(), []command.Command{
 		command.Why(),
-		{Command: completion.Command{Name: "help", Args: "[COMMAND]", Does: "show how a command is used"}, Run: cmdHelp},
-		{Command: completion.Command{Name: "completion", Args: strings.Join(completion.Shells(), "|"), Does: "print the script by which a shell completes sluice"}, Run: cmdCompletion},
-		{Command: completion.Command{Name: "version", Args: "[--json]", Does: "print version and commit"}, Run: cmdVersion},
+		{Command: completion.Command{Name: "help", Args: "[COMMAND]",
+			Does: "show how a command is used"}, Run: cmdHelp},
+		{Command: completion.Command{Name: "completion", Args: strings.Join(completion.Shells(),
+			"|"), Does: "print the script by which a shell completes sluice"}, Run: cmdCompletion},
+		{Command: completion.Command{Name: "version", Args: "[--json]",
+			Does: "print version and commit"}, Run: cmdVersion},
 	})
 }
 
@@ -53,39 +57,42 @@ func cmdCheck(args []string, stdout, stderr io.Writer) int {
 // checkCmd tells what is wrong with a file, and how it differs from what runs.
 func checkCmd() command.Command {
 	set := command.NewFlagSet("check")
-	diff := set.Bool("diff", false, "say what a reload of FILE would change at the edge that runs, by the admin that the file names, or --admin; exit 1 if anything")
+	diff := set.Bool("diff", false,
+		"say what a reload of FILE would change at the edge that runs, by the admin that the file names, or --admin; exit 1 if anything")
 	asJSON := set.Bool("json", false, "print JSON")
 	at := command.AddListener(set)
-	return command.Offline(set, "FILE", "validate a configuration", "check wants one file: sluice check FILE", func(args []string, stdout, stderr io.Writer) int {
-		r := examine(args[0])
-		code, where := 0, ""
-		if *diff && r.Good {
-			client, err := at(r.config)
-			if err == nil {
-				where = client.Address
-				r.Differences, err = client.Differences(r.config)
+	return command.Offline(set, "FILE", "validate a configuration",
+		"check wants one file: sluice check FILE", func(args []string, stdout,
+			stderr io.Writer) int {
+			r := examine(args[0])
+			code, where := 0, ""
+			if *diff && r.Good {
+				client, err := at(r.config)
+				if err == nil {
+					where = client.Address
+					r.Differences, err = client.Differences(r.config)
+				}
+				if err != nil {
+					fmt.Fprintf(stderr, "sluice check: %s\n", settings.Sentence(err))
+					return command.ExitFailed
+				}
+				r.Warnings = slices.DeleteFunc(r.Warnings, func(w string) bool { return strings.HasSuffix(w, inUse) }) // by the edge that has answered
+				if len(r.Differences) > 0 {
+					code = command.ExitFailed
+				}
 			}
-			if err != nil {
-				fmt.Fprintf(stderr, "sluice check: %s\n", settings.Sentence(err))
-				return command.ExitFailed
+			if *asJSON {
+				if !r.Good {
+					code = command.ExitFailed
+				}
+				return printJSON(r, code, stdout)
 			}
-			r.Warnings = slices.DeleteFunc(r.Warnings, func(w string) bool { return strings.HasSuffix(w, inUse) }) // by the edge that has answered
-			if len(r.Differences) > 0 {
-				code = command.ExitFailed
+			code = r.print(stdout, stderr)
+			if *diff && r.Good {
+				code = r.printDifferences(where, stdout)
 			}
-		}
-		if *asJSON {
-			if !r.Good {
-				code = command.ExitFailed
-			}
-			return printJSON(r, code, stdout)
-		}
-		code = r.print(stdout, stderr)
-		if *diff && r.Good {
-			code = r.printDifferences(where, stdout)
-		}
-		return code
-	})
+			return code
+		})
 }
 
 func printJSON(v any, code int, stdout io.Writer) int {
@@ -98,7 +105,8 @@ func printJSON(v any, code int, stdout io.Writer) int {
 
 func cmdSchema(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
-		return command.Misuse(stderr, errors.New("schema wants nothing else: sluice schema > sluice.schema.json"))
+		return command.Misuse(stderr,
+			errors.New("schema wants nothing else: sluice schema > sluice.schema.json"))
 	}
 	_, _ = stdout.Write(config.Schema)
 	return 0
@@ -112,7 +120,8 @@ func cmdHelp(args []string, stdout, stderr io.Writer) int {
 	}
 	c, known := findCommand(args[0])
 	if !known || len(args) > 1 {
-		return command.Misuse(stderr, fmt.Errorf("help: no command %q%s: sluice help lists them", strings.Join(args, " "), didYouMean(args[0])))
+		return command.Misuse(stderr, fmt.Errorf("help: no command %q%s: sluice help lists them",
+			strings.Join(args, " "), didYouMean(args[0])))
 	}
 	fmt.Fprint(stdout, c.Usage())
 	return 0
@@ -129,7 +138,8 @@ func cmdCompletion(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	if len(args) != 1 {
-		return command.Misuse(stderr, fmt.Errorf("completion wants one of %s", strings.Join(completion.Shells(), ", ")))
+		return command.Misuse(stderr, fmt.Errorf("completion wants one of %s",
+			strings.Join(completion.Shells(), ", ")))
 	}
 	if err := completion.Write(stdout, args[0], "sluice"); err != nil {
 		return command.Misuse(stderr, fmt.Errorf("completion: %w", err))

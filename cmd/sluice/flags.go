@@ -19,7 +19,8 @@ import (
 	"sluice/edge/upstream"
 )
 
-// flags are the command line's. They win over the configuration file, at the start and at every reload.
+// flags are the command line's. They win over the configuration file, at the start and at every
+// reload.
 type flags struct {
 	set *pflag.FlagSet
 
@@ -43,15 +44,21 @@ func newFlags() *flags {
 	s.StringVar(&f.admin, "admin", "127.0.0.1:8081", "address for metrics, health and API")
 	s.StringArrayVar(&f.origins, "origin", nil, "`URL` of a server to protect; may be repeated")
 	s.StringVar(&f.pop, "pop", "local", "name of the point of presence")
-	s.StringSliceVar(&f.memcached, "memcached", nil, "`HOST:PORT,...` of the nodes that edges share; without, this edge counts alone")
-	s.Int64Var(&f.limit, "limit", 100, "requests a source may make in a window, where no file gives rules")
+	s.StringSliceVar(&f.memcached, "memcached", nil,
+		"`HOST:PORT,...` of the nodes that edges share; without, this edge counts alone")
+	s.Int64Var(&f.limit, "limit", 100,
+		"requests a source may make in a window, where no file gives rules")
 	s.DurationVar(&f.window, "window", time.Minute, "the window, where no file gives rules")
-	s.DurationVar(&f.timeout, "mitigation-timeout", time.Minute, "how long a source is blocked that was over; 0 throttles; where no file gives rules")
+	s.DurationVar(&f.timeout, "mitigation-timeout", time.Minute,
+		"how long a source is blocked that was over; 0 throttles; where no file gives rules")
 	s.StringVar(&f.estimate, "estimate", "", "`nearest|lower`, for rules that do not say")
 	s.BoolVar(&f.shadow, "shadow", false, "every rule only reports what it would do")
-	s.BoolVar(&f.verdictHeader, "verdict-header", false, "answers carry how they were decided (Sluice-Verdict)")
-	s.DurationVar(&f.notice, "notice", 0, "how long after SIGTERM new connections are still taken, while /readyz answers 503: longer than a balancer takes to notice")
-	s.DurationVar(&f.grace, "grace", 20*time.Second, "how long requests in flight may take once no more are taken")
+	s.BoolVar(&f.verdictHeader, "verdict-header", false,
+		"answers carry how they were decided (Sluice-Verdict)")
+	s.DurationVar(&f.notice, "notice", 0,
+		"how long after SIGTERM new connections are still taken, while /readyz answers 503: longer than a balancer takes to notice")
+	s.DurationVar(&f.grace, "grace", 20*time.Second,
+		"how long requests in flight may take once no more are taken")
 	s.StringVar(&f.logLevel, "log-level", "info", "`debug|info|warn|error`")
 	s.StringVar(&f.logFormat, "log-format", "text", "`text|json`")
 	return f
@@ -70,7 +77,8 @@ func parseFlags(args []string) (*flags, error) {
 		return f, fmt.Errorf("--log-level %q: want debug, info, warn or error", f.logLevel)
 	}
 	if f.notice < 0 || f.grace < 0 {
-		return f, fmt.Errorf("--notice %v, --grace %v: want durations that are not negative", f.notice, f.grace)
+		return f, fmt.Errorf("--notice %v, --grace %v: want durations that are not negative",
+			f.notice, f.grace)
 	}
 	if f.logFormat != "text" && f.logFormat != "json" {
 		return f, fmt.Errorf("--log-format %q: want text or json", f.logFormat)
@@ -178,7 +186,8 @@ func (f *flags) defaultRule(c *config.Config) error {
 	case f.window < algorithm.MinWindow || f.window > algorithm.MaxWindow:
 		return fmt.Errorf("--window %v is out of range: want 1s to 24h", f.window)
 	case f.timeout < 0 || f.timeout > 24*time.Hour:
-		return errors.New("--mitigation-timeout " + f.timeout.String() + " is out of range: want 0 to 24h")
+		return errors.New("--mitigation-timeout " + f.timeout.String() +
+			" is out of range: want 0 to 24h")
 	}
 	r := rules.Default("default", uint32(f.limit))
 	r.Window, r.MitigationTimeout = rules.Duration(f.window), rules.Duration(f.timeout)

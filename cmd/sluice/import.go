@@ -16,25 +16,28 @@ func importCmd() command.Command {
 	set := command.NewFlagSet("import")
 	asJSON := set.Bool("json", false, "print JSON: rules, notes, and the YAML")
 	const meant = "import wants a program and a file: sluice import nginx nginx.conf; - is standard input"
-	return command.Offline(set, "nginx|haproxy|envoy-ratelimit FILE", "make rules of another program's limits, with a note for what has no equal", meant, func(args []string, stdout, stderr io.Writer) int {
-		if importer.Kinds[args[0]] == nil {
-			return command.Misuse(stderr, fmt.Errorf("import %s: want nginx, haproxy or envoy-ratelimit", args[0]))
-		}
-		r, err := importFile(args[0], args[1])
-		if err != nil {
-			fmt.Fprintf(stderr, "sluice import: %v\n", err)
-			return command.ExitFailed
-		}
-		code := 0
-		if len(r.Rules) == 0 {
-			code = command.ExitFailed
-		}
-		if *asJSON {
-			return printJSON(r, code, stdout)
-		}
-		fmt.Fprint(stdout, r.YAML)
-		return code
-	})
+	return command.Offline(set, "nginx|haproxy|envoy-ratelimit FILE",
+		"make rules of another program's limits, with a note for what has no equal", meant,
+		func(args []string, stdout, stderr io.Writer) int {
+			if importer.Kinds[args[0]] == nil {
+				return command.Misuse(stderr,
+					fmt.Errorf("import %s: want nginx, haproxy or envoy-ratelimit", args[0]))
+			}
+			r, err := importFile(args[0], args[1])
+			if err != nil {
+				fmt.Fprintf(stderr, "sluice import: %v\n", err)
+				return command.ExitFailed
+			}
+			code := 0
+			if len(r.Rules) == 0 {
+				code = command.ExitFailed
+			}
+			if *asJSON {
+				return printJSON(r, code, stdout)
+			}
+			fmt.Fprint(stdout, r.YAML)
+			return code
+		})
 }
 
 func importFile(kind, file string) (*importer.Result, error) {
@@ -80,7 +83,8 @@ func beside(file string) importer.Open {
 			case err != nil:
 				return nil, err
 			case !info.Mode().IsRegular() || info.Size() > maxIncludedBytes:
-				return nil, fmt.Errorf("%s is no file, or has more than %d bytes", name, maxIncludedBytes)
+				return nil, fmt.Errorf("%s is no file, or has more than %d bytes", name,
+					maxIncludedBytes)
 			}
 			text, err := os.ReadFile(name)
 			if err != nil {

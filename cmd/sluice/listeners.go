@@ -34,7 +34,8 @@ func (e entrance) addr() net.Addr { return e.sockets[0].Addr() }
 // entrances are listeners of the configuration, with their sockets.
 func entrances(field string, list []config.Listener, sockets [][]net.Listener) (all []entrance) {
 	for i, l := range list {
-		all = append(all, entrance{&listen.Entry{Field: field, Address: l.Address, ProxyProtocol: l.ProxyProtocol}, sockets[i]})
+		all = append(all, entrance{&listen.Entry{Field: field, Address: l.Address,
+			ProxyProtocol: l.ProxyProtocol}, sockets[i]})
 	}
 	return all
 }
@@ -47,7 +48,8 @@ func addresses(all []entrance) (list []string) {
 	return list
 }
 
-// open listens everywhere, or takes the sockets that were given, and closes those that were given and not wanted.
+// open listens everywhere, or takes the sockets that were given, and closes those that were given
+// and not wanted.
 func (l *listeners) open(ours *upgrade.Sockets, c *config.Config) (err error) {
 	clients := func(field string, list []config.Listener) []entrance {
 		var sockets [][]net.Listener
@@ -75,11 +77,14 @@ func (l *listeners) open(ours *upgrade.Sockets, c *config.Config) (err error) {
 	}
 	l.front, l.secure = clients("listen", c.Listen), clients("listen_tls", c.ListenTLS)
 	l.asks = one("limit_api", c.LimitAPI.Listen)
-	l.back, l.calls, l.peers = one("admin", c.Admin), one("rate_limit_service", c.RateLimitService.Listen), one("peers_listen", c.PoP.PeersListen)
+	l.back, l.calls, l.peers = one("admin", c.Admin), one("rate_limit_service",
+		c.RateLimitService.Listen), one("peers_listen", c.PoP.PeersListen)
 	if err != nil {
 		return err
 	}
-	for name, wanted := range map[string]bool{"listen_tls": l.secure != nil, "limit_api": l.asks != nil, "admin": l.back != nil, "rate_limit_service": l.calls != nil, "peers_listen": l.peers != nil} {
+	for name, wanted := range map[string]bool{"listen_tls": l.secure != nil,
+		"limit_api": l.asks != nil, "admin": l.back != nil, "rate_limit_service": l.calls != nil,
+		"peers_listen": l.peers != nil} {
 		if !wanted {
 			if err := ours.Unwanted(name); err != nil {
 				return err
@@ -133,9 +138,9 @@ func reachable(a net.Addr) string {
 // spareDescriptors are for what is not a client and its origin: nodes, operators, files.
 const spareDescriptors = 64
 
-// fitDescriptors keeps the cap on connections below what the process may open, and returns what was configured: a
-// client needs one descriptor and its request to the origin another. Without any left, no one could connect, operators
-// included.
+// fitDescriptors keeps the cap on connections below what the process may open, and returns what was
+// configured: a client needs one descriptor and its request to the origin another. Without any
+// left, no one could connect, operators included.
 func fitDescriptors(c *config.Config) (wanted int) {
 	wanted = c.Limits.Connections
 	var limit syscall.Rlimit
@@ -150,7 +155,8 @@ func fitDescriptors(c *config.Config) (wanted int) {
 func (l *listeners) status() []control.Listener {
 	all := []control.Listener{}
 	for _, e := range append(append([]entrance(nil), l.front...), l.secure...) {
-		all = append(all, control.Listener{Field: e.Field, Address: e.addr().String(), Redirect: int(e.Redirect), Accepted: e.Accepted.Load()})
+		all = append(all, control.Listener{Field: e.Field, Address: e.addr().String(),
+			Redirect: int(e.Redirect), Accepted: e.Accepted.Load()})
 	}
 	return all
 }

@@ -25,9 +25,12 @@ func listNotes(all []lists.Status) (notes []string) {
 		case !l.URL:
 			notes = append(notes, fmt.Sprintf("list %s has %s", l.Name, lists.Entries(l.Entries)))
 		case l.Entries > 0:
-			notes = append(notes, fmt.Sprintf("list %s had %s when its URL was last read; check asks no URL", l.Name, lists.Entries(l.Entries)))
+			notes = append(notes,
+				fmt.Sprintf("list %s had %s when its URL was last read; check asks no URL", l.Name,
+					lists.Entries(l.Entries)))
 		default:
-			notes = append(notes, fmt.Sprintf("list %s comes from a URL, which check does not ask: a start needs its answer", l.Name))
+			notes = append(notes,
+				fmt.Sprintf("list %s comes from a URL, which check does not ask: a start needs its answer", l.Name))
 		}
 	}
 	return notes

@@ -14,8 +14,8 @@ import (
 	"sluice/edge/events"
 )
 
-// newLog makes a logger that writes the same message at most once a second: a failure that every request meets should
-// not fill a disk, or slow down what still works.
+// newLog makes a logger that writes the same message at most once a second: a failure that every
+// request meets should not fill a disk, or slow down what still works.
 func newLog(w io.Writer, level, format string) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // parseFlags has checked it
@@ -27,8 +27,9 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 	return slog.New(&calmHandler{Handler: h, recent: &recent{last: make(map[string]utterance)}})
 }
 
-// A libraryLog takes what libraries write to the log of the Go standard library, which would else go to standard error
-// past this log: net/http has no other for what is wrong with an origin's HTTP/2.
+// A libraryLog takes what libraries write to the log of the Go standard library, which would else
+// go to standard error past this log: net/http has no other for what is wrong with an origin's
+// HTTP/2.
 type libraryLog struct{ to *slog.Logger }
 
 // takeLibraryLog has libraries write to a log, until restore.
@@ -44,15 +45,16 @@ func takeLibraryLog(to *slog.Logger) (restore func()) {
 
 // Write takes a line. The message is constant, because the log recognises repetitions by it.
 func (l libraryLog) Write(line []byte) (int, error) {
-	l.to.Warn("a library reports a fault", "text", string(bytes.TrimSpace(line[:min(len(line), maxWarning)])))
+	l.to.Warn("a library reports a fault", "text",
+		string(bytes.TrimSpace(line[:min(len(line), maxWarning)])))
 	return len(line), nil
 }
 
 // logQueue is how many lines of the log may wait to be written.
 const logQueue = 256
 
-// A logWriter writes in the background: logging must not wait for the log's reader. Lines that find the queue full are
-// lost, and counted.
+// A logWriter writes in the background: logging must not wait for the log's reader. Lines that find
+// the queue full are lost, and counted.
 type logWriter struct {
 	to     io.Writer
 	report func(lost uint64) // that lines were lost; called when there is room again
@@ -62,7 +64,8 @@ type logWriter struct {
 }
 
 func newLogWriter(to io.Writer, report func(lost uint64)) *logWriter {
-	w := &logWriter{to: to, report: report, lines: make(chan []byte, logQueue), ended: make(chan struct{})}
+	w := &logWriter{to: to, report: report, lines: make(chan []byte, logQueue),
+		ended: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -106,8 +109,9 @@ func (w *logWriter) close() {
 	}
 }
 
-// newEvents makes the list of what has happened at this edge. Every event is a line of the log, past what the log drops because it has
-// logged it within the last second: two operators' actions in a second are two. The log's warnings are events.
+// newEvents makes the list of what has happened at this edge. Every event is a line of the log,
+// past what the log drops because it has logged it within the last second: two operators' actions
+// in a second are two. The log's warnings are events.
 func newEvents(log *slog.Logger) *events.Log {
 	calm := log.Handler().(*calmHandler)
 	direct := slog.New(calm.Handler)
@@ -116,7 +120,8 @@ func newEvents(log *slog.Logger) *events.Log {
 			return // it comes from there
 		}
 		attrs := []slog.Attr{slog.Uint64("event", e.Number), slog.String("kind", string(e.Kind))}
-		for _, a := range [...]slog.Attr{slog.String("rule", e.Rule), slog.String("source", e.Source), slog.String("who", e.Who),
+		for _, a := range [...]slog.Attr{slog.String("rule", e.Rule),
+			slog.String("source", e.Source), slog.String("who", e.Who),
 			slog.String("from", e.From), slog.String("old", e.Old), slog.String("new", e.New)} {
 			if a.Value.String() != "" {
 				attrs = append(attrs, a)
@@ -126,7 +131,8 @@ func newEvents(log *slog.Logger) *events.Log {
 			attrs = append(attrs, slog.Time("until", e.Until.UTC()))
 		}
 		if e.Estimate > 0 {
-			attrs = append(attrs, slog.Float64("estimate", e.Estimate), slog.Uint64("limit", uint64(e.Limit)))
+			attrs = append(attrs, slog.Float64("estimate", e.Estimate),
+				slog.Uint64("limit", uint64(e.Limit)))
 		}
 		if e.Skipped > 0 {
 			attrs = append(attrs, slog.Uint64("skipped", e.Skipped))
@@ -144,7 +150,8 @@ func newEvents(log *slog.Logger) *events.Log {
 		if before == ", " {
 			text += ")"
 		}
-		l.Add(events.Event{Time: r.Time, Kind: events.Warning, Level: r.Level, Text: text[:min(len(text), maxWarning)]})
+		l.Add(events.Event{Time: r.Time, Kind: events.Warning, Level: r.Level,
+			Text: text[:min(len(text), maxWarning)]})
 	}
 	return l
 }
@@ -152,14 +159,16 @@ func newEvents(log *slog.Logger) *events.Log {
 // maxWarning bounds what is kept of a warning, in bytes: one of a panic has a stack.
 const maxWarning = 1024
 
-// A calmHandler drops messages that it has written within the last second, and writes later how many.
+// A calmHandler drops messages that it has written within the last second, and writes later how
+// many.
 type calmHandler struct {
 	slog.Handler
 	recent *recent
 }
 
 type recent struct {
-	warned func(slog.Record) // is called with warnings that are written; nil: nothing is. Set before the log is used.
+	// Is called with warnings that are written; nil: nothing is. Set before the log is used.
+	warned func(slog.Record)
 
 	mu   sync.Mutex
 	last map[string]utterance
@@ -170,8 +179,8 @@ type utterance struct {
 	dropped int
 }
 
-// maxRecent bounds the memory of recent messages. Few are not constants of the program; those that are a second old
-// make room.
+// maxRecent bounds the memory of recent messages. Few are not constants of the program; those that
+// are a second old make room.
 const maxRecent = 1024
 
 func (h *calmHandler) Handle(ctx context.Context, r slog.Record) error {
@@ -184,7 +193,8 @@ func (h *calmHandler) Handle(ctx context.Context, r slog.Record) error {
 		return nil
 	}
 	if len(h.recent.last) >= maxRecent {
-		maps.DeleteFunc(h.recent.last, func(_ string, u utterance) bool { return r.Time.Sub(u.at) >= time.Second })
+		maps.DeleteFunc(h.recent.last,
+			func(_ string, u utterance) bool { return r.Time.Sub(u.at) >= time.Second })
 	}
 	if len(h.recent.last) < maxRecent {
 		h.recent.last[r.Message] = utterance{at: r.Time}

@@ -16,8 +16,9 @@ import (
 // schemePorts are where servers listen whose address names no port.
 var schemePorts = map[string]string{"http": "80", "https": "443", "h2c": "80", "h2": "443"}
 
-// originsHere are warnings about servers of origins that are this edge: they have an address that it listens at, on this machine.
-// A request to one comes back, and is refused then (508), which nobody would find before there are requests.
+// originsHere are warnings about servers of origins that are this edge: they have an address that
+// it listens at, on this machine. A request to one comes back, and is refused then (508), which
+// nobody would find before there are requests.
 func originsHere(c *config.Config) (warnings []string) {
 	type entry struct{ field, address string }
 	var at []entry
@@ -36,7 +37,8 @@ func originsHere(c *config.Config) (warnings []string) {
 			}
 			for _, e := range at {
 				if leadsTo(u, addrs, e.address, own) {
-					warnings = append(warnings, fmt.Sprintf("origin %s is this edge: it is served at %s %s, so each request would come back and be refused (508)", u, e.field, e.address))
+					warnings = append(warnings,
+						fmt.Sprintf("origin %s is this edge: it is served at %s %s, so each request would come back and be refused (508)", u, e.field, e.address))
 					break
 				}
 			}
@@ -45,7 +47,8 @@ func originsHere(c *config.Config) (warnings []string) {
 	return warnings
 }
 
-// leadsTo reports whether a server with these addresses is what listens at an address, on a machine with own ones.
+// leadsTo reports whether a server with these addresses is what listens at an address, on a machine
+// with own ones.
 func leadsTo(u *url.URL, addrs []netip.Addr, listens string, own map[netip.Addr]bool) bool {
 	if path, unix := strings.CutPrefix(listens, "unix:"); unix || u.Scheme == "unix" {
 		return unix && u.Scheme == "unix" && path == u.Path
@@ -96,7 +99,8 @@ func portNumber(port string) int {
 	return n
 }
 
-// addressesOf are those of a host, which may be an address; none: it is not found, which is for others to say.
+// addressesOf are those of a host, which may be an address; none: it is not found, which is for
+// others to say.
 func addressesOf(host string) []netip.Addr {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a.Unmap().WithZone("")}

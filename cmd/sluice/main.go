@@ -1,4 +1,5 @@
-// Command sluice is one HTTP edge: it proxies requests to an origin and refuses sources that send too many.
+// Command sluice is one HTTP edge: it proxies requests to an origin and refuses sources that send
+// too many.
 //
 //	sluice --origin http://127.0.0.1:3000     serve, with a limit of 100 requests a minute for each source
 //	sluice --config sluice.yaml               serve what a file says
@@ -22,7 +23,8 @@ import (
 )
 
 func main() {
-	time.Local = time.UTC // of every time in logs, files and answers: edges of a PoP may be in several zones
+	// Of every time in logs, files and answers: edges of a PoP may be in several zones
+	time.Local = time.UTC
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -30,7 +32,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		c, known := findCommand(args[0])
 		if !known {
-			return command.Misuse(stderr, fmt.Errorf("unknown command %q%s: sluice help lists them; flags alone serve", args[0], didYouMean(args[0])))
+			return command.Misuse(stderr,
+				fmt.Errorf("unknown command %q%s: sluice help lists them; flags alone serve",
+					args[0], didYouMean(args[0])))
 		}
 		return c.Run(args[1:], stdout, stderr)
 	}

@@ -9,7 +9,8 @@ import (
 	"sluice/edge/tracing"
 )
 
-// errMissing is for what no start of a minimal program gets to: it refuses the settings that want it (settings.missing).
+// errMissing is for what no start of a minimal program gets to: it refuses the settings that want
+// it (settings.missing).
 var errMissing = errors.New("this program was built without what the configuration needs: build it with make build")
 
 func (d *daemon) makeTracer() (tracing.Tracer, error) { return nil, errMissing }

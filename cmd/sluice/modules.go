@@ -13,8 +13,9 @@ import (
 	"sluice/edge/tracing/otel"
 )
 
-// What stands here, in acme.go, and in files with the same condition under internal and edge/plans/store, links what a program
-// that is built with -tags minimal does without. Such a program refuses the settings that need it: see settings.missing.
+// What stands here, in acme.go, and in files with the same condition under internal and
+// edge/plans/store, links what a program that is built with -tags minimal does without. Such a
+// program refuses the settings that need it: see settings.missing.
 
 // makeTracer makes what traces requests by OpenTelemetry.
 func (d *daemon) makeTracer() (tracing.Tracer, error) {

@@ -43,8 +43,8 @@ import (
 // eventsKept is how many of the latest events an edge remembers.
 const eventsKept = 2000
 
-// A daemon is an edge with all that belongs to it. serve makes its parts one after the other, each by the named method.
-// Whatever can fail because of bad input fails there, and nothing runs yet.
+// A daemon is an edge with all that belongs to it. serve makes its parts one after the other, each
+// by the named method. Whatever can fail because of bad input fails there, and nothing runs yet.
 type daemon struct {
 	background context.Context // of what runs beside requests
 	end        context.CancelFunc
@@ -72,7 +72,9 @@ type daemon struct {
 	viewing *viewer.Viewer
 	numbers *prometheus.Registry
 
-	certificates map[string]*listen.Certificates // loadCertificates; see clientCertificates. Those of rate_limit_service and limit_api are nil if they speak no TLS
+	// loadCertificates; see clientCertificates. Those of rate_limit_service and limit_api are nil
+	// if they speak no TLS
+	certificates map[string]*listen.Certificates
 	callsTLS     *tls.Config
 	asksTLS      *tls.Config
 	issued       certificateIssuer // makeACME; nil: no certificate is got by itself
@@ -112,13 +114,15 @@ func (d *daemon) readSecrets() (err error) {
 	for _, token := range []struct {
 		setting, file string
 		into          **bearer.Token
-	}{{"admin_token_file", c.AdminTokenFile, &d.token}, {"limit_api.token_file", c.LimitAPI.TokenFile, &d.asksToken}} {
+	}{{"admin_token_file", c.AdminTokenFile, &d.token}, {"limit_api.token_file",
+		c.LimitAPI.TokenFile, &d.asksToken}} {
 		text, err := settings.ReadToken(token.setting, token.file)
 		if err != nil {
 			return err
 		}
 		if *token.into = bearer.New(text); token.file != "" {
-			d.tokens = append(d.tokens, tokenFile(token.setting, token.file, *token.into, d.happened))
+			d.tokens = append(d.tokens, tokenFile(token.setting, token.file, *token.into,
+				d.happened))
 		}
 	}
 	return findOrigins(c, d.log)
@@ -167,8 +171,10 @@ func (d *daemon) makeEdge() (err error) {
 	}
 	d.lists, d.geo = listBook(c, d.happened), new(geo.Book)
 	d.server, err = edge.New(edge.Options{Lists: d.lists, Geo: d.geo,
-		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c), Via: viaName(c, d.key),
-		Config: c, Proof: d.proof(), Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
+		Access: d.access, Traces: traces, Events: d.happened, Name: tier.EdgeName(c),
+		Via:    viaName(c, d.key),
+		Config: c, Proof: d.proof(), Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier,
+		Secret: d.key.Bytes(), Warn: d.log.Warn, InFlight: shared.InFlight, Exact: shared.Exact,
 	})
 	if err != nil {
 		return err
@@ -184,9 +190,10 @@ func (d *daemon) makeEdge() (err error) {
 	return nil
 }
 
-// viaName is what Via calls this edge. Edges of a PoP that has a secret have one name: two of them in a row would count each request
-// twice, so that is a loop as well. Without a secret an edge has a name of its own, because PoPs of other people may have the same
-// name, default say, and be behind this one rightly.
+// viaName is what Via calls this edge. Edges of a PoP that has a secret have one name: two of them
+// in a row would count each request twice, so that is a loop as well. Without a secret an edge has
+// a name of its own, because PoPs of other people may have the same name, default say, and be
+// behind this one rightly.
 func viaName(c *config.Config, key secret.Secret) string {
 	name := rand.Uint64()
 	if c.PoP.SecretFile != "" {
@@ -217,21 +224,25 @@ func (d *daemon) makeViewer() {
 	}
 	if m := d.shared.Machine; m != nil {
 		v.ID = m.Operators.Edges()[0].ID
-		v.Tier = &viewer.Tier{Secret: d.key, Do: d.shared.Do, Edges: m.Operators.Edges, Silent: m.Operators.Silent}
+		v.Tier = &viewer.Tier{Secret: d.key, Do: d.shared.Do, Edges: m.Operators.Edges,
+			Silent: m.Operators.Silent}
 		d.shared.Viewed = v.Notice
 	}
 	d.viewing = v
 }
 
-// loadCertificates reads the certificates for clients, for proxies that call over gRPC, and for programs.
+// loadCertificates reads the certificates for clients, for proxies that call over gRPC, and for
+// programs.
 func (d *daemon) loadCertificates() (err error) {
 	if d.certificates, err = clientCertificates(d.config); err != nil {
 		return err
 	}
-	if d.callsTLS, d.certificates["rate_limit_service"], err = callersTLS("rate_limit_service", "h2", &d.config.RateLimitService.Callers); err != nil {
+	if d.callsTLS, d.certificates["rate_limit_service"], err = callersTLS("rate_limit_service",
+		"h2", &d.config.RateLimitService.Callers); err != nil {
 		return err
 	}
-	if d.asksTLS, d.certificates["limit_api"], err = callersTLS("limit_api", "http/1.1", &d.config.LimitAPI.Callers); err != nil {
+	if d.asksTLS, d.certificates["limit_api"], err = callersTLS("limit_api", "http/1.1",
+		&d.config.LimitAPI.Callers); err != nil {
 		return err
 	}
 	for name, c := range d.certificates {
@@ -242,7 +253,8 @@ func (d *daemon) loadCertificates() (err error) {
 	return nil
 }
 
-// openListeners listens, or takes the sockets of the process before this one. No request is served yet.
+// openListeners listens, or takes the sockets of the process before this one. No request is served
+// yet.
 func (d *daemon) openListeners() (err error) {
 	if d.program, err = os.Executable(); err != nil { // now: later a new one may have replaced it
 		return err
@@ -263,24 +275,31 @@ func (d *daemon) openListeners() (err error) {
 	return err
 }
 
-// makeReloader makes what reads files again, and lays what operators have changed over the configuration.
+// makeReloader makes what reads files again, and lays what operators have changed over the
+// configuration.
 func (d *daemon) makeReloader() error {
 	c, happened := d.config, d.happened
-	d.reload = &reloader{flags: d.flags, server: d.server, machine: d.shared.Machine, log: d.log, events: happened, store: d.shared.Rules, name: tier.EdgeName(c), base: c,
-		peers: d.shared.TurnPeers, lists: d.lists, about: member.About{Address: reachable(d.at.front[0].addr()), Version: version(), Started: time.Now()}}
+	d.reload = &reloader{flags: d.flags, server: d.server, machine: d.shared.Machine, log: d.log,
+		events: happened, store: d.shared.Rules, name: tier.EdgeName(c), base: c,
+		peers: d.shared.TurnPeers, lists: d.lists,
+		about: member.About{Address: reachable(d.at.front[0].addr()), Version: version(),
+			Started: time.Now()}}
 	d.reload.files = append(d.reload.files, databaseFiles(d.geo, happened))
 	d.reload.files = append(d.reload.files, d.tokens...)
 	for _, certificates := range d.certificates {
 		if certificates != nil {
-			d.reload.files = append(d.reload.files, &files{happened: happened, kind: events.Certificate, refresh: certificates.Refresh,
-				again: "certificates read again", wrong: "the certificates are wrong: the old ones stay in use"})
+			d.reload.files = append(d.reload.files, &files{happened: happened,
+				kind: events.Certificate, refresh: certificates.Refresh,
+				again: "certificates read again",
+				wrong: "the certificates are wrong: the old ones stay in use"})
 		}
 	}
 	if d.across != nil {
-		d.reload.files = append(d.reload.files, &files{happened: happened, kind: events.Peer, refresh: func() (bool, error) {
-			keys, err := settings.ReadPeersKeys(c.PoP.PeersSecretFile)
-			return err == nil && d.across.SetKeys(keys), err
-		}, again: "pop.peers_secret_file read again: its first line signs, and each line is believed", wrong: "the secret of peers is wrong: the old one stays in use"})
+		d.reload.files = append(d.reload.files, &files{happened: happened, kind: events.Peer,
+			refresh: func() (bool, error) {
+				keys, err := settings.ReadPeersKeys(c.PoP.PeersSecretFile)
+				return err == nil && d.across.SetKeys(keys), err
+			}, again: "pop.peers_secret_file read again: its first line signs, and each line is believed", wrong: "the secret of peers is wrong: the old one stays in use"})
 	}
 	if d.shared.Machine != nil && c.PoP.SecretFile != "" {
 		d.secret = newSecretFile(c, d.key, happened)
@@ -292,14 +311,16 @@ func (d *daemon) makeReloader() error {
 	return d.reload.catchUp()
 }
 
-// takeOver takes the state of the process before this one, if there is one: that goes on until this one serves.
+// takeOver takes the state of the process before this one, if there is one: that goes on until this
+// one serves.
 func (d *daemon) takeOver() error {
 	if d.older = upgrade.NewParent(); d.older == nil {
 		return nil
 	}
 	d.older.Events = d.happened
 	take := func(into tier.Kept) func([]byte) error {
-		return func(list []byte) error { // its mitigations are under rules as operators have changed them
+		// Its mitigations are under rules as operators have changed them
+		return func(list []byte) error {
 			return cmp.Or(into.Restore(list, time.Now()), d.reload.catchUp())
 		}
 	}
@@ -319,7 +340,8 @@ func (d *daemon) takeOver() error {
 		d.older.NoCounters()
 	}
 	d.shared.Taught()
-	if _, rotates := d.key.Older(); rotates && !d.shared.Alone() { // the tier may have these blocks under the older secret alone
+	// The tier may have these blocks under the older secret alone
+	if _, rotates := d.key.Older(); rotates && !d.shared.Alone() {
 		d.shared.Bits.Resend(time.Now())
 	}
 	d.shared.TurnPeers(d.config) // what other PoPs had blocked is among what the older process sent
@@ -328,7 +350,8 @@ func (d *daemon) takeOver() error {
 
 // handover is how the process after this one takes this one's state.
 func (d *daemon) handover() *upgrade.Handover {
-	next := &upgrade.Handover{Program: d.program, Args: os.Args[1:], Sockets: d.ours, Server: d.server, Events: d.happened, Log: d.log}
+	next := &upgrade.Handover{Program: d.program, Args: os.Args[1:], Sockets: d.ours,
+		Server: d.server, Events: d.happened, Log: d.log}
 	if d.shared.Alone() {
 		next.Table = d.shared.Table
 	} else {
@@ -356,8 +379,11 @@ func (d *daemon) makeMetrics() error {
 	if d.asks != nil {
 		all.MustRegister(metric.Collector(d.asks.Collect))
 	}
-	all.MustRegister(d.server.Collector(), metric.Collector(d.lists.Collect), metric.Collector(d.geo.Collect), certificateMetrics(d.certificates), metric.Collector(thisBuild().Collect),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	all.MustRegister(d.server.Collector(), metric.Collector(d.lists.Collect),
+		metric.Collector(d.geo.Collect), certificateMetrics(d.certificates),
+		metric.Collector(thisBuild().Collect),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if d.shared.Metrics != nil {
 		all.MustRegister(d.shared.Metrics)
 	}
@@ -385,10 +411,13 @@ func (d *daemon) serveOperators() {
 	c, reload := d.config, d.reload
 	connections := &admin.Connections{Most: spareDescriptors / 2}
 	d.operators = &http.Server{
-		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look, State: d.state, Waiting: reload.Waiting, Overlay: reload.overlay.Load,
+		Handler: admin.New(admin.Options{Edge: d.server, Metrics: d.numbers, View: d.viewing.Look,
+			State: d.state, Waiting: reload.Waiting, Overlay: reload.overlay.Load,
 			Reload: func() (control.Reloaded, error) { return reload.now(d.background) },
-			Edit:   reload.edit, Try: reload.beginTry, StopTry: reload.stopTry, Self: reload.self, Etcd: d.shared.EtcdStatus, Hosts: c.AdminHosts,
-			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken, Plans: d.keeper, Vouch: connections.Vouch}),
+			Edit:   reload.edit, Try: reload.beginTry, StopTry: reload.stopTry, Self: reload.self,
+			Etcd: d.shared.EtcdStatus, Hosts: c.AdminHosts,
+			Address: d.at.back.Addr().String(), Token: d.token, MetricsToken: c.MetricsToken,
+			Plans: d.keeper, Vouch: connections.Vouch}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      2 * time.Minute, // a million mitigations are a long answer

@@ -14,9 +14,10 @@ import (
 // plansCopy is the copy of the store's content, in state_dir.
 const plansCopy = "plans"
 
-// keepPlans makes the keeper of a configuration's plans; nil: it names no store. The caller sets Publish, and calls
-// Load.
-func keepPlans(c *config.Config, secret [16]byte, warn func(string, ...any)) (*plans.Keeper, error) {
+// keepPlans makes the keeper of a configuration's plans; nil: it names no store. The caller sets
+// Publish, and calls Load.
+func keepPlans(c *config.Config, secret [16]byte,
+	warn func(string, ...any)) (*plans.Keeper, error) {
 	if c.Plans.Store == "" {
 		return nil, nil
 	}
@@ -36,7 +37,8 @@ func keepPlans(c *config.Config, secret [16]byte, warn func(string, ...any)) (*p
 		}
 		check += k.Known(client).String()
 	}
-	k := &plans.Keeper{Store: s, Refresh: c.Plans.Refresh, Source: keys.Source, Warn: warn, Check: check}
+	k := &plans.Keeper{Store: s, Refresh: c.Plans.Refresh, Source: keys.Source, Warn: warn,
+		Check: check}
 	if c.StateDir != "" {
 		k.Copy = filepath.Join(c.StateDir, plansCopy)
 	}
@@ -47,8 +49,11 @@ func keepPlans(c *config.Config, secret [16]byte, warn func(string, ...any)) (*p
 func plansMetrics(k *plans.Keeper) metric.Collector {
 	return func(to metric.Sink) {
 		s := k.Status()
-		to.Whether(s.Up, "sluice_plans_up", "Whether the store of the plans answers; while not, what was read last stays in force.")
-		to.Gauge(float64(s.Read.UnixNano())/1e9, "sluice_plans_last_read_timestamp_seconds", "When the store of the plans was looked at last.")
-		to.Gauge(float64(s.Clients), "sluice_plans_clients", "Clients with a plan or a limit in the store.")
+		to.Whether(s.Up, "sluice_plans_up",
+			"Whether the store of the plans answers; while not, what was read last stays in force.")
+		to.Gauge(float64(s.Read.UnixNano())/1e9, "sluice_plans_last_read_timestamp_seconds",
+			"When the store of the plans was looked at last.")
+		to.Gauge(float64(s.Clients), "sluice_plans_clients",
+			"Clients with a plan or a limit in the store.")
 	}
 }

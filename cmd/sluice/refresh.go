@@ -17,17 +17,20 @@ import (
 	"sluice/pop/secret"
 )
 
-// refreshEvery is how often files are looked at that change while the configuration stays: certificates, secrets and tokens.
-// A leaked token is void so soon after its file was replaced, and at once by a reload.
+// refreshEvery is how often files are looked at that change while the configuration stays:
+// certificates, secrets and tokens. A leaked token is void so soon after its file was replaced, and
+// at once by a reload.
 const refreshEvery = time.Second
 
-// files are some that are read again when they change, at a reload at the latest. If they are wrong, what was read before stays in use.
+// files are some that are read again when they change, at a reload at the latest. If they are
+// wrong, what was read before stays in use.
 type files struct {
 	refresh      func() (changed bool, err error)
 	happened     *events.Log
 	kind         events.Kind
 	again, wrong string // what is said of a change, and of an error
-	atRestart    bool   // a change takes effect only when the process is replaced, of which the log warns
+	// A change takes effect only when the process is replaced, of which the log warns
+	atRestart bool
 
 	mu     sync.Mutex
 	logged string // of what is wrong
@@ -53,11 +56,13 @@ func (f *files) look(now time.Time) {
 	}
 }
 
-// tokenFile is that of a listener's token. It is read by its path each time, so that a file moved into its place and a symbolic link that
-// leads elsewhere are seen. The token before is void at once. One that is not readable, or empty, voids nothing: it is written at this
-// moment, or by mistake, and without any token nobody could put it right over this listener.
+// tokenFile is that of a listener's token. It is read by its path each time, so that a file moved
+// into its place and a symbolic link that leads elsewhere are seen. The token before is void at
+// once. One that is not readable, or empty, voids nothing: it is written at this moment, or by
+// mistake, and without any token nobody could put it right over this listener.
 func tokenFile(setting, file string, token *bearer.Token, happened *events.Log) *files {
-	f := &files{happened: happened, kind: events.Reload, wrong: "the old token stays valid, also if it has leaked, until this is put right"}
+	f := &files{happened: happened, kind: events.Reload,
+		wrong: "the old token stays valid, also if it has leaked, until this is put right"}
 	f.refresh = func() (bool, error) {
 		text, err := settings.ReadToken(setting, file)
 		if err != nil {
@@ -72,8 +77,9 @@ func tokenFile(setting, file string, token *bearer.Token, happened *events.Log) 
 	return f
 }
 
-// A secretFile is that of the PoP's secret, which is read at the start alone, because every name and place in the tier follows from it. It is
-// looked at all the same, so that nobody thinks that a change is in force.
+// A secretFile is that of the PoP's secret, which is read at the start alone, because every name
+// and place in the tier follows from it. It is looked at all the same, so that nobody thinks that a
+// change is in force.
 type secretFile struct {
 	files
 	waits atomic.Pointer[secretWait] // why what is in the file is not in force; nil: it is
@@ -116,13 +122,15 @@ func (f *secretFile) collect(to metric.Sink) {
 		if waits != nil && waits.why == why {
 			n = 1
 		}
-		to.Gauge(n, "sluice_pop_secret_waiting", "Whether what is in pop.secret_file is not in force: it has changed since this process started, or it is wrong.", "why", why)
+		to.Gauge(n, "sluice_pop_secret_waiting",
+			"Whether what is in pop.secret_file is not in force: it has changed since this process started, or it is wrong.", "why", why)
 	}
 }
 
 // databaseFiles are those of countries and autonomous systems.
 func databaseFiles(databases *geo.Book, happened *events.Log) *files {
-	f := &files{happened: happened, kind: events.Geo, wrong: "a database is wrong: the last good one stays in use"}
+	f := &files{happened: happened, kind: events.Geo,
+		wrong: "a database is wrong: the last good one stays in use"}
 	f.refresh = func() (bool, error) {
 		changed, err := databases.Refresh()
 		f.again = "read again: " + strings.Join(changed, "; ")

@@ -31,7 +31,8 @@ import (
 	"sluice/pop/placement"
 )
 
-// A reloader reads the configuration again after SIGHUP, a call of the API, or a change of the file.
+// A reloader reads the configuration again after SIGHUP, a call of the API, or a change of the
+// file.
 type reloader struct {
 	flags   *flags
 	server  *edge.Server
@@ -46,10 +47,11 @@ type reloader struct {
 
 	reloading sync.Mutex // one reload at a time; mu is locked after it
 
-	mu    sync.Mutex
-	last  string         // what the files said when they were read last
-	base  *config.Config // what file and flags say: what operators changed of the rules is laid over it
-	laid  uint64         // this version of the store's
+	mu   sync.Mutex
+	last string // what the files said when they were read last
+	// What file and flags say: what operators changed of the rules is laid over it
+	base  *config.Config
+	laid  uint64 // this version of the store's
 	known map[operatorlog.Mark]bool
 	tries []tryout.Order
 	about member.About
@@ -58,8 +60,8 @@ type reloader struct {
 	failed  atomic.Pointer[control.FailedReload] // the latest reload; nil: it did not
 }
 
-// now reads the configuration and puts it in force. If anything is wrong with it, what was in force stays. It is not in
-// force either if ctx ends before all lists are there.
+// now reads the configuration and puts it in force. If anything is wrong with it, what was in force
+// stays. It is not in force either if ctx ends before all lists are there.
 func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 	r.reloading.Lock()
 	defer r.reloading.Unlock()
@@ -89,9 +91,11 @@ func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 		fitDescriptors(c)
 		was, waited := r.base, r.waiting()
 		if err = r.lay(c); err == nil {
-			done = control.Reloaded{Reloaded: true, Changed: changedFields(before, r.server.Config()), Warnings: append([]string{}, c.Warnings()...)}
-			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Text: "configuration read again",
-				Old: inForce(before), New: inForce(r.server.Config()), Changed: done.Changed})
+			done = control.Reloaded{Reloaded: true, Changed: changedFields(before,
+				r.server.Config()), Warnings: append([]string{}, c.Warnings()...)}
+			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload,
+				Text: "configuration read again",
+				Old:  inForce(before), New: inForce(r.server.Config()), Changed: done.Changed})
 			for _, w := range afresh(before, r.server.Config()) {
 				r.log.Warn(w)
 				done.Warnings = append(done.Warnings, w)
@@ -108,19 +112,23 @@ func (r *reloader) now(ctx context.Context) (done control.Reloaded, err error) {
 	if err != nil {
 		r.failed.Store(&control.FailedReload{At: time.Now(), Error: settings.Sentence(err)})
 		r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelError,
-			Text: "the configuration is wrong: the old one stays in force: " + settings.Sentence(err)})
+			Text: "the configuration is wrong: the old one stays in force: " +
+				settings.Sentence(err)})
 	}
 	return done, err
 }
 
-// changedFields are the settings that are others than before, those of a rule by its name and the field.
+// changedFields are the settings that are others than before, those of a rule by its name and the
+// field.
 func changedFields(before, now *config.Config) []events.Field {
 	list := []events.Field{}
 	for _, d := range config.Differing(before, now) {
-		list = append(list, events.Field{Field: d.Field, From: fmt.Sprint(d.Runs), To: fmt.Sprint(d.File)})
+		list = append(list, events.Field{Field: d.Field, From: fmt.Sprint(d.Runs),
+			To: fmt.Sprint(d.File)})
 	}
 	rule := func(c *config.Config, name string) string {
-		if i := slices.IndexFunc(c.Rules, func(r rules.Config) bool { return r.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(c.Rules,
+			func(r rules.Config) bool { return r.Name == name }); i >= 0 {
 			return config.RuleJSON(c.Rules[i])
 		}
 		return ""
@@ -146,7 +154,8 @@ func changedFields(before, now *config.Config) []events.Field {
 // afresh says which rules begin afresh though only their limit has changed.
 func afresh(before, now *config.Config) (list []string) {
 	for i := range now.Rules {
-		was := slices.IndexFunc(before.Rules, func(r rules.Config) bool { return r.Name == now.Rules[i].Name })
+		was := slices.IndexFunc(before.Rules,
+			func(r rules.Config) bool { return r.Name == now.Rules[i].Name })
 		if was < 0 {
 			continue
 		}
@@ -159,7 +168,8 @@ func afresh(before, now *config.Config) (list []string) {
 
 // inForce is a configuration in a few words.
 func inForce(c *config.Config) string {
-	return operator.Counted(len(c.Rules), "rule") + ", " + operator.Counted(len(c.Origins), "origin")
+	return operator.Counted(len(c.Rules), "rule") + ", " + operator.Counted(len(c.Origins),
+		"origin")
 }
 
 // warnings logs what is possible but probably not meant.
@@ -169,9 +179,11 @@ func warnings(c *config.Config, log *slog.Logger) {
 	}
 }
 
-// moveNodes changes the list of the tier's nodes. From a tier to none, or from none to one, is for the next start.
+// moveNodes changes the list of the tier's nodes. From a tier to none, or from none to one, is for
+// the next start.
 func (r *reloader) moveNodes(before, now *config.Config) {
-	if r.machine == nil || len(now.PoP.Memcached) == 0 || slices.Equal(before.PoP.Memcached, now.PoP.Memcached) {
+	if r.machine == nil || len(now.PoP.Memcached) == 0 || slices.Equal(before.PoP.Memcached,
+		now.PoP.Memcached) {
 		return
 	}
 	if err := r.machine.Nodes.Set(now.PoP.Memcached); err != nil {
@@ -185,9 +197,13 @@ func (r *reloader) moveNodes(before, now *config.Config) {
 // warnOfRestart warns of changes of the file that take effect only at the next start.
 func (r *reloader) warnOfRestart(before []config.Wait) {
 	for _, w := range r.waiting() {
-		if !slices.ContainsFunc(before, func(b config.Wait) bool { return reflect.DeepEqual(b, w) }) {
+		if !slices.ContainsFunc(before, func(b config.Wait) bool {
+			return reflect.DeepEqual(b,
+				w)
+		}) {
 			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelWarn,
-				Text: w.Field + " has changed: that takes effect at the next start", Old: fmt.Sprint(w.Runs), New: fmt.Sprint(w.File)})
+				Text: w.Field + " has changed: that takes effect at the next start",
+				Old:  fmt.Sprint(w.Runs), New: fmt.Sprint(w.File)})
 		}
 	}
 }
@@ -202,9 +218,10 @@ func (r *reloader) Waiting() []config.Wait {
 	return r.waiting()
 }
 
-// watch reloads on SIGHUP and on changes of the file, until ctx is done. It reads the file several times a second: what
-// else is written in its folder neither wakes it nor holds it up, and a file that was replaced, or what a symbolic link
-// leads to (as Kubernetes swaps them), is seen like one that was written.
+// watch reloads on SIGHUP and on changes of the file, until ctx is done. It reads the file several
+// times a second: what else is written in its folder neither wakes it nor holds it up, and a file
+// that was replaced, or what a symbolic link leads to (as Kubernetes swaps them), is seen like one
+// that was written.
 func (r *reloader) watch(ctx context.Context) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -225,12 +242,13 @@ func (r *reloader) watch(ctx context.Context) {
 	}
 }
 
-// follow puts in force what operators change at other edges, and ends tries, until ctx is done. A reload that waits for a
-// list does not hold it up.
+// follow puts in force what operators change at other edges, and ends tries, until ctx is done. A
+// reload that waits for a list does not hold it up.
 func (r *reloader) follow(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	var moved <-chan struct{} // closed when operators have changed something; nil: not looked at yet
+	// Closed when operators have changed something; nil: not looked at yet
+	var moved <-chan struct{}
 	for {
 		if moved == nil {
 			_, _, moved = r.store.List()
@@ -249,7 +267,8 @@ func (r *reloader) follow(ctx context.Context) {
 
 const (
 	lookEvery = 200 * time.Millisecond
-	// mostLooks is how many looks a file that changes all the time is waited for: an editor writes it in pieces, but not for ever.
+	// mostLooks is how many looks a file that changes all the time is waited for: an editor writes
+	// it in pieces, but not for ever.
 	mostLooks = 3
 )
 
@@ -259,8 +278,8 @@ type contentWatch struct {
 	pending int    // looks since it was first seen to differ
 }
 
-// look reports whether what files say by now should be read: it is not what was read last, and has been left alone for a look, or has changed for
-// mostLooks.
+// look reports whether what files say by now should be read: it is not what was read last, and has
+// been left alone for a look, or has changed for mostLooks.
 func (w *contentWatch) look(now, read string) bool {
 	switch {
 	case now == read:
@@ -281,7 +300,8 @@ func (r *reloader) read() string {
 	return r.last
 }
 
-// content is what the files say by now from which the configuration was read, and that with keys of tokens that it names.
+// content is what the files say by now from which the configuration was read, and that with keys of
+// tokens that it names.
 func (r *reloader) content() string {
 	files := r.flags.files.Load()
 	if files == nil {

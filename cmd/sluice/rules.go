@@ -20,8 +20,8 @@ import (
 	"sluice/pop/presence"
 )
 
-// lay puts a file's rules in force, under operators' changes. If that is not possible, what was in force stays. r.mu is
-// locked.
+// lay puts a file's rules in force, under operators' changes. If that is not possible, what was in
+// force stays. r.mu is locked.
 func (r *reloader) lay(base *config.Config) error {
 	entries, version, _ := r.store.List()
 	list := make([]changes.Change, len(entries))
@@ -34,7 +34,8 @@ func (r *reloader) lay(base *config.Config) error {
 		from = changes.Flags
 	}
 	o := changes.Lay(base, from, list, r.store.Origin)
-	if base != r.base || !slices.EqualFunc(o.Rules, r.server.Config().Rules, func(a, b rules.Config) bool { return config.RuleJSON(a) == config.RuleJSON(b) }) {
+	if base != r.base || !slices.EqualFunc(o.Rules, r.server.Config().Rules,
+		func(a, b rules.Config) bool { return config.RuleJSON(a) == config.RuleJSON(b) }) {
 		c := config.Running(r.server.Config(), base)
 		c.Rules = o.Rules
 		if err := r.server.Apply(c); err != nil {
@@ -48,7 +49,8 @@ func (r *reloader) lay(base *config.Config) error {
 		mark := entries[f.Index].Mark()
 		refused, why[mark] = append(refused, mark), f.Err
 	}
-	slices.SortFunc(refused, func(a, b operatorlog.Mark) int { return int(int64(b.Generation - a.Generation)) })
+	slices.SortFunc(refused,
+		func(a, b operatorlog.Mark) int { return int(int64(b.Generation - a.Generation)) })
 	r.recordChanges(entries, list, why, o)
 	r.overlay.Store(o)
 	r.describe(entries)
@@ -56,9 +58,10 @@ func (r *reloader) lay(base *config.Config) error {
 	return nil
 }
 
-// recordChanges records as events, and logs, what other edges have changed, and what cannot be in force here. What an
-// older process of this edge had, or its folder, is left out.
-func (r *reloader) recordChanges(entries []operatorlog.Entry, list []changes.Change, why map[operatorlog.Mark]error, now *changes.Overlay) {
+// recordChanges records as events, and logs, what other edges have changed, and what cannot be in
+// force here. What an older process of this edge had, or its folder, is left out.
+func (r *reloader) recordChanges(entries []operatorlog.Entry, list []changes.Change,
+	why map[operatorlog.Mark]error, now *changes.Overlay) {
 	known := make(map[operatorlog.Mark]bool, len(entries))
 	for i := len(entries) - 1; i >= 0; i-- { // of a rule the newest come first
 		mark, c := entries[i].Mark(), &list[i]
@@ -72,18 +75,24 @@ func (r *reloader) recordChanges(entries []operatorlog.Entry, list []changes.Cha
 		switch {
 		case why[mark] != nil:
 			e.Kind, e.New = events.Warning, string(c.Rule)
-			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays", why[mark])
-			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", settings.Sentence(why[mark]))
+			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays",
+				why[mark])
+			r.log.Error("a change of a rule cannot be in force on this edge: what was stays",
+				"rule", c.Name, "version", c.Version, "at", c.Edge, "error",
+				settings.Sentence(why[mark]))
 		case tried:
 			e.Kind, e.New = events.Rule, string(c.Rule)
 			if e.Text = "a rule is tried, at the word of another edge"; c.Does == changes.Stop {
 				e.Text = "a try is stopped, at the word of another edge"
 			}
-		case newest || c.At.After(r.about.Started): // older ones were in force for a moment, if at all
+		// Older ones were in force for a moment, if at all
+		case newest || c.At.After(r.about.Started):
 			e.Old, e.New = now.Made(c)
 			e.Changed = changes.Fields(e.Old, e.New)
-			e.Kind, e.Text = events.Rule, changes.Done(e.Old, e.New, c.To != nil)+", at another edge"
-			r.log.Info("rule changed at another edge", "rule", c.Name, "version", c.Version, "at", c.Edge)
+			e.Kind, e.Text = events.Rule, changes.Done(e.Old, e.New,
+				c.To != nil)+", at another edge"
+			r.log.Info("rule changed at another edge", "rule", c.Name, "version", c.Version, "at",
+				c.Edge)
 		default:
 			continue
 		}
@@ -131,7 +140,8 @@ func (r *reloader) caughtUp() error {
 	}
 	err := r.lay(r.base)
 	if err != nil {
-		r.log.Error("what operators changed of the rules cannot be put in force: what was stays", "error", err)
+		r.log.Error("what operators changed of the rules cannot be put in force: what was stays",
+			"error", err)
 		var refused []operatorlog.Mark
 		for i := range entries {
 			if mark := entries[i].Mark(); !r.known[mark] {
@@ -143,15 +153,16 @@ func (r *reloader) caughtUp() error {
 	return err
 }
 
-// editTries is how often a change of some fields is made anew, over what another operator has changed of the rule at
-// the same moment.
+// editTries is how often a change of some fields is made anew, over what another operator has
+// changed of the rule at the same moment.
 const editTries = 5
 
-// edit changes a rule as an operator asks, here and on all edges, and returns where it is in force, and what of it is
-// not because another operator has set it at the same moment.
+// edit changes a rule as an operator asks, here and on all edges, and returns where it is in force,
+// and what of it is not because another operator has set it at the same moment.
 func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 	done, mark, err := r.apply(e)
-	for tries := 1; errors.Is(err, changes.ErrMoved) && e.Action == changes.Patch && tries < editTries; tries++ {
+	for tries := 1; errors.Is(err, changes.ErrMoved) && e.Action == changes.Patch &&
+		tries < editTries; tries++ {
 		done, mark, err = r.apply(e)
 	}
 	if err != nil || mark == (operatorlog.Mark{}) {
@@ -168,28 +179,35 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 	if r.store.Await != nil {
 		s := r.store.Await(made)
 		if done.Edges = s.Spread; s.Spread == nil {
-			done.Warnings = append(done.Warnings, "the change is made, but on which edges it is in force could not be read")
+			done.Warnings = append(done.Warnings,
+				"the change is made, but on which edges it is in force could not be read")
 		}
 		if s.Newer {
-			done.Warnings = append(done.Warnings, "another edge has said something newer, which is not known here yet: see the history of the rule for what stands")
+			done.Warnings = append(done.Warnings,
+				"another edge has said something newer, which is not known here yet: see the history of the rule for what stands")
 		}
 	}
-	done.Warnings = append(done.Warnings, done.Now.Replaced(e.Name, mark.Generation, mark.Edge, done.Overtaken)...)
+	done.Warnings = append(done.Warnings, done.Now.Replaced(e.Name, mark.Generation, mark.Edge,
+		done.Overtaken)...)
 	for i := range done.Overtaken {
 		text := done.Overtaken[i].String()
 		done.Warnings = append(done.Warnings, text)
-		r.log.Warn("what an operator said of a rule here does not stand", "rule", e.Name, "who", e.Who, "why", text)
+		r.log.Warn("what an operator said of a rule here does not stand", "rule", e.Name, "who",
+			e.Who, "why", text)
 	}
 	if r.store.Save != nil {
 		if err := r.store.Save(); err != nil {
-			done.Warnings = append(done.Warnings, "the change is in force, but could not be written to state_dir: "+err.Error())
+			done.Warnings = append(done.Warnings,
+				"the change is in force, but could not be written to state_dir: "+err.Error())
 		}
 	}
 	return done, nil
 }
 
-// madeOf is a change that was said here and those that are newer of the same rule, as an overlay has them, and what of it does not stand.
-func madeOf(o *changes.Overlay, rule string, mark operatorlog.Mark) (m tier.Made, lost []changes.Overtaken) {
+// madeOf is a change that was said here and those that are newer of the same rule, as an overlay
+// has them, and what of it does not stand.
+func madeOf(o *changes.Overlay, rule string,
+	mark operatorlog.Mark) (m tier.Made, lost []changes.Overtaken) {
 	m = tier.Made{Rule: rule, Marks: []operatorlog.Mark{mark}}
 	for _, c := range o.Newer(rule, mark.Generation, mark.Edge) {
 		m.Marks = append(m.Marks, operatorlog.Mark{Edge: c.Maker, Generation: c.Version})
@@ -199,7 +217,8 @@ func madeOf(o *changes.Overlay, rule string, mark operatorlog.Mark) (m tier.Made
 	return m, lost
 }
 
-// apply puts an edit in force on this edge, and sends it to the others. It has no mark if the rule is so already.
+// apply puts an edit in force on this edge, and sends it to the others. It has no mark if the rule
+// is so already.
 func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Mark, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,7 +244,8 @@ func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Ma
 	case errors.Is(err, operatorlog.ErrFull):
 		return done, mark, control.ErrFull
 	case errors.Is(err, operatorlog.ErrLong):
-		return done, mark, fmt.Errorf("%w: %d bytes, and at most %d travel", control.ErrLong, len(w.Text), operatorlog.MaxText)
+		return done, mark, fmt.Errorf("%w: %d bytes, and at most %d travel", control.ErrLong,
+			len(w.Text), operatorlog.MaxText)
 	case err != nil:
 		return done, mark, err
 	}
@@ -233,22 +253,29 @@ func (r *reloader) apply(e changes.Edit) (done admin.Edited, mark operatorlog.Ma
 	if err := r.lay(r.base); err != nil {
 		return done, mark, err
 	}
-	// Recorded now, and not when its operator gets the answer: until then others may have changed the rule again. And
-	// described by the change itself, not by the rule before and now: what another edge has changed at the same moment
-	// came into force together with it, and is not this operator's doing.
-	if old, rule := r.overlay.Load().Made(&changes.Change{Name: c.Name, Version: mark.Generation, Maker: mark.Edge}); rule != old {
-		r.server.Events().Add(events.Event{Time: now, Kind: events.Operator, Text: changes.Done(old, rule, e.Action == changes.Rollback), Rule: e.Name,
+	// Recorded now, and not when its operator gets the answer: until then others may have changed
+	// the rule again. And described by the change itself, not by the rule before and now: what
+	// another edge has changed at the same moment came into force together with it, and is not this
+	// operator's doing.
+	if old, rule := r.overlay.Load().Made(&changes.Change{Name: c.Name, Version: mark.Generation,
+		Maker: mark.Edge}); rule != old {
+		r.server.Events().Add(events.Event{Time: now, Kind: events.Operator, Text: changes.Done(old,
+			rule, e.Action == changes.Rollback), Rule: e.Name,
 			Who: e.Who, From: e.From, Old: old, New: rule, Changed: changes.Fields(old, rule)})
 	}
-	r.log.Info("rule changed by an operator", "rule", c.Name, "does", string(c.Does), "who", c.Who, "from", c.From)
+	r.log.Info("rule changed by an operator", "rule", c.Name, "does", string(c.Does), "who", c.Who,
+		"from", c.From)
 	return done, mark, nil
 }
 
-// hidden warns of rules of the file that have changed while an operator's change of them stays in force.
+// hidden warns of rules of the file that have changed while an operator's change of them stays in
+// force.
 func (r *reloader) hidden(before, now *config.Config, log *slog.Logger) {
 	for _, rule := range now.Rules {
-		was := slices.IndexFunc(before.Rules, func(b rules.Config) bool { return b.Name == rule.Name })
-		if r.overlay.Load().InForce(rule.Name).Version != 0 && (was < 0 || config.RuleJSON(before.Rules[was]) != config.RuleJSON(rule)) {
+		was := slices.IndexFunc(before.Rules,
+			func(b rules.Config) bool { return b.Name == rule.Name })
+		if r.overlay.Load().InForce(rule.Name).Version != 0 &&
+			(was < 0 || config.RuleJSON(before.Rules[was]) != config.RuleJSON(rule)) {
 			log.Warn("the file has changed a rule, but an operator's change of it stays in force: roll it back to version 0 to have the file's", "rule", rule.Name)
 		}
 	}

@@ -22,20 +22,25 @@ import (
 	"sluice/edge/events"
 )
 
-// serve runs an edge until it is stopped. Everything that can fail because of bad input comes before anything is
-// started; what is started is stopped in the opposite order:
+// serve runs an edge until it is stopped. Everything that can fail because of bad input comes
+// before anything is started; what is started is stopped in the opposite order:
 //
 //	start: tier, admin, edge            (the edge last: nobody is served by half of it)
 //	stop:  edge and services that programs call drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
 func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	direct := newLog(stderr, f.logLevel, f.logFormat)
-	lines := newLogWriter(stderr, func(lost uint64) { direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost) })
+	lines := newLogWriter(stderr,
+		func(lost uint64) {
+			direct.Warn("lines of this log were lost: it is read too slowly",
+				"lost", lost)
+		})
 	defer lines.close()
 	log := newLog(lines, f.logLevel, f.logFormat)
 	defer takeLibraryLog(log)()
 	background, end := context.WithCancel(context.Background())
 	defer end()
-	d := &daemon{background: background, end: end, config: c, flags: f, log: log, happened: newEvents(log), replace: make(chan os.Signal, 1)}
+	d := &daemon{background: background, end: end, config: c, flags: f, log: log,
+		happened: newEvents(log), replace: make(chan os.Signal, 1)}
 	signal.Ignore(syscall.SIGPIPE) // the reader of the logs may go; that is no reason to end
 	// A signal that comes before there is a handler must not end the process.
 	early := make(chan os.Signal, 1)
@@ -44,7 +49,9 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	signal.Notify(d.replace, syscall.SIGUSR2)
 	defer signal.Stop(d.replace)
 	defer d.close()
-	for _, part := range []func() error{d.readSecrets, d.fit, d.joinTier, d.makeEdge, d.loadCertificates, d.openListeners, d.makeACME, d.makeReloader, d.takeOver, d.makeMetrics} {
+	for _, part := range []func() error{d.readSecrets, d.fit, d.joinTier, d.makeEdge,
+		d.loadCertificates, d.openListeners, d.makeACME, d.makeReloader, d.takeOver,
+		d.makeMetrics} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -98,7 +105,8 @@ func (d *daemon) run() error {
 	defer next.Close()
 	err := wait(stop, d.failed, d.replace, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
-	end := &upgrade.Shutdown{Events: d.happened, Server: d.server, Operators: d.operators, Back: d.at.back, Notice: d.flags.notice, Grace: d.flags.grace, Log: d.log, Calls: calls}
+	end := &upgrade.Shutdown{Events: d.happened, Server: d.server, Operators: d.operators,
+		Back: d.at.back, Notice: d.flags.notice, Grace: d.flags.grace, Log: d.log, Calls: calls}
 	listening.Close() // a peer sends to another edge, or to the process that takes over
 	if next.Done() {
 		end.HandOver(next, stop)
@@ -128,12 +136,13 @@ func (d *daemon) run() error {
 	return err
 }
 
-// accept begins to serve: operators first, requests after them. It returns what listens to peers, and how the services that programs
-// call are drained.
+// accept begins to serve: operators first, requests after them. It returns what listens to peers,
+// and how the services that programs call are drained.
 func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) {
 	on := func(by *sync.WaitGroup, what string, serve func(net.Listener) error, at net.Listener) {
 		by.Go(func() {
-			if err := serve(at); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			if err := serve(at); err != nil && !errors.Is(err, http.ErrServerClosed) &&
+				!errors.Is(err, net.ErrClosed) {
 				d.failed <- fmt.Errorf("%s: %w", what, err)
 			}
 		})
@@ -149,13 +158,15 @@ func (d *daemon) accept() (listening *http.Server, calls func(context.Context)) 
 	}
 	for _, e := range d.at.front {
 		for _, ln := range e.sockets {
-			on(&d.edges, "listener "+e.Address, func(ln net.Listener) error { return d.server.ServeEntry(ln, e.Entry, nil) }, ln)
+			on(&d.edges, "listener "+e.Address,
+				func(ln net.Listener) error { return d.server.ServeEntry(ln, e.Entry, nil) }, ln)
 		}
 	}
 	for i, e := range d.at.secure {
 		shows := d.certificates[ownCertificates(d.config.ListenTLS[i])]
 		for _, ln := range e.sockets {
-			on(&d.edges, "TLS listener "+e.Address, func(ln net.Listener) error { return d.server.ServeEntry(ln, e.Entry, shows) }, ln)
+			on(&d.edges, "TLS listener "+e.Address,
+				func(ln net.Listener) error { return d.server.ServeEntry(ln, e.Entry, shows) }, ln)
 		}
 	}
 	var drains []func(context.Context)
@@ -184,8 +195,11 @@ func (d *daemon) logStarted() {
 			"connections", c.Limits.Connections, "wanted", d.wanted)
 	}
 	upgrade.Notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
-	d.happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
-	d.log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", strings.Join(addresses(d.at.front), " "), "listen_tls", strings.Join(addresses(d.at.secure), " "), "admin", d.at.back.Addr().String(),
+	d.happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started",
+		New: version()})
+	d.log.Info("serving", "version", version(), "pid", os.Getpid(), "listen",
+		strings.Join(addresses(d.at.front), " "), "listen_tls", strings.Join(addresses(d.at.secure),
+			" "), "admin", d.at.back.Addr().String(),
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 	for _, w := range originsHere(c) {
 		d.log.Warn(w)
@@ -195,9 +209,10 @@ func (d *daemon) logStarted() {
 // errLogged stands for an error that is in the log.
 var errLogged = errors.New("see the log")
 
-// wait returns when the process must end: by a signal, or because something failed, which is the error, or a new
-// process has taken over (SIGUSR2).
-func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next *upgrade.Handover) error {
+// wait returns when the process must end: by a signal, or because something failed, which is the
+// error, or a new process has taken over (SIGUSR2).
+func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal,
+	next *upgrade.Handover) error {
 	for {
 		select {
 		case <-stop.Done():
@@ -214,8 +229,8 @@ func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next
 	}
 }
 
-// findOrigins looks every origin up, and tries to reach it. A name that does not resolve is a mistake; a server that does
-// not answer may come later.
+// findOrigins looks every origin up, and tries to reach it. A name that does not resolve is a
+// mistake; a server that does not answer may come later.
 func findOrigins(c *config.Config, log *slog.Logger) error {
 	for _, o := range c.Origins {
 		for _, u := range o.Servers {

@@ -8,9 +8,12 @@ import (
 
 // state is what operators should know of the edge.
 func (d *daemon) state() control.State {
-	server, shared, r, others, keeper, access := d.server, d.shared, d.reload, d.across, d.keeper, d.access
+	server, shared, r, others, keeper, access := d.server, d.shared, d.reload, d.across, d.keeper,
+		d.access
 	now := time.Now()
-	s := control.State{Ready: "ready", Drained: server.Drained(), Alone: shared.WhyAlone(), Waiting: len(r.Waiting()), Failed: r.failed.Load(), Peers: []control.PeerStatus{}, Unkept: shared.Unkept(), Wall: server.Wall(), Listeners: d.at.status()}
+	s := control.State{Ready: "ready", Drained: server.Drained(), Alone: shared.WhyAlone(),
+		Waiting: len(r.Waiting()), Failed: r.failed.Load(), Peers: []control.PeerStatus{},
+		Unkept: shared.Unkept(), Wall: server.Wall(), Listeners: d.at.status()}
 	if d.issued != nil {
 		s.Certificates = d.issued.Status()
 	}
@@ -29,7 +32,10 @@ func (d *daemon) state() control.State {
 		s.LearningUntil = &until
 	}
 	if others != nil {
-		others.Up(func(name string, up bool) { s.Peers = append(s.Peers, control.PeerStatus{Name: name, Up: up}) })
+		others.Up(func(name string, up bool) {
+			s.Peers = append(s.Peers,
+				control.PeerStatus{Name: name, Up: up})
+		})
 	}
 	if keeper != nil {
 		if err := keeper.Status().Unkept; err != nil {
@@ -38,15 +44,18 @@ func (d *daemon) state() control.State {
 	}
 	for _, l := range server.Lists() {
 		if l.Error != "" {
-			s.Unread = append(s.Unread, control.Unread{Field: "lists." + l.Name, From: l.From, Since: l.FailingSince, Error: l.Error})
+			s.Unread = append(s.Unread, control.Unread{Field: "lists." + l.Name, From: l.From,
+				Since: l.FailingSince, Error: l.Error})
 		}
 	}
 	for _, f := range d.geo.Failing() {
-		s.Unread = append(s.Unread, control.Unread{Field: "geo." + f.Of, From: f.File, Since: f.Since, Error: f.Error})
+		s.Unread = append(s.Unread, control.Unread{Field: "geo." + f.Of, From: f.File,
+			Since: f.Since, Error: f.Error})
 	}
 	if access != nil {
 		if err := access.Failed(); err != nil {
-			s.AccessLog = &control.LostLines{File: access.File(), Error: err.Error(), Lost: access.Lost()}
+			s.AccessLog = &control.LostLines{File: access.File(), Error: err.Error(),
+				Lost: access.Lost()}
 		}
 	}
 	return s

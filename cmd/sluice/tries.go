@@ -17,7 +17,8 @@ import (
 	"sluice/pop/operatorlog"
 )
 
-// try has those tried that a list of changes says, and returns which of these cannot be here. r.mu is locked.
+// try has those tried that a list of changes says, and returns which of these cannot be here. r.mu
+// is locked.
 func (r *reloader) try(list []changes.Change, now time.Time) []changes.Refused {
 	running, refused := tryout.InForce(r.server.Config(), list, now)
 	if slices.EqualFunc(running, r.tries, func(a, b tryout.Order) bool { return a.Is(&b) }) {
@@ -28,7 +29,8 @@ func (r *reloader) try(list []changes.Change, now time.Time) []changes.Refused {
 		return refused
 	}
 	for i := range r.tries {
-		if o := &r.tries[i]; !slices.ContainsFunc(running, func(n tryout.Order) bool { return n.Is(o) }) {
+		if o := &r.tries[i]; !slices.ContainsFunc(running,
+			func(n tryout.Order) bool { return n.Is(o) }) {
 			r.log.Info("a try has ended", "try", o.Name)
 		}
 	}
@@ -69,7 +71,8 @@ func (r *reloader) beginTry(t admin.Try) (begun admin.Begun, err error) {
 }
 
 // newTry says that one begins.
-func (r *reloader) newTry(t *admin.Try, rule rules.Config, begun *admin.Begun) (mark operatorlog.Mark, err error) {
+func (r *reloader) newTry(t *admin.Try, rule rules.Config,
+	begun *admin.Begun) (mark operatorlog.Mark, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.caughtUp(); err != nil {
@@ -83,11 +86,12 @@ func (r *reloader) newTry(t *admin.Try, rule rules.Config, begun *admin.Begun) (
 	if begun.Name, err = tryout.NewName(t.Name, r.tries, remembered); err != nil {
 		return mark, err
 	}
-	return r.say(tryout.Begin(begun.Name, rule, time.Now().Add(t.For), t.By.Who, t.By.From, r.name), "tries a rule for "+t.For.String()+": "+tryout.About(&rule))
+	return r.say(tryout.Begin(begun.Name, rule, time.Now().Add(t.For), t.By.Who, t.By.From, r.name),
+		"tries a rule for "+t.For.String()+": "+tryout.About(&rule))
 }
 
-// beaten returns why a try that was begun here does not run: at another edge one was begun in the same instant, of the same name, or the last that
-// there is room for.
+// beaten returns why a try that was begun here does not run: at another edge one was begun in the
+// same instant, of the same name, or the last that there is room for.
 func (r *reloader) beaten(name string, mark operatorlog.Mark, by control.Operator) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,12 +146,14 @@ func (r *reloader) stopTry(name string, by control.Operator) (begun admin.Begun,
 // say sends a change of a try to all edges, and puts it in force here. r.mu is locked.
 func (r *reloader) say(c changes.Change, text string) (mark operatorlog.Mark, err error) {
 	now := time.Now()
-	w := operatorlog.Order{Rule: c.Name, Kind: operatorlog.Change, Start: now, End: c.Until.Add(operatorlog.ClockSkew), Text: c.Text()}
+	w := operatorlog.Order{Rule: c.Name, Kind: operatorlog.Change, Start: now,
+		End: c.Until.Add(operatorlog.ClockSkew), Text: c.Text()}
 	switch mark, err = r.store.Add(w, r.laid, now); {
 	case errors.Is(err, operatorlog.ErrFull):
 		return mark, control.ErrFull
 	case errors.Is(err, operatorlog.ErrLong):
-		return mark, fmt.Errorf("%w: %d bytes, and at most %d travel", control.ErrLong, len(w.Text), operatorlog.MaxText)
+		return mark, fmt.Errorf("%w: %d bytes, and at most %d travel", control.ErrLong, len(w.Text),
+			operatorlog.MaxText)
 	case err != nil:
 		return mark, err
 	}
@@ -156,13 +162,16 @@ func (r *reloader) say(c changes.Change, text string) (mark operatorlog.Mark, er
 		return mark, err
 	}
 	name := c.Name[len(changes.Tried):]
-	r.events.Add(events.Event{Time: now, Kind: events.Operator, Text: text, Rule: name, Who: c.Who, From: c.From})
+	r.events.Add(events.Event{Time: now, Kind: events.Operator, Text: text, Rule: name, Who: c.Who,
+		From: c.From})
 	r.log.Info("try", "name", name, "does", string(c.Does), "who", c.Who, "from", c.From)
 	return mark, nil
 }
 
-// awaitTry waits until a change of a try is in force on all edges, or for as long as an operator waits.
-func (r *reloader) awaitTry(name string, mark operatorlog.Mark) (edges *control.Spread, warnings []string) {
+// awaitTry waits until a change of a try is in force on all edges, or for as long as an operator
+// waits.
+func (r *reloader) awaitTry(name string,
+	mark operatorlog.Mark) (edges *control.Spread, warnings []string) {
 	if r.store.Await != nil {
 		edges = r.store.Await(func() tier.Made {
 			_ = r.catchUp() // it logs
@@ -170,7 +179,8 @@ func (r *reloader) awaitTry(name string, mark operatorlog.Mark) (edges *control.
 		}).Spread
 	}
 	if r.store.Origin == changes.Local && r.machine != nil {
-		warnings = append(warnings, "this edge only: without pop.secret_file what is tried does not travel to the other edges of the PoP")
+		warnings = append(warnings,
+			"this edge only: without pop.secret_file what is tried does not travel to the other edges of the PoP")
 	}
 	return edges, warnings
 }

@@ -30,7 +30,8 @@ func thisBuild() build {
 }
 
 func buildOf(info *debug.BuildInfo) build {
-	b := build{Version: strings.Trim(info.Main.Version, "()"), Commit: "unknown", Go: info.GoVersion}
+	b := build{Version: strings.Trim(info.Main.Version, "()"), Commit: "unknown",
+		Go: info.GoVersion}
 	if b.Version == "" {
 		b.Version = "devel"
 	}
@@ -54,7 +55,8 @@ func (b build) String() string {
 	if b.Changed {
 		changed = " with changes"
 	}
-	if strings.Contains(b.Version, commit) { // between releases Go's version has it; other edges get the first 64 bytes of this text
+	// Between releases Go's version has it; other edges get the first 64 bytes of this text
+	if strings.Contains(b.Version, commit) {
 		return b.Version + changed + ", " + b.Go
 	}
 	return b.Version + ", commit " + commit + changed + ", " + b.Go
@@ -62,7 +64,8 @@ func (b build) String() string {
 
 // Collect is one metric, which is always 1.
 func (b build) Collect(to metric.Sink) {
-	to.Gauge(1, "sluice_build_info", "What this process was built from; always 1.", "version", b.Version, "commit", b.Commit, "go", b.Go)
+	to.Gauge(1, "sluice_build_info", "What this process was built from; always 1.", "version",
+		b.Version, "commit", b.Commit, "go", b.Go)
 }
 
 func cmdVersion(args []string, stdout, stderr io.Writer) int {

@@ -45,7 +45,9 @@ const (
 )
 
 // Remembers says what a rule's counters have beside their lanes.
-func (r *Spec) Remembers() Memory { return [...]Memory{Bins, Nothing, Level, Instants}[r.algorithm] }
+func (r *Spec) Remembers() Memory {
+	return [...]Memory{Bins, Nothing, Level, Instants}[r.algorithm]
+}
 
 // Read is how much of its limit a counter has used at a position, not rounded. groups are all
 // numbers of its record.

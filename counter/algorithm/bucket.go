@@ -46,9 +46,10 @@ import (
 // (one for one where the limit needs wide lanes), and a read more where an edge meets a source that
 // was elsewhere in the group before; and a decision up to 9 additions.
 type bucket struct {
-	drain  int64 // within a lane, in units
-	step   int64 // units of a level that make one in the first lane of a group
-	queue  int64 // hits for which there is room beyond those that pass at once; they wait for their turn
+	drain int64 // within a lane, in units
+	step  int64 // units of a level that make one in the first lane of a group
+	// Hits for which there is room beyond those that pass at once; they wait for their turn
+	queue  int64
 	free   int64 // those
 	perHit float64
 }
@@ -67,7 +68,8 @@ const overfull = 16
 // many may wait has a burst of 1. burst + queue is the Limit of the rule, and what drains them its
 // Window, or a second if that is longer. More than a day of it, or more hits than MaxLimit, is
 // refused.
-func NewBucket(name string, limit uint32, window time.Duration, subWindows int, burst, queue uint32) (*Spec, error) {
+func NewBucket(name string, limit uint32, window time.Duration, subWindows int, burst,
+	queue uint32) (*Spec, error) {
 	r, err := NewSliding(name, limit, window, subWindows, Lower)
 	if err != nil {
 		return nil, err
@@ -79,13 +81,15 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 	perHit := float64(window) / float64(limit)
 	empty := perHit * float64(size)
 	if empty > float64(MaxWindow) {
-		return nil, outOfRange("burst", burst, 1, uint32(float64(MaxWindow)/perHit)-min(queue, uint32(float64(MaxWindow)/perHit)))
+		return nil, outOfRange("burst", burst, 1, uint32(float64(MaxWindow)/perHit)-min(queue,
+			uint32(float64(MaxWindow)/perHit)))
 	}
 	r.Limit, r.Window = uint32(size), max(time.Duration(math.Ceil(empty)), MinWindow)
 	r.algorithm = tokens
 	r.complete(1)
 	r.bucket = bucket{
-		drain: int64(math.Ceil(float64(r.sub) / perHit * (1 << unit))), // rounded up: the level is never above the true one
+		// Rounded up: the level is never above the true one
+		drain: int64(math.Ceil(float64(r.sub) / perHit * (1 << unit))),
 		queue: int64(queue), free: int64(burst), perHit: perHit,
 	}
 	r.bucket.step = int64(overfull*size)<<unit/int64(r.lanes.ReportMax()) + 1
@@ -94,7 +98,8 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 	if r.Wide() {
 		r.touched = lanes.MaxGroups - 1
 	}
-	r.identity += fmt.Sprintf(" %v %d %d", perHit, burst, queue) // the tail holds a level, and how soon that drains
+	// The tail holds a level, and how soon that drains
+	r.identity += fmt.Sprintf(" %v %d %d", perHit, burst, queue)
 	r.ID = uint32(xxhash.Sum64String(r.identity))
 	return r, nil
 }
@@ -109,7 +114,8 @@ func (r *Spec) Queue() uint32 { return uint32(r.bucket.queue) }
 // inBucket is Position: a group has a lane less for sub-windows.
 func (r *Spec) inBucket(ns int64) Position {
 	n, each := ns/r.sub, int64(r.lanes.Count()-1)
-	return Position{Group: uint32(n / each), Lane: 1 + int(n%each), Gone: float64(ns-n*r.sub) * r.perSub}
+	return Position{Group: uint32(n / each), Lane: 1 + int(n%each),
+		Gone: float64(ns-n*r.sub) * r.perSub}
 }
 
 // perGroup is what drains within a group.
@@ -143,7 +149,8 @@ func (r *Spec) upTo(groups []uint64, lane int) (level int64) {
 // filled is the level at a position, in units.
 func (r *Spec) filled(groups []uint64, at Position) int64 {
 	level := r.upTo(groups, at.Lane)
-	level += int64(r.lanes.Sum(groups[0]>>(uint(at.Lane)*r.lanes.Width()))) << unit // with lanes of edges whose clock is ahead
+	// With lanes of edges whose clock is ahead
+	level += int64(r.lanes.Sum(groups[0]>>(uint(at.Lane)*r.lanes.Width()))) << unit
 	here := r.drainedIn(at)
 	level = max(level-(here-int64(at.Lane-1)*r.bucket.drain), int64(*tail(groups))-here, 0)
 	return min(level, overfull*int64(r.Limit)<<unit)
@@ -216,5 +223,6 @@ func (r *Spec) delay(level float64) time.Duration {
 
 // draining is how long it takes until so many hits have drained.
 func (r *Spec) draining(hits float64) time.Duration {
-	return time.Duration(max(hits, 0)*(1<<unit)/float64(r.bucket.drain)*float64(r.sub)) + time.Microsecond
+	return time.Duration(max(hits, 0)*(1<<unit)/float64(r.bucket.drain)*float64(r.sub)) +
+		time.Microsecond
 }

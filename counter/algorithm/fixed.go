@@ -31,7 +31,8 @@ func (r *Spec) inWindow(groups []uint64, at Position) float64 {
 
 // windowEnds is how long the window lasts.
 func (r *Spec) windowEnds(at Position) time.Duration {
-	return time.Duration((1-at.Gone)*float64(r.sub)) + time.Microsecond // beyond the last rounding error
+	// Beyond the last rounding error
+	return time.Duration((1-at.Gone)*float64(r.sub)) + time.Microsecond
 }
 
 // Reset is how long it takes from now until what a source has left may be relied on again: a

@@ -17,7 +17,8 @@ const (
 	MaxLimit  = 1_000_000_000
 	MinWindow = time.Second
 	MaxWindow = 24 * time.Hour
-	MaxCost   = 1_000_000 // hits of one reservation; with the largest limit, a wide lane has room for it
+	// Hits of one reservation; with the largest limit, a wide lane has room for it
+	MaxCost = 1_000_000
 
 	// MaxNarrow is the largest limit whose counters need no more than narrow lanes, which stop at
 	// about twice as many hits in a sub-window.
@@ -43,7 +44,9 @@ const (
 	Weighed
 )
 
-func (e Estimate) String() string { return [...]string{"nearest", "lower", "unrounded", "weighed"}[e] }
+func (e Estimate) String() string {
+	return [...]string{"nearest", "lower", "unrounded", "weighed"}[e]
+}
 
 // ParseEstimate reads "nearest" or "lower".
 func ParseEstimate(s string) (Estimate, error) {
@@ -59,7 +62,8 @@ func ParseEstimate(s string) (Estimate, error) {
 // counts is known by Identity, not by the pointer: two rules that agree in Name, Window,
 // SubWindows, lane width and algorithm, and of buckets in size and drain, share their counters.
 type Spec struct {
-	Name       string // names the counters: the rule's name, its key and its variant, in any unambiguous form
+	// Names the counters: the rule's name, its key and its variant, in any unambiguous form
+	Name       string
 	Limit      uint32 // hits allowed in a window
 	Window     time.Duration
 	SubWindows int // 1, 2, 4, 8 or 12
@@ -78,15 +82,19 @@ type Spec struct {
 	Commands *atomic.Uint64
 
 	algorithm algorithm
-	phases    int64 // a 65,536th of a group, ns: by so many of it a source's windows begin late; 0: all begin together
-	touched   int   // groups that the newest sub-window and those before it, which matter, can touch
-	first     int   // lane of a group that hits are counted in
-	bucket    bucket
+	// A 65,536th of a group, ns: by so many of it a source's windows begin late; 0: all begin
+	// together
+	phases int64
+	// Groups that the newest sub-window and those before it, which matter, can touch
+	touched int
+	first   int // lane of a group that hits are counted in
+	bucket  bucket
 }
 
 // NewSliding checks and completes a rule that counts in a sliding window. Errors name the field and
 // its range.
-func NewSliding(name string, limit uint32, window time.Duration, subWindows int, e Estimate) (*Spec, error) {
+func NewSliding(name string, limit uint32, window time.Duration, subWindows int,
+	e Estimate) (*Spec, error) {
 	return NewCostly(name, limit, window, subWindows, e, 1)
 }
 
@@ -94,7 +102,8 @@ func NewSliding(name string, limit uint32, window time.Duration, subWindows int,
 // where the limit and one more reservation do not fit into narrow ones. They are wide as well where
 // one reservation is more than a report can hold of a narrow lane, which would take several round
 // trips.
-func NewCostly(name string, limit uint32, window time.Duration, subWindows int, e Estimate, most uint32) (*Spec, error) {
+func NewCostly(name string, limit uint32, window time.Duration, subWindows int, e Estimate,
+	most uint32) (*Spec, error) {
 	switch {
 	case most < 1 || most > MaxCost:
 		return nil, fmt.Errorf("cost %d: want 1 to %d", most, MaxCost)
@@ -116,7 +125,8 @@ func (r *Spec) complete(most uint32) {
 	r.sub = int64(r.Window) / int64(r.SubWindows)
 	r.perSub = 1 / float64(r.sub)
 	r.lanes = lanes.Narrow
-	if r.Limit > lanes.NarrowMax || most > 1 && (r.Limit+most > lanes.NarrowMax || uint64(most) > lanes.Narrow.ReportMax()/lanes.MaxEdges) {
+	if r.Limit > lanes.NarrowMax || most > 1 && (r.Limit+most > lanes.NarrowMax ||
+		uint64(most) > lanes.Narrow.ReportMax()/lanes.MaxEdges) {
 		r.lanes = lanes.Wide
 	}
 	r.phases = r.sub << r.lanes >> 16

@@ -97,7 +97,8 @@ func (r *Spec) locate(lane, n int) (group, i int) {
 
 // view is what a window that ends at a position sees of a counter.
 type view struct {
-	full   uint64         // hits in the sub-windows within the window, and in any that began after it
+	// Hits in the sub-windows within the window, and in any that began after it
+	full   uint64
 	oldest uint64         // hits in the one that the window's beginning cuts
 	own    histogram.Bins // those of them of which this table knows when they came
 }

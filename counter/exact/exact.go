@@ -1,29 +1,33 @@
-// Package exact keeps the instants of admitted requests in the tier, so that over all edges of a PoP no source ever has more of them than its
-// limit in any window. It is for limits where one too many matters; what the counters of package counter say of a source is an estimate, and late.
+// Package exact keeps the instants of admitted requests in the tier, so that over all edges of a
+// PoP no source ever has more of them than its limit in any window. It is for limits where one too
+// many matters; what the counters of package counter say of a source is an estimate, and late.
 //
-// The sources of a rule share Buckets values in the tier, by a keyed hash. A value has the instants of its sources that
-// still matter, and since when it is complete. A request waits until its edge has read the value and replaced it by one
-// with the instant of the request, which memcached does only if no other edge has replaced it meanwhile (gets, cas);
-// otherwise the edge reads again.
+// The sources of a rule share Buckets values in the tier, by a keyed hash. A value has the instants
+// of its sources that still matter, and since when it is complete. A request waits until its edge
+// has read the value and replaced it by one with the instant of the request, which memcached does
+// only if no other edge has replaced it meanwhile (gets, cas); otherwise the edge reads again.
 //
 //	admitted   if fewer than limit instants of its source are younger than window + Margin(window)
 //
-// Whatever loses instants loses a whole value: a node that restarts, evicts or is flushed, or another node because the
-// list of nodes has changed. Values never end by themselves, so one that is not there is lost, and is made anew as
-// complete from now on. For a window and its Margin from then on a Closed rule admits no request by it. Edges make all
-// values before they are needed, and see to it that they are used (pop/exchange/exact.go). Under any rule each edge puts back
-// the instants that it knows of, and under one that is not Closed goes on.
+// Whatever loses instants loses a whole value: a node that restarts, evicts or is flushed, or
+// another node because the list of nodes has changed. Values never end by themselves, so one that
+// is not there is lost, and is made anew as complete from now on. For a window and its Margin from
+// then on a Closed rule admits no request by it. Edges make all values before they are needed, and
+// see to it that they are used (pop/exchange/exact.go). Under any rule each edge puts back the
+// instants that it knows of, and under one that is not Closed goes on.
 //
-// Whether the tier has carried out an unanswered cas is unknown: the request is not admitted by it, and may count. A
-// request that has been given up is taken back with the next exchange.
+// Whether the tier has carried out an unanswered cas is unknown: the request is not admitted by it,
+// and may count. A request that has been given up is taken back with the next exchange.
 //
-// One half of Margin is what clocks may differ by, the other what may pass between a decision and the arrival at an
-// origin. A request that is under way for longer than half of that half counts from then on from the latest instant at
-// which it was (Table.Done), so a client that sends its body slowly cannot bring two windows' requests to an origin at
-// once. The rest is for the tier's answer to that.
+// One half of Margin is what clocks may differ by, the other what may pass between a decision and
+// the arrival at an origin. A request that is under way for longer than half of that half counts
+// from then on from the latest instant at which it was (Table.Done), so a client that sends its
+// body slowly cannot bring two windows' requests to an origin at once. The rest is for the tier's
+// answer to that.
 //
-// A token bucket has one instant for a source, that at which it is full again (GCRA's theoretical arrival time), and no Margin: edges
-// whose clocks differ let through as much more as drains in the difference.
+// A token bucket has one instant for a source, that at which it is full again (GCRA's theoretical
+// arrival time), and no Margin: edges whose clocks differ let through as much more as drains in the
+// difference.
 //
 // There is no I/O, no goroutine and no clock in here.
 package exact
@@ -37,15 +41,18 @@ import (
 )
 
 const (
-	// Buckets is how many values the sources of a rule share. More of them are smaller and cost more to keep.
+	// Buckets is how many values the sources of a rule share. More of them are smaller and cost
+	// more to keep.
 	Buckets = 1024
 	// MaxMargin is the longest Margin, that of windows of 20 s and more.
 	MaxMargin = 2 * time.Second
-	// MinWindow is the shortest window for which clocks are likely to keep what Margin demands: a twentieth of it, 100 ms.
+	// MinWindow is the shortest window for which clocks are likely to keep what Margin demands: a
+	// twentieth of it, 100 ms.
 	MinWindow = 2 * time.Second
 
-	// again is how long a source is refused without asking the tier that the tier has said is full, at most; less where
-	// answers may take back what counts. A flood costs the tier one read in that time, for each source and edge.
+	// again is how long a source is refused without asking the tier that the tier has said is full,
+	// at most; less where answers may take back what counts. A flood costs the tier one read in
+	// that time, for each source and edge.
 	again     = time.Second
 	againHeld = 64 * time.Millisecond
 
@@ -54,31 +61,37 @@ const (
 	maxKept    = 1 << 22 // and instants of theirs, 8 bytes each
 )
 
-// Margin is for how much longer than its window an instant counts: a tenth of the window, and MaxMargin at most. A
-// source whose requests come evenly is refused by it from ten elevenths of its limit on.
+// Margin is for how much longer than its window an instant counts: a tenth of the window, and
+// MaxMargin at most. A source whose requests come evenly is refused by it from ten elevenths of its
+// limit on.
 func Margin(window time.Duration) time.Duration { return min(window/10, MaxMargin) }
 
 // Spec is a limit that is kept in the tier.
 type Spec struct {
 	Counter *algorithm.Spec // of which it is
 
-	ID     string // names the values: rules of one ID share them, and have one Window
-	Limit  int
-	Window int64 // how long a value that was lost leaves doubt, and, without Interval, how long an instant counts, µs; Margin included
-	Closed bool  // in doubt it admits no request
-	Holds  bool  // requests may turn out not to count
+	ID    string // names the values: rules of one ID share them, and have one Window
+	Limit int
+	// How long a value that was lost leaves doubt, and, without Interval, how long an instant
+	// counts, µs; Margin included
+	Window int64
+	Closed bool // in doubt it admits no request
+	Holds  bool // requests may turn out not to count
 
-	Interval int64 // of a token bucket: how long a hit takes to drain, µs, rounded up; 0: it is none
+	// Of a token bucket: how long a hit takes to drain, µs, rounded up; 0: it is none
+	Interval int64
 
 	margin int64 // within Window, µs
 }
 
-// NewSpec makes a Spec of one that algorithm.NewExact or, without a queue, algorithm.NewBucket has made.
+// NewSpec makes a Spec of one that algorithm.NewExact or, without a queue, algorithm.NewBucket has
+// made.
 func NewSpec(r *algorithm.Spec, closed, holds bool) *Spec {
 	margin := Margin(r.Window)
 	rule := &Spec{
 		Counter: r, ID: r.Identity() + "/" + r.Window.String(), Limit: int(r.Limit),
-		Window: (r.Window + margin).Microseconds(), Closed: closed, Holds: holds, margin: margin.Microseconds(),
+		Window: (r.Window + margin).Microseconds(), Closed: closed, Holds: holds,
+		margin: margin.Microseconds(),
 	}
 	if per := r.Interval(); per > 0 {
 		rule.ID, rule.Interval = r.Identity(), int64(per/1000)+1
@@ -86,8 +99,9 @@ func NewSpec(r *algorithm.Spec, closed, holds bool) *Spec {
 	return rule
 }
 
-// By is r by another limit, that of a counter which is like its own but for that. Instants are the same under any limit, so a source that is
-// given another keeps them; those of a token bucket are not.
+// By is r by another limit, that of a counter which is like its own but for that. Instants are the
+// same under any limit, so a source that is given another keeps them; those of a token bucket are
+// not.
 func (r *Spec) By(c *algorithm.Spec) *Spec {
 	by := NewSpec(c, r.Closed, r.Holds)
 	if by.Interval == 0 {
@@ -110,8 +124,8 @@ type Options struct {
 	Bucket func(counter.Source) uint32
 }
 
-// Table is the requests of one edge under such rules. It is safe for concurrent use; what the machine calls (exchange.go) belongs to one
-// goroutine. All times are those of the wall clock.
+// Table is the requests of one edge under such rules. It is safe for concurrent use; what the
+// machine calls (exchange.go) belongs to one goroutine. All times are those of the wall clock.
 type Table struct {
 	options Options
 
@@ -140,8 +154,10 @@ type entry struct {
 	tag   uint64  // by which the tier knows it: another after an operator has lifted the source
 	known []int64 // its instants in the tier, as this edge has read or written them last
 	own   []int64 // those of requests that this edge has admitted
-	again int64   // until then a source that is over the limit as far as this edge knows is refused without an exchange
-	since int64   // of the value that known is from; 0: it is from none
+	// Until then a source that is over the limit as far as this edge knows is refused without an
+	// exchange
+	again int64
+	since int64 // of the value that known is from; 0: it is from none
 }
 
 // stamp is an instant of a request that is under way.
@@ -186,8 +202,8 @@ func New(o Options) *Table {
 	return &Table{options: o, entries: make(map[Key]*entry), buckets: make(map[bucketKey]*bucket)}
 }
 
-// Enter queues a request for the tier, unless the tier's last answer is enough to refuse it. Confirm is false where
-// there is no tier.
+// Enter queues a request for the tier, unless the tier's last answer is enough to refuse it.
+// Confirm is false where there is no tier.
 func (t *Table) Enter(r *Spec, source counter.Source, confirm bool, wall time.Time) (k Ticket) {
 	now := wall.UnixMicro()
 	t.mu.Lock()
@@ -197,7 +213,8 @@ func (t *Table) Enter(r *Spec, source counter.Source, confirm bool, wall time.Ti
 		return Ticket{pending: &pending{rule: r, entry: e, ended: true}}
 	}
 	if now < e.again {
-		if _, until := r.next(e.known, now); until != 0 { // by the limit that is in force now: the tier may have refused by a lower one
+		// By the limit that is in force now: the tier may have refused by a lower one
+		if _, until := r.next(e.known, now); until != 0 {
 			k.answer = counter.Beyond
 			k.refused(r, e, until, now)
 			return k
@@ -218,13 +235,15 @@ func (t *Table) put(r *Spec, e *entry) *pending {
 
 // refused fills in the verdict on one that is over its limit.
 func (k *Ticket) refused(r *Spec, e *entry, until, now int64) {
-	k.Verdict = counter.Verdict{Over: true, Committed: r.settled(e.known, now), Known: true, Estimate: float64(r.used(e.known, now) + 1), RetryAfter: micros(max(until-now, 0))}
+	k.Verdict = counter.Verdict{Over: true, Committed: r.settled(e.known, now), Known: true,
+		Estimate: float64(r.used(e.known, now) + 1), RetryAfter: micros(max(until-now, 0))}
 }
 
 // admitted fills in the verdict on one that is within it, and counted.
 func (k *Ticket) admitted(r *Spec, e *entry, now int64) {
 	n := r.used(e.known, now)
-	k.Verdict = counter.Verdict{Known: e.since != 0, Estimate: float64(n), Remaining: uint32(max(r.Limit-n, 0))}
+	k.Verdict = counter.Verdict{Known: e.since != 0, Estimate: float64(n),
+		Remaining: uint32(max(r.Limit-n, 0))}
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
@@ -257,8 +276,8 @@ func (t *Table) Confirm(k *Ticket, wall time.Time) counter.Answer {
 	return k.answer
 }
 
-// Locally decides about a request on what this edge knows, and reports whether it admits it. Its instant is written to
-// the tier once that is back.
+// Locally decides about a request on what this edge knows, and reports whether it admits it. Its
+// instant is written to the tier once that is back.
 func (t *Table) Locally(k *Ticket, wall time.Time) bool {
 	now := wall.UnixMicro()
 	t.mu.Lock()
@@ -281,7 +300,8 @@ func (t *Table) Locally(k *Ticket, wall time.Time) bool {
 	return true
 }
 
-// Cancel takes a request back that does not count. It may be called for any Ticket, and more than once.
+// Cancel takes a request back that does not count. It may be called for any Ticket, and more than
+// once.
 func (t *Table) Cancel(k *Ticket) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -321,8 +341,8 @@ func (t *Table) begin(r *Spec, e *entry, at int64) *stamp {
 
 func (t *Table) end(s *stamp) { s.done = true }
 
-// Done notes that an admitted request is no longer under way: its answer, if there is one, has begun. Until then its
-// instant is moved on, half of Margin behind the clock at most.
+// Done notes that an admitted request is no longer under way: its answer, if there is one, has
+// begun. Until then its instant is moved on, half of Margin behind the clock at most.
 func (t *Table) Done(k *Ticket) {
 	if k.stamp == nil {
 		return
@@ -332,7 +352,8 @@ func (t *Table) Done(k *Ticket) {
 	t.end(k.stamp)
 }
 
-// Look reads a source's state from the tier. Its Reply is closed when Peek has it, or when none will come.
+// Look reads a source's state from the tier. Its Reply is closed when Peek has it, or when none
+// will come.
 func (t *Table) Look(r *Spec, source counter.Source) (reply <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -342,7 +363,8 @@ func (t *Table) Look(r *Spec, source counter.Source) (reply <-chan struct{}) {
 }
 
 // Peek returns a source's state as far as this edge knows, and whether it knows anything.
-func (t *Table) Peek(r *Spec, source counter.Source, wall time.Time) (v counter.Verdict, there bool) {
+func (t *Table) Peek(r *Spec, source counter.Source,
+	wall time.Time) (v counter.Verdict, there bool) {
 	now := wall.UnixMicro()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -418,15 +440,16 @@ func over(at []int64, now int64) bool {
 	return len(at) == 0 || at[len(at)-1]+(algorithm.MaxWindow+MaxMargin).Microseconds() <= now
 }
 
-// Waiting reports whether something is under way, so that Due is to be called though nothing happens.
+// Waiting reports whether something is under way, so that Due is to be called though nothing
+// happens.
 func (t *Table) Waiting() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.dirty) > 0 || len(t.open) > 0
 }
 
-// In is how soon Due is to be called again: at once if something waits, or when the instant of a request that is under
-// way is to be moved on, and after the time given at the latest.
+// In is how soon Due is to be called again: at once if something waits, or when the instant of a
+// request that is under way is to be moved on, and after the time given at the latest.
 func (t *Table) In(least time.Duration, wall time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

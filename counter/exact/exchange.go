@@ -7,11 +7,12 @@ import (
 	"sluice/counter"
 )
 
-// What an exchange costs: a gets, and a cas or an add where something is to be written; once more of both for each time that another edge was
-// faster. Requests of a bucket that come while one is under way go together with the next.
+// What an exchange costs: a gets, and a cas or an add where something is to be written; once more
+// of both for each time that another edge was faster. Requests of a bucket that come while one is
+// under way go together with the next.
 
-// Exchange is a read and a write of a bucket. What is read goes to Read, and, if that wants something written, what
-// became of it to Written.
+// Exchange is a read and a write of a bucket. What is read goes to Read, and, if that wants
+// something written, what became of it to Written.
 type Exchange struct {
 	Rule   *Spec // of that ID
 	Bucket uint32
@@ -23,8 +24,9 @@ type Exchange struct {
 	moves   []move     // and these
 }
 
-// mostAge is how long after its read was sent a value may be replaced: a node that restarts numbers versions anew, and
-// a cas with an old version could replace another value. No node restarts, and has its values made, in so short a time.
+// mostAge is how long after its read was sent a value may be replaced: a node that restarts numbers
+// versions anew, and a cas with an old version could replace another value. No node restarts, and
+// has its values made, in so short a time.
 const mostAge = 250 * time.Millisecond
 
 type bucketKey struct {
@@ -76,9 +78,10 @@ func (b *bucket) rule() *Spec {
 	return b.moves[0].rule
 }
 
-// Due appends the exchanges that are due, as many as buf has room for. Node returns a bucket's node; less than 0: it
-// has none, and no request waits for it.
-func (t *Table) Due(buf []*Exchange, wall time.Time, node func(r *Spec, bucket uint32) int) []*Exchange {
+// Due appends the exchanges that are due, as many as buf has room for. Node returns a bucket's
+// node; less than 0: it has none, and no request waits for it.
+func (t *Table) Due(buf []*Exchange, wall time.Time,
+	node func(r *Spec, bucket uint32) int) []*Exchange {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.restamp(wall.UnixMicro())
@@ -97,7 +100,8 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, node func(r *Spec, bucket u
 			t.giveUp(b)
 			continue
 		}
-		b.exchange = &Exchange{Rule: r, Bucket: b.key.number, Node: at, bucket: b, sent: wall.UnixMicro()}
+		b.exchange = &Exchange{Rule: r, Bucket: b.key.number, Node: at, bucket: b,
+			sent: wall.UnixMicro()}
 		buf = append(buf, b.exchange)
 	}
 	t.dirty = append(t.dirty[:0], t.dirty[n:]...)
@@ -161,11 +165,12 @@ func (a *pending) end(answer counter.Answer) {
 	}
 }
 
-// late is how old an instant may be by which a request is admitted or that of one under way, µs: at the latest then it is
-// to be replaced, and the tier has as long again to do it.
+// late is how old an instant may be by which a request is admitted or that of one under way, µs: at
+// the latest then it is to be replaced, and the tier has as long again to do it.
 func (r *Spec) late() int64 { return r.margin / 4 }
 
-// restamp has the instants of requests moved that have been under way for so long, and forgets those that are not any more.
+// restamp has the instants of requests moved that have been under way for so long, and forgets
+// those that are not any more.
 func (t *Table) restamp(now int64) {
 	open := t.open[:0]
 	t.stamped = 0
@@ -192,10 +197,11 @@ func (t *Table) restamp(now int64) {
 	t.open = open
 }
 
-// Read takes in the value of a bucket: answered is false where the tier has not answered, there where it has none, or
-// none that is authentic. It returns the value that is to replace it; nil: none. Tag returns the name of a source in
-// the tier.
-func (t *Table) Read(x *Exchange, body []byte, there, answered bool, tag func(*Spec, counter.Source) uint64, wall time.Time) (write []byte) {
+// Read takes in the value of a bucket: answered is false where the tier has not answered, there
+// where it has none, or none that is authentic. It returns the value that is to replace it; nil:
+// none. Tag returns the name of a source in the tier.
+func (t *Table) Read(x *Exchange, body []byte, there, answered bool,
+	tag func(*Spec, counter.Source) uint64, wall time.Time) (write []byte) {
 	now := wall.UnixMicro()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,8 +250,10 @@ func (t *Table) Read(x *Exchange, body []byte, there, answered bool, tag func(*S
 	return write
 }
 
-// decide decides about a request by a value, into which it puts what is to be stored, if anything, and reports whether it does.
-func (t *Table) decide(x *Exchange, a *pending, v *value, tag func(*Spec, counter.Source) uint64, now int64) (changed bool) {
+// decide decides about a request by a value, into which it puts what is to be stored, if anything,
+// and reports whether it does.
+func (t *Table) decide(x *Exchange, a *pending, v *value, tag func(*Spec, counter.Source) uint64,
+	now int64) (changed bool) {
 	r, e := a.rule, a.entry
 	id := tag(r, e.key.Source)
 	if e.tag != id {
@@ -256,7 +264,8 @@ func (t *Table) decide(x *Exchange, a *pending, v *value, tag func(*Spec, counte
 	}
 	at := v.of(id)
 	*at, changed = r.merge(*at, r.live(e.own, now))
-	if e.since != 0 && e.since != v.since && !r.Holds { // it was lost: what others had admitted as well
+	// It was lost: what others had admitted as well
+	if e.since != 0 && e.since != v.since && !r.Holds {
 		var more bool
 		*at, more = r.merge(*at, r.live(e.known, now))
 		changed = changed || more
@@ -296,8 +305,8 @@ const (
 	Unknown          // nobody knows
 )
 
-// Written takes in what became of what Read has returned. A request whose instant is late by then is admitted by it no
-// more: it would arrive at its origin too long after that.
+// Written takes in what became of what Read has returned. A request whose instant is late by then
+// is admitted by it no more: it would arrive at its origin too long after that.
 func (t *Table) Written(x *Exchange, o Outcome, wall time.Time) {
 	now := wall.UnixMicro()
 	t.mu.Lock()

@@ -2,8 +2,8 @@ package exact
 
 import "slices"
 
-// Instants of a source are µs since the Unix epoch, ascending; several may be alike. Of a token bucket there is one, which is when all that
-// has come has drained.
+// Instants of a source are µs since the Unix epoch, ascending; several may be alike. Of a token
+// bucket there is one, which is when all that has come has drained.
 
 // live is those that still count.
 func (r *Spec) live(at []int64, now int64) []int64 {
@@ -29,7 +29,8 @@ func (r *Spec) used(at []int64, now int64) int {
 	return len(at)
 }
 
-// next is the instant of one request more, or, if that would be over the limit, when it would not be.
+// next is the instant of one request more, or, if that would be over the limit, when it would not
+// be.
 func (r *Spec) next(at []int64, now int64) (next, until int64) {
 	at = r.live(at, now)
 	if r.Interval > 0 {
@@ -48,9 +49,9 @@ func (r *Spec) next(at []int64, now int64) (next, until int64) {
 	return now, 0
 }
 
-// settled reports whether instants are over the limit without those of requests that are under way and may turn out not
-// to count. Such a request's instant is moved on until its answer is there (restamp), so what is as old as Margin
-// stands. For a bucket this is unknown.
+// settled reports whether instants are over the limit without those of requests that are under way
+// and may turn out not to count. Such a request's instant is moved on until its answer is there
+// (restamp), so what is as old as Margin stands. For a bucket this is unknown.
 func (r *Spec) settled(at []int64, now int64) bool {
 	if at = r.live(at, now); !r.Holds {
 		return true

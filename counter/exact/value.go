@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A value is what the tier has of a bucket: a form, since when it is complete (µs), and for each source its tag, how many instants it has, the
-// first, and how long after the one before each other came. An instant of a window of an hour takes four bytes on average where there are
-// a thousand.
+// A value is what the tier has of a bucket: a form, since when it is complete (µs), and for each
+// source its tag, how many instants it has, the first, and how long after the one before each other
+// came. An instant of a window of an hour takes four bytes on average where there are a thousand.
 type value struct {
 	since   int64
 	sources []source
@@ -22,7 +22,8 @@ type source struct {
 const (
 	form      = 1
 	valueHead = 1 + 8
-	// maxValue is the longest value. A bucket with a longer value answers no request until instants have left it.
+	// maxValue is the longest value. A bucket with a longer value answers no request until instants
+	// have left it.
 	maxValue = 256 << 10
 )
 

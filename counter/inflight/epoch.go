@@ -2,18 +2,19 @@ package inflight
 
 import "time"
 
-// An epoch is a second of the wall clock. Its number decides while it lasts. Edges keep it from overlap before it begins, when they carry
-// what they hold into it, until overlap after it has ended, for edges whose clocks are behind. So clocks may differ by overlap, less the
-// time that carrying takes: an edge that is further behind or ahead counts apart.
+// An epoch is a second of the wall clock. Its number decides while it lasts. Edges keep it from
+// overlap before it begins, when they carry what they hold into it, until overlap after it has
+// ended, for edges whose clocks are behind. So clocks may differ by overlap, less the time that
+// carrying takes: an edge that is further behind or ahead counts apart.
 //
-// What a dead edge held stands in the number of the epoch in which it died, and in that of the next if it died within overlap of that: for
-// 1.4 s at most.
+// What a dead edge held stands in the number of the epoch in which it died, and in that of the next
+// if it died within overlap of that: for 1.4 s at most.
 const (
 	epoch   = time.Second
 	overlap = 400 * time.Millisecond
 
-	// Lifetime is the seconds after which the tier forgets a number. It is kept for 1.8 s, clocks may differ by twice overlap, and
-	// memcached forgets up to a second early.
+	// Lifetime is the seconds after which the tier forgets a number. It is kept for 1.8 s, clocks
+	// may differ by twice overlap, and memcached forgets up to a second early.
 	Lifetime = 4
 )
 

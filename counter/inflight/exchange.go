@@ -6,15 +6,18 @@ import (
 	"sluice/counter"
 )
 
-// What is said to the tier costs at most, with adding a number that was not there before it is counted up:
+// What is said to the tier costs at most, with adding a number that was not there before it is
+// counted up:
 //
 //	a request of a key that this edge has not seen since half a second ago, or in an epoch    2 add, 2 incr, and 2 decr when it ends
 //	a request of any other                                                                    2 incr, 2 decr
 //	a live key, edge and second                                                               an incr; of the first edge 2, and an add
 //
-// It is less where requests share an exchange, and in the fifth of a second in which no neighbour is kept. A command has about 45 bytes.
+// It is less where requests share an exchange, and in the fifth of a second in which no neighbour
+// is kept. A command has about 45 bytes.
 
-// Exchange is what is said to the tier of a key at once. All its parts must be sent to its node in one pipeline, and each answered once.
+// Exchange is what is said to the tier of a key at once. All its parts must be sent to its node in
+// one pipeline, and each answered once.
 type Exchange struct {
 	Key
 	Node  int
@@ -49,10 +52,11 @@ const (
 	Unknown                // nobody knows
 )
 
-// Due appends the exchanges that are due, as many as buf has room for: more are due as long as Behind reports it.
-// nodeOf returns the node of a source; less than 0: it has none. Moved says that the node may have changed since the
-// last call, or that the wall clock has stepped.
-func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, nodeOf func(counter.Source) int) []*Exchange {
+// Due appends the exchanges that are due, as many as buf has room for: more are due as long as
+// Behind reports it. nodeOf returns the node of a source; less than 0: it has none. Moved says that
+// the node may have changed since the last call, or that the wall clock has stepped.
+func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool,
+	nodeOf func(counter.Source) int) []*Exchange {
 	first, decides, last := epochs(wall)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,8 +91,9 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, nodeOf func(cou
 	return buf
 }
 
-// settling is how long after nodes were lost or came back, or clocks stepped, the tier's numbers decide nothing: edges
-// notice one after the other, and write what they hold to the new node. Rules go by their postures meanwhile.
+// settling is how long after nodes were lost or came back, or clocks stepped, the tier's numbers
+// decide nothing: edges notice one after the other, and write what they hold to the new node. Rules
+// go by their postures meanwhile.
 const settling = 100 * time.Millisecond
 
 // passAtOnce bounds how long a Due holds up requests.
@@ -101,9 +106,11 @@ func (t *Table) Behind() bool {
 	return t.pass > 0 || len(t.dirty) > 0
 }
 
-// exchange is what is to be said of an entry; nil: nothing, or not yet. An entry of which nothing is left to say is removed by the next pass
-// over all, half a second later, or, where there are many, at once: a client that comes back costs two commands less.
-func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, nodeOf func(counter.Source) int) *Exchange {
+// exchange is what is to be said of an entry; nil: nothing, or not yet. An entry of which nothing
+// is left to say is removed by the next pass over all, half a second later, or, where there are
+// many, at once: a client that comes back costs two commands less.
+func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time,
+	nodeOf func(counter.Source) int) *Exchange {
 	node := nodeOf(e.key.Source)
 	if x := e.exchange; x != nil {
 		if node == x.Node {
@@ -136,7 +143,8 @@ func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, 
 			if x == nil {
 				x = t.make(e)
 			}
-			x.Parts = append(x.Parts, Part{Epoch: k, Delta: e.held - s.n, Create: !s.there && (waited || s.missing)})
+			x.Parts = append(x.Parts, Part{Epoch: k, Delta: e.held - s.n, Create: !s.there &&
+				(waited || s.missing)})
 		}
 	}
 	switch {
@@ -145,7 +153,8 @@ func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, 
 		if e.exchange = x; waited {
 			e.sent, e.next = e.next, nil
 			x.decides, x.members = decides, int32(e.sent.Waiting)
-			if d := t.unsettled.Sub(wall); d > 0 && d <= settling { // more: the clock has stepped back
+			// More: the clock has stepped back
+			if d := t.unsettled.Sub(wall); d > 0 && d <= settling {
 				x.decides = undecided
 			}
 			e.sent.kept = 0 // requests that went on before are among those that hold a slot
@@ -197,7 +206,8 @@ func (t *Table) learn(e *entry, x *Exchange) {
 		switch p.outcome {
 		case Counted:
 			s.n, s.there, s.missing = s.n+p.Delta, true, false
-			// The next epoch's number is never too large, and has all that is held as soon as every edge has carried it there.
+			// The next epoch's number is never too large, and has all that is held as soon as every
+			// edge has carried it there.
 			if p.Epoch >= x.decides && p.total < 1<<32 {
 				used, known = max(used, int64(p.total)), known || p.Epoch == x.decides
 			}
@@ -209,7 +219,8 @@ func (t *Table) learn(e *entry, x *Exchange) {
 				missing = true
 			}
 		case Unknown:
-			// Too much may stand there until the epoch ends, never too little: what may have been taken is not taken again.
+			// Too much may stand there until the epoch ends, never too little: what may have been
+			// taken is not taken again.
 			s.n += min(p.Delta, 0)
 			e.failed = true
 		case Unsent:

@@ -1,22 +1,27 @@
-// Package inflight counts requests in flight: how many a key has under way at this moment, on one edge and over the edges of a PoP.
+// Package inflight counts requests in flight: how many a key has under way at this moment, on one
+// edge and over the edges of a PoP.
 //
-// A request Enters, and Leaves when its answer has ended. On one edge that is a number per key. Over a PoP it is a number per key and
-// epoch in the tier: each edge adds what it holds to the number of the epoch that it is in and to that of the nearer neighbour, and takes it
-// off when it ends,
+// A request Enters, and Leaves when its answer has ended. On one edge that is a number per key.
+// Over a PoP it is a number per key and epoch in the tier: each edge adds what it holds to the
+// number of the epoch that it is in and to that of the nearer neighbour, and takes it off when it
+// ends,
 //
 //	said(key, epoch) = held(key)    for the epochs that are kept now (epoch.go)
 //
-// so an edge that dies is gone from the count with the first epoch that it does not begin, without anything that
-// detects it. What an edge sends is always held - said: an admission, an end, what is carried into the next epoch, and
-// what is said again after a node was lost are all the same difference.
+// so an edge that dies is gone from the count with the first epoch that it does not begin, without
+// anything that detects it. What an edge sends is always held - said: an admission, an end, what is
+// carried into the next epoch, and what is said again after a node was lost are all the same
+// difference.
 //
-// The tier decides in the order in which it counts. Requests that come while an exchange of their key is under way go together with the
-// next. Its answer is the number with them in it, so without them it is used, and limit - used of them are within. What is beyond is
-// taken back by the next exchange; until then it stands in the answers to others, so they may be refused in vain for a round trip, but
-// never admitted in vain.
+// The tier decides in the order in which it counts. Requests that come while an exchange of their
+// key is under way go together with the next. Its answer is the number with them in it, so without
+// them it is used, and limit - used of them are within. What is beyond is taken back by the next
+// exchange; until then it stands in the answers to others, so they may be refused in vain for a
+// round trip, but never admitted in vain.
 //
-// There is no I/O, no goroutine and no clock in here. An entry has about 200 bytes. There are no more than requests in flight, which
-// limits.connections bounds (but for clients that have closed, for some seconds), keys that were full in the last second, and maxIdle.
+// There is no I/O, no goroutine and no clock in here. An entry has about 200 bytes. There are no
+// more than requests in flight, which limits.connections bounds (but for clients that have closed,
+// for some seconds), keys that were full in the last second, and maxIdle.
 package inflight
 
 import (
@@ -29,7 +34,8 @@ import (
 
 // Concurrency says how many requests of a key may be in flight.
 type Concurrency struct {
-	Name  string // names the numbers: rules of one name share them, and edges of a PoP know them by it
+	// Names the numbers: rules of one name share them, and edges of a PoP know them by it
+	Name  string
 	Limit int32
 }
 
@@ -39,10 +45,11 @@ type Key struct {
 	Source counter.Source
 }
 
-// recency is how long a key is refused without an exchange after the tier has refused it, unless a slot comes free
-// here; twice as long each time that it does so again, up to maxRecency. So a flood costs the tier few exchanges per
-// key and edge, and the vain tries of many edges seldom keep out a request that could be admitted. With 32 edges and a
-// round trip of 6 ms a flood would otherwise keep four fifths of the slots empty (TestFloodOfManyEdges).
+// recency is how long a key is refused without an exchange after the tier has refused it, unless a
+// slot comes free here; twice as long each time that it does so again, up to maxRecency. So a flood
+// costs the tier few exchanges per key and edge, and the vain tries of many edges seldom keep out a
+// request that could be admitted. With 32 edges and a round trip of 6 ms a flood would otherwise
+// keep four fifths of the slots empty (TestFloodOfManyEdges).
 const (
 	recency    = 25 * time.Millisecond
 	maxRecency = 4 * recency
@@ -54,7 +61,8 @@ type Options struct {
 	Wake func() // something is due; must not block, nor call the Table; nil: no caller
 }
 
-// Table is the requests in flight of one edge. It is safe for concurrent use; Due and Answered belong to one goroutine.
+// Table is the requests in flight of one edge. It is safe for concurrent use; Due and Answered
+// belong to one goroutine.
 type Table struct {
 	tier bool
 	wake func()
@@ -85,9 +93,10 @@ type entry struct {
 	next     *confirmation // requests that go with the next exchange; nil: none
 	sent     *confirmation // that went with the one under way
 	exchange *Exchange     // under way; nil: none is
-	failed   bool          // the last came to nothing: it is tried again in the next epoch, or with the next request
-	node     int           // what follows is about
-	stored   [2]stored     // by epoch & 1
+	// The last came to nothing: it is tried again in the next epoch, or with the next request
+	failed bool
+	node   int       // what follows is about
+	stored [2]stored // by epoch & 1
 }
 
 // stored is what a node has of this edge.
@@ -123,9 +132,10 @@ func New(o Options) *Table {
 	return &Table{tier: o.Tier, wake: o.Wake, entries: make(map[Key]*entry)}
 }
 
-// Enter takes a slot for a request, and reports whether one was free as far as this edge knows. If confirm is set and
-// there is a tier, call Confirm once Reply is closed.
-func (t *Table) Enter(r *Concurrency, source counter.Source, confirm bool, now time.Time) (p Slot, entered bool) {
+// Enter takes a slot for a request, and reports whether one was free as far as this edge knows. If
+// confirm is set and there is a tier, call Confirm once Reply is closed.
+func (t *Table) Enter(r *Concurrency, source counter.Source, confirm bool,
+	now time.Time) (p Slot, entered bool) {
 	confirm = confirm && t.tier
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +176,8 @@ func (t *Table) mark(e *entry) {
 	}
 }
 
-// Confirm returns the tier's answer about a slot. A Silent one is kept, for Leave to give back; a Beyond one is gone.
+// Confirm returns the tier's answer about a slot. A Silent one is kept, for Leave to give back; a
+// Beyond one is gone.
 func (t *Table) Confirm(p *Slot, now time.Time) counter.Answer {
 	b := p.round
 	if p.Reply == nil {
@@ -261,7 +272,8 @@ func (t *Table) Held() (by map[string]int, keys int) {
 
 // A Look reads from the tier how many slots a source has. The zero Look reads nothing.
 type Look struct {
-	Reply <-chan struct{} // closed when Of has the answer, or none will come; nil: the tier is not read
+	// Closed when Of has the answer, or none will come; nil: the tier is not read
+	Reply <-chan struct{}
 
 	round *confirmation
 }
@@ -284,8 +296,9 @@ func (t *Table) Look(r *Concurrency, source counter.Source) Look {
 	return Look{b.Reply, b}
 }
 
-// Of is how many slots requests of a source have under a rule: over the PoP, with those that the tier is about to
-// refuse, and here. Where the tier has not said the former to the Look, it is those that are here.
+// Of is how many slots requests of a source have under a rule: over the PoP, with those that the
+// tier is about to refuse, and here. Where the tier has not said the former to the Look, it is
+// those that are here.
 func (t *Table) Of(r *Concurrency, source counter.Source, l Look) (all, here int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -298,7 +311,8 @@ func (t *Table) Of(r *Concurrency, source counter.Source, l Look) (all, here int
 	return max(all, here), here
 }
 
-// Waiting reports whether something is held, or to be said to the tier, so that Due is to be called though nothing happens.
+// Waiting reports whether something is held, or to be said to the tier, so that Due is to be called
+// though nothing happens.
 func (t *Table) Waiting() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package promises is the numbers that the documents promise, which loadgen/promise holds runs against.
+// Package promises is the numbers that the documents promise, which loadgen/promise holds runs
+// against.
 package promises
 
 import _ "embed"

@@ -1,6 +1,8 @@
-// Package pages finds the documents of the project, for the tests that hold them against the product and for what writes into them.
+// Package pages finds the documents of the project, for the tests that hold them against the
+// product and for what writes into them.
 //
-// A document is a Markdown file at the root, or anywhere below docs or deploy. Its name is its path from the root, with slashes.
+// A document is a Markdown file at the root, or anywhere below docs or deploy. Its name is its path
+// from the root, with slashes.
 package pages
 
 import (
@@ -18,7 +20,8 @@ func All(root string) (map[string]string, error) {
 		return nil, err
 	}
 	for _, folder := range []string{"docs", "deploy"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(file string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(file string, d fs.DirEntry,
+			err error) error {
 			if err == nil && !d.IsDir() && strings.HasSuffix(file, ".md") {
 				files = append(files, file)
 			}

@@ -1,5 +1,5 @@
-// Package accesslog writes a line for every request, and never lets one wait for it: what comes faster than it can be written is lost, and
-// counted.
+// Package accesslog writes a line for every request, and never lets one wait for it: what comes
+// faster than it can be written is lost, and counted.
 package accesslog
 
 import (
@@ -24,29 +24,32 @@ import (
 type Config struct {
 	File   string // "" is no log, "-" standard output
 	Format string // json (an object a line, with why) or combined (that of Apache and nginx)
-	// Refused, if above 1, logs only one of so many refused requests; the line then ends with sample=N, or has a field
-	// of that name. 0 and 1 are all of them.
+	// Refused, if above 1, logs only one of so many refused requests; the line then ends with
+	// sample=N, or has a field of that name. 0 and 1 are all of them.
 	Refused int
-	// Succeeded, if above 1, logs one of so many successes, each with the same chance, and says so in the same way. A success is answered
-	// below 400, and no rule had anything against it, not even a shadow. 0 and 1 are all of them.
+	// Succeeded, if above 1, logs one of so many successes, each with the same chance, and says so
+	// in the same way. A success is answered below 400, and no rule had anything against it, not
+	// even a shadow. 0 and 1 are all of them.
 	Succeeded int
 }
 
 const (
-	// MaxLines is how many lines may wait to be written, and accessBytes how much memory they may take: the reader of
-	// the log may have stopped, and clients choose how long their lines are.
+	// MaxLines is how many lines may wait to be written, and accessBytes how much memory they may
+	// take: the reader of the log may have stopped, and clients choose how long their lines are.
 	MaxLines = 4096
 	maxBytes = 4 << 20
-	// maxField is how many bytes are written of each name and value that a client sent. What is cut ends in accessCut.
+	// maxField is how many bytes are written of each name and value that a client sent. What is cut
+	// ends in accessCut.
 	maxField = 1024
 	cutMark  = "…"
-	// maxSpare is how large the memory of a line may be to be used again: one long line must not make all of them dear.
+	// maxSpare is how large the memory of a line may be to be used again: one long line must not
+	// make all of them dear.
 	maxSpare = 2 << 10
 )
 
-// An Log writes a line for every request, when its answer is made; its bytes are those announced, or - where the
-// answer has no length. Requests never wait for it: when lines come faster than they can be written, those that find the
-// queue full are lost, and counted.
+// An Log writes a line for every request, when its answer is made; its bytes are those announced,
+// or - where the answer has no length. Requests never wait for it: when lines come faster than they
+// can be written, those that find the queue full are lost, and counted.
 type Log struct {
 	config  Config
 	open    func() (io.WriteCloser, error)
@@ -57,7 +60,8 @@ type Log struct {
 	spare   sync.Pool
 	refused atomic.Uint64
 	lost    atomic.Uint64
-	failed  atomic.Pointer[error] // why lines were lost last that were being written; nil: the last were not
+	// Why lines were lost last that were being written; nil: the last were not
+	failed atomic.Pointer[error]
 }
 
 // Open opens the log. open is called again for every Reopen.
@@ -66,7 +70,8 @@ func Open(c Config, open func() (io.WriteCloser, error)) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{config: c, open: open, out: out, lines: make(chan *[]byte, MaxLines), reopen: make(chan struct{}, 1)}
+	l := &Log{config: c, open: open, out: out, lines: make(chan *[]byte, MaxLines),
+		reopen: make(chan struct{}, 1)}
 	l.spare.New = func() any { return new([]byte) }
 	return l, nil
 }
@@ -85,7 +90,8 @@ func (l *Log) File() string { return l.config.File }
 // Lost is how many lines could not be written.
 func (l *Log) Lost() uint64 { return l.lost.Load() }
 
-// Failed is why the lines that were to be written last could not be; nil: they were, and if any are lost, they came faster than that.
+// Failed is why the lines that were to be written last could not be; nil: they were, and if any are
+// lost, they came faster than that.
 func (l *Log) Failed() error {
 	if err := l.failed.Load(); err != nil {
 		return *err
@@ -110,8 +116,8 @@ func (l *Log) write(w *batch) {
 // accessBatch is how many bytes are written at once while more lines wait.
 const accessBatch = 64 << 10
 
-// Run writes until ctx is done and what was queued by then is written. failed is called when the file cannot be opened
-// again; the old one is kept then.
+// Run writes until ctx is done and what was queued by then is written. failed is called when the
+// file cannot be opened again; the old one is kept then.
 func (l *Log) Run(ctx context.Context, failed func(error)) {
 	w := batch{out: l.out}
 	add := func(line *[]byte) {
@@ -159,8 +165,8 @@ type batch struct {
 	torn bool // the file ends in the middle of a line
 }
 
-// flush writes the lines, and returns how many were lost, and why. One of which only the beginning could be written is, and ends there, so
-// that it spoils no other.
+// flush writes the lines, and returns how many were lost, and why. One of which only the beginning
+// could be written is, and ends there, so that it spoils no other.
 func (w *batch) flush() (lost uint64, err error) {
 	if w.torn && len(w.text) > 0 {
 		if _, err = w.out.Write([]byte{'\n'}); err == nil {
@@ -190,17 +196,21 @@ type Entry struct {
 	Rule    string // the one that decided; "": none
 	Verdict string // "": nothing was decided
 
-	ID       []byte        // the request's name
-	Edge     string        // this edge's
-	Limit    uint32        // the rule's; 0: there is no estimate
-	Estimate float64       // what the source had in that limit's window, this request included where it was counted
+	ID    []byte // the request's name
+	Edge  string // this edge's
+	Limit uint32 // the rule's; 0: there is no estimate
+	// What the source had in that limit's window, this request included where it was counted
+	Estimate float64
 	Window   time.Duration // of that limit
 	Until    time.Time     // when the block that is in force ends; zero: there is none
 	Policy   string        // which of the rule's limits, where it has several; "": the first
 
-	By, Who, Reason string // of an operator's block that refused the request: admin, his name, and why; "": none did
+	// Of an operator's block that refused the request: admin, his name, and why; "": none did
+	By, Who, Reason string
 
-	Key      []byte // the digest of the key that the request was counted by, by that rule or, if it counts by address, by another; nil: by none
+	// The digest of the key that the request was counted by, by that rule or, if it counts by
+	// address, by another; nil: by none
+	Key      []byte
 	KeyOf    string // what the key is of
 	KeyStart []byte // its first characters, where a rule shows them
 
@@ -368,7 +378,8 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 	return append(b, "}\n"...)
 }
 
-// appendText appends a field of what a client sent, unless it is empty, and appendName one of a name of ours, in which there is nothing to escape.
+// appendText appends a field of what a client sent, unless it is empty, and appendName one of a
+// name of ours, in which there is nothing to escape.
 func appendText(b []byte, field string, text []byte) []byte {
 	if len(text) == 0 {
 		return b
@@ -387,8 +398,8 @@ func appendName(b []byte, field, name string) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// withoutUser is a URL, an authority or a path without the user and the password that may be before its host. Requests with any are refused, and the log is no place
-// for a password.
+// withoutUser is a URL, an authority or a path without the user and the password that may be before
+// its host. Requests with any are refused, and the log is no place for a password.
 func withoutUser(text []byte) []byte {
 	if len(text) == 0 || text[0] == '/' || bytes.IndexByte(text, '@') < 0 {
 		return text
@@ -407,7 +418,8 @@ func withoutUser(text []byte) []byte {
 	return slices.Concat(text[:start], text[start+at+1:])
 }
 
-// appendEscaped writes what a client sent so that it stays within its quotes and its line, as nginx and Apache do.
+// appendEscaped writes what a client sent so that it stays within its quotes and its line, as nginx
+// and Apache do.
 func appendEscaped(b, text []byte) []byte {
 	text, cut := cutField(text)
 	for _, c := range text {
@@ -428,8 +440,9 @@ func cutField(text []byte) ([]byte, string) {
 	return text[:maxField], cutMark
 }
 
-// appendJSONText writes text as the inside of a JSON string; bytes that are no UTF-8 become U+FFFD. What is not to be seen is escaped: some
-// readers take U+0085 or U+2028 for the end of a line, and a terminal obeys U+009B.
+// appendJSONText writes text as the inside of a JSON string; bytes that are no UTF-8 become U+FFFD.
+// What is not to be seen is escaped: some readers take U+0085 or U+2028 for the end of a line, and
+// a terminal obeys U+009B.
 func appendJSONText(b, text []byte) []byte {
 	text, cut := cutField(text)
 	for len(text) > 0 {
@@ -448,7 +461,8 @@ func appendJSONText(b, text []byte) []byte {
 			} else {
 				var units [2]uint16
 				for _, u := range utf16.AppendRune(units[:0], r) {
-					b = append(b, '\\', 'u', hexDigits[u>>12], hexDigits[u>>8&15], hexDigits[u>>4&15], hexDigits[u&15])
+					b = append(b, '\\', 'u', hexDigits[u>>12], hexDigits[u>>8&15],
+						hexDigits[u>>4&15], hexDigits[u&15])
 				}
 			}
 			text = text[n:]

@@ -1,9 +1,12 @@
-// Package acme gets certificates from an ACME server (RFC 8555), such as Let's Encrypt, and renews them: certmagic does the work, and this is what an edge
-// needs of it. The server asks the edge for a proof, at one of its own listeners: a text under /.well-known/acme-challenge/ (HTTP-01), which Answer has, or
-// a certificate for the protocol acme-tls/1 (TLS-ALPN-01, RFC 8737), which Certificate has.
+// Package acme gets certificates from an ACME server (RFC 8555), such as Let's Encrypt, and renews
+// them: certmagic does the work, and this is what an edge needs of it. The server asks the edge for
+// a proof, at one of its own listeners: a text under /.well-known/acme-challenge/ (HTTP-01), which
+// Answer has, or a certificate for the protocol acme-tls/1 (TLS-ALPN-01, RFC 8737), which
+// Certificate has.
 //
-// Certificates, keys, accounts and proofs under way are in a Storage, which edges may share: then one of them orders, under a lock, the
-// others take what it got, and each answers for proofs that another began.
+// Certificates, keys, accounts and proofs under way are in a Storage, which edges may share: then
+// one of them orders, under a lock, the others take what it got, and each answers for proofs that
+// another began.
 package acme
 
 import (
@@ -55,9 +58,10 @@ type Ports struct {
 
 // Status is how a host's certificate is.
 type Status struct {
-	Host     string    `json:"host"`
-	Until    time.Time `json:"until,omitzero"`     // it expires; zero: there is none
-	Error    string    `json:"error,omitempty"`    // why the latest attempt to get one, or a new one, failed; "": it did not
+	Host  string    `json:"host"`
+	Until time.Time `json:"until,omitzero"` // it expires; zero: there is none
+	// Why the latest attempt to get one, or a new one, failed; "": it did not
+	Error    string    `json:"error,omitempty"`
 	FailedAt time.Time `json:"failed_at,omitzero"` // when
 }
 
@@ -80,26 +84,36 @@ type Options struct {
 	Config
 	Storage certmagic.Storage
 	Ports   Ports
-	// Event, if not nil, is called when a host has got a certificate, or, with a reason, when an attempt has failed.
+	// Event, if not nil, is called when a host has got a certificate, or, with a reason, when an
+	// attempt has failed.
 	Event func(host, reason string, renewal bool)
 }
 
 // New makes a manager, and reaches for nothing.
 func New(o Options) (*Manager, error) {
-	m := &Manager{config: o.Config, hosts: make(map[string]bool), event: o.Event, failed: make(map[string]Status)}
+	m := &Manager{config: o.Config, hosts: make(map[string]bool), event: o.Event,
+		failed: make(map[string]Status)}
 	for _, h := range o.Hosts {
 		m.hosts[h] = true
 	}
 	quiet := zap.NewNop() // what it would say, events do
 	m.cache = certmagic.NewCache(certmagic.CacheOptions{GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return m.magic, nil }, Logger: quiet})
-	m.magic = certmagic.New(m.cache, certmagic.Config{Storage: &proofs{Storage: o.Storage, looked: make(map[string]look)}, Logger: quiet, OnEvent: m.happened,
-		OCSP: certmagic.OCSPConfig{DisableStapling: true}}) // whoever has it ask would have a start wait for it
-	issuer := certmagic.ACMEIssuer{CA: o.Directory, Email: o.Email, Agreed: o.Agree, Logger: quiet, ListenHost: o.Ports.Host, AltHTTPPort: o.Ports.HTTP, AltTLSALPNPort: o.Ports.TLS,
-		DisableHTTPChallenge: o.Ports.HTTP == 0 || !slices.Contains(o.Challenges, HTTP), DisableTLSALPNChallenge: o.Ports.TLS == 0 || !slices.Contains(o.Challenges, TLSALPN)}
-	issuer.NewAccountFunc = func(_ context.Context, _ *certmagic.ACMEIssuer, a acme.Account) (acme.Account, error) {
-		// The folder of an account without an address is called default. Where that has no account, as while the order of another host writes it, certmagic
-		// takes the name for an address, and servers refuse it.
-		a.Contact = slices.DeleteFunc(a.Contact, func(c string) bool { return c == "mailto:default" })
+	m.magic = certmagic.New(m.cache, certmagic.Config{Storage: &proofs{Storage: o.Storage,
+		looked: make(map[string]look)}, Logger: quiet, OnEvent: m.happened,
+		// Whoever has it ask would have a start wait for it
+		OCSP: certmagic.OCSPConfig{DisableStapling: true}})
+	issuer := certmagic.ACMEIssuer{CA: o.Directory, Email: o.Email, Agreed: o.Agree, Logger: quiet,
+		ListenHost: o.Ports.Host, AltHTTPPort: o.Ports.HTTP, AltTLSALPNPort: o.Ports.TLS,
+		DisableHTTPChallenge: o.Ports.HTTP == 0 ||
+			!slices.Contains(o.Challenges, HTTP), DisableTLSALPNChallenge: o.Ports.TLS == 0 ||
+			!slices.Contains(o.Challenges, TLSALPN)}
+	issuer.NewAccountFunc = func(_ context.Context, _ *certmagic.ACMEIssuer,
+		a acme.Account) (acme.Account, error) {
+		// The folder of an account without an address is called default. Where that has no account,
+		// as while the order of another host writes it, certmagic takes the name for an address,
+		// and servers refuse it.
+		a.Contact = slices.DeleteFunc(a.Contact,
+			func(c string) bool { return c == "mailto:default" })
 		return a, nil
 	}
 	if issuer.CA == "" {
@@ -112,7 +126,8 @@ func New(o Options) (*Manager, error) {
 		}
 		issuer.TrustedRoots = x509.NewCertPool()
 		if !issuer.TrustedRoots.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("acme.ca_file: %s has no certificate in PEM: put the CA's there", o.CAFile)
+			return nil, fmt.Errorf("acme.ca_file: %s has no certificate in PEM: put the CA's there",
+				o.CAFile)
 		}
 	}
 	m.issuer = certmagic.NewACMEIssuer(m.magic, issuer)
@@ -123,22 +138,26 @@ func New(o Options) (*Manager, error) {
 const (
 	// startTime is how long a start waits for the storage.
 	startTime = 2 * time.Second
-	// retryAfter is when an order is tried again that the storage did not answer for; then it is twice as long each time, up to retryAtMost. Where it is the
-	// server that is away, or refuses, certmagic tries again itself: after a minute, then later and later.
+	// retryAfter is when an order is tried again that the storage did not answer for; then it is
+	// twice as long each time, up to retryAtMost. Where it is the server that is away, or refuses,
+	// certmagic tries again itself: after a minute, then later and later.
 	retryAfter  = 5 * time.Second
 	retryAtMost = time.Hour
 )
 
-// Run takes the certificates that are stored, and then closes tried, so that those are shown from the first client on. It has the rest ordered in
-// the background, and all renewed, until ctx is done. It ends when all locks are given up.
+// Run takes the certificates that are stored, and then closes tried, so that those are shown from
+// the first client on. It has the rest ordered in the background, and all renewed, until ctx is
+// done. It ends when all locks are given up.
 //
-// certmagic's ManageAsync is not used: it forgets a host whose storage does not answer when it is first asked.
+// certmagic's ManageAsync is not used: it forgets a host whose storage does not answer when it is
+// first asked.
 func (m *Manager) Run(ctx context.Context, tried chan<- struct{}) {
 	defer m.cache.Stop()
 	var under sync.WaitGroup
 	looking, cancel := context.WithTimeout(ctx, startTime)
 	for _, host := range m.config.Hosts {
-		under.Go(func() { _, _ = m.magic.CacheManagedCertificate(looking, host) }) // keep tells why not
+		// Keep tells why not
+		under.Go(func() { _, _ = m.magic.CacheManagedCertificate(looking, host) })
 	}
 	under.Wait()
 	cancel()
@@ -158,7 +177,8 @@ func (m *Manager) Run(ctx context.Context, tried chan<- struct{}) {
 	}
 }
 
-// keep orders the certificate of a host, unless it is there, until it is. From then on the cache has it renewed.
+// keep orders the certificate of a host, unless it is there, until it is. From then on the cache
+// has it renewed.
 func (m *Manager) keep(ctx context.Context, host string) {
 	for wait := retryAfter; m.of(host) == nil; wait = min(2*wait, retryAtMost) {
 		err := m.magic.ObtainCertAsync(ctx, host)
@@ -180,12 +200,13 @@ func (m *Manager) keep(ctx context.Context, host string) {
 	}
 }
 
-// discard removes what is stored of a host if that is no certificate with its key, as after a crash between the two: certmagic orders none as long
-// as there is something.
+// discard removes what is stored of a host if that is no certificate with its key, as after a crash
+// between the two: certmagic orders none as long as there is something.
 func (m *Manager) discard(ctx context.Context, host string) {
 	of, names := m.issuer.IssuerKey(), certmagic.StorageKeys
 	var text [3][]byte
-	for i, key := range []string{names.SiteCert(of, host), names.SitePrivateKey(of, host), names.SiteMeta(of, host)} {
+	for i, key := range []string{names.SiteCert(of, host), names.SitePrivateKey(of, host),
+		names.SiteMeta(of, host)} {
 		var err error
 		if text[i], err = m.magic.Storage.Load(ctx, key); err != nil {
 			return // the storage is away, or there is less than all, which is ordered
@@ -196,12 +217,14 @@ func (m *Manager) discard(ctx context.Context, host string) {
 	}
 }
 
-// attend tells of certificates whose renewal is late. certmagic tells of a server that is away or refuses, but writes only to its log if it does not get as far
-// as that: the storage cannot be written, or nobody gives up a lock.
+// attend tells of certificates whose renewal is late. certmagic tells of a server that is away or
+// refuses, but writes only to its log if it does not get as far as that: the storage cannot be
+// written, or nobody gives up a lock.
 func (m *Manager) attend(ctx context.Context) {
 	for _, host := range m.config.Hosts {
 		c := m.of(host)
-		if c == nil || time.Until(c.NotAfter).Seconds() > late*c.NotAfter.Sub(c.NotBefore).Seconds() {
+		if c == nil || time.Until(c.NotAfter).Seconds() > late*c.NotAfter.Sub(c.NotBefore).
+			Seconds() {
 			continue
 		}
 		if err := m.write(ctx); err != nil && ctx.Err() == nil {
@@ -212,7 +235,8 @@ func (m *Manager) attend(ctx context.Context) {
 	}
 }
 
-// late is the part of a certificate's time that is left when its renewal is late: it begins when a third is.
+// late is the part of a certificate's time that is left when its renewal is late: it begins when a
+// third is.
 const late = 0.3
 
 var errLate = errors.New("no attempt has come to an end: look for a lock in the storage that nobody gives up")
@@ -233,7 +257,8 @@ func (m *Manager) hasFailed(host string) bool {
 }
 
 // renew has those ordered again that are near their end, or takes what another edge got.
-func (m *Manager) renew(ctx context.Context) { _ = m.cache.RenewManagedCertificates(ctx) } // it returns no error
+// It returns no error
+func (m *Manager) renew(ctx context.Context) { _ = m.cache.RenewManagedCertificates(ctx) }
 
 // fail notes that a host has got no certificate. The same reason is told once.
 func (m *Manager) fail(host string, err error, renewal bool) {
@@ -327,8 +352,8 @@ func (m *Manager) Failures() uint64 {
 	return m.failures
 }
 
-// Certificate is what a client is shown: a proof, where that is asked for, else the certificate of a host that this is for; nil: it is for another, or there is
-// none yet.
+// Certificate is what a client is shown: a proof, where that is asked for, else the certificate of
+// a host that this is for; nil: it is for another, or there is none yet.
 func (m *Manager) Certificate(hello *tls.ClientHelloInfo) *tls.Certificate {
 	host := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if !m.hosts[host] {
@@ -341,7 +366,8 @@ func (m *Manager) Certificate(hello *tls.ClientHelloInfo) *tls.Certificate {
 	return c
 }
 
-// First is the certificate of the first host that has one, for clients that ask for no host, or for one that nobody has.
+// First is the certificate of the first host that has one, for clients that ask for no host, or for
+// one that nobody has.
 func (m *Manager) First() *tls.Certificate {
 	for _, host := range m.config.Hosts {
 		for _, c := range m.cache.AllMatchingCertificates(host) {
@@ -351,7 +377,8 @@ func (m *Manager) First() *tls.Certificate {
 	return nil
 }
 
-// Answer is the proof that a server of ACME asks a host for at a path (RFC 8555, 8.3); nil: none is under way there.
+// Answer is the proof that a server of ACME asks a host for at a path (RFC 8555, 8.3); nil: none is
+// under way there.
 func (m *Manager) Answer(ctx context.Context, host, path string) []byte {
 	if !m.hosts[host] {
 		return nil

@@ -20,12 +20,13 @@ const (
 	answerTime = 5 * time.Second
 	// lockTime is how long a lock outlives an edge that has gone.
 	lockTime = 30 * time.Second
-	// unlockTime is how long giving up a lock may take, for which the end of an edge waits. A lock that is not given up ends by itself.
+	// unlockTime is how long giving up a lock may take, for which the end of an edge waits. A lock
+	// that is not given up ends by itself.
 	unlockTime = time.Second
 )
 
-// Etcd is a Storage that edges share, of all their PoPs: a proof may be asked for at any of them. Below a prefix, each value has the key of
-// its name, and a lock is a key under a lease.
+// Etcd is a Storage that edges share, of all their PoPs: a proof may be asked for at any of them.
+// Below a prefix, each value has the key of its name, and a lock is a key under a lease.
 type Etcd struct {
 	connect func(context.Context) (*clientv3.Client, error)
 	prefix  string
@@ -35,14 +36,14 @@ type Etcd struct {
 	locks map[string]*concurrency.Session // by which this edge has a lock
 }
 
-// NewEtcd is the storage below a prefix, which ends in a slash. It connects when it is used first, and tries again until it can: an edge starts
-// without etcd.
+// NewEtcd is the storage below a prefix, which ends in a slash. It connects when it is used first,
+// and tries again until it can: an edge starts without etcd.
 func NewEtcd(connect func(context.Context) (*clientv3.Client, error), prefix string) *Etcd {
 	return &Etcd{connect: connect, prefix: prefix, locks: make(map[string]*concurrency.Session)}
 }
 
-// client is the connection, which lives as long as the process. Connecting takes its time where etcd is away, so who has waited too long for others to
-// find that out does not try as well.
+// client is the connection, which lives as long as the process. Connecting takes its time where
+// etcd is away, so who has waited too long for others to find that out does not try as well.
 func (e *Etcd) client(ctx context.Context) (*clientv3.Client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -97,7 +98,8 @@ func (e *Etcd) Delete(ctx context.Context, key string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	_, err = client.Txn(ctx).Then(clientv3.OpDelete(e.prefix+key), clientv3.OpDelete(e.prefix+key+"/", clientv3.WithPrefix())).Commit()
+	_, err = client.Txn(ctx).Then(clientv3.OpDelete(e.prefix+key),
+		clientv3.OpDelete(e.prefix+key+"/", clientv3.WithPrefix())).Commit()
 	return wrapped("delete", err)
 }
 
@@ -139,7 +141,8 @@ func (e *Etcd) List(ctx context.Context, path string, recursive bool) (list []st
 	return list, nil
 }
 
-// Stat tells values from folders. When one was written it does not know: certmagic asks that of no value.
+// Stat tells values from folders. When one was written it does not know: certmagic asks that of no
+// value.
 func (e *Etcd) Stat(ctx context.Context, key string) (info certmagic.KeyInfo, err error) {
 	value, err := e.Load(ctx, key)
 	if err == nil {

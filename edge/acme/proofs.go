@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// lookAfter is how old may be what is known of proofs in the storage. A server of ACME asks for one later than that after it was stored: it has to be
-	// told first.
+	// lookAfter is how old may be what is known of proofs in the storage. A server of ACME asks for
+	// one later than that after it was stored: it has to be told first.
 	lookAfter = 50 * time.Millisecond
 	// lookTime is how long a look may take.
 	lookTime = 2 * time.Second
 )
 
-// proofs is a Storage in which proofs of other edges are looked for together. Anybody can ask for one, so all questions of a while are
-// answered by one look: a flood of them costs the storage no more than that, and keeps no server of ACME from its answer.
+// proofs is a Storage in which proofs of other edges are looked for together. Anybody can ask for
+// one, so all questions of a while are answered by one look: a flood of them costs the storage no
+// more than that, and keeps no server of ACME from its answer.
 type proofs struct {
 	certmagic.Storage
 
@@ -47,7 +48,8 @@ func (s *proofs) Load(ctx context.Context, key string) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime) // it is for others as well
+	// It is for others as well
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
 	defer cancel()
 	l, known := s.looked[folder]
 	if !known || time.Since(l.at) >= lookAfter {

@@ -1,8 +1,10 @@
-// Package address finds which address a request comes from, and in which lists of prefixes an address is.
+// Package address finds which address a request comes from, and in which lists of prefixes an
+// address is.
 //
-// The peer is the client, unless it is a trusted proxy: then the client is the address that it and the trusted proxies
-// before it report. What a client can write itself is never believed (Sources.Identify). An address, or the prefix that
-// it shares with its neighbours, is the source that is counted.
+// The peer is the client, unless it is a trusted proxy: then the client is the address that it and
+// the trusted proxies before it report. What a client can write itself is never believed
+// (Sources.Identify). An address, or the prefix that it shares with its neighbours, is the source
+// that is counted.
 package address
 
 import (
@@ -20,10 +22,12 @@ type Config struct {
 	IPv4Prefix, IPv6Prefix int
 	Trust                  []netip.Prefix // peers whose Header is believed
 	TrustEverybody         bool           // Trust may hold every address
-	Header                 string         // X-Forwarded-For and Forwarded are lists; any other, such as X-Real-IP, holds one address
-	// ProxyProtocol: trusted peers begin every connection with a PROXY header (version 1 or 2), which names its client:
-	// one without is closed. The client named is then the peer, and is believed about others only if it is trusted as
-	// well. From peers that are not trusted such a header is refused, as it always is without ProxyProtocol.
+	// X-Forwarded-For and Forwarded are lists; any other, such as X-Real-IP, holds one address
+	Header string
+	// ProxyProtocol: trusted peers begin every connection with a PROXY header (version 1 or 2),
+	// which names its client: one without is closed. The client named is then the peer, and is
+	// believed about others only if it is trusted as well. From peers that are not trusted such a
+	// header is refused, as it always is without ProxyProtocol.
 	ProxyProtocol bool
 }
 
@@ -32,8 +36,8 @@ func (c *Config) TrustsEverybody() bool {
 	return slices.ContainsFunc(c.Trust, func(p netip.Prefix) bool { return p.Bits() == 0 })
 }
 
-// IsSourceHeader reports whether a proxy may give the address of a client in a header of that name: it has no other
-// meaning for the edge.
+// IsSourceHeader reports whether a proxy may give the address of a client in a header of that name:
+// it has no other meaning for the edge.
 func IsSourceHeader(name string) bool {
 	if !message.IsToken([]byte(name)) {
 		return false

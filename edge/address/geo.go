@@ -18,8 +18,8 @@ func (c Country) String() string {
 	return string(c[:])
 }
 
-// Geo finds out where an address, as a plain one, is. Both functions may be called from anywhere. Each is nil where
-// no database has what it looks for.
+// Geo finds out where an address, as a plain one, is. Both functions may be called from anywhere.
+// Each is nil where no database has what it looks for.
 type Geo struct {
 	Country func(netip.Addr) Country
 	ASN     func(netip.Addr) uint32 // the number of the autonomous system; 0: none
@@ -36,7 +36,8 @@ func (p *Places) Is() bool { return len(p.Countries)+len(p.ASNs) > 0 }
 
 // has reports whether an address, as a plain one, is in one of them.
 func (p *Places) has(geo *Geo, addr netip.Addr) bool {
-	return len(p.Countries) > 0 && geo.Country != nil && slices.Contains(p.Countries, geo.Country(addr)) ||
+	return len(p.Countries) > 0 && geo.Country != nil && slices.Contains(p.Countries,
+		geo.Country(addr)) ||
 		len(p.ASNs) > 0 && geo.ASN != nil && slices.Contains(p.ASNs, geo.ASN(addr))
 }
 

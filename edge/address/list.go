@@ -11,11 +11,12 @@ import (
 	"sluice/counter"
 )
 
-// A List is a named list of prefixes, whose content may change while requests look at it: a look takes no lock. The zero
-// List is empty.
+// A List is a named list of prefixes, whose content may change while requests look at it: a look
+// takes no lock. The zero List is empty.
 type List struct{ prefixes atomic.Pointer[bart.Lite] }
 
-// Set replaces the content, for all who look from now on. The caller must not change t any more; nil is empty.
+// Set replaces the content, for all who look from now on. The caller must not change t any more;
+// nil is empty.
 func (l *List) Set(t *bart.Lite) { l.prefixes.Store(t) }
 
 // Has reports whether an address, as a plain one, is in the list.
@@ -57,13 +58,15 @@ func NewGroup(prefixes []netip.Prefix, lists []*List, places Places, geo Geo) *G
 
 // Has reports whether an address, as a plain one, is in it.
 func (g *Group) Has(addr netip.Addr) bool {
-	return g != nil && (IsIn(g.prefixes, addr) || InAny(g.lists, addr) || g.places.has(&g.geo, addr))
+	return g != nil && (IsIn(g.prefixes, addr) || InAny(g.lists, addr) ||
+		g.places.has(&g.geo, addr))
 }
 
-// Covers reports whether all of p is known to be in it, Overlaps whether some of p may be. Which places a prefix of several
-// addresses is in is not known.
+// Covers reports whether all of p is known to be in it, Overlaps whether some of p may be. Which
+// places a prefix of several addresses is in is not known.
 func (g *Group) Covers(p netip.Prefix) bool {
-	return g.any(func(t *bart.Lite) bool { return t.LookupPrefix(p) }) || p.IsSingleIP() && g.Has(p.Addr())
+	return g.any(func(t *bart.Lite) bool { return t.LookupPrefix(p) }) || p.IsSingleIP() &&
+		g.Has(p.Addr())
 }
 
 func (g *Group) Overlaps(p netip.Prefix) bool {
@@ -93,7 +96,8 @@ func ParsePrefix(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("%q is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address", text)
+		return p,
+			fmt.Errorf("%q is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address", text)
 	case p.Masked() != p:
 		return p, fmt.Errorf("%s has bits beyond its prefix: write %s", text, p.Masked())
 	case p.Addr().Is6() && counter.Plain(p.Addr()).Is4() && p.Bits() >= 96:

@@ -12,8 +12,8 @@ import (
 	"sluice/edge/message"
 )
 
-// maxHops bounds how many proxies' addresses are read from a forwarding header. A longer chain ends there, which makes
-// the proxy at its end the source.
+// maxHops bounds how many proxies' addresses are read from a forwarding header. A longer chain ends
+// there, which makes the proxy at its end the source.
 const maxHops = 32
 
 // Sources finds the source of a request, by the proxies that it trusts.
@@ -29,7 +29,8 @@ type Sources struct {
 }
 
 func NewSources(c Config) *Sources {
-	s := &Sources{V4: c.IPv4Prefix, V6: c.IPv6Prefix, Trust: NewPrefixes(c.Trust), header: message.ForwardedFor, proxy: c.ProxyProtocol}
+	s := &Sources{V4: c.IPv4Prefix, V6: c.IPv6Prefix, Trust: NewPrefixes(c.Trust),
+		header: message.ForwardedFor, proxy: c.ProxyProtocol}
 	switch strings.ToLower(c.Header) {
 	case "x-real-ip":
 		s.header = message.RealIP
@@ -42,8 +43,8 @@ func NewSources(c Config) *Sources {
 	return s
 }
 
-// Distrust drops the lines that name the client and may not go on to the origin, and reports whether an untrusted peer
-// sent some.
+// Distrust drops the lines that name the client and may not go on to the origin, and reports
+// whether an untrusted peer sent some.
 func (s *Sources) Distrust(h *message.Head, trusted bool) (named bool) {
 	if s.name != nil {
 		named = h.OnlyFrom(trusted, s.name)
@@ -56,29 +57,33 @@ func (s *Sources) Distrust(h *message.Head, trusted bool) (named bool) {
 
 func (s *Sources) Of(addr netip.Addr) counter.Source { return counter.SourceOf(addr, s.V4, s.V6) }
 
-// Connection returns the source that a peer's connection counts for; false is a trusted proxy, which brings many
-// clients.
+// Connection returns the source that a peer's connection counts for; false is a trusted proxy,
+// which brings many clients.
 func (s *Sources) Connection(peer netip.Addr) (counter.Source, bool) {
 	return s.Of(peer), !IsIn(s.Trust, peer)
 }
 
-// Proxied reports whether a peer must begin its connections with a PROXY header. From any other, one is no HTTP.
+// Proxied reports whether a peer must begin its connections with a PROXY header. From any other,
+// one is no HTTP.
 func (s *Sources) Proxied(peer netip.Addr) bool { return s.proxy && IsIn(s.Trust, peer) }
 
-// Identify finds the address that a request comes from: the peer's own, or, if the peer is trusted, the one that it and
-// the trusted proxies before it report. The forwarding header is read from right to left, over all its lines, to the
-// first address that is not trusted; what stands left of it was written by that client and is not read at all. An entry
-// that is no address ends the search, and the proxy that passed it on is the source. A header that is no list must be
-// there once, with one address.
+// Identify finds the address that a request comes from: the peer's own, or, if the peer is trusted,
+// the one that it and the trusted proxies before it report. The forwarding header is read from
+// right to left, over all its lines, to the first address that is not trusted; what stands left of
+// it was written by that client and is not read at all. An entry that is no address ends the
+// search, and the proxy that passed it on is the source. A header that is no list must be there
+// once, with one address.
 //
-// It appends to hops the addresses believed, the nearest first, the client's last; with the peer they are the chain
-// that goes to the origin. The client is a plain address (counter.Plain).
-func (s *Sources) Identify(peer netip.Addr, h *message.Head, hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
+// It appends to hops the addresses believed, the nearest first, the client's last; with the peer
+// they are the chain that goes to the origin. The client is a plain address (counter.Plain).
+func (s *Sources) Identify(peer netip.Addr, h *message.Head,
+	hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
 	client, chain, trusted = s.identify(peer, h, hops)
 	return counter.Plain(client), chain, trusted
 }
 
-func (s *Sources) identify(peer netip.Addr, h *message.Head, hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
+func (s *Sources) identify(peer netip.Addr, h *message.Head,
+	hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
 	peer = peer.Unmap()
 	if !IsIn(s.Trust, peer) {
 		return peer, hops, false
@@ -129,7 +134,8 @@ func (s *Sources) identify(peer netip.Addr, h *message.Head, hops []netip.Addr) 
 // single is the value of the last line of a header that is no list, and how many lines there are.
 func (s *Sources) single(h *message.Head) (value []byte, n int) {
 	for i := range h.Lines {
-		if l := &h.Lines[i]; s.name == nil && l.Kind == s.header || s.name != nil && bytes.EqualFold(l.Name, s.name) {
+		if l := &h.Lines[i]; s.name == nil && l.Kind == s.header || s.name != nil &&
+			bytes.EqualFold(l.Name, s.name) {
 			value, n = l.Value, n+1
 		}
 	}
@@ -142,8 +148,9 @@ func (s *Sources) invalid() {
 	}
 }
 
-// lastComma is where the last entry of a list is cut off: of Forwarded the last comma that is in no quoted string. The line is read
-// from its end, which the nearest proxy has written, so a quote that a client leaves open hides nothing.
+// lastComma is where the last entry of a list is cut off: of Forwarded the last comma that is in no
+// quoted string. The line is read from its end, which the nearest proxy has written, so a quote
+// that a client leaves open hides nothing.
 func (s *Sources) lastComma(list []byte) int {
 	if s.header != message.Forwarded {
 		return bytes.LastIndexByte(list, ',')
@@ -212,9 +219,9 @@ func parseHop(entry []byte, forwarded bool) (netip.Addr, bool) {
 	return addr.Unmap().WithZone(""), true
 }
 
-// forwardedFor is the value of for= in an element of Forwarded (RFC 7239, 4), without its quotes. It reports false unless the whole
-// element is as it must be and has one for=: what a client wrote into another parameter, which its proxy quoted, must not be taken for
-// the proxy's own.
+// forwardedFor is the value of for= in an element of Forwarded (RFC 7239, 4), without its quotes.
+// It reports false unless the whole element is as it must be and has one for=: what a client wrote
+// into another parameter, which its proxy quoted, must not be taken for the proxy's own.
 func forwardedFor(element []byte) (node []byte, ok bool) {
 	for rest := element; len(rest) > 0; {
 		name, after, assigned := bytes.Cut(rest, []byte{'='})
@@ -240,8 +247,9 @@ func forwardedFor(element []byte) (node []byte, ok bool) {
 	return node, ok
 }
 
-// cutValue cuts the value of a parameter, without its quotes, from what follows its semicolon. Addresses need no quoted pairs, so
-// those stay as they are. A value that should have been quoted, an IPv6 address perhaps, is taken as it is.
+// cutValue cuts the value of a parameter, without its quotes, from what follows its semicolon.
+// Addresses need no quoted pairs, so those stay as they are. A value that should have been quoted,
+// an IPv6 address perhaps, is taken as it is.
 func cutValue(text []byte) (value, after []byte, ok bool) {
 	if len(text) == 0 || text[0] != '"' {
 		value, after, _ = bytes.Cut(text, []byte{';'})

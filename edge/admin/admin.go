@@ -1,9 +1,11 @@
-// Package admin is the operators' side of an edge: health, metrics and a small API, on a listener of its own.
+// Package admin is the operators' side of an edge: health, metrics and a small API, on a listener
+// of its own.
 //
-// It speaks plain HTTP and trusts whoever reaches it, but not pages in their browsers: a request must name this host, and
-// one that comes from another origin is refused, so that neither a name rebound to 127.0.0.1 nor a foreign form can use
-// it. With a token, the API wants it as well. Health and metrics are for machines, which name hosts as they please and have no
-// token; metrics can be made to want both.
+// It speaks plain HTTP and trusts whoever reaches it, but not pages in their browsers: a request
+// must name this host, and one that comes from another origin is refused, so that neither a name
+// rebound to 127.0.0.1 nor a foreign form can use it. With a token, the API wants it as well.
+// Health and metrics are for machines, which name hosts as they please and have no token; metrics
+// can be made to want both.
 package admin
 
 import (
@@ -50,27 +52,34 @@ type Options struct {
 	// Try begins a try, and StopTry ends one before its time; nil: nothing can be tried.
 	Try     func(Try) (Begun, error)
 	StopTry func(name string, by control.Operator) (Begun, error)
-	Self    func() control.EdgeStatus        // this edge, where it counts alone
-	Etcd    func() control.EtcdStatus        // nil: changes of rules do not travel over etcd
-	State   func() control.State             // what is not as it should be; nil: nobody knows
-	Waiting func() []config.Wait             // what the file says and waits for a restart; nil: nobody knows
-	Reload  func() (control.Reloaded, error) // reads the configuration again; its error goes to the operator
-	// View is the whole PoP, with what its edges say to a question (view.AskSource); nil: nobody can be asked.
-	View    func(ctx context.Context, question string) *view.PoP
-	Hosts   []string      // names under which this listener may be addressed, beside localhost and its own addresses
+	Self    func() control.EdgeStatus // this edge, where it counts alone
+	Etcd    func() control.EtcdStatus // nil: changes of rules do not travel over etcd
+	State   func() control.State      // what is not as it should be; nil: nobody knows
+	// What the file says and waits for a restart; nil: nobody knows
+	Waiting func() []config.Wait
+	// Reads the configuration again; its error goes to the operator
+	Reload func() (control.Reloaded, error)
+	// View is the whole PoP, with what its edges say to a question (view.AskSource); nil: nobody
+	// can be asked.
+	View func(ctx context.Context, question string) *view.PoP
+	// Names under which this listener may be addressed, beside localhost and its own addresses
+	Hosts   []string
 	Address string        // where it listens
 	Token   *bearer.Token // nil: none wanted
 	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
 	MetricsToken bool
 	Plans        *plans.Keeper // keeps what operators say of clients; nil: there is no store
-	// Vouch is told of requests that have the token; nil: nobody wants to know. Without a token there is nobody to vouch for.
+	// Vouch is told of requests that have the token; nil: nobody wants to know. Without a token
+	// there is nobody to vouch for.
 	Vouch func(*http.Request)
 }
 
-// maxBody bounds what the API reads: many times what a rule may have to travel. What is nested or wrong in a thousand places takes long.
+// maxBody bounds what the API reads: many times what a rule may have to travel. What is nested or
+// wrong in a thousand places takes long.
 const maxBody = 64 << 10
 
-// metricsAtOnce is how many may ask for metrics at a time; more get 503. It takes no token, and takes long while many are blocked.
+// metricsAtOnce is how many may ask for metrics at a time; more get 503. It takes no token, and
+// takes long while many are blocked.
 const metricsAtOnce = 4
 
 type api struct{ Options }
@@ -110,52 +119,63 @@ func (a api) private() map[string]http.HandlerFunc {
 		"POST /v1/mitigations/lift":                 a.liftKey,
 		"GET /v1/nodes":                             a.nodes,
 		"GET /v1/origins":                           a.origins,
-		"GET /v1/lists":                             func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Edge.Lists()) },
-		"POST /v1/reload":                           a.reload,
-		"GET /v1/maintenance":                       http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Edge.MaintenanceNow(time.Now())) }),
-		"PUT /v1/maintenance":                       a.maintain,
-		"DELETE /v1/maintenance":                    a.endMaintenance,
-		"POST /v1/drain":                            a.drain,
-		"POST /v1/undrain":                          a.undrain,
-		"PUT /v1/rules/{name}":                      a.edit(changes.Put),
-		"PATCH /v1/rules/{name}":                    a.edit(changes.Patch),
-		"DELETE /v1/rules/{name}":                   a.edit(changes.Delete),
-		"POST /v1/rules/{name}/rollback":            a.edit(changes.Rollback),
-		"GET /v1/rules/{name}/history":              a.history,
-		"GET /v1/rules/{name}/suggestion":           a.suggestion,
-		"POST /v1/tries":                            a.beginTry,
-		"GET /v1/tries":                             a.tries,
-		"GET /v1/tries/{name}":                      a.try,
-		"DELETE /v1/tries/{name}":                   a.stopTry,
-		"GET /v1/config":                            a.config,
-		"GET /v1/pop":                               a.pop,
-		"GET /v1/status":                            a.state,
-		"GET /v1/top":                               a.top,
-		"GET /v1/events":                            a.events,
-		"GET /v1/dashboard":                         a.summary,
-		"GET /v1/quotas":                            a.listQuotas(),
-		"GET /v1/quotas/{key}":                      a.quotas,
-		"PUT /v1/quotas/{key}":                      a.quota,
-		"DELETE /v1/quotas/{key}":                   a.unquota,
-		"GET /v1/quotas/{key}/history":              a.quotaHistory,
-		"GET /v1/usage/{key}":                       a.usage,
+		"GET /v1/lists": func(w http.ResponseWriter,
+			_ *http.Request) {
+			reply(w, a.Edge.Lists())
+		},
+		"POST /v1/reload": a.reload,
+		"GET /v1/maintenance": http.HandlerFunc(func(w http.ResponseWriter,
+			_ *http.Request) {
+			reply(w, a.Edge.MaintenanceNow(time.Now()))
+		}),
+		"PUT /v1/maintenance":             a.maintain,
+		"DELETE /v1/maintenance":          a.endMaintenance,
+		"POST /v1/drain":                  a.drain,
+		"POST /v1/undrain":                a.undrain,
+		"PUT /v1/rules/{name}":            a.edit(changes.Put),
+		"PATCH /v1/rules/{name}":          a.edit(changes.Patch),
+		"DELETE /v1/rules/{name}":         a.edit(changes.Delete),
+		"POST /v1/rules/{name}/rollback":  a.edit(changes.Rollback),
+		"GET /v1/rules/{name}/history":    a.history,
+		"GET /v1/rules/{name}/suggestion": a.suggestion,
+		"POST /v1/tries":                  a.beginTry,
+		"GET /v1/tries":                   a.tries,
+		"GET /v1/tries/{name}":            a.try,
+		"DELETE /v1/tries/{name}":         a.stopTry,
+		"GET /v1/config":                  a.config,
+		"GET /v1/pop":                     a.pop,
+		"GET /v1/status":                  a.state,
+		"GET /v1/top":                     a.top,
+		"GET /v1/events":                  a.events,
+		"GET /v1/dashboard":               a.summary,
+		"GET /v1/quotas":                  a.listQuotas(),
+		"GET /v1/quotas/{key}":            a.quotas,
+		"PUT /v1/quotas/{key}":            a.quota,
+		"DELETE /v1/quotas/{key}":         a.unquota,
+		"GET /v1/quotas/{key}/history":    a.quotaHistory,
+		"GET /v1/usage/{key}":             a.usage,
 	}
 }
 
 // public are the others: for machines, and the dashboard, which asks for the token itself.
 func (a api) public() map[string]http.Handler {
-	metrics := promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce})
+	metrics := promhttp.HandlerFor(a.Metrics,
+		promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce})
 	if a.MetricsToken {
 		metrics = a.authorized(metrics)
 	}
 	return map[string]http.Handler{
-		"GET /healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") }),
+		"GET /healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			text(w,
+				http.StatusOK, "ok\n")
+		}),
 		"GET /readyz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if why := a.Edge.Unready(); why != "" {
 				text(w, http.StatusServiceUnavailable, why+"\n")
 				return
 			}
-			words := "ready\n" // balancers send requests all the same: the proofs for certificates are among them
+			// Balancers send requests all the same: the proofs for certificates are among them
+			words := "ready\n"
 			if a.State != nil {
 				for _, c := range a.State().Certificates {
 					if why := c.Waiting(); why != "" {
@@ -163,8 +183,10 @@ func (a api) public() map[string]http.Handler {
 					}
 				}
 			}
-			if m := a.Edge.MaintenanceNow(time.Now()); m.On { // clients shall see that, and not a balancer's own error
-				words += "maintenance is on until " + m.Until.UTC().Format(time.RFC3339) + ": send requests all the same, they get 503\n"
+			// Clients shall see that, and not a balancer's own error
+			if m := a.Edge.MaintenanceNow(time.Now()); m.On {
+				words += "maintenance is on until " + m.Until.UTC().Format(time.RFC3339) +
+					": send requests all the same, they get 503\n"
 			}
 			text(w, http.StatusOK, words)
 		}),
@@ -175,14 +197,15 @@ func (a api) public() map[string]http.Handler {
 	}
 }
 
-// local refuses requests for another host or from another origin. Load balancers, which get nothing but a word, and Prometheus, which
-// gets numbers, name hosts as they please.
+// local refuses requests for another host or from another origin. Load balancers, which get nothing
+// but a word, and Prometheus, which gets numbers, name hosts as they please.
 func (a api) local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		metrics := r.URL.Path == "/metrics"
 		if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
 			if (!metrics || a.MetricsToken) && !a.ours(r.Host) {
-				fail(w, http.StatusForbidden, "the Host is not one of this listener's: add it to admin_hosts")
+				fail(w, http.StatusForbidden,
+					"the Host is not one of this listener's: add it to admin_hosts")
 				return
 			}
 			if origin := r.Header.Get("Origin"); origin != "" {
@@ -261,7 +284,8 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	by, known := map[string]seen.Kind{"": seen.Requests, "requests": seen.Requests, "refused": seen.Refused, "shadow": seen.Spared}[q.Get("by")]
+	by, known := map[string]seen.Kind{"": seen.Requests, "requests": seen.Requests,
+		"refused": seen.Refused, "shadow": seen.Spared}[q.Get("by")]
 	switch kind := q.Get("kind"); {
 	case !known:
 		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
@@ -269,7 +293,8 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 		list, err := a.Edge.TopKeys(by, n, q.Get("rule"))
 		if all && err == nil {
 			p := a.look(r, "")
-			reply(w, listOfPoP[view.HeavyKey]{p.Edges(), p.TopKeys(cmp.Or(q.Get("by"), "requests"), n, q.Get("rule"))})
+			reply(w, listOfPoP[view.HeavyKey]{p.Edges(), p.TopKeys(cmp.Or(q.Get("by"), "requests"),
+				n, q.Get("rule"))})
 			return
 		}
 		answer(w, list, err)
@@ -288,7 +313,8 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events shows what has happened after ?since=, the number of an event or a time (RFC 3339); the newest first.
+// events shows what has happened after ?since=, the number of an event or a time (RFC 3339); the
+// newest first.
 func (a api) events(w http.ResponseWriter, r *http.Request) {
 	since := r.URL.Query().Get("since")
 	if since == "" {
@@ -305,22 +331,26 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	} else if t, err := time.Parse(time.RFC3339, since); err == nil {
 		reply(w, a.Edge.Events().After(t))
 	} else {
-		fail(w, http.StatusBadRequest, "since is not possible: want the number of an event, or a time such as 2026-05-04T14:05:00Z")
+		fail(w, http.StatusBadRequest,
+			"since is not possible: want the number of an event, or a time such as 2026-05-04T14:05:00Z")
 	}
 }
 
-// mitigations shows those in force, or of them those with ?rule=, ?source=, ?mode=, ?by= and ?q= (see control.Filter), or the first ?n= of these (see
-// control.Extract). All of them may be a million, of which each is written as it is found.
+// mitigations shows those in force, or of them those with ?rule=, ?source=, ?mode=, ?by= and ?q=
+// (see control.Filter), or the first ?n= of these (see control.Extract). All of them may be a
+// million, of which each is written as it is found.
 func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	f := control.Filter{Rule: q.Get("rule"), Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
+	f := control.Filter{Rule: q.Get("rule"), Mode: rules.Mode(q.Get("mode")), By: q.Get("by"),
+		Text: q.Get("q")}
 	var wrong error
 	if source := q.Get("source"); source != "" {
 		f.Source, wrong = counter.ParseSource(source)
 	}
 	switch {
 	case wrong != nil:
-		fail(w, http.StatusBadRequest, "source is not possible: want an address, a prefix, or # and 32 hexadecimal digits")
+		fail(w, http.StatusBadRequest,
+			"source is not possible: want an address, a prefix, or # and 32 hexadecimal digits")
 		return
 	case f.Rule != "" && f.Rule != control.AllRules && a.find(f.Rule) == nil:
 		failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, f.Rule))
@@ -363,7 +393,8 @@ type term struct {
 func (t *term) length(w http.ResponseWriter) (d time.Duration, ok bool) {
 	d, err := control.ParseDuration(t.For)
 	if err != nil {
-		fail(w, http.StatusBadRequest, `"for" is not a time with a unit: want one such as 10m or 1d`)
+		fail(w, http.StatusBadRequest,
+			`"for" is not a time with a unit: want one such as 10m or 1d`)
 		return 0, false
 	}
 	if len(t.Reason) > 256 {
@@ -373,7 +404,8 @@ func (t *term) length(w http.ResponseWriter) (d time.Duration, ok bool) {
 	return d, true
 }
 
-// read reads a body. If it is wrong, the answer says so, and which was wanted, and repeats nothing of it.
+// read reads a body. If it is wrong, the answer says so, and which was wanted, and repeats nothing
+// of it.
 func read(w http.ResponseWriter, r *http.Request, into any, want string) bool {
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	decoder.DisallowUnknownFields()
@@ -410,7 +442,10 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 
 // listed shows a list of prefixes, list puts one on it, and unlist takes it off.
 func (a api) listed(list string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Edge.Listed(list, time.Now())) }
+	return func(w http.ResponseWriter, _ *http.Request) {
+		reply(w,
+			a.Edge.Listed(list, time.Now()))
+	}
 }
 
 func (a api) list(list string) http.HandlerFunc {
@@ -529,13 +564,18 @@ func answer(w http.ResponseWriter, v any, err error) {
 func failed(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
 	switch {
-	case errors.Is(err, config.ErrNoRule), errors.Is(err, control.ErrNoKey), errors.Is(err, control.ErrNotSeen), errors.Is(err, tryout.ErrNone):
+	case errors.Is(err, config.ErrNoRule), errors.Is(err, control.ErrNoKey),
+		errors.Is(err, control.ErrNotSeen), errors.Is(err, tryout.ErrNone):
 		status = http.StatusNotFound
-	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong), errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err, changes.ErrMoved), errors.Is(err, control.ErrNoPlans), errors.Is(err, control.ErrLimits), errors.Is(err, tryout.ErrRuns), errors.Is(err, tryout.ErrName):
+	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong),
+		errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err,
+			changes.ErrMoved), errors.Is(err, control.ErrNoPlans), errors.Is(err,
+			control.ErrLimits), errors.Is(err, tryout.ErrRuns), errors.Is(err, tryout.ErrName):
 		status = http.StatusConflict
 	case errors.Is(err, changes.ErrMatch):
 		status = http.StatusPreconditionFailed
-	case errors.Is(err, changes.ErrAway), errors.Is(err, plans.ErrAway), errors.Is(err, plans.ErrSilent):
+	case errors.Is(err, changes.ErrAway), errors.Is(err, plans.ErrAway),
+		errors.Is(err, plans.ErrSilent):
 		status = http.StatusServiceUnavailable
 	}
 	fail(w, status, err.Error())

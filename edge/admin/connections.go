@@ -8,10 +8,12 @@ import (
 	"sync"
 )
 
-// Connections bounds how many connections of operators, or of peers, are open, because each takes a descriptor that requests need, and nobody
-// needs a token to connect. Of more than Most one goes, of those that matter least the one of which nothing was received for longest (state). So who
-// floods the listener cuts himself off: probes and operators still get in, and nobody who is being answered is pushed out by connections that ask
-// for nothing, or, once he has shown who he is, by any. If all have, it is the new one that goes. Most must be set.
+// Connections bounds how many connections of operators, or of peers, are open, because each takes a
+// descriptor that requests need, and nobody needs a token to connect. Of more than Most one goes,
+// of those that matter least the one of which nothing was received for longest (state). So who
+// floods the listener cuts himself off: probes and operators still get in, and nobody who is being
+// answered is pushed out by connections that ask for nothing, or, once he has shown who he is, by
+// any. If all have, it is the new one that goes. Most must be set.
 type Connections struct {
 	Most int
 
@@ -54,7 +56,8 @@ func (c *Connections) Guard(s *http.Server) {
 	})
 }
 
-// Vouch says that a request comes from whom the listener is for. Its connection stays until it is answered.
+// Vouch says that a request comes from whom the listener is for. Its connection stays until it is
+// answered.
 func (c *Connections) Vouch(r *http.Request) { c.raise(r, vouched) }
 
 func (c *Connections) raise(r *http.Request, to state) {

@@ -19,13 +19,14 @@ import (
 	"sluice/edge/view"
 )
 
-// The dashboard is three files that ask the API for everything else. They hold nothing secret, so they are served without a token; the
-// page asks the operator for one if the API does.
+// The dashboard is three files that ask the API for everything else. They hold nothing secret, so
+// they are served without a token; the page asks the operator for one if the API does.
 //
 //go:embed dashboard.html dashboard.css dashboard.js
 var pages embed.FS
 
-// page serves a file of the dashboard. No text can become a script or a style there: both come from files alone.
+// page serves a file of the dashboard. No text can become a script or a style there: both come from
+// files alone.
 func page(file, kind string) http.HandlerFunc {
 	content, err := pages.ReadFile(file)
 	if err != nil {
@@ -34,25 +35,30 @@ func page(file, kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		begin(w, kind+"; charset=utf-8")
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "+
-			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy",
+			"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "+
+				"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		_, _ = w.Write(content)
 	}
 }
 
-// A summary is all that the dashboard shows at a glance. Counts go up from the start of the process; the page makes rates of them.
+// A summary is all that the dashboard shows at a glance. Counts go up from the start of the
+// process; the page makes rates of them.
 type summary struct {
 	view.Load
-	Time        time.Time                  `json:"time"`
-	PoP         string                     `json:"pop"`
-	Edge        string                     `json:"edge,omitempty"`
-	Unready     string                     `json:"unready,omitempty"`
-	Apart       string                     `json:"apart,omitempty"`   // which edges count under another secret
-	Waiting     []config.Wait              `json:"waiting,omitempty"` // settings of the file that wait for a restart
-	Failed      *control.FailedReload      `json:"failed_reload,omitempty"`
-	Maintenance *control.MaintenanceStatus `json:"maintenance,omitempty"` // nil: the PoP serves requests
+	Time    time.Time `json:"time"`
+	PoP     string    `json:"pop"`
+	Edge    string    `json:"edge,omitempty"`
+	Unready string    `json:"unready,omitempty"`
+	// Which edges count under another secret
+	Apart string `json:"apart,omitempty"`
+	// Settings of the file that wait for a restart
+	Waiting []config.Wait         `json:"waiting,omitempty"`
+	Failed  *control.FailedReload `json:"failed_reload,omitempty"`
+	// Nil: the PoP serves requests
+	Maintenance *control.MaintenanceStatus `json:"maintenance,omitempty"`
 	Rules       []ruleLoad                 `json:"rules"`
 	Shedding    []upstream.GroupStatus     `json:"shedding,omitempty"` // the origins that shed load
 	Wall        *control.Wall              `json:"wall,omitempty"`
@@ -66,7 +72,8 @@ type summary struct {
 	Keys        []control.HeavyKey         `json:"keys"` // by requests
 	RefusedKeys []control.HeavyKey         `json:"refused_keys"`
 	Events      []events.Event             `json:"events"` // after ?since=, at most eventsShown
-	// Whole is what stands in place of some of these where all edges are asked for; then the load is that of all as well. nil: they are not.
+	// Whole is what stands in place of some of these where all edges are asked for; then the load
+	// is that of all as well. nil: they are not.
 	Whole *popSummary `json:"whole,omitempty"`
 }
 
@@ -87,7 +94,8 @@ const (
 	nearestOf    = 50 // heaviest sources, of which the nearest to its limit is shown
 )
 
-// summary answers GET /v1/dashboard?q=&since=&scope=: mitigations that have q in them, and events after the one of that number.
+// summary answers GET /v1/dashboard?q=&since=&scope=: mitigations that have q in them, and events
+// after the one of that number.
 func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	since, err := strconv.ParseUint(r.FormValue("since"), 10, 64)
 	if err != nil && r.FormValue("since") != "" {
@@ -105,9 +113,11 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 	}
 	now, c := time.Now(), a.Edge.Config()
 	s := summary{
-		Time: now, PoP: c.PoP.Name, Edge: c.EdgeID, Unready: a.Edge.Unready(), Waiting: a.waiting(), Wall: a.Edge.Wall(), Load: view.NewLoad(families),
+		Time: now, PoP: c.PoP.Name, Edge: c.EdgeID, Unready: a.Edge.Unready(), Waiting: a.waiting(),
+		Wall: a.Edge.Wall(), Load: view.NewLoad(families),
 		Rules: []ruleLoad{}, Nodes: []nodeLoad{},
-		Requests: a.Edge.TopRequests(topShown), Refused: a.Edge.TopRefused(topShown), Events: a.Edge.Events().Since(since),
+		Requests: a.Edge.TopRequests(topShown), Refused: a.Edge.TopRefused(topShown),
+		Events: a.Edge.Events().Since(since),
 	}
 	s.Keys, _ = a.Edge.TopKeys(seen.Requests, topShown, "") // of no rule, which could be absent
 	s.RefusedKeys, _ = a.Edge.TopKeys(seen.Refused, topShown, "")
@@ -118,7 +128,8 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 		s.Maintenance = &m
 	}
 	s.Events = s.Events[:min(len(s.Events), eventsShown)]
-	if secret := a.Edge.Secret(); secret != nil && !secret.Held { // else it is why the edge is not ready
+	// Else it is why the edge is not ready
+	if secret := a.Edge.Secret(); secret != nil && !secret.Held {
 		s.Apart = secret.Warning
 	}
 	var match func(*control.Mitigation) bool
@@ -126,7 +137,8 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 		match = f.Matches
 	}
 	o := a.Edge.Overview(blockedShown, match, now)
-	s.Blocked, s.Shadow, s.Allow, s.Deny = o.Blocked, o.Shadow, firstListed(o.Allowed), firstListed(o.Denied)
+	s.Blocked, s.Shadow, s.Allow, s.Deny = o.Blocked, o.Shadow, firstListed(o.Allowed),
+		firstListed(o.Denied)
 	for rule, n := range a.Edge.Nearest(nearestOf, now) {
 		s.Load.Rule(rule).Nearest = &n
 	}

@@ -12,12 +12,15 @@ import (
 // drain takes the edge out of service, and undrain back into it. Doing so twice changes nothing.
 func (a api) drain(w http.ResponseWriter, r *http.Request) {
 	_, changed := a.Edge.DrainByHand(operator(r), time.Now())
-	a.service(w, r, changed, events.Event{Text: "drained the edge: /readyz says no, and it serves on", Old: "in service", New: "drained"})
+	a.service(w, r, changed,
+		events.Event{Text: "drained the edge: /readyz says no, and it serves on", Old: "in service",
+			New: "drained"})
 }
 
 func (a api) undrain(w http.ResponseWriter, r *http.Request) {
 	changed := a.Edge.Undrain() != nil
-	a.service(w, r, changed, events.Event{Text: "undrained the edge", Old: "drained", New: "in service"})
+	a.service(w, r, changed, events.Event{Text: "undrained the edge", Old: "drained",
+		New: "in service"})
 }
 
 // service tells what came of either.
@@ -25,5 +28,6 @@ func (a api) service(w http.ResponseWriter, r *http.Request, changed bool, e eve
 	if changed {
 		a.did(r, e)
 	}
-	reply(w, control.Service{Changed: changed, Ready: cmp.Or(a.Edge.Unready(), "ready"), Drained: a.Edge.Drained()})
+	reply(w, control.Service{Changed: changed, Ready: cmp.Or(a.Edge.Unready(), "ready"),
+		Drained: a.Edge.Drained()})
 }

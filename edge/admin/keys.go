@@ -11,7 +11,8 @@ import (
 	"sluice/edge/control"
 )
 
-// Who is counted by a key is named in a body and never in a URL, which logs and histories keep. The answer has the digest, which may be anywhere.
+// Who is counted by a key is named in a body and never in a URL, which logs and histories keep. The
+// answer has the digest, which may be anywhere.
 
 // digestOf reads a source that is a digest.
 func digestOf(text string) (counter.Source, bool) {
@@ -21,7 +22,8 @@ func digestOf(text string) (counter.Source, bool) {
 
 func (a api) lookKey(w http.ResponseWriter, r *http.Request) {
 	var k control.Key
-	if !read(w, r, &k, `{"key":"header:X-Api-Key","value":"..."}, or of a composite key {"parts":[{"key":"...","value":"..."},...]}`) {
+	if !read(w, r, &k,
+		`{"key":"header:X-Api-Key","value":"..."}, or of a composite key {"parts":[{"key":"...","value":"..."},...]}`) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
@@ -36,16 +38,19 @@ func (a api) blockKey(w http.ResponseWriter, r *http.Request) {
 		term
 		Rule string `json:"rule"`
 	}
-	if !read(w, r, &body, `{"key":"header:X-Api-Key","value":"...","for":"10m"}, and perhaps a rule and a reason`) {
+	if !read(w, r, &body,
+		`{"key":"header:X-Api-Key","value":"...","for":"10m"}, and perhaps a rule and a reason`) {
 		return
 	}
 	if d, ok := body.length(w); ok {
-		m, err := a.Edge.BlockKey(&body.Key, cmp.Or(body.Rule, control.AllRules), d, body.Reason, operator(r), time.Now())
+		m, err := a.Edge.BlockKey(&body.Key, cmp.Or(body.Rule, control.AllRules), d, body.Reason,
+			operator(r), time.Now())
 		answer(w, m, err)
 	}
 }
 
-func (a api) blockDigest(w http.ResponseWriter, r *http.Request, digest counter.Source, d time.Duration, reason string) {
+func (a api) blockDigest(w http.ResponseWriter, r *http.Request, digest counter.Source,
+	d time.Duration, reason string) {
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
 	m, err := a.Edge.BlockDigest(ctx, digest, d, reason, operator(r), time.Now())
@@ -60,6 +65,7 @@ func (a api) liftKey(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &body, `{"key":"header:X-Api-Key","value":"..."}, and perhaps a rule`) {
 		return
 	}
-	lifted, err := a.Edge.LiftKey(&body.Key, cmp.Or(body.Rule, control.AllRules), operator(r), time.Now())
+	lifted, err := a.Edge.LiftKey(&body.Key, cmp.Or(body.Rule, control.AllRules), operator(r),
+		time.Now())
 	answer(w, lifted, err)
 }

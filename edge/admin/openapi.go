@@ -31,8 +31,8 @@ func openAPI() http.HandlerFunc {
 	}
 }
 
-// withRuleFields adds to a document what it does not say of a rule's fields, by the types that they have in rules.Config: a field needs words in
-// the document only if its type says too little.
+// withRuleFields adds to a document what it does not say of a rule's fields, by the types that they
+// have in rules.Config: a field needs words in the document only if its type says too little.
 func withRuleFields(text []byte) []byte {
 	var doc map[string]any
 	if err := json.Unmarshal(text, &doc); err != nil {
@@ -40,7 +40,8 @@ func withRuleFields(text []byte) []byte {
 	}
 	fields := at(doc, "components", "schemas", "RuleFields", "properties")
 	for f := range reflect.TypeFor[rules.Config]().Fields() {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" && fields[name] == nil {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" &&
+			fields[name] == nil {
 			fields[name] = schemaOf(f.Type)
 		}
 	}

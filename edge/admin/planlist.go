@@ -12,16 +12,19 @@ import (
 	"sluice/edge/control"
 )
 
-// clientsAtOnce is how many clients an answer shows if the question does not say. The tier is asked about each.
+// clientsAtOnce is how many clients an answer shows if the question does not say. The tier is asked
+// about each.
 const clientsAtOnce = 100
 
 // Clients is a page of those of whom operators said something.
 type Clients struct {
 	Clients []control.ListedClient `json:"clients"`
-	Next    string                 `json:"next,omitempty"` // what ?after= wants for the next page; "": this is the last
+	// What ?after= wants for the next page; "": this is the last
+	Next string `json:"next,omitempty"`
 }
 
-// listQuotas shows clients of whom something is said, or those with a quota of ?plan=: ?n= of them, after where a page before has ended.
+// listQuotas shows clients of whom something is said, or those with a quota of ?plan=: ?n= of them,
+// after where a page before has ended.
 func (a api) listQuotas() http.HandlerFunc {
 	pages := newCursor()
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +57,8 @@ func (a api) listQuotas() http.HandlerFunc {
 	}
 }
 
-// A cursor is where a page ends, which is a client's key: URLs are in logs, so it is sealed, by a key that this process alone has.
+// A cursor is where a page ends, which is a client's key: URLs are in logs, so it is sealed, by a
+// key that this process alone has.
 type cursor struct{ cipher.AEAD }
 
 func newCursor() cursor {

@@ -37,7 +37,8 @@ func (a api) quotas(w http.ResponseWriter, r *http.Request) {
 	if a.Plans != nil && a.Plans.Status().Up {
 		ctx, cancel := context.WithTimeout(r.Context(), updatedTime)
 		defer cancel()
-		if list, err := a.Plans.History(ctx, all.Keys); err == nil { // if not, what is in force is told without it
+		// If not, what is in force is told without it
+		if list, err := a.Plans.History(ctx, all.Keys); err == nil {
 			all.Updated(list)
 		}
 	}
@@ -85,8 +86,10 @@ func (a api) quota(w http.ResponseWriter, r *http.Request) {
 	var q control.Quota
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&q); err != nil || q.State != "" || q.UpdatedAt != nil || q.UpdatedBy != "" {
-		fail(w, http.StatusBadRequest, `the body is not what it should be: want {"rule":"api","limit":500,"plan":"pro","effective_at":"2026-05-04T14:05:00Z","expires_at":"..."}, of which rule, times and one of limit and plan may be left out`)
+	if err := decoder.Decode(&q); err != nil || q.State != "" || q.UpdatedAt != nil ||
+		q.UpdatedBy != "" {
+		fail(w, http.StatusBadRequest,
+			`the body is not what it should be: want {"rule":"api","limit":500,"plan":"pro","effective_at":"2026-05-04T14:05:00Z","expires_at":"..."}, of which rule, times and one of limit and plan may be left out`)
 		return
 	}
 	q = q.UTC()
@@ -137,7 +140,8 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 	reply(w, map[string]int{"deleted": n})
 }
 
-// said keeps what was said of a client among the events: by its digest, because keys are nobody's business there.
+// said keeps what was said of a client among the events: by its digest, because keys are nobody's
+// business there.
 func (a api) said(r *http.Request, before control.Quotas, text, rule string) {
 	if before.By != "" {
 		text += ", known by " + before.By
@@ -159,7 +163,8 @@ func quotaFields(before, now control.Quotas) (list []events.Field) {
 	slices.Sort(names)
 	for _, rule := range slices.Compact(names) {
 		if was[rule] != is[rule] {
-			list = append(list, events.Field{Field: strings.TrimSuffix("quotas."+rule, "."), From: was[rule], To: is[rule]})
+			list = append(list, events.Field{Field: strings.TrimSuffix("quotas."+rule, "."),
+				From: was[rule], To: is[rule]})
 		}
 	}
 	return list

@@ -19,9 +19,11 @@ import (
 
 // Edited is what became of an edit.
 type Edited struct {
-	Edges    *control.Spread // which edges say that this version is in force there; nil: there is this edge only
-	Warnings []string        // what an operator should know of it
-	// Overtaken is what the operator has set and somebody else as well, at another edge at the same moment, whose value stands.
+	// Which edges say that this version is in force there; nil: there is this edge only
+	Edges    *control.Spread
+	Warnings []string // what an operator should know of it
+	// Overtaken is what the operator has set and somebody else as well, at another edge at the same
+	// moment, whose value stands.
 	Overtaken []changes.Overtaken
 	Now       *changes.Overlay // what Edges is about; nil: what is in force
 }
@@ -61,7 +63,8 @@ func (a api) overlay() *changes.Overlay {
 }
 
 func (a api) rule(w http.ResponseWriter, r *http.Request) {
-	// The tag first: it may be older than the rule that is shown, and then an edit by it is refused; but never newer.
+	// The tag first: it may be older than the rule that is shown, and then an edit by it is
+	// refused; but never newer.
 	tag := a.overlay().ETag(r.PathValue("name"))
 	rule := a.find(r.PathValue("name"))
 	if rule == nil {
@@ -72,19 +75,22 @@ func (a api) rule(w http.ResponseWriter, r *http.Request) {
 	reply(w, rule)
 }
 
-// edit changes a rule as the request asks, and answers with the rule as it is then and where it is in force.
+// edit changes a rule as the request asks, and answers with the rule as it is then and where it is
+// in force.
 func (a api) edit(action changes.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
-			fail(w, http.StatusRequestEntityTooLarge, "the body is too long: a rule that is changed here has a few kilobytes, put a longer one into the file")
+			fail(w, http.StatusRequestEntityTooLarge,
+				"the body is too long: a rule that is changed here has a few kilobytes, put a longer one into the file")
 			return
 		} else if err != nil {
 			fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 			return
 		}
 		by := operator(r)
-		e := changes.Edit{Name: r.PathValue("name"), Action: action, Body: body, IfMatch: r.Header.Get("If-Match"), Who: by.Who, From: by.From}
+		e := changes.Edit{Name: r.PathValue("name"), Action: action, Body: body,
+			IfMatch: r.Header.Get("If-Match"), Who: by.Who, From: by.From}
 		switch replace := r.URL.Query().Get("replace"); {
 		case action != changes.Put || replace == "" || replace == "false":
 		case replace == "true":
@@ -98,7 +104,8 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 				To *uint64 `json:"to"`
 			}
 			if json.Unmarshal(body, &to) != nil || to.To == nil {
-				fail(w, http.StatusBadRequest, `the body is not what it should be: want {"to": VERSION}, one of the rule's history; 0 is what the file says`)
+				fail(w, http.StatusBadRequest,
+					`the body is not what it should be: want {"to": VERSION}, one of the rule's history; 0 is what the file says`)
 				return
 			}
 			e.To = *to.To
@@ -134,7 +141,8 @@ func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 		overlay = a.overlay()
 	}
 	inForce := overlay.InForce(name)
-	o := outcome{Version: inForce.Version, Origin: inForce.Origin, Edges: done.Edges, Overtaken: done.Overtaken, Warnings: done.Warnings}
+	o := outcome{Version: inForce.Version, Origin: inForce.Origin, Edges: done.Edges,
+		Overtaken: done.Overtaken, Warnings: done.Warnings}
 	rule := overlay.Rule(name)
 	if rule == nil {
 		o.Deleted = true
@@ -161,7 +169,8 @@ func (a api) history(w http.ResponseWriter, r *http.Request) {
 	answer(w, list, err)
 }
 
-// config shows what runs, where each rule comes from, and what the file says and waits for a restart.
+// config shows what runs, where each rule comes from, and what the file says and waits for a
+// restart.
 func (a api) config(w http.ResponseWriter, _ *http.Request) {
 	type shown struct {
 		ruleJSON
@@ -203,7 +212,8 @@ func (a api) state(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a api) pop(w http.ResponseWriter, _ *http.Request) {
-	all := control.PoPStatus{Name: a.Edge.Config().PoP.Name, Edges: a.Edge.Edges(), Nodes: a.Edge.Nodes(), Secret: a.Edge.Secret()}
+	all := control.PoPStatus{Name: a.Edge.Config().PoP.Name, Edges: a.Edge.Edges(),
+		Nodes: a.Edge.Nodes(), Secret: a.Edge.Secret()}
 	if a.Etcd != nil {
 		status := a.Etcd()
 		all.Etcd = &status

@@ -15,7 +15,8 @@ import (
 // lookTime is how long an operator waits for what other edges show, at most.
 const lookTime = 4 * time.Second
 
-// ofPoP reports whether a request is about the whole PoP (?scope=pop). If that is not possible, the answer says so.
+// ofPoP reports whether a request is about the whole PoP (?scope=pop). If that is not possible, the
+// answer says so.
 func (a api) ofPoP(w http.ResponseWriter, r *http.Request) (is, ok bool) {
 	switch scope := r.URL.Query().Get("scope"); {
 	case scope == "" || scope == "edge":
@@ -65,7 +66,8 @@ func (a api) eventsOfPoP(w http.ResponseWriter, r *http.Request, since string) {
 		after, err = time.Parse(time.RFC3339, since)
 	}
 	if err != nil {
-		fail(w, http.StatusBadRequest, "since is not possible: of the whole PoP want a time such as 2026-05-04T14:05:00Z, because each edge numbers its own events")
+		fail(w, http.StatusBadRequest,
+			"since is not possible: of the whole PoP want a time such as 2026-05-04T14:05:00Z, because each edge numbers its own events")
 		return
 	}
 	p := a.look(r, "")
@@ -99,7 +101,8 @@ func (a api) statesOfPoP(w http.ResponseWriter, r *http.Request) {
 }
 
 // sourceOfPoP shows how a source stands by the tier, and what each edge knows of it by itself.
-func (a api) sourceOfPoP(w http.ResponseWriter, r *http.Request, source string, looked control.Looked) {
+func (a api) sourceOfPoP(w http.ResponseWriter, r *http.Request, source string,
+	looked control.Looked) {
 	question := view.AskSource(source)
 	p := a.look(r, question)
 	reply(w, struct {
@@ -107,7 +110,9 @@ func (a api) sourceOfPoP(w http.ResponseWriter, r *http.Request, source string, 
 		Source control.Looked                  `json:"source"`
 		Each   []view.Answered[control.Looked] `json:"each"` // edge by edge, without the tier
 		Events []view.Event                    `json:"events"`
-	}{p.EdgesTo(question), looked, view.Answers[control.Looked](p, question), slices.DeleteFunc(p.Happened(time.Time{}), func(e view.Event) bool { return !about(e.Source, source) })})
+	}{p.EdgesTo(question), looked, view.Answers[control.Looked](p,
+		question), slices.DeleteFunc(p.Happened(time.Time{}),
+		func(e view.Event) bool { return !about(e.Source, source) })})
 }
 
 // popSummary is what the dashboard shows of the whole PoP in place of this edge.
@@ -124,12 +129,15 @@ type popSummary struct {
 }
 
 // overPoP has a summary show the whole PoP.
-func (a api) overPoP(r *http.Request, s *summary, match func(*control.Mitigation) bool, now time.Time) view.Load {
+func (a api) overPoP(r *http.Request, s *summary, match func(*control.Mitigation) bool,
+	now time.Time) view.Load {
 	p := a.look(r, "")
 	own := append(s.Blocked.List, s.Shadow.List...)
-	over := &popSummary{Edges: p.Edges(), Requests: p.Top("requests", topShown), Refused: p.Top("refused", topShown), Events: p.Happened(time.Time{})}
+	over := &popSummary{Edges: p.Edges(), Requests: p.Top("requests", topShown),
+		Refused: p.Top("refused", topShown), Events: p.Happened(time.Time{})}
 	over.Blocked = p.Blocks(own, a.Edge.EachMitigation(now), match, 2*blockedShown, now)
-	over.Keys, over.RefusedKeys = p.TopKeys("requests", topShown, ""), p.TopKeys("refused", topShown, "")
+	over.Keys, over.RefusedKeys = p.TopKeys("requests", topShown, ""), p.TopKeys("refused",
+		topShown, "")
 	over.Events = over.Events[:min(len(over.Events), eventsShown)]
 	for _, e := range p.Parts {
 		if e.Part != nil {

@@ -22,7 +22,8 @@ type suggestionJSON struct {
 	Window  rules.Duration `json:"window"`
 	Mode    rules.Mode     `json:"mode"`
 	*peaks.Suggestion
-	Edges []view.Edge `json:"edges,omitempty"` // whose sources it rests on, with those that are missing
+	// Whose sources it rests on, with those that are missing
+	Edges []view.Edge `json:"edges,omitempty"`
 }
 
 // suggestion answers with the limit that the sources of a rule suggest: of this edge, or of all.
@@ -35,7 +36,8 @@ func (a api) suggestion(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("refuse"); text != "" {
 		var err error
 		if share, err = strconv.ParseFloat(text, 64); err != nil {
-			fail(w, http.StatusBadRequest, "refuse is not possible: want a share of sources, such as 0.01")
+			fail(w, http.StatusBadRequest,
+				"refuse is not possible: want a share of sources, such as 0.01")
 			return
 		}
 	}
@@ -56,10 +58,12 @@ func (a api) suggestion(w http.ResponseWriter, r *http.Request) {
 		failed(w, fmt.Errorf("no limit can be suggested for rule %s: %w", name, err))
 		return
 	} else if own == nil {
-		failed(w, fmt.Errorf("no limit can be suggested for rule %s: its mode is off, so nothing is counted", name))
+		failed(w,
+			fmt.Errorf("no limit can be suggested for rule %s: its mode is off, so nothing is counted", name))
 		return
 	}
-	said := suggestionJSON{Rule: name, About: tryout.About(rule), InForce: rule.Limit, Window: rule.Window, Mode: rule.Mode}
+	said := suggestionJSON{Rule: name, About: tryout.About(rule), InForce: rule.Limit,
+		Window: rule.Window, Mode: rule.Mode}
 	parts := []*peaks.Part{own}
 	if all {
 		parts = nil
@@ -71,7 +75,8 @@ func (a api) suggestion(w http.ResponseWriter, r *http.Request) {
 				parts = append(parts, &answer.Said)
 				continue
 			}
-			if i := slices.IndexFunc(said.Edges, func(e view.Edge) bool { return e.Name == answer.Edge }); i >= 0 {
+			if i := slices.IndexFunc(said.Edges,
+				func(e view.Edge) bool { return e.Name == answer.Edge }); i >= 0 {
 				said.Edges[i].Missing = "it has another rule of that name, or is of an older version"
 			}
 		}

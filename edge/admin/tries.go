@@ -38,11 +38,13 @@ type tryJSON struct {
 	Who    string          `json:"who,omitempty"`
 	Edge   string          `json:"edge"` // where it was begun
 	Result *tryout.Result  `json:"result"`
-	Edges  []view.Edge     `json:"edges,omitempty"` // of which the result is, with those that are missing
-	Late   []lateJSON      `json:"late,omitempty"`
+	// Of which the result is, with those that are missing
+	Edges []view.Edge `json:"edges,omitempty"`
+	Late  []lateJSON  `json:"late,omitempty"`
 }
 
-// lateJSON is an edge that has not observed a try from its beginning, because it started later: what it saw before, if it ran, is in no result.
+// lateJSON is an edge that has not observed a try from its beginning, because it started later:
+// what it saw before, if it ran, is in no result.
 type lateJSON struct {
 	Edge  string    `json:"edge"`
 	Since time.Time `json:"since"`
@@ -59,7 +61,8 @@ func (t *tryJSON) take(edge string, p *tryout.Part) {
 }
 
 func tryShown(r *tryout.Run, now time.Time) tryJSON {
-	return tryJSON{Name: r.Name, About: tryout.About(&r.Rule), Rule: tryout.RuleOf(&r.Order), Began: r.Began, Until: r.End(), Ended: !now.Before(r.End()), Who: r.Who, Edge: r.Edge}
+	return tryJSON{Name: r.Name, About: tryout.About(&r.Rule), Rule: tryout.RuleOf(&r.Order),
+		Began: r.Began, Until: r.End(), Ended: !now.Before(r.End()), Who: r.Who, Edge: r.Edge}
 }
 
 func (a api) beginTry(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +91,8 @@ func (a api) beginTry(w http.ResponseWriter, r *http.Request) {
 	answer(w, done, err)
 }
 
-// tries lists those that run, and those that have ended and are remembered, as this edge alone sees them.
+// tries lists those that run, and those that have ended and are remembered, as this edge alone sees
+// them.
 func (a api) tries(w http.ResponseWriter, _ *http.Request) {
 	now, list := time.Now(), []tryJSON{}
 	running, ended := a.Edge.Tries().All()
@@ -147,7 +151,8 @@ func (a api) showTry(w http.ResponseWriter, r *http.Request, all bool) {
 			t.take(said.Edge, &said.Said)
 			continue
 		}
-		if i := slices.IndexFunc(t.Edges, func(e view.Edge) bool { return e.Name == said.Edge }); i >= 0 {
+		if i := slices.IndexFunc(t.Edges,
+			func(e view.Edge) bool { return e.Name == said.Edge }); i >= 0 {
 			t.Edges[i].Missing = "it does not try this rule: it has just started, is of an older version, or cannot"
 		}
 	}

@@ -1,4 +1,5 @@
-// Package bearer is the token that a listener for operators or programs wants of a request: Authorization: Bearer TOKEN.
+// Package bearer is the token that a listener for operators or programs wants of a request:
+// Authorization: Bearer TOKEN.
 package bearer
 
 import (
@@ -8,8 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// Token is what a listener wants. It may be replaced at any time: the one before is void from then on, also on connections
-// that are open. A nil Token and one that was never set want nothing. It is safe for concurrent use.
+// Token is what a listener wants. It may be replaced at any time: the one before is void from then
+// on, also on connections that are open. A nil Token and one that was never set want nothing. It is
+// safe for concurrent use.
 type Token struct {
 	want atomic.Pointer[[sha256.Size]byte]
 }
@@ -33,8 +35,8 @@ func (t *Token) Set(token string) (changed bool) {
 // Wanted reports whether requests need a token.
 func (t *Token) Wanted() bool { return t != nil && t.want.Load() != nil }
 
-// Has reports whether a request has the token, and if not says in the answer's head what is wanted (RFC 6750). Digests are
-// compared, so that time tells nothing.
+// Has reports whether a request has the token, and if not says in the answer's head what is wanted
+// (RFC 6750). Digests are compared, so that time tells nothing.
 func (t *Token) Has(w http.ResponseWriter, r *http.Request) bool {
 	if !t.Wanted() {
 		return true

@@ -1,12 +1,15 @@
-// Package changes is what operators change of the rules while a PoP runs: an overlay over the configuration file, which is never written.
+// Package changes is what operators change of the rules while a PoP runs: an overlay over the
+// configuration file, which is never written.
 //
-// A Change sets a rule (whole, so that edges whose files differ end the same), removes it, or puts the file's in force
-// again. Of each rule the latest changes are kept, and the newest that this edge understands replaces the file's,
-// together with the fields of others that were made at the same moment (merge.go). A version is the number of a change,
-// the same on every edge; 0 is the file's rule. So a rule's past is the list of its changes, and to go back is to say
-// an old one again.
+// A Change sets a rule (whole, so that edges whose files differ end the same), removes it, or puts
+// the file's in force again. Of each rule the latest changes are kept, and the newest that this
+// edge understands replaces the file's, together with the fields of others that were made at the
+// same moment (merge.go). A version is the number of a change, the same on every edge; 0 is the
+// file's rule. So a rule's past is the list of its changes, and to go back is to say an old one
+// again.
 //
-// Overlay does all of it on values. Where changes are kept, how they reach other edges, and how rules are put in force is others' to say.
+// Overlay does all of it on values. Where changes are kept, how they reach other edges, and how
+// rules are put in force is others' to say.
 package changes
 
 import (
@@ -29,30 +32,36 @@ const (
 	Remove  Does = "removed" // there is no such rule, even if the file has one
 	Restore Does = "file"    // the file's rule is in force
 
-	// Of a name that begins with Tried, which no rule has: Rule is tried beside those in force, until Until, or not any more.
+	// Of a name that begins with Tried, which no rule has: Rule is tried beside those in force,
+	// until Until, or not any more.
 	Try  Does = "try"
 	Stop Does = "stop"
 )
 
-// Tried begins the name under which a try travels. It is in no overlay: tryout.InForce tells which are.
+// Tried begins the name under which a try travels. It is in no overlay: tryout.InForce tells which
+// are.
 const Tried = "try:"
 
-// Change is what an operator said of a rule. Its JSON is how it travels, beside its rule, version and time.
+// Change is what an operator said of a rule. Its JSON is how it travels, beside its rule, version
+// and time.
 type Change struct {
-	Name    string    `json:"-"` // of the rule
-	Version uint64    `json:"-"`
-	Maker   uint64    `json:"-"` // the edge's number: of one version the change of the higher stands
-	At      time.Time `json:"-"`
+	Name    string `json:"-"` // of the rule
+	Version uint64 `json:"-"`
+	// The edge's number: of one version the change of the higher stands
+	Maker uint64    `json:"-"`
+	At    time.Time `json:"-"`
 
-	Does  Does            `json:"does"`
-	Rule  json.RawMessage `json:"rule,omitempty"` // of a Set
-	Sets  []string        `json:"sets,omitempty"` // of a Set the fields that were meant, as JSON Pointers; none: the whole rule
-	Seen  []string        `json:"seen,omitempty"` // the latest changes of the rule that it was made over
-	After uint64          `json:"after"`          // the version that was in force
-	Who   string          `json:"who,omitempty"`  // as the operator calls himself
-	From  string          `json:"from,omitempty"` // where he came from
-	Edge  string          `json:"edge,omitempty"` // the one that he spoke to
-	To    *uint64         `json:"to,omitempty"`   // of a rollback: the version that it went back to
+	Does Does            `json:"does"`
+	Rule json.RawMessage `json:"rule,omitempty"` // of a Set
+	// Of a Set the fields that were meant, as JSON Pointers; none: the whole rule
+	Sets []string `json:"sets,omitempty"`
+	// The latest changes of the rule that it was made over
+	Seen  []string `json:"seen,omitempty"`
+	After uint64   `json:"after"`          // the version that was in force
+	Who   string   `json:"who,omitempty"`  // as the operator calls himself
+	From  string   `json:"from,omitempty"` // where he came from
+	Edge  string   `json:"edge,omitempty"` // the one that he spoke to
+	To    *uint64  `json:"to,omitempty"`   // of a rollback: the version that it went back to
 
 	Until time.Time `json:"until,omitzero"` // of a Try: its end
 
@@ -70,7 +79,8 @@ func Read(name string, version, maker uint64, at time.Time, text string) Change 
 	c := Change{}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		c = Change{wrong: err}
-	} else if tried := strings.HasPrefix(name, Tried); tried != (c.Does == Try || c.Does == Stop) || !tried && c.Does != Set && c.Does != Remove && c.Does != Restore {
+	} else if tried := strings.HasPrefix(name, Tried); tried != (c.Does == Try || c.Does == Stop) ||
+		!tried && c.Does != Set && c.Does != Remove && c.Does != Restore {
 		c.wrong = fmt.Errorf("it does what this edge does not know: %q", c.Does)
 	}
 	c.Rule = config.DropGone(c.Rule)
@@ -90,7 +100,8 @@ func (c *Change) read(on *config.Config) (rule rules.Config, err error) {
 		err = on.CheckRule(&rule)
 	}
 	if err == nil {
-		_, err = rules.New([]rules.Config{rule}, on.RuleDefaults(), func(string) *rules.Tally { return nil })
+		_, err = rules.New([]rules.Config{rule}, on.RuleDefaults(),
+			func(string) *rules.Tally { return nil })
 	}
 	return rule, err
 }
@@ -133,7 +144,8 @@ type Refused struct {
 // Lay lays changes, by rule and the newest first, over a file's rules.
 func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay {
 	file := on.Rules
-	o := &Overlay{on: on, file: file, changes: make(map[string][]Change), inForce: make(map[string]InForce)}
+	o := &Overlay{on: on, file: file, changes: make(map[string][]Change),
+		inForce: make(map[string]InForce)}
 	put := make(map[string]*rules.Config) // nil: removed
 	done := make(map[string]bool)
 	var added []string
@@ -177,7 +189,8 @@ func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay
 	return o
 }
 
-// together is the rule that the first of some changes, which is a Set that this edge understands, makes with those that follow, by rule and the newest first.
+// together is the rule that the first of some changes, which is a Set that this edge understands,
+// makes with those that follow, by rule and the newest first.
 func (o *Overlay) together(list []Change) *rules.Config {
 	c := list[0]
 	of := slices.IndexFunc(list, func(d Change) bool { return d.Name != c.Name })
@@ -193,7 +206,11 @@ func (o *Overlay) together(list []Change) *rules.Config {
 	}
 	rule, err := try(list)
 	if err != nil { // the fields do not fit together
-		rule, _ = try(fitting(list, func(some []Change) bool { _, err := try(some); return err == nil }))
+		rule, _ = try(fitting(list, func(some []Change) bool {
+			_,
+				err := try(some)
+			return err == nil
+		}))
 	}
 	return rule
 }
@@ -211,8 +228,9 @@ func byName(list []rules.Config, name string) *rules.Config {
 // InForce is what is in force for a rule; for one that never existed the zero InForce.
 func (o *Overlay) InForce(name string) InForce { return o.inForce[name] }
 
-// ETag identifies what is in force for a rule among all past and future states: by its version and a hash of its
-// content, because a file changes without a version, and two edges may make the same one. "" for no rule.
+// ETag identifies what is in force for a rule among all past and future states: by its version and
+// a hash of its content, because a file changes without a version, and two edges may make the same
+// one. "" for no rule.
 func (o *Overlay) ETag(name string) string {
 	r := o.Rule(name)
 	if r == nil {
@@ -223,25 +241,30 @@ func (o *Overlay) ETag(name string) string {
 
 // Past is what was said of a rule, for operators.
 type Past struct {
-	Version uint64          `json:"version"`
-	At      *time.Time      `json:"at,omitempty"` // none: version 0, which is the file's
-	Does    Does            `json:"does"`
-	Who     string          `json:"who,omitempty"`
-	From    string          `json:"from,omitempty"`
-	Edge    string          `json:"edge,omitempty"`
-	Old     json.RawMessage `json:"old"`             // what it replaced; null: no rule, or one that is not kept any more
-	New     json.RawMessage `json:"new"`             // null: no rule
-	After   uint64          `json:"after,omitempty"` // the version that it replaced, which may not be kept any more; 0: the file's
-	To      *uint64         `json:"to,omitempty"`    // of a rollback: the version that it went back to
-	InForce bool            `json:"in_force"`
-	Refused string          `json:"refused,omitempty"` // why it cannot be in force on this edge
+	Version uint64     `json:"version"`
+	At      *time.Time `json:"at,omitempty"` // none: version 0, which is the file's
+	Does    Does       `json:"does"`
+	Who     string     `json:"who,omitempty"`
+	From    string     `json:"from,omitempty"`
+	Edge    string     `json:"edge,omitempty"`
+	// What it replaced; null: no rule, or one that is not kept any more
+	Old json.RawMessage `json:"old"`
+	New json.RawMessage `json:"new"` // null: no rule
+	// The version that it replaced, which may not be kept any more; 0: the file's
+	After uint64 `json:"after,omitempty"`
+	// Of a rollback: the version that it went back to
+	To      *uint64 `json:"to,omitempty"`
+	InForce bool    `json:"in_force"`
+	Refused string  `json:"refused,omitempty"` // why it cannot be in force on this edge
 }
 
-// History is the changes of a rule, the newest first, and last the file's rule. The error is config.ErrNoRule.
+// History is the changes of a rule, the newest first, and last the file's rule. The error is
+// config.ErrNoRule.
 func (o *Overlay) History(name string) ([]Past, error) {
 	list := []Past{}
 	for i, c := range o.changes[name] {
-		p := Past{Version: c.Version, At: &c.At, Does: c.Does, Who: c.Who, From: c.From, Edge: c.Edge, Old: o.before(name, i), New: o.said(name, i), After: c.After, To: c.To}
+		p := Past{Version: c.Version, At: &c.At, Does: c.Does, Who: c.Who, From: c.From,
+			Edge: c.Edge, Old: o.before(name, i), New: o.said(name, i), After: c.After, To: c.To}
 		for _, r := range o.Refused {
 			if r.Change.Name == name && r.Change.Version == c.Version && r.Change.Maker == c.Maker {
 				p.Refused = r.Err.Error()
@@ -293,10 +316,13 @@ func (o *Overlay) said(name string, i int) json.RawMessage {
 	}
 }
 
-// Made is the rule, as JSON, before and with a change that was laid: what others made of it since is not in it. "" is no rule. Two edges may
-// have made the same version.
+// Made is the rule, as JSON, before and with a change that was laid: what others made of it since
+// is not in it. "" is no rule. Two edges may have made the same version.
 func (o *Overlay) Made(c *Change) (old, now string) {
-	i := slices.IndexFunc(o.changes[c.Name], func(d Change) bool { return d.Version == c.Version && d.Maker == c.Maker })
+	i := slices.IndexFunc(o.changes[c.Name], func(d Change) bool {
+		return d.Version == c.Version &&
+			d.Maker == c.Maker
+	})
 	if i < 0 {
 		return "", ""
 	}
@@ -327,7 +353,8 @@ func (o *Overlay) ofFile(name string) json.RawMessage {
 // ErrMatch means that If-Match names another state of the rule than the one in force.
 var ErrMatch = errors.New("changes: the rule is not as If-Match says")
 
-// ErrMoved means that another operator has changed the rule at the same moment, and nothing was changed.
+// ErrMoved means that another operator has changed the rule at the same moment, and nothing was
+// changed.
 var ErrMoved = errors.New("changes: the rule has just been changed by another operator: get it again, and change that")
 
 // ErrAway says that what carries changes to all edges cannot be reached, so that none can be made.

@@ -35,22 +35,26 @@ const (
 	Rollback
 )
 
-// Change makes a change of an operator's edit, in the form that is sent. There is none if the rule is so already, by an
-// operator's word. Errors are config.ErrNoRule, ErrMatch, ErrDrops, and what is wrong with the rule.
+// Change makes a change of an operator's edit, in the form that is sent. There is none if the rule
+// is so already, by an operator's word. Errors are config.ErrNoRule, ErrMatch, ErrDrops, and what
+// is wrong with the rule.
 func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 	old := o.Rule(e.Name)
 	if e.IfMatch != "" && !o.matches(e.Name, e.IfMatch) {
-		return c, false, fmt.Errorf("%w: it is %s now: get it again, and change that", ErrMatch, orNone(o.ETag(e.Name)))
+		return c, false, fmt.Errorf("%w: it is %s now: get it again, and change that", ErrMatch,
+			orNone(o.ETag(e.Name)))
 	}
 	if old == nil && (e.Action == Patch || e.Action == Delete) {
 		return c, false, fmt.Errorf("%w: %s", config.ErrNoRule, e.Name)
 	}
 	newer := o.newer(e.Name)
 	if newer != nil && (e.Action == Patch || e.Action == Put && !e.Replace) {
-		return c, false, fmt.Errorf("%w: version %d of the rule says what this edge does not understand (%v): change it at an edge that does, roll it back, or replace it with PUT and ?replace=true",
-			ErrDrops, newer.Change.Version, newer.Err)
+		return c, false,
+			fmt.Errorf("%w: version %d of the rule says what this edge does not understand (%v): change it at an edge that does, roll it back, or replace it with PUT and ?replace=true",
+				ErrDrops, newer.Change.Version, newer.Err)
 	}
-	c = Change{Name: e.Name, Does: Set, After: o.inForce[e.Name].Version, Seen: heads(o.changes[e.Name]), Who: e.Who, From: e.From}
+	c = Change{Name: e.Name, Does: Set, After: o.inForce[e.Name].Version,
+		Seen: heads(o.changes[e.Name]), Who: e.Who, From: e.From}
 	switch e.Action {
 	case Put:
 		c.Rule, err = o.put(e, old)
@@ -81,7 +85,8 @@ func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 	return c, true, nil
 }
 
-// newer is the latest change of a rule if it cannot be in force on this edge; nil: it is, or there is none.
+// newer is the latest change of a rule if it cannot be in force on this edge; nil: it is, or there
+// is none.
 func (o *Overlay) newer(name string) *Refused {
 	i := slices.IndexFunc(o.Refused, func(r Refused) bool { return r.Change.Name == name })
 	if i < 0 {
@@ -118,7 +123,8 @@ func (o *Overlay) put(e Edit, old *rules.Config) (json.RawMessage, error) {
 			return nil, err
 		}
 		if lost := dropped(config.Fields(*old), given, ""); len(lost) > 0 {
-			return nil, fmt.Errorf("%w: %s: name them as well, or change only what you name with PATCH, or say ?replace=true", ErrDrops, strings.Join(lost, ", "))
+			return nil,
+				fmt.Errorf("%w: %s: name them as well, or change only what you name with PATCH, or say ?replace=true", ErrDrops, strings.Join(lost, ", "))
 		}
 	}
 	return json.RawMessage(config.RuleJSON(rule)), nil
@@ -141,7 +147,8 @@ func dropped(set, given map[string]any, under string) (lost []string) {
 	return lost
 }
 
-// patched merges a patch into a rule, and returns which fields it names: others stay, null stands for the default.
+// patched merges a patch into a rule, and returns which fields it names: others stay, null stands
+// for the default.
 func patched(old rules.Config, patch []byte) (rule json.RawMessage, sets []string, err error) {
 	change, err := object(patch)
 	if err != nil {
@@ -189,9 +196,11 @@ func (o *Overlay) rollback(c *Change, to uint64) error {
 		c.Does = Restore
 		return nil
 	}
-	i := slices.IndexFunc(o.changes[c.Name], func(c Change) bool { return c.Version == to }) // of two of one version, what both make
+	// Of two of one version, what both make
+	i := slices.IndexFunc(o.changes[c.Name], func(c Change) bool { return c.Version == to })
 	if i < 0 {
-		return fmt.Errorf("%w: %s has no version %d that is kept: see its history", config.ErrNoRule, c.Name, to)
+		return fmt.Errorf("%w: %s has no version %d that is kept: see its history",
+			config.ErrNoRule, c.Name, to)
 	}
 	if c.Does = o.changes[c.Name][i].Does; c.Does == Set {
 		c.Rule = o.said(c.Name, i)

@@ -15,16 +15,17 @@ import (
 	"sluice/edge/rules"
 )
 
-// Operators at two edges change one rule at the same moment: neither change was made over the other. Each is whole, and
-// lists the fields that were meant (Sets) and the changes that it was made over (Seen). So what both make together
-// follows from the list alone, on every edge the same:
+// Operators at two edges change one rule at the same moment: neither change was made over the
+// other. Each is whole, and lists the fields that were meant (Sets) and the changes that it was
+// made over (Seen). So what both make together follows from the list alone, on every edge the same:
 //
 //	limit=20      at edge1, over version 7  ─┐
 //	                                         ├─ both fields; of a field that both set, the newer change's value
 //	window=2m     at edge2, over version 7  ─┘
 //
-// A change that means the whole rule, a removal among them, stands for all that is older. Where the fields do not fit together, the newest
-// change stands with each of the others, the newer first, that fits with those that stand already.
+// A change that means the whole rule, a removal among them, stands for all that is older. Where the
+// fields do not fit together, the newest change stands with each of the others, the newer first,
+// that fits with those that stand already.
 
 // whole reports whether a change means all of the rule.
 func (c *Change) whole() bool { return c.Does != Set || len(c.Sets) == 0 }
@@ -46,7 +47,8 @@ func seen(list []Change, i int) map[int]bool {
 	return before
 }
 
-// heads are the changes in a list, the newest first, that say over which a new one is made: all others are behind one of them.
+// heads are the changes in a list, the newest first, that say over which a new one is made: all
+// others are behind one of them.
 func heads(list []Change) (ids []string) {
 	behind := make(map[int]bool)
 	for i := range list {
@@ -61,7 +63,8 @@ func heads(list []Change) (ids []string) {
 	return ids
 }
 
-// merged is the rule that changes make, the newest first, the newest of which is a Set. It is not said that such a rule is possible.
+// merged is the rule that changes make, the newest first, the newest of which is a Set. It is not
+// said that such a rule is possible.
 func merged(list []Change) json.RawMessage {
 	c := &list[0]
 	if c.whole() {
@@ -103,8 +106,9 @@ func merged(list []Change) json.RawMessage {
 	return text
 }
 
-// fitting leaves out of changes, the newest first, what the newest has not seen and does not fit: each with what it was made over is held against those that
-// fit, the newer first. What a change that means the whole rule has replaced does not come back where that does not fit.
+// fitting leaves out of changes, the newest first, what the newest has not seen and does not fit:
+// each with what it was made over is held against those that fit, the newer first. What a change
+// that means the whole rule has replaced does not come back where that does not fit.
 func fitting(list []Change, fit func([]Change) bool) []Change {
 	kept := seen(list, 0)
 	kept[0] = true
@@ -131,7 +135,8 @@ func fitting(list []Change, fit func([]Change) bool) []Change {
 }
 
 // A path is a field of a rule as a JSON Pointer (RFC 6901).
-var escape, unescape = strings.NewReplacer("~", "~0", "/", "~1"), strings.NewReplacer("~1", "/", "~0", "~")
+var escape, unescape = strings.NewReplacer("~", "~0", "/", "~1"), strings.NewReplacer("~1", "/",
+	"~0", "~")
 
 // paths are the fields that an object names, of objects those within.
 func paths(fields map[string]any, under string) (list []string) {
@@ -178,7 +183,8 @@ func Fields(old, now string) (list []events.Field) {
 		return string(b)
 	}
 	for _, path := range differing(a, b) {
-		list = append(list, events.Field{Field: dotted(path), From: text(a, path), To: text(b, path)})
+		list = append(list, events.Field{Field: dotted(path), From: text(a, path),
+			To: text(b, path)})
 	}
 	return list
 }
@@ -254,7 +260,8 @@ func (t *Overtaken) String() string {
 	if t.Field == "" {
 		what = "the rule is " + or(t.Stands) + " now"
 	}
-	return fmt.Sprintf("%s: set by %s, and that stands (version %d)", what, by(t.Who, t.From, t.Edge), t.Version)
+	return fmt.Sprintf("%s: set by %s, and that stands (version %d)", what,
+		by(t.Who, t.From, t.Edge), t.Version)
 }
 
 // by names the author of a change for operators.
@@ -282,10 +289,14 @@ func (o *Overlay) Overtaken(name string, version, maker uint64) (lost []Overtake
 	c, stands := &list[i], o.Rule(name)
 	add := func(path string, yours, is any) {
 		d := &list[0]
-		if j := slices.IndexFunc(list[:i], func(d Change) bool { return path == "" || d.covers(path) }); j >= 0 {
+		if j := slices.IndexFunc(list[:i], func(d Change) bool {
+			return path == "" ||
+				d.covers(path)
+		}); j >= 0 {
 			d = &list[j]
 		}
-		t := Overtaken{Field: dotted(path), Version: d.Version, At: d.At, Who: d.Who, From: d.From, Edge: d.Edge}
+		t := Overtaken{Field: dotted(path), Version: d.Version, At: d.At, Who: d.Who, From: d.From,
+			Edge: d.Edge}
 		t.Yours, _ = json.Marshal(yours) // both were read from JSON
 		t.Stands, _ = json.Marshal(is)
 		lost = append(lost, t)
@@ -319,8 +330,9 @@ func (o *Overlay) Overtaken(name string, version, maker uint64) (lost []Overtake
 // moment is how long ago another operator may have set a field and not have the answer yet.
 const moment = 2 * time.Second
 
-// Replaced returns which fields a change has set anew that another operator had set at another edge a moment before,
-// and whose answer may not report this. Values that were overtaken in turn are left out: they replaced nothing.
+// Replaced returns which fields a change has set anew that another operator had set at another edge
+// a moment before, and whose answer may not report this. Values that were overtaken in turn are
+// left out: they replaced nothing.
 func (o *Overlay) Replaced(name string, version, maker uint64, lost []Overtaken) (texts []string) {
 	list := o.changes[name][len(o.Newer(name, version, maker)):]
 	if len(list) == 0 || list[0].Version != version || list[0].Maker != maker {
@@ -329,16 +341,22 @@ func (o *Overlay) Replaced(name string, version, maker uint64, lost []Overtaken)
 	c := &list[0]
 	its, _ := object(c.Rule)
 	for _, path := range c.Sets {
-		if slices.ContainsFunc(lost, func(l Overtaken) bool { return l.Field == "" || l.Field == dotted(path) }) {
+		if slices.ContainsFunc(lost, func(l Overtaken) bool {
+			return l.Field == "" ||
+				l.Field == dotted(path)
+		}) {
 			continue
 		}
 		j := slices.IndexFunc(list[1:], func(d Change) bool { return d.covers(path) }) + 1
-		if d := &list[j]; j > 0 && !d.whole() && d.Maker != maker && (d.Who == "" || d.Who != c.Who) && c.At.Sub(d.At).Abs() < moment {
+		if d := &list[j]; j > 0 && !d.whole() && d.Maker != maker &&
+			(d.Who == "" || d.Who != c.Who) && c.At.Sub(d.At).Abs() < moment {
 			theirs, _ := object(d.Rule)
 			was, _ := at(theirs, path)
 			if is, _ := at(its, path); !reflect.DeepEqual(was, is) {
 				text, _ := json.Marshal(was)
-				texts = append(texts, fmt.Sprintf("%s was set to %s by %s a moment before: this replaces it", dotted(path), text, by(d.Who, d.From, d.Edge)))
+				texts = append(texts,
+					fmt.Sprintf("%s was set to %s by %s a moment before: this replaces it",
+						dotted(path), text, by(d.Who, d.From, d.Edge)))
 			}
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Record is a change as it is kept where edges of several PoPs find it: with what orders it among all others.
+// Record is a change as it is kept where edges of several PoPs find it: with what orders it among
+// all others.
 type Record struct {
 	Version uint64    // the higher stands,
 	Edge    uint64    // and of one version the one of the higher edge
@@ -43,13 +44,15 @@ func EncodeRecords(list []Record) []byte {
 		if !json.Valid(text) { // then no edge understands it
 			text, _ = json.Marshal(r.Text)
 		}
-		p.Changes = append(p.Changes, record{r.Version, fmt.Sprintf("%016x", r.Edge), r.At.UTC(), r.Until, text})
+		p.Changes = append(p.Changes, record{r.Version, fmt.Sprintf("%016x", r.Edge), r.At.UTC(),
+			r.Until, text})
 	}
 	b, _ := json.Marshal(p) // it always can be
 	return b
 }
 
-// DecodeRecords reads what EncodeRecords wrote: all, or nothing and an error. Whether this edge understands what was said is for Read to say.
+// DecodeRecords reads what EncodeRecords wrote: all, or nothing and an error. Whether this edge
+// understands what was said is for Read to say.
 func DecodeRecords(text []byte) ([]Record, error) {
 	var p past
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -65,8 +68,10 @@ func DecodeRecords(text []byte) ([]Record, error) {
 	list := make([]Record, 0, len(p.Changes))
 	for i, c := range p.Changes {
 		edge, err := strconv.ParseUint(c.Edge, 16, 64)
-		if err != nil || c.Version == 0 || c.Version > maxVersion || c.At.IsZero() || len(c.Change) == 0 {
-			return nil, fmt.Errorf("changes: not the past of a rule: change %d has no version, edge_id, time or change that is possible", i)
+		if err != nil || c.Version == 0 || c.Version > maxVersion || c.At.IsZero() ||
+			len(c.Change) == 0 {
+			return nil,
+				fmt.Errorf("changes: not the past of a rule: change %d has no version, edge_id, time or change that is possible", i)
 		}
 		var said bytes.Buffer
 		if err := json.Compact(&said, c.Change); err != nil {

@@ -21,12 +21,13 @@ func (r *reader) callers(name string, c *Callers) fields {
 	}
 }
 
-// checkFiles reports files that do not go together, of a listener of this name, for an address such as example. who
-// calls there, and tokenFile is what else it has; "": nothing.
+// checkFiles reports files that do not go together, of a listener of this name, for an address such
+// as example. who calls there, and tokenFile is what else it has; "": nothing.
 func (c *Callers) checkFiles(name, example, who, tokenFile string) error {
 	switch {
 	case c.Listen == "" && c.CertFile+c.KeyFile+c.ClientCAFile+tokenFile != "":
-		return fmt.Errorf("%s has files but listens nowhere: give %s.listen, such as %q", name, name, example)
+		return fmt.Errorf("%s has files but listens nowhere: give %s.listen, such as %q", name,
+			name, example)
 	case (c.CertFile == "") != (c.KeyFile == ""):
 		return fmt.Errorf("%s: cert_file and key_file belong together: give both", name)
 	case c.ClientCAFile != "" && c.CertFile == "":

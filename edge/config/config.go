@@ -1,5 +1,5 @@
-// Package config reads configuration files: YAML into values, with the position and the remedy of everything that is
-// wrong, and rules back into JSON.
+// Package config reads configuration files: YAML into values, with the position and the remedy of
+// everything that is wrong, and rules back into JSON.
 package config
 
 import (
@@ -27,8 +27,8 @@ import (
 	"sluice/edge/upstream"
 )
 
-// Config is a configuration file's content, with the defaults for what it leaves out. ParseConfig and Default make one;
-// after a change of a field (flags) call Check again.
+// Config is a configuration file's content, with the defaults for what it leaves out. ParseConfig
+// and Default make one; after a change of a field (flags) call Check again.
 type Config struct {
 	Listen         []Listener // for requests; at least one
 	ListenTLS      []Listener // for requests over TLS
@@ -52,22 +52,25 @@ type Config struct {
 	Deny, Allow    []netip.Prefix
 	DenyLists      []string // names of lists that Deny, or Allow, has as well
 	AllowLists     []string
-	DenyPlaces     address.Places // countries and autonomous systems that Deny, or Allow, has as well
-	AllowPlaces    address.Places
-	Limits         front.Limits
-	HTTP2          HTTP2
-	Origins        []upstream.Config
-	Rules          []rules.Config
-	AccessLog      accesslog.Config
-	Estimate       algorithm.Estimate // of rules that do not say
-	CheckPath      string             // where other proxies request verdicts: a path, or one that ends in /*; "": nowhere
-	Shed           Shed               // what becomes of new connections of sources that are blocked; see Server.shed
-	Wall           Wall
-	Shadow         bool // every rule that is not off is a shadow
-	VerdictHeader  bool // answers carry Sluice-Verdict
-	Plans          rules.PlansConfig
-	Pages          []pages.Config // in place of the edge's own answers
-	JWT            token.Config   // which tokens are believed, where rules count by what they claim
+	// Countries and autonomous systems that Deny, or Allow, has as well
+	DenyPlaces  address.Places
+	AllowPlaces address.Places
+	Limits      front.Limits
+	HTTP2       HTTP2
+	Origins     []upstream.Config
+	Rules       []rules.Config
+	AccessLog   accesslog.Config
+	Estimate    algorithm.Estimate // of rules that do not say
+	// Where other proxies request verdicts: a path, or one that ends in /*; "": nowhere
+	CheckPath string
+	// What becomes of new connections of sources that are blocked; see Server.shed
+	Shed          Shed
+	Wall          Wall
+	Shadow        bool // every rule that is not off is a shadow
+	VerdictHeader bool // answers carry Sluice-Verdict
+	Plans         rules.PlansConfig
+	Pages         []pages.Config // in place of the edge's own answers
+	JWT           token.Config   // which tokens are believed, where rules count by what they claim
 
 	RateLimitService RateLimitService
 	LimitAPI         LimitAPI
@@ -76,10 +79,13 @@ type Config struct {
 	Composed Composed
 }
 
-// Composed is what stays of how a file was put together. The zero Composed is of a file that stands alone.
+// Composed is what stays of how a file was put together. The zero Composed is of a file that stands
+// alone.
 type Composed struct {
-	Notes  []string          // what is possible but probably not meant, a sentence each
-	Hidden map[string]string // settings that have a file's content in them (plans.store, source.trust.0), as they are written
+	Notes []string // what is possible but probably not meant, a sentence each
+	// Settings that have a file's content in them (plans.store, source.trust.0), as they are
+	// written
+	Hidden map[string]string
 }
 
 // HTTP2 is how HTTP/2 is spoken to clients.
@@ -95,7 +101,8 @@ type Shed string
 const (
 	Answer     Shed = "answer"     // they are served, and each request is refused
 	Connection Shed = "connection" // the edge closes them
-	Kernel     Shed = "kernel"     // sluice-wall has the kernel refuse them, and the edge closes the rest
+	// Sluice-wall has the kernel refuse them, and the edge closes the rest
+	Kernel Shed = "kernel"
 )
 
 // Closes reports whether the edge closes such connections.
@@ -111,8 +118,10 @@ type PoP struct {
 	Name       string
 	Memcached  []string // host:port; none is the embedded tier
 	SecretFile string
-	Edges      int           // 0: learned from presence
-	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait or check: sync
+	Edges      int // 0: learned from presence
+	// How long a request may wait for the PoP's count where a rule says first_sight: wait or check:
+	// sync
+	Wait time.Duration
 
 	Peers           []Peer // PoPs that send this one their blocks, and get this one's
 	PeersListen     string // host:port where their edges send them
@@ -126,7 +135,8 @@ type Peer struct {
 	Edges []string // host:port where they listen for peers
 }
 
-// Etcd is the etcd over which the rules that operators change are the same in several PoPs. The zero Etcd is none.
+// Etcd is the etcd over which the rules that operators change are the same in several PoPs. The
+// zero Etcd is none.
 type Etcd struct {
 	Endpoints    []string // http://HOST:PORT or https://HOST:PORT, all of one scheme
 	Prefix       string   // of all keys; begins and ends with a slash
@@ -143,8 +153,9 @@ type Geo struct{ Country, ASN string }
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
-		Listen:   At(":8080"),
-		ACME:     ACME{Directory: "https://acme-v02.api.letsencrypt.org/directory", Challenges: []string{"http-01", "tls-alpn-01"}},
+		Listen: At(":8080"),
+		ACME: ACME{Directory: "https://acme-v02.api.letsencrypt.org/directory",
+			Challenges: []string{"http-01", "tls-alpn-01"}},
 		Admin:    "127.0.0.1:8081",
 		PoP:      PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Etcd:     Etcd{Prefix: "/sluice/"},
@@ -154,19 +165,23 @@ func Default() *Config {
 		Tracing:   tracing.Config{Sample: 0.001, Parent: tracing.None, ServiceName: "sluice"},
 		Source:    address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		HTTP2:     HTTP2{Enabled: true, MaxStreams: 128},
-		JWT:       token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second},
-		Limits: front.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
+		JWT: token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"},
+			Leeway: 30 * time.Second},
+		Limits: front.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10,
+			HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}
 }
 
-// RuleDefaults is what holds for all rules that do not say otherwise. Its lists are empty, and no address is anywhere.
+// RuleDefaults is what holds for all rules that do not say otherwise. Its lists are empty, and no
+// address is anywhere.
 func (c *Config) RuleDefaults() rules.Defaults {
 	named := make(map[string]*address.List, len(c.Lists))
 	for i := range c.Lists {
 		named[c.Lists[i].Name] = new(address.List)
 	}
-	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow, Plans: c.Plans, Lists: named, Geo: geoOf(&c.Geo)}
+	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow, Plans: c.Plans, Lists: named,
+		Geo: geoOf(&c.Geo)}
 }
 
 // Check reports what no single field shows: what is missing once file and flags are put together.
@@ -180,24 +195,29 @@ func (c *Config) Check() error {
 		return errors.New("http2.cleartext is on but no proxy is trusted, and it is for trusted proxies only: name them under source.trust")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:
 		return errors.New("source.proxy_protocol is on but no proxy is trusted: name the proxies that send the header under source.trust")
-	case len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "" && c.LimitAPI.Listen == "":
+	case len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "" &&
+		c.LimitAPI.Listen == "":
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
 	case c.listensAt(c.Listen, c.Admin):
-		return errors.New("listen and admin are both " + c.Admin + ": give them different addresses")
+		return errors.New("listen and admin are both " + c.Admin +
+			": give them different addresses")
 	case c.listensAt(c.ListenTLS, c.Admin):
-		return errors.New("listen_tls and admin are both " + c.Admin + ": give them different addresses")
+		return errors.New("listen_tls and admin are both " + c.Admin +
+			": give them different addresses")
 	case c.MetricsToken && c.AdminTokenFile == "":
 		return errors.New("metrics_token is on but there is no token: give admin_token_file")
 	case c.Source.TrustsEverybody() && !c.Source.TrustEverybody:
 		return errors.New("source.trust has every address, so each client can claim to be any other: name your proxies, or, if only they can reach this edge, set source.trust_everybody: true")
-	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Check == limiter.Sync }):
+	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && slices.ContainsFunc(c.Rules,
+		func(r rules.Config) bool { return r.Check == limiter.Sync }):
 		return errors.New("pop.wait is 0 but a rule has check: sync, whose requests wait for the tier: give pop.wait a time, such as 5ms")
 	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && c.hasConcurrency():
 		return errors.New("pop.wait is 0 but a rule has a concurrency, whose requests wait for the tier: give pop.wait a time, such as 5ms")
 	case c.Shed == Kernel && c.Wall.Socket == "":
 		return errors.New("shed is kernel but nothing says where sluice-wall is: give wall.socket, such as /run/sluice-wall/wall.sock")
 	case c.CheckPath != "" && c.CheckPath != "none" && c.hasConcurrency():
-		return errors.New("check_path is " + c.CheckPath + " but a rule has a concurrency: a proxy that requests a verdict does not report when the request ends; remove one of them")
+		return errors.New("check_path is " + c.CheckPath +
+			" but a rule has a concurrency: a proxy that requests a verdict does not report when the request ends; remove one of them")
 	}
 	if err := c.checkACME(); err != nil {
 		return err
@@ -222,22 +242,27 @@ func (c *Config) Check() error {
 
 // hasConcurrency reports whether a rule in force counts requests in flight.
 func (c *Config) hasConcurrency() bool {
-	return slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Mode != rules.Off && r.Concurrency > 0 })
+	return slices.ContainsFunc(c.Rules, func(r rules.Config) bool {
+		return r.Mode != rules.Off &&
+			r.Concurrency > 0
+	})
 }
 
-// CheckAdmin reports whether operators may be listened for at an address: beyond this machine they need a token,
-// because anyone who reaches the API can block any source and lift every block.
+// CheckAdmin reports whether operators may be listened for at an address: beyond this machine they
+// need a token, because anyone who reaches the API can block any source and lift every block.
 func (c *Config) CheckAdmin(address string) error {
 	if c.AdminTokenFile != "" || c.AdminInsecure || isLocal(address) {
 		return nil
 	}
-	return errors.New("admin is " + address + ", which others than this machine may reach, and anyone who does may change rules and blocks: " +
+	return errors.New("admin is " + address +
+		", which others than this machine may reach, and anyone who does may change rules and blocks: " +
 		"give admin_token_file, listen on 127.0.0.1, or say admin_insecure: true")
 }
 
 // isLocal reports whether only this machine reaches an address to listen on.
 func isLocal(address string) bool {
-	if strings.HasPrefix(address, "unix:") || strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@") {
+	if strings.HasPrefix(address, "unix:") || strings.HasPrefix(address, "/") ||
+		strings.HasPrefix(address, "@") {
 		return true // as far as the permissions of its folder say
 	}
 	host, _, err := net.SplitHostPort(address)
@@ -248,13 +273,14 @@ func isLocal(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// Warnings returns what is possible but probably not meant, a sentence each: the weaknesses, and a rule about some
-// hosts, whose origin answers for any host. A client writes Host as it likes, so it can reach that origin without the
-// rule.
+// Warnings returns what is possible but probably not meant, a sentence each: the weaknesses, and a
+// rule about some hosts, whose origin answers for any host. A client writes Host as it likes, so it
+// can reach that origin without the rule.
 func (c *Config) Warnings() []string {
 	all := append(slices.Clone(c.Composed.Notes), c.unreferenced()...)
 	if c.StateDir != "" && len(c.PoP.Memcached) == 0 && len(c.ACME.Hosts) == 0 {
-		all = append(all, "state_dir: without pop.memcached only rules that operators changed are kept there: a restart forgets all blocks")
+		all = append(all,
+			"state_dir: without pop.memcached only rules that operators changed are kept there: a restart forgets all blocks")
 	}
 	for _, r := range c.Rules {
 		if r.Mode == rules.Off || len(r.Match.Hosts) == 0 || slices.Contains(r.Match.Hosts, "*") {
@@ -262,8 +288,11 @@ func (c *Config) Warnings() []string {
 		}
 		for _, host := range r.Match.Hosts {
 			if server := c.answersAnyHost(host); server != nil {
-				all = append(all, fmt.Sprintf("rule %s is about the host %s, but %s answers for every host, so a request with another Host gets there without the rule: "+
-					"name the hosts under origins.hosts, or leave match.hosts out", r.Name, host, server))
+				all = append(all,
+					fmt.Sprintf("rule %s is about the host %s, but %s answers for every host, so a request with another Host gets there without the rule: "+
+						"name the hosts under origins.hosts, or leave match.hosts out", r.Name,
+						host,
+						server))
 				break
 			}
 		}
@@ -271,7 +300,8 @@ func (c *Config) Warnings() []string {
 	return append(all, c.weaknesses()...)
 }
 
-// answersAnyHost returns a server of the host that is one of the servers of all others as well; nil if there is none.
+// answersAnyHost returns a server of the host that is one of the servers of all others as well; nil
+// if there is none.
 func (c *Config) answersAnyHost(host string) *url.URL {
 	var own, any *upstream.Config
 	longest := -1

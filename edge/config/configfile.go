@@ -23,23 +23,27 @@ func Parse(file string, text []byte) (*Config, error) { return Parser{}.Parse(fi
 
 // A Parser reads configuration files.
 type Parser struct {
-	// Nodes returns what is wrong with a list of memcached nodes, of which all but the last have passed; nil takes any.
+	// Nodes returns what is wrong with a list of memcached nodes, of which all but the last have
+	// passed; nil takes any.
 	Nodes func(names []string) error
-	// Geo returns what is wrong with a file for countries, or for autonomous systems; nil takes any.
+	// Geo returns what is wrong with a file for countries, or for autonomous systems; nil takes
+	// any.
 	Geo func(of, file string) error
 	// Env looks up what ${NAME} stands for; nil: nothing is set.
 	Env func(name string) (value string, set bool)
-	// Missing is what the program was built without, by the setting that needs it. Such a setting is an error.
+	// Missing is what the program was built without, by the setting that needs it. Such a setting
+	// is an error.
 	Missing map[string]string
 	// Files is told what was read, even where it is wrong; nil: nobody wants it.
 	Files *compose.Files
 }
 
-// Parse reads a configuration file and those that it includes. The error joins everything that is wrong with them, one
-// line each in the form file:line:column: what is wrong, and the remedy.
+// Parse reads a configuration file and those that it includes. The error joins everything that is
+// wrong with them, one line each in the form file:line:column: what is wrong, and the remedy.
 func (p Parser) Parse(file string, text []byte) (*Config, error) {
 	tree, errs := compose.Read(file, text, compose.Options{Env: p.Env, Files: p.Files})
-	c, r := Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes, geoFile: p.Geo, missing: p.Missing}
+	c, r := Default(), &reader{tree: tree, errs: errs, nodes: p.Nodes, geoFile: p.Geo,
+		missing: p.Missing}
 	if tree.Root != nil && len(errs) == 0 {
 		if r.hide(tree.Root, nil, c); len(r.errs) == 0 {
 			r.config(tree.Root, c)
@@ -55,20 +59,22 @@ func (p Parser) Parse(file string, text []byte) (*Config, error) {
 func (r *reader) config(n ast.Node, c *Config) {
 	names := make(map[string]ast.Node)
 	seen := r.mapping(n, "configuration", fields{
-		"listen":           r.listeners("listen", &c.Listen),
-		"listen_tls":       r.listeners("listen_tls", &c.ListenTLS),
-		"listen_sockets":   integer(r, "listen_sockets", 0, 256, &c.ListenSockets),
-		"admin":            r.address("admin", &c.Admin),
-		"tls":              func(n ast.Node) { r.certificates(n, "tls", &c.TLS) },
-		"acme":             func(n ast.Node) { r.acme(n, &c.ACME) },
-		"hsts":             func(n ast.Node) { r.hsts(n, &c.HSTS) },
-		"admin_hosts":      r.texts("admin_hosts", func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
+		"listen":         r.listeners("listen", &c.Listen),
+		"listen_tls":     r.listeners("listen_tls", &c.ListenTLS),
+		"listen_sockets": integer(r, "listen_sockets", 0, 256, &c.ListenSockets),
+		"admin":          r.address("admin", &c.Admin),
+		"tls":            func(n ast.Node) { r.certificates(n, "tls", &c.TLS) },
+		"acme":           func(n ast.Node) { r.acme(n, &c.ACME) },
+		"hsts":           func(n ast.Node) { r.hsts(n, &c.HSTS) },
+		"admin_hosts": r.texts("admin_hosts",
+			func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
 		"admin_token_file": r.orNone("admin_token_file", &c.AdminTokenFile),
 		"admin_insecure":   r.boolean("admin_insecure", &c.AdminInsecure),
 		"metrics_token":    r.boolean("metrics_token", &c.MetricsToken),
 		"edge_id": r.text("edge_id", func(n ast.Node, text string) {
 			if !plainName(text) {
-				r.fail(n, "edge_id: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+				r.fail(n,
+					"edge_id: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
 			} else if text != "none" {
 				c.EdgeID = text
 			}
@@ -97,10 +103,11 @@ func (r *reader) config(n ast.Node, c *Config) {
 		"origins": func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
 		"access_log": func(n ast.Node) {
 			r.mapping(n, "access_log", fields{
-				"file":      r.orNone("access_log.file", &c.AccessLog.File),
-				"format":    oneOf(r, "access_log.format", &c.AccessLog.Format, "combined", "json"),
-				"refused":   integer(r, "access_log.refused", 1, 1_000_000, &c.AccessLog.Refused),
-				"succeeded": integer(r, "access_log.succeeded", 1, 1_000_000, &c.AccessLog.Succeeded),
+				"file":    r.orNone("access_log.file", &c.AccessLog.File),
+				"format":  oneOf(r, "access_log.format", &c.AccessLog.Format, "combined", "json"),
+				"refused": integer(r, "access_log.refused", 1, 1_000_000, &c.AccessLog.Refused),
+				"succeeded": integer(r, "access_log.succeeded", 1, 1_000_000,
+					&c.AccessLog.Succeeded),
 			})
 		},
 		"shed": oneOf(r, "shed", &c.Shed, Answer, Connection, Kernel),
@@ -114,19 +121,26 @@ func (r *reader) config(n ast.Node, c *Config) {
 				c.CheckPath = text
 			}
 		}),
-		"pages":              func(n ast.Node) { r.list(n, "pages", func(n ast.Node) { r.page(n, c) }) },
+		"pages": func(n ast.Node) {
+			r.list(n, "pages",
+				func(n ast.Node) { r.page(n, c) })
+		},
 		"verdict_header":     r.boolean("verdict_header", &c.VerdictHeader),
 		"limit_api":          func(n ast.Node) { r.limitAPI(n, &c.LimitAPI) },
 		"tracing":            func(n ast.Node) { r.tracing(n, &c.Tracing) },
 		"rate_limit_service": func(n ast.Node) { r.rateLimitService(n, &c.RateLimitService) },
 		"jwt":                func(n ast.Node) { r.jwt(n, &c.JWT) },
 		"plans":              func(n ast.Node) { r.plans(n, &c.Plans) },
-		"rules":              func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
+		"rules": func(n ast.Node) {
+			r.list(n, "rules",
+				func(n ast.Node) { r.rule(n, c, names) })
+		},
 	})
 	for _, o := range c.optional() {
 		if what := r.missing[o.setting]; what != "" && o.given {
 			block, _, _ := strings.Cut(o.setting, ".")
-			r.fail(seen[block], "%s: this program was built without %s: build it with make build, or remove the setting", o.setting, what)
+			r.fail(seen[block],
+				"%s: this program was built without %s: build it with make build, or remove the setting", o.setting, what)
 		}
 	}
 	for i, at := range r.planned { // plans may come after rules
@@ -139,7 +153,9 @@ func (r *reader) config(n ast.Node, c *Config) {
 	r.findDatabases(&c.Geo)
 	r.findLists(c.Lists) // lists may come after what speaks of them
 	if r.claim != nil && !c.JWT.Is() {
-		r.fail(r.claim, "key: %s: nothing says which tokens are believed: give jwt: {keys_file: FILE}", scalar(r.claim))
+		r.fail(r.claim,
+			"key: %s: nothing says which tokens are believed: give jwt: {keys_file: FILE}",
+			scalar(r.claim))
 	}
 }
 
@@ -210,7 +226,10 @@ func (r *reader) pop(n ast.Node, p *PoP) {
 		"edges":       integer(r, "pop.edges", 0, counter.MaxEdges, &p.Edges),
 		"wait":        r.duration("pop.wait", 100*time.Microsecond, time.Second, true, &p.Wait),
 
-		"peers":             func(n ast.Node) { r.list(n, "pop.peers", func(n ast.Node) { r.peer(n, p) }) },
+		"peers": func(n ast.Node) {
+			r.list(n, "pop.peers",
+				func(n ast.Node) { r.peer(n, p) })
+		},
 		"peers_listen":      r.addressOrNone("pop.peers_listen", &p.PeersListen),
 		"peers_secret_file": r.orNone("pop.peers_secret_file", &p.PeersSecretFile),
 		"peers_mode": func(n ast.Node) {
@@ -237,7 +256,8 @@ func (r *reader) source(n ast.Node, s *address.Config) {
 		"trust_everybody": r.boolean("source.trust_everybody", &s.TrustEverybody),
 		"header": r.text("source.header", func(n ast.Node, text string) {
 			if !address.IsSourceHeader(text) {
-				r.fail(n, "source.header: %q cannot tell the address of a client: want X-Forwarded-For, Forwarded, or a header that holds one address, such as X-Real-IP or CF-Connecting-IP", text)
+				r.fail(n,
+					"source.header: %q cannot tell the address of a client: want X-Forwarded-For, Forwarded, or a header that holds one address, such as X-Real-IP or CF-Connecting-IP", text)
 				return
 			}
 			s.Header = text
@@ -248,17 +268,22 @@ func (r *reader) source(n ast.Node, s *address.Config) {
 
 func (r *reader) limits(n ast.Node, l *front.Limits) {
 	r.mapping(n, "limits", fields{
-		"connections":            integer(r, "limits.connections", 1, 10_000_000, &l.Connections),
-		"connections_per_source": integer(r, "limits.connections_per_source", 1, 10_000_000, &l.PerSource),
-		"memory":                 r.size("limits.memory", 16<<20, 1<<50, true, &l.Memory),
-		"header_bytes":           r.size("limits.header_bytes", 1<<10, 1<<20, false, &l.HeaderBytes),
-		"header_lines":           integer(r, "limits.header_lines", 16, 1024, &l.HeaderLines),
-		"body_bytes":             r.size("limits.body_bytes", 1, 1<<50, true, &l.BodyBytes),
-		"body_rate":              r.size("limits.body_rate", 1, 1<<30, true, &l.BodyRate),
-		"answer_rate":            r.size("limits.answer_rate", 1, 1<<30, true, &l.AnswerRate),
-		"header_timeout":         r.duration("limits.header_timeout", 100*time.Millisecond, time.Hour, false, &l.HeaderTimeout),
-		"idle_timeout":           r.duration("limits.idle_timeout", 100*time.Millisecond, 24*time.Hour, false, &l.IdleTimeout),
-		"tunnel_timeout":         r.duration("limits.tunnel_timeout", time.Second, 24*time.Hour, false, &l.TunnelTimeout),
+		"connections": integer(r, "limits.connections", 1, 10_000_000, &l.Connections),
+		"connections_per_source": integer(r, "limits.connections_per_source", 1, 10_000_000,
+			&l.PerSource),
+		"memory": r.size("limits.memory", 16<<20, 1<<50, true, &l.Memory),
+		"header_bytes": r.size("limits.header_bytes", 1<<10, 1<<20, false,
+			&l.HeaderBytes),
+		"header_lines": integer(r, "limits.header_lines", 16, 1024, &l.HeaderLines),
+		"body_bytes":   r.size("limits.body_bytes", 1, 1<<50, true, &l.BodyBytes),
+		"body_rate":    r.size("limits.body_rate", 1, 1<<30, true, &l.BodyRate),
+		"answer_rate":  r.size("limits.answer_rate", 1, 1<<30, true, &l.AnswerRate),
+		"header_timeout": r.duration("limits.header_timeout", 100*time.Millisecond,
+			time.Hour, false, &l.HeaderTimeout),
+		"idle_timeout": r.duration("limits.idle_timeout", 100*time.Millisecond,
+			24*time.Hour, false, &l.IdleTimeout),
+		"tunnel_timeout": r.duration("limits.tunnel_timeout", time.Second, 24*time.Hour,
+			false, &l.TunnelTimeout),
 	})
 }
 

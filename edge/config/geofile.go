@@ -42,16 +42,23 @@ func (r *reader) countries(what string, to *[]string) func(ast.Node) {
 		_, err := address.ParseCountry(text)
 		return text, err
 	}
-	return r.texts(what, func(n ast.Node, text string) { readPlace(r, n, what, text, key.Country, written, to) })
+	return r.texts(what, func(n ast.Node, text string) {
+		readPlace(r, n, what, text, key.Country,
+			written, to)
+	})
 }
 
 // systems reads numbers of autonomous systems.
 func (r *reader) systems(what string, to *[]uint32) func(ast.Node) {
-	return r.texts(what, func(n ast.Node, text string) { readPlace(r, n, what, text, key.ASN, address.ParseASN, to) })
+	return r.texts(what, func(n ast.Node, text string) {
+		readPlace(r, n, what, text, key.ASN,
+			address.ParseASN, to)
+	})
 }
 
 // readPlace reads a country, or the number of a system, each at most once.
-func readPlace[T comparable](r *reader, n ast.Node, what, text string, kind key.Kind, parse func(string) (T, error), to *[]T) {
+func readPlace[T comparable](r *reader, n ast.Node, what, text string, kind key.Kind,
+	parse func(string) (T, error), to *[]T) {
 	place, err := parse(text)
 	switch {
 	case err != nil:

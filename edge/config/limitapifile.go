@@ -10,7 +10,9 @@ import (
 // LimitAPI is where programs ask over HTTP whether somebody may go on. The zero value is nowhere.
 type LimitAPI struct {
 	Callers
-	TokenFile string // of what programs must send, unless ClientCAFile says who may ask; "": anyone that reaches it may ask
+	// Of what programs must send, unless ClientCAFile says who may ask; "": anyone that reaches it
+	// may ask
+	TokenFile string
 }
 
 func (r *reader) limitAPI(n ast.Node, l *LimitAPI) {
@@ -23,21 +25,26 @@ func (r *reader) limitAPI(n ast.Node, l *LimitAPI) {
 // checkLimitAPI reports what no single field of it shows.
 func (c *Config) checkLimitAPI() error {
 	l := &c.LimitAPI
-	if err := l.checkFiles("limit_api", "127.0.0.1:8083", "program", l.TokenFile); err != nil || l.Listen == "" {
+	if err := l.checkFiles("limit_api", "127.0.0.1:8083", "program", l.TokenFile); err != nil ||
+		l.Listen == "" {
 		return err
 	}
-	if c.isTaken(l.Listen) || l.Listen == c.RateLimitService.Listen && !strings.HasSuffix(l.Listen, ":0") {
-		return errors.New("limit_api.listen is " + l.Listen + ", where something else listens already: give it an address of its own")
+	if c.isTaken(l.Listen) || l.Listen == c.RateLimitService.Listen && !strings.HasSuffix(l.Listen,
+		":0") {
+		return errors.New("limit_api.listen is " + l.Listen +
+			", where something else listens already: give it an address of its own")
 	}
 	return l.CheckAddress(l.Listen)
 }
 
-// CheckAddress reports whether programs may be listened for at an address: beyond this machine they must have a token or a certificate,
-// because anyone who asks counts for others, and so can have any source blocked.
+// CheckAddress reports whether programs may be listened for at an address: beyond this machine they
+// must have a token or a certificate, because anyone who asks counts for others, and so can have
+// any source blocked.
 func (l *LimitAPI) CheckAddress(address string) error {
 	if l.TokenFile != "" || l.ClientCAFile != "" || l.Insecure || isLocal(address) {
 		return nil
 	}
-	return errors.New("limit_api.listen is " + address + ", which others than this machine may reach, and anyone who does may count for any source, until it is blocked: " +
+	return errors.New("limit_api.listen is " + address +
+		", which others than this machine may reach, and anyone who does may count for any source, until it is blocked: " +
 		"give limit_api.token_file, or cert_file, key_file and client_ca_file, listen on 127.0.0.1, or say insecure: true")
 }

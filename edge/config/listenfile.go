@@ -16,10 +16,13 @@ import (
 
 // A Listener is where clients connect.
 type Listener struct {
-	Address       string           // host:port, or unix:/path
-	TLS           listen.TLSConfig // of listen_tls: its own certificates; zero: those of Config.TLS
-	ProxyProtocol *bool            // trusted peers begin with a PROXY header; nil: as Config.Source says
-	Redirect      int              // of listen: the port of the https address that every request is sent to; 0: requests are served
+	Address string           // host:port, or unix:/path
+	TLS     listen.TLSConfig // of listen_tls: its own certificates; zero: those of Config.TLS
+	// Trusted peers begin with a PROXY header; nil: as Config.Source says
+	ProxyProtocol *bool
+	// Of listen: the port of the https address that every request is sent to; 0: requests are
+	// served
+	Redirect int
 }
 
 // RedirectToTLS is a Redirect to the port of the first of listen_tls.
@@ -33,7 +36,8 @@ func At(addresses ...string) (list []Listener) {
 	return list
 }
 
-// HSTS is the header Strict-Transport-Security of answers over TLS (RFC 6797). The zero HSTS sends none.
+// HSTS is the header Strict-Transport-Security of answers over TLS (RFC 6797). The zero HSTS sends
+// none.
 type HSTS struct {
 	Sent       bool
 	MaxAge     time.Duration // how long browsers use https alone; 0 has them forget
@@ -126,7 +130,8 @@ func (r *reader) redirect(n ast.Node, to *int) {
 	case *ast.IntegerNode:
 		integer(r, "listen.redirect", 1, 65535, to)(v)
 	default:
-		r.fail(n, "listen.redirect: want true or false, or the port of the https address, from 1 to 65535")
+		r.fail(n,
+			"listen.redirect: want true or false, or the port of the https address, from 1 to 65535")
 	}
 }
 
@@ -160,22 +165,27 @@ func (c *Config) checkListeners() error {
 	shared := c.TLS != listen.TLSConfig{} || len(c.ACME.Hosts) > 0
 	for _, l := range c.ListenTLS {
 		if l.TLS == (listen.TLSConfig{}) && !shared {
-			return errors.New("listen_tls is " + l.Address + " but there is no certificate: give tls.certificate and tls.key, tls.folder, or acme.hosts")
+			return errors.New("listen_tls is " + l.Address +
+				" but there is no certificate: give tls.certificate and tls.key, tls.folder, or acme.hosts")
 		}
 		if c.listensAt(c.Listen, l.Address) {
-			return errors.New("listen and listen_tls are both " + l.Address + ": give them different addresses")
+			return errors.New("listen and listen_tls are both " + l.Address +
+				": give them different addresses")
 		}
 	}
 	for _, l := range append(append([]Listener(nil), c.Listen...), c.ListenTLS...) {
 		if l.ProxyProtocol != nil && *l.ProxyProtocol && len(c.Source.Trust) == 0 {
-			return errors.New("proxy_protocol is on at " + l.Address + " but no proxy is trusted: name the proxies that send the header under source.trust")
+			return errors.New("proxy_protocol is on at " + l.Address +
+				" but no proxy is trusted: name the proxies that send the header under source.trust")
 		}
 		if l.Redirect == RedirectToTLS {
 			if len(c.ListenTLS) == 0 {
-				return errors.New("listen: " + l.Address + " redirects to https, and nothing listens for TLS: give listen_tls, or, where a proxy before this edge does, the port (redirect: 443)")
+				return errors.New("listen: " + l.Address +
+					" redirects to https, and nothing listens for TLS: give listen_tls, or, where a proxy before this edge does, the port (redirect: 443)")
 			}
 			if strings.HasPrefix(c.ListenTLS[0].Address, "unix:") {
-				return errors.New("listen: " + l.Address + " redirects to https, and listen_tls is a Unix socket: give the port that clients use (redirect: 443)")
+				return errors.New("listen: " + l.Address +
+					" redirects to https, and listen_tls is a Unix socket: give the port that clients use (redirect: 443)")
 			}
 		}
 	}
@@ -207,7 +217,8 @@ func (c *Config) forClients(address string) bool {
 	return c.listensAt(c.Listen, address) || c.listensAt(c.ListenTLS, address)
 }
 
-// HTTPSPort is the port that a listener redirects to, where the first of listen_tls has this address.
+// HTTPSPort is the port that a listener redirects to, where the first of listen_tls has this
+// address.
 func (l *Listener) HTTPSPort(secure net.Addr) uint16 {
 	if l.Redirect != RedirectToTLS {
 		return uint16(l.Redirect) //nolint:gosec // 0 to 65535
@@ -238,7 +249,8 @@ func shownListeners(list []Listener) []any {
 			one["redirect"] = l.Redirect
 		}
 		if t := l.TLS; t != (listen.TLSConfig{}) {
-			one["tls"] = map[string]any{"certificate": cmp.Or(t.Certificate, "none"), "key": cmp.Or(t.Key, "none"), "folder": cmp.Or(t.Folder, "none")}
+			one["tls"] = map[string]any{"certificate": cmp.Or(t.Certificate, "none"),
+				"key": cmp.Or(t.Key, "none"), "folder": cmp.Or(t.Folder, "none")}
 		}
 		all = append(all, one)
 	}

@@ -39,17 +39,21 @@ func (r *reader) lists(to *[]lists.Config) func(ast.Node) {
 				"name": r.text("lists.name", func(n ast.Node, text string) {
 					switch other := names[text]; {
 					case !plainName(text) || strings.Trim(text, ".") == "":
-						r.fail(n, "lists.name: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+						r.fail(n,
+							"lists.name: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
 					case other != nil:
-						r.fail(n, "lists.name: %s is the name of the list at %s already: choose another", text, r.lineOf(n, other))
+						r.fail(n,
+							"lists.name: %s is the name of the list at %s already: choose another",
+							text, r.lineOf(n, other))
 					default:
 						names[text] = n
 						l.Name = text
 					}
 				}),
-				"file":        r.str("lists.file", &l.File),
-				"url":         r.checked("lists.url", checkListURL, &l.URL),
-				"refresh":     r.duration("lists.refresh", 5*time.Second, 7*24*time.Hour, false, &l.Refresh),
+				"file": r.str("lists.file", &l.File),
+				"url":  r.checked("lists.url", checkListURL, &l.URL),
+				"refresh": r.duration("lists.refresh", 5*time.Second, 7*24*time.Hour, false,
+					&l.Refresh),
 				"max_entries": integer(r, "lists.max_entries", 1, 20_000_000, &l.MaxEntries),
 				"max_bytes":   r.size("lists.max_bytes", 1<<10, 1<<30, false, &l.MaxBytes),
 			})
@@ -88,7 +92,8 @@ func checkListURL(text string) error {
 }
 
 // group reads prefixes, and behind their marks names of lists, countries and autonomous systems.
-func (r *reader) group(what string, prefixes *[]netip.Prefix, names *[]string, places *address.Places) func(ast.Node) {
+func (r *reader) group(what string, prefixes *[]netip.Prefix, names *[]string,
+	places *address.Places) func(ast.Node) {
 	return r.texts(what, func(n ast.Node, text string) {
 		if name, is := strings.CutPrefix(text, listMark); is {
 			r.listName(n, what, name, names)
@@ -147,7 +152,8 @@ func shownLists(all []lists.Config) []any {
 	list := []any{}
 	for i := range all {
 		l := &all[i]
-		one := map[string]any{"name": l.Name, "refresh": l.Refresh.String(), "max_entries": l.MaxEntries, "max_bytes": l.MaxBytes}
+		one := map[string]any{"name": l.Name, "refresh": l.Refresh.String(),
+			"max_entries": l.MaxEntries, "max_bytes": l.MaxBytes}
 		if one["file"] = l.File; l.URL != "" {
 			delete(one, "file")
 			one["url"] = l.Where()

@@ -2,10 +2,14 @@ package config
 
 import "strings"
 
-// Nearest is the one of some words that another was likely meant to be: it differs by a letter that is missing, too many,
-// wrong or swapped with its neighbour, by two such in a long word, or in nothing but _ and -. "": none does.
+// Nearest is the one of some words that another was likely meant to be: it differs by a letter that
+// is missing, too many, wrong or swapped with its neighbour, by two such in a long word, or in
+// nothing but _ and -. "": none does.
 func Nearest(word string, words []string) string {
-	plain := func(s string) string { return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s)) }
+	plain := func(s string) string {
+		return strings.NewReplacer("_", "", "-", "").
+			Replace(strings.ToLower(s))
+	}
 	is := plain(word)
 	best, least := "", 2
 	if len(is) >= 8 {
@@ -30,7 +34,8 @@ func DidYouMean(word string, words []string) string {
 	return ""
 }
 
-// distance counts the letters by which two words differ (optimal string alignment). Words are short, or no word is near.
+// distance counts the letters by which two words differ (optimal string alignment). Words are
+// short, or no word is near.
 func distance(a, b string) int {
 	if d := len(a) - len(b); len(a) > 64 || d > 3 || d < -3 {
 		return 64

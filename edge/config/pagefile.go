@@ -29,7 +29,8 @@ func (r *reader) page(n ast.Node, c *Config) {
 		},
 		"type": r.text("pages.type", func(n ast.Node, text string) {
 			if p.Type = text; pages.Kind(text) == "" {
-				r.fail(n, "pages.type: %q is not a media type: want one such as text/html or application/json", text)
+				r.fail(n,
+					"pages.type: %q is not a media type: want one such as text/html or application/json", text)
 			}
 		}),
 		"file": r.text("pages.file", func(n ast.Node, text string) {
@@ -44,13 +45,15 @@ func (r *reader) page(n ast.Node, c *Config) {
 	case seen == nil || len(r.errs) > before:
 		return
 	case len(p.Statuses) == 0 || p.Type == "" || p.File == "":
-		r.fail(n, "pages: want a status, a type and a file in each of them, such as {status: [429], type: text/html, file: pages/429.html}")
+		r.fail(n,
+			"pages: want a status, a type and a file in each of them, such as {status: [429], type: text/html, file: pages/429.html}")
 	case len(c.Pages) == pages.MaxPages:
 		r.fail(n, "pages: more than %d: leave out some", pages.MaxPages)
 	}
 	for _, other := range c.Pages {
 		for _, status := range p.Statuses {
-			if pages.Kind(other.Type) == pages.Kind(p.Type) && slices.Contains(other.Statuses, status) {
+			if pages.Kind(other.Type) == pages.Kind(p.Type) && slices.Contains(other.Statuses,
+				status) {
 				r.fail(n, "pages: there are two of %s for %d: remove one", p.Type, status)
 			}
 		}
@@ -63,7 +66,8 @@ func shownPages(list []pages.Config) []any {
 	shown := []any{}
 	for _, p := range list {
 		sum := sha256.Sum256(p.Text)
-		shown = append(shown, map[string]any{"status": p.Statuses, "type": p.Type, "file": p.File, "digest": hex.EncodeToString(sum[:6])})
+		shown = append(shown, map[string]any{"status": p.Statuses, "type": p.Type, "file": p.File,
+			"digest": hex.EncodeToString(sum[:6])})
 	}
 	return shown
 }

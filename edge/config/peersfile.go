@@ -29,16 +29,21 @@ func (r *reader) peer(n ast.Node, p *PoP) {
 		"name": r.text("pop.peers.name", func(n ast.Node, text string) {
 			if err := CheckPoPName(text); err != nil {
 				r.fail(n, "pop.peers.name: %v", err)
-			} else if slices.ContainsFunc(p.Peers, func(other Peer) bool { return other.Name == text }) {
-				r.fail(n, "pop.peers.name: %s is there twice: name each PoP once, with all its edges", text)
+			} else if slices.ContainsFunc(p.Peers,
+				func(other Peer) bool { return other.Name == text }) {
+				r.fail(n,
+					"pop.peers.name: %s is there twice: name each PoP once, with all its edges",
+					text)
 			}
 			peer.Name = text
 		}),
 		"edges": func(n ast.Node) {
 			r.list(n, "pop.peers.edges", func(n ast.Node) {
 				switch n.(type) {
-				case *ast.MappingNode, *ast.MappingValueNode: // as the reader of YAML has it within braces
-					r.fail(n, "pop.peers.edges: want HOST:PORT, within braces in quotes: \"10.2.0.21:8082\"")
+				// As the reader of YAML has it within braces
+				case *ast.MappingNode, *ast.MappingValueNode:
+					r.fail(n,
+						"pop.peers.edges: want HOST:PORT, within braces in quotes: \"10.2.0.21:8082\"")
 				default:
 					edge(n)
 				}
@@ -51,7 +56,8 @@ func (r *reader) peer(n ast.Node, p *PoP) {
 	case seen["name"] == nil:
 		r.fail(n, "pop.peers: a peer without a name: give the pop.name of its edges")
 	case len(peer.Edges) == 0 && seen["edges"] == nil:
-		r.fail(n, "pop.peers: %s has no edges: name where they listen for peers (their peers_listen), as HOST:PORT", peer.Name)
+		r.fail(n,
+			"pop.peers: %s has no edges: name where they listen for peers (their peers_listen), as HOST:PORT", peer.Name)
 	case len(peer.Edges) > counter.MaxEdges:
 		r.fail(seen["edges"], "pop.peers.edges: more than %d: a PoP has no more", counter.MaxEdges)
 	case len(p.Peers) == maxPeers:
@@ -76,7 +82,8 @@ func (c *Config) checkPeers() error {
 	p := &c.PoP
 	switch {
 	case len(p.Peers) == 0 && p.PeersListen != "":
-		return errors.New("pop.peers_listen is " + p.PeersListen + " but no PoP may send anything there: name them under pop.peers, or remove it")
+		return errors.New("pop.peers_listen is " + p.PeersListen +
+			" but no PoP may send anything there: name them under pop.peers, or remove it")
 	case len(p.Peers) == 0 && p.PeersSecretFile != "":
 		return errors.New("pop.peers_secret_file is given but there are no peers: name them under pop.peers, or remove it")
 	case len(p.Peers) == 0 && p.PeersOff:
@@ -90,7 +97,8 @@ func (c *Config) checkPeers() error {
 	case p.PeersListen == "":
 		return errors.New("pop.peers: no PoP can send this edge anything: give pop.peers_listen, such as \":8082\"")
 	case c.forClients(p.PeersListen) || p.PeersListen == c.Admin:
-		return errors.New("pop.peers_listen is " + p.PeersListen + ", where something else listens already: give it another address")
+		return errors.New("pop.peers_listen is " + p.PeersListen +
+			", where something else listens already: give it another address")
 	case slices.ContainsFunc(p.Peers, func(peer Peer) bool { return peer.Name == p.Name }):
 		return errors.New("pop.peers names " + p.Name + ", which is this PoP: leave it out")
 	}

@@ -43,7 +43,8 @@ func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
 		}),
 		"default": r.text("plans.default", func(n ast.Node, text string) {
 			if !plainName(text) {
-				r.fail(n, "plans.default: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+				r.fail(n,
+					"plans.default: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", text)
 			}
 			p.Default = text
 		}),
@@ -52,19 +53,23 @@ func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
 				return
 			}
 			if !isStore(text) {
-				r.fail(n, "plans.store: that is no store: want sqlite:/ABSOLUTE/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
+				r.fail(n,
+					"plans.store: that is no store: want sqlite:/ABSOLUTE/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
 			}
 			p.Store = text
 		}),
-		"refresh":     r.duration("plans.refresh", 100*time.Millisecond, time.Hour, false, &p.Refresh),
+		"refresh": r.duration("plans.refresh", 100*time.Millisecond, time.Hour, false,
+			&p.Refresh),
 		"secret_keys": r.boolean("plans.secret_keys", &p.SecretKeys),
 	})
 	switch {
 	case seen == nil:
 	case p.Key == "" && p.Store != "":
-		r.fail(n, "plans: a store but no key: say by what clients are known, such as key: header:X-API-Key")
+		r.fail(n,
+			"plans: a store but no key: say by what clients are known, such as key: header:X-API-Key")
 	case p.Key == "" && len(p.Also) > 0:
-		r.fail(n, "plans: also but no key: say by what most clients are known, such as key: header:X-API-Key")
+		r.fail(n,
+			"plans: also but no key: say by what most clients are known, such as key: header:X-API-Key")
 	case p.Key != "" && key.Has(p.Also, p.Key):
 		r.fail(n, "plans: also has the key itself, %s: remove it there", p.Key)
 	}
@@ -79,7 +84,8 @@ func isStore(text string) bool {
 		return filepath.IsAbs(path)
 	}
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") && u.Host+u.RawQuery != "" && len(u.Path) > 1
+	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") &&
+		u.Host+u.RawQuery != "" && len(u.Path) > 1
 }
 
 // redacted is a store without its password.
@@ -108,8 +114,10 @@ func (r *reader) planLimits(to *map[string]rules.PlanLimit) func(ast.Node) {
 			read := integer(r, "plans: "+name, 1, algorithm.MaxLimit, &limit.Limit)
 			switch v.Value.(type) {
 			case *ast.MappingNode, *ast.MappingValueNode:
-				inner := fields{"limit": integer(r, "plans: "+name+": limit", 1, algorithm.MaxLimit, &limit.Limit)}
-				if seen := r.mapping(v.Value, "plans: "+name, inner); seen != nil && seen["limit"] == nil {
+				inner := fields{"limit": integer(r, "plans: "+name+": limit", 1, algorithm.MaxLimit,
+					&limit.Limit)}
+				if seen := r.mapping(v.Value, "plans: "+name, inner); seen != nil &&
+					seen["limit"] == nil {
 					r.fail(v.Value, "plans: %s: no limit: want a number, or {limit: 1000}", name)
 				}
 			default:
@@ -117,7 +125,8 @@ func (r *reader) planLimits(to *map[string]rules.PlanLimit) func(ast.Node) {
 			}
 			switch {
 			case !plainName(name):
-				r.fail(v.Key, "plans: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", name)
+				r.fail(v.Key,
+					"plans: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", name)
 			case twice:
 				r.fail(v.Key, "plans: %s is there twice: remove one", name)
 			case len(*to) == maxPlans:
@@ -139,7 +148,8 @@ func (r *reader) planNames(what string, to *[]string) func(ast.Node) {
 	return r.texts(what, func(n ast.Node, text string) {
 		switch {
 		case !plainName(text):
-			r.fail(n, "%s: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", what, text)
+			r.fail(n,
+				"%s: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", what, text)
 		case slices.Contains(*to, text):
 			r.fail(n, "%s: %s is there twice: remove one", what, text)
 		case len(*to) == maxPlans:
@@ -157,19 +167,25 @@ func (c *Config) planFault(r *rules.Config) string {
 	case !r.HasPlans():
 		return ""
 	case c.Plans.Key == "":
-		return "rule " + r.Name + " needs plans, but nothing says by what key a client is known: add plans: {key: header:X-API-Key, default: free} beside rules"
+		return "rule " + r.Name +
+			" needs plans, but nothing says by what key a client is known: add plans: {key: header:X-API-Key, default: free} beside rules"
 	case len(r.Plans) > 0 && !counts:
-		return "rule " + r.Name + " has limits by plan but does not count by " + strings.Join(append([]string{c.Plans.Key}, c.Plans.Also...), " or ") + ", so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
+		return "rule " + r.Name + " has limits by plan but does not count by " +
+			strings.Join(append([]string{c.Plans.Key}, c.Plans.Also...), " or ") +
+			", so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
 	case len(r.Plans) > 0 && len(r.Windows) > 0:
-		return "rule " + r.Name + " has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}"
+		return "rule " + r.Name +
+			" has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}"
 	case len(r.Plans) > 0 && r.Algorithm == rules.Exact && !r.AsksTier():
-		return "rule " + r.Name + " has algorithm: exact and limits by plan: give it check: sync, or want another algorithm, or a rule for each plan with match: {plans: […]}"
+		return "rule " + r.Name +
+			" has algorithm: exact and limits by plan: give it check: sync, or want another algorithm, or a rule for each plan with match: {plans: […]}"
 	case leastOf(r.Plans) < r.Cost.Units:
 		return fmt.Sprintf("rule %s has a plan with a limit of %d, and each request costs %d: none would ever pass", r.Name, leastOf(r.Plans), r.Cost.Units)
 	}
 	for _, plan := range slices.Sorted(maps.Keys(r.Plans)) {
 		if err := r.CheckOwn(r.Plans[plan].Limit); err != nil {
-			return fmt.Sprintf("rule %s has a limit of %d for the plan %s: %v", r.Name, r.Plans[plan].Limit, plan, err)
+			return fmt.Sprintf("rule %s has a limit of %d for the plan %s: %v", r.Name,
+				r.Plans[plan].Limit, plan, err)
 		}
 	}
 	return ""

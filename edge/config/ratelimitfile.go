@@ -14,8 +14,8 @@ import (
 	"sluice/edge/rules/match"
 )
 
-// RateLimitService is where other proxies call over gRPC (Envoy's rate limit service, version 3). The zero value is
-// nowhere.
+// RateLimitService is where other proxies call over gRPC (Envoy's rate limit service, version 3).
+// The zero value is nowhere.
 type RateLimitService struct{ Callers }
 
 func (r *reader) rateLimitService(n ast.Node, s *RateLimitService) {
@@ -26,11 +26,13 @@ func (r *reader) rateLimitService(n ast.Node, s *RateLimitService) {
 // checkRateLimitService reports what no single field of it shows.
 func (c *Config) checkRateLimitService() error {
 	s := &c.RateLimitService
-	if err := s.checkFiles("rate_limit_service", "127.0.0.1:8082", "caller", ""); err != nil || s.Listen == "" {
+	if err := s.checkFiles("rate_limit_service", "127.0.0.1:8082", "caller", ""); err != nil ||
+		s.Listen == "" {
 		return err
 	}
 	if c.isTaken(s.Listen) {
-		return errors.New("rate_limit_service.listen is " + s.Listen + ", where something else listens already: give it an address of its own")
+		return errors.New("rate_limit_service.listen is " + s.Listen +
+			", where something else listens already: give it an address of its own")
 	}
 	return s.CheckAddress(s.Listen)
 }
@@ -43,21 +45,25 @@ func (c *Config) isTaken(address string) bool {
 	return c.forClients(address) || address == c.Admin || address == c.PoP.PeersListen
 }
 
-// CheckAddress reports whether proxies may be listened for at an address: beyond this machine they must show a
-// certificate, because anyone who reaches the service counts for others, and so can have any source blocked.
+// CheckAddress reports whether proxies may be listened for at an address: beyond this machine they
+// must show a certificate, because anyone who reaches the service counts for others, and so can
+// have any source blocked.
 func (s *RateLimitService) CheckAddress(address string) error {
 	if s.ClientCAFile != "" || s.Insecure || isLocal(address) {
 		return nil
 	}
-	return errors.New("rate_limit_service.listen is " + address + ", which others than this machine may reach, and anyone who does may count for any source, until it is blocked: " +
+	return errors.New("rate_limit_service.listen is " + address +
+		", which others than this machine may reach, and anyone who does may count for any source, until it is blocked: " +
 		"give cert_file, key_file and client_ca_file, listen on 127.0.0.1, or say insecure: true")
 }
 
 // unreferenced returns the rules that no proxy can call.
 func (c *Config) unreferenced() (all []string) {
 	for i := range c.Rules {
-		if r := &c.Rules[i]; r.Match.Descriptors != nil && r.Mode != rules.Off && c.RateLimitService.Listen == "" {
-			all = append(all, "rule "+r.Name+" is about descriptors, and no proxy can send any here: give rate_limit_service.listen")
+		if r := &c.Rules[i]; r.Match.Descriptors != nil && r.Mode != rules.Off &&
+			c.RateLimitService.Listen == "" {
+			all = append(all,
+				"rule "+r.Name+" is about descriptors, and no proxy can send any here: give rate_limit_service.listen")
 		}
 	}
 	return all
@@ -88,53 +94,69 @@ func (r *reader) descriptors(n ast.Node, m *match.Config) {
 	m.Descriptors = d
 }
 
-// described returns what is wrong with a rule about descriptors: a descriptor has nothing of HTTP, and the proxy itself
-// answers its client.
-func (r *reader) described(n ast.Node, seen map[string]ast.Node, rule *rules.Config, others []rules.Config) {
+// described returns what is wrong with a rule about descriptors: a descriptor has nothing of HTTP,
+// and the proxy itself answers its client.
+func (r *reader) described(n ast.Node, seen map[string]ast.Node, rule *rules.Config,
+	others []rules.Config) {
 	at := func(name string) ast.Node { return cmp.Or(seen[name], n) }
 	alone := match.Config{Descriptors: rule.Match.Descriptors}
 	if text(rule.Match) != text(alone) {
-		r.fail(at("match"), "match.descriptors: a descriptor has no host, path, method, address, header, parameter or cookie: remove what is beside it")
+		r.fail(at("match"),
+			"match.descriptors: a descriptor has no host, path, method, address, header, parameter or cookie: remove what is beside it")
 	}
 	if !slices.Equal(rule.Key, []string{"source"}) {
-		r.fail(at("key"), "key: a rule about descriptors counts by the values that its entries leave open: remove key")
+		r.fail(at("key"),
+			"key: a rule about descriptors counts by the values that its entries leave open: remove key")
 	}
 	if len(rule.Count.Statuses) > 0 {
-		r.fail(at("count"), "count.statuses: no proxy reports how a request was answered: remove it")
+		r.fail(at("count"),
+			"count.statuses: no proxy reports how a request was answered: remove it")
 	}
 	if rule.Action != rules.Refuse {
-		r.fail(at("action"), "action: %s: the calling proxy answers its client: remove it", rule.Action)
+		r.fail(at("action"), "action: %s: the calling proxy answers its client: remove it",
+			rule.Action)
 		rule.Action = rules.Refuse // that was said
 	}
 	switch standard := rules.Default("", 0).Response.Status; {
 	case rule.Response.Status != standard:
-		r.fail(at("response"), "response.status: the calling proxy chooses the status (rate_limited_status of Envoy): remove it")
+		r.fail(at("response"),
+			"response.status: the calling proxy chooses the status (rate_limited_status of Envoy): remove it")
 	case len(rule.Response.Bodies) > 0:
-		r.fail(at("response"), "response.bodies: no proxy reports what its client accepts: keep one body")
+		r.fail(at("response"),
+			"response.bodies: no proxy reports what its client accepts: keep one body")
 	}
 	switch {
 	case len(rule.Windows) > 0:
-		r.fail(at("windows"), "windows: the calling proxy gets one limit for each descriptor: remove them")
+		r.fail(at("windows"),
+			"windows: the calling proxy gets one limit for each descriptor: remove them")
 	case len(rule.Prefixes) > 0:
-		r.fail(at("prefixes"), "prefixes: a rule about descriptors counts by the values that its entries leave open: remove them, and have the proxy send masked_remote_address")
+		r.fail(at("prefixes"),
+			"prefixes: a rule about descriptors counts by the values that its entries leave open: remove them, and have the proxy send masked_remote_address")
 	case rule.Cost.Is():
-		r.fail(at("cost"), "cost: the calling proxy sends how many hits a request is (hits_addend): remove it")
+		r.fail(at("cost"),
+			"cost: the calling proxy sends how many hits a request is (hits_addend): remove it")
 	case rule.Check == limiter.Sync:
-		r.fail(at("check"), "check: sync has the tier keep requests one by one, and a proxy may send many hits at once: take check: async")
+		r.fail(at("check"),
+			"check: sync has the tier keep requests one by one, and a proxy may send many hits at once: take check: async")
 	case rule.Algorithm != rules.Sliding && rule.Algorithm != rules.Fixed:
-		r.fail(at("algorithm"), "algorithm: %s: the calling proxy gets a limit in a window: take sliding or fixed", rule.Algorithm)
+		r.fail(at("algorithm"),
+			"algorithm: %s: the calling proxy gets a limit in a window: take sliding or fixed",
+			rule.Algorithm)
 	}
 	for _, name := range []string{"priority", "queue"} {
 		if rule.OrdersOrigin() && seen[name] != nil {
-			r.fail(seen[name], "%s: the calling proxy sends the request to its origin, where no load is shed: remove it", name)
+			r.fail(seen[name],
+				"%s: the calling proxy sends the request to its origin, where no load is shed: remove it", name)
 		}
 	}
 	if rule.Mode == rules.Off {
 		return
 	}
 	for i := range others {
-		if o := &others[i]; o.Mode != rules.Off && o.Match.Descriptors != nil && o.Match.Descriptors.Same(rule.Match.Descriptors) {
-			r.fail(at("match"), "match.descriptors: rule %s is about the same: keep one, or say mode: off", o.Name)
+		if o := &others[i]; o.Mode != rules.Off && o.Match.Descriptors != nil &&
+			o.Match.Descriptors.Same(rule.Match.Descriptors) {
+			r.fail(at("match"),
+				"match.descriptors: rule %s is about the same: keep one, or say mode: off", o.Name)
 		}
 	}
 }

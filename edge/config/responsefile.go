@@ -32,8 +32,9 @@ func (r *reader) response(n ast.Node, p *rules.Response) {
 			r.list(n, "response.bodies", func(n ast.Node) {
 				var b rules.Body
 				r.mapping(n, "response.bodies", fields{
-					"content_type": r.checked("response.bodies.content_type", checkHeaderValue, &b.ContentType),
-					"body":         r.str("response.bodies.body", &b.Body),
+					"content_type": r.checked("response.bodies.content_type", checkHeaderValue,
+						&b.ContentType),
+					"body": r.str("response.bodies.body", &b.Body),
 				})
 				switch {
 				case b.ContentType == "" || b.Body == "":
@@ -55,10 +56,12 @@ func (r *reader) response(n ast.Node, p *rules.Response) {
 	})
 }
 
-// maxBodies is how many bodies a response may have beside the first: a client's Accept is read for each.
+// maxBodies is how many bodies a response may have beside the first: a client's Accept is read for
+// each.
 const maxBodies = 8
 
-// answer returns what is wrong with a rule's response for its action. A redirection without a status has 302.
+// answer returns what is wrong with a rule's response for its action. A redirection without a
+// status has 302.
 func (r *reader) answer(n ast.Node, seen map[string]ast.Node, rule *rules.Config) {
 	if seen["response"] != nil {
 		n = seen["response"]
@@ -69,16 +72,20 @@ func (r *reader) answer(n ast.Node, seen map[string]ast.Node, rule *rules.Config
 	}
 	switch {
 	case rule.Action != rules.Redirect && p.Location != "":
-		r.fail(n, "response.location: only action: redirect sends clients anywhere: add it, or remove location")
+		r.fail(n,
+			"response.location: only action: redirect sends clients anywhere: add it, or remove location")
 	case rule.Action != rules.Redirect && p.Status < 400:
 		r.fail(n, "response.status: %d is out of range: want 400 to 599", p.Status)
 	case rule.Action != rules.Redirect:
 	case p.Location == "":
-		r.fail(n, "action: redirect needs a location to send clients to: add response: {location: https://…}")
+		r.fail(n,
+			"action: redirect needs a location to send clients to: add response: {location: https://…}")
 	case p.Status != 302 && p.Status != 303 && p.Status != 307:
-		r.fail(n, "response.status: %d is no redirection for a while: want 302, 303 or 307", p.Status)
+		r.fail(n, "response.status: %d is no redirection for a while: want 302, 303 or 307",
+			p.Status)
 	case p.Location[0] == '/' && rule.Match.About(pathOf(p.Location)):
-		r.fail(n, "response.location: the rule is about %s as well, so clients would be sent there for ever: want another host, or a path that the rule's match leaves out", pathOf(p.Location))
+		r.fail(n,
+			"response.location: the rule is about %s as well, so clients would be sent there for ever: want another host, or a path that the rule's match leaves out", pathOf(p.Location))
 	}
 }
 
@@ -102,8 +109,10 @@ func (r *reader) tag(n ast.Node, t *rules.TagHeader) {
 	r.mapping(n, "tag", fields{
 		"header": r.checked("tag.header", rules.CheckTag, &t.Header),
 		"value": r.text("tag.value", func(n ast.Node, text string) {
-			if text == "" || len(text) > 256 || !message.IsText([]byte(text)) || strings.TrimSpace(text) != text {
-				r.fail(n, "tag.value: %q is not the value of a header: want 1 to 256 bytes of text", text)
+			if text == "" || len(text) > 256 || !message.IsText([]byte(text)) ||
+				strings.TrimSpace(text) != text {
+				r.fail(n, "tag.value: %q is not the value of a header: want 1 to 256 bytes of text",
+					text)
 				return
 			}
 			t.Value = text
@@ -121,8 +130,10 @@ func (r *reader) tags(n ast.Node, seen map[string]ast.Node, rule *rules.Config) 
 			r.fail(at("tag"), "tag: only action: tag sends origins anything: add it, or remove tag")
 		}
 	case !reflect.DeepEqual(rule.Response, standard.Response):
-		r.fail(at("response"), "response: action: tag refuses no request, so no client gets it: remove it, or choose another action")
+		r.fail(at("response"),
+			"response: action: tag refuses no request, so no client gets it: remove it, or choose another action")
 	case rule.OnStoreFailure == limiter.Closed:
-		r.fail(at("on_store_failure"), "on_store_failure: closed refuses, and action: tag refuses no request: want local or open, or another action")
+		r.fail(at("on_store_failure"),
+			"on_store_failure: closed refuses, and action: tag refuses no request: want local or open, or another action")
 	}
 }

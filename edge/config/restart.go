@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Running is what runs once a configuration has replaced another while the edge goes on: what is read only at the start
-// stays as it was. A list of nodes can change, but not go or come.
+// Running is what runs once a configuration has replaced another while the edge goes on: what is
+// read only at the start stays as it was. A list of nodes can change, but not go or come.
 func Running(before, now *Config) *Config {
 	c := *before
 	c.HSTS = now.HSTS
@@ -17,7 +17,8 @@ func Running(before, now *Config) *Config {
 	c.Lists, c.DenyLists, c.AllowLists = now.Lists, now.DenyLists, now.AllowLists
 	c.DenyPlaces, c.AllowPlaces = now.DenyPlaces, now.AllowPlaces
 	c.Rules, c.Estimate, c.Shadow, c.Shed = now.Rules, now.Estimate, now.Shadow, now.Shed
-	c.Origins, c.CheckPath, c.VerdictHeader, c.Pages = now.Origins, now.CheckPath, now.VerdictHeader, now.Pages
+	c.Origins, c.CheckPath, c.VerdictHeader, c.Pages = now.Origins, now.CheckPath,
+		now.VerdictHeader, now.Pages
 	c.Plans = now.Plans
 	c.Plans.Store, c.Plans.Refresh = before.Plans.Store, before.Plans.Refresh
 	if len(before.PoP.Memcached) > 0 && len(now.PoP.Memcached) > 0 {
@@ -28,20 +29,24 @@ func Running(before, now *Config) *Config {
 	return &c
 }
 
-// Reloads reports whether a setting, by its name in the file, takes effect when the file is read again, and not at the
-// next start only. It is what Running says of each; a list of nodes that comes or goes is its one exception.
+// Reloads reports whether a setting, by its name in the file, takes effect when the file is read
+// again, and not at the next start only. It is what Running says of each; a list of nodes that
+// comes or goes is its one exception.
 func Reloads(field string) bool {
 	switch field {
 	case "plans.store", "plans.refresh":
 		return false
-	case "shed", "check_path", "verdict_header", "lists", "geo", "deny", "allow", "origins", "pop.memcached", "pop.peers_mode":
+	case "shed", "check_path", "verdict_header", "lists", "geo", "deny", "allow", "origins",
+		"pop.memcached", "pop.peers_mode":
 		return true
 	}
 	top, _, _ := strings.Cut(field, ".")
-	return top == "source" || top == "jwt" || top == "plans" || top == "rules" || top == "hsts" || top == "pages" || top == "lists" || top == "geo"
+	return top == "source" || top == "jwt" || top == "plans" || top == "rules" || top == "hsts" ||
+		top == "pages" || top == "lists" || top == "geo"
 }
 
-// Wait is a setting whose value in the file differs from the running one, until the edge starts again.
+// Wait is a setting whose value in the file differs from the running one, until the edge starts
+// again.
 type Wait struct {
 	Field string `json:"field"` // as pop.name
 	Runs  any    `json:"runs"`
@@ -52,14 +57,15 @@ type Wait struct {
 func Waiting(running, file *Config) []Wait {
 	c := Running(running, file)
 	list := appendWaits([]Wait{}, "", plain(Shown(c)), plain(Shown(file)))
-	if c.Plans.Store != file.Plans.Store && redacted(c.Plans.Store) == redacted(file.Plans.Store) { // a password is not shown
+	// A password is not shown
+	if c.Plans.Store != file.Plans.Store && redacted(c.Plans.Store) == redacted(file.Plans.Store) {
 		list = append(list, Wait{"plans.store", "another", "not shown"})
 	}
 	return list
 }
 
-// Differing is what differs between two configurations, but for the rules: Runs is the running value, and File the
-// file's.
+// Differing is what differs between two configurations, but for the rules: Runs is the running
+// value, and File the file's.
 func Differing(before, now *Config) []Wait {
 	return appendWaits(nil, "", plain(Shown(before)), plain(Shown(now)))
 }

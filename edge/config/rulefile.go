@@ -25,18 +25,20 @@ import (
 // ErrNoRule means that no rule in force has the name that was given.
 var ErrNoRule = errors.New("edge: no such rule")
 
-// ParseRule reads a rule of that name in JSON, with the fields of a configuration file. The name may be left out. The error
-// is what ParseConfig would say of it, a line each.
+// ParseRule reads a rule of that name in JSON, with the fields of a configuration file. The name
+// may be left out. The error is what ParseConfig would say of it, a line each.
 func ParseRule(name string, text []byte) (rules.Config, error) {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(text, &given); err != nil || given == nil {
-		return rules.Config{}, errors.New("rule: the body is not a JSON object, such as {\"limit\": 5}")
+		return rules.Config{},
+			errors.New("rule: the body is not a JSON object, such as {\"limit\": 5}")
 	}
 	if given["name"] == nil {
 		given["name"], _ = json.Marshal(name)
 		text, _ = json.Marshal(given)
 	}
-	tree, errs := compose.Plain("rule", text) // who calls the API reads neither the edge's environment nor its files
+	// Who calls the API reads neither the edge's environment nor its files
+	tree, errs := compose.Plain("rule", text)
 	r, c := &reader{tree: tree, errs: errs}, Default()
 	if tree.Root != nil && len(errs) == 0 {
 		r.rule(tree.Root, c, make(map[string]ast.Node))
@@ -45,20 +47,23 @@ func ParseRule(name string, text []byte) (rules.Config, error) {
 	case len(r.errs) > 0:
 		return rules.Config{}, errors.Join(r.errs...)
 	case c.Rules[0].Name != name:
-		return rules.Config{}, fmt.Errorf("rule: its name is %s in the path and %s in the body: make them agree", name, c.Rules[0].Name)
+		return rules.Config{},
+			fmt.Errorf("rule: its name is %s in the path and %s in the body: make them agree", name,
+				c.Rules[0].Name)
 	}
 	return c.Rules[0], nil
 }
 
-// DropGone returns a rule in JSON without fields that only versions before had: what an operator changed then holds in
-// all else.
+// DropGone returns a rule in JSON without fields that only versions before had: what an operator
+// changed then holds in all else.
 func DropGone(rule json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(rule, &fields); err != nil {
 		return rule // the reader says what is wrong
 	}
 	before := len(fields)
-	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return gone["rule."+name] != "" })
+	maps.DeleteFunc(fields,
+		func(name string, _ json.RawMessage) bool { return gone["rule."+name] != "" })
 	if len(fields) == before {
 		return rule
 	}
@@ -74,11 +79,14 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"name": r.text("rule name", func(n ast.Node, text string) {
 			switch other := names[text]; {
 			case !plainName(text):
-				r.fail(n, "rule name: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+				r.fail(n,
+					"rule name: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
 			case strings.Trim(text, ".") == "":
-				r.fail(n, "rule name: %q is a step in a path, so the API could not name the rule: choose another", text)
+				r.fail(n,
+					"rule name: %q is a step in a path, so the API could not name the rule: choose another", text)
 			case other != nil:
-				r.fail(n, "rule name: %s is the name of the rule at %s already: choose another", text, r.lineOf(n, other))
+				r.fail(n, "rule name: %s is the name of the rule at %s already: choose another",
+					text, r.lineOf(n, other))
 			default:
 				names[text] = n
 				rule.Name = text
@@ -94,8 +102,9 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 				r.fail(n, "sub_windows: %d is not possible: want 1, 2, 4, 8 or 12", rule.SubWindows)
 			}
 		},
-		"estimate":           r.estimate("estimate", &rule.Estimate),
-		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true, &timeout),
+		"estimate": r.estimate("estimate", &rule.Estimate),
+		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true,
+			&timeout),
 		"escalate": func(n ast.Node) {
 			r.list(n, "escalate", func(n ast.Node) {
 				var t time.Duration
@@ -106,26 +115,31 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 				rule.Escalate = append(rule.Escalate, rules.Duration(t))
 			})
 		},
-		"escalate_within":  r.duration("escalate_within", time.Second, 24*time.Hour, false, (*time.Duration)(&rule.EscalateWithin)),
-		"mode":             oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
-		"first_sight":      oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
-		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Share, limiter.Open, limiter.Closed),
-		"count":            func(n ast.Node) { r.count(n, &rule.Count) },
-		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect, rules.Tag, rules.Delay),
-		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
-		"share":            integer(r, "share", 1, 100, &rule.Share),
-		"show_key":         integer(r, "show_key", 0, key.MaxStart, &rule.ShowKey),
-		"plans":            r.planLimits(&rule.Plans),
-		"windows":          r.windows(&rule.Windows),
-		"prefixes":         r.ruleWidths(&rule.Prefixes),
-		"cost":             func(n ast.Node) { r.cost(n, &rule.Cost) },
-		"tag":              func(n ast.Node) { r.tag(n, &rule.Tag) },
-		"algorithm":        oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...),
-		"burst":            integer(r, "burst", 0, algorithm.MaxLimit, &rule.Burst),
-		"check":            oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
-		"priority":         oneOf(r, "priority", &rule.Priority, rules.DefaultPriority, rules.Critical, rules.Sheddable),
-		"queue":            r.duration("queue", time.Millisecond, maxQueue, true, (*time.Duration)(&rule.Queue)),
-		"concurrency":      integer(r, "concurrency", 0, rules.MaxConcurrency, &rule.Concurrency),
+		"escalate_within": r.duration("escalate_within", time.Second, 24*time.Hour, false,
+			(*time.Duration)(&rule.EscalateWithin)),
+		"mode":        oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
+		"first_sight": oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
+		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local,
+			limiter.Share, limiter.Open, limiter.Closed),
+		"count": func(n ast.Node) { r.count(n, &rule.Count) },
+		"action": oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close,
+			rules.Redirect, rules.Tag, rules.Delay),
+		"response":  func(n ast.Node) { r.response(n, &rule.Response) },
+		"share":     integer(r, "share", 1, 100, &rule.Share),
+		"show_key":  integer(r, "show_key", 0, key.MaxStart, &rule.ShowKey),
+		"plans":     r.planLimits(&rule.Plans),
+		"windows":   r.windows(&rule.Windows),
+		"prefixes":  r.ruleWidths(&rule.Prefixes),
+		"cost":      func(n ast.Node) { r.cost(n, &rule.Cost) },
+		"tag":       func(n ast.Node) { r.tag(n, &rule.Tag) },
+		"algorithm": oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...),
+		"burst":     integer(r, "burst", 0, algorithm.MaxLimit, &rule.Burst),
+		"check":     oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
+		"priority": oneOf(r, "priority", &rule.Priority, rules.DefaultPriority,
+			rules.Critical, rules.Sheddable),
+		"queue": r.duration("queue", time.Millisecond, maxQueue, true,
+			(*time.Duration)(&rule.Queue)),
+		"concurrency": integer(r, "concurrency", 0, rules.MaxConcurrency, &rule.Concurrency),
 	})
 	if seen == nil {
 		return
@@ -134,7 +148,8 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		r.fail(n, "rule: no name: every rule needs a name and a limit")
 	}
 	if seen["limit"] == nil && !rule.MayLackLimit() {
-		r.fail(n, "rule: no limit: every rule needs a name and a limit, or instead a concurrency, a priority or a queue")
+		r.fail(n,
+			"rule: no limit: every rule needs a name and a limit, or instead a concurrency, a priority or a queue")
 	}
 	if rule.Key == nil {
 		rule.Key = []string{"source"}
@@ -143,7 +158,8 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	r.answer(n, seen, &rule)
 	r.tags(n, seen, &rule)
 	if at := seen["cost"]; at != nil && rule.Cost.Units > rule.Limit && rule.Limit > 0 {
-		r.fail(at, "cost: %d is more than the limit of %d: no request would ever pass", rule.Cost.Units, rule.Limit)
+		r.fail(at, "cost: %d is more than the limit of %d: no request would ever pass",
+			rule.Cost.Units, rule.Limit)
 	}
 	if rule.Match.Descriptors != nil {
 		r.described(n, seen, &rule, c.Rules)
@@ -162,7 +178,8 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		}
 	}
 	if at := seen["first_sight"]; rule.Check == limiter.Sync && rule.FirstSight == limiter.Wait {
-		r.fail(at, "first_sight: check: sync waits for the tier with every request, so wait adds nothing: leave first_sight out")
+		r.fail(at,
+			"first_sight: check: sync waits for the tier with every request, so wait adds nothing: leave first_sight out")
 	}
 	if field, err := rule.CheckConcurrency(); err != nil {
 		r.fail(cmp.Or(seen[field], seen["concurrency"], n), "%s: %v", field, err)
@@ -174,18 +191,19 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	r.planned = append(r.planned, cmp.Or(seen["plans"], seen["match"], n))
 }
 
-// maxQueue is how long a request may wait for a slot at an origin: clients and proxies before them give up after a few
-// seconds.
+// maxQueue is how long a request may wait for a slot at an origin: clients and proxies before them
+// give up after a few seconds.
 const maxQueue = 10 * time.Second
 
-// limitless returns what is wrong with a rule that has no limit: fields about counting, and about requests over the
-// limit.
+// limitless returns what is wrong with a rule that has no limit: fields about counting, and about
+// requests over the limit.
 func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Config) {
 	known := []string{"name", "match", "key", "mode", "share", "show_key", "priority", "queue"}
 	if rule.Concurrency > 0 {
 		known = append(known, "concurrency", "action", "response", "on_store_failure")
 	} else if rule.Mode == rules.Shadow {
-		r.fail(seen["mode"], "mode: a shadow refuses no request, so its priority and its queue have no effect, and it has no limit: take enforce or off")
+		r.fail(seen["mode"],
+			"mode: a shadow refuses no request, so its priority and its queue have no effect, and it has no limit: take enforce or off")
 	}
 	if rule.Estimate != nil && *rule.Estimate == algorithm.Nearest {
 		known = append(known, "estimate") // as a rule in force is shown
@@ -193,7 +211,9 @@ func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Conf
 	set := Fields(rule)
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if at := seen[name]; at != nil && !slices.Contains(known, name) {
-			r.fail(at, "%s: the rule has no limit, so this has no effect: give it a limit, or remove %s", name, name)
+			r.fail(at,
+				"%s: the rule has no limit, so this has no effect: give it a limit, or remove %s",
+				name, name)
 		}
 	}
 }
@@ -204,13 +224,15 @@ func (r *reader) windows(to *[]rules.Window) func(ast.Node) {
 		r.list(n, "windows", func(n ast.Node) {
 			var w rules.Window
 			seen := r.mapping(n, "windows", fields{
-				"limit":  integer(r, "windows.limit", 1, algorithm.MaxLimit, &w.Limit),
-				"window": r.duration("windows.window", algorithm.MinWindow, algorithm.MaxWindow, false, (*time.Duration)(&w.Window)),
+				"limit": integer(r, "windows.limit", 1, algorithm.MaxLimit, &w.Limit),
+				"window": r.duration("windows.window", algorithm.MinWindow, algorithm.MaxWindow,
+					false, (*time.Duration)(&w.Window)),
 			})
 			switch {
 			case seen == nil:
 			case seen["limit"] == nil || seen["window"] == nil:
-				r.fail(n, "windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
+				r.fail(n,
+					"windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
 			case w.Limit > 0 && w.Window > 0: // else that was said
 				*to = append(*to, w)
 			}
@@ -218,7 +240,8 @@ func (r *reader) windows(to *[]rules.Window) func(ast.Node) {
 	}
 }
 
-// ruleWidths reads the prefixes in which a rule counts addresses: numbers, or numbers with a limit of their own.
+// ruleWidths reads the prefixes in which a rule counts addresses: numbers, or numbers with a limit
+// of their own.
 func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
 	return func(n ast.Node) {
 		r.list(n, "prefixes", func(n ast.Node) {
@@ -231,7 +254,8 @@ func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
 					"limit":  integer(r, "prefixes.limit", 1, algorithm.MaxLimit, &p.Limit),
 				})
 				if seen == nil || seen["prefix"] == nil || seen["limit"] == nil {
-					r.fail(n, "prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
+					r.fail(n,
+						"prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
 					return
 				}
 			default:
@@ -251,12 +275,14 @@ const maxEscalate = 16
 func (r *reader) escalate(n ast.Node, rule *rules.Config) {
 	before := rule.MitigationTimeout
 	if before == 0 && len(rule.Escalate) > 0 {
-		r.fail(n, "escalate: a rule with mitigation_timeout: 0 blocks no source, so no block can be longer: give it a mitigation_timeout")
+		r.fail(n,
+			"escalate: a rule with mitigation_timeout: 0 blocks no source, so no block can be longer: give it a mitigation_timeout")
 		return
 	}
 	for _, t := range rule.Escalate {
 		if t <= before {
-			r.fail(n, "escalate: %v is not longer than %v before it (mitigation_timeout goes first): want times that ascend", t, before)
+			r.fail(n,
+				"escalate: %v is not longer than %v before it (mitigation_timeout goes first): want times that ascend", t, before)
 			return
 		}
 		before = t
@@ -267,10 +293,13 @@ func (r *reader) match(n ast.Node, m *match.Config) {
 	f := r.matchFields("match", m)
 	f["not"] = func(n ast.Node) {
 		m.Not = new(match.Config)
-		if r.mapping(n, "match.not", r.matchFields("match.not", m.Not)); m.Not.Path == "*" || m.Not.Path == "/*" || slices.Contains(m.Not.Hosts, "*") {
-			r.fail(n, "match.not: it leaves everything out, so the rule is about nothing: say mode: off")
+		if r.mapping(n, "match.not", r.matchFields("match.not", m.Not)); m.Not.Path == "*" ||
+			m.Not.Path == "/*" || slices.Contains(m.Not.Hosts, "*") {
+			r.fail(n,
+				"match.not: it leaves everything out, so the rule is about nothing: say mode: off")
 		} else if strings.HasPrefix(m.Not.Path, "~") {
-			r.fail(n, "match.not: path: %q is a regular expression: want /exact or /prefix/*", m.Not.Path[1:])
+			r.fail(n, "match.not: path: %q is a regular expression: want /exact or /prefix/*",
+				m.Not.Path[1:])
 		} else if m.Not.Everything() {
 			m.Not = nil // it says nothing
 		}
@@ -289,7 +318,8 @@ func (r *reader) matchFields(what string, m *match.Config) fields {
 		}),
 		"methods": r.texts(what+".methods", func(n ast.Node, text string) {
 			if !message.IsToken([]byte(text)) || strings.ToUpper(text) != text {
-				r.fail(n, "%s.methods: %q is not a method: want a name in capitals, such as POST", what, text)
+				r.fail(n, "%s.methods: %q is not a method: want a name in capitals, such as POST",
+					what, text)
 				return
 			}
 			m.Methods = append(m.Methods, text)
@@ -306,14 +336,18 @@ func (r *reader) matchFields(what string, m *match.Config) fields {
 }
 
 // values reads patterns of values by name, in the form that names have.
-func (r *reader) values(what string, to *map[string]string, form func(string) string, check func(name, pattern string) error) func(ast.Node) {
+func (r *reader) values(what string, to *map[string]string, form func(string) string,
+	check func(name, pattern string) error) func(ast.Node) {
 	return r.pairs(what, func(at, n ast.Node, text string) {
 		name := form(scalar(at))
 		if _, twice := (*to)[name]; twice {
 			r.fail(at, "%s: %s is there twice: remove one", what, name)
 		} else if strings.HasPrefix(text, "~") {
-			r.fail(n, "%s: %s: %q: regular expressions are for match.path only: want the value itself, "+
-				"the beginning of it with * behind it, such as \"curl/*\", or \"*\" for any", what, name, text)
+			r.fail(n,
+				"%s: %s: %q: regular expressions are for match.path only: want the value itself, "+
+					"the beginning of it with * behind it, such as \"curl/*\", or \"*\" for any",
+				what,
+				name, text)
 		} else if err := check(name, text); err != nil {
 			r.fail(n, "%s: %v", what, err)
 		} else {
@@ -366,7 +400,8 @@ func (r *reader) count(n ast.Node, c *rules.Count) {
 		"refused": r.boolean("count.refused", &c.Refused),
 	})
 	if c.Refused && len(c.Statuses) > 0 {
-		r.fail(n, "count: statuses and refused together: a refused request has no status of the origin; keep one")
+		r.fail(n,
+			"count: statuses and refused together: a refused request has no status of the origin; keep one")
 	}
 }
 
@@ -390,7 +425,8 @@ func (r *reader) cost(n ast.Node, c *rules.Cost) {
 		"bytes": r.size("cost.bytes", 1, 1<<40, false, &c.Bytes),
 		"header": r.text("cost.header", func(n ast.Node, text string) {
 			if !message.IsToken([]byte(text)) || message.KindOf([]byte(text)) != message.Other {
-				r.fail(n, "cost.header: %q cannot say what a request costs: want a header of the origin's own, such as X-Request-Cost, which clients do not get to see", text)
+				r.fail(n,
+					"cost.header: %q cannot say what a request costs: want a header of the origin's own, such as X-Request-Cost, which clients do not get to see", text)
 				return
 			}
 			c.Header = text

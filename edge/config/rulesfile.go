@@ -9,8 +9,8 @@ import (
 	"sluice/edge/rules"
 )
 
-// ParseRules reads rules alone: one, a list, or a list under the name rules, as a configuration has it. The error joins
-// everything that is wrong with them, as that of Parse does.
+// ParseRules reads rules alone: one, a list, or a list under the name rules, as a configuration has
+// it. The error joins everything that is wrong with them, as that of Parse does.
 func (p Parser) ParseRules(file string, text []byte) ([]rules.Config, error) {
 	tree, errs := compose.Read(file, text, compose.Options{Env: p.Env, Files: p.Files})
 	c, r := Default(), &reader{tree: tree, errs: errs}
@@ -18,7 +18,8 @@ func (p Parser) ParseRules(file string, text []byte) ([]rules.Config, error) {
 	one := func(n ast.Node) { r.rule(n, c, names) }
 	if tree.Root != nil && len(errs) == 0 {
 		root := tree.Root
-		if m, fields := root.(*ast.MappingNode); fields && len(m.Values) == 1 && scalar(m.Values[0].Key) == "rules" {
+		if m, fields := root.(*ast.MappingNode); fields && len(m.Values) == 1 &&
+			scalar(m.Values[0].Key) == "rules" {
 			root = m.Values[0].Value
 		}
 		r.hide(root, []string{"rules"}, c)
@@ -34,7 +35,9 @@ func (p Parser) ParseRules(file string, text []byte) ([]rules.Config, error) {
 	case len(r.errs) > 0:
 		return nil, errors.Join(r.errs...)
 	case len(c.Rules) == 0:
-		return nil, errors.New(file + ": there is no rule in it: want name: login, limit: 5, and what else a rule has")
+		return nil,
+			errors.New(file +
+				": there is no rule in it: want name: login, limit: 5, and what else a rule has")
 	}
 	return c.Rules, nil
 }

@@ -14,7 +14,8 @@ import (
 	"sluice/edge/rules"
 )
 
-// Shown is a configuration for operators, with the names of the file: what is in force but for the rules.
+// Shown is a configuration for operators, with the names of the file: what is in force but for the
+// rules.
 func Shown(c *Config) map[string]any {
 	orNone := func(text string) string {
 		if text == "" {
@@ -45,37 +46,70 @@ func Shown(c *Config) map[string]any {
 	list := func(l []string) []string { return append([]string{}, l...) }
 	prefixes := func(l []netip.Prefix) []netip.Prefix { return append([]netip.Prefix{}, l...) }
 	all := map[string]any{
-		"listen": shownListeners(c.Listen), "listen_tls": shownListeners(c.ListenTLS), "listen_sockets": c.ListenSockets, "admin": c.Admin, "admin_hosts": list(c.AdminHosts),
-		"admin_token_file": orNone(c.AdminTokenFile), "admin_insecure": c.AdminInsecure, "metrics_token": c.MetricsToken, "edge_id": orNone(c.EdgeID), "state_dir": orNone(c.StateDir),
-		"tls":  map[string]any{"certificate": orNone(c.TLS.Certificate), "key": orNone(c.TLS.Key), "folder": orNone(c.TLS.Folder)},
-		"acme": map[string]any{"hosts": list(c.ACME.Hosts), "email": orNone(c.ACME.Email), "directory": c.ACME.Directory, "ca_file": orNone(c.ACME.CAFile), "agree": c.ACME.Agree, "challenges": list(c.ACME.Challenges)},
-		"hsts": map[string]any{"max_age": c.HSTS.shownAge(), "include_subdomains": c.HSTS.Subdomains, "preload": c.HSTS.Preload},
-		"pop": map[string]any{"name": c.PoP.Name, "memcached": list(c.PoP.Memcached), "secret_file": orNone(c.PoP.SecretFile),
-			"edges": c.PoP.Edges, "wait": span(c.PoP.Wait),
-			"peers": peers, "peers_listen": orNone(c.PoP.PeersListen), "peers_secret_file": orNone(c.PoP.PeersSecretFile), "peers_mode": mode},
-		"etcd": map[string]any{"endpoints": list(c.Etcd.Endpoints), "prefix": c.Etcd.Prefix, "username": orNone(c.Etcd.Username), "password_file": orNone(c.Etcd.PasswordFile),
-			"ca_file": orNone(c.Etcd.CAFile), "cert_file": orNone(c.Etcd.CertFile), "key_file": orNone(c.Etcd.KeyFile)},
+		"listen": shownListeners(c.Listen), "listen_tls": shownListeners(c.ListenTLS),
+		"listen_sockets": c.ListenSockets, "admin": c.Admin, "admin_hosts": list(c.AdminHosts),
+		"admin_token_file": orNone(c.AdminTokenFile), "admin_insecure": c.AdminInsecure,
+		"metrics_token": c.MetricsToken, "edge_id": orNone(c.EdgeID),
+		"state_dir": orNone(c.StateDir),
+		"tls": map[string]any{"certificate": orNone(c.TLS.Certificate), "key": orNone(c.TLS.Key),
+			"folder": orNone(c.TLS.Folder)},
+		"acme": map[string]any{"hosts": list(c.ACME.Hosts), "email": orNone(c.ACME.Email),
+			"directory": c.ACME.Directory, "ca_file": orNone(c.ACME.CAFile), "agree": c.ACME.Agree,
+			"challenges": list(c.ACME.Challenges)},
+		"hsts": map[string]any{"max_age": c.HSTS.shownAge(),
+			"include_subdomains": c.HSTS.Subdomains, "preload": c.HSTS.Preload},
+		"pop": map[string]any{"name": c.PoP.Name, "memcached": list(c.PoP.Memcached),
+			"secret_file": orNone(c.PoP.SecretFile),
+			"edges":       c.PoP.Edges, "wait": span(c.PoP.Wait),
+			"peers": peers, "peers_listen": orNone(c.PoP.PeersListen),
+			"peers_secret_file": orNone(c.PoP.PeersSecretFile), "peers_mode": mode},
+		"etcd": map[string]any{"endpoints": list(c.Etcd.Endpoints), "prefix": c.Etcd.Prefix,
+			"username": orNone(c.Etcd.Username), "password_file": orNone(c.Etcd.PasswordFile),
+			"ca_file": orNone(c.Etcd.CAFile), "cert_file": orNone(c.Etcd.CertFile),
+			"key_file": orNone(c.Etcd.KeyFile)},
 		"table": map[string]any{"counters": c.Counters},
-		"source": map[string]any{"ipv4_prefix": c.Source.IPv4Prefix, "ipv6_prefix": c.Source.IPv6Prefix, "trust": prefixes(c.Source.Trust),
+		"source": map[string]any{"ipv4_prefix": c.Source.IPv4Prefix,
+			"ipv6_prefix": c.Source.IPv6Prefix, "trust": prefixes(c.Source.Trust),
 			"header": c.Source.Header, "proxy_protocol": c.Source.ProxyProtocol},
 		"geo":   map[string]any{"country": orNone(c.Geo.Country), "asn": orNone(c.Geo.ASN)},
-		"lists": shownLists(c.Lists), "deny": shownGroup(c.Deny, c.DenyLists, c.DenyPlaces), "allow": shownGroup(c.Allow, c.AllowLists, c.AllowPlaces),
-		"limits": map[string]any{"connections": c.Limits.Connections, "connections_per_source": c.Limits.PerSource, "memory": c.Limits.Memory,
-			"header_bytes": c.Limits.HeaderBytes, "header_lines": c.Limits.HeaderLines, "body_bytes": c.Limits.BodyBytes,
-			"body_rate": c.Limits.BodyRate, "answer_rate": c.Limits.AnswerRate, "header_timeout": span(c.Limits.HeaderTimeout),
-			"idle_timeout": span(c.Limits.IdleTimeout), "tunnel_timeout": span(c.Limits.TunnelTimeout)},
-		"http2":      map[string]any{"enabled": c.HTTP2.Enabled, "max_streams": c.HTTP2.MaxStreams, "cleartext": c.HTTP2.Cleartext},
-		"origins":    origins,
-		"access_log": map[string]any{"file": orNone(c.AccessLog.File), "format": c.AccessLog.Format, "refused": c.AccessLog.Refused, "succeeded": c.AccessLog.Succeeded},
-		"shed":       c.Shed, "wall": map[string]any{"socket": orNone(c.Wall.Socket)}, "check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader, "pages": shownPages(c.Pages),
-		"plans": map[string]any{"key": orNone(c.Plans.Key), "also": list(c.Plans.Also), "default": c.Plans.Default, "store": orNone(redacted(c.Plans.Store)), "refresh": span(c.Plans.Refresh), "secret_keys": c.Plans.SecretKeys},
-		"limit_api": map[string]any{"listen": orNone(c.LimitAPI.Listen), "cert_file": orNone(c.LimitAPI.CertFile), "key_file": orNone(c.LimitAPI.KeyFile),
-			"client_ca_file": orNone(c.LimitAPI.ClientCAFile), "token_file": orNone(c.LimitAPI.TokenFile), "insecure": c.LimitAPI.Insecure},
-		"tracing": map[string]any{"endpoint": orNone(c.Tracing.Endpoint), "sample": c.Tracing.Sample, "parent": c.Tracing.Parent, "service_name": c.Tracing.ServiceName, "client_address": c.Tracing.ClientAddress},
-		"rate_limit_service": map[string]any{"listen": orNone(c.RateLimitService.Listen), "cert_file": orNone(c.RateLimitService.CertFile), "key_file": orNone(c.RateLimitService.KeyFile),
-			"client_ca_file": orNone(c.RateLimitService.ClientCAFile), "insecure": c.RateLimitService.Insecure},
-		"jwt": map[string]any{"keys_file": orNone(c.JWT.KeysFile), "algorithms": list(c.JWT.Algorithms), "issuer": orNone(c.JWT.Issuer), "audience": orNone(c.JWT.Audience),
-			"header": orNone(c.JWT.Header), "cookie": orNone(c.JWT.Cookie), "leeway": span(c.JWT.Leeway)},
+		"lists": shownLists(c.Lists), "deny": shownGroup(c.Deny, c.DenyLists,
+			c.DenyPlaces), "allow": shownGroup(c.Allow, c.AllowLists, c.AllowPlaces),
+		"limits": map[string]any{"connections": c.Limits.Connections,
+			"connections_per_source": c.Limits.PerSource, "memory": c.Limits.Memory,
+			"header_bytes": c.Limits.HeaderBytes, "header_lines": c.Limits.HeaderLines,
+			"body_bytes": c.Limits.BodyBytes,
+			"body_rate":  c.Limits.BodyRate, "answer_rate": c.Limits.AnswerRate,
+			"header_timeout": span(c.Limits.HeaderTimeout),
+			"idle_timeout":   span(c.Limits.IdleTimeout),
+			"tunnel_timeout": span(c.Limits.TunnelTimeout)},
+		"http2": map[string]any{"enabled": c.HTTP2.Enabled, "max_streams": c.HTTP2.MaxStreams,
+			"cleartext": c.HTTP2.Cleartext},
+		"origins": origins,
+		"access_log": map[string]any{"file": orNone(c.AccessLog.File), "format": c.AccessLog.Format,
+			"refused": c.AccessLog.Refused, "succeeded": c.AccessLog.Succeeded},
+		"shed": c.Shed, "wall": map[string]any{"socket": orNone(c.Wall.Socket)},
+		"check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
+		"pages": shownPages(c.Pages),
+		"plans": map[string]any{"key": orNone(c.Plans.Key), "also": list(c.Plans.Also),
+			"default": c.Plans.Default, "store": orNone(redacted(c.Plans.Store)),
+			"refresh": span(c.Plans.Refresh), "secret_keys": c.Plans.SecretKeys},
+		"limit_api": map[string]any{"listen": orNone(c.LimitAPI.Listen),
+			"cert_file": orNone(c.LimitAPI.CertFile), "key_file": orNone(c.LimitAPI.KeyFile),
+			"client_ca_file": orNone(c.LimitAPI.ClientCAFile),
+			"token_file":     orNone(c.LimitAPI.TokenFile), "insecure": c.LimitAPI.Insecure},
+		"tracing": map[string]any{"endpoint": orNone(c.Tracing.Endpoint),
+			"sample": c.Tracing.Sample, "parent": c.Tracing.Parent,
+			"service_name": c.Tracing.ServiceName, "client_address": c.Tracing.ClientAddress},
+		"rate_limit_service": map[string]any{"listen": orNone(c.RateLimitService.Listen),
+			"cert_file":      orNone(c.RateLimitService.CertFile),
+			"key_file":       orNone(c.RateLimitService.KeyFile),
+			"client_ca_file": orNone(c.RateLimitService.ClientCAFile),
+			"insecure":       c.RateLimitService.Insecure},
+		"jwt": map[string]any{"keys_file": orNone(c.JWT.KeysFile),
+			"algorithms": list(c.JWT.Algorithms), "issuer": orNone(c.JWT.Issuer),
+			"audience": orNone(c.JWT.Audience),
+			"header":   orNone(c.JWT.Header), "cookie": orNone(c.JWT.Cookie),
+			"leeway": span(c.JWT.Leeway)},
 	}
 	if c.Limits.Wanted > c.Limits.Connections {
 		all["limits"].(map[string]any)["connections_configured"] = c.Limits.Wanted
@@ -100,7 +134,8 @@ func Fields(r rules.Config) map[string]any {
 // RuleJSON is Fields as text, the same for the same rule.
 func RuleJSON(r rules.Config) string { return text(Fields(r)) }
 
-// Hash stands for rules, in whatever order: the same for the same, and a number that a float64 holds.
+// Hash stands for rules, in whatever order: the same for the same, and a number that a float64
+// holds.
 func Hash(list []rules.Config) uint64 {
 	lines := make([]string, len(list))
 	for i, r := range list {

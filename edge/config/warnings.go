@@ -12,7 +12,8 @@ import (
 	"sluice/edge/upstream"
 )
 
-// shortestExact is how long a window must be for `lower` to keep its promise among edges: ten times what their clocks may differ by.
+// shortestExact is how long a window must be for `lower` to keep its promise among edges: ten times
+// what their clocks may differ by.
 const shortestExact = 20 * time.Second
 
 // weaknesses returns what will hurt one day, a sentence each.
@@ -27,7 +28,8 @@ func (c *Config) weaknesses() (all []string) {
 	if len(c.Etcd.Endpoints) > 0 && c.StateDir == "" {
 		add("etcd: without state_dir an edge that starts while etcd is away has the rules of its file, and not what operators have changed")
 	}
-	if c.Plans.Store == "" && slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.HasPlans() }) {
+	if c.Plans.Store == "" && slices.ContainsFunc(c.Rules,
+		func(r rules.Config) bool { return r.HasPlans() }) {
 		add("plans: nothing says which client is on which plan, so every client is on %s: give plans.store", c.Plans.Default)
 	}
 	inForce := 0
@@ -36,7 +38,8 @@ func (c *Config) weaknesses() (all []string) {
 		if r.Mode == rules.Off {
 			continue
 		}
-		if r.OrdersOrigin() && !slices.ContainsFunc(c.Origins, func(o upstream.Config) bool { return o.Shedding != nil }) {
+		if r.OrdersOrigin() && !slices.ContainsFunc(c.Origins,
+			func(o upstream.Config) bool { return o.Shedding != nil }) {
 			add("rule %s has a priority or a queue, which has no effect where no origin sheds load: give the origin shedding: {}", r.Name)
 		} else if r.OrdersOrigin() && (r.Mode == rules.Shadow || c.Shadow) {
 			add("rule %s is a shadow, so its priority and its queue say nothing", r.Name)
@@ -46,11 +49,18 @@ func (c *Config) weaknesses() (all []string) {
 		} else if r.Concurrency == 0 {
 			continue // it counts nothing
 		}
-		if j := slices.IndexFunc(r.Key, func(part string) bool { return isMadeUp(part, &r.Match) }); j >= 0 && !c.coveredBySource(r) {
+		if j := slices.IndexFunc(r.Key, func(part string) bool {
+			return isMadeUp(part,
+				&r.Match)
+		}); j >= 0 && !c.coveredBySource(r) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
 		}
-		if r.Concurrency > 0 && !slices.ContainsFunc(r.Key, isOwn) && !c.hasBySource(r, func(o *rules.Config) bool { return o.Concurrency > 0 && o.Concurrency < r.Concurrency }) {
+		if r.Concurrency > 0 && !slices.ContainsFunc(r.Key, isOwn) &&
+			!c.hasBySource(r, func(o *rules.Config) bool {
+				return o.Concurrency > 0 &&
+					o.Concurrency < r.Concurrency
+			}) {
 			add("rule %s has %d slots for all clients together, which one that sends or reads slowly could hold: add a rule with key: source and a lower concurrency",
 				r.Name, r.Concurrency)
 		}
@@ -70,9 +80,11 @@ func (c *Config) weaknesses() (all []string) {
 		for _, w := range r.Windows {
 			shortest = min(shortest, w.Window)
 		}
-		if estimate == algorithm.Lower && r.Algorithm == rules.Sliding && time.Duration(shortest) < shortestExact && len(c.PoP.Memcached) > 0 {
+		if estimate == algorithm.Lower && r.Algorithm == rules.Sliding &&
+			time.Duration(shortest) < shortestExact && len(c.PoP.Memcached) > 0 {
 			add("rule %s has a window of %v and estimate: lower, which promises to refuse no request below the limit: where the clocks of edges differ by a tenth of the window "+
-				"that does not hold; take %v or more", r.Name, shortest, rules.Duration(shortestExact))
+				"that does not hold; take %v or more", r.Name, shortest,
+				rules.Duration(shortestExact))
 		}
 	}
 	if want := c.Limits.Connections * inForce; c.Counters < want {
@@ -82,13 +94,15 @@ func (c *Config) weaknesses() (all []string) {
 	return all
 }
 
-// isMadeUp reports whether a client can write a part of a key anew for each request that a rule is about.
+// isMadeUp reports whether a client can write a part of a key anew for each request that a rule is
+// about.
 func isMadeUp(part string, m *match.Config) bool {
 	switch {
 	case part == "source" || part == "global" || strings.HasPrefix(part, "jwt:"):
 		return false
 	case part == "host":
-		return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(h string) bool { return strings.HasPrefix(h, "*") })
+		return len(m.Hosts) == 0 ||
+			slices.ContainsFunc(m.Hosts, func(h string) bool { return strings.HasPrefix(h, "*") })
 	case part == "path" || strings.HasPrefix(part, "path:"):
 		return m.Path == "" || m.Path[0] == '~' || strings.HasSuffix(m.Path, "*")
 	}
@@ -100,8 +114,8 @@ func isOwn(part string) bool {
 	return part != "global" && part != "host" && part != "path" && !strings.HasPrefix(part, "path:")
 }
 
-// coveredBySource reports whether a rule that refuses counts by source alone what r is about, and what r could be about if its clients
-// wrote less or more.
+// coveredBySource reports whether a rule that refuses counts by source alone what r is about, and
+// what r could be about if its clients wrote less or more.
 func (c *Config) coveredBySource(r *rules.Config) bool {
 	return c.hasBySource(r, func(o *rules.Config) bool { return o.Limit > 0 })
 }
@@ -109,10 +123,12 @@ func (c *Config) coveredBySource(r *rules.Config) bool {
 // hasBySource is coveredBySource for rules that are such.
 func (c *Config) hasBySource(r *rules.Config, such func(*rules.Config) bool) bool {
 	covers := func(a, b match.Config) bool {
-		return a.Everything() || a.Plain() && slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path && slices.Equal(a.Methods, b.Methods) ||
+		return a.Everything() || a.Plain() && slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path &&
+			slices.Equal(a.Methods, b.Methods) ||
 			b.Evadable() == "" && text(a) == text(b)
 	}
 	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
-		return o.Mode == rules.Enforce && o.Action != rules.Tag && such(&o) && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
+		return o.Mode == rules.Enforce && o.Action != rules.Tag && such(&o) && o.Share == 100 &&
+			slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
 	})
 }

@@ -15,9 +15,9 @@ import (
 	"sluice/edge/rules"
 )
 
-// A reader walks the syntax tree of a configuration file and collects everything that is wrong with it, each with its
-// position. It reads field by field instead of decoding into structs, because an error should name the position and the
-// remedy, and nothing may be accepted and ignored.
+// A reader walks the syntax tree of a configuration file and collects everything that is wrong with
+// it, each with its position. It reads field by field instead of decoding into structs, because an
+// error should name the position and the remedy, and nothing may be accepted and ignored.
 type reader struct {
 	tree    *compose.Tree
 	errs    []error
@@ -73,7 +73,8 @@ func (r *reader) mapping(n ast.Node, what string, f fields) map[string]ast.Node 
 		case !known && gone[what+"."+name] != "":
 			r.fail(v.Key, "%s: %s is gone: %s", what, name, gone[what+"."+name])
 		case !known:
-			r.fail(v.Key, "%s: unknown field %s%s: want %s", what, name, DidYouMean(name, slices.Sorted(maps.Keys(f))), names(f))
+			r.fail(v.Key, "%s: unknown field %s%s: want %s", what, name,
+				DidYouMean(name, slices.Sorted(maps.Keys(f))), names(f))
 		default:
 			seen[name] = v.Key
 			read(v.Value)
@@ -87,7 +88,10 @@ func (r *reader) pairs(what string, each func(name, n ast.Node, text string)) fu
 	return func(n ast.Node) {
 		values, _ := r.entries(n, what)
 		for _, v := range values {
-			r.text(what+": "+scalar(v.Key), func(n ast.Node, text string) { each(v.Key, n, text) })(v.Value)
+			r.text(what+": "+scalar(v.Key), func(n ast.Node, text string) {
+				each(v.Key, n,
+					text)
+			})(v.Value)
 		}
 	}
 }
@@ -118,10 +122,12 @@ func (r *reader) text(what string, set func(n ast.Node, text string)) func(ast.N
 	return func(n ast.Node) {
 		switch v := n.(type) {
 		case nil:
-		case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode,
+			*ast.InfinityNode, *ast.NanNode:
 			set(n, scalar(v))
 		case *ast.MappingNode, *ast.MappingValueNode: // perhaps what the library makes of [a:b]
-			r.fail(n, "%s: want a value, not %s: within braces and brackets one with a colon stands in quotes", what, kind(v))
+			r.fail(n,
+				"%s: want a value, not %s: within braces and brackets one with a colon stands in quotes", what, kind(v))
 		default:
 			r.fail(n, "%s: want a value, not %s", what, kind(v))
 		}
@@ -188,7 +194,8 @@ func integer[T int | uint32](r *reader, what string, low, high int64, to *T) fun
 }
 
 // duration reads a time with a unit in low..high; 0 as well if it may be.
-func (r *reader) duration(what string, low, high time.Duration, zero bool, to *time.Duration) func(ast.Node) {
+func (r *reader) duration(what string, low, high time.Duration, zero bool,
+	to *time.Duration) func(ast.Node) {
 	bounds := fmt.Sprintf("want %v to %v", rules.Duration(low), rules.Duration(high))
 	if zero {
 		bounds = "want 0, or " + strings.TrimPrefix(bounds, "want ")
@@ -220,7 +227,8 @@ func (r *reader) size(what string, low, high int, zero bool, to *int) func(ast.N
 		v, err := strconv.Atoi(number)
 		switch {
 		case err != nil || v < 0 || v > math.MaxInt/unit:
-			r.fail(n, "%s: %q is not a size: want a number of bytes, or one with KiB, MiB or GiB", what, text)
+			r.fail(n, "%s: %q is not a size: want a number of bytes, or one with KiB, MiB or GiB",
+				what, text)
 		case v == 0 && zero:
 			*to = 0
 		case v*unit < low || v*unit > high:

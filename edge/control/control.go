@@ -1,8 +1,10 @@
 // Package control is the control plane of an edge: what its operators see of it, and what they say.
 //
-// It reads the tables that decisions read (limiter) and the rules in force, and writes nothing of them but bits. Where there is a PoP,
-// what operators say goes to all its edges, this one included, and comes into force here as it does there; an edge that counts alone does
-// it at once. No decision asks anything here. Times are as the clock has them; a source is named as counter.Source writes it.
+// It reads the tables that decisions read (limiter) and the rules in force, and writes nothing of
+// them but bits. Where there is a PoP, what operators say goes to all its edges, this one included,
+// and comes into force here as it does there; an edge that counts alone does it at once. No
+// decision asks anything here. Times are as the clock has them; a source is named as counter.Source
+// writes it.
 package control
 
 import (
@@ -33,7 +35,8 @@ type Options struct {
 	Spared   *top.Top    // whom shadows would refuse most
 	Keys     *seen.Keys  // of whom rules count by a key; nil: nobody remembers
 	Events   *events.Log // is told what operators say; nil: nobody asks
-	// Kernel tells how the kernel refuses new connections from a prefix; nil: it does not, or, in place of the function, never does.
+	// Kernel tells how the kernel refuses new connections from a prefix; nil: it does not, or, in
+	// place of the function, never does.
 	Kernel func(netip.Prefix) *Kernel
 }
 
@@ -55,8 +58,8 @@ type View struct {
 
 // PoP is what operators ask of the PoP, as functions; the zero PoP is an edge that counts alone.
 type PoP struct {
-	// Say puts what an operator said in force on all edges of the PoP, this one included. It waits for that, or for a while, and says
-	// how far it has come. The error is ErrFull.
+	// Say puts what an operator said in force on all edges of the PoP, this one included. It waits
+	// for that, or for a while, and says how far it has come. The error is ErrFull.
 	Say func(mitigation.Order) (Spread, error)
 	// Nodes describes the tier for the API.
 	Nodes func() []member.Node
@@ -66,19 +69,22 @@ type PoP struct {
 	Secret func() SecretStatus
 }
 
-// ErrFull says that the PoP's list of what operators said has no room for more: some of it must end first.
+// ErrFull says that the PoP's list of what operators said has no room for more: some of it must end
+// first.
 var ErrFull = errors.New("edge: the list of what operators said is full: wait until some blocks and lifts have ended")
 
 // ErrLong says that a rule is too long for that list.
 var ErrLong = errors.New("edge: the rule is too long to be changed here: put it into the file")
 
-// Operator is who says something, as he calls himself, and the address that he came from; of what was said at another edge also which.
+// Operator is who says something, as he calls himself, and the address that he came from; of what
+// was said at another edge also which.
 type Operator struct{ Who, From string }
 
-// Event is an operator's block or lift as operators are told of it, at the edge where it was said and at all others. idle says that nothing was in
-// force here that it could lift.
+// Event is an operator's block or lift as operators are told of it, at the edge where it was said
+// and at all others. idle says that nothing was in force here that it could lift.
 func Event(o *mitigation.Order, idle bool, now time.Time) events.Event {
-	e := events.Event{Time: now, Kind: events.Operator, Rule: o.Rule, Source: o.Source.String(), Who: o.Who, From: o.From, Until: o.End}
+	e := events.Event{Time: now, Kind: events.Operator, Rule: o.Rule, Source: o.Source.String(),
+		Who: o.Who, From: o.From, Until: o.End}
 	done := "blocked"
 	switch o.Rule {
 	case Allow:
@@ -111,11 +117,14 @@ func blockText(b *mitigation.Bit) string {
 // Spread is how far an order has come.
 type Spread struct {
 	mitigation.Spread
-	PoPs int `json:"pops,omitempty"` // to how many the edges belong, where rules travel to those of several
-	// Edges that are not among those known: so many as pop.edges says there are, and those that count under another secret.
+	// To how many the edges belong, where rules travel to those of several
+	PoPs int `json:"pops,omitempty"`
+	// Edges that are not among those known: so many as pop.edges says there are, and those that
+	// count under another secret.
 	Expected int `json:"expected,omitempty"` // pop.edges, where fewer are known
 	Apart    int `json:"apart,omitempty"`
-	// Silent are edges that went in the last ten minutes without saying that they end: killed, hung, or cut off from the tier.
+	// Silent are edges that went in the last ten minutes without saying that they end: killed,
+	// hung, or cut off from the tier.
 	Silent []string `json:"silent,omitempty"`
 }
 
@@ -137,13 +146,15 @@ type EdgeStatus struct {
 	Refused int `json:"refused"` // changes that cannot be in force there
 }
 
-// SecretStatus is under which secret an edge counts, and which edges of its PoP's name count under another, as marks on the nodes say. Whoever
-// reaches a node can write marks.
+// SecretStatus is under which secret an edge counts, and which edges of its PoP's name count under
+// another, as marks on the nodes say. Whoever reaches a node can write marks.
 type SecretStatus struct {
-	Digests []string    `json:"digests"` // of the lines of pop.secret_file, which tell nothing of it; the edge counts under the first
+	// Of the lines of pop.secret_file, which tell nothing of it; the edge counts under the first
+	Digests []string    `json:"digests"`
 	Apart   []ApartEdge `json:"apart"`
-	Held    bool        `json:"held"`              // the edge is not ready, because it seems to be the only one with its secret
-	Warning string      `json:"warning,omitempty"` // what is wrong, and what to do
+	// The edge is not ready, because it seems to be the only one with its secret
+	Held    bool   `json:"held"`
+	Warning string `json:"warning,omitempty"` // what is wrong, and what to do
 }
 
 // ApartEdge is an edge that counts under another secret.
@@ -157,15 +168,16 @@ type ApartEdge struct {
 
 // EtcdStatus describes the etcd over which edges of several PoPs have the same rules.
 type EtcdStatus struct {
-	Up    bool              `json:"up"`
-	Since time.Time         `json:"since"`           // it is so
-	Error string            `json:"error,omitempty"` // why it is not up
-	Wrong map[string]string `json:"wrong,omitempty"` // by rule: why what etcd has of it cannot be read here
-	Edges []EdgeStatus      `json:"edges"`           // that share it, this one first
+	Up    bool      `json:"up"`
+	Since time.Time `json:"since"`           // it is so
+	Error string    `json:"error,omitempty"` // why it is not up
+	// By rule: why what etcd has of it cannot be read here
+	Wrong map[string]string `json:"wrong,omitempty"`
+	Edges []EdgeStatus      `json:"edges"` // that share it, this one first
 }
 
-// TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten
-// minutes; a thousand sources are counted at most.
+// TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts
+// are halved every ten minutes; a thousand sources are counted at most.
 func (c *Plane) TopRequests(n int) []top.Heavy { return c.with.Requests.Heaviest(n) }
 
 // TopRefused is TopRequests for requests that were refused.
@@ -174,9 +186,11 @@ func (c *Plane) TopRefused(n int) []top.Heavy { return c.with.Refusals.Heaviest(
 // TopShadow is TopRequests for requests that were admitted, and that a shadow would have refused.
 func (c *Plane) TopShadow(n int) []top.Heavy { return c.with.Spared.Heaviest(n) }
 
-// Tops are the lists of heavy sources that this edge has, n of each at most, by what they are heavy in.
+// Tops are the lists of heavy sources that this edge has, n of each at most, by what they are heavy
+// in.
 func (c *Plane) Tops(n int) map[string]top.List {
-	return map[string]top.List{"requests": c.with.Requests.List(n), "refused": c.with.Refusals.List(n), "shadow": c.with.Spared.List(n)}
+	return map[string]top.List{"requests": c.with.Requests.List(n),
+		"refused": c.with.Refusals.List(n), "shadow": c.with.Spared.List(n)}
 }
 
 // Nodes describes the tier; none on an edge that counts alone.

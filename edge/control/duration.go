@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ParseDuration is time.ParseDuration that knows days as well, first in the text: 1d, 1.5d, 2d12h. A day is 24 hours.
+// ParseDuration is time.ParseDuration that knows days as well, first in the text: 1d, 1.5d, 2d12h.
+// A day is 24 hours.
 func ParseDuration(text string) (time.Duration, error) {
 	days, rest, is := strings.Cut(text, "d")
 	if !is {

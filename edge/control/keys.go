@@ -17,10 +17,12 @@ import (
 	"sluice/mitigation"
 )
 
-// A Key is who is counted by something else than an address, as operators name him: one part of a key, or several.
+// A Key is who is counted by something else than an address, as operators name him: one part of a
+// key, or several.
 type Key struct {
 	KeyPart
-	Parts []KeyPart `json:"parts,omitempty"` // of a composite key, in any order, in place of the one
+	// Of a composite key, in any order, in place of the one
+	Parts []KeyPart `json:"parts,omitempty"`
 }
 
 // A KeyPart is a part of a rule's key, and the value that the client sends.
@@ -35,7 +37,8 @@ var (
 	ErrNotSeen = errors.New("edge: no rule has counted that digest of late: name a rule, or the key itself")
 )
 
-// maxVariants is how many limits of a rule are looked at for a digest that does not tell who the client is.
+// maxVariants is how many limits of a rule are looked at for a digest that does not tell who the
+// client is.
 const maxVariants = 64
 
 // keyed is a rule, and whom it counts.
@@ -63,7 +66,8 @@ func (k *Key) read(in *View) (values []key.Value, err error) {
 			return nil, fmt.Errorf("edge: key: %w", err)
 		}
 		if text != one.Key && part.Kind != key.Claim {
-			return nil, fmt.Errorf("edge: key: %s is followed by more: say the value as value", part)
+			return nil, fmt.Errorf("edge: key: %s is followed by more: say the value as value",
+				part)
 		} else if text != one.Key {
 			if part, err = key.Parse(one.Key); err != nil { // names of claims are any text
 				return nil, errors.New("edge: key: that is no claim")
@@ -72,7 +76,8 @@ func (k *Key) read(in *View) (values []key.Value, err error) {
 		if slices.ContainsFunc(values, func(v key.Value) bool { return v.Part.IsPart(part) }) {
 			return nil, fmt.Errorf("edge: key: %s is there twice", part)
 		}
-		v, err := key.ParseValue(part, one.Value, func(a netip.Addr) counter.Source { return in.Sources.Of(a) })
+		v, err := key.ParseValue(part, one.Value,
+			func(a netip.Addr) counter.Source { return in.Sources.Of(a) })
 		if err != nil {
 			return nil, fmt.Errorf("edge: %w", err)
 		}
@@ -81,7 +86,8 @@ func (k *Key) read(in *View) (values []key.Value, err error) {
 	return values, nil
 }
 
-// under finds the rules that count by just this key, or the one of that name; AllRules are all of them.
+// under finds the rules that count by just this key, or the one of that name; AllRules are all of
+// them.
 func (c *Plane) under(in *View, k *Key, rule string) (list []keyed, values []key.Value, err error) {
 	if values, err = k.read(in); err != nil {
 		return nil, nil, err
@@ -91,7 +97,8 @@ func (c *Plane) under(in *View, k *Key, rule string) (list []keyed, values []key
 		return nil, nil, err
 	}
 	for _, r := range in.Rules.Rules {
-		if source, is := c.with.Secret.DigestOfValues(r.Parts, values); is && (rule == AllRules || r.Config.Name == rule) {
+		if source, is := c.with.Secret.DigestOfValues(r.Parts, values); is && (rule == AllRules ||
+			r.Config.Name == rule) {
 			list = append(list, keyed{r, source})
 		}
 	}
@@ -106,7 +113,8 @@ func (c *Plane) under(in *View, k *Key, rule string) (list []keyed, values []key
 	for i := range values {
 		parts = append(parts, values[i].Part.String())
 	}
-	return nil, nil, fmt.Errorf("%w: %s by %s alone; %s", ErrNoKey, what, strings.Join(parts, " and "), keysOf(in))
+	return nil, nil, fmt.Errorf("%w: %s by %s alone; %s", ErrNoKey, what,
+		strings.Join(parts, " and "), keysOf(in))
 }
 
 // keysOf says by which keys rules count.
@@ -137,7 +145,8 @@ func keysOf(in *View) string {
 	return "rules count by " + strings.Join(list, "; ")
 }
 
-// LookKey tells how a client stands under every rule that counts by just this key, as Look does of an address.
+// LookKey tells how a client stands under every rule that counts by just this key, as Look does of
+// an address.
 func (c *Plane) LookKey(ctx context.Context, k *Key) (Looked, error) {
 	in := c.with.View()
 	list, values, err := c.under(&in, k, AllRules)
@@ -149,8 +158,8 @@ func (c *Plane) LookKey(ctx context.Context, k *Key) (Looked, error) {
 	return l, nil
 }
 
-// LookDigest tells how a client that is known by a digest stands under every rule that has counted it of late or blocks it. A digest does not
-// tell which key it is of.
+// LookDigest tells how a client that is known by a digest stands under every rule that has counted
+// it of late or blocks it. A digest does not tell which key it is of.
 func (c *Plane) LookDigest(ctx context.Context, digest counter.Source) Looked {
 	in := c.with.View()
 	var list []keyed
@@ -179,7 +188,8 @@ func (c *Plane) lookUnder(ctx context.Context, in *View, list []keyed, values []
 		variants, of := variantsFor(in, k, values, c.with.Secret)
 		for _, v := range variants {
 			for i := range v.Limits {
-				under, plan = append(under, where{rule: v, limit: &v.Limits[i], source: k.source}), append(plan, of)
+				under, plan = append(under, where{rule: v, limit: &v.Limits[i], source: k.source}),
+					append(plan, of)
 			}
 		}
 	}
@@ -203,8 +213,10 @@ func (c *Plane) lookUnder(ctx context.Context, in *View, list []keyed, values []
 	return l
 }
 
-// variantsFor are the variants of a rule that may count a client: the one of its plan, where that is known.
-func variantsFor(in *View, k keyed, values []key.Value, secret key.Secret) (list []*rules.Rule, plan string) {
+// variantsFor are the variants of a rule that may count a client: the one of its plan, where that
+// is known.
+func variantsFor(in *View, k keyed, values []key.Value,
+	secret key.Secret) (list []*rules.Rule, plan string) {
 	client, ok := k.rule.ClientOf(secret, values, k.source, in.Plans)
 	if ok {
 		v, plan, about := k.rule.For(client)
@@ -226,9 +238,10 @@ func variantsFor(in *View, k keyed, values []key.Value, secret key.Secret) (list
 	return list, ""
 }
 
-// BlockKey refuses a client under the rule of that name, or AllRules that count by just this key, for a while, on every edge of the PoP. It
-// may never have been seen.
-func (c *Plane) BlockKey(k *Key, rule string, d time.Duration, reason string, by Operator, now time.Time) (Mitigation, error) {
+// BlockKey refuses a client under the rule of that name, or AllRules that count by just this key,
+// for a while, on every edge of the PoP. It may never have been seen.
+func (c *Plane) BlockKey(k *Key, rule string, d time.Duration, reason string, by Operator,
+	now time.Time) (Mitigation, error) {
 	in := c.with.View()
 	list, _, err := c.under(&in, k, rule)
 	if err != nil {
@@ -238,11 +251,13 @@ func (c *Plane) BlockKey(k *Key, rule string, d time.Duration, reason string, by
 }
 
 // BlockDigest is BlockKey under every rule that knows a digest, as LookDigest says.
-func (c *Plane) BlockDigest(ctx context.Context, digest counter.Source, d time.Duration, reason string, by Operator, now time.Time) (Mitigation, error) {
+func (c *Plane) BlockDigest(ctx context.Context, digest counter.Source, d time.Duration,
+	reason string, by Operator, now time.Time) (Mitigation, error) {
 	in := c.with.View()
 	var list []keyed
 	for _, st := range c.LookDigest(ctx, digest).Rules {
-		if r := in.Rules.ByName(st.Rule); r != nil && !slices.ContainsFunc(list, func(k keyed) bool { return k.rule == r }) {
+		if r := in.Rules.ByName(st.Rule); r != nil &&
+			!slices.ContainsFunc(list, func(k keyed) bool { return k.rule == r }) {
 			list = append(list, keyed{r, digest})
 		}
 	}
@@ -252,11 +267,15 @@ func (c *Plane) BlockDigest(ctx context.Context, digest counter.Source, d time.D
 	return c.blockUnder(list, d, reason, by, now)
 }
 
-func (c *Plane) blockUnder(list []keyed, d time.Duration, reason string, by Operator, now time.Time) (all Mitigation, err error) {
+func (c *Plane) blockUnder(list []keyed, d time.Duration, reason string, by Operator,
+	now time.Time) (all Mitigation, err error) {
 	blocks, errs := make([]Mitigation, len(list)), make([]error, len(list))
 	var said sync.WaitGroup // at once: each waits for all edges
 	for i, k := range list {
-		said.Go(func() { blocks[i], errs[i] = c.Block(k.rule.Config.Name, k.source.String(), d, reason, by, now) })
+		said.Go(func() {
+			blocks[i], errs[i] = c.Block(k.rule.Config.Name, k.source.String(), d,
+				reason, by, now)
+		})
 	}
 	said.Wait()
 	all = blocks[0]
@@ -290,7 +309,8 @@ func (c *Plane) LiftKey(k *Key, rule string, by Operator, now time.Time) (all Li
 	var said sync.WaitGroup
 	for i, k := range list {
 		said.Go(func() {
-			lifts[i], errs[i] = c.liftFrom(k.rule.Config.Name, k.source.String(), by, now, len(list) > 1)
+			lifts[i], errs[i] = c.liftFrom(k.rule.Config.Name, k.source.String(), by, now,
+				len(list) > 1)
 		})
 	}
 	said.Wait()
@@ -301,10 +321,12 @@ func (c *Plane) LiftKey(k *Key, rule string, by Operator, now time.Time) (all Li
 	return all, errors.Join(errs...)
 }
 
-// state is how a source stands under a limit. covering are the prefixes of a source that is an address.
+// state is how a source stands under a limit. covering are the prefixes of a source that is an
+// address.
 func (c *Plane) state(u *where, covering []counter.Source, now time.Time) SourceState {
 	v, known := c.with.Limiter.Peek(u.limit.Rule, u.source, now)
-	st := SourceState{Rule: u.rule.Config.Name, Policy: u.limit.OwnPolicy(), Source: u.source.String(), Mode: u.rule.Config.Mode,
+	st := SourceState{Rule: u.rule.Config.Name, Policy: u.limit.OwnPolicy(),
+		Source: u.source.String(), Mode: u.rule.Config.Mode,
 		Limit: u.limit.Counter.Limit, Remaining: u.limit.Counter.Limit, Places: c.places(u)}
 	if u.rule.Uncounted {
 		st.Limit, st.Remaining = 0, 0

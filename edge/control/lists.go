@@ -15,8 +15,8 @@ import (
 	"sluice/mitigation"
 )
 
-// What operators may speak of in place of a rule. Over the PoP and to the next process it goes under a name like a rule's, which no rule
-// can have.
+// What operators may speak of in place of a rule. Over the PoP and to the next process it goes
+// under a name like a rule's, which no rule can have.
 const (
 	AllRules = "*"      // of blocks: every rule that a request falls under
 	Allow    = "+allow" // the list of those who are never limited
@@ -24,7 +24,8 @@ const (
 )
 
 // Scopes are these as rules that count nothing, with the IDs of their bits.
-var Scopes = [...]Scope{scope(AllRules, mitigation.AllRules), scope(Allow, mitigation.Allowed), scope(Deny, mitigation.Denied), scope(Maintenance, mitigation.Maintenance)}
+var Scopes = [...]Scope{scope(AllRules, mitigation.AllRules), scope(Allow, mitigation.Allowed),
+	scope(Deny, mitigation.Denied), scope(Maintenance, mitigation.Maintenance)}
 
 // A Scope is what operators may speak of in place of a rule.
 type Scope struct {
@@ -80,15 +81,17 @@ func (c *Plane) Listed(list string, now time.Time) []Listed {
 	all := []Listed{}
 	for key, bit := range c.with.Limiter.Bits.All(now) {
 		if key.Rule == id {
-			all = append(all, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
+			all = append(all, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End,
+				Reason: bit.Reason})
 		}
 	}
 	return all
 }
 
-// List puts a prefix on the list Allow or Deny for a while, on every edge of the PoP. What the configuration denies stays denied, and
-// who is on both lists is denied.
-func (c *Plane) List(list, prefix string, d time.Duration, reason string, by Operator, now time.Time) (Listed, error) {
+// List puts a prefix on the list Allow or Deny for a while, on every edge of the PoP. What the
+// configuration denies stays denied, and who is on both lists is denied.
+func (c *Plane) List(list, prefix string, d time.Duration, reason string, by Operator,
+	now time.Time) (Listed, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Listed{}, err
@@ -101,7 +104,8 @@ func (c *Plane) List(list, prefix string, d time.Duration, reason string, by Ope
 	return l, err
 }
 
-// Unlist takes a prefix off the list. It may be allowed or denied all the same, by the configuration or as part of a wider prefix.
+// Unlist takes a prefix off the list. It may be allowed or denied all the same, by the
+// configuration or as part of a wider prefix.
 func (c *Plane) Unlist(list, prefix string, by Operator, now time.Time) (Lifted, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
@@ -110,7 +114,8 @@ func (c *Plane) Unlist(list, prefix string, by Operator, now time.Time) (Lifted,
 	l, err := c.lift(list, key, nil, by, now, false)
 	if p, _ := key.Source.Prefix(); err == nil && c.holds(key.Rule, p, time.Now()) {
 		what := map[string]string{Allow: "allowed", Deny: "denied"}[list]
-		l.Warning = "it is " + what + " all the same: by the configuration, or as part of a wider prefix on this list"
+		l.Warning = "it is " + what +
+			" all the same: by the configuration, or as part of a wider prefix on this list"
 	}
 	return l, err
 }
@@ -122,10 +127,12 @@ func (c *Plane) holds(what uint32, p netip.Prefix, now time.Time) bool {
 	if what == mitigation.Allowed {
 		fixed = in.Allow
 	}
-	return fixed.Covers(p) || c.with.Limiter.Bits.Ordered(what, c.with.Limiter.Bits.Covering(p, nil), now)
+	return fixed.Covers(p) || c.with.Limiter.Bits.Ordered(what, c.with.Limiter.Bits.Covering(p,
+		nil), now)
 }
 
-// scopeKey is the key of a prefix under a scope. It is as wide as it is written: scopes do not count.
+// scopeKey is the key of a prefix under a scope. It is as wide as it is written: scopes do not
+// count.
 func scopeKey(scope, prefix string) (mitigation.Key, error) {
 	id, ok := scopeID(scope)
 	if !ok {
@@ -134,7 +141,9 @@ func scopeKey(scope, prefix string) (mitigation.Key, error) {
 	src, err := counter.ParseSource(prefix)
 	p, is := src.Prefix()
 	if err != nil || !is {
-		return mitigation.Key{}, fmt.Errorf("edge: %q is no prefix: want an address, or CIDR such as 192.0.2.0/24", prefix)
+		return mitigation.Key{},
+			fmt.Errorf("edge: %q is no prefix: want an address, or CIDR such as 192.0.2.0/24",
+				prefix)
 	}
 	return mitigation.Key{Rule: id, Source: src}, checkWidth(p)
 }
@@ -166,18 +175,21 @@ type Filter struct {
 	Source counter.Source // it, and prefixes that hold it or lie in it
 	Mode   rules.Mode
 	By     string
-	Text   string // part of a source, a rule or a reason; or an address, which those hold that it belongs to
+	// Part of a source, a rule or a reason; or an address, which those hold that it belongs to
+	Text string
 }
 
 // Matches reports whether a mitigation is asked for.
 func (f *Filter) Matches(m *Mitigation) bool {
-	if f.Rule != "" && m.Rule != f.Rule || f.Mode != "" && m.Mode != f.Mode || f.By != "" && m.By != f.By {
+	if f.Rule != "" && m.Rule != f.Rule || f.Mode != "" && m.Mode != f.Mode || f.By != "" &&
+		m.By != f.By {
 		return false
 	}
 	if f.Source != (counter.Source{}) {
 		src, _ := counter.ParseSource(m.Source)
 		p, is := src.Prefix()
-		if wanted, prefix := f.Source.Prefix(); src != f.Source && !(is && prefix && p.Overlaps(wanted)) {
+		if wanted, prefix := f.Source.Prefix(); src != f.Source &&
+			!(is && prefix && p.Overlaps(wanted)) {
 			return false
 		}
 	}

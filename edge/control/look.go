@@ -25,13 +25,16 @@ type SourceState struct {
 
 	OutsideShare bool `json:"outside_share,omitempty"` // the rule is not about this source
 
-	Policy string `json:"policy,omitempty"` // under which of the rule's limits, where it has several; none: the first
+	// Under which of the rule's limits, where it has several; none: the first
+	Policy string `json:"policy,omitempty"`
 
 	Places *Places `json:"places,omitempty"` // nil: the rule has no concurrency
 
 	// Of who is counted by a key:
-	Plan  string    `json:"plan,omitempty"` // "": the rule does not ask for plans, or the digest does not tell who it is
-	Reset time.Time `json:"reset,omitzero"` // when all of the limit is there again, if nothing more comes
+	// "": the rule does not ask for plans, or the digest does not tell who it is
+	Plan string `json:"plan,omitempty"`
+	// When all of the limit is there again, if nothing more comes
+	Reset time.Time `json:"reset,omitzero"`
 }
 
 // Places are those that requests in flight hold under a rule's concurrency.
@@ -52,19 +55,23 @@ func (c *Plane) places(u *where) *Places {
 
 // Looked is what is known of a source.
 type Looked struct {
-	Source  string        `json:"source"`
-	Allowed bool          `json:"allowed"` // by the list allow: never limited
-	Denied  bool          `json:"denied"`  // by the list deny: always refused
-	Asked   bool          `json:"asked"`   // the tier has answered; else this is what this edge alone knows
-	Rules   []SourceState `json:"rules"`
-	ByKey   []ByKey       `json:"by_key,omitempty"`  // of an address: the keys by which rules count it as well
-	Country string        `json:"country,omitempty"` // of an address, as a database has it
-	ASN     uint32        `json:"asn,omitempty"`
-	Key     string        `json:"key,omitempty"` // of who was asked about by a key: what it is of, without its value
+	Source  string `json:"source"`
+	Allowed bool   `json:"allowed"` // by the list allow: never limited
+	Denied  bool   `json:"denied"`  // by the list deny: always refused
+	// The tier has answered; else this is what this edge alone knows
+	Asked bool          `json:"asked"`
+	Rules []SourceState `json:"rules"`
+	// Of an address: the keys by which rules count it as well
+	ByKey   []ByKey `json:"by_key,omitempty"`
+	Country string  `json:"country,omitempty"` // of an address, as a database has it
+	ASN     uint32  `json:"asn,omitempty"`
+	// Of who was asked about by a key: what it is of, without its value
+	Key string `json:"key,omitempty"`
 }
 
-// Look tells what is known of an address: what lists say of it, and how it stands under every limit of every rule that counts by source. The tier is
-// asked what it has of it, and waited for until ctx is done; what this edge knows is told all the same.
+// Look tells what is known of an address: what lists say of it, and how it stands under every limit
+// of every rule that counts by source. The tier is asked what it has of it, and waited for until
+// ctx is done; what this edge knows is told all the same.
 func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	in := c.with.View()
 	source := in.Sources.Of(addr)
@@ -79,45 +86,54 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	l.Asked = c.askTier(ctx, under, source)
 	now, covering := time.Now(), c.with.Limiter.Bits.Covering(address.Single(addr), nil)
 	l.Denied = in.Deny.Has(addr) || c.with.Limiter.Bits.Ordered(mitigation.Denied, covering, now)
-	l.Allowed = !l.Denied && (in.Allow.Has(addr) || c.with.Limiter.Bits.Ordered(mitigation.Allowed, covering, now))
+	l.Allowed = !l.Denied && (in.Allow.Has(addr) || c.with.Limiter.Bits.Ordered(mitigation.Allowed,
+		covering, now))
 	for i := range under {
 		u := &under[i]
 		st := c.state(u, covering, now)
 		st.OutsideShare = !u.rule.IsAbout(c.with.Secret, source)
 		if st.Block != nil {
-			c.inKernel(st.Block, u.source) // of a wider block it refuses those that knock, one by one
+			// Of a wider block it refuses those that knock, one by one
+			c.inKernel(st.Block, u.source)
 		}
 		l.Rules = append(l.Rules, st)
 	}
 	return l
 }
 
-// bySource are the limits that an address, whose source that is, tells all about, and whom each counts.
+// bySource are the limits that an address, whose source that is, tells all about, and whom each
+// counts.
 func bySource(in View, source counter.Source, addr netip.Addr) (list []where) {
 	for r, l := range in.Rules.EachLimit() {
-		if src, counts := l.Of(source, addr); counts && r.Parts == nil && (r.Config.Limit != 0 || r.InFlight != nil) {
+		if src, counts := l.Of(source, addr); counts && r.Parts == nil && (r.Config.Limit != 0 ||
+			r.InFlight != nil) {
 			list = append(list, where{rule: r, limit: l, source: src})
 		}
 	}
 	return list
 }
 
-// askTier asks the tier what it has under limits of a source, as rules tell sources apart, and reports whether it has answered by the time that ctx
-// is done. If it is done already, the tier is not asked.
+// askTier asks the tier what it has under limits of a source, as rules tell sources apart, and
+// reports whether it has answered by the time that ctx is done. If it is done already, the tier is
+// not asked.
 func (c *Plane) askTier(ctx context.Context, under []where, source counter.Source) bool {
 	replies, asked := c.startAsking(ctx, under, source)
 	return asked && answered(ctx, replies)
 }
 
-// startAsking asks, and returns what is closed when there are answers. It reports false where nobody can be asked.
-func (c *Plane) startAsking(ctx context.Context, under []where, source counter.Source) (replies []<-chan struct{}, asked bool) {
-	if ctx.Err() != nil || c.with.Limiter.Fetch == nil || c.with.Limiter.Up != nil && !c.with.Limiter.Up(source) {
+// startAsking asks, and returns what is closed when there are answers. It reports false where
+// nobody can be asked.
+func (c *Plane) startAsking(ctx context.Context, under []where,
+	source counter.Source) (replies []<-chan struct{}, asked bool) {
+	if ctx.Err() != nil || c.with.Limiter.Fetch == nil || c.with.Limiter.Up != nil &&
+		!c.with.Limiter.Up(source) {
 		return nil, false
 	}
 	for i := range under {
 		u := &under[i]
 		if u.rule.InFlight != nil {
-			if u.look = c.with.Limiter.InFlight.Look(u.rule.InFlight, u.source); u.look.Reply != nil {
+			if u.look = c.with.Limiter.InFlight.Look(u.rule.InFlight,
+				u.source); u.look.Reply != nil {
 				replies = append(replies, u.look.Reply)
 			}
 		}
@@ -149,8 +165,9 @@ func answered(ctx context.Context, replies []<-chan struct{}) bool {
 	return true
 }
 
-// Nearest returns, for every rule that counts by address, the source that has used most of its limit and is not mitigated, of the n
-// with the most requests of late: how much room a rule leaves to whom it does not refuse.
+// Nearest returns, for every rule that counts by address, the source that has used most of its
+// limit and is not mitigated, of the n with the most requests of late: how much room a rule leaves
+// to whom it does not refuse.
 func (c *Plane) Nearest(n int, now time.Time) map[string]SourceState {
 	var heavy []counter.Source
 	for _, h := range c.with.Requests.Heaviest(n) {
@@ -165,18 +182,23 @@ func (c *Plane) Nearest(n int, now time.Time) map[string]SourceState {
 		}
 		for _, src := range heavy {
 			if p, ok := src.Prefix(); ok {
-				src, ok = l.Of(src, p.Addr()) // of a prefix narrower than src it is some source, of which there is a counter or none
+				// Of a prefix narrower than src it is some source, of which there is a counter or
+				// none
+				src, ok = l.Of(src, p.Addr())
 				if !ok {
 					continue
 				}
 			}
 			v, known := c.with.Limiter.Peek(l.Rule, src, now)
 			most, there := nearest[r.Config.Name]
-			if used := v.Estimate / float64(l.Counter.Limit); !known || v.Estimate == 0 || there && used <= most.Estimate/float64(most.Limit) ||
-				!c.with.Limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).IsZero() {
+			if used := v.Estimate / float64(l.Counter.Limit); !known || v.Estimate == 0 || there &&
+				used <= most.Estimate/float64(most.Limit) ||
+				!c.with.Limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).
+					IsZero() {
 				continue
 			}
-			nearest[r.Config.Name] = SourceState{Rule: r.Config.Name, Policy: l.OwnPolicy(), Source: src.String(), Mode: r.Config.Mode,
+			nearest[r.Config.Name] = SourceState{Rule: r.Config.Name, Policy: l.OwnPolicy(),
+				Source: src.String(), Mode: r.Config.Mode,
 				Estimate: v.Estimate, Limit: l.Counter.Limit, Remaining: v.Remaining}
 		}
 	}
@@ -191,11 +213,12 @@ type where struct {
 	look   inflight.Look // at its places, once the tier is asked
 }
 
-// over is what is in force at now over a source under some limits or under AllRules, said of it or of a prefix that covers it: what ends
-// last; nil if nothing is.
+// over is what is in force at now over a source under some limits or under AllRules, said of it or
+// of a prefix that covers it: what ends last; nil if nothing is.
 func (c *Plane) over(covering []counter.Source, now time.Time, under ...where) (last *Mitigation) {
 	look := func(n named, id uint32, source counter.Source) {
-		if bit, in := c.with.Limiter.Bits.Get(mitigation.Key{Rule: id, Source: source}, now); in && (last == nil || bit.End.After(last.End)) {
+		if bit, in := c.with.Limiter.Bits.Get(mitigation.Key{Rule: id, Source: source}, now); in &&
+			(last == nil || bit.End.After(last.End)) {
 			m := n.shown(source, bit)
 			last = &m
 		}

@@ -14,12 +14,14 @@ import (
 	"sluice/mitigation"
 )
 
-// Maintenance is the name under which operators have all edges of the PoP answer 503. It is an order like a block, about one source that is
-// nobody's, so of two that are given at once the same one stands everywhere, and an edge that was away takes it with the others. Its reason
-// says whom it spares, and what clients are told.
+// Maintenance is the name under which operators have all edges of the PoP answer 503. It is an
+// order like a block, about one source that is nobody's, so of two that are given at once the same
+// one stands everywhere, and an edge that was away takes it with the others. Its reason says whom
+// it spares, and what clients are told.
 const Maintenance = "+maintenance"
 
-var maintenanceKey = mitigation.Key{Rule: mitigation.Maintenance, Source: counter.SourceOfDigest([16]byte{})}
+var maintenanceKey = mitigation.Key{Rule: mitigation.Maintenance,
+	Source: counter.SourceOfDigest([16]byte{})}
 
 // maxReason is how many bytes a reason travels with.
 const maxReason = 256
@@ -31,14 +33,19 @@ type MaintenanceStatus struct {
 	Until   time.Time      `json:"until,omitzero"` // it ends by itself
 	Allow   []netip.Prefix `json:"allow"`          // who is served all the same
 	Message string         `json:"message,omitempty"`
-	By      string         `json:"by,omitempty"`      // as the operator calls himself
-	From    string         `json:"from,omitempty"`    // the address that he came from, or the edge that he spoke to
-	Changed bool           `json:"changed"`           // of one that was just said: false if it was so before
-	Warning string         `json:"warning,omitempty"` // of one that was just said: what it takes the place of
-	Edges   *Spread        `json:"edges,omitempty"`   // of one that was just said: where it is in force
+	By      string         `json:"by,omitempty"` // as the operator calls himself
+	// The address that he came from, or the edge that he spoke to
+	From string `json:"from,omitempty"`
+	// Of one that was just said: false if it was so before
+	Changed bool `json:"changed"`
+	// Of one that was just said: what it takes the place of
+	Warning string `json:"warning,omitempty"`
+	// Of one that was just said: where it is in force
+	Edges *Spread `json:"edges,omitempty"`
 }
 
-// Open reports whether no end was given: then it ends after the longest time that an order can have, which edges keep to a second.
+// Open reports whether no end was given: then it ends after the longest time that an order can
+// have, which edges keep to a second.
 func (m *MaintenanceStatus) Open() bool {
 	return m.Until.Sub(m.Since) > mitigation.MaxBlock-time.Minute
 }
@@ -69,15 +76,18 @@ func (c *Plane) MaintenanceNow(now time.Time) MaintenanceStatus {
 // whoMaintains is who has turned it on, as long as events know: the order itself does not tell.
 func (c *Plane) whoMaintains(m *MaintenanceStatus) (by, from string) {
 	for _, e := range c.with.Events.Since(0) {
-		if e.Kind == events.Operator && e.Source == "" && e.Rule == "" && e.New != "" && e.Until.Sub(m.Until).Abs() < time.Second {
+		if e.Kind == events.Operator && e.Source == "" && e.Rule == "" && e.New != "" &&
+			e.Until.Sub(m.Until).Abs() < time.Second {
 			return e.Who, e.From
 		}
 	}
 	return "", ""
 }
 
-// Maintain turns maintenance on, on every edge of the PoP, in place of one that is on. d is 0 if no end is given.
-func (c *Plane) Maintain(d time.Duration, allow []string, text string, by Operator, now time.Time) (MaintenanceStatus, error) {
+// Maintain turns maintenance on, on every edge of the PoP, in place of one that is on. d is 0 if no
+// end is given.
+func (c *Plane) Maintain(d time.Duration, allow []string, text string, by Operator,
+	now time.Time) (MaintenanceStatus, error) {
 	if d == 0 {
 		d = mitigation.MaxBlock
 	}
@@ -86,7 +96,8 @@ func (c *Plane) Maintain(d time.Duration, allow []string, text string, by Operat
 		src, err := counter.ParseSource(one)
 		p, is := src.Prefix()
 		if err != nil || !is {
-			return MaintenanceStatus{}, fmt.Errorf("edge: allow: %q is no prefix: want an address, or CIDR such as 10.0.0.0/8", one)
+			return MaintenanceStatus{},
+				fmt.Errorf("edge: allow: %q is no prefix: want an address, or CIDR such as 10.0.0.0/8", one)
 		}
 		if err := checkWidth(p); err != nil {
 			return MaintenanceStatus{}, err
@@ -95,15 +106,18 @@ func (c *Plane) Maintain(d time.Duration, allow []string, text string, by Operat
 			list = append(list, s)
 		}
 	}
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) || strings.TrimSpace(text) != text {
-		return MaintenanceStatus{}, fmt.Errorf("edge: message: want one line of text, without spaces around it")
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) ||
+		strings.TrimSpace(text) != text {
+		return MaintenanceStatus{},
+			fmt.Errorf("edge: message: want one line of text, without spaces around it")
 	}
 	reason := strings.Join(list, ",")
 	if text != "" {
 		reason += " " + text
 	}
 	if len(reason) > maxReason {
-		return MaintenanceStatus{}, fmt.Errorf("edge: allow and message have %d bytes together: want at most %d: shorten the message, or write wider prefixes", len(reason), maxReason)
+		return MaintenanceStatus{},
+			fmt.Errorf("edge: allow and message have %d bytes together: want at most %d: shorten the message, or write wider prefixes", len(reason), maxReason)
 	}
 	before := c.MaintenanceNow(now)
 	put, err := c.put(Maintenance, maintenanceKey, d, reason, by, now)
@@ -113,7 +127,8 @@ func (c *Plane) Maintain(d time.Duration, allow []string, text string, by Operat
 	m := c.MaintenanceNow(time.Now()) // another may have been ordered in the same moment
 	var warnings []string
 	if m.Changed, m.Edges = true, put.Edges; before.On {
-		warnings = append(warnings, "it was on already, since "+before.Since.UTC().Format(time.RFC3339)+": this takes its place")
+		warnings = append(warnings, "it was on already, since "+before.Since.UTC().
+			Format(time.RFC3339)+": this takes its place")
 	}
 	if c.with.PoP.Say == nil {
 		warnings = append(warnings, "this edge counts alone: it forgets that when it restarts")

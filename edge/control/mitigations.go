@@ -18,48 +18,64 @@ import (
 
 // Mitigation is a bit in force.
 type Mitigation struct {
-	Rule    string    `json:"rule"`   // AllRules: all of them
-	Source  string    `json:"source"` // of an operator's block perhaps a wider prefix than rules count
+	Rule string `json:"rule"` // AllRules: all of them
+	// Of an operator's block perhaps a wider prefix than rules count
+	Source  string    `json:"source"`
 	Start   time.Time `json:"start"`
 	End     time.Time `json:"end"`
 	Learned time.Time `json:"learned"` // when it came into force on this edge
 	By      string    `json:"by"`      // edge, pop, admin or peer
 	Reason  string    `json:"reason,omitempty"`
-	Who     string    `json:"who,omitempty"`   // of an operator's block: who it was, as he calls himself
-	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
+	// Of an operator's block: who it was, as he calls himself
+	Who string `json:"who,omitempty"`
+	// Of a block that was just said: where it is in force
+	Edges *Spread `json:"edges,omitempty"`
 
-	Mode    rules.Mode   `json:"mode"`              // of the rule: under a shadow nobody is refused
-	Action  rules.Action `json:"action"`            // what becomes of the source's requests: under rules.Tag nobody is refused
-	Warning string       `json:"warning,omitempty"` // of a block that was just said: why it can have no effect, or how wide it is
+	Mode rules.Mode `json:"mode"` // of the rule: under a shadow nobody is refused
+	// What becomes of the source's requests: under rules.Tag nobody is refused
+	Action rules.Action `json:"action"`
+	// Of a block that was just said: why it can have no effect, or how wide it is
+	Warning string `json:"warning,omitempty"`
 
-	Policy string `json:"policy,omitempty"` // under which of the rule's limits, where it has several; none: the first
-	Limit  uint32 `json:"limit,omitempty"`  // that the source went over, where that is not the rule's: of its plan, or its own
+	// Under which of the rule's limits, where it has several; none: the first
+	Policy string `json:"policy,omitempty"`
+	// That the source went over, where that is not the rule's: of its plan, or its own
+	Limit uint32 `json:"limit,omitempty"`
 
-	Kernel *Kernel `json:"kernel,omitempty"` // nil: no connection of the source is refused in the kernel
+	// Nil: no connection of the source is refused in the kernel
+	Kernel *Kernel `json:"kernel,omitempty"`
 
-	Rules []string `json:"rules,omitempty"` // of a block by a key that was just said: under which rules
+	// Of a block by a key that was just said: under which rules
+	Rules []string `json:"rules,omitempty"`
 
-	KeyStart string `json:"key_start,omitempty"` // of a block of a key: its first characters, where the rule shows them and this edge has counted it of late
-	Plan     string `json:"plan,omitempty"`      // of the client, as HeavyKey has it
+	// Of a block of a key: its first characters, where the rule shows them and this edge has
+	// counted it of late
+	KeyStart string `json:"key_start,omitempty"`
+	Plan     string `json:"plan,omitempty"` // of the client, as HeavyKey has it
 }
 
 // Kernel is how the kernel refuses new connections of a source.
 type Kernel struct {
-	Since    time.Time `json:"since"`
-	Attempts uint64    `json:"attempts"` // that it refused, as of the last report of sluice-wall, which is as old as a lease at most
+	Since time.Time `json:"since"`
+	// That it refused, as of the last report of sluice-wall, which is as old as a lease at most
+	Attempts uint64 `json:"attempts"`
 }
 
-// inKernel adds to a mitigation whether the kernel refuses the source, which it does to nobody who is refused nothing.
+// inKernel adds to a mitigation whether the kernel refuses the source, which it does to nobody who
+// is refused nothing.
 func (c *Plane) inKernel(m *Mitigation, source counter.Source) {
-	if p, is := source.Prefix(); is && c.with.Kernel != nil && m.Mode == rules.Enforce && m.Action != rules.Tag {
+	if p, is := source.Prefix(); is && c.with.Kernel != nil && m.Mode == rules.Enforce &&
+		m.Action != rules.Tag {
 		m.Kernel = c.with.Kernel(p)
 	}
 }
 
-// Handed is a bit as one process hands it to another. What its verdict was reached under decides whether the other takes it.
+// Handed is a bit as one process hands it to another. What its verdict was reached under decides
+// whether the other takes it.
 type Handed struct {
 	Mitigation
-	Counts string           `json:"counts,omitempty"` // algorithm.Spec.Identity; "": an older version does not say
+	// algorithm.Spec.Identity; "": an older version does not say
+	Counts string           `json:"counts,omitempty"`
 	Terms  mitigation.Terms `json:"terms"`
 }
 
@@ -68,7 +84,9 @@ type Lifted struct {
 	Lifted bool    `json:"lifted"`          // there was a mitigation here
 	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
 
-	Warning string `json:"warning,omitempty"` // what still refuses the source, or how many within the prefix; of a prefix off a list: that it is on it all the same
+	// What still refuses the source, or how many within the prefix; of a prefix off a list: that it
+	// is on it all the same
+	Warning string `json:"warning,omitempty"`
 
 	// Of a lift by a key:
 	Source string   `json:"source,omitempty"`
@@ -102,13 +120,14 @@ func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 	}
 }
 
-// InForce is Mitigations with what operators Allow and Deny, and with those that have ended and are remembered, as another process on this
-// edge's place may Adopt them.
+// InForce is Mitigations with what operators Allow and Deny, and with those that have ended and are
+// remembered, as another process on this edge's place may Adopt them.
 func (c *Plane) InForce(now time.Time) iter.Seq[Handed] {
 	names := c.names()
 	return func(yield func(Handed) bool) {
 		for key, bit := range c.with.Limiter.Bits.Remembered(now) {
-			if named, known := names[key.Rule]; known && !yield(Handed{named.shown(key.Source, bit), named.counts, bit.Terms}) {
+			if named, known := names[key.Rule]; known &&
+				!yield(Handed{named.shown(key.Source, bit), named.counts, bit.Terms}) {
 				return
 			}
 		}
@@ -124,7 +143,8 @@ type named struct {
 	counts       string // algorithm.Spec.Identity
 }
 
-// blocksBy is what becomes of requests of a source that is mitigated under a rule. No block lets them wait for their turn.
+// blocksBy is what becomes of requests of a source that is mitigated under a rule. No block lets
+// them wait for their turn.
 func blocksBy(r *rules.Rule) rules.Action {
 	if r.Config.Action == rules.Delay {
 		return rules.Refuse
@@ -133,7 +153,8 @@ func blocksBy(r *rules.Rule) rules.Action {
 }
 
 func namedBy(r *rules.Rule, l *rules.Limit) named {
-	n := named{rule: r.Config.Name, policy: l.OwnPolicy(), mode: r.Config.Mode, action: blocksBy(r), counts: l.Counter.Identity()}
+	n := named{rule: r.Config.Name, policy: l.OwnPolicy(), mode: r.Config.Mode, action: blocksBy(r),
+		counts: l.Counter.Identity()}
 	if r.IsVariant() {
 		n.limit = l.Counter.Limit
 	}
@@ -154,13 +175,17 @@ func (c *Plane) names() map[uint32]named {
 
 // shown is a bit as operators see it.
 func (n named) shown(source counter.Source, bit mitigation.Bit) Mitigation {
-	return Mitigation{Rule: n.rule, Policy: n.policy, Limit: n.limit, Mode: n.mode, Action: n.action, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned,
-		By: bit.By.String(), Reason: bit.Reason, Who: bit.Who}
+	return Mitigation{Rule: n.rule, Policy: n.policy, Limit: n.limit, Mode: n.mode,
+		Action: n.action, Source: source.String(), Start: bit.Start, End: bit.End,
+		Learned: bit.Learned,
+		By:      bit.By.String(), Reason: bit.Reason, Who: bit.Who}
 }
 
-// Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on every edge of the PoP, in place of what was
-// in force. Errors are ErrNoRule, ErrOff, ErrFull, and what is wrong with the source or the time.
-func (c *Plane) Block(rule, source string, d time.Duration, reason string, by Operator, now time.Time) (Mitigation, error) {
+// Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on
+// every edge of the PoP, in place of what was in force. Errors are ErrNoRule, ErrOff, ErrFull, and
+// what is wrong with the source or the time.
+func (c *Plane) Block(rule, source string, d time.Duration, reason string, by Operator,
+	now time.Time) (Mitigation, error) {
 	r, key, err := c.keyOf(rule, source)
 	if err != nil {
 		return Mitigation{}, err
@@ -176,13 +201,15 @@ func (c *Plane) Block(rule, source string, d time.Duration, reason string, by Op
 	return m, err
 }
 
-// width says how much is blocked where that is not what was written: an address that is told apart by its prefix only, a prefix
-// that is a part of such a one, or has bits behind its length. "": it is what was written.
+// width says how much is blocked where that is not what was written: an address that is told apart
+// by its prefix only, a prefix that is a part of such a one, or has bits behind its length. "": it
+// is what was written.
 func (c *Plane) width(said string, blocked counter.Source) string {
 	addr, err := netip.ParseAddr(said)
 	if p, is := blocked.Prefix(); err != nil && is {
 		if wrote, err := netip.ParsePrefix(said); err == nil && wrote != wrote.Masked() {
-			return fmt.Sprintf("%s is written with bits behind its length: this blocks all of %s", said, p)
+			return fmt.Sprintf("%s is written with bits behind its length: this blocks all of %s",
+				said, p)
 		}
 		if whole, is := c.with.View().Sources.Of(p.Addr()).Prefix(); is && whole.Bits() < p.Bits() {
 			return fmt.Sprintf("sources are told apart by /%d: this blocks a part of one, and whoever has it may take another address of %s: block that", whole.Bits(), whole)
@@ -203,21 +230,29 @@ func (c *Plane) width(said string, blocked counter.Source) string {
 }
 
 // put has an operator's word in force for a while.
-func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason string, by Operator, now time.Time) (m Mitigation, err error) {
+func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason string, by Operator,
+	now time.Time) (m Mitigation, err error) {
 	if d <= 0 || d > mitigation.MaxBlock {
-		return m, fmt.Errorf("edge: for %v: want more than 0 and at most %v", rules.Duration(d), rules.Duration(mitigation.MaxBlock))
+		return m, fmt.Errorf("edge: for %v: want more than 0 and at most %v", rules.Duration(d),
+			rules.Duration(mitigation.MaxBlock))
 	}
-	m = Mitigation{Rule: rule, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
-		By: mitigation.ByAdmin.String(), Reason: reason, Who: by.Who}
-	m.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source, Kind: mitigation.OrderBlock, Start: now, End: m.End, Reason: reason, Who: by.Who, From: by.From}, false, key, func() {
-		c.with.Limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason, Who: by.Who}, now)
+	m = Mitigation{Rule: rule, Source: key.Source.String(), Start: now, End: now.Add(d),
+		Learned: now,
+		By:      mitigation.ByAdmin.String(), Reason: reason, Who: by.Who}
+	m.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source,
+		Kind: mitigation.OrderBlock, Start: now, End: m.End, Reason: reason, Who: by.Who,
+		From: by.From}, false, key, func() {
+		c.with.Limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End,
+			By: mitigation.ByAdmin, Reason: reason, Who: by.Who}, now)
 	})
 	return m, err
 }
 
-// say has the PoP put an operator's order in force, here as well, and waits for that: what several operators say of one source at once comes
-// in the same order everywhere. On an edge that counts alone it does so itself, as alone says. Then other operators are told.
-func (c *Plane) say(o mitigation.Order, idle bool, key mitigation.Key, alone func()) (*Spread, error) {
+// say has the PoP put an operator's order in force, here as well, and waits for that: what several
+// operators say of one source at once comes in the same order everywhere. On an edge that counts
+// alone it does so itself, as alone says. Then other operators are told.
+func (c *Plane) say(o mitigation.Order, idle bool, key mitigation.Key,
+	alone func()) (*Spread, error) {
 	event := Event(&o, idle, o.Start)
 	if bit, in := c.with.Limiter.Bits.Get(key, o.Start); in {
 		event.Old = blockText(&bit)
@@ -238,8 +273,9 @@ func (c *Plane) say(o mitigation.Order, idle bool, key mitigation.Key, alone fun
 	return &spread, nil
 }
 
-// Adopt takes over a mitigation that another process on this edge's place knows of. One of a rule that there is not, that counts otherwise or
-// allows more, is left out, and one that is longer than the rule allows is cut.
+// Adopt takes over a mitigation that another process on this edge's place knows of. One of a rule
+// that there is not, that counts otherwise or allows more, is left out, and one that is longer than
+// the rule allows is cut.
 func (c *Plane) Adopt(m Handed, now time.Time) {
 	r, key, err := c.keyOf(m.Rule, m.Source)
 	if m.Rule == Allow || m.Rule == Deny {
@@ -264,14 +300,16 @@ func (c *Plane) Adopt(m Handed, now time.Time) {
 		}
 		key.Rule = under.Counter.ID
 	}
-	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Shadow: m.Mode == rules.Shadow, Reason: m.Reason}
+	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP,
+		Shadow: m.Mode == rules.Shadow, Reason: m.Reason}
 	most := mitigation.MaxBlock
 	switch {
 	case m.By == mitigation.ByAdmin.String():
 		bit.By = mitigation.ByAdmin
 	case r == nil:
 		return // only operators speak of all rules
-	case m.Mode != "" && m.Mode != r.Config.Mode, m.Counts != "" && m.Counts != under.Counter.Identity():
+	case m.Mode != "" && m.Mode != r.Config.Mode, m.Counts != "" &&
+		m.Counts != under.Counter.Identity():
 		return // what it refused, if anything, was counted otherwise
 	default:
 		// A bit may end later than the timeout: when the source would be admitted again.
@@ -288,8 +326,9 @@ func (c *Plane) Adopt(m Handed, now time.Time) {
 	c.with.Limiter.Bits.Start(key, bit, now)
 }
 
-// Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
-// afresh. AllRules ends what operators said of all rules, and every mitigation of the source that is in force here.
+// Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every
+// edge of the PoP, so that it starts afresh. AllRules ends what operators said of all rules, and
+// every mitigation of the source that is in force here.
 func (c *Plane) Lift(rule, source string, by Operator, now time.Time) (Lifted, error) {
 	if rule == AllRules {
 		return c.liftAll(source, by, now)
@@ -352,7 +391,8 @@ func (c *Plane) remains(src counter.Source, now time.Time) string {
 	case 1:
 		return "1 block within it stays (sluice blocked --source " + prefix.String() + " shows it)"
 	}
-	return fmt.Sprintf("%d blocks within it stay (sluice blocked --source %s shows them)", within, prefix)
+	return fmt.Sprintf("%d blocks within it stay (sluice blocked --source %s shows them)", within,
+		prefix)
 }
 
 func parsePrefix(text string) (netip.Prefix, bool) {
@@ -360,9 +400,10 @@ func parsePrefix(text string) (netip.Prefix, bool) {
 	return src.Prefix()
 }
 
-// liftFrom ends what is under one rule, or what was said of AllRules, and no more. among says that other lifts of the source are said with it: then
-// nobody is told that there was nothing to lift.
-func (c *Plane) liftFrom(rule, source string, by Operator, now time.Time, among bool) (Lifted, error) {
+// liftFrom ends what is under one rule, or what was said of AllRules, and no more. among says that
+// other lifts of the source are said with it: then nobody is told that there was nothing to lift.
+func (c *Plane) liftFrom(rule, source string, by Operator, now time.Time,
+	among bool) (Lifted, error) {
 	r, key, err := c.keyOf(rule, source)
 	if err != nil {
 		return Lifted{}, err
@@ -384,8 +425,8 @@ func (l *Lifted) add(o Lifted) {
 	}
 }
 
-// wider are the prefixes that a rule blocks, and by that a source: who lifts the source would not be served as long as they are. What an
-// operator has said of them stays: that is for him to lift.
+// wider are the prefixes that a rule blocks, and by that a source: who lifts the source would not
+// be served as long as they are. What an operator has said of them stays: that is for him to lift.
 func (c *Plane) wider(r *rules.Rule, source counter.Source, now time.Time) (list []counter.Source) {
 	p, is := source.Prefix()
 	if r == nil || r.Parts != nil || !is {
@@ -398,7 +439,8 @@ func (c *Plane) wider(r *rules.Rule, source counter.Source, now time.Time) (list
 		if !counts || !is || of.Bits() >= p.Bits() || slices.Contains(list, src) {
 			continue
 		}
-		if bit, in := c.with.Limiter.Bits.Get(mitigation.Key{Rule: l.Counter.ID, Source: src}, now); in && bit.By != mitigation.ByAdmin {
+		if bit, in := c.with.Limiter.Bits.Get(mitigation.Key{Rule: l.Counter.ID, Source: src},
+			now); in && bit.By != mitigation.ByAdmin {
 			list = append(list, src)
 		}
 	}
@@ -413,13 +455,15 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 	}
 	known := func(r *rules.Rule, src counter.Source) bool {
 		return slices.ContainsFunc(r.AllLimits(), func(l rules.Limit) bool {
-			_, known := c.with.Limiter.Bits.Last(mitigation.Key{Rule: l.Counter.ID, Source: src}, now)
+			_, known := c.with.Limiter.Bits.Last(mitigation.Key{Rule: l.Counter.ID, Source: src},
+				now)
 			return known
 		})
 	}
 	var names []string
 	for _, r := range c.with.View().Rules.Rules {
-		if _, key, err := c.keyOf(r.Config.Name, source); err == nil && (known(r, key.Source) || len(c.wider(r, key.Source, now)) > 0) {
+		if _, key, err := c.keyOf(r.Config.Name, source); err == nil && (known(r, key.Source) ||
+			len(c.wider(r, key.Source, now)) > 0) {
 			names = append(names, r.Config.Name)
 		}
 	}
@@ -439,8 +483,10 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 	return all, errors.Join(errs...)
 }
 
-// lift ends an operator's word, or the mitigations under all limits of a rule. r is nil for a scope.
-func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time, among bool) (lifted Lifted, err error) {
+// lift ends an operator's word, or the mitigations under all limits of a rule. r is nil for a
+// scope.
+func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time,
+	among bool) (lifted Lifted, err error) {
 	under := []rules.Limit{}
 	if r != nil {
 		under = r.AllLimits()
@@ -450,7 +496,9 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 		of := mitigation.Key{Rule: l.Counter.ID, Source: key.Source}
 		lifted.Lifted = lifted.Lifted || !c.with.Limiter.Bits.Until(of, now).IsZero()
 	}
-	lifted.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source, Kind: mitigation.OrderLift, Start: now, Who: by.Who, From: by.From}, !lifted.Lifted && !among, key, func() {
+	lifted.Edges, err = c.say(mitigation.Order{Rule: rule, Source: key.Source,
+		Kind: mitigation.OrderLift, Start: now, Who: by.Who, From: by.From}, !lifted.Lifted &&
+		!among, key, func() {
 		for _, l := range under {
 			c.with.Limiter.Counters.Forget(l.Counter, key.Source)
 		}
@@ -462,7 +510,8 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 		// After Forget: who was judged before it may not have started a mitigation yet.
 		lifted.Lifted = c.with.Limiter.Bits.Lift(key, time.Now()) || lifted.Lifted
 		for _, l := range under {
-			lifted.Lifted = c.with.Limiter.Bits.Lift(mitigation.Key{Rule: l.Counter.ID, Source: key.Source}, time.Now()) || lifted.Lifted
+			lifted.Lifted = c.with.Limiter.Bits.Lift(mitigation.Key{Rule: l.Counter.ID,
+				Source: key.Source}, time.Now()) || lifted.Lifted
 		}
 	})
 	return lifted, err
@@ -472,12 +521,15 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 func parseSource(text string) (counter.Source, error) {
 	src, err := counter.ParseSource(text)
 	if err != nil {
-		return src, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", text)
+		return src,
+			fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits",
+				text)
 	}
 	return src, nil
 }
 
-// keyOf finds a rule by name and a source in the form that the rule counts, or a wider prefix. The rule is nil for AllRules.
+// keyOf finds a rule by name and a source in the form that the rule counts, or a wider prefix. The
+// rule is nil for AllRules.
 func (c *Plane) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) {
 	if rule == AllRules {
 		key, err := scopeKey(rule, source)
@@ -486,7 +538,8 @@ func (c *Plane) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) 
 	in := c.with.View()
 	r := in.Rules.ByName(rule)
 	if r == nil {
-		if slices.ContainsFunc(in.Rules.All, func(r *rules.Rule) bool { return r.Config.Name == rule }) {
+		if slices.ContainsFunc(in.Rules.All,
+			func(r *rules.Rule) bool { return r.Config.Name == rule }) {
 			return nil, mitigation.Key{}, fmt.Errorf("%w: %s", ErrOff, rule)
 		}
 		return nil, mitigation.Key{}, fmt.Errorf("%w: %s", config.ErrNoRule, rule)
@@ -497,7 +550,8 @@ func (c *Plane) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) 
 	}
 	if p, ok := src.Prefix(); ok {
 		if r.Parts != nil {
-			return nil, mitigation.Key{}, fmt.Errorf("edge: rule %s does not count by address: name the source as GET /v1/mitigations does", rule)
+			return nil, mitigation.Key{},
+				fmt.Errorf("edge: rule %s does not count by address: name the source as GET /v1/mitigations does", rule)
 		}
 		counted, _ := r.Limits[0].Of(in.Sources.Of(p.Addr()), p.Addr()) // the narrowest
 		if want, _ := counted.Prefix(); p.Bits() >= want.Bits() {

@@ -61,8 +61,8 @@ func (f *firsts) cut() {
 	f.full = len(f.kept) == f.n
 }
 
-// Overview returns at most n of the mitigations that match, and of those of shadow rules. A nil match is all, and is cheaper: what is not
-// shown is not spelled out.
+// Overview returns at most n of the mitigations that match, and of those of shadow rules. A nil
+// match is all, and is cheaper: what is not shown is not spelled out.
 func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Overview {
 	o := Overview{Allowed: []Listed{}, Denied: []Listed{}}
 	names, in := c.names(), c.with.View()
@@ -72,10 +72,12 @@ func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 		to, first := &o.Blocked, &enforced
 		switch named, known := names[key.Rule]; {
 		case key.Rule == mitigation.Allowed:
-			o.Allowed = append(o.Allowed, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
+			o.Allowed = append(o.Allowed, Listed{Prefix: key.Source.String(), Start: bit.Start,
+				End: bit.End, Reason: bit.Reason})
 			continue
 		case key.Rule == mitigation.Denied:
-			o.Denied = append(o.Denied, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
+			o.Denied = append(o.Denied, Listed{Prefix: key.Source.String(), Start: bit.Start,
+				End: bit.End, Reason: bit.Reason})
 			continue
 		case !known, key.Rule == mitigation.Maintenance:
 			continue

@@ -9,17 +9,23 @@ import (
 
 // ListedClient is a client of whom operators said something, and what it has used.
 type ListedClient struct {
-	Key      string  `json:"key"`                 // "#" and a digest where keys are secret
-	KeyStart string  `json:"key_start,omitempty"` // its first characters, where keys are secret and a rule shows them
-	By       string  `json:"by,omitempty"`        // "": plans.key; or nobody can tell, as Rules says
-	Plan     string  `json:"plan"`
-	Quotas   []Quota `json:"quotas"`
-	Asked    bool    `json:"asked"` // the tier has answered; else Rules are what this edge alone knows
-	Rules    []Usage `json:"rules"` // none where keys are secret and there are plans.also: the store's digest does not tell what the client is known by
+	Key string `json:"key"` // "#" and a digest where keys are secret
+	// Its first characters, where keys are secret and a rule shows them
+	KeyStart string `json:"key_start,omitempty"`
+	// "": plans.key; or nobody can tell, as Rules says
+	By     string  `json:"by,omitempty"`
+	Plan   string  `json:"plan"`
+	Quotas []Quota `json:"quotas"`
+	// The tier has answered; else Rules are what this edge alone knows
+	Asked bool `json:"asked"`
+	// None where keys are secret and there are plans.also: the store's digest does not tell what
+	// the client is known by
+	Rules []Usage `json:"rules"`
 }
 
-// ListClients tells of clients as the store of the plans has them: what is in force on this edge, and, where the tier answers until ctx is done, what they
-// have used at all edges. What no edge has written is passed over.
+// ListClients tells of clients as the store of the plans has them: what is in force on this edge,
+// and, where the tier answers until ctx is done, what they have used at all edges. What no edge has
+// written is passed over.
 func (c *Plane) ListClients(ctx context.Context, stored []string) ([]ListedClient, error) {
 	in := c.with.View()
 	if in.PlansConfig.Key == "" {
@@ -42,7 +48,8 @@ func (c *Plane) ListClients(ctx context.Context, stored []string) ([]ListedClien
 		if !ok || known == nil {
 			continue
 		}
-		one, ask := ListedClient{Key: s.Form, Plan: planOf(&in, known), Quotas: quotasOf(known, now), Rules: []Usage{}}, asked{client: s}
+		one, ask := ListedClient{Key: s.Form, Plan: planOf(&in, known), Quotas: quotasOf(known,
+			now), Rules: []Usage{}}, asked{client: s}
 		if s.By != nil {
 			ask.under, ask.plan = counted(&in, s.By, s.Client, known)
 			ask.replies, one.Asked = c.startAsking(ctx, ask.under, s.Client)

@@ -22,14 +22,15 @@ var ErrNoPlans = errors.New("edge: there are no plans: say by what clients are k
 
 // Usage is how a client stands under a rule that counts by the plans' key.
 type Usage struct {
-	Rule      string     `json:"rule"`
-	Plan      string     `json:"plan"`
-	Used      float64    `json:"used"` // hits in the window
-	Limit     uint32     `json:"limit"`
-	Remaining uint32     `json:"remaining"`
-	Reset     time.Time  `json:"reset"`                     // when all of the limit is there again, if nothing more comes
-	Until     *time.Time `json:"mitigated_until,omitempty"` // nil: it is not
-	Places    *Places    `json:"places,omitempty"`          // nil: the rule has no concurrency
+	Rule      string  `json:"rule"`
+	Plan      string  `json:"plan"`
+	Used      float64 `json:"used"` // hits in the window
+	Limit     uint32  `json:"limit"`
+	Remaining uint32  `json:"remaining"`
+	// When all of the limit is there again, if nothing more comes
+	Reset  time.Time  `json:"reset"`
+	Until  *time.Time `json:"mitigated_until,omitempty"` // nil: it is not
+	Places *Places    `json:"places,omitempty"`          // nil: the rule has no concurrency
 }
 
 // Used is what a client has used.
@@ -82,8 +83,8 @@ func (c *Plane) client(in *View, who Client) (s subject, err error) {
 	return s, nil
 }
 
-// Usage tells what a client has used of its limits, under every rule that is about its plan and counts by its key alone. The tier is asked as
-// Look asks it.
+// Usage tells what a client has used of its limits, under every rule that is about its plan and
+// counts by its key alone. The tier is asked as Look asks it.
 func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
 	in := c.with.View()
 	n, err := c.client(&in, who)
@@ -98,10 +99,13 @@ func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
 }
 
 // counted is the rules that count a client by its key alone, and its plan under each.
-func counted(in *View, by *rules.ClientKey, client counter.Source, known *plans.Client) (under []where, plan []string) {
+func counted(in *View, by *rules.ClientKey, client counter.Source,
+	known *plans.Client) (under []where, plan []string) {
 	for _, r := range in.Rules.Rules {
-		if v, p, about := r.For(known); about && by.CountsBy(r) && (r.Config.Limit != 0 || r.InFlight != nil) {
-			under, plan = append(under, where{rule: v, limit: &v.Limits[0], source: client}), append(plan, cmp.Or(p, planOf(in, known)))
+		if v, p, about := r.For(known); about && by.CountsBy(r) && (r.Config.Limit != 0 ||
+			r.InFlight != nil) {
+			under, plan = append(under, where{rule: v, limit: &v.Limits[0], source: client}),
+				append(plan, cmp.Or(p, planOf(in, known)))
 		}
 	}
 	return under, plan
@@ -112,7 +116,8 @@ func (c *Plane) usage(under []where, plan []string, client counter.Source, now t
 	list := []Usage{}
 	for i := range under {
 		r := under[i].rule
-		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now, Places: c.places(&under[i])}
+		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit,
+			Remaining: r.Config.Limit, Reset: now, Places: c.places(&under[i])}
 		if v, there := c.with.Limiter.Peek(&r.Rule, client, now); there {
 			one.Used, one.Remaining = v.Estimate, v.Remaining
 			if v.Estimate > 0 {
@@ -121,7 +126,8 @@ func (c *Plane) usage(under []where, plan []string, client counter.Source, now t
 		}
 		until := c.with.Limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: client}, now)
 		if r.IsVariant() { // an operator's block is under the rule itself
-			if of := c.with.Limiter.Bits.UntilOrdered(mitigation.Key{Rule: r.Of, Source: client}, now); of.After(until) {
+			if of := c.with.Limiter.Bits.UntilOrdered(mitigation.Key{Rule: r.Of, Source: client},
+				now); of.After(until) {
 				until = of
 			}
 		}
@@ -200,7 +206,8 @@ func (c *Plane) Quotas(who Client) (Quotas, error) {
 	if err != nil {
 		return Quotas{}, err
 	}
-	all := Quotas{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Quotas: quotasOf(n.known, time.Now()), Source: n.source, kept: n.known.Quotas()}
+	all := Quotas{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Quotas: quotasOf(n.known,
+		time.Now()), Source: n.source, kept: n.known.Quotas()}
 	all.Keys, _ = n.key.Keys(who.Key)
 	return all, nil
 }
@@ -209,16 +216,19 @@ func (c *Plane) Quotas(who Client) (Quotas, error) {
 func quotasOf(known *plans.Client, now time.Time) []Quota {
 	list := []Quota{}
 	for i, q := range known.Quotas() {
-		list = append(list, Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, EffectiveAt: instant(q.Start), ExpiresAt: instant(q.End), State: known.State(i, now.UnixMilli())})
+		list = append(list, Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit,
+			EffectiveAt: instant(q.Start), ExpiresAt: instant(q.End), State: known.State(i,
+				now.UnixMilli())})
 	}
 	return list
 }
 
 // A QuotaChange is one of the history of a client.
 type QuotaChange struct {
-	At          time.Time  `json:"at"`
-	Does        plans.Does `json:"does"`
-	Rule        *string    `json:"rule,omitempty"` // nil: all were deleted, whatever the rule; "": what is said under all of them
+	At   time.Time  `json:"at"`
+	Does plans.Does `json:"does"`
+	// Nil: all were deleted, whatever the rule; "": what is said under all of them
+	Rule        *string    `json:"rule,omitempty"`
 	Plan        string     `json:"plan,omitempty"`
 	Limit       uint32     `json:"limit,omitempty"`
 	EffectiveAt *time.Time `json:"effective_at,omitempty"`
@@ -232,8 +242,10 @@ type QuotaChange struct {
 func QuotaChanges(entries []plans.Entry) []QuotaChange {
 	list := []QuotaChange{}
 	for _, e := range entries {
-		c := QuotaChange{At: time.UnixMilli(e.At).UTC(), Does: e.Does, Who: e.By.Who, From: e.By.From, Edge: e.By.Edge}
-		c.Plan, c.Limit, c.EffectiveAt, c.ExpiresAt = e.Quota.Plan, e.Quota.Limit, instant(e.Quota.Start), instant(e.Quota.End)
+		c := QuotaChange{At: time.UnixMilli(e.At).UTC(), Does: e.Does, Who: e.By.Who,
+			From: e.By.From, Edge: e.By.Edge}
+		c.Plan, c.Limit, c.EffectiveAt, c.ExpiresAt = e.Quota.Plan, e.Quota.Limit,
+			instant(e.Quota.Start), instant(e.Quota.End)
 		if e.Does != plans.DeleteAll {
 			c.Rule = &e.Quota.Rule
 		}
@@ -263,7 +275,8 @@ func instant(milli int64) *time.Time {
 	return &t
 }
 
-// UTC is the quota with its times in the zone that all others are told in: an operator may write them in any.
+// UTC is the quota with its times in the zone that all others are told in: an operator may write
+// them in any.
 func (q Quota) UTC() Quota {
 	for _, t := range []**time.Time{&q.EffectiveAt, &q.ExpiresAt} {
 		if *t != nil {
@@ -274,7 +287,8 @@ func (q Quota) UTC() Quota {
 	return q
 }
 
-// CheckQuota says what is wrong with what an operator says of a client, and what the store is to keep.
+// CheckQuota says what is wrong with what an operator says of a client, and what the store is to
+// keep.
 func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, error) {
 	in := c.with.View()
 	out := plans.Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit}
@@ -295,36 +309,51 @@ func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, err
 	case q.Rule != "" && r == nil:
 		return out, fmt.Errorf("%w: %s, or it is off", config.ErrNoRule, q.Rule)
 	case q.Rule != "" && q.Plan != "" && !r.Config.HasPlans():
-		return out, fmt.Errorf("edge: rule %s has no plans, so a plan changes nothing there: give the client a limit, or the rule plans: {%s: %d}", q.Rule, q.Plan, r.Config.Limit)
+		return out,
+			fmt.Errorf("edge: rule %s has no plans, so a plan changes nothing there: give the client a limit, or the rule plans: {%s: %d}", q.Rule, q.Plan, r.Config.Limit)
 	case q.Rule != "" && q.Limit != 0 && r.TakesOwn() != nil:
-		return out, fmt.Errorf("edge: rule %s has no limit for one client: %w", q.Rule, r.TakesOwn())
+		return out, fmt.Errorf("edge: rule %s has no limit for one client: %w", q.Rule,
+			r.TakesOwn())
 	case q.Rule != "" && (q.Plan != "" || q.Limit != 0) && r.KnowsBy() != n.key.String():
-		return out, fmt.Errorf("edge: rule %s knows clients by %s, and not by %s: say whom it is about, with by=%s", q.Rule, r.KnowsBy(), n.key, r.KnowsBy())
+		return out,
+			fmt.Errorf("edge: rule %s knows clients by %s, and not by %s: say whom it is about, with by=%s", q.Rule, r.KnowsBy(), n.key, r.KnowsBy())
 	case q.Limit == 0 && q.Plan == "":
 		return out, errors.New("edge: a quota needs a plan or a limit")
 	case q.Limit > algorithm.MaxLimit:
-		return out, fmt.Errorf("edge: limit %d is out of range: want 1 to %d", q.Limit, uint32(algorithm.MaxLimit))
+		return out, fmt.Errorf("edge: limit %d is out of range: want 1 to %d", q.Limit,
+			uint32(algorithm.MaxLimit))
 	case q.Limit != 0 && q.Rule == "":
 		return out, errors.New("edge: a limit is under one rule: say which, as rule")
 	case q.Limit != 0 && q.Limit < r.Config.Cost.Units:
-		return out, fmt.Errorf("edge: limit %d: each request costs %d under rule %s, so none would ever pass", q.Limit, r.Config.Cost.Units, q.Rule)
+		return out,
+			fmt.Errorf("edge: limit %d: each request costs %d under rule %s, so none would ever pass", q.Limit, r.Config.Cost.Units, q.Rule)
 	case q.Limit != 0 && r.Config.CheckOwn(q.Limit) != nil:
-		return out, fmt.Errorf("edge: limit %d under rule %s: %w", q.Limit, q.Rule, r.Config.CheckOwn(q.Limit))
+		return out, fmt.Errorf("edge: limit %d under rule %s: %w", q.Limit, q.Rule,
+			r.Config.CheckOwn(q.Limit))
 	case q.Plan != "" && !slices.Contains(planNames(&in), q.Plan):
-		return out, fmt.Errorf("edge: no rule knows the plan %q: there is %v", q.Plan, planNames(&in))
+		return out, fmt.Errorf("edge: no rule knows the plan %q: there is %v", q.Plan,
+			planNames(&in))
 	case q.ExpiresAt != nil && !q.ExpiresAt.After(now):
-		return out, errors.New("edge: expires_at has passed: want a time to come, or DELETE the quota")
+		return out,
+			errors.New("edge: expires_at has passed: want a time to come, or DELETE the quota")
 	case q.EffectiveAt != nil && q.ExpiresAt != nil && !q.EffectiveAt.Before(*q.ExpiresAt):
 		return out, errors.New("edge: effective_at is not before expires_at")
-	case q.EffectiveAt != nil && q.EffectiveAt.UnixMilli() <= 0 || q.ExpiresAt != nil && out.End <= 0:
+	case q.EffectiveAt != nil && q.EffectiveAt.UnixMilli() <= 0 || q.ExpiresAt != nil &&
+		out.End <= 0:
 		return out, errors.New("edge: a time before 1970: want one such as 2026-05-04T14:05:00Z")
 	}
-	if live := slices.DeleteFunc(slices.Clone(n.known.Quotas()), func(q plans.Quota) bool { return q.End != 0 && q.End <= now.UnixMilli() }); len(live) >= plans.MaxQuotas {
-		return out, fmt.Errorf("%w: the client has %d quotas in force or to come: delete them, or wait until some are over", ErrLimits, len(live))
+	if live := slices.DeleteFunc(slices.Clone(n.known.Quotas()),
+		func(q plans.Quota) bool {
+			return q.End != 0 &&
+				q.End <= now.UnixMilli()
+		}); len(live) >= plans.MaxQuotas {
+		return out,
+			fmt.Errorf("%w: the client has %d quotas in force or to come: delete them, or wait until some are over", ErrLimits, len(live))
 	}
 	if limits := in.Plans.Limits(q.Rule); q.Limit != 0 && len(limits) >= plans.MaxLimits {
 		if _, there := slices.BinarySearch(limits, q.Limit); !there {
-			return out, fmt.Errorf("%w: clients have %d limits of their own under rule %s: give this one a limit that another has", ErrLimits, len(limits), q.Rule)
+			return out,
+				fmt.Errorf("%w: clients have %d limits of their own under rule %s: give this one a limit that another has", ErrLimits, len(limits), q.Rule)
 		}
 	}
 	return out, nil

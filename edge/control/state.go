@@ -7,7 +7,8 @@ import (
 	"sluice/edge/events"
 )
 
-// State is what operators should know of an edge beside what it counts: what is not as it should be.
+// State is what operators should know of an edge beside what it counts: what is not as it should
+// be.
 type State struct {
 	Ready string `json:"ready"` // "ready", or why it should get no requests
 	// Drained is that an operator has the edge out of service. None: nobody has.
@@ -16,8 +17,9 @@ type State struct {
 	Maintenance *MaintenanceStatus `json:"maintenance,omitempty"`
 	// Alone is why the edge counts alone; "": it counts with its PoP.
 	Alone string `json:"alone,omitempty"`
-	// LearningUntil is until when the edge may not know of everybody whom others of the PoP blocked before it started: of whom it does not know, it asks
-	// the tier at the first request. None: it knows of all.
+	// LearningUntil is until when the edge may not know of everybody whom others of the PoP blocked
+	// before it started: of whom it does not know, it asks the tier at the first request. None: it
+	// knows of all.
 	LearningUntil *time.Time `json:"learning_until,omitempty"`
 	Listeners     []Listener `json:"listeners"` // for clients
 	// Certificates are those that are got by themselves.
@@ -26,18 +28,22 @@ type State struct {
 	Failed  *FailedReload `json:"failed_reload,omitempty"`
 	Waiting int           `json:"waiting"` // settings of the file that wait for a restart
 	// SecretFile is why what is in pop.secret_file is not in force; "": it is, or there is none.
-	SecretFile string       `json:"secret_file,omitempty"`
-	Peers      []PeerStatus `json:"peers"` // other PoPs that tell this one whom they block, and are told
-	Unkept     []Unkept     `json:"unkept,omitempty"`
+	SecretFile string `json:"secret_file,omitempty"`
+	// Other PoPs that tell this one whom they block, and are told
+	Peers  []PeerStatus `json:"peers"`
+	Unkept []Unkept     `json:"unkept,omitempty"`
 	// Unread are named lists and databases that are configured and cannot be read again.
 	Unread []Unread `json:"unread,omitempty"`
-	// AccessLog is that of which the latest lines could not be written. None: they were, or there is no log.
+	// AccessLog is that of which the latest lines could not be written. None: they were, or there
+	// is no log.
 	AccessLog *LostLines `json:"access_log,omitempty"`
-	// Wall is how the kernel refuses sources that are blocked and go on connecting. None: it is not to.
+	// Wall is how the kernel refuses sources that are blocked and go on connecting. None: it is not
+	// to.
 	Wall *Wall `json:"wall,omitempty"`
 }
 
-// Drained is since when an edge is out of service by hand, and who has taken it out. It goes on serving whoever comes.
+// Drained is since when an edge is out of service by hand, and who has taken it out. It goes on
+// serving whoever comes.
 type Drained struct {
 	Since time.Time `json:"since"`
 	By    string    `json:"by,omitempty"`   // as the operator calls himself
@@ -63,10 +69,11 @@ type Wall struct {
 
 // Listener is where clients connect.
 type Listener struct {
-	Field    string `json:"field"`              // listen or listen_tls
-	Address  string `json:"address"`            // where it listens
-	Redirect int    `json:"redirect,omitempty"` // the port of the https address that every request is sent to; 0: requests are served
-	Accepted uint64 `json:"accepted"`           // connections, since the edge has started
+	Field   string `json:"field"`   // listen or listen_tls
+	Address string `json:"address"` // where it listens
+	// The port of the https address that every request is sent to; 0: requests are served
+	Redirect int    `json:"redirect,omitempty"`
+	Accepted uint64 `json:"accepted"` // connections, since the edge has started
 }
 
 // Certificate is how one is that is got by itself.
@@ -99,13 +106,15 @@ type LostLines struct {
 	Lost  uint64 `json:"lost"` // lines, since the edge has started
 }
 
-// Unkept is a file of state_dir that cannot be written: what it should hold would be lost by a restart.
+// Unkept is a file of state_dir that cannot be written: what it should hold would be lost by a
+// restart.
 type Unkept struct {
 	File  string `json:"file"`
 	Error string `json:"error"`
 }
 
-// Unread is a named list or a database that cannot be read again: its last good content stays in force.
+// Unread is a named list or a database that cannot be read again: its last good content stays in
+// force.
 type Unread struct {
 	Field string    `json:"field"` // lists.NAME, geo.country or geo.asn
 	From  string    `json:"from"`  // its file or URL
@@ -115,8 +124,9 @@ type Unread struct {
 
 // Reloaded is what a reload has done.
 type Reloaded struct {
-	Reloaded bool           `json:"reloaded"` // true: else it is an error
-	Changed  []events.Field `json:"changed"`  // what runs now and did not before, those of rules as rules.NAME.FIELD
+	Reloaded bool `json:"reloaded"` // true: else it is an error
+	// What runs now and did not before, those of rules as rules.NAME.FIELD
+	Changed  []events.Field `json:"changed"`
 	Waiting  []config.Wait  `json:"waiting"`  // what the file says and is so only after a restart
 	Warnings []string       `json:"warnings"` // what is possible but probably not meant
 }

@@ -19,11 +19,13 @@ type HeavyKey struct {
 	Key       string   `json:"key"`                 // what it is of
 	KeyStart  string   `json:"key_start,omitempty"` // its first characters, where a rule shows them
 	Rules     []string `json:"rules"`               // that count by it now
-	Plan      string   `json:"plan,omitempty"`      // of the client, where a rule asks for it and the key tells who it is
+	// Of the client, where a rule asks for it and the key tells who it is
+	Plan string `json:"plan,omitempty"`
 }
 
-// TopKeys returns at most n of the keys that rules count by, the heaviest first: by requests, by those that a rule by the key refused, or by those
-// that a shadow would have. rule is the one whose keys are wanted; "": of all. What is remembered, package seen says.
+// TopKeys returns at most n of the keys that rules count by, the heaviest first: by requests, by
+// those that a rule by the key refused, or by those that a shadow would have. rule is the one whose
+// keys are wanted; "": of all. What is remembered, package seen says.
 func (c *Plane) TopKeys(kind seen.Kind, n int, rule string) ([]HeavyKey, error) {
 	in := c.with.View()
 	var by func(string) bool
@@ -46,10 +48,12 @@ type KeyList struct {
 	Rest  uint64     `json:"rest,omitempty"` // a key that is not listed has at most so many
 }
 
-// KeyLists are the lists of heavy keys that this edge has, n of each at most, by what they are heavy in.
+// KeyLists are the lists of heavy keys that this edge has, n of each at most, by what they are
+// heavy in.
 func (c *Plane) KeyLists(n int) map[string]KeyList {
 	in, lists := c.with.View(), make(map[string]KeyList)
-	for by, kind := range map[string]seen.Kind{"requests": seen.Requests, "refused": seen.Refused, "shadow": seen.Spared} {
+	for by, kind := range map[string]seen.Kind{"requests": seen.Requests, "refused": seen.Refused,
+		"shadow": seen.Spared} {
 		if l := c.keyList(&in, kind, n, nil); len(l.Heavy) > 0 {
 			lists[by] = l
 		}
@@ -65,7 +69,8 @@ func (c *Plane) keyList(in *View, kind seen.Kind, n int, by func(string) bool) K
 	heaviest, rest := c.with.Keys.List(kind, n, by)
 	l.Rest = rest
 	for _, h := range heaviest {
-		one := HeavyKey{Heavy: top.Heavy{Source: h.Digest.String(), Count: h.Count, Error: h.Error}, Key: keyName(in, h.By), KeyStart: h.Start.String(), Rules: []string{}}
+		one := HeavyKey{Heavy: top.Heavy{Source: h.Digest.String(), Count: h.Count, Error: h.Error},
+			Key: keyName(in, h.By), KeyStart: h.Start.String(), Rules: []string{}}
 		for _, r := range in.Rules.Rules {
 			if r.KeyName() == h.By {
 				one.Rules = append(one.Rules, r.Config.Name)
@@ -84,7 +89,8 @@ func keyName(in *View, by string) string {
 	return strings.ReplaceAll(in.Rules.Spelled(by), ",", " and ")
 }
 
-// planUnder is the plan of who has a key, under a rule; "": the rule does not ask, or the digest does not tell who it is.
+// planUnder is the plan of who has a key, under a rule; "": the rule does not ask, or the digest
+// does not tell who it is.
 func (c *Plane) planUnder(in *View, r *rules.Rule, digest counter.Source) string {
 	if !r.HasPlans() {
 		return ""
@@ -105,15 +111,17 @@ func (c *Plane) describe(in *View, m *Mitigation, source counter.Source) {
 		return
 	}
 	if r := in.Rules.ByName(m.Rule); r != nil {
-		m.KeyStart, m.Plan = c.with.Keys.Start(r.KeyName(), source).String(), c.planUnder(in, r, source)
+		m.KeyStart, m.Plan = c.with.Keys.Start(r.KeyName(), source).String(), c.planUnder(in, r,
+			source)
 	}
 }
 
 // ByKey is a key by which rules count who has an address too, and which of them came from there.
 type ByKey struct {
-	Key   string    `json:"key"` // what it is of
-	Rules []string  `json:"rules"`
-	Seen  []SeenKey `json:"seen"` // at this edge, of late, the latest first: few, as package seen says
+	Key   string   `json:"key"` // what it is of
+	Rules []string `json:"rules"`
+	// At this edge, of late, the latest first: few, as package seen says
+	Seen []SeenKey `json:"seen"`
 }
 
 // A SeenKey is a key that came from an address.
@@ -142,8 +150,12 @@ func (c *Plane) byKeys(in *View, source counter.Source) []ByKey {
 		return list
 	}
 	for _, p := range c.with.Keys.From(source) {
-		if i := slices.IndexFunc(list, func(k ByKey) bool { return k.Key == keyName(in, p.By) }); i >= 0 {
-			list[i].Seen = append(list[i].Seen, SeenKey{p.Digest.String(), p.Start.String(), p.Last})
+		if i := slices.IndexFunc(list, func(k ByKey) bool {
+			return k.Key == keyName(in,
+				p.By)
+		}); i >= 0 {
+			list[i].Seen = append(list[i].Seen, SeenKey{p.Digest.String(), p.Start.String(),
+				p.Last})
 		}
 	}
 	return list

@@ -50,8 +50,8 @@ func (e *Caller) Served(source netip.Addr) bool {
 	return err == nil && resp.StatusCode == 200
 }
 
-// Raw sends bytes on a connection of its own and returns all that comes back until the edge closes it or has been silent
-// for a while after an answer.
+// Raw sends bytes on a connection of its own and returns all that comes back until the edge closes
+// it or has been silent for a while after an answer.
 func (e *Caller) Raw(request string) string {
 	e.T.Helper()
 	c := e.Dial()
@@ -121,7 +121,8 @@ func (c *Talk) Say(request string) (*http.Response, string) {
 func (c *Talk) Hear(method string) (*http.Response, string) {
 	c.T.Helper()
 	resp, err := http.ReadResponse(c.R, &http.Request{Method: method})
-	for err == nil && resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols { // an interim one
+	// An interim one
+	for err == nil && resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols {
 		resp, err = http.ReadResponse(c.R, &http.Request{Method: method})
 	}
 	if err != nil {
@@ -137,7 +138,8 @@ func (c *Talk) Hear(method string) (*http.Response, string) {
 // ownName is the line that names a request, as no two of them have it.
 var ownName = regexp.MustCompile(`X-Request-ID: [0-9a-f]{32}\r\n`)
 
-// unnamed is text without the names that the edge gives to requests, for what compares it byte for byte.
+// unnamed is text without the names that the edge gives to requests, for what compares it byte for
+// byte.
 func unnamed(text string) string { return ownName.ReplaceAllString(text, "") }
 
 // Undated is an answer without its date.
@@ -192,5 +194,6 @@ const PlainGet = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 // UpgradeGet asks for a switch of protocols.
 const UpgradeGet = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Key: x\r\n\r\n"
 
-// Smuggled follows every request that is refused: it must be neither answered, nor counted, nor forwarded.
+// Smuggled follows every request that is refused: it must be neither answered, nor counted, nor
+// forwarded.
 const Smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -38,7 +38,8 @@ func (e *Edge) OverTLS(certificates *listen.Certificates) (addr string) {
 	return ln.Addr().String()
 }
 
-// DrainNow drains the edge in the background without notice; the function it returns waits for that.
+// DrainNow drains the edge in the background without notice; the function it returns waits for
+// that.
 func (e *Edge) DrainNow() (wait func() error) {
 	done := make(chan error, 1)
 	go func() {
@@ -49,13 +50,15 @@ func (e *Edge) DrainNow() (wait func() error) {
 	return func() error { return <-done }
 }
 
-// Metrics gathers the edge's metrics as "name{label=value,…}" to value, those that are zero left out.
+// Metrics gathers the edge's metrics as "name{label=value,…}" to value, those that are zero left
+// out.
 func (e *Edge) Metrics() map[string]float64 {
 	e.T.Helper()
 	return Metrics(e.T, e.Server)
 }
 
-// Rest waits until every request received has been counted as answered or aborted, and checks the balance.
+// Rest waits until every request received has been counted as answered or aborted, and checks the
+// balance.
 func (e *Edge) Rest() map[string]float64 {
 	e.T.Helper()
 	var m map[string]float64
@@ -71,7 +74,8 @@ func (e *Edge) Rest() map[string]float64 {
 			return m
 		}
 		if time.Now().After(deadline) {
-			e.T.Fatalf("the balance is off: %v received, %v answered or aborted", m["sluice_received_total"], answered)
+			e.T.Fatalf("the balance is off: %v received, %v answered or aborted",
+				m["sluice_received_total"], answered)
 		}
 	}
 }
@@ -90,7 +94,8 @@ func (e *Edge) AwaitInFlight(rule string, want int) {
 	}
 }
 
-// Blocked are the mitigations in force: rule, the name of its limit where that is another, and source.
+// Blocked are the mitigations in force: rule, the name of its limit where that is another, and
+// source.
 func (e *Edge) Blocked() string {
 	var list []string
 	for m := range e.InForce(time.Now()) {
@@ -103,7 +108,8 @@ func (e *Edge) Blocked() string {
 // AwaitReceived waits until so many requests have been.
 func (e *Edge) AwaitReceived(n int) {
 	e.T.Helper()
-	Until(e.T, fmt.Sprintf("%d requests have been received", n), func() bool { return e.Metrics()["sluice_received_total"] >= float64(n) })
+	Until(e.T, fmt.Sprintf("%d requests have been received", n),
+		func() bool { return e.Metrics()["sluice_received_total"] >= float64(n) })
 }
 
 // Reload puts other rules in force before the same origin.
@@ -124,12 +130,14 @@ func Start(t *testing.T, origin, yaml string, change ...func(*edge.Server)) *Edg
 	if len(c.Origins) == 0 {
 		u, err := upstream.ParseOrigin(origin)
 		Must(t, err)
-		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 20 * time.Second}}
+		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u},
+			Timeout: 20 * time.Second}}
 	}
 	return StartConfig(t, c, change...)
 }
 
-// HalfClosed has an edge count clients that have closed one direction of their connections again after so long.
+// HalfClosed has an edge count clients that have closed one direction of their connections again
+// after so long.
 func HalfClosed(d time.Duration) func(*edge.Server) {
 	return func(s *edge.Server) { s.Registry().HalfClosed = d }
 }
@@ -167,14 +175,16 @@ func WithoutRules(t *testing.T, origin string) *config.Config {
 	c := config.Default()
 	u, err := upstream.ParseOrigin(origin)
 	Must(t, err)
-	c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 300 * time.Millisecond}}
+	c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u},
+		Timeout: 300 * time.Millisecond}}
 	return c
 }
 
 // NewServer is an edge that does not serve yet, with tables of its own.
 func NewServer(t testing.TB, c *config.Config, change ...func(*edge.Options)) *edge.Server {
 	t.Helper()
-	o := edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil)}
+	o := edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}),
+		Bits: mitigation.New(1<<12, nil)}
 	for _, f := range change {
 		f(&o)
 	}
@@ -194,7 +204,8 @@ func Serve(t *testing.T, s *edge.Server) *Edge {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = e.Drain(ctx, time.Second)
-		if err := <-e.done; err != nil && !errors.Is(err, net.ErrClosed) { // drained before it began
+		// Drained before it began
+		if err := <-e.done; err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Errorf("serve: %v", err)
 		}
 	})

@@ -1,10 +1,12 @@
 // Package edgetest is what tests of the edge's rooms are made with.
 //
-// An Edge is a whole one that serves on a loopback socket until the test ends, before an origin: a Recorder, which keeps what it gets
-// byte for byte, one that holds requests (SlowOrigin, Holder), one that speaks as a test has it (Speaker), or any of net/http. A Caller
-// and a Talk ask it. MemoryServer and ServeAlone do without sockets, in virtual time. An Exchange is one request in no protocol: the
-// client's end of an exchange, as an edge (edge.Front) and whoever passes it on (proxy.Exchange) ask for it. A test says what the client
-// does, has the request handled, and reads what the client got.
+// An Edge is a whole one that serves on a loopback socket until the test ends, before an origin: a
+// Recorder, which keeps what it gets byte for byte, one that holds requests (SlowOrigin, Holder),
+// one that speaks as a test has it (Speaker), or any of net/http. A Caller and a Talk ask it.
+// MemoryServer and ServeAlone do without sockets, in virtual time. An Exchange is one request in no
+// protocol: the client's end of an exchange, as an edge (edge.Front) and whoever passes it on
+// (proxy.Exchange) ask for it. A test says what the client does, has the request handled, and reads
+// what the client got.
 package edgetest
 
 import (
@@ -26,7 +28,8 @@ type Exchange struct {
 	TLS  bool
 	Conn net.Conn // what a tunnel is given; nil: none is possible
 
-	// Invited is called when the client, whose request says that it waits for that, is invited to send its body.
+	// Invited is called when the client, whose request says that it waits for that, is invited to
+	// send its body.
 	Invited func()
 
 	// What the client got. It may be read once the request has been handled.
@@ -56,11 +59,13 @@ type Exchange struct {
 	watchers sync.WaitGroup
 }
 
-// NewExchange is a request without a body, of 192.0.2.1 for host a. Each of lines is one of its head, as "Name: value".
+// NewExchange is a request without a body, of 192.0.2.1 for host a. Each of lines is one of its
+// head, as "Name: value".
 func NewExchange(method, target string, lines ...string) *Exchange {
 	e := &Exchange{
 		From: netip.MustParseAddr("192.0.2.1"),
-		In:   message.Request{Method: []byte(method), Target: []byte(target), Version: []byte("HTTP/test"), IsHead: method == "HEAD", Size: len(target)},
+		In: message.Request{Method: []byte(method), Target: []byte(target),
+			Version: []byte("HTTP/test"), IsHead: method == "HEAD", Size: len(target)},
 		left: make(chan struct{}), aborted: make(chan struct{}),
 	}
 	e.In.SetHost([]byte("a"))
@@ -249,7 +254,8 @@ func (e *Exchange) Interim(a *message.Answer, _ func(status int, name []byte) bo
 	e.Before = append(e.Before, a.Status)
 }
 
-func (e *Exchange) Begin(a *message.Answer, ours func(status int, name []byte) bool, fields []message.Field) (open bool) {
+func (e *Exchange) Begin(a *message.Answer, ours func(status int, name []byte) bool,
+	fields []message.Field) (open bool) {
 	e.Status = a.Status
 	for i := range a.Head.Lines {
 		if l := &a.Head.Lines[i]; !l.Drop && !ours(a.Status, l.Name) {

@@ -38,7 +38,8 @@ func (f file) Write(p []byte) (int, error) {
 
 func (f file) Close() error { return nil }
 
-// StartLogged is an edge with an access log in memory. What it returns last ends the log, which is whole then.
+// StartLogged is an edge with an access log in memory. What it returns last ends the log, which is
+// whole then.
 func StartLogged(t *testing.T, c accesslog.Config, yaml string) (*Edge, *Files, func()) {
 	config := Parse(t, yaml)
 	config.Origins = WithoutRules(t, StartRecorder(t, Hello).URL()).Origins

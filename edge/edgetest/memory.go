@@ -29,7 +29,8 @@ func MemoryServer(t testing.TB, origin net.Conn, yaml string) *edge.Server {
 	t.Helper()
 	s := NewServer(t, Parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\n"+yaml))
 	o := s.Upstreams().All[0]
-	o.Idle = append(o.Idle, &upstream.Link{Conn: origin, Origin: o, Until: time.Now().Add(time.Hour)})
+	o.Idle = append(o.Idle, &upstream.Link{Conn: origin, Origin: o, Until: time.Now().
+		Add(time.Hour)})
 	return s
 }
 
@@ -38,7 +39,8 @@ type halves struct{ net.Conn }
 
 func (halves) CloseWrite() error { return nil }
 
-// ServeAlone serves one client in memory until the server is done with it, and returns how long that was.
+// ServeAlone serves one client in memory until the server is done with it, and returns how long
+// that was.
 func ServeAlone(s *edge.Server, change func(*front.Client), talk func(net.Conn)) time.Duration {
 	near, far := net.Pipe()
 	c := (&listen.Listener{Registry: s.Registry()}).Admit(halves{near})
@@ -90,7 +92,8 @@ func (c *Crowd) Read(p []byte) (int, error) {
 		}
 		n := c.sent % c.Sources
 		c.sent++
-		c.buf = fmt.Appendf(append(c.buf[:0], BenchRequest[:len(BenchRequest)-2]...), "X-Forwarded-For: 198.18.%d.%d\r\n\r\n", n>>8, n&255)
+		c.buf = fmt.Appendf(append(c.buf[:0], BenchRequest[:len(BenchRequest)-2]...),
+			"X-Forwarded-For: 198.18.%d.%d\r\n\r\n", n>>8, n&255)
 		c.Rest = c.buf
 	}
 	n := copy(p, c.Rest)
@@ -107,7 +110,8 @@ const (
 	BenchAnswer  = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n\r\n"
 )
 
-// A Sender is a client in memory: what it sends is there from the beginning, at most so many bytes at once, and what it gets is kept.
+// A Sender is a client in memory: what it sends is there from the beginning, at most so many bytes
+// at once, and what it gets is kept.
 type Sender struct {
 	Repeater
 	Sends string
@@ -140,7 +144,8 @@ func (c *Sender) Answers(method string) (all []int, last *http.Response) {
 	}
 }
 
-// A Hasty origin answers when everybody else waits for something, whatever it has taken by then. It takes so many bytes.
+// A Hasty origin answers when everybody else waits for something, whatever it has taken by then. It
+// takes so many bytes.
 type Hasty struct {
 	Repeater
 	Takes  int

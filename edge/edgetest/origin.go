@@ -16,7 +16,8 @@ import (
 	"testing"
 )
 
-// A Recorder is an origin that keeps every request as it came, byte for byte, and answers as configured.
+// A Recorder is an origin that keeps every request as it came, byte for byte, and answers as
+// configured.
 type Recorder struct {
 	Addr  string
 	mu    sync.Mutex
@@ -69,7 +70,8 @@ func (o *Recorder) Keep(request string) int {
 	return len(o.Got) - 1
 }
 
-// Requests are those that came, without the names that the edge gave them. One that broke off begins with BROKEN.
+// Requests are those that came, without the names that the edge gave them. One that broke off
+// begins with BROKEN.
 func (o *Recorder) Requests() []string { return o.RequestsFrom(0) }
 
 // RequestsFrom leaves so many of the first ones out.
@@ -99,8 +101,8 @@ func (o *Recorder) LastRequest() string {
 	return list[len(list)-1]
 }
 
-// StartRecorder answers the nth request (from 0) with answer(n, request). An answer that ends in "\x00" closes the connection
-// after what stands before it, one that ends in "\x01" resets it.
+// StartRecorder answers the nth request (from 0) with answer(n, request). An answer that ends in
+// "\x00" closes the connection after what stands before it, one that ends in "\x01" resets it.
 func StartRecorder(t *testing.T, answer func(n int, request string) string) *Recorder {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -159,7 +161,8 @@ func Script(t *testing.T, network string, first func(c net.Conn, r *bufio.Reader
 	})
 }
 
-// StartEcho is an origin that answers the head of every request with answer and then sends back what it gets.
+// StartEcho is an origin that answers the head of every request with answer and then sends back
+// what it gets.
 func StartEcho(t *testing.T, answer string) (url string, heads chan string) {
 	t.Helper()
 	heads = make(chan string, 16)
@@ -181,7 +184,8 @@ func StartEcho(t *testing.T, answer string) (url string, heads chan string) {
 // ListenEach serves every connection to an address of its own, until the test ends.
 func ListenEach(t testing.TB, network string, serve func(net.Conn)) (addr string) {
 	t.Helper()
-	ln, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"}[network])
+	ln, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0",
+		"tcp6": "[::1]:0"}[network])
 	Must(t, err)
 	t.Cleanup(func() { ln.Close() })
 	go acceptEach(ln, func(c net.Conn) {

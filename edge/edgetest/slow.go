@@ -12,7 +12,8 @@ import (
 	"sluice/edge/limiter/shedding"
 )
 
-// A SlowOrigin answers /slow when it is released, and notices when the edge gives such a request up; it answers all else at once.
+// A SlowOrigin answers /slow when it is released, and notices when the edge gives such a request
+// up; it answers all else at once.
 type SlowOrigin struct {
 	T       *testing.T
 	URL     string
@@ -35,7 +36,8 @@ func (o *SlowOrigin) Keep(c io.Writer) {
 
 // StartSlowOrigin answers with a status.
 func StartSlowOrigin(t *testing.T, status int) *SlowOrigin {
-	o, leave := &SlowOrigin{T: t, Arrived: make(chan string, 100), Given: make(chan string, 100)}, make(chan struct{})
+	o, leave := &SlowOrigin{T: t, Arrived: make(chan string, 100), Given: make(chan string, 100)},
+		make(chan struct{})
 	o.Release = sync.OnceFunc(func() { close(leave) })
 	o.URL = NetOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -117,6 +119,10 @@ func StartHolder(t *testing.T, rules string, change ...func(*edge.Options)) *Hol
 	})
 	t.Cleanup(func() { close(over) }) // a test that fails leaves some held
 	rules = strings.Replace(rules, `"*/pay"`, `"~/pay$"`, 1)
-	h.Edge = Serve(t, NewServer(t, Parse(t, fmt.Sprintf("origins: [{servers: [%q], shedding: {min: 10, max: 10}}]%s", origin, rules)), change...))
+	h.Edge = Serve(t,
+		NewServer(t,
+			Parse(t, fmt.Sprintf("origins: [{servers: [%q], shedding: {min: 10, max: 10}}]%s",
+				origin,
+				rules)), change...))
 	return h
 }

@@ -62,9 +62,10 @@ func (c *Held) Uncork(but int) {
 	c.kept, c.Corked = c.kept[n:], false
 }
 
-// StartSpeaker lets play have each connection to an origin, over this version of TLS at most, or, with 0, without it. It returns
-// the origin's configuration and how many connections there were.
-func StartSpeaker(t *testing.T, version uint16, play func(*Speaker)) (yaml string, connections func() int) {
+// StartSpeaker lets play have each connection to an origin, over this version of TLS at most, or,
+// with 0, without it. It returns the origin's configuration and how many connections there were.
+func StartSpeaker(t *testing.T, version uint16,
+	play func(*Speaker)) (yaml string, connections func() int) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	Must(t, err)
@@ -103,7 +104,8 @@ func StartSpeaker(t *testing.T, version uint16, play func(*Speaker)) (yaml strin
 				defer c.Close()
 				s := &Speaker{Wire: &Held{Conn: c}}
 				if s.Conn = s.Wire; version > 0 {
-					s.Conn = tls.Server(s.Wire, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version})
+					s.Conn = tls.Server(s.Wire, &tls.Config{Certificates: []tls.Certificate{cert},
+						MaxVersion: version})
 				}
 				s.R = bufio.NewReader(s)
 				play(s)

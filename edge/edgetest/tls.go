@@ -26,13 +26,15 @@ func WriteCertificate(t *testing.T, base string, names ...string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+	template := &x509.Certificate{SerialNumber: big.NewInt(1),
+		Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	Must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	Must(t, err)
-	for ext, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: secret}} {
+	for ext, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der},
+		".key": {Type: "PRIVATE KEY", Bytes: secret}} {
 		Must(t, os.WriteFile(base+ext, pem.EncodeToMemory(block), 0o600))
 	}
 }
@@ -46,7 +48,8 @@ func CertificatesIn(t *testing.T, folder string) *listen.Certificates {
 	return certificates
 }
 
-// StartTLSOrigin answers over TLS with the certificate base.crt, to clients that show the certificate asks.crt if asks is not "".
+// StartTLSOrigin answers over TLS with the certificate base.crt, to clients that show the
+// certificate asks.crt if asks is not "".
 func StartTLSOrigin(t *testing.T, base, asks string, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	cert, err := tls.LoadX509KeyPair(base+".crt", base+".key")
@@ -68,14 +71,16 @@ func StartTLSOrigin(t *testing.T, base, asks string, h http.HandlerFunc) *httpte
 // OverHTTP2 is a client that speaks HTTP/2 over TLS, with one connection for all its requests.
 func OverHTTP2(t *testing.T) *http.Transport {
 	t.Helper()
-	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true, Protocols: new(http.Protocols)}
+	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DisableCompression: true, Protocols: new(http.Protocols)}
 	tr.Protocols.SetHTTP2(true)
 	t.Cleanup(tr.CloseIdleConnections)
 	return tr
 }
 
 // Ask2 makes a request, and returns the answer with its body read.
-func Ask2(t *testing.T, tr http.RoundTripper, method, url string, body io.Reader, change ...func(*http.Request)) (*http.Response, string) {
+func Ask2(t *testing.T, tr http.RoundTripper, method, url string, body io.Reader,
+	change ...func(*http.Request)) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, url, body)
 	Must(t, err)

@@ -1,10 +1,11 @@
-// Package events keeps what has happened at an edge lately, for operators: which sources were blocked and why, what
-// operators did and from where, which nodes went and came, what was reloaded.
+// Package events keeps what has happened at an edge lately, for operators: which sources were
+// blocked and why, what operators did and from where, which nodes went and came, what was reloaded.
 //
-// Events are kept in rings of a fixed size, the oldest go first. Kinds that clients can cause without end (Block, Lift,
-// Warning) have a separate ring, so that an attack pushes out nothing else, and are sampled: at most Rate of each in a
-// second are kept and passed on, and the next one has the number of those that were not. What operators do is never
-// sampled. All of them are counted.
+// Events are kept in rings of a fixed size, the oldest go first. Kinds that clients can cause
+// without end (Block, Lift, Warning) have a separate ring, so that an attack pushes out nothing
+// else, and are sampled: at most Rate of each in a second are kept and passed on, and the next one
+// has the number of those that were not. What operators do is never sampled. All of them are
+// counted.
 package events
 
 import (
@@ -20,10 +21,13 @@ type Kind string
 
 // The kinds of events.
 const (
-	Block       Kind = "block"       // the limiter started to mitigate a source
-	Lift        Kind = "lift"        // a mitigation ended before its time, without an operator's word
-	Operator    Kind = "operator"    // an operator did something: a block, a lift, a rule, a list, a reload
-	Rule        Kind = "rule"        // a rule changed on this edge, because another edge of the PoP said so
+	Block Kind = "block" // the limiter started to mitigate a source
+	// A mitigation ended before its time, without an operator's word
+	Lift Kind = "lift"
+	// An operator did something: a block, a lift, a rule, a list, a reload
+	Operator Kind = "operator"
+	// A rule changed on this edge, because another edge of the PoP said so
+	Rule        Kind = "rule"
 	Node        Kind = "node"        // a node of the tier went or came
 	Tier        Kind = "tier"        // the edge counts alone, or with the PoP again
 	Edge        Kind = "edge"        // another edge of the PoP went or came
@@ -32,15 +36,17 @@ const (
 	Reload      Kind = "reload"      // the configuration was read again, or could not be
 	Certificate Kind = "certificate" // a certificate was read again, could not be, or ends soon
 	List        Kind = "list"        // a named list of addresses has changed, or cannot be read
-	Geo         Kind = "geo"         // a database of countries or autonomous systems was read again, or could not be
-	Origin      Kind = "origin"      // a server of an origin went or came
-	Warning     Kind = "warning"     // what an operator should look at
-	Process     Kind = "process"     // start, drain, in-place upgrade, stop
+	// A database of countries or autonomous systems was read again, or could not be
+	Geo     Kind = "geo"
+	Origin  Kind = "origin"  // a server of an origin went or came
+	Warning Kind = "warning" // what an operator should look at
+	Process Kind = "process" // start, drain, in-place upgrade, stop
 )
 
 // Kinds lists every kind, in the order of their declaration.
 func Kinds() []Kind {
-	return []Kind{Block, Lift, Operator, Rule, Node, Tier, Edge, Etcd, Peer, Reload, Certificate, List, Geo, Origin, Warning, Process}
+	return []Kind{Block, Lift, Operator, Rule, Node, Tier, Edge, Etcd, Peer, Reload, Certificate,
+		List, Geo, Origin, Warning, Process}
 }
 
 // Rate is how many events of a sampled kind are kept in a second.
@@ -48,25 +54,32 @@ const Rate = 10
 
 // Event is one thing that has happened. Fields that do not apply are left out.
 type Event struct {
-	Number   uint64     `json:"number"` // counts up by one; set by Add
-	Time     time.Time  `json:"time"`
-	Kind     Kind       `json:"kind"`
-	Level    slog.Level `json:"level"`               // as in the log; the zero value is INFO
-	Text     string     `json:"text"`                // a sentence for people
-	Rule     string     `json:"rule,omitempty"`      // the rule's name
-	Source   string     `json:"source,omitempty"`    // as counter.Source writes it, or a prefix
-	Who      string     `json:"who,omitempty"`       // of an operator: the name that was given, unchecked
-	From     string     `json:"from,omitempty"`      // of an operator: the address he came from, or the edge he spoke to
-	Old      string     `json:"old,omitempty"`       // what was, of a change
-	New      string     `json:"new,omitempty"`       // what is
-	Estimate float64    `json:"estimate,omitempty"`  // of a block: what the source had in the window,
-	Limit    uint32     `json:"limit,omitempty"`     // of so many,
-	Until    time.Time  `json:"until,omitzero"`      // and when it ends
-	Skipped  uint64     `json:"skipped,omitempty"`   // events of this kind before it that were not kept
-	KeyStart string     `json:"key_start,omitempty"` // of a block of who is counted by a key: its first characters, where the rule shows them
-	Policy   string     `json:"policy,omitempty"`    // of a block: which of the rule's limits, where it has several; none: the first
-	Protocol string     `json:"protocol,omitempty"`  // of a block by this edge: what the request came by that brought it on
-	Changed  []Field    `json:"changed,omitempty"`   // of a change: which fields
+	Number uint64     `json:"number"` // counts up by one; set by Add
+	Time   time.Time  `json:"time"`
+	Kind   Kind       `json:"kind"`
+	Level  slog.Level `json:"level"`            // as in the log; the zero value is INFO
+	Text   string     `json:"text"`             // a sentence for people
+	Rule   string     `json:"rule,omitempty"`   // the rule's name
+	Source string     `json:"source,omitempty"` // as counter.Source writes it, or a prefix
+	// Of an operator: the name that was given, unchecked
+	Who string `json:"who,omitempty"`
+	// Of an operator: the address he came from, or the edge he spoke to
+	From string `json:"from,omitempty"`
+	Old  string `json:"old,omitempty"` // what was, of a change
+	New  string `json:"new,omitempty"` // what is
+	// Of a block: what the source had in the window,
+	Estimate float64   `json:"estimate,omitempty"`
+	Limit    uint32    `json:"limit,omitempty"` // of so many,
+	Until    time.Time `json:"until,omitzero"`  // and when it ends
+	// Events of this kind before it that were not kept
+	Skipped uint64 `json:"skipped,omitempty"`
+	// Of a block of who is counted by a key: its first characters, where the rule shows them
+	KeyStart string `json:"key_start,omitempty"`
+	// Of a block: which of the rule's limits, where it has several; none: the first
+	Policy string `json:"policy,omitempty"`
+	// Of a block by this edge: what the request came by that brought it on
+	Protocol string  `json:"protocol,omitempty"`
+	Changed  []Field `json:"changed,omitempty"` // of a change: which fields
 }
 
 // Field is one that has changed.
@@ -118,17 +131,20 @@ type count struct {
 	kept           int   // and how many were
 }
 
-// New makes a Log of the latest size events of kinds that clients cause, and as many others. If notify is not nil it is
-// called with each event that is kept, in order; it must not block or call the Log.
+// New makes a Log of the latest size events of kinds that clients cause, and as many others. If
+// notify is not nil it is called with each event that is kept, in order; it must not block or call
+// the Log.
 func New(size int, notify func(Event)) *Log {
-	l := &Log{notify: notify, rings: [2]ring{{events: make([]Event, size)}, {events: make([]Event, size)}}, counts: make(map[Kind]*count)}
+	l := &Log{notify: notify, rings: [2]ring{{events: make([]Event, size)},
+		{events: make([]Event, size)}}, counts: make(map[Kind]*count)}
 	for _, k := range Kinds() {
 		l.counts[k] = new(count)
 	}
 	return l
 }
 
-// Add keeps an event, or counts it only, if it is of a sampled kind and its second is full. e.Time must be set.
+// Add keeps an event, or counts it only, if it is of a sampled kind and its second is full. e.Time
+// must be set.
 func (l *Log) Add(e Event) {
 	if l == nil {
 		return
@@ -164,7 +180,8 @@ func (c *count) room(t time.Time) bool {
 	return c.kept < Rate
 }
 
-// Wants reports whether Add would keep an event of this kind at t. One that it would not keep is counted: there is no need to make it.
+// Wants reports whether Add would keep an event of this kind at t. One that it would not keep is
+// counted: there is no need to make it.
 func (l *Log) Wants(k Kind, t time.Time) bool {
 	if l == nil {
 		return false
@@ -180,9 +197,10 @@ func (l *Log) Wants(k Kind, t time.Time) bool {
 	return true
 }
 
-// Restore puts the events of the process before this one, the newest first, before those of this one, which get new
-// numbers: it is for the time before anybody reads the log. Nobody is notified of them, and they are not counted, as that
-// process has done both. Events of kinds that this version does not know are left out.
+// Restore puts the events of the process before this one, the newest first, before those of this
+// one, which get new numbers: it is for the time before anybody reads the log. Nobody is notified
+// of them, and they are not counted, as that process has done both. Events of kinds that this
+// version does not know are left out.
 func (l *Log) Restore(list []Event) {
 	if l == nil {
 		return
@@ -208,7 +226,8 @@ func (l *Log) Restore(list []Event) {
 	}
 }
 
-// Adopt keeps an event of another process on this one's place as the newest. Nobody is notified of it, and it is not counted.
+// Adopt keeps an event of another process on this one's place as the newest. Nobody is notified of
+// it, and it is not counted.
 func (l *Log) Adopt(e Event) {
 	if l == nil {
 		return
@@ -231,7 +250,8 @@ func (l *Log) ringOf(k Kind) *ring {
 	return &l.rings[1]
 }
 
-// Since returns the events after the one of the given number that are still kept, the newest first; all of them for 0.
+// Since returns the events after the one of the given number that are still kept, the newest first;
+// all of them for 0.
 func (l *Log) Since(number uint64) []Event {
 	list := []Event{}
 	if l == nil {

@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	// LingerTime and lingerBytes bound what is read of a refused body, so that the refusal arrives: closing a connection with
-	// unread bytes resets it, and a reset takes the answer with it.
+	// LingerTime and lingerBytes bound what is read of a refused body, so that the refusal arrives:
+	// closing a connection with unread bytes resets it, and a reset takes the answer with it.
 	LingerTime  = time.Second
 	lingerBytes = 256 << 10
-	// pipelineYield is how many requests of those that came at once are answered before others have their turn.
+	// pipelineYield is how many requests of those that came at once are answered before others have
+	// their turn.
 	pipelineYield = 16
 )
 
@@ -28,35 +29,42 @@ const (
 type Site struct {
 	Limits Limits
 	Slack  time.Duration // by how much a read deadline may be off
-	// HalfClosed is how long a client counts against no cap that has said it will send no more, while its answer has not
-	// begun. That may be all it means (RFC 9112, 9.6: nc -N, some old clients), but nearly always it has gone: its user
-	// has pressed stop or reload, and comes by another connection.
+	// HalfClosed is how long a client counts against no cap that has said it will send no more,
+	// while its answer has not begun. That may be all it means (RFC 9112, 9.6: nc -N, some old
+	// clients), but nearly always it has gone: its user has pressed stop or reload, and comes by
+	// another connection.
 	HalfClosed time.Duration
 
 	Begin func(*Guarded) *Exchange // counts a request as received, and registers it
-	// Judge takes a request of a client that is blocked, and reports whether it is answered. Else fasthttp is shown it, and Handle goes on with it.
-	Judge  func(*Exchange) (answered bool)
-	Handle func(*Exchange)                // the request is there: it is to be answered. It recovers from its own faults
-	End    func(e *Exchange, failed bool) // the request under way is over; its answer could not be written
-	Fault  func(any)                      // there was a panic
-	// Switch serves a client that begins to speak HTTP/2 without TLS, if it may, to its end; else it reports false.
+	// Judge takes a request of a client that is blocked, and reports whether it is answered. Else
+	// fasthttp is shown it, and Handle goes on with it.
+	Judge func(*Exchange) (answered bool)
+	// The request is there: it is to be answered. It recovers from its own faults
+	Handle func(*Exchange)
+	// The request under way is over; its answer could not be written
+	End   func(e *Exchange, failed bool)
+	Fault func(any) // there was a panic
+	// Switch serves a client that begins to speak HTTP/2 without TLS, if it may, to its end; else
+	// it reports false.
 	Switch func(*Client) bool
 	Leave  func(*Client)      // a connection is on its way out: it does not count any more
 	Return func(*Client) bool // it is not, and counts again; false: its source has no room for it
 	Forget func(*Client)      // it is closed
 
-	Retired     atomic.Int64  // connections accepted until then are to end when idle, Unix nanoseconds
+	// Connections accepted until then are to end when idle, Unix nanoseconds
+	Retired     atomic.Int64
 	SlowReaders atomic.Uint64 // answers cut because their clients did not take them
 }
 
-// A Client is a client's connection. But for Close it belongs to the goroutine that serves it, or, while a body is on its
-// way to the origin, its reading half to the goroutine that sends the body.
+// A Client is a client's connection. But for Close it belongs to the goroutine that serves it, or,
+// while a body is on its way to the origin, its reading half to the goroutine that sends the body.
 type Client struct {
 	net.Conn
-	Raw      net.Conn // what Conn is made of: the socket
-	Site     *Site
-	Secure   bool           // TLS
-	Redirect uint16         // the port of the https address that its requests are sent to; 0: they are served
+	Raw    net.Conn // what Conn is made of: the socket
+	Site   *Site
+	Secure bool // TLS
+	// The port of the https address that its requests are sent to; 0: they are served
+	Redirect uint16
 	Peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
 	Unnamed  bool           // the PROXY header names no client
 	Source   counter.Source // the source whose connections it counts among; zero: none
@@ -64,9 +72,11 @@ type Client struct {
 	Accepted int64         // when, Unix nanoseconds
 	Woken    bool          // by retire; guarded by the registry, as is
 	Leaving  *list.Element // among those that are leaving; nil: it counts
-	Idle     atomic.Int64  // since when it waits for a request, Unix nanoseconds; 0: one is under way
-	Blocked  atomic.Int64  // until when its client is mitigated, as its last answer said, Unix nanoseconds; 0: it is not
-	Going    atomic.Uint32 // see evict
+	// Since when it waits for a request, Unix nanoseconds; 0: one is under way
+	Idle atomic.Int64
+	// Until when its client is mitigated, as its last answer said, Unix nanoseconds; 0: it is not
+	Blocked atomic.Int64
+	Going   atomic.Uint32 // see evict
 
 	Reader  *bufio.Reader // what it sends
 	first   *bufio.Reader // the one that br was at first
@@ -90,8 +100,8 @@ type Client struct {
 	readDue time.Time // the one for the next head
 }
 
-// StartBody begins to read a body, which the client must send at a pace. It may be late by grace at first, and by most
-// once it has sent enough.
+// StartBody begins to read a body, which the client must send at a pace. It may be late by grace at
+// first, and by most once it has sent enough.
 func (c *Client) StartBody(grace, most time.Duration) {
 	c.body = true
 	c.sending = Pace{Rate: c.Site.Limits.BodyRate, Most: max(grace, most), Left: grace}
@@ -100,9 +110,11 @@ func (c *Client) StartBody(grace, most time.Duration) {
 // EndBody notes that the body has ended.
 func (c *Client) EndBody() { c.body, c.bodyDue = false, time.Time{} }
 
-// StartAnswer begins to write a streamed answer, which the client must take at a pace, until endAnswer.
+// StartAnswer begins to write a streamed answer, which the client must take at a pace, until
+// endAnswer.
 func (c *Client) StartAnswer() {
-	c.Paced, c.taking = true, Pace{Rate: c.Site.Limits.AnswerRate, Most: c.Site.Limits.IdleTimeout, Left: c.Site.Limits.IdleTimeout}
+	c.Paced, c.taking = true, Pace{Rate: c.Site.Limits.AnswerRate, Most: c.Site.Limits.IdleTimeout,
+		Left: c.Site.Limits.IdleTimeout}
 }
 
 // UnsafeConn is the connection that c reads and writes: TLS, or the socket.
@@ -159,25 +171,27 @@ func (c *Client) readBody(p []byte) (int, error) {
 	return n, err
 }
 
-// Gone reports whether the client has gone while its request waits here: it has reset the connection. One that has
-// closed it may have closed one direction only, and waits for its answer.
+// Gone reports whether the client has gone while its request waits here: it has reset the
+// connection. One that has closed it may have closed one direction only, and waits for its answer.
 func (c *Client) Gone() bool {
 	s, ok := c.Raw.(*socket.Conn)
 	return ok && s.Hangup() == socket.Reset
 }
 
-// AbortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.
+// AbortBody ends the reading of a body, from another goroutine. Nothing can be read from the
+// connection afterwards.
 func (c *Client) AbortBody() {
-	c.aborted.Store(true) // before the deadline: a Read that sets its own after this one looks again
+	// Before the deadline: a Read that sets its own after this one looks again
+	c.aborted.Store(true)
 	_ = c.Conn.SetReadDeadline(socket.LongAgo)
 }
 
 // Wrote is when the client was last written to, to the instant that the write was given (WriteAt).
 func (c *Client) Wrote() time.Time { return c.wrote }
 
-// Write gives every write its own deadline: one for a whole answer would cut long downloads, none would let a client that
-// does not read keep the connection for ever. The deadline is moved at most once a second, because moving it costs, unless the
-// client is behind its pace.
+// Write gives every write its own deadline: one for a whole answer would cut long downloads, none
+// would let a client that does not read keep the connection for ever. The deadline is moved at most
+// once a second, because moving it costs, unless the client is behind its pace.
 func (c *Client) Write(p []byte) (int, error) {
 	now, wait := c.WriteAt, c.Site.Limits.IdleTimeout
 	if c.WriteAt = (time.Time{}); now.IsZero() {
@@ -204,8 +218,8 @@ func (c *Client) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Reset ends the connection out of order: what the client has not taken is not kept for it, neither by the kernel nor by TLS, which
-// would wait to say goodbye.
+// Reset ends the connection out of order: what the client has not taken is not kept for it, neither
+// by the kernel nor by TLS, which would wait to say goodbye.
 func (c *Client) Reset() {
 	if tcp, ok := socket.Innermost(c.Raw).(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -225,13 +239,15 @@ func (c *Client) Close() error {
 	return c.Conn.Close()
 }
 
-// LingeringClose closes the sending direction, and reads a little of what the client still sends (RFC 9112, 9.6).
+// LingeringClose closes the sending direction, and reads a little of what the client still sends
+// (RFC 9112, 9.6).
 func (c *Client) LingeringClose() {
 	half, ok := socket.Innermost(c.Conn).(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.Raw.SetReadDeadline(time.Now().Add(LingerTime)) != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, c.Raw, lingerBytes) // unread: a PROXY header, or TLS, would have a deadline of its own
+	// Unread: a PROXY header, or TLS, would have a deadline of its own
+	_, _ = io.CopyN(io.Discard, c.Raw, lingerBytes)
 }
 
 // From is the address that the connection comes from, whatever a PROXY header says.

@@ -13,8 +13,9 @@ import (
 	"sluice/edge/message"
 )
 
-// An Exchange is a request and its answer, at the end of a client that speaks HTTP/1.1. It belongs to the goroutine that serves the
-// connection; but what is said of a body's reader holds here as for Client. It may be used again after Reset.
+// An Exchange is a request and its answer, at the end of a client that speaks HTTP/1.1. It belongs
+// to the goroutine that serves the connection; but what is said of a body's reader holds here as
+// for Client. It may be used again after Reset.
 type Exchange struct {
 	In    http1.RequestHead // what came
 	Owner any               // what its server keeps with it
@@ -51,8 +52,11 @@ func (e *Exchange) Conn() *Client { return e.on.Conn }
 // Request is what came.
 func (e *Exchange) Request() *message.Request { return &e.In.Request }
 
-// Peer is the address that the connection comes from. It is not named if a PROXY header withholds it.
-func (e *Exchange) Peer() (peer netip.Addr, named bool) { return e.on.Conn.Peer, !e.on.Conn.Unnamed }
+// Peer is the address that the connection comes from. It is not named if a PROXY header withholds
+// it.
+func (e *Exchange) Peer() (peer netip.Addr, named bool) {
+	return e.on.Conn.Peer, !e.on.Conn.Unnamed
+}
 
 // Secure reports whether the client speaks TLS.
 func (e *Exchange) Secure() bool { return e.on.Conn.Secure }
@@ -80,8 +84,8 @@ func (e *Exchange) Block(until time.Time) {
 // Close ends the connection with the answer.
 func (e *Exchange) Close() { e.In.Close = true }
 
-// Last is Close for a client that may go on sending: what it sends is not read as another request, and does not reset the connection
-// before the answer is there.
+// Last is Close for a client that may go on sending: what it sends is not read as another request,
+// and does not reset the connection before the answer is there.
 func (e *Exchange) Last() {
 	e.on.Conn.Linger.Store(true)
 	e.In.Close = true
@@ -96,8 +100,8 @@ func (e *Exchange) Begun() bool { return e.on.phase == relayed }
 // Wrote is when the client was last written to.
 func (e *Exchange) Wrote() time.Time { return e.on.Conn.Wrote() }
 
-// Hijack gives run the connection, once the handler has returned. The exchange is over when run is: nothing else ends
-// it.
+// Hijack gives run the connection, once the handler has returned. The exchange is over when run is:
+// nothing else ends it.
 func (e *Exchange) Hijack(run func(net.Conn)) {
 	c := e.on.Conn
 	e.on.Exchange = nil

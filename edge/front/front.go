@@ -1,10 +1,13 @@
-// Package front stands between clients and fasthttp. A Guarded connection is the one that fasthttp is given: it reads what the client sends,
-// checks one head after the other, and shows fasthttp that head and nothing else, so that where a request ends is never for fasthttp to
-// decide. A Client is the connection itself: its deadlines, the pace at which bodies and answers must move, how it is closed.
+// Package front stands between clients and fasthttp. A Guarded connection is the one that fasthttp
+// is given: it reads what the client sends, checks one head after the other, and shows fasthttp
+// that head and nothing else, so that where a request ends is never for fasthttp to decide. A
+// Client is the connection itself: its deadlines, the pace at which bodies and answers must move,
+// how it is closed.
 //
-// An Exchange is one request and its answer at the client's end, for the server (edge.Front) and the proxy
-// (proxy.Exchange): they decide what is sent, and not how HTTP/1.1 writes it. An origin's answer is relayed past
-// fasthttp (outgoing.go), one of the edge's own is fasthttp's to write (serve.go).
+// An Exchange is one request and its answer at the client's end, for the server (edge.Front) and
+// the proxy (proxy.Exchange): they decide what is sent, and not how HTTP/1.1 writes it. An origin's
+// answer is relayed past fasthttp (outgoing.go), one of the edge's own is fasthttp's to write
+// (serve.go).
 //
 // Only here, and in tunnels, are bytes written to a client.
 package front
@@ -23,13 +26,15 @@ import (
 	"sluice/edge/message"
 )
 
-// A Guarded connection is the one that fasthttp is given. It reads what the client sends, finds one head, checks it, and shows exactly
-// that head: without the lines that frame the body and without Expect, and nothing beyond it until the handler has run. So
-// where a request ends is never for fasthttp to decide. What is no request is shown as stand-in, so that it comes to the handler, and
+// A Guarded connection is the one that fasthttp is given. It reads what the client sends, finds one
+// head, checks it, and shows exactly that head: without the lines that frame the body and without
+// Expect, and nothing beyond it until the handler has run. So where a request ends is never for
+// fasthttp to decide. What is no request is shown as stand-in, so that it comes to the handler, and
 // is refused there, like any other.
 //
-// What fasthttp writes after the handler is the answer, unless the handler has relayed one itself: then it is dropped. Requests of a client
-// that is blocked already are answered here, and not shown.
+// What fasthttp writes after the handler is the answer, unless the handler has relayed one itself:
+// then it is dropped. Requests of a client that is blocked already are answered here, and not
+// shown.
 //
 // fasthttp recovers from no panic, so everything that it calls here does.
 type Guarded struct {
@@ -49,7 +54,8 @@ const (
 	idle    phase = iota // there is none
 	shown                // its head is shown; the handler has not begun
 	handled              // the handler has it; what fasthttp writes is its answer
-	relayed              // the handler has begun to write the answer itself; what fasthttp writes is dropped
+	// The handler has begun to write the answer itself; what fasthttp writes is dropped
+	relayed
 )
 
 // A tlsGuarded shows fasthttp that the client speaks TLS.
@@ -58,13 +64,16 @@ type tlsGuarded struct {
 	tls *tls.Conn
 }
 
-// Handshake shakes hands, within the time that a head may take. fasthttp does not look at the error: the next Read returns it again.
+// Handshake shakes hands, within the time that a head may take. fasthttp does not look at the
+// error: the next Read returns it again.
 func (s *tlsGuarded) Handshake() (err error) {
 	defer s.recover(&err)
 	s.Conn.Idle.Store(s.Conn.Accepted) // it may have to make room
-	_ = s.Conn.Conn.SetReadDeadline(time.Unix(0, s.Conn.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout))
+	_ = s.Conn.Conn.SetReadDeadline(time.Unix(0, s.Conn.Accepted).
+		Add(s.Conn.Site.Limits.HeaderTimeout))
 	err = s.tls.Handshake()
-	if no := (tls.RecordHeaderError{}); errors.As(err, &no) && no.Conn != nil && isClear(no.RecordHeader[:]) {
+	if no := (tls.RecordHeaderError{}); errors.As(err, &no) && no.Conn != nil &&
+		isClear(no.RecordHeader[:]) {
 		s.Conn.Conn, s.Conn.clear = no.Conn, true // the answer must be in clear text, too
 	}
 	return err
@@ -86,13 +95,15 @@ const preface = "PRI * HTTP/2.0\r\n\r\n"
 // errPanic is what fasthttp gets after a panic.
 var errPanic = errors.New("edge: a fault")
 
-// ErrAhead is what fasthttp gets when it reads beyond the head that it was given: a fault, which must have no effect.
+// ErrAhead is what fasthttp gets when it reads beyond the head that it was given: a fault, which
+// must have no effect.
 var ErrAhead = errors.New("edge: fasthttp reads beyond a head")
 
 // clientReaders hold what clients send, each for as long as a connection is open.
 var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, headBuffer) }}
 
-// Read gives fasthttp the head of the next request, which it waits for, or, where it is shown already, the rest of it.
+// Read gives fasthttp the head of the next request, which it waits for, or, where it is shown
+// already, the rest of it.
 func (s *Guarded) Read(p []byte) (n int, err error) {
 	defer s.recover(&err)
 	if len(s.head) == 0 {
@@ -109,12 +120,13 @@ func (s *Guarded) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// next waits for a request and shows its head. A client that goes on asking while it is blocked is answered here, which spares fasthttp its
-// heads and answers: a sixth of a refusal's cost.
+// next waits for a request and shows its head. A client that goes on asking while it is blocked is
+// answered here, which spares fasthttp its heads and answers: a sixth of a refusal's cost.
 func (s *Guarded) next() bool {
 	c := s.Conn
 	if c.OverCap {
-		_ = c.Conn.SetReadDeadline(time.Now().Add(s.Conn.Site.Limits.HeaderTimeout)) // TLS may have to shake hands
+		// TLS may have to shake hands
+		_ = c.Conn.SetReadDeadline(time.Now().Add(s.Conn.Site.Limits.HeaderTimeout))
 		c.Linger.Store(true)
 		_, _ = c.Write([]byte(crowded))
 		return false
@@ -157,7 +169,8 @@ func (s *Guarded) receive() (head []byte, ok bool) {
 	if err != nil && !c.heading {
 		return nil, false // nothing was requested
 	}
-	if err == nil && bytes.HasPrefix(raw, []byte(preface)) && c.Site.Switch != nil && c.Site.Switch(c) {
+	if err == nil && bytes.HasPrefix(raw, []byte(preface)) && c.Site.Switch != nil &&
+		c.Site.Switch(c) {
 		return nil, false
 	}
 	c.Idle.Store(0)
@@ -255,8 +268,8 @@ func (*Guarded) SetDeadline(time.Time) error      { return nil }
 func (*Guarded) SetReadDeadline(time.Time) error  { return nil }
 func (*Guarded) SetWriteDeadline(time.Time) error { return nil }
 
-// TakeOver returns the client's connection behind one over TLS that fasthttp is given, and is done with when its handler returns. Who takes it over serves
-// and closes it.
+// TakeOver returns the client's connection behind one over TLS that fasthttp is given, and is done
+// with when its handler returns. Who takes it over serves and closes it.
 func TakeOver(c net.Conn) *Client {
 	s := c.(*tlsGuarded)
 	s.taken = true

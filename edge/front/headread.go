@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// headBuffer is what is read at once of a client that sends heads, and bodyBuffer of one that sends a body, in bytes.
+	// headBuffer is what is read at once of a client that sends heads, and bodyBuffer of one that
+	// sends a body, in bytes.
 	headBuffer = 4 << 10
 	bodyBuffer = 32 << 10
 )
@@ -30,12 +31,13 @@ var (
 	errBareLF        = errors.New("edge: a line of a request's head ends in LF alone")
 )
 
-// tlsHandshake is the first byte of a connection over TLS (RFC 8446, 5.1). Its client waits for an answer to what is no head and
-// has no end.
+// tlsHandshake is the first byte of a connection over TLS (RFC 8446, 5.1). Its client waits for an
+// answer to what is no head and has no end.
 const tlsHandshake = 0x16
 
-// NextHead waits for the whole head of the next request, and returns it, perhaps with more behind it. It stays in the buffer. Empty
-// lines before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
+// NextHead waits for the whole head of the next request, and returns it, perhaps with more behind
+// it. It stays in the buffer. Empty lines before it are passed over (RFC 9112, 2.2). The whole of
+// it must come within so long after its first byte.
 func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 	timed, searched := false, 0
 	if c.heading = c.Reader.Buffered() > 0; c.heading {
@@ -45,7 +47,8 @@ func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 	}
 	for {
 		have, _ := c.Reader.Peek(c.Reader.Buffered())
-		for searched == 0 && (bytes.HasPrefix(have, []byte{'\n'}) || bytes.HasPrefix(have, []byte("\r\n"))) {
+		for searched == 0 && (bytes.HasPrefix(have, []byte{'\n'}) ||
+			bytes.HasPrefix(have, []byte("\r\n"))) {
 			n := bytes.IndexByte(have, '\n') + 1
 			_, _ = c.Reader.Discard(n)
 			have = have[n:]
@@ -109,23 +112,30 @@ func (c *Client) grow(size int) {
 	}
 }
 
-// headless is the answer to what is no request, and whether what has come of it could have become a head: its client was slow, or has gone.
+// headless is the answer to what is no request, and whether what has come of it could have become a
+// head: its client was slow, or has gone.
 func (c *Client) headless(err error) (refused *message.Refusal, broken bool) {
 	switch {
 	case err == errTLS:
-		return message.Refuse(http.StatusBadRequest, "tls", "This port speaks plain HTTP, not TLS."), false
+		return message.Refuse(http.StatusBadRequest, "tls",
+			"This port speaks plain HTTP, not TLS."), false
 	case err == errClear:
-		return message.Refuse(http.StatusBadRequest, "plain_http", "This port speaks TLS, not plain HTTP: the address begins with https."), false
+		return message.Refuse(http.StatusBadRequest, "plain_http",
+			"This port speaks TLS, not plain HTTP: the address begins with https."), false
 	case err == errBareLF:
 		return http1.BadRequest, false
 	case err == errTargetTooLong:
-		return message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts."), false
+		return message.Refuse(http.StatusRequestURITooLong, "target_too_long",
+			"The request target is longer than this server accepts."), false
 	case err == errHeadTooLong:
-		return message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts."), false
+		return message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large",
+			"The head of the request is larger than this server accepts."), false
 	case http1.TimedOut(err):
-		return message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly."), true
+		return message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly."),
+			true
 	}
 	have, _ := c.Reader.Peek(c.Reader.Buffered())
 	line, _, whole := bytes.Cut(have, []byte("\r\n"))
-	return http1.BadRequest, !whole && bytes.IndexByte(line, '\n') < 0 || new(http1.RequestHead).Begins(line)
+	return http1.BadRequest, !whole && bytes.IndexByte(line, '\n') < 0 ||
+		new(http1.RequestHead).Begins(line)
 }

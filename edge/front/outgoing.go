@@ -7,14 +7,16 @@ import (
 	"sluice/edge/message"
 )
 
-// An origin's answer goes past fasthttp. Interim answers go at once. The answer itself is put together by Begin and Send until End; one that is
-// streamed goes in parts, which the client must take at a pace.
+// An origin's answer goes past fasthttp. Interim answers go at once. The answer itself is put
+// together by Begin and Send until End; one that is streamed goes in parts, which the client must
+// take at a pace.
 
-// Invite tells the client to send its body (RFC 9110, 10.1.1). A failure shows when the body is read.
+// Invite tells the client to send its body (RFC 9110, 10.1.1). A failure shows when the body is
+// read.
 func (e *Exchange) Invite() { _, _ = e.on.Conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) }
 
-// Interim sends an interim answer (RFC 9110, 15.2), without the lines that only the edge may say. A client of HTTP/1.0 gets none. A failure
-// shows when the answer itself is written.
+// Interim sends an interim answer (RFC 9110, 15.2), without the lines that only the edge may say. A
+// client of HTTP/1.0 gets none. A failure shows when the answer itself is written.
 func (e *Exchange) Interim(a *message.Answer, ours func(status int, name []byte) bool) {
 	if !e.In.HTTP10 {
 		e.out = append(http1.AppendAnswer(e.out[:0], a, ours), "\r\n"...)
@@ -22,9 +24,11 @@ func (e *Exchange) Interim(a *message.Answer, ours func(status int, name []byte)
 	}
 }
 
-// Begin begins the answer: with the lines of a but those that only the edge may say, and then what the edge does say. It reports whether
-// the body, whose length a does not know, is to be ended by Trailers. (To a client of HTTP/1.0 such a body ends with the connection.)
-func (e *Exchange) Begin(a *message.Answer, ours func(status int, name []byte) bool, fields []message.Field) (open bool) {
+// Begin begins the answer: with the lines of a but those that only the edge may say, and then what
+// the edge does say. It reports whether the body, whose length a does not know, is to be ended by
+// Trailers. (To a client of HTTP/1.0 such a body ends with the connection.)
+func (e *Exchange) Begin(a *message.Answer, ours func(status int, name []byte) bool,
+	fields []message.Field) (open bool) {
 	r := &e.In
 	unknown := a.Length < 0 && a.Protocol == nil
 	e.chunks, e.ends = unknown && !r.HTTP10, unknown && r.HTTP10
@@ -54,7 +58,8 @@ func (e *Exchange) Begin(a *message.Answer, ours func(status int, name []byte) b
 	return e.chunks
 }
 
-// appendConnection appends what becomes of the connection after the answer, where that is not HTTP/1.1's default.
+// appendConnection appends what becomes of the connection after the answer, where that is not
+// HTTP/1.1's default.
 func (e *Exchange) appendConnection(b []byte) []byte {
 	switch {
 	case e.In.Close:
@@ -119,8 +124,8 @@ func (e *Exchange) End(at time.Time) (err error) {
 	return err
 }
 
-// Abort breaks the answer off, and nothing more is sent. Where the end of the connection is the body's, one in order
-// would pass the part off as the whole.
+// Abort breaks the answer off, and nothing more is sent. Where the end of the connection is the
+// body's, one in order would pass the part off as the whole.
 func (e *Exchange) Abort() {
 	if e.on.phase, e.In.Close = relayed, true; e.ends {
 		e.on.Conn.Reset()

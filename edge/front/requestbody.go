@@ -10,8 +10,9 @@ import (
 // skipLimit is how much of a refused request's body is read so that its connection can stay open.
 const skipLimit = 64 << 10
 
-// StartBody begins to wait for the request's body, which the client must send at a pace: see Client.StartBody. It may be late at first by as
-// much as a head may take, and by more; all of it must be there by due, if that is not zero. The head is not in the buffer any more.
+// StartBody begins to wait for the request's body, which the client must send at a pace: see
+// Client.StartBody. It may be late at first by as much as a head may take, and by more; all of it
+// must be there by due, if that is not zero. The head is not in the buffer any more.
 func (e *Exchange) StartBody(more time.Duration, due time.Time) {
 	limits := &e.on.Conn.Site.Limits
 	e.startBody(limits.HeaderTimeout+more, limits.IdleTimeout, due)
@@ -30,8 +31,8 @@ func (e *Exchange) startBody(grace, most time.Duration, due time.Time) {
 // AwaitBody waits until the body has begun.
 func (e *Exchange) AwaitBody() error { return e.on.Conn.Fill(1) }
 
-// TakeBody begins to read the body: to its end, or to that of the connection. pause, if not nil, is called before the
-// client is waited for, and resume after it. An error of pause is that of Next.
+// TakeBody begins to read the body: to its end, or to that of the connection. pause, if not nil, is
+// called before the client is waited for, and resume after it. An error of pause is that of Next.
 func (e *Exchange) TakeBody(pause func() error, resume func()) {
 	e.bodyRead, e.pause, e.resume = true, pause, resume
 }
@@ -51,7 +52,8 @@ func (e *Exchange) Fill(n int) error {
 	return c.Fill(n)
 }
 
-// Next returns what is there of the body, at least one byte, or io.EOF after its proper end. It is valid until the next call.
+// Next returns what is there of the body, at least one byte, or io.EOF after its proper end. It is
+// valid until the next call.
 func (e *Exchange) Next() ([]byte, error) { return e.body.Next() }
 
 // Discard goes on behind n bytes that Next showed.
@@ -75,9 +77,9 @@ func (e *Exchange) EndBody() {
 // AbortBody ends the reading of the body, from another goroutine. It is the last of the connection.
 func (e *Exchange) AbortBody() { e.on.Conn.AbortBody() }
 
-// SkipBody is called before an answer. It reads a body that has not been taken, so that the connection can stay open;
-// one that is long or slow, or may never come because its client waits to be invited, costs the connection instead. It
-// reports whether that took time.
+// SkipBody is called before an answer. It reads a body that has not been taken, so that the
+// connection can stay open; one that is long or slow, or may never come because its client waits to
+// be invited, costs the connection instead. It reports whether that took time.
 func (e *Exchange) SkipBody() (waited bool) {
 	c, r := e.on.Conn, &e.In
 	if e.bodyRead || r.Length == 0 {

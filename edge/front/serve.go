@@ -16,8 +16,10 @@ import (
 func (s *Site) Server() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler: s.handle, ErrorHandler: s.refuse, Logger: silent{},
-		ReadBufferSize:     s.Limits.HeaderBytes + s.Limits.HeaderLines + len(StandIn), // it must hold the longest head that a guarded connection shows
-		Concurrency:        math.MaxInt32,                                              // how many connections there may be is for the listeners to say
+		// It must hold the longest head that a guarded connection shows
+		ReadBufferSize: s.Limits.HeaderBytes + s.Limits.HeaderLines + len(StandIn),
+		// How many connections there may be is for the listeners to say
+		Concurrency:        math.MaxInt32,
 		MaxRequestBodySize: math.MaxInt,
 		ReduceMemoryUsage:  true, // an idle connection keeps nothing
 
@@ -25,7 +27,8 @@ func (s *Site) Server() *fasthttp.Server {
 	}
 }
 
-// silent is fasthttp's log: what it would say there, of connections that end, is counted by the edge.
+// silent is fasthttp's log: what it would say there, of connections that end, is counted by the
+// edge.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
@@ -75,11 +78,12 @@ func (s *Site) refuse(ctx *fasthttp.RequestCtx, _ error) {
 func (e *Exchange) agrees() bool {
 	h, r := &e.ctx.Request.Header, &e.In
 	r.Close = r.Close || h.ConnectionClose()
-	return bytes.Equal(h.Method(), r.Method) && bytes.Equal(h.RequestURI(), r.Target) && bytes.Equal(h.Host(), r.HostLine)
+	return bytes.Equal(h.Method(), r.Method) && bytes.Equal(h.RequestURI(), r.Target) &&
+		bytes.Equal(h.Host(), r.HostLine)
 }
 
-// Respond hands an answer of the edge's own to fasthttp, which writes it when the handler returns: that it could not shows at the end. What
-// fasthttp has not been shown is answered here.
+// Respond hands an answer of the edge's own to fasthttp, which writes it when the handler returns:
+// that it could not shows at the end. What fasthttp has not been shown is answered here.
 func (e *Exchange) Respond(r *message.Reply) error {
 	e.on.Conn.WriteAt = r.At
 	if e.ctx == nil {

@@ -14,15 +14,16 @@ func (c *Client) Old() bool {
 	return c.Accepted <= c.Site.Retired.Load() || c.Going.Load() != 0
 }
 
-// readOn goes on with a Read that failed with err, perhaps because retire or evict woke it before it was due. An idle connection ends
-// here, unless a request has arrived in this very moment.
+// readOn goes on with a Read that failed with err, perhaps because retire or evict woke it before
+// it was due. An idle connection ends here, unless a request has arrived in this very moment.
 func (c *Client) readOn(p []byte, due time.Time, err error) (int, error) {
 	// Twice: this connection's deadline may be set by retire and, at the same time, by Read.
 	for n := 0; n < 2 && errors.Is(err, os.ErrDeadlineExceeded) && !c.aborted.Load(); n++ {
 		going := c.Going.Load()
 		if !c.body && (going == GoNow || !c.heading && !c.Waiting()) {
 			c.heading = false
-			c.Linger.Store(going == 0) // one that makes room has been idle for long, and lingering takes room
+			// One that makes room has been idle for long, and lingering takes room
+			c.Linger.Store(going == 0)
 			return 0, io.EOF
 		}
 		if !time.Now().Before(due) || c.Conn.SetReadDeadline(due) != nil {

@@ -9,18 +9,19 @@ import (
 	"sluice/edge/socket"
 )
 
-// watchAfter is how long an origin may take before the edge checks whether the client is still there. Most answers come
-// sooner; they cost a timer that is set and stopped.
+// watchAfter is how long an origin may take before the edge checks whether the client is still
+// there. Most answers come sooner; they cost a timer that is set and stopped.
 const watchAfter = 100 * time.Millisecond
 
-// A watch notices that the client of a request has gone while its origin is at work: it has reset the
-// connection. One that has closed it sends no more, and may well read: it gets its answer (RFC 9112,
-// 9.6). A client that is not there any more resets when the answer comes. One that has closed does not
-// count against the caps for Site.HalfClosed, and counts again if no answer has begun by then; it is
-// cut if its source has no room for it any more. The watch reads nothing: what the client sends is its
-// next request. Below TLS it sees what happens to the socket.
+// A watch notices that the client of a request has gone while its origin is at work: it has reset
+// the connection. One that has closed it sends no more, and may well read: it gets its answer (RFC
+// 9112, 9.6). A client that is not there any more resets when the answer comes. One that has closed
+// does not count against the caps for Site.HalfClosed, and counts again if no answer has begun by
+// then; it is cut if its source has no room for it any more. The watch reads nothing: what the
+// client sends is its next request. Below TLS it sees what happens to the socket.
 //
-// It belongs to the goroutine that serves the connection, which must stop it before it reads from the client again.
+// It belongs to the goroutine that serves the connection, which must stop it before it reads from
+// the client again.
 type watch struct {
 	timer     *time.Timer
 	on        bool
@@ -35,15 +36,18 @@ type watch struct {
 	ended     chan struct{} // look has
 }
 
-// Watch has gone called, once at most, if the client goes before Unwatch. The watch begins when ready is closed, if it
-// is not nil: until then the reader of the body sees the client go.
-func (e *Exchange) Watch(ready <-chan struct{}, gone func()) { e.watch.start(e.on.Conn, ready, gone) }
+// Watch has gone called, once at most, if the client goes before Unwatch. The watch begins when
+// ready is closed, if it is not nil: until then the reader of the body sees the client go.
+func (e *Exchange) Watch(ready <-chan struct{}, gone func()) {
+	e.watch.start(e.on.Conn, ready, gone)
+}
 
-// Expect counts nothing: a connection has one request, so the caps on connections bound what is held.
+// Expect counts nothing: a connection has one request, so the caps on connections bound what is
+// held.
 func (e *Exchange) Expect(int) {}
 
-// Answering notes that the answer has begun. A client that has closed one direction then counts again: else one source
-// could have any number of answers under way.
+// Answering notes that the answer has begun. A client that has closed one direction then counts
+// again: else one source could have any number of answers under way.
 func (e *Exchange) Answering() {
 	w := &e.watch
 	w.answering.Store(true)
@@ -52,7 +56,8 @@ func (e *Exchange) Answering() {
 	}
 }
 
-// Unwatch ends what Watch began, if anything. When it returns, gone has been called, or will not be.
+// Unwatch ends what Watch began, if anything. When it returns, gone has been called, or will not
+// be.
 func (e *Exchange) Unwatch() { e.watch.stop() }
 
 func (w *watch) start(c *Client, ready <-chan struct{}, gone func()) {
@@ -78,7 +83,8 @@ func (w *watch) stop() {
 	}
 	w.on = false
 	if !w.timer.Stop() {
-		w.stopped.Store(true) // before the deadline: look sets its own, and then looks whether this is so
+		// Before the deadline: look sets its own, and then looks whether this is so
+		w.stopped.Store(true)
 		w.wake <- struct{}{}
 		if w.waiting.Load() {
 			_ = w.conn.Raw.SetReadDeadline(socket.LongAgo)
@@ -120,7 +126,8 @@ func (w *watch) look() {
 		switch {
 		case w.stopped.Load():
 			return
-		case now == socket.Reset, err != nil && !errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */ :
+		case now == socket.Reset, err != nil &&
+			!errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */ :
 			w.conn.Site.Leave(w.conn)
 			w.gone()
 			return

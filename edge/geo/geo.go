@@ -1,13 +1,15 @@
-// Package geo has what MaxMind's files say of addresses: the country that one is in, and the autonomous system that its
-// network belongs to.
+// Package geo has what MaxMind's files say of addresses: the country that one is in, and the
+// autonomous system that its network belongs to.
 //
-// A Book has the databases of a configuration. Each is read into memory whole and looked through before it is in force,
-// so that a file which is overwritten in place, or damaged, is no matter of requests: a memory map would end the process
-// when its file gets shorter. A file that has changed is read again (Refresh), and replaces the old content at once; one
-// that is wrong changes nothing. A look takes no lock and allocates nothing.
+// A Book has the databases of a configuration. Each is read into memory whole and looked through
+// before it is in force, so that a file which is overwritten in place, or damaged, is no matter of
+// requests: a memory map would end the process when its file gets shorter. A file that has changed
+// is read again (Refresh), and replaces the old content at once; one that is wrong changes nothing.
+// A look takes no lock and allocates nothing.
 //
-// What is looked for is where MaxMind and DB-IP have it, country.iso_code and autonomous_system_number, or where IPinfo
-// has it, country_code and asn. Not what a file is called decides, but what it has: a City file has countries.
+// What is looked for is where MaxMind and DB-IP have it, country.iso_code and
+// autonomous_system_number, or where IPinfo has it, country_code and asn. Not what a file is called
+// decides, but what it has: a City file has countries.
 package geo
 
 import (
@@ -59,7 +61,8 @@ type database struct {
 	err  error       // of that
 }
 
-// Failure is a database of which the file is wrong or away, so that its last good content stays in force.
+// Failure is a database of which the file is wrong or away, so that its last good content stays in
+// force.
 type Failure struct {
 	Of, File string
 	Since    time.Time // the first of the looks that have failed, without a good one between them
@@ -69,13 +72,15 @@ type Failure struct {
 // content is what a file said. It does not change.
 type content struct {
 	reader *maxminddb.Reader
-	values map[uintptr]uint32 // by the offset of the record: the number of a system, or the letters of a country; 0: it has none
+	// By the offset of the record: the number of a system, or the letters of a country; 0: it has
+	// none
+	values map[uintptr]uint32
 	built  time.Time
 	read   time.Time
 }
 
-// Prepare reads the files that are not in use already, and returns functions that look addresses up. What was in force
-// stays so until use is called.
+// Prepare reads the files that are not in use already, and returns functions that look addresses
+// up. What was in force stays so until use is called.
 func (b *Book) Prepare(c Config) (found address.Geo, use func(), err error) {
 	b.mu.Lock()
 	country, asn := b.country, b.asn
@@ -113,11 +118,13 @@ func (d *database) or(of, file string) (*database, error) {
 	return d, nil
 }
 
-// Checks are those of files before they are in use. The zero Checks is ready, and safe for concurrent use.
+// Checks are those of files before they are in use. The zero Checks is ready, and safe for
+// concurrent use.
 type Checks struct{ good sync.Map }
 
-// Check reports what is wrong with a file for countries, or for systems. One that was good once is good: what it said
-// then stays in force if it is wrong now, and nothing else that is read again is refused for that.
+// Check reports what is wrong with a file for countries, or for systems. One that was good once is
+// good: what it said then stays in force if it is wrong now, and nothing else that is read again is
+// refused for that.
 func (c *Checks) Check(of, file string) error {
 	type use struct{ of, file string }
 	if _, good := c.good.Load(use{of, file}); good {
@@ -144,7 +151,8 @@ func countryOf(letters uint32) address.Country {
 	return address.Country{byte(letters >> 8), byte(letters)}
 }
 
-// Refresh reads the files again that have changed, and says which. Of one that is wrong the last good content stays in force.
+// Refresh reads the files again that have changed, and says which. Of one that is wrong the last
+// good content stays in force.
 func (b *Book) Refresh() (changed []string, err error) {
 	b.mu.Lock()
 	country, asn := b.country, b.asn
@@ -159,7 +167,8 @@ func (b *Book) Refresh() (changed []string, err error) {
 			errs = append(errs, fmt.Errorf("geo.%s: %w", d.of, err))
 		}
 		if is {
-			changed = append(changed, fmt.Sprintf("geo.%s, built %s", d.of, d.content.Load().built.UTC().Format(time.DateOnly)))
+			changed = append(changed, fmt.Sprintf("geo.%s, built %s", d.of,
+				d.content.Load().built.UTC().Format(time.DateOnly)))
 		}
 	}
 	return changed, errors.Join(errs...)
@@ -177,7 +186,8 @@ func (d *database) refresh() (changed bool, err error) {
 		}
 		return false, err
 	}
-	if d.seen != nil && os.SameFile(now, d.seen) && now.ModTime().Equal(d.seen.ModTime()) && now.Size() == d.seen.Size() {
+	if d.seen != nil && os.SameFile(now, d.seen) && now.ModTime().Equal(d.seen.ModTime()) &&
+		now.Size() == d.seen.Size() {
 		return false, d.err
 	}
 	text, about, err := read(d.file)
@@ -207,7 +217,8 @@ func (d *database) looked(err error) {
 	d.failing.Store(&Failure{Of: d.of, File: d.file, Since: since, Error: err.Error()})
 }
 
-// Failing are the databases of which the file is wrong or away. It waits for no file that is read meanwhile.
+// Failing are the databases of which the file is wrong or away. It waits for no file that is read
+// meanwhile.
 func (b *Book) Failing() (all []Failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -222,7 +233,8 @@ func (b *Book) Failing() (all []Failure) {
 	return all
 }
 
-// read reads a file, and what it was when it was begun: one that is written meanwhile is read again at the next look.
+// read reads a file, and what it was when it was begun: one that is written meanwhile is read again
+// at the next look.
 func read(file string) (text []byte, about os.FileInfo, err error) {
 	f, about, err := regular.Open(file)
 	if err != nil {
@@ -230,15 +242,18 @@ func read(file string) (text []byte, about os.FileInfo, err error) {
 	}
 	defer f.Close()
 	if about.Size() > maxBytes {
-		return nil, about, fmt.Errorf("%s: it has more than %d bytes: give a Country or ASN database", file, maxBytes)
+		return nil, about,
+			fmt.Errorf("%s: it has more than %d bytes: give a Country or ASN database", file,
+				maxBytes)
 	}
 	room := bytes.NewBuffer(make([]byte, 0, about.Size()+bytes.MinRead))
 	_, err = room.ReadFrom(io.LimitReader(f, maxBytes))
 	return room.Bytes(), about, err
 }
 
-// maxShared bounds how often parts of a tree are looked through to which more than one way leads, as some do to that of
-// IPv4. Without them a tree has a network more than nodes; one in which each node leads twice to the next has 2^128.
+// maxShared bounds how often parts of a tree are looked through to which more than one way leads,
+// as some do to that of IPv4. Without them a tree has a network more than nodes; one in which each
+// node leads twice to the next has 2^128.
 const maxShared = 16
 
 // Where a record may have it, the usual place first.
@@ -253,15 +268,20 @@ func open(of, file string, text []byte) (*content, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: it is no MaxMind database: %w", file, err)
 	}
-	c := &content{reader: reader, values: make(map[uintptr]uint32), built: reader.Metadata.BuildTime()}
+	c := &content{reader: reader, values: make(map[uintptr]uint32),
+		built: reader.Metadata.BuildTime()}
 	var place []any // known from the first record that has it
 	networks, most := uint(0), maxShared*(reader.Metadata.NodeCount+1)
-	for r := range reader.Networks(maxminddb.IncludeNetworksWithoutData(), maxminddb.IncludeAliasedNetworks()) { // all, to be counted
+	// All, to be counted
+	for r := range reader.Networks(maxminddb.IncludeNetworksWithoutData(),
+		maxminddb.IncludeAliasedNetworks()) {
 		if err := r.Err(); err != nil {
 			return nil, fmt.Errorf("%s: it is damaged: %w", file, err)
 		}
 		if networks++; networks > most {
-			return nil, fmt.Errorf("%s: it is damaged: it has more than %d networks, in a tree of %d nodes", file, most, reader.Metadata.NodeCount)
+			return nil,
+				fmt.Errorf("%s: it is damaged: it has more than %d networks, in a tree of %d nodes",
+					file, most, reader.Metadata.NodeCount)
 		}
 		if !r.Found() {
 			continue
@@ -288,7 +308,8 @@ func open(of, file string, text []byte) (*content, error) {
 	}
 	if place == nil {
 		want := map[string]string{Country: "countries (country.iso_code): give a Country or City database", ASN: "autonomous systems (autonomous_system_number): give an ASN or ISP database"}
-		return nil, fmt.Errorf("%s: it is a database of the kind %q, which has no %s", file, reader.Metadata.DatabaseType, want[of])
+		return nil, fmt.Errorf("%s: it is a database of the kind %q, which has no %s", file,
+			reader.Metadata.DatabaseType, want[of])
 	}
 	return c, nil
 }
@@ -326,13 +347,17 @@ func (b *Book) Collect(to metric.Sink) {
 			continue
 		}
 		c := d.content.Load()
-		to.Gauge(float64(c.built.Unix()), "sluice_geo_build_timestamp_seconds", "When the database in use was built by who publishes it.", "database", d.of)
-		to.Gauge(float64(c.read.Unix()), "sluice_geo_read_timestamp_seconds", "When the database in use was read.", "database", d.of)
-		to.Count(d.failures.Load(), "sluice_geo_failures_total", "Files of a database that could not be read, or were wrong: the last good content stays in force.", "database", d.of)
+		to.Gauge(float64(c.built.Unix()), "sluice_geo_build_timestamp_seconds",
+			"When the database in use was built by who publishes it.", "database", d.of)
+		to.Gauge(float64(c.read.Unix()), "sluice_geo_read_timestamp_seconds",
+			"When the database in use was read.", "database", d.of)
+		to.Count(d.failures.Load(), "sluice_geo_failures_total",
+			"Files of a database that could not be read, or were wrong: the last good content stays in force.", "database", d.of)
 		failing := 0.0
 		if d.failing.Load() != nil {
 			failing = 1
 		}
-		to.Gauge(failing, "sluice_geo_failing", "1: the file of a database is wrong or away.", "database", d.of)
+		to.Gauge(failing, "sluice_geo_failing", "1: the file of a database is wrong or away.",
+			"database", d.of)
 	}
 }

@@ -31,8 +31,8 @@ type Answer struct {
 	size int // of the lines with the empty line after them; 0: that has not come
 }
 
-// Read waits for a head and reads it. raw is the whole of it, up to and with its empty line, and valid until br is read; old is an
-// origin of HTTP/1.0.
+// Read waits for a head and reads it. raw is the whole of it, up to and with its empty line, and
+// valid until br is read; old is an origin of HTTP/1.0.
 func (a *Answer) Read(br *bufio.Reader) (raw []byte, old bool, err error) {
 	_, _ = br.Peek(1)
 	raw, _ = br.Peek(br.Buffered())
@@ -45,9 +45,10 @@ func (a *Answer) Read(br *bufio.Reader) (raw []byte, old bool, err error) {
 	return raw[:bytes.IndexByte(raw, '\n')+1+a.size], old, nil
 }
 
-// readLines waits for a whole head, line by line: what cannot become one is an error as soon as that shows, because an origin that
-// speaks otherwise, or another protocol, may well send nothing more. A head has a bounded number of lines, so reading those that are
-// there again with each that comes is bounded as well.
+// readLines waits for a whole head, line by line: what cannot become one is an error as soon as
+// that shows, because an origin that speaks otherwise, or another protocol, may well send nothing
+// more. A head has a bounded number of lines, so reading those that are there again with each that
+// comes is bounded as well.
 func (a *Answer) readLines(br *bufio.Reader) (raw []byte, old bool, err error) {
 	searched := 0
 	for n := 1; ; n = br.Buffered() + 1 {
@@ -78,7 +79,8 @@ func (a *Answer) parse(raw []byte) (old bool, err error) {
 	a.Status, a.Reason, a.Protocol, a.Trailers = 0, nil, nil, nil
 	i := bytes.IndexByte(raw, '\n')
 	line := raw[:max(i, 0)]
-	if len(line) < 13 || line[len(line)-1] != '\r' || string(line[:len(http1)]) != http1 || line[8] != ' ' || line[7] != '0' && line[7] != '1' {
+	if len(line) < 13 || line[len(line)-1] != '\r' || string(line[:len(http1)]) != http1 ||
+		line[8] != ' ' || line[7] != '0' && line[7] != '1' {
 		return false, ErrAnswer
 	}
 	for _, c := range line[9:12] {
@@ -102,8 +104,9 @@ func (a *Answer) parse(raw []byte) (old bool, err error) {
 	return line[7] == '0', err
 }
 
-// Frame finds out how the body is delimited (RFC 9112, 6.3), whether the connection can be used again, and for how long it is kept, at
-// most keep. What could be read in two ways is an error: one server's body would be another's next answer.
+// Frame finds out how the body is delimited (RFC 9112, 6.3), whether the connection can be used
+// again, and for how long it is kept, at most keep. What could be read in two ways is an error: one
+// server's body would be another's next answer.
 func (a *Answer) Frame(old bool, keep time.Duration) (reuse bool, kept time.Duration, err error) {
 	length, reuse, kept := int64(message.LengthUnknown), !a.Head.Close && (!old || a.Head.Keep), keep // close outdoes keep-alive
 	counted := false
@@ -123,7 +126,8 @@ func (a *Answer) Frame(old bool, keep time.Duration) (reuse bool, kept time.Dura
 	}
 	for i := range a.Head.Lines {
 		if l := &a.Head.Lines[i]; l.Kind == message.TransferEncoding {
-			if counted || length == message.LengthChunked || old || !message.EqualFold(l.Value, "chunked") {
+			if counted || length == message.LengthChunked || old ||
+				!message.EqualFold(l.Value, "chunked") {
 				return false, 0, ErrFraming
 			}
 			length = message.LengthChunked
@@ -133,8 +137,8 @@ func (a *Answer) Frame(old bool, keep time.Duration) (reuse bool, kept time.Dura
 	return reuse, kept, nil
 }
 
-// AppendAnswer appends the head of an answer as a client may get it, up to its last line: without what ends at this
-// hop, and without lines that the origin may not send.
+// AppendAnswer appends the head of an answer as a client may get it, up to its last line: without
+// what ends at this hop, and without lines that the origin may not send.
 func AppendAnswer(out []byte, a *message.Answer, ours func(status int, name []byte) bool) []byte {
 	out = append(append(out, version11...), ' ')
 	out = strconv.AppendInt(out, int64(a.Status), 10)
@@ -142,7 +146,8 @@ func AppendAnswer(out []byte, a *message.Answer, ours func(status int, name []by
 	out = append(append(out, a.Reason...), "\r\n"...)
 	for i := range a.Head.Lines {
 		l := &a.Head.Lines[i]
-		if l.Drop || ours(a.Status, l.Name) || l.Kind == message.ContentLength && (a.Status < 200 || a.Status == http.StatusNoContent) {
+		if l.Drop || ours(a.Status, l.Name) || l.Kind == message.ContentLength && (a.Status < 200 ||
+			a.Status == http.StatusNoContent) {
 			continue
 		}
 		out = l.Append(out)
@@ -152,7 +157,10 @@ func AppendAnswer(out []byte, a *message.Answer, ours func(status int, name []by
 
 // Dated reports whether a date is passed on.
 func (a *Answer) Dated() bool {
-	return slices.ContainsFunc(a.Head.Lines, func(l message.Line) bool { return !l.Drop && message.EqualFold(l.Name, "date") })
+	return slices.ContainsFunc(a.Head.Lines, func(l message.Line) bool {
+		return !l.Drop &&
+			message.EqualFold(l.Name, "date")
+	})
 }
 
 // keepAliveTimeout reads how long an origin keeps an idle connection, less a second for the way.

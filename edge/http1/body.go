@@ -17,12 +17,13 @@ var (
 	errBodyCost = errors.New("edge: a chunked body has too much around its bytes")
 )
 
-// maxChunkLine bounds the line before a chunk, extensions included, and maxTrailer the lines after the last one.
+// maxChunkLine bounds the line before a chunk, extensions included, and maxTrailer the lines after
+// the last one.
 const (
 	maxChunkLine = 4 << 10
 	maxTrailer   = 16 << 10
-	// A chunked body may have at most bodyCost bytes around it for each of its own, and bodySlack bytes more: what goes
-	// beyond is endless chunk extensions.
+	// A chunked body may have at most bodyCost bytes around it for each of its own, and bodySlack
+	// bytes more: what goes beyond is endless chunk extensions.
 	bodyCost  = 16
 	bodySlack = 128 << 10
 )
@@ -36,8 +37,8 @@ const (
 	UntilClose
 )
 
-// A Body reads a body out of the buffer that its head came in, without a buffer between. What breaks off is an error,
-// never an end: a part must not be taken for the whole.
+// A Body reads a body out of the buffer that its head came in, without a buffer between. What
+// breaks off is an error, never an end: a part must not be taken for the whole.
 type Body struct {
 	Reader   *bufio.Reader
 	Wait     Waiter // waits until bytes are in br
@@ -63,7 +64,8 @@ type Waiter interface{ Fill(n int) error }
 
 func (s *Body) Finished() bool { return s.done || s.Framing == Fixed && s.Left == 0 }
 
-// Next returns what is there of the body, at least one byte, or io.EOF after its proper end. It is valid until the next call.
+// Next returns what is there of the body, at least one byte, or io.EOF after its proper end. It is
+// valid until the next call.
 func (s *Body) Next() ([]byte, error) {
 	switch {
 	case s.done:
@@ -120,7 +122,8 @@ func (s *Body) ReadTrailer(h *message.Head) error {
 	return err
 }
 
-// nextChunk reads the line before a chunk and sets left to its size; at the last chunk it reads the trailers as well.
+// nextChunk reads the line before a chunk and sets left to its size; at the last chunk it reads the
+// trailers as well.
 func (s *Body) nextChunk() error {
 	if s.begun {
 		if err := s.Wait.Fill(2); err != nil {
@@ -169,7 +172,8 @@ func (s *Body) nextChunk() error {
 	return nil
 }
 
-// line reads up to CRLF. A bare LF is not an end of a line: what another server takes for one would split here.
+// line reads up to CRLF. A bare LF is not an end of a line: what another server takes for one would
+// split here.
 func (s *Body) line(most int) ([]byte, error) {
 	for n := 1; ; n = s.Reader.Buffered() + 1 {
 		if err := s.Wait.Fill(n); err != nil {
@@ -203,7 +207,8 @@ func TimedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// writers hold what is written to origins and clients, each for as long as a request or a body is being written.
+// writers hold what is written to origins and clients, each for as long as a request or a body is
+// being written.
 var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 8<<10) }}
 
 // WriterTo takes a buffer for what is written to c.
@@ -215,7 +220,8 @@ func WriterTo(c io.Writer) *bufio.Writer {
 
 // WriteChunk writes a part of a body as a chunk (RFC 9112, 7.1).
 func WriteChunk(w *bufio.Writer, part []byte) error {
-	_, _ = w.Write(append(strconv.AppendInt(w.AvailableBuffer(), int64(len(part)), 16), "\r\n"...)) // a failure shows in the last write
+	// A failure shows in the last write
+	_, _ = w.Write(append(strconv.AppendInt(w.AvailableBuffer(), int64(len(part)), 16), "\r\n"...))
 	_, _ = w.Write(part)
 	_, err := w.WriteString("\r\n")
 	return err

@@ -6,15 +6,17 @@ import (
 	"sluice/edge/message"
 )
 
-// ScanHead reads a header block: lines that end in CRLF, up to an empty line if there is one, and returns the size of the block with that
-// line, or 0. What two servers could read differently is an error: a line that ends in LF alone, one that continues the line before, a
-// name with white space, a control byte; and so are more than most lines. The lines point into block.
+// ScanHead reads a header block: lines that end in CRLF, up to an empty line if there is one, and
+// returns the size of the block with that line, or 0. What two servers could read differently is an
+// error: a line that ends in LF alone, one that continues the line before, a name with white space,
+// a control byte; and so are more than most lines. The lines point into block.
 func ScanHead(h *message.Head, block []byte, most int) (size int, err error) {
 	return scan(h, block, most, false)
 }
 
-// scan is ScanHead. Of an answer the white space between a name and its colon is removed, as a proxy must (RFC 9112, 5.1),
-// but for the names that say where the answer ends. A request with it is refused.
+// scan is ScanHead. Of an answer the white space between a name and its colon is removed, as a
+// proxy must (RFC 9112, 5.1), but for the names that say where the answer ends. A request with it
+// is refused.
 func scan(h *message.Head, block []byte, most int, answer bool) (size int, err error) {
 	h.Reset()
 	whole := len(block)

@@ -32,9 +32,11 @@ func (st *Stream) interim(block []byte) {
 	_ = c.flush()
 }
 
-// Begin begins the answer: with the lines of a but those that only the edge may say, and then what the edge does say. It reports whether the body,
-// whose length a does not know, is to be ended by Trailers.
-func (st *Stream) Begin(a *message.Answer, ours func(status int, name []byte) bool, fields []message.Field) (open bool) {
+// Begin begins the answer: with the lines of a but those that only the edge may say, and then what
+// the edge does say. It reports whether the body, whose length a does not know, is to be ended by
+// Trailers.
+func (st *Stream) Begin(a *message.Answer, ours func(status int, name []byte) bool,
+	fields []message.Field) (open bool) {
 	b := appendAnswer(st.block[:0], a, ours)
 	if len(a.Trailers) > 0 {
 		b = appendField(b, "trailer", bytes.Join(a.Trailers, []byte(", ")))
@@ -200,8 +202,9 @@ func (st *Stream) Abort() {
 	_ = c.flush()
 }
 
-// Respond sends an answer of the edge's own. The loop waits for no client: what cannot go now is sent by the goroutine that has the stream after it, or,
-// where too much waits already, not at all: the head says what the client needs to know.
+// Respond sends an answer of the edge's own. The loop waits for no client: what cannot go now is
+// sent by the goroutine that has the stream after it, or, where too much waits already, not at all:
+// the head says what the client needs to know.
 func (st *Stream) Respond(r *message.Reply) error {
 	if st.wrote = r.At; r.At.IsZero() {
 		st.wrote = time.Now()
@@ -251,8 +254,9 @@ func (st *Stream) Respond(r *message.Reply) error {
 	return nil
 }
 
-// maySend reports whether a refusal's body may wait for its client, which then is the stream's to send. open: windows
-// take it, and it is only too long for the loop. What is not the same for all is copied, since it is lent. It needs c.mu.
+// maySend reports whether a refusal's body may wait for its client, which then is the stream's to
+// send. open: windows take it, and it is only too long for the loop. What is not the same for all
+// is copied, since it is lent. It needs c.mu.
 func (c *conn) maySend(st *Stream, r *message.Reply, open bool) bool {
 	if st.unsent = r.Body; r.Shared {
 		return true

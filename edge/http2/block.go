@@ -4,8 +4,9 @@ import (
 	"sluice/edge/message"
 )
 
-// Blocks of header fields are written without the table that both sides could keep (RFC 7541): a block says the same on every connection, so it can
-// be made before, and no client makes the edge keep or search anything.
+// Blocks of header fields are written without the table that both sides could keep (RFC 7541): a
+// block says the same on every connection, so it can be made before, and no client makes the edge
+// keep or search anything.
 
 // appendStatus begins the block of an answer.
 func appendStatus(b []byte, status int) []byte {
@@ -63,8 +64,9 @@ func appendFields(b []byte, fields []message.Field) []byte {
 	return b
 }
 
-// appendAnswer appends the head of an origin's answer as a client may get it: without what ends at this hop, and without lines whose names are
-// not for the origin to say. One that switches protocols is a success in HTTP/2, and says nothing of the edge's own key.
+// appendAnswer appends the head of an origin's answer as a client may get it: without what ends at
+// this hop, and without lines whose names are not for the origin to say. One that switches
+// protocols is a success in HTTP/2, and says nothing of the edge's own key.
 func appendAnswer(b []byte, a *message.Answer, ours func(status int, name []byte) bool) []byte {
 	status := a.Status
 	if a.Protocol != nil {
@@ -73,7 +75,8 @@ func appendAnswer(b []byte, a *message.Answer, ours func(status int, name []byte
 	b = appendStatus(b, status)
 	for i := range a.Head.Lines {
 		l := &a.Head.Lines[i]
-		if l.Drop || ours(status, l.Name) || l.Kind == message.ContentLength && (a.Status < 200 || a.Status == 204) ||
+		if l.Drop || ours(status, l.Name) || l.Kind == message.ContentLength && (a.Status < 200 ||
+			a.Status == 204) ||
 			a.Protocol != nil && message.EqualFold(l.Name, "sec-websocket-accept") {
 			continue
 		}

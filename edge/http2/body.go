@@ -11,12 +11,14 @@ import (
 
 // The body of a request waits in its stream until it is read, and the client sends more only then.
 
-// StartBody begins to wait for the body, which the client must send at a pace. It may be late at first by as much as a head may take, and by more;
-// all of it must be there by due, if that is not zero.
+// StartBody begins to wait for the body, which the client must send at a pace. It may be late at
+// first by as much as a head may take, and by more; all of it must be there by due, if that is not
+// zero.
 func (st *Stream) StartBody(more time.Duration, due time.Time) {
 	l := &st.conn.site.Limits
 	grace := l.HeaderTimeout + more
-	st.sending, st.bodyDue = front.Pace{Rate: l.BodyRate, Most: max(grace, l.IdleTimeout), Left: grace}, due
+	st.sending, st.bodyDue = front.Pace{Rate: l.BodyRate, Most: max(grace, l.IdleTimeout),
+		Left: grace}, due
 }
 
 // AwaitBody waits until the body has begun.
@@ -27,10 +29,14 @@ func (st *Stream) AwaitBody() error {
 	return nil
 }
 
-// TakeBody says that the body is read from now on. pause, if not nil, is called before the client is waited for, and resume after it.
-func (st *Stream) TakeBody(pause func() error, resume func()) { st.pause, st.resume = pause, resume }
+// TakeBody says that the body is read from now on. pause, if not nil, is called before the client
+// is waited for, and resume after it.
+func (st *Stream) TakeBody(pause func() error, resume func()) {
+	st.pause, st.resume = pause, resume
+}
 
-// Next returns what is there of the body, at least one byte, or io.EOF after its proper end. It is valid until the next call.
+// Next returns what is there of the body, at least one byte, or io.EOF after its proper end. It is
+// valid until the next call.
 func (st *Stream) Next() ([]byte, error) {
 	for {
 		if done, err := st.take(); err != nil || done {
@@ -47,7 +53,8 @@ func (st *Stream) take() (done bool, err error) {
 	st.conn.mu.Lock()
 	defer st.conn.mu.Unlock()
 	if len(st.shown) == 0 && len(st.queue) > 0 {
-		st.shown, st.queue = st.queue, nil // a stream that is open for long keeps no room for what it has not
+		// A stream that is open for long keeps no room for what it has not
+		st.shown, st.queue = st.queue, nil
 		st.taken = len(st.shown)
 		st.sending.Waited(0, st.taken)
 	}
@@ -140,7 +147,8 @@ func (st *Stream) AbortBody() {
 	signal(st.arrived)
 }
 
-// EndBody says that nothing more of the body is read. What the client has sent ahead, and may still send, comes to nothing.
+// EndBody says that nothing more of the body is read. What the client has sent ahead, and may still
+// send, comes to nothing.
 func (st *Stream) EndBody() {
 	st.conn.mu.Lock()
 	defer st.conn.mu.Unlock()

@@ -6,15 +6,16 @@ import (
 	frames "golang.org/x/net/http2"
 )
 
-// An Abuse is what a client does too often, or too much of, on one connection. Each costs the edge work, and none is a request that a rule could
-// count; those that are requests count as well.
+// An Abuse is what a client does too often, or too much of, on one connection. Each costs the edge
+// work, and none is a request that a rule could count; those that are requests count as well.
 type Abuse uint8
 
 const (
-	Resets        Abuse = iota // streams that it resets, or makes the edge reset
-	Control                    // frames that carry nothing: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, unknown ones
-	Continuations              // heads in too many pieces, or too long to be read
-	Malformed                  // what is no HTTP/2
+	Resets Abuse = iota // streams that it resets, or makes the edge reset
+	// Frames that carry nothing: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, unknown ones
+	Control
+	Continuations // heads in too many pieces, or too long to be read
+	Malformed     // what is no HTTP/2
 	abuses
 )
 
@@ -40,26 +41,32 @@ func (b *bucket) take(n int) bool {
 }
 
 const (
-	// resetBurst and resetRate are how many streams of a connection may be reset, by either side, before their time: somebody who leaves a page
-	// resets all that is under way of it.
+	// resetBurst and resetRate are how many streams of a connection may be reset, by either side,
+	// before their time: somebody who leaves a page resets all that is under way of it.
 	resetBurst, resetRate = 256, 32
-	// controlBurst and controlRate bound frames that carry nothing. More of them come back with what gives reason to them: requestControls
-	// for each request, and one for each KiB that is sent to the client, which has to open windows for it. So many cost as much as the handshake of
-	// the connection that an attacker makes when this one has ended: fewer would cost the edge more than they spare it.
+	// controlBurst and controlRate bound frames that carry nothing. More of them come back with
+	// what gives reason to them: requestControls for each request, and one for each KiB that is
+	// sent to the client, which has to open windows for it. So many cost as much as the handshake
+	// of the connection that an attacker makes when this one has ended: fewer would cost the edge
+	// more than they spare it.
 	controlBurst, controlRate = 4096, 64
 	requestControls           = 8
-	// messageControls come back for each part of an answer: clients of gRPC answer each of their messages with a PING and a WINDOW_UPDATE.
+	// messageControls come back for each part of an answer: clients of gRPC answer each of their
+	// messages with a PING and a WINDOW_UPDATE.
 	messageControls = 2
 	// mostContinuations is in how many more frames than one a head may come.
 	mostContinuations = 32
-	// decodeStep is how many bytes of a head are decoded before its size is looked at. The decoder keeps room for what of a field goes on in the next.
+	// decodeStep is how many bytes of a head are decoded before its size is looked at. The decoder
+	// keeps room for what of a field goes on in the next.
 	decodeStep = 4 << 10
-	// bodyCost is how many bytes of frames a body may have around each of its own, bodySlack more: as around chunks in HTTP/1.1.
+	// bodyCost is how many bytes of frames a body may have around each of its own, bodySlack more:
+	// as around chunks in HTTP/1.1.
 	bodyCost, bodySlack = 16, 128 << 10
 )
 
 func newBuckets(now time.Time) (resets, controls bucket) {
-	return bucket{resetBurst, resetBurst, resetRate, now}, bucket{controlBurst, controlBurst, controlRate, now}
+	return bucket{resetBurst, resetBurst, resetRate, now}, bucket{controlBurst, controlBurst,
+		controlRate, now}
 }
 
 // A calm ends a connection whose client went beyond a bound.
@@ -93,7 +100,8 @@ func (c *conn) resetting() error {
 	return calm(Resets)
 }
 
-// blame has the client's source charged with what was no request: as with a request that is malformed.
+// blame has the client's source charged with what was no request: as with a request that is
+// malformed.
 func (c *conn) blame() {
 	st := newStream(c, 0)
 	st.in.Refused, st.silent = malformed, true

@@ -26,13 +26,15 @@ type conn struct {
 	tunnels          bool  // it may ask for them
 	resets, controls bucket
 	past             past
-	untaken          uint32    // the highest stream that came after the last that is taken; 0: none has
-	headBy           time.Time // when the head that has begun must be there; zero: none has
+	// The highest stream that came after the last that is taken; 0: none has
+	untaken uint32
+	headBy  time.Time // when the head that has begun must be there; zero: none has
 
-	holder  *holder       // whom its streams are counted for; nil: there is no bound on memory
-	held    stall         // what the write under way holds, whose writer owns it
-	inVain  time.Time     // when a request was last held back and refused all the same
-	waiting int           // streams that wait for the client. This and stuck are guarded by Memory.mu
+	holder *holder   // whom its streams are counted for; nil: there is no bound on memory
+	held   stall     // what the write under way holds, whose writer owns it
+	inVain time.Time // when a request was last held back and refused all the same
+	// Streams that wait for the client. This and stuck are guarded by Memory.mu
+	waiting int
 	stuck   chan struct{} // while a request is held back: one has begun to wait
 
 	mu      sync.Mutex
@@ -87,9 +89,11 @@ type buffers struct{ out, spare []byte }
 
 var lenders = sync.Pool{New: func() any { return new(buffers) }}
 
-// Serve serves a connection until it ends. Where the client's bytes have been read ahead, as of its preface, they are in its Reader.
+// Serve serves a connection until it ends. Where the client's bytes have been read ahead, as of its
+// preface, they are in its Reader.
 func (s *Site) Serve(client *front.Client) {
-	c := &conn{site: s, client: client, window: usualWindow, initial: usualWindow, first: usualWindow, recv: s.window(), wide: spareWindow, streams: make(map[uint32]*Stream),
+	c := &conn{site: s, client: client, window: usualWindow, initial: usualWindow,
+		first: usualWindow, recv: s.window(), wide: spareWindow, streams: make(map[uint32]*Stream),
 		idle: time.Unix(0, client.Accepted)}
 	c.drained.L, c.worked.L = &c.mu, &c.mu
 	c.resets, c.controls = newBuckets(time.Now())
@@ -143,10 +147,11 @@ func (c *conn) locked(do func()) {
 
 // begin takes a request that has come, and has it judged.
 //
-// A stream has one owner. The loop owns it from its HEADERS to here; Start borrows it, and has let go of it when it
-// returns. Then the loop ends the stream, or gives it to the goroutine that owns it to its end, once, and does not
-// touch it any more: the goroutine puts it into the pool. Others, which find it in c.streams, have it while they hold
-// c.mu: it is in no pool as long as it is there.
+// A stream has one owner. The loop owns it from its HEADERS to here; Start borrows it, and has let
+// go of it when it returns. Then the loop ends the stream, or gives it to the goroutine that owns
+// it to its end, once, and does not touch it any more: the goroutine puts it into the pool. Others,
+// which find it in c.streams, have it while they hold c.mu: it is in no pool as long as it is
+// there.
 func (c *conn) begin(st *Stream) {
 	c.site.Stats.Requests.Add(1)
 	c.mu.Lock()
@@ -184,7 +189,8 @@ func (c *conn) judge(st *Stream) Rest {
 	return rest
 }
 
-// keep keeps a stream of the caller's for another request, unless somebody may still have it. It needs c.mu.
+// keep keeps a stream of the caller's for another request, unless somebody may still have it. It
+// needs c.mu.
 func (c *conn) keep(st *Stream) {
 	if st.spare() {
 		st.conn = nil
@@ -192,12 +198,15 @@ func (c *conn) keep(st *Stream) {
 	}
 }
 
-// spare reports whether nobody has a stream any more that is over, and its memory is worth to be kept.
+// spare reports whether nobody has a stream any more that is over, and its memory is worth to be
+// kept.
 func (st *Stream) spare() bool {
-	return st.bodiless && st.died == nil && st.gone == nil && cap(st.text)+cap(st.block)+cap(st.out) <= mostKept
+	return st.bodiless && st.died == nil && st.gone == nil &&
+		cap(st.text)+cap(st.block)+cap(st.out) <= mostKept
 }
 
-// work gives a stream to a goroutine, which does something for it and ends it. The caller has it no more.
+// work gives a stream to a goroutine, which does something for it and ends it. The caller has it no
+// more.
 func (c *conn) work(st *Stream, do func()) {
 	c.mu.Lock()
 	c.working++

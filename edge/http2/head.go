@@ -22,7 +22,9 @@ type head struct {
 	fault   error
 	reads   representations
 
-	size      int  // of the fields, as HTTP/1.1 would write them: a byte on the wire may stand for as much as the table holds
+	// Of the fields, as HTTP/1.1 would write them: a byte on the wire may stand for as much as the
+	// table holds
+	size      int
 	tooLarge  bool // more than limits.header_bytes
 	wrong     bool // it is malformed
 	begun     bool // a field that is no pseudo-header has come
@@ -50,11 +52,15 @@ const (
 )
 
 var (
-	malformed    = http1.BadRequest
-	crowded      = message.Refuse(http.StatusServiceUnavailable, "too_many_streams", "Too many requests at once on one connection.")
-	slowHead     = message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
-	targetLong   = message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
-	headTooLarge = message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts.")
+	malformed = http1.BadRequest
+	crowded   = message.Refuse(http.StatusServiceUnavailable, "too_many_streams",
+		"Too many requests at once on one connection.")
+	slowHead = message.Refuse(http.StatusRequestTimeout, "timeout",
+		"The request came too slowly.")
+	targetLong = message.Refuse(http.StatusRequestURITooLong, "target_too_long",
+		"The request target is longer than this server accepts.")
+	headTooLarge = message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large",
+		"The head of the request is larger than this server accepts.")
 )
 
 // headers begins a head.
@@ -192,7 +198,8 @@ func (c *conn) field(f hpack.HeaderField) {
 	}
 }
 
-// pseudo takes a pseudo-header: each there is of a request, at most once, and before all that is none (RFC 9113, 8.3).
+// pseudo takes a pseudo-header: each there is of a request, at most once, and before all that is
+// none (RFC 9113, 8.3).
 func (h *head) pseudo(f hpack.HeaderField) bool {
 	var to *string
 	var is pseudo
@@ -219,7 +226,8 @@ func (h *head) pseudo(f hpack.HeaderField) bool {
 
 // begin writes the first line of the request.
 func (h *head) begin() bool {
-	method, whole := h.method, h.has&(hasMethod|hasScheme|hasPath) == hasMethod|hasScheme|hasPath && isScheme(h.scheme)
+	method, whole := h.method, h.has&(hasMethod|hasScheme|hasPath) == hasMethod|hasScheme|hasPath &&
+		isScheme(h.scheme)
 	switch connect := method == http.MethodConnect; {
 	case h.tunnel():
 		if !connect || !whole {
@@ -250,8 +258,9 @@ func isScheme(text string) bool {
 	return strings.EqualFold(text, "http") || strings.EqualFold(text, "https")
 }
 
-// appendPath appends a target. Bytes that are not ASCII are no part of one (RFC 3986, 2), though clients send them as a
-// user has typed them: percent-encoded they are what the client means, and what every server reads alike.
+// appendPath appends a target. Bytes that are not ASCII are no part of one (RFC 3986, 2), though
+// clients send them as a user has typed them: percent-encoded they are what the client means, and
+// what every server reads alike.
 func appendPath(b []byte, path string) []byte {
 	for i := range len(path) {
 		if c := path[i]; c >= 0x80 {
@@ -278,7 +287,8 @@ func isWord(text string) bool {
 	return len(text) > 0
 }
 
-// line writes a field as a line of HTTP/1.1, unless it is Host or Cookie, of which there is one in the end.
+// line writes a field as a line of HTTP/1.1, unless it is Host or Cookie, of which there is one in
+// the end.
 func (h *head) line(f hpack.HeaderField) bool {
 	st := h.stream
 	n := len(st.text)
@@ -293,7 +303,8 @@ func (h *head) line(f hpack.HeaderField) bool {
 	case message.Connection, message.TransferEncoding:
 		return false
 	case message.HopByHop:
-		return string(name) == "trailer" || string(name) == "te" && message.EqualFold(value, "trailers")
+		return string(name) == "trailer" || string(name) == "te" &&
+			message.EqualFold(value, "trailers")
 	case message.Host:
 		st.text = st.text[:n]
 		if h.has&hasHost != 0 {
@@ -310,7 +321,8 @@ func (h *head) line(f hpack.HeaderField) bool {
 		h.counted = true
 		return !h.tunnel()
 	default:
-		if h.tunnel() && string(name) == "sec-websocket-key" { // there is one, and it is the edge's own
+		// There is one, and it is the edge's own
+		if h.tunnel() && string(name) == "sec-websocket-key" {
 			st.text = st.text[:n]
 		}
 	}
@@ -327,7 +339,8 @@ func isName(name []byte) bool {
 	return message.IsToken(name)
 }
 
-// isValue reports whether a field may have a value: without control bytes, and without white space around it.
+// isValue reports whether a field may have a value: without control bytes, and without white space
+// around it.
 func isValue(value []byte) bool {
 	return len(message.TrimSpace(value)) == len(value) && message.IsText(value)
 }

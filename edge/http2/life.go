@@ -12,8 +12,9 @@ import (
 	"sluice/edge/socket"
 )
 
-// A stage is how far a connection is on its way out. A client is told first that it should go (announced), and, once it has heard of it, up to
-// which stream the edge has taken what it asked (final): what it had sent by then is served, what comes later it may ask elsewhere.
+// A stage is how far a connection is on its way out. A client is told first that it should go
+// (announced), and, once it has heard of it, up to which stream the edge has taken what it asked
+// (final): what it had sent by then is served, what comes later it may ask elsewhere.
 type stage uint8
 
 const (
@@ -27,7 +28,8 @@ var farewell = [8]byte{'f', 'a', 'r', 'e', 'w', 'e', 'l', 'l'}
 
 var errSlowHead = errors.New("edge: http2: the head of a request came too slowly")
 
-// Read reads what the client sends: what is there, while ready looks, and else what comes of a frame or a head that has begun.
+// Read reads what the client sends: what is there, while ready looks, and else what comes of a
+// frame or a head that has begun.
 func (c *conn) Read(p []byte) (int, error) {
 	if len(c.early) > 0 {
 		n := copy(p, c.early)
@@ -49,8 +51,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.client.Conn.Read(p)
 }
 
-// ready returns when the next frame has begun to come, or the connection is to end. Connections wait here, most of them nearly all the time: with no
-// buffer, and next to no stack.
+// ready returns when the next frame has begun to come, or the connection is to end. Connections
+// wait here, most of them nearly all the time: with no buffer, and next to no stack.
 func (c *conn) ready() error {
 	if c.reader != nil && (c.reader.Buffered() > 0 || !c.headBy.IsZero()) {
 		return nil
@@ -99,7 +101,8 @@ func (c *conn) borrow() {
 	}
 }
 
-// timedOut reports whether a read has failed because its time is up: then it is to be tried again, if it may.
+// timedOut reports whether a read has failed because its time is up: then it is to be tried again,
+// if it may.
 func (c *conn) timedOut(err error) bool {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
@@ -110,8 +113,8 @@ func (c *conn) timedOut(err error) bool {
 	return true
 }
 
-// prepare does what is to be done before the client is waited for: what is due, and all that is to be said is said. It returns an error where the
-// connection is to end.
+// prepare does what is to be done before the client is waited for: what is due, and all that is to
+// be said is said. It returns an error where the connection is to end.
 func (c *conn) prepare() error {
 	for {
 		due, err := c.look(time.Now())
@@ -122,7 +125,8 @@ func (c *conn) prepare() error {
 			return err
 		}
 		c.mu.Lock()
-		again := c.client.Old() && c.leaving == staying || c.rests() && c.leaving == final // since look
+		// Since look
+		again := c.client.Old() && c.leaving == staying || c.rests() && c.leaving == final
 		if err = c.room(nil); err == nil && !again && c.off(due) {
 			c.readBy = due
 			err = c.client.Conn.SetReadDeadline(due)
@@ -186,10 +190,12 @@ func (c *conn) look(now time.Time) (due time.Time, err error) {
 	return due, nil
 }
 
-// off reports whether the read deadline has to be set anew. One that comes a little early does no harm. It needs c.mu.
+// off reports whether the read deadline has to be set anew. One that comes a little early does no
+// harm. It needs c.mu.
 func (c *conn) off(due time.Time) bool {
 	if due.IsZero() {
-		return !c.readBy.IsZero() && !c.readBy.After(time.Now()) // one that is yet to come is looked at when it does
+		// One that is yet to come is looked at when it does
+		return !c.readBy.IsZero() && !c.readBy.After(time.Now())
 	}
 	early := due.Sub(c.readBy)
 	return c.readBy.IsZero() || early < 0 || early > c.site.Slack

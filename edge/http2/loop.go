@@ -11,7 +11,8 @@ import (
 func (c *conn) loop() {
 	c.tunnels = c.site.Tunnels != nil && c.site.Tunnels()
 	c.mu.Lock()
-	settings := []frames.Setting{{ID: frames.SettingMaxConcurrentStreams, Val: uint32(c.site.MaxStreams)},
+	settings := []frames.Setting{{ID: frames.SettingMaxConcurrentStreams,
+		Val: uint32(c.site.MaxStreams)},
 		{ID: frames.SettingMaxHeaderListSize, Val: uint32(c.site.Limits.HeaderBytes)},
 		{ID: frames.SettingInitialWindowSize, Val: firstWindow}}
 	if c.tunnels {
@@ -59,7 +60,8 @@ func (c *conn) stop(err error) {
 	}
 	if h := c.head; h != nil && h.stream != nil && !h.trailer {
 		st := h.stream
-		st.in.Refused, st.in.Broken, st.silent, st.resetWith = malformed, true, true, frames.ErrCodeCancel
+		st.in.Refused, st.in.Broken, st.silent, st.resetWith = malformed, true, true,
+			frames.ErrCodeCancel
 		if err == errSlowHead {
 			st.in.Refused = slowHead
 		}
@@ -82,13 +84,15 @@ func (c *conn) next() error {
 	if err != nil {
 		return err
 	}
-	if !c.settled && (header.Type != frames.FrameSettings || header.Flags.Has(frames.FlagSettingsAck)) {
+	if !c.settled && (header.Type != frames.FrameSettings ||
+		header.Flags.Has(frames.FlagSettingsAck)) {
 		return frames.ConnectionError(frames.ErrCodeProtocol)
 	}
 	frame, err := c.reader.framer.ReadFrameForHeader(header)
 	if err == nil {
 		err = c.take(frame)
-	} else if header.Type == frames.FrameHeaders || header.Type == frames.FrameData { // what it said of tables and windows is lost
+		// What it said of tables and windows is lost
+	} else if header.Type == frames.FrameHeaders || header.Type == frames.FrameData {
 		if stream, ok := err.(frames.StreamError); ok {
 			err = frames.ConnectionError(stream.Code)
 		}
@@ -142,7 +146,8 @@ func (c *conn) ping(f *frames.PingFrame) error {
 	return nil
 }
 
-// acknowledged is called when the client has heard of firstWindow: the windows of its streams have become smaller, perhaps less than nothing.
+// acknowledged is called when the client has heard of firstWindow: the windows of its streams have
+// become smaller, perhaps less than nothing.
 func (c *conn) acknowledged() {
 	for _, st := range c.streams {
 		st.recv -= c.first - firstWindow
@@ -183,7 +188,8 @@ func (c *conn) settings(f *frames.SettingsFrame) error {
 	return err
 }
 
-// resize makes the window of a new stream another one, and those of all streams with it, once for each frame however often that says so. It needs c.mu.
+// resize makes the window of a new stream another one, and those of all streams with it, once for
+// each frame however often that says so. It needs c.mu.
 func (c *conn) resize(window, largest int64) error {
 	was := c.initial
 	if c.initial = window; largest == was && window == was {

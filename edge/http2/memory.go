@@ -11,33 +11,40 @@ import (
 	"sluice/counter"
 )
 
-// Over HTTP/1.1 a connection has one request, so caps on connections bound what requests hold. Over HTTP/2 it has many, and a
-// client that opens no window, or reads nothing, keeps all of them for as long as its pace allows. So what streams hold is
-// counted, for each source and in all, and whoever lets most of it wait gives way:
+// Over HTTP/1.1 a connection has one request, so caps on connections bound what requests hold. Over
+// HTTP/2 it has many, and a client that opens no window, or reads nothing, keeps all of them for as
+// long as its pace allows. So what streams hold is counted, for each source and in all, and whoever
+// lets most of it wait gives way:
 //
-//   - above half of the bound, streams that have waited for their client for patience are reset, those of the source with most
-//     of them first (Memory.choose), and it begins no others for penalty;
-//   - above three quarters, those are that have waited for a moment, of sources that hold more than their share: the bound by
-//     the number of sources that hold any; a source with half of that begins nothing while such a stream waits;
-//   - above the bound, a source begins nothing that holds its share; if nothing has waited for it for a moment, its connections
-//     are read on once there is room, and only after patience is one refused (conn.queue). A connection is always read of
-//     which a stream waits for its client, whose word, or body, may be there already.
+//   - above half of the bound, streams that have waited for their client for patience are reset,
+//     those of the source with most of them first (Memory.choose), and it begins no others for
+//     penalty;
+//   - above three quarters, those are that have waited for a moment, of sources that hold more than
+//     their share: the bound by the number of sources that hold any; a source with half of that
+//     begins nothing while such a stream waits;
+//   - above the bound, a source begins nothing that holds its share; if nothing has waited for it
+//     for a moment, its connections are read on once there is room, and only after patience is one
+//     refused (conn.queue). A connection is always read of which a stream waits for its client,
+//     whose word, or body, may be there already.
 //
-// So a source that lets nothing wait, and sends no bodies, is always served, if its requests end within patience: its share of
-// them at once.
+// So a source that lets nothing wait, and sends no bodies, is always served, if its requests end
+// within patience: its share of them at once.
 //
-// A request adds what it holds once and takes it back once, in at most four atomic operations. The lock is taken for a stream that
-// waits for its client, and for a write of more than a frame.
+// A request adds what it holds once and takes it back once, in at most four atomic operations. The
+// lock is taken for a stream that waits for its client, and for a write of more than a frame.
 const (
-	// requestHolds is what a request holds besides its texts, and what its origin's answer is read with: its stack, most of all.
+	// requestHolds is what a request holds besides its texts, and what its origin's answer is read
+	// with: its stack, most of all.
 	requestHolds = 24 << 10
-	// patience is how long a client may take nothing of what is there for it, at least, where memory is short.
+	// patience is how long a client may take nothing of what is there for it, at least, where
+	// memory is short.
 	patience = 500 * time.Millisecond
 	// moment is how long it may where there is least.
 	moment = 50 * time.Millisecond
 	// penalty is how long a source begins nothing that has had to give way, where memory is short.
 	penalty = time.Second
-	// lookEvery is how soon streams are looked for again where none could be reset: all sources with some that wait are looked at.
+	// lookEvery is how soon streams are looked for again where none could be reset: all sources
+	// with some that wait are looked at.
 	lookEvery = 5 * time.Millisecond
 )
 
@@ -70,11 +77,13 @@ type holder struct {
 	first, last *stall // those that have waited longest come first
 }
 
-// A stall is what is held by a stream, or by a connection that is written to, and whether it waits for its client.
+// A stall is what is held by a stream, or by a connection that is written to, and whether it waits
+// for its client.
 type stall struct {
 	conn *conn
 	id   uint32 // the stream; 0: it is the connection's
-	// What follows is guarded by Memory.mu while it is in the list of its holder, and else its owner's.
+	// What follows is guarded by Memory.mu while it is in the list of its holder, and else its
+	// owner's.
 	bytes         int64 // 0 as well: it has given way
 	since         time.Time
 	before, after *stall
@@ -83,7 +92,8 @@ type stall struct {
 
 func newHolder(of counter.Source) *holder { return &holder{of: of, freed: make(chan struct{}, 1)} }
 
-// NewMemory bounds what streams hold to most bytes. source is the source of a peer; false: it has none, as a trusted proxy.
+// NewMemory bounds what streams hold to most bytes. source is the source of a peer; false: it has
+// none, as a trusted proxy.
 func NewMemory(most int, source func(netip.Addr) (counter.Source, bool)) *Memory {
 	return &Memory{most: int64(most), source: source, sources: make(map[counter.Source]*holder)}
 }
@@ -162,7 +172,8 @@ func (c *conn) admits(st *Stream) bool {
 	now, since := time.Now().UnixNano(), h.waits.Load()
 	gave := held > m.most/2 && now-h.gave.Load() < int64(penalty)
 	waits := since != 0 && now-since >= int64(moment)
-	if !gave && !(waits && held > m.most/4*3 && m.shares(h) >= 0.5) && (m.hasRoom(h) || !waits && c.queue(st)) {
+	if !gave && !(waits && held > m.most/4*3 && m.shares(h) >= 0.5) && (m.hasRoom(h) || !waits &&
+		c.queue(st)) {
 		return true
 	}
 	c.hold(-st.held.bytes)
@@ -174,12 +185,14 @@ func (c *conn) admits(st *Stream) bool {
 // hasRoom reports whether a source may go on with what it holds.
 func (m *Memory) hasRoom(h *holder) bool { return m.held.Load() <= m.most || m.shares(h) < 1 }
 
-// queue holds a request back, and its connection with it, until there is room, which others of the source make as they end.
-// It reports whether there is. After one that was held back in vain, others are not for as long: they may be there already,
-// and what the client says after them is to be read.
+// queue holds a request back, and its connection with it, until there is room, which others of the
+// source make as they end. It reports whether there is. After one that was held back in vain,
+// others are not for as long: they may be there already, and what the client says after them is to
+// be read.
 func (c *conn) queue(st *Stream) bool {
 	m, h, n, began := c.site.Memory, c.holder, st.held.bytes, time.Now()
-	if st.in.Refused != nil || began.Sub(c.inVain) < patience || c.flush() != nil || c.sends(st) || !m.stopReading(c) {
+	if st.in.Refused != nil || began.Sub(c.inVain) < patience || c.flush() != nil || c.sends(st) ||
+		!m.stopReading(c) {
 		return false
 	}
 	defer m.readOn(c)
@@ -207,7 +220,8 @@ func (c *conn) queue(st *Stream) bool {
 	}
 }
 
-// sends reports whether the body is on its way of a request before st, which may end once it has been read.
+// sends reports whether the body is on its way of a request before st, which may end once it has
+// been read.
 func (c *conn) sends(st *Stream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +233,8 @@ func (c *conn) sends(st *Stream) bool {
 	return false
 }
 
-// stopReading notes that a connection is not read, and reports false if one of its streams waits for its client.
+// stopReading notes that a connection is not read, and reports false if one of its streams waits
+// for its client.
 func (m *Memory) stopReading(c *conn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -242,7 +257,8 @@ func (m *Memory) shares(h *holder) float64 {
 	return float64(h.held.Load()) * float64(m.holders.Load()) / float64(m.most)
 }
 
-// sharesWith is what shares will be once the source holds n bytes more: a request may be more than a share by itself.
+// sharesWith is what shares will be once the source holds n bytes more: a request may be more than
+// a share by itself.
 func (m *Memory) sharesWith(h *holder, n int64) float64 {
 	held, holders := h.held.Load(), m.holders.Load()
 	if held == 0 {
@@ -387,9 +403,10 @@ func (m *Memory) makeRoom() {
 	}
 }
 
-// choose chooses what gives way, and counts it as held no more: of the source with most that waits what has waited longest, and
-// of all that have more than half as much, until they have that half; and so on, until it is enough. Each time all sources are
-// looked at that have something waiting, and each time the most that one has is halved.
+// choose chooses what gives way, and counts it as held no more: of the source with most that waits
+// what has waited longest, and of all that have more than half as much, until they have that half;
+// and so on, until it is enough. Each time all sources are looked at that have something waiting,
+// and each time the most that one has is halved.
 func (m *Memory) choose(now time.Time) (chosen []victim) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -407,9 +424,11 @@ func (m *Memory) choose(now time.Time) (chosen []victim) {
 				most = max(most, h.stalled.Load())
 			}
 		}
-		for i := len(m.stalling) - 1; i >= 0; i-- { // one that has none left has its place taken by one that was looked at
+		// One that has none left has its place taken by one that was looked at
+		for i := len(m.stalling) - 1; i >= 0; i-- {
 			h := m.stalling[i]
-			for e := m.next(h.first, now); e != nil && h.stalled.Load() > most/2 && m.held.Load() > m.most/2; {
+			for e := m.next(h.first, now); e != nil && h.stalled.Load() > most/2 &&
+				m.held.Load() > m.most/2; {
 				after := e.after
 				m.remove(e)
 				e.conn.hold(-e.bytes)
@@ -429,8 +448,9 @@ func (m *Memory) choose(now time.Time) (chosen []victim) {
 	return chosen
 }
 
-// next is the first from e on that may have to give way. Of a source that holds less than its share, and of what is being
-// written, that is what has waited for long: most clients let something wait for a moment.
+// next is the first from e on that may have to give way. Of a source that holds less than its
+// share, and of what is being written, that is what has waited for long: most clients let something
+// wait for a moment.
 func (m *Memory) next(e *stall, now time.Time) *stall {
 	least := patience
 	if e != nil && m.held.Load() > m.most/4*3 && m.shares(e.conn.holder) >= 1 {

@@ -1,8 +1,8 @@
 package http2
 
-// representations follows a block of fields through its pieces, byte by byte, to see that the size of the table changes
-// before the first field, or not at all (RFC 7541, 4.2). The decoder checks that only once its table has something in it.
-// The zero value is ready for the next block.
+// representations follows a block of fields through its pieces, byte by byte, to see that the size
+// of the table changes before the first field, or not at all (RFC 7541, 4.2). The decoder checks
+// that only once its table has something in it. The zero value is ready for the next block.
 type representations struct {
 	next    following
 	strings uint8 // of the field that are yet to come
@@ -26,7 +26,8 @@ const (
 // refuse. It takes a short one that is written with more bytes than it needs.
 const longest = 28
 
-// scan reads a piece, and reports false for a change that comes too late. What else is wrong is for the decoder to find.
+// scan reads a piece, and reports false for a change that comes too late. What else is wrong is for
+// the decoder to find.
 func (r *representations) scan(piece []byte) bool {
 	for i := 0; i < len(piece); {
 		c := piece[i]
@@ -68,7 +69,8 @@ func (r *representations) scan(piece []byte) bool {
 	return true
 }
 
-// field reads how a field is written (RFC 7541, 6): how long the number in its first byte is, and how many strings follow.
+// field reads how a field is written (RFC 7541, 6): how long the number in its first byte is, and
+// how many strings follow.
 func (r *representations) field(c byte) bool {
 	most := byte(0x0f) // not added to the table
 	switch {

@@ -20,8 +20,9 @@ type Stream struct {
 	id   uint32 // 0: there is none, and nobody is answered
 	text []byte // the head, as HTTP/1.1 writes it
 
-	looped    bool           // the loop serves it: nothing may wait
-	unsent    []byte         // what is left of an answer that the loop could not send; nil: nothing is
+	looped bool // the loop serves it: nothing may wait
+	// What is left of an answer that the loop could not send; nil: nothing is
+	unsent    []byte
 	silent    bool           // nothing is said, but that it is reset
 	resetWith frames.ErrCode // what ends it, after the answer
 	wrote     time.Time
@@ -29,10 +30,11 @@ type Stream struct {
 	block     []byte // the head of the answer
 	out       []byte // its body, but of a stream
 	streaming bool
-	switching bool       // it becomes a tunnel
-	ahead     int        // what its origin may send of it before it is read, and what reads that, in bytes
-	left      int64      // of the body, in bytes; less than 0: it ends with Trailers
-	taking    front.Pace // of the answer
+	switching bool // it becomes a tunnel
+	// What its origin may send of it before it is read, and what reads that, in bytes
+	ahead  int
+	left   int64      // of the body, in bytes; less than 0: it ends with Trailers
+	taking front.Pace // of the answer
 
 	sending front.Pace // of the body that comes
 	bodyDue time.Time  // for all of it; zero: as long as the pace allows
@@ -44,8 +46,9 @@ type Stream struct {
 	tailAt  []int
 
 	watching sync.Mutex
-	gone     func()          // is called if the client goes; nil: nobody asks. This and ready are guarded by conn.mu
-	ready    <-chan struct{} // nobody looks before
+	// Is called if the client goes; nil: nobody asks. This and ready are guarded by conn.mu
+	gone  func()
+	ready <-chan struct{} // nobody looks before
 
 	opened  chan struct{} // a window has opened
 	arrived chan struct{} // something has come of the body, or nothing will
@@ -100,7 +103,8 @@ func (st *Stream) reuse(c *conn, id uint32) {
 	case <-arrived:
 	default:
 	}
-	*st = Stream{in: st.in, conn: c, id: id, text: st.text[:0], block: st.block[:0], out: st.out[:0], opened: opened, arrived: arrived,
+	*st = Stream{in: st.in, conn: c, id: id, text: st.text[:0], block: st.block[:0],
+		out: st.out[:0], opened: opened, arrived: arrived,
 		most: firstWindow, announced: -1}
 	st.startTaking()
 }
@@ -121,7 +125,8 @@ func (st *Stream) die(err error) {
 	st.tell()
 }
 
-// tell tells who watches the client that it has gone. It needs conn.mu, and holds nobody up: ending a link to an origin may take a while.
+// tell tells who watches the client that it has gone. It needs conn.mu, and holds nobody up: ending
+// a link to an origin may take a while.
 func (st *Stream) tell() {
 	if st.gone == nil {
 		return
@@ -176,7 +181,8 @@ func (st *Stream) Block(until time.Time) {
 	}
 }
 
-// Close says that no request is taken on this connection any more: it ends when those under way are over.
+// Close says that no request is taken on this connection any more: it ends when those under way are
+// over.
 func (st *Stream) Close() {
 	c := st.conn
 	c.mu.Lock()
@@ -185,11 +191,13 @@ func (st *Stream) Close() {
 	c.finally()
 }
 
-// Last and Drop say that nothing more is read of the request, which ends its stream with the answer.
+// Last and Drop say that nothing more is read of the request, which ends its stream with the
+// answer.
 func (*Stream) Last() {}
 func (*Stream) Drop() {}
 
-// SkipBody is called before an answer. A body that nobody has taken costs its stream, when the answer is over.
+// SkipBody is called before an answer. A body that nobody has taken costs its stream, when the
+// answer is over.
 func (st *Stream) SkipBody() (waited bool) { return false }
 
 // Begun reports whether the answer has begun to go.
@@ -205,7 +213,8 @@ func (st *Stream) Gone() bool {
 	return st.died != nil
 }
 
-// Watch has gone called, once at most, if the client goes before Unwatch. Nobody looks before ready is closed, if it is not nil.
+// Watch has gone called, once at most, if the client goes before Unwatch. Nobody looks before ready
+// is closed, if it is not nil.
 func (st *Stream) Watch(ready <-chan struct{}, gone func()) {
 	c := st.conn
 	c.mu.Lock()
@@ -226,15 +235,17 @@ func (st *Stream) Expect(bytes int) {
 	}
 }
 
-// Answering says that the answer has begun. Who has gone is gone all the same: a stream has no half that goes on without the other. From now on the
-// client may pause in its body for as long as the answer goes on: two who talk pause by turns, and the server's pauses are bounded.
+// Answering says that the answer has begun. Who has gone is gone all the same: a stream has no half
+// that goes on without the other. From now on the client may pause in its body for as long as the
+// answer goes on: two who talk pause by turns, and the server's pauses are bounded.
 func (st *Stream) Answering() {
 	st.conn.mu.Lock()
 	defer st.conn.mu.Unlock()
 	st.answering = true
 }
 
-// Unwatch ends what Watch began, if anything. When it returns, gone has been called, or will not be.
+// Unwatch ends what Watch began, if anything. When it returns, gone has been called, or will not
+// be.
 func (st *Stream) Unwatch() {
 	st.watching.Lock()
 	defer st.watching.Unlock()

@@ -9,17 +9,20 @@ import (
 // mostWindow is the largest that a window may be, in bytes (RFC 9113, 6.9.1).
 const mostWindow = 1<<31 - 1
 
-// past remembers the streams of a connection that have ended last: twice as many as there may be at once, so that none is forgotten before its client,
-// which may go on with all of them and begin as many, has heard of its end.
+// past remembers the streams of a connection that have ended last: twice as many as there may be at
+// once, so that none is forgotten before its client, which may go on with all of them and begin as
+// many, has heard of its end.
 type past struct {
 	at   int
 	list []ended
 }
 
-// An ended stream is one that is over. What is still on its way from the client when the edge ends one is not the client's fault.
+// An ended stream is one that is over. What is still on its way from the client when the edge ends
+// one is not the client's fault.
 type ended struct {
-	id   uint32
-	left int32 // what the client may have sent of its body; less than 0: it had ended the stream itself
+	id uint32
+	// What the client may have sent of its body; less than 0: it had ended the stream itself
+	left int32
 }
 
 func (p *past) add(e ended, most int) {
@@ -207,7 +210,8 @@ func (c *conn) data(f *frames.DataFrame) error {
 	return nil
 }
 
-// refill has the client send so many bytes more, of all bodies and, if it is not nil, of a stream's. It needs c.mu.
+// refill has the client send so many bytes more, of all bodies and, if it is not nil, of a
+// stream's. It needs c.mu.
 func (c *conn) refill(st *Stream, n int) {
 	if c.credit += n; c.credit >= creditStep {
 		c.putWindow(0, c.credit)
@@ -223,7 +227,8 @@ func (c *conn) refill(st *Stream, n int) {
 	if st.credit += n; st.credit < st.most/2 {
 		return
 	}
-	if st.most == firstWindow && c.wide >= streamWindow-firstWindow { // somebody reads it, and it is long
+	// Somebody reads it, and it is long
+	if st.most == firstWindow && c.wide >= streamWindow-firstWindow {
 		st.most = streamWindow
 		c.wide -= streamWindow - firstWindow
 		st.credit += streamWindow - firstWindow
@@ -242,7 +247,8 @@ func (c *conn) narrow(st *Stream) {
 // unread lets go of what nobody will read of a stream's body. It needs c.mu.
 func (c *conn) unread(st *Stream) {
 	st.ignores = true
-	if n := len(st.queue) + st.taken; n > 0 { // or each body that somebody gives up takes something of the connection's window with it
+	// Or each body that somebody gives up takes something of the connection's window with it
+	if n := len(st.queue) + st.taken; n > 0 {
 		c.refill(nil, n)
 		st.lost = st.lost || len(st.queue) > 0
 		st.queue, st.taken = nil, 0

@@ -15,14 +15,17 @@ import (
 	"sluice/edge/message"
 )
 
-// A WebSocket over HTTP/2 begins with an extended CONNECT (RFC 8441). To rules and origins it is what it would be in HTTP/1.1: GET with Upgrade. That
-// has a key, by which a server shows that it has understood; a client of HTTP/2 sends none, so the edge makes one, and whoever passes the request on
-// looks at the answer. What is an answer with 101 in HTTP/1.1 is one with 200 here, and the stream goes on as a connection.
+// A WebSocket over HTTP/2 begins with an extended CONNECT (RFC 8441). To rules and origins it is
+// what it would be in HTTP/1.1: GET with Upgrade. That has a key, by which a server shows that it
+// has understood; a client of HTTP/2 sends none, so the edge makes one, and whoever passes the
+// request on looks at the answer. What is an answer with 101 in HTTP/1.1 is one with 200 here, and
+// the stream goes on as a connection.
 
 // webSocket is the only protocol that a tunnel may carry.
 const webSocket = "websocket"
 
-var noProtocol = message.Refuse(http.StatusNotImplemented, "no_protocol", "This server makes no tunnels for that protocol.")
+var noProtocol = message.Refuse(http.StatusNotImplemented, "no_protocol",
+	"This server makes no tunnels for that protocol.")
 
 // appendUpgrade appends the lines by which HTTP/1.1 asks for a WebSocket.
 func appendUpgrade(b []byte) []byte {
@@ -35,7 +38,8 @@ func appendUpgrade(b []byte) []byte {
 // upgradeLines is how many lines that are.
 const upgradeLines = 3
 
-// A tunnel is a stream whose request has become a connection. One goroutine may read, and another write.
+// A tunnel is a stream whose request has become a connection. One goroutine may read, and another
+// write.
 type tunnel struct {
 	st *Stream
 

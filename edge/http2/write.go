@@ -11,11 +11,12 @@ import (
 	"sluice/edge/socket"
 )
 
-// Frames are put into c.out, and written by whoever flushes: one at a time, who then writes what others have put there as well. All that begins
-// with put needs c.mu.
+// Frames are put into c.out, and written by whoever flushes: one at a time, who then writes what
+// others have put there as well. All that begins with put needs c.mu.
 
 // appendFrame appends the header of a frame.
-func appendFrame(b []byte, length int, kind frames.FrameType, flags frames.Flags, id uint32) []byte {
+func appendFrame(b []byte, length int, kind frames.FrameType, flags frames.Flags,
+	id uint32) []byte {
 	b = append(b, byte(length>>16), byte(length>>8), byte(length), byte(kind), byte(flags))
 	return binary.BigEndian.AppendUint32(b, id)
 }
@@ -38,17 +39,20 @@ func (c *conn) giveBack() {
 }
 
 func (c *conn) putReset(id uint32, code frames.ErrCode) {
-	c.out = binary.BigEndian.AppendUint32(appendFrame(c.out, 4, frames.FrameRSTStream, 0, id), uint32(code))
+	c.out = binary.BigEndian.AppendUint32(appendFrame(c.out, 4, frames.FrameRSTStream, 0, id),
+		uint32(code))
 }
 
-// putLateReset is putReset for a stream that has been answered, in a write of its own after the answer: some clients (curl 7.88) that hear of both at
-// once forget the answer.
+// putLateReset is putReset for a stream that has been answered, in a write of its own after the
+// answer: some clients (curl 7.88) that hear of both at once forget the answer.
 func (c *conn) putLateReset(id uint32, code frames.ErrCode) {
-	c.late = binary.BigEndian.AppendUint32(appendFrame(c.late, 4, frames.FrameRSTStream, 0, id), uint32(code))
+	c.late = binary.BigEndian.AppendUint32(appendFrame(c.late, 4, frames.FrameRSTStream, 0, id),
+		uint32(code))
 }
 
 func (c *conn) putWindow(id uint32, n int) {
-	c.out = binary.BigEndian.AppendUint32(appendFrame(c.out, 4, frames.FrameWindowUpdate, 0, id), uint32(n))
+	c.out = binary.BigEndian.AppendUint32(appendFrame(c.out, 4, frames.FrameWindowUpdate, 0, id),
+		uint32(n))
 }
 
 func (c *conn) putGoAway(last uint32, code frames.ErrCode) {
@@ -63,18 +67,22 @@ func (c *conn) putPing(ack frames.Flags, data [8]byte) {
 func (c *conn) putSettings(list ...frames.Setting) {
 	c.out = appendFrame(c.out, 6*len(list), frames.FrameSettings, 0, 0)
 	for _, s := range list {
-		c.out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(c.out, uint16(s.ID)), s.Val)
+		c.out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(c.out, uint16(s.ID)),
+			s.Val)
 	}
 }
 
-// putHead puts a block of header fields, in as many frames as it takes. Nothing may come between them.
+// putHead puts a block of header fields, in as many frames as it takes. Nothing may come between
+// them.
 func (c *conn) putHead(id uint32, block []byte, end bool) {
 	kind, flags := frames.FrameHeaders, frames.Flags(0)
 	if end {
 		flags = frames.FlagHeadersEndStream
 	}
 	shrink := 0
-	if c.shrunk { // the client's table has become smaller: it has to hear that ours, which is never used, has done so, too
+	// The client's table has become smaller: it has to hear that ours, which is never used, has
+	// done so, too
+	if c.shrunk {
 		shrink, c.shrunk = 1, false
 	}
 	for first := true; first || len(block) > 0; first = false {
@@ -99,9 +107,10 @@ func (c *conn) putData(id uint32, p []byte, end bool) {
 	c.out = append(appendFrame(c.out, len(p), frames.FrameData, flags, id), p...)
 }
 
-// flush writes what there is, unless somebody else is about to. What it returns may be of another write, but not of one that came after what
-// there is had been written: a client may go as soon as it has its answer. Who has written much that others have put there since is relieved, or it
-// would write for as long as they go on.
+// flush writes what there is, unless somebody else is about to. What it returns may be of another
+// write, but not of one that came after what there is had been written: a client may go as soon as
+// it has its answer. Who has written much that others have put there since is relieved, or it would
+// write for as long as they go on.
 func (c *conn) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +129,8 @@ func (c *conn) flush() error {
 		if len(b) > 0 {
 			_, err = c.client.Write(b)
 		}
-		if err == nil && len(late) > 0 { // and not when nobody has more to write, which may never be
+		// And not when nobody has more to write, which may never be
+		if err == nil && len(late) > 0 {
 			_, err = c.client.Write(late)
 		}
 		c.wrote()
@@ -163,10 +173,11 @@ func (c *conn) say() {
 	}
 }
 
-// room waits until there is room for more to be written, of a stream, if it is not nil, that may be reset meanwhile. It needs
-// c.mu.
+// room waits until there is room for more to be written, of a stream, if it is not nil, that may be
+// reset meanwhile. It needs c.mu.
 func (c *conn) room(st *Stream) error {
-	for first := true; c.broken == nil && len(c.out) > mostUnwritten && (st == nil || st.died == nil); first = false {
+	for first := true; c.broken == nil && len(c.out) > mostUnwritten &&
+		(st == nil || st.died == nil); first = false {
 		if st != nil && first {
 			st.stalls()
 			defer st.goesOn()
@@ -201,8 +212,8 @@ func (c *conn) breakOff(err error) {
 	c.drained.Broadcast()
 }
 
-// open waits until some of a body of n bytes may be sent on a stream, and returns how much. The client must open its windows at a pace. It needs
-// c.mu.
+// open waits until some of a body of n bytes may be sent on a stream, and returns how much. The
+// client must open its windows at a pace. It needs c.mu.
 func (c *conn) open(st *Stream, n int) (int, error) {
 	for {
 		if err := c.room(st); err != nil {

@@ -52,13 +52,14 @@ func (e boundError) Error() string { return string(e) }
 // maxParts is how many texts a key may have: more than the parts of any rule's key.
 const maxParts = 64
 
-// asks are those of a call. They are counted before room is made for them: a body that is allowed has place for 40,000 empty ones, which would take
-// a hundred times its size.
+// asks are those of a call. They are counted before room is made for them: a body that is allowed
+// has place for 40,000 empty ones, which would take a hundred times its size.
 type asks []ask
 
 func (a *asks) UnmarshalJSON(text []byte) error {
 	if bytes.HasPrefix(text, []byte("[")) && tooMany(text, MaxAsks) {
-		return boundError(fmt.Sprintf("more than %d asks in a call: send %d at most", MaxAsks, MaxAsks))
+		return boundError(fmt.Sprintf("more than %d asks in a call: send %d at most", MaxAsks,
+			MaxAsks))
 	}
 	*a = nil // of asks that were sent twice nothing stays
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -89,7 +90,8 @@ func tooMany(list []byte, most int) bool {
 	return false
 }
 
-// An answer is what became of an ask, as JSON has it. Times are whole seconds, rounded up, as in Retry-After.
+// An answer is what became of an ask, as JSON has it. Times are whole seconds, rounded up, as in
+// Retry-After.
 type answer struct {
 	Allowed    bool    `json:"allowed"`
 	Rule       string  `json:"rule"`
@@ -104,7 +106,9 @@ type answer struct {
 }
 
 func answerOf(a *edge.Answer) answer {
-	to := answer{Allowed: a.Allowed, Rule: a.Rule, Policy: a.Policy, Verdict: a.Verdict, Limit: a.Limit, Window: rules.Seconds(a.Window), Remaining: a.Remaining, Delay: a.Delay.Seconds()}
+	to := answer{Allowed: a.Allowed, Rule: a.Rule, Policy: a.Policy, Verdict: a.Verdict,
+		Limit: a.Limit, Window: rules.Seconds(a.Window), Remaining: a.Remaining,
+		Delay: a.Delay.Seconds()}
 	if a.Reset > 0 {
 		to.Reset = rules.Seconds(a.Reset)
 	}
@@ -138,14 +142,17 @@ func (c *call) read(r io.Reader) (asks []rules.Ask, single bool, err error) {
 	d.DisallowUnknownFields()
 	err = d.Decode(&b)
 	if of := new(json.UnmarshalTypeError); errors.As(err, &of) && of.Field != "" {
-		want := map[string]string{"uint32": "a number from 0 to 1000000", "string": "a text"}[of.Type.String()]
-		return nil, false, fmt.Errorf("%s: want %s, not %s", strings.TrimPrefix(of.Field, "ask."), cmp.Or(want, "a list"), of.Value)
+		want := map[string]string{"uint32": "a number from 0 to 1000000",
+			"string": "a text"}[of.Type.String()]
+		return nil, false, fmt.Errorf("%s: want %s, not %s", strings.TrimPrefix(of.Field, "ask."),
+			cmp.Or(want, "a list"), of.Value)
 	}
 	if of := boundError(""); errors.As(err, &of) {
 		return nil, false, of
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf(`the body is not {"rule": "NAME", "key": "WHO", "cost": 1} or {"asks": [...]}: %w`, err)
+		return nil, false,
+			fmt.Errorf(`the body is not {"rule": "NAME", "key": "WHO", "cost": 1} or {"asks": [...]}: %w`, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, false, errors.New("the body goes on after its end: send one object")
@@ -162,7 +169,8 @@ func (c *call) read(r io.Reader) (asks []rules.Ask, single bool, err error) {
 	asks = make([]rules.Ask, len(b.Asks))
 	for i, q := range b.Asks {
 		if q.Rule == "" {
-			return nil, false, fmt.Errorf("%srule is missing: name the rule that decides", placeOf(i, single))
+			return nil, false, fmt.Errorf("%srule is missing: name the rule that decides",
+				placeOf(i, single))
 		}
 		asks[i] = rules.Ask{Rule: q.Rule, Key: q.Key, Cost: q.Cost}
 	}
@@ -190,12 +198,14 @@ func (s *Service) limit(w http.ResponseWriter, r *http.Request) {
 	asks, single, err := c.read(http.MaxBytesReader(w, r.Body, maxBody))
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
 		s.calls.Put(c)
-		invalid(http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body is larger than %d bytes: send fewer asks", maxBody))
+		invalid(http.StatusRequestEntityTooLarge, "too_large",
+			fmt.Sprintf("the body is larger than %d bytes: send fewer asks", maxBody))
 		return
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		s.calls.Put(c)
-		invalid(http.StatusRequestTimeout, "timeout", fmt.Sprintf("the body did not come within %v", bodyTime))
+		invalid(http.StatusRequestTimeout, "timeout", fmt.Sprintf("the body did not come within %v",
+			bodyTime))
 		return
 	}
 	if err != nil {
@@ -212,7 +222,8 @@ func (s *Service) limit(w http.ResponseWriter, r *http.Request) {
 	defer s.calls.Put(c)
 	switch {
 	case errors.Is(err, edge.ErrNoRule):
-		fail(w, http.StatusNotFound, "no_rule", fmt.Sprintf("%srule %.64q: %v", placeOf(bad, single), asks[bad].Rule, err))
+		fail(w, http.StatusNotFound, "no_rule", fmt.Sprintf("%srule %.64q: %v",
+			placeOf(bad, single), asks[bad].Rule, err))
 		return
 	case err != nil:
 		fail(w, http.StatusUnprocessableEntity, "bad_ask", placeOf(bad, single)+err.Error())

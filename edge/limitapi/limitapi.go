@@ -1,5 +1,5 @@
-// Package limitapi is the limiter over HTTP, for programs that want the counter without the proxy: a program names a
-// rule and who is counted, and gets the answer whether he may go on.
+// Package limitapi is the limiter over HTTP, for programs that want the counter without the proxy:
+// a program names a rule and who is counted, and gets the answer whether he may go on.
 //
 //	request    POST /v1/limit, one ask or a list of them (asks.go)
 //	decision   of each by itself, by edge.Call: the tables, bits and tier are those of requests that go through the edge
@@ -29,8 +29,9 @@ import (
 	"sluice/edge/metric"
 )
 
-// Bounds of what a program may send; listen.Programs bounds the connections. A call takes a goroutine and its body. An answer is
-// written within answerTime of the request, in which a rule may wait for the tier (pop.wait).
+// Bounds of what a program may send; listen.Programs bounds the connections. A call takes a
+// goroutine and its body. An answer is written within answerTime of the request, in which a rule
+// may wait for the tier (pop.wait).
 const (
 	maxBody    = 128 << 10
 	maxHeaders = 16 << 10
@@ -54,8 +55,9 @@ type Service struct {
 	ln []net.Listener
 }
 
-// New makes the service of an edge. token is what programs must send as Authorization: Bearer TOKEN; nil: nothing. shows is the certificate, and how programs
-// show theirs; nil: it speaks no TLS.
+// New makes the service of an edge. token is what programs must send as Authorization: Bearer
+// TOKEN; nil: nothing. shows is the certificate, and how programs show theirs; nil: it speaks no
+// TLS.
 func New(e *edge.Server, token *bearer.Token, shows *tls.Config, log *slog.Logger) *Service {
 	s := &Service{edge: e}
 	s.calls.New = func() any { return &call{decided: e.NewCall()} }
@@ -63,15 +65,17 @@ func New(e *edge.Server, token *bearer.Token, shows *tls.Config, log *slog.Logge
 	routes.HandleFunc("POST /v1/limit", s.limit)
 	routes.HandleFunc("GET /v1/openapi.json", document())
 	s.http = http.Server{
-		Handler: s.guard(token, routes), ReadHeaderTimeout: headTime, ReadTimeout: bodyTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
+		Handler: s.guard(token, routes), ReadHeaderTimeout: headTime, ReadTimeout: bodyTime,
+		WriteTimeout: answerTime, IdleTimeout: idleTime,
 		MaxHeaderBytes: maxHeaders, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		TLSConfig: shows, TLSNextProto: make(map[string]func(*http.Server, *tls.Conn, http.Handler)), // a connection has one call at a time
 	}
 	return s
 }
 
-// guard lets programs through that have the token. Browsers are refused, whose pages could else count for anybody at an
-// edge on the reader's own machine: each request of a page that may do harm has an Origin.
+// guard lets programs through that have the token. Browsers are refused, whose pages could else
+// count for anybody at an edge on the reader's own machine: each request of a page that may do harm
+// has an Origin.
 func (s *Service) guard(token *bearer.Token, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.leaving.Load() {
@@ -79,11 +83,13 @@ func (s *Service) guard(token *bearer.Token, next http.Handler) http.Handler {
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		if r.Header.Get("Origin") != "" {
-			fail(w, http.StatusForbidden, "forbidden", "browsers may not ask, because their pages could count for anybody: have a program ask")
+			fail(w, http.StatusForbidden, "forbidden",
+				"browsers may not ask, because their pages could count for anybody: have a program ask")
 			return
 		}
 		if !token.Has(w, r) {
-			fail(w, http.StatusUnauthorized, "unauthorized", "this listener wants the token of limit_api.token_file: Authorization: Bearer TOKEN")
+			fail(w, http.StatusUnauthorized, "unauthorized",
+				"this listener wants the token of limit_api.token_file: Authorization: Bearer TOKEN")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -113,8 +119,9 @@ func (s *Service) Collect(to metric.Sink) {
 	s.programs.Collect(to, "sluice_limit", "limit_api")
 }
 
-// Drain stops accepting, has programs connect elsewhere, and returns when every call in flight is answered, or ctx is
-// done: what is open then is cut. Connections that are used meanwhile are closed by an answer, which loses no call.
+// Drain stops accepting, has programs connect elsewhere, and returns when every call in flight is
+// answered, or ctx is done: what is open then is cut. Connections that are used meanwhile are
+// closed by an answer, which loses no call.
 func (s *Service) Drain(ctx context.Context) {
 	s.leaving.Store(true)
 	s.mu.Lock()

@@ -159,8 +159,8 @@ func (l *Limiter) Peek(r *Rule, source counter.Source,
 	return l.Counters.Peek(r.Counter, source, now)
 }
 
-// fallBack applies a rule's posture where the tier has not answered in time. If it skips, that is all that is to be
-// decided.
+// fallBack applies a rule's posture where the tier has not answered in time. If it skips, that is
+// all that is to be decided.
 func (r *RuleResult) fallBack() (admits, skips bool) {
 	switch r.Rule.OnStoreFailure {
 	case Open:

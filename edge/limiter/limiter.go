@@ -253,9 +253,9 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 	}
 }
 
-// block starts a block, longer of a source that comes back, and returns when it ends; the zero Time:
-// none starts. Of requests that are over at once one finds the memory of earlier blocks, and the
-// others what it has started.
+// block starts a block, longer of a source that comes back, and returns when it ends; the zero
+// Time: none starts. Of requests that are over at once one finds the memory of earlier blocks, and
+// the others what it has started.
 func (l *Limiter) block(r *RuleResult, now time.Time) time.Time {
 	k, rule := r.key(), r.Rule
 	timeout := l.Bits.Timeout(k, rule.Timeout, rule.Repeat, now)

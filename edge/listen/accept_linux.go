@@ -11,22 +11,24 @@ import (
 )
 
 const (
-	// shedInARow connections shed one after the other start the shedder. The one to keep that stops it costs some
-	// system calls, so there must be reason to expect more to shed.
+	// shedInARow connections shed one after the other start the shedder. The one to keep that stops
+	// it costs some system calls, so there must be reason to expect more to shed.
 	shedInARow = 8
-	// shedAtOnce is how many are shed before the rest of the process has its turn, for yieldTime at least: the
-	// scheduler does not see acceptKept's system calls, and on one processor looks for other work only while that
-	// waits.
+	// shedAtOnce is how many are shed before the rest of the process has its turn, for yieldTime at
+	// least: the scheduler does not see acceptKept's system calls, and on one processor looks for
+	// other work only while that waits.
 	shedAtOnce = 256
 	yieldTime  = 20 * time.Microsecond
 )
 
-// An acceptShedder works while a listener gets connections to shed and no others. They are then closed by their descriptors, with two
-// raw system calls, which skip entersyscall, so sysmon is not woken. Accept and Close of package net make six for each, and the first of them, when
-// the process had nothing to do, wakes it, which costs more than they do.
+// An acceptShedder works while a listener gets connections to shed and no others. They are then
+// closed by their descriptors, with two raw system calls, which skip entersyscall, so sysmon is not
+// woken. Accept and Close of package net make six for each, and the first of them, when the process
+// had nothing to do, wakes it, which costs more than they do.
 type acceptShedder struct {
-	shed int                     // connections shed since the last one that was not
-	file atomic.Pointer[os.File] // the listening socket once more, to wait for connections without net; nil: the shedder rests
+	shed int // connections shed since the last one that was not
+	// The listening socket once more, to wait for connections without net; nil: the shedder rests
+	file atomic.Pointer[os.File]
 }
 
 // next accepts a connection.
@@ -46,8 +48,8 @@ func (s *acceptShedder) stop() {
 	}
 }
 
-// acceptKept sheds connections until it has one to keep, which it returns. It returns nil when Accept is to be called:
-// the listener stops, or something is wrong, and Accept returns the error.
+// acceptKept sheds connections until it has one to keep, which it returns. It returns nil when
+// Accept is to be called: the listener stops, or something is wrong, and Accept returns the error.
 func (l *Listener) acceptKept() net.Conn {
 	f := l.shedder.file.Load()
 	if f == nil {
@@ -81,7 +83,8 @@ func (l *Listener) acceptKept() net.Conn {
 	}
 }
 
-// shedWaiting sheds connections that wait to be accepted, and returns the first to keep; -1 without an error: there may be more.
+// shedWaiting sheds connections that wait to be accepted, and returns the first to keep; -1 without
+// an error: there may be more.
 func (l *Listener) shedWaiting(socket uintptr) (kept int, errno syscall.Errno) {
 	for range shedAtOnce {
 		fd, peer, errno := accept(socket)
@@ -96,7 +99,8 @@ func (l *Listener) shedWaiting(socket uintptr) (kept int, errno syscall.Errno) {
 	return -1, 0
 }
 
-// keep stops the shedder: first, so that there is a descriptor for the duplicate that FileConn makes.
+// keep stops the shedder: first, so that there is a descriptor for the duplicate that FileConn
+// makes.
 func (l *Listener) keep(fd int) net.Conn {
 	l.shedder.stop()
 	f := os.NewFile(uintptr(fd), "")
@@ -109,8 +113,8 @@ func (l *Listener) keep(fd int) net.Conn {
 	return c
 }
 
-// duplicate returns the listening socket as a file that can be waited on, or nil: it is not of TCP, it is closed, or there are no
-// descriptors.
+// duplicate returns the listening socket as a file that can be waited on, or nil: it is not of TCP,
+// it is closed, or there are no descriptors.
 func duplicate(ln net.Listener) *os.File {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok {
@@ -122,7 +126,8 @@ func duplicate(ln net.Listener) *os.File {
 	}
 	var f *os.File
 	_ = raw.Control(func(socket uintptr) {
-		if fd, _, errno := syscall.Syscall(syscall.SYS_FCNTL, socket, syscall.F_DUPFD_CLOEXEC, 0); errno == 0 {
+		if fd, _, errno := syscall.Syscall(syscall.SYS_FCNTL, socket, syscall.F_DUPFD_CLOEXEC,
+			0); errno == 0 {
 			f = os.NewFile(fd, "")
 		}
 	})

@@ -16,24 +16,26 @@ import (
 	"time"
 )
 
-// TLSConfig is where the certificates are: one pair of files in PEM, a folder of them, or both. In a folder NAME.crt or
-// NAME.pem holds a certificate with its chain, and NAME.key the key.
+// TLSConfig is where the certificates are: one pair of files in PEM, a folder of them, or both. In
+// a folder NAME.crt or NAME.pem holds a certificate with its chain, and NAME.key the key.
 type TLSConfig struct {
 	Certificate, Key string
 	Folder           string
-	ClientCA         string // certificates in PEM, one of which must have signed the client's; "": clients need none
+	// Certificates in PEM, one of which must have signed the client's; "": clients need none
+	ClientCA string
 }
 
-// Certificates are what the edge shows to clients that speak TLS: the one for the name that the client requests (SNI),
-// else the first: that of the single pair, or of the folder's first file; and how it authenticates clients. It is safe
-// for concurrent use.
+// Certificates are what the edge shows to clients that speak TLS: the one for the name that the
+// client requests (SNI), else the first: that of the single pair, or of the folder's first file;
+// and how it authenticates clients. It is safe for concurrent use.
 type Certificates struct {
 	files  TLSConfig
 	set    atomic.Pointer[certificateSet]
 	failed atomic.Uint64
 
-	// Issued and First, where they are not nil, are of what was got by itself: the certificate for a client, which goes before those of files,
-	// and the one for a client that none is for, where there are no files. Set them before the first client.
+	// Issued and First, where they are not nil, are of what was got by itself: the certificate for
+	// a client, which goes before those of files, and the one for a client that none is for, where
+	// there are no files. Set them before the first client.
 	Issued func(*tls.ClientHelloInfo) *tls.Certificate
 	First  func() *tls.Certificate
 }
@@ -44,7 +46,8 @@ type Expiry struct {
 	At   time.Time
 }
 
-// Description is a warning of a certificate that has expired, or will within Soon; "": there is nothing to warn of.
+// Description is a warning of a certificate that has expired, or will within Soon; "": there is
+// nothing to warn of.
 func (e Expiry) Description(now time.Time) string {
 	on := e.At.UTC().Format("2006-01-02 15:04Z")
 	switch left := e.At.Sub(now); {
@@ -57,12 +60,14 @@ func (e Expiry) Description(now time.Time) string {
 		} else if days > 1 {
 			in = fmt.Sprintf("%d days", days)
 		}
-		return fmt.Sprintf("the certificate in %s expires on %s, in %s: put a new one there", e.File, on, in)
+		return fmt.Sprintf("the certificate in %s expires on %s, in %s: put a new one there",
+			e.File, on, in)
 	}
 	return ""
 }
 
-// Soon is how long before its end a certificate is worth a warning. ACME clients renew a month before.
+// Soon is how long before its end a certificate is worth a warning. ACME clients renew a month
+// before.
 const Soon = 14 * 24 * time.Hour
 
 // Expiries returns the expiry of all certificates in use, in the order of the files.
@@ -90,8 +95,8 @@ func LoadCertificates(c TLSConfig) (*Certificates, error) {
 	return all, nil
 }
 
-// Refresh reads the files again if any of them has changed, for handshakes from now on, and reports whether it has. After an
-// error the old certificates stay.
+// Refresh reads the files again if any of them has changed, for handshakes from now on, and reports
+// whether it has. After an error the old certificates stay.
 func (c *Certificates) Refresh() (changed bool, err error) {
 	defer func() {
 		if err != nil {
@@ -116,7 +121,8 @@ func (c *Certificates) Refresh() (changed bool, err error) {
 	var clients []byte
 	if c.files.ClientCA != "" {
 		if clients, err = os.ReadFile(c.files.ClientCA); err != nil {
-			return false, fmt.Errorf("edge: CA of clients: %w: give the path of a readable file", err)
+			return false, fmt.Errorf("edge: CA of clients: %w: give the path of a readable file",
+				err)
 		}
 		digest.Write(clients)
 	}
@@ -151,7 +157,9 @@ func (c *Certificates) Refresh() (changed bool, err error) {
 	}
 	if c.files.ClientCA != "" {
 		if set.clients = x509.NewCertPool(); !set.clients.AppendCertsFromPEM(clients) {
-			return false, fmt.Errorf("edge: CA of clients: %s has no certificate in PEM: put the CA's there", c.files.ClientCA)
+			return false,
+				fmt.Errorf("edge: CA of clients: %s has no certificate in PEM: put the CA's there",
+					c.files.ClientCA)
 		}
 	}
 	c.set.Store(set)
@@ -179,16 +187,19 @@ func (c TLSConfig) pairs() (pairs [][2]string, err error) {
 		pairs = append(pairs, [2]string{base + ext, base + ".key"})
 	}
 	if len(pairs) == 0 {
-		return nil, errors.New("edge: certificates: " + c.Folder + " has no NAME.crt or NAME.pem: put certificates with their NAME.key there")
+		return nil, errors.New("edge: certificates: " + c.Folder +
+			" has no NAME.crt or NAME.pem: put certificates with their NAME.key there")
 	}
 	return pairs, nil
 }
 
-// ProofProtocol is what a server of ACME speaks that asks for a proof (RFC 8737): nothing comes after its handshake.
+// ProofProtocol is what a server of ACME speaks that asks for a proof (RFC 8737): nothing comes
+// after its handshake.
 const ProofProtocol = "acme-tls/1"
 
-// Config is for listeners that speak these protocols, those that are liked best first: each handshake finds what was read last. A session that is resumed is held against the CA of
-// clients as it is then.
+// Config is for listeners that speak these protocols, those that are liked best first: each
+// handshake finds what was read last. A session that is resumed is held against the CA of clients
+// as it is then.
 func (c *Certificates) Config(protocols ...string) *tls.Config {
 	if c.Issued != nil {
 		protocols = append(slices.Clip(protocols), ProofProtocol)
@@ -206,7 +217,8 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 		now := config.Clone()
 		now.GetConfigForClient = nil
 		if weak {
-			now.NextProtos = slices.DeleteFunc(slices.Clone(protocols), func(p string) bool { return p == "h2" })
+			now.NextProtos = slices.DeleteFunc(slices.Clone(protocols),
+				func(p string) bool { return p == "h2" })
 			now.SessionTicketsDisabled = true // else it could be taken up again, and HTTP/2 with it
 		}
 		if c.files.ClientCA != "" {
@@ -217,8 +229,9 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 	return config
 }
 
-// isWeak reports whether a handshake will end in a cipher that HTTP/2 is not spoken over (RFC 9113, appendix A): of those
-// that TLS 1.2 has here, all without AEAD. Go prefers those with it, where client and certificate have one in common.
+// isWeak reports whether a handshake will end in a cipher that HTTP/2 is not spoken over (RFC 9113,
+// appendix A): of those that TLS 1.2 has here, all without AEAD. Go prefers those with it, where
+// client and certificate have one in common.
 func (c *Certificates) isWeak(hello *tls.ClientHelloInfo) bool {
 	if slices.Contains(hello.SupportedVersions, tls.VersionTLS13) {
 		return false
@@ -227,11 +240,16 @@ func (c *Certificates) isWeak(hello *tls.ClientHelloInfo) bool {
 	if err != nil || cert == nil {
 		return false // there will be no connection
 	}
-	strong := []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256}
+	strong := []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256}
 	if _, ok := cert.PrivateKey.(*rsa.PrivateKey); ok {
-		strong = []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}
+		strong = []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+			tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+			tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}
 	}
-	return !slices.ContainsFunc(hello.CipherSuites, func(id uint16) bool { return slices.Contains(strong, id) })
+	return !slices.ContainsFunc(hello.CipherSuites,
+		func(id uint16) bool { return slices.Contains(strong, id) })
 }
 
 func (c *Certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {

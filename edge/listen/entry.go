@@ -2,13 +2,16 @@ package listen
 
 import "sync/atomic"
 
-// An Entry is what the configuration says of a listener, whose connections several sockets may share.
+// An Entry is what the configuration says of a listener, whose connections several sockets may
+// share.
 type Entry struct {
 	Field   string // listen or listen_tls
 	Address string // as it was configured
-	// Redirect is the port of the https address that every request is sent to; 0: requests are served.
+	// Redirect is the port of the https address that every request is sent to; 0: requests are
+	// served.
 	Redirect uint16
-	// ProxyProtocol says whether trusted peers begin with a PROXY header; nil: Admission.Proxied does.
+	// ProxyProtocol says whether trusted peers begin with a PROXY header; nil: Admission.Proxied
+	// does.
 	ProxyProtocol *bool
 
 	Accepted atomic.Uint64 // connections, those turned away among them

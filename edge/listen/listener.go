@@ -1,5 +1,6 @@
-// Package listen is where connections come in: listeners, the PROXY protocol, certificates, the caps on connections of a source and in all,
-// and on memory. At a cap an idle connection makes room for a new one.
+// Package listen is where connections come in: listeners, the PROXY protocol, certificates, the
+// caps on connections of a source and in all, and on memory. At a cap an idle connection makes room
+// for a new one.
 package listen
 
 import (
@@ -20,8 +21,8 @@ import (
 )
 
 const (
-	// acceptPause is the first pause after a failed accept; it doubles up to acceptPauses. Without descriptors there is
-	// nothing to do but to wait until one is closed.
+	// acceptPause is the first pause after a failed accept; it doubles up to acceptPauses. Without
+	// descriptors there is nothing to do but to wait until one is closed.
 	acceptPause  = 5 * time.Millisecond
 	acceptPauses = 100 * time.Millisecond
 	// stopTime is how long a listener that stops still accepts what is waiting.
@@ -39,7 +40,8 @@ type Stats struct {
 	AcceptFails atomic.Uint64
 }
 
-// A Registry knows which connections are open, so that draining can end them, and caps those of a source.
+// A Registry knows which connections are open, so that draining can end them, and caps those of a
+// source.
 type Registry struct {
 	*front.Site
 	Admission
@@ -48,29 +50,34 @@ type Registry struct {
 	perSource int
 	Memory    *MemoryCap // nil: no limit
 
-	Left   atomic.Int64 // when Leave was called, Unix nanoseconds; this and what follows: see room.go
+	// When Leave was called, Unix nanoseconds; this and what follows: see room.go
+	Left   atomic.Int64
 	Notice atomic.Int64 // that idle connections have, nanoseconds
 
 	Mu      sync.Mutex
 	Conns   map[*front.Client]struct{} // all that are open
 	entries []*Entry                   // that there are listeners of
-	away    list.List                  // of *conn: those of them that are leaving and count no more, see room.go
-	counts  map[counter.Source]int     // of those that count
+	// Of *conn: those of them that are leaving and count no more, see room.go
+	away   list.List
+	counts map[counter.Source]int // of those that count
 }
 
 // An Admission decides which connections may come in.
 type Admission struct {
-	Source  func(netip.Addr) (counter.Source, bool) // the source of a peer's connection; false: a trusted proxy's, which has no cap
-	Proxied func(netip.Addr) bool                   // does a peer begin with a PROXY header, where its listener does not say?
-	Trusted func(netip.Addr) bool                   // would it, where its listener says that proxies do?
-	Shed    func(netip.Addr) bool                   // is a peer to be turned away?
-	// ShedNamed is Shed for a client that a PROXY header names: it is no peer, so a firewall, which sees peers, cannot
-	// drop it.
+	// The source of a peer's connection; false: a trusted proxy's, which has no cap
+	Source func(netip.Addr) (counter.Source, bool)
+	// Does a peer begin with a PROXY header, where its listener does not say?
+	Proxied func(netip.Addr) bool
+	// Would it, where its listener says that proxies do?
+	Trusted func(netip.Addr) bool
+	Shed    func(netip.Addr) bool // is a peer to be turned away?
+	// ShedNamed is Shed for a client that a PROXY header names: it is no peer, so a firewall, which
+	// sees peers, cannot drop it.
 	ShedNamed func(netip.Addr) bool
 }
 
-// spareConnections are accepted above the cap and answered with 503, or make up for those that are leaving (room.go); with those there
-// as well, a connection is closed unanswered.
+// spareConnections are accepted above the cap and answered with 503, or make up for those that are
+// leaving (room.go); with those there as well, a connection is closed unanswered.
 const spareConnections = 16
 
 // NewRegistry completes a site with what the registry does for its connections.
@@ -79,8 +86,9 @@ func NewRegistry(s *front.Site, a Admission) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Registry{Site: s, Admission: a, Memory: memory, most: s.Limits.Connections, perSource: s.Limits.PerSource,
-		Conns: make(map[*front.Client]struct{}), counts: make(map[counter.Source]int)}
+	l := &Registry{Site: s, Admission: a, Memory: memory, most: s.Limits.Connections,
+		perSource: s.Limits.PerSource,
+		Conns:     make(map[*front.Client]struct{}), counts: make(map[counter.Source]int)}
 	s.Slack = min(s.Limits.HeaderTimeout, s.Limits.IdleTimeout) / 64
 	s.Leave, s.Return, s.Forget = l.leave, l.comeBack, l.forget
 	return l, nil
@@ -134,7 +142,8 @@ func (l *Listener) acceptClient() (*front.Client, error) {
 	}
 }
 
-// Admit counts a connection for its source; nil means that the source is shed or has too many, or the process too little memory.
+// Admit counts a connection for its source; nil means that the source is shed or has too many, or
+// the process too little memory.
 func (l *Listener) Admit(nc net.Conn) *front.Client {
 	var redirect uint16
 	if e := l.Entry; e != nil {
@@ -152,9 +161,11 @@ func (l *Listener) Admit(nc net.Conn) *front.Client {
 		return nil
 	}
 	nc = socket.New(nc)
-	c := &front.Client{Conn: nc, Raw: nc, Site: l.Site, Peer: peer, Accepted: time.Now().UnixNano(), Redirect: redirect}
+	c := &front.Client{Conn: nc, Raw: nc, Site: l.Site, Peer: peer, Accepted: time.Now().UnixNano(),
+		Redirect: redirect}
 	if l.proxied(c.Peer) {
-		c.Conn = &proxiedConn{Conn: nc, client: c, then: l.Limits.HeaderTimeout, registry: l.Registry}
+		c.Conn = &proxiedConn{Conn: nc, client: c, then: l.Limits.HeaderTimeout,
+			registry: l.Registry}
 	}
 	if l.TLS != nil {
 		c.Secure, c.Conn = true, tls.Server(c.Conn, l.TLS) // the first Read shakes hands
@@ -173,8 +184,8 @@ func (l *Listener) proxied(peer netip.Addr) bool {
 	return l.Proxied != nil && l.Proxied(peer)
 }
 
-// recount counts a connection for its peer's source instead of the one it was counted for. It reports whether that has
-// room for it.
+// recount counts a connection for its peer's source instead of the one it was counted for. It
+// reports whether that has room for it.
 func (l *Registry) recount(c *front.Client) bool {
 	source, capped := l.Source(c.Peer)
 	l.Mu.Lock()
@@ -221,13 +232,15 @@ func (l *Registry) CloseAll() {
 	}
 }
 
-// Stop takes the connections that are waiting to be accepted, and then no more: closing at once would reset them.
+// Stop takes the connections that are waiting to be accepted, and then no more: closing at once
+// would reset them.
 func (l *Listener) Stop() {
 	if l.stopping.Swap(true) {
 		return
 	}
 	l.shedder.stop()
-	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(stopTime)) == nil {
+	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok &&
+		d.SetDeadline(time.Now().Add(stopTime)) == nil {
 		return // Accept closes it when the time is up
 	}
 	l.Listener.Close()

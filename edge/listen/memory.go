@@ -11,13 +11,15 @@ import (
 // memoryEvery is how often memory in use is looked up: it takes a microsecond.
 const memoryEvery = 10 * time.Millisecond
 
-// A MemoryCap turns new connections away while too much memory is in use, so that those that are open can be served, unless
-// idle ones make room (room.go). What is in use is what the last garbage collection has left, and the stacks. Requests of
-// HTTP/2 give way from three quarters of the limit on, or before, and connections are turned away above seven eighths: nearer
-// to it the collector, which has the same limit, would do little else but collect.
+// A MemoryCap turns new connections away while too much memory is in use, so that those that are
+// open can be served, unless idle ones make room (room.go). What is in use is what the last garbage
+// collection has left, and the stacks. Requests of HTTP/2 give way from three quarters of the limit
+// on, or before, and connections are turned away above seven eighths: nearer to it the collector,
+// which has the same limit, would do little else but collect.
 type MemoryCap struct {
 	most uint64 // bytes
-	Free int    // what of three quarters of the limit is not in use before the first connection, in bytes
+	// What of three quarters of the limit is not in use before the first connection, in bytes
+	Free int
 	Used func() uint64
 
 	Mu    sync.Mutex // guards what follows
@@ -32,13 +34,15 @@ func newMemoryCap(limit int) (*MemoryCap, error) {
 	runtime.GC() // so that what the tables take is known
 	first, used := limit/4*3, int(memoryInUse())
 	if used > first {
-		return nil, fmt.Errorf("limits.memory: three quarters of %d bytes are less than the %d that are in use before the first connection: "+
-			"raise it or lower table.counters", limit, used)
+		return nil,
+			fmt.Errorf("limits.memory: three quarters of %d bytes are less than the %d that are in use before the first connection: "+
+				"raise it or lower table.counters", limit, used)
 	}
 	return &MemoryCap{most: uint64(limit) / 8 * 7, Free: first - used, Used: memoryInUse}, nil
 }
 
-// exceeded reports whether new connections are to be turned away at now. There is no limit if m is nil.
+// exceeded reports whether new connections are to be turned away at now. There is no limit if m is
+// nil.
 func (m *MemoryCap) exceeded(now time.Time) bool {
 	if m == nil {
 		return false
@@ -51,8 +55,8 @@ func (m *MemoryCap) exceeded(now time.Time) bool {
 	return m.above
 }
 
-// Sweep collects garbage while connections are turned away: without new ones the next collection may be minutes away, and
-// until then what has been freed would count as in use.
+// Sweep collects garbage while connections are turned away: without new ones the next collection
+// may be minutes away, and until then what has been freed would count as in use.
 func (m *MemoryCap) Sweep(now time.Time) {
 	if m.exceeded(now) {
 		runtime.GC()
@@ -60,7 +64,8 @@ func (m *MemoryCap) Sweep(now time.Time) {
 }
 
 func memoryInUse() uint64 {
-	samples := [...]metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	samples := [...]metrics.Sample{{Name: "/gc/heap/live:bytes"},
+		{Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(samples[:])
 	sum := uint64(0)
 	for _, s := range samples {

@@ -12,17 +12,17 @@ import (
 	"sluice/edge/metric"
 )
 
-// MaxPrograms is how many connections programs may have open to a service of the edge's; further ones wait. One other
-// machine may have a quarter of them, MaxPerMachine, so that it leaves room for others: its further ones are closed at
-// once, before anything is read of them.
+// MaxPrograms is how many connections programs may have open to a service of the edge's; further
+// ones wait. One other machine may have a quarter of them, MaxPerMachine, so that it leaves room
+// for others: its further ones are closed at once, before anything is read of them.
 const (
 	MaxPrograms   = 1024
 	MaxPerMachine = MaxPrograms / 4
 )
 
-// Programs is the connections of those who call a service of the edge's: the rate limit service or the limit API.
-// Programs of this machine share its address, and have no cap but that of all. The zero value is ready. It is safe for
-// concurrent use.
+// Programs is the connections of those who call a service of the edge's: the rate limit service or
+// the limit API. Programs of this machine share its address, and have no cap but that of all. The
+// zero value is ready. It is safe for concurrent use.
 type Programs struct {
 	all     atomic.Int64  // those that are open
 	refused atomic.Uint64 // those that were closed at once
@@ -36,10 +36,15 @@ func (p *Programs) Listener(ln net.Listener) net.Listener {
 	return netutil.LimitListener(&capped{ln, p}, MaxPrograms)
 }
 
-// Collect gives their metrics. name begins the metrics' names, service is the field of the configuration.
+// Collect gives their metrics. name begins the metrics' names, service is the field of the
+// configuration.
 func (p *Programs) Collect(to metric.Sink, name, service string) {
-	to.Gauge(float64(p.all.Load()), name+"_connections", fmt.Sprintf("Connections of programs to %s. Once there are %d, further ones wait.", service, MaxPrograms))
-	to.Count(p.refused.Load(), name+"_connections_refused_total", fmt.Sprintf("Connections to %s that were closed at once, because their machine had %d.", service, MaxPerMachine))
+	to.Gauge(float64(p.all.Load()), name+"_connections",
+		fmt.Sprintf("Connections of programs to %s. Once there are %d, further ones wait.", service,
+			MaxPrograms))
+	to.Count(p.refused.Load(), name+"_connections_refused_total",
+		fmt.Sprintf("Connections to %s that were closed at once, because their machine had %d.",
+			service, MaxPerMachine))
 }
 
 type capped struct {
@@ -69,7 +74,8 @@ func (l *capped) Accept() (net.Conn, error) {
 	}
 }
 
-// sourceOf is the address that a connection is from, of IPv6 the first 64 bits, which one machine has; false: it is from this machine.
+// sourceOf is the address that a connection is from, of IPv6 the first 64 bits, which one machine
+// has; false: it is from this machine.
 func sourceOf(a net.Addr) (netip.Addr, bool) {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil { // a Unix socket's

@@ -13,15 +13,17 @@ import (
 )
 
 const (
-	// proxyTimeout is how long a proxy may take for its PROXY header, which it sends before anything else and at once.
-	// The connection waits in a separate goroutine: a silent one delays no other.
+	// proxyTimeout is how long a proxy may take for its PROXY header, which it sends before
+	// anything else and at once. The connection waits in a separate goroutine: a silent one delays
+	// no other.
 	proxyTimeout = 3 * time.Second
 	// proxyBuffer is what is read at once in search of a header. Longer ones are read in pieces.
 	proxyBuffer = 512
 )
 
-// A proxiedConn is the connection of a trusted proxy that names its client in a PROXY header, version 1 or 2 (haproxy.org,
-// proxy-protocol.txt). The first Read reads the header; without a valid one the connection ends unanswered.
+// A proxiedConn is the connection of a trusted proxy that names its client in a PROXY header,
+// version 1 or 2 (haproxy.org, proxy-protocol.txt). The first Read reads the header; without a
+// valid one the connection ends unanswered.
 type proxiedConn struct {
 	net.Conn
 	registry *Registry
@@ -73,9 +75,9 @@ func (p *proxiedConn) header() error {
 	return p.Conn.SetReadDeadline(time.Now().Add(p.then))
 }
 
-// readProxyHeader returns the client that a header names; local means that it names none, as in a proxy's own health
-// check, or because the proxy does not know: then the connection counts for the proxy, and nothing on it about clients
-// is believed, because it may come from a client.
+// readProxyHeader returns the client that a header names; local means that it names none, as in a
+// proxy's own health check, or because the proxy does not know: then the connection counts for the
+// proxy, and nothing on it about clients is believed, because it may come from a client.
 func readProxyHeader(br *bufio.Reader) (client netip.Addr, local bool, err error) {
 	h, err := proxyproto.Read(br)
 	if err != nil {

@@ -8,30 +8,31 @@ import (
 	"sluice/edge/socket"
 )
 
-// At the cap on connections one must go so that another can come, or those that came first keep all others out. It is a
-// connection that waits for a request: one whose client is mitigated, else the one that has waited longest. Requests
-// under way are never cut for it.
+// At the cap on connections one must go so that another can come, or those that came first keep all
+// others out. It is a connection that waits for a request: one whose client is mitigated, else the
+// one that has waited longest. Requests under way are never cut for it.
 //
-// A connection that is on its way out counts no more, neither in all nor for its source: it lingers, its client has
-// gone, or it was chosen to go. It still has its descriptor, though. So when those that are leaving take the spare
-// slots as well, the one that is leaving for longest is cut: it has been answered, or its client has closed while its
-// request was under way.
+// A connection that is on its way out counts no more, neither in all nor for its source: it
+// lingers, its client has gone, or it was chosen to go. It still has its descriptor, though. So
+// when those that are leaving take the spare slots as well, the one that is leaving for longest is
+// cut: it has been answered, or its client has closed while its request was under way.
 const (
-	// sampled is how many connections are looked at to choose the one that goes: the cost of a new one must not grow with the number of
-	// those that are open. They are chosen by chance (the order of a map), so no attacker picks them; where a tenth of all connections
-	// are of mitigated clients, one of those goes four times in five.
+	// sampled is how many connections are looked at to choose the one that goes: the cost of a new
+	// one must not grow with the number of those that are open. They are chosen by chance (the
+	// order of a map), so no attacker picks them; where a tenth of all connections are of mitigated
+	// clients, one of those goes four times in five.
 	sampled = 16
-	// leastIdle is how long a connection waits for a request at least before it has to go, unless its client is mitigated: a new client's
-	// first request is on its way, and one that was answered just now goes on most probably. In a rush of new ones all would end
-	// unserved.
+	// leastIdle is how long a connection waits for a request at least before it has to go, unless
+	// its client is mitigated: a new client's first request is on its way, and one that was
+	// answered just now goes on most probably. In a rush of new ones all would end unserved.
 	leastIdle = time.Second
-	// memoryRoom is how many go for a new one where memory is short: an idle connection takes about a third of what one takes that
-	// sends a long head.
+	// memoryRoom is how many go for a new one where memory is short: an idle connection takes about
+	// a third of what one takes that sends a long head.
 	memoryRoom = 3
 )
 
-// enter takes a connection in, and reports whether there is a slot for it. One that only has a spare slot is over the
-// cap.
+// enter takes a connection in, and reports whether there is a slot for it. One that only has a
+// spare slot is over the cap.
 func (l *Registry) enter(c *front.Client) bool {
 	l.Mu.Lock()
 	full := l.most > 0 && len(l.Conns)-l.away.Len() >= l.most
@@ -86,7 +87,8 @@ func (l *Registry) evict(now int64) bool {
 	}
 	l.Stats.Evicted.Add(1)
 	l.uncount(chosen)
-	chosen.Going.Store(how) // before the deadline: a Read that sets its own after this one looks again
+	// Before the deadline: a Read that sets its own after this one looks again
+	chosen.Going.Store(how)
 	_ = chosen.Raw.SetReadDeadline(socket.LongAgo)
 	return true
 }
@@ -157,14 +159,15 @@ func (l *Registry) drop(c *front.Client) {
 	l.discount(c)
 }
 
-// Retire closes the connections that are idle and have had notice: it wakes their readers, and readOn decides which
-// end.
+// Retire closes the connections that are idle and have had notice: it wakes their readers, and
+// readOn decides which end.
 func (l *Registry) Retire(now time.Time) {
 	before := now.UnixNano() - l.Notice.Load()
 	if l.Left.Load() > before {
 		return
 	}
-	l.Retired.Store(before) // before the deadlines: a Read that sets its own after this one looks again
+	// Before the deadlines: a Read that sets its own after this one looks again
+	l.Retired.Store(before)
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
 	for c := range l.Conns {

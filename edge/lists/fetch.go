@@ -31,7 +31,8 @@ type validators struct {
 	Modified string `json:"modified,omitempty"`
 }
 
-var client = &http.Client{Timeout: fetchTime, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+var client = &http.Client{Timeout: fetchTime, CheckRedirect: func(next *http.Request,
+	via []*http.Request) error {
 	switch {
 	case len(via) > 5:
 		return errors.New("more than 5 redirects")
@@ -41,8 +42,8 @@ var client = &http.Client{Timeout: fetchTime, CheckRedirect: func(next *http.Req
 	return nil
 }}
 
-// sameHost reports whether a redirect stays where the operator sent the edge, perhaps over TLS now. An answer must not send
-// it to others, such as those that only the edge can reach.
+// sameHost reports whether a redirect stays where the operator sent the edge, perhaps over TLS now.
+// An answer must not send it to others, such as those that only the edge can reach.
 func sameHost(from, to *url.URL) bool {
 	if !strings.EqualFold(from.Hostname(), to.Hostname()) {
 		return false
@@ -72,7 +73,8 @@ func fetch(ctx context.Context, l *list) (text []byte, tags validators, same boo
 		if errors.As(err, &of) {
 			err = of.Err
 		}
-		if before, _, quotes := strings.Cut(err.Error(), `"`); quotes { // what has come, where that is not HTTP
+		// What has come, where that is not HTTP
+		if before, _, quotes := strings.Cut(err.Error(), `"`); quotes {
 			err = errors.New(before + "…")
 		}
 		return nil, tags, false, fmt.Errorf("%s: %w", l.Where(), err)
@@ -82,7 +84,8 @@ func fetch(ctx context.Context, l *list) (text []byte, tags validators, same boo
 	case resp.StatusCode == http.StatusNotModified && l.tags != (validators{}):
 		return nil, tags, true, nil
 	case resp.StatusCode != http.StatusOK:
-		return nil, tags, false, fmt.Errorf("%s: it answers %s", l.Where(), strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", http.StatusText(resp.StatusCode))))
+		return nil, tags, false, fmt.Errorf("%s: it answers %s", l.Where(),
+			strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", http.StatusText(resp.StatusCode))))
 	}
 	if text, err = bounded(l, resp.Body); err != nil {
 		return nil, tags, false, fmt.Errorf("%s: %w", l.Where(), err)
@@ -108,7 +111,8 @@ type answer struct {
 	tags validators
 }
 
-// copyHead is the first line of a copy, behind copyMark: a comment, so that the copy is a list as well.
+// copyHead is the first line of a copy, behind copyMark: a comment, so that the copy is a list as
+// well.
 type copyHead struct {
 	URL string `json:"url"` // its digest: a URL may hold a password
 	Sum string `json:"sum"` // digest of the rest: half a copy is a list, too
@@ -117,7 +121,8 @@ type copyHead struct {
 
 const (
 	copyMark = "# sluice "
-	maxHead  = 64 << 10 // bytes of the first line; tags are headers of an answer, which has some KiB
+	// Bytes of the first line; tags are headers of an answer, which has some KiB
+	maxHead = 64 << 10
 )
 
 func digestOf(text []byte) string {
@@ -127,7 +132,8 @@ func digestOf(text []byte) string {
 
 func (l *list) urlDigest() string { return digestOf([]byte(l.URL)) }
 
-// copyName is the file of a copy. Each URL has its own: one that is tried does not take the copy of that in force.
+// copyName is the file of a copy. Each URL has its own: one that is tried does not take the copy of
+// that in force.
 func (l *list) copyName() string { return l.Name + "." + l.urlDigest()[:16] }
 
 // dropCopies removes the copies of what is in force no more.
@@ -147,8 +153,8 @@ func (b *Book) dropCopies(inForce map[string]*list) {
 	}
 }
 
-// keep writes the copy of what a URL has answered, if Dir has it not yet. What could not be written is tried again after the
-// next look of any list.
+// keep writes the copy of what a URL has answered, if Dir has it not yet. What could not be written
+// is tried again after the next look of any list.
 func (b *Book) keep(l *list) {
 	l.mu.Lock()
 	fresh := l.fresh
@@ -158,7 +164,8 @@ func (b *Book) keep(l *list) {
 	}
 	if err := b.write(l, fresh); err != nil {
 		if !l.unkept {
-			b.Events.Add(events.Event{Time: time.Now(), Kind: events.List, Level: slog.LevelWarn, Text: "list " + l.Name + " cannot be kept for the next start: " + err.Error()})
+			b.Events.Add(events.Event{Time: time.Now(), Kind: events.List, Level: slog.LevelWarn,
+				Text: "list " + l.Name + " cannot be kept for the next start: " + err.Error()})
 		}
 		l.unkept = true
 		return
@@ -212,7 +219,8 @@ func (b *Book) restore(l *list) bool {
 		}
 	}
 	if err != nil {
-		b.Events.Add(events.Event{Time: time.Now(), Kind: events.List, Level: slog.LevelWarn, Text: "the copy of list " + l.Name + " cannot be used: " + err.Error()})
+		b.Events.Add(events.Event{Time: time.Now(), Kind: events.List, Level: slog.LevelWarn,
+			Text: "the copy of list " + l.Name + " cannot be used: " + err.Error()})
 	}
 	return err == nil
 }

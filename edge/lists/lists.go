@@ -1,10 +1,11 @@
-// Package lists keeps named lists of addresses: those of partners, of a search engine's robots, of a public blocklist. A
-// list is in a file or at a URL, one address or prefix a line.
+// Package lists keeps named lists of addresses: those of partners, of a search engine's robots, of
+// a public blocklist. A list is in a file or at a URL, one address or prefix a line.
 //
-// A Book has the lists of a configuration. Each is read before it is in force, and looked at again every Config.Refresh.
-// What is read replaces the content at once and whole; whoever looks an address up takes no lock (address.List). What
-// cannot be had, or has a bad line, changes nothing: the last good content stays in force, which is an event and a
-// metric. That of a URL is also kept in a folder, so that a process starts without the network.
+// A Book has the lists of a configuration. Each is read before it is in force, and looked at again
+// every Config.Refresh. What is read replaces the content at once and whole; whoever looks an
+// address up takes no lock (address.List). What cannot be had, or has a bad line, changes nothing:
+// the last good content stays in force, which is an event and a metric. That of a URL is also kept
+// in a folder, so that a process starts without the network.
 package lists
 
 import (
@@ -44,7 +45,8 @@ func (c *Config) Where() string {
 	return redacted(c.URL)
 }
 
-// A Book keeps lists. Its fields are set before Prepare; all may be left out. It is safe for concurrent use.
+// A Book keeps lists. Its fields are set before Prepare; all may be left out. It is safe for
+// concurrent use.
 type Book struct {
 	// Dir is where the contents of URLs are kept for the next start; "": nowhere.
 	Dir string
@@ -78,23 +80,27 @@ type list struct {
 
 // Status is how a list stands.
 type Status struct {
-	Name     string    `json:"name"`
-	From     string    `json:"from"` // its file or URL
-	URL      bool      `json:"-"`
-	Entries  int       `json:"entries"`
-	Read     time.Time `json:"read,omitzero"`    // when its content was last found to be what the file or the URL has
+	Name    string `json:"name"`
+	From    string `json:"from"` // its file or URL
+	URL     bool   `json:"-"`
+	Entries int    `json:"entries"`
+	// When its content was last found to be what the file or the URL has
+	Read     time.Time `json:"read,omitzero"`
 	Changed  time.Time `json:"changed,omitzero"` // when it came into force
 	Failures uint64    `json:"failures"`         // looks that have failed
 	Error    string    `json:"error,omitempty"`  // of the last look; "": it was good
-	// FailingSince is when the first look failed of those since the last good one; zero: the last was good.
+	// FailingSince is when the first look failed of those since the last good one; zero: the last
+	// was good.
 	FailingSince time.Time `json:"failing_since,omitzero"`
 }
 
-// Prepare reads those of the lists that are not in force as they are configured, and returns all of them by name. None is
-// in force before use is called, and those that were stay in force. It is an error if a file cannot be read, or a URL
-// that Dir has nothing of: a list that is empty by accident would refuse, or admit, whom nobody meant.
+// Prepare reads those of the lists that are not in force as they are configured, and returns all of
+// them by name. None is in force before use is called, and those that were stay in force. It is an
+// error if a file cannot be read, or a URL that Dir has nothing of: a list that is empty by
+// accident would refuse, or admit, whom nobody meant.
 func (b *Book) Prepare(configs []Config) (all map[string]*address.List, use func(), err error) {
-	next := b.read(context.Background(), configs) // what Fetch has not read: at a start, which a signal ends
+	// What Fetch has not read: at a start, which a signal ends
+	next := b.read(context.Background(), configs)
 	all = make(map[string]*address.List, len(next))
 	var errs []error
 	for _, c := range configs {
@@ -113,8 +119,9 @@ func (b *Book) Prepare(configs []Config) (all map[string]*address.List, use func
 	return all, use, errors.Join(errs...)
 }
 
-// Fetch reads what Prepare of the same lists would have to read, for it, and until forget is called. Who calls Prepare under
-// a lock calls Fetch before: a URL may take its time, which ends with ctx.
+// Fetch reads what Prepare of the same lists would have to read, for it, and until forget is
+// called. Who calls Prepare under a lock calls Fetch before: a URL may take its time, which ends
+// with ctx.
 func (b *Book) Fetch(ctx context.Context, configs []Config) (forget func()) {
 	read := b.read(ctx, configs)
 	b.mu.Lock()
@@ -138,7 +145,8 @@ func (b *Book) Fetch(ctx context.Context, configs []Config) (forget func()) {
 	}
 }
 
-// read returns lists by name: those in force that stay as they are configured, and the others, begun.
+// read returns lists by name: those in force that stay as they are configured, and the others,
+// begun.
 func (b *Book) read(ctx context.Context, configs []Config) map[string]*list {
 	b.mu.Lock()
 	before, ready := maps.Clone(b.lists), maps.Clone(b.ready)
@@ -185,10 +193,12 @@ func (b *Book) begin(ctx context.Context, l *list) error {
 	case b.Dir == "":
 		return fmt.Errorf("lists: %s: %w; with state_dir, what was read last would be kept for such a start", l.Name, err)
 	}
-	return fmt.Errorf("lists: %s: %w; and %s has no good copy of an earlier answer", l.Name, err, b.Dir)
+	return fmt.Errorf("lists: %s: %w; and %s has no good copy of an earlier answer", l.Name, err,
+		b.Dir)
 }
 
-// Run looks at each list again when it is due, whatever the others do, until ctx is done. It alone writes into Dir.
+// Run looks at each list again when it is due, whatever the others do, until ctx is done. It alone
+// writes into Dir.
 func (b *Book) Run(ctx context.Context) {
 	var looking sync.WaitGroup
 	defer looking.Wait()
@@ -239,7 +249,8 @@ func (b *Book) Run(ctx context.Context) {
 	}
 }
 
-// ReadFiles looks at all files again, and returns when that is done, or ctx. Run looks at URLs soon.
+// ReadFiles looks at all files again, and returns when that is done, or ctx. Run looks at URLs
+// soon.
 func (b *Book) ReadFiles(ctx context.Context) {
 	b.mu.Lock()
 	all := b.lists
@@ -297,9 +308,12 @@ func (b *Book) again(ctx context.Context, l *list) {
 	e := events.Event{Time: time.Now(), Kind: events.List}
 	switch {
 	case err != nil && now.Error != before.Error:
-		e.Level, e.Text = slog.LevelError, fmt.Sprintf("list %s cannot be read: its last good content stays in force: %s", l.Name, now.Error)
+		e.Level, e.Text = slog.LevelError,
+			fmt.Sprintf("list %s cannot be read: its last good content stays in force: %s", l.Name,
+				now.Error)
 	case err == nil && now.Changed != before.Changed:
-		e.Text, e.Old, e.New = "list "+l.Name+" has changed", Entries(before.Entries), Entries(now.Entries)
+		e.Text, e.Old, e.New = "list "+l.Name+" has changed", Entries(before.Entries),
+			Entries(now.Entries)
 	case err == nil && before.Error != "":
 		e.Text = "list " + l.Name + " can be read again, and has not changed"
 	default:
@@ -364,7 +378,8 @@ func (l *list) put(text []byte, tags validators) error {
 			return err
 		}
 		if n == 0 && l.URL != "" {
-			return fmt.Errorf("%s: the answer has no entry: a list that is to be empty is a file", l.Where())
+			return fmt.Errorf("%s: the answer has no entry: a list that is to be empty is a file",
+				l.Where())
 		}
 		l.content.Set(prefixes)
 		l.mu.Lock()
@@ -404,14 +419,19 @@ func (b *Book) Collect(to metric.Sink) {
 		if !s.Read.IsZero() {
 			read = float64(s.Read.UnixNano()) / 1e9
 		}
-		to.Gauge(float64(s.Entries), "sluice_list_entries", "Addresses and prefixes in a named list.", "list", s.Name)
-		to.Gauge(read, "sluice_list_read_timestamp_seconds", "When a named list was last found to be what its file or URL has; 0: not since the start, which has used the copy in state_dir.", "list", s.Name)
-		to.Count(s.Failures, "sluice_list_failures_total", "Looks at the file or the URL of a named list that have failed: its last good content stays in force.", "list", s.Name)
-		to.Gauge(failing, "sluice_list_failing", "1: the latest look at the file or the URL of a named list has failed.", "list", s.Name)
+		to.Gauge(float64(s.Entries), "sluice_list_entries",
+			"Addresses and prefixes in a named list.", "list", s.Name)
+		to.Gauge(read, "sluice_list_read_timestamp_seconds",
+			"When a named list was last found to be what its file or URL has; 0: not since the start, which has used the copy in state_dir.", "list", s.Name)
+		to.Count(s.Failures, "sluice_list_failures_total",
+			"Looks at the file or the URL of a named list that have failed: its last good content stays in force.", "list", s.Name)
+		to.Gauge(failing, "sluice_list_failing",
+			"1: the latest look at the file or the URL of a named list has failed.", "list", s.Name)
 	}
 }
 
-// settle is how long a file is left alone before what it has become is read: an editor writes it in pieces.
+// settle is how long a file is left alone before what it has become is read: an editor writes it in
+// pieces.
 const settle = 200 * time.Millisecond
 
 // readFile reads a file, which must be the same in two looks if it is another than before.

@@ -15,7 +15,8 @@ import (
 // mostErrors is how many bad lines of a list are named.
 const mostErrors = 5
 
-// parse reads a list: an address or a prefix a line, with comments behind # or ;. The error names the first bad lines.
+// parse reads a list: an address or a prefix a line, with comments behind # or ;. The error names
+// the first bad lines.
 func parse(l *Config, text []byte) (*bart.Lite, int, error) {
 	t, n, line := new(bart.Lite), 0, 0
 	var errs []error
@@ -31,11 +32,13 @@ func parse(l *Config, text []byte) (*bart.Lite, int, error) {
 			continue
 		}
 		if n++; n > l.MaxEntries {
-			return nil, 0, fmt.Errorf("%s:%d: more than %d entries: raise max_entries of the list, or shorten it", l.Where(), line, l.MaxEntries)
+			return nil, 0,
+				fmt.Errorf("%s:%d: more than %d entries: raise max_entries of the list, or shorten it", l.Where(), line, l.MaxEntries)
 		}
 		p, err := l.entry(string(one[:min(len(one), 100)]))
 		if err != nil {
-			if errs = append(errs, fmt.Errorf("%s:%d: %w", l.Where(), line, err)); len(errs) == mostErrors {
+			if errs = append(errs, fmt.Errorf("%s:%d: %w", l.Where(), line,
+				err)); len(errs) == mostErrors {
 				break
 			}
 			continue
@@ -48,8 +51,8 @@ func parse(l *Config, text []byte) (*bart.Lite, int, error) {
 	return t, n, nil
 }
 
-// The shortest prefixes that a URL may have, so that a wrong line there does not name half of the internet. Where no
-// client's address is, blocklists have shorter ones.
+// The shortest prefixes that a URL may have, so that a wrong line there does not name half of the
+// internet. Where no client's address is, blocklists have shorter ones.
 const (
 	shortest4 = 8
 	shortest6 = 16
@@ -60,8 +63,8 @@ var (
 	clients6   = netip.MustParsePrefix("2000::/3")
 )
 
-// entry reads an entry. An error about one that a URL has does not quote it: operators see it who may not see all that
-// the edge reaches.
+// entry reads an entry. An error about one that a URL has does not quote it: operators see it who
+// may not see all that the edge reaches.
 func (c *Config) entry(text string) (netip.Prefix, error) {
 	p, err := address.ParsePrefix(text)
 	wide := p.Bits() < shortest4 && !noClients4.Contains(p.Addr())
@@ -84,7 +87,8 @@ func (c *Config) entry(text string) (netip.Prefix, error) {
 func bounded(l *list, from io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(from, int64(l.MaxBytes)+1))
 	if err == nil && len(text) > l.MaxBytes {
-		err = fmt.Errorf("more than %d bytes: raise max_bytes of the list, or shorten it", l.MaxBytes)
+		err = fmt.Errorf("more than %d bytes: raise max_bytes of the list, or shorten it",
+			l.MaxBytes)
 	}
 	return text, err
 }

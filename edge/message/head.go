@@ -7,9 +7,11 @@ import (
 )
 
 const (
-	// MaxLines bounds the headers of an answer, and the lines of a trailer. Servers commonly allow 100.
+	// MaxLines bounds the headers of an answer, and the lines of a trailer. Servers commonly allow
+	// 100.
 	MaxLines = 128
-	// maxListed bounds the elements of all hop-by-hop lines together: what Connection, TE, Trailer and Upgrade name.
+	// maxListed bounds the elements of all hop-by-hop lines together: what Connection, TE, Trailer
+	// and Upgrade name.
 	maxListed = 64
 )
 
@@ -18,8 +20,9 @@ var (
 	ErrCount  = errors.New("edge: too many header lines")
 )
 
-// A Head is the header lines of a request or an answer as they came, each classified once. What is passed on is written from
-// these lines, so it keeps their order and spelling, and what no rule of HTTP takes out arrives unchanged.
+// A Head is the header lines of a request or an answer as they came, each classified once. What is
+// passed on is written from these lines, so it keeps their order and spelling, and what no rule of
+// HTTP takes out arrives unchanged.
 type Head struct {
 	Lines    []Line
 	Close    bool // Connection says so, in whatever case and company
@@ -111,7 +114,8 @@ func (h *Head) dropNominated() {
 // elements is how many elements a list has, the empty ones among them.
 func elements(list []byte) int { return bytes.Count(list, []byte{','}) + 1 }
 
-// Taken are the names that no trailer may have: those of the head's lines, and those that Connection names.
+// Taken are the names that no trailer may have: those of the head's lines, and those that
+// Connection names.
 func (h *Head) Taken() Names {
 	all := maps.Clone(h.Nominated)
 	for i := range h.Lines {
@@ -123,10 +127,13 @@ func (h *Head) Taken() Names {
 // mayBeNominated reports whether naming a line in Connection drops it.
 func (l *Line) mayBeNominated() bool {
 	switch l.Kind {
-	case Host, // routes the request: without it the origin would choose a host that no rule has seen
+	// Routes the request: without it the origin would choose a host that no rule has seen
+	case Host,
 		ContentLength, TransferEncoding, // frame the body, and the edge writes them anew
-		ForwardedFor, RealIP, Forwarded, ForwardedProto, ForwardedHost, ForwardedOther, // name the client: a
-		// client behind a trusted proxy must not have its proxy's word removed, where that passes Connection on
+		// Name the client: a
+		ForwardedFor, RealIP, Forwarded, ForwardedProto, ForwardedHost, ForwardedOther,
+		// client behind a trusted proxy must not have its proxy's word removed, where that passes
+		// Connection on
 		Override,  // likewise: a trusted proxy's word about the target,
 		RequestID, // and the name by which it will look the request up
 		Via:       // tells the origin of proxies on the way, and loops are found by it
@@ -135,8 +142,9 @@ func (l *Line) mayBeNominated() bool {
 	return true
 }
 
-// Distrust drops the lines that only a trusted proxy may send to the origin: those that name the client, its protocol,
-// or another target than the request's. It reports whether a line names the client.
+// Distrust drops the lines that only a trusted proxy may send to the origin: those that name the
+// client, its protocol, or another target than the request's. It reports whether a line names the
+// client.
 func (h *Head) Distrust() (named bool) {
 	for i := range h.Lines {
 		switch l := &h.Lines[i]; l.Kind {
@@ -149,9 +157,9 @@ func (h *Head) Distrust() (named bool) {
 	return named
 }
 
-// OnlyFrom is Distrust for one more header that names the client, and reports whether it is there. A trusted proxy's
-// own word stays, even where Connection names it, as its client may have written; a spelling that some servers take for
-// it is dropped.
+// OnlyFrom is Distrust for one more header that names the client, and reports whether it is there.
+// A trusted proxy's own word stays, even where Connection names it, as its client may have written;
+// a spelling that some servers take for it is dropped.
 func (h *Head) OnlyFrom(trusted bool, name []byte) (named bool) {
 	for i := range h.Lines {
 		if l := &h.Lines[i]; isSpelling(l.Name, name, foldHeader) {
@@ -161,14 +169,15 @@ func (h *Head) OnlyFrom(trusted bool, name []byte) (named bool) {
 	return named
 }
 
-// Only returns the value of the lines with this name that the origin gets as they came; nil if there are none, and false if
-// they differ.
+// Only returns the value of the lines with this name that the origin gets as they came; nil if
+// there are none, and false if they differ.
 func (h *Head) Only(name []byte) (value []byte, ok bool) {
 	value, _, ok = h.Header(name)
 	return value, ok
 }
 
-// Header is Only, and reports whether there is one such line, of a name that only its case may tell from this one.
+// Header is Only, and reports whether there is one such line, of a name that only its case may tell
+// from this one.
 func (h *Head) Header(name []byte) (value []byte, once, ok bool) {
 	for i := range h.Lines {
 		l := &h.Lines[i]
@@ -210,8 +219,8 @@ func isSpelling(name, want []byte, fold func(byte) byte) bool {
 	return true
 }
 
-// foldHeader folds as servers do that make variables of headers (CGI, WSGI), where an underscore is a hyphen, and for lighttpd whatever is no letter
-// and no digit.
+// foldHeader folds as servers do that make variables of headers (CGI, WSGI), where an underscore is
+// a hyphen, and for lighttpd whatever is no letter and no digit.
 func foldHeader(c byte) byte {
 	switch {
 	case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// AppendHost appends the form of a Host that rules are matched against: lower case, without port and without the
-// dot that may end it. It reports whether host could be one at all (RFC 3986: a name, an IPv4 address, or an IPv6 address
-// in brackets, with or without a port). What RFC 3986 has in brackets for addresses to come (IPvFuture) is none: nobody
-// has one, and servers read it differently.
+// AppendHost appends the form of a Host that rules are matched against: lower case, without port
+// and without the dot that may end it. It reports whether host could be one at all (RFC 3986: a
+// name, an IPv4 address, or an IPv6 address in brackets, with or without a port). What RFC 3986 has
+// in brackets for addresses to come (IPvFuture) is none: nobody has one, and servers read it
+// differently.
 func AppendHost(buf, host []byte) ([]byte, bool) {
 	name, port := host, []byte(nil)
 	if len(host) > 0 && host[0] == '[' {
@@ -48,7 +49,8 @@ func AppendHost(buf, host []byte) ([]byte, bool) {
 		switch {
 		case c >= 'A' && c <= 'Z':
 			c += 'a' - 'A'
-		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~' || c == '%':
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' ||
+			c == '~' || c == '%':
 		case name[0] == '[' && (c == ':' || c == '[' || c == ']'):
 		default:
 			return buf, false
@@ -71,8 +73,11 @@ func ParseHostPattern(text string) (string, error) {
 	}
 	name, wild := strings.CutPrefix(text, "*.")
 	canonical, ok := AppendHost(nil, []byte(name))
-	if !ok || strings.Contains(name, "*") || strings.Contains(strings.TrimPrefix(name, "["), ":") && name[0] != '[' {
-		return "", fmt.Errorf("%q is not a host: want example.com without a port, *.example.com, or *", text)
+	if !ok || strings.Contains(name, "*") || strings.Contains(strings.TrimPrefix(name, "["), ":") &&
+		name[0] != '[' {
+		return "",
+			fmt.Errorf("%q is not a host: want example.com without a port, *.example.com, or *",
+				text)
 	}
 	if wild {
 		return "*." + string(canonical), nil

@@ -21,8 +21,11 @@ const (
 	Via
 	RequestID // X-Request-ID: the edge writes it anew
 	Override  // tells some servers of another target, method or host than the request's own
-	Lookalike // spelled with underscores or other signs as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614);
-	// and Proxy, of which CGI makes the variable that names a program's own proxy (httpoxy, CVE-2016-5385)
+	// Spelled with underscores or other signs as one of the above, which many a server behind takes
+	// for it (CGI, CVE-2024-45614);
+	Lookalike
+	// and Proxy, of which CGI makes the variable that names a program's own proxy (httpoxy,
+	// CVE-2016-5385)
 )
 
 // KindOf is the kind of a header of that name.
@@ -77,8 +80,9 @@ func classify(name []byte) Kind {
 	return Other
 }
 
-// families are more of the kinds: all X-Forwarded-*, and what some server lets stand for the request's target (Symfony, Zend, IIS behind
-// ARR; gunicorn and Flask take SCRIPT_NAME off the path), its method (many a framework) or its host, which rules have not seen.
+// families are more of the kinds: all X-Forwarded-*, and what some server lets stand for the
+// request's target (Symfony, Zend, IIS behind ARR; gunicorn and Flask take SCRIPT_NAME off the
+// path), its method (many a framework) or its host, which rules have not seen.
 var families = [...]struct {
 	name   string
 	prefix bool
@@ -93,7 +97,8 @@ var families = [...]struct {
 	{"x-script-name", false, Override},
 }
 
-// isLike reports whether some server takes a name for another of the same length, which is in lower case, and whether it is that one.
+// isLike reports whether some server takes a name for another of the same length, which is in lower
+// case, and whether it is that one.
 func isLike(name []byte, lower string) (like, exact bool) {
 	if len(name) != len(lower) {
 		return false, false

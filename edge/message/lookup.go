@@ -2,13 +2,15 @@ package message
 
 import "bytes"
 
-// A Lookup finds what a request has by any of many names in one pass over its query, its cookies or its header lines. A client chooses how long
-// these are, so what they cost must not be multiplied by the number of names. One is for either headers (AddHeader) or the others (Add).
+// A Lookup finds what a request has by any of many names in one pass over its query, its cookies or
+// its header lines. A client chooses how long these are, so what they cost must not be multiplied
+// by the number of names. One is for either headers (AddHeader) or the others (Add).
 //
-// Names of parameters and cookies are read as the laxest of common servers take them, of which each alone takes the same name in any number of spellings. They are decoded. White space and
-// brackets before a name are left out (Rack takes [[q for q, qs [q]), a null byte ends it (PHP), and so do brackets (a[] is an array a;
-// Rack takes a]] for a). Letters have no case (ASP.NET), and dots, spaces and an opening bracket are underscores (PHP). So a[b has two
-// names: a and a_b.
+// Names of parameters and cookies are read as the laxest of common servers take them, of which each
+// alone takes the same name in any number of spellings. They are decoded. White space and brackets
+// before a name are left out (Rack takes [[q for q, qs [q]), a null byte ends it (PHP), and so do
+// brackets (a[] is an array a; Rack takes a]] for a). Letters have no case (ASP.NET), and dots,
+// spaces and an opening bracket are underscores (PHP). So a[b has two names: a and a_b.
 //
 // Add all names before the first pass. From then on it is safe for concurrent use.
 type Lookup struct {
@@ -24,11 +26,12 @@ type Found struct {
 	Odd         bool   // only some servers see it
 }
 
-// IsName reports whether parameters and cookies can be looked up by a name: a token (RFC 9110, 5.6.2) that decoding leaves as it is.
+// IsName reports whether parameters and cookies can be looked up by a name: a token (RFC 9110,
+// 5.6.2) that decoding leaves as it is.
 func IsName(name []byte) bool { return IsToken(name) && !bytes.ContainsAny(name, "%+&#") }
 
-// Add returns the position of a name, counted from 0. Names that some server takes for the same have one position.
-// IsName holds for it.
+// Add returns the position of a name, counted from 0. Names that some server takes for the same
+// have one position. IsName holds for it.
 func (l *Lookup) Add(name []byte) int {
 	return l.add(name, foldName)
 }
@@ -102,7 +105,8 @@ func (l *Lookup) mayBegin(name []byte) bool {
 	}
 }
 
-// names calls found for each of the names that text has up to its first equals sign, with where it ends.
+// names calls found for each of the names that text has up to its first equals sign, with where it
+// ends.
 func (l *Lookup) names(text []byte, found func(position, end int)) {
 	var room [128]byte
 	folded := room[:0]
@@ -143,16 +147,17 @@ func (l *Lookup) names(text []byte, found func(position, end int)) {
 	}
 }
 
-// Cookies calls found for each cookie that has one of the names. A name that stands before an equals sign where only
-// some servers begin a cookie is Odd: after a comma (RFC 2965), white space (Python's SimpleCookie), a quote, or bytes
-// that are white space once decoded (U+00A0).
+// Cookies calls found for each cookie that has one of the names. A name that stands before an
+// equals sign where only some servers begin a cookie is Odd: after a comma (RFC 2965), white space
+// (Python's SimpleCookie), a quote, or bytes that are white space once decoded (U+00A0).
 func (l *Lookup) Cookies(h *Head, found func(Found)) {
 	for i := range h.Lines {
 		if h.Lines[i].Kind != Cookie || h.Lines[i].Drop {
 			continue
 		}
 		line := h.Lines[i].Value
-		strange := !isVisible(line) || bytes.IndexByte(line, ',') >= 0 || bytes.IndexByte(line, '"') >= 0
+		strange := !isVisible(line) || bytes.IndexByte(line, ',') >= 0 ||
+			bytes.IndexByte(line, '"') >= 0
 		for len(line) > 0 {
 			var pair []byte
 			switch end := bytes.IndexByte(line, ';'); {
@@ -170,7 +175,10 @@ func (l *Lookup) Cookies(h *Head, found func(Found)) {
 			}
 			name, value = TrimSpace(name), TrimSpace(value)
 			if l.mayBegin(name) {
-				l.names(name, func(position, end int) { found(Found{Position: position, Name: name, Value: value}) })
+				l.names(name, func(position, end int) {
+					found(Found{Position: position, Name: name,
+						Value: value})
+				})
 			}
 			if strange || bytes.IndexByte(pair[1:], ' ') >= 0 {
 				l.odd(name, value, found)
@@ -181,7 +189,10 @@ func (l *Lookup) Cookies(h *Head, found func(Found)) {
 
 // odd calls found for the names of cookies that only some servers see in one.
 func (l *Lookup) odd(name, value []byte, found func(Found)) {
-	hit := func(position, _ int) { found(Found{Position: position, Name: name, Value: value, Odd: true}) }
+	hit := func(position, _ int) {
+		found(Found{Position: position, Name: name, Value: value,
+			Odd: true})
+	}
 	if word := lastToken(name); len(word) < len(name) {
 		l.names(word, hit)
 	}
@@ -213,12 +224,14 @@ func lastToken(text []byte) []byte {
 // isBreak reports whether some server ends a word of a Cookie line at a byte.
 func isBreak(c byte) bool { return c <= ' ' || c >= 0x7f || c == ',' || c == '"' }
 
-// Headers calls found for each header line with one of the names that the origin gets as it came, as Head.Header has it.
+// Headers calls found for each header line with one of the names that the origin gets as it came,
+// as Head.Header has it.
 func (l *Lookup) Headers(h *Head, found func(Found)) {
 	var room [128]byte
 	for i := range h.Lines {
 		line := &h.Lines[i]
-		if line.Drop || line.Kind == ForwardedFor || len(line.Name) > l.longest || !l.first[foldHeader(line.Name[0])] {
+		if line.Drop || line.Kind == ForwardedFor || len(line.Name) > l.longest ||
+			!l.first[foldHeader(line.Name[0])] {
 			continue
 		}
 		folded := room[:0]
@@ -231,8 +244,8 @@ func (l *Lookup) Headers(h *Head, found func(Found)) {
 	}
 }
 
-// foldName folds as the laxest of common servers do: ASP.NET Core takes small letters and capitals for the same, PHP a dot, a space
-// and an opening bracket for an underscore.
+// foldName folds as the laxest of common servers do: ASP.NET Core takes small letters and capitals
+// for the same, PHP a dot, a space and an opening bracket for an underscore.
 func foldName(c byte) byte {
 	switch {
 	case 'A' <= c && c <= 'Z':

@@ -1,8 +1,9 @@
-// Package message is the content of requests and answers, whatever protocol carried them: header lines, each classified
-// once, hosts, paths and values in the one form that rules compare, which fields a header and a trailer may have and
-// from whom, and how a request is refused.
+// Package message is the content of requests and answers, whatever protocol carried them: header
+// lines, each classified once, hosts, paths and values in the one form that rules compare, which
+// fields a header and a trailer may have and from whom, and how a request is refused.
 //
-// It reads bytes and does no I/O. What it points to belongs to its reader, and ends with the request.
+// It reads bytes and does no I/O. What it points to belongs to its reader, and ends with the
+// request.
 package message
 
 import "net/http"
@@ -27,7 +28,8 @@ const (
 // Codes bounds what is counted by status: a status has three digits.
 const Codes = 1000
 
-// Bodyless reports whether an answer has no body whatever its head announces (RFC 9110, 6.4.1). head is one to HEAD.
+// Bodyless reports whether an answer has no body whatever its head announces (RFC 9110, 6.4.1).
+// head is one to HEAD.
 func Bodyless(head bool, status int) bool {
 	return head || status == http.StatusNoContent || status == http.StatusNotModified
 }

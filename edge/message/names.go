@@ -2,8 +2,9 @@ package message
 
 import "strings"
 
-// Names is a set of header names: by what they are in small letters, as they are written. It has its own copies. One look-up costs
-// the length of the name, however many there are: nothing that a stranger lists is compared with all that he sends.
+// Names is a set of header names: by what they are in small letters, as they are written. It has
+// its own copies. One look-up costs the length of the name, however many there are: nothing that a
+// stranger lists is compared with all that he sends.
 type Names map[string]string
 
 func (n *Names) Add(name []byte) {

@@ -9,29 +9,33 @@ import (
 const (
 	// maxOddSegments bounds the segments of a path that are empty, . or .. once it is decoded.
 	maxOddSegments = 64
-	// MaxPath bounds a path as it comes, in bytes. Every server takes targets of 8000 (RFC 9112, 3). Of what is shown to regular expressions there
-	// is less (rules.MaxSearched).
+	// MaxPath bounds a path as it comes, in bytes. Every server takes targets of 8000 (RFC 9112,
+	// 3). Of what is shown to regular expressions there is less (rules.MaxSearched).
 	MaxPath = 8 << 10
 	// MaxOddPath bounds one that origins read in several ways: every reading is matched.
 	MaxOddPath = 1 << 10
 )
 
 // TooLong is the answer to a path that is longer than MaxPath, or than can be matched.
-var TooLong = Refuse(http.StatusRequestURITooLong, "target_too_long", "The path is longer than this server accepts.")
+var TooLong = Refuse(http.StatusRequestURITooLong, "target_too_long",
+	"The path is longer than this server accepts.")
 
 // AppendPath appends the form of a request target's path that rules are matched against:
 //
-//   - everything from the first ? or # on is gone; an absolute target (http://host/path) is its path;
+//   - everything from the first ? or # on is gone; an absolute target (http://host/path) is its
+//     path;
 //   - percent-encodings are decoded, once: %6c is l and %2f is /; what is not an encoding stays;
 //   - a backslash is a slash;
-//   - several slashes are one; a . segment is gone; a .. segment takes the one before it along, never leaving the root.
+//   - several slashes are one; a . segment is gone; a .. segment takes the one before it along,
+//     never leaving the root.
 //
-// So //login, /./login, /x/../login, /%6cogin and /%2flogin are all /login. Letters keep their case, a slash at the end stays,
-// and the asterisk of OPTIONS * stays. What is forwarded is the target as it came: only rules see this form, and those in which
-// other origins read the path, where there are any.
+// So //login, /./login, /x/../login, /%6cogin and /%2flogin are all /login. Letters keep their
+// case, a slash at the end stays, and the asterisk of OPTIONS * stays. What is forwarded is the
+// target as it came: only rules see this form, and those in which other origins read the path,
+// where there are any.
 //
-// Most paths are canonical already and are returned as they are, without a copy: the result is valid as long as target
-// and buf.
+// Most paths are canonical already and are returned as they are, without a copy: the result is
+// valid as long as target and buf.
 func AppendPath(buf, target []byte) ([]byte, Reading) {
 	path := RawPath(target)
 	if IsCanonical(path) {
@@ -43,23 +47,30 @@ func AppendPath(buf, target []byte) ([]byte, Reading) {
 	return Canonicalize(buf[:0], path, 0)
 }
 
-// A Reading is how origins take a path that others take otherwise; they go together in any way. The edge cannot know
-// which origin is behind it, so a rule is about a request if it is about any reading of its path: else
-// /api/x%2f..%2f..%2fzzz would be /zzz for the rules and a page below /api/ for the origin.
+// A Reading is how origins take a path that others take otherwise; they go together in any way. The
+// edge cannot know which origin is behind it, so a rule is about a request if it is about any
+// reading of its path: else /api/x%2f..%2f..%2fzzz would be /zzz for the rules and a page below
+// /api/ for the origin.
 type Reading uint8
 
 const (
-	upKept    Reading = 1 << iota // nothing resolves .. (Express and what else routes on the raw path)
-	SlashKept                     // an encoded slash or a backslash is a letter like others (GitLab's group%2fproject)
-	ParamsCut                     // a segment ends at its semicolon (servlets: /api/..;/x, /api;x/y)
-	HostCut                       // //host/x is /x, as of a relative reference (new URL in JavaScript)
-	QueryCut                      // the path ends at its first semicolon, and what follows is the query (find-my-way: /api;/x)
+	// Nothing resolves .. (Express and what else routes on the raw path)
+	upKept Reading = 1 << iota
+	// An encoded slash or a backslash is a letter like others (GitLab's group%2fproject)
+	SlashKept
+	// A segment ends at its semicolon (servlets: /api/..;/x, /api;x/y)
+	ParamsCut
+	// //host/x is /x, as of a relative reference (new URL in JavaScript)
+	HostCut
+	// The path ends at its first semicolon, and what follows is the query (find-my-way: /api;/x)
+	QueryCut
 
-	// TooMany is no reading: origins disagree on what the path is in more ways than are worth trying. Real clients send no such path: one
-	// with a .. that is, or goes back over, what only some take for a segment; with a control byte, of which a null byte ends the path for
-	// some and a line feed is overlooked by others' patterns; with encoded slashes within parameters and without; with what only some
-	// decode (%u002f, a slash in overlong UTF-8); with more than maxOddSegments segments that are empty, . or .., at which servers behind
-	// are slow.
+	// TooMany is no reading: origins disagree on what the path is in more ways than are worth
+	// trying. Real clients send no such path: one with a .. that is, or goes back over, what only
+	// some take for a segment; with a control byte, of which a null byte ends the path for some and
+	// a line feed is overlooked by others' patterns; with encoded slashes within parameters and
+	// without; with what only some decode (%u002f, a slash in overlong UTF-8); with more than
+	// maxOddSegments segments that are empty, . or .., at which servers behind are slow.
 	TooMany
 )
 
@@ -117,7 +128,8 @@ func (r Reading) Has(as Reading) bool { return as&^r == 0 && as&semicolons != se
 // semicolons are what servers do at one, of which each does one thing.
 const semicolons = ParamsCut | QueryCut
 
-// Canonicalize appends the path in one reading, where 0 is the canonical one. With that it finds the other readings.
+// Canonicalize appends the path in one reading, where 0 is the canonical one. With that it finds
+// the other readings.
 func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
 	found := Reading(0)
 	if i := bytes.IndexByte(path, ';'); i >= 0 {
@@ -147,7 +159,8 @@ func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
 		solid   = 0     // and so many since that a .. can go back over
 		ups     [2]bool // there are .. segments, written so, and encoded
 		param   = false // what comes are parameters, up to a plain slash
-		slashes [2]bool // there are encoded slashes or backslashes, outside of parameters and within
+		// There are encoded slashes or backslashes, outside of parameters and within
+		slashes [2]bool
 	)
 	out = append(out, '/')
 	end := func() {
@@ -155,7 +168,8 @@ func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
 		case len(s) == 1 && s[0] == '.':
 			empty++
 			out = out[:segment]
-			doubted = doubted || coded // a server that resolves first and decodes then goes back over it
+			// A server that resolves first and decodes then goes back over it
+			doubted = doubted || coded
 		case len(s) == 2 && s[0] == '.' && s[1] == '.':
 			empty++
 			found |= upKept
@@ -187,7 +201,8 @@ func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
 			if high, low := Unhex(path[i+1]), Unhex(path[i+2]); high >= 0 && low >= 0 {
 				c, encoded = byte(high<<4|low), true
 				i += 2
-			} else if i+3 < len(path) && path[i+1]|0x20 == 'u' && path[i+2] == '0' && path[i+3] == '0' {
+			} else if i+3 < len(path) && path[i+1]|0x20 == 'u' && path[i+2] == '0' &&
+				path[i+3] == '0' {
 				found |= TooMany
 			}
 		}
@@ -244,8 +259,8 @@ func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
 	return out, found
 }
 
-// isOverlong reports whether two bytes are, or begin, a slash, a dot or a backslash in more bytes of UTF-8 than it needs. Other pairs
-// may be letters of older encodings (GBK).
+// isOverlong reports whether two bytes are, or begin, a slash, a dot or a backslash in more bytes
+// of UTF-8 than it needs. Other pairs may be letters of older encodings (GBK).
 func isOverlong(first, second byte) bool {
 	switch first {
 	case 0xc0:

@@ -15,9 +15,11 @@ func Query(target []byte) []byte {
 type Split uint8
 
 const (
-	Ampersands     Split = iota // what follows the first question mark, at ampersands
-	Semicolons                  // at semicolons as well, as HTML 4 advised; older Python, Perl and Java do
-	AfterSemicolon              // what follows the first semicolon of the path, at ampersands (find-my-way, and so Fastify)
+	Ampersands Split = iota // what follows the first question mark, at ampersands
+	// At semicolons as well, as HTML 4 advised; older Python, Perl and Java do
+	Semicolons
+	// What follows the first semicolon of the path, at ampersands (find-my-way, and so Fastify)
+	AfterSemicolon
 
 	Splits // how many there are
 )
@@ -56,12 +58,13 @@ func Escaped(text []byte) (byte, bool) {
 
 // IsOddQuery reports whether a query has what only some servers decode: %u0061.
 func IsOddQuery(query []byte) bool {
-	return bytes.IndexByte(query, '%') >= 0 && (bytes.Contains(query, []byte("%u00")) || bytes.Contains(query, []byte("%U00")))
+	return bytes.IndexByte(query, '%') >= 0 && (bytes.Contains(query, []byte("%u00")) ||
+		bytes.Contains(query, []byte("%U00")))
 }
 
-// HasOddCharset reports whether Content-Type names a character set in which ASCII has other spellings (UTF-7,
-// ISO-2022-JP, HZ, and those of Python like unicode_escape), or names it in an odd way. Django and ASP.NET decode the
-// query by it, of whatever method.
+// HasOddCharset reports whether Content-Type names a character set in which ASCII has other
+// spellings (UTF-7, ISO-2022-JP, HZ, and those of Python like unicode_escape), or names it in an
+// odd way. Django and ASP.NET decode the query by it, of whatever method.
 func (h *Head) HasOddCharset() bool {
 	for i := range h.Lines {
 		l := &h.Lines[i]
@@ -89,7 +92,8 @@ func (h *Head) HasOddCharset() bool {
 
 var contentType = []byte("content-type")
 
-// isPlainCharset reports whether every byte of ASCII, and nothing else, is its own character of ASCII in a character set.
+// isPlainCharset reports whether every byte of ASCII, and nothing else, is its own character of
+// ASCII in a character set.
 func isPlainCharset(name string) bool {
 	switch name {
 	case "", "utf-8", "utf8", "us-ascii", "ascii":

@@ -6,8 +6,8 @@ type Field struct {
 	Value []byte
 }
 
-// A Refusal is an answer of the edge's own to what it does not take. Its texts go to the client: they must not hold anything
-// that a client should not know, nor quotes.
+// A Refusal is an answer of the edge's own to what it does not take. Its texts go to the client:
+// they must not hold anything that a client should not know, nor quotes.
 type Refusal struct {
 	Status        int
 	Code, Message string

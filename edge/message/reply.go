@@ -9,8 +9,9 @@ type Reply struct {
 	Fields      []Field // further lines
 	ContentType string  // as is
 	Body        []byte
-	Shared      bool      // the body is never written to again; else it is lent
-	At          time.Time // an instant just now, which spares its writer a look at the clock; zero: there is none
+	Shared      bool // the body is never written to again; else it is lent
+	// An instant just now, which spares its writer a look at the clock; zero: there is none
+	At time.Time
 }
 
 // Common is lines of a header that many answers have in common.

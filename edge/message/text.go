@@ -25,7 +25,8 @@ func EqualFold(name []byte, lower string) bool {
 func IsToken(s []byte) bool {
 	for _, c := range s {
 		switch {
-		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_':
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' ||
+			c == '_':
 		case bytes.IndexByte([]byte("!#$%&'*+.^`|~"), c) >= 0:
 		default:
 			return false
@@ -57,8 +58,9 @@ func isPlainText(s []byte) bool {
 	return true
 }
 
-// IsMethod reports whether s is a method as all servers take it. HTTP allows small letters and distinguishes get from
-// GET (RFC 9110, 9.1), but many an origin does not, and a rule about POST must not be dodged by writing post.
+// IsMethod reports whether s is a method as all servers take it. HTTP allows small letters and
+// distinguishes get from GET (RFC 9110, 9.1), but many an origin does not, and a rule about POST
+// must not be dodged by writing post.
 func IsMethod(s []byte) bool {
 	for _, c := range s {
 		if 'a' <= c && c <= 'z' {

@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// untrailed are names that must not stand in a trailer, beside those that have a lineKind; one that ends in * stands
-// for all that begin so.
+// untrailed are names that must not stand in a trailer, beside those that have a lineKind; one that
+// ends in * stands for all that begin so.
 var untrailed = [...]string{
 	"authorization", "authentication-info", "proxy-*", "www-authenticate", "set-cookie*", // who
 	"content-type", "content-encoding", "content-range", "content-location", "content-language", "content-disposition", // what
 	"age", "cache-control", "date", "expires", "location", "pragma", "retry-after", "vary", "warning", // what to do with an answer
-	"range", "if-*", "accept*", "max-forwards", "origin", "referer", "server", "user-agent", // what is asked for
+	// What is asked for
+	"range", "if-*", "accept*", "max-forwards", "origin", "referer", "server", "user-agent",
 	"http2-settings",
 	"ratelimit*", "x-ratelimit*", "sluice-*",
 }
@@ -47,8 +48,9 @@ func TakesTrailers(l *Line) bool {
 	return false
 }
 
-// Forged reports whether a line may stand in no trailer at all, because some servers would take it for a header that
-// frames or routes the request, or names its sender: a request with one is refused.
+// Forged reports whether a line may stand in no trailer at all, because some servers would take it
+// for a header that frames or routes the request, or names its sender: a request with one is
+// refused.
 func Forged(l *Line) bool {
 	switch l.Kind {
 	case Other:

@@ -9,9 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// What rules look at has one form for all that servers take for the same, and what servers read differently has none: a request that has
-// such a thing where a rule in force looks is refused. What no rule looks at is passed on as it is, whatever it holds. The functions here
-// are all that decide on that, for the keys of rules, their conditions, tokens, and the clients that operators name:
+// What rules look at has one form for all that servers take for the same, and what servers read
+// differently has none: a request that has such a thing where a rule in force looks is refused.
+// What no rule looks at is passed on as it is, whatever it holds. The functions here are all that
+// decide on that, for the keys of rules, their conditions, tokens, and the clients that operators
+// name:
 //
 //	a header         AppendValue        visible ASCII and spaces, without the white space around it
 //	Authorization    AppendCredentials  its token, whatever its scheme
@@ -19,10 +21,12 @@ import (
 //	a parameter      AppendParameter    visible ASCII, decoded
 //	Host, a path     AppendHost, AppendPath
 //
-// Names are read by Lookup, those of headers by Head.Header. TestSpellings in edge/rules holds all of it against real servers' parsers.
+// Names are read by Lookup, those of headers by Head.Header. TestSpellings in edge/rules holds all
+// of it against real servers' parsers.
 
-// AppendValue appends the value of a header. It reports false for one with bytes beyond ASCII, which some servers take for white space
-// (U+00A0) and trim, or with a tab, which honest clients do not send in one.
+// AppendValue appends the value of a header. It reports false for one with bytes beyond ASCII,
+// which some servers take for white space (U+00A0) and trim, or with a tab, which honest clients do
+// not send in one.
 func AppendValue(buf, value []byte) ([]byte, bool) {
 	value = TrimSpace(value)
 	if !isVisible(value) {
@@ -31,11 +35,14 @@ func AppendValue(buf, value []byte) ([]byte, bool) {
 	return appendSigned(append(buf, value...), len(buf))
 }
 
-// appendSigned brings buf[from:] into the form of a token if it is one that is signed or encrypted (RFC 7515, RFC 7516, Flask's sessions): servers
-// decode its parts, and pass over what is no letter of them.
+// appendSigned brings buf[from:] into the form of a token if it is one that is signed or encrypted
+// (RFC 7515, RFC 7516, Flask's sessions): servers decode its parts, and pass over what is no letter
+// of them.
 func appendSigned(buf []byte, from int) ([]byte, bool) {
 	text := buf[from:]
-	if len(text) < 3 || text[0] != 'e' || text[1] != 'y' || text[2] != 'J' || bytes.Count(text, []byte{'.'}) < 2 { // eyJ is {"
+	// eyJ is {"
+	if len(text) < 3 || text[0] != 'e' || text[1] != 'y' || text[2] != 'J' ||
+		bytes.Count(text, []byte{'.'}) < 2 {
 		return buf, true
 	}
 	return appendToken(buf[:from], text), isBare(text)
@@ -65,16 +72,19 @@ const NoClient = -1
 
 var strictBase64 = base64.StdEncoding.Strict()
 
-// AppendCredentials appends a value of Authorization (RFC 9110, 11.4): its scheme in small letters, a space, and what
-// follows; token is where its token begins in that. Servers look for the token behind whatever scheme, or behind none:
-// so it is the token that distinguishes clients. Equals signs at its end are left out, because decoders pass over them,
-// and of a signature (RFC 7515) the bits that no byte needs. One word is the token.
+// AppendCredentials appends a value of Authorization (RFC 9110, 11.4): its scheme in small letters,
+// a space, and what follows; token is where its token begins in that. Servers look for the token
+// behind whatever scheme, or behind none: so it is the token that distinguishes clients. Equals
+// signs at its end are left out, because decoders pass over them, and of a signature (RFC 7515) the
+// bits that no byte needs. One word is the token.
 //
-// Schemes with parameters (Digest, AWS4-HMAC-SHA256, OAuth) sign each request anew, so they distinguish no clients,
-// except by a parameter of the name token (RFC 9577, Rails), which is the token.
+// Schemes with parameters (Digest, AWS4-HMAC-SHA256, OAuth) sign each request anew, so they
+// distinguish no clients, except by a parameter of the name token (RFC 9577, Rails), which is the
+// token.
 //
-// It reports false for a second word, as in "Bearer TOKEN x", which some servers pass over; for a token with quotes, commas, semicolons or
-// backslashes, where some end it; for Basic that is no plain base64 (RFC 7617), and a JSON Web Token that is none; and for what is no visible ASCII.
+// It reports false for a second word, as in "Bearer TOKEN x", which some servers pass over; for a
+// token with quotes, commas, semicolons or backslashes, where some end it; for Basic that is no
+// plain base64 (RFC 7617), and a JSON Web Token that is none; and for what is no visible ASCII.
 func AppendCredentials(buf, value []byte) (_ []byte, token int, ok bool) {
 	value = TrimSpace(value)
 	from, i := len(buf), bytes.IndexAny(value, " \t")
@@ -82,7 +92,9 @@ func AppendCredentials(buf, value []byte) (_ []byte, token int, ok bool) {
 		return appendToken(buf, value), 0, isVisible(value) && isBare(value)
 	}
 	scheme, rest := value[:i], TrimSpace(value[i:])
-	if !isVisible(scheme) || bytes.IndexByte(rest, '\t') >= 0 || isJSON(scheme) && bytes.IndexByte(scheme, '.') > 0 { // a JSON Web Token, ended by a space
+	// A JSON Web Token, ended by a space
+	if !isVisible(scheme) || bytes.IndexByte(rest, '\t') >= 0 || isJSON(scheme) &&
+		bytes.IndexByte(scheme, '.') > 0 {
 		return buf, 0, false
 	}
 	for _, c := range scheme {
@@ -113,8 +125,9 @@ func AppendCredentials(buf, value []byte) (_ []byte, token int, ok bool) {
 	return appendToken(buf, rest), token, isVisible(rest)
 }
 
-// isBare reports whether a token has nothing at which some servers would end it, and one that is a JSON Web Token nothing that decoders of
-// base64 pass over (Python's), or take for another letter (Node's).
+// isBare reports whether a token has nothing at which some servers would end it, and one that is a
+// JSON Web Token nothing that decoders of base64 pass over (Python's), or take for another letter
+// (Node's).
 func isBare(token []byte) bool {
 	if bytes.ContainsAny(token, "\",;\\") {
 		return false
@@ -133,8 +146,9 @@ func isBare(token []byte) bool {
 // isJSON reports whether base64 begins with a brace, and a quote or white space.
 func isJSON(s []byte) bool { return len(s) > 1 && s[0] == 'e' && (s[1] == 'y' || s[1] == 'w') }
 
-// tokenOf is the parameter token of credentials; nil: they have none. It reports false if they are no list of parameters, which must not
-// be taken for one: NAME=VALUE, separated by commas, each value in quotes or one word.
+// tokenOf is the parameter token of credentials; nil: they have none. It reports false if they are
+// no list of parameters, which must not be taken for one: NAME=VALUE, separated by commas, each
+// value in quotes or one word.
 func tokenOf(list []byte) (token []byte, ok bool) {
 	for more := true; more; {
 		name, rest, assigned := bytes.Cut(TrimSpace(list), []byte{'='})
@@ -155,13 +169,15 @@ func tokenOf(list []byte) (token []byte, ok bool) {
 				return nil, false
 			}
 			list = list[min(1, len(list)):]
-		} else if value, list, more = bytes.Cut(rest, []byte{','}); len(value) == 0 || bytes.ContainsAny(TrimSpace(value), " \"") {
+		} else if value, list, more = bytes.Cut(rest, []byte{','}); len(value) == 0 ||
+			bytes.ContainsAny(TrimSpace(value), " \"") {
 			return nil, false
 		}
 		if !EqualFold(name, "token") {
 			continue
 		}
-		if value = TrimSpace(value); token != nil || len(value) == 0 || !isBare(value) || bytes.IndexByte(value, ' ') >= 0 {
+		if value = TrimSpace(value); token != nil || len(value) == 0 || !isBare(value) ||
+			bytes.IndexByte(value, ' ') >= 0 {
 			return nil, false
 		}
 		token = value
@@ -169,8 +185,9 @@ func tokenOf(list []byte) (token []byte, ok bool) {
 	return token, true
 }
 
-// isParameter reports whether a name is one of a parameter of credentials, and not what decoders of base64 read of a token, which end at its first equals
-// sign: letters, as in all of the schemes that are registered, and the asterisk of RFC 8187 (username* of Digest).
+// isParameter reports whether a name is one of a parameter of credentials, and not what decoders of
+// base64 read of a token, which end at its first equals sign: letters, as in all of the schemes
+// that are registered, and the asterisk of RFC 8187 (username* of Digest).
 func isParameter(name []byte) bool {
 	name = bytes.TrimSuffix(name, []byte{'*'})
 	for _, c := range name {
@@ -181,14 +198,16 @@ func isParameter(name []byte) bool {
 	return 0 < len(name) && len(name) <= 32
 }
 
-// escaped reports whether what comes after text stands behind a backslash that is not itself escaped.
+// escaped reports whether what comes after text stands behind a backslash that is not itself
+// escaped.
 func escaped(text []byte) bool {
 	return (len(text)-len(bytes.TrimRight(text, `\`)))%2 == 1
 }
 
-// appendToken appends a token. Decoders of base64 pass over equals signs at its end, and over the bits of the last
-// letter that are of no byte: else one signature could be written in sixteen ways, and each part of what is encrypted
-// (RFC 7516). A short last part is no signature, and may be what distinguishes two tokens.
+// appendToken appends a token. Decoders of base64 pass over equals signs at its end, and over the
+// bits of the last letter that are of no byte: else one signature could be written in sixteen ways,
+// and each part of what is encrypted (RFC 7516). A short last part is no signature, and may be what
+// distinguishes two tokens.
 func appendToken(buf, token []byte) []byte {
 	const shortest = 16 // letters of a signature
 	token = bytes.TrimRight(token, "=")
@@ -197,7 +216,8 @@ func appendToken(buf, token []byte) []byte {
 	text := buf[from:]
 	switch bytes.Count(text, []byte{'.'}) {
 	case 2:
-		if signature := text[bytes.LastIndexByte(text, '.')+1:]; isJSON(text) || len(signature) >= shortest {
+		if signature := text[bytes.LastIndexByte(text, '.')+1:]; isJSON(text) ||
+			len(signature) >= shortest {
 			clearSpare(signature)
 		}
 	case 4:
@@ -227,11 +247,13 @@ func clearSpare(text []byte) {
 // letters are those of base64 for URLs (RFC 4648, 5), by what they stand for.
 var letters = []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
-// AppendCookie appends the value of a cookie as it is after whatever servers do to one: some take quotes around it
-// away, some decode %61, some take a plus for a space. It reports false for what no browser sends unprompted and
-// servers read differently (RFC 6265, 4.1.1): other quotes, backslashes (Python takes "\141" for a), commas and white
-// space, at which some begin another cookie, and bytes beyond ASCII; for what AppendParameter does not take; and for
-// what cookie-parser reads as JSON that is no list and no object, because it has any number of spellings.
+// AppendCookie appends the value of a cookie as it is after whatever servers do to one: some take
+// quotes around it away, some decode %61, some take a plus for a space. It reports false for what
+// no browser sends unprompted and servers read differently (RFC 6265, 4.1.1): other quotes,
+// backslashes (Python takes "\141" for a), commas and white space, at which some begin another
+// cookie, and bytes beyond ASCII; for what AppendParameter does not take; and for what
+// cookie-parser reads as JSON that is no list and no object, because it has any number of
+// spellings.
 func AppendCookie(buf, value []byte) ([]byte, bool) {
 	value = TrimSpace(value)
 	if n := len(value); n > 1 && value[0] == '"' && value[n-1] == '"' {
@@ -245,9 +267,10 @@ func AppendCookie(buf, value []byte) ([]byte, bool) {
 	return buf, ok
 }
 
-// AppendParameter appends the value of a parameter, decoded, without white space and control characters around it. It reports false for
-// bytes beyond ASCII that are not encoded, for what is no UTF-8 once it is decoded, which servers replace in several ways, and for a null
-// byte, which ends it for some.
+// AppendParameter appends the value of a parameter, decoded, without white space and control
+// characters around it. It reports false for bytes beyond ASCII that are not encoded, for what is
+// no UTF-8 once it is decoded, which servers replace in several ways, and for a null byte, which
+// ends it for some.
 func AppendParameter(buf, value []byte) ([]byte, bool) { return appendDecoded(buf, value, false) }
 
 func appendDecoded(buf, value []byte, cookie bool) ([]byte, bool) {
@@ -303,8 +326,9 @@ func appendDecoded(buf, value []byte, cookie bool) ([]byte, bool) {
 	return appendSigned(append(buf[:from], text[first:]...), from)
 }
 
-// isTrimmed reports whether some server takes a character away that stands at an end of a text: Java all up to the space, JavaScript the
-// byte order mark, older .NET characters without width, Python what separates files.
+// isTrimmed reports whether some server takes a character away that stands at an end of a text:
+// Java all up to the space, JavaScript the byte order mark, older .NET characters without width,
+// Python what separates files.
 func isTrimmed(r rune) bool {
 	if r < 0x7f {
 		return r <= ' '

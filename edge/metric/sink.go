@@ -1,5 +1,6 @@
-// Package metric is how the rooms of the edge give their metrics: each to a Sink, when Prometheus asks (Collect). What is counted lives in plain
-// atomics beside what counts it, so that the request path looks up no labels.
+// Package metric is how the rooms of the edge give their metrics: each to a Sink, when Prometheus
+// asks (Collect). What is counted lives in plain atomics beside what counts it, so that the request
+// path looks up no labels.
 package metric
 
 import (
@@ -8,8 +9,8 @@ import (
 	"sluice/counter/buckets"
 )
 
-// A Collector gives Prometheus what a function gives to a Sink. Which metrics those are may depend on the
-// configuration: it describes none.
+// A Collector gives Prometheus what a function gives to a Sink. Which metrics those are may depend
+// on the configuration: it describes none.
 type Collector func(Sink)
 
 func (Collector) Describe(chan<- *prometheus.Desc) {}
@@ -19,7 +20,8 @@ func (c Collector) Collect(out chan<- prometheus.Metric) { c(Sink{To: out}) }
 // A Sink takes values of metrics, for Prometheus. Labels are names and values by turns.
 type Sink struct{ To chan<- prometheus.Metric }
 
-// Count takes what only rises, Gauge what may fall as well, Whether what is so (1) or not (0), and Spread a histogram.
+// Count takes what only rises, Gauge what may fall as well, Whether what is so (1) or not (0), and
+// Spread a histogram.
 func (s Sink) Count(v uint64, name, help string, labels ...string) {
 	s.send(prometheus.CounterValue, float64(v), name, help, labels)
 }

@@ -1,11 +1,13 @@
-// Package pages has what clients read in place of the edge's own answers: files, by status and media type.
+// Package pages has what clients read in place of the edge's own answers: files, by status and
+// media type.
 //
-// The edge answers in JSON. Where there are pages for a status, a client gets the one whose type its Accept likes best
-// (RFC 9110, 12.5.1). The edge's own JSON stands first among them, so a client that likes all alike gets that, and so
-// does one that sends no Accept, or takes none of them. A page of application/json is in its place for all who send an
-// Accept.
+// The edge answers in JSON. Where there are pages for a status, a client gets the one whose type
+// its Accept likes best (RFC 9110, 12.5.1). The edge's own JSON stands first among them, so a
+// client that likes all alike gets that, and so does one that sends no Accept, or takes none of
+// them. A page of application/json is in its place for all who send an Accept.
 //
-// A page is text, but for {{status}}, {{request_id}} and {{retry_after}}, which are escaped as its type wants it.
+// A page is text, but for {{status}}, {{request_id}} and {{retry_after}}, which are escaped as its
+// type wants it.
 package pages
 
 import (
@@ -58,7 +60,8 @@ const (
 	retryAfter
 )
 
-var placeholders = map[string]placeholder{"{{status}}": status, "{{request_id}}": requestID, "{{retry_after}}": retryAfter}
+var placeholders = map[string]placeholder{"{{status}}": status, "{{request_id}}": requestID,
+	"{{retry_after}}": retryAfter}
 
 // A Set is the pages of all statuses. A nil Set has none.
 type Set struct{ of map[int][]*Page }
@@ -107,7 +110,8 @@ func next(text []byte) (at int, name string) {
 // Kind is a media type without its parameters, as "text/html"; "" if it is none, or a range.
 func Kind(contentType string) string {
 	kind, _, err := mime.ParseMediaType(contentType)
-	if of, sub, _ := strings.Cut(kind, "/"); err != nil || of == "" || sub == "" || strings.Contains(kind, "*") {
+	if of, sub, _ := strings.Cut(kind, "/"); err != nil || of == "" || sub == "" ||
+		strings.Contains(kind, "*") {
 		return ""
 	}
 	return kind
@@ -139,7 +143,8 @@ func (p *Page) Fixed() []byte {
 	return nil
 }
 
-// Append appends the page's text. retry is what Retry-After says; nothing where the answer has none.
+// Append appends the page's text. retry is what Retry-After says; nothing where the answer has
+// none.
 func (p *Page) Append(b []byte, code int, id, retry []byte) []byte {
 	for _, part := range p.parts {
 		b = append(b, part.text...)
@@ -155,7 +160,8 @@ func (p *Page) Append(b []byte, code int, id, retry []byte) []byte {
 	return b
 }
 
-// escape appends what others have written, visible characters of ASCII, as the page's type wants it.
+// escape appends what others have written, visible characters of ASCII, as the page's type wants
+// it.
 func (p *Page) escape(b, text []byte) []byte {
 	switch {
 	case p.kind == "text/plain":

@@ -13,11 +13,13 @@ type Part struct {
 	Version uint64    `json:"version"`
 	Since   time.Time `json:"since"`
 	At      time.Time `json:"at"`
-	Bound   uint64    `json:"bound"`  // all sources that were seen there and have this tag at most are in Sample
-	Sample  []Peak    `json:"sample"` // by tag
+	// All sources that were seen there and have this tag at most are in Sample
+	Bound  uint64 `json:"bound"`
+	Sample []Peak `json:"sample"` // by tag
 }
 
-// Peak is one source: its tag, the most hits in a window, whether that is cut, and of the answers before: how many, and how many good ones.
+// Peak is one source: its tag, the most hits in a window, whether that is cut, and of the answers
+// before: how many, and how many good ones.
 type Peak [5]uint64
 
 func (p *Peak) isCut() bool    { return p[2] > 0 }
@@ -36,7 +38,8 @@ func (s *Sample) Part(now time.Time) *Part {
 	p := h.part()
 	if before != nil {
 		old := before.part()
-		p = &Part{Since: old.Since, Bound: min(p.Bound, old.Bound), Sample: join([]*Part{p, old}, min(p.Bound, old.Bound))}
+		p = &Part{Since: old.Since, Bound: min(p.Bound, old.Bound), Sample: join([]*Part{p, old},
+			min(p.Bound, old.Bound))}
 		p.cut(Kept)
 	}
 	p.Version, p.At = s.Version, now
@@ -47,7 +50,8 @@ func (h *half) part() *Part {
 	l := h.list.Load()
 	p := &Part{Since: h.from, Bound: l.bound, Sample: make([]Peak, len(l.tags))}
 	for i, s := range l.sources {
-		p.Sample[i] = Peak{l.tags[i], uint64(s.peak.Load()), 0, uint64(s.answers.Load()), uint64(s.well.Load())}
+		p.Sample[i] = Peak{l.tags[i], uint64(s.peak.Load()), 0, uint64(s.answers.Load()),
+			uint64(s.well.Load())}
 		if s.cut.Load() {
 			p.Sample[i][2] = 1
 		}

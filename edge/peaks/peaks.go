@@ -1,17 +1,21 @@
-// Package peaks is how near sources come to the limit of a rule, of a sample of them, and which limit that suggests.
+// Package peaks is how near sources come to the limit of a rule, of a sample of them, and which
+// limit that suggests.
 //
 //	every request   Sample.Of: is its source of the sample?    Source.Hits, Source.Cut, Source.Answered   (by the edge)
 //	every edge      Sample.Part  (edge/view carries it)
 //	the asked       Suggest: from the parts of all edges
 //
-// A sample has the sources with the smallest hashes (Bar-Yossef et al., "Counting distinct elements in a data stream", 2002). The hashes are under the
-// PoP's secret, so all edges choose the same sources, nobody outside can, and what several edges have seen of one is joined. Of each it has the most hits
-// that the rule's counter, which knows the PoP's, has met in one window.
+// A sample has the sources with the smallest hashes (Bar-Yossef et al., "Counting distinct elements
+// in a data stream", 2002). The hashes are under the PoP's secret, so all edges choose the same
+// sources, nobody outside can, and what several edges have seen of one is joined. Of each it has
+// the most hits that the rule's counter, which knows the PoP's, has met in one window.
 //
-// A counter counts no hits that are refused, nor do shadows count those that they would have refused: of a source that was over the limit the peak is
-// cut there, and all that is known is that it would have been higher.
+// A counter counts no hits that are refused, nor do shadows count those that they would have
+// refused: of a source that was over the limit the peak is cut there, and all that is known is that
+// it would have been higher.
 //
-// A sample is of one to two periods: it begins a new half after each, and forgets the half before the last. It begins anew when the rule changes.
+// A sample is of one to two periods: it begins a new half after each, and forgets the half before
+// the last. It begins anew when the rule changes.
 package peaks
 
 import (
@@ -25,18 +29,22 @@ import (
 )
 
 const (
-	// Kept is how many sources a half of a rule's sample has at most, and Room how many all samples of an edge have together.
+	// Kept is how many sources a half of a rule's sample has at most, and Room how many all samples
+	// of an edge have together.
 	Kept = 1024
 	Room = 64 << 10
-	// Period is how long one half of a sample is, of a rule whose window is not longer than half of it; else it is two windows.
+	// Period is how long one half of a sample is, of a rule whose window is not longer than half of
+	// it; else it is two windows.
 	Period = 24 * time.Hour
-	// Answers is how many a source must have had, before it was refused, to look honest, and honestShare which share of them well.
+	// Answers is how many a source must have had, before it was refused, to look honest, and
+	// honestShare which share of them well.
 	Answers     = 3
 	honestShare = 0.9
 )
 
-// Honest reports whether a source looks honest that got so many answers of the origin before it was refused, so many of them with 2xx or 3xx. That is all
-// that is known: a scraper that gets what it asks for looks honest as well.
+// Honest reports whether a source looks honest that got so many answers of the origin before it was
+// refused, so many of them with 2xx or 3xx. That is all that is known: a scraper that gets what it
+// asks for looks honest as well.
 func Honest(answers, well uint64) bool {
 	return answers >= Answers && float64(well) >= honestShare*float64(answers)
 }
@@ -44,7 +52,8 @@ func Honest(answers, well uint64) bool {
 // IsWell reports whether an answer is a good one to a source that may be honest.
 func IsWell(status int) bool { return status >= 200 && status < 400 }
 
-// Board has the samples of all rules of an edge. The zero Board is ready. It is safe for concurrent use.
+// Board has the samples of all rules of an edge. The zero Board is ready. It is safe for concurrent
+// use.
 type Board struct {
 	mu      sync.Mutex
 	samples map[string]*Sample
@@ -58,7 +67,8 @@ type Rule struct {
 	Window  time.Duration
 }
 
-// Set has these rules sampled from now on, and no others, and returns their samples: those of rules that have not changed go on.
+// Set has these rules sampled from now on, and no others, and returns their samples: those of rules
+// that have not changed go on.
 func (b *Board) Set(rules []Rule, now time.Time) []*Sample {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,7 +115,8 @@ type half struct {
 	list        atomic.Pointer[list]
 }
 
-// A list has the sources of a half by their tags, ascending. It is immutable. All that were seen and whose tag is at most bound are in it.
+// A list has the sources of a half by their tags, ascending. It is immutable. All that were seen
+// and whose tag is at most bound are in it.
 type list struct {
 	bound   uint64
 	tags    []uint64
@@ -168,7 +179,8 @@ func (s *Sample) end() {
 	s.before, s.over = nil, true
 }
 
-// add takes a source into the sample whose tag is not there. With no room for another, that with the largest tag makes place.
+// add takes a source into the sample whose tag is not there. With no room for another, that with
+// the largest tag makes place.
 func (s *Sample) add(h *half, tag uint64) *Source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,9 +214,11 @@ func (s *Sample) add(h *half, tag uint64) *Source {
 		kept = n - 1
 	}
 	source := new(Source)
-	next := &list{bound: bound, tags: make([]uint64, 0, kept+1), sources: make([]*Source, 0, kept+1)}
+	next := &list{bound: bound, tags: make([]uint64, 0, kept+1), sources: make([]*Source, 0,
+		kept+1)}
 	next.tags = append(append(append(next.tags, l.tags[:i]...), tag), l.tags[i:kept]...)
-	next.sources = append(append(append(next.sources, l.sources[:i]...), source), l.sources[i:kept]...)
+	next.sources = append(append(append(next.sources, l.sources[:i]...), source),
+		l.sources[i:kept]...)
 	if full {
 		next.bound = next.tags[kept]
 	}
@@ -212,8 +226,9 @@ func (s *Sample) add(h *half, tag uint64) *Source {
 	return source
 }
 
-// Sweep looks again at the sources that were there in the last window: while they are far below the limit, edges tell each other what they have
-// counted only now and then, so their requests meet less than they all have. Call it about once a second.
+// Sweep looks again at the sources that were there in the last window: while they are far below the
+// limit, edges tell each other what they have counted only now and then, so their requests meet
+// less than they all have. Call it about once a second.
 func (s *Sample) Sweep(now time.Time, counted func(counter.Source) (estimate float64, there bool)) {
 	if at := s.swept.Load(); now.UnixNano()-at < int64(max(s.Window/looks, time.Second)) {
 		return
@@ -256,7 +271,8 @@ func (s *Source) Is(of *counter.Source) {
 
 // Hits notes that the rule's counter has met so many in a window, those of this request included.
 func (s *Source) Hits(estimate float64) {
-	n := uint32(min(math.Ceil(estimate-1e-6), math.MaxUint32)) // a limit is whole: over it is who needs one more
+	// A limit is whole: over it is who needs one more
+	n := uint32(min(math.Ceil(estimate-1e-6), math.MaxUint32))
 	for had := s.peak.Load(); n > had; had = s.peak.Load() {
 		if s.peak.CompareAndSwap(had, n) {
 			return

@@ -25,24 +25,27 @@ type Mark struct {
 	Change int64  `json:"change"` // the number of its last change
 }
 
-// A Store keeps quotas for all edges. Each change has a number, one above the last, and is seen by every later read. It
-// is safe for concurrent use.
+// A Store keeps quotas for all edges. Each change has a number, one above the last, and is seen by
+// every later read. It is safe for concurrent use.
 type Store interface {
-	// Changes hands over what has changed since a mark, the oldest first. Where the mark is not one of this store, or
-	// too old, it hands over all that there is, and calls begin with true before. It returns the mark for the next
-	// time.
+	// Changes hands over what has changed since a mark, the oldest first. Where the mark is not one
+	// of this store, or too old, it hands over all that there is, and calls begin with true before.
+	// It returns the mark for the next time.
 	Changes(ctx context.Context, since Mark, begin func(all bool), each func(Change)) (Mark, error)
-	// Put keeps a quota of a client under the first of the keys, replacing one under any of them that begins with it.
-	// One that has begun by now and has no end replaces all that have begun. One with an end replaces only those that
-	// end by then, and equal ones: others that have begun are in force again afterwards.
+	// Put keeps a quota of a client under the first of the keys, replacing one under any of them
+	// that begins with it. One that has begun by now and has no end replaces all that have begun.
+	// One with an end replaces only those that end by then, and equal ones: others that have begun
+	// are in force again afterwards.
 	Put(ctx context.Context, keys []string, q Quota, by Author, now time.Time) error
-	// Delete takes the quotas of a client away, under one rule or, where rule is nil, all of them, and returns how many those are.
+	// Delete takes the quotas of a client away, under one rule or, where rule is nil, all of them,
+	// and returns how many those are.
 	Delete(ctx context.Context, keys []string, rule *string, by Author, now time.Time) (int, error)
-	// History is the changes of a client and their authors, the newest first: the last ones, and those that made what
-	// is in force now.
+	// History is the changes of a client and their authors, the newest first: the last ones, and
+	// those that made what is in force now.
 	History(ctx context.Context, keys []string) ([]Entry, error)
-	// List is the clients of whom something is said, as the store has them and in its order: at most n of those after one ("": the
-	// first). With a plan they are those with a quota of that plan that is not over.
+	// List is the clients of whom something is said, as the store has them and in its order: at
+	// most n of those after one ("": the first). With a plan they are those with a quota of that
+	// plan that is not over.
 	List(ctx context.Context, after, plan string, n int, now time.Time) ([]string, error)
 	Close() error
 }
@@ -73,7 +76,8 @@ const (
 	DeleteAll   Does = "deleted all" // whatever the rule
 )
 
-// A Keeper keeps a store's content in memory, and reads what changes. Its fields are set before Load.
+// A Keeper keeps a store's content in memory, and reads what changes. Its fields are set before
+// Load.
 type Keeper struct {
 	Store   Store
 	Refresh time.Duration
@@ -83,14 +87,16 @@ type Keeper struct {
 	Edge string
 	// Publish is called with every Snapshot that comes into force, one at a time.
 	Publish func(*Snapshot)
-	// Copy is a file that has what was read last, for a start while the store is away; "": there is none. It holds no keys but digests, which
-	// mean nothing without the PoP's secret. Check stands for that secret.
+	// Copy is a file that has what was read last, for a start while the store is away; "": there is
+	// none. It holds no keys but digests, which mean nothing without the PoP's secret. Check stands
+	// for that secret.
 	Copy, Check string
 	// Warn is called when the store goes away, and when it is back. It must not block.
 	Warn func(message string, args ...any)
 
-	wake    chan struct{} // holds one where Run should look at the time again
-	reading chan struct{} // holds one while the store is read, which may take long: mu is held only after it
+	wake chan struct{} // holds one where Run should look at the time again
+	// Holds one while the store is read, which may take long: mu is held only after it
+	reading chan struct{}
 	mu      sync.Mutex
 	book    *Book
 	snap    *Snapshot
@@ -110,8 +116,9 @@ const (
 
 var errSlow = errors.New("no answer in time")
 
-// Load reads all that there is. While the store is away, an edge starts with its copy; without one that is the error,
-// because clients that pay for more would be held to the limits of those that do not.
+// Load reads all that there is. While the store is away, an edge starts with its copy; without one
+// that is the error, because clients that pay for more would be held to the limits of those that do
+// not.
 func (k *Keeper) Load(ctx context.Context) error {
 	k.book, k.wake, k.reading = new(Book), make(chan struct{}, 1), make(chan struct{}, 1)
 	copied := false
@@ -120,7 +127,8 @@ func (k *Keeper) Load(ctx context.Context) error {
 		case err == nil:
 			copied = true
 		case !errors.Is(err, fs.ErrNotExist):
-			k.Warn("the copy of the plans cannot be used: the store is read instead", "file", k.Copy, "error", err)
+			k.Warn("the copy of the plans cannot be used: the store is read instead", "file",
+				k.Copy, "error", err)
 		}
 	}
 	err := k.update(ctx)
@@ -136,7 +144,8 @@ func (k *Keeper) Load(ctx context.Context) error {
 	return nil
 }
 
-// Run reads what changes, and has quotas begin and end, until ctx is done. A store that takes its time does not hold up the latter.
+// Run reads what changes, and has quotas begin and end, until ctx is done. A store that takes its
+// time does not hold up the latter.
 func (k *Keeper) Run(ctx context.Context) {
 	var reader sync.WaitGroup
 	defer reader.Wait()
@@ -154,7 +163,8 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// due publishes what is in force since a quota began or ended, and returns when to look at the clock again: it may step.
+// due publishes what is in force since a quota began or ended, and returns when to look at the
+// clock again: it may step.
 func (k *Keeper) due() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -202,7 +212,8 @@ func (k *Keeper) away(err error) {
 	k.read = time.Now()
 	if !k.down {
 		k.down = true
-		k.Warn("the store of the plans does not answer: what was read last stays in force", "error", err)
+		k.Warn("the store of the plans does not answer: what was read last stays in force", "error",
+			err)
 	}
 }
 
@@ -247,7 +258,8 @@ func (k *Keeper) update(ctx context.Context) error {
 		}
 	}
 	if odd > 0 {
-		k.Warn("the store of the plans has what no edge has written: it is passed over", "quotas", odd)
+		k.Warn("the store of the plans has what no edge has written: it is passed over", "quotas",
+			odd)
 	}
 	before := k.mark
 	k.mark, k.read = mark, now
@@ -280,15 +292,19 @@ func (k *Keeper) publish(now time.Time) {
 // ErrKey says that a key cannot be a client's.
 var ErrKey = errors.New("plans: that is no key: want 1 to 256 visible characters, as a client sends them")
 
-// Put keeps a quota of a client, and has it in force here at once. Of its keys the first is the one that it is kept under, and the others are
-// those that it may have been kept under before.
+// Put keeps a quota of a client, and has it in force here at once. Of its keys the first is the one
+// that it is kept under, and the others are those that it may have been kept under before.
 func (k *Keeper) Put(ctx context.Context, keys []string, q Quota, by Author) error {
 	by.Edge = k.Edge
-	return k.change(ctx, func(ctx context.Context) error { return k.Store.Put(ctx, keys, q, by, time.Now()) })
+	return k.change(ctx, func(ctx context.Context) error {
+		return k.Store.Put(ctx, keys, q, by,
+			time.Now())
+	})
 }
 
 // Delete takes quotas of a client away, under one rule or all of them (nil), and returns how many.
-func (k *Keeper) Delete(ctx context.Context, keys []string, rule *string, by Author) (n int, err error) {
+func (k *Keeper) Delete(ctx context.Context, keys []string, rule *string,
+	by Author) (n int, err error) {
 	by.Edge = k.Edge
 	err = k.change(ctx, func(ctx context.Context) (err error) {
 		n, err = k.Store.Delete(ctx, keys, rule, by, time.Now())
@@ -308,8 +324,9 @@ func (k *Keeper) History(ctx context.Context, keys []string) ([]Entry, error) {
 	return list, nil
 }
 
-// List is clients of whom something is said, as the store has them: the next n after one, those with a quota of a plan or all (""). It reads
-// the store, and has in force here what others have changed there.
+// List is clients of whom something is said, as the store has them: the next n after one, those
+// with a quota of a plan or all (""). It reads the store, and has in force here what others have
+// changed there.
 func (k *Keeper) List(ctx context.Context, after, plan string, n int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
@@ -330,7 +347,8 @@ var ErrSilent = errors.New("plans: the store cannot be read")
 // ErrAway says that the store does not take a change.
 var ErrAway = errors.New("plans: the store does not take it, and nothing is changed")
 
-// Look reads what has changed in the store by now, so that a change is not reported together with others' earlier ones.
+// Look reads what has changed in the store by now, so that a change is not reported together with
+// others' earlier ones.
 func (k *Keeper) Look(ctx context.Context) error {
 	if err := k.update(ctx); err != nil {
 		return fmt.Errorf("%w: %v", ErrAway, err)

@@ -1,14 +1,16 @@
 // Package plans keeps which plan a client is on, and which limits were agreed with it alone.
 //
-// What operators say of a client is a list of quotas, kept in a store that edges share. An edge has all of it in
-// memory: a Book takes in what changes, and makes a Snapshot of it, which is immutable and the only thing that a
-// request looks at. A quota that begins or ends at a time makes the next Snapshot then. A Keeper reads the store in the
-// background. No request waits for a store.
+// What operators say of a client is a list of quotas, kept in a store that edges share. An edge has
+// all of it in memory: a Book takes in what changes, and makes a Snapshot of it, which is immutable
+// and the only thing that a request looks at. A quota that begins or ends at a time makes the next
+// Snapshot then. A Keeper reads the store in the background. No request waits for a store.
 //
-// A client is known by a keyed digest of what it sends (counter.Source), so nothing here holds a key.
+// A client is known by a keyed digest of what it sends (counter.Source), so nothing here holds a
+// key.
 //
-// Memory: 100 bytes for a client whose only quota is a plan, because all clients on one plan share one record; 300 more
-// for one with individual limits. A change copies one of 1,024 shards: of a million clients, a thousand entries.
+// Memory: 100 bytes for a client whose only quota is a plan, because all clients on one plan share
+// one record; 300 more for one with individual limits. A change copies one of 1,024 shards: of a
+// million clients, a thousand entries.
 package plans
 
 import (
@@ -22,14 +24,16 @@ import (
 	"sluice/counter"
 )
 
-// MaxLimits is how many individual limits clients may have under one rule: each is counted apart, and the PoP knows
-// them all. Of more, the rest have the limit of their plan.
+// MaxLimits is how many individual limits clients may have under one rule: each is counted apart,
+// and the PoP knows them all. Of more, the rest have the limit of their plan.
 const MaxLimits = 20_000
 
-// MaxQuotas is how many quotas one client may have that are not over: each change of them looks at all.
+// MaxQuotas is how many quotas one client may have that are not over: each change of them looks at
+// all.
 const MaxQuotas = 100
 
-// A Quota is what operators say of a client under a rule, or under all of them, for a while. It is comparable.
+// A Quota is what operators say of a client under a rule, or under all of them, for a while. It is
+// comparable.
 type Quota struct {
 	Rule  string // "": all
 	Plan  string // "": as otherwise
@@ -45,7 +49,10 @@ func (q *Quota) in(at int64) bool { return q.Start <= at && (q.End == 0 || at < 
 func (c *Client) State(i int, at int64) State {
 	q := &c.quotas[i]
 	after := func(at int64) bool { // than q one began that is in force
-		return slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool { return o.Rule == q.Rule && o.in(at) })
+		return slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool {
+			return o.Rule == q.Rule &&
+				o.in(at)
+		})
 	}
 	switch {
 	case q.End != 0 && q.End <= at:
@@ -54,7 +61,10 @@ func (c *Client) State(i int, at int64) State {
 		return ToCome
 	case !after(at):
 		return InForce
-	case slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool { return o.Rule == q.Rule && o.End > at && q.in(o.End) && !after(o.End) }):
+	case slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool {
+		return o.Rule == q.Rule &&
+			o.End > at && q.in(o.End) && !after(o.End)
+	}):
 		return Suspended
 	}
 	return Replaced
@@ -77,7 +87,8 @@ type Client struct {
 	now    []Quota // those in force: of each rule the one that began last
 }
 
-// Under is the plan of the client under a rule, and the limit that was agreed with it there; "" and 0: none was said.
+// Under is the plan of the client under a rule, and the limit that was agreed with it there; "" and
+// 0: none was said.
 func (c *Client) Under(rule string) (plan string, limit uint32) {
 	if c == nil {
 		return "", 0
@@ -109,7 +120,8 @@ func shardOf(s counter.Source) int {
 	return (int(b[1]) | int(b[2])<<8) % shards // of a keyed digest, which no client can choose
 }
 
-// A Snapshot is which client is on which plan at a time. It is immutable; nil is one without clients.
+// A Snapshot is which client is on which plan at a time. It is immutable; nil is one without
+// clients.
 type Snapshot struct {
 	shards [shards]map[counter.Source]*Client
 	limits map[string][]uint32
@@ -196,14 +208,19 @@ func (m *moments) Pop() any {
 	return last
 }
 
-// Say adds a quota, replacing one of the same client and rule that begins at the same time, or removes that.
+// Say adds a quota, replacing one of the same client and rule that begins at the same time, or
+// removes that.
 func (b *Book) Say(client counter.Source, q Quota, removed bool) {
 	shard := shardOf(client)
 	was := b.shards[shard][client]
-	list := slices.DeleteFunc(slices.Clone(was.Quotas()), func(o Quota) bool { return o.Rule == q.Rule && o.Start == q.Start })
+	list := slices.DeleteFunc(slices.Clone(was.Quotas()),
+		func(o Quota) bool { return o.Rule == q.Rule && o.Start == q.Start })
 	if !removed {
 		list = append(list, q)
-		slices.SortFunc(list, func(a, b Quota) int { return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Start, b.Start)) })
+		slices.SortFunc(list, func(a, b Quota) int {
+			return cmp.Or(cmp.Compare(a.Rule, b.Rule),
+				cmp.Compare(a.Start, b.Start))
+		})
 		b.remember(client, q)
 	}
 	b.set(client, was, list)
@@ -238,12 +255,16 @@ func (b *Book) schedule() {
 	heap.Init(&b.times)
 }
 
-// rewind has what is known be as it was at a time: the clock was ahead, and what had ended then has not.
+// rewind has what is known be as it was at a time: the clock was ahead, and what had ended then has
+// not.
 func (b *Book) rewind(to int64) {
 	b.now = to
 	for i := range b.shards {
 		for source, c := range b.shards[i] {
-			if slices.ContainsFunc(c.quotas, func(q Quota) bool { return q.Start != 0 || q.End != 0 }) {
+			if slices.ContainsFunc(c.quotas, func(q Quota) bool {
+				return q.Start != 0 ||
+					q.End != 0
+			}) {
 				b.set(source, c, c.quotas)
 			}
 		}
@@ -322,7 +343,8 @@ func (b *Book) tally(c *Client, by int) {
 	}
 }
 
-// Snapshot is what is known as it is at a time. One before that of the last Snapshot costs a look at every client.
+// Snapshot is what is known as it is at a time. One before that of the last Snapshot costs a look
+// at every client.
 func (b *Book) Snapshot(at time.Time) *Snapshot {
 	if now := at.UnixMilli(); now < b.now {
 		b.rewind(now)

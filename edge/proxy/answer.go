@@ -13,11 +13,12 @@ var (
 	errNotSwitched = errors.New("edge: the origin did not switch protocols")
 )
 
-// answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
+// answerHeads are taken when an answer is there, not when its request is: what has just been used
+// is in the processor's caches.
 var answerHeads = sync.Pool{New: func() any { return new(http1.Answer) }}
 
-// readAnswer reads up to the final answer's head, and notes in b whether the connection can be used again. io.EOF means
-// that the connection ended before any byte.
+// readAnswer reads up to the final answer's head, and notes in b whether the connection can be used
+// again. io.EOF means that the connection ended before any byte.
 func (p *Forward) readAnswer(b *answerBody) error {
 	if p.answer == nil {
 		p.answer = answerHeads.Get().(*http1.Answer)

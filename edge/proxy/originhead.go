@@ -10,8 +10,9 @@ import (
 	"sluice/edge/upstream"
 )
 
-// appendHead appends the head of the request as the origin gets it: the target and the headers as they came, without what ends
-// at this hop, and with what only we may say of where the request comes from.
+// appendHead appends the head of the request as the origin gets it: the target and the headers as
+// they came, without what ends at this hop, and with what only we may say of where the request
+// comes from.
 func (p *Forward) appendHead(b []byte, o *upstream.Origin) []byte {
 	b = append(b, p.in.Method...)
 	b = append(b, ' ')
@@ -31,7 +32,8 @@ func (p *Forward) appendHead(b []byte, o *upstream.Origin) []byte {
 			continue
 		}
 		switch l.Kind {
-		case message.Host, message.Expect, message.ForwardedFor, message.ContentLength, message.RequestID:
+		case message.Host, message.Expect, message.ForwardedFor, message.ContentLength,
+			message.RequestID:
 			continue // they are written below
 		case message.ForwardedHost, message.ForwardedProto:
 			proto = proto || l.Kind == message.ForwardedProto
@@ -90,14 +92,16 @@ func (p *Forward) appendHead(b []byte, o *upstream.Origin) []byte {
 	case n == message.LengthChunked:
 		b = append(b, "\r\nTransfer-Encoding: chunked"...)
 		b = p.announce(b)
-	case n > 0 || n == 0 && string(p.in.Method) != http.MethodGet && string(p.in.Method) != http.MethodHead:
+	case n > 0 || n == 0 && string(p.in.Method) != http.MethodGet &&
+		string(p.in.Method) != http.MethodHead:
 		b = append(b, "\r\nContent-Length: "...)
 		b = strconv.AppendInt(b, n, 10)
 	}
 	return append(b, "\r\n\r\n"...)
 }
 
-// via is this edge's name in Via: a pseudonym, as RFC 9110, 7.6.3 has it, from which nobody learns a host's name.
+// via is this edge's name in Via: a pseudonym, as RFC 9110, 7.6.3 has it, from which nobody learns
+// a host's name.
 func (p *Forward) via() string {
 	if p.Bounds.Via == "" {
 		return "sluice"
@@ -105,8 +109,9 @@ func (p *Forward) via() string {
 	return p.Bounds.Via
 }
 
-// hasBeenHere reports whether an edge of this PoP has passed the request on before. Whoever sent it counts for nothing here:
-// an edge does not trust itself, and a client that writes this name, which only origins are told, ends its own request.
+// hasBeenHere reports whether an edge of this PoP has passed the request on before. Whoever sent it
+// counts for nothing here: an edge does not trust itself, and a client that writes this name, which
+// only origins are told, ends its own request.
 func (p *Forward) hasBeenHere() bool {
 	if p.Bounds.Via == "" {
 		return false
@@ -120,4 +125,5 @@ func (p *Forward) hasBeenHere() bool {
 	return false
 }
 
-var loop = message.Refuse(http.StatusLoopDetected, "loop", "The request came back to this server: the server behind it leads here.")
+var loop = message.Refuse(http.StatusLoopDetected, "loop",
+	"The request came back to this server: the server behind it leads here.")

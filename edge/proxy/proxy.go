@@ -1,7 +1,8 @@
 // Package proxy is a request's way to an origin, and the answer's way back.
 //
-// It is given a request that may go on, and a group of servers; it has no rules, and leaves the client's protocol to
-// the client's end (Exchange: what came, the client, what goes). To origins it speaks HTTP/1.1. Step by step:
+// It is given a request that may go on, and a group of servers; it has no rules, and leaves the
+// client's protocol to the client's end (Exchange: what came, the client, what goes). To origins it
+// speaks HTTP/1.1. Step by step:
 //
 //	hold     a small body is read first, so that a client that sends slowly holds nothing of the origin's (upload.go)
 //	place    where a group sheds load, the request gets a place, may wait for one, or is refused (slot.go)
@@ -12,8 +13,8 @@
 //	relay    head, body and trailers go to the client; what has arrived goes out before more is waited for (relay.go, trailer.go)
 //	tunnel   or both connections are joined (tunnel.go)
 //
-// Between answer and relay its owner adds its own lines. Whatever happens, every link that was taken goes back to its
-// pool or is closed, and every slot is given back.
+// Between answer and relay its owner adds its own lines. Whatever happens, every link that was
+// taken goes back to its pool or is closed, and every slot is given back.
 package proxy
 
 import (
@@ -34,37 +35,44 @@ import (
 	"sluice/edge/upstream"
 )
 
-// A Forward is one request's way to an origin and back: Pass, then Relay, and Tunnel where that says so, or Cut; at last Release. Then it may
-// be used again. It belongs to the goroutine that serves the client's connection.
+// A Forward is one request's way to an origin and back: Pass, then Relay, and Tunnel where that
+// says so, or Cut; at last Release. Then it may be used again. It belongs to the goroutine that
+// serves the client's connection.
 type Forward struct {
-	Bounds  *Bounds
-	Warn    func(message string, args ...any) // is called with failures of origins
-	Fault   func(any)                         // a goroutine other than the one that serves the request has panicked
-	Counted func(names *message.Names)        // adds the headers by which the request was counted
-	// Ours reports which lines of an answer are not for the origin to say to the client, by its status and their names.
+	Bounds *Bounds
+	Warn   func(message string, args ...any) // is called with failures of origins
+	// A goroutine other than the one that serves the request has panicked
+	Fault   func(any)
+	Counted func(names *message.Names) // adds the headers by which the request was counted
+	// Ours reports which lines of an answer are not for the origin to say to the client, by its
+	// status and their names.
 	Ours func(status int, name []byte) bool
 
-	order       Order
-	on          Exchange
-	in          *message.Request      // what came on it
-	body        answerBody            // the answer's, and the link that it comes by
-	open        *answerBody           // is it, until it is over
-	gone        bool                  // the client has, and the exchange with the origin was ended; good after Unwatch
-	answer      *http1.Answer         // until it is relayed
-	sent        time.Time             // when the server that answered was given the request
-	slot        *shedding.Slot        // that of a request with a long body at a group that sheds load
+	order Order
+	on    Exchange
+	in    *message.Request // what came on it
+	body  answerBody       // the answer's, and the link that it comes by
+	open  *answerBody      // is it, until it is over
+	// The client has, and the exchange with the origin was ended; good after Unwatch
+	gone   bool
+	answer *http1.Answer // until it is relayed
+	sent   time.Time     // when the server that answered was given the request
+	// That of a request with a long body at a group that sheds load
+	slot        *shedding.Slot
 	sourceSlots *upstream.SourceSlots // one of them is this request's; nil: none is
 	upgrade     []byte                // the protocol that the request switches to; nil: none
 	announced   message.Names         // trailers of the request that may go on
-	held        *[]byte               // the request's body, read before it is sent on; nil: it is not held
-	left        func()                // clientLeft
+	// The request's body, read before it is sent on; nil: it is not held
+	held *[]byte
+	left func() // clientLeft
 }
 
 // Bounds are what all passages have in common.
 type Bounds struct {
 	BodyBytes  int           // of a request's body; 0: unlimited
 	TunnelTime time.Duration // after which a tunnel ends in which nothing moves
-	Via        string        // by which this edge's PoP is known in Via; "": no request is known to have been here
+	// By which this edge's PoP is known in Via; "": no request is known to have been here
+	Via string
 }
 
 // An Order is what a Forward needs to know about a request besides what came.
@@ -79,26 +87,30 @@ type Order struct {
 	ID      []byte          // the request's ID for the origin (X-Request-ID)
 	Counts  bool            // the answer's status counts: the exchange goes on without its client
 	Tags    []message.Field // further lines for the origin; the request has no such lines
-	// Level is its priority when the origin sheds load, and Queue how long it may wait for a slot there.
+	// Level is its priority when the origin sheds load, and Queue how long it may wait for a slot
+	// there.
 	Level shedding.Level
 	Queue time.Duration
-	// Trace is told of each attempt, and says what the origin gets of it; nil: the request is not traced.
+	// Trace is told of each attempt, and says what the origin gets of it; nil: the request is not
+	// traced.
 	Trace tracing.Request
 }
 
-// Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes the client's, and
-// Pass returns nil; otherwise it returns the answer for the client.
+// Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes
+// the client's, and Pass returns nil; otherwise it returns the answer for the client.
 func (p *Forward) Pass(on Exchange, order Order) *message.Refusal {
 	p.on, p.in, p.order = on, on.Request(), order
 	g := order.Origins.Of(p.in.Host)
 	if g == nil {
-		return message.Refuse(http.StatusMisdirectedRequest, "no_origin", "This server does not answer for that host.")
+		return message.Refuse(http.StatusMisdirectedRequest, "no_origin",
+			"This server does not answer for that host.")
 	}
 	if p.in.Tunnel && p.wantsUpgrade(g) == nil {
 		return noTunnel
 	}
 	if p.hasBeenHere() {
-		p.Warn("a request came back: this server of an origin leads to an edge of this PoP", "origin", g.Servers[0].Name)
+		p.Warn("a request came back: this server of an origin leads to an edge of this PoP",
+			"origin", g.Servers[0].Name)
 		return loop
 	}
 	now, due := order.Now, time.Time{}
@@ -131,7 +143,8 @@ func (p *Forward) Pass(on Exchange, order Order) *message.Refusal {
 	return p.pass(g, now, due)
 }
 
-// talks reports whether client and server may speak by turns, in whatever order: a call of gRPC. Neither may be waited for before the other.
+// talks reports whether client and server may speak by turns, in whatever order: a call of gRPC.
+// Neither may be waited for before the other.
 func (p *Forward) talks(g *upstream.Group) bool {
 	return g.HTTP2 && p.in.Length == message.LengthChunked && p.in.IsGRPC()
 }
@@ -167,10 +180,12 @@ func (p *Forward) Release() {
 
 // pass sends the request to one of the group's servers, and gets the answer by due.
 //
-// An origin sees a request at most twice, and only if all of this holds: the method is idempotent (RFC 9110, 9.2.2), all of the
-// body is held, and the first connection had been used before and ended without a byte of an answer, as it does when an origin
-// closes an idle connection just when the request is sent. A timeout is never a reason: the origin may be at work. A request of which
-// nothing could be written to such a connection has not been seen at all, and goes to a new one whatever it is.
+// An origin sees a request at most twice, and only if all of this holds: the method is idempotent
+// (RFC 9110, 9.2.2), all of the body is held, and the first connection had been used before and
+// ended without a byte of an answer, as it does when an origin closes an idle connection just when
+// the request is sent. A timeout is never a reason: the origin may be at work. A request of which
+// nothing could be written to such a connection has not been seen at all, and goes to a new one
+// whatever it is.
 func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 	o := g.Pick(p.order.Source, now, nil)
 	if o == nil {
@@ -221,10 +236,12 @@ func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 				}
 			}
 			o.Active.Add(-1)
-			return message.Refuse(http.StatusBadGateway, "origin_unreachable", "The server behind this one cannot be reached.")
+			return message.Refuse(http.StatusBadGateway, "origin_unreachable",
+				"The server behind this one cannot be reached.")
 		}
 		b := &p.body
-		*b = answerBody{Body: http1.Body{Wait: b}, link: l, timeout: g.Timeout, keep: upstream.KeepIdle, due: due}
+		*b = answerBody{Body: http1.Body{Wait: b}, link: l, timeout: g.Timeout,
+			keep: upstream.KeepIdle, due: due}
 		p.open, p.sent = b, now
 		if err = p.exchangeOn(o, b, now); err == nil {
 			o.Succeeded()
@@ -250,7 +267,8 @@ func (p *Forward) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 			l.Rest() // the upload is over
 			return clientGone
 		}
-		if l.Kept() && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(p.in.Method)) {
+		if l.Kept() && (err == errUnsent || err == io.EOF && b.upload == nil &&
+			isIdempotent(p.in.Method)) {
 			l.Rest()
 			fresh = true
 			continue
@@ -268,8 +286,10 @@ func (p *Forward) failed(o *upstream.Origin, b *answerBody, err error) *message.
 		return notSwitched
 	}
 	if u := b.upload; u != nil {
-		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
-		late := !failed && !u.taken.Load() && !p.in.ExpectContinue && !b.due.IsZero() && !time.Now().Before(b.due)
+		// Else it is cut off now because the origin has failed, or the time for all of it is up
+		failed := u.failed.Load()
+		late := !failed && !u.taken.Load() && !p.in.ExpectContinue && !b.due.IsZero() &&
+			!time.Now().Before(b.due)
 		u.end()
 		p.on.Last()
 		if (failed || late) && u.byClient {
@@ -281,21 +301,24 @@ func (p *Forward) failed(o *upstream.Origin, b *answerBody, err error) *message.
 	}
 	if http1.TimedOut(err) {
 		p.Warn("origin too slow", "origin", o.Name, "error", err)
-		return message.Refuse(http.StatusGatewayTimeout, "origin_timeout", "The server behind this one did not answer in time.")
+		return message.Refuse(http.StatusGatewayTimeout, "origin_timeout",
+			"The server behind this one did not answer in time.")
 	}
 	p.Warn("origin failed", "origin", o.Name, "error", err)
-	return message.Refuse(http.StatusBadGateway, "origin_failed", "The server behind this one gave no valid answer.")
+	return message.Refuse(http.StatusBadGateway, "origin_failed",
+		"The server behind this one gave no valid answer.")
 }
 
 // commonHead is how long a head every server takes, in bytes.
 const commonHead = 8 << 10
 
-// blames reports whether a failure speaks against the server. One that a client can bring about does not: else a few requests
-// would take a sound server out of its group.
+// blames reports whether a failure speaks against the server. One that a client can bring about
+// does not: else a few requests would take a sound server out of its group.
 func (p *Forward) blames(b *answerBody, err error) bool {
 	u := b.upload
 	switch {
-	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount, err == http1.ErrFraming, err == http1.ErrInterim:
+	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount,
+		err == http1.ErrFraming, err == http1.ErrInterim:
 		return false // it answered, perhaps with too much of what the client had said
 	case http1.TimedOut(err):
 		// The client may have used up the time for the whole with its body.
@@ -305,9 +328,11 @@ func (p *Forward) blames(b *answerBody, err error) bool {
 	case b.link.Kept() && err == io.EOF:
 		return false // it was idle for too long
 	case u != nil && (!u.taken.Load() || u.failed.Load()):
-		return false // an origin that has enough of a body, or of waiting for it, may close without an answer
+		// An origin that has enough of a body, or of waiting for it, may close without an answer
+		return false
 	}
-	return p.in.Size <= commonHead && isCommon(p.in.Method) // so may one that does not like the head
+	// So may one that does not like the head
+	return p.in.Size <= commonHead && isCommon(p.in.Method)
 }
 
 // isIdempotent reports whether a request may be sent again when it is unknown what became of it.
@@ -321,17 +346,19 @@ func isIdempotent(method []byte) bool {
 
 // isCommon reports whether every server knows the method.
 func isCommon(method []byte) bool {
-	return isIdempotent(method) || string(method) == http.MethodPost || string(method) == http.MethodPatch
+	return isIdempotent(method) || string(method) == http.MethodPost ||
+		string(method) == http.MethodPatch
 }
 
-// errUnsent means that nothing of a request could be written to a connection that had been used before.
+// errUnsent means that nothing of a request could be written to a connection that had been used
+// before.
 var errUnsent = errors.New("edge: the origin has closed a kept connection")
 
 // requestHeads hold heads on their way to origins.
 var requestHeads = sync.Pool{New: func() any { return new([]byte) }}
 
-// exchangeOn sends the request on one connection and reads the head of the answer. io.EOF means that the connection ended
-// before any byte of it.
+// exchangeOn sends the request on one connection and reads the head of the answer. io.EOF means
+// that the connection ended before any byte of it.
 func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) error {
 	l := b.link
 	if !l.Reused { // connecting took its time
@@ -358,7 +385,8 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 			return errUnsent
 		}
 	} else {
-		// The body may be long in coming. So the head goes first: what comes on the connection from then on answers it.
+		// The body may be long in coming. So the head goes first: what comes on the connection from
+		// then on answers it.
 		l.Look()
 		sent, failed := l.Conn.Write(*head)
 		requestHeads.Put(head)
@@ -366,17 +394,20 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 			return errUnsent
 		}
 		wait := b.due
-		if p.in.ExpectContinue { // the origin's answer to the head decides whether the client sends its body
+		// The origin's answer to the head decides whether the client sends its body
+		if p.in.ExpectContinue {
 			p.on.StartBody(inviteTime, time.Time{})
 			if wait = time.Now().Add(inviteTime); !b.due.IsZero() && b.due.Before(wait) {
 				wait = b.due
 			}
 		}
-		u := &upload{on: p.on, length: p.in.Length, link: l, w: http1.WriterTo(l.Conn), fault: p.Fault, limit: int64(p.Bounds.BodyBytes),
+		u := &upload{on: p.on, length: p.in.Length, link: l, w: http1.WriterTo(l.Conn),
+			fault: p.Fault, limit: int64(p.Bounds.BodyBytes),
 			within: b.within, due: b.due, announced: p.announced, slot: p.slot}
 		p.on.TakeBody(u.pause, u.resume)
 		b.upload = u
-		if !p.in.ExpectContinue && p.in.Length != message.LengthChunked && p.in.Length <= inlineBody {
+		if !p.in.ExpectContinue && p.in.Length != message.LengthChunked &&
+			p.in.Length <= inlineBody {
 			if u.run(); u.byClient {
 				return u.err
 			}
@@ -388,12 +419,14 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 		p.watch(b)
 	}
 	if err != nil {
-		// The origin may have answered and closed before it read everything: what it said still counts.
+		// The origin may have answered and closed before it read everything: what it said still
+		// counts.
 		_ = l.SetReadDeadline(time.Now().Add(time.Second))
 	}
 	b.Reader = l.Reader
 	failed := p.readAnswer(b)
-	b.reuse = b.reuse && !l.Early && err == nil // else the origin waits for the rest of this request, and would take the next one for it
+	// Else the origin waits for the rest of this request, and would take the next one for it
+	b.reuse = b.reuse && !l.Early && err == nil
 	if failed != nil && err != nil && b.upload != nil {
 		return err
 	}
@@ -401,7 +434,9 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 }
 
 // sourceBusy is the answer to a request of a source that has used up its share of the slots.
-var sourceBusy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "Too many requests from this address are under way.").With("Retry-After", "1")
+var sourceBusy = message.Refuse(http.StatusServiceUnavailable, "origin_busy",
+	"Too many requests from this address are under way.").With("Retry-After", "1")
 
 // busy is the answer to a request for which no server has room.
-var busy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.").With("Retry-After", "1")
+var busy = message.Refuse(http.StatusServiceUnavailable, "origin_busy",
+	"The servers behind this one are busy.").With("Retry-After", "1")

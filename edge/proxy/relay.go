@@ -10,8 +10,9 @@ import (
 	"sluice/edge/upstream"
 )
 
-// An answerBody is the exchange with an origin: the body of its answer, and what becomes of the connection. Every one that was
-// begun is finished: the connection to the origin goes back to the pool or away.
+// An answerBody is the exchange with an origin: the body of its answer, and what becomes of the
+// connection. Every one that was begun is finished: the connection to the origin goes back to the
+// pool or away.
 type answerBody struct {
 	http1.Body
 	link    *upstream.Link
@@ -32,8 +33,8 @@ func (b *answerBody) within(now time.Time) time.Duration {
 	return min(b.timeout, b.due.Sub(now))
 }
 
-// Fill waits until n bytes are there, at most so long as the origin may pause. What has arrived goes out before, so that a slow stream is
-// not held up.
+// Fill waits until n bytes are there, at most so long as the origin may pause. What has arrived
+// goes out before, so that a slow stream is not held up.
 func (b *answerBody) Fill(n int) error {
 	if b.Reader.Buffered() >= n {
 		return nil
@@ -91,11 +92,13 @@ func (p *Forward) answered(o *upstream.Origin, b *answerBody) {
 	}
 }
 
-// Relay makes the origin's answer the client's, with the edge's lines in its head. tunnel reports that the connection
-// switches protocols: then Tunnel goes on with it; else the exchange with the origin is over.
+// Relay makes the origin's answer the client's, with the edge's lines in its head. tunnel reports
+// that the connection switches protocols: then Tunnel goes on with it; else the exchange with the
+// origin is over.
 //
-// A body that is all there goes with its head, and the connection to the origin is free before the client has read a byte. A failure is
-// the end of the client's connection: it has been promised more than it gets.
+// A body that is all there goes with its head, and the connection to the origin is free before the
+// client has read a byte. A failure is the end of the client's connection: it has been promised
+// more than it gets.
 func (p *Forward) Relay(fields []message.Field) (tunnel bool, err error) {
 	a, b := p.answer, &p.body
 	if p.in.TakesTrailers && b.Framing == http1.Chunked {
@@ -128,7 +131,9 @@ func (p *Forward) Relay(fields []message.Field) (tunnel bool, err error) {
 }
 
 // timed notes how long the server took for its answer, of which at least the head is there.
-func (p *Forward) timed(now time.Time) { p.body.link.Origin.Seconds.Observe(int64(now.Sub(p.sent))) }
+func (p *Forward) timed(now time.Time) {
+	p.body.link.Origin.Seconds.Observe(int64(now.Sub(p.sent)))
+}
 
 // stream sends the answer in parts, as they come.
 func (p *Forward) stream(open bool) error {
@@ -159,7 +164,8 @@ func (p *Forward) copy(open bool) error {
 	}
 }
 
-// over waits for the end of the request's body, and ends the exchange with the origin. It returns when that was.
+// over waits for the end of the request's body, and ends the exchange with the origin. It returns
+// when that was.
 func (p *Forward) over() time.Time {
 	b := p.open
 	p.open = nil

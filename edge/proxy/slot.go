@@ -13,10 +13,12 @@ import (
 const goneEvery = 20 * time.Millisecond
 
 // overloaded is the answer to a request that is shed.
-var overloaded = message.Refuse(http.StatusServiceUnavailable, "overloaded", "The servers behind this one have too much to do. Try again later.").With("Retry-After", "1")
+var overloaded = message.Refuse(http.StatusServiceUnavailable, "overloaded",
+	"The servers behind this one have too much to do. Try again later.").With("Retry-After", "1")
 
-// passShedding is pass with a slot at a group that sheds load, from when the request is passed on until the head of its
-// answer: what follows goes as fast as its client reads, and a tunnel for as long as it likes.
+// passShedding is pass with a slot at a group that sheds load, from when the request is passed on
+// until the head of its answer: what follows goes as fast as its client reads, and a tunnel for as
+// long as it likes.
 func (p *Forward) passShedding(g *upstream.Group, now, due time.Time) (no *message.Refusal) {
 	entered, waiter := g.Shedding.Enter(p.order.Level, p.order.Queue > 0, now)
 	if waiter != nil {
@@ -51,9 +53,10 @@ func (p *Forward) passShedding(g *upstream.Group, now, due time.Time) (no *messa
 	return no
 }
 
-// queue waits for a slot. A request that has waited for its time, or until due, is shed; one whose client has gone
-// leaves.
-func (p *Forward) queue(g *upstream.Group, w *shedding.Waiter, now, due time.Time) *message.Refusal {
+// queue waits for a slot. A request that has waited for its time, or until due, is shed; one whose
+// client has gone leaves.
+func (p *Forward) queue(g *upstream.Group, w *shedding.Waiter, now,
+	due time.Time) *message.Refusal {
 	defer func() { g.Waited.Observe(int64(time.Since(now))) }()
 	until := now.Add(p.order.Queue)
 	if !due.IsZero() && due.Before(until) {

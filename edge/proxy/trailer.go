@@ -9,14 +9,16 @@ import (
 	"sluice/edge/message"
 )
 
-// Trailers are header lines after a chunked body (RFC 9110, 6.5; RFC 9112, 7.1.2). An answer's are passed on to clients
-// that request them with TE: trailers, which then is sent to the origin as well; a request's if it announces them in
-// Trailer. All others are dropped, which a proxy may do with any. Some servers take trailers for headers, so what
-// routes or frames a message, names its sender or how to treat it, or may only be written by the edge, is never passed
-// on (RFC 9110, 6.5.1), nor a line that Connection names.
+// Trailers are header lines after a chunked body (RFC 9110, 6.5; RFC 9112, 7.1.2). An answer's are
+// passed on to clients that request them with TE: trailers, which then is sent to the origin as
+// well; a request's if it announces them in Trailer. All others are dropped, which a proxy may do
+// with any. Some servers take trailers for headers, so what routes or frames a message, names its
+// sender or how to treat it, or may only be written by the edge, is never passed on (RFC 9110,
+// 6.5.1), nor a line that Connection names.
 
-// announce appends which trailers the origin may expect: those that Trailer names, but none that stands in the head as well, or
-// by which the request was counted, because then the two could be taken for one another.
+// announce appends which trailers the origin may expect: those that Trailer names, but none that
+// stands in the head as well, or by which the request was counted, because then the two could be
+// taken for one another.
 func (p *Forward) announce(b []byte) []byte {
 	p.announced = nil
 	if len(message.TrailerNames(&p.in.Head)) == 0 {
@@ -37,7 +39,8 @@ func (p *Forward) announce(b []byte) []byte {
 	return b
 }
 
-// writeTrailers writes those trailers of a request that were announced and have come. A failure shows in Flush.
+// writeTrailers writes those trailers of a request that were announced and have come. A failure
+// shows in Flush.
 func writeTrailers(w *bufio.Writer, trailer *message.Head, announced message.Names) {
 	for i := range trailer.Lines {
 		l := &trailer.Lines[i]
@@ -61,8 +64,8 @@ func expectTrailers(a *message.Answer) {
 	a.Trailers = slices.DeleteFunc(list, taken.Has)
 }
 
-// passTrailers ends an answer's body with the lines after it, those that may stand there and are wanted, several of one name as
-// one line.
+// passTrailers ends an answer's body with the lines after it, those that may stand there and are
+// wanted, several of one name as one line.
 func (p *Forward) passTrailers() error {
 	var trailer message.Head
 	if err := p.body.ReadTrailer(&trailer); err != nil {
@@ -74,7 +77,8 @@ func (p *Forward) passTrailers() error {
 	var kept []message.Line
 	at := make(map[string]int) // in kept, by name in small letters
 	for _, l := range trailer.Lines {
-		if !message.MayTrail(&l) || p.answer.Head.Nominated.Has(l.Name) || p.Ours(p.answer.Status, l.Name) {
+		if !message.MayTrail(&l) || p.answer.Head.Nominated.Has(l.Name) ||
+			p.Ours(p.answer.Status, l.Name) {
 			continue
 		}
 		lower := strings.ToLower(string(l.Name))

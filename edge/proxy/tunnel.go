@@ -23,19 +23,24 @@ import (
 // halfOpen is how long a tunnel stays open in one direction after the other has ended.
 const halfOpen = 10 * time.Second
 
-// wantsUpgrade returns the protocol that a request wants to switch to, if the origin's servers take it.
+// wantsUpgrade returns the protocol that a request wants to switch to, if the origin's servers take
+// it.
 //
-// What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
-// the protocols that a configuration accepts.
+// What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further
+// requests: HTTP/2 is none of the protocols that a configuration accepts.
 //
-// Such a request is sent like others, on a kept connection if there is one: most that carry this header are never
-// answered with a 101, and then the connection goes back. Only a connection that has switched is not used again.
+// Such a request is sent like others, on a kept connection if there is one: most that carry this
+// header are never answered with a 101, and then the connection goes back. Only a connection that
+// has switched is not used again.
 func (p *Forward) wantsUpgrade(g *upstream.Group) []byte {
 	if len(g.Upgrades) == 0 {
 		return nil
 	}
 	protocol := p.in.Upgrade
-	if slices.ContainsFunc(g.Upgrades, func(may string) bool { return message.EqualFold(protocol, may) }) {
+	if slices.ContainsFunc(g.Upgrades, func(may string) bool {
+		return message.EqualFold(protocol,
+			may)
+	}) {
 		return protocol
 	}
 	return nil
@@ -45,7 +50,8 @@ func (p *Forward) wantsUpgrade(g *upstream.Group) []byte {
 func (p *Forward) switched() bool {
 	found := false
 	for i := range p.answer.Head.Lines {
-		if l := &p.answer.Head.Lines[i]; l.Kind == message.HopByHop && message.EqualFold(l.Name, "upgrade") {
+		if l := &p.answer.Head.Lines[i]; l.Kind == message.HopByHop &&
+			message.EqualFold(l.Name, "upgrade") {
 			if found || !message.EqualFold(l.Value, strings.ToLower(string(p.upgrade))) {
 				return false
 			}
@@ -55,7 +61,8 @@ func (p *Forward) switched() bool {
 	return found && p.upgrade != nil && (!p.in.Tunnel || p.accepted())
 }
 
-// accepted reports whether the server has understood the key of a WebSocket (RFC 6455, 4.2.2). A client that has sent one looks for itself.
+// accepted reports whether the server has understood the key of a WebSocket (RFC 6455, 4.2.2). A
+// client that has sent one looks for itself.
 func (p *Forward) accepted() bool {
 	const guid = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 	sum := sha1.Sum(append(bytes.Clone(p.in.Head.First("sec-websocket-key")), guid...))
@@ -63,12 +70,14 @@ func (p *Forward) accepted() bool {
 }
 
 var (
-	noTunnel    = message.Refuse(http.StatusNotImplemented, "no_tunnel", "There are no tunnels to the server behind this one.")
-	notSwitched = message.Refuse(http.StatusBadGateway, "not_switched", "The server behind this one does not speak that protocol there.")
+	noTunnel = message.Refuse(http.StatusNotImplemented, "no_tunnel",
+		"There are no tunnels to the server behind this one.")
+	notSwitched = message.Refuse(http.StatusBadGateway, "not_switched",
+		"The server behind this one does not speak that protocol there.")
 )
 
-// Tunnel joins the client's connection and the origin's, after the answer that switches, and blocks until the tunnel is
-// over. Neither is ever used for a request again.
+// Tunnel joins the client's connection and the origin's, after the answer that switches, and blocks
+// until the tunnel is over. Neither is ever used for a request again.
 func (p *Forward) Tunnel(client net.Conn) {
 	p.unwatch()
 	_ = client.SetDeadline(time.Time{})
@@ -81,7 +90,8 @@ func (p *Forward) Tunnel(client net.Conn) {
 	join(client, p.open.link, p.Bounds.TunnelTime)
 }
 
-// A pipe copies between two connections until both directions have ended or nothing has moved in either for a while.
+// A pipe copies between two connections until both directions have ended or nothing has moved in
+// either for a while.
 type pipe struct {
 	idle time.Duration
 	last atomic.Int64 // when something moved last, Unix nanoseconds
@@ -128,16 +138,19 @@ func (t *pipe) copy(dst, src net.Conn, from io.Reader) {
 				break
 			}
 		}
-		if err != nil && (!http1.TimedOut(err) || t.half.Load() || time.Since(time.Unix(0, t.last.Load())) >= t.idle) { // else the other direction was busy
+		// Else the other direction was busy
+		if err != nil && (!http1.TimedOut(err) || t.half.Load() ||
+			time.Since(time.Unix(0, t.last.Load())) >= t.idle) {
 			break
 		}
 	}
-	// The end of one direction is passed on; the other may have something left to say, but not for ever. It has not if
-	// nothing has moved in either direction, or if the client has gone.
+	// The end of one direction is passed on; the other may have something left to say, but not for
+	// ever. It has not if nothing has moved in either direction, or if the client has gone.
 	over := http1.TimedOut(err) && !t.half.Load() || errors.Is(err, syscall.ECONNRESET)
 	t.half.Store(true)
 	_ = dst.SetReadDeadline(time.Now().Add(halfOpen))
-	if half, ok := socket.Innermost(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil || over {
+	if half, ok := socket.Innermost(dst).(interface{ CloseWrite() error }); !ok ||
+		half.CloseWrite() != nil || over {
 		_ = dst.SetReadDeadline(socket.LongAgo)
 	}
 }

@@ -16,20 +16,22 @@ import (
 	"sluice/edge/upstream"
 )
 
-// inlineBody is how large a body may be that is sent to the origin before its answer is read. Anything larger goes in a
-// separate goroutine, because an origin may answer, and want its answer read, before it has read the request.
+// inlineBody is how large a body may be that is sent to the origin before its answer is read.
+// Anything larger goes in a separate goroutine, because an origin may answer, and want its answer
+// read, before it has read the request.
 const inlineBody = 64 << 10
 
-// heldBody is how large a body may be that is read before a server is chosen: a client may take its time for it, and holds no
-// slot at the origin meanwhile.
+// heldBody is how large a body may be that is read before a server is chosen: a client may take its
+// time for it, and holds no slot at the origin meanwhile.
 const heldBody = 16 << 10
 
-// inviteTime is how long a client that expects to be invited to send its body waits for the origin's word. Then the
-// edge invites it: a client should not wait for that without end (RFC 9110, 10.1.1), and many an origin never answers
-// before it has the body.
+// inviteTime is how long a client that expects to be invited to send its body waits for the
+// origin's word. Then the edge invites it: a client should not wait for that without end (RFC 9110,
+// 10.1.1), and many an origin never answers before it has the body.
 const inviteTime = time.Second
 
-// lastMoment is how long the end of a body may take to be sent to an origin that has answered already.
+// lastMoment is how long the end of a body may take to be sent to an origin that has answered
+// already.
 const lastMoment = 100 * time.Millisecond
 
 // chunkFrame is the most that stands around the bytes of a chunk, in bytes.
@@ -44,9 +46,9 @@ var (
 // heldBodies hold bodies that have been read, each until its request is over.
 var heldBodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// await waits for the body of a request, by due if that is not zero. A small one is read, and held; it takes memory for
-// what has come, not for what was announced. A longer one is not, but it has begun when await returns: none of it is
-// worth a server's slot, or a link that may end meanwhile.
+// await waits for the body of a request, by due if that is not zero. A small one is read, and held;
+// it takes memory for what has come, not for what was announced. A longer one is not, but it has
+// begun when await returns: none of it is worth a server's slot, or a link that may end meanwhile.
 func (p *Forward) await(due time.Time) error {
 	p.on.StartBody(0, due)
 	if p.in.Length == message.LengthChunked || p.in.Length > heldBody {
@@ -80,20 +82,22 @@ type upload struct {
 	within    func(now time.Time) time.Duration // how long the origin may take to take something
 	due       time.Time                         // of the whole answer; zero: any time
 	announced message.Names                     // trailers that may go on
-	slot      *shedding.Slot                    // lent while the client is waited for; nil: the group sheds nothing
-	stuck     bool                              // the origin does not take what it is sent
-	started   bool                              // in a separate goroutine
-	taken     atomic.Bool                       // the client has sent all of it
-	failed    atomic.Bool                       // err is set
-	done      chan struct{}                     // closed at its end
-	answerBy  time.Time                         // when the origin's time for an answer is over; not before done
-	err       error                             // why it failed
-	byClient  bool                              // the failure is the client's, not the origin's
+	// Lent while the client is waited for; nil: the group sheds nothing
+	slot    *shedding.Slot
+	stuck   bool          // the origin does not take what it is sent
+	started bool          // in a separate goroutine
+	taken   atomic.Bool   // the client has sent all of it
+	failed  atomic.Bool   // err is set
+	done    chan struct{} // closed at its end
+	// When the origin's time for an answer is over; not before done
+	answerBy time.Time
+	err      error // why it failed
+	byClient bool  // the failure is the client's, not the origin's
 }
 
-// run sends the body. What has arrived goes on together, before it waits for more: a body in chunks of one byte costs no system
-// call for each of them. If the client fails, the connection to the origin is closed at once: an origin must never take a part of
-// a request for the whole.
+// run sends the body. What has arrived goes on together, before it waits for more: a body in chunks
+// of one byte costs no system call for each of them. If the client fails, the connection to the
+// origin is closed at once: an origin must never take a part of a request for the whole.
 func (u *upload) run() {
 	defer http1.ReleaseWriter(u.w)
 	for {
@@ -110,16 +114,20 @@ func (u *upload) run() {
 			return
 		}
 		if u.on.Got()+int64(len(part)) == u.length {
-			u.taken.Store(true) // before the last of it is sent: the answer may come before that call returns
+			// Before the last of it is sent: the answer may come before that call returns
+			u.taken.Store(true)
 		}
-		u.on.Discard(len(part)) // before it is sent, which may fail: what is taken is not the client's next request. It stays valid
+		// Before it is sent, which may fail: what is taken is not the client's next request. It
+		// stays valid
+		u.on.Discard(len(part))
 		if err := u.write(part); err != nil {
 			u.fail(err, false)
 			return
 		}
 	}
 	var trailer message.Head
-	if err := u.on.ReadTrailer(&trailer); err != nil || slices.ContainsFunc(trailer.Lines, func(l message.Line) bool { return message.Forged(&l) }) {
+	if err := u.on.ReadTrailer(&trailer); err != nil || slices.ContainsFunc(trailer.Lines,
+		func(l message.Line) bool { return message.Forged(&l) }) {
 		u.fail(errTrailer, true)
 		return
 	}
@@ -129,7 +137,8 @@ func (u *upload) run() {
 	}
 }
 
-// pause is called before the client is waited for: a body in a separate goroutine does not keep back what it has.
+// pause is called before the client is waited for: a body in a separate goroutine does not keep
+// back what it has.
 func (u *upload) pause() error {
 	if u.started && u.w.Buffered() > 0 {
 		if err := u.flush(); err != nil {
@@ -181,8 +190,8 @@ func (u *upload) finish(trailer *message.Head) error {
 	return u.w.Flush()
 }
 
-// extend gives the origin its time anew: for the next write, and, where the head of the answer is read after that, for
-// beginning to answer.
+// extend gives the origin its time anew: for the next write, and, where the head of the answer is
+// read after that, for beginning to answer.
 func (u *upload) extend() error {
 	now := time.Now()
 	if u.started {
@@ -199,8 +208,8 @@ func (u *upload) fail(err error, client bool) {
 	}
 }
 
-// start runs the upload in a goroutine, which end waits for. The origin may answer meanwhile, up to wait, but it need not: its time for
-// that begins at the end.
+// start runs the upload in a goroutine, which end waits for. The origin may answer meanwhile, up to
+// wait, but it need not: its time for that begins at the end.
 func (u *upload) start(wait time.Time) {
 	u.started, u.done = true, make(chan struct{})
 	_ = u.link.SetReadDeadline(wait) // a failure shows when the link is read
@@ -221,7 +230,8 @@ func (u *upload) start(wait time.Time) {
 	}()
 }
 
-// expired reports whether the origin has had all its time, and not only that for a word before the body.
+// expired reports whether the origin has had all its time, and not only that for a word before the
+// body.
 func (u *upload) expired() bool {
 	by := u.due
 	if u.over() {
@@ -252,13 +262,13 @@ func (u *upload) over() bool {
 	}
 }
 
-// end is called when the answer is over. An upload that is still under way then is cut off: the origin has said what it
-// had to say. It reports whether the whole body was sent.
+// end is called when the answer is over. An upload that is still under way then is cut off: the
+// origin has said what it had to say. It reports whether the whole body was sent.
 func (u *upload) end() bool {
 	defer u.on.EndBody()
 	if !u.over() && u.taken.Load() {
-		// Nothing is left to read of the client, which can go on; that the last of it is sent is a matter of a moment, or never
-		// comes to pass.
+		// Nothing is left to read of the client, which can go on; that the last of it is sent is a
+		// matter of a moment, or never comes to pass.
 		moment := time.NewTimer(lastMoment)
 		defer moment.Stop()
 		select {
@@ -285,13 +295,17 @@ func bodyRefusal(err error) *message.Refusal {
 	case errors.Is(err, errBodyTooLarge):
 		return TooLarge
 	case http1.TimedOut(err):
-		return message.Refuse(http.StatusRequestTimeout, "body_timeout", "The body came too slowly.")
+		return message.Refuse(http.StatusRequestTimeout, "body_timeout",
+			"The body came too slowly.")
 	}
-	return message.Refuse(http.StatusBadRequest, "body_incomplete", "The body is malformed or incomplete.")
+	return message.Refuse(http.StatusBadRequest, "body_incomplete",
+		"The body is malformed or incomplete.")
 }
 
 // TooLarge is the answer to a request whose body is above limits.body_bytes.
-var TooLarge = message.Refuse(http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this server accepts.")
+var TooLarge = message.Refuse(http.StatusRequestEntityTooLarge, "body_too_large",
+	"The body is larger than this server accepts.")
 
 // Mistake is the answer to a request that failed by a fault of the edge's own.
-var Mistake = message.Refuse(http.StatusInternalServerError, "internal", "This server made a mistake.")
+var Mistake = message.Refuse(http.StatusInternalServerError, "internal",
+	"This server made a mistake.")

@@ -23,7 +23,8 @@ func (p *Forward) watch(b *answerBody) {
 	p.on.Watch(ready, p.left)
 }
 
-// unwatch ends that, and reports whether the exchange with the origin was ended because the client has gone.
+// unwatch ends that, and reports whether the exchange with the origin was ended because the client
+// has gone.
 func (p *Forward) unwatch() (gone bool) {
 	p.on.Unwatch()
 	gone, p.gone = p.gone, false
@@ -38,5 +39,7 @@ func (p *Forward) abandoned(b *answerBody) {
 	p.on.Last()
 }
 
-// clientGone has the status that nginx gives it, for logs and metrics: no client is there to read it.
-var clientGone = message.Refuse(499, "client_closed", "The connection was closed before the answer was there.")
+// clientGone has the status that nginx gives it, for logs and metrics: no client is there to read
+// it.
+var clientGone = message.Refuse(499, "client_closed",
+	"The connection was closed before the answer was there.")

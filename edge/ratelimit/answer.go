@@ -56,16 +56,18 @@ func descriptorStatus(st edge.DescriptorState) *service.RateLimitResponse_Descri
 		return s
 	}
 	unit, n := descriptors.UnitOf(st.Window)
-	limit := &service.RateLimitResponse_RateLimit{Name: st.Rule.Config.Name, RequestsPerUnit: st.Limit, Unit: units[unit]}
+	limit := &service.RateLimitResponse_RateLimit{Name: st.Rule.Config.Name,
+		RequestsPerUnit: st.Limit, Unit: units[unit]}
 	if n > 1 {
 		limit.UnitMultiplier = wrapperspb.UInt32(n)
 	}
-	s.CurrentLimit, s.LimitRemaining, s.DurationUntilReset = limit, st.Remaining, durationpb.New(st.Reset)
+	s.CurrentLimit, s.LimitRemaining, s.DurationUntilReset = limit, st.Remaining,
+		durationpb.New(st.Reset)
 	return s
 }
 
-// units are the names that windows have. Windows that are no whole number of a unit are rounded down to seconds: the
-// header is exact.
+// units are the names that windows have. Windows that are no whole number of a unit are rounded
+// down to seconds: the header is exact.
 var units = map[time.Duration]service.RateLimitResponse_RateLimit_Unit{
 	time.Second:    service.RateLimitResponse_RateLimit_SECOND,
 	time.Minute:    service.RateLimitResponse_RateLimit_MINUTE,

@@ -33,7 +33,8 @@ func (c *call) read(q *service.RateLimitRequest) error {
 	case len(q.Descriptors) == 0:
 		return errNoDescriptors
 	case len(q.Descriptors) > descriptors.Max:
-		return fmt.Errorf("%d descriptors in a request: %d at most", len(q.Descriptors), descriptors.Max)
+		return fmt.Errorf("%d descriptors in a request: %d at most", len(q.Descriptors),
+			descriptors.Max)
 	}
 	hits := uint64(max(1, q.HitsAddend))
 	c.requested = c.requested[:min(len(q.Descriptors), cap(c.requested))]
@@ -62,7 +63,8 @@ func (c *call) read(q *service.RateLimitRequest) error {
 }
 
 // override takes a limit that a proxy sends to replace the rule's.
-func override(to *descriptors.Descriptor, limit *descriptor.RateLimitDescriptor_RateLimitOverride) error {
+func override(to *descriptors.Descriptor,
+	limit *descriptor.RateLimitDescriptor_RateLimitOverride) error {
 	switch limit.Unit {
 	case envoytype.RateLimitUnit_SECOND:
 		to.Window = time.Second
@@ -73,7 +75,8 @@ func override(to *descriptors.Descriptor, limit *descriptor.RateLimitDescriptor_
 	case envoytype.RateLimitUnit_DAY:
 		to.Window = 24 * time.Hour
 	default:
-		return fmt.Errorf("limit override: no limit by %v: want SECOND, MINUTE, HOUR or DAY", limit.Unit)
+		return fmt.Errorf("limit override: no limit by %v: want SECOND, MINUTE, HOUR or DAY",
+			limit.Unit)
 	}
 	if limit.RequestsPerUnit == 0 {
 		return errors.New("limit override: requests_per_unit is 0: want 1 or more")

@@ -1,5 +1,6 @@
-// Package regular opens files that operators name, where only a regular file makes sense. By mistake a name may lead
-// elsewhere: to a pipe, whose reader waits for a writer that may never come, or to a device or a log without end.
+// Package regular opens files that operators name, where only a regular file makes sense. By
+// mistake a name may lead elsewhere: to a pipe, whose reader waits for a writer that may never
+// come, or to a device or a log without end.
 package regular
 
 import (
@@ -19,7 +20,8 @@ var (
 
 // Open opens a regular file for reading, and waits for nobody. Errors are *fs.PathError.
 func Open(name string) (*os.File, fs.FileInfo, error) {
-	// What is open is looked at, and not what has the name: that may be another by then. A pipe opened so waits for no writer.
+	// What is open is looked at, and not what has the name: that may be another by then. A pipe
+	// opened so waits for no writer.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ENXIO) { // a socket
 		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: errOther}
@@ -51,7 +53,8 @@ func Read(name string, most int64) ([]byte, error) {
 	text := bytes.NewBuffer(make([]byte, 0, min(about.Size(), most)+bytes.MinRead))
 	_, err = text.ReadFrom(io.LimitReader(f, most+1)) // it may be longer by now
 	if err == nil && int64(text.Len()) > most {
-		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("it has more than %d bytes", most)}
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("it has more than %d bytes",
+			most)}
 	}
 	if err != nil {
 		return nil, err

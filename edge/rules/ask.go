@@ -13,12 +13,15 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// An Ask is what a program asks of one rule, which it names: whether somebody may go on, and at what cost. Conditions
-// of the rule (match) are about requests of HTTP, and the program knows better.
+// An Ask is what a program asks of one rule, which it names: whether somebody may go on, and at
+// what cost. Conditions of the rule (match) are about requests of HTTP, and the program knows
+// better.
 type Ask struct {
 	Rule string
-	Key  []string // of a rule by addresses the address; else a value for each part of its key, in that order, but for global
-	Cost *uint32  // nil: what the rule says; 0: nothing is counted
+	// Of a rule by addresses the address; else a value for each part of its key, in that order, but
+	// for global
+	Key  []string
+	Cost *uint32 // nil: what the rule says; 0: nothing is counted
 }
 
 // An Asked is an Ask that makes sense under the rules there are.
@@ -36,7 +39,8 @@ type Asked struct {
 var ErrNoRule = errors.New("there is no such rule")
 
 // AskedOf finds the rule of an ask, and whom that counts. Errors say nothing of the key's values.
-func (d *Decision) AskedOf(q *Ask, set *Set, secret key.Secret, s *address.Sources) (a Asked, err error) {
+func (d *Decision) AskedOf(q *Ask, set *Set, secret key.Secret,
+	s *address.Sources) (a Asked, err error) {
 	r := set.ByName(q.Rule)
 	if r == nil {
 		return a, fmt.Errorf("%w: want one of %s", ErrNoRule, set.askable())
@@ -50,9 +54,11 @@ func (d *Decision) AskedOf(q *Ask, set *Set, secret key.Secret, s *address.Sourc
 	}
 	switch one := r.AsksTier(); {
 	case one && a.Hits != 1:
-		return a, fmt.Errorf("cost: rule %s has check: sync, which keeps one at a time: want 1, or no cost", q.Rule)
+		return a,
+			fmt.Errorf("cost: rule %s has check: sync, which keeps one at a time: want 1, or no cost", q.Rule)
 	case a.Hits > 1 && r.Config.Algorithm != Sliding && r.Config.Algorithm != Fixed:
-		return a, fmt.Errorf("cost: rule %s counts by algorithm: %s, one at a time: want 0 or 1, or no cost", q.Rule, r.Config.Algorithm)
+		return a,
+			fmt.Errorf("cost: rule %s counts by algorithm: %s, one at a time: want 0 or 1, or no cost", q.Rule, r.Config.Algorithm)
 	case a.Hits > algorithm.MaxCost:
 		return a, fmt.Errorf("cost: %d is out of range: want 0 to %d", a.Hits, algorithm.MaxCost)
 	}
@@ -62,7 +68,8 @@ func (d *Decision) AskedOf(q *Ask, set *Set, secret key.Secret, s *address.Sourc
 	}
 	client, known := r.ClientOf(secret, values, a.Source, d.Plans)
 	if !known {
-		return a, fmt.Errorf("rule %s goes by the plan of %s, which is no part of its key: ask a rule that counts by it", q.Rule, r.KnowsBy())
+		return a,
+			fmt.Errorf("rule %s goes by the plan of %s, which is no part of its key: ask a rule that counts by it", q.Rule, r.KnowsBy())
 	}
 	if r.Parts != nil {
 		a.key = keyed{key: r.key, counts: true}
@@ -91,7 +98,8 @@ func (a *Asked) read(texts []string, s *address.Sources) (values []key.Value, er
 		}
 	}
 	if len(texts) != want {
-		return nil, fmt.Errorf("key: rule %s counts by %s: want %s, and not %d", r.Config.Name, strings.Join(r.Config.Key, " and "), amount(want), len(texts))
+		return nil, fmt.Errorf("key: rule %s counts by %s: want %s, and not %d", r.Config.Name,
+			strings.Join(r.Config.Key, " and "), amount(want), len(texts))
 	}
 	for i := range parts {
 		text := ""
@@ -158,9 +166,9 @@ func (s *Set) askable() string {
 	return strings.Join(names, ", ")
 }
 
-// AddAsked puts the rule of an ask to the limiter. What costs more than a limit of it allows could never go on: that is
-// only looked at, as if it cost nothing, so that it blocks nobody who has kept to the limit. A rule that counts attempts
-// counts it as others.
+// AddAsked puts the rule of an ask to the limiter. What costs more than a limit of it allows could
+// never go on: that is only looked at, as if it cost nothing, so that it blocks nobody who has kept
+// to the limit. A rule that counts attempts counts it as others.
 func (d *Decision) AddAsked(a *Asked) (never bool) {
 	r := a.Rule
 	d.Rules = append(d.Rules, r)
@@ -184,7 +192,8 @@ func (d *Decision) AddAsked(a *Asked) (never bool) {
 	return never
 }
 
-// StrictestAsked is the result that an answer tells: what the client's headers would report, else the first.
+// StrictestAsked is the result that an answer tells: what the client's headers would report, else
+// the first.
 func (d *Decision) StrictestAsked() *limiter.RuleResult {
 	if d.Reported != nil {
 		return d.Reported

@@ -15,9 +15,9 @@ const MaxConcurrency = 1_000_000
 // MayLackLimit reports whether a rule is complete without a limit.
 func (c *Config) MayLackLimit() bool { return c.OrdersOrigin() || c.Concurrency > 0 }
 
-// CheckConcurrency returns which field does not go with a rule's concurrency, and why. A concurrency counts requests in
-// flight by the rule's key alone, each as one, and waits for the tier in any case; all else belongs into a rule beside
-// it.
+// CheckConcurrency returns which field does not go with a rule's concurrency, and why. A
+// concurrency counts requests in flight by the rule's key alone, each as one, and waits for the
+// tier in any case; all else belongs into a rule beside it.
 func (c *Config) CheckConcurrency() (field string, err error) {
 	if c.Concurrency == 0 {
 		return "", nil
@@ -30,21 +30,26 @@ func (c *Config) CheckConcurrency() (field string, err error) {
 	case c.Match.Descriptors != nil:
 		no("concurrency", "no proxy reports when a request ends: remove it")
 	case c.Action == Tag:
-		no("action", "a request waits for its slot, and action: tag refuses no request: take mode: shadow, or %s", apart)
+		no("action",
+			"a request waits for its slot, and action: tag refuses no request: take mode: shadow, or %s", apart)
 	case c.Action == Delay || c.Algorithm == LeakyBucket:
-		no("concurrency", "a request holds its slot while it waits for its turn, and fewer are at the origin: if that is meant, %s", apart)
+		no("concurrency",
+			"a request holds its slot while it waits for its turn, and fewer are at the origin: if that is meant, %s", apart)
 	case c.Check == limiter.Sync:
-		no("check", "concurrency reads the tier before each decision already, and sync would do so once more: take check: async, or %s", apart)
+		no("check",
+			"concurrency reads the tier before each decision already, and sync would do so once more: take check: async, or %s", apart)
 	case len(c.Windows) > 0:
 		no("windows", "requests in flight have no window: %s", apart)
 	case len(c.Prefixes) > 0:
 		no("prefixes", "concurrency counts by the rule's key alone: %s", apart)
 	case len(c.Plans) > 0:
-		no("plans", "a plan has a limit in a window, and no concurrency: %s, with match: {plans: …} for each", apart)
+		no("plans",
+			"a plan has a limit in a window, and no concurrency: %s, with match: {plans: …} for each", apart)
 	case c.Cost.Is():
 		no("cost", "a request holds one slot whatever it costs: %s", apart)
 	case c.Count.Refused:
-		no("count", "a request that finds no slot is counted under other rules, not under this: %s", apart)
+		no("count", "a request that finds no slot is counted under other rules, not under this: %s",
+			apart)
 	}
 	return field, err
 }
@@ -57,8 +62,8 @@ func (r *Rule) ConcurrencyPolicy() string {
 	return r.Config.Name + "/concurrency"
 }
 
-// addConcurrency gives a rule its slots, named like its counters by which requests it is about; in flight is each of
-// them, whatever counts.
+// addConcurrency gives a rule its slots, named like its counters by which requests it is about; in
+// flight is each of them, whatever counts.
 func (r *Rule) addConcurrency() error {
 	c := &r.Config
 	if field, err := c.CheckConcurrency(); err != nil {
@@ -87,7 +92,8 @@ func (r *Rule) addConcurrency() error {
 			}
 		}
 	}
-	r.Crowded = &Text{Quoted: strconv.AppendQuote(nil, name), Policy: r.Limits[0].Texts[0].Policy, Limit: strconv.AppendInt(nil, int64(c.Concurrency), 10),
-		Body: fmt.Appendf(nil, `"limit":%d,"scope":%s`, c.Concurrency, r.scope(own))}
+	r.Crowded = &Text{Quoted: strconv.AppendQuote(nil, name), Policy: r.Limits[0].Texts[0].Policy,
+		Limit: strconv.AppendInt(nil, int64(c.Concurrency), 10),
+		Body:  fmt.Appendf(nil, `"limit":%d,"scope":%s`, c.Concurrency, r.scope(own))}
 	return nil
 }

@@ -15,39 +15,50 @@ import (
 	"sluice/edge/rules/match"
 )
 
-// Config is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API
-// shows can be put into a file.
+// Config is one rule as an operator writes it. The JSON form has the names of the YAML form, so
+// that what the API shows can be put into a file.
 type Config struct {
-	Name              string              `json:"name"`
-	Match             match.Config        `json:"match"`
-	Key               []string            `json:"key"`
-	Limit             uint32              `json:"limit,omitempty"` // 0: none; the rule counts nothing, and is there for its Priority, Queue or Concurrency
+	Name  string       `json:"name"`
+	Match match.Config `json:"match"`
+	Key   []string     `json:"key"`
+	// 0: none; the rule counts nothing, and is there for its Priority, Queue or Concurrency
+	Limit             uint32              `json:"limit,omitempty"`
 	Window            Duration            `json:"window"`
 	SubWindows        int                 `json:"sub_windows"`
 	Estimate          *algorithm.Estimate `json:"-"` // nil: Config.Estimate
 	MitigationTimeout Duration            `json:"mitigation_timeout"`
-	Escalate          []Duration          `json:"escalate,omitempty"` // timeouts of repeated blocks, ascending
-	EscalateWithin    Duration            `json:"escalate_within"`    // how soon after the end of a block that is
-	Mode              Mode                `json:"mode"`
-	FirstSight        limiter.FirstSight  `json:"first_sight"`
-	OnStoreFailure    limiter.Posture     `json:"on_store_failure"`
-	Count             Count               `json:"count"`
-	Share             int                 `json:"share"`              // percent of sources that the rule is about
-	ShowKey           int                 `json:"show_key,omitempty"` // how many of the first characters of its key operators see
-	Action            Action              `json:"action"`
-	Response          Response            `json:"response"`
-	// Plans are the limits of clients by their plan (PlansConfig); Limit is that of those on any other.
-	Plans     map[string]PlanLimit `json:"plans,omitempty"`
-	Windows   []Window             `json:"windows,omitempty"`  // other limits, beside Limit and Window
-	Prefixes  []Prefix             `json:"prefixes,omitempty"` // in which addresses are counted; of a family without one, the source
-	Cost      Cost                 `json:"cost"`
-	Tag       TagHeader            `json:"tag"`
-	Algorithm Algorithm            `json:"algorithm"`
-	Burst     uint32               `json:"burst"` // of a bucket: how many may come at once, or wait
-	Check     limiter.Check        `json:"check"`
-	Priority  Priority             `json:"priority"` // what its requests are to an origin that sheds load
-	Queue     Duration             `json:"queue"`    // how long they may wait for a slot there; 0: not at all
-	// Concurrency is how many requests of a key may be in flight at once, over the PoP; 0: any number.
+	// Timeouts of repeated blocks, ascending
+	Escalate []Duration `json:"escalate,omitempty"`
+	// How soon after the end of a block that is
+	EscalateWithin Duration           `json:"escalate_within"`
+	Mode           Mode               `json:"mode"`
+	FirstSight     limiter.FirstSight `json:"first_sight"`
+	OnStoreFailure limiter.Posture    `json:"on_store_failure"`
+	Count          Count              `json:"count"`
+	// Percent of sources that the rule is about
+	Share int `json:"share"`
+	// How many of the first characters of its key operators see
+	ShowKey  int      `json:"show_key,omitempty"`
+	Action   Action   `json:"action"`
+	Response Response `json:"response"`
+	// Plans are the limits of clients by their plan (PlansConfig); Limit is that of those on any
+	// other.
+	Plans map[string]PlanLimit `json:"plans,omitempty"`
+	// Other limits, beside Limit and Window
+	Windows []Window `json:"windows,omitempty"`
+	// In which addresses are counted; of a family without one, the source
+	Prefixes  []Prefix      `json:"prefixes,omitempty"`
+	Cost      Cost          `json:"cost"`
+	Tag       TagHeader     `json:"tag"`
+	Algorithm Algorithm     `json:"algorithm"`
+	Burst     uint32        `json:"burst"` // of a bucket: how many may come at once, or wait
+	Check     limiter.Check `json:"check"`
+	// What its requests are to an origin that sheds load
+	Priority Priority `json:"priority"`
+	// How long they may wait for a slot there; 0: not at all
+	Queue Duration `json:"queue"`
+	// Concurrency is how many requests of a key may be in flight at once, over the PoP; 0: any
+	// number.
 	Concurrency int `json:"concurrency"`
 }
 
@@ -76,26 +87,31 @@ const (
 
 // Count is which requests a rule counts. The zero Count is every admitted request.
 type Count struct {
-	Statuses []int `json:"statuses,omitempty"` // only those that the origin answers with one of these
-	Refused  bool  `json:"refused,omitempty"`  // refused ones as well: every attempt
+	// Only those that the origin answers with one of these
+	Statuses []int `json:"statuses,omitempty"`
+	Refused  bool  `json:"refused,omitempty"` // refused ones as well: every attempt
 }
 
 // Action is what a rule does with a request that it refuses.
 type Action string
 
 const (
-	Refuse   Action = "refuse"   // answers, and keeps the connection
-	Close    Action = "close"    // answers, and ends the connection, unless a trusted proxy has sent the request
+	Refuse Action = "refuse" // answers, and keeps the connection
+	// Answers, and ends the connection, unless a trusted proxy has sent the request
+	Close    Action = "close"
 	Redirect Action = "redirect" // sends the client to Response.Location
-	Tag      Action = "tag"      // none of these: it goes on to the origin, with a header that says so
-	Delay    Action = "delay"    // lets it wait for its turn, and refuses what would have to wait too long; of a token bucket
+	// None of these: it goes on to the origin, with a header that says so
+	Tag Action = "tag"
+	// Lets it wait for its turn, and refuses what would have to wait too long; of a token bucket
+	Delay Action = "delay"
 )
 
 // Cost is how much of a limit a request uses. At most one of Bytes and Header is set.
 type Cost struct {
-	Units  uint32 // 1 to algorithm.MaxCost, of each request
-	Bytes  int    // one for so many bytes of its body, at least 1; 0: it is not by bytes
-	Header string // the number in this header of the origin's answer, 1 to algorithm.MaxCost; "": not by a header
+	Units uint32 // 1 to algorithm.MaxCost, of each request
+	Bytes int    // one for so many bytes of its body, at least 1; 0: it is not by bytes
+	// The number in this header of the origin's answer, 1 to algorithm.MaxCost; "": not by a header
+	Header string
 }
 
 // Is reports whether a request may cost more than 1.
@@ -137,11 +153,12 @@ type TagHeader struct {
 	Value  string `json:"value"`
 }
 
-// CheckTag returns what is wrong with the name of a header by which requests are tagged: clients' own of that name are
-// dropped.
+// CheckTag returns what is wrong with the name of a header by which requests are tagged: clients'
+// own of that name are dropped.
 func CheckTag(name string) error {
 	lower := strings.ToLower(name)
-	if !message.IsToken([]byte(name)) || message.KindOf([]byte(name)) != message.Other || !strings.HasPrefix(lower, "x-") && strings.Contains(taken, " "+lower+" ") {
+	if !message.IsToken([]byte(name)) || message.KindOf([]byte(name)) != message.Other ||
+		!strings.HasPrefix(lower, "x-") && strings.Contains(taken, " "+lower+" ") {
 		return fmt.Errorf("%q cannot tag a request: want a header of your own, such as X-Sluice-Verdict, because what clients send under that name is dropped", name)
 	}
 	return nil
@@ -169,18 +186,22 @@ func (p Priority) level() shedding.Level {
 	return shedding.Default
 }
 
-// OrdersOrigin reports whether a rule sets a priority or a queue for origins that shed load, and so may be without a
-// limit.
-func (c *Config) OrdersOrigin() bool { return c.Priority.level() != shedding.Default || c.Queue > 0 }
+// OrdersOrigin reports whether a rule sets a priority or a queue for origins that shed load, and so
+// may be without a limit.
+func (c *Config) OrdersOrigin() bool {
+	return c.Priority.level() != shedding.Default || c.Queue > 0
+}
 
 // Response is what a refused client gets. An empty Body stands for the usual JSON.
 type Response struct {
-	Status      int     `json:"status"`
-	ContentType string  `json:"content_type"`
-	Body        string  `json:"body"`
-	Location    string  `json:"location,omitempty"` // for Redirect
-	Jitter      Percent `json:"jitter,omitempty"`   // of the wait: Retry-After is that much later at most
-	Bodies      []Body  `json:"bodies,omitempty"`   // beside Body, for clients that would rather have another type (Accept)
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type"`
+	Body        string `json:"body"`
+	Location    string `json:"location,omitempty"` // for Redirect
+	// Of the wait: Retry-After is that much later at most
+	Jitter Percent `json:"jitter,omitempty"`
+	// Beside Body, for clients that would rather have another type (Accept)
+	Bodies []Body `json:"bodies,omitempty"`
 }
 
 // Body is an answer's body in one content type.
@@ -195,15 +216,20 @@ type Percent int
 // MarshalText makes JSON show the spelling of the file.
 func (p Percent) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d%%", int(p)), nil }
 
-// CheckLocation returns what is wrong with a location to send clients to. It is a whole URL, or a path at the requested
-// host, and is sent as it is written: nothing of a request becomes part of it.
+// CheckLocation returns what is wrong with a location to send clients to. It is a whole URL, or a
+// path at the requested host, and is sent as it is written: nothing of a request becomes part of
+// it.
 func CheckLocation(text string) error {
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }):
+	case err != nil || strings.ContainsFunc(text, func(r rune) bool {
+		return r <= ' ' ||
+			r >= 0x7f || r == '\\'
+	}):
 	case (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil:
 		return nil
-	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//"):
+	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(text, "/") &&
+		!strings.HasPrefix(text, "//"):
 		return nil
 	}
 	return fmt.Errorf("%q is no location to send clients to: want https://HOST/PATH, or a path that begins with one slash", text)

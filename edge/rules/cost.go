@@ -6,8 +6,8 @@ import (
 	"sluice/edge/message"
 )
 
-// price returns what the request costs under a limit of a rule. A body of unknown length, and a cost in the origin's
-// answer, are held as 1 until Settle.
+// price returns what the request costs under a limit of a rule. A body of unknown length, and a
+// cost in the origin's answer, are held as 1 until Settle.
 func price(r *limiter.RuleResult, c *Cost, q *message.Request) {
 	switch {
 	case c.Header != "":
@@ -35,8 +35,8 @@ func (d *Decision) AwaitsBody() bool {
 	return false
 }
 
-// PriceBody passes the length of a body that was unknown, and PriceAnswer the cost in the origin's answer, to rules
-// that count by them. They are settled by it then.
+// PriceBody passes the length of a body that was unknown, and PriceAnswer the cost in the origin's
+// answer, to rules that count by them. They are settled by it then.
 func (d *Decision) PriceBody(length int64) {
 	for i := range d.Results {
 		r := &d.Results[i]

@@ -20,14 +20,17 @@ import (
 // A Decision is a limiter's, with the edge's own of every rule.
 type Decision struct {
 	limiter.Decision
-	Rules    []*Rule       // in the order of Results, of which a rule has one for each of its limits that counts the client
-	Claims   *token.Claims // the claims of the request's token; nil: it has none that is believed
-	asked    []*Rule       // those that look at values of the request, whatever came of it
-	request  key.View      // what rules have looked at
-	keys     []keyed
-	buf      []byte
-	onPlans  []onPlan // of Rules, those that know their clients by plans
-	searched int      // bytes that regular expressions have to see; more than MaxSearched: they do not
+	// In the order of Results, of which a rule has one for each of its limits that counts the
+	// client
+	Rules   []*Rule
+	Claims  *token.Claims // the claims of the request's token; nil: it has none that is believed
+	asked   []*Rule       // those that look at values of the request, whatever came of it
+	request key.View      // what rules have looked at
+	keys    []keyed
+	buf     []byte
+	onPlans []onPlan // of Rules, those that know their clients by plans
+	// Bytes that regular expressions have to see; more than MaxSearched: they do not
+	searched int
 
 	Level shedding.Level // the highest that a rule sets
 	Queue time.Duration  // the longest
@@ -41,7 +44,8 @@ type onPlan struct {
 	tally *PlanTally
 }
 
-// planTally is what counts the request under the i-th of d.Rules by the client's plan; nil: nothing does.
+// planTally is what counts the request under the i-th of d.Rules by the client's plan; nil: nothing
+// does.
 func (d *Decision) planTally(i int) *PlanTally {
 	for _, on := range d.onPlans {
 		if on.index == i {
@@ -63,7 +67,8 @@ type keyed struct {
 	start  key.Start
 }
 
-// Keys appends those that rules count the request by, of what it has that clients choose: not the address, which counts where that is missing.
+// Keys appends those that rules count the request by, of what it has that clients choose: not the
+// address, which counts where that is missing.
 func (d *Decision) Keys(to []key.Counted) []key.Counted {
 	for i := range d.keys {
 		if k := &d.keys[i]; k.counts && k.named {
@@ -73,11 +78,13 @@ func (d *Decision) Keys(to []key.Counted) []key.Counted {
 	return to
 }
 
-// Against reports whether a rule that counts a source has refused the request, and whether a shadow would have.
+// Against reports whether a rule that counts a source has refused the request, and whether a shadow
+// would have.
 func (d *Decision) Against(source counter.Source) (refused, spared bool) {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Source == source {
-			refused = refused || r.Verdict == limiter.Limited || r.Verdict == limiter.Mitigated || r.Verdict == limiter.FailedClosed
+			refused = refused || r.Verdict == limiter.Limited || r.Verdict == limiter.Mitigated ||
+				r.Verdict == limiter.FailedClosed
 			spared = spared || r.Verdict == limiter.Shadowed && !r.Rule.Beside
 		}
 	}
@@ -98,13 +105,15 @@ func (d *Decision) Reset() {
 	d.Level, d.Queue, d.searched = 0, 0, 0
 }
 
-// MatchBlocked adds the rules about everything, and no others, if one of them blocks the source whatever it requests,
-// and reports whether it does. Then the limiter refuses the request by that, so its other rules are not searched: that
-// may cost much, and a blocked source could cause it again and again. In those other rules the request counts as
-// nothing at all, not even as one that they let pass.
+// MatchBlocked adds the rules about everything, and no others, if one of them blocks the source
+// whatever it requests, and reports whether it does. Then the limiter refuses the request by that,
+// so its other rules are not searched: that may cost much, and a blocked source could cause it
+// again and again. In those other rules the request counts as nothing at all, not even as one that
+// they let pass.
 //
 // If the block is lifted in this very moment, the request is under these rules alone.
-func (d *Decision) MatchBlocked(s *Set, l *limiter.Limiter, secret key.Secret, client netip.Addr, source counter.Source, covering []counter.Source, now time.Time) bool {
+func (d *Decision) MatchBlocked(s *Set, l *limiter.Limiter, secret key.Secret, client netip.Addr,
+	source counter.Source, covering []counter.Source, now time.Time) bool {
 	if len(s.Everything) == len(s.Rules) {
 		return false // there are no others
 	}
@@ -117,14 +126,17 @@ func (d *Decision) MatchBlocked(s *Set, l *limiter.Limiter, secret key.Secret, c
 	return false
 }
 
-// Blocks reports whether one of the limits of a rule that counts by source refuses all requests of a source now, because of a mitigation.
-func (r *Rule) Blocks(l *limiter.Limiter, client netip.Addr, source counter.Source, covering []counter.Source, now time.Time) bool {
+// Blocks reports whether one of the limits of a rule that counts by source refuses all requests of
+// a source now, because of a mitigation.
+func (r *Rule) Blocks(l *limiter.Limiter, client netip.Addr, source counter.Source,
+	covering []counter.Source, now time.Time) bool {
 	_, blocks := r.Blocked(l, client, source, covering, now)
 	return blocks
 }
 
 // Blocked is Blocks, and also returns the source that the limit counts.
-func (r *Rule) Blocked(l *limiter.Limiter, client netip.Addr, source counter.Source, covering []counter.Source, now time.Time) (counter.Source, bool) {
+func (r *Rule) Blocked(l *limiter.Limiter, client netip.Addr, source counter.Source,
+	covering []counter.Source, now time.Time) (counter.Source, bool) {
 	for i := range r.Limits {
 		at := &r.Limits[i]
 		if s, counts := at.Of(source, client); counts && l.Blocks(at.Rule, s, covering, now) {
@@ -134,10 +146,11 @@ func (r *Rule) Blocked(l *limiter.Limiter, client netip.Addr, source counter.Sou
 	return counter.Source{}, false
 }
 
-// BlocksPrefix returns until when a rule that counts by source refuses whatever comes from a prefix, or the zero Time.
-// It is Blocks for each address in it: a source that is narrower than the prefix does not cover the rest. covering are
-// those of the prefix.
-func (r *Rule) BlocksPrefix(l *limiter.Limiter, p netip.Prefix, source counter.Source, covering []counter.Source, now time.Time) (until time.Time) {
+// BlocksPrefix returns until when a rule that counts by source refuses whatever comes from a
+// prefix, or the zero Time. It is Blocks for each address in it: a source that is narrower than the
+// prefix does not cover the rest. covering are those of the prefix.
+func (r *Rule) BlocksPrefix(l *limiter.Limiter, p netip.Prefix, source counter.Source,
+	covering []counter.Source, now time.Time) (until time.Time) {
 	for i := range r.Limits {
 		at := &r.Limits[i]
 		s, counts := at.Of(source, p.Addr())
@@ -151,8 +164,8 @@ func (r *Rule) BlocksPrefix(l *limiter.Limiter, p netip.Prefix, source counter.S
 	return until
 }
 
-// Match adds the rules about a request, each once: those that match any reading of its path. For a request without a
-// host it is called for each that the origin may assume.
+// Match adds the rules about a request, each once: those that match any reading of its path. For a
+// request without a host it is called for each that the origin may assume.
 func (d *Decision) Match(s *Set, host, path, target, method []byte, readings message.Reading) {
 	n := len(d.Rules)
 	d.searched += len(message.RawPath(target)) * (1 + readings.Several())
@@ -177,11 +190,12 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 	d.Rules = once
 }
 
-// AddRules puts d.rules to the limiter: each counts the client's source, or what its key makes of the request. Those
-// that its headers, cookies or parameters leave out, and those whose share does not include the source, are left out.
-// If an origin could read one of those otherwise than the edge, or the path is too long for a rule, it returns the
-// answer to that.
-func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.Addr, source counter.Source) *message.Refusal {
+// AddRules puts d.rules to the limiter: each counts the client's source, or what its key makes of
+// the request. Those that its headers, cookies or parameters leave out, and those whose share does
+// not include the source, are left out. If an origin could read one of those otherwise than the
+// edge, or the path is too long for a rule, it returns the answer to that.
+func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.Addr,
+	source counter.Source) *message.Refusal {
 	d.request.Request, d.request.Client = q, client
 	about := d.Rules[:0]
 	for _, r := range d.Rules {
@@ -222,7 +236,8 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 			if i < 0 {
 				i = len(d.keys)
 				var bad *key.Part
-				if s, d.buf, bad = secret.Digest(r.Parts, &d.request, d.Claims, source, d.buf); bad != nil && r.Beside {
+				if s, d.buf, bad = secret.Digest(r.Parts, &d.request, d.Claims, source,
+					d.buf); bad != nil && r.Beside {
 					continue
 				} else if bad != nil {
 					return bad.Refusal()
@@ -285,7 +300,8 @@ func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr) 
 // Located is what rules have looked up of where the client is; the zero values: nothing.
 func (d *Decision) Located() (country address.Country, asn uint32) { return d.request.Located() }
 
-// Tags appends the headers for the origin of a request that rules tag, each once: that of the first rule.
+// Tags appends the headers for the origin of a request that rules tag, each once: that of the first
+// rule.
 func (d *Decision) Tags(to []message.Field) []message.Field {
 	if d.Verdict != limiter.Tagged {
 		return to
@@ -294,14 +310,16 @@ func (d *Decision) Tags(to []message.Field) []message.Field {
 		if d.Results[i].Verdict != limiter.Tagged {
 			continue
 		}
-		if r := RuleOf(&d.Results[i]); !slices.ContainsFunc(to, func(f message.Field) bool { return strings.EqualFold(f.Name, r.tag.Name) }) {
+		if r := RuleOf(&d.Results[i]); !slices.ContainsFunc(to,
+			func(f message.Field) bool { return strings.EqualFold(f.Name, r.tag.Name) }) {
 			to = append(to, r.tag)
 		}
 	}
 	return to
 }
 
-// AsksClaims reports whether one of d.Rules counts by what a token claims, and whether one that is in force does.
+// AsksClaims reports whether one of d.Rules counts by what a token claims, and whether one that is
+// in force does.
 func (d *Decision) AsksClaims() (any, inForce bool) {
 	for _, r := range d.Rules {
 		any, inForce = any || r.claims, inForce || r.claims && !r.Beside
@@ -309,11 +327,13 @@ func (d *Decision) AsksClaims() (any, inForce bool) {
 	return any, inForce
 }
 
-// TextOf is the text for answers about the limit of a result; of one that came with the request it is made anew.
+// TextOf is the text for answers about the limit of a result; of one that came with the request it
+// is made anew.
 func TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
 	if result.Counter != nil {
 		r := RuleOf(result)
-		came := []Limit{{Rule: &limiter.Rule{Rule: mitigation.Rule{Counter: result.Counter}}, Parent: r, Policy: r.Config.Name}}
+		came := []Limit{{Rule: &limiter.Rule{Rule: mitigation.Rule{Counter: result.Counter}},
+			Parent: r, Policy: r.Config.Name}}
 		text := newText(&came[0], policy(came, true), true)
 		return &text
 	}
@@ -336,22 +356,24 @@ func (d *Decision) resultsOf(r *Rule, from int) []limiter.RuleResult {
 	return d.Results[from:to]
 }
 
-// strictest returns the strictest result of a rule with several limits, whose first is from: the refusal with the
-// longest wait; and where those of the next rule are.
+// strictest returns the strictest result of a rule with several limits, whose first is from: the
+// refusal with the longest wait; and where those of the next rule are.
 func (d *Decision) strictest(r *Rule, from int) (most *limiter.RuleResult, next int) {
 	results := d.resultsOf(r, from)
 	most = &results[0]
 	for i := 1; i < len(results); i++ {
 		o := &results[i]
-		if refuses, other := o.Verdict != limiter.Passed, most.Verdict != limiter.Passed; refuses && (!other || o.Wait > most.Wait) || o.Skipped && !other {
+		if refuses, other := o.Verdict != limiter.Passed, most.Verdict != limiter.Passed; refuses &&
+			(!other || o.Wait > most.Wait) || o.Skipped && !other {
 			most = o
 		}
 	}
 	return most, from + len(results)
 }
 
-// Tally counts the request in each rule, once: by its verdict, or, if another refused before this one decided, as
-// passed. A rule that fails open, because no node answers, has given no verdict: that is no pass.
+// Tally counts the request in each rule, once: by its verdict, or, if another refused before this
+// one decided, as passed. A rule that fails open, because no node answers, has given no verdict:
+// that is no pass.
 func (d *Decision) Tally() {
 	next := 0
 	for i, r := range d.Rules {
@@ -372,7 +394,8 @@ func (d *Decision) Tally() {
 	}
 }
 
-// Sample notes how much of each rule's limit the source has used, this request included: of several limits, of which most is used.
+// Sample notes how much of each rule's limit the source has used, this request included: of several
+// limits, of which most is used.
 func (d *Decision) Sample() {
 	from := 0
 	for i, r := range d.Rules {

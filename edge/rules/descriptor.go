@@ -12,10 +12,10 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// described completes a rule about descriptors: where the one value that it leaves open is an address, that is the
-// source, for lists and operators as for HTTP; else a digest of all values is. Limits that proxies send have counters
-// apart, one for each unit: they are wide, and the tier starts no block under them, because only the call has the
-// limit.
+// described completes a rule about descriptors: where the one value that it leaves open is an
+// address, that is the source, for lists and operators as for HTTP; else a digest of all values is.
+// Limits that proxies send have counters apart, one for each unit: they are wide, and the tier
+// starts no block under them, because only the call has the limit.
 func (r *Rule) described() error {
 	d := r.Config.Match.Descriptors
 	if err := d.Check(); err != nil {
@@ -37,7 +37,8 @@ func (r *Rule) described() error {
 }
 
 // sourceOf is the source that a rule counts for a descriptor, which it is about.
-func (r *Rule) sourceOf(secret key.Secret, s *address.Sources, d *descriptors.Descriptor, buf []byte) (counter.Source, []byte) {
+func (r *Rule) sourceOf(secret key.Secret, s *address.Sources, d *descriptors.Descriptor,
+	buf []byte) (counter.Source, []byte) {
 	if r.address >= 0 && d.Limit == 0 {
 		text := d.Entries[r.address].Value
 		if addr, err := netip.ParseAddr(text); err == nil {
@@ -51,9 +52,11 @@ func (r *Rule) sourceOf(secret key.Secret, s *address.Sources, d *descriptors.De
 	return secret.Sum(buf), buf
 }
 
-// AddDescriptor puts the rule about a descriptor to the limiter, and returns the index of its result; less than 0: there is no such rule.
-// Descriptors that count the same source under the same rule share a result.
-func (d *Decision) AddDescriptor(secret key.Secret, set *Set, s *address.Sources, domain string, q *descriptors.Descriptor) int {
+// AddDescriptor puts the rule about a descriptor to the limiter, and returns the index of its
+// result; less than 0: there is no such rule. Descriptors that count the same source under the same
+// rule share a result.
+func (d *Decision) AddDescriptor(secret key.Secret, set *Set, s *address.Sources, domain string,
+	q *descriptors.Descriptor) int {
 	r := set.descriptors.Find(domain, q.Entries)
 	if r == nil {
 		return -1
@@ -82,7 +85,8 @@ func (d *Decision) AddDescriptor(secret key.Secret, set *Set, s *address.Sources
 	result := &d.Results[len(d.Results)-1]
 	result.Hits, result.Probe = hits, hits == 0
 	if q.Limit != 0 {
-		result.Counter = r.Asked[slices.Index(descriptors.Units[:], q.Window)].With(limit, r.Counter.Estimate)
+		result.Counter = r.Asked[slices.Index(descriptors.Units[:], q.Window)].With(limit,
+			r.Counter.Estimate)
 	}
 	return len(d.Results) - 1
 }

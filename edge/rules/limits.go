@@ -18,15 +18,15 @@ import (
 	"sluice/edge/rules/match"
 )
 
-// A rule may have several limits: other windows beside its own, and wider prefixes beside the source. Each has its own
-// counter, a request must be within all of them, and one that any of them refuses is counted under none. At worst a
-// request costs the tier three commands for each, and the table one counter for each that is new: maxLimits bounds
-// both.
+// A rule may have several limits: other windows beside its own, and wider prefixes beside the
+// source. Each has its own counter, a request must be within all of them, and one that any of them
+// refuses is counted under none. At worst a request costs the tier three commands for each, and the
+// table one counter for each that is new: maxLimits bounds both.
 //
-// A prefix that is over its limit is blocked like any source, under its own limit: every request reads the bits of all
-// prefixes that it belongs to. So a client that takes a new address for each request is blocked by the width that it
-// does not leave, on every edge, and makes no counters while it is. When that block is over, only what is still over a
-// limit is blocked again.
+// A prefix that is over its limit is blocked like any source, under its own limit: every request
+// reads the bits of all prefixes that it belongs to. So a client that takes a new address for each
+// request is blocked by the width that it does not leave, on every edge, and makes no counters
+// while it is. When that block is over, only what is still over a limit is blocked again.
 const (
 	maxWindows = 4 // beside the rule's own
 	maxWidths  = 4 // of a family
@@ -39,8 +39,9 @@ type Window struct {
 	Window Duration `json:"window"`
 }
 
-// Prefix is a width in which addresses are counted together: of IPv4 to 32, of IPv6 above. The narrowest of a family has the rule's limit; a
-// wider one has Limit, or, if that is 0, the rule's for every two bits doubled: as many times as the square root of the sources in it.
+// Prefix is a width in which addresses are counted together: of IPv4 to 32, of IPv6 above. The
+// narrowest of a family has the rule's limit; a wider one has Limit, or, if that is 0, the rule's
+// for every two bits doubled: as many times as the square root of the sources in it.
 type Prefix struct {
 	Prefix int    `json:"prefix"`
 	Limit  uint32 `json:"limit"`
@@ -68,7 +69,8 @@ func (c *Config) CheckWindows() error {
 		}
 	}
 	all := append([]Window{{c.Limit, c.Window}}, c.Windows...)
-	slices.SortStableFunc(all, func(a, b Window) int { return int(min(1, max(-1, a.Window-b.Window))) })
+	slices.SortStableFunc(all,
+		func(a, b Window) int { return int(min(1, max(-1, a.Window-b.Window))) })
 	for i := 1; i < len(all); i++ {
 		short, long := all[i-1], all[i]
 		switch {
@@ -127,7 +129,8 @@ func (c *Config) widths(v4 bool) (list []Prefix) {
 	return list
 }
 
-// Families returns which prefixes of the rule belong to which family: "IPv4 /32 /24 and IPv6 /64"; "" if it has none.
+// Families returns which prefixes of the rule belong to which family: "IPv4 /32 /24 and IPv6 /64";
+// "" if it has none.
 func (c *Config) Families() string {
 	var families []string
 	for _, v4 := range []bool{true, false} {
@@ -149,7 +152,8 @@ func (c *Config) Families() string {
 // site is the longest prefix that one client of IPv6 is usually given.
 const site = 48
 
-// ManyAsOne is a prefix of IPv6 in which the rule counts very many clients by the limit of one; 0: it has none.
+// ManyAsOne is a prefix of IPv6 in which the rule counts very many clients by the limit of one; 0:
+// it has none.
 func (c *Config) ManyAsOne() int {
 	if widths := c.widths(false); len(widths) > 0 && widths[0].Prefix < site {
 		return widths[0].Prefix
@@ -171,7 +175,8 @@ func (c *Config) widened(widths []Prefix, i int) uint32 {
 
 // Limits is how many the rule has, those of both families.
 func (c *Config) Limits() int {
-	return (1 + len(c.Windows)) * (1 + max(0, len(c.widths(true))-1) + max(0, len(c.widths(false))-1))
+	return (1 + len(c.Windows)) * (1 + max(0, len(c.widths(true))-1) +
+		max(0, len(c.widths(false))-1))
 }
 
 // OwnLimit is the rule without the others: no windows, and no prefixes but the narrowest.
@@ -185,25 +190,27 @@ func (c Config) OwnLimit() Config {
 	return c
 }
 
-// own is the width by which sources are distinguished everywhere (source.ipv4_prefix and source.ipv6_prefix), none that
-// of no source at all.
+// own is the width by which sources are distinguished everywhere (source.ipv4_prefix and
+// source.ipv6_prefix), none that of no source at all.
 const (
 	own  = 0
 	none = -1
 )
 
-// A Limit is one of a rule's limits: a window, and the width in which addresses are counted together.
+// A Limit is one of a rule's limits: a window, and the width in which addresses are counted
+// together.
 type Limit struct {
 	*limiter.Rule
-	Parent *Rule   // the rule that has it
-	Policy string  // what clients and operators know it by: "login", "login/1s", "login/24", "login/24/1s"
+	Parent *Rule // the rule that has it
+	// What clients and operators know it by: "login", "login/1s", "login/24", "login/24/1s"
+	Policy string
 	Texts  [2]Text // for clients of IPv4 and of IPv6
 
 	v4, v6 int // prefix lengths, own or none
 }
 
-// Of returns the source that the limit counts, of a request from client whose source by the rule's key is given; false:
-// none.
+// Of returns the source that the limit counts, of a request from client whose source by the rule's
+// key is given; false: none.
 func (l *Limit) Of(source counter.Source, client netip.Addr) (counter.Source, bool) {
 	width := l.v6
 	if client = client.Unmap(); client.Is4() {
@@ -218,8 +225,8 @@ func (l *Limit) Of(source counter.Source, client netip.Addr) (counter.Source, bo
 	return counter.SourceOf(client, max(l.v4, 0), max(l.v6, 0)), true
 }
 
-// Widths are the lengths of the prefixes that the limit counts by, of IPv4 and of IPv6, if sources are distinguished by
-// v4 and v6; -1: it counts no addresses of that family.
+// Widths are the lengths of the prefixes that the limit counts by, of IPv4 and of IPv6, if sources
+// are distinguished by v4 and v6; -1: it counts no addresses of that family.
 func (l *Limit) Widths(v4, v6 int) (int, int) {
 	if l.v4 != own {
 		v4 = l.v4
@@ -238,10 +245,12 @@ type spec struct {
 	suffix string // of the policy's name
 }
 
-// Afresh says that a rule whose limit has changed begins afresh by that alone, because its counters become wider or
-// narrower; "": it does not. That other changes do (a bucket's limit among them) is seen by what has changed.
+// Afresh says that a rule whose limit has changed begins afresh by that alone, because its counters
+// become wider or narrower; "": it does not. That other changes do (a bucket's limit among them) is
+// seen by what has changed.
 func Afresh(before, now *Config) string {
-	if before.Limit == 0 || now.Limit == 0 || before.Algorithm != now.Algorithm || now.Algorithm == TokenBucket || now.Algorithm == LeakyBucket {
+	if before.Limit == 0 || now.Limit == 0 || before.Algorithm != now.Algorithm ||
+		now.Algorithm == TokenBucket || now.Algorithm == LeakyBucket {
 		return ""
 	}
 	wide := func(c *Config, s spec) bool {
@@ -259,7 +268,8 @@ func Afresh(before, now *Config) string {
 	return ""
 }
 
-// specs are the limits of a rule. The first is the rule's own limit in its own window; it is about clients of both families.
+// specs are the limits of a rule. The first is the rule's own limit in its own window; it is about
+// clients of both families.
 func (c *Config) specs() (list []spec) {
 	narrow := spec{v4: own, v6: own}
 	v4, v6 := c.widths(true), c.widths(false)
@@ -273,7 +283,8 @@ func (c *Config) specs() (list []spec) {
 		for i, w := range append([]Window{{c.Limit, c.Window}}, c.Windows...) {
 			s := s
 			// Rounded up. Factors are below 2^30, so that their product fits.
-			s.limit, s.window = uint32(min(algorithm.MaxLimit, (uint64(w.Limit)*uint64(own)+uint64(c.Limit)-1)/uint64(c.Limit))), time.Duration(w.Window)
+			s.limit, s.window = uint32(min(algorithm.MaxLimit,
+				(uint64(w.Limit)*uint64(own)+uint64(c.Limit)-1)/uint64(c.Limit))), time.Duration(w.Window)
 			if i > 0 {
 				s.suffix += "/" + w.Window.String()
 			}
@@ -295,12 +306,14 @@ func (c *Config) specs() (list []spec) {
 	return list
 }
 
-// countsBy names all that makes a rule's numbers mean what they mean, beside the shape of its counters, which algorithm.Spec.Identity has: its
-// name, its key, which requests it is about and which of them it counts at what cost, and whether it enforces, because a shadow counts what it
-// would have admitted. A rule that is changed in any of that begins afresh, and so do its mitigations: a number of requests is no number of
-// failed logins. In all else it goes on counting.
+// countsBy names all that makes a rule's numbers mean what they mean, beside the shape of its
+// counters, which algorithm.Spec.Identity has: its name, its key, which requests it is about and
+// which of them it counts at what cost, and whether it enforces, because a shadow counts what it
+// would have admitted. A rule that is changed in any of that begins afresh, and so do its
+// mitigations: a number of requests is no number of failed logins. In all else it goes on counting.
 //
-// What most rules do not say is in it by a digest, so that names are short. The width of prefixes is part of a source.
+// What most rules do not say is in it by a digest, so that names are short. The width of prefixes
+// is part of a source.
 func (c *Config) countsBy() string {
 	key := slices.Clone(c.Key)
 	for i, part := range key {
@@ -329,13 +342,14 @@ func (c *Config) countsBy() string {
 // everyRequest is what a rule counts by default.
 const everyRequest = `{"Match":{},"Count":{},"Cost":1}`
 
-// addLimits gives a rule its limits. Counters of the first are those that the rule has without the others; others are named by their width,
-// because numbers of one width mean nothing in another.
+// addLimits gives a rule its limits. Counters of the first are those that the rule has without the
+// others; others are named by their width, because numbers of one width mean nothing in another.
 func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 	config := r.Config
 	c := &config
 	if c.Limit == 0 && c.MayLackLimit() {
-		c.Limit = algorithm.MaxLimit // no source is counted under it, but lists of rules find a counter
+		// No source is counted under it, but lists of rules find a counter
+		c.Limit = algorithm.MaxLimit
 	}
 	if c.Limit == 0 {
 		return fmt.Errorf("limit 0: want 1 to %d", algorithm.MaxLimit)
@@ -366,9 +380,11 @@ func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 			return err
 		}
 		if c.keeps() {
-			to.Exact = exact.NewSpec(to.Counter, c.OnStoreFailure == limiter.Closed, len(c.Count.Statuses) > 0)
+			to.Exact = exact.NewSpec(to.Counter, c.OnStoreFailure == limiter.Closed,
+				len(c.Count.Statuses) > 0)
 		}
-		r.Limits = append(r.Limits, Limit{Rule: to, Parent: r, Policy: c.Name + s.suffix, v4: s.v4, v6: s.v6})
+		r.Limits = append(r.Limits, Limit{Rule: to, Parent: r, Policy: c.Name + s.suffix, v4: s.v4,
+			v6: s.v6})
 	}
 	r.ownLimits()
 	v4, v6 := policy(r.Limits, true), policy(r.Limits, false)

@@ -19,12 +19,14 @@ func (c *Config) HasPeaks() error {
 	case c.Match.Descriptors != nil:
 		return errors.New("proxies ask it by descriptors, and the edge sees none of the answers that would say who looks honest")
 	case c.Algorithm != Sliding && c.Algorithm != Fixed:
-		return errors.New("its algorithm is " + string(c.Algorithm) + ", and limits are suggested for those that count in windows: sliding and fixed")
+		return errors.New("its algorithm is " + string(c.Algorithm) +
+			", and limits are suggested for those that count in windows: sliding and fixed")
 	}
 	return nil
 }
 
-// Peaks notes how near the request's sources have come to the limits of their rules, and appends those that are of a sample.
+// Peaks notes how near the request's sources have come to the limits of their rules, and appends
+// those that are of a sample.
 func (d *Decision) Peaks(secret key.Secret, to []*peaks.Source, now time.Time) []*peaks.Source {
 	next := 0
 	for _, r := range d.Rules {
@@ -43,7 +45,8 @@ func (d *Decision) Peaks(secret key.Secret, to []*peaks.Source, now time.Time) [
 		if ask != nil {
 			source.Hits(ask.Estimate)
 		}
-		if counted := ask != nil && (ask.Always || !ask.Over && !d.Refused()); !counted || result.Verdict == limiter.Mitigated {
+		if counted := ask != nil && (ask.Always || !ask.Over && !d.Refused()); !counted ||
+			result.Verdict == limiter.Mitigated {
 			source.Cut()
 		}
 		to = append(to, source)

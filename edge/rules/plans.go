@@ -20,7 +20,9 @@ import (
 
 // PlansConfig is how a client's plan is found. The zero PlansConfig is none.
 type PlansConfig struct {
-	Key        string   // the part of a key by which clients are known: header:NAME, cookie:NAME or query:NAME; "": there are no plans
+	// The part of a key by which clients are known: header:NAME, cookie:NAME or query:NAME; "":
+	// there are no plans
+	Key        string
 	Also       []string // what else such clients are known by, each apart: an organisation, say
 	Default    string   // the plan of clients without a quota
 	Store      string   // where quotas are, sqlite:/PATH or postgres://…; "": there are none
@@ -40,14 +42,18 @@ func ParsePlanKey(text string) (key.Part, error) {
 	case err != nil:
 		return part, err
 	case part.Kind == key.Claim:
-		return part, fmt.Errorf("%q: a plan cannot follow from a token's claim: want what a client sends itself, such as header:X-API-Key", text)
-	case part.Kind == key.Source || part.Kind == key.Host || part.Kind == key.Path || part.Kind == key.Global || part.Kind == key.Country || part.Kind == key.ASN:
-		return part, fmt.Errorf("%q does not identify a client: want what it sends, such as header:X-API-Key", text)
+		return part,
+			fmt.Errorf("%q: a plan cannot follow from a token's claim: want what a client sends itself, such as header:X-API-Key", text)
+	case part.Kind == key.Source || part.Kind == key.Host || part.Kind == key.Path ||
+		part.Kind == key.Global || part.Kind == key.Country || part.Kind == key.ASN:
+		return part,
+			fmt.Errorf("%q does not identify a client: want what it sends, such as header:X-API-Key", text)
 	}
 	return part, nil
 }
 
-// KeyOf is the part by which a rule identifies clients: of Key and Also the first that it counts by; else Key.
+// KeyOf is the part by which a rule identifies clients: of Key and Also the first that it counts
+// by; else Key.
 func (p *PlansConfig) KeyOf(c *Config) (part string, counted bool) {
 	for _, part := range append([]string{p.Key}, p.Also...) {
 		if key.Has(c.Key, part) {
@@ -62,15 +68,17 @@ func (c *Config) HasPlans() bool {
 	return len(c.Plans)+len(c.Match.Plans) > 0 || c.Match.Not != nil && len(c.Match.Not.Plans) > 0
 }
 
-// planned is what a rule makes of plans. A limit of a plan or a client is a variant: a rule like this one that counts under a name of its
-// own, with the limit in it, so all edges mean the same by it, and by its mitigations. Clients with the same limit share a variant. Whose limit
-// changes is counted afresh.
+// planned is what a rule makes of plans. A limit of a plan or a client is a variant: a rule like
+// this one that counts under a name of its own, with the limit in it, so all edges mean the same by
+// it, and by its mitigations. Clients with the same limit share a variant. Whose limit changes is
+// counted afresh.
 //
-// It costs a decision a look into two maps, and where no other rule has the plans' key, one digest; by one of PlansConfig.Also another. Memory: 1 KB for a variant; the tier is told of
-// each, and no command is sent for it.
+// It costs a decision a look into two maps, and where no other rule has the plans' key, one digest;
+// by one of PlansConfig.Also another. Memory: 1 KB for a variant; the tier is told of each, and no
+// command is sent for it.
 //
-// A rule without plans that counts by the plans' key has a planned too, Rule.own, for limits of clients' own alone: it
-// costs a decision one load where there are none.
+// A rule without plans that counts by the plans' key has a planned too, Rule.own, for limits of
+// clients' own alone: it costs a decision one load where there are none.
 type planned struct {
 	key        []key.Part
 	name       string // of the key; rules by that alone have the same digest
@@ -81,9 +89,11 @@ type planned struct {
 	standard   string
 	about, not []string
 	limits     map[string]uint32
-	variants   atomic.Pointer[map[uint32]*Rule] // by limit, but for the rule's own. Set.Vary replaces it
-	tallies    map[string]*PlanTally            // of plans that the rule names: a store may have any number of others,
-	others     *PlanTally                       // which are counted together
+	// By limit, but for the rule's own. Set.Vary replaces it
+	variants atomic.Pointer[map[uint32]*Rule]
+	// Of plans that the rule names: a store may have any number of others,
+	tallies map[string]*PlanTally
+	others  *PlanTally // which are counted together
 }
 
 const (
@@ -93,7 +103,8 @@ const (
 
 // tally has the plan's requests counted in t.
 func (v *planned) tally(t *Tally) {
-	names := slices.Concat(slices.Collect(maps.Keys(v.limits)), v.about, v.not, []string{v.standard})
+	names := slices.Concat(slices.Collect(maps.Keys(v.limits)), v.about, v.not,
+		[]string{v.standard})
 	slices.Sort(names)
 	names = slices.Compact(names)
 	v.tallies, v.others = make(map[string]*PlanTally), t.plan(otherPlans)
@@ -116,7 +127,8 @@ func newPlanned(c *Config, p PlansConfig) (*planned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plans: key: %w", err)
 	}
-	v := &planned{key: []key.Part{part}, name: part.String(), of: c.Name, standard: p.Default, counted: counted, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
+	v := &planned{key: []key.Part{part}, name: part.String(), of: c.Name, standard: p.Default,
+		counted: counted, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
 	if c.Match.Not != nil {
 		v.not = c.Match.Not.Plans
 	}
@@ -146,8 +158,9 @@ func (v *planned) isAbout(plan string) bool {
 	return (len(v.about) == 0 || slices.Contains(v.about, plan)) && !slices.Contains(v.not, plan)
 }
 
-// choose is the variant of a rule for a client, and the client's plan; nil: the rule is not about it. A limit that has no variant, because there are too many, or
-// because plans have changed since this version of the rules was left, is that of the client's plan.
+// choose is the variant of a rule for a client, and the client's plan; nil: the rule is not about
+// it. A limit that has no variant, because there are too many, or because plans have changed since
+// this version of the rules was left, is that of the client's plan.
 func (v *planned) choose(r *Rule, c *plans.Client) (variant *Rule, plan string) {
 	plan, limit := v.under(c)
 	if !v.isAbout(plan) {
@@ -163,7 +176,8 @@ func (v *planned) choose(r *Rule, c *plans.Client) (variant *Rule, plan string) 
 	return r, plan
 }
 
-// TakesOwn returns why no client can have a limit of its own under the rule; nil: those can that KnowsBy names.
+// TakesOwn returns why no client can have a limit of its own under the rule; nil: those can that
+// KnowsBy names.
 func (r *Rule) TakesOwn() error {
 	v := r.plans
 	if v == nil {
@@ -197,7 +211,8 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	v := *r
 	v.Config.Limit, v.of, v.Of = limit, r, r.Counter.ID
 	var err error
-	if v.Counter, err = r.Config.newCounter(fmt.Sprintf("%s limit %d", r.Counter.Name, limit), limit, r.Counter.Estimate); err != nil {
+	if v.Counter, err = r.Config.newCounter(fmt.Sprintf("%s limit %d", r.Counter.Name, limit),
+		limit, r.Counter.Estimate); err != nil {
 		return nil, err
 	}
 	if r.Exact != nil {
@@ -210,8 +225,9 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	return &v, nil
 }
 
-// Vary makes the variants that a snapshot of plans needs, and drops the others. It reports whether anything has
-// changed. A variant that stays keeps its ID. It is for one goroutine at a time; requests may go on.
+// Vary makes the variants that a snapshot of plans needs, and drops the others. It reports whether
+// anything has changed. A variant that stays keeps its ID. It is for one goroutine at a time;
+// requests may go on.
 func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 	var kept, added []*algorithm.Spec
 	next := make(map[*planned]map[uint32]*Rule)
@@ -231,7 +247,8 @@ func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 			wanted[limit] = nil
 		}
 		for _, limit := range now.Limits(r.Config.Name) {
-			if r.Config.CheckOwn(limit) == nil { // else it was said under another algorithm, and is that of the client's plan
+			// Else it was said under another algorithm, and is that of the client's plan
+			if r.Config.CheckOwn(limit) == nil {
 				wanted[limit] = nil
 			}
 		}
@@ -240,7 +257,8 @@ func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 			own := before[limit]
 			if own == nil {
 				if own, err = newVariant(r, limit); err != nil {
-					return false, fmt.Errorf("rule %s: limit of a plan or a client: %w", r.Config.Name, err)
+					return false, fmt.Errorf("rule %s: limit of a plan or a client: %w",
+						r.Config.Name, err)
 				}
 				added = append(added, own.Counter)
 			} else {
@@ -252,7 +270,8 @@ func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 			next[v] = wanted
 		}
 	}
-	algorithm.Renumber(append(kept, added...)) // those in force are there first, and stay as they are
+	// Those in force are there first, and stay as they are
+	algorithm.Renumber(append(kept, added...))
 	for v, variants := range next {
 		v.variants.Store(&variants)
 	}
@@ -348,7 +367,9 @@ func (l ClientKeys) By(part string) (ClientKey, error) {
 			return l[i], nil
 		}
 	}
-	return ClientKey{}, fmt.Errorf("edge: no client is known by %q: want %s, or one of plans.also, which is %v", part, l[0].part, l[1:])
+	return ClientKey{},
+		fmt.Errorf("edge: no client is known by %q: want %s, or one of plans.also, which is %v",
+			part, l[0].part, l[1:])
 }
 
 // String is what clients send.
@@ -357,9 +378,11 @@ func (k ClientKey) String() string { return k.part.String() }
 // maxClient is how long a client's key may be.
 const maxClient = 256
 
-// Of is the client of a value as it is sent, in the form that its key has: the same that rules by this key count.
+// Of is the client of a value as it is sent, in the form that its key has: the same that rules by
+// this key count.
 func (k ClientKey) Of(value string) (client counter.Source, form string, ok bool) {
-	if value == "" || len(value) > maxClient || strings.Trim(value, " ") != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+	if value == "" || len(value) > maxClient || strings.Trim(value, " ") != value ||
+		strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return client, "", false
 	}
 	b, token, ok := k.part.Form(nil, []byte(value))
@@ -382,7 +405,8 @@ func known(secret key.Secret, apart string, client counter.Source) counter.Sourc
 	return secret.Apart(apart, client)
 }
 
-// A store has a client under its form, after what it is known by if that is not PlansConfig.Key, or under its digest.
+// A store has a client under its form, after what it is known by if that is not PlansConfig.Key, or
+// under its digest.
 const plainKey = "="
 
 // Keys are those that a store may have a client under, the first of which it is kept under.
@@ -406,13 +430,16 @@ func (l ClientKeys) Source(text string) (counter.Source, bool) {
 
 // A StoreKey is what the key under which a store has a client tells of it.
 type StoreKey struct {
-	Known  counter.Source // as plans know the client
-	By     *ClientKey     // nil: nobody can tell, because there is only a digest and clients are known by several parts
+	Known counter.Source // as plans know the client
+	// Nil: nobody can tell, because there is only a digest and clients are known by several parts
+	By     *ClientKey
 	Client counter.Source // as rules count it, where By is not nil
-	Form   string         // what the client sends, in the form that its key has; "": the store has a digest
+	// What the client sends, in the form that its key has; "": the store has a digest
+	Form string
 }
 
-// Read is the inverse of ClientKey.Keys, as far as there is one. It reports false for what no edge has written.
+// Read is the inverse of ClientKey.Keys, as far as there is one. It reports false for what no edge
+// has written.
 func (l ClientKeys) Read(text string) (s StoreKey, ok bool) {
 	for i := range l {
 		k := &l[i]
@@ -432,14 +459,17 @@ func (l ClientKeys) Read(text string) (s StoreKey, ok bool) {
 	return s, true
 }
 
-// CountsBy reports whether a rule counts by this key alone, so that a client has one counter under it.
+// CountsBy reports whether a rule counts by this key alone, so that a client has one counter under
+// it.
 func (k ClientKey) CountsBy(r *Rule) bool {
-	return len(r.Parts) == 1 && r.Parts[0].Kind == k.part.Kind && bytes.Equal(r.Parts[0].Name, k.part.Name)
+	return len(r.Parts) == 1 && r.Parts[0].Kind == k.part.Kind && bytes.Equal(r.Parts[0].Name,
+		k.part.Name)
 }
 
-// account finds the client of a request among the plans, by the key that a rule uses. It returns the part of the
-// request that is in the way of that; nil: none is.
-func (d *Decision) account(v *planned, secret key.Secret, source counter.Source) (client *plans.Client, bad *key.Part) {
+// account finds the client of a request among the plans, by the key that a rule uses. It returns
+// the part of the request that is in the way of that; nil: none is.
+func (d *Decision) account(v *planned, secret key.Secret,
+	source counter.Source) (client *plans.Client, bad *key.Part) {
 	i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == v.name })
 	if i < 0 {
 		i = len(d.keys)
@@ -468,9 +498,10 @@ func (r *Rule) KnowsBy() string {
 	return ""
 }
 
-// ClientOf is what plans say of who sends these values, or, where there are none, counts as source under the rule. It reports false if that
-// does not tell who it is.
-func (r *Rule) ClientOf(secret key.Secret, values []key.Value, source counter.Source, s *plans.Snapshot) (c *plans.Client, ok bool) {
+// ClientOf is what plans say of who sends these values, or, where there are none, counts as source
+// under the rule. It reports false if that does not tell who it is.
+func (r *Rule) ClientOf(secret key.Secret, values []key.Value, source counter.Source,
+	s *plans.Snapshot) (c *plans.Client, ok bool) {
 	v := r.knows()
 	if v == nil {
 		return nil, true

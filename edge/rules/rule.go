@@ -1,9 +1,10 @@
-// Package rules finds the rules that a request is under, and the source that each of them counts: by host, path and
-// method, all in canonical form, by headers, cookies and parameters, by the address that is believed, and by keys that
-// are made of what the origin gets. What is decided then is the limiter's.
+// Package rules finds the rules that a request is under, and the source that each of them counts:
+// by host, path and method, all in canonical form, by headers, cookies and parameters, by the
+// address that is believed, and by keys that are made of what the origin gets. What is decided then
+// is the limiter's.
 //
-// A Set is immutable and swapped whole. Hosts and paths are looked up, so ten thousand rules cost little more than ten; of a path that
-// origins read in several ways every reading is looked up.
+// A Set is immutable and swapped whole. Hosts and paths are looked up, so ten thousand rules cost
+// little more than ten; of a path that origins read in several ways every reading is looked up.
 package rules
 
 import (
@@ -25,22 +26,27 @@ import (
 	"sluice/mitigation"
 )
 
-// A Rule is one RuleConfig made ready for the request path. It is immutable but for its tallies, which are shared with the
-// rule of the same name in the snapshots before and after.
+// A Rule is one RuleConfig made ready for the request path. It is immutable but for its tallies,
+// which are shared with the rule of the same name in the snapshots before and after.
 type Rule struct {
 	limiter.Rule
 	Config Config
 	Parts  []key.Part        // nil: the source itself
 	when   *match.Conditions // nil: none
 	share  uint64            // percent of sources that the rule is about; 0: all
-	key    string            // what parts say, each in one spelling: the same of all rules with the same parts
-	shows  int               // how many characters of the key are shown: as many as one of the rules with the same parts says
-	Tally  *Tally
-	Peaks  *peaks.Sample // nil: none is kept; set before requests are under the rule
-	plans  *planned      // nil: the rule does not use plans
-	own    *planned      // of a rule without plans, for clients that have a limit of their own; nil: none can have one
-	of     *Rule         // the rule that this is a variant of; nil: none
-	// Limits are what a request must be within, one of them if the rule has neither windows nor prefixes. The first is Rule itself.
+	// What parts say, each in one spelling: the same of all rules with the same parts
+	key string
+	// How many characters of the key are shown: as many as one of the rules with the same parts
+	// says
+	shows int
+	Tally *Tally
+	Peaks *peaks.Sample // nil: none is kept; set before requests are under the rule
+	plans *planned      // nil: the rule does not use plans
+	// Of a rule without plans, for clients that have a limit of their own; nil: none can have one
+	own *planned
+	of  *Rule // the rule that this is a variant of; nil: none
+	// Limits are what a request must be within, one of them if the rule has neither windows nor
+	// prefixes. The first is Rule itself.
 	Limits  []Limit
 	several bool // not only the request's own source under Rule
 	claims  bool // a part is a claim of a token
@@ -48,8 +54,10 @@ type Rule struct {
 	level   shedding.Level // of a request under it; a shadow sets none
 	queue   time.Duration
 
-	address int               // of a rule about descriptors: the entry that holds the source's address; less than 0: none
-	Asked   []*algorithm.Spec // of a rule about descriptors: what counts for limits that proxies send, by their unit
+	// Of a rule about descriptors: the entry that holds the source's address; less than 0: none
+	address int
+	// Of a rule about descriptors: what counts for limits that proxies send, by their unit
+	Asked []*algorithm.Spec
 
 	Crowded *Text // the answer for requests that find no slot; nil: it has no concurrency
 }
@@ -57,16 +65,20 @@ type Rule struct {
 // AsksTier reports whether each request under the rule waits for the tier before its verdict.
 func (r *Rule) AsksTier() bool { return r.Exact != nil || r.InFlight != nil }
 
-// Stalls reports whether the verdict on a request under the rule may have to wait: for the tier, its turn, or a signature.
+// Stalls reports whether the verdict on a request under the rule may have to wait: for the tier,
+// its turn, or a signature.
 func (r *Rule) Stalls() bool {
-	return r.AsksTier() || r.FirstSight == limiter.Wait || r.Config.Action == Delay || r.Config.Algorithm == LeakyBucket || r.claims
+	return r.AsksTier() || r.FirstSight == limiter.Wait || r.Config.Action == Delay ||
+		r.Config.Algorithm == LeakyBucket || r.claims
 }
 
-// newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
-// its key, and whether it enforces, because a shadow counts what it would have admitted.
+// newRule completes a rule. Its counters are named by all that makes their numbers mean something
+// else: the rule's name, its key, and whether it enforces, because a shadow counts what it would
+// have admitted.
 func newRule(c Config, defaults Defaults) (*Rule, error) {
 	r := &Rule{Config: c, Rule: limiter.Rule{
-		Rule:     mitigation.Rule{Name: c.Name, Timeout: time.Duration(c.MitigationTimeout), Shadow: c.Mode == Shadow || defaults.Shadow},
+		Rule: mitigation.Rule{Name: c.Name, Timeout: time.Duration(c.MitigationTimeout),
+			Shadow: c.Mode == Shadow || defaults.Shadow},
 		Statuses: c.Count.Statuses, Refused: c.Count.Refused,
 		OnStoreFailure: c.OnStoreFailure, FirstSight: c.FirstSight,
 		Tag: c.Action == Tag, Costs: c.Cost.Is(),
@@ -113,7 +125,8 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: path: %w", c.Name, err)
 	}
-	if r.when, err = match.NewConditions(&r.Config.Match, defaults.Lists, &defaults.Geo); err != nil {
+	if r.when, err = match.NewConditions(&r.Config.Match, defaults.Lists,
+		&defaults.Geo); err != nil {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
 	if field, err := c.CheckAlgorithm(); err != nil {
@@ -130,10 +143,12 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	}
 	r.share = uint64(c.Share % 100)
 	if c.ShowKey < 0 || c.ShowKey > key.MaxStart {
-		return nil, fmt.Errorf("rule %s: show_key %d: want 0 to %d", c.Name, c.ShowKey, key.MaxStart)
+		return nil, fmt.Errorf("rule %s: show_key %d: want 0 to %d", c.Name, c.ShowKey,
+			key.MaxStart)
 	}
 	if c.ShowKey > 0 && r.Parts == nil {
-		return nil, fmt.Errorf("rule %s: show_key: the rule counts by address, which everybody sees whole: remove it, or give the rule a key", c.Name)
+		return nil,
+			fmt.Errorf("rule %s: show_key: the rule counts by address, which everybody sees whole: remove it, or give the rule a key", c.Name)
 	}
 	if c.HasPlans() {
 		if r.plans, err = newPlanned(&c, defaults.Plans); err != nil {
@@ -166,7 +181,8 @@ func (r *Rule) addNames(names *key.Names) {
 	r.when.AddNames(names)
 }
 
-// KeyName is what the rule counts by, in one spelling; "": addresses, or descriptors. Set.Spelled is that for operators.
+// KeyName is what the rule counts by, in one spelling; "": addresses, or descriptors. Set.Spelled
+// is that for operators.
 func (r *Rule) KeyName() string {
 	if r.key == "" || r.Config.Match.Descriptors != nil {
 		return ""
@@ -174,8 +190,9 @@ func (r *Rule) KeyName() string {
 	return r.key
 }
 
-// IsAbout reports whether a source, as the rule counts it, is among those that the rule is about (share). All edges
-// with the PoP's secret agree, and a source within a share is within a larger one.
+// IsAbout reports whether a source, as the rule counts it, is among those that the rule is about
+// (share). All edges with the PoP's secret agree, and a source within a share is within a larger
+// one.
 func (r *Rule) IsAbout(secret key.Secret, source counter.Source) bool {
 	return r.share == 0 || secret.IsWithin(r.share, r.Config.Name, source)
 }
@@ -224,13 +241,15 @@ func newText(l *Limit, policy []byte, v4 bool) Text {
 	return Text{
 		Quoted: strconv.AppendQuote(nil, l.Policy),
 		Policy: policy,
-		Limit:  strconv.AppendUint(nil, uint64(l.Counter.Limit), 10), // of a bucket as much as it holds, and when that has drained
-		Body:   fmt.Appendf(nil, `"limit":%d,"window":%d,"scope":%s`, l.Counter.Limit, Seconds(l.Counter.Window), l.Parent.scope(width)),
+		// Of a bucket as much as it holds, and when that has drained
+		Limit: strconv.AppendUint(nil, uint64(l.Counter.Limit), 10),
+		Body: fmt.Appendf(nil, `"limit":%d,"window":%d,"scope":%s`, l.Counter.Limit,
+			Seconds(l.Counter.Window), l.Parent.scope(width)),
 	}
 }
 
-// scope is what the rule counts apart, as JSON: the parts of its key as the configuration has them, and never what a client sent. width is that
-// of a prefix.
+// scope is what the rule counts apart, as JSON: the parts of its key as the configuration has them,
+// and never what a client sent. width is that of a prefix.
 func (r *Rule) scope(width int) []byte {
 	scope := strings.Join(r.Config.Key, ",") // a comma is in no part
 	switch {
@@ -253,10 +272,12 @@ func policy(limits []Limit, v4 bool) (text []byte) {
 		if text != nil {
 			text = append(text, ", "...)
 		}
-		text = fmt.Appendf(text, "%q;q=%d;w=%d", l.Policy, l.Counter.Limit, Seconds(l.Counter.Window))
+		text = fmt.Appendf(text, "%q;q=%d;w=%d", l.Policy, l.Counter.Limit,
+			Seconds(l.Counter.Window))
 	}
 	return text
 }
 
-// Seconds rounds up to whole seconds, at least 1, so that a client that waits that long has waited enough.
+// Seconds rounds up to whole seconds, at least 1, so that a client that waits that long has waited
+// enough.
 func Seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }

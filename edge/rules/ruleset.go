@@ -11,15 +11,16 @@ import (
 	"sluice/edge/rules/match"
 )
 
-// MaxSearched bounds what regular expressions of rules see of one request, in bytes: its path in all its readings, and
-// for all its hosts, together. They are tried one by one, and each may take 100 ns for a byte; so a request costs 0.1
-// ms at most for each that is about its host and method (BenchmarkRegexps). Whether a rule is about a longer path is
-// not decided, and no client may dodge a rule by that: the request is refused (message.TooLong) if it fulfils all else
-// of the rule.
+// MaxSearched bounds what regular expressions of rules see of one request, in bytes: its path in
+// all its readings, and for all its hosts, together. They are tried one by one, and each may take
+// 100 ns for a byte; so a request costs 0.1 ms at most for each that is about its host and method
+// (BenchmarkRegexps). Whether a rule is about a longer path is not decided, and no client may dodge
+// a rule by that: the request is refused (message.TooLong) if it fulfils all else of the rule.
 const MaxSearched = 1 << 10
 
-// A Set finds the rules that a request falls under. It looks hosts and paths up instead of trying every rule, so that
-// ten thousand rules cost little more than ten; only regular expressions are tried one by one, on MaxSearched bytes.
+// A Set finds the rules that a request falls under. It looks hosts and paths up instead of trying
+// every rule, so that ten thousand rules cost little more than ten; only regular expressions are
+// tried one by one, on MaxSearched bytes.
 type Set struct {
 	Rules []*Rule // all that are not off, in the order of the file
 	All   []*Rule // those that are off as well, for display
@@ -64,7 +65,8 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		if r.Config.Match.Descriptors == nil {
 			s.index.Add(&r.Config.Match, r)
 		} else if other := s.descriptors.Add(r.Config.Match.Descriptors, r); other != nil {
-			return nil, fmt.Errorf("rule %s: match.descriptors: rule %s is about the same: keep one, or say mode: off", config.Name, other.Config.Name)
+			return nil,
+				fmt.Errorf("rule %s: match.descriptors: rule %s is about the same: keep one, or say mode: off", config.Name, other.Config.Name)
 		}
 	}
 	algorithm.Renumber(counters)
@@ -72,7 +74,8 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 	return s, nil
 }
 
-// showKeys tells the rules how much of a key is shown: a request has it once for all that have the same.
+// showKeys tells the rules how much of a key is shown: a request has it once for all that have the
+// same.
 func (s *Set) showKeys() {
 	shows := make(map[string]int)
 	s.spelled = make(map[string]string)

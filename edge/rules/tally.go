@@ -8,7 +8,8 @@ import (
 	"sluice/edge/limiter"
 )
 
-// A Tally counts what a rule said. It belongs to the rule's name, so it goes on when rules are read again.
+// A Tally counts what a rule said. It belongs to the rule's name, so it goes on when rules are read
+// again.
 type Tally struct {
 	Verdicts [limiter.Verdicts]atomic.Uint64
 	Open     atomic.Uint64

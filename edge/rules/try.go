@@ -11,30 +11,38 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// Triable is a rule as it is tried beside those in force: a shadow, without what would do something to requests all the same. The error says which
-// field cannot be tried.
+// Triable is a rule as it is tried beside those in force: a shadow, without what would do something
+// to requests all the same. The error says which field cannot be tried.
 func Triable(c Config) (Config, error) {
 	switch {
 	case c.Limit == 0:
-		return c, errors.New("limit: a rule without one refuses nobody by a count: say how many requests are allowed, such as limit=100")
+		return c,
+			errors.New("limit: a rule without one refuses nobody by a count: say how many requests are allowed, such as limit=100")
 	case c.HasPlans():
-		return c, errors.New("plans: a rule that is tried has one limit for all clients: leave plans and match.plans out, and try one plan's limit at a time")
+		return c,
+			errors.New("plans: a rule that is tried has one limit for all clients: leave plans and match.plans out, and try one plan's limit at a time")
 	case c.Match.Descriptors != nil:
-		return c, errors.New("match.descriptors: what other proxies ask cannot be tried: put the rule into the file with mode: shadow")
+		return c,
+			errors.New("match.descriptors: what other proxies ask cannot be tried: put the rule into the file with mode: shadow")
 	case c.Concurrency > 0:
-		return c, errors.New("concurrency: slots are taken in the tier, so they cannot be tried: put the rule into the file with mode: shadow")
+		return c,
+			errors.New("concurrency: slots are taken in the tier, so they cannot be tried: put the rule into the file with mode: shadow")
 	case c.Algorithm == Exact || c.Check == limiter.Sync || c.FirstSight == limiter.Wait:
-		return c, errors.New("check: sync, first_sight: wait and algorithm: exact let requests wait for the tier, and nothing waits for what is only tried: leave them out")
+		return c,
+			errors.New("check: sync, first_sight: wait and algorithm: exact let requests wait for the tier, and nothing waits for what is only tried: leave them out")
 	case c.Action == Delay:
-		return c, errors.New("action: delay cannot be tried: leave it out, and what would be over the rate is refused")
+		return c,
+			errors.New("action: delay cannot be tried: leave it out, and what would be over the rate is refused")
 	}
 	plain := Default(c.Name, c.Limit)
-	c.Mode, c.Action, c.Response, c.Tag, c.Priority, c.Queue = Shadow, plain.Action, plain.Response, plain.Tag, plain.Priority, plain.Queue
+	c.Mode, c.Action, c.Response, c.Tag, c.Priority, c.Queue = Shadow, plain.Action, plain.Response,
+		plain.Tag, plain.Priority, plain.Queue
 	return c, nil
 }
 
-// Try adds rules, which must be Triable, that are tried beside those of the set: each has counters of its own and says what it would do, in
-// Decision.Tries alone. Call it once, before the set is used.
+// Try adds rules, which must be Triable, that are tried beside those of the set: each has counters
+// of its own and says what it would do, in Decision.Tries alone. Call it once, before the set is
+// used.
 func (s *Set) Try(list []Config, defaults Defaults, tallies func(string) *Tally) error {
 	var counters []*algorithm.Spec
 	for r, l := range s.EachLimit() {
@@ -83,9 +91,14 @@ func (d *Decision) Tries(to []TriedResult) []TriedResult {
 		results := d.resultsOf(r, next)
 		next += len(results)
 		if r.Beside {
-			refuses := slices.ContainsFunc(results, func(r limiter.RuleResult) bool { return r.Verdict == limiter.Shadowed })
-			t := TriedResult{Tally: r.Tally, Source: results[0].Source, Refuses: refuses, Moot: d.Refused()}
-			if i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == r.key && k.source == t.Source }); i >= 0 && r.Parts != nil {
+			refuses := slices.ContainsFunc(results,
+				func(r limiter.RuleResult) bool { return r.Verdict == limiter.Shadowed })
+			t := TriedResult{Tally: r.Tally, Source: results[0].Source, Refuses: refuses,
+				Moot: d.Refused()}
+			if i := slices.IndexFunc(d.keys, func(k keyed) bool {
+				return k.key == r.key &&
+					k.source == t.Source
+			}); i >= 0 && r.Parts != nil {
 				t.Start = d.keys[i].start
 			}
 			to = append(to, t)

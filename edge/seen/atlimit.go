@@ -11,11 +11,13 @@ import (
 // Long is for how long a source has been at its limit before it is one that sits there.
 const Long = 5 * time.Minute
 
-// AtLimit remembers which sources have been at their limit, under which rule, and since when: 1,024 of both, in sets. Where there is no room, one that
-// has left its limit makes some, or else the one that came there last, so those that sit there longest stay. That is 80 kB.
+// AtLimit remembers which sources have been at their limit, under which rule, and since when: 1,024
+// of both, in sets. Where there is no room, one that has left its limit makes some, or else the one
+// that came there last, so those that sit there longest stay. That is 80 kB.
 //
-// A source leaves its limit once it has not met it for the rule's window, of which ten seconds are the least and Long is the most. So one that
-// is refused, waits as it was told, and is refused again, has not left.
+// A source leaves its limit once it has not met it for the rule's window, of which ten seconds are
+// the least and Long is the most. So one that is refused, waits as it was told, and is refused
+// again, has not left.
 //
 // It is safe for concurrent use, and allocates nothing for a request.
 type AtLimit struct {
@@ -42,11 +44,12 @@ func NewAtLimit() *AtLimit { return &AtLimit{hasher: counter.NewHasher(0)} }
 
 // Meet notes that a source is at the limit of a counter, in a window.
 func (a *AtLimit) Meet(rule uint32, source counter.Source, window time.Duration, now time.Time) {
-	a.meet(rule, source, now, &atLimit{rule, source, now.UnixNano(), now.UnixNano(), int64(min(max(window, 10*time.Second), Long))})
+	a.meet(rule, source, now, &atLimit{rule, source, now.UnixNano(), now.UnixNano(),
+		int64(min(max(window, 10*time.Second), Long))})
 }
 
-// Stay notes that a source which has met a limit is refused there by a block. Of one that has not, as those that operators block, a block says
-// nothing.
+// Stay notes that a source which has met a limit is refused there by a block. Of one that has not,
+// as those that operators block, a block says nothing.
 func (a *AtLimit) Stay(rule uint32, source counter.Source, now time.Time) {
 	a.meet(rule, source, now, nil)
 }
@@ -67,7 +70,8 @@ func (a *AtLimit) meet(rule uint32, source counter.Source, now time.Time, begins
 			}
 			return
 		}
-		if left := e.left(at); left && !room.left(at) || left == room.left(at) && e.since > room.since {
+		if left := e.left(at); left && !room.left(at) || left == room.left(at) &&
+			e.since > room.since {
 			room = e
 		}
 	}
@@ -86,7 +90,8 @@ func (a *AtLimit) Each(now time.Time) iter.Seq2[uint32, counter.Source] {
 			entries := set.entries
 			set.mu.Unlock()
 			for j := range entries {
-				if e := &entries[j]; e.last != 0 && !e.left(at) && e.last-e.since >= int64(Long) && !yield(e.rule, e.source) {
+				if e := &entries[j]; e.last != 0 && !e.left(at) && e.last-e.since >= int64(Long) &&
+					!yield(e.rule, e.source) {
 					return
 				}
 			}

@@ -1,10 +1,12 @@
-// Package seen remembers, in bounded memory, which keys an edge has counted of late: the heaviest by requests, by refusals and by what shadows
-// would refuse, and from which addresses they came.
+// Package seen remembers, in bounded memory, which keys an edge has counted of late: the heaviest
+// by requests, by refusals and by what shadows would refuse, and from which addresses they came.
 //
-// A key is known by its digest and by what it is of (header:X-Api-Key); of the key itself there are the first characters alone, where a
-// rule says so (key.Start). The heaviest are found as sluice/edge/top finds sources: 1,024 for each kind, in small sets, each with a lock of its
-// own. Of addresses 4,096 pairs of one and a key are kept, in sets by the address; the pair that was not seen for longest goes first, once that is a second ago. So who
-// sends many keys pushes out those of a few other addresses, and no more. Together that is 0.8 MB, whatever clients do.
+// A key is known by its digest and by what it is of (header:X-Api-Key); of the key itself there are
+// the first characters alone, where a rule says so (key.Start). The heaviest are found as
+// sluice/edge/top finds sources: 1,024 for each kind, in small sets, each with a lock of its own.
+// Of addresses 4,096 pairs of one and a key are kept, in sets by the address; the pair that was not
+// seen for longest goes first, once that is a second ago. So who sends many keys pushes out those
+// of a few other addresses, and no more. Together that is 0.8 MB, whatever clients do.
 package seen
 
 import (
@@ -22,7 +24,8 @@ const (
 	ways     = 8
 	topSets  = 128
 	pairSets = 512
-	// churn is how old a pair must be to make room for another: while more addresses come than there is room for, most cost a look and no more.
+	// churn is how old a pair must be to make room for another: while more addresses come than
+	// there is room for, most cost a look and no more.
 	churn = time.Second
 )
 
@@ -43,7 +46,8 @@ type Keys struct {
 	pairs  [pairSets]pairSet
 }
 
-// A topSet is looked through by its tags, which are in one line of the cache; a key that is not meant is not touched.
+// A topSet is looked through by its tags, which are in one line of the cache; a key that is not
+// meant is not touched.
 type topSet struct {
 	mu    sync.Mutex
 	tags  [ways]uint64 // of digests
@@ -95,15 +99,16 @@ func (k *Keys) Request(of *key.Counted, address counter.Source, now time.Time) {
 		set.mu.Unlock()
 		return
 	}
-	set.tags[oldest], set.last[oldest], set.addresses[oldest], set.keys[oldest] = tag, at, address, *of
+	set.tags[oldest], set.last[oldest], set.addresses[oldest], set.keys[oldest] = tag, at, address,
+		*of
 	set.mu.Unlock()
 }
 
 // Hit counts a request with a key among the heaviest of a kind.
 func (k *Keys) Hit(kind Kind, of *key.Counted) { k.Add(kind, of, 1, 0) }
 
-// Add adds what another process counted of a key: at least count - over, at most count. Of several keys the lightest comes
-// first, so that none pushes out a heavier one.
+// Add adds what another process counted of a key: at least count - over, at most count. Of several
+// keys the lightest comes first, so that none pushes out a heavier one.
 func (k *Keys) Add(kind Kind, of *key.Counted, count, over uint64) {
 	tag := tagOf(of.Digest)
 	set := &k.tops[kind][tag%topSets]
@@ -149,8 +154,8 @@ type Heavy struct {
 	Count, Error uint64
 }
 
-// List returns at most n keys, the heaviest first: those that are of what by says; nil: of anything. Rest is how much a key
-// that is not listed has at most.
+// List returns at most n keys, the heaviest first: those that are of what by says; nil: of
+// anything. Rest is how much a key that is not listed has at most.
 func (k *Keys) List(kind Kind, n int, by func(string) bool) (list []Heavy, rest uint64) {
 	for i := range k.tops[kind] {
 		set := &k.tops[kind][i]
@@ -163,11 +168,13 @@ func (k *Keys) List(kind Kind, n int, by func(string) bool) (list []Heavy, rest 
 				list = append(list, Heavy{key, set.count[j], set.over[j]})
 			}
 		}
-		rest = max(rest, slices.Min(set.count[:])) // in a set with a free entry there is no other key
+		// In a set with a free entry there is no other key
+		rest = max(rest, slices.Min(set.count[:]))
 		set.mu.Unlock()
 	}
 	slices.SortFunc(list, func(a, b Heavy) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Digest.String(), b.Digest.String()))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Digest.String(),
+			b.Digest.String()))
 	})
 	if n < len(list) {
 		rest = max(rest, list[n].Count)

@@ -18,7 +18,8 @@ func systemHangup(fd uintptr) Hangup {
 		events, revents int16
 	}{fd: int32(fd), events: pollRdHup}
 	var none syscall.Timespec
-	n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&none)), 0, 0, 0)
+	n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1,
+		uintptr(unsafe.Pointer(&none)), 0, 0, 0)
 	switch {
 	case n != 1:
 		return Open

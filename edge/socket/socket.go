@@ -1,9 +1,11 @@
-// Package socket is connections of the kernel's, read and written with raw system calls that skip entersyscall (system_linux.go).
+// Package socket is connections of the kernel's, read and written with raw system calls that skip
+// entersyscall (system_linux.go).
 //
-// They never block, so entersyscall, which reports a call to the scheduler, gains nothing. It wakes the monitor thread
-// (sysmon), which then runs every 20 µs for a while and takes 5 to 12 % of an edge's time and more, most on a machine
-// that is not quite busy. Waiting, deadlines and closing are those of package net. Under the race detector, and
-// elsewhere than on Linux, the calls are the usual ones.
+// They never block, so entersyscall, which reports a call to the scheduler, gains nothing. It wakes
+// the monitor thread (sysmon), which then runs every 20 µs for a while and takes 5 to 12 % of an
+// edge's time and more, most on a machine that is not quite busy. Waiting, deadlines and closing
+// are those of package net. Under the race detector, and elsewhere than on Linux, the calls are the
+// usual ones.
 package socket
 
 import (
@@ -38,9 +40,10 @@ const MaxPath = 100
 // LongAgo as a deadline wakes a reader.
 var LongAgo = time.Unix(1, 0)
 
-// pollEvery is after how many reads in a row without a wait one goes through entersyscall. It wakes the monitor thread,
-// which lets other goroutines and the poller run; otherwise that would sleep on while the process is busy. A read that
-// waits lets others run anyhow, and the monitor awake takes a tenth of the processor.
+// pollEvery is after how many reads in a row without a wait one goes through entersyscall. It wakes
+// the monitor thread, which lets other goroutines and the poller run; otherwise that would sleep on
+// while the process is busy. A read that waits lets others run anyhow, and the monitor awake takes
+// a tenth of the processor.
 const pollEvery = 64
 
 // A transfer is a read or a write under way.
@@ -99,9 +102,9 @@ func (s *Conn) read(fd uintptr) (done bool) {
 	return true
 }
 
-// Ask writes a request and waits for something to read, without a look for an answer that cannot be there yet: the
-// poller is armed before the request is written. It returns how much of it was. An error is one of writing; one of
-// waiting shows when the socket is read.
+// Ask writes a request and waits for something to read, without a look for an answer that cannot be
+// there yet: the poller is armed before the request is written. It returns how much of it was. An
+// error is one of writing; one of waiting shows when the socket is read.
 func (s *Conn) Ask(request []byte) (sent int, err error) {
 	if s.asked.step == nil {
 		s.asked.step = s.askOnce
@@ -161,9 +164,9 @@ func (s *Conn) write(fd uintptr) (done bool) {
 	return true
 }
 
-// Await calls try until it is done: now, and again when there is something to read, within the read deadline, after
-// which it returns an error. A read of s in try returns a timeout if there is nothing. So no buffer, and no stack of
-// TLS, is needed while there is nothing to read.
+// Await calls try until it is done: now, and again when there is something to read, within the read
+// deadline, after which it returns an error. A read of s in try returns a timeout if there is
+// nothing. So no buffer, and no stack of TLS, is needed while there is nothing to read.
 func (s *Conn) Await(try func() (done bool)) error {
 	if s.trying == nil {
 		s.trying = s.tryOnce
@@ -178,7 +181,8 @@ func (s *Conn) tryOnce(fd uintptr) (done bool) {
 	return s.try()
 }
 
-// ReadNow reads what is there, and returns a timeout if there is nothing: TLS goes on after that (net.Error).
+// ReadNow reads what is there, and returns a timeout if there is nothing: TLS goes on after that
+// (net.Error).
 func (s *Conn) ReadNow(p []byte) (n int, err error) {
 	failed := s.raw.Control(func(fd uintptr) { n, err = readNow(fd, p) })
 	if failed != nil {
@@ -199,7 +203,8 @@ func readNow(fd uintptr, p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Peek returns how many bytes there are to read, at most 1, or the error that a read would give: EAGAIN where there is nothing yet.
+// Peek returns how many bytes there are to read, at most 1, or the error that a read would give:
+// EAGAIN where there is nothing yet.
 func (s *Conn) Peek() (n int, err error) {
 	if s.look == nil {
 		s.look = func(fd uintptr) { s.ahead.n, s.ahead.err = systemPeek(fd) }
@@ -227,8 +232,8 @@ func (s *Conn) Hangup() (now Hangup) {
 	return now
 }
 
-// WaitHangup waits until the other side has closed the connection, or, once that is known, until it has reset it. It reads nothing, and
-// sees an end behind bytes that nobody has read.
+// WaitHangup waits until the other side has closed the connection, or, once that is known, until it
+// has reset it. It reads nothing, and sees an end behind bytes that nobody has read.
 func (s *Conn) WaitHangup(closed bool) (now Hangup, err error) {
 	err = s.raw.Read(func(fd uintptr) bool {
 		now = systemHangup(fd)
@@ -240,7 +245,8 @@ func (s *Conn) WaitHangup(closed bool) (now Hangup, err error) {
 // UnsafeConn is the connection that s reads and writes around.
 func (s *Conn) UnsafeConn() net.Conn { return s.Conn }
 
-// Innermost looks through what wraps a connection of package net and shows it with UnsafeConn. It does not look through TLS.
+// Innermost looks through what wraps a connection of package net and shows it with UnsafeConn. It
+// does not look through TLS.
 func Innermost(c net.Conn) net.Conn {
 	for {
 		w, ok := c.(interface{ UnsafeConn() net.Conn })

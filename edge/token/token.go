@@ -1,5 +1,5 @@
-// Package token is JSON Web Tokens (RFC 7519) as rules and files need them: which are believed, and what one claims. Package
-// verify reads and verifies them.
+// Package token is JSON Web Tokens (RFC 7519) as rules and files need them: which are believed, and
+// what one claims. Package verify reads and verifies them.
 package token
 
 import (
@@ -9,8 +9,10 @@ import (
 
 // Config is which tokens are believed. The zero Config is none.
 type Config struct {
-	KeysFile   string        // public keys in PEM, a set of them (JWKS, RFC 7517), or a secret for HMAC
-	Algorithms []string      // of signatures that are taken; the key decides which of them it can be
+	// Public keys in PEM, a set of them (JWKS, RFC 7517), or a secret for HMAC
+	KeysFile string
+	// Of signatures that are taken; the key decides which of them it can be
+	Algorithms []string
 	Issuer     string        // what iss must be; "": anything
 	Audience   string        // what aud must have; "": anything
 	Header     string        // where the token is, after Bearer in Authorization; "": there
@@ -22,7 +24,8 @@ type Config struct {
 func (c *Config) Is() bool { return c.KeysFile != "" }
 
 // Algorithms are those of signatures that can be taken. There is no "none", and never will be.
-var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512"}
+var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384",
+	"ES512", "EdDSA", "HS256", "HS384", "HS512"}
 
 // IsSecret reports whether an algorithm's key is a secret (HMAC), and not public.
 func IsSecret(algorithm string) bool { return strings.HasPrefix(algorithm, "HS") }
@@ -33,8 +36,8 @@ type Claims struct {
 	From, Until int64 // when it is valid, in ns since the epoch; 0: no such bound
 }
 
-// Of is a claim as text: a string, a number as it was written, or true or false. It is nil if there is none, or if it is something else. Of a nil
-// Claims there is none.
+// Of is a claim as text: a string, a number as it was written, or true or false. It is nil if there
+// is none, or if it is something else. Of a nil Claims there is none.
 func (c *Claims) Of(name []byte) []byte {
 	if c == nil {
 		return nil
@@ -45,5 +48,6 @@ func (c *Claims) Of(name []byte) []byte {
 // At reports whether a token is valid at an instant.
 func (c *Claims) At(now time.Time, leeway time.Duration) bool {
 	ns := now.UnixNano()
-	return (c.From == 0 || ns >= c.From-int64(leeway)) && (c.Until == 0 || ns < c.Until+int64(leeway))
+	return (c.From == 0 || ns >= c.From-int64(leeway)) && (c.Until == 0 ||
+		ns < c.Until+int64(leeway))
 }

@@ -14,15 +14,17 @@ import (
 const (
 	topSets = 128
 	topWays = 8 // entries of a set
-	// Half is how often counts are halved, so that what is heavy now comes before what was heavy once.
+	// Half is how often counts are halved, so that what is heavy now comes before what was heavy
+	// once.
 	Half = 10 * time.Minute
 )
 
-// A Top counts the heaviest sources in bounded memory (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent
-// and top-k elements in data streams", 2005), in small sets, so that a hit looks at a few entries and needs neither
-// index nor order. A source that is not among the entries of its set replaces the lightest one, and starts with its
-// count: no count is too small, and none is too large by more than the entry says. With n hits in a set, every source
-// with more than n/8 of them is there.
+// A Top counts the heaviest sources in bounded memory (Metwally, Agrawal, El Abbadi: "Efficient
+// computation of frequent and top-k elements in data streams", 2005), in small sets, so that a hit
+// looks at a few entries and needs neither index nor order. A source that is not among the entries
+// of its set replaces the lightest one, and starts with its count: no count is too small, and none
+// is too large by more than the entry says. With n hits in a set, every source with more than n/8
+// of them is there.
 type Top struct {
 	seed maphash.Seed
 	sets [topSets]topSet
@@ -40,7 +42,8 @@ type topEntry struct {
 	over   uint64
 }
 
-// Heavy is a source with many requests, and how many: at least Count - Error, at most Count, of late.
+// Heavy is a source with many requests, and how many: at least Count - Error, at most Count, of
+// late.
 type Heavy struct {
 	Source string `json:"source"`
 	Count  uint64 `json:"count"`
@@ -51,8 +54,8 @@ func New() *Top { return &Top{seed: maphash.MakeSeed()} }
 
 func (t *Top) Hit(s counter.Source) { t.Add(s, 1, 0) }
 
-// Add adds what another Top counted of a source: at least count - over, at most count. Of several sources the lightest
-// comes first, so that none pushes out a heavier one.
+// Add adds what another Top counted of a source: at least count - over, at most count. Of several
+// sources the lightest comes first, so that none pushes out a heavier one.
 func (t *Top) Add(s counter.Source, count, over uint64) {
 	set := &t.sets[maphash.Comparable(t.seed, s)%topSets]
 	set.mu.Lock()

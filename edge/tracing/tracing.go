@@ -1,5 +1,6 @@
-// Package tracing is traces of sampled requests as the edge needs them: which requests, what became of them, and whom the edge
-// tells. Package otel makes the traces and sends them; a program without it traces nothing.
+// Package tracing is traces of sampled requests as the edge needs them: which requests, what became
+// of them, and whom the edge tells. Package otel makes the traces and sends them; a program without
+// it traces nothing.
 package tracing
 
 import (
@@ -27,8 +28,9 @@ type Config struct {
 type Parent string
 
 const (
-	None    Parent = "none"    // nobody's: a trace begins here
-	Trusted Parent = "trusted" // that of trusted proxies: a request that is sampled there is traced here
+	None Parent = "none" // nobody's: a trace begins here
+	// That of trusted proxies: a request that is sampled there is traced here
+	Trusted Parent = "trusted"
 )
 
 // CheckEndpoint reports what is wrong with where a collector is said to be.
@@ -50,8 +52,8 @@ func CheckEndpoint(text string) error {
 
 // A Tracer traces requests. It is safe for concurrent use.
 type Tracer interface {
-	// Start begins to trace a request that came at now, if it is drawn, or a trusted peer's trace goes on here; nil: it is not
-	// traced.
+	// Start begins to trace a request that came at now, if it is drawn, or a trusted peer's trace
+	// goes on here; nil: it is not traced.
 	Start(r *message.Request, trusted bool, now time.Time) Request
 	// Collect gives what became of spans.
 	Collect(to metric.Sink)
@@ -59,17 +61,19 @@ type Tracer interface {
 
 // A Request is one that is traced. It belongs to the goroutine that serves it.
 type Request interface {
-	// Attempt begins a span for an attempt at a server, scheme://host:port or unix:/path. Connecting once more to the same one
-	// is part of it.
+	// Attempt begins a span for an attempt at a server, scheme://host:port or unix:/path.
+	// Connecting once more to the same one is part of it.
 	Attempt(server string)
-	// Unreachable notes that the attempt has no connection yet. It fails by that unless there is a further try at the same
-	// server.
+	// Unreachable notes that the attempt has no connection yet. It fails by that unless there is a
+	// further try at the same server.
 	Unreachable(err error)
 	// Failed ends the attempt without an answer.
 	Failed(err error)
-	// Answered notes the status of the server's answer; the attempt goes on until the answer is relayed.
+	// Answered notes the status of the server's answer; the attempt goes on until the answer is
+	// relayed.
 	Answered(status int)
-	// AppendHead appends the header lines by which the server goes on with the trace, each after the end of the line before.
+	// AppendHead appends the header lines by which the server goes on with the trace, each after
+	// the end of the line before.
 	AppendHead(b []byte) []byte
 	// End ends the request's spans.
 	End(o Outcome)

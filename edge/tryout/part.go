@@ -12,15 +12,18 @@ import (
 	"sluice/edge/top"
 )
 
-// What an edge says of a try, at most: so many of its sources, of those that would be refused, and of the heaviest of these.
+// What an edge says of a try, at most: so many of its sources, of those that would be refused, and
+// of the heaviest of these.
 const (
 	sampled  = 512
 	Sampled  = 1024
 	heaviest = 20
 )
 
-// Part is what one edge says of a try. Its lists are bounded: of sources there are those with the smallest hashes (Bar-Yossef et al., "Counting distinct
-// elements in a data stream", 2002), all where they are few. The hashes are under the PoP's secret, so a source has the same at every edge.
+// Part is what one edge says of a try. Its lists are bounded: of sources there are those with the
+// smallest hashes (Bar-Yossef et al., "Counting distinct elements in a data stream", 2002), all
+// where they are few. The hashes are under the PoP's secret, so a source has the same at every
+// edge.
 type Part struct {
 	Version uint64    `json:"version"`
 	Since   time.Time `json:"since"` // it is observed there
@@ -33,22 +36,25 @@ type Part struct {
 	Known    uint64 `json:"known"`
 	Well     uint64 `json:"well"`
 
-	Sources   uint64      `json:"sources"`
-	Tags      []uint64    `json:"tags"`   // of some of them, ascending
-	Whom      uint64      `json:"whom"`   // would be refused
-	Sample    [][5]uint64 `json:"sample"` // of some of them, by tag: it, requests, refused, and of those before: answers, answered well
+	Sources uint64   `json:"sources"`
+	Tags    []uint64 `json:"tags"` // of some of them, ascending
+	Whom    uint64   `json:"whom"` // would be refused
+	// Of some of them, by tag: it, requests, refused, and of those before: answers, answered well
+	Sample    [][5]uint64 `json:"sample"`
 	Forgotten uint64      `json:"forgotten,omitempty"`
 	Unlisted  uint64      `json:"unlisted,omitempty"`
 	Heavy     []Heavy     `json:"heavy"`
-	Rest      uint64      `json:"rest"` // a source that is not among Heavy would have been refused so often at most
-	Bytes     int         `json:"bytes"`
-	Commands  uint64      `json:"commands"` // to the tier, about the try's counters
+	// A source that is not among Heavy would have been refused so often at most
+	Rest     uint64 `json:"rest"`
+	Bytes    int    `json:"bytes"`
+	Commands uint64 `json:"commands"` // to the tier, about the try's counters
 }
 
 // Heavy is a source that would be refused often.
 type Heavy struct {
 	top.Heavy
-	Start    string `json:"key_start,omitempty"` // the first characters of the key, as far as the rule shows them
+	// The first characters of the key, as far as the rule shows them
+	Start    string `json:"key_start,omitempty"`
 	Requests uint64 `json:"requests"`
 	Answers  uint64 `json:"answers_before"`       // before the first that would have been refused
 	Well     uint64 `json:"answered_well_before"` // of these, with 2xx or 3xx
@@ -58,8 +64,11 @@ type Heavy struct {
 
 // Part is what this edge has seen. secret hashes sources as all edges do.
 func (r *Run) Part(secret key.Secret, now time.Time) *Part {
-	p := &Part{Version: r.Version, Since: r.Since, At: now, Ended: !now.Before(r.End()), Requests: r.requests.Load(), Refused: r.refused.Load(), Moot: r.moot.Load(),
-		Known: r.known.Load(), Well: r.well.Load(), Forgotten: r.forgotten.Load(), Unlisted: r.unlisted.Load(), Bytes: r.bytes(), Commands: r.tally.Commands.Load(), Tags: []uint64{}, Sample: [][5]uint64{}, Heavy: []Heavy{}}
+	p := &Part{Version: r.Version, Since: r.Since, At: now, Ended: !now.Before(r.End()),
+		Requests: r.requests.Load(), Refused: r.refused.Load(), Moot: r.moot.Load(),
+		Known: r.known.Load(), Well: r.well.Load(), Forgotten: r.forgotten.Load(),
+		Unlisted: r.unlisted.Load(), Bytes: r.bytes(), Commands: r.tally.Commands.Load(),
+		Tags: []uint64{}, Sample: [][5]uint64{}, Heavy: []Heavy{}}
 	heavy := r.heavy.List(heaviest)
 	p.Rest = heavy.Rest
 	type known struct {
@@ -79,7 +88,8 @@ func (r *Run) Part(secret key.Secret, now time.Time) *Part {
 			if s.refused == 0 {
 				continue
 			}
-			p.Sample = append(p.Sample, [5]uint64{tag, uint64(s.requests), uint64(s.refused), uint64(s.answers), uint64(s.well)})
+			p.Sample = append(p.Sample, [5]uint64{tag, uint64(s.requests), uint64(s.refused),
+				uint64(s.answers), uint64(s.well)})
 			if len(of) > 0 {
 				if name := src.String(); of[name] == nil {
 					if _, wanted := of[name]; wanted {
@@ -97,9 +107,11 @@ func (r *Run) Part(secret key.Secret, now time.Time) *Part {
 	for _, h := range heavy.Heavy {
 		one := Heavy{Heavy: h}
 		if s := of[h.Source]; s != nil {
-			one.Start, one.Requests, one.Answers, one.Well, one.Tag = s.start.String(), uint64(s.requests), uint64(s.answers), uint64(s.well), s.tag
+			one.Start, one.Requests, one.Answers, one.Well, one.Tag = s.start.String(),
+				uint64(s.requests), uint64(s.answers), uint64(s.well), s.tag
 			if p.Unlisted == 0 {
-				one.Count, one.Error = uint64(s.refused), 0 // who would be refused is never forgotten
+				// Who would be refused is never forgotten
+				one.Count, one.Error = uint64(s.refused), 0
 			}
 		}
 		one.Honest = peaks.Honest(one.Answers, one.Well)
@@ -130,9 +142,10 @@ func (r *Run) End() time.Time {
 
 // Number is how many sources there are: exactly, or about so many, or at least.
 type Number struct {
-	N       uint64  `json:"n"`
-	AtLeast bool    `json:"at_least,omitempty"` // some found no room, and are not in it
-	Error   float64 `json:"error,omitempty"`    // the standard error, as a share of N; 0: N is exact
+	N       uint64 `json:"n"`
+	AtLeast bool   `json:"at_least,omitempty"` // some found no room, and are not in it
+	// The standard error, as a share of N; 0: N is exact
+	Error float64 `json:"error,omitempty"`
 }
 
 // Result is what a try would have done, at all edges whose parts there are.
@@ -140,9 +153,10 @@ type Result struct {
 	Requests     uint64  `json:"requests"` // that the rules in force let through
 	Refused      uint64  `json:"refused"`  // of these: that it would have refused
 	RefusedRatio float64 `json:"refused_ratio"`
-	Moot         uint64  `json:"moot"`             // further requests that the rules in force refused
-	Known        uint64  `json:"refused_known"`    // of the refused: that the origin has answered
-	Well         uint64  `json:"refused_answered"` // of these: with 2xx or 3xx
+	// Further requests that the rules in force refused
+	Moot  uint64 `json:"moot"`
+	Known uint64 `json:"refused_known"`    // of the refused: that the origin has answered
+	Well  uint64 `json:"refused_answered"` // of these: with 2xx or 3xx
 
 	Sources        Number  `json:"sources"`
 	RefusedSources Number  `json:"refused_sources"`
@@ -162,9 +176,11 @@ func Sum(parts []*Part, n int) *Result {
 	heavy := make(map[string]*Heavy)
 	unlisted := uint64(0)
 	for _, p := range parts {
-		sum.Requests, sum.Refused, sum.Moot, sum.Known, sum.Well = sum.Requests+p.Requests, sum.Refused+p.Refused, sum.Moot+p.Moot, sum.Known+p.Known, sum.Well+p.Well
+		sum.Requests, sum.Refused, sum.Moot, sum.Known, sum.Well = sum.Requests+p.Requests,
+			sum.Refused+p.Refused, sum.Moot+p.Moot, sum.Known+p.Known, sum.Well+p.Well
 		sum.Commands += p.Commands
-		sum.Forgotten, sum.Bytes, unlisted = sum.Forgotten+p.Forgotten, max(sum.Bytes, p.Bytes), unlisted+p.Unlisted
+		sum.Forgotten, sum.Bytes, unlisted = sum.Forgotten+p.Forgotten, max(sum.Bytes,
+			p.Bytes), unlisted+p.Unlisted
 		for _, t := range p.Tags {
 			seen[t] = true
 		}
@@ -211,13 +227,16 @@ func Sum(parts []*Part, n int) *Result {
 		h.Honest, h.Tag = peaks.Honest(h.Answers, h.Well), 0
 		sum.Heavy = append(sum.Heavy, *h)
 	}
-	slices.SortFunc(sum.Heavy, func(a, b Heavy) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Source, b.Source)) })
+	slices.SortFunc(sum.Heavy, func(a, b Heavy) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count),
+			cmp.Compare(a.Source, b.Source))
+	})
 	sum.Heavy = sum.Heavy[:min(n, len(sum.Heavy))]
 	return sum
 }
 
-// addTo adds what an edge has seen of sources that are heavy at it or others: of one that it does not list, what its sample says, and else the most that
-// it can have.
+// addTo adds what an edge has seen of sources that are heavy at it or others: of one that it does
+// not list, what its sample says, and else the most that it can have.
 func (p *Part) addTo(heavy map[string]*Heavy) {
 	listed := make(map[string]*Heavy, len(p.Heavy))
 	for i := range p.Heavy {
@@ -231,15 +250,18 @@ func (p *Part) addTo(heavy map[string]*Heavy) {
 	}
 	for name, sum := range heavy {
 		if h := listed[name]; h != nil {
-			sum.Count, sum.Error, sum.Requests = sum.Count+h.Count, sum.Error+min(h.Error, h.Count), sum.Requests+h.Requests
+			sum.Count, sum.Error, sum.Requests = sum.Count+h.Count, sum.Error+min(h.Error,
+				h.Count), sum.Requests+h.Requests
 			sum.Answers, sum.Well = sum.Answers+h.Answers, sum.Well+h.Well
 			continue
 		}
-		i, found := slices.BinarySearchFunc(p.Sample, sum.Tag, func(s [5]uint64, tag uint64) int { return cmp.Compare(s[0], tag) })
+		i, found := slices.BinarySearchFunc(p.Sample, sum.Tag,
+			func(s [5]uint64, tag uint64) int { return cmp.Compare(s[0], tag) })
 		switch {
 		case found && sum.Tag != 0:
 			s := &p.Sample[i]
-			sum.Count, sum.Requests, sum.Answers, sum.Well = sum.Count+s[2], sum.Requests+s[1], sum.Answers+s[3], sum.Well+s[4]
+			sum.Count, sum.Requests, sum.Answers, sum.Well = sum.Count+s[2], sum.Requests+s[1],
+				sum.Answers+s[3], sum.Well+s[4]
 		case sum.Tag == 0 || sum.Tag > all:
 			sum.Count, sum.Error = sum.Count+p.Rest, sum.Error+p.Rest
 		}
@@ -253,7 +275,8 @@ type sample struct {
 	n         int
 }
 
-// bound takes in that an edge says so many of all of its sources, the largest hash of which is last.
+// bound takes in that an edge says so many of all of its sources, the largest hash of which is
+// last.
 func (s *sample) bound(all uint64, said int, last func() uint64) {
 	if all > uint64(said) {
 		s.truncated = true

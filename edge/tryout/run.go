@@ -30,12 +30,13 @@ type Run struct {
 	ended atomic.Int64 // when it was stopped, Unix nanoseconds; 0: it was not
 
 	requests, refused, moot atomic.Uint64
-	known, well             atomic.Uint64 // of the refused: those that an origin has answered, and with 2xx or 3xx
-	forgotten               atomic.Uint64 // sources that made room, or found none
-	unlisted                atomic.Uint64 // refusals of sources for which there was no room
-	heavy                   *top.Top
-	hasher                  counter.Hasher
-	table                   [shards]shard
+	// Of the refused: those that an origin has answered, and with 2xx or 3xx
+	known, well atomic.Uint64
+	forgotten   atomic.Uint64 // sources that made room, or found none
+	unlisted    atomic.Uint64 // refusals of sources for which there was no room
+	heavy       *top.Top
+	hasher      counter.Hasher
+	table       [shards]shard
 }
 
 type shard struct {
@@ -51,7 +52,8 @@ type source struct {
 }
 
 func newRun(o Order, now time.Time) *Run {
-	r := &Run{Order: o, Since: now, tally: rules.NewTally(), heavy: top.New(), hasher: counter.NewHasher(0)}
+	r := &Run{Order: o, Since: now, tally: rules.NewTally(), heavy: top.New(),
+		hasher: counter.NewHasher(0)}
 	for i := range r.table {
 		r.table[i].sources = make(map[counter.Source]*source)
 	}
@@ -92,7 +94,8 @@ func (r *Run) decided(t *rules.TriedResult) {
 	}
 }
 
-// room is a new entry, perhaps in place of one that nothing was to be refused of; nil: there is none of these. mu is locked.
+// room is a new entry, perhaps in place of one that nothing was to be refused of; nil: there is
+// none of these. mu is locked.
 func (h *shard) room(forgotten *atomic.Uint64) *source {
 	if len(h.sources) < perShard {
 		return new(source)
@@ -141,7 +144,8 @@ func (r *Run) bytes() int {
 	for i := range r.table {
 		h := &r.table[i]
 		h.mu.Lock()
-		n += 2 * len(h.sources) * int(unsafe.Sizeof(counter.Source{})+8) // a map has room for up to as many again
+		// A map has room for up to as many again
+		n += 2 * len(h.sources) * int(unsafe.Sizeof(counter.Source{})+8)
 		n += len(h.sources) * int(unsafe.Sizeof(source{}))
 		h.mu.Unlock()
 	}
@@ -199,7 +203,8 @@ func (r *Runs) Answered(list []rules.TriedResult, status int) {
 	}
 }
 
-// Board has the tries of an edge: those that run, and the last of those that have ended. The zero Board has none. It is safe for concurrent use.
+// Board has the tries of an edge: those that run, and the last of those that have ended. The zero
+// Board has none. It is safe for concurrent use.
 type Board struct {
 	mu    sync.Mutex
 	runs  *Runs
@@ -240,7 +245,8 @@ func (b *Board) Set(list []Order, now time.Time) *Runs {
 	return next
 }
 
-// All are the tries that run, the first that began first, and then those that have ended, the latest first.
+// All are the tries that run, the first that began first, and then those that have ended, the
+// latest first.
 func (b *Board) All() (running, ended []*Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,18 +1,23 @@
-// Package tryout is rules that are tried on live traffic, beside those in force: whom they would refuse, how often, and how many of those look honest.
+// Package tryout is rules that are tried on live traffic, beside those in force: whom they would
+// refuse, how often, and how many of those look honest.
 //
 //	an operator   Order --- the list that changes of rules travel by ---> every edge of the PoP
 //	every edge    InForce: those that have not ended          Board: a Run each, which requests are told to
 //	              Run.Decided, Run.Answered  (by the edge)    Run.Part  (edge/view carries it)
 //	the asked     Sum: the parts of all edges
 //
-// A try has counters of its own, over the tier, as any rule in shadow. It refuses nobody, lets nobody wait, is in no header, log and metric, and ends by
-// itself on each edge at its end, whatever became of the edge that began it. Of what the rules in force refuse it counts nothing but that they did.
+// A try has counters of its own, over the tier, as any rule in shadow. It refuses nobody, lets
+// nobody wait, is in no header, log and metric, and ends by itself on each edge at its end,
+// whatever became of the edge that began it. Of what the rules in force refuse it counts nothing
+// but that they did.
 //
-// A source looks honest (peaks.Honest) if the origin answered it at least peaks.Answers times before the first request of it that would have been refused, and at least nine
-// in ten of these with 2xx or 3xx. That is all that is known: a scraper that gets what it asks for looks honest as well.
+// A source looks honest (peaks.Honest) if the origin answered it at least peaks.Answers times
+// before the first request of it that would have been refused, and at least nine in ten of these
+// with 2xx or 3xx. That is all that is known: a scraper that gets what it asks for looks honest as
+// well.
 //
-// Memory is bounded: MaxRuns tries, MaxSources sources of each. While there is no room for all, sources that would be refused stay, and numbers of
-// sources say "at least".
+// Memory is bounded: MaxRuns tries, MaxSources sources of each. While there is no room for all,
+// sources that would be refused stay, and numbers of sources say "at least".
 package tryout
 
 import (
@@ -61,7 +66,8 @@ var (
 	ErrNone = errors.New("try: no such try")
 )
 
-// Parse reads a rule in JSON, with the fields of a configuration, as one that is tried. The error names the field, and what is wanted.
+// Parse reads a rule in JSON, with the fields of a configuration, as one that is tried. The error
+// names the field, and what is wanted.
 func Parse(on *config.Config, name string, text []byte) (rules.Config, error) {
 	rule, err := config.ParseRule(name, text)
 	if err != nil {
@@ -73,13 +79,15 @@ func Parse(on *config.Config, name string, text []byte) (rules.Config, error) {
 	rule.Name = changes.Tried + name
 	set, err := rules.New(nil, on.RuleDefaults(), nil)
 	if err == nil {
-		err = set.Try([]rules.Config{rule}, on.RuleDefaults(), func(string) *rules.Tally { return nil })
+		err = set.Try([]rules.Config{rule}, on.RuleDefaults(),
+			func(string) *rules.Tally { return nil })
 	}
 	switch {
 	case err != nil:
 		return rule, errors.New(strings.ReplaceAll(err.Error(), changes.Tried+name, name))
 	case len(set.Claims()) > 0 && !on.JWT.Is():
-		return rule, fmt.Errorf("key: %s: nothing says which tokens are believed: give jwt.keys_file in the configuration", strings.Join(rule.Key, ", "))
+		return rule,
+			fmt.Errorf("key: %s: nothing says which tokens are believed: give jwt.keys_file in the configuration", strings.Join(rule.Key, ", "))
 	}
 	return rule, nil
 }
@@ -92,8 +100,8 @@ func CheckTime(d time.Duration) error {
 	return nil
 }
 
-// NewName is the name of a new try: the one that is wanted, or else the first try-N that is free. taken are those that run, and those that are still
-// remembered.
+// NewName is the name of a new try: the one that is wanted, or else the first try-N that is free.
+// taken are those that run, and those that are still remembered.
 func NewName(wanted string, running []Order, remembered []string) (string, error) {
 	runs := func(name string) bool {
 		return slices.ContainsFunc(running, func(o Order) bool { return o.Name == name })
@@ -108,7 +116,8 @@ func NewName(wanted string, running []Order, remembered []string) (string, error
 			}
 		}
 	case len(wanted) > maxName:
-		return "", fmt.Errorf("try: the name %q is too long: want at most %d characters", wanted, maxName)
+		return "", fmt.Errorf("try: the name %q is too long: want at most %d characters", wanted,
+			maxName)
 	case runs(wanted):
 		return "", ErrName
 	}
@@ -118,17 +127,21 @@ func NewName(wanted string, running []Order, remembered []string) (string, error
 // Begin is the change by which a try begins on all edges.
 func Begin(name string, rule rules.Config, until time.Time, who, from, edge string) changes.Change {
 	rule.Name = name
-	return changes.Change{Name: changes.Tried + name, Does: changes.Try, Rule: json.RawMessage(config.RuleJSON(rule)), Until: until, Who: who, From: from, Edge: edge}
+	return changes.Change{Name: changes.Tried + name, Does: changes.Try,
+		Rule: json.RawMessage(config.RuleJSON(rule)), Until: until, Who: who, From: from,
+		Edge: edge}
 }
 
 // Stop is the change by which one ends before its time.
 func Stop(o *Order, who, from, edge string) changes.Change {
-	return changes.Change{Name: changes.Tried + o.Name, Does: changes.Stop, Until: o.Until, Who: who, From: from, Edge: edge}
+	return changes.Change{Name: changes.Tried + o.Name, Does: changes.Stop, Until: o.Until,
+		Who: who, From: from, Edge: edge}
 }
 
-// InForce are the tries in a list of changes, by rule and the newest first, that run at a time, the first that began first, and those that cannot be in
-// force on this edge.
-func InForce(on *config.Config, list []changes.Change, now time.Time) (running []Order, refused []changes.Refused) {
+// InForce are the tries in a list of changes, by rule and the newest first, that run at a time, the
+// first that began first, and those that cannot be in force on this edge.
+func InForce(on *config.Config, list []changes.Change,
+	now time.Time) (running []Order, refused []changes.Refused) {
 	last := ""
 	var at []int
 	for i := range list {
@@ -150,7 +163,8 @@ func InForce(on *config.Config, list []changes.Change, now time.Time) (running [
 			refused = append(refused, changes.Refused{Index: i, Change: *c, Err: err})
 			continue
 		}
-		running = append(running, Order{name, rule, c.Version, c.Maker, c.At, c.Until, c.Who, c.Edge})
+		running = append(running, Order{name, rule, c.Version, c.Maker, c.At, c.Until, c.Who,
+			c.Edge})
 		at = append(at, i)
 	}
 	order := make([]int, len(running))
@@ -169,7 +183,8 @@ func InForce(on *config.Config, list []changes.Change, now time.Time) (running [
 		if n < MaxRuns { // two edges may each have begun the last that there is room for
 			first = append(first, running[i])
 		} else {
-			refused = append(refused, changes.Refused{Index: at[i], Change: list[at[i]], Err: ErrRuns})
+			refused = append(refused, changes.Refused{Index: at[i], Change: list[at[i]],
+				Err: ErrRuns})
 		}
 	}
 	return first, refused

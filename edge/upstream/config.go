@@ -15,41 +15,49 @@ import (
 // Config is a group of servers that answer for some hosts.
 type Config struct {
 	Hosts   []string
-	Servers []*url.URL    // http, https, h2c or h2, host and port only; or unix and a path
-	TLS     TLS           // of the https and h2 ones
-	Timeout time.Duration // from the request to the head of the answer, and without progress in a body
-	// ConnectTimeout bounds a connect, and a TLS handshake with it; 0 is 5 s. TotalTimeout bounds a request with its whole answer,
-	// but for what is said in a tunnel; 0 is any time, because downloads may take long.
+	Servers []*url.URL // http, https, h2c or h2, host and port only; or unix and a path
+	TLS     TLS        // of the https and h2 ones
+	// From the request to the head of the answer, and without progress in a body
+	Timeout time.Duration
+	// ConnectTimeout bounds a connect, and a TLS handshake with it; 0 is 5 s. TotalTimeout bounds a
+	// request with its whole answer, but for what is said in a tunnel; 0 is any time, because
+	// downloads may take long.
 	ConnectTimeout, TotalTimeout time.Duration
-	// AnswerHead is how many bytes the head of an answer may have at most; more is 502. 0 is MaxHead. A buffer of this size
-	// is held for each request whose answer is under way.
+	// AnswerHead is how many bytes the head of an answer may have at most; more is 502. 0 is
+	// MaxHead. A buffer of this size is held for each request whose answer is under way.
 	AnswerHead int
 	Balance    Balance
 	Health     HealthConfig
-	// MaxRequests is how many requests may be under way at each server, so that a slow one does not take everything; what goes
-	// beyond is answered with 503. 0 is any number.
+	// MaxRequests is how many requests may be under way at each server, so that a slow one does not
+	// take everything; what goes beyond is answered with 503. 0 is any number.
 	MaxRequests int
-	// MaxRequestsPerSource is how many requests of one source may be under way at all the servers together, so that a source does not
-	// take everything; what goes beyond is answered with 503. 0 is half of what the healthy servers have room for by MaxRequests, at
-	// least 1, and any number without MaxRequests. Sources that are never limited (Allow) are not here either.
+	// MaxRequestsPerSource is how many requests of one source may be under way at all the servers
+	// together, so that a source does not take everything; what goes beyond is answered with 503. 0
+	// is half of what the healthy servers have room for by MaxRequests, at least 1, and any number
+	// without MaxRequests. Sources that are never limited (Allow) are not here either.
 	MaxRequestsPerSource int
-	// Upgrades are the protocols, in lower case, that a request may switch to (Upgrade): the connection then becomes a tunnel
-	// to a server, and what is said in it is not counted. nil is websocket alone; an empty list is none.
+	// Upgrades are the protocols, in lower case, that a request may switch to (Upgrade): the
+	// connection then becomes a tunnel to a server, and what is said in it is not counted. nil is
+	// websocket alone; an empty list is none.
 	Upgrades []string
-	// Shedding bounds the requests under way at all the servers together by how fast they answer; nil: nothing does.
+	// Shedding bounds the requests under way at all the servers together by how fast they answer;
+	// nil: nothing does.
 	Shedding *shedding.Config
 }
 
 const DefaultConnect = 5 * time.Second
 
-// HealthConfig is how servers are checked, beside watching their answers: three failures in a row take one out for ten
-// seconds. An only server, or the last, is never taken out.
+// HealthConfig is how servers are checked, beside watching their answers: three failures in a row
+// take one out for ten seconds. An only server, or the last, is never taken out.
 type HealthConfig struct {
-	Active   string        // a path that is requested of each server, which answers 200 to 399; "": none
-	Interval time.Duration // between two such checks; two failures in a row take a server out until it succeeds
+	// A path that is requested of each server, which answers 200 to 399; "": none
+	Active string
+	// Between two such checks; two failures in a row take a server out until it succeeds
+	Interval time.Duration
 }
 
-// IsSecure reports whether a server is spoken to over TLS, and IsHTTP2 whether in HTTP/2: over TLS (h2), or as a server without it is known to (h2c).
+// IsSecure reports whether a server is spoken to over TLS, and IsHTTP2 whether in HTTP/2: over TLS
+// (h2), or as a server without it is known to (h2c).
 func IsSecure(server *url.URL) bool { return server.Scheme == "https" || server.Scheme == "h2" }
 func IsHTTP2(server *url.URL) bool  { return server.Scheme == "h2c" || server.Scheme == "h2" }
 
@@ -65,17 +73,22 @@ const (
 // ParseOrigin reads the URL of a server: scheme and host, and nothing else, or unix:/path.
 func ParseOrigin(text string) (*url.URL, error) {
 	if path, unix := strings.CutPrefix(text, "unix:"); unix {
-		if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || len(path) > socket.MaxPath {
-			return nil, fmt.Errorf("%q is not the Unix socket of an origin: want unix:/PATH of at most %d bytes", text, socket.MaxPath)
+		if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") ||
+			len(path) > socket.MaxPath {
+			return nil,
+				fmt.Errorf("%q is not the Unix socket of an origin: want unix:/PATH of at most %d bytes", text, socket.MaxPath)
 		}
 		return &url.URL{Scheme: "unix", Path: path, OmitHost: true}, nil
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Host == "" || u.Hostname() == "" || !slices.Contains([]string{"http", "https", "h2c", "h2"}, u.Scheme):
-		return nil, errors.New("\"" + text + "\" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT, h2://HOST:PORT or unix:/PATH")
+	case err != nil || u.Host == "" || u.Hostname() == "" ||
+		!slices.Contains([]string{"http", "https", "h2c", "h2"}, u.Scheme):
+		return nil, errors.New("\"" + text +
+			"\" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT, h2c://HOST:PORT, h2://HOST:PORT or unix:/PATH")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return nil, errors.New("origin \"" + text + "\" has more than scheme, host and port: requests keep their own path; write " +
+		return nil, errors.New("origin \"" + text +
+			"\" has more than scheme, host and port: requests keep their own path; write " +
 			u.Scheme + "://" + u.Host)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil

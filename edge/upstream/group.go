@@ -31,14 +31,15 @@ type Group struct {
 	HTTP2       bool          // all servers speak it: an answer may begin before its request's body
 	next        atomic.Uint32
 
-	Hosts    []string           // that it answers for, as configured
-	Shedding *shedding.Limiter  // whether a request may go on, as the servers answer; nil: it may
-	Waited   *buckets.Histogram // for a slot by Shedding, with one in the end or without; nil with it
+	Hosts    []string          // that it answers for, as configured
+	Shedding *shedding.Limiter // whether a request may go on, as the servers answer; nil: it may
+	// For a slot by Shedding, with one in the end or without; nil with it
+	Waited *buckets.Histogram
 }
 
-// Pick chooses the server for a request, one of those that are healthy and have room, and counts the request among those
-// under way there. If none is healthy, all are taken to be: an answer from a doubtful server is better than none. nil means
-// that none has room.
+// Pick chooses the server for a request, one of those that are healthy and have room, and counts
+// the request among those under way there. If none is healthy, all are taken to be: an answer from
+// a doubtful server is better than none. nil means that none has room.
 func (g *Group) Pick(source counter.Source, now time.Time, not *Origin) *Origin {
 	if len(g.Servers) == 1 {
 		return g.take(g.Servers[0])
@@ -108,15 +109,15 @@ func (g *Group) Instead(o *Origin, source counter.Source, now time.Time) *Origin
 	return other
 }
 
-// SourceSlots are the requests under way at a group's servers, by source, so that no source holds them all. There are as many sources in it
-// as have a request under way.
+// SourceSlots are the requests under way at a group's servers, by source, so that no source holds
+// them all. There are as many sources in it as have a request under way.
 type SourceSlots struct {
 	Mu       sync.Mutex
 	BySource map[counter.Source]int64
 }
 
-// Enter counts a request as its source's, if that has fewer under way than its share: what is configured, or half of what the
-// healthy servers have room for.
+// Enter counts a request as its source's, if that has fewer under way than its share: what is
+// configured, or half of what the healthy servers have room for.
 func (g *Group) Enter(source counter.Source, now time.Time) bool {
 	share := g.Share
 	if share == 0 {
@@ -149,8 +150,8 @@ func (p *SourceSlots) Leave(source counter.Source) {
 	}
 }
 
-// affinity weighs a server for a source (rendezvous hashing): the source goes to the heaviest that is healthy, so a server
-// that is lost moves only its own. All edges weigh alike.
+// affinity weighs a server for a source (rendezvous hashing): the source goes to the heaviest that
+// is healthy, so a server that is lost moves only its own. All edges weigh alike.
 func affinity(server string, source counter.Source) uint64 {
 	var buf [128]byte
 	return xxhash.Sum64(source.AppendBinary(append(buf[:0], server...)))
@@ -164,8 +165,9 @@ type Origins struct {
 	Groups []*Group // as configured
 }
 
-// New keeps the servers of before that are still there, with their connections and counts. After an error nothing has
-// changed. fault, if not nil, is called after a panic in a goroutine that belongs to no request.
+// New keeps the servers of before that are still there, with their connections and counts. After an
+// error nothing has changed. fault, if not nil, is called after a panic in a goroutine that belongs
+// to no request.
 func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 	secure := make(map[string]*originTLS)
 	for _, config := range c {
@@ -190,10 +192,14 @@ func New(c []Config, before *Origins, fault func(any)) (*Origins, error) {
 		}
 	}
 	for _, config := range c {
-		g := &Group{balance: config.Balance, Timeout: config.Timeout, Connect: config.ConnectTimeout, Total: config.TotalTimeout,
-			Most: int64(config.MaxRequests), Share: int64(config.MaxRequestsPerSource), Upgrades: config.Upgrades,
-			SourceSlots: &SourceSlots{BySource: make(map[counter.Source]int64)}, Hosts: config.Hosts,
-			HTTP2: !slices.ContainsFunc(config.Servers, func(u *url.URL) bool { return !IsHTTP2(u) })}
+		g := &Group{balance: config.Balance, Timeout: config.Timeout,
+			Connect: config.ConnectTimeout, Total: config.TotalTimeout,
+			Most: int64(config.MaxRequests), Share: int64(config.MaxRequestsPerSource),
+			Upgrades:    config.Upgrades,
+			SourceSlots: &SourceSlots{BySource: make(map[counter.Source]int64)},
+			Hosts:       config.Hosts,
+			HTTP2: !slices.ContainsFunc(config.Servers,
+				func(u *url.URL) bool { return !IsHTTP2(u) })}
 		s.Groups = append(s.Groups, g)
 		if config.Shedding != nil {
 			g.Shedding, g.Waited = shedding.New(*config.Shedding), buckets.Latency()
@@ -259,7 +265,8 @@ func (s *Origins) named(pattern string) *Group {
 	return s.byHost[strings.TrimPrefix(pattern, "*")]
 }
 
-// Of returns the group for a canonical host: the host's own, that of the longest suffix, that of all; nil if there is none.
+// Of returns the group for a canonical host: the host's own, that of the longest suffix, that of
+// all; nil if there is none.
 func (s *Origins) Of(host []byte) *Group {
 	if g := s.byHost[string(host)]; g != nil {
 		return g

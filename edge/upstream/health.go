@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// ejectAfter failures in a row take a server out of its group for ejectTime. Then it is tried again, and one failure is
-	// enough to take it out again; one success forgets them all.
+	// ejectAfter failures in a row take a server out of its group for ejectTime. Then it is tried
+	// again, and one failure is enough to take it out again; one success forgets them all.
 	ejectAfter = 3
 	ejectTime  = 10 * time.Second
 	// probeFailures checks in a row take a server out until one succeeds.
@@ -54,8 +54,8 @@ type probe struct {
 	every time.Duration
 }
 
-// check requests a path of a server. A status of 200 to 399 within the time is health; moved is called when that
-// changes, with the reason.
+// check requests a path of a server. A status of 200 to 399 within the time is health; moved is
+// called when that changes, with the reason.
 func (o *Origin) check(ctx context.Context, path string, moved func(o *Origin, why string)) {
 	status, err := o.sendProbe(ctx, path)
 	switch {
@@ -88,7 +88,8 @@ func (o *Origin) sendProbe(ctx context.Context, path string) (int, error) {
 		return 0, err
 	}
 	defer l.Rest()
-	if _, err := l.Ask([]byte("GET " + path + " HTTP/1.1\r\nHost: " + o.Host + "\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n")); err != nil {
+	if _, err := l.Ask([]byte("GET " + path + " HTTP/1.1\r\nHost: " + o.Host +
+		"\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n")); err != nil {
 		return 0, err
 	}
 	var head http1.Answer
@@ -121,8 +122,8 @@ func (o *Origin) learn(list []netip.Addr) {
 	o.addrs.Store(&addrs)
 }
 
-// connect dials the server by one of its addresses, the next if that one does not answer in its share of the time. Before
-// they are known the name itself is dialled.
+// connect dials the server by one of its addresses, the next if that one does not answer in its
+// share of the time. Before they are known the name itself is dialled.
 func (o *Origin) connect(deadline time.Time) (net.Conn, error) {
 	dialer := net.Dialer{Deadline: deadline}
 	if o.socket != "" {
@@ -146,10 +147,12 @@ func (o *Origin) connect(deadline time.Time) (net.Conn, error) {
 	return nil, err
 }
 
-// Watch keeps an eye on the origins, those in force now, until ctx is done: it looks their names up and reads their
-// files for TLS again, and checks those that are configured to be checked: moved is called with those that fail, and
-// why, and those that are back (""). It blocks until all that it started has ended.
-func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any), moved func(o *Origin, why string)) {
+// Watch keeps an eye on the origins, those in force now, until ctx is done: it looks their names up
+// and reads their files for TLS again, and checks those that are configured to be checked: moved is
+// called with those that fail, and why, and those that are back (""). It blocks until all that it
+// started has ended.
+func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any),
+	moved func(o *Origin, why string)) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	tick := time.NewTicker(100 * time.Millisecond)

@@ -1,6 +1,6 @@
-// Package upstream is the servers that requests are passed on to: groups of them by host, how requests are shared among
-// them, which are healthy, the connections to them and their TLS. A connection is used again only if nothing
-// unsolicited is on it.
+// Package upstream is the servers that requests are passed on to: groups of them by host, how
+// requests are shared among them, which are healthy, the connections to them and their TLS. A
+// connection is used again only if nothing unsolicited is on it.
 package upstream
 
 import (
@@ -25,19 +25,21 @@ import (
 )
 
 const (
-	// KeepIdle is how long a connection to an origin is kept for the next request, unless the origin asks for less.
+	// KeepIdle is how long a connection to an origin is kept for the next request, unless the
+	// origin asks for less.
 	KeepIdle = 30 * time.Second
 	maxIdle  = 512 // kept connections to one server
-	// RestartTime is how long an origin that refuses connections is tried again, with pauses from firstPause, each twice as long
-	// as the one before, up to lastPause.
+	// RestartTime is how long an origin that refuses connections is tried again, with pauses from
+	// firstPause, each twice as long as the one before, up to lastPause.
 	RestartTime = time.Second
 	FirstPause  = 10 * time.Millisecond
 	LastPause   = 100 * time.Millisecond
 	// MaxHead is AnswerHead of a Config that says nothing.
 	MaxHead = 32 << 10
-	// restTime is how long a connection rests that may have more to come than it should (Link.RestFrom). A server that
-	// wrongly sends the body of an answer to HEAD does so right after the head; and at 10,000 such answers a second
-	// those that rest still leave room for others among maxIdle.
+	// restTime is how long a connection rests that may have more to come than it should
+	// (Link.RestFrom). A server that wrongly sends the body of an answer to HEAD does so right
+	// after the head; and at 10,000 such answers a second those that rest still leave room for
+	// others among maxIdle.
 	restTime = 50 * time.Millisecond
 )
 
@@ -86,9 +88,10 @@ type Link struct {
 	secure *originTLS    // what it was made under
 	Reader *bufio.Reader // nil: no answer is awaited
 	Reused bool
-	Early  bool      // something had come on a new connection before the request: the true answer may follow it
-	from   time.Time // when an idle link has rested; zero: it need not
-	Until  time.Time // when it is too old
+	// Something had come on a new connection before the request: the true answer may follow it
+	Early bool
+	from  time.Time // when an idle link has rested; zero: it need not
+	Until time.Time // when it is too old
 	// unsolicited says that something could be read before a request was sent.
 	unsolicited bool
 	socket      *socket.Conn // what Conn is made of; nil: it is no connection of the kernel's
@@ -97,11 +100,13 @@ type Link struct {
 
 func NewOrigin(u *url.URL) *Origin {
 	if u.Scheme == "unix" {
-		o := &Origin{Seconds: buckets.Latency(), Name: "unix:" + u.Path, Host: "localhost", Canonical: []byte("localhost"), socket: u.Path}
+		o := &Origin{Seconds: buckets.Latency(), Name: "unix:" + u.Path, Host: "localhost",
+			Canonical: []byte("localhost"), socket: u.Path}
 		o.readers.Store(usualReaders)
 		return o
 	}
-	o := &Origin{Seconds: buckets.Latency(), Name: u.Scheme + "://" + u.Host, Host: u.Host, addr: u.Host}
+	o := &Origin{Seconds: buckets.Latency(), Name: u.Scheme + "://" + u.Host, Host: u.Host,
+		addr: u.Host}
 	o.readers.Store(usualReaders)
 	o.Canonical, _ = message.AppendHost(nil, []byte(u.Host))
 	if o.port = u.Port(); o.port == "" {
@@ -121,7 +126,8 @@ func NewOrigin(u *url.URL) *Origin {
 	return o
 }
 
-// Acquire returns a connection: an idle one that has rested, the most recently used first, or a new one.
+// Acquire returns a connection: an idle one that has rested, the most recently used first, or a new
+// one.
 func (o *Origin) Acquire(now time.Time, fresh bool, within time.Duration) (*Link, error) {
 	if o.h2 != nil {
 		return o.open(fresh, within)
@@ -183,7 +189,8 @@ func (o *Origin) dialHTTP2(deadline time.Time) (net.Conn, error) {
 	return c, nil
 }
 
-// renew has no connection used any more that was made under other files for TLS. Those of HTTP/1.1 are looked at when they are taken.
+// renew has no connection used any more that was made under other files for TLS. Those of HTTP/1.1
+// are looked at when they are taken.
 func (o *Origin) renew() {
 	if o.h2 != nil {
 		o.h2.Renew()
@@ -225,12 +232,14 @@ func (o *Origin) Refuses(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || o.socket != "" && errors.Is(err, syscall.ENOENT)
 }
 
-// quiet reports whether there is nothing to read on an idle connection. One that the origin has closed would fail a
-// request; one with something to read has an unsolicited answer on it, which the next client must not get. What comes
-// after this look cannot be distinguished from an answer, so it is taken just before a request is written.
+// quiet reports whether there is nothing to read on an idle connection. One that the origin has
+// closed would fail a request; one with something to read has an unsolicited answer on it, which
+// the next client must not get. What comes after this look cannot be distinguished from an answer,
+// so it is taken just before a request is written.
 //
-// TLS is made to read what is there, because it may hold some already. What it says to itself meanwhile, such as tickets for
-// sessions, ends there. What it hands out, or a part of a record, is no quiet: l.br has it.
+// TLS is made to read what is there, because it may hold some already. What it says to itself
+// meanwhile, such as tickets for sessions, ends there. What it hands out, or a part of a record, is
+// no quiet: l.br has it.
 func (l *Link) quiet() bool {
 	switch {
 	case l.socket == nil:
@@ -252,18 +261,19 @@ func (l *Link) quiet() bool {
 	return true
 }
 
-// Kept reports whether a connection that ends without an answer may have ended because it was unused for too long. Of a
-// stream that is so only if the whole connection has.
+// Kept reports whether a connection that ends without an answer may have ended because it was
+// unused for too long. Of a stream that is so only if the whole connection has.
 func (l *Link) Kept() bool {
 	stream, ok := l.Conn.(*h2origin.Stream)
 	return l.Reused && (!ok || stream.Ended())
 }
 
-// Look is called just before a request is written: an answer that is there already belongs to no request. A kept
-// connection has been looked at when it was taken.
+// Look is called just before a request is written: an answer that is there already belongs to no
+// request. A kept connection has been looked at when it was taken.
 func (l *Link) Look() { l.Early = !l.Reused && !l.quiet() }
 
-// Ahead is how much the edge may hold of an answer before it is read, besides what Link.Reader holds, in bytes.
+// Ahead is how much the edge may hold of an answer before it is read, besides what Link.Reader
+// holds, in bytes.
 func (o *Origin) Ahead() int {
 	if o.h2 != nil {
 		return h2origin.Ahead
@@ -271,7 +281,8 @@ func (o *Origin) Ahead() int {
 	return 0
 }
 
-// Awaited is how much the edge holds of a request that awaits its answer, besides what it does at every origin, in bytes.
+// Awaited is how much the edge holds of a request that awaits its answer, besides what it does at
+// every origin, in bytes.
 func (o *Origin) Awaited() int {
 	if o.h2 != nil {
 		return h2origin.Awaited
@@ -279,8 +290,8 @@ func (o *Origin) Awaited() int {
 	return 0
 }
 
-// Ask sends a whole request and prepares for the answer. An error is one of sending: the origin may have answered all
-// the same, unless sent is 0.
+// Ask sends a whole request and prepares for the answer. An error is one of sending: the origin may
+// have answered all the same, unless sent is 0.
 func (l *Link) Ask(request []byte) (sent int, err error) {
 	l.Look()
 	if s, ok := l.Conn.(*socket.Conn); ok {
@@ -292,8 +303,8 @@ func (l *Link) Ask(request []byte) (sent int, err error) {
 	return sent, err
 }
 
-// readers hold what origins answer, each while an answer is there: what has just been used is in the processor's caches.
-// The head of an answer must fit one.
+// readers hold what origins answer, each while an answer is there: what has just been used is in
+// the processor's caches. The head of an answer must fit one.
 type readers struct {
 	size int
 	pool sync.Pool
@@ -335,16 +346,19 @@ func (l *Link) Listen() {
 func (l *Link) Rest() {
 	if l.Reader != nil {
 		l.Reader.Reset(nil)
-		if r := l.Origin.readers.Load(); l.Reader.Size() == r.size { // else the bound has changed meanwhile
+		// Else the bound has changed meanwhile
+		if r := l.Origin.readers.Load(); l.Reader.Size() == r.size {
 			r.pool.Put(l.Reader)
 		}
 		l.Reader = nil
 	}
 }
 
-// RestFrom has a connection rest before the next request: its answer announced a body that it must not have (HEAD, 204, 304), and some origins
-// send that all the same. The next client must not get it for an answer. What has come when it has rested ends the connection (quiet), and of
-// an origin that has once done so no such connection is used again: the next body may come later. RestFrom reports whether it may rest.
+// RestFrom has a connection rest before the next request: its answer announced a body that it must
+// not have (HEAD, 204, 304), and some origins send that all the same. The next client must not get
+// it for an answer. What has come when it has rested ends the connection (quiet), and of an origin
+// that has once done so no such connection is used again: the next body may come later. RestFrom
+// reports whether it may rest.
 func (l *Link) RestFrom(now time.Time) bool {
 	if l.Reader != nil && l.Reader.Buffered() > 0 {
 		l.Origin.surplus.Store(true)

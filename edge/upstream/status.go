@@ -25,9 +25,10 @@ type SheddingStatus struct {
 	Limit    int               `json:"limit"`
 	InFlight int               `json:"in_flight"` // passed on, without the head of an answer
 	Waiting  int               `json:"waiting"`
-	Shed     map[string]uint64 `json:"shed"`         // by priority, since it began
-	Base     float64           `json:"base_seconds"` // its latency without a queue; 0: not known yet
-	Now      bool              `json:"now"`          // it sheds, or did in the last ten seconds
+	Shed     map[string]uint64 `json:"shed"` // by priority, since it began
+	// Its latency without a queue; 0: not known yet
+	Base float64 `json:"base_seconds"`
+	Now  bool    `json:"now"` // it sheds, or did in the last ten seconds
 }
 
 // Status is how each group of servers stands, in the order of the configuration.
@@ -36,11 +37,14 @@ func (s *Origins) Status(now time.Time) []GroupStatus {
 	for _, g := range s.Groups {
 		st := GroupStatus{Hosts: g.Hosts, Servers: []ServerStatus{}}
 		for _, server := range g.Servers {
-			st.Servers = append(st.Servers, ServerStatus{server.Name, server.Healthy(now), server.Active.Load()})
+			st.Servers = append(st.Servers, ServerStatus{server.Name, server.Healthy(now),
+				server.Active.Load()})
 		}
 		if g.Shedding != nil {
 			is := g.Shedding.Status()
-			st.Shedding = &SheddingStatus{Limit: is.Limit, InFlight: is.InFlight, Waiting: is.Waiting, Base: is.Base.Seconds(), Now: is.Shedding, Shed: make(map[string]uint64)}
+			st.Shedding = &SheddingStatus{Limit: is.Limit, InFlight: is.InFlight,
+				Waiting: is.Waiting, Base: is.Base.Seconds(), Now: is.Shedding,
+				Shed: make(map[string]uint64)}
 			for level := range shedding.Levels {
 				st.Shedding.Shed[level.String()] = is.Shed[level]
 			}

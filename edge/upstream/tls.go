@@ -11,12 +11,14 @@ import (
 	"sluice/edge/socket"
 )
 
-// TLS is how an origin's servers and the edge authenticate each other. A server is always verified: one with a
-// certificate of its own making is trusted by naming that certificate as CAFile.
+// TLS is how an origin's servers and the edge authenticate each other. A server is always verified:
+// one with a certificate of its own making is trusted by naming that certificate as CAFile.
 type TLS struct {
-	CAFile            string // certificates in PEM, one of which must have signed the server's; "": those of the system
+	// Certificates in PEM, one of which must have signed the server's; "": those of the system
+	CAFile            string
 	CertFile, KeyFile string // the edge's own, in PEM, for servers that request one; "": none
-	ServerName        string // the name that is requested (SNI) and that the server must prove; "": the host of its URL
+	// The name that is requested (SNI) and that the server must prove; "": the host of its URL
+	ServerName string
 }
 
 // An originTLS is what the files said when they were read last. It is immutable.
@@ -30,7 +32,8 @@ type originTLS struct {
 
 // loadTLS reads the files. Errors name the file.
 func loadTLS(files TLS, host string, http2 bool) (*originTLS, error) {
-	t := &originTLS{files: files, host: host, http2: http2, config: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}}
+	t := &originTLS{files: files, host: host, http2: http2, config: &tls.Config{ServerName: host,
+		MinVersion: tls.VersionTLS12}}
 	if files.ServerName != "" {
 		t.config.ServerName = files.ServerName
 	}
@@ -54,7 +57,8 @@ func loadTLS(files TLS, host string, http2 bool) (*originTLS, error) {
 	if files.CAFile != "" {
 		t.config.RootCAs = x509.NewCertPool()
 		if !t.config.RootCAs.AppendCertsFromPEM(texts[0]) {
-			return nil, fmt.Errorf("tls: %s has no certificate in PEM: put the CA's there", files.CAFile)
+			return nil, fmt.Errorf("tls: %s has no certificate in PEM: put the CA's there",
+				files.CAFile)
 		}
 	}
 	if files.CertFile != "" {
@@ -67,19 +71,21 @@ func loadTLS(files TLS, host string, http2 bool) (*originTLS, error) {
 	return t, nil
 }
 
-// same reports whether connections made under t are as good as those that would be made under other.
+// same reports whether connections made under t are as good as those that would be made under
+// other.
 func (t *originTLS) same(other *originTLS) bool {
 	return t != nil && t.files == other.files && t.digest == other.digest
 }
 
-// Refresh reads the files again, for connections from now on; idle ones made before are not used any more. After an error
-// what was read before stays.
+// Refresh reads the files again, for connections from now on; idle ones made before are not used
+// any more. After an error what was read before stays.
 func (o *Origin) Refresh(warn func(string, ...any)) {
 	had := o.secure.Load()
 	now, err := loadTLS(had.files, had.host, had.http2)
 	switch {
 	case err != nil:
-		warn("the files for TLS to an origin are wrong: what was read before stays in use", "origin", o.Name, "error", err)
+		warn("the files for TLS to an origin are wrong: what was read before stays in use",
+			"origin", o.Name, "error", err)
 	case !had.same(now):
 		if o.secure.CompareAndSwap(had, now) { // else a reload has been quicker
 			o.renew()
@@ -88,9 +94,9 @@ func (o *Origin) Refresh(warn func(string, ...any)) {
 	}
 }
 
-// records is what TLS to an origin reads from. TLS reads ahead of what it hands out, so that neither the layer above
-// nor the one below sees what it holds; records knows whether that is a part of a record, by following where each one
-// ends (RFC 8446, 5.1).
+// records is what TLS to an origin reads from. TLS reads ahead of what it hands out, so that
+// neither the layer above nor the one below sees what it holds; records knows whether that is a
+// part of a record, by following where each one ends (RFC 8446, 5.1).
 type records struct {
 	*socket.Conn
 	now    bool // nothing is waited for

@@ -10,31 +10,39 @@ import (
 	"sluice/edge/control"
 )
 
-// Load is how much an edge does, or several together: what its metrics say of that. Counts go up from the start of the process.
+// Load is how much an edge does, or several together: what its metrics say of that. Counts go up
+// from the start of the process.
 type Load struct {
-	Started     float64                 `json:"started,omitempty"` // Unix seconds
-	Version     string                  `json:"version,omitempty"`
-	Alone       bool                    `json:"alone,omitempty"` // it should share a tier, and counts alone
-	Received    float64                 `json:"received"`
-	HTTP2       float64                 `json:"http2,omitempty"` // of those received
-	Connections float64                 `json:"connections"`
-	Denied      float64                 `json:"denied,omitempty"`     // by the list deny, which is no rule
-	Maintained  float64                 `json:"maintained,omitempty"` // refused during maintenance, which is none either
-	Edges       float64                 `json:"edges,omitempty"`      // that share the tier
-	Seconds     [][2]float64            `json:"seconds,omitempty"`    // of sluice_request_seconds, as those of an origin
-	Answers     map[string]float64      `json:"answers"`              // by who made them
-	Rules       map[string]*RuleLoad    `json:"rules"`
-	Origins     []*OriginLoad           `json:"origins"`
-	Nodes       map[string][][2]float64 `json:"nodes,omitempty"` // of sluice_tier_operation_seconds
+	Started float64 `json:"started,omitempty"` // Unix seconds
+	Version string  `json:"version,omitempty"`
+	// It should share a tier, and counts alone
+	Alone       bool    `json:"alone,omitempty"`
+	Received    float64 `json:"received"`
+	HTTP2       float64 `json:"http2,omitempty"` // of those received
+	Connections float64 `json:"connections"`
+	// By the list deny, which is no rule
+	Denied float64 `json:"denied,omitempty"`
+	// Refused during maintenance, which is none either
+	Maintained float64 `json:"maintained,omitempty"`
+	Edges      float64 `json:"edges,omitempty"` // that share the tier
+	// Of sluice_request_seconds, as those of an origin
+	Seconds [][2]float64            `json:"seconds,omitempty"`
+	Answers map[string]float64      `json:"answers"` // by who made them
+	Rules   map[string]*RuleLoad    `json:"rules"`
+	Origins []*OriginLoad           `json:"origins"`
+	Nodes   map[string][][2]float64 `json:"nodes,omitempty"` // of sluice_tier_operation_seconds
 }
 
 // RuleLoad is what a rule does.
 type RuleLoad struct {
-	Verdicts map[string]float64   `json:"verdicts"`
-	Active   float64              `json:"active"`              // mitigations in force
-	InFlight float64              `json:"in_flight,omitempty"` // of a rule with a concurrency: requests here that hold a place
-	Nearest  *control.SourceState `json:"nearest,omitempty"`   // of the heaviest sources, the one that has used most of its limit
-	Blocks   float64              `json:"blocks,omitempty"`    // that the edge itself began, but for those that refuse nobody
+	Verdicts map[string]float64 `json:"verdicts"`
+	Active   float64            `json:"active"` // mitigations in force
+	// Of a rule with a concurrency: requests here that hold a place
+	InFlight float64 `json:"in_flight,omitempty"`
+	// Of the heaviest sources, the one that has used most of its limit
+	Nearest *control.SourceState `json:"nearest,omitempty"`
+	// That the edge itself began, but for those that refuse nobody
+	Blocks float64 `json:"blocks,omitempty"`
 }
 
 // OriginLoad is how an origin answers.
@@ -43,12 +51,14 @@ type OriginLoad struct {
 	Up      bool               `json:"up"`
 	Active  float64            `json:"active"` // requests under way
 	Answers map[string]float64 `json:"answers"`
-	Seconds [][2]float64       `json:"seconds,omitempty"` // upper bound and count up to it, of sluice_origin_seconds
+	// Upper bound and count up to it, of sluice_origin_seconds
+	Seconds [][2]float64 `json:"seconds,omitempty"`
 }
 
 // NewLoad reads metrics.
 func NewLoad(families []*dto.MetricFamily) Load {
-	l := Load{Answers: make(map[string]float64), Rules: make(map[string]*RuleLoad), Origins: []*OriginLoad{}, Nodes: make(map[string][][2]float64)}
+	l := Load{Answers: make(map[string]float64), Rules: make(map[string]*RuleLoad),
+		Origins: []*OriginLoad{}, Nodes: make(map[string][][2]float64)}
 	for _, f := range families {
 		for _, m := range f.Metric {
 			l.take(f.GetName(), m)
@@ -134,8 +144,8 @@ func (l *Load) take(name string, m *dto.Metric) {
 	}
 }
 
-// buckets lists a histogram's. The last one, which has no bound, is left out of JSON, which has no infinity, but for its count: it
-// stands under the bound -1.
+// buckets lists a histogram's. The last one, which has no bound, is left out of JSON, which has no
+// infinity, but for its count: it stands under the bound -1.
 func buckets(h *dto.Histogram) [][2]float64 {
 	list := make([][2]float64, 0, len(h.GetBucket())+1)
 	for _, b := range h.GetBucket() {
@@ -146,10 +156,12 @@ func buckets(h *dto.Histogram) [][2]float64 {
 	return append(list, [2]float64{-1, float64(h.GetSampleCount())})
 }
 
-// Sum is what several do together. What cannot be added is that of the first, this edge: when it started, its version. A rule's nearest is the
-// nearest anywhere, and its blocks are the most that anybody knows, because each knows those of all. An origin is up that answers anybody.
+// Sum is what several do together. What cannot be added is that of the first, this edge: when it
+// started, its version. A rule's nearest is the nearest anywhere, and its blocks are the most that
+// anybody knows, because each knows those of all. An origin is up that answers anybody.
 func Sum(loads ...Load) Load {
-	all := Load{Answers: make(map[string]float64), Rules: make(map[string]*RuleLoad), Origins: []*OriginLoad{}, Nodes: make(map[string][][2]float64)}
+	all := Load{Answers: make(map[string]float64), Rules: make(map[string]*RuleLoad),
+		Origins: []*OriginLoad{}, Nodes: make(map[string][][2]float64)}
 	for i, l := range loads {
 		if i == 0 {
 			all.Started, all.Version, all.Alone = l.Started, l.Version, l.Alone
@@ -180,7 +192,10 @@ func Sum(loads ...Load) Load {
 			all.Nodes[node] = addBuckets(all.Nodes[node], b)
 		}
 	}
-	slices.SortStableFunc(all.Origins, func(a, b *OriginLoad) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(all.Origins, func(a, b *OriginLoad) int {
+		return cmp.Compare(a.Name,
+			b.Name)
+	})
 	return all
 }
 
@@ -189,7 +204,8 @@ func (r *RuleLoad) add(o *RuleLoad) {
 	r.Active = max(r.Active, o.Active)
 	r.InFlight = add(r.InFlight, o.InFlight)
 	r.Blocks = add(r.Blocks, o.Blocks)
-	if n := o.Nearest; n != nil && n.Limit > 0 && (r.Nearest == nil || n.Estimate/float64(n.Limit) > r.Nearest.Estimate/float64(r.Nearest.Limit)) {
+	if n := o.Nearest; n != nil && n.Limit > 0 && (r.Nearest == nil ||
+		n.Estimate/float64(n.Limit) > r.Nearest.Estimate/float64(r.Nearest.Limit)) {
 		r.Nearest = n
 	}
 }
@@ -203,7 +219,8 @@ func addCounts(to, more map[string]float64) {
 	}
 }
 
-// addBuckets adds histograms that may have other bounds, as those of edges of several versions: then the first stays as it is.
+// addBuckets adds histograms that may have other bounds, as those of edges of several versions:
+// then the first stays as it is.
 func addBuckets(to, more [][2]float64) [][2]float64 {
 	switch {
 	case to == nil:

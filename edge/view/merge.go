@@ -29,14 +29,18 @@ type HeavyKey struct {
 // Top returns the n heaviest sources of a list, the heaviest first.
 func (p *PoP) Top(by string, n int) []Heavy {
 	list := []Heavy{}
-	for _, s := range merge(p, func(part *Part) ([]top.Heavy, uint64) { return part.Tops[by].Heavy, part.Tops[by].Rest },
+	for _, s := range merge(p, func(part *Part) ([]top.Heavy, uint64) {
+		return part.Tops[by].Heavy,
+			part.Tops[by].Rest
+	},
 		func(h *top.Heavy) (string, *top.Heavy) { return h.Source, h }, n) {
 		list = append(list, Heavy{s.of, s.edges})
 	}
 	return list
 }
 
-// TopKeys returns the n heaviest keys of a list, the heaviest first; rule is the one whose keys are wanted; "": of all.
+// TopKeys returns the n heaviest keys of a list, the heaviest first; rule is the one whose keys are
+// wanted; "": of all.
 func (p *PoP) TopKeys(by string, n int, rule string) []HeavyKey {
 	list := []HeavyKey{}
 	for _, s := range merge(p, func(part *Part) (keys []control.HeavyKey, rest uint64) {
@@ -46,7 +50,10 @@ func (p *PoP) TopKeys(by string, n int, rule string) []HeavyKey {
 			}
 		}
 		return keys, part.Keys[by].Rest
-	}, func(h *control.HeavyKey) (string, *top.Heavy) { return canonical(h.Key) + " " + h.Source, &h.Heavy }, n) {
+	}, func(h *control.HeavyKey) (string, *top.Heavy) {
+		return canonical(h.Key) + " " +
+			h.Source, &h.Heavy
+	}, n) {
 		if s.of.Rules == nil {
 			s.of.Rules = []string{}
 		}
@@ -55,7 +62,8 @@ func (p *PoP) TopKeys(by string, n int, rule string) []HeavyKey {
 	return list
 }
 
-// canonical is what a key is of, in one spelling: edges whose rules spell it otherwise mean the same.
+// canonical is what a key is of, in one spelling: edges whose rules spell it otherwise mean the
+// same.
 func canonical(text string) string {
 	parts := strings.Split(text, " and ")
 	for i, p := range parts {
@@ -73,8 +81,11 @@ type merged[T any] struct {
 	listed uint64 // the rests of the edges that list it
 }
 
-// merge adds the lists of all edges, and returns the n heaviest. counts are what one is called, and where its counts are.
-func merge[T any](p *PoP, list func(*Part) (of []T, rest uint64), counts func(*T) (string, *top.Heavy), n int) []*merged[T] {
+// merge adds the lists of all edges, and returns the n heaviest. counts are what one is called, and
+// where its counts are.
+func merge[T any](p *PoP,
+	list func(*Part) (of []T, rest uint64), counts func(*T) (string,
+		*top.Heavy), n int) []*merged[T] {
 	sums, all, rest := make(map[string]*merged[T]), []*merged[T]{}, uint64(0)
 	p.shown(func(part *Part) {
 		here, others := list(part)
@@ -104,12 +115,14 @@ func merge[T any](p *PoP, list func(*Part) (of []T, rest uint64), counts func(*T
 	slices.SortFunc(all, func(a, b *merged[T]) int {
 		_, x := counts(&a.of)
 		_, y := counts(&b.of)
-		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Error, y.Error), cmp.Compare(x.Source, y.Source))
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Error, y.Error),
+			cmp.Compare(x.Source, y.Source))
 	})
 	return all[:min(n, len(all))]
 }
 
-// Block is a mitigation, and what is known of where it is in force. Edges tell each other of blocks, so only differences matter.
+// Block is a mitigation, and what is known of where it is in force. Edges tell each other of
+// blocks, so only differences matter.
 type Block struct {
 	control.Mitigation
 	On    []string `json:"on"`               // edges that list it
@@ -127,12 +140,14 @@ func identityOf(m *control.Mitigation) identity {
 	return identity{m.Rule, m.Policy, m.Source, m.Mode, m.Limit}
 }
 
-// settles is how long a block or a lift may take until every edge has it and has shown that it has. Before, a difference is none.
+// settles is how long a block or a lift may take until every edge has it and has shown that it has.
+// Before, a difference is none.
 const settles = 5 * time.Second
 
-// Blocks are those that the asked edge has, of which it shows own, the first n that match, and those that only others list. all is every one
-// that the asked edge has.
-func (p *PoP) Blocks(own []control.Mitigation, all iter.Seq[control.Mitigation], match func(*control.Mitigation) bool, n int, now time.Time) []Block {
+// Blocks are those that the asked edge has, of which it shows own, the first n that match, and
+// those that only others list. all is every one that the asked edge has.
+func (p *PoP) Blocks(own []control.Mitigation, all iter.Seq[control.Mitigation],
+	match func(*control.Mitigation) bool, n int, now time.Time) []Block {
 	if len(p.Parts) == 0 {
 		return nil
 	}
@@ -154,7 +169,8 @@ func (p *PoP) Blocks(own []control.Mitigation, all iter.Seq[control.Mitigation],
 				}
 			}
 		}
-		if s.Part.Blocked.InForce == len(s.Part.Blocked.List) && s.Part.Shadow.InForce == len(s.Part.Shadow.List) {
+		if s.Part.Blocked.InForce == len(s.Part.Blocked.List) &&
+			s.Part.Shadow.InForce == len(s.Part.Shadow.List) {
 			whole = append(whole, s.Part)
 		}
 	}
@@ -186,7 +202,8 @@ func (p *PoP) Blocks(own []control.Mitigation, all iter.Seq[control.Mitigation],
 			}
 			return 1
 		}
-		return cmp.Or(b.Start.Compare(a.Start), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
+		return cmp.Or(b.Start.Compare(a.Start), cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.Rule, b.Rule))
 	})
 	return list[:min(n, len(list))]
 }
@@ -200,7 +217,8 @@ type Event struct {
 // together is how far apart edges see one event.
 const together = 5 * time.Second
 
-// Happened are the latest events of all edges after a time, the newest first. What several edges see, as a block or what an operator says, is one event.
+// Happened are the latest events of all edges after a time, the newest first. What several edges
+// see, as a block or what an operator says, is one event.
 func (p *PoP) Happened(after time.Time) []Event {
 	type seen struct {
 		kind                       events.Kind
@@ -227,7 +245,8 @@ func (p *PoP) Happened(after time.Time) []Event {
 			list = append(list, e)
 			continue
 		}
-		if i, there := last[key]; there && e.Time.Sub(list[i].Time) <= together && !slices.Contains(list[i].Edges, e.Edges[0]) {
+		if i, there := last[key]; there && e.Time.Sub(list[i].Time) <= together &&
+			!slices.Contains(list[i].Edges, e.Edges[0]) {
 			had := &list[i]
 			if had.Estimate == 0 && e.Estimate > 0 { // it was this edge's verdict
 				had.Event, had.Edges = e.Event, append(e.Edges, had.Edges...)

@@ -18,9 +18,11 @@ const (
 	// MaxSize is how long a part may be as it travels, and maxOpen how long when it is unpacked.
 	MaxSize = 64 << 10
 	maxOpen = 2 << 20
-	// maxListed is how long a list in a part may be that somebody else has made: many times what an edge of this version puts there.
+	// maxListed is how long a list in a part may be that somebody else has made: many times what an
+	// edge of this version puts there.
 	maxListed = 4096
-	// TopListed, KeysListed, BlocksListed and EventsListed are how much of each list a part has at most. One that is too long all the same has half of it, and so on.
+	// TopListed, KeysListed, BlocksListed and EventsListed are how much of each list a part has at
+	// most. One that is too long all the same has half of it, and so on.
 	TopListed    = 200
 	KeysListed   = 100
 	BlocksListed = 100
@@ -29,10 +31,11 @@ const (
 
 // Part is what one edge shows of itself.
 type Part struct {
-	Edge    uint64                     `json:"edge"`
-	Name    string                     `json:"name"`
-	At      time.Time                  `json:"at"`   // by its clock
-	Next    time.Duration              `json:"next"` // so long after At the next one is to be expected
+	Edge uint64    `json:"edge"`
+	Name string    `json:"name"`
+	At   time.Time `json:"at"` // by its clock
+	// So long after At the next one is to be expected
+	Next    time.Duration              `json:"next"`
 	Unready string                     `json:"unready,omitempty"`
 	Load    Load                       `json:"load"`
 	Tops    map[string]top.List        `json:"tops"` // by what they are heavy in
@@ -43,14 +46,16 @@ type Part struct {
 	// Answers are to what was asked of each edge, by the question.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
 
-	shorter map[string][]func() json.RawMessage // the same answers with less detail, each shorter than the one before
+	// The same answers with less detail, each shorter than the one before
+	shorter map[string][]func() json.RawMessage
 }
 
-// Answer adds what the edge says to a question; nil: it does not understand it. Where that is too long to travel, the first of the shorter answers
-// that is not takes its place.
+// Answer adds what the edge says to a question; nil: it does not understand it. Where that is too
+// long to travel, the first of the shorter answers that is not takes its place.
 func (p *Part) Answer(question string, said json.RawMessage, shorter ...func() json.RawMessage) {
 	if p.Answers == nil {
-		p.Answers, p.shorter = make(map[string]json.RawMessage), make(map[string][]func() json.RawMessage)
+		p.Answers, p.shorter = make(map[string]json.RawMessage),
+			make(map[string][]func() json.RawMessage)
 	}
 	p.Answers[question], p.shorter[question] = said, shorter
 }
@@ -58,7 +63,8 @@ func (p *Part) Answer(question string, said json.RawMessage, shorter ...func() j
 // ErrLong says that a part cannot be made short enough.
 var ErrLong = errors.New("view: what this edge has to show is too long")
 
-// Pack is the part as it travels: at most MaxSize, so perhaps with shorter lists. It cuts those of p.
+// Pack is the part as it travels: at most MaxSize, so perhaps with shorter lists. It cuts those of
+// p.
 func (p *Part) Pack() ([]byte, error) {
 	for range 8 {
 		text, err := json.Marshal(p)
@@ -115,7 +121,8 @@ func (p *Part) halve() {
 	}
 }
 
-// shortLists has the lists of a part whose elements take much more memory than text: {} is an event. It is read before the part is.
+// shortLists has the lists of a part whose elements take much more memory than text: {} is an
+// event. It is read before the part is.
 type shortLists struct {
 	Blocked, Shadow struct{ List short }
 	Events          short
@@ -125,7 +132,8 @@ type shortLists struct {
 	Answers         map[string]struct{ Rules, Sample, Heavy short }
 }
 
-// short is a list of at most maxListed elements, each of which takes no room. Each of several lists under one name is looked at.
+// short is a list of at most maxListed elements, each of which takes no room. Each of several lists
+// under one name is looked at.
 type short struct{}
 
 func (*short) UnmarshalJSON(text []byte) error {
@@ -153,7 +161,8 @@ func Unpack(b []byte) (*Part, error) {
 	case len(text) > maxOpen:
 		return nil, ErrLong
 	}
-	if err := json.Unmarshal(text, new(shortLists)); errors.Is(err, ErrLong) { // of what else is wrong the next one tells
+	// Of what else is wrong the next one tells
+	if err := json.Unmarshal(text, new(shortLists)); errors.Is(err, ErrLong) {
 		return nil, ErrLong
 	}
 	p := new(Part)

@@ -1,15 +1,19 @@
-// Package view is the PoP as any of its edges shows it: each shows a bounded part of what it knows, and the one that is asked adds the parts of all.
+// Package view is the PoP as any of its edges shows it: each shows a bounded part of what it knows,
+// and the one that is asked adds the parts of all.
 //
 //	every edge   Part.Pack -----------+   (cmd/sluice/internal/viewer carries them, while somebody looks)
 //	the asked    Unpack <-------------+
 //	             Top, Blocked, Events, Sum <--- PoP, with the age of each part and who is missing
 //
-// Nothing decides by any of it. A part of another edge is what somebody has written into the tier: its texts are shown as texts, its
-// size is bounded, and where the PoP's secret can be guessed, it can be forged; then it misleads who looks, and nothing else.
+// Nothing decides by any of it. A part of another edge is what somebody has written into the tier:
+// its texts are shown as texts, its size is bounded, and where the PoP's secret can be guessed, it
+// can be forged; then it misleads who looks, and nothing else.
 //
-// Merged counts have an error, which is shown. Each edge's list of heavy sources is bounded, so of a source that it does not list it says only that
-// it had at most Rest there. A merged count is the most that it can be, the sum of its counts and, where it is not listed, of the Rests; its error
-// is how much of that is not sure (Agarwal et al., "Mergeable summaries", 2012). Edges halve their counts each ten minutes, each at its own time.
+// Merged counts have an error, which is shown. Each edge's list of heavy sources is bounded, so of
+// a source that it does not list it says only that it had at most Rest there. A merged count is the
+// most that it can be, the sum of its counts and, where it is not listed, of the Rests; its error
+// is how much of that is not sure (Agarwal et al., "Mergeable summaries", 2012). Edges halve their
+// counts each ten minutes, each at its own time.
 package view
 
 import (
@@ -25,9 +29,10 @@ type Seen struct {
 
 // Edge says of an edge of the PoP how old its part is, or why it is missing.
 type Edge struct {
-	ID      string  `json:"id"`
-	Name    string  `json:"name"`
-	Age     float64 `json:"age_seconds"`       // of the part that is shown, or, of an edge that is missing, of the last one; 0: there was none
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Of the part that is shown, or, of an edge that is missing, of the last one; 0: there was none
+	Age     float64 `json:"age_seconds"`
 	Missing string  `json:"missing,omitempty"` // "": it is shown
 }
 
@@ -79,7 +84,9 @@ const aboutTry = "try "
 func AskTry(name string) string { return aboutTry + name }
 
 // AboutTry is the try that a question is about, if it is such a question.
-func AboutTry(question string) (name string, is bool) { return strings.CutPrefix(question, aboutTry) }
+func AboutTry(question string) (name string, is bool) {
+	return strings.CutPrefix(question, aboutTry)
+}
 
 // aboutPeaks begins a question about how near sources come to the limit of a rule.
 const aboutPeaks = "peaks "
@@ -120,7 +127,8 @@ func Answers[T any](p *PoP, question string) []Answered[T] {
 	list := []Answered[T]{}
 	p.shown(func(part *Part) {
 		a := Answered[T]{Edge: part.Name}
-		if text := part.Answers[question]; text != nil && string(text) != "null" && json.Unmarshal(text, &a.Said) == nil {
+		if text := part.Answers[question]; text != nil && string(text) != "null" &&
+			json.Unmarshal(text, &a.Said) == nil {
 			list = append(list, a)
 		}
 	})

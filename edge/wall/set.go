@@ -10,8 +10,9 @@ import (
 	"sluice/edge/wall/record"
 )
 
-// again is how long after the last message about an entry its knocks mean nothing: connections that the kernel accepted
-// before are closed by the edge as well. A later knock means that the kernel has lost the entry.
+// again is how long after the last message about an entry its knocks mean nothing: connections that
+// the kernel accepted before are closed by the edge as well. A later knock means that the kernel
+// has lost the entry.
 const again = time.Second
 
 // A set is what the kernel should refuse. It has no I/O and no clock.
@@ -46,7 +47,8 @@ func (s *set) init(blocked func(netip.Prefix, time.Time) time.Time) {
 
 // clear forgets everything: there is no helper.
 func (s *set) clear() {
-	s.entries, s.waiting, s.out, s.granted, s.room = make(map[netip.Prefix]*entry), make(map[netip.Prefix]uint64), nil, 0, 0
+	s.entries, s.waiting, s.out, s.granted, s.room = make(map[netip.Prefix]*entry),
+		make(map[netip.Prefix]uint64), nil, 0, 0
 }
 
 // start begins with an empty set, at a helper that grants this lease and as many entries.
@@ -79,8 +81,9 @@ func (s *set) knock(p netip.Prefix, now time.Time) {
 // moreWaiting is how many more may wait than there is room for.
 const moreWaiting = 1024
 
-// wait counts a knock of a source for which there is no room. When too many wait, each loses a knock, and a source without
-// any leaves: a source that knocks often stays, however many others there are (Misra and Gries, 1982).
+// wait counts a knock of a source for which there is no room. When too many wait, each loses a
+// knock, and a source without any leaves: a source that knocks often stays, however many others
+// there are (Misra and Gries, 1982).
 func (s *set) wait(p netip.Prefix) {
 	if _, there := s.waiting[p]; there || len(s.waiting) < s.granted+moreWaiting {
 		s.waiting[p]++
@@ -142,8 +145,8 @@ func (s *set) reconcile(now time.Time) {
 	}
 }
 
-// renew renews leases of which three eighths are left. It does so an eighth of a lease apart, so that many are renewed at once,
-// which is cheaper for the helper and the kernel than one by one.
+// renew renews leases of which three eighths are left. It does so an eighth of a lease apart, so
+// that many are renewed at once, which is cheaper for the helper and the kernel than one by one.
 func (s *set) renew(now time.Time) {
 	if now.Sub(s.renewed) < s.lease/8 {
 		return
@@ -176,8 +179,8 @@ func (s *set) counted(p netip.Prefix, n uint64, now time.Time) {
 	e.counted = n
 }
 
-// tidy makes room after a report: it gives up sources that have not knocked for a lease and, where others wait, those that
-// knock at most half as often as they do.
+// tidy makes room after a report: it gives up sources that have not knocked for a lease and, where
+// others wait, those that knock at most half as often as they do.
 func (s *set) tidy(now time.Time) {
 	s.room = s.granted
 	for p, e := range s.entries {
@@ -192,7 +195,8 @@ func (s *set) tidy(now time.Time) {
 		return cmp.Or(cmp.Compare(s.waiting[b], s.waiting[a]), a.Addr().Compare(b.Addr()))
 	})
 	light := slices.SortedFunc(maps.Keys(s.entries), func(a, b netip.Prefix) int {
-		return cmp.Or(cmp.Compare(s.entries[a].lately, s.entries[b].lately), a.Addr().Compare(b.Addr()))
+		return cmp.Or(cmp.Compare(s.entries[a].lately, s.entries[b].lately),
+			a.Addr().Compare(b.Addr()))
 	})
 	for _, p := range heavy {
 		if len(s.entries) >= s.room {

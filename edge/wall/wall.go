@@ -1,18 +1,21 @@
-// Package wall has the kernel refuse new connections of sources that knock, which is to connect while they are blocked. It
-// keeps the set of these sources, and sends its changes to a helper, sluice-wall.
+// Package wall has the kernel refuse new connections of sources that knock, which is to connect
+// while they are blocked. It keeps the set of these sources, and sends its changes to a helper,
+// sluice-wall.
 //
-// The edge closes the first connection of such a source itself, and calls Knock. From then on the kernel refuses the
-// source's connections, which cost the edge nothing. Each entry in the kernel's set has a lease of seconds, which is
-// renewed while the block holds; so the effect of anything that is lost between the edge and the helper, or with one of
-// them, is over within a lease. The entry of a block that is lifted is deleted at once.
+// The edge closes the first connection of such a source itself, and calls Knock. From then on the
+// kernel refuses the source's connections, which cost the edge nothing. Each entry in the kernel's
+// set has a lease of seconds, which is renewed while the block holds; so the effect of anything
+// that is lost between the edge and the helper, or with one of them, is over within a lease. The
+// entry of a block that is lifted is deleted at once.
 //
 //	knock ──▶ wanted set ──▶ Add   ──▶ sluice-wall ──▶ set in the kernel
 //	 blocks that ended ──▶ Delete            │
 //	 lease half over   ──▶ Add               ▼
 //	 what is quiet     ◀── Report: SYNs refused, by entry
 //
-// The package decides nothing: Options.Blocked says whether every request from a prefix is refused. No request waits for
-// it. Without the helper the set is empty, and the edge closes such connections itself.
+// The package decides nothing: Options.Blocked says whether every request from a prefix is refused.
+// No request waits for it. Without the helper the set is empty, and the edge closes such
+// connections itself.
 package wall
 
 import (
@@ -30,7 +33,8 @@ import (
 )
 
 const (
-	// knocksWaiting is how many knocks may wait to be looked at. Those beyond are lost: a source in a flood soon knocks again.
+	// knocksWaiting is how many knocks may wait to be looked at. Those beyond are lost: a source in
+	// a flood soon knocks again.
 	knocksWaiting = 4096
 	// lookTime is how often the blocks are checked for one that was lifted.
 	lookTime = 100 * time.Millisecond
@@ -48,7 +52,8 @@ const (
 type Options struct {
 	Socket func() string   // of sluice-wall; "": the configuration has no wall
 	Ports  func() []uint16 // that the edge listens on; none: not yet
-	// Blocked returns until when every request from every address of a prefix is refused, or the zero Time.
+	// Blocked returns until when every request from every address of a prefix is refused, or the
+	// zero Time.
 	Blocked func(p netip.Prefix, now time.Time) time.Time
 	// Changes is another number whenever Blocked may return an earlier time than before, or none.
 	Changes func() uint64
@@ -99,7 +104,8 @@ func (w *Wall) Knock(p netip.Prefix) {
 	}
 }
 
-// Run keeps the kernel's set until ctx is done, or the edge leaves. It connects again when the helper has gone.
+// Run keeps the kernel's set until ctx is done, or the edge leaves. It connects again when the
+// helper has gone.
 func (w *Wall) Run(ctx context.Context) {
 	for ctx.Err() == nil && !w.Leaving() {
 		pause := lookTime
@@ -138,7 +144,8 @@ func (w *Wall) down(err error) {
 	}
 	wrong := w.state.err
 	w.mu.Unlock()
-	w.warn(wrong, "sluice-wall cannot be used: the edge closes connections of blocked sources itself")
+	w.warn(wrong,
+		"sluice-wall cannot be used: the edge closes connections of blocked sources itself")
 }
 
 // warn warns of an error once, until there is another or none.
@@ -149,13 +156,15 @@ func (w *Wall) warn(wrong, message string) {
 	w.warned = wrong
 }
 
-// session keeps the set over one connection. The error is nil if the configuration has no wall any more, or another socket.
+// session keeps the set over one connection. The error is nil if the configuration has no wall any
+// more, or another socket.
 func (w *Wall) session(ctx context.Context, socket string) error {
 	conn, err := w.Dial(ctx, socket)
 	if err != nil {
 		return fmt.Errorf("wall: connect to %s: %w", socket, err)
 	}
-	s := &session{Wall: w, conn: conn, answers: make(chan record.Record, 64), ended: make(chan struct{})}
+	s := &session{Wall: w, conn: conn, answers: make(chan record.Record, 64),
+		ended: make(chan struct{})}
 	var reader sync.WaitGroup
 	reader.Go(s.read)
 	defer reader.Wait()
@@ -201,18 +210,20 @@ type session struct {
 	reported time.Time
 }
 
-// greet finds out what the helper grants, and begins with an empty set, whatever an edge before this one has left there. It
-// notes the helper's count of refused SYNs, because this edge has counted those before already, or was not connected.
+// greet finds out what the helper grants, and begins with an empty set, whatever an edge before
+// this one has left there. It notes the helper's count of refused SYNs, because this edge has
+// counted those before already, or was not connected.
 func (s *session) greet() error {
 	now := time.Now()
 	var lease time.Duration
 	var room int
 	var total uint64 // refused by the helper until now
-	err := s.exchange([]record.Record{{Op: record.Hello}, {Op: record.Flush}}, record.Commit, func(r record.Record) {
-		if r.Op == record.Hello {
-			lease, room = time.Duration(r.A)*time.Millisecond, int(min(r.B, 1<<30))
-		}
-	})
+	err := s.exchange([]record.Record{{Op: record.Hello}, {Op: record.Flush}}, record.Commit,
+		func(r record.Record) {
+			if r.Op == record.Hello {
+				lease, room = time.Duration(r.A)*time.Millisecond, int(min(r.B, 1<<30))
+			}
+		})
 	if err == nil {
 		err = s.exchange(nil, record.Report, func(r record.Record) { total = r.A })
 	}
@@ -230,8 +241,8 @@ func (s *session) greet() error {
 	return s.announce()
 }
 
-// announce asks whether the helper guards the ports that the edge listens on. At a port that it does not guard the edge closes
-// connections itself.
+// announce asks whether the helper guards the ports that the edge listens on. At a port that it
+// does not guard the edge closes connections itself.
 func (s *session) announce() error {
 	ports := s.Ports()
 	if slices.Equal(ports, s.ports) {
@@ -316,7 +327,8 @@ func (s *session) send(now time.Time) error {
 	return nil
 }
 
-// report asks what the kernel has refused, and gives up sources that have stopped, so that there is room for others.
+// report asks what the kernel has refused, and gives up sources that have stopped, so that there is
+// room for others.
 func (s *session) report(now time.Time) error {
 	err := s.exchange(nil, record.Report, func(r record.Record) {
 		s.mu.Lock()
@@ -345,7 +357,8 @@ func (s *session) leave() error {
 	return s.exchange([]record.Record{{Op: record.Flush}}, record.Commit, func(record.Record) {})
 }
 
-// exchange sends records and one of the kind last, and calls each for every answer up to that one's.
+// exchange sends records and one of the kind last, and calls each for every answer up to that
+// one's.
 func (s *session) exchange(list []record.Record, last record.Op, each func(record.Record)) error {
 	s.buf = s.buf[:0]
 	for _, r := range list {
@@ -382,8 +395,8 @@ func (s *session) exchange(list []record.Record, last record.Op, each func(recor
 	}
 }
 
-// read receives answers until the helper disconnects. It reads all the time, so that an edge without anything to send notices
-// that as well.
+// read receives answers until the helper disconnects. It reads all the time, so that an edge
+// without anything to send notices that as well.
 func (s *session) read() {
 	defer close(s.answers)
 	in := bufio.NewReaderSize(s.conn, 256*record.Size)

@@ -1,10 +1,13 @@
-// Package client is an example of a client that keeps to its limit: an http.RoundTripper for programs that call an API behind Sluice, or behind
-// any server that says RateLimit and Retry-After. It uses the standard library alone; copy it, or import it.
+// Package client is an example of a client that keeps to its limit: an http.RoundTripper for
+// programs that call an API behind Sluice, or behind any server that says RateLimit and
+// Retry-After. It uses the standard library alone; copy it, or import it.
 //
-// It does three things. A refusal (429, or 503 with Retry-After) is sent again, never before Retry-After, and after a random part of a time
-// that doubles with each try, so that clients that were refused together do not come back together ("full jitter": Marc Brooker, "Exponential
-// Backoff And Jitter", AWS Architecture Blog, 2015). While one request waits so, the others to that host do. And when little is left of the
-// limit, requests are spread over the time until it is whole again, so that most are never refused.
+// It does three things. A refusal (429, or 503 with Retry-After) is sent again, never before
+// Retry-After, and after a random part of a time that doubles with each try, so that clients that
+// were refused together do not come back together ("full jitter": Marc Brooker, "Exponential
+// Backoff And Jitter", AWS Architecture Blog, 2015). While one request waits so, the others to that
+// host do. And when little is left of the limit, requests are spread over the time until it is
+// whole again, so that most are never refused.
 package client
 
 import (
@@ -15,14 +18,18 @@ import (
 	"time"
 )
 
-// Transport sends the requests of one client, which has one limit at each host. The zero Transport is ready. It is safe for concurrent use.
+// Transport sends the requests of one client, which has one limit at each host. The zero Transport
+// is ready. It is safe for concurrent use.
 type Transport struct {
 	Base http.RoundTripper // nil: http.DefaultTransport
-	// Tries is how often a request is sent at most; 0: 5. One with a body is sent again only if it has GetBody.
+	// Tries is how often a request is sent at most; 0: 5. One with a body is sent again only if it
+	// has GetBody.
 	Tries int
-	// MaxWait is the longest that a request waits at a time; 0: a minute. A refusal that asks for more is returned.
+	// MaxWait is the longest that a request waits at a time; 0: a minute. A refusal that asks for
+	// more is returned.
 	MaxWait time.Duration
-	// Backoff is what the first retry is late at most, beyond Retry-After; 0: a second. Each further try doubles it.
+	// Backoff is what the first retry is late at most, beyond Retry-After; 0: a second. Each
+	// further try doubles it.
 	Backoff time.Duration
 	// Random is from 0 to less than 1; nil: rand.Float64.
 	Random func() float64
@@ -39,7 +46,8 @@ type host struct {
 	whole time.Time     // when its limit is, and nothing is spread any more
 }
 
-// RoundTrip sends a request, and again while it is refused. It returns the last answer, or the context's error.
+// RoundTrip sends a request, and again while it is refused. It returns the last answer, or the
+// context's error.
 func (t *Transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	base, maxWait, tries := t.Base, t.MaxWait, t.Tries
 	if base == nil {
@@ -70,7 +78,8 @@ func (t *Transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 		// No server holds anybody for longer than MaxWait at a time.
 		t.learn(q.URL.Host, resp.Header, min(wait, maxWait)+late, maxWait, now)
-		if !refused || try >= tries || wait > maxWait || q.Body != nil && q.Body != http.NoBody && q.GetBody == nil {
+		if !refused || try >= tries || wait > maxWait || q.Body != nil && q.Body != http.NoBody &&
+			q.GetBody == nil {
 			return resp, nil
 		}
 		wait += late
@@ -145,7 +154,8 @@ func (t *Transport) turn(name string, now time.Time) time.Duration {
 const few = 0.1
 
 // learn takes in what an answer says of the limit, for at most a time. wait is of a refusal.
-func (t *Transport) learn(name string, header http.Header, wait, most time.Duration, now time.Time) {
+func (t *Transport) learn(name string, header http.Header, wait, most time.Duration,
+	now time.Time) {
 	left, ok := Left(header)
 	t.mu.Lock()
 	defer t.mu.Unlock()

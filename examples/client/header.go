@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// RetryAfter reads Retry-After (RFC 9110, 10.2.3): seconds, or a date. It reports false if it says neither. More seconds than have room are 68 years.
+// RetryAfter reads Retry-After (RFC 9110, 10.2.3): seconds, or a date. It reports false if it says
+// neither. More seconds than have room are 68 years.
 func RetryAfter(text string, now time.Time) (time.Duration, bool) {
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(n) * time.Second, true
@@ -26,8 +27,9 @@ type Limit struct {
 	Reset            time.Duration // after which there is more than Remaining
 }
 
-// Left reads RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10), of several limits the one with the least left. It reports
-// false if there is none, or a header is malformed: structured fields are taken whole or not at all (RFC 9651).
+// Left reads RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10), of several
+// limits the one with the least left. It reports false if there is none, or a header is malformed:
+// structured fields are taken whole or not at all (RFC 9651).
 func Left(header http.Header) (least Limit, ok bool) {
 	list, ok1 := items(strings.Join(header.Values("RateLimit"), ","))
 	policies, ok2 := items(strings.Join(header.Values("RateLimit-Policy"), ","))
@@ -40,7 +42,8 @@ func Left(header http.Header) (least Limit, ok bool) {
 		if !has || ok && r >= least.Remaining {
 			continue
 		}
-		least, ok = Limit{Policy: i.name, Remaining: r, Reset: time.Duration(min(t, 1<<31)) * time.Second}, true
+		least, ok = Limit{Policy: i.name, Remaining: r,
+			Reset: time.Duration(min(t, 1<<31)) * time.Second}, true
 		for _, p := range policies {
 			if q, has := p.number("q"); has && p.name == i.name {
 				least.Quota = q
@@ -61,7 +64,8 @@ func (i *item) number(name string) (uint64, bool) {
 	return n, err == nil
 }
 
-// items reads a list of strings with parameters, which is all that these headers have of structured fields.
+// items reads a list of strings with parameters, which is all that these headers have of structured
+// fields.
 func items(text string) (list []item, ok bool) {
 	rest := strings.Trim(text, " \t")
 	if rest == "" {
@@ -75,7 +79,8 @@ func items(text string) (list []item, ok bool) {
 		for strings.HasPrefix(rest, ";") {
 			rest = strings.TrimLeft(rest[1:], " ")
 			n := strings.IndexFunc(rest, func(c rune) bool {
-				return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.ContainsRune("_-.*", c))
+				return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' ||
+					strings.ContainsRune("_-.*", c))
 			})
 			if n < 0 {
 				n = len(rest)

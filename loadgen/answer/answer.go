@@ -1,4 +1,5 @@
-// Package answer reads answers of HTTP/1.1 as they come from a socket, and what an edge says in them of its own decision.
+// Package answer reads answers of HTTP/1.1 as they come from a socket, and what an edge says in
+// them of its own decision.
 package answer
 
 import (
@@ -22,8 +23,9 @@ var (
 // MaxLine is how long a line of a head may be.
 const MaxLine = 64 << 10
 
-// Answer reads one HTTP/1.1 answer from however many pieces it arrives in. It keeps what a judge needs (the status and
-// the edge's own verdict) and counts the body's bytes away. The zero answer is ready for the first byte.
+// Answer reads one HTTP/1.1 answer from however many pieces it arrives in. It keeps what a judge
+// needs (the status and the edge's own verdict) and counts the body's bytes away. The zero answer
+// is ready for the first byte.
 type Answer struct {
 	Status  int
 	Verdict Verdict
@@ -74,7 +76,8 @@ func (a *Answer) Started() bool { return a.stage != atStatus || len(a.line) > 0 
 // Done reports whether the answer is complete.
 func (a *Answer) Done() bool { return a.stage == atEnd }
 
-// Feed takes the bytes that arrived. Bytes behind the answer's end are an error, because nothing else was asked.
+// Feed takes the bytes that arrived. Bytes behind the answer's end are an error, because nothing
+// else was asked.
 func (a *Answer) Feed(b []byte) error {
 	for len(b) > 0 {
 		switch a.stage {
@@ -194,7 +197,8 @@ func (a *Answer) headerDone() {
 	}
 }
 
-// field reads a header line. Only a few names matter here; the length of the name rules most others out at once.
+// field reads a header line. Only a few names matter here; the length of the name rules most others
+// out at once.
 func (a *Answer) field(line []byte) error {
 	i := bytes.IndexByte(line, ':')
 	if i <= 0 {
@@ -260,8 +264,9 @@ func number(b []byte, base int64) (int64, bool) {
 	return n, len(b) > 0
 }
 
-// ParseVerdict reads VERDICT;at=UNIX_NANOSECONDS;e=ESTIMATE;until=UNIX_NANOSECONDS;rule="NAME". Without a known word in
-// front there is no verdict; parameters it does not know, or cannot read, it leaves out.
+// ParseVerdict reads VERDICT;at=UNIX_NANOSECONDS;e=ESTIMATE;until=UNIX_NANOSECONDS;rule="NAME".
+// Without a known word in front there is no verdict; parameters it does not know, or cannot read,
+// it leaves out.
 func ParseVerdict(b []byte) Verdict {
 	v := Verdict{Found: true, Estimate: math.NaN()}
 	word, rest, _ := bytes.Cut(b, []byte(";"))
@@ -299,8 +304,8 @@ func ParseVerdict(b []byte) Verdict {
 	return v
 }
 
-// What the body of an edge's own answer begins with where a rule refuses, and where one fails closed. No origin says that of the edge's
-// rules by chance.
+// What the body of an edge's own answer begins with where a rule refuses, and where one fails
+// closed. No origin says that of the edge's rules by chance.
 const (
 	ruleLimits    = `{"error":{"code":"rate_limited","rule":`
 	ruleCloses    = `{"error":{"code":"unavailable","rule":`
@@ -309,25 +314,30 @@ const (
 
 // Why an answer is not judged.
 const (
-	noVerdict   = "no verdict of the limiter's" // an origin's own 429, say, or an edge that has no room for another connection
+	// An origin's own 429, say, or an edge that has no room for another connection
+	noVerdict   = "no verdict of the limiter's"
 	otherStatus = "a refusal with the status of an admission"
 	otherTime   = "decided before it was sent, or after it was answered"
 )
 
-// ClockSlack is how badly the time of a decision is known: edges report it themselves, by a clock that may run a little
-// apart from that of the load generator, and another thread may have run between a clock's reading and the verdict.
+// ClockSlack is how badly the time of a decision is known: edges report it themselves, by a clock
+// that may run a little apart from that of the load generator, and another thread may have run
+// between a clock's reading and the verdict.
 const ClockSlack = time.Millisecond
 
-// Grace is how long a live edge may go on admitting a source when it has come to have its block, and how far from its
-// end it may refuse: what its threads do at once has no order, and a busy machine holds one back. It is as late as the
-// load may be sent in a run that is a measurement.
+// Grace is how long a live edge may go on admitting a source when it has come to have its block,
+// and how far from its end it may refuse: what its threads do at once has no order, and a busy
+// machine holds one back. It is as late as the load may be sent in a run that is a measurement.
 func Grace(window time.Duration) time.Duration { return window / 50 }
 
-// Decision is what the answer says that the limiter decided about a request, which was written between asked and sent; or, as judge.Failed,
-// why it says nothing of that. What counts is the edge's own word: the verdict header, which no origin's answer keeps. Where edges do not
-// send it, a refusal is known by its body, and an admission by RateLimit, which the edge puts on what the origin answers. A status
-// alone says nothing: a 429 may be the origin's own, and a 503 that of an edge that has no room for another connection.
-func (a *Answer) Decision(epoch time.Time, asked, sent, answered time.Duration) (d judge.Decision, why string) {
+// Decision is what the answer says that the limiter decided about a request, which was written
+// between asked and sent; or, as judge.Failed, why it says nothing of that. What counts is the
+// edge's own word: the verdict header, which no origin's answer keeps. Where edges do not send it,
+// a refusal is known by its body, and an admission by RateLimit, which the edge puts on what the
+// origin answers. A status alone says nothing: a 429 may be the origin's own, and a 503 that of an
+// edge that has no room for another connection.
+func (a *Answer) Decision(epoch time.Time, asked, sent,
+	answered time.Duration) (d judge.Decision, why string) {
 	d = judge.Decision{At: sent + (answered-sent)/2, Verdict: judge.Failed, Estimate: math.NaN()}
 	v := a.Verdict
 	if !v.Found {
@@ -364,8 +374,8 @@ func (v Verdict) between(epoch time.Time, asked, answered time.Duration) bool {
 	return at >= asked-ClockSlack && at <= answered+ClockSlack
 }
 
-// Within is the verdict with its times by our clock, where the edge's has been stepped ahead since: only then is it outside of the time
-// between its request and its answer.
+// Within is the verdict with its times by our clock, where the edge's has been stepped ahead since:
+// only then is it outside of the time between its request and its answer.
 func (v Verdict) Within(epoch time.Time, asked, answered, ahead time.Duration) Verdict {
 	if v.At > 0 && !v.between(epoch, asked, answered) {
 		v.At -= int64(ahead)
@@ -376,7 +386,8 @@ func (v Verdict) Within(epoch time.Time, asked, answered, ahead time.Duration) V
 	return v
 }
 
-// ByStatus is what the status alone says, of an edge that tells no more before an origin that refuses nothing itself.
+// ByStatus is what the status alone says, of an edge that tells no more before an origin that
+// refuses nothing itself.
 func (a *Answer) ByStatus(sent, answered time.Duration) (d judge.Decision, why string) {
 	d = judge.Decision{At: sent + (answered-sent)/2, Estimate: math.NaN()}
 	switch {

@@ -1,6 +1,7 @@
-// Package anycast stands in for anycast where traffic is replayed: it says which PoP a source reaches. The network decides that by
-// routed prefix, and the longest that routers accept from each other are /24 and /48. Here every prefix belongs to one PoP by a
-// hash, the same in every run, until a route changes.
+// Package anycast stands in for anycast where traffic is replayed: it says which PoP a source
+// reaches. The network decides that by routed prefix, and the longest that routers accept from each
+// other are /24 and /48. Here every prefix belongs to one PoP by a hash, the same in every run,
+// until a route changes.
 package anycast
 
 import (
@@ -34,8 +35,9 @@ const (
 	routedV6 = 48
 )
 
-// New spreads sources over so many PoPs, and lets routes change. A route to a PoP that is not there, or for a prefix that no
-// router would take, is an error. Of two routes the one with the longer prefix wins, and of one prefix the later one.
+// New spreads sources over so many PoPs, and lets routes change. A route to a PoP that is not
+// there, or for a prefix that no router would take, is an error. Of two routes the one with the
+// longer prefix wins, and of one prefix the later one.
 func New(pops int, routes []Route) (*Affinity, error) {
 	if pops < 1 {
 		return nil, fmt.Errorf("anycast: %d PoPs: want at least 1", pops)
@@ -43,9 +45,11 @@ func New(pops int, routes []Route) (*Affinity, error) {
 	for _, r := range routes {
 		switch {
 		case r.PoP < 0 || r.PoP >= pops:
-			return nil, fmt.Errorf("anycast: route of %s to PoP %d: there are %d, from 0", r.Prefix, r.PoP, pops)
+			return nil, fmt.Errorf("anycast: route of %s to PoP %d: there are %d, from 0", r.Prefix,
+				r.PoP, pops)
 		case !r.Prefix.IsValid() || r.At < 0 || r.Prefix.Bits() > routedBits(r.Prefix.Addr()):
-			return nil, fmt.Errorf("anycast: route of %s at %v: want a prefix of at most /%d (IPv4) or /%d (IPv6)", r.Prefix, r.At, routedV4, routedV6)
+			return nil,
+				fmt.Errorf("anycast: route of %s at %v: want a prefix of at most /%d (IPv4) or /%d (IPv6)", r.Prefix, r.At, routedV4, routedV6)
 		}
 	}
 	a := &Affinity{pops: pops, routes: slices.Clone(routes)}
@@ -81,23 +85,30 @@ func routedBits(a netip.Addr) int {
 	return routedV6
 }
 
-// ParseRoute reads a change of routes such as "20s 198.51.100.0/24 1": when, what, and to which PoP.
+// ParseRoute reads a change of routes such as "20s 198.51.100.0/24 1": when, what, and to which
+// PoP.
 func ParseRoute(s string) (Route, error) {
 	words := strings.Fields(s)
 	if len(words) != 3 {
-		return Route{}, fmt.Errorf(`anycast: route %q: want a time, a prefix and a PoP, as in "20s 198.51.100.0/24 1"`, s)
+		return Route{},
+			fmt.Errorf(`anycast: route %q: want a time, a prefix and a PoP, as in "20s 198.51.100.0/24 1"`, s)
 	}
 	at, err := time.ParseDuration(words[0])
 	if err != nil || at < 0 {
-		return Route{}, fmt.Errorf("anycast: route %q: %s is no time after the start: want one such as 20s", s, words[0])
+		return Route{},
+			fmt.Errorf("anycast: route %q: %s is no time after the start: want one such as 20s", s,
+				words[0])
 	}
 	prefix, err := netip.ParsePrefix(words[1])
 	if err != nil {
-		return Route{}, fmt.Errorf("anycast: route %q: %s is no prefix: want one such as 198.51.100.0/24", s, words[1])
+		return Route{},
+			fmt.Errorf("anycast: route %q: %s is no prefix: want one such as 198.51.100.0/24", s,
+				words[1])
 	}
 	n, err := strconv.Atoi(words[2])
 	if err != nil || n < 0 {
-		return Route{}, fmt.Errorf("anycast: route %q: %s is no PoP: want its number, from 0", s, words[2])
+		return Route{}, fmt.Errorf("anycast: route %q: %s is no PoP: want its number, from 0", s,
+			words[2])
 	}
 	return Route{at, prefix.Masked(), n}, nil
 }

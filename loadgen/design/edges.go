@@ -8,9 +8,9 @@ import (
 	"sluice/loadgen/judge"
 )
 
-// coordination is some edges that decide about sources, with or without each other. Times are nanoseconds since the run's
-// start. Messages between an edge and the store take half a round trip each way, all of them the same, so they arrive in the
-// order in which they leave.
+// coordination is some edges that decide about sources, with or without each other. Times are
+// nanoseconds since the run's start. Messages between an edge and the store take half a round trip
+// each way, all of them the same, so they arrive in the order in which they leave.
 type coordination interface {
 	// pass lets time pass until at: messages arrive.
 	pass(at int64)
@@ -51,12 +51,14 @@ func coordinations(r rule, o Options) []Design {
 		floor(r, o),
 		{Name: "each edge alone", Kind: Coordination, Start: apart(r.limit, 1),
 			About: "none knows of the others, so each allows the limit (nginx; Envoy's local rate limit)"},
-		{Name: "limit divided by the edges", Kind: Coordination, Start: apart(divided, float64(o.Edges)),
+		{Name: "limit divided by the edges", Kind: Coordination,
+			Start: apart(divided, float64(o.Edges)),
 			About: fmt.Sprintf("each allows its share, %.0f here (where Raghavan and others, 2007, begin)", divided)},
 		{Name: "synchronous central store", Kind: Coordination,
 			About: "every request waits for the store, those of blocked sources too (envoyproxy/ratelimit; Stripe, 2017)",
 			Start: func() (judge.Limiter, func() Cost) {
-				return start(&central{store: decider{rule: r, counts: counter(r.limit)}, half: int64(o.RoundTrip) / 2})
+				return start(&central{store: decider{rule: r, counts: counter(r.limit)},
+					half: int64(o.RoundTrip) / 2})
 			}},
 		{Name: fmt.Sprintf("reservations of %d", o.Lease), Kind: Coordination, Uncounted: true,
 			About: fmt.Sprintf("an edge leases so many requests at once, for %v, and gives back what is left (Doorman, Google, 2016)",
@@ -67,13 +69,16 @@ func coordinations(r rule, o Options) []Design {
 		{Name: fmt.Sprintf("sync every %v", o.SyncEvery), Kind: Coordination,
 			About: "edges decide alone, and exchange counts with the store now and then (Kong, sync_rate)",
 			Start: func() (judge.Limiter, func() Cost) {
-				return start(newPeriodic(r, counter(r.limit), o.Edges, int64(o.RoundTrip), int64(o.SyncEvery)))
+				return start(newPeriodic(r, counter(r.limit), o.Edges, int64(o.RoundTrip),
+					int64(o.SyncEvery)))
 			}},
 	}
-	return append(list, owned(o, func() *decider { return &decider{rule: r, counts: counter(r.limit)} })...)
+	return append(list,
+		owned(o, func() *decider { return &decider{rule: r, counts: counter(r.limit)} })...)
 }
 
-// alone is edges of which none knows of any other. Each takes what it sees for a share of what there is.
+// alone is edges of which none knows of any other. Each takes what it sees for a share of what
+// there is.
 type alone struct {
 	deciders []*decider
 	share    float64 // so many times what it sees is what there is
@@ -94,8 +99,9 @@ func (a *alone) cost() (c Cost) {
 	return c
 }
 
-// central is edges that know nothing and ask the store about every request, which waits for the answer. The store decides at
-// once and in the order in which requests come, so that no two of them pass on the same count.
+// central is edges that know nothing and ask the store about every request, which waits for the
+// answer. The store decides at once and in the order in which requests come, so that no two of them
+// pass on the same count.
 type central struct {
 	store decider
 	half  int64 // of the round trip

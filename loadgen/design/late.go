@@ -7,10 +7,11 @@ import (
 	"sluice/loadgen/judge"
 )
 
-// late is the limit of what edges can know that keep no request waiting. Each has an exact log of every source: of its own hits at
-// once, and of those of other edges one round trip after they happened. A block that an edge starts holds on the others
-// one round trip later, too. What it lets pass above the limit is what others had admitted within that time, so it is
-// the floor that every limiter over these edges is held against. It never refuses a request within the limit.
+// late is the limit of what edges can know that keep no request waiting. Each has an exact log of
+// every source: of its own hits at once, and of those of other edges one round trip after they
+// happened. A block that an edge starts holds on the others one round trip later, too. What it lets
+// pass above the limit is what others had admitted within that time, so it is the floor that every
+// limiter over these edges is held against. It never refuses a request within the limit.
 type late struct {
 	rule      rule
 	edges     int
@@ -41,16 +42,19 @@ type lateBlock struct {
 // FloorName is how Floor is called in a comparison.
 const FloorName = "exact, one round trip late"
 
-// Floor is the limit of what edges can know that keep no request waiting. It is no way of coordinating that could be built.
+// Floor is the limit of what edges can know that keep no request waiting. It is no way of
+// coordinating that could be built.
 func Floor(o Options) Design {
 	return floor(o.complete(), o)
 }
 
-// FloorOf is what Floor would have done with the requests of a run that is over, each at the edge that decided about it and at that time.
-// What got no verdict gets none here. The decisions are in the order of time.
+// FloorOf is what Floor would have done with the requests of a run that is over, each at the edge
+// that decided about it and at that time. What got no verdict gets none here. The decisions are in
+// the order of time.
 func FloorOf(o Options, known judge.Options, decisions []judge.Decision) judge.Figures {
 	l := &late{rule: o.complete(), edges: o.Edges, roundTrip: int64(o.RoundTrip)}
-	known.Edges, known.Slack, known.Grace, known.Lost, known.Bound, known.Watch = o.Edges, 0, 0, nil, nil, nil
+	known.Edges, known.Slack, known.Grace, known.Lost, known.Bound, known.Watch = o.Edges, 0, 0,
+		nil, nil, nil
 	j := judge.NewDeployedJudge(known)
 	advanceTo := func(at time.Duration) {
 		l.advance(at)
@@ -150,7 +154,8 @@ func (l *late) announce(source int32, from int, until int64) {
 	for edge := range l.edges {
 		if edge != from {
 			l.unsent = append(l.unsent, judge.InForce{
-				Source: source, Edge: int16(edge), Start: start, At: start + time.Duration(l.roundTrip), Until: time.Duration(until),
+				Source: source, Edge: int16(edge), Start: start, At: start +
+					time.Duration(l.roundTrip), Until: time.Duration(until),
 			})
 		}
 	}

@@ -6,13 +6,13 @@ import (
 	"sluice/loadgen/judge"
 )
 
-// leases is edges that reserve requests of a source at the store in batches: the first of a batch waits for the store,
-// the others pass at once. What is reserved counts at the store from then on. A lease lasts a sub-window; what is left
-// of it then is given back. An edge that is given nothing refuses, and the store has the block, and returns it to every
-// edge.
+// leases is edges that reserve requests of a source at the store in batches: the first of a batch
+// waits for the store, the others pass at once. What is reserved counts at the store from then on.
+// A lease lasts a sub-window; what is left of it then is given back. An edge that is given nothing
+// refuses, and the store has the block, and returns it to every edge.
 //
-// So a source is never admitted much above its limit, but may be refused under it, while other edges hold what it may
-// have. (Doorman, Google, 2016, leases capacity to clients in this way.)
+// So a source is never admitted much above its limit, but may be refused under it, while other
+// edges hold what it may have. (Doorman, Google, 2016, leases capacity to clients in this way.)
 type leases struct {
 	rule      rule
 	store     *subWindows
@@ -40,7 +40,8 @@ type lease struct {
 }
 
 func newLeases(r rule, store *subWindows, edges int, roundTrip int64, batch uint32) *leases {
-	return &leases{rule: r, store: store, edges: make([]leaseEdge, edges), batch: batch, lasts: store.length(), roundTrip: roundTrip}
+	return &leases{rule: r, store: store, edges: make([]leaseEdge, edges), batch: batch,
+		lasts: store.length(), roundTrip: roundTrip}
 }
 
 // pass ends leases whose time is over.
@@ -75,7 +76,8 @@ func (l *leases) decide(edge int, source int32, at int64) judge.Decision {
 			l.spent.Bytes += 16 // what is left, and until when
 		}
 		index, _ := l.store.position(at + l.roundTrip/2)
-		*held = &lease{source: source, left: granted - 1, sub: index, from: at + l.roundTrip, end: at + l.roundTrip + l.lasts}
+		*held = &lease{source: source, left: granted - 1, sub: index, from: at + l.roundTrip,
+			end: at + l.roundTrip + l.lasts}
 		l.out = append(l.out, *held)
 		return judge.Decision{Estimate: math.NaN()}
 	}

@@ -9,13 +9,17 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// owners is edges of which each owns some sources: it alone counts them, exactly as one place would, and other edges ask it about each request, which
-// waits for the answer. So a source that is busy makes its owner busy, however many edges there are. (Gubernator's architecture document, mailgun,
-// 2019, of its plain behaviour: "choosing a single owner for a rate limit makes atomic increments of counts very fast".)
+// owners is edges of which each owns some sources: it alone counts them, exactly as one place
+// would, and other edges ask it about each request, which waits for the answer. So a source that is
+// busy makes its owner busy, however many edges there are. (Gubernator's architecture document,
+// mailgun, 2019, of its plain behaviour: "choosing a single owner for a rate limit makes atomic
+// increments of counts very fast".)
 //
-// Who owns a source is settled by rendezvous hashing (Thaler and Ravishankar, 1998): of the edges that run, the one whose hash with the source is the
-// largest. So when an edge is lost its sources are spread over the others, and no other source moves. Counters are in memory alone: the new owner
-// begins with nothing. Until the others have noticed the loss, requests of its sources have no answer, and pass.
+// Who owns a source is settled by rendezvous hashing (Thaler and Ravishankar, 1998): of the edges
+// that run, the one whose hash with the source is the largest. So when an edge is lost its sources
+// are spread over the others, and no other source moves. Counters are in memory alone: the new
+// owner begins with nothing. Until the others have noticed the loss, requests of its sources have
+// no answer, and pass.
 type owners struct {
 	deciders []*decider
 	half     int64 // of the round trip between two edges
@@ -32,8 +36,8 @@ type owners struct {
 // Owners is what came of sources having owners.
 type Owners struct {
 	Hottest float64 `json:"hottest"` // share of all requests about which the busiest owner decided
-	// What went with an owner that was lost: sources of whom it knew requests of the last window, those requests, and blocks under way; and requests
-	// that passed because nobody answered.
+	// What went with an owner that was lost: sources of whom it knew requests of the last window,
+	// those requests, and blocks under way; and requests that passed because nobody answered.
 	LostSources  int    `json:"lost_sources"`
 	LostRequests uint64 `json:"lost_requests"`
 	LostBlocks   int    `json:"lost_blocks"`
@@ -44,7 +48,8 @@ type Owners struct {
 const noticed = int64(time.Second)
 
 func newOwners(fresh func() *decider, edges int, roundTrip, loseAt int64) *owners {
-	o := &owners{half: roundTrip / 2, loseAt: loseAt, fresh: fresh, lost: -1, running: 1<<edges - 1, load: make([]uint64, edges)}
+	o := &owners{half: roundTrip / 2, loseAt: loseAt, fresh: fresh, lost: -1, running: 1<<edges - 1,
+		load: make([]uint64, edges)}
 	for range edges {
 		o.deciders = append(o.deciders, fresh())
 	}
@@ -116,7 +121,8 @@ func (o *owners) decide(edge int, source int32, at int64) judge.Decision {
 	return d
 }
 
-// cost is a message and a round trip for each request that another edge than its source's owner gets.
+// cost is a message and a round trip for each request that another edge than its source's owner
+// gets.
 func (o *owners) cost() Cost {
 	c := Cost{Commands: o.messages, Waited: o.waited, Owners: &o.gone}
 	most, all := uint64(0), uint64(0)
@@ -130,23 +136,27 @@ func (o *owners) cost() Cost {
 	return c
 }
 
-// owned are the designs in which sources have owners: one that is undisturbed, and, where Options.LoseAt says when, one that loses an owner.
+// owned are the designs in which sources have owners: one that is undisturbed, and, where
+// Options.LoseAt says when, one that loses an owner.
 func owned(o Options, fresh func() *decider) []Design {
 	one := func(name, about string, loseAt time.Duration) Design {
 		var made *owners // of the run under way
-		d := Design{Name: name, Kind: Coordination, About: about, Later: o.RoundTrip / 2, Start: func() (judge.Limiter, func() Cost) {
-			made = newOwners(fresh, o.Edges, int64(o.RoundTrip), int64(loseAt))
-			return start(made)
-		}}
+		d := Design{Name: name, Kind: Coordination, About: about, Later: o.RoundTrip / 2,
+			Start: func() (judge.Limiter, func() Cost) {
+				made = newOwners(fresh, o.Edges, int64(o.RoundTrip), int64(loseAt))
+				return start(made)
+			}}
 		if loseAt > 0 {
 			d.Running = func() uint64 { return made.running }
 		}
 		return d
 	}
-	list := []Design{one("owner per key", "the one edge that counts it is asked about each request, which waits (Gubernator, mailgun, 2019)", 0)}
+	list := []Design{one("owner per key",
+		"the one edge that counts it is asked about each request, which waits (Gubernator, mailgun, 2019)", 0)}
 	if o.LoseAt > 0 && o.Edges > 1 {
-		list = append(list, one("owner per key, one lost", fmt.Sprintf("the busiest, after %v: its sources are spread over the others, who begin with nothing once they have noticed, after %v",
-			o.LoseAt.Round(time.Second), time.Duration(noticed)), o.LoseAt))
+		list = append(list, one("owner per key, one lost",
+			fmt.Sprintf("the busiest, after %v: its sources are spread over the others, who begin with nothing once they have noticed, after %v",
+				o.LoseAt.Round(time.Second), time.Duration(noticed)), o.LoseAt))
 	}
 	return list
 }

@@ -2,10 +2,11 @@ package design
 
 import "sluice/loadgen/judge"
 
-// periodic is edges that decide alone, each by the store's last answer and what it has counted since. At every
-// interval, each at an instant of its own, an edge reports to the store what it has counted of a source since the last
-// time, one command for each source that it counted, and gets the counters of all edges for an answer. (Kong's
-// sync_rate; the gossip of "Cloud control with distributed rate limiting", Raghavan and others, 2007.)
+// periodic is edges that decide alone, each by the store's last answer and what it has counted
+// since. At every interval, each at an instant of its own, an edge reports to the store what it has
+// counted of a source since the last time, one command for each source that it counted, and gets
+// the counters of all edges for an answer. (Kong's sync_rate; the gossip of "Cloud control with
+// distributed rate limiting", Raghavan and others, 2007.)
 type periodic struct {
 	rule                rule
 	shape               *subWindows // of all counters; its own are the store's
@@ -24,8 +25,8 @@ type periodicEdge struct {
 	tick    int64   // when it does; 0: there are none
 }
 
-// knowledge is what an edge knows of a source: the store's answer, what is being reported, and what is not reported
-// yet.
+// knowledge is what an edge knows of a source: the store's answer, what is being reported, and what
+// is not reported yet.
 type knowledge struct {
 	store, flying, own ring
 	dirty, there       bool
@@ -40,7 +41,8 @@ type answered struct {
 }
 
 func newPeriodic(r rule, shape *subWindows, edges int, roundTrip, interval int64) *periodic {
-	return &periodic{rule: r, shape: shape, edges: make([]periodicEdge, edges), roundTrip: roundTrip, interval: max(1, interval)}
+	return &periodic{rule: r, shape: shape, edges: make([]periodicEdge, edges),
+		roundTrip: roundTrip, interval: max(1, interval)}
 }
 
 func (p *periodic) decide(edge int, source int32, at int64) judge.Decision {
@@ -54,7 +56,8 @@ func (p *periodic) decide(edge int, source int32, at int64) judge.Decision {
 		k.there = true
 		p.spent.Bytes += 2 * p.shape.ringBytes() // the store's answer, and what is to be reported
 	}
-	estimate := 1 + p.shape.held(&k.store, at) + p.shape.held(&k.flying, at) + p.shape.held(&k.own, at)
+	estimate := 1 + p.shape.held(&k.store, at) + p.shape.held(&k.flying, at) +
+		p.shape.held(&k.own, at)
 	over := p.shape.over(estimate)
 	if over && p.rule.mode == judge.Deployed {
 		return p.rule.refuse(estimate, at, blocked)
@@ -95,7 +98,8 @@ func (p *periodic) pass(at int64) {
 	}
 }
 
-// report sends all that an edge has not reported yet. The order of reports decides the store's answers.
+// report sends all that an edge has not reported yet. The order of reports decides the store's
+// answers.
 func (p *periodic) report(edge int, at int64) {
 	e := &p.edges[edge]
 	for _, source := range e.dirty {
@@ -107,7 +111,8 @@ func (p *periodic) report(edge int, at int64) {
 		}
 		all := p.shape.rings.Of(source)
 		all.addRing(&k.own, p.shape.k, 1)
-		p.answers = append(p.answers, answered{at: at + p.roundTrip, edge: edge, source: source, reported: k.own, all: all.clone()})
+		p.answers = append(p.answers, answered{at: at + p.roundTrip, edge: edge, source: source,
+			reported: k.own, all: all.clone()})
 		k.flying.addRing(&k.own, p.shape.k, 1)
 		k.own, k.dirty = ring{}, false
 	}

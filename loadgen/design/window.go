@@ -7,8 +7,8 @@ import (
 	"sluice/loadgen/judge"
 )
 
-// slidingLog keeps the time of every request for a window, so it is exact: what others are measured against, at 8 bytes a
-// request. ("Better rate limiting with Redis sorted sets", ClassDojo, 2015.)
+// slidingLog keeps the time of every request for a window, so it is exact: what others are measured
+// against, at 8 bytes a request. ("Better rate limiting with Redis sorted sets", ClassDojo, 2015.)
 type slidingLog struct {
 	rule   rule
 	stamps judge.PerSource[[]int64] // oldest first
@@ -38,8 +38,9 @@ func (l *slidingLog) bytes(int) uint64 {
 	return uint64(sum)
 }
 
-// fixedWindow is one counter that begins again with each window of the clock: up to twice the limit passes around the
-// boundary. (envoyproxy/ratelimit; INCR and EXPIRE in the documentation of Redis.)
+// fixedWindow is one counter that begins again with each window of the clock: up to twice the limit
+// passes around the boundary. (envoyproxy/ratelimit; INCR and EXPIRE in the documentation of
+// Redis.)
 type fixedWindow struct {
 	rule   rule
 	counts judge.PerSource[windowCount]
@@ -73,8 +74,9 @@ func (w *fixedWindow) bytes(sources int) uint64 { return 8 * uint64(sources) }
 //	estimate = c[i] + c[i-1] + … + c[i-k+1]                    (Figma, "An alternative approach to rate limiting", 2017: k = 60)
 //	estimate = c[i] + c[i-1] + … + c[i-k+1] + c[i-k] * (1 - e)  weighed: a share e of sub-window i is over
 //
-// With k = 1 the weighed form is the two counters of Cloudflare ("How we built rate limiting capable of scaling to millions
-// of domains", 2017). Rounded to the nearest whole number, the weighed form is what Sluice computes.
+// With k = 1 the weighed form is the two counters of Cloudflare ("How we built rate limiting
+// capable of scaling to millions of domains", 2017). Rounded to the nearest whole number, the
+// weighed form is what Sluice computes.
 type subWindows struct {
 	rule             rule
 	k                int
@@ -129,8 +131,8 @@ func (w *subWindows) ringBytes() uint64 {
 
 func (w *subWindows) bytes(sources int) uint64 { return w.ringBytes() * uint64(sources) }
 
-// ring is the requests of one source in each of the k+1 latest sub-windows; sub-window i is at counts[i % (k+1)]. The zero
-// ring has none.
+// ring is the requests of one source in each of the k+1 latest sub-windows; sub-window i is at
+// counts[i % (k+1)]. The zero ring has none.
 type ring struct {
 	newest int64
 	counts []int32

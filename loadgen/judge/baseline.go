@@ -7,8 +7,8 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// TwoCounters is the limiter that every figure is held against: two plain counters for each source, one edge, the estimate
-// not rounded (Cloudflare, 2017).
+// TwoCounters is the limiter that every figure is held against: two plain counters for each source,
+// one edge, the estimate not rounded (Cloudflare, 2017).
 //
 //	estimate = previous * (1 - elapsed/window) + current
 //
@@ -35,8 +35,8 @@ func NewTwoCounters(o Options, start time.Time) *TwoCounters {
 	return b
 }
 
-// Estimate counts a request, not before the source's last, and returns the estimate with it and whether that is over
-// the limit.
+// Estimate counts a request, not before the source's last, and returns the estimate with it and
+// whether that is over the limit.
 func (b *TwoCounters) Estimate(source int32, at int64) (estimate float64, over bool) {
 	c, share := b.roll(source, at)
 	c.current++
@@ -44,7 +44,8 @@ func (b *TwoCounters) Estimate(source int32, at int64) (estimate float64, over b
 	return estimate, estimate > b.limit
 }
 
-// roll brings a source's counters to the present and returns the share of the previous window that still counts.
+// roll brings a source's counters to the present and returns the share of the previous window that
+// still counts.
 func (b *TwoCounters) roll(source int32, at int64) (*twoCounters, float64) {
 	c := b.states.Of(source)
 	now := b.start + at
@@ -58,7 +59,8 @@ func (b *TwoCounters) roll(source int32, at int64) (*twoCounters, float64) {
 	return c, 1 - float64(now-index*b.window)/float64(b.window)
 }
 
-// Decide answers a request as deployed: what is refused is not counted, and blocks the source for the timeout.
+// Decide answers a request as deployed: what is refused is not counted, and blocks the source for
+// the timeout.
 func (b *TwoCounters) Decide(source int32, at time.Duration) Decision {
 	c, share := b.roll(source, int64(at))
 	d := Decision{At: at, Source: source}
@@ -84,8 +86,9 @@ func (b *TwoCounters) Forget(source int32) {
 	*b.states.Of(source) = twoCounters{}
 }
 
-// Baseline is what two plain counters on one edge would have done with a trace, and the sources they did worst with, at
-// most eight: those worth an Options.Watch. Its times to block are by the same clocks as the limiter's: Options.Ideal.
+// Baseline is what two plain counters on one edge would have done with a trace, and the sources
+// they did worst with, at most eight: those worth an Options.Watch. Its times to block are by the
+// same clocks as the limiter's: Options.Ideal.
 func Baseline(t *trace.Trace, mode Mode, o Options) (f Figures, worst []int32) {
 	o.Edges, o.Slack, o.Grace, o.Lost, o.Bound, o.Reach = 1, 0, 0, nil, nil, nil
 	b := NewTwoCounters(o, t.Start)

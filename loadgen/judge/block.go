@@ -6,7 +6,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// What a DeployedJudge knows of the block under way of a source: when it began, where it is in force, when it ends.
+// What a DeployedJudge knows of the block under way of a source: when it began, where it is in
+// force, when it ends.
 
 // clock takes times to block from when sources cross their limit, as one way of counting sees it.
 type clock struct {
@@ -81,8 +82,8 @@ func (j *DeployedJudge) cross(source int32, s *deployedState, now int64, over [2
 	}
 }
 
-// InForce takes the news that an edge has a source's mitigation in its table. News and decisions come in one order of time,
-// a decision before news of the same instant.
+// InForce takes the news that an edge has a source's mitigation in its table. News and decisions
+// come in one order of time, a decision before news of the same instant.
 func (j *DeployedJudge) InForce(f InForce) {
 	j.fed = true
 	now := int64(f.At)
@@ -109,7 +110,8 @@ func (j *DeployedJudge) InForce(f InForce) {
 		} else {
 			s.wrongUntil, s.uncounted = until, true
 		}
-	case now < s.rightUntil && until > s.rightUntil && right(now): // one more edge decided so before it had learned of the first
+	// One more edge decided so before it had learned of the first
+	case now < s.rightUntil && until > s.rightUntil && right(now):
 		s.rightUntil = min(until, now+j.longest)
 	}
 	if j.timeout > 0 || f.Operator {

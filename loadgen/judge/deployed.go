@@ -10,24 +10,27 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// DeployedJudge judges in deployed mode: against an exact log, for each source, of the requests that this limiter itself
-// counted (admitted), over all its edges, in the order of time.
+// DeployedJudge judges in deployed mode: against an exact log, for each source, of the requests
+// that this limiter itself counted (admitted), over all its edges, in the order of time.
 //
 //   - To admit is wrong if exact > limit, the request included.
 //   - To start a block is wrong if exact <= limit, the refused request included.
-//   - A refusal under a block is as right or wrong as that block's start. It asked no counter and is no decision of its own:
-//     those that follow from a wrong start are counted apart (wrongly_mitigated), so that one wrong decision about a busy
-//     source counts as one.
-//   - A connection that an edge closes because of a block, or the kernel refuses, is a refusal under that block.
-//   - The log may be another exact truth: Options.Truth. It has refused requests as well where the limiter counts them: Options.Refused.
-//   - A refusal after a block's proper end is wrong. The proper end is the later of the timeout's and the moment when
-//     the exact log would admit another request.
-//   - The first admission before it is as wrong, at an edge that has the block in force. Ends has both by themselves.
+//   - A refusal under a block is as right or wrong as that block's start. It asked no counter and
+//     is no decision of its own: those that follow from a wrong start are counted apart
+//     (wrongly_mitigated), so that one wrong decision about a busy source counts as one.
+//   - A connection that an edge closes because of a block, or the kernel refuses, is a refusal
+//     under that block.
+//   - The log may be another exact truth: Options.Truth. It has refused requests as well where the
+//     limiter counts them: Options.Refused.
+//   - A refusal after a block's proper end is wrong. The proper end is the later of the timeout's
+//     and the moment when the exact log would admit another request.
+//   - The first admission before it is as wrong, at an edge that has the block in force. Ends has
+//     both by themselves.
 //
-// Several edges may start a block of the same source before they learn of each other; each start is judged, and a
-// refusal is right while any block that was rightly started has not ended. A free-running ideal limiter is not the
-// truth here, since after one decision that differs its blocks are out of phase for ever; its totals are reported for
-// the eye.
+// Several edges may start a block of the same source before they learn of each other; each start is
+// judged, and a refusal is right while any block that was rightly started has not ended. A
+// free-running ideal limiter is not the truth here, since after one decision that differs its
+// blocks are out of phase for ever; its totals are reported for the eye.
 //
 // It is not safe for concurrent use.
 type DeployedJudge struct {
@@ -43,13 +46,16 @@ type DeployedJudge struct {
 	most      int64 // overshoot
 	clocks    [2]clock
 	ends      ends
-	longest   int64                                                          // that a block may last
-	lost      []Lost                                                         // still to come
-	waits     waits                                                          // where requests wait for their turn
-	formula   func(source int32, at time.Duration, counted bool) (over bool) // Options.Ideal of this run
-	states    []deployedState
-	series    seriesSet
-	timeline  Timeline
+	// That a block may last
+	longest int64
+	lost    []Lost // still to come
+	// Where requests wait for their turn
+	waits waits
+	// Options.Ideal of this run
+	formula  func(source int32, at time.Duration, counted bool) (over bool)
+	states   []deployedState
+	series   seriesSet
+	timeline Timeline
 }
 
 const never = math.MinInt64
@@ -76,7 +82,8 @@ func (s *stretch) extend(now, until int64) {
 type deployedState struct {
 	log Account // what was counted
 
-	full stretch // when the log last held the limit or more, so that one more request would have been over
+	// When the log last held the limit or more, so that one more request would have been over
+	full stretch
 	over stretch // when it last held more than the limit
 
 	rightUntil int64 // proper end of the rightly started blocks
@@ -86,8 +93,8 @@ type deployedState struct {
 	end     blockEnd
 	ordered bool // an operator has blocked the source
 
-	// The block under way, for the figures per block: it begins with a source's first refusal and ends with the last known
-	// end of any edge's mitigation.
+	// The block under way, for the figures per block: it begins with a source's first refusal and
+	// ends with the last known end of any edge's mitigation.
 	open       bool
 	blockUntil int64
 	excess     uint32 // admitted above the limit, up to and during the block
@@ -124,7 +131,8 @@ func NewDeployedJudge(o Options) *DeployedJudge {
 	return j
 }
 
-// Running says which edges run from now on: edge i if bit i is set. At the start it is all of Options.Edges.
+// Running says which edges run from now on: edge i if bit i is set. At the start it is all of
+// Options.Edges.
 func (j *DeployedJudge) Running(edges uint64) {
 	if gone := j.running &^ edges; gone != 0 {
 		j.forget(gone)
@@ -231,7 +239,8 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		}
 		finding = j.starts(s, now, int64(d.Until), over)
 	}
-	if (d.Verdict == Shed || d.Verdict == Walled || d.Verdict == Mitigated && j.timeout > 0) && finding != foundWrong {
+	if (d.Verdict == Shed || d.Verdict == Walled || d.Verdict == Mitigated && j.timeout > 0) &&
+		finding != foundWrong {
 		t.underBlock++
 	}
 	if j.timeout > 0 && finding == foundRight && d.Verdict != Closed {
@@ -268,7 +277,8 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		until = math.MaxInt64 // a throttled source's block ends when it is admitted again
 	}
 	j.opened(s, until)
-	j.inForce(d.Source, s, d.Edge, now) // whoever refuses knows of it, whether somebody told that or not
+	// Whoever refuses knows of it, whether somebody told that or not
+	j.inForce(d.Source, s, d.Edge, now)
 }
 
 // admitted counts a request that passed.
@@ -309,9 +319,10 @@ func (j *DeployedJudge) counted(s *deployedState, now int64, exact uint32) {
 type finding uint8
 
 const (
-	foundRight   finding = iota
-	foundWrong           // a decision of its own, and wrong
-	foundFollows         // no decision of its own: it follows from a wrong one that has been counted
+	foundRight finding = iota
+	foundWrong         // a decision of its own, and wrong
+	// No decision of its own: it follows from a wrong one that has been counted
+	foundFollows
 )
 
 // starts judges a refusal that an edge decided itself, which starts a block there.
@@ -327,7 +338,8 @@ func (j *DeployedJudge) starts(s *deployedState, now, until int64, over bool) fi
 	return foundWrong
 }
 
-// underBlock judges a refusal without a look at a counter, which was at some time from since to now.
+// underBlock judges a refusal without a look at a counter, which was at some time from since to
+// now.
 func (j *DeployedJudge) underBlock(s *deployedState, since, now, until int64, over bool) finding {
 	switch {
 	case s.rightUntil != never && since < s.rightUntil+int64(j.o.Slack):
@@ -338,8 +350,8 @@ func (j *DeployedJudge) underBlock(s *deployedState, since, now, until int64, ov
 	case since < s.wrongUntil:
 		return foundFollows
 	}
-	// The block's start was not reported. So no refused request started it, but the PoP's total, and that was over the
-	// limit or it was wrong.
+	// The block's start was not reported. So no refused request started it, but the PoP's total,
+	// and that was over the limit or it was wrong.
 	start, reason := now, over
 	if until > 0 {
 		start = min(now, until-j.timeout)

@@ -7,14 +7,16 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Ends is how blocks ended, whoever decided them: an edge, the PoP, an operator. The proper end of a block is the later
-// of the timeout's and the moment when the exact log would admit another request; of an operator's, what the operator
-// said. A block ended early if an edge that had it in force admitted a request before, or was told an earlier end; it
-// ended late if a request was refused under it afterwards, or if an edge told a later end. Where edges start a block of
-// one source before they learn of each other, it may end at any of their ends.
+// Ends is how blocks ended, whoever decided them: an edge, the PoP, an operator. The proper end of
+// a block is the later of the timeout's and the moment when the exact log would admit another
+// request; of an operator's, what the operator said. A block ended early if an edge that had it in
+// force admitted a request before, or was told an earlier end; it ended late if a request was
+// refused under it afterwards, or if an edge told a later end. Where edges start a block of one
+// source before they learn of each other, it may end at any of their ends.
 //
-// An edge that has not learned of a block yet, or was restarted since, ends nothing: what it admits is late knowledge, which
-// time_to_block and overshoot show. Blocks that began wrongly have no proper end: they are in wrongly_limited.
+// An edge that has not learned of a block yet, or was restarted since, ends nothing: what it admits
+// is late knowledge, which time_to_block and overshoot show. Blocks that began wrongly have no
+// proper end: they are in wrongly_limited.
 type Ends struct {
 	Blocks  uint64    `json:"blocks"` // that began rightly
 	Early   uint64    `json:"early"`
@@ -77,7 +79,8 @@ func (e *ends) take(b *blockEnd) {
 // tolerance is how far from its proper end a block may end.
 func (j *DeployedJudge) tolerance() int64 { return int64(j.o.Slack + j.o.Clocks) }
 
-// lasts is how long a block should last that was told to last so long: the timeout, or one of a repeater's.
+// lasts is how long a block should last that was told to last so long: the timeout, or one of a
+// repeater's.
 func (j *DeployedJudge) lasts(told int64) int64 {
 	length := j.timeout
 	for _, l := range j.o.Escalate {
@@ -88,15 +91,16 @@ func (j *DeployedJudge) lasts(told int64) int64 {
 	return length
 }
 
-// begins notes a block that began rightly at that time and should last so long, or until the log would admit another
-// request: a new one, or one more start of that under way.
+// begins notes a block that began rightly at that time and should last so long, or until the log
+// would admit another request: a new one, or one more start of that under way.
 func (j *DeployedJudge) begins(s *deployedState, at, length, below int64) {
 	due, latest := max(at+length, below-int64(j.o.Grain)), max(at+length, below+int64(j.o.Grain))
 	if b := &s.end; b.known && at < b.due {
 		b.due, b.latest = min(b.due, due), max(b.latest, latest)
 	} else {
 		j.ends.take(b)
-		*b = blockEnd{known: true, began: at, due: due, latest: latest, before: j.before(s), told: never}
+		*b = blockEnd{known: true, began: at, due: due, latest: latest, before: j.before(s),
+			told: never}
 	}
 	s.rightUntil = max(s.rightUntil, at+length, below)
 }
@@ -115,7 +119,8 @@ func (j *DeployedJudge) ordered(s *deployedState, now, until int64) {
 	s.ordered = true
 	if b := &s.end; !b.known || now >= b.due || b.due != until || s.rightUntil != until {
 		j.ends.take(b)
-		*b = blockEnd{known: true, began: now, due: until, latest: until, before: j.before(s), told: until}
+		*b = blockEnd{known: true, began: now, due: until, latest: until, before: j.before(s),
+			told: until}
 	}
 	s.rightUntil = until
 }
@@ -129,7 +134,8 @@ func (b *blockEnd) joins(edge int16, now int64) {
 	b.joined = now
 }
 
-// says holds an end that was told at now of a block that lasts so long at most against the latest proper one.
+// says holds an end that was told at now of a block that lasts so long at most against the latest
+// proper one.
 func (j *DeployedJudge) says(s *deployedState, now, until, length int64) {
 	b := &s.end
 	b.told = max(b.told, until)
@@ -147,7 +153,8 @@ func (j *DeployedJudge) short(s *deployedState, proper, until int64) {
 	}
 }
 
-// refused notes an edge's refusal that is right, with the end that it told, or 0: it has the block in force.
+// refused notes an edge's refusal that is right, with the end that it told, or 0: it has the block
+// in force.
 func (j *DeployedJudge) refused(s *deployedState, d *Decision, started bool) {
 	now, until, b := int64(d.At), int64(d.Until), &s.end
 	switch {
@@ -189,10 +196,12 @@ func (j *DeployedJudge) reported(s *deployedState, f *InForce, until int64) {
 	j.short(s, proper, until)
 }
 
-// endsEarly reports whether an edge that admits a request has ended the block early by that, and did not before.
+// endsEarly reports whether an edge that admits a request has ended the block early by that, and
+// did not before.
 func (j *DeployedJudge) endsEarly(s *deployedState, edge int16, now int64) bool {
 	b := &s.end
-	if now >= b.due || edge < 0 || edge > 63 || b.holds>>edge&1 == 0 || now < b.joined+int64(j.o.Grace) {
+	if now >= b.due || edge < 0 || edge > 63 || b.holds>>edge&1 == 0 ||
+		now < b.joined+int64(j.o.Grace) {
 		return false
 	}
 	by := b.due - now
@@ -204,7 +213,8 @@ func (j *DeployedJudge) endsEarly(s *deployedState, edge int16, now int64) bool 
 	return first
 }
 
-// endsLate notes a refusal, which was at some time from since on, if it is under a block that should have ended.
+// endsLate notes a refusal, which was at some time from since on, if it is under a block that
+// should have ended.
 func (j *DeployedJudge) endsLate(s *deployedState, since int64) {
 	b := &s.end
 	if !b.known || since >= b.told || since < s.wrongUntil {

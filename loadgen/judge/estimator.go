@@ -2,9 +2,9 @@ package judge
 
 import "math"
 
-// EstimatorJudge judges in estimator mode. It keeps, for each source, the timestamps of one window; nothing in it waits,
-// locks or (once the rings have grown) allocates. It is not safe for concurrent use: give each goroutine its own and Add
-// them up.
+// EstimatorJudge judges in estimator mode. It keeps, for each source, the timestamps of one window;
+// nothing in it waits, locks or (once the rings have grown) allocates. It is not safe for
+// concurrent use: give each goroutine its own and Add them up.
 type EstimatorJudge struct {
 	limit  uint32
 	half   uint32 // counts from here on are hot
@@ -33,10 +33,11 @@ func NewEstimatorJudge(o Options) *EstimatorJudge {
 	}
 }
 
-// Observe takes one request: of the source at the time at (nanoseconds, not before the source's last), when the limiter's
-// estimate, this request included, was estimate (NaN: not known) and it found the source over its limit or not. The
-// exact count comes back.
-func (j *EstimatorJudge) Observe(source int32, at int64, estimate float64, over bool) (exact uint32) {
+// Observe takes one request: of the source at the time at (nanoseconds, not before the source's
+// last), when the limiter's estimate, this request included, was estimate (NaN: not known) and it
+// found the source over its limit or not. The exact count comes back.
+func (j *EstimatorJudge) Observe(source int32, at int64, estimate float64,
+	over bool) (exact uint32) {
 	s := j.states.Of(source)
 	if !s.seen {
 		j.begin(s)
@@ -82,8 +83,9 @@ func (j *EstimatorJudge) begin(s *estimatorState) {
 	}
 }
 
-// Done says that nothing more comes of the source, so that its memory serves another: a stream that goes source by source
-// is judged in the memory of one. A source of that number that is observed later is somebody else.
+// Done says that nothing more comes of the source, so that its memory serves another: a stream that
+// goes source by source is judged in the memory of one. A source of that number that is observed
+// later is somebody else.
 func (j *EstimatorJudge) Done(source int32) {
 	s := j.states.Of(source)
 	if !s.seen {
@@ -94,7 +96,8 @@ func (j *EstimatorJudge) Done(source int32) {
 	*s = estimatorState{}
 }
 
-// Add takes over what another judge of other sources has found. Neither must be used for more requests of the same sources.
+// Add takes over what another judge of other sources has found. Neither must be used for more
+// requests of the same sources.
 func (j *EstimatorJudge) Add(other *EstimatorJudge) {
 	for i := range other.states {
 		other.Done(int32(i))

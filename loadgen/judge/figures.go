@@ -16,29 +16,38 @@ type Figures struct {
 
 	WrongRatio       float64 `json:"wrong_ratio"`        // wrong decisions of all requests
 	WrongPerDecision float64 `json:"wrong_per_decision"` // wrong decisions of all decisions
-	// Decisions is requests that were judged: all that got a verdict, but for refusals under a block, which ask no counter and are as
-	// right or wrong as the block's start.
+	// Decisions is requests that were judged: all that got a verdict, but for refusals under a
+	// block, which ask no counter and are as right or wrong as the block's start.
 	Decisions      uint64 `json:"decisions"`
 	Wrong          uint64 `json:"wrong"`
 	WronglyAllowed uint64 `json:"wrongly_allowed"`
-	WronglyLimited uint64 `json:"wrongly_limited"` // deployed: blocks wrongly started, and refusals after a block's proper end
+	// Deployed: blocks wrongly started, and refusals after a block's proper end
+	WronglyLimited uint64 `json:"wrongly_limited"`
 
-	// Refusals under a block that was wrongly started: no decisions of their own, and not in Wrong. WrongAnswersRatio is
-	// what WrongRatio would be with them.
+	// Refusals under a block that was wrongly started: no decisions of their own, and not in Wrong.
+	// WrongAnswersRatio is what WrongRatio would be with them.
 	WronglyMitigated  uint64  `json:"wrongly_mitigated"`
 	WrongAnswersRatio float64 `json:"wrong_answers_ratio"`
 
-	MeanGap    float64 `json:"mean_gap"`     // mean of abs(estimate - exact) / exact, where an estimate is known
+	// Mean of abs(estimate - exact) / exact, where an estimate is known
+	MeanGap    float64 `json:"mean_gap"`
 	MeanGapHot float64 `json:"mean_gap_hot"` // the same over requests with exact >= limit/2
 
-	FalseNegativeSources int     `json:"false_negative_sources"` // never blocked though over the limit
-	FalseNegativeMargin  float64 `json:"false_negative_margin"`  // the largest excess among them, of the limit
-	FalsePositiveSources int     `json:"false_positive_sources"` // blocked though never over the limit
-	FalsePositiveMargin  float64 `json:"false_positive_margin"`  // how far under the limit the farthest of them was
+	// Never blocked though over the limit
+	FalseNegativeSources int `json:"false_negative_sources"`
+	// The largest excess among them, of the limit
+	FalseNegativeMargin float64 `json:"false_negative_margin"`
+	// Blocked though never over the limit
+	FalsePositiveSources int `json:"false_positive_sources"`
+	// How far under the limit the farthest of them was
+	FalsePositiveMargin float64 `json:"false_positive_margin"`
 
-	RefusedOfInnocent uint64 `json:"refused_of_innocent"` // requests refused of sources that never exceeded the limit
-	RefusedGood       uint64 `json:"refused_good"`        // requests refused that a trace calls good
-	Collateral        uint64 `json:"collateral"`          // those of them whose source also sent an abuser's
+	// Requests refused of sources that never exceeded the limit
+	RefusedOfInnocent uint64 `json:"refused_of_innocent"`
+	// Requests refused that a trace calls good
+	RefusedGood uint64 `json:"refused_good"`
+	// Those of them whose source also sent an abuser's
+	Collateral uint64 `json:"collateral"`
 
 	Admitted  uint64 `json:"admitted"`
 	Refused   uint64 `json:"refused"`
@@ -49,40 +58,57 @@ type Figures struct {
 	Failed    uint64 `json:"failed"`          // no verdict
 	Blocks    uint64 `json:"blocks"`          // times that a source came to be refused
 
-	WrongPerBlock    float64      `json:"wrong_per_block"`
-	Overshoot        Quantiles    `json:"overshoot"`                     // requests admitted above the limit, per block
-	TimeToBlock      *TimeToBlock `json:"time_to_block,omitempty"`       // from the crossing by Options.Ideal
-	TimeToBlockExact *TimeToBlock `json:"time_to_block_exact,omitempty"` // from the crossing by the exact log
+	WrongPerBlock float64 `json:"wrong_per_block"`
+	// Requests admitted above the limit, per block
+	Overshoot Quantiles `json:"overshoot"`
+	// From the crossing by Options.Ideal
+	TimeToBlock *TimeToBlock `json:"time_to_block,omitempty"`
+	// From the crossing by the exact log
+	TimeToBlockExact *TimeToBlock `json:"time_to_block_exact,omitempty"`
 
 	Ends *Ends `json:"block_ends,omitempty"` // of blocks that last for a time; deployed mode
 
 	Waits *Waits `json:"waits,omitempty"` // of a rule whose requests wait for their turn
 
-	WorstWindow uint32 `json:"worst_window,omitempty"` // the most admitted of one source in any window; deployed mode
-	WorstExcess uint32 `json:"worst_excess"`           // by how much that is above the limit
-	Bound       uint32 `json:"bound,omitempty"`        // what the design allows of that source in any window
-	BeyondBound int    `json:"beyond_bound"`           // sources of which more was admitted than it allows: must be 0
+	// The most admitted of one source in any window; deployed mode
+	WorstWindow uint32 `json:"worst_window,omitempty"`
+	WorstExcess uint32 `json:"worst_excess"` // by how much that is above the limit
+	// What the design allows of that source in any window
+	Bound uint32 `json:"bound,omitempty"`
+	// Sources of which more was admitted than it allows: must be 0
+	BeyondBound int `json:"beyond_bound"`
 
-	TierOpsPer1000    *float64   `json:"tier_ops_per_1000,omitempty"`   // tier commands per 1000 requests
-	TierBytesPer1000  float64    `json:"tier_bytes_per_1000,omitempty"` // bytes of keys and values in them and their answers, reading of the log apart; in virtual time
-	TierOpsMitigated  *uint64    `json:"tier_ops_mitigated,omitempty"`  // commands while only mitigated sources sent
-	SendError         *Quantiles `json:"send_error,omitempty"`          // how late the load generator sent
-	DecisionsASecond  float64    `json:"decisions_per_second,omitempty"`
-	BytesPerSource    float64    `json:"bytes_per_source,omitempty"`
-	AddedRoundTrips   *float64   `json:"added_round_trips,omitempty"` // latency that a decision waits for
-	FreeRunningIdeal  *Ideal     `json:"ideal,omitempty"`
-	ErrorDistribution Bins       `json:"error_distribution,omitzero"` // requests by (estimate - exact) / exact
-	WrongByCount      Bins       `json:"wrong_by_count,omitzero"`     // wrong decisions by exact / limit - 1
-	Series            []Series   `json:"-"`                           // of the sources in Options.Watch
-	Timeline          *Timeline  `json:"-"`
+	// Tier commands per 1000 requests
+	TierOpsPer1000 *float64 `json:"tier_ops_per_1000,omitempty"`
+	// Bytes of keys and values in them and their answers, reading of the log apart; in virtual time
+	TierBytesPer1000 float64 `json:"tier_bytes_per_1000,omitempty"`
+	// Commands while only mitigated sources sent
+	TierOpsMitigated *uint64 `json:"tier_ops_mitigated,omitempty"`
+	// How late the load generator sent
+	SendError        *Quantiles `json:"send_error,omitempty"`
+	DecisionsASecond float64    `json:"decisions_per_second,omitempty"`
+	BytesPerSource   float64    `json:"bytes_per_source,omitempty"`
+	// Latency that a decision waits for
+	AddedRoundTrips  *float64 `json:"added_round_trips,omitempty"`
+	FreeRunningIdeal *Ideal   `json:"ideal,omitempty"`
+	// Requests by (estimate - exact) / exact
+	ErrorDistribution Bins `json:"error_distribution,omitzero"`
+	// Wrong decisions by exact / limit - 1
+	WrongByCount Bins `json:"wrong_by_count,omitzero"`
+	// Of the sources in Options.Watch
+	Series   []Series  `json:"-"`
+	Timeline *Timeline `json:"-"`
 }
 
-// TimeToBlock is how long after a source crossed its limit the verdict was in force, over all blocks, in seconds.
+// TimeToBlock is how long after a source crossed its limit the verdict was in force, over all
+// blocks, in seconds.
 type TimeToBlock struct {
 	FirstEdge Quantiles `json:"first_edge"`
 	EveryEdge Quantiles `json:"every_edge"`
-	Kernel    Quantiles `json:"kernel,omitzero"` // until the first connection that the kernel refused
-	Partly    int       `json:"partly"`          // blocks that ended before every running edge knew of them
+	// Until the first connection that the kernel refused
+	Kernel Quantiles `json:"kernel,omitzero"`
+	// Blocks that ended before every running edge knew of them
+	Partly int `json:"partly"`
 
 	FirstEdgeTimes *hdrhistogram.Histogram `json:"-"`
 	EveryEdgeTimes *hdrhistogram.Histogram `json:"-"`
@@ -96,15 +122,17 @@ type Quantiles struct {
 	Max float64 `json:"max"`
 }
 
-// Ideal is what a limiter with an exact log and no delay would have done with the same requests: for the eye only, since its
-// blocks drift out of phase with any other's after the first decision that differs.
+// Ideal is what a limiter with an exact log and no delay would have done with the same requests:
+// for the eye only, since its blocks drift out of phase with any other's after the first decision
+// that differs.
 type Ideal struct {
 	Admitted uint64 `json:"admitted"`
 	Refused  uint64 `json:"refused"`
 	Blocks   uint64 `json:"blocks"`
 }
 
-// Bins counts values in steps of one width from From on; the first and last bin also hold what lies beyond.
+// Bins counts values in steps of one width from From on; the first and last bin also hold what lies
+// beyond.
 type Bins struct {
 	From  float64  `json:"from"`
 	Width float64  `json:"width"`
@@ -143,8 +171,8 @@ func Record(h *hdrhistogram.Histogram, v int64) {
 // SecondsOf reads a histogram of nanoseconds.
 func SecondsOf(h *hdrhistogram.Histogram) Quantiles { return quantilesOf(h, h.Max(), 1e9) }
 
-// Split says where wrong decisions come from: the same stream judged with perfect knowledge, then with edges and their delay, then
-// with the faults as well. Each part is what its step added.
+// Split says where wrong decisions come from: the same stream judged with perfect knowledge, then
+// with edges and their delay, then with the faults as well. Each part is what its step added.
 type Split struct {
 	Formula SplitPart `json:"formula"`
 	Delay   SplitPart `json:"delay"`
@@ -158,8 +186,8 @@ type SplitPart struct {
 	MeanGap    float64 `json:"mean_gap"`
 }
 
-// NewSplit compares three runs of one stream: one edge without delay, the edges with their delay, and the faults added. Nil
-// stands for a run that was not made, and its part is zero.
+// NewSplit compares three runs of one stream: one edge without delay, the edges with their delay,
+// and the faults added. Nil stands for a run that was not made, and its part is zero.
 func NewSplit(formula, delay, faults *Figures) Split {
 	if delay == nil {
 		delay = formula
@@ -171,7 +199,8 @@ func NewSplit(formula, delay, faults *Figures) Split {
 		if before == nil {
 			before = &Figures{}
 		}
-		return SplitPart{int64(after.Wrong) - int64(before.Wrong), after.WrongRatio - before.WrongRatio, after.MeanGap - before.MeanGap}
+		return SplitPart{int64(after.Wrong) - int64(before.Wrong),
+			after.WrongRatio - before.WrongRatio, after.MeanGap - before.MeanGap}
 	}
 	return Split{part(nil, formula), part(formula, delay), part(delay, faults)}
 }
@@ -303,10 +332,13 @@ func (t *tally) add(o *tally) {
 func (t *tally) figures() Figures {
 	f := Figures{
 		Requests: t.requests, Sources: t.sources,
-		Wrong: t.wronglyAllowed + t.wronglyLimited, WronglyAllowed: t.wronglyAllowed, WronglyLimited: t.wronglyLimited,
+		Wrong: t.wronglyAllowed + t.wronglyLimited, WronglyAllowed: t.wronglyAllowed,
+		WronglyLimited:       t.wronglyLimited,
 		FalseNegativeSources: t.falseNegatives, FalsePositiveSources: t.falsePositives,
-		RefusedOfInnocent: t.refusedOfInnocent, RefusedGood: t.refusedGood, Collateral: t.collateral,
-		Refused: t.refused, Mitigated: t.mitigated, Shed: t.shed, Walled: t.walled, Closed: t.closed, Failed: t.failed, Blocks: t.blocks,
+		RefusedOfInnocent: t.refusedOfInnocent, RefusedGood: t.refusedGood,
+		Collateral: t.collateral,
+		Refused:    t.refused, Mitigated: t.mitigated, Shed: t.shed, Walled: t.walled,
+		Closed: t.closed, Failed: t.failed, Blocks: t.blocks,
 		ErrorDistribution: t.errors, WrongByCount: t.wrongs,
 	}
 	f.WrongRatio = Ratio(float64(f.Wrong), t.requests)

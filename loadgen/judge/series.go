@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Series is what a limiter thought of one source, and what was true, in the stretch of time around its worst gap.
+// Series is what a limiter thought of one source, and what was true, in the stretch of time around
+// its worst gap.
 type Series struct {
 	Source int32
 	Points []Point
@@ -20,7 +21,8 @@ type Point struct {
 	Estimate float64
 }
 
-// seriesHalf is how many points of a Series lie before the worst gap, and how many after it at most.
+// seriesHalf is how many points of a Series lie before the worst gap, and how many after it at
+// most.
 const seriesHalf = 512
 
 // seriesSet keeps, for some sources, the latest points and those around the worst.
@@ -86,7 +88,8 @@ func (s *seriesSet) list() []Series {
 	return out
 }
 
-// Timeline counts what happened in each step of a run. When the run outgrows its number of steps, they become twice as long.
+// Timeline counts what happened in each step of a run. When the run outgrows its number of steps,
+// they become twice as long.
 type Timeline struct {
 	Step                             time.Duration
 	Admitted, Refused, Failed, Wrong []uint32

@@ -2,18 +2,20 @@ package judge
 
 import "math"
 
-// Truth says what is exact: how many requests a source has against it, which is held against Options.Limit. The zero
-// Truth is the exact log that this package's comment describes. It is the plainest form of each, and shares no code
-// with what is judged.
+// Truth says what is exact: how many requests a source has against it, which is held against
+// Options.Limit. The zero Truth is the exact log that this package's comment describes. It is the
+// plainest form of each, and shares no code with what is judged.
 type Truth struct {
-	// Fixed counts windows of the clock, one after the other. Start is when the run began, in ns since 1970.
+	// Fixed counts windows of the clock, one after the other. Start is when the run began, in ns
+	// since 1970.
 	Fixed bool
 	Start int64
-	// Interval, if not 0, is that of a bucket, in ns: it fills by one with each request and drains by one in that time. What is in it, rounded up,
-	// is what a source has against it. (ITU-T I.371, the continuous-state leaky bucket.)
+	// Interval, if not 0, is that of a bucket, in ns: it fills by one with each request and drains
+	// by one in that time. What is in it, rounded up, is what a source has against it. (ITU-T
+	// I.371, the continuous-state leaky bucket.)
 	Interval float64
-	// Queue is how many of Options.Limit wait in front of a bucket for their turn: a request waits until all but those that may come at once
-	// have drained. 0: none does.
+	// Queue is how many of Options.Limit wait in front of a bucket for their turn: a request waits
+	// until all but those that may come at once have drained. 0: none does.
 	Queue uint32
 }
 
@@ -32,7 +34,8 @@ type Account struct {
 	n     uint32
 }
 
-// Drop brings an account to the present, and returns how much there is. Both are ns since the run began.
+// Drop brings an account to the present, and returns how much there is. Both are ns since the run
+// began.
 func (a *Account) Drop(t *Truth, now, window int64) uint32 {
 	switch {
 	case t.Interval > 0:
@@ -60,7 +63,8 @@ func (a *Account) Push(t *Truth, now int64) {
 	}
 }
 
-// turn is how long the request that was pushed last waits for its turn before a bucket of that size, a part of which is its queue.
+// turn is how long the request that was pushed last waits for its turn before a bucket of that
+// size, a part of which is its queue.
 func (a *Account) turn(t *Truth, size uint32) int64 {
 	return int64(math.Max(0, a.level-float64(size-t.Queue)) * t.Interval)
 }

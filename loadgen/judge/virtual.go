@@ -11,21 +11,24 @@ import (
 
 // Limiter is the limiter in virtual time, as whoever has one hands it in.
 type Limiter struct {
-	// Advance lets time pass until at, since the run's start: reports travel, mitigations spread. Nil: nothing of the kind.
+	// Advance lets time pass until at, since the run's start: reports travel, mitigations spread.
+	// Nil: nothing of the kind.
 	Advance func(at time.Duration)
 	// Decide answers a request of a source at an edge, at the time it was advanced to.
 	Decide func(edge int, source int32) Decision
-	// InForce gives what mitigations have come into force on which edges since it was last asked, in the order of time. Nil: nobody
-	// keeps count.
+	// InForce gives what mitigations have come into force on which edges since it was last asked,
+	// in the order of time. Nil: nobody keeps count.
 	InForce func() []InForce
 }
 
 // VirtualOptions says how a simulation runs.
 type VirtualOptions struct {
-	Edges         int
-	PerConnection int    // requests of a connection, after which the source may meet another edge; 0: 20
+	Edges int
+	// Requests of a connection, after which the source may meet another edge; 0: 20
+	PerConnection int
 	Seed          uint64 // of the edges that connections meet
-	// Running returns which edges run at the time that the limiter was advanced to, as a set of bits; nil: all, always.
+	// Running returns which edges run at the time that the limiter was advanced to, as a set of
+	// bits; nil: all, always.
 	Running func() uint64
 	// Reach is as in Options: it also returns which edges a source's connections may meet.
 	Reach func(source int32, at time.Duration) uint64
@@ -43,9 +46,10 @@ type connection struct {
 // idleClose is how long a connection lives without a request.
 const idleClose = time.Minute
 
-// Simulate sends a trace through a limiter in virtual time and judges every decision as it falls. It returns early, with what it
-// has, when ctx is done.
-func Simulate(ctx context.Context, t *trace.Trace, mode Mode, o Options, v VirtualOptions, l Limiter) (Figures, error) {
+// Simulate sends a trace through a limiter in virtual time and judges every decision as it falls.
+// It returns early, with what it has, when ctx is done.
+func Simulate(ctx context.Context, t *trace.Trace, mode Mode, o Options, v VirtualOptions,
+	l Limiter) (Figures, error) {
 	if v.PerConnection == 0 {
 		v.PerConnection = 20
 	}

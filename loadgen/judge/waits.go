@@ -6,15 +6,16 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Waits is how long admitted requests waited for their turn, under a rule that has a queue (Truth.Queue), in seconds.
+// Waits is how long admitted requests waited for their turn, under a rule that has a queue
+// (Truth.Queue), in seconds.
 type Waits struct {
 	Requests uint64    `json:"requests"` // that had to wait
 	Delay    Quantiles `json:"delay"`    // of those
 	Queue    float64   `json:"queue"`    // as long as the last one of a full queue waits
 	Beyond   uint64    `json:"beyond"`   // requests that waited longer: must be 0
-	// Early is how long before its turn, by the exact truth, a request was let go that should have waited: what edges
-	// do before they have learned of each other's requests, so that the origin gets for a moment more than the rule's
-	// rate.
+	// Early is how long before its turn, by the exact truth, a request was let go that should have
+	// waited: what edges do before they have learned of each other's requests, so that the origin
+	// gets for a moment more than the rule's rate.
 	Early Quantiles `json:"early"`
 }
 
@@ -28,7 +29,8 @@ type waits struct {
 // newWaits is for a rule that has a queue; others have no use for it.
 func newWaits(t *Truth) (w waits) {
 	if t.Queue > 0 {
-		w.delay, w.early = hdrhistogram.New(1, int64(24*time.Hour), 3), hdrhistogram.New(1, int64(24*time.Hour), 3)
+		w.delay, w.early = hdrhistogram.New(1, int64(24*time.Hour), 3), hdrhistogram.New(1,
+			int64(24*time.Hour), 3)
 	}
 	return w
 }
@@ -36,7 +38,8 @@ func newWaits(t *Truth) (w waits) {
 // queueTime is as long as the last one of a full queue waits.
 func (t *Truth) queueTime() float64 { return float64(t.Queue) * t.Interval }
 
-// add takes in an admitted request that waited so long, and by the exact truth should have waited for its turn.
+// add takes in an admitted request that waited so long, and by the exact truth should have waited
+// for its turn.
 func (w *waits) add(t *Truth, delay, turn int64) {
 	if delay > 0 {
 		Record(w.delay, delay)

@@ -9,8 +9,8 @@ import (
 	"sluice/loadgen/scrape"
 )
 
-// Balance holds what everybody counted against each other: the load generator, the edges all together, the origin. At rest
-// the counts of a run without harmed processes agree exactly.
+// Balance holds what everybody counted against each other: the load generator, the edges all
+// together, the origin. At rest the counts of a run without harmed processes agree exactly.
 type Balance struct {
 	Rows  []BalanceRow `json:"rows"`
 	Notes []string     `json:"notes,omitempty"` // what could not be checked, and why
@@ -67,8 +67,9 @@ type counts struct {
 	guests  bool     // others sent as well: what all received is not what the trace's sources sent
 }
 
-// balance draws the balance. A client that repeats requests, or gets no answer to some, cannot know how many of those the
-// edges received; a harmed process takes its counts with it. What then remains is an inequality or a note.
+// balance draws the balance. A client that repeats requests, or gets no answer to some, cannot know
+// how many of those the edges received; a harmed process takes its counts with it. What then
+// remains is an inequality or a note.
 func (b counts) balance() Balance {
 	var out Balance
 	row := func(name string, left, right float64, least bool) {
@@ -87,44 +88,55 @@ func (b counts) balance() Balance {
 	admitted -= b.out.Troubled
 	vague := b.out.Retried > 0 || len(b.out.Errors) > 0 || b.out.Unknown > 0
 	unjudged := len(b.out.Unjudged) > 0 // answered, and what was decided is not known
-	taken := b.out.Resets > 0           // back: whether they reached the origin, and were answered, is a matter of moments
+	// Back: whether they reached the origin, and were answered, is a matter of moments
+	taken := b.out.Resets > 0
 	if taken {
-		out.Notes = append(out.Notes, "a request that is reset may be answered and reach the origin, or not, so what comes from there is at least what was seen of it")
+		out.Notes = append(out.Notes,
+			"a request that is reset may be answered and reach the origin, or not, so what comes from there is at least what was seen of it")
 	}
 	ended := len(b.out.Ended) > 0
 	if ended {
-		out.Notes = append(out.Notes, "edges ended connections for what was done on them, and count that as requests that nobody sent")
+		out.Notes = append(out.Notes,
+			"edges ended connections for what was done on them, and count that as requests that nobody sent")
 	}
 	for _, name := range b.harmed {
 		out.Notes = append(out.Notes, "what "+name+" counted went with it")
 	}
 	if b.guests {
-		out.Notes = append(out.Notes, "others sent as well, so only what came of each source of the trace is held")
+		out.Notes = append(out.Notes,
+			"others sent as well, so only what came of each source of the trace is held")
 	}
 	received, answers := b.edges.Sum("sluice_received_total"), b.edges.Sum("sluice_answers_total")
 	if !b.noEdges {
-		row("requests received by edges, answers plus aborted", received, answers+b.edges.Sum("sluice_aborted_total"), false)
+		row("requests received by edges, answers plus aborted", received,
+			answers+b.edges.Sum("sluice_aborted_total"), false)
 	}
 	if !b.noEdges && !b.guests {
 		if !ended {
-			row("requests received by edges, sent", received, float64(b.out.Sent-b.out.Unread), vague)
+			row("requests received by edges, sent", received, float64(b.out.Sent-b.out.Unread),
+				vague)
 		}
 		row("answers by edges, got", answers, float64(b.out.Answered), vague || taken)
-		row("refusals by edges, got", b.edges.Sum("sluice_answers_total", "code", "429"), float64(b.out.Statuses[429]), vague || taken)
+		row("refusals by edges, got", b.edges.Sum("sluice_answers_total", "code", "429"),
+			float64(b.out.Statuses[429]), vague || taken)
 		limited := 0.0
 		for _, verdict := range []string{"limited", "mitigated", "closed"} {
 			limited += b.edges.Sum("sluice_requests_total", "verdict", verdict)
 		}
 		row("refusals by the rule, judged as such", limited, float64(refused), vague || unjudged)
 		if b.wall {
-			row("connections closed by edges unanswered, seen", b.edges.Sum("sluice_connections_refused_total", "cap", "mitigated"), float64(b.out.Verdicts(judge.Shed)), vague)
+			row("connections closed by edges unanswered, seen",
+				b.edges.Sum("sluice_connections_refused_total", "cap",
+					"mitigated"), float64(b.out.Verdicts(judge.Shed)), vague)
 		}
 		if b.wall && !b.noWall {
-			row("connections refused by the kernel, seen", b.walled, float64(b.out.Verdicts(judge.Walled)), vague)
+			row("connections refused by the kernel, seen", b.walled,
+				float64(b.out.Verdicts(judge.Walled)), vague)
 		}
 		passed := b.edges.Sum("sluice_answers_total", "from", "origin")
 		if !taken {
-			row("answers by edges from the origin, answers of the origin", passed, b.edges.Sum("sluice_origin_requests_total"), vague)
+			row("answers by edges from the origin, answers of the origin", passed,
+				b.edges.Sum("sluice_origin_requests_total"), vague)
 		}
 		if !b.noOrig {
 			row("requests received by the origin, answers of the origin", float64(b.origin.Received), b.edges.Sum("sluice_origin_requests_total"), vague || taken || b.out.Troubled > 0) // an edge may have given up before its answer
@@ -135,12 +147,14 @@ func (b counts) balance() Balance {
 	}
 	if taken {
 		if !vague {
-			row("requests admitted, received by the origin", float64(admitted), float64(b.origin.Received), true)
+			row("requests admitted, received by the origin", float64(admitted),
+				float64(b.origin.Received), true)
 		}
 		return out
 	}
 	if !b.guests {
-		row("requests received by the origin, admitted", float64(b.origin.Received), float64(admitted), vague || unjudged || b.noEdges || b.out.Troubled > 0)
+		row("requests received by the origin, admitted", float64(b.origin.Received),
+			float64(admitted), vague || unjudged || b.noEdges || b.out.Troubled > 0)
 	}
 	if b.shared || b.origin.Others > 0 || vague || unjudged || b.noEdges || b.out.Troubled > 0 {
 		return out
@@ -156,6 +170,7 @@ func (b counts) balance() Balance {
 			differ++
 		}
 	}
-	row("sources of whom the origin received another number than was admitted, none", float64(differ), 0, false)
+	row("sources of whom the origin received another number than was admitted, none",
+		float64(differ), 0, false)
 	return out
 }

@@ -26,9 +26,12 @@ func (s *Site) certify() error {
 	}
 	now := time.Now()
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: replay.DefaultHost}, DNSNames: []string{replay.DefaultHost},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(365 * 24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: replay.DefaultHost},
+		DNSNames:  []string{replay.DefaultHost},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(365 * 24 * time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	if err != nil {
@@ -44,11 +47,13 @@ func (s *Site) certify() error {
 	if _, err := s.file(certificateFile, string(text)); err != nil {
 		return err
 	}
-	_, err = s.file(keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+	_, err = s.file(keyFile,
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
 	return err
 }
 
 // client is how a client knows the site's edges. Sessions are resumed, as by browsers.
 func (s *Site) client() *tls.Config {
-	return &tls.Config{RootCAs: s.roots, ServerName: replay.DefaultHost, ClientSessionCache: tls.NewLRUClientSessionCache(1 << 12)}
+	return &tls.Config{RootCAs: s.roots, ServerName: replay.DefaultHost,
+		ClientSessionCache: tls.NewLRUClientSessionCache(1 << 12)}
 }

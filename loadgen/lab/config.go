@@ -13,9 +13,11 @@ import (
 	"sluice/loadgen/replay"
 )
 
-// memcachedArguments starts a node on loopback only, with so many MB; as root it must say whom to become.
+// memcachedArguments starts a node on loopback only, with so many MB; as root it must say whom to
+// become.
 func memcachedArguments(addr netip.AddrPort, memory int) []string {
-	args := []string{"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port()), "-U", "0", "-m", fmt.Sprint(memory)}
+	args := []string{"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port()), "-U", "0", "-m",
+		fmt.Sprint(memory)}
 	switch {
 	case process.CanBeNobody():
 		args = append(args, "-u", "nobody")
@@ -50,7 +52,8 @@ func nutcrackerConfig(addr netip.AddrPort, nodes []netip.AddrPort) string {
 const ruleName = "default"
 
 // edgeConfig is the configuration file of an edge.
-func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret string, peers [][]netip.AddrPort) string {
+func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret string,
+	peers [][]netip.AddrPort) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("listen: %q", m.Addr)
@@ -58,7 +61,8 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	line("verdict_header: true")
 	if s.HTTP2 {
 		line("listen_tls: %q", m.Secure)
-		line("tls: {certificate: %q, key: %q}", filepath.Join(s.dir, certificateFile), filepath.Join(s.dir, keyFile))
+		line("tls: {certificate: %q, key: %q}", filepath.Join(s.dir, certificateFile),
+			filepath.Join(s.dir, keyFile))
 	}
 	if s.Logged {
 		line("access_log: {file: %q, format: json}", m.access)

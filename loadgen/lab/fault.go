@@ -22,7 +22,8 @@ type Fault struct {
 // Action is what a fault does to a process.
 type Action string
 
-// The actions. Stop and cont stand for a process that hangs; restart starts one anew that was killed, or kills it first.
+// The actions. Stop and cont stand for a process that hangs; restart starts one anew that was
+// killed, or kills it first.
 const (
 	Kill    Action = "kill"    // SIGKILL
 	Term    Action = "term"    // SIGTERM: it may finish what is under way
@@ -30,11 +31,12 @@ const (
 	Cont    Action = "cont"    // SIGCONT
 	Restart Action = "restart" // with the same address
 
-	StepClock Action = "step-clock" // its wall clock, and no other's; the steps add up until it is restarted
+	// Its wall clock, and no other's; the steps add up until it is restarted
+	StepClock Action = "step-clock"
 )
 
-// Other is the kind of a fault that is done to no process of the lab: Lab.Other does it, Action says what it is, and Index which of those that
-// somebody else keeps.
+// Other is the kind of a fault that is done to no process of the lab: Lab.Other does it, Action
+// says what it is, and Index which of those that somebody else keeps.
 const Other = "other"
 
 var faultTarget = regexp.MustCompile(`^(edge|memcached|twemproxy|origin|wall)/(0|[1-9][0-9]{0,3})$`)
@@ -56,18 +58,21 @@ func ParseFault(s string) (Fault, error) {
 		return fail("%s is no time after the start: want one such as 20s", words[0])
 	}
 	action := Action(words[1])
-	if actions := []Action{Kill, Term, Stop, Cont, Restart, StepClock}; !slices.Contains(actions, action) {
+	if actions := []Action{Kill, Term, Stop, Cont, Restart, StepClock}; !slices.Contains(actions,
+		action) {
 		return fail("no action %s: want kill, term, stop, cont, restart or step-clock", words[1])
 	}
 	m := faultTarget.FindStringSubmatch(words[2])
 	if m == nil {
-		return fail("no target %s: want edge/N, memcached/N, twemproxy/N, origin/0 or wall/0", words[2])
+		return fail("no target %s: want edge/N, memcached/N, twemproxy/N, origin/0 or wall/0",
+			words[2])
 	}
 	index, _ := strconv.Atoi(m[2]) // at most four digits
 	f := Fault{At: at, Action: action, Kind: m[1], Index: index}
 	if action == StepClock {
 		if f.Kind != "edge" {
-			return fail("only an edge's clock matters, and is stepped: want edge/N instead of %s", words[2])
+			return fail("only an edge's clock matters, and is stepped: want edge/N instead of %s",
+				words[2])
 		}
 		if f.By, err = time.ParseDuration(words[3]); err != nil || f.By == 0 {
 			return fail("%s is no step of a clock: want one such as -5s", words[3])

@@ -1,5 +1,6 @@
-// Package lab starts points of presence of real processes on this machine (Lab), replays traces on them, does faults to them meanwhile, and
-// counts afterwards what everybody saw, which must agree (Balance).
+// Package lab starts points of presence of real processes on this machine (Lab), replays traces on
+// them, does faults to them meanwhile, and counts afterwards what everybody saw, which must agree
+// (Balance).
 package lab
 
 import (
@@ -25,8 +26,9 @@ import (
 	"sluice/loadgen/scrape"
 )
 
-// Lab starts points of presence of real processes on this machine: edges, the memcached nodes that they share and, if
-// wanted, a twemproxy between, all before one origin. Everything listens on free ports of 127.0.0.1.
+// Lab starts points of presence of real processes on this machine: edges, the memcached nodes that
+// they share and, if wanted, a twemproxy between, all before one origin. Everything listens on free
+// ports of 127.0.0.1.
 type Lab struct {
 	PoPs      int  // 0: 1
 	Edges     int  // of each PoP; 0: 1
@@ -40,17 +42,21 @@ type Lab struct {
 	Rule    RuleConfig
 	Carrier replay.Carrier
 	HTTP2   bool // edges are reached by HTTP/2, over TLS with a certificate of their own
-	Logged  bool // edges write access logs, without which nobody knows what became of requests that were reset
-	Guests  bool // others send than the sources of the trace, from addresses of their own
+	// Edges write access logs, without which nobody knows what became of requests that were reset
+	Logged bool
+	Guests bool // others send than the sources of the trace, from addresses of their own
 
-	Before        netip.AddrPort // the origin of the edges, if it is not to be the lab's own
-	OriginOptions string         // more of it, as in a configuration file: "timeout: 5s, max_requests: 10"
-	MoreRules     []string       // beside Rule, as in a configuration file: "{name: login, limit: 5}"
+	Before netip.AddrPort // the origin of the edges, if it is not to be the lab's own
+	// More of it, as in a configuration file: "timeout: 5s, max_requests: 10"
+	OriginOptions string
+	// Beside Rule, as in a configuration file: "{name: login, limit: 5}"
+	MoreRules []string
 
 	Peers bool // PoPs send each other their blocks, and counts near the limit
 
-	// Wall is the executable of sluice-wall: edges shed in the kernel. It must run in a network of the lab's own, with one PoP, since the kernel refuses
-	// a source at all edges there; "": edges answer whom they refuse.
+	// Wall is the executable of sluice-wall: edges shed in the kernel. It must run in a network of
+	// the lab's own, with one PoP, since the kernel refuses a source at all edges there; "": edges
+	// answer whom they refuse.
 	Wall string
 
 	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
@@ -100,7 +106,8 @@ type Member struct {
 	ahead atomic.Int64 // how far its clock has been stepped, ns
 }
 
-// Start starts everything and returns when all of it is ready; on an error nothing is left. The caller stops the site.
+// Start starts everything and returns when all of it is ready; on an error nothing is left. The
+// caller stops the site.
 func (l Lab) Start(ctx context.Context) (*Site, error) {
 	l.PoPs, l.Edges = max(l.PoPs, 1), max(l.Edges, 1)
 	if l.Log == nil {
@@ -119,7 +126,8 @@ func (s *Site) start(ctx context.Context) error {
 		return err
 	}
 	s.Log("starting %s", s.describe())
-	for _, group := range [][]*Member{s.NodeProcesses, s.ProxyProcesses, {s.origin}, s.WallProcesses, s.EdgeProcesses} {
+	for _, group := range [][]*Member{s.NodeProcesses, s.ProxyProcesses, {s.origin},
+		s.WallProcesses, s.EdgeProcesses} {
 		for _, m := range group {
 			if err := m.Start(); err != nil {
 				return err
@@ -156,7 +164,8 @@ func (s *Site) describe() string {
 // plan finds the programs, chooses the ports and writes the configurations. Nothing runs yet.
 func (s *Site) plan() error {
 	var err error
-	if s.Sluice, err = process.Find(s.Sluice, "build it with make build, or name it with --sluice"); err != nil {
+	if s.Sluice, err = process.Find(s.Sluice,
+		"build it with make build, or name it with --sluice"); err != nil {
 		return err
 	}
 	if len(s.Origin) == 0 {
@@ -164,7 +173,8 @@ func (s *Site) plan() error {
 	}
 	memcached, nutcracker := "", ""
 	if s.Memcached > 0 {
-		if memcached, err = process.Find("memcached", "install it (apt-get install memcached), or use --memcached 0"); err != nil {
+		if memcached, err = process.Find("memcached",
+			"install it (apt-get install memcached), or use --memcached 0"); err != nil {
 			return err
 		}
 	}
@@ -172,7 +182,8 @@ func (s *Site) plan() error {
 		if s.Memcached == 0 {
 			return errors.New("loadgen: lab: a twemproxy needs memcached nodes behind it")
 		}
-		if nutcracker, err = process.Find("nutcracker", "install it (apt-get install nutcracker), or leave --twemproxy out"); err != nil {
+		if nutcracker, err = process.Find("nutcracker",
+			"install it (apt-get install nutcracker), or leave --twemproxy out"); err != nil {
 			return err
 		}
 	}
@@ -238,7 +249,8 @@ func (s *Site) plan() error {
 		if s.Twemproxy {
 			m := newMember(fmt.Sprint("twemproxy/", len(s.ProxyProcesses)), nutcracker, next())
 			m.ready = func() error { return scrape.MemcachedAnswers(m.Addr) }
-			file, err := s.file(fmt.Sprintf("nutcracker-%d.yml", pop), nutcrackerConfig(m.Addr, tier))
+			file, err := s.file(fmt.Sprintf("nutcracker-%d.yml", pop), nutcrackerConfig(m.Addr,
+				tier))
 			if err != nil {
 				return err
 			}
@@ -258,7 +270,8 @@ func (s *Site) plan() error {
 			if s.Logged {
 				m.access = filepath.Join(s.dir, fmt.Sprintf("edge-%d.log", len(s.EdgeProcesses)))
 			}
-			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.EdgeProcesses)), s.edgeConfig(pop, m, tier, secret, peers))
+			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.EdgeProcesses)),
+				s.edgeConfig(pop, m, tier, secret, peers))
 			if err != nil {
 				return err
 			}
@@ -290,10 +303,11 @@ func (s *Site) file(name, text string) (string, error) {
 	return path, nil
 }
 
-// Stop ends every process, the edges first so that they can report what they still hold, and returns when all are gone.
-// It may be called more than once.
+// Stop ends every process, the edges first so that they can report what they still hold, and
+// returns when all are gone. It may be called more than once.
 func (s *Site) Stop() {
-	for _, group := range [][]*Member{s.EdgeProcesses, s.WallProcesses, s.ProxyProcesses, s.NodeProcesses, {s.origin}} {
+	for _, group := range [][]*Member{s.EdgeProcesses, s.WallProcesses, s.ProxyProcesses,
+		s.NodeProcesses, {s.origin}} {
 		var all sync.WaitGroup
 		for _, m := range group {
 			if m != nil {
@@ -328,10 +342,12 @@ func (s *Site) members() []*Member {
 // Member finds the target of a fault.
 func (s *Site) target(f Fault) (*Member, error) {
 	group := map[string][]*Member{
-		"edge": s.EdgeProcesses, "memcached": s.NodeProcesses, "twemproxy": s.ProxyProcesses, "origin": {s.origin}, "wall": s.WallProcesses,
+		"edge": s.EdgeProcesses, "memcached": s.NodeProcesses, "twemproxy": s.ProxyProcesses,
+		"origin": {s.origin}, "wall": s.WallProcesses,
 	}[f.Kind]
 	if f.Index >= len(group) {
-		return nil, fmt.Errorf("loadgen: fault %q: there is no %s; of this kind there are %d", f, f.Target(), len(group))
+		return nil, fmt.Errorf("loadgen: fault %q: there is no %s; of this kind there are %d", f,
+			f.Target(), len(group))
 	}
 	return group[f.Index], nil
 }
@@ -345,7 +361,8 @@ func (s *Site) Check(faults []Fault) error {
 		if _, err := s.target(f); err != nil {
 			return err
 		}
-		if f.Kind == "edge" && s.Wall != "" && (f.Action == Kill || f.Action == Term || f.Action == Restart) {
+		if f.Kind == "edge" && s.Wall != "" && (f.Action == Kill || f.Action == Term ||
+			f.Action == Restart) {
 			return fmt.Errorf("loadgen: fault %q: nobody listens then, and the kernel refuses connections as it does those of blocked sources: with a wall, stop and cont an edge, or harm wall/0", f)
 		}
 	}

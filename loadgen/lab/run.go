@@ -25,16 +25,19 @@ import (
 // Outcome is what a replay on a Site saw, from the client's side and from inside.
 type Outcome struct {
 	*replay.Outcome
-	InForce  []judge.InForce // when each edge had each mitigation; edges are numbered through, those of the first PoP first
+	// When each edge had each mitigation; edges are numbered through, those of the first PoP first
+	InForce  []judge.InForce
 	Balance  Balance
 	TierOps  map[string]float64 // commands that edges sent to the tier, by kind
 	Nodes    []NodeDelta
 	Happened []string     // the faults, as they were done
 	Lost     []judge.Lost // edges that they killed or restarted
-	Over     time.Time    // when the last of them was done, what it restarted being ready; the zero Time: there was none
-	Excused  bool         // a fault was done to an edge or to the origin, which clients may notice
+	// When the last of them was done, what it restarted being ready; the zero Time: there was none
+	Over    time.Time
+	Excused bool // a fault was done to an edge or to the origin, which clients may notice
 
-	RoundTrip time.Duration // from an edge to a node and back: the mean that edges measured; 0: there was none
+	// From an edge to a node and back: the mean that edges measured; 0: there was none
+	RoundTrip time.Duration
 }
 
 // NodeDelta is what a memcached node counted during the run.
@@ -53,18 +56,21 @@ func (o *Outcome) Ops() uint64 {
 	return uint64(math.Round(total))
 }
 
-// Err is nil if the run was sound: the balance holds, and no client met an error that no fault explains.
+// Err is nil if the run was sound: the balance holds, and no client met an error that no fault
+// explains.
 func (o *Outcome) Err() error {
 	errs := []error{o.Balance.Err()}
 	if n := o.ClientErrors(); n > 0 && !o.Excused {
-		errs = append(errs, fmt.Errorf("loadgen: %d client errors that no fault explains: %s", n, o.Trouble()))
+		errs = append(errs, fmt.Errorf("loadgen: %d client errors that no fault explains: %s", n,
+			o.Trouble()))
 	}
 	return errors.Join(errs...)
 }
 
-// Run replays a trace on the site, doing the faults at their times, and collects what everybody saw. The replay's edges,
-// and its way of carrying sources, are the site's.
-func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, faults []Fault) (*Outcome, error) {
+// Run replays a trace on the site, doing the faults at their times, and collects what everybody
+// saw. The replay's edges, and its way of carrying sources, are the site's.
+func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace,
+	faults []Fault) (*Outcome, error) {
 	if err := s.Check(faults); err != nil {
 		return nil, err
 	}
@@ -179,14 +185,16 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	return out, s.Crashed()
 }
 
-// watchPeriod is how often edges are asked for their mitigations: several times in the life of the shortest.
+// watchPeriod is how often edges are asked for their mitigations: several times in the life of the
+// shortest.
 func watchPeriod(timeout time.Duration) time.Duration {
 	return max(50*time.Millisecond, min(timeout/5, 200*time.Millisecond))
 }
 
-// learn reads the outcome of requests that were reset from the edges' access logs. The edges are at rest, but they
-// write a moment later.
-func (s *Site) learn(ctx context.Context, out *replay.Outcome, t *trace.Trace, edges scrape.Metrics) error {
+// learn reads the outcome of requests that were reset from the edges' access logs. The edges are at
+// rest, but they write a moment later.
+func (s *Site) learn(ctx context.Context, out *replay.Outcome, t *trace.Trace,
+	edges scrape.Metrics) error {
 	var logs []io.Reader
 	for range 40 { // 2 s
 		lines := int(edges.Sum("sluice_log_lines_lost_total"))
@@ -223,7 +231,8 @@ type doneFault struct {
 }
 
 // injectFaults does the faults at their times, each without waiting for the one before to be over.
-func (s *Site) injectFaults(ctx context.Context, faults []Fault) (happened []string, done []doneFault) {
+func (s *Site) injectFaults(ctx context.Context,
+	faults []Fault) (happened []string, done []doneFault) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	start := time.Now()
@@ -261,8 +270,9 @@ func (s *Site) injectFaults(ctx context.Context, faults []Fault) (happened []str
 	return happened, done
 }
 
-// Settle waits until the edges are at rest, all requests received being answered or aborted, and gives their metrics, added
-// up. Edges that do not run are left out. One that never comes to rest shows in the balance.
+// Settle waits until the edges are at rest, all requests received being answered or aborted, and
+// gives their metrics, added up. Edges that do not run are left out. One that never comes to rest
+// shows in the balance.
 func (s *Site) Settle(ctx context.Context, client *http.Client) (scrape.Metrics, error) {
 	var sum scrape.Metrics
 	for range 400 { // 20 s

@@ -20,7 +20,8 @@ func (s *Site) planWall() error {
 	case s.PoPs > 1:
 		return fmt.Errorf("loadgen: lab: %d PoPs behind one wall: the kernel refuses a source at all edges of a machine, so there must be one PoP", s.PoPs)
 	case s.Carrier != replay.Loopback:
-		return fmt.Errorf("loadgen: lab: a wall with sources by %v: the kernel knows peers alone", s.Carrier)
+		return fmt.Errorf("loadgen: lab: a wall with sources by %v: the kernel knows peers alone",
+			s.Carrier)
 	case s.HTTP2:
 		return fmt.Errorf("loadgen: lab: a wall over HTTP/2: connections stay open, and the kernel refuses new ones alone")
 	}
@@ -39,7 +40,8 @@ func (s *Site) guard() {
 	for _, e := range s.EdgeProcesses {
 		ports = append(ports, fmt.Sprint(e.Addr.Port()))
 	}
-	m.Args = []string{"--socket", s.wallSocket(), "--ports", strings.Join(ports, ","), "--user", fmt.Sprint(os.Geteuid())}
+	m.Args = []string{"--socket", s.wallSocket(), "--ports", strings.Join(ports, ","), "--user",
+		fmt.Sprint(os.Geteuid())}
 	m.ready = func() error { _, err := os.Stat(s.wallSocket()); return err } // the edges wait for the rest
 }
 

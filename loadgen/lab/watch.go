@@ -11,8 +11,9 @@ import (
 	"sluice/loadgen/scrape"
 )
 
-// watcher learns which edge knew of which mitigation, and when, by asking every edge for its list now and then. An edge says
-// itself when it learned of each, so how often it is asked decides only whether short ones are seen at all.
+// watcher learns which edge knew of which mitigation, and when, by asking every edge for its list
+// now and then. An edge says itself when it learned of each, so how often it is asked decides only
+// whether short ones are seen at all.
 type watcher struct {
 	client *http.Client
 	edges  []netip.AddrPort // their admin addresses
@@ -45,7 +46,8 @@ type Mitigations []struct {
 	Reason  string    `json:"reason"`
 }
 
-// run asks every edge once per period until ctx ends. An edge that does not answer is asked again next time.
+// run asks every edge once per period until ctx ends. An edge that does not answer is asked again
+// next time.
 func (w *watcher) run(ctx context.Context, period time.Duration) {
 	var all sync.WaitGroup
 	for i := range w.edges {
@@ -68,7 +70,8 @@ func (w *watcher) run(ctx context.Context, period time.Duration) {
 // look asks one edge.
 func (w *watcher) look(ctx context.Context, edge int) {
 	var list Mitigations
-	if scrape.Get(ctx, w.client, w.edges[edge], "/v1/mitigations?rule="+ruleName, scrape.JSON(&list)) != nil {
+	if scrape.Get(ctx, w.client, w.edges[edge], "/v1/mitigations?rule="+ruleName,
+		scrape.JSON(&list)) != nil {
 		return
 	}
 	w.mu.Lock()
@@ -81,8 +84,9 @@ func (w *watcher) look(ctx context.Context, edge int) {
 	}
 }
 
-// inForce is what was seen, for a judge: sources by their addresses, edges as they are numbered here, times since epoch. A
-// mitigation that an edge has from the PoP and knew the moment it began is one that the PoP's total began there.
+// inForce is what was seen, for a judge: sources by their addresses, edges as they are numbered
+// here, times since epoch. A mitigation that an edge has from the PoP and knew the moment it began
+// is one that the PoP's total began there.
 func (w *watcher) inForce(epoch time.Time, sources map[string]int32) []judge.InForce {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +107,8 @@ func (w *watcher) inForce(epoch time.Time, sources map[string]int32) []judge.InF
 			continue
 		}
 		out = append(out, judge.InForce{
-			Source: source, Edge: int16(key.edge), Start: key.start.Sub(epoch), At: l.at.Sub(epoch), Until: l.until.Sub(epoch),
+			Source: source, Edge: int16(key.edge), Start: key.start.Sub(epoch), At: l.at.Sub(epoch),
+			Until: l.until.Sub(epoch),
 			Total: totals[block{key.rule, key.source, key.start}], Operator: l.ordered,
 		})
 	}

@@ -1,4 +1,5 @@
-// Package origin is a small HTTP server to stand behind edges, which counts what reached it by source.
+// Package origin is a small HTTP server to stand behind edges, which counts what reached it by
+// source.
 package origin
 
 import (
@@ -28,9 +29,10 @@ const maxBytesAsked = 1 << 30
 // StatsPath is where an Origin reports what it received. Requests for it are not counted.
 const StatsPath = "/__stats"
 
-// Server is a small HTTP server to stand behind edges. It answers every request alike and counts requests by the first
-// address of their X-Forwarded-For header, which is the source as the edge saw it. The zero Origin answers 200 with two
-// bytes at once. A path that begins with BytesPath asks for as many bytes as it says.
+// Server is a small HTTP server to stand behind edges. It answers every request alike and counts
+// requests by the first address of their X-Forwarded-For header, which is the source as the edge
+// saw it. The zero Origin answers 200 with two bytes at once. A path that begins with BytesPath
+// asks for as many bytes as it says.
 type Server struct {
 	Status int           // 0: 200
 	Size   int           // bytes of body; 0: "ok"; below 0: none
@@ -55,7 +57,8 @@ type Stats struct {
 
 // Minus is what was received since an earlier look.
 func (o Stats) Minus(earlier Stats) Stats {
-	out := Stats{Received: o.Received - earlier.Received, Others: o.Others - earlier.Others, BySource: make(map[string]int), Most: o.Most}
+	out := Stats{Received: o.Received - earlier.Received, Others: o.Others - earlier.Others,
+		BySource: make(map[string]int), Most: o.Most}
 	for source, n := range o.BySource {
 		if n -= earlier.BySource[source]; n > 0 {
 			out.BySource[source] = n
@@ -150,7 +153,8 @@ func (o *Server) Shutdown() error {
 func (o *Server) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s := Stats{Received: o.received, Others: o.others, BySource: make(map[string]int, len(o.bySource)), Most: o.most}
+	s := Stats{Received: o.received, Others: o.others, BySource: make(map[string]int,
+		len(o.bySource)), Most: o.most}
 	for source, n := range o.bySource {
 		s.BySource[source] = *n
 	}
@@ -168,7 +172,8 @@ func (o *Server) count(forwarded, path []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.received++
-	if name, ok := strings.CutPrefix(string(path), OncePath); ok && len(name) <= 64 && (len(o.once) < maxSources || o.once[name] > 0) {
+	if name, ok := strings.CutPrefix(string(path), OncePath); ok && len(name) <= 64 &&
+		(len(o.once) < maxSources || o.once[name] > 0) {
 		if o.once == nil {
 			o.once = make(map[string]int)
 		}

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Shade is a colour by what it stands for. The page's style sheet says what it is, so that a plot is light or dark as the page
-// is.
+// Shade is a colour by what it stands for. The page's style sheet says what it is, so that a plot
+// is light or dark as the page is.
 type Shade uint8
 
 const (
@@ -45,7 +45,8 @@ type Axis struct {
 	Label    string
 	Min, Max float64 // what it shows: what lines and marks reach, unless it is set after them
 	Log      bool    // logarithmic, for values above 0
-	Ticks    []Tick  // nil: about five at round numbers, or where it is logarithmic at powers of ten
+	// Nil: about five at round numbers, or where it is logarithmic at powers of ten
+	Ticks []Tick
 }
 
 // Tick is a mark on an axis, and what it says.
@@ -66,7 +67,10 @@ type line struct {
 
 // NewChart is a chart without lines.
 func NewChart(x, y string) *Chart {
-	axis := func(label string) Axis { return Axis{Label: label, Min: math.Inf(1), Max: math.Inf(-1)} }
+	axis := func(label string) Axis {
+		return Axis{Label: label, Min: math.Inf(1),
+			Max: math.Inf(-1)}
+	}
 	return &Chart{X: axis(x), Y: axis(y)}
 }
 
@@ -78,7 +82,8 @@ func (c *Chart) Line(name string, of Shade, steps bool, points []XY) {
 
 // Mark adds a dashed mark from one point to another.
 func (c *Chart) Mark(from, to XY) {
-	c.add(line{[]XY{from, to}, false, fmt.Sprintf("stroke:var(%v);stroke-width:0.8;stroke-dasharray:4,3", Alarm)})
+	c.add(line{[]XY{from, to}, false,
+		fmt.Sprintf("stroke:var(%v);stroke-width:0.8;stroke-dasharray:4,3", Alarm)})
 }
 
 func (c *Chart) add(l line) {
@@ -140,8 +145,8 @@ func (a *Axis) ticks() (out []Tick) {
 	return out
 }
 
-// What an SVG measures in its own units, of which a page shows more or fewer on a line. Letters are readable on a phone, where
-// that is its width.
+// What an SVG measures in its own units, of which a page shows more or fewer on a line. Letters are
+// readable on a phone, where that is its width.
 const (
 	chartWidth, chartHeight = 400, 200
 	digit                   = 6 // the width of one, at most
@@ -154,14 +159,17 @@ func (c *Chart) SVG() template.HTML {
 	for _, t := range up {
 		widest = max(widest, utf8.RuneCountInString(t.Label))
 	}
-	left, right, top, bottom := float64(24+digit*widest), chartWidth-16., 6., chartHeight-32. // of the plot; half a label stands beyond its right end
+	// Of the plot; half a label stands beyond its right end
+	left, right, top, bottom := float64(24+digit*widest), chartWidth-16., 6., chartHeight-32.
 	x := func(v float64) float64 { return left + (right-left)*c.X.at(v) }
 	y := func(v float64) float64 { return bottom - (bottom-top)*c.Y.at(v) }
 
 	var b strings.Builder
 	text := func(x, y, size float64, anchor, more, text string) {
 		if text != "" {
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" style="font-size:%gpx;text-anchor:%s"%s>%s</text>`+"\n", x, y, size, anchor, more, html.EscapeString(text))
+			fmt.Fprintf(&b,
+				`<text x="%.1f" y="%.1f" style="font-size:%gpx;text-anchor:%s"%s>%s</text>`+"\n", x,
+				y, size, anchor, more, html.EscapeString(text))
 		}
 	}
 	path := func(style, format string, args ...any) {
@@ -181,7 +189,8 @@ func (c *Chart) SVG() template.HTML {
 	path(axis, "M%.1f,%.1fV%.1f", left-2, top, bottom)
 	path(axis, "M%.1f,%.1fH%.1f", left, bottom+2, right)
 	text((left+right)/2, chartHeight-4, 12, "middle", "", c.X.Label)
-	text(11, (top+bottom)/2, 12, "middle", fmt.Sprintf(` transform="rotate(-90 11 %.1f)"`, (top+bottom)/2), c.Y.Label)
+	text(11, (top+bottom)/2, 12, "middle", fmt.Sprintf(` transform="rotate(-90 11 %.1f)"`,
+		(top+bottom)/2), c.Y.Label)
 	for _, l := range c.lines {
 		var d strings.Builder
 		for i, p := range l.points {

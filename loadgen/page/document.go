@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Document is one answer and what it rests on, in the order in which people read: the answer in a sentence, tables, pictures, how
-// it was come by. WriteText and WriteHTML keep that order, so a text and a page say the same.
+// Document is one answer and what it rests on, in the order in which people read: the answer in a
+// sentence, tables, pictures, how it was come by. WriteText and WriteHTML keep that order, so a
+// text and a page say the same.
 type Document struct {
 	Title   string // distinguishes it from others beside it
 	Answer  string // empty: the tables speak for themselves
@@ -21,8 +22,8 @@ type Document struct {
 	Details *Details
 }
 
-// Table is a table and what it takes to read it. The first row is its head; a row of one cell is a heading for those below it, and
-// a name that begins with blanks belongs to the one above.
+// Table is a table and what it takes to read it. The first row is its head; a row of one cell is a
+// heading for those below it, and a name that begins with blanks belongs to the one above.
 type Table struct {
 	Rows  [][]string
 	Notes []string    // below it
@@ -106,10 +107,11 @@ func keepUnits(s string) string {
 	return unit.ReplaceAllStringFunc(s, func(u string) string { return noBreak + u[1:] })
 }
 
-// WriteHTML writes documents as one page that needs nothing else: no network, no script, light or dark as its reader has it, for
-// a phone as for paper.
+// WriteHTML writes documents as one page that needs nothing else: no network, no script, light or
+// dark as its reader has it, for a phone as for paper.
 func WriteHTML(w io.Writer, title string, documents ...Document) error {
-	t, err := template.New("page").Funcs(template.FuncMap{"keepUnits": keepUnits, "label": label, "sub": sub}).Parse(htmlPage)
+	t, err := template.New("page").Funcs(template.FuncMap{"keepUnits": keepUnits, "label": label,
+		"sub": sub}).Parse(htmlPage)
 	if err != nil {
 		return err
 	}

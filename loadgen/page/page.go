@@ -1,5 +1,6 @@
-// Package page is what reports are made of: numbers as people read them, tables, charts, and documents of these as text or as a page
-// of HTML that needs nothing else. It knows nothing of what they say.
+// Package page is what reports are made of: numbers as people read them, tables, charts, and
+// documents of these as text or as a page of HTML that needs nothing else. It knows nothing of what
+// they say.
 package page
 
 import "html/template"
@@ -11,8 +12,8 @@ type Figure struct {
 	Caption string
 }
 
-// style is the style sheet of all pages. On a phone the cells of a table may break, but no number leaves its unit; a table
-// of many columns becomes a list, each cell behind the name of its column.
+// style is the style sheet of all pages. On a phone the cells of a table may break, but no number
+// leaves its unit; a table of many columns becomes a list, each cell behind the name of its column.
 const style = `<style>
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2430; --soft: #5b6675; --faint: #dfe4ea; --ours: #0b6bcb; --theirs: #d9730d; --alarm: #c62f3b; }
 @media (prefers-color-scheme: dark) {

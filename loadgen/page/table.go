@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// text writes the table with its first column to the left, if it holds names, and the others to the right.
+// text writes the table with its first column to the left, if it holds names, and the others to the
+// right.
 func (t *Table) text(b *strings.Builder) {
 	var widths []int
 	for _, cells := range t.Rows {

@@ -16,12 +16,14 @@ import (
 	"time"
 )
 
-// A program asks for the time in the vDSO, code that the kernel maps into each process. StepClock changes that code in one process, as a
-// debugger sets a breakpoint: the kernel gives the process a copy of the page. So the program itself needs no switch for it, which
-// would be there in production as well, and no clock but its own is changed.
+// A program asks for the time in the vDSO, code that the kernel maps into each process. StepClock
+// changes that code in one process, as a debugger sets a breakpoint: the kernel gives the process a
+// copy of the page. So the program itself needs no switch for it, which would be there in
+// production as well, and no clock but its own is changed.
 
-// fakeClock is clock_gettime(2) for the end of the vDSO, where its pages are empty. It asks the kernel, and adds to the wall clock what
-// the last 16 bytes say: whole seconds and the nanoseconds above them.
+// fakeClock is clock_gettime(2) for the end of the vDSO, where its pages are empty. It asks the
+// kernel, and adds to the wall clock what the last 16 bytes say: whole seconds and the nanoseconds
+// above them.
 var fakeClock = []byte{
 	0xb8, 0xe4, 0, 0, 0, // mov eax, 228 (clock_gettime)
 	0x0f, 0x05, // syscall
@@ -46,8 +48,8 @@ const (
 	jumpBytes      = 5  // of the jump to it
 )
 
-// StepClock steps the wall clock that a running process sees, as it reads it by clock_gettime(2), which programs in Go do. Steps add
-// up; a process that is started anew has the system's clock.
+// StepClock steps the wall clock that a running process sees, as it reads it by clock_gettime(2),
+// which programs in Go do. Steps add up; a process that is started anew has the system's clock.
 func (p *Process) StepClock(by time.Duration) error {
 	p.mu.Lock()
 	running := p.command != nil
@@ -90,12 +92,14 @@ func stepClock(pid int, by time.Duration) error {
 		return errors.New("there is no room at the end of its vDSO")
 	}
 	numbers := fake[fakeClockBytes-16:]
-	was := time.Duration(binary.LittleEndian.Uint64(numbers))*time.Second + time.Duration(binary.LittleEndian.Uint64(numbers[8:]))
+	was := time.Duration(binary.LittleEndian.Uint64(numbers))*time.Second +
+		time.Duration(binary.LittleEndian.Uint64(numbers[8:]))
 	seconds := int64(math.Floor((was + by).Seconds()))
 	copy(fake, fakeClock)
 	binary.LittleEndian.PutUint64(numbers, uint64(seconds))
 	binary.LittleEndian.PutUint64(numbers[8:], uint64(was+by-time.Duration(seconds)*time.Second))
-	jump := append([]byte{0xe9}, binary.LittleEndian.AppendUint32(nil, uint32(int32(at-entry-jumpBytes)))...)
+	jump := append([]byte{0xe9}, binary.LittleEndian.AppendUint32(nil,
+		uint32(int32(at-entry-jumpBytes)))...)
 
 	stopped, err := isStopped(pid)
 	if err != nil {
@@ -105,7 +109,8 @@ func stepClock(pid int, by time.Duration) error {
 		defer syscall.Kill(pid, syscall.SIGCONT)
 	}
 	busy := func(pc uint64) bool { // what is changed must not be under way
-		return pc > from+uint64(entry) && pc < from+uint64(entry+jumpBytes) || pc >= from+uint64(at) && pc < to
+		return pc > from+uint64(entry) && pc < from+uint64(entry+jumpBytes) ||
+			pc >= from+uint64(at) && pc < to
 	}
 	for range 100 {
 		if !stopped {
@@ -161,7 +166,8 @@ func clockEntry(code []byte) (int, error) {
 		return 0, fmt.Errorf("its vDSO: %w", err)
 	}
 	for _, s := range symbols {
-		if s.Name == "__vdso_clock_gettime" && s.Value < uint64(len(code)-fakeClockBytes-jumpBytes) {
+		if s.Name == "__vdso_clock_gettime" &&
+			s.Value < uint64(len(code)-fakeClockBytes-jumpBytes) {
 			return int(s.Value), nil
 		}
 	}
@@ -178,7 +184,8 @@ func isStopped(pid int) (bool, error) {
 	return strings.HasPrefix(state, "T"), nil
 }
 
-// allOutside reports whether all threads of a process have stopped at instructions that are not busy.
+// allOutside reports whether all threads of a process have stopped at instructions that are not
+// busy.
 func allOutside(pid int, busy func(pc uint64) bool) (bool, error) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
 	if err != nil {
@@ -190,7 +197,8 @@ func allOutside(pid int, busy func(pc uint64) bool) (bool, error) {
 			if tries == 1000 {
 				return false, errors.New("it does not stop")
 			}
-			if text, err = os.ReadFile(task); errors.Is(err, os.ErrNotExist) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ESRCH) {
+			if text, err = os.ReadFile(task); errors.Is(err, os.ErrNotExist) ||
+				errors.Is(err, io.EOF) || errors.Is(err, syscall.ESRCH) {
 				text = nil // the thread has ended
 			} else if err != nil {
 				return false, err

@@ -11,8 +11,9 @@ import (
 	"unsafe"
 )
 
-// CPUTime is the processor time that a process and its children have used so far, in ns resolution (/proc/PID/schedstat; stat counts
-// in hundredths of a second). Threads that have ended are not in it.
+// CPUTime is the processor time that a process and its children have used so far, in ns resolution
+// (/proc/PID/schedstat; stat counts in hundredths of a second). Threads that have ended are not in
+// it.
 func CPUTime(pid int) (time.Duration, error) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if len(files) == 0 {
@@ -64,7 +65,8 @@ func Pin(processor int) error {
 	}
 	for _, t := range tasks {
 		tid, _ := strconv.Atoi(t.Name())
-		_, _, errno := syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, uintptr(tid), unsafe.Sizeof(mask), uintptr(unsafe.Pointer(&mask[0])))
+		_, _, errno := syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, uintptr(tid),
+			unsafe.Sizeof(mask), uintptr(unsafe.Pointer(&mask[0])))
 		if errno != 0 && errno != syscall.ESRCH {
 			return fmt.Errorf("loadgen: pin to processor %d: %w", processor, errno)
 		}

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// NginxFolders has an nginx keep what it writes below a folder, in lines of its http block: else it wants folders of the machine's.
+// NginxFolders has an nginx keep what it writes below a folder, in lines of its http block: else it
+// wants folders of the machine's.
 func NginxFolders(dir string) string {
 	var b strings.Builder
 	for _, t := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {

@@ -1,5 +1,5 @@
-// Package process starts programs on this machine and ends them, children included; it reports their last output, what
-// processor time and memory they used, and which ports are free.
+// Package process starts programs on this machine and ends them, children included; it reports
+// their last output, what processor time and memory they used, and which ports are free.
 package process
 
 import (
@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// Process is a program that a lab runs. It leads a process group of its own, so that a signal to the lab's terminal does
-// not reach it before the lab has decided, and where the system can it dies with the lab even if that is killed.
+// Process is a program that a lab runs. It leads a process group of its own, so that a signal to
+// the lab's terminal does not reach it before the lab has decided, and where the system can it dies
+// with the lab even if that is killed.
 type Process struct {
 	Name     string // as in "edge/1"
 	Path     string
@@ -90,13 +91,15 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	if sig == syscall.SIGTERM || sig == syscall.SIGKILL {
 		p.wanted = true
 	}
-	if err := syscall.Kill(-p.command.Process.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+	if err := syscall.Kill(-p.command.Process.Pid, sig); err != nil &&
+		!errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("loadgen: signal %s: %w", p.Name, err)
 	}
 	return nil
 }
 
-// Stop ends the process: politely, then after the grace time not. It returns when the process is gone.
+// Stop ends the process: politely, then after the grace time not. It returns when the process is
+// gone.
 func (p *Process) Stop(grace time.Duration) {
 	exited, running := p.Running()
 	if !running {
@@ -115,8 +118,8 @@ func (p *Process) Stop(grace time.Duration) {
 	<-exited
 }
 
-// Await calls ready until it succeeds. It fails when the process ends, after the patience, or with ctx, and says what the process
-// said last.
+// Await calls ready until it succeeds. It fails when the process ends, after the patience, or with
+// ctx, and says what the process said last.
 func (p *Process) Await(ctx context.Context, patience time.Duration, ready func() error) error {
 	exited, _ := p.Running()
 	timer := time.NewTimer(patience)
@@ -134,7 +137,8 @@ func (p *Process) Await(ctx context.Context, patience time.Duration, ready func(
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			return fmt.Errorf("loadgen: %s is not ready after %v: %w; it said: %s", p.Name, patience, err, p.Output())
+			return fmt.Errorf("loadgen: %s is not ready after %v: %w; it said: %s", p.Name,
+				patience, err, p.Output())
 		case <-tick.C:
 		}
 	}
@@ -148,7 +152,8 @@ func (p *Process) Crashed() error {
 	if running || p.wanted || p.command == nil {
 		return nil
 	}
-	return fmt.Errorf("loadgen: %s ended by itself (%v): %s", p.Name, p.command.ProcessState, p.tail)
+	return fmt.Errorf("loadgen: %s ended by itself (%v): %s", p.Name, p.command.ProcessState,
+		p.tail)
 }
 
 // Output is the last lines that the process wrote.
@@ -205,16 +210,18 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// kept are the UDP sockets that keep ports for this process; without a mention they would be closed.
+// kept are the UDP sockets that keep ports for this process; without a mention they would be
+// closed.
 var kept struct {
 	mu      sync.Mutex
 	sockets []net.PacketConn
 }
 
-// FreeAddresses finds n free TCP ports of 127.0.0.1, and keeps them for this process until it ends. They lie below the
-// range from which systems take the ports of outgoing connections, so that none of the thousands that a replay opens
-// takes one before its server does; and a UDP socket of the same number, which nothing here listens on, shows other
-// processes that look for ports, labs and tests, that this one is taken.
+// FreeAddresses finds n free TCP ports of 127.0.0.1, and keeps them for this process until it ends.
+// They lie below the range from which systems take the ports of outgoing connections, so that none
+// of the thousands that a replay opens takes one before its server does; and a UDP socket of the
+// same number, which nothing here listens on, shows other processes that look for ports, labs and
+// tests, that this one is taken.
 func FreeAddresses(n int) ([]netip.AddrPort, error) {
 	const first, last = 20000, 31999
 	var out []netip.AddrPort
@@ -242,7 +249,8 @@ func FreeAddresses(n int) ([]netip.AddrPort, error) {
 		kept.sockets = append(kept.sockets, keep)
 		out = append(out, address)
 	}
-	return nil, fmt.Errorf("loadgen: fewer than %d ports are free between %d and %d of 127.0.0.1", n, first, last)
+	return nil, fmt.Errorf("loadgen: fewer than %d ports are free between %d and %d of 127.0.0.1",
+		n, first, last)
 }
 
 // Pause waits, unless ctx ends before.

@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// Attributes makes a process lead its own group, and die when the lab does. One that is to be nobody is so from its start: a
-// process that changes its user itself forgets that it is to die with its parent (prctl(2), PR_SET_PDEATHSIG).
+// Attributes makes a process lead its own group, and die when the lab does. One that is to be
+// nobody is so from its start: a process that changes its user itself forgets that it is to die
+// with its parent (prctl(2), PR_SET_PDEATHSIG).
 func Attributes(nobody bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if nobody && CanBeNobody() {
@@ -29,12 +30,14 @@ func nobodyID() uint32 {
 	return 65534
 }
 
-// CanBeNobody reports whether this process may start others as nobody: root may, unless his user namespace has no such user.
+// CanBeNobody reports whether this process may start others as nobody: root may, unless his user
+// namespace has no such user.
 func CanBeNobody() bool {
 	if os.Geteuid() != 0 {
 		return false
 	}
-	table, err := os.ReadFile("/proc/self/uid_map") // lines of: first number here, first number outside, how many
+	// Lines of: first number here, first number outside, how many
+	table, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
 		return true
 	}

@@ -10,7 +10,8 @@ import (
 // number is a version as programs write it, in whatever sentence.
 var number = regexp.MustCompile(`[0-9]+\.[0-9][0-9.]*`)
 
-// Version is the first number with a dot in it that a program says when it is asked with a flag, to either of its outputs.
+// Version is the first number with a dot in it that a program says when it is asked with a flag, to
+// either of its outputs.
 func Version(ctx context.Context, path, flag string) (string, error) {
 	said, err := exec.CommandContext(ctx, path, flag).CombinedOutput()
 	if err != nil {

@@ -11,13 +11,16 @@ import (
 // be the same. Of a time, cases are the blocks that took longer than is promised.
 var figures = map[string]func(runs []*report.Report, promised float64) (cases, figure float64){
 	"wrong_per_decision": func(runs []*report.Report, _ float64) (float64, float64) {
-		return ratio(runs, aboveFloor, func(f *judge.Figures) float64 { return float64(f.Decisions) })
+		return ratio(runs, aboveFloor,
+			func(f *judge.Figures) float64 { return float64(f.Decisions) })
 	},
 	"wrong_per_block": func(runs []*report.Report, _ float64) (float64, float64) {
 		return ratio(runs, aboveFloor, blocks)
 	},
 	"innocents_per_block": func(runs []*report.Report, _ float64) (float64, float64) {
-		return ratio(runs, func(r *report.Report) float64 { return float64(r.Figures.FalsePositiveSources) }, blocks)
+		return ratio(runs,
+			func(r *report.Report) float64 { return float64(r.Figures.FalsePositiveSources) },
+			blocks)
 	},
 	"ends_per_block": func(runs []*report.Report, _ float64) (float64, float64) {
 		return ratio(runs, func(r *report.Report) float64 {
@@ -49,7 +52,8 @@ var figures = map[string]func(runs []*report.Report, promised float64) (cases, f
 	"failed":       most(func(r *report.Report) float64 { return float64(r.Figures.Failed) }),
 }
 
-// aboveFloor is the wrong decisions that an exact log would not have made that is one round trip late.
+// aboveFloor is the wrong decisions that an exact log would not have made that is one round trip
+// late.
 func aboveFloor(r *report.Report) float64 {
 	n := float64(r.Figures.Wrong)
 	if r.Floor != nil {
@@ -61,7 +65,8 @@ func aboveFloor(r *report.Report) float64 {
 func blocks(f *judge.Figures) float64 { return float64(f.Blocks) }
 
 // ratio is a sum over runs, and its ratio to another: of nothing there is none, so the sum itself.
-func ratio(runs []*report.Report, of func(*report.Report) float64, by func(*judge.Figures) float64) (n, share float64) {
+func ratio(runs []*report.Report, of func(*report.Report) float64,
+	by func(*judge.Figures) float64) (n, share float64) {
 	all := 0.0
 	for _, r := range runs {
 		n += of(r)

@@ -1,9 +1,10 @@
-// Package promise holds reports against what the documents promise: the numbers of docs/design/promises.yaml, and no
-// others. A figure is taken of each run, or of all runs of a kind together (figure.go), and a promise is broken where it
-// is above the most that the promise says.
+// Package promise holds reports against what the documents promise: the numbers of
+// docs/design/promises.yaml, and no others. A figure is taken of each run, or of all runs of a kind
+// together (figure.go), and a promise is broken where it is above the most that the promise says.
 //
-// What the documents except no promise is about (Excepted): throttling, blocks shorter than the window, edges that share
-// no tier, faults, clocks far apart. A live run that was disturbed is no measurement, so it keeps and breaks none.
+// What the documents except no promise is about (Excepted): throttling, blocks shorter than the
+// window, edges that share no tier, faults, clocks far apart. A live run that was disturbed is no
+// measurement, so it keeps and breaks none.
 package promise
 
 import (
@@ -46,7 +47,8 @@ type Promise struct {
 // All is every promise.
 func All() ([]Promise, error) {
 	var all []Promise
-	if err := yaml.NewDecoder(bytes.NewReader(promises.YAML), yaml.Strict()).Decode(&all); err != nil {
+	if err := yaml.NewDecoder(bytes.NewReader(promises.YAML), yaml.Strict()).
+		Decode(&all); err != nil {
 		return nil, fmt.Errorf("docs/design/promises.yaml: %w", err)
 	}
 	for i := range all {
@@ -90,7 +92,9 @@ const liveCommand = "lab"
 func (p *Promise) of(r *report.Report) bool {
 	edges := max(r.Run.Edges, 1)
 	return (p.Runs == live) == (r.Run.Command == liveCommand) &&
-		(p.Mode == "" || p.Mode == r.Run.Mode) && (p.Estimate == "" || p.Estimate == r.Run.Estimate) && edges >= p.from && edges <= p.to && strings.HasPrefix(r.Run.Workload, p.Workload)
+		(p.Mode == "" || p.Mode == r.Run.Mode) && (p.Estimate == "" ||
+		p.Estimate == r.Run.Estimate) && edges >= p.from && edges <= p.to &&
+		strings.HasPrefix(r.Run.Workload, p.Workload)
 }
 
 // Excepted says why no promise is about a run; "": promises are.
@@ -118,12 +122,12 @@ func Excepted(r *report.Report) string {
 	return ""
 }
 
-// shortest is the shortest window of a live run that promises are about: in a shorter one, what a machine with all
-// parts of a PoP does in turns is a large part of it.
+// shortest is the shortest window of a live run that promises are about: in a shorter one, what a
+// machine with all parts of a PoP does in turns is a large part of it.
 const shortest = 2 * time.Second
 
-// Check holds reports against all promises, and enters in each what is broken. It returns what it found of each that is about some of
-// them, in the order of the file.
+// Check holds reports against all promises, and enters in each what is broken. It returns what it
+// found of each that is about some of them, in the order of the file.
 func Check(reports []*report.Report) ([]report.Promise, error) {
 	all, err := All()
 	if err != nil {
@@ -143,8 +147,8 @@ func Check(reports []*report.Report) ([]report.Promise, error) {
 	return found, nil
 }
 
-// check takes the figure of a promise: of all runs that are alike in limit, workload and number of edges apart from their seeds, or of
-// all together.
+// check takes the figure of a promise: of all runs that are alike in limit, workload and number of
+// edges apart from their seeds, or of all together.
 func (p *Promise) check(runs []*report.Report) (found []report.Promise) {
 	if len(runs) == 0 {
 		return nil
@@ -155,7 +159,8 @@ func (p *Promise) check(runs []*report.Report) (found []report.Promise) {
 			most += p.Turns * latest(of)
 		}
 		n, ratio := figures[p.Figure](of, most)
-		out := report.Promise{Name: p.Name, Says: p.Says, Page: p.Page, Most: most, Found: ratio, Of: where, Broken: ratio > most*(1+1e-9) && n > p.Some}
+		out := report.Promise{Name: p.Name, Says: p.Says, Page: p.Page, Most: most, Found: ratio,
+			Of: where, Broken: ratio > most*(1+1e-9) && n > p.Some}
 		if out.Broken {
 			for _, r := range of {
 				r.Broken = append(r.Broken, out)
@@ -174,7 +179,8 @@ func (p *Promise) check(runs []*report.Report) (found []report.Promise) {
 
 // whereOf names a run.
 func whereOf(r *report.Report) string {
-	return fmt.Sprintf("%s%s, %s, %s, limit %d, %s, seed %d", r.Run.Trace, r.Run.Workload, r.Run.Mode, r.Run.Estimate, r.Run.Limit,
+	return fmt.Sprintf("%s%s, %s, %s, limit %d, %s, seed %d", r.Run.Trace, r.Run.Workload,
+		r.Run.Mode, r.Run.Estimate, r.Run.Limit,
 		page.Plural(max(r.Run.Edges, 1), "edge"), r.Run.Seed)
 }
 
@@ -201,7 +207,8 @@ func Write(w io.Writer, found []report.Promise) error {
 			n++
 		}
 	}
-	if _, err := fmt.Fprintf(w, "promises (docs/design/promises.md): %d held against, %d broken\n", len(kept), n); err != nil {
+	if _, err := fmt.Fprintf(w, "promises (docs/design/promises.md): %d held against, %d broken\n",
+		len(kept), n); err != nil {
 		return err
 	}
 	for _, f := range found {
@@ -238,5 +245,6 @@ func Err(found []report.Promise) error {
 		f := worst[name]
 		lines = append(lines, f.String())
 	}
-	return fmt.Errorf("%s broken:\n  %s", page.Plural(len(names), "promise"), strings.Join(slices.Clip(lines), "\n  "))
+	return fmt.Errorf("%s broken:\n  %s", page.Plural(len(names), "promise"),
+		strings.Join(slices.Clip(lines), "\n  "))
 }

@@ -12,7 +12,8 @@ import (
 type Carrier uint8
 
 const (
-	// Loopback gives every source a peer address of its own out of 127.0.0.0/8, and its own connections.
+	// Loopback gives every source a peer address of its own out of 127.0.0.0/8, and its own
+	// connections.
 	Loopback Carrier = iota
 	// Forwarded names the source in X-Forwarded-For, over connections that all sources share.
 	Forwarded
@@ -32,10 +33,11 @@ func ParseCarrier(s string) (Carrier, error) {
 
 func (c Carrier) String() string { return [...]string{"loopback", "xff", "proxy"}[c] }
 
-// Addresses gives each source of the trace the address under which an edge sees it, no two the same. Loopback addresses
-// follow from the source's place in the trace. The other carriers keep the address of the log where it is an IPv4
-// address that one source alone has, or one that rotates through a prefix, and replace it by one of 10.0.0.0/8 otherwise:
-// an edge counts an IPv6 source by its prefix, and a folded log has one address under several names.
+// Addresses gives each source of the trace the address under which an edge sees it, no two the
+// same. Loopback addresses follow from the source's place in the trace. The other carriers keep the
+// address of the log where it is an IPv4 address that one source alone has, or one that rotates
+// through a prefix, and replace it by one of 10.0.0.0/8 otherwise: an edge counts an IPv6 source by
+// its prefix, and a folded log has one address under several names.
 func (c Carrier) Addresses(trace *trace.Trace) []netip.Addr {
 	out := make([]netip.Addr, len(trace.Sources))
 	next := AddrWalk{Network: 127}
@@ -62,9 +64,10 @@ func (c Carrier) Addresses(trace *trace.Trace) []netip.Addr {
 	return out
 }
 
-// AddrWalk walks the addresses of an /8 in an order that jumps about: stepping by an odd number visits all 2^24 before
-// any comes twice, and the golden ratio's step keeps neighbours far apart. It leaves out the first and the last /16,
-// where systems keep addresses of their own (127.0.0.1, 127.0.0.53).
+// AddrWalk walks the addresses of an /8 in an order that jumps about: stepping by an odd number
+// visits all 2^24 before any comes twice, and the golden ratio's step keeps neighbours far apart.
+// It leaves out the first and the last /16, where systems keep addresses of their own (127.0.0.1,
+// 127.0.0.53).
 type AddrWalk struct {
 	Network byte
 	at      uint32
@@ -80,7 +83,8 @@ func (s *AddrWalk) Next() netip.Addr {
 	}
 }
 
-// appendProxy appends a PROXY protocol v2 header (haproxy.org, proxy-protocol.txt, section 2.2) for a TCP connection.
+// appendProxy appends a PROXY protocol v2 header (haproxy.org, proxy-protocol.txt, section 2.2) for
+// a TCP connection.
 func appendProxy(b []byte, from netip.Addr, port uint16, to netip.AddrPort) []byte {
 	b = append(b, "\r\n\r\n\x00\r\nQUIT\n\x21"...)
 	if from.Is4() {

@@ -25,7 +25,8 @@ type conn struct {
 	older, newer     *conn // neighbours among the idle
 }
 
-// connect opens a connection and writes the request. It returns an error before anything was written, none after.
+// connect opens a connection and writes the request. It returns an error before anything was
+// written, none after.
 func (s *sender) connect(id, request int32, edge int) error {
 	source := s.address(request)
 	var from netip.Addr

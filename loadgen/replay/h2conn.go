@@ -29,10 +29,12 @@ var (
 	errNoHTTP2       = errors.New("the edge does not speak HTTP/2 (http2.enabled)")
 )
 
-// defaultStreams is how many streams a connection has before the edge has said how many there may be (RFC 9113, 6.5.2: not fewer than 100).
+// defaultStreams is how many streams a connection has before the edge has said how many there may
+// be (RFC 9113, 6.5.2: not fewer than 100).
 const defaultStreams = 100
 
-// h2conn is a connection that speaks HTTP/2. The multiplexer's mu guards it, but for what its reader alone has.
+// h2conn is a connection that speaks HTTP/2. The multiplexer's mu guards it, but for what its
+// reader alone has.
 type h2conn struct {
 	m       *multiplexer
 	pool    int32
@@ -73,14 +75,17 @@ type h2stream struct {
 
 // open makes a connection and sends a request on it.
 func (m *multiplexer) open(pool int32, edge int, request int32) {
-	c := &h2conn{m: m, pool: pool, edge: edge, from: m.address(request), port: uint16(1024 + m.pools[pool].opened%60000),
-		streams: make(map[uint32]*h2stream), resets: make(map[uint32]*h2stream), id: 1, most: min(m.Streams, defaultStreams)}
+	c := &h2conn{m: m, pool: pool, edge: edge, from: m.address(request),
+		port:    uint16(1024 + m.pools[pool].opened%60000),
+		streams: make(map[uint32]*h2stream), resets: make(map[uint32]*h2stream), id: 1,
+		most: min(m.Streams, defaultStreams)}
 	c.wake.L = &m.mu
 	c.framer = http2.NewFramer(&c.out, nil)
 	c.encoder = hpack.NewEncoder(&c.block)
 	c.out.WriteString(http2.ClientPreface)
 	const window = 1 << 30 // no answer waits for us
-	_ = c.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})
+	_ = c.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})
 	_ = c.framer.WriteWindowUpdate(0, window)
 	m.pools[pool].conns = append(m.pools[pool].conns, c)
 	m.conns[c] = struct{}{}
@@ -97,7 +102,8 @@ func (c *h2conn) send(request int32) {
 	st := &h2stream{id: int32(c.id), request: request, asked: c.m.now()}
 	st.since = st.asked
 	c.encode(request)
-	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: c.id, BlockFragment: c.block.Bytes(), EndStream: true, EndHeaders: true})
+	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: c.id,
+		BlockFragment: c.block.Bytes(), EndStream: true, EndHeaders: true})
 	if q.Reset {
 		_ = c.framer.WriteRSTStream(c.id, http2.ErrCodeCancel)
 		c.resets[c.id] = st
@@ -114,11 +120,15 @@ func (c *h2conn) send(request int32) {
 	c.wake.Signal()
 }
 
-// encode puts the head of a request into c.block. A reset is named in it, so that it is found in an edge's log.
+// encode puts the head of a request into c.block. A reset is named in it, so that it is found in an
+// edge's log.
 func (c *h2conn) encode(request int32) {
 	q := &c.m.trace.Requests[request]
 	c.block.Reset()
-	field := func(name, value string) { _ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) }
+	field := func(name, value string) {
+		_ = c.encoder.WriteField(hpack.HeaderField{Name: name,
+			Value: value})
+	}
 	method, scheme := knownMethod(q.Method), "http"
 	if c.m.TLS != nil {
 		scheme = "https"
@@ -198,7 +208,8 @@ func (c *h2conn) dial() (nc, bare net.Conn, err error) {
 		config := m.TLS.Clone()
 		config.NextProtos = []string{http2.NextProtoTLS, "http/1.1"} // what an edge without HTTP/2 agrees to, so that we can say so
 		t := tls.Client(bare, config)
-		if err = t.HandshakeContext(ctx); err == nil && t.ConnectionState().NegotiatedProtocol != http2.NextProtoTLS {
+		if err = t.HandshakeContext(ctx); err == nil &&
+			t.ConnectionState().NegotiatedProtocol != http2.NextProtoTLS {
 			err = errNoHTTP2
 		}
 		nc = t
@@ -216,8 +227,9 @@ func (c *h2conn) retire() {
 	c.settle()
 }
 
-// settle ends a connection that is retired, once it has its answers. An edge may still answer what was reset, if it refused it; as it
-// takes frames in their order, no more of that comes after the answer to a PING.
+// settle ends a connection that is retired, once it has its answers. An edge may still answer what
+// was reset, if it refused it; as it takes frames in their order, no more of that comes after the
+// answer to a PING.
 func (c *h2conn) settle() {
 	switch {
 	case !c.retired || c.over || len(c.streams) > 0:
@@ -252,7 +264,8 @@ func (c *h2conn) housekeep(now time.Duration) {
 	}
 }
 
-// end ends the connection. What it has not answered is sent once more where the edge has not taken it, or may be; of what was reset nobody knows.
+// end ends the connection. What it has not answered is sent once more where the edge has not taken
+// it, or may be; of what was reset nobody knows.
 func (c *h2conn) end(err error) {
 	if c.over {
 		return
@@ -306,7 +319,8 @@ func (c *h2conn) end(err error) {
 // silent books a request that was reset and has no answer.
 func (m *multiplexer) silent(c *h2conn, st *h2stream) {
 	if !st.judged {
-		m.out.Silent = append(m.out.Silent, Silent{Request: st.request, Edge: int16(c.edge), Asked: st.asked, Sent: st.since})
+		m.out.Silent = append(m.out.Silent, Silent{Request: st.request, Edge: int16(c.edge),
+			Asked: st.asked, Sent: st.since})
 	}
 }
 
@@ -317,7 +331,8 @@ func cause(err error) error {
 		return socket.ErrRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return socket.ErrReset
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EADDRNOTAVAIL):
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE),
+		errors.Is(err, syscall.EADDRNOTAVAIL):
 		return socket.ErrExhausted
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return errClosedEarly

@@ -152,14 +152,16 @@ func (c *h2conn) finish(st *h2stream) {
 	c.settle()
 }
 
-// reset takes note that the edge has ended a stream. One that was reset by us has no answer, which shows in the end.
+// reset takes note that the edge has ended a stream. One that was reset by us has no answer, which
+// shows in the end.
 func (c *h2conn) reset(f *http2.RSTStreamFrame) {
 	st := c.streams[f.StreamID]
 	if st == nil {
 		return
 	}
 	err := errResetByEdge
-	if f.ErrCode == http2.ErrCodeRefusedStream { // it may not be sent again: the edge has counted it
+	// It may not be sent again: the edge has counted it
+	if f.ErrCode == http2.ErrCodeRefusedStream {
 		err = errRefusedStream
 	}
 	delete(c.streams, f.StreamID)

@@ -10,8 +10,9 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// multiplexer is a replay in HTTP/2 under way. One goroutine sends what is due; each connection has one that writes and one that reads, since
-// TLS reads until it has a whole record. mu guards all of it.
+// multiplexer is a replay in HTTP/2 under way. One goroutine sends what is due; each connection has
+// one that writes and one that reads, since TLS reads until it has a whole record. mu guards all of
+// it.
 type multiplexer struct {
 	run
 	ctx     context.Context // when it ends, no more is sent
@@ -86,8 +87,8 @@ func (m *multiplexer) loop(p *socket.Poller) error {
 	return stopped
 }
 
-// dispatch sends a request on a connection of its pool that has room or on a new one, or queues it where the bounds forbid another. A
-// repeat never takes a connection that has been used.
+// dispatch sends a request on a connection of its pool that has room or on a new one, or queues it
+// where the bounds forbid another. A repeat never takes a connection that has been used.
 func (m *multiplexer) dispatch(request int32, repeat bool) {
 	if source := m.trace.Requests[request].Source; m.route(source) {
 		for _, c := range append([]*h2conn{}, m.pools[source].conns...) {
@@ -134,7 +135,8 @@ func (m *multiplexer) serve(id int32) {
 	}
 }
 
-// elsewhere sends a request once more that its edge has not taken, unless that happens all the time.
+// elsewhere sends a request once more that its edge has not taken, unless that happens all the
+// time.
 func (m *multiplexer) elsewhere(request int32, written bool) bool {
 	why := m.again[request]
 	if why.rerouted++; why.rerouted > 2*len(m.edges) {
@@ -147,7 +149,8 @@ func (m *multiplexer) elsewhere(request int32, written bool) bool {
 	return true
 }
 
-// housekeep retires connections that are idle and gives up what is overdue, and shows how far the replay is.
+// housekeep retires connections that are idle and gives up what is overdue, and shows how far the
+// replay is.
 func (m *multiplexer) housekeep(now time.Duration) {
 	for c := range m.conns {
 		c.housekeep(now)

@@ -10,10 +10,10 @@ import (
 // DefaultHost is the Host of requests whose log line names none, or none that HTTP allows.
 const DefaultHost = "sluice.test"
 
-// appendRequest appends q as HTTP/1.1. Logs hold what servers were sent, TLS bytes and spaces included; a limiter is
-// measured on requests that reach it, so what HTTP does not allow is made allowable: an unknown method becomes GET, bytes
-// that a target cannot have are percent-encoded, an absolute target keeps its path. A valid source is named in
-// X-Forwarded-For.
+// appendRequest appends q as HTTP/1.1. Logs hold what servers were sent, TLS bytes and spaces
+// included; a limiter is measured on requests that reach it, so what HTTP does not allow is made
+// allowable: an unknown method becomes GET, bytes that a target cannot have are percent-encoded, an
+// absolute target keeps its path. A valid source is named in X-Forwarded-For.
 func appendRequest(b []byte, q *trace.Request, source netip.Addr) []byte {
 	method := knownMethod(q.Method)
 	b = append(b, method...)
@@ -40,7 +40,9 @@ func knownMethod(m string) string {
 }
 
 // sendsBody reports whether a request has a body, if only an empty one.
-func sendsBody(method string) bool { return method == "POST" || method == "PUT" || method == "PATCH" }
+func sendsBody(method string) bool {
+	return method == "POST" || method == "PUT" || method == "PATCH"
+}
 
 func hostOf(q *trace.Request) string {
 	if validHost(q.Host) {
@@ -49,7 +51,8 @@ func hostOf(q *trace.Request) string {
 	return DefaultHost
 }
 
-// idempotent reports whether a request may be sent again when its connection died without an answer (RFC 9110, 9.2.2).
+// idempotent reports whether a request may be sent again when its connection died without an answer
+// (RFC 9110, 9.2.2).
 func idempotent(method string) bool {
 	m := knownMethod(method)
 	return m != "POST" && m != "PATCH"
@@ -67,7 +70,8 @@ func appendTarget(b []byte, path string) []byte {
 	}
 	const hex = "0123456789ABCDEF"
 	for i := range len(path) {
-		if c := path[i]; c <= ' ' || c >= 0x7f || c == '#' || c == '"' || c == '<' || c == '>' || c == '\\' {
+		if c := path[i]; c <= ' ' || c >= 0x7f || c == '#' || c == '"' || c == '<' || c == '>' ||
+			c == '\\' {
 			b = append(b, '%', hex[c>>4], hex[c&15])
 		} else {
 			b = append(b, c)
@@ -84,7 +88,8 @@ func validHost(host string) bool {
 	}
 	for i := range len(name) {
 		c := name[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '-') {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' ||
+			c == '-') {
 			return false
 		}
 	}

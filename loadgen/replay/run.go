@@ -15,7 +15,8 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// run is what a replay under way knows whatever it speaks: whom it sends to, and what has come of it so far.
+// run is what a replay under way knows whatever it speaks: whom it sends to, and what has come of
+// it so far.
 type run struct {
 	*Replay
 	trace   *trace.Trace
@@ -66,7 +67,8 @@ func newRun(r *Replay, trace *trace.Trace) run {
 // now is the run time.
 func (s *run) now() time.Duration { return time.Since(s.out.Start) }
 
-// poolsNeeded is how many pools of connections there are: a source's, or, where sources share connections, a PoP's.
+// poolsNeeded is how many pools of connections there are: a source's, or, where sources share
+// connections, a PoP's.
 func (s *run) poolsNeeded() int {
 	if s.Carrier == Forwarded {
 		return len(s.PoPs)
@@ -82,8 +84,8 @@ func (s *run) poolOf(request int32) int32 {
 	return source
 }
 
-// address is where a request comes from as its edge is to see it: the source's, except that one which rotates through a
-// prefix changes it with each request where the carrier can.
+// address is where a request comes from as its edge is to see it: the source's, except that one
+// which rotates through a prefix changes it with each request where the carrier can.
 func (s *run) address(request int32) netip.Addr {
 	source := s.trace.Requests[request].Source
 	if s.Carrier != Loopback && s.trace.Sources[source].Spread > 1 {
@@ -92,7 +94,8 @@ func (s *run) address(request int32) netip.Addr {
 	return s.out.Addresses[source]
 }
 
-// route finds the PoP of a source anew, and reports whether connections of its own now lead elsewhere.
+// route finds the PoP of a source anew, and reports whether connections of its own now lead
+// elsewhere.
 func (s *run) route(source int32) (moved bool) {
 	if len(s.PoPs) == 1 {
 		return false
@@ -105,8 +108,9 @@ func (s *run) route(source int32) (moved bool) {
 	return s.Carrier != Forwarded // there a pool is a PoP's
 }
 
-// choose calls try with the edge that the nth connection of a pool hashes to, or, while that one refuses, with the next of its PoP. try
-// reports whether that one has refused as well, and then the next is asked if there is one left.
+// choose calls try with the edge that the nth connection of a pool hashes to, or, while that one
+// refuses, with the next of its PoP. try reports whether that one has refused as well, and then the
+// next is asked if there is one left.
 func (s *run) choose(source, pool int32, nth uint32, try func(edge int, last bool) (refused bool)) {
 	pop := s.popOf[source]
 	n := len(s.PoPs[pop])
@@ -134,8 +138,10 @@ func (s *run) wrote(request int32, now time.Duration) {
 	judge.Record(s.out.SendError, int64(now-s.due(s.trace.Requests[request].At)))
 }
 
-// answered books the answer to a request that was about to be written at asked, and had been at since.
-func (s *run) answered(request int32, edge int16, a *answer.Answer, asked, since, now time.Duration) {
+// answered books the answer to a request that was about to be written at asked, and had been at
+// since.
+func (s *run) answered(request int32, edge int16, a *answer.Answer, asked, since,
+	now time.Duration) {
 	d := s.judged(request, edge, a, asked, since, now)
 	s.out.Statuses[a.Status]++
 	if d.Troubled {
@@ -146,7 +152,8 @@ func (s *run) answered(request int32, edge int16, a *answer.Answer, asked, since
 }
 
 // judged books what an answer says of the decision.
-func (s *run) judged(request int32, edge int16, a *answer.Answer, asked, since, now time.Duration) judge.Decision {
+func (s *run) judged(request int32, edge int16, a *answer.Answer, asked, since,
+	now time.Duration) judge.Decision {
 	if s.Ahead != nil {
 		a.Verdict = a.Verdict.Within(s.out.Start, asked, now, s.Ahead(edge))
 	}
@@ -165,8 +172,8 @@ func (s *run) judged(request int32, edge int16, a *answer.Answer, asked, since, 
 	return d
 }
 
-// turned takes note that an edge refused the connection of a request, of which nothing was written, and reports whether it may be sent to
-// another: a router that checks health would have done that.
+// turned takes note that an edge refused the connection of a request, of which nothing was written,
+// and reports whether it may be sent to another: a router that checks health would have done that.
 func (s *run) turned(request int32, edge int) bool {
 	s.ejected[edge] = s.now() + time.Second
 	why := s.again[request]
@@ -178,8 +185,9 @@ func (s *run) turned(request int32, edge int) bool {
 	return true
 }
 
-// shut books a connection that ended before it carried anything as a refusal, if that is what it was: the kernel refuses it when it is made, an
-// edge closes it afterwards. It began at asked, and has ended just now.
+// shut books a connection that ended before it carried anything as a refusal, if that is what it
+// was: the kernel refuses it when it is made, an edge closes it afterwards. It began at asked, and
+// has ended just now.
 func (s *run) shut(request int32, edge int, err error, asked time.Duration) bool {
 	d := s.failed(request, edge)
 	switch err {
@@ -197,9 +205,11 @@ func (s *run) shut(request int32, edge int, err error, asked time.Duration) bool
 	return true
 }
 
-// repeat reports whether a request may be sent once more whose reused connection has died without a byte of an answer, and notes that.
+// repeat reports whether a request may be sent once more whose reused connection has died without a
+// byte of an answer, and notes that.
 func (s *run) repeat(request int32, err error) bool {
-	if s.again[request].written || err != socket.ErrReset && err != errClosedEarly || !idempotent(s.trace.Requests[request].Method) {
+	if s.again[request].written || err != socket.ErrReset && err != errClosedEarly ||
+		!idempotent(s.trace.Requests[request].Method) {
 		return false
 	}
 	s.again[request] = again{written: true}
@@ -209,8 +219,10 @@ func (s *run) repeat(request int32, err error) bool {
 
 func (s *run) fail(request int32, edge int, err error) {
 	known := false
-	for _, sentinel := range []error{socket.ErrRefused, socket.ErrReset, socket.ErrExhausted, errClosedEarly, errCut, errTimeout,
-		answer.ErrMalformed, answer.ErrExtra, answer.ErrTooLong, errRefusedStream, errResetByEdge, errNoHTTP2} {
+	for _, sentinel := range []error{socket.ErrRefused, socket.ErrReset, socket.ErrExhausted,
+		errClosedEarly, errCut, errTimeout,
+		answer.ErrMalformed, answer.ErrExtra, answer.ErrTooLong, errRefusedStream, errResetByEdge,
+		errNoHTTP2} {
 		known = known || errors.Is(err, sentinel)
 	}
 	reason := "connection failed"
@@ -224,7 +236,8 @@ func (s *run) fail(request int32, edge int, err error) {
 // failed is the decision about a request of which nobody knows what was decided.
 func (s *run) failed(request int32, edge int) judge.Decision {
 	return judge.Decision{
-		At: s.now(), Source: s.trace.Requests[request].Source, Edge: int16(edge), Verdict: judge.Failed, Estimate: math.NaN(),
+		At: s.now(), Source: s.trace.Requests[request].Source, Edge: int16(edge),
+		Verdict: judge.Failed, Estimate: math.NaN(),
 		Role: s.trace.Role(int(request)),
 	}
 }
@@ -234,8 +247,9 @@ func (s *run) progress(now time.Duration) {
 	if s.Progress == nil {
 		return
 	}
-	p := Progress{Elapsed: now, Requests: len(s.trace.Requests), Sent: s.out.Sent, Answered: s.out.Answered,
-		Refused: s.out.Statuses[429]}
+	p := Progress{Elapsed: now, Requests: len(s.trace.Requests), Sent: s.out.Sent,
+		Answered: s.out.Answered,
+		Refused:  s.out.Statuses[429]}
 	if n := len(s.trace.Requests); n > 0 {
 		p.Total = s.due(s.trace.Requests[n-1].At)
 	}

@@ -8,10 +8,11 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// sender is a replay in HTTP/1.1 under way: its connections, and what waits for one. A single goroutine owns it.
+// sender is a replay in HTTP/1.1 under way: its connections, and what waits for one. A single
+// goroutine owns it.
 //
-// Connections live in slots and are distinguished by slot and generation, since an event may be about a connection that
-// another event of the same batch has closed. Each belongs to a pool.
+// Connections live in slots and are distinguished by slot and generation, since an event may be
+// about a connection that another event of the same batch has closed. Each belongs to a pool.
 type sender struct {
 	run
 	poller  *socket.Poller
@@ -44,8 +45,8 @@ func newSender(r *Replay, trace *trace.Trace, p *socket.Poller) *sender {
 	return s
 }
 
-// dispatch sends a request on an idle connection of its pool or on a new one, or queues it where the bounds forbid
-// another. A repeat never takes a connection that has been used.
+// dispatch sends a request on an idle connection of its pool or on a new one, or queues it where
+// the bounds forbid another. A repeat never takes a connection that has been used.
 func (s *sender) dispatch(request int32, repeat bool) {
 	if source := s.trace.Requests[request].Source; s.route(source) {
 		for idle := s.pools[source].idle; len(idle) > 0; idle = s.pools[source].idle {
@@ -111,8 +112,8 @@ func (s *sender) unidle(c *conn) {
 	c.older, c.newer, c.idle = nil, nil, false
 }
 
-// close ends a connection, and lets a request that waits for its place have it when the loop comes round: not at once,
-// because that one's connection may fail too, and so on through the queue.
+// close ends a connection, and lets a request that waits for its place have it when the loop comes
+// round: not at once, because that one's connection may fail too, and so on through the queue.
 func (s *sender) close(c *conn) {
 	if c.idle {
 		s.unidle(c)

@@ -9,8 +9,9 @@ import (
 	"sluice/loadgen/page"
 )
 
-// Disturb sets Run.Disturbed: whether requests were sent so late that the run says more of the machine than of the limiter, one in a
-// hundred by more than a fiftieth of the window. When a request is due decides which window it is in.
+// Disturb sets Run.Disturbed: whether requests were sent so late that the run says more of the
+// machine than of the limiter, one in a hundred by more than a fiftieth of the window. When a
+// request is due decides which window it is in.
 func (r *Report) Disturb() {
 	late := r.Figures.SendError
 	r.Run.Disturbed = late != nil && late.P99 > r.tooLate()
@@ -25,8 +26,8 @@ func (r *Report) OnceLate() bool {
 // tooLate is a fiftieth of the window, in seconds.
 func (r *Report) tooLate() float64 { return time.Duration(r.Run.Window).Seconds() / 50 }
 
-// answer is what a reader wants to know first: how wrong the limiter was, by what that is judged, who was harmed. A disturbed run
-// has no such answer, and says what to do.
+// answer is what a reader wants to know first: how wrong the limiter was, by what that is judged,
+// who was harmed. A disturbed run has no such answer, and says what to do.
 func (r *Report) answer() string {
 	f := &r.Figures
 	if r.Run.Disturbed {
@@ -39,7 +40,8 @@ func (r *Report) answer() string {
 	}
 	estimator := r.Run.Mode == judge.Estimator.String()
 	of := plural(f.Requests, "request")
-	s := fmt.Sprintf("Sluice decided %s of %s wrongly, by an exact log of what it admitted", share(f), of)
+	s := fmt.Sprintf("Sluice decided %s of %s wrongly, by an exact log of what it admitted",
+		share(f), of)
 	if estimator {
 		s = fmt.Sprintf("Sluice's estimate was on the wrong side of the limit for %s of %s, by an exact log of them all", share(f), of)
 	}
@@ -49,9 +51,11 @@ func (r *Report) answer() string {
 	switch {
 	case f.Wrong == 0:
 	case estimator:
-		s += fmt.Sprintf(": it did not see that %s were over, and took %s for over that were not", page.Thousands(f.WronglyAllowed), page.Thousands(f.WronglyLimited))
+		s += fmt.Sprintf(": it did not see that %s were over, and took %s for over that were not",
+			page.Thousands(f.WronglyAllowed), page.Thousands(f.WronglyLimited))
 	default:
-		s += fmt.Sprintf(": it let %s pass above the limit, and refused %s at or under it", page.Thousands(f.WronglyAllowed), page.Thousands(f.WronglyLimited))
+		s += fmt.Sprintf(": it let %s pass above the limit, and refused %s at or under it",
+			page.Thousands(f.WronglyAllowed), page.Thousands(f.WronglyLimited))
 	}
 	if f.WronglyMitigated > 0 {
 		s += ", which led to " + plural(f.WronglyMitigated, "more refusal")
@@ -65,10 +69,12 @@ func lengths(e *judge.Ends) (s string) {
 		return ""
 	}
 	if e.Early > 0 {
-		s += fmt.Sprintf("; %s ended early, by up to %s", plural(e.Early, "block"), page.Duration(e.EarlyBy.Max))
+		s += fmt.Sprintf("; %s ended early, by up to %s", plural(e.Early, "block"),
+			page.Duration(e.EarlyBy.Max))
 	}
 	if e.Late > 0 {
-		s += fmt.Sprintf("; %s ended late, by up to %s", plural(e.Late, "block"), page.Duration(e.LateBy.Max))
+		s += fmt.Sprintf("; %s ended late, by up to %s", plural(e.Late, "block"),
+			page.Duration(e.LateBy.Max))
 	}
 	return s
 }
@@ -84,9 +90,11 @@ func harm(f *judge.Figures, estimator bool) string {
 	case 0:
 		out = append(out, "no source was "+fmt.Sprintf(refused, "was"))
 	case 1:
-		out = append(out, fmt.Sprintf("1 source was "+refused+" (%s)", "was", plural(f.RefusedOfInnocent, "request")))
+		out = append(out, fmt.Sprintf("1 source was "+refused+" (%s)", "was",
+			plural(f.RefusedOfInnocent, "request")))
 	default:
-		out = append(out, fmt.Sprintf("%s were "+refused+" (%s)", page.Plural(n, "source"), "were", plural(f.RefusedOfInnocent, "request")))
+		out = append(out, fmt.Sprintf("%s were "+refused+" (%s)", page.Plural(n, "source"), "were",
+			plural(f.RefusedOfInnocent, "request")))
 	}
 	if n := f.FalseNegativeSources; n > 0 {
 		out = append(out, page.Plural(n, "source")+" over it never came to be "+blocked)
@@ -98,7 +106,8 @@ func harm(f *judge.Figures, estimator bool) string {
 		case n:
 			line += ", all from a source that an abuser shares"
 		default:
-			line += fmt.Sprintf(", %s from a source that an abuser shares", page.Thousands(f.Collateral))
+			line += fmt.Sprintf(", %s from a source that an abuser shares",
+				page.Thousands(f.Collateral))
 		}
 		out = append(out, line)
 	}

@@ -24,7 +24,8 @@ func (r *Report) designs() [][]string {
 		if uncounted {
 			gap = "–"
 		}
-		cells := []string{name, page.Percent(f.WrongRatio), page.Thousands(f.WronglyAllowed), page.Thousands(f.WronglyLimited),
+		cells := []string{name, page.Percent(f.WrongRatio), page.Thousands(f.WronglyAllowed),
+			page.Thousands(f.WronglyLimited),
 			page.Thousands(uint64(f.FalsePositiveSources)), gap}
 		if deployed {
 			cells = append(cells, quantiles(&f.Overshoot, page.Significant))
@@ -100,7 +101,8 @@ func owners(o *design.Owners) string {
 	}
 	s := fmt.Sprintf("; the busiest decided about %s of all requests", page.Percent(o.Hottest))
 	if o.LostSources+o.LostBlocks > 0 || o.Unanswered > 0 {
-		s += fmt.Sprintf("; lost: %s of %s, %s; %s passed unanswered", plural(o.LostRequests, "request"), page.Plural(o.LostSources, "source"),
+		s += fmt.Sprintf("; lost: %s of %s, %s; %s passed unanswered", plural(o.LostRequests,
+			"request"), page.Plural(o.LostSources, "source"),
 			page.Plural(o.LostBlocks, "block"), page.Thousands(o.Unanswered))
 	}
 	return s

@@ -25,7 +25,8 @@ func (r *Report) plots() (out []page.Figure) {
 		return nil
 	}
 	add := func(c *page.Chart, format string, args ...any) {
-		out = append(out, page.Figure{Plot: c.SVG(), Keys: c.Keys, Caption: fmt.Sprintf(format, args...)})
+		out = append(out, page.Figure{Plot: c.SVG(), Keys: c.Keys, Caption: fmt.Sprintf(format,
+			args...)})
 	}
 	f, base := &r.Figures, &judge.Figures{}
 	if r.Baseline != nil {
@@ -36,18 +37,22 @@ func (r *Report) plots() (out []page.Figure) {
 		if len(r.Run.Faults) > 0 {
 			marks = " Upright marks: the faults."
 		}
-		add(TimelineChart(t, r.Run.Faults), "What became of the requests, in steps of %s.%s", page.Duration(t.Step.Seconds()), marks)
+		add(TimelineChart(t, r.Run.Faults), "What became of the requests, in steps of %s.%s",
+			page.Duration(t.Step.Seconds()), marks)
 	}
 	if !f.ErrorDistribution.IsZero() {
-		add(binsChart("(estimate − exact) / exact, %", "% of requests", false, f.ErrorDistribution, base.ErrorDistribution),
+		add(binsChart("(estimate − exact) / exact, %", "% of requests", false, f.ErrorDistribution,
+			base.ErrorDistribution),
 			"How far estimates were from the truth; the last step on either side holds all beyond.")
 	}
 	if !f.WrongByCount.IsZero() || !base.WrongByCount.IsZero() {
-		add(binsChart("exact count above the limit, %", "wrong decisions", true, f.WrongByCount, base.WrongByCount),
+		add(binsChart("exact count above the limit, %", "wrong decisions", true, f.WrongByCount,
+			base.WrongByCount),
 			"Where decisions were wrong: by how far the exact count was from the limit.")
 	}
 	if t := f.TimeToBlock; t != nil && t.FirstEdge.N > 0 && t.FirstEdgeTimes != nil {
-		add(blockChart(t), "From crossing the limit to the verdict in force: 99 of 100 within %s on the first edge, within %s on every edge.",
+		add(blockChart(t),
+			"From crossing the limit to the verdict in force: 99 of 100 within %s on the first edge, within %s on every edge.",
 			page.Duration(t.FirstEdge.P99), page.Duration(t.EveryEdge.P99))
 	}
 	for i := range f.Series {

@@ -35,7 +35,8 @@ func seriesChart(s *judge.Series, limit uint32) *page.Chart {
 		exact = append(exact, page.XY{X: x, Y: float64(pt.Exact)})
 		estimate = append(estimate, page.XY{X: x, Y: pt.Estimate})
 	}
-	c := page.NewChart(fmt.Sprintf("from %v into the run, %s", from.Round(time.Second), name), "requests in the window")
+	c := page.NewChart(fmt.Sprintf("from %v into the run, %s", from.Round(time.Second), name),
+		"requests in the window")
 	c.Line("exact", page.Theirs, true, exact)
 	c.Line("estimate", page.Ours, true, estimate)
 	c.Mark(page.XY{Y: float64(limit)}, page.XY{X: exact[len(exact)-1].X, Y: float64(limit)})
@@ -44,7 +45,8 @@ func seriesChart(s *judge.Series, limit uint32) *page.Chart {
 	return c
 }
 
-// binsChart is one or two distributions over the same steps, on a logarithmic scale: as counts, or as percentages of all.
+// binsChart is one or two distributions over the same steps, on a logarithmic scale: as counts, or
+// as percentages of all.
 func binsChart(x, y string, counts bool, a, b judge.Bins) *page.Chart {
 	c := page.NewChart(x, y)
 	low, high := math.Inf(1), math.Inf(-1) // of the bins that hold anything
@@ -74,11 +76,13 @@ func binsChart(x, y string, counts bool, a, b judge.Bins) *page.Chart {
 		}
 		points := []page.XY{{X: 100 * (low - bins.Width), Y: least}}
 		for i, n := range bins.N {
-			if at := bins.From + float64(i)*bins.Width; at > low-bins.Width/2 && at < high+bins.Width/2 {
+			if at := bins.From + float64(i)*bins.Width; at > low-bins.Width/2 &&
+				at < high+bins.Width/2 {
 				points = append(points, page.XY{X: 100 * at, Y: max(float64(n)*per, least)})
 			}
 		}
-		points = append(points, page.XY{X: 100 * (high + bins.Width), Y: least}, page.XY{X: 100 * (high + 2*bins.Width), Y: least})
+		points = append(points, page.XY{X: 100 * (high + bins.Width), Y: least},
+			page.XY{X: 100 * (high + 2*bins.Width), Y: least})
 		name, of := "two counters", page.Theirs
 		if i == 1 {
 			name, of = "this run", page.Ours
@@ -92,13 +96,15 @@ func binsChart(x, y string, counts bool, a, b judge.Bins) *page.Chart {
 
 // blockChart is the share of blocks that were in force within a time.
 func blockChart(t *judge.TimeToBlock) *page.Chart {
-	unit, name := unitFor(time.Duration(max(t.FirstEdge.Max, t.EveryEdge.Max) * float64(time.Second)))
+	unit, name := unitFor(time.Duration(max(t.FirstEdge.Max,
+		t.EveryEdge.Max) * float64(time.Second)))
 	c := page.NewChart("since the source crossed its limit, "+name, "% of blocks in force")
 	for _, e := range []struct {
 		name string
 		of   page.Shade
 		h    *hdrhistogram.Histogram
-	}{{"on every edge", page.Theirs, t.EveryEdgeTimes}, {"on the first edge", page.Ours, t.FirstEdgeTimes}} {
+	}{{"on every edge", page.Theirs, t.EveryEdgeTimes}, {"on the first edge", page.Ours,
+		t.FirstEdgeTimes}} {
 		if e.h == nil || e.h.TotalCount() == 0 {
 			continue
 		}
@@ -121,13 +127,15 @@ func TimelineChart(t *judge.Timeline, faults []string) *page.Chart {
 		name   string
 		of     page.Shade
 		counts []uint32
-	}{{"refused", page.Theirs, t.Refused}, {"admitted", page.Ours, t.Admitted}, {"decided wrongly", page.Alarm, t.Wrong}, {"no verdict", page.Ink, t.Failed}} {
+	}{{"refused", page.Theirs, t.Refused}, {"admitted", page.Ours, t.Admitted}, {"decided wrongly",
+		page.Alarm, t.Wrong}, {"no verdict", page.Ink, t.Failed}} {
 		var points []page.XY
 		highest := 0.0
 		for i, n := range l.counts {
 			rate := float64(n) / t.Step.Seconds()
 			highest = max(highest, rate)
-			points = append(points, page.XY{X: float64(i) * float64(t.Step) / float64(unit), Y: rate})
+			points = append(points, page.XY{X: float64(i) * float64(t.Step) / float64(unit),
+				Y: rate})
 		}
 		if highest == 0 {
 			continue
@@ -138,7 +146,8 @@ func TimelineChart(t *judge.Timeline, faults []string) *page.Chart {
 	for _, f := range faults {
 		at, _, _ := strings.Cut(f, " ")
 		if d, err := time.ParseDuration(at); err == nil {
-			c.Mark(page.XY{X: float64(d) / float64(unit)}, page.XY{X: float64(d) / float64(unit), Y: top})
+			c.Mark(page.XY{X: float64(d) / float64(unit)}, page.XY{X: float64(d) / float64(unit),
+				Y: top})
 		}
 	}
 	c.Y.Min, c.Y.Max = 0, max(top*1.05, 1)

@@ -16,7 +16,9 @@ type Promise struct {
 // String says what was promised, and by how much that is broken.
 func (p Promise) String() string {
 	if p.Most == 0 {
-		return fmt.Sprintf("%s: %.4g, promised are none: %s (%s; %s)", p.Name, p.Found, p.Says, p.Of, p.Page)
+		return fmt.Sprintf("%s: %.4g, promised are none: %s (%s; %s)", p.Name, p.Found, p.Says,
+			p.Of, p.Page)
 	}
-	return fmt.Sprintf("%s: %.4g, %.3g times the %.4g promised: %s (%s; %s)", p.Name, p.Found, p.Found/p.Most, p.Most, p.Says, p.Of, p.Page)
+	return fmt.Sprintf("%s: %.4g, %.3g times the %.4g promised: %s (%s; %s)", p.Name, p.Found,
+		p.Found/p.Most, p.Most, p.Says, p.Of, p.Page)
 }

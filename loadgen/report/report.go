@@ -1,5 +1,6 @@
-// Package report is what a run found, beside what it was given, as text, JSON and HTML: the figures of its judge in columns with those
-// of the floor, of two plain counters and of what was published, other designs on the same stream, and plots.
+// Package report is what a run found, beside what it was given, as text, JSON and HTML: the figures
+// of its judge in columns with those of the floor, of two plain counters and of what was published,
+// other designs on the same stream, and plots.
 package report
 
 import (
@@ -16,16 +17,20 @@ import (
 
 // Report is what a run found, beside what it was given. Text, JSON and HTML are written from it.
 type Report struct {
-	Run      Run            `json:"run"`
-	Figures  judge.Figures  `json:"figures"`
-	Baseline *judge.Figures `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
-	// Floor is what an exact log would have done that learns of other edges' requests one round trip late
-	// (design.Floor): what edges can know that keep no request waiting. Deployed runs over more than one edge have it.
+	Run     Run           `json:"run"`
+	Figures judge.Figures `json:"figures"`
+	// Two plain counters, one edge, not rounded, the same stream
+	Baseline *judge.Figures `json:"baseline,omitempty"`
+	// Floor is what an exact log would have done that learns of other edges' requests one round
+	// trip late (design.Floor): what edges can know that keep no request waiting. Deployed runs
+	// over more than one edge have it.
 	Floor   *judge.Figures  `json:"floor,omitempty"`
 	Designs []design.Result `json:"designs"`
-	Rivals  []Rival         `json:"rivals,omitempty"` // real limiters beside each other; Figures are those of the first
-	Broken  []Promise       `json:"broken,omitempty"` // promises of the documents
-	Split   *judge.Split    `json:"split,omitempty"`  // where wrong decisions come from, if runs were made to find out
+	// Real limiters beside each other; Figures are those of the first
+	Rivals []Rival   `json:"rivals,omitempty"`
+	Broken []Promise `json:"broken,omitempty"` // promises of the documents
+	// Where wrong decisions come from, if runs were made to find out
+	Split *judge.Split `json:"split,omitempty"`
 
 	Names []string `json:"-"` // of the trace's sources, for the plots of some of them; see SetNames
 }
@@ -39,14 +44,19 @@ type Run struct {
 	Seed     uint64 `json:"seed"`
 	Spread   string `json:"spread,omitempty"` // how times finer than the log's were made
 
-	Digest    string         `json:"digest,omitempty"` // SHA-256 of the log, uncompressed, where it was taken
-	Lines     int            `json:"lines,omitempty"`
-	Skipped   map[string]int `json:"skipped,omitempty"`
-	HostNames int            `json:"host_names,omitempty"` // requests of clients that the log knows by a host name
-	Listed    int            `json:"listed,omitempty"`     // requests whose client is one of a list of addresses
-	ReadAs    []string       `json:"read_as,omitempty"`    // what each file was read as that is no plain access log
-	Unread    []string       `json:"unread,omitempty"`     // of each file the first line that is no request, and why
-	Start     *time.Time     `json:"start,omitempty"`
+	// SHA-256 of the log, uncompressed, where it was taken
+	Digest  string         `json:"digest,omitempty"`
+	Lines   int            `json:"lines,omitempty"`
+	Skipped map[string]int `json:"skipped,omitempty"`
+	// Requests of clients that the log knows by a host name
+	HostNames int `json:"host_names,omitempty"`
+	// Requests whose client is one of a list of addresses
+	Listed int `json:"listed,omitempty"`
+	// What each file was read as that is no plain access log
+	ReadAs []string `json:"read_as,omitempty"`
+	// Of each file the first line that is no request, and why
+	Unread []string   `json:"unread,omitempty"`
+	Start  *time.Time `json:"start,omitempty"`
 
 	Limit             uint32  `json:"limit"`
 	Window            Seconds `json:"window"`
@@ -55,25 +65,27 @@ type Run struct {
 	Algorithm         string  `json:"algorithm,omitempty"` // "": sliding
 	MitigationTimeout Seconds `json:"mitigation_timeout"`
 
-	PoPs          int      `json:"pops,omitempty"`
-	Edges         int      `json:"edges"`
-	Nodes         int      `json:"nodes"`
-	RoundTrip     Seconds  `json:"round_trip"`
-	PerConnection int      `json:"per_connection,omitempty"`
-	Streams       int      `json:"streams,omitempty"` // of a connection at once; 0: it was not HTTP/2
-	Skew          Seconds  `json:"skew,omitempty"`
-	Speed         float64  `json:"speed,omitempty"`
-	Carrier       string   `json:"source,omitempty"`
-	Duration      Seconds  `json:"duration"` // of the trace
-	Took          Seconds  `json:"took"`     // of the run
-	Faults        []string `json:"faults,omitempty"`
-	Notes         []string `json:"notes,omitempty"` // what readers of the figures must know
+	PoPs          int     `json:"pops,omitempty"`
+	Edges         int     `json:"edges"`
+	Nodes         int     `json:"nodes"`
+	RoundTrip     Seconds `json:"round_trip"`
+	PerConnection int     `json:"per_connection,omitempty"`
+	// Of a connection at once; 0: it was not HTTP/2
+	Streams  int      `json:"streams,omitempty"`
+	Skew     Seconds  `json:"skew,omitempty"`
+	Speed    float64  `json:"speed,omitempty"`
+	Carrier  string   `json:"source,omitempty"`
+	Duration Seconds  `json:"duration"` // of the trace
+	Took     Seconds  `json:"took"`     // of the run
+	Faults   []string `json:"faults,omitempty"`
+	Notes    []string `json:"notes,omitempty"` // what readers of the figures must know
 
-	// Disturbed says that a live run is no measurement: the load generator itself sent one request in a hundred later than a fiftieth
-	// of the window.
+	// Disturbed says that a live run is no measurement: the load generator itself sent one request
+	// in a hundred later than a fiftieth of the window.
 	Disturbed bool `json:"disturbed,omitempty"`
 
-	Details *page.Details `json:"details,omitempty"` // what the parts of a live run counted, and whether it adds up
+	// What the parts of a live run counted, and whether it adds up
+	Details *page.Details `json:"details,omitempty"`
 }
 
 // SetNames enters the names of the trace's sources.
@@ -119,7 +131,8 @@ func (r *Run) ReadLines() (lines []string) {
 
 // Describe enters what a trace says of itself.
 func (r *Run) Describe(t *trace.Trace) {
-	r.Trace, r.Seed, r.Lines, r.Skipped, r.HostNames = t.Name, t.Seed, t.Lines, t.Skipped, t.HostNames
+	r.Trace, r.Seed, r.Lines, r.Skipped, r.HostNames = t.Name, t.Seed, t.Lines, t.Skipped,
+		t.HostNames
 	r.Listed, r.ReadAs, r.Unread = t.Listed, t.ReadAs, t.Unread
 	if t.Lines == 0 {
 		r.Trace, r.Workload = "", t.Name
@@ -150,8 +163,8 @@ func WriteJSON(w io.Writer, reports ...*Report) error {
 	return e.Encode(map[string][]*Report{"runs": reports})
 }
 
-// published is what Cloudflare published in 2017 of its own limiter, by the names of the table's rows. What it did not say is
-// not there.
+// published is what Cloudflare published in 2017 of its own limiter, by the names of the table's
+// rows. What it did not say is not there.
 func published() map[string]string {
 	return map[string]string{
 		rowRequests: "400,000,000", rowSources: "270,000", rowWrong: "0.003 %", rowGap: "6 %",

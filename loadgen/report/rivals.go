@@ -9,7 +9,8 @@ import (
 	"sluice/loadgen/page"
 )
 
-// Rival is a limiter that got the trace of a run beside others, one after the other, and what came of it. All are judged alike, by what clients see.
+// Rival is a limiter that got the trace of a run beside others, one after the other, and what came
+// of it. All are judged alike, by what clients see.
 type Rival struct {
 	Limiter    string        `json:"limiter"`
 	Configured string        `json:"configured"` // what it was told, in a sentence
@@ -21,7 +22,8 @@ type Rival struct {
 	Figures    judge.Figures `json:"figures"`
 }
 
-// Cost is the processor time that a request took of one of a limiter's programs, in seconds, and a second at rest.
+// Cost is the processor time that a request took of one of a limiter's programs, in seconds, and a
+// second at rest.
 type Cost struct {
 	Name    string  `json:"name"`
 	Version string  `json:"version,omitempty"`
@@ -31,26 +33,33 @@ type Cost struct {
 
 // rivals is the table of all, a row each.
 func (r *Report) rivals() page.Table {
-	t := page.Table{Rows: [][]string{{"limiter", "requests", "wrong", "let pass over", "refused under", "most in a window", "never over, refused", "over, never refused", "blocks ended early", "ended late",
-		"first edge p50 ms", "first edge p99 ms", "every edge p50 ms", "every edge p99 ms", "µs of CPU", "at rest ms/s", "sent late p99 ms"}}}
+	t := page.Table{Rows: [][]string{{"limiter", "requests", "wrong", "let pass over",
+		"refused under", "most in a window", "never over, refused", "over, never refused",
+		"blocks ended early", "ended late",
+		"first edge p50 ms", "first edge p99 ms", "every edge p50 ms", "every edge p99 ms",
+		"µs of CPU", "at rest ms/s", "sent late p99 ms"}}}
 	for i := range r.Rivals {
 		v := &r.Rivals[i]
 		f := &v.Figures
-		cells := []string{v.Limiter, page.Thousands(f.Requests), page.Thousands(f.Wrong), page.Thousands(f.WronglyAllowed), page.Thousands(f.WronglyLimited),
-			page.Thousands(uint64(f.WorstWindow)), page.Thousands(uint64(f.FalsePositiveSources)), page.Thousands(uint64(f.FalseNegativeSources))}
+		cells := []string{v.Limiter, page.Thousands(f.Requests), page.Thousands(f.Wrong),
+			page.Thousands(f.WronglyAllowed), page.Thousands(f.WronglyLimited),
+			page.Thousands(uint64(f.WorstWindow)), page.Thousands(uint64(f.FalsePositiveSources)),
+			page.Thousands(uint64(f.FalseNegativeSources))}
 		if f.Ends == nil {
 			cells = append(cells, "–", "–")
 		} else {
 			cells = append(cells, page.Thousands(f.Ends.Early), page.Thousands(f.Ends.Late))
 		}
-		for _, q := range []judge.Quantiles{f.TimeToBlockExact.FirstEdge, f.TimeToBlockExact.EveryEdge} {
+		for _, q := range []judge.Quantiles{f.TimeToBlockExact.FirstEdge,
+			f.TimeToBlockExact.EveryEdge} {
 			if q.N == 0 {
 				cells = append(cells, "–", "–")
 				continue
 			}
 			cells = append(cells, page.Significant(q.P50*1000), page.Significant(q.P99*1000))
 		}
-		t.Rows = append(t.Rows, append(cells, fmt.Sprintf("%.0f", v.CPU*1e6), page.Significant(v.AtRest*1e3), page.Significant(f.SendError.P99*1e3)))
+		t.Rows = append(t.Rows, append(cells, fmt.Sprintf("%.0f", v.CPU*1e6),
+			page.Significant(v.AtRest*1e3), page.Significant(f.SendError.P99*1e3)))
 		t.Terms = append(t.Terms, [2]string{v.Limiter, v.about()})
 	}
 	t.Notes = []string{
@@ -87,9 +96,11 @@ func (r *Report) rivalsAnswer() string {
 	var of []string
 	for i := range r.Rivals {
 		f := &r.Rivals[i].Figures
-		of = append(of, fmt.Sprintf("%s %s times (%s)", r.Rivals[i].Limiter, page.Thousands(f.Wrong), page.Percent(f.WrongRatio)))
+		of = append(of, fmt.Sprintf("%s %s times (%s)", r.Rivals[i].Limiter,
+			page.Thousands(f.Wrong), page.Percent(f.WrongRatio)))
 	}
-	answer := fmt.Sprintf("About the same %s requests limiters decided wrongly: %s.", page.Thousands(r.Rivals[0].Figures.Requests), strings.Join(of, ", "))
+	answer := fmt.Sprintf("About the same %s requests limiters decided wrongly: %s.",
+		page.Thousands(r.Rivals[0].Figures.Requests), strings.Join(of, ", "))
 	if slices.ContainsFunc(r.Rivals, func(v Rival) bool { return v.Disturbed }) {
 		answer += " Disturbed: the machine was too busy to send in time, so this is no measurement."
 	}

@@ -33,7 +33,8 @@ func rows() []row {
 	count := func(of func(*judge.Figures) uint64) func(*judge.Figures) string {
 		return func(f *judge.Figures) string { return page.Thousands(of(f)) }
 	}
-	some := func(of func(*judge.Figures) uint64) func(*judge.Figures) string { // nothing to say where there were none
+	// Nothing to say where there were none
+	some := func(of func(*judge.Figures) uint64) func(*judge.Figures) string {
 		return func(f *judge.Figures) string {
 			if of(f) == 0 {
 				return ""
@@ -100,48 +101,80 @@ func rows() []row {
 		{rowRequests, count(func(f *judge.Figures) uint64 { return f.Requests })},
 		{rowSources, count(func(f *judge.Figures) uint64 { return uint64(f.Sources) })},
 		{rowWrong, func(f *judge.Figures) string { return page.Percent(f.WrongRatio) }},
-		{"  of decisions (no refusals under a block)", deployed(func(f *judge.Figures) string { return page.Percent(f.WrongPerDecision) })},
-		{"  let pass above the limit", count(func(f *judge.Figures) uint64 { return f.WronglyAllowed })},
-		{"  limited at or under it", count(func(f *judge.Figures) uint64 { return f.WronglyLimited })},
-		{"  refusals that followed from those", deployed(count(func(f *judge.Figures) uint64 { return f.WronglyMitigated }))},
-		{"  wrong answers, those included", deployed(func(f *judge.Figures) string { return page.Percent(f.WrongAnswersRatio) })},
-		{"  per block", deployed(func(f *judge.Figures) string { return page.Significant(f.WrongPerBlock) })},
+		{"  of decisions (no refusals under a block)",
+			deployed(func(f *judge.Figures) string { return page.Percent(f.WrongPerDecision) })},
+		{"  let pass above the limit",
+			count(func(f *judge.Figures) uint64 { return f.WronglyAllowed })},
+		{"  limited at or under it",
+			count(func(f *judge.Figures) uint64 { return f.WronglyLimited })},
+		{"  refusals that followed from those",
+			deployed(count(func(f *judge.Figures) uint64 { return f.WronglyMitigated }))},
+		{"  wrong answers, those included",
+			deployed(func(f *judge.Figures) string { return page.Percent(f.WrongAnswersRatio) })},
+		{"  per block",
+			deployed(func(f *judge.Figures) string { return page.Significant(f.WrongPerBlock) })},
 		{rowGap, func(f *judge.Figures) string { return page.Percent(f.MeanGap) }},
-		{"  from half the limit on", func(f *judge.Figures) string { return page.Percent(f.MeanGapHot) }},
-		{rowFalseNegatives, func(f *judge.Figures) string { return margin(f.FalseNegativeSources, f.FalseNegativeMargin, "over") }},
-		{rowFalsePositives, func(f *judge.Figures) string { return margin(f.FalsePositiveSources, f.FalsePositiveMargin, "under") }},
-		{"requests refused of such sources", count(func(f *judge.Figures) uint64 { return f.RefusedOfInnocent })},
-		{"requests refused of good clients", some(func(f *judge.Figures) uint64 { return f.RefusedGood })},
-		{"  who share a source with an abuser", some(func(f *judge.Figures) uint64 { return f.Collateral })},
+		{"  from half the limit on",
+			func(f *judge.Figures) string { return page.Percent(f.MeanGapHot) }},
+		{rowFalseNegatives, func(f *judge.Figures) string {
+			return margin(f.FalseNegativeSources,
+				f.FalseNegativeMargin, "over")
+		}},
+		{rowFalsePositives, func(f *judge.Figures) string {
+			return margin(f.FalsePositiveSources,
+				f.FalsePositiveMargin, "under")
+		}},
+		{"requests refused of such sources",
+			count(func(f *judge.Figures) uint64 { return f.RefusedOfInnocent })},
+		{"requests refused of good clients",
+			some(func(f *judge.Figures) uint64 { return f.RefusedGood })},
+		{"  who share a source with an abuser",
+			some(func(f *judge.Figures) uint64 { return f.Collateral })},
 		{"admitted", count(func(f *judge.Figures) uint64 { return f.Admitted })},
 		{"refused", count(func(f *judge.Figures) uint64 { return f.Refused })},
-		{"  by a mitigation in force", deployed(count(func(f *judge.Figures) uint64 { return f.Mitigated }))},
-		{"    with its connection, by an edge", some(func(f *judge.Figures) uint64 { return f.Shed })},
-		{"    with its connection, by the kernel", some(func(f *judge.Figures) uint64 { return f.Walled })},
+		{"  by a mitigation in force",
+			deployed(count(func(f *judge.Figures) uint64 { return f.Mitigated }))},
+		{"    with its connection, by an edge",
+			some(func(f *judge.Figures) uint64 { return f.Shed })},
+		{"    with its connection, by the kernel",
+			some(func(f *judge.Figures) uint64 { return f.Walled })},
 		{"  because the tier was gone", some(func(f *judge.Figures) uint64 { return f.Closed })},
 		{"without a verdict", some(func(f *judge.Figures) uint64 { return f.Failed })},
 		{"blocks", deployed(count(func(f *judge.Figures) uint64 { return f.Blocks }))},
-		{"  that ended early, by", ended(func(e *judge.Ends) (uint64, *judge.Quantiles) { return e.Early, &e.EarlyBy })},
-		{"  that ended late, by", ended(func(e *judge.Ends) (uint64, *judge.Quantiles) { return e.Late, &e.LateBy })},
-		{"admitted above the limit, per block", deployed(func(f *judge.Figures) string { return quantiles(&f.Overshoot, page.Significant) })},
+		{"  that ended early, by",
+			ended(func(e *judge.Ends) (uint64, *judge.Quantiles) { return e.Early, &e.EarlyBy })},
+		{"  that ended late, by",
+			ended(func(e *judge.Ends) (uint64, *judge.Quantiles) { return e.Late, &e.LateBy })},
+		{"admitted above the limit, per block",
+			deployed(func(f *judge.Figures) string {
+				return quantiles(&f.Overshoot,
+					page.Significant)
+			})},
 		{"admitted in the worst window", deployed(func(f *judge.Figures) string {
 			if f.WorstWindow == 0 {
 				return ""
 			}
-			return fmt.Sprintf("%s, %s over", page.Thousands(uint64(f.WorstWindow)), page.Thousands(uint64(f.WorstExcess)))
+			return fmt.Sprintf("%s, %s over", page.Thousands(uint64(f.WorstWindow)),
+				page.Thousands(uint64(f.WorstExcess)))
 		})},
-		{"  the design allows that source", some(func(f *judge.Figures) uint64 { return uint64(f.Bound) })},
+		{"  the design allows that source",
+			some(func(f *judge.Figures) uint64 { return uint64(f.Bound) })},
 		{"  sources beyond what it allows", func(f *judge.Figures) string {
 			if f.Bound == 0 {
 				return ""
 			}
 			return page.Thousands(uint64(f.BeyondBound))
 		}},
-		{"requests that waited for their turn", waits(func(w *judge.Waits) string { return page.Thousands(w.Requests) })},
-		{"  for so long", waits(func(w *judge.Waits) string { return quantiles(&w.Delay, page.Duration) })},
-		{"  the last of a full queue waits", waits(func(w *judge.Waits) string { return page.Duration(w.Queue) })},
-		{"  requests that waited longer", waits(func(w *judge.Waits) string { return page.Thousands(w.Beyond) })},
-		{"  let go before their turn by", waits(func(w *judge.Waits) string { return quantiles(&w.Early, page.Duration) })},
+		{"requests that waited for their turn",
+			waits(func(w *judge.Waits) string { return page.Thousands(w.Requests) })},
+		{"  for so long",
+			waits(func(w *judge.Waits) string { return quantiles(&w.Delay, page.Duration) })},
+		{"  the last of a full queue waits",
+			waits(func(w *judge.Waits) string { return page.Duration(w.Queue) })},
+		{"  requests that waited longer",
+			waits(func(w *judge.Waits) string { return page.Thousands(w.Beyond) })},
+		{"  let go before their turn by",
+			waits(func(w *judge.Waits) string { return quantiles(&w.Early, page.Duration) })},
 		{"time to block, first edge", firstEdge(formula)},
 		{"time to block, every edge", everyEdge(formula)},
 		{"time to block, kernel", kernel(formula)},
@@ -172,8 +205,10 @@ func rows() []row {
 			}
 			return quantiles(f.SendError, page.Duration)
 		}},
-		{"an exact limiter would have admitted", deployed(count(func(f *judge.Figures) uint64 { return f.FreeRunningIdeal.Admitted }))},
-		{"  and blocked so many times", deployed(count(func(f *judge.Figures) uint64 { return f.FreeRunningIdeal.Blocks }))},
+		{"an exact limiter would have admitted",
+			deployed(count(func(f *judge.Figures) uint64 { return f.FreeRunningIdeal.Admitted }))},
+		{"  and blocked so many times",
+			deployed(count(func(f *judge.Figures) uint64 { return f.FreeRunningIdeal.Blocks }))},
 		{"decisions per second", func(f *judge.Figures) string {
 			if f.DecisionsASecond == 0 {
 				return ""
@@ -195,9 +230,11 @@ func WriteText(w io.Writer, reports ...*Report) error {
 // document is the report without its pictures.
 func (r *Report) document() page.Document {
 	if len(r.Rivals) > 0 {
-		return page.Document{Title: r.title(), Answer: r.rivalsAnswer(), Warning: r.Run.Disturbed, How: r.Run.lines(), Tables: []page.Table{r.rivals()}, Details: r.Run.Details}
+		return page.Document{Title: r.title(), Answer: r.rivalsAnswer(), Warning: r.Run.Disturbed,
+			How: r.Run.lines(), Tables: []page.Table{r.rivals()}, Details: r.Run.Details}
 	}
-	d := page.Document{Title: r.title(), Answer: r.answer(), Warning: r.Run.Disturbed, How: r.Run.lines(), Details: r.Run.Details}
+	d := page.Document{Title: r.title(), Answer: r.answer(), Warning: r.Run.Disturbed,
+		How: r.Run.lines(), Details: r.Run.Details}
 	if r.Run.Command != compareCommand { // where the table of designs has all
 		d.Tables = append(d.Tables, page.Table{Rows: r.table(), Notes: r.notes()})
 	}
@@ -205,14 +242,16 @@ func (r *Report) document() page.Document {
 		d.Tables = append(d.Tables, page.Table{Rows: splitTable(r.Split)})
 	}
 	if len(r.Designs) > 0 {
-		d.Tables = append(d.Tables, page.Table{Rows: r.designs(), Notes: append(r.floorNotes(), r.legend()...), Terms: r.abouts()})
+		d.Tables = append(d.Tables, page.Table{Rows: r.designs(), Notes: append(r.floorNotes(),
+			r.legend()...), Terms: r.abouts()})
 	}
 	return d
 }
 
 // title distinguishes a report from others beside it.
 func (r *Report) title() string {
-	title := fmt.Sprintf("%s, limit %s in %v", r.Run.name(), page.Thousands(uint64(r.Run.Limit)), r.Run.Window)
+	title := fmt.Sprintf("%s, limit %s in %v", r.Run.name(), page.Thousands(uint64(r.Run.Limit)),
+		r.Run.Window)
 	if r.Run.Command == compareCommand { // which has all estimates in one
 		return title
 	}
@@ -236,7 +275,8 @@ func (r *Run) lines() []string {
 		about = append(about, page.Significant(r.Speed)+" times as fast")
 	}
 	if r.Lines > 0 {
-		about = append(about, page.Thousands(uint64(r.Lines))+" lines read, "+trace.LinesText(r.Skipped, r.HostNames))
+		about = append(about,
+			page.Thousands(uint64(r.Lines))+" lines read, "+trace.LinesText(r.Skipped, r.HostNames))
 	}
 	out = append(out, strings.Join(about, ", "))
 	out = append(out, r.ReadLines()...)
@@ -248,7 +288,8 @@ func (r *Run) lines() []string {
 	if r.Algorithm != "" {
 		counted = "algorithm " + r.Algorithm
 	}
-	out = append(out, fmt.Sprintf("limit %s in %v, %d sub-windows, %s, %s", page.Thousands(uint64(r.Limit)), r.Window, r.SubWindows, counted, timeout))
+	out = append(out, fmt.Sprintf("limit %s in %v, %d sub-windows, %s, %s",
+		page.Thousands(uint64(r.Limit)), r.Window, r.SubWindows, counted, timeout))
 	setup := []string{page.Plural(r.Edges, "edge"), page.Plural(r.Nodes, "node")}
 	if r.PoPs > 1 {
 		setup = append([]string{page.Plural(r.PoPs, "PoP")}, setup...)
@@ -298,7 +339,8 @@ func (r *Report) columns() []column {
 	return out
 }
 
-// table is the figures in columns. Those that were published are of requests that nobody blocked, and stand beside such alone.
+// table is the figures in columns. Those that were published are of requests that nobody blocked,
+// and stand beside such alone.
 func (r *Report) table() [][]string {
 	head, columns, theirs := []string{""}, r.columns(), published()
 	for _, c := range columns {
@@ -335,7 +377,8 @@ func (r *Report) notes() []string {
 		out = append(out, "Three numbers in a cell: median / 99th percentile / largest.")
 	}
 	if r.Baseline != nil {
-		out = append(out, "Two counters: two plain counters per source on one edge, not rounded, on the same requests.")
+		out = append(out,
+			"Two counters: two plain counters per source on one edge, not rounded, on the same requests.")
 	}
 	if r.Run.Mode == judge.Estimator.String() {
 		out = append(out, "Cloudflare 2017: as published, of 400 million requests of theirs.")
@@ -351,17 +394,20 @@ func (r *Report) floorNotes() []string {
 	return nil
 }
 
-// floorLines holds wrong decisions against the least that there can be over several edges, and says where one edge has it easier.
+// floorLines holds wrong decisions against the least that there can be over several edges, and says
+// where one edge has it easier.
 func (r *Report) floorLines() []string {
 	if r.Floor == nil {
 		return nil
 	}
 	line := fmt.Sprintf("Wrong decisions: %s, %s the floor's %s (an exact log that learns of other edges one round trip late)",
-		page.Thousands(r.Figures.Wrong), Times(r.Figures.Wrong, r.Floor.Wrong), page.Thousands(r.Floor.Wrong))
+		page.Thousands(r.Figures.Wrong), Times(r.Figures.Wrong,
+			r.Floor.Wrong), page.Thousands(r.Floor.Wrong))
 	if r.Baseline == nil {
 		return []string{line + "."}
 	}
-	line += fmt.Sprintf("; two counters %s, %s the floor's.", page.Thousands(r.Baseline.Wrong), Times(r.Baseline.Wrong, r.Floor.Wrong))
+	line += fmt.Sprintf("; two counters %s, %s the floor's.", page.Thousands(r.Baseline.Wrong),
+		Times(r.Baseline.Wrong, r.Floor.Wrong))
 	if r.Floor.Wrong <= r.Baseline.Wrong {
 		return []string{line}
 	}
@@ -388,7 +434,8 @@ func splitTable(s *judge.Split) [][]string {
 		name string
 		part judge.SplitPart
 	}{{"formula", s.Formula}, {"delay", s.Delay}, {"faults", s.Faults}} {
-		out = append(out, []string{p.name, strconv.FormatInt(p.part.Wrong, 10), page.Percent(p.part.WrongRatio), page.Percent(p.part.MeanGap)})
+		out = append(out, []string{p.name, strconv.FormatInt(p.part.Wrong, 10),
+			page.Percent(p.part.WrongRatio), page.Percent(p.part.MeanGap)})
 	}
 	return out
 }

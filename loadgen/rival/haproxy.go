@@ -13,11 +13,13 @@ import (
 	"sluice/loadgen/process"
 )
 
-// haproxy starts instances whose stick tables are peers: each pushes an entry to the others when it changes, and what is pushed takes the place of
-// what they had. So counts of a source that several of them see at once are not added up ("the pushed values overwrite remote ones without aggregation":
-// HAProxy's configuration manual, section Peers).
+// haproxy starts instances whose stick tables are peers: each pushes an entry to the others when it
+// changes, and what is pushed takes the place of what they had. So counts of a source that several
+// of them see at once are not added up ("the pushed values overwrite remote ones without
+// aggregation": HAProxy's configuration manual, section Peers).
 func (s *starter) haproxy() error {
-	path, err := process.Find("haproxy", "install it (apt-get install haproxy), or leave it out of --limiter")
+	path, err := process.Find("haproxy",
+		"install it (apt-get install haproxy), or leave it out of --limiter")
 	if err != nil {
 		return err
 	}
@@ -34,20 +36,26 @@ func (s *starter) haproxy() error {
 		peers = append(peers, s.next())
 	}
 	var started []*process.Process
-	socket := func(i int) string { return filepath.Join(s.site.dir, fmt.Sprintf("haproxy-%d.sock", i)) }
+	socket := func(i int) string {
+		return filepath.Join(s.site.dir, fmt.Sprintf("haproxy-%d.sock",
+			i))
+	}
 	for i, at := range targets {
-		file, err := s.file(fmt.Sprintf("haproxy-%d.cfg", i), haproxyConfig(i, socket(i), at, s.origin, peers, s.Limit, s.Window))
+		file, err := s.file(fmt.Sprintf("haproxy-%d.cfg", i), haproxyConfig(i, socket(i), at,
+			s.origin, peers, s.Limit, s.Window))
 		if err != nil {
 			return err
 		}
-		p := &process.Process{Name: fmt.Sprint("haproxy/", i), Path: path, Args: []string{"-db", "-q", "-f", file}}
+		p := &process.Process{Name: fmt.Sprint("haproxy/", i), Path: path,
+			Args: []string{"-db", "-q", "-f", file}}
 		if err := s.launch(p, listens(at)); err != nil {
 			return err
 		}
 		started, part.PIDs = append(started, p), append(part.PIDs, p.PID())
 	}
 	for i, p := range started {
-		if err := p.Await(s.ctx, process.ReadyTimeout, func() error { return peered(socket(i), len(targets)-1) }); err != nil {
+		if err := p.Await(s.ctx, process.ReadyTimeout,
+			func() error { return peered(socket(i), len(targets)-1) }); err != nil {
 			return err
 		}
 	}
@@ -60,7 +68,8 @@ func (s *starter) haproxy() error {
 // haproxyTime writes a duration as HAProxy reads one.
 func haproxyTime(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
 
-func haproxyConfig(i int, socket string, at, origin netip.AddrPort, peers []netip.AddrPort, limit uint32, window time.Duration) string {
+func haproxyConfig(i int, socket string, at, origin netip.AddrPort, peers []netip.AddrPort,
+	limit uint32, window time.Duration) string {
 	var pop strings.Builder
 	for n, p := range peers {
 		fmt.Fprintf(&pop, "  peer edge%d %s\n", n, p)

@@ -11,10 +11,12 @@ import (
 	"sluice/loadgen/process"
 )
 
-// nginx starts instances that know nothing of each other: limit_req keeps its zone in the memory of one machine, so each allows the limit, as a source
-// whose connections all reach one of them must be allowed it.
+// nginx starts instances that know nothing of each other: limit_req keeps its zone in the memory of
+// one machine, so each allows the limit, as a source whose connections all reach one of them must
+// be allowed it.
 func (s *starter) nginx() error {
-	path, err := process.Find("nginx", "install it (apt-get install nginx), or leave it out of --limiter")
+	path, err := process.Find("nginx",
+		"install it (apt-get install nginx), or leave it out of --limiter")
 	if err != nil {
 		return err
 	}
@@ -28,7 +30,8 @@ func (s *starter) nginx() error {
 	for i, at := range s.targets() {
 		name := fmt.Sprint("nginx/", i)
 		dir := filepath.Join(s.site.dir, name)
-		file, err := s.file(filepath.Join(name, "nginx.conf"), nginxConfig(dir, at, s.origin, s.Limit, s.Window))
+		file, err := s.file(filepath.Join(name, "nginx.conf"), nginxConfig(dir, at, s.origin,
+			s.Limit, s.Window))
 		if err != nil {
 			return err
 		}
@@ -40,11 +43,13 @@ func (s *starter) nginx() error {
 	}
 	s.site.Parts = []Part{part}
 	s.site.Configured = fmt.Sprintf("limit_req rate=%s, %s: a bucket that holds the limit and drains it evenly in a window, so that nobody within the limit is refused; "+
-		"each instance counts alone", nginxRate(s.Limit, s.Window), strings.TrimSpace(nginxBurst(s.Limit)+" nodelay"))
+		"each instance counts alone", nginxRate(s.Limit,
+		s.Window), strings.TrimSpace(nginxBurst(s.Limit)+" nodelay"))
 	return nil
 }
 
-// nginxRate is the limit in a window as nginx can say it, in whole requests a second or a minute, and not less than the limit.
+// nginxRate is the limit in a window as nginx can say it, in whole requests a second or a minute,
+// and not less than the limit.
 func nginxRate(limit uint32, window time.Duration) string {
 	if second := float64(limit) / window.Seconds(); second == math.Trunc(second) {
 		return fmt.Sprintf("%.0fr/s", second)

@@ -1,9 +1,12 @@
-// Package rival runs limiters that people have in place of Sluice, as the real programs that they are, before the lab's origin: three nginx with
-// limit_req, three HAProxy whose stick tables are peers, or envoyproxy/ratelimit over memcached behind proxies that ask it. A replay sends them the
-// trace that Sluice's edges get, and the judge holds what they answered against its exact log: nothing here knows what is right.
+// Package rival runs limiters that people have in place of Sluice, as the real programs that they
+// are, before the lab's origin: three nginx with limit_req, three HAProxy whose stick tables are
+// peers, or envoyproxy/ratelimit over memcached behind proxies that ask it. A replay sends them the
+// trace that Sluice's edges get, and the judge holds what they answered against its exact log:
+// nothing here knows what is right.
 //
-// Each says in its configuration, as well as it can, what Sluice's rule says: so many requests of a source address in a window. None of them has a
-// block with an end: each refuses what it finds over, and no more.
+// Each says in its configuration, as well as it can, what Sluice's rule says: so many requests of a
+// source address in a window. None of them has a block with an end: each refuses what it finds
+// over, and no more.
 package rival
 
 import (
@@ -34,7 +37,9 @@ type Lab struct {
 	Origin    []string      // command that serves an origin; "--listen ADDRESS" is appended
 	Memcached int           // nodes of envoy-ratelimit; 0: 1
 	RateLimit string        // executable of envoyproxy/ratelimit
-	Proxy     []string      // command that serves a proxy which asks it (ratelimitproxy); "--listen", "--service" and "--origin" are appended
+	// Command that serves a proxy which asks it (ratelimitproxy); "--listen", "--service" and
+	// "--origin" are appended
+	Proxy []string
 }
 
 // Site is a limiter that runs.
@@ -64,7 +69,8 @@ type starter struct {
 	free   []netip.AddrPort
 }
 
-// Start starts everything and returns when all of it answers; on an error nothing is left. The caller stops the site.
+// Start starts everything and returns when all of it answers; on an error nothing is left. The
+// caller stops the site.
 func (l Lab) Start(ctx context.Context) (*Site, error) {
 	if l.Instances == 0 {
 		l.Instances = 3
@@ -79,7 +85,8 @@ func (l Lab) Start(ctx context.Context) (*Site, error) {
 }
 
 func (s *starter) start() (err error) {
-	start, ok := map[string]func() error{"nginx": s.nginx, "haproxy": s.haproxy, "envoy-ratelimit": s.envoy}[s.Limiter]
+	start, ok := map[string]func() error{"nginx": s.nginx, "haproxy": s.haproxy,
+		"envoy-ratelimit": s.envoy}[s.Limiter]
 	if !ok {
 		return fmt.Errorf("loadgen: limiter %q: want one of %v", s.Limiter, Names)
 	}
@@ -95,7 +102,8 @@ func (s *starter) start() (err error) {
 // serveOrigin starts the origin, once all programs are found.
 func (s *starter) serveOrigin() error {
 	s.origin = s.next()
-	p := &process.Process{Name: "origin", Path: s.Origin[0], Args: append(slices.Clone(s.Origin[1:]), "--listen", s.origin.String())}
+	p := &process.Process{Name: "origin", Path: s.Origin[0],
+		Args: append(slices.Clone(s.Origin[1:]), "--listen", s.origin.String())}
 	return s.launch(p, func() error { return scrape.OK(s.origin, origin.StatsPath) })
 }
 

@@ -13,7 +13,8 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// Cost is the processor time that a request took, in seconds, and that a second at rest took before the first.
+// Cost is the processor time that a request took, in seconds, and that a second at rest took before
+// the first.
 type Cost struct {
 	Name    string  `json:"name"` // of the program
 	Version string  `json:"version,omitempty"`
@@ -24,9 +25,10 @@ type Cost struct {
 // rest is how long a limiter is watched before anybody asks it anything.
 const rest = time.Second
 
-// Run replays a trace on instances of any limiter, with one address a source, and measures what its processes use meanwhile. ByStatus says that
-// they tell no verdicts: they are not Sluice.
-func Run(ctx context.Context, r replay.Replay, t *trace.Trace, targets []netip.AddrPort, parts []Part, byStatus bool) (*replay.Outcome, []Cost, error) {
+// Run replays a trace on instances of any limiter, with one address a source, and measures what its
+// processes use meanwhile. ByStatus says that they tell no verdicts: they are not Sluice.
+func Run(ctx context.Context, r replay.Replay, t *trace.Trace, targets []netip.AddrPort,
+	parts []Part, byStatus bool) (*replay.Outcome, []Cost, error) {
 	r.PoPs, r.Carrier, r.ByStatus = [][]netip.AddrPort{targets}, replay.Loopback, byStatus
 	idle, err := used(parts)
 	if err != nil {
@@ -49,7 +51,8 @@ func Run(ctx context.Context, r replay.Replay, t *trace.Trace, targets []netip.A
 	}
 	var costs []Cost
 	for i, p := range parts {
-		costs = append(costs, Cost{Name: p.Name, Version: p.Version, CPU: (after[i] - before[i]).Seconds() / float64(max(out.Answered, 1)),
+		costs = append(costs, Cost{Name: p.Name, Version: p.Version, CPU: (after[i] - before[i]).
+			Seconds() / float64(max(out.Answered, 1)),
 			AtRest: (before[i] - idle[i]).Seconds() / rest.Seconds()})
 	}
 	return out, costs, nil
@@ -70,11 +73,14 @@ func used(parts []Part) ([]time.Duration, error) {
 	return out, nil
 }
 
-// Judge holds what a limiter answered against the exact log of what it counts. All are judged by what clients see: an edge knows that a source is
-// over once it refuses it, and has its block in force. Grain is how exactly it knows when a source would be admitted again.
-func Judge(out *replay.Outcome, limit uint32, window, timeout, grain time.Duration, instances int, refused bool) judge.Figures {
+// Judge holds what a limiter answered against the exact log of what it counts. All are judged by
+// what clients see: an edge knows that a source is over once it refuses it, and has its block in
+// force. Grain is how exactly it knows when a source would be admitted again.
+func Judge(out *replay.Outcome, limit uint32, window, timeout, grain time.Duration, instances int,
+	refused bool) judge.Figures {
 	f := judge.Judge(judge.Deployed, judge.Options{
-		Limit: limit, Window: window, Timeout: timeout, Edges: instances, Slack: answer.ClockSlack, Grain: grain, Grace: answer.Grace(window), Refused: refused,
+		Limit: limit, Window: window, Timeout: timeout, Edges: instances, Slack: answer.ClockSlack,
+		Grain: grain, Grace: answer.Grace(window), Refused: refused,
 	}, out.Decisions, nil)
 	late := out.Late()
 	f.SendError = &late

@@ -1,5 +1,5 @@
-// Package scrape reads what running servers report about themselves: Prometheus metrics and JSON of edges and origins,
-// statistics of memcached.
+// Package scrape reads what running servers report about themselves: Prometheus metrics and JSON of
+// edges and origins, statistics of memcached.
 package scrape
 
 import (
@@ -16,11 +16,12 @@ import (
 	"time"
 )
 
-// Metrics is what a Prometheus endpoint said: the value of each series, by its name with its labels as written. Those of
-// several processes may be added up.
+// Metrics is what a Prometheus endpoint said: the value of each series, by its name with its labels
+// as written. Those of several processes may be added up.
 type Metrics map[string]float64
 
-// Parse reads the text format, adding to m. Comments, timestamps and lines that make no sense are left out.
+// Parse reads the text format, adding to m. Comments, timestamps and lines that make no sense are
+// left out.
 func (m Metrics) Parse(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -90,7 +91,8 @@ func (m Metrics) Minus(earlier Metrics) Metrics {
 const timeout = 20 * time.Second
 
 // Get reads a page of a member's, within its timeout.
-func Get(ctx context.Context, client *http.Client, addr netip.AddrPort, path string, read func(io.Reader) error) error {
+func Get(ctx context.Context, client *http.Client, addr netip.AddrPort, path string,
+	read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	url := "http://" + addr.String() + path
@@ -122,7 +124,8 @@ func MetricsOf(ctx context.Context, client *http.Client, addr netip.AddrPort) (M
 // OK is nil if an address answers a path with 200.
 func OK(addr netip.AddrPort, path string) error {
 	transport := &http.Transport{DisableKeepAlives: true}
-	return Get(context.Background(), &http.Client{Transport: transport}, addr, path, func(io.Reader) error { return nil })
+	return Get(context.Background(), &http.Client{Transport: transport}, addr, path,
+		func(io.Reader) error { return nil })
 }
 
 // JSON reads a page into v.
@@ -130,7 +133,8 @@ func JSON(v any) func(io.Reader) error {
 	return func(r io.Reader) error { return json.NewDecoder(r).Decode(v) }
 }
 
-// NodeStats is what a memcached node counts, by its own names: cmd_get, cmd_set, incr_hits and so on.
+// NodeStats is what a memcached node counts, by its own names: cmd_get, cmd_set, incr_hits and so
+// on.
 type NodeStats map[string]uint64
 
 // Memcached asks a node for its statistics.
@@ -150,9 +154,11 @@ func Memcached(addr netip.AddrPort) (NodeStats, error) {
 	return out, err
 }
 
-// MemcachedAnswers proves that a node or a proxy before it makes a round trip: a process that hangs still accepts.
+// MemcachedAnswers proves that a node or a proxy before it makes a round trip: a process that hangs
+// still accepts.
 func MemcachedAnswers(addr netip.AddrPort) error {
-	return speakMemcached(addr, "get sluice-lab-ready\r\n", func(line string) bool { return line == "END" })
+	return speakMemcached(addr, "get sluice-lab-ready\r\n",
+		func(line string) bool { return line == "END" })
 }
 
 // speakMemcached sends a command and hands on lines until last says that one was the last.
@@ -178,11 +184,14 @@ func speakMemcached(addr netip.AddrPort, command string, last func(string) bool)
 	return fmt.Errorf("memcached at %s closed the connection", addr)
 }
 
-// Commands adds up the commands that clients sent to a node, so far as they touch its data: what a limiter causes there.
+// Commands adds up the commands that clients sent to a node, so far as they touch its data: what a
+// limiter causes there.
 func (n NodeStats) Commands() uint64 {
 	total := uint64(0)
-	for _, name := range []string{"cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "incr_hits", "incr_misses",
-		"decr_hits", "decr_misses", "delete_hits", "delete_misses", "cas_hits", "cas_misses", "cas_badval"} {
+	for _, name := range []string{"cmd_get", "cmd_set", "cmd_touch", "cmd_flush", "incr_hits",
+		"incr_misses",
+		"decr_hits", "decr_misses", "delete_hits", "delete_misses", "cas_hits", "cas_misses",
+		"cas_badval"} {
 		total += n[name]
 	}
 	return total

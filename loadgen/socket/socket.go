@@ -1,5 +1,6 @@
-// Package socket is what a load generator needs of TCP beyond package net: connections that never wait, from any address of
-// 127.0.0.0/8, thousands of them polled by one thread (epoll). Linux only; elsewhere every call fails.
+// Package socket is what a load generator needs of TCP beyond package net: connections that never
+// wait, from any address of 127.0.0.0/8, thousands of them polled by one thread (epoll). Linux
+// only; elsewhere every call fails.
 package socket
 
 import "errors"

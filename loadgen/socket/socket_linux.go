@@ -10,9 +10,10 @@ import (
 
 // Numbers that package syscall does not have, the same on all Linux ports.
 const (
-	ipBindAddressNoPort = 24  // IP_BIND_ADDRESS_NO_PORT, ip(7)
-	sysEpollPwait2      = 441 // epoll_pwait2(2), Linux 5.11: epoll_wait with a timeout in nanoseconds
-	epollET             = 1 << 31
+	ipBindAddressNoPort = 24 // IP_BIND_ADDRESS_NO_PORT, ip(7)
+	// epoll_pwait2(2), Linux 5.11: epoll_wait with a timeout in nanoseconds
+	sysEpollPwait2 = 441
+	epollET        = 1 << 31
 )
 
 // Poller waits for many sockets at once. One goroutine owns it.
@@ -40,8 +41,8 @@ func NewPoller() (*Poller, error) {
 // Close gives its descriptor back; sockets stay open.
 func (p *Poller) Close() { syscall.Close(p.fd) }
 
-// Add registers a socket once for its whole life: edge-triggered, for both directions, which spares a system call per
-// change of mind.
+// Add registers a socket once for its whole life: edge-triggered, for both directions, which spares
+// a system call per change of mind.
 func (p *Poller) Add(fd int, e Event) error {
 	return syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{
 		Events: syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | epollET,
@@ -64,26 +65,31 @@ func (p *Poller) Wait(d time.Duration, events []Event) ([]Event, error) {
 	return events, nil
 }
 
-// nap is a sleep too short for answers to end it: at tens of thousands of requests a second an answer is read that much later and
-// together with others, and the next request goes out when it is due.
+// nap is a sleep too short for answers to end it: at tens of thousands of requests a second an
+// answer is read that much later and together with others, and the next request goes out when it is
+// due.
 const nap = 50 * time.Microsecond
 
-// sleep waits for an event, or after a nap only looks for some. A short call need not go through entersyscall: that
-// would give this thread's processor to another goroutine, and the thread would have to get it back.
+// sleep waits for an event, or after a nap only looks for some. A short call need not go through
+// entersyscall: that would give this thread's processor to another goroutine, and the thread would
+// have to get it back.
 func (p *Poller) sleep(d time.Duration) (int, error) {
 	ts := syscall.NsecToTimespec(int64(max(d, 0)))
 	if d < nap {
 		if d > 0 {
-			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) // a signal cuts it short: no harm
+			// A signal cuts it short: no harm
+			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 		}
-		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.buf[0])), uintptr(len(p.buf)), 0, 0, 0)
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(p.fd),
+			uintptr(unsafe.Pointer(&p.buf[0])), uintptr(len(p.buf)), 0, 0, 0)
 		if errno != 0 {
 			return 0, errno
 		}
 		return int(n), nil
 	}
 	if !p.coarse {
-		n, _, errno := syscall.Syscall6(sysEpollPwait2, uintptr(p.fd), uintptr(unsafe.Pointer(&p.buf[0])),
+		n, _, errno := syscall.Syscall6(sysEpollPwait2, uintptr(p.fd),
+			uintptr(unsafe.Pointer(&p.buf[0])),
 			uintptr(len(p.buf)), uintptr(unsafe.Pointer(&ts)), 0, 0)
 		if errno == 0 {
 			return int(n), nil
@@ -96,17 +102,19 @@ func (p *Poller) sleep(d time.Duration) (int, error) {
 	return syscall.EpollWait(p.fd, p.buf[:], int(d/time.Millisecond))
 }
 
-// FineTimers asks the kernel to wake this thread when it asked to be, not up to 50 µs later (prctl(2)).
+// FineTimers asks the kernel to wake this thread when it asked to be, not up to 50 µs later
+// (prctl(2)).
 func FineTimers() {
 	const prSetTimerSlack = 29
 	syscall.Syscall(syscall.SYS_PRCTL, prSetTimerSlack, 1, 0)
 }
 
-// Dial starts a connection to an IPv4 address, from the given one if it is valid. It does not wait for it to stand:
-// writing before that gives ErrAgain. The port is chosen when connecting and not when binding, so that only the
-// four-tuple must be unique and not the port.
+// Dial starts a connection to an IPv4 address, from the given one if it is valid. It does not wait
+// for it to stand: writing before that gives ErrAgain. The port is chosen when connecting and not
+// when binding, so that only the four-tuple must be unique and not the port.
 func Dial(from netip.Addr, to netip.AddrPort) (int, error) {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(syscall.AF_INET,
+		syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, sentinel(err)
 	}
@@ -123,7 +131,8 @@ func connect(fd int, from netip.Addr, to netip.AddrPort) error {
 		return err
 	}
 	if from.IsValid() {
-		if err := syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, ipBindAddressNoPort, 1); err != nil {
+		if err := syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, ipBindAddressNoPort,
+			1); err != nil {
 			return err
 		}
 		if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: from.As4()}); err != nil {
@@ -146,7 +155,8 @@ func Read(fd int, b []byte) (int, error) { return transfer(syscall.SYS_READ, fd,
 // transfer makes a call that never waits, and so need not go through entersyscall.
 func transfer(call uintptr, fd int, b []byte) (int, error) {
 	for {
-		n, _, errno := syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		n, _, errno := syscall.RawSyscall(call, uintptr(fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 		switch errno {
 		case 0:
 			return int(n), nil
@@ -157,7 +167,8 @@ func transfer(call uintptr, fd int, b []byte) (int, error) {
 	}
 }
 
-// Error is what has befallen a connection since it was asked last: a reset shows here before what has come has been read.
+// Error is what has befallen a connection since it was asked last: a reset shows here before what
+// has come has been read.
 func Error(fd int) error {
 	n, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ERROR)
 	if err == nil && n != 0 {
@@ -169,9 +180,11 @@ func Error(fd int) error {
 // Close closes a socket.
 func Close(fd int) { syscall.Close(fd) }
 
-// Abort closes a connection with a reset: thousands a second would soon use up all ports otherwise, each for a minute.
+// Abort closes a connection with a reset: thousands a second would soon use up all ports otherwise,
+// each for a minute.
 func Abort(fd int) {
-	_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+	_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER,
+		&syscall.Linger{Onoff: 1})
 	Close(fd)
 }
 

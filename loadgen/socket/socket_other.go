@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// The event loop is made of Linux's epoll and of its habit of letting any address of 127.0.0.0/8 be bound.
+// The event loop is made of Linux's epoll and of its habit of letting any address of 127.0.0.0/8 be
+// bound.
 var errPlatform = errors.New("loadgen: replay runs on Linux only; run it there or in a container")
 
 type Poller struct{}

@@ -66,10 +66,12 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 		g.relative = kind
 	}
 	if g.relative != kind {
-		return "", fmt.Errorf("line %d: its time is since %s, that of the lines before is not: convert one of them", line, sinceWhat(r.relative))
+		return "",
+			fmt.Errorf("line %d: its time is since %s, that of the lines before is not: convert one of them", line, sinceWhat(r.relative))
 	}
 	if r.relative && (g.from != math.MinInt64 || g.to != math.MaxInt64 || g.options.OneDay) {
-		return "", fmt.Errorf("line %d: a part was chosen by instants, but the trace has times since its start", line)
+		return "",
+			fmt.Errorf("line %d: a part was chosen by instants, but the trace has times since its start", line)
 	}
 	at := r.at
 	g.first, g.last = min(g.first, at), max(g.last, at)
@@ -82,7 +84,8 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 	}
 	days := floorDiv(at, int64(day))
 	if g.options.Fold || g.options.OneDay {
-		if of := time.Duration(at - days*int64(day)); of < g.options.FoldFrom || of >= g.options.FoldTo {
+		if of := time.Duration(at - days*int64(day)); of < g.options.FoldFrom ||
+			of >= g.options.FoldTo {
 			return SkippedRange, nil
 		}
 	}
@@ -110,7 +113,8 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 		source = g.fold(int32(days), client)
 	}
 	g.trace.Requests = append(g.trace.Requests, Request{
-		At: time.Duration(at), Source: source, Agent: g.agent(r.agent), Status: r.status, Role: r.role, Reset: r.reset,
+		At: time.Duration(at), Source: source, Agent: g.agent(r.agent), Status: r.status,
+		Role: r.role, Reset: r.reset,
 		Method: g.intern(r.method), Host: g.intern(r.host), Path: g.intern(r.path),
 	})
 	return "", nil
@@ -178,8 +182,8 @@ func (g *builder) client(b []byte, role Role) int32 {
 	return int32(len(g.names) - 1)
 }
 
-// isClient reports whether a log may call a client so: an address, a host name, or, in a trace that was folded and
-// written again, a file, a day and an address.
+// isClient reports whether a log may call a client so: an address, a host name, or, in a trace that
+// was folded and written again, a file, a day and an address.
 func isClient(b []byte) bool {
 	if _, ok := parseClient(string(b)); ok || isHostName(b) {
 		return true
@@ -194,8 +198,9 @@ func isClient(b []byte) bool {
 
 func isStandIn(a netip.Addr) bool { return a.Is4() && a.As4()[0] >= 0xf0 }
 
-// standIn is an address for a client that a log knows by its host name only: one out of 240.0.0.0/4, which no real client
-// has, by the name's hash, and the next one where another name has that already.
+// standIn is an address for a client that a log knows by its host name only: one out of
+// 240.0.0.0/4, which no real client has, by the name's hash, and the next one where another name
+// has that already.
 func (g *builder) standIn(name string) netip.Addr {
 	h := Hash(name)
 	for ; ; h++ {
@@ -214,7 +219,8 @@ func (g *builder) fold(days, client int32) int32 {
 		return i
 	}
 	s := g.names[client]
-	s.Name = g.name + " " + time.Unix(int64(days)*86400, 0).UTC().Format(time.DateOnly) + " " + s.Name
+	s.Name = g.name + " " + time.Unix(int64(days)*86400, 0).UTC().Format(time.DateOnly) + " " +
+		s.Name
 	i := int32(len(g.trace.Sources))
 	g.trace.Sources = append(g.trace.Sources, s)
 	g.folded[k] = i
@@ -229,19 +235,27 @@ func (g *builder) finish(files []string) (*Trace, error) {
 		bases[i] = filepath.Base(f)
 	}
 	t.Name = strings.Join(bases, " ")
-	if g.options.OneDay && g.first <= g.last && floorDiv(g.first, int64(day)) != floorDiv(g.last, int64(day)) {
-		return nil, fmt.Errorf("loadgen: read trace %s: a time of day alone is for a log of one day (of UTC), and this has requests from %s to %s: give a date",
-			strings.Join(files, " "), time.Unix(0, g.first).UTC().Format(time.RFC3339), time.Unix(0, g.last).UTC().Format(time.RFC3339))
+	if g.options.OneDay && g.first <= g.last && floorDiv(g.first, int64(day)) != floorDiv(g.last,
+		int64(day)) {
+		return nil,
+			fmt.Errorf("loadgen: read trace %s: a time of day alone is for a log of one day (of UTC), and this has requests from %s to %s: give a date",
+				strings.Join(files, " "), time.Unix(0, g.first).UTC().
+					Format(time.RFC3339), time.Unix(0,
+					g.last).UTC().Format(time.RFC3339))
 	}
 	if len(t.Requests) == 0 {
 		if g.first > g.last {
-			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)", strings.Join(files, " "), t.Lines, SkippedText(t.Skipped))
+			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)",
+				strings.Join(files, " "), t.Lines, SkippedText(t.Skipped))
 		}
 		if g.relative > 0 {
-			return nil, fmt.Errorf("loadgen: read trace %s: no request in the chosen part", strings.Join(files, " "))
+			return nil, fmt.Errorf("loadgen: read trace %s: no request in the chosen part",
+				strings.Join(files, " "))
 		}
-		return nil, fmt.Errorf("loadgen: read trace %s: no request in the chosen time; it has them from %s to %s", strings.Join(files, " "),
-			time.Unix(0, g.first).UTC().Format(time.RFC3339), time.Unix(0, g.last).UTC().Format(time.RFC3339))
+		return nil,
+			fmt.Errorf("loadgen: read trace %s: no request in the chosen time; it has them from %s to %s", strings.Join(files, " "),
+				time.Unix(0, g.first).UTC().Format(time.RFC3339), time.Unix(0, g.last).UTC().
+					Format(time.RFC3339))
 	}
 	if !g.options.Fold {
 		t.Sources = g.names // clients outside the chosen time never got here
@@ -267,7 +281,8 @@ func (g *builder) finish(files []string) (*Trace, error) {
 	}
 	if g.relative < 0 {
 		if g.options.Fold {
-			start += floorDiv(g.first, int64(day)) * int64(day) // the log's first day is as good as any
+			// The log's first day is as good as any
+			start += floorDiv(g.first, int64(day)) * int64(day)
 		}
 		t.Start = time.Unix(0, start).UTC()
 	}

@@ -39,8 +39,8 @@ func (p *clfParser) parse(line []byte, r *record) string {
 	if c := line[0]; c == '<' || c == '1' {
 		line = cutSyslog(line)
 	}
-	// The first '[' that a stamp follows ends the names: a user or an IPv6 client may hold one, too.
-	// A prefix may hold a stamp as well: then no client stands before it.
+	// The first '[' that a stamp follows ends the names: a user or an IPv6 client may hold one,
+	// too. A prefix may hold a stamp as well: then no client stands before it.
 	open, skipped := -1, SkippedTime
 	var t stamped
 	for i := 0; i < len(line); i++ {
@@ -68,7 +68,8 @@ func (p *clfParser) parse(line []byte, r *record) string {
 	}
 	end := open + 1 + t.end
 	r.at, r.coarse = t.at, t.coarse
-	if i := bytes.LastIndexByte(line, ' '); i > end && bytes.HasPrefix(line[i+1:], []byte("sample=")) {
+	if i := bytes.LastIndexByte(line, ' '); i > end &&
+		bytes.HasPrefix(line[i+1:], []byte("sample=")) {
 		if n, ok := decimal(line[i+1+len("sample="):]); ok {
 			r.sample = int64(n)
 		}
@@ -270,9 +271,9 @@ func (p *clfParser) client(words [][]byte, i int, r *record) bool {
 	return true
 }
 
-// untrusted is the client in a list of addresses that proxies have made longer at its end: as an edge
-// finds it, the last that is no trusted proxy, or the first where no proxies are named or all are
-// trusted.
+// untrusted is the client in a list of addresses that proxies have made longer at its end: as an
+// edge finds it, the last that is no trusted proxy, or the first where no proxies are named or all
+// are trusted.
 func (p *clfParser) untrusted(list [][]byte) (client []byte) {
 	for i := len(list) - 1; i >= 0; i-- {
 		word, ok := address(list[i])
@@ -288,8 +289,8 @@ func (p *clfParser) untrusted(list [][]byte) (client []byte) {
 	return client
 }
 
-// address is the address that a word is, in quotes perhaps, with a port, or behind the name of a file
-// and the number of a line as grep writes them.
+// address is the address that a word is, in quotes perhaps, with a port, or behind the name of a
+// file and the number of a line as grep writes them.
 func address(b []byte) (addr []byte, ok bool) {
 	if i := bytes.IndexByte(b, 'm'); i > 0 && b[0] == '\x1b' { // the end of a colour
 		b = b[i+1:]
@@ -362,7 +363,8 @@ func cutSyslog(b []byte) []byte {
 
 func isDash(b []byte) bool { return len(b) == 1 && b[0] == '-' }
 
-// isHost reports whether b, without its port, may be a host that was asked. The time or the number that a prefix or a format of one's own puts there is none.
+// isHost reports whether b, without its port, may be a host that was asked. The time or the number
+// that a prefix or a format of one's own puts there is none.
 func isHost(b []byte) bool {
 	letter := false
 	for _, c := range b {
@@ -377,8 +379,8 @@ func isHost(b []byte) bool {
 	return letter || isAddr(b)
 }
 
-// isAddr reports whether b looks like an address: cheap for IPv4, because it runs on every line. What looks like one of
-// IPv6 is parsed, because a time of day looks like it, too.
+// isAddr reports whether b looks like an address: cheap for IPv4, because it runs on every line.
+// What looks like one of IPv6 is parsed, because a time of day looks like it, too.
 func isAddr(b []byte) bool {
 	b = trimClient(b)
 	dots := 0
@@ -397,8 +399,9 @@ func isAddr(b []byte) bool {
 	return dots == 3
 }
 
-// isHostName reports whether b is the name of a host, as servers log it that look clients' names up: with a dot, so
-// that a word is none, or localhost. A name of digits alone at its end is a broken address.
+// isHostName reports whether b is the name of a host, as servers log it that look clients' names
+// up: with a dot, so that a word is none, or localhost. A name of digits alone at its end is a
+// broken address.
 func isHostName(b []byte) bool {
 	if string(b) == "localhost" {
 		return true
@@ -409,7 +412,8 @@ func isHostName(b []byte) bool {
 	}
 	for _, c := range b {
 		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '-', c == '_':
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '-',
+			c == '_':
 		default:
 			return false
 		}
@@ -447,7 +451,8 @@ func field(b []byte) (word, rest []byte) {
 	return b[:i], b[i:]
 }
 
-// parseClient reads a client's address: plain, in brackets, with a port or a zone. An IPv4 address in IPv6 clothes is IPv4.
+// parseClient reads a client's address: plain, in brackets, with a port or a zone. An IPv4 address
+// in IPv6 clothes is IPv4.
 func parseClient(s string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(strings.Trim(s, "[]"))
 	if err != nil {
@@ -509,7 +514,8 @@ func requestLine(line []byte, r *record) {
 		return
 	}
 	if target[0] != '/' && (string(target) != "*" || string(method) != "OPTIONS") {
-		if !bytes.HasPrefix(target, []byte("http://")) && !bytes.HasPrefix(target, []byte("https://")) {
+		if !bytes.HasPrefix(target, []byte("http://")) &&
+			!bytes.HasPrefix(target, []byte("https://")) {
 			return
 		}
 		slash := bytes.IndexByte(target[8:], '/')
@@ -528,7 +534,8 @@ func requestLine(line []byte, r *record) {
 	r.method, r.path = method, target
 }
 
-// agent is what stands in the second pair of quotes of what follows a request's status; the first has the referer.
+// agent is what stands in the second pair of quotes of what follows a request's status; the first
+// has the referer.
 func agent(b []byte) []byte {
 	var quoted []byte
 	for range 2 {
@@ -555,7 +562,8 @@ func agent(b []byte) []byte {
 	return quoted
 }
 
-// unescape undoes what Apache does to bytes that would break a log line: \" \\ \n \t \xHH and so on.
+// unescape undoes what Apache does to bytes that would break a log line: \" \\ \n \t \xHH and so
+// on.
 func unescape(b []byte) []byte {
 	out := make([]byte, 0, len(b))
 	for i := 0; i < len(b); i++ {

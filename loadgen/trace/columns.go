@@ -10,7 +10,8 @@ import (
 // type before the time.
 func parseALB(line []byte, r *record) string {
 	words := quotedWords(line)
-	if len(words) > 0 && slices.Contains([]string{"http", "https", "h2", "grpcs", "ws", "wss"}, string(words[0])) {
+	if len(words) > 0 && slices.Contains([]string{"http", "https", "h2", "grpcs", "ws", "wss"},
+		string(words[0])) {
 		words = words[1:]
 	} else if len(words) > 0 && !bytes.Contains(words[0], []byte("T")) {
 		return SkippedSyntax
@@ -67,8 +68,8 @@ func quotedWords(line []byte) (words [][]byte) {
 	return words
 }
 
-// w3cParser reads logs in W3C's extended format, whose columns "#Fields:" names: IIS writes them with
-// blanks, CloudFront with tabs.
+// w3cParser reads logs in W3C's extended format, whose columns "#Fields:" names: IIS writes them
+// with blanks, CloudFront with tabs.
 type w3cParser struct {
 	columns map[string]int
 	clf     clfParser

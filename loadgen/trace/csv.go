@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// csvParser reads rows of comma-separated values, the columns named in the first one: t, source, host, method, path, status,
-// role, reset, in any order and among others. Only t and source must be there. A value does not span lines.
+// csvParser reads rows of comma-separated values, the columns named in the first one: t, source,
+// host, method, path, status, role, reset, in any order and among others. Only t and source must be
+// there. A value does not span lines.
 type csvParser struct {
 	column [csvColumns]int // index of the field, -1: not there
 	named  bool
@@ -25,7 +26,8 @@ const (
 	csvColumns
 )
 
-var csvNames = [csvColumns]string{"t", "source", "host", "method", "path", "status", "role", "reset"}
+var csvNames = [csvColumns]string{"t", "source", "host", "method", "path", "status", "role",
+	"reset"}
 
 func (p *csvParser) parse(line []byte, r *record) string {
 	var fields []string
@@ -63,8 +65,8 @@ func (p *csvParser) parse(line []byte, r *record) string {
 	return ""
 }
 
-// header takes the columns' names. A first row without the names t and source is no header: then the columns are in the order of
-// csvNames.
+// header takes the columns' names. A first row without the names t and source is no header: then
+// the columns are in the order of csvNames.
 func (p *csvParser) header(fields []string) bool {
 	for i := range p.column {
 		p.column[i] = -1

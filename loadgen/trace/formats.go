@@ -21,7 +21,10 @@ type format struct {
 // first lines is that of the file.
 var known = []format{
 	{"sluice", "", func(*ReadOptions) parser { return parseJSON }},
-	{"log", "", func(o *ReadOptions) parser { return (&logParser{clfParser{trust: o.Trust}}).parse }},
+	{"log", "", func(o *ReadOptions) parser {
+		return (&logParser{clfParser{trust: o.Trust}}).
+			parse
+	}},
 	{"caddy", "Caddy JSON", ofFields(&caddyFields)},
 	{"traefik", "Traefik JSON", ofFields(&traefikFields)},
 	{"logpush", "Cloudflare Logpush", ofFields(&logpushFields)},
@@ -36,8 +39,9 @@ var known = []format{
 // headLines is how many of a file's first lines tell its format.
 const headLines = 64
 
-// formatOf is the format of a file by its name, its first bytes and what the options say. wrapped says
-// that each line is JSON around one of the format, as docker's json-file driver and journald write it.
+// formatOf is the format of a file by its name, its first bytes and what the options say. wrapped
+// says that each line is JSON around one of the format, as docker's json-file driver and journald
+// write it.
 func formatOf(o *ReadOptions, extension string, head []byte) (f format, wrapped bool, err error) {
 	var tried []format
 	switch {
@@ -107,7 +111,8 @@ func FormatNames() string {
 	return strings.Join(names, ", ")
 }
 
-// wanted says what Read knows, for who has something else. A line in JSON has names that can be mapped.
+// wanted says what Read knows, for who has something else. A line in JSON has names that can be
+// mapped.
 func wanted(line string) string {
 	text := "want CLIENT - USER [02/Jan/2006:15:04:05 -0700] …, whatever stands before it, HAProxy's log of HTTP, " +
 		".csv, JSON with t and source, or one of --format (" + FormatNames() + ")"

@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// jsonFields says where an object has what: names in the order in which they are looked for, with dots
-// between those of objects in objects.
+// jsonFields says where an object has what: names in the order in which they are looked for, with
+// dots between those of objects in objects.
 type jsonFields struct {
-	mark string // an object without it is no request: a server's own messages may stand between them
+	// An object without it is no request: a server's own messages may stand between them
+	mark string
 
 	time, client, host, method, target, status, agent []string
 
@@ -23,7 +24,8 @@ type jsonFields struct {
 var (
 	// nginx has no names of its own: those of its variables, and what many call them.
 	nginxFields = jsonFields{
-		time:    []string{"msec", "time_iso8601", "time_local", "@timestamp", "timestamp", "time", "date"},
+		time: []string{"msec", "time_iso8601", "time_local", "@timestamp", "timestamp", "time",
+			"date"},
 		client:  []string{"remote_addr", "remote_ip", "client_ip", "clientip", "client"},
 		host:    []string{"http_host", "host", "vhost", "server_name"},
 		method:  []string{"request_method", "method"},
@@ -96,7 +98,8 @@ func customFields(names map[string]string) (*jsonFields, error) {
 		case "agent":
 			f.agent = list
 		default:
-			return nil, fmt.Errorf("no field %q: want time, client, host, method, path, request, status or agent", what)
+			return nil,
+				fmt.Errorf("no field %q: want time, client, host, method, path, request, status or agent", what)
 		}
 	}
 	if f.time == nil || f.client == nil {
@@ -155,7 +158,8 @@ func (p *jsonParser) parse(line []byte, r *record) string {
 	if method == "" {
 		method = "GET"
 	}
-	if rest, is := strings.CutPrefix(target, "https://"); is || strings.HasPrefix(target, "http://") {
+	if rest, is := strings.CutPrefix(target, "https://"); is ||
+		strings.HasPrefix(target, "http://") {
 		rest = strings.TrimPrefix(rest, "http://")
 		host, _, _ := strings.Cut(rest, "/")
 		if len(r.host) == 0 {
@@ -168,16 +172,18 @@ func (p *jsonParser) parse(line []byte, r *record) string {
 	return ""
 }
 
-// objectOf is the object that a line is, or ends with behind a prefix, whose last letter may be that
-// of a colour.
+// objectOf is the object that a line is, or ends with behind a prefix, whose last letter may be
+// that of a colour.
 func objectOf(line []byte) []byte {
-	if i := bytes.IndexByte(line, '{'); i > 0 && line[len(line)-1] == '}' && bytes.IndexByte([]byte(" \t:m"), line[i-1]) >= 0 {
+	if i := bytes.IndexByte(line, '{'); i > 0 && line[len(line)-1] == '}' &&
+		bytes.IndexByte([]byte(" \t:m"), line[i-1]) >= 0 {
 		return line[i:]
 	}
 	return line
 }
 
-// value is the first of the names that is there: a string, a number, or the first of a list of those.
+// value is the first of the names that is there: a string, a number, or the first of a list of
+// those.
 func value(object map[string]any, names []string) string {
 	for _, name := range names {
 		v, ok := object[name]
@@ -203,10 +209,11 @@ func value(object map[string]any, names []string) string {
 	return ""
 }
 
-// layouts of instants besides numbers and the stamp of access logs; a fraction may follow the seconds.
-// One without a zone is of UTC.
+// layouts of instants besides numbers and the stamp of access logs; a fraction may follow the
+// seconds. One without a zone is of UTC.
 var layouts = []string{
-	time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 -0700",
+	time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z07:00",
+	"2006-01-02 15:04:05 -0700",
 	"2006-01-02T15:04:05", time.DateTime, "2006/01/02 15:04:05",
 }
 

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 )
 
-// parseJSON reads one object: {"t":seconds,"source":"…","host":…,"method":…,"path":…,"status":…,"role":…,"sample":…,"user_agent":…,"reset":…}. Only t and
-// source must be there; fields it does not know are let be.
+// parseJSON reads one object:
+// {"t":seconds,"source":"…","host":…,"method":…,"path":…,"status":…,"role":…,"sample":…,"user_agent":…,"reset":…}.
+// Only t and source must be there; fields it does not know are let be.
 func parseJSON(line []byte, r *record) string {
 	if line[0] == '#' {
 		return SkippedComment
@@ -30,7 +31,8 @@ func parseJSON(line []byte, r *record) string {
 	if !seconds(bytes.Trim(v.T, `"`), r) {
 		return SkippedTime
 	}
-	r.host, r.method, r.path, r.agent = []byte(v.Host), []byte(v.Method), []byte(v.Path), []byte(v.Agent)
+	r.host, r.method, r.path, r.agent = []byte(v.Host), []byte(v.Method), []byte(v.Path),
+		[]byte(v.Agent)
 	if n, ok := decimal(bytes.Trim(v.Status, `"`)); ok && n <= 999 {
 		r.status = int16(n)
 	}
@@ -41,7 +43,8 @@ func parseJSON(line []byte, r *record) string {
 	return ""
 }
 
-// epochFrom is the least t that is taken for an instant: 2001. A trace that is 31 years long does not exist.
+// epochFrom is the least t that is taken for an instant: 2001. A trace that is 31 years long does
+// not exist.
 const epochFrom = 1_000_000_000
 
 // seconds reads a decimal number of seconds exactly, which a float of today's instants would not.

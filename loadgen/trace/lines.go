@@ -16,7 +16,8 @@ import (
 	"strings"
 )
 
-// lineMax is how much of a line is looked at. Who and when stand at its beginning, so the rest of a longer one is not missed.
+// lineMax is how much of a line is looked at. Who and when stand at its beginning, so the rest of a
+// longer one is not missed.
 const lineMax = 64 << 10
 
 // parser reads a line into r, which it finds zero. It returns why the line gives no request, or "".
@@ -81,7 +82,8 @@ func (g *builder) file(index int32, name string) (err error) {
 		return nil
 	}
 	if len(t.Requests) == requests && skipped[SkippedRange] == 0 {
-		return fmt.Errorf("none of its %d lines is a request (%s)%s: %s", lines, SkippedText(skipped), g.why(skipped), g.wanted(skipped))
+		return fmt.Errorf("none of its %d lines is a request (%s)%s: %s", lines,
+			SkippedText(skipped), g.why(skipped), g.wanted(skipped))
 	}
 	return fmt.Errorf("%d of %d lines are no requests, and more than 1 %% is an error (%s)%s: %s; or --skip leaves such lines out",
 		unread, lines, SkippedText(skipped), g.why(skipped), g.wanted(skipped))
@@ -116,7 +118,8 @@ func (g *builder) why(skipped map[string]int) string {
 	return ""
 }
 
-// open opens a file, and takes it out of its gzip. The caller names the file in errors, and calls end.
+// open opens a file, and takes it out of its gzip. The caller names the file in errors, and calls
+// end.
 func open(name string) (in io.Reader, end func() error, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -137,7 +140,8 @@ func open(name string) (in io.Reader, end func() error, err error) {
 	return z, f.Close, nil
 }
 
-// Digest is the SHA-256 of a log, uncompressed, in hexadecimal: by it others know whether they measure the same.
+// Digest is the SHA-256 of a log, uncompressed, in hexadecimal: by it others know whether they
+// measure the same.
 func Digest(name string) (string, error) {
 	in, end, err := open(name)
 	if err == nil {
@@ -150,8 +154,8 @@ func Digest(name string) (string, error) {
 	return "", fmt.Errorf("loadgen: digest of %s: %w", name, err)
 }
 
-// logParser reads access logs of whatever name, for rotated ones are called all kinds of things: lines that are JSON objects,
-// and any others.
+// logParser reads access logs of whatever name, for rotated ones are called all kinds of things:
+// lines that are JSON objects, and any others.
 type logParser struct{ clfParser }
 
 func (p *logParser) parse(line []byte, r *record) string {
@@ -210,7 +214,9 @@ const exampleMax = 160
 // example keeps the first line that gave no request for a reason, to show it in an error.
 func (g *builder) example(skipped string, line []byte, n int) {
 	if _, is := g.examples[skipped]; !is {
-		g.examples[skipped] = example{n, strings.TrimSpace(string(line[:min(len(line), exampleMax)])), strings.TrimSpace(string(line))}
+		g.examples[skipped] = example{n,
+			strings.TrimSpace(string(line[:min(len(line), exampleMax)])),
+			strings.TrimSpace(string(line))}
 	}
 }
 

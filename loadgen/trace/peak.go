@@ -2,7 +2,8 @@ package trace
 
 import "time"
 
-// Peaks is, for each source of a trace, the most requests that it sends in any stretch of so long, both ends included.
+// Peaks is, for each source of a trace, the most requests that it sends in any stretch of so long,
+// both ends included.
 func (t *Trace) Peaks(within time.Duration) []uint32 {
 	peaks := make([]uint32, len(t.Sources))
 	now := make([]uint32, len(t.Sources))

@@ -11,21 +11,25 @@ import (
 	"time"
 )
 
-// ReadOptions says which requests of a log make a trace. The zero value takes all of them as they are.
+// ReadOptions says which requests of a log make a trace. The zero value takes all of them as they
+// are.
 type ReadOptions struct {
 	From, To time.Time // only requests from From until before To; zero: no bound
 	Fold     bool      // lay all days (of UTC) onto one; a source is then file, day and address
 
-	// FoldFrom and FoldTo choose from a folded day, as time since midnight UTC, or, with OneDay, from the only day that the log has: one of
-	// several is an error. Zero FoldTo: until midnight.
+	// FoldFrom and FoldTo choose from a folded day, as time since midnight UTC, or, with OneDay,
+	// from the only day that the log has: one of several is an error. Zero FoldTo: until midnight.
 	FoldFrom, FoldTo time.Duration
 	OneDay           bool
 
-	Skip  bool           // more than 1 % of a file's lines may be no requests
-	Trust []netip.Prefix // proxies, where a log names them behind the client; none: the first address of a list is the client
+	Skip bool // more than 1 % of a file's lines may be no requests
+	// Proxies, where a log names them behind the client; none: the first address of a list is the
+	// client
+	Trust []netip.Prefix
 
-	// Format is one of FormatNames; "": that which reads most of a file's first lines. Fields says where lines in JSON
-	// have what, by time, client, host, method, path, request, status and agent; a name has dots where it is in an object of the object.
+	// Format is one of FormatNames; "": that which reads most of a file's first lines. Fields says
+	// where lines in JSON have what, by time, client, host, method, path, request, status and
+	// agent; a name has dots where it is in an object of the object.
 	Format string
 	Fields map[string]string
 
@@ -33,13 +37,13 @@ type ReadOptions struct {
 
 	Seed uint64 // where in its second a request with a one-second stamp lies
 
-	// IPv6Prefix is how many bits distinguish IPv6 sources, 0 meaning 64. Addresses of one prefix are one source, with
-	// the name and address that came first.
+	// IPv6Prefix is how many bits distinguish IPv6 sources, 0 meaning 64. Addresses of one prefix
+	// are one source, with the name and address that came first.
 	IPv6Prefix int
 }
 
-// Reasons for a line that gives no request, as keys of Trace.Skipped. More than 1 % of a file's lines
-// that name no source or time, or are of another format, is an error.
+// Reasons for a line that gives no request, as keys of Trace.Skipped. More than 1 % of a file's
+// lines that name no source or time, or are of another format, is an error.
 const (
 	SkippedEmpty   = "empty line"
 	SkippedSource  = "no source"
@@ -49,25 +53,29 @@ const (
 	SkippedSyntax  = "not of the file's format"
 	SkippedComment = "comment or header"
 	SkippedOther   = "another message of the server's"
-	// Requests, not lines: an edge's log may hold one refusal in N, or one success, and say so (sample=N).
+	// Requests, not lines: an edge's log may hold one refusal in N, or one success, and say so
+	// (sample=N).
 	SkippedSample = "not in the log, which holds a sample"
 )
 
-// Read reads logs into one trace, in the order of time whatever their own order was. A file's format follows from its
-// ending and its first lines: .jsonl (one object a line: t, source, host, method, path, status, role, reset, user_agent), .csv (the same as columns, named in the
-// first line), anything else an access log in common, combined or vhost_combined form, with the prefix of whatever carried it before
-// them or none, HAProxy's log of HTTP, or one of FormatNames; and .gz after any of them.
+// Read reads logs into one trace, in the order of time whatever their own order was. A file's
+// format follows from its ending and its first lines: .jsonl (one object a line: t, source, host,
+// method, path, status, role, reset, user_agent), .csv (the same as columns, named in the first
+// line), anything else an access log in common, combined or vhost_combined form, with the prefix of
+// whatever carried it before them or none, HAProxy's log of HTTP, or one of FormatNames; and .gz
+// after any of them.
 //
-// A line that names a source and a time is a request, however odd the rest of it. A source is an address, or in an access
-// log without a prefix a host name. A file more than 1 % of whose lines are none is an error, because its lines have a
-// form that Read does not know, unless Skip is set. Stamps of whole seconds are spread
-// evenly over their second, each by a hash of the seed, the file's name and the line's number, so that a part of a log
-// is spread as the whole of it would be.
+// A line that names a source and a time is a request, however odd the rest of it. A source is an
+// address, or in an access log without a prefix a host name. A file more than 1 % of whose lines
+// are none is an error, because its lines have a form that Read does not know, unless Skip is set.
+// Stamps of whole seconds are spread evenly over their second, each by a hash of the seed, the
+// file's name and the line's number, so that a part of a log is spread as the whole of it would be.
 //
-// In .jsonl and .csv t is in seconds, since 1970 or (below 1e9) since the trace's start; one written without a decimal point is
-// a stamp of a whole second.
+// In .jsonl and .csv t is in seconds, since 1970 or (below 1e9) since the trace's start; one
+// written without a decimal point is a stamp of a whole second.
 //
-// Errors name the file and, where one is to blame, the line. No usable line in all files is an error.
+// Errors name the file and, where one is to blame, the line. No usable line in all files is an
+// error.
 func Read(o ReadOptions, files ...string) (*Trace, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("loadgen: read trace: no file given")
@@ -76,14 +84,16 @@ func Read(o ReadOptions, files ...string) (*Trace, error) {
 		o.IPv6Prefix = 64
 	}
 	if !o.From.IsZero() && !o.To.IsZero() && !o.From.Before(o.To) {
-		return nil, fmt.Errorf("loadgen: read trace: it starts at %s, which is not before its end at %s",
-			o.From.Format(time.RFC3339), o.To.Format(time.RFC3339))
+		return nil,
+			fmt.Errorf("loadgen: read trace: it starts at %s, which is not before its end at %s",
+				o.From.Format(time.RFC3339), o.To.Format(time.RFC3339))
 	}
 	if o.FoldTo == 0 {
 		o.FoldTo = day
 	}
 	if (o.Fold || o.OneDay) && o.FoldFrom >= o.FoldTo {
-		return nil, fmt.Errorf("loadgen: read trace: the part of the day starts at %v, which is not before its end at %v", o.FoldFrom, o.FoldTo)
+		return nil,
+			fmt.Errorf("loadgen: read trace: the part of the day starts at %v, which is not before its end at %v", o.FoldFrom, o.FoldTo)
 	}
 	g := builder{
 		options: o,

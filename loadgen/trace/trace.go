@@ -1,5 +1,6 @@
-// Package trace is who asks for what and when: requests in the order of time, each of a source. A Trace is read from logs (Read: access
-// logs, JSON lines, CSV, gzipped or not), made by a workload, merged of several (Merge), sped up, and written again (Write).
+// Package trace is who asks for what and when: requests in the order of time, each of a source. A
+// Trace is read from logs (Read: access logs, JSON lines, CSV, gzipped or not), made by a workload,
+// merged of several (Merge), sped up, and written again (Write).
 //
 // It knows nothing of limits or limiters. A Trace is held in memory and, once made, only read.
 package trace
@@ -28,8 +29,8 @@ type Source struct {
 	Addr netip.Addr // the address it has in the log; several sources of a folded log may share one
 	Role Role
 
-	// Spread above 1 says that its requests come from so many addresses, Addr and those after it: a client that rotates
-	// through a prefix which counts as one source. See Trace.Addr.
+	// Spread above 1 says that its requests come from so many addresses, Addr and those after it: a
+	// client that rotates through a prefix which counts as one source. See Trace.Addr.
 	Spread uint32
 }
 
@@ -39,28 +40,32 @@ type Request struct {
 	Source int32         // index into Trace.Sources
 	Agent  int32         // index into Trace.Agents
 	Status int16         // the origin's answer if the log knows it, else 0
-	Role   Role          // of this request, where its source is shared by good and bad; Unknown: the source's
-	Reset  bool          // its client takes it back as soon as it has made it, as HTTP/2 lets it
-	Method string        // empty where the log's request line was odd; see Line
+	// Of this request, where its source is shared by good and bad; Unknown: the source's
+	Role   Role
+	Reset  bool   // its client takes it back as soon as it has made it, as HTTP/2 lets it
+	Method string // empty where the log's request line was odd; see Line
 	Host   string
 	Path   string // with the query
 }
 
 // Trace is a stream of requests in the order of At.
 type Trace struct {
-	Name      string
-	Start     time.Time // the instant of At 0; the zero Time for a workload
-	Seed      uint64    // of the workload, and of the spread of one-second stamps over their second
-	Sources   []Source
-	Requests  []Request
-	Agents    []string       // of clients, as they call themselves, "" first; nil: not read (ReadOptions.Agents)
-	Lines     int            // lines read, for a trace that came from a log
-	Skipped   map[string]int // reason to number of lines that gave no request
-	HostNames int            // requests of clients that the log knows by a host name, and by no address
-	Listed    int            // requests whose client is one of a list of addresses
-	ReadAs    []string       // for each file that is no plain access log: what it was read as, and how many of its lines
-	Unread    []string       // for each file: the first line that gave no request, and why
-	Coarse    bool           // some stamps were of whole seconds, and were spread
+	Name     string
+	Start    time.Time // the instant of At 0; the zero Time for a workload
+	Seed     uint64    // of the workload, and of the spread of one-second stamps over their second
+	Sources  []Source
+	Requests []Request
+	// Of clients, as they call themselves, "" first; nil: not read (ReadOptions.Agents)
+	Agents  []string
+	Lines   int            // lines read, for a trace that came from a log
+	Skipped map[string]int // reason to number of lines that gave no request
+	// Requests of clients that the log knows by a host name, and by no address
+	HostNames int
+	Listed    int // requests whose client is one of a list of addresses
+	// For each file that is no plain access log: what it was read as, and how many of its lines
+	ReadAs []string
+	Unread []string // for each file: the first line that gave no request, and why
+	Coarse bool     // some stamps were of whole seconds, and were spread
 }
 
 // Sort brings requests into the order of time, those of one instant staying in the order they had.
@@ -105,7 +110,8 @@ func (t *Trace) Role(i int) Role {
 	return t.Sources[r.Source].Role
 }
 
-// Addr is the address that request i comes from: its source's, or one of them by a hash of i where the source has many.
+// Addr is the address that request i comes from: its source's, or one of them by a hash of i where
+// the source has many.
 func (t *Trace) Addr(i int) netip.Addr {
 	s := &t.Sources[t.Requests[i].Source]
 	if s.Spread <= 1 {
@@ -114,7 +120,8 @@ func (t *Trace) Addr(i int) netip.Addr {
 	return AddrPlus(s.Addr, uint32(Mix(t.Seed+uint64(i))%uint64(s.Spread)))
 }
 
-// Agent is how the client of request i called itself, as logged, escapes and all; "" where that is not known.
+// Agent is how the client of request i called itself, as logged, escapes and all; "" where that is
+// not known.
 func (t *Trace) Agent(i int) string {
 	if t.Agents == nil {
 		return ""
@@ -122,7 +129,8 @@ func (t *Trace) Agent(i int) string {
 	return t.Agents[t.Requests[i].Agent]
 }
 
-// Line is the method and the target to send: those of the log, or "GET" and "/" where its request line was odd.
+// Line is the method and the target to send: those of the log, or "GET" and "/" where its request
+// line was odd.
 func (r *Request) Line() (method, target string) {
 	if r.Method == "" || r.Path == "" {
 		return "GET", "/"
@@ -130,8 +138,9 @@ func (r *Request) Line() (method, target string) {
 	return r.Method, r.Path
 }
 
-// Merge lays traces over each other: all start at once, at the instant at which the first one that has an instant starts. Sources
-// of one name in two of them stay two, the later one's name getting the trace's number.
+// Merge lays traces over each other: all start at once, at the instant at which the first one that
+// has an instant starts. Sources of one name in two of them stay two, the later one's name getting
+// the trace's number.
 func Merge(traces ...*Trace) *Trace {
 	m := &Trace{Skipped: make(map[string]int)}
 	names := make(map[string]bool)

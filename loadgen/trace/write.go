@@ -20,9 +20,10 @@ const (
 	CLF // combined log format: whole seconds, no roles and no resets
 )
 
-// Write writes a trace so that Read gives the same requests again, down to the nanosecond except in CLF. A
-// source is written as the address of each request, or by its name where that is no address. Workloads are written with times since their start;
-// in CLF, which has instants only, they start in 2000.
+// Write writes a trace so that Read gives the same requests again, down to the nanosecond except in
+// CLF. A source is written as the address of each request, or by its name where that is no address.
+// Workloads are written with times since their start; in CLF, which has instants only, they start
+// in 2000.
 func Write(w io.Writer, t *Trace, f Format) error {
 	b := bufio.NewWriterSize(w, 64<<10)
 	var err error
@@ -70,7 +71,8 @@ func (t *Trace) writeJSON(b *bufio.Writer) error {
 			Path   string          `json:"path,omitempty"`
 			Status int16           `json:"status,omitempty"`
 			Reset  bool            `json:"reset,omitempty"`
-		}{json.RawMessage(t.stamp(i)), t.sourceName(i), t.Role(i).String(), r.Host, r.Method, r.Path, r.Status, r.Reset})
+		}{json.RawMessage(t.stamp(i)), t.sourceName(i), t.Role(i).String(), r.Host, r.Method,
+			r.Path, r.Status, r.Reset})
 		if err != nil {
 			return err
 		}
@@ -93,7 +95,8 @@ func (t *Trace) writeCSV(b *bufio.Writer) error {
 		if r.Reset {
 			reset = "true"
 		}
-		w.Write([]string{t.stamp(i), t.sourceName(i), r.Host, r.Method, r.Path, status, t.Role(i).String(), reset})
+		w.Write([]string{t.stamp(i), t.sourceName(i), r.Host, r.Method, r.Path, status,
+			t.Role(i).String(), reset})
 	}
 	w.Flush()
 	return w.Error()
@@ -117,6 +120,7 @@ func (t *Trace) writeCLF(b *bufio.Writer) {
 		if r.Status != 0 {
 			status = strconv.Itoa(int(r.Status))
 		}
-		fmt.Fprintf(b, "%s - - [%s] \"%s\" %s - \"-\" \"-\"\n", name, start.Add(r.At).UTC().Format("02/Jan/2006:15:04:05 -0700"), line, status)
+		fmt.Fprintf(b, "%s - - [%s] \"%s\" %s - \"-\" \"-\"\n", name, start.Add(r.At).UTC().
+			Format("02/Jan/2006:15:04:05 -0700"), line, status)
 	}
 }

@@ -16,17 +16,19 @@ type Curve struct {
 
 // CurvePoint is what it would have done at one of them.
 type CurvePoint struct {
-	Limit               uint32   `json:"limit"`
-	Refused             uint64   `json:"refused"`
-	RefusedRatio        float64  `json:"refused_ratio"`
-	RefusedSources      int      `json:"refused_sources"`
-	RefusedSourcesRatio float64  `json:"refused_sources_ratio"`
-	Blocks              uint64   `json:"blocks"`
-	Innocent            uint64   `json:"innocent"`                     // requests refused of sources that never exceeded the limit
-	AnsweredRatio       float64  `json:"refused_answered_ratio"`       // see GoodTraffic
-	Good                *float64 `json:"good_refused_ratio,omitempty"` // of the requests called good, or else of those that a workload means well
-	GoodRefused         uint64   `json:"good_refused,omitempty"`
-	GoodSources         int      `json:"good_refused_sources,omitempty"`
+	Limit               uint32  `json:"limit"`
+	Refused             uint64  `json:"refused"`
+	RefusedRatio        float64 `json:"refused_ratio"`
+	RefusedSources      int     `json:"refused_sources"`
+	RefusedSourcesRatio float64 `json:"refused_sources_ratio"`
+	Blocks              uint64  `json:"blocks"`
+	// Requests refused of sources that never exceeded the limit
+	Innocent      uint64  `json:"innocent"`
+	AnsweredRatio float64 `json:"refused_answered_ratio"` // see GoodTraffic
+	// Of the requests called good, or else of those that a workload means well
+	Good        *float64 `json:"good_refused_ratio,omitempty"`
+	GoodRefused uint64   `json:"good_refused,omitempty"`
+	GoodSources int      `json:"good_refused_sources,omitempty"`
 
 	known bool // whether the log has answers
 }
@@ -36,8 +38,11 @@ func (r *Report) Point(limit uint32) CurvePoint {
 	f := &r.Figures
 	p := CurvePoint{
 		Limit: limit, Refused: f.Refused, RefusedRatio: f.RefusedRatio,
-		RefusedSources: f.RefusedSources, RefusedSourcesRatio: judge.Ratio(float64(f.RefusedSources), uint64(f.Sources)),
-		Blocks: f.Blocks, Innocent: r.Good.Within.Refused, AnsweredRatio: r.Good.AnsweredRatio, known: r.Good.RefusedKnown > 0,
+		RefusedSources:      f.RefusedSources,
+		RefusedSourcesRatio: judge.Ratio(float64(f.RefusedSources), uint64(f.Sources)),
+		Blocks:              f.Blocks, Innocent: r.Good.Within.Refused,
+		AnsweredRatio: r.Good.AnsweredRatio,
+		known:         r.Good.RefusedKnown > 0,
 	}
 	for _, c := range []*Caught{r.Good.Called, r.Good.Meant} {
 		if c != nil && p.Good == nil {
@@ -47,7 +52,8 @@ func (r *Report) Point(limit uint32) CurvePoint {
 	return p
 }
 
-// LimitsAround is a geometric series of limits, two for each doubling, from an eighth of the given one to eight times it.
+// LimitsAround is a geometric series of limits, two for each doubling, from an eighth of the given
+// one to eight times it.
 func LimitsAround(limit, most uint32) (limits []uint32) {
 	for i := -6; i <= 6; i++ {
 		l := uint32(min(math.Round(float64(limit)*math.Pow(2, float64(i)/2)), float64(most)))
@@ -71,7 +77,8 @@ func (c *Curve) chart() *page.Chart {
 	} {
 		var points []page.XY
 		for i := range c.Points {
-			points = append(points, page.XY{X: float64(c.Points[i].Limit), Y: 100 * l.y(&c.Points[i])})
+			points = append(points, page.XY{X: float64(c.Points[i].Limit),
+				Y: 100 * l.y(&c.Points[i])})
 		}
 		p.Line(l.name, l.of, false, points)
 	}

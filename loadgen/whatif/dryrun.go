@@ -119,7 +119,8 @@ func (g *dryRun) ruled(q *trace.Request, c *RuleResult, answered bool) {
 	p.Requests++
 	begins := c.Begins
 	if rule.Timeout == 0 {
-		begins = !p.refuses // a throttled source is refused now and then; a run of refusals counts as one block
+		// A throttled source is refused now and then; a run of refusals counts as one block
+		begins = !p.refuses
 	}
 	p.refuses = c.Refuses
 	if !c.Refuses {
@@ -181,7 +182,8 @@ func (g *dryRun) finish() {
 			continue
 		}
 		g.Rules[p.rule].RefusedSources++
-		p.Source, p.Rule, p.Shadow = g.t.Sources[p.source].Name, g.o.Rules[p.rule].Name, g.o.Rules[p.rule].Shadow
+		p.Source, p.Rule, p.Shadow = g.t.Sources[p.source].Name, g.o.Rules[p.rule].Name,
+			g.o.Rules[p.rule].Shadow
 		p.Mean = judge.Ratio(float64(p.Refused), p.Blocks)
 		g.Refused = append(g.Refused, *p)
 	}
@@ -211,8 +213,10 @@ func (g *dryRun) source(i int) {
 		g.Good.Within.add(s.requests, s.refused)
 	}
 	addr := g.t.Sources[i].Addr
-	if s.called = slices.ContainsFunc(g.o.Good, func(p netip.Prefix) bool { return p.Contains(addr) }) ||
-		g.o.Answered > 0 && s.known > 0 && float64(s.answered) >= g.o.Answered*float64(s.known); s.called {
+	if s.called = slices.ContainsFunc(g.o.Good,
+		func(p netip.Prefix) bool { return p.Contains(addr) }) ||
+		g.o.Answered > 0 && s.known > 0 &&
+			float64(s.answered) >= g.o.Answered*float64(s.known); s.called {
 		called(&g.Good.Called).add(s.requests, s.refused)
 	}
 	if s.good > 0 {

@@ -11,7 +11,8 @@ import (
 	"sluice/loadgen/report"
 )
 
-// Busiest is how much sources send at most: of each counter under a rule, the busiest window, by the exact log, nobody refused.
+// Busiest is how much sources send at most: of each counter under a rule, the busiest window, by
+// the exact log, nobody refused.
 type Busiest struct {
 	Sources int    `json:"sources"`
 	P50     uint32 `json:"p50"`
@@ -55,13 +56,16 @@ func busiest(most []uint32) Busiest {
 		return Busiest{}
 	}
 	at := func(share float64) uint32 { return most[int(math.Ceil(share*float64(len(most))))-1] }
-	return Busiest{Sources: len(most), P50: at(0.5), P99: at(0.99), P999: at(0.999), Most: most[len(most)-1], Knee: knee(most)}
+	return Busiest{Sources: len(most), P50: at(0.5), P99: at(0.99), P999: at(0.999),
+		Most: most[len(most)-1], Knee: knee(most)}
 }
 
-// knee is the limit beyond which raising it spares few more. Of the busiest hundredth of the sources, the number that is over a limit
-// falls as the limit grows: drawn with both axes logarithmic, steeply as far as people go, and then hardly, for the few that are far above.
-// The knee is where that curve is farthest below the straight line between its ends (Satopää, Albrecht, Irwin, Raghavan: "Finding a
-// 'kneedle' in a haystack", 2011). Where it is hardly below, nobody stands out, and the knee is its end.
+// knee is the limit beyond which raising it spares few more. Of the busiest hundredth of the
+// sources, the number that is over a limit falls as the limit grows: drawn with both axes
+// logarithmic, steeply as far as people go, and then hardly, for the few that are far above. The
+// knee is where that curve is farthest below the straight line between its ends (Satopää, Albrecht,
+// Irwin, Raghavan: "Finding a 'kneedle' in a haystack", 2011). Where it is hardly below, nobody
+// stands out, and the knee is its end.
 func knee(most []uint32) uint32 {
 	const hardly = 0.1
 	busy := most[len(most)-min(len(most), max(fewest, len(most)/100)):]
@@ -86,11 +90,13 @@ func knee(most []uint32) uint32 {
 // headroom is what is left above the busiest window of a good source: next week's is another.
 const headroom = 1.25
 
-// far is how much more than half of the sources the busiest one may make where nobody is said to stand out: a log of an attack by more than a
-// hundredth of the sources has its knee at the end, too, and a limit above that would let all of it pass.
+// far is how much more than half of the sources the busiest one may make where nobody is said to
+// stand out: a log of an attack by more than a hundredth of the sources has its knee at the end,
+// too, and a limit above that would let all of it pass.
 const far = 50
 
-// recommend suggests a limit: the knee, or where a good source is above it, that with some headroom.
+// recommend suggests a limit: the knee, or where a good source is above it, that with some
+// headroom.
 func recommend(o *RuleOutcome, truth *judge.Truth, most []uint32) Recommendation {
 	b := &o.Busiest
 	r := Recommendation{Rule: o.Name, Now: o.Limit, Window: o.Window}
@@ -103,7 +109,8 @@ func recommend(o *RuleOutcome, truth *judge.Truth, most []uint32) Recommendation
 		return r
 	}
 	if b.Sources < fewest {
-		r.Reason = page.Plural(b.Sources, "source") + " under it " + map[bool]string{true: "is", false: "are"}[b.Sources == 1] + " too few to suggest a limit"
+		r.Reason = page.Plural(b.Sources, "source") + " under it " + map[bool]string{true: "is",
+			false: "are"}[b.Sources == 1] + " too few to suggest a limit"
 		return r
 	}
 	over := func(limit uint32) int {
@@ -116,11 +123,14 @@ func recommend(o *RuleOutcome, truth *judge.Truth, most []uint32) Recommendation
 	if r.Keep = r.Over == over(o.Limit); r.Keep {
 		r.Limit = o.Limit
 	}
-	above := fmt.Sprintf("%s of %s sources (%s) made more", page.Thousands(uint64(r.Over)), page.Thousands(uint64(b.Sources)), page.Percent(judge.Ratio(float64(r.Over), uint64(b.Sources))))
+	above := fmt.Sprintf("%s of %s sources (%s) made more", page.Thousands(uint64(r.Over)),
+		page.Thousands(uint64(b.Sources)), page.Percent(judge.Ratio(float64(r.Over),
+			uint64(b.Sources))))
 	if r.Over == 0 {
 		above = "nobody made more"
 	}
-	theirs := fmt.Sprintf("the busiest source called good, %s, made %s", b.Who, page.Thousands(uint64(b.Good)))
+	theirs := fmt.Sprintf("the busiest source called good, %s, made %s", b.Who,
+		page.Thousands(uint64(b.Good)))
 	switch {
 	case r.Over == 0 && good <= float64(b.Knee) && b.Most >= far*b.P50:
 		if good > float64(o.Limit) {
@@ -140,7 +150,8 @@ func recommend(o *RuleOutcome, truth *judge.Truth, most []uint32) Recommendation
 	case good > float64(b.Knee):
 		r.Reason = theirs + ", which leaves it some room, and " + above
 	case r.Over == 0:
-		r.Reason = fmt.Sprintf("nobody stands out, and the busiest source made %s", page.Thousands(uint64(b.Most)))
+		r.Reason = fmt.Sprintf("nobody stands out, and the busiest source made %s",
+			page.Thousands(uint64(b.Most)))
 	default:
 		r.Reason = above + ", and a higher limit would spare few of them"
 		if b.Good > 0 {
@@ -163,16 +174,19 @@ func (r *Recommendation) String() string {
 	case r.Limit == 0:
 		return fmt.Sprintf("No limit to recommend for %s: %s.", r.Rule, r.Reason)
 	case r.Keep:
-		return fmt.Sprintf("Keep %s's limit of %s in %s: %s.", r.Rule, page.Thousands(uint64(r.Limit)), window, r.Reason)
+		return fmt.Sprintf("Keep %s's limit of %s in %s: %s.", r.Rule,
+			page.Thousands(uint64(r.Limit)), window, r.Reason)
 	}
 	verb := "Raise"
 	if r.Limit < r.Now {
 		verb = "Lower"
 	}
-	return fmt.Sprintf("%s %s's limit from %s to %s in %s: %s.", verb, r.Rule, page.Thousands(uint64(r.Now)), page.Thousands(uint64(r.Limit)), window, r.Reason)
+	return fmt.Sprintf("%s %s's limit from %s to %s in %s: %s.", verb, r.Rule,
+		page.Thousands(uint64(r.Now)), page.Thousands(uint64(r.Limit)), window, r.Reason)
 }
 
-// recommendation is the answer to which limit it should be, in a sentence: of one rule its own, of several which should change.
+// recommendation is the answer to which limit it should be, in a sentence: of one rule its own, of
+// several which should change.
 func (r *Report) recommendation() string {
 	if len(r.Recommended) == 1 {
 		return r.Recommended[0].String()
@@ -186,18 +200,22 @@ func (r *Report) recommendation() string {
 		case c.Keep:
 			keep = append(keep, c.Rule)
 		default:
-			change, one = append(change, fmt.Sprintf("%s from %s to %s", c.Rule, page.Thousands(uint64(c.Now)), page.Thousands(uint64(c.Limit)))), c
+			change, one = append(change, fmt.Sprintf("%s from %s to %s", c.Rule,
+				page.Thousands(uint64(c.Now)), page.Thousands(uint64(c.Limit)))), c
 		}
 	}
 	switch {
 	case len(change) == 1:
 		return one.String()
 	case len(change) > 1:
-		return "Change the limits of " + join(change) + ": there each rule's sources part, or whoever is called good has some room."
+		return "Change the limits of " + join(change) +
+			": there each rule's sources part, or whoever is called good has some room."
 	case len(keep) == 0:
-		return "No limit to recommend for " + join(none) + ": " + r.Recommended[0].Rule + ", because " + r.Recommended[0].Reason + "; --json has the other reasons."
+		return "No limit to recommend for " + join(none) + ": " + r.Recommended[0].Rule +
+			", because " + r.Recommended[0].Reason + "; --json has the other reasons."
 	case len(none) > 0:
-		return "Keep the limits of " + join(keep) + ": those that the traffic of each rule suggests are exceeded by the same sources. None to recommend for " + join(none) + "."
+		return "Keep the limits of " + join(keep) +
+			": those that the traffic of each rule suggests are exceeded by the same sources. None to recommend for " + join(none) + "."
 	}
 	return "Keep all limits: those that the traffic of each rule suggests are exceeded by the same sources."
 }
@@ -256,12 +274,14 @@ func (g *dryRun) next(rule int) {
 		return cmp.Or(cmp.Compare(b.Most, a.Most), cmp.Compare(b.Requests, a.Requests))
 	})
 	for _, p := range list[:min(nexts, len(list))] {
-		g.Next = append(g.Next, NextSource{Source: g.t.Sources[p.source].Name, Rule: g.o.Rules[rule].Name, Most: p.Most, Requests: p.Requests, Good: p.Good})
+		g.Next = append(g.Next, NextSource{Source: g.t.Sources[p.source].Name,
+			Rule: g.o.Rules[rule].Name, Most: p.Most, Requests: p.Requests, Good: p.Good})
 	}
 }
 
 func (r *Report) busiestTable() [][]string {
-	out := [][]string{{"busiest windows", "sources", "half", "99 %", "99.9 %", "most", "knee", "limit", "suggested"}}
+	out := [][]string{{"busiest windows", "sources", "half", "99 %", "99.9 %", "most", "knee",
+		"limit", "suggested"}}
 	stated := false
 	for i := range r.Rules {
 		stated = stated || r.Rules[i].Busiest.Good > 0
@@ -279,7 +299,8 @@ func (r *Report) busiestTable() [][]string {
 			suggested = page.Thousands(uint64(c.Limit))
 		}
 		cells := []string{"of " + o.Name}
-		for _, n := range []uint32{uint32(o.Busiest.Sources), o.Busiest.P50, o.Busiest.P99, o.Busiest.P999, o.Busiest.Most, o.Busiest.Knee, o.Limit} {
+		for _, n := range []uint32{uint32(o.Busiest.Sources), o.Busiest.P50, o.Busiest.P99,
+			o.Busiest.P999, o.Busiest.Most, o.Busiest.Knee, o.Limit} {
 			cells = append(cells, page.Thousands(uint64(n)))
 		}
 		cells = append(cells, suggested)

@@ -61,7 +61,8 @@ type StoryBlock struct {
 	Began   Moment `json:"began"`
 	Last    Moment `json:"last"` // request that was refused
 	Refused uint64 `json:"refused"`
-	Before  uint64 `json:"before"` // requests under the rule that it did not refuse, since the block before or the beginning
+	// Requests under the rule that it did not refuse, since the block before or the beginning
+	Before uint64 `json:"before"`
 
 	rule int
 }
@@ -78,10 +79,14 @@ func (g *dryRun) addRequest(q *trace.Request, outcome *Outcome) {
 		s.Refused++
 	}
 	for _, c := range outcome.Results {
-		i := slices.IndexFunc(s.Rules, func(r StoryRule) bool { return r.rule == c.Rule && r.counter == c.Counter })
+		i := slices.IndexFunc(s.Rules, func(r StoryRule) bool {
+			return r.rule == c.Rule &&
+				r.counter == c.Counter
+		})
 		if i < 0 {
 			i = len(s.Rules)
-			s.Rules = append(s.Rules, StoryRule{Rule: g.o.Rules[c.Rule].Name, Limit: g.o.Rules[c.Rule].Limit, rule: c.Rule, counter: c.Counter})
+			s.Rules = append(s.Rules, StoryRule{Rule: g.o.Rules[c.Rule].Name,
+				Limit: g.o.Rules[c.Rule].Limit, rule: c.Rule, counter: c.Counter})
 		}
 		r := &s.Rules[i]
 		r.Requests++
@@ -101,7 +106,8 @@ func (g *dryRun) addRequest(q *trace.Request, outcome *Outcome) {
 			begins = g.passed[c.Rule] > 0
 		}
 		if last < 0 || begins {
-			s.Blocks = append(s.Blocks, StoryBlock{Rule: r.Rule, Shadow: g.o.Rules[c.Rule].Shadow, Began: at, Before: g.passed[c.Rule], rule: c.Rule})
+			s.Blocks = append(s.Blocks, StoryBlock{Rule: r.Rule, Shadow: g.o.Rules[c.Rule].Shadow,
+				Began: at, Before: g.passed[c.Rule], rule: c.Rule})
 			last = len(s.Blocks) - 1
 		}
 		g.passed[c.Rule] = 0
@@ -165,7 +171,8 @@ func (g *dryRun) characterize() {
 
 // most are the most frequent, and how many others there are.
 func most(of map[string]uint64) (list []PathCount, more int) {
-	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(of),
+		func(a, b string) int { return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b)) })
 	for _, n := range names[:min(shownOfEach, len(names))] {
 		list = append(list, PathCount{n, of[n]})
 	}
@@ -202,7 +209,8 @@ func cut(s string) string {
 	return b.String()
 }
 
-// characterTable is what the refused sources that are shown ask for; nil if none is known to ask for anything.
+// characterTable is what the refused sources that are shown ask for; nil if none is known to ask
+// for anything.
 func (r *Report) characterTable() [][]string {
 	out := [][]string{{"what they ask for", ""}}
 	seen := make(map[string]bool)
@@ -232,11 +240,13 @@ func (c *Character) rows(name string) (rows [][]string) {
 }
 
 func (s *Story) sentence() string {
-	text := fmt.Sprintf("%s made %s from %s to %s: %s would have been refused.", s.Source, page.Plural(int(s.Requests), "request"), s.First, s.Last, page.Thousands(s.Refused))
+	text := fmt.Sprintf("%s made %s from %s to %s: %s would have been refused.", s.Source,
+		page.Plural(int(s.Requests), "request"), s.First, s.Last, page.Thousands(s.Refused))
 	var limits []string
 	for i := range s.Rules {
 		r := &s.Rules[i]
-		limits = append(limits, fmt.Sprintf("under %s, where %s are allowed, %s at most, at %s", r.Rule, page.Thousands(uint64(r.Limit)), page.Thousands(uint64(r.Most)), r.At))
+		limits = append(limits, fmt.Sprintf("under %s, where %s are allowed, %s at most, at %s",
+			r.Rule, page.Thousands(uint64(r.Limit)), page.Thousands(uint64(r.Most)), r.At))
 	}
 	if len(limits) > 0 {
 		text += " In a window it made, " + join(limits) + "."
@@ -246,7 +256,8 @@ func (s *Story) sentence() string {
 
 // tables are what happened to it, and what it asked for.
 func (s *Story) tables() []page.Table {
-	happened := [][]string{{"what would have happened", "rule", "until", "refused", "it made before"}}
+	happened := [][]string{{"what would have happened", "rule", "until", "refused",
+		"it made before"}}
 	const longest = 100
 	for i := range s.Blocks[:min(longest, len(s.Blocks))] {
 		b := &s.Blocks[i]
@@ -254,11 +265,13 @@ func (s *Story) tables() []page.Table {
 		if b.Shadow {
 			rule += " (shadow)"
 		}
-		happened = append(happened, []string{"refused from " + b.Began.String(), rule, b.Last.String(), page.Thousands(b.Refused), page.Thousands(b.Before)})
+		happened = append(happened, []string{"refused from " + b.Began.String(), rule,
+			b.Last.String(), page.Thousands(b.Refused), page.Thousands(b.Before)})
 	}
 	t := page.Table{Rows: happened}
 	if more := len(s.Blocks) - longest; more > 0 {
-		t.Notes = []string{fmt.Sprintf("And %s more; --json has all.", page.Thousands(uint64(more)))}
+		t.Notes = []string{fmt.Sprintf("And %s more; --json has all.",
+			page.Thousands(uint64(more)))}
 	}
 	var tables []page.Table
 	if len(s.Blocks) > 0 {

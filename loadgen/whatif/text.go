@@ -52,12 +52,15 @@ func WriteText(w io.Writer, r *Report) error {
 func (r *Report) document() page.Document {
 	lines := r.lines()
 	if r.Story != nil {
-		return page.Document{Title: lines[0], Answer: r.Story.sentence(), How: lines, Tables: r.Story.tables()}
+		return page.Document{Title: lines[0], Answer: r.Story.sentence(), How: lines,
+			Tables: r.Story.tables()}
 	}
-	d := page.Document{Title: lines[0], Answer: r.recommendation() + " " + r.sentence(), How: lines, Tables: []page.Table{
-		{Rows: r.busiestTable(), Notes: []string{"Of each source, as the rule counts, the most that it made in a window; half, 99 % and 99.9 % of the sources made no more.",
-			"The knee: a higher limit would spare few more sources. What is suggested is the knee, or a quarter above the busiest source called good."}},
-		{Rows: r.rulesTable()}, {Rows: r.goodTable()}}}
+	d := page.Document{Title: lines[0], Answer: r.recommendation() + " " + r.sentence(), How: lines,
+		Tables: []page.Table{
+			{Rows: r.busiestTable(),
+				Notes: []string{"Of each source, as the rule counts, the most that it made in a window; half, 99 % and 99.9 % of the sources made no more.",
+					"The knee: a higher limit would spare few more sources. What is suggested is the knee, or a quarter above the busiest source called good."}},
+			{Rows: r.rulesTable()}, {Rows: r.goodTable()}}}
 	for i := range r.Rules {
 		if w := r.Rules[i].Window; w > r.Run.Duration {
 			d.Answer += fmt.Sprintf(" But the log is of %s only, and the window of %s is %v: in a whole one sources may make more.", r.Run.Duration.Round(), r.Rules[i].Name, w)
@@ -70,7 +73,9 @@ func (r *Report) document() page.Document {
 	if rows := r.refusedTable(); len(rows) > 1 {
 		t := page.Table{Rows: rows}
 		if more := len(r.Refused) - r.top; more > 0 {
-			t.Notes = append(t.Notes, fmt.Sprintf("And %s more; --top shows more of them, --json all.", page.Thousands(uint64(more))))
+			t.Notes = append(t.Notes,
+				fmt.Sprintf("And %s more; --top shows more of them, --json all.",
+					page.Thousands(uint64(more))))
 		}
 		d.Tables = append(d.Tables, t)
 		if rows := r.characterTable(); len(rows) > 1 {
@@ -84,7 +89,8 @@ func (r *Report) document() page.Document {
 		d.Tables = append(d.Tables, page.Table{Rows: rows})
 	}
 	last := &d.Tables[len(d.Tables)-1]
-	last.Notes = append(last.Notes, "Over it, never over, most in a window: by an exact log of all that was sent, as if nobody had been refused.",
+	last.Notes = append(last.Notes,
+		"Over it, never over, most in a window: by an exact log of all that was sent, as if nobody had been refused.",
 		"Nobody knows what clients would have done on being refused.")
 	return d
 }
@@ -99,7 +105,9 @@ func (r *Report) lines() []string {
 	}
 	about = append(about, "over "+run.Duration.Round())
 	if run.Lines > 0 {
-		about = append(about, page.Thousands(uint64(run.Lines))+" lines read, "+trace.LinesText(run.Skipped, run.HostNames))
+		about = append(about,
+			page.Thousands(uint64(run.Lines))+" lines read, "+trace.LinesText(run.Skipped,
+				run.HostNames))
 	}
 	out = append(out, strings.Join(about, ", "))
 	out = append(out, r.Run.ReadLines()...)
@@ -115,8 +123,11 @@ func (r *Report) lines() []string {
 // sentence is the answer: how much would have been refused, of whom, and how much of that was good.
 func (r *Report) sentence() string {
 	f := &r.Figures
-	s := fmt.Sprintf("Would have refused %s of %s (%s), of %s of %s (%s)", page.Thousands(f.Refused), page.Plural(int(f.Requests), "request"), page.Percent(f.RefusedRatio),
-		page.Thousands(uint64(f.RefusedSources)), page.Plural(f.Sources, "source"), page.Percent(judge.Ratio(float64(f.RefusedSources), uint64(f.Sources))))
+	s := fmt.Sprintf("Would have refused %s of %s (%s), of %s of %s (%s)",
+		page.Thousands(f.Refused), page.Plural(int(f.Requests),
+			"request"), page.Percent(f.RefusedRatio),
+		page.Thousands(uint64(f.RefusedSources)), page.Plural(f.Sources,
+			"source"), page.Percent(judge.Ratio(float64(f.RefusedSources), uint64(f.Sources))))
 	if within := &r.Good.Within; f.Refused > 0 {
 		switch within.RefusedSources {
 		case 0:
@@ -138,7 +149,8 @@ func (r *Report) sentence() string {
 		s += fmt.Sprintf(" Allowed by the list: %s.", page.Thousands(f.Allowed))
 	}
 	if f.Malformed > 0 {
-		s += fmt.Sprintf(" Answered 400 for their form, and asked under no rule: %s.", page.Thousands(f.Malformed))
+		s += fmt.Sprintf(" Answered 400 for their form, and asked under no rule: %s.",
+			page.Thousands(f.Malformed))
 	}
 	if a := r.answers(); a != "" {
 		s += " " + a
@@ -165,22 +177,27 @@ func (r *Report) lacks() string {
 	for i, what := range list {
 		list[i] = fmt.Sprintf("%s (rule %s)", what, names[what])
 	}
-	return " The log does not have " + join(list) + ": figures about that are not what an edge would do; see the notes."
+	return " The log does not have " + join(list) +
+		": figures about that are not what an edge would do; see the notes."
 }
 
 // delayTable is who waits for his turn, under rules that have a queue.
 func (r *Report) delayTable() [][]string {
-	out := [][]string{{"waiting for their turn", "requests", "half", "99 %", "longest", "the last of a full queue"}}
+	out := [][]string{{"waiting for their turn", "requests", "half", "99 %", "longest",
+		"the last of a full queue"}}
 	for i := range r.Rules {
 		if o := &r.Rules[i]; o.Queue > 0 {
-			out = append(out, []string{"under " + o.Name, page.Thousands(uint64(o.Delay.N)), page.Duration(o.Delay.P50), page.Duration(o.Delay.P99), page.Duration(o.Delay.Max), page.Duration(time.Duration(o.Queue).Seconds())})
+			out = append(out, []string{"under " + o.Name, page.Thousands(uint64(o.Delay.N)),
+				page.Duration(o.Delay.P50), page.Duration(o.Delay.P99), page.Duration(o.Delay.Max),
+				page.Duration(time.Duration(o.Queue).Seconds())})
 		}
 	}
 	return out
 }
 
 func (r *Report) rulesTable() [][]string {
-	out := [][]string{{"rule", "limit", "window", "block", "requests", "refused", "share", "sources", "over it", "blocks", "first", "last"}}
+	out := [][]string{{"rule", "limit", "window", "block", "requests", "refused", "share",
+		"sources", "over it", "blocks", "first", "last"}}
 	for i := range r.Rules {
 		o := &r.Rules[i]
 		name, block := o.Name, o.Timeout.String()
@@ -190,8 +207,11 @@ func (r *Report) rulesTable() [][]string {
 		if o.Timeout == 0 {
 			block = "throttle"
 		}
-		out = append(out, []string{name, page.Thousands(uint64(o.Limit)), o.Window.String(), block, page.Thousands(o.Requests), page.Thousands(o.Refused),
-			page.Percent(judge.Ratio(float64(o.Refused), o.Requests)), page.Thousands(uint64(o.RefusedSources)), page.Thousands(uint64(o.Over)), page.Thousands(o.Blocks),
+		out = append(out, []string{name, page.Thousands(uint64(o.Limit)), o.Window.String(), block,
+			page.Thousands(o.Requests), page.Thousands(o.Refused),
+			page.Percent(judge.Ratio(float64(o.Refused), o.Requests)),
+			page.Thousands(uint64(o.RefusedSources)), page.Thousands(uint64(o.Over)),
+			page.Thousands(o.Blocks),
 			o.First.String(), o.Last.String()})
 	}
 	return out
@@ -199,7 +219,8 @@ func (r *Report) rulesTable() [][]string {
 
 func (r *Report) refusedTable() [][]string {
 	several := len(r.Rules) > 1
-	head := []string{"who would be refused", "requests", "refused", "share", "blocks", "most in a window", "first", "last"}
+	head := []string{"who would be refused", "requests", "refused", "share", "blocks",
+		"most in a window", "first", "last"}
 	if r.Good.Known > 0 {
 		head = append(head, "2xx/3xx")
 	}
@@ -218,8 +239,10 @@ func (r *Report) refusedTable() [][]string {
 		case s.Innocent:
 			remark = "never over"
 		}
-		cells := []string{s.Source, page.Thousands(s.Requests), page.Thousands(s.Refused), page.Percent(judge.Ratio(float64(s.Refused), s.Requests)),
-			page.Thousands(s.Blocks), page.Thousands(uint64(s.Most)), s.First.String(), s.Last.String()}
+		cells := []string{s.Source, page.Thousands(s.Requests), page.Thousands(s.Refused),
+			page.Percent(judge.Ratio(float64(s.Refused), s.Requests)),
+			page.Thousands(s.Blocks), page.Thousands(uint64(s.Most)), s.First.String(),
+			s.Last.String()}
 		if r.Good.Known > 0 {
 			cells = append(cells, page.Percent(judge.Ratio(float64(s.Answered), s.Refused)))
 		}
@@ -239,10 +262,12 @@ func (r *Report) refusedTable() [][]string {
 }
 
 func (r *Report) goodTable() [][]string {
-	out := [][]string{{"good traffic caught", "requests", "refused", "share", "sources", "sources refused"}}
+	out := [][]string{{"good traffic caught", "requests", "refused", "share", "sources",
+		"sources refused"}}
 	add := func(name string, c *Caught) {
 		if c != nil {
-			out = append(out, []string{name, page.Thousands(c.Requests), page.Thousands(c.Refused), page.Percent(c.RefusedRatio),
+			out = append(out, []string{name, page.Thousands(c.Requests), page.Thousands(c.Refused),
+				page.Percent(c.RefusedRatio),
 				page.Thousands(uint64(c.Sources)), page.Thousands(uint64(c.RefusedSources))})
 		}
 	}
@@ -258,21 +283,25 @@ func (r *Report) answers() string {
 	if g.Known == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("The origin had answered %s of all requests with 2xx or 3xx", page.Percent(judge.Ratio(float64(g.Answered), g.Known)))
+	s := fmt.Sprintf("The origin had answered %s of all requests with 2xx or 3xx",
+		page.Percent(judge.Ratio(float64(g.Answered), g.Known)))
 	if g.RefusedKnown == 0 {
 		return s + "."
 	}
-	return s + fmt.Sprintf(", and of the refused ones %s: %s of %s.", page.Percent(g.AnsweredRatio), page.Thousands(g.RefusedAnswered), page.Thousands(g.RefusedKnown))
+	return s + fmt.Sprintf(", and of the refused ones %s: %s of %s.", page.Percent(g.AnsweredRatio),
+		page.Thousands(g.RefusedAnswered), page.Thousands(g.RefusedKnown))
 }
 
-// table is the curve in rows, with a bar for the share of refused requests where bars are wanted: in text, which has no chart.
+// table is the curve in rows, with a bar for the share of refused requests where bars are wanted:
+// in text, which has no chart.
 func (c *Curve) table(bars bool) [][]string {
 	known, good, most := false, false, 0.0
 	for i := range c.Points {
 		p := &c.Points[i]
 		known, good, most = known || p.known, good || p.Good != nil, max(most, p.RefusedRatio)
 	}
-	head := []string{"limit of " + c.Rule, "refused", "of requests", "sources", "of sources", "blocks"}
+	head := []string{"limit of " + c.Rule, "refused", "of requests", "sources", "of sources",
+		"blocks"}
 	if good {
 		head = append(head, "good lost", "of the good", "good sources")
 	}
@@ -286,10 +315,13 @@ func (c *Curve) table(bars bool) [][]string {
 		if p.Limit == c.Limit {
 			mark = "> "
 		}
-		cells := []string{mark + page.Thousands(uint64(p.Limit)), page.Thousands(p.Refused), page.Percent(p.RefusedRatio),
-			page.Thousands(uint64(p.RefusedSources)), page.Percent(p.RefusedSourcesRatio), page.Thousands(p.Blocks)}
+		cells := []string{mark + page.Thousands(uint64(p.Limit)), page.Thousands(p.Refused),
+			page.Percent(p.RefusedRatio),
+			page.Thousands(uint64(p.RefusedSources)), page.Percent(p.RefusedSourcesRatio),
+			page.Thousands(p.Blocks)}
 		if p.Good != nil {
-			cells = append(cells, page.Thousands(p.GoodRefused), page.Percent(*p.Good), page.Thousands(uint64(p.GoodSources)))
+			cells = append(cells, page.Thousands(p.GoodRefused), page.Percent(*p.Good),
+				page.Thousands(uint64(p.GoodSources)))
 		}
 		switch {
 		case p.known:

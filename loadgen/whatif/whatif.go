@@ -1,6 +1,6 @@
-// Package whatif finds what rules would have done to the requests of a log: which sources would have been refused,
-// when, how often, by which rule, how much of it was good traffic, and how that changes with the limit. The rules are
-// handed in as a function (Options.DryRun).
+// Package whatif finds what rules would have done to the requests of a log: which sources would
+// have been refused, when, how often, by which rule, how much of it was good traffic, and how that
+// changes with the limit. The rules are handed in as a function (Options.DryRun).
 package whatif
 
 import (
@@ -16,8 +16,9 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// Report is what rules would have done to the requests of a log: who would have been refused, when, how often, by which
-// rule, and how much of it was good traffic. It says nothing of what clients would have done on being refused.
+// Report is what rules would have done to the requests of a log: who would have been refused, when,
+// how often, by which rule, and how much of it was good traffic. It says nothing of what clients
+// would have done on being refused.
 type Report struct {
 	Run     report.Run      `json:"run"`
 	Figures Figures         `json:"figures"`
@@ -44,9 +45,10 @@ type Figures struct {
 	Sources        int     `json:"sources"`
 	RefusedSources int     `json:"refused_sources"`
 	Blocks         uint64  `json:"blocks"`
-	Denied         uint64  `json:"denied"`              // by the list, and in no other figure
-	Malformed      uint64  `json:"malformed,omitempty"` // answered 400 for their form, and in no other figure
-	Allowed        uint64  `json:"allowed"`             // by the list: no rule was asked
+	Denied         uint64  `json:"denied"` // by the list, and in no other figure
+	// Answered 400 for their form, and in no other figure
+	Malformed uint64 `json:"malformed,omitempty"`
+	Allowed   uint64 `json:"allowed"` // by the list: no rule was asked
 }
 
 // JudgedRule is a rule as far as a judge needs it.
@@ -60,12 +62,13 @@ type JudgedRule struct {
 
 	Truth judge.Truth // what is exact of it, against Limit
 	Units uint32      // of the limit that each request uses; 0: 1
-	// Lacks is what the rule asks for that the log does not have, so that its outcome is not what an edge would do; "": nothing.
+	// Lacks is what the rule asks for that the log does not have, so that its outcome is not what
+	// an edge would do; "": nothing.
 	Lacks string
 }
 
-// RuleOutcome is what one rule would have done. A shadow's refusals are those it would have made if it were enforced, and
-// are in no sum.
+// RuleOutcome is what one rule would have done. A shadow's refusals are those it would have made if
+// it were enforced, and are in no sum.
 type RuleOutcome struct {
 	Name           string         `json:"name"`
 	About          string         `json:"about,omitempty"`
@@ -77,9 +80,11 @@ type RuleOutcome struct {
 	Refused        uint64         `json:"refused"`
 	RefusedSources int            `json:"refused_sources"`
 	Blocks         uint64         `json:"blocks"`
-	Over           int            `json:"over"` // counted sources that exceeded the limit, by the exact log
-	Lacks          string         `json:"lacks,omitempty"`
-	// Delay is how long requests waited for their turn, of those that did, in seconds, and Queue as long as the last of a full queue does.
+	// Counted sources that exceeded the limit, by the exact log
+	Over  int    `json:"over"`
+	Lacks string `json:"lacks,omitempty"`
+	// Delay is how long requests waited for their turn, of those that did, in seconds, and Queue as
+	// long as the last of a full queue does.
 	Delay   judge.Quantiles `json:"delay,omitzero"`
 	Queue   report.Seconds  `json:"queue,omitzero"`
 	Busiest Busiest         `json:"busiest"`
@@ -89,16 +94,18 @@ type RuleOutcome struct {
 
 // RefusedSource is a source that a rule would have refused.
 type RefusedSource struct {
-	Source   string  `json:"source"`
-	Rule     string  `json:"rule"`
-	Shadow   bool    `json:"shadow,omitempty"`
-	Requests uint64  `json:"requests"` // under the rule
-	Refused  uint64  `json:"refused"`
-	Blocks   uint64  `json:"blocks"`
-	First    Moment  `json:"first"`
-	Last     Moment  `json:"last"`
-	Most     uint32  `json:"most"`      // in any window, by the exact log; what the rule counts with it included
-	Answered uint64  `json:"answered"`  // of the refused: those that the origin had answered with 2xx or 3xx
+	Source   string `json:"source"`
+	Rule     string `json:"rule"`
+	Shadow   bool   `json:"shadow,omitempty"`
+	Requests uint64 `json:"requests"` // under the rule
+	Refused  uint64 `json:"refused"`
+	Blocks   uint64 `json:"blocks"`
+	First    Moment `json:"first"`
+	Last     Moment `json:"last"`
+	// In any window, by the exact log; what the rule counts with it included
+	Most uint32 `json:"most"`
+	// Of the refused: those that the origin had answered with 2xx or 3xx
+	Answered uint64  `json:"answered"`
 	Innocent bool    `json:"innocent"`  // it never exceeded the limit
 	Good     bool    `json:"good"`      // it was called good
 	Mean     float64 `json:"per_block"` // refused requests per block
@@ -116,9 +123,10 @@ type Moment struct {
 	start time.Time
 }
 
-// GoodTraffic is the good traffic, and how much of it would have been refused: that of sources which never exceeded a limit that
-// they were under, by the exact log of what they sent; that which was called good by whoever asked, or by the trace; and
-// that which the origin answered as one answers good requests.
+// GoodTraffic is the good traffic, and how much of it would have been refused: that of sources
+// which never exceeded a limit that they were under, by the exact log of what they sent; that which
+// was called good by whoever asked, or by the trace; and that which the origin answered as one
+// answers good requests.
 type GoodTraffic struct {
 	Within Caught  `json:"within"`
 	Called *Caught `json:"called,omitempty"` // by Options.Good or Answered
@@ -176,23 +184,26 @@ type RuleResult struct {
 // Options is what is asked.
 type Options struct {
 	Rules []JudgedRule
-	// DryRun has the rules judge request i; it is called for one after the other. The answer is valid until the next call.
+	// DryRun has the rules judge request i; it is called for one after the other. The answer is
+	// valid until the next call.
 	DryRun func(i int) Outcome
 	Good   []netip.Prefix // addresses to be called good
-	// Answered is which share of a source's requests the origin must have answered with 2xx or 3xx, of those whose answer is known, for the
-	// source to be called good; 0: no share makes one good.
+	// Answered is which share of a source's requests the origin must have answered with 2xx or 3xx,
+	// of those whose answer is known, for the source to be called good; 0: no share makes one good.
 	Answered float64
 	// Source is the source whose story is shown; the zero Addr: none.
 	Source netip.Addr
 	// Characters adds what the shown refused sources request.
 	Characters bool
 	Top        int // how many sources to show in a text; 0: 20
-	// Forgotten is how many counters have made room for others, so that whoever they were of was counted afresh; nil: none.
+	// Forgotten is how many counters have made room for others, so that whoever they were of was
+	// counted afresh; nil: none.
 	Forgotten func() uint64
 	Progress  func(done int) // storySource now and then how many requests are done, if not nil
 }
 
-// demand is what a rule's counter would have held of all requests that it might count: its exact form, nobody refused.
+// demand is what a rule's counter would have held of all requests that it might count: its exact
+// form, nobody refused.
 type demand struct {
 	account   judge.Account
 	now, most uint32 // in the unit of the limit
@@ -200,16 +211,21 @@ type demand struct {
 
 // Run has rules judge a trace. It ends early with the error of ctx.
 func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
-	w := &Report{top: o.Top, start: t.Start, Rules: []RuleOutcome{}, Refused: []RefusedSource{}, Curves: []Curve{}, Next: []NextSource{}}
+	w := &Report{top: o.Top, start: t.Start, Rules: []RuleOutcome{}, Refused: []RefusedSource{},
+		Curves: []Curve{}, Next: []NextSource{}}
 	if w.top == 0 {
 		w.top = 20
 	}
 	for _, r := range o.Rules {
-		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit, Window: report.Seconds(r.Window),
-			Timeout: report.Seconds(r.Timeout), Shadow: r.Shadow, Lacks: r.Lacks, Queue: report.Seconds(float64(r.Truth.Queue) * r.Truth.Interval)})
+		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit,
+			Window:  report.Seconds(r.Window),
+			Timeout: report.Seconds(r.Timeout), Shadow: r.Shadow, Lacks: r.Lacks,
+			Queue: report.Seconds(float64(r.Truth.Queue) * r.Truth.Interval)})
 	}
-	g := dryRun{Report: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
-		sent: make([]sourceTally, len(t.Sources)), delays: make([]*hdrhistogram.Histogram, len(o.Rules))}
+	g := dryRun{Report: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)),
+		pairs: make([]map[pair]int32, len(o.Rules)),
+		sent:  make([]sourceTally, len(t.Sources)), delays: make([]*hdrhistogram.Histogram,
+			len(o.Rules))}
 	for i := range g.pairs {
 		g.pairs[i] = make(map[pair]int32)
 		if o.Rules[i].Truth.Queue > 0 {
@@ -220,7 +236,8 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
 		if g.storySource = sourceOf(t, o.Source); g.storySource < 0 {
 			return nil, fmt.Errorf("loadgen: %s made no request in %s", o.Source, t.Name)
 		}
-		w.Story = &Story{Source: t.Sources[g.storySource].Name, Statuses: make(map[int]uint64), Rules: []StoryRule{}, Blocks: []StoryBlock{}}
+		w.Story = &Story{Source: t.Sources[g.storySource].Name, Statuses: make(map[int]uint64),
+			Rules: []StoryRule{}, Blocks: []StoryBlock{}}
 		g.passed = make([]uint64, len(o.Rules))
 	}
 	for i := range t.Requests {

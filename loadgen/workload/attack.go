@@ -7,7 +7,8 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// The workloads by name. Where a rate is not asked for, it follows from the limit, so that a workload means the same to every rule.
+// The workloads by name. Where a rate is not asked for, it follows from the limit, so that a
+// workload means the same to every rule.
 
 func (g *generator) steady() {
 	const sources = 200
@@ -54,12 +55,14 @@ func (g *generator) distributed() {
 	rate := g.rate(sources * 1.5 * g.limitRate())
 	for range sources {
 		s := g.abuser()
-		g.even(s, rate/sources*g.between(0.7, 1.3), g.between(0, g.o.Window.Seconds()/2), g.seconds())
+		g.even(s, rate/sources*g.between(0.7, 1.3), g.between(0, g.o.Window.Seconds()/2),
+			g.seconds())
 	}
 }
 
-// flood has 10,000 abusers, or as many as can go over the limit in the first half. What each sends is its part of the rate from then on, whether or not it is
-// heard. Fifty good sources are beside them.
+// flood has 10,000 abusers, or as many as can go over the limit in the first half. What each sends
+// is its part of the rate from then on, whether or not it is heard. Fifty good sources are beside
+// them.
 func (g *generator) flood() {
 	const most, good = 10_000, 50
 	end, rate, over := g.seconds(), g.rate(8000), float64(g.o.Limit+1)
@@ -74,7 +77,8 @@ func (g *generator) flood() {
 	}
 }
 
-// mixed has 300 good sources, whose part of the traffic is at most a third, and abusers of every kind.
+// mixed has 300 good sources, whose part of the traffic is at most a third, and abusers of every
+// kind.
 func (g *generator) mixed() {
 	const good = 300
 	end := g.seconds()
@@ -83,7 +87,8 @@ func (g *generator) mixed() {
 
 	limit, window := g.limitRate(), g.o.Window.Seconds()
 
-	// What is left for the abusers; each divisor is the share of the time that one of that kind sends.
+	// What is left for the abusers; each divisor is the share of the time that one of that kind
+	// sends.
 	rate -= float64(len(g.t.Requests))/end + 5*1.09*limit
 	for range 4 { // floods
 		g.even(g.abuser(), max(0.4*rate/4/0.875, 2*limit), g.between(0, end/4), end)
@@ -129,7 +134,8 @@ func (g *generator) edgeBurst() {
 	within := min(0.01*window, 0.5)
 	for range 10 {
 		s := g.abuser()
-		for t := window; t < g.seconds(); t += 3 * window { // the pause forgives it, so that every pair of bursts is a new try
+		// The pause forgives it, so that every pair of bursts is a new try
+		for t := window; t < g.seconds(); t += 3 * window {
 			g.volley(s, t-within, within, n)
 			g.volley(s, t, within, n)
 		}
@@ -161,8 +167,9 @@ func (g *generator) parallel() {
 // streams is how many requests browsers and libraries make at once on a connection of HTTP/2.
 const streams = 100
 
-// manyStreams is volleys, each as large as a connection's streams and larger than the limit, so that an edge has to judge the whole of it before
-// the first has an answer. Of two that follow each other the second is on another connection, and so perhaps at another edge.
+// manyStreams is volleys, each as large as a connection's streams and larger than the limit, so
+// that an edge has to judge the whole of it before the first has an answer. Of two that follow each
+// other the second is on another connection, and so perhaps at another edge.
 func (g *generator) manyStreams() {
 	window := g.o.Window.Seconds()
 	g.goodSources(50, math.Inf(1), 0, g.seconds())
@@ -179,8 +186,8 @@ func (g *generator) manyStreams() {
 	}
 }
 
-// rapidReset is volleys of requests that are taken back, as the floods of 2023 (CVE-2023-44487) were. Between them a source sends on, more
-// slowly, so that it meets the limit from both sides.
+// rapidReset is volleys of requests that are taken back, as the floods of 2023 (CVE-2023-44487)
+// were. Between them a source sends on, more slowly, so that it meets the limit from both sides.
 func (g *generator) rapidReset() {
 	window, limit := g.o.Window.Seconds(), g.limitRate()
 	g.goodSources(50, math.Inf(1), 0, g.seconds())
@@ -203,12 +210,13 @@ func (g *generator) rotate64() {
 	g.goodSources(50, math.Inf(1), 0, g.seconds())
 }
 
-// rotate24 is 256 sources to a limiter that distinguishes IPv4 addresses: each is far below the limit while their sum
-// is far above.
+// rotate24 is 256 sources to a limiter that distinguishes IPv4 addresses: each is far below the
+// limit while their sum is far above.
 func (g *generator) rotate24() {
 	var all [256]int32
 	for i := range all {
-		all[i] = g.source(trace.Abuser, trace.AddrPlus(netip.MustParseAddr("203.0.113.0"), uint32(i)))
+		all[i] = g.source(trace.Abuser, trace.AddrPlus(netip.MustParseAddr("203.0.113.0"),
+			uint32(i)))
 	}
 	rate := g.rate(20 * g.limitRate())
 	for i, t := 0, 0.0; t < g.seconds() && !g.full; i, t = i+1, t+1/rate {
@@ -228,8 +236,8 @@ func (g *generator) below() {
 	}
 }
 
-// nat has 200 good users, together at 40 % of the limit, and an abuser who starts after a fifth of the time, behind one
-// address.
+// nat has 200 good users, together at 40 % of the limit, and an abuser who starts after a fifth of
+// the time, behind one address.
 func (g *generator) nat() {
 	const users = 200
 	s := g.source(trace.Unknown, netip.MustParseAddr("198.18.0.1"))
@@ -245,8 +253,8 @@ func (g *generator) nat() {
 	g.role = trace.Unknown
 }
 
-// flashCrowd has 100 good sources throughout, and 1,000 more in the middle fifth of the time, who all come within seconds. Some
-// of them share an address with nine others, as in an office.
+// flashCrowd has 100 good sources throughout, and 1,000 more in the middle fifth of the time, who
+// all come within seconds. Some of them share an address with nine others, as in an office.
 func (g *generator) flashCrowd() {
 	end := g.seconds()
 	rate := g.rate(math.Inf(1))
@@ -262,8 +270,8 @@ func (g *generator) flashCrowd() {
 	}
 }
 
-// stuffing tries stolen passwords: from each of many addresses some tries, then from the next. A try is POST /login, and a good
-// user's login now and then is one as well.
+// stuffing tries stolen passwords: from each of many addresses some tries, then from the next. A
+// try is POST /login, and a good user's login now and then is one as well.
 func (g *generator) stuffing() {
 	end := g.seconds()
 	g.goodSources(200, math.Inf(1), 0, end)

@@ -1,6 +1,7 @@
-// Package workload makes traces that have a name: good sources and abusers of every kind, by a seed and the limit that they play
-// against, so that a workload means the same to every rule (Generate); and, too large to be held in memory, the stream of the size
-// that Cloudflare published in 2017, source by source (Published).
+// Package workload makes traces that have a name: good sources and abusers of every kind, by a seed
+// and the limit that they play against, so that a workload means the same to every rule (Generate);
+// and, too large to be held in memory, the stream of the size that Cloudflare published in 2017,
+// source by source (Published).
 package workload
 
 import (
@@ -25,25 +26,40 @@ type Workload struct {
 func List() []Workload {
 	return []Workload{
 		{"steady", "good sources, each at an even rate below the limit", (*generator).steady},
-		{"burst", "good sources that load pages: bursts below the limit; and some that burst above it", (*generator).burst},
-		{"innocents", "programs that keep a pace of 97 % to 99.2 % of the limit, or vary theirs by a fifth and are never over it", (*generator).innocents},
+		{"burst",
+			"good sources that load pages: bursts below the limit; and some that burst above it",
+			(*generator).burst},
+		{"innocents",
+			"programs that keep a pace of 97 % to 99.2 % of the limit, or vary theirs by a fifth and are never over it", (*generator).innocents},
 		{"onoff", "abusers on and off at the window's period", (*generator).onOff},
-		{"distributed", "a few hundred abusers, each somewhat above the limit, at once", (*generator).distributed},
-		{"mixed", "good sources, and every kind of abuser among them; at least 1,000 requests/s", (*generator).mixed},
+		{"distributed", "a few hundred abusers, each somewhat above the limit, at once",
+			(*generator).distributed},
+		{"mixed", "good sources, and every kind of abuser among them; at least 1,000 requests/s",
+			(*generator).mixed},
 		{"constant", "one abuser at an even rate far above the limit", (*generator).constant},
-		{"ramp", "an abuser that starts slowly and speeds up until far above the limit", (*generator).ramp},
-		{"edge-burst", "bursts just under the limit right before and right after each full window", (*generator).edgeBurst},
+		{"ramp", "an abuser that starts slowly and speeds up until far above the limit",
+			(*generator).ramp},
+		{"edge-burst", "bursts just under the limit right before and right after each full window",
+			(*generator).edgeBurst},
 		{"just-above", "fifteen abusers, at 1 % to 15 % above the limit", (*generator).justAbove},
-		{"parallel", "volleys of requests at one instant, enough to fill the limit on every edge", (*generator).parallel},
-		{"rotate-64", "an abuser that changes its address within one IPv6 /64 at every request", (*generator).rotate64},
-		{"rotate-24", "an abuser that changes its address within one IPv4 /24 at every request", (*generator).rotate24},
+		{"parallel", "volleys of requests at one instant, enough to fill the limit on every edge",
+			(*generator).parallel},
+		{"rotate-64", "an abuser that changes its address within one IPv6 /64 at every request",
+			(*generator).rotate64},
+		{"rotate-24", "an abuser that changes its address within one IPv4 /24 at every request",
+			(*generator).rotate24},
 		{"below", "thousands of abusers, each below the limit", (*generator).below},
 		{"nat", "200 good users and one abuser behind one address", (*generator).nat},
 		{"flash-crowd", "ten times as many good sources within seconds", (*generator).flashCrowd},
-		{"flood", "10,000 abusers that go over the limit one after the other, and go on while they are blocked; 8,000 requests/s", (*generator).flood},
-		{"many-streams", "a page's worth of requests and more at one instant, on one connection where HTTP/2 lets it", (*generator).manyStreams},
-		{"rapid-reset", "requests taken back as soon as they are made, far above the limit (HTTP/2)", (*generator).rapidReset},
-		{"stuffing", "credential stuffing: POST /login from rotating addresses, few tries each", (*generator).stuffing},
+		{"flood",
+			"10,000 abusers that go over the limit one after the other, and go on while they are blocked; 8,000 requests/s", (*generator).flood},
+		{"many-streams",
+			"a page's worth of requests and more at one instant, on one connection where HTTP/2 lets it", (*generator).manyStreams},
+		{"rapid-reset",
+			"requests taken back as soon as they are made, far above the limit (HTTP/2)",
+			(*generator).rapidReset},
+		{"stuffing", "credential stuffing: POST /login from rotating addresses, few tries each",
+			(*generator).stuffing},
 	}
 }
 
@@ -60,8 +76,8 @@ type Options struct {
 // requestsMax is how many requests a workload may have: a trace is held in memory.
 const requestsMax = 50_000_000
 
-// Generate makes the workload of that name. The same name and options give the same trace. An unknown name or an impossible
-// option is an error.
+// Generate makes the workload of that name. The same name and options give the same trace. An
+// unknown name or an impossible option is an error.
 func Generate(name string, o Options) (*trace.Trace, error) {
 	var chosen *Workload
 	var names []string
@@ -72,7 +88,8 @@ func Generate(name string, o Options) (*trace.Trace, error) {
 		}
 	}
 	if chosen == nil {
-		return nil, fmt.Errorf("workload %q: there is none of that name; want one of %s", name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("workload %q: there is none of that name; want one of %s", name,
+			strings.Join(names, ", "))
 	}
 	if o.Limit == 0 {
 		o.Limit = 100
@@ -87,25 +104,29 @@ func Generate(name string, o Options) (*trace.Trace, error) {
 		o.Edges = 8
 	}
 	if o.Window < 0 || o.Duration < 0 || o.Rate < 0 || math.IsNaN(o.Rate) || math.IsInf(o.Rate, 0) {
-		return nil, fmt.Errorf("workload %s: window %v, duration %v, rate %v: must be positive", name, o.Window, o.Duration, o.Rate)
+		return nil, fmt.Errorf("workload %s: window %v, duration %v, rate %v: must be positive",
+			name, o.Window, o.Duration, o.Rate)
 	}
 	if o.Rate*o.Duration.Seconds() > requestsMax {
 		return nil, tooMany(name)
 	}
-	g := &generator{o: o, t: &trace.Trace{Name: name, Seed: o.Seed}, rng: rand.New(rand.NewPCG(o.Seed, trace.Hash(name)))}
+	g := &generator{o: o, t: &trace.Trace{Name: name, Seed: o.Seed},
+		rng: rand.New(rand.NewPCG(o.Seed, trace.Hash(name)))}
 	chosen.generate(g)
 	if g.full {
 		return nil, tooMany(name)
 	}
 	if len(g.t.Requests) == 0 {
-		return nil, fmt.Errorf("workload %s: no request within %v; raise --rate or --duration", name, o.Duration)
+		return nil, fmt.Errorf("workload %s: no request within %v; raise --rate or --duration",
+			name, o.Duration)
 	}
 	trace.Sort(g.t)
 	return g.t, nil
 }
 
 func tooMany(name string) error {
-	return fmt.Errorf("workload %s: more than %d requests; lower --rate or --duration", name, requestsMax)
+	return fmt.Errorf("workload %s: more than %d requests; lower --rate or --duration", name,
+		requestsMax)
 }
 
 // generator puts a workload together, source by source.
@@ -133,8 +154,9 @@ func (g *generator) rate(otherwise float64) float64 {
 	return otherwise
 }
 
-// good is a new source that means well; abuser one that does not. Their addresses are out of the range for benchmarks
-// (198.18.0.0/15) as long as it lasts, then out of the one that carriers share (100.64.0.0/10).
+// good is a new source that means well; abuser one that does not. Their addresses are out of the
+// range for benchmarks (198.18.0.0/15) as long as it lasts, then out of the one that carriers share
+// (100.64.0.0/10).
 func (g *generator) good() int32 {
 	g.goods++
 	return g.source(trace.Good, address(g.goods, "198.18.0.0", "100.64.0.0"))
@@ -167,18 +189,20 @@ func (g *generator) send(source int32, at float64) {
 		g.full = true
 		return
 	}
-	r := trace.Request{At: t, Source: source, Role: g.role, Reset: g.reset, Method: "GET", Host: "demo.test", Path: g.path}
+	r := trace.Request{At: t, Source: source, Role: g.role, Reset: g.reset, Method: "GET",
+		Host: "demo.test", Path: g.path}
 	if g.method != "" {
 		r.Method = g.method
 	}
 	if r.Path == "" {
-		r.Path = [...]string{"/", "/news", "/about", "/search?q=weir", "/products/1", "/products/2", "/style.css", "/app.js"}[g.rng.IntN(8)]
+		r.Path = [...]string{"/", "/news", "/about", "/search?q=weir", "/products/1", "/products/2",
+			"/style.css", "/app.js"}[g.rng.IntN(8)]
 	}
 	g.t.Requests = append(g.t.Requests, r)
 }
 
-// even sends at an even rate from one time until another, every request anywhere in the first half of its turn. So no window
-// holds more than rate*window + 1.5 requests.
+// even sends at an even rate from one time until another, every request anywhere in the first half
+// of its turn. So no window holds more than rate*window + 1.5 requests.
 func (g *generator) even(source int32, rate, from, until float64) {
 	step := 1 / rate
 	for i := 0; ; i++ {
@@ -190,8 +214,8 @@ func (g *generator) even(source int32, rate, from, until float64) {
 	}
 }
 
-// modest is an even rate that is the given share of the limit's, lowered so far that no window ever holds more than the limit,
-// and no more than most.
+// modest is an even rate that is the given share of the limit's, lowered so far that no window ever
+// holds more than the limit, and no more than most.
 func (g *generator) modest(share, most float64) float64 {
 	limit := float64(g.o.Limit)
 	per := min(share*limit, limit-1.5)
@@ -206,9 +230,9 @@ func (g *generator) seconds() float64 { return g.o.Duration.Seconds() }
 // between is evenly distributed.
 func (g *generator) between(low, high float64) float64 { return low + g.rng.Float64()*(high-low) }
 
-// innocents are programs that keep just below the limit: three of four with an even pace, at 97 %, 98.5 % and 99.2 % of it,
-// and one that varies each gap by a fifth, at 95 %, or at 80 % of a limit up to 10. That one waits where another request
-// would be over the limit.
+// innocents are programs that keep just below the limit: three of four with an even pace, at 97 %,
+// 98.5 % and 99.2 % of it, and one that varies each gap by a fifth, at 95 %, or at 80 % of a limit
+// up to 10. That one waits where another request would be over the limit.
 func (g *generator) innocents() {
 	limit, window := int(g.o.Limit), g.o.Window.Seconds()
 	sources := max(24, 240/limit)
@@ -232,8 +256,9 @@ func (g *generator) innocents() {
 	}
 }
 
-// goodSources is so many good sources that send at most so many requests per second together, from a time until another:
-// half of them evenly, half in pages: a burst below the limit, then at least a window's pause.
+// goodSources is so many good sources that send at most so many requests per second together, from
+// a time until another: half of them evenly, half in pages: a burst below the limit, then at least
+// a window's pause.
 func (g *generator) goodSources(n int, rate, from, until float64) {
 	window := g.o.Window.Seconds()
 	for i := range n {

@@ -7,14 +7,15 @@ import (
 	"sluice/counter"
 )
 
-// Count is what a PoP itself has counted of a source that has used two thirds of its limit, or more. Another PoP adds it
-// to what it counts of that source. What others had said before is not in it, so no hit counts twice, and it takes the
-// place of what the same PoP said of the source before.
+// Count is what a PoP itself has counted of a source that has used two thirds of its limit, or
+// more. Another PoP adds it to what it counts of that source. What others had said before is not in
+// it, so no hit counts twice, and it takes the place of what the same PoP said of the source
+// before.
 //
-// It is sent when a report brings the source over a step: the first hit of a group of sub-windows (four, or two), and
-// each quarter of the limit within one. So what a PoP has counted and not sent is at most a quarter of the limit, and what
-// is on its way, once it has sent something. A source that keeps to its limit causes no more than one count of each group,
-// four for the limit, and one.
+// It is sent when a report brings the source over a step: the first hit of a group of sub-windows
+// (four, or two), and each quarter of the limit within one. So what a PoP has counted and not sent
+// is at most a quarter of the limit, and what is on its way, once it has sent something. A source
+// that keeps to its limit causes no more than one count of each group, four for the limit, and one.
 type Count struct {
 	Rule   string         `json:"rule"`
 	Counts string         `json:"counts"`

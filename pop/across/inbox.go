@@ -7,16 +7,18 @@ import (
 	"time"
 )
 
-// What a peer may have this edge do. A block costs the PoP one add and a line of the mitigation log, about 250 bytes;
-// so a peer that is broken or taken over costs each edge that it sends to 100 commands a second, and fills its table
-// with as many sources.
+// What a peer may have this edge do. A block costs the PoP one add and a line of the mitigation
+// log, about 250 bytes; so a peer that is broken or taken over costs each edge that it sends to 100
+// commands a second, and fills its table with as many sources.
 const (
 	Rate  = 100  // blocks a second of each peer
 	Burst = 1000 // after a while without: what gathered while the way was down
 
 	// Of counts there may be as many: each is a line of the log, about 100 bytes.
 
-	maxSenders = 256 // edges of a peer whose messages came in Window: 64, and what they were before a restart or a step of their clock
+	// Edges of a peer whose messages came in Window: 64, and what they were before a restart or a
+	// step of their clock
+	maxSenders = 256
 )
 
 // Inbox takes messages of peers. It is safe for concurrent use.
@@ -29,7 +31,8 @@ type Inbox struct {
 
 // peer is what is remembered of a peer: nothing that one does takes room from another.
 type peer struct {
-	senders map[string]time.Time // by Message.Edge, when its latest message was made; older than Window ones are forgotten
+	// By Message.Edge, when its latest message was made; older than Window ones are forgotten
+	senders map[string]time.Time
 	blocks  bucket
 	counts  bucket
 }
@@ -42,7 +45,8 @@ type bucket struct {
 
 // take takes as many of n as there are.
 func (b *bucket) take(n int, now time.Time) int {
-	b.left = min(b.left+max(now.Sub(b.at).Seconds(), 0)*Rate, Burst) // the first time from the year 1 on: all of it
+	// The first time from the year 1 on: all of it
+	b.left = min(b.left+max(now.Sub(b.at).Seconds(), 0)*Rate, Burst)
 	b.at = now
 	n = min(n, int(b.left))
 	b.left -= float64(n)
@@ -61,9 +65,10 @@ func NewInbox(name string, peers []string) *Inbox {
 	return in
 }
 
-// Take checks a message that one of the keys has signed, and returns it with as many of its blocks and counts as its sender may send now,
-// and how many more there were.
-func (in *Inbox) Take(keys []Key, body []byte, signature string, now time.Time) (m Message, over Over, err error) {
+// Take checks a message that one of the keys has signed, and returns it with as many of its blocks
+// and counts as its sender may send now, and how many more there were.
+func (in *Inbox) Take(keys []Key, body []byte, signature string,
+	now time.Time) (m Message, over Over, err error) {
 	if m, err = open(keys, body, signature); err == nil {
 		over, err = in.take(&m, now)
 	}
@@ -118,7 +123,8 @@ func (in *Inbox) count(err error) {
 	}
 }
 
-// Refused is how many messages were refused, by the words of Refusals. What was not authentic has no sender that one could name.
+// Refused is how many messages were refused, by the words of Refusals. What was not authentic has
+// no sender that one could name.
 func (in *Inbox) Refused() map[string]uint64 {
 	all := make(map[string]uint64, len(reasons))
 	for i, reason := range reasons {

@@ -8,8 +8,8 @@ import (
 	"sluice/counter"
 )
 
-// Waiting is how many blocks wait for a peer, about 150 bytes each, so 1.5 MB while it is away; and how many counts, of
-// 300 bytes.
+// Waiting is how many blocks wait for a peer, about 150 bytes each, so 1.5 MB while it is away; and
+// how many counts, of 300 bytes.
 const Waiting = 10_000
 
 // Outbox is what is still to be sent to one peer. It is safe for concurrent use.
@@ -48,8 +48,8 @@ func (o *Outbox) Add(b Block) {
 	o.wake()
 }
 
-// AddCount adds a count, in the place of an older one of the same source. Where there is no room it is dropped: the next
-// step of the source says all of it again.
+// AddCount adds a count, in the place of an older one of the same source. Where there is no room it
+// is dropped: the next step of the source says all of it again.
 func (o *Outbox) AddCount(c Count) {
 	k := counted{c.Rule, c.Counts, c.Window, c.Source}
 	o.mu.Lock()

@@ -9,16 +9,18 @@ import (
 	"sluice/pop/record"
 )
 
-// ActOn acts on a counter's state after an answer. If it has come near its limit, or to it, the log brings its state to
-// all edges: they report what they have held back, and an edge that has never seen the source learns when to refuse it.
-// They may also be requested to send when hits came. If the PoP's total is over the limit, a mitigation starts: the
-// requests that made it so went through several edges at once, and none of them saw it.
+// ActOn acts on a counter's state after an answer. If it has come near its limit, or to it, the log
+// brings its state to all edges: they report what they have held back, and an edge that has never
+// seen the source learns when to refuse it. They may also be requested to send when hits came. If
+// the PoP's total is over the limit, a mitigation starts: the requests that made it so went through
+// several edges at once, and none of them saw it.
 //
-// The edge whose report brought a counter there announces it at once; an edge that finds it there leaves that to others
-// for a while.
+// The edge whose report brought a counter there announces it at once; an edge that finds it there
+// leaves that to others for a while.
 func (a *Announcer) ActOn(c counter.Counter, reply counter.Reply, now time.Time) {
 	rule := a.rules.Load().byID[c.Rule.ID]
-	if reply.Near && !(reply.Over && rule != nil && rule.Timeout > 0) { // a block goes to other PoPs as well
+	// A block goes to other PoPs as well
+	if reply.Near && !(reply.Over && rule != nil && rule.Timeout > 0) {
 		a.countToPeers(c, now)
 	}
 	requested := false
@@ -41,14 +43,15 @@ func (a *Announcer) ActOn(c counter.Counter, reply counter.Reply, now time.Time)
 	}
 }
 
-// block starts a mitigation of a source that the PoP has counted over its limit, and announces it if this edge's report
-// made it so.
+// block starts a mitigation of a source that the PoP has counted over its limit, and announces it
+// if this edge's report made it so.
 func (a *Announcer) block(c counter.Counter, crossed bool, now time.Time) {
 	rule := a.rules.Load().byID[c.Rule.ID]
 	if rule == nil || rule.Timeout == 0 {
 		return
 	}
-	c.Rule = rule.Counter // what was reported may have been counted under another limit than is in force now
+	// What was reported may have been counted under another limit than is in force now
+	c.Rule = rule.Counter
 	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
 	if !a.config.Bits.Until(key, now).IsZero() {
 		return
@@ -68,23 +71,27 @@ func (a *Announcer) block(c counter.Counter, crossed bool, now time.Time) {
 	}
 }
 
-// setAside reports whether the announcement that a counter has come to a stage is paid for (perRequest).
+// setAside reports whether the announcement that a counter has come to a stage is paid for
+// (perRequest).
 func setAside(c counter.Counter, stage algorithm.Stage) bool {
 	return stage == algorithm.Full && c.Rule.HoldsBack()
 }
 
-// announce sends all edges the state of a counter that has come to a stage, and reports whether it requested times as
-// well. It does where nothing is left and hits are about to leave the window, so that an edge that has never met the
-// source is sure that the next one is too many. Times are exchanged once in a window, so that is for rules whose blocks
-// last as long: under others they will be needed later.
-func (a *Announcer) announce(c counter.Counter, stage algorithm.Stage, leaving bool, now time.Time) (requested bool) {
+// announce sends all edges the state of a counter that has come to a stage, and reports whether it
+// requested times as well. It does where nothing is left and hits are about to leave the window, so
+// that an edge that has never met the source is sure that the next one is too many. Times are
+// exchanged once in a window, so that is for rules whose blocks last as long: under others they
+// will be needed later.
+func (a *Announcer) announce(c counter.Counter, stage algorithm.Stage, leaving bool,
+	now time.Time) (requested bool) {
 	paid, affords := setAside(c, stage), a.Budget.Affords(c.Rule, itemCost)
 	if !paid && !affords {
 		return false
 	}
 	r := a.state(record.State, c, now)
 	rule := a.rules.Load().byID[c.Rule.ID]
-	if requested = leaving && paid && affords && rule != nil && rule.Timeout >= c.Rule.Window; requested {
+	if requested = leaving && paid && affords && rule != nil &&
+		rule.Timeout >= c.Rule.Window; requested {
 		r.Kind, r.Times = record.RequestTimes, a.config.Counters.ExportTimes(c, now, nil)
 	}
 	a.append(c.Source, r, paid)
@@ -100,16 +107,17 @@ func (a *Announcer) append(s counter.Source, r record.Record, paid bool) {
 
 // state is a record of how a counter stands.
 func (a *Announcer) state(k record.Kind, c counter.Counter, now time.Time) record.Record {
-	r := record.Record{Kind: k, Rule: a.config.Secret.RuleDigest(c.Rule), Source: c.Source, Epoch: a.config.Operators.Epoch(c.Rule, c.Source), Start: a.wall(now), Edge: a.config.ID}
+	r := record.Record{Kind: k, Rule: a.config.Secret.RuleDigest(c.Rule), Source: c.Source,
+		Epoch: a.config.Operators.Epoch(c.Rule, c.Source), Start: a.wall(now), Edge: a.config.ID}
 	if k != record.Times {
 		r.Newest, r.Groups = a.config.Counters.Snapshot(c, now)
 	}
 	return r
 }
 
-// Near a source's limit it matters when, within a sub-window, others' hits came (counter.Times). An edge that lacks
-// that writes a request to the mitigation log, with its own times; all edges answer there, so whichever decides next
-// knows.
+// Near a source's limit it matters when, within a sub-window, others' hits came (counter.Times). An
+// edge that lacks that writes a request to the mitigation log, with its own times; all edges answer
+// there, so whichever decides next knows.
 
 // takenFrom is the edges whose times of a counter have been taken in.
 type takenFrom struct {
@@ -117,7 +125,8 @@ type takenFrom struct {
 	edge    uint64
 }
 
-// maxTaken bounds what is remembered; beyond it times are not taken in, and those hits are thought to be spread evenly.
+// maxTaken bounds what is remembered; beyond it times are not taken in, and those hits are thought
+// to be spread evenly.
 const maxTaken = 1 << 15
 
 // requestTimes requests from the others when their hits came.

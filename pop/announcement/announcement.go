@@ -1,8 +1,9 @@
-// Package announcement is what edges send each other about a source, and how they use it: that it is blocked, the state
-// of a counter that has come near its limit, and when hits of it came. The answer to a report brings the PoP's total;
-// but an edge that has nothing to report would learn nothing, and two edges may let the last requests of a source pass
-// at the same moment. So an edge that finds a source near its limit, or over it, writes that to the mitigation log of
-// the source's node, which all edges read.
+// Package announcement is what edges send each other about a source, and how they use it: that it
+// is blocked, the state of a counter that has come near its limit, and when hits of it came. The
+// answer to a report brings the PoP's total; but an edge that has nothing to report would learn
+// nothing, and two edges may let the last requests of a source pass at the same moment. So an edge
+// that finds a source near its limit, or over it, writes that to the mitigation log of the source's
+// node, which all edges read.
 //
 //	ActOn           what a counter says after an answer: an announcement, a block, a question when hits came, or nothing
 //	AnnounceBlocks  blocks that requests started here: a bit at the source's own key, then a record in the log
@@ -12,8 +13,9 @@
 //	Impose          what another PoP has blocked (peers)
 //	AddCount        what another PoP has counted (counts)
 //
-// All of it is paid for from a Budget, so that whatever sources do, a request costs the tier no more than three commands on average.
-// Nothing here does I/O or reads a clock: records go to the logs, and commands of bits to Config.Send.
+// All of it is paid for from a Budget, so that whatever sources do, a request costs the tier no
+// more than three commands on average. Nothing here does I/O or reads a clock: records go to the
+// logs, and commands of bits to Config.Send.
 package announcement
 
 import (
@@ -43,15 +45,18 @@ type Config struct {
 	Nodes     *placement.Nodes
 	Logs      *log.Logs
 	Send      func(wire.Command, *Bit) // for commands whose answer goes to Answered, with the Bit
-	Decided   func(across.Block)       // is called with what this edge blocks as the first of the PoP; nil: nothing is
-	Counted   func(across.Count)       // and with what is counted of sources near their limit; nil: nothing is
+	// Is called with what this edge blocks as the first of the PoP; nil: nothing is
+	Decided func(across.Block)
+	// And with what is counted of sources near their limit; nil: nothing is
+	Counted func(across.Count)
 }
 
-// Announcer announces what this edge finds, and learns what others announce. SetRules, Impose, AddCount and Peers may be called from anywhere, all else belongs to
-// one goroutine.
+// Announcer announces what this edge finds, and learns what others announce. SetRules, Impose,
+// AddCount and Peers may be called from anywhere, all else belongs to one goroutine.
 type Announcer struct {
-	Budget      Budget
-	Propagation *buckets.Histogram // from a verdict on another edge until it was in force on this one
+	Budget Budget
+	// From a verdict on another edge until it was in force on this one
+	Propagation *buckets.Histogram
 
 	config   Config
 	rules    atomic.Pointer[ruleSet]
@@ -65,7 +70,8 @@ type Announcer struct {
 
 // New makes an Announcer under no rules.
 func New(c Config) *Announcer {
-	a := &Announcer{config: c, Budget: Budget{left: mostSaved}, times: make(map[takenFrom]record.Taken), Propagation: buckets.Trips()}
+	a := &Announcer{config: c, Budget: Budget{left: mostSaved},
+		times: make(map[takenFrom]record.Taken), Propagation: buckets.Trips()}
 	a.SetRules(nil)
 	return a
 }
@@ -77,7 +83,8 @@ type knownRule struct {
 
 // bit is a mitigation under the rule that the PoP starts.
 func (r *knownRule) bit(start, end time.Time) mitigation.Bit {
-	return mitigation.Bit{Start: start, End: end, By: mitigation.ByPoP, Shadow: r.Shadow, Memory: r.Repeat.Memory(), Terms: r.Terms()}
+	return mitigation.Bit{Start: start, End: end, By: mitigation.ByPoP, Shadow: r.Shadow,
+		Memory: r.Repeat.Memory(), Terms: r.Terms()}
 }
 
 type ruleSet struct {
@@ -86,10 +93,12 @@ type ruleSet struct {
 	byName   map[string][]*knownRule
 }
 
-// SetRules replaces the rules in force, those of the operators' list among them. What is said under other rules is neither announced nor learned.
+// SetRules replaces the rules in force, those of the operators' list among them. What is said under
+// other rules is neither announced nor learned.
 func (a *Announcer) SetRules(rules []mitigation.Rule) {
-	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)), byDigest: make(map[uint64]*knownRule, len(rules)),
-		byName: make(map[string][]*knownRule, len(rules))}
+	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)),
+		byDigest: make(map[uint64]*knownRule, len(rules)),
+		byName:   make(map[string][]*knownRule, len(rules))}
 	named := make(operators.Rules, len(rules))
 	for _, r := range rules {
 		if r.Name == "" {
@@ -101,15 +110,17 @@ func (a *Announcer) SetRules(rules []mitigation.Rule) {
 		set.byName[r.Name] = append(set.byName[r.Name], k)
 		named[r.Name] = append(named[r.Name], &k.Rule)
 	}
-	a.config.Operators.SetRules(named) // first: a reader that finds a rule here has operators' orders about it as well
+	// First: a reader that finds a rule here has operators' orders about it as well
+	a.config.Operators.SetRules(named)
 	a.rules.Store(set)
 }
 
 // SetEdges sets how many edges share the tier.
 func (a *Announcer) SetEdges(n int) { a.Budget.edges = n }
 
-// AnnounceBlocks writes the mitigations that this edge has started to the tier. One that has been lifted since is left
-// out, and so is one of a source that was lifted in this very step: its verdict fell before.
+// AnnounceBlocks writes the mitigations that this edge has started to the tier. One that has been
+// lifted since is left out, and so is one of a source that was lifted in this very step: its
+// verdict fell before.
 func (a *Announcer) AnnounceBlocks(now time.Time) {
 	a.started = a.config.Bits.TakeUnsent(a.started[:0])
 	for _, n := range a.started {
@@ -137,5 +148,6 @@ func (a *Announcer) Sweep(now time.Time) {
 	}
 }
 
-// wall is the wall clock's reading: edges agree by it on sub-windows, and on the times that they send each other.
+// wall is the wall clock's reading: edges agree by it on sub-windows, and on the times that they
+// send each other.
 func (a *Announcer) wall(now time.Time) time.Time { return a.config.Counters.Wall(now) }

@@ -23,11 +23,12 @@ type said struct {
 	record  record.Record
 }
 
-// countToPeers sends other PoPs what this one has counted of a source that is near its limit (counter.Reply.Near). The
-// requests that were counted here pay for what it costs there.
+// countToPeers sends other PoPs what this one has counted of a source that is near its limit
+// (counter.Reply.Near). The requests that were counted here pay for what it costs there.
 func (a *Announcer) countToPeers(c counter.Counter, now time.Time) {
 	rule := a.rules.Load().byID[c.Rule.ID]
-	if a.config.Counted == nil || a.peersOff.Load() || rule == nil || rule.Shadow || !counter.Carries(rule.Counter) || !across.Travels(c.Source) {
+	if a.config.Counted == nil || a.peersOff.Load() || rule == nil || rule.Shadow ||
+		!counter.Carries(rule.Counter) || !across.Travels(c.Source) {
 		return
 	}
 	if !a.Budget.Affords(c.Rule, itemCost) {
@@ -37,21 +38,25 @@ func (a *Announcer) countToPeers(c counter.Counter, now time.Time) {
 		for range itemCost {
 			a.Budget.Spend()
 		}
-		a.config.Counted(across.Count{Rule: rule.Name, Counts: rule.Counter.Name, Source: c.Source, Window: rule.Counter.Window,
-			Began: here.Began, Sub: here.Sub, Hits: here.Hits})
+		a.config.Counted(across.Count{Rule: rule.Name, Counts: rule.Counter.Name, Source: c.Source,
+			Window: rule.Counter.Window,
+			Began:  here.Began, Sub: here.Sub, Hits: here.Hits})
 	}
 }
 
-// farthest is how long a count is under way at most where the clocks of PoPs differ. Where they do not it may take
-// longer: hits are as old as either clock says, so that none stays in a window that has left it.
+// farthest is how long a count is under way at most where the clocks of PoPs differ. Where they do
+// not it may take longer: hits are as old as either clock says, so that none stays in a window that
+// has left it.
 const farthest = 250 * time.Millisecond
 
-// AddCount adds what the PoP from has counted of a source, and sent at a time on its clock, to what is counted here, and
-// sends it to all edges of this PoP: a line of the log. It may be called from anywhere.
+// AddCount adds what the PoP from has counted of a source, and sent at a time on its clock, to what
+// is counted here, and sends it to all edges of this PoP: a line of the log. It may be called from
+// anywhere.
 func (a *Announcer) AddCount(from string, b across.Count, sent, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range a.rules.Load().byName[b.Rule] {
-		if r.Counter.Name == b.Counts && r.Counter.Window == b.Window && !r.Shadow && counter.Carries(r.Counter) {
+		if r.Counter.Name == b.Counts && r.Counter.Window == b.Window && !r.Shadow &&
+			counter.Carries(r.Counter) {
 			rule = r
 		}
 	}
@@ -63,7 +68,8 @@ func (a *Announcer) AddCount(from string, b across.Count, sent, now time.Time) a
 	}
 	c, pop := counter.Counter{Rule: rule.Counter, Source: b.Source}, xxhash.Sum64String(from)
 	wall := a.wall(now)
-	began := wall.Add(b.Began.Sub(sent) - farthest) // a span, because the clocks of PoPs are not one clock
+	// A span, because the clocks of PoPs are not one clock
+	began := wall.Add(b.Began.Sub(sent) - farthest)
 	if b.Began.Before(began) {
 		began = b.Began
 	}
@@ -75,8 +81,10 @@ func (a *Announcer) AddCount(from string, b across.Count, sent, now time.Time) a
 	a.fromPeers.mu.Lock()
 	defer a.fromPeers.mu.Unlock()
 	if len(a.fromPeers.waiting) < across.Burst {
-		a.fromPeers.waiting = append(a.fromPeers.waiting, said{c, record.Record{Kind: record.Elsewhere, Rule: rule.digest, Source: b.Source, Start: wall,
-			Edge: pop, Newest: newest, Groups: groups}})
+		a.fromPeers.waiting = append(a.fromPeers.waiting,
+			said{c, record.Record{Kind: record.Elsewhere, Rule: rule.digest, Source: b.Source,
+				Start: wall,
+				Edge:  pop, Newest: newest, Groups: groups}})
 	}
 	return across.Counted
 }
@@ -96,6 +104,7 @@ func (a *Announcer) AnnounceCounts() {
 // learnElsewhere takes in such a record.
 func (a *Announcer) learnElsewhere(rule *knownRule, r *record.Record, now time.Time) {
 	if !a.peersOff.Load() && counter.Carries(rule.Counter) {
-		a.config.Counters.CountedElsewhere(counter.Counter{Rule: rule.Counter, Source: r.Source}, r.Edge, r.Newest, r.Groups, r.Start, now)
+		a.config.Counters.CountedElsewhere(counter.Counter{Rule: rule.Counter, Source: r.Source},
+			r.Edge, r.Newest, r.Groups, r.Start, now)
 	}
 }

@@ -9,26 +9,30 @@ import (
 	"sluice/pop/record"
 )
 
-// announceToPeers sends other PoPs a block that this edge has announced to its own. Of several edges that find a source
-// over its limit at once one announces it, so it is sent once, or twice while the list of nodes changes. What came from
-// a peer goes to no other, so nothing goes round.
+// announceToPeers sends other PoPs a block that this edge has announced to its own. Of several
+// edges that find a source over its limit at once one announces it, so it is sent once, or twice
+// while the list of nodes changes. What came from a peer goes to no other, so nothing goes round.
 func (a *Announcer) announceToPeers(b *Bit) {
 	rule := a.rules.Load().byID[b.counter.Rule.ID]
-	if a.config.Decided == nil || a.peersOff.Load() || b.record.By == mitigation.ByPeer || rule == nil || rule.Shadow || !across.Travels(b.record.Source) {
+	if a.config.Decided == nil || a.peersOff.Load() || b.record.By == mitigation.ByPeer ||
+		rule == nil || rule.Shadow || !across.Travels(b.record.Source) {
 		return
 	}
 	r := b.record
-	a.config.Decided(across.Block{Rule: rule.Name, Counts: rule.Counter.Name, Source: r.Source, Start: r.Start, End: r.End,
+	a.config.Decided(across.Block{Rule: rule.Name, Counts: rule.Counter.Name, Source: r.Source,
+		Start: r.Start, End: r.End,
 		Limit: r.Limit, Window: rule.Counter.Window})
 }
 
-// Impose puts a block into force that the PoP from has sent, announced at a time on its clock, and sends it to all
-// edges of this PoP: one add, and a line of the log. It is no longer, from its start, than the longest that the rule
-// here has, and none where the rule allows more or counts by other prefixes. It may be called from anywhere.
+// Impose puts a block into force that the PoP from has sent, announced at a time on its clock, and
+// sends it to all edges of this PoP: one add, and a line of the log. It is no longer, from its
+// start, than the longest that the rule here has, and none where the rule allows more or counts by
+// other prefixes. It may be called from anywhere.
 func (a *Announcer) Impose(from string, b across.Block, announced, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range a.rules.Load().byName[b.Rule] {
-		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow && (rule == nil || r.Counter.Window == b.Window) {
+		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow &&
+			(rule == nil || r.Counter.Window == b.Window) {
 			rule = r // of a rule's several windows the one that was passed
 		}
 	}
@@ -37,13 +41,15 @@ func (a *Announcer) Impose(from string, b across.Block, announced, now time.Time
 		return across.NoRule
 	case !rule.counts(b.Source):
 		return across.OtherWidth
-	case rule.Counter.Limit > b.Limit || float64(rule.Counter.Limit)*float64(b.Window) > float64(b.Limit)*float64(rule.Counter.Window):
+	case rule.Counter.Limit > b.Limit ||
+		float64(rule.Counter.Limit)*float64(b.Window) > float64(b.Limit)*float64(rule.Counter.Window):
 		return across.Looser
 	}
-	// Spans, because the clocks of PoPs are not one clock. The longest counts from the start, also where the block
-	// arrives late: learn, on the other edges, cuts there.
+	// Spans, because the clocks of PoPs are not one clock. The longest counts from the start, also
+	// where the block arrives late: learn, on the other edges, cuts there.
 	since := max(announced.Sub(b.Start), 0)
-	start, end := now.Add(-since), now.Add(min(b.End.Sub(announced), rule.Repeat.Longest(rule.Timeout)-since))
+	start, end := now.Add(-since), now.Add(min(b.End.Sub(announced),
+		rule.Repeat.Longest(rule.Timeout)-since))
 	bit := rule.bit(start, end)
 	bit.Reason = "PoP " + from
 	if !a.config.Bits.Impose(mitigation.Key{Rule: rule.Counter.ID, Source: b.Source}, bit, now) {
@@ -52,9 +58,9 @@ func (a *Announcer) Impose(from string, b across.Block, announced, now time.Time
 	return across.Imposed
 }
 
-// counts reports whether a source is of a width that the rule counts by. No request looks up a block of another width,
-// except one that an operator has given an order about; a peer that sends such a block could block far more than one
-// source.
+// counts reports whether a source is of a width that the rule counts by. No request looks up a
+// block of another width, except one that an operator has given an order about; a peer that sends
+// such a block could block far more than one source.
 func (r *knownRule) counts(s counter.Source) bool {
 	p, _ := s.Prefix()
 	width := r.V6
@@ -64,8 +70,9 @@ func (r *knownRule) counts(s counter.Source) bool {
 	return width == 0 || width == p.Bits()
 }
 
-// Peers sets whether blocks of other PoPs count and this one's are sent to others. At first both is so. Where they do
-// not any more, those in force are lifted; what the tier has of them is disregarded.
+// Peers sets whether blocks of other PoPs count and this one's are sent to others. At first both is
+// so. Where they do not any more, those in force are lifted; what the tier has of them is
+// disregarded.
 func (a *Announcer) Peers(on bool) {
 	a.peersOff.Store(!on)
 	if !on {

@@ -10,9 +10,10 @@ import (
 	"sluice/pop/record"
 )
 
-// What is best done a little later is left for a while, longer than the log takes. What one edge finds about a source,
-// all find that the source has just met, and one of them is enough to announce it. So each of the others waits, for a
-// time that differs from edge to edge, and drops the task when it reads the announcement in the log.
+// What is best done a little later is left for a while, longer than the log takes. What one edge
+// finds about a source, all find that the source has just met, and one of them is enough to
+// announce it. So each of the others waits, for a time that differs from edge to edge, and drops
+// the task when it reads the announcement in the log.
 type tasks = timers[taskKey, task]
 
 type task struct {
@@ -35,12 +36,13 @@ type taskKey struct {
 	key  mitigation.Key
 }
 
-// By taskAfter an edge has mostly read what another wrote to the log, and by taskAfter and taskSpread every edge has had its turn: a block is
-// then on its way.
+// By taskAfter an edge has mostly read what another wrote to the log, and by taskAfter and
+// taskSpread every edge has had its turn: a block is then on its way.
 const (
 	taskAfter  = 12 * time.Millisecond
 	taskSpread = 16 * time.Millisecond
-	stageLater = 3 // so many times as late: the edge that brought the counter there announces it, but for a fault
+	// So many times as late: the edge that brought the counter there announces it, but for a fault
+	stageLater = 3
 )
 
 func (t *task) key() taskKey {
@@ -49,7 +51,8 @@ func (t *task) key() taskKey {
 
 // over reports whether there is nothing left to do.
 func (a *Announcer) over(t *task, now time.Time) bool {
-	blocked := !a.config.Bits.Until(t.key().key, now).IsZero() // else it has ended, or was lifted, or its rule was loosened
+	// Else it has ended, or was lifted, or its rule was loosened
+	blocked := !a.config.Bits.Until(t.key().key, now).IsZero()
 	return t.what == announceBlock && !blocked || t.what == announceStage && blocked
 }
 
@@ -97,7 +100,8 @@ func (a *Announcer) In(least time.Duration, now time.Time) time.Duration {
 	return least
 }
 
-// learnState takes in a counter's state from a record of the log, and drops the tasks that it makes superfluous.
+// learnState takes in a counter's state from a record of the log, and drops the tasks that it makes
+// superfluous.
 func (a *Announcer) learnState(c counter.Counter, r *record.Record, now time.Time) {
 	switch r.Kind {
 	case record.Block:

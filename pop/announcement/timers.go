@@ -8,7 +8,8 @@ const maxTimers = 1 << 14
 // every is how often what is due is looked at.
 const every = 5 * time.Millisecond
 
-// timers keep what is best done a little later, each thing under a key, and each key once. The zero value is empty.
+// timers keep what is best done a little later, each thing under a key, and each key once. The zero
+// value is empty.
 type timers[K comparable, T any] struct {
 	list []K // in the order in which they were left
 	left map[K]timer[T]

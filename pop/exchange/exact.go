@@ -10,18 +10,20 @@ import (
 	"sluice/pop/wire"
 )
 
-// Buckets of instants (package exact) are each on one node of the list, whether or not that is up: were they on another
-// while it is down, edges that see it down at different times would count on different nodes. So while it is down their
-// requests get no answer, and rules go by their postures. Edges with different lists count on different nodes. A bucket
-// that has just come to another node is empty, and rules that are closed admit no request by it for a window. So edges
-// must get a new list within a window of each other; a list that changes while edges run (package placement) is in
-// force for buckets when the transition ends.
+// Buckets of instants (package exact) are each on one node of the list, whether or not that is up:
+// were they on another while it is down, edges that see it down at different times would count on
+// different nodes. So while it is down their requests get no answer, and rules go by their
+// postures. Edges with different lists count on different nodes. A bucket that has just come to
+// another node is empty, and rules that are closed admit no request by it for a window. So edges
+// must get a new list within a window of each other; a list that changes while edges run (package
+// placement) is in force for buckets when the transition ends.
 
 const (
 	sweepEvery = time.Second
 
-	// All buckets are added once more in this time, by all edges together. What is there stays as it is and is not
-	// evicted. One that is made only when it is needed would leave its sources in doubt for a window under a rule that is closed, or is closed later.
+	// All buckets are added once more in this time, by all edges together. What is there stays as
+	// it is and is not evicted. One that is made only when it is needed would leave its sources in
+	// doubt for a window under a rule that is closed, or is closed later.
 	keepEvery = time.Minute
 	keepFirst = time.Second // the first time, and after a node was lost or came back
 )
@@ -57,7 +59,8 @@ func (x *Exchanges) exchangeExact(now time.Time) {
 		return -1
 	})
 	for _, e := range k.exchanges {
-		x.config.Send(wire.Command{Node: e.Node, Op: wire.Gets, Report: true, Key: x.exactKey(e.Rule, e.Bucket)}, Request{kind: exactRead, exact: e})
+		x.config.Send(wire.Command{Node: e.Node, Op: wire.Gets, Report: true,
+			Key: x.exactKey(e.Rule, e.Bucket)}, Request{kind: exactRead, exact: e})
 	}
 	clear(k.exchanges)
 	if now.Sub(k.swept) >= sweepEvery {
@@ -96,7 +99,8 @@ func (x *Exchanges) exactRead(e *exact.Exchange, r *wire.Result, now time.Time) 
 	if write == nil {
 		return
 	}
-	c := wire.Command{Node: r.Node, Op: wire.Add, Report: true, Key: r.Key, Value: x.config.Secret.SealAt(secret.Exact, r.Key, write)}
+	c := wire.Command{Node: r.Node, Op: wire.Add, Report: true, Key: r.Key,
+		Value: x.config.Secret.SealAt(secret.Exact, r.Key, write)}
 	if r.Values[0] != nil {
 		c.Op, c.Delta = wire.Cas, r.Number
 	}
@@ -110,7 +114,8 @@ func (x *Exchanges) exactTag(r *exact.Spec, source counter.Source) uint64 {
 // keepExact adds the next of all buckets.
 func (x *Exchanges) keepExact(now time.Time) {
 	k := &x.kept
-	if rules, known := k.rules.Load(), x.config.Nodes.Known(); rules != k.under || known != k.known {
+	if rules, known := k.rules.Load(), x.config.Nodes.Known(); rules != k.under ||
+		known != k.known {
 		if k.under != rules {
 			k.names = make(map[string]secret.CounterName, len(*rules))
 			for _, id := range *rules {
@@ -134,7 +139,9 @@ func (x *Exchanges) keepExact(now time.Time) {
 		}
 		for _, name := range k.names {
 			key := x.bucketKey(name, bucket)
-			x.config.Send(wire.Command{Node: node, Op: wire.Add, Report: true, Key: key, Value: x.config.Secret.SealAt(secret.Exact, key, exact.Fresh(x.wall(now)))}, Request{})
+			x.config.Send(wire.Command{Node: node, Op: wire.Add, Report: true, Key: key,
+				Value: x.config.Secret.SealAt(secret.Exact, key,
+					exact.Fresh(x.wall(now)))}, Request{})
 		}
 	}
 	if !now.Before(k.due) {

@@ -1,13 +1,14 @@
-// Package exchange sends what requests wait for to the tier. There are three kinds of it, and one mechanism: send the
-// command, take in the answer, and the table that has the requests wakes those that wait.
+// Package exchange sends what requests wait for to the tier. There are three kinds of it, and one
+// mechanism: send the command, take in the answer, and the table that has the requests wakes those
+// that wait.
 //
 //	reads      what the PoP has counted of a source that this edge does not know, under check: sync or at first sight (reads.go). What reports
 //	           ask of older groups goes the same way
 //	in flight  how many requests of a source are under way at all edges, and how many at this one (inflight.go, package counter/inflight)
 //	exact      admitted requests that the tier keeps each by itself (exact.go, package counter/exact)
 //
-// Step sends what is due; Answered takes in an answer, and may send what follows. Nothing here does I/O or reads a
-// clock: commands go to Config.Send.
+// Step sends what is due; Answered takes in an answer, and may send what follows. Nothing here does
+// I/O or reads a clock: commands go to Config.Send.
 package exchange
 
 import (
@@ -70,11 +71,13 @@ func (a *Request) ClockStepped() {
 }
 
 const (
-	atOnce = 256              // exchanges of a Step; a node carries out its commands one after the other
+	// Exchanges of a Step; a node carries out its commands one after the other
+	atOnce = 256
 	behind = time.Millisecond // between two Steps that send the rest of one
 )
 
-// Exchanges are those of one edge. Fetch, SetRules and Forged may be called from anywhere, all else belongs to one goroutine.
+// Exchanges are those of one edge. Fetch, SetRules and Forged may be called from anywhere, all else
+// belongs to one goroutine.
 type Exchanges struct {
 	config Config
 	arena  wire.Arena
@@ -115,7 +118,8 @@ func (x *Exchanges) SetRules(rules []mitigation.Rule) {
 // SetEdges sets how many edges share the tier.
 func (x *Exchanges) SetEdges(n int) { x.edges = n }
 
-// ClockStepped takes in that the wall clock has stepped: edges say what is in flight in other numbers now, one after the other.
+// ClockStepped takes in that the wall clock has stepped: edges say what is in flight in other
+// numbers now, one after the other.
 func (x *Exchanges) ClockStepped() { x.known = nil }
 
 // Step sends what is due.
@@ -131,19 +135,23 @@ func (x *Exchanges) Answered(a Request, r *wire.Result, now time.Time) {
 	case read, waited, stale:
 		x.readsDone(a, r, now)
 	case inFlight:
-		outcome := [...]inflight.Outcome{wire.Done: inflight.Counted, wire.NotThere: inflight.Missing, wire.Unsent: inflight.Unsent, wire.Unknown: inflight.Unknown}[r.Status]
+		outcome := [...]inflight.Outcome{wire.Done: inflight.Counted,
+			wire.NotThere: inflight.Missing, wire.Unsent: inflight.Unsent,
+			wire.Unknown: inflight.Unknown}[r.Status]
 		x.config.InFlight.Answered(a.parts, int(a.part), outcome, r.Number)
 	case exactRead:
 		x.exactRead(a.exact, r, now)
 	case exactWrite:
-		outcome := [...]exact.Outcome{wire.Done: exact.Stored, wire.NotThere: exact.Conflict, wire.Unsent: exact.Unsent, wire.Unknown: exact.Unknown}[r.Status]
+		outcome := [...]exact.Outcome{wire.Done: exact.Stored, wire.NotThere: exact.Conflict,
+			wire.Unsent: exact.Unsent, wire.Unknown: exact.Unknown}[r.Status]
 		x.config.Exact.Written(a.exact, outcome, x.wall(now))
 	}
 }
 
 // Waiting reports whether there is something to send.
 func (x *Exchanges) Waiting() bool {
-	return x.config.InFlight != nil && x.config.InFlight.Waiting() || x.config.Exact != nil && x.config.Exact.Waiting()
+	return x.config.InFlight != nil && x.config.InFlight.Waiting() || x.config.Exact != nil &&
+		x.config.Exact.Waiting()
 }
 
 // In is how soon there is more to send, and at most the time given.

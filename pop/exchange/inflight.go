@@ -8,9 +8,9 @@ import (
 	"sluice/pop/wire"
 )
 
-// writeInFlight writes to the tier how many requests are in flight here (package inflight). A source's numbers are
-// where its counters are. While edges change from one list of nodes to another at different times, they count requests
-// in flight apart.
+// writeInFlight writes to the tier how many requests are in flight here (package inflight). A
+// source's numbers are where its counters are. While edges change from one list of nodes to another
+// at different times, they count requests in flight apart.
 func (x *Exchanges) writeInFlight(now time.Time) {
 	t := x.config.InFlight
 	if t == nil {
@@ -28,9 +28,11 @@ func (x *Exchanges) writeInFlight(now time.Time) {
 			var room [secret.CounterKeySize]byte
 			key := x.arena.Write(name.Append(room[:0], p.Epoch))
 			if p.Create {
-				x.config.Send(wire.Command{Node: e.Node, Op: wire.Add, Report: true, Key: key, Value: x.arena.Number(0), Expire: inflight.Lifetime}, Request{})
+				x.config.Send(wire.Command{Node: e.Node, Op: wire.Add, Report: true, Key: key,
+					Value: x.arena.Number(0), Expire: inflight.Lifetime}, Request{})
 			}
-			c := wire.Command{Node: e.Node, Op: wire.Incr, Report: true, Key: key, Delta: uint64(p.Delta)}
+			c := wire.Command{Node: e.Node, Op: wire.Incr, Report: true, Key: key,
+				Delta: uint64(p.Delta)}
 			if p.Delta < 0 {
 				c.Op, c.Delta = wire.Decr, uint64(-p.Delta)
 			}

@@ -9,8 +9,9 @@ import (
 	"sluice/pop/wire"
 )
 
-// A group read returns what the PoP has counted in some groups of a window, and whether the source is mitigated: other
-// edges may know more than this one of a source that it sees for the first time, or again.
+// A group read returns what the PoP has counted in some groups of a window, and whether the source
+// is mitigated: other edges may know more than this one of a source that it sees for the first
+// time, or again.
 type groups struct {
 	counter        counter.Counter
 	epoch          uint64 // of the keys
@@ -27,25 +28,30 @@ func (g *groups) values() int {
 	return 2 + int(g.newest-g.oldest)
 }
 
-// reads are sent as one Get, because memcached writes the answer to each command with a system call of its own.
+// reads are sent as one Get, because memcached writes the answer to each command with a system call
+// of its own.
 type reads struct {
 	list []groups
 	keys []byte // of each the bit's, then the groups' from newest to oldest
 }
 
 const (
-	maxReadKeys = 1900                            // bytes of keys: a line of more than 2048 is an exception to memcached
+	// Bytes of keys: a line of more than 2048 is an exception to memcached
+	maxReadKeys = 1900
 	maxReadKey  = 9 * (secret.CounterKeySize + 1) // of one read
 )
 
-// Read adds a read to those that are next sent to a node: of a counter's groups from the oldest to the newest, for a report of so many hits.
-func (x *Exchanges) Read(node int, c counter.Counter, epoch uint64, name *secret.CounterName, oldest, newest uint32, reported uint64) {
-	x.add(node, read, name, groups{counter: c, epoch: epoch, oldest: oldest, newest: newest, reported: reported})
+// Read adds a read to those that are next sent to a node: of a counter's groups from the oldest to
+// the newest, for a report of so many hits.
+func (x *Exchanges) Read(node int, c counter.Counter, epoch uint64, name *secret.CounterName,
+	oldest, newest uint32, reported uint64) {
+	x.add(node, read, name, groups{counter: c, epoch: epoch, oldest: oldest, newest: newest,
+		reported: reported})
 	x.readOlder(read, c, epoch)
 }
 
-// readOlder reads the bit that a source has under the secret that this one replaces, if it replaces one: blocks outlast the change, which the
-// edges that had them may not.
+// readOlder reads the bit that a source has under the secret that this one replaces, if it replaces
+// one: blocks outlast the change, which the edges that had them may not.
 func (x *Exchanges) readOlder(k kind, c counter.Counter, epoch uint64) {
 	older, is := x.config.Secret.Older()
 	if !is {
@@ -103,7 +109,8 @@ func (x *Exchanges) sendReads(k kind) {
 func (x *Exchanges) sendReadsTo(node int, k kind) {
 	l := x.open[node]
 	x.open[node] = nil
-	x.config.Send(wire.Command{Node: node, Op: wire.Get, Report: true, Key: string(l.keys)}, Request{kind: k, reads: l})
+	x.config.Send(wire.Command{Node: node, Op: wire.Get, Report: true, Key: string(l.keys)},
+		Request{kind: k, reads: l})
 }
 
 // readsDone takes in what reads have brought.
@@ -155,7 +162,8 @@ func (x *Exchanges) readDone(l groups, k kind, values [][]byte, now time.Time) {
 	if !found && k == read {
 		return // a source's first request: there are many of those
 	}
-	x.config.Announcer.ActOn(c, x.config.Counters.Learn(c, l.newest, totals[:len(values)-1], l.reported, now), now)
+	x.config.Announcer.ActOn(c, x.config.Counters.Learn(c, l.newest, totals[:len(values)-1],
+		l.reported, now), now)
 }
 
 // learnOlder takes in a bit under the secret that this one replaces.
@@ -174,12 +182,13 @@ func (x *Exchanges) learnOlder(c counter.Counter, bit []byte, now time.Time) {
 
 const maxFetches = 1 << 14
 
-// Fetch reads a counter that this edge does not know, because a request waits for the answer (counter.Table.Await). The
-// next Step follows it up.
+// Fetch reads a counter that this edge does not know, because a request waits for the answer
+// (counter.Table.Await). The next Step follows it up.
 func (x *Exchanges) Fetch(c counter.Counter) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.wanted) < maxFetches { // a request that finds the list full goes on without an answer, as after the longest wait
+	// A request that finds the list full goes on without an answer, as after the longest wait
+	if len(x.wanted) < maxFetches {
 		x.wanted = append(x.wanted, c)
 	}
 }
@@ -195,7 +204,8 @@ func (x *Exchanges) readForRequests(now time.Time) {
 			oldest, newest := x.config.Counters.Groups(c.Rule, now, x.config.Secret.Phase(c.Source))
 			epoch := x.config.Operators.Epoch(c.Rule, c.Source)
 			name := x.config.Secret.CounterName(c, epoch)
-			x.add(node, waited, &name, groups{counter: c, epoch: epoch, oldest: oldest, newest: newest})
+			x.add(node, waited, &name, groups{counter: c, epoch: epoch, oldest: oldest,
+				newest: newest})
 			x.readOlder(waited, c, epoch)
 		}
 	}

@@ -1,19 +1,21 @@
-// Package log is the mitigation log, as one edge reads and writes it. Every node has one: a row of numbered items, each
-// written once. An item is some records (package record). A writer gets the next number by incr, and stores its item
-// under it; a reader keeps reading the next few numbers. So nothing is read twice, and one edge's writes do not delay
-// another's. Numbers begin at the wall clock's microseconds, of which there are always more than items: those of a node
-// that comes back empty go on upwards. The first is a multiple of Behind, so that a reader of a new log knows where it
-// began.
+// Package log is the mitigation log, as one edge reads and writes it. Every node has one: a row of
+// numbered items, each written once. An item is some records (package record). A writer gets the
+// next number by incr, and stores its item under it; a reader keeps reading the next few numbers.
+// So nothing is read twice, and one edge's writes do not delay another's. Numbers begin at the wall
+// clock's microseconds, of which there are always more than items: those of a node that comes back
+// empty go on upwards. The first is a multiple of Behind, so that a reader of a new log knows where
+// it began.
 //
-// A number may be missing for a while, or for good: between incr and set lies a round trip, and its writer may end in
-// between. It holds up nothing, is read again for two seconds, and then given up.
+// A number may be missing for a while, or for good: between incr and set lies a round trip, and its
+// writer may end in between. It holds up nothing, is read again for two seconds, and then given up.
 //
 //	writing  Append gathers records for a node; Write asks for a number for what has gathered; Written takes in the answers to that, and
 //	         says what follows. One batch of a node is under way at a time
 //	reading  Head asks for the last number given out, and HeadRead takes it in; Look asks for items, and Looked takes them in
 //
-// Where Logs reports that something was missed, a log could not be read whole: what relies on it is read elsewhere.
-// Nothing here does I/O or reads a clock: commands are returned, for others to carry out.
+// Where Logs reports that something was missed, a log could not be read whole: what relies on it is
+// read elsewhere. Nothing here does I/O or reads a clock: commands are returned, for others to
+// carry out.
 package log
 
 import (
@@ -28,9 +30,10 @@ import (
 )
 
 const (
-	// Quiet is how often a node's log is read while there is nothing in it. Only a read shows what others have written,
-	// so after it has brought something it is read every 3 ms for a while. Replaying real logs over eight edges, each
-	// halves the wrong decisions that delay adds, and it is a small read.
+	// Quiet is how often a node's log is read while there is nothing in it. Only a read shows what
+	// others have written, so after it has brought something it is read every 3 ms for a while.
+	// Replaying real logs over eight edges, each halves the wrong decisions that delay adds, and it
+	// is a small read.
 	Quiet     = 15 * time.Millisecond
 	lively    = 3 * time.Millisecond
 	livelyFor = time.Second
@@ -43,7 +46,8 @@ const (
 
 const _ = uint(wire.MaxKeys - MaxNumbers) // a Get has a key for each number
 
-// Logs are those of all nodes, by their index. Stats may be called from anywhere, all else belongs to one goroutine.
+// Logs are those of all nodes, by their index. Stats may be called from anywhere, all else belongs
+// to one goroutine.
 type Logs struct {
 	secret  secret.Secret
 	headKey string
@@ -76,10 +80,12 @@ func (l *Logs) Grow(nodes int) {
 	}
 }
 
-// SetEdges sets how many edges share the tier: all together write one item to a node in PerItem at most.
+// SetEdges sets how many edges share the tier: all together write one item to a node in PerItem at
+// most.
 func (l *Logs) SetEdges(n int) { l.pause = time.Duration(max(n, 1)) * PerItem }
 
-// Head is the read of the last number given out at a node. It is small, and what others write has no part in how long it takes.
+// Head is the read of the last number given out at a node. It is small, and what others write has
+// no part in how long it takes.
 func (l *Logs) Head(i int) wire.Command {
 	return wire.Command{Node: i, Op: wire.Get, Key: l.headKey}
 }
@@ -99,8 +105,8 @@ func (l *Logs) HeadRead(i int, value []byte, wall time.Time) (missed bool) {
 	return r.Head(head)
 }
 
-// plausible reports whether a number can be that of an item. One below Behind is none: incr goes on from 0 when an
-// intruder's number has no successor, and 0 stands for an unknown log.
+// plausible reports whether a number can be that of an item. One below Behind is none: incr goes on
+// from 0 when an intruder's number has no successor, and 0 stands for an unknown log.
 func plausible(number uint64, wall time.Time) bool {
 	return number >= Behind && number < uint64(wall.Add(ahead).UnixMicro())
 }
@@ -136,7 +142,8 @@ func (n *node) every(now time.Time) time.Duration {
 	return Quiet
 }
 
-// Looked takes in the answer to a Look, and returns the records that the items have, until the next Looked.
+// Looked takes in the answer to a Look, and returns the records that the items have, until the next
+// Looked.
 func (l *Logs) Looked(r *wire.Result, now time.Time) (records []record.Record, missed bool) {
 	reader := &l.nodes[r.Node].reader
 	if r.Status != wire.Done {
@@ -166,7 +173,8 @@ func (l *Logs) open(item []byte) {
 
 // FindsNothing reports whether the answer to a Look brings nothing, and nothing is missing.
 func (l *Logs) FindsNothing(r *wire.Result) bool {
-	return l.nodes[r.Node].reader.Settled() && !slices.ContainsFunc(r.Values, func(item []byte) bool { return item != nil })
+	return l.nodes[r.Node].reader.Settled() && !slices.ContainsFunc(r.Values,
+		func(item []byte) bool { return item != nil })
 }
 
 // In is how soon a log is to be read or written, if nothing happens.
@@ -187,7 +195,8 @@ func (l *Logs) Waiting() bool {
 	return slices.ContainsFunc(l.nodes, func(n node) bool { return len(n.writer.records) > 0 })
 }
 
-// Stats is how many records this edge wrote, how many of them were lost, and how many values were read that no edge of the PoP wrote.
+// Stats is how many records this edge wrote, how many of them were lost, and how many values were
+// read that no edge of the PoP wrote.
 func (l *Logs) Stats() (written, lost, forged uint64) {
 	return l.written.Load(), l.lost.Load(), l.forged.Load()
 }

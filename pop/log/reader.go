@@ -12,13 +12,15 @@ const (
 	maxMissing = MaxNumbers / 2 // numbers; more are given up
 )
 
-// A Reader knows how far a node's log has been read. Where it reports that something was missed, the log could not be
-// read whole: what relies on it is read elsewhere. The zero Reader has no log.
+// A Reader knows how far a node's log has been read. Where it reports that something was missed,
+// the log could not be read whole: what relies on it is read elsewhere. The zero Reader has no log.
 type Reader struct {
-	empty     bool   // there was no log when last looked
-	head      uint64 // the last number that is known to have been given out
-	next      uint64 // the first that has been neither read nor missing; 0: nothing is known of the log
-	old       uint64 // up to this one numbers are not read again: their items may have been forgotten
+	empty bool   // there was no log when last looked
+	head  uint64 // the last number that is known to have been given out
+	// The first that has been neither read nor missing; 0: nothing is known of the log
+	next uint64
+	// Up to this one numbers are not read again: their items may have been forgotten
+	old       uint64
 	missing   []missing
 	width     uint64 // numbers to read that may be there
 	most      uint64 // numbers to read, so that the answer comes in time
@@ -55,15 +57,16 @@ func (r *Reader) Head(number uint64) (missed bool) {
 
 // IsCurrent reports whether a Head of this number would change nothing.
 func (r *Reader) IsCurrent(number uint64) bool {
-	return !r.empty && r.next != 0 && number == r.head && number+Behind >= r.next && number <= r.next+Behind
+	return !r.empty && r.next != 0 && number == r.head && number+Behind >= r.next &&
+		number <= r.next+Behind
 }
 
-// Settled reports whether all numbers that were given out have been read: a Read that finds nothing more changes
-// nothing.
+// Settled reports whether all numbers that were given out have been read: a Read that finds nothing
+// more changes nothing.
 func (r *Reader) Settled() bool { return len(r.missing) == 0 && r.head < r.next }
 
-// Next returns which numbers to read: none if a read is under way, or the last was less than a time ago. Read or Failed
-// must follow.
+// Next returns which numbers to read: none if a read is under way, or the last was less than a time
+// ago. Read or Failed must follow.
 func (r *Reader) Next(now time.Time, every time.Duration) []uint64 {
 	if r.reading || r.next == 0 || now.Sub(r.polled) < every {
 		return nil
@@ -92,7 +95,8 @@ func (r *Reader) Failed() {
 	r.most = max(r.most/2, 1)
 }
 
-// Read takes in which of the numbers had an item: values are in the order of Next, nil where there is none.
+// Read takes in which of the numbers had an item: values are in the order of Next, nil where there
+// is none.
 func (r *Reader) Read(values [][]byte, now time.Time) (missed bool) {
 	r.reading = false
 	r.most = min(2*r.most, maxWidth)

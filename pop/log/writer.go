@@ -17,8 +17,9 @@ const (
 	gathered  = 32 * itemSize         // at most
 	again     = 25 * time.Millisecond // after a node did not take a batch
 	againFull = time.Second           // after it had no memory for one
-	maxTries  = 4                     // ends a race between edges that begin a log, and a node that forgets
-	headKept  = 30 * 24 * 3600        // seconds, as long as memcached takes for a span of time
+	// Ends a race between edges that begin a log, and a node that forgets
+	maxTries = 4
+	headKept = 30 * 24 * 3600 // seconds, as long as memcached takes for a span of time
 )
 
 // writer gathers records for a node.
@@ -43,9 +44,10 @@ type Batch struct {
 	tries  uint8
 }
 
-// Append adds a record to what gathers for a node's log. Paid says that its cost has been set aside. Where the node is too slow to take it, it
-// is lost, and others find the source at first sight. What is not paid is left out where an item waits already: a block that comes next would wait
-// behind it.
+// Append adds a record to what gathers for a node's log. Paid says that its cost has been set
+// aside. Where the node is too slow to take it, it is lost, and others find the source at first
+// sight. What is not paid is left out where an item waits already: a block that comes next would
+// wait behind it.
 func (l *Logs) Append(i int, r *record.Record, paid bool) {
 	w := &l.nodes[i].writer
 	if !paid && len(w.records) >= itemSize {
@@ -81,9 +83,11 @@ func (l *Logs) number(i int) wire.Command {
 	return wire.Command{Node: i, Op: wire.Incr, Report: true, Key: l.headKey, Delta: 1}
 }
 
-// Written takes in the answer to a command of a batch, and returns the command that follows, if one does; the answer to
-// a Delete is not used. A batch is stored under the number that it got. A log that is not there begins at the clock.
-func (l *Logs) Written(b *Batch, r *wire.Result, up bool, now, wall time.Time) (c wire.Command, follows bool) {
+// Written takes in the answer to a command of a batch, and returns the command that follows, if one
+// does; the answer to a Delete is not used. A batch is stored under the number that it got. A log
+// that is not there begins at the clock.
+func (l *Logs) Written(b *Batch, r *wire.Result, up bool, now,
+	wall time.Time) (c wire.Command, follows bool) {
 	switch done := r.Status == wire.Done; {
 	case r.Op == wire.Set && done:
 		l.nodes[r.Node].writer.underWay = false
@@ -98,7 +102,8 @@ func (l *Logs) Written(b *Batch, r *wire.Result, up bool, now, wall time.Time) (
 		c = l.number(r.Node)
 		if r.Op == wire.Incr {
 			b.number = uint64(wall.UnixMicro()) / Behind * Behind
-			c = wire.Command{Node: r.Node, Op: wire.Add, Report: true, Key: l.headKey, Value: l.arena.Number(b.number), Expire: headKept}
+			c = wire.Command{Node: r.Node, Op: wire.Add, Report: true, Key: l.headKey,
+				Value: l.arena.Number(b.number), Expire: headKept}
 		}
 		return c, true
 	case done || errors.Is(r.Err, wire.ErrNotNumber): // it was written by no edge
@@ -110,12 +115,13 @@ func (l *Logs) Written(b *Batch, r *wire.Result, up bool, now, wall time.Time) (
 }
 
 func (l *Logs) store(i int, number uint64, b *Batch) wire.Command {
-	return wire.Command{Node: i, Op: wire.Set, Report: true, Key: l.secret.LogItemKey(number), Value: b.text, Expire: wire.Seconds(Kept)}
+	return wire.Command{Node: i, Op: wire.Set, Report: true, Key: l.secret.LogItemKey(number),
+		Value: b.text, Expire: wire.Seconds(Kept)}
 }
 
-// returned writes a batch again, under another number: records may arrive twice. It does so after a while, because a
-// node that does not take it now is not likely to at once. Records for a node that is down are lost, and their sources
-// found at first sight.
+// returned writes a batch again, under another number: records may arrive twice. It does so after a
+// while, because a node that does not take it now is not likely to at once. Records for a node that
+// is down are lost, and their sources found at first sight.
 func (l *Logs) returned(b *Batch, r *wire.Result, up bool, now time.Time) {
 	w := &l.nodes[r.Node].writer
 	w.underWay = false

@@ -6,8 +6,8 @@ import (
 	"sluice/pop/wire"
 )
 
-// Secrets is under which secret an edge counts, and which edges of its PoP count under another, by marks that anyone
-// could have written.
+// Secrets is under which secret an edge counts, and which edges of its PoP count under another, by
+// marks that anyone could have written.
 type Secrets struct {
 	Digests []string // of the lines of this edge's secret: it counts under the first
 	Apart   []Edge   // those that are alive; strangers first
@@ -21,9 +21,10 @@ func (b *Board) Grow(nodes int) {
 	}
 }
 
-// Look reads the marks on a node, if it is time to: jitter makes that a little sooner than Every. None of this counts
-// as caused by requests.
-func (b *Board) Look(i int, jitter func(time.Duration) time.Duration, now time.Time) (c wire.Command, due bool) {
+// Look reads the marks on a node, if it is time to: jitter makes that a little sooner than Every.
+// None of this counts as caused by requests.
+func (b *Board) Look(i int, jitter func(time.Duration) time.Duration,
+	now time.Time) (c wire.Command, due bool) {
 	if b.Keys == "" || now.Before(b.nodes[i].next) {
 		return c, false
 	}
@@ -31,15 +32,17 @@ func (b *Board) Look(i int, jitter func(time.Duration) time.Duration, now time.T
 	return wire.Command{Node: i, Op: wire.Get, Key: b.Keys}, true
 }
 
-// Looked takes in the answer to a Look, and returns the command that leaves this edge's own mark, whose answer is not
-// used.
-func (b *Board) Looked(r *wire.Result, name, address string, now, wall time.Time) (c wire.Command, follows bool) {
+// Looked takes in the answer to a Look, and returns the command that leaves this edge's own mark,
+// whose answer is not used.
+func (b *Board) Looked(r *wire.Result, name, address string, now,
+	wall time.Time) (c wire.Command, follows bool) {
 	if r.Status != wire.Done {
 		return c, false
 	}
 	key := b.Read(r.Values, now, wall)
 	b.nodes[r.Node].own = key
-	return wire.Command{Node: r.Node, Op: wire.Set, Key: key, Value: b.Own(wall, name, address), Expire: wire.Seconds(Kept)}, true
+	return wire.Command{Node: r.Node, Op: wire.Set, Key: key, Value: b.Own(wall, name, address),
+		Expire: wire.Seconds(Kept)}, true
 }
 
 // Withdraw takes this edge's mark off a node, if there is one.

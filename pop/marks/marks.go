@@ -1,12 +1,13 @@
-// Package marks shows an edge which others use its nodes under another secret. Every name in the tier is keyed with the
-// PoP's secret, so edges with different secrets do not see each other: each group counts alone, and a source gets its
-// limit once in each. So beside all that is keyed each edge leaves a mark on each node, under a name that follows from
-// the PoP's name alone: its ID, when it wrote, and a digest of each line of its secret (Secret.Digests, which reveals
-// nothing of it). PoPs of other names do not read each other's marks.
+// Package marks shows an edge which others use its nodes under another secret. Every name in the
+// tier is keyed with the PoP's secret, so edges with different secrets do not see each other: each
+// group counts alone, and a source gets its limit once in each. So beside all that is keyed each
+// edge leaves a mark on each node, under a name that follows from the PoP's name alone: its ID,
+// when it wrote, and a digest of each line of its secret (Secret.Digests, which reveals nothing of
+// it). PoPs of other names do not read each other's marks.
 //
-// Anyone that reaches a node can write marks, so nothing is counted, believed or blocked by them. They warn; and Trial
-// holds back, from the start of its process on, an edge that seems to be the odd one out. Nothing here does I/O or
-// reads a clock.
+// Anyone that reaches a node can write marks, so nothing is counted, believed or blocked by them.
+// They warn; and Trial holds back, from the start of its process on, an edge that seems to be the
+// odd one out. Nothing here does I/O or reads a clock.
 //
 //	node   64 slots; an edge reads all of them every two seconds or a little sooner, then fills its own: four commands in three seconds,
 //	       per edge and node, at most, whatever requests do
@@ -62,7 +63,8 @@ type seen struct {
 	read, grew time.Time // last, by our clock: when there was a mark, and when it was a new one
 }
 
-// Board is what an edge knows of the marks on all nodes. Secrets may be called from anywhere, all else belongs to one goroutine.
+// Board is what an edge knows of the marks on all nodes. Secrets may be called from anywhere, all
+// else belongs to one goroutine.
 type Board struct {
 	Keys string // of all slots of a node, for a Get; "": this edge leaves no marks, and reads none
 
@@ -83,23 +85,26 @@ type node struct {
 	own  string    // the key of this edge's; "": it has none
 }
 
-// New is for the edge with an ID, of the PoP of that name, whose process begins now. Without a name it leaves no marks.
+// New is for the edge with an ID, of the PoP of that name, whose process begins now. Without a name
+// it leaves no marks.
 func New(pop string, s secret.Secret, id uint64, now time.Time) *Board {
-	b := &Board{id: id, digests: s.Digests(), edges: make(map[uint64]*seen), trial: Trial{Began: now}}
+	b := &Board{id: id, digests: s.Digests(), edges: make(map[uint64]*seen),
+		trial: Trial{Began: now}}
 	b.secrets.Store(&Secrets{Digests: b.digests})
 	if pop == "" {
 		return b
 	}
 	h := sha256.Sum256([]byte("sluice marks\x00" + pop))
 	for i := range slots {
-		b.keys = append(b.keys, fmt.Sprintf("m%s%02x", base64.RawURLEncoding.EncodeToString(h[:16]), i))
+		b.keys = append(b.keys, fmt.Sprintf("m%s%02x", base64.RawURLEncoding.EncodeToString(h[:16]),
+			i))
 	}
 	b.Keys = strings.Join(b.keys, " ")
 	return b
 }
 
-// Read takes in the slots of a node, and returns the key of the one to fill: that of this edge's own mark, if it has one, else one that no
-// living edge has. wall is now by the wall clock.
+// Read takes in the slots of a node, and returns the key of the one to fill: that of this edge's
+// own mark, if it has one, else one that no living edge has. wall is now by the wall clock.
 func (b *Board) Read(values [][]byte, now, wall time.Time) (key string) {
 	b.forget(now)
 	first := int(b.id % slots) // edges that start together look for room in different slots
@@ -130,7 +135,8 @@ func (b *Board) take(m Mark, now, wall time.Time) bool {
 	case e == nil:
 		e = &seen{Mark: m, began: m.Written}
 		b.edges[m.ID] = e
-		if m.Written >= wall.Add(-Kept).UnixMilli() { // else it is old, or its clock is wrong: it is alive once it writes another
+		// Else it is old, or its clock is wrong: it is alive once it writes another
+		if m.Written >= wall.Add(-Kept).UnixMilli() {
 			e.grew = now
 		}
 	case m.Written > e.Written:
@@ -142,7 +148,8 @@ func (b *Board) take(m Mark, now, wall time.Time) bool {
 
 func (e *seen) alive(now time.Time) bool { return !e.grew.IsZero() && now.Sub(e.grew) <= Kept }
 
-// forget drops edges whose marks are on no node any more: so there are never more than a few for each slot.
+// forget drops edges whose marks are on no node any more: so there are never more than a few for
+// each slot.
 func (b *Board) forget(now time.Time) {
 	for id, e := range b.edges {
 		if now.Sub(e.read) > Kept {
@@ -153,14 +160,16 @@ func (b *Board) forget(now time.Time) {
 
 // Own returns this edge's mark.
 func (b *Board) Own(wall time.Time, name, address string) []byte {
-	b.own = Mark{b.id, max(b.own.Written+1, wall.UnixMilli()), b.digests, printable(name), printable(address)}
+	b.own = Mark{b.id, max(b.own.Written+1, wall.UnixMilli()), b.digests, printable(name),
+		printable(address)}
 	b.began = cmp.Or(b.began, b.own.Written)
 	text, _ := json.Marshal(b.own) // it has nothing that JSON lacks
 	return text
 }
 
 func open(text []byte) (m Mark, ok bool) {
-	if text == nil || len(text) > maxSize || json.Unmarshal(text, &m) != nil || len(m.Digests) == 0 || len(m.Digests) > secret.MaxLines {
+	if text == nil || len(text) > maxSize || json.Unmarshal(text, &m) != nil ||
+		len(m.Digests) == 0 || len(m.Digests) > secret.MaxLines {
 		return m, false
 	}
 	for i, d := range m.Digests {
@@ -180,14 +189,15 @@ func printable(text string) string {
 	}, text[:min(len(text), maxText)])
 }
 
-// location is where an edge runs, by its mark. An edge whose process has been replaced has two marks there, of which
-// the older grows no more.
+// location is where an edge runs, by its mark. An edge whose process has been replaced has two
+// marks there, of which the older grows no more.
 type location struct{ name, address string }
 
 func (m *Mark) location() location { return location{m.Name, m.Address} }
 
-// Apart are the living edges that count under another secret than this one: strangers first, then by digest, name and
-// address. Apart leaves out the marks of replaced processes, so that a secret that was put right is no longer reported.
+// Apart are the living edges that count under another secret than this one: strangers first, then
+// by digest, name and address. Apart leaves out the marks of replaced processes, so that a secret
+// that was put right is no longer reported.
 func (b *Board) Apart(now time.Time) (list []Edge) {
 	replaced := map[location]int64{b.own.location(): b.began}
 	for _, e := range b.edges {
@@ -199,7 +209,8 @@ func (b *Board) Apart(now time.Time) (list []Edge) {
 		if !e.alive(now) || e.Digests[0] == b.digests[0] || e.Written < replaced[e.location()] {
 			continue
 		}
-		common := slices.ContainsFunc(e.Digests, func(d string) bool { return slices.Contains(b.digests, d) })
+		common := slices.ContainsFunc(e.Digests,
+			func(d string) bool { return slices.Contains(b.digests, d) })
 		list = append(list, Edge{e.Mark, common})
 	}
 	slices.SortFunc(list, func(a, b Edge) int {
@@ -209,8 +220,12 @@ func (b *Board) Apart(now time.Time) (list []Edge) {
 			}
 			return -1
 		}
-		return cmp.Or(cmp.Compare(a.Digests[0], b.Digests[0]), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address), cmp.Compare(b.Written, a.Written))
+		return cmp.Or(cmp.Compare(a.Digests[0], b.Digests[0]), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Address, b.Address), cmp.Compare(b.Written, a.Written))
 	})
 	// While a process is being replaced both are there, and are one edge.
-	return slices.CompactFunc(list, func(a, b Edge) bool { return a.Digests[0] == b.Digests[0] && a.location() == b.location() })
+	return slices.CompactFunc(list, func(a, b Edge) bool {
+		return a.Digests[0] == b.Digests[0] &&
+			a.location() == b.location()
+	})
 }

@@ -14,26 +14,27 @@ const (
 	maxValue = 1 << 20 // memcached's own largest item
 )
 
-// errAnswer is the reason for a dropped connection when the node's bytes are no answer to the command. From there on it
-// is unknown which answer belongs to which command.
+// errAnswer is the reason for a dropped connection when the node's bytes are no answer to the
+// command. From there on it is unknown which answer belongs to which command.
 var errAnswer = errors.New("memcached: wrong answer")
 
 func wrongAnswer(op wire.Op, line []byte) error {
 	return fmt.Errorf("%w to %s: %.80q", errAnswer, op, line)
 }
 
-// answers reads answers of memcached's classic text protocol. It holds what it has of a Get whose answer is still
-// coming in.
+// answers reads answers of memcached's classic text protocol. It holds what it has of a Get whose
+// answer is still coming in.
 type answers struct {
 	none   [wire.MaxKeys][]byte // what a Get of keys that are not there brings; never written
 	values [][]byte             // nil before the first value
 	keys   []string             // of the Get, once there is a value
-	next   int                  // the key expected next: nodes answer in the order of the keys, twemproxy not quite
+	// The key expected next: nodes answer in the order of the keys, twemproxy not quite
+	next int
 }
 
-// read reads the answer to r.Command from in and fills in r. It returns how many bytes of in it consumed, and whether
-// the answer is complete; if not, call it again with what follows those bytes. After an error the connection is of no
-// use any more.
+// read reads the answer to r.Command from in and fills in r. It returns how many bytes of in it
+// consumed, and whether the answer is complete; if not, call it again with what follows those
+// bytes. After an error the connection is of no use any more.
 func (a *answers) read(in []byte, r *wire.Result) (used int, complete bool, err error) {
 	if r.Op.Reads() {
 		return a.readValues(in, r)
@@ -89,9 +90,9 @@ func (a *answers) read(in []byte, r *wire.Result) (used int, complete bool, err 
 	return 0, false, wrongAnswer(r.Op, line)
 }
 
-// refusal recognises the error lines by which memcached has certainly done nothing, and after which the next answer
-// follows as usual. Any other error line may stand for anything: twemproxy sends one for a command that timed out and
-// may have been carried out.
+// refusal recognises the error lines by which memcached has certainly done nothing, and after which
+// the next answer follows as usual. Any other error line may stand for anything: twemproxy sends
+// one for a command that timed out and may have been carried out.
 func refusal(line []byte) error {
 	switch {
 	case string(line) == "CLIENT_ERROR cannot increment or decrement non-numeric value":
@@ -163,7 +164,8 @@ func (a *answers) asked(key []byte) (int, bool) {
 	return 0, false
 }
 
-// cutLine gives the first line of in without its end, and its length with it; a nil line if it is not complete yet.
+// cutLine gives the first line of in without its end, and its length with it; a nil line if it is
+// not complete yet.
 func cutLine(in []byte) (line []byte, used int, err error) {
 	i := bytes.IndexByte(in[:min(len(in), maxLine)], '\n')
 	switch {
@@ -172,13 +174,14 @@ func cutLine(in []byte) (line []byte, used int, err error) {
 	case i < 0:
 		return nil, 0, nil
 	case i == 0 || in[i-1] != '\r':
-		return nil, 0, fmt.Errorf("%w: a line without its carriage return: %.40q", errAnswer, in[:i+1])
+		return nil, 0, fmt.Errorf("%w: a line without its carriage return: %.40q", errAnswer,
+			in[:i+1])
 	}
 	return in[:i-1], i + 1, nil
 }
 
-// parseNumber reads an unsigned number of 64 bits. Spaces may follow it: memcached overwrites a longer number without
-// shortening it.
+// parseNumber reads an unsigned number of 64 bits. Spaces may follow it: memcached overwrites a
+// longer number without shortening it.
 func parseNumber(b []byte) (n uint64, ok bool) {
 	i := 0
 	for ; i < len(b) && b[i] >= '0' && b[i] <= '9'; i++ {
@@ -199,7 +202,8 @@ func parseNumber(b []byte) (n uint64, ok bool) {
 	return n, true
 }
 
-// parseValueLine reads "VALUE key flags bytes [unique]" and refuses what no item can be. A version of 0 is none.
+// parseValueLine reads "VALUE key flags bytes [unique]" and refuses what no item can be. A version
+// of 0 is none.
 func parseValueLine(line []byte) (key []byte, size int, version uint64, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte("VALUE "))
 	if !ok {
@@ -231,8 +235,8 @@ func digits(b []byte) (uint64, bool) {
 	return parseNumber(b)
 }
 
-// legalKey reports whether memcached takes the key, and, because a key is written as it is, whether it could smuggle a
-// second command.
+// legalKey reports whether memcached takes the key, and, because a key is written as it is, whether
+// it could smuggle a second command.
 func legalKey(key string) bool {
 	if len(key) == 0 || len(key) > 250 {
 		return false
@@ -240,7 +244,8 @@ func legalKey(key string) bool {
 	return printable(key)
 }
 
-// printable reports whether all of a text is printable ASCII without spaces. It looks at eight bytes at a time.
+// printable reports whether all of a text is printable ASCII without spaces. It looks at eight
+// bytes at a time.
 func printable(text string) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; len(text) >= 8; text = text[8:] {

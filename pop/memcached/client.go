@@ -12,13 +12,14 @@ import (
 	"sluice/pop/wire"
 )
 
-// exchange is how long a command that is not part of a report may take; connecting, where it has to, takes as long again. Were both one
-// time, a node that is far would lose each connection before its first answer. It is also what it takes to notice that a node has stopped
-// answering.
+// exchange is how long a command that is not part of a report may take; connecting, where it has
+// to, takes as long again. Were both one time, a node that is far would lose each connection before
+// its first answer. It is also what it takes to notice that a node has stopped answering.
 const exchange = 250 * time.Millisecond
 
-// client carries out single commands on one node, with gomemcache, over a separate connection: bits, the mitigation
-// log, presence and with them the proof of a node's health. One goroutine may use it.
+// client carries out single commands on one node, with gomemcache, over a separate connection:
+// bits, the mitigation log, presence and with them the proof of a node's health. One goroutine may
+// use it.
 type client struct {
 	dialer   *dialer
 	caught   func(any) // is called with a panic
@@ -28,7 +29,8 @@ type client struct {
 	losses   uint64    // the dialer's, when conn was last known to be good
 }
 
-// nodeAddress picks the one node that a client has. It resolves no name: the dialer does, each time it connects.
+// nodeAddress picks the one node that a client has. It resolves no name: the dialer does, each time
+// it connects.
 type nodeAddress string
 
 func (nodeAddress) Network() string                       { return "tcp" }
@@ -83,7 +85,8 @@ func (c *client) do(cmd wire.Command) (r wire.Result) {
 	switch {
 	case err == nil:
 		c.dialer.answered()
-	case errors.Is(err, memcache.ErrCacheMiss), errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCASConflict):
+	case errors.Is(err, memcache.ErrCacheMiss), errors.Is(err, memcache.ErrNotStored),
+		errors.Is(err, memcache.ErrCASConflict):
 		c.dialer.answered()
 		r.Status = wire.NotThere
 	case errors.Is(err, memcache.ErrMalformedKey):
@@ -131,7 +134,8 @@ func (c *client) call(r *wire.Result) (err error) {
 		it.CasID = r.Delta
 		return c.mc.CompareAndSwap(it)
 	}
-	// A panic in GetMulti would be in a goroutine of its own, out of our reach. The guard keeps from it what could cause one.
+	// A panic in GetMulti would be in a goroutine of its own, out of our reach. The guard keeps
+	// from it what could cause one.
 	keys := r.Keys()
 	items, err := c.mc.GetMulti(keys)
 	if err != nil {

@@ -31,7 +31,8 @@ func appendCommand(b []byte, c *wire.Command) []byte {
 	return append(b, "\r\n"...)
 }
 
-// check finds a command that must not be written: what a key may smuggle in would shift every later answer.
+// check finds a command that must not be written: what a key may smuggle in would shift every later
+// answer.
 func check(c *wire.Command) error {
 	rest, more := c.Key, c.Op == wire.Get
 	for n := 1; ; n++ {

@@ -12,7 +12,8 @@ import (
 
 const (
 	dialTimeout = 250 * time.Millisecond
-	dialPause   = 100 * time.Millisecond // between two attempts at one node, at the least, and half as much again at the most
+	// Between two attempts at one node, at the least, and half as much again at the most
+	dialPause = 100 * time.Millisecond
 )
 
 // errBackoff is why a command is Unsent while its node is not being dialled.
@@ -24,33 +25,37 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return "memcached: connect: " + e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// dialer connects to one node, for its pipeline and for gomemcache together: a node that comes back must not be met by
-// a storm, so attempts after the first connections are at least dialPause apart. They do not become rarer: a node that was restarted is
-// met before it counts as lost.
-// It is safe for concurrent use.
+// dialer connects to one node, for its pipeline and for gomemcache together: a node that comes back
+// must not be met by a storm, so attempts after the first connections are at least dialPause apart.
+// They do not become rarer: a node that was restarted is met before it counts as lost. It is safe
+// for concurrent use.
 type dialer struct {
 	address string
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	dials   atomic.Uint64
-	// losses counts failed exchanges and lost connections. A pooled connection from before the last one is likely
-	// dead too, and using it would cost an operation.
+	// losses counts failed exchanges and lost connections. A pooled connection from before the last
+	// one is likely dead too, and using it would cost an operation.
 	losses  atomic.Uint64
 	trouble atomic.Bool // something failed since the last good answer
 
-	mu    sync.Mutex
-	most  int           // connections that there may be
-	free  int           // of them that may be opened without spacing: each one's first, and first after the node was ill
+	mu   sync.Mutex
+	most int // connections that there may be
+	// Of them that may be opened without spacing: each one's first, and first after the node was
+	// ill
+	free  int
 	last  time.Time     // the last attempt
 	pause time.Duration // to keep after last, jittered
 	fails bool          // the last attempt failed
 }
 
-func newDialer(address string, connections int, dial func(ctx context.Context, network, address string) (net.Conn, error)) *dialer {
-	return &dialer{address: address, dial: dial, most: connections, free: connections, pause: dialPause}
+func newDialer(address string, connections int, dial func(ctx context.Context, network,
+	address string) (net.Conn, error)) *dialer {
+	return &dialer{address: address, dial: dial, most: connections, free: connections,
+		pause: dialPause}
 }
 
-// connect opens a connection. While the node was well until a moment ago it waits for its turn; once attempts have
-// failed it returns errBackoff instead. Every error is a *dialError.
+// connect opens a connection. While the node was well until a moment ago it waits for its turn;
+// once attempts have failed it returns errBackoff instead. Every error is a *dialError.
 func (d *dialer) connect(ctx context.Context) (net.Conn, error) {
 	for {
 		wait := d.turn()
@@ -79,7 +84,8 @@ func (d *dialer) connect(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// turn takes the right to dial now and returns 0, or how long to wait for it, or -1: not worth waiting.
+// turn takes the right to dial now and returns 0, or how long to wait for it, or -1: not worth
+// waiting.
 func (d *dialer) turn() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,6 +127,7 @@ func (d *dialer) answered() {
 	}
 	d.mu.Lock()
 	d.trouble.Store(false)
-	d.fails, d.free = false, d.most-1 // the others do not wait for their turns while nothing is reported
+	// The others do not wait for their turns while nothing is reported
+	d.fails, d.free = false, d.most-1
 	d.mu.Unlock()
 }

@@ -9,9 +9,9 @@ import (
 	"sluice/pop/wire"
 )
 
-// guard stands between gomemcache and a connection, and lets through only what gomemcache survives. On its own it panics
-// on a line that is too short, makes room for whatever length a node names, extends its deadline with every line,
-// and takes what is left of one answer for the next one's.
+// guard stands between gomemcache and a connection, and lets through only what gomemcache survives.
+// On its own it panics on a line that is too short, makes room for whatever length a node names,
+// extends its deadline with every line, and takes what is left of one answer for the next one's.
 type guard struct {
 	net.Conn
 	deadline time.Time // of the exchange under way; the zero Time is none

@@ -14,13 +14,15 @@ import (
 // A node has four connections: its pipeline, and one for each way of what is rare.
 const (
 	rareConns = int(wire.Ways)
-	rareQueue = 1024        // commands beyond it come back Unsent
-	rareWait  = time.Second // commands that waited longer come back Unsent: they are of no use any more
+	rareQueue = 1024 // commands beyond it come back Unsent
+	// Commands that waited longer come back Unsent: they are of no use any more
+	rareWait = time.Second
 )
 
 var errQueue = fmt.Errorf("%w, one at a time", errBacklog)
 
-// link is the way to one node: its pipeline for reports, and a client for each of the other connections.
+// link is the way to one node: its pipeline for reports, and a client for each of the other
+// connections.
 type link struct {
 	dialer  *dialer
 	pipe    *pipeline
@@ -38,7 +40,8 @@ type job struct {
 }
 
 func newLink(d *dialer, deliver func([]wire.Result), caught func(any)) *link {
-	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: buckets.Trips(), deliver: deliver, caught: caught}
+	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: buckets.Trips(),
+		deliver: deliver, caught: caught}
 	l.pipe.trips = l.trips
 	for i := range l.queues {
 		l.queues[i] = make(chan job, rareQueue)

@@ -1,9 +1,10 @@
-// Package memcached runs a pop.Machine against real nodes: it owns the sockets, the goroutines and the clock, and does
-// not look at what is counted.
+// Package memcached runs a pop.Machine against real nodes: it owns the sockets, the goroutines and
+// the clock, and does not look at what is counted.
 //
-// A node has four connections at most. One is a pipeline, which carries the reports: many small commands in one write, their answers
-// in their order. Over the others gomemcache does what is rare, one command at a time. Every command that the machine sends is
-// answered by one wire.Result, whatever happens to it, and none is sent twice.
+// A node has four connections at most. One is a pipeline, which carries the reports: many small
+// commands in one write, their answers in their order. Over the others gomemcache does what is
+// rare, one command at a time. Every command that the machine sends is answered by one wire.Result,
+// whatever happens to it, and none is sent twice.
 package memcached
 
 import (
@@ -24,14 +25,17 @@ import (
 const (
 	stepEvery = 250 * time.Microsecond // on average: what comes faster shares a step
 	stepBurst = 4                      // steps that may come at once
-	flushWait = time.Second            // how long the last report goes on without an answer that confirms hits
+	// How long the last report goes on without an answer that confirms hits
+	flushWait = time.Second
 )
 
-// Tier runs a Machine against real nodes. Its fields may be set before Sync; their zero values are the defaults.
+// Tier runs a Machine against real nodes. Its fields may be set before Sync; their zero values are
+// the defaults.
 type Tier struct {
 	// Dial connects to a node; nil is a net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Caught is called with a panic that was caught, and of where; nil ignores it. It is counted either way.
+	// Caught is called with a panic that was caught, and of where; nil ignores it. It is counted
+	// either way.
 	Caught func(v any, stack []byte)
 
 	machine stepper
@@ -56,7 +60,8 @@ type stepper struct {
 	nodes      func() []string // by the index that commands name; more may come with a step
 }
 
-// inbox gathers results until the machine's next step. It holds no more than the commands under way.
+// inbox gathers results until the machine's next step. It holds no more than the commands under
+// way.
 type inbox struct {
 	ready   chan struct{}
 	mu      sync.Mutex
@@ -82,7 +87,8 @@ func (i *inbox) take(empty []wire.Result) []wire.Result {
 	return rs
 }
 
-// NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
+// NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to
+// none yet.
 func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
 	return newTier(stepper{m.Step, m.Flush, m.StepIn, m.Unreported, m.Nodes.Names}, nodes)
 }
@@ -103,7 +109,8 @@ func newTier(m stepper, nodes []string) (*Tier, error) {
 	}, nil
 }
 
-// Wake signals that the tables have something to report. It is cheap and never blocks: the request path calls it.
+// Wake signals that the tables have something to report. It is cheap and never blocks: the request
+// path calls it.
 func (t *Tier) Wake() {
 	if t.woken.Load() || t.woken.Swap(true) {
 		return
@@ -114,9 +121,9 @@ func (t *Tier) Wake() {
 	}
 }
 
-// Sync works until ctx is done. Then it reports what is left, in as many rounds as that takes, until all of it is confirmed or a
-// second has passed in which nothing was. It returns when all that it started has ended, and is to be called once. The error is an
-// *IncompleteError or nil.
+// Sync works until ctx is done. Then it reports what is left, in as many rounds as that takes,
+// until all of it is confirmed or a second has passed in which nothing was. It returns when all
+// that it started has ended, and is to be called once. The error is an *IncompleteError or nil.
 func (t *Tier) Sync(ctx context.Context) error {
 	dial := t.Dial
 	if dial == nil {
@@ -159,10 +166,12 @@ type IncompleteError struct {
 }
 
 func (e *IncompleteError) Error() string {
-	return fmt.Sprintf("memcached: the last report is incomplete: %d hits did not reach the tier", e.Hits)
+	return fmt.Sprintf("memcached: the last report is incomplete: %d hits did not reach the tier",
+		e.Hits)
 }
 
-// Do carries out a command that is not the machine's, while Sync runs, and waits for its result; it counts as the machine's do.
+// Do carries out a command that is not the machine's, while Sync runs, and waits for its result; it
+// counts as the machine's do.
 func (t *Tier) Do(ctx context.Context, c wire.Command) wire.Result {
 	r := wire.Result{Command: c, Status: wire.Unsent, Err: errQueue}
 	links, reply := t.links.Load(), make(chan wire.Result, 1)
@@ -184,8 +193,8 @@ func (t *Tier) Do(ctx context.Context, c wire.Command) wire.Result {
 
 // loop owns the machine. It returns how many hits of the last report did not reach the tier.
 //
-// A lone hit goes out at once, and its answer comes in at once. Under load, steps are stepEvery apart, and what gathered meanwhile
-// for a node, hits and answers alike, goes out as one burst.
+// A lone hit goes out at once, and its answer comes in at once. Under load, steps are stepEvery
+// apart, and what gathered meanwhile for a node, hits and answers alike, goes out as one burst.
 func (t *Tier) loop(ctx context.Context, connect func(nodes []string) []*link) uint64 {
 	var (
 		links  = connect(t.nodes)
@@ -286,8 +295,8 @@ func (t *Tier) caught(v any) {
 	}
 }
 
-// send hands commands to their nodes, and those of reports in runs, so that they leave as one burst. It returns how
-// many are no reads.
+// send hands commands to their nodes, and those of reports in runs, so that they leave as one
+// burst. It returns how many are no reads.
 func (t *Tier) send(links []*link, cmds []wire.Command) (writes int) {
 	for len(cmds) > 0 {
 		c, n := &cmds[0], 1
@@ -300,7 +309,8 @@ func (t *Tier) send(links []*link, cmds []wire.Command) (writes int) {
 				t.refuse(cmds[:1], errQueue)
 			}
 		default:
-			for n < len(cmds) && cmds[n].Report && cmds[n].Node == c.Node && check(&cmds[n]) == nil {
+			for n < len(cmds) && cmds[n].Report && cmds[n].Node == c.Node &&
+				check(&cmds[n]) == nil {
 				n++
 			}
 			t.refuse(l.pipe.send(cmds[:n]), errBacklog)

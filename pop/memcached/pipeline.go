@@ -15,17 +15,19 @@ import (
 	"sluice/pop/wire"
 )
 
-// Backlog is how many commands a node's pipeline takes before their answers are there. What a Machine sends beyond it
-// comes back Unsent.
+// Backlog is how many commands a node's pipeline takes before their answers are there. What a
+// Machine sends beyond it comes back Unsent.
 const Backlog = 1 << 14
 
 const (
-	backlogBytes    = 8 << 20     // not yet written; commands beyond it come back Unsent as well
-	progressTimeout = time.Second // without a complete answer, or for a write, before the connection is given up
+	backlogBytes = 8 << 20 // not yet written; commands beyond it come back Unsent as well
+	// Without a complete answer, or for a write, before the connection is given up
+	progressTimeout = time.Second
 	readBuffer      = 64 << 10
-	batch           = 256                   // results delivered at a time, at most
-	gatherFrom      = 64                    // when so many answers are to come, they are waited for together
-	gatherFor       = 10 * time.Millisecond // at most so long: it is not worth more
+	batch           = 256 // results delivered at a time, at most
+	// When so many answers are to come, they are waited for together
+	gatherFrom = 64
+	gatherFor  = 10 * time.Millisecond // at most so long: it is not worth more
 )
 
 var (
@@ -36,22 +38,25 @@ var (
 	errKeys    = fmt.Errorf("memcached: get of more than %d keys", wire.MaxKeys)
 )
 
-// pipeline carries the reports to one node: many small commands on one connection. What gathers while a burst is being
-// written is the next burst, so that there is no flush interval to tune; answers come in the order of the commands.
+// pipeline carries the reports to one node: many small commands on one connection. What gathers
+// while a burst is being written is the next burst, so that there is no flush interval to tune;
+// answers come in the order of the commands.
 //
-// A command is carried out at most once: nothing is ever sent again. When the connection is lost, commands that were written in full
-// are Unknown and all others Unsent.
+// A command is carried out at most once: nothing is ever sent again. When the connection is lost,
+// commands that were written in full are Unknown and all others Unsent.
 type pipeline struct {
-	dialer  *dialer
-	deliver func([]wire.Result) // called by one goroutine at a time; the slice is valid until it returns
-	caught  func(any)           // is called with a panic
-	wake    chan struct{}       // something is queued
-	trips   *buckets.Histogram  // one observation for each burst: from its write to its last answer
+	dialer *dialer
+	// Called by one goroutine at a time; the slice is valid until it returns
+	deliver func([]wire.Result)
+	caught  func(any)          // is called with a panic
+	wake    chan struct{}      // something is queued
+	trips   *buckets.Histogram // one observation for each burst: from its write to its last answer
 	drops   *drops
 
 	mu sync.Mutex
-	// ring for head <= i < tail: the commands not yet answered, of which those before sent have been given to the connection.
-	// The reader reads slots before sent without mu: they change only after head has passed them.
+	// ring for head <= i < tail: the commands not yet answered, of which those before sent have
+	// been given to the connection. The reader reads slots before sent without mu: they change only
+	// after head has passed them.
 	ring             ring
 	head, sent, tail uint64
 	buf              []byte    // ring[sent:tail] as bytes
@@ -93,8 +98,8 @@ func newPipeline(d *dialer, deliver func([]wire.Result), caught func(any)) *pipe
 	}
 }
 
-// send queues commands and returns at once. What it has no room for it returns: those have not been sent.
-// It does not keep cmds itself.
+// send queues commands and returns at once. What it has no room for it returns: those have not been
+// sent. It does not keep cmds itself.
 func (p *pipeline) send(cmds []wire.Command) (refused []wire.Command) {
 	p.mu.Lock()
 	for len(cmds) > 0 && p.tail-p.head < Backlog && len(p.buf) < backlogBytes {
@@ -123,8 +128,8 @@ func (p *pipeline) backlog() int {
 	return int(p.tail - p.head)
 }
 
-// run connects whenever there is something to send and no connection, until ctx is done. Then all that is not answered
-// comes back.
+// run connects whenever there is something to send and no connection, until ctx is done. Then all
+// that is not answered comes back.
 func (p *pipeline) run(ctx context.Context) {
 	for {
 		select {
@@ -179,9 +184,11 @@ func (p *pipeline) talk(ctx context.Context, conn net.Conn) {
 	p.giveUp(err, from, written)
 }
 
-// write writes bursts until the connection is lost or done is closed. It returns the number of the first command that
-// was not given to the connection in a whole burst, and how many bytes from there on were.
-func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, written int, err error) {
+// write writes bursts until the connection is lost or done is closed. It returns the number of the
+// first command that was not given to the connection in a whole burst, and how many bytes from
+// there on were.
+func (p *pipeline) write(conn net.Conn,
+	done <-chan struct{}) (from uint64, written int, err error) {
 	var buf []byte
 	for {
 		p.mu.Lock()
@@ -229,8 +236,9 @@ func writeAll(conn net.Conn, b []byte) (n int, err error) {
 	return n, err
 }
 
-// lateBy is how late a deadline's end is noticed by a process that did not run meanwhile: it was stopped, or starved. The other side
-// may have answered in time, and gets as long again, once, because what is read after a deadline is an error whatever has come.
+// lateBy is how late a deadline's end is noticed by a process that did not run meanwhile: it was
+// stopped, or starved. The other side may have answered in time, and gets as long again, once,
+// because what is read after a deadline is an error whatever has come.
 const lateBy = 250 * time.Millisecond
 
 // late reports whether err is the end of a deadline, and this process was not there to see it.
@@ -240,8 +248,9 @@ func late(err error, deadline time.Time) bool {
 
 // read reads answers until something is wrong, and returns what.
 //
-// A node answers a burst in small pieces, and to be woken for each costs more than all else that is done for it. So while many
-// answers are to come, it sleeps until there are about as many bytes as answers; one has three or more.
+// A node answers a burst in small pieces, and to be woken for each costs more than all else that is
+// done for it. So while many answers are to come, it sleeps until there are about as many bytes as
+// answers; one has three or more.
 func (p *pipeline) read(conn net.Conn) error {
 	var (
 		mark     = newLowMark(conn)
@@ -260,7 +269,8 @@ func (p *pipeline) read(conn net.Conn) error {
 				to = copy(in, in[from:to])
 				from = 0
 			} else {
-				in = append(in, make([]byte, len(in))...) // at most a value and its lines: answers refuses longer ones
+				// At most a value and its lines: answers refuses longer ones
+				in = append(in, make([]byte, len(in))...)
 			}
 		}
 		gather := awaited >= gatherFrom
@@ -317,8 +327,8 @@ func (p *pipeline) read(conn net.Conn) error {
 			}
 		}
 		if head == sent && from < to {
-			// More commands may have been queued since, but only those that were sent when Read returned can have been
-			// answered.
+			// More commands may have been queued since, but only those that were sent when Read
+			// returned can have been answered.
 			return fmt.Errorf("%w: unsolicited bytes: %.80q", errAnswer, in[from:to])
 		}
 	}
@@ -355,8 +365,8 @@ func (p *pipeline) answered(conn net.Conn, head uint64, results []wire.Result) (
 	return int(p.sent - p.head)
 }
 
-// giveUp delivers all commands that are still without an answer. Of those from the number from on, only so many bytes
-// were written. A command that lacks its last byte is none to the node.
+// giveUp delivers all commands that are still without an answer. Of those from the number from on,
+// only so many bytes were written. A command that lacks its last byte is none to the node.
 func (p *pipeline) giveUp(err error, from uint64, written int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,8 +2,8 @@ package memcached
 
 import "sluice/pop/wire"
 
-// ring holds command i in slot i of its length, a power of two that is no more than has been needed: a larger one would be used all
-// round as well, and leave no room in the processor's cache.
+// ring holds command i in slot i of its length, a power of two that is no more than has been
+// needed: a larger one would be used all round as well, and leave no room in the processor's cache.
 type ring []slot
 
 func (r ring) at(i uint64) *slot { return &r[i&uint64(len(r)-1)] }

@@ -14,7 +14,8 @@ type NodeStats struct {
 	Operations Operations         // one for each command
 	Trips      *buckets.Histogram // round trips: of a burst of reports, or of any other command
 	Dials      uint64             // attempts to connect
-	// Connections of the pipeline lost, by what ended them: the other side or the network, a second of silence, an answer that made no sense.
+	// Connections of the pipeline lost, by what ended them: the other side or the network, a second
+	// of silence, an answer that made no sense.
 	Closed, Silent, Wrong uint64
 	Waiting               int // commands on their way at this moment
 }

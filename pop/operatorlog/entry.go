@@ -18,14 +18,16 @@ type Name struct {
 // Entry is the word that counts for a name.
 type Entry struct {
 	Order
-	generation uint64 // one more than the highest its edge had seen, and not less than the clock's milliseconds
+	// One more than the highest its edge had seen, and not less than the clock's milliseconds
+	generation uint64
 	edge       uint64
 
-	// Epoch is the generation of the last lift. What was counted or started in an earlier one is void: keys in the tier
-	// are derived with it, so that the old numbers are not read, and nothing need be deleted.
+	// Epoch is the generation of the last lift. What was counted or started in an earlier one is
+	// void: keys in the tier are derived with it, so that the old numbers are not read, and nothing
+	// need be deleted.
 	Epoch uint64
-	// kept is how long the entry must be: for as long as anything could live that it voids, or any entry that it
-	// replaced, because an edge that was away comes back with that.
+	// kept is how long the entry must be: for as long as anything could live that it voids, or any
+	// entry that it replaced, because an edge that was away comes back with that.
 	kept time.Time
 }
 
@@ -55,7 +57,8 @@ func (e *Entry) name() Name {
 // older orders by age.
 func older(a, b *Entry) int { return a.Mark().Compare(b.Mark()) }
 
-// newer reports whether the word of e stands against that of o. Of two ends of one word, which clocks may cause, the earlier does.
+// newer reports whether the word of e stands against that of o. Of two ends of one word, which
+// clocks may cause, the earlier does.
 func (e *Entry) newer(o *Entry) bool {
 	return cmp.Or(older(e, o), o.End.Compare(e.End)) > 0
 }

@@ -18,8 +18,9 @@ type Digest [secret.MACSize]byte
 // magic is what a list begins with.
 const magic = "sluice words 2\n"
 
-// Encode returns the list in the form in which it travels, the same for the same words: magic, number of entries, entries by rule and
-// source, and a MAC under the PoP's secret. What is over is dropped first.
+// Encode returns the list in the form in which it travels, the same for the same words: magic,
+// number of entries, entries by rule and source, and a MAC under the PoP's secret. What is over is
+// dropped first.
 func (l *List) Encode(s secret.Secret, now time.Time) []byte {
 	l.purge(now)
 	type named struct {
@@ -33,7 +34,8 @@ func (l *List) Encode(s secret.Secret, now time.Time) []byte {
 		list = append(list, n)
 	}
 	slices.SortFunc(list, func(a, b named) int {
-		return cmp.Or(cmp.Compare(a.Rule, b.Rule), bytes.Compare(a.source[:], b.source[:]), older(a.Entry, b.Entry))
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), bytes.Compare(a.source[:], b.source[:]),
+			older(a.Entry, b.Entry))
 	})
 	b := make([]byte, 0, len(magic)+4+l.bytes+secret.MACSize)
 	b = append(b, magic...)
@@ -61,7 +63,8 @@ func (e *Entry) append(b []byte) []byte {
 	return append(append(b, byte(len(e.From))), e.From...)
 }
 
-// Decode reads what encode wrote, under the PoP's secret or the one before: all, or nothing and an error.
+// Decode reads what encode wrote, under the PoP's secret or the one before: all, or nothing and an
+// error.
 func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 	if len(b) > maxEncoded {
 		return nil, id, ErrList

@@ -1,10 +1,11 @@
-// Package words is the list of what operators say: blocks and lifts of sources, and changes of rules. Every node of the
-// tier and every edge has a copy, and edges add entries. Two copies are merged entry by entry: the higher generation
-// stands, of one generation the higher edge; what was ever lifted is merged apart from that, so that a block that was
-// given without knowledge of a lift does not undo it. Of a rule the latest MaxVersions changes are kept, each an entry,
-// and the newest stands. So merging is a join: in whatever order, and however often, copies come together, the result
-// is the same. The list is small, and travels whole, sealed under the PoP's secret. Nothing here does I/O or reads a
-// clock.
+// Package words is the list of what operators say: blocks and lifts of sources, and changes of
+// rules. Every node of the tier and every edge has a copy, and edges add entries. Two copies are
+// merged entry by entry: the higher generation stands, of one generation the higher edge; what was
+// ever lifted is merged apart from that, so that a block that was given without knowledge of a lift
+// does not undo it. Of a rule the latest MaxVersions changes are kept, each an entry, and the
+// newest stands. So merging is a join: in whatever order, and however often, copies come together,
+// the result is the same. The list is small, and travels whole, sealed under the PoP's secret.
+// Nothing here does I/O or reads a clock.
 package operatorlog
 
 import (
@@ -22,8 +23,9 @@ import (
 	"sluice/mitigation"
 )
 
-// Order is an operator's order. OperatorList never share a queue with what attackers cause: they are a list of their
-// own. Reason has at most MaxReason bytes, Text MaxText, Who MaxWho and From MaxFrom.
+// Order is an operator's order. OperatorList never share a queue with what attackers cause: they
+// are a list of their own. Reason has at most MaxReason bytes, Text MaxText, Who MaxWho and From
+// MaxFrom.
 type Order = mitigation.Order
 
 // Kind is what a Order does.
@@ -41,7 +43,8 @@ const (
 	MaxReason  = 256
 	MaxWho     = 64
 	MaxFrom    = 128
-	// MaxText bounds a change of a rule, MaxVersions how many of the latest changes of a rule are kept.
+	// MaxText bounds a change of a rule, MaxVersions how many of the latest changes of a rule are
+	// kept.
 	MaxText     = 4096
 	MaxVersions = 10
 
@@ -91,7 +94,8 @@ func (l *List) Changes() (all []Entry) {
 
 // possible reports whether an operator can have said a word.
 func possible(w *Order) bool {
-	if w.Rule == "" || len(w.Rule) > maxRuleName || len(w.Reason) > MaxReason || len(w.Text) > MaxText || len(w.Who) > MaxWho || len(w.From) > MaxFrom {
+	if w.Rule == "" || len(w.Rule) > maxRuleName || len(w.Reason) > MaxReason ||
+		len(w.Text) > MaxText || len(w.Who) > MaxWho || len(w.From) > MaxFrom {
 		return false
 	}
 	if w.Kind == Change {
@@ -101,17 +105,21 @@ func possible(w *Order) bool {
 	return good && w.Kind >= Block && w.Kind <= Lift && w.Text == ""
 }
 
-// Add makes an entry that is newer than all that this edge has. voids is how long anything that a lift voids can live.
-// To a list that is full the changes of rules that others have replaced make room, the oldest first.
+// Add makes an entry that is newer than all that this edge has. voids is how long anything that a
+// lift voids can live. To a list that is full the changes of rules that others have replaced make
+// room, the oldest first.
 func (l *List) Add(order Order, edge uint64, voids time.Duration, now time.Time) (Mark, error) {
 	if len(order.Text) > MaxText {
-		return Mark{}, fmt.Errorf("%w: %d bytes, and there may be %d", ErrLong, len(order.Text), MaxText)
+		return Mark{}, fmt.Errorf("%w: %d bytes, and there may be %d", ErrLong, len(order.Text),
+			MaxText)
 	}
-	order.Reason, order.Who, order.From = cut(order.Reason, MaxReason), cut(order.Who, MaxWho), cut(order.From, MaxFrom)
+	order.Reason, order.Who, order.From = cut(order.Reason, MaxReason), cut(order.Who,
+		MaxWho), cut(order.From, MaxFrom)
 	if !possible(&order) {
 		return Mark{}, fmt.Errorf("%w: rule %q, source %s", ErrOrder, order.Rule, order.Source)
 	}
-	e := Entry{Order: order, generation: max(l.highest+1, uint64(max(now.UnixMilli(), 0))), edge: edge, kept: order.End}
+	e := Entry{Order: order, generation: max(l.highest+1, uint64(max(now.UnixMilli(), 0))),
+		edge: edge, kept: order.End}
 	if order.Kind == Lift {
 		e.Epoch, e.kept, e.End = e.generation, now.Add(voids), time.Time{}
 	}
@@ -139,7 +147,9 @@ func (l *List) Add(order Order, edge uint64, voids time.Duration, now time.Time)
 }
 
 // cut is the text as far as there is room for it.
-func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }
+func cut(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
 
 // put merges an entry and reports whether that changed anything.
 func (l *List) put(e Entry) (changed bool) {
@@ -171,8 +181,9 @@ func (l *List) put(e Entry) (changed bool) {
 	return true
 }
 
-// Merge takes in another list and returns the names for which something has changed, and whether the other list lacks
-// something that this one has. Ends are bounded, because clocks may be wrong. Beyond the bounds of a list, the oldest words are dropped, by all edges the same.
+// Merge takes in another list and returns the names for which something has changed, and whether
+// the other list lacks something that this one has. Ends are bounded, because clocks may be wrong.
+// Beyond the bounds of a list, the oldest words are dropped, by all edges the same.
 func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) {
 	there := make(map[Name]*Entry, len(other))
 	over := make(map[string]*Entry) // of the changes of a rule that are over, the newest
@@ -185,7 +196,8 @@ func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) 
 	}
 	latest := now.Add(longest + ClockSkew)
 	for _, e := range other {
-		if o := over[e.Rule]; e.Over(now) || e.Kind == Change && o != nil && older(&e, o) < 0 { // what it had replaced does not come back
+		// What it had replaced does not come back
+		if o := over[e.Rule]; e.Over(now) || e.Kind == Change && o != nil && older(&e, o) < 0 {
 			continue
 		}
 		if e.End.After(latest) {
@@ -209,7 +221,8 @@ func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) 
 		}
 	}
 	for name, e := range l.entries {
-		if o := there[name]; !e.Over(now) && !l.lapsed(e, now) && (o == nil || func() bool { c := *o; return c.join(e) }()) {
+		if o := there[name]; !e.Over(now) && !l.lapsed(e, now) &&
+			(o == nil || func() bool { c := *o; return c.join(e) }()) {
 			return changed, true
 		}
 	}
@@ -217,20 +230,24 @@ func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) 
 }
 
 const (
-	ClockSkew   = 2 * time.Second     // between edges
-	longestKept = mitigation.MaxBlock // more than a counter of the longest window lives: five windows, with one sub-window, in groups of four
+	ClockSkew = 2 * time.Second // between edges
+	// More than a counter of the longest window lives: five windows, with one sub-window, in groups
+	// of four
+	longestKept = mitigation.MaxBlock
 
-	// LongestAway is how long an edge may be away, or a node keep its list, so that nothing comes back with it that a Change with an
-	// end has replaced.
+	// LongestAway is how long an edge may be away, or a node keep its list, so that nothing comes
+	// back with it that a Change with an end has replaced.
 	LongestAway = 30 * 24 * time.Hour
 
 	// longest is how long a word may be in force that has an end, or is kept.
 	longest = max(LongestAway, longestKept)
 )
 
-// lapsed reports whether an entry is a change that one has replaced that is over: it does not come back.
+// lapsed reports whether an entry is a change that one has replaced that is over: it does not come
+// back.
 func (l *List) lapsed(e *Entry, now time.Time) bool {
-	return e.Kind == Change && slices.ContainsFunc(l.changes[e.Rule], func(o *Entry) bool { return o.Over(now) && older(e, o) < 0 })
+	return e.Kind == Change && slices.ContainsFunc(l.changes[e.Rule],
+		func(o *Entry) bool { return o.Over(now) && older(e, o) < 0 })
 }
 
 // purge drops entries without effect.
@@ -252,14 +269,16 @@ func (l *List) drop(e *Entry) {
 	if e.Kind != Change {
 		return
 	}
-	list := slices.DeleteFunc(l.changes[e.Rule], func(o *Entry) bool { return o.Mark() == e.Mark() })
+	list := slices.DeleteFunc(l.changes[e.Rule],
+		func(o *Entry) bool { return o.Mark() == e.Mark() })
 	if l.changes[e.Rule] = list; len(list) == 0 {
 		delete(l.changes, e.Rule)
 	}
 }
 
-// byWorth is the entries in the order in which they are dropped if there are too many, as when two edges that were apart have each
-// filled their list: changes of rules that others have replaced, so many, words on sources, and the rules last; the oldest first.
+// byWorth is the entries in the order in which they are dropped if there are too many, as when two
+// edges that were apart have each filled their list: changes of rules that others have replaced, so
+// many, words on sources, and the rules last; the oldest first.
 func (l *List) byWorth() (list []*Entry, replaced int) {
 	worth := make(map[*Entry]int, len(l.entries))
 	for _, e := range l.entries {
@@ -278,8 +297,9 @@ func (l *List) byWorth() (list []*Entry, replaced int) {
 	return list, len(list) - len(worth)
 }
 
-// inForce are of the changes of a rule, the newest first, those to the oldest that the newest was not made over: that is in force beside it, but for what those
-// between have set anew. Nothing is that is older than one that means the whole rule.
+// inForce are of the changes of a rule, the newest first, those to the oldest that the newest was
+// not made over: that is in force beside it, but for what those between have set anew. Nothing is
+// that is older than one that means the whole rule.
 func inForce(changes []*Entry) []*Entry {
 	seen, oldest := make(map[string]bool), 0
 	for i, e := range changes {
@@ -298,9 +318,9 @@ func inForce(changes []*Entry) []*Entry {
 	return changes[:oldest+1]
 }
 
-// Marks says how far an edge that has this list has each edge's entries: the highest generation of each, the latest
-// first and maxMarks of them. Lists travel whole; so an edge that has an entry has all that its edge had written, and
-// had received, until then.
+// Marks says how far an edge that has this list has each edge's entries: the highest generation of
+// each, the latest first and maxMarks of them. Lists travel whole; so an edge that has an entry has
+// all that its edge had written, and had received, until then.
 func (l *List) Marks() []Mark {
 	highest := make(map[uint64]uint64)
 	for _, e := range l.entries {

@@ -18,8 +18,9 @@ type lift struct {
 	listed bool // by an entry of the list, which says how long it is kept
 }
 
-// Epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0 if there is none. What was
-// counted or started before it is void. All variants of a rule have the epoch of their rule.
+// Epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0
+// if there is none. What was counted or started before it is void. All variants of a rule have the
+// epoch of their rule.
 func (l *List) Epoch(rule *algorithm.Spec, source counter.Source) uint64 {
 	if len(l.epochs) == 0 {
 		return 0
@@ -31,17 +32,19 @@ func (l *List) Epoch(rule *algorithm.Spec, source counter.Source) uint64 {
 	return l.epochs[mitigation.Key{Rule: id, Source: source}]
 }
 
-// Settling reports whether a source was lifted since the last Apply, or in it: a mitigation of a verdict that fell before is no fresh.
+// Settling reports whether a source was lifted since the last Apply, or in it: a mitigation of a
+// verdict that fell before is no fresh.
 func (l *List) Settling(key mitigation.Key) bool {
 	_, lifted := l.settling[key]
 	return lifted
 }
 
-// Apply puts in force what operators have said since the last Apply, and all of it for rules that are new. It reports
-// whether this edge should publish what is in force here now (Self).
+// Apply puts in force what operators have said since the last Apply, and all of it for rules that
+// are new. It reports whether this edge should publish what is in force here now (Self).
 //
-// A lift races with requests that were judged before it and have not started their mitigation yet. So the counts are forgotten
-// in one Apply, and in a later one the verdicts are voided that fell before its now, which is after that.
+// A lift races with requests that were judged before it and have not started their mitigation yet.
+// So the counts are forgotten in one Apply, and in a later one the verdicts are voided that fell
+// before its now, which is after that.
 func (l *List) Apply(now time.Time) (changed bool) {
 	for key, since := range l.settling {
 		if now.After(since) {
@@ -73,9 +76,9 @@ func (l *List) Apply(now time.Time) (changed bool) {
 	return false
 }
 
-// report passes on operators' orders about sources at other edges since this one began, each entry once, those of an
-// edge in their order. An edge that has an entry has all earlier entries of its edge, or what replaced them. mu is
-// locked.
+// report passes on operators' orders about sources at other edges since this one began, each entry
+// once, those of an edge in their order. An edge that has an entry has all earlier entries of its
+// edge, or what replaced them. mu is locked.
 func (l *List) report() {
 	if l.config.Received == nil {
 		return
@@ -83,15 +86,18 @@ func (l *List) report() {
 	var fresh []*operatorlog.Entry
 	for _, name := range l.fresh {
 		e := l.list.At(name)
-		if e == nil || e.Kind == operatorlog.Change || e.Mark().Edge == l.config.ID || e.Mark().Generation <= l.reported[e.Mark().Edge] || e.Start.Before(l.began) {
+		if e == nil || e.Kind == operatorlog.Change || e.Mark().Edge == l.config.ID ||
+			e.Mark().Generation <= l.reported[e.Mark().Edge] || e.Start.Before(l.began) {
 			continue
 		}
 		fresh = append(fresh, e)
 	}
 	slices.SortFunc(fresh, func(a, b *operatorlog.Entry) int {
-		return cmp.Or(cmp.Compare(a.Mark().Generation, b.Mark().Generation), cmp.Compare(a.Mark().Edge, b.Mark().Edge))
+		return cmp.Or(cmp.Compare(a.Mark().Generation, b.Mark().Generation),
+			cmp.Compare(a.Mark().Edge, b.Mark().Edge))
 	})
-	for _, e := range slices.CompactFunc(fresh, func(a, b *operatorlog.Entry) bool { return a.Mark() == b.Mark() }) {
+	for _, e := range slices.CompactFunc(fresh,
+		func(a, b *operatorlog.Entry) bool { return a.Mark() == b.Mark() }) {
 		l.reported[e.Mark().Edge] = e.Mark().Generation
 		l.config.Received(e.Order)
 	}
@@ -108,7 +114,8 @@ func (l *List) renameLifts(rules Rules) {
 			}
 			key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 			l.epochs[key] = lift.epoch
-			if _, there := before[key]; !there { // if it has counts, they are from before the rule was last gone
+			// If it has counts, they are from before the rule was last gone
+			if _, there := before[key]; !there {
 				l.config.Counters.Forget(rule.Counter, name.Source)
 			}
 		}
@@ -138,8 +145,10 @@ func (l *List) apply(name operatorlog.Name, now time.Time) {
 		case e.Kind == operatorlog.Block && now.Before(e.End):
 			// now carries the monotonic clock, and ends are held against that.
 			end := now.Add(min(e.End.Sub(now), mitigation.MaxBlock))
-			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) || bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
-				l.config.Bits.Start(key, mitigation.Bit{Start: e.Start, End: end, By: mitigation.ByAdmin, Reason: e.Reason, Who: e.Who}, now)
+			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) ||
+				bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
+				l.config.Bits.Start(key, mitigation.Bit{Start: e.Start, End: end,
+					By: mitigation.ByAdmin, Reason: e.Reason, Who: e.Who}, now)
 			}
 		case there && bit.By == mitigation.ByAdmin: // lifted, or ended by a shorter one
 			l.config.Bits.Lift(key, now)
@@ -147,8 +156,8 @@ func (l *List) apply(name operatorlog.Name, now time.Time) {
 	}
 }
 
-// Void begins an epoch: what was counted or started before is not in force any more. Apply does so as well; another
-// edge may know of a lift before its entry is here.
+// Void begins an epoch: what was counted or started before is not in force any more. Apply does so
+// as well; another edge may know of a lift before its entry is here.
 func (l *List) Void(name operatorlog.Name, epoch uint64, now time.Time) {
 	if l.lifts == nil {
 		l.lifts = make(map[operatorlog.Name]lift)
@@ -183,7 +192,8 @@ func (l *List) Sweep(now time.Time) {
 	some := false
 	for name, lift := range l.lifts {
 		// One learned from another edge's line has no word here yet.
-		if e := l.list.At(name); (e == nil || e.Over(now)) && (lift.listed || now.Sub(lift.since) > mitigation.MaxTimeout+mitigation.MaxMemory) {
+		if e := l.list.At(name); (e == nil || e.Over(now)) &&
+			(lift.listed || now.Sub(lift.since) > mitigation.MaxTimeout+mitigation.MaxMemory) {
 			delete(l.lifts, name)
 			some = true
 		}

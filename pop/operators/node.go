@@ -7,27 +7,29 @@ import (
 	"sluice/pop/wire"
 )
 
-// How the operators' list travels. Every node has a copy, and a head with its version. An edge reads the head of each
-// node twice a second; if it is of a list that it has not merged, it reads that; if the node lacks something, it writes
-// what it has: the list, then the head. Merging is a join, so the order of writes does not matter:
+// How the operators' list travels. Every node has a copy, and a head with its version. An edge
+// reads the head of each node twice a second; if it is of a list that it has not merged, it reads
+// that; if the node lacks something, it writes what it has: the list, then the head. Merging is a
+// join, so the order of writes does not matter:
 //
 //	two edges write at once        the later list stands, and the head is of one of the two. The other edge finds a head that is not
 //	                               its own; and whoever finds that head and list do not belong together writes both
 //	a node came back empty         it has no head, and gets the list from whoever asks first
 //	a list is lost, or was forged  its head is deleted by whoever finds out; then the node is as good as empty
-// While the secret replaces another, a node has a copy under each, and an edge that has both keeps both. So an order
-// given at an edge that has only the old one, or only the new one, reaches all.
+// While the secret replaces another, a node has a copy under each, and an edge that has both keeps
+// both. So an order given at an edge that has only the old one, or only the new one, reaches all.
 //
 // Commands of the list go to their node one at a time, by a connection of their own.
 
 const (
-	headEvery  = 500 * time.Millisecond
-	headHasty  = 50 * time.Millisecond // while the node lacks something, or an operator waits for the outcome
-	listExpire = 30 * 24 * 3600        // seconds, as long as memcached takes for a span of time
+	headEvery = 500 * time.Millisecond
+	// While the node lacks something, or an operator waits for the outcome
+	headHasty  = 50 * time.Millisecond
+	listExpire = 30 * 24 * 3600 // seconds, as long as memcached takes for a span of time
 )
 
-// Node is what an edge knows of a node's copy of the list, under one secret. The zero Node is empty, and is for the
-// secret in use.
+// Node is what an edge knows of a node's copy of the list, under one secret. The zero Node is
+// empty, and is for the secret in use.
 type Node struct {
 	line   int // of the secret
 	doing  doing
@@ -83,9 +85,9 @@ func (l *List) Look(w *Node, i int, now time.Time) (c wire.Command, due bool) {
 	return wire.Command{Node: i, Op: wire.Get, Way: wire.List, Key: l.sealed[w.line].headKey}, true
 }
 
-// Answered takes in the answer to a command of a node's copy, and returns the command that follows, if one does. The
-// answer to a Delete is not used; that to any other command comes here. One that failed is followed by another look
-// soon.
+// Answered takes in the answer to a command of a node's copy, and returns the command that follows,
+// if one does. The answer to a Delete is not used; that to any other command comes here. One that
+// failed is followed by another look soon.
 func (l *List) Answered(w *Node, r *wire.Result, now time.Time) (c wire.Command, follows bool) {
 	was := w.doing
 	w.doing = nothing
@@ -101,7 +103,9 @@ func (l *List) Answered(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 		return l.listRead(w, r, now)
 	case was == writingList:
 		w.doing = writingHead
-		return wire.Command{Node: r.Node, Op: wire.Set, Way: wire.List, Key: l.sealed[w.line].headKey, Value: operatorlog.SealHead(l.sealed[w.line].secret, w.writes), Expire: listExpire}, true
+		return wire.Command{Node: r.Node, Op: wire.Set, Way: wire.List,
+			Key: l.sealed[w.line].headKey, Value: operatorlog.SealHead(l.sealed[w.line].secret,
+				w.writes), Expire: listExpire}, true
 	}
 	w.merged, w.has = w.writes, w.wrote
 	return c, false
@@ -126,7 +130,8 @@ func (l *List) headRead(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 		return l.writeList(w, r.Node, now), true
 	case id != ours && id != w.merged:
 		w.head, w.doing = id, readingList
-		return wire.Command{Node: r.Node, Op: wire.Get, Way: wire.List, Key: l.sealed[w.line].listKey}, true
+		return wire.Command{Node: r.Node, Op: wire.Get, Way: wire.List,
+			Key: l.sealed[w.line].listKey}, true
 	case id == ours:
 		w.has, w.merged = version, id
 	case w.has != version:
@@ -149,7 +154,8 @@ func (l *List) listRead(w *Node, r *wire.Result, now time.Time) (c wire.Command,
 	}
 	if !ok {
 		w.next = now.Add(l.config.Jitter(headHasty))
-		return wire.Command{Node: r.Node, Op: wire.Delete, Way: wire.List, Key: l.sealed[w.line].headKey}, true
+		return wire.Command{Node: r.Node, Op: wire.Delete, Way: wire.List,
+			Key: l.sealed[w.line].headKey}, true
 	}
 	l.mu.Lock()
 	names, lacks := l.list.Merge(l.travelling(entries), now)
@@ -173,7 +179,8 @@ func (l *List) writeList(w *Node, node int, now time.Time) wire.Command {
 	w.writes, w.wrote = id, l.version
 	l.mu.Unlock()
 	w.doing = writingList
-	return wire.Command{Node: node, Op: wire.Set, Way: wire.List, Key: l.sealed[w.line].listKey, Value: text, Expire: listExpire}
+	return wire.Command{Node: node, Op: wire.Set, Way: wire.List, Key: l.sealed[w.line].listKey,
+		Value: text, Expire: listExpire}
 }
 
 // Forged is how many values were read that were no list or head under the PoP's secret.

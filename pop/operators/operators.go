@@ -1,9 +1,11 @@
-// Package operators is what operators have said, on one edge of a PoP. It keeps a copy of their list
-// (operatorlog.List), and knows which other edges have the orders that were given here (Spread). It puts words in force
-// on the tables that the request path shares (Apply): a block starts a mitigation; a lift ends it, and begins an epoch
-// of its source, under which its keys in the tier are others, and what was counted before is void. And the list travels
-// by the nodes, each of which has a copy (Node). Changes of rules are entries as well, but their content is not known
-// here: the owner of the edge puts them in force, and calls InForce. Nothing here does I/O or reads a clock.
+// Package operators is what operators have said, on one edge of a PoP. It keeps a copy of their
+// list (operatorlog.List), and knows which other edges have the orders that were given here
+// (Spread). It puts words in force on the tables that the request path shares (Apply): a block
+// starts a mitigation; a lift ends it, and begins an epoch of its source, under which its keys in
+// the tier are others, and what was counted before is void. And the list travels by the nodes, each
+// of which has a copy (Node). Changes of rules are entries as well, but their content is not known
+// here: the owner of the edge puts them in force, and calls InForce. Nothing here does I/O or reads
+// a clock.
 package operators
 
 import (
@@ -30,10 +32,11 @@ type Config struct {
 	Changes  bool   // of rules travel: the secret cannot be guessed
 	Counters *counter.Table
 	Bits     *mitigation.Table
-	// Received is called with operators' orders about sources at other edges, as they come into force here; nil:
-	// nothing is. It must not block, or call the List.
+	// Received is called with operators' orders about sources at other edges, as they come into
+	// force here; nil: nothing is. It must not block, or call the List.
 	Received func(operatorlog.Order)
-	Jitter   func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
+	// A time a little below the given one, that differs between edges and from time to time
+	Jitter func(time.Duration) time.Duration
 }
 
 // Rules are the rules in force, by the name that operators know them by.
@@ -45,23 +48,26 @@ type ruleSet struct {
 	of map[uint32]uint32
 }
 
-// List is this edge's copy of what operators have said, and what of it is in force. Apply, Void, Sweep, Epoch, Settling, Look and Answered
-// belong to one goroutine; all else may be called from anywhere.
+// List is this edge's copy of what operators have said, and what of it is in force. Apply, Void,
+// Sweep, Epoch, Settling, Look and Answered belong to one goroutine; all else may be called from
+// anywhere.
 type List struct {
 	config Config
 	rules  atomic.Pointer[ruleSet]
 	forged atomic.Uint64
 
-	mu       sync.Mutex // guards what follows
-	list     operatorlog.List
-	fresh    []operatorlog.Name // changed, and not yet in force
-	version  uint64             // of the list: grows with every change
-	changed  chan struct{}
-	sealed   []sealed           // under the secret, and under the one before
-	latest   time.Time          // when this edge last had something to say
-	began    time.Time          // when this edge did
-	applied  []operatorlog.Mark // of what is in force
-	reported map[uint64]uint64  // of each other edge, the generation of its latest entry about a source that was passed to Config.Received
+	mu      sync.Mutex // guards what follows
+	list    operatorlog.List
+	fresh   []operatorlog.Name // changed, and not yet in force
+	version uint64             // of the list: grows with every change
+	changed chan struct{}
+	sealed  []sealed           // under the secret, and under the one before
+	latest  time.Time          // when this edge last had something to say
+	began   time.Time          // when this edge did
+	applied []operatorlog.Mark // of what is in force
+	// Of each other edge, the generation of its latest entry about a source that was passed to
+	// Config.Received
+	reported map[uint64]uint64
 	others   []presence.Edge
 	silent   map[string]time.Time // by name, edges that went without saying that they end, and when
 	changes  ruleChanges
@@ -84,7 +90,8 @@ type sealed struct {
 
 // New makes an empty List under no rules.
 func New(c Config, now time.Time) *List {
-	l := &List{config: c, began: now, reported: make(map[uint64]uint64), silent: make(map[string]time.Time)}
+	l := &List{config: c, began: now, reported: make(map[uint64]uint64),
+		silent: make(map[string]time.Time)}
 	for _, line := range c.Secret.Lines() {
 		s := sealed{secret: line}
 		s.listKey, s.headKey = line.OperatorListKeys()
@@ -107,15 +114,19 @@ func (l *List) SetRules(rules Rules) {
 	l.rules.Store(set)
 }
 
-// Add puts an operator's word into the list; the next Apply puts it in force here, and it goes on its way to all edges.
-// Spread returns which of them have it. The error is operatorlog.ErrFull, ErrWord or ErrLong.
+// Add puts an operator's word into the list; the next Apply puts it in force here, and it goes on
+// its way to all edges. Spread returns which of them have it. The error is operatorlog.ErrFull,
+// ErrWord or ErrLong.
 func (l *List) Add(w operatorlog.Order, now time.Time) (operatorlog.Mark, error) {
 	if w.Kind == operatorlog.Change && !l.config.Changes {
-		return operatorlog.Mark{}, fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed", operatorlog.ErrOrder)
+		return operatorlog.Mark{},
+			fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed",
+				operatorlog.ErrOrder)
 	}
 	voids := mitigation.MaxTimeout
 	for _, rule := range l.rules.Load().Rules[w.Rule] {
-		voids = max(voids, rule.Counter.Lifetime(), rule.Repeat.Longest(rule.Timeout)+rule.Repeat.Memory())
+		voids = max(voids, rule.Counter.Lifetime(),
+			rule.Repeat.Longest(rule.Timeout)+rule.Repeat.Memory())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,19 +157,27 @@ func (l *List) change(names ...operatorlog.Name) {
 // Spread is how far words have come.
 type Spread struct {
 	mitigation.Spread
-	Silent []string // not among those known: they went lately without saying that they end, and may go on by what they had
-	Newer  bool     // an edge has something newer than the first of the words, which is not in force here: what stands is not known
+	// Not among those known: they went lately without saying that they end, and may go on by what
+	// they had
+	Silent []string
+	// An edge has something newer than the first of the words, which is not in force here: what
+	// stands is not known
+	Newer bool
 }
 
-// Spread returns which edges have entries, as they have published. An edge that has an entry takes it into account with
-// its next; so once all edges have one, and nothing is newer, none will give a concurrent order.
+// Spread returns which edges have entries, as they have published. An edge that has an entry takes
+// it into account with its next; so once all edges have one, and nothing is newer, none will give a
+// concurrent order.
 func (l *List) Spread(marks ...operatorlog.Mark) (s Spread) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	self := l.self()
 	for _, e := range append([]presence.Edge{self}, l.others...) {
 		s.Known++
-		if slices.ContainsFunc(marks, func(m operatorlog.Mark) bool { return !has(e.Marks, m) || slices.Contains(e.Refused, m) }) {
+		if slices.ContainsFunc(marks, func(m operatorlog.Mark) bool {
+			return !has(e.Marks, m) ||
+				slices.Contains(e.Refused, m)
+		}) {
 			s.Missing = append(s.Missing, e.Name)
 		} else {
 			s.Have++
@@ -180,10 +199,14 @@ func (l *List) Silent() []string {
 
 // has reports whether a word is among those that marks stand for.
 func has(marks []operatorlog.Mark, m operatorlog.Mark) bool {
-	return slices.ContainsFunc(marks, func(k operatorlog.Mark) bool { return k.Edge == m.Edge && k.Generation >= m.Generation })
+	return slices.ContainsFunc(marks, func(k operatorlog.Mark) bool {
+		return k.Edge == m.Edge &&
+			k.Generation >= m.Generation
+	})
 }
 
-// Encoded returns the list in the form in which it is kept, and a channel that is closed when it changes.
+// Encoded returns the list in the form in which it is kept, and a channel that is closed when it
+// changes.
 func (l *List) Encoded(now time.Time) (list []byte, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,8 +217,9 @@ func (l *List) Encoded(now time.Time) (list []byte, changed <-chan struct{}) {
 	return text, l.changed
 }
 
-// Restore takes in a list that Encoded returned. Before the first Apply, lifts in it are taken to be in force: a caller
-// at that time has nothing from before them. The error is operatorlog.ErrList.
+// Restore takes in a list that Encoded returned. Before the first Apply, lifts in it are taken to
+// be in force: a caller at that time has nothing from before them. The error is
+// operatorlog.ErrList.
 func (l *List) Restore(list []byte, now time.Time) error {
 	entries, _, err := operatorlog.Decode(l.config.Secret.OnDisk(), list)
 	if err != nil {
@@ -220,8 +244,9 @@ func (l *List) Restore(list []byte, now time.Time) error {
 	return nil
 }
 
-// encode returns the list as it travels under one of the secrets. What has merely ended since it was last encoded stays
-// in it, so that edges whose clocks differ do not keep sending it to each other. mu is locked.
+// encode returns the list as it travels under one of the secrets. What has merely ended since it
+// was last encoded stays in it, so that edges whose clocks differ do not keep sending it to each
+// other. mu is locked.
 func (l *List) encode(line int, now time.Time) ([]byte, operatorlog.Digest) {
 	s := &l.sealed[line]
 	if s.text == nil || s.encoded != l.version {
@@ -241,8 +266,8 @@ func (l *List) name() string {
 
 func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// ruleChanges is what became of changes of rules here; List.mu guards it. Until they are in force this edge does not count among those that
-// have what was said.
+// ruleChanges is what became of changes of rules here; List.mu guards it. Until they are in force
+// this edge does not count among those that have what was said.
 type ruleChanges struct {
 	version     uint64             // grows with each
 	moved       chan struct{}      // closed when it does
@@ -252,8 +277,8 @@ type ruleChanges struct {
 	unannounced bool // the others do not know yet what is in force here
 }
 
-// Changes returns the changes of rules that operators have said: by rule, the newest first. Their version grows with each of them, and
-// the channel is closed then.
+// Changes returns the changes of rules that operators have said: by rule, the newest first. Their
+// version grows with each of them, and the channel is closed then.
 func (l *List) Changes() (list []operatorlog.Entry, version uint64, moved <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,11 +288,13 @@ func (l *List) Changes() (list []operatorlog.Entry, version uint64, moved <-chan
 	return l.list.Changes(), l.changes.version, l.changes.moved
 }
 
-// InForce notes that what Changes returned is in force, except for what cannot be, the newest of that first.
+// InForce notes that what Changes returned is in force, except for what cannot be, the newest of
+// that first.
 func (l *List) InForce(version uint64, refused []operatorlog.Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.changes.done, l.changes.refused, l.changes.unannounced = version, slices.Clone(refused[:min(len(refused), presence.MaxRefused)]), true
+	l.changes.done, l.changes.refused, l.changes.unannounced = version,
+		slices.Clone(refused[:min(len(refused), presence.MaxRefused)]), true
 }
 
 // Describe sets what this edge publishes about itself.
@@ -284,7 +311,8 @@ func (l *List) Edges() []presence.Edge {
 	return append([]presence.Edge{l.self()}, l.others...)
 }
 
-// silentFor is how long an edge is remembered that went without saying that it ends: it has ended at once, hangs, or is cut off from the tier.
+// silentFor is how long an edge is remembered that went without saying that it ends: it has ended
+// at once, hangs, or is cut off from the tier.
 const silentFor = 10 * time.Minute
 
 // SetOthers takes in which other edges share the tier.
@@ -304,7 +332,11 @@ func (l *List) SetOthers(slots *presence.Slots, now time.Time) {
 		l.others = append(l.others, e)
 		delete(l.silent, e.Name)
 	})
-	maps.DeleteFunc(l.silent, func(name string, since time.Time) bool { return now.Sub(since) >= silentFor || name == l.name() })
+	maps.DeleteFunc(l.silent,
+		func(name string, since time.Time) bool {
+			return now.Sub(since) >= silentFor ||
+				name == l.name()
+		})
 }
 
 // wait is how long operators wait for the others to have a word.
@@ -333,12 +365,14 @@ func (l *List) Self() presence.Edge {
 
 // self is Self where mu is locked.
 func (l *List) self() presence.Edge {
-	return presence.Edge{ID: l.config.ID, Name: l.name(), Marks: l.applied, Refused: l.changes.refused, About: l.changes.about}
+	return presence.Edge{ID: l.config.ID, Name: l.name(), Marks: l.applied,
+		Refused: l.changes.refused, About: l.changes.about}
 }
 
 // note takes notice of changes of rules among the names. mu is locked.
 func (c *ruleChanges) note(names []operatorlog.Name) {
-	if !slices.ContainsFunc(names, func(n operatorlog.Name) bool { return n.Change != operatorlog.Mark{} }) {
+	if !slices.ContainsFunc(names,
+		func(n operatorlog.Name) bool { return n.Change != operatorlog.Mark{} }) {
 		return
 	}
 	c.version++
@@ -348,11 +382,12 @@ func (c *ruleChanges) note(names []operatorlog.Name) {
 	}
 }
 
-// travelling is what of a list is taken in: no changes of rules where the secret can be guessed, and anyone could have
-// made them.
+// travelling is what of a list is taken in: no changes of rules where the secret can be guessed,
+// and anyone could have made them.
 func (l *List) travelling(list []operatorlog.Entry) []operatorlog.Entry {
 	if l.config.Changes {
 		return list
 	}
-	return slices.DeleteFunc(list, func(e operatorlog.Entry) bool { return e.Kind == operatorlog.Change })
+	return slices.DeleteFunc(list,
+		func(e operatorlog.Entry) bool { return e.Kind == operatorlog.Change })
 }

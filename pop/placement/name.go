@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// Canonical gives the one spelling of a memcached node's HOST:PORT: names in lower case without their last dot,
-// addresses as netip writes them, IPv4 in IPv6 as IPv4, IPv6 in brackets, the port without leading zeros. All edges
-// choose nodes by it, so they may spell a node as they like. A node is still dialled as it was named.
+// Canonical gives the one spelling of a memcached node's HOST:PORT: names in lower case without
+// their last dot, addresses as netip writes them, IPv4 in IPv6 as IPv4, IPv6 in brackets, the port
+// without leading zeros. All edges choose nodes by it, so they may spell a node as they like. A
+// node is still dialled as it was named.
 func Canonical(name string) (string, error) {
 	colon := strings.LastIndexByte(name, ':')
 	host, bracketed := strings.CutPrefix(name[:max(colon, 0)], "[")
@@ -42,7 +43,8 @@ func Canonical(name string) (string, error) {
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if bracketed || !isHostName(host) {
-		return "", badNode(name, "want the name of a host, an IPv4 address or an IPv6 address in brackets")
+		return "",
+			badNode(name, "want the name of a host, an IPv4 address or an IPv6 address in brackets")
 	}
 	return host + ":" + port, nil
 }
@@ -61,8 +63,8 @@ func canonicalPort(text string) (string, bool) {
 	return strconv.FormatUint(n, 10), err == nil && n > 0
 }
 
-// isHostName takes names in small letters of which the last part is no number: such a name is a mistyped address, and resolvers
-// differ on which.
+// isHostName takes names in small letters of which the last part is no number: such a name is a
+// mistyped address, and resolvers differ on which.
 func isHostName(host string) bool {
 	last := ""
 	for label := range strings.SplitSeq(host, ".") {
@@ -80,7 +82,8 @@ func isHostName(host string) bool {
 	return err != nil && len(host) <= 253
 }
 
-// Names gives the canonical names of a list, in its order, if each is the name of a node and none is there twice.
+// Names gives the canonical names of a list, in its order, if each is the name of a node and none
+// is there twice.
 func Names(names []string) ([]string, error) {
 	canonical := make([]string, 0, len(names))
 	spelled := make(map[string]string, len(names))

@@ -1,10 +1,12 @@
-// Package placement decides which node of the tier has a source, and which had it before the list of nodes changed.
+// Package placement decides which node of the tier has a source, and which had it before the list
+// of nodes changed.
 //
-// A source is on one of the nodes that are up, chosen by rendezvous hashing (Thaler and Ravishankar, 1998): every node scores the source, and
-// the highest score wins. So edges that know the same nodes agree without a word, and a lost node moves its own sources only.
+// A source is on one of the nodes that are up, chosen by rendezvous hashing (Thaler and
+// Ravishankar, 1998): every node scores the source, and the highest score wins. So edges that know
+// the same nodes agree without a word, and a lost node moves its own sources only.
 //
-// Nodes has three things of each node: its name (Canonical, because edges choose by it), its health, and its role while
-// the list changes:
+// Nodes has three things of each node: its name (Canonical, because edges choose by it), its
+// health, and its role while the list changes:
 //
 //	health      probes, whose answers tell it: Probe and Probed. A node that is silent for 350 ms is down; one that has answered everything
 //	            for a second is up again, and if it had been up for three before, for a tenth: edges that have seen a short outage and those that
@@ -12,8 +14,8 @@
 //	            A node that is slow is down as well, while another is up and not slow: what edges count in one round trip, they count apart
 //	transition  Set and Advance: for Transition both lists are known, and a source may have a second place (Second)
 //
-// Nothing here does I/O or reads a clock. The caller sends the probes, and gives up what is under way to a node that
-// was lost.
+// Nothing here does I/O or reads a clock. The caller sends the probes, and gives up what is under
+// way to a node that was lost.
 package placement
 
 import (
@@ -29,26 +31,31 @@ import (
 	"sluice/pop/secret"
 )
 
-// The list of nodes can change while edges run, on one edge after the other. While edges with the old list and edges
-// with the new one share sources, those whose node differs must not be counted apart, or each would have its limit
-// twice. So for Transition an edge with the new list goes by the old one, and also writes to the new node of a source:
-// what it reports is added there too, and so are bits and announcements. The larger total counts. After that the new
-// list is all. If every edge gets the new list within Transition, a source loses nothing but, for windows longer than
-// that, what was counted of it before the change. An edge that is started with the new list while others have the old
-// one only (a restart instead of a reload) counts moved sources apart: they may be admitted their limit once more.
+// The list of nodes can change while edges run, on one edge after the other. While edges with the
+// old list and edges with the new one share sources, those whose node differs must not be counted
+// apart, or each would have its limit twice. So for Transition an edge with the new list goes by
+// the old one, and also writes to the new node of a source: what it reports is added there too, and
+// so are bits and announcements. The larger total counts. After that the new list is all. If every
+// edge gets the new list within Transition, a source loses nothing but, for windows longer than
+// that, what was counted of it before the change. An edge that is started with the new list while
+// others have the old one only (a restart instead of a reload) counts moved sources apart: they may
+// be admitted their limit once more.
 const Transition = 5 * time.Minute
 
 const (
 	probeEvery = 25 * time.Millisecond
-	probeLost  = time.Second            // a probe without an answer for so long is followed by another
-	downAfter  = 350 * time.Millisecond // without an answer, from the first probe that had none
-	upAfter    = time.Second            // of answers, so that a flapping node stays down
-	backAfter  = 100 * time.Millisecond // of answers, where the node had been up for steadyFor: it does not flap
-	steadyFor  = 3 * time.Second
-	slowFrom   = 150 * time.Millisecond // a probe's round trip by which a node is slow
+	// A probe without an answer for so long is followed by another
+	probeLost = time.Second
+	downAfter = 350 * time.Millisecond // without an answer, from the first probe that had none
+	upAfter   = time.Second            // of answers, so that a flapping node stays down
+	// Of answers, where the node had been up for steadyFor: it does not flap
+	backAfter = 100 * time.Millisecond
+	steadyFor = 3 * time.Second
+	slowFrom  = 150 * time.Millisecond // a probe's round trip by which a node is slow
 )
 
-// StepLate is between two Advances: after a longer pause this process was held up, and the nodes are not at fault for what was longer.
+// StepLate is between two Advances: after a longer pause this process was held up, and the nodes
+// are not at fault for what was longer.
 const StepLate = 100 * time.Millisecond
 
 // role is what a node is to placement.
@@ -70,13 +77,15 @@ type node struct {
 	probing bool          // a probe is under way
 	probed  time.Time     // when the last one was sent
 	awaited bool          // a good answer, since a probe was sent
-	waited  time.Duration // Nodes.lived when it began to be, or when the node last carried something out
-	fast    time.Time     // when the last good answer came that was not slow
-	good    time.Time     // since when all answers have been good
+	// Nodes.lived when it began to be, or when the node last carried something out
+	waited time.Duration
+	fast   time.Time // when the last good answer came that was not slow
+	good   time.Time // since when all answers have been good
 }
 
-// Nodes are those of a tier, as one edge sees them. They are known by their index, which never changes: new ones are added as lists change. Set,
-// Health, Up, Alone, Members and Names may be called from anywhere, all else belongs to one goroutine.
+// Nodes are those of a tier, as one edge sees them. They are known by their index, which never
+// changes: new ones are added as lists change. Set, Health, Up, Alone, Members and Names may be
+// called from anywhere, all else belongs to one goroutine.
 type Nodes struct {
 	secret  secret.Secret
 	nodes   []node
@@ -97,7 +106,8 @@ type Nodes struct {
 
 type wanted struct{ names, spelled []string }
 
-// New takes a list of nodes, all of which are up until they prove otherwise. Errors are those of Set.
+// New takes a list of nodes, all of which are up until they prove otherwise. Errors are those of
+// Set.
 func New(list []string, s secret.Secret, now time.Time) (*Nodes, error) {
 	names, err := known(list)
 	if err != nil {
@@ -111,7 +121,8 @@ func New(list []string, s secret.Secret, now time.Time) (*Nodes, error) {
 	return n, nil
 }
 
-// Set changes the list of nodes; the next Advance begins with it. Errors are those of Names, and that the list is empty.
+// Set changes the list of nodes; the next Advance begins with it. Errors are those of Names, and
+// that the list is empty.
 func (n *Nodes) Set(list []string) error {
 	names, err := known(list)
 	if err != nil {
@@ -133,10 +144,12 @@ func known(list []string) ([]string, error) {
 }
 
 func (n *Nodes) add(name, spelled string, r role, now time.Time) {
-	n.nodes = append(n.nodes, node{name: name, spelled: spelled, role: r, hash: xxhash.Sum64String(name), up: true, since: now, fast: now, good: now})
+	n.nodes = append(n.nodes, node{name: name, spelled: spelled, role: r,
+		hash: xxhash.Sum64String(name), up: true, since: now, fast: now, good: now})
 }
 
-// Advance begins and ends transitions, and returns the nodes that are no longer in use. It is called with every step of the edge.
+// Advance begins and ends transitions, and returns the nodes that are no longer in use. It is
+// called with every step of the edge.
 func (n *Nodes) Advance(now time.Time) (left []int) {
 	if now.Sub(n.stepped) > StepLate {
 		n.awake = now
@@ -235,7 +248,8 @@ func (n *Nodes) Second(s counter.Source, node int) int {
 	return -1
 }
 
-// NodesOf are the node of a source, and its new one while a transition lasts; none if no node is up.
+// NodesOf are the node of a source, and its new one while a transition lasts; none if no node is
+// up.
 func (n *Nodes) NodesOf(s counter.Source) []int {
 	first := n.NodeOf(s)
 	if first < 0 {
@@ -251,14 +265,16 @@ func (n *Nodes) NodesOf(s counter.Source) []int {
 func (n *Nodes) Fixed() int {
 	best := -1
 	for i := range n.nodes {
-		if d := &n.nodes[i]; d.up && d.role&current != 0 && (best < 0 || d.hash > n.nodes[best].hash) {
+		if d := &n.nodes[i]; d.up && d.role&current != 0 &&
+			(best < 0 || d.hash > n.nodes[best].hash) {
 			best = i
 		}
 	}
 	return best
 }
 
-// Bucket is the node of what must never move because a node is down, up or not; -1: this edge counts alone. It changes as a transition ends.
+// Bucket is the node of what must never move because a node is down, up or not; -1: this edge
+// counts alone. It changes as a transition ends.
 func (n *Nodes) Bucket(bucket uint32) (node int) {
 	node = -1
 	if n.full.Load() {
@@ -282,7 +298,8 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Probe reports whether it is time to probe a node; Probed must follow. It may find that a node has owed an answer for so long that it is lost.
+// Probe reports whether it is time to probe a node; Probed must follow. It may find that a node has
+// owed an answer for so long that it is lost.
 func (n *Nodes) Probe(i int, now time.Time) (due, lost bool) {
 	d := &n.nodes[i]
 	if d.up && n.silent(d) {
@@ -298,8 +315,9 @@ func (n *Nodes) Probe(i int, now time.Time) (due, lost bool) {
 	return true, lost
 }
 
-// silent reports whether a node has owed an answer for too long, while this edge was awake to take it. It counts from the first probe that was not answered:
-// one that fails is followed by another, which may have to connect first.
+// silent reports whether a node has owed an answer for too long, while this edge was awake to take
+// it. It counts from the first probe that was not answered: one that fails is followed by another,
+// which may have to connect first.
 func (n *Nodes) silent(d *node) bool { return d.awaited && n.lived-d.waited >= downAfter }
 
 // Probed takes in whether a probe was answered, and reports whether the node is lost.
@@ -333,22 +351,24 @@ func (n *Nodes) Probed(i int, ok bool, now time.Time) (lost bool) {
 	return false
 }
 
-// faster reports whether another node that is up is not slow. Where all are, it is the way to them or this edge, and moving sources
-// helps nobody.
+// faster reports whether another node that is up is not slow. Where all are, it is the way to them
+// or this edge, and moving sources helps nobody.
 func (n *Nodes) faster(than int, now time.Time) bool {
 	for i := range n.nodes {
-		if d := &n.nodes[i]; i != than && d.up && d.role&current != 0 && now.Sub(d.fast) < downAfter {
+		if d := &n.nodes[i]; i != than && d.up && d.role&current != 0 &&
+			now.Sub(d.fast) < downAfter {
 			return true
 		}
 	}
 	return false
 }
 
-// Carried takes in that a node has carried something out: it is not silent, however late its probes are. To a node that is far, a probe
-// waits for the commands before it.
+// Carried takes in that a node has carried something out: it is not silent, however late its probes
+// are. To a node that is far, a probe waits for the commands before it.
 func (n *Nodes) Carried(i int) { n.nodes[i].waited = n.lived }
 
-// Steady reports whether a good answer to a probe that comes at now changes nothing, and no other probe follows at once.
+// Steady reports whether a good answer to a probe that comes at now changes nothing, and no other
+// probe follows at once.
 func (n *Nodes) Steady(i int, now time.Time) bool {
 	d := &n.nodes[i]
 	return d.up && !d.good.IsZero() && now.Sub(d.probed) < probeEvery
@@ -369,19 +389,22 @@ func (n *Nodes) SetFull(full bool) {
 	}
 }
 
-// Full reports whether the PoP has as many edges as can share it without this one. It may be called from anywhere.
+// Full reports whether the PoP has as many edges as can share it without this one. It may be called
+// from anywhere.
 func (n *Nodes) Full() bool { return n.full.Load() }
 
 // publish lets the request path and operators know which nodes there are, and which are up.
 func (n *Nodes) publish() {
 	n.moved = true
-	health, names, members := make([]bool, len(n.nodes)), make([]string, len(n.nodes)), []member.Node{}
+	health, names, members := make([]bool, len(n.nodes)), make([]string,
+		len(n.nodes)), []member.Node{}
 	for i := range n.nodes {
 		d := &n.nodes[i]
 		health[i], names[i] = d.up && d.role != 0, d.spelled
 		if d.role != 0 {
 			members = append(members, member.Node{
-				Address: d.spelled, Up: d.up, Joining: d.role&current == 0, Leaving: !n.moving.IsZero() && d.role&joining == 0,
+				Address: d.spelled, Up: d.up, Joining: d.role&current == 0,
+				Leaving: !n.moving.IsZero() && d.role&joining == 0,
 			})
 		}
 	}
@@ -406,14 +429,15 @@ func (n *Nodes) InUse(i int) bool { return n.nodes[i].role != 0 }
 // IsUp reports whether a node is up.
 func (n *Nodes) IsUp(i int) bool { return n.nodes[i].up }
 
-// Known is what Health returns, as one value, which is another whenever anything about the nodes has changed.
+// Known is what Health returns, as one value, which is another whenever anything about the nodes
+// has changed.
 func (n *Nodes) Known() *[]bool { return n.health.Load() }
 
 // Health returns which nodes are up, by their index; do not change the result.
 func (n *Nodes) Health() []bool { return *n.health.Load() }
 
-// Up reports whether any node is left to count a source in: a lost node's sources move to the others at once. An edge that counts
-// alone because the PoP is full has none.
+// Up reports whether any node is left to count a source in: a lost node's sources move to the
+// others at once. An edge that counts alone because the PoP is full has none.
 func (n *Nodes) Up() bool { return !n.full.Load() && slices.Contains(n.Health(), true) }
 
 // NoteAlone notes when this edge begins to count alone, and when it does no more.

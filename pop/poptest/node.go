@@ -1,9 +1,10 @@
-// Package poptest is a memcached node in memory: for the Machine in virtual time, by Node.Do, and for the real clients over
-// real or in-memory connections, by Node.Listen and Node.Dial. It knows what Sluice asks of memcached and behaves there as
-// memcached 1.6 does, its oddities included:
+// Package poptest is a memcached node in memory: for the Machine in virtual time, by Node.Do, and
+// for the real clients over real or in-memory connections, by Node.Listen and Node.Dial. It knows
+// what Sluice asks of memcached and behaves there as memcached 1.6 does, its oddities included:
 //
-//   - incr keeps an item's expiry and its length (a shorter number is followed by spaces), wraps at 2^64, and does not
-//     save the item from eviction: only get and a new value do; decr is the same, and stops at 0
+//   - incr keeps an item's expiry and its length (a shorter number is followed by spaces), wraps at
+//     2^64, and does not save the item from eviction: only get and a new value do; decr is the
+//     same, and stops at 0
 //   - expiry is in whole seconds, so that an item with an expiry of 1 lives anything up to that
 //   - append to an item that would get too long and append to no item answer the same
 //
@@ -20,7 +21,8 @@ import (
 	"sluice/pop/wire"
 )
 
-// ErrDown is in the Result of a command to a node that is killed, ErrHung of one to a node that is hung.
+// ErrDown is in the Result of a command to a node that is killed, ErrHung of one to a node that is
+// hung.
 var (
 	ErrDown = errors.New("poptest: node is down")
 	ErrHung = errors.New("poptest: node does not answer")
@@ -32,9 +34,10 @@ const maxItem = 1 << 20
 type Node struct {
 	capacity int
 
-	mu       sync.Mutex
-	items    map[string]*item
-	lru      item // the ring of those that are there: behind it the last used, before it the next to go
+	mu    sync.Mutex
+	items map[string]*item
+	// The ring of those that are there: behind it the last used, before it the next to go
+	lru      item
 	there    int
 	evict    uint64
 	versions uint64
@@ -47,7 +50,8 @@ type Node struct {
 	last  string
 }
 
-// long is a Get of many keys, and where they are, for who asks the same again and again. What is not there has an item all the same.
+// long is a Get of many keys, and where they are, for who asks the same again and again. What is
+// not there has an item all the same.
 type long struct {
 	keys  string
 	items []*item
@@ -85,8 +89,8 @@ func (n *Node) empty() {
 	n.versions = 0
 }
 
-// Do carries out a command at now. Node and Report of the command are of no concern to it. Values in a Result are
-// read alone: others may have been given the same.
+// Do carries out a command at now. Node and Report of the command are of no concern to it. Values
+// in a Result are read alone: others may have been given the same.
 func (n *Node) Do(now time.Time, c wire.Command) wire.Result {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -186,7 +190,8 @@ func (n *Node) get(now time.Time, keys string) [][]byte {
 	return values
 }
 
-// values makes room for an answer, of many at once: a thousand small pieces of memory cost more than a large one.
+// values makes room for an answer, of many at once: a thousand small pieces of memory cost more
+// than a large one.
 func (n *Node) values(count int) [][]byte {
 	if len(n.spare) < count {
 		n.spare = make([][]byte, max(count, 1024))
@@ -229,7 +234,8 @@ func (n *Node) fresh(now time.Time, it *item) *item {
 	return it
 }
 
-// version is what an item is that has just been stored: of a node no two are alike until it restarts, when they begin anew.
+// version is what an item is that has just been stored: of a node no two are alike until it
+// restarts, when they begin anew.
 func (n *Node) version() uint64 {
 	n.versions++
 	return n.versions
@@ -285,7 +291,8 @@ func number(value []byte) (uint64, bool) {
 	return v, err == nil
 }
 
-// room is where a new value is written: over the old one, unless that is lent. It is not nil, which would be no value.
+// room is where a new value is written: over the old one, unless that is lent. It is not nil, which
+// would be no value.
 func (it *item) room() []byte {
 	if it.lent || it.value == nil {
 		it.lent = false
@@ -303,7 +310,8 @@ func (it *item) setNumber(v uint64) {
 	}
 }
 
-// Items is how many items the node holds, expired ones that nobody asked for since included; Evicted how many had to make room.
+// Items is how many items the node holds, expired ones that nobody asked for since included;
+// Evicted how many had to make room.
 func (n *Node) Items() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -317,7 +325,8 @@ func (n *Node) Evicted() uint64 {
 	return n.evict
 }
 
-// Kill ends the node as SIGKILL ends a process: what it holds is gone, its connections are cut, new ones refused.
+// Kill ends the node as SIGKILL ends a process: what it holds is gone, its connections are cut, new
+// ones refused.
 func (n *Node) Kill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -335,7 +344,8 @@ func (n *Node) Restart() error {
 	return n.net.listenAgain(n)
 }
 
-// Hang stops the node as SIGSTOP stops a process: connections stay open and new ones are accepted, but nothing is answered.
+// Hang stops the node as SIGSTOP stops a process: connections stay open and new ones are accepted,
+// but nothing is answered.
 func (n *Node) Hang() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -24,8 +24,8 @@ type Reply struct {
 	Close bool          // then close the connection
 }
 
-// Fault gives the reply to a command, of which it gets the first line without its end, and the honest answer. It is
-// called by several goroutines.
+// Fault gives the reply to a command, of which it gets the first line without its end, and the
+// honest answer. It is called by several goroutines.
 type Fault func(command string, answer []byte) Reply
 
 // network is the part of a Node that has connections. Node.mu guards it.
@@ -76,7 +76,8 @@ func (n *Node) Open() int {
 	return len(n.net.conns)
 }
 
-// Listen serves the text protocol on a free port of the loopback address, which it returns, until the node is closed.
+// Listen serves the text protocol on a free port of the loopback address, which it returns, until
+// the node is closed.
 func (n *Node) Listen() (address string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -105,7 +106,8 @@ func (n *Node) accept(l net.Listener) {
 	}
 }
 
-// Dial connects to the node without a socket: what a net.Dialer's DialContext does, for testing/synctest.
+// Dial connects to the node without a socket: what a net.Dialer's DialContext does, for
+// testing/synctest.
 func (n *Node) Dial(context.Context, string, string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	if !n.admit(ours) {
@@ -129,7 +131,8 @@ func (n *Node) admit(c net.Conn) bool {
 	return true
 }
 
-// serve answers commands until the connection ends. As memcached does, it answers all it has read before it writes.
+// serve answers commands until the connection ends. As memcached does, it answers all it has read
+// before it writes.
 func (n *Node) serve(c net.Conn) {
 	defer func() {
 		c.Close()
@@ -228,8 +231,8 @@ func (n *Node) wait() error {
 	return nil
 }
 
-// parse reads a command line. The Value of one that stores has the right length and no content yet; unique says that
-// values are wanted with their unique number ("gets").
+// parse reads a command line. The Value of one that stores has the right length and no content yet;
+// unique says that values are wanted with their unique number ("gets").
 func parse(line string) (c wire.Command, unique, ok bool) {
 	f := strings.Fields(line)
 	if len(f) < 2 {

@@ -8,14 +8,15 @@ import (
 
 const (
 	every = time.Second
-	hasty = 100 * time.Millisecond // while this edge waits for a slot, or for others to have what was said here
+	// While this edge waits for a slot, or for others to have what was said here
+	hasty = 100 * time.Millisecond
 )
 
 // Due reports whether it is time to Keep.
 func (p *Slots) Due(now time.Time) bool { return !now.Before(p.next) }
 
-// Keep writes this edge's slot to the node where edges meet, and reads the others'. awaited says that a request waits
-// for the answer. Below 0 there is no node, and nothing to send.
+// Keep writes this edge's slot to the node where edges meet, and reads the others'. awaited says
+// that a request waits for the answer. Below 0 there is no node, and nothing to send.
 func (p *Slots) Keep(node int, self Edge, awaited bool, now time.Time) (list []wire.Command) {
 	p.next, p.idle = now.Add(every), false
 	if p.Key() == "" && !p.full || awaited {
@@ -41,11 +42,13 @@ func (p *Slots) fill(node int, op wire.Op, key string, self Edge, now time.Time)
 	if p.highest == 1 {
 		kept = keptAlone
 	}
-	return wire.Command{Node: node, Op: op, Key: key, Value: p.Encode(now, self), Expire: wire.Seconds(kept)}
+	return wire.Command{Node: node, Op: op, Key: key, Value: p.Encode(now, self),
+		Expire: wire.Seconds(kept)}
 }
 
-// Overdue reports whether this edge's slot should have been filled some time ago, because Keep was not called; then it
-// is to be filled. The slots are read when this edge next reports something (Wake).
+// Overdue reports whether this edge's slot should have been filled some time ago, because Keep was
+// not called; then it is to be filled. The slots are read when this edge next reports something
+// (Wake).
 func (p *Slots) Overdue(late time.Duration, now time.Time) bool {
 	if p.Key() == "" || now.Sub(p.spoke) < every+late {
 		return false
@@ -54,7 +57,8 @@ func (p *Slots) Overdue(late time.Duration, now time.Time) bool {
 	return true
 }
 
-// Wake reports whether the slots have not been read for a while because nothing happened; it makes Keep due.
+// Wake reports whether the slots have not been read for a while because nothing happened; it makes
+// Keep due.
 func (p *Slots) Wake(now time.Time) bool {
 	if p.idle {
 		p.next = now
@@ -65,16 +69,20 @@ func (p *Slots) Wake(now time.Time) bool {
 // Changed notes that what this edge publishes has changed; it makes Keep due.
 func (p *Slots) Changed(now time.Time) { p.next, p.changed = now, true }
 
-// Answered takes in what is in the slots, and returns the command that takes a free one, if this edge needs one and may
-// have it; Taken takes in the outcome. forged is how many slots hold what no edge of the PoP has written.
-func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now, wall time.Time) (c wire.Command, slot int, takes bool, forged int) {
+// Answered takes in what is in the slots, and returns the command that takes a free one, if this
+// edge needs one and may have it; Taken takes in the outcome. forged is how many slots hold what no
+// edge of the PoP has written.
+func (p *Slots) Answered(r *wire.Result, self Edge, random uint64, now,
+	wall time.Time) (c wire.Command, slot int, takes bool, forged int) {
 	forged = p.Read(r.Values[:slots], now, wall)
 	p.View = r.Values[slots]
 	slot, key, empty, takes := p.Choose(self.Name, random, now)
 	if takes {
 		op := wire.Add
 		if !empty {
-			op, p.taken = wire.Set, true // another edge that takes it at the same time notices with the next read, before either fills it again
+			// Another edge that takes it at the same time notices with the next read, before either
+			// fills it again
+			op, p.taken = wire.Set, true
 			if soon := now.Add(hasty); soon.Before(p.next) {
 				p.next = soon
 			}
@@ -96,7 +104,8 @@ func (p *Slots) Taken(slot int, ok bool, now time.Time) {
 	}
 }
 
-// Met is how many other edges there are, but for one of a name: an edge's own process before it is no company.
+// Met is how many other edges there are, but for one of a name: an edge's own process before it is
+// no company.
 func (p *Slots) Met(but string) (n int) {
 	p.Others(func(e Edge) {
 		if e.Name != but {

@@ -1,8 +1,9 @@
-// Package presence finds out which edges share a tier. There are as many slots in it as edges can share counters; each
-// edge keeps one filled, for as long as it lives, with what it publishes about itself. An edge that finds none free
-// counts alone until there is one, and does not disturb the others. All edges meet at one node (placement.Nodes.Fixed),
-// where each fills its slot and reads all of them about once a second: Keep returns what to send; Slots.Answered and
-// Slots.Taken take in the answers. Nothing here does I/O or reads a clock.
+// Package presence finds out which edges share a tier. There are as many slots in it as edges can
+// share counters; each edge keeps one filled, for as long as it lives, with what it publishes about
+// itself. An edge that finds none free counts alone until there is one, and does not disturb the
+// others. All edges meet at one node (placement.Nodes.Fixed), where each fills its slot and reads
+// all of them about once a second: Keep returns what to send; Slots.Answered and Slots.Taken take
+// in the answers. Nothing here does I/O or reads a clock.
 package presence
 
 import (
@@ -19,17 +20,20 @@ import (
 // Kept is how long a slot stays filled.
 const Kept = 4 * time.Second
 
-// keptAlone is how long that of an edge without others does: nobody else could tell the one after it which time it had.
+// keptAlone is how long that of an edge without others does: nobody else could tell the one after
+// it which time it had.
 const keptAlone = time.Minute
 
 // ClocksApart is how far edges' times may be apart: what all that they compare tolerates.
 const ClocksApart = 2 * time.Second
 
 const (
-	slots   = counter.MaxEdges
-	hold    = 10 * time.Second // a number once seen is believed so long: a lost node must not halve it
+	slots = counter.MaxEdges
+	// A number once seen is believed so long: a lost node must not halve it
+	hold    = 10 * time.Second
 	maxName = 64
-	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(operatorlog.MaxMarks+MaxRefused) + secret.MACSize
+	maxSize = 8 + 8 + 1 + 3*(1+maxName) + 4*8 + 2*1 + 16*(operatorlog.MaxMarks+MaxRefused) +
+		secret.MACSize
 )
 
 // Edge is what an edge publishes about itself.
@@ -38,15 +42,17 @@ type Edge struct {
 	sequence uint64 // each presence has a higher one
 	Name     string
 	Marks    []operatorlog.Mark // of the operators' list that it has put into force
-	Refused  []operatorlog.Mark // of these what it could not: changes of rules that it does not understand, MaxRefused at most
-	Ends     bool               // it has stopped deciding: its last presence
+	// Of these what it could not: changes of rules that it does not understand, MaxRefused at most
+	Refused []operatorlog.Mark
+	Ends    bool // it has stopped deciding: its last presence
 	member.About
 }
 
 // MaxRefused is how many refused changes an edge publishes, the newest.
 const MaxRefused = 8
 
-// peer is what this edge has learned of another. What was recorded and is said once more does not count: the sequence number must grow.
+// peer is what this edge has learned of another. What was recorded and is said once more does not
+// count: the sequence number must grow.
 type peer struct {
 	Edge
 	slot     int       // where it last said something new: its own
@@ -59,7 +65,8 @@ func (e *peer) alive(now time.Time) bool { return !e.Ends && now.Sub(e.received)
 // Slots is what an edge knows of the slots.
 type Slots struct {
 	Keys string // of all slots, and of what is read with them, for a Get
-	// View is what says that somebody looks at the whole PoP, as last read; nil: nobody does. It is read with the slots, so it costs no command.
+	// View is what says that somebody looks at the whole PoP, as last read; nil: nobody does. It is
+	// read with the slots, so it costs no command.
 	View []byte
 
 	// Wall is the time that edges agree by, which each presence tells. It never goes back.
@@ -81,17 +88,21 @@ type Slots struct {
 	highest  int
 	highTime time.Time
 
-	next    time.Time     // when the slots are read again
-	spoke   time.Time     // when our slot was last filled
-	changed bool          // what this edge publishes has, since
-	ahead   time.Duration // by how much the latest time in the slots was ahead of this edge's; 0: it was not
-	first   bool          // they were read for the first time
-	idle    bool          // by Overdue, and until it reports something this edge need not know which edges there are
+	next    time.Time // when the slots are read again
+	spoke   time.Time // when our slot was last filled
+	changed bool      // what this edge publishes has, since
+	// By how much the latest time in the slots was ahead of this edge's; 0: it was not
+	ahead time.Duration
+	first bool // they were read for the first time
+	// By Overdue, and until it reports something this edge need not know which edges there are
+	idle bool
 }
 
 // New is for the edge with an ID.
 func New(s secret.Secret, id uint64) Slots {
-	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), Wall: func(now time.Time) time.Time { return now }, read: make([]*peer, slots), filled: make([]bool, slots), peers: make(map[uint64]*peer)}
+	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots),
+		Wall: func(now time.Time) time.Time { return now }, read: make([]*peer,
+			slots), filled: make([]bool, slots), peers: make(map[uint64]*peer)}
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
@@ -115,14 +126,16 @@ func (p *Slots) PoP() string { return p.keys[0] }
 func (p *Slots) Member() bool { return p.held || p.slot >= 0 }
 
 // Succeed makes this edge a member from the start: the process that it replaces is one, and leaves
-// it its place by its end. Until then 65 processes may report. That is one more than a lane has room
-// for if each adds 256 hits of a source to it at once (package lanes), which is over any limit.
+// it its place by its end. Until then 65 processes may report. That is one more than a lane has
+// room for if each adds 256 hits of a source to it at once (package lanes), which is over any
+// limit.
 func (p *Slots) Succeed() { p.held = true }
 
 // Full reports whether all slots are others', so that this edge counts alone.
 func (p *Slots) Full() bool { return p.full }
 
-// Highest is how many edges there have been lately, this one included; 0 before the slots were read.
+// Highest is how many edges there have been lately, this one included; 0 before the slots were
+// read.
 func (p *Slots) Highest() int { return p.highest }
 
 // Others calls f with each other edge.
@@ -143,7 +156,8 @@ func (p *Slots) Ended(id uint64) bool {
 // Encode returns the value for the slot.
 func (p *Slots) Encode(now time.Time, e Edge) []byte {
 	p.sequence = max(p.sequence+1, uint64(max(p.Wall(now).UnixMilli(), 0)))
-	size, texts := 64+16*(len(e.Marks)+len(e.Refused))+secret.MACSize, [...]string{e.Name, e.Address, e.Version}
+	size, texts := 64+16*(len(e.Marks)+len(e.Refused))+secret.MACSize, [...]string{e.Name,
+		e.Address, e.Version}
 	for i, text := range texts {
 		texts[i] = text[:min(len(text), maxName)]
 		size += len(texts[i])
@@ -158,7 +172,8 @@ func (p *Slots) Encode(now time.Time, e Edge) []byte {
 	for _, marks := range [][]operatorlog.Mark{e.Marks, e.Refused} {
 		b = append(b, byte(len(marks)))
 		for _, k := range marks {
-			b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge), k.Generation)
+			b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge),
+				k.Generation)
 		}
 	}
 	return p.secret.Seal(secret.Presence, b)
@@ -193,9 +208,9 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 	return e, in.Whole()
 }
 
-// Read takes in what is in the slots, and returns how many hold what no edge of the PoP has written. A slot is free if
-// its edge writes nothing new or has another one, or if no edge of the PoP has filled it. wall is now by the wall
-// clock.
+// Read takes in what is in the slots, and returns how many hold what no edge of the PoP has
+// written. A slot is free if its edge writes nothing new or has another one, or if no edge of the
+// PoP has filled it. wall is now by the wall clock.
 func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 	ours := false
 	p.ahead, p.first = 0, p.highest == 0
@@ -213,8 +228,10 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 			ours = ours || i == p.slot
 			continue
 		}
-		p.ahead = max(p.ahead, time.UnixMilli(int64(e.sequence)).Sub(wall)) // an old copy is behind, so it changes nothing
-		// A sequence number goes on with the clock; one that is behind is an old copy of an edge that is gone.
+		// An old copy is behind, so it changes nothing
+		p.ahead = max(p.ahead, time.UnixMilli(int64(e.sequence)).Sub(wall))
+		// A sequence number goes on with the clock; one that is behind is an old copy of an edge
+		// that is gone.
 		recent := int64(e.sequence) >= wall.Add(-2*Kept).UnixMilli()
 		known := p.peers[e.ID]
 		switch {
@@ -244,7 +261,8 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 		switch {
 		case e.alive(now):
 			edges++
-		case !e.Ends || now.Sub(e.received) > 3*Kept: // an edge that has ended is remembered for longer than an old copy of it counts as recent
+		// An edge that has ended is remembered for longer than an old copy of it counts as recent
+		case !e.Ends || now.Sub(e.received) > 3*Kept:
 			delete(p.peers, id)
 		}
 	}
@@ -254,9 +272,11 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 	return forged
 }
 
-// Behind is by how much this edge is to put its time forward, after the slots were read. An edge that begins goes to the latest time that was told, be
-// it of an edge that is gone, so that it dates no hit into a time that was counted already; and no further, or edges that begin one after the other would
-// go on and on. Later it goes where others are, within half the time between two presences, unless ClocksApart covers that.
+// Behind is by how much this edge is to put its time forward, after the slots were read. An edge
+// that begins goes to the latest time that was told, be it of an edge that is gone, so that it
+// dates no hit into a time that was counted already; and no further, or edges that begin one after
+// the other would go on and on. Later it goes where others are, within half the time between two
+// presences, unless ClocksApart covers that.
 func (p *Slots) Behind() time.Duration {
 	if p.first {
 		return p.ahead
@@ -267,12 +287,13 @@ func (p *Slots) Behind() time.Duration {
 	return 0
 }
 
-// Choose returns which slot to fill, if this edge needs one and may have one, and whether it is empty. random keeps
-// edges from choosing the same. An edge that has found the PoP full lets others go first that only have to come back to
-// theirs, because their node was lost: it waits until there has been room for a while. To the slot of an
-// edge that has said that it ends nobody comes back: the process that replaces it, by the same name, takes it at once,
-// and others two reads later.
-func (p *Slots) Choose(name string, random uint64, now time.Time) (slot int, key string, empty, ok bool) {
+// Choose returns which slot to fill, if this edge needs one and may have one, and whether it is
+// empty. random keeps edges from choosing the same. An edge that has found the PoP full lets others
+// go first that only have to come back to theirs, because their node was lost: it waits until there
+// has been room for a while. To the slot of an edge that has said that it ends nobody comes back:
+// the process that replaces it, by the same name, takes it at once, and others two reads later.
+func (p *Slots) Choose(name string, random uint64,
+	now time.Time) (slot int, key string, empty, ok bool) {
 	switch {
 	case p.slot >= 0:
 		return 0, "", false, false
@@ -284,7 +305,8 @@ func (p *Slots) Choose(name string, random uint64, now time.Time) (slot int, key
 	}
 	for i := range p.free { // from a random one on, because all who wait may take one now
 		slot := p.free[(uint64(i)+random)%uint64(len(p.free))]
-		if e := p.read[slot]; p.full && e != nil && e.slot == slot && e.Ends && (e.Name == name || now.Sub(p.room) >= 2*every) {
+		if e := p.read[slot]; p.full && e != nil && e.slot == slot && e.Ends && (e.Name == name ||
+			now.Sub(p.room) >= 2*every) {
 			return slot, p.keys[slot], false, true
 		}
 	}
@@ -295,5 +317,6 @@ func (p *Slots) Choose(name string, random uint64, now time.Time) (slot int, key
 	return slot, p.keys[slot], !p.filled[slot], true
 }
 
-// Take notes that a slot is filled. Another edge may have done the same: whose it is the next read says.
+// Take notes that a slot is filled. Another edge may have done the same: whose it is the next read
+// says.
 func (p *Slots) Take(slot int) { p.slot, p.full, p.room = slot, false, time.Time{} }

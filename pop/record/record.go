@@ -1,7 +1,8 @@
-// Package record is what edges send each other through the tier: that a source is mitigated, the state of a counter
-// that has come near its limit, or when hits of it came. Records are the items of a node's mitigation log, and a
-// mitigation's is at its source's key, too. Each carries a MAC under the PoP's secret, so that an outsider that reaches
-// the tier can block no source; a record that does not check counts as missing.
+// Package record is what edges send each other through the tier: that a source is mitigated, the
+// state of a counter that has come near its limit, or when hits of it came. Records are the items
+// of a node's mitigation log, and a mitigation's is at its source's key, too. Each carries a MAC
+// under the PoP's secret, so that an outsider that reaches the tier can block no source; a record
+// that does not check counts as missing.
 package record
 
 import (
@@ -23,21 +24,23 @@ type Record struct {
 	End    time.Time // Block
 	Limit  uint32    // Block: that was passed
 	By     mitigation.By
-	Newest uint32          // State, RequestTimes, Elsewhere: the group of Groups[0]
-	Groups []uint64        // likewise: lanes, the newest group first
-	Edge   uint64          // RequestTimes, Times: the edge that counted them; Elsewhere: stands for the PoP
-	Times  []counter.Times // RequestTimes, Times: the edge's own
+	Newest uint32   // State, RequestTimes, Elsewhere: the group of Groups[0]
+	Groups []uint64 // likewise: lanes, the newest group first
+	// RequestTimes, Times: the edge that counted them; Elsewhere: stands for the PoP
+	Edge  uint64
+	Times []counter.Times // RequestTimes, Times: the edge's own
 }
 
 // Kind is the kind of a record.
 type Kind uint8
 
 const (
-	Block        Kind = iota
-	State             // how a counter stands
-	RequestTimes      // that, when the writer's hits of the window came, and a request for the others'
-	Times             // the answer
-	Elsewhere         // what another PoP has counted
+	Block Kind = iota
+	State      // how a counter stands
+	// That, when the writer's hits of the window came, and a request for the others'
+	RequestTimes
+	Times     // the answer
+	Elsewhere // what another PoP has counted
 	kinds
 )
 
@@ -80,7 +83,8 @@ func (r *Record) appendGroups(b []byte) []byte {
 	return b
 }
 
-// appendTimes encodes hits that are few in many bins: of each sub-window its number, how many bins are not empty, and those.
+// appendTimes encodes hits that are few in many bins: of each sub-window its number, how many bins
+// are not empty, and those.
 func (r *Record) appendTimes(b []byte) []byte {
 	b = append(binary.BigEndian.AppendUint64(b, r.Edge), byte(len(r.Times)))
 	for i := range r.Times {

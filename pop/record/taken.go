@@ -2,8 +2,8 @@ package record
 
 import "time"
 
-// Taken keeps which sub-windows' times have been taken in. That must happen once, though an outsider that reaches the
-// tier may write an edge's record a second time.
+// Taken keeps which sub-windows' times have been taken in. That must happen once, though an
+// outsider that reaches the tier may write an edge's record a second time.
 type Taken struct {
 	newest uint32
 	before uint16    // a bit for each sub-window, that of the newest the lowest

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Reader reads what was sealed: numbers in big endian, and pieces. Beyond the end it gives zeros, and is bad.
+// Reader reads what was sealed: numbers in big endian, and pieces. Beyond the end it gives zeros,
+// and is bad.
 type Reader struct {
 	rest []byte
 	bad  bool

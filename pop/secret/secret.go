@@ -1,8 +1,9 @@
-// Package secret keeps what the edges of a PoP share and clients do not know. All of it follows from the secret's bytes
-// and the PoP's name (At), so PoPs of two names stay apart, though they have the same secret and nodes. It decides which
-// node has a source and when its windows begin, how keys in the tier are named, and what in the tier is authentic. Keys are of fixed width
-// and hold no user data: a letter, then a keyed 128-bit digest of what they name. What is sealed carries a MAC, because
-// an outsider that reaches the tier can write into it.
+// Package secret keeps what the edges of a PoP share and clients do not know. All of it follows
+// from the secret's bytes and the PoP's name (At), so PoPs of two names stay apart, though they
+// have the same secret and nodes. It decides which node has a source and when its windows begin,
+// how keys in the tier are named, and what in the tier is authentic. Keys are of fixed width and
+// hold no user data: a letter, then a keyed 128-bit digest of what they name. What is sealed
+// carries a MAC, because an outsider that reaches the tier can write into it.
 package secret
 
 import (
@@ -21,8 +22,8 @@ import (
 	"sluice/counter/exact"
 )
 
-// Secret is a PoP's. Each of its uses has a key of its own, so that nothing that an outsider chooses is ever hashed under the key of a
-// MAC.
+// Secret is a PoP's. Each of its uses has a key of its own, so that nothing that an outsider
+// chooses is ever hashed under the key of a MAC.
 type Secret struct {
 	names        key // placement, phase, keys in the tier
 	records      key // MACs of bits and of the mitigation log
@@ -46,16 +47,17 @@ const MaxLines = 2
 // key is one of SipHash.
 type key struct{ k0, k1 uint64 }
 
-// Of makes a secret from any bytes that are hard to guess: that of no PoP yet (At). Made from a PoP's name alone it keeps
-// out no one who knows the name and reaches the tier.
+// Of makes a secret from any bytes that are hard to guess: that of no PoP yet (At). Made from a
+// PoP's name alone it keeps out no one who knows the name and reaches the tier.
 func Of(b []byte) Secret {
 	s := derive(func(use string) []byte { return append([]byte("sluice pop "+use+"\x00"), b...) })
 	s.unnamed = &material{root: sha256.Sum256(append([]byte("sluice pop root\x00"), b...)), of: s}
 	return s
 }
 
-// At is the secret of the PoP of that name: no value of it is another PoP's, or that of the bare bytes. Digests of what
-// clients send are the exception, because PoPs may share a store of clients' plans.
+// At is the secret of the PoP of that name: no value of it is another PoP's, or that of the bare
+// bytes. Digests of what clients send are the exception, because PoPs may share a store of clients'
+// plans.
 func (s Secret) At(pop string) Secret {
 	root := s.unnamed.root
 	named := derive(func(use string) []byte {
@@ -75,13 +77,14 @@ func derive(hashed func(use string) []byte) Secret {
 		return key{binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])}
 	}
 	public := sha256.Sum256(hashed("digest"))
-	return Secret{names: of("names"), records: of("records"), operatorList: of("words"), presence: of("presence"), clients: of("clients"),
+	return Secret{names: of("names"), records: of("records"), operatorList: of("words"),
+		presence: of("presence"), clients: of("clients"),
 		digest: [8]byte(public[:8])}
 }
 
-// After is the secret, replacing an older one. Everything is named and sealed under the new one; only what operators
-// said (Lines, OpenAny) and bits (Older) are read under both, and what clients send has the digests that it had, so that
-// blocks and quotas of keys hold.
+// After is the secret, replacing an older one. Everything is named and sealed under the new one;
+// only what operators said (Lines, OpenAny) and bits (Older) are read under both, and what clients
+// send has the digests that it had, so that blocks and quotas of keys hold.
 func (s Secret) After(older Secret) Secret {
 	s.older = &older
 	return s
@@ -105,8 +108,9 @@ func (s Secret) Older() (older Secret, is bool) {
 	return *s.older, true
 }
 
-// OnDisk is the secret for reading what was kept on this machine or comes from the process before this one: versions
-// before 0.2.0 sealed that without the PoP's name. What is in the tier is never read by it.
+// OnDisk is the secret for reading what was kept on this machine or comes from the process before
+// this one: versions before 0.2.0 sealed that without the PoP's name. What is in the tier is never
+// read by it.
 func (s Secret) OnDisk() Secret {
 	lines := s.Lines()
 	for _, line := range lines {
@@ -119,10 +123,11 @@ func (s Secret) OnDisk() Secret {
 	return all
 }
 
-// Digests name the secrets of Lines in the open, so that edges can see whether they have the same. No secret can be
-// learned from it: it is 64 bits of a SHA-256 that is used for nothing else. Secrets are random files, far too many to
-// try, and an attacker that tries a few can do so with any name in the tier as well. A secret that follows from a PoP's
-// name can be guessed from its digest, as from all else.
+// Digests name the secrets of Lines in the open, so that edges can see whether they have the same.
+// No secret can be learned from it: it is 64 bits of a SHA-256 that is used for nothing else.
+// Secrets are random files, far too many to try, and an attacker that tries a few can do so with
+// any name in the tier as well. A secret that follows from a PoP's name can be guessed from its
+// digest, as from all else.
 func (s Secret) Digests() (list []string) {
 	for _, line := range s.Lines() {
 		list = append(list, hex.EncodeToString(line.digest[:]))
@@ -251,7 +256,8 @@ func (s Secret) PlacementHash(source counter.Source) uint64 {
 	return s.hashSource(forPlacement, source)
 }
 
-// Via is by what the PoP knows, in the header Via, requests that an edge of it has passed on. Origins learn it.
+// Via is by what the PoP knows, in the header Via, requests that an edge of it has passed on.
+// Origins learn it.
 func (s Secret) Via() uint64 { return siphash.Hash(s.names.k0, s.names.k1, []byte{forVia}) }
 
 // Bucket is which of a rule's buckets of instants has a source's.
@@ -272,14 +278,17 @@ func (s Secret) CounterName(c counter.Counter, epoch uint64) (name CounterName) 
 	return name
 }
 
-// InFlightName is what the keys of a source's requests in flight begin with, under rules of that name. Groups are epochs.
+// InFlightName is what the keys of a source's requests in flight begin with, under rules of that
+// name. Groups are epochs.
 func (s Secret) InFlightName(rule string, source counter.Source) (name CounterName) {
 	var b [192]byte
-	s.append128(append(name[:0], forFlight), append(source.AppendBinary(append(b[:0], forFlight)), rule...))
+	s.append128(append(name[:0], forFlight), append(source.AppendBinary(append(b[:0], forFlight)),
+		rule...))
 	return name
 }
 
-// ExactName is what the keys of a rule's buckets begin with, and of whose instants those are. Groups are buckets.
+// ExactName is what the keys of a rule's buckets begin with, and of whose instants those are.
+// Groups are buckets.
 func (s Secret) ExactName(id string) (name CounterName) {
 	var b [192]byte
 	s.append128(append(name[:0], forExact), append(append(b[:0], forExact), id...))
@@ -304,7 +313,8 @@ func (n *CounterName) Key(group uint32) string {
 // Append appends Key.
 func (n *CounterName) Append(key []byte, group uint32) []byte {
 	const digits = "0123456789abcdef"
-	return append(append(key, n[:]...), digits[group>>20&15], digits[group>>16&15], digits[group>>12&15],
+	return append(append(key, n[:]...), digits[group>>20&15], digits[group>>16&15],
+		digits[group>>12&15],
 		digits[group>>8&15], digits[group>>4&15], digits[group&15])
 }
 
@@ -319,8 +329,9 @@ func (s Secret) AppendBitKey(key []byte, c counter.Counter, epoch uint64) []byte
 	return s.appendDigest(key, forBit, c, epoch)
 }
 
-// appendDigest names what belongs to a counter. After an operator has lifted the source (an epoch begins) it has other
-// names: what was counted before is not found any more, even if an edge still adds to it.
+// appendDigest names what belongs to a counter. After an operator has lifted the source (an epoch
+// begins) it has other names: what was counted before is not found any more, even if an edge still
+// adds to it.
 func (s Secret) appendDigest(key []byte, use byte, c counter.Counter, epoch uint64) []byte {
 	var b [192]byte
 	named := append(b[:0], use)
@@ -347,7 +358,8 @@ func (s Secret) LogHeadKey() string { return string(s.append128([]byte{forHead},
 // LogItemKey names an item of a node's log.
 func (s Secret) LogItemKey(number uint64) string {
 	var text [1 + 22]byte
-	return string(s.append128(append(text[:0], forLog), binary.BigEndian.AppendUint64([]byte{forLog}, number)))
+	return string(s.append128(append(text[:0], forLog),
+		binary.BigEndian.AppendUint64([]byte{forLog}, number)))
 }
 
 // NamesLogItem reports whether a key is that of an item of a log.
@@ -358,12 +370,14 @@ func (s Secret) SlotKey(slot int) string {
 	return string(s.append128([]byte{forEdge}, fmt.Appendf(nil, "%c%d", forEdge, slot)))
 }
 
-// ViewKey names the item that says that somebody looks at the whole PoP, and PartKey what an edge shows him: 23 characters each.
+// ViewKey names the item that says that somebody looks at the whole PoP, and PartKey what an edge
+// shows him: 23 characters each.
 func (s Secret) ViewKey() string { return string(s.append128([]byte{forView}, []byte{forView})) }
 
 func (s Secret) PartKey(edge uint64) string {
 	var b [9]byte
-	return string(s.append128([]byte{forView}, binary.BigEndian.AppendUint64(append(b[:0], forView), edge)))
+	return string(s.append128([]byte{forView}, binary.BigEndian.AppendUint64(append(b[:0], forView),
+		edge)))
 }
 
 // RuleDigest names a rule's counters in the mitigation log.
@@ -373,5 +387,6 @@ func (s Secret) RuleDigest(r *algorithm.Spec) uint64 {
 
 // OperatorListKeys name the operators' list, and its head.
 func (s Secret) OperatorListKeys() (list, head string) {
-	return string(s.append128([]byte{forOperatorList}, []byte{forOperatorList, 'l'})), string(s.append128([]byte{forOperatorList}, []byte{forOperatorList, 'h'}))
+	return string(s.append128([]byte{forOperatorList}, []byte{forOperatorList, 'l'})),
+		string(s.append128([]byte{forOperatorList}, []byte{forOperatorList, 'h'}))
 }

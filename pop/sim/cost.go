@@ -6,12 +6,14 @@ import (
 	"sluice/pop/wire"
 )
 
-// Cost is the commands that edges have sent to nodes. Bytes are those of keys and values, as they were sent and
-// answered; a number has 20.
+// Cost is the commands that edges have sent to nodes. Bytes are those of keys and values, as they
+// were sent and answered; a number has 20.
 type Cost struct {
-	Commands, Bytes     uint64 // caused by requests: neither for reading the log, nor for presence and health
-	LogRecords          uint64 // written to the log
-	LogWritten, LogRead uint64 // bytes of the log's items, as they were stored, and in the answers to all readers
+	// Caused by requests: neither for reading the log, nor for presence and health
+	Commands, Bytes uint64
+	LogRecords      uint64 // written to the log
+	// Bytes of the log's items, as they were stored, and in the answers to all readers
+	LogWritten, LogRead uint64
 }
 
 const numberBytes = 20
@@ -50,5 +52,6 @@ func (c *Cost) answered(r *wire.Result) {
 
 // Minus is what was spent since it was d.
 func (c Cost) Minus(d Cost) Cost {
-	return Cost{c.Commands - d.Commands, c.Bytes - d.Bytes, c.LogRecords - d.LogRecords, c.LogWritten - d.LogWritten, c.LogRead - d.LogRead}
+	return Cost{c.Commands - d.Commands, c.Bytes - d.Bytes, c.LogRecords - d.LogRecords,
+		c.LogWritten - d.LogWritten, c.LogRead - d.LogRead}
 }

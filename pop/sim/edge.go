@@ -56,7 +56,8 @@ func (e *Edge) begin() error {
 	}
 	wake := func() { e.awake = true }
 	id := uint64(e.life*c.Edges + e.index + 1)
-	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: key.Phase, Seed: id, Wake: wake})
+	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: key.Phase,
+		Seed: id, Wake: wake})
 	e.Bits = mitigation.New(c.Counters, wake)
 	e.Bits.Seed(id)
 	if e.InFlight = nil; e.world.inFlight {
@@ -75,7 +76,8 @@ func (e *Edge) begin() error {
 	}
 	m, err := pop.NewMachine(pop.Config{
 		PoP: c.PoP, Nodes: list, Secret: key, ID: id, Name: fmt.Sprintf("edge%d", e.index),
-		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided, Counted: c.Counted, InFlight: e.InFlight, Exact: e.Exact,
+		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided,
+		Counted: c.Counted, InFlight: e.InFlight, Exact: e.Exact,
 	}, e.clock())
 	if err != nil {
 		return err
@@ -102,7 +104,8 @@ func (e *Edge) begin() error {
 	return nil
 }
 
-// SetRules puts other rules in force on the edge, as an edge does that reads them again. What begins anew after Start has them, too.
+// SetRules puts other rules in force on the edge, as an edge does that reads them again. What
+// begins anew after Start has them, too.
 func (e *Edge) SetRules(rules []limiter.Rule) {
 	terms := make(map[uint32]mitigation.Terms)
 	var known []mitigation.Rule
@@ -132,8 +135,8 @@ func (e *Edge) AddCount(from string, c across.Count, sent time.Time) across.Outc
 	return o
 }
 
-// Decide decides about a request that reaches the edge now, under the rules that were added to d. Where it waits for the tier,
-// time passes for all.
+// Decide decides about a request that reaches the edge now, under the rules that were added to d.
+// Where it waits for the tier, time passes for all.
 func (e *Edge) Decide(d *limiter.Decision) {
 	e.limiter.Decide(d, e.clock())
 	for i := range d.Results {
@@ -148,15 +151,16 @@ func (e *Edge) Leave(d *limiter.Decision) {
 	e.attend()
 }
 
-// Settle tells the edge the status of the answer to a request that it has admitted; 0: there was none.
+// Settle tells the edge the status of the answer to a request that it has admitted; 0: there was
+// none.
 func (e *Edge) Settle(d *limiter.Decision, status int) {
 	e.busy = e.busy || d.Held
 	e.limiter.Settle(d, status, e.clock())
 	e.attend()
 }
 
-// Request is Decide for a request under one rule. The decision is the edge's own: it is valid until the next Request, which gives
-// it up if it is Held, and ends it.
+// Request is Decide for a request under one rule. The decision is the edge's own: it is valid until
+// the next Request, which gives it up if it is Held, and ends it.
 func (e *Edge) Request(r *limiter.Rule, source counter.Source) *limiter.Decision {
 	d := &e.decision
 	e.limiter.Settle(d, 0, e.clock())
@@ -244,7 +248,8 @@ type held struct {
 	command    wire.Command
 }
 
-// polls reports whether a command is one of those that go on for ever, presence among them: nothing waits for them.
+// polls reports whether a command is one of those that go on for ever, presence among them: nothing
+// waits for them.
 func polls(c *wire.Command) bool { return !c.Report }
 
 // node is the world's number of a node that the edge's machine has by another.

@@ -12,7 +12,8 @@ const (
 	unrest   = 5 * time.Second // in which edges notice whatever happened to a node
 )
 
-// Kill ends a node as SIGKILL ends a process: what it holds is gone, and what is on its way to it comes to nothing.
+// Kill ends a node as SIGKILL ends a process: what it holds is gone, and what is on its way to it
+// comes to nothing.
 func (w *World) Kill(node int) {
 	w.Nodes[node].Kill()
 	for _, h := range w.held[node] {
@@ -42,13 +43,15 @@ func (w *World) Resume(node int) {
 	w.held[node] = nil
 	for _, h := range kept {
 		b := w.batch(h.edge, h.life)
-		b.sent, b.nodes, b.results = h.sent, append(b.nodes, node), append(b.results, wire.Result{Command: h.command})
+		b.sent, b.nodes, b.results = h.sent, append(b.nodes, node), append(b.results,
+			wire.Result{Command: h.command})
 		w.arrive(b)
 	}
 	w.restless = w.now.Add(unrest)
 }
 
-// Stop ends an edge: with flush it reports what it has, as after SIGTERM, otherwise what it has is lost.
+// Stop ends an edge: with flush it reports what it has, as after SIGTERM, otherwise what it has is
+// lost.
 func (w *World) Stop(edge int, flush bool) {
 	e := w.Edges[edge]
 	if e.gone {
@@ -85,9 +88,9 @@ func (w *World) Mend(edge int) {
 // Runs reports whether an edge runs.
 func (w *World) Runs(edge int) bool { return !w.Edges[edge].gone }
 
-// arrive lets commands reach their nodes, and sends the answers on their way. A command that had left before its node
-// was killed may or may not have been carried out, as far as the edge can see; one to a node that is down never leaves.
-// A hung node keeps it.
+// arrive lets commands reach their nodes, and sends the answers on their way. A command that had
+// left before its node was killed may or may not have been carried out, as far as the edge can see;
+// one to a node that is down never leaves. A hung node keeps it.
 func (w *World) arrive(b *batch) {
 	answered := b.results[:0]
 	for i, node := range b.nodes {
@@ -118,11 +121,13 @@ func (w *World) carry(c wire.Command, node int) wire.Result {
 // lose tells an edge that the outcome of a command is unknown.
 func (w *World) lose(h held) {
 	b := w.batch(h.edge, h.life)
-	b.answers, b.results = true, append(b.results, wire.Result{Command: h.command, Status: wire.Unknown, Err: poptest.ErrHung})
+	b.answers, b.results = true, append(b.results, wire.Result{Command: h.command,
+		Status: wire.Unknown, Err: poptest.ErrHung})
 	w.push(b)
 }
 
-// StepClock steps the wall clock of an edge, by which it begins when it is next started. What it measures time by goes on evenly.
+// StepClock steps the wall clock of an edge, by which it begins when it is next started. What it
+// measures time by goes on evenly.
 func (w *World) StepClock(edge int, by time.Duration) {
 	w.Edges[edge].stepped += by
 	w.restless = w.now.Add(unrest)

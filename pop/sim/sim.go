@@ -1,6 +1,6 @@
-// Package sim is a PoP in virtual time: edges, nodes, the way between them, and what goes wrong. It runs the very limiter and
-// the very pop.Machine that edges run, without sockets, goroutines or sleep, so that hours of a PoP take seconds and every run
-// gives the same.
+// Package sim is a PoP in virtual time: edges, nodes, the way between them, and what goes wrong. It
+// runs the very limiter and the very pop.Machine that edges run, without sockets, goroutines or
+// sleep, so that hours of a PoP take seconds and every run gives the same.
 package sim
 
 import (
@@ -40,7 +40,9 @@ type World struct {
 	names    []string    // of the nodes
 	held     [][]held    // by node: what it was sent while it hung, in the order of arrival
 	died     []time.Time // by node: when it was last killed
-	restless time.Time   // until then every machine is stepped at its pace, because something has just broken or come back
+	// Until then every machine is stepped at its pace, because something has just broken or come
+	// back
+	restless time.Time
 }
 
 // Config describes a World.
@@ -50,24 +52,31 @@ type Config struct {
 	Counters     int                          // of each edge's table; 0 means 100,000
 	Capacity     int                          // of each node, in items; 0: no bound
 	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
-	Wait         time.Duration                // of a request at first sight, at most; 0: it does not
-	Secret       secret.Secret
-	Secrets      func(edge int) secret.Secret // of each edge, where they differ; nil: all have Secret
-	PoP          string                       // its name, under which edges leave marks; "": they do not
-	Learn        bool                         // edges do not learn how many there are; above the most that there can be they never are
-	List         []string                     // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
-	// Carry, if not nil, carries out what a node is sent: to see it, or to answer instead of the node.
+	// Of a request at first sight, at most; 0: it does not
+	Wait   time.Duration
+	Secret secret.Secret
+	// Of each edge, where they differ; nil: all have Secret
+	Secrets func(edge int) secret.Secret
+	// Its name, under which edges leave marks; "": they do not
+	PoP string
+	// Edges do not learn how many there are; above the most that there can be they never are
+	Learn bool
+	// The nodes that edges begin with, by the names node0:11211 and so on; nil: all
+	List []string
+	// Carry, if not nil, carries out what a node is sent: to see it, or to answer instead of the
+	// node.
 	Carry func(c wire.Command, node *poptest.Node, now time.Time) wire.Result
 
 	apart bool // every answer has a Step of its own
 
-	// Decided, if not nil, is called with what an edge would send to the PoP's peers (pop.Config), at Now.
+	// Decided, if not nil, is called with what an edge would send to the PoP's peers (pop.Config),
+	// at Now.
 	Decided func(across.Block)
 	Counted func(across.Count) // likewise
 }
 
-// New makes a World that begins at start. Rules are those that every edge learns bits of; requests in flight are counted if one of them has a
-// concurrency.
+// New makes a World that begins at start. Rules are those that every edge learns bits of; requests
+// in flight are counted if one of them has a concurrency.
 func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 	if c.Counters == 0 {
 		c.Counters = 100_000
@@ -103,8 +112,8 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 // Now is the virtual time.
 func (w *World) Now() time.Time { return w.now }
 
-// present lets edges say that they are there, which real ones do while they idle. A later read returns values no older
-// than theirs.
+// present lets edges say that they are there, which real ones do while they idle. A later read
+// returns values no older than theirs.
 func (w *World) present() {
 	if w.now.Sub(w.presence) < idle {
 		return
@@ -121,12 +130,14 @@ func (w *World) present() {
 }
 
 const (
-	idle  = time.Second            // between two steps of a machine while nothing can change
-	quiet = 100 * time.Millisecond // after the last line in the mitigation log, all edges have surely read it
+	idle = time.Second // between two steps of a machine while nothing can change
+	// After the last line in the mitigation log, all edges have surely read it
+	quiet = 100 * time.Millisecond
 )
 
-// Run lets time pass until the given instant. While nothing is under way, and no edge has anything to learn, it does
-// not step the machines every few milliseconds as a real edge would, but now and then.
+// Run lets time pass until the given instant. While nothing is under way, and no edge has anything
+// to learn, it does not step the machines every few milliseconds as a real edge would, but now and
+// then.
 func (w *World) Run(until time.Time) {
 	for w.step(until) {
 	}
@@ -135,10 +146,12 @@ func (w *World) Run(until time.Time) {
 	}
 }
 
-// step lets the next thing happen, and reports whether anything was left to happen until the given instant.
+// step lets the next thing happen, and reports whether anything was left to happen until the given
+// instant.
 func (w *World) step(until time.Time) bool {
 	if w.arrived < len(w.batches) {
-		if at := w.batches[w.arrived].at; !at.After(w.now) && !at.After(until) { // nothing comes before it
+		// Nothing comes before it
+		if at := w.batches[w.arrived].at; !at.After(w.now) && !at.After(until) {
 			w.next()
 			return true
 		}
@@ -214,7 +227,8 @@ func (w *World) Tick(edge int) {
 	e := w.Edges[edge]
 	e.tick = w.now.Add(e.Machine.StepIn(e.clock()))
 	e.step(pop.Event{})
-	if len(e.late) > 0 { // a process that wakes up steps before the answers that came meanwhile have been read
+	// A process that wakes up steps before the answers that came meanwhile have been read
+	if len(e.late) > 0 {
 		late := e.late
 		e.late = nil
 		e.step(pop.Event{Results: late})
@@ -223,8 +237,8 @@ func (w *World) Tick(edge int) {
 	e.busy = e.busy && e.Counters.Unreported() > 0
 }
 
-// answer gives an edge the first answer of a batch, and of as many more as are as quiet (pop.Machine.Quiet), and
-// reports whether any are left.
+// answer gives an edge the first answer of a batch, and of as many more as are as quiet
+// (pop.Machine.Quiet), and reports whether any are left.
 func (w *World) answer(b *batch) (more bool) {
 	e := w.Edges[b.edge]
 	if e.gone || e.life != b.life || w.now.Before(e.paused) {
@@ -278,7 +292,8 @@ func (w *World) batch(edge, life int) *batch {
 	return b
 }
 
-// push sends a batch, unless it is empty, on its way, which takes half a round trip, for all alike: so they arrive as they leave.
+// push sends a batch, unless it is empty, on its way, which takes half a round trip, for all alike:
+// so they arrive as they leave.
 func (w *World) push(b *batch) {
 	if len(b.results) == 0 {
 		w.spare = append(w.spare, b)

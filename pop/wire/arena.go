@@ -2,8 +2,8 @@ package wire
 
 import "strings"
 
-// Arena is where keys and values of reports are written, because a thousand small pieces of memory cost more than a large one. It
-// is free when the last of them is.
+// Arena is where keys and values of reports are written, because a thousand small pieces of memory
+// cost more than a large one. It is free when the last of them is.
 type Arena struct {
 	text   strings.Builder
 	values []byte
@@ -38,7 +38,8 @@ func (a *Arena) Number(n uint64) []byte {
 	return value
 }
 
-// ParseNumber reads a number as memcached keeps it: digits, with spaces behind where a longer number stood.
+// ParseNumber reads a number as memcached keeps it: digits, with spaces behind where a longer
+// number stood.
 func ParseNumber(v []byte) (n uint64, ok bool) {
 	for len(v) > 0 && v[len(v)-1] == ' ' {
 		v = v[:len(v)-1]

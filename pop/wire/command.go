@@ -1,5 +1,6 @@
-// Package wire is the commands to a node of the tier, and its answers: those of memcached's classic text protocol that
-// edges use, as values. The link that carries them out answers every Command by one Result.
+// Package wire is the commands to a node of the tier, and its answers: those of memcached's classic
+// text protocol that edges use, as values. The link that carries them out answers every Command by
+// one Result.
 package wire
 
 import (
@@ -8,8 +9,8 @@ import (
 	"time"
 )
 
-// Op is the operation of a Command. All of them are commands of memcached's classic text protocol, because nothing else
-// passes through twemproxy.
+// Op is the operation of a Command. All of them are commands of memcached's classic text protocol,
+// because nothing else passes through twemproxy.
 type Op uint8
 
 const (
@@ -33,7 +34,8 @@ func (o Op) Reads() bool { return o == Get || o == Gets }
 
 // Command is one command for one node.
 type Command struct {
-	Key    string // 1 to 250 bytes of printable ASCII; Get: up to MaxKeys of them with single spaces between them
+	// 1 to 250 bytes of printable ASCII; Get: up to MaxKeys of them with single spaces between them
+	Key    string
 	Value  []byte // Add, Set, Cas
 	Delta  uint64 // Incr, Decr; Cas: the version that a Gets has read
 	Tag    uint64 // comes back in the Result
@@ -41,15 +43,19 @@ type Command struct {
 	Expire int32  // Add, Set, Cas: seconds until memcached forgets, up to 30 days; 0: never
 	Op     Op
 	Way    Way
-	Report bool // caused by a request, so there may be many: goes over the node's pipeline, else through gomemcache
+	// Caused by a request, so there may be many: goes over the node's pipeline, else through
+	// gomemcache
+	Report bool
 }
 
-// Seconds is a span of time as an Expire: at least a second, and as long as memcached takes for a span at most.
+// Seconds is a span of time as an Expire: at least a second, and as long as memcached takes for a
+// span at most.
 func Seconds(d time.Duration) int32 {
 	return int32(min(max((d+time.Second-1)/time.Second, 1), 30*24*3600))
 }
 
-// Way is the connection of a command that is no Report. What takes long, or what attackers cause, must not hold up the rest.
+// Way is the connection of a command that is no Report. What takes long, or what attackers cause,
+// must not hold up the rest.
 type Way uint8
 
 const (
@@ -69,18 +75,20 @@ func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }
 type Status uint8
 
 const (
-	Done     Status = iota // stored, incremented, deleted, or read
-	NotThere               // Incr, Decr, Delete: no such key. Add: there is one already. Cas: none, or of another version
-	Unsent                 // certainly not carried out: no connection, node down, or the node said so
-	Unknown                // sent, and no usable answer: it may have been carried out or not
+	Done Status = iota // stored, incremented, deleted, or read
+	// Incr, Decr, Delete: no such key. Add: there is one already. Cas: none, or of another version
+	NotThere
+	// Certainly not carried out: no connection, node down, or the node said so
+	Unsent
+	Unknown // sent, and no usable answer: it may have been carried out or not
 )
 
 func (s Status) String() string { return [...]string{"done", "not_there", "unsent", "unknown"}[s] }
 
 // Errors by which a node has certainly done nothing; the Result is Unsent.
 var (
-	// ErrNotNumber answers an Incr when what is at its key is not a number: it was written by no edge, and only a
-	// Delete helps.
+	// ErrNotNumber answers an Incr when what is at its key is not a number: it was written by no
+	// edge, and only a Delete helps.
 	ErrNotNumber = errors.New("wire: the value at the key is not a number")
 	// ErrFull says that the node has no memory for the item.
 	ErrFull = errors.New("wire: node is out of memory for this item")

@@ -9,7 +9,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// Bar shows how far something is, on a terminal. On anything else, and if it is nil, it draws nothing. It is safe for concurrent use.
+// Bar shows how far something is, on a terminal. On anything else, and if it is nil, it draws
+// nothing. It is safe for concurrent use.
 type Bar struct {
 	mu   sync.Mutex
 	bar  *progressbar.ProgressBar
@@ -25,13 +26,15 @@ func Progress(total int, what string) *Bar {
 }
 
 func newBar(to io.Writer, total int, what string) *Bar {
-	return &Bar{bar: progressbar.NewOptions(total, progressbar.OptionSetWriter(to), progressbar.OptionSetDescription(what),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("req"),
+	return &Bar{bar: progressbar.NewOptions(total, progressbar.OptionSetWriter(to),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+		progressbar.OptionSetItsString("req"),
 		progressbar.OptionThrottle(200*time.Millisecond), progressbar.OptionClearOnFinish())}
 }
 
-// Set says how much is done. What was done stays done: a bar that is set back, by a new beginning or a late report,
-// would show a rate below 0.
+// Set says how much is done. What was done stays done: a bar that is set back, by a new beginning
+// or a late report, would show a rate below 0.
 func (b *Bar) Set(done int) {
 	if b == nil {
 		return

@@ -1,5 +1,6 @@
-// Package cli is what the subcommands' command lines have in common: which requests they are about (Trace), what the limiter allows
-// (RuleFlags), how large PoPs are (PoP), and where reports go (Output).
+// Package cli is what the subcommands' command lines have in common: which requests they are about
+// (Trace), what the limiter allows (RuleFlags), how large PoPs are (PoP), and where reports go
+// (Output).
 package cli
 
 import (
@@ -21,13 +22,14 @@ func (e UsageError) Unwrap() error { return e.error }
 // Usagef is a UsageError of a text.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// NoMeasurement is the error of a run that nothing can be said of, because the machine was too busy: the program ends with
-// exit code 3.
+// NoMeasurement is the error of a run that nothing can be said of, because the machine was too
+// busy: the program ends with exit code 3.
 type NoMeasurement string
 
 func (e NoMeasurement) Error() string { return string(e) }
 
-// Told is an error that a user has been told already: the program ends with that exit code, and says no more.
+// Told is an error that a user has been told already: the program ends with that exit code, and
+// says no more.
 type Told int
 
 func (c Told) Error() string { return fmt.Sprintf("exit code %d", int(c)) }

@@ -27,7 +27,8 @@ func AddOutput(flags *pflag.FlagSet) *Output {
 
 // AddDetails registers the flag of a run whose report has some.
 func (f *Output) AddDetails(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.details, "details", false, "show what client, edges, nodes and origin each counted, though it adds up")
+	flags.BoolVar(&f.details, "details", false,
+		"show what client, edges, nodes and origin each counted, though it adds up")
 }
 
 // Write writes reports to standard output and to the files asked for.
@@ -40,7 +41,10 @@ func (f *Output) Write(stdout io.Writer, reports ...*report.Report) error {
 	if err := report.WriteText(stdout, reports...); err != nil {
 		return err
 	}
-	if err := ToFile(f.JSON, func(w io.Writer) error { return report.WriteJSON(w, reports...) }); err != nil {
+	if err := ToFile(f.JSON, func(w io.Writer) error {
+		return report.WriteJSON(w,
+			reports...)
+	}); err != nil {
 		return err
 	}
 	return ToFile(f.HTML, func(w io.Writer) error { return report.WriteHTML(w, reports...) })

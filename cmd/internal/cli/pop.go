@@ -22,16 +22,22 @@ type PoP struct {
 // AddPoP registers its flags.
 func AddPoP(flags *pflag.FlagSet) *PoP {
 	f := new(PoP)
-	flags.IntVar(&f.PoPs, "pops", 1, "points of presence; sources belong to one by their routed prefix (/24, /48)")
-	flags.IntVar(&f.Edges, "edges", 1, "edges of each; one alone counts without a tier unless --memcached is given")
+	flags.IntVar(&f.PoPs, "pops", 1,
+		"points of presence; sources belong to one by their routed prefix (/24, /48)")
+	flags.IntVar(&f.Edges, "edges", 1,
+		"edges of each; one alone counts without a tier unless --memcached is given")
 	flags.IntVar(&f.Nodes, "memcached", 0, "memcached nodes; 0: one for every two edges")
 	flags.DurationVar(&f.RTT, "rtt", time.Millisecond, "`TIME` from an edge to a node and back")
-	flags.IntVar(&f.PerConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
+	flags.IntVar(&f.PerConnection, "per-connection", 20,
+		"requests of a connection, after which a source may meet another edge")
 	flags.DurationVar(&f.Skew, "skew", 0, "how far the clocks of the edges are `APART` at most")
-	flags.StringArrayVar(&f.FaultTexts, "fault", nil, `what happens when, such as "20s kill memcached/0"; kill, stop, cont and restart of memcached/N,`+"\n"+
-		"kill, term and restart of edge/N, and \"20s step-clock edge/1 -5s\"; an edge killed at 0s and restarted later is one that is added; repeatable")
-	flags.StringArrayVar(&f.Flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
-	flags.BoolVar(&f.Peers, "peers", false, "PoPs send each other their blocks, and counts of sources near their limit (pop.peers), which takes 250ms")
+	flags.StringArrayVar(&f.FaultTexts, "fault", nil,
+		`what happens when, such as "20s kill memcached/0"; kill, stop, cont and restart of memcached/N,`+"\n"+
+			"kill, term and restart of edge/N, and \"20s step-clock edge/1 -5s\"; an edge killed at 0s and restarted later is one that is added; repeatable")
+	flags.StringArrayVar(&f.Flaps, "flap", nil,
+		`from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
+	flags.BoolVar(&f.Peers, "peers", false,
+		"PoPs send each other their blocks, and counts of sources near their limit (pop.peers), which takes 250ms")
 	return f
 }
 
@@ -53,7 +59,8 @@ func (f *PoP) Check() error {
 	}
 	f.PoPs = max(f.PoPs, 1)
 	if f.PoPs*f.Edges > counter.MaxEdges {
-		return Usagef("--pops %d, --edges %d: at most %d edges in all", f.PoPs, f.Edges, counter.MaxEdges)
+		return Usagef("--pops %d, --edges %d: at most %d edges in all", f.PoPs, f.Edges,
+			counter.MaxEdges)
 	}
 	if f.Nodes == 0 && (f.Edges > 1 || f.PoPs > 1) {
 		f.Nodes = (f.Edges + 1) / 2
@@ -95,7 +102,8 @@ func (f *PoP) supports(fault lab.Fault) error {
 	case fault.Kind == "edge" && f.Nodes == 0:
 		return Usagef("--fault %q: an only edge; give --memcached or more --edges", fault)
 	case fault.Index >= n:
-		return Usagef("--fault %q: there is no %s; of this kind there are %d", fault, fault.Target(), n)
+		return Usagef("--fault %q: there is no %s; of this kind there are %d", fault,
+			fault.Target(), n)
 	case fault.Kind == "edge" && (fault.Action == lab.Stop || fault.Action == lab.Cont):
 		return Usagef("--fault %q: an edge in virtual time can be killed, ended (term) and restarted, and its clock stepped", fault)
 	}

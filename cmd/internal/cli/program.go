@@ -35,8 +35,9 @@ func (p *Program) Main() {
 	os.Exit(code)
 }
 
-// Run is Main without the process: it gives the exit code, 0, 1 for what went wrong, 2 for a command line that makes no
-// sense, 3 for a run that is no measurement (NoMeasurement) and in which nothing else went wrong.
+// Run is Main without the process: it gives the exit code, 0, 1 for what went wrong, 2 for a
+// command line that makes no sense, 3 for a run that is no measurement (NoMeasurement) and in which
+// nothing else went wrong.
 func (p *Program) Run(ctx context.Context, args []string, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprint(stderr, p.Help())
@@ -64,13 +65,15 @@ func (p *Program) Run(ctx context.Context, args []string, stderr io.Writer) int 
 		case errors.As(err, &told):
 			return int(told)
 		case errors.As(err, &wrong):
-			fmt.Fprintf(stderr, "%s %s: %v; see %s %s --help\n", p.Name, c.Name, err, p.Name, c.Name)
+			fmt.Fprintf(stderr, "%s %s: %v; see %s %s --help\n", p.Name, c.Name, err, p.Name,
+				c.Name)
 			return 2
 		case errors.As(err, &busy):
 			fmt.Fprintf(stderr, "%s %s: %v\n", p.Name, c.Name, err)
 			return 3
 		case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-			fmt.Fprintf(stderr, "%s %s: interrupted; everything it started is stopped\n", p.Name, c.Name)
+			fmt.Fprintf(stderr, "%s %s: interrupted; everything it started is stopped\n", p.Name,
+				c.Name)
 			return 1
 		default:
 			fmt.Fprintf(stderr, "%s %s: %v\n", p.Name, c.Name, err)

@@ -11,10 +11,10 @@ import (
 	"sluice/docs/pages"
 )
 
-// Documents fails the test where a command of a program in a document has a flag that no longer exists, because a
-// reader who tries it gets an error. Nothing runs: behind the flags of a document stands one that nobody has, and that
-// must be the first to be refused. It returns how many commands it has found; bare says that they may stand in
-// backticks without the program's name.
+// Documents fails the test where a command of a program in a document has a flag that no longer
+// exists, because a reader who tries it gets an error. Nothing runs: behind the flags of a document
+// stands one that nobody has, and that must be the first to be refused. It returns how many
+// commands it has found; bare says that they may stand in backticks without the program's name.
 func Documents(t *testing.T, p *cli.Program, bare bool) (seen int) {
 	t.Helper()
 	var names []string
@@ -33,7 +33,8 @@ func Documents(t *testing.T, p *cli.Program, bare bool) (seen int) {
 			args := append([]string{m[1]}, strings.Fields(strings.ReplaceAll(m[2], `"`, ""))...)
 			code := p.Run(t.Context(), append(args, "--nobody-has-this"), &stderr)
 			if code != 2 || !strings.Contains(stderr.String(), "unknown flag: --nobody-has-this") {
-				t.Errorf("%s: %s %s: exit code %d: %s", file, p.Name, strings.Join(args, " "), code, stderr.String())
+				t.Errorf("%s: %s %s: exit code %d: %s", file, p.Name, strings.Join(args, " "), code,
+					stderr.String())
 			}
 		}
 	}

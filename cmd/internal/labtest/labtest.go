@@ -1,4 +1,5 @@
-// Package labtest runs labs for tests: it builds the programs once, starts one, and sees that nothing of it is left.
+// Package labtest runs labs for tests: it builds the programs once, starts one, and sees that
+// nothing of it is left.
 package labtest
 
 import (
@@ -49,7 +50,8 @@ func (b *build) in(tb testing.TB) string {
 	tb.Helper()
 	b.once.Do(func() {
 		if b.dir, b.err = os.MkdirTemp("", "sluice-lab-test-"); b.err == nil {
-			b.err = b.make(".", b.dir+"/", "./cmd/sluice", "./cmd/sluice-wall", "./cmd/sluice-loadgen")
+			b.err = b.make(".", b.dir+"/", "./cmd/sluice", "./cmd/sluice-wall",
+				"./cmd/sluice-loadgen")
 		}
 	})
 	if b.err != nil {
@@ -104,7 +106,9 @@ func RateLimit(tb testing.TB) string {
 			return
 		}
 		pinned := filepath.Join(root, "peers.mod")
-		out, err := exec.Command("go", "-C", root, "build", "-modfile", pinned, "-o", filepath.Join(peer.dir, "ratelimit"), "github.com/envoyproxy/ratelimit/src/service_cmd").CombinedOutput()
+		out, err := exec.Command("go", "-C", root, "build", "-modfile", pinned, "-o",
+			filepath.Join(peer.dir,
+				"ratelimit"), "github.com/envoyproxy/ratelimit/src/service_cmd").CombinedOutput()
 		if err != nil {
 			peer.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}
@@ -115,12 +119,13 @@ func RateLimit(tb testing.TB) string {
 	return filepath.Join(peer.dir, "ratelimit")
 }
 
-// Prepare is for the TestMain of a package whose tests start processes. These tests wait for most of their time, so more of the parallel ones
-// run at once than there are processors, unless -parallel says otherwise. With the race detector they do not: what they start then needs much more
-// of the processors.
+// Prepare is for the TestMain of a package whose tests start processes. These tests wait for most
+// of their time, so more of the parallel ones run at once than there are processors, unless
+// -parallel says otherwise. With the race detector they do not: what they start then needs much
+// more of the processors.
 func Prepare() {
-	// With the race detector a process sleeps for a second before it ends, unless set otherwise, and there are hundreds
-	// of them.
+	// With the race detector a process sleeps for a second before it ends, unless set otherwise,
+	// and there are hundreds of them.
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
 	if !raceEnabled {
 		if err := flag.Set("test.parallel", "6"); err != nil {

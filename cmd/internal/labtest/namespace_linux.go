@@ -7,7 +7,8 @@ import (
 	"sluice/cmd/internal/namespace"
 )
 
-// Namespace runs a test in a network of its own: the same test in another process. It reports whether this is the one in it, where the test goes on.
+// Namespace runs a test in a network of its own: the same test in another process. It reports
+// whether this is the one in it, where the test goes on.
 func Namespace(t *testing.T) bool {
 	t.Helper()
 	if namespace.Inside() {
@@ -16,7 +17,8 @@ func Namespace(t *testing.T) bool {
 		}
 		return true
 	}
-	cmd := namespace.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.timeout=5m")
+	cmd := namespace.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1",
+		"-test.timeout=5m")
 	if testing.Verbose() {
 		cmd.Args = append(cmd.Args, "-test.v")
 	}

@@ -32,17 +32,25 @@ type Lab struct {
 // AddLab adds the flags of Lab.
 func AddLab(flags *pflag.FlagSet) *Lab {
 	f := new(Lab)
-	flags.IntVar(&f.PoPs, "pops", 1, "points of presence; sources belong to one by their routed prefix")
+	flags.IntVar(&f.PoPs, "pops", 1,
+		"points of presence; sources belong to one by their routed prefix")
 	flags.IntVar(&f.Edges, "edges", 3, "edges of each")
 	flags.IntVar(&f.Nodes, "memcached", 2, "memcached nodes of each; 0: every edge counts alone")
-	flags.BoolVar(&f.Twemproxy, "twemproxy", false, "put a nutcracker between the edges and the nodes")
-	flags.StringVar(&f.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
-	flags.StringVar(&f.Posture, "on-store-failure", "local", "of the rule: local, share, open or closed")
-	flags.StringArrayVar(&f.Flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
-	flags.BoolVar(&f.Peers, "peers", false, "PoPs tell each other whom they block, and who is near the limit (pop.peers)")
-	flags.BoolVar(&f.Wall, "wall", false, "edges shed in the kernel (shed: kernel), by a sluice-wall, in a network made for it: Linux, as root or in a user namespace;\n"+
-		"the judge knows which connections the kernel refused; --per-connection 1 makes a flood of connections")
-	flags.StringVar(&f.WallProgram, "wall-program", "", "`PATH` of sluice-wall; none: sluice-wall beside this one")
+	flags.BoolVar(&f.Twemproxy, "twemproxy", false,
+		"put a nutcracker between the edges and the nodes")
+	flags.StringVar(&f.Sluice, "sluice", "",
+		"`PATH` of the edge's executable; none: sluice beside this one")
+	flags.StringVar(&f.Posture, "on-store-failure", "local",
+		"of the rule: local, share, open or closed")
+	flags.StringArrayVar(&f.Flaps, "flap", nil,
+		`from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
+	flags.BoolVar(&f.Peers, "peers", false,
+		"PoPs tell each other whom they block, and who is near the limit (pop.peers)")
+	flags.BoolVar(&f.Wall, "wall", false,
+		"edges shed in the kernel (shed: kernel), by a sluice-wall, in a network made for it: Linux, as root or in a user namespace;\n"+
+			"the judge knows which connections the kernel refused; --per-connection 1 makes a flood of connections")
+	flags.StringVar(&f.WallProgram, "wall-program", "",
+		"`PATH` of sluice-wall; none: sluice-wall beside this one")
 	return f
 }
 
@@ -57,7 +65,8 @@ func (f *Lab) CheckWall(send *Send, rule mitigation.Rule, mode judge.Mode) error
 	case f.PoPs > 1:
 		return cli.Usagef("--wall, --pops %d: the kernel refuses a source at all edges here, so there must be one PoP", f.PoPs)
 	case f.Edges > mostWalled:
-		return cli.Usagef("--wall, --edges %d: a sluice-wall serves at most %d", f.Edges, mostWalled)
+		return cli.Usagef("--wall, --edges %d: a sluice-wall serves at most %d", f.Edges,
+			mostWalled)
 	case send.Carrier != replay.Loopback:
 		return cli.Usagef("--wall, --source %v: the kernel knows peers alone, and those are of edges in front; leave --source out", send.Carrier)
 	case send.HTTP2:
@@ -70,7 +79,8 @@ func (f *Lab) CheckWall(send *Send, rule mitigation.Rule, mode judge.Mode) error
 	return nil
 }
 
-// LabSecret keys the PoPs of a lab, so that windows begin and sources are placed the same in every run.
+// LabSecret keys the PoPs of a lab, so that windows begin and sources are placed the same in every
+// run.
 const LabSecret = "a secret that everybody knows, for labs alone"
 
 // LabSecrets are those of the PoPs of a lab.
@@ -89,7 +99,8 @@ func (f *Lab) Complete() error {
 	case f.Edges < 1 || f.Edges > counter.MaxEdges:
 		return cli.Usagef("--edges %d: want 1 to %d", f.Edges, counter.MaxEdges)
 	case f.PoPs*f.Edges > counter.MaxEdges:
-		return cli.Usagef("--pops %d, --edges %d: at most %d edges in all", f.PoPs, f.Edges, counter.MaxEdges)
+		return cli.Usagef("--pops %d, --edges %d: at most %d edges in all", f.PoPs, f.Edges,
+			counter.MaxEdges)
 	case f.Peers && (f.PoPs < 2 || f.PoPs > 16 || f.Nodes == 0):
 		return cli.Usagef("--peers: PoPs send each other their blocks: give --pops 2 to 16, and --memcached")
 	case f.Nodes < 0 || f.Nodes > 64:
@@ -124,7 +135,8 @@ func (f *Lab) Site(rule mitigation.Rule, mode judge.Mode, carrier replay.Carrier
 		Sluice: f.Sluice, Origin: []string{self, "origin"}, Secret: LabSecret, Carrier: carrier,
 		Rule: lab.RuleConfig{
 			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
-			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(), OnStoreFailure: f.Posture, Mode: mode,
+			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(),
+			OnStoreFailure: f.Posture, Mode: mode,
 		},
 		Log: cli.Logf, Peers: f.Peers, Wall: wall,
 	}, nil

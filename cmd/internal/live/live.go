@@ -1,5 +1,5 @@
-// Package live is what is said of runs against real edges on a command line: how a trace is sent, which points of presence are started, and how the
-// answers are judged.
+// Package live is what is said of runs against real edges on a command line: how a trace is sent,
+// which points of presence are started, and how the answers are judged.
 package live
 
 import (
@@ -42,17 +42,22 @@ type Send struct {
 // AddSend adds the flags of Send.
 func AddSend(flags *pflag.FlagSet) *Send {
 	f := new(Send)
-	flags.Float64Var(&f.Speed, "speed", 1, "send so many times as fast; the limit and its window are the edge's all the same:\n"+
-		"at --speed 60 a window of 1s stands for a minute of the trace, and figures are in the time of the run")
-	flags.IntVar(&f.PerConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
-	flags.StringVar(&f.Source, "source", "loopback", "how a source's address is carried: loopback (a peer of its own in 127.0.0.0/8), xff or proxy")
+	flags.Float64Var(&f.Speed, "speed", 1,
+		"send so many times as fast; the limit and its window are the edge's all the same:\n"+
+			"at --speed 60 a window of 1s stands for a minute of the trace, and figures are in the time of the run")
+	flags.IntVar(&f.PerConnection, "per-connection", 20,
+		"requests of a connection, after which a source may meet another edge")
+	flags.StringVar(&f.Source, "source", "loopback",
+		"how a source's address is carried: loopback (a peer of its own in 127.0.0.0/8), xff or proxy")
 	return f
 }
 
 // AddHTTP2 adds the flags of a command that can speak HTTP/2.
 func (f *Send) AddHTTP2(flags *pflag.FlagSet) *Send {
-	flags.BoolVar(&f.HTTP2, "http2", false, "speak HTTP/2: each request is a stream of a connection, and those of rapid-reset are reset")
-	flags.IntVar(&f.Streams, "streams", 100, "of a connection at once, with --http2; it carries as many requests at least, whatever --per-connection says")
+	flags.BoolVar(&f.HTTP2, "http2", false,
+		"speak HTTP/2: each request is a stream of a connection, and those of rapid-reset are reset")
+	flags.IntVar(&f.Streams, "streams", 100,
+		"of a connection at once, with --http2; it carries as many requests at least, whatever --per-connection says")
 	return f
 }
 
@@ -81,10 +86,11 @@ func (f *Send) Fill(r *replay.Replay) {
 	}
 }
 
-// Load reads or makes the trace, in the time of the run. What a workload plays against is the edge's rule as the trace
-// sees it: a window longer by the speed.
+// Load reads or makes the trace, in the time of the run. What a workload plays against is the
+// edge's rule as the trace sees it: a window longer by the speed.
 func (f *Send) Load(traffic *cli.Trace, rule mitigation.Rule, edges int) (*trace.Trace, error) {
-	t, err := traffic.Load(rule.Counter.Limit, time.Duration(float64(rule.Counter.Window)*f.Speed), edges)
+	t, err := traffic.Load(rule.Counter.Limit, time.Duration(float64(rule.Counter.Window)*f.Speed),
+		edges)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +102,8 @@ type Run struct {
 	Command string
 	Mode    judge.Mode
 	Rule    mitigation.Rule
-	Secrets []secret.Secret // of each PoP: when windows of sources begin follows from it; nil: all on the clock's
+	// Of each PoP: when windows of sources begin follows from it; nil: all on the clock's
+	Secrets []secret.Secret
 	Send    *Send
 	Trace   *trace.Trace // in the time of the run
 	Edges   []int        // of each PoP; at most 64 in all
@@ -104,21 +111,26 @@ type Run struct {
 
 	Escalate []time.Duration // how long blocks of repeaters last
 
-	RoundTrip time.Duration // from an edge to a node and back; 0: not known, and then there is no floor
+	// From an edge to a node and back; 0: not known, and then there is no floor
+	RoundTrip time.Duration
 
 	Affinity *anycast.Affinity
 }
 
-// Judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge. Lost is
-// which edges lost what they knew.
-func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce, lost []judge.Lost) *report.Report {
+// Judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect
+// knowledge. Lost is which edges lost what they knew.
+func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce,
+	lost []judge.Lost) *report.Report {
 	phase := l.phase(out.Addresses)
 	o := judge.Options{
-		Limit: l.Rule.Counter.Limit, Window: l.Rule.Counter.Window, Timeout: l.Rule.Timeout, Slack: answer.ClockSlack,
-		Grain: virtual.Grain(l.Rule.Counter), Grace: answer.Grace(l.Rule.Counter.Window), Lost: lost, Escalate: l.Escalate,
+		Limit: l.Rule.Counter.Limit, Window: l.Rule.Counter.Window, Timeout: l.Rule.Timeout,
+		Slack: answer.ClockSlack,
+		Grain: virtual.Grain(l.Rule.Counter), Grace: answer.Grace(l.Rule.Counter.Window),
+		Lost: lost, Escalate: l.Escalate,
 		Reach: virtual.Reach(l.Trace, l.Affinity, l.Edges),
 		Ideal: func() func(int32, time.Duration, bool) bool {
-			return virtual.NewIdeal(virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.Trace), phase), l.Rule).Over
+			return virtual.NewIdeal(virtual.NewLiveOracle(out.Start, out.Addresses,
+				virtual.RoomFor(l.Trace), phase), l.Rule).Over
 		},
 	}
 	for _, n := range l.Edges {
@@ -126,10 +138,12 @@ func (l *Run) Judge(out *replay.Outcome, inForce []judge.InForce, lost []judge.L
 	}
 	base, worst := judge.Baseline(l.Trace, l.Mode, o)
 	o.Watch = worst
-	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.Mode, o, out.Decisions, inForce)}
+	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.Mode, o, out.Decisions,
+		inForce)}
 	if l.RoundTrip > 0 && o.Edges > 1 && l.Mode == judge.Deployed {
 		floor := design.FloorOf(design.Options{
-			Mode: l.Mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Edges: o.Edges, RoundTrip: l.RoundTrip,
+			Mode: l.Mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Edges: o.Edges,
+			RoundTrip: l.RoundTrip,
 		}, o, out.Decisions)
 		found.Floor = &floor
 	}
@@ -166,10 +180,12 @@ func (l *Run) Describe(found *report.Report) {
 	r.Describe(l.Trace)
 	r.Duration = report.Seconds(float64(l.Trace.Duration()) * l.Send.Speed)
 	r.Command, r.Mode = l.Command, l.Mode.String()
-	r.Limit, r.Window, r.MitigationTimeout = l.Rule.Counter.Limit, report.Seconds(l.Rule.Counter.Window), report.Seconds(l.Rule.Timeout)
+	r.Limit, r.Window, r.MitigationTimeout = l.Rule.Counter.Limit,
+		report.Seconds(l.Rule.Counter.Window), report.Seconds(l.Rule.Timeout)
 	r.SubWindows, r.Estimate = l.Rule.Counter.SubWindows, l.Rule.Counter.Estimate.String()
 	r.PoPs, r.Edges, r.Nodes = len(l.Edges), slices.Max(l.Edges), l.Nodes
-	r.PerConnection, r.Speed, r.Carrier = l.Send.PerConnection, l.Send.Speed, l.Send.Carrier.String()
+	r.PerConnection, r.Speed, r.Carrier = l.Send.PerConnection, l.Send.Speed,
+		l.Send.Carrier.String()
 	if l.Send.HTTP2 {
 		r.PerConnection, r.Streams = max(r.PerConnection, l.Send.Streams), l.Send.Streams
 	}
@@ -181,17 +197,21 @@ func clientLines(out *replay.Outcome) []string {
 		return time.Duration(out.Latency.ValueAtPercentile(q)).Round(time.Microsecond)
 	}
 	notes := []string{
-		fmt.Sprintf("client: %d sent, %d answered over %d connections in %v; answers by status: %s", out.Sent, out.Answered,
+		fmt.Sprintf("client: %d sent, %d answered over %d connections in %v; answers by status: %s",
+			out.Sent, out.Answered,
 			out.Connections, out.Took.Round(100*time.Millisecond), counts(out.Statuses)),
-		fmt.Sprintf("client: answered within %v / %v / %v (p50 / p99 / max)", at(50), at(99), at(100)),
+		fmt.Sprintf("client: answered within %v / %v / %v (p50 / p99 / max)", at(50), at(99),
+			at(100)),
 	}
 	if out.Retried+out.Rerouted > 0 {
-		notes = append(notes, fmt.Sprintf("client: %d requests sent again after their connection died unanswered, %d connections refused and made to another edge",
-			out.Retried, out.Rerouted))
+		notes = append(notes,
+			fmt.Sprintf("client: %d requests sent again after their connection died unanswered, %d connections refused and made to another edge",
+				out.Retried, out.Rerouted))
 	}
 	if out.Untaken > 0 || len(out.Ended) > 0 {
-		notes = append(notes, fmt.Sprintf("client: %d requests sent again that an edge had not taken; connections ended by an edge for what was done on them: %s",
-			out.Untaken, orNone(counts(out.Ended))))
+		notes = append(notes,
+			fmt.Sprintf("client: %d requests sent again that an edge had not taken; connections ended by an edge for what was done on them: %s",
+				out.Untaken, orNone(counts(out.Ended))))
 	}
 	if out.ClientErrors() > 0 {
 		notes = append(notes, "client: "+out.Trouble())
@@ -221,7 +241,8 @@ func NewMeter(what string, total int) *Meter {
 // Show shows how far it is by now.
 func (m *Meter) Show(p replay.Progress) {
 	if m.bar != nil {
-		m.bar.Describe(fmt.Sprintf("%v of %v, %d refused, %d failed", p.Elapsed.Round(time.Second), p.Total.Round(time.Second), p.Refused, p.Failed))
+		m.bar.Describe(fmt.Sprintf("%v of %v, %d refused, %d failed", p.Elapsed.Round(time.Second),
+			p.Total.Round(time.Second), p.Refused, p.Failed))
 		m.bar.Set(p.Sent)
 		return
 	}
@@ -229,7 +250,8 @@ func (m *Meter) Show(p replay.Progress) {
 		return
 	}
 	m.said = p.Elapsed
-	fmt.Fprintf(os.Stderr, "%v of %v: %d of %d sent, %d answered, %d refused, %d failed\n", p.Elapsed.Round(time.Second),
+	fmt.Fprintf(os.Stderr, "%v of %v: %d of %d sent, %d answered, %d refused, %d failed\n",
+		p.Elapsed.Round(time.Second),
 		p.Total.Round(time.Second), p.Sent, p.Requests, p.Answered, p.Refused, p.Failed)
 }
 

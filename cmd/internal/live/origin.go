@@ -16,7 +16,8 @@ import (
 // Origin serves until it is stopped.
 func Origin(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("origin", pflag.ContinueOnError)
-	listen := flags.String("listen", "127.0.0.1:3000", "`ADDRESS` to serve on; GET "+origin.StatsPath+" reports what it received, by source")
+	listen := flags.String("listen", "127.0.0.1:3000",
+		"`ADDRESS` to serve on; GET "+origin.StatsPath+" reports what it received, by source")
 	var o origin.Server
 	flags.IntVar(&o.Status, "status", 200, "of every answer")
 	flags.IntVar(&o.Size, "size", 2, "`BYTES` of every answer's body")

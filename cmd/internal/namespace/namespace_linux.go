@@ -1,5 +1,5 @@
-// Package namespace runs programs in a network of their own: nothing of the machine's is in it, and it goes with them. Who is not root
-// gets one of a user namespace, in which he is.
+// Package namespace runs programs in a network of their own: nothing of the machine's is in it, and
+// it goes with them. Who is not root gets one of a user namespace, in which he is.
 package namespace
 
 import (
@@ -17,7 +17,8 @@ import (
 // inside is set in what Command starts.
 const inside = "SLUICE_NAMESPACE"
 
-// Sources are the addresses that Up gives the loopback device: clients may connect from any of them, and to any of them.
+// Sources are the addresses that Up gives the loopback device: clients may connect from any of
+// them, and to any of them.
 var Sources = []string{"198.18.0.0/15", "2001:db8:1::/48"}
 
 // Inside reports whether this process was started by Command.
@@ -27,7 +28,8 @@ func Inside() bool { return os.Getenv(inside) != "" }
 func Command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET,
+		Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
@@ -44,15 +46,17 @@ func Up() error {
 		{"-6", "route", "add", "local", Sources[1], "dev", "lo"},
 	} {
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("namespace: ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+			return fmt.Errorf("namespace: ip %s: %w: %s", strings.Join(args, " "), err,
+				strings.TrimSpace(string(out)))
 		}
 	}
 	// Clients may use addresses that belong to no device.
 	return os.WriteFile("/proc/sys/net/ipv6/ip_nonlocal_bind", []byte("1"), 0)
 }
 
-// Again runs this program anew, with its arguments, in a network of its own, until it ends or ctx does. What it says goes where this one's words go. The
-// network is gone when the last process in it is.
+// Again runs this program anew, with its arguments, in a network of its own, until it ends or ctx
+// does. What it says goes where this one's words go. The network is gone when the last process in
+// it is.
 func Again(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {

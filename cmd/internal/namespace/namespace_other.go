@@ -9,7 +9,8 @@ import (
 	"runtime"
 )
 
-var errLinuxOnly = errors.New("a network of its own: Linux has that, and " + runtime.GOOS + " has not")
+var errLinuxOnly = errors.New("a network of its own: Linux has that, and " + runtime.GOOS +
+	" has not")
 
 // Inside reports whether this process was started by Again.
 func Inside() bool { return false }

@@ -15,8 +15,8 @@ import (
 	"sluice/pop/secret"
 )
 
-// SourceKey makes the i-th source of a trace one of the limiter's, in a network of its own: traces may hold several sources of
-// one address.
+// SourceKey makes the i-th source of a trace one of the limiter's, in a network of its own: traces
+// may hold several sources of one address.
 func SourceKey(i int32) counter.Source {
 	var b [16]byte
 	b[0], b[1] = 0xfd, 0x51
@@ -46,10 +46,12 @@ var Secret = secret.Of([]byte("simulation"))
 
 // TruthOf is what is exact of a rule, over a trace.
 func TruthOf(t *trace.Trace, r *algorithm.Spec) judge.Truth {
-	return judge.Truth{Fixed: r.Algorithm() == "fixed", Start: StartOf(t).UnixNano(), Interval: r.Interval(), Queue: r.Queue()}
+	return judge.Truth{Fixed: r.Algorithm() == "fixed", Start: StartOf(t).UnixNano(),
+		Interval: r.Interval(), Queue: r.Queue()}
 }
 
-// Grain is how exactly a counter knows when its source would be admitted again: its hits are counted in sub-windows.
+// Grain is how exactly a counter knows when its source would be admitted again: its hits are
+// counted in sub-windows.
 func Grain(r *algorithm.Spec) time.Duration {
 	return r.Window / time.Duration(max(r.SubWindows, 1))
 }
@@ -100,8 +102,10 @@ func NewOracle(t *trace.Trace, mode judge.Mode, rule mitigation.Rule) *Oracle {
 	}
 }
 
-// NewLiveOracle is one for a run of real edges, that began at start and met sources of these addresses.
-func NewLiveOracle(start time.Time, addrs []netip.Addr, room int, phase func(counter.Source) uint16) *Oracle {
+// NewLiveOracle is one for a run of real edges, that began at start and met sources of these
+// addresses.
+func NewLiveOracle(start time.Time, addrs []netip.Addr, room int,
+	phase func(counter.Source) uint16) *Oracle {
 	s := &Oracle{start: start, limiter: Alone(room, phase)}
 	for _, a := range addrs {
 		s.sources = append(s.sources, counter.SourceOf(a, 32, 64))
@@ -123,8 +127,8 @@ func Tables(room int, phase func(counter.Source) uint16) (*counter.Table, *mitig
 	return counter.New(counter.Options{Counters: room, Phase: phase, Seed: seed}), bits
 }
 
-// RoomFor is a table in which hardly a source of the trace is in another's way: one counter in 64 may have a histogram. It is no larger
-// than an edge's.
+// RoomFor is a table in which hardly a source of the trace is in another's way: one counter in 64
+// may have a histogram. It is no larger than an edge's.
 func RoomFor(t *trace.Trace) int { return min(64*len(t.Sources)+1000, 1_000_000) }
 
 func sourceKeys(t *trace.Trace) []counter.Source {
@@ -163,15 +167,18 @@ func (s *Oracle) decide(_ int, source int32) judge.Decision {
 	d := decisionOf(s.decideOn(&s.rule, source), s.start)
 	if d.Verdict == judge.Limited && d.Until > 0 {
 		at := s.now.Sub(s.start)
-		s.blocks = append(s.blocks, judge.InForce{Source: source, Start: at, At: at, Until: d.Until})
+		s.blocks = append(s.blocks, judge.InForce{Source: source, Start: at, At: at,
+			Until: d.Until})
 	}
 	return d
 }
 
-// Ideal is the formula with perfect knowledge of what a judged limiter counts: it says when a source crosses its limit.
+// Ideal is the formula with perfect knowledge of what a judged limiter counts: it says when a
+// source crosses its limit.
 type Ideal struct {
 	*Oracle
-	counted, seen limiter.Rule // one counter: it counts every request, or none, because none is answered
+	// One counter: it counts every request, or none, because none is answered
+	counted, seen limiter.Rule
 }
 
 // IdealOf makes the formula of a rule for runs over a trace: judge.Options.Ideal.
@@ -183,7 +190,8 @@ func IdealOf(t *trace.Trace, rule mitigation.Rule) func() func(int32, time.Durat
 
 // NewIdeal returns the formula of a rule. It keeps s for itself.
 func NewIdeal(s *Oracle, rule mitigation.Rule) *Ideal {
-	return &Ideal{s, RuleOf(rule, judge.Estimator), limiter.Rule{Rule: mitigation.Rule{Counter: rule.Counter}, Statuses: []int{200}}}
+	return &Ideal{s, RuleOf(rule, judge.Estimator),
+		limiter.Rule{Rule: mitigation.Rule{Counter: rule.Counter}, Statuses: []int{200}}}
 }
 
 // Over decides about a request that the judged limiter has counted, or not.

@@ -1,5 +1,6 @@
-// Package virtual is the limiter in virtual time, as package judge wants it handed in: one edge that knows everything at once (Oracle), and
-// PoPs with their nodes, delays, faults and routes (Site).
+// Package virtual is the limiter in virtual time, as package judge wants it handed in: one edge
+// that knows everything at once (Oracle), and PoPs with their nodes, delays, faults and routes
+// (Site).
 package virtual
 
 import (
@@ -31,8 +32,8 @@ type Size struct {
 	Peers        bool            // PoPs send each other their blocks, and counts near the limit
 }
 
-// Site is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
-// those of the first PoP, then those of the second.
+// Site is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its
+// edges are numbered through: those of the first PoP, then those of the second.
 type Site struct {
 	pops      []*sitePoP
 	edges     int // of each PoP
@@ -53,12 +54,15 @@ type announced struct {
 	deliver func(to *sim.Edge, from string)
 }
 
-// betweenPoPs is how long a block is under way: gathered with others, and sent half round the world.
+// betweenPoPs is how long a block is under way: gathered with others, and sent half round the
+// world.
 const betweenPoPs = 250 * time.Millisecond
 
 // NewSite makes the PoPs of size, without the faults and changes of routes if undisturbed.
-func NewSite(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, undisturbed bool) (*Site, error) {
-	s := &Site{edges: size.Edges, nodes: size.Nodes, start: StartOf(t), trace: t, peers: size.Peers && size.PoPs > 1}
+func NewSite(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size,
+	undisturbed bool) (*Site, error) {
+	s := &Site{edges: size.Edges, nodes: size.Nodes, start: StartOf(t), trace: t,
+		peers: size.Peers && size.PoPs > 1}
 	routes := size.Routes
 	if undisturbed {
 		routes = nil
@@ -76,13 +80,20 @@ func NewSite(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, 
 		if s.peers {
 			announce := func(deliver func(*sim.Edge, string, time.Time)) {
 				now := s.pops[i].world.Now()
-				s.announced = append(s.announced, announced{now.Add(betweenPoPs), i, func(to *sim.Edge, from string) { deliver(to, from, now) }})
+				s.announced = append(s.announced, announced{now.Add(betweenPoPs), i,
+					func(to *sim.Edge, from string) { deliver(to, from, now) }})
 			}
 			decided = func(b across.Block) {
-				announce(func(to *sim.Edge, from string, sent time.Time) { to.Impose(from, b, sent) })
+				announce(func(to *sim.Edge, from string, sent time.Time) {
+					to.Impose(from, b,
+						sent)
+				})
 			}
 			counted = func(c across.Count) {
-				announce(func(to *sim.Edge, from string, sent time.Time) { to.AddCount(from, c, sent) })
+				announce(func(to *sim.Edge, from string, sent time.Time) {
+					to.AddCount(from, c,
+						sent)
+				})
 			}
 		}
 		v, err := newSitePoP(t, mode, rule, size, decided, counted)
@@ -109,7 +120,8 @@ func (s *Site) Options(v judge.VirtualOptions) judge.VirtualOptions {
 	return v
 }
 
-// Undisturbed completes how a simulation of another limiter runs on as many edges, with nothing going wrong.
+// Undisturbed completes how a simulation of another limiter runs on as many edges, with nothing
+// going wrong.
 func (z *Size) Undisturbed(t *trace.Trace, v judge.VirtualOptions) (judge.VirtualOptions, error) {
 	affinity, err := anycast.New(z.PoPs, nil)
 	if err != nil {
@@ -118,7 +130,8 @@ func (z *Size) Undisturbed(t *trace.Trace, v judge.VirtualOptions) (judge.Virtua
 	return options(t, affinity, z.PoPs, z.Edges, v), nil
 }
 
-func options(t *trace.Trace, affinity *anycast.Affinity, pops, edges int, v judge.VirtualOptions) judge.VirtualOptions {
+func options(t *trace.Trace, affinity *anycast.Affinity, pops, edges int,
+	v judge.VirtualOptions) judge.VirtualOptions {
 	v.Edges = pops * edges
 	if pops > 1 {
 		v.Reach = Reach(t, affinity, slices.Repeat([]int{edges}, pops))
@@ -136,7 +149,8 @@ func (s *Site) Counters() (n uint64) {
 	return n
 }
 
-// Cost is how many commands the nodes were sent because of requests, and how many bytes those and their answers had.
+// Cost is how many commands the nodes were sent because of requests, and how many bytes those and
+// their answers had.
 func (s *Site) Cost() (commands, bytes uint64) {
 	for _, p := range s.pops {
 		commands, bytes = commands+p.world.Commands, bytes+p.world.Bytes
@@ -157,7 +171,8 @@ func (s *Site) advance(at time.Duration) {
 	s.run(at)
 }
 
-// run lets time pass in all PoPs. A block is under way for so long that what they do in that time does not depend on what others do meanwhile.
+// run lets time pass in all PoPs. A block is under way for so long that what they do in that time
+// does not depend on what others do meanwhile.
 func (s *Site) run(at time.Duration) {
 	until := s.start.Add(at)
 	for next := s.pops[0].world.Now(); ; {
@@ -251,8 +266,9 @@ func (s *Site) running() (edges uint64) {
 	return edges
 }
 
-// BoundOf is how many requests of a source the design allows in any window, or nil where the run leaves it: what a node or an edge lost counts
-// as little. A PoP knows nothing of what another has counted, so a source whose route changes has what it has in one in each.
+// BoundOf is how many requests of a source the design allows in any window, or nil where the run
+// leaves it: what a node or an edge lost counts as little. A PoP knows nothing of what another has
+// counted, so a source whose route changes has what it has in one in each.
 func BoundOf(t *trace.Trace, rule mitigation.Rule, size *Size) func(source int32) uint32 {
 	if len(size.Faults) > 0 {
 		return nil
@@ -264,7 +280,8 @@ func BoundOf(t *trace.Trace, rule mitigation.Rule, size *Size) func(source int32
 	peaks := t.Peaks(sim.Propagation(size.RTT, size.Edges))
 	cut := t.Peaks(rule.Counter.Window/time.Duration(rule.Counter.SubWindows) + size.Skew)
 	return func(source int32) uint32 {
-		return uint32(min(pops*sim.Bound(rule, size.Edges, peaks[source], cut[source]), math.MaxUint32))
+		return uint32(min(pops*sim.Bound(rule, size.Edges, peaks[source], cut[source]),
+			math.MaxUint32))
 	}
 }
 
@@ -278,7 +295,8 @@ type sitePoP struct {
 	first   int // number of its first edge among those of all PoPs
 }
 
-func newSitePoP(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size, decided func(across.Block), counted func(across.Count)) (*sitePoP, error) {
+func newSitePoP(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Size,
+	decided func(across.Block), counted func(across.Count)) (*sitePoP, error) {
 	v := &sitePoP{rule: RuleOf(rule, mode), start: StartOf(t), sources: sourceKeys(t)}
 	w, err := sim.New(sim.Config{
 		Edges: size.Edges, Nodes: size.Nodes, RTT: size.RTT, Counters: RoomFor(t), Secret: Secret,
@@ -294,7 +312,9 @@ func newSitePoP(t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *Siz
 	for i, e := range w.Edges {
 		e.Bits.Observe = func(k mitigation.Key, b mitigation.Bit) {
 			v.blocks = append(v.blocks, judge.InForce{
-				Source: sourceIndex(k.Source), Edge: int16(v.first + i), Start: b.Start.Sub(v.start), At: w.Now().Sub(v.start), Until: b.End.Sub(v.start),
+				Source: sourceIndex(k.Source), Edge: int16(v.first +
+					i), Start:           b.Start.Sub(v.start), At: w.Now().
+					Sub(v.start), Until: b.End.Sub(v.start),
 				Total: b.By == mitigation.ByPoP, Operator: b.By == mitigation.ByAdmin,
 			})
 		}
@@ -306,13 +326,17 @@ func (v *sitePoP) decide(edge int, source int32) judge.Decision {
 	return decisionOf(v.world.Edges[edge].Request(&v.rule, v.sources[source]), v.start)
 }
 
-// Reach returns which edges the sources of a trace meet at a time, as a set of bits: those of their PoP. Edges is how
-// many each PoP has; they are numbered through, those of the first PoP first.
-func Reach(t *trace.Trace, affinity *anycast.Affinity, edges []int) func(source int32, at time.Duration) uint64 {
+// Reach returns which edges the sources of a trace meet at a time, as a set of bits: those of their
+// PoP. Edges is how many each PoP has; they are numbered through, those of the first PoP first.
+func Reach(t *trace.Trace, affinity *anycast.Affinity, edges []int) func(source int32,
+	at time.Duration) uint64 {
 	sets, first := make([]uint64, len(edges)), 0
 	for i, n := range edges {
 		sets[i] = (1<<n - 1) << first
 		first += n
 	}
-	return func(source int32, at time.Duration) uint64 { return sets[affinity.PoP(t.Sources[source].Addr, at)] }
+	return func(source int32,
+		at time.Duration) uint64 {
+		return sets[affinity.PoP(t.Sources[source].Addr, at)]
+	}
 }

@@ -17,8 +17,9 @@ import (
 	"sluice/loadgen/scrape"
 )
 
-// HTTP2Attacks measures what attacks on HTTP/2 cost a server and another client of it: each attack on each server before the same origin, a new
-// process each time, round after round. The server has one processor to itself; attacker, client and origin share another.
+// HTTP2Attacks measures what attacks on HTTP/2 cost a server and another client of it: each attack
+// on each server before the same origin, a new process each time, round after round. The server has
+// one processor to itself; attacker, client and origin share another.
 type HTTP2Attacks struct {
 	Sluice   string   // the edge's executable
 	Before   string   // another one, which is attacked as the server "before"; "": none is
@@ -43,13 +44,14 @@ const attackLimit, attackWindow = 100, 10 * time.Second
 
 // AttackFigures is what one server showed under one attack: medians over the rounds.
 type AttackFigures struct {
-	Attack  string  `json:"attack"`
-	Server  string  `json:"server"`
-	Asked   float64 `json:"asked_per_second"` // units of the attack
-	Sent    float64 `json:"sent_per_second"`
-	Opened  float64 `json:"connections"`
-	Ended   float64 `json:"connections_ended_by_the_server"`
-	CPU     float64 `json:"cpu"`    // seconds a second that the attack cost: those without it are taken off
+	Attack string  `json:"attack"`
+	Server string  `json:"server"`
+	Asked  float64 `json:"asked_per_second"` // units of the attack
+	Sent   float64 `json:"sent_per_second"`
+	Opened float64 `json:"connections"`
+	Ended  float64 `json:"connections_ended_by_the_server"`
+	// Seconds a second that the attack cost: those without it are taken off
+	CPU     float64 `json:"cpu"`
 	Memory  float64 `json:"memory"` // bytes at most, above what there were before it
 	P99     float64 `json:"p99"`    // seconds, of the calm client beside it
 	Calm    float64 `json:"p99_calm"`
@@ -68,7 +70,8 @@ type AttackFigures struct {
 }
 
 // Run measures every attack on every server, then what connections that do nothing take of each.
-func (h HTTP2Attacks) Run(ctx context.Context) (figures []AttackFigures, memory []ConnectionMemory, err error) {
+func (h HTTP2Attacks) Run(ctx context.Context) (figures []AttackFigures,
+	memory []ConnectionMemory, err error) {
 	if err := h.prepare(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -85,7 +88,8 @@ func (h HTTP2Attacks) Run(ctx context.Context) (figures []AttackFigures, memory 
 			}
 			rows[i].measured = append(rows[i].measured, f)
 			h.Say(fmt.Sprintf("round %d of %d: %s, %s: %.0f of %.0f a second, %.1f ms of processor time and %.1f MB more, p99 %.2f times that without it%s",
-				round+1, h.Rounds, a.name, f.Server, f.Sent, f.Asked, f.CPU*1e3, f.Memory/1e6, f.Ratio, f.why))
+				round+1, h.Rounds, a.name, f.Server, f.Sent, f.Asked, f.CPU*1e3, f.Memory/1e6,
+				f.Ratio, f.why))
 			return nil
 		})
 		if err != nil {
@@ -116,24 +120,26 @@ func (h *HTTP2Attacks) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// serveH2 is an origin that speaks HTTP/2 as well: it answers with a page, or with as many bytes as the path says.
+// serveH2 is an origin that speaks HTTP/2 as well: it answers with a page, or with as many bytes as
+// the path says.
 func (h *HTTP2Attacks) serveH2() (end func(), err error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("loadgen: http2-attacks: %w", err)
 	}
 	page := make([]byte, 1000)
-	s := &http.Server{Protocols: new(http.Protocols), MaxHeaderBytes: 64 << 10, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		size := len(page)
-		if digits, asks := strings.CutPrefix(r.URL.Path, origin.BytesPath); asks {
-			size, _ = strconv.Atoi(digits)
-		}
-		for w.Header().Set("Content-Length", strconv.Itoa(size)); size > 0; size -= len(page) {
-			if _, err := w.Write(page[:min(size, len(page))]); err != nil {
-				return
+	s := &http.Server{Protocols: new(http.Protocols), MaxHeaderBytes: 64 << 10,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			size := len(page)
+			if digits, asks := strings.CutPrefix(r.URL.Path, origin.BytesPath); asks {
+				size, _ = strconv.Atoi(digits)
 			}
-		}
-	})}
+			for w.Header().Set("Content-Length", strconv.Itoa(size)); size > 0; size -= len(page) {
+				if _, err := w.Write(page[:min(size, len(page))]); err != nil {
+					return
+				}
+			}
+		})}
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
 	h.h2Origin = ln.Addr().String()
@@ -165,7 +171,8 @@ type attackedServer struct {
 }
 
 // measure attacks one server once.
-func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f AttackFigures, err error) {
+func (h *HTTP2Attacks) measure(ctx context.Context, name string,
+	a attack) (f AttackFigures, err error) {
 	s, err := h.start(ctx, name, a)
 	if err != nil {
 		return f, err
@@ -196,19 +203,26 @@ func (h *HTTP2Attacks) measure(ctx context.Context, name string, a attack) (f At
 	})
 	memory, most := peak()
 	if err := errors.Join(err, ctx.Err(), s.proc.Crashed()); err != nil {
-		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: %w: %s", name, a.name, err, s.proc.Output())
+		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: %w: %s", name, a.name, err,
+			s.proc.Output())
 	}
 	if without.Asked == without.Failed || r.opened.Load() == 0 {
-		return f, fmt.Errorf("loadgen: http2-attacks: %s, %s: of %d requests without an attack %d failed, %s; and who attacks could connect %d times (%v): %s",
-			name, a.name, without.Asked, without.Failed, without.commonest(), r.opened.Load(), r.failed.Load(), s.proc.Output())
+		return f,
+			fmt.Errorf("loadgen: http2-attacks: %s, %s: of %d requests without an attack %d failed, %s; and who attacks could connect %d times (%v): %s",
+				name, a.name, without.Asked, without.Failed, without.commonest(), r.opened.Load(),
+				r.failed.Load(), s.proc.Output())
 	}
 	after, err := h.seen(ctx, name, s)
 	if err != nil {
 		return f, err
 	}
-	f = AttackFigures{Attack: a.name, Server: name, Asked: float64(a.rate), Sent: float64(r.sent.Load()) / h.For.Seconds(), Opened: float64(r.opened.Load()),
-		Ended: float64(r.ended.Load()), CPU: cost - costs, Memory: memory, P99: with.P99.Seconds(), Calm: without.P99.Seconds(),
-		Peak: most, Limit: float64(a.limit), Failed: float64(with.Failed), Reached: float64(after.reached - before.reached), Charged: after.charged - before.charged, Blocked: after.blocked}
+	f = AttackFigures{Attack: a.name, Server: name, Asked: float64(a.rate),
+		Sent: float64(r.sent.Load()) / h.For.Seconds(), Opened: float64(r.opened.Load()),
+		Ended: float64(r.ended.Load()), CPU: cost - costs, Memory: memory, P99: with.P99.Seconds(),
+		Calm: without.P99.Seconds(),
+		Peak: most, Limit: float64(a.limit), Failed: float64(with.Failed),
+		Reached: float64(after.reached - before.reached),
+		Charged: after.charged - before.charged, Blocked: after.blocked}
 	if with.P99 == 0 { // nothing was answered in time
 		f.P99 = calm.client.Timeout.Seconds()
 	}
@@ -239,7 +253,8 @@ func (s *attackedServer) costs(while func()) (float64, error) {
 	return (after[0] - before[0]).Seconds() / time.Since(begin).Seconds(), errors.Join(err, wrong)
 }
 
-// watchMemory watches how much memory a process has, until it is asked by how much it grew at most, and how much it had, in bytes.
+// watchMemory watches how much memory a process has, until it is asked by how much it grew at most,
+// and how much it had, in bytes.
 func watchMemory(pid int) (peak func() (grew, most float64)) {
 	before := process.Memory(pid)
 	ctx, stop := context.WithCancel(context.Background())
@@ -266,10 +281,12 @@ type seen struct {
 	abuse   map[string]float64
 }
 
-func (h *HTTP2Attacks) seen(ctx context.Context, name string, s *attackedServer) (o seen, err error) {
+func (h *HTTP2Attacks) seen(ctx context.Context, name string,
+	s *attackedServer) (o seen, err error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	var stats origin.Stats
-	if err := scrape.Get(ctx, client, h.originAt, origin.StatsPath, scrape.JSON(&stats)); err != nil {
+	if err := scrape.Get(ctx, client, h.originAt, origin.StatsPath,
+		scrape.JSON(&stats)); err != nil {
 		return o, err
 	}
 	for source, n := range stats.BySource {
@@ -284,7 +301,8 @@ func (h *HTTP2Attacks) seen(ctx context.Context, name string, s *attackedServer)
 	if err != nil {
 		return o, err
 	}
-	o.charged, o.abuse = m.Sum("sluice_requests_total", "rule", "sources"), m.By("sluice_http2_abuse_total", "kind")
+	o.charged, o.abuse = m.Sum("sluice_requests_total", "rule",
+		"sources"), m.By("sluice_http2_abuse_total", "kind")
 	var list []struct{} // how many there are is enough
 	err = scrape.Get(ctx, client, s.admin, "/v1/mitigations", scrape.JSON(&list))
 	o.blocked = len(list) > 0

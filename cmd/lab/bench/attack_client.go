@@ -20,12 +20,15 @@ import (
 	"sluice/loadgen/process"
 )
 
-// calmSources are addresses that nobody limits, calmSource is that of a client, and attackSource the first of those that attack.
+// calmSources are addresses that nobody limits, calmSource is that of a client, and attackSource
+// the first of those that attack.
 var calmSources = netip.MustParsePrefix("127.0.0.0/24")
-var calmSource, attackSource = netip.AddrFrom4([4]byte{127, 0, 0, 2}), netip.AddrFrom4([4]byte{127, 0, 1, 1})
+var calmSource, attackSource = netip.AddrFrom4([4]byte{127, 0, 0, 2}), netip.AddrFrom4([4]byte{127,
+	0, 1, 1})
 
 const (
-	// attackTick is how often an attacker writes, and redialAfter how long it waits before it comes back after its connection was ended.
+	// attackTick is how often an attacker writes, and redialAfter how long it waits before it comes
+	// back after its connection was ended.
 	attackTick, redialAfter = 2 * time.Millisecond, 20 * time.Millisecond
 	// calmPeriod is how often the calm client asks.
 	calmPeriod = 2 * time.Millisecond
@@ -129,7 +132,8 @@ func (r *attackRun) connection(ctx context.Context, from netip.Addr) {
 
 // dialH2 makes a connection that speaks HTTP/2.
 func dialH2(ctx context.Context, from netip.Addr, to netip.AddrPort) (*tls.Conn, error) {
-	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}, Config: attackTLS()}
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second,
+		LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}, Config: attackTLS()}
 	conn, err := dialer.DialContext(ctx, "tcp", to.String())
 	if err != nil {
 		return nil, err
@@ -141,7 +145,8 @@ func dialH2(ctx context.Context, from netip.Addr, to netip.AddrPort) (*tls.Conn,
 	return nil, fmt.Errorf("loadgen: %v does not speak HTTP/2", to)
 }
 
-// A calmClient asks for a page now and then, over HTTP/2, whether or not the one before was slow, and measures from when it was due.
+// A calmClient asks for a page now and then, over HTTP/2, whether or not the one before was slow,
+// and measures from when it was due.
 type calmClient struct {
 	client *http.Client
 	fresh  *http.Client // makes a connection for each request; nil: none does
@@ -156,8 +161,11 @@ func newCalmClient(to netip.AddrPort, patience time.Duration) *calmClient {
 }
 
 func newH2Client(patience time.Duration, fresh bool) *http.Client {
-	dialer := &net.Dialer{Timeout: 5 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(calmSource, 0))}
-	return &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: attackTLS(), ForceAttemptHTTP2: true, DisableKeepAlives: fresh}}
+	dialer := &net.Dialer{Timeout: 5 * time.Second,
+		LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(calmSource, 0))}
+	return &http.Client{Timeout: patience,
+		Transport: &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: attackTLS(),
+			ForceAttemptHTTP2: true, DisableKeepAlives: fresh}}
 }
 
 // calmFigures is what a calm client met.
@@ -200,7 +208,8 @@ func (c *calmClient) ask(ctx context.Context, length time.Duration) (f calmFigur
 	var took []time.Duration
 	var all sync.WaitGroup
 	begin := time.Now()
-	for due := begin; due.Sub(begin) < length && process.Pause(ctx, time.Until(due)) == nil; due = due.Add(calmPeriod) {
+	for due := begin; due.Sub(begin) < length &&
+		process.Pause(ctx, time.Until(due)) == nil; due = due.Add(calmPeriod) {
 		client := c.client
 		if f.Asked++; c.fresh != nil && f.Asked%freshEvery == 0 {
 			client = c.fresh

@@ -13,7 +13,8 @@ import (
 	"sluice/loadgen/process"
 )
 
-// ConnectionMemory is what a connection of HTTP/2 takes of a server's memory: medians over the rounds.
+// ConnectionMemory is what a connection of HTTP/2 takes of a server's memory: medians over the
+// rounds.
 type ConnectionMemory struct {
 	Connection string  `json:"connection"`
 	Server     string  `json:"server"`
@@ -21,7 +22,8 @@ type ConnectionMemory struct {
 	Each       float64 `json:"memory"`      // bytes
 }
 
-// memory measures connections that do nothing: idle ones that have had an answer, and those on which the bodies of many requests are awaited.
+// memory measures connections that do nothing: idle ones that have had an answer, and those on
+// which the bodies of many requests are awaited.
 func (h *HTTP2Attacks) memory(ctx context.Context) (all []ConnectionMemory, err error) {
 	for _, k := range []struct {
 		name           string
@@ -34,21 +36,25 @@ func (h *HTTP2Attacks) memory(ctx context.Context) (all []ConnectionMemory, err 
 		err := interleave(h.Rounds, len(h.Servers), func(round, i int) error {
 			grew, err := h.connections(ctx, h.Servers[i], k.count, k.streams)
 			rows[i] = append(rows[i], grew/float64(k.count))
-			h.Say(fmt.Sprintf("round %d of %d: a connection %s, %s: %.1f KB", round+1, h.Rounds, k.name, h.Servers[i], grew/float64(k.count)/1e3))
+			h.Say(fmt.Sprintf("round %d of %d: a connection %s, %s: %.1f KB", round+1, h.Rounds,
+				k.name, h.Servers[i], grew/float64(k.count)/1e3))
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 		for i, name := range h.Servers {
-			all = append(all, ConnectionMemory{k.name, name, k.count, medianOf(len(rows[i]), func(n int) float64 { return rows[i][n] })})
+			all = append(all, ConnectionMemory{k.name, name, k.count, medianOf(len(rows[i]),
+				func(n int) float64 { return rows[i][n] })})
 		}
 	}
 	return all, nil
 }
 
-// connections makes so many, each from another source, and returns by how much the server has grown then, in bytes.
-func (h *HTTP2Attacks) connections(ctx context.Context, name string, count, streams int) (float64, error) {
+// connections makes so many, each from another source, and returns by how much the server has grown
+// then, in bytes.
+func (h *HTTP2Attacks) connections(ctx context.Context, name string, count,
+	streams int) (float64, error) {
 	s, err := h.start(ctx, name, attack{})
 	if err != nil {
 		return 0, err
@@ -70,7 +76,8 @@ func (h *HTTP2Attacks) connections(ctx context.Context, name string, count, stre
 	conns := make([]*tls.Conn, count)
 	for i := range conns {
 		if conns[i], err = open(); err != nil {
-			return 0, fmt.Errorf("loadgen: http2-attacks: %s: connection %d of %d: %w", name, i, count, err)
+			return 0, fmt.Errorf("loadgen: http2-attacks: %s: connection %d of %d: %w", name, i,
+				count, err)
 		}
 		defer conns[i].Close()
 	}
@@ -81,7 +88,8 @@ func (h *HTTP2Attacks) connections(ctx context.Context, name string, count, stre
 }
 
 // connection makes one that has had an answer, or has so many streams whose bodies are yet to come.
-func (h *HTTP2Attacks) connection(ctx context.Context, from netip.Addr, to netip.AddrPort, streams int) (*tls.Conn, error) {
+func (h *HTTP2Attacks) connection(ctx context.Context, from netip.Addr, to netip.AddrPort,
+	streams int) (*tls.Conn, error) {
 	conn, err := dialH2(ctx, from, to)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,10 @@ import (
 	"sluice/loadgen/process"
 )
 
-// server configures one of the servers: HTTP/2 over TLS as it comes, and a limit of requests for each source but the calm one.
-func (h *HTTP2Attacks) server(name string, at, admin netip.AddrPort, a attack) (*process.Process, error) {
+// server configures one of the servers: HTTP/2 over TLS as it comes, and a limit of requests for
+// each source but the calm one.
+func (h *HTTP2Attacks) server(name string, at, admin netip.AddrPort,
+	a attack) (*process.Process, error) {
 	page, err := h.file("429.html", strings.Repeat("x", pageBytes))
 	if err != nil {
 		return nil, err
@@ -54,9 +56,11 @@ origins: [{servers: ["%[8]s://%[5]s"]}]
 }
 
 func (h *HTTP2Attacks) nginx(at netip.AddrPort, a attack, to, page string) string {
-	n := nginxServer{connections: 10_000, origin: to, listen: at.String() + " ssl http2", server: h.tls(), status: 429,
+	n := nginxServer{connections: 10_000, origin: to, listen: at.String() + " ssl http2",
+		server: h.tls(), status: 429,
 		http: fmt.Sprintf("  geo $limited { default 1; %v 0; }\n  map $limited $source { 1 $binary_remote_addr; 0 \"\"; }\n", calmSources),
-		key:  "$source", rate: fmt.Sprintf("%dr/s", attackLimit/int(attackWindow.Seconds())), burst: fmt.Sprintf(" burst=%d nodelay", attackLimit)}
+		key:  "$source", rate: fmt.Sprintf("%dr/s", attackLimit/int(attackWindow.Seconds())),
+		burst: fmt.Sprintf(" burst=%d nodelay", attackLimit)}
 	if a.page {
 		n.server += fmt.Sprintf("    error_page 429 /429.html;\n    location = /429.html { internal; root %s; }\n", filepath.Dir(page))
 	}

@@ -6,9 +6,10 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// ServeBaselineProxy is the least that a reverse proxy made with fasthttp can do, to compare edges with: no limit, no header rules, no
-// timeouts. If refuse, it answers 429 to every request, always the same and as much as the edge says: what a refusal costs where fasthttp
-// serves and nothing is checked, counted or judged.
+// ServeBaselineProxy is the least that a reverse proxy made with fasthttp can do, to compare edges
+// with: no limit, no header rules, no timeouts. If refuse, it answers 429 to every request, always
+// the same and as much as the edge says: what a refusal costs where fasthttp serves and nothing is
+// checked, counted or judged.
 func ServeBaselineProxy(ln net.Listener, origin string, refuse bool) error {
 	client := &fasthttp.HostClient{Addr: origin, MaxConns: 4096}
 	body := []byte(`{"error":{"code":"rate_limited","rule":"sources","message":"Too many requests. Try again in 60 seconds.","retry_after":60}}` + "\n")

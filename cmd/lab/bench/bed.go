@@ -16,8 +16,8 @@ import (
 	"sluice/loadgen/process"
 )
 
-// A bed is what servers are measured on, one beside the other: a folder, a certificate, an origin. The server that is measured has one processor to
-// itself; all else shares another.
+// A bed is what servers are measured on, one beside the other: a folder, a certificate, an origin.
+// The server that is measured has one processor to itself; all else shares another.
 type bed struct {
 	dir      string
 	pem      string // file of the certificate and its key
@@ -28,7 +28,9 @@ type bed struct {
 // makeBed makes one for a trial. An origin is started where self is the program that can be one.
 func makeBed(ctx context.Context, trial, self string) (b *bed, err error) {
 	if runtime.NumCPU() < 2 {
-		return nil, fmt.Errorf("loadgen: %s needs two processors: one for the server, one for the load", trial)
+		return nil,
+			fmt.Errorf("loadgen: %s needs two processors: one for the server, one for the load",
+				trial)
 	}
 	b = new(bed)
 	if b.dir, err = os.MkdirTemp("", "sluice-"+trial+"-"); err != nil {
@@ -54,7 +56,8 @@ func makeBed(ctx context.Context, trial, self string) (b *bed, err error) {
 		return nil, err
 	}
 	b.originAt = free[0]
-	stop, err := launch(ctx, &process.Process{Name: "origin", Path: self, Args: []string{"origin", "--listen", b.origin(), "--size", "1000"}}, b.origin())
+	stop, err := launch(ctx, &process.Process{Name: "origin", Path: self, Args: []string{"origin",
+		"--listen", b.origin(), "--size", "1000"}}, b.origin())
 	if err == nil {
 		b.stops = append(b.stops, stop)
 	}
@@ -79,7 +82,8 @@ func (b *bed) file(name, text string) (string, error) {
 	return path, nil
 }
 
-// server is the process of a program with a configuration: the edge at a path, nginx, HAProxy or Caddy.
+// server is the process of a program with a configuration: the edge at a path, nginx, HAProxy or
+// Caddy.
 func (b *bed) server(name, path, config string) (*process.Process, error) {
 	file, err := b.file(strings.ReplaceAll(name, " ", "-")+".conf", config)
 	if err != nil {
@@ -102,7 +106,8 @@ func (b *bed) server(name, path, config string) (*process.Process, error) {
 	return &process.Process{Name: name, Path: path, Args: args}, err
 }
 
-// interleave has each of n measured in each round, to and fro, so that a machine which slows down favours none.
+// interleave has each of n measured in each round, to and fro, so that a machine which slows down
+// favours none.
 func interleave(rounds, n int, measure func(round, i int) error) error {
 	for round := range rounds {
 		for i := range n {
@@ -145,12 +150,15 @@ func launchAlone(ctx context.Context, proc *process.Process, at string) (stop fu
 }
 
 // launchMemcached starts a node.
-func launchMemcached(ctx context.Context, at netip.AddrPort) (node *process.Process, stop func(), err error) {
+func launchMemcached(ctx context.Context,
+	at netip.AddrPort) (node *process.Process, stop func(), err error) {
 	path, err := process.Find("memcached", "install it, or leave out what is measured with it")
 	if err != nil {
 		return nil, nil, err
 	}
-	node = &process.Process{Name: "memcached", Path: path, AsNobody: true, Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(at.Port()), "-U", "0", "-m", "256", "-t", "1"}}
+	node = &process.Process{Name: "memcached", Path: path, AsNobody: true,
+		Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(at.Port()), "-U", "0", "-m", "256", "-t",
+			"1"}}
 	stop, err = launch(ctx, node, at.String())
 	return node, stop, err
 }
@@ -167,7 +175,8 @@ func launch(ctx context.Context, proc *process.Process, at string) (stop func(),
 }
 
 // launchUntil starts a process and waits until it is ready.
-func launchUntil(ctx context.Context, proc *process.Process, ready func() error) (stop func(), err error) {
+func launchUntil(ctx context.Context, proc *process.Process,
+	ready func() error) (stop func(), err error) {
 	if err := proc.Start(); err != nil {
 		return nil, err
 	}
@@ -192,10 +201,16 @@ func spent(of ...*process.Process) (times []time.Duration, err error) {
 	return times, err
 }
 
-// Versions names the programs that are measured, and what this one was built with: figures say little without.
+// Versions names the programs that are measured, and what this one was built with: figures say
+// little without.
 func Versions(ctx context.Context, measured []string) (list []string, err error) {
-	for _, program := range []struct{ name, flag, measured string }{{"nginx", "-v", "nginx"}, {"haproxy", "-v", "haproxy"}, {"caddy", "version", "caddy"}, {"memcached", "-V", "sluice memcached"}} {
-		if !slices.ContainsFunc(measured, func(e string) bool { return e == program.measured || strings.HasPrefix(e, program.name+" ") }) {
+	for _, program := range []struct{ name, flag, measured string }{{"nginx", "-v", "nginx"},
+		{"haproxy", "-v", "haproxy"}, {"caddy", "version", "caddy"}, {"memcached", "-V",
+			"sluice memcached"}} {
+		if !slices.ContainsFunc(measured, func(e string) bool {
+			return e == program.measured ||
+				strings.HasPrefix(e, program.name+" ")
+		}) {
 			continue
 		}
 		path, err := process.Find(program.name, "install it, or leave it out")

@@ -8,8 +8,8 @@ import (
 	"sluice/loadgen/process"
 )
 
-// edge configures one of the edges for a case: to listen at an address, to count by the same thing, and either to refuse nobody or
-// everybody beyond a first request.
+// edge configures one of the edges for a case: to listen at an address, to count by the same thing,
+// and either to refuse nobody or everybody beyond a first request.
 func (p *Peers) edge(name, at string, admin netip.AddrPort, c PeerCase) (*process.Process, error) {
 	switch program, _, _ := strings.Cut(name, " "); program {
 	case "nginx":
@@ -34,7 +34,8 @@ func (p *Peers) edge(name, at string, admin netip.AddrPort, c PeerCase) (*proces
 
 func (p *Peers) nginx(name, at string, c PeerCase) string {
 	n := nginxServer{connections: 4096, keep: "1000000000", origin: p.origin(), listen: at,
-		rate: "1000000r/s", burst: " burst=1000000 nodelay", key: "$binary_remote_addr", status: 429}
+		rate: "1000000r/s", burst: " burst=1000000 nodelay", key: "$binary_remote_addr",
+		status: 429}
 	if closers[name] {
 		n.status = 444
 	}
@@ -77,7 +78,8 @@ func (p *Peers) haproxy(name, at string, c PeerCase) string {
 		limit = 1
 	}
 	if closers[name] {
-		reject = fmt.Sprintf("  tcp-request connection reject if { src_http_req_rate gt %d }\n", limit)
+		reject = fmt.Sprintf("  tcp-request connection reject if { src_http_req_rate gt %d }\n",
+			limit)
 	}
 	if c.Sources > 1 {
 		key = "hdr_ip(x-forwarded-for)"
@@ -124,11 +126,14 @@ func (p *Peers) sluice(name, at string, admin netip.AddrPort, c PeerCase) string
 	}
 	var b strings.Builder
 	if c.has("tls") {
-		fmt.Fprintf(&b, "listen: 127.0.0.1:0\nlisten_tls: %s\ntls: {certificate: %[2]s, key: %[2]s}\n", at, p.pem)
+		fmt.Fprintf(&b,
+			"listen: 127.0.0.1:0\nlisten_tls: %s\ntls: {certificate: %[2]s, key: %[2]s}\n", at,
+			p.pem)
 	} else {
 		fmt.Fprintf(&b, "listen: %s\n", at)
 	}
-	fmt.Fprintf(&b, "admin: %s\nlimits: {connections_per_source: 4096}\norigins: [{servers: [\"http://%s\"]}]\n", admin, p.origin())
+	fmt.Fprintf(&b,
+		"admin: %s\nlimits: {connections_per_source: 4096}\norigins: [{servers: [\"http://%s\"]}]\n", admin, p.origin())
 	if header {
 		b.WriteString("source: {trust: [127.0.0.0/8]}\n")
 	}
@@ -138,6 +143,8 @@ func (p *Peers) sluice(name, at string, admin netip.AddrPort, c PeerCase) string
 	if name == "sluice shed" {
 		b.WriteString("shed: connection\n")
 	}
-	fmt.Fprintf(&b, "rules: [{name: sources, limit: %d, window: 1m, mitigation_timeout: 1m, mode: %s}]\n", limit, mode)
+	fmt.Fprintf(&b,
+		"rules: [{name: sources, limit: %d, window: 1m, mitigation_timeout: 1m, mode: %s}]\n",
+		limit, mode)
 	return b.String()
 }

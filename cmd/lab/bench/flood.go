@@ -30,16 +30,18 @@ const (
 	floodWorkers = 64           // connections of a flood under way at once, at most
 )
 
-// Floods measures what new connections of blocked sources cost the edge, which answers them, closes them when they come or has the kernel refuse them,
-// and what they do to another client. What nginx and HAProxy take for the second is among the figures of Peers. It must run in a network of its own,
-// in which clients may have any of the addresses that cmd/internal/namespace gives it.
+// Floods measures what new connections of blocked sources cost the edge, which answers them, closes
+// them when they come or has the kernel refuse them, and what they do to another client. What nginx
+// and HAProxy take for the second is among the figures of Peers. It must run in a network of its
+// own, in which clients may have any of the addresses that cmd/internal/namespace gives it.
 type Floods struct {
-	Ways               []string
-	Rounds             int
-	For                time.Duration // of a flood
-	Sources            int           // blocked ones; each has an address of its own
-	Rate               int           // connections a second, of all together
-	Sluice, Wall, Self string        // paths of the edge, of its helper, and of the program that can be an origin
+	Ways    []string
+	Rounds  int
+	For     time.Duration // of a flood
+	Sources int           // blocked ones; each has an address of its own
+	Rate    int           // connections a second, of all together
+	// Paths of the edge, of its helper, and of the program that can be an origin
+	Sluice, Wall, Self string
 	Say                func(string)
 
 	*bed
@@ -47,15 +49,17 @@ type Floods struct {
 
 // FloodFigures are of one way, medians of the rounds. Times are in seconds.
 type FloodFigures struct {
-	Way     string  `json:"way"`
-	Rate    float64 `json:"rate"`    // connections a second that were made
-	CPU     float64 `json:"cpu"`     // processor time of the server for each, beside what the other client takes
-	Helper  float64 `json:"helper"`  // and of sluice-wall
-	Refused float64 `json:"refused"` // share of them that the kernel refused: no server heard of them
-	Calm    float64 `json:"calm"`    // p99 of the other client without the flood
-	P99     float64 `json:"p99"`     // and with it
-	Failed  float64 `json:"failed"`  // of its requests
-	Ratio   float64 `json:"ratio"`   // of the two
+	Way  string  `json:"way"`
+	Rate float64 `json:"rate"` // connections a second that were made
+	// Processor time of the server for each, beside what the other client takes
+	CPU    float64 `json:"cpu"`
+	Helper float64 `json:"helper"` // and of sluice-wall
+	// Share of them that the kernel refused: no server heard of them
+	Refused float64 `json:"refused"`
+	Calm    float64 `json:"calm"`   // p99 of the other client without the flood
+	P99     float64 `json:"p99"`    // and with it
+	Failed  float64 `json:"failed"` // of its requests
+	Ratio   float64 `json:"ratio"`  // of the two
 }
 
 // Run measures all ways by turns, and returns the medians.
@@ -76,10 +80,14 @@ func (f Floods) Run(ctx context.Context) (all []FloodFigures, err error) {
 	}
 	for i, way := range f.Ways {
 		m := FloodFigures{Way: way}
-		medians(&m, measured[i], func(f *FloodFigures) *float64 { return &f.Rate }, func(f *FloodFigures) *float64 { return &f.CPU },
-			func(f *FloodFigures) *float64 { return &f.Helper }, func(f *FloodFigures) *float64 { return &f.Refused },
-			func(f *FloodFigures) *float64 { return &f.Calm }, func(f *FloodFigures) *float64 { return &f.P99 },
-			func(f *FloodFigures) *float64 { return &f.Failed }, func(f *FloodFigures) *float64 { return &f.Ratio })
+		medians(&m, measured[i], func(f *FloodFigures) *float64 { return &f.Rate },
+			func(f *FloodFigures) *float64 { return &f.CPU },
+			func(f *FloodFigures) *float64 { return &f.Helper },
+			func(f *FloodFigures) *float64 { return &f.Refused },
+			func(f *FloodFigures) *float64 { return &f.Calm },
+			func(f *FloodFigures) *float64 { return &f.P99 },
+			func(f *FloodFigures) *float64 { return &f.Failed },
+			func(f *FloodFigures) *float64 { return &f.Ratio })
 		all = append(all, m)
 	}
 	return all, nil
@@ -88,9 +96,11 @@ func (f Floods) Run(ctx context.Context) (all []FloodFigures, err error) {
 // WriteFloods prints the figures, a line for each way.
 func WriteFloods(w io.Writer, all []FloodFigures) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "way\tconnections/s\tserver µs\thelper µs\trefused by the kernel %\tcalm p99 ms\tp99 ms\ttimes calm\tfailed\t")
+	fmt.Fprintln(t,
+		"way\tconnections/s\tserver µs\thelper µs\trefused by the kernel %\tcalm p99 ms\tp99 ms\ttimes calm\tfailed\t")
 	for _, f := range all {
-		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.1f\t%.2f\t%.2f\t%.2f\t%.0f\t\n", f.Way, f.Rate, f.CPU*1e6, f.Helper*1e6, f.Refused*100, f.Calm*1e3, f.P99*1e3, f.Ratio, f.Failed)
+		fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.1f\t%.2f\t%.2f\t%.2f\t%.0f\t\n", f.Way, f.Rate,
+			f.CPU*1e6, f.Helper*1e6, f.Refused*100, f.Calm*1e3, f.P99*1e3, f.Ratio, f.Failed)
 	}
 	return t.Flush()
 }
@@ -101,8 +111,10 @@ func (f *Floods) measure(ctx context.Context, way string) (one FloodFigures, err
 	var helper *process.Process
 	if way == "kernel" {
 		wall = "wall: {socket: " + socket + "}\n"
-		helper = &process.Process{Name: "sluice-wall", Path: f.Wall, Args: []string{"--socket", socket, "--ports", "8080", "--user", fmt.Sprint(os.Geteuid())}}
-		stop, err := launchUntil(ctx, helper, func() error { _, err := os.Stat(socket); return err })
+		helper = &process.Process{Name: "sluice-wall", Path: f.Wall, Args: []string{"--socket",
+			socket, "--ports", "8080", "--user", fmt.Sprint(os.Geteuid())}}
+		stop, err := launchUntil(ctx, helper,
+			func() error { _, err := os.Stat(socket); return err })
 		if err != nil {
 			return one, err
 		}
@@ -123,11 +135,14 @@ rules: [{name: sources, limit: 1, window: 1h, mitigation_timeout: 1h}]
 		return one, err
 	}
 	defer stop()
-	neighbour := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: floodDialer(floodCalm).DialContext}}
+	neighbour := &http.Client{Timeout: 5 * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: floodDialer(floodCalm).
+			DialContext}}
 	defer neighbour.CloseIdleConnections()
 	askNeighbour(ctx, neighbour, f.For/10)
 	begin, wrong := spent(main, helper)
-	without := askNeighbour(ctx, neighbour, f.For/2) // nobody is blocked yet: what a block costs is the flood's
+	// Nobody is blocked yet: what a block costs is the flood's
+	without := askNeighbour(ctx, neighbour, f.For/2)
 	calmed, err := spent(main, helper)
 	if err := errors.Join(wrong, err); err != nil {
 		return one, err
@@ -150,26 +165,31 @@ rules: [{name: sources, limit: 1, window: 1h, mitigation_timeout: 1h}]
 		return one, fmt.Errorf("%s: %w: %s", way, err, main.Output())
 	}
 	if n.made == 0 || without.Asked == without.Failed || n.admitted > 0 {
-		return one, fmt.Errorf("%s: %d connections were made, of blocked sources %d were served, and %d of %d requests failed without them: %s",
-			way, n.made, n.admitted, without.Failed, without.Asked, main.Output())
+		return one,
+			fmt.Errorf("%s: %d connections were made, of blocked sources %d were served, and %d of %d requests failed without them: %s",
+				way, n.made, n.admitted, without.Failed, without.Asked, main.Output())
 	}
 	made := float64(n.made)
 	cost := func(i int) float64 { // beside what the other client's requests take
 		each := (calmed[i] - begin[i]).Seconds() / float64(without.Asked)
 		return ((after[i] - before[i]).Seconds() - each*float64(with.Asked)) / made
 	}
-	return FloodFigures{Way: way, Rate: made / f.For.Seconds(), CPU: cost(0), Helper: cost(1), Refused: float64(n.refused) / made,
-		Calm: without.P99.Seconds(), P99: with.P99.Seconds(), Failed: float64(with.Failed), Ratio: with.P99.Seconds() / without.P99.Seconds()}, nil
+	return FloodFigures{Way: way, Rate: made / f.For.Seconds(), CPU: cost(0), Helper: cost(1),
+		Refused: float64(n.refused) / made,
+		Calm:    without.P99.Seconds(), P99: with.P99.Seconds(), Failed: float64(with.Failed),
+		Ratio: with.P99.Seconds() / without.P99.Seconds()}, nil
 }
 
-// floodCounts are of connections: all that were made, those that the kernel refused, and those of which a request was passed on.
+// floodCounts are of connections: all that were made, those that the kernel refused, and those of
+// which a request was passed on.
 type floodCounts struct{ made, refused, admitted int64 }
 
 func floodDialer(from string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 5 * time.Second}
 }
 
-// floodOnce makes a connection of a source and a request, and returns the status of the answer; "": there was none.
+// floodOnce makes a connection of a source and a request, and returns the status of the answer; "":
+// there was none.
 func floodOnce(ctx context.Context, source int) (status string, err error) {
 	from := netip.AddrFrom4([4]byte{198, 19, byte(source >> 8), byte(source)}).String()
 	nc, err := floodDialer(from).DialContext(ctx, "tcp", floodServer)
@@ -179,7 +199,8 @@ func floodOnce(ctx context.Context, source int) (status string, err error) {
 	_ = nc.(*net.TCPConn).SetLinger(0) // leaves nothing behind that a source port would wait for
 	defer nc.Close()
 	_ = nc.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(nc,
+		"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
 		return "", nil // closed when it came
 	}
 	head := make([]byte, 1024)
@@ -198,7 +219,8 @@ func (f *Floods) block(ctx context.Context) error {
 		wait.Go(func() {
 			for i := w; i < f.Sources; i += floodWorkers {
 				for range 2 {
-					if _, err := floodOnce(ctx, i); err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
+					if _, err := floodOnce(ctx, i); err != nil &&
+						!errors.Is(err, syscall.ECONNREFUSED) {
 						failed <- err
 						return
 					}
@@ -221,7 +243,8 @@ func (f *Floods) flood(ctx context.Context, length time.Duration) floodCounts {
 			for ctx.Err() == nil {
 				n := next.Add(1) - 1
 				due := time.Duration(n) * time.Second / time.Duration(f.Rate)
-				if due >= length || process.Pause(ctx, due-time.Since(begin)) != nil || time.Since(begin) >= length {
+				if due >= length || process.Pause(ctx, due-time.Since(begin)) != nil ||
+					time.Since(begin) >= length {
 					return
 				}
 				status, err := floodOnce(ctx, int(n)%f.Sources)
@@ -239,7 +262,8 @@ func (f *Floods) flood(ctx context.Context, length time.Duration) floodCounts {
 	return floodCounts{made.Load(), refused.Load(), admitted.Load()}
 }
 
-// askNeighbour has a client whom nobody blocks make a request every five milliseconds, one after the other, each on a connection of its own.
+// askNeighbour has a client whom nobody blocks make a request every five milliseconds, one after
+// the other, each on a connection of its own.
 func askNeighbour(ctx context.Context, client *http.Client, length time.Duration) (f calmFigures) {
 	var took []time.Duration
 	for begin := time.Now(); time.Since(begin) < length && ctx.Err() == nil; {

@@ -18,7 +18,8 @@ type H2Spec struct {
 	Mute   []string // after which the server did not answer another client
 }
 
-// H2Spec runs every case of h2spec, strict ones included, on each server, and asks it for a page after each. path is h2spec's.
+// H2Spec runs every case of h2spec, strict ones included, on each server, and asks it for a page
+// after each. path is h2spec's.
 func (h HTTP2Attacks) H2Spec(ctx context.Context, path string) (all []H2Spec, err error) {
 	said, err := exec.CommandContext(ctx, path, "--dryrun", "--strict").CombinedOutput()
 	if err != nil {
@@ -42,7 +43,8 @@ func (h HTTP2Attacks) H2Spec(ctx context.Context, path string) (all []H2Spec, er
 	return all, nil
 }
 
-func (h *HTTP2Attacks) h2spec(ctx context.Context, path, name string, cases []h2specCase) (r H2Spec, err error) {
+func (h *HTTP2Attacks) h2spec(ctx context.Context, path, name string,
+	cases []h2specCase) (r H2Spec, err error) {
 	s, err := h.start(ctx, name, attack{})
 	if err != nil {
 		return r, err
@@ -50,7 +52,8 @@ func (h *HTTP2Attacks) h2spec(ctx context.Context, path, name string, cases []h2
 	defer s.stop()
 	r = H2Spec{Server: name, Cases: len(cases)}
 	for _, c := range cases {
-		out, err := exec.CommandContext(ctx, path, "--tls", "--insecure", "--strict", "--port", strconv.Itoa(int(s.at.Port())), c.id).CombinedOutput()
+		out, err := exec.CommandContext(ctx, path, "--tls", "--insecure", "--strict", "--port",
+			strconv.Itoa(int(s.at.Port())), c.id).CombinedOutput()
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}

@@ -22,7 +22,8 @@ type nginxServer struct {
 func (b *bed) nginx(n nginxServer) string {
 	keepClients, keepOrigin := "", ""
 	if n.keep != "" {
-		keepClients, keepOrigin = "  keepalive_requests "+n.keep+";\n", "    keepalive_requests "+n.keep+";\n"
+		keepClients, keepOrigin = "  keepalive_requests "+n.keep+";\n",
+			"    keepalive_requests "+n.keep+";\n"
 	}
 	return fmt.Sprintf(`daemon off;
 master_process off;

@@ -16,8 +16,9 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// Pace measures how many requests a second one processor sends in an open loop, and how late: it has Replay send even streams to
-// an origin that answers at once, from a process that has one processor to itself, the origin having another.
+// Pace measures how many requests a second one processor sends in an open loop, and how late: it
+// has Replay send even streams to an origin that answers at once, from a process that has one
+// processor to itself, the origin having another.
 type Pace struct {
 	Self    string    // the executable of which "origin" is a subcommand
 	Rates   []float64 // requests a second, one run each
@@ -28,15 +29,20 @@ type Pace struct {
 
 // PaceFigures is what came of one rate.
 type PaceFigures struct {
-	Asked     float64         `json:"asked"`              // requests per second
-	Sent      float64         `json:"sent"`               // requests per second until the last one was sent
-	Answered  int             `json:"answered"`           // requests
-	Failed    int             `json:"failed"`             // requests
-	CPU       float64         `json:"cpu_per_request"`    // seconds, of the whole process, reading answers included
-	PerCPU    float64         `json:"per_cpu_second"`     // requests that a second of processor time sends
-	SendError judge.Quantiles `json:"send_error"`         // seconds from when a request was due to when it was written
-	Latency   judge.Quantiles `json:"answer_after"`       // seconds from when a request was written to the end of its answer
-	Conns     int             `json:"connections_opened"` // in all
+	Asked float64 `json:"asked"` // requests per second
+	// Requests per second until the last one was sent
+	Sent     float64 `json:"sent"`
+	Answered int     `json:"answered"` // requests
+	Failed   int     `json:"failed"`   // requests
+	// Seconds, of the whole process, reading answers included
+	CPU float64 `json:"cpu_per_request"`
+	// Requests that a second of processor time sends
+	PerCPU float64 `json:"per_cpu_second"`
+	// Seconds from when a request was due to when it was written
+	SendError judge.Quantiles `json:"send_error"`
+	// Seconds from when a request was written to the end of its answer
+	Latency judge.Quantiles `json:"answer_after"`
+	Conns   int             `json:"connections_opened"` // in all
 }
 
 // Run makes a run for each rate. It leaves this process on one processor.
@@ -57,19 +63,22 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 		return nil, err
 	}
 	runtime.GOMAXPROCS(1)
-	o := &process.Process{Name: "origin", Path: taskset, Args: []string{"-c", "1", p.Self, "origin", "--listen", at.String()}}
+	o := &process.Process{Name: "origin", Path: taskset, Args: []string{"-c", "1", p.Self, "origin",
+		"--listen", at.String()}}
 	if err := o.Start(); err != nil {
 		return nil, err
 	}
 	defer o.Stop(process.StopTimeout)
-	if err := o.Await(ctx, process.ReadyTimeout, func() error { return scrape.OK(at, origin.StatsPath) }); err != nil {
+	if err := o.Await(ctx, process.ReadyTimeout,
+		func() error { return scrape.OK(at, origin.StatsPath) }); err != nil {
 		return nil, err
 	}
 	for _, rate := range p.Rates {
 		if p.Say != nil {
 			p.Say("%.0f requests a second for %v", rate, p.For)
 		}
-		out, err := replay.Replay{PoPs: [][]netip.AddrPort{{at}}, Carrier: replay.Forwarded, PerConnection: 1 << 30}.Run(ctx, p.trace(rate))
+		out, err := replay.Replay{PoPs: [][]netip.AddrPort{{at}}, Carrier: replay.Forwarded,
+			PerConnection: 1 << 30}.Run(ctx, p.trace(rate))
 		if err != nil {
 			return nil, err
 		}
@@ -78,8 +87,9 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 		}
 		n := float64(out.Sent)
 		figures = append(figures, PaceFigures{
-			Asked: rate, Sent: n / out.LastSent.Seconds(), Answered: out.Answered, Failed: out.ClientErrors(),
-			CPU: out.CPU.Seconds() / n, PerCPU: n / out.CPU.Seconds(),
+			Asked: rate, Sent: n / out.LastSent.Seconds(), Answered: out.Answered,
+			Failed: out.ClientErrors(),
+			CPU:    out.CPU.Seconds() / n, PerCPU: n / out.CPU.Seconds(),
 			SendError: out.Late(), Latency: judge.SecondsOf(out.Latency), Conns: out.Connections,
 		})
 	}
@@ -90,7 +100,8 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 func (p *Pace) trace(rate float64) *trace.Trace {
 	t := &trace.Trace{Name: "pace", Sources: make([]trace.Source, p.Sources)}
 	for i := range t.Sources {
-		t.Sources[i] = trace.Source{Name: fmt.Sprint(i), Addr: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})}
+		t.Sources[i] = trace.Source{Name: fmt.Sprint(i),
+			Addr: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})}
 	}
 	n := int(rate * p.For.Seconds())
 	t.Requests = make([]trace.Request, n)

@@ -1,5 +1,6 @@
-// Package bench measures what a request costs: at this edge, at others and at the least that a proxy can do, side by side (Peers); what attacks
-// on HTTP/2 cost this edge and others (HTTP2Attacks); and how many requests the load generator itself sends, and how late (Pace).
+// Package bench measures what a request costs: at this edge, at others and at the least that a
+// proxy can do, side by side (Peers); what attacks on HTTP/2 cost this edge and others
+// (HTTP2Attacks); and how many requests the load generator itself sends, and how late (Pace).
 package bench
 
 import (
@@ -14,9 +15,9 @@ import (
 	"sluice/loadgen/process"
 )
 
-// Peers measures what edges cost per request, one beside the other: each before the same origin, one at a time, round after round so
-// that whatever else the machine does falls on all of them. The edge has one processor to itself; load, origin and tier share
-// another.
+// Peers measures what edges cost per request, one beside the other: each before the same origin,
+// one at a time, round after round so that whatever else the machine does falls on all of them. The
+// edge has one processor to itself; load, origin and tier share another.
 type Peers struct {
 	Sluice  string // the edge's executable
 	Before  string // another executable of it, which is measured as the edge Before; "": none
@@ -33,12 +34,15 @@ type Peers struct {
 	node *process.Process // memcached, at tier
 }
 
-// PeerNames are the edges that Peers can measure, and PeerWorks what they can do: with "new" or "resumed" over a connection for each
-// request, with "tls" over TLS, whose handshake is a full one for each new connection, or resumes the session of another, and with "h2" over HTTP/2,
-// with one request at once on a connection, or 16.
+// PeerNames are the edges that Peers can measure, and PeerWorks what they can do: with "new" or
+// "resumed" over a connection for each request, with "tls" over TLS, whose handshake is a full one
+// for each new connection, or resumes the session of another, and with "h2" over HTTP/2, with one
+// request at once on a connection, or 16.
 var (
-	PeerNames = []string{"nginx", "haproxy", "caddy", "fasthttp", "sluice off", "sluice", "sluice memcached", "nginx 444", "haproxy reject", "sluice shed"}
-	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new", "proxy tls resumed",
+	PeerNames = []string{"nginx", "haproxy", "caddy", "fasthttp", "sluice off", "sluice",
+		"sluice memcached", "nginx 444", "haproxy reject", "sluice shed"}
+	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new",
+		"proxy tls resumed",
 		"proxy tls h2", "proxy tls h2 16", "refuse tls h2", "refuse tls h2 16"}
 )
 
@@ -69,21 +73,22 @@ func (c PeerCase) streams() int {
 // PeerFigures is what one edge showed in one case: medians over the rounds.
 type PeerFigures struct {
 	PeerCase
-	Edge     string    `json:"edge"`
-	CPU      float64   `json:"cpu_per_request"` // seconds, those of Tier included
-	Tier     float64   `json:"cpu_of_tier"`     // of them memcached's
-	Rate     float64   `json:"requests_per_second"`
-	P50      float64   `json:"p50"` // seconds
-	P99      float64   `json:"p99"`
-	Memory   float64   `json:"memory"` // bytes
-	Wrong    float64   `json:"wrong"`  // share of answers that were not what the case is about
-	ByNginx  float64   `json:"cpu_by_nginx"`
-	ByProxy  float64   `json:"cpu_by_haproxy"`
-	ByOff    float64   `json:"cpu_by_sluice_off"`
-	ByBefore float64   `json:"cpu_by_sluice_before,omitempty"`
-	P99Nginx float64   `json:"p99_by_nginx"`
-	Busy     float64   `json:"busy"` // share of its processor that the edge used; well below 1 the load was the slower
-	AllCPU   []float64 `json:"cpu_per_request_by_round"`
+	Edge     string  `json:"edge"`
+	CPU      float64 `json:"cpu_per_request"` // seconds, those of Tier included
+	Tier     float64 `json:"cpu_of_tier"`     // of them memcached's
+	Rate     float64 `json:"requests_per_second"`
+	P50      float64 `json:"p50"` // seconds
+	P99      float64 `json:"p99"`
+	Memory   float64 `json:"memory"` // bytes
+	Wrong    float64 `json:"wrong"`  // share of answers that were not what the case is about
+	ByNginx  float64 `json:"cpu_by_nginx"`
+	ByProxy  float64 `json:"cpu_by_haproxy"`
+	ByOff    float64 `json:"cpu_by_sluice_off"`
+	ByBefore float64 `json:"cpu_by_sluice_before,omitempty"`
+	P99Nginx float64 `json:"p99_by_nginx"`
+	// Share of its processor that the edge used; well below 1 the load was the slower
+	Busy   float64   `json:"busy"`
+	AllCPU []float64 `json:"cpu_per_request_by_round"`
 
 	SpreadNginx [2]float64 `json:"cpu_by_nginx_least_and_most"` // over the rounds
 	SpreadProxy [2]float64 `json:"cpu_by_haproxy_least_and_most"`
@@ -149,12 +154,13 @@ func (p *Peers) cases() (list []PeerCase) {
 	return list
 }
 
-// closers are edges that close the connection of a refused source in place of an answer, each by the means it has: nginx once it has read
-// the request, HAProxy and Sluice when they accept.
+// closers are edges that close the connection of a refused source in place of an answer, each by
+// the means it has: nginx once it has read the request, HAProxy and Sluice when they accept.
 var closers = map[string]bool{"nginx 444": true, "haproxy reject": true, "sluice shed": true}
 
-// can reports whether an edge does the work: one without a limiter refuses nobody, and one that closes connections keeps none. The
-// baseline has no TLS, and what a rule or a tier adds to a request is the same beneath it.
+// can reports whether an edge does the work: one without a limiter refuses nobody, and one that
+// closes connections keeps none. The baseline has no TLS, and what a rule or a tier adds to a
+// request is the same beneath it.
 func can(edge string, c PeerCase) bool {
 	if closers[edge] {
 		return c.Work == "refuse new" && c.Sources == 1
@@ -197,9 +203,11 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	}
 	warm := max(p.For/3, 500*time.Millisecond)
 	if c.has("refuse") {
-		warm += time.Duration(c.Sources) * 200 * time.Microsecond // so that all have had what they are admitted
+		// So that all have had what they are admitted
+		warm += time.Duration(c.Sources) * 200 * time.Microsecond
 	}
-	load := closedloop.Load{Edge: free[0], Conns: c.Conns, Sources: c.Sources, Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
+	load := closedloop.Load{Edge: free[0], Conns: c.Conns, Sources: c.Sources,
+		Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
 		Warm: warm, For: p.For,
 		Begun: func() { before = costs() },
 		Ended: func() { after = costs() },
@@ -228,8 +236,10 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	n, cost, tier := float64(out.Answers), after[0]-before[0], after[1]-before[1]
 	return PeerFigures{
 		PeerCase: c, Edge: edge,
-		CPU: (cost + tier).Seconds() / n, Tier: tier.Seconds() / n, Rate: n / out.Took.Seconds(), Busy: cost.Seconds() / out.Took.Seconds(),
-		P50: float64(out.Latency.ValueAtQuantile(50)) / 1e9, P99: float64(out.Latency.ValueAtQuantile(99)) / 1e9,
+		CPU: (cost + tier).Seconds() / n, Tier: tier.Seconds() / n, Rate: n / out.Took.Seconds(),
+		Busy:   cost.Seconds() / out.Took.Seconds(),
+		P50:    float64(out.Latency.ValueAtQuantile(50)) / 1e9,
+		P99:    float64(out.Latency.ValueAtQuantile(99)) / 1e9,
 		Memory: float64(process.Memory(proc.PID())),
 		Wrong:  float64(wrong+out.Failed) / (n + float64(out.Failed)),
 	}, proc.Crashed()

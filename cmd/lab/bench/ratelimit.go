@@ -15,9 +15,10 @@ import (
 	"sluice/loadgen/process"
 )
 
-// RateLimit measures what it costs to ask whether somebody may go on: a call of Envoy's rate limit service at the edge and at envoyproxy/ratelimit, and
-// POST /v1/limit at the edge. Each has a memcached of its own that is started anew for every measurement: one at a time, round after round, to and fro.
-// The server has one processor to itself; load and memcached share another.
+// RateLimit measures what it costs to ask whether somebody may go on: a call of Envoy's rate limit
+// service at the edge and at envoyproxy/ratelimit, and POST /v1/limit at the edge. Each has a
+// memcached of its own that is started anew for every measurement: one at a time, round after
+// round, to and fro. The server has one processor to itself; load and memcached share another.
 type RateLimit struct {
 	Sluice string // the edge's executable
 	Peer   string // that of envoyproxy/ratelimit
@@ -40,8 +41,9 @@ type asked int
 
 const (
 	overGRPC asked = iota // the edge's rate_limit_service
-	overHTTP              // the edge's limit_api, over HTTP/1.1, which has a connection for each call at once
-	peer                  // envoyproxy/ratelimit, over gRPC
+	// The edge's limit_api, over HTTP/1.1, which has a connection for each call at once
+	overHTTP
+	peer // envoyproxy/ratelimit, over gRPC
 	allAsked
 )
 
@@ -49,13 +51,15 @@ func (a asked) String() string {
 	return [allAsked]string{"sluice over gRPC", "sluice over HTTP", "envoyproxy/ratelimit"}[a]
 }
 
-// RateLimitFigures is what a call cost in one kind of work: medians over the rounds, in seconds of processor time, those of memcached included.
+// RateLimitFigures is what a call cost in one kind of work: medians over the rounds, in seconds of
+// processor time, those of memcached included.
 type RateLimitFigures struct {
-	Work      string    `json:"work"`
-	Sluice    float64   `json:"cpu_per_call"`
-	HTTP      float64   `json:"cpu_per_call_over_http"`
-	Peer      float64   `json:"cpu_per_call_of_envoyproxy_ratelimit"`
-	Ratio     float64   `json:"ratio"` // Sluice's over gRPC to the peer's: the median of those within a round
+	Work   string  `json:"work"`
+	Sluice float64 `json:"cpu_per_call"`
+	HTTP   float64 `json:"cpu_per_call_over_http"`
+	Peer   float64 `json:"cpu_per_call_of_envoyproxy_ratelimit"`
+	// Sluice's over gRPC to the peer's: the median of those within a round
+	Ratio     float64   `json:"ratio"`
 	HTTPRatio float64   `json:"ratio_over_http"`
 	Ratios    []float64 `json:"ratio_by_round"`
 
@@ -65,7 +69,8 @@ type RateLimitFigures struct {
 	SluiceRate float64 `json:"calls_per_second"`
 	HTTPRate   float64 `json:"calls_per_second_over_http"`
 	PeerRate   float64 `json:"calls_per_second_of_envoyproxy_ratelimit"`
-	Wrong      float64 `json:"wrong"` // the largest share of answers, of any, that were not what the work is about
+	// The largest share of answers, of any, that were not what the work is about
+	Wrong float64 `json:"wrong"`
 
 	rounds [allAsked][]callCost
 }
@@ -104,7 +109,9 @@ func (f RateLimitFigures) settled() RateLimitFigures {
 	median := func(of func(i int) float64) float64 { return medianOf(len(f.rounds[peer]), of) }
 	of := func(a asked) (cpu, tier, rate, ratio float64) {
 		m := f.rounds[a]
-		return median(func(i int) float64 { return m[i].cpu }), median(func(i int) float64 { return m[i].tier }), median(func(i int) float64 { return m[i].rate }),
+		return median(func(i int) float64 { return m[i].cpu }),
+			median(func(i int) float64 { return m[i].tier }),
+			median(func(i int) float64 { return m[i].rate }),
 			median(func(i int) float64 { return m[i].cpu / f.rounds[peer][i].cpu })
 	}
 	f.Sluice, f.SluiceTier, f.SluiceRate, f.Ratio = of(overGRPC)
@@ -124,10 +131,14 @@ func (f RateLimitFigures) settled() RateLimitFigures {
 // WriteRateLimit prints figures as a table.
 func WriteRateLimit(w io.Writer, figures []RateLimitFigures) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "work\tsluice gRPC µs\tof it memcached\tcalls/s\tsluice HTTP µs\tof it memcached\tcalls/s\tenvoyproxy/ratelimit µs\tof it memcached\tcalls/s\tratio gRPC\tratio HTTP\twrong\t")
+	fmt.Fprintln(t,
+		"work\tsluice gRPC µs\tof it memcached\tcalls/s\tsluice HTTP µs\tof it memcached\tcalls/s\tenvoyproxy/ratelimit µs\tof it memcached\tcalls/s\tratio gRPC\tratio HTTP\twrong\t")
 	for _, f := range figures {
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%.3f\t%.3f\t%.2g\t\n", f.Work, f.Sluice*1e6, f.SluiceTier*1e6, f.SluiceRate,
-			f.HTTP*1e6, f.HTTPTier*1e6, f.HTTPRate, f.Peer*1e6, f.PeerTier*1e6, f.PeerRate, f.Ratio, f.HTTPRatio, f.Wrong)
+		fmt.Fprintf(t,
+			"%s\t%.1f\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%.3f\t%.3f\t%.2g\t\n",
+			f.Work, f.Sluice*1e6, f.SluiceTier*1e6, f.SluiceRate,
+			f.HTTP*1e6, f.HTTPTier*1e6, f.HTTPRate, f.Peer*1e6, f.PeerTier*1e6, f.PeerRate, f.Ratio,
+			f.HTTPRatio, f.Wrong)
 	}
 	return t.Flush()
 }
@@ -158,7 +169,8 @@ func (b *RateLimit) measure(ctx context.Context, work string, a asked) (m callCo
 	return b.load(ctx, callers, server, node)
 }
 
-// server is the edge or its peer, with one rule about a user: a limit that nobody reaches, or one that all are over.
+// server is the edge or its peer, with one rule about a user: a limit that nobody reaches, or one
+// that all are over.
 func (b *RateLimit) server(work string, a asked) (*process.Process, error) {
 	limit := 1_000_000_000
 	if work == "refuse" {
@@ -166,7 +178,8 @@ func (b *RateLimit) server(work string, a asked) (*process.Process, error) {
 	}
 	n, host := b.free, "127.0.0.1"
 	if a != peer {
-		service, of := "rate_limit_service", "match: {descriptors: {domain: bench, entries: [{key: user}]}}"
+		service, of := "rate_limit_service",
+			"match: {descriptors: {domain: bench, entries: [{key: user}]}}"
 		if a == overHTTP {
 			service, of = "limit_api", "key: \"header:X-User\""
 		}
@@ -186,17 +199,25 @@ func (b *RateLimit) server(work string, a asked) (*process.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &process.Process{Name: "envoyproxy/ratelimit", Path: env, Args: []string{ // idle connections for all calls at once, nothing traced, no statsd: the cheapest that it can be set to
-		"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=" + n[1].String(), fmt.Sprintf("MEMCACHE_MAX_IDLE_CONNS=%d", b.Conns*b.Calls),
-		"USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=ERROR", "RUNTIME_ROOT=" + filepath.Dir(folder), "RUNTIME_SUBDIRECTORY=", "RUNTIME_WATCH_ROOT=false",
-		"HOST=" + host, fmt.Sprint("PORT=", n[2].Port()), "DEBUG_HOST=" + host, fmt.Sprint("DEBUG_PORT=", n[3].Port()), "GRPC_HOST=" + host, fmt.Sprint("GRPC_PORT=", n[0].Port()), b.Peer}}, nil
+	// Idle connections for all calls at once, nothing traced, no statsd: the cheapest that it can
+	// be set to
+	return &process.Process{Name: "envoyproxy/ratelimit", Path: env, Args: []string{
+		"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=" +
+			n[1].String(), fmt.Sprintf("MEMCACHE_MAX_IDLE_CONNS=%d", b.Conns*b.Calls),
+		"USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=ERROR", "RUNTIME_ROOT=" +
+			filepath.Dir(folder), "RUNTIME_SUBDIRECTORY=", "RUNTIME_WATCH_ROOT=false",
+		"HOST=" + host, fmt.Sprint("PORT=", n[2].Port()), "DEBUG_HOST=" +
+			host, fmt.Sprint("DEBUG_PORT=", n[3].Port()), "GRPC_HOST=" +
+			host, fmt.Sprint("GRPC_PORT=", n[0].Port()), b.Peer}}, nil
 }
 
-// A caller asks about the i-th user, over its own connection or with others over one, and returns whether the answer is what the work is about.
+// A caller asks about the i-th user, over its own connection or with others over one, and returns
+// whether the answer is what the work is about.
 type caller func(ctx context.Context, i int) (right bool, err error)
 
 // load calls a server for a while, after all users have been there, and returns what a call cost.
-func (b *RateLimit) load(ctx context.Context, callers []caller, server, node *process.Process) (m callCost, err error) {
+func (b *RateLimit) load(ctx context.Context, callers []caller, server,
+	node *process.Process) (m callCost, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var next, done, wrong atomic.Int64
@@ -230,7 +251,8 @@ func (b *RateLimit) load(ctx context.Context, callers []caller, server, node *pr
 		for !enough() {
 			select {
 			case err := <-failed:
-				return fmt.Errorf("loadgen: bench-rls: %s: %w; it said: %s", server.Name, err, server.Output())
+				return fmt.Errorf("loadgen: bench-rls: %s: %w; it said: %s", server.Name, err,
+					server.Output())
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-tick.C:
@@ -238,7 +260,8 @@ func (b *RateLimit) load(ctx context.Context, callers []caller, server, node *pr
 		}
 		return nil
 	}
-	if err := until(func() bool { return done.Load() > int64(3*b.Users) }); err != nil { // all have had what they are admitted
+	// All have had what they are admitted
+	if err := until(func() bool { return done.Load() > int64(3*b.Users) }); err != nil {
 		return m, err
 	}
 	began, n, w := time.Now(), done.Load(), wrong.Load()
@@ -252,5 +275,6 @@ func (b *RateLimit) load(ctx context.Context, callers []caller, server, node *pr
 	after, err := spent(server, node)
 	took, calls := time.Since(began).Seconds(), float64(done.Load()-n)
 	cost, tier := after[0]-before[0], after[1]-before[1]
-	return callCost{cpu: (cost + tier).Seconds() / calls, tier: tier.Seconds() / calls, rate: calls / took, wrong: float64(wrong.Load()-w) / calls}, err
+	return callCost{cpu: (cost + tier).Seconds() / calls, tier: tier.Seconds() / calls,
+		rate: calls / took, wrong: float64(wrong.Load()-w) / calls}, err
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // callers are those who call at once, b.Conns*b.Calls of them. Close ends their connections.
-func (b *RateLimit) callers(addr, work string, a asked) (callers []caller, closeAll func(), err error) {
+func (b *RateLimit) callers(addr, work string,
+	a asked) (callers []caller, closeAll func(), err error) {
 	if a == overHTTP {
 		callers, closeAll = b.httpCallers(addr, work)
 		return callers, closeAll, nil
@@ -32,8 +33,10 @@ func (b *RateLimit) grpcCallers(addr, work string) (callers []caller, closeAll f
 	}
 	requests := make([]*service.RateLimitRequest, b.Users)
 	for i := range requests {
-		requests[i] = &service.RateLimitRequest{Domain: "bench", Descriptors: []*descriptor.RateLimitDescriptor{{
-			Entries: []*descriptor.RateLimitDescriptor_Entry{{Key: "user", Value: userName(i)}}}}}
+		requests[i] = &service.RateLimitRequest{Domain: "bench",
+			Descriptors: []*descriptor.RateLimitDescriptor{{
+				Entries: []*descriptor.RateLimitDescriptor_Entry{{Key: "user",
+					Value: userName(i)}}}}}
 	}
 	var conns []*grpc.ClientConn
 	closeAll = func() {
@@ -42,9 +45,10 @@ func (b *RateLimit) grpcCallers(addr, work string) (callers []caller, closeAll f
 		}
 	}
 	for range b.Conns {
-		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", addr)
-		}))
+		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", addr)
+			}))
 		if err != nil {
 			closeAll()
 			return nil, nil, fmt.Errorf("loadgen: bench-rls: %w", err)
@@ -71,7 +75,8 @@ func (b *RateLimit) httpCallers(addr, work string) (callers []caller, closeAll f
 	client, url := &http.Client{Transport: transport}, "http://"+addr+"/v1/limit"
 	for range b.Conns * b.Calls {
 		callers = append(callers, func(ctx context.Context, i int) (bool, error) {
-			q, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(bodies[i]))
+			q, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
+				bytes.NewReader(bodies[i]))
 			if err != nil {
 				return false, err
 			}

@@ -11,16 +11,22 @@ import (
 
 // settle makes medians of the rounds.
 func (f *PeerFigures) settle() {
-	medians(f, f.measured, func(f *PeerFigures) *float64 { return &f.CPU }, func(f *PeerFigures) *float64 { return &f.Tier },
-		func(f *PeerFigures) *float64 { return &f.Rate }, func(f *PeerFigures) *float64 { return &f.P50 }, func(f *PeerFigures) *float64 { return &f.P99 },
-		func(f *PeerFigures) *float64 { return &f.Memory }, func(f *PeerFigures) *float64 { return &f.Wrong }, func(f *PeerFigures) *float64 { return &f.Busy })
+	medians(f, f.measured, func(f *PeerFigures) *float64 { return &f.CPU },
+		func(f *PeerFigures) *float64 { return &f.Tier },
+		func(f *PeerFigures) *float64 { return &f.Rate },
+		func(f *PeerFigures) *float64 { return &f.P50 },
+		func(f *PeerFigures) *float64 { return &f.P99 },
+		func(f *PeerFigures) *float64 { return &f.Memory },
+		func(f *PeerFigures) *float64 { return &f.Wrong },
+		func(f *PeerFigures) *float64 { return &f.Busy })
 	for _, m := range f.measured {
 		f.AllCPU = append(f.AllCPU, m.CPU)
 	}
 }
 
-// compare fills in the ratios of the rows of one case: medians of the ratios within each round, because the rounds of a busy
-// machine differ more than the edges. Edges that close connections are held against those that do so too.
+// compare fills in the ratios of the rows of one case: medians of the ratios within each round,
+// because the rounds of a busy machine differ more than the edges. Edges that close connections are
+// held against those that do so too.
 func compare(rows []PeerFigures) {
 	cpu := func(f PeerFigures) float64 { return f.CPU }
 	ratio := func(f *PeerFigures, to string, of func(PeerFigures) float64) float64 {
@@ -28,7 +34,8 @@ func compare(rows []PeerFigures) {
 		if i < 0 {
 			return 0
 		}
-		return medianOf(len(f.measured), func(n int) float64 { return of(f.measured[n]) / of(rows[i].measured[n]) })
+		return medianOf(len(f.measured),
+			func(n int) float64 { return of(f.measured[n]) / of(rows[i].measured[n]) })
 	}
 	// spread is the least and the most of those ratios over the rounds.
 	spread := func(f *PeerFigures, to string) (s [2]float64) {
@@ -47,7 +54,8 @@ func compare(rows []PeerFigures) {
 		if closers[f.Edge] {
 			nginx, haproxy = "nginx 444", "haproxy reject"
 		}
-		f.ByNginx, f.ByProxy, f.ByOff = ratio(f, nginx, cpu), ratio(f, haproxy, cpu), ratio(f, "sluice off", cpu)
+		f.ByNginx, f.ByProxy, f.ByOff = ratio(f, nginx, cpu), ratio(f, haproxy, cpu), ratio(f,
+			"sluice off", cpu)
 		f.SpreadNginx, f.SpreadProxy = spread(f, nginx), spread(f, haproxy)
 		f.ByBefore = ratio(f, Before, cpu)
 		f.P99Nginx = ratio(f, nginx, func(f PeerFigures) float64 { return f.P99 })
@@ -73,13 +81,17 @@ func WritePeers(w io.Writer, figures []PeerFigures, versions []string) error {
 		if i > 0 && f.PeerCase != figures[i-1].PeerCase {
 			fmt.Fprintln(t, strings.Repeat("\t", columns))
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%.2f\t%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.0f\t%.4f\t", f.Work, f.Conns, f.Sources, f.Edge, f.CPU*1e6,
-			ratio(f.Tier*1e6), ratio(f.ByNginx), ratio(f.ByProxy), ratio(f.ByOff), f.Rate, f.P50*1e3, f.P99*1e3, ratio(f.P99Nginx), f.Busy, f.Memory/1e6, f.Wrong)
+		fmt.Fprintf(t,
+			"%s\t%d\t%d\t%s\t%.2f\t%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.0f\t%.4f\t",
+			f.Work, f.Conns, f.Sources, f.Edge, f.CPU*1e6,
+			ratio(f.Tier*1e6), ratio(f.ByNginx), ratio(f.ByProxy), ratio(f.ByOff), f.Rate,
+			f.P50*1e3, f.P99*1e3, ratio(f.P99Nginx), f.Busy, f.Memory/1e6, f.Wrong)
 		least, most := 0.0, 0.0
 		if len(f.AllCPU) > 0 {
 			least, most = slices.Min(f.AllCPU)*1e6, slices.Max(f.AllCPU)*1e6
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t", between(least, most), between(f.SpreadNginx[0], f.SpreadNginx[1]), between(f.SpreadProxy[0], f.SpreadProxy[1]))
+		fmt.Fprintf(t, "%s\t%s\t%s\t", between(least, most), between(f.SpreadNginx[0],
+			f.SpreadNginx[1]), between(f.SpreadProxy[0], f.SpreadProxy[1]))
 		if before {
 			fmt.Fprintf(t, "%.3f\t", f.ByBefore)
 		}

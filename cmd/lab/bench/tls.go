@@ -15,7 +15,8 @@ import (
 
 const tlsName = "edge.example"
 
-// certificate makes what every edge shows: an ECDSA certificate on P-256 of its own signing, and its key in the same file.
+// certificate makes what every edge shows: an ECDSA certificate on P-256 of its own signing, and
+// its key in the same file.
 func (b *bed) certificate() (file string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -32,7 +33,8 @@ func (b *bed) certificate() (file string, err error) {
 		return "", fmt.Errorf("loadgen: certificate: %w", err)
 	}
 	var text bytes.Buffer
-	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: cert}, {Type: "PRIVATE KEY", Bytes: secret}} {
+	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: cert},
+		{Type: "PRIVATE KEY", Bytes: secret}} {
 		if err := pem.Encode(&text, block); err != nil {
 			return "", fmt.Errorf("loadgen: certificate: %w", err)
 		}
@@ -40,15 +42,16 @@ func (b *bed) certificate() (file string, err error) {
 	return b.file("edge.pem", text.String())
 }
 
-// clientTLS is what the load speaks, so that all edges do the same work: TLS 1.3, AES-128-GCM, X25519. Whose certificate it is does not
-// matter here, so that the load has less to do.
+// clientTLS is what the load speaks, so that all edges do the same work: TLS 1.3, AES-128-GCM,
+// X25519. Whose certificate it is does not matter here, so that the load has less to do.
 func clientTLS(c PeerCase) *tls.Config {
 	config := &tls.Config{
 		ServerName: tlsName, InsecureSkipVerify: true, NextProtos: []string{"http/1.1"},
 		MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519},
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if s.CipherSuite != tls.TLS_AES_128_GCM_SHA256 {
-				return fmt.Errorf("the edge chose %s, and others AES-128-GCM", tls.CipherSuiteName(s.CipherSuite))
+				return fmt.Errorf("the edge chose %s, and others AES-128-GCM",
+					tls.CipherSuiteName(s.CipherSuite))
 			}
 			return nil
 		},

@@ -39,7 +39,8 @@ func (l Live) Run(ctx context.Context, s *Scenario) (*Row, error) {
 	w := &watch{site: site}
 	var looking sync.WaitGroup
 	looking.Go(func() { w.run(watched) })
-	out, err := site.Run(ctx, replay.Replay{Seed: l.Seed, Timeout: 5 * time.Second}, s.Traffic(l.Seed), s.faults())
+	out, err := site.Run(ctx, replay.Replay{Seed: l.Seed, Timeout: 5 * time.Second},
+		s.Traffic(l.Seed), s.faults())
 	stop()
 	looking.Wait()
 	if err != nil {
@@ -63,14 +64,16 @@ func (l Live) Run(ctx context.Context, s *Scenario) (*Row, error) {
 	return s.Judge(o), nil
 }
 
-// observe gathers what a run left, once all is at rest. It fails where something of the story could not be done.
+// observe gathers what a run left, once all is at rest. It fails where something of the story could
+// not be done.
 func observe(s *Scenario, out *lab.Outcome) (*Observed, error) {
 	for _, h := range out.Happened {
 		if strings.Contains(h, "loadgen: ") || strings.Contains(h, "was over by then") {
 			return nil, fmt.Errorf("%s: %s", s.Place, h)
 		}
 	}
-	o := &Observed{Edges: s.Edges, Decisions: out.Decisions, InForce: out.InForce, Failed: out.ClientErrors(), Unanswered: sum(out.Errors), Unjudged: sum(out.Unjudged),
+	o := &Observed{Edges: s.Edges, Decisions: out.Decisions, InForce: out.InForce,
+		Failed: out.ClientErrors(), Unanswered: sum(out.Errors), Unjudged: sum(out.Unjudged),
 		Unbalanced: out.Balance.Err()}
 	if out.Troubled > 0 || len(out.Errors) > 0 {
 		o.Trouble = out.Trouble()
@@ -95,7 +98,8 @@ func (l Live) lab(s *Scenario) lab.Lab {
 	out := lab.Lab{
 		PoPs: 1, Edges: s.Edges, Memcached: s.Nodes, Memory: s.MB, Twemproxy: s.Proxied,
 		Sluice: l.Sluice, Origin: l.Origin, Secret: l.Secret, Carrier: replay.Loopback, Log: l.Log,
-		Rule: lab.RuleConfig{Limit: s.Limit, Window: s.Window, MitigationTimeout: s.Block, OnStoreFailure: s.Posture, Mode: judge.Deployed},
+		Rule: lab.RuleConfig{Limit: s.Limit, Window: s.Window, MitigationTimeout: s.Block,
+			OnStoreFailure: s.Posture, Mode: judge.Deployed},
 		Other: func(ctx context.Context, site *lab.Site, f lab.Fault) error {
 			return fill(ctx, site, s.Steps[f.Index].node, s.Steps[f.Index].items)
 		},
@@ -112,13 +116,15 @@ func (s *Scenario) faults() (faults []lab.Fault) {
 		if step.Fault != nil {
 			faults = append(faults, *step.Fault)
 		} else {
-			faults = append(faults, lab.Fault{At: step.At, Kind: lab.Other, Action: lab.Action(step.Text), Index: i})
+			faults = append(faults, lab.Fault{At: step.At, Kind: lab.Other,
+				Action: lab.Action(step.Text), Index: i})
 		}
 	}
 	return faults
 }
 
-// fill writes as many items into a node as so many new sources would, each as large as that of a counter.
+// fill writes as many items into a node as so many new sources would, each as large as that of a
+// counter.
 func fill(ctx context.Context, site *lab.Site, name string, items int) error {
 	for _, n := range site.NodeProcesses {
 		if n.Name != name {

@@ -17,16 +17,19 @@ type Observed struct {
 	Edges     int // all there were
 	Decisions []judge.Decision
 	InForce   []judge.InForce
-	Failed    int           // requests without an answer, or with one of 500 and above that no rule meant
-	Over      time.Duration // when what happened last was done
+	// Requests without an answer, or with one of 500 and above that no rule meant
+	Failed int
+	Over   time.Duration // when what happened last was done
 
 	Unanswered, Unjudged int
-	Trouble              string        // what failed
-	Noticed              time.Duration // from the first thing that happened until all edges that ran missed a node; below 0: never
-	Ready                time.Duration // from when the last process was restarted until it was ready
-	Unsettled            time.Duration // when an edge last missed a node, or did not answer
-	Evicted, Dials       int
-	Unbalanced           error
+	Trouble              string // what failed
+	// From the first thing that happened until all edges that ran missed a node; below 0: never
+	Noticed time.Duration
+	// From when the last process was restarted until it was ready
+	Ready          time.Duration
+	Unsettled      time.Duration // when an edge last missed a node, or did not answer
+	Evicted, Dials int
+	Unbalanced     error
 }
 
 // Row is what came of a story.
@@ -45,17 +48,21 @@ type Row struct {
 	Over []string // what is above its bound
 }
 
-// blockNews is how much later than a source came to its limit its block may begin, at the edge that hears of it last.
+// blockNews is how much later than a source came to its limit its block may begin, at the edge that
+// hears of it last.
 const blockNews = 100 * time.Millisecond
 
-// Judge makes a row of what was seen. Steady sources never exceed the limit, so each refusal of one is wrong, but for those of a rule that fails closed.
-// A busy machine may hold back requests of one and let them go together. Then a refusal is right if the exact log says that the source
-// had admitted its limit in the window but for one, by which an estimate may be off, or that a block which began so is in force.
-// What is most in a window, when a source is blocked after it went over its limit, and whether an attacker was refused before that, is by the exact judge.
+// Judge makes a row of what was seen. Steady sources never exceed the limit, so each refusal of one
+// is wrong, but for those of a rule that fails closed. A busy machine may hold back requests of one
+// and let them go together. Then a refusal is right if the exact log says that the source had
+// admitted its limit in the window but for one, by which an estimate may be off, or that a block
+// which began so is in force. What is most in a window, when a source is blocked after it went over
+// its limit, and whether an attacker was refused before that, is by the exact judge.
 func (s *Scenario) Judge(o *Observed) *Row {
 	r := &Row{
 		Story: s.Story, Edges: o.Edges, Bound: s.Bound, Limit: s.Limit,
-		Failed: o.Failed, Unanswered: o.Unanswered, Evicted: o.Evicted, Dials: o.Dials, Noticed: o.Noticed, Blocked: -1, Normal: -1,
+		Failed: o.Failed, Unanswered: o.Unanswered, Evicted: o.Evicted, Dials: o.Dials,
+		Noticed: o.Noticed, Blocked: -1, Normal: -1,
 	}
 	judged := o.Decisions[:0:0]
 	judge.SortDecisions(o.Decisions)
@@ -96,13 +103,16 @@ func (s *Scenario) Judge(o *Observed) *Row {
 		}
 	}
 	if excused > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d refusals of steady sources that came late, and so at or over their limit by the exact log", excused))
+		r.Notes = append(r.Notes,
+			fmt.Sprintf("%d refusals of steady sources that came late, and so at or over their limit by the exact log", excused))
 	}
-	options := judge.Options{Limit: s.Limit, Window: s.Window, Timeout: s.Block, Edges: o.Edges, Slack: answer.ClockSlack}
+	options := judge.Options{Limit: s.Limit, Window: s.Window, Timeout: s.Block, Edges: o.Edges,
+		Slack: answer.ClockSlack}
 	f := judge.Judge(judge.Deployed, options, judged, o.InForce)
 	r.Most = f.WorstWindow
 	if early := int(f.WronglyLimited+f.WronglyMitigated) - r.Refused; early > excused {
-		r.Notes = append(r.Notes, fmt.Sprintf("attackers refused %d times before or after their due", early))
+		r.Notes = append(r.Notes,
+			fmt.Sprintf("attackers refused %d times before or after their due", early))
 	}
 	if t := f.TimeToBlockExact; t != nil && t.FirstEdge.N > 0 {
 		r.Blocked = time.Duration(t.FirstEdge.Max * float64(time.Second))
@@ -130,7 +140,9 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 		b.Limits = b.EdgeLimits * float64(r.Edges)
 	}
 	if s.Untimed && b.Limits >= 0 {
-		b.Limits = max(b.Limits, 1.5) // edges of a busy machine hear of each other late: by half a second here, of an attacker that sends half the limit in a second
+		// Edges of a busy machine hear of each other late: by half a second here, of an attacker
+		// that sends half the limit in a second
+		b.Limits = max(b.Limits, 1.5)
 	}
 	over("most in a window", b.Limits >= 0 && float64(r.Most) > b.Limits*float64(r.Limit))
 	most("unanswered", r.Unanswered, b.Unanswered)
@@ -140,7 +152,8 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 	most("connections to nodes", r.Dials, b.Reconnections)
 	over("too few refused for want of the tier", r.Closed < b.Closed)
 	over("too few evicted", r.Evicted < b.Evicted)
-	over("not judged", o.Unjudged > o.Failed+len(o.Decisions)/1000) // those under way while a clock steps cannot be
+	// Those under way while a clock steps cannot be
+	over("not judged", o.Unjudged > o.Failed+len(o.Decisions)/1000)
 	note := func(say bool, format string, args ...any) {
 		if say {
 			r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
@@ -163,7 +176,8 @@ func (r *Row) compare(s *Scenario, o *Observed) {
 // Write writes rows as a table: what was measured, and behind it what is promised.
 func Write(w io.Writer, rows []*Row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "what happens\tedges\tfailed\twrongly refused\tmost in a window\tblocked after\tnormal after\theld\talso")
+	fmt.Fprintln(t,
+		"what happens\tedges\tfailed\twrongly refused\tmost in a window\tblocked after\tnormal after\theld\talso")
 	for _, r := range rows {
 		edges, b := fmt.Sprint(r.Edges, " live"), &r.Bound
 		held := "yes"
@@ -178,8 +192,10 @@ func Write(w io.Writer, rows []*Row) error {
 		if b.Limits >= 0 {
 			limits = int(b.Limits * float64(r.Limit))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Story, edges, count(r.Failed, b.Failed), count(r.Refused, b.Refused), count(int(r.Most), limits),
-			seconds(r.Blocked), bounded(seconds(r.Normal), seconds(b.Normal)), held, strings.ReplaceAll(also, "  ", " "))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Story, edges,
+			count(r.Failed, b.Failed), count(r.Refused, b.Refused), count(int(r.Most), limits),
+			seconds(r.Blocked), bounded(seconds(r.Normal), seconds(b.Normal)), held,
+			strings.ReplaceAll(also, "  ", " "))
 	}
 	return t.Flush()
 }

@@ -17,15 +17,17 @@ import (
 	"sluice/loadgen/scrape"
 )
 
-// Soak is a long run in rounds, with a fault in each, at random but the same for a seed: to the tier, to an edge, to a clock or to the origin. The last
-// edge is never ended, so that there is one whose memory says something of the whole time.
+// Soak is a long run in rounds, with a fault in each, at random but the same for a seed: to the
+// tier, to an edge, to a clock or to the origin. The last edge is never ended, so that there is one
+// whose memory says something of the whole time.
 type Soak struct {
 	Rounds int // at least 3
 	Length time.Duration
 	Seed   uint64
 }
 
-// Lab is what a soak runs on: edges that give up an origin after three seconds, which a busy machine does not take by itself.
+// Lab is what a soak runs on: edges that give up an origin after three seconds, which a busy
+// machine does not take by itself.
 func (k Soak) Lab(l Live, edges, nodes int) lab.Lab {
 	s := k.traffic()
 	s.Edges, s.Nodes, s.Patience = edges, nodes, 3*time.Second
@@ -40,26 +42,32 @@ func (k Soak) traffic() *Scenario {
 	}
 }
 
-// used is what an edge holds when it is at rest. Memory is what is resident, or the size at which the garbage collector begins if that
-// is more: until then memory grows without anything being kept.
+// used is what an edge holds when it is at rest. Memory is what is resident, or the size at which
+// the garbage collector begins if that is more: until then memory grows without anything being
+// kept.
 type used struct {
 	goroutines, descriptors, memory float64
 	pid                             int
 }
 
-// calm is how long nothing must have been let go of before an edge is at rest: it keeps idle connections to origins for half a minute.
+// calm is how long nothing must have been let go of before an edge is at rest: it keeps idle
+// connections to origins for half a minute.
 const calm = 35 * time.Second
 
-// Run checks that nothing is lost and nothing grows. In every round the balance is exact, each edge has answered what it received since it was started,
-// and no client meets an error but for a fault of an edge or of the origin. And at rest after the last round no edge that was there all the time holds
-// noticeably more goroutines, descriptors or memory than it did at rest after a quarter of the rounds, when it was warm. Rounds shorter than 35 s
-// shorten that rest, and what only breathes may be taken for growth.
+// Run checks that nothing is lost and nothing grows. In every round the balance is exact, each edge
+// has answered what it received since it was started, and no client meets an error but for a fault
+// of an edge or of the origin. And at rest after the last round no edge that was there all the time
+// holds noticeably more goroutines, descriptors or memory than it did at rest after a quarter of
+// the rounds, when it was warm. Rounds shorter than 35 s shorten that rest, and what only breathes
+// may be taken for growth.
 func (k Soak) Run(ctx context.Context, s *lab.Site) (*check.Result, error) {
 	if k.Rounds < 3 {
-		return nil, fmt.Errorf("loadgen: soak: %d rounds: want at least 3, to compare the last with the first", k.Rounds)
+		return nil,
+			fmt.Errorf("loadgen: soak: %d rounds: want at least 3, to compare the last with the first", k.Rounds)
 	}
 	if len(s.NodeProcesses) == 0 || len(s.EdgeProcesses) < 2 {
-		return nil, errors.New("loadgen: soak: want a memcached node to go wrong, and an edge beside the one that is never ended")
+		return nil,
+			errors.New("loadgen: soak: want a memcached node to go wrong, and an edge beside the one that is never ended")
 	}
 	c := &check.Result{Name: "soak", Kept: true}
 	rng := rand.New(rand.NewPCG(k.Seed, 0x50a1c))
@@ -67,7 +75,8 @@ func (k Soak) Run(ctx context.Context, s *lab.Site) (*check.Result, error) {
 	sent, wrong, errors := 0, 0, 0
 	for round := 1; round <= k.Rounds; round++ {
 		seed := k.Seed + uint64(round)
-		out, err := s.Run(ctx, replay.Replay{Seed: seed, Timeout: 5 * time.Second}, k.traffic().Traffic(seed), randomFault(s, rng, k.Length))
+		out, err := s.Run(ctx, replay.Replay{Seed: seed, Timeout: 5 * time.Second},
+			k.traffic().Traffic(seed), randomFault(s, rng, k.Length))
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +105,8 @@ func (k Soak) Run(ctx context.Context, s *lab.Site) (*check.Result, error) {
 	return c, nil
 }
 
-// answersMissing names edges that have not answered, or given up, as much as they received since they were started.
+// answersMissing names edges that have not answered, or given up, as much as they received since
+// they were started.
 func answersMissing(ctx context.Context, s *lab.Site) (names string, err error) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -105,7 +115,8 @@ func answersMissing(ctx context.Context, s *lab.Site) (names string, err error) 
 		if err != nil {
 			return "", fmt.Errorf("loadgen: read the metrics of %s: %w", e.Name, err)
 		}
-		if received, ended := m.Sum("sluice_received_total"), m.Sum("sluice_answers_total")+m.Sum("sluice_aborted_total"); received != ended {
+		if received, ended := m.Sum("sluice_received_total"),
+			m.Sum("sluice_answers_total")+m.Sum("sluice_aborted_total"); received != ended {
 			names += fmt.Sprintf("%s received %.0f and ended %.0f; ", e.Name, received, ended)
 		}
 	}
@@ -114,7 +125,8 @@ func answersMissing(ctx context.Context, s *lab.Site) (names string, err error) 
 
 // soakRound says what happened in a round, and whether it was sound.
 func soakRound(round int, out *lab.Outcome) (line string, sound bool) {
-	line = fmt.Sprintf("round %d: %s; %d requests", round, strings.Join(out.Happened, ", "), out.Sent)
+	line = fmt.Sprintf("round %d: %s; %d requests", round, strings.Join(out.Happened, ", "),
+		out.Sent)
 	if err := out.Err(); err != nil {
 		return fmt.Sprintf("%s: %v", line, err), false
 	}
@@ -144,7 +156,8 @@ func randomFault(s *lab.Site, rng *rand.Rand, length time.Duration) []lab.Fault 
 	at := time.Duration((0.1 + 0.2*rng.Float64()) * float64(length)).Round(time.Millisecond)
 	over := at + time.Duration((0.1+0.2*rng.Float64())*float64(length)).Round(time.Millisecond)
 	pair := func(kind string, n int, begin, end lab.Action) []lab.Fault {
-		return []lab.Fault{{At: at, Action: begin, Kind: kind, Index: n}, {At: over, Action: end, Kind: kind, Index: n}}
+		return []lab.Fault{{At: at, Action: begin, Kind: kind, Index: n}, {At: over, Action: end,
+			Kind: kind, Index: n}}
 	}
 	dies := [][2]lab.Action{{lab.Kill, lab.Restart}, {lab.Stop, lab.Cont}, {lab.Term, lab.Restart}}
 	edges := len(s.EdgeProcesses)
@@ -169,7 +182,8 @@ func randomFault(s *lab.Site, rng *rand.Rand, length time.Duration) []lab.Fault 
 	return pair("origin", 0, how[0], how[1])
 }
 
-// atRest waits until the edges have nothing to report and have let go of nothing for some time, and gives what each holds then.
+// atRest waits until the edges have nothing to report and have let go of nothing for some time, and
+// gives what each holds then.
 func atRest(ctx context.Context, s *lab.Site, calm time.Duration) (held []used, err error) {
 	if err := everythingReported(ctx, s); err != nil {
 		return nil, err
@@ -190,8 +204,9 @@ func atRest(ctx context.Context, s *lab.Site, calm time.Duration) (held []used, 
 			}
 			u := used{
 				goroutines: m.Sum("go_goroutines"), descriptors: m.Sum("process_open_fds"),
-				memory: max(m.Sum("process_resident_memory_bytes"), m.Sum("go_memstats_next_gc_bytes")),
-				pid:    e.PID(),
+				memory: max(m.Sum("process_resident_memory_bytes"),
+					m.Sum("go_memstats_next_gc_bytes")),
+				pid: e.PID(),
 			}
 			held = append(held, u)
 			now += u.goroutines + u.descriptors
@@ -203,8 +218,8 @@ func atRest(ctx context.Context, s *lab.Site, calm time.Duration) (held []used, 
 	return held, nil
 }
 
-// everythingReported waits until no edge has hits that the tier has not been told of. An edge may keep a few of a source back
-// until their sub-windows are over.
+// everythingReported waits until no edge has hits that the tier has not been told of. An edge may
+// keep a few of a source back until their sub-windows are over.
 func everythingReported(ctx context.Context, s *lab.Site) error {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -223,7 +238,8 @@ func everythingReported(ctx context.Context, s *lab.Site) error {
 	return nil
 }
 
-// since compares what an edge holds with what it held before: not a tenth more, and not a little more of what is little.
+// since compares what an edge holds with what it held before: not a tenth more, and not a little
+// more of what is little.
 func (u used) since(before used) (line string, flat bool) {
 	flat = true
 	kind := func(name string, was, is, little float64) {

@@ -67,8 +67,8 @@ func (w *watch) run(ctx context.Context) {
 // nodesOf is how many nodes an edge has.
 func nodesOf(m scrape.Metrics) float64 { return float64(len(m.By("sluice_tier_node_up", "node"))) }
 
-// since is how long after a time of the run all edges that answered missed a node, below 0 if they never did; and when an edge last did not answer or
-// missed one, both by the run's time.
+// since is how long after a time of the run all edges that answered missed a node, below 0 if they
+// never did; and when an edge last did not answer or missed one, both by the run's time.
 func (w *watch) since(start time.Time, first time.Duration) (noticed, unsettled time.Duration) {
 	noticed = -1
 	for _, l := range w.looks {

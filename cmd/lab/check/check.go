@@ -1,5 +1,5 @@
-// Package check holds promises of the edge against running sites: that an origin which suffers keeps its critical clients (Shedding). Soak of package
-// chaos is another one.
+// Package check holds promises of the edge against running sites: that an origin which suffers
+// keeps its critical clients (Shedding). Soak of package chaos is another one.
 package check
 
 import (

@@ -19,7 +19,8 @@ import (
 	"sluice/loadgen/process"
 )
 
-// A SheddingScale is how long Shedding looks at an origin that is well, and then at one that is not.
+// A SheddingScale is how long Shedding looks at an origin that is well, and then at one that is
+// not.
 type SheddingScale struct{ Well, Slow time.Duration }
 
 // SheddingScales are the full form of Shedding and a short one.
@@ -31,13 +32,15 @@ func SheddingScales(short bool) SheddingScale {
 }
 
 const (
-	floodWorkers = 16                    // requests that the origin works at; others wait for their turn
+	// Requests that the origin works at; others wait for their turn
+	floodWorkers = 16
 	floodService = 10 * time.Millisecond // of each, while it is well
 	floodSlower  = 10                    // times
 	patience     = 2 * time.Second       // of every client
 )
 
-// floods are the clients: together 380 requests a second, of an origin that can do 1,600, and then 160.
+// floods are the clients: together 380 requests a second, of an origin that can do 1,600, and then
+// 160.
 var floods = []struct {
 	name, path string
 	rate       int // a second
@@ -48,8 +51,9 @@ var floods = []struct {
 	{"sheddable", "/search", 300, "{name: search, match: {path: /search}, priority: sheddable}"},
 }
 
-// Shedding checks that an origin which suffers keeps its critical clients: slowed to a tenth of what it can do, under a flood of requests that
-// may be shed, it answers 99 % of the critical ones in time. Without shedding, in the same run, it answers less than half of them.
+// Shedding checks that an origin which suffers keeps its critical clients: slowed to a tenth of
+// what it can do, under a flood of requests that may be shed, it answers 99 % of the critical ones
+// in time. Without shedding, in the same run, it answers less than half of them.
 func Shedding(ctx context.Context, l lab.Lab, scale SheddingScale) (*Result, error) {
 	c := &Result{Name: "shedding"}
 	var text bytes.Buffer
@@ -72,8 +76,9 @@ func Shedding(ctx context.Context, l lab.Lab, scale SheddingScale) (*Result, err
 		}
 		for j, n := range well {
 			if n.inTime < n.sent*99/100 {
-				return nil, fmt.Errorf("loadgen: check shedding: disturbed: of an origin that is well %d of %d %s requests were answered in time: this machine is too busy to tell",
-					n.inTime, n.sent, floods[j].name)
+				return nil,
+					fmt.Errorf("loadgen: check shedding: disturbed: of an origin that is well %d of %d %s requests were answered in time: this machine is too busy to tell",
+						n.inTime, n.sent, floods[j].name)
 			}
 		}
 		name := "without shedding"
@@ -82,7 +87,8 @@ func Shedding(ctx context.Context, l lab.Lab, scale SheddingScale) (*Result, err
 		}
 		fmt.Fprint(table, name)
 		for _, n := range slow {
-			fmt.Fprintf(table, "\t%d\t%.1f %%\t%.1f %%", n.sent, 100*float64(n.inTime)/float64(n.sent), 100*float64(n.shed)/float64(n.sent))
+			fmt.Fprintf(table, "\t%d\t%.1f %%\t%.1f %%", n.sent,
+				100*float64(n.inTime)/float64(n.sent), 100*float64(n.shed)/float64(n.sent))
 		}
 		fmt.Fprintln(table)
 		share[i] = float64(slow[0].inTime) / float64(slow[0].sent)
@@ -99,8 +105,10 @@ func Shedding(ctx context.Context, l lab.Lab, scale SheddingScale) (*Result, err
 // A floodCount is what became of the requests of one kind.
 type floodCount struct{ sent, inTime, shed int }
 
-// flood runs a site before the origin, and has all clients ask its edges by turns: while the origin is well, and then while it is slow.
-func flood(ctx context.Context, l lab.Lab, origin *floodOrigin, with string, scale SheddingScale) (well, slow []floodCount, err error) {
+// flood runs a site before the origin, and has all clients ask its edges by turns: while the origin
+// is well, and then while it is slow.
+func flood(ctx context.Context, l lab.Lab, origin *floodOrigin, with string,
+	scale SheddingScale) (well, slow []floodCount, err error) {
 	l.Before, l.OriginOptions, l.MoreRules = origin.addr, with, nil
 	for _, f := range floods {
 		if f.rule != "" {
@@ -124,8 +132,10 @@ func flood(ctx context.Context, l lab.Lab, origin *floodOrigin, with string, sca
 	return well, slow, site.Crashed()
 }
 
-// askAll sends the requests of all clients when they are due, for so long, and waits for what becomes of them.
-func askAll(ctx context.Context, edges []netip.AddrPort, length time.Duration) ([]floodCount, error) {
+// askAll sends the requests of all clients when they are due, for so long, and waits for what
+// becomes of them.
+func askAll(ctx context.Context, edges []netip.AddrPort,
+	length time.Duration) ([]floodCount, error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}, Timeout: patience}
 	defer client.CloseIdleConnections()
 	counts := make([]floodCount, len(floods))
@@ -137,7 +147,8 @@ func askAll(ctx context.Context, edges []netip.AddrPort, length time.Duration) (
 			var under sync.WaitGroup
 			defer under.Wait()
 			for n := range int(length.Seconds() * float64(f.rate)) {
-				if process.Pause(ctx, time.Until(begin.Add(time.Duration(n)*time.Second/time.Duration(f.rate)))) != nil {
+				if process.Pause(ctx,
+					time.Until(begin.Add(time.Duration(n)*time.Second/time.Duration(f.rate)))) != nil {
 					return
 				}
 				to := edges[n%len(edges)]
@@ -165,7 +176,8 @@ func askAll(ctx context.Context, edges []netip.AddrPort, length time.Duration) (
 	return counts, ctx.Err()
 }
 
-// A floodOrigin has so many workers, and does all that it is asked, whether or not anybody still waits for it, as most servers do.
+// A floodOrigin has so many workers, and does all that it is asked, whether or not anybody still
+// waits for it, as most servers do.
 type floodOrigin struct {
 	addr    netip.AddrPort
 	server  *http.Server

@@ -1,4 +1,5 @@
-// Package closedloop makes as many requests as an edge answers (Load), to find out what it costs when it is busy.
+// Package closedloop makes as many requests as an edge answers (Load), to find out what it costs
+// when it is busy.
 package closedloop
 
 import (
@@ -16,16 +17,21 @@ import (
 	"sluice/loadgen/socket"
 )
 
-// Load is a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
-// answered. Unlike a replay it does not say how an edge does at a given rate, only what it does when it is busy.
+// Load is a load that finds out what an edge costs: each of its connections sends the next request
+// as soon as the last one is answered. Unlike a replay it does not say how an edge does at a given
+// rate, only what it does when it is busy.
 type Load struct {
-	Edge    netip.AddrPort
-	Conns   int           // at once
-	Sources int           // named in X-Forwarded-For, one after the other; 0 or 1: the connection's own address, and no header
-	Fresh   bool          // a connection for each request
-	Shed    bool          // with Fresh: a connection that ends before its answer has been refused, and is answered so
-	TLS     *tls.Config   // nil: plain HTTP; not with Shed
-	Streams int           // requests at once on each connection, over HTTP/2, with TLS and without Fresh; 0: HTTP/1.1
+	Edge  netip.AddrPort
+	Conns int // at once
+	// Named in X-Forwarded-For, one after the other; 0 or 1: the connection's own address, and no
+	// header
+	Sources int
+	Fresh   bool // a connection for each request
+	// With Fresh: a connection that ends before its answer has been refused, and is answered so
+	Shed bool
+	TLS  *tls.Config // nil: plain HTTP; not with Shed
+	// Requests at once on each connection, over HTTP/2, with TLS and without Fresh; 0: HTTP/1.1
+	Streams int
 	Warm    time.Duration // before anything counts
 	For     time.Duration // how long to measure
 	Begun   func()        // called when the warm-up is over; nil: nothing
@@ -67,7 +73,8 @@ type run struct {
 
 // Run applies the load. It returns early with ctx's error.
 func (c Load) Run(ctx context.Context) (*Outcome, error) {
-	out := &Outcome{Statuses: make(map[int]int), Latency: hdrhistogram.New(1000, int64(10*time.Second), 3)}
+	out := &Outcome{Statuses: make(map[int]int), Latency: hdrhistogram.New(1000,
+		int64(10*time.Second), 3)}
 	if c.TLS != nil {
 		return out, (&tlsRun{Load: &c, out: out}).run(ctx)
 	}
@@ -138,7 +145,8 @@ func (r *run) open(slot int32) error {
 	if err := r.poller.Add(fd, socket.Event{Slot: slot, Generation: c.generation}); err != nil {
 		return err
 	}
-	if err := r.send(c); err != nil && !r.Shed { // what was shed before it wrote is an event as well
+	// What was shed before it wrote is an event as well
+	if err := r.send(c); err != nil && !r.Shed {
 		return err
 	}
 	return nil
@@ -146,7 +154,8 @@ func (r *run) open(slot int32) error {
 
 // request puts the n-th request into a buffer.
 func (c *Load) request(buf []byte, n uint32) []byte {
-	buf = append(buf[:0], "GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n"...)
+	buf = append(buf[:0],
+		"GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n"...)
 	if c.Sources > 1 {
 		buf = append(buf, "X-Forwarded-For: "...)
 		buf = c.source(n).AppendTo(buf)

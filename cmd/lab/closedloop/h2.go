@@ -15,7 +15,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// streams makes requests over HTTP/2 on one connection, so many at once, until it breaks or the run ends.
+// streams makes requests over HTTP/2 on one connection, so many at once, until it breaks or the run
+// ends.
 func (r *tlsRun) streams(ctx context.Context, c *tls.Conn) error {
 	if p := c.ConnectionState().NegotiatedProtocol; p != "h2" {
 		return fmt.Errorf("the edge chose %q, and was asked for h2", p)
@@ -37,7 +38,8 @@ func (r *tlsRun) streams(ctx context.Context, c *tls.Conn) error {
 		for _, h := range r.fields(r.sent.Add(1) - 1) {
 			_ = encoder.WriteField(h)
 		}
-		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: next, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: next, BlockFragment: block.Bytes(),
+			EndStream: true, EndHeaders: true})
 		since[next] = time.Now()
 		next += 2
 	}
@@ -47,7 +49,8 @@ func (r *tlsRun) streams(ctx context.Context, c *tls.Conn) error {
 	eaten := uint32(0)
 	decoder := hpack.NewDecoder(4096, nil)
 	for ctx.Err() == nil {
-		if out.Len() > 0 && in.Buffered() == 0 { // what came together is answered by requests that go together
+		// What came together is answered by requests that go together
+		if out.Len() > 0 && in.Buffered() == 0 {
 			if _, err := c.Write(out.Bytes()); err != nil {
 				return err
 			}
@@ -66,7 +69,8 @@ func (r *tlsRun) streams(ctx context.Context, c *tls.Conn) error {
 					statuses[frame.StreamID], _ = strconv.Atoi(h.Value)
 				}
 			})
-			if _, err := decoder.Write(frame.HeaderBlockFragment()); err != nil || !frame.HeadersEnded() || decoder.Close() != nil {
+			if _, err := decoder.Write(frame.HeaderBlockFragment()); err != nil ||
+				!frame.HeadersEnded() || decoder.Close() != nil {
 				return errors.Join(answer.ErrMalformed, err)
 			}
 		case *http2.DataFrame:
@@ -100,10 +104,13 @@ func (r *tlsRun) streams(ctx context.Context, c *tls.Conn) error {
 
 // fields are those of the n-th request.
 func (c *Load) fields(n uint32) []hpack.HeaderField {
-	list := []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: "/some/path?x=1"},
-		{Name: ":authority", Value: "example.com"}, {Name: "user-agent", Value: "bench"}, {Name: "accept", Value: "*/*"}}
+	list := []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"},
+		{Name: ":path", Value: "/some/path?x=1"},
+		{Name: ":authority", Value: "example.com"}, {Name: "user-agent",
+			Value: "bench"}, {Name: "accept", Value: "*/*"}}
 	if c.Sources > 1 {
-		list = append(list, hpack.HeaderField{Name: "x-forwarded-for", Value: c.source(n).String(), Sensitive: true})
+		list = append(list, hpack.HeaderField{Name: "x-forwarded-for", Value: c.source(n).String(),
+			Sensitive: true})
 	}
 	return list
 }

@@ -13,7 +13,8 @@ import (
 	"sluice/loadgen/process"
 )
 
-// tlsRun is a Load over TLS under way. Each connection has a goroutine, because crypto/tls reads until it has a whole record.
+// tlsRun is a Load over TLS under way. Each connection has a goroutine, because crypto/tls reads
+// until it has a whole record.
 type tlsRun struct {
 	*Load
 	sent atomic.Uint32
@@ -66,8 +67,8 @@ func (r *tlsRun) mark(measure bool, note func()) time.Time {
 	return time.Now()
 }
 
-// connection makes requests on a connection of its own until it breaks or the run ends; a single one if Fresh. Its first latency
-// includes the handshake.
+// connection makes requests on a connection of its own until it breaks or the run ends; a single
+// one if Fresh. Its first latency includes the handshake.
 func (r *tlsRun) connection(ctx context.Context, buf []byte) error {
 	since := time.Now()
 	nc, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(r.Edge))

@@ -34,7 +34,8 @@ func (b *book) write(name, text string) (string, error) {
 	fill(inline, b.inline)
 	left := inline.ReplaceAllString(markers.ReplaceAllString(text, ""), "")
 	if at := marks.FindStringIndex(left); at != nil {
-		wrong = errors.Join(wrong, fmt.Errorf("a place has no end, or no beginning: %.60q", left[at[0]:]))
+		wrong = errors.Join(wrong, fmt.Errorf("a place has no end, or no beginning: %.60q",
+			left[at[0]:]))
 	}
 	if wrong != nil {
 		wrong = fmt.Errorf("%s: %w", name, wrong)

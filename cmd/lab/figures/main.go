@@ -1,12 +1,14 @@
-// Command figures writes what is measured into the documents. figures.yaml says which runs there are, and which tables and values are
-// made of what they print; documents have a place for each, between two comments that nobody sees once the page is rendered:
+// Command figures writes what is measured into the documents. figures.yaml says which runs there
+// are, and which tables and values are made of what they print; documents have a place for each,
+// between two comments that nobody sees once the page is rendered:
 //
 //	<!-- figures NAME -->            <!-- =NAME -->1.5<!-- = -->
 //	the table, and what it is from
 //	<!-- end -->
 //
-// A quick run is in virtual time: it prints the same everywhere, and is run each time. What a long one printed last is in docs/figures/runs, with
-// its command, commit, date and machine, and --long runs it anew. --fresh runs nothing, and fails where a stored run is older than the heart.
+// A quick run is in virtual time: it prints the same everywhere, and is run each time. What a long
+// one printed last is in docs/figures/runs, with its command, commit, date and machine, and --long
+// runs it anew. --fresh runs nothing, and fails where a stored run is older than the heart.
 package main
 
 import (
@@ -23,11 +25,15 @@ import (
 )
 
 func main() {
-	check := pflag.Bool("check", false, "write nothing, and fail if a document is not as it would be written")
-	stored := pflag.Bool("stored", false, "run nothing, not what is quick either: write what is stored")
+	check := pflag.Bool("check", false,
+		"write nothing, and fail if a document is not as it would be written")
+	stored := pflag.Bool("stored", false,
+		"run nothing, not what is quick either: write what is stored")
 	long := pflag.Bool("long", false, "run what takes long as well")
-	fresh := pflag.Bool("fresh", false, "run and write nothing, and fail if a stored run is of an older commit than the last change of the heart")
-	only := pflag.StringSlice("only", nil, "run these `NAMES` alone, whether they are quick or long")
+	fresh := pflag.Bool("fresh", false,
+		"run and write nothing, and fail if a stored run is of an older commit than the last change of the heart")
+	only := pflag.StringSlice("only", nil,
+		"run these `NAMES` alone, whether they are quick or long")
 	root := pflag.String("root", "../..", "the `FOLDER` of the repository")
 	pflag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -43,7 +49,8 @@ func main() {
 }
 
 // figures runs what is to be run, and writes the documents below root.
-func figures(ctx context.Context, root string, check, stored, fresh, long bool, only []string) error {
+func figures(ctx context.Context, root string, check, stored, fresh, long bool,
+	only []string) error {
 	b, err := load(root)
 	if err != nil {
 		return err
@@ -61,7 +68,8 @@ func figures(ctx context.Context, root string, check, stored, fresh, long bool, 
 	return b.documents(check)
 }
 
-// documents writes those that may have figures, or says where they are not as they would be written.
+// documents writes those that may have figures, or says where they are not as they would be
+// written.
 func (b *book) documents(check bool) (wrong error) {
 	all, err := pages.All(b.root)
 	if err != nil {
@@ -82,7 +90,8 @@ func (b *book) document(name, was string, check bool) error {
 	case line == 0:
 		return nil
 	case check:
-		return fmt.Errorf("%s:%d: is not what its run printed; make figures writes it anew", name, line)
+		return fmt.Errorf("%s:%d: is not what its run printed; make figures writes it anew", name,
+			line)
 	}
 	return os.WriteFile(filepath.Join(b.root, name), []byte(is), 0o644)
 }

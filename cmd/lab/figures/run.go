@@ -35,8 +35,9 @@ type book struct {
 
 // A run is a command that prints figures.
 type run struct {
-	Command  string
-	Long     string   // how long it takes, by hand; none: it is in virtual time, takes seconds and is run each time
+	Command string
+	// How long it takes, by hand; none: it is in virtual time, takes seconds and is run each time
+	Long     string
 	Measures []string // packages
 	Spread   string   // what a range in its figures is of, such as "seeds 1 to 4"
 
@@ -64,14 +65,17 @@ func load(root string) (*book, error) {
 	return b, nil
 }
 
-// run runs what is quick, and what is long where that is asked for; or what is named. What a quick run prints must be what is stored, where nothing is to be written.
+// run runs what is quick, and what is long where that is asked for; or what is named. What a quick
+// run prints must be what is stored, where nothing is to be written.
 func (b *book) run(ctx context.Context, check, long bool, only []string) error {
 	var wrong error
 	names := sorted(b.Runs)
-	slices.SortStableFunc(names, func(x, y string) int { return b.Runs[x].reads() - b.Runs[y].reads() })
+	slices.SortStableFunc(names,
+		func(x, y string) int { return b.Runs[x].reads() - b.Runs[y].reads() })
 	for _, name := range names {
 		r := b.Runs[name]
-		if len(only) > 0 && !slices.Contains(only, name) || len(only) == 0 && r.Long != "" && !long {
+		if len(only) > 0 && !slices.Contains(only, name) || len(only) == 0 && r.Long != "" &&
+			!long {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, r.Command)
@@ -82,9 +86,11 @@ func (b *book) run(ctx context.Context, check, long bool, only []string) error {
 			wrong = errors.Join(wrong, err)
 		case text == r.text && r.command == r.Command && r.Long == "":
 		case check:
-			wrong = errors.Join(wrong, fmt.Errorf("%s/runs/%s.txt: the command prints something else now; make figures stores it", folder, name))
+			wrong = errors.Join(wrong,
+				fmt.Errorf("%s/runs/%s.txt: the command prints something else now; make figures stores it", folder, name))
 		default:
-			r.text, r.command, r.commit, r.date, r.took = text, r.Command, r.revision(), began.Format(time.DateOnly), fmt.Sprint(time.Since(began).Round(time.Second))
+			r.text, r.command, r.commit, r.date, r.took = text, r.Command, r.revision(),
+				began.Format(time.DateOnly), fmt.Sprint(time.Since(began).Round(time.Second))
 			r.machine, r.spread = machine(), r.Spread
 			if err := r.store(); err != nil {
 				return err
@@ -100,7 +106,8 @@ func (r *run) reads() int { return strings.Count(r.Command, folder+"/runs/") }
 func (r *run) file() string { return filepath.Join(r.root, folder, "runs", r.name+".txt") }
 
 func (r *run) head() string {
-	return fmt.Sprintf("command: %s\ncommit: %s\ndate: %s\ntook: %s\nmachine: %s\nspread: %s\n", r.command, r.commit, r.date, r.took, r.machine, r.spread)
+	return fmt.Sprintf("command: %s\ncommit: %s\ndate: %s\ntook: %s\nmachine: %s\nspread: %s\n",
+		r.command, r.commit, r.date, r.took, r.machine, r.spread)
 }
 
 func (r *run) store() error {
@@ -118,12 +125,14 @@ func (r *run) read() error {
 	}
 	head, text, _ := strings.Cut(string(stored), fold)
 	into := map[string]*string{
-		"command": &r.command, "commit": &r.commit, "date": &r.date, "took": &r.took, "machine": &r.machine, "spread": &r.spread,
+		"command": &r.command, "commit": &r.commit, "date": &r.date, "took": &r.took,
+		"machine": &r.machine, "spread": &r.spread,
 	}
 	for line := range strings.Lines(head) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		if into[name] == nil {
-			return fmt.Errorf("%s/runs/%s.txt: a line of its head is none that a run writes: %q", folder, r.name, line)
+			return fmt.Errorf("%s/runs/%s.txt: a line of its head is none that a run writes: %q",
+				folder, r.name, line)
 		}
 		*into[name] = value
 	}
@@ -134,7 +143,8 @@ func (r *run) read() error {
 // noise is what differs from run to run, and is no figure.
 var noise = regexp.MustCompile(`(?m)^(decisions per second .*|=== .*|--- .*|ok  .*|PASS|FAIL|goos: .*|goarch: .*|pkg: .*)\n|^ +\w+_test\.go:\d+:`)
 
-// execute runs the command from the top of the repository. What it says of its progress is shown if it fails.
+// execute runs the command from the top of the repository. What it says of its progress is shown if
+// it fails.
 func (r *run) execute(ctx context.Context) (string, error) {
 	if strings.Contains(r.Command, "$LOGS") && os.Getenv("LOGS") == "" {
 		return "", fmt.Errorf("%s: say where the access logs are: LOGS=DIR", r.name)
@@ -146,7 +156,8 @@ func (r *run) execute(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %s: %w\n%s%s", r.name, r.Command, err, out, stderr.Bytes())
 	}
-	return noise.ReplaceAllStringFunc(string(out), func(s string) string { return strings.Repeat(" ", 4*strings.Count(s, "_test.go")) }), nil
+	return noise.ReplaceAllStringFunc(string(out),
+		func(s string) string { return strings.Repeat(" ", 4*strings.Count(s, "_test.go")) }), nil
 }
 
 func (r *run) git(args ...string) (string, error) {
@@ -156,21 +167,26 @@ func (r *run) git(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// revision is the commit that is checked out, and whether what the run measures has changes that are not committed.
+// revision is the commit that is checked out, and whether what the run measures has changes that
+// are not committed.
 func (r *run) revision() string {
 	commit, err := r.git("rev-parse", "--short=12", "HEAD")
-	if changed, _ := r.git(append([]string{"status", "--porcelain", "--"}, r.Measures...)...); err != nil || changed != "" {
+	if changed, _ := r.git(append([]string{"status", "--porcelain", "--"},
+		r.Measures...)...); err != nil || changed != "" {
 		commit += ", changed"
 	}
 	return commit
 }
 
-// The idea of the product: a figure that was measured before the last change of it may be another now.
+// The idea of the product: a figure that was measured before the last change of it may be another
+// now.
 var heart = []string{"counter", "mitigation", "pop", "edge/limiter"}
 
-// fresh is an error that names each run whose figures are of another history, of another command, or older than the heart.
+// fresh is an error that names each run whose figures are of another history, of another command,
+// or older than the heart.
 func (b *book) fresh() (stale error) {
-	changed, err := (&run{root: b.root}).git(append([]string{"log", "-1", "--format=%h", "--"}, heart...)...)
+	changed, err := (&run{root: b.root}).git(append([]string{"log", "-1", "--format=%h", "--"},
+		heart...)...)
 	if err != nil {
 		return fmt.Errorf("the commits are needed to say how old figures are: clone the whole repository: %w", err)
 	}
@@ -185,12 +201,14 @@ func (b *book) fresh() (stale error) {
 		case unknown != nil:
 			why = "is of commit " + r.commit + ", which is not in the history"
 		case older != nil:
-			why = "is of commit " + r.commit + ", older than " + changed + ", the last change of " + strings.Join(heart, ", ")
+			why = "is of commit " + r.commit + ", older than " + changed + ", the last change of " +
+				strings.Join(heart, ", ")
 		case r.command != r.Command:
 			why = "is of another command: " + r.command
 		}
 		if why != "" {
-			stale = errors.Join(stale, fmt.Errorf("%s %s: make figures FLAGS=\"--only %s\"", name, why, name))
+			stale = errors.Join(stale, fmt.Errorf("%s %s: make figures FLAGS=\"--only %s\"", name,
+				why, name))
 		}
 	}
 	return stale
@@ -214,5 +232,6 @@ func machine() string {
 			name = string(m[1])
 		}
 	}
-	return fmt.Sprintf("%s, %d processors, %s, %s", name, runtime.NumCPU(), runtime.GOOS, runtime.Version())
+	return fmt.Sprintf("%s, %d processors, %s, %s", name, runtime.NumCPU(), runtime.GOOS,
+		runtime.Version())
 }

@@ -10,12 +10,14 @@ import (
 	"strings"
 )
 
-// A table is made of what a run printed: of the rows of its own tables (Lines), of one record after the other (Each), or as it is (Block).
+// A table is made of what a run printed: of the rows of its own tables (Lines), of one record after
+// the other (Each), or as it is (Block).
 type table struct {
 	Run string
 
-	// Lines is what the head of a table looks like. Its rows are the lines below of as many cells, which two spaces part. Under is an expression
-	// with groups, of lines between: what they find is the column "under" of the rows that follow. Where has expressions for columns: only rows
+	// Lines is what the head of a table looks like. Its rows are the lines below of as many cells,
+	// which two spaces part. Under is an expression with groups, of lines between: what they find
+	// is the column "under" of the rows that follow. Where has expressions for columns: only rows
 	// of which the whole cell is like that are taken.
 	Lines, Under string
 	Where        map[string]string
@@ -23,11 +25,14 @@ type table struct {
 	Each  string // what a record begins with
 	Block string // from the line that is like this to the next empty one
 
-	// Columns are "name", "name = column", or of records "name = /expression with a group/". One that stored runs may lack ends in "?".
+	// Columns are "name", "name = column", or of records "name = /expression with a group/". One
+	// that stored runs may lack ends in "?".
 	Columns []string
 	Figures []fact // in place of all that: values of several runs, a row each
-	Keys    int    // so many columns say what a row is about, at least one; rows of which all these are the same are one, from the least to the most
-	Digits  int    // that count, of figures that nobody measured twice; 0: all
+	// So many columns say what a row is about, at least one; rows of which all these are the same
+	// are one, from the least to the most
+	Keys   int
+	Digits int // that count, of figures that nobody measured twice; 0: all
 }
 
 // A value is what an expression finds in what a run printed, from the least to the most.
@@ -36,7 +41,8 @@ type value struct {
 	Digits    int
 }
 
-// A fact is a row that says one figure: what it is, which value, in which unit, under which conditions, and which page has more.
+// A fact is a row that says one figure: what it is, which value, in which unit, under which
+// conditions, and which page has more.
 type fact struct {
 	What, Value, Unit, When, More string
 }
@@ -51,7 +57,8 @@ func (b *book) markdown(name string) (string, error) {
 		return b.facts(t)
 	}
 	if t == nil || b.Runs[t.Run] == nil || b.Runs[t.Run].text == "" {
-		return "", fmt.Errorf("table %s: figures.yaml has none of that name, or nothing is stored of its run: make figures FLAGS=\"--only RUN\"", name)
+		return "",
+			fmt.Errorf("table %s: figures.yaml has none of that name, or nothing is stored of its run: make figures FLAGS=\"--only RUN\"", name)
 	}
 	r := b.Runs[t.Run]
 	if t.Block != "" {
@@ -59,7 +66,8 @@ func (b *book) markdown(name string) (string, error) {
 		if block == "" {
 			return "", fmt.Errorf("table %s: %s printed no line like %s", name, t.Run, t.Block)
 		}
-		return "```\n" + regexp.MustCompile(`(?m) +$`).ReplaceAllString(strings.TrimRight(block, "\n "), "") + "\n```\n" + r.note() + "\n", nil
+		return "```\n" + regexp.MustCompile(`(?m) +$`).ReplaceAllString(strings.TrimRight(block,
+			"\n "), "") + "\n```\n" + r.note() + "\n", nil
 	}
 	rows := t.records(r.text)
 	if t.Lines != "" {
@@ -85,7 +93,8 @@ func (b *book) markdown(name string) (string, error) {
 			continue
 		}
 		if len(found) < len(rows) || len(rows) == 0 {
-			return "", fmt.Errorf("table %s: of %d rows %s printed %d in the column %q", name, len(rows), t.Run, len(found), column)
+			return "", fmt.Errorf("table %s: of %d rows %s printed %d in the column %q", name,
+				len(rows), t.Run, len(found), column)
 		}
 		heads = append(heads, head)
 		for i := range cells {
@@ -108,14 +117,16 @@ func (b *book) facts(t *table) (string, error) {
 			return "", err
 		}
 		r := b.Runs[b.Values[f.Value].Run]
-		s += "| " + strings.Join([]string{f.What, strings.TrimSpace(figure + " " + f.Unit), f.When, r.commit + ", " + r.date, f.More}, " | ") + " |\n"
+		s += "| " + strings.Join([]string{f.What, strings.TrimSpace(figure + " " + f.Unit), f.When,
+			r.commit + ", " + r.date, f.More}, " | ") + " |\n"
 	}
 	return s, nil
 }
 
 // rows are those of the command's own tables.
 func (t *table) rows(text string) (rows []row) {
-	head, under, gap := regexp.MustCompile(t.Lines), regexp.MustCompile(t.Under), regexp.MustCompile(`\s{2,}`)
+	head, under, gap := regexp.MustCompile(t.Lines), regexp.MustCompile(t.Under),
+		regexp.MustCompile(`\s{2,}`)
 	title, names := "", []string(nil)
 	for line := range strings.Lines(text) {
 		cells := append([]string{title}, gap.Split(strings.TrimSpace(line), -1)...)
@@ -144,11 +155,13 @@ func (t *table) rows(text string) (rows []row) {
 
 // records are what stands from each beginning to the next.
 func (t *table) records(text string) (rows []row) {
-	begins := append(regexp.MustCompile("(?m)"+t.Each).FindAllStringIndex(text, -1), []int{len(text)})
+	begins := append(regexp.MustCompile("(?m)"+t.Each).FindAllStringIndex(text, -1),
+		[]int{len(text)})
 	for i, at := range begins[:len(begins)-1] {
 		record := text[at[0]:begins[i+1][0]]
 		rows = append(rows, func(expression string) (string, bool) {
-			m := regexp.MustCompile("(?m)" + strings.Trim(expression, "/")).FindStringSubmatch(record)
+			m := regexp.MustCompile("(?m)" + strings.Trim(expression, "/")).
+				FindStringSubmatch(record)
 			return strings.TrimSpace(strings.Join(m[min(1, len(m)):], " ")), m != nil
 		})
 	}
@@ -179,7 +192,8 @@ func merge(rows [][]string, keys, digits int) (merged [][]string) {
 
 var figure = regexp.MustCompile(`^(\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?:-(\d[\d,]*(?:\.\d+)?))?( .*|[a-zµ%]*)$`)
 
-// span writes figures as one, or from the least to the most, with the digits that the difference allows. What is no figure stands as it is.
+// span writes figures as one, or from the least to the most, with the digits that the difference
+// allows. What is no figure stands as it is.
 func span(of []string, digits int) string {
 	least, most, unit, decimals := math.Inf(1), math.Inf(-1), "", 0
 	for i, s := range of {
@@ -211,7 +225,8 @@ func span(of []string, digits int) string {
 	return a + unit
 }
 
-// write is a figure with so many decimals, negative for tens and hundreds, and commas between thousands.
+// write is a figure with so many decimals, negative for tens and hundreds, and commas between
+// thousands.
 func write(v float64, decimals int) string {
 	if decimals < 0 {
 		tens := math.Pow10(-decimals)
@@ -234,7 +249,8 @@ func (b *book) inline(name string) (string, error) {
 		return "", fmt.Errorf("figures.yaml has no value %q of a run", name)
 	}
 	var of []string
-	for _, m := range regexp.MustCompile("(?m)"+v.Find).FindAllStringSubmatch(b.Runs[v.Run].text, -1) {
+	for _, m := range regexp.MustCompile("(?m)"+v.Find).FindAllStringSubmatch(b.Runs[v.Run].text,
+		-1) {
 		of = append(of, m[1])
 	}
 	if len(of) == 0 {

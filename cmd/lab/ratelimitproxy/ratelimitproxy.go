@@ -1,5 +1,6 @@
-// Package ratelimitproxy is the least that stands in Envoy's place before a rate limit service: a proxy that asks the service about each request, by the
-// address that it comes from, and waits for the answer.
+// Package ratelimitproxy is the least that stands in Envoy's place before a rate limit service: a
+// proxy that asks the service about each request, by the address that it comes from, and waits for
+// the answer.
 package ratelimitproxy
 
 import (
@@ -23,30 +24,33 @@ type Proxy struct {
 	Timeout time.Duration
 }
 
-// Serve answers on ln until it is closed. A request about which the service says nothing in time passes, as it does at Envoy, which has
-// failure_mode_deny for others.
+// Serve answers on ln until it is closed. A request about which the service says nothing in time
+// passes, as it does at Envoy, which has failure_mode_deny for others.
 func (p Proxy) Serve(ln net.Listener) error {
-	conn, err := grpc.NewClient(p.Service, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(
-		func(ctx context.Context, addr string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", addr)
-		}))
+	conn, err := grpc.NewClient(p.Service, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(
+			func(ctx context.Context, addr string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", addr)
+			}))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	asked, origin := service.NewRateLimitServiceClient(conn), &fasthttp.HostClient{Addr: p.Origin, MaxConns: 4096}
-	s := &fasthttp.Server{NoDefaultServerHeader: true, Concurrency: 1 << 16, Handler: func(ctx *fasthttp.RequestCtx) {
-		source := ctx.RemoteIP().String()
-		if p.over(asked, source) {
-			ctx.SetStatusCode(fasthttp.StatusTooManyRequests)
-			return
-		}
-		ctx.Request.Header.Set("X-Forwarded-For", source)
-		if err := origin.Do(&ctx.Request, &ctx.Response); err != nil {
-			ctx.Response.Reset()
-			ctx.SetStatusCode(fasthttp.StatusBadGateway)
-		}
-	}}
+	asked, origin := service.NewRateLimitServiceClient(conn), &fasthttp.HostClient{Addr: p.Origin,
+		MaxConns: 4096}
+	s := &fasthttp.Server{NoDefaultServerHeader: true, Concurrency: 1 << 16,
+		Handler: func(ctx *fasthttp.RequestCtx) {
+			source := ctx.RemoteIP().String()
+			if p.over(asked, source) {
+				ctx.SetStatusCode(fasthttp.StatusTooManyRequests)
+				return
+			}
+			ctx.Request.Header.Set("X-Forwarded-For", source)
+			if err := origin.Do(&ctx.Request, &ctx.Response); err != nil {
+				ctx.Response.Reset()
+				ctx.SetStatusCode(fasthttp.StatusBadGateway)
+			}
+		}}
 	return s.Serve(ln)
 }
 
@@ -54,7 +58,8 @@ func (p Proxy) Serve(ln net.Listener) error {
 func (p Proxy) over(asked service.RateLimitServiceClient, source string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), p.Timeout)
 	defer cancel()
-	answer, err := asked.ShouldRateLimit(ctx, &service.RateLimitRequest{Domain: p.Domain, Descriptors: []*descriptor.RateLimitDescriptor{{
-		Entries: []*descriptor.RateLimitDescriptor_Entry{{Key: p.Key, Value: source}}}}})
+	answer, err := asked.ShouldRateLimit(ctx, &service.RateLimitRequest{Domain: p.Domain,
+		Descriptors: []*descriptor.RateLimitDescriptor{{
+			Entries: []*descriptor.RateLimitDescriptor_Entry{{Key: p.Key, Value: source}}}}})
 	return err == nil && answer.OverallCode == service.RateLimitResponse_OVER_LIMIT
 }

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A bundle is a tar archive in the making, compressed, in which all belongs to root and is of one time.
+// A bundle is a tar archive in the making, compressed, in which all belongs to root and is of one
+// time.
 type bundle struct {
 	buffer bytes.Buffer
 	zip    *gzip.Writer
@@ -42,7 +43,8 @@ func (b *bundle) folder(name string) {
 
 func (b *bundle) file(name string, mode int64, content []byte) {
 	b.folder(path.Dir(name))
-	b.write(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content))}, content)
+	b.write(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content))},
+		content)
 }
 
 func (b *bundle) write(h *tar.Header, content []byte) {
@@ -61,7 +63,8 @@ func (b *bundle) bytes() ([]byte, error) {
 	return b.buffer.Bytes(), err
 }
 
-// archive holds the programs, the terms of what is linked into them, what one needs to run them, and the documents.
+// archive holds the programs, the terms of what is linked into them, what one needs to run them,
+// and the documents.
 func archive(folder, bin, name string, terms []byte, when time.Time) ([]byte, error) {
 	b := newBundle(name+"/", when)
 	for _, program := range programs {
@@ -72,8 +75,10 @@ func archive(folder, bin, name string, terms []byte, when time.Time) ([]byte, er
 		b.file(program, 0o755, content)
 	}
 	b.file("NOTICES", 0o644, terms)
-	for _, what := range []string{"CHANGELOG.md", "CHANGELOG-0.1.md", "LICENSE", "README.md", "SECURITY.md", "deploy", "docs", "examples"} {
-		err := filepath.WalkDir(filepath.Join(folder, what), func(file string, d fs.DirEntry, err error) error {
+	for _, what := range []string{"CHANGELOG.md", "CHANGELOG-0.1.md", "LICENSE", "README.md",
+		"SECURITY.md", "deploy", "docs", "examples"} {
+		err := filepath.WalkDir(filepath.Join(folder, what), func(file string, d fs.DirEntry,
+			err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}

@@ -28,8 +28,10 @@ var placed = map[string]string{
 	"deploy/anycast/announce.sh":         "usr/lib/sluice/announce.sh",
 }
 
-// read is what there is to read and to start from. It keeps its paths below usr/share/doc/sluice, so that links hold.
-var read = []string{"README.md", "CHANGELOG.md", "CHANGELOG-0.1.md", "SECURITY.md", "docs", "examples", "deploy"}
+// read is what there is to read and to start from. It keeps its paths below usr/share/doc/sluice,
+// so that links hold.
+var read = []string{"README.md", "CHANGELOG.md", "CHANGELOG-0.1.md", "SECURITY.md", "docs",
+	"examples", "deploy"}
 
 // unread is what of that is for making the documents or the package.
 var unread = regexp.MustCompile(`^docs/(figures|pages)/|^deploy/debian/|^deploy/helm/[^/]+$|\.sh$`)
@@ -44,7 +46,8 @@ var shells = map[string]string{
 // documents adds to the files of a package what there is to read, and what shells read.
 func documents(folder string, files map[string][]byte) error {
 	for _, what := range read {
-		if err := filepath.WalkDir(filepath.Join(folder, what), func(file string, d fs.DirEntry, err error) error {
+		if err := filepath.WalkDir(filepath.Join(folder, what), func(file string, d fs.DirEntry,
+			err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}
@@ -59,9 +62,11 @@ func documents(folder string, files map[string][]byte) error {
 		}
 	}
 	for shell, to := range shells {
-		cmd := exec.Command(goCommand(), "run", "-trimpath", "-ldflags=-s -w", "./cmd/sluice", "completion", shell)
+		cmd := exec.Command(goCommand(), "run", "-trimpath", "-ldflags=-s -w", "./cmd/sluice",
+			"completion", shell)
 		cmd.Dir = folder
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOAMD64=v1", "GOARM64=v8.0")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOAMD64=v1",
+			"GOARM64=v8.0")
 		text, err := cmd.Output()
 		if err != nil {
 			return fmt.Errorf("completion %s: %w", shell, err)
@@ -71,8 +76,10 @@ func documents(folder string, files map[string][]byte) error {
 	return nil
 }
 
-// debian makes a Debian package: an ar archive of a version, what dpkg should know and do, and the files.
-func debian(folder, bin, arch, version, maintainer string, terms []byte, when time.Time) ([]byte, error) {
+// debian makes a Debian package: an ar archive of a version, what dpkg should know and do, and the
+// files.
+func debian(folder, bin, arch, version, maintainer string, terms []byte,
+	when time.Time) ([]byte, error) {
 	files := make(map[string][]byte)
 	for from, to := range placed {
 		content, err := os.ReadFile(filepath.Join(folder, from))
@@ -93,7 +100,8 @@ func debian(folder, bin, arch, version, maintainer string, terms []byte, when ti
 	}
 	files["usr/share/doc/sluice/copyright"] = []byte("Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: sluice\n" +
 		"Comment: The programs are linked with Go and with modules of others, whose licences and notices are in NOTICES.gz beside this file.\n\n" +
-		"Files: *\nCopyright: " + strconv.Itoa(when.Year()) + " the Sluice authors\nLicense: Apache-2.0\n On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0.\n")
+		"Files: *\nCopyright: " + strconv.Itoa(when.Year()) +
+		" the Sluice authors\nLicense: Apache-2.0\n On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0.\n")
 	var err error
 	if files["usr/share/doc/sluice/NOTICES.gz"], err = newGzip(terms); err != nil {
 		return nil, err
@@ -156,7 +164,8 @@ Description: HTTP edge that stops abusive sources before they reach an origin
 	for _, member := range []struct {
 		name    string
 		content []byte
-	}{{"debian-binary", []byte("2.0\n")}, {"control.tar.gz", controlBytes}, {"data.tar.gz", dataBytes}} {
+	}{{"debian-binary", []byte("2.0\n")}, {"control.tar.gz", controlBytes}, {"data.tar.gz",
+		dataBytes}} {
 		fmt.Fprintf(&ar, "%-16s%-12d%-6d%-6d%-8s%-10d`\n", member.name, when.Unix(), 0, 0, "100644", len(member.content))
 		ar.Write(member.content)
 		if len(member.content)%2 == 1 {

@@ -1,8 +1,11 @@
-// Command release makes what is handed out, of the commit that is checked out: make release, or here go run ./release [--root ../..] [--out dist] [--once].
-// For each architecture an archive and a Debian package, both with the licences and notices of all that is linked in, what is in each program (SBOM), and SHA256SUMS of them all. All is built twice, from two clones in different folders,
-// the second time the first architecture with an empty build cache; if one byte differs, nothing is handed out. lintian reads the packages where it is
-// installed.
-// Only Go and git are needed. Times in archives are the commit's; version and commit are in the programs (sluice version).
+// Command release makes what is handed out, of the commit that is checked out: make release, or
+// here go run ./release [--root ../..] [--out dist] [--once]. For each architecture an archive and
+// a Debian package, both with the licences and notices of all that is linked in, what is in each
+// program (SBOM), and SHA256SUMS of them all. All is built twice, from two clones in different
+// folders, the second time the first architecture with an empty build cache; if one byte differs,
+// nothing is handed out. lintian reads the packages where it is installed. Only Go and git are
+// needed. Times in archives are the commit's; version and commit are in the programs (sluice
+// version).
 package main
 
 import (
@@ -34,7 +37,8 @@ func main() {
 	root := flag.String("root", "../..", "folder of the repository")
 	out := flag.String("out", "dist", "folder for the results, in that of the repository")
 	once := flag.Bool("once", false, "build once, without the proof that it can be repeated")
-	maintainer := flag.String("maintainer", "The Sluice authors <sluice@example.org>", "of the Debian package")
+	maintainer := flag.String("maintainer", "The Sluice authors <sluice@example.org>",
+		"of the Debian package")
 	flag.Parse()
 	if err := os.Chdir(*root); err != nil {
 		log.Fatal(err)
@@ -49,7 +53,8 @@ func release(out, maintainer string, once bool) error {
 	if err != nil {
 		return err
 	}
-	commit, err := output("", "git", "rev-parse", "HEAD") // once: another may follow while this is built
+	// Once: another may follow while this is built
+	commit, err := output("", "git", "rev-parse", "HEAD")
 	if err != nil {
 		return err
 	}
@@ -66,13 +71,15 @@ func release(out, maintainer string, once bool) error {
 		return err
 	}
 	if !once {
-		again, err := build(commit, filepath.Join(work, "another", "place"), filepath.Join(work, "cache"), maintainer)
+		again, err := build(commit, filepath.Join(work, "another", "place"),
+			filepath.Join(work, "cache"), maintainer)
 		if err != nil {
 			return err
 		}
 		for name := range files {
 			if !bytes.Equal(files[name], again[name]) {
-				return fmt.Errorf("%s: built twice, and not the same: %x and %x", name, sha256.Sum256(files[name]), sha256.Sum256(again[name]))
+				return fmt.Errorf("%s: built twice, and not the same: %x and %x", name,
+					sha256.Sum256(files[name]), sha256.Sum256(again[name]))
 			}
 		}
 		log.Print("built twice: every byte is the same")
@@ -103,7 +110,8 @@ func inspect(out string) error {
 	if err != nil {
 		return err
 	}
-	for _, tool := range [][]string{{"dpkg-deb", "--info"}, {"dpkg-deb", "--contents"}, {"lintian", "--fail-on", "error,warning", "--allow-root"}} {
+	for _, tool := range [][]string{{"dpkg-deb", "--info"}, {"dpkg-deb", "--contents"},
+		{"lintian", "--fail-on", "error,warning", "--allow-root"}} {
 		if _, err := exec.LookPath(tool[0]); err != nil {
 			log.Printf("%s is not installed: the packages are not read by it", tool[0])
 			continue
@@ -127,7 +135,8 @@ func build(commit, folder, cache, maintainer string) (map[string][]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := output("", "git", "clone", "--quiet", "--shared", "--no-checkout", repository, folder); err != nil {
+	if _, err := output("", "git", "clone", "--quiet", "--shared", "--no-checkout", repository,
+		folder); err != nil {
 		return nil, err
 	}
 	if _, err := output(folder, "git", "checkout", "--quiet", "--detach", commit); err != nil {
@@ -146,10 +155,13 @@ func build(commit, folder, cache, maintainer string) (map[string][]byte, error) 
 	files := make(map[string][]byte)
 	for _, arch := range architectures {
 		bin := filepath.Join(folder, "bin", arch)
-		cmd := exec.Command(goCommand(), "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", bin+"/", "./cmd/...")
+		cmd := exec.Command(goCommand(), "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w",
+			"-o", bin+"/", "./cmd/...")
 		cmd.Dir = folder
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=-mod=readonly", "GOAMD64=v1", "GOARM64=v8.0")
-		if cache != "" && arch == architectures[0] { // compiling all of it for each would take twice as long, and tell no more
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch,
+			"GOFLAGS=-mod=readonly", "GOAMD64=v1", "GOARM64=v8.0")
+		// Compiling all of it for each would take twice as long, and tell no more
+		if cache != "" && arch == architectures[0] {
 			cmd.Env = append(cmd.Env, "GOCACHE="+cache)
 		}
 		log.Printf("%s in %s", strings.Join(cmd.Args, " "), folder)
@@ -175,7 +187,8 @@ func build(commit, folder, cache, maintainer string) (map[string][]byte, error) 
 		}
 		files["sluice_"+version+"_"+arch+".deb"] = deb
 		for _, program := range programs {
-			if files[program+"-"+version+"-linux-"+arch+".cdx.json"], err = sbom(folder, filepath.Join(bin, program)); err != nil {
+			if files[program+"-"+version+"-linux-"+arch+".cdx.json"], err = sbom(folder,
+				filepath.Join(bin, program)); err != nil {
 				return nil, err
 			}
 		}
@@ -190,8 +203,8 @@ func goCommand() string {
 	return "go"
 }
 
-// stamped is the version in a program, as Debian orders versions: 1.2.0, 1.2.0~rc1, 0.0.0~20261122094510.0123456789ab. That of another commit, or of
-// changed files, is an error.
+// stamped is the version in a program, as Debian orders versions: 1.2.0, 1.2.0~rc1,
+// 0.0.0~20261122094510.0123456789ab. That of another commit, or of changed files, is an error.
 func stamped(program, commit string) (string, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
@@ -202,7 +215,8 @@ func stamped(program, commit string) (string, error) {
 		settings[s.Key] = s.Value
 	}
 	if settings["vcs.revision"] != commit || settings["vcs.modified"] != "false" {
-		return "", fmt.Errorf("%s is of commit %q, modified %q; want %s", program, settings["vcs.revision"], settings["vcs.modified"], commit)
+		return "", fmt.Errorf("%s is of commit %q, modified %q; want %s", program,
+			settings["vcs.revision"], settings["vcs.modified"], commit)
 	}
 	number, pre, has := strings.Cut(strings.TrimPrefix(info.Main.Version, "v"), "-")
 	if number == "" || number[0] < '0' || number[0] > '9' {
@@ -214,9 +228,11 @@ func stamped(program, commit string) (string, error) {
 	return number, nil
 }
 
-// sbom says which modules a program is made of, and of which versions, in CycloneDX. Neither a time nor a number is in it, so that it can be made again.
+// sbom says which modules a program is made of, and of which versions, in CycloneDX. Neither a time
+// nor a number is in it, so that it can be made again.
 func sbom(folder, program string) ([]byte, error) {
-	cmd := exec.Command(goCommand(), "tool", "-modfile=release.mod", "cyclonedx-gomod", "bin", "-json", "-noserial", "-notimestamp", program)
+	cmd := exec.Command(goCommand(), "tool", "-modfile=release.mod", "cyclonedx-gomod", "bin",
+		"-json", "-noserial", "-notimestamp", program)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath")
 	text, err := cmd.Output()

@@ -13,17 +13,19 @@ import (
 	"strings"
 )
 
-// terms are files in which a module says on what terms it may be handed on, and what has to be said with it.
+// terms are files in which a module says on what terms it may be handed on, and what has to be said
+// with it.
 var terms = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|notices?|patents)([-.].*)?$`)
 
-// notices is the text of these files, of Go and of each module that the programs of an architecture are made of: those beside
-// a package that is linked in, and in the folders above it. Files that say the same stand there once. A module without
-// terms is an error.
+// notices is the text of these files, of Go and of each module that the programs of an architecture
+// are made of: those beside a package that is linked in, and in the folders above it. Files that
+// say the same stand there once. A module without terms is an error.
 func notices(folder, bin, arch string) ([]byte, error) {
 	list := func(args ...string) ([]string, error) {
 		cmd := exec.Command(goCommand(), args...)
 		cmd.Dir = folder
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=-mod=readonly")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch,
+			"GOFLAGS=-mod=readonly")
 		text, err := cmd.Output()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
@@ -79,7 +81,8 @@ func notices(folder, bin, arch string) ([]byte, error) {
 				return nil, err
 			}
 			for _, file := range files {
-				if !terms.MatchString(file.Name()) || !file.Type().IsRegular() || strings.HasSuffix(file.Name(), ".go") {
+				if !terms.MatchString(file.Name()) || !file.Type().IsRegular() ||
+					strings.HasSuffix(file.Name(), ".go") {
 					continue
 				}
 				name, err := filepath.Rel(root, filepath.Join(dir, file.Name()))
@@ -102,7 +105,8 @@ func notices(folder, bin, arch string) ([]byte, error) {
 		}
 		for _, m := range info.Deps {
 			if !said[m.Path] {
-				return nil, fmt.Errorf("%s has %s %s linked in, and no file of that module says on what terms", program, m.Path, m.Version)
+				return nil,
+					fmt.Errorf("%s has %s %s linked in, and no file of that module says on what terms", program, m.Path, m.Version)
 			}
 		}
 	}
@@ -113,7 +117,8 @@ func notices(folder, bin, arch string) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("The programs of this release are linked with Go and with the modules below, which are under these terms.\n")
 	for _, e := range all {
-		fmt.Fprintf(&b, "\n%s\n%s\n\n%s\n", strings.Repeat("=", 100), strings.Join(e.of, "\n"), bytes.TrimSpace(e.text))
+		fmt.Fprintf(&b, "\n%s\n%s\n\n%s\n", strings.Repeat("=", 100), strings.Join(e.of, "\n"),
+			bytes.TrimSpace(e.text))
 	}
 	return b.Bytes(), nil
 }

@@ -1,6 +1,7 @@
-// Package elsewhere keeps what other PoPs have counted of sources near their limit. It is added to what is counted here
-// when a counter is read, and never mixed with it: so it goes to no third PoP, does not come back to the one that
-// counted it, and no hit counts twice. What a PoP says takes the place of what it said before.
+// Package elsewhere keeps what other PoPs have counted of sources near their limit. It is added to
+// what is counted here when a counter is read, and never mixed with it: so it goes to no third PoP,
+// does not come back to the one that counted it, and no hit counts twice. What a PoP says takes the
+// place of what it said before.
 package elsewhere
 
 import (
@@ -10,7 +11,8 @@ import (
 	"sluice/counter/internal/lanes"
 )
 
-// Hits are what one PoP has counted of a source under a rule, in the sub-windows of the counter here.
+// Hits are what one PoP has counted of a source under a rule, in the sub-windows of the counter
+// here.
 type Hits struct {
 	PoP    uint64 // stands for its name
 	Newest uint32 // the number of Groups[0], modulo 2^32
@@ -19,14 +21,15 @@ type Hits struct {
 	Until  int64 // ns; no window sees any of it then
 }
 
-// Set has the hits of some counters, each under a key. The zero value is empty. Its methods need a lock.
+// Set has the hits of some counters, each under a key. The zero value is empty. Its methods need a
+// lock.
 type Set[K comparable] struct{ hits map[K][]Hits }
 
 // Any reports whether there are any.
 func (s *Set[K]) Any() bool { return len(s.hits) > 0 }
 
-// Put notes what a PoP has counted of the counter k, and reports whether there was room: for so many counters. What is
-// over at now makes room.
+// Put notes what a PoP has counted of the counter k, and reports whether there was room: for so
+// many counters. What is over at now makes room.
 func (s *Set[K]) Put(k K, h Hits, room int, now int64) bool {
 	list, known := s.hits[k]
 	if !known && len(s.hits) >= room {
@@ -52,11 +55,13 @@ func over(list []Hits, now int64) bool {
 	return !slices.ContainsFunc(list, func(h Hits) bool { return now < h.Until })
 }
 
-// Add adds the hits of the counter k to its groups, the first of which is newest, and reports whether there are any.
+// Add adds the hits of the counter k to its groups, the first of which is newest, and reports
+// whether there are any.
 func (s *Set[K]) Add(k K, p lanes.Packing, newest uint32, groups []uint64) (any bool) {
 	for _, h := range s.hits[k] {
 		for i, hits := range h.Groups {
-			if g := int(int32(newest - h.Newest + uint32(i))); hits != 0 && g >= 0 && g < len(groups) {
+			if g := int(int32(newest - h.Newest + uint32(i))); hits != 0 && g >= 0 &&
+				g < len(groups) {
 				groups[g] = p.Plus(groups[g], hits)
 				any = true
 			}

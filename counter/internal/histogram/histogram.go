@@ -1,11 +1,12 @@
 // Package histogram keeps when a source's hits came, in bins of a 32nd of a sub-window.
 //
-// An estimate errs only in the sub-window that the window's beginning cuts, where it takes the hits to be spread
-// evenly. Of its own hits a table can know better, at no cost to the tier: those it counted after the cut are counted,
-// those before are not, and only what other edges counted is spread, until they send theirs. With one edge that is
-// nearly an exact log.
+// An estimate errs only in the sub-window that the window's beginning cuts, where it takes the hits
+// to be spread evenly. Of its own hits a table can know better, at no cost to the tier: those it
+// counted after the cut are counted, those before are not, and only what other edges counted is
+// spread, until they send theirs. With one edge that is nearly an exact log.
 //
-// A Set holds the histograms of a shard's counters, each found by the counter's slot. Who is worth one is for the table to say.
+// A Set holds the histograms of a shard's counters, each found by the counter's slot. Who is worth
+// one is for the table to say.
 package histogram
 
 import (
@@ -38,20 +39,23 @@ type Histogram struct {
 	low        binBytes
 }
 
-// binBytes is a byte of each bin. Few sources ever have more than 255 hits in a bin, so the high bytes are elsewhere.
+// binBytes is a byte of each bin. Few sources ever have more than 255 hits in a bin, so the high
+// bytes are elsewhere.
 type binBytes [SubWindows][Size]uint8
 
 // Bins are those of a sub-window; their zero value is that of one of which nothing is known.
 type Bins struct {
 	low, high *[Size]uint8 // high is nil where all of it is 0
-	Within    int          // of hits of which it is not known when they came: in so many bins, from the first
+	// Of hits of which it is not known when they came: in so many bins, from the first
+	Within int
 }
 
 // Set is the histograms of a shard, found by their counters' slots, which begin at 1.
 type Set struct {
-	list   records.Slab[Histogram]
-	high   []*[records.Block]binBytes // of a block of the list, once a bin of one of them has more than 255 hits
-	long   [][]uint32                 // rings of more than Stamps, by the index in the list
+	list records.Slab[Histogram]
+	// Of a block of the list, once a bin of one of them has more than 255 hits
+	high   []*[records.Block]binBytes
+	long   [][]uint32 // rings of more than Stamps, by the index in the list
 	most   int
 	hand   int     // where Next goes on
 	chains []int32 // by the counter's slot: one more than the index of the first, or 0
@@ -59,7 +63,8 @@ type Set struct {
 
 // NewSet makes a Set of so many histograms at most, or a few more.
 func NewSet(most int) Set {
-	most = (max(most, 1) + records.Block - 1) / records.Block * records.Block // no part of a block stays unused
+	// No part of a block stays unused
+	most = (max(most, 1) + records.Block - 1) / records.Block * records.Block
 	return Set{most: most, chains: make([]int32, 1<<(bits.Len(uint(most))-1))}
 }
 
@@ -88,10 +93,12 @@ func (s *Set) chain(slot int) *int32 {
 }
 
 // of is the histogram of a counter that has one.
-func (s *Set) of(slot int, wide bool) *Histogram { return s.list.At(int(*s.linkTo(slot, wide)) - 1) }
+func (s *Set) of(slot int, wide bool) *Histogram {
+	return s.list.At(int(*s.linkTo(slot, wide)) - 1)
+}
 
-// Own is the histogram of a counter that may have one, looked for only when it is needed. The zero Own is that of a
-// counter without.
+// Own is the histogram of a counter that may have one, looked for only when it is needed. The zero
+// Own is that of a counter without.
 type Own struct {
 	set  *Set
 	slot int
@@ -162,7 +169,8 @@ func (h *Histogram) Owner() (slot int, wide bool) { return int(h.slot), h.wide }
 // Begin begins the histogram with an index anew, of a rule and in a sub-window.
 func (s *Set) Begin(index int, rule, now uint32) *Histogram {
 	h := s.list.At(index)
-	h.index, h.Rule, h.Last, h.LastRead, h.ExportedAt, h.Exported = int32(index), rule, now, now-SubWindows, now-SubWindows, 0
+	h.index, h.Rule, h.Last, h.LastRead, h.ExportedAt, h.Exported = int32(index), rule, now,
+		now-SubWindows, now-SubWindows, 0
 	h.closed = now - SubWindows
 	for j := range h.subWindows { // no lane is that of a sub-window to come
 		h.subWindows[j] = now - SubWindows

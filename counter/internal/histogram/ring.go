@@ -2,10 +2,11 @@ package histogram
 
 import "encoding/binary"
 
-// The bytes of a histogram can hold the last hits one by one instead of bins: a ring of stamps. A stamp is the lowest 8
-// bits of the number of its sub-window, and a 2^24th of it. They are unambiguous while the oldest is less than 256
-// sub-windows old: Push drops those that are older than a window, and readers check Last first. A ring of more stamps
-// than the bytes have room for is elsewhere.
+// The bytes of a histogram can hold the last hits one by one instead of bins: a ring of stamps. A
+// stamp is the lowest 8 bits of the number of its sub-window, and a 2^24th of it. They are
+// unambiguous while the oldest is less than 256 sub-windows old: Push drops those that are older
+// than a window, and readers check Last first. A ring of more stamps than the bytes have room for
+// is elsewhere.
 
 // Stamps is how many a histogram has room for. A row of bins is eight of them.
 const (
@@ -41,7 +42,8 @@ func (s *Set) ring(h *Histogram) Ring {
 	return r
 }
 
-// BeginRing makes a histogram a ring of so many stamps in which there is nothing. One of more than Stamps takes four bytes more for each.
+// BeginRing makes a histogram a ring of so many stamps in which there is nothing. One of more than
+// Stamps takes four bytes more for each.
 func (s *Set) BeginRing(h *Histogram, stamps int) Ring {
 	if stamps > Stamps {
 		for len(s.long) <= int(h.index) {
@@ -71,8 +73,8 @@ func (s *Set) GrowRing(r Ring, stamps int) Ring {
 	return grown
 }
 
-// A ring keeps the index of its first stamp, and how many there are, where a histogram keeps the numbers of its first
-// lanes.
+// A ring keeps the index of its first stamp, and how many there are, where a histogram keeps the
+// numbers of its first lanes.
 func (r Ring) first() *uint32  { return &r.subWindows[0] }
 func (r Ring) stamps() *uint32 { return &r.subWindows[1] }
 
@@ -104,9 +106,11 @@ func (r Ring) at(k int) uint32 {
 	return binary.LittleEndian.Uint32(r.low[at/perRow][4*(at%perRow):])
 }
 
-// Push adds a stamp in the sub-window n, after dropping those that are more than most sub-windows older. A full ring drops its first.
+// Push adds a stamp in the sub-window n, after dropping those that are more than most sub-windows
+// older. A full ring drops its first.
 func (r Ring) Push(n uint32, stamp uint32, most int) {
-	if r.Len() > 0 && int32(n-r.Last) < 0 { // it read the clock before another that has been counted
+	// It read the clock before another that has been counted
+	if r.Len() > 0 && int32(n-r.Last) < 0 {
 		n = r.Last
 	}
 	if n-r.Last > uint32(most) {
@@ -126,7 +130,8 @@ func (r Ring) Push(n uint32, stamp uint32, most int) {
 	r.Last = n
 }
 
-// Within appends to buf, of the sub-window n, the shares of stamps (in 2^24ths) that are above a share, the earliest first.
+// Within appends to buf, of the sub-window n, the shares of stamps (in 2^24ths) that are above a
+// share, the earliest first.
 func (r Ring) Within(n, above uint32, buf []uint32) []uint32 {
 	if r.long == nil {
 		for k := range r.Len() {

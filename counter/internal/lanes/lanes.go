@@ -1,13 +1,14 @@
 // Package lanes counts in several lanes of one 64-bit number at once.
 //
-// Four sub-windows, the lanes of a group, share one 64-bit number of 16 bits each: adding 1 << (16*lane) counts a hit,
-// and a reader of the number sees all four. A rule with a large limit has two lanes of 32 bits. Lanes never carry into
-// each other:
+// Four sub-windows, the lanes of a group, share one 64-bit number of 16 bits each: adding 1 <<
+// (16*lane) counts a hit, and a reader of the number sees all four. A rule with a large limit has
+// two lanes of 32 bits. Lanes never carry into each other:
 //
-//   - in memory a lane stops at its maximum, 2^15-1 (2^31-1), which also keeps the whole number below 2^63, beyond which
-//     memcached may refuse to increment;
-//   - in the tier, an edge does not report to a lane that it knows to be at 2^14 (2^30) or more, and reports at most
-//     1/MaxEdges of that at once, so the edges together cannot pass 2^15 (2^31).
+//   - in memory a lane stops at its maximum, 2^15-1 (2^31-1), which also keeps the whole number
+//     below 2^63, beyond which memcached may refuse to increment;
+//   - in the tier, an edge does not report to a lane that it knows to be at 2^14 (2^30) or more,
+//     and reports at most 1/MaxEdges of that at once, so the edges together cannot pass 2^15
+//     (2^31).
 //
 // A limit is at most NarrowMax (10^9), so a lane that no longer counts is over the limit anyway.
 package lanes
@@ -28,7 +29,8 @@ const MaxEdges = 64
 // NarrowMax is the largest limit that narrow lanes hold.
 const NarrowMax = 16_000
 
-// How many groups a window of 12 sub-windows touches at most, which is 13 lanes: two to a group, or four.
+// How many groups a window of 12 sub-windows touches at most, which is 13 lanes: two to a group, or
+// four.
 const (
 	MaxGroups    = 7
 	NarrowGroups = 4
@@ -51,8 +53,8 @@ func (p Packing) Add(group uint64, i int, n uint64) uint64 {
 	return group + n<<(uint(i)*p.Width())
 }
 
-// Groups are combined lane by lane, all lanes at once. Those that come from outside, where a lane may have its highest bit, are to be
-// clamped before.
+// Groups are combined lane by lane, all lanes at once. Those that come from outside, where a lane
+// may have its highest bit, are to be clamped before.
 
 // top is the highest bit of each lane, which no lane in memory has.
 func (p Packing) top() uint64 {
@@ -68,7 +70,8 @@ func (p Packing) Clamp(x uint64) uint64 {
 	return (x | p.fill(over)) &^ over
 }
 
-// Written reports whether edges can have written a number: they stop at ReportMax, beyond which each may be by one report.
+// Written reports whether edges can have written a number: they stop at ReportMax, beyond which
+// each may be by one report.
 func (p Packing) Written(x uint64) bool {
 	if x&p.top() == 0 {
 		return true
@@ -111,8 +114,9 @@ func (p Packing) Sum(group uint64) uint64 {
 	return pairs>>32 + pairs&math.MaxUint32
 }
 
-// Shift moves the lanes of groups to later sub-windows, or to earlier ones if by is negative. Those that leave at the old end are
-// dropped, and those that would come after the newest are put into it. It returns how many hits were lost.
+// Shift moves the lanes of groups to later sub-windows, or to earlier ones if by is negative. Those
+// that leave at the old end are dropped, and those that would come after the newest are put into
+// it. It returns how many hits were lost.
 func (p Packing) Shift(groups int, by int64, group func(g int) *uint64) (lost uint64) {
 	var moved [MaxGroups]uint64
 	for g := range groups {

@@ -1,15 +1,17 @@
 // Package records is a hash table of fixed-size records, cut into shards.
 //
-// It is linear hashing (Litwin, VLDB 1980) over pages of memory with overflow into neighbouring pages (after Larson,
-// "Linear Hashing with Overflow-Handling by Linear Probing", ACM TODS 1985). A shard begins with a few of its pages and
-// splits one for each record added, while they are rather full, until it uses all. All records of an ID belong in the
-// page that its hash chooses. A page has a line of tags, a byte of hash for each of its records, of which eight are
-// compared at once. So to find a record memory is waited for about once, however many classes of an ID are looked for:
-// tags and records are read at the same time.
+// It is linear hashing (Litwin, VLDB 1980) over pages of memory with overflow into neighbouring
+// pages (after Larson, "Linear Hashing with Overflow-Handling by Linear Probing", ACM TODS 1985). A
+// shard begins with a few of its pages and splits one for each record added, while they are rather
+// full, until it uses all. All records of an ID belong in the page that its hash chooses. A page
+// has a line of tags, a byte of hash for each of its records, of which eight are compared at once.
+// So to find a record memory is waited for about once, however many classes of an ID are looked
+// for: tags and records are read at the same time.
 //
-// A record takes its size, a byte for the tag and a twelfth to spare: 72 bytes for one of 64. There are no pointers for the garbage
-// collector; all memory is allocated by New and touched only as shards grow. When a page and its neighbours are full, a new
-// record pushes out the one of eight at which the caller sees least at stake: what was in that is lost.
+// A record takes its size, a byte for the tag and a twelfth to spare: 72 bytes for one of 64. There
+// are no pointers for the garbage collector; all memory is allocated by New and touched only as
+// shards grow. When a page and its neighbours are full, a new record pushes out the one of eight at
+// which the caller sees least at stake: what was in that is lost.
 package records
 
 import (
@@ -20,18 +22,22 @@ import (
 
 // Table is the memory of all shards.
 type Table struct {
-	words     []uint64  // the pages, one record after the other
-	tags      []tagLine // of each page. Within the pages all of them would compete for a few sets of the processor's caches
-	extents   []extent  // of the shards, close together and so at hand: every search begins there, and Prefetch would wait for each shard's line
-	record    int       // words of a record
-	page      int       // of a page
-	tagWords  int       // of its tags
+	words []uint64 // the pages, one record after the other
+	// Of each page. Within the pages all of them would compete for a few sets of the processor's
+	// caches
+	tags []tagLine
+	// Of the shards, close together and so at hand: every search begins there, and Prefetch would
+	// wait for each shard's line
+	extents   []extent
+	record    int // words of a record
+	page      int // of a page
+	tagWords  int // of its tags
 	shards    int
 	pagesEach int // how many a shard may use
 }
 
-// A page of 63 records of 64 bytes and its tags are as much as one of the processor's pages. Each such record has a line of the cache to
-// itself.
+// A page of 63 records of 64 bytes and its tags are as much as one of the processor's pages. Each
+// such record has a line of the cache to itself.
 const (
 	pageBytes = 4096
 	slotBits  = 6 // a record's index is its page's, and in the lowest bits its tag's index in that
@@ -43,9 +49,10 @@ type tagLine [slots / ways]uint64
 
 // Tags that are no hash; those are odd. A page's first tag is no record's.
 const (
-	tagEmpty     = 0
-	tagUsed      = 2 // of the first: not free
-	tagTombstone = 4 // empty, but its word of tags was full: records that did not fit may stand in the next
+	tagEmpty = 0
+	tagUsed  = 2 // of the first: not free
+	// Empty, but its word of tags was full: records that did not fit may stand in the next
+	tagTombstone = 4
 	tagProbe     = 8 // of the first, so many times: see probes
 
 	odd = 0x0101010101010101
@@ -64,7 +71,8 @@ const (
 	maxNumbers = 7
 )
 
-// New makes a table of so many shards, each with room for so many records of a head and so many numbers, 7 at most.
+// New makes a table of so many shards, each with room for so many records of a head and so many
+// numbers, 7 at most.
 func New(shards, perShard, numbers int) *Table {
 	t := layout(shards, perShard, numbers)
 	hugePages(t.words)
@@ -75,7 +83,8 @@ func layout(shards, perShard, numbers int) *Table {
 	t := &Table{shards: shards, record: headWords + min(numbers, maxNumbers)}
 	t.tagWords = ((pageBytes-int(unsafe.Sizeof(tagLine{})))/(8*t.record) + 1) / ways
 	t.page = t.perPage() * t.record
-	// A twelfth to spare, so that few records are pushed out before there are as many as were configured.
+	// A twelfth to spare, so that few records are pushed out before there are as many as were
+	// configured.
 	t.pagesEach = max((13*perShard+12*t.perPage()-1)/(12*t.perPage()), 1)
 	t.words = make([]uint64, shards*t.pagesEach*t.page)
 	t.tags = make([]tagLine, shards*t.pagesEach)
@@ -89,9 +98,11 @@ func layout(shards, perShard, numbers int) *Table {
 // Shard is one of a table's. The caller holds the shard's lock.
 type Shard struct {
 	*Table
-	*extent       // how many of its pages it uses
-	first   int32 // these are its pages: first, first+shards, and so on, so that all shards together use the first pages
-	used    int32 // records
+	*extent // how many of its pages it uses
+	// These are its pages: first, first+shards, and so on, so that all shards together use the
+	// first pages
+	first int32
+	used  int32 // records
 }
 
 // Shard is the shard with a number.
@@ -123,7 +134,8 @@ func (t *Table) tagsOf(page int) []uint64 { return t.tags[page][:t.tagWords] }
 // Len is how many records there are.
 func (s *Shard) Len() int { return int(s.used) }
 
-// Bytes is how much memory the pages that it uses take, with their tags. None is touched before there is a record.
+// Bytes is how much memory the pages that it uses take, with their tags. None is touched before
+// there is a record.
 func (s *Shard) Bytes() int {
 	if s.used == 0 {
 		return 0
@@ -137,8 +149,8 @@ func (s *Shard) Cap() int { return s.pagesEach * s.perPage() * 12 / 13 }
 // full reports whether a page's neighbours, too, are likely to have no room.
 func (s *Shard) full() bool { return int(s.used) >= s.pagesEach*s.perPage()*31/32 }
 
-// neighbours is how many pages take in a page's records: itself and, when it is full, those around it. Records of an ID come
-// together, so pages fill unevenly; so many of them even that out.
+// neighbours is how many pages take in a page's records: itself and, when it is full, those around
+// it. Records of an ID come together, so pages fill unevenly; so many of them even that out.
 const neighbours = 8
 
 // neighbour is a page's k-th by distance, unless it is not used yet.
@@ -166,22 +178,24 @@ func (t *Table) home(hash uint64, class uint32) (slot int, tag uint8) {
 	return 1 + int(x>>48)*t.perPage()>>16, uint8(x>>40) | 1
 }
 
-// Prefetch has the processor fetch what Find will look at first. The shard need not be locked: while its lock is on the way from another
-// processor, memory is as well.
+// Prefetch has the processor fetch what Find will look at first. The shard need not be locked:
+// while its lock is on the way from another processor, memory is as well.
 func (t *Table) Prefetch(shard int, hash uint64, class uint32) {
 	page := shard + t.shards*t.extents[shard].pageOf(hash)
 	home, _ := t.home(hash, class)
 	prefetch(unsafe.Pointer(&t.tags[page]), unsafe.Pointer(&t.words[t.at(page<<slotBits|home)]))
 }
 
-// Find finds a record by its key and the hash of its ID. The index is good until the record is removed, pushed out or moved.
+// Find finds a record by its key and the hash of its ID. The index is good until the record is
+// removed, pushed out or moved.
 func (s *Shard) Find(hash uint64, id *[16]byte, class uint32, kind uint8) (int, bool) {
 	number := s.pageOf(hash)
 	home, tag := s.home(hash, class)
 	page, w := s.memory(number), home/ways
 	tags := s.tagsOf(page)
 	for m := match(tags[w], tag); m != 0; m &= m - 1 { // most stand there, and need no call
-		if i := page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3; s.Head(i).is(id, class, kind) {
+		if i := page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3; s.Head(i).is(id, class,
+			kind) {
 			return i, true
 		}
 	}
@@ -200,7 +214,8 @@ func (s *Shard) search(page, w int, tag uint8, id *[16]byte, class uint32, kind 
 	tags := s.tagsOf(page)
 	for range tags {
 		for m := match(tags[w], tag); m != 0; m &= m - 1 {
-			if i := page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3; s.Head(i).is(id, class, kind) {
+			if i := page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3; s.Head(i).is(id, class,
+				kind) {
 				return i, true
 			}
 		}
@@ -228,9 +243,10 @@ func match(tags uint64, tag uint8) uint64 {
 	return ^((x & low) + low | x | low)
 }
 
-// Insert makes a record that Find did not find. evicted is the one that had to go, if the shard was full there. Records of the same ID
-// come with the same hash.
-func (s *Shard) Insert(hash uint64, id *[16]byte, class uint32, kind uint8, of Stake) (i int, evicted Head, full bool) {
+// Insert makes a record that Find did not find. evicted is the one that had to go, if the shard was
+// full there. Records of the same ID come with the same hash.
+func (s *Shard) Insert(hash uint64, id *[16]byte, class uint32, kind uint8,
+	of Stake) (i int, evicted Head, full bool) {
 	number := s.pageOf(hash)
 	home, tag := s.home(hash, class)
 	i, ok := s.free(number, home)
@@ -247,7 +263,8 @@ func (s *Shard) Insert(hash uint64, id *[16]byte, class uint32, kind uint8, of S
 	return i, evicted, full
 }
 
-// free finds a free slot for a record: in its page or, while the shard has room, in one of the neighbours.
+// free finds a free slot for a record: in its page or, while the shard has room, in one of the
+// neighbours.
 func (s *Shard) free(number, home int) (i int, ok bool) {
 	own := s.tagsOf(s.memory(number))
 	for k := range min(neighbours, s.pagesEach) {
@@ -268,11 +285,13 @@ func (s *Shard) free(number, home int) (i int, ok bool) {
 	return 0, false
 }
 
-// freeSlot finds a free slot in a page: home, its neighbour, which memory brings along, or the next.
+// freeSlot finds a free slot in a page: home, its neighbour, which memory brings along, or the
+// next.
 func freeSlot(tags []uint64, home int) (slot int, ok bool) {
 	tags[0] |= tagUsed
 	for _, slot := range [...]int{home, home ^ 1} {
-		if t := uint8(tags[slot/ways] >> (uint(slot%ways) * 8)); t == tagEmpty || t == tagTombstone {
+		if t := uint8(tags[slot/ways] >> (uint(slot%ways) * 8)); t == tagEmpty ||
+			t == tagTombstone {
 			return slot, true
 		}
 	}
@@ -293,15 +312,16 @@ func (s *Shard) tag(i int, tag uint8) {
 	*word = *word&^(0xff<<shift) | uint64(tag)<<shift
 }
 
-// A Stake says how much would be lost with the record of an index: 0 if nothing. One of spared or more is not pushed out while there is
-// a lesser one in its page.
+// A Stake says how much would be lost with the record of an index: 0 if nothing. One of spared or
+// more is not pushed out while there is a lesser one in its page.
 type Stake func(i int) float64
 
 // spared is half of what there is to lose.
 const spared = 0.5
 
-// victim chooses the record that leaves the full page of slot: the record with the least stake of those in its word of
-// tags, which have begun to be fetched, or of the page if none of those is below spared.
+// victim chooses the record that leaves the full page of slot: the record with the least stake of
+// those in its word of tags, which have begun to be fetched, or of the page if none of those is
+// below spared.
 func (s *Shard) victim(slot, start int, of Stake) int {
 	best, least := s.least(slot&^(ways-1), ways, start, of)
 	if least >= spared {

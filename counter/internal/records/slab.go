@@ -2,8 +2,9 @@ package records
 
 import "unsafe"
 
-// Slab keeps values of one kind, each under an index: what belongs to some records only. Its blocks are small and stay where they are when
-// more are needed, so that it takes hardly more memory than is used. Values that were given back are the next to be taken.
+// Slab keeps values of one kind, each under an index: what belongs to some records only. Its blocks
+// are small and stay where they are when more are needed, so that it takes hardly more memory than
+// is used. Values that were given back are the next to be taken.
 type Slab[T any] struct {
 	blocks []*[Block]T
 	n      int      // how many there are

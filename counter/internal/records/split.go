@@ -5,10 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// extent says how many pages a shard uses, by linear hashing: a few at the start, and twice as many whenever those are rather full,
-// so that a table takes memory as it fills, and few records share few pages, which stay in the processor's caches. The pages of
-// a size are split one by one, from the last to the first, one for each record added. A hash falls into pages in its own order, so the
-// records of page j of n belong in pages from j on of the n' that come next, and none of those but j itself is yet to be split.
+// extent says how many pages a shard uses, by linear hashing: a few at the start, and twice as many
+// whenever those are rather full, so that a table takes memory as it fills, and few records share
+// few pages, which stay in the processor's caches. The pages of a size are split one by one, from
+// the last to the first, one for each record added. A hash falls into pages in its own order, so
+// the records of page j of n belong in pages from j on of the n' that come next, and none of those
+// but j itself is yet to be split.
 //
 // It changes under the shard's lock, and is read without it by Prefetch.
 type extent struct {
@@ -58,14 +60,15 @@ func (e *extent) inUse() int {
 	return int(e.next.Load())
 }
 
-// Crowded reports whether a page should be split. Pages overflow by chance, and one of more than nine sixteenths in the mean would
-// too often.
+// Crowded reports whether a page should be split. Pages overflow by chance, and one of more than
+// nine sixteenths in the mean would too often.
 func (s *Shard) Crowded() bool {
 	size := int(s.size.Load())
 	return size < s.pagesEach && (int(s.split.Load()) < size || 16*int(s.used) > 9*size*s.perPage())
 }
 
-// Move is a record that has moved from one index to another; where there was no room for it, To is -1, and it is gone.
+// Move is a record that has moved from one index to another; where there was no room for it, To is
+// -1, and it is gone.
 type Move struct {
 	Head
 	From, To int
@@ -75,8 +78,9 @@ type Move struct {
 // Moves is room for the moves of a split, more than there mostly are.
 type Moves [2 * slots]Move
 
-// Split splits the next page of a crowded shard: its records, and those of others that stand in it, move to where they belong among more
-// pages. hash is that of a record's ID. Indices in From and To may be the same ones.
+// Split splits the next page of a crowded shard: its records, and those of others that stand in it,
+// move to where they belong among more pages. hash is that of a record's ID. Indices in From and To
+// may be the same ones.
 func (s *Shard) Split(hash func(id [16]byte, kind uint8) uint64, room *Moves) []Move {
 	number := int(s.split.Load()) - 1
 	page := s.memory(number)

@@ -1,10 +1,11 @@
-// Package unconfirmed keeps what the tier has not confirmed of counters: hits that wait to be reported, hits that are
-// being reported, and open reservations.
+// Package unconfirmed keeps what the tier has not confirmed of counters: hits that wait to be
+// reported, hits that are being reported, and open reservations.
 //
-// A counter has an Entry only while there is any of these, so a table pays for it only where something happens. Most
-// entries are made and ended within one group. A Set has those of a shard, each under an index that the counter knows.
-// All hits go in by Count and out by Answer or as lost, so that Hits of a Set is what all its entries have,
-// and of an Entry what its groups have. The table knows which counter has which index, and when to report.
+// A counter has an Entry only while there is any of these, so a table pays for it only where
+// something happens. Most entries are made and ended within one group. A Set has those of a shard,
+// each under an index that the counter knows. All hits go in by Count and out by Answer or as lost,
+// so that Hits of a Set is what all its entries have, and of an Entry what its groups have. The
+// table knows which counter has which index, and when to report.
 package unconfirmed
 
 import (
@@ -17,19 +18,20 @@ import (
 
 // An Entry is that of one counter. Its groups are those of the counter.
 type Entry struct {
-	Rule   *algorithm.Spec // nil: released
-	Slot   int32           // the counter's index in its store
-	held   uint32
-	Hits   uint32 // pending and in flight, all lanes
-	older  uint16 // 0: no group but the newest is in use; else where the others are, in Set.narrow or Set.wide
-	Idle   bool   // in use, not queued, and not given out to be reported
-	Queued bool   // waits to be given out
-	Urgent bool   // to be reported at once
+	Rule *algorithm.Spec // nil: released
+	Slot int32           // the counter's index in its store
+	held uint32
+	Hits uint32 // pending and in flight, all lanes
+	// 0: no group but the newest is in use; else where the others are, in Set.narrow or Set.wide
+	older  uint16
+	Idle   bool // in use, not queued, and not given out to be reported
+	Queued bool // waits to be given out
+	Urgent bool // to be reported at once
 	newest Group
 }
 
-// Group is what of a group the tier has not confirmed: lanes of hits that wait to be reported, and of those that are
-// being reported.
+// Group is what of a group the tier has not confirmed: lanes of hits that wait to be reported, and
+// of those that are being reported.
 type Group struct {
 	Pending, InFlight uint64
 }
@@ -45,14 +47,16 @@ type Set struct {
 	most    int32  // entries for hits
 	Hits    uint64 // pending and in flight, of all entries
 	entries records.Slab[Entry]
-	narrow  records.Slab[[lanes.NarrowGroups - 1]Group] // groups but the newest, of entries that have had others
-	wide    records.Slab[[lanes.MaxGroups - 1]Group]
+	// Groups but the newest, of entries that have had others
+	narrow records.Slab[[lanes.NarrowGroups - 1]Group]
+	wide   records.Slab[[lanes.MaxGroups - 1]Group]
 }
 
 // NewSet makes a Set for so many counters.
 func NewSet(counters int) Set { return Set{most: int32(min(max(counters/share, 128), most/2))} }
 
-// Len is one more than the largest index, InUse how many entries there are, and Cap how many there may be for hits.
+// Len is one more than the largest index, InUse how many entries there are, and Cap how many there
+// may be for hits.
 func (s *Set) Len() int   { return s.entries.Len() }
 func (s *Set) InUse() int { return s.entries.InUse() }
 func (s *Set) Cap() int   { return int(s.most) }
@@ -60,8 +64,8 @@ func (s *Set) Cap() int   { return int(s.most) }
 // Bytes is what they take.
 func (s *Set) Bytes() int { return s.entries.Bytes() + s.narrow.Bytes() + s.wide.Bytes() }
 
-// Few reports whether so few entries are left that hits should not wait in one: sources that never come again would
-// keep the entries from others until their groups end.
+// Few reports whether so few entries are left that hits should not wait in one: sources that never
+// come again would keep the entries from others until their groups end.
 func (s *Set) Few() bool { return 4*(s.entries.InUse()+1) > 3*int(s.most) }
 
 // Full reports whether there is no entry left for hits.
@@ -70,8 +74,8 @@ func (s *Set) Full() bool { return s.entries.Free() == 0 && s.entries.Len() > in
 // At is the entry under an index.
 func (s *Set) At(w uint16) *Entry { return s.entries.At(int(w)) }
 
-// Begin makes an entry. For hits there are so many at most, and then it is 0; for a reservation there always is one: there are no more of
-// those than requests under way.
+// Begin makes an entry. For hits there are so many at most, and then it is 0; for a reservation
+// there always is one: there are no more of those than requests under way.
 func (s *Set) Begin(r *algorithm.Spec, slot int, reserve bool) (w uint16) {
 	if s.Full() && !(reserve && s.entries.Len() < most) {
 		return 0
@@ -82,7 +86,8 @@ func (s *Set) Begin(r *algorithm.Spec, slot int, reserve bool) (w uint16) {
 	return w
 }
 
-// Release gives up the entry of which the counter has gone or goes away. It returns how many hits were still in it, which are lost.
+// Release gives up the entry of which the counter has gone or goes away. It returns how many hits
+// were still in it, which are lost.
 func (s *Set) Release(w uint16) (lost uint64) {
 	k := s.At(w)
 	lost = uint64(k.Hits)
@@ -109,7 +114,8 @@ func (s *Set) Leave(w uint16) *Entry {
 // IsEmpty reports whether nothing is left in an entry.
 func (k *Entry) IsEmpty() bool { return k.Hits == 0 && k.held == 0 }
 
-// older is the groups of an entry but the newest, those that follow it first; none if they are not in use.
+// older is the groups of an entry but the newest, those that follow it first; none if they are not
+// in use.
 func (s *Set) older(k *Entry) []Group {
 	switch {
 	case k.older == 0:
@@ -182,8 +188,8 @@ func (s *Set) HasPending(k *Entry) bool {
 	return some != 0
 }
 
-// Count adds hits to a lane of the newest group, under a rule, unless there are too many: costly ones, that have not
-// been reported for long.
+// Count adds hits to a lane of the newest group, under a rule, unless there are too many: costly
+// ones, that have not been reported for long.
 func (s *Set) Count(k *Entry, r *algorithm.Spec, lane int, hits uint32) bool {
 	if k.Hits > math.MaxUint32-hits {
 		return false
@@ -201,8 +207,9 @@ func (s *Set) drop(k *Entry, n uint64) {
 	s.Hits -= n
 }
 
-// Send puts on their way what may be reported at once of the pending hits of a group, of which known is counted in all. In a lane that
-// the tier has full, hits are given up: counted there, they would carry into the next.
+// Send puts on their way what may be reported at once of the pending hits of a group, of which
+// known is counted in all. In a lane that the tier has full, hits are given up: counted there, they
+// would carry into the next.
 func (s *Set) Send(k *Entry, g int, known uint64) (hits, saturated uint64) {
 	at, l := s.group(k, g), k.Rule.Lanes()
 	room := l.Minus(l.All(l.ReportMax()), l.Minus(known, at.Pending))
@@ -228,7 +235,8 @@ func (s *Set) Answer(k *Entry, g int, hits uint64) bool {
 	return true
 }
 
-// Return takes back hits of a group that were answered and certainly did not reach the tier: they are pending again.
+// Return takes back hits of a group that were answered and certainly did not reach the tier: they
+// are pending again.
 func (s *Set) Return(k *Entry, g int, hits uint64) {
 	u, n := s.group(k, g), k.Rule.Lanes().Sum(hits)
 	u.Pending = k.Rule.Lanes().Plus(u.Pending, hits)
@@ -236,8 +244,8 @@ func (s *Set) Return(k *Entry, g int, hits uint64) {
 	s.Hits += n
 }
 
-// Age makes the groups of an entry older by n. It returns how many hits fall off its end: pending ones, and such as were in flight,
-// for which any answer comes too late.
+// Age makes the groups of an entry older by n. It returns how many hits fall off its end: pending
+// ones, and such as were in flight, for which any answer comes too late.
 func (s *Set) Age(k *Entry, n int) (pending, inFlight uint64) {
 	r := k.Rule
 	groups := r.Groups()
@@ -258,10 +266,14 @@ func (s *Set) Age(k *Entry, n int) (pending, inFlight uint64) {
 	return pending, inFlight
 }
 
-// Shift moves pending hits by so many lanes. It returns how many are lost. Nothing may be in flight.
+// Shift moves pending hits by so many lanes. It returns how many are lost. Nothing may be in
+// flight.
 func (s *Set) Shift(k *Entry, by int64) (lost uint64) {
 	s.needOlder(k)
-	lost = k.Rule.Lanes().Shift(k.Rule.Groups(), by, func(g int) *uint64 { return &s.group(k, g).Pending })
+	lost = k.Rule.Lanes().Shift(k.Rule.Groups(), by, func(g int) *uint64 {
+		return &s.group(k, g).
+			Pending
+	})
 	s.drop(k, lost)
 	return lost
 }
@@ -282,8 +294,8 @@ func (s *Set) Unhold(k *Entry, hits uint32) {
 	s.holds -= hits
 }
 
-// Held is how many hits of the entry under an index, if it is not 0, are reserved. Mostly there are none in the shard, and an entry would
-// have to be waited for.
+// Held is how many hits of the entry under an index, if it is not 0, are reserved. Mostly there are
+// none in the shard, and an entry would have to be waited for.
 func (s *Set) Held(w uint16) uint32 {
 	if s.holds == 0 || w == 0 {
 		return 0

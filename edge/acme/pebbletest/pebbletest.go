@@ -1,5 +1,5 @@
-// Package pebbletest starts Pebble, the ACME server that Let's Encrypt tests with, on free ports of this machine, and ends it with the test. Every name
-// is this machine's.
+// Package pebbletest starts Pebble, the ACME server that Let's Encrypt tests with, on free ports of
+// this machine, and ends it with the test. Every name is this machine's.
 package pebbletest
 
 import (
@@ -60,7 +60,8 @@ func Start(t testing.TB, c Config) *Server {
 		t.Fatal(err)
 	}
 	dir, at, dns := t.TempDir(), free[0].String(), free[1].String()
-	s := &Server{t: t, Directory: "https://" + at + "/dir", CAFile: filepath.Join(dir, "cert.pem"), listening: at, log: filepath.Join(dir, "log")}
+	s := &Server{t: t, Directory: "https://" + at + "/dir", CAFile: filepath.Join(dir, "cert.pem"),
+		listening: at, log: filepath.Join(dir, "log")}
 	key := filepath.Join(dir, "key.pem")
 	if err := selfSigned(s.CAFile, key); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,9 @@ func Start(t testing.TB, c Config) *Server {
 		t.Fatal(err)
 	}
 	s.args = []string{"-config", config, "-dnsserver", dns}
-	names := start(t, io.Discard, "pebble-challtestsrv", "-defaultIPv4", "127.0.0.1", "-defaultIPv6", "", "-dnsserver", dns, "-doh", "", "-http01", "", "-https01", "", "-tlsalpn01", "", "-management", free[2].String())
+	names := start(t, io.Discard, "pebble-challtestsrv", "-defaultIPv4", "127.0.0.1",
+		"-defaultIPv6", "", "-dnsserver", dns, "-doh", "", "-http01", "", "-https01", "",
+		"-tlsalpn01", "", "-management", free[2].String())
 	t.Cleanup(func() { end(names) })
 	t.Cleanup(s.Kill)
 	s.Run()
@@ -143,9 +146,11 @@ func selfSigned(cert, key string) error {
 	if err != nil {
 		return err
 	}
-	about := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pebble"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	about := &x509.Certificate{SerialNumber: big.NewInt(1),
+		Subject: pkix.Name{CommonName: "pebble"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, about, about, &private.PublicKey, private)
 	if err != nil {
 		return err
@@ -154,8 +159,10 @@ func selfSigned(cert, key string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), 0o600); err != nil {
+	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}),
+		0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
+	return os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		0o600)
 }

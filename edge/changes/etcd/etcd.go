@@ -1,14 +1,17 @@
-// Package etcd keeps values in etcd, under a prefix, and follows what becomes of some. It moves bytes; what they mean is others' to say.
+// Package etcd keeps values in etcd, under a prefix, and follows what becomes of some. It moves
+// bytes; what they mean is others' to say.
 //
-// A Store lives in sessions. A session is a separate client: it reads what it follows as of one revision, watches from
-// there, and asks once a second whether etcd still answers, and reads what the watch may have missed. At the first
-// failure it ends, whatever that was (no answer, the watch was compacted away, the password is another), and the next
-// one begins from the beginning, with files of secrets read again. So there is one way to come back, and it is the way
-// in. A session has a lease, under which the edge publishes its state: it is gone soon after the edge is. No edge
-// watches the others' states: with each change all of them publish a new one, and of a thousand edges each would get a
-// thousand.
+// A Store lives in sessions. A session is a separate client: it reads what it follows as of one
+// revision, watches from there, and asks once a second whether etcd still answers, and reads what
+// the watch may have missed. At the first failure it ends, whatever that was (no answer, the watch
+// was compacted away, the password is another), and the next one begins from the beginning, with
+// files of secrets read again. So there is one way to come back, and it is the way in. A session
+// has a lease, under which the edge publishes its state: it is gone soon after the edge is. No edge
+// watches the others' states: with each change all of them publish a new one, and of a thousand
+// edges each would get a thousand.
 //
-// A value is written only over the one that its writer has seen: of two writers at once, one learns of the other.
+// A value is written only over the one that its writer has seen: of two writers at once, one learns
+// of the other.
 package etcd
 
 import (
@@ -28,7 +31,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Config is which etcd, and how to reach it. Files are read for each session, so they may be replaced.
+// Config is which etcd, and how to reach it. Files are read for each session, so they may be
+// replaced.
 type Config struct {
 	Endpoints    []string // http://HOST:PORT or https://HOST:PORT
 	Prefix       string   // of all keys; begins and ends with a slash
@@ -41,11 +45,14 @@ type Config struct {
 
 const (
 	beatEvery = time.Second
-	// answerTime is how long etcd may take for an answer: so long may an operator wait, and no start or end of an edge waits longer.
+	// answerTime is how long etcd may take for an answer: so long may an operator wait, and no
+	// start or end of an edge waits longer.
 	answerTime = 800 * time.Millisecond
-	againAfter = 250 * time.Millisecond // another session; more by chance, so that edges do not come back in step
+	// Another session; more by chance, so that edges do not come back in step
+	againAfter = 250 * time.Millisecond
 	leaseTime  = 5 * time.Second
-	lastTime   = 300 * time.Millisecond // for the last word, when a session ends because the edge does
+	// For the last word, when a session ends because the edge does
+	lastTime = 300 * time.Millisecond
 )
 
 // ErrAway says that etcd does not answer.
@@ -60,8 +67,8 @@ type Value struct {
 
 // A Store is the values under a prefix. Its methods may be called from anywhere.
 type Store struct {
-	// Turned, if not nil, is called when etcd stops answering, with the reason, and with nil when it answers again. It
-	// is called by Follow.
+	// Turned, if not nil, is called when etcd stops answering, with the reason, and with nil when
+	// it answers again. It is called by Follow.
 	Turned func(why error)
 
 	config   Config
@@ -83,21 +90,25 @@ type Status struct {
 	Why   error     // it is not up; nil: none has asked yet
 }
 
-// New returns a Store that follows the names that begin with followed, and publishes this edge's state under a name.
-// The error is one of the files.
+// New returns a Store that follows the names that begin with followed, and publishes this edge's
+// state under a name. The error is one of the files.
 func New(c Config, followed, self string) (*Store, error) {
-	s := &Store{config: c, followed: followed, self: c.Prefix + self, every: beatEvery, changed: make(chan struct{}, 1), status: Status{Since: time.Now()}}
+	s := &Store{config: c, followed: followed, self: c.Prefix + self, every: beatEvery,
+		changed: make(chan struct{}, 1), status: Status{Since: time.Now()}}
 	_, err := s.options(context.Background())
 	return s, err
 }
 
 // options are those of a session's client.
 func (s *Store) options(ctx context.Context) (clientv3.Config, error) {
-	c := clientv3.Config{Endpoints: s.config.Endpoints, Username: s.config.Username, DialTimeout: answerTime, Context: ctx, Logger: zap.NewNop()}
+	c := clientv3.Config{Endpoints: s.config.Endpoints, Username: s.config.Username,
+		DialTimeout: answerTime, Context: ctx, Logger: zap.NewNop()}
 	if file := s.config.PasswordFile; file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return c, fmt.Errorf("etcd.password_file: %w: give a readable file that holds the password", err)
+			return c,
+				fmt.Errorf("etcd.password_file: %w: give a readable file that holds the password",
+					err)
 		}
 		if c.Password = strings.TrimSpace(string(text)); c.Password == "" {
 			return c, fmt.Errorf("etcd.password_file: %s is empty: put the password into it", file)
@@ -110,17 +121,21 @@ func (s *Store) options(ctx context.Context) (clientv3.Config, error) {
 	if file := s.config.CAFile; file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return c, fmt.Errorf("etcd.ca_file: %w: give a readable file of certificates in PEM", err)
+			return c, fmt.Errorf("etcd.ca_file: %w: give a readable file of certificates in PEM",
+				err)
 		}
 		c.TLS.RootCAs = x509.NewCertPool()
 		if !c.TLS.RootCAs.AppendCertsFromPEM(text) {
-			return c, fmt.Errorf("etcd.ca_file: %s has no certificate: give a file of certificates in PEM", file)
+			return c,
+				fmt.Errorf("etcd.ca_file: %s has no certificate: give a file of certificates in PEM", file)
 		}
 	}
 	if s.config.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(s.config.CertFile, s.config.KeyFile)
 		if err != nil {
-			return c, fmt.Errorf("etcd.cert_file, key_file: %w: give a certificate and its key in PEM", err)
+			return c,
+				fmt.Errorf("etcd.cert_file, key_file: %w: give a certificate and its key in PEM",
+					err)
 		}
 		c.TLS.Certificates = []tls.Certificate{pair}
 	}
@@ -148,7 +163,8 @@ func (s *Store) Publish(text []byte) {
 	}
 }
 
-// Read returns the values that are followed, also without a session. It waits no longer than an answer may take.
+// Read returns the values that are followed, also without a session. It waits no longer than an
+// answer may take.
 func (s *Store) Read(ctx context.Context) ([]Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -184,9 +200,11 @@ func (s *Store) current() (*clientv3.Client, error) {
 	return nil, ErrAway
 }
 
-// Put replaces the value that was written at a revision, or writes the first (0). If there is another by now, done is
-// false and now is that one. An error that is not ErrAway leaves open whether the value is written.
-func (s *Store) Put(ctx context.Context, name string, text []byte, revision int64) (now Value, done bool, err error) {
+// Put replaces the value that was written at a revision, or writes the first (0). If there is
+// another by now, done is false and now is that one. An error that is not ErrAway leaves open
+// whether the value is written.
+func (s *Store) Put(ctx context.Context, name string, text []byte,
+	revision int64) (now Value, done bool, err error) {
 	c, err := s.current()
 	if err != nil {
 		return now, false, err
@@ -209,8 +227,9 @@ func (s *Store) Put(ctx context.Context, name string, text []byte, revision int6
 	return now, false, nil
 }
 
-// Follow gives take all values that are followed, then those that change, as they do, and all again where it may have missed some, until ctx is done. A value
-// may come more than once. take is called by Follow alone, and may Put.
+// Follow gives take all values that are followed, then those that change, as they do, and all again
+// where it may have missed some, until ctx is done. A value may come more than once. take is called
+// by Follow alone, and may Put.
 func (s *Store) Follow(ctx context.Context, take func(values []Value, all bool)) {
 	for {
 		err := s.session(ctx, take)
@@ -248,7 +267,8 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 		return err
 	}
 	defer c.Close()
-	values, known, err := s.get(ctx, c, s.followed) // all that was written up to a revision is known
+	// All that was written up to a revision is known
+	values, known, err := s.get(ctx, c, s.followed)
 	if err != nil {
 		return err
 	}
@@ -277,7 +297,8 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 	watched := make(chan clientv3.WatchResponse)
 	watcher.Go(func() { // Watch itself may wait for an answer
 		defer close(watched)
-		for w := range c.Watch(watching, s.config.Prefix+s.followed, clientv3.WithPrefix(), clientv3.WithRev(from)) {
+		for w := range c.Watch(watching, s.config.Prefix+s.followed, clientv3.WithPrefix(),
+			clientv3.WithRev(from)) {
 			select {
 			case watched <- w:
 			case <-watching.Done():
@@ -343,7 +364,8 @@ func (s *Store) open(ctx context.Context) (*clientv3.Client, error) {
 }
 
 // get reads the values whose names begin so, as of a revision.
-func (s *Store) get(ctx context.Context, c *clientv3.Client, names string, which ...clientv3.OpOption) ([]Value, int64, error) {
+func (s *Store) get(ctx context.Context, c *clientv3.Client, names string,
+	which ...clientv3.OpOption) ([]Value, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	answer, err := c.Get(ctx, s.config.Prefix+names, append(which, clientv3.WithPrefix())...)
@@ -352,7 +374,8 @@ func (s *Store) get(ctx context.Context, c *clientv3.Client, names string, which
 	}
 	values := make([]Value, len(answer.Kvs))
 	for i, kv := range answer.Kvs {
-		values[i] = Value{strings.TrimPrefix(string(kv.Key), s.config.Prefix), kv.Value, kv.ModRevision}
+		values[i] = Value{strings.TrimPrefix(string(kv.Key), s.config.Prefix), kv.Value,
+			kv.ModRevision}
 	}
 	return values, answer.Header.Revision, nil
 }
@@ -383,9 +406,11 @@ func (s *Store) present(ctx context.Context, c *clientv3.Client, lease clientv3.
 	return nil
 }
 
-// beat reads what has been written since a revision, which a hanging watch would miss, and keeps the lease. A lease
-// that has ended (this process was stopped for a while) is an error like any other.
-func (s *Store) beat(ctx context.Context, c *clientv3.Client, lease clientv3.LeaseID, since int64, take func([]Value, bool)) (int64, error) {
+// beat reads what has been written since a revision, which a hanging watch would miss, and keeps
+// the lease. A lease that has ended (this process was stopped for a while) is an error like any
+// other.
+func (s *Store) beat(ctx context.Context, c *clientv3.Client, lease clientv3.LeaseID, since int64,
+	take func([]Value, bool)) (int64, error) {
 	values, revision, err := s.get(ctx, c, s.followed, clientv3.WithMinModRev(since+1))
 	if err != nil {
 		return since, err

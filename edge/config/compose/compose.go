@@ -1,8 +1,8 @@
 // Package compose makes one tree of a configuration file and the files that it includes.
 //
-// It puts variables and the contents of files in the place of ${NAME} and ${file:PATH}, and what an anchor stands for in
-// the place of its aliases and merge keys, so that whoever reads the tree meets values alone. Each value keeps the file,
-// line and column where it was written.
+// It puts variables and the contents of files in the place of ${NAME} and ${file:PATH}, and what an
+// anchor stands for in the place of its aliases and merge keys, so that whoever reads the tree
+// meets values alone. Each value keeps the file, line and column where it was written.
 package compose
 
 import (
@@ -17,22 +17,24 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// maxAliased bounds how many values aliases may add to those that are written, because a few lines of aliases of aliases
-// can stand for billions.
+// maxAliased bounds how many values aliases may add to those that are written, because a few lines
+// of aliases of aliases can stand for billions.
 const maxAliased = 100_000
 
 // Options are what composing needs beside the file. The zero Options have no variables.
 type Options struct {
-	Env   func(name string) (value string, set bool) // nil: none is set
-	Files *Files                                     // is told everything that is read; nil: nobody wants it
+	Env func(name string) (value string, set bool) // nil: none is set
+	// Is told everything that is read; nil: nobody wants it
+	Files *Files
 }
 
 // A Tree is what a configuration says.
 type Tree struct {
-	Root     ast.Node            // nil: nothing
-	FromFile map[ast.Node]string // the values that have the content of a file in them, as they are written
-	Notes    []string            // what is possible but probably not meant, a sentence each
-	Secrets  []Secret            // what those files say
+	Root ast.Node // nil: nothing
+	// The values that have the content of a file in them, as they are written
+	FromFile map[ast.Node]string
+	Notes    []string // what is possible but probably not meant, a sentence each
+	Secrets  []Secret // what those files say
 
 	main  string
 	files map[*token.Position]string // of what does not stand in main
@@ -42,7 +44,8 @@ type Tree struct {
 // A Secret is the content of a file, and the reference in whose place it stands.
 type Secret struct{ Value, Written string }
 
-// Position is where a value begins. A mapping's own token is its first colon, so its first key stands for it.
+// Position is where a value begins. A mapping's own token is its first colon, so its first key
+// stands for it.
 func (t *Tree) Position(n ast.Node) (file string, line, column int) {
 	switch m := n.(type) {
 	case *ast.MappingNode:
@@ -74,14 +77,16 @@ func (t *Tree) Fail(n ast.Node, format string, args ...any) error {
 	for _, s := range t.Secrets {
 		if s.Value != "" {
 			quoted := fmt.Sprintf("%q", s.Value)
-			text = strings.NewReplacer(quoted[1:len(quoted)-1], s.Written, s.Value, s.Written).Replace(text)
+			text = strings.NewReplacer(quoted[1:len(quoted)-1], s.Written, s.Value, s.Written).
+				Replace(text)
 		}
 	}
 	return fmt.Errorf("%s: %s", t.Place(n), text)
 }
 
-// Content reads a file of at most so many bytes that a value names. Its path begins in the folder of the file in which the
-// value stands. The file is one of those that are read, as an included one is.
+// Content reads a file of at most so many bytes that a value names. Its path begins in the folder
+// of the file in which the value stands. The file is one of those that are read, as an included one
+// is.
 func (t *Tree) Content(n ast.Node, path string, most int64) ([]byte, error) {
 	file, _, _ := t.Position(n)
 	if !filepath.IsAbs(path) {
@@ -89,12 +94,15 @@ func (t *Tree) Content(n ast.Node, path string, most int64) ([]byte, error) {
 	}
 	text, err := readFile(path, most)
 	if t.read.add(path, most, text, err); err != nil {
-		return nil, fmt.Errorf("%s: %w: give the path of a readable file; it begins in the folder of %s", path, err, file)
+		return nil,
+			fmt.Errorf("%s: %w: give the path of a readable file; it begins in the folder of %s",
+				path, err, file)
 	}
 	return text, nil
 }
 
-// Plain is the tree of one file as it is written: nothing is put into it. The errors are a line each.
+// Plain is the tree of one file as it is written: nothing is put into it. The errors are a line
+// each.
 func Plain(file string, text []byte) (*Tree, []error) {
 	t := &Tree{main: file}
 	root, err := t.parse(file, text)
@@ -102,9 +110,11 @@ func Plain(file string, text []byte) (*Tree, []error) {
 	return t, err
 }
 
-// Read is the tree of a file, which says text, and of those that it includes. The errors are a line each.
+// Read is the tree of a file, which says text, and of those that it includes. The errors are a line
+// each.
 func Read(file string, text []byte, o Options) (*Tree, []error) {
-	c := &composer{tree: &Tree{main: file, read: o.Files}, options: o, included: make(map[string]ast.Node)}
+	c := &composer{tree: &Tree{main: file, read: o.Files}, options: o,
+		included: make(map[string]ast.Node)}
 	o.Files.add(file, main, text, nil)
 	c.tree.Root = c.read(file, text)
 	return c.tree, c.errs
@@ -156,10 +166,12 @@ func (t *Tree) parse(file string, text []byte) (body ast.Node, errs []error) {
 			return nil, []error{fmt.Errorf("%s:1:1: %s", file, first)}
 		}
 		at, hint := syntax.GetToken().Position, ""
-		if lines := strings.Split(string(text), "\n"); at.Line <= len(lines) && strings.Contains(lines[at.Line-1], "${") {
+		if lines := strings.Split(string(text), "\n"); at.Line <= len(lines) &&
+			strings.Contains(lines[at.Line-1], "${") {
 			hint = ": within braces and brackets, and with a colon and a space in it, ${…} stands in quotes"
 		}
-		return nil, []error{fmt.Errorf("%s:%d:%d: %s%s", file, at.Line, at.Column, syntax.GetMessage(), hint)}
+		return nil, []error{fmt.Errorf("%s:%d:%d: %s%s", file, at.Line, at.Column,
+			syntax.GetMessage(), hint)}
 	}
 	for _, doc := range parsed.Docs {
 		switch {
@@ -173,7 +185,8 @@ func (t *Tree) parse(file string, text []byte) (body ast.Node, errs []error) {
 	return body, errs
 }
 
-// walk returns what a node stands for. It changes the nodes of the file, each of which it meets once.
+// walk returns what a node stands for. It changes the nodes of the file, each of which it meets
+// once.
 func (c *composer) walk(n ast.Node) ast.Node {
 	c.values++
 	c.mark(n)
@@ -186,7 +199,8 @@ func (c *composer) walk(n ast.Node) ast.Node {
 	case *ast.AliasNode:
 		return c.alias(v)
 	case *ast.MappingValueNode:
-		return c.mapping(&ast.MappingNode{BaseNode: &ast.BaseNode{}, Start: v.Start, Values: []*ast.MappingValueNode{v}})
+		return c.mapping(&ast.MappingNode{BaseNode: &ast.BaseNode{}, Start: v.Start,
+			Values: []*ast.MappingValueNode{v}})
 	case *ast.MappingNode:
 		return c.mapping(v)
 	case *ast.SequenceNode:
@@ -228,7 +242,8 @@ func (c *composer) alias(v *ast.AliasNode) ast.Node {
 	before := c.aliased
 	c.values += target.values
 	if c.aliased += target.values; c.aliased > maxAliased && before <= maxAliased {
-		c.fail(v, "alias *%s: aliases stand for more than %d values: write out what is meant", name, maxAliased)
+		c.fail(v, "alias *%s: aliases stand for more than %d values: write out what is meant", name,
+			maxAliased)
 	}
 	return target.value
 }

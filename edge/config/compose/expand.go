@@ -23,8 +23,8 @@ const (
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// text is what a text stands for. Of what is put together of variables and files, a number is a number and true is true,
-// with quotes or without, because they must stand in quotes within braces.
+// text is what a text stands for. Of what is put together of variables and files, a number is a
+// number and true is true, with quotes or without, because they must stand in quotes within braces.
 func (c *composer) text(v *ast.StringNode) ast.Node {
 	value, written := c.expand(v, v.Value)
 	if !written {
@@ -49,8 +49,8 @@ func (c *composer) text(v *ast.StringNode) ast.Node {
 	return n
 }
 
-// expand returns a text with what its references stand for, and whether it has any. What a variable says is not looked
-// through for more.
+// expand returns a text with what its references stand for, and whether it has any. What a variable
+// says is not looked through for more.
 func (c *composer) expand(n ast.Node, text string) (_ string, written bool) {
 	if !strings.Contains(text, "${") {
 		return text, false
@@ -70,7 +70,8 @@ func (c *composer) expand(n ast.Node, text string) (_ string, written bool) {
 		b.WriteString(before)
 		inner, behind, closed := strings.Cut(after, "}")
 		if !closed {
-			c.fail(n, "${%s has no closing brace: write ${NAME}, or $${ for the two characters themselves", firstLine(after))
+			c.fail(n,
+				"${%s has no closing brace: write ${NAME}, or $${ for the two characters themselves", firstLine(after))
 			return text, true
 		}
 		value, err := c.value(n, text, inner)
@@ -89,7 +90,8 @@ func (c *composer) value(n ast.Node, text, inner string) (string, error) {
 	}
 	name, standard, optional := strings.Cut(inner, ":-")
 	if !variable.MatchString(name) {
-		return "", errors.New("that is no name of a variable: want ${NAME}, ${NAME:-DEFAULT} or ${file:PATH}; $${ stands for the two characters themselves")
+		return "",
+			errors.New("that is no name of a variable: want ${NAME}, ${NAME:-DEFAULT} or ${file:PATH}; $${ stands for the two characters themselves")
 	}
 	value, set := "", false
 	if c.options.Env != nil {
@@ -99,7 +101,9 @@ func (c *composer) value(n ast.Node, text, inner string) (string, error) {
 	case optional && value == "":
 		return standard, nil
 	case !set:
-		return "", fmt.Errorf("the environment has no %s: set it, or give a default, ${%s:-DEFAULT}", name, name)
+		return "",
+			fmt.Errorf("the environment has no %s: set it, or give a default, ${%s:-DEFAULT}", name,
+				name)
 	}
 	return value, nil
 }
@@ -113,10 +117,12 @@ func (c *composer) content(n ast.Node, text, name string) (string, error) {
 	content, err := readFile(path, maxValue)
 	c.options.Files.add(path, maxValue, content, err)
 	if err != nil {
-		return "", fmt.Errorf("%w: give the path of a readable file; it begins in the folder of %s", err, c.file)
+		return "", fmt.Errorf("%w: give the path of a readable file; it begins in the folder of %s",
+			err, c.file)
 	}
 	if c.contents += len(content); c.contents > maxValues {
-		return "", fmt.Errorf("the files of this configuration that are named so have more than %d bytes together: have fewer of them, or smaller ones", maxValues)
+		return "",
+			fmt.Errorf("the files of this configuration that are named so have more than %d bytes together: have fewer of them, or smaller ones", maxValues)
 	}
 	value := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
 	if c.tree.FromFile == nil {

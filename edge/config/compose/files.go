@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Files are those that a configuration was read from, with what they said then. The zero Files are none.
+// Files are those that a configuration was read from, with what they said then. The zero Files are
+// none.
 type Files struct{ list []source }
 
 // A source is one of them.
@@ -43,8 +44,8 @@ func said(text []byte, err error) string {
 // Text is what all of them said when they were read.
 func (f *Files) Text() string { return together(f.list) }
 
-// Now is what Text would be if they were read again. It parses nothing: that a file is included that was not is seen as a
-// change of the file that says so, or of what a pattern matches.
+// Now is what Text would be if they were read again. It parses nothing: that a file is included
+// that was not is seen as a change of the file that says so, or of what a pattern matches.
 func (f *Files) Now() string {
 	list := make([]source, len(f.list))
 	for i, s := range f.list {

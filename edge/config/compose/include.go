@@ -9,8 +9,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// include adds to a file's fields those of the files that it includes. Fields that begin with x- are left out: they are
-// there to be the place of an anchor.
+// include adds to a file's fields those of the files that it includes. Fields that begin with x-
+// are left out: they are there to be the place of an anchor.
 func (c *composer) include(root ast.Node) ast.Node {
 	m, is := root.(*ast.MappingNode)
 	if !is {
@@ -24,7 +24,8 @@ func (c *composer) include(root ast.Node) ast.Node {
 		case name != "include":
 			own = append(own, v)
 		case c.file != c.tree.main:
-			c.fail(v.Key, "include: an included file includes no other: name that in %s", c.tree.main)
+			c.fail(v.Key, "include: an included file includes no other: name that in %s",
+				c.tree.main)
 		default:
 			if list, several := v.Value.(*ast.SequenceNode); several {
 				patterns = append(patterns, list.Values...)
@@ -53,8 +54,8 @@ func (c *composer) include(root ast.Node) ast.Node {
 	return m
 }
 
-// files are those that a path or a pattern names, in the order of their names. As in a shell, * leaves out names that
-// begin with a dot: editors keep their copies there.
+// files are those that a path or a pattern names, in the order of their names. As in a shell, *
+// leaves out names that begin with a dot: editors keep their copies there.
 func (c *composer) files(n ast.Node, pattern string) []string {
 	path := c.beside(pattern)
 	if !strings.ContainsAny(pattern, "*?[") {
@@ -74,7 +75,8 @@ func (c *composer) files(n ast.Node, pattern string) []string {
 		folder = filepath.Dir(folder)
 	}
 	if _, err := os.Stat(folder); err != nil {
-		c.fail(n, "include: %s: the folder %s: %v: make it, or correct the path, which begins in the folder of %s", pattern, folder, reason(err), c.file)
+		c.fail(n,
+			"include: %s: the folder %s: %v: make it, or correct the path, which begins in the folder of %s", pattern, folder, reason(err), c.file)
 		return nil
 	}
 	c.tree.Notes = append(c.tree.Notes, "include: "+pattern+" matches no file")
@@ -84,7 +86,8 @@ func (c *composer) files(n ast.Node, pattern string) []string {
 func matching(pattern string) ([]string, error) {
 	list, err := filepath.Glob(pattern)
 	return slices.DeleteFunc(list, func(path string) bool {
-		return strings.HasPrefix(filepath.Base(path), ".") && !strings.HasPrefix(filepath.Base(pattern), ".")
+		return strings.HasPrefix(filepath.Base(path), ".") &&
+			!strings.HasPrefix(filepath.Base(pattern), ".")
 	}), err
 }
 
@@ -114,7 +117,9 @@ func (c *composer) add(to *ast.MappingNode, n ast.Node, file string) *ast.Mappin
 	text, err := readFile(file, maxFile)
 	c.options.Files.add(file, maxFile, text, err)
 	if err != nil {
-		c.fail(n, "include: %s: %v: give the path of a readable file, which begins in the folder of %s", file, err, c.file)
+		c.fail(n,
+			"include: %s: %v: give the path of a readable file, which begins in the folder of %s",
+			file, err, c.file)
 		return to
 	}
 	root := c.read(file, text)
@@ -131,12 +136,14 @@ func (c *composer) add(to *ast.MappingNode, n ast.Node, file string) *ast.Mappin
 	return c.merge(to, from)
 }
 
-// merge adds the fields of an included file: lists come one after the other, and everything else can be said once.
-// Neither a field nor a list is changed, because aliases may stand for them as well.
+// merge adds the fields of an included file: lists come one after the other, and everything else
+// can be said once. Neither a field nor a list is changed, because aliases may stand for them as
+// well.
 func (c *composer) merge(to, from *ast.MappingNode) *ast.MappingNode {
 	for _, v := range from.Values {
 		name := keyOf(v)
-		i := slices.IndexFunc(to.Values, func(o *ast.MappingValueNode) bool { return keyOf(o) == name })
+		i := slices.IndexFunc(to.Values,
+			func(o *ast.MappingValueNode) bool { return keyOf(o) == name })
 		if i < 0 {
 			to.Values = append(to.Values, v)
 			continue

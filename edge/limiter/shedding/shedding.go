@@ -1,25 +1,29 @@
-// Package shedding decides how many requests an origin may have in hand at once, and which are turned away first when
-// there are more.
+// Package shedding decides how many requests an origin may have in hand at once, and which are
+// turned away first when there are more.
 //
-// An origin that suffers answers later. So its latency without a queue (base) is held against what it is now (mean), once a round of
-// answers, and the limit follows:
+// An origin that suffers answers later. So its latency without a queue (base) is held against what
+// it is now (mean), once a round of answers, and the limit follows:
 //
 //	limit = limit * max(1/2, min(1, 2 * base/mean)) + sqrt(limit)
 //
-// That is the gradient of Netflix's concurrency-limits (GradientLimit, 2018) over the base round-trip time of TCP Vegas
-// (Brakmo, O'Malley and Peterson, SIGCOMM 1994). Vegas itself allows a fixed number of requests to queue, which is
-// little where a limit is large; Gradient2 takes a long average for the base, which follows the queue up as long as an
-// overload lasts, and the limit with it. Here base is the mean of a round at a quarter of the limit or less, so that
-// nothing waits. While answers are late the limit is cut to that for a round, but for critical requests, every ten
-// seconds of the clock: edges with the same clock drain an origin together. A mean, and not the least, because an
-// origin has quick and slow pages; and it falls by an eighth of the way in a round, or else a client that requests a
-// hundred quick pages every ten seconds would have half of all other requests shed.
+// That is the gradient of Netflix's concurrency-limits (GradientLimit, 2018) over the base
+// round-trip time of TCP Vegas (Brakmo, O'Malley and Peterson, SIGCOMM 1994). Vegas itself allows a
+// fixed number of requests to queue, which is little where a limit is large; Gradient2 takes a long
+// average for the base, which follows the queue up as long as an overload lasts, and the limit with
+// it. Here base is the mean of a round at a quarter of the limit or less, so that nothing waits.
+// While answers are late the limit is cut to that for a round, but for critical requests, every ten
+// seconds of the clock: edges with the same clock drain an origin together. A mean, and not the
+// least, because an origin has quick and slow pages; and it falls by an eighth of the way in a
+// round, or else a client that requests a hundred quick pages every ten seconds would have half of
+// all other requests shed.
 //
-// Shares of one limit keep priorities apart: requests that may be shed take half of it, those without a level four
-// fifths, critical ones all. A request that finds no slot may wait for one; the last to come is the first to be let in.
+// Shares of one limit keep priorities apart: requests that may be shed take half of it, those
+// without a level four fifths, critical ones all. A request that finds no slot may wait for one;
+// the last to come is the first to be let in.
 //
-// A request holds its slot from when it is passed on until the head of its answer, but while its origin waits for its
-// body. There are no sockets and no clock in here. A Limiter has a few hundred bytes; a request takes its mutex twice.
+// A request holds its slot from when it is passed on until the head of its answer, but while its
+// origin waits for its body. There are no sockets and no clock in here. A Limiter has a few hundred
+// bytes; a request takes its mutex twice.
 package shedding
 
 import (
@@ -28,7 +32,8 @@ import (
 	"time"
 )
 
-// A Level is what rules say of a request's priority. The highest of several holds, so a rule that is silent changes nothing.
+// A Level is what rules say of a request's priority. The highest of several holds, so a rule that
+// is silent changes nothing.
 type Level uint8
 
 const (
@@ -53,15 +58,21 @@ const (
 )
 
 const (
-	firstLimit = 100  // before anything is known, within Min and Max
-	tolerance  = 2    // how many times the base latency may be the mean before the limit falls
-	cut        = 4    // the part of the limit at which nothing is taken to wait; above tolerance, or base would grow with the limit
-	late       = 1.25 // of the base latency: below it nothing waits, and there is nothing to measure anew
-	fall       = 8    // the part of its way to a lower mean that the base goes in a round
-	inUse      = 3    // below this part of the limit it neither grows nor falls: requests are not held up by it
+	firstLimit = 100 // before anything is known, within Min and Max
+	tolerance  = 2   // how many times the base latency may be the mean before the limit falls
+	// The part of the limit at which nothing is taken to wait; above tolerance, or base would grow
+	// with the limit
+	cut = 4
+	// Of the base latency: below it nothing waits, and there is nothing to measure anew
+	late = 1.25
+	fall = 8 // the part of its way to a lower mean that the base goes in a round
+	// Below this part of the limit it neither grows nor falls: requests are not held up by it
+	inUse = 3
 
 	probeEvery = 10 * time.Second
-	probeLeast = time.Second // that a probe may take, or so many means: one until the requests under way are answered, others to measure
+	// That a probe may take, or so many means: one until the requests under way are answered,
+	// others to measure
+	probeLeast = time.Second
 	probeMeans = 4
 	quietAfter = 10 * time.Second // shedding is over
 	minRound   = 20               // answers; in a probe half of them
@@ -69,7 +80,8 @@ const (
 
 // A Config bounds a Limiter. The zero Config has the defaults.
 type Config struct {
-	Min, Max int // of the limit; Min also while its origin hardly answers. 0: DefaultMin, DefaultMax
+	// Of the limit; Min also while its origin hardly answers. 0: DefaultMin, DefaultMax
+	Min, Max int
 }
 
 // WithDefaults is c with its defaults in place.
@@ -150,14 +162,16 @@ type Waiter struct {
 	level Level
 }
 
-// Enter takes a slot for a request: it gets one, or waits for one if it may, or is shed. There are at most so many
-// waiters of a level as the limit allows requests: what a waiter holds is its client's connection, and some hundred
-// bytes.
+// Enter takes a slot for a request: it gets one, or waits for one if it may, or is shed. There are
+// at most so many waiters of a level as the limit allows requests: what a waiter holds is its
+// client's connection, and some hundred bytes.
 func (l *Limiter) Enter(level Level, waits bool, now time.Time) (entered bool, w *Waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.probing && now.After(l.until) {
-		l.probing, l.based = false, now // no request came to be measured, or critical requests alone are more than the limit that is cut
+		// No request came to be measured, or critical requests alone are more than the limit that
+		// is cut
+		l.probing, l.based = false, now
 	}
 	switch {
 	case l.hasRoom(level):
@@ -182,8 +196,8 @@ func (l *Limiter) refuse(level Level, now time.Time) {
 	l.lastShed = now
 }
 
-// Abandon ends the wait of a request: its time is up, and it is shed, or its client has gone. It reports whether it had
-// a slot by then, which is to be used or left.
+// Abandon ends the wait of a request: its time is up, and it is shed, or its client has gone. It
+// reports whether it had a slot by then, which is to be used or left.
 func (l *Limiter) Abandon(w *Waiter, gone bool, now time.Time) (entered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,8 +244,9 @@ func (l *Limiter) Leave(o Outcome, began, now time.Time) {
 func (l *Limiter) admit() {
 	for _, level := range byPriority {
 		for list := l.waiting[level]; len(list) > 0 && l.hasRoom(level); list = l.waiting[level] {
-			// The newest first: in an overload that lasts, the first to come would each wait their whole time and be served when they are
-			// about to give up (Maurer, Fail at Scale, ACM Queue 2015).
+			// The newest first: in an overload that lasts, the first to come would each wait their
+			// whole time and be served when they are about to give up (Maurer, Fail at Scale, ACM
+			// Queue 2015).
 			last := len(list) - 1
 			w := list[last]
 			list[last] = nil
@@ -242,10 +257,10 @@ func (l *Limiter) admit() {
 	}
 }
 
-// A Slot is that of one request whose body is still arriving. While the origin waits for the client the slot is lent to
-// others: otherwise a few slow clients would hold them all. It is taken back without waiting, or a long body would have
-// come in vain. So more requests than the limit may be under way for as long as those take, and none is let in
-// meanwhile.
+// A Slot is that of one request whose body is still arriving. While the origin waits for the client
+// the slot is lent to others: otherwise a few slow clients would hold them all. It is taken back
+// without waiting, or a long body would have come in vain. So more requests than the limit may be
+// under way for as long as those take, and none is let in meanwhile.
 type Slot struct {
 	of         *Limiter
 	lent, over bool // under its mutex
@@ -278,7 +293,8 @@ func (p *Slot) back() {
 	}
 }
 
-// End comes before the request leaves. Nothing is lent from then on, though the body may still be coming.
+// End comes before the request leaves. Nothing is lent from then on, though the body may still be
+// coming.
 func (p *Slot) End() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -286,8 +302,8 @@ func (p *Slot) End() {
 	p.over = true
 }
 
-// sample takes an answer into the round, and ends that if it has enough. Requests that were passed on before a round
-// began belong to another limit.
+// sample takes an answer into the round, and ends that if it has enough. Requests that were passed
+// on before a round began belong to another limit.
 func (l *Limiter) sample(began time.Time, took time.Duration, now time.Time) {
 	if l.began.IsZero() {
 		l.began = began
@@ -337,21 +353,23 @@ type Status struct {
 	Waiting  int
 	Shed     [Levels]uint64 // by level
 	Base     time.Duration  // its origin's latency without a queue; 0: not known yet
-	Shedding bool           // it sheds, or did in the last ten seconds, as of the last call of Moved
+	// It sheds, or did in the last ten seconds, as of the last call of Moved
+	Shedding bool
 }
 
 func (l *Limiter) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Status{Limit: int(l.force()), InFlight: l.inFlight, Shed: l.shed, Base: l.base, Shedding: l.shedding}
+	s := Status{Limit: int(l.force()), InFlight: l.inFlight, Shed: l.shed, Base: l.base,
+		Shedding: l.shedding}
 	for _, list := range l.waiting {
 		s.Waiting += len(list)
 	}
 	return s
 }
 
-// Moved reports whether shedding has begun or ended since its last call. It is called about once a second, so that no
-// event is recorded while requests wait for the mutex.
+// Moved reports whether shedding has begun or ended since its last call. It is called about once a
+// second, so that no event is recorded while requests wait for the mutex.
 func (l *Limiter) Moved(now time.Time) (shedding, moved bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,10 +10,12 @@ import (
 	"sluice/edge/plans"
 )
 
-// The history has a row for each change of a client, with its author and time, under the number that the quota got with
-// it. Edges of versions without a history do not know the table: their changes have other numbers, and no author.
+// The history has a row for each change of a client, with its author and time, under the number
+// that the quota got with it. Edges of versions without a history do not know the table: their
+// changes have other numbers, and no author.
 
-// kept is how many changes of a client stay, beside those that made what stands now; keptTime is for how long those stay of which nothing does.
+// kept is how many changes of a client stay, beside those that made what stands now; keptTime is
+// for how long those stay of which nothing does.
 const (
 	kept     = 20
 	keptTime = 90 * 24 * time.Hour
@@ -22,22 +24,28 @@ const (
 // current is of a row of the history: the quota stands as this change made it.
 const current = `EXISTS (SELECT 1 FROM sluice_quotas AS q WHERE q.change = h.change AND q.removed = 0)`
 
-// remember keeps the author of a client's change, of which one or two keys are given, and forgets the oldest.
+// remember keeps the author of a client's change, of which one or two keys are given, and forgets
+// the oldest.
 func (s *Store) remember(ctx context.Context, tx *sql.Tx, key, other string, e plans.Entry) error {
-	// Where a store was put back to an earlier state, its numbers are given out again, and this table may know of them.
-	if _, err := tx.ExecContext(ctx, `DELETE FROM sluice_quota_history WHERE change >= $1`, e.Change); err != nil {
+	// Where a store was put back to an earlier state, its numbers are given out again, and this
+	// table may know of them.
+	if _, err := tx.ExecContext(ctx, `DELETE FROM sluice_quota_history WHERE change >= $1`,
+		e.Change); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `INSERT INTO sluice_quota_history (change, client, at, does, rule, plan, hits, effective_at, expires_at, who, origin, edge)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		e.Change, key, e.At, string(e.Does), s.text(e.Quota.Rule), e.Quota.Plan, int64(e.Quota.Limit), e.Quota.Start, e.Quota.End,
+		e.Change, key, e.At, string(e.Does), s.text(e.Quota.Rule), e.Quota.Plan,
+		int64(e.Quota.Limit), e.Quota.Start, e.Quota.End,
 		valid(e.By.Who), valid(e.By.From), valid(e.By.Edge)); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, `DELETE FROM sluice_quota_history AS h WHERE client IN ($1, $2) AND NOT `+current+` AND change < (SELECT MIN(change) FROM
 		(SELECT change FROM sluice_quota_history WHERE client IN ($1, $2) ORDER BY change DESC LIMIT $3) AS latest)`, key, other, kept)
 	if err == nil && e.Change%(tombstones/10) == 0 {
-		_, err = tx.ExecContext(ctx, `DELETE FROM sluice_quota_history AS h WHERE at < $1 AND NOT `+current, e.At-keptTime.Milliseconds())
+		_, err = tx.ExecContext(ctx,
+			`DELETE FROM sluice_quota_history AS h WHERE at < $1 AND NOT `+current,
+			e.At-keptTime.Milliseconds())
 	}
 	return err
 }
@@ -62,7 +70,9 @@ func (s *Store) History(ctx context.Context, keys []string) (list []plans.Entry,
 	defer rows.Close()
 	for rows.Next() {
 		var e plans.Entry
-		if err := rows.Scan(&e.Change, &e.At, &e.Does, &e.Quota.Rule, &e.Quota.Plan, &e.Quota.Limit, &e.Quota.Start, &e.Quota.End, &e.By.Who, &e.By.From, &e.By.Edge, &e.Current); err != nil {
+		if err := rows.Scan(&e.Change, &e.At, &e.Does, &e.Quota.Rule, &e.Quota.Plan, &e.Quota.Limit,
+			&e.Quota.Start, &e.Quota.End, &e.By.Who, &e.By.From, &e.By.Edge,
+			&e.Current); err != nil {
 			return nil, err
 		}
 		list = append(list, e)
@@ -70,7 +80,8 @@ func (s *Store) History(ctx context.Context, keys []string) (list []plans.Entry,
 	return list, rows.Err()
 }
 
-// migrate makes the history of a store that is older. It has the version of before, because edges of before may go on with it.
+// migrate makes the history of a store that is older. It has the version of before, because edges
+// of before may go on with it.
 func (s *Store) migrate(ctx context.Context) error {
 	if s.migrated.Load() {
 		return nil

@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// List is plans.Store's. It follows the primary key, so a page costs the same wherever it begins; one of a plan looks at all clients before.
-func (s *Store) List(ctx context.Context, after, plan string, n int, now time.Time) (keys []string, err error) {
+// List is plans.Store's. It follows the primary key, so a page costs the same wherever it begins;
+// one of a plan looks at all clients before.
+func (s *Store) List(ctx context.Context, after, plan string, n int,
+	now time.Time) (keys []string, err error) {
 	defer s.fails(ctx, &err)
 	rows, err := s.db.QueryContext(ctx, `SELECT DISTINCT client FROM sluice_quotas
 		WHERE client > $1 AND removed = 0 AND ($2 = '' OR plan = $2 AND (expires_at = 0 OR expires_at > $3)) ORDER BY client LIMIT $4`, s.text(after), s.text(plan), now.UnixMilli(), n)

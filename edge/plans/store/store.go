@@ -1,10 +1,11 @@
-// Package store keeps quotas in SQLite, for edges of one machine, or in PostgreSQL, for all others. Both speak the same SQL here.
+// Package store keeps quotas in SQLite, for edges of one machine, or in PostgreSQL, for all others.
+// Both speak the same SQL here.
 //
-// Every change takes the next number, in the row that all changes lock, so numbers become visible in their order: a
-// reader that has read up to one has missed nothing before it. What is removed stays as a tombstone for so many
-// changes; a reader that has read nothing for longer reads everything again. A look for changes is one statement of one
-// row, however many quotas there are. PostgreSQL's LISTEN would take another connection, and polling besides, for when
-// that breaks.
+// Every change takes the next number, in the row that all changes lock, so numbers become visible
+// in their order: a reader that has read up to one has missed nothing before it. What is removed
+// stays as a tombstone for so many changes; a reader that has read nothing for longer reads
+// everything again. A look for changes is one statement of one row, however many quotas there are.
+// PostgreSQL's LISTEN would take another connection, and polling besides, for when that breaks.
 package store
 
 import (
@@ -68,15 +69,19 @@ func (s *Store) fails(ctx context.Context, err *error) {
 func parse(text string) (driver, name string, err error) {
 	if path, is := strings.CutPrefix(text, "sqlite:"); is && filepath.IsAbs(path) {
 		escaped := (&url.URL{Path: path}).EscapedPath()
-		return "sqlite", "file:" + escaped + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate", nil
+		return "sqlite", "file:" + escaped +
+			"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate", nil
 	}
-	if u, err := url.Parse(text); err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") && u.Host+u.RawQuery != "" && len(u.Path) > 1 {
+	if u, err := url.Parse(text); err == nil && (u.Scheme == "postgres" ||
+		u.Scheme == "postgresql") && u.Host+u.RawQuery != "" && len(u.Path) > 1 {
 		return "pgx", text, nil
 	}
-	return "", "", errors.New("that is not a store: want sqlite:/PATH or postgres://USER@HOST/DATABASE")
+	return "", "",
+		errors.New("that is not a store: want sqlite:/PATH or postgres://USER@HOST/DATABASE")
 }
 
-// Open opens a store, and makes its tables where there are none. A store that does not answer is no error: its methods will say so.
+// Open opens a store, and makes its tables where there are none. A store that does not answer is no
+// error: its methods will say so.
 func Open(text string) (*Store, error) {
 	driver, name, err := parse(text)
 	if err != nil {
@@ -108,7 +113,8 @@ var schema = []string{
 // head reads the one row of a store.
 func (s *Store) head(ctx context.Context) (mark plans.Mark, oldest int64, err error) {
 	var v int64
-	if err = s.db.QueryRowContext(ctx, `SELECT version, store, change, oldest FROM sluice_plans`).Scan(&v, &mark.Store, &mark.Change, &oldest); err == nil && v != version {
+	if err = s.db.QueryRowContext(ctx, `SELECT version, store, change, oldest FROM sluice_plans`).
+		Scan(&v, &mark.Store, &mark.Change, &oldest); err == nil && v != version {
 		err = fmt.Errorf("its tables are of version %d, and this edge knows version %d: run the edge that made them, or name another store", v, version)
 	}
 	return mark, oldest, err
@@ -118,7 +124,8 @@ func (s *Store) head(ctx context.Context) (mark plans.Mark, oldest int64, err er
 func (s *Store) create(ctx context.Context) error {
 	return s.within(ctx, func(tx *sql.Tx) error {
 		if s.postgres {
-			if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(7308332045)`); err != nil {
+			if _, err := tx.ExecContext(ctx,
+				`SELECT pg_advisory_xact_lock(7308332045)`); err != nil {
 				return err
 			}
 		}
@@ -127,7 +134,8 @@ func (s *Store) create(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, `INSERT INTO sluice_plans (one, version, store, change, oldest) VALUES (1, $1, $2, 0, 0) ON CONFLICT (one) DO NOTHING`, version, rand.Text())
+		_, err := tx.ExecContext(ctx,
+			`INSERT INTO sluice_plans (one, version, store, change, oldest) VALUES (1, $1, $2, 0, 0) ON CONFLICT (one) DO NOTHING`, version, rand.Text())
 		return err
 	})
 }
@@ -145,10 +153,12 @@ func (s *Store) within(ctx context.Context, do func(*sql.Tx) error) error {
 }
 
 // Changes is plans.Store's.
-func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bool), each func(plans.Change)) (_ plans.Mark, err error) {
+func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bool),
+	each func(plans.Change)) (_ plans.Mark, err error) {
 	defer s.fails(ctx, &err)
 	mark, oldest, err := s.head(ctx)
-	// Another edge may make the tables between two of these statements, so that they are there by now though the first did not find them.
+	// Another edge may make the tables between two of these statements, so that they are there by
+	// now though the first did not find them.
 	if err != nil && ctx.Err() == nil {
 		made := error(nil)
 		if s.missing(ctx, "sluice_plans") {
@@ -167,7 +177,8 @@ func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bo
 		from, removed = -1, 0
 	}
 	begin(all)
-	// One statement sees one state: that of mark, or a later one, of which the next look has the rest again.
+	// One statement sees one state: that of mark, or a later one, of which the next look has the
+	// rest again.
 	rows, err := s.db.QueryContext(ctx, `SELECT client, rule, effective_at, expires_at, plan, hits, removed FROM sluice_quotas
 		WHERE change > $1 AND removed <= $2 ORDER BY change, removed DESC`, from, removed)
 	if err != nil {
@@ -224,11 +235,13 @@ func (s *Store) missing(ctx context.Context, table string) bool {
 
 // next takes the number of a change.
 func (s *Store) next(ctx context.Context, tx *sql.Tx) (n int64, err error) {
-	err = tx.QueryRowContext(ctx, `UPDATE sluice_plans SET change = change + 1 RETURNING change`).Scan(&n)
+	err = tx.QueryRowContext(ctx, `UPDATE sluice_plans SET change = change + 1 RETURNING change`).
+		Scan(&n)
 	if err != nil || n%(tombstones/10) != 0 {
 		return n, err
 	}
-	if _, err = tx.ExecContext(ctx, `DELETE FROM sluice_quotas WHERE removed = 1 AND change < $1`, n-tombstones); err == nil {
+	if _, err = tx.ExecContext(ctx, `DELETE FROM sluice_quotas WHERE removed = 1 AND change < $1`,
+		n-tombstones); err == nil {
 		_, err = tx.ExecContext(ctx, `UPDATE sluice_plans SET oldest = $1`, max(0, n-tombstones))
 	}
 	return n, err
@@ -239,7 +252,8 @@ func (s *Store) keysOf(keys []string) (one, other string) {
 	return s.text(keys[0]), s.text(keys[len(keys)-1])
 }
 
-// bytesMark begins a key that PostgreSQL does not take for text; other keys of clients begin otherwise.
+// bytesMark begins a key that PostgreSQL does not take for text; other keys of clients begin
+// otherwise.
 const bytesMark = "~"
 
 // text is a key as the database has it.
@@ -260,8 +274,10 @@ func keyOf(text string) string {
 	return text
 }
 
-// Put is plans.Store's. Of keys there are one or two. Those that are over go as well, so that what is lent again and again takes no more room.
-func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, by plans.Author, now time.Time) (err error) {
+// Put is plans.Store's. Of keys there are one or two. Those that are over go as well, so that what
+// is lent again and again takes no more room.
+func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, by plans.Author,
+	now time.Time) (err error) {
 	defer s.fails(ctx, &err)
 	if err := s.migrate(ctx); err != nil {
 		return err
@@ -273,7 +289,8 @@ func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, by plans.
 		}
 		key, other := s.keysOf(keys)
 		at := now.UnixMilli()
-		begun, end := int64(-1), q.End // nothing: one that begins later stands beside what is in force
+		// Nothing: one that begins later stands beside what is in force
+		begun, end := int64(-1), q.End
 		if q.Start <= at {
 			begun = at
 		}
@@ -291,12 +308,14 @@ func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, by plans.
 			key, q.Rule, q.Start, q.End, q.Plan, int64(q.Limit), n); err != nil {
 			return err
 		}
-		return s.remember(ctx, tx, key, other, plans.Entry{Change: n, At: at, Does: plans.Set, Quota: q, By: by})
+		return s.remember(ctx, tx, key, other, plans.Entry{Change: n, At: at, Does: plans.Set,
+			Quota: q, By: by})
 	})
 }
 
 // Delete is plans.Store's.
-func (s *Store) Delete(ctx context.Context, keys []string, rule *string, by plans.Author, now time.Time) (deleted int, err error) {
+func (s *Store) Delete(ctx context.Context, keys []string, rule *string, by plans.Author,
+	now time.Time) (deleted int, err error) {
 	defer s.fails(ctx, &err)
 	if err := s.migrate(ctx); err != nil {
 		return 0, err
@@ -311,7 +330,8 @@ func (s *Store) Delete(ctx context.Context, keys []string, rule *string, by plan
 		if rule != nil {
 			e.Does, e.Quota.Rule, every = plans.DeleteUnder, *rule, 0
 		}
-		result, err := tx.ExecContext(ctx, `UPDATE sluice_quotas SET removed = 1, change = $1 WHERE client IN ($2, $3) AND removed = 0 AND (rule = $4 OR $5 = 1)`, n, key, other, s.text(e.Quota.Rule), every)
+		result, err := tx.ExecContext(ctx,
+			`UPDATE sluice_quotas SET removed = 1, change = $1 WHERE client IN ($2, $3) AND removed = 0 AND (rule = $4 OR $5 = 1)`, n, key, other, s.text(e.Quota.Rule), every)
 		if err != nil {
 			return err
 		}

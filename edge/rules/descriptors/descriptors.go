@@ -1,5 +1,5 @@
-// Package descriptors is how other proxies describe requests (Envoy's rate limit service): descriptors, each a list of
-// keys and values, and the rule that fits one most exactly.
+// Package descriptors is how other proxies describe requests (Envoy's rate limit service):
+// descriptors, each a list of keys and values, and the rule that fits one most exactly.
 package descriptors
 
 import (
@@ -13,14 +13,15 @@ import (
 	"time"
 )
 
-// A Pattern is which descriptors a rule is about: those of a domain with these entries, in this order and no others.
+// A Pattern is which descriptors a rule is about: those of a domain with these entries, in this
+// order and no others.
 type Pattern struct {
 	Domain  string  `json:"domain"`
 	Entries []Entry `json:"entries"`
 }
 
-// An Entry is a key of a descriptor and its value. A rule may leave the value open, by a prefix that ends in * or by
-// none at all: then each value has its own counter.
+// An Entry is a key of a descriptor and its value. A rule may leave the value open, by a prefix
+// that ends in * or by none at all: then each value has its own counter.
 type Entry struct {
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
@@ -59,7 +60,8 @@ func (p *Pattern) Check() error {
 // Same reports whether p and other are about the same descriptors.
 func (p *Pattern) Same(other *Pattern) bool {
 	same := func(a, b Entry) bool {
-		return a.Key == b.Key && strings.TrimPrefix(a.Value, "*") == strings.TrimPrefix(b.Value, "*")
+		return a.Key == b.Key && strings.TrimPrefix(a.Value, "*") == strings.TrimPrefix(b.Value,
+			"*")
 	}
 	return p.Domain == other.Domain && slices.EqualFunc(p.Entries, other.Entries, same)
 }
@@ -77,7 +79,8 @@ func (p *Pattern) String() string {
 	return b.String()
 }
 
-// AddressAt is which entry holds the client's address, where that is the one value that p leaves open; less than 0: none does.
+// AddressAt is which entry holds the client's address, where that is the one value that p leaves
+// open; less than 0: none does.
 func (p *Pattern) AddressAt() int {
 	at := -1
 	for i := range p.Entries {
@@ -125,7 +128,8 @@ func (d *Descriptor) Append(buf []byte) []byte {
 	for i := range d.Entries {
 		buf = appendText(appendText(buf, d.Entries[i].Key), d.Entries[i].Value)
 	}
-	if d.Limit != 0 { // another limit is another source: one that was over the first is not over the next
+	// Another limit is another source: one that was over the first is not over the next
+	if d.Limit != 0 {
 		buf = binary.LittleEndian.AppendUint32(buf, d.Limit)
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(d.Window))
 	}

@@ -6,14 +6,16 @@ import (
 	"strings"
 )
 
-// A Tree finds the pattern that a descriptor falls under, and what belongs to it: by domain, and then by key and value. It looks at each pattern
-// of the domain once at most. The zero Tree is empty.
+// A Tree finds the pattern that a descriptor falls under, and what belongs to it: by domain, and
+// then by key and value. It looks at each pattern of the domain once at most. The zero Tree is
+// empty.
 type Tree[V any] struct {
 	domains map[string]*node[V]
 }
 
-// Add adds a pattern with what belongs to it. If there is another about the same descriptors, it returns what belongs to that, and nothing has
-// changed: two would leave open which one a descriptor falls under.
+// Add adds a pattern with what belongs to it. If there is another about the same descriptors, it
+// returns what belongs to that, and nothing has changed: two would leave open which one a
+// descriptor falls under.
 func (t *Tree[V]) Add(p *Pattern, v *V) (other *V) {
 	if t.domains == nil {
 		t.domains = make(map[string]*node[V])
@@ -33,8 +35,9 @@ func (t *Tree[V]) Add(p *Pattern, v *V) (other *V) {
 	return nil
 }
 
-// Find returns what belongs to the pattern of a descriptor; nil: there is none. Entry by entry an exact value goes before a prefix, a longer
-// prefix before a shorter one, and that before any value.
+// Find returns what belongs to the pattern of a descriptor; nil: there is none. Entry by entry an
+// exact value goes before a prefix, a longer prefix before a shorter one, and that before any
+// value.
 func (t *Tree[V]) Find(domain string, entries []Entry) *V {
 	if n := t.domains[domain]; n != nil {
 		return n.find(entries)

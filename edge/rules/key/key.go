@@ -1,5 +1,6 @@
-// Package key is the keys by which rules distinguish sources: parts of a request, each in one form for all that origins
-// take for the same, and a digest of them under a secret. What origins may read in several ways has no digest.
+// Package key is the keys by which rules distinguish sources: parts of a request, each in one form
+// for all that origins take for the same, and a digest of them under a secret. What origins may
+// read in several ways has no digest.
 package key
 
 import (
@@ -52,7 +53,9 @@ const (
 )
 
 func (k Kind) String() string {
-	return [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query", Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor", Country: "country", ASN: "asn"}[k]
+	return [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query",
+		Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor",
+		Country: "country", ASN: "asn"}[k]
 }
 
 // Forms are what a part of a key can be.
@@ -75,7 +78,8 @@ func Parse(text string) (Part, error) {
 	case text == "asn":
 		return Part{Kind: ASN}, nil
 	case named && kind == "path":
-		if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 16 && strconv.Itoa(n) == name {
+		if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 16 &&
+			strconv.Itoa(n) == name {
 			return Part{Kind: Path, Depth: n}, nil
 		}
 	case named && kind == "query" && message.IsName([]byte(name)):
@@ -111,14 +115,19 @@ func Has(key []string, part string) bool {
 	})
 }
 
-// isClaim reports whether a key may be made of a claim of that name. It is the whole name, of a claim at the top: names have dots themselves
-// (https://example.com/plan), so a dotted path could mean two claims.
+// isClaim reports whether a key may be made of a claim of that name. It is the whole name, of a
+// claim at the top: names have dots themselves (https://example.com/plan), so a dotted path could
+// mean two claims.
 func isClaim(name string) bool {
-	return name != "" && len(name) <= 128 && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ',' || r == '"' })
+	return name != "" && len(name) <= 128 &&
+		!strings.ContainsFunc(name, func(r rune) bool {
+			return r <= ' ' || r >= 0x7f || r == ',' ||
+				r == '"'
+		})
 }
 
-// A Secret keys the digests of what clients send, so that no client can make two values that count as one, or guess
-// another's.
+// A Secret keys the digests of what clients send, so that no client can make two values that count
+// as one, or guess another's.
 type Secret struct{ k0, k1 uint64 }
 
 // NewSecret makes the one of a PoP.
@@ -126,16 +135,18 @@ func NewSecret(b [16]byte) Secret {
 	return Secret{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// Digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with
-// its kind and length, so that no two lists of values run together. A header, cookie, parameter or host that is
-// missing, or does not go to the origin, a claim without a valid signature, and a country or system that no database
-// knows, names no client: then the request
-// counts for its source, apart from every value that a client could send. One that is there and empty is a value like
-// others.
+// Digest is the source that a rule counts a request for when its key is more than the source. Every
+// part goes in with its kind and length, so that no two lists of values run together. A header,
+// cookie, parameter or host that is missing, or does not go to the origin, a claim without a valid
+// signature, and a country or system that no database knows, names no client: then the request
+// counts for its source, apart from every value that a client could send. One that is there and
+// empty is a value like others.
 //
-// It returns the part that is there several times with different values, of which origins take one or another, or in a form
-// that they may not read alike: so a path whose readings differ in what the key has of it. nil: there is none.
-func (k Secret) Digest(parts []Part, v *View, claims *token.Claims, source counter.Source, buf []byte) (counter.Source, []byte, *Part) {
+// It returns the part that is there several times with different values, of which origins take one
+// or another, or in a form that they may not read alike: so a path whose readings differ in what
+// the key has of it. nil: there is none.
+func (k Secret) Digest(parts []Part, v *View, claims *token.Claims, source counter.Source,
+	buf []byte) (counter.Source, []byte, *Part) {
 	buf = buf[:0]
 	for i := range parts {
 		p := &parts[i]
@@ -173,7 +184,8 @@ func (k Secret) Sum(buf []byte) counter.Source {
 
 // DigestOf is the digest of a key of one part with this value.
 func (k Secret) DigestOf(kind Kind, value []byte) counter.Source {
-	return k.Sum(append(binary.LittleEndian.AppendUint32([]byte{byte(kind)}, uint32(len(value))), value...))
+	return k.Sum(append(binary.LittleEndian.AppendUint32([]byte{byte(kind)}, uint32(len(value))),
+		value...))
 }
 
 // Apart is a source whose name keeps it apart from the same value of other parts.
@@ -182,7 +194,8 @@ func (k Secret) Apart(part string, source counter.Source) counter.Source {
 	return k.Sum(source.AppendBinary(append(append(room[:0], apart), part...)))
 }
 
-// IsWithin reports whether a source is among so many percent of those that a rule of this name counts.
+// IsWithin reports whether a source is among so many percent of those that a rule of this name
+// counts.
 func (k Secret) IsWithin(percent uint64, rule string, source counter.Source) bool {
 	var room [96]byte
 	text := append(room[:0], shareOf)
@@ -196,7 +209,8 @@ func (k Secret) Tag(name string, source counter.Source) uint64 {
 	return siphash.Hash(k.k0, k.k1, source.AppendBinary(append(append(room[:0], tagOf), name...)))
 }
 
-// append appends what a request has of a part, in one form for all that origins take for the same, and reports whether it has it.
+// append appends what a request has of a part, in one form for all that origins take for the same,
+// and reports whether it has it.
 func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 	before := len(buf)
 	switch p.Kind {
@@ -246,7 +260,8 @@ func (p *Part) append(buf []byte, v *View) (_ []byte, there, ok bool) {
 	return buf, there, true
 }
 
-// appendPath appends the first segments of the path, and reports whether they are the same in every reading.
+// appendPath appends the first segments of the path, and reports whether they are the same in every
+// reading.
 func (p *Part) appendPath(buf []byte, q *message.Request) ([]byte, bool) {
 	from := len(buf)
 	buf = append(buf, p.segments(q.Path)...)
@@ -280,8 +295,9 @@ func (p *Part) segments(path []byte) []byte {
 	return path
 }
 
-// Form appends a value in one form for all that origins take for the same; token is where in it the part begins that
-// distinguishes clients, or message.NoClient. It reports false for one that they may not read alike.
+// Form appends a value in one form for all that origins take for the same; token is where in it the
+// part begins that distinguishes clients, or message.NoClient. It reports false for one that they
+// may not read alike.
 func (p *Part) Form(buf, value []byte) (_ []byte, token int, ok bool) {
 	switch {
 	case p.Kind == Cookie:
@@ -317,7 +333,8 @@ func (p *Part) Refusal() *message.Refusal {
 	case Path:
 		what = "The path"
 	}
-	return message.Refuse(http.StatusBadRequest, "bad_"+code, what+" is there several times, or in a form that servers read differently.")
+	return message.Refuse(http.StatusBadRequest, "bad_"+code,
+		what+" is there several times, or in a form that servers read differently.")
 }
 
 // CheckGeo reports that a part of a key needs a database that there is not.

@@ -12,23 +12,26 @@ import (
 	"sluice/edge/message"
 )
 
-// A Value is a part of a key with the value that an operator names, in the form that requests which have it are counted by.
+// A Value is a part of a key with the value that an operator names, in the form that requests which
+// have it are counted by.
 type Value struct {
 	Part Part
 	form []byte
 }
 
-// maxNamed is how long a value may be that an operator names: as long as a line of a request's head.
+// maxNamed is how long a value may be that an operator names: as long as a line of a request's
+// head.
 const maxNamed = 32 << 10
 
 // maxClaim is how long a claim may be that counts (sluice/edge/token).
 const maxClaim = 256
 
-// errUnread says that no request with such a value is counted by it. It does not repeat the value, which may be a secret.
+// errUnread says that no request with such a value is counted by it. It does not repeat the value,
+// which may be a secret.
 var errUnread = errors.New("an edge refuses requests that have the value so, because servers read it differently: want what the client sends")
 
-// ParseValue reads the value of a part as clients send it; of Source it is an address, told apart from others as sources does it. Errors say
-// nothing of the value.
+// ParseValue reads the value of a part as clients send it; of Source it is an address, told apart
+// from others as sources does it. Errors say nothing of the value.
 func ParseValue(p Part, text string, sources func(netip.Addr) counter.Source) (v Value, err error) {
 	v.Part = p
 	switch {
@@ -74,14 +77,16 @@ func ParseValue(p Part, text string, sources func(netip.Addr) counter.Source) (v
 		v.form = binary.LittleEndian.AppendUint32(nil, n)
 	case Claim:
 		if len(text) > maxClaim {
-			return v, fmt.Errorf("the value of %s is longer than %d bytes, which no rule counts by", p, maxClaim)
+			return v, fmt.Errorf("the value of %s is longer than %d bytes, which no rule counts by",
+				p, maxClaim)
 		}
 		v.form = []byte(text)
 	default:
 		var token int
 		v.form, token, ok = p.Form(nil, []byte(text))
 		if ok && token == message.NoClient {
-			return v, fmt.Errorf("the value of %s tells nobody: such credentials are made anew for each request", p)
+			return v,
+				fmt.Errorf("the value of %s tells nobody: such credentials are made anew for each request", p)
 		}
 		if ok {
 			v.form = v.form[token:]
@@ -98,14 +103,15 @@ func (p Part) IsPart(o Part) bool {
 	return p.Kind == o.Kind && p.Depth == o.Depth && string(p.Name) == string(o.Name)
 }
 
-// DigestOfValues is what Digest says of requests with these values, in any order. It reports false unless there is one for each of the parts, and none beside.
+// DigestOfValues is what Digest says of requests with these values, in any order. It reports false
+// unless there is one for each of the parts, and none beside.
 func (k Secret) DigestOfValues(parts []Part, values []Value) (counter.Source, bool) {
 	buf, ok := AppendValues(nil, parts, values)
 	return k.Sum(buf), ok
 }
 
-// AppendValues appends what Digest hashes of requests with these values. It reports false unless there is one for each
-// of the parts, and none beside.
+// AppendValues appends what Digest hashes of requests with these values. It reports false unless
+// there is one for each of the parts, and none beside.
 func AppendValues(buf []byte, parts []Part, values []Value) (_ []byte, ok bool) {
 	for i := range parts {
 		v := valueOf(values, parts[i])

@@ -10,7 +10,8 @@ import (
 // MaxStart is how much of a key may be shown, in characters.
 const MaxStart = 16
 
-// A Start is the first characters of a key, for operators: never the whole key, and at most half of it. The zero Start is none.
+// A Start is the first characters of a key, for operators: never the whole key, and at most half of
+// it. The zero Start is none.
 type Start struct {
 	text [MaxStart]byte
 	n    uint8
@@ -50,8 +51,9 @@ type Counted struct {
 	Start  Start          // its first characters, where a rule shows them
 }
 
-// Look looks at what Digest has hashed for a key of these parts: whether that names a client by something that clients choose, a header, a
-// cookie, a parameter or a claim, or the key has none of these; and the first n characters of the first of them.
+// Look looks at what Digest has hashed for a key of these parts: whether that names a client by
+// something that clients choose, a header, a cookie, a parameter or a claim, or the key has none of
+// these; and the first n characters of the first of them.
 func Look(parts []Part, hashed []byte, n int) (start Start, named bool) {
 	named = true
 	for i := range parts {

@@ -8,10 +8,12 @@ import (
 	"sluice/edge/message"
 )
 
-// Names are the names of the headers, parameters and cookies that the rules of a set read. Add them all before the
-// first request; from then on it is safe for concurrent use. The zero Names has none.
+// Names are the names of the headers, parameters and cookies that the rules of a set read. Add them
+// all before the first request; from then on it is safe for concurrent use. The zero Names has
+// none.
 type Names struct {
-	// Geo finds the countries and autonomous systems of clients. Parts that need it must have it. Set it before the first request.
+	// Geo finds the countries and autonomous systems of clients. Parts that need it must have it.
+	// Set it before the first request.
 	Geo address.Geo
 
 	headers, parameters, cookies message.Lookup
@@ -29,9 +31,9 @@ func (n *Names) Add(p *Part) {
 	}
 }
 
-// A View is a request as the rules of one set see it. Its header, its query and its cookies are read once however many
-// rules use them, and a value that is long to bring into its form is brought into it once. So the work is bounded by
-// the length of the request. Reset it before the next one.
+// A View is a request as the rules of one set see it. Its header, its query and its cookies are
+// read once however many rules use them, and a value that is long to bring into its form is brought
+// into it once. So the work is bounded by the length of the request. Reset it before the next one.
 //
 // It keeps 12 bytes at most for each of the names, and room for as many values as a request had.
 type View struct {
@@ -48,8 +50,9 @@ type View struct {
 	asn               uint32
 	located, numbered bool // they are known
 
-	queried bool                 // a parameter is needed
-	odd     bool                 // the query has what only some servers decode, or is in an odd character set
+	queried bool // a parameter is needed
+	// The query has what only some servers decode, or is in an odd character set
+	odd     bool
 	differs [message.Splits]bool // from the first
 }
 
@@ -62,10 +65,11 @@ type values struct {
 
 // entry is what a request has by one name.
 type entry struct {
-	place        int
-	name, value  []byte // as they came
-	more, differ bool   // it is there several times, with one value and with others; or only some servers see it
-	formed, ok   bool   // form is there, and what Form reported
+	place       int
+	name, value []byte // as they came
+	// It is there several times, with one value and with others; or only some servers see it
+	more, differ bool
+	formed, ok   bool // form is there, and what Form reported
 	form         []byte
 	token        int
 }
@@ -103,7 +107,8 @@ func (v *values) reset() {
 func (v *values) add(f message.Found) {
 	i := v.at[f.Position]
 	if i == 0 {
-		v.entries = append(v.entries, entry{place: f.Position, name: f.Name, value: f.Value, differ: f.Odd})
+		v.entries = append(v.entries, entry{place: f.Position, name: f.Name, value: f.Value,
+			differ: f.Odd})
 		v.at[f.Position] = int32(len(v.entries))
 		return
 	}
@@ -114,8 +119,8 @@ func (v *values) add(f message.Found) {
 	}
 }
 
-// Find is the one value that the request has of a header, cookie or parameter; nil: none. It reports false if there are several. Once
-// reports that there is one, of this very name.
+// Find is the one value that the request has of a header, cookie or parameter; nil: none. It
+// reports false if there are several. Once reports that there is one, of this very name.
 func (v *View) Find(p *Part, at message.Split) (value []byte, once, ok bool) {
 	if v.names != p.names {
 		v.make(p.names)
@@ -180,13 +185,15 @@ func (v *View) look() {
 		return
 	}
 	target := v.Request.Target
-	v.queried, v.odd = true, message.IsOddQuery(message.Query(target)) || bytes.ContainsAny(target, "?;") && v.Request.Head.HasOddCharset()
+	v.queried, v.odd = true, message.IsOddQuery(message.Query(target)) ||
+		bytes.ContainsAny(target, "?;") && v.Request.Head.HasOddCharset()
 	for at := range message.Splits {
 		v.differs[at] = at.Differs(v.Request.Target)
 	}
 }
 
-// Differs reports whether servers that split a query so have other parameters than those that split it at ampersands.
+// Differs reports whether servers that split a query so have other parameters than those that split
+// it at ampersands.
 func (v *View) Differs(at message.Split) bool {
 	v.look()
 	return v.differs[at]
@@ -216,8 +223,10 @@ func (v *View) entry(p *Part, at message.Split) *entry {
 	return nil
 }
 
-// Form is Form of a value that Find has found. It is valid until buf is used again, which is returned for that.
-func (v *View) Form(buf []byte, p *Part, at message.Split, value []byte) (form []byte, token int, _ []byte, ok bool) {
+// Form is Form of a value that Find has found. It is valid until buf is used again, which is
+// returned for that.
+func (v *View) Form(buf []byte, p *Part, at message.Split,
+	value []byte) (form []byte, token int, _ []byte, ok bool) {
 	if len(value) <= short {
 		buf, token, ok = p.Form(buf[:0], value)
 		return buf, token, buf, ok
@@ -232,7 +241,8 @@ func (v *View) Form(buf []byte, p *Part, at message.Split, value []byte) (form [
 }
 
 // AppendForm appends it.
-func (v *View) AppendForm(buf []byte, p *Part, at message.Split, value []byte) (_ []byte, token int, ok bool) {
+func (v *View) AppendForm(buf []byte, p *Part, at message.Split,
+	value []byte) (_ []byte, token int, ok bool) {
 	if len(value) <= short {
 		return p.Form(buf, value)
 	}

@@ -17,10 +17,10 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// Conditions are what a rule asks of a request beside host, path and method. A client can write one thing in several
-// ways, of which origins take some for the same and others not. A rule is about a request if it is about any reading of
-// it: so what must be there is compared laxly, without case and in the form that keys have, and what must not be there
-// byte for byte.
+// Conditions are what a rule asks of a request beside host, path and method. A client can write one
+// thing in several ways, of which origins take some for the same and others not. A rule is about a
+// request if it is about any reading of it: so what must be there is compared laxly, without case
+// and in the form that keys have, and what must not be there byte for byte.
 type Conditions struct {
 	sources, notSources *bart.Lite
 	lists, notLists     []*address.List
@@ -37,8 +37,10 @@ type condition struct {
 	not    bool
 }
 
-// NewConditions returns those of m beside host, path and method; nil: there are none. Named are the lists that there are.
-func NewConditions(m *Config, named map[string]*address.List, geo *address.Geo) (*Conditions, error) {
+// NewConditions returns those of m beside host, path and method; nil: there are none. Named are the
+// lists that there are.
+func NewConditions(m *Config, named map[string]*address.List,
+	geo *address.Geo) (*Conditions, error) {
 	c := &Conditions{sources: address.NewPrefixes(m.Sources)}
 	err := c.add(m, false)
 	c.lists, err = findLists(m.Lists, named, err)
@@ -50,14 +52,16 @@ func NewConditions(m *Config, named map[string]*address.List, geo *address.Geo) 
 	if err == nil {
 		c.places, err = newPlaces(m, geo)
 	}
-	if err != nil || len(c.values)+len(c.lists)+len(c.notLists) == 0 && c.sources == nil && c.notSources == nil && c.places == nil {
+	if err != nil || len(c.values)+len(c.lists)+len(c.notLists) == 0 && c.sources == nil &&
+		c.notSources == nil && c.places == nil {
 		return nil, err
 	}
 	return c, nil
 }
 
 // findLists returns lists by their names, or the error, if there is one.
-func findLists(names []string, named map[string]*address.List, err error) (found []*address.List, _ error) {
+func findLists(names []string, named map[string]*address.List,
+	err error) (found []*address.List, _ error) {
 	for _, name := range names {
 		l := named[name]
 		if l == nil {
@@ -71,7 +75,8 @@ func findLists(names []string, named map[string]*address.List, err error) (found
 // NoList is what is wrong with the name of a list that is none of those there are.
 func NoList(name string, are []string) error {
 	if len(are) == 0 {
-		return fmt.Errorf("lists: there is no list %q: name it under lists, with its file or url", name)
+		return fmt.Errorf("lists: there is no list %q: name it under lists, with its file or url",
+			name)
 	}
 	slices.Sort(are)
 	return fmt.Errorf("lists: there is no list %q: want %s", name, strings.Join(are, " or "))
@@ -93,8 +98,8 @@ func (c *Conditions) add(m *Config, not bool) error {
 	return nil
 }
 
-// CheckHeader, CheckQuery and CheckCookie say what is wrong with a name and the pattern of its value: an exact value, a prefix that
-// ends in *, or * for any.
+// CheckHeader, CheckQuery and CheckCookie say what is wrong with a name and the pattern of its
+// value: an exact value, a prefix that ends in *, or * for any.
 func CheckHeader(name, pattern string) error { return checkValue(key.Header, name, pattern) }
 func CheckQuery(name, pattern string) error  { return checkValue(key.Query, name, pattern) }
 func CheckCookie(name, pattern string) error { return checkValue(key.Cookie, name, pattern) }
@@ -113,11 +118,13 @@ func newCondition(kind key.Kind, name, pattern string, not bool) (condition, err
 	case key.Header:
 		c.Name = bytes.ToLower(c.Name)
 		switch message.KindOf(c.Name) {
-		case message.Other, message.Cookie, message.ForwardedProto, message.ForwardedHost, message.ForwardedOther, message.Via:
+		case message.Other, message.Cookie, message.ForwardedProto, message.ForwardedHost,
+			message.ForwardedOther, message.Via:
 		case message.Host:
 			return c, errors.New("host: say it under hosts")
 		default:
-			return c, fmt.Errorf("%s: rules do not see this header: it ends at the edge, or is about the connection or the client", name)
+			return c,
+				fmt.Errorf("%s: rules do not see this header: it ends at the edge, or is about the connection or the client", name)
 		}
 	case key.Query:
 		odd = "%+&#;"
@@ -129,18 +136,27 @@ func newCondition(kind key.Kind, name, pattern string, not bool) (condition, err
 		canonical, token, ok = beginningOf(want)
 	}
 	switch {
-	case kind == key.Header && !message.IsToken(c.Name) || kind != key.Header && !message.IsName(c.Name):
+	case kind == key.Header && !message.IsToken(c.Name) || kind != key.Header &&
+		!message.IsName(c.Name):
 		return c, fmt.Errorf("%q is not a name", name)
 	case strings.Contains(want, "*"):
-		return c, fmt.Errorf("%q has a * before its end: want an exact value, a prefix that ends in *, or * for any", pattern)
-	case !message.IsText([]byte(want)) || kind == key.Header && strings.Trim(want, " \t") != want && (!prefix || want[0] == ' ' || want[0] == '\t'):
+		return c,
+			fmt.Errorf("%q has a * before its end: want an exact value, a prefix that ends in *, or * for any", pattern)
+	case !message.IsText([]byte(want)) || kind == key.Header && strings.Trim(want, " \t") != want &&
+		(!prefix || want[0] == ' ' || want[0] == '\t'):
 		return c, fmt.Errorf("%q is never the value of a header", pattern)
-	case kind != key.Header && strings.ContainsFunc(want, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(odd, r) }):
-		return c, fmt.Errorf("%q has what clients can write in several ways: want visible ASCII without any of %s", pattern, odd)
+	case kind != key.Header && strings.ContainsFunc(want, func(r rune) bool {
+		return r <= ' ' ||
+			r >= 0x7f || strings.ContainsRune(odd, r)
+	}):
+		return c,
+			fmt.Errorf("%q has what clients can write in several ways: want visible ASCII without any of %s", pattern, odd)
 	case !ok && c.IsCredentials():
-		return c, fmt.Errorf("%q is malformed: want credentials as they are sent, SCHEME TOKEN", pattern)
+		return c, fmt.Errorf("%q is malformed: want credentials as they are sent, SCHEME TOKEN",
+			pattern)
 	case !ok:
-		return c, fmt.Errorf("%q is not what clients send, or what servers read alike: want visible ASCII", pattern)
+		return c,
+			fmt.Errorf("%q is not what clients send, or what servers read alike: want visible ASCII", pattern)
 	}
 	if !not {
 		c.want = strings.ToLower(string(canonical))
@@ -162,7 +178,8 @@ func beginningOf(want string) (canonical []byte, token int, ok bool) {
 	return append([]byte(scheme+" "), canonical...), len(scheme) + 1, ok
 }
 
-// AddNames adds the names of what is looked at of what clients send; AddHeaders those of headers alone. Nil looks at nothing.
+// AddNames adds the names of what is looked at of what clients send; AddHeaders those of headers
+// alone. Nil looks at nothing.
 func (c *Conditions) AddNames(names *key.Names) {
 	if c == nil {
 		return
@@ -183,9 +200,10 @@ func (c *Conditions) AddHeaders(names *message.Names) {
 	}
 }
 
-// Hold reports whether the rule is about a request, and returns the part that is there several times with different values, or in
-// a form that origins may not read alike; nil: there is none.
-func (c *Conditions) Hold(v *key.View, client netip.Addr, buf []byte) (hold bool, _ []byte, bad *key.Part) {
+// Hold reports whether the rule is about a request, and returns the part that is there several
+// times with different values, or in a form that origins may not read alike; nil: there is none.
+func (c *Conditions) Hold(v *key.View, client netip.Addr,
+	buf []byte) (hold bool, _ []byte, bad *key.Part) {
 	if c.sources != nil && !address.IsIn(c.sources, client) || address.IsIn(c.notSources, client) {
 		return false, buf, nil
 	}

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// An Index finds what is about a request by its host, path and method. It looks hosts and paths up instead of trying one after the
-// other; only regular expressions are tried one by one. The zero Index is empty.
+// An Index finds what is about a request by its host, path and method. It looks hosts and paths up
+// instead of trying one after the other; only regular expressions are tried one by one. The zero
+// Index is empty.
 type Index[V any] struct {
 	hosts map[string]*paths[V]
 	wild  map[string]*paths[V] // by what follows the *, with its dot
@@ -85,8 +86,8 @@ func (p *paths[V]) add(e entry[V]) {
 	}
 }
 
-// Find appends to found what is about a request, each once, by host, path and method. Host and path are canonical. A path that is
-// long is taken for one that every regular expression finds.
+// Find appends to found what is about a request, each once, by host, path and method. Host and path
+// are canonical. A path that is long is taken for one that every regular expression finds.
 func (x *Index[V]) Find(found []*V, host, path, method []byte, long bool) []*V {
 	n := len(found)
 	found = x.any.find(found, path, method, long)
@@ -135,7 +136,8 @@ func (p *paths[V]) find(found []*V, path, method []byte, long bool) []*V {
 	for i := range p.begin {
 		e := &p.begin[i]
 		prefix := e.m.Path
-		if prefix = prefix[:len(prefix)-1]; len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix {
+		if prefix = prefix[:len(prefix)-1]; len(path) >= len(prefix) &&
+			string(path[:len(prefix)]) == prefix {
 			found = e.take(found, method)
 		}
 	}

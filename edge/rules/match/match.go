@@ -1,6 +1,6 @@
-// Package match finds out whether a rule is about a request. A Config is what an operator writes. An Index finds what is about a
-// request's host, path and method, which it gets in canonical form; Conditions are what is asked beside: what else the client sent,
-// its address, and where that is.
+// Package match finds out whether a rule is about a request. A Config is what an operator writes.
+// An Index finds what is about a request's host, path and method, which it gets in canonical form;
+// Conditions are what is asked beside: what else the client sent, its address, and where that is.
 package match
 
 import (
@@ -16,26 +16,29 @@ import (
 	"sluice/edge/rules/descriptors"
 )
 
-// Config is which requests a rule is about. Empty fields match everything. Values, by name, are exact, a prefix that
-// ends in *, or * for any.
+// Config is which requests a rule is about. Empty fields match everything. Values, by name, are
+// exact, a prefix that ends in *, or * for any.
 type Config struct {
-	Hosts   []string       `json:"hosts,omitempty"`   // exact, "*", or "*.example.com"
-	Path    string         `json:"path,omitempty"`    // exact, "/prefix/*", or "~regexp", of the canonical path
+	Hosts []string `json:"hosts,omitempty"` // exact, "*", or "*.example.com"
+	// Exact, "/prefix/*", or "~regexp", of the canonical path
+	Path    string         `json:"path,omitempty"`
 	Methods []string       `json:"methods,omitempty"` // in capitals
 	Sources []netip.Prefix `json:"sources,omitempty"` // of clients
-	Lists   []string       `json:"lists,omitempty"`   // names of those that have the client: one of them
+	// Names of those that have the client: one of them
+	Lists []string `json:"lists,omitempty"`
 	// Countries and ASNs are of clients: one of each.
 	Countries []string          `json:"countries,omitempty"`
 	ASNs      []uint32          `json:"asns,omitempty"`
 	Headers   map[string]string `json:"headers,omitempty"`
 	Query     map[string]string `json:"query,omitempty"` // its parameters
 	Cookies   map[string]string `json:"cookies,omitempty"`
-	Not       *Config           `json:"not,omitempty"` // what any of its entries is about is left out; it has no Not and no regular expression
-	regexp    *regexp.Regexp    // of a Path that begins with ~
-	Plans     []string          `json:"plans,omitempty"` // of clients
+	// What any of its entries is about is left out; it has no Not and no regular expression
+	Not    *Config        `json:"not,omitempty"`
+	regexp *regexp.Regexp // of a Path that begins with ~
+	Plans  []string       `json:"plans,omitempty"` // of clients
 
-	// Descriptors come in calls of other proxies; a rule about them is about no request of HTTP; nil: it is about
-	// requests.
+	// Descriptors come in calls of other proxies; a rule about them is about no request of HTTP;
+	// nil: it is about requests.
 	Descriptors *descriptors.Pattern `json:"descriptors,omitempty"`
 }
 
@@ -56,7 +59,8 @@ func (m *Config) SetPath(text string) error {
 	default:
 		exact := strings.TrimSuffix(text, "*")
 		if c, _ := message.AppendPath(nil, []byte(exact)); exact != "" && string(c) != exact {
-			return fmt.Errorf("%q is never the path of a request as rules see it: write %s", text, string(c)+text[len(exact):])
+			return fmt.Errorf("%q is never the path of a request as rules see it: write %s", text,
+				string(c)+text[len(exact):])
 		}
 	}
 	return nil
@@ -81,9 +85,11 @@ func (m Config) Plainly() Config {
 	if m.Path == "*" || m.Path == "/*" {
 		m.Path = ""
 	}
-	m.Hosts, m.Methods, m.Plans = slices.Sorted(slices.Values(m.Hosts)), slices.Sorted(slices.Values(m.Methods)), slices.Sorted(slices.Values(m.Plans))
+	m.Hosts, m.Methods, m.Plans = slices.Sorted(slices.Values(m.Hosts)),
+		slices.Sorted(slices.Values(m.Methods)), slices.Sorted(slices.Values(m.Plans))
 	m.Lists = slices.Sorted(slices.Values(m.Lists))
-	m.Countries, m.ASNs = slices.Sorted(slices.Values(m.Countries)), slices.Sorted(slices.Values(m.ASNs))
+	m.Countries, m.ASNs = slices.Sorted(slices.Values(m.Countries)),
+		slices.Sorted(slices.Values(m.ASNs))
 	m.Sources = slices.SortedFunc(slices.Values(m.Sources), netip.Prefix.Compare)
 	if m.Not != nil {
 		not := m.Not.Plainly()
@@ -94,19 +100,20 @@ func (m Config) Plainly() Config {
 
 // Everything reports whether the rule is about all requests.
 func (m *Config) Everything() bool {
-	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" || m.Path == "/*") && len(m.Methods) == 0 && m.Plain()
+	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" ||
+		m.Path == "/*") && len(m.Methods) == 0 && m.Plain()
 }
 
-// About reports whether m is about a path, at whatever host and by whatever method. It is for configurations; requests are looked up
-// in an Index.
+// About reports whether m is about a path, at whatever host and by whatever method. It is for
+// configurations; requests are looked up in an Index.
 func (m *Config) About(path string) bool {
 	var p paths[Config]
 	p.add(entry[Config]{m: &Config{Path: m.Path, regexp: m.regexp}})
 	return len(p.find(nil, []byte(path), nil, false)) > 0
 }
 
-// method reports whether the rule is about requests with this method. What is about GET is about HEAD, which origins answer as they
-// answer GET, at the same cost.
+// method reports whether the rule is about requests with this method. What is about GET is about
+// HEAD, which origins answer as they answer GET, at the same cost.
 func (m *Config) method(method []byte) bool {
 	if len(m.Methods) == 0 {
 		return true
@@ -129,12 +136,14 @@ func (m *Config) excludes(host, path, method []byte) bool {
 		return true
 	case slices.ContainsFunc(not.Hosts, func(pattern string) bool {
 		suffix, wild := strings.CutPrefix(pattern, "*")
-		return wild && len(host) > len(suffix) && string(host[len(host)-len(suffix):]) == suffix || string(host) == pattern
+		return wild && len(host) > len(suffix) && string(host[len(host)-len(suffix):]) == suffix ||
+			string(host) == pattern
 	}):
 		return true
 	}
 	prefix, isPrefix := strings.CutSuffix(not.Path, "*")
-	return isPrefix && len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix || !isPrefix && not.Path != "" && string(path) == not.Path
+	return isPrefix && len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix ||
+		!isPrefix && not.Path != "" && string(path) == not.Path
 }
 
 // Plain reports whether m is about hosts, paths and methods alone.
@@ -154,7 +163,8 @@ func (m *Config) Others() (list []string) {
 		list = append(list, "in "+strings.Join(m.Countries, " or "))
 	}
 	if len(m.ASNs) > 0 {
-		list = append(list, "of AS "+strings.ReplaceAll(strings.Trim(fmt.Sprint(m.ASNs), "[]"), " ", " or "))
+		list = append(list, "of AS "+strings.ReplaceAll(strings.Trim(fmt.Sprint(m.ASNs), "[]"), " ",
+			" or "))
 	}
 	for _, of := range []struct {
 		kind   string
@@ -188,7 +198,8 @@ func (m *Config) Evadable() string {
 	for _, of := range []struct {
 		what   string
 		values map[string]string
-	}{{"the header", m.Not.Headers}, {"the parameter", m.Not.Query}, {"the cookie", m.Not.Cookies}} {
+	}{{"the header", m.Not.Headers}, {"the parameter", m.Not.Query}, {"the cookie",
+		m.Not.Cookies}} {
 		for _, name := range slices.Sorted(maps.Keys(of.values)) {
 			return of.what + " " + name
 		}

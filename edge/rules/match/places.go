@@ -7,8 +7,9 @@ import (
 	"sluice/edge/rules/key"
 )
 
-// places are a rule's conditions on where the client is. A client of which no database knows that is in no country and
-// of no system: no rule about some is about it, and every rule that leaves some out is.
+// places are a rule's conditions on where the client is. A client of which no database knows that
+// is in no country and of no system: no rule about some is about it, and every rule that leaves
+// some out is.
 type places struct {
 	geo                     *address.Geo
 	countries, notCountries []address.Country
@@ -53,7 +54,8 @@ func readCountries(texts []string) (list []address.Country, err error) {
 func (p *places) hold(v *key.View) bool {
 	if len(p.countries)+len(p.notCountries) > 0 {
 		c := v.Country(p.geo)
-		if len(p.countries) > 0 && !slices.Contains(p.countries, c) || slices.Contains(p.notCountries, c) {
+		if len(p.countries) > 0 && !slices.Contains(p.countries, c) ||
+			slices.Contains(p.notCountries, c) {
 			return false
 		}
 	}

@@ -31,15 +31,18 @@ type key struct {
 	key        any
 }
 
-// fits reports whether a token with this header may be signed with the key. One that names no key may be with any.
+// fits reports whether a token with this header may be signed with the key. One that names no key
+// may be with any.
 func (k *key) fits(id, algorithm string) bool {
 	return (id == "" || k.id == "" || id == k.id) && slices.Contains(k.algorithms, algorithm)
 }
 
-// parseKeys reads a file of keys: each is for those of the algorithms that it can be for, and there is one at least.
+// parseKeys reads a file of keys: each is for those of the algorithms that it can be for, and there
+// is one at least.
 //
-// If algorithms with a secret were taken beside those with public keys, anyone with the public key could sign with it
-// as if it were the secret. So they are never taken together, and a file of public keys is no secret.
+// If algorithms with a secret were taken beside those with public keys, anyone with the public key
+// could sign with it as if it were the secret. So they are never taken together, and a file of
+// public keys is no secret.
 func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 	text = bytes.TrimSpace(text)
 	isPEM, isSet := bytes.Contains(text, []byte("-----BEGIN ")), json.Valid(text) && text[0] == '{'
@@ -50,12 +53,17 @@ func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 		return nil, fmt.Errorf("%d bytes: want %d at most", len(text), maxFile)
 	case slices.ContainsFunc(algorithms, token.IsSecret):
 		switch {
-		case !token.IsSecret(algorithms[0]) || !slices.Equal(slices.DeleteFunc(slices.Clone(algorithms), func(a string) bool { return !token.IsSecret(a) }), algorithms):
-			return nil, errors.New("algorithms with a secret and with public keys together: anyone who knows a public key could sign with it: keep one kind")
+		case !token.IsSecret(algorithms[0]) ||
+			!slices.Equal(slices.DeleteFunc(slices.Clone(algorithms),
+				func(a string) bool { return !token.IsSecret(a) }), algorithms):
+			return nil,
+				errors.New("algorithms with a secret and with public keys together: anyone who knows a public key could sign with it: keep one kind")
 		case isPEM || isSet:
-			return nil, errors.New("the file has public keys, which anyone may know, and the algorithms want a secret: give a file of at least 32 random bytes")
+			return nil,
+				errors.New("the file has public keys, which anyone may know, and the algorithms want a secret: give a file of at least 32 random bytes")
 		case len(text) < minSecret:
-			return nil, fmt.Errorf("a secret of %d bytes: want at least %d: head -c 48 /dev/urandom | base64 makes a good one", len(text), minSecret)
+			return nil,
+				fmt.Errorf("a secret of %d bytes: want at least %d: head -c 48 /dev/urandom | base64 makes a good one", len(text), minSecret)
 		}
 		return []key{{algorithms: algorithms, key: text}}, nil
 	case isPEM:
@@ -73,7 +81,8 @@ func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 	}
 	fit := keys[:0]
 	for _, k := range keys {
-		k.algorithms = slices.DeleteFunc(k.algorithms, func(a string) bool { return !slices.Contains(algorithms, a) })
+		k.algorithms = slices.DeleteFunc(k.algorithms,
+			func(a string) bool { return !slices.Contains(algorithms, a) })
 		if len(k.algorithms) > 0 {
 			fit = append(fit, k)
 		}
@@ -89,7 +98,8 @@ func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 			}
 		}
 		if nameless > maxTries { // tokens of the last would not be believed
-			return nil, fmt.Errorf("%d keys without a name for %s: want %d at most, because any could have signed a token: remove those that are retired, or give a set (JWKS) with names", nameless, a, maxTries)
+			return nil,
+				fmt.Errorf("%d keys without a name for %s: want %d at most, because any could have signed a token: remove those that are retired, or give a set (JWKS) with names", nameless, a, maxTries)
 		}
 	}
 	return fit, nil
@@ -114,7 +124,9 @@ func parsePEM(text []byte) (keys []key, err error) {
 				public = c.PublicKey
 			}
 		default:
-			return nil, fmt.Errorf("a block is a %s: want PUBLIC KEY: openssl pkey -pubout makes it", block.Type)
+			return nil,
+				fmt.Errorf("a block is a %s: want PUBLIC KEY: openssl pkey -pubout makes it",
+					block.Type)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("a block is malformed: %w", err)
@@ -131,7 +143,8 @@ func parsePEM(text []byte) (keys []key, err error) {
 	return keys, nil
 }
 
-// parseSet reads a JWKS. Keys of unknown kinds, and those that are not for signatures, are skipped (RFC 7517, 5).
+// parseSet reads a JWKS. Keys of unknown kinds, and those that are not for signatures, are skipped
+// (RFC 7517, 5).
 func parseSet(text []byte) (keys []key, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -148,7 +161,8 @@ func parseSet(text []byte) (keys []key, err error) {
 		var j jose.JSONWebKey
 		switch {
 		case fields.Kind == "oct" || fields.D != "":
-			return nil, errors.New("it has a secret or private key: leave those with the signer, and give the public ones")
+			return nil,
+				errors.New("it has a secret or private key: leave those with the signer, and give the public ones")
 		case j.UnmarshalJSON(raw) != nil || j.Use != "" && j.Use != "sig":
 			continue
 		}
@@ -157,7 +171,8 @@ func parseSet(text []byte) (keys []key, err error) {
 			return nil, err
 		}
 		if j.Algorithm != "" {
-			k.algorithms = slices.DeleteFunc(k.algorithms, func(a string) bool { return a != j.Algorithm })
+			k.algorithms = slices.DeleteFunc(k.algorithms,
+				func(a string) bool { return a != j.Algorithm })
 		}
 		keys = append(keys, k)
 	}

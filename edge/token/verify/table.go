@@ -10,9 +10,9 @@ import (
 	"sluice/edge/token"
 )
 
-// A table keeps what came of tokens, by a keyed digest of each: no client can make two that share one, or choose which
-// shard is full. Full, a shard forgets the oldest. When full it holds about 70 bytes for each, and of a good token's
-// claims up to 256 bytes for each claim that rules use.
+// A table keeps what came of tokens, by a keyed digest of each: no client can make two that share
+// one, or choose which shard is full. Full, a shard forgets the oldest. When full it holds about 70
+// bytes for each, and of a good token's claims up to 256 bytes for each claim that rules use.
 type table struct {
 	k0, k1 uint64
 	shards [32]tableShard

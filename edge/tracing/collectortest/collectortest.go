@@ -1,4 +1,5 @@
-// Package collectortest has a collector of OpenTelemetry for tests, which keeps the spans that it is sent (OTLP over HTTP, protobuf).
+// Package collectortest has a collector of OpenTelemetry for tests, which keeps the spans that it
+// is sent (OTLP over HTTP, protobuf).
 package collectortest
 
 import (
@@ -40,7 +41,8 @@ func (c *Collector) take(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = proto.Unmarshal(body, &got)
 	}
-	if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" {
+	if err != nil || r.URL.Path != "/v1/traces" ||
+		r.Header.Get("Content-Type") != "application/x-protobuf" {
 		c.t.Errorf("a collector was sent %s %v %v", r.URL, r.Header, err)
 	}
 	c.mu.Lock()
@@ -54,7 +56,8 @@ func (c *Collector) take(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// Spans is what has come so far, by when they began: those for requests, and those for attempts at servers.
+// Spans is what has come so far, by when they began: those for requests, and those for attempts at
+// servers.
 func (c *Collector) Spans() (requests, attempts []*otlp.Span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +68,10 @@ func (c *Collector) Spans() (requests, attempts []*otlp.Span) {
 			attempts = append(attempts, s)
 		}
 	}
-	first := func(a, b *otlp.Span) int { return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) }
+	first := func(a, b *otlp.Span) int {
+		return cmp.Compare(a.StartTimeUnixNano,
+			b.StartTimeUnixNano)
+	}
 	slices.SortFunc(requests, first)
 	slices.SortFunc(attempts, first)
 	return requests, attempts

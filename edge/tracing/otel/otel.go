@@ -1,8 +1,11 @@
-// Package otel makes traces of sampled requests, by OpenTelemetry, and sends them to a collector over OTLP (HTTP, protobuf).
+// Package otel makes traces of sampled requests, by OpenTelemetry, and sends them to a collector
+// over OTLP (HTTP, protobuf).
 //
-// A request is drawn once, when its client is known; nothing happens for those that are not. One that is has a span of its own, and below it one for
-// each attempt at a server, whose context the server gets as traceparent (W3C Trace Context). Spans wait in a bounded queue for Run, which
-// sends them: a collector that is slow or away costs spans, which are counted, and never a request its time.
+// A request is drawn once, when its client is known; nothing happens for those that are not. One
+// that is has a span of its own, and below it one for each attempt at a server, whose context the
+// server gets as traceparent (W3C Trace Context). Spans wait in a bounded queue for Run, which
+// sends them: a collector that is slow or away costs spans, which are counted, and never a request
+// its time.
 package otel
 
 import (
@@ -33,7 +36,8 @@ import (
 	"sluice/edge/tracing"
 )
 
-// maxFollowed is how many requests a second are traced because their parent is: a proxy may pass on what its clients say.
+// maxFollowed is how many requests a second are traced because their parent is: a proxy may pass on
+// what its clients say.
 const maxFollowed = 100
 
 // A Tracer traces requests. It is safe for concurrent use.
@@ -59,10 +63,13 @@ const (
 	linger   = time.Second // the first span of a batch waits so long for others
 )
 
-// Warn has the process give failures within OpenTelemetry to warn, which must not block. Of what is wrong with its
-// environment that says what and no value, which may be a token.
+// Warn has the process give failures within OpenTelemetry to warn, which must not block. Of what is
+// wrong with its environment that says what and no value, which may be a token.
 func Warn(warn func(message string, args ...any)) {
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { warn("fault in tracing", "error", text([]byte(err.Error()))) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		warn("fault in tracing", "error",
+			text([]byte(err.Error())))
+	}))
 	otel.SetLogger(logr.New(errorsOnly(warn)))
 }
 
@@ -78,7 +85,8 @@ func (e errorsOnly) Error(err error, message string, _ ...any) {
 	if escaped := url.EscapeError(""); errors.As(err, &escaped) { // it has a piece of the value
 		err = errors.New("invalid URL escape")
 	}
-	e("fault in tracing: see OTEL_EXPORTER_OTLP_* in the environment", "what", message, "error", err)
+	e("fault in tracing: see OTEL_EXPORTER_OTLP_* in the environment", "what", message, "error",
+		err)
 }
 
 // New makes a tracer, with what an edge is called. Nothing is sent before Run.
@@ -92,8 +100,10 @@ func New(c tracing.Config, edge, version string) (*Tracer, error) {
 		path += "/v1/traces"
 	}
 	u.Path = path
-	// All of the URL: with its host alone, OTEL_EXPORTER_OTLP_ENDPOINT or _INSECURE would say whether there is TLS.
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(sendTime))
+	// All of the URL: with its host alone, OTEL_EXPORTER_OTLP_ENDPOINT or _INSECURE would say
+	// whether there is TLS.
+	exporter, err := otlptracehttp.New(context.Background(),
+		otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithTimeout(sendTime))
 	if err != nil {
 		return nil, err
 	}
@@ -102,13 +112,17 @@ func New(c tracing.Config, edge, version string) (*Tracer, error) {
 
 func newTracer(c tracing.Config, exporter sdk.SpanExporter, edge, version string) *Tracer {
 	t := &Tracer{config: c, exporter: exporter, queue: make(chan sdk.ReadOnlySpan, maxQueued)}
-	about := resource.NewSchemaless(attribute.String("service.name", cmp.Or(c.ServiceName, "sluice")),
-		attribute.String("service.instance.id", text([]byte(edge))), attribute.String("service.version", version))
-	t.tracer = sdk.NewTracerProvider(sdk.WithSampler(sdk.AlwaysSample()), sdk.WithSpanProcessor((*queue)(t)), sdk.WithResource(about)).Tracer("sluice")
+	about := resource.NewSchemaless(attribute.String("service.name",
+		cmp.Or(c.ServiceName, "sluice")),
+		attribute.String("service.instance.id", text([]byte(edge))),
+		attribute.String("service.version", version))
+	t.tracer = sdk.NewTracerProvider(sdk.WithSampler(sdk.AlwaysSample()),
+		sdk.WithSpanProcessor((*queue)(t)), sdk.WithResource(about)).Tracer("sluice")
 	return t
 }
 
-// Start begins to trace a request that came at now, if it is drawn, or a trusted peer's trace goes on here; nil: it is not traced.
+// Start begins to trace a request that came at now, if it is drawn, or a trusted peer's trace goes
+// on here; nil: it is not traced.
 func (t *Tracer) Start(r *message.Request, trusted bool, now time.Time) tracing.Request {
 	drawn := t.config.Sample > 0 && rand.Float64() < t.config.Sample
 	var parent trace.SpanContext
@@ -135,14 +149,16 @@ func (t *Tracer) follows(now time.Time) bool {
 	return t.followed <= maxFollowed
 }
 
-// isSampled reports whether a traceparent may say that its request is sampled. It allocates nothing.
+// isSampled reports whether a traceparent may say that its request is sampled. It allocates
+// nothing.
 func isSampled(h *message.Head) bool {
 	const last = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01") - 1
 	v := h.First("traceparent")
 	return len(v) > last && strings.IndexByte("13579bdf", v[last]) >= 0
 }
 
-// parentOf reads traceparent and tracestate. More than one traceparent, or a malformed one, is none.
+// parentOf reads traceparent and tracestate. More than one traceparent, or a malformed one, is
+// none.
 func parentOf(h *message.Head) (parent trace.SpanContext, state string) {
 	carrier, found := propagation.MapCarrier{}, false
 	for i := range h.Lines {
@@ -163,11 +179,13 @@ func parentOf(h *message.Head) (parent trace.SpanContext, state string) {
 			carrier["tracestate"] += string(l.Value)
 		}
 	}
-	parent = trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
+	parent = trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(),
+		carrier))
 	return parent, parent.TraceState().String()
 }
 
-// Run sends spans until ctx is done, and then for a short time what is left. warn is called with failures, the first of each outage.
+// Run sends spans until ctx is done, and then for a short time what is left. warn is called with
+// failures, the first of each outage.
 func (t *Tracer) Run(ctx context.Context, warn func(message string, args ...any)) {
 	batch, down := make([]sdk.ReadOnlySpan, 0, maxBatch), false
 	send := func(ctx context.Context) {
@@ -223,7 +241,8 @@ func (t *Tracer) Run(ctx context.Context, warn func(message string, args ...any)
 	_ = t.exporter.Shutdown(last)
 }
 
-// partial is what a collector answers that has taken some spans of a batch, as the exporter writes it. Its own type is internal.
+// partial is what a collector answers that has taken some spans of a batch, as the exporter writes
+// it. Its own type is internal.
 var partial = regexp.MustCompile(`OTLP partial success: (?s:.*) \((\d+) spans rejected\)`)
 
 // lostOf is how many spans of a batch were not taken.
@@ -262,7 +281,8 @@ func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 	}
 }
 
-// text is what another side sent as an attribute or the log can hold it: an attribute that is no UTF-8 would cost its whole batch.
+// text is what another side sent as an attribute or the log can hold it: an attribute that is no
+// UTF-8 would cost its whole batch.
 func text(b []byte) string {
 	const most = 1024
 	if len(b) > most {

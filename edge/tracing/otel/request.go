@@ -33,7 +33,8 @@ type request struct {
 	unreachable error
 }
 
-func (t *Tracer) start(r *message.Request, parent trace.SpanContext, state string, now time.Time) *request {
+func (t *Tracer) start(r *message.Request, parent trace.SpanContext, state string,
+	now time.Time) *request {
 	ctx := context.Background()
 	if parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
@@ -42,7 +43,8 @@ func (t *Tracer) start(r *message.Request, parent trace.SpanContext, state strin
 	name := q.method
 	attributes := make([]attribute.KeyValue, 0, 8)
 	if !known(q.method) {
-		attributes = append(attributes, attribute.String("http.request.method_original", text(r.Method)))
+		attributes = append(attributes, attribute.String("http.request.method_original",
+			text(r.Method)))
 		q.method, name = "_OTHER", "HTTP"
 	}
 	path, _, _ := bytes.Cut(r.Target, []byte("?"))
@@ -53,19 +55,23 @@ func (t *Tracer) start(r *message.Request, parent trace.SpanContext, state strin
 			path = []byte("/")
 		}
 	}
-	attributes = append(attributes, attribute.String("http.request.method", q.method), attribute.String("url.path", text(path)))
+	attributes = append(attributes, attribute.String("http.request.method", q.method),
+		attribute.String("url.path", text(path)))
 	attributes = appendServer(attributes, text(r.RawHost), 0)
 	if _, version, is := bytes.Cut(r.Version, []byte("/")); is {
-		attributes = append(attributes, attribute.String("network.protocol.version", string(bytes.TrimSuffix(version, []byte(".0")))))
+		attributes = append(attributes, attribute.String("network.protocol.version",
+			string(bytes.TrimSuffix(version, []byte(".0")))))
 	}
-	q.ctx, q.span = t.tracer.Start(ctx, name, trace.WithTimestamp(now), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...))
+	q.ctx, q.span = t.tracer.Start(ctx, name, trace.WithTimestamp(now),
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...))
 	return q
 }
 
 // known reports whether a method is one of those that have a name in OpenTelemetry.
 func known(method string) bool {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace, http.MethodPatch:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace, http.MethodPatch:
 		return true
 	}
 	return false
@@ -88,7 +94,8 @@ func (q *request) Attempt(server string) {
 		}
 		attributes = appendServer(attributes, at, port)
 	} else {
-		attributes = append(attributes, attribute.String("server.address", strings.TrimPrefix(server, "unix:")), attribute.String("network.transport", "unix"))
+		attributes = append(attributes, attribute.String("server.address",
+			strings.TrimPrefix(server, "unix:")), attribute.String("network.transport", "unix"))
 	}
 	if q.attempts > 0 {
 		attributes = append(attributes, attribute.Int("http.request.resend_count", q.attempts))
@@ -97,11 +104,13 @@ func (q *request) Attempt(server string) {
 	if name == "_OTHER" {
 		name = "HTTP"
 	}
-	_, q.attempt = q.tracer.tracer.Start(q.ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
+	_, q.attempt = q.tracer.tracer.Start(q.ctx, name, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attributes...))
 	q.attempts++
 }
 
-// appendServer appends what host:port is, or a host without one; port: what it then is, 0: not known.
+// appendServer appends what host:port is, or a host without one; port: what it then is, 0: not
+// known.
 func appendServer(to []attribute.KeyValue, server string, port int) []attribute.KeyValue {
 	host := strings.TrimSuffix(strings.TrimPrefix(server, "["), "]")
 	if h, p, err := net.SplitHostPort(server); err == nil {
@@ -179,7 +188,8 @@ func (q *request) End(o tracing.Outcome) {
 	if o.Secure {
 		scheme = "https"
 	}
-	attributes := []attribute.KeyValue{attribute.String("url.scheme", scheme), attribute.String("sluice.from", o.From), attribute.String("sluice.request_id", text(o.ID))}
+	attributes := []attribute.KeyValue{attribute.String("url.scheme", scheme),
+		attribute.String("sluice.from", o.From), attribute.String("sluice.request_id", text(o.ID))}
 	add := func(name, value string) {
 		if value != "" {
 			attributes = append(attributes, attribute.String(name, value))

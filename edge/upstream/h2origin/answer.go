@@ -35,19 +35,21 @@ func appendLines(b []byte, name string, values []string) []byte {
 	return b
 }
 
-// malformed stands for an answer that RFC 9113 (8.1.1) calls so. Who reads it refuses it, as that answer over HTTP/1.1:
-// it does not say unmistakably where its body ends.
+// malformed stands for an answer that RFC 9113 (8.1.1) calls so. Who reads it refuses it, as that
+// answer over HTTP/1.1: it does not say unmistakably where its body ends.
 const malformed = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: malformed\r\n\r\n"
 
-// holdTime is how long the head of an answer with a length waits for the first part of its body, and
-// its last part for the end of the stream: an answer that is longer or shorter than its head says is
-// mostly seen by then, and refused. Neither a slow body nor a stream without an end holds up what is
-// there.
+// holdTime is how long the head of an answer with a length waits for the first part of its body,
+// and its last part for the end of the stream: an answer that is longer or shorter than its head
+// says is mostly seen by then, and refused. Neither a slow body nor a stream without an end holds
+// up what is there.
 const holdTime = 100 * time.Millisecond
 
-// namesConnection reports whether a head has a field about a connection, which HTTP/2 has none of (RFC 9113, 8.2.2).
+// namesConnection reports whether a head has a field about a connection, which HTTP/2 has none of
+// (RFC 9113, 8.2.2).
 func namesConnection(header http.Header) bool {
-	for _, name := range [...]string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade"} {
+	for _, name := range [...]string{"Connection", "Keep-Alive", "Proxy-Connection",
+		"Transfer-Encoding", "Upgrade"} {
 		if len(header[name]) > 0 {
 			return true
 		}
@@ -88,7 +90,8 @@ func (x *exchange) relay(a *http.Response) {
 		chunked = true
 		head = append(head, "Transfer-Encoding: chunked\r\n"...)
 		if names := slices.Sorted(maps.Keys(a.Trailer)); len(names) > 0 {
-			head = append(append(append(head, "Trailer: "...), strings.Join(names, ", ")...), "\r\n"...)
+			head = append(append(append(head, "Trailer: "...), strings.Join(names, ", ")...),
+				"\r\n"...)
 		}
 	}
 	head = append(head, "\r\n"...)

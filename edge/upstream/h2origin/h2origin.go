@@ -1,16 +1,18 @@
-// Package h2origin speaks HTTP/2 to a server (RFC 9113) for callers who speak HTTP/1.1. What Open returns takes one
-// request and gives its answer, as a connection of HTTP/1.1 would: written strictly, read strictly, with deadlines, and
-// closed in the end. So requests are passed on in one way, and a malformed answer is refused whatever protocol the
-// server speaks.
+// Package h2origin speaks HTTP/2 to a server (RFC 9113) for callers who speak HTTP/1.1. What Open
+// returns takes one request and gives its answer, as a connection of HTTP/1.1 would: written
+// strictly, read strictly, with deadlines, and closed in the end. So requests are passed on in one
+// way, and a malformed answer is refused whatever protocol the server speaks.
 //
 //	open     a connection with room for one more stream is taken, or made (h2origin.go)
 //	send     the request is read, and goes on as a stream: head, body as it comes, trailers (request.go)
 //	answer   the answer is written down: interim heads, head, body as it comes, trailers (answer.go)
 //
-// Both bodies go at once, and neither is held: what the reader of one end does not take, the writer of the other must not send, by HTTP/2's windows.
-// A stream that is closed before its end is reset, and nothing of it is taken for the whole.
+// Both bodies go at once, and neither is held: what the reader of one end does not take, the writer
+// of the other must not send, by HTTP/2's windows. A stream that is closed before its end is reset,
+// and nothing of it is taken for the whole.
 //
-// Memory of a connection is bounded by streamWindow for each of its streams, which are at most mostStreams.
+// Memory of a connection is bounded by streamWindow for each of its streams, which are at most
+// mostStreams.
 package h2origin
 
 import (
@@ -29,14 +31,17 @@ const (
 	mostStreams = 100
 	// streamWindow is how much of an answer a server may send ahead of its reader, in bytes.
 	streamWindow = 128 << 10
-	// Ahead is what an answer holds that nobody reads: its window, and what it is read and written with.
+	// Ahead is what an answer holds that nobody reads: its window, and what it is read and written
+	// with.
 	Ahead = streamWindow + 48<<10
-	// Awaited is what a request holds until its answer begins: goroutines of net/http, its buffers, and some of its answer.
+	// Awaited is what a request holds until its answer begins: goroutines of net/http, its buffers,
+	// and some of its answer.
 	Awaited = 110 << 10
-	// stuckTime is how long a connection lasts on which nothing can be written. A server reads its connections at all times.
+	// stuckTime is how long a connection lasts on which nothing can be written. A server reads its
+	// connections at all times.
 	stuckTime = 15 * time.Second
-	// deafTime is how long a request may get no answer, and neither may any other on its connection, before the
-	// connection is taken for dead.
+	// deafTime is how long a request may get no answer, and neither may any other on its
+	// connection, before the connection is taken for dead.
 	deafTime = 2 * time.Second
 )
 
@@ -45,10 +50,11 @@ type Pool struct {
 	// Dial makes a connection, over which HTTP/2 may be spoken at once. Secure: it is TLS.
 	Dial   func(deadline time.Time) (net.Conn, error)
 	Secure bool
-	// MaxHead bounds the head of an answer as HTTP/2 counts it, in bytes, on connections made from now on: written as
-	// HTTP/1.1 it is no longer.
+	// MaxHead bounds the head of an answer as HTTP/2 counts it, in bytes, on connections made from
+	// now on: written as HTTP/1.1 it is no longer.
 	MaxHead atomic.Int64
-	// Fault, if not nil, is called after a panic here. The request that it was about ends without an answer.
+	// Fault, if not nil, is called after a panic here. The request that it was about ends without
+	// an answer.
 	Fault func(any)
 
 	mu      sync.Mutex
@@ -57,8 +63,8 @@ type Pool struct {
 	gone    bool // nothing is kept
 }
 
-// A dialing is a connection that is being made. All requests that have no other wait for it, so that a burst does not
-// make one each.
+// A dialing is a connection that is being made. All requests that have no other wait for it, so
+// that a burst does not make one each.
 type dialing struct {
 	done chan struct{}
 	err  error
@@ -77,8 +83,8 @@ type conn struct {
 	rested  time.Time // since when there is no stream
 }
 
-// Open returns what takes a request, and reports whether its connection has been used before. fresh requires one that
-// has not.
+// Open returns what takes a request, and reports whether its connection has been used before. fresh
+// requires one that has not.
 func (p *Pool) Open(fresh bool, within time.Duration) (nc net.Conn, reused bool, err error) {
 	c, reused, err := p.take(fresh, time.Now().Add(within))
 	if err != nil {
@@ -157,11 +163,15 @@ func (p *Pool) dial(deadline time.Time) (*conn, error) {
 	}
 	c := &conn{pool: p}
 	t := &http.Transport{
-		DialContext:            func(context.Context, string, string) (net.Conn, error) { return &activityConn{nc, c}, nil },
+		DialContext: func(context.Context, string, string) (net.Conn,
+			error) {
+			return &activityConn{nc, c}, nil
+		},
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: p.MaxHead.Load(),
-		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, WriteByteTimeout: stuckTime},
-		Protocols:              new(http.Protocols),
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow,
+			WriteByteTimeout: stuckTime},
+		Protocols: new(http.Protocols),
 	}
 	t.Protocols.SetUnencryptedHTTP2(true) // TLS, where it is spoken, is in nc
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
@@ -187,19 +197,21 @@ func (h *activityConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// leave gives back a stream's slot. A request that got no answer, on a connection where nothing came since, suggests
-// that the server is gone: the next one should not wait there, too.
+// leave gives back a stream's slot. A request that got no answer, on a connection where nothing
+// came since, suggests that the server is gone: the next one should not wait there, too.
 func (c *conn) leave(began time.Time, answered bool) {
 	now, p := time.Now(), c.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.streams--
 	c.rested = now
-	c.over = c.over || p.gone || !answered && now.Sub(began) >= deafTime && c.lastRead.Load() < began.UnixNano()
+	c.over = c.over || p.gone || !answered && now.Sub(began) >= deafTime &&
+		c.lastRead.Load() < began.UnixNano()
 	c.closeOver()
 }
 
-// closeOver closes a connection that takes nothing more and has nothing under way. It needs pool.mu.
+// closeOver closes a connection that takes nothing more and has nothing under way. It needs
+// pool.mu.
 func (c *conn) closeOver() {
 	if c.over && c.streams == 0 {
 		go c.h2.Close()
@@ -236,7 +248,8 @@ func (p *Pool) end(which func(*conn) bool) {
 	})
 }
 
-// recovered reports whether a goroutine has panicked, and passes the panic on. No other request must suffer.
+// recovered reports whether a goroutine has panicked, and passes the panic on. No other request
+// must suffer.
 func (p *Pool) recovered(fault any) bool {
 	if fault != nil && p.Fault != nil {
 		p.Fault(fault)

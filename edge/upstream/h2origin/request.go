@@ -22,7 +22,8 @@ import (
 	"sluice/edge/socket"
 )
 
-// requestLines bounds the lines of a request's head: more than any that the edge passes on, with what it adds.
+// requestLines bounds the lines of a request's head: more than any that the edge passes on, with
+// what it adds.
 const requestLines = 1024
 
 var (
@@ -32,7 +33,8 @@ var (
 	errFault    = errors.New("edge: h2origin: a fault in the edge")
 )
 
-// A Stream takes a request and gives its answer: the near end of a pipe. It is what is written and read of HTTP/1.1, and closed in the end.
+// A Stream takes a request and gives its answer: the near end of a pipe. It is what is written and
+// read of HTTP/1.1, and closed in the end.
 type Stream struct {
 	net.Conn
 	conn   *conn
@@ -98,7 +100,8 @@ func (x *exchange) run(ctx context.Context) {
 	if err != nil {
 		if code := x.cancelled(err); code != "" {
 			x.answered = true
-			_, _ = io.WriteString(x.far, "HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nConnection: close\r\nContent-Length: 0\r\nGrpc-Status: "+code+"\r\n\r\n")
+			_, _ = io.WriteString(x.far,
+				"HTTP/1.1 200 OK\r\nContent-Type: application/grpc\r\nConnection: close\r\nContent-Length: 0\r\nGrpc-Status: "+code+"\r\n\r\n")
 		}
 		return
 	}
@@ -106,7 +109,8 @@ func (x *exchange) run(ctx context.Context) {
 	x.relay(answer)
 }
 
-// read reads the head of a request, and makes it one of HTTP/2: without what is said of a connection, which HTTP/2 has another way of saying.
+// read reads the head of a request, and makes it one of HTTP/2: without what is said of a
+// connection, which HTTP/2 has another way of saying.
 func (x *exchange) read() error {
 	raw, err := x.whole()
 	if err != nil {
@@ -116,13 +120,15 @@ func (x *exchange) read() error {
 	if h.Parse(raw, requestLines) != nil {
 		return errRequest
 	}
-	r := &http.Request{Method: string(h.Method), URL: x.target(), Host: string(h.RawHost), Header: make(http.Header, len(h.Head.Lines)),
-		Proto: "HTTP/2.0", ProtoMajor: 2, ContentLength: h.Length}
+	r := &http.Request{Method: string(h.Method), URL: x.target(), Host: string(h.RawHost),
+		Header: make(http.Header, len(h.Head.Lines)),
+		Proto:  "HTTP/2.0", ProtoMajor: 2, ContentLength: h.Length}
 	r.Header["User-Agent"] = []string{""} // else net/http would name itself
 	for i := range h.Head.Lines {
 		l := &h.Head.Lines[i]
 		switch l.Kind {
-		case message.Connection, message.TransferEncoding, message.HopByHop, message.ContentLength, message.Host:
+		case message.Connection, message.TransferEncoding, message.HopByHop, message.ContentLength,
+			message.Host:
 			continue
 		}
 		name, value := http.CanonicalHeaderKey(string(l.Name)), string(l.Value)
@@ -142,7 +148,8 @@ func (x *exchange) read() error {
 			}
 			r.Trailer[http.CanonicalHeaderKey(string(name))] = nil
 		}
-		r.Body = &body{Body: http1.NewBody(x.reader, (*filler)(x.reader), h.Length), pool: x.conn.pool, far: x.far, trailer: r.Trailer}
+		r.Body = &body{Body: http1.NewBody(x.reader, (*filler)(x.reader), h.Length),
+			pool: x.conn.pool, far: x.far, trailer: r.Trailer}
 	}
 	x.request = r
 	_, _ = x.reader.Discard(len(raw)) // the body follows
@@ -153,7 +160,8 @@ func (x *exchange) read() error {
 func (x *exchange) whole() ([]byte, error) {
 	for n := 1; ; n = x.reader.Buffered() + 1 {
 		if n > x.reader.Size() {
-			x.reader = bufio.NewReaderSize(x.reader, 4*x.reader.Size()) // it takes along what is there
+			// It takes along what is there
+			x.reader = bufio.NewReaderSize(x.reader, 4*x.reader.Size())
 		}
 		if _, err := x.reader.Peek(n); err != nil {
 			return nil, err
@@ -177,13 +185,15 @@ func (x *exchange) target() *url.URL {
 	return u
 }
 
-// cancelled is the status that a call of gRPC ends with whose server has cancelled its stream, and "" if that is not what happened. Servers do so
-// when the call's time is up, which is for its client to say: to it that is an answer, and nothing is wrong with the server.
+// cancelled is the status that a call of gRPC ends with whose server has cancelled its stream, and
+// "" if that is not what happened. Servers do so when the call's time is up, which is for its
+// client to say: to it that is an answer, and nothing is wrong with the server.
 func (x *exchange) cancelled(err error) string {
 	var reset frames.StreamError
 	kind := x.request.Header.Get("Content-Type")
 	switch {
-	case !errors.As(err, &reset) || reset.Code != frames.ErrCodeCancel || kind != "application/grpc" && !strings.HasPrefix(kind, "application/grpc+"):
+	case !errors.As(err, &reset) || reset.Code != frames.ErrCodeCancel ||
+		kind != "application/grpc" && !strings.HasPrefix(kind, "application/grpc+"):
 		return ""
 	case x.request.Header.Get("Grpc-Timeout") != "":
 		return "4" // DEADLINE_EXCEEDED
@@ -232,7 +242,8 @@ func (b *body) Read(p []byte) (n int, err error) {
 // Close ends a Read that waits: the server wants no more.
 func (b *body) Close() error { return b.far.SetReadDeadline(socket.LongAgo) }
 
-// interim passes an interim answer on. The goroutine that reads the connection calls it, and must not be held up.
+// interim passes an interim answer on. The goroutine that reads the connection calls it, and must
+// not be held up.
 func (x *exchange) interim(status int, header textproto.MIMEHeader) (err error) {
 	defer func() {
 		if x.conn.pool.recovered(recover()) {

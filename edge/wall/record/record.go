@@ -1,9 +1,10 @@
-// Package record is the protocol between an edge and sluice-wall over a Unix socket: records of Size bytes, in both
-// directions.
+// Package record is the protocol between an edge and sluice-wall over a Unix socket: records of
+// Size bytes, in both directions.
 //
-// The edge sends Hello first, and the answer is what the helper grants. Add, Delete and Flush are gathered, and answered
-// only where they are refused; Commit puts them into the kernel, and its answer is the last of theirs. Report is answered
-// with a record for each entry that has refused a connection, and a last one with the totals.
+// The edge sends Hello first, and the answer is what the helper grants. Add, Delete and Flush are
+// gathered, and answered only where they are refused; Commit puts them into the kernel, and its
+// answer is the last of theirs. Report is answered with a record for each entry that has refused a
+// connection, and a last one with the totals.
 //
 //	0      1        2   3     4       5     6     8  16  24       40
 //	magic  version  op  code  family  bits  zero  A  B   address
@@ -31,13 +32,18 @@ const (
 type Op uint8
 
 const (
-	Hello  Op = 1 + iota // answered with A, the longest lease in milliseconds, and B, the most entries
-	Port                 // A: a port that the edge listens on; answered if the helper does not guard it
-	Add                  // refuse Prefix for A milliseconds from now on, whether or not it is in the set already
-	Delete               // refuse Prefix no more
-	Flush                // empty the set
-	Commit               // answered when everything before it is in force
-	Report               // answered for each Prefix with A, the SYNs refused since it was added; then with A, those of all time, and B, the entries
+	// Answered with A, the longest lease in milliseconds, and B, the most entries
+	Hello Op = 1 + iota
+	// A: a port that the edge listens on; answered if the helper does not guard it
+	Port
+	// Refuse Prefix for A milliseconds from now on, whether or not it is in the set already
+	Add
+	Delete // refuse Prefix no more
+	Flush  // empty the set
+	Commit // answered when everything before it is in force
+	// Answered for each Prefix with A, the SYNs refused since it was added; then with A, those of
+	// all time, and B, the entries
+	Report
 
 	last = Report
 )
@@ -69,7 +75,8 @@ type Record struct {
 // ErrMalformed is the error of Parse.
 var ErrMalformed = errors.New("record: not a record of this version: are the edge and sluice-wall of the same release?")
 
-// Append appends the record's bytes to b. A prefix must be masked and its address plain, as Parse returns it.
+// Append appends the record's bytes to b. A prefix must be masked and its address plain, as Parse
+// returns it.
 func (r Record) Append(b []byte) []byte {
 	var out [Size]byte
 	out[0], out[1], out[2], out[3] = magic, version, byte(r.Op), byte(r.Code)
@@ -86,12 +93,14 @@ func (r Record) Append(b []byte) []byte {
 	return append(b, out[:]...)
 }
 
-// Parse reads a record. What it returns is as Append would write it, so there is one way to say a thing.
+// Parse reads a record. What it returns is as Append would write it, so there is one way to say a
+// thing.
 func Parse(b []byte) (Record, error) {
 	if len(b) != Size || b[0] != magic || b[1] != version || b[6] != 0 || b[7] != 0 {
 		return Record{}, ErrMalformed
 	}
-	r := Record{Op: Op(b[2]), Code: Code(b[3]), A: binary.BigEndian.Uint64(b[8:]), B: binary.BigEndian.Uint64(b[16:])}
+	r := Record{Op: Op(b[2]), Code: Code(b[3]), A: binary.BigEndian.Uint64(b[8:]),
+		B: binary.BigEndian.Uint64(b[16:])}
 	var addr netip.Addr
 	switch b[4] {
 	case 0:
@@ -103,7 +112,8 @@ func Parse(b []byte) (Record, error) {
 		return Record{}, ErrMalformed
 	}
 	r.Prefix = netip.PrefixFrom(addr, int(b[5]))
-	if r.Op == 0 || r.Op > last || r.Code > lastCode || [Size]byte(r.Append(nil)) != [Size]byte(b) ||
+	if r.Op == 0 || r.Op > last || r.Code > lastCode ||
+		[Size]byte(r.Append(nil)) != [Size]byte(b) ||
 		addr.IsValid() && (!r.Prefix.IsValid() || r.Prefix.Masked() != r.Prefix || addr.Is4In6()) {
 		return Record{}, ErrMalformed
 	}
@@ -123,7 +133,8 @@ func (r Record) Error() string {
 	case ForeignPort:
 		return fmt.Sprintf("port %d is none of those that sluice-wall guards: start it with --ports and all ports that the edge listens on", r.A)
 	case LongLease:
-		return fmt.Sprintf("%v: a lease of %v is longer than sluice-wall grants, which is %v", r.Prefix, time.Duration(r.A)*time.Millisecond, time.Duration(r.B)*time.Millisecond)
+		return fmt.Sprintf("%v: a lease of %v is longer than sluice-wall grants, which is %v",
+			r.Prefix, time.Duration(r.A)*time.Millisecond, time.Duration(r.B)*time.Millisecond)
 	case Full:
 		return fmt.Sprintf("%v: the set is full with %d entries: start sluice-wall with a larger --max", r.Prefix, r.B)
 	case Kernel:

@@ -20,9 +20,11 @@ type tableRow struct {
 type tableLine struct {
 	requests, decisions, wrong, limited, followed, blocks uint64
 
-	theirs, floor                        uint64  // wrong decisions
-	theirAnswers                         uint64  // wrong decisions of two counters, and the refusals that followed
-	everyEdge, byExact                   float64 // seconds until blocks were in force everywhere, p99, by either clock
+	theirs, floor uint64 // wrong decisions
+	// Wrong decisions of two counters, and the refusals that followed
+	theirAnswers uint64
+	// Seconds until blocks were in force everywhere, p99, by either clock
+	everyEdge, byExact                   float64
 	commands                             float64 // that the tier had
 	floored                              bool    // there is a floor
 	gap, theirGap                        float64
@@ -34,9 +36,11 @@ type tableLine struct {
 func (l *tableLine) add(r *report.Report) {
 	f := &r.Figures
 	one := tableLine{
-		requests: f.Requests, decisions: f.Decisions, wrong: f.Wrong, limited: f.WronglyLimited, followed: f.WronglyMitigated, blocks: f.Blocks,
+		requests: f.Requests, decisions: f.Decisions, wrong: f.Wrong, limited: f.WronglyLimited,
+		followed: f.WronglyMitigated, blocks: f.Blocks,
 		theirs: r.Baseline.Wrong, gap: f.MeanGap, theirGap: r.Baseline.MeanGap,
-		falsePositives: f.FalsePositiveSources, falseNegatives: f.FalseNegativeSources, over: f.BeyondBound,
+		falsePositives: f.FalsePositiveSources, falseNegatives: f.FalseNegativeSources,
+		over:   f.BeyondBound,
 		excess: f.WorstExcess, margin: f.FalseNegativeMargin,
 	}
 	one.theirAnswers = r.Baseline.Wrong + r.Baseline.WronglyMitigated
@@ -73,13 +77,18 @@ func (l *tableLine) merge(o *tableLine) {
 	l.margin = max(l.margin, o.margin)
 }
 
-// addRows sums rows up over limits and logs, seed by seed. A log of which the stamps are whole is the same with every seed.
+// addRows sums rows up over limits and logs, seed by seed. A log of which the stamps are whole is
+// the same with every seed.
 func addRows(totals, rows []*tableRow) []*tableRow {
 	for _, row := range rows {
-		at := slices.IndexFunc(totals, func(t *tableRow) bool { return t.setup == row.setup && t.estimate == row.estimate })
+		at := slices.IndexFunc(totals, func(t *tableRow) bool {
+			return t.setup == row.setup &&
+				t.estimate == row.estimate
+		})
 		if at < 0 {
 			at = len(totals)
-			totals = append(totals, &tableRow{setup: row.setup, estimate: row.estimate, limit: "all", seeds: make([]tableLine, 1)})
+			totals = append(totals, &tableRow{setup: row.setup, estimate: row.estimate,
+				limit: "all", seeds: make([]tableLine, 1)})
 		}
 		total := totals[at]
 		for len(total.seeds) < len(row.seeds) {
@@ -105,14 +114,16 @@ func (r *tableRow) overSeeds(of func(*tableLine) float64, write func(float64) st
 	return write(least)
 }
 
-// printRows writes a line for each row: counts and shares, least and most over the seeds; and how many times as many wrong decisions as the floor
-// makes are ours and those of two counters, and of ours those of two counters, summed up over the seeds, because single ones may be 0.
+// printRows writes a line for each row: counts and shares, least and most over the seeds; and how
+// many times as many wrong decisions as the floor makes are ours and those of two counters, and of
+// ours those of two counters, summed up over the seeds, because single ones may be 0.
 func printRows(w io.Writer, title string, rows []*tableRow) {
 	fmt.Fprintln(w, title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "  mode\testimate\tlimit\twrong\tlimited\t% of requests\t% of decisions\t% wrong answers\tblocks\tper block\tfloor\tof it\ttwo counters\tof the floor\tof ours"+
-		"\t% gap\ttheirs\tnever over, refused\tover, never refused\tworst window\tbeyond bound"+
-		"\t% wrong answers of theirs\tevery edge p99 ms\tby the exact log p99 ms\tcommands a request\t")
+	fmt.Fprintln(t,
+		"  mode\testimate\tlimit\twrong\tlimited\t% of requests\t% of decisions\t% wrong answers\tblocks\tper block\tfloor\tof it\ttwo counters\tof the floor\tof ours"+
+			"\t% gap\ttheirs\tnever over, refused\tover, never refused\tworst window\tbeyond bound"+
+			"\t% wrong answers of theirs\tevery edge p99 ms\tby the exact log p99 ms\tcommands a request\t")
 	whole := func(v float64) string { return fmt.Sprint(int64(v)) }
 	ratio := func(a, b uint64) float64 {
 		if b == 0 {
@@ -125,7 +136,8 @@ func printRows(w io.Writer, title string, rows []*tableRow) {
 			return r.overSeeds(func(l *tableLine) float64 { return float64(of(l)) }, whole)
 		}
 		share := func(a, b func(*tableLine) uint64, times float64) string {
-			return r.overSeeds(func(l *tableLine) float64 { return times * ratio(a(l), b(l)) }, page.Significant)
+			return r.overSeeds(func(l *tableLine) float64 { return times * ratio(a(l), b(l)) },
+				page.Significant)
 		}
 		wrong := func(l *tableLine) uint64 { return l.wrong }
 		requests := func(l *tableLine) uint64 { return l.requests }
@@ -133,8 +145,10 @@ func printRows(w io.Writer, title string, rows []*tableRow) {
 		theirs := func(l *tableLine) uint64 { return l.theirs }
 		floor := func(l *tableLine) uint64 { return l.floor }
 		cells := []string{
-			r.setup, r.estimate, r.limit, count(wrong), count(func(l *tableLine) uint64 { return l.limited }),
-			share(wrong, requests, 100), share(wrong, func(l *tableLine) uint64 { return l.decisions }, 100),
+			r.setup, r.estimate, r.limit, count(wrong),
+			count(func(l *tableLine) uint64 { return l.limited }),
+			share(wrong, requests, 100), share(wrong,
+				func(l *tableLine) uint64 { return l.decisions }, 100),
 			share(func(l *tableLine) uint64 { return l.wrong + l.followed }, requests, 100),
 		}
 		first := &r.seeds[0]
@@ -156,29 +170,39 @@ func printRows(w io.Writer, title string, rows []*tableRow) {
 			cells = append(cells, "-", "-")
 		}
 		if first.floored {
-			cells = append(cells, count(floor), times(wrong, floor), count(theirs), times(theirs, floor))
+			cells = append(cells, count(floor), times(wrong, floor), count(theirs),
+				times(theirs, floor))
 		} else {
 			cells = append(cells, "-", "-", count(theirs), "-")
 		}
 		cells = append(cells, times(theirs, wrong))
 		missed := count(func(l *tableLine) uint64 { return uint64(l.falseNegatives) })
 		if missed != "0" {
-			missed += ", by " + r.overSeeds(func(l *tableLine) float64 { return 100 * l.margin }, page.Significant) + " %"
+			missed += ", by " + r.overSeeds(func(l *tableLine) float64 { return 100 * l.margin },
+				page.Significant) + " %"
 		}
-		cells = append(cells, r.overSeeds(func(l *tableLine) float64 { return 100 * l.gap }, page.Significant),
+		cells = append(cells, r.overSeeds(func(l *tableLine) float64 { return 100 * l.gap },
+			page.Significant),
 			r.overSeeds(func(l *tableLine) float64 { return 100 * l.theirGap }, page.Significant),
 			count(func(l *tableLine) uint64 { return uint64(l.falsePositives) }), missed,
-			"+"+count(func(l *tableLine) uint64 { return uint64(l.excess) }), count(func(l *tableLine) uint64 { return uint64(l.over) }),
+			"+"+count(func(l *tableLine) uint64 { return uint64(l.excess) }),
+			count(func(l *tableLine) uint64 { return uint64(l.over) }),
 			share(func(l *tableLine) uint64 { return l.theirAnswers }, requests, 100))
 		if first.blocks > 0 {
 			ms := func(of func(*tableLine) float64) string {
-				return r.overSeeds(func(l *tableLine) float64 { return 1000 * of(l) }, page.Significant)
+				return r.overSeeds(func(l *tableLine) float64 { return 1000 * of(l) },
+					page.Significant)
 			}
-			cells = append(cells, ms(func(l *tableLine) float64 { return l.everyEdge }), ms(func(l *tableLine) float64 { return l.byExact }))
+			cells = append(cells, ms(func(l *tableLine) float64 { return l.everyEdge }),
+				ms(func(l *tableLine) float64 { return l.byExact }))
 		} else {
 			cells = append(cells, "-", "-")
 		}
-		cells = append(cells, r.overSeeds(func(l *tableLine) float64 { return l.commands / float64(max(l.requests, 1)) }, page.Significant))
+		cells = append(cells,
+			r.overSeeds(func(l *tableLine) float64 {
+				return l.commands / float64(max(l.requests,
+					1))
+			}, page.Significant))
 		for _, c := range cells {
 			fmt.Fprintf(t, "  %s\t", c)
 		}

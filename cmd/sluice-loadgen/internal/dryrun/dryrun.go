@@ -1,4 +1,5 @@
-// Package dryrun judges requests that are over as an edge would have: the sources, lists, rules and the limiter of one, without HTTP.
+// Package dryrun judges requests that are over as an edge would have: the sources, lists, rules and
+// the limiter of one, without HTTP.
 package dryrun
 
 import (
@@ -16,13 +17,14 @@ import (
 	"sluice/mitigation"
 )
 
-// A Run judges requests that are over, those of an access log, as an edge with this configuration would have: with the
-// same sources, lists, rules and limiter, at the times that its caller gives. It counts alone. It is for one goroutine.
+// A Run judges requests that are over, those of an access log, as an edge with this configuration
+// would have: with the same sources, lists, rules and limiter, at the times that its caller gives.
+// It counts alone. It is for one goroutine.
 //
-// A log has no headers but User-Agent. So a rule that distinguishes clients by another one or a cookie counts each
-// source as one that sent none, and one about requests with such is about none of a log. Nobody is on a plan but the
-// default one: no store is read. Of nobody is known how long the body of a request was, or what the origin's answer
-// said: where that is the cost, it is 1.
+// A log has no headers but User-Agent. So a rule that distinguishes clients by another one or a
+// cookie counts each source as one that sent none, and one about requests with such is about none
+// of a log. Nobody is on a plan but the default one: no store is read. Of nobody is known how long
+// the body of a request was, or what the origin's answer said: where that is the cost, it is 1.
 type Run struct {
 	sources     *address.Sources
 	deny, allow *address.Group
@@ -53,9 +55,11 @@ type Request struct {
 type Outcome struct {
 	Denied, Allowed bool // by the lists; then no rule was asked
 	Refused         bool // by a rule
-	Malformed       bool // an edge answers 400 or 414, because origins may read it in several ways, or it is too long for a rule; then no rule was asked
-	Rule            int  // the one in the client's headers, as an index of Config.Rules; -1: none
-	Cases           []RuleOutcome
+	// An edge answers 400 or 414, because origins may read it in several ways, or it is too long
+	// for a rule; then no rule was asked
+	Malformed bool
+	Rule      int // the one in the client's headers, as an index of Config.Rules; -1: none
+	Cases     []RuleOutcome
 }
 
 // RuleOutcome is one limit of a rule that a request falls under.
@@ -66,10 +70,12 @@ type RuleOutcome struct {
 	Refuses bool           // it refuses, or would if it were not a shadow
 	Over    bool           // because of this request, and not of a mitigation in force
 	Counts  bool           // an answer with this status is one that the rule counts
-	Delay   time.Duration  // it goes on, and waits so long for its turn; a shadow's would be so long
+	// It goes on, and waits so long for its turn; a shadow's would be so long
+	Delay time.Duration
 }
 
-// New makes a Run that counts in table and blocks in bits. Of c it takes source, lists, deny, allow and rules.
+// New makes a Run that counts in table and blocks in bits. Of c it takes source, lists, deny, allow
+// and rules.
 func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, error) {
 	named, _, err := new(lists.Book).Prepare(c.Lists)
 	if err != nil {
@@ -86,8 +92,12 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Run, 
 		return nil, err
 	}
 	r := &Run{
-		sources: address.NewSources(c.Source), deny: address.NewGroup(c.Deny, address.Named(named, c.DenyLists), c.DenyPlaces, located), allow: address.NewGroup(c.Allow, address.Named(named, c.AllowLists), c.AllowPlaces, located),
-		rules: set, positions: make(map[*limiter.Rule]position), limiter: limiter.Limiter{Counters: table, Bits: bits},
+		sources: address.NewSources(c.Source), deny: address.NewGroup(c.Deny,
+			address.Named(named, c.DenyLists), c.DenyPlaces,
+			located), allow: address.NewGroup(c.Allow, address.Named(named,
+			c.AllowLists), c.AllowPlaces, located),
+		rules: set, positions: make(map[*limiter.Rule]position),
+		limiter: limiter.Limiter{Counters: table, Bits: bits},
 	}
 	if _, err := set.Vary(nil); err != nil {
 		return nil, err
@@ -113,7 +123,8 @@ func (r *Run) Limits() (list []rules.Limit) {
 	return list
 }
 
-// Judge judges a request that came at now, which is not before the one judged last. The answer is valid until the next call.
+// Judge judges a request that came at now, which is not before the one judged last. The answer is
+// valid until the next call.
 func (r *Run) Judge(q Request, now time.Time) *Outcome {
 	outcome := &r.outcome
 	*outcome = Outcome{Rule: -1, Cases: outcome.Cases[:0]}
@@ -138,7 +149,8 @@ func (r *Run) Judge(q Request, now time.Time) *Outcome {
 	if !d.MatchBlocked(r.rules, &r.limiter, key.Secret{}, addr, source, nil, now) {
 		d.Match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^message.TooMany)
 	}
-	r.request.Target, r.request.Host, r.request.Path, r.request.Readings = r.target, r.host, path, readings&^message.TooMany
+	r.request.Target, r.request.Host, r.request.Path, r.request.Readings = r.target, r.host, path,
+		readings&^message.TooMany
 	r.request.Head.Reset()
 	if q.Agent != "" {
 		if err := r.request.Head.Add(userAgent, []byte(q.Agent), 1); err != nil {

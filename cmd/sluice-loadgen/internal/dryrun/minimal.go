@@ -9,8 +9,10 @@ import (
 	"sluice/edge/config"
 )
 
-// Missing is what a minimal program is built without, by the setting that needs it: see config.Parser.
-var Missing = map[string]string{"geo.country": "MaxMind's databases", "geo.asn": "MaxMind's databases"}
+// Missing is what a minimal program is built without, by the setting that needs it: see
+// config.Parser.
+var Missing = map[string]string{"geo.country": "MaxMind's databases",
+	"geo.asn": "MaxMind's databases"}
 
 func locate(c *config.Config) (address.Geo, error) {
 	if c.Geo != (config.Geo{}) {

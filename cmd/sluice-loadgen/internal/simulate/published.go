@@ -18,9 +18,11 @@ import (
 	"sluice/mitigation"
 )
 
-// Published judges every rule, and two plain counters, on one calibrated stream of the published size, one edge, in estimator
-// mode. Sources are independent, so each core takes the next one and needs the memory of one.
-func Published(ctx context.Context, name string, scale int, seed uint64, rules []mitigation.Rule) ([]*report.Report, error) {
+// Published judges every rule, and two plain counters, on one calibrated stream of the published
+// size, one edge, in estimator mode. Sources are independent, so each core takes the next one and
+// needs the memory of one.
+func Published(ctx context.Context, name string, scale int, seed uint64,
+	rules []mitigation.Rule) ([]*report.Report, error) {
 	first := rules[0].Counter
 	stream, err := workload.NewPublished(name, scale)
 	if err != nil {
@@ -74,10 +76,12 @@ func Published(ctx context.Context, name string, scale int, seed uint64, rules [
 	return total.reports(name, seed, rules, took), nil
 }
 
-// InOrder is Published with all sources in one table, in the order of time, as an edge has them. The table has as many
-// counters for each source as one of a million has for all sources of the published size. One core does it, and each source
-// takes a few kilobytes, so it suits a tenth of that size.
-func InOrder(ctx context.Context, name string, scale int, seed uint64, rules []mitigation.Rule) ([]*report.Report, error) {
+// InOrder is Published with all sources in one table, in the order of time, as an edge has them.
+// The table has as many counters for each source as one of a million has for all sources of the
+// published size. One core does it, and each source takes a few kilobytes, so it suits a tenth of
+// that size.
+func InOrder(ctx context.Context, name string, scale int, seed uint64,
+	rules []mitigation.Rule) ([]*report.Report, error) {
 	first := rules[0].Counter
 	stream, err := workload.NewPublished(name, scale)
 	if err != nil {
@@ -99,7 +103,8 @@ func InOrder(ctx context.Context, name string, scale int, seed uint64, rules []m
 		requests = requests[:0]
 	}
 	for source, at := range stream.InOrder() {
-		if requests = append(requests, publishedRequest{int32(source), at}); len(requests) == batch {
+		if requests = append(requests, publishedRequest{int32(source),
+			at}); len(requests) == batch {
 			if decide(); ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -135,17 +140,21 @@ func (b *publishedWorker) inOrder(requests []publishedRequest) {
 }
 
 // reports is what came of it, a report for each rule.
-func (b *publishedWorker) reports(name string, seed uint64, rules []mitigation.Rule, took time.Duration) []*report.Report {
+func (b *publishedWorker) reports(name string, seed uint64, rules []mitigation.Rule,
+	took time.Duration) []*report.Report {
 	var reports []*report.Report
 	base := b.base.Figures()
 	for i, r := range rules {
 		f := b.judges[i].Figures()
-		f.DecisionsASecond = float64(f.Requests) / b.busy[i].Seconds() // on one core, without what making the traffic takes
+		// On one core, without what making the traffic takes
+		f.DecisionsASecond = float64(f.Requests) / b.busy[i].Seconds()
 		found := &report.Report{Figures: f, Baseline: &base}
 		found.Run = report.Run{
 			Command: "simulate", Mode: judge.Estimator.String(), Workload: name, Seed: seed,
-			Limit: r.Counter.Limit, Window: report.Seconds(r.Counter.Window), SubWindows: r.Counter.SubWindows,
-			Estimate: r.Counter.Estimate.String(), Edges: 1, Took: report.Seconds(took), Notes: []string{workload.Calibrated},
+			Limit: r.Counter.Limit, Window: report.Seconds(r.Counter.Window),
+			SubWindows: r.Counter.SubWindows,
+			Estimate:   r.Counter.Estimate.String(), Edges: 1, Took: report.Seconds(took),
+			Notes: []string{workload.Calibrated},
 		}
 		reports = append(reports, found)
 	}
@@ -165,7 +174,8 @@ type publishedWorker struct {
 }
 
 func newPublishedWorker(o judge.Options, rules []mitigation.Rule) *publishedWorker {
-	b := &publishedWorker{busy: make([]time.Duration, len(rules)), twin: judge.NewTwoCounters(o, virtual.Epoch), base: judge.NewEstimatorJudge(o)}
+	b := &publishedWorker{busy: make([]time.Duration, len(rules)), twin: judge.NewTwoCounters(o,
+		virtual.Epoch), base: judge.NewEstimatorJudge(o)}
 	for _, r := range rules {
 		b.rules = append(b.rules, virtual.RuleOf(r, judge.Estimator))
 		b.limiters = append(b.limiters, virtual.Alone(100, virtual.Secret.Phase))

@@ -1,5 +1,6 @@
-// Package simulate runs the limiter in virtual time and reports how well it decides: over a trace, on one edge or on whole PoPs (Run), and
-// over the calibrated streams of the published size (Published, InOrder).
+// Package simulate runs the limiter in virtual time and reports how well it decides: over a trace,
+// on one edge or on whole PoPs (Run), and over the calibrated streams of the published size
+// (Published, InOrder).
 package simulate
 
 import (
@@ -18,10 +19,13 @@ import (
 	"sluice/mitigation"
 )
 
-// Run judges one rule over a trace: the two-counter baseline, the formula with perfect knowledge, and, where there is more than
-// one edge or a fault, the PoP and its floor.
-func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule mitigation.Rule, size *cli.PoP) (*report.Report, error) {
-	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t, rule.Counter),
+// Run judges one rule over a trace: the two-counter baseline, the formula with perfect knowledge,
+// and, where there is more than one edge or a fault, the PoP and its floor.
+func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule mitigation.Rule,
+	size *cli.PoP) (*report.Report, error) {
+	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window,
+		Timeout: rule.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t,
+			rule.Counter),
 		Clocks: size.Skew, Grain: virtual.Grain(rule.Counter)}
 	began := time.Now()
 	v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.PerConnection, Seed: t.Seed}
@@ -49,11 +53,13 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule mitigation.R
 		r.Run.PoPs = size.PoPs
 	}
 	if size.Peers {
-		r.Run.Faults = append(r.Run.Faults, "PoPs send each other their blocks, and counts near the limit")
+		r.Run.Faults = append(r.Run.Faults,
+			"PoPs send each other their blocks, and counts near the limit")
 	}
 
 	if !size.Quiet {
-		bar := cli.Progress(len(t.Requests), fmt.Sprintf("limit %d, %s", rule.Counter.Limit, rule.Counter.Estimate))
+		bar := cli.Progress(len(t.Requests), fmt.Sprintf("limit %d, %s", rule.Counter.Limit,
+			rule.Counter.Estimate))
 		defer bar.Finish()
 		v.Progress = func(done int) { bar.Set(done) }
 	}
@@ -62,7 +68,8 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule mitigation.R
 	alone := v
 	alone.Edges = 1
 	started := time.Now()
-	formula, err := judge.Simulate(ctx, t, mode, o, alone, virtual.NewOracle(t, mode, rule).Limiter())
+	formula, err := judge.Simulate(ctx, t, mode, o, alone, virtual.NewOracle(t, mode, rule).
+		Limiter())
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +115,10 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule mitigation.R
 	return r, nil
 }
 
-// floorOf is what an exact log that is one round trip late would have done on the edges of an undisturbed site, where there are several
-// and they block.
-func floorOf(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Options, v judge.VirtualOptions, size *virtual.Size) (*judge.Figures, error) {
+// floorOf is what an exact log that is one round trip late would have done on the edges of an
+// undisturbed site, where there are several and they block.
+func floorOf(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Options,
+	v judge.VirtualOptions, size *virtual.Size) (*judge.Figures, error) {
 	if mode != judge.Deployed || size.PoPs*size.Edges == 1 || !o.Truth.IsLog() {
 		return nil, nil
 	}
@@ -120,7 +128,8 @@ func floorOf(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Optio
 	}
 	o.Watch, o.Bound = nil, nil
 	d := design.Floor(design.Options{
-		Mode: mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Edges: v.Edges, RoundTrip: size.RTT,
+		Mode: mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Edges: v.Edges,
+		RoundTrip: size.RTT,
 	})
 	found, err := d.Run(ctx, t, mode, o, v)
 	if err != nil {

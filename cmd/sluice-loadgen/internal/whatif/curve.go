@@ -23,7 +23,8 @@ func (f *askFlags) curved(c *config.Config) (list []int, err error) {
 			for _, r := range c.Rules {
 				names = append(names, r.Name)
 			}
-			return nil, cli.Usagef("--curve %s: no rule of that name is on; there is %s", name, strings.Join(names, ", "))
+			return nil, cli.Usagef("--curve %s: no rule of that name is on; there is %s", name,
+				strings.Join(names, ", "))
 		}
 		list = append(list, i)
 	}
@@ -31,7 +32,8 @@ func (f *askFlags) curved(c *config.Config) (list []int, err error) {
 }
 
 // drawCurve tries a rule's own limit at others, alone and enforced.
-func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
+func drawCurve(c *config.Config, r rules.Config, run func(*config.Config,
+	uint32) (*whatif.Report, error)) (whatif.Curve, error) {
 	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
 	for _, limit := range whatif.LimitsAround(r.Limit, algorithm.MaxLimit) {
 		alone := *c

@@ -1,5 +1,5 @@
-// Package whatif is the subcommand what-if: the rules of a configuration, or one of the command line, judge the requests of a log as an
-// edge would have, each rule once more at other limits.
+// Package whatif is the subcommand what-if: the rules of a configuration, or one of the command
+// line, judge the requests of a log as an edge would have, each rule once more at other limits.
 package whatif
 
 import (
@@ -53,18 +53,29 @@ type askFlags struct {
 
 func addFlags(flags *pflag.FlagSet) *askFlags {
 	f := &askFlags{set: flags}
-	flags.StringVar(&f.config, "config", "", "rules of this `FILE`, a configuration of the edge; its source, allow and deny count, too")
-	flags.Uint32Var(&f.limit, "limit", 100, "requests allowed in a window, where no file gives rules")
-	flags.DurationVar(&f.window, "window", time.Minute, "`LENGTH` of the sliding window, where no file gives rules")
-	flags.DurationVar(&f.timeout, "mitigation-timeout", time.Minute, "how `LONG` a source that went over is refused; 0 throttles; where no file gives rules")
-	flags.IntVar(&f.subWindows, "sub-windows", 12, "1 (two plain counters), 2, 4, 8 or 12, where no file gives rules")
-	flags.StringVar(&f.estimate, "estimate", "nearest", "nearest or lower, for rules that do not say")
+	flags.StringVar(&f.config, "config", "",
+		"rules of this `FILE`, a configuration of the edge; its source, allow and deny count, too")
+	flags.Uint32Var(&f.limit, "limit", 100,
+		"requests allowed in a window, where no file gives rules")
+	flags.DurationVar(&f.window, "window", time.Minute,
+		"`LENGTH` of the sliding window, where no file gives rules")
+	flags.DurationVar(&f.timeout, "mitigation-timeout", time.Minute,
+		"how `LONG` a source that went over is refused; 0 throttles; where no file gives rules")
+	flags.IntVar(&f.subWindows, "sub-windows", 12,
+		"1 (two plain counters), 2, 4, 8 or 12, where no file gives rules")
+	flags.StringVar(&f.estimate, "estimate", "nearest",
+		"nearest or lower, for rules that do not say")
 	cli.AddAlgorithm(flags, &f.algorithm, &f.burst)
-	flags.StringSliceVar(&f.good, "good", nil, "`WHO,...` should never be refused, as addresses or prefixes, or as answered=95%: sources to whom the origin\nanswered at least so much with 2xx or 3xx. What each limit would lose of them")
-	flags.StringVar(&f.source, "source", "", "the story of one source, by its `ADDRESS`, instead of a report of all")
-	flags.StringSliceVar(&f.curves, "curve", nil, "`RULE,...` to try at other limits, each alone; without, the rule if there is only one")
-	flags.StringVar(&f.plan, "plan", "", "judge all as if on this `PLAN`; without, as on the file's plans.default. No store of plans is read")
-	flags.StringVar(&f.host, "host", "", "`NAME` that was asked where a log does not say, for rules about hosts")
+	flags.StringSliceVar(&f.good, "good", nil,
+		"`WHO,...` should never be refused, as addresses or prefixes, or as answered=95%: sources to whom the origin\nanswered at least so much with 2xx or 3xx. What each limit would lose of them")
+	flags.StringVar(&f.source, "source", "",
+		"the story of one source, by its `ADDRESS`, instead of a report of all")
+	flags.StringSliceVar(&f.curves, "curve", nil,
+		"`RULE,...` to try at other limits, each alone; without, the rule if there is only one")
+	flags.StringVar(&f.plan, "plan", "",
+		"judge all as if on this `PLAN`; without, as on the file's plans.default. No store of plans is read")
+	flags.StringVar(&f.host, "host", "",
+		"`NAME` that was asked where a log does not say, for rules about hosts")
 	flags.IntVar(&f.top, "top", 20, "how many refused sources to show")
 	return f
 }
@@ -146,7 +157,8 @@ func Command(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, r := range curves {
-		curve, err := drawCurve(asked, asked.Rules[r], func(c *config.Config, limit uint32) (*whatif.Report, error) {
+		curve, err := drawCurve(asked, asked.Rules[r], func(c *config.Config,
+			limit uint32) (*whatif.Report, error) {
 			bar.Describe(fmt.Sprintf("%s at %d", asked.Rules[r].Name, limit))
 			return run(c, 1)
 		})
@@ -160,18 +172,24 @@ func Command(ctx context.Context, args []string) error {
 	found.Run.Describe(t)
 	found.Run.Mode, found.Run.Edges = judge.Deployed.String(), 1
 	if r := first; len(asked.Rules) == 1 {
-		found.Run.Limit, found.Run.Window, found.Run.SubWindows = r.Limit, report.Seconds(r.Window), r.SubWindows
-		found.Run.MitigationTimeout, found.Run.Estimate = report.Seconds(r.MitigationTimeout), asked.Estimate.String()
+		found.Run.Limit, found.Run.Window, found.Run.SubWindows = r.Limit, report.Seconds(r.Window),
+			r.SubWindows
+		found.Run.MitigationTimeout, found.Run.Estimate = report.Seconds(r.MitigationTimeout),
+			asked.Estimate.String()
 		if r.Estimate != nil {
 			found.Run.Estimate = r.Estimate.String()
 		}
 	}
-	found.Run.Notes = append(notes(t, asked, logged, found.Forgotten), sheddingNotes(asked, ask.limitless)...)
+	found.Run.Notes = append(notes(t, asked, logged, found.Forgotten),
+		sheddingNotes(asked, ask.limitless)...)
 	found.Run.Took = report.Seconds(time.Since(began))
 	if err := whatif.WriteText(os.Stdout, found); err != nil {
 		return err
 	}
-	if err := cli.ToFile(out.JSON, func(w io.Writer) error { return whatif.WriteJSON(w, found) }); err != nil {
+	if err := cli.ToFile(out.JSON, func(w io.Writer) error {
+		return whatif.WriteJSON(w,
+			found)
+	}); err != nil {
 		return err
 	}
 	return cli.ToFile(out.HTML, func(w io.Writer) error { return whatif.WriteHTML(w, found) })
@@ -192,7 +210,8 @@ func (f *askFlags) called() (list []netip.Prefix, answered float64, err error) {
 		if err != nil {
 			a, err := netip.ParseAddr(text)
 			if err != nil {
-				return nil, 0, cli.Usagef("--good %s: want an address such as 192.0.2.7, a prefix such as 192.0.2.0/24, or a share of good answers such as answered=95%%", text)
+				return nil, 0,
+					cli.Usagef("--good %s: want an address such as 192.0.2.7, a prefix such as 192.0.2.0/24, or a share of good answers such as answered=95%%", text)
 			}
 			a = a.Unmap()
 			p = netip.PrefixFrom(a, a.BitLen())
@@ -202,7 +221,8 @@ func (f *askFlags) called() (list []netip.Prefix, answered float64, err error) {
 	return list, answered, nil
 }
 
-// load puts file and flags together: what the edge would have in force. There is at least one rule that is not off.
+// load puts file and flags together: what the edge would have in force. There is at least one rule
+// that is not off.
 func (f *askFlags) load() (*config.Config, error) {
 	c := config.Default()
 	if f.config != "" {
@@ -214,10 +234,12 @@ func (f *askFlags) load() (*config.Config, error) {
 			}
 			return nil, fmt.Errorf("--config %s: cannot be read: %w", f.config, err)
 		}
-		if c, err = (config.Parser{Env: os.LookupEnv, Missing: dryrun.Missing}).Parse(f.config, text); err != nil {
+		if c, err = (config.Parser{Env: os.LookupEnv, Missing: dryrun.Missing}).Parse(f.config,
+			text); err != nil {
 			first, rest, more := strings.Cut(err.Error(), "\n")
 			if more {
-				return nil, fmt.Errorf("%s (and %d more: sluice check %s shows all)", first, 1+strings.Count(rest, "\n"), f.config)
+				return nil, fmt.Errorf("%s (and %d more: sluice check %s shows all)", first,
+					1+strings.Count(rest, "\n"), f.config)
 			}
 			return nil, err
 		}
@@ -230,17 +252,21 @@ func (f *askFlags) load() (*config.Config, error) {
 		c.Estimate = e
 	}
 	if len(c.Rules) > 0 {
-		for _, name := range []string{"limit", "window", "mitigation-timeout", "sub-windows", "algorithm", "burst"} {
+		for _, name := range []string{"limit", "window", "mitigation-timeout", "sub-windows",
+			"algorithm", "burst"} {
 			if f.set.Changed(name) {
-				return nil, cli.Usagef("--%s: %s gives rules, so there is no rule to set: remove the flag, or change the file", name, f.config)
+				return nil,
+					cli.Usagef("--%s: %s gives rules, so there is no rule to set: remove the flag, or change the file", name, f.config)
 			}
 		}
 		if !slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Mode != rules.Off }) {
 			return nil, fmt.Errorf("%s: every rule is off: there is nothing to ask about", f.config)
 		}
-		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool { return r.Mode == rules.Off })
+		c.Rules = slices.DeleteFunc(c.Rules,
+			func(r rules.Config) bool { return r.Mode == rules.Off })
 		if !slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Limit > 0 }) {
-			return nil, fmt.Errorf("%s: no rule has a limit: who is shed follows from how fast an origin answers, and how many are in flight from how long requests take, and a log shows neither: there is nothing to ask about", f.config)
+			return nil,
+				fmt.Errorf("%s: no rule has a limit: who is shed follows from how fast an origin answers, and how many are in flight from how long requests take, and a log shows neither: there is nothing to ask about", f.config)
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool {
 			if r.Limit == 0 {
@@ -251,19 +277,23 @@ func (f *askFlags) load() (*config.Config, error) {
 		return c, f.onPlan(c)
 	}
 	if f.plan != "" {
-		return nil, cli.Usagef("--plan %s: only rules of a file have plans: give --config FILE, or the limit of the plan with --limit", f.plan)
+		return nil,
+			cli.Usagef("--plan %s: only rules of a file have plans: give --config FILE, or the limit of the plan with --limit", f.plan)
 	}
 	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
-		return nil, cli.Usagef("--mitigation-timeout %v: want 0 to %v", f.timeout, mitigation.MaxTimeout)
+		return nil, cli.Usagef("--mitigation-timeout %v: want 0 to %v", f.timeout,
+			mitigation.MaxTimeout)
 	}
 	if _, err := algorithm.NewSliding("default", f.limit, f.window, f.subWindows, e); err != nil {
-		return nil, cli.Usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows", 1))
+		return nil, cli.Usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows",
+			1))
 	}
 	r := rules.Default("default", f.limit)
 	if f.algorithm != string(rules.Sliding) {
 		r.Estimate = &e
 	}
-	r.Window, r.MitigationTimeout, r.SubWindows = rules.Duration(f.window), rules.Duration(f.timeout), f.subWindows
+	r.Window, r.MitigationTimeout, r.SubWindows = rules.Duration(f.window),
+		rules.Duration(f.timeout), f.subWindows
 	r.Algorithm, r.Burst = rules.Algorithm(f.algorithm), f.burst
 	if !slices.Contains(rules.Algorithms, r.Algorithm) {
 		return nil, cli.Usagef("--algorithm %s: want one of %v", f.algorithm, rules.Algorithms)
@@ -280,7 +310,8 @@ func (f *askFlags) onPlan(c *config.Config) error {
 	if f.plan != "" {
 		known := slices.ContainsFunc(c.Rules, func(r rules.Config) bool {
 			_, limit := r.Plans[f.plan]
-			return limit || slices.Contains(r.Match.Plans, f.plan) || r.Match.Not != nil && slices.Contains(r.Match.Not.Plans, f.plan)
+			return limit || slices.Contains(r.Match.Plans, f.plan) || r.Match.Not != nil &&
+				slices.Contains(r.Match.Not.Plans, f.plan)
 		})
 		if !known && f.plan != c.Plans.Default {
 			return cli.Usagef("--plan %s: no rule of %s knows that plan", f.plan, f.config)
@@ -309,9 +340,12 @@ func dryRun(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, e
 		for range rule.Limits() {
 			l := limits[len(o.Rules)]
 			o.Rules = append(o.Rules, whatif.JudgedRule{
-				Name: l.Policy, About: about(rule), Limit: l.Counter.Limit, Window: l.Counter.Window,
-				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow || rule.Action == rules.Tag,
-				Truth: virtual.TruthOf(t, l.Counter), Units: rule.Cost.Units, Lacks: logged.lacks(&rule),
+				Name: l.Policy, About: about(rule), Limit: l.Counter.Limit,
+				Window:  l.Counter.Window,
+				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow ||
+					rule.Mode == rules.Shadow || rule.Action == rules.Tag,
+				Truth: virtual.TruthOf(t, l.Counter), Units: rule.Cost.Units,
+				Lacks: logged.lacks(&rule),
 			})
 		}
 	}
@@ -325,7 +359,8 @@ func dryRun(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, e
 	o.DryRun = func(i int) whatif.Outcome {
 		q := &t.Requests[i]
 		method, target := q.Line()
-		said := r.Judge(dryrun.Request{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status), Agent: t.Agent(i)}, start.Add(q.At))
+		said := r.Judge(dryrun.Request{Addr: t.Addr(i), Method: method, Host: q.Host,
+			Target: target, Status: int(q.Status), Agent: t.Agent(i)}, start.Add(q.At))
 		cases = cases[:0]
 		for _, k := range said.Cases {
 			n, there := numbers[k.Limit][k.Source]
@@ -333,22 +368,28 @@ func dryRun(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, e
 				n = int32(len(numbers[k.Limit]))
 				numbers[k.Limit][k.Source] = n
 			}
-			cases = append(cases, whatif.RuleResult{Rule: k.Limit, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts, Delay: k.Delay})
+			cases = append(cases, whatif.RuleResult{Rule: k.Limit, Counter: n, Refuses: k.Refuses,
+				Begins: k.Over, Counts: k.Counts, Delay: k.Delay})
 		}
-		return whatif.Outcome{Denied: said.Denied, Malformed: said.Malformed, Allowed: said.Allowed, Refused: said.Refused, Results: cases}
+		return whatif.Outcome{Denied: said.Denied, Malformed: said.Malformed, Allowed: said.Allowed,
+			Refused: said.Refused, Results: cases}
 	}
 	return o, nil
 }
 
-// roomFor is a table with room for each source under each limit, or, where a rule distinguishes more than sources, for
-// each request: no larger for a limit than an edge's default table.
+// roomFor is a table with room for each source under each limit, or, where a rule distinguishes
+// more than sources, for each request: no larger for a limit than an edge's default table.
 func roomFor(t *trace.Trace, c *config.Config) (room int) {
 	bySource := virtual.RoomFor(t)
 	byRequest := max(bySource, min(64*len(t.Requests)+1000, 1_000_000))
 	spread := slices.ContainsFunc(t.Sources, func(s trace.Source) bool { return s.Spread > 1 })
 	for i := range c.Rules {
 		r := &c.Rules[i]
-		if finer := spread || slices.ContainsFunc(r.Key, func(part string) bool { return part != "source" && part != "global" }); finer {
+		if finer := spread ||
+			slices.ContainsFunc(r.Key, func(part string) bool {
+				return part != "source" &&
+					part != "global"
+			}); finer {
 			room += r.Limits() * byRequest
 		} else {
 			room += r.Limits() * bySource
@@ -357,7 +398,8 @@ func roomFor(t *trace.Trace, c *config.Config) (room int) {
 	return min(room, 20_000_000)
 }
 
-// about says in a few words which requests a rule is about and how it counts them; nothing for a rule about all.
+// about says in a few words which requests a rule is about and how it counts them; nothing for a
+// rule about all.
 func about(r rules.Config) string {
 	var parts []string
 	if len(r.Match.Methods) > 0 {

@@ -1,8 +1,9 @@
-// Package helper answers edges over a Unix socket: it puts the entries that they may have into the kernel, and answers
-// what is wrong with the rest.
+// Package helper answers edges over a Unix socket: it puts the entries that they may have into the
+// kernel, and answers what is wrong with the rest.
 //
-// Only the edge's user is served: SO_PEERCRED names the user of a connection, whatever the permissions of the socket. All
-// connections share one set; the entries of an edge that disconnects end with their leases.
+// Only the edge's user is served: SO_PEERCRED names the user of a connection, whatever the
+// permissions of the socket. All connections share one set; the entries of an edge that disconnects
+// end with their leases.
 package helper
 
 import (
@@ -23,14 +24,16 @@ import (
 )
 
 const (
-	// mostConnections is how many connections are served at once, for eight edges or for four that hand over to others,
-	// and how many may wait at once for the answer that they are not served.
+	// mostConnections is how many connections are served at once, for eight edges or for four that
+	// hand over to others, and how many may wait at once for the answer that they are not served.
 	mostConnections = 8
 	// writeTime is how long an edge may take to read an answer.
 	writeTime = 2 * time.Second
-	// logTime is the shortest time between two lines of the log about connections that are refused, or about errors of the kernel.
+	// logTime is the shortest time between two lines of the log about connections that are refused,
+	// or about errors of the kernel.
 	logTime = time.Second
-	// sweepTime is the shortest time between two searches of a full set for entries that have ended.
+	// sweepTime is the shortest time between two searches of a full set for entries that have
+	// ended.
 	sweepTime = 100 * time.Millisecond
 )
 
@@ -55,11 +58,13 @@ type Config struct {
 type Helper struct {
 	Config
 
-	refusing atomic.Int32 // connections that get a refusal now; no part of what mu guards, which waits for the kernel
+	// Connections that get a refusal now; no part of what mu guards, which waits for the kernel
+	refusing atomic.Int32
 	refused  atomic.Int64 // when one was logged last, Unix nanoseconds
 
-	mu          sync.Mutex
-	ends        map[netip.Prefix]time.Time // of all entries, and of those that have ended since the last sweep
+	mu sync.Mutex
+	// Of all entries, and of those that have ended since the last sweep
+	ends        map[netip.Prefix]time.Time
 	swept       time.Time
 	failed      time.Time // when the kernel's last error was logged
 	connections int
@@ -68,7 +73,8 @@ type Helper struct {
 // New makes a helper without entries. The kernel must have none.
 func New(c Config) *Helper { return &Helper{Config: c, ends: make(map[netip.Prefix]time.Time)} }
 
-// Serve accepts and answers connections until ctx is done. It closes ln, and returns when all connections are closed.
+// Serve accepts and answers connections until ctx is done. It closes ln, and returns when all
+// connections are closed.
 func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -85,7 +91,8 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 		case err != nil:
 			h.Log.Warn("a connection was not accepted", "error", err)
 			select {
-			case <-time.After(100 * time.Millisecond): // there are no descriptors until one is closed
+			// There are no descriptors until one is closed
+			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
 			}
 			continue
@@ -106,8 +113,10 @@ func (h *Helper) admit(c *net.UnixConn) {
 		return
 	}
 	if user != h.User {
-		no := record.Record{Op: record.Hello, Code: record.WrongUser, A: uint64(user), B: uint64(h.User)}
-		if now, last := time.Now().UnixNano(), h.refused.Load(); now-last >= int64(logTime) && h.refused.CompareAndSwap(last, now) {
+		no := record.Record{Op: record.Hello, Code: record.WrongUser, A: uint64(user),
+			B: uint64(h.User)}
+		if now, last := time.Now().UnixNano(), h.refused.Load(); now-last >= int64(logTime) &&
+			h.refused.CompareAndSwap(last, now) {
 			h.Log.Warn("a connection was refused", "error", no.Error())
 		}
 		h.refuse(c, no)
@@ -135,8 +144,9 @@ func (h *Helper) admit(c *net.UnixConn) {
 	h.Log.Info("an edge has disconnected: its entries end with their leases")
 }
 
-// refuse answers a refusal, and reads what the other end has sent meanwhile: closing a socket with unread bytes loses the
-// answer. Any user may connect, so beyond mostConnections at once there is no answer: descriptors are for edges.
+// refuse answers a refusal, and reads what the other end has sent meanwhile: closing a socket with
+// unread bytes loses the answer. Any user may connect, so beyond mostConnections at once there is
+// no answer: descriptors are for edges.
 func (h *Helper) refuse(c *net.UnixConn, no record.Record) {
 	defer h.refusing.Add(-1)
 	if h.refusing.Add(1) > mostConnections {
@@ -162,7 +172,10 @@ func peer(c *net.UnixConn) (user uint32, err error) {
 	}
 	var cred *unix.Ucred
 	var failed error
-	err = raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	err = raw.Control(func(fd uintptr) {
+		cred, failed = unix.GetsockoptUcred(int(fd),
+			unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
 	if err = errors.Join(err, failed); err != nil {
 		return 0, err
 	}

@@ -29,7 +29,8 @@ type change struct {
 	lease  time.Duration
 }
 
-// serve answers until the edge disconnects, or sends something that is no record: what follows has no meaning then.
+// serve answers until the edge disconnects, or sends something that is no record: what follows has
+// no meaning then.
 func (s *session) serve() error {
 	in := bufio.NewReaderSize(s.conn, 256*record.Size)
 	s.out = bufio.NewWriterSize(deadlineWriter{s.conn}, 256*record.Size)
@@ -73,7 +74,8 @@ func (s *session) answer(r record.Record) error {
 	return err
 }
 
-// handle carries a record out. It returns an error of the connection; one of the kernel goes into an answer.
+// handle carries a record out. It returns an error of the connection; one of the kernel goes into
+// an answer.
 func (s *session) handle(r record.Record) error {
 	longest := uint64(s.Lease.Milliseconds())
 	switch r.Op {
@@ -88,7 +90,8 @@ func (s *session) handle(r record.Record) error {
 		case r.A == 0:
 			return s.answer(record.Record{Op: record.Add, Code: record.Malformed, Prefix: r.Prefix})
 		case r.A > longest:
-			return s.answer(record.Record{Op: record.Add, Code: record.LongLease, Prefix: r.Prefix, A: r.A, B: longest})
+			return s.answer(record.Record{Op: record.Add, Code: record.LongLease, Prefix: r.Prefix,
+				A: r.A, B: longest})
 		}
 		return s.queue(change{r.Prefix, time.Duration(r.A) * time.Millisecond})
 	case record.Delete:
@@ -136,7 +139,8 @@ func (s *session) apply() error {
 	s.forget()
 	s.failed = s.failed || err != nil
 	for _, p := range full {
-		if err := s.answer(record.Record{Op: record.Add, Code: record.Full, Prefix: p, B: uint64(s.Max)}); err != nil {
+		if err := s.answer(record.Record{Op: record.Add, Code: record.Full, Prefix: p,
+			B: uint64(s.Max)}); err != nil {
 			return err
 		}
 	}
@@ -153,7 +157,8 @@ func (s *session) report() error {
 		if c.Refused == 0 {
 			continue
 		}
-		if err := s.answer(record.Record{Op: record.Report, Prefix: c.Prefix, A: c.Refused}); err != nil {
+		if err := s.answer(record.Record{Op: record.Report, Prefix: c.Prefix,
+			A: c.Refused}); err != nil {
 			return err
 		}
 	}

@@ -11,15 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Elements come and go by the thousand, and nearly all of the helper's time goes into them. So their two messages, which
-// change a set and list it, are written and read here, in buffers that are kept: the package nftables makes several
-// objects for each element, which costs several times as much as the kernel's work on it (`bin/sluice-trial flood`).
+// Elements come and go by the thousand, and nearly all of the helper's time goes into them. So
+// their two messages, which change a set and list it, are written and read here, in buffers that
+// are kept: the package nftables makes several objects for each element, which costs several times
+// as much as the kernel's work on it (`bin/sluice-trial flood`).
 //
 //	batch begin | NEWSETELEM table set [key timeout] [key timeout] … | DELSETELEM … | batch end        answered by an error, 0 if none, for each message
 //	GETSETELEM table set                                     answered by [key timeout expiration counter] …, in parts, and DONE
 
-// answerTime is how long the kernel may take to answer. It answers while the request is sent, so an answer that is not there
-// was lost.
+// answerTime is how long the kernel may take to answer. It answers while the request is sent, so an
+// answer that is not there was lost.
 const answerTime = 5 * time.Second
 
 // elements is a socket for changes of sets, and its buffers.
@@ -36,22 +37,26 @@ func openElements() (*elements, error) {
 	return e, e.reopen()
 }
 
-// reopen replaces the socket by one with room for a whole transaction, and for its answers. After an error there is none, and every use
-// fails.
+// reopen replaces the socket by one with room for a whole transaction, and for its answers. After
+// an error there is none, and every use fails.
 func (e *elements) reopen() error {
 	e.close()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("nft: open a netlink socket: %w", err)
 	}
-	for force, plain := range map[int]int{unix.SO_SNDBUFFORCE: unix.SO_SNDBUF, unix.SO_RCVBUFFORCE: unix.SO_RCVBUF} {
+	for force, plain := range map[int]int{unix.SO_SNDBUFFORCE: unix.SO_SNDBUF,
+		unix.SO_RCVBUFFORCE: unix.SO_RCVBUF} {
 		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, socketBuffer) != nil {
-			err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, socketBuffer)) // in a user namespace
+			// In a user namespace
+			err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, socketBuffer))
 		}
 	}
 	timeout := unix.NsecToTimeval(answerTime.Nanoseconds())
-	err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1), // answers do not repeat what they answer
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout), unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
+	// Answers do not repeat what they answer
+	err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout), unix.Bind(fd,
+			&unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
 	if err != nil {
 		unix.Close(fd)
 		return fmt.Errorf("nft: open a netlink socket: %w", err)
@@ -154,7 +159,8 @@ func (e *elements) element(l Lease) {
 	e.unnest(key)
 	left := max(l.For, time.Millisecond)
 	e.duration(unix.NFTA_SET_ELEM_TIMEOUT, max(l.timeout, left))
-	e.duration(unix.NFTA_SET_ELEM_EXPIRATION, left) // an element that is there keeps its end if it is given its timeout again and nothing else
+	// An element that is there keeps its end if it is given its timeout again and nothing else
+	e.duration(unix.NFTA_SET_ELEM_EXPIRATION, left)
 	e.unnest(one)
 }
 
@@ -174,7 +180,8 @@ func (e *elements) batch(fill func()) error {
 		return nil
 	}
 	e.end(e.begin(unix.NFNL_MSG_BATCH_END, 0, unix.NFNL_SUBSYS_NFTABLES))
-	if err := unix.Sendto(e.fd, e.out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(e.fd, e.out, 0,
+		&unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return os.NewSyscallError("sendto", err)
 	}
 	for e.asked > 0 {
@@ -196,7 +203,8 @@ func (e *elements) list(set setKey, name string, each func(Count)) error {
 	e.text(unix.NFTA_SET_ELEM_LIST_TABLE, Name)
 	e.text(unix.NFTA_SET_ELEM_LIST_SET, name)
 	e.end(message)
-	if err := unix.Sendto(e.fd, e.out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(e.fd, e.out, 0,
+		&unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return os.NewSyscallError("sendto", err)
 	}
 	for done := false; !done; {
@@ -260,7 +268,8 @@ func count(b []byte, bits int, c *Count) error {
 
 var errShort = errors.New("a message of netlink is cut short")
 
-// receive calls take for each message of the next part of an answer. It returns an error that the kernel answers with.
+// receive calls take for each message of the next part of an answer. It returns an error that the
+// kernel answers with.
 func (e *elements) receive(take func(kind uint16, body []byte) error) error {
 	n, _, err := unix.Recvfrom(e.fd, e.in, unix.MSG_TRUNC)
 	for err == unix.EINTR { // a socket with a timeout is not restarted after a signal (signal(7))
@@ -300,7 +309,8 @@ func attributes(b []byte, take func(kind uint16, value []byte) error) error {
 		if len(b) < unix.SizeofNlAttr {
 			return errShort
 		}
-		length, kind := int(binary.NativeEndian.Uint16(b)), binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER)
+		length, kind := int(binary.NativeEndian.Uint16(b)),
+			binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER)
 		if length < unix.SizeofNlAttr || length > len(b) {
 			return errShort
 		}

@@ -1,4 +1,5 @@
-// Package nft keeps sets of prefixes in the kernel, and has it refuse new TCP connections from them: a table of nftables.
+// Package nft keeps sets of prefixes in the kernel, and has it refuse new TCP connections from
+// them: a table of nftables.
 //
 //	table inet sluice {
 //	    counter refused { }
@@ -15,10 +16,11 @@
 //	    chain refuse { counter name refused; reject with tcp reset }
 //	}
 //
-// Sets of one length are hash tables: a lookup costs the same however many entries there are, and each entry has its
-// timeout and its counter. A set of intervals would need one lookup for all lengths, but a tree is slower with many
-// entries, and refuses prefixes that overlap. The hook is input and not prerouting, so that forwarded packets pass
-// untouched, and ports are those that the edge listens on, after any translation of addresses.
+// Sets of one length are hash tables: a lookup costs the same however many entries there are, and
+// each entry has its timeout and its counter. A set of intervals would need one lookup for all
+// lengths, but a tree is slower with many entries, and refuses prefixes that overlap. The hook is
+// input and not prerouting, so that forwarded packets pass untouched, and ports are those that the
+// edge listens on, after any translation of addresses.
 package nft
 
 import (
@@ -40,8 +42,8 @@ import (
 // Name is the name of the table, in the family inet.
 const Name = "sluice"
 
-// elementsAtOnce is how many elements a message of netlink holds: a list is at most 64 KiB long, because an attribute has
-// 16 bits for its length.
+// elementsAtOnce is how many elements a message of netlink holds: a list is at most 64 KiB long,
+// because an attribute has 16 bits for its length.
 const elementsAtOnce = 1024
 
 // socketBuffer has room for the largest transaction, of AtOnce changes.
@@ -54,7 +56,9 @@ const AtOnce = 4096
 type Config struct {
 	Ports []uint16 // whose connections it may refuse
 	Drop  bool     // do not answer, in place of a reset
-	Max   int      // entries in all. Its sets have room for more: the kernel counts ended entries until it collects them
+	// Entries in all. Its sets have room for more: the kernel counts ended entries until it
+	// collects them
+	Max int
 }
 
 // Lease is a prefix that is refused for a time.
@@ -128,9 +132,10 @@ func Open(c Config) (*Table, error) {
 
 // connect opens a socket with room for a whole transaction, and for its answers.
 func (t *Table) connect() error {
-	conn, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *netlink.Conn) error {
-		return errors.Join(c.SetWriteBuffer(socketBuffer), c.SetReadBuffer(socketBuffer))
-	}))
+	conn, err := nftables.New(nftables.AsLasting(),
+		nftables.WithSockOptions(func(c *netlink.Conn) error {
+			return errors.Join(c.SetWriteBuffer(socketBuffer), c.SetReadBuffer(socketBuffer))
+		}))
 	if err != nil {
 		return fmt.Errorf("nft: open a netlink socket: %w", err)
 	}
@@ -146,7 +151,8 @@ func (t *Table) commit() error {
 	return nil
 }
 
-// again replaces the sockets after an error: answers may be left in them, which the next transaction would take for its own.
+// again replaces the sockets after an error: answers may be left in them, which the next
+// transaction would take for its own.
 func (t *Table) again(err error) error {
 	t.lost = true
 	_ = t.conn.CloseLasting()
@@ -160,7 +166,8 @@ func (t *Table) make() error {
 	t.conn.AddTable(t.table) // so that there is one to delete
 	t.conn.DelTable(t.table)
 	t.conn.AddTable(t.table)
-	t.conn.AddObj(&nftables.NamedObj{Table: t.table, Name: "refused", Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}})
+	t.conn.AddObj(&nftables.NamedObj{Table: t.table, Name: "refused", Type: nftables.ObjTypeCounter,
+		Obj: &expr.Counter{}})
 	ports := &nftables.Set{Table: t.table, Name: "ports", KeyType: nftables.TypeInetService}
 	var list []nftables.SetElement
 	for _, p := range t.config.Ports {
@@ -170,7 +177,9 @@ func (t *Table) make() error {
 		return err
 	}
 	accept := nftables.ChainPolicyAccept
-	t.input = t.conn.AddChain(&nftables.Chain{Name: "input", Table: t.table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityRaw, Policy: &accept})
+	t.input = t.conn.AddChain(&nftables.Chain{Name: "input", Table: t.table,
+		Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput,
+		Priority: nftables.ChainPriorityRaw, Policy: &accept})
 	refuse := t.conn.AddChain(&nftables.Chain{Name: "refuse", Table: t.table})
 	pass := &expr.Verdict{Kind: expr.VerdictAccept}
 	t.rule(t.input,
@@ -178,7 +187,8 @@ func (t *Table) make() error {
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{unix.IPPROTO_TCP}}, pass)
 	t.rule(t.input,
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{0x17}, Xor: []byte{0}},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{0x17},
+			Xor: []byte{0}},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{0x02}}, pass)
 	t.rule(t.input,
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
@@ -200,14 +210,17 @@ func (t *Table) rule(c *nftables.Chain, parts ...expr.Any) {
 	t.conn.AddRule(&nftables.Rule{Table: t.table, Chain: c, Exprs: parts})
 }
 
-// set returns the set of a length, and makes it if there is none. It stays: a set without elements costs a lookup, and there are
-// as many as lengths in the rules of an edge.
+// set returns the set of a length, and makes it if there is none. It stays: a set without elements
+// costs a lookup, and there are as many as lengths in the rules of an edge.
 func (t *Table) set(k setKey) (*nftables.Set, error) {
 	if s := t.sets[k]; s != nil {
 		return s, nil
 	}
-	s := &nftables.Set{Table: t.table, Name: k.name(), KeyType: nftables.TypeIPAddr, KeyByteOrder: binaryutil.BigEndian, HasTimeout: true, Counter: true, Size: uint32(2*t.config.Max + AtOnce)}
-	family, offset, length := byte(unix.NFPROTO_IPV4), uint32(12), uint32(4) // of the source in the header
+	s := &nftables.Set{Table: t.table, Name: k.name(), KeyType: nftables.TypeIPAddr,
+		KeyByteOrder: binaryutil.BigEndian, HasTimeout: true, Counter: true,
+		Size: uint32(2*t.config.Max + AtOnce)}
+	// Of the source in the header
+	family, offset, length := byte(unix.NFPROTO_IPV4), uint32(12), uint32(4)
 	if k.v6 {
 		s.KeyType = nftables.TypeIP6Addr
 		family, offset, length = unix.NFPROTO_IPV6, 8, 16
@@ -218,12 +231,15 @@ func (t *Table) set(k setKey) (*nftables.Set, error) {
 	parts := []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{family}},
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset,
+			Len: length},
 	}
 	if k.bits < int(length)*8 {
-		parts = append(parts, &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: length, Mask: mask(k.bits, int(length)), Xor: make([]byte, length)})
+		parts = append(parts, &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: length,
+			Mask: mask(k.bits, int(length)), Xor: make([]byte, length)})
 	}
-	t.rule(t.input, append(parts, &expr.Lookup{SourceRegister: 1, SetName: s.Name, SetID: s.ID}, &expr.Verdict{Kind: expr.VerdictGoto, Chain: "refuse"})...)
+	t.rule(t.input, append(parts, &expr.Lookup{SourceRegister: 1, SetName: s.Name, SetID: s.ID},
+		&expr.Verdict{Kind: expr.VerdictGoto, Chain: "refuse"})...)
 	if err := t.commit(); err != nil {
 		return nil, err
 	}
@@ -257,9 +273,10 @@ func (t *Table) probe() error {
 	return t.Apply(nil, []netip.Prefix{never})
 }
 
-// Apply refuses the prefixes in adds for a time from now on, and those in deletes no more, in one transaction. No prefix may
-// be in both lists, and each may be in a set already or not. There may be AtOnce of them. Where the kernel does not
-// renew, the counter of a prefix that is renewed begins at 0 again.
+// Apply refuses the prefixes in adds for a time from now on, and those in deletes no more, in one
+// transaction. No prefix may be in both lists, and each may be in a set already or not. There may
+// be AtOnce of them. Where the kernel does not renew, the counter of a prefix that is renewed
+// begins at 0 again.
 func (t *Table) Apply(adds []Lease, deletes []netip.Prefix) error {
 	t.gone = t.gone[:0]
 	for _, p := range deletes {
@@ -289,8 +306,9 @@ func (t *Table) Apply(adds []Lease, deletes []netip.Prefix) error {
 	return nil
 }
 
-// queue puts the changes of a set into the transaction. Each element that is to be deleted is added first: deleting one
-// that is not there, or has just expired, would be an error, which undoes the whole transaction.
+// queue puts the changes of a set into the transaction. Each element that is to be deleted is added
+// first: deleting one that is not there, or has just expired, would be an error, which undoes the
+// whole transaction.
 func (t *Table) queue(k setKey, name string, adds []Lease) {
 	t.moves.change(newElements, k, name, t.gone)
 	t.moves.change(deleteOnes, k, name, t.gone)
@@ -301,8 +319,8 @@ func (t *Table) queue(k setKey, name string, adds []Lease) {
 	}
 }
 
-// Flush empties the sets. The sets and the count of refused SYNs stay, unless an error came before: then the table is made
-// anew.
+// Flush empties the sets. The sets and the count of refused SYNs stay, unless an error came before:
+// then the table is made anew.
 func (t *Table) Flush() error {
 	if t.lost {
 		if err := t.make(); err != nil {
@@ -326,7 +344,8 @@ func (t *Table) Counts() (list []Count, refused uint64, err error) {
 			return nil, 0, fmt.Errorf("nft: read a set: %w", t.again(err))
 		}
 	}
-	object, err := t.conn.GetObject(&nftables.NamedObj{Table: t.table, Name: "refused", Type: nftables.ObjTypeCounter})
+	object, err := t.conn.GetObject(&nftables.NamedObj{Table: t.table, Name: "refused",
+		Type: nftables.ObjTypeCounter})
 	if err != nil {
 		return nil, 0, fmt.Errorf("nft: read the counter: %w", t.again(err))
 	}

@@ -1,5 +1,6 @@
-// Package command has the commands of sluice that start no edge: what a command is, those that ask a running edge at its operators' listener
-// (Operators), and the one that tells what became of a source (Why).
+// Package command has the commands of sluice that start no edge: what a command is, those that ask
+// a running edge at its operators' listener (Operators), and the one that tells what became of a
+// source (Why).
 package command
 
 import (
@@ -22,8 +23,8 @@ const (
 	ExitUsage  = 2
 )
 
-// Command is one of sluice's commands: a line of help, what shells complete, and what runs. It gets the arguments behind its
-// name and returns the exit code.
+// Command is one of sluice's commands: a line of help, what shells complete, and what runs. It gets
+// the arguments behind its name and returns the exit code.
 type Command struct {
 	completion.Command
 	Run func(args []string, stdout, stderr io.Writer) int
@@ -35,7 +36,8 @@ func (c Command) Usage() string {
 	if c.Flags == nil {
 		return fmt.Sprintf("%s: %s\n", line, c.Does)
 	}
-	return fmt.Sprintf("%s [flags]: %s\n\n%sFlags:\n%s", line, c.Does, examples[c.Name], c.Flags.FlagUsagesWrapped(100))
+	return fmt.Sprintf("%s [flags]: %s\n\n%sFlags:\n%s", line, c.Does, examples[c.Name],
+		c.Flags.FlagUsagesWrapped(100))
 }
 
 // examples are shown in the help of a command that has forms of its own.
@@ -66,8 +68,10 @@ A rule changed here lies over the file until it is rolled back to 0. docs/config
 
 `}
 
-// Offline is a command that asks no edge, with as many arguments as args names. meant is how it is used, for who gives others.
-func Offline(set *pflag.FlagSet, args, does, meant string, run func(args []string, stdout, stderr io.Writer) int) Command {
+// Offline is a command that asks no edge, with as many arguments as args names. meant is how it is
+// used, for who gives others.
+func Offline(set *pflag.FlagSet, args, does, meant string, run func(args []string, stdout,
+	stderr io.Writer) int) Command {
 	c := Command{Command: completion.Command{Name: set.Name(), Args: args, Does: does, Flags: set}}
 	c.Run = func(given []string, stdout, stderr io.Writer) int {
 		err := Parse(set, given)
@@ -110,7 +114,8 @@ func (d *duration) String() string {
 func (d *duration) Type() string { return "duration" }
 
 // durationFlag adds a flag with a time.
-func durationFlag(set *pflag.FlagSet, to *time.Duration, name string, standard time.Duration, usage string) *time.Duration {
+func durationFlag(set *pflag.FlagSet, to *time.Duration, name string, standard time.Duration,
+	usage string) *time.Duration {
 	*to = standard
 	set.Var((*duration)(to), name, usage)
 	return to
@@ -124,7 +129,8 @@ func NewFlagSet(name string) *pflag.FlagSet {
 	return s
 }
 
-// Parse reads a command line. What pflag says of a value that is none names Go's functions, and not what to write in its place.
+// Parse reads a command line. What pflag says of a value that is none names Go's functions, and not
+// what to write in its place.
 func Parse(s *pflag.FlagSet, args []string) error {
 	err := s.Parse(args)
 	var unknown *pflag.NotExistError
@@ -140,7 +146,8 @@ func Parse(s *pflag.FlagSet, args []string) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	want := map[string]string{"duration": "a time with a unit, such as 30s, 10m or 48h", "int": "a number", "int64": "a number", "uint64": "a number"}[wrong.GetFlag().Value.Type()]
+	want := map[string]string{"duration": "a time with a unit, such as 30s, 10m or 48h",
+		"int": "a number", "int64": "a number", "uint64": "a number"}[wrong.GetFlag().Value.Type()]
 	if want == "" {
 		return err
 	}

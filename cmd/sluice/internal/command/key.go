@@ -12,15 +12,18 @@ import (
 	"sluice/edge/control"
 )
 
-// keyFlags name who is counted by a key, in place of a source. What they say of a mistake has nothing of the value, which may be a secret.
+// keyFlags name who is counted by a key, in place of a source. What they say of a mistake has
+// nothing of the value, which may be a secret.
 type keyFlags struct {
 	parts []string
 	file  string
 }
 
 func (k *keyFlags) add(set *pflag.FlagSet) {
-	set.StringArrayVar(&k.parts, "key", nil, "in place of a source, who is counted by a key: `PART=VALUE`, such as header:X-Api-Key=k-4711 or jwt:sub=alice; of a composite key once for each part, in any order")
-	set.StringVar(&k.file, "key-file", "", "`FILE` that has the value of the --key without one, or lines PART=VALUE; - is standard input. So the value is in no history and no process list")
+	set.StringArrayVar(&k.parts, "key", nil,
+		"in place of a source, who is counted by a key: `PART=VALUE`, such as header:X-Api-Key=k-4711 or jwt:sub=alice; of a composite key once for each part, in any order")
+	set.StringVar(&k.file, "key-file", "",
+		"`FILE` that has the value of the --key without one, or lines PART=VALUE; - is standard input. So the value is in no history and no process list")
 }
 
 func (k *keyFlags) given() bool { return len(k.parts) > 0 || k.file != "" }
@@ -38,12 +41,15 @@ func (k *keyFlags) key(stdin io.Reader) (*control.Key, error) {
 		part, value, ok := strings.Cut(text, "=")
 		switch {
 		case part == "":
-			return nil, usageError{errors.New("--key: want PART=VALUE, such as header:X-Api-Key=k-4711")}
+			return nil,
+				usageError{errors.New("--key: want PART=VALUE, such as header:X-Api-Key=k-4711")}
 		case !ok && part == "global":
 		case !ok && k.file == "":
-			return nil, usageError{errors.New("--key has no value: want PART=VALUE, such as header:X-Api-Key=k-4711, or the value from --key-file FILE (- is standard input)")}
+			return nil,
+				usageError{errors.New("--key has no value: want PART=VALUE, such as header:X-Api-Key=k-4711, or the value from --key-file FILE (- is standard input)")}
 		case !ok && open >= 0:
-			return nil, usageError{errors.New("two --key have no value, and --key-file has one: give the file lines PART=VALUE, and leave --key out")}
+			return nil,
+				usageError{errors.New("two --key have no value, and --key-file has one: give the file lines PART=VALUE, and leave --key out")}
 		case !ok:
 			open = len(parts)
 		case value == "":
@@ -58,14 +64,16 @@ func (k *keyFlags) key(stdin io.Reader) (*control.Key, error) {
 		}
 		switch {
 		case open >= 0 && len(lines) > 1:
-			return nil, unreadError{fmt.Errorf("--key-file %s: it has %d lines: want the value of --key %s, in one", k.file, len(lines), parts[open].Key)}
+			return nil,
+				unreadError{fmt.Errorf("--key-file %s: it has %d lines: want the value of --key %s, in one", k.file, len(lines), parts[open].Key)}
 		case open >= 0:
 			parts[open].Value = lines[0]
 		default:
 			for i, line := range lines {
 				part, value, ok := strings.Cut(line, "=")
 				if !ok || part == "" || value == "" {
-					return nil, unreadError{fmt.Errorf("--key-file %s, line %d: want PART=VALUE, or name the part with --key PART", k.file, i+1)}
+					return nil,
+						unreadError{fmt.Errorf("--key-file %s, line %d: want PART=VALUE, or name the part with --key PART", k.file, i+1)}
 				}
 				parts = append(parts, control.KeyPart{Key: part, Value: value})
 			}
@@ -93,9 +101,11 @@ func (k *keyFlags) read(stdin io.Reader) ([]string, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--key-file: %w", err)
 	case len(text) > maxKeyFile:
-		return nil, fmt.Errorf("--key-file %s: it is longer than %d bytes: want one value", k.file, maxKeyFile)
+		return nil, fmt.Errorf("--key-file %s: it is longer than %d bytes: want one value", k.file,
+			maxKeyFile)
 	}
-	lines := strings.Split(strings.ReplaceAll(strings.TrimRight(string(text), "\r\n"), "\r\n", "\n"), "\n")
+	lines := strings.Split(strings.ReplaceAll(strings.TrimRight(string(text), "\r\n"), "\r\n",
+		"\n"), "\n")
 	if lines[0] == "" {
 		return nil, fmt.Errorf("--key-file %s: it is empty", k.file)
 	}
@@ -117,7 +127,8 @@ func (k *keyFlags) whom(args []string, source func(string) error) (n named, err 
 		n.key, err = k.key(os.Stdin)
 		return n, err
 	case len(args) == 0:
-		return n, usageError{errors.New("want a SOURCE|CIDR, the # and digest that sluice blocked shows, or --key PART=VALUE")}
+		return n,
+			usageError{errors.New("want a SOURCE|CIDR, the # and digest that sluice blocked shows, or --key PART=VALUE")}
 	}
 	if err = source(args[0]); err != nil {
 		return n, usageError{err}

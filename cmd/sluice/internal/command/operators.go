@@ -26,50 +26,63 @@ func Operators() []Command {
 		return func(c *operator.Client, _ []string) error { return do(c) }
 	}
 	status := NewFlagSet("status")
-	wait := durationFlag(status, new(time.Duration), "wait", 0, "wait `TIME` at most until the edge is ready")
+	wait := durationFlag(status, new(time.Duration), "wait", 0,
+		"wait `TIME` at most until the edge is ready")
 	const ofPoP = "of all edges of the PoP together, with how old what each shows is, and which are missing"
 	statusOfPoP := status.Bool("pop", false, "what each edge of the PoP does, and all together")
 	top := NewFlagSet("top")
 	topOfPoP := top.Bool("pop", false, ofPoP)
 	by := top.String("by", "requests", "heaviest by `requests|refused|shadow`")
-	kind := top.String("kind", "address", "`address|key`: addresses, or the keys that rules count by")
+	kind := top.String("kind", "address",
+		"`address|key`: addresses, or the keys that rules count by")
 	ofRule := top.String("rule", "", "of keys: those by which the rule `NAME` counts")
 	count := top.IntP("number", "n", 20, "how many to show, 1 to 1000")
 	events := NewFlagSet("events")
-	since := events.String("since", "", "only what came after the `EVENT` of a number, a time such as 2026-05-04T14:05:00Z, or a while ago such as 10m or 1d")
+	since := events.String("since", "",
+		"only what came after the `EVENT` of a number, a time such as 2026-05-04T14:05:00Z, or a while ago such as 10m or 1d")
 	eventsOfPoP := events.Bool("pop", false, ofPoP)
 	block, unblock := NewFlagSet("block"), NewFlagSet("unblock")
-	length := durationFlag(block, new(time.Duration), "for", 10*time.Minute, "for how long: a `TIME` such as 10m, 24h or 2d")
-	until := block.String("until", "", "in place of --for: until this `TIME`, such as 2026-05-04T14:05:00Z, or 14:05 (UTC, the next one)")
+	length := durationFlag(block, new(time.Duration), "for", 10*time.Minute,
+		"for how long: a `TIME` such as 10m, 24h or 2d")
+	until := block.String("until", "",
+		"in place of --for: until this `TIME`, such as 2026-05-04T14:05:00Z, or 14:05 (UTC, the next one)")
 	reason := block.String("reason", "", "why, for other operators: `TEXT`")
 	blocked := NewFlagSet("blocked")
 	var only operator.Filter
-	blocked.StringVar(&only.Rule, "rule", "", "only under the rule `NAME`; * is what blocks under every rule")
-	blocked.StringVar(&only.Source, "source", "", "only `SOURCE|CIDR`, and prefixes that hold it or lie in it")
-	blocked.StringVar(&only.Mode, "mode", "", "only by rules that refuse, or by those in shadow: `enforce|shadow`")
-	blocked.StringVar(&only.By, "by", "", "only those that this edge, another one, an operator, or another PoP began: `edge|pop|admin|peer`")
+	blocked.StringVar(&only.Rule, "rule", "",
+		"only under the rule `NAME`; * is what blocks under every rule")
+	blocked.StringVar(&only.Source, "source", "",
+		"only `SOURCE|CIDR`, and prefixes that hold it or lie in it")
+	blocked.StringVar(&only.Mode, "mode", "",
+		"only by rules that refuse, or by those in shadow: `enforce|shadow`")
+	blocked.StringVar(&only.By, "by", "",
+		"only those that this edge, another one, an operator, or another PoP began: `edge|pop|admin|peer`")
 	blocked.StringVar(&only.Text, "find", "", "only those with `TEXT` in source, rule or reason")
 	blocked.BoolVar(&only.PoP, "pop", false, ofPoP)
 	manual := blocked.Bool("manual", false, "only those that an operator began, as --by admin")
-	blockRule := block.String("rule", control.AllRules, "under the rule `NAME` only; * is every rule")
+	blockRule := block.String("rule", control.AllRules,
+		"under the rule `NAME` only; * is every rule")
 	var blockKey, unblockKey keyFlags
 	blockKey.add(block)
 	unblockKey.add(unblock)
-	unblockRule := unblock.String("rule", control.AllRules, "under the rule `NAME` only; * is every rule")
+	unblockRule := unblock.String("rule", control.AllRules,
+		"under the rule `NAME` only; * is every rule")
 
 	return append([]Command{
-		operatorCommand(status, "", "how an edge and its PoP are; exit 1 if it is not ready", func(c *operator.Client, _ []string) error {
-			if *wait > 0 {
-				if err := c.WaitReady(*wait); err != nil {
-					return err
+		operatorCommand(status, "", "how an edge and its PoP are; exit 1 if it is not ready",
+			func(c *operator.Client, _ []string) error {
+				if *wait > 0 {
+					if err := c.WaitReady(*wait); err != nil {
+						return err
+					}
 				}
-			}
-			if *statusOfPoP {
-				return c.StatusOfPoP()
-			}
-			return c.Status()
-		}),
-		operatorCommand(top, "", "the heaviest sources, or keys", func(c *operator.Client, _ []string) error {
+				if *statusOfPoP {
+					return c.StatusOfPoP()
+				}
+				return c.Status()
+			}),
+		operatorCommand(top, "", "the heaviest sources, or keys", func(c *operator.Client,
+			_ []string) error {
 			if !slices.Contains([]string{"requests", "refused", "shadow"}, *by) {
 				return usageError{fmt.Errorf("--by %q: want requests, refused or shadow", *by)}
 			}
@@ -90,71 +103,84 @@ func Operators() []Command {
 			}
 			return c.Top(*by, *count)
 		}),
-		operatorCommand(blocked, "", "who is blocked, by whom and until when", func(c *operator.Client, _ []string) error {
-			switch {
-			case *manual && only.By != "" && only.By != "admin":
-				return usageError{fmt.Errorf("--manual and --by %s: give one of them", only.By)}
-			case *manual:
-				only.By = "admin"
-			case !slices.Contains([]string{"", "edge", "pop", "admin", "peer"}, only.By):
-				return usageError{fmt.Errorf("--by %q: want edge, pop, admin or peer", only.By)}
-			}
-			if !slices.Contains([]string{"", "enforce", "shadow"}, only.Mode) {
-				return usageError{fmt.Errorf("--mode %q: want enforce or shadow", only.Mode)}
-			}
-			if only.Source != "" {
-				if err := operator.CheckSource(only.Source); err != nil {
-					return usageError{fmt.Errorf("--source: %w", err)}
+		operatorCommand(blocked, "", "who is blocked, by whom and until when",
+			func(c *operator.Client, _ []string) error {
+				switch {
+				case *manual && only.By != "" && only.By != "admin":
+					return usageError{fmt.Errorf("--manual and --by %s: give one of them", only.By)}
+				case *manual:
+					only.By = "admin"
+				case !slices.Contains([]string{"", "edge", "pop", "admin", "peer"}, only.By):
+					return usageError{fmt.Errorf("--by %q: want edge, pop, admin or peer", only.By)}
 				}
-			}
-			return c.Blocked(only)
-		}),
+				if !slices.Contains([]string{"", "enforce", "shadow"}, only.Mode) {
+					return usageError{fmt.Errorf("--mode %q: want enforce or shadow", only.Mode)}
+				}
+				if only.Source != "" {
+					if err := operator.CheckSource(only.Source); err != nil {
+						return usageError{fmt.Errorf("--source: %w", err)}
+					}
+				}
+				return c.Blocked(only)
+			}),
 		operatorCommand(NewFlagSet("rules"), "[add|edit|set|remove|history|rollback …]",
 			"the rules in force; or add [FILE], edit NAME [FILE], set NAME FIELD=VALUE…, remove NAME, history NAME, rollback NAME [VERSION]", ruleCommand),
-		operatorCommand(NewFlagSet("lists"), "", "the named lists of addresses: how many entries they have, when they were read, and why the last look failed", none((*operator.Client).Lists)),
-		operatorCommand(NewFlagSet("reload"), "", "read the configuration again, wait, and say what has changed; exit 1, with the reason, if it is wrong", none((*operator.Client).Reload)),
-		operatorCommand(NewFlagSet("drain"), "", "take the edge out of service: /readyz says 503, and it serves whoever comes, until undrain or a restart", none((*operator.Client).Drain)),
-		operatorCommand(NewFlagSet("undrain"), "", "take the edge back into service", none((*operator.Client).Undrain)),
-		operatorCommand(NewFlagSet("config"), "", "the configuration in force, and where it is from", none((*operator.Client).Config)),
-		operatorCommand(block, "[SOURCE|CIDR]", "block a source, or who is counted by a key, for a while, on every edge of the PoP", func(c *operator.Client, args []string) error {
-			switch {
-			case *until != "" && block.Changed("for"):
-				return usageError{errors.New("--for and --until: give one of them")}
-			case *until != "":
-				var err error
-				if *length, err = lasts(*until, c.Now); err != nil {
-					return err
+		operatorCommand(NewFlagSet("lists"), "",
+			"the named lists of addresses: how many entries they have, when they were read, and why the last look failed", none((*operator.Client).Lists)),
+		operatorCommand(NewFlagSet("reload"), "",
+			"read the configuration again, wait, and say what has changed; exit 1, with the reason, if it is wrong", none((*operator.Client).Reload)),
+		operatorCommand(NewFlagSet("drain"), "",
+			"take the edge out of service: /readyz says 503, and it serves whoever comes, until undrain or a restart", none((*operator.Client).Drain)),
+		operatorCommand(NewFlagSet("undrain"), "", "take the edge back into service",
+			none((*operator.Client).Undrain)),
+		operatorCommand(NewFlagSet("config"), "",
+			"the configuration in force, and where it is from", none((*operator.Client).Config)),
+		operatorCommand(block, "[SOURCE|CIDR]",
+			"block a source, or who is counted by a key, for a while, on every edge of the PoP",
+			func(c *operator.Client, args []string) error {
+				switch {
+				case *until != "" && block.Changed("for"):
+					return usageError{errors.New("--for and --until: give one of them")}
+				case *until != "":
+					var err error
+					if *length, err = lasts(*until, c.Now); err != nil {
+						return err
+					}
+				case *length <= 0:
+					return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
 				}
-			case *length <= 0:
-				return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
-			}
-			who, err := target(&blockKey, args, *blockRule)
-			switch {
-			case err != nil:
-				return err
-			case who.key != nil:
-				return c.BlockKey(who.key, *blockRule, *length, *reason)
-			}
-			return c.Block(who.source, *blockRule, *length, *reason)
-		}),
-		operatorCommand(unblock, "[SOURCE|CIDR]", "lift a source's blocks on every edge of the PoP, and forget its counts", func(c *operator.Client, args []string) error {
-			who, err := target(&unblockKey, args, *unblockRule)
-			switch {
-			case err != nil:
-				return err
-			case who.key != nil:
-				return c.UnblockKey(who.key, *unblockRule)
-			}
-			return c.Unblock(who.source, *unblockRule)
-		}),
-		listCommand(operator.Allow, "never limit a source for a while, on every edge of the PoP; without one, whom operators allow"),
-		listCommand(operator.Deny, "always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
-		operatorCommand(events, "", "what has happened lately, the latest last", func(c *operator.Client, _ []string) error {
-			if *eventsOfPoP {
-				return c.EventsOfPoP(*since)
-			}
-			return c.Events(*since)
-		}),
+				who, err := target(&blockKey, args, *blockRule)
+				switch {
+				case err != nil:
+					return err
+				case who.key != nil:
+					return c.BlockKey(who.key, *blockRule, *length, *reason)
+				}
+				return c.Block(who.source, *blockRule, *length, *reason)
+			}),
+		operatorCommand(unblock, "[SOURCE|CIDR]",
+			"lift a source's blocks on every edge of the PoP, and forget its counts",
+			func(c *operator.Client, args []string) error {
+				who, err := target(&unblockKey, args, *unblockRule)
+				switch {
+				case err != nil:
+					return err
+				case who.key != nil:
+					return c.UnblockKey(who.key, *unblockRule)
+				}
+				return c.Unblock(who.source, *unblockRule)
+			}),
+		listCommand(operator.Allow,
+			"never limit a source for a while, on every edge of the PoP; without one, whom operators allow"),
+		listCommand(operator.Deny,
+			"always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
+		operatorCommand(events, "", "what has happened lately, the latest last",
+			func(c *operator.Client, _ []string) error {
+				if *eventsOfPoP {
+					return c.EventsOfPoP(*since)
+				}
+				return c.Events(*since)
+			}),
 		maintenanceCommand(),
 	}, append(planCommands(), tryCommand(), suggestCommand())...)
 }
@@ -168,7 +194,8 @@ func lasts(until string, now time.Time) (time.Duration, error) {
 		}
 		if form != time.RFC3339 {
 			now := now.UTC()
-			t = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+			t = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0,
+				time.UTC)
 			if !t.After(now) {
 				t = t.AddDate(0, 0, 1)
 			}
@@ -178,16 +205,19 @@ func lasts(until string, now time.Time) (time.Duration, error) {
 		}
 		return t.Sub(now).Round(time.Millisecond), nil
 	}
-	return 0, usageError{fmt.Errorf("--until %q: want a time such as 2026-05-04T14:05:00Z or 14:05", until)}
+	return 0, usageError{fmt.Errorf("--until %q: want a time such as 2026-05-04T14:05:00Z or 14:05",
+		until)}
 }
 
 // listCommand is the command of a list that operators keep.
 func listCommand(list operator.List, does string) Command {
 	set := NewFlagSet(string(list))
-	length := durationFlag(set, new(time.Duration), "for", 10*time.Minute, "for how long: a `TIME` such as 10m, 24h or 2d")
+	length := durationFlag(set, new(time.Duration), "for", 10*time.Minute,
+		"for how long: a `TIME` such as 10m, 24h or 2d")
 	reason := set.String("reason", "", "why, for other operators: `TEXT`")
 	remove := set.Bool("remove", false, "take the source off the list")
-	return operatorCommand(set, "[SOURCE|CIDR]", does, func(c *operator.Client, args []string) error {
+	return operatorCommand(set, "[SOURCE|CIDR]", does, func(c *operator.Client,
+		args []string) error {
 		if len(args) == 0 {
 			for _, f := range []string{"for", "reason", "remove"} {
 				if set.Changed(f) {
@@ -214,11 +244,14 @@ func listCommand(list operator.List, does string) Command {
 // maintenanceCommand has the PoP answer 503.
 func maintenanceCommand() Command {
 	set := NewFlagSet("maintenance")
-	length := durationFlag(set, new(time.Duration), "for", 0, "end by itself after a `TIME` such as 2h; 0: when it is turned off")
-	allow := set.StringSlice("allow", nil, "serve those of an address or a prefix all the same: `CIDR,…`")
+	length := durationFlag(set, new(time.Duration), "for", 0,
+		"end by itself after a `TIME` such as 2h; 0: when it is turned off")
+	allow := set.StringSlice("allow", nil,
+		"serve those of an address or a prefix all the same: `CIDR,…`")
 	message := set.String("message", "", "what clients are told: `TEXT`")
 	does := "on answers 503 to all but --allow, on every edge of the PoP; off ends it; status says whether it is on"
-	return operatorCommand(set, "[on|off|status]", does, func(c *operator.Client, args []string) error {
+	return operatorCommand(set, "[on|off|status]", does, func(c *operator.Client,
+		args []string) error {
 		what := "status"
 		if len(args) > 0 {
 			what = args[0]
@@ -228,7 +261,8 @@ func maintenanceCommand() Command {
 		}
 		switch what {
 		case "on":
-			if set.Changed("allow") && len(*allow) == 0 { // of a variable that is not set, maybe: nobody would be spared
+			// Of a variable that is not set, maybe: nobody would be spared
+			if set.Changed("allow") && len(*allow) == 0 {
 				return usageError{errors.New("--allow is empty: want an address or a prefix, or leave it out to serve nobody")}
 			}
 			for _, one := range *allow {
@@ -260,9 +294,10 @@ func target(key *keyFlags, args []string, rule string) (named, error) {
 // usageError is a command line that makes no sense.
 type usageError struct{ error }
 
-// operatorCommand makes a command of what it asks of an edge. It takes as many arguments as args names: [NAME] may be left out, and of one with … there
-// may be several.
-func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Client, []string) error) Command {
+// operatorCommand makes a command of what it asks of an edge. It takes as many arguments as args
+// names: [NAME] may be left out, and of one with … there may be several.
+func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Client,
+	[]string) error) Command {
 	name := set.Name()
 	var edge listener
 	edge.addFlags(set)
@@ -324,17 +359,21 @@ type listener struct {
 
 func (l *listener) addFlags(set *pflag.FlagSet) {
 	l.flags = set
-	set.StringVar(&l.admin, "admin", config.Default().Admin, "the edge's operators' listener, `ADDR`")
-	set.StringVar(&l.config, "config", "", "the edge's configuration `FILE`, which names that listener and its token")
+	set.StringVar(&l.admin, "admin", config.Default().Admin,
+		"the edge's operators' listener, `ADDR`")
+	set.StringVar(&l.config, "config", "",
+		"the edge's configuration `FILE`, which names that listener and its token")
 	set.StringVar(&l.tokenFile, "token-file", "", "`FILE` that holds the listener's token")
 }
 
-// AddListener adds the flags of an operators' listener to a command that knows the edge's configuration, and returns how
-// to ask there.
+// AddListener adds the flags of an operators' listener to a command that knows the edge's
+// configuration, and returns how to ask there.
 func AddListener(set *pflag.FlagSet) func(*config.Config) (*operator.Client, error) {
 	l := &listener{flags: set}
-	set.StringVar(&l.admin, "admin", "", "the edge's operators' listener, `ADDR`, in place of that of the file")
-	set.StringVar(&l.tokenFile, "token-file", "", "`FILE` that holds the listener's token, in place of that of the file")
+	set.StringVar(&l.admin, "admin", "",
+		"the edge's operators' listener, `ADDR`, in place of that of the file")
+	set.StringVar(&l.tokenFile, "token-file", "",
+		"`FILE` that holds the listener's token, in place of that of the file")
 	return l.of
 }
 
@@ -346,7 +385,8 @@ func (l *listener) client() (*operator.Client, error) {
 		if errors.As(err, &unread) {
 			return nil, err
 		} else if err != nil {
-			return nil, fmt.Errorf("%s; until it is mended, leave --config out, and name the listener with --admin ADDR and --token-file FILE", settings.Sentence(err))
+			return nil,
+				fmt.Errorf("%s; until it is mended, leave --config out, and name the listener with --admin ADDR and --token-file FILE", settings.Sentence(err))
 		}
 		return l.of(found)
 	}
@@ -364,7 +404,8 @@ func (l *listener) of(found *config.Config) (*operator.Client, error) {
 		what, tokenFile = "admin_token_file", found.AdminTokenFile
 	}
 	if config.CheckAddress(c.Address) != nil {
-		return nil, usageError{fmt.Errorf("--admin: %q is not the address of an operators' listener: want HOST:PORT or unix:/PATH", c.Address)}
+		return nil,
+			usageError{fmt.Errorf("--admin: %q is not the address of an operators' listener: want HOST:PORT or unix:/PATH", c.Address)}
 	}
 	c.Who = who(os.Getenv("SUDO_USER"))
 	var err error

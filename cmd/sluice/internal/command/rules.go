@@ -18,16 +18,19 @@ import (
 
 // ruleForms are the forms of the command rules, with what each wants behind its name.
 var ruleForms = []struct{ name, args string }{
-	{"add", "[FILE]"}, {"edit", "NAME [FILE]"}, {"set", "NAME FIELD=VALUE…"}, {"remove", "NAME"}, {"history", "NAME"}, {"rollback", "NAME [VERSION]"},
+	{"add", "[FILE]"}, {"edit", "NAME [FILE]"}, {"set", "NAME FIELD=VALUE…"}, {"remove",
+		"NAME"}, {"history", "NAME"}, {"rollback", "NAME [VERSION]"},
 }
 
-// ruleCommand is the command rules: without arguments those in force, else one of them is changed, or its past shown.
+// ruleCommand is the command rules: without arguments those in force, else one of them is changed,
+// or its past shown.
 func ruleCommand(c *operator.Client, args []string) error {
 	if len(args) == 0 {
 		return c.Rules()
 	}
 	what, rest := args[0], args[1:]
-	i := slices.IndexFunc(ruleForms, func(f struct{ name, args string }) bool { return f.name == what })
+	i := slices.IndexFunc(ruleForms,
+		func(f struct{ name, args string }) bool { return f.name == what })
 	if i < 0 {
 		var forms []string
 		for _, f := range ruleForms {
@@ -63,7 +66,10 @@ func ruleCommand(c *operator.Client, args []string) error {
 	case what == "set":
 		return usageError{fmt.Errorf("nothing is to be set: sluice rules set %s limit=300", name)}
 	case what == "edit" && len(rest) == 1:
-		return c.EditRule(name, func(string) (rules.Config, error) { return oneRule(readRules(rest[0])) })
+		return c.EditRule(name, func(string) (rules.Config,
+			error) {
+			return oneRule(readRules(rest[0]))
+		})
 	case what == "edit" && len(rest) == 0:
 		if err := c.EditRule(name, inEditor); !errors.Is(err, errUnchanged) {
 			return err
@@ -93,7 +99,8 @@ func readRules(file string) ([]rules.Config, error) {
 	if file != "" && file != "-" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("%w: give a file with rules in YAML, or - for standard input", err)
+			return nil, fmt.Errorf("%w: give a file with rules in YAML, or - for standard input",
+				err)
 		}
 		return whole(settings.ParseRules(file, text))
 	}
@@ -111,7 +118,8 @@ func whole(list []rules.Config, err error) ([]rules.Config, error) {
 	return list, err
 }
 
-// wholeError is one whose lines are all shown: of rules that were given, each about another thing that is wrong.
+// wholeError is one whose lines are all shown: of rules that were given, each about another thing
+// that is wrong.
 type wholeError struct{ error }
 
 func (e wholeError) Unwrap() error { return e.error }
@@ -129,7 +137,8 @@ func oneRule(list []rules.Config, err error) (rules.Config, error) {
 // errUnchanged says that what was written is what is there.
 var errUnchanged = errors.New("nothing was changed")
 
-// inEditor has the operator's editor change a rule. What is wrong stays in its file, so that nothing written is lost.
+// inEditor has the operator's editor change a rule. What is wrong stays in its file, so that
+// nothing written is lost.
 func inEditor(now string) (rule rules.Config, err error) {
 	f, err := os.CreateTemp("", "sluice-rule-*.yaml")
 	if err != nil {
@@ -141,7 +150,8 @@ func inEditor(now string) (rule rules.Config, err error) {
 		return rule, err
 	}
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
-	run := exec.Command("sh", "-c", editor+` "$0"`, file) // an editor may have arguments, as in code --wait
+	// An editor may have arguments, as in code --wait
+	run := exec.Command("sh", "-c", editor+` "$0"`, file)
 	run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := run.Run(); err != nil {
 		_ = os.Remove(file)
@@ -156,7 +166,8 @@ func inEditor(now string) (rule rules.Config, err error) {
 		return rule, errUnchanged
 	}
 	if rule, err = oneRule(settings.ParseRules(file, text)); err != nil {
-		return rule, wholeError{fmt.Errorf("%w\nnothing is changed, and what you wrote is in %s: mend it there, and give it as sluice rules edit NAME %[2]s", err, file)}
+		return rule,
+			wholeError{fmt.Errorf("%w\nnothing is changed, and what you wrote is in %s: mend it there, and give it as sluice rules edit NAME %[2]s", err, file)}
 	}
 	return rule, os.Remove(file)
 }

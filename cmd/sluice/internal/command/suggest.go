@@ -12,14 +12,17 @@ import (
 // suggestCommand is the command that suggests a limit.
 func suggestCommand() Command {
 	set := NewFlagSet("suggest")
-	refuse := set.String("refuse", "1%", "the `SHARE` of the sources that look honest that may be refused, 0.4% to 50%")
-	return operatorCommand(set, "RULE", "suggest a limit for a rule, with its confidence, from what its sources have sent", func(c *operator.Client, args []string) error {
-		share, err := percent(*refuse)
-		if err != nil {
-			return usageError{fmt.Errorf("--refuse %w", err)}
-		}
-		return c.Suggest(args[0], share)
-	})
+	refuse := set.String("refuse", "1%",
+		"the `SHARE` of the sources that look honest that may be refused, 0.4% to 50%")
+	return operatorCommand(set, "RULE",
+		"suggest a limit for a rule, with its confidence, from what its sources have sent",
+		func(c *operator.Client, args []string) error {
+			share, err := percent(*refuse)
+			if err != nil {
+				return usageError{fmt.Errorf("--refuse %w", err)}
+			}
+			return c.Suggest(args[0], share)
+		})
 }
 
 // percent reads a share such as 1%.
@@ -30,7 +33,8 @@ func percent(text string) (float64, error) {
 		return 0, fmt.Errorf("%q: want a share in percent, such as 1%%", text)
 	}
 	if err := peaks.CheckShare(percent / 100); err != nil {
-		return 0, fmt.Errorf("%q: want %g%% to %g%%", text, 100*peaks.LeastShare, 100*peaks.MostShare)
+		return 0, fmt.Errorf("%q: want %g%% to %g%%", text, 100*peaks.LeastShare,
+			100*peaks.MostShare)
 	}
 	return percent / 100, nil
 }

@@ -20,56 +20,61 @@ const maxRuleFile = 64 << 10
 // tryCommand is the command by which rules are tried.
 func tryCommand() Command {
 	set := NewFlagSet("try")
-	length := durationFlag(set, new(time.Duration), "for", 10*time.Minute, "for how long: a `TIME` such as 10m or 1d, 7 days at most")
+	length := durationFlag(set, new(time.Duration), "for", 10*time.Minute,
+		"for how long: a `TIME` such as 10m or 1d, 7 days at most")
 	name := set.String("name", "", "the `NAME` of the try; without, the first try-N that is free")
-	file := set.String("file", "", "the rule's fields from a `FILE` in YAML or JSON; - is standard input; fields given beside it win")
+	file := set.String("file", "",
+		"the rule's fields from a `FILE` in YAML or JSON; - is standard input; fields given beside it win")
 	detach := set.Bool("detach", false, "only begin: sluice try show NAME tells how it goes")
 	const forms = "want try FIELD=VALUE…, try list, try show NAME, or try stop NAME"
-	return operatorCommand(set, "[FIELD=VALUE…|list|show|stop]", "try a rule beside those in force: whom it would refuse, and how many of them look honest", func(c *operator.Client, args []string) error {
-		var does string
-		if len(args) > 0 {
-			does = args[0]
-		}
-		switch does {
-		case "list", "show", "stop":
-			for _, f := range []string{"for", "name", "file", "detach"} {
-				if set.Changed(f) {
-					return usageError{fmt.Errorf("--%s is for a new try: leave it out", f)}
+	return operatorCommand(set, "[FIELD=VALUE…|list|show|stop]",
+		"try a rule beside those in force: whom it would refuse, and how many of them look honest",
+		func(c *operator.Client, args []string) error {
+			var does string
+			if len(args) > 0 {
+				does = args[0]
+			}
+			switch does {
+			case "list", "show", "stop":
+				for _, f := range []string{"for", "name", "file", "detach"} {
+					if set.Changed(f) {
+						return usageError{fmt.Errorf("--%s is for a new try: leave it out", f)}
+					}
 				}
+				switch {
+				case does == "list" && len(args) == 1:
+					return c.Tries()
+				case does == "show" && len(args) == 2:
+					return c.ShowTry(args[1])
+				case does == "stop" && len(args) == 2:
+					return c.StopTry(args[1])
+				}
+				return usageError{errors.New(forms)}
 			}
+			if err := tryout.CheckTime(*length); err != nil {
+				return usageError{fmt.Errorf("--for: %w", err)}
+			}
+			rule, err := givenRule(*file, args)
+			if err != nil {
+				return err
+			}
+			if len(rule) == 0 {
+				return usageError{errors.New("nothing is to be tried: " + forms +
+					", such as sluice try 'limit=50 window=1m'")}
+			}
+			begun, err := c.BeginTry(*name, rule, *length)
 			switch {
-			case does == "list" && len(args) == 1:
-				return c.Tries()
-			case does == "show" && len(args) == 2:
-				return c.ShowTry(args[1])
-			case does == "stop" && len(args) == 2:
-				return c.StopTry(args[1])
+			case err != nil:
+				return err
+			case *detach && c.JSON:
+				return c.ShowTry(begun)
+			case *detach:
+				return nil
 			}
-			return usageError{errors.New(forms)}
-		}
-		if err := tryout.CheckTime(*length); err != nil {
-			return usageError{fmt.Errorf("--for: %w", err)}
-		}
-		rule, err := givenRule(*file, args)
-		if err != nil {
-			return err
-		}
-		if len(rule) == 0 {
-			return usageError{errors.New("nothing is to be tried: " + forms + ", such as sluice try 'limit=50 window=1m'")}
-		}
-		begun, err := c.BeginTry(*name, rule, *length)
-		switch {
-		case err != nil:
-			return err
-		case *detach && c.JSON:
-			return c.ShowTry(begun)
-		case *detach:
-			return nil
-		}
-		ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer cancel()
-		return c.WatchTry(ctx, begun, *length)
-	})
+			ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			defer cancel()
+			return c.WatchTry(ctx, begun, *length)
+		})
 }
 
 // givenRule is the rule of a file with the fields of the command line over it.

@@ -52,7 +52,8 @@ type whyArgs struct {
 
 func newWhyArgs() *whyArgs {
 	a := &whyArgs{flags: NewFlagSet("why")}
-	a.flags.StringVar(&a.at, "at", "", "around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
+	a.flags.StringVar(&a.at, "at", "",
+		"around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
 	durationFlag(a.flags, &a.question.Around, "around", 10*time.Minute, "so long before and after")
 	a.key.add(a.flags)
 	a.edge.addFlags(a.flags)
@@ -89,7 +90,8 @@ func parseWhy(args []string) (*whyArgs, error) {
 		return a, nil
 	}
 	if len(a.logs) == 0 {
-		return a, errors.New("--at wants logs: the edge itself tells what is now, and its latest events")
+		return a,
+			errors.New("--at wants logs: the edge itself tells what is now, and its latest events")
 	}
 	for _, form := range []string{"15:04", time.TimeOnly, time.RFC3339} {
 		if t, err := time.Parse(form, a.at); err == nil {
@@ -117,7 +119,8 @@ func (a *whyArgs) source(text string) error {
 
 // Why is the command why.
 func Why() Command {
-	return Command{completion.Command{Name: "why", Args: "[SOURCE|REQUEST-ID] [LOG…]", Does: "what became of a source, of one request, or of who is counted by a key, from access logs or an edge", Flags: newWhyArgs().flags}, explain}
+	return Command{completion.Command{Name: "why", Args: "[SOURCE|REQUEST-ID] [LOG…]",
+		Does: "what became of a source, of one request, or of who is counted by a key, from access logs or an edge", Flags: newWhyArgs().flags}, explain}
 }
 
 // explain runs it.
@@ -284,7 +287,8 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 		return err
 	}
 	_ = client.Get("/v1/status", &shown.Edge) // an older edge has none
-	shown.Events = slices.DeleteFunc(shown.Events, func(e events.Event) bool { return !a.about(e.Source, &shown.Source) })
+	shown.Events = slices.DeleteFunc(shown.Events,
+		func(e events.Event) bool { return !a.about(e.Source, &shown.Source) })
 	slices.Reverse(shown.Events)
 	if a.json {
 		return printJSON(w, shown)
@@ -326,17 +330,22 @@ func (a *whyArgs) fromPoP(w io.Writer, client *operator.Client, source string) e
 			}
 			parts = append(parts, text)
 		}
-		if _, err := io.WriteString(w, operator.Printable("edge "+edge.Edge+" by itself: "+cmp.Or(strings.Join(parts, "; "), "no rule counts it"))+"\n"); err != nil {
+		if _, err := io.WriteString(w,
+			operator.Printable("edge "+edge.Edge+" by itself: "+cmp.Or(strings.Join(parts, "; "),
+				"no rule counts it"))+"\n"); err != nil {
 			return err
 		}
 	}
 	return operator.EdgesShown(w, shown.Edges)
 }
 
-// about reports whether an event's source is the one that is asked about: it, its prefix, or one within the prefix, or the digest of a key.
+// about reports whether an event's source is the one that is asked about: it, its prefix, or one
+// within the prefix, or the digest of a key.
 func (a *whyArgs) about(source string, asked *control.Looked) bool {
 	if !a.address.IsValid() {
-		return source == asked.Source || slices.ContainsFunc(asked.Rules, func(r control.SourceState) bool { return r.Source == source })
+		return source == asked.Source ||
+			slices.ContainsFunc(asked.Rules,
+				func(r control.SourceState) bool { return r.Source == source })
 	}
 	if p, err := netip.ParsePrefix(source); err == nil {
 		return p.Overlaps(a.question.Source)
@@ -345,7 +354,8 @@ func (a *whyArgs) about(source string, asked *control.Looked) bool {
 	return err == nil && a.question.Source.Contains(addr)
 }
 
-// printWhy writes for people what an edge knows. Times are UTC. Reasons and names are written by others: each line is made printable.
+// printWhy writes for people what an edge knows. Times are UTC. Reasons and names are written by
+// others: each line is made printable.
 func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *control.State) error {
 	var lines []string
 	line := func(format string, args ...any) {
@@ -364,10 +374,12 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 	for _, r := range l.Rules {
 		var parts []string
 		if r.Limit > 0 {
-			parts = append(parts, fmt.Sprintf("%.4g of %d requests, %d left", r.Estimate, r.Limit, r.Remaining))
+			parts = append(parts, fmt.Sprintf("%.4g of %d requests, %d left", r.Estimate, r.Limit,
+				r.Remaining))
 		}
 		if p := r.Places; p != nil {
-			parts = append(parts, fmt.Sprintf("%d of %d in flight, %d of them here", p.Held, p.Limit, p.Here))
+			parts = append(parts, fmt.Sprintf("%d of %d in flight, %d of them here", p.Held,
+				p.Limit, p.Here))
 		}
 		text := "rule " + cmp.Or(r.Policy, r.Rule) + ": " + strings.Join(parts, "; ")
 		if r.Plan != "" {
@@ -384,7 +396,8 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 			if b.Source != r.Source {
 				text += " as " + b.Source
 			}
-			text += fmt.Sprintf(" since %s until %s", operator.Clock(b.Start), operator.Clock(b.End))
+			text += fmt.Sprintf(" since %s until %s", operator.Clock(b.Start),
+				operator.Clock(b.End))
 			if b.Who != "" {
 				text += ", ordered by " + b.Who
 			}
@@ -398,7 +411,8 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 				text += " (tag: nobody is refused)"
 			}
 			if k := b.Kernel; k != nil {
-				text += fmt.Sprintf("; refused by the kernel since %s, %s", operator.Clock(k.Since), operator.Counted(int(k.Attempts), "attempt"))
+				text += fmt.Sprintf("; refused by the kernel since %s, %s", operator.Clock(k.Since),
+					operator.Counted(int(k.Attempts), "attempt"))
 			}
 		}
 		line("%s", text)
@@ -413,7 +427,8 @@ func printWhy(w io.Writer, l *control.Looked, happened []events.Event, edge *con
 		}
 		line("%s", text)
 		for _, s := range k.Seen {
-			line("  %s  last %s  %s", s.Source, operator.Clock(s.Last), operator.Shown(s.KeyStart, ""))
+			line("  %s  last %s  %s", s.Source, operator.Clock(s.Last), operator.Shown(s.KeyStart,
+				""))
 		}
 	}
 	if !l.Asked && len(l.Rules) > 0 {

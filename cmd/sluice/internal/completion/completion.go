@@ -1,5 +1,5 @@
-// Package completion has shells complete a command line: their scripts ask the program itself, which answers from its table of commands, so
-// that they know what it knows.
+// Package completion has shells complete a command line: their scripts ask the program itself,
+// which answers from its table of commands, so that they know what it knows.
 package completion
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Command is what shells learn about a command. What a flag or an argument wants is read from its name: of a|b it is
-// one of these words, FILE is a file, and of other names a shell knows nothing.
+// Command is what shells learn about a command. What a flag or an argument wants is read from its
+// name: of a|b it is one of these words, FILE is a file, and of other names a shell knows nothing.
 type Command struct {
 	Name, Does string // no Name: the program without a command
 	Args       string // such as "SOURCE", "[FILE]", "bash|zsh|fish"
@@ -22,8 +22,8 @@ type Command struct {
 // file is the answer where the name of a file is wanted.
 const file = "FILE"
 
-// scripts each ask `completion --` with the words up to the cursor, and take a line for each word that is offered: the word, a tab, and what it means.
-// In bash a word with = comes in pieces.
+// scripts each ask `completion --` with the words up to the cursor, and take a line for each word
+// that is offered: the word, a tab, and what it means. In bash a word with = comes in pieces.
 var scripts = map[string]string{
 	"bash": `# bash completion for %[1]s: source <(%[1]s completion bash)
 _%[1]s() {
@@ -78,7 +78,8 @@ func Shells() []string { return []string{"bash", "zsh", "fish"} }
 func Write(w io.Writer, shell, program string) error {
 	script, known := scripts[shell]
 	if !known {
-		return fmt.Errorf("there is no completion for %q: want %s", shell, strings.Join(Shells(), ", "))
+		return fmt.Errorf("there is no completion for %q: want %s", shell, strings.Join(Shells(),
+			", "))
 	}
 	_, err := fmt.Fprintf(w, script, program, file)
 	return err
@@ -87,7 +88,8 @@ func Write(w io.Writer, shell, program string) error {
 // Offer writes what may stand in the place of the last of these words, whatever of it is there yet.
 func Offer(w io.Writer, commands []Command, words []string) {
 	last := len(words) - 1
-	cur, before := words[last], slices.DeleteFunc(slices.Clone(words[:last]), func(word string) bool { return word == "=" })
+	cur, before := words[last], slices.DeleteFunc(slices.Clone(words[:last]),
+		func(word string) bool { return word == "=" })
 	var name, prev string
 	if len(before) > 0 {
 		prev = before[len(before)-1]

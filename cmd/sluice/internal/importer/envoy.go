@@ -53,8 +53,8 @@ func envoy(r *Result, text string) error {
 	return nil
 }
 
-// envoyDomain reads a document: a domain with its descriptors, or a ConfigMap of Kubernetes whose values are such documents. It begins after a number
-// of lines.
+// envoyDomain reads a document: a domain with its descriptors, or a ConfigMap of Kubernetes whose
+// values are such documents. It begins after a number of lines.
 func (r *Result) envoyDomain(body ast.Node, before int) (found bool, err error) {
 	var file struct {
 		Kind        string
@@ -65,7 +65,8 @@ func (r *Result) envoyDomain(body ast.Node, before int) (found bool, err error) 
 		return false, nil
 	}
 	if err := yaml.NodeToValue(body, &file); err != nil {
-		return false, fmt.Errorf("%s is not a configuration of Envoy's ratelimit: %s", r.File, strings.SplitN(err.Error(), "\n", 2)[0])
+		return false, fmt.Errorf("%s is not a configuration of Envoy's ratelimit: %s", r.File,
+			strings.SplitN(err.Error(), "\n", 2)[0])
 	}
 	if file.Kind == "ConfigMap" && before == 0 {
 		return r.configMap(body)
@@ -113,9 +114,11 @@ func (r *Result) configMap(body ast.Node) (found bool, err error) {
 }
 
 // envoyFields are those of a descriptor and of its rate_limit. Ratelimit refuses others.
-var envoyFields = map[string]bool{"key": true, "value": true, "descriptors": true, "rate_limit": true, "shadow_mode": true, "detailed_metric": true, "value_to_metric": true,
+var envoyFields = map[string]bool{"key": true, "value": true, "descriptors": true,
+	"rate_limit": true, "shadow_mode": true, "detailed_metric": true, "value_to_metric": true,
 	"share_threshold": true, "quota_mode": true, "metadata": true,
-	"rate_limit.unit": true, "rate_limit.requests_per_unit": true, "rate_limit.unlimited": true, "rate_limit.name": true, "rate_limit.replaces": true}
+	"rate_limit.unit": true, "rate_limit.requests_per_unit": true, "rate_limit.unlimited": true,
+	"rate_limit.name": true, "rate_limit.replaces": true}
 
 // unknownField is the first field of a descriptor that it cannot have.
 func unknownField(n ast.Node, within string) string {
@@ -169,13 +172,15 @@ func (r *Result) descriptor(domain string, above []yaml.MapSlice, d *descriptor,
 	for _, e := range entries {
 		names += "_" + fmt.Sprint(e[len(e)-1].Value)
 	}
-	x := Rule{Position: lineOf(d.line), From: strings.TrimSpace(fmt.Sprintf("key %s, value %s", d.Key, d.Value))}
+	x := Rule{Position: lineOf(d.line), From: strings.TrimSpace(fmt.Sprintf("key %s, value %s",
+		d.Key, d.Value))}
 	switch l := d.RateLimit; {
 	case d.Key == "":
 		r.note(lineOf(d.line), "left out: a descriptor without a key")
 		return
 	case d.unknown != "":
-		r.note(lineOf(d.line), "left out, with the descriptors within it: %s: there is no field %s in a configuration of Envoy's ratelimit", name, d.unknown)
+		r.note(lineOf(d.line),
+			"left out, with the descriptors within it: %s: there is no field %s in a configuration of Envoy's ratelimit", name, d.unknown)
 		return
 	case l == nil:
 	case l.Unlimited:
@@ -184,25 +189,32 @@ func (r *Result) descriptor(domain string, above []yaml.MapSlice, d *descriptor,
 		x.Notes = []string{"unlimited: a limit that nobody reaches, before rules about any value"}
 		x.fields = descriptorRule(x.Name, domain, entries, 1_000_000_000, "1s")
 		r.add(x)
-	case !slices.Contains([]string{"second", "minute", "hour", "day", "week", "month", "year"}, strings.ToLower(l.Unit)):
-		r.note(lineOf(d.line), "left out: %s: the unit %q is none of Envoy's ratelimit", name, l.Unit)
+	case !slices.Contains([]string{"second", "minute", "hour", "day", "week", "month", "year"},
+		strings.ToLower(l.Unit)):
+		r.note(lineOf(d.line), "left out: %s: the unit %q is none of Envoy's ratelimit", name,
+			l.Unit)
 	case units[strings.ToLower(l.Unit)] == "":
-		r.note(lineOf(d.line), "left out: %s: a window of a %s is longer than 24h, which is the longest here: a quota of a plan may be what you want", name, strings.ToLower(l.Unit))
+		r.note(lineOf(d.line),
+			"left out: %s: a window of a %s is longer than 24h, which is the longest here: a quota of a plan may be what you want", name, strings.ToLower(l.Unit))
 	default:
 		x.From += fmt.Sprintf(": %d in a %s", l.RequestsPerUnit, strings.ToLower(l.Unit))
 		x.Name = r.name(names)
-		x.fields = descriptorRule(x.Name, domain, entries, l.RequestsPerUnit, units[strings.ToLower(l.Unit)])
+		x.fields = descriptorRule(x.Name, domain, entries, l.RequestsPerUnit,
+			units[strings.ToLower(l.Unit)])
 		if d.ShadowMode {
 			x.fields = append(x.fields, yaml.MapItem{Key: "mode", Value: "shadow"})
 		}
 		if len(l.Replaces) > 0 {
-			x.Notes = append(x.Notes, "replaces: a descriptor is under the rule with its entries, and takes no other's place")
+			x.Notes = append(x.Notes,
+				"replaces: a descriptor is under the rule with its entries, and takes no other's place")
 		}
 		if d.QuotaMode || d.ShareThreshold {
-			x.Notes = append(x.Notes, "quota_mode and share_threshold have no equal: each value that an entry leaves open has a counter of its own")
+			x.Notes = append(x.Notes,
+				"quota_mode and share_threshold have no equal: each value that an entry leaves open has a counter of its own")
 		}
 		if l.RequestsPerUnit == 0 {
-			r.note(lineOf(d.line), "left out: %s: a limit of 0 refuses everything: have the proxy refuse it", name)
+			r.note(lineOf(d.line),
+				"left out: %s: a limit of 0 refuses everything: have the proxy refuse it", name)
 			delete(r.names, x.Name)
 			break
 		}
@@ -217,8 +229,13 @@ func (r *Result) descriptor(domain string, above []yaml.MapSlice, d *descriptor,
 	}
 }
 
-func descriptorRule(name, domain string, entries []yaml.MapSlice, limit uint32, window string) yaml.MapSlice {
+func descriptorRule(name, domain string, entries []yaml.MapSlice, limit uint32,
+	window string) yaml.MapSlice {
 	return yaml.MapSlice{{Key: "name", Value: name},
-		{Key: "match", Value: yaml.MapSlice{{Key: "descriptors", Value: yaml.MapSlice{{Key: "domain", Value: domain}, {Key: "entries", Value: entries}}}}},
-		{Key: "limit", Value: limit}, {Key: "window", Value: window}, {Key: "algorithm", Value: "fixed"}, {Key: "mitigation_timeout", Value: "0s"}}
+		{Key: "match",
+			Value: yaml.MapSlice{{Key: "descriptors",
+				Value: yaml.MapSlice{{Key: "domain", Value: domain},
+					{Key: "entries", Value: entries}}}}},
+		{Key: "limit", Value: limit}, {Key: "window", Value: window}, {Key: "algorithm",
+			Value: "fixed"}, {Key: "mitigation_timeout", Value: "0s"}}
 }

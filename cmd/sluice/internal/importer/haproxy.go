@@ -22,7 +22,8 @@ type proxySection struct {
 	acls   map[string][][]string // each acl's conditions, one of which is enough
 	tracks map[string]track      // by slot
 	vars   map[string]string     // what variables of the file are set to
-	passed map[string][][]string // conditions of requests that further lines of a kind are not about, as http-request allow says
+	// Conditions of requests that further lines of a kind are not about, as http-request allow says
+	passed map[string][][]string
 }
 
 // A track says what a slot counts.
@@ -33,9 +34,11 @@ type track struct {
 	again      bool // another line may have filled the slot before
 }
 
-// haproxy reads the lines of a configuration of HAProxy twice: for its tables, and for what refuses by them.
+// haproxy reads the lines of a configuration of HAProxy twice: for its tables, and for what refuses
+// by them.
 func haproxy(r *Result, text string) error {
-	tables, tracked, vars := make(map[string]*table), make(map[string][]track), make(map[string]string)
+	tables, tracked, vars := make(map[string]*table), make(map[string][]track),
+		make(map[string]string)
 	each := func(do func(n int, section *proxySection, words []string)) error {
 		s, sections := &proxySection{}, 0
 		n := 0
@@ -49,16 +52,20 @@ func haproxy(r *Result, text string) error {
 				continue
 			}
 			switch words[0] {
-			case "frontend", "backend", "listen", "defaults", "global", "peers", "cache", "resolvers", "userlist", "program", "http-errors", "mailers", "ring", "log-forward", "fcgi-app":
+			case "frontend", "backend", "listen", "defaults", "global", "peers", "cache",
+				"resolvers", "userlist", "program", "http-errors", "mailers", "ring", "log-forward",
+				"fcgi-app":
 				sections++
-				s = &proxySection{acls: make(map[string][][]string), tracks: make(map[string]track), vars: vars, passed: make(map[string][][]string)}
+				s = &proxySection{acls: make(map[string][][]string), tracks: make(map[string]track),
+					vars: vars, passed: make(map[string][][]string)}
 				if len(words) > 1 {
 					s.name = words[1]
 				}
 				continue
 			}
 			if sections == 0 {
-				return fmt.Errorf("line %d: %s stands in no section: is this a file of HAProxy?", n, words[0])
+				return fmt.Errorf("line %d: %s stands in no section: is this a file of HAProxy?", n,
+					words[0])
 			}
 			do(n, s, words)
 		}
@@ -81,20 +88,24 @@ func haproxy(r *Result, text string) error {
 	}); err != nil {
 		return err
 	}
-	return each(func(n int, s *proxySection, words []string) { r.haproxyLine(n, s, words, tables, tracked) })
+	return each(func(n int, s *proxySection, words []string) {
+		r.haproxyLine(n, s, words, tables,
+			tracked)
+	})
 }
 
 var (
 	rateOf = regexp.MustCompile(`\b(http_req_rate|http_err_rate|conn_rate|gpc0_rate|gpc1_rate|bytes_in_rate|bytes_out_rate)\((\d+(?:us|ms|s|m|h|d)?)\)`)
-	// A test of a counter: sc_http_req_rate(0,table), sc0_http_req_rate(table), src_http_req_rate(table).
+	// A test of a counter: sc_http_req_rate(0,table), sc0_http_req_rate(table),
+	// src_http_req_rate(table).
 	counterTest = regexp.MustCompile(`^(sc_|sc(\d)_|src_)(http_req_rate|http_err_rate|conn_rate|conn_cur|gpc0_rate|http_req_cnt|get_gpc0)(?:\(([^)]*)\))?$`)
 )
 
 var (
 	// aCounter is anything that a stick table counts.
 	aCounter = regexp.MustCompile(`\b(?:(?:sc\d?|src)_\w*(?:rate|cnt|cur|gpc|gpt|bytes)|(?:in_)?table(?:_\w+)?\()`)
-	// Where a limit stands that a variable or a converter carries: what counts, by which key, and in which table; and what a map gives to
-	// whom it does not name.
+	// Where a limit stands that a variable or a converter carries: what counts, by which key, and
+	// in which table; and what a map gives to whom it does not name.
 	carriedCount   = regexp.MustCompile(`(?:(\S+),table|\bsc\d?|\bsrc)_(http_req_rate|http_err_rate)\(([^)]*)\)`)
 	carriedDefault = regexp.MustCompile(`\bmap\w*\([^,()]+,(\d+)\)`)
 	variableName   = regexp.MustCompile(`\b(?:proc|sess|txn|req|res|check)\.\w+`)
@@ -108,7 +119,8 @@ func (s *proxySection) expanded(text string) string {
 	return text
 }
 
-// carried is what a condition counts where a variable or a converter of HAProxy carries the count or the limit; 0: the limit is not known.
+// carried is what a condition counts where a variable or a converter of HAProxy carries the count
+// or the limit; 0: the limit is not known.
 func (s *proxySection) carried(cond []string) (what string, t track, limit int) {
 	for _, term := range terms(cond) {
 		tests := s.acls[term[0]]
@@ -162,16 +174,19 @@ func (s *proxySection) counts(cond []string) bool {
 	return false
 }
 
-func (r *Result) haproxyLine(n int, s *proxySection, words []string, tables map[string]*table, tracked map[string][]track) {
+func (r *Result) haproxyLine(n int, s *proxySection, words []string, tables map[string]*table,
+	tracked map[string][]track) {
 	line := strings.Join(words, " ")
 	if words[0] == "acl" && len(words) > 2 {
 		s.acls[words[1]] = append(s.acls[words[1]], words[2:])
 		return
 	}
 	if slot, t, is := trackOf(s, words); is {
-		if before, again := s.tracks[slot]; again { // who is counted by the first is not by the second
+		// Who is counted by the first is not by the second
+		if before, again := s.tracks[slot]; again {
 			if before.cond == nil {
-				r.note(lineOf(n), "left out: %s: a line above it has filled sc%s for all requests", line, slot)
+				r.note(lineOf(n), "left out: %s: a line above it has filled sc%s for all requests",
+					line, slot)
 				return
 			}
 			t.again = true
@@ -192,7 +207,8 @@ func (r *Result) haproxyLine(n int, s *proxySection, words []string, tables map[
 	case verb == "allow" || verb == "accept":
 		s.passed[kind] = append(s.passed[kind], cond)
 	case !s.counts(cond):
-	case !slices.Contains([]string{"deny", "reject", "tarpit", "silent-drop", "return"}, verb) || verb == "return" && status(verbs, 200) < 400:
+	case !slices.Contains([]string{"deny", "reject", "tarpit", "silent-drop", "return"}, verb) ||
+		verb == "return" && status(verbs, 200) < 400:
 		r.note(lineOf(n), "left out: %s: it looks at a counter, and does not refuse requests", line)
 	default:
 		r.haproxyRefusal(n, line, kind, s, verbs, cond, tables, tracked)
@@ -200,7 +216,8 @@ func (r *Result) haproxyLine(n int, s *proxySection, words []string, tables map[
 }
 
 // haproxyRefusal makes a rule of a line that refuses by a counter.
-func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs, cond []string, tables map[string]*table, tracked map[string][]track) {
+func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs, cond []string,
+	tables map[string]*table, tracked map[string][]track) {
 	x := Rule{Position: lineOf(n), From: line}
 	var c condition
 	var counter []string
@@ -229,7 +246,8 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 		what, by, limit := s.carried(cond)
 		if limit > 0 {
 			t, counter = by, []string{"src_" + what, "gt", strconv.Itoa(limit)}
-			x.Notes = append(x.Notes, fmt.Sprintf("a variable or a converter of HAProxy carries this limit: %d is what this file shows of it", limit))
+			x.Notes = append(x.Notes,
+				fmt.Sprintf("a variable or a converter of HAProxy carries this limit: %d is what this file shows of it", limit))
 		}
 	}
 	if counter == nil || cond[0] == "unless" {
@@ -252,11 +270,13 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 		if m[4] != "" {
 			t.table = args[0]
 		}
-		by := slices.DeleteFunc(slices.Clone(tracked[t.table]), func(o track) bool { return o.key != "source" })
+		by := slices.DeleteFunc(slices.Clone(tracked[t.table]),
+			func(o track) bool { return o.key != "source" })
 		always := slices.ContainsFunc(by, func(o track) bool { return o.cond == nil })
 		switch {
 		case len(by) == 0:
-			r.note(lineOf(n), "left out: %s: no line of this file counts addresses in the table %s, so it refuses nobody", line, t.table)
+			r.note(lineOf(n),
+				"left out: %s: no line of this file counts addresses in the table %s, so it refuses nobody", line, t.table)
 			return
 		case always:
 		case len(by) == 1 && by[0].section.name == s.name:
@@ -275,7 +295,8 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 			t.table = args[0]
 		}
 		if t.key == "" {
-			r.note(lineOf(n), "left out: %s: nothing above it in this section is tracked in sc%s", line, slot)
+			r.note(lineOf(n), "left out: %s: nothing above it in this section is tracked in sc%s",
+				line, slot)
 			return
 		}
 		counted := counter
@@ -292,12 +313,14 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 	}
 	for _, field := range refused.requests() {
 		if !slices.Contains(c.requests(), field) && what == "http_req_rate" {
-			x.Notes = append(x.Notes, "HAProxy counts the client's other requests too; here the rule counts those that it may refuse")
+			x.Notes = append(x.Notes,
+				"HAProxy counts the client's other requests too; here the rule counts those that it may refuse")
 			break
 		}
 	}
 	c = refused
-	operator := slices.DeleteFunc(slices.Clone(counter[1:]), func(w string) bool { return w == "-m" || w == "int" })
+	operator := slices.DeleteFunc(slices.Clone(counter[1:]),
+		func(w string) bool { return w == "-m" || w == "int" })
 	if len(operator) != 2 || operator[0] != "gt" && operator[0] != "ge" {
 		r.note(lineOf(n), "left out: %s: want gt or ge, and one number, for a limit", line)
 		return
@@ -317,13 +340,15 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 	}
 	switch {
 	case what == "conn_cur":
-		r.note(lineOf(n), "left out: %s: connections at once of a source are limits.connections_per_source: %d; requests at once are a rule's concurrency", line, number)
+		r.note(lineOf(n),
+			"left out: %s: connections at once of a source are limits.connections_per_source: %d; requests at once are a rule's concurrency", line, number)
 		return
 	case what != "http_req_rate" && what != "http_err_rate":
 		r.note(lineOf(n), "left out: %s: %s has no equal: rules count requests", line, what)
 		return
 	case window == "":
-		r.note(lineOf(n), "left out: %s: no stick table %s with a %s is in this file", line, t.table, what)
+		r.note(lineOf(n), "left out: %s: no stick table %s with a %s is in this file", line,
+			t.table, what)
 		return
 	}
 	if _, err := strconv.Atoi(window); err == nil {
@@ -342,7 +367,10 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 	}
 	x.Name = r.name(s.name + "-" + what)
 	x.fields = yaml.MapSlice{{Key: "name", Value: x.Name}}
-	set := func(name string, v any) { x.fields = append(x.fields, yaml.MapItem{Key: name, Value: v}) }
+	set := func(name string, v any) {
+		x.fields = append(x.fields, yaml.MapItem{Key: name,
+			Value: v})
+	}
 	if of, name, is := strings.Cut(t.key, ":"); is { // who has none is not counted by HAProxy
 		field := map[string]string{"header": "headers", "cookie": "cookies", "query": "query"}[of]
 		if !c.names(field, name) {
@@ -359,17 +387,21 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 	set("window", window)
 	set("mitigation_timeout", "0s")
 	if what == "http_err_rate" {
-		set("count", yaml.MapSlice{{Key: "statuses", Value: []int{400, 401, 403, 404, 405, 410, 413, 422, 429}}})
-		x.Notes = append(x.Notes, "http_err_rate counts every answer of 400 to 499; here those that count are named")
+		set("count", yaml.MapSlice{{Key: "statuses", Value: []int{400, 401, 403, 404, 405, 410, 413,
+			422, 429}}})
+		x.Notes = append(x.Notes,
+			"http_err_rate counts every answer of 400 to 499; here those that count are named")
 	} else {
-		set("count", yaml.MapSlice{{Key: "refused", Value: true}}) // HAProxy counts before it refuses
+		// HAProxy counts before it refuses
+		set("count", yaml.MapSlice{{Key: "refused", Value: true}})
 	}
 	switch verb := verbs[0]; verb {
 	case "deny", "tarpit", "return":
 		standard := 403
 		if verb == "tarpit" {
 			standard = 500
-			x.Notes = append(x.Notes, "tarpit holds the connection before it answers; here it is refused at once")
+			x.Notes = append(x.Notes,
+				"tarpit holds the connection before it answers; here it is refused at once")
 		}
 		if code := status(verbs, standard); code != 429 {
 			set("response", yaml.MapSlice{{Key: "status", Value: code}})
@@ -378,7 +410,9 @@ func (r *Result) haproxyRefusal(n int, line, kind string, s *proxySection, verbs
 		set("action", "close")
 	}
 	if len(c.unknown) > 0 {
-		x.Notes = append(x.Notes, "a shadow, because this has no equal, or is not understood: "+strings.Join(c.unknown, ", "))
+		x.Notes = append(x.Notes,
+			"a shadow, because this has no equal, or is not understood: "+strings.Join(c.unknown,
+				", "))
 		set("mode", "shadow")
 	}
 	r.add(x)

@@ -74,7 +74,8 @@ func (c *condition) haproxy(not bool, test []string) {
 		put("path", values[0])
 	case name == "path" && len(values) == 1 && !fold && method == "beg":
 		put("path", values[0]+"*")
-	case name == "path" && !not && (method == "" || method == "beg" || method == "end" || method == "reg"):
+	case name == "path" && !not && (method == "" || method == "beg" || method == "end" ||
+		method == "reg"):
 		var any []string
 		for _, v := range values {
 			if method != "reg" {
@@ -124,7 +125,9 @@ func (c *condition) haproxy(not bool, test []string) {
 func (c *condition) names(field, name string) bool {
 	return slices.ContainsFunc(c.match, func(item yaml.MapItem) bool {
 		values, is := item.Value.(yaml.MapSlice)
-		return is && item.Key == field && slices.ContainsFunc(values, func(v yaml.MapItem) bool { return strings.EqualFold(v.Key.(string), name) })
+		return is && item.Key == field &&
+			slices.ContainsFunc(values,
+				func(v yaml.MapItem) bool { return strings.EqualFold(v.Key.(string), name) })
 	})
 }
 

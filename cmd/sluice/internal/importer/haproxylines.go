@@ -46,8 +46,8 @@ func haproxyWords(line string) (words []string, err error) {
 	return words, nil
 }
 
-// haproxyKey is who a sample stands for, as a key; "" where it is not known, as of one that goes through a converter, or
-// that is one occurrence of several.
+// haproxyKey is who a sample stands for, as a key; "" where it is not known, as of one that goes
+// through a converter, or that is one occurrence of several.
 func haproxyKey(sample string) string {
 	name, arg, _ := strings.Cut(strings.TrimSuffix(sample, ")"), "(")
 	if strings.ContainsAny(name+arg, ",()") || namedBy(sample) != "" {
@@ -68,7 +68,8 @@ func haproxyKey(sample string) string {
 	return ""
 }
 
-// namedBy is the header in which a proxy names the client, if a sample reads one; "": it reads none.
+// namedBy is the header in which a proxy names the client, if a sample reads one; "": it reads
+// none.
 func namedBy(sample string) string {
 	name, arg, _ := strings.Cut(sample, "(")
 	header, _, _ := strings.Cut(arg, ")")
@@ -102,7 +103,8 @@ func conditionOf(words []string) (cond []string) {
 	}
 	if len(terms(cond)) == 1 {
 		if rest, is := strings.CutPrefix(cond[0], "!"); is {
-			return slices.DeleteFunc(append([]string{rest}, cond[1:]...), func(w string) bool { return w == "" })
+			return slices.DeleteFunc(append([]string{rest}, cond[1:]...),
+				func(w string) bool { return w == "" })
 		}
 		return append([]string{"!"}, cond...)
 	}
@@ -148,7 +150,8 @@ func status(verbs []string, standard int) int {
 	return standard
 }
 
-// terms splits a condition into its terms: an acl's name, or what stands in braces; a leading ! says that it must not be.
+// terms splits a condition into its terms: an acl's name, or what stands in braces; a leading !
+// says that it must not be.
 func terms(cond []string) (list [][]string) {
 	for i := 0; i < len(cond); i++ {
 		not := ""

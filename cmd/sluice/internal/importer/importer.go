@@ -1,8 +1,9 @@
-// Package importer makes rules of the limits of other programs: nginx's limit_req and limit_conn, HAProxy's stick tables,
-// and the descriptors of Envoy's ratelimit.
+// Package importer makes rules of the limits of other programs: nginx's limit_req and limit_conn,
+// HAProxy's stick tables, and the descriptors of Envoy's ratelimit.
 //
-// It reads what says who may send how much, and passes over all else. What has no equal, or is not quite equal, becomes a
-// note with its line. A rule whose condition is not understood is a shadow, so that nothing is refused that was not.
+// It reads what says who may send how much, and passes over all else. What has no equal, or is not
+// quite equal, becomes a note with its line. A rule whose condition is not understood is a shadow,
+// so that nothing is refused that was not.
 package importer
 
 import (
@@ -70,15 +71,18 @@ type File struct {
 type Open func(pattern string) ([]File, error)
 
 // Kinds are the programs whose files can be read.
-var Kinds = map[string]func(r *Result, text string) error{"nginx": nginx, "haproxy": haproxy, "envoy-ratelimit": envoy}
+var Kinds = map[string]func(r *Result, text string) error{"nginx": nginx, "haproxy": haproxy,
+	"envoy-ratelimit": envoy}
 
 // Import reads a file of a program, and those that it includes; open may be nil: then none is read.
 func Import(kind, file string, text []byte, open Open) (*Result, error) {
 	read, known := Kinds[kind]
 	if !known {
-		return nil, fmt.Errorf("%q cannot be imported: want nginx, haproxy or envoy-ratelimit", kind)
+		return nil, fmt.Errorf("%q cannot be imported: want nginx, haproxy or envoy-ratelimit",
+			kind)
 	}
-	r := &Result{File: file, Rules: []Rule{}, Notes: []Note{}, names: make(map[string]bool), open: open}
+	r := &Result{File: file, Rules: []Rule{}, Notes: []Note{}, names: make(map[string]bool),
+		open: open}
 	if err := read(r, string(text)); err != nil {
 		return nil, err
 	}
@@ -99,15 +103,22 @@ func (r *Result) note(at Position, format string, args ...any) {
 }
 
 // clientHeaders are those in which proxies name a client.
-var clientHeaders = map[string]bool{"x-forwarded-for": true, "forwarded": true, "x-real-ip": true, "x-client-ip": true,
-	"x-original-forwarded-for": true, "x-cluster-client-ip": true, "cf-connecting-ip": true, "cf-connecting-ipv6": true,
-	"cf-pseudo-ipv4": true, "true-client-ip": true, "fastly-client-ip": true, "fly-client-ip": true, "do-connecting-ip": true,
-	"x-azure-clientip": true, "x-azure-socketip": true, "x-appengine-user-ip": true, "cloudfront-viewer-address": true,
-	"x-envoy-external-address": true, "client-ip": true, "wl-proxy-client-ip": true, "proxy-client-ip": true}
+var clientHeaders = map[string]bool{"x-forwarded-for": true, "forwarded": true, "x-real-ip": true,
+	"x-client-ip":              true,
+	"x-original-forwarded-for": true, "x-cluster-client-ip": true, "cf-connecting-ip": true,
+	"cf-connecting-ipv6": true,
+	"cf-pseudo-ipv4":     true, "true-client-ip": true, "fastly-client-ip": true,
+	"fly-client-ip":    true,
+	"do-connecting-ip": true,
+	"x-azure-clientip": true, "x-azure-socketip": true, "x-appengine-user-ip": true,
+	"cloudfront-viewer-address": true,
+	"x-envoy-external-address":  true, "client-ip": true, "wl-proxy-client-ip": true,
+	"proxy-client-ip": true}
 
 // namesClient is the note about a key that names the client.
 func namesClient(key string) string {
-	return key + " names the client, and anyone can write it: name the addresses of your proxies in source.trust and the header in " +
+	return key +
+		" names the client, and anyone can write it: name the addresses of your proxies in source.trust and the header in " +
 		"source.header; then the source is the client, and mode: shadow can go"
 }
 
@@ -147,7 +158,9 @@ func (r *Result) add(x Rule) bool {
 // write makes a configuration of the rules.
 func (r *Result) write() error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Made of %s. Read the notes, and try the rules as shadows first (sluice --shadow).\n", r.File)
+	fmt.Fprintf(&b,
+		"# Made of %s. Read the notes, and try the rules as shadows first (sluice --shadow).\n",
+		r.File)
 	comment := func(indent, text string) {
 		fmt.Fprintf(&b, "%s# %s\n", indent, strings.Join(strings.Fields(text), " "))
 	}
@@ -222,7 +235,8 @@ type condition struct {
 	unknown    []string // what is not understood
 }
 
-// put sets a field, unless it has another value: then both are meant, which a match cannot say of one.
+// put sets a field, unless it has another value: then both are meant, which a match cannot say of
+// one.
 func (c *condition) put(to *yaml.MapSlice, field string, v any, written string) {
 	for _, item := range *to {
 		if item.Key == field {

@@ -26,7 +26,8 @@ type nginxFile struct {
 	zones map[string]*zone     // "req NAME" and "conn NAME"
 	uses  map[*zone][]Position // the limits that are rules
 
-	unknown []string // directives about limits that are not known: any of the limits may mean something else by them
+	// Directives about limits that are not known: any of the limits may mean something else by them
+	unknown []string
 }
 
 // scope is where a limit stands: what encloses it says which requests it is about.
@@ -51,7 +52,8 @@ func nginx(r *Result, text string) error {
 	if err != nil {
 		return err
 	}
-	f := &nginxFile{r, make(map[string]directive), make(map[string]*zone), make(map[*zone][]Position), nil}
+	f := &nginxFile{r, make(map[string]directive), make(map[string]*zone),
+		make(map[*zone][]Position), nil}
 	list = slices.DeleteFunc(list, func(d directive) bool {
 		other := d.block && (d.name() == "stream" || d.name() == "mail")
 		if other {
@@ -67,7 +69,8 @@ func nginx(r *Result, text string) error {
 		if len(uses) < 2 {
 			continue
 		}
-		others := slices.DeleteFunc(unique(uses), func(at Position) bool { return at == x.Position })
+		others := slices.DeleteFunc(unique(uses),
+			func(at Position) bool { return at == x.Position })
 		text := "other places that include it"
 		if len(others) > 0 {
 			text = fmt.Sprint(others[0])
@@ -75,7 +78,8 @@ func nginx(r *Result, text string) error {
 				text += ", " + at.String()
 			}
 		}
-		x.Notes = append(x.Notes, "nginx counts this together with "+text+", in one zone; here each rule counts for itself")
+		x.Notes = append(x.Notes,
+			"nginx counts this together with "+text+", in one zone; here each rule counts for itself")
 	}
 	return nil
 }
@@ -106,7 +110,8 @@ func (f *nginxFile) collect(list []directive) {
 				if v, is := strings.CutPrefix(w, "rate="); is {
 					z.count, z.per, _ = strings.Cut(v, "r/")
 				}
-				if name, _, _ := strings.Cut(w, "="); !slices.Contains([]string{"zone", "rate", "sync"}, name) {
+				if name, _, _ := strings.Cut(w, "="); !slices.Contains([]string{"zone", "rate",
+					"sync"}, name) {
 					z.cond.unknown = append(z.cond.unknown, w+" in "+d.String())
 				}
 			}
@@ -132,17 +137,21 @@ func (f *nginxFile) collect(list []directive) {
 				f.header = h
 			} else {
 				unread = true
-				f.note(d.at, "left out, with what set_real_ip_from says: %s: Sluice reads the address of a client from X-Forwarded-For, Forwarded, or a header that holds one address", d.String())
+				f.note(d.at,
+					"left out, with what set_real_ip_from says: %s: Sluice reads the address of a client from X-Forwarded-For, Forwarded, or a header that holds one address", d.String())
 			}
 		case "limit_rate", "limit_rate_after":
 			f.note(d.at, "%s has no equal: answers have no limit of bytes a second", d.String())
-		case "limit_req", "limit_conn", "limit_req_status", "limit_conn_status", "limit_req_dry_run", "limit_conn_dry_run",
+		case "limit_req", "limit_conn", "limit_req_status", "limit_conn_status",
+			"limit_req_dry_run", "limit_conn_dry_run",
 			"limit_req_log_level", "limit_conn_log_level", "limit_except":
 		case "allow", "deny", "auth_request":
-			f.note(d.at, "%s is not a limit, and is left out; deny and allow lists of Sluice hold for all requests", d.String())
+			f.note(d.at,
+				"%s is not a limit, and is left out; deny and allow lists of Sluice hold for all requests", d.String())
 		default:
 			if strings.HasPrefix(d.name(), "limit_") { // of a module, or of a later nginx
-				f.note(d.at, "%s is not known, so all limits of the file become shadows", d.String())
+				f.note(d.at, "%s is not known, so all limits of the file become shadows",
+					d.String())
 				f.unknown = append(f.unknown, d.String())
 			}
 		}
@@ -175,14 +184,16 @@ func (f *nginxFile) walk(list []directive, s scope) {
 	for _, d := range own {
 		for _, o := range s.limits {
 			if o.name() == d.name() && !leftOut(o, s) {
-				f.note(d.at, "%s: in nginx it takes the place of %s (%v); here a request passes every rule that is about it, so both hold", d.String(), o.String(), o.at)
+				f.note(d.at,
+					"%s: in nginx it takes the place of %s (%v); here a request passes every rule that is about it, so both hold", d.String(), o.String(), o.at)
 			}
 		}
 		f.limit(d, f.without(s, d.name(), list))
 	}
 	for _, name := range []string{"limit_req", "limit_conn"} {
 		if slices.ContainsFunc(own, func(d directive) bool { return d.name() == name }) {
-			s.limits = slices.DeleteFunc(slices.Clone(s.limits), func(o held) bool { return o.name() == name })
+			s.limits = slices.DeleteFunc(slices.Clone(s.limits),
+				func(o held) bool { return o.name() == name })
 		}
 	}
 	s.limits = slices.Clone(s.limits)
@@ -194,7 +205,8 @@ func (f *nginxFile) walk(list []directive, s scope) {
 			continue
 		}
 		inner := s
-		inner.cond = condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not), slices.Clone(s.cond.unknown)}
+		inner.cond = condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not),
+			slices.Clone(s.cond.unknown)}
 		inner.block = d
 		switch d.name() {
 		case "location":
@@ -282,7 +294,8 @@ func (f *nginxFile) limit(d directive, s scope) {
 		return
 	}
 	x.Notes = slices.Clone(z.notes)
-	cond := condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not), slices.Concat(s.cond.unknown, z.cond.unknown, f.unknown)}
+	cond := condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not),
+		slices.Concat(s.cond.unknown, z.cond.unknown, f.unknown)}
 	for _, item := range z.cond.match {
 		cond.put(&cond.match, item.Key.(string), item.Value, d.String())
 	}
@@ -292,7 +305,10 @@ func (f *nginxFile) limit(d directive, s scope) {
 	f.leave(&cond, &x.Notes, d, s)
 	x.Name = f.name(zoneName + "-" + s.where)
 	x.fields = yaml.MapSlice{{Key: "name", Value: x.Name}}
-	set := func(name string, v any) { x.fields = append(x.fields, yaml.MapItem{Key: name, Value: v}) }
+	set := func(name string, v any) {
+		x.fields = append(x.fields, yaml.MapItem{Key: name,
+			Value: v})
+	}
 	if m := cond.whole(); len(m) > 0 {
 		set("match", m)
 	}
@@ -312,7 +328,8 @@ func (f *nginxFile) limit(d directive, s scope) {
 		rate, err := strconv.Atoi(z.count)
 		window := map[string]string{"s": "1s", "m": "1m"}[z.per]
 		if err != nil || window == "" {
-			f.note(d.at, "left out: %s: the rate %sr/%s of its zone is not understood", d.String(), z.count, z.per)
+			f.note(d.at, "left out: %s: the rate %sr/%s of its zone is not understood", d.String(),
+				z.count, z.per)
 			return
 		}
 		set("limit", rate)
@@ -324,18 +341,21 @@ func (f *nginxFile) limit(d directive, s scope) {
 		case burst == 0:
 			set("algorithm", "token_bucket")
 			set("burst", 1)
-			x.Notes = append(x.Notes, "without a burst nginx refuses the second of two requests at once, and so does this; most clients send several: consider a higher burst")
+			x.Notes = append(x.Notes,
+				"without a burst nginx refuses the second of two requests at once, and so does this; most clients send several: consider a higher burst")
 		case nodelay:
 			set("algorithm", "token_bucket")
 			set("burst", burst+1)
 		case delay >= 0:
 			set("algorithm", "token_bucket")
 			set("burst", burst+1)
-			x.Notes = append(x.Notes, fmt.Sprintf("delay=%d: nginx delays those of the burst that come after the first %d; here all %d come through at once", delay, delay, burst+1))
+			x.Notes = append(x.Notes,
+				fmt.Sprintf("delay=%d: nginx delays those of the burst that come after the first %d; here all %d come through at once", delay, delay, burst+1))
 		case waits && burst*period > 30*rate:
 			set("algorithm", "token_bucket")
 			set("burst", burst+1)
-			x.Notes = append(x.Notes, fmt.Sprintf("nginx delays the last of %d for %d s, and the longest delay here is 30s: so all %d come through at once", burst, burst*period/rate, burst+1))
+			x.Notes = append(x.Notes,
+				fmt.Sprintf("nginx delays the last of %d for %d s, and the longest delay here is 30s: so all %d come through at once", burst, burst*period/rate, burst+1))
 		default:
 			set("algorithm", "leaky_bucket")
 			set("burst", burst)
@@ -347,7 +367,9 @@ func (f *nginxFile) limit(d directive, s scope) {
 		set("response", yaml.MapSlice{{Key: "status", Value: n}})
 	}
 	if len(cond.unknown) > 0 {
-		x.Notes = append(x.Notes, "a shadow, because this has no equal, or is not understood: "+strings.Join(cond.unknown, ", "))
+		x.Notes = append(x.Notes,
+			"a shadow, because this has no equal, or is not understood: "+strings.Join(cond.unknown,
+				", "))
 		shadow = true
 	}
 	if shadow {

@@ -25,8 +25,9 @@ const (
 // fileMark is what nginx -T prints before each file.
 var fileMark = regexp.MustCompile(`(?m)^# configuration file (.+):\r?$`)
 
-// nginxFiles reads a file, with what it includes in its place. What nginx -T prints has all files one after the other, each behind its name, so a
-// server that an http block includes stands outside of it there.
+// nginxFiles reads a file, with what it includes in its place. What nginx -T prints has all files
+// one after the other, each behind its name, so a server that an http block includes stands outside
+// of it there.
 func (r *Result) nginxFiles(text string) ([]directive, error) {
 	in := &includes{Result: r}
 	marks := fileMark.FindAllStringSubmatchIndex(text, -1)
@@ -53,7 +54,8 @@ func (r *Result) nginxFiles(text string) ([]directive, error) {
 // isPreamble reports whether there is nothing but what nginx says on standard error.
 func isPreamble(text string) bool {
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "nginx:") && !strings.Contains(line, "[warn]") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "nginx:") &&
+			!strings.Contains(line, "[warn]") {
 			return false
 		}
 	}
@@ -96,7 +98,8 @@ func (in *includes) expand(list []directive, above []string) (all []directive, e
 			if slices.Contains(above, f.Name) {
 				return nil, fmt.Errorf("%v: %s includes itself", d.at, f.Name)
 			}
-			within, err := in.directives(f.Name, string(f.Text), append(above[:len(above):len(above)], f.Name))
+			within, err := in.directives(f.Name, string(f.Text),
+				append(above[:len(above):len(above)], f.Name))
 			if err != nil {
 				return nil, err
 			}

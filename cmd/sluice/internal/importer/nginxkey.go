@@ -25,7 +25,8 @@ func keyParts(name string) (part string, note string) {
 		}
 		return "path", ""
 	}
-	for prefix, part := range map[string]string{"http_": "header:", "cookie_": "cookie:", "arg_": "query:"} {
+	for prefix, part := range map[string]string{"http_": "header:", "cookie_": "cookie:",
+		"arg_": "query:"} {
 		if rest, is := strings.CutPrefix(name, prefix); is {
 			if part == "header:" {
 				words := strings.Split(rest, "_")
@@ -44,8 +45,8 @@ func keyParts(name string) (part string, note string) {
 	return "", ""
 }
 
-// named notes that the key of a zone is what names the client. Its rules are shadows: as long as no proxy is trusted, all
-// clients behind one are one source.
+// named notes that the key of a zone is what names the client. Its rules are shadows: as long as no
+// proxy is trusted, all clients behind one are one source.
 func (z *zone) named(variable, note string) {
 	if note == "" {
 		return
@@ -74,7 +75,8 @@ func (f *nginxFile) key(d directive, text string) *zone {
 			part = "source"
 		}
 		if kind, name, is := strings.Cut(part, ":"); is { // what is empty is not counted by nginx
-			field := map[string]string{"header": "headers", "cookie": "cookies", "query": "query"}[kind]
+			field := map[string]string{"header": "headers", "cookie": "cookies",
+				"query": "query"}[kind]
 			z.cond.put(&z.cond.match, field, yaml.MapSlice{{Key: name, Value: "*"}}, "$"+m[1])
 		}
 		if !slices.Contains(z.key, part) {
@@ -123,8 +125,10 @@ func (f *nginxFile) mapped(z *zone, m directive, depth int) (part string) {
 	return f.chosen(z, m, func(word string) string { return word }, unknown)
 }
 
-// chosen reads a map or geo whose words stand for a key each: one key, or "" for who is not counted.
-func (f *nginxFile) chosen(z *zone, m directive, keyOf func(string) string, unknown func() string) string {
+// chosen reads a map or geo whose words stand for a key each: one key, or "" for who is not
+// counted.
+func (f *nginxFile) chosen(z *zone, m directive, keyOf func(string) string,
+	unknown func() string) string {
 	from := "remote_addr"
 	if m.name() == "map" || len(m.words) == 3 {
 		from = strings.Trim(m.words[1], "${}")
@@ -154,8 +158,10 @@ func (f *nginxFile) chosen(z *zone, m directive, keyOf func(string) string, unkn
 	if name == nil {
 		return unknown()
 	}
-	if m.name() == "geo" && slices.ContainsFunc(m.within, func(d directive) bool { return d.words[len(d.words)-1] == key }) {
-		z.notes = append(z.notes, "nginx takes "+key+" in a geo as it is written, so all of these share one counter there; here each has its own, as was meant")
+	if m.name() == "geo" && slices.ContainsFunc(m.within,
+		func(d directive) bool { return d.words[len(d.words)-1] == key }) {
+		z.notes = append(z.notes,
+			"nginx takes "+key+" in a geo as it is written, so all of these share one counter there; here each has its own, as was meant")
 	}
 	part, note := keyParts(name[1])
 	z.named(name[1], note)
@@ -177,11 +183,13 @@ func (f *nginxFile) chosen(z *zone, m directive, keyOf func(string) string, unkn
 		z.cond.put(to, "sources", good, m.String())
 	case from == "request_method" && !strings.ContainsAny(strings.Join(list, ""), "~"):
 		z.cond.put(to, "methods", list, m.String())
-	case (from == "host" || from == "http_host") && !strings.ContainsAny(strings.Join(list, ""), "~"):
+	case (from == "host" || from == "http_host") && !strings.ContainsAny(strings.Join(list, ""),
+		"~"):
 		z.cond.put(to, "hosts", list, m.String())
 	case strings.HasPrefix(from, "http_") && len(list) == 1 && list[0] != "" && list[0][0] != '~':
 		header, _ := keyParts(from)
-		z.cond.put(to, "headers", yaml.MapSlice{{Key: strings.TrimPrefix(header, "header:"), Value: list[0]}}, m.String())
+		z.cond.put(to, "headers", yaml.MapSlice{{Key: strings.TrimPrefix(header, "header:"),
+			Value: list[0]}}, m.String())
 	default:
 		return unknown()
 	}

@@ -98,7 +98,9 @@ func (l *lexer) directives(depth int) (list []directive, err error) {
 			return nil, err
 		case word == "" && !quoted:
 			if depth > 0 || len(d.words) > 0 {
-				return nil, fmt.Errorf("%v: the file ends within a block or a directive: is it nginx's?", l.at())
+				return nil,
+					fmt.Errorf("%v: the file ends within a block or a directive: is it nginx's?",
+						l.at())
 			}
 			return list, nil
 		case quoted || word != ";" && word != "{" && word != "}":
@@ -109,11 +111,13 @@ func (l *lexer) directives(depth int) (list []directive, err error) {
 		case word == "}" && depth > 0 && len(d.words) == 0:
 			return list, nil
 		case len(d.words) == 0 || word == "}":
-			return nil, fmt.Errorf("%v: %q has no directive before it: is this a file of nginx?", l.at(), word)
+			return nil, fmt.Errorf("%v: %q has no directive before it: is this a file of nginx?",
+				l.at(), word)
 		case word == "{":
 			d.block = true
 			if strings.HasSuffix(d.name(), "_by_lua_block") {
-				return nil, fmt.Errorf("%v: %s is a program, which cannot be read: leave it out", d.at, d.name())
+				return nil, fmt.Errorf("%v: %s is a program, which cannot be read: leave it out",
+					d.at, d.name())
 			}
 			if d.within, err = l.directives(depth + 1); err != nil {
 				return nil, err

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// In nginx a request is in one server and in one location of it, and a limit holds where no limit within takes its place. Rules hold for all that they
-// match, so each leaves out what is another's in nginx.
+// In nginx a request is in one server and in one location of it, and a limit holds where no limit
+// within takes its place. Rules hold for all that they match, so each leaves out what is another's
+// in nginx.
 
 // A place is a location: what it takes.
 type place struct {
@@ -39,7 +40,8 @@ func placeOf(d directive) (p place, is bool) {
 func (p place) isPrefix() bool { return p.kind == "" || p.kind == "^~" }
 func (p place) isRegexp() bool { return strings.HasPrefix(p.kind, "~") }
 
-// before reports whether nginx prefers other to p for some path that both take; earlier says that it stands before p.
+// before reports whether nginx prefers other to p for some path that both take; earlier says that
+// it stands before p.
 func (p place) before(other place, earlier bool) bool {
 	switch {
 	case p.kind == "=":
@@ -56,8 +58,9 @@ func (p place) before(other place, earlier bool) bool {
 
 func (p place) String() string { return strings.TrimSpace(p.kind + " " + p.path) }
 
-// leave has a rule leave out locations, which nginx takes from the one that its limit is in. A rule can leave out one path. Of further ones it
-// may hold as well where they have a limit that is as strict; else it is a shadow.
+// leave has a rule leave out locations, which nginx takes from the one that its limit is in. A rule
+// can leave out one path. Of further ones it may hold as well where they have a limit that is as
+// strict; else it is a shadow.
 func (f *nginxFile) leave(c *condition, notes *[]string, limit directive, s scope) {
 	var loose, strict, few []string
 	in, _ := placeOf(s.block)
@@ -80,7 +83,8 @@ func (f *nginxFile) leave(c *condition, notes *[]string, limit directive, s scop
 		}
 	}
 	if len(few) > 0 {
-		*notes = append(*notes, "nginx leaves out what "+strings.Join(unique(few), ", ")+" takes; here it holds for that too")
+		*notes = append(*notes, "nginx leaves out what "+strings.Join(unique(few),
+			", ")+" takes; here it holds for that too")
 	}
 	if len(loose)+len(few) == 0 && len(strict) == 1 {
 		p, _ := placeOf(s.taken[0])
@@ -90,13 +94,15 @@ func (f *nginxFile) leave(c *condition, notes *[]string, limit directive, s scop
 	}
 	switch {
 	case len(loose) > 0 && several:
-		c.unknown = append(c.unknown, "nginx leaves out "+strings.Join(append(loose, strict...), ", ")+", and a rule leaves out one path")
+		c.unknown = append(c.unknown, "nginx leaves out "+strings.Join(append(loose, strict...),
+			", ")+", and a rule leaves out one path")
 		return
 	case path != "" && !several:
 		c.put(&c.not, "path", path, "")
 	}
 	if len(strict) > 0 {
-		*notes = append(*notes, "nginx leaves out the locations "+strings.Join(unique(strict), ", ")+", which have limits of their own; here both hold")
+		*notes = append(*notes, "nginx leaves out the locations "+strings.Join(unique(strict),
+			", ")+", which have limits of their own; here both hold")
 	}
 }
 
@@ -139,13 +145,16 @@ func takenBeside(i int, list []directive) (taken []directive) {
 	return taken
 }
 
-// without is a scope that leaves out the servers and locations within it that have limits of their own.
+// without is a scope that leaves out the servers and locations within it that have limits of their
+// own.
 func (f *nginxFile) without(s scope, name string, within []directive) scope {
-	s.cond = condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not), slices.Clone(s.cond.unknown)}
+	s.cond = condition{slices.Clone(s.cond.match), slices.Clone(s.cond.not),
+		slices.Clone(s.cond.unknown)}
 	s.taken = slices.Concat(s.taken, own(name, within))
 	var hosts []string
 	for _, d := range within {
-		if d.name() == "server" && d.block && slices.ContainsFunc(d.within, func(o directive) bool { return o.name() == name }) {
+		if d.name() == "server" && d.block && slices.ContainsFunc(d.within,
+			func(o directive) bool { return o.name() == name }) {
 			hosts = append(hosts, hostsOf(d)...)
 		}
 	}
@@ -194,7 +203,8 @@ func hostsOf(d directive) (hosts []string) {
 	return hosts
 }
 
-// hostList are the hosts of a server_name, and those that a rule cannot name; neither: it is for all that no other has.
+// hostList are the hosts of a server_name, and those that a rule cannot name; neither: it is for
+// all that no other has.
 func hostList(d directive) (hosts, bad []string) {
 	for _, h := range d.words[1:] {
 		switch {
@@ -254,7 +264,8 @@ func (f *nginxFile) others(c *condition, i int, list []directive) {
 	here := ports(d)
 	var hosts []string
 	for j, o := range list {
-		if o.name() == "server" && o.block && j != i && slices.ContainsFunc(ports(o), func(p string) bool { return slices.Contains(here, p) }) {
+		if o.name() == "server" && o.block && j != i && slices.ContainsFunc(ports(o),
+			func(p string) bool { return slices.Contains(here, p) }) {
 			hosts = append(hosts, hostsOf(o)...)
 		}
 	}

@@ -13,12 +13,15 @@ import (
 	"sluice/edge/rules"
 )
 
-// A Difference is a setting, or a field of a rule, of which a file says something else than what runs.
+// A Difference is a setting, or a field of a rule, of which a file says something else than what
+// runs.
 type Difference struct {
-	Field string `json:"field"` // as limits.connections, rules.login.limit, or rules.login for all of one
-	Runs  string `json:"runs"`  // "": nothing, or the default
+	// As limits.connections, rules.login.limit, or rules.login for all of one
+	Field string `json:"field"`
+	Runs  string `json:"runs"` // "": nothing, or the default
 	File  string `json:"file"`
-	// Waits is why a reload would not change it: "restart", or "operators", whose change of the rule lies over the file. "": it would.
+	// Waits is why a reload would not change it: "restart", or "operators", whose change of the
+	// rule lies over the file. "": it would.
 	Waits string `json:"waits,omitempty"`
 	// Note is what else becomes of the rule by it.
 	Note string `json:"note,omitempty"`
@@ -41,7 +44,8 @@ func (d Difference) String() string {
 	return what
 }
 
-// Differences are those between what runs and what a file says. Flags that the edge was started with are among them.
+// Differences are those between what runs and what a file says. Flags that the edge was started
+// with are among them.
 func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 	var runs map[string]json.RawMessage
 	if err := c.Get("/v1/config", &runs); err != nil {
@@ -57,7 +61,8 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 	}
 	var limits map[string]json.RawMessage
 	if json.Unmarshal(runs["limits"], &limits) == nil && limits["connections_configured"] != nil {
-		limits["connections"] = limits["connections_configured"] // and not what the system has left of it
+		// And not what the system has left of it
+		limits["connections"] = limits["connections_configured"]
 		delete(limits, "connections_configured")
 		runs["limits"], _ = json.Marshal(limits)
 	}
@@ -77,7 +82,8 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 	for _, r := range file.Rules {
 		open[r.Name] = r.Estimate == nil
 	}
-	now, by, running := make(map[string]string), make(map[string]string), make(map[string]rules.Config)
+	now, by, running := make(map[string]string), make(map[string]string),
+		make(map[string]rules.Config)
 	for i, r := range named {
 		var fields map[string]json.RawMessage
 		if err := c.decode(whole[i], &fields); err != nil {
@@ -88,7 +94,9 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 		text, _ := json.Marshal(fields)
 		rule, err := config.ParseRule(r.Name, text)
 		if err != nil {
-			return nil, fmt.Errorf("rule %s of %s is not understood: %w; is the edge of another version?", r.Name, c.Address, err)
+			return nil,
+				fmt.Errorf("rule %s of %s is not understood: %w; is the edge of another version?",
+					r.Name, c.Address, err)
 		}
 		if open[r.Name] {
 			rule.Estimate = nil
@@ -114,7 +122,8 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 	for _, name := range slices.Compact(names) {
 		field := "rules." + name
 		if now[name] == "" || is[name] == "" {
-			list = append(list, Difference{Field: field, Runs: now[name], File: is[name], Waits: by[name]})
+			list = append(list, Difference{Field: field, Runs: now[name], File: is[name],
+				Waits: by[name]})
 			continue
 		}
 		for _, f := range changes.Fields(now[name], is[name]) {
@@ -128,8 +137,10 @@ func (c *Client) Differences(file *config.Config) ([]Difference, error) {
 	return list, nil
 }
 
-// appendDifferences adds the settings that differ, of those that the edge has and the file can have.
-func appendDifferences(list []Difference, within string, runs, says map[string]json.RawMessage) []Difference {
+// appendDifferences adds the settings that differ, of those that the edge has and the file can
+// have.
+func appendDifferences(list []Difference, within string, runs,
+	says map[string]json.RawMessage) []Difference {
 	for _, name := range slices.Sorted(maps.Keys(says)) {
 		a, there := runs[name]
 		if !there {
@@ -137,7 +148,8 @@ func appendDifferences(list []Difference, within string, runs, says map[string]j
 		}
 		b := says[name]
 		var inner, its map[string]json.RawMessage
-		if json.Unmarshal(a, &inner) == nil && json.Unmarshal(b, &its) == nil && inner != nil && its != nil {
+		if json.Unmarshal(a, &inner) == nil && json.Unmarshal(b, &its) == nil && inner != nil &&
+			its != nil {
 			list = appendDifferences(list, within+name+".", inner, its)
 			continue
 		}

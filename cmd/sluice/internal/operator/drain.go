@@ -7,13 +7,15 @@ import (
 	"sluice/edge/control"
 )
 
-// Drain takes an edge out of service: balancers that ask /readyz go elsewhere, and whoever comes is served.
+// Drain takes an edge out of service: balancers that ask /readyz go elsewhere, and whoever comes is
+// served.
 func (c *Client) Drain() error {
 	return show(c, http.MethodPost, "/v1/drain", nil, func(s control.Service) error {
 		if s.Drained == nil {
 			return c.lines([]string{"the edge was drained, and another operator has undrained it"})
 		}
-		line := "the edge is " + drainedLine(s.Drained) + ": /readyz says 503, and whoever comes is served; sluice undrain ends it"
+		line := "the edge is " + drainedLine(s.Drained) +
+			": /readyz says 503, and whoever comes is served; sluice undrain ends it"
 		if !s.Changed {
 			line = "nothing has changed: " + line
 		}

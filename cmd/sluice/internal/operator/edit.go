@@ -63,11 +63,13 @@ func (c *Client) addRule(r rules.Config) error {
 
 // Rule prints a rule as it is in force.
 func (c *Client) Rule(name string) error {
-	return noRule(name, show(c, http.MethodGet, rulePath(name), nil, func(answer json.RawMessage) error { return c.raw(answer) }))
+	return noRule(name, show(c, http.MethodGet, rulePath(name), nil,
+		func(answer json.RawMessage) error { return c.raw(answer) }))
 }
 
-// EditRule changes of a rule what differs in what is written, unless somebody else has changed the rule since it was
-// looked at. Write is given what the rule says in YAML, and returns what it is to say.
+// EditRule changes of a rule what differs in what is written, unless somebody else has changed the
+// rule since it was looked at. Write is given what the rule says in YAML, and returns what it is to
+// say.
 func (c *Client) EditRule(name string, write func(now string) (rules.Config, error)) error {
 	var old map[string]json.RawMessage
 	if err := c.Get(rulePath(name), &old); err != nil {
@@ -94,7 +96,8 @@ func (c *Client) EditRule(name string, write func(now string) (rules.Config, err
 		return fmt.Errorf("rule %s is to be changed, and what was written is about %s: add that with sluice rules add", name, is.Name)
 	}
 	c.tag = tag
-	err = c.editOf(old, name, http.MethodPatch, "", mergePatch(config.Fields(was), config.Fields(is)), "")
+	err = c.editOf(old, name, http.MethodPatch, "", mergePatch(config.Fields(was),
+		config.Fields(is)), "")
 	if isRefusal(err, http.StatusPreconditionFailed) {
 		return fmt.Errorf("somebody else has changed rule %s meanwhile%s: look at it with sluice rules history %s, and edit it again", name, c.whose(name), name)
 	}

@@ -47,7 +47,8 @@ type rule struct {
 // Rules prints the rules in force, those that are off as well.
 func (c *Client) Rules() error {
 	return show(c, http.MethodGet, "/v1/rules", nil, func(list []rule) error {
-		t := table{columns: []column{{"RULE", cut}, {"MODE", whole}, {"LIMIT", whole}, {"THEN BLOCKED", whole}, {"BY", cut}, {"COUNTS", cut}, {"MATCHES", text}}}
+		t := table{columns: []column{{"RULE", cut}, {"MODE", whole}, {"LIMIT", whole},
+			{"THEN BLOCKED", whole}, {"BY", cut}, {"COUNTS", cut}, {"MATCHES", text}}}
 		for _, r := range list {
 			then := "for " + r.MitigationTimeout
 			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
@@ -91,7 +92,8 @@ func (r rule) counts() string {
 
 func (r rule) matches() string {
 	m := &r.Match
-	parts := slices.DeleteFunc([]string{strings.Join(m.Methods, ","), strings.Join(m.Hosts, ","), m.Path}, func(p string) bool { return p == "" || p == "*" })
+	parts := slices.DeleteFunc([]string{strings.Join(m.Methods, ","), strings.Join(m.Hosts, ","),
+		m.Path}, func(p string) bool { return p == "" || p == "*" })
 	matches := cmp.Or(strings.Join(append(parts, m.Others()...), " "), "everything")
 	if r.Share > 0 && r.Share < 100 {
 		matches += fmt.Sprintf(", of %d %% of sources", r.Share)
@@ -103,8 +105,10 @@ func (r rule) matches() string {
 		matches += ", may wait " + r.Queue
 	}
 	for _, of := range []struct{ what, is, usually string }{
-		{"", r.Algorithm, "sliding"}, {"burst ", number(r.Burst), "0"}, {"action ", r.Action, "refuse"}, {"cost ", cost(r.Cost), "1"}, {"check ", r.Check, "async"},
-		{"first sight ", r.FirstSight, "go"}, {"on store failure ", r.OnStoreFailure, "local"}, {"estimate ", r.Estimate, "nearest"},
+		{"", r.Algorithm, "sliding"}, {"burst ", number(r.Burst), "0"}, {"action ", r.Action,
+			"refuse"}, {"cost ", cost(r.Cost), "1"}, {"check ", r.Check, "async"},
+		{"first sight ", r.FirstSight, "go"}, {"on store failure ", r.OnStoreFailure,
+			"local"}, {"estimate ", r.Estimate, "nearest"},
 		{"shows of a key ", number(r.ShowKey), "0"},
 	} {
 		if of.is != "" && of.is != of.usually {

@@ -28,7 +28,8 @@ func lookAt(source string, key *control.Key) (method, path string, body any) {
 	return http.MethodGet, "/v1/sources/" + url.PathEscape(source), nil
 }
 
-// BlockKey refuses who is named by a key for a while, under a rule or under all that count by it (control.AllRules).
+// BlockKey refuses who is named by a key for a while, under a rule or under all that count by it
+// (control.AllRules).
 func (c *Client) BlockKey(key *control.Key, rule string, d time.Duration, reason string) error {
 	body := struct {
 		*control.Key
@@ -41,7 +42,8 @@ func (c *Client) BlockKey(key *control.Key, rule string, d time.Duration, reason
 
 // blocked tells of a block that was just said.
 func (c *Client) blocked(m control.Mitigation) error {
-	return c.said(fmt.Sprintf("%s is blocked %s until %s (%s)", m.Source, Under(m.Rule, m.Rules...), Clock(m.End), span(m.End.Sub(m.Start))), m.Edges, m.Warning)
+	return c.said(fmt.Sprintf("%s is blocked %s until %s (%s)", m.Source, Under(m.Rule, m.Rules...),
+		Clock(m.End), span(m.End.Sub(m.Start))), m.Edges, m.Warning)
 }
 
 // UnblockKey ends what is in force against who is named by a key, and has its counts forgotten.
@@ -55,7 +57,8 @@ func (c *Client) UnblockKey(key *control.Key, rule string) error {
 		if m.Lifted {
 			what = "is lifted "
 		}
-		return c.said(m.Source+" "+what+Under(rule, m.Rules...)+"; it starts afresh", m.Edges, m.Warning)
+		return c.said(m.Source+" "+what+Under(rule, m.Rules...)+"; it starts afresh", m.Edges,
+			m.Warning)
 	})
 }
 
@@ -67,7 +70,8 @@ func (c *Client) UsageOf(source string, key *control.Key) error {
 		if len(l.Rules) == 0 {
 			lines = append(lines, NoRules(&l))
 		} else if !l.Asked {
-			lines = append(lines, "(as this edge alone knows: there is no tier, or it has not answered)")
+			lines = append(lines,
+				"(as this edge alone knows: there is no tier, or it has not answered)")
 		}
 		for _, line := range lines {
 			if _, err := fmt.Fprintln(c.Out, Printable(line)); err != nil {
@@ -79,7 +83,9 @@ func (c *Client) UsageOf(source string, key *control.Key) error {
 		}
 		t := usageTable()
 		for _, r := range l.Rules {
-			addUsage(&t, control.Usage{Rule: cmp.Or(r.Policy, r.Rule), Plan: r.Plan, Used: r.Estimate, Limit: r.Limit, Remaining: r.Remaining, Reset: r.Reset, Until: r.Until, Places: r.Places})
+			addUsage(&t, control.Usage{Rule: cmp.Or(r.Policy, r.Rule), Plan: r.Plan,
+				Used: r.Estimate, Limit: r.Limit, Remaining: r.Remaining, Reset: r.Reset,
+				Until: r.Until, Places: r.Places})
 		}
 		return t.write(c.Out)
 	})
@@ -107,7 +113,8 @@ func NoRules(l *control.Looked) string {
 		if !l.Asked {
 			where = ", as this edge alone knows: there is no tier, or it has not answered"
 		}
-		return "no rule has counted that digest of late" + where + " (sluice why --key PART=VALUE shows one that was never seen)"
+		return "no rule has counted that digest of late" + where +
+			" (sluice why --key PART=VALUE shows one that was never seen)"
 	}
 	return "no rule with a limit is about it"
 }

@@ -35,7 +35,8 @@ func (l List) done() string {
 func (c *Client) Put(l List, prefix string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
 	return show(c, http.MethodPut, l.path(prefix), body, func(m control.Listed) error {
-		return c.said(fmt.Sprintf("%s is %s until %s (%s)", m.Prefix, l.done(), Clock(m.End), span(d)), m.Edges, m.Warning)
+		return c.said(fmt.Sprintf("%s is %s until %s (%s)", m.Prefix, l.done(), Clock(m.End),
+			span(d)), m.Edges, m.Warning)
 	})
 }
 
@@ -54,11 +55,13 @@ func (c *Client) Remove(l List, prefix string) error {
 func (c *Client) Listed(l List) error {
 	return show(c, http.MethodGet, "/v1/"+string(l), nil, func(list []control.Listed) error {
 		if len(list) == 0 {
-			_, err := fmt.Fprintf(c.Out, "nobody is %s by an operator (sluice config shows whom the file lists)\n", l.done())
+			_, err := fmt.Fprintf(c.Out,
+				"nobody is %s by an operator (sluice config shows whom the file lists)\n", l.done())
 			return err
 		}
 		slices.SortFunc(list, func(a, b control.Listed) int { return a.End.Compare(b.End) })
-		t := table{columns: []column{{"SOURCE", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"UNTIL", whole}, {"LEFT", right},
+			{"REASON", text}}}
 		for _, m := range list {
 			t.add(m.Prefix, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}

@@ -27,7 +27,8 @@ func (c *Client) Top(by string, n int) error {
 			_, err := fmt.Fprintf(c.Out, "no source here of late (by %s)\n", by)
 			return err
 		}
-		t := table{columns: []column{{"SOURCE", whole}, {strings.ToUpper(by), right}, {"AT LEAST", right}}}
+		t := table{columns: []column{{"SOURCE", whole}, {strings.ToUpper(by), right},
+			{"AT LEAST", right}}}
 		for _, h := range list {
 			sure := ""
 			if h.Error > 0 {
@@ -45,21 +46,24 @@ func (c *Client) TopKeys(by string, n int, rule string) error {
 	if rule != "" {
 		query.Set("rule", rule)
 	}
-	return noRule(rule, show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(list []control.HeavyKey) error {
-		if len(list) == 0 {
-			_, err := fmt.Fprintf(c.Out, "no key here of late (by %s)\n", by)
-			return err
-		}
-		t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"OF", cut}, {strings.ToUpper(by), right}, {"AT LEAST", right}, {"RULES", text}}}
-		for _, h := range list {
-			sure := ""
-			if h.Error > 0 {
-				sure = number(h.Count - min(h.Count, h.Error))
+	return noRule(rule, show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
+		func(list []control.HeavyKey) error {
+			if len(list) == 0 {
+				_, err := fmt.Fprintf(c.Out, "no key here of late (by %s)\n", by)
+				return err
 			}
-			t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, number(h.Count), sure, strings.Join(h.Rules, ", "))
-		}
-		return t.write(c.Out)
-	}))
+			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"OF", cut},
+				{strings.ToUpper(by), right}, {"AT LEAST", right}, {"RULES", text}}}
+			for _, h := range list {
+				sure := ""
+				if h.Error > 0 {
+					sure = number(h.Count - min(h.Count, h.Error))
+				}
+				t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, number(h.Count), sure,
+					strings.Join(h.Rules, ", "))
+			}
+			return t.write(c.Out)
+		}))
 }
 
 // Shown is what operators see of a key, and the plan of who has it.
@@ -86,10 +90,12 @@ type Filter struct {
 	PoP    bool   // on any edge of the PoP, and not on this one only
 }
 
-// Blocked prints who is blocked, and what becomes of their requests: operators' blocks first, then those that end last.
+// Blocked prints who is blocked, and what becomes of their requests: operators' blocks first, then
+// those that end last.
 func (c *Client) Blocked(f Filter) error {
 	query := url.Values{"n": {strconv.Itoa(blockedMost)}}
-	for name, value := range map[string]string{"rule": f.Rule, "source": f.Source, "mode": f.Mode, "by": f.By, "q": f.Text} {
+	for name, value := range map[string]string{"rule": f.Rule, "source": f.Source, "mode": f.Mode,
+		"by": f.By, "q": f.Text} {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -97,32 +103,39 @@ func (c *Client) Blocked(f Filter) error {
 	if f.PoP {
 		return c.blockedOfPoP(f, query)
 	}
-	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil, func(list []control.Mitigation) error {
-		if len(list) == 0 && f != (Filter{}) {
-			return c.blockedEnd("nobody like that is blocked")
-		} else if len(list) == 0 {
-			return c.blockedEnd("nobody is blocked")
-		}
-		slices.SortFunc(list, func(a, b control.Mitigation) int {
-			return cmp.Or(-cmp.Compare(rank(a), rank(b)), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
-		})
-		t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"WHERE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
-		where := func(control.Mitigation) string { return "" }
-		if slices.ContainsFunc(list, func(m control.Mitigation) bool { return m.Kernel != nil }) {
-			where = refusedIn
-		}
-		for _, m := range list {
-			t.add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode), string(m.Action), where(m), m.By, Clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
-		}
-		if err := t.write(c.Out); err != nil {
-			return err
-		}
-		more := ""
-		if len(list) >= blockedMost {
-			more = fmt.Sprintf("these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them", number(uint64(len(list))))
-		}
-		return c.blockedEnd(more)
-	}))
+	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil,
+		func(list []control.Mitigation) error {
+			if len(list) == 0 && f != (Filter{}) {
+				return c.blockedEnd("nobody like that is blocked")
+			} else if len(list) == 0 {
+				return c.blockedEnd("nobody is blocked")
+			}
+			slices.SortFunc(list, func(a, b control.Mitigation) int {
+				return cmp.Or(-cmp.Compare(rank(a), rank(b)), b.End.Compare(a.End),
+					cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
+			})
+			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"RULE", cut},
+				{"MODE", whole}, {"ACTION", whole}, {"WHERE", whole}, {"BY", whole}, {"UNTIL",
+					whole}, {"LEFT", right}, {"REASON", text}}}
+			where := func(control.Mitigation) string { return "" }
+			if slices.ContainsFunc(list,
+				func(m control.Mitigation) bool { return m.Kernel != nil }) {
+				where = refusedIn
+			}
+			for _, m := range list {
+				t.add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
+					string(m.Action), where(m), m.By, Clock(m.End), span(m.End.Sub(c.Now)),
+					m.Reason)
+			}
+			if err := t.write(c.Out); err != nil {
+				return err
+			}
+			more := ""
+			if len(list) >= blockedMost {
+				more = fmt.Sprintf("these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them", number(uint64(len(list))))
+			}
+			return c.blockedEnd(more)
+		}))
 }
 
 // refusedIn says where connections of a source end; "": nowhere.
@@ -136,7 +149,8 @@ func refusedIn(m control.Mitigation) string {
 	return ""
 }
 
-// blockedEnd ends what is said of who is blocked: with a line, unless it is "", and with what the edge cannot know.
+// blockedEnd ends what is said of who is blocked: with a line, unless it is "", and with what the
+// edge cannot know.
 func (c *Client) blockedEnd(line string) error {
 	var text string
 	if line != "" {
@@ -164,7 +178,8 @@ type wait struct {
 	File  json.RawMessage
 }
 
-// Config prints what runs, as YAML, and where each rule is from. What the file says and waits for a restart is a comment beside it.
+// Config prints what runs, as YAML, and where each rule is from. What the file says and waits for a
+// restart is a comment beside it.
 func (c *Client) Config() error {
 	return show(c, http.MethodGet, "/v1/config", nil, func(answer json.RawMessage) error {
 		var all map[string]json.RawMessage
@@ -195,8 +210,10 @@ func marked(text string, waiting []wait) string {
 			under = name
 		}
 		for _, w := range waiting {
-			if isKey && (depth == 0 && w.Field == name || depth == 2 && w.Field == under+"."+name[depth:]) {
-				line = strings.TrimSuffix(line, "\n") + "  # the file says " + Printable(plain(w.File)) + ": after a restart\n"
+			if isKey && (depth == 0 && w.Field == name || depth == 2 &&
+				w.Field == under+"."+name[depth:]) {
+				line = strings.TrimSuffix(line, "\n") + "  # the file says " +
+					Printable(plain(w.File)) + ": after a restart\n"
 			}
 		}
 		out.WriteString(line)
@@ -204,8 +221,8 @@ func marked(text string, waiting []wait) string {
 	return out.String()
 }
 
-// Events prints what has happened lately, the latest last. Since is the number of an event, a time (RFC 3339), a duration before
-// now, or "": all that the edge remembers.
+// Events prints what has happened lately, the latest last. Since is the number of an event, a time
+// (RFC 3339), a duration before now, or "": all that the edge remembers.
 func (c *Client) Events(since string) error {
 	path := "/v1/events"
 	if since = c.instant(since); since != "" {
@@ -216,9 +233,11 @@ func (c *Client) Events(since string) error {
 			_, err := fmt.Fprintln(c.Out, "nothing has happened")
 			return err
 		}
-		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}, {"WHAT", text}}}
+		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"RULE", cut},
+			{"SOURCE", whole}, {"WHO", cut}, {"WHAT", text}}}
 		for _, e := range slices.Backward(list) {
-			t.add(Clock(e.Time), string(e.Kind), cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), eventText(&e))
+			t.add(Clock(e.Time), string(e.Kind), cmp.Or(e.Policy, e.Rule), e.Source,
+				cmp.Or(e.Who, e.From), eventText(&e))
 		}
 		return t.write(c.Out)
 	})

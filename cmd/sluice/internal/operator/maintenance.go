@@ -18,26 +18,29 @@ func (c *Client) Maintain(d time.Duration, allow []string, message string) error
 	if d > 0 {
 		body["for"] = d.String()
 	}
-	return show(c, http.MethodPut, "/v1/maintenance", body, func(m control.MaintenanceStatus) error {
-		if !m.On {
-			return c.said("maintenance was turned on, and another operator has turned it off", m.Edges, "")
-		}
-		return c.said(c.maintenanceLine(&m), m.Edges, m.Warning)
-	})
+	return show(c, http.MethodPut, "/v1/maintenance", body,
+		func(m control.MaintenanceStatus) error {
+			if !m.On {
+				return c.said("maintenance was turned on, and another operator has turned it off",
+					m.Edges, "")
+			}
+			return c.said(c.maintenanceLine(&m), m.Edges, m.Warning)
+		})
 }
 
 // EndMaintenance has it answer as ever.
 func (c *Client) EndMaintenance() error {
-	return show(c, http.MethodDelete, "/v1/maintenance", nil, func(m control.MaintenanceStatus) error {
-		what := "maintenance was not on here"
-		if m.Changed {
-			what = "maintenance is off: requests are served"
-		}
-		if m.On {
-			return c.said(what, m.Edges, "another operator has turned it on again")
-		}
-		return c.said(what, m.Edges, "")
-	})
+	return show(c, http.MethodDelete, "/v1/maintenance", nil,
+		func(m control.MaintenanceStatus) error {
+			what := "maintenance was not on here"
+			if m.Changed {
+				what = "maintenance is off: requests are served"
+			}
+			if m.On {
+				return c.said(what, m.Edges, "another operator has turned it on again")
+			}
+			return c.said(what, m.Edges, "")
+		})
 }
 
 // Maintenance prints whether it is on.
@@ -52,9 +55,11 @@ func (c *Client) Maintenance() error {
 
 // maintenanceLine is maintenance that is on.
 func (c *Client) maintenanceLine(m *control.MaintenanceStatus) string {
-	line := "maintenance is on until " + Clock(m.Until) + " (" + span(m.Until.Sub(c.Now)) + "): every request gets 503"
+	line := "maintenance is on until " + Clock(m.Until) + " (" + span(m.Until.Sub(c.Now)) +
+		"): every request gets 503"
 	if m.Open() {
-		line = "maintenance is on until sluice maintenance off, at most until " + Clock(m.Until) + ": every request gets 503"
+		line = "maintenance is on until sluice maintenance off, at most until " + Clock(m.Until) +
+			": every request gets 503"
 	}
 	var spared []string
 	for _, p := range m.Allow {

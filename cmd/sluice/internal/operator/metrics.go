@@ -72,7 +72,8 @@ func (m metrics) listeners() (all []string) {
 	return all
 }
 
-// certificates says of a listener's which have expired or soon will, or else how long the first is still valid; and whether files were wrong.
+// certificates says of a listener's which have expired or soon will, or else how long the first is
+// still valid; and whether files were wrong.
 func (m metrics) certificates(listener string, now time.Time) (lines []string) {
 	const shown = 5
 	type expiry struct {
@@ -102,13 +103,15 @@ func (m metrics) certificates(listener string, now time.Time) (lines []string) {
 		}
 		lines = append(lines, listener+": "+strings.TrimSpace(e.file+" "+certificate(e.at, now)))
 	}
-	if failures := m.sum("sluice_certificate_read_failures_total", label); failures > 0 && len(lines) > 0 {
+	if failures := m.sum("sluice_certificate_read_failures_total", label); failures > 0 &&
+		len(lines) > 0 {
 		lines[0] += fmt.Sprintf("; %s looks at the listener's files since the start found them wrong or away", number(uint64(failures)))
 	}
 	return lines
 }
 
-// certificateSoon is how long before its end a certificate is told of as one that expires soon, as sluice check does.
+// certificateSoon is how long before its end a certificate is told of as one that expires soon, as
+// sluice check does.
 const certificateSoon = 14 * 24 * time.Hour
 
 // certificate says how long one is still valid.

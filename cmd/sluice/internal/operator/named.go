@@ -12,7 +12,8 @@ func (c *Client) Lists() error {
 		if len(list) == 0 {
 			return c.lines([]string{"there are no named lists: the configuration has none under lists"})
 		}
-		t := table{columns: []column{{"LIST", whole}, {"ENTRIES", right}, {"READ", right}, {"CHANGED", right}, {"FROM", text}, {"ERROR", text}}}
+		t := table{columns: []column{{"LIST", whole}, {"ENTRIES", right}, {"READ", right},
+			{"CHANGED", right}, {"FROM", text}, {"ERROR", text}}}
 		for _, l := range list {
 			read := "not yet"
 			if !l.Read.IsZero() {

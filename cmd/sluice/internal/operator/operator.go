@@ -1,9 +1,10 @@
-// Package operator asks the operators' listener of one edge, and tells what it answers in sentences and tables of at most 100
-// columns, but for a text at the end of a row, which is whole.
+// Package operator asks the operators' listener of one edge, and tells what it answers in sentences
+// and tables of at most 100 columns, but for a text at the end of a row, which is whole.
 //
-// It speaks to an edge over HTTP, and reads an answer as the edge's own types have it (edge/control). What it does not know in one it
-// passes over, so it gets on with edges of other versions. What an edge does not have is an error that says so. Every error is a sentence: what went wrong,
-// where, and what to do.
+// It speaks to an edge over HTTP, and reads an answer as the edge's own types have it
+// (edge/control). What it does not know in one it passes over, so it gets on with edges of other
+// versions. What an edge does not have is an error that says so. Every error is a sentence: what
+// went wrong, where, and what to do.
 package operator
 
 import (
@@ -23,7 +24,8 @@ import (
 
 // Client speaks to one edge. It is not safe for concurrent use.
 type Client struct {
-	Address string    // the operators' listener, as a configuration names it: host:port, :port, or unix:/path
+	// The operators' listener, as a configuration names it: host:port, :port, or unix:/path
+	Address string
 	Token   string    // "": none
 	Who     string    // the operator, for the edge's events; "": nobody in particular
 	JSON    bool      // answers are printed as they are
@@ -62,7 +64,8 @@ func (c *Client) Get(path string, into any) error {
 	return c.decode(answer, into)
 }
 
-// ask sends a request with a body of JSON, or none if body is nil. The answer is JSON, or else an error.
+// ask sends a request with a body of JSON, or none if body is nil. The answer is JSON, or else an
+// error.
 func (c *Client) ask(method, path string, body any) ([]byte, error) {
 	status, kind, text, err := c.send(method, path, body)
 	if err != nil {
@@ -73,32 +76,47 @@ func (c *Client) ask(method, path string, body any) ([]byte, error) {
 	case status == http.StatusOK && isJSON:
 		return text, nil
 	case status == http.StatusUnauthorized && c.Token == "":
-		return nil, fmt.Errorf("%s wants a token: give the file that holds it with --token-file FILE", c.Address)
+		return nil,
+			fmt.Errorf("%s wants a token: give the file that holds it with --token-file FILE",
+				c.Address)
 	case status == http.StatusUnauthorized:
-		return nil, fmt.Errorf("%s wants another token: give the file that its admin_token_file names with --token-file FILE. An edge reads a replaced file within a second; "+
-			"where systemd made a copy of it at the start (LoadCredential=), it reads the new one after systemctl restart", c.Address)
-	case isJSON && status != http.StatusTooManyRequests && status != http.StatusBadGateway: // which the other listener answers
+		return nil,
+			fmt.Errorf("%s wants another token: give the file that its admin_token_file names with --token-file FILE. An edge reads a replaced file within a second; "+
+				"where systemd made a copy of it at the start (LoadCredential=), it reads the new one after systemctl restart", c.Address)
+	// Which the other listener answers
+	case isJSON && status != http.StatusTooManyRequests && status != http.StatusBadGateway:
 		var refusal struct{ Error struct{ Message string } }
 		if json.Unmarshal(text, &refusal) == nil && refusal.Error.Message != "" {
-			return nil, &refused{status, Printable(strings.TrimPrefix(strings.TrimPrefix(refusal.Error.Message, "edge: "), "changes: "))}
+			return nil,
+				&refused{status,
+					Printable(strings.TrimPrefix(strings.TrimPrefix(refusal.Error.Message,
+						"edge: "),
+						"changes: "))}
 		}
 	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		path, _, _ = strings.Cut(path, "?")
-		return nil, fmt.Errorf("%w: %s answers %s %s with %d; if that is the operators' listener of an edge, the edge is of another version than this command",
-			errAbsent, c.Address, method, path, status)
+		return nil,
+			fmt.Errorf("%w: %s answers %s %s with %d; if that is the operators' listener of an edge, the edge is of another version than this command",
+				errAbsent, c.Address, method, path, status)
 	}
-	return nil, fmt.Errorf("what answers at %s is not the operators' listener of an edge (%d to %s %s): name that with --admin ADDR", c.Address, status, method, path)
+	return nil,
+		fmt.Errorf("what answers at %s is not the operators' listener of an edge (%d to %s %s): name that with --admin ADDR", c.Address, status, method, path)
 }
 
 // send sends a request and returns the answer as it is.
-func (c *Client) send(method, path string, body any) (status int, kind string, text []byte, err error) {
+func (c *Client) send(method, path string,
+	body any) (status int, kind string, text []byte, err error) {
 	network, address := dialed(c.Address)
 	if c.http == nil {
 		c.http = &http.Client{
-			Timeout:       answerTimeout,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Timeout: answerTimeout,
+			CheckRedirect: func(*http.Request,
+				[]*http.Request) error {
+				return http.ErrUseLastResponse
+			},
 			// No proxy: an edge's operators' listener is near, and a token is for it alone.
-			Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			Transport: &http.Transport{DialContext: func(ctx context.Context, _,
+				_ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, address)
 			}},
 		}
@@ -141,7 +159,8 @@ func (c *Client) send(method, path string, body any) (status int, kind string, t
 	return resp.StatusCode, resp.Header.Get("Content-Type"), text, nil
 }
 
-// dialed is where to find a listener that was told to listen on an address: one on all addresses is on this machine's too.
+// dialed is where to find a listener that was told to listen on an address: one on all addresses is
+// on this machine's too.
 func dialed(address string) (network, to string) {
 	if path, unix := strings.CutPrefix(address, "unix:"); unix {
 		return "unix", path
@@ -201,7 +220,8 @@ func (c *Client) raw(answer []byte) error {
 // decode reads an answer of the edge.
 func (c *Client) decode(answer []byte, to any) error {
 	if err := json.Unmarshal(answer, to); err != nil {
-		return fmt.Errorf("the answer of %s is not understood (%w): --json shows it as it is", c.Address, err)
+		return fmt.Errorf("the answer of %s is not understood (%w): --json shows it as it is",
+			c.Address, err)
 	}
 	return nil
 }

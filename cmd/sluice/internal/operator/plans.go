@@ -41,12 +41,15 @@ func (c *Client) Quotas(key Key) error {
 }
 
 func (c *Client) showQuotas(all control.Quotas) error {
-	if _, err := io.WriteString(c.Out, Printable(all.Key+" is on plan "+all.Plan)+"\n"); err != nil || len(all.Quotas) == 0 {
+	if _, err := io.WriteString(c.Out,
+		Printable(all.Key+" is on plan "+all.Plan)+"\n"); err != nil || len(all.Quotas) == 0 {
 		return err
 	}
-	t := table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"LIMIT", right}, {"FROM", whole}, {"UNTIL", whole}, {"STATE", text}}}
+	t := table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"LIMIT", right}, {"FROM", whole},
+		{"UNTIL", whole}, {"STATE", text}}}
 	for _, q := range all.Quotas {
-		t.add(cmp.Or(q.Rule, "all"), cmp.Or(q.Plan, "-"), limit(q.Limit), at(q.EffectiveAt), at(q.ExpiresAt), string(q.State))
+		t.add(cmp.Or(q.Rule, "all"), cmp.Or(q.Plan, "-"), limit(q.Limit), at(q.EffectiveAt),
+			at(q.ExpiresAt), string(q.State))
 	}
 	return t.write(c.Out)
 }
@@ -58,7 +61,8 @@ type QuotaPage struct {
 	N     int
 }
 
-// ListQuotas prints clients with a plan or a limit, and what they have used: a row for each rule that counts by their key, or about which something is said.
+// ListQuotas prints clients with a plan or a limit, and what they have used: a row for each rule
+// that counts by their key, or about which something is said.
 func (c *Client) ListQuotas(page QuotaPage) error {
 	query := url.Values{"n": {strconv.Itoa(page.N)}}
 	for name, value := range map[string]string{"plan": page.Plan, "after": page.After} {
@@ -74,14 +78,16 @@ func (c *Client) ListQuotas(page QuotaPage) error {
 			_, err := io.WriteString(c.Out, "no client has a quota of that kind\n")
 			return err
 		}
-		t := table{columns: []column{{"KEY", cut}, {"PLAN", cut}, {"RULE", cut}, {"USED", right}, {"LIMIT", right}, {"LEFT", right}, {"SAID OF IT", text}}}
+		t := table{columns: []column{{"KEY", cut}, {"PLAN", cut}, {"RULE", cut}, {"USED", right},
+			{"LIMIT", right}, {"LEFT", right}, {"SAID OF IT", text}}}
 		for i := range all.Clients {
 			addClient(&t, &all.Clients[i])
 		}
 		if err := t.write(c.Out); err != nil || all.Next == "" {
 			return err
 		}
-		_, err := fmt.Fprintf(c.Out, "there are more: sluice quota list --after %s\n", Printable(all.Next))
+		_, err := fmt.Fprintf(c.Out, "there are more: sluice quota list --after %s\n",
+			Printable(all.Next))
 		return err
 	})
 }
@@ -98,7 +104,8 @@ func addClient(t *table, l *control.ListedClient) {
 	said := (&control.Quotas{Quotas: l.Quotas}).ByRule()
 	shown := make(map[string]bool)
 	under := func(rule string) string {
-		texts := slices.DeleteFunc([]string{said[""], said[rule]}, func(s string) bool { return s == "" })
+		texts := slices.DeleteFunc([]string{said[""], said[rule]},
+			func(s string) bool { return s == "" })
 		shown[""], shown[rule] = true, true
 		return strings.Join(texts, "; ")
 	}
@@ -108,7 +115,8 @@ func addClient(t *table, l *control.ListedClient) {
 			what = strings.TrimPrefix(what+"; blocked until "+Clock(*r.Until), "; ")
 		}
 		if r.Limit > 0 {
-			t.add(key, r.Plan, r.Rule, number(uint64(r.Used+0.5)), number(uint64(r.Limit)), number(uint64(r.Remaining)), what)
+			t.add(key, r.Plan, r.Rule, number(uint64(r.Used+0.5)), number(uint64(r.Limit)),
+				number(uint64(r.Remaining)), what)
 		} else {
 			t.add(key, r.Plan, r.Rule, "-", "-", "-", what)
 		}
@@ -121,23 +129,28 @@ func addClient(t *table, l *control.ListedClient) {
 	}
 }
 
-// QuotaHistory prints who changed what of a client, the latest first; from which address JSON tells.
+// QuotaHistory prints who changed what of a client, the latest first; from which address JSON
+// tells.
 func (c *Client) QuotaHistory(key Key) error {
-	return show(c, http.MethodGet, key.path("quotas", "/history", url.Values{}), nil, func(list []control.QuotaChange) error {
-		if len(list) == 0 {
-			_, err := io.WriteString(c.Out, "the store has no change of it\n")
-			return err
-		}
-		t := table{columns: []column{{"WHEN", whole}, {"WHO", cut}, {"AT EDGE", cut}, {"WHAT", cut}, {"RULE", cut}, {"PLAN", cut}, {"LIMIT", right}, {"FROM", whole}, {"UNTIL", text}}}
-		for _, e := range list {
-			rule := "-"
-			if e.Rule != nil {
-				rule = cmp.Or(*e.Rule, "all")
+	return show(c, http.MethodGet, key.path("quotas", "/history", url.Values{}), nil,
+		func(list []control.QuotaChange) error {
+			if len(list) == 0 {
+				_, err := io.WriteString(c.Out, "the store has no change of it\n")
+				return err
 			}
-			t.add(Clock(e.At), cmp.Or(e.Who, e.From), e.Edge, string(e.Does), rule, cmp.Or(e.Plan, "-"), limit(e.Limit), at(e.EffectiveAt), at(e.ExpiresAt))
-		}
-		return t.write(c.Out)
-	})
+			t := table{columns: []column{{"WHEN", whole}, {"WHO", cut}, {"AT EDGE", cut},
+				{"WHAT", cut},
+				{"RULE", cut}, {"PLAN", cut}, {"LIMIT", right}, {"FROM", whole}, {"UNTIL", text}}}
+			for _, e := range list {
+				rule := "-"
+				if e.Rule != nil {
+					rule = cmp.Or(*e.Rule, "all")
+				}
+				t.add(Clock(e.At), cmp.Or(e.Who, e.From), e.Edge, string(e.Does), rule,
+					cmp.Or(e.Plan, "-"), limit(e.Limit), at(e.EffectiveAt), at(e.ExpiresAt))
+			}
+			return t.write(c.Out)
+		})
 }
 
 // limit and at are what there is of a quota.
@@ -161,39 +174,43 @@ func (c *Client) DeleteQuotas(key Key, rule *string) error {
 	if rule != nil {
 		query.Set("rule", *rule)
 	}
-	return show(c, http.MethodDelete, key.path("quotas", "", query), nil, func(n struct{ Deleted int }) error {
-		what := fmt.Sprintf("%d quotas of %s are deleted", n.Deleted, key.Text)
-		switch n.Deleted {
-		case 0:
-			what = key.Text + " has no such quota"
-		case 1:
-			what = "a quota of " + key.Text + " is deleted"
-		}
-		_, err := io.WriteString(c.Out, Printable(what)+"\n")
-		return err
-	})
+	return show(c, http.MethodDelete, key.path("quotas", "", query), nil,
+		func(n struct{ Deleted int }) error {
+			what := fmt.Sprintf("%d quotas of %s are deleted", n.Deleted, key.Text)
+			switch n.Deleted {
+			case 0:
+				what = key.Text + " has no such quota"
+			case 1:
+				what = "a quota of " + key.Text + " is deleted"
+			}
+			_, err := io.WriteString(c.Out, Printable(what)+"\n")
+			return err
+		})
 }
 
 // Usage prints what a client has used.
 func (c *Client) Usage(key Key) error {
-	return show(c, http.MethodGet, key.path("usage", "", url.Values{}), nil, func(u control.Used) error {
-		if _, err := io.WriteString(c.Out, Printable(u.Key+" is on plan "+u.Plan)+"\n"); err != nil {
-			return err
-		}
-		if len(u.Rules) == 0 {
-			_, err := io.WriteString(c.Out, "no rule counts by that alone\n")
-			return err
-		}
-		t := usageTable()
-		for _, r := range u.Rules {
-			addUsage(&t, r)
-		}
-		return t.write(c.Out)
-	})
+	return show(c, http.MethodGet, key.path("usage", "", url.Values{}), nil,
+		func(u control.Used) error {
+			if _, err := io.WriteString(c.Out,
+				Printable(u.Key+" is on plan "+u.Plan)+"\n"); err != nil {
+				return err
+			}
+			if len(u.Rules) == 0 {
+				_, err := io.WriteString(c.Out, "no rule counts by that alone\n")
+				return err
+			}
+			t := usageTable()
+			for _, r := range u.Rules {
+				addUsage(&t, r)
+			}
+			return t.write(c.Out)
+		})
 }
 
 func usageTable() table {
-	return table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"USED", right}, {"LIMIT", right}, {"LEFT", right}, {"RESET", whole}, {"BLOCKED", text}}}
+	return table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"USED", right}, {"LIMIT", right},
+		{"LEFT", right}, {"RESET", whole}, {"BLOCKED", text}}}
 }
 
 // addUsage adds how a client stands under a rule.
@@ -203,9 +220,11 @@ func addUsage(t *table, r control.Usage) {
 		blocked = "until " + Clock(*r.Until)
 	}
 	if r.Limit > 0 {
-		t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(uint64(r.Limit)), number(uint64(r.Remaining)), Clock(r.Reset), blocked)
+		t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(uint64(r.Limit)),
+			number(uint64(r.Remaining)), Clock(r.Reset), blocked)
 	}
 	if p := r.Places; p != nil {
-		t.add(r.Rule+" in flight", r.Plan, number(uint64(p.Held)), number(uint64(p.Limit)), number(uint64(p.Limit-min(p.Held, p.Limit))), "-", blocked)
+		t.add(r.Rule+" in flight", r.Plan, number(uint64(p.Held)), number(uint64(p.Limit)),
+			number(uint64(p.Limit-min(p.Held, p.Limit))), "-", blocked)
 	}
 }

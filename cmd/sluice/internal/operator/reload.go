@@ -7,7 +7,8 @@ import (
 	"sluice/edge/control"
 )
 
-// Reload has an edge read its configuration again, waits until that is in force, and prints what has changed.
+// Reload has an edge read its configuration again, waits until that is in force, and prints what
+// has changed.
 func (c *Client) Reload() error {
 	return show(c, http.MethodPost, "/v1/reload", nil, func(done control.Reloaded) error {
 		lines := []string{"the configuration is read again, and nothing has changed"}
@@ -18,7 +19,8 @@ func (c *Client) Reload() error {
 			lines = append(lines, "  "+f)
 		}
 		for _, w := range done.Waiting {
-			lines = append(lines, fmt.Sprintf("after a restart: %s %s → %s", w.Field, fmt.Sprint(w.Runs), fmt.Sprint(w.File)))
+			lines = append(lines, fmt.Sprintf("after a restart: %s %s → %s", w.Field,
+				fmt.Sprint(w.Runs), fmt.Sprint(w.File)))
 		}
 		for _, w := range done.Warnings {
 			lines = append(lines, "but: "+w)

@@ -36,26 +36,30 @@ func differing(before, after any) []string {
 // changed says of fields what they were and what they are.
 func changed(fields []events.Field) (list []string) {
 	for _, f := range fields {
-		list = append(list, fmt.Sprintf("%s %s → %s", f.Field, cmp.Or(f.From, "default"), cmp.Or(f.To, "default")))
+		list = append(list, fmt.Sprintf("%s %s → %s", f.Field, cmp.Or(f.From, "default"),
+			cmp.Or(f.To, "default")))
 	}
 	return list
 }
 
-// CheckFields makes a merge patch (RFC 7396) of what an operator writes: limit=300, match.path=/login, window=null. A value is JSON where it
-// can be, a list or fields as the configuration writes them (match.methods=[GET, POST]), and else a text.
+// CheckFields makes a merge patch (RFC 7396) of what an operator writes: limit=300,
+// match.path=/login, window=null. A value is JSON where it can be, a list or fields as the
+// configuration writes them (match.methods=[GET, POST]), and else a text.
 func CheckFields(list []string) (patch map[string]any, err error) {
 	patch = make(map[string]any)
 	for _, text := range list {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || name == "" || value == "" || strings.Contains("."+name+".", "..") {
-			return nil, fmt.Errorf("%q is no FIELD=VALUE: want such as limit=300, match.path=/login, or window=null for the default", text)
+			return nil,
+				fmt.Errorf("%q is no FIELD=VALUE: want such as limit=300, match.path=/login, or window=null for the default", text)
 		}
 		var v any = value
 		if json.Valid([]byte(value)) {
 			v = json.RawMessage(value)
 		} else if strings.ContainsRune("[{", rune(value[0])) {
 			if err := yaml.Unmarshal([]byte(value), &v); err != nil {
-				return nil, fmt.Errorf("%q is no list and no fields: want such as 'match.methods=[GET, POST]'", text)
+				return nil,
+					fmt.Errorf("%q is no list and no fields: want such as 'match.methods=[GET, POST]'", text)
 			}
 		}
 		within, path := patch, strings.Split(name, ".")
@@ -82,7 +86,8 @@ func CheckFields(list []string) (patch map[string]any, err error) {
 // setTries is how often a change is made anew, over what somebody else has changed of other fields.
 const setTries = 5
 
-// SetRule changes some fields of a rule, unless somebody else has changed one of them since it was looked at.
+// SetRule changes some fields of a rule, unless somebody else has changed one of them since it was
+// looked at.
 func (c *Client) SetRule(name string, patch map[string]any) error {
 	var before map[string]json.RawMessage
 	for tries := 1; ; tries++ {
@@ -91,7 +96,8 @@ func (c *Client) SetRule(name string, patch map[string]any) error {
 			return noRule(name, err)
 		}
 		if before != nil {
-			if moved := differing(named(before, patch), named(old, patch)); len(moved) > 0 || tries > setTries {
+			if moved := differing(named(before, patch), named(old, patch)); len(moved) > 0 ||
+				tries > setTries {
 				return fmt.Errorf("somebody else has changed rule %s meanwhile, and nothing is changed by this: %s%s; look at it with sluice rules history %s, and say it again",
 					name, strings.Join(moved, ", "), c.whose(name), name)
 			}
@@ -134,7 +140,8 @@ func (c *Client) whose(rule string) string {
 	return ""
 }
 
-// Rollback takes a rule back to a version of its history, or, to "", to the one before that in force.
+// Rollback takes a rule back to a version of its history, or, to "", to the one before that in
+// force.
 func (c *Client) Rollback(name, to string) error {
 	var past []changes.Past
 	if err := c.Get(historyPath(name), &past); err != nil {
@@ -148,10 +155,13 @@ func (c *Client) Rollback(name, to string) error {
 	}
 	wanted, err := strconv.ParseUint(to, 10, 64)
 	if err != nil {
-		return fmt.Errorf("version %q: want the number of one (sluice rules history %s lists them)", to, name)
+		return fmt.Errorf("version %q: want the number of one (sluice rules history %s lists them)",
+			to, name)
 	}
-	if wanted != 0 && !slices.ContainsFunc(past, func(v changes.Past) bool { return v.Version == wanted }) {
-		return fmt.Errorf("rule %s: no version %d is kept (sluice rules history %[1]s lists them)", name, wanted)
+	if wanted != 0 &&
+		!slices.ContainsFunc(past, func(v changes.Past) bool { return v.Version == wanted }) {
+		return fmt.Errorf("rule %s: no version %d is kept (sluice rules history %[1]s lists them)",
+			name, wanted)
 	}
 	what := fmt.Sprintf("back at version %d", wanted)
 	if wanted == 0 {
@@ -174,10 +184,13 @@ func before(past []changes.Past) (string, error) {
 	return "", errors.New("there is no earlier version to go back to")
 }
 
-// edit has a rule changed, unless it is another than when it was looked at, and tells what is different then.
+// edit has a rule changed, unless it is another than when it was looked at, and tells what is
+// different then.
 func (c *Client) edit(name, method, route string, body any, what string) error {
 	var old map[string]json.RawMessage
-	if err := c.Get("/v1/rules/"+url.PathEscape(name), &old); err != nil && !isRefusal(err, http.StatusNotFound) { // what was removed can be rolled back
+	// What was removed can be rolled back
+	if err := c.Get("/v1/rules/"+url.PathEscape(name), &old); err != nil &&
+		!isRefusal(err, http.StatusNotFound) {
 		return noRule(name, err)
 	}
 	err := c.editOf(old, name, method, route, body, what)
@@ -188,58 +201,64 @@ func (c *Client) edit(name, method, route string, body any, what string) error {
 }
 
 // editOf is edit of a rule that was just looked at; nil: there is none.
-func (c *Client) editOf(old map[string]json.RawMessage, name, method, route string, body any, what string) error {
+func (c *Client) editOf(old map[string]json.RawMessage, name, method, route string, body any,
+	what string) error {
 	if old != nil {
 		c.match, c.tag = c.tag, ""
 		defer func() { c.match = "" }()
 	}
-	return show(c, method, "/v1/rules/"+url.PathEscape(name)+route, body, func(answer json.RawMessage) error {
-		var done edited
-		if err := c.decode(answer, &done); err != nil {
-			return err
-		}
-		var now map[string]json.RawMessage
-		if err := c.decode(answer, &now); err != nil {
-			return err
-		}
-		for _, f := range []string{"deleted", "version", "origin", "edges", "overtaken", "warnings"} {
-			delete(now, f)
-		}
-		lines := []string{"rule " + name + " is " + cmp.Or(what, "changed")}
-		if len(done.Overtaken) > 0 {
-			lines[0] += ", but not all as you said"
-		}
-		of, others := differing(old, now), []string(nil)
-		if patch, is := body.(map[string]any); is { // what it does not name others have changed since
-			of = differing(named(old, patch), named(now, patch))
-			others = slices.DeleteFunc(differing(old, now), func(f string) bool { return slices.Contains(of, f) })
-		}
-		switch {
-		case done.Deleted:
-			lines[0] += ": there is none of that name"
-		case old == nil && what == "added":
-		case old == nil:
-			lines[0] += ": there is one of that name again"
-		case len(of) == 0 && len(done.Overtaken) == 0:
-			lines[0] = "rule " + name + " is so already"
-		default:
-			for _, f := range of {
-				lines = append(lines, "  "+f)
+	return show(c, method, "/v1/rules/"+url.PathEscape(name)+route, body,
+		func(answer json.RawMessage) error {
+			var done edited
+			if err := c.decode(answer, &done); err != nil {
+				return err
 			}
-		}
-		if done.Edges == nil {
-			lines = append(lines, "in force on this edge")
-		} else {
-			lines = append(lines, "in force "+(*spread)(done.Edges).String())
-		}
-		if len(others) > 0 {
-			lines = append(lines, "somebody else has changed meanwhile: "+strings.Join(others, ", "))
-		}
-		for _, w := range done.Warnings {
-			lines = append(lines, "but: "+w)
-		}
-		return c.lines(lines)
-	})
+			var now map[string]json.RawMessage
+			if err := c.decode(answer, &now); err != nil {
+				return err
+			}
+			for _, f := range []string{"deleted", "version", "origin", "edges", "overtaken",
+				"warnings"} {
+				delete(now, f)
+			}
+			lines := []string{"rule " + name + " is " + cmp.Or(what, "changed")}
+			if len(done.Overtaken) > 0 {
+				lines[0] += ", but not all as you said"
+			}
+			of, others := differing(old, now), []string(nil)
+			// What it does not name others have changed since
+			if patch, is := body.(map[string]any); is {
+				of = differing(named(old, patch), named(now, patch))
+				others = slices.DeleteFunc(differing(old, now),
+					func(f string) bool { return slices.Contains(of, f) })
+			}
+			switch {
+			case done.Deleted:
+				lines[0] += ": there is none of that name"
+			case old == nil && what == "added":
+			case old == nil:
+				lines[0] += ": there is one of that name again"
+			case len(of) == 0 && len(done.Overtaken) == 0:
+				lines[0] = "rule " + name + " is so already"
+			default:
+				for _, f := range of {
+					lines = append(lines, "  "+f)
+				}
+			}
+			if done.Edges == nil {
+				lines = append(lines, "in force on this edge")
+			} else {
+				lines = append(lines, "in force "+(*spread)(done.Edges).String())
+			}
+			if len(others) > 0 {
+				lines = append(lines, "somebody else has changed meanwhile: "+strings.Join(others,
+					", "))
+			}
+			for _, w := range done.Warnings {
+				lines = append(lines, "but: "+w)
+			}
+			return c.lines(lines)
+		})
 }
 
 // isRefusal reports whether an edge has refused with a status.
@@ -250,26 +269,30 @@ func isRefusal(err error, status int) bool {
 
 func historyPath(rule string) string { return "/v1/rules/" + url.PathEscape(rule) + "/history" }
 
-// History prints what was said of a rule, the latest first, by whom and at which edge; from which address JSON tells.
+// History prints what was said of a rule, the latest first, by whom and at which edge; from which
+// address JSON tells.
 func (c *Client) History(name string) error {
-	return noRule(name, show(c, http.MethodGet, historyPath(name), nil, func(list []changes.Past) error {
-		t := table{columns: []column{{"VERSION", right}, {"WHEN", whole}, {"STATE", whole}, {"WHO", cut}, {"AT EDGE", cut}, {"WHAT", text}}}
-		for _, v := range list {
-			state := ""
-			switch {
-			case v.InForce:
-				state = "in force"
-			case v.Refused != "":
-				state = "refused"
+	return noRule(name, show(c, http.MethodGet, historyPath(name), nil,
+		func(list []changes.Past) error {
+			t := table{columns: []column{{"VERSION", right}, {"WHEN", whole}, {"STATE", whole},
+				{"WHO", cut}, {"AT EDGE", cut}, {"WHAT", text}}}
+			for _, v := range list {
+				state := ""
+				switch {
+				case v.InForce:
+					state = "in force"
+				case v.Refused != "":
+					state = "refused"
+				}
+				at := ""
+				if v.At != nil {
+					at = Clock(*v.At)
+				}
+				t.add(strconv.FormatUint(v.Version, 10), at, state, cmp.Or(v.Who, v.From), v.Edge,
+					what(&v, list))
 			}
-			at := ""
-			if v.At != nil {
-				at = Clock(*v.At)
-			}
-			t.add(strconv.FormatUint(v.Version, 10), at, state, cmp.Or(v.Who, v.From), v.Edge, what(&v, list))
-		}
-		return t.write(c.Out)
-	}))
+			return t.write(c.Out)
+		}))
 }
 
 // what says what a version of the list did.
@@ -282,7 +305,8 @@ func what(v *changes.Past, list []changes.Past) string {
 		return "what the file says"
 	case noRuleIn(v.New):
 		what = "removed"
-	case noRuleIn(v.Old) && v.After != 0 && !slices.ContainsFunc(list, func(o changes.Past) bool { return o.Version == v.After }):
+	case noRuleIn(v.Old) && v.After != 0 &&
+		!slices.ContainsFunc(list, func(o changes.Past) bool { return o.Version == v.After }):
 		what = "what it replaced is not kept any more"
 	case noRuleIn(v.Old):
 		what = "added"

@@ -23,7 +23,8 @@ func (s *spread) String() string {
 	}
 	text := s.known()
 	if s.Expected > s.Known {
-		text += fmt.Sprintf("; pop.edges says that there are %d, and no more are known here", s.Expected)
+		text += fmt.Sprintf("; pop.edges says that there are %d, and no more are known here",
+			s.Expected)
 	}
 	if s.Apart == 1 {
 		text += "; 1 edge counts under another secret and is not among them"
@@ -31,7 +32,8 @@ func (s *spread) String() string {
 		text += fmt.Sprintf("; %d edges count under another secret and are not among them", s.Apart)
 	}
 	if len(s.Silent) > 0 {
-		text += fmt.Sprintf("; silent of late, and not among them: %s", strings.Join(s.Silent, ", "))
+		text += fmt.Sprintf("; silent of late, and not among them: %s", strings.Join(s.Silent,
+			", "))
 	}
 	return text
 }
@@ -71,13 +73,16 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Block refuses a source, or all sources of a prefix, for a while, under a rule or under control.AllRules.
+// Block refuses a source, or all sources of a prefix, for a while, under a rule or under
+// control.AllRules.
 func (c *Client) Block(source, rule string, d time.Duration, reason string) error {
 	body := map[string]string{"for": d.String(), "reason": reason}
-	err := show(c, http.MethodPut, mitigationPath(rule, source), body, func(m control.Mitigation) error {
-		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), Under(rule, m.Rules...), Clock(m.End), span(d))
-		return c.said(what, m.Edges, m.Warning)
-	})
+	err := show(c, http.MethodPut, mitigationPath(rule, source), body,
+		func(m control.Mitigation) error {
+			what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source),
+				Under(rule, m.Rules...), Clock(m.End), span(d))
+			return c.said(what, m.Edges, m.Warning)
+		})
 	if rule == control.AllRules && strings.HasPrefix(source, "#") {
 		return err // which says that no rule knows it
 	}
@@ -86,17 +91,18 @@ func (c *Client) Block(source, rule string, d time.Duration, reason string) erro
 
 // Unblock ends what is in force against a source, and has its counts forgotten.
 func (c *Client) Unblock(source, rule string) error {
-	return noRule(rule, show(c, http.MethodDelete, mitigationPath(rule, source), nil, func(m control.Lifted) error {
-		what := "was not blocked here " + strings.Replace(Under(rule), "every", "any", 1)
-		if m.Lifted {
-			what = "is lifted " + Under(rule)
-		}
-		shown := source
-		if p, err := netip.ParsePrefix(source); err == nil {
-			shown = p.Masked().String() // what the edge takes it for
-		}
-		return c.said(fmt.Sprintf("%s %s; it starts afresh", shown, what), m.Edges, m.Warning)
-	}))
+	return noRule(rule, show(c, http.MethodDelete, mitigationPath(rule, source), nil,
+		func(m control.Lifted) error {
+			what := "was not blocked here " + strings.Replace(Under(rule), "every", "any", 1)
+			if m.Lifted {
+				what = "is lifted " + Under(rule)
+			}
+			shown := source
+			if p, err := netip.ParsePrefix(source); err == nil {
+				shown = p.Masked().String() // what the edge takes it for
+			}
+			return c.said(fmt.Sprintf("%s %s; it starts afresh", shown, what), m.Edges, m.Warning)
+		}))
 }
 
 // said prints what was said, where it is in force, and what an edge has to say to that.
@@ -109,7 +115,8 @@ func (c *Client) said(what string, edges *control.Spread, warning string) error 
 	return err
 }
 
-// Under is under which rule something is said; rules are those that it was, where it was said of a key.
+// Under is under which rule something is said; rules are those that it was, where it was said of a
+// key.
 func Under(rule string, rules ...string) string {
 	switch {
 	case len(rules) == 1:
@@ -134,10 +141,12 @@ func noRule(rule string, err error) error {
 	return fmt.Errorf("%w (sluice rules lists them)", err)
 }
 
-// CheckSource reports whether text can name a source: an address, a prefix, or the digest that stands for a key.
+// CheckSource reports whether text can name a source: an address, a prefix, or the digest that
+// stands for a key.
 func CheckSource(text string) error {
 	digest, hashed := strings.CutPrefix(text, "#")
-	if hashed && len(digest) == 32 && strings.Trim(digest, "0123456789abcdefABCDEF") == "" || isPrefix(text) {
+	if hashed && len(digest) == 32 && strings.Trim(digest, "0123456789abcdefABCDEF") == "" ||
+		isPrefix(text) {
 		return nil
 	}
 	return fmt.Errorf("%q is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them", text)

@@ -22,7 +22,8 @@ var ErrNotReady = errors.New("the edge is not ready")
 // poll is how often WaitReady asks.
 const poll = 50 * time.Millisecond
 
-// WaitReady returns as soon as the edge is ready, or with what is wrong when it still is not after that time.
+// WaitReady returns as soon as the edge is ready, or with what is wrong when it still is not after
+// that time.
 func (c *Client) WaitReady(most time.Duration) error {
 	end := time.NewTimer(most)
 	defer end.Stop()
@@ -57,10 +58,12 @@ func (c *Client) ready() (why string, err error) {
 	case status == http.StatusServiceUnavailable && strings.HasPrefix(kind, "text/plain"):
 		return why, nil
 	}
-	return "", fmt.Errorf("what answers at %s is not the operators' listener of an edge (%d to GET /readyz): name that with --admin ADDR", c.Address, status)
+	return "",
+		fmt.Errorf("what answers at %s is not the operators' listener of an edge (%d to GET /readyz): name that with --admin ADDR", c.Address, status)
 }
 
-// Status prints how an edge and its PoP are. An edge that is not ready is ErrNotReady, once all is printed.
+// Status prints how an edge and its PoP are. An edge that is not ready is ErrNotReady, once all is
+// printed.
 func (c *Client) Status() error {
 	why, err := c.ready()
 	if err != nil {
@@ -103,7 +106,8 @@ func (c *Client) Status() error {
 func etcdLine(s *control.EtcdStatus) string {
 	text := "up"
 	if !s.Up {
-		text = fmt.Sprintf("away since %s, rules stay as they are and cannot be changed: %s", Clock(s.Since), s.Error)
+		text = fmt.Sprintf("away since %s, rules stay as they are and cannot be changed: %s",
+			Clock(s.Since), s.Error)
 	}
 	pops, others := make(map[string]bool), 0
 	for _, e := range s.Edges { // this one first
@@ -127,26 +131,32 @@ func etcdLine(s *control.EtcdStatus) string {
 // configLines say what of the configuration is not in force.
 func configLines(s *control.State, line func(name, format string, args ...any)) {
 	if s.Failed != nil {
-		line("config", "the reload at %s failed, what was in force before still is: %s", Clock(s.Failed.At), s.Failed.Error)
+		line("config", "the reload at %s failed, what was in force before still is: %s",
+			Clock(s.Failed.At), s.Failed.Error)
 	}
 	if s.Waiting > 0 {
-		line("config", "settings of the file that wait for a restart: %d (sluice config shows them)", s.Waiting)
+		line("config",
+			"settings of the file that wait for a restart: %d (sluice config shows them)",
+			s.Waiting)
 	}
 	if s.SecretFile != "" {
 		line("secret", "%s", s.SecretFile)
 	}
 	for _, u := range s.Unkept {
-		line("disk", "%s cannot be written, and a restart would lose what is new in it: %s", u.File, u.Error)
+		line("disk", "%s cannot be written, and a restart would lose what is new in it: %s", u.File,
+			u.Error)
 	}
 	for _, u := range s.Unread {
 		what := u.Field
 		if !strings.Contains(u.Error, u.From) {
 			what += ", " + u.From + ","
 		}
-		line("unread", "%s cannot be read since %s, and its last good content stays in force: %s", what, Clock(u.Since), u.Error)
+		line("unread", "%s cannot be read since %s, and its last good content stays in force: %s",
+			what, Clock(u.Since), u.Error)
 	}
 	if l := s.AccessLog; l != nil {
-		line("disk", "the access log %s cannot be written: %s; %d of its lines are lost", l.File, l.Error, l.Lost)
+		line("disk", "the access log %s cannot be written: %s; %d of its lines are lost", l.File,
+			l.Error, l.Lost)
 	}
 }
 
@@ -160,7 +170,8 @@ func popLines(s *control.State, line func(name, format string, args ...any)) {
 		if s.Alone != "" {
 			asks = "nobody can be asked now"
 		}
-		line("pop", "until %s this edge may not know of every block from before it started: %s", Clock(*s.LearningUntil), asks)
+		line("pop", "until %s this edge may not know of every block from before it started: %s",
+			Clock(*s.LearningUntil), asks)
 	}
 	var away []string
 	for _, peer := range s.Peers {
@@ -170,7 +181,8 @@ func popLines(s *control.State, line func(name, format string, args ...any)) {
 	}
 	switch {
 	case len(away) > 0:
-		line("peers", "%d of %d away, which take no blocks from here: %s", len(away), len(s.Peers), strings.Join(away, ", "))
+		line("peers", "%d of %d away, which take no blocks from here: %s", len(away), len(s.Peers),
+			strings.Join(away, ", "))
 	case len(s.Peers) > 0:
 		line("peers", "%d, all up", len(s.Peers))
 	}
@@ -212,7 +224,8 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 	}
 	line("edge", "%s, %s", c.Address, word)
 	if s.Drained != nil {
-		line("service", "%s: it serves whoever comes, and sluice undrain ends it", drainedLine(s.Drained))
+		line("service", "%s: it serves whoever comes, and sluice undrain ends it",
+			drainedLine(s.Drained))
 	}
 	if s.Maintenance != nil {
 		line("closed", "%s", c.maintenanceLine(s.Maintenance))
@@ -225,7 +238,8 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 	}
 	m.each("sluice_connections", func(_, open string) {
 		accepted := m.sum("sluice_connections_accepted_total")
-		line("clients", "%s connections open, %s accepted since the start", open, number(uint64(accepted)))
+		line("clients", "%s connections open, %s accepted since the start", open,
+			number(uint64(accepted)))
 	})
 	if len(s.Listeners) > 1 {
 		line("listen", "%s", listenersLine(s.Listeners))
@@ -253,8 +267,10 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		if n := uint64(m.sum("sluice_http2_requests_total")); n > 0 {
 			by = " (" + number(n) + " by HTTP/2)"
 		}
-		line("requests", "%s received%s, %s refused by a limit, %s%s to origins", number(uint64(m.sum("sluice_received_total"))), by,
-			number(uint64(m.sum("sluice_answers_total", `from="limit"`))), shed, number(uint64(m.sum("sluice_origin_requests_total"))))
+		line("requests", "%s received%s, %s refused by a limit, %s%s to origins",
+			number(uint64(m.sum("sluice_received_total"))), by,
+			number(uint64(m.sum("sluice_answers_total", `from="limit"`))), shed,
+			number(uint64(m.sum("sluice_origin_requests_total"))))
 		line("blocked", "%s now", number(uint64(m.sum("sluice_mitigations_active"))))
 	}
 	if s.Wall != nil {
@@ -275,13 +291,15 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 	if _, err := c.Out.Write(out.Bytes()); err != nil {
 		return err
 	}
-	edges := table{columns: []column{{"EDGE", cut}, {"ADDRESS", cut}, {"VERSION", cut}, {"GENERATION", right}, {"CONFIG", right}, {"SINCE", whole}, {"REFUSED", right}}}
+	edges := table{columns: []column{{"EDGE", cut}, {"ADDRESS", cut}, {"VERSION", cut},
+		{"GENERATION", right}, {"CONFIG", right}, {"SINCE", whole}, {"REFUSED", right}}}
 	for _, e := range p.Edges {
 		refused := ""
 		if e.Refused > 0 {
 			refused = strconv.Itoa(e.Refused)
 		}
-		edges.add(cmp.Or(e.Name, e.ID), e.Address, e.Version, strconv.FormatUint(e.Generation, 10), strconv.FormatUint(e.ConfigHash, 10), Clock(e.Since), refused)
+		edges.add(cmp.Or(e.Name, e.ID), e.Address, e.Version, strconv.FormatUint(e.Generation, 10),
+			strconv.FormatUint(e.ConfigHash, 10), Clock(e.Since), refused)
 	}
 	nodes := table{columns: []column{{"NODE", cut}, {"STATE", whole}}}
 	for _, n := range p.Nodes {
@@ -316,7 +334,8 @@ func wallLine(w *control.Wall) string {
 	if !w.Up {
 		return fmt.Sprintf("away since %s, the edge closes connections of blocked sources itself: %s", Clock(w.Since), cmp.Or(w.Error, "not asked yet"))
 	}
-	return fmt.Sprintf("up, the kernel refuses %s, of at most %d, and has refused %s", Counted(w.Entries, "source"), w.Room, Counted(int(w.Refused), "connection"))
+	return fmt.Sprintf("up, the kernel refuses %s, of at most %d, and has refused %s",
+		Counted(w.Entries, "source"), w.Room, Counted(int(w.Refused), "connection"))
 }
 
 // secretLine says under which secret an edge counts, and what is wrong with that.

@@ -15,9 +15,10 @@ const width = 100
 // least is how far a column is cut.
 const least = 8
 
-// A table is rows of text in aligned columns, a title above each. A column in which there is nothing is left out. What is too wide
-// for the terminal is cut (…), in the columns that may be cut, the widest first: sources are always whole, because one copies them. So is a text
-// in the last column, because half of a sentence may say the opposite; the terminal wraps it.
+// A table is rows of text in aligned columns, a title above each. A column in which there is
+// nothing is left out. What is too wide for the terminal is cut (…), in the columns that may be
+// cut, the widest first: sources are always whole, because one copies them. So is a text in the
+// last column, because half of a sentence may say the opposite; the terminal wraps it.
 type table struct {
 	columns []column
 	rows    [][]string
@@ -66,7 +67,8 @@ func (t *table) write(w io.Writer) error {
 	for total > width {
 		widest := -1
 		for i, c := range t.columns {
-			if c.form == cut && widths[i] > max(least, len(c.title)) && (widest < 0 || widths[i] > widths[widest]) {
+			if c.form == cut && widths[i] > max(least, len(c.title)) &&
+				(widest < 0 || widths[i] > widths[widest]) {
 				widest = i
 			}
 		}
@@ -108,8 +110,8 @@ func (t *table) write(w io.Writer) error {
 	return nil
 }
 
-// Printable is text without what would move a terminal's cursor or change its colours: reasons, paths and names are written by
-// others.
+// Printable is text without what would move a terminal's cursor or change its colours: reasons,
+// paths and names are written by others.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -119,7 +121,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Clock writes a time for people, with its zone, which is that of logs and of the API: people of several zones read one page.
+// Clock writes a time for people, with its zone, which is that of logs and of the API: people of
+// several zones read one page.
 func Clock(t time.Time) string {
 	if t.IsZero() {
 		return ""

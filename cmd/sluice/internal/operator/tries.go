@@ -38,7 +38,8 @@ func tryURL(name string) string { return tryPath + url.PathEscape(name) + "?scop
 
 // BeginTry has a rule tried on all edges, and returns its name.
 func (c *Client) BeginTry(name string, rule map[string]any, length time.Duration) (string, error) {
-	answer, err := c.ask(http.MethodPost, "/v1/tries", map[string]any{"name": name, "for": length.String(), "rule": rule})
+	answer, err := c.ask(http.MethodPost, "/v1/tries", map[string]any{"name": name,
+		"for": length.String(), "rule": rule})
 	if err != nil {
 		return "", err
 	}
@@ -57,18 +58,22 @@ func (c *Client) BeginTry(name string, rule map[string]any, length time.Duration
 	if begun.Edges != nil {
 		where = (*spread)(begun.Edges).String()
 	}
-	fmt.Fprintf(c.Out, "%s is tried for %s %s, and refuses nobody\n", Printable(begun.Name), span(length), Printable(where))
+	fmt.Fprintf(c.Out, "%s is tried for %s %s, and refuses nobody\n", Printable(begun.Name),
+		span(length), Printable(where))
 	for _, w := range begun.Warnings {
 		fmt.Fprintln(c.Out, "but: "+Printable(w))
 	}
 	return begun.Name, nil
 }
 
-// looks is how often a try is looked at while it runs: twenty times, and not more than once a second.
-func looks(length time.Duration) time.Duration { return max(length/20, time.Second).Round(time.Second) }
+// looks is how often a try is looked at while it runs: twenty times, and not more than once a
+// second.
+func looks(length time.Duration) time.Duration {
+	return max(length/20, time.Second).Round(time.Second)
+}
 
-// WatchTry shows how a try goes until it ends, and then what it would have done. When ctx is done it is stopped. An edge that does not answer
-// meanwhile is asked again.
+// WatchTry shows how a try goes until it ends, and then what it would have done. When ctx is done
+// it is stopped. An edge that does not answer meanwhile is asked again.
 func (c *Client) WatchTry(ctx context.Context, name string, length time.Duration) error {
 	end, tick := time.NewTimer(length+200*time.Millisecond), time.NewTicker(looks(length))
 	defer end.Stop()
@@ -95,7 +100,9 @@ func (c *Client) WatchTry(ctx context.Context, name string, length time.Duration
 				return c.ShowTry(name)
 			}
 			if !c.JSON {
-				fmt.Fprintf(c.Out, "%8s  %s requests, %s would be refused, of %s\n", span(now.Sub(began)), number(t.Result.Requests), number(t.Result.Refused), sources(&t.Result.RefusedSources))
+				fmt.Fprintf(c.Out, "%8s  %s requests, %s would be refused, of %s\n",
+					span(now.Sub(began)), number(t.Result.Requests), number(t.Result.Refused),
+					sources(&t.Result.RefusedSources))
 			}
 		}
 	}
@@ -118,7 +125,8 @@ func (c *Client) Tries() error {
 			_, err := fmt.Fprintln(c.Out, "nothing is tried")
 			return err
 		}
-		t := table{columns: []column{{"TRY", whole}, {"STATE", whole}, {"REQUESTS HERE", right}, {"WOULD REFUSE", right}, {"RULE", text}}}
+		t := table{columns: []column{{"TRY", whole}, {"STATE", whole}, {"REQUESTS HERE", right},
+			{"WOULD REFUSE", right}, {"RULE", text}}}
 		for _, o := range list {
 			state := "ended"
 			if !o.Ended {
@@ -148,27 +156,38 @@ func (c *Client) printTry(t tried) error {
 	if t.Ended {
 		state = "ended after " + span(t.Until.Sub(t.Began))
 	}
-	fmt.Fprintf(c.Out, "%s (%s), begun at %s by %s: %s\n", Printable(t.Name), Printable(t.About), Printable(t.Edge), Printable(cmp.Or(t.Who, "an operator")), state)
-	fmt.Fprintf(c.Out, "requests      %s that the rules in force let through, of %s; further %s they refused\n", number(r.Requests), sources(&r.Sources), number(r.Moot))
+	fmt.Fprintf(c.Out, "%s (%s), begun at %s by %s: %s\n", Printable(t.Name), Printable(t.About),
+		Printable(t.Edge), Printable(cmp.Or(t.Who, "an operator")), state)
+	fmt.Fprintf(c.Out,
+		"requests      %s that the rules in force let through, of %s; further %s they refused\n",
+		number(r.Requests), sources(&r.Sources), number(r.Moot))
 	share := ""
 	if r.Requests > 0 {
 		share = fmt.Sprintf(" (%.2g %%)", 100*r.RefusedRatio)
 	}
-	fmt.Fprintf(c.Out, "would refuse  %s of these%s, of %s\n", number(r.Refused), share, sources(&r.RefusedSources))
-	fmt.Fprintf(c.Out, "look honest   %s of those: %d answers or more before, nine in ten of them 2xx or 3xx\n", sources(&r.Honest), peaks.Answers)
+	fmt.Fprintf(c.Out, "would refuse  %s of these%s, of %s\n", number(r.Refused), share,
+		sources(&r.RefusedSources))
+	fmt.Fprintf(c.Out,
+		"look honest   %s of those: %d answers or more before, nine in ten of them 2xx or 3xx\n",
+		sources(&r.Honest), peaks.Answers)
 	if r.Known > 0 {
-		fmt.Fprintf(c.Out, "answered      %s of the requests that it would refuse got an answer of the origin, %s of these 2xx or 3xx\n", number(r.Known), number(r.Well))
+		fmt.Fprintf(c.Out,
+			"answered      %s of the requests that it would refuse got an answer of the origin, %s of these 2xx or 3xx\n", number(r.Known), number(r.Well))
 	}
 	cost := fmt.Sprintf("%.1f MB of memory on an edge", float64(r.Bytes)/1e6)
 	if r.Requests > 0 {
-		cost = fmt.Sprintf("%.2f commands to the tier a request, ", float64(r.Commands)/float64(r.Requests)) + cost
+		cost = fmt.Sprintf("%.2f commands to the tier a request, ",
+			float64(r.Commands)/float64(r.Requests)) + cost
 	}
 	fmt.Fprintf(c.Out, "costs         %s\n", cost)
 	if r.Forgotten > 0 {
-		fmt.Fprintf(c.Out, "forgotten     %s sources, for which there was no room: who of them was answered before is not known\n", number(r.Forgotten))
+		fmt.Fprintf(c.Out,
+			"forgotten     %s sources, for which there was no room: who of them was answered before is not known\n", number(r.Forgotten))
 	}
 	if len(r.Heavy) > 0 {
-		s := table{columns: []column{{"SOURCE", whole}, {"KEY", cut}, {"REQUESTS", right}, {"WOULD REFUSE", right}, {"AT LEAST", right}, {"ANSWERED BEFORE", right}, {"LOOKS", whole}}}
+		s := table{columns: []column{{"SOURCE", whole}, {"KEY", cut}, {"REQUESTS", right},
+			{"WOULD REFUSE", right}, {"AT LEAST", right}, {"ANSWERED BEFORE", right}, {"LOOKS",
+				whole}}}
 		for _, h := range r.Heavy {
 			looks, least := "", ""
 			if h.Honest {
@@ -181,7 +200,8 @@ func (c *Client) printTry(t tried) error {
 			if start != "" {
 				start += "…"
 			}
-			s.add(h.Source, start, number(h.Requests), number(h.Count), least, strconv.FormatUint(h.Well, 10)+" of "+strconv.FormatUint(h.Answers, 10), looks)
+			s.add(h.Source, start, number(h.Requests), number(h.Count), least,
+				strconv.FormatUint(h.Well, 10)+" of "+strconv.FormatUint(h.Answers, 10), looks)
 		}
 		if err := s.write(c.Out); err != nil {
 			return err
@@ -193,12 +213,15 @@ func (c *Client) printTry(t tried) error {
 		}
 	}
 	for _, l := range t.Late {
-		fmt.Fprintf(c.Out, "LATE: %s started %s after the try began: what it saw before is not in this\n", Printable(l.Edge), span(l.Since.Sub(t.Began)))
+		fmt.Fprintf(c.Out,
+			"LATE: %s started %s after the try began: what it saw before is not in this\n",
+			Printable(l.Edge), span(l.Since.Sub(t.Began)))
 	}
 	return nil
 }
 
-// TryRule is a rule as an operator writes it in one word or several: fields with their values, limit=50 window=1m, separated by blanks.
+// TryRule is a rule as an operator writes it in one word or several: fields with their values,
+// limit=50 window=1m, separated by blanks.
 func TryRule(words []string) (map[string]any, error) {
 	var fields []string
 	for _, text := range words {
@@ -207,7 +230,8 @@ func TryRule(words []string) (map[string]any, error) {
 			if is && isField(name) || len(fields) == 0 {
 				fields = append(fields, word)
 			} else {
-				fields[len(fields)-1] += " " + word // within a list, as in match.methods=[GET, POST]
+				// Within a list, as in match.methods=[GET, POST]
+				fields[len(fields)-1] += " " + word
 			}
 		}
 	}
@@ -222,10 +246,12 @@ func isField(name string) bool {
 func TryFile(text []byte) (map[string]any, error) {
 	var rule map[string]any
 	if err := yaml.Unmarshal(text, &rule); err != nil || len(rule) == 0 {
-		return nil, fmt.Errorf("the file is no rule: want its fields, such as\n  limit: 50\n  window: 1m")
+		return nil,
+			fmt.Errorf("the file is no rule: want its fields, such as\n  limit: 50\n  window: 1m")
 	}
 	if _, is := rule["rules"]; is {
-		return nil, fmt.Errorf("the file is a configuration: want the fields of one rule alone, such as limit: 50")
+		return nil,
+			fmt.Errorf("the file is a configuration: want the fields of one rule alone, such as limit: 50")
 	}
 	delete(rule, "name") // --name is
 	return rule, nil

@@ -23,14 +23,16 @@ type ofPoP[T any] struct {
 	List  []T
 }
 
-// EdgesShown says which edges are shown, how old what they show is, and which are missing: a line, and one more for each of those.
+// EdgesShown says which edges are shown, how old what they show is, and which are missing: a line,
+// and one more for each of those.
 func EdgesShown(w io.Writer, edges []view.Edge) error {
 	var there, lines []string
 	for _, e := range edges {
 		name := Printable(cmp.Or(e.Name, e.ID))
 		switch {
 		case e.Missing != "" && e.Age > 0:
-			lines = append(lines, fmt.Sprintf("MISSING: %s, last seen %.0f s ago: %s\n", name, e.Age, Printable(e.Missing)))
+			lines = append(lines, fmt.Sprintf("MISSING: %s, last seen %.0f s ago: %s\n", name,
+				e.Age, Printable(e.Missing)))
 		case e.Missing != "":
 			lines = append(lines, fmt.Sprintf("MISSING: %s: %s\n", name, Printable(e.Missing)))
 		case e.Age > 0:
@@ -39,13 +41,18 @@ func EdgesShown(w io.Writer, edges []view.Edge) error {
 			there = append(there, name)
 		}
 	}
-	_, err := io.WriteString(w, fmt.Sprintf("of %d of %s: %s\n", len(there), Counted(len(edges), "edge"), strings.Join(there, ", "))+strings.Join(lines, ""))
+	_, err := io.WriteString(w, fmt.Sprintf("of %d of %s: %s\n", len(there),
+		Counted(len(edges), "edge"), strings.Join(there, ", "))+strings.Join(lines, ""))
 	return err
 }
 
 // largest writes counts by name, the largest first.
 func largest(counts map[string]uint64) string {
-	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(counts),
+		func(a, b string) int {
+			return cmp.Or(cmp.Compare(counts[b], counts[a]),
+				cmp.Compare(a, b))
+		})
 	for i, name := range names {
 		names[i] = name + " " + number(counts[name])
 	}
@@ -55,22 +62,24 @@ func largest(counts map[string]uint64) string {
 // TopOfPoP is Top over all edges.
 func (c *Client) TopOfPoP(by string, n int) error {
 	query := url.Values{"by": {by}, "n": {strconv.Itoa(n)}, "scope": {wholePoP}}
-	return show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(all ofPoP[view.Heavy]) error {
-		t := table{columns: []column{{"SOURCE", whole}, {strings.ToUpper(by), right}, {"AT LEAST", right}, {"EDGES", text}}}
-		for _, h := range all.List {
-			sure := ""
-			if h.Error > 0 {
-				sure = number(h.Count - min(h.Count, h.Error))
+	return show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
+		func(all ofPoP[view.Heavy]) error {
+			t := table{columns: []column{{"SOURCE", whole}, {strings.ToUpper(by), right},
+				{"AT LEAST", right}, {"EDGES", text}}}
+			for _, h := range all.List {
+				sure := ""
+				if h.Error > 0 {
+					sure = number(h.Count - min(h.Count, h.Error))
+				}
+				t.add(h.Source, number(h.Count), sure, largest(h.Edges))
 			}
-			t.add(h.Source, number(h.Count), sure, largest(h.Edges))
-		}
-		if len(all.List) == 0 {
-			fmt.Fprintf(c.Out, "no source of late (by %s)\n", by)
-		} else if err := t.write(c.Out); err != nil {
-			return err
-		}
-		return EdgesShown(c.Out, all.Edges)
-	})
+			if len(all.List) == 0 {
+				fmt.Fprintf(c.Out, "no source of late (by %s)\n", by)
+			} else if err := t.write(c.Out); err != nil {
+				return err
+			}
+			return EdgesShown(c.Out, all.Edges)
+		})
 }
 
 // TopKeysOfPoP is TopKeys over all edges.
@@ -79,39 +88,48 @@ func (c *Client) TopKeysOfPoP(by string, n int, rule string) error {
 	if rule != "" {
 		query.Set("rule", rule)
 	}
-	return noRule(rule, show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(all ofPoP[view.HeavyKey]) error {
-		t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"OF", cut}, {strings.ToUpper(by), right}, {"AT LEAST", right}, {"EDGES", text}}}
-		for _, h := range all.List {
-			sure := ""
-			if h.Error > 0 {
-				sure = number(h.Count - min(h.Count, h.Error))
+	return noRule(rule, show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil,
+		func(all ofPoP[view.HeavyKey]) error {
+			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"OF", cut},
+				{strings.ToUpper(by), right}, {"AT LEAST", right}, {"EDGES", text}}}
+			for _, h := range all.List {
+				sure := ""
+				if h.Error > 0 {
+					sure = number(h.Count - min(h.Count, h.Error))
+				}
+				t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, number(h.Count), sure,
+					largest(h.Edges))
 			}
-			t.add(h.Source, Shown(h.KeyStart, h.Plan), h.Key, number(h.Count), sure, largest(h.Edges))
-		}
-		if len(all.List) == 0 {
-			fmt.Fprintf(c.Out, "no key of late (by %s)\n", by)
-		} else if err := t.write(c.Out); err != nil {
-			return err
-		}
-		return EdgesShown(c.Out, all.Edges)
-	}))
+			if len(all.List) == 0 {
+				fmt.Fprintf(c.Out, "no key of late (by %s)\n", by)
+			} else if err := t.write(c.Out); err != nil {
+				return err
+			}
+			return EdgesShown(c.Out, all.Edges)
+		}))
 }
 
 // blockedOfPoP is Blocked over all edges.
 func (c *Client) blockedOfPoP(f Filter, query url.Values) error {
 	query.Set("scope", wholePoP)
-	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil, func(all ofPoP[view.Block]) error {
-		t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"RULE", cut}, {"MODE", whole}, {"ACTION", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"NOT ON", cut}, {"REASON", text}}}
-		for _, m := range all.List {
-			t.add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode), string(m.Action), m.By, Clock(m.End), span(m.End.Sub(c.Now)), strings.Join(m.NotOn, ", "), m.Reason)
-		}
-		if len(all.List) == 0 {
-			fmt.Fprintln(c.Out, "nobody is blocked, or nobody like that")
-		} else if err := t.write(c.Out); err != nil {
-			return err
-		}
-		return EdgesShown(c.Out, all.Edges)
-	}))
+	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil,
+		func(all ofPoP[view.Block]) error {
+			t := table{columns: []column{{"SOURCE", whole}, {"KEY", whole}, {"RULE", cut},
+				{"MODE", whole}, {"ACTION", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT",
+					right}, {"NOT ON", cut}, {"REASON", text}}}
+			for _, m := range all.List {
+				t.add(m.Source, Shown(m.KeyStart, m.Plan), cmp.Or(m.Policy, m.Rule), string(m.Mode),
+					string(m.Action), m.By, Clock(m.End), span(m.End.Sub(c.Now)),
+					strings.Join(m.NotOn,
+						", "), m.Reason)
+			}
+			if len(all.List) == 0 {
+				fmt.Fprintln(c.Out, "nobody is blocked, or nobody like that")
+			} else if err := t.write(c.Out); err != nil {
+				return err
+			}
+			return EdgesShown(c.Out, all.Edges)
+		}))
 }
 
 // EventsOfPoP is Events over all edges.
@@ -120,18 +138,21 @@ func (c *Client) EventsOfPoP(since string) error {
 	if since = c.instant(since); since != "" {
 		query.Set("since", since)
 	}
-	return show(c, http.MethodGet, "/v1/events?"+query.Encode(), nil, func(all ofPoP[view.Event]) error {
-		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"EDGES", cut}, {"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}, {"WHAT", text}}}
-		for _, e := range slices.Backward(all.List) {
-			t.add(Clock(e.Time), string(e.Kind), strings.Join(e.Edges, ", "), cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), eventText(&e.Event))
-		}
-		if len(all.List) == 0 {
-			fmt.Fprintln(c.Out, "nothing has happened")
-		} else if err := t.write(c.Out); err != nil {
-			return err
-		}
-		return EdgesShown(c.Out, all.Edges)
-	})
+	return show(c, http.MethodGet, "/v1/events?"+query.Encode(), nil,
+		func(all ofPoP[view.Event]) error {
+			t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"EDGES", cut},
+				{"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}, {"WHAT", text}}}
+			for _, e := range slices.Backward(all.List) {
+				t.add(Clock(e.Time), string(e.Kind), strings.Join(e.Edges, ", "),
+					cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), eventText(&e.Event))
+			}
+			if len(all.List) == 0 {
+				fmt.Fprintln(c.Out, "nothing has happened")
+			} else if err := t.write(c.Out); err != nil {
+				return err
+			}
+			return EdgesShown(c.Out, all.Edges)
+		})
 }
 
 // StatusOfPoP prints what each edge does.
@@ -145,9 +166,13 @@ func (c *Client) StatusOfPoP() error {
 		}
 		Load view.Load
 	}) error {
-		t := table{columns: []column{{"EDGE", cut}, {"AGE", right}, {"VERSION", cut}, {"REQUESTS", right}, {"REFUSED", right}, {"CONNECTIONS", right}, {"BLOCKED", right}, {"STATE", text}}}
+		t := table{columns: []column{{"EDGE", cut}, {"AGE", right}, {"VERSION", cut},
+			{"REQUESTS", right}, {"REFUSED", right}, {"CONNECTIONS", right}, {"BLOCKED",
+				right}, {"STATE", text}}}
 		row := func(name, age, state string, blocked int, l *view.Load) {
-			t.add(name, age, l.Version, number(uint64(l.Received)), number(uint64(l.Answers["limit"])), number(uint64(l.Connections)), number(uint64(blocked)), state)
+			t.add(name, age, l.Version, number(uint64(l.Received)),
+				number(uint64(l.Answers["limit"])), number(uint64(l.Connections)),
+				number(uint64(blocked)), state)
 		}
 		most, missing := 0, 0
 		for _, e := range all.Edges {
@@ -156,13 +181,15 @@ func (c *Client) StatusOfPoP() error {
 				t.add(cmp.Or(e.Name, e.ID), "", "", "", "", "", "", "MISSING: "+e.Missing)
 				continue
 			}
-			row(cmp.Or(e.Name, e.ID), fmt.Sprintf("%.1f s", e.Age), cmp.Or(e.Unready, "ready"), e.Blocked, e.Load)
+			row(cmp.Or(e.Name, e.ID), fmt.Sprintf("%.1f s", e.Age), cmp.Or(e.Unready, "ready"),
+				e.Blocked, e.Load)
 			most = max(most, e.Blocked)
 		}
 		all.Load.Version = ""
 		state := "all"
 		if missing > 0 {
-			state = fmt.Sprintf("without %s that %s missing", Counted(missing, "edge"), map[bool]string{true: "is", false: "are"}[missing == 1])
+			state = fmt.Sprintf("without %s that %s missing", Counted(missing, "edge"),
+				map[bool]string{true: "is", false: "are"}[missing == 1])
 		}
 		row("together", "", state, most, &all.Load)
 		return t.write(c.Out)

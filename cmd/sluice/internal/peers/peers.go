@@ -1,9 +1,10 @@
-// Package peers carries blocks, and counts of sources near their limit, between PoPs that list each other (pop/across says which): a sender for each peer, and a listener.
+// Package peers carries blocks, and counts of sources near their limit, between PoPs that list each
+// other (pop/across says which): a sender for each peer, and a listener.
 //
-// A message is a POST to /v1/blocks of an edge of the peer, plain HTTP/1.1, with its signature in the header
-// Sluice-Signature. It is signed and not encrypted: an eavesdropper reads addresses, and can change nothing. If there
-// are no blocks to send, an empty message goes every checkEvery: so a broken path, or a secret that does not fit, is
-// noticed before it matters.
+// A message is a POST to /v1/blocks of an edge of the peer, plain HTTP/1.1, with its signature in
+// the header Sluice-Signature. It is signed and not encrypted: an eavesdropper reads addresses, and
+// can change nothing. If there are no blocks to send, an empty message goes every checkEvery: so a
+// broken path, or a secret that does not fit, is noticed before it matters.
 package peers
 
 import (
@@ -58,9 +59,9 @@ type Peers struct {
 	readers  readers
 }
 
-// readers are the messages without a ticket that are being read, the oldest first. If there is one more than
-// readersAtOnce, that one is closed: a peer of an older version sends a message at once, so it is a stranger's, who
-// could keep the peers out otherwise.
+// readers are the messages without a ticket that are being read, the oldest first. If there is one
+// more than readersAtOnce, that one is closed: a peer of an older version sends a message at once,
+// so it is a stranger's, who could keep the peers out otherwise.
 type readers struct {
 	mu   sync.Mutex
 	list []*http.ResponseController
@@ -112,14 +113,16 @@ func New(c *config.PoP, keys []across.Key, happened *events.Log) *Peers {
 	var names []string
 	for _, other := range c.Peers {
 		names = append(names, other.Name)
-		p.list = append(p.list, &peer{name: other.Name, edges: other.Edges, outbox: across.NewOutbox()})
+		p.list = append(p.list, &peer{name: other.Name, edges: other.Edges,
+			outbox: across.NewOutbox()})
 	}
 	p.inbox = across.NewInbox(c.Name, names)
 	p.off.Store(c.PeersOff)
 	return p
 }
 
-// SetKeys changes the keys for messages from now on, and reports whether they are others than before.
+// SetKeys changes the keys for messages from now on, and reports whether they are others than
+// before.
 func (p *Peers) SetKeys(keys []across.Key) bool {
 	return !slices.Equal(*p.keys.Swap(&keys), keys)
 }
@@ -127,7 +130,8 @@ func (p *Peers) SetKeys(keys []across.Key) bool {
 // Turn switches all of it on or off, while it runs.
 func (p *Peers) Turn(on bool) { p.off.Store(!on) }
 
-// Up calls f with each peer, and whether an edge of it has accepted the latest message; with no peer while peers are off.
+// Up calls f with each peer, and whether an edge of it has accepted the latest message; with no
+// peer while peers are off.
 func (p *Peers) Up(f func(name string, up bool)) {
 	for _, other := range p.list {
 		if !p.off.Load() {
@@ -156,9 +160,13 @@ func (p *Peers) AnnounceCount(c across.Count) {
 // Send sends blocks and counts until ctx is done. What waits then is lost.
 func (p *Peers) Send(ctx context.Context) {
 	client := &http.Client{
-		Timeout:       patience,
-		Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: patience}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout: patience,
+		Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: patience}).DialContext,
+			MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute},
+		CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 	defer client.CloseIdleConnections()
 	var senders sync.WaitGroup
@@ -168,7 +176,8 @@ func (p *Peers) Send(ctx context.Context) {
 	}
 }
 
-// send sends to one peer. Each edge begins at another edge of it, and stays with the one that answers.
+// send sends to one peer. Each edge begins at another edge of it, and stays with the one that
+// answers.
 func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 	at := rand.IntN(len(to.edges))
 	var by sender
@@ -190,12 +199,15 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 			more = len(batch) == across.MaxBlocks || len(counts) == across.MaxCounts
 			for tries := 1; !p.off.Load(); tries++ {
 				id, made := by.stamp(time.Now())
-				err := p.post(ctx, client, to, to.edges[at], &across.Message{From: p.name, To: to.name, Edge: id, At: made, Blocks: batch, Counts: counts})
+				err := p.post(ctx, client, to, to.edges[at], &across.Message{From: p.name,
+					To: to.name, Edge: id, At: made, Blocks: batch, Counts: counts})
 				if err == nil {
 					to.sent.Add(uint64(len(batch)))
 					to.countsSent.Add(uint64(len(counts)))
 					if to.away.Swap(false) {
-						p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Text: "PoP " + to.name + " receives blocks again", Old: "away", New: "told"})
+						p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer,
+							Text: "PoP " + to.name +
+								" receives blocks again", Old: "away", New: "told"})
 					}
 					break
 				}
@@ -204,13 +216,16 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 				}
 				to.failed.Add(1)
 				at = (at + 1) % len(to.edges)
-				batch, counts = across.InForce(batch, time.Now()), across.Current(counts, time.Now())
+				batch, counts = across.InForce(batch, time.Now()), across.Current(counts,
+					time.Now())
 				if tries%len(to.edges) != 0 {
 					continue
 				}
 				if !to.away.Swap(true) {
-					p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Level: slog.LevelWarn, Old: "told", New: "away",
-						Text: "no edge of PoP " + to.name + " accepts blocks: sources that are blocked here are not blocked there: " + err.Error()})
+					p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer,
+						Level: slog.LevelWarn, Old: "told", New: "away",
+						Text: "no edge of PoP " + to.name +
+							" accepts blocks: sources that are blocked here are not blocked there: " + err.Error()})
 				}
 				if len(batch)+len(counts) == 0 { // the next check notices when it is back
 					break
@@ -229,8 +244,8 @@ type sender struct {
 	last time.Time // when its latest message was made
 }
 
-// stamp is the sender and time of a message that is made at now. After a clock has stepped back that is another one:
-// what came under the old name may be from a time that is yet to come.
+// stamp is the sender and time of a message that is made at now. After a clock has stepped back
+// that is another one: what came under the old name may be from a time that is yet to come.
 func (s *sender) stamp(now time.Time) (id string, made time.Time) {
 	now = now.Round(0)
 	if s.id == "" || !now.After(s.last) {
@@ -252,11 +267,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (p *Peers) post(ctx context.Context, client *http.Client, to *peer, edge string, m *across.Message) error {
+func (p *Peers) post(ctx context.Context, client *http.Client, to *peer, edge string,
+	m *across.Message) error {
 	key := (*p.keys.Load())[0]
 	body, mac := key.Seal(m)
 	to.bytesSent.Add(uint64(len(body)))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+edge+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+edge+path,
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -277,11 +294,13 @@ func (p *Peers) post(ctx context.Context, client *http.Client, to *peer, edge st
 	return nil
 }
 
-// Server is for the listener of peers. What is not signed costs a connection, the reading of a body, and two hashes for each key.
+// Server is for the listener of peers. What is not signed costs a connection, the reading of a
+// body, and two hashes for each key.
 func (p *Peers) Server(log *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+path, p.take)
-	return &http.Server{Handler: mux, ReadHeaderTimeout: patience, ReadTimeout: 2 * patience, WriteTimeout: 2 * patience, IdleTimeout: 2 * time.Minute,
+	return &http.Server{Handler: mux, ReadHeaderTimeout: patience, ReadTimeout: 2 * patience,
+		WriteTimeout: 2 * patience, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 4 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
@@ -298,7 +317,9 @@ func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := read(w, r)
 	if err != nil {
-		answer(w, http.StatusRequestEntityTooLarge, refusal(fmt.Sprintf("a message has at most %d bytes, and comes at once", across.MaxBytes)))
+		answer(w, http.StatusRequestEntityTooLarge,
+			refusal(fmt.Sprintf("a message has at most %d bytes, and comes at once",
+				across.MaxBytes)))
 		return
 	}
 	now := time.Now()

@@ -19,7 +19,8 @@ import (
 	"sluice/pop/secret"
 )
 
-// Names in etcd, under its prefix: of each rule that was changed its history, and of each edge its state.
+// Names in etcd, under its prefix: of each rule that was changed its history, and of each edge its
+// state.
 const (
 	ruleNames = "rules/"
 	edgeNames = "edges/"
@@ -28,10 +29,11 @@ const (
 // maxValue bounds what is read of one rule: ten changes of the longest kind, and room.
 const maxValue = 128 << 10
 
-// Etcd is a List that edges of several PoPs share over etcd, and keep a copy of. What etcd has is merged into the copy;
-// what the copy has and etcd lacks, because it was put back to an older state, is written again: so the newest change
-// stands everywhere, and nothing that an edge remembers is lost. A change is made in etcd first, over what this edge
-// has seen there, or not at all. A value that is no history of a rule is left alone, and reported.
+// Etcd is a List that edges of several PoPs share over etcd, and keep a copy of. What etcd has is
+// merged into the copy; what the copy has and etcd lacks, because it was put back to an older
+// state, is written again: so the newest change stands everywhere, and nothing that an edge
+// remembers is lost. A change is made in etcd first, over what this edge has seen there, or not at
+// all. A value that is no history of a rule is left alone, and reported.
 type Etcd struct {
 	*List
 	store  *etcd.Store
@@ -39,7 +41,8 @@ type Etcd struct {
 	name   string // of this edge in etcd: its ID
 
 	// List.mu guards these too.
-	revisions map[string]int64  // by rule: of what etcd has of it; a copy of etcd's index for those that this edge has seen of
+	// By rule: of what etcd has of it; a copy of etcd's index for those that this edge has seen of
+	revisions map[string]int64
 	wrong     map[string]string // by rule: why what etcd has of it cannot be read
 	self      edgeState
 	laid      uint64 // the version that is in force here
@@ -58,18 +61,21 @@ type edgeState struct {
 // PutCounts is what became of changes that this edge wrote.
 type PutCounts struct{ Done, Conflict, Failed uint64 }
 
-// NewEtcd is New for a list in etcd. report is called, for operators, when etcd stops answering, or has an unreadable
-// value of a rule (bad), and when it is good again.
-func NewEtcd(key secret.Secret, id uint64, c etcd.Config, report func(bad bool, rule, text string)) (*Etcd, error) {
+// NewEtcd is New for a list in etcd. report is called, for operators, when etcd stops answering, or
+// has an unreadable value of a rule (bad), and when it is good again.
+func NewEtcd(key secret.Secret, id uint64, c etcd.Config, report func(bad bool, rule,
+	text string)) (*Etcd, error) {
 	name := fmt.Sprintf("%016x", id)
 	store, err := etcd.New(c, ruleNames, edgeNames+name)
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{List: New(key, id), store: store, report: report, name: name, revisions: make(map[string]int64), wrong: make(map[string]string)}
+	e := &Etcd{List: New(key, id), store: store, report: report, name: name,
+		revisions: make(map[string]int64), wrong: make(map[string]string)}
 	store.Turned = func(why error) {
 		if why != nil {
-			report(true, "", "etcd does not answer: rules stay as they are, and cannot be changed: "+why.Error())
+			report(true, "",
+				"etcd does not answer: rules stay as they are, and cannot be changed: "+why.Error())
 		} else {
 			report(false, "", "etcd answers")
 		}
@@ -77,7 +83,8 @@ func NewEtcd(key secret.Secret, id uint64, c etcd.Config, report func(bad bool, 
 	return e, nil
 }
 
-// Load reads what etcd has, if it answers soon; else what this edge had stays, and Follow goes on asking.
+// Load reads what etcd has, if it answers soon; else what this edge had stays, and Follow goes on
+// asking.
 func (e *Etcd) Load(ctx context.Context) {
 	if values, err := e.store.Read(ctx); err == nil {
 		e.mu.Lock()
@@ -130,7 +137,8 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 	}
 }
 
-// received takes in a value, and reports whether it lacks something of a rule that this edge has. mu is locked.
+// received takes in a value, and reports whether it lacks something of a rule that this edge has.
+// mu is locked.
 func (e *Etcd) received(v etcd.Value, now time.Time) (lacks bool) {
 	rule := strings.TrimPrefix(v.Name, ruleNames)
 	if v.Text != nil && v.Revision < e.revisions[rule] {
@@ -145,7 +153,8 @@ func (e *Etcd) received(v etcd.Value, now time.Time) (lacks bool) {
 	if err != nil {
 		if was := e.wrong[rule]; was != err.Error() {
 			e.wrong[rule] = err.Error()
-			e.report(true, rule, "what etcd has of a rule cannot be read: what was stays: "+err.Error())
+			e.report(true, rule,
+				"what etcd has of a rule cannot be read: what was stays: "+err.Error())
 		}
 		return false
 	}
@@ -154,8 +163,10 @@ func (e *Etcd) received(v etcd.Value, now time.Time) (lacks bool) {
 	var both operatorlog.List
 	both.Merge(entries, now)
 	both.Merge(e.ofRule(rule), now)
-	return slices.ContainsFunc(ofRule(&both, rule), func(c operatorlog.Entry) bool { // by their marks: ends, which clocks may bound otherwise, would be written for ever
-		return !slices.ContainsFunc(entries, func(o operatorlog.Entry) bool { return o.Mark() == c.Mark() })
+	// By their marks: ends, which clocks may bound otherwise, would be written for ever
+	return slices.ContainsFunc(ofRule(&both, rule), func(c operatorlog.Entry) bool {
+		return !slices.ContainsFunc(entries,
+			func(o operatorlog.Entry) bool { return o.Mark() == c.Mark() })
 	})
 }
 
@@ -179,7 +190,8 @@ func ofRule(l *operatorlog.List, rule string) (list []operatorlog.Entry) {
 	return list
 }
 
-// restore writes what this edge has of a rule and etcd lacks. Others may do the same, so it looks again at what they have written.
+// restore writes what this edge has of a rule and etcd lacks. Others may do the same, so it looks
+// again at what they have written.
 func (e *Etcd) restore(ctx context.Context, rule string) error {
 	for {
 		e.mu.Lock()
@@ -201,9 +213,11 @@ func (e *Etcd) restore(ctx context.Context, rule string) error {
 	}
 }
 
-// Add sends a change to all edges: in etcd, over what was there at the version that it was made of. The error is
-// changes.ErrMoved if there is something else by now, and changes.ErrAway if etcd does not answer.
-func (e *Etcd) Add(w operatorlog.Order, version uint64, now time.Time) (mark operatorlog.Mark, err error) {
+// Add sends a change to all edges: in etcd, over what was there at the version that it was made of.
+// The error is changes.ErrMoved if there is something else by now, and changes.ErrAway if etcd does
+// not answer.
+func (e *Etcd) Add(w operatorlog.Order, version uint64,
+	now time.Time) (mark operatorlog.Mark, err error) {
 	e.mu.Lock()
 	if e.version != version {
 		e.mu.Unlock()
@@ -226,7 +240,8 @@ func (e *Etcd) Add(w operatorlog.Order, version uint64, now time.Time) (mark ope
 		return mark, fmt.Errorf("%w: %w", changes.ErrAway, err)
 	case err != nil:
 		e.counts.Failed++
-		return mark, fmt.Errorf("%w: %w; it may be changed all the same: look again", changes.ErrAway, err)
+		return mark, fmt.Errorf("%w: %w; it may be changed all the same: look again",
+			changes.ErrAway, err)
 	case !done:
 		e.counts.Conflict++
 		e.received(v, now)
@@ -270,8 +285,8 @@ func (e *Etcd) announce() {
 
 func markText(m operatorlog.Mark) string { return fmt.Sprintf("%d-%016x", m.Generation, m.Edge) }
 
-// Spread is how far changes of a rule have come, of which one is this edge's own. The error is that etcd does not
-// answer.
+// Spread is how far changes of a rule have come, of which one is this edge's own. The error is that
+// etcd does not answer.
 func (e *Etcd) Spread(rule string, marks []operatorlog.Mark) (control.Spread, error) {
 	others, err := e.others()
 	if err != nil {
@@ -285,7 +300,12 @@ func (e *Etcd) Spread(rule string, marks []operatorlog.Mark) (control.Spread, er
 	for _, state := range append([]edgeState{e.self}, others...) {
 		s.Known++
 		pops[state.PoP] = true
-		if state.Revision >= e.revisions[rule] && !slices.ContainsFunc(marks, func(m operatorlog.Mark) bool { return slices.Contains(state.Refuses, markText(m)) }) {
+		if state.Revision >= e.revisions[rule] &&
+			!slices.ContainsFunc(marks,
+				func(m operatorlog.Mark) bool {
+					return slices.Contains(state.Refuses,
+						markText(m))
+				}) {
 			s.Have++
 		} else {
 			s.Missing = append(s.Missing, state.PoP+"/"+state.Name)
@@ -300,7 +320,8 @@ func (e *Etcd) others() (list []edgeState, err error) {
 	values, err := e.store.List(context.Background(), edgeNames)
 	for _, v := range values {
 		var state edgeState
-		if json.Unmarshal(v.Text, &state) == nil && edgeNames+state.ID == v.Name && state.ID != e.name {
+		if json.Unmarshal(v.Text, &state) == nil && edgeNames+state.ID == v.Name &&
+			state.ID != e.name {
 			list = append(list, state)
 		}
 	}
@@ -313,7 +334,8 @@ func (e *Etcd) Status() control.EtcdStatus {
 	up := e.store.Status()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := control.EtcdStatus{Up: up.Up, Since: up.Since, Wrong: maps.Clone(e.wrong), Edges: []control.EdgeStatus{e.self.EdgeStatus}}
+	s := control.EtcdStatus{Up: up.Up, Since: up.Since, Wrong: maps.Clone(e.wrong),
+		Edges: []control.EdgeStatus{e.self.EdgeStatus}}
 	if up.Why != nil {
 		s.Error = up.Why.Error()
 	}
@@ -326,7 +348,8 @@ func (e *Etcd) Status() control.EtcdStatus {
 // Up reports whether etcd answers.
 func (e *Etcd) Up() bool { return e.store.Status().Up }
 
-// Counts is for metrics: what became of what this edge wrote, and how many values or changes in them cannot be in force here.
+// Counts is for metrics: what became of what this edge wrote, and how many values or changes in
+// them cannot be in force here.
 func (e *Etcd) Counts() (puts PutCounts, wrong int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -343,7 +366,9 @@ func decode(rule string, text []byte) (list []operatorlog.Entry, err error) {
 		return nil, err
 	}
 	for _, r := range records {
-		e, err := operatorlog.ChangeEntry(operatorlog.Order{Rule: rule, Kind: operatorlog.Change, Start: r.At, End: r.Until, Text: r.Text}, operatorlog.Mark{Edge: r.Edge, Generation: r.Version})
+		e, err := operatorlog.ChangeEntry(operatorlog.Order{Rule: rule, Kind: operatorlog.Change,
+			Start: r.At, End: r.Until, Text: r.Text}, operatorlog.Mark{Edge: r.Edge,
+			Generation: r.Version})
 		if err != nil {
 			return nil, err
 		}
@@ -356,7 +381,8 @@ func encode(list []operatorlog.Entry) []byte {
 	records := make([]changes.Record, len(list))
 	for i := range list {
 		e := &list[i]
-		records[i] = changes.Record{Version: e.Mark().Generation, Edge: e.Mark().Edge, At: e.Start, Until: e.End, Text: e.Text}
+		records[i] = changes.Record{Version: e.Mark().Generation, Edge: e.Mark().Edge, At: e.Start,
+			Until: e.End, Text: e.Text}
 	}
 	return changes.EncodeRecords(records)
 }

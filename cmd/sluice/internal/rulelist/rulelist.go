@@ -1,5 +1,6 @@
-// Package rulelist keeps what operators changed of the rules where that does not travel in the PoP's list of their words: List is one of this
-// edge alone, Etcd is one that edges of several PoPs share. Both are lists of words, so a change is the same everywhere: by its version and its edge
+// Package rulelist keeps what operators changed of the rules where that does not travel in the
+// PoP's list of their words: List is one of this edge alone, Etcd is one that edges of several PoPs
+// share. Both are lists of words, so a change is the same everywhere: by its version and its edge
 // it stands against others, and merging is a join. What it means is for edge/changes to say.
 package rulelist
 
@@ -53,7 +54,8 @@ func (l *List) next() <-chan struct{} {
 	return l.moved
 }
 
-// Changes returns the changes by rule, the newest first, their version, and a channel that is closed when there is another.
+// Changes returns the changes by rule, the newest first, their version, and a channel that is
+// closed when there is another.
 func (l *List) Changes() ([]operatorlog.Entry, uint64, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

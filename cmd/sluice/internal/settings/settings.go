@@ -1,5 +1,6 @@
-// Package settings reads the files that an edge and its operators' commands are given: configurations, secrets and
-// tokens. What is wrong with one is a sentence: which setting, what is wrong, and what to do.
+// Package settings reads the files that an edge and its operators' commands are given:
+// configurations, secrets and tokens. What is wrong with one is a sentence: which setting, what is
+// wrong, and what to do.
 package settings
 
 import (
@@ -35,7 +36,8 @@ func ReadFiles(file string) (*config.Config, *compose.Files, error) {
 		if errors.As(err, &path) {
 			err = path.Err
 		}
-		return nil, files, fmt.Errorf("%s: cannot be read: %w: give the path of a readable file", file, err)
+		return nil, files, fmt.Errorf("%s: cannot be read: %w: give the path of a readable file",
+			file, err)
 	}
 	p := parser
 	p.Files = files
@@ -43,7 +45,8 @@ func ReadFiles(file string) (*config.Config, *compose.Files, error) {
 	return c, files, err
 }
 
-var parser = config.Parser{Nodes: CheckNodes, Geo: new(geo.Checks).Check, Env: os.LookupEnv, Missing: missing}
+var parser = config.Parser{Nodes: CheckNodes, Geo: new(geo.Checks).Check, Env: os.LookupEnv,
+	Missing: missing}
 
 // ParseRules reads rules alone, as config.Parser does.
 func ParseRules(file string, text []byte) ([]rules.Config, error) {
@@ -62,11 +65,12 @@ func Sentence(err error) string {
 	if !more {
 		return first
 	}
-	return fmt.Sprintf("%s (and %d more: sluice check FILE shows all)", first, 1+strings.Count(rest, "\n"))
+	return fmt.Sprintf("%s (and %d more: sluice check FILE shows all)", first,
+		1+strings.Count(rest, "\n"))
 }
 
-// ReadSecret reads what the edges of a PoP share, or makes it from the PoP's name. A second line is the secret that the
-// first replaces.
+// ReadSecret reads what the edges of a PoP share, or makes it from the PoP's name. A second line is
+// the secret that the first replaces.
 func ReadSecret(c *config.Config) (secret.Secret, error) {
 	if c.PoP.SecretFile == "" {
 		return secret.Of([]byte(c.PoP.Name)).At(c.PoP.Name), nil
@@ -86,7 +90,8 @@ func ReadSecret(c *config.Config) (secret.Secret, error) {
 func readSecrets(setting, file string, most int) (secrets []string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: give a readable file with a secret of at least 16 bytes", setting, err)
+		return nil, fmt.Errorf("%s: %w: give a readable file with a secret of at least 16 bytes",
+			setting, err)
 	}
 	n := 0
 	for line := range strings.Lines(string(text)) {
@@ -94,16 +99,20 @@ func readSecrets(setting, file string, most int) (secrets []string, err error) {
 		switch line = strings.TrimSpace(line); {
 		case line == "":
 		case len(line) < 16:
-			return nil, fmt.Errorf("%s: %s: line %d has less than 16 bytes: each line is a secret; head -c 32 /dev/urandom | base64 makes a good one", setting, file, n)
+			return nil,
+				fmt.Errorf("%s: %s: line %d has less than 16 bytes: each line is a secret; head -c 32 /dev/urandom | base64 makes a good one", setting, file, n)
 		default:
 			secrets = append(secrets, line)
 		}
 	}
 	switch {
 	case len(secrets) == 0:
-		return nil, fmt.Errorf("%s: %s is empty: head -c 32 /dev/urandom | base64 makes a secret", setting, file)
+		return nil, fmt.Errorf("%s: %s is empty: head -c 32 /dev/urandom | base64 makes a secret",
+			setting, file)
 	case len(secrets) > most:
-		return nil, fmt.Errorf("%s: %s has %d secrets, one on each line: at most %d; remove the old ones", setting, file, len(secrets), most)
+		return nil,
+			fmt.Errorf("%s: %s has %d secrets, one on each line: at most %d; remove the old ones",
+				setting, file, len(secrets), most)
 	}
 	return secrets, nil
 }
@@ -111,7 +120,8 @@ func readSecrets(setting, file string, most int) (secrets []string, err error) {
 // mostPeersKeys bounds what a message without a valid signature costs: a hash for each.
 const mostPeersKeys = 4
 
-// ReadPeersKeys reads what PoPs share that are peers: a secret on each line, of which the first signs. "" has none.
+// ReadPeersKeys reads what PoPs share that are peers: a secret on each line, of which the first
+// signs. "" has none.
 func ReadPeersKeys(file string) (keys []across.Key, err error) {
 	if file == "" {
 		return nil, nil
@@ -123,7 +133,8 @@ func ReadPeersKeys(file string) (keys []across.Key, err error) {
 	return keys, err
 }
 
-// GuessableSecret warns of a tier that others may reach, under a secret that they can guess; "": there is none.
+// GuessableSecret warns of a tier that others may reach, under a secret that they can guess; "":
+// there is none.
 func GuessableSecret(c *config.Config) string {
 	if c.PoP.SecretFile != "" {
 		return ""

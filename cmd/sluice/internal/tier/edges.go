@@ -14,8 +14,8 @@ import (
 // settles is how long an edge that starts learns which others are there before it reports new ones.
 const settles = 5 * time.Second
 
-// An edgeWatcher keeps which other edges of the PoP were there at its last look, by name: an edge whose process is
-// replaced stays.
+// An edgeWatcher keeps which other edges of the PoP were there at its last look, by name: an edge
+// whose process is replaced stays.
 type edgeWatcher struct {
 	began time.Time
 	there map[string]bool
@@ -35,12 +35,14 @@ func (w *edgeWatcher) look(edges []presence.Edge, now time.Time) (list []events.
 	known := fmt.Sprintf("; edges of the PoP that are known here: %d", len(there)+1)
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		if !w.there[name] && now.Sub(w.began) >= settles {
-			list = append(list, events.Event{Kind: events.Edge, Text: "edge " + name + " is there" + known, New: "there"})
+			list = append(list, events.Event{Kind: events.Edge, Text: "edge " + name + " is there" +
+				known, New: "there"})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.there)) {
 		if !there[name] {
-			list = append(list, events.Event{Kind: events.Edge, Level: slog.LevelWarn, Text: "edge " + name + " is gone" + known, Old: "there", New: "gone"})
+			list = append(list, events.Event{Kind: events.Edge, Level: slog.LevelWarn,
+				Text: "edge " + name + " is gone" + known, Old: "there", New: "gone"})
 		}
 	}
 	w.there = there

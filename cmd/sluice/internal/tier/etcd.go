@@ -18,12 +18,14 @@ import (
 	"sluice/pop/secret"
 )
 
-// etcdLook is how often etcd is read for how far a change has come: all edges that share it are in the answer.
+// etcdLook is how often etcd is read for how far a change has come: all edges that share it are in
+// the answer.
 const etcdLook = 50 * time.Millisecond
 
-// keepRulesInEtcd has changes of rules travel over etcd, to the edges of all PoPs that share it. What etcd has now is in force from the
-// start, if it answers soon.
-func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64, happened *events.Log) error {
+// keepRulesInEtcd has changes of rules travel over etcd, to the edges of all PoPs that share it.
+// What etcd has now is in force from the start, if it answers soon.
+func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
+	happened *events.Log) error {
 	in, err := rulelist.NewEtcd(key, id, etcd.Config(c.Etcd), func(bad bool, rule, text string) {
 		e := events.Event{Time: time.Now(), Kind: events.Etcd, Rule: rule, Text: text}
 		if bad {
@@ -50,7 +52,8 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 		Await: func(made func() Made) Progress {
 			return await(etcdLook, func() (now Progress, overtaken bool) {
 				m := made()
-				if spread, err := in.Spread(m.Rule, m.Marks); err == nil { // otherwise it is read again
+				// Otherwise it is read again
+				if spread, err := in.Spread(m.Rule, m.Marks); err == nil {
 					now.Spread = &spread
 				}
 				return now, m.Overtaken
@@ -74,10 +77,13 @@ func newEtcdMetrics(e *rulelist.Etcd) prometheus.Collector {
 		return prometheus.NewDesc("sluice_etcd_"+name, help, labels, nil)
 	}
 	return &etcdMetrics{
-		etcd:  e,
-		up:    desc("up", "Whether etcd answers, over which edges of several PoPs have the same rules."),
-		wrong: desc("wrong_values", "Rules of which etcd has what cannot be read, or changes that cannot be in force on this edge: what was stays."),
-		puts:  desc("puts_total", "Changes of rules that this edge wrote into etcd for an operator, by what became of them.", "result"),
+		etcd: e,
+		up: desc("up",
+			"Whether etcd answers, over which edges of several PoPs have the same rules."),
+		wrong: desc("wrong_values",
+			"Rules of which etcd has what cannot be read, or changes that cannot be in force on this edge: what was stays."),
+		puts: desc("puts_total",
+			"Changes of rules that this edge wrote into etcd for an operator, by what became of them.", "result"),
 	}
 }
 
@@ -87,7 +93,8 @@ func (m *etcdMetrics) Collect(ch chan<- prometheus.Metric) {
 	puts, wrong := m.etcd.Counts()
 	ch <- prometheus.MustNewConstMetric(m.up, prometheus.GaugeValue, number(m.etcd.Up()))
 	ch <- prometheus.MustNewConstMetric(m.wrong, prometheus.GaugeValue, float64(wrong))
-	for result, n := range map[string]uint64{"done": puts.Done, "conflict": puts.Conflict, "failed": puts.Failed} {
+	for result, n := range map[string]uint64{"done": puts.Done, "conflict": puts.Conflict,
+		"failed": puts.Failed} {
 		ch <- prometheus.MustNewConstMetric(m.puts, prometheus.CounterValue, float64(n), result)
 	}
 }

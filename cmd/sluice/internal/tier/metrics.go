@@ -9,12 +9,14 @@ import (
 	"sluice/pop/wire"
 )
 
-// metrics shows a tier to Prometheus. Labels are nodes of the configuration and words of ours, so their number is fixed.
+// metrics shows a tier to Prometheus. Labels are nodes of the configuration and words of ours, so
+// their number is fixed.
 type metrics struct {
 	tier    *memcached.Tier
 	machine *pop.Machine
 
-	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost, full, operatorEntries, alone, apart *prometheus.Desc
+	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost, full,
+	operatorEntries, alone, apart *prometheus.Desc
 }
 
 func newMetrics(tier *memcached.Tier, machine *pop.Machine) *metrics {
@@ -23,19 +25,30 @@ func newMetrics(tier *memcached.Tier, machine *pop.Machine) *metrics {
 	}
 	return &metrics{
 		tier: tier, machine: machine,
-		operations:      desc("tier_operations_total", "Commands to a memcached node, by operation and outcome.", "node", "op", "result"),
-		seconds:         desc("tier_operation_seconds", "Round trips to a memcached node.", "node"),
-		up:              desc("tier_node_up", "Whether a memcached node is held to be up.", "node"),
-		dials:           desc("tier_dials_total", "Attempts to connect to a memcached node.", "node"),
-		dropped:         desc("tier_connections_dropped_total", "Connections to a memcached node that were given up, by what ended them.", "node", "reason"),
-		edges:           desc("tier_edges", "Edges that share the tier, as far as this one knows."),
-		propagation:     desc("propagation_seconds", "From a verdict on another edge until it was in force on this one."),
-		forged:          desc("tier_forged_total", "Values in the tier that were not of the form, or not authentic."),
-		logLost:         desc("tier_log_lost_total", "Records that could not be written to the mitigation log; other edges learn of the bits at first sight."),
-		full:            desc("pop_full", "Whether the PoP has as many edges as can share a tier, so that this one counts alone."),
-		alone:           desc("tier_alone", "Whether this edge has a tier and counts alone all the same: no node answers, or the PoP is full."),
-		apart:           desc("tier_edges_apart", "Living edges of this PoP's name that count under another pop.secret_file, as marks on the nodes say: strangers, and those that have a line of it in common (rotation).", "why"),
-		operatorEntries: desc("operators_words", "What the PoP's list of operators' words holds: blocks, lifts, changes of rules; it has room for 10,000."),
+		operations: desc("tier_operations_total",
+			"Commands to a memcached node, by operation and outcome.", "node", "op", "result"),
+		seconds: desc("tier_operation_seconds", "Round trips to a memcached node.", "node"),
+		up:      desc("tier_node_up", "Whether a memcached node is held to be up.", "node"),
+		dials: desc("tier_dials_total", "Attempts to connect to a memcached node.",
+			"node"),
+		dropped: desc("tier_connections_dropped_total",
+			"Connections to a memcached node that were given up, by what ended them.", "node",
+			"reason"),
+		edges: desc("tier_edges", "Edges that share the tier, as far as this one knows."),
+		propagation: desc("propagation_seconds",
+			"From a verdict on another edge until it was in force on this one."),
+		forged: desc("tier_forged_total",
+			"Values in the tier that were not of the form, or not authentic."),
+		logLost: desc("tier_log_lost_total",
+			"Records that could not be written to the mitigation log; other edges learn of the bits at first sight."),
+		full: desc("pop_full",
+			"Whether the PoP has as many edges as can share a tier, so that this one counts alone."),
+		alone: desc("tier_alone",
+			"Whether this edge has a tier and counts alone all the same: no node answers, or the PoP is full."),
+		apart: desc("tier_edges_apart",
+			"Living edges of this PoP's name that count under another pop.secret_file, as marks on the nodes say: strangers, and those that have a line of it in common (rotation).", "why"),
+		operatorEntries: desc("operators_words",
+			"What the PoP's list of operators' words holds: blocks, lifts, changes of rules; it has room for 10,000."),
 	}
 }
 
@@ -57,7 +70,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		for op := range n.Operations {
 			for status, times := range n.Operations[op] {
 				if times > 0 {
-					count(m.operations, times, n.Node, wire.Op(op).String(), wire.Status(status).String())
+					count(m.operations, times, n.Node, wire.Op(op).String(), wire.Status(status).
+						String())
 				}
 			}
 		}

@@ -12,12 +12,14 @@ import (
 	"sluice/pop/secret"
 )
 
-// secretStatus says under which secret an edge of a PoP counts, which edges count under another, and what to do then.
+// secretStatus says under which secret an edge of a PoP counts, which edges count under another,
+// and what to do then.
 func secretStatus(name string, s *marks.Secrets) control.SecretStatus {
 	status := control.SecretStatus{Digests: s.Digests, Apart: []control.ApartEdge{}, Held: s.Held}
 	var strangers, rotating []marks.Edge
 	for _, e := range s.Apart {
-		status.Apart = append(status.Apart, control.ApartEdge{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, Address: e.Address, Digest: e.Digests[0], Rotating: e.Rotating})
+		status.Apart = append(status.Apart, control.ApartEdge{ID: fmt.Sprintf("%016x", e.ID),
+			Name: e.Name, Address: e.Address, Digest: e.Digests[0], Rotating: e.Rotating})
 		if e.Rotating {
 			rotating = append(rotating, e)
 		} else {
@@ -75,7 +77,8 @@ func edgesApart(edges []marks.Edge, noFile string) string {
 	return b.String()
 }
 
-// secretsAgain is how soon another warning may follow one: otherwise an attacker that writes marks could fill the log.
+// secretsAgain is how soon another warning may follow one: otherwise an attacker that writes marks
+// could fill the log.
 const secretsAgain = 10 * time.Second
 
 // A secretWatcher keeps the last message about other secrets.
@@ -91,7 +94,8 @@ func (w *secretWatcher) look(warning string, now time.Time) (e events.Event, cha
 	}
 	w.logged, w.at = warning, now
 	if warning == "" {
-		return events.Event{Kind: events.Tier, Text: "no other edge of the PoP counts under another secret any more"}, true
+		return events.Event{Kind: events.Tier,
+			Text: "no other edge of the PoP counts under another secret any more"}, true
 	}
 	return events.Event{Kind: events.Tier, Level: slog.LevelWarn, Text: warning}, true
 }

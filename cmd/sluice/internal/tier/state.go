@@ -22,7 +22,8 @@ import (
 	"sluice/pop/secret"
 )
 
-// A stateFile keeps what operators said over a restart of the whole PoP: the list as it travels, with its MAC. Each edge has one.
+// A stateFile keeps what operators said over a restart of the whole PoP: the list as it travels,
+// with its MAC. Each edge has one.
 type stateFile struct {
 	path string
 	list Kept
@@ -39,9 +40,9 @@ type Kept interface {
 	Restore(list []byte, now time.Time) error
 }
 
-// openState reads what was kept in a folder, or makes sure that it can be kept there. What is no list of this PoP is an
-// error, because going on without it would lift what operators have blocked. A list that was read and cannot be
-// written, as on a full disk, is no error here: keep reports it.
+// openState reads what was kept in a folder, or makes sure that it can be kept there. What is no
+// list of this PoP is an error, because going on without it would lift what operators have blocked.
+// A list that was read and cannot be written, as on a full disk, is no error here: keep reports it.
 func openState(dir, name string, list Kept) (*stateFile, error) {
 	f := &stateFile{path: filepath.Join(dir, name), list: list}
 	read := false
@@ -64,8 +65,9 @@ func openState(dir, name string, list Kept) (*stateFile, error) {
 // stateName is the PoP's list in the folder.
 const stateName = "words"
 
-// apartName is the list of changes of rules in the folder, where that is another: of those that stay on this edge, or of those in etcd. Under
-// another prefix of etcd there are other rules, and what was kept of those must not come into these.
+// apartName is the list of changes of rules in the folder, where that is another: of those that
+// stay on this edge, or of those in etcd. Under another prefix of etcd there are other rules, and
+// what was kept of those must not come into these.
 func apartName(c *config.Config) string {
 	if len(c.Etcd.Endpoints) > 0 {
 		return "etcd" + url.PathEscape(c.Etcd.Prefix)
@@ -75,7 +77,8 @@ func apartName(c *config.Config) string {
 
 // CheckState reports what a start with a configuration would find wrong in its state_dir.
 func CheckState(c *config.Config, key secret.Secret) error {
-	for name, is := range map[string]bool{stateName: len(c.PoP.Memcached) > 0, apartName(c): rulesApart(c)} {
+	for name, is := range map[string]bool{stateName: len(c.PoP.Memcached) > 0,
+		apartName(c): rulesApart(c)} {
 		if !is {
 			continue
 		}
@@ -119,7 +122,8 @@ func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
 			why := err.Error()
 			f.unkept.Store(&why)
 			if !failed {
-				log.Error("what operators said cannot be kept in state_dir", "file", f.path, "error", err)
+				log.Error("what operators said cannot be kept in state_dir", "file", f.path,
+					"error", err)
 			}
 			again = time.After(saveAgain)
 		case failed:
@@ -130,7 +134,8 @@ func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
 		select {
 		case <-ctx.Done():
 			if err := f.save(); err != nil {
-				log.Error("what operators said last could not be kept in state_dir", "file", f.path, "error", err)
+				log.Error("what operators said last could not be kept in state_dir", "file", f.path,
+					"error", err)
 			}
 			return
 		case <-changed:
@@ -167,14 +172,15 @@ func (f *stateFile) save() (err error) {
 	return err
 }
 
-// warnOfRulesLeft warns of changes of rules that the PoP's list had before there was an etcd: they are not in force any
-// more.
+// warnOfRulesLeft warns of changes of rules that the PoP's list had before there was an etcd: they
+// are not in force any more.
 func warnOfRulesLeft(c *config.Config, key secret.Secret, log *slog.Logger) {
 	if c.StateDir == "" {
 		return
 	}
 	var list []operatorlog.Entry
-	_ = readState(filepath.Join(c.StateDir, stateName), func(text []byte) (err error) { // openState reports it
+	// openState reports it
+	_ = readState(filepath.Join(c.StateDir, stateName), func(text []byte) (err error) {
 		list, _, err = operatorlog.Decode(key.OnDisk(), text)
 		return err
 	})

@@ -1,6 +1,6 @@
-// Package tier joins an edge to the PoP whose counts it shares: it has the tables, the machine on real nodes, and the
-// operators' list, and gives the edge functions of them. Of an edge that counts alone it has the tables, and what
-// operators changed of its rules.
+// Package tier joins an edge to the PoP whose counts it shares: it has the tables, the machine on
+// real nodes, and the operators' list, and gives the edge functions of them. Of an edge that counts
+// alone it has the tables, and what operators changed of its rules.
 //
 //	edge --- edge.Tier ---> Shared ---> pop.Machine ---> pop/memcached
 //	                          |
@@ -45,15 +45,16 @@ import (
 	"sluice/pop/wire"
 )
 
-// Shared is what this edge counts in, and what shares it with the PoP. Everything that differs between an edge that counts
-// alone and one with a tier is decided in Share.
+// Shared is what this edge counts in, and what shares it with the PoP. Everything that differs
+// between an edge that counts alone and one with a tier is decided in Share.
 type Shared struct {
 	Table   *counter.Table
 	Bits    *mitigation.Table
 	Tier    edge.Tier
 	Metrics prometheus.Collector // nil: none beside the edge's own
 	Machine *pop.Machine         // nil: it counts alone
-	// Do sends a command to a node beside the machine, and waits for the answer; nil: there is no tier.
+	// Do sends a command to a node beside the machine, and waits for the answer; nil: there is no
+	// tier.
 	Do    func(context.Context, wire.Command) wire.Result
 	Rules *RuleStore
 	Local *rulelist.List // nil: changes of rules are in the PoP's list
@@ -65,21 +66,26 @@ type Shared struct {
 	// Exact is the requests whose instants the tier keeps; nil: this edge counts alone.
 	Exact *exact.Table
 
-	// Viewed is told at which node edges meet, and what is there that says that somebody looks at the whole PoP. It is set before Sync; nil: nobody asks.
+	// Viewed is told at which node edges meet, and what is there that says that somebody looks at
+	// the whole PoP. It is set before Sync; nil: nobody asks.
 	Viewed func(node int, item []byte)
 
-	began atomic.Pointer[time.Time] // nil: what others had blocked by then is known, from an older process
-	voids atomic.Int64              // the longest that a limit's block lives under the rules in force
+	// Nil: what others had blocked by then is known, from an older process
+	began atomic.Pointer[time.Time]
+	// The longest that a limit's block lives under the rules in force
+	voids atomic.Int64
 
-	peers  *peers.Peers // nil: none
-	log    *slog.Logger
-	save   func() error                    // puts the list that was opened last on the disk; nil: there is no state_dir
+	peers *peers.Peers // nil: none
+	log   *slog.Logger
+	// Puts the list that was opened last on the disk; nil: there is no state_dir
+	save   func() error
 	sync   func(ctx context.Context) error // see Sync
 	beside []func(ctx context.Context)     // what works beside it
 	files  []*stateFile                    // those in state_dir
 }
 
-// Sync works until ctx is done, then reports what is left and returns when all that it started has ended.
+// Sync works until ctx is done, then reports what is left and returns when all that it started has
+// ended.
 func (s *Shared) Sync(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -89,19 +95,23 @@ func (s *Shared) Sync(ctx context.Context) error {
 	return s.sync(ctx)
 }
 
-// Join makes what an edge of a configuration counts in. Others are the PoPs that are its peers; nil: there are none.
-// Nothing has been started yet, and no command sent.
-func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log, others *peers.Peers) (*Shared, error) {
+// Join makes what an edge of a configuration counts in. Others are the PoPs that are its peers;
+// nil: there are none. Nothing has been started yet, and no command sent.
+func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log,
+	others *peers.Peers) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
-		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(c.Counters, nil), InFlight: inflight.New(inflight.Options{}), log: log}
+		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}),
+			Bits: mitigation.New(c.Counters, nil), InFlight: inflight.New(inflight.Options{}),
+			log: log}
 		s.sync = s.tidy
 		return s, s.keepRulesApart(c, key, rand.Uint64(), happened)
 	}
 	var tier *memcached.Tier
 	wake := func() { tier.Wake() }
 	s := &Shared{
-		Table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: key.Phase, Wake: wake}),
-		Bits:  mitigation.New(c.Counters, wake),
+		Table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(),
+			Phase: key.Phase, Wake: wake}),
+		Bits: mitigation.New(c.Counters, wake),
 
 		InFlight: inflight.New(inflight.Options{Tier: true, Wake: wake}),
 		Exact:    exact.New(exact.Options{Wake: wake, Bucket: key.Bucket}),
@@ -115,7 +125,8 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 		s.beside = append(s.beside, others.Send)
 	}
 	machine, err := pop.NewMachine(pop.Config{
-		PoP: c.PoP.Name, Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
+		PoP: c.PoP.Name, Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c),
+		Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
 		Received: func(w operatorlog.Order) {
 			happened.Add(control.Event(&w, false, time.Now()))
 		},
@@ -149,17 +160,22 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 		log.Error("a panic in the tier's goroutines was caught", "panic", v, "stack", string(stack))
 	}
 	s.sync, s.Do = tier.Sync, tier.Do
-	s.beside = append(s.beside, func(ctx context.Context) { watch(ctx, machine, c.PoP.Name, happened) })
+	s.beside = append(s.beside, func(ctx context.Context) {
+		watch(ctx, machine, c.PoP.Name,
+			happened)
+	})
 	if apart {
 		if err := s.keepRulesApart(c, key, id, happened); err != nil {
 			return nil, err
 		}
 		if s.EtcdStatus == nil {
-			s.Rules.Warnings = append(s.Rules.Warnings, "this edge only: without pop.secret_file changes of rules do not travel to the other edges of the PoP")
+			s.Rules.Warnings = append(s.Rules.Warnings,
+				"this edge only: without pop.secret_file changes of rules do not travel to the other edges of the PoP")
 		}
 	} else {
 		s.Rules = &RuleStore{
-			Origin: changes.PoP, List: machine.Operators.Changes, InForce: machine.Operators.InForce,
+			Origin: changes.PoP, List: machine.Operators.Changes,
+			InForce: machine.Operators.InForce,
 			Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
 				return machine.Operators.Add(w, now)
 			},
@@ -219,17 +235,25 @@ func Join(c *config.Config, key secret.Secret, log *slog.Logger, happened *event
 				for _, e := range machine.Operators.Edges() {
 					edges = append(edges, EdgeStatus(e))
 				}
-				slices.SortFunc(edges[1:], func(a, b control.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+				slices.SortFunc(edges[1:],
+					func(a, b control.EdgeStatus) int {
+						return cmp.Or(cmp.Compare(a.Name, b.Name),
+							cmp.Compare(a.ID, b.ID))
+					})
 				return edges
 			},
-			Secret: func() control.SecretStatus { return secretStatus(c.PoP.Name, machine.Marks.Secrets()) },
+			Secret: func() control.SecretStatus {
+				return secretStatus(c.PoP.Name,
+					machine.Marks.Secrets())
+			},
 		},
 	}
 	return s, nil
 }
 
-// LearningUntil is until when there may be blocks from before this edge began that it has not learned: it learns each
-// at the source's first request. The zero time: there are no others, or it has all blocks.
+// LearningUntil is until when there may be blocks from before this edge began that it has not
+// learned: it learns each at the source's first request. The zero time: there are no others, or it
+// has all blocks.
 func (s *Shared) LearningUntil() (until time.Time) {
 	if began := s.began.Load(); began != nil {
 		until = began.Add(time.Duration(s.voids.Load()))
@@ -254,8 +278,8 @@ func (s *Shared) WhyAlone() string {
 	return ""
 }
 
-// TurnPeers turns the exchange of blocks with other PoPs on or off, by a configuration. An edge without peers believes
-// no block that the others of its PoP received.
+// TurnPeers turns the exchange of blocks with other PoPs on or off, by a configuration. An edge
+// without peers believes no block that the others of its PoP received.
 func (s *Shared) TurnPeers(c *config.Config) {
 	on := s.peers != nil && !c.PoP.PeersOff
 	if s.peers != nil {
@@ -290,14 +314,15 @@ func (s *Shared) Unkept() (list []control.Unkept) {
 	return list
 }
 
-// rulesApart reports whether changes of rules are in another list than the PoP's, where anyone who guesses its secret
-// could make them.
+// rulesApart reports whether changes of rules are in another list than the PoP's, where anyone who
+// guesses its secret could make them.
 func rulesApart(c *config.Config) bool {
 	return len(c.PoP.Memcached) == 0 || c.PoP.SecretFile == "" || len(c.Etcd.Endpoints) > 0
 }
 
 // keepRulesApart has changes of rules travel over etcd, or stay on this edge.
-func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, happened *events.Log) error {
+func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64,
+	happened *events.Log) error {
 	if len(c.Etcd.Endpoints) > 0 {
 		return s.keepRulesInEtcd(c, key, id, happened)
 	}
@@ -305,7 +330,8 @@ func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, 
 	if err := s.openState(c, apartName(c), s.Local); err != nil {
 		return err
 	}
-	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, InForce: func(uint64, []operatorlog.Mark) {},
+	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes,
+		InForce: func(uint64, []operatorlog.Mark) {},
 		Add: func(w operatorlog.Order, _ uint64, now time.Time) (operatorlog.Mark, error) {
 			return s.Local.Add(w, now)
 		}, Save: s.save}
@@ -316,12 +342,14 @@ func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, 
 // warnWithoutDisk warns of changes of rules that are on no disk.
 func (s *Shared) warnWithoutDisk() {
 	if s.Rules.Save == nil {
-		s.Rules.Warnings = append(s.Rules.Warnings, "in memory only: without state_dir changes of rules are lost when all edges that have them end")
+		s.Rules.Warnings = append(s.Rules.Warnings,
+			"in memory only: without state_dir changes of rules are lost when all edges that have them end")
 	}
 }
 
 const (
-	spreadWait    = 2 * time.Second        // how long an operator waits for all edges to have an order
+	// How long an operator waits for all edges to have an order
+	spreadWait    = 2 * time.Second
 	overruledWait = 800 * time.Millisecond // if by then another operator's order is known to stand
 	spreadLook    = 10 * time.Millisecond
 )
@@ -333,7 +361,8 @@ func await(every time.Duration, look func() (s Progress, overtaken bool)) Progre
 	for began := time.Now(); ; <-tick.C {
 		s, overtaken := look()
 		waited := time.Since(began)
-		if s.Spread != nil && s.Spread.Have == s.Spread.Known && !s.Newer || waited >= spreadWait || overtaken && waited >= overruledWait {
+		if s.Spread != nil && s.Spread.Have == s.Spread.Known && !s.Newer || waited >= spreadWait ||
+			overtaken && waited >= overruledWait {
 			return s
 		}
 	}
@@ -367,7 +396,8 @@ func EdgeName(c *config.Config) string {
 
 // EdgeStatus is an edge as operators see it.
 func EdgeStatus(e presence.Edge) control.EdgeStatus {
-	return control.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, About: e.About, Refused: len(e.Refused)}
+	return control.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, About: e.About,
+		Refused: len(e.Refused)}
 }
 
 // Alone reports whether there is no tier.

@@ -15,11 +15,12 @@ import (
 // fullPoP is why an edge that counts alone gets no requests.
 var fullPoP = fmt.Sprintf("the PoP has %d edges already: this one counts alone until one of them leaves", counter.MaxEdges)
 
-// watchEvery is how often the tier is looked at for operators. A node that was away for less may be missed.
+// watchEvery is how often the tier is looked at for operators. A node that was away for less may be
+// missed.
 const watchEvery = 100 * time.Millisecond
 
-// watch records which nodes and edges go and come, when this edge counts alone, and which edges count under another
-// secret, until ctx is done.
+// watch records which nodes and edges go and come, when this edge counts alone, and which edges
+// count under another secret, until ctx is done.
 func watch(ctx context.Context, m *pop.Machine, name string, happened *events.Log) {
 	w, edges, secrets := watcher{up: make(map[string]bool)}, edgeWatcher{}, secretWatcher{}
 	Every(ctx, watchEvery, func(now time.Time) {
@@ -50,14 +51,17 @@ func (w *watcher) look(members []member.Node, up, full bool) (list []events.Even
 		switch was, known := w.up[m.Address]; {
 		case !known && m.Up || was == m.Up:
 		case m.Up:
-			list = append(list, events.Event{Kind: events.Node, Text: "node " + m.Address + " is back", Old: "down", New: "up"})
+			list = append(list, events.Event{Kind: events.Node, Text: "node " + m.Address +
+				" is back", Old: "down", New: "up"})
 		default:
-			list = append(list, events.Event{Kind: events.Node, Level: slog.LevelWarn, Text: "node " + m.Address + " is down", Old: "up", New: "down"})
+			list = append(list, events.Event{Kind: events.Node, Level: slog.LevelWarn,
+				Text: "node " + m.Address + " is down", Old: "up", New: "down"})
 		}
 	}
 	w.up = now
 	if alone := !up; alone != w.alone || full != w.full {
-		e := events.Event{Kind: events.Tier, Text: "this edge counts with the PoP", Old: "alone", New: "with the PoP"}
+		e := events.Event{Kind: events.Tier, Text: "this edge counts with the PoP", Old: "alone",
+			New: "with the PoP"}
 		switch {
 		case full:
 			e.Level, e.Text = slog.LevelError, fullPoP

@@ -21,8 +21,10 @@ import (
 type Parent struct {
 	OperatorLog func(list []byte) error // takes over what operators said; nil: there is no PoP
 	Events      *events.Log             // takes over what has happened lately
-	Rules       func(list []byte) error // and what they changed of the rules of this edge only; nil: that is among the words
-	Membership  func(of string)         // takes over that of the PoP, before serving; nil: there is none
+	// And what they changed of the rules of this edge only; nil: that is among the words
+	Rules func(list []byte) error
+	// Takes over that of the PoP, before serving; nil: there is none
+	Membership func(of string)
 
 	ready    *os.File
 	state    *os.File
@@ -44,9 +46,11 @@ func NewParent() *Parent {
 	if !ok || err1 != nil || err2 != nil || ready < 3 || state < 3 {
 		return nil
 	}
-	syscall.CloseOnExec(ready) // not for children: they would keep the older process waiting for our end
+	// Not for children: they would keep the older process waiting for our end
+	syscall.CloseOnExec(ready)
 	syscall.CloseOnExec(state)
-	h := &Parent{ready: os.NewFile(uintptr(ready), "ready"), state: os.NewFile(uintptr(state), "state")}
+	h := &Parent{ready: os.NewFile(uintptr(ready), "ready"), state: os.NewFile(uintptr(state),
+		"state")}
 	h.lines = bufio.NewReader(h.state)
 	if fd, err := strconv.Atoi(counters); err == nil && fd >= 3 {
 		syscall.CloseOnExec(fd)
@@ -58,14 +62,16 @@ func NewParent() *Parent {
 }
 
 // TakeCounters takes counters over, if any come. What is wrong with them is no reason not to serve.
-func (h *Parent) TakeCounters(what string, table *counter.Table, server *edge.Server, log *slog.Logger) {
+func (h *Parent) TakeCounters(what string, table *counter.Table, server *edge.Server,
+	log *slog.Logger) {
 	if h.counters == nil {
 		return
 	}
 	err := h.counters.SetReadDeadline(time.Now().Add(inheritTime))
 	n := 0
 	if err == nil {
-		n, err = readCounters(h.numbers, table, server.Counted(), table.Stats().Capacity, time.Now())
+		n, err = readCounters(h.numbers, table, server.Counted(), table.Stats().Capacity,
+			time.Now())
 	}
 	if err != nil {
 		h.counters.Close()
@@ -97,8 +103,8 @@ func (h *Parent) TakeLast(table *counter.Table, server *edge.Server, log *slog.L
 	h.TakeCounters("last counters", table, server, log)
 }
 
-// Take takes mitigations over, up to an empty line, with events and the heaviest. Events that come at the first time are
-// older than this process.
+// Take takes mitigations over, up to an empty line, with events and the heaviest. Events that come
+// at the first time are older than this process.
 func (h *Parent) Take(server *edge.Server) error {
 	var before []events.Event
 	for {

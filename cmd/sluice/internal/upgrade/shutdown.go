@@ -12,12 +12,12 @@ import (
 	"sluice/edge/events"
 )
 
-// leastNotice is how long open connections have to learn that they will be closed: a client that uses one has been
-// asked to close by then.
+// leastNotice is how long open connections have to learn that they will be closed: a client that
+// uses one has been asked to close by then.
 const leastNotice = time.Second
 
-// A Shutdown is the end of an edge: clients are sent elsewhere, connections are taken for a while longer, then no more, and
-// those that are open end as the edge package says (Drain).
+// A Shutdown is the end of an edge: clients are sent elsewhere, connections are taken for a while
+// longer, then no more, and those that are open end as the edge package says (Drain).
 type Shutdown struct {
 	Server    *edge.Server
 	Operators *http.Server
@@ -30,8 +30,8 @@ type Shutdown struct {
 	Calls func(context.Context) // drains the services that programs call; nil: there are none
 }
 
-// Stop ends an edge after a signal. Connections are taken for as long as the open ones need notice anyway: if another
-// process will listen on this socket, clients wait for it the shorter.
+// Stop ends an edge after a signal. Connections are taken for as long as the open ones need notice
+// anyway: if another process will listen on this socket, clients wait for it the shorter.
 func (d *Shutdown) Stop(notice bool) {
 	d.Server.Leave()
 	Notify("STOPPING=1")
@@ -49,8 +49,8 @@ func (d *Shutdown) Stop(notice bool) {
 	d.drain(leastNotice)
 }
 
-// HandOver ends an edge that a new process has replaced. Nothing waits for it, so an idle connection is closed only
-// near the end, or when a signal ends this process as well.
+// HandOver ends an edge that a new process has replaced. Nothing waits for it, so an idle
+// connection is closed only near the end, or when a signal ends this process as well.
 func (d *Shutdown) HandOver(next *Handover, stop context.Context) {
 	d.Server.Leave()
 	d.Operators.SetKeepAlivesEnabled(false)
@@ -62,7 +62,8 @@ func (d *Shutdown) HandOver(next *Handover, stop context.Context) {
 }
 
 func (d *Shutdown) drain(notice time.Duration) {
-	d.Events.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "draining", New: "connections end within " + d.Grace.String()})
+	d.Events.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "draining",
+		New: "connections end within " + d.Grace.String()})
 	grace, done := context.WithTimeout(context.Background(), d.Grace)
 	defer done()
 	var calls sync.WaitGroup

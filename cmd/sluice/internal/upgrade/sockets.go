@@ -16,16 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a process finds in its environment about listening sockets it has been given, from descriptor 3 on.
+// What a process finds in its environment about listening sockets it has been given, from
+// descriptor 3 on.
 const (
-	handedSockets   = "SLUICE_SOCKETS"   // by an older process of ours: names, separated by colons
-	handedAddresses = "SLUICE_ADDRESSES" // and for which address of its configuration it had each, in JSON
-	handedPipes     = "SLUICE_PIPES"     // the descriptors of its pipes: where to say ready, where mitigations come from
+	handedSockets = "SLUICE_SOCKETS" // by an older process of ours: names, separated by colons
+	// And for which address of its configuration it had each, in JSON
+	handedAddresses = "SLUICE_ADDRESSES"
+	// The descriptors of its pipes: where to say ready, where mitigations come from
+	handedPipes = "SLUICE_PIPES"
 
 	handedCounters = "SLUICE_COUNTERS" // and where counters come from, if they do
 )
 
-// A socket is an address to listen at, under the name of its flag or field, and the address that is configured for it.
+// A socket is an address to listen at, under the name of its flag or field, and the address that is
+// configured for it.
 type socket struct {
 	name, address string
 	net.Listener
@@ -34,27 +38,35 @@ type socket struct {
 // Sockets are those that this process was given or has opened, in order.
 type Sockets struct {
 	given map[string][]net.Listener
-	was   map[net.Listener]string // for which address an older process had one that it gave; none: it did not say, or systemd gave it
-	open  []socket
-	unit  bool // they come from systemd, or another program that speaks its protocol: an address is what the configuration says
+	// For which address an older process had one that it gave; none: it did not say, or systemd
+	// gave it
+	was  map[net.Listener]string
+	open []socket
+	// They come from systemd, or another program that speaks its protocol: an address is what the
+	// configuration says
+	unit bool
 }
 
-// GivenSockets takes over what an older process of ours or systemd (sd_listen_fds(3)) has opened. Of systemd's, those named
-// listen, listen_tls, admin, peers_listen, limit_api and rate_limit_service (FileDescriptorName=) are these; one without such a name is listen. Only
+// GivenSockets takes over what an older process of ours or systemd (sd_listen_fds(3)) has opened.
+// Of systemd's, those named listen, listen_tls, admin, peers_listen, limit_api and
+// rate_limit_service (FileDescriptorName=) are these; one without such a name is listen. Only
 // listen and listen_tls may have several, of one address or of several.
 func GivenSockets() (*Sockets, error) {
 	s := &Sockets{given: make(map[string][]net.Listener), was: make(map[net.Listener]string)}
 	var names, addresses []string
 	if text := os.Getenv(handedSockets); text != "" {
 		names = strings.Split(text, ":")
-		if err := json.Unmarshal([]byte(os.Getenv(handedAddresses)), &addresses); err != nil || len(addresses) != len(names) {
+		if err := json.Unmarshal([]byte(os.Getenv(handedAddresses)), &addresses); err != nil ||
+			len(addresses) != len(names) {
 			addresses = nil // it is of another version
 		}
-	} else if n, err := strconv.Atoi(os.Getenv("LISTEN_FDS")); err == nil && n > 0 && os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
+	} else if n, err := strconv.Atoi(os.Getenv("LISTEN_FDS")); err == nil && n > 0 &&
+		os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
 		s.unit, names = true, make([]string, n)
 		copy(names, strings.Split(os.Getenv("LISTEN_FDNAMES"), ":"))
 	}
-	for _, name := range []string{handedSockets, handedAddresses, "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"} {
+	for _, name := range []string{handedSockets, handedAddresses, "LISTEN_FDS", "LISTEN_PID",
+		"LISTEN_FDNAMES"} {
 		os.Unsetenv(name) // not for our own children
 	}
 	for i, name := range names {
@@ -63,14 +75,16 @@ func GivenSockets() (*Sockets, error) {
 		ln, err := net.FileListener(f)
 		f.Close()
 		if err != nil {
-			return nil, fmt.Errorf("the socket given as descriptor %d cannot be listened on: %w", 3+i, err)
+			return nil, fmt.Errorf("the socket given as descriptor %d cannot be listened on: %w",
+				3+i, err)
 		}
 		switch name {
 		case "listen", "listen_tls":
 		case "admin", "peers_listen", "limit_api", "rate_limit_service":
 			if s.given[name] != nil {
 				ln.Close()
-				return nil, fmt.Errorf("two sockets were given for %s: name them listen, listen_tls, admin, peers_listen, limit_api or rate_limit_service (FileDescriptorName=)", name)
+				return nil,
+					fmt.Errorf("two sockets were given for %s: name them listen, listen_tls, admin, peers_listen, limit_api or rate_limit_service (FileDescriptorName=)", name)
 			}
 		default:
 			name = "listen"
@@ -83,10 +97,12 @@ func GivenSockets() (*Sockets, error) {
 	return s, nil
 }
 
-// Listen returns the sockets of each address. Those that were given under the name go to the address that an older process had them for, or that they
-// have. Those of an older process that did not say go, in their order, to addresses that have none. One that systemd gave and that is at
-// no configured address is an error: it would take the edge off the address that the file says. Of one address all are taken,
-// whatever their number: to close one would lose the connections that wait in it. For an address without any it opens as many as are wanted.
+// Listen returns the sockets of each address. Those that were given under the name go to the
+// address that an older process had them for, or that they have. Those of an older process that did
+// not say go, in their order, to addresses that have none. One that systemd gave and that is at no
+// configured address is an error: it would take the edge off the address that the file says. Of one
+// address all are taken, whatever their number: to close one would lose the connections that wait
+// in it. For an address without any it opens as many as are wanted.
 func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.Listener, error) {
 	given := byAddress(s.given[name])
 	all := make([][]net.Listener, len(addresses))
@@ -96,7 +112,10 @@ func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.L
 		func(l net.Listener, _ string) bool { return !s.unit && s.was[l] == "" },
 	} {
 		for i, address := range addresses {
-			if at := slices.IndexFunc(given, func(l []net.Listener) bool { return fits(l[0], address) }); all[i] == nil && at >= 0 {
+			if at := slices.IndexFunc(given, func(l []net.Listener) bool {
+				return fits(l[0],
+					address)
+			}); all[i] == nil && at >= 0 {
 				all[i] = given[at]
 				given = slices.Delete(given, at, at+1)
 			}
@@ -120,7 +139,8 @@ func (s *Sockets) Listen(name string, addresses []string, wanted int) ([][]net.L
 	return all, nil
 }
 
-// Unwanted is the error of sockets under a name that systemd gave and that are at none of the configured addresses.
+// Unwanted is the error of sockets under a name that systemd gave and that are at none of the
+// configured addresses.
 func (s *Sockets) Unwanted(name string, addresses ...string) error {
 	if !s.unit || len(s.given[name]) == 0 {
 		return nil
@@ -138,7 +158,8 @@ func (s *Sockets) keep(name string, addresses []string, all [][]net.Listener) {
 	for i, list := range all {
 		for _, ln := range list {
 			if u, ok := ln.(*net.UnixListener); ok {
-				u.SetUnlinkOnClose(false) // another process may have it; the next one to listen removes what is left
+				// Another process may have it; the next one to listen removes what is left
+				u.SetUnlinkOnClose(false)
 			}
 			s.open = append(s.open, socket{name, addresses[i], ln})
 		}
@@ -148,7 +169,10 @@ func (s *Sockets) keep(name string, addresses []string, all [][]net.Listener) {
 // byAddress are sockets, those of one address together, in the order in which the addresses come.
 func byAddress(list []net.Listener) (all [][]net.Listener) {
 	for _, ln := range list {
-		at := slices.IndexFunc(all, func(l []net.Listener) bool { return l[0].Addr().String() == ln.Addr().String() })
+		at := slices.IndexFunc(all, func(l []net.Listener) bool {
+			return l[0].Addr().
+				String() == ln.Addr().String()
+		})
 		if at < 0 {
 			all = append(all, []net.Listener{ln})
 		} else {
@@ -158,7 +182,8 @@ func byAddress(list []net.Listener) (all [][]net.Listener) {
 	return all
 }
 
-// isAt reports whether a socket listens at an address as it is configured. A host that is a name may stand for any one address.
+// isAt reports whether a socket listens at an address as it is configured. A host that is a name
+// may stand for any one address.
 func isAt(a net.Addr, address string) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -192,8 +217,9 @@ func (s *Sockets) Close(all bool) {
 	}
 }
 
-// listen opens a socket at an address, and over TCP as many more as are wanted, between which the kernel shares out the
-// connections (SO_REUSEPORT, socket(7)): each has its own queue, and a goroutine that accepts from it.
+// listen opens a socket at an address, and over TCP as many more as are wanted, between which the
+// kernel shares out the connections (SO_REUSEPORT, socket(7)): each has its own queue, and a
+// goroutine that accepts from it.
 func listen(what, address string, wanted int) ([]net.Listener, error) {
 	network := "tcp"
 	path, local := strings.CutPrefix(address, "unix:")
@@ -203,8 +229,9 @@ func listen(what, address string, wanted int) ([]net.Listener, error) {
 	} else {
 		path = address
 	}
-	// Plain TCP: what is set on a multipath socket, Go's default, is not inherited by the connections accepted from it.
-	// Without keep-alive probes: whatever waits for a client has a deadline, and setting them costs four system calls a connection.
+	// Plain TCP: what is set on a multipath socket, Go's default, is not inherited by the
+	// connections accepted from it. Without keep-alive probes: whatever waits for a client has a
+	// deadline, and setting them costs four system calls a connection.
 	config := net.ListenConfig{KeepAlive: -1}
 	config.SetMultipathTCP(false)
 	first, err := config.Listen(context.Background(), network, path)
@@ -212,10 +239,12 @@ func listen(what, address string, wanted int) ([]net.Listener, error) {
 		return nil, ListenError(what, address, err)
 	}
 	all := []net.Listener{first}
-	if local || wanted <= 1 || runtime.GOOS != "linux" { // elsewhere the newest socket gets all connections
+	// Elsewhere the newest socket gets all connections
+	if local || wanted <= 1 || runtime.GOOS != "linux" {
 		return all, nil
 	}
-	// The first is bound without the option: so a port that another process uses is an error, whether that has set the option or not.
+	// The first is bound without the option: so a port that another process uses is an error,
+	// whether that has set the option or not.
 	raw, err := first.(*net.TCPListener).SyscallConn()
 	if err == nil {
 		err = share(raw)
@@ -223,7 +252,8 @@ func listen(what, address string, wanted int) ([]net.Listener, error) {
 	config.Control = func(_, _ string, raw syscall.RawConn) error { return share(raw) }
 	for err == nil && len(all) < wanted {
 		var more net.Listener
-		if more, err = config.Listen(context.Background(), network, first.Addr().String()); err == nil {
+		if more, err = config.Listen(context.Background(), network,
+			first.Addr().String()); err == nil {
 			all = append(all, more)
 		}
 	}
@@ -239,7 +269,10 @@ func listen(what, address string, wanted int) ([]net.Listener, error) {
 // share lets other sockets of this user have the port of one.
 func share(raw syscall.RawConn) error {
 	var err error
-	if e := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }); e != nil {
+	if e := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET,
+			unix.SO_REUSEPORT, 1)
+	}); e != nil {
 		return e
 	}
 	return err
@@ -256,9 +289,11 @@ func ListenError(what, address string, err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s %s: the port is in use: stop what uses it or choose another with %s", what, address, flag)
+		return fmt.Errorf("%s %s: the port is in use: stop what uses it or choose another with %s",
+			what, address, flag)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("%s %s: this user may not listen there: choose a port above 1023 with %s", what, address, flag)
+		return fmt.Errorf("%s %s: this user may not listen there: choose a port above 1023 with %s",
+			what, address, flag)
 	}
 	return fmt.Errorf("%s %s: one cannot listen there (%w): give an address of this machine with %s", what, address, err, flag)
 }

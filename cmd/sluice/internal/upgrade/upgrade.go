@@ -1,8 +1,9 @@
-// Package upgrade is how an edge's process replaces another, and is replaced: the sockets that it is given or opens
-// (Sockets), what it takes over from an older process (Parent), what it hands to a newer one (Handover), and its end
-// (Shutdown).
+// Package upgrade is how an edge's process replaces another, and is replaced: the sockets that it
+// is given or opens (Sockets), what it takes over from an older process (Parent), what it hands to
+// a newer one (Handover), and its end (Shutdown).
 //
-// Nothing is decided here: mitigations, counters and operators' words go from one process to the next as they are.
+// Nothing is decided here: mitigations, counters and operators' words go from one process to the
+// next as they are.
 package upgrade
 
 import (
@@ -29,8 +30,9 @@ import (
 // startTime is how long a new process may take to be ready.
 const startTime = 30 * time.Second
 
-// A Handover replaces this process by a new one without a connection lost (SIGUSR2). The new process gets the listening
-// sockets and three pipes, the third for counters, which only an edge has that counts alone:
+// A Handover replaces this process by a new one without a connection lost (SIGUSR2). The new
+// process gets the listening sockets and three pipes, the third for counters, which only an edge
+// has that counts alone:
 //
 //	old                                   new
 //	starts new, sockets open       --->   reads configuration, listens on the same sockets
@@ -48,10 +50,11 @@ const startTime = 30 * time.Second
 //	counters, once more            --->   the larger number counts
 //	ends
 //
-// A line of a kind that the new process does not know is one that it passes over, and what does not come it begins without.
+// A line of a kind that the new process does not know is one that it passes over, and what does not
+// come it begins without.
 //
-// As long as "ready" has not come the old process goes on as if nothing had happened, and so it does for good if the new one
-// fails: a wrong configuration, a binary that does not start.
+// As long as "ready" has not come the old process goes on as if nothing had happened, and so it
+// does for good if the new one fails: a wrong configuration, a binary that does not start.
 type Handover struct {
 	Program     string // as it was when this process started: a new binary has replaced it
 	Args        []string
@@ -60,9 +63,10 @@ type Handover struct {
 	Table       *counter.Table // nil: the tier has the counts
 	Events      *events.Log    // what has happened lately
 	OperatorLog func() []byte  // what operators said to the PoP; nil: there is none
-	Rules       func() []byte  // what they changed of the rules of this edge only; nil: that is among the words
-	Membership  func() string  // of the PoP; "" or nil: there is none
-	Log         *slog.Logger
+	// What they changed of the rules of this edge only; nil: that is among the words
+	Rules      func() []byte
+	Membership func() string // of the PoP; "" or nil: there is none
+	Log        *slog.Logger
 
 	sent  time.Time         // when mitigations were sent last
 	event uint64            // the number of the event that was sent last
@@ -72,8 +76,8 @@ type Handover struct {
 	out, counters *os.File
 }
 
-// Start starts a new process and returns when it is ready. If this process gets a signal to stop meanwhile, the new one
-// is ended, and Start returns at once.
+// Start starts a new process and returns when it is ready. If this process gets a signal to stop
+// meanwhile, the new one is ended, and Start returns at once.
 func (h *Handover) Start(stop context.Context) (err error) {
 	files := make([]*os.File, 0, len(h.Sockets.open)+2)
 	defer func() {
@@ -87,7 +91,8 @@ func (h *Handover) Start(stop context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s cannot be handed over: %w", s.name, err)
 		}
-		files, names, addresses = append(files, f), append(names, s.name), append(addresses, s.address)
+		files, names, addresses = append(files, f), append(names, s.name), append(addresses,
+			s.address)
 	}
 	configured, err := json.Marshal(addresses)
 	if err != nil {
@@ -118,19 +123,22 @@ func (h *Handover) Start(stop context.Context) (err error) {
 		}
 	}()
 
-	h.sent, h.event, h.heavy = time.Time{}, 0, nil // a process before this one may have got them, and have failed
+	// A process before this one may have got them, and have failed
+	h.sent, h.event, h.heavy = time.Time{}, 0, nil
 	n := 3 + len(names)
 	cmd := exec.Command(h.Program, h.Args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = files
-	cmd.Env = append(os.Environ(), handedSockets+"="+strings.Join(names, ":"), handedAddresses+"="+string(configured), fmt.Sprintf("%s=%d:%d", handedPipes, n, n+1),
+	cmd.Env = append(os.Environ(), handedSockets+"="+strings.Join(names, ":"),
+		handedAddresses+"="+string(configured), fmt.Sprintf("%s=%d:%d", handedPipes, n, n+1),
 		fmt.Sprintf("%s=%d", handedCounters, n+2))
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	for _, f := range files { // its own now: the end of the new process must show as the end of its pipes
+	// Its own now: the end of the new process must show as the end of its pipes
+	for _, f := range files {
 		f.Close()
 	}
 	files = nil
@@ -142,7 +150,8 @@ func (h *Handover) Start(stop context.Context) (err error) {
 		}
 		return err
 	}
-	goOn := context.AfterFunc(stop, func() { _ = cmd.Process.Kill() }) // which ends its pipes, and so the waits below
+	// Which ends its pipes, and so the waits below
+	goOn := context.AfterFunc(stop, func() { _ = cmd.Process.Kill() })
 	defer goOn()
 	if err := out.SetWriteDeadline(time.Now().Add(startTime)); err != nil {
 		return failed(err)
@@ -167,7 +176,8 @@ func (h *Handover) Start(stop context.Context) (err error) {
 	h.out = out
 	_ = countersOut.SetWriteDeadline(time.Now()) // the new process has them, or does not want them
 	if err := <-sent; err != nil {
-		h.Log.Warn("the new process did not take the counters: sources start afresh there", "error", err)
+		h.Log.Warn("the new process did not take the counters: sources start afresh there", "error",
+			err)
 		countersOut.Close()
 	} else {
 		h.counters = countersOut
@@ -193,8 +203,9 @@ func (h *Handover) sendCounters(out *os.File) error {
 	return err
 }
 
-// duplicate returns another descriptor of a socket. Not by its method File: what comes from there becomes blocking when it is
-// passed on, and the socket itself with it, so that an Accept under way here would not end when it should.
+// duplicate returns another descriptor of a socket. Not by its method File: what comes from there
+// becomes blocking when it is passed on, and the socket itself with it, so that an Accept under way
+// here would not end when it should.
 func duplicate(s socket) (*os.File, error) {
 	c, ok := s.Listener.(syscall.Conn)
 	if !ok {
@@ -206,7 +217,10 @@ func duplicate(s socket) (*os.File, error) {
 	}
 	var fd uintptr
 	var errno syscall.Errno
-	err = raw.Control(func(old uintptr) { fd, _, errno = syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0) })
+	err = raw.Control(func(old uintptr) {
+		fd, _, errno = syscall.Syscall(syscall.SYS_FCNTL, old,
+			syscall.F_DUPFD_CLOEXEC, 0)
+	})
 	switch {
 	case err != nil:
 		return nil, err
@@ -216,8 +230,8 @@ func duplicate(s socket) (*os.File, error) {
 	return os.NewFile(fd, s.name), nil
 }
 
-// sendBits writes the mitigations in force that have not been sent yet, a line each, and an empty line. What has been sent is not
-// sent again: an operator may have lifted it in the new process.
+// sendBits writes the mitigations in force that have not been sent yet, a line each, and an empty
+// line. What has been sent is not sent again: an operator may have lifted it in the new process.
 func (h *Handover) sendBits(out *os.File, final bool) error {
 	w := bufio.NewWriter(out)
 	e := json.NewEncoder(w)
@@ -270,7 +284,8 @@ func (h *Handover) sendBits(out *os.File, final bool) error {
 	return w.Flush()
 }
 
-// handed is a line of what is handed over: a mitigation, what operators said, an event, or one of the heaviest.
+// handed is a line of what is handed over: a mitigation, what operators said, an event, or one of
+// the heaviest.
 type handed struct {
 	control.Handed
 	Event       *events.Event        `json:"event,omitempty"`
@@ -293,7 +308,8 @@ func (h *Handover) sendMitigations(final bool) {
 	if h.out == nil {
 		return
 	}
-	if h.out.SetWriteDeadline(time.Now().Add(time.Second)) != nil || h.sendBits(h.out, final) != nil {
+	if h.out.SetWriteDeadline(time.Now().Add(time.Second)) != nil ||
+		h.sendBits(h.out, final) != nil {
 		h.Log.Warn("the new process did not take the last mitigations")
 	}
 }

@@ -1,13 +1,16 @@
-// Package viewer carries what edges show of themselves to the one that is asked for the whole PoP, over the tier, while somebody looks.
+// Package viewer carries what edges show of themselves to the one that is asked for the whole PoP,
+// over the tier, while somebody looks.
 //
 //	the asked    a notice: "somebody looks, and asks this" ---> the node where edges meet
 //	every edge   reads that with who is there (pop.Config.Viewed), and while it is there shows its part once a second ---> the same node
 //	the asked    reads the parts of all that are there (edge/view adds them)
 //
-// While nobody looks that costs no command, because the notice is one more key of a read that is made anyway. While somebody does, it costs
-// each edge one set a second, of view.MaxSize at most, and the asked edge, for however many operators, a read and a write of the notice
-// in renewed and, each time that somebody asks, a get for each eight edges, twice a second at most. An edge that takes long to make its part makes it less often, so that it spends a twentieth of its
-// time at most. Items live for seconds. No request causes any of it.
+// While nobody looks that costs no command, because the notice is one more key of a read that is
+// made anyway. While somebody does, it costs each edge one set a second, of view.MaxSize at most,
+// and the asked edge, for however many operators, a read and a write of the notice in renewed and,
+// each time that somebody asks, a get for each eight edges, twice a second at most. An edge that
+// takes long to make its part makes it less often, so that it spends a twentieth of its time at
+// most. Items live for seconds. No request causes any of it.
 package viewer
 
 import (
@@ -28,21 +31,25 @@ import (
 
 const (
 	shownEvery = time.Second
-	readEvery  = 500 * time.Millisecond  // parts, at most
-	readSoon   = 100 * time.Millisecond  // while the first are awaited
-	looks      = 6 * time.Second         // the notice lives so long, and what was asked
-	renewed    = 3 * time.Second         // so often it is written while somebody looks
-	holds      = 2500 * time.Millisecond // so long an edge goes by it after each read, which comes about once a second
-	// late is how long after it was to be expected a part is not shown any more: its edge hangs, or is gone.
+	readEvery  = 500 * time.Millisecond // parts, at most
+	readSoon   = 100 * time.Millisecond // while the first are awaited
+	looks      = 6 * time.Second        // the notice lives so long, and what was asked
+	renewed    = 3 * time.Second        // so often it is written while somebody looks
+	// So long an edge goes by it after each read, which comes about once a second
+	holds = 2500 * time.Millisecond
+	// late is how long after it was to be expected a part is not shown any more: its edge hangs, or
+	// is gone.
 	late = 4 * time.Second
-	// awaited is how long who looks waits for an edge that has not answered: until it has read the notice, a second at most, and has shown itself.
-	awaited  = 2500 * time.Millisecond
-	keeps    = time.Minute // a part of another time is one that somebody has kept
-	readAt   = 8           // parts of MaxSize in one get, which has to arrive in a quarter of a second
-	askedFor = 8           // questions at a time
-	maxAsked = 128         // bytes of one
-	maxEdges = 8           // that look at a time
-	answered = 16          // questions at a time, of all that look
+	// awaited is how long who looks waits for an edge that has not answered: until it has read the
+	// notice, a second at most, and has shown itself.
+	awaited = 2500 * time.Millisecond
+	keeps   = time.Minute // a part of another time is one that somebody has kept
+	// Parts of MaxSize in one get, which has to arrive in a quarter of a second
+	readAt   = 8
+	askedFor = 8   // questions at a time
+	maxAsked = 128 // bytes of one
+	maxEdges = 8   // that look at a time
+	answered = 16  // questions at a time, of all that look
 )
 
 // Tier is what is asked of the PoP, as functions.
@@ -96,7 +103,8 @@ type looker struct {
 
 // New makes a Viewer.
 func New() *Viewer {
-	return &Viewer{asked: make(map[string]time.Time), parts: make(map[uint64]*seen), wake: make(chan struct{}, 1)}
+	return &Viewer{asked: make(map[string]time.Time), parts: make(map[uint64]*seen),
+		wake: make(chan struct{}, 1)}
 }
 
 // Notice takes in what stands at the node where edges meet; nil: nobody looks.
@@ -116,7 +124,8 @@ func (v *Viewer) Notice(node int, item []byte) {
 		return // this edge need not show itself to itself
 	}
 	v.until = now.Add(holds)
-	if !showed || slices.ContainsFunc(v.questions(now), func(q string) bool { return !slices.Contains(known, q) }) {
+	if !showed || slices.ContainsFunc(v.questions(now),
+		func(q string) bool { return !slices.Contains(known, q) }) {
 		v.hurry()
 	}
 }
@@ -130,11 +139,15 @@ func (v *Viewer) open(item []byte, now time.Time) (n notice, ok bool) {
 	if !ok || json.Unmarshal(in.Rest(), &n) != nil {
 		return notice{}, false
 	}
-	n.Lookers = slices.DeleteFunc(n.Lookers, func(l looker) bool { return now.Sub(l.At).Abs() > keeps })
+	n.Lookers = slices.DeleteFunc(n.Lookers, func(l looker) bool {
+		return now.Sub(l.At).
+			Abs() > keeps
+	})
 	n.Lookers = n.Lookers[:min(len(n.Lookers), maxEdges)]
 	for i := range n.Lookers {
 		l := &n.Lookers[i]
-		l.Asked = slices.DeleteFunc(l.Asked[:min(len(l.Asked), askedFor)], func(q string) bool { return len(q) > maxAsked })
+		l.Asked = slices.DeleteFunc(l.Asked[:min(len(l.Asked), askedFor)],
+			func(q string) bool { return len(q) > maxAsked })
 	}
 	return n, len(n.Lookers) > 0
 }
@@ -161,7 +174,10 @@ func (v *Viewer) ours(now time.Time) (list []string) {
 			list = append(list, q)
 		}
 	}
-	slices.SortFunc(list, func(a, b string) int { return cmp.Or(v.asked[b].Compare(v.asked[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(list, func(a, b string) int {
+		return cmp.Or(v.asked[b].Compare(v.asked[a]),
+			cmp.Compare(a, b))
+	})
 	return list[:min(len(list), askedFor)]
 }
 
@@ -217,12 +233,14 @@ func (v *Viewer) show(ctx context.Context, node int, asked []string, now time.Ti
 	}
 	key := v.Tier.Secret.PartKey(v.ID)
 	item := v.Tier.Secret.SealAt(secret.View, key, text)
-	v.Tier.Do(ctx, wire.Command{Node: node, Op: wire.Set, Key: key, Value: item, Expire: wire.Seconds(next + late), Way: wire.List})
+	v.Tier.Do(ctx, wire.Command{Node: node, Op: wire.Set, Key: key, Value: item,
+		Expire: wire.Seconds(next + late), Way: wire.List})
 	return next
 }
 
-// Look is the whole PoP, with the answers of all edges to a question; "": none is asked. It waits for those that have not answered, for
-// awaited at most; who is known to be missing is not waited for.
+// Look is the whole PoP, with the answers of all edges to a question; "": none is asked. It waits
+// for those that have not answered, for awaited at most; who is known to be missing is not waited
+// for.
 func (v *Viewer) Look(ctx context.Context, question string) *view.PoP {
 	now := time.Now()
 	var others []view.Seen
@@ -231,7 +249,8 @@ func (v *Viewer) Look(ctx context.Context, question string) *view.PoP {
 		for all := false; ; {
 			v.announce(ctx, time.Now())
 			v.fetch(ctx)
-			if others, all = v.others(question, time.Now()); all || !time.Now().Before(end) || ctx.Err() != nil {
+			if others, all = v.others(question, time.Now()); all || !time.Now().Before(end) ||
+				ctx.Err() != nil {
 				break
 			}
 			again := time.NewTimer(readSoon)
@@ -248,10 +267,12 @@ func (v *Viewer) Look(ctx context.Context, question string) *view.PoP {
 	}
 	own := v.Own(asked, time.Now())
 	own.Edge, own.Name = v.ID, v.Name
-	return &view.PoP{Parts: append([]view.Seen{{Edge: view.Edge{ID: fmt.Sprintf("%016x", v.ID), Name: v.Name}, Part: own}}, others...)}
+	return &view.PoP{Parts: append([]view.Seen{{Edge: view.Edge{ID: fmt.Sprintf("%016x", v.ID),
+		Name: v.Name}, Part: own}}, others...)}
 }
 
-// want notes that somebody looks here. It returns until when to wait for those that have not answered.
+// want notes that somebody looks here. It returns until when to wait for those that have not
+// answered.
 func (v *Viewer) want(question string, now time.Time) (end time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -269,7 +290,8 @@ func (v *Viewer) want(question string, now time.Time) (end time.Time) {
 	return end
 }
 
-// announce writes to all edges that somebody looks here, unless they know. Others may look at the same moment, so the notice is written over what was read.
+// announce writes to all edges that somebody looks here, unless they know. Others may look at the
+// same moment, so the notice is written over what was read.
 func (v *Viewer) announce(ctx context.Context, now time.Time) {
 	v.mu.Lock()
 	node, due := v.node, v.placed && now.Sub(v.wrote) >= renewed
@@ -295,7 +317,9 @@ func (v *Viewer) announce(ctx context.Context, now time.Time) {
 			}
 		}
 		text, _ := json.Marshal(n) // it is made of texts and numbers
-		put := wire.Command{Node: node, Op: wire.Add, Key: key, Value: v.Tier.Secret.SealAt(secret.View, key, text), Expire: wire.Seconds(looks), Way: wire.Small}
+		put := wire.Command{Node: node, Op: wire.Add, Key: key,
+			Value: v.Tier.Secret.SealAt(secret.View, key, text), Expire: wire.Seconds(looks),
+			Way: wire.Small}
 		if had.Values[0] != nil {
 			put.Op, put.Delta = wire.Cas, had.Number
 		}
@@ -312,7 +336,9 @@ func (v *Viewer) fetch(ctx context.Context) {
 	v.mu.Lock()
 	now := time.Now()
 	every, node, placed := readEvery, v.node, v.placed
-	if now.Sub(v.began) < awaited || slices.ContainsFunc(v.ours(now), func(q string) bool { return now.Sub(v.asked[q]) < awaited }) {
+	if now.Sub(v.began) < awaited ||
+		slices.ContainsFunc(v.ours(now),
+			func(q string) bool { return now.Sub(v.asked[q]) < awaited }) {
 		every = readSoon
 	}
 	recent := now.Sub(v.read) < every
@@ -331,7 +357,8 @@ func (v *Viewer) fetch(ctx context.Context) {
 		for i, id := range some {
 			keys[i] = v.Tier.Secret.PartKey(id)
 		}
-		r := v.Tier.Do(ctx, wire.Command{Node: node, Op: wire.Get, Key: strings.Join(keys, " "), Way: wire.List})
+		r := v.Tier.Do(ctx, wire.Command{Node: node, Op: wire.Get, Key: strings.Join(keys, " "),
+			Way: wire.List})
 		if r.Status != wire.Done {
 			continue
 		}
@@ -344,7 +371,8 @@ func (v *Viewer) fetch(ctx context.Context) {
 	v.read = time.Now()
 }
 
-// take takes in what an edge shows. What is not authentic, another's, or not newer than what is known is not there.
+// take takes in what an edge shows. What is not authentic, another's, or not newer than what is
+// known is not there.
 func (v *Viewer) take(id uint64, key string, item []byte, now time.Time) {
 	in, ok := v.Tier.Secret.OpenAt(secret.View, key, item)
 	if !ok {
@@ -386,11 +414,13 @@ func (v *Viewer) others(question string, now time.Time) (list []view.Seen, all b
 		case !v.placed:
 			s.Missing = "no node of the tier answers here"
 		case had == nil:
-			s.Missing, all = "it has shown nothing: it is of an older version, hangs, has just started, or its clock is more than a minute off", false
+			s.Missing,
+				all = "it has shown nothing: it is of an older version, hangs, has just started, or its clock is more than a minute off", false
 		default:
 			age := now.Sub(had.at)
 			if s.Age = age.Seconds(); age > had.part.Next+late {
-				s.Missing, all = "it shows nothing any more: it hangs, cannot reach the tier, or its clock is more than a minute off", false
+				s.Missing,
+					all = "it shows nothing any more: it hangs, cannot reach the tier, or its clock is more than a minute off", false
 				break
 			}
 			s.Part = had.part
@@ -400,10 +430,14 @@ func (v *Viewer) others(question string, now time.Time) (list []view.Seen, all b
 		}
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b view.Seen) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b view.Seen) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.ID, b.ID))
+	})
 	for _, name := range silent {
 		if !slices.ContainsFunc(list, func(s view.Seen) bool { return s.Name == name }) {
-			s := view.Seen{Edge: view.Edge{Name: name, Missing: "it went without saying that it ends: killed, hung, or cut off from the tier"}}
+			s := view.Seen{Edge: view.Edge{Name: name,
+				Missing: "it went without saying that it ends: killed, hung, or cut off from the tier"}}
 			for id, had := range v.parts {
 				if had.part.Name == name {
 					s.ID, s.Age = fmt.Sprintf("%016x", id), now.Sub(had.at).Seconds()

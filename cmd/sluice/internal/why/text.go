@@ -20,25 +20,29 @@ const (
 func (s *Story) Text(w io.Writer) error {
 	b := new(strings.Builder)
 	if s.From.Year() > 1 { // otherwise neither the question nor a request has a time
-		fmt.Fprintf(b, "%s, from %s to %s\n", name(s), s.From.Format(toSecond), s.To.Format(toSecond))
+		fmt.Fprintf(b, "%s, from %s to %s\n", name(s), s.From.Format(toSecond),
+			s.To.Format(toSecond))
 	} else {
 		fmt.Fprintf(b, "%s\n", name(s))
 	}
 	if s.Bad > 0 {
-		fmt.Fprintf(b, "%d of %d lines are no access log in JSON (access_log.format: json)\n", s.Bad, s.Lines)
+		fmt.Fprintf(b, "%d of %d lines are no access log in JSON (access_log.format: json)\n",
+			s.Bad, s.Lines)
 	}
 	if s.Requests == 0 {
 		fmt.Fprintf(b, "no request of it in %d lines\n", s.Lines)
 		_, err := io.WriteString(w, b.String())
 		return err
 	}
-	fmt.Fprintf(b, "first seen %s, last %s: %s, %d refused", s.First.Format(toSecond), s.Last.Format(toSecond), requests(s.Requests), s.Refused)
+	fmt.Fprintf(b, "first seen %s, last %s: %s, %d refused", s.First.Format(toSecond),
+		s.Last.Format(toSecond), requests(s.Requests), s.Refused)
 	if s.HTTP2 > 0 {
 		fmt.Fprintf(b, ", %d by HTTP/2", s.HTTP2)
 	}
 	b.WriteByte('\n')
 	if s.Unwritten > 0 {
-		fmt.Fprintf(b, "the log holds a sample: about %d of them are not in it, and counted by the lines that stand for them\n", s.Unwritten)
+		fmt.Fprintf(b,
+			"the log holds a sample: about %d of them are not in it, and counted by the lines that stand for them\n", s.Unwritten)
 	}
 	if len(s.Minutes) == 0 {
 		b.WriteString("none of them at that time\n")
@@ -54,13 +58,17 @@ func (s *Story) Text(w io.Writer) error {
 		s.Blocks[i].text(b)
 	}
 	for _, r := range s.Others {
-		what := map[string]string{"denied": "refused by the list deny", "closed": "refused by rule " + r.Rule + ", because no node of the tier answered",
-			"limited": "over the limit of rule " + r.Rule + ", which throttles and does not block", "tagged": "over the limit of rule " + r.Rule + ", which tags and does not refuse",
+		what := map[string]string{"denied": "refused by the list deny",
+			"closed": "refused by rule " + r.Rule + ", because no node of the tier answered",
+			"limited": "over the limit of rule " + r.Rule +
+				", which throttles and does not block", "tagged": "over the limit of rule " +
+				r.Rule + ", which tags and does not refuse",
 			"shadow": "over the limit of rule " + r.Rule + ", a shadow"}[r.Verdict]
 		if what == "" {
 			what = "refused by rule " + r.Rule
 		}
-		fmt.Fprintf(b, "%s: %s, from %s to %s\n", what, requests(r.Requests), r.First.Format(toMilli), r.Last.Format(toMilli))
+		fmt.Fprintf(b, "%s: %s, from %s to %s\n", what, requests(r.Requests),
+			r.First.Format(toMilli), r.Last.Format(toMilli))
 	}
 	if len(s.Blocks)+len(s.Others) == 0 && len(s.Minutes) > 0 {
 		b.WriteString("nothing was refused at that time\n")
@@ -76,20 +84,23 @@ func (bl *Block) text(b *strings.Builder) {
 	} else if bl.Tagged {
 		verb = "tagged"
 	}
-	fmt.Fprintf(b, "%s %s by rule %s, until %s\n", bl.Began.Format(toMilli), verb, cmp.Or(bl.Policy, bl.Rule), bl.Until.Format(toMilli))
+	fmt.Fprintf(b, "%s %s by rule %s, until %s\n", bl.Began.Format(toMilli), verb,
+		cmp.Or(bl.Policy, bl.Rule), bl.Until.Format(toMilli))
 	if bl.Known {
 		fmt.Fprintf(b, "  with request %s", bl.ID)
 		if bl.Edge != "" {
 			fmt.Fprintf(b, " at edge %s", bl.Edge)
 		}
-		fmt.Fprintf(b, ": %.4g requests in %v, %d are allowed\n", bl.Estimate, time.Duration(bl.Window*float64(time.Second)), bl.Limit)
+		fmt.Fprintf(b, ": %.4g requests in %v, %d are allowed\n", bl.Estimate,
+			time.Duration(bl.Window*float64(time.Second)), bl.Limit)
 	} else if bl.By != "" {
 		fmt.Fprintf(b, "  %s\n", ordered(bl.Who, bl.Reason))
 	} else {
 		b.WriteString("  began elsewhere: another edge's verdict, or an operator's\n")
 	}
 	if !bl.Shadow && !bl.Tagged {
-		fmt.Fprintf(b, "  %s refused under it, the last at %s\n", requests(bl.Refused), bl.Last.Format(toMilli))
+		fmt.Fprintf(b, "  %s refused under it, the last at %s\n", requests(bl.Refused),
+			bl.Last.Format(toMilli))
 	}
 	switch {
 	case bl.Shadow, bl.Tagged:

@@ -1,9 +1,10 @@
-// Package why reads from access logs in JSON what became of a source around a time: when it came, how many requests it
-// sent, which rule blocked it at what estimate, until when, what was refused meanwhile, and what happened then.
+// Package why reads from access logs in JSON what became of a source around a time: when it came,
+// how many requests it sent, which rule blocked it at what estimate, until when, what was refused
+// meanwhile, and what happened then.
 //
-// Logs of several edges may be given, in any order: lines are put in order by their time. A block is known by its rule
-// and its end, which are the same on all edges; it began with the first line with "limited", and lines with "mitigated"
-// were refused under it.
+// Logs of several edges may be given, in any order: lines are put in order by their time. A block
+// is known by its rule and its end, which are the same on all edges; it began with the first line
+// with "limited", and lines with "mitigated" were refused under it.
 package why
 
 import (
@@ -20,31 +21,36 @@ import (
 
 // Question is which source, time and detail a story is about.
 type Question struct {
-	Source netip.Prefix  // the source
-	Key    string        // in its place the # and digest of a key
-	At     time.Time     // around this time; zero: the latest refusal, or the latest request if there was none
+	Source netip.Prefix // the source
+	Key    string       // in its place the # and digest of a key
+	// Around this time; zero: the latest refusal, or the latest request if there was none
+	At     time.Time
 	Clock  bool          // At is a time of day, of the latest day that has one in these logs
 	Around time.Duration // so long before and after; 0: ten minutes
 }
 
-// Story is the answer. Requests are those of the source; where the log holds one refusal or success in N, each stands for N.
+// Story is the answer. Requests are those of the source; where the log holds one refusal or success
+// in N, each stands for N.
 type Story struct {
-	Source    netip.Prefix `json:"source,omitzero"`
-	Key       string       `json:"key,omitempty"`
-	From      time.Time    `json:"from"` // of what is shown in detail
-	To        time.Time    `json:"to"`
-	Lines     int          `json:"lines"`               // that were read
-	Bad       int          `json:"bad,omitempty"`       // of them, those that are no line of an access log in JSON
-	Strange   int          `json:"strange,omitempty"`   // of those, the ones with a source that is no address, or with something before them
-	Requests  uint64       `json:"requests"`            // in all of the logs
-	Refused   uint64       `json:"refused"`             // of them, by a rule or a list
-	HTTP2     uint64       `json:"http2,omitempty"`     // of them, by HTTP/2
-	Unwritten uint64       `json:"unwritten,omitempty"` // of them, those of which the log has no line, because it holds a sample
-	First     time.Time    `json:"first,omitzero"`
-	Last      time.Time    `json:"last,omitzero"`
-	Minutes   []Minute     `json:"minutes"`
-	Blocks    []Block      `json:"blocks"`
-	Others    []Refusals   `json:"others"` // refusals under no block
+	Source netip.Prefix `json:"source,omitzero"`
+	Key    string       `json:"key,omitempty"`
+	From   time.Time    `json:"from"` // of what is shown in detail
+	To     time.Time    `json:"to"`
+	Lines  int          `json:"lines"` // that were read
+	// Of them, those that are no line of an access log in JSON
+	Bad int `json:"bad,omitempty"`
+	// Of those, the ones with a source that is no address, or with something before them
+	Strange  int    `json:"strange,omitempty"`
+	Requests uint64 `json:"requests"`        // in all of the logs
+	Refused  uint64 `json:"refused"`         // of them, by a rule or a list
+	HTTP2    uint64 `json:"http2,omitempty"` // of them, by HTTP/2
+	// Of them, those of which the log has no line, because it holds a sample
+	Unwritten uint64     `json:"unwritten,omitempty"`
+	First     time.Time  `json:"first,omitzero"`
+	Last      time.Time  `json:"last,omitzero"`
+	Minutes   []Minute   `json:"minutes"`
+	Blocks    []Block    `json:"blocks"`
+	Others    []Refusals `json:"others"` // refusals under no block
 }
 
 // Minute is a source's requests of a minute.
@@ -67,13 +73,15 @@ type Block struct {
 	Window   float64   `json:"window,omitempty"` // seconds
 	Edge     string    `json:"edge,omitempty"`
 	ID       string    `json:"id,omitempty"`
-	Refused  uint64    `json:"refused"`          // requests under it, the first included
-	Last     time.Time `json:"last"`             // of those
-	Then     time.Time `json:"then,omitzero"`    // the first request that was admitted after its end
-	By       string    `json:"by,omitempty"`     // admin: an operator has ordered it
-	Who      string    `json:"who,omitempty"`    // he
-	Reason   string    `json:"reason,omitempty"` // and why
-	Policy   string    `json:"policy,omitempty"` // which of the rule's limits, where it has several; none: the first
+	Refused  uint64    `json:"refused"` // requests under it, the first included
+	Last     time.Time `json:"last"`    // of those
+	// The first request that was admitted after its end
+	Then   time.Time `json:"then,omitzero"`
+	By     string    `json:"by,omitempty"`     // admin: an operator has ordered it
+	Who    string    `json:"who,omitempty"`    // he
+	Reason string    `json:"reason,omitempty"` // and why
+	// Which of the rule's limits, where it has several; none: the first
+	Policy string `json:"policy,omitempty"`
 }
 
 // Refusals are those of a rule that throttles, or fails closed, or of a list.
@@ -121,7 +129,8 @@ const maxLines = 1 << 20
 
 // Explain reads logs and answers. Lines are read as they come; those of the source alone are kept.
 func Explain(q Question, logs ...io.Reader) (*Story, error) {
-	s := &Story{Source: q.Source, Key: q.Key, Minutes: []Minute{}, Blocks: []Block{}, Others: []Refusals{}}
+	s := &Story{Source: q.Source, Key: q.Key, Minutes: []Minute{}, Blocks: []Block{},
+		Others: []Refusals{}}
 	var list []line
 	var bad, strange string // the first of those lines
 	for _, r := range logs {
@@ -142,7 +151,8 @@ func Explain(q Question, logs ...io.Reader) (*Story, error) {
 					}
 				}
 			case is && len(list) == maxLines:
-				return nil, fmt.Errorf("why: more than %d requests of %s: give less of the logs", maxLines, name(s))
+				return nil, fmt.Errorf("why: more than %d requests of %s: give less of the logs",
+					maxLines, name(s))
 			case is:
 				list = append(list, l)
 			}
@@ -153,10 +163,12 @@ func Explain(q Question, logs ...io.Reader) (*Story, error) {
 	}
 	switch {
 	case s.Strange*100 > s.Lines:
-		return nil, fmt.Errorf("why: %s: its source is no address, or something stands before its object; so it is in %d of %d lines, "+
-			"and more than 1 %% is an error: cut off what a program has put before the lines, such as the prefix of syslog", strange, s.Strange, s.Lines)
+		return nil,
+			fmt.Errorf("why: %s: its source is no address, or something stands before its object; so it is in %d of %d lines, "+
+				"and more than 1 %% is an error: cut off what a program has put before the lines, such as the prefix of syslog", strange, s.Strange, s.Lines)
 	case s.Bad > 0 && s.Bad == s.Lines:
-		return nil, fmt.Errorf("why: %s: no access log in JSON, as no line of %d is: want one that access_log.format: json has written", bad, s.Lines)
+		return nil,
+			fmt.Errorf("why: %s: no access log in JSON, as no line of %d is: want one that access_log.format: json has written", bad, s.Lines)
 	}
 	slices.SortStableFunc(list, func(a, b line) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.T, b.T), cmp.Compare(a.ID, b.ID))
@@ -182,11 +194,13 @@ func read(text []byte, q *Question) (l line, is, ok bool) {
 		return l, false, false
 	}
 	addr, err := netip.ParseAddr(string(who))
-	about := q.Key == "" && q.Source.Contains(addr) || q.Key != "" && bytes.Contains(rest, []byte(`"key":"`+q.Key+`"`))
+	about := q.Key == "" && q.Source.Contains(addr) || q.Key != "" &&
+		bytes.Contains(rest, []byte(`"key":"`+q.Key+`"`))
 	if err != nil || !about {
 		return l, false, err == nil
 	}
-	if json.Unmarshal(text, &l) != nil || q.Key != "" && l.Key != q.Key || l.Time.IsZero() && l.T == 0 {
+	if json.Unmarshal(text, &l) != nil || q.Key != "" && l.Key != q.Key || l.Time.IsZero() &&
+		l.T == 0 {
 		return l, false, false
 	}
 	if l.Time.IsZero() {
@@ -207,7 +221,8 @@ func (s *Story) span(q Question, list []line) {
 	case len(list) == 0:
 	case q.Clock:
 		last := list[len(list)-1].Time
-		at = time.Date(last.Year(), last.Month(), last.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.UTC)
+		at = time.Date(last.Year(), last.Month(), last.Day(), at.Hour(), at.Minute(), at.Second(),
+			0, time.UTC)
 		if at.After(last.Add(around)) {
 			at = at.AddDate(0, 0, -1)
 		}
@@ -239,7 +254,8 @@ func (s *Story) add(l *line) {
 	}
 	if !l.refused() {
 		for i := range s.Blocks {
-			if b := &s.Blocks[i]; b.Then.IsZero() && !b.Shadow && !b.Tagged && !l.Time.Before(b.Until) {
+			if b := &s.Blocks[i]; b.Then.IsZero() && !b.Shadow && !b.Tagged &&
+				!l.Time.Before(b.Until) {
 				b.Then = l.Time
 			}
 		}
@@ -273,12 +289,15 @@ func (s *Story) block(l *line) {
 	})
 	if i < 0 {
 		i = len(s.Blocks)
-		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Policy: l.Policy, Until: l.Until, Began: l.Time, Shadow: l.Verdict == "shadow", Tagged: l.Verdict == "tagged"})
+		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Policy: l.Policy, Until: l.Until,
+			Began: l.Time, Shadow: l.Verdict == "shadow", Tagged: l.Verdict == "tagged"})
 	}
 	b := &s.Blocks[i]
-	// By the clock of another edge, or within the grain of the log's time, it may come behind requests that were refused under it.
-	if !b.Known && l.Verdict != "mitigated" && l.Estimate > float64(l.Limit) { // a shadow's block has the verdict shadow to its end
-		b.Known, b.Estimate, b.Limit, b.Window, b.Edge, b.ID = true, l.Estimate, l.Limit, l.Window, l.Edge, l.ID
+	// By the clock of another edge, or within the grain of the log's time, it may come behind
+	// requests that were refused under it. A shadow's block has the verdict shadow to its end
+	if !b.Known && l.Verdict != "mitigated" && l.Estimate > float64(l.Limit) {
+		b.Known, b.Estimate, b.Limit, b.Window, b.Edge, b.ID = true, l.Estimate, l.Limit, l.Window,
+			l.Edge, l.ID
 	}
 	if l.By != "" {
 		b.By, b.Who, b.Reason = l.By, l.Who, l.Reason
@@ -288,7 +307,10 @@ func (s *Story) block(l *line) {
 }
 
 func (s *Story) other(l *line) {
-	i := slices.IndexFunc(s.Others, func(r Refusals) bool { return r.Rule == l.Rule && r.Verdict == l.Verdict })
+	i := slices.IndexFunc(s.Others, func(r Refusals) bool {
+		return r.Rule == l.Rule &&
+			r.Verdict == l.Verdict
+	})
 	if i < 0 {
 		i = len(s.Others)
 		s.Others = append(s.Others, Refusals{Rule: l.Rule, Verdict: l.Verdict, First: l.Time})

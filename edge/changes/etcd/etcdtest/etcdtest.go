@@ -1,4 +1,5 @@
-// Package etcdtest starts the real etcd for tests, one node on free ports of this machine, and ends it with the test.
+// Package etcdtest starts the real etcd for tests, one node on free ports of this machine, and ends
+// it with the test.
 package etcdtest
 
 import (
@@ -36,9 +37,13 @@ func Start(t testing.TB, args ...string) *Node {
 	}
 	client, peer := "http://"+free[0].String(), "http://"+free[1].String()
 	dir := filepath.Join(t.TempDir(), "data")
-	n := &Node{t: t, dir: dir, Endpoint: client, args: append([]string{"--data-dir", dir, "--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
-		"--heartbeat-interval", "20", "--election-timeout", "200", "--log-level", "error"}, args...)}
+	n := &Node{t: t, dir: dir, Endpoint: client,
+		args: append([]string{"--data-dir", dir, "--listen-client-urls", client,
+			"--advertise-client-urls", client,
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
+			"default=" + peer,
+			"--heartbeat-interval", "20", "--election-timeout", "200", "--log-level",
+			"error"}, args...)}
 	t.Cleanup(n.Kill)
 	n.Run()
 	return n
@@ -87,7 +92,8 @@ func (n *Node) Forget() {
 	}
 }
 
-// Signal sends a signal to the node: one that is stopped (SIGSTOP) still takes connections. It returns when all its threads have stopped.
+// Signal sends a signal to the node: one that is stopped (SIGSTOP) still takes connections. It
+// returns when all its threads have stopped.
 func (n *Node) Signal(s os.Signal) {
 	n.t.Helper()
 	if err := n.cmd.Process.Signal(s); err != nil {

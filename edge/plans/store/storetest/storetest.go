@@ -45,7 +45,8 @@ var shared struct {
 	databases int
 }
 
-// Database makes an empty database, on a server that Main stops: making a server takes a second, and a database a tenth.
+// Database makes an empty database, on a server that Main stops: making a server takes a second,
+// and a database a tenth.
 func Database(t *testing.T) (url string) {
 	t.Helper()
 	shared.once.Do(func() { shared.server, shared.err = start() })
@@ -54,7 +55,8 @@ func Database(t *testing.T) (url string) {
 	}
 	shared.databases++
 	name := fmt.Sprint("test", shared.databases)
-	if err := shared.server.does("createdb", "-h", "127.0.0.1", "-p", shared.server.port, "-U", "sluice", name); err != nil {
+	if err := shared.server.does("createdb", "-h", "127.0.0.1", "-p", shared.server.port, "-U",
+		"sluice", name); err != nil {
 		t.Fatal(err)
 	}
 	return shared.server.url(name)
@@ -74,7 +76,8 @@ func start() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "sluice-postgres-") // not a test's own, whose parents only its user may enter
+	// Not a test's own, whose parents only its user may enter
+	dir, err := os.MkdirTemp("", "sluice-postgres-")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +87,8 @@ func start() (*Server, error) {
 		err = os.Chown(dir, nobody, nobody)
 	}
 	if err == nil {
-		err = s.does("initdb", "--auth=trust", "--username=sluice", "--no-sync", "--pgdata="+s.data())
+		err = s.does("initdb", "--auth=trust", "--username=sluice", "--no-sync",
+			"--pgdata="+s.data())
 	}
 	if err == nil {
 		err = s.Run()
@@ -118,7 +122,8 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = s.dir
 	if os.Getuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody,
+			Gid: nobody}}
 	}
 	return cmd
 }
@@ -133,7 +138,8 @@ func (s *Server) does(name string, args ...string) error {
 
 // Run starts it, if it is stopped, and waits until it answers.
 func (s *Server) Run() error {
-	s.cmd = s.command("postgres", "-D", s.data(), "-p", s.port, "-k", "", "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=16MB")
+	s.cmd = s.command("postgres", "-D", s.data(), "-p", s.port, "-k", "", "-c",
+		"listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=16MB")
 	if err := s.cmd.Start(); err != nil {
 		s.cmd = nil
 		return fmt.Errorf("%w (.ci/needs installs PostgreSQL)", err)
