@@ -472,4 +472,3 @@ func TestRotationPage(t *testing.T) {
 	}
 	p.until("knowing the new token", func() bool { return status(strings.TrimSpace(string(fresh))) == 200 && status("the leaked one") == 401 })
 }
-
