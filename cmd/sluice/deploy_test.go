@@ -77,13 +77,13 @@ func TestPackageHasWhatItNames(t *testing.T) {
 		must(t, err)
 		made = append(made, "/"+string(m[2]))
 	}
-	list := regexp.MustCompile(`(?m)^var read = \[\]string\{(.*)\}$`).FindSubmatch(text)
+	list := regexp.MustCompile(`(?s)\nvar read = \[\]string\{(.*?)\}\n`).FindSubmatch(text)
 	unread := regexp.MustCompile("regexp.MustCompile\\(`([^`]+)`\\)").FindSubmatch(text)
 	if len(made) < 5 || list == nil || unread == nil {
 		t.Fatalf("the release puts %q in the package, and to read %q but %q", made, list, unread)
 	}
 	left := regexp.MustCompile(string(unread[1]))
-	for _, what := range strings.Split(strings.ReplaceAll(string(list[1]), `"`, ""), ", ") {
+	for _, what := range strings.FieldsFunc(string(list[1]), func(r rune) bool { return strings.ContainsRune("\" ,\n\t", r) }) {
 		must(t, filepath.WalkDir("../../"+what, func(file string, d fs.DirEntry, err error) error {
 			if below := strings.TrimPrefix(file, "../../"); err == nil && !d.IsDir() && !left.MatchString(below) {
 				made = append(made, "/usr/share/doc/sluice/"+below)

@@ -91,9 +91,9 @@ func TestPackageIsGoodBeforeTheFirstStart(t *testing.T) {
 	all := strings.NewReplacer("/var/lib/", dir+"/", "/var/log/", dir+"/", "sluice.service", "none.service").Replace(before + offered)
 	file := filepath.Join(dir, "sluice.yaml")
 	must(t, os.WriteFile(file, []byte(all), 0o644))
-	program, err := os.ReadFile(os.Args[0])
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "program"), program, 0o755))
+	// By another process: one that a parallel test starts meanwhile would inherit a file that is open
+	// here, and what is being written cannot be run.
+	must(t, exec.Command("cp", os.Args[0], filepath.Join(dir, "program")).Run())
 	for _, user := range []uint32{0, 65534} {
 		cmd := exec.Command(filepath.Join(dir, "program"), "check", file)
 		cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1")
