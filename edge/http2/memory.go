@@ -172,8 +172,9 @@ func (c *conn) admits(st *Stream) bool {
 	now, since := time.Now().UnixNano(), h.waits.Load()
 	gave := held > m.most/2 && now-h.gave.Load() < int64(penalty)
 	waits := since != 0 && now-since >= int64(moment)
-	if !gave && !(waits && held > m.most/4*3 && m.shares(h) >= 0.5) && (m.hasRoom(h) || !waits &&
-		c.queue(st)) {
+	switch {
+	case gave, waits && held > m.most/4*3 && m.shares(h) >= 0.5: // others come first
+	case m.hasRoom(h), !waits && c.queue(st):
 		return true
 	}
 	c.hold(-st.held.bytes)
