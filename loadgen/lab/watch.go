@@ -1,9 +1,11 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -112,6 +114,10 @@ func (w *watcher) inForce(epoch time.Time, sources map[string]int32) []judge.InF
 			Total: totals[block{key.rule, key.source, key.start}], Operator: l.ordered,
 		})
 	}
+	slices.SortFunc(out, func(a, b judge.InForce) int { // a map's order is chance
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Edge, b.Edge),
+			cmp.Compare(a.Start, b.Start))
+	})
 	judge.SortInForce(out)
 	return out
 }
