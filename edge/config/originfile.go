@@ -98,6 +98,14 @@ func (r *reader) origin(n ast.Node, c *Config) {
 		r.fail(n,
 			"origins.upgrades: no request to a server of HTTP/2 switches protocols: remove upgrades, or write its URL with http:// or https://")
 	}
+	if at := seen["hosts"]; len(o.Hosts) == 0 && at != nil && len(r.errs) == 0 {
+		r.fail(at, "origins.hosts: none is named: leave hosts out for all, or name one")
+	}
+	for i, h := range o.Hosts {
+		if slices.Contains(o.Hosts[:i], h) {
+			r.fail(seen["hosts"], "origins.hosts: %s is there twice: remove one", h)
+		}
+	}
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
