@@ -30,6 +30,7 @@ type Secret struct {
 	operatorList key // MACs of the operators' list
 	presence     key // MACs of what edges say of themselves
 	clients      key // digests of what clients send
+	passes       key // MACs of what clients are given, to show it again
 	digest       [8]byte
 	older        *Secret   // that it replaces; nil: there is none
 	unnamed      *material // from which it was made
@@ -79,7 +80,7 @@ func derive(hashed func(use string) []byte) Secret {
 	public := sha256.Sum256(hashed("digest"))
 	return Secret{names: of("names"), records: of("records"), operatorList: of("words"),
 		presence: of("presence"), clients: of("clients"),
-		digest: [8]byte(public[:8])}
+		passes: of("passes"), digest: [8]byte(public[:8])}
 }
 
 // After is the secret, replacing an older one. Everything is named and sealed under the new one;
@@ -143,6 +144,18 @@ func (s Secret) Bytes() (b [16]byte) {
 	binary.LittleEndian.PutUint64(b[:8], s.clients.k0)
 	binary.LittleEndian.PutUint64(b[8:], s.clients.k1)
 	return b
+}
+
+// Passes are the keys of MACs under what clients are given: that of the secret, then that of the one
+// which it replaces.
+func (s Secret) Passes() (keys [][16]byte) {
+	for _, line := range s.Lines() {
+		var b [16]byte
+		binary.LittleEndian.PutUint64(b[:8], line.passes.k0)
+		binary.LittleEndian.PutUint64(b[8:], line.passes.k1)
+		keys = append(keys, b)
+	}
+	return keys
 }
 
 // MACSize is the bytes of a MAC: SipHash of 128 bits.

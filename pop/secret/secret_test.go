@@ -12,7 +12,8 @@ import (
 func TestSecretsAreApart(t *testing.T) {
 	s := Of([]byte("test"))
 	seen := make(map[key]bool)
-	for _, k := range []key{s.names, s.records, s.operatorList, s.presence, s.clients} {
+	for _, k := range []key{s.names, s.records, s.operatorList, s.presence, s.clients,
+		s.passes} {
 		if seen[k] || k == (key{}) {
 			t.Errorf("%x twice", k)
 		}
@@ -21,6 +22,18 @@ func TestSecretsAreApart(t *testing.T) {
 	b := s.Bytes()
 	if got := (key{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}); got != s.clients {
 		t.Error("Bytes is another key than that for clients")
+	}
+}
+
+// Passes are made under the new secret and read under both, and are those of one PoP.
+func TestPasses(t *testing.T) {
+	older, newer := Of([]byte("the old one")).At("a"), Of([]byte("the new one")).At("a")
+	both := newer.After(older).Passes()
+	if len(both) != 2 || both[0] != newer.Passes()[0] || both[1] != older.Passes()[0] {
+		t.Errorf("keys %x; want that of the new one, then that of the old one", both)
+	}
+	if other := Of([]byte("the new one")).At("b").Passes(); other[0] == both[0] {
+		t.Error("another PoP has the same key")
 	}
 }
 

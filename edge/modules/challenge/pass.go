@@ -1,0 +1,231 @@
+package challenge
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"github.com/dchest/siphash"
+)
+
+const (
+	// Both are base64 in a URL's alphabet: a name of the sort, times, an identity, and a MAC.
+	questionBytes = 1 + 4 + 4 + 1 + idBytes + macBytes
+	passBytes     = 1 + 4 + idBytes + macBytes
+	questionText  = (questionBytes*8 + 5) / 6
+	passText      = (passBytes*8 + 5) / 6
+	idBytes       = 8
+	macBytes      = 16
+
+	// answerWithin is how long a question may be answered: a tab may have slept meanwhile. Edges'
+	// clocks may be slack apart.
+	answerWithin = 5 * time.Minute
+	slack        = 2 * time.Second
+
+	hostMax = 255 // no name of DNS is longer
+)
+
+// The first byte of a question and of a pass: of which sort it is, and whether it is bound to a
+// network. It is under the MAC, so neither can be taken for another.
+const (
+	sortQuestion byte = 'q'
+	sortPass     byte = 'p'
+	boundToo     byte = 1 << 7
+)
+
+// Keys are the keys of the MACs: the first makes them, all are believed. While one secret replaces
+// another there are two. They are safe for concurrent use.
+type Keys [][16]byte
+
+// An ID is who a pass is of. It is that of the question, so a question that is answered twice makes
+// one pass.
+type ID [idBytes]byte
+
+// A Holder is who a question is asked, and who may show the pass.
+type Holder struct {
+	Host []byte // as a rule sees it
+	Addr netip.Addr
+}
+
+// A Question is what a client has to answer for a pass.
+type Question struct {
+	ID         ID
+	Asked      time.Time     // whole seconds
+	PassFor    time.Duration // whole seconds; from Asked on
+	Difficulty int           // how many bits of the hash must be zero
+	Bound      bool          // to the network that it was asked in
+}
+
+// A Pass is what was made of an answer.
+type Pass struct {
+	ID    ID
+	End   time.Time // whole seconds
+	Bound bool
+}
+
+// Pass is the pass for an answer to the question: always the same.
+func (q *Question) Pass() Pass { return Pass{q.ID, q.Asked.Add(q.PassFor), q.Bound} }
+
+// AppendQuestion appends a question for a holder, as it stands on a page.
+func (k Keys) AppendQuestion(b []byte, q Question, h Holder) []byte {
+	var room [questionBytes]byte
+	raw := append(room[:0], sortQuestion|bound(q.Bound))
+	raw = binary.BigEndian.AppendUint32(raw, uint32(q.Asked.Unix()))
+	raw = binary.BigEndian.AppendUint32(raw, uint32(q.PassFor/time.Second))
+	raw = append(raw, byte(q.Difficulty))
+	raw = append(raw, q.ID[:]...)
+	return base64.RawURLEncoding.AppendEncode(b, k.seal(raw, h))
+}
+
+// Question reads a question that one of the keys has made for this holder. It reports false for
+// every other, and for one that is too old to be answered.
+func (k Keys) Question(text []byte, h Holder, now time.Time) (q Question, ok bool) {
+	var room [questionBytes]byte
+	raw, ok := k.open(room[:], text, sortQuestion, h)
+	if !ok {
+		return q, false
+	}
+	q.Bound = raw[0]&boundToo != 0
+	q.Asked = time.Unix(int64(binary.BigEndian.Uint32(raw[1:])), 0)
+	q.PassFor = time.Duration(binary.BigEndian.Uint32(raw[5:])) * time.Second
+	q.Difficulty = int(raw[9])
+	copy(q.ID[:], raw[10:])
+	age := now.Sub(q.Asked)
+	return q, age >= -slack && age < answerWithin
+}
+
+// AppendPass appends a pass for a holder, as its cookie has it.
+func (k Keys) AppendPass(b []byte, p Pass, h Holder) []byte {
+	var room [passBytes]byte
+	raw := append(room[:0], sortPass|bound(p.Bound))
+	raw = binary.BigEndian.AppendUint32(raw, uint32(p.End.Unix()))
+	raw = append(raw, p.ID[:]...)
+	return base64.RawURLEncoding.AppendEncode(b, k.seal(raw, h))
+}
+
+// Pass reads a pass that one of the keys has made for this holder, and that has not ended. It
+// reports false for every other.
+func (k Keys) Pass(text []byte, h Holder, now time.Time) (p Pass, ok bool) {
+	var room [passBytes]byte
+	raw, ok := k.open(room[:], text, sortPass, h)
+	if !ok {
+		return p, false
+	}
+	p.Bound = raw[0]&boundToo != 0
+	p.End = time.Unix(int64(binary.BigEndian.Uint32(raw[1:])), 0)
+	copy(p.ID[:], raw[5:])
+	return p, now.Before(p.End)
+}
+
+func bound(is bool) byte {
+	if is {
+		return boundToo
+	}
+	return 0
+}
+
+func (k Keys) seal(raw []byte, h Holder) []byte {
+	mac := sum(&k[0], raw, h)
+	return append(raw, mac[:]...)
+}
+
+// open decodes what has the length of raw, and returns what stands before its MAC.
+func (k Keys) open(raw, text []byte, sort byte, h Holder) ([]byte, bool) {
+	if len(text) != (len(raw)*8+5)/6 || len(h.Host) > hostMax {
+		return nil, false
+	}
+	n, err := strict.Decode(raw, text)
+	if err != nil || n != len(raw) || raw[0]&^boundToo != sort {
+		return nil, false
+	}
+	said, mac := raw[:len(raw)-macBytes], raw[len(raw)-macBytes:]
+	for i := range k {
+		if real := sum(&k[i], said, h); real == [macBytes]byte(mac) {
+			return said, true
+		}
+	}
+	return nil, false
+}
+
+// strict takes one spelling of each value alone.
+var strict = base64.RawURLEncoding.Strict()
+
+// sum is the MAC of what is said to a holder. The comparison of two of them may end early: what its
+// time tells of a MAC under a key of 128 bits, over a network, is nothing.
+func sum(key *[16]byte, said []byte, h Holder) (mac [macBytes]byte) {
+	var room [questionBytes + 16 + hostMax]byte
+	b := append(room[:0], said...)
+	if said[0]&boundToo != 0 {
+		network := networkOf(h.Addr)
+		b = append(b, network[:]...)
+	}
+	// Last, because only its length is not known
+	b = append(b, h.Host[:min(len(h.Host), hostMax)]...)
+	lo, hi := siphash.Hash128(binary.LittleEndian.Uint64(key[:8]),
+		binary.LittleEndian.Uint64(key[8:]), b)
+	binary.BigEndian.PutUint64(mac[:], lo)
+	binary.BigEndian.PutUint64(mac[8:], hi)
+	return mac
+}
+
+// networkOf is the network that an address belongs to, as a binding has it: /24, or /48 of IPv6. A
+// single address is never one, because carriers give the requests of one client several.
+func networkOf(a netip.Addr) [16]byte {
+	a = a.Unmap()
+	bits := 24
+	if a.Is6() {
+		bits = 48
+	}
+	p, err := a.WithZone("").Prefix(bits)
+	if err != nil {
+		return [16]byte{} // of no address
+	}
+	return p.Addr().As16()
+}
+
+// cookieName is the cookie that holds a pass.
+const cookieName = "sluice_pass"
+
+// passesMost is how many cookies of that name are tried: an origin's neighbour under the same
+// domain can set some for it.
+const passesMost = 4
+
+// cookies calls found for the value of each cookie of that name in a Cookie line, and removes them
+// from it in place. It returns what is left.
+func cookies(line []byte, found func(value []byte)) []byte {
+	if !bytes.Contains(line, []byte(cookieName)) {
+		return line
+	}
+	left := line[:0]
+	for rest := line; len(rest) > 0; {
+		var pair []byte
+		pair, rest, _ = bytes.Cut(rest, []byte{';'})
+		name, value, _ := bytes.Cut(pair, []byte{'='})
+		if string(bytes.Trim(name, " \t")) == cookieName {
+			found(bytes.Trim(value, " \t"))
+			continue
+		}
+		if len(left) > 0 {
+			left = append(left, ';')
+		} else {
+			pair = bytes.TrimLeft(pair, " \t")
+		}
+		left = append(left, pair...)
+	}
+	return left
+}
+
+// appendCookie appends a Set-Cookie line's value for a pass.
+func appendCookie(b []byte, k Keys, p Pass, h Holder, secure bool, now time.Time) []byte {
+	b = append(b, cookieName+"="...)
+	b = k.AppendPass(b, p, h)
+	b = append(b, "; Path=/; Max-Age="...)
+	b = appendSeconds(b, p.End.Sub(now))
+	b = append(b, "; HttpOnly; SameSite=Lax"...)
+	if secure {
+		b = append(b, "; Secure"...)
+	}
+	return b
+}
