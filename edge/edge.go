@@ -264,7 +264,8 @@ func (s *Server) speakHTTP2(c *config.Config, site *front.Site) {
 	s.http.NextProto(listen.ProofProtocol, func(net.Conn) error { return nil })
 	s.http2 = &http2.Site{Site: site, MaxStreams: c.HTTP2.MaxStreams,
 		Start: func(st *http2.Stream) http2.Rest { return s.Start(st) }, Tunnels: s.offersTunnels,
-		Leaving: s.draining.Load, Abused: s.abused}
+		Leaving: s.draining.Load, Abused: s.abused,
+		Awaited: func() int { return s.snap.Load().origins.Awaited }}
 	if !c.HTTP2.Enabled {
 		return
 	}

@@ -122,3 +122,15 @@ func TestReloadOfSeveralLimits(t *testing.T) {
 	f(with("limit: 4,", "limit: 5,"), "r r/20m 192.0.2.1, r r/24/20m 192.0.2.0/24") // 3 x 6/5 is as many as 3 x 6/4, rounded up
 	f(with("mitigation_timeout: 1h", "mitigation_timeout: 30m"), "")
 }
+
+// Requests are admitted with what servers of HTTP/2 need as soon as there are some, and as long.
+func TestReloadOfOriginsThatSpeakHTTP2(t *testing.T) {
+	s := edgetest.NewServer(t, edgetest.WithoutRules(t, "h2c://192.0.2.1:80"))
+	if s.Awaited() == 0 {
+		t.Error("nothing is counted for a server of HTTP/2")
+	}
+	edgetest.Must(t, s.Apply(edgetest.WithoutRules(t, "http://192.0.2.1:80")))
+	if n := s.Awaited(); n != 0 {
+		t.Errorf("%d bytes are counted for servers of HTTP/1.1", n)
+	}
+}

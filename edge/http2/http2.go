@@ -70,6 +70,9 @@ type Site struct {
 
 	// Memory bounds what streams hold; nil: nothing does.
 	Memory *Memory
+	// Awaited is how many bytes a request may hold while it awaits its answer, besides what every
+	// one does: until its origin is known, each is admitted as if it held them. nil: none does.
+	Awaited func() int
 
 	Stats   Stats
 	streams sync.Pool // of those that are over, and nobody has any more

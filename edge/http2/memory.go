@@ -162,6 +162,9 @@ func (c *conn) admits(st *Stream) bool {
 	if m == nil {
 		return true
 	}
+	if st.in.Refused == nil && c.site.Awaited != nil {
+		st.ahead = c.site.Awaited()
+	}
 	st.held.bytes = st.holds()
 	c.hold(st.held.bytes)
 	if m.held.Load() <= m.most/2 {

@@ -289,3 +289,63 @@ func TestWhoReadsIsNotReset(t *testing.T) {
 		}
 	})
 }
+
+// An asking request learns its verdict when verdict is closed, and then asks an origin.
+type asking struct {
+	st              *Stream
+	verdict, answer <-chan struct{}
+	awaited         int
+}
+
+func (a asking) Run() {
+	<-a.verdict
+	a.st.Expect(a.awaited)
+	<-a.answer
+	_ = a.st.Respond(&message.Reply{Status: 200})
+}
+
+// Requests whose verdicts come together ask their origins together: what they hold from then on has been bounded before.
+func TestVerdictsThatComeTogetherAreWithinTheBound(t *testing.T) {
+	const awaited = 110 << 10
+	inMemory(t, 20*(requestHolds+1<<10), func(calm *talk) {
+		verdict, m := make(chan struct{}), calm.site.Memory
+		calm.site.Awaited = func() int { return awaited }
+		calm.site.Start = func(st *Stream) Rest {
+			return asking{st, verdict, calm.release, awaited}
+		}
+		for i := range byte(20) {
+			k := calm.another(netip.AddrFrom4([4]byte{192, 0, 2, 10 + i}).String())
+			defer k.end()
+			k.many(1, 1, "/")
+		}
+		time.Sleep(patience)
+		close(verdict)
+		synctest.Wait()
+		if held := m.held.Load(); held > m.most || held < awaited {
+			t.Errorf("%d bytes of %d are held", held, m.most)
+		}
+		close(calm.release)
+		synctest.Wait()
+	})
+}
+
+// What a request was admitted with, and its origin does not need, others may have.
+func TestAnOriginThatNeedsLessIsCountedWithLess(t *testing.T) {
+	const awaited = 110 << 10
+	inMemory(t, 1<<20, func(calm *talk) {
+		verdict, m := make(chan struct{}), calm.site.Memory
+		calm.site.Awaited = func() int { return awaited }
+		calm.site.Start = func(st *Stream) Rest { return asking{st, verdict, calm.release, 0} }
+		calm.many(1, 1, "/")
+		if held := m.held.Load(); held < awaited+requestHolds {
+			t.Errorf("%d bytes are held of a request whose origin is unknown", held)
+		}
+		close(verdict)
+		synctest.Wait()
+		if held := m.held.Load(); held >= awaited {
+			t.Errorf("%d bytes are held of a request at an origin of HTTP/1.1", held)
+		}
+		close(calm.release)
+		synctest.Wait()
+	})
+}

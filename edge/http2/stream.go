@@ -225,11 +225,11 @@ func (st *Stream) Watch(ready <-chan struct{}, gone func()) {
 	}
 }
 
-// Expect counts what is held while the origin's answer is awaited.
+// Expect counts what is held while the origin's answer is awaited. It is no more than what the
+// request was admitted with, unless other origins have come into force since.
 func (st *Stream) Expect(bytes int) {
-	more := int64(bytes - st.ahead) // another attempt expects no more than the first
-	st.ahead = bytes
-	if st.held.bytes != 0 {
+	more := int64(bytes - st.ahead)
+	if st.ahead = bytes; st.held.bytes != 0 {
 		st.conn.hold(more)
 		st.held.bytes += more
 	}

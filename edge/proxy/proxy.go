@@ -367,9 +367,7 @@ func (p *Forward) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 	if err := l.SetDeadline(now.Add(b.within(now))); err != nil {
 		return err
 	}
-	if n := o.Awaited(); n > 0 {
-		p.on.Expect(n)
-	}
+	p.on.Expect(o.Awaited())
 	head := requestHeads.Get().(*[]byte)
 	*head = p.appendHead((*head)[:0], o)
 	var err error

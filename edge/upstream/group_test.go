@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/upstream/h2origin"
 )
 
 func groupOf(balance Balance, most int64, names ...string) *Group {
@@ -188,5 +189,27 @@ func TestAnswerHeadBound(t *testing.T) {
 			}
 		}
 		all.All[0].Retire()
+	}
+}
+
+// What a request may hold before its server is known is what it holds at the most demanding one.
+func TestAwaitedIsOfTheMostDemandingServer(t *testing.T) {
+	var all *Origins
+	for _, c := range []struct {
+		servers []string
+		want    int
+	}{{[]string{"http://a:1"}, 0}, {[]string{"http://a:1", "h2c://b:1"}, h2origin.Awaited}, {[]string{"http://a:1"}, 0}} {
+		var groups []Config
+		for i, server := range c.servers {
+			u, err := ParseOrigin(server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			groups = append(groups, Config{Hosts: []string{fmt.Sprint("h", i)}, Servers: []*url.URL{u}})
+		}
+		var err error
+		if all, err = New(groups, all, nil); err != nil || all.Awaited != c.want {
+			t.Errorf("%v: %d, want %d (%v)", c.servers, all.Awaited, c.want, err)
+		}
 	}
 }
